@@ -1,0 +1,185 @@
+// Package gcra decides whether a funnel has room for more water.
+//
+// # The funnel
+//
+//	\  new tokens /          a call asks for some tokens: it pours water in
+//	 \  |  |  |  /
+//	  \ v  v  v /   -------  capacity: what does not fit is turned away
+//	   \~~~~~~~/    -------  level: the water in the funnel right now
+//	    \     /
+//	     \   /
+//	      | |
+//	       .                 the spout: one token leaks per emission interval
+//
+// A funnel holds capacity tokens and leaks at a fixed rate. Close the spout and
+// it fills up; open it and the leak makes room again. A call is allowed when
+// all of its tokens fit at once, and limited, changing nothing, when they do not.
+//
+// # The algorithm
+//
+// GCRA, the generic cell rate algorithm of ATM networks (ITU-T I.371), is that
+// funnel seen through a clock. Instead of a level and the time of its last
+// update it keeps one number, the theoretical arrival time (TAT): the instant at
+// which the funnel will have run empty. The two pictures map one to one:
+//
+//	emission interval  T    = period / count   the spout drips one token every T
+//	tolerance          tau  = T * capacity     how long a full funnel takes to drain
+//	level                   = TAT - now        how long the present water takes to drain
+//	pouring n tokens        : TAT = max(now, TAT) + T*n
+//	it fits                 : the new TAT is no later than now + tau
+//
+// Nothing has to leak in the background: as now moves on, the level falls by
+// itself, and a TAT that has passed is an empty funnel that need not be stored.
+//
+// # Units
+//
+// Every time is a count of nanoseconds in an int64; instants count from the Unix
+// epoch. The arithmetic is exact: there is no floating point, products are taken
+// in 128 bits and sums in 64 unsigned bits, and what does not fit 63 bits in the
+// end is an [Error] rather than a wrong answer.
+//
+// The package reads no clock, allocates nothing and knows nothing of Redis.
+package gcra
+
+import "math/bits"
+
+// Empty is the TAT of a funnel that holds no water, and so of a funnel that was
+// never used: any TAT at or before now means the same.
+const Empty int64 = 0
+
+// NoRetry stands for "no time to wait" in [Decision.RetryAfter]: the call was
+// allowed, or it asked for more than the funnel ever holds.
+const NoRetry int64 = -1
+
+// maxInt63 is the largest instant or span that can be represented.
+const maxInt63 = 1<<63 - 1
+
+// A Rate is the shape of a funnel: how many tokens it holds and how fast they
+// leak. Make one with [NewRate]; the zero Rate is not valid.
+type Rate struct {
+	capacity         int64
+	emissionInterval int64
+	tolerance        int64
+}
+
+// NewRate returns the rate of a funnel that holds capacity tokens and leaks
+// count tokens per period. Capacity and count are at least 1, period is at least
+// 1 nanosecond; values below are reported as [ErrCapacity], [ErrCount] and
+// [ErrPeriod].
+//
+// The emission interval is period/count rounded down to the nanosecond, so a
+// funnel never leaks slower than asked. [ErrEmissionInterval] says that it would
+// be below one nanosecond, [ErrTolerance] that a full funnel would take 2^63
+// nanoseconds (292 years) or more to drain.
+func NewRate(capacity, count, period int64) (Rate, error) {
+	switch {
+	case capacity < 1:
+		return Rate{}, ErrCapacity
+	case count < 1:
+		return Rate{}, ErrCount
+	case period < 1:
+		return Rate{}, ErrPeriod
+	}
+	emissionInterval := period / count
+	if emissionInterval < 1 {
+		return Rate{}, ErrEmissionInterval
+	}
+	tolerance, ok := product(emissionInterval, capacity)
+	if !ok {
+		return Rate{}, ErrTolerance
+	}
+	return Rate{capacity, emissionInterval, tolerance}, nil
+}
+
+// Capacity is the number of tokens that fit into the empty funnel, at least 1.
+func (r Rate) Capacity() int64 { return r.capacity }
+
+// EmissionInterval is the time in which one token leaks, in nanoseconds, at
+// least 1.
+func (r Rate) EmissionInterval() int64 { return r.emissionInterval }
+
+// Tolerance is the time in which the full funnel drains, in nanoseconds:
+// capacity times emission interval.
+func (r Rate) Tolerance() int64 { return r.tolerance }
+
+// A Decision is the answer to one call.
+type Decision struct {
+	// Limited says that the tokens did not fit and that nothing has changed.
+	Limited bool
+
+	// Limit is the capacity of the funnel.
+	Limit int64
+
+	// Remaining is how many whole tokens fit right now, after this call:
+	// from 0 to Limit.
+	Remaining int64
+
+	// RetryAfter is the time, in nanoseconds, after which this very call is
+	// allowed if nobody else pours: at least 1 for a limited call, or NoRetry
+	// when the call was allowed or asks for more than Limit.
+	RetryAfter int64
+
+	// ResetAfter is the time, in nanoseconds, until the funnel is empty.
+	ResetAfter int64
+
+	// TAT is the theoretical arrival time to keep for the next call, in
+	// nanoseconds since the epoch. It differs from the one passed in only when
+	// the call was allowed and its quantity was above 0.
+	TAT int64
+}
+
+// Decide pours quantity tokens at the instant now into a funnel of rate r whose
+// theoretical arrival time is tat ([Empty] for a funnel that is not stored).
+// A quantity of 0 looks without pouring.
+//
+// Now, tat and quantity are at least 0. A negative quantity is reported as
+// [ErrQuantity]; negative instants, which no clock of this century gives, count
+// as 0. [ErrIncrement] says that the tokens would take 2^63 nanoseconds or more
+// to leak, [ErrTAT] that the call would be allowed but its new TAT lies beyond
+// the year 2262, where 63 bits end. The decision is the zero Decision then.
+//
+// A stored TAT need not stem from the same rate or from the same clock: one that
+// lies further ahead than the tolerance counts as an overfull funnel, which
+// limits every call until enough has leaked.
+func (r Rate) Decide(tat, now, quantity int64) (Decision, error) {
+	if quantity < 0 {
+		return Decision{}, ErrQuantity
+	}
+	now, tat = max(now, 0), max(tat, 0)
+	increment, ok := product(r.emissionInterval, quantity)
+	if !ok {
+		return Decision{}, ErrIncrement
+	}
+
+	// Each of the four is below 2^63, so neither sum can wrap around in 64 bits.
+	filled := uint64(max(now, tat)) + uint64(increment)
+	full := uint64(now) + uint64(r.tolerance)
+
+	decision := Decision{Limit: r.capacity, RetryAfter: NoRetry, TAT: tat}
+	switch {
+	case filled > full:
+		decision.Limited = true
+		decision.ResetAfter = max(0, tat-now)
+		if increment <= r.tolerance {
+			// At most max(now, tat) - now, because the increment is no
+			// larger than the tolerance: it fits 63 bits.
+			decision.RetryAfter = int64(filled - full)
+		}
+	case filled > maxInt63:
+		return Decision{}, ErrTAT
+	default:
+		decision.ResetAfter = int64(filled) - now
+		if quantity > 0 {
+			decision.TAT = int64(filled)
+		}
+	}
+	decision.Remaining = max(0, r.tolerance-decision.ResetAfter) / r.emissionInterval
+	return decision, nil
+}
+
+// product multiplies two numbers that are not negative; ok says that the result
+// fits 63 bits.
+func product(a, b int64) (result int64, ok bool) {
+	high, low := bits.Mul64(uint64(a), uint64(b))
+	return int64(low), high == 0 && low <= maxInt63
+}

@@ -1,0 +1,3 @@
+module funnel
+
+go 1.26.8
