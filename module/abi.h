@@ -1,0 +1,112 @@
+#ifndef FUNNEL_ABI_H
+#define FUNNEL_ABI_H
+
+/* The part of the Redis Modules ABI that funnel uses.
+ *
+ * The ABI needs no header file of the server: RedisModule_OnLoad receives a
+ * context whose first word is a function that finds every other function by
+ * name. Valkey answers to the same names. The functions are declared once, in
+ * the two lists below, which also drive the lookup in abi.c:
+ *
+ *   REQUIRED_FUNCTIONS  exist since Redis 6.2.2; without one, loading fails;
+ *   OPTIONAL_FUNCTIONS  came later; NULL where the server lacks them.
+ *
+ * Ownership, unless a comment says otherwise: what a function receives it only
+ * borrows for the call, and what the server passes to a command (context,
+ * argument strings) lives until that command returns. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Opaque: the server owns the contents, funnel passes the pointers around. */
+typedef struct RedisModuleCtx RedisModuleCtx;
+typedef struct RedisModuleString RedisModuleString;
+typedef struct RedisModuleKey RedisModuleKey;
+typedef struct RedisModuleCommand RedisModuleCommand;
+typedef struct RedisModuleInfoCtx RedisModuleInfoCtx;
+struct RedisModuleCommandInfo;
+
+typedef int (*RedisModuleCmdFunc)(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
+typedef void (*RedisModuleInfoFunc)(RedisModuleInfoCtx *ctx, int for_crash_report);
+typedef int (*RedisModuleConfigGetEnumFunc)(const char *name, void *data);
+typedef int (*RedisModuleConfigSetEnumFunc)(const char *name, int value, void *data, RedisModuleString **error);
+typedef int (*RedisModuleConfigApplyFunc)(RedisModuleCtx *ctx, void *data, RedisModuleString **error);
+
+enum { REDISMODULE_OK = 0, REDISMODULE_ERR = 1 };
+enum { REDISMODULE_APIVER_1 = 1 };
+
+/* OpenKey and StringDMA modes. */
+enum { REDISMODULE_READ = 1 << 0, REDISMODULE_WRITE = 1 << 1 };
+
+/* KeyType. */
+enum { REDISMODULE_KEYTYPE_EMPTY = 0, REDISMODULE_KEYTYPE_STRING = 1 };
+
+/* SetModuleOptions. */
+enum {
+    REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED = 1 << 1,
+    REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD = 1 << 2,
+};
+
+/* NotifyKeyspaceEvent. */
+enum { REDISMODULE_NOTIFY_GENERIC = 1 << 2, REDISMODULE_NOTIFY_STRING = 1 << 3 };
+
+/* RegisterEnumConfig. */
+enum { REDISMODULE_CONFIG_IMMUTABLE = 1 << 0 };
+
+#define REQUIRED_FUNCTIONS(FUNCTION)                                                                                \
+    FUNCTION(int, IsModuleNameBusy, (const char *name))                                                             \
+    FUNCTION(void, SetModuleAttribs, (RedisModuleCtx *ctx, const char *name, int version, int api_version))         \
+    FUNCTION(void, SetModuleOptions, (RedisModuleCtx *ctx, int options))                                            \
+    FUNCTION(int, CreateCommand, (RedisModuleCtx *ctx, const char *name, RedisModuleCmdFunc function,               \
+                                  const char *flags, int first_key, int last_key, int key_step))                    \
+    FUNCTION(int, RegisterInfoFunc, (RedisModuleCtx *ctx, RedisModuleInfoFunc function))                            \
+    FUNCTION(int, InfoAddSection, (RedisModuleInfoCtx *ctx, const char *name))                                      \
+    FUNCTION(int, InfoAddFieldCString, (RedisModuleInfoCtx *ctx, const char *field, const char *value))             \
+    FUNCTION(int, InfoAddFieldULongLong, (RedisModuleInfoCtx *ctx, const char *field, unsigned long long value))    \
+    FUNCTION(void, Log, (RedisModuleCtx *ctx, const char *level, const char *format, ...))                          \
+    FUNCTION(RedisModuleString *, CreateString, (RedisModuleCtx *ctx, const char *bytes, size_t length))            \
+    FUNCTION(void, FreeString, (RedisModuleCtx *ctx, RedisModuleString *string))                                    \
+    FUNCTION(const char *, StringPtrLen, (const RedisModuleString *string, size_t *length))                         \
+    FUNCTION(RedisModuleKey *, OpenKey, (RedisModuleCtx *ctx, RedisModuleString *name, int mode))                   \
+    FUNCTION(void, CloseKey, (RedisModuleKey *key))                                                                 \
+    FUNCTION(int, KeyType, (RedisModuleKey *key))                                                                   \
+    FUNCTION(char *, StringDMA, (RedisModuleKey *key, size_t *length, int mode))                                    \
+    FUNCTION(int, StringSet, (RedisModuleKey *key, RedisModuleString *value))                                       \
+    FUNCTION(int, SetAbsExpire, (RedisModuleKey *key, long long unix_milliseconds))                                 \
+    FUNCTION(int, SignalModifiedKey, (RedisModuleCtx *ctx, RedisModuleString *name))                                \
+    FUNCTION(int, NotifyKeyspaceEvent, (RedisModuleCtx *ctx, int type, const char *event, RedisModuleString *name)) \
+    FUNCTION(int, Replicate, (RedisModuleCtx *ctx, const char *command, const char *format, ...))                   \
+    FUNCTION(int, WrongArity, (RedisModuleCtx *ctx))                                                                \
+    FUNCTION(int, ReplyWithError, (RedisModuleCtx *ctx, const char *message))                                       \
+    FUNCTION(int, ReplyWithArray, (RedisModuleCtx *ctx, long length))                                               \
+    FUNCTION(int, ReplyWithLongLong, (RedisModuleCtx *ctx, long long number))
+
+#define OPTIONAL_FUNCTIONS(FUNCTION)                                                                              \
+    /* Redis 7.0 */                                                                                               \
+    FUNCTION(RedisModuleCommand *, GetCommand, (RedisModuleCtx *ctx, const char *name))                           \
+    FUNCTION(int, SetCommandInfo, (RedisModuleCommand *command, const struct RedisModuleCommandInfo *info))       \
+    FUNCTION(int, RegisterEnumConfig, (RedisModuleCtx *ctx, const char *name, int default_value, unsigned flags,  \
+                                       const char **names, const int *values, int count,                          \
+                                       RedisModuleConfigGetEnumFunc get, RedisModuleConfigSetEnumFunc set,        \
+                                       RedisModuleConfigApplyFunc apply, void *data))                             \
+    FUNCTION(int, LoadConfigs, (RedisModuleCtx *ctx))                                                             \
+    /* Redis 7.2 */                                                                                               \
+    FUNCTION(int, SetCommandACLCategories, (RedisModuleCommand *command, const char *categories))                 \
+    /* Redis 7.4 */                                                                                               \
+    FUNCTION(int, AddACLCategory, (RedisModuleCtx *ctx, const char *category))
+
+/* The functions as found in the server that loaded the module. */
+struct redis_api {
+#define FUNCTION(result, name, parameters) result(*name) parameters;
+    REQUIRED_FUNCTIONS(FUNCTION)
+    OPTIONAL_FUNCTIONS(FUNCTION)
+#undef FUNCTION
+};
+extern struct redis_api redis;
+
+/* Fills redis from the context that RedisModule_OnLoad received. Returns NULL,
+ * or the name of the first required function that this server lacks: a string
+ * constant. */
+const char *find_functions(RedisModuleCtx *ctx);
+
+#endif

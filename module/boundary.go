@@ -1,0 +1,91 @@
+package module
+
+// #include "call.h"
+import "C"
+
+import (
+	"strconv"
+	"unsafe"
+
+	"funnel/gcra"
+)
+
+// funnelThrottle is the one crossing from C into Go: it reads the upper half of
+// the call and fills the lower half.
+//
+//export funnelThrottle
+func funnelThrottle(call *C.struct_throttle_call) {
+	defer refuseOnPanic(call)
+	if debugging {
+		debugPanic()
+	}
+
+	request := request{
+		capacity:     view(call.capacity),
+		count:        view(call.count),
+		period:       view(call.period),
+		quantity:     "1",
+		stored:       call.stored,
+		storedValue:  view(call.stored_value),
+		now:          int64(call.now),
+		limitSurplus: int64(call.limit_surplus),
+	}
+	if call.quantity.bytes != nil {
+		request.quantity = view(call.quantity)
+	}
+
+	decision, quantity, refusal := throttle(&request)
+	if refusal.reason != "" {
+		refuse(call, &request, refusal)
+		return
+	}
+
+	call.reply = [C.REPLY_LENGTH]C.int64_t{
+		0,
+		C.int64_t(decision.Limit),
+		C.int64_t(decision.Remaining),
+		C.int64_t(gcra.Seconds(decision.RetryAfter)),
+		C.int64_t(gcra.Seconds(decision.ResetAfter)),
+	}
+	switch {
+	case decision.Limited:
+		call.reply[0] = 1
+		call.verdict = C.VERDICT_LIMITED
+	case quantity == 0:
+		call.verdict = C.VERDICT_LOOKED
+	default:
+		expiry := gcra.Milliseconds(decision.TAT)
+		call.verdict = C.VERDICT_ALLOWED
+		call.expiry_milliseconds = C.int64_t(expiry)
+		write(&call.tat, decision.TAT)
+		write(&call.expiry, expiry)
+	}
+}
+
+// view sees bytes of the server as a string, without a copy. It must not outlive
+// the crossing.
+func view(text C.struct_text) string {
+	return unsafe.String((*byte)(unsafe.Pointer(text.bytes)), text.length)
+}
+
+// write sets digits to a number that is not negative.
+func write(digits *C.struct_digits, number int64) {
+	space := unsafe.Slice((*byte)(unsafe.Pointer(&digits.bytes)), C.DIGITS_CAPACITY)
+	digits.length = C.size_t(len(strconv.AppendInt(space[:0], number, 10)))
+}
+
+// refuse makes the call an error reply.
+func refuse(call *C.struct_throttle_call, request *request, refusal refusal) {
+	space := unsafe.Slice((*byte)(unsafe.Pointer(&call.message)), C.MESSAGE_CAPACITY)
+	message := refusal.appendTo(space[:0:C.MESSAGE_CAPACITY-1], request)
+	space[len(message)] = 0
+	call.verdict = C.VERDICT_REFUSED
+}
+
+// refuseOnPanic keeps a mistake of ours from taking the server down: a panic
+// that reached C would end the process. Nothing has been written at that point.
+func refuseOnPanic(call *C.struct_throttle_call) {
+	if cause := recover(); cause != nil {
+		refuse(call, nil, refusalOfPanic(cause))
+	}
+}

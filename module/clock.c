@@ -1,0 +1,12 @@
+//go:build !funneldebug
+
+#include "clock.h"
+
+#include <time.h>
+
+int64_t clock_nanoseconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}

@@ -1,0 +1,44 @@
+//go:build funneldebug
+
+#include "debug.h"
+
+#include <stdlib.h>
+#include <strings.h>
+#include <time.h>
+
+#include "_cgo_export.h"
+#include "clock.h"
+
+/* What CLOCK has set; -1 for the real clock. */
+static int64_t clock_override = -1;
+
+int64_t clock_nanoseconds(void)
+{
+    if (clock_override >= 0) return clock_override;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int debug_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    size_t length;
+    const char *what = argc > 1 ? redis.StringPtrLen(argv[1], &length) : "";
+
+    if (strcasecmp(what, "CLOCK") == 0 && argc == 3) {
+        const char *instant = redis.StringPtrLen(argv[2], &length);
+        clock_override = strcasecmp(instant, "real") == 0 ? -1 : strtoll(instant, NULL, 10);
+        return redis.ReplyWithLongLong(ctx, clock_nanoseconds());
+    }
+    if (strcasecmp(what, "PANIC") == 0) {
+        funnelDebugPanic();
+        return redis.ReplyWithLongLong(ctx, 1);
+    }
+    if (strcasecmp(what, "COLLECT") == 0) {
+        funnelDebugCollect();
+        return redis.ReplyWithLongLong(ctx, 1);
+    }
+    if (strcasecmp(what, "ALLOCATIONS") == 0) return redis.ReplyWithLongLong(ctx, funnelDebugMetric(0));
+    if (strcasecmp(what, "COLLECTIONS") == 0) return redis.ReplyWithLongLong(ctx, funnelDebugMetric(1));
+    return redis.ReplyWithError(ctx, "ERR FUNNEL.DEBUG knows CLOCK, PANIC, COLLECT, ALLOCATIONS and COLLECTIONS");
+}

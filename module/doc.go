@@ -1,0 +1,43 @@
+// Package module is the Redis module funnel: the command CL.THROTTLE, written in
+// Go, behind a thin boundary of C.
+//
+// # The idea
+//
+// A server calls a module through C functions and hands out its keys, strings
+// and replies through C functions too. Crossing from C into Go and back costs
+// more than deciding on a funnel does, so the work is split such that each
+// command crosses once:
+//
+//	server ──> throttle.c   opens the key, points at the arguments and the stored
+//	               │        value, reads the clock
+//	               ▼
+//	          boundary.go   one call into Go, with one struct (call.h)
+//	               ▼
+//	          throttle.go   parses, asks package gcra, words the errors
+//	               │
+//	               ▼
+//	           throttle.c   writes the key, replicates, replies
+//
+// C decides nothing and Go touches no key. The Go side allocates nothing, keeps
+// no pointer to the server's memory, and turns a panic into an error reply.
+//
+// # The files
+//
+//   - abi.h, abi.c: the part of the Redis Modules ABI that is used, found by name
+//     at load time. No header file of the server is needed or copied.
+//   - load.c, command_info.c: what happens on MODULE LOAD: load arguments,
+//     registration, command docs, ACL categories, configuration, INFO.
+//   - throttle.c, call.h: the command as the server sees it.
+//   - boundary.go: the crossing.
+//   - throttle.go, parse.go, refusal.go: the command as Go sees it, free of cgo
+//     and tested without a server.
+//   - signals.c, clock.c: the two things that are asked of the operating system.
+//   - debug.c, debug.go: FUNNEL.DEBUG, only in builds with the tag funneldebug,
+//     through which tests set the clock and look inside the Go runtime.
+//
+// The package exports nothing to Go. Importing it into a package main that is
+// built with -buildmode=c-shared makes the module.
+package module
+
+// #cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra -Werror -fvisibility=hidden
+import "C"

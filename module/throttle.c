@@ -1,0 +1,135 @@
+#include "throttle.h"
+
+#include <string.h>
+
+#include "_cgo_export.h"
+#include "call.h"
+#include "clock.h"
+
+int throttle_limit_surplus;
+struct throttle_counters throttle_counters;
+
+/* The constant word of the replicated SET. Owned by this file from
+ * throttle_start to throttle_stop; the server takes references of its own. */
+static RedisModuleString *pxat;
+
+void throttle_start(void)
+{
+    pxat = redis.CreateString(NULL, "PXAT", 4);
+}
+
+void throttle_stop(void)
+{
+    redis.FreeString(NULL, pxat);
+    pxat = NULL;
+}
+
+static struct text argument(RedisModuleString *string)
+{
+    struct text text;
+    text.bytes = redis.StringPtrLen(string, &text.length);
+    return text;
+}
+
+static void read_arguments(struct throttle_call *call, RedisModuleString **argv, int argc)
+{
+    call->capacity = argument(argv[2]);
+    call->count = argument(argv[3]);
+    call->period = argument(argv[4]);
+    call->quantity = argc == 6 ? argument(argv[5]) : (struct text){NULL, 0};
+    call->limit_surplus = throttle_limit_surplus;
+}
+
+/* Points the call at the value of the key, which is not copied: a value of many
+ * megabytes costs no more than a funnel. */
+static void read_stored(struct throttle_call *call, RedisModuleKey *key)
+{
+    call->stored_value = (struct text){NULL, 0};
+    switch (redis.KeyType(key)) {
+    case REDISMODULE_KEYTYPE_EMPTY:
+        call->stored = STORED_NOTHING;
+        break;
+    case REDISMODULE_KEYTYPE_STRING:
+        call->stored = STORED_STRING;
+        call->stored_value.bytes = redis.StringDMA(key, &call->stored_value.length, REDISMODULE_READ);
+        break;
+    default:
+        call->stored = STORED_OTHER_TYPE;
+    }
+}
+
+/* Stores the new TAT. A TAT has 19 digits from the year 2001 to 2286, so it
+ * nearly always fits in the place of the old one, which saves the server from
+ * deleting and adding the key. */
+static void write_tat(RedisModuleKey *key, const struct throttle_call *call)
+{
+    size_t length = 0;
+    char *place = NULL;
+    if (call->stored == STORED_STRING) place = redis.StringDMA(key, &length, REDISMODULE_WRITE);
+    if (place != NULL && length == call->tat.length) {
+        memcpy(place, call->tat.bytes, length);
+    } else {
+        RedisModuleString *value = redis.CreateString(NULL, call->tat.bytes, call->tat.length);
+        redis.StringSet(key, value); /* takes a reference of its own */
+        redis.FreeString(NULL, value);
+    }
+    redis.SetAbsExpire(key, call->expiry_milliseconds);
+}
+
+/* Tells everybody who has to know of the write: WATCH and client-side caches,
+ * replicas and the AOF, and keyspace notifications. They all see an ordinary
+ * SET with PXAT, because that is what a replica will execute. */
+static void announce_write(RedisModuleCtx *ctx, RedisModuleString *name, const struct throttle_call *call)
+{
+    redis.SignalModifiedKey(ctx, name);
+    redis.Replicate(ctx, "SET", "sbsb", name, call->tat.bytes, call->tat.length, pxat, call->expiry.bytes,
+                    call->expiry.length);
+    redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_STRING, "set", name);
+    redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "expire", name);
+}
+
+static int reply_with_decision(RedisModuleCtx *ctx, const struct throttle_call *call)
+{
+    redis.ReplyWithArray(ctx, REPLY_LENGTH);
+    for (int i = 0; i < REPLY_LENGTH; i++) redis.ReplyWithLongLong(ctx, call->reply[i]);
+    return REDISMODULE_OK;
+}
+
+int throttle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    if (argc < 5 || argc > 6) return redis.WrongArity(ctx);
+
+    /* Not cleared as a whole: every field that is read has been set before. */
+    struct throttle_call call;
+    RedisModuleString *name = argv[1];
+
+    /* Opened for writing even though many calls write nothing: one lookup
+     * serves both, and the module has turned the implicit "key was modified"
+     * off, so closing the key leaves no trace. */
+    RedisModuleKey *key = redis.OpenKey(ctx, name, REDISMODULE_READ | REDISMODULE_WRITE);
+    read_arguments(&call, argv, argc);
+    read_stored(&call, key);
+    call.now = clock_nanoseconds();
+
+    funnelThrottle(&call);
+
+    if (call.verdict == VERDICT_ALLOWED) write_tat(key, &call);
+    redis.CloseKey(key);
+
+    switch (call.verdict) {
+    case VERDICT_ALLOWED:
+        throttle_counters.allowed++;
+        announce_write(ctx, name, &call);
+        break;
+    case VERDICT_LIMITED:
+        throttle_counters.limited++;
+        break;
+    case VERDICT_LOOKED:
+        throttle_counters.looked++;
+        break;
+    case VERDICT_REFUSED:
+        throttle_counters.refused++;
+        return redis.ReplyWithError(ctx, call.message);
+    }
+    return reply_with_decision(ctx, &call);
+}

@@ -1,0 +1,23 @@
+#ifndef FUNNEL_THROTTLE_H
+#define FUNNEL_THROTTLE_H
+
+#include "abi.h"
+
+/* CL.THROTTLE key capacity count period [quantity] */
+int throttle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
+
+/* Makes and frees the strings that every call shares. Between the two,
+ * throttle_command may run. */
+void throttle_start(void);
+void throttle_stop(void);
+
+/* Added to the capacity argument to get the limit: 0, or 1 in redis-cell mode. */
+extern int throttle_limit_surplus;
+
+/* Calls since the module was loaded, by outcome. */
+struct throttle_counters {
+    unsigned long long allowed, limited, looked, refused;
+};
+extern struct throttle_counters throttle_counters;
+
+#endif

@@ -1,0 +1,14 @@
+#ifndef FUNNEL_VERSION_H
+#define FUNNEL_VERSION_H
+
+/* The one place that names the version. The server wants a number, where
+ * 10203 reads as 1.2.3; people read the text. */
+#define FUNNEL_VERSION "0.1.0"
+#define FUNNEL_VERSION_NUMBER 100
+
+/* build.sh stamps the commit; a plain `go build` does not know it. */
+#ifndef FUNNEL_COMMIT
+#define FUNNEL_COMMIT "unknown commit"
+#endif
+
+#endif
