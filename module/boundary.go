@@ -10,6 +10,12 @@ import (
 	"funnel/gcra"
 )
 
+// funnelStart does nothing but wait, as any call does, until the Go runtime has
+// started.
+//
+//export funnelStart
+func funnelStart() {}
+
 // funnelThrottle is the one crossing from C into Go: it reads the upper half of
 // the call and fills the lower half.
 //

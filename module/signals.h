@@ -1,17 +1,28 @@
 #ifndef FUNNEL_SIGNALS_H
 #define FUNNEL_SIGNALS_H
 
-/* Keeps the server's signals off the threads of the Go runtime.
+/* Keeps the Go runtime out of the server's signal handling.
  *
- * Go starts threads of its own when the library is loaded. A signal sent to the
- * process, such as SIGTERM, may be delivered to any thread that does not block
- * it, and then the server's handler would run there, on the few kilobytes of a
- * goroutine's stack, because servers install their handlers without SA_ONSTACK.
+ * When a Go library is loaded, its runtime takes over the handlers of crashes
+ * (SIGSEGV, SIGBUS, SIGFPE), adds SA_ONSTACK to those that it leaves alone, and
+ * starts threads that any signal to the process may be delivered to. Each of the
+ * three harms a server, whose handlers expect the ample stack of one of its own
+ * threads: its crash report would run out of the 32 KB of Go's signal stack, and
+ * its SIGTERM handler could find itself on a goroutine's few kilobytes.
  *
- * Go gives all its threads the signal mask that was in force when its runtime
- * started. So signals.c blocks signals just before that, in a constructor that
- * runs ahead of Go's, and signals_restore puts the mask of the loading thread
- * back. It is called first thing on load, and does nothing when called again. */
+ * funnel needs none of it. Its Go code runs for microseconds, so that nobody has
+ * to interrupt it, and a panic is raised and recovered without signals. So this
+ * file puts everything back as if Go were not there:
+ *
+ *   - Go gives its threads the signal mask in force when its runtime starts. A
+ *     constructor that runs just before blocks all signals.
+ *   - signals_restore puts the mask of the loading thread back, and all handlers
+ *     that were there before.
+ *
+ * What that costs: a nil pointer followed inside Go is no panic that can be
+ * recovered, but a crash of the server, as it would be in C.
+ *
+ * To be called first thing on load. When called again it does nothing. */
 void signals_restore(void);
 
 #endif
