@@ -1,0 +1,159 @@
+package funnel_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestErrors goes through the table of errors in the contract: each names what
+// was wrong, and changes nothing.
+func TestErrors(t *testing.T) {
+	client := startFunnel(t)
+	ctx := context.Background()
+	const (
+		arity    = "ERR wrong number of arguments for 'cl.throttle' command"
+		capacity = "ERR capacity must be an integer from 1 to 9223372036854775807"
+		count    = "ERR count must be an integer from 1 to 9223372036854775807"
+		period   = "ERR period must be seconds above 0"
+		quantity = "ERR quantity must be an integer from 0 to 9223372036854775807"
+		interval = "ERR count is too large for period"
+		drain    = "ERR capacity and period are too large together"
+		leak     = "ERR quantity and period are too large together"
+	)
+	type arguments = []any
+	cases := []struct {
+		name      string
+		prefix    string
+		arguments arguments
+	}{
+		{"nothing", arity, arguments{}},
+		{"a key alone", arity, arguments{"key"}},
+		{"no period", arity, arguments{"key", 15, 30}},
+		{"too many", arity, arguments{"key", 15, 30, 60, 1, 1}},
+
+		{"capacity 0", capacity, arguments{"key", 0, 30, 60}},
+		{"capacity below 0", capacity, arguments{"key", -1, 30, 60}},
+		{"capacity a word", capacity, arguments{"key", "many", 30, 60}},
+		{"capacity empty", capacity, arguments{"key", "", 30, 60}},
+		{"capacity a decimal", capacity, arguments{"key", "1.5", 30, 60}},
+		{"capacity with a sign", capacity, arguments{"key", "+15", 30, 60}},
+		{"capacity with a space", capacity, arguments{"key", " 15", 30, 60}},
+		{"capacity with a zero byte", capacity, arguments{"key", "15\x00", 30, 60}},
+		{"capacity with leading zeros", capacity, arguments{"key", "015", 30, 60}},
+		{"capacity 2^63", capacity, arguments{"key", "9223372036854775808", 30, 60}},
+		{"capacity of 20 digits", capacity, arguments{"key", "10000000000000000000", 30, 60}},
+		{"capacity of 1 MB", capacity, arguments{"key", strings.Repeat("9", 1<<20), 30, 60}},
+
+		{"count 0", count, arguments{"key", 15, 0, 60}},
+		{"count below 0", count, arguments{"key", 15, -30, 60}},
+		{"count a word", count, arguments{"key", 15, "x", 60}},
+		{"count 2^63", count, arguments{"key", 15, "9223372036854775808", 60}},
+
+		{"period 0", period, arguments{"key", 15, 30, 0}},
+		{"period 0.0", period, arguments{"key", 15, 30, "0.000000000"}},
+		{"period below 0", period, arguments{"key", 15, 30, -60}},
+		{"period a word", period, arguments{"key", 15, 30, "minute"}},
+		{"period in exponents", period, arguments{"key", 15, 30, "1e3"}},
+		{"period infinite", period, arguments{"key", 15, 30, "inf"}},
+		{"period with a point and nothing behind it", period, arguments{"key", 15, 30, "60."}},
+		{"period with a point and nothing before it", period, arguments{"key", 15, 30, ".5"}},
+		{"period with two points", period, arguments{"key", 15, 30, "1.2.3"}},
+		{"period with 10 fraction digits", period, arguments{"key", 15, 30, "0.0000000001"}},
+		{"period beyond 63 bits", period, arguments{"key", 15, 30, "9223372036.854775808"}},
+		{"period of 1 MB", period, arguments{"key", 15, 30, "1." + strings.Repeat("0", 1<<20)}},
+
+		{"quantity below 0", quantity, arguments{"key", 15, 30, 60, -1}},
+		{"quantity a word", quantity, arguments{"key", 15, 30, 60, "x"}},
+		{"quantity empty", quantity, arguments{"key", 15, 30, 60, ""}},
+		{"quantity 2^63", quantity, arguments{"key", 15, 30, 60, "9223372036854775808"}},
+
+		{"emission interval below 1 ns", interval, arguments{"key", 15, 1000000001, 1}},
+		{"tolerance of 2^63", drain, arguments{"key", maxInt63, 30, 60}},
+		{"increment of 2^63", leak, arguments{"key", 15, 1, 1, maxInt63}},
+		{"new TAT beyond 63 bits", leak, arguments{"key", 1, 1, "9223372036.854775807"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			before := infoField(t, client, "persistence", "rdb_changes_since_last_save")
+			message := requireError(t, client, c.prefix, c.arguments...)
+			require.Less(t, len(message), 512, "an error is a line, not a flood")
+			require.Zero(t, client.Exists(ctx, "key").Val())
+			require.Equal(t, before, infoField(t, client, "persistence", "rdb_changes_since_last_save"))
+		})
+	}
+}
+
+// TestErrorsRepeatTheWrongValue without letting its bytes into the protocol.
+func TestErrorsRepeatTheWrongValue(t *testing.T) {
+	client := startFunnel(t)
+	require.Contains(t, requireError(t, client, "ERR capacity", "key", "lots", 30, 60), "not 'lots'")
+	require.Contains(t, requireError(t, client, "ERR capacity", "key", "a\r\nb\x00\xff", 30, 60), "not 'a??b??'")
+	require.Contains(t, requireError(t, client, "ERR capacity", "key", strings.Repeat("y", 100), 30, 60),
+		"not '"+strings.Repeat("y", 40)+"' and more")
+	require.Contains(t, requireError(t, client, "ERR count", "key", 15, 1000000001, 1, 7),
+		"not capacity 15, count 1000000001, period 1, quantity 7")
+	require.Equal(t, "PONG", client.Ping(context.Background()).Val(), "the connection is still in step")
+}
+
+// TestKeysOfOtherTypes are refused in the words of Redis and left alone.
+func TestKeysOfOtherTypes(t *testing.T) {
+	client := startFunnel(t)
+	ctx := context.Background()
+	require.NoError(t, client.RPush(ctx, "list", "a").Err())
+	require.NoError(t, client.SAdd(ctx, "set", "a").Err())
+	require.NoError(t, client.HSet(ctx, "hash", "a", 1).Err())
+	require.NoError(t, client.Do(ctx, "zadd", "sorted", 1, "a").Err())
+	require.NoError(t, client.Do(ctx, "xadd", "stream", "*", "a", 1).Err())
+	for _, key := range []string{"list", "set", "hash", "sorted", "stream"} {
+		before := client.Dump(ctx, key).Val()
+		message := requireError(t, client, "WRONGTYPE ", key, 15, 30, 60)
+		require.Equal(t, client.Get(ctx, key).Err().Error(), message, key)
+		require.Equal(t, before, client.Dump(ctx, key).Val(), key)
+	}
+}
+
+// TestStringsThatHoldNoFunnel are refused and left alone, however odd or large.
+func TestStringsThatHoldNoFunnel(t *testing.T) {
+	client := startFunnel(t)
+	ctx := context.Background()
+	values := map[string]string{
+		"a word":               "abc",
+		"nothing":              "",
+		"negative":             "-5",
+		"20 digits":            "99999999999999999999",
+		"2^63":                 "9223372036854775808",
+		"a decimal":            "1.5",
+		"a sign":               "+5",
+		"spaces":               " 5 ",
+		"leading zeros":        "005",
+		"a zero byte":          "5\x00",
+		"binary":               "\xff\xfe\x00\x01",
+		"10 MB of digits":      strings.Repeat("1", 10<<20),
+		"a float as INCR sees": "1e18",
+	}
+	for name, value := range values {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, client.Set(ctx, "key", value, 0).Err())
+			requireError(t, client, "ERR the key does not hold a funnel", "key", 15, 30, 60)
+			requireError(t, client, "ERR the key does not hold a funnel", "key", 15, 30, 60, 0)
+			require.Equal(t, value, client.Get(ctx, "key").Val())
+			require.EqualValues(t, -1, client.PTTL(ctx, "key").Val(), "no expiry was added")
+		})
+	}
+}
+
+// TestPanicBecomesAnErrorReply: a mistake inside Go costs one call, not the server.
+func TestPanicBecomesAnErrorReply(t *testing.T) {
+	client, _ := startFunnelWithClock(t)
+	ctx := context.Background()
+	throttle(t, client, "key", 15, 30, 60)
+	before := client.Get(ctx, "key").Val()
+	require.NoError(t, client.Do(ctx, "funnel.debug", "panic").Err())
+	message := requireError(t, client, "ERR funnel failed inside and has written nothing", "key", 15, 30, 60)
+	require.Contains(t, message, "asked for by FUNNEL.DEBUG PANIC")
+	require.Equal(t, before, client.Get(ctx, "key").Val())
+	require.EqualValues(t, 13, throttle(t, client, "key", 15, 30, 60)[2], "the next call works")
+}

@@ -1,0 +1,266 @@
+package funnel_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+)
+
+// TestInTransactions: MULTI queues the call like any other.
+func TestInTransactions(t *testing.T) {
+	client := startFunnel(t)
+	ctx := context.Background()
+	commands, err := client.TxPipelined(ctx, func(pipeline redis.Pipeliner) error {
+		for range 3 {
+			pipeline.Do(ctx, "cl.throttle", "key", 2, 1, 1000)
+		}
+		pipeline.Do(ctx, "cl.throttle", "key", "x", 1, 1000)
+		pipeline.Get(ctx, "key")
+		return nil
+	})
+	require.ErrorContains(t, err, "ERR capacity")
+	require.Equal(t, []int64{0, 0, 1}, limitedOf(t, commands[:3]))
+	require.ErrorContains(t, commands[3].Err(), "ERR capacity")
+	require.NoError(t, commands[4].Err())
+}
+
+func limitedOf(t testing.TB, commands []redis.Cmder) (limited []int64) {
+	t.Helper()
+	for _, command := range commands {
+		limited = append(limited, toReply(t, command.(*redis.Cmd))[0])
+	}
+	return limited
+}
+
+func TestInPipelines(t *testing.T) {
+	client := startFunnel(t)
+	ctx := context.Background()
+	commands, err := client.Pipelined(ctx, func(pipeline redis.Pipeliner) error {
+		for range 20 {
+			pipeline.Do(ctx, "cl.throttle", "key", 15, 30, 60)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	for i, limited := range limitedOf(t, commands) {
+		require.Equal(t, i >= 15, limited == 1, "call %d", i+1)
+	}
+}
+
+func TestInScripts(t *testing.T) {
+	client := startFunnel(t)
+	const script = `
+		local last
+		for _ = 1, 3 do last = redis.call('cl.throttle', KEYS[1], 2, 1, 1000) end
+		return last`
+	want := reply{1, 2, 0, 1000, 2000}
+	require.Equal(t, want, toReply(t, client.Eval(context.Background(), script, []string{"key"})))
+
+	err := client.Eval(context.Background(), `return redis.call('cl.throttle', KEYS[1], 'x', 1, 1)`, []string{"key"}).Err()
+	require.ErrorContains(t, err, "ERR capacity")
+
+	protected := `return redis.pcall('cl.throttle', KEYS[1], 'x', 1, 1).err`
+	message, err := client.Eval(context.Background(), protected, []string{"key"}).Text()
+	require.NoError(t, err)
+	require.Contains(t, message, "capacity")
+}
+
+func TestInFunctions(t *testing.T) {
+	client := startFunnel(t)
+	ctx := context.Background()
+	const library = `#!lua name=limits
+		redis.register_function('pour', function(keys, arguments)
+			return redis.call('cl.throttle', keys[1], arguments[1], 30, 60)
+		end)`
+	require.NoError(t, client.FunctionLoad(ctx, library).Err())
+	require.Equal(t, reply{0, 15, 14, -1, 2}, toReply(t, client.FCall(ctx, "pour", []string{"key"}, 15)))
+}
+
+// TestScriptsReplicateTheEffect, also of several calls in one script.
+func TestScriptsReplicateTheEffect(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{
+		Module: servertest.Module(t),
+		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "always"},
+	})
+	client := server.Client(t)
+	const script = `for i = 1, 3 do redis.call('cl.throttle', KEYS[1], 2, 1, 1000) end`
+	require.NoError(t, ignoreNil(client.Eval(context.Background(), script, []string{"key"}).Err()))
+	var words []string
+	for _, command := range readAppendOnlyFile(t, server.Dir) {
+		words = append(words, strings.ToUpper(command[0]))
+	}
+	require.Equal(t, []string{"SELECT", "MULTI", "SET", "SET", "EXEC"}, words)
+}
+
+func TestBothProtocols(t *testing.T) {
+	server := startServer(t)
+	for _, protocol := range []int{2, 3} {
+		client := server.Client(t, func(options *redis.Options) { options.Protocol = protocol })
+		key := fmt.Sprintf("protocol %d", protocol)
+		require.Equal(t, reply{0, 15, 14, -1, 2}, throttle(t, client, key, 15, 30, 60))
+		requireError(t, client, "ERR capacity", key, "x", 30, 60)
+	}
+}
+
+// TestCommandIsDescribed to servers and their clients.
+func TestCommandIsDescribed(t *testing.T) {
+	client := startFunnel(t)
+	ctx := context.Background()
+
+	keys, err := client.Do(ctx, "command", "getkeys", "cl.throttle", "the key", 15, 30, 60, 1).StringSlice()
+	require.NoError(t, err)
+	require.Equal(t, []string{"the key"}, keys)
+
+	info := client.Command(ctx).Val()["cl.throttle"]
+	require.NotNil(t, info)
+	require.EqualValues(t, []int{-5, 1, 1, 1}, []int{int(info.Arity), int(info.FirstKeyPos), int(info.LastKeyPos), int(info.StepCount)})
+	for _, flag := range []string{"write", "denyoom", "fast"} {
+		require.Contains(t, info.Flags, flag)
+	}
+
+	flags, err := client.Do(ctx, "command", "getkeysandflags", "cl.throttle", "the key", 15, 30, 60).Slice()
+	require.NoError(t, err)
+	require.Equal(t, "[[the key [RW access update]]]", fmt.Sprint(flags))
+
+	docs := fmt.Sprint(client.Do(ctx, "command", "docs", "cl.throttle").Val())
+	for _, word := range []string{"summary", "since", "0.1.0", "O(1)", "capacity", "count", "period", "quantity", "optional"} {
+		require.Contains(t, docs, word)
+	}
+}
+
+// TestUsersNeedPermission for the command and for the key.
+func TestUsersNeedPermission(t *testing.T) {
+	server := startServer(t)
+	ctx := context.Background()
+	admin := server.Client(t)
+	require.NoError(t, admin.Do(ctx, "acl", "setuser", "app", "on", ">secret", "+cl.throttle", "~user:*").Err())
+	app := server.Client(t, func(options *redis.Options) {
+		options.Username, options.Password = "app", "secret"
+	})
+	throttle(t, app, "user:1", 15, 30, 60)
+	requireError(t, app, "NOPERM", "admin:1", 15, 30, 60)
+	require.ErrorContains(t, app.Get(ctx, "user:1").Err(), "NOPERM")
+
+	require.NoError(t, admin.Do(ctx, "acl", "setuser", "reader", "on", ">secret", "+cl.throttle", "%R~user:*").Err())
+	reader := server.Client(t, func(options *redis.Options) {
+		options.Username, options.Password = "reader", "secret"
+	})
+	requireError(t, reader, "NOPERM", "user:1", 15, 30, 60)
+
+	// From Redis 7.4 and Valkey 8 on, a module can add a category of its own.
+	categories, err := admin.Do(ctx, "acl", "cat").StringSlice()
+	require.NoError(t, err)
+	for _, category := range []string{"throttle", "write", "fast"} {
+		if !slices.Contains(categories, "throttle") {
+			break
+		}
+		require.NoError(t, admin.Do(ctx, "acl", "setuser", category, "on", ">secret", "~user:*", "+@"+category).Err())
+		member := server.Client(t, func(options *redis.Options) {
+			options.Username, options.Password = category, "secret"
+		})
+		throttle(t, member, "user:1", 15, 30, 60)
+	}
+}
+
+// TestLoadArguments: what is not understood is not loaded, and the log says why.
+func TestLoadArguments(t *testing.T) {
+	for _, c := range []struct {
+		arguments []string
+		complaint string // empty: loads
+		compat    string
+	}{
+		{nil, "", "none"},
+		{[]string{"compat", "none"}, "", "none"},
+		{[]string{"compat", "redis-cell"}, "", "redis-cell"},
+		{[]string{"COMPAT", "Redis-Cell"}, "", "redis-cell"},
+		{[]string{"compat"}, "load argument 'compat' must be 'none' or 'redis-cell', not 'nothing'", ""},
+		{[]string{"compat", "dragonfly"}, "load argument 'compat' must be 'none' or 'redis-cell', not 'dragonfly'", ""},
+		{[]string{"burst", "1"}, "unknown load argument 'burst'", ""},
+		{[]string{"compat", "none", "more"}, "unknown load argument 'more'", ""},
+	} {
+		t.Run(strings.Join(c.arguments, " "), func(t *testing.T) {
+			server, err := servertest.TryStart(t, servertest.Options{
+				Module: servertest.Module(t), ModuleArguments: c.arguments,
+			})
+			if c.complaint != "" {
+				require.Error(t, err)
+				require.Contains(t, server.Log(), "<funnel> "+c.complaint)
+				return
+			}
+			require.NoError(t, err)
+			require.Regexp(t, `<funnel> funnel 0\.1\.0 \(.+\) loaded, compat `+c.compat, server.Log())
+			client := server.Client(t)
+			require.Contains(t, client.Info(context.Background(), "funnel").Val(), "funnel_compat:"+c.compat)
+			require.Equal(t, map[string]string{"funnel.compat": c.compat},
+				client.ConfigGet(context.Background(), "funnel.*").Val())
+			require.Error(t, client.ConfigSet(context.Background(), "funnel.compat", "none").Err(), "it is fixed at load")
+		})
+	}
+}
+
+// TestConfigFileSetsCompat, as servers let their modules be configured.
+func TestConfigFileSetsCompat(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{
+		Module: servertest.Module(t),
+		Config: []string{"--save", "", "--funnel.compat", "redis-cell"},
+	})
+	require.Equal(t, reply{0, 16, 15, -1, 2}, throttle(t, server.Client(t), "key", 15, 30, 60))
+}
+
+// TestInfoCountsCalls by outcome.
+func TestInfoCountsCalls(t *testing.T) {
+	client := startFunnel(t)
+	throttle(t, client, "key", 2, 1, 1000)
+	throttle(t, client, "key", 2, 1, 1000)
+	throttle(t, client, "key", 2, 1, 1000)
+	throttle(t, client, "key", 2, 1, 1000, 0)
+	requireError(t, client, "ERR", "key", "x", 1, 1000)
+	for field, want := range map[string]int64{
+		"funnel_calls_allowed": 2, "funnel_calls_limited": 1, "funnel_calls_looked": 1, "funnel_calls_refused": 1,
+	} {
+		require.Equal(t, want, infoField(t, client, "funnel", field), field)
+	}
+}
+
+// TestUnloadAndLoadAgain: the library stays in the process, the command does not.
+func TestUnloadAndLoadAgain(t *testing.T) {
+	server := startServer(t)
+	client := server.Client(t)
+	ctx := context.Background()
+	for round := range 5 {
+		require.EqualValues(t, 14-round, throttle(t, client, "key", 15, 1, 1000)[2])
+		require.NoError(t, client.Do(ctx, "module", "unload", "funnel").Err())
+		requireError(t, client, "ERR unknown command", "key", 15, 1, 1000)
+		require.NotEmpty(t, client.Get(ctx, "key").Val(), "the data stays")
+		require.NoError(t, client.Do(ctx, "module", "load", servertest.Module(t)).Err())
+	}
+	require.NoError(t, client.Do(ctx, "module", "unload", "funnel").Err())
+	require.NoError(t, client.Do(ctx, "module", "load", servertest.Module(t), "compat", "redis-cell").Err())
+	require.Equal(t, reply{0, 16, 15, -1, 2}, throttle(t, client, "another", 15, 30, 60))
+	require.Error(t, client.Do(ctx, "module", "load", servertest.Module(t)).Err(), "it is loaded already")
+	throttle(t, client, "key", 15, 1, 1000)
+}
+
+// TestSignalsEndTheServerCleanly: the Go runtime in the process stands in no
+// signal's way.
+func TestSignalsEndTheServerCleanly(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(signal.String(), func(t *testing.T) {
+			server := startServer(t)
+			throttle(t, server.Client(t), "key", 15, 30, 60)
+			require.NoError(t, server.Signal(signal))
+			state, err := server.Wait()
+			require.NoError(t, err)
+			require.Zero(t, state.ExitCode(), "%v", state)
+			require.Contains(t, server.Log(), "ready to exit")
+		})
+	}
+}

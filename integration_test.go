@@ -1,0 +1,199 @@
+// Package funnel_test drives the module through real servers, with go-redis: the
+// contract of CL.THROTTLE, row by row. This file holds the replies; what the
+// server stores, refuses and does around a call is in integration_<topic>_test.go.
+package funnel_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/gcra"
+	"funnel/internal/servertest"
+)
+
+// TestTranscriptOfTheSeeds is the transcript that the project was asked for with.
+func TestTranscriptOfTheSeeds(t *testing.T) {
+	client := startFunnel(t)
+	require.Equal(t, reply{0, 15, 14, -1, 2}, throttle(t, client, "laoqian:reply", 15, 30, 60))
+	require.Equal(t, reply{0, 15, 13, -1, 4}, throttle(t, client, "laoqian:reply", 15, 30, 60, 1))
+}
+
+func TestFifteenOfTwentyCallsAreAllowed(t *testing.T) {
+	client, clock := startFunnelWithClock(t)
+	clock.set(t, epoch)
+	for call := 1; call <= 20; call++ {
+		got := throttle(t, client, "user:reply", 15, 30, 60)
+		if call <= 15 {
+			require.Equal(t, reply{0, 15, int64(15 - call), -1, int64(2 * call)}, got, "call %d", call)
+		} else {
+			require.Equal(t, reply{1, 15, 0, 2, 30}, got, "call %d", call)
+		}
+	}
+}
+
+func TestQuantity(t *testing.T) {
+	client, clock := startFunnelWithClock(t)
+	clock.set(t, epoch)
+	steps := []struct {
+		name     string
+		quantity int
+		want     reply
+	}{
+		{"look into a new funnel", 0, reply{0, 10, 10, -1, 0}},
+		{"several at once", 4, reply{0, 10, 6, -1, 4}},
+		{"look", 0, reply{0, 10, 6, -1, 4}},
+		{"more than fits now", 7, reply{1, 10, 6, 1, 4}},
+		{"more than ever fits", 11, reply{1, 10, 6, -1, 4}},
+		{"the rest", 6, reply{0, 10, 0, -1, 10}},
+		{"look into a full funnel", 0, reply{0, 10, 0, -1, 10}},
+		{"one into a full funnel", 1, reply{1, 10, 0, 1, 10}},
+	}
+	for _, step := range steps {
+		require.Equal(t, step.want, throttle(t, client, "key", 10, 1, 1, step.quantity), step.name)
+	}
+}
+
+// TestSecondsRoundUp: the reply counts whole seconds, and waiting that long is
+// always enough.
+func TestSecondsRoundUp(t *testing.T) {
+	client, clock := startFunnelWithClock(t)
+	clock.set(t, epoch)
+	require.Equal(t, reply{0, 1, 0, -1, 2}, throttle(t, client, "key", 1, 1, "1.000000001"))
+	require.Equal(t, reply{1, 1, 0, 2, 2}, throttle(t, client, "key", 1, 1, "1.000000001"))
+	clock.set(t, epoch.Add(time.Nanosecond))
+	require.Equal(t, reply{1, 1, 0, 1, 1}, throttle(t, client, "key", 1, 1, "1.000000001"))
+	clock.set(t, epoch.Add(time.Second))
+	require.Equal(t, reply{1, 1, 0, 1, 1}, throttle(t, client, "key", 1, 1, "1.000000001"), "one nanosecond early")
+	clock.set(t, epoch.Add(time.Second+time.Nanosecond))
+	require.Equal(t, reply{0, 1, 0, -1, 2}, throttle(t, client, "key", 1, 1, "1.000000001"))
+}
+
+// TestRedisCellMode: the other reading of the second argument allows one more.
+func TestRedisCellMode(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{
+		Module:          servertest.Module(t),
+		ModuleArguments: []string{"compat", "redis-cell"},
+	})
+	client := server.Client(t)
+	require.Equal(t, reply{0, 16, 15, -1, 2}, throttle(t, client, "laoqian:reply", 15, 30, 60))
+	require.Equal(t, reply{0, 1, 0, -1, 60}, throttle(t, client, "none", 0, 1, 60), "capacity 0 is accepted here")
+	requireError(t, client, "ERR capacity ", "key", -1, 30, 60)
+	requireError(t, client, "ERR capacity and period are too large together", "key", maxInt63, 1, 1)
+}
+
+// TestRefillOverRealTime leaves the clock alone: tokens come back as time goes by.
+func TestRefillOverRealTime(t *testing.T) {
+	client := startFunnel(t)
+	const interval = 50 * time.Millisecond // 20 tokens per second
+	start := time.Now()
+	allowed := 0
+	for time.Since(start) < 20*interval {
+		if throttle(t, client, "key", 3, 20, 1)[0] == 0 {
+			allowed++
+		}
+	}
+	elapsed := time.Since(start)
+	require.GreaterOrEqual(t, allowed, 3+19, "a token that leaked was withheld")
+	require.LessOrEqual(t, allowed, 3+int(elapsed/interval)+1, "more was let through than has leaked")
+}
+
+// TestClientsHammeringOneKey: 64 clients at once get what the funnel holds plus
+// what leaks meanwhile, and not one token more.
+func TestClientsHammeringOneKey(t *testing.T) {
+	const clients, calls, capacity = 64, 500, 1000
+
+	hammer := func(t *testing.T, client *redis.Client, count any, period string) (allowed int64, elapsed time.Duration) {
+		var group sync.WaitGroup
+		allowedBy := make([]int64, clients)
+		errs := make([]error, clients)
+		start := time.Now()
+		for i := range clients {
+			group.Go(func() {
+				for range calls {
+					result, err := client.Do(context.Background(), "cl.throttle", "key", capacity, count, period).Int64Slice()
+					if err != nil {
+						errs[i] = err
+						return
+					}
+					allowedBy[i] += 1 - result[0]
+				}
+			})
+		}
+		group.Wait()
+		elapsed = time.Since(start)
+		for i := range clients {
+			require.NoError(t, errs[i])
+			allowed += allowedBy[i]
+		}
+		return allowed, elapsed
+	}
+	manyConnections := func(options *redis.Options) { options.PoolSize = clients }
+
+	t.Run("while nothing leaks", func(t *testing.T) {
+		client := startServer(t).Client(t, manyConnections)
+		allowed, _ := hammer(t, client, 1, "1000000")
+		require.EqualValues(t, capacity, allowed)
+	})
+	t.Run("while it leaks", func(t *testing.T) {
+		client := startServer(t).Client(t, manyConnections)
+		const interval = time.Millisecond
+		allowed, elapsed := hammer(t, client, 1000, "1")
+		require.GreaterOrEqual(t, allowed, int64(capacity))
+		require.LessOrEqual(t, allowed, capacity+int64(elapsed/interval)+1)
+	})
+}
+
+// TestRepliesEqualTheArithmetic compares replies with package gcra, to the
+// nanosecond, on funnels of every size while the clock moves on.
+func TestRepliesEqualTheArithmetic(t *testing.T) {
+	client, clock := startFunnelWithClock(t)
+	rates := []struct {
+		capacity, count int64
+		period          string
+		nanoseconds     int64
+	}{
+		{1, 1, "0.000000001", 1},
+		{3, 7, "1", 1e9},
+		{15, 30, "60", 60e9},
+		{1 << 31, 1 << 31, "3600.000000001", 3600e9 + 1},
+		{1 << 53, 1000, "0.000009999", 9999},
+		{1, 1, "31536000", 31536000 * 1e9},
+	}
+	for _, rate := range rates {
+		t.Run(fmt.Sprintf("%d of %d per %s", rate.capacity, rate.count, rate.period), func(t *testing.T) {
+			key := t.Name()
+			model, err := gcra.NewRate(rate.capacity, rate.count, rate.nanoseconds)
+			require.NoError(t, err)
+			tat, now := gcra.Empty, epoch.UnixNano()
+			for step := range 60 {
+				clock.set(t, time.Unix(0, now))
+				quantity := int64(step) % 4 * max(1, rate.capacity/7)
+				want, err := model.Decide(tat, now, quantity)
+				require.NoError(t, err)
+				got := throttle(t, client, key, rate.capacity, rate.count, rate.period, quantity)
+				require.Equal(t, replyOf(want), got, "step %d", step)
+				if tat = want.TAT; tat > now {
+					require.Equal(t, fmt.Sprint(tat), client.Get(context.Background(), key).Val(), "step %d", step)
+				}
+				now += model.EmissionInterval()*int64(step%5)/2 + int64(step%2)
+			}
+		})
+	}
+}
+
+func replyOf(decision gcra.Decision) reply {
+	limited := int64(0)
+	if decision.Limited {
+		limited = 1
+	}
+	return reply{
+		limited, decision.Limit, decision.Remaining,
+		gcra.Seconds(decision.RetryAfter), gcra.Seconds(decision.ResetAfter),
+	}
+}

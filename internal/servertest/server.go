@@ -1,0 +1,251 @@
+// Package servertest starts real servers for tests: Redis or Valkey, with the
+// module or without, each on its own loopback port and in its own temporary
+// directory, and stops them when the test ends.
+//
+// Which server and which module are data of the environment, so that one suite
+// runs against many:
+//
+//	FUNNEL_SERVER        the server program; redis-server from the PATH by default
+//	FUNNEL_MODULE        a built funnel.so; built afresh by default
+//	FUNNEL_DEBUG_MODULE  the same with the tag funneldebug
+package servertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Patience is how long a test waits for a condition of a real server before it
+// gives up. It is no measure of speed: test machines stall for seconds.
+const Patience = 60 * time.Second
+
+// Options say what to start. The zero Options start a bare server.
+type Options struct {
+	// Module is the path of a module to load, or empty for none: see [Module]
+	// and [DebugModule].
+	Module string
+
+	// ModuleArguments follow the module on its loadmodule line.
+	ModuleArguments []string
+
+	// Config holds further arguments of the server, such as "--appendonly", "yes".
+	// Without any, nothing is saved to disk.
+	Config []string
+
+	// Environment holds further variables, as NAME=value.
+	Environment []string
+}
+
+// A Server is a running, or stopped, server process.
+type Server struct {
+	// Port is the loopback port, the same after a restart.
+	Port int
+
+	// Dir is where the server keeps its files, the same after a restart.
+	Dir string
+
+	options Options
+	process *exec.Cmd
+	exited  chan struct{} // closed when the process has ended
+}
+
+// Start starts a server and waits until it answers. The test fails when it does
+// not; when the test ends the server is stopped, and the end of its log is shown
+// if the test has failed.
+func Start(t testing.TB, options Options) *Server {
+	t.Helper()
+	server, err := TryStart(t, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+// TryStart is Start for servers that are expected to refuse.
+func TryStart(t testing.TB, options Options) (*Server, error) {
+	t.Helper()
+	server := &Server{Dir: t.TempDir(), options: options}
+	t.Cleanup(func() {
+		server.Stop()
+		if t.Failed() {
+			t.Logf("end of the log of the server on port %d:\n%s", server.Port, server.logTail())
+		}
+	})
+	// Another process may take a port between its choice and its use.
+	for attempt := 1; ; attempt++ {
+		server.Port = FreePort(t)
+		err := server.launch()
+		if err == nil || attempt == 3 || !bytes.Contains([]byte(server.Log()), []byte("Address already in use")) {
+			return server, err
+		}
+	}
+}
+
+// FreePort returns a loopback port that nobody listens on. Ports stay below the
+// range that a cluster bus, 10000 higher, could not reach.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	for {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := listener.Addr().(*net.TCPAddr).Port
+		listener.Close()
+		if port < 55000 {
+			return port
+		}
+	}
+}
+
+// Program is the path of the server program.
+func Program() string {
+	if program := os.Getenv("FUNNEL_SERVER"); program != "" {
+		return program
+	}
+	return "redis-server"
+}
+
+func (s *Server) launch() error {
+	arguments := []string{
+		"--port", strconv.Itoa(s.Port),
+		"--bind", "127.0.0.1",
+		"--dir", s.Dir,
+		"--logfile", s.logPath(),
+		"--enable-debug-command", "yes",
+		"--enable-module-command", "yes",
+	}
+	if len(s.options.Config) == 0 {
+		arguments = append(arguments, "--save", "")
+	}
+	arguments = append(arguments, s.options.Config...)
+	if s.options.Module != "" {
+		arguments = append(arguments, "--loadmodule", s.options.Module)
+		arguments = append(arguments, s.options.ModuleArguments...)
+	}
+
+	s.process = exec.Command(Program(), arguments...)
+	s.process.Env = append(os.Environ(), s.options.Environment...)
+	// A test binary that is killed takes its servers with it.
+	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := s.process.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", Program(), err)
+	}
+	s.exited = make(chan struct{})
+	go func(process *exec.Cmd, exited chan struct{}) {
+		process.Wait()
+		close(exited)
+	}(s.process, s.exited)
+	return s.waitUntilReady()
+}
+
+// waitUntilReady waits for an answer to PING that is no "still loading".
+func (s *Server) waitUntilReady() error {
+	client := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1})
+	defer client.Close()
+	deadline := time.Now().Add(Patience)
+	for {
+		err := client.Ping(context.Background()).Err()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-s.exited:
+			return fmt.Errorf("the server has ended (%v):\n%s", s.process.ProcessState, s.logTail())
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the server does not answer: %w\n%s", err, s.logTail())
+		}
+	}
+}
+
+// Addr is the address to connect to.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)) }
+
+// Pid is the process of the server.
+func (s *Server) Pid() int { return s.process.Process.Pid }
+
+// Client connects to the server, until the test ends. A function may change the
+// options; by default a command is sent once and never again, because a retry
+// would pour twice.
+func (s *Server) Client(t testing.TB, change ...func(*redis.Options)) *redis.Client {
+	t.Helper()
+	options := &redis.Options{Addr: s.Addr(), MaxRetries: -1, ReadTimeout: Patience, WriteTimeout: Patience}
+	for _, change := range change {
+		change(options)
+	}
+	client := redis.NewClient(options)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// Log is all that the server has logged.
+func (s *Server) Log() string {
+	log, err := os.ReadFile(s.logPath())
+	if err != nil {
+		return err.Error()
+	}
+	return string(log)
+}
+
+func (s *Server) logPath() string { return filepath.Join(s.Dir, "server.log") }
+
+func (s *Server) logTail() string {
+	const most = 4000
+	log := s.Log()
+	return log[max(0, len(log)-most):]
+}
+
+// Signal sends a signal to the server.
+func (s *Server) Signal(signal syscall.Signal) error { return s.process.Process.Signal(signal) }
+
+// Wait waits until the server has ended, and returns how.
+func (s *Server) Wait() (*os.ProcessState, error) {
+	select {
+	case <-s.exited:
+		return s.process.ProcessState, nil
+	case <-time.After(Patience):
+		return nil, errors.New("the server has not ended")
+	}
+}
+
+// Kill ends the server at once, as a power cut would, and waits until it is gone.
+func (s *Server) Kill() { s.end(syscall.SIGKILL) }
+
+// Stop asks the server to shut down, and kills it when it does not.
+func (s *Server) Stop() { s.end(syscall.SIGTERM) }
+
+func (s *Server) end(signal syscall.Signal) {
+	if s.exited == nil {
+		return
+	}
+	s.Signal(signal)
+	if _, err := s.Wait(); err != nil {
+		s.Signal(syscall.SIGKILL)
+		<-s.exited
+	}
+}
+
+// Restart starts a stopped or killed server again: same port, same files.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	if err := s.launch(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Reconfigure changes the options that the next [Server.Restart] uses.
+func (s *Server) Reconfigure(change func(*Options)) { change(&s.options) }
