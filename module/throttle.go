@@ -9,14 +9,20 @@ import (
 	"funnel/gcra"
 )
 
+// What a key can hold, as call.h numbers it.
+const (
+	storedNothing   = C.STORED_NOTHING
+	storedString    = C.STORED_STRING
+	storedOtherType = C.STORED_OTHER_TYPE
+)
+
 // A request is one call of CL.THROTTLE, its arguments still as the client sent
 // them. The strings are views of the server's memory.
 type request struct {
 	capacity, count, period, quantity string
 
-	// What the key holds.
-	stored      uint32 // C.STORED_NOTHING, C.STORED_STRING, C.STORED_OTHER_TYPE
-	storedValue string
+	stored      uint32 // one of the constants above
+	storedValue string // of a string
 
 	now          int64 // nanoseconds since the epoch
 	limitSurplus int64 // limit minus capacity: 1 in redis-cell mode, else 0
@@ -56,11 +62,11 @@ func throttle(request *request) (gcra.Decision, int64, refusal) {
 
 	tat := gcra.Empty
 	switch request.stored {
-	case C.STORED_STRING:
+	case storedString:
 		if tat, ok = parseInteger(request.storedValue); !ok {
 			return refused(noFunnel, "")
 		}
-	case C.STORED_OTHER_TYPE:
+	case storedOtherType:
 		return refused(wrongType, "")
 	}
 
