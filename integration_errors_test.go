@@ -61,7 +61,7 @@ func TestErrors(t *testing.T) {
 		{"period with a point and nothing behind it", period, arguments{"key", 15, 30, "60."}},
 		{"period with a point and nothing before it", period, arguments{"key", 15, 30, ".5"}},
 		{"period with two points", period, arguments{"key", 15, 30, "1.2.3"}},
-		{"period with 10 fraction digits", period, arguments{"key", 15, 30, "0.0000000001"}},
+		{"period with 10 fraction digits", period, arguments{"key", 15, 30, "60.0000000001"}},
 		{"period beyond 63 bits", period, arguments{"key", 15, 30, "9223372036.854775808"}},
 		{"period of 1 MB", period, arguments{"key", 15, 30, "1." + strings.Repeat("0", 1<<20)}},
 
