@@ -109,15 +109,19 @@ static const struct RedisModuleCommandInfo throttle_info = {
     .arguments = throttle_arguments,
 };
 
-/* Registers the category before it is used; on servers that have categories for
- * modules but none of their own, the command still joins the built-in ones. */
+/* Puts the command into the built-in categories and, where the server lets
+ * modules add one, into its own. A category outlives MODULE UNLOAD, so that
+ * adding it fails when the module is loaded again: what counts is whether the
+ * command can join it. */
 static void set_acl_categories(RedisModuleCtx *ctx, RedisModuleCommand *command)
 {
     if (redis.SetCommandACLCategories == NULL) return;
-    int has_own = redis.AddACLCategory != NULL && redis.AddACLCategory(ctx, "throttle") == REDISMODULE_OK;
-    const char *categories = has_own ? "write fast throttle" : "write fast";
-    if (redis.SetCommandACLCategories(command, categories) != REDISMODULE_OK)
-        redis.Log(ctx, "warning", "the server does not accept the ACL categories '%s'", categories);
+    if (redis.AddACLCategory != NULL) {
+        redis.AddACLCategory(ctx, "throttle");
+        if (redis.SetCommandACLCategories(command, "write fast throttle") == REDISMODULE_OK) return;
+    }
+    if (redis.SetCommandACLCategories(command, "write fast") != REDISMODULE_OK)
+        redis.Log(ctx, "warning", "the server does not accept the ACL categories of cl.throttle");
 }
 
 void describe_command(RedisModuleCtx *ctx, const char *command_name)
