@@ -22,46 +22,35 @@ func parseInteger(text string) (value int64, ok bool) {
 
 // Seconds are read down to the nanosecond: nine fraction digits, no more.
 const (
-	nanosecondDigits           = 9
-	nanosecondsPerSecond int64 = 1e9
-	mostSeconds                = math.MaxInt64 / nanosecondsPerSecond // 292 years
+	nanosecondDigits     = 9
+	nanosecondsPerSecond = 1_000_000_000
+	mostSeconds          = math.MaxInt64 / nanosecondsPerSecond // 292 years
+	mostSecondsDigits    = 10
 )
 
 // parseSeconds reads seconds, an integer or a decimal with 1 to 9 fraction
 // digits, and returns exact nanoseconds, from 0 to 2^63-1.
 func parseSeconds(text string) (nanoseconds int64, ok bool) {
-	whole, fraction := text, ""
-	if point := indexOfPoint(text); point >= 0 {
-		whole, fraction = text[:point], text[point+1:]
-		if fraction == "" {
-			return 0, false
+	whole := text
+	// A point further behind would follow more seconds than fit, or no digits.
+	for i := 0; i < len(text) && i <= mostSecondsDigits; i++ {
+		if text[i] == '.' {
+			whole = text[:i]
+			if nanoseconds, ok = parseFraction(text[i+1:]); !ok {
+				return 0, false
+			}
+			break
 		}
 	}
 	seconds, ok := parseInteger(whole)
-	if !ok || seconds > mostSeconds {
-		return 0, false
-	}
-	part, ok := parseFraction(fraction)
 	// At most 2^63 + 1e9, which 64 bits hold.
-	sum := uint64(seconds*nanosecondsPerSecond) + uint64(part)
-	return int64(sum), ok && sum <= math.MaxInt64
+	sum := uint64(seconds)*nanosecondsPerSecond + uint64(nanoseconds)
+	return int64(sum), ok && seconds <= mostSeconds && sum <= math.MaxInt64
 }
 
-// indexOfPoint returns -1 when there is no point where one can be: behind a
-// number of seconds that fits, however long the text is.
-func indexOfPoint(text string) int {
-	const mostDigits = 10 // of mostSeconds
-	for i := 0; i < len(text) && i <= mostDigits; i++ {
-		if text[i] == '.' {
-			return i
-		}
-	}
-	return -1
-}
-
-// parseFraction reads up to 9 digits behind the point as nanoseconds.
+// parseFraction reads the 1 to 9 digits behind the point as nanoseconds.
 func parseFraction(digits string) (nanoseconds int64, ok bool) {
-	if len(digits) > nanosecondDigits {
+	if digits == "" || len(digits) > nanosecondDigits {
 		return 0, false
 	}
 	for i := 0; i < nanosecondDigits; i++ {
