@@ -27,22 +27,22 @@ func funnelThrottle(call *C.struct_throttle_call) {
 	}
 
 	request := request{
-		capacity:     view(call.capacity),
-		count:        view(call.count),
-		period:       view(call.period),
+		capacity:     view(&call.capacity),
+		count:        view(&call.count),
+		period:       view(&call.period),
 		quantity:     "1",
 		stored:       call.stored,
-		storedValue:  view(call.stored_value),
+		storedValue:  view(&call.stored_value),
 		now:          int64(call.now),
 		limitSurplus: int64(call.limit_surplus),
 	}
 	if call.quantity.bytes != nil {
-		request.quantity = view(call.quantity)
+		request.quantity = view(&call.quantity)
 	}
 
-	decision, quantity, refusal := throttle(&request)
-	if refusal.reason != "" {
-		refuse(call, &request, refusal)
+	decision, quantity, ok := throttle(&request)
+	if !ok {
+		refuse(call, &request)
 		return
 	}
 
@@ -60,18 +60,23 @@ func funnelThrottle(call *C.struct_throttle_call) {
 	case quantity == 0:
 		call.verdict = C.VERDICT_LOOKED
 	default:
-		expiry := gcra.Milliseconds(decision.TAT)
 		call.verdict = C.VERDICT_ALLOWED
-		call.expiry_milliseconds = C.int64_t(expiry)
-		write(&call.tat, decision.TAT)
-		write(&call.expiry, expiry)
+		writeInstants(call, decision.TAT)
 	}
 }
 
-// view sees bytes of the server as a string, without a copy. It must not outlive
-// the crossing.
-func view(text C.struct_text) string {
-	return unsafe.String((*byte)(unsafe.Pointer(text.bytes)), text.length)
+// view sees bytes of the server as a string, without a copy: struct text is laid
+// out as Go lays out a string. It must not outlive the crossing.
+func view(text *C.struct_text) string {
+	return *(*string)(unsafe.Pointer(text))
+}
+
+// writeInstants sets the words of the replicated SET: the TAT, and the expiry,
+// which is the TAT rounded up to the next millisecond.
+func writeInstants(call *C.struct_throttle_call, tat int64) {
+	call.expiry_milliseconds = C.int64_t(gcra.Milliseconds(tat))
+	write(&call.tat, tat)
+	write(&call.expiry, int64(call.expiry_milliseconds))
 }
 
 // write sets digits to a number that is not negative.
@@ -80,10 +85,10 @@ func write(digits *C.struct_digits, number int64) {
 	digits.length = C.size_t(len(strconv.AppendInt(space[:0], number, 10)))
 }
 
-// refuse makes the call an error reply.
-func refuse(call *C.struct_throttle_call, request *request, refusal refusal) {
+// refuse makes the call an error reply, in the words of the request's refusal.
+func refuse(call *C.struct_throttle_call, request *request) {
 	space := unsafe.Slice((*byte)(unsafe.Pointer(&call.message)), C.MESSAGE_CAPACITY)
-	message := refusal.appendTo(space[:0:C.MESSAGE_CAPACITY-1], request)
+	message := request.refusal.appendTo(space[:0:C.MESSAGE_CAPACITY-1], request)
 	space[len(message)] = 0
 	call.verdict = C.VERDICT_REFUSED
 }
@@ -92,6 +97,6 @@ func refuse(call *C.struct_throttle_call, request *request, refusal refusal) {
 // that reached C would end the process. Nothing has been written at that point.
 func refuseOnPanic(call *C.struct_throttle_call) {
 	if cause := recover(); cause != nil {
-		refuse(call, nil, refusalOfPanic(cause))
+		refuse(call, &request{refusal: refusalOfPanic(cause)})
 	}
 }

@@ -11,7 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of somebody else, not terminated. */
+/* Bytes of somebody else, not terminated. Go reads it as a string, which is why
+ * the fields come in this order. */
 struct text {
     const char *bytes;
     size_t length;

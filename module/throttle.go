@@ -26,61 +26,65 @@ type request struct {
 
 	now          int64 // nanoseconds since the epoch
 	limitSurplus int64 // limit minus capacity: 1 in redis-cell mode, else 0
+
+	refusal refusal // set by throttle when there is no decision
 }
 
-// throttle answers a request: with a decision and the quantity that was asked
-// for, or with a refusal. The arguments are judged before the key, as commands
-// of the server do.
-func throttle(request *request) (gcra.Decision, int64, refusal) {
+// throttle answers a request with a decision and the quantity that was asked for,
+// or else, when ok is false, with the request's refusal. The arguments are judged
+// before the key, as commands of the server do.
+//
+// The refusal is not among the results so that those fit into registers.
+func throttle(request *request) (decision gcra.Decision, quantity int64, ok bool) {
 	capacity, ok := parseInteger(request.capacity)
 	switch {
 	case request.limitSurplus == 0 && (!ok || capacity < 1):
-		return refused(badCapacity, request.capacity)
+		return request.refuse(badCapacity, request.capacity)
 	case !ok:
-		return refused(badCapacityRedisCell, request.capacity)
+		return request.refuse(badCapacityRedisCell, request.capacity)
 	}
 	count, ok := parseInteger(request.count)
 	if !ok || count < 1 {
-		return refused(badCount, request.count)
+		return request.refuse(badCount, request.count)
 	}
 	period, ok := parseSeconds(request.period)
 	if !ok || period < 1 {
-		return refused(badPeriod, request.period)
+		return request.refuse(badPeriod, request.period)
 	}
-	quantity, ok := parseInteger(request.quantity)
-	if !ok {
-		return refused(badQuantity, request.quantity)
+	if quantity, ok = parseInteger(request.quantity); !ok {
+		return request.refuse(badQuantity, request.quantity)
 	}
 
 	if capacity > math.MaxInt64-request.limitSurplus {
-		return tooLarge(gcra.ErrTolerance)
+		return request.refuseTooLarge(gcra.ErrTolerance)
 	}
 	rate, err := gcra.NewRate(capacity+request.limitSurplus, count, period)
 	if err != nil {
-		return tooLarge(err)
+		return request.refuseTooLarge(err)
 	}
 
 	tat := gcra.Empty
 	switch request.stored {
 	case storedString:
 		if tat, ok = parseInteger(request.storedValue); !ok {
-			return refused(noFunnel, "")
+			return request.refuse(noFunnel, "")
 		}
 	case storedOtherType:
-		return refused(wrongType, "")
+		return request.refuse(wrongType, "")
 	}
 
-	decision, err := rate.Decide(tat, request.now, quantity)
-	if err != nil {
-		return tooLarge(err)
+	if decision, err = rate.Decide(tat, request.now, quantity); err != nil {
+		return request.refuseTooLarge(err)
 	}
-	return decision, quantity, refusal{}
+	return decision, quantity, true
 }
 
-func refused(reason, value string) (gcra.Decision, int64, refusal) {
-	return gcra.Decision{}, 0, refusal{reason: reason, value: value}
+func (request *request) refuse(reason, value string) (gcra.Decision, int64, bool) {
+	request.refusal = refusal{reason: reason, value: value}
+	return gcra.Decision{}, 0, false
 }
 
-func tooLarge(err error) (gcra.Decision, int64, refusal) {
-	return gcra.Decision{}, 0, refusal{reason: err.Error(), showArguments: true}
+func (request *request) refuseTooLarge(err error) (gcra.Decision, int64, bool) {
+	request.refusal = refusal{reason: err.Error(), showArguments: true}
+	return gcra.Decision{}, 0, false
 }

@@ -26,10 +26,18 @@ func requestOf(arguments ...string) request {
 	return request
 }
 
+// reasonOf is the reason for which a request is refused.
+func reasonOf(t testing.TB, request *request) string {
+	t.Helper()
+	_, _, ok := throttle(request)
+	require.False(t, ok)
+	return request.refusal.reason
+}
+
 func TestThrottleAnswersTheSeeds(t *testing.T) {
 	request := requestOf("15", "30", "60")
-	decision, quantity, refusal := throttle(&request)
-	require.Zero(t, refusal)
+	decision, quantity, ok := throttle(&request)
+	require.True(t, ok)
 	require.EqualValues(t, 1, quantity)
 	require.Equal(t, gcra.Decision{
 		Limit: 15, Remaining: 14, RetryAfter: gcra.NoRetry, ResetAfter: 2e9, TAT: request.now + 2e9,
@@ -39,8 +47,8 @@ func TestThrottleAnswersTheSeeds(t *testing.T) {
 func TestThrottleReadsTheStoredTAT(t *testing.T) {
 	request := requestOf("15", "30", "60", "0")
 	request.stored, request.storedValue = storedString, strconv.FormatInt(request.now+30e9, 10)
-	decision, _, refusal := throttle(&request)
-	require.Zero(t, refusal)
+	decision, _, ok := throttle(&request)
+	require.True(t, ok)
 	require.Zero(t, decision.Remaining)
 	require.EqualValues(t, 30e9, decision.ResetAfter)
 }
@@ -49,28 +57,23 @@ func TestThrottleReadsTheStoredTAT(t *testing.T) {
 func TestArgumentsAreJudgedBeforeTheKey(t *testing.T) {
 	request := requestOf("15", "30", "x")
 	request.stored = storedOtherType
-	_, _, refusal := throttle(&request)
-	require.Equal(t, badPeriod, refusal.reason)
+	require.Equal(t, badPeriod, reasonOf(t, &request))
 	request.period = "60"
-	_, _, refusal = throttle(&request)
-	require.Equal(t, wrongType, refusal.reason)
+	require.Equal(t, wrongType, reasonOf(t, &request))
 }
 
 func TestRedisCellModeAddsOneToTheCapacity(t *testing.T) {
 	request := requestOf("0", "1", "1")
-	_, _, refusal := throttle(&request)
-	require.Equal(t, badCapacity, refusal.reason)
+	require.Equal(t, badCapacity, reasonOf(t, &request))
 	request.limitSurplus = 1
-	decision, _, refusal := throttle(&request)
-	require.Zero(t, refusal)
+	decision, _, ok := throttle(&request)
+	require.True(t, ok)
 	require.EqualValues(t, 1, decision.Limit)
 
 	request.capacity = "x"
-	_, _, refusal = throttle(&request)
-	require.Equal(t, badCapacityRedisCell, refusal.reason)
+	require.Equal(t, badCapacityRedisCell, reasonOf(t, &request))
 	request.capacity = strconv.Itoa(math.MaxInt64)
-	_, _, refusal = throttle(&request)
-	require.Equal(t, gcra.ErrTolerance.Error(), refusal.reason)
+	require.Equal(t, gcra.ErrTolerance.Error(), reasonOf(t, &request))
 }
 
 // FuzzThrottle: whatever the arguments and the value, there is either a decision
@@ -93,13 +96,13 @@ func FuzzThrottle(f *testing.F) {
 		buffer := make([]byte, 0, messageCapacity)
 		var message []byte
 		var decision gcra.Decision
-		var refusal refusal
+		var ok bool
 		allocations := testing.AllocsPerRun(1, func() {
-			decision, _, refusal = throttle(&request)
-			message = refusal.appendTo(buffer, &request)
+			decision, _, ok = throttle(&request)
+			message = request.refusal.appendTo(buffer, &request)
 		})
 		require.Zero(t, allocations)
-		if refusal.reason == "" {
+		if ok {
 			require.GreaterOrEqual(t, decision.Remaining, int64(0))
 			require.LessOrEqual(t, decision.Remaining, decision.Limit)
 			return
