@@ -3,6 +3,8 @@ package funnel_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -258,6 +260,28 @@ func TestUnloadAndLoadAgain(t *testing.T) {
 	require.Equal(t, reply{0, 16, 15, -1, 2}, throttle(t, client, "another", 15, 30, 60))
 	require.Error(t, client.Do(ctx, "module", "load", servertest.Module(t)).Err(), "it is loaded already")
 	throttle(t, client, "key", 15, 1, 1000)
+}
+
+// TestUpgradeWithoutARestart: a newer file takes over under another name, between
+// two calls, although the Go runtime of the old one stays in the process.
+func TestUpgradeWithoutARestart(t *testing.T) {
+	server := startServer(t)
+	client := server.Client(t)
+	ctx := context.Background()
+	content, err := os.ReadFile(servertest.Module(t))
+	require.NoError(t, err)
+	for release := range 3 {
+		require.EqualValues(t, 14-release, throttle(t, client, "key", 15, 1, 1000)[2])
+		path := filepath.Join(server.Dir, fmt.Sprintf("funnel-%d.so", release))
+		require.NoError(t, os.WriteFile(path, content, 0o755))
+		_, err := client.TxPipelined(ctx, func(pipeline redis.Pipeliner) error {
+			pipeline.Do(ctx, "module", "unload", "funnel")
+			pipeline.Do(ctx, "module", "load", path)
+			return nil
+		})
+		require.NoError(t, err)
+		require.Contains(t, server.Log(), "loaded from "+path)
+	}
 }
 
 // TestSignalsEndTheServerCleanly: the Go runtime in the process stands in no
