@@ -3,8 +3,14 @@ module funnel
 go 1.26.8
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1
+)
+
+require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
+	github.com/go-redis/redis_rate/v10 v10.0.1 // indirect
 )
 
 require (
@@ -18,6 +24,7 @@ require (
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/tools v0.44.1-0.20260420230617-19499e7caabc // indirect
 	honnef.co/go/tools v0.8.1 // indirect
+	pgregory.net/rapid v1.3.0
 )
 
 tool honnef.co/go/tools/cmd/staticcheck

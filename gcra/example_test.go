@@ -1,0 +1,111 @@
+package gcra_test
+
+import (
+	"fmt"
+
+	"funnel/gcra"
+)
+
+// The transcript of a new key: cl.throttle laoqian:reply 15 30 60.
+func Example() {
+	const now = 1_800_000_000 * 1e9
+
+	rate, err := gcra.NewRate(15, 30, 60*1e9)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	decision, err := rate.Decide(gcra.Empty, now, 1)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	limited := 0
+	if decision.Limited {
+		limited = 1
+	}
+	fmt.Println("1)", limited)
+	fmt.Println("2)", decision.Limit)
+	fmt.Println("3)", decision.Remaining)
+	fmt.Println("4)", gcra.Seconds(decision.RetryAfter))
+	fmt.Println("5)", gcra.Seconds(decision.ResetAfter))
+	// Output:
+	// 1) 0
+	// 2) 15
+	// 3) 14
+	// 4) -1
+	// 5) 2
+}
+
+// A funnel is one number. Whoever keeps it has the limiter: pour, keep the TAT,
+// and when the funnel is full, wait as long as RetryAfter says.
+func ExampleRate_Decide() {
+	rate, err := gcra.NewRate(2, 1, 1e9) // holds 2 tokens, leaks 1 per second
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	tat, now := gcra.Empty, int64(1_800_000_000*1e9)
+
+	for range 5 {
+		decision, err := rate.Decide(tat, now, 1)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		tat = decision.TAT
+		if decision.Limited {
+			fmt.Println("limited, waiting", decision.RetryAfter, "ns")
+			now += decision.RetryAfter
+			continue
+		}
+		fmt.Println("allowed,", decision.Remaining, "remaining")
+	}
+	// Output:
+	// allowed, 1 remaining
+	// allowed, 0 remaining
+	// limited, waiting 1000000000 ns
+	// allowed, 0 remaining
+	// limited, waiting 1000000000 ns
+}
+
+// A quantity of 0 looks into the funnel and leaves it as it is.
+func ExampleRate_Decide_look() {
+	rate, err := gcra.NewRate(15, 30, 60*1e9)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	const now = 1_800_000_000 * 1e9
+	const tat = now + 10*1e9 // 10 seconds of water: 5 tokens
+
+	decision, err := rate.Decide(tat, now, 0)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(decision.Remaining, "remaining")
+	fmt.Println("empty in", gcra.Seconds(decision.ResetAfter), "seconds")
+	fmt.Println("changed:", decision.TAT != tat)
+	// Output:
+	// 10 remaining
+	// empty in 10 seconds
+	// changed: false
+}
+
+func ExampleNewRate() {
+	rate, err := gcra.NewRate(10, 3, 10*1e9) // 3 tokens per 10 seconds
+	fmt.Println(rate.EmissionInterval(), rate.Tolerance(), err)
+
+	_, err = gcra.NewRate(10, 2e9, 1e9)
+	fmt.Println(err)
+	// Output:
+	// 3333333333 33333333330 <nil>
+	// count is too large for period: less than 1 nanosecond per token
+}
+
+func ExampleSeconds() {
+	fmt.Println(gcra.Seconds(2_000_000_000), gcra.Seconds(2_000_000_001), gcra.Seconds(gcra.NoRetry))
+	// Output: 2 3 -1
+}

@@ -1,0 +1,25 @@
+package local
+
+import "time"
+
+// A clock reads the time as package gcra wants it: in nanoseconds since the Unix
+// epoch.
+type clock struct {
+	now   func() time.Time
+	start time.Time
+}
+
+// startClock reads the time from now, or from time.Now if it is nil.
+func startClock(now func() time.Time) clock {
+	if now == nil {
+		now = time.Now
+	}
+	return clock{now: now, start: now()}
+}
+
+// instant goes by the time since the start, because that is what time.Now
+// measures with a clock that nobody sets: a wall clock put back by an hour would
+// shut every funnel for that hour. Of other clocks it is the plain difference.
+func (c clock) instant() int64 {
+	return c.start.UnixNano() + int64(c.now().Sub(c.start))
+}

@@ -1,0 +1,125 @@
+package local
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"funnel/gcra"
+)
+
+const (
+	// forgetsPerCall is how many drained funnels one call looks at. It has to
+	// be more than the one that a call can add, or the drained would pile up;
+	// a bound keeps the pause short when very many drain at the same time.
+	forgetsPerCall = 100
+
+	// A table shrinks when it has held at least shrinkFrom funnels and no more
+	// than one in shrinkBy is left. Each shrinking copies what is left, and has
+	// been paid for by forgetting seven times as many.
+	shrinkFrom = 1024
+	shrinkBy   = 8
+)
+
+// Funnels is a set of funnels, each under its key. Make one with [New]; all
+// methods may be called from any number of goroutines.
+type Funnels struct {
+	clock clock
+
+	mutex sync.Mutex
+	// tats has the TAT of every funnel that may still hold water.
+	tats map[string]int64
+	// drains has exactly one entry for each key of tats, and it is due no later
+	// than the TAT. A TAT only ever grows, so pouring can leave the entry where
+	// it is; it is put right when it comes up.
+	drains drains
+	// peak is the largest number of funnels since the tables were last made.
+	peak int
+}
+
+// New returns an empty set. The time comes from now, at some instant between 1970
+// and 2262; nil stands for time.Now.
+func New(now func() time.Time) *Funnels {
+	return &Funnels{clock: startClock(now), tats: map[string]int64{}}
+}
+
+// Water pours quantity tokens, at least 0, into the funnel of that key, where 0
+// looks without pouring. All of them fit, or nothing is poured and the decision
+// says Limited. A key that is not there is an empty funnel; one that is there
+// takes any rate, as [gcra.Rate.Decide] describes. The errors are those of Decide;
+// they pour nothing either.
+func (f *Funnels) Water(key string, rate gcra.Rate, quantity int64) (gcra.Decision, error) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	// Read under the lock, so that time does not run backwards from one call
+	// to the next.
+	now := f.clock.instant()
+	f.forget(now)
+
+	tat, known := f.tats[key]
+	decision, err := decide(rate, tat, now, quantity)
+	if err != nil || decision.TAT == tat {
+		return decision, err
+	}
+	if !known {
+		// A key cut from a large request must not keep all of it in memory.
+		key = strings.Clone(key)
+		f.drains.add(drain{decision.TAT, key})
+	}
+	f.tats[key] = decision.TAT
+	f.peak = max(f.peak, len(f.tats))
+	return decision, nil
+}
+
+// IsActionAllowed pours one token into the funnel of [Key](user, action), which
+// holds capacity tokens and leaks leakingRate tokens per second, and says whether
+// it fitted. The errors are those of [NewRate] and of [gcra.Rate.Decide]; beside
+// an error the answer is false.
+func (f *Funnels) IsActionAllowed(user, action string, capacity int64, leakingRate float64) (bool, error) {
+	rate, err := NewRate(capacity, leakingRate)
+	if err != nil {
+		return false, err
+	}
+	decision, err := f.Water(Key(user, action), rate, 1)
+	return err == nil && !decision.Limited, err
+}
+
+// Len returns how many funnels are kept: those that held water at the last call of
+// Water, and those that have drained but not been forgotten yet.
+func (f *Funnels) Len() int {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return len(f.tats)
+}
+
+// forget drops funnels that have drained by now, up to forgetsPerCall.
+func (f *Funnels) forget(now int64) {
+	for range forgetsPerCall {
+		if len(f.drains) == 0 || f.drains[0].at > now {
+			break
+		}
+		key := f.drains[0].key
+		if tat := f.tats[key]; tat > now {
+			f.drains.replaceFirst(drain{tat, key})
+			continue
+		}
+		delete(f.tats, key)
+		f.drains.removeFirst()
+	}
+	if f.peak >= shrinkFrom && len(f.tats) <= f.peak/shrinkBy {
+		f.shrink()
+	}
+}
+
+// shrink makes the tables anew in the size that is needed now, because maps and
+// slices keep the size that they once had; maps.Clone would keep it, too.
+func (f *Funnels) shrink() {
+	tats := make(map[string]int64, len(f.tats))
+	for key, tat := range f.tats {
+		tats[key] = tat
+	}
+	f.tats = tats
+	f.drains = slices.Clone(f.drains)
+	f.peak = len(f.tats)
+}

@@ -1,0 +1,48 @@
+package local_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"funnel/gcra/local"
+)
+
+func TestKey(t *testing.T) {
+	for _, test := range []struct{ user, action, want string }{
+		{"laoqian", "reply", "laoqian:reply"},
+		{"a:b", "c", "a%3Ab:c"},
+		{"a", "b:c", "a:b:c"},
+		{"a%3Ab", "c", "a%253Ab:c"},
+		{"a", "%3A", "a:%3A"},
+		{"", "", ":"},
+	} {
+		if got := local.Key(test.user, test.action); got != test.want {
+			t.Errorf("Key(%q, %q) = %q, want %q", test.user, test.action, got, test.want)
+		}
+	}
+}
+
+func TestNoTwoPairsShareAKey(t *testing.T) {
+	// Few letters, and those that matter, so that pairs come close to each other.
+	text := rapid.StringOfN(rapid.SampledFrom([]rune(":%25A3a")), 0, 6, -1)
+	rapid.Check(t, func(t *rapid.T) {
+		user, action := text.Draw(t, "user"), text.Draw(t, "action")
+		key := local.Key(user, action)
+		// Every other way to cut the same letters, and a pair drawn at random.
+		letters := user + ":" + action
+		others := [][2]string{{text.Draw(t, "other user"), text.Draw(t, "other action")}}
+		for i := range letters {
+			others = append(others, [2]string{letters[:i], letters[i:]}, [2]string{letters[:i], letters[i+1:]})
+		}
+		for i := range key {
+			others = append(others, [2]string{key[:i], key[i+1:]})
+		}
+		for _, other := range others {
+			same := other == [2]string{user, action}
+			if (local.Key(other[0], other[1]) == key) != same {
+				t.Fatalf("%q and %q share the key %q", other, [2]string{user, action}, key)
+			}
+		}
+	})
+}
