@@ -4,17 +4,22 @@ package module
 import "C"
 
 import (
+	"runtime"
 	"strconv"
 	"unsafe"
 
 	"funnel/gcra"
 )
 
-// funnelStart does nothing but wait, as any call does, until the Go runtime has
-// started.
+// funnelStart waits, as any call into Go does, until the Go runtime has started,
+// and makes it a modest guest. Two processors, in Go's sense, are one for the
+// server's thread and one for the runtime's own chores, so that neither waits for
+// the other; more would only be more threads, on a machine with many cores. To
+// set the number also ends the runtime's habit of reading the CPU limit of its
+// control group from time to time.
 //
 //export funnelStart
-func funnelStart() {}
+func funnelStart() { runtime.GOMAXPROCS(2) }
 
 // funnelThrottle is the one crossing from C into Go: it reads the upper half of
 // the call and fills the lower half.

@@ -23,7 +23,7 @@ __attribute__((constructor(101))) static void save(void)
 void signals_restore(void)
 {
     if (!saved) return;
-    /* The runtime starts on a thread of its own; a call waits until it is done. */
+    /* The runtime starts on a thread of its own; this call waits until it is done. */
     funnelStart();
     /* The C library keeps two signals to itself and refuses to set them. */
     for (int signal = 1; signal < NSIG; signal++) sigaction(signal, &handlers[signal], NULL);
