@@ -36,7 +36,7 @@
 //
 // A call takes a few tenths of a microsecond and one lock for the whole set. The
 // longest are those that grow the tables or give them back, because they copy what
-// there is: some 20 milliseconds in a set that held a million funnels.
+// there is: some tens of milliseconds in a set that held a million funnels.
 //
 // # Clocks
 //
