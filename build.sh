@@ -17,11 +17,15 @@ usage: ./build.sh COMMAND
   test                check the sources, then run all tests
   matrix [SERVER...]  run the integration tests against many servers, or those
                       named, with one funnel.so; servers are kept in a cache
+  bench [OPTION...]   measure what a call costs, beside other ways to limit a rate;
+                      ./build.sh bench -help lists the options
+  guard               count instructions per call, and fail if they have risen over
+                      what internal/bench/instructions.txt says
   clean               remove what was built; the cache of servers stays
   help                show this
 
-run and test use redis-server or valkey-server, and install one if they may;
-FUNNEL_SERVER names another. CC, CGO_CFLAGS, GOARCH, GOFLAGS and the other
+All but build and clean use redis-server or valkey-server, and install one if they
+may; FUNNEL_SERVER names another. bench and guard install valgrind likewise. CC, CGO_CFLAGS, GOARCH, GOFLAGS and the other
 variables of Go and cgo mean what they always do:
 
   GOARCH=arm64 CC=aarch64-linux-gnu-gcc ./build.sh build
@@ -159,6 +163,8 @@ run() {
     if (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
         die "port $port is taken, by another Redis perhaps: stop that (systemctl stop redis-server), or choose another port, as in PORT=7379 ./build.sh run"
     fi
+    # The first build compiles Go's library, too, and would seem to hang.
+    echo "building funnel.so" >&2
     compile funnel.so
     cli=redis-cli
     has redis-cli || cli=valkey-cli
@@ -236,6 +242,32 @@ matrix() {
     die "tests failed, see$broken"
 }
 
+bench() {
+    need_compilers
+    need_server
+    need_valgrind
+    compile_for_tests
+    go build -o build/funnel-bench ./cmd/funnel-bench
+    # Not go run, which would hide the exit code and stand between it and Ctrl-C.
+    exec build/funnel-bench "$@"
+}
+
+need_valgrind() {
+    local install
+    ! has valgrind || return 0
+    if has apt-get; then
+        install='apt-get -qq -y install --no-install-recommends valgrind'
+    elif has dnf; then
+        install='dnf -q -y install valgrind'
+    else
+        die "valgrind is missing: install it"
+    fi
+    as_root true 2>/dev/null || die "valgrind is missing, and only root may install it: sudo $install"
+    echo "valgrind is missing: $install" >&2
+    # shellcheck disable=SC2086 # words without spaces
+    as_root env DEBIAN_FRONTEND=noninteractive $install </dev/null >/dev/null
+}
+
 # count OUTCOME LOG: top-level tests only, whose lines are not indented.
 count() { grep -c "^--- $1" "$2" || true; }
 
@@ -251,12 +283,13 @@ failures() {
 clean() { rm -rf build dist funnel.so funnel.h; }
 
 case ${1-help} in
-run | matrix) "$@" ;;
-build | test | clean | help | -h | --help)
+run | matrix | bench) "$@" ;;
+build | test | guard | clean | help | -h | --help)
     [ $# -le 1 ] || die "$1 takes no arguments, but got: ${*:2}"
     case ${1-help} in
     build) build ;;
     test) run_tests ;;
+    guard) bench -guard ;;
     clean) clean ;;
     *) help ;;
     esac

@@ -97,9 +97,11 @@ func TestScriptsReplicateTheEffect(t *testing.T) {
 	require.NoError(t, ignoreNil(client.Eval(context.Background(), script, []string{"key"}).Err()))
 	var words []string
 	for _, command := range readAppendOnlyFile(t, server.Dir) {
-		words = append(words, strings.ToUpper(command[0]))
+		if word := strings.ToUpper(command[0]); word != "SELECT" { // which some put inside, some before
+			words = append(words, word)
+		}
 	}
-	require.Equal(t, []string{"SELECT", "MULTI", "SET", "SET", "EXEC"}, words)
+	require.Equal(t, []string{"MULTI", "SET", "SET", "EXEC"}, words)
 }
 
 func TestBothProtocols(t *testing.T) {
