@@ -1,0 +1,322 @@
+package servertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// slots is the number of hash slots of any cluster.
+const slots = 16384
+
+// formingTimeout is the node timeout while a cluster forms: a new node waits for
+// about as long, from half a second to five, before it takes the cluster for whole.
+const formingTimeout = 2 * time.Second
+
+// A Cluster is a set of servers in cluster mode: primaries that share the slots
+// evenly, and one replica of each. It is put together with CLUSTER commands.
+type Cluster struct {
+	// Primaries are the nodes that owned slots when the cluster was made.
+	Primaries []*ClusterNode
+
+	// Replicas stand in the order of their primaries.
+	Replicas []*ClusterNode
+}
+
+// A ClusterNode is one server of a cluster.
+type ClusterNode struct {
+	*Server
+
+	// ID is the name of the node within the cluster.
+	ID string
+
+	// Direct talks to this node alone and follows no redirection.
+	Direct *redis.Client
+}
+
+// StartCluster starts a cluster of as many primaries, each with one replica, and
+// waits until every node agrees on every other and all slots are served. A
+// primary that does not answer for the node timeout is given up by the others.
+func StartCluster(t testing.TB, primaries int, nodeTimeout time.Duration, options Options) *Cluster {
+	t.Helper()
+	options.Config = append([]string{
+		"--save", "",
+		"--cluster-enabled", "yes",
+		"--cluster-node-timeout", milliseconds(formingTimeout),
+		"--repl-diskless-sync-delay", "0",
+	}, options.Config...)
+
+	cluster := &Cluster{}
+	for i := range 2 * primaries {
+		node := startClusterNode(t, options)
+		if i < primaries {
+			cluster.Primaries = append(cluster.Primaries, node)
+		} else {
+			cluster.Replicas = append(cluster.Replicas, node)
+		}
+	}
+	cluster.introduce(t)
+	cluster.shareSlots(t)
+	for i, replica := range cluster.Replicas {
+		cluster.do(t, replica, "cluster", "replicate", cluster.Primaries[i].ID)
+	}
+	await(t, "the cluster serves all slots, each on a primary with a replica", cluster.whole)
+	for _, node := range cluster.Nodes() {
+		cluster.do(t, node, "config", "set", "cluster-node-timeout", milliseconds(nodeTimeout))
+	}
+	return cluster
+}
+
+// startClusterNode starts a node. Its cluster bus listens 10000 ports higher, among
+// the ports that the system gives to any connection: if it is taken the server
+// ends, and another pair may do.
+func startClusterNode(t testing.TB, options Options) *ClusterNode {
+	t.Helper()
+	var server *Server
+	var err error
+	for range 5 {
+		server, err = TryStart(t, options)
+		if err == nil || !strings.Contains(server.Log(), "Address already in use") {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := &ClusterNode{Server: server, Direct: server.Client(t)}
+	if node.ID, err = node.Direct.Do(context.Background(), "cluster", "myid").Text(); err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+// introduce makes every node meet every other, rather than wait until gossip has
+// gone round. Each gets an epoch of its own first, as a new cluster should have.
+func (c *Cluster) introduce(t testing.TB) {
+	t.Helper()
+	nodes := c.Nodes()
+	for i, node := range nodes {
+		c.do(t, node, "cluster", "set-config-epoch", i+1)
+	}
+	for i, node := range nodes {
+		for _, other := range nodes[:i] {
+			c.do(t, node, "cluster", "meet", "127.0.0.1", other.Port)
+		}
+	}
+	await(t, "every node knows every other", func() error {
+		for _, node := range nodes {
+			members, err := node.members()
+			if err != nil {
+				return err
+			}
+			for _, other := range nodes {
+				if _, known := members[other.ID]; !known {
+					return fmt.Errorf("node %d does not know node %d", node.Port, other.Port)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (c *Cluster) shareSlots(t testing.TB) {
+	t.Helper()
+	count := len(c.Primaries)
+	for i, primary := range c.Primaries {
+		c.do(t, primary, "cluster", "addslotsrange", slots*i/count, slots*(i+1)/count-1)
+	}
+}
+
+// whole says what is still missing until the cluster is fit for use.
+func (c *Cluster) whole() error {
+	ctx := context.Background()
+	for _, node := range c.Nodes() {
+		info, err := node.Direct.ClusterInfo(ctx).Result()
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d", slots)) {
+			return fmt.Errorf("node %d sees no whole cluster:\n%s", node.Port, info)
+		}
+		members, err := node.members()
+		if err != nil {
+			return err
+		}
+		for i, replica := range c.Replicas {
+			if member := members[replica.ID]; member.primary != c.Primaries[i].ID || !member.linked {
+				return fmt.Errorf("node %d sees replica %d as %+v", node.Port, replica.Port, member)
+			}
+		}
+	}
+	for _, replica := range c.Replicas {
+		info, err := replica.Direct.Info(ctx, "replication").Result()
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(info, "master_link_status:up") {
+			return fmt.Errorf("replica %d has no link to its primary", replica.Port)
+		}
+	}
+	return nil
+}
+
+// Nodes are all nodes, the primaries first.
+func (c *Cluster) Nodes() []*ClusterNode { return slices.Concat(c.Primaries, c.Replicas) }
+
+// Client connects to the cluster as an application does, until the test ends. It
+// follows redirections; a function may change the options.
+func (c *Cluster) Client(t testing.TB, change ...func(*redis.ClusterOptions)) *redis.ClusterClient {
+	t.Helper()
+	options := &redis.ClusterOptions{MaxRetries: -1, ReadTimeout: Patience, WriteTimeout: Patience}
+	for _, node := range c.Nodes() {
+		options.Addrs = append(options.Addrs, node.Addr())
+	}
+	for _, change := range change {
+		change(options)
+	}
+	client := redis.NewClusterClient(options)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// Slot is the slot of a key.
+func (c *Cluster) Slot(t testing.TB, key string) int {
+	t.Helper()
+	slot, err := c.Primaries[0].Direct.ClusterKeySlot(context.Background(), key).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(slot)
+}
+
+// Owner is the primary that a new cluster has given a slot.
+func (c *Cluster) Owner(slot int) *ClusterNode {
+	for i, primary := range c.Primaries {
+		if slot < slots*(i+1)/len(c.Primaries) {
+			return primary
+		}
+	}
+	panic(fmt.Sprintf("there is no slot %d", slot))
+}
+
+// A Move carries one slot from one primary to another while both serve it, in the
+// steps that a cluster manager takes: Begin, CarryKeys until nothing is left, End.
+type Move struct {
+	Slot     int
+	From, To *ClusterNode
+	cluster  *Cluster
+}
+
+// Move prepares to carry a slot; nothing happens before Begin.
+func (c *Cluster) Move(slot int, from, to *ClusterNode) Move { return Move{slot, from, to, c} }
+
+// Begin opens the slot at both ends. From now on the old owner sends whoever asks
+// for a key that it lacks to the new owner, with ASK.
+func (m Move) Begin(t testing.TB) {
+	t.Helper()
+	m.cluster.do(t, m.To, "cluster", "setslot", m.Slot, "importing", m.From.ID)
+	m.cluster.do(t, m.From, "cluster", "setslot", m.Slot, "migrating", m.To.ID)
+}
+
+// CarryKeys carries up to as many keys as the batch over, and returns how many.
+func (m Move) CarryKeys(t testing.TB, batch int) int {
+	t.Helper()
+	ctx := context.Background()
+	keys, err := m.From.Direct.ClusterGetKeysInSlot(ctx, m.Slot, batch).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(keys) == 0 {
+		return 0
+	}
+	command := []any{"migrate", "127.0.0.1", m.To.Port, "", 0, Patience.Milliseconds(), "keys"}
+	for _, key := range keys {
+		command = append(command, key)
+	}
+	m.cluster.do(t, m.From, command...)
+	return len(keys)
+}
+
+// End gives the slot to the new owner. It is told first, so that no node sends a
+// client to a server that sends it back.
+func (m Move) End(t testing.TB) {
+	t.Helper()
+	nodes := []*ClusterNode{m.To, m.From}
+	for _, primary := range m.cluster.Primaries {
+		if primary != m.From && primary != m.To {
+			nodes = append(nodes, primary)
+		}
+	}
+	for _, node := range nodes {
+		m.cluster.do(t, node, "cluster", "setslot", m.Slot, "node", m.To.ID)
+	}
+}
+
+// IsPrimary says whether the node takes itself for a primary.
+func (n *ClusterNode) IsPrimary() bool {
+	members, err := n.members()
+	return err == nil && slices.Contains(members[n.ID].flags, "master")
+}
+
+func (c *Cluster) do(t testing.TB, node *ClusterNode, command ...any) {
+	t.Helper()
+	// MIGRATE answers NOKEY, without error, when a key has expired meanwhile.
+	if err := node.Direct.Do(context.Background(), command...).Err(); err != nil {
+		t.Fatalf("node %d: %v: %v", node.Port, command, err)
+	}
+}
+
+// A member is what one node of a cluster thinks of another, or of itself.
+type member struct {
+	flags   []string
+	primary string // the ID of its primary, "-" for a primary
+	linked  bool
+}
+
+// members reads the node's list of the cluster, by ID. Nodes that are only
+// shaking hands, under an ID that is still to change, are left out.
+func (n *ClusterNode) members() (map[string]member, error) {
+	list, err := n.Direct.ClusterNodes(context.Background()).Result()
+	if err != nil {
+		return nil, err
+	}
+	members := map[string]member{}
+	for line := range strings.Lines(list) {
+		fields := strings.Fields(line)
+		if len(fields) < 8 {
+			return nil, fmt.Errorf("CLUSTER NODES says %q", line)
+		}
+		flags := strings.Split(fields[2], ",")
+		if !slices.Contains(flags, "handshake") {
+			members[fields[0]] = member{flags: flags, primary: fields[3], linked: fields[7] == "connected"}
+		}
+	}
+	return members, nil
+}
+
+func milliseconds(duration time.Duration) string {
+	return strconv.FormatInt(duration.Milliseconds(), 10)
+}
+
+// await waits until nothing is missing any more.
+func await(t testing.TB, what string, missing func() error) {
+	t.Helper()
+	deadline := time.Now().Add(Patience)
+	for {
+		err := missing()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(errors.Join(fmt.Errorf("in vain waited until %s", what), err))
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
