@@ -25,8 +25,9 @@ usage: ./build.sh COMMAND
   help                show this
 
 All but build and clean use redis-server or valkey-server, and install one if they
-may; FUNNEL_SERVER names another. bench and guard install valgrind likewise. CC, CGO_CFLAGS, GOARCH, GOFLAGS and the other
-variables of Go and cgo mean what they always do:
+may; FUNNEL_SERVER names another. bench and guard install valgrind likewise. CC,
+CGO_CFLAGS, GOARCH, GOFLAGS and the other variables of Go and cgo mean what they
+always do:
 
   GOARCH=arm64 CC=aarch64-linux-gnu-gcc ./build.sh build
 END
@@ -264,6 +265,7 @@ need_valgrind() {
     fi
     as_root true 2>/dev/null || die "valgrind is missing, and only root may install it: sudo $install"
     echo "valgrind is missing: $install" >&2
+    ! has apt-get || as_root apt-get -qq update </dev/null || true
     # shellcheck disable=SC2086 # words without spaces
     as_root env DEBIAN_FRONTEND=noninteractive $install </dev/null >/dev/null
 }
