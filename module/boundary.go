@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"funnel/gcra"
+	"funnel/module/stackroom"
 )
 
 // funnelStart waits, as any call into Go does, until the Go runtime has started,
@@ -26,6 +27,7 @@ func funnelStart() { runtime.GOMAXPROCS(2) }
 //
 //export funnelThrottle
 func funnelThrottle(call *C.struct_throttle_call) {
+	stackroom.Ensure() // a signal of the server may arrive while this runs
 	defer refuseOnPanic(call)
 	if debugging {
 		debugPanic()

@@ -31,7 +31,8 @@
 //   - boundary.go: the crossing.
 //   - throttle.go, parse.go, refusal.go: the command as Go sees it, free of cgo
 //     and tested without a server.
-//   - signals.c, clock.c: the two things that are asked of the operating system.
+//   - signals.c, clock.c: the two things that are asked of the operating system;
+//     stackroom/ goes with the first.
 //   - debug.c, debug.go: FUNNEL.DEBUG, only in builds with the tag funneldebug,
 //     through which tests set the clock and look inside the Go runtime.
 //

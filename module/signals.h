@@ -19,10 +19,19 @@
  *   - signals_restore puts the mask of the loading thread back, and all handlers
  *     that were there before.
  *
- * What that costs: a nil pointer followed inside Go is no panic that can be
+ * One thing is left. A signal may arrive on the server's own thread while that is
+ * inside Go, on a goroutine's stack of a few kilobytes. So the thread is given a
+ * signal stack that has room for a crash report, and the server's handlers are made
+ * to run on it. The stack is a mapping of 4 MB, of which the kernel provides what
+ * is used: normally nothing. It is the process's from then on, as is all of this
+ * library. Handlers that the server installs later, such as that of its software
+ * watchdog, find 64 KB on Go's stack: see package stackroom.
+ *
+ * What this costs: a nil pointer followed inside Go is no panic that can be
  * recovered, but a crash of the server, as it would be in C.
  *
- * To be called first thing on load. When called again it does nothing. */
+ * To be called first thing on load, on the thread that executes commands. When
+ * called again it does nothing. */
 void signals_restore(void);
 
 #endif
