@@ -138,8 +138,9 @@ func (s *Server) launch() error {
 
 	s.process = exec.Command(Program(), arguments...)
 	s.process.Env = append(os.Environ(), s.options.Environment...)
-	// A test binary that is killed takes its servers with it.
-	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// A test binary that is killed takes its servers with it. Each server leads a
+	// process group, for Kill.
+	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := s.process.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", Program(), err)
 	}
@@ -223,7 +224,18 @@ func (s *Server) Wait() (*os.ProcessState, error) {
 }
 
 // Kill ends the server at once, as a power cut would, and waits until it is gone.
-func (s *Server) Kill() { s.end(syscall.SIGKILL) }
+// The processes that the server has forked to save its data end with it.
+func (s *Server) Kill() {
+	if s.exited == nil {
+		return
+	}
+	select {
+	case <-s.exited: // and its number may be somebody else's by now
+	default:
+		syscall.Kill(-s.Pid(), syscall.SIGKILL)
+	}
+	s.end(syscall.SIGKILL)
+}
 
 // Stop asks the server to shut down, and kills it when it does not.
 func (s *Server) Stop() { s.end(syscall.SIGTERM) }

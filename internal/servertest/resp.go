@@ -1,0 +1,153 @@
+package servertest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// A Wire is a bare connection to a server, for tests that need what a client
+// library hides: bytes that are no command, and messages that nobody asked for.
+type Wire struct {
+	net.Conn
+	reader *bufio.Reader
+}
+
+// What [Wire.Receive] returns besides nil, int64, string and []any. A map of
+// RESP3 is a []any of keys and values in turn.
+type (
+	// An ErrorReply is the text of an error, which begins with its code.
+	ErrorReply string
+
+	// A Push is a message of RESP3 that answers no command.
+	Push []any
+)
+
+// Wire connects to the server, until the test ends.
+func (s *Server) Wire(t testing.TB) *Wire {
+	t.Helper()
+	wire, err := s.TryWire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { wire.Close() })
+	return wire
+}
+
+// TryWire is Wire for connections that may be refused. The caller closes it.
+func (s *Server) TryWire() (*Wire, error) {
+	connection, err := net.DialTimeout("tcp", s.Addr(), Patience)
+	if err != nil {
+		return nil, err
+	}
+	return &Wire{connection, bufio.NewReaderSize(connection, 1<<16)}, nil
+}
+
+// AppendCommand appends a command as it goes over the wire.
+func AppendCommand(buffer []byte, words ...string) []byte {
+	header := func(kind byte, length int) {
+		buffer = append(strconv.AppendInt(append(buffer, kind), int64(length), 10), "\r\n"...)
+	}
+	header('*', len(words))
+	for _, word := range words {
+		header('$', len(word))
+		buffer = append(append(buffer, word...), "\r\n"...)
+	}
+	return buffer
+}
+
+// Do sends a command and returns the next thing that the server says.
+func (w *Wire) Do(words ...string) (any, error) {
+	if _, err := w.Write(AppendCommand(nil, words...)); err != nil {
+		return nil, err
+	}
+	return w.Receive()
+}
+
+// Receive returns the next reply or push, or an error if none comes in time.
+func (w *Wire) Receive() (any, error) {
+	if err := w.SetReadDeadline(time.Now().Add(Patience)); err != nil {
+		return nil, err
+	}
+	return w.value()
+}
+
+func (w *Wire) value() (any, error) {
+	line, err := w.reader.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	if len(line) < 3 || line[len(line)-2] != '\r' {
+		return nil, fmt.Errorf("the server sent the line %q", line)
+	}
+	kind, text := line[0], line[1:len(line)-2]
+	switch kind {
+	case '+', ',', '(': // simple string; double and big number of RESP3, as text
+		return text, nil
+	case '-':
+		return ErrorReply(text), nil
+	case '_':
+		return nil, nil
+	case '#':
+		return text == "t", nil
+	}
+
+	number, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("the server sent the line %q: %w", line, err)
+	}
+	switch kind {
+	case ':':
+		return number, nil
+	case '$', '=', '!':
+		content, err := w.bulk(number)
+		if kind == '!' && err == nil {
+			return ErrorReply(content.(string)), nil
+		}
+		return content, err
+	case '*', '~':
+		return w.values(number)
+	case '%':
+		return w.values(2 * number)
+	case '>':
+		values, err := w.values(number)
+		push, _ := values.([]any)
+		return Push(push), err
+	case '|': // attributes, which precede the value
+		if _, err := w.values(2 * number); err != nil {
+			return nil, err
+		}
+		return w.value()
+	}
+	return nil, fmt.Errorf("the server sent the line %q", line)
+}
+
+// bulk and values return nil for the length -1.
+func (w *Wire) bulk(length int64) (any, error) {
+	if length < 0 {
+		return nil, nil
+	}
+	content := make([]byte, length+2)
+	if _, err := io.ReadFull(w.reader, content); err != nil {
+		return nil, err
+	}
+	return string(content[:length]), nil
+}
+
+func (w *Wire) values(length int64) (any, error) {
+	if length < 0 {
+		return nil, nil
+	}
+	values := make([]any, length)
+	for i := range values {
+		var err error
+		if values[i], err = w.value(); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
