@@ -1,0 +1,384 @@
+package funnel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+)
+
+// callMany sends many calls over a connection, in batches. Words makes the i-th call,
+// and check sees its reply.
+func callMany(wire *servertest.Wire, calls int, words func(i int) []string, check func(i int, reply any) error) error {
+	const batch = 1000
+	var buffer []byte
+	for first := 0; first < calls; first += batch {
+		size := min(batch, calls-first)
+		buffer = buffer[:0]
+		for i := first; i < first+size; i++ {
+			buffer = servertest.AppendCommand(buffer, words(i)...)
+		}
+		if _, err := wire.Write(buffer); err != nil {
+			return err
+		}
+		for i := first; i < first+size; i++ {
+			got, err := wire.Receive()
+			if err != nil {
+				return err
+			}
+			if err := check(i, got); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mustBeAllowed checks replies of callMany.
+func mustBeAllowed(i int, got any) error {
+	if reply, ok := got.([]any); ok && reply[0] == int64(0) {
+		return nil
+	}
+	return fmt.Errorf("call %d was answered %v", i, got)
+}
+
+func callsPerSecond(calls int, start time.Time) int {
+	return int(float64(calls) / time.Since(start).Seconds())
+}
+
+// TestWithoutMemoryCallsAreRefusedAndFunnelsIntact: under noeviction, a server
+// out of memory answers what it answers to any write, and forgets nothing.
+func TestWithoutMemoryCallsAreRefusedAndFunnelsIntact(t *testing.T) {
+	server := startServer(t)
+	client, wire := server.Client(t), server.Wire(t)
+	ctx := context.Background()
+	const outOfMemory = "OOM command not allowed when used memory > 'maxmemory'"
+	key := func(i int) string { return fmt.Sprintf("user:%d", i) }
+
+	limit := infoField(t, client, "memory", "used_memory") + 1<<20
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", strconv.FormatInt(limit, 10)).Err())
+	filled := 0
+	for {
+		got, err := wire.Do("cl.throttle", key(filled), "15", "1", "1000")
+		require.NoError(t, err)
+		if refusal, refused := got.(servertest.ErrorReply); refused {
+			require.True(t, strings.HasPrefix(string(refusal), outOfMemory), refusal)
+			break
+		}
+		require.NoError(t, mustBeAllowed(filled, got))
+		filled++
+	}
+	t.Logf("%d funnels in 1 MB", filled)
+	require.Greater(t, filled, 1000)
+
+	// Buffers of clients count, too, and come and go: make it a clear case.
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", strconv.FormatInt(limit/2, 10)).Err())
+	before := client.Do(ctx, "debug", "digest").Val()
+	for i := range 1000 {
+		requireError(t, client, outOfMemory, key(i), 15, 1, 1000)
+		requireError(t, client, outOfMemory, key(filled+i), 15, 1, 1000)
+	}
+	requireError(t, client, outOfMemory, key(0), 15, 1, 1000, 0)
+	script := `return redis.call('cl.throttle', KEYS[1], 15, 1, 1000)`
+	require.ErrorContains(t, client.Eval(ctx, script, []string{key(0)}).Err(), "OOM")
+	_, err := client.TxPipelined(ctx, func(pipeline redis.Pipeliner) error {
+		return pipeline.Do(ctx, "cl.throttle", key(0), 15, 1, 1000).Err()
+	})
+	require.ErrorContains(t, err, "EXECABORT")
+	require.Equal(t, before, client.Do(ctx, "debug", "digest").Val(), "a refused call wrote something")
+	require.EqualValues(t, filled, client.DBSize(ctx).Val())
+	require.NotEmpty(t, client.Get(ctx, key(0)).Val(), "reading goes on")
+
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "0").Err())
+	for i := range filled {
+		got, err := wire.Do("cl.throttle", key(i), "15", "1", "1000")
+		require.NoError(t, err)
+		require.NoError(t, mustBeAllowed(i, got))
+		require.EqualValues(t, 13, got.([]any)[2], "funnel %d has forgotten its first call", i)
+	}
+}
+
+// floodServer fills a server of little memory with funnels, which must never be
+// refused, and returns how many.
+func floodServer(t *testing.T, policy string, prepare func(client *redis.Client)) (client *redis.Client, calls int) {
+	server := startServer(t)
+	client = server.Client(t)
+	ctx := context.Background()
+	limit := infoField(t, client, "memory", "used_memory") + 4<<20
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory-policy", policy).Err())
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", strconv.FormatInt(limit, 10)).Err())
+	prepare(client)
+
+	calls = quickOrLong(100_000, 1_000_000)
+	start := time.Now()
+	require.NoError(t, callMany(server.Wire(t), calls, func(i int) []string {
+		return []string{"cl.throttle", "flood:" + strconv.Itoa(i), "15", "1", "1000"}
+	}, mustBeAllowed))
+	evicted := infoField(t, client, "stats", "evicted_keys")
+	used := infoField(t, client, "memory", "used_memory")
+	t.Logf("%d calls, %d per second; %d keys evicted; %d bytes used of %d",
+		calls, callsPerSecond(calls, start), evicted, used, limit)
+	require.Greater(t, evicted, int64(calls/4))
+	require.Less(t, used, limit+1<<20)
+	require.EqualValues(t, 1, throttle(t, client, "full", 1, 1, 1000, 2)[0], "limits are still kept")
+	return client, calls
+}
+
+// TestVolatileTTLEvictsTheFunnelsThatDrainFirst, and nothing that does not expire.
+func TestVolatileTTLEvictsTheFunnelsThatDrainFirst(t *testing.T) {
+	const slow = 100
+	client, _ := floodServer(t, "volatile-ttl", func(client *redis.Client) {
+		require.NoError(t, client.Set(context.Background(), "data", "precious", 0).Err())
+		for i := range slow {
+			throttle(t, client, fmt.Sprintf("slow:%d", i), 15, 1, 1_000_000)
+		}
+	})
+	require.Equal(t, "precious", client.Get(context.Background(), "data").Val())
+	for i := range slow {
+		require.EqualValues(t, 13, throttle(t, client, fmt.Sprintf("slow:%d", i), 15, 1, 1_000_000)[2], "slow:%d", i)
+	}
+}
+
+// TestAllKeysLRUEvictsFunnelsWhichThenStartAnew: whoever lets the server evict
+// lets it forget.
+func TestAllKeysLRUEvictsFunnelsWhichThenStartAnew(t *testing.T) {
+	client, calls := floodServer(t, "allkeys-lru", func(*redis.Client) {})
+	const looks = 1000
+	kept, evicted := 0, 0
+	for i := range looks {
+		key := fmt.Sprintf("flood:%d", calls-1-i*(calls/looks))
+		remaining := int64(14)
+		if client.Exists(context.Background(), key).Val() == 1 {
+			remaining = 13
+			kept++
+		} else {
+			evicted++
+		}
+		require.Equal(t, remaining, throttle(t, client, key, 15, 1, 1000)[2], key)
+	}
+	t.Logf("of %d funnels, %d were still there", looks, kept)
+	require.Positive(t, kept)
+	require.Positive(t, evicted)
+}
+
+// TestOneShotFunnelsGiveTheirMemoryBack: keys that are called once and never
+// again cost nothing once they have drained.
+func TestOneShotFunnelsGiveTheirMemoryBack(t *testing.T) {
+	server := startServer(t)
+	client := server.Client(t)
+	ctx := context.Background()
+	calls, period := quickOrLong(200_000, 10_000_000), quickOrLong("1", "2")
+	const connections = 2
+	used := func() int64 { return infoField(t, client, "memory", "used_memory") }
+	before := used()
+
+	var group sync.WaitGroup
+	errs := make([]error, connections)
+	start := time.Now()
+	for connection := range connections {
+		wire, err := server.TryWire()
+		require.NoError(t, err)
+		group.Go(func() {
+			defer wire.Close() // its buffers count
+			errs[connection] = callMany(wire, calls/connections, func(i int) []string {
+				return []string{"cl.throttle", fmt.Sprintf("once:%d:%d", connection, i), "1", "1", period}
+			}, mustBeAllowed)
+		})
+	}
+	done := make(chan struct{})
+	go func() { group.Wait(); close(done) }()
+	peak, peakKeys := int64(0), int64(0)
+	for running := true; running; {
+		peak, peakKeys = max(peak, used()), max(peakKeys, client.DBSize(ctx).Val())
+		select {
+		case <-done:
+			running = false
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	require.NoError(t, errors.Join(errs...))
+	rate := callsPerSecond(calls, start)
+
+	const slack = 256 << 10
+	require.Greater(t, peak, before+2*slack, "nothing to give back")
+	eventually(t, "all funnels are gone", func() bool { return client.DBSize(ctx).Val() == 0 })
+	eventually(t, "the memory is back", func() bool { return used() < before+slack })
+	t.Logf("%d funnels, %d per second: %d keys and %d KB at the peak, %d KB before, %d KB after",
+		calls, rate, peakKeys, peak>>10, before>>10, used()>>10)
+	require.EqualValues(t, calls, infoField(t, client, "funnel", "funnel_calls_allowed"))
+	require.EqualValues(t, calls, infoField(t, client, "stats", "expired_keys"))
+}
+
+// TestTenThousandConnectionsShareOneFunnel: each makes calls, all at once, and
+// the funnel lets through what it holds.
+func TestTenThousandConnectionsShareOneFunnel(t *testing.T) {
+	connections := quickOrLong(1_000, 10_000)
+	const spare = 200 // files of the server and of this test for other purposes
+	var files syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files))
+	if files.Max < uint64(connections+spare) {
+		t.Skipf("ulimit -Hn is %d: too few for %d connections", files.Max, connections)
+	}
+	server := servertest.Start(t, servertest.Options{
+		Module: servertest.Module(t),
+		Config: []string{"--save", "", "--maxclients", strconv.Itoa(connections + 100), "--tcp-backlog", "4096"},
+	})
+	client := server.Client(t)
+	const callsEach = 3
+	capacity := connections // a third of the calls
+
+	start := time.Now()
+	wires := make([]*servertest.Wire, connections)
+	for i := range wires {
+		wires[i] = server.Wire(t)
+	}
+	require.GreaterOrEqual(t, infoField(t, client, "clients", "connected_clients"), int64(connections))
+	allowed := 0
+	for range callsEach {
+		call := servertest.AppendCommand(nil, "cl.throttle", "shared", strconv.Itoa(capacity), "1", "100000")
+		for _, wire := range wires {
+			_, err := wire.Write(call)
+			require.NoError(t, err)
+		}
+		for _, wire := range wires {
+			got, err := wire.Receive()
+			require.NoError(t, err)
+			reply, ok := got.([]any)
+			require.True(t, ok, "%v", got)
+			allowed += 1 - int(reply[0].(int64))
+		}
+	}
+	t.Logf("%d connections, %d calls in %v", connections, callsEach*connections, time.Since(start).Round(time.Millisecond))
+	require.Equal(t, capacity, allowed)
+}
+
+// TestAMillionRandomCommandsLeaveMemoryFlat: half of them are malformed, and the
+// server is up and no larger afterwards.
+func TestAMillionRandomCommandsLeaveMemoryFlat(t *testing.T) {
+	server := startServer(t)
+	client := server.Client(t)
+	ctx := context.Background()
+	seed := rand.Uint64()
+	generator := &fuzzer{random: rand.New(rand.NewPCG(seed, 1)), model: newModel()}
+	words := func(i int) []string {
+		if i%2 == 0 {
+			return append([]string{"cl.throttle", pick(generator, fuzzKeys)}, pick(generator, fuzzRates)...)
+		}
+		return generator.malformed()
+	}
+
+	// Measures what is left when all data is gone.
+	measure := func() (used, resident int64) {
+		require.NoError(t, client.FlushAll(ctx).Err())
+		require.NoError(t, client.Do(ctx, "memory", "purge").Err())
+		return infoField(t, client, "memory", "used_memory"), residentSize(t, server)
+	}
+	refused := 0
+	round := func(calls int) {
+		wire, err := server.TryWire()
+		require.NoError(t, err)
+		defer wire.Close()
+		require.NoError(t, callMany(wire, calls, words, func(i int, got any) error {
+			_, isError := got.(servertest.ErrorReply)
+			if isError {
+				refused++
+			}
+			if reply, ok := got.([]any); isError == ok || ok && len(reply) != 5 {
+				return fmt.Errorf("seed %d: call %d was answered %v", seed, i, got)
+			}
+			return nil
+		}))
+	}
+
+	calls := quickOrLong(100_000, 1_000_000)
+	round(calls / 10) // what is made once, such as buffers, is made now
+	usedBefore, residentBefore := measure()
+	refused = 0
+	start := time.Now()
+	round(calls)
+	rate := callsPerSecond(calls, start)
+	usedAfter, residentAfter := measure()
+	t.Logf("%d calls, %d per second, %d refused; used memory %d KB before, %d KB after; resident %d KB, %d KB",
+		calls, rate, refused, usedBefore>>10, usedAfter>>10, residentBefore>>10, residentAfter>>10)
+	require.Greater(t, refused, calls/2-1)
+	require.Less(t, usedAfter, usedBefore+128<<10)
+	require.Less(t, residentAfter, residentBefore+2<<20)
+}
+
+// residentSize is the memory of the process, of which the server's own figures
+// see nothing that Go has.
+func residentSize(t testing.TB, server *servertest.Server) int64 {
+	t.Helper()
+	kilobytes, err := strconv.ParseInt(strings.TrimSuffix(processStatus(t, server.Pid())["VmRSS"], " kB"), 10, 64)
+	require.NoError(t, err)
+	return kilobytes << 10
+}
+
+// TestAMillionCallsAllocateNothingInGo, whether allowed, limited, looking or
+// refused: Go's garbage collector, whose pauses would be the server's, has no
+// reason ever to run.
+func TestAMillionCallsAllocateNothingInGo(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
+	client, wire := server.Client(t), server.Wire(t)
+	count := func(what string) int64 {
+		number, err := client.Do(context.Background(), "funnel.debug", what).Int64()
+		require.NoError(t, err)
+		return number
+	}
+	// Go counts exactly after a collection, which allocates a little itself, as
+	// counting does.
+	allocationsDuring := func(work func()) int64 {
+		count("collect")
+		before := count("allocations")
+		work()
+		count("collect")
+		return count("allocations") - before
+	}
+	kinds := [][]string{
+		{"cl.throttle", "many", "1000000000", "1", "1"},      // allowed
+		{"cl.throttle", "few", "1", "1", "100000"},           // limited, but for the first
+		{"cl.throttle", "few", "1", "1", "100000", "2"},      // limited for ever
+		{"cl.throttle", "many", "1000000000", "1", "1", "0"}, // looking
+		{"cl.throttle", "many", "x", "1", "1"},               // refused, with the value
+		{"cl.throttle", "many", "1", "1000000001", "1"},      // refused, with all arguments
+		{"cl.throttle", "list", "1", "1", "1"},               // wrong type
+		{"cl.throttle", "word", "1", "1", "1"},               // no funnel
+	}
+	require.NoError(t, client.RPush(context.Background(), "list", "a").Err())
+	require.NoError(t, client.Set(context.Background(), "word", "abc", 0).Err())
+	work := func(calls int) func() {
+		return func() {
+			require.NoError(t, callMany(wire, calls, func(i int) []string { return kinds[i%len(kinds)] }, func(i int, got any) error {
+				if _, refused := got.(servertest.ErrorReply); refused != (i%len(kinds) >= 4) {
+					return fmt.Errorf("call %d was answered %v", i, got)
+				}
+				return nil
+			}))
+		}
+	}
+
+	calls := quickOrLong(100_000, 1_000_000)
+	work(1000)()
+	allocationsDuring(func() {}) // the first time, it makes more
+	own := allocationsDuring(func() {})
+	collections := count("collections")
+	start := time.Now()
+	during := allocationsDuring(work(calls))
+	t.Logf("%d calls, %d per second: %d allocations, of which %d are the measurement's own; %d collections",
+		calls, callsPerSecond(calls, start), during, own, count("collections")-collections)
+	require.Equal(t, collections, count("collections"))
+	// The runtime's own threads may allocate now and then, but not per call.
+	const noise = 50
+	require.Less(t, during-own, int64(noise))
+}
