@@ -794,7 +794,7 @@ func (f *fuzzer) step() {
 		f.sendGarbage()
 	}
 	switch dice := f.random.Float64(); {
-	case dice < 0.0005:
+	case dice < 0.001:
 		f.disturbServer()
 	case dice < 0.004:
 		f.all = true

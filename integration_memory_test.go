@@ -70,6 +70,7 @@ func TestWithoutMemoryCallsAreRefusedAndFunnelsIntact(t *testing.T) {
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory", strconv.FormatInt(limit, 10)).Err())
 	filled := 0
 	for {
+		require.Less(t, filled, 50_000, "the server never ran out of memory")
 		got, err := wire.Do("cl.throttle", key(filled), "15", "1", "1000")
 		require.NoError(t, err)
 		if refusal, refused := got.(servertest.ErrorReply); refused {
@@ -109,8 +110,9 @@ func TestWithoutMemoryCallsAreRefusedAndFunnelsIntact(t *testing.T) {
 	}
 }
 
-// floodServer fills a server of little memory with funnels, which must never be
-// refused, and returns how many.
+// floodServer fills a server of little memory with funnels and returns how many
+// calls it made. A server whose table of keys doubles may need more at once than it
+// can evict in time, and refuse a few of them (seen on Redis 8.6); no more than that.
 func floodServer(t *testing.T, policy string, prepare func(client *redis.Client)) (client *redis.Client, calls int) {
 	server := startServer(t)
 	client = server.Client(t)
@@ -122,9 +124,17 @@ func floodServer(t *testing.T, policy string, prepare func(client *redis.Client)
 
 	calls = quickOrLong(100_000, 1_000_000)
 	start := time.Now()
+	outOfMemory := 0
 	require.NoError(t, callMany(server.Wire(t), calls, func(i int) []string {
 		return []string{"cl.throttle", "flood:" + strconv.Itoa(i), "15", "1", "1000"}
-	}, mustBeAllowed))
+	}, func(i int, got any) error {
+		if refusal, refused := got.(servertest.ErrorReply); refused && strings.HasPrefix(string(refusal), "OOM ") {
+			outOfMemory++
+			return nil
+		}
+		return mustBeAllowed(i, got)
+	}))
+	require.Less(t, outOfMemory, calls/100)
 	evicted := infoField(t, client, "stats", "evicted_keys")
 	used := infoField(t, client, "memory", "used_memory")
 	t.Logf("%d calls, %d per second; %d keys evicted; %d bytes used of %d",

@@ -291,10 +291,11 @@ func TestSleepIsNoticed(t *testing.T) {
 	client := startFunnel(t)
 	ctx := context.Background()
 	commands, err := client.Pipelined(ctx, func(pipeline redis.Pipeliner) error {
-		pipeline.Do(ctx, "cl.throttle", "key", 1, 1, "0.2")
+		// It would be gone after 0.4 seconds, by the server's clock.
+		pipeline.Do(ctx, "cl.throttle", "key", 2, 1, "0.2", 2)
 		pipeline.Do(ctx, "cl.throttle", "slow", 1, 1, 1000)
 		pipeline.Do(ctx, "debug", "sleep", "0.25")
-		pipeline.Do(ctx, "cl.throttle", "key", 1, 1, "0.2")
+		pipeline.Do(ctx, "cl.throttle", "key", 2, 1, "0.2")
 		pipeline.Do(ctx, "cl.throttle", "slow", 1, 1, 1000)
 		return nil
 	})

@@ -76,14 +76,18 @@ static void write_tat(RedisModuleKey *key, const struct throttle_call *call)
     redis.SetAbsExpire(key, call->expiry_milliseconds);
 }
 
-/* Tells everybody who has to know of the write: WATCH and client-side caches,
- * replicas and the AOF, and keyspace notifications. They all see an ordinary
- * SET with PXAT, because that is what a replica will execute. */
+/* Tells everybody who has to know of the write: replicas and the AOF, WATCH and
+ * client-side caches, and keyspace notifications. They all see an ordinary SET
+ * with PXAT, because that is what a replica will execute.
+ *
+ * Replication comes first. Whatever looks the key up deletes it when the server's
+ * clock says that it has expired, as it does after the clock was stepped; replicas
+ * must learn of the SET before they learn of that deletion. */
 static void announce_write(RedisModuleCtx *ctx, RedisModuleString *name, const struct throttle_call *call)
 {
-    redis.SignalModifiedKey(ctx, name);
     redis.Replicate(ctx, "SET", "sbsb", name, call->tat.bytes, call->tat.length, pxat, call->expiry.bytes,
                     call->expiry.length);
+    redis.SignalModifiedKey(ctx, name);
     redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_STRING, "set", name);
     redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "expire", name);
 }
