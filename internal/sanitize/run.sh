@@ -12,10 +12,6 @@
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-tool=${1-}
-folder=$PWD/build/sanitize/$tool
-server=${FUNNEL_SERVER:-$(command -v redis-server || command -v valkey-server)}
-
 die() {
     echo "run.sh: $*" >&2
     exit 1
@@ -33,10 +29,10 @@ watch() {
     chmod +x "$folder/server"
 }
 
-case $tool in
-asan | memcheck) ;;
-*) die "usage: internal/sanitize/run.sh asan|memcheck" ;;
-esac
+tool=${1-}
+[[ $tool = asan || $tool = memcheck ]] || die "usage: internal/sanitize/run.sh asan|memcheck"
+server=${FUNNEL_SERVER:-$(command -v redis-server || command -v valkey-server)} || die "redis-server is missing"
+folder=$PWD/build/sanitize/$tool
 rm -rf "$folder"
 mkdir -p "$folder"
 
@@ -55,7 +51,7 @@ memcheck)
     # Valgrind 3.19 reads no newer debug information.
     export GOEXPERIMENT=nodwarf5
     flags=(-ldflags=-compressdwarf=false)
-    watch "valgrind --quiet --child-silent-after-fork=yes --suppressions=$PWD/internal/sanitize/noise.supp --log-file=$folder/report.%p"
+    watch "valgrind --quiet --read-inline-info=no --child-silent-after-fork=yes --suppressions=$PWD/internal/sanitize/noise.supp --log-file=$folder/report.%p"
     ;;
 esac
 compile funnel.so "${flags[@]}"
