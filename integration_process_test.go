@@ -202,8 +202,16 @@ func TestCrashReportsAreWhole(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := []string{"--save", "", "--crash-memcheck-enabled", "no"}
-			want := crash(t, servertest.Options{Config: config}, how)
-			got := crash(t, servertest.Options{Config: config, Module: servertest.Module(t)}, how)
+			// A server that collects the stacks of its threads may crash once more
+			// in doing so, without the module, too (seen on Valkey 9, SIGABRT).
+			attempts := func(options servertest.Options) (report crashReport) {
+				for attempt := 0; attempt < 5 && !report.whole; attempt++ {
+					report = crash(t, options, how)
+				}
+				return report
+			}
+			want := attempts(servertest.Options{Config: config})
+			got := attempts(servertest.Options{Config: config, Module: servertest.Module(t)})
 			t.Logf("%s, %d sections, %d stack frames", got.end, len(got.sections), got.frames)
 			require.True(t, want.whole)
 			require.True(t, got.whole)
