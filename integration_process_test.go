@@ -155,6 +155,11 @@ func crash(t *testing.T, options servertest.Options, how func(server *servertest
 		throttle(t, server.Client(t), "key", 15, 30, 60)
 		untilIdle(t, server)
 	}
+	// A signal that comes while the server closes the connection on which it was
+	// asked whether it is ready makes it crash again, when it lists its clients.
+	reply, err := server.Wire(t).Do("ping")
+	require.NoError(t, err)
+	require.Equal(t, "PONG", reply)
 	how(server)
 	state, err := server.Wait()
 	require.NoError(t, err)
