@@ -20,6 +20,9 @@ func startClock(now func() time.Time) clock {
 // instant goes by the time since the start, because that is what time.Now
 // measures with a clock that nobody sets: a wall clock put back by an hour would
 // shut every funnel for that hour. Of other clocks it is the plain difference.
-func (c clock) instant() int64 {
-	return c.start.UnixNano() + int64(c.now().Sub(c.start))
+func (c clock) instant() int64 { return c.at(c.now()) }
+
+// at is the instant of a time that the same clock has given.
+func (c clock) at(time time.Time) int64 {
+	return c.start.UnixNano() + int64(time.Sub(c.start))
 }

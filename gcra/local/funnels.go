@@ -30,9 +30,10 @@ type Funnels struct {
 	mutex sync.Mutex
 	// tats has the TAT of every funnel that may still hold water.
 	tats map[string]int64
-	// drains has exactly one entry for each key of tats, and it is due no later
-	// than the TAT. A TAT only ever grows, so pouring can leave the entry where
-	// it is; it is put right when it comes up.
+	// drains has exactly one entry for each key of tats. It is due no later than
+	// the TAT, unless the funnel was emptied by hand. Otherwise a TAT only ever
+	// grows, so pouring can leave the entry where it is; it is put right when it
+	// comes up.
 	drains drains
 	// peak is the largest number of funnels since the tables were last made.
 	peak int
@@ -57,19 +58,43 @@ func (f *Funnels) Water(key string, rate gcra.Rate, quantity int64) (gcra.Decisi
 	now := f.clock.instant()
 	f.forget(now)
 
-	tat, known := f.tats[key]
+	tat := f.tats[key]
 	decision, err := decide(rate, tat, now, quantity)
-	if err != nil || decision.TAT == tat {
-		return decision, err
+	if err == nil && decision.TAT != tat {
+		f.keep(key, decision.TAT)
 	}
-	if !known {
-		// A key cut from a large request must not keep all of it in memory.
-		key = strings.Clone(key)
-		f.drains.add(drain{decision.TAT, key})
+	return decision, err
+}
+
+// Look is Water that never pours: it tells what would become of a call.
+func (f *Funnels) Look(key string, rate gcra.Rate, quantity int64) (gcra.Decision, error) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	now := f.clock.instant()
+	f.forget(now)
+	return decide(rate, f.tats[key], now, quantity)
+}
+
+// Raise makes the funnel of that key as full as one that runs empty at the instant
+// tat, unless it is fuller: for whoever has learnt elsewhere, from a server say,
+// how full it is.
+func (f *Funnels) Raise(key string, tat time.Time) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	now := f.clock.instant()
+	f.forget(now)
+	if tat := f.clock.at(tat); tat > max(now, f.tats[key]) {
+		f.keep(key, tat)
 	}
-	f.tats[key] = decision.TAT
-	f.peak = max(f.peak, len(f.tats))
-	return decision, nil
+}
+
+// Empty lets all water out of the funnel of that key.
+func (f *Funnels) Empty(key string) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if _, known := f.tats[key]; known {
+		f.tats[key] = gcra.Empty
+	}
 }
 
 // IsActionAllowed pours one token into the funnel of [Key](user, action), which
@@ -85,12 +110,23 @@ func (f *Funnels) IsActionAllowed(user, action string, capacity int64, leakingRa
 	return err == nil && !decision.Limited, err
 }
 
-// Len returns how many funnels are kept: those that held water at the last call of
-// Water, and those that have drained but not been forgotten yet.
+// Len returns how many funnels are kept: those that held water at the last call,
+// and those that have drained but not been forgotten yet.
 func (f *Funnels) Len() int {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	return len(f.tats)
+}
+
+// keep notes the TAT of a funnel that holds water.
+func (f *Funnels) keep(key string, tat int64) {
+	if _, known := f.tats[key]; !known {
+		// A key cut from a large request must not keep all of it in memory.
+		key = strings.Clone(key)
+		f.drains.add(drain{tat, key})
+	}
+	f.tats[key] = tat
+	f.peak = max(f.peak, len(f.tats))
 }
 
 // forget drops funnels that have drained by now, up to forgetsPerCall.

@@ -1,0 +1,113 @@
+package limiter
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"funnel/gcra"
+	"funnel/gcra/local"
+)
+
+// A Failure is what to do when Redis cannot be asked: it is down, does not answer in
+// time, is loading, has no memory left, refuses access, ... It is not for calls that
+// are wrong themselves, whose error is always returned.
+//
+// All but FailWithError answer without an error. They say so in [Result.Path], to
+// hooks and in [Limiter.Stats], and log once when this begins, and once when Redis
+// answers again.
+type Failure int
+
+const (
+	// FailWithError returns the error, for the caller to decide.
+	FailWithError Failure = iota
+
+	// FailOpen lets calls through: it answers as if the funnel were empty.
+	FailOpen
+
+	// FailClosed limits every call, for one second at first.
+	FailClosed
+
+	// FailLocal goes by funnels inside this process, with the same limits. They
+	// are empty when it begins, and each process has its own: of n processes, all
+	// together may allow n times the limit, and a burst more.
+	FailLocal
+)
+
+// closedRetryAfter is when those who are limited by FailClosed should try again.
+const closedRetryAfter = time.Second
+
+// String is the name of the constant without Fail.
+func (f Failure) String() string {
+	switch f {
+	case FailOpen:
+		return "open"
+	case FailClosed:
+		return "closed"
+	case FailLocal:
+		return "local"
+	default:
+		return "error"
+	}
+}
+
+// failure decides without Redis.
+type failure struct {
+	policy Failure
+	logger *slog.Logger
+	clock  Clock
+	local  *local.Funnels
+
+	// since is when the present failure began, in nanoseconds of the clock, or 0.
+	since atomic.Int64
+	calls atomic.Uint64 // during it
+}
+
+func (f *failure) start(clock Clock) {
+	f.clock = clock
+	f.local = local.New(clock.Now)
+	if f.logger == nil {
+		f.logger = slog.Default()
+	}
+}
+
+// decide answers a call that Redis has not, because of cause.
+func (f *failure) decide(ctx context.Context, c call, cause error) answer {
+	if f.policy == FailWithError {
+		return answer{err: cause}
+	}
+	f.calls.Add(1)
+	if f.since.CompareAndSwap(0, f.clock.Now().UnixNano()) {
+		f.logger.WarnContext(ctx, "rate limits are decided without Redis",
+			"policy", f.policy.String(), "error", cause)
+	}
+
+	// The call has been checked, so the limit is valid.
+	rate, err := c.limit.rate()
+	if err != nil {
+		return answer{err: err}
+	}
+	switch f.policy {
+	case FailOpen:
+		decision, err := rate.Decide(gcra.Empty, f.clock.Now().UnixNano(), int64(c.quantity))
+		return answer{resultOf(c, decision, PathOpen), err}
+	case FailLocal:
+		decision, err := f.local.Water(c.key, rate, int64(c.quantity))
+		return answer{resultOf(c, decision, PathLocal), err}
+	default:
+		return answer{result: Result{
+			Limit: c.limit, Quantity: c.quantity, RetryAfter: closedRetryAfter,
+			ResetAfter: time.Duration(rate.Tolerance()), Path: PathClosed,
+		}}
+	}
+}
+
+// over notes that Redis has answered.
+func (f *failure) over() {
+	since := f.since.Load()
+	if since != 0 && f.since.CompareAndSwap(since, 0) {
+		f.logger.Info("rate limits are decided by Redis again",
+			"after", f.clock.Now().Sub(time.Unix(0, since)), "calls", f.calls.Swap(0))
+	}
+}

@@ -1,0 +1,57 @@
+package limiter
+
+import (
+	"time"
+
+	"funnel/gcra"
+	"funnel/gcra/local"
+)
+
+// A prefilter keeps, for each funnel in Redis, one in this process that is never
+// fuller: what does not fit into this one does not fit into that one.
+type prefilter struct {
+	funnels *local.Funnels
+}
+
+func (p *prefilter) start(clock Clock) { p.funnels = local.New(clock.Now) }
+
+// limits answers a call that is surely limited. A look is for the server, whose
+// answer is the only exact one.
+func (p *prefilter) limits(c call) (Result, bool) {
+	rate, err := c.limit.rate()
+	if err != nil || c.quantity == 0 {
+		return Result{}, false
+	}
+	decision, err := p.funnels.Look(c.key, rate, int64(c.quantity))
+	if err != nil || !decision.Limited {
+		return Result{}, false
+	}
+	return resultOf(c, decision, PathPrefilter), true
+}
+
+// learn keeps what a reply says. Its water has leaked since the server measured it;
+// counted from the instant at which the question was sent, which was before, it
+// cannot be too much.
+func (p *prefilter) learn(c call, result Result, sent time.Time) {
+	if rate, err := c.limit.rate(); err == nil {
+		p.funnels.Raise(c.key, sent.Add(leastLevel(rate, c, result)))
+	}
+}
+
+// leastLevel is the least water that a funnel can hold after that reply, as the time
+// in which it drains. Whole seconds were rounded up, and whole tokens down; the best
+// of what each number says is taken.
+func leastLevel(rate gcra.Rate, c call, result Result) time.Duration {
+	if result.Path != PathModule {
+		return result.ResetAfter
+	}
+	const almostASecond = time.Second - 1
+	tolerance, interval := time.Duration(rate.Tolerance()), time.Duration(rate.EmissionInterval())
+	level := max(0, result.ResetAfter-almostASecond)
+	level = max(level, tolerance-time.Duration(result.Remaining)*interval-interval+1)
+	if result.RetryAfter > 0 {
+		// It is limited for longer than one second less than RetryAfter.
+		level = max(level, tolerance-time.Duration(c.quantity)*interval+result.RetryAfter-almostASecond)
+	}
+	return level
+}

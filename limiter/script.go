@@ -1,0 +1,17 @@
+package limiter
+
+import (
+	_ "embed"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Script is GCRA in Lua, for EVAL in Redis from 6.2 on and Valkey: what [Limiter]
+// uses where the module is missing, and any client of any language can, too. It
+// takes one key and the arguments of CL.THROTTLE, and replies the five integers of
+// CL.THROTTLE and two strings, the last two of the five in nanoseconds.
+//
+//go:embed throttle.lua
+var Script string
+
+var script = redis.NewScript(Script)
