@@ -104,10 +104,10 @@ func (f *failure) decide(ctx context.Context, c call, cause error) answer {
 }
 
 // over notes that Redis has answered.
-func (f *failure) over() {
+func (f *failure) over(ctx context.Context) {
 	since := f.since.Load()
 	if since != 0 && f.since.CompareAndSwap(since, 0) {
-		f.logger.Info("rate limits are decided by Redis again",
+		f.logger.InfoContext(ctx, "rate limits are decided by Redis again",
 			"after", f.clock.Now().Sub(time.Unix(0, since)), "calls", f.calls.Swap(0))
 	}
 }

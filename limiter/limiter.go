@@ -1,7 +1,6 @@
 package limiter
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +26,7 @@ type Limiter struct {
 	hooks     []Hook
 	failure   failure
 	stats     stats
-	prefilter *prefilter
+	prefilter prefilter
 }
 
 // New returns a Limiter that asks through rdb: a client of one server, of servers
@@ -38,9 +37,7 @@ func New(rdb redis.UniversalClient, options ...Option) *Limiter {
 		option(l)
 	}
 	l.failure.start(l.clock)
-	if l.prefilter != nil {
-		l.prefilter.start(l.clock)
-	}
+	l.prefilter.start(l.clock)
 	return l
 }
 
@@ -84,9 +81,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 		return l.server.rdb.Del(ctx, key).Result()
 	})
 	l.failure.local.Empty(key)
-	if l.prefilter != nil {
-		l.prefilter.funnels.Empty(key)
-	}
+	l.prefilter.empty(key)
 	return err
 }
 
@@ -135,59 +130,69 @@ func (e *RequestError) Error() string {
 // Unwrap returns the reason.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// decide is the way of every call: the prefilter, the server, what to do without
-// it, and the hooks.
+// decide is the way of every call: what needs no server, the server, what to do
+// without it, and the hooks.
 func (l *Limiter) decide(ctx context.Context, calls []call) []answer {
 	start := l.clock.Now()
 	answers := make([]answer, len(calls))
-	causes := make([]error, len(calls)) // why the server has not decided
-	var asked []call
-	var askedAt []int
+	causes := make([]error, len(calls)) // why Redis has not decided
+	var pending []int                   // indexes of the calls that Redis has to decide
 	for i := range calls {
 		calls[i].key = l.prefix + calls[i].key
 		if answers[i].err = calls[i].check(); answers[i].err != nil {
-			continue
-		}
-		if l.prefilter != nil {
-			if result, limited := l.prefilter.limits(calls[i]); limited {
-				answers[i].result = result
-				continue
-			}
-		}
-		asked, askedAt = append(asked, calls[i]), append(askedAt, i)
-	}
-
-	if len(asked) > 0 {
-		replies, err := within(ctx, l.timeout, func(ctx context.Context) ([]answer, error) {
-			return l.server.ask(ctx, asked), nil
-		})
-		for n, i := range askedAt {
-			answers[i].err = err
-			if err == nil {
-				answers[i] = replies[n]
-			}
 			causes[i] = answers[i].err
-			switch {
-			case answers[i].err == nil:
-				l.failure.over()
-				if l.prefilter != nil {
-					l.prefilter.learn(calls[i], answers[i].result, start)
-				}
-			case ctx.Err() != nil:
-				answers[i].err = context.Cause(ctx)
-			case !isFault(answers[i].err):
-				answers[i] = l.failure.decide(ctx, calls[i], answers[i].err)
-			}
+		} else if result, limited := l.prefilter.limits(calls[i]); limited {
+			answers[i].result = result
+		} else {
+			pending = append(pending, i)
 		}
 	}
 
+	replies := l.ask(ctx, calls, pending)
+	for n, i := range pending {
+		answers[i], causes[i] = replies[n], replies[n].err
+		switch {
+		case causes[i] == nil:
+			l.failure.over(ctx)
+			l.prefilter.learn(calls[i], answers[i].result, start)
+		case ctx.Err() != nil:
+			answers[i].err = context.Cause(ctx)
+		case !isFault(causes[i]):
+			answers[i] = l.failure.decide(ctx, calls[i], causes[i])
+		}
+	}
+
+	duration := l.clock.Now().Sub(start)
 	for i, answer := range answers {
 		l.stats.count(answer)
 		for _, hook := range l.hooks {
 			hook.Decided(ctx, Decision{
 				Key: calls[i].key, Limit: calls[i].limit, Quantity: calls[i].quantity,
-				Result: answer.result, Err: cmp.Or(causes[i], answer.err), Duration: l.clock.Now().Sub(start),
+				Result: answer.result, Err: causes[i], Duration: duration,
 			})
+		}
+	}
+	return answers
+}
+
+// ask asks Redis about the pending calls, for as long as the timeout allows.
+func (l *Limiter) ask(ctx context.Context, calls []call, pending []int) []answer {
+	if len(pending) == 0 {
+		return nil
+	}
+	asked := make([]call, len(pending))
+	for n, i := range pending {
+		asked[n] = calls[i]
+	}
+	// The answers come back whole, because a question that was given up may still
+	// be written to.
+	answers, err := within(ctx, l.timeout, func(ctx context.Context) ([]answer, error) {
+		return l.server.ask(ctx, asked), nil
+	})
+	if err != nil {
+		answers = make([]answer, len(asked))
+		for n := range answers {
+			answers[n].err = err
 		}
 	}
 	return answers
@@ -206,9 +211,18 @@ func (c call) check() error {
 }
 
 // isFault says that the call is wrong, so that no other server would answer it
-// either: its key holds no funnel.
+// either. HasErrorPrefix passes over a leading ERR.
 func isFault(err error) bool {
-	return redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, "ERR the key does not hold a funnel")
+	for _, prefix := range []string{
+		"WRONGTYPE",
+		"the key does not hold a funnel",
+		"quantity and period are too large together", // for a funnel that is as full as that
+	} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // within gives up when the time is over or the context is done, although a client

@@ -57,7 +57,7 @@ func WithClock(clock Clock) Option {
 // that run at different speeds disagree by that difference. It takes some 100 bytes
 // for each funnel that holds water.
 func WithPrefilter() Option {
-	return func(l *Limiter) { l.prefilter = new(prefilter) }
+	return func(l *Limiter) { l.prefilter.enabled = true }
 }
 
 // A Clock tells the time and waits.

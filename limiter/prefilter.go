@@ -10,16 +10,22 @@ import (
 // A prefilter keeps, for each funnel in Redis, one in this process that is never
 // fuller: what does not fit into this one does not fit into that one.
 type prefilter struct {
+	enabled bool
 	funnels *local.Funnels
 }
 
 func (p *prefilter) start(clock Clock) { p.funnels = local.New(clock.Now) }
 
+func (p *prefilter) empty(key string) { p.funnels.Empty(key) }
+
 // limits answers a call that is surely limited. A look is for the server, whose
 // answer is the only exact one.
 func (p *prefilter) limits(c call) (Result, bool) {
+	if !p.enabled || c.quantity == 0 {
+		return Result{}, false
+	}
 	rate, err := c.limit.rate()
-	if err != nil || c.quantity == 0 {
+	if err != nil {
 		return Result{}, false
 	}
 	decision, err := p.funnels.Look(c.key, rate, int64(c.quantity))
@@ -33,6 +39,9 @@ func (p *prefilter) limits(c call) (Result, bool) {
 // counted from the instant at which the question was sent, which was before, it
 // cannot be too much.
 func (p *prefilter) learn(c call, result Result, sent time.Time) {
+	if !p.enabled {
+		return
+	}
 	if rate, err := c.limit.rate(); err == nil {
 		p.funnels.Raise(c.key, sent.Add(leastLevel(rate, c, result)))
 	}

@@ -180,7 +180,7 @@ func integers(reply []any) (numbers []int64, ok bool) {
 
 func lacksCommand(err error) bool {
 	return err != nil && (errors.Is(err, redis.ErrNoScript) ||
-		redis.HasErrorPrefix(err, "NOSCRIPT") || redis.HasErrorPrefix(err, "ERR unknown command"))
+		redis.HasErrorPrefix(err, "NOSCRIPT") || redis.HasErrorPrefix(err, "unknown command"))
 }
 
 // currentWay is the way that is known to work, or else the one that the server says

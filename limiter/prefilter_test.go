@@ -1,0 +1,85 @@
+package limiter_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"funnel/limiter"
+)
+
+// The prefilter never limits a call that Redis would have allowed at that instant,
+// whatever others pour in and however time goes by; and it does spare Redis calls.
+func TestPrefilterNeverLimitsWhatRedisWouldAllow(t *testing.T) {
+	client, clock := startStepped(t)
+	ctx := context.Background()
+	spared, asked := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		filtered := limiter.New(client, limiter.WithClock(clock), limiter.WithPrefilter())
+		others := limiter.New(client, limiter.WithClock(clock))
+		// Others may have another limit for the same funnel.
+		limits := rapid.Custom(func(t *rapid.T) limiter.Limit {
+			return limiter.Per(rapid.IntRange(1, 100).Draw(t, "count"),
+				time.Duration(rapid.Int64Range(100, int64(time.Minute)).Draw(t, "period"))).
+				Burst(rapid.IntRange(1, 10).Draw(t, "capacity"))
+		})
+		require.NoError(t, filtered.Reset(ctx, "key"))
+		limit := limits.Draw(t, "limit")
+		for range 50 {
+			clock.advance(time.Duration(rapid.OneOf(
+				rapid.Just[int64](0), rapid.Int64Range(0, 100), rapid.Int64Range(0, int64(limit.Period())),
+			).Draw(t, "wait")))
+			if rapid.IntRange(0, 9).Draw(t, "other limit") == 0 {
+				limit = limits.Draw(t, "limit")
+			}
+			quantity := rapid.IntRange(1, limit.Capacity()).Draw(t, "quantity")
+			if rapid.Bool().Draw(t, "another client") {
+				_, err := others.AllowN(ctx, "key", limit, quantity)
+				require.NoError(t, err)
+				continue
+			}
+			result, err := filtered.AllowN(ctx, "key", limit, quantity)
+			require.NoError(t, err)
+			if result.Path != limiter.PathPrefilter {
+				asked++
+				continue
+			}
+			spared++
+			truth, err := others.AllowN(ctx, "key", limit, quantity)
+			require.NoError(t, err)
+			require.True(t, result.Limited())
+			require.True(t, truth.Limited(), "%v of %v", quantity, limit)
+			require.LessOrEqual(t, result.RetryAfter, truth.RetryAfter)
+			require.LessOrEqual(t, result.ResetAfter, truth.ResetAfter)
+			require.GreaterOrEqual(t, result.Remaining, truth.Remaining)
+		}
+	})
+	t.Logf("%d calls asked Redis, %d were spared", asked, spared)
+	require.Greater(t, spared, asked/10)
+}
+
+// Once limited, a caller costs Redis nothing until it has a chance again.
+func TestPrefilterSparesRedis(t *testing.T) {
+	client, clock := startStepped(t)
+	l := limiter.New(client, limiter.WithClock(clock), limiter.WithPrefilter())
+	limit := limiter.PerMinute(30).Burst(15)
+	for range 15 {
+		require.False(t, allow(t, l, "key", limit).Limited())
+	}
+	for range 1000 {
+		require.True(t, allow(t, l, "key", limit).Limited())
+	}
+	require.Equal(t, limiter.Stats{Module: 15, Prefilter: 1000}, l.Stats())
+	clock.advance(2 * time.Second)
+	require.False(t, allow(t, l, "key", limit).Limited())
+	require.Equal(t, limiter.Stats{Module: 16, Prefilter: 1000}, l.Stats())
+
+	// A look is always answered by Redis.
+	peek, err := l.Peek(context.Background(), "key", limit)
+	require.NoError(t, err)
+	require.Equal(t, limiter.PathModule, peek.Path)
+	require.True(t, peek.Limited())
+}
