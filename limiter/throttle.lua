@@ -104,7 +104,7 @@ local function parse_seconds(text)
         whole, fraction = sub(text, 1, point - 1), sub(text, point + 1)
         if not find(fraction, '^%d+$') or #fraction > 9 then return end
     end
-    if not is_integer(whole, 0) or #whole > 10 then return end
+    if not is_integer(whole, 0) then return end
     local high, low = tonumber(whole), tonumber(fraction .. string.rep('0', 9 - #fraction))
     if high + low > 0 and fits_63_bits(high, low) then return high, low end
 end

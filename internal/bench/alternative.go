@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"funnel/limiter"
 )
 
 // Where an alternative runs: the server with our module, or one of its own with a
@@ -77,6 +79,12 @@ func Alternatives() []Alternative {
 		}, {
 			Name: "peer", Title: "CL.THROTTLE of the other module", Answer: "five integers", Server: OnPeer, Limits: true, Peeks: true,
 			Operation: throttle,
+		}, {
+			Name: "script", Title: "the same in a script, of package limiter", Answer: "five integers", Server: OnFunnel, Limits: true, Peeks: true,
+			Setup: loadScript(limiter.Script),
+			Operation: scripted(limiter.Script, func(limited int64) Outcome {
+				return outcome(limited != 0)
+			}),
 		}, {
 			Name: "lua-gcra", Title: "GCRA in a Lua script", Answer: "five integers", Server: OnFunnel, Limits: true, Peeks: true,
 			Setup: loadScript(gcraScript),
