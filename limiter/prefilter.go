@@ -43,24 +43,19 @@ func (p *prefilter) learn(c call, result Result, sent time.Time) {
 		return
 	}
 	if rate, err := c.limit.rate(); err == nil {
-		p.funnels.Raise(c.key, sent.Add(leastLevel(rate, c, result)))
+		p.funnels.Raise(c.key, sent.Add(leastLevel(rate, result)))
 	}
 }
 
 // leastLevel is the least water that a funnel can hold after that reply, as the time
-// in which it drains. Whole seconds were rounded up, and whole tokens down; the best
-// of what each number says is taken.
-func leastLevel(rate gcra.Rate, c call, result Result) time.Duration {
+// in which it drains. The module rounds seconds up, and whole tokens down; the better
+// of the two is taken.
+func leastLevel(rate gcra.Rate, result Result) time.Duration {
 	if result.Path != PathModule {
 		return result.ResetAfter
 	}
-	const almostASecond = time.Second - 1
 	tolerance, interval := time.Duration(rate.Tolerance()), time.Duration(rate.EmissionInterval())
-	level := max(0, result.ResetAfter-almostASecond)
-	level = max(level, tolerance-time.Duration(result.Remaining)*interval-interval+1)
-	if result.RetryAfter > 0 {
-		// It is limited for longer than one second less than RetryAfter.
-		level = max(level, tolerance-time.Duration(c.quantity)*interval+result.RetryAfter-almostASecond)
-	}
-	return level
+	bySeconds := result.ResetAfter - time.Second + 1
+	byTokens := tolerance - time.Duration(result.Remaining)*interval - interval + 1
+	return max(0, bySeconds, byTokens)
 }

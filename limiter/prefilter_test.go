@@ -77,8 +77,9 @@ func TestPrefilterSparesRedis(t *testing.T) {
 	require.False(t, allow(t, l, "key", limit).Limited())
 	require.Equal(t, limiter.Stats{Module: 16, Prefilter: 1000}, l.Stats())
 
-	// A look is always answered by Redis.
-	peek, err := l.Peek(context.Background(), "key", limit)
+	// A look is always answered by Redis, also at a funnel that is overfull by a
+	// smaller limit.
+	peek, err := l.Peek(context.Background(), "key", limit.Burst(5))
 	require.NoError(t, err)
 	require.Equal(t, limiter.PathModule, peek.Path)
 	require.True(t, peek.Limited())

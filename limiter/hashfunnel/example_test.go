@@ -1,0 +1,67 @@
+package hashfunnel_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"funnel/limiter/hashfunnel"
+)
+
+// The program with which textbooks end: twenty replies at once, of which the
+// funnel holds fifteen.
+func ExampleFunnels_IsActionAllowed() {
+	ctx := context.Background()
+	now := time.Now()
+	funnels := hashfunnel.New(rdb, func() time.Time { return now })
+	replies := func(count int) (allowed int) {
+		for range count {
+			ok, err := funnels.IsActionAllowed(ctx, "laoqian", "reply", 15, 0.5)
+			if err != nil {
+				fmt.Println(err)
+			}
+			if ok {
+				allowed++
+			}
+		}
+		return allowed
+	}
+
+	fmt.Println(replies(20))
+	now = now.Add(2 * time.Second)
+	fmt.Println(replies(20))
+	// Output:
+	// 15
+	// 1
+}
+
+func ExampleFunnels_Reset() {
+	ctx := context.Background()
+	funnels := hashfunnel.New(rdb, nil)
+	login := func() {
+		allowed, err := funnels.IsActionAllowed(ctx, "laoqian", "login", 1, 0.001)
+		fmt.Println(allowed, err)
+	}
+
+	login()
+	login()
+	if err := funnels.Reset(ctx, "laoqian", "login"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	login()
+	// Output:
+	// true <nil>
+	// false <nil>
+	// true <nil>
+}
+
+func ExampleKey() {
+	fmt.Println(hashfunnel.Key("laoqian", "reply"))
+	fmt.Println(hashfunnel.Key("a:b", "c"))
+	fmt.Println(hashfunnel.Key("a", "b:c"))
+	// Output:
+	// funnel:laoqian:reply
+	// funnel:a%3Ab:c
+	// funnel:a:b:c
+}

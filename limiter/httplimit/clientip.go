@@ -1,0 +1,117 @@
+package httplimit
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// A ClientIP finds the address that a request comes from, behind proxies that are
+// trusted and past whatever the client pretends. The zero ClientIP takes the peer of
+// the connection.
+//
+// Each proxy adds the address of its own peer to the right end of the header, so the
+// header is read from there, for as long as the address so far is that of a trusted
+// proxy: only then is what stands to the left of it worth believing. A client can put
+// into the header what it likes; it is not read.
+type ClientIP struct {
+	// Trusted are the addresses of the proxies, and of nothing else: a client within
+	// Trusted can pretend to be anybody. IPv4 is written as IPv4, and is trusted
+	// on connections that show it within IPv6, too.
+	Trusted []netip.Prefix
+
+	// TrustUnixSocket says that what connects through a Unix socket is a trusted
+	// proxy. It has no address, so without this all its requests share one key.
+	TrustUnixSocket bool
+
+	// Header is what the proxies write, and clients cannot pass through them: the
+	// canonical name of a list of addresses, X-Forwarded-For if it is empty, or
+	// Forwarded (RFC 7239). There is only one, because a proxy that adds to one of
+	// them may hand on the others just as the client sent them.
+	Header string
+
+	// IPv6Bits says how much of an IPv6 address the key keeps, 1 to 128; 0 stands
+	// for 64. Networks give each customer a /64 at least, so whoever has one
+	// address has 2^64 of them, and by whole addresses would never be limited.
+	IPv6Bits int
+}
+
+// UnknownClient is the key of requests that have no address.
+const UnknownClient = "unknown"
+
+// mostHops bounds the work for a header of many trusted addresses.
+const mostHops = 32
+
+// Key is a [KeyFunc]: "192.0.2.1", "2001:db8:1:2::/64", or [UnknownClient].
+func (c ClientIP) Key(r *http.Request) string {
+	address, known := c.Addr(r)
+	if !known {
+		return UnknownClient
+	}
+	if address.Is4() {
+		return address.String()
+	}
+	bits := c.IPv6Bits
+	if bits < 1 {
+		bits = 64
+	}
+	return netip.PrefixFrom(address, min(bits, 128)).Masked().String()
+}
+
+// Addr is the address itself. When a proxy tells none that can be read, such as
+// "unknown", it is that of the proxy. It is not known where the peer has none.
+func (c ClientIP) Addr(r *http.Request) (client netip.Addr, known bool) {
+	client, known = parseAddress(r.RemoteAddr)
+	if known && !c.trusts(client) || !known && !(c.TrustUnixSocket && throughUnixSocket(r)) {
+		return client, known
+	}
+	hops := hopsOf(r.Header, c.Header)
+	for range mostHops {
+		text, found := hops.last()
+		hop, valid := parseAddress(text)
+		if !found || !valid {
+			break
+		}
+		client, known = hop, true
+		if !c.trusts(hop) {
+			break
+		}
+	}
+	return client, known
+}
+
+func (c ClientIP) trusts(address netip.Addr) bool {
+	for _, prefix := range c.Trusted {
+		if prefix.Contains(address) {
+			return true
+		}
+	}
+	return false
+}
+
+func throughUnixSocket(r *http.Request) bool {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return local != nil && strings.HasPrefix(local.Network(), "unix")
+}
+
+// parseAddress reads an address as net/http and proxies write it: with a port or
+// without, and IPv6 in brackets or, without a port, bare.
+func parseAddress(text string) (address netip.Addr, valid bool) {
+	text = strings.Trim(text, " \t")
+	if withPort, err := netip.ParseAddrPort(text); err == nil {
+		address = withPort.Addr()
+	} else {
+		if inner, found := strings.CutPrefix(text, "["); found {
+			text, found = strings.CutSuffix(inner, "]")
+			if !found {
+				return netip.Addr{}, false
+			}
+		}
+		if address, err = netip.ParseAddr(text); err != nil {
+			return netip.Addr{}, false
+		}
+	}
+	// A zone names a network card of this machine, and no prefix contains one.
+	return address.Unmap().WithZone(""), true
+}

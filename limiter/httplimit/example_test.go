@@ -1,0 +1,95 @@
+package httplimit_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"funnel/limiter"
+	"funnel/limiter/httplimit"
+)
+
+func ExampleNew() {
+	// Nobody listens there, so that the example needs no Redis: funnels in this
+	// process decide.
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
+	l := limiter.New(rdb, limiter.OnFailure(limiter.FailLocal), limiter.WithTimeout(100*time.Millisecond))
+
+	limit := httplimit.New(l, limiter.PerMinute(30).Burst(2), httplimit.WithName("reply"))
+	mux := http.NewServeMux()
+	mux.Handle("/reply", limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "posted")
+	})))
+
+	for range 3 {
+		response := httptest.NewRecorder()
+		mux.ServeHTTP(response, httptest.NewRequest(http.MethodPost, "/reply", nil))
+		fmt.Print(response.Code, " ", response.Body)
+		fmt.Println(response.Header().Get("RateLimit-Policy"), " ", response.Header().Get("RateLimit"))
+	}
+	// Output:
+	// 200 posted
+	// "reply";q=2;w=4   "reply";r=1;t=2
+	// 200 posted
+	// "reply";q=2;w=4   "reply";r=0;t=4
+	// 429 too many requests: try again in 2 seconds
+	// "reply";q=2;w=4   "reply";r=0;t=2
+}
+
+// Behind a load balancer in 10.0.0.0/24 that adds to X-Forwarded-For.
+func ExampleByIP() {
+	byIP := httplimit.ByIP(netip.MustParsePrefix("10.0.0.0/24"))
+
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = "10.0.0.7:40112"
+	r.Header.Set("X-Forwarded-For", "203.0.113.9, 2001:db8:1:2:3:4:5:6") // the first is a lie
+	fmt.Println(byIP(r))
+
+	r.RemoteAddr = "198.51.100.3:40112" // not the load balancer
+	fmt.Println(byIP(r))
+	// Output:
+	// 2001:db8:1:2::/64
+	// 198.51.100.3
+}
+
+// Each API key has a funnel of its own at each route, and who has none goes by address.
+func ExampleJoin() {
+	key := httplimit.Join(httplimit.ByPattern(), httplimit.ByHeader("X-Api-Key", httplimit.ByIP()))
+
+	r := httptest.NewRequest(http.MethodGet, "/search", nil)
+	r.Pattern = "GET /search" // as http.ServeMux sets it
+	fmt.Println(key(r))
+	r.Header.Set("X-Api-Key", "secret")
+	fmt.Println(key(r))
+	// Output:
+	// GET /search|192.0.2.1
+	// GET /search|x-api-key:2bb80d537b1da3e38bd30361aa855686
+}
+
+// Limits by plan: the function gets to know what the authentication in front of it has
+// found out.
+func ExampleWithLimit() {
+	plans := map[string]limiter.Limit{
+		"pro":   limiter.PerSecond(100),
+		"trial": limiter.PerMinute(10),
+	}
+	_ = httplimit.WithLimit(func(r *http.Request) limiter.Limit {
+		return plans[planOf(r)] // the zero Limit for all others: that of New
+	})
+}
+
+func planOf(*http.Request) string { return "" }
+
+// An answer for programs, with the status and the headers of the default one.
+func ExampleOnLimited() {
+	_ = httplimit.OnLimited(func(w http.ResponseWriter, _ *http.Request, result limiter.Result) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(httplimit.Status(result))
+		json.NewEncoder(w).Encode(map[string]any{"title": "Too many requests", "limit": result.Limit.String()})
+	})
+}

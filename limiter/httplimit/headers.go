@@ -1,0 +1,62 @@
+package httplimit
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"funnel/gcra"
+	"funnel/limiter"
+)
+
+// largestInteger is the largest that structured fields can hold (RFC 9651, section
+// 3.3.1). What is larger means "more than anybody will use up" all the same.
+const largestInteger = 999_999_999_999_999
+
+// setHeaders tells the client where it stands after that result.
+func setHeaders(header http.Header, quotedName, policy string, result limiter.Result) {
+	reset := integer(seconds(result.ResetAfter))
+	remaining := integer(int64(result.Remaining))
+
+	// No waiting helps a request that never fits: what is known then is when the
+	// funnel will be empty.
+	again := reset
+	if isLimited(result) && Status(result) == http.StatusTooManyRequests {
+		again = integer(seconds(result.RetryAfter))
+		header.Set("Retry-After", again)
+	}
+	header.Add("RateLimit-Policy", policy)
+	header.Add("RateLimit", quotedName+";r="+remaining+";t="+again)
+
+	if other, err := strconv.Atoi(header.Get("X-RateLimit-Remaining")); err == nil && other <= result.Remaining {
+		return
+	}
+	header.Set("X-RateLimit-Limit", integer(int64(result.Limit.Capacity())))
+	header.Set("X-RateLimit-Remaining", remaining)
+	header.Set("X-RateLimit-Reset", reset)
+}
+
+// policyHeader is the header RateLimit-Policy: as many tokens as the funnel holds, in
+// the time in which that many leak. A limit that is not valid has none.
+func policyHeader(quotedName string, limit limiter.Limit) string {
+	rate, err := rateOf(limit)
+	if err != nil {
+		return ""
+	}
+	return quotedName + ";q=" + integer(int64(limit.Capacity())) + ";w=" + integer(gcra.Seconds(rate.Tolerance()))
+}
+
+func rateOf(limit limiter.Limit) (gcra.Rate, error) {
+	return gcra.NewRate(int64(limit.Capacity()), int64(limit.Count()), int64(limit.Period()))
+}
+
+// quote writes a string as structured fields do (RFC 9651, section 3.3.3).
+func quote(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
+}
+
+// seconds rounds up, so that whoever waits for so long is not too early.
+func seconds(d time.Duration) int64 { return gcra.Seconds(int64(d)) }
+
+func integer(number int64) string { return strconv.FormatInt(min(number, largestInteger), 10) }

@@ -1,0 +1,139 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"funnel/gcra"
+	"funnel/limiter"
+)
+
+// statusClientClosedRequest is what web servers log when nobody waits for the answer
+// any more. Without any status, net/http would send 200, and whoever does still
+// listen, as when a server that shuts down cancels its requests, would take the
+// request for done.
+const statusClientClosedRequest = 499
+
+// New returns middleware that asks l, for each request, whether it fits into the
+// funnel of its key. By default the key is the address of the peer (see [ByIP]), a
+// request takes one token, and the policy is called "default".
+//
+// The funnel's key in Redis is the prefix of l, the name of the policy, a colon and
+// the key of the request.
+//
+// New panics when l is nil, limit is not valid, or an option is not.
+func New(l *limiter.Limiter, limit limiter.Limit, options ...Option) func(http.Handler) http.Handler {
+	m := &middleware{
+		limiter: l,
+		limit:   limit,
+		name:    "default",
+		key:     ByIP(),
+		limited: answerLimited,
+	}
+	m.failed = m.answerError
+	for _, option := range options {
+		option(m)
+	}
+	if l == nil {
+		panic("httplimit: New needs a Limiter, not nil")
+	}
+	if _, err := rateOf(limit); err != nil {
+		panic(fmt.Sprintf("httplimit: New needs a valid limit, not %v: %v", limit, err))
+	}
+	m.quotedName = quote(m.name)
+	m.policy = policyHeader(m.quotedName, limit)
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
+	}
+}
+
+type middleware struct {
+	limiter *limiter.Limiter
+	limit   limiter.Limit
+	name    string
+	key     KeyFunc
+
+	// nil for what New says
+	limitOf func(*http.Request) limiter.Limit
+	cost    func(*http.Request) int
+	skip    func(*http.Request) bool
+
+	limited func(http.ResponseWriter, *http.Request, limiter.Result)
+	failed  func(http.ResponseWriter, *http.Request, error)
+
+	quotedName string
+	policy     string // the header RateLimit-Policy of limit
+}
+
+func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if m.skip != nil && m.skip(r) {
+		next.ServeHTTP(w, r)
+		return
+	}
+	limit, cost := m.limit, 1
+	if m.limitOf != nil {
+		if own := m.limitOf(r); !own.IsZero() {
+			limit = own
+		}
+	}
+	if m.cost != nil {
+		cost = m.cost(r)
+	}
+	result, err := m.limiter.AllowN(r.Context(), m.name+":"+m.key(r), limit, cost)
+	if err != nil {
+		if errors.Is(r.Context().Err(), context.Canceled) {
+			w.WriteHeader(statusClientClosedRequest)
+			return
+		}
+		m.failed(w, r, err)
+		return
+	}
+
+	policy := m.policy
+	if limit != m.limit {
+		policy = policyHeader(m.quotedName, limit)
+	}
+	setHeaders(w.Header(), m.quotedName, policy, result)
+	if isLimited(result) {
+		m.limited(w, r, result)
+		return
+	}
+	next.ServeHTTP(w, r)
+}
+
+// isLimited lets requests that cost nothing pass: they only want to know.
+func isLimited(result limiter.Result) bool { return result.Quantity > 0 && result.Limited() }
+
+// Status is the status for a limited request: 429 Too Many Requests, or 413 Content
+// Too Large when it costs more than the capacity, so that no waiting helps and there
+// is no Retry-After.
+func Status(result limiter.Result) int {
+	if result.Quantity > result.Limit.Capacity() {
+		return http.StatusRequestEntityTooLarge
+	}
+	return http.StatusTooManyRequests
+}
+
+func answerLimited(w http.ResponseWriter, _ *http.Request, result limiter.Result) {
+	status := Status(result)
+	text := fmt.Sprintf("too many requests: try again in %d seconds", seconds(result.RetryAfter))
+	if status == http.StatusRequestEntityTooLarge {
+		text = fmt.Sprintf("request too large: it costs %d, and at most %d can be granted", result.Quantity, result.Limit.Capacity())
+	}
+	http.Error(w, text, status)
+}
+
+// answerError keeps the cause to the log: a client is not to learn where Redis is.
+func (m *middleware) answerError(w http.ResponseWriter, r *http.Request, err error) {
+	slog.ErrorContext(r.Context(), "no decision about the rate limit of a request", "policy", m.name, "error", err)
+	if wrong := gcra.Error(""); errors.As(err, &wrong) {
+		// The limit or the cost of this request is out of range, and will be again.
+		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "rate limits cannot be checked: try again in 1 second", http.StatusServiceUnavailable)
+}

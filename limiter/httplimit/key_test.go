@@ -1,0 +1,77 @@
+package httplimit_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"funnel/limiter/httplimit"
+)
+
+func TestByHeader(t *testing.T) {
+	key := httplimit.ByHeader("x-api-KEY", httplimit.ByIP())
+	of := func(values ...string) string {
+		r := from("192.0.2.1")
+		setHeader("X-Api-Key", values...)(r)
+		return key(r)
+	}
+	require.Equal(t, "192.0.2.1", of())
+	require.Equal(t, "192.0.2.1", of(""))
+	require.Regexp(t, `^x-api-key:[0-9a-f]{32}$`, of("secret"))
+	require.Equal(t, of("secret"), of("secret", "another"), "as Header.Get has it")
+	require.NotEqual(t, of("secret"), of("secreT"))
+	require.Len(t, of(strings.Repeat("x", 1<<20)), len(of("x")))
+	require.Equal(t, "x-api-key:", httplimit.ByHeader("X-Api-Key", nil)(from("192.0.2.1")))
+}
+
+func TestByPattern(t *testing.T) {
+	var key string
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /users/{id}", func(_ http.ResponseWriter, r *http.Request) { key = httplimit.ByPattern()(r) })
+	ask(mux, httptest.NewRequest(http.MethodGet, "/users/1", nil))
+	first := key
+	require.Equal(t, "GET /users/%7Bid%7D", first, "no braces, which are hash tags in a cluster")
+	ask(mux, httptest.NewRequest(http.MethodGet, "/users/2", nil))
+	require.Equal(t, first, key)
+	require.Empty(t, httplimit.ByPattern()(httptest.NewRequest(http.MethodGet, "/users/2", nil)), "outside of the mux")
+}
+
+func TestByPath(t *testing.T) {
+	of := func(path string) string {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.URL.Path = path
+		return httplimit.ByPath()(r)
+	}
+	require.Equal(t, "/users/1", of("/users/1"))
+	require.Equal(t, "/%7Ba%7D%25", of("/{a}%"))
+	long := "/" + strings.Repeat("x", 1000)
+	require.Len(t, of(long), 32)
+	require.NotEqual(t, of(long), of(long+"x"))
+}
+
+// However keys are spelled, two lists of them are one key only if they are the same.
+func TestJoinKeepsKeysApart(t *testing.T) {
+	part := rapid.StringMatching(`[a|%257C:]{0,4}`)
+	join := func(parts []string) string {
+		var keys []httplimit.KeyFunc
+		for _, part := range parts {
+			keys = append(keys, func(*http.Request) string { return part })
+		}
+		return httplimit.Join(keys...)(nil)
+	}
+	seen := map[string]string{}
+	rapid.Check(t, func(t *rapid.T) {
+		parts := rapid.SliceOfN(part, 1, 3).Draw(t, "parts")
+		joined, spelled := join(parts), fmt.Sprintf("%q", parts)
+		if other, found := seen[joined]; found && other != spelled {
+			t.Fatalf("%s and %s are both %q", other, spelled, joined)
+		}
+		seen[joined] = spelled
+	})
+	require.Equal(t, "a|b", join([]string{"a", "b"}))
+}

@@ -1,0 +1,65 @@
+package window_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"funnel/limiter/window"
+)
+
+// The program with which textbooks end: at most five replies in a minute.
+func ExampleWindows_IsActionAllowed() {
+	ctx := context.Background()
+	now := time.Now()
+	windows := window.New(rdb, func() time.Time { return now })
+
+	for range 7 {
+		allowed, err := windows.IsActionAllowed(ctx, "laoqian", "reply", time.Minute, 5)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(allowed)
+		now = now.Add(10 * time.Second)
+	}
+	// Output:
+	// true
+	// true
+	// true
+	// true
+	// true
+	// false
+	// true
+}
+
+func ExampleWindows_Reset() {
+	ctx := context.Background()
+	windows := window.New(rdb, nil)
+	login := func() {
+		allowed, err := windows.IsActionAllowed(ctx, "laoqian", "login", time.Hour, 1)
+		fmt.Println(allowed, err)
+	}
+
+	login()
+	login()
+	if err := windows.Reset(ctx, "laoqian", "login"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	login()
+	// Output:
+	// true <nil>
+	// false <nil>
+	// true <nil>
+}
+
+func ExampleKey() {
+	fmt.Println(window.Key("laoqian", "reply"))
+	fmt.Println(window.Key("a:b", "c"))
+	fmt.Println(window.Key("a", "b:c"))
+	// Output:
+	// hist:laoqian:reply
+	// hist:a%3Ab:c
+	// hist:a:b:c
+}
