@@ -45,6 +45,14 @@ func processStatus(t testing.TB, process any) map[string]string {
 	return fields
 }
 
+// emulated tells whether a server runs under qemu, on a machine of another kind.
+func emulated(t testing.TB, server *servertest.Server) bool {
+	t.Helper()
+	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", server.Pid()))
+	require.NoError(t, err)
+	return strings.HasPrefix(filepath.Base(program), "qemu-")
+}
+
 // namelessThreads are the threads of a server, other than the main one, that bear
 // its name: servers name theirs, but Go does not.
 func namelessThreads(t testing.TB, server *servertest.Server) (threads []map[string]string) {
@@ -78,6 +86,9 @@ func TestSignalDispositionsAreTheServersOwn(t *testing.T) {
 // SIGPROF, for which servers have no handlers.
 func TestSignalsNeverReachAThreadOfGo(t *testing.T) {
 	with, without := startWithAndWithout(t)
+	if emulated(t, without) {
+		t.Skip("the emulator has threads without names, too")
+	}
 	eventually(t, "all threads have names but those of Go", func() bool { return len(namelessThreads(t, without)) == 0 })
 	client := with.Client(t)
 	for call := range 1000 {
@@ -238,6 +249,9 @@ func TestCrashReportsAreWhole(t *testing.T) {
 // overwritten.
 func TestSignalHandlersFindRoomDuringACall(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
+	if emulated(t, server) {
+		t.Skip("under qemu 7.2, so many signals end servers without the module, too: 3 of 90")
+	}
 	client := server.Client(t)
 	require.NoError(t, client.ConfigSet(context.Background(), "watchdog-period", "600000").Err())
 

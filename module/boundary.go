@@ -20,7 +20,10 @@ import (
 // control group from time to time.
 //
 //export funnelStart
-func funnelStart() { runtime.GOMAXPROCS(2) }
+func funnelStart() {
+	runtime.GOMAXPROCS(2)
+	stackroom.Ensure() // for the way into the first call, before that can do so itself
+}
 
 // funnelThrottle is the one crossing from C into Go: it reads the upper half of
 // the call and fills the lower half.

@@ -9,6 +9,8 @@ import "C"
 import (
 	"runtime"
 	"runtime/metrics"
+
+	"funnel/module/stackroom"
 )
 
 const debugging = true
@@ -32,7 +34,10 @@ func funnelDebugPanic() { debugPanicNext = true }
 // counters are exact.
 //
 //export funnelDebugCollect
-func funnelDebugCollect() { runtime.GC() }
+func funnelDebugCollect() {
+	stackroom.Ensure() // it takes longer than any call, and halves this stack itself
+	runtime.GC()
+}
 
 // funnelDebugMetric reads one of the counters of package runtime/metrics:
 // objects allocated on the Go heap since start, or collections that the runtime
