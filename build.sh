@@ -16,16 +16,24 @@ usage: ./build.sh COMMAND
                       ./build.sh run compat redis-cell --io-threads 4
   test                check the sources, then run all tests
   matrix [SERVER...]  run the integration tests against many servers, or those
-                      named, with one funnel.so; servers are kept in a cache
+                      named, with one funnel.so; servers are kept in a cache;
+                      with GOARCH=arm64 on amd64 they are emulated, by qemu-user;
+                      FUNNEL_TESTS is a regular expression of the tests to run
   bench [OPTION...]   measure what a call costs, beside other ways to limit a rate;
                       ./build.sh bench -help lists the options
   guard               count instructions per call, and fail if they have risen over
                       what internal/bench/instructions.txt says
+  dist                pack a release: dist/funnel-VERSION-linux-ARCHITECTURE.tar.gz,
+                      the same bytes from the same sources, and dist/SHA256SUMS
+  image [OPTION...]   docker build -t funnel, with version and commit stamped on it:
+                      ./build.sh image --build-arg BASE=valkey/valkey:9
+  image-test          build the image on stand-ins for the official ones, which are
+                      made of Debian packages, then test it in containers
   clean               remove what was built; the cache of servers stays
   help                show this
 
-All but build and clean use redis-server or valkey-server, and install one if they
-may; FUNNEL_SERVER names another. bench and guard install valgrind likewise. CC,
+All but build, dist, image and clean use redis-server or valkey-server, and install
+one if they may; FUNNEL_SERVER names another. bench and guard install valgrind likewise. CC,
 CGO_CFLAGS, GOARCH, GOFLAGS and the other variables of Go and cgo mean what they
 always do:
 
@@ -119,7 +127,9 @@ root_for() {
 }
 
 # Prints nothing where the commit is not known: version.h has a word for that.
+# FUNNEL_COMMIT tells it to a build without .git, that of the image.
 commit() {
+    [ -z "${FUNNEL_COMMIT-}" ] || { echo "$FUNNEL_COMMIT"; return; }
     # Without the first test, a copy inside somebody else's repository would name theirs.
     [ -e .git ] && git rev-parse --short=12 HEAD 2>/dev/null || return 0
     [ -z "$(git --no-optional-locks status --porcelain)" ] || echo -dirty
@@ -152,6 +162,15 @@ compile_for_tests() {
 build() {
     need_compilers
     compile funnel.so
+}
+
+dist() {
+    local arch
+    need_compilers
+    arch=$(go env GOARCH)
+    [ "$(go env GOOS)" = linux ] || die "GOOS is '$(go env GOOS)': releases are for linux"
+    compile "build/funnel-$arch.so"
+    internal/dist/pack.sh "build/funnel-$arch.so" "$arch"
 }
 
 run() {
@@ -214,9 +233,10 @@ run_tests() {
 matrix() {
     local servers name version server log start code failed broken=
     need_compilers
-    servers=$(internal/servers/fetch.sh "$@")
+    servers=$(FUNNEL_ARCHITECTURE=$(go env GOARCH) internal/servers/fetch.sh "$@")
     compile_for_tests
-    go test -c -o build/integration.test .
+    # The tests run on this machine, whichever one the servers are for.
+    GOARCH=$(go env GOHOSTARCH) CGO_ENABLED=0 go test -c -o build/integration.test .
     mkdir -p build/matrix
     printf '%-16s %-10s %7s %7s %7s %7s\n' server version passed failed skipped seconds
     while IFS=$'\t' read -r name version server <&3; do
@@ -227,7 +247,8 @@ matrix() {
         log=build/matrix/$name.log
         start=$SECONDS
         code=0
-        FUNNEL_SERVER=$server build/integration.test -test.v -test.timeout 10m >"$log" 2>&1 </dev/null || code=$?
+        FUNNEL_SERVER=$server build/integration.test -test.v -test.timeout 10m \
+            -test.run "${FUNNEL_TESTS-}" >"$log" 2>&1 </dev/null || code=$?
         failed=$(count FAIL "$log")
         # A test binary that dies has no line for the test that killed it.
         [ "$code" = 0 ] || [ "$failed" != 0 ] || failed=died
@@ -270,6 +291,53 @@ need_valgrind() {
     as_root env DEBIAN_FRONTEND=noninteractive $install </dev/null >/dev/null
 }
 
+need_docker() {
+    has docker || die "docker is missing: install it (apt-get install docker.io)"
+    docker info >/dev/null 2>&1 ||
+        die "docker does not answer: start its daemon (systemctl start docker), and be root or a member of the group docker"
+}
+
+# need_package TOOL: from the Debian package of that name.
+need_package() {
+    ! has "$1" || return 0
+    has apt-get || die "$1 is missing: install it"
+    as_root true 2>/dev/null || die "$1 is missing, and only root may install it: sudo apt-get install $1"
+    echo "$1 is missing: apt-get install $1" >&2
+    as_root apt-get -qq update </dev/null || true
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends "$1" </dev/null >/dev/null
+}
+
+# build_image NAME [OPTION...]
+build_image() {
+    docker build --tag "$1" --build-arg VERSION="$(sed -n 's/^#define FUNNEL_VERSION "\(.*\)"/\1/p' module/version.h)" \
+        --build-arg COMMIT="$(commit | tr -d '\n')" "${@:2}" .
+}
+
+image() {
+    need_docker
+    build_image funnel "$@"
+}
+
+image_test() {
+    local base
+    need_docker
+    need_compilers
+    need_package debootstrap
+    docker compose version >/dev/null 2>&1 || need_package docker-compose
+    as_root true || die "debootstrap needs root: sudo ./build.sh image-test"
+    as_root env PATH="$PATH" HOME="$HOME" internal/image/standins.sh
+    for base in redis valkey; do
+        echo "building the image on funnel-standin-$base"
+        build_image "funnel-test-$base" --quiet --build-arg GO_IMAGE=funnel-standin-golang \
+            --build-arg BASE="funnel-standin-$base" >/dev/null
+    done
+    for base in redis valkey; do
+        echo "testing funnel-test-$base"
+        FUNNEL_IMAGE=funnel-test-$base FUNNEL_IMAGE_BASE=funnel-standin-$base \
+            go test -count=1 -timeout 8m -parallel 4 ./internal/image/
+    done
+}
+
 # count OUTCOME LOG: top-level tests only, whose lines are not indented.
 count() { grep -c "^--- $1" "$2" || true; }
 
@@ -285,13 +353,15 @@ failures() {
 clean() { rm -rf build dist funnel.so funnel.h; }
 
 case ${1-help} in
-run | matrix | bench) "$@" ;;
-build | test | guard | clean | help | -h | --help)
+run | matrix | bench | image) "$@" ;;
+build | test | guard | dist | image-test | clean | help | -h | --help)
     [ $# -le 1 ] || die "$1 takes no arguments, but got: ${*:2}"
     case ${1-help} in
     build) build ;;
     test) run_tests ;;
     guard) bench -guard ;;
+    dist) dist ;;
+    image-test) image_test ;;
     clean) clean ;;
     *) help ;;
     esac

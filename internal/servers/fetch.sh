@@ -14,6 +14,8 @@
 #
 #   FUNNEL_CACHE           cache folder ($XDG_CACHE_HOME/funnel or ~/.cache/funnel)
 #   FUNNEL_DEBIAN_MIRROR   mirror to use (the one apt uses, or deb.debian.org)
+#   FUNNEL_ARCHITECTURE    amd64 or arm64 (this machine's): servers for another one
+#                          than this machine's run emulated, by qemu-user
 #
 # Needs apt, on Debian or a relative of it, but neither root nor a chroot: the
 # packages are unpacked, not installed, and see the host's files and ports.
@@ -40,6 +42,21 @@ die() {
     echo "fetch.sh: $*" >&2
     exit 1
 }
+
+# As Debian names it, and the kernel.
+machine=$(uname -m)
+case ${FUNNEL_ARCHITECTURE:-$machine} in
+amd64 | x86_64) architecture=amd64 cpu=x86_64 ;;
+arm64 | aarch64) architecture=arm64 cpu=aarch64 ;;
+*) die "FUNNEL_ARCHITECTURE must be amd64 or arm64, not '${FUNNEL_ARCHITECTURE:-$machine}'" ;;
+esac
+emulator=
+if [ "$cpu" != "$machine" ]; then
+    cache+=-$architecture
+    # One of them may not be there.
+    emulator=$(command -v "qemu-$cpu-static" "qemu-$cpu" | head -n 1) || true
+    [ -n "$emulator" ] || die "nothing runs servers for $architecture here: apt-get install qemu-user-static"
+fi
 
 # Finds what fetching needs; a full cache needs none of it.
 prepare() {
@@ -83,6 +100,7 @@ Types: deb
 URIs: $mirror
 Suites: ${1//,/ }
 Components: main
+Architectures: $architecture
 Signed-By: $keyring
 END
     # Servers may come from experimental, which apt shuns; their libraries may not.
@@ -92,6 +110,8 @@ Pin: release a=*
 Pin-Priority: 500
 END
     cat >"$dir/apt.conf" <<END
+APT::Architecture "$architecture";
+APT::Architectures { "$architecture"; };
 Dir::State "$dir/state";
 Dir::State::status "$dir/status";
 Dir::Cache "$dir/cache";
@@ -135,7 +155,7 @@ wrap() {
 #!/bin/sh
 here=\$(dirname "\$(readlink -f "\$0")")
 export LC_ALL=C
-exec "\$here/$loader" --argv0 "\$here/$2-$tool" \\
+exec $emulator "\$here/$loader" --argv0 "\$here/$2-$tool" \\
     --library-path "\$here/root$libs:\$here/root/usr$libs" \\
     "\$here/root/usr/bin/$2-$program" "\$@"
 END
@@ -149,7 +169,7 @@ fetch() {
     local name=$1 suites=$2 package=$3 new=$cache/.new deb
     prepare
     [ ! -e "$cache/$name" ] || return 0 # by another run, while we waited for the lock
-    echo "fetching $name: $package of Debian $suites from $mirror" >&2
+    echo "fetching $name: $package of Debian $suites for $architecture from $mirror" >&2
 
     reason="the package lists of Debian $suites cannot be had from $mirror"
     update "$suites" || return
