@@ -24,6 +24,7 @@ typedef struct RedisModuleString RedisModuleString;
 typedef struct RedisModuleKey RedisModuleKey;
 typedef struct RedisModuleCommand RedisModuleCommand;
 typedef struct RedisModuleInfoCtx RedisModuleInfoCtx;
+typedef struct RedisModuleCallReply RedisModuleCallReply;
 struct RedisModuleCommandInfo;
 
 typedef int (*RedisModuleCmdFunc)(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
@@ -76,6 +77,10 @@ enum { REDISMODULE_CONFIG_IMMUTABLE = 1 << 0 };
     FUNCTION(int, SignalModifiedKey, (RedisModuleCtx *ctx, RedisModuleString *name))                                \
     FUNCTION(int, NotifyKeyspaceEvent, (RedisModuleCtx *ctx, int type, const char *event, RedisModuleString *name)) \
     FUNCTION(int, Replicate, (RedisModuleCtx *ctx, const char *command, const char *format, ...))                   \
+    FUNCTION(RedisModuleCallReply *, Call, (RedisModuleCtx *ctx, const char *command, const char *format, ...))     \
+    FUNCTION(const char *, CallReplyStringPtr, (RedisModuleCallReply *reply, size_t *length))                       \
+    FUNCTION(void, FreeCallReply, (RedisModuleCallReply *reply))                                                    \
+    FUNCTION(int, DeauthenticateAndCloseClient, (RedisModuleCtx *ctx, uint64_t id))                                 \
     FUNCTION(int, WrongArity, (RedisModuleCtx *ctx))                                                                \
     FUNCTION(int, ReplyWithError, (RedisModuleCtx *ctx, const char *message))                                       \
     FUNCTION(int, ReplyWithArray, (RedisModuleCtx *ctx, long length))                                               \

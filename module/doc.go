@@ -27,6 +27,7 @@
 //     at load time. No header file of the server is needed or copied.
 //   - load.c, command_info.c: what happens on MODULE LOAD: load arguments,
 //     registration, command docs, ACL categories, configuration, INFO.
+//   - disconnect.c: what has to happen on MODULE UNLOAD, lest the server crash.
 //   - throttle.c, call.h: the command as the server sees it.
 //   - boundary.go: the crossing.
 //   - throttle.go, parse.go, refusal.go: the command as Go sees it, free of cgo

@@ -5,6 +5,7 @@
 #include "abi.h"
 #include "command_info.h"
 #include "debug.h"
+#include "disconnect.h"
 #include "signals.h"
 #include "throttle.h"
 #include "version.h"
@@ -141,12 +142,19 @@ PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int
     return REDISMODULE_OK;
 }
 
+static int is_ours(const char *name, size_t length)
+{
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (strlen(commands[i].name) == length && memcmp(commands[i].name, name, length) == 0) return 1;
+    return 0;
+}
+
 /* Called by the server on MODULE UNLOAD. The library itself stays in the
  * process, since a Go runtime cannot be unmapped; loading it again calls
  * RedisModule_OnLoad again, on the same variables. */
 PUBLIC int RedisModule_OnUnload(RedisModuleCtx *ctx)
 {
-    (void)ctx;
+    disconnect_holders(ctx, is_ours);
     throttle_stop();
     return REDISMODULE_OK;
 }
