@@ -26,7 +26,7 @@ end
 
 -- Nothing leaks, or flows back, while a clock that was set back makes up for it.
 if now > last_time then
-    water = (water - (now - last_time) * leaking_rate / 1000000)
+    water = math.max(0, water - (now - last_time) * leaking_rate / 1000000)
     last_time = now
 end
 
@@ -36,5 +36,5 @@ end
 water = water + 1
 redis.call('HSET', KEYS[1], 'water', water, 'lastTime', last_time)
 -- The funnel is empty then, and no different from one that was never used.
-redis.call('PEXPIRE', KEYS[1], math.ceil((water / leaking_rate + (last_time - now) / 1000000) * 1000))
+redis.call('PEXPIREAT', KEYS[1], math.ceil(last_time / 1000 + water / leaking_rate * 1000))
 return 1

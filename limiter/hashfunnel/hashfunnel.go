@@ -33,7 +33,8 @@ type Funnels struct {
 // New returns the funnels that clients of rdb share: a client of one server, of
 // servers behind Sentinel, of a cluster, or a ring. The time comes from now, at some
 // instant between 1970 and 2255; nil stands for the clock of the server, which all
-// clients share, and is what to use outside of tests. It sends nothing yet.
+// clients share, and is what to use outside of tests: hashes expire by it. It sends
+// nothing yet.
 func New(rdb redis.UniversalClient, now func() time.Time) *Funnels {
 	return &Funnels{rdb: rdb, now: now}
 }

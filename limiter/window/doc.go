@@ -43,10 +43,11 @@
 // The time is that of the client, because a transaction cannot read the clock of
 // the server. What counts is the latest time that any client has shown: it only
 // grows. By that time, no more than maxCount calls are allowed in any period,
-// exactly. By a watch on the wall, where the clocks of clients lie up to d apart
-// and a call takes up to d to reach the server, no more than maxCount are allowed
-// in any period less d: if one clock is ahead, its calls cut off what others
-// should still count. And calls that were allowed by a clock that is ahead are
+// exactly, as long as all calls for one key name the same maxCount.
+//
+// On the clock on the wall it is any period less d, where d is how far the clocks
+// of clients lie apart, and how long a call takes to the server, together: a clock
+// that is ahead cuts off what others should still count. What it allows is then
 // counted for that much longer. Keep NTP running; where a client may be minutes
 // off, prefer CL.THROTTLE or package hashfunnel, for which one clock decides.
 //

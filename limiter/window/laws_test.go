@@ -83,7 +83,7 @@ func requireNoFullerWindow(t *testing.T, allowed []attempt, period int64, maxCou
 }
 
 // hurry has eight clients call at once, as often as they can, while their common
-// clock goes on with each call. Calls overtake each other between the clock and the
+// clock goes on by a second with each call. Calls overtake each other between the clock and the
 // server.
 func hurry(t *testing.T, rdb redis.UniversalClient, period int64, maxCount, calls int) (allowed []attempt) {
 	var clock atomic.Int64
@@ -91,7 +91,7 @@ func hurry(t *testing.T, rdb redis.UniversalClient, period int64, maxCount, call
 	var workers sync.WaitGroup
 	for range 8 {
 		windows := window.New(rdb, func() time.Time {
-			now := start.Add(time.Duration(clock.Add(1)) * time.Microsecond)
+			now := start.Add(time.Duration(clock.Add(1)) * time.Second)
 			if rand.IntN(4) == 0 { // be overtaken
 				time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
 			}
@@ -100,7 +100,7 @@ func hurry(t *testing.T, rdb redis.UniversalClient, period int64, maxCount, call
 		workers.Go(func() {
 			for range calls / 8 {
 				before := clock.Load()
-				ok, err := windows.IsActionAllowed(context.Background(), "laoqian", "reply", time.Duration(period)*time.Microsecond, maxCount)
+				ok, err := windows.IsActionAllowed(context.Background(), "laoqian", "reply", time.Duration(period)*time.Second, maxCount)
 				after := clock.Load()
 				if err != nil {
 					t.Error(err)
@@ -120,7 +120,7 @@ func hurry(t *testing.T, rdb redis.UniversalClient, period int64, maxCount, call
 
 func TestNeverMoreInAnyPeriod(t *testing.T) {
 	for _, test := range []struct {
-		period   int64 // in calls
+		period   int64 // seconds, which are calls
 		maxCount int
 	}{{40, 3}, {200, 20}, {1000, 30}} {
 		allowed := hurry(t, connect(t), test.period, test.maxCount, 4000)

@@ -87,6 +87,8 @@ func TestMicroseconds(t *testing.T) {
 				return allowed
 			}
 			require.True(t, ask())
+			// The key lasts for a second only, by the real clock.
+			require.NoError(t, client.Persist(context.Background(), window.Key(test.name, "reply")).Err())
 			watch.Time = start.Add(test.second)
 			require.Equal(t, test.want, ask())
 		})
@@ -143,7 +145,7 @@ func TestMaxCountMayChange(t *testing.T) {
 func TestKeyExpires(t *testing.T) {
 	client := connect(t)
 	windows := window.New(client, nil)
-	for _, period := range []time.Duration{time.Millisecond, time.Minute, 24 * time.Hour, 1<<63 - 1} {
+	for _, period := range []time.Duration{time.Minute, 24 * time.Hour, 1<<63 - 1} {
 		for range 2 {
 			_, err := windows.IsActionAllowed(context.Background(), period.String(), "reply", period, 1)
 			require.NoError(t, err)

@@ -1,0 +1,96 @@
+package clients
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// goProgram runs one of three snippets, in as many rounds as run wants.
+const goProgram = `package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+
+	"funnel/limiter"
+)
+
+var ctx = context.Background()
+
+func viaLimiter(l *limiter.Limiter) error {
+	%s
+	return nil
+}
+
+func viaGoRedis(rdb *redis.Client) error {
+	%s
+	return nil
+}
+
+func viaRueidis(client rueidis.Client) error {
+	%s
+	return nil
+}
+
+func main() {
+	rdb := redis.NewClient(&redis.Options{Addr: os.Args[2]})
+	l := limiter.New(rdb)
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{os.Args[2]}})
+	for range 4 {
+		if err == nil {
+			switch os.Args[1] {
+			case "limiter":
+				err = viaLimiter(l)
+			case "go-redis":
+				err = viaGoRedis(rdb)
+			case "rueidis":
+				err = viaRueidis(client)
+			}
+		}
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println("went on")
+	}
+	_ = time.Now
+}
+`
+
+func TestGoSnippets(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	source, program := filepath.Join(folder, "main.go"), filepath.Join(folder, "program")
+	indent := func(text string) string { return strings.ReplaceAll(text, "\n", "\n\t") }
+	require.NoError(t, os.WriteFile(source, fmt.Appendf(nil, goProgram,
+		indent(narrow(t, snippet(t, "limiter"), "limiter.PerMinute(30).Burst(15)", "limiter.Per(1, 2*time.Second).Burst(3)")),
+		indent(narrow(t, snippet(t, "go-redis"), "15, 30, 60", "3, 1, 2")),
+		indent(narrow(t, snippet(t, "rueidis"), "MaxBurst(15).CountPerPeriod(30).Period(60)", "MaxBurst(3).CountPerPeriod(1).Period(2)")),
+	), 0o600))
+	output, err := exec.Command("gofmt", "-l", source).CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	require.Empty(t, string(output), "the snippets are as gofmt wants them")
+	output, err = exec.Command("go", "build", "-o", program, source).CombinedOutput()
+	require.NoError(t, err, "%s", output)
+
+	for _, name := range []string{"limiter", "go-redis", "rueidis"} {
+		t.Run(name, func(t *testing.T) {
+			server := withModule(t)
+			run(t, server, exec.Command(program, name, server.Addr()))
+		})
+	}
+	t.Run("limiter without the module", func(t *testing.T) {
+		server := bare(t)
+		run(t, server, exec.Command(program, "limiter", server.Addr()))
+	})
+}
