@@ -55,7 +55,7 @@ func leastLevel(rate gcra.Rate, result Result) time.Duration {
 		return result.ResetAfter
 	}
 	tolerance, interval := time.Duration(rate.Tolerance()), time.Duration(rate.EmissionInterval())
-	bySeconds := result.ResetAfter - time.Second + 1
-	byTokens := tolerance - time.Duration(result.Remaining)*interval - interval + 1
-	return max(0, bySeconds, byTokens)
+	ofReset := result.ResetAfter - time.Second + 1
+	ofRemaining := tolerance - time.Duration(result.Remaining)*interval - interval + 1
+	return max(0, ofReset, ofRemaining)
 }

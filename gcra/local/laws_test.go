@@ -89,6 +89,46 @@ func TestForgettingIsInvisible(t *testing.T) {
 	})
 }
 
+// Raising makes a funnel fuller and never emptier, emptying empties it, and looking
+// changes nothing, whatever else happens.
+func TestRaisingEmptyingAndLooking(t *testing.T) {
+	rate := mustRate(t, 1, 1, time.Second)
+	rapid.Check(t, func(t *rapid.T) {
+		var clock fakeClock
+		funnels, tats := local.New(clock.now), map[string]int64{}
+		for range rapid.IntRange(1, 60).Draw(t, "calls") {
+			clock.advance(waits.Draw(t, "wait"))
+			key, level := keys.Draw(t, "key"), rapid.OneOf(waits, steps).Draw(t, "level")
+			switch rapid.IntRange(0, 3).Draw(t, "method") {
+			case 0:
+				funnels.Raise(key, clock.now().Add(level))
+				tats[key] = max(tats[key], clock.nanoseconds()+int64(level))
+			case 1:
+				funnels.Empty(key)
+				delete(tats, key)
+			case 2:
+				rate, quantity := rates.Draw(t, "rate"), quantities.Draw(t, "quantity")
+				got, gotErr := funnels.Look(key, rate, quantity)
+				want, wantErr := rate.Decide(tats[key], clock.nanoseconds(), quantity)
+				got.TAT, want.TAT = 0, 0 // of a drained funnel, any means the same
+				if got != want || gotErr != wantErr {
+					t.Fatalf("got  %+v, %v\nwant %+v, %v", got, gotErr, want, wantErr)
+				}
+			default:
+				watering(t, funnels, clock.nanoseconds(), tats)
+			}
+		}
+		// What was emptied goes when it would have drained.
+		clock.advance(time.Hour)
+		for funnels.Len() > 0 {
+			before := funnels.Len()
+			if _, err := funnels.Look("", rate, 0); err != nil || funnels.Len() >= before {
+				t.Fatalf("%d funnels are never forgotten: %v", funnels.Len(), err)
+			}
+		}
+	})
+}
+
 // On a clock that steps back, a funnel is empty if it had drained at some earlier
 // call, and else as full as its TAT says.
 func TestForgettingOnAClockThatStepsBack(t *testing.T) {
