@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"funnel/limiter"
+	"funnel/limiter/hashfunnel"
 )
 
 // Where an alternative runs: the server with our module, or one of its own with a
@@ -53,9 +54,6 @@ type Alternative struct {
 // CL.THROTTLE takes a key that holds it for an empty funnel.
 const exampleTAT = "1795238209689988344"
 
-//go:embed scripts/funnel.lua
-var funnelScript string
-
 //go:embed scripts/gcra.lua
 var gcraScript string
 
@@ -81,22 +79,16 @@ func Alternatives() []Alternative {
 			Operation: throttle,
 		}, {
 			Name: "script", Title: "the same in a script, of package limiter", Answer: "five integers", Server: OnFunnel, Limits: true, Peeks: true,
-			Setup: loadScript(limiter.Script),
-			Operation: scripted(limiter.Script, func(limited int64) Outcome {
-				return outcome(limited != 0)
-			}),
+			Setup:     loadScript(limiter.Script),
+			Operation: scripted(limiter.Script),
 		}, {
 			Name: "lua-gcra", Title: "GCRA in a Lua script", Answer: "five integers", Server: OnFunnel, Limits: true, Peeks: true,
-			Setup: loadScript(gcraScript),
-			Operation: scripted(gcraScript, func(limited int64) Outcome {
-				return outcome(limited != 0)
-			}),
+			Setup:     loadScript(gcraScript),
+			Operation: scripted(gcraScript),
 		}, {
 			Name: "lua-funnel", Title: "funnel in a Lua script, on a hash", Answer: "allowed or not", Server: OnFunnel, Limits: true,
-			Setup: loadScript(funnelScript),
-			Operation: scripted(funnelScript, func(allowed int64) Outcome {
-				return outcome(allowed == 0)
-			}),
+			Setup:     loadScript(hashfunnel.Script),
+			Operation: hashFunnel,
 		}, {
 			Name: "redis_rate", Title: "redis_rate v10", Answer: "five values", Server: OnFunnel, Limits: true,
 			Setup:     loadRedisRate,
@@ -174,14 +166,26 @@ func loadScript(source string) func(context.Context, *redis.Client) error {
 	}
 }
 
-func scripted(source string, read func(first int64) Outcome) func(Limit, int64) Operation {
+// scripted is a call of a script that takes and replies what CL.THROTTLE does.
+func scripted(source string) func(Limit, int64) Operation {
 	hash := redis.NewScript(source).Hash()
 	return func(limit Limit, quantity int64) Operation {
 		words := append([]string{"EVALSHA", hash, "1", "{key}"}, arguments(limit, quantity)...)
 		return Operation{
 			Commands: [][]string{words},
-			Outcome:  func(replies []int64) Outcome { return read(replies[0]) },
+			Outcome:  func(replies []int64) Outcome { return outcome(replies[0] != 0) },
 		}
+	}
+}
+
+// hashFunnel is a call of the script of package hashfunnel, which takes the leaking
+// rate as one number and replies 1 for allowed.
+func hashFunnel(limit Limit, _ int64) Operation {
+	leakingRate := strconv.FormatFloat(float64(limit.Count)/float64(limit.Period), 'g', -1, 64)
+	return Operation{
+		Commands: [][]string{{"EVALSHA", redis.NewScript(hashfunnel.Script).Hash(), "1", "{key}",
+			strconv.FormatInt(limit.Capacity, 10), leakingRate}},
+		Outcome: func(replies []int64) Outcome { return outcome(replies[0] == 0) },
 	}
 }
 
