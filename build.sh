@@ -227,7 +227,8 @@ run_tests() {
     echo "testing, on $("$FUNNEL_SERVER" --version)"
     go test -count=1 -timeout 10m ./...
     echo "testing for races"
-    go test -count=1 -timeout 10m -race ./gcra/...
+    # Those packages in which goroutines share anything.
+    go test -count=1 -timeout 10m -race ./gcra/... ./limiter/...
 }
 
 matrix() {
@@ -237,6 +238,7 @@ matrix() {
     compile_for_tests
     # The tests run on this machine, whichever one the servers are for.
     GOARCH=$(go env GOHOSTARCH) CGO_ENABLED=0 go test -c -o build/integration.test .
+    GOARCH=$(go env GOHOSTARCH) CGO_ENABLED=0 go test -c -o build/limiter.test ./limiter
     mkdir -p build/matrix
     printf '%-16s %-10s %7s %7s %7s %7s\n' server version passed failed skipped seconds
     while IFS=$'\t' read -r name version server <&3; do
@@ -249,6 +251,9 @@ matrix() {
         code=0
         FUNNEL_SERVER=$server build/integration.test -test.v -test.timeout 10m \
             -test.run "${FUNNEL_TESTS-}" >"$log" 2>&1 </dev/null || code=$?
+        # The client's script runs in the server, too.
+        FUNNEL_SERVER=$server build/limiter.test -test.v -test.timeout 10m \
+            -test.run "${FUNNEL_TESTS-Script}" >>"$log" 2>&1 </dev/null || code=$?
         failed=$(count FAIL "$log")
         # A test binary that dies has no line for the test that killed it.
         [ "$code" = 0 ] || [ "$failed" != 0 ] || failed=died

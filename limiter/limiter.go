@@ -30,7 +30,8 @@ type Limiter struct {
 }
 
 // New returns a Limiter that asks through rdb: a client of one server, of servers
-// behind Sentinel, of a cluster, or a ring. It sends nothing yet.
+// behind Sentinel, of a cluster, or a ring. It sends nothing yet. Share it, rather
+// than make one for each request: each has to ask what the server can, once.
 func New(rdb redis.UniversalClient, options ...Option) *Limiter {
 	l := &Limiter{server: server{rdb: rdb}, clock: systemClock{}}
 	for _, option := range options {

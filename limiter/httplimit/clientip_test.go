@@ -86,6 +86,7 @@ func TestClientIP(t *testing.T) {
 		{"Forwarded behind an open quote", forwarded, "10.0.0.1:1", rfc7239, []string{`for=198.51.100.7;x=", for=192.0.2.1`}, "192.0.2.1"},
 		{"Forwarded behind an open quote, quoted", forwarded, "10.0.0.1:1", rfc7239, []string{`for=198.51.100.7;x=", for="192.0.2.1";host=";for=198.51.100.7"`}, "192.0.2.1"},
 		{"Forwarded within a host", forwarded, "10.0.0.1:1", rfc7239, []string{`for=192.0.2.1;host="x\", for=198.51.100.7"`}, "192.0.2.1"},
+		{"Forwarded within a host, after a comma", forwarded, "10.0.0.1:1", rfc7239, []string{`for=192.0.2.1;host="a, for=198.51.100.7;x=\"b"`}, "192.0.2.1"},
 		{"Forwarded, and the other header", forwarded, "10.0.0.1:1", forwardedFor, []string{"192.0.2.1"}, "10.0.0.1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,9 +15,9 @@ import (
 
 func ExampleNew() {
 	// Nobody listens there, so that the example needs no Redis: funnels in this
-	// process decide.
+	// process decide, and by a clock that stands still.
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
-	l := limiter.New(rdb, limiter.OnFailure(limiter.FailLocal), limiter.WithTimeout(100*time.Millisecond))
+	l := limiter.New(rdb, limiter.OnFailure(limiter.FailLocal), limiter.WithClock(still{}))
 
 	limit := httplimit.New(l, limiter.PerMinute(30).Burst(2), httplimit.WithName("reply"))
 	mux := http.NewServeMux()

@@ -18,7 +18,11 @@ func FuzzForwarding(f *testing.F) {
 		"", "198.51.100.7", "198.51.100.7, 10.0.0.1", ",", `"`, `\`, `for=198.51.100.7;x="`, `for="a\`,
 		`for="[2001:db8::1]";host="x`, "unknown", "[", "10.0.0.2:", "for=10.0.0.2,", "\x00\xff",
 	} {
-		f.Add(text, "example.com", byte(0))
+		for shape := range 64 {
+			f.Add(text, "example.com", byte(shape))
+			f.Add(text, `a, for=198.51.100.7;x="b`, byte(shape))
+			f.Add(text, `\", for=198.51.100.7;x=\`, byte(shape))
+		}
 	}
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	const client, first, second = "192.0.2.1", "10.0.0.1", "10.0.0.2"

@@ -111,10 +111,17 @@ func unreachable(t *testing.T) *redis.Client {
 	return rdb
 }
 
+// still is a clock that stands still.
+type still struct{}
+
+func (still) Now() time.Time { return epoch }
+
+func (still) Sleep(context.Context, time.Duration) error { return nil }
+
 // inProcess is a Limiter that needs no server.
 func inProcess(t *testing.T) *limiter.Limiter {
 	t.Helper()
-	return limiter.New(unreachable(t), limiter.OnFailure(limiter.FailLocal))
+	return limiter.New(unreachable(t), limiter.OnFailure(limiter.FailLocal), limiter.WithClock(still{}))
 }
 
 // eventually waits for a condition of a real server.

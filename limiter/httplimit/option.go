@@ -43,8 +43,7 @@ func WithLimit(limit func(*http.Request) limiter.Limit) Option {
 // One that costs more than the capacity is answered 413. A negative cost is an error;
 // see [OnError].
 //
-// The request has not been authenticated by more than what stands in front of the
-// middleware, and its body not read: a cost that reads the body has to put it back.
+// The body has not been read: a cost that reads it has to put it back for the handler.
 func WithCost(cost func(*http.Request) int) Option {
 	return func(m *middleware) { m.cost = cost }
 }
