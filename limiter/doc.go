@@ -55,5 +55,6 @@
 // A client of go-redis repeats a command after a network error, three times by
 // default. If the first attempt did reach the server, tokens are poured twice,
 // which limits a little early, never late. [redis.Options].MaxRetries = -1 turns
-// repeating off.
+// repeating off, and DialerRetries = 1 the five attempts to connect, which take half
+// a second where nobody listens.
 package limiter

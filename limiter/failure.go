@@ -96,10 +96,14 @@ func (f *failure) decide(ctx context.Context, c call, cause error) answer {
 		decision, err := f.local.Water(c.key, rate, int64(c.quantity))
 		return answer{resultOf(c, decision, PathLocal), err}
 	default:
-		return answer{result: Result{
+		result := Result{
 			Limit: c.limit, Quantity: c.quantity, RetryAfter: closedRetryAfter,
 			ResetAfter: time.Duration(rate.Tolerance()), Path: PathClosed,
-		}}
+		}
+		if c.quantity == 0 || c.quantity > c.limit.capacity {
+			result.RetryAfter = NoRetry
+		}
+		return answer{result: result}
 	}
 }
 

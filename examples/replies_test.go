@@ -1,0 +1,58 @@
+package examples_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+)
+
+// Of 20 replies at one instant 15 pass, and 5 are to come back in 2 seconds; also the
+// second time.
+func TestReplies(t *testing.T) {
+	var want strings.Builder
+	for i := 1; i <= 20; i++ {
+		if i <= 15 {
+			fmt.Fprintf(&want, "reply %d: allowed, %d more at once, all 15 again in %ds\n", i, 15-i, 2*i)
+		} else {
+			fmt.Fprintf(&want, "reply %d: limited, try again in 2s\n", i)
+		}
+	}
+	server := startAtOneInstant(t)
+	for range 2 {
+		require.Equal(t, want.String(), start(t, "replies", server).wait(t))
+	}
+}
+
+// Without the module nobody can stop the clock: however slow the machine is, 15 pass at
+// least, and who is limited need not wait longer than one token takes to leak.
+func TestRepliesThroughTheScript(t *testing.T) {
+	output := start(t, "replies", servertest.Start(t, servertest.Options{})).wait(t)
+	limited := regexp.MustCompile(`limited, try again in (.+)`).FindAllStringSubmatch(output, -1)
+	require.GreaterOrEqual(t, strings.Count(output, ": allowed"), 15)
+	require.Equal(t, 20, strings.Count(output, ": allowed")+len(limited))
+	for _, match := range limited {
+		wait, err := time.ParseDuration(match[1])
+		require.NoError(t, err)
+		require.Positive(t, wait)
+		require.LessOrEqual(t, wait, 2*time.Second)
+	}
+}
+
+func TestRepliesWithoutRedis(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{})
+	server.Kill()
+	p := start(t, "replies", server)
+	select {
+	case <-p.ended:
+	case <-time.After(servertest.Patience):
+		t.Fatal("the example does not end")
+	}
+	require.Error(t, p.err)
+	require.Contains(t, p.stderr.String(), "connection refused")
+}

@@ -1,0 +1,147 @@
+// Webapi is a web API with limits: 5 requests at once and 2 a second from each address,
+// and for /search, which is dear, a token more for each page that is asked for.
+//
+//	./build.sh run                  # a server with the module, in another terminal
+//	go run ./examples/webapi        # -redis ADDRESS for another server
+//	curl -i localhost:8080/hello
+//	curl -i 'localhost:8080/search?pages=3'
+//	curl localhost:8080/metrics
+//
+// Stop Redis meanwhile: the limits hold, by funnels in this process, the log says so,
+// and with Redis back all is as before. Ctrl-C lets running requests end.
+//
+// Behind a proxy, name its addresses (-trust 10.0.0.0/24), or all its clients are one.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"funnel/limiter"
+	"funnel/limiter/httplimit"
+)
+
+func main() {
+	address := flag.String("redis", "localhost:6379", "`address` of Redis or Valkey")
+	listen := flag.String("listen", "localhost:8080", "`address` to serve on; port 0 picks one")
+	var proxies []netip.Prefix
+	flag.Func("trust", "`prefixes` of the proxies in front, separated by commas", func(list string) error {
+		for text := range strings.SplitSeq(list, ",") {
+			prefix, err := netip.ParsePrefix(text)
+			if err != nil {
+				return err
+			}
+			proxies = append(proxies, prefix)
+		}
+		return nil
+	})
+	flag.Parse()
+
+	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	rdb := redis.NewClient(&redis.Options{
+		Addr: *address,
+		// A limiter has funnels of its own to fall back to, and a request that
+		// waits: better to fail soon. What is sent once pours once.
+		MaxRetries:    -1,
+		DialerRetries: 1,
+		DialTimeout:   time.Second,
+	})
+	defer rdb.Close()
+
+	if err := serve(ctx, *listen, handler(rdb, logger, proxies), logger); err != nil {
+		logger.Error("the server has failed", "error", err)
+		os.Exit(1)
+	}
+}
+
+// handler is the whole API.
+func handler(rdb *redis.Client, logger *slog.Logger, proxies []netip.Prefix) http.Handler {
+	counts := new(metrics)
+	l := limiter.New(rdb,
+		limiter.WithPrefix("webapi:"),
+		limiter.WithTimeout(100*time.Millisecond), // what a request may wait for its decision
+		limiter.OnFailure(limiter.FailLocal),
+		limiter.WithPrefilter(), // a flood is turned away here and does not reach Redis
+		limiter.WithHook(counts),
+		limiter.WithLogger(logger),
+	)
+	limit := httplimit.New(l, limiter.PerSecond(2).Burst(5),
+		httplimit.WithName("api"),
+		httplimit.WithKey(httplimit.ByIP(proxies...)),
+		httplimit.WithCost(cost),
+	)
+
+	mux := http.NewServeMux()
+	mux.Handle("GET /hello", limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "hello")
+	})))
+	mux.Handle("GET /search", limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "pages: %d\n", pages(r))
+	})))
+	// Whoever watches must see, above all under a flood.
+	mux.Handle("GET /metrics", counts)
+	return mux
+}
+
+// cost is a token, and one for each page of a search.
+func cost(r *http.Request) int { return 1 + pages(r) }
+
+// pages is how many pages a request asks for. What is no sensible number is more than
+// anybody gets.
+func pages(r *http.Request) int {
+	text := r.URL.Query().Get("pages")
+	if text == "" {
+		return 0
+	}
+	number, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 1 << 16
+	}
+	return int(number)
+}
+
+// serve serves until ctx is done, and then lets the requests end that have begun.
+func serve(ctx context.Context, address string, handler http.Handler, logger *slog.Logger) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	logger.Info("serving", "address", listener.Addr().String())
+
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	logger.Info("shutting down")
+	// Not ctx, which is over.
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if err := server.Shutdown(patience); err != nil {
+		return errors.Join(errors.New("requests were cut off"), err)
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package examples_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+)
+
+// startWebAPI starts the example and returns it with its address.
+func startWebAPI(t *testing.T, server *servertest.Server, arguments ...string) (*process, string) {
+	t.Helper()
+	p := start(t, "webapi", server, append([]string{"-listen", "127.0.0.1:0"}, arguments...)...)
+	match := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(p.find(t, "msg=serving"))
+	require.Len(t, match, 2)
+	return p, "http://" + match[1]
+}
+
+func get(t *testing.T, url string, forwardedFor ...string) (*http.Response, string) {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodGet, url, nil)
+	require.NoError(t, err)
+	request.Header["X-Forwarded-For"] = forwardedFor
+	client := http.Client{Timeout: servertest.Patience}
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response, string(body)
+}
+
+// metric reads a line of /metrics.
+func metric(t *testing.T, base, name string) string {
+	t.Helper()
+	_, body := get(t, base+"/metrics")
+	for line := range strings.Lines(body) {
+		if value, found := strings.CutPrefix(line, name+" "); found {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func TestWebAPI(t *testing.T) {
+	server := startAtOneInstant(t)
+	p, base := startWebAPI(t, server, "-trust", "127.0.0.0/8")
+
+	response, body := get(t, base+"/search?pages=3", "192.0.2.1")
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	require.Equal(t, "pages: 3\n", body)
+	require.Equal(t, `"api";q=5;w=3`, response.Header.Get("RateLimit-Policy"))
+	require.Equal(t, `"api";r=1;t=2`, response.Header.Get("RateLimit"))
+	for _, pages := range []string{"5", "99999999999999999999", "-1", "x"} {
+		response, _ = get(t, base+"/search?pages="+pages, "192.0.2.1")
+		require.Equal(t, http.StatusRequestEntityTooLarge, response.StatusCode, pages)
+	}
+	response, body = get(t, base+"/hello", "192.0.2.1")
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	require.Equal(t, "hello\n", body)
+	response, _ = get(t, base+"/hello", "192.0.2.1")
+	require.Equal(t, http.StatusTooManyRequests, response.StatusCode)
+	require.Equal(t, "1", response.Header.Get("Retry-After"))
+	response, _ = get(t, base+"/hello", "192.0.2.2")
+	require.Equal(t, http.StatusOK, response.StatusCode, "another address")
+
+	require.Equal(t, "3", metric(t, base, `funnel_decisions_total{outcome="allowed",path="module"}`))
+	require.Equal(t, "0", metric(t, base, "funnel_errors_total"))
+
+	p.interrupt(t)
+	require.Contains(t, p.stderr.String(), "shutting down")
+	_, err := net.DialTimeout("tcp", strings.TrimPrefix(base, "http://"), time.Second)
+	require.Error(t, err, "nobody listens any more")
+}
+
+// Redis dies and comes back: the limit holds, and the log tells of it twice.
+func TestWebAPIWithoutRedis(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{})
+	p, base := startWebAPI(t, server)
+	response, _ := get(t, base+"/hello")
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	require.Equal(t, "1", metric(t, base, `funnel_decisions_total{outcome="allowed",path="script"}`))
+
+	server.Kill()
+	require.Eventually(t, func() bool {
+		// The whole funnel at once, so that a second one in time is too much. The
+		// first may be turned away by the prefilter, which remembers what is in
+		// the funnel in Redis.
+		get(t, base+"/search?pages=4")
+		return metric(t, base, `funnel_decisions_total{outcome="limited",path="local"}`) != ""
+	}, servertest.Patience, 5*time.Millisecond, "requests are limited without Redis")
+	require.NotEqual(t, "0", metric(t, base, "funnel_errors_total"))
+	p.find(t, "rate limits are decided without Redis")
+
+	server.Restart(t)
+	require.Eventually(t, func() bool {
+		get(t, base+"/hello")
+		return strings.Contains(p.stderr.String(), "rate limits are decided by Redis again")
+	}, servertest.Patience, 5*time.Millisecond)
+	p.interrupt(t)
+}
+
+func TestWebAPIRefusesWhatIsNoPrefix(t *testing.T) {
+	p := start(t, "webapi", servertest.Start(t, servertest.Options{}), "-trust", "10.0.0.1")
+	select {
+	case <-p.ended:
+	case <-time.After(servertest.Patience):
+		t.Fatal("the example does not end")
+	}
+	require.Error(t, p.err)
+	require.Contains(t, p.stderr.String(), `invalid value "10.0.0.1" for flag -trust`)
+}

@@ -1,0 +1,80 @@
+package examples_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+)
+
+// However many workers there are, in one process or two, each job is done once, and all
+// of them together no faster than the limit allows: 4 at once, and 4 a second.
+func TestWorkersShareALimit(t *testing.T) {
+	for _, module := range []bool{true, false} {
+		for _, do := range []bool{false, true} {
+			t.Run(fmt.Sprintf("module %v, do %v", module, do), func(t *testing.T) {
+				t.Parallel()
+				options := servertest.Options{}
+				if module {
+					options.Module = servertest.Module(t)
+				}
+				server := servertest.Start(t, options)
+				const jobs = 5 // of each process
+				began := time.Now()
+				var processes []*process
+				for range 2 {
+					processes = append(processes, start(t, "worker", server,
+						"-jobs", strconv.Itoa(jobs), "-workers", "3", fmt.Sprintf("-do=%v", do)))
+				}
+				for _, process := range processes {
+					output := process.wait(t)
+					require.Equal(t, []string{"1", "2", "3", "4", "5"}, jobsDone(output), output)
+					require.True(t, strings.HasSuffix(output, "5 of 5 jobs done\n"), output)
+				}
+				// The first 4 of all 10 find room, and the others a quarter of a
+				// second each.
+				require.GreaterOrEqual(t, time.Since(began), 1500*time.Millisecond)
+			})
+		}
+	}
+}
+
+// jobsDone are the numbers of the jobs, in order.
+func jobsDone(output string) []string {
+	var done []string
+	for _, match := range regexp.MustCompile(`(?m)^ *\d+\.\ds worker [1-3]: job (\d+)$`).FindAllStringSubmatch(output, -1) {
+		done = append(done, match[1])
+	}
+	slices.Sort(done)
+	return done
+}
+
+// Ctrl-C ends workers that sleep, and would for an hour.
+func TestWorkersEndOnInterrupt(t *testing.T) {
+	for _, do := range []bool{false, true} {
+		t.Run(fmt.Sprintf("do %v", do), func(t *testing.T) {
+			server := startAtOneInstant(t)
+			rdb := server.Client(t)
+			require.NoError(t, rdb.Do(t.Context(), "cl.throttle", "example:mails", 1, 1, 3600).Err())
+			process := start(t, "worker", server, fmt.Sprintf("-do=%v", do))
+			require.Eventually(t, func() bool {
+				info, err := rdb.Info(t.Context(), "funnel").Result()
+				match := regexp.MustCompile(`funnel_calls_limited:(\d+)`).FindStringSubmatch(info)
+				if err != nil || match == nil {
+					return false
+				}
+				// The Limiter's first look, to learn about the server, may be among them.
+				limited, _ := strconv.Atoi(match[1])
+				return limited >= 3
+			}, servertest.Patience, 5*time.Millisecond, "workers are limited")
+			require.Equal(t, "0 of 12 jobs done\n", process.interrupt(t))
+		})
+	}
+}
