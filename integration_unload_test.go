@@ -109,3 +109,7 @@ func TestExchangingTheModuleUnderLoad(t *testing.T) {
 		})
 	}
 }
+
+// oneConnection is for whoever unloads the module in between: a second connection,
+// whose last command was CL.THROTTLE, would be closed.
+func oneConnection(options *redis.Options) { options.PoolSize = 1 }

@@ -32,8 +32,7 @@ func TestCapacityIsWhatWasMeantInRedisCellMode(t *testing.T) {
 // A module that is replaced by one that reads the capacity in the other way is found
 // out by its next answer.
 func TestModeOfTheModuleMayChange(t *testing.T) {
-	server := withModule(t)
-	client := server.Client(t)
+	client := withModule(t).Client(t, oneConnection)
 	l := limiter.New(client)
 	for _, mode := range []string{"redis-cell", "none"} {
 		require.Equal(t, 14, allow(t, l, mode+" before", fifteenPerDay).Remaining)
@@ -48,7 +47,7 @@ func TestModeOfTheModuleMayChange(t *testing.T) {
 // no call fails and none is lost.
 func TestModuleComesAndGoes(t *testing.T) {
 	ctx := context.Background()
-	client := withModule(t).Client(t)
+	client := withModule(t).Client(t, oneConnection)
 	l := limiter.New(client)
 	remaining := 15
 	once := func(path limiter.Path) {
@@ -87,6 +86,10 @@ func TestModuleComesAndGoes(t *testing.T) {
 	many(limiter.PathScript)
 	require.Equal(t, 9-6, remaining)
 }
+
+// oneConnection is for whoever unloads the module in between: a second connection,
+// whose last command was CL.THROTTLE, would be closed.
+func oneConnection(options *redis.Options) { options.PoolSize = 1 }
 
 // Half a fleet asks by module and half by script: together they get the capacity.
 func TestModuleAndScriptShareFunnels(t *testing.T) {
@@ -154,7 +157,9 @@ func TestCluster(t *testing.T) {
 			for _, node := range nodes[:c.withModule] {
 				require.NoError(t, node.Direct.Do(ctx, "module", "load", servertest.Module(t)).Err())
 			}
-			l := limiter.New(cluster.Client(t))
+			l := limiter.New(cluster.Client(t, func(options *redis.ClusterOptions) {
+				options.MaxRetries = 3 // for connections that unloading closes
+			}))
 			var requests []limiter.Request
 			for i := range 100 {
 				requests = append(requests, limiter.Request{Key: fmt.Sprint("user:", i), Limit: fifteenPerDay, Quantity: 10})
