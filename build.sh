@@ -324,7 +324,7 @@ image() {
 }
 
 image_test() {
-    local base
+    local base job jobs=() failed=
     need_docker
     need_compilers
     need_package debootstrap
@@ -336,11 +336,17 @@ image_test() {
         build_image "funnel-test-$base" --quiet --build-arg GO_IMAGE=funnel-standin-golang \
             --build-arg BASE="funnel-standin-$base" >/dev/null
     done
+    # Most of the time they wait for failovers: at once, then.
     for base in redis valkey; do
         echo "testing funnel-test-$base"
         FUNNEL_IMAGE=funnel-test-$base FUNNEL_IMAGE_BASE=funnel-standin-$base \
-            go test -count=1 -timeout 8m -parallel 4 ./internal/image/
+            go test -count=1 -timeout 8m -parallel 4 ./internal/image/ &
+        jobs+=($!)
     done
+    for job in "${jobs[@]}"; do
+        wait "$job" || failed+=" $job"
+    done
+    [ -z "$failed" ] || die "the image fails its tests, see above"
 }
 
 # count OUTCOME LOG: top-level tests only, whose lines are not indented.

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# The entrypoint of the official image, which it calls, with funnel preloaded into
+# whatever server that starts. FUNNEL_ARGS holds arguments of the module.
+
+set -euo pipefail
+
+module=/usr/local/lib/redis/funnel.so
+
+die() {
+    printf 'funnel-entrypoint.sh: %s\n' "$*" >&2
+    exit 1
+}
+
+server=redis-server
+! command -v valkey-server >/dev/null || server=valkey-server
+
+# is_loaded SERVER [ARGUMENT...]: a server that is told to load a module twice does
+# not start. Files may name it, too, since CONFIG REWRITE, and with it every failover
+# by Sentinel, writes the line there.
+is_loaded() {
+    local argument arguments line="^[[:space:]]*loadmodule[[:space:]]+[\"']?${module}[\"']?[[:space:]]*"
+    for argument; do
+        [ "$argument" != "$module" ] || return 0
+    done
+    [ -f "${2-}" ] && grep -Eiq "$line" "$2" || return 1
+    arguments=$(sed -nE "s|$line||Ip" "$2")
+    [ -z "${FUNNEL_ARGS-}" ] || [ "$FUNNEL_ARGS" = "$arguments" ] ||
+        die "$2 loads funnel with '$arguments', and FUNNEL_ARGS is '$FUNNEL_ARGS': remove the line or the variable"
+}
+
+is_sentinel() { [[ " $* " == *" --sentinel "* ]]; }
+
+# Options, or a file, are for the server, as in the official images.
+case ${1-} in
+'' | -* | *.conf) set -- "$server" "$@" ;;
+esac
+
+case ${1##*/} in
+redis-server | valkey-server)
+    # By any other name than the base's own, the server would go on as root.
+    set -- "$server" "${@:2}"
+    # Words of FUNNEL_ARGS are arguments, whatever is in them.
+    set -f
+    # shellcheck disable=SC2086
+    is_sentinel "$@" || is_loaded "$@" || set -- "$@" --loadmodule "$module" ${FUNNEL_ARGS-}
+    set +f
+    ;;
+esac
+
+exec docker-entrypoint.sh "$@"

@@ -1,0 +1,192 @@
+// Package image_test tests the Docker image in containers, as ./build.sh image-test
+// builds it:
+//
+//	FUNNEL_IMAGE       the image; without it, what needs one is skipped
+//	FUNNEL_IMAGE_BASE  the image that it is built on
+package image_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// patience is how long a test waits for a container before it gives up. It is no
+// measure of speed: test machines stall for seconds.
+const patience = 60 * time.Second
+
+// transcript is what the README shows.
+var transcript = []any{"cl.throttle", "laoqian:reply", 15, 30, 60}
+
+// image is the image to test.
+func image(t testing.TB) string {
+	t.Helper()
+	return fromEnvironment(t, "FUNNEL_IMAGE")
+}
+
+// baseImage is the image that it is built on.
+func baseImage(t testing.TB) string {
+	t.Helper()
+	return fromEnvironment(t, "FUNNEL_IMAGE_BASE")
+}
+
+func fromEnvironment(t testing.TB, name string) string {
+	t.Helper()
+	value := os.Getenv(name)
+	if value == "" {
+		t.Skipf("%s is not set: ./build.sh image-test builds an image and names it there", name)
+	}
+	return value
+}
+
+// unique makes a name that nothing else on this machine has.
+func unique() string { return fmt.Sprintf("funnel-test-%08x", rand.Uint32()) }
+
+// docker runs a command of Docker and returns what it prints.
+func docker(t testing.TB, arguments ...string) string {
+	t.Helper()
+	output, err := tryDocker(arguments...)
+	require.NoErrorf(t, err, "docker %s: %s", strings.Join(arguments, " "), output)
+	return output
+}
+
+// tryDocker is docker for commands that may fail; what they complain is printed, too.
+func tryDocker(arguments ...string) (string, error) {
+	output, err := exec.Command("docker", arguments...).CombinedOutput()
+	return strings.TrimSpace(string(output)), err
+}
+
+// inspect reads one field of a container or an image.
+func inspect[T any](t testing.TB, what, field string) T {
+	t.Helper()
+	var value T
+	printed := docker(t, "inspect", "--format", "{{json "+field+"}}", what)
+	require.NoErrorf(t, json.Unmarshal([]byte(printed), &value), "%s of %s: %s", field, what, printed)
+	return value
+}
+
+// A container is one of the image, by name.
+type container string
+
+// start starts a container with options of docker run and a command. It is removed,
+// with its volumes, when the test ends.
+func start(t testing.TB, options []string, command ...string) container {
+	t.Helper()
+	box := container(unique())
+	box.removeAfter(t)
+	arguments := append([]string{"run", "--detach", "--name", string(box), "--publish", "127.0.0.1::6379"}, options...)
+	docker(t, append(append(arguments, image(t)), command...)...)
+	return box
+}
+
+func (c container) removeAfter(t testing.TB) {
+	t.Cleanup(func() {
+		if t.Failed() {
+			log, _ := tryDocker("logs", "--tail", "50", string(c))
+			t.Logf("end of the log of %s:\n%s", c, log)
+		}
+		tryDocker("rm", "--force", "--volumes", string(c))
+	})
+}
+
+// client connects to a container, and waits until its server answers.
+func (c container) client(t testing.TB, change ...func(*redis.Options)) *redis.Client {
+	t.Helper()
+	published := strings.Fields(docker(t, "port", string(c), "6379/tcp"))
+	require.NotEmpty(t, published)
+	options := &redis.Options{Addr: published[0], MaxRetries: -1, ReadTimeout: patience}
+	for _, change := range change {
+		change(options)
+	}
+	client := redis.NewClient(options)
+	t.Cleanup(func() { client.Close() })
+	eventually(t, "the server answers", func() error { return client.Ping(context.Background()).Err() })
+	return client
+}
+
+// exec runs a command in a container.
+func (c container) exec(t testing.TB, command ...string) string {
+	t.Helper()
+	return docker(t, append([]string{"exec", string(c)}, command...)...)
+}
+
+// log is what a container has printed so far.
+func (c container) log(t testing.TB) string {
+	t.Helper()
+	return docker(t, "logs", string(c))
+}
+
+// exitCode waits until a container has ended.
+func (c container) exitCode(t testing.TB) int {
+	t.Helper()
+	eventually(t, "the container ends", func() error {
+		if inspect[bool](t, string(c), ".State.Running") {
+			return fmt.Errorf("%s is running", c)
+		}
+		return nil
+	})
+	return inspect[int](t, string(c), ".State.ExitCode")
+}
+
+// volume makes a volume until the test ends.
+func volume(t testing.TB) string {
+	t.Helper()
+	name := docker(t, "volume", "create", unique())
+	// Cleanups run in reverse: the containers that use it are gone by then.
+	t.Cleanup(func() { tryDocker("volume", "rm", "--force", name) })
+	return name
+}
+
+// network makes a network until the test ends.
+func network(t testing.TB) string {
+	t.Helper()
+	name := unique()
+	docker(t, "network", "create", name)
+	t.Cleanup(func() { tryDocker("network", "rm", name) })
+	return name
+}
+
+// throttle calls CL.THROTTLE, or whatever else answers with five integers.
+func throttle(t testing.TB, client redis.UniversalClient, arguments ...any) []int64 {
+	t.Helper()
+	reply, err := client.Do(context.Background(), arguments...).Int64Slice()
+	require.NoError(t, err)
+	return reply
+}
+
+// eventually waits until a condition holds, and tells what was wrong when it does not.
+func eventually(t testing.TB, what string, condition func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for this in vain: %s: %v", what, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// bash runs a line as a reader of the README would, in a folder.
+func bash(t testing.TB, folder, line string) string {
+	t.Helper()
+	command := exec.Command("bash", "-c", line)
+	command.Dir = folder
+	var output, complaint bytes.Buffer
+	command.Stdout, command.Stderr = &output, &complaint
+	require.NoErrorf(t, command.Run(), "%s: %s", line, &complaint)
+	return strings.TrimSpace(output.String())
+}
