@@ -168,9 +168,15 @@ func randomCall(random *rand.Rand) scriptCall {
 	if random.IntN(20) == 0 {
 		return c
 	}
+	if random.IntN(2) == 0 { // what most ask for, and a little beyond
+		c.period = min(randomNumber(random, 2_000_000), 1_000_000) * 1e9
+	}
 	c.count = randomNumber(random, c.period)
 	interval := c.period / c.count
 	c.capacity = randomNumber(random, math.MaxInt64/interval)
+	if random.IntN(2) == 0 { // a tolerance of around 2^53 nanoseconds at most
+		c.capacity = randomNumber(random, max(1, 1<<54/interval))
+	}
 	tolerance := interval * c.capacity
 	c.quantity = randomNumber(random, c.capacity)
 	switch random.IntN(10) {

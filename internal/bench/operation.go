@@ -22,7 +22,7 @@ func (l Limit) Drain() int64 { return (l.Capacity*l.Period + l.Count - 1) / l.Co
 // that is reached by the first call and stays reached. Both leak slowly, so that no
 // key expires between two calls, however slow the machine is.
 var (
-	Roomy  = Limit{Capacity: 10_000_000, Count: 1, Period: 60}
+	Roomy  = Limit{Capacity: 700_000, Count: 1, Period: 6}
 	Narrow = Limit{Capacity: 1, Count: 1, Period: 600_000}
 )
 
