@@ -248,7 +248,7 @@ func TestInfoCountsCalls(t *testing.T) {
 // TestUnloadAndLoadAgain: the library stays in the process, the command does not.
 func TestUnloadAndLoadAgain(t *testing.T) {
 	server := startServer(t)
-	client := server.Client(t, oneConnection)
+	client := oneConnection(t, server)
 	ctx := context.Background()
 	for round := range 5 {
 		require.EqualValues(t, 14-round, throttle(t, client, "key", 15, 1, 1000)[2])
@@ -268,7 +268,7 @@ func TestUnloadAndLoadAgain(t *testing.T) {
 // two calls, although the Go runtime of the old one stays in the process.
 func TestUpgradeWithoutARestart(t *testing.T) {
 	server := startServer(t)
-	client := server.Client(t, oneConnection)
+	client := oneConnection(t, server)
 	ctx := context.Background()
 	content, err := os.ReadFile(servertest.Module(t))
 	require.NoError(t, err)

@@ -110,6 +110,10 @@ func TestExchangingTheModuleUnderLoad(t *testing.T) {
 	}
 }
 
-// oneConnection is for whoever unloads the module in between: a second connection,
-// whose last command was CL.THROTTLE, would be closed.
-func oneConnection(options *redis.Options) { options.PoolSize = 1 }
+// oneConnection is for whoever unloads the module in between: a second connection of
+// a pool, whose last command was CL.THROTTLE, would be closed.
+func oneConnection(t testing.TB, server *servertest.Server) *redis.Conn {
+	connection := server.Client(t).Conn()
+	t.Cleanup(func() { connection.Close() })
+	return connection
+}

@@ -32,7 +32,7 @@ func TestCapacityIsWhatWasMeantInRedisCellMode(t *testing.T) {
 // A module that is replaced by one that reads the capacity in the other way is found
 // out by its next answer.
 func TestModeOfTheModuleMayChange(t *testing.T) {
-	client := withModule(t).Client(t, oneConnection)
+	client := withModule(t).Client(t, retrying)
 	l := limiter.New(client)
 	for _, mode := range []string{"redis-cell", "none"} {
 		require.Equal(t, 14, allow(t, l, mode+" before", fifteenPerDay).Remaining)
@@ -47,7 +47,7 @@ func TestModeOfTheModuleMayChange(t *testing.T) {
 // no call fails and none is lost.
 func TestModuleComesAndGoes(t *testing.T) {
 	ctx := context.Background()
-	client := withModule(t).Client(t, oneConnection)
+	client := withModule(t).Client(t, retrying)
 	l := limiter.New(client)
 	remaining := 15
 	once := func(path limiter.Path) {
@@ -87,9 +87,9 @@ func TestModuleComesAndGoes(t *testing.T) {
 	require.Equal(t, 9-6, remaining)
 }
 
-// oneConnection is for whoever unloads the module in between: a second connection,
-// whose last command was CL.THROTTLE, would be closed.
-func oneConnection(options *redis.Options) { options.PoolSize = 1 }
+// retrying is for connections that unloading the module closes, because their last
+// command was CL.THROTTLE.
+func retrying(options *redis.Options) { options.MaxRetries = 3 }
 
 // Half a fleet asks by module and half by script: together they get the capacity.
 func TestModuleAndScriptShareFunnels(t *testing.T) {
