@@ -83,22 +83,17 @@ func (f *failure) decide(ctx context.Context, c call, cause error) answer {
 			"policy", f.policy.String(), "error", cause)
 	}
 
-	// The call has been checked, so the limit is valid.
-	rate, err := c.limit.rate()
-	if err != nil {
-		return answer{err: err}
-	}
 	switch f.policy {
 	case FailOpen:
-		decision, err := rate.Decide(gcra.Empty, f.clock.Now().UnixNano(), int64(c.quantity))
+		decision, err := c.rate.Decide(gcra.Empty, f.clock.Now().UnixNano(), int64(c.quantity))
 		return answer{resultOf(c, decision, PathOpen), err}
 	case FailLocal:
-		decision, err := f.local.Water(c.key, rate, int64(c.quantity))
+		decision, err := f.local.Water(c.key, c.rate, int64(c.quantity))
 		return answer{resultOf(c, decision, PathLocal), err}
 	default:
 		result := Result{
 			Limit: c.limit, Quantity: c.quantity, RetryAfter: closedRetryAfter,
-			ResetAfter: time.Duration(rate.Tolerance()), Path: PathClosed,
+			ResetAfter: time.Duration(c.rate.Tolerance()), Path: PathClosed,
 		}
 		if c.quantity == 0 || c.quantity > c.limit.capacity {
 			result.RetryAfter = NoRetry

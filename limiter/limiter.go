@@ -50,7 +50,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Result, e
 // AllowN pours quantity tokens, at least 0, into the funnel of that key: all of
 // them, or none when they do not fit.
 func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	answer := l.decide(ctx, []call{{key, limit, quantity}})[0]
+	answer := l.decide(ctx, []call{{key: key, limit: limit, quantity: quantity}})[0]
 	return answer.result, answer.err
 }
 
@@ -103,7 +103,7 @@ func (l *Limiter) AllowMany(ctx context.Context, requests []Request) (results []
 	}
 	calls := make([]call, len(requests))
 	for i, request := range requests {
-		calls[i] = call{request.Key, request.Limit, request.Quantity}
+		calls[i] = call{key: request.Key, limit: request.Limit, quantity: request.Quantity}
 	}
 	results = make([]Result, len(requests))
 	var errs []error
@@ -200,12 +200,11 @@ func (l *Limiter) ask(ctx context.Context, calls []call, pending []int) []answer
 }
 
 // check finds what is wrong with a call without asking the server.
-func (c call) check() error {
-	rate, err := c.limit.rate()
-	if err != nil {
+func (c *call) check() (err error) {
+	if c.rate, err = c.limit.rate(); err != nil {
 		return err
 	}
-	if _, err := rate.Decide(gcra.Empty, 0, int64(c.quantity)); err != nil {
+	if _, err := c.rate.Decide(gcra.Empty, 0, int64(c.quantity)); err != nil {
 		return fmt.Errorf("limiter: quantity %d of a limit of %v: %w", c.quantity, c.limit, err)
 	}
 	return nil

@@ -24,11 +24,7 @@ func (p *prefilter) limits(c call) (Result, bool) {
 	if !p.enabled || c.quantity == 0 {
 		return Result{}, false
 	}
-	rate, err := c.limit.rate()
-	if err != nil {
-		return Result{}, false
-	}
-	decision, err := p.funnels.Look(c.key, rate, int64(c.quantity))
+	decision, err := p.funnels.Look(c.key, c.rate, int64(c.quantity))
 	if err != nil || !decision.Limited {
 		return Result{}, false
 	}
@@ -39,11 +35,8 @@ func (p *prefilter) limits(c call) (Result, bool) {
 // counted from the instant at which the question was sent, which was before, it
 // cannot be too much.
 func (p *prefilter) learn(c call, result Result, sent time.Time) {
-	if !p.enabled {
-		return
-	}
-	if rate, err := c.limit.rate(); err == nil {
-		p.funnels.Raise(c.key, sent.Add(leastLevel(rate, result)))
+	if p.enabled {
+		p.funnels.Raise(c.key, sent.Add(leastLevel(c.rate, result)))
 	}
 }
 

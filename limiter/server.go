@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"funnel/gcra"
 )
 
 // A call is one question to the server.
@@ -17,6 +19,8 @@ type call struct {
 	key      string
 	limit    Limit
 	quantity int
+
+	rate gcra.Rate // the limit, once it has been checked
 }
 
 // An answer has a result or an error.
