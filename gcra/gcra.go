@@ -38,7 +38,9 @@
 // in 128 bits and sums in 64 unsigned bits, and what does not fit 63 bits in the
 // end is an [Error] rather than a wrong answer.
 //
-// The package reads no clock, allocates nothing and knows nothing of Redis.
+// The package reads no clock, allocates nothing and knows nothing of Redis. NewRate
+// and Decide cannot panic and ask nothing of the Go runtime, not even for more stack,
+// hence go:nosplit: package funnel/module/throttle runs them on a stack of C.
 package gcra
 
 import "math/bits"
@@ -55,7 +57,7 @@ const NoRetry int64 = -1
 const maxInt63 = 1<<63 - 1
 
 // A Rate is the shape of a funnel: how many tokens it holds and how fast they
-// leak. Make one with [NewRate]; the zero Rate is not valid.
+// leak. Make one with [NewRate]; the zero Rate holds nothing, and decides nothing.
 type Rate struct {
 	capacity         int64
 	emissionInterval int64
@@ -71,6 +73,8 @@ type Rate struct {
 // funnel never leaks slower than asked. [ErrEmissionInterval] says that it would
 // be below one nanosecond, [ErrTolerance] that a full funnel would take 2^63
 // nanoseconds (292 years) or more to drain.
+//
+//go:nosplit
 func NewRate(capacity, count, period int64) (Rate, error) {
 	switch {
 	case capacity < 1:
@@ -133,7 +137,7 @@ type Decision struct {
 // A quantity of 0 looks without pouring.
 //
 // Now, tat and quantity are at least 0. A negative quantity is reported as
-// [ErrQuantity]; negative instants, which no clock of this century gives, count
+// [ErrQuantity], and the zero Rate as [ErrCapacity]; negative instants, which no clock of this century gives, count
 // as 0. [ErrIncrement] says that the tokens would take 2^63 nanoseconds or more
 // to leak, [ErrTAT] that the call would be allowed but its new TAT lies beyond
 // the year 2262, where 63 bits end. The decision is the zero Decision then.
@@ -141,7 +145,12 @@ type Decision struct {
 // A stored TAT need not stem from the same rate or from the same clock: one that
 // lies further ahead than the tolerance counts as an overfull funnel, which
 // limits every call until enough has leaked.
+//
+//go:nosplit
 func (r Rate) Decide(tat, now, quantity int64) (Decision, error) {
+	if r.emissionInterval < 1 {
+		return Decision{}, ErrCapacity
+	}
 	if quantity < 0 {
 		return Decision{}, ErrQuantity
 	}

@@ -333,3 +333,13 @@ func TestErrorsMatch(t *testing.T) {
 		t.Errorf("errors.As finds %q in %q", reason, err)
 	}
 }
+
+// TestTheZeroRateDecidesNothing: a forgotten NewRate is an error, not a panic.
+func TestTheZeroRateDecidesNothing(t *testing.T) {
+	for _, quantity := range []int64{0, 1} {
+		decision, err := gcra.Rate{}.Decide(gcra.Empty, today, quantity)
+		if err != gcra.ErrCapacity || decision != (gcra.Decision{}) {
+			t.Errorf("quantity %d: %+v, %v; want nothing and %v", quantity, decision, err, gcra.ErrCapacity)
+		}
+	}
+}

@@ -27,20 +27,11 @@ func NewFunnel(rate gcra.Rate, now func() time.Time) *Funnel {
 func (f *Funnel) Watering(quantity int64) (gcra.Decision, error) {
 	for {
 		tat := f.tat.Load()
-		decision, err := decide(f.rate, tat, f.clock.instant(), quantity)
+		decision, err := f.rate.Decide(tat, f.clock.instant(), quantity)
 		// Somebody else may have poured meanwhile; the decision then is out
 		// of date, and the next round makes a new one.
 		if err != nil || decision.TAT == tat || f.tat.CompareAndSwap(tat, decision.TAT) {
 			return decision, err
 		}
 	}
-}
-
-// decide is Decide for rates that a caller hands in, of which the zero Rate, a
-// funnel that holds nothing, is not valid.
-func decide(rate gcra.Rate, tat, now, quantity int64) (gcra.Decision, error) {
-	if rate.Capacity() < 1 {
-		return gcra.Decision{}, gcra.ErrCapacity
-	}
-	return rate.Decide(tat, now, quantity)
 }

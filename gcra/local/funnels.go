@@ -59,7 +59,7 @@ func (f *Funnels) Water(key string, rate gcra.Rate, quantity int64) (gcra.Decisi
 	f.forget(now)
 
 	tat := f.tats[key]
-	decision, err := decide(rate, tat, now, quantity)
+	decision, err := rate.Decide(tat, now, quantity)
 	if err == nil && decision.TAT != tat {
 		f.keep(key, decision.TAT)
 	}
@@ -72,7 +72,7 @@ func (f *Funnels) Look(key string, rate gcra.Rate, quantity int64) (gcra.Decisio
 	defer f.mutex.Unlock()
 	now := f.clock.instant()
 	f.forget(now)
-	return decide(rate, f.tats[key], now, quantity)
+	return rate.Decide(f.tats[key], now, quantity)
 }
 
 // Raise makes the funnel of that key as full as one that runs empty at the instant
