@@ -144,16 +144,3 @@ func TestStringsThatHoldNoFunnel(t *testing.T) {
 		})
 	}
 }
-
-// TestPanicBecomesAnErrorReply: a mistake inside Go costs one call, not the server.
-func TestPanicBecomesAnErrorReply(t *testing.T) {
-	client, _ := startFunnelWithClock(t)
-	ctx := context.Background()
-	throttle(t, client, "key", 15, 30, 60)
-	before := client.Get(ctx, "key").Val()
-	require.NoError(t, client.Do(ctx, "funnel.debug", "panic").Err())
-	message := requireError(t, client, "ERR funnel failed inside and has written nothing", "key", 15, 30, 60)
-	require.Contains(t, message, "asked for by FUNNEL.DEBUG PANIC")
-	require.Equal(t, before, client.Get(ctx, "key").Val())
-	require.EqualValues(t, 13, throttle(t, client, "key", 15, 30, 60)[2], "the next call works")
-}

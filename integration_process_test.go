@@ -187,18 +187,45 @@ func crash(t *testing.T, options servertest.Options, how func(server *servertest
 // untilIdle waits until the threads of Go have gone to sleep for good.
 func untilIdle(t testing.TB, server *servertest.Server) {
 	t.Helper()
-	switches := func() (switches string) {
-		for _, thread := range namelessThreads(t, server) {
-			switches += thread["Pid"] + ":" + thread["voluntary_ctxt_switches"] + " "
-		}
-		return switches
-	}
-	before := ""
+	before := -1
 	require.Eventually(t, func() bool {
 		last := before
-		before = switches()
+		before = wakeUps(t, server)
 		return before == last
 	}, servertest.Patience, 30*time.Millisecond)
+}
+
+// wakeUps counts how often the threads of Go have gone to sleep until now.
+func wakeUps(t testing.TB, server *servertest.Server) (sum int) {
+	t.Helper()
+	for _, thread := range namelessThreads(t, server) {
+		switches, err := strconv.Atoi(thread["voluntary_ctxt_switches"])
+		require.NoError(t, err)
+		sum += switches
+	}
+	return sum
+}
+
+// TestCallsLetTheGoRuntimeSleep: neither calls that come one by one nor errors wake
+// a thread of Go. One of them looks around every minute by itself.
+func TestCallsLetTheGoRuntimeSleep(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
+	if emulated(t, server) {
+		t.Skip("the emulator has threads without names, too")
+	}
+	client := server.Client(t)
+	ctx := context.Background()
+	untilIdle(t, server)
+
+	const calls = 2000
+	before := wakeUps(t, server)
+	for call := range calls / 2 {
+		throttle(t, client, call, 15, 30, 60)
+		require.Error(t, client.Do(ctx, "cl.throttle", call, "x", 30, 60).Err())
+	}
+	after := wakeUps(t, server)
+	t.Logf("%d calls, %d times a thread of Go went to sleep", calls, after-before)
+	require.Less(t, after-before, calls/20)
 }
 
 // TestCrashReportsAreWhole: a server that crashes says as much about it as it
@@ -243,10 +270,10 @@ func TestCrashReportsAreWhole(t *testing.T) {
 }
 
 // TestSignalHandlersFindRoomDuringACall: a handler of the server runs on the stack
-// of whatever it interrupts, which is Go's at times. The server's watchdog, whose
-// handler prints a stack trace, is sent its signal again and again under load,
-// while Go collects garbage and so makes use of what a handler may have
-// overwritten.
+// of whatever it interrupts, so that must be the server's, during a call as well. The
+// server's watchdog, whose handler prints a stack trace, is sent its signal again and
+// again under load, while Go collects garbage and so makes use of what a handler that
+// ran on a stack of Go's would have overwritten.
 func TestSignalHandlersFindRoomDuringACall(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
 	if emulated(t, server) {

@@ -2,7 +2,8 @@
 #define FUNNEL_CALL_H
 
 /* What crosses the boundary between C and Go: one structure, one crossing per
- * command. C fills the upper half, Go the lower half.
+ * command. C fills the upper half, Go the lower half. Package throttle has the same
+ * structure in Go, and the compiler sees to it that the two agree (layout.go).
  *
  * The structure lives on the stack of throttle_command, and the bytes that it
  * points to belong to the server. Go reads and writes them during the crossing
@@ -37,7 +38,7 @@ enum {
     MESSAGE_CAPACITY = 512,
 };
 
-/* A number in decimal, not terminated. */
+/* A number in decimal: the last `length` of the bytes. */
 struct digits {
     size_t length;
     char bytes[DIGITS_CAPACITY];
@@ -45,8 +46,7 @@ struct digits {
 
 struct throttle_call {
     /* From C. */
-    struct text capacity, count, period;
-    struct text quantity; /* bytes is NULL when the argument was left out */
+    struct text capacity, count, period, quantity;
     enum stored stored;
     struct text stored_value;
     int64_t now;           /* nanoseconds since the epoch */

@@ -2,6 +2,7 @@
 
 #include "debug.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <strings.h>
 #include <time.h>
@@ -20,6 +21,29 @@ int64_t clock_nanoseconds(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* Entered the usual way, Go runs on a goroutine's stack, on which the server's
+ * signal handlers have no room: between these two, they wait. */
+static sigset_t hold_signals(void)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    return before;
+}
+
+static void release_signals(sigset_t before)
+{
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static int64_t metric(int which)
+{
+    sigset_t before = hold_signals();
+    int64_t value = funnelDebugMetric(which);
+    release_signals(before);
+    return value;
+}
+
 int debug_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     size_t length;
@@ -30,15 +54,13 @@ int debug_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
         clock_override = strcasecmp(instant, "real") == 0 ? -1 : strtoll(instant, NULL, 10);
         return redis.ReplyWithLongLong(ctx, clock_nanoseconds());
     }
-    if (strcasecmp(what, "PANIC") == 0) {
-        funnelDebugPanic();
-        return redis.ReplyWithLongLong(ctx, 1);
-    }
     if (strcasecmp(what, "COLLECT") == 0) {
+        sigset_t before = hold_signals();
         funnelDebugCollect();
+        release_signals(before);
         return redis.ReplyWithLongLong(ctx, 1);
     }
-    if (strcasecmp(what, "ALLOCATIONS") == 0) return redis.ReplyWithLongLong(ctx, funnelDebugMetric(0));
-    if (strcasecmp(what, "COLLECTIONS") == 0) return redis.ReplyWithLongLong(ctx, funnelDebugMetric(1));
-    return redis.ReplyWithError(ctx, "ERR FUNNEL.DEBUG knows CLOCK, PANIC, COLLECT, ALLOCATIONS and COLLECTIONS");
+    if (strcasecmp(what, "ALLOCATIONS") == 0) return redis.ReplyWithLongLong(ctx, metric(0));
+    if (strcasecmp(what, "COLLECTIONS") == 0) return redis.ReplyWithLongLong(ctx, metric(1));
+    return redis.ReplyWithError(ctx, "ERR FUNNEL.DEBUG knows CLOCK, COLLECT, ALLOCATIONS and COLLECTIONS");
 }

@@ -9,35 +9,13 @@ import "C"
 import (
 	"runtime"
 	"runtime/metrics"
-
-	"funnel/module/stackroom"
 )
-
-const debugging = true
-
-var debugPanicNext bool
-
-// debugPanic panics when FUNNEL.DEBUG PANIC has asked for it, once.
-func debugPanic() {
-	if debugPanicNext {
-		debugPanicNext = false
-		panic("asked for by FUNNEL.DEBUG PANIC")
-	}
-}
-
-// funnelDebugPanic makes the next call of CL.THROTTLE panic inside Go.
-//
-//export funnelDebugPanic
-func funnelDebugPanic() { debugPanicNext = true }
 
 // funnelDebugCollect runs a garbage collection, after which the runtime's
 // counters are exact.
 //
 //export funnelDebugCollect
-func funnelDebugCollect() {
-	stackroom.Ensure() // it takes longer than any call, and halves this stack itself
-	runtime.GC()
-}
+func funnelDebugCollect() { runtime.GC() }
 
 // funnelDebugMetric reads one of the counters of package runtime/metrics:
 // objects allocated on the Go heap since start, or collections that the runtime

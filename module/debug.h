@@ -6,7 +6,6 @@
 /* FUNNEL.DEBUG, in builds with the tag funneldebug:
  *
  *   CLOCK nanoseconds|real   what CL.THROTTLE takes for now
- *   PANIC                    the next CL.THROTTLE panics inside Go
  *   ALLOCATIONS              objects that Go has allocated so far
  *   COLLECTIONS              garbage collections that Go started by itself
  *   COLLECT                  runs a garbage collection */

@@ -8,18 +8,17 @@
 // more than deciding on a funnel does, so the work is split such that each
 // command crosses once:
 //
-//	server ──> throttle.c   opens the key, points at the arguments and the stored
-//	               │        value, reads the clock
+//	server ──> throttle.c     opens the key, points at the arguments and the stored
+//	               │          value, reads the clock
 //	               ▼
-//	          boundary.go   one call into Go, with one struct (call.h)
-//	               ▼
-//	          throttle.go   parses, asks package gcra, words the errors
+//	           throttle/      Go: parses, asks package gcra, words the errors
 //	               │
 //	               ▼
-//	           throttle.c   writes the key, replicates, replies
+//	           throttle.c     writes the key, replicates, replies
 //
-// C decides nothing and Go touches no key. The Go side allocates nothing, keeps
-// no pointer to the server's memory, and turns a panic into an error reply.
+// C decides nothing and Go touches no key. One struct (call.h) crosses over. Go
+// allocates nothing, keeps no pointer to the server's memory, and cannot panic: it
+// runs like a function of C, while the Go runtime sleeps (see package throttle).
 //
 // # The files
 //
@@ -29,11 +28,11 @@
 //     registration, command docs, ACL categories, configuration, INFO.
 //   - disconnect.c: what has to happen on MODULE UNLOAD, lest the server crash.
 //   - throttle.c, call.h: the command as the server sees it.
-//   - boundary.go: the crossing.
-//   - throttle.go, parse.go, refusal.go: the command as Go sees it, free of cgo
-//     and tested without a server.
-//   - signals.c, clock.c: the two things that are asked of the operating system;
-//     stackroom/ goes with the first.
+//   - throttle/: the command as Go sees it, free of cgo and tested without a server;
+//     layout.go, where the compiler checks that both see the same struct.
+//   - go_runtime.c, boundary.go: the Go runtime as a guest in the server's process,
+//     and the one time that it is entered.
+//   - clock.c: the time.
 //   - debug.c, debug.go: FUNNEL.DEBUG, only in builds with the tag funneldebug,
 //     through which tests set the clock and look inside the Go runtime.
 //

@@ -1,12 +1,11 @@
 #include <string.h>
 #include <strings.h>
 
-#include "_cgo_export.h"
 #include "abi.h"
 #include "command_info.h"
 #include "debug.h"
 #include "disconnect.h"
-#include "signals.h"
+#include "go_runtime.h"
 #include "throttle.h"
 #include "version.h"
 
@@ -116,7 +115,7 @@ static void add_info(RedisModuleInfoCtx *info, int for_crash_report)
 /* Called by the server on MODULE LOAD or loadmodule. */
 PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-    signals_restore();
+    go_runtime_start();
 
     const char *missing = find_functions(ctx);
     if (redis.SetModuleAttribs == NULL || redis.IsModuleNameBusy == NULL) return REDISMODULE_ERR;

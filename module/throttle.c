@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-#include "_cgo_export.h"
 #include "call.h"
 #include "clock.h"
+#include "go_runtime.h"
 
 int throttle_limit_surplus;
 struct throttle_counters throttle_counters;
@@ -36,7 +36,7 @@ static void read_arguments(struct throttle_call *call, RedisModuleString **argv,
     call->capacity = argument(argv[2]);
     call->count = argument(argv[3]);
     call->period = argument(argv[4]);
-    call->quantity = argc == 6 ? argument(argv[5]) : (struct text){NULL, 0};
+    call->quantity = argc == 6 ? argument(argv[5]) : (struct text){"1", 1};
     call->limit_surplus = throttle_limit_surplus;
 }
 
@@ -58,18 +58,24 @@ static void read_stored(struct throttle_call *call, RedisModuleKey *key)
     }
 }
 
+static struct text text_of(const struct digits *digits)
+{
+    return (struct text){digits->bytes + DIGITS_CAPACITY - digits->length, digits->length};
+}
+
 /* Stores the new TAT. A TAT has 19 digits from the year 2001 to 2286, so it
  * nearly always fits in the place of the old one, which saves the server from
  * deleting and adding the key. */
 static void write_tat(RedisModuleKey *key, const struct throttle_call *call)
 {
+    struct text tat = text_of(&call->tat);
     size_t length = 0;
     char *place = NULL;
     if (call->stored == STORED_STRING) place = redis.StringDMA(key, &length, REDISMODULE_WRITE);
-    if (place != NULL && length == call->tat.length) {
-        memcpy(place, call->tat.bytes, length);
+    if (place != NULL && length == tat.length) {
+        memcpy(place, tat.bytes, length);
     } else {
-        RedisModuleString *value = redis.CreateString(NULL, call->tat.bytes, call->tat.length);
+        RedisModuleString *value = redis.CreateString(NULL, tat.bytes, tat.length);
         redis.StringSet(key, value); /* takes a reference of its own */
         redis.FreeString(NULL, value);
     }
@@ -85,8 +91,8 @@ static void write_tat(RedisModuleKey *key, const struct throttle_call *call)
  * must learn of the SET before they learn of that deletion. */
 static void announce_write(RedisModuleCtx *ctx, RedisModuleString *name, const struct throttle_call *call)
 {
-    redis.Replicate(ctx, "SET", "sbsb", name, call->tat.bytes, call->tat.length, pxat, call->expiry.bytes,
-                    call->expiry.length);
+    struct text tat = text_of(&call->tat), expiry = text_of(&call->expiry);
+    redis.Replicate(ctx, "SET", "sbsb", name, tat.bytes, tat.length, pxat, expiry.bytes, expiry.length);
     redis.SignalModifiedKey(ctx, name);
     redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_STRING, "set", name);
     redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "expire", name);
@@ -115,7 +121,7 @@ int throttle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     read_stored(&call, key);
     call.now = clock_nanoseconds();
 
-    funnelThrottle(&call);
+    go_answer(&call);
 
     if (call.verdict == VERDICT_ALLOWED) write_tat(key, &call);
     redis.CloseKey(key);

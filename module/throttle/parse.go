@@ -1,9 +1,11 @@
-package module
+package throttle
 
 import "math"
 
 // parseInteger reads a decimal integer from 0 to 2^63-1, written as the server
 // itself writes and accepts integers: digits only, no sign, no leading zeros.
+//
+//go:nosplit
 func parseInteger(text string) (value int64, ok bool) {
 	const mostDigits = 19 // so that 64 bits hold the sum before it is judged
 	if text == "" || len(text) > mostDigits || (text[0] == '0' && len(text) > 1) {
@@ -11,11 +13,11 @@ func parseInteger(text string) (value int64, ok bool) {
 	}
 	var sum uint64
 	for i := 0; i < len(text); i++ {
-		digit := text[i] - '0'
+		digit := uint64(text[i]) - '0'
 		if digit > 9 {
 			return 0, false
 		}
-		sum = sum*10 + uint64(digit)
+		sum = sum*10 + digit
 	}
 	return int64(sum), sum <= math.MaxInt64
 }
@@ -30,6 +32,8 @@ const (
 
 // parseSeconds reads seconds, an integer or a decimal with 1 to 9 fraction
 // digits, and returns exact nanoseconds, from 0 to 2^63-1.
+//
+//go:nosplit
 func parseSeconds(text string) (nanoseconds int64, ok bool) {
 	whole := text
 	// A point further behind would follow more seconds than fit, or no digits.
@@ -49,6 +53,8 @@ func parseSeconds(text string) (nanoseconds int64, ok bool) {
 }
 
 // parseFraction reads the 1 to 9 digits behind the point as nanoseconds.
+//
+//go:nosplit
 func parseFraction(digits string) (nanoseconds int64, ok bool) {
 	if digits == "" || len(digits) > nanosecondDigits {
 		return 0, false

@@ -1,0 +1,68 @@
+package throttle
+
+// The lengths of what a [Call] holds.
+const (
+	ReplyLength     = 5
+	DigitsCapacity  = 20 // 2^63-1 has 19 digits
+	MessageCapacity = 512
+)
+
+// What a key can hold.
+const (
+	StoredNothing   uint32 = iota // there is no such key
+	StoredString                  // a string, which is StoredValue
+	StoredOtherType               // a list, a hash, ...
+)
+
+// What becomes of a call.
+const (
+	Refused uint32 = iota // an error: Message holds the reply
+	Limited               // Reply is set, nothing is to be written
+	Looked                // allowed with quantity 0: likewise
+	Allowed               // Reply, TAT and Expiry are set, and to be written
+)
+
+// A Call is one call of CL.THROTTLE, laid out in memory as struct throttle_call
+// of call.h is: C fills the upper half, Go the lower.
+//
+// The strings are views of the server's memory, valid until the call is answered.
+// The lower half holds no pointer, so that Go never has to tell its garbage
+// collector of one.
+type Call struct {
+	Capacity, Count, Period, Quantity string // as the client sent them
+
+	Stored      uint32 // StoredNothing, StoredString or StoredOtherType
+	StoredValue string
+
+	Now          int64 // nanoseconds since the epoch
+	LimitSurplus int64 // limit minus capacity: 1 in redis-cell mode, else 0
+
+	Verdict            uint32 // Refused, Limited, Looked or Allowed
+	Reply              [ReplyLength]int64
+	ExpiryMilliseconds int64  // Unix time at which the funnel has drained
+	TAT, Expiry        Digits // the words of the replicated SET
+
+	Message [MessageCapacity]byte // an error reply, zero terminated
+}
+
+// Digits are a number in decimal: the last Length of Bytes.
+type Digits struct {
+	Length uint64
+	Bytes  [DigitsCapacity]byte
+}
+
+// set writes a number that is not negative.
+//
+//go:nosplit
+func (digits *Digits) set(number int64) {
+	rest := uint64(number)
+	digits.Length = 0
+	for at := len(digits.Bytes) - 1; at >= 0; at-- {
+		digits.Bytes[at] = '0' + byte(rest%10)
+		rest /= 10
+		digits.Length++
+		if rest == 0 {
+			return
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package throttle
+
+import "funnel/gcra"
+
+// What an error reply says. Redis words the WRONGTYPE line itself everywhere
+// else, so it must read the same here.
+const (
+	badCapacity          = "ERR capacity must be an integer from 1 to 9223372036854775807"
+	badCapacityRedisCell = "ERR capacity must be an integer from 0 to 9223372036854775807"
+	badCount             = "ERR count must be an integer from 1 to 9223372036854775807"
+	badPeriod            = "ERR period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits"
+	badQuantity          = "ERR quantity must be an integer from 0 to 9223372036854775807"
+
+	wrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"
+
+	// The value is left out on purpose: it is somebody's data.
+	noFunnel = "ERR the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807"
+)
+
+// longestValue is how much of a wrong argument an error repeats, in bytes.
+const longestValue = 40
+
+// refuse answers with an error reply that needs no details.
+//
+//go:nosplit
+func (call *Call) refuse(reason string) {
+	call.Verdict = Refused
+	message := message{text: &call.Message}
+	message.add(reason)
+	message.end()
+}
+
+// refuseArgument answers with an error reply that shows the argument.
+//
+//go:nosplit
+func (call *Call) refuseArgument(reason, argument string) {
+	call.Verdict = Refused
+	message := message{text: &call.Message}
+	message.add(reason)
+	if argument != "" {
+		message.add(", not ")
+		message.addQuoted(argument)
+	}
+	message.end()
+}
+
+// refuseTogether answers with an error reply that shows all arguments, which are
+// fine one by one, but not together: numbers, all of them.
+//
+//go:nosplit
+func (call *Call) refuseTogether(err error) {
+	call.Verdict = Refused
+	reason, _ := err.(gcra.Error)
+	message := message{text: &call.Message}
+	message.add("ERR ")
+	message.add(string(reason))
+	message.add(", not capacity ")
+	message.add(call.Capacity)
+	message.add(", count ")
+	message.add(call.Count)
+	message.add(", period ")
+	message.add(call.Period)
+	message.add(", quantity ")
+	message.add(call.Quantity)
+	message.end()
+}
+
+// A message is an error reply that is being written: one line of printable ASCII.
+// All messages fit; what did not would be left out.
+type message struct {
+	text   *[MessageCapacity]byte
+	length int
+}
+
+//go:noinline
+//go:nosplit
+func (message *message) add(text string) {
+	for i := 0; i < len(text); i++ {
+		message.addByte(text[i])
+	}
+}
+
+// addQuoted keeps an argument, which may be any bytes, from breaking the line
+// or flooding it.
+//
+//go:nosplit
+func (message *message) addQuoted(argument string) {
+	message.add("'")
+	for i := 0; i < len(argument) && i < longestValue; i++ {
+		character := argument[i]
+		if character < ' ' || character > '~' {
+			character = '?'
+		}
+		message.addByte(character)
+	}
+	message.add("'")
+	if len(argument) > longestValue {
+		message.add(" and more")
+	}
+}
+
+//go:nosplit
+func (message *message) addByte(character byte) {
+	if at := uint(message.length); at < MessageCapacity-1 {
+		message.text[at] = character
+		message.length++
+	}
+}
+
+//go:nosplit
+func (message *message) end() {
+	if at := uint(message.length); at < MessageCapacity {
+		message.text[at] = 0
+	}
+}

@@ -1,0 +1,144 @@
+package throttle
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/gcra"
+)
+
+// today is an instant in 2026.
+const today int64 = 1795236055976124882
+
+func callOf(arguments ...string) *Call {
+	call := Call{Capacity: arguments[0], Count: arguments[1], Period: arguments[2], Quantity: "1", Now: today}
+	if len(arguments) > 3 {
+		call.Quantity = arguments[3]
+	}
+	return &call
+}
+
+// refusalOf is the error reply to a call.
+func refusalOf(t testing.TB, call *Call) string {
+	t.Helper()
+	answer(call)
+	require.Equal(t, Refused, call.Verdict)
+	text, _, terminated := strings.Cut(string(call.Message[:]), "\x00")
+	require.True(t, terminated)
+	return text
+}
+
+func textOf(digits *Digits) string {
+	return string(digits.Bytes[DigitsCapacity-digits.Length:])
+}
+
+func TestAnswerToTheSeeds(t *testing.T) {
+	call := callOf("15", "30", "60")
+	answer(call)
+	require.Equal(t, Allowed, call.Verdict)
+	require.Equal(t, [ReplyLength]int64{0, 15, 14, -1, 2}, call.Reply)
+	require.Equal(t, strconv.FormatInt(today+2e9, 10), textOf(&call.TAT))
+	require.Equal(t, (today+2e9)/1e6+1, call.ExpiryMilliseconds)
+	require.Equal(t, strconv.FormatInt(call.ExpiryMilliseconds, 10), textOf(&call.Expiry))
+}
+
+func TestAFullFunnelLimits(t *testing.T) {
+	call := callOf("15", "30", "60")
+	call.Stored, call.StoredValue = StoredString, strconv.FormatInt(today+30e9, 10)
+	answer(call)
+	require.Equal(t, Limited, call.Verdict)
+	require.Equal(t, [ReplyLength]int64{1, 15, 0, 2, 30}, call.Reply)
+}
+
+func TestALookReadsTheStoredTAT(t *testing.T) {
+	call := callOf("15", "30", "60", "0")
+	call.Stored, call.StoredValue = StoredString, strconv.FormatInt(today+10e9, 10)
+	answer(call)
+	require.Equal(t, Looked, call.Verdict)
+	require.Equal(t, [ReplyLength]int64{0, 15, 10, -1, 10}, call.Reply)
+}
+
+// TestArgumentsAreJudgedBeforeTheKey, as by the server's own commands.
+func TestArgumentsAreJudgedBeforeTheKey(t *testing.T) {
+	call := callOf("15", "30", "x")
+	call.Stored = StoredOtherType
+	require.Equal(t, badPeriod+", not 'x'", refusalOf(t, call))
+	call.Period = "60"
+	require.Equal(t, wrongType, refusalOf(t, call))
+	call.Stored, call.StoredValue = StoredString, "secret"
+	require.Equal(t, noFunnel, refusalOf(t, call))
+}
+
+func TestRedisCellModeAddsOneToTheCapacity(t *testing.T) {
+	call := callOf("0", "1", "1")
+	require.Equal(t, badCapacity+", not '0'", refusalOf(t, call))
+	call.LimitSurplus = 1
+	answer(call)
+	require.Equal(t, Allowed, call.Verdict)
+	require.EqualValues(t, 1, call.Reply[1])
+
+	call.Capacity = "x"
+	require.Equal(t, badCapacityRedisCell+", not 'x'", refusalOf(t, call))
+	call.Capacity = strconv.Itoa(math.MaxInt64)
+	require.Equal(t, "ERR "+gcra.ErrTolerance.Error()+", not capacity 9223372036854775807, count 1, period 1, quantity 1",
+		refusalOf(t, call))
+}
+
+func TestDigits(t *testing.T) {
+	numbers := []int64{math.MaxInt64, today}
+	for power := int64(1); power <= 1e18; power *= 10 {
+		numbers = append(numbers, power-1, power, power+1)
+		if power == 1e18 {
+			break
+		}
+	}
+	for _, number := range numbers {
+		digits := Digits{Length: 7, Bytes: [DigitsCapacity]byte{'x', 'x'}}
+		digits.set(number)
+		require.Equal(t, strconv.FormatInt(number, 10), textOf(&digits))
+	}
+}
+
+// TestWhatDoesNotFitAMessageIsLeftOut, although no message is as long.
+func TestWhatDoesNotFitAMessageIsLeftOut(t *testing.T) {
+	var call Call
+	call.refuse(strings.Repeat("x", 2*MessageCapacity))
+	require.Equal(t, strings.Repeat("x", MessageCapacity-1)+"\x00", string(call.Message[:]))
+}
+
+// FuzzAnswer: whatever the arguments and the value, there is either a decision
+// or an error of one printable line that fits its buffer, and nothing is
+// allocated on the way.
+func FuzzAnswer(f *testing.F) {
+	f.Add("15", "30", "60", "1", "1795236055976124882", int64(1795236055976124882), false)
+	f.Add("0", "1", "0.000000001", "0", "", int64(0), true)
+	f.Add(strings.Repeat("9", 19), "1", "9223372036.854775807", strings.Repeat("\xff", 100), "-1", int64(-1), false)
+	f.Add("1", "9223372036854775807", "9223372036.854775807", "9223372036854775807", "0", int64(1), false)
+	f.Add("9223372036854775807", "9223372036854775807", "9223372036.854775807", "9223372036854775807", "0", int64(1), false)
+	f.Fuzz(func(t *testing.T, capacity, count, period, quantity, stored string, now int64, redisCell bool) {
+		call := Call{
+			Capacity: capacity, Count: count, Period: period, Quantity: quantity,
+			Stored: StoredString, StoredValue: stored, Now: now,
+		}
+		if redisCell {
+			call.LimitSurplus = 1
+		}
+		require.Zero(t, testing.AllocsPerRun(1, func() { answer(&call) }))
+		if call.Verdict == Refused {
+			message := refusalOf(t, &call)
+			require.Regexp(t, `^(ERR|WRONGTYPE) [ -~]+$`, message)
+			require.Less(t, len(message), MessageCapacity-1, "nothing was left out")
+			return
+		}
+		require.GreaterOrEqual(t, call.Reply[2], int64(0))
+		require.LessOrEqual(t, call.Reply[2], call.Reply[1])
+		if call.Verdict == Allowed {
+			require.GreaterOrEqual(t, call.ExpiryMilliseconds, max(now, 0)/1e6)
+			require.Equal(t, strconv.FormatInt(call.ExpiryMilliseconds, 10), textOf(&call.Expiry))
+		}
+	})
+}
