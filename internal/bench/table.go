@@ -235,7 +235,9 @@ func (r Report) tailTable() Table {
 			row("SET PX, server without the module", r.Tail.SetWithout),
 		},
 		Notes: []string{fmt.Sprintf("%s calls per second of each of SET PX and CL.THROTTLE, side by side on one server; twice as many of SET PX alone on the server without the module. Medians of %d rounds. At p99.9, CL.THROTTLE takes %s times as long as SET PX.",
-			thousands(float64(r.Tail.Rate)), r.Tail.Rounds, ratio(r.Tail.Ratio))},
+			thousands(float64(r.Tail.Rate)), r.Tail.Rounds, ratio(r.Tail.Ratio)),
+			fmt.Sprintf("Per call, all threads of the server with the module together took %.1f µs, and those other than the main one woke up %.3f times; without the module, %.1f µs and %.3f times.",
+				r.Tail.With.Microseconds, r.Tail.With.WakeUps, r.Tail.Without.Microseconds, r.Tail.Without.WakeUps)},
 	}
 }
 
