@@ -80,6 +80,17 @@ func TestSignalDispositionsAreTheServersOwn(t *testing.T) {
 	}
 }
 
+// TestSignalHandlersRunOnTheServersStack, for which a crash report is made: servers
+// give their main thread no signal stack, while Go gives one to whoever enters it.
+func TestSignalHandlersRunOnTheServersStack(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
+	client := server.Client(t)
+	throttle(t, client, "key", 15, 30, 60)
+	size, err := client.Do(context.Background(), "funnel.debug", "signalstack").Int()
+	require.NoError(t, err)
+	require.Zero(t, size)
+}
+
 // TestSignalsNeverReachAThreadOfGo: its threads block what is sent to a process
 // from outside, so that handlers run on threads of the server. Go insists on
 // leaving open what a thread does to itself by a mistake, and SIGURG, SIGCHLD and

@@ -44,6 +44,13 @@ static int64_t metric(int which)
     return value;
 }
 
+static int64_t signal_stack_size(void)
+{
+    stack_t stack;
+    sigaltstack(NULL, &stack);
+    return stack.ss_flags & SS_DISABLE ? 0 : (int64_t)stack.ss_size;
+}
+
 int debug_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     size_t length;
@@ -62,5 +69,6 @@ int debug_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     }
     if (strcasecmp(what, "ALLOCATIONS") == 0) return redis.ReplyWithLongLong(ctx, metric(0));
     if (strcasecmp(what, "COLLECTIONS") == 0) return redis.ReplyWithLongLong(ctx, metric(1));
-    return redis.ReplyWithError(ctx, "ERR FUNNEL.DEBUG knows CLOCK, COLLECT, ALLOCATIONS and COLLECTIONS");
+    if (strcasecmp(what, "SIGNALSTACK") == 0) return redis.ReplyWithLongLong(ctx, signal_stack_size());
+    return redis.ReplyWithError(ctx, "ERR FUNNEL.DEBUG knows CLOCK, COLLECT, ALLOCATIONS, COLLECTIONS and SIGNALSTACK");
 }
