@@ -13,7 +13,7 @@ require (
 	github.com/go-redis/redis_rate/v10 v10.0.1
 )
 
-require github.com/redis/rueidis v1.0.79 // indirect
+require github.com/redis/rueidis v1.0.79
 
 require (
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect

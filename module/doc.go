@@ -4,9 +4,9 @@
 // # The idea
 //
 // A server calls a module through C functions and hands out its keys, strings
-// and replies through C functions too. Crossing from C into Go and back costs
-// more than deciding on a funnel does, so the work is split such that each
-// command crosses once:
+// and replies through C functions too. To cross between C and Go as cgo does costs
+// more than to decide on a funnel, so the work is split such that each command
+// crosses once, and then without cgo:
 //
 //	server ──> throttle.c     opens the key, points at the arguments and the stored
 //	               │          value, reads the clock

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -154,6 +156,9 @@ func (c *Cluster) whole() error {
 				return fmt.Errorf("node %d sees replica %d as %+v", node.Port, replica.Port, member)
 			}
 		}
+		if err := node.recordsShards(); err != nil {
+			return err
+		}
 	}
 	for _, replica := range c.Replicas {
 		info, err := replica.Direct.Info(ctx, "replication").Result()
@@ -299,6 +304,32 @@ func (n *ClusterNode) members() (map[string]member, error) {
 		}
 	}
 	return members, nil
+}
+
+// recordsShards says whether the node's file puts every replica into the shard of its
+// primary. Which shard a node is in gets around later than anything else, and a server
+// that is killed before may refuse the file when it starts again
+// (https://github.com/valkey-io/valkey/issues/774). Old servers know no shards.
+func (n *ClusterNode) recordsShards() error {
+	file, err := os.ReadFile(filepath.Join(n.Dir, "nodes.conf"))
+	if err != nil {
+		return err
+	}
+	primary, shard := map[string]string{}, map[string]string{}
+	for line := range strings.Lines(string(file)) {
+		fields := strings.Fields(line)
+		if len(fields) < 8 {
+			continue // the line of the epochs
+		}
+		primary[fields[0]] = fields[3]
+		_, shard[fields[0]], _ = strings.Cut(fields[1], "shard-id=")
+	}
+	for id := range primary {
+		if of := primary[id]; of != "-" && shard[of] != shard[id] {
+			return fmt.Errorf("node %d records %s in another shard than its primary", n.Port, id)
+		}
+	}
+	return nil
 }
 
 func milliseconds(duration time.Duration) string {

@@ -19,9 +19,9 @@
 //
 // Whatever the answer reaches, here and in package gcra, must not call the runtime:
 //
-//   - It must not grow the stack. Every function that calls another has the mark
-//     go:nosplit, with which the compiler adds no check, and the linker refuses a
-//     program in which such functions together might need more than 800 bytes.
+//   - It must not grow the stack. With the mark go:nosplit, which functions have here,
+//     the compiler adds no check for room, and the linker refuses a program in which
+//     such functions might need more than 800 bytes together.
 //   - It must not panic. A panic is a call of the runtime, which the compiler puts
 //     wherever it cannot prove that an index is within bounds or a divisor is not 0.
 //     Here, it can. That is more than recovering from panics could give: there is no
