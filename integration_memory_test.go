@@ -164,18 +164,29 @@ func TestVolatileTTLEvictsTheFunnelsThatDrainFirst(t *testing.T) {
 // lets it forget.
 func TestAllKeysLRUEvictsFunnelsWhichThenStartAnew(t *testing.T) {
 	client, calls := floodServer(t, "allkeys-lru", func(*redis.Client) {})
+	ctx := context.Background()
 	const looks = 1000
 	kept, evicted := 0, 0
 	for i := range looks {
 		key := fmt.Sprintf("flood:%d", calls-1-i*(calls/looks))
-		remaining := int64(14)
-		if client.Exists(context.Background(), key).Val() == 1 {
-			remaining = 13
+		// In one transaction, within which nothing is evicted.
+		var exists *redis.IntCmd
+		var call *redis.Cmd
+		_, err := client.TxPipelined(ctx, func(pipeline redis.Pipeliner) error {
+			exists = pipeline.Exists(ctx, key)
+			call = pipeline.Do(ctx, "cl.throttle", key, 15, 1, 1000)
+			return nil
+		})
+		require.NoError(t, err)
+		reply, err := call.Int64Slice()
+		require.NoError(t, err)
+		if exists.Val() == 1 {
+			require.EqualValues(t, 13, reply[2], key)
 			kept++
 		} else {
+			require.EqualValues(t, 14, reply[2], key)
 			evicted++
 		}
-		require.Equal(t, remaining, throttle(t, client, key, 15, 1, 1000)[2], key)
 	}
 	t.Logf("of %d funnels, %d were still there", looks, kept)
 	require.Positive(t, kept)
