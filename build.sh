@@ -32,9 +32,10 @@ usage: ./build.sh COMMAND
   clean               remove what was built; the cache of servers stays
   help                show this
 
-All but build, dist, image and clean use redis-server or valkey-server, and install
-one if they may; FUNNEL_SERVER names another. bench and guard install valgrind likewise. CC,
-CGO_CFLAGS, GOARCH, GOFLAGS and the other variables of Go and cgo mean what they
+run, test, bench and guard use redis-server or valkey-server, and install one if they
+may; FUNNEL_SERVER names another. bench and guard install valgrind likewise.
+
+CC, CGO_CFLAGS, GOARCH, GOFLAGS and the other variables of Go and cgo mean what they
 always do:
 
   GOARCH=arm64 CC=aarch64-linux-gnu-gcc ./build.sh build
@@ -100,16 +101,12 @@ need_server() {
 
 install_server() {
     if has apt-get; then
-        root_for apt-get install redis-server
-        # Fails for any one source that is out of order; the next line tells whether that matters.
-        as_root apt-get -qq update </dev/null || true
-        # Debian would start a service, on the port that `run` wants: the variables
-        # keep systemd and other inits from it now, and disable after a reboot.
-        as_root env DEBIAN_FRONTEND=noninteractive SYSTEMD_OFFLINE=1 RUNLEVEL=1 \
-            apt-get -qq -y install --no-install-recommends redis-server </dev/null >/dev/null
+        root_for redis-server apt-get install redis-server
+        apt_install redis-server
+        # Debian's service would be on the port that `run` wants, after a reboot.
         ! has systemctl || as_root systemctl -q disable redis-server 2>/dev/null || true
     elif has dnf; then
-        root_for dnf install redis
+        root_for redis-server dnf install redis
         # Newer Fedoras have Valkey instead.
         as_root dnf -q -y install redis || as_root dnf -q -y install valkey
     elif has brew; then
@@ -120,10 +117,33 @@ install_server() {
     server_on_path >/dev/null || die "redis-server was installed, but is not in the PATH: name it in FUNNEL_SERVER"
 }
 
-# root_for COMMAND...: announces what is going to be installed, or says that it cannot be.
+# need_package TOOL: from the package of that name.
+need_package() {
+    ! has "$1" || return 0
+    if has apt-get; then
+        root_for "$1" apt-get install "$1"
+        apt_install "$1"
+    elif has dnf; then
+        root_for "$1" dnf install "$1"
+        as_root dnf -q -y install "$1" </dev/null >/dev/null
+    else
+        die "$1 is missing: install it"
+    fi
+}
+
+# root_for TOOL COMMAND...: announces how the tool is going to be installed, or says
+# that it cannot be.
 root_for() {
-    as_root true 2>/dev/null || die "redis-server is missing, and only root may install it: sudo $*"
-    echo "redis-server is missing: $*" >&2
+    as_root true 2>/dev/null || die "$1 is missing, and only root may install it: sudo ${*:2}"
+    echo "$1 is missing: ${*:2}" >&2
+}
+
+apt_install() {
+    # Fails for any one source that is out of order; the next line tells whether that matters.
+    as_root apt-get -qq update </dev/null || true
+    # Debian would start a service at once: the variables keep systemd and other inits from it.
+    as_root env DEBIAN_FRONTEND=noninteractive SYSTEMD_OFFLINE=1 RUNLEVEL=1 \
+        apt-get -qq -y install --no-install-recommends "$1" </dev/null >/dev/null
 }
 
 # Prints nothing where the commit is not known: version.h has a word for that.
@@ -272,44 +292,17 @@ matrix() {
 bench() {
     need_compilers
     need_server
-    need_valgrind
+    need_package valgrind
     compile_for_tests
     go build -o build/funnel-bench ./cmd/funnel-bench
     # Not go run, which would hide the exit code and stand between it and Ctrl-C.
     exec build/funnel-bench "$@"
 }
 
-need_valgrind() {
-    local install
-    ! has valgrind || return 0
-    if has apt-get; then
-        install='apt-get -qq -y install --no-install-recommends valgrind'
-    elif has dnf; then
-        install='dnf -q -y install valgrind'
-    else
-        die "valgrind is missing: install it"
-    fi
-    as_root true 2>/dev/null || die "valgrind is missing, and only root may install it: sudo $install"
-    echo "valgrind is missing: $install" >&2
-    ! has apt-get || as_root apt-get -qq update </dev/null || true
-    # shellcheck disable=SC2086 # words without spaces
-    as_root env DEBIAN_FRONTEND=noninteractive $install </dev/null >/dev/null
-}
-
 need_docker() {
     has docker || die "docker is missing: install it (apt-get install docker.io)"
     docker info >/dev/null 2>&1 ||
         die "docker does not answer: start its daemon (systemctl start docker), and be root or a member of the group docker"
-}
-
-# need_package TOOL: from the Debian package of that name.
-need_package() {
-    ! has "$1" || return 0
-    has apt-get || die "$1 is missing: install it"
-    as_root true 2>/dev/null || die "$1 is missing, and only root may install it: sudo apt-get install $1"
-    echo "$1 is missing: apt-get install $1" >&2
-    as_root apt-get -qq update </dev/null || true
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends "$1" </dev/null >/dev/null
 }
 
 # build_image NAME [OPTION...]
