@@ -36,7 +36,7 @@ RUN set -eu; \
             "gcc-$(echo "$cpu" | tr _ -)-linux-gnu" "libc6-dev-$GOARCH-cross"; \
     }; \
     export CC GOARCH CGO_ENABLED=1; \
-    go build -trimpath -buildmode=pie math runtime/cgo slices strconv sync syscall
+    go build -trimpath -buildmode=pie math runtime/cgo slices sync syscall
 # No layer downloads modules: funnel.so needs Go's own library and nothing else.
 # .dockerignore lists what is copied.
 COPY . .

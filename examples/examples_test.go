@@ -74,13 +74,19 @@ func start(t *testing.T, name string, server *servertest.Server, arguments ...st
 // wait waits for the end of the process, and requires that it is a good one.
 func (p *process) wait(t *testing.T) string {
 	t.Helper()
+	require.NoError(t, p.end(t))
+	return p.stdout.String()
+}
+
+// end waits for the end of the process, whichever it is.
+func (p *process) end(t *testing.T) error {
+	t.Helper()
 	select {
 	case <-p.ended:
 	case <-time.After(servertest.Patience):
 		t.Fatal("the example does not end")
 	}
-	require.NoError(t, p.err)
-	return p.stdout.String()
+	return p.err
 }
 
 // interrupt presses Ctrl-C.

@@ -109,11 +109,6 @@ func TestWebAPIWithoutRedis(t *testing.T) {
 
 func TestWebAPIRefusesWhatIsNoPrefix(t *testing.T) {
 	p := start(t, "webapi", servertest.Start(t, servertest.Options{}), "-trust", "10.0.0.1")
-	select {
-	case <-p.ended:
-	case <-time.After(servertest.Patience):
-		t.Fatal("the example does not end")
-	}
-	require.Error(t, p.err)
+	require.Error(t, p.end(t))
 	require.Contains(t, p.stderr.String(), `invalid value "10.0.0.1" for flag -trust`)
 }

@@ -137,10 +137,11 @@ type Decision struct {
 // A quantity of 0 looks without pouring.
 //
 // Now, tat and quantity are at least 0. A negative quantity is reported as
-// [ErrQuantity], and the zero Rate as [ErrCapacity]; negative instants, which no clock of this century gives, count
-// as 0. [ErrIncrement] says that the tokens would take 2^63 nanoseconds or more
-// to leak, [ErrTAT] that the call would be allowed but its new TAT lies beyond
-// the year 2262, where 63 bits end. The decision is the zero Decision then.
+// [ErrQuantity], and the zero Rate as [ErrCapacity]; negative instants, which no
+// clock of this century gives, count as 0. [ErrIncrement] says that the tokens
+// would take 2^63 nanoseconds or more to leak, [ErrTAT] that the call would be
+// allowed but its new TAT lies beyond the year 2262, where 63 bits end. The
+// decision is the zero Decision then.
 //
 // A stored TAT need not stem from the same rate or from the same clock: one that
 // lies further ahead than the tolerance counts as an overfull funnel, which

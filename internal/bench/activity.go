@@ -1,11 +1,8 @@
 package bench
 
 import (
-	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 )
 
 // An Activity is what the threads of a server did, per call: the time that they
@@ -20,12 +17,12 @@ type Activity struct {
 // one call.
 func activityOf(pid int) (Activity, error) {
 	var sum Activity
-	folders, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	folders, err := threads(pid)
 	if err != nil {
 		return sum, err
 	}
 	for _, folder := range folders {
-		nanoseconds, err := firstNumber(folder+"/schedstat", "")
+		nanoseconds, err := numberBehind(filepath.Join(folder, "schedstat"), "")
 		if err != nil {
 			return sum, err
 		}
@@ -33,29 +30,13 @@ func activityOf(pid int) (Activity, error) {
 		if filepath.Base(folder) == strconv.Itoa(pid) {
 			continue
 		}
-		switches, err := firstNumber(folder+"/status", "voluntary_ctxt_switches:")
+		switches, err := numberBehind(filepath.Join(folder, "status"), "voluntary_ctxt_switches:")
 		if err != nil {
 			return sum, err
 		}
 		sum.WakeUps += switches
 	}
 	return sum, nil
-}
-
-// firstNumber reads the first number behind a word at the start of a line.
-func firstNumber(file, word string) (float64, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return 0, fmt.Errorf("threads are watched on Linux only: %w", err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, found := strings.CutPrefix(line, word); found {
-			if fields := strings.Fields(rest); len(fields) > 0 {
-				return strconv.ParseFloat(fields[0], 64)
-			}
-		}
-	}
-	return 0, fmt.Errorf("%s: no number behind %q", file, word)
 }
 
 // during measures the activity of a server while it is sent calls.

@@ -3,11 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 )
 
 const (
@@ -57,10 +52,10 @@ func MeasureFootprint(ctx context.Context, program, module, debugModule string, 
 		for i := range modules {
 			s := &starts[i]
 			err := withServer(ctx, ServerOptions{Program: program, Modules: modules[i]}, func(server *Server) error {
-				status, err := processStatus(server.Pid())
+				rss, private, err := residentMemory(server.Pid())
 				s.time = append(s.time, server.StartTime.Seconds()*1e3)
-				s.rss = append(s.rss, status["VmRSS"])
-				s.private = append(s.private, status["RssAnon"])
+				s.rss = append(s.rss, rss)
+				s.private = append(s.private, private)
 				return err
 			})
 			if err != nil {
@@ -156,39 +151,4 @@ func sendCalls(ctx context.Context, server *Server, name string, calls int) erro
 		}
 	}
 	return nil
-}
-
-// processStatus reads the sizes, in KiB, out of /proc/PID/status.
-func processStatus(pid int) (map[string]float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return nil, fmt.Errorf("memory of processes is read on Linux only: %w", err)
-	}
-	sizes := map[string]float64{}
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(line, ":")
-		if value, isSize := strings.CutSuffix(strings.TrimSpace(value), " kB"); isSize {
-			if size, err := strconv.ParseFloat(strings.TrimSpace(value), 64); err == nil {
-				sizes[name] = size
-			}
-		}
-	}
-	return sizes, nil
-}
-
-// threadNames lists the threads of a process by name, sorted.
-func threadNames(pid int) ([]string, error) {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", pid))
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, file := range files {
-		// A thread may end while we look.
-		if name, err := os.ReadFile(file); err == nil {
-			names = append(names, strings.TrimSpace(string(name)))
-		}
-	}
-	slices.Sort(names)
-	return names, nil
 }

@@ -78,12 +78,18 @@ func run(t *testing.T, server *servertest.Server, command *exec.Cmd) {
 }
 
 func calls(stats, name string) int {
-	match := regexp.MustCompile(`cmdstat_` + regexp.QuoteMeta(name) + `:calls=(\d+)`).FindStringSubmatch(stats)
-	if match == nil {
-		return 0
-	}
-	count, _ := strconv.Atoi(match[1])
+	count, _ := numberBehind(stats, "cmdstat_"+name+":calls=")
 	return count
+}
+
+// numberBehind reads a number in what INFO shows, if it is there.
+func numberBehind(info, text string) (number int, found bool) {
+	match := regexp.MustCompile(regexp.QuoteMeta(text) + `(\d+)`).FindStringSubmatch(info)
+	if match == nil {
+		return 0, false
+	}
+	number, err := strconv.Atoi(match[1])
+	return number, err == nil
 }
 
 // allowed is the number of calls that poured: the module counts them, and the script
@@ -91,9 +97,7 @@ func calls(stats, name string) int {
 func allowed(t *testing.T, client *redis.Client, stats string) int {
 	info, err := client.Info(context.Background(), "funnel").Result()
 	require.NoError(t, err)
-	if match := regexp.MustCompile(`funnel_calls_allowed:(\d+)`).FindStringSubmatch(info); match != nil {
-		count, err := strconv.Atoi(match[1])
-		require.NoError(t, err)
+	if count, found := numberBehind(info, "funnel_calls_allowed:"); found {
 		return count
 	}
 	return calls(stats, "set")

@@ -19,11 +19,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-)
 
-// patience is how long a test waits for a container before it gives up. It is no
-// measure of speed: test machines stall for seconds.
-const patience = 60 * time.Second
+	"funnel/internal/servertest"
+)
 
 // transcript is what the README shows.
 var transcript = []any{"cl.throttle", "laoqian:reply", 15, 30, 60}
@@ -104,7 +102,7 @@ func (c container) client(t testing.TB, change ...func(*redis.Options)) *redis.C
 	t.Helper()
 	published := strings.Fields(docker(t, "port", string(c), "6379/tcp"))
 	require.NotEmpty(t, published)
-	options := &redis.Options{Addr: published[0], MaxRetries: -1, ReadTimeout: patience}
+	options := &redis.Options{Addr: published[0], MaxRetries: -1, ReadTimeout: servertest.Patience}
 	for _, change := range change {
 		change(options)
 	}
@@ -164,20 +162,10 @@ func throttle(t testing.TB, client redis.UniversalClient, arguments ...any) []in
 	return reply
 }
 
-// eventually waits until a condition holds, and tells what was wrong when it does not.
+// eventually waits until a condition holds. To ask Docker takes a process each time.
 func eventually(t testing.TB, what string, condition func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := condition()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waited for this in vain: %s: %v", what, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	servertest.Await(t, 50*time.Millisecond, what, condition)
 }
 
 // bash runs a line as a reader of the README would, in a folder.

@@ -2,7 +2,6 @@ package servertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -69,7 +68,7 @@ func StartCluster(t testing.TB, primaries int, nodeTimeout time.Duration, option
 	for i, replica := range cluster.Replicas {
 		cluster.do(t, replica, "cluster", "replicate", cluster.Primaries[i].ID)
 	}
-	await(t, "the cluster serves all slots, each on a primary with a replica", cluster.whole)
+	Await(t, pollInterval, "the cluster serves all slots, each on a primary with a replica", cluster.whole)
 	for _, node := range cluster.Nodes() {
 		cluster.do(t, node, "config", "set", "cluster-node-timeout", milliseconds(nodeTimeout))
 	}
@@ -112,7 +111,7 @@ func (c *Cluster) introduce(t testing.TB) {
 			c.do(t, node, "cluster", "meet", "127.0.0.1", other.Port)
 		}
 	}
-	await(t, "every node knows every other", func() error {
+	Await(t, pollInterval, "every node knows every other", func() error {
 		for _, node := range nodes {
 			members, err := node.members()
 			if err != nil {
@@ -334,20 +333,4 @@ func (n *ClusterNode) recordsShards() error {
 
 func milliseconds(duration time.Duration) string {
 	return strconv.FormatInt(duration.Milliseconds(), 10)
-}
-
-// await waits until nothing is missing any more.
-func await(t testing.TB, what string, missing func() error) {
-	t.Helper()
-	deadline := time.Now().Add(Patience)
-	for {
-		err := missing()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(errors.Join(fmt.Errorf("in vain waited until %s", what), err))
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }

@@ -28,7 +28,7 @@ func StartSentinels(t testing.TB, count, quorum int, down time.Duration, primary
 	for i := range sentinels {
 		sentinels[i] = startSentinel(t, quorum, down, primary)
 	}
-	await(t, "the sentinels know each other and the replicas", func() error {
+	Await(t, pollInterval, "the sentinels know each other and the replicas", func() error {
 		for _, sentinel := range sentinels {
 			if err := sentinel.watches(count-1, replicas); err != nil {
 				return err

@@ -83,8 +83,8 @@ func requireNoFullerWindow(t *testing.T, allowed []attempt, period int64, maxCou
 }
 
 // hurry has eight clients call at once, as often as they can, while their common
-// clock goes on by a second with each call. Calls overtake each other between the clock and the
-// server.
+// clock goes on by a second with each call. Calls overtake each other between the
+// clock and the server.
 func hurry(t *testing.T, rdb redis.UniversalClient, period int64, maxCount, calls int) (allowed []attempt) {
 	var clock atomic.Int64
 	var mutex sync.Mutex
