@@ -25,7 +25,6 @@ type project struct {
 // of sentinels knows everybody: from then on a failure ends in a failover.
 func startProject(t *testing.T, line string) project {
 	t.Helper()
-	image(t)
 	p := project{name: unique(), tool: composeTool(t)}
 	t.Cleanup(func() {
 		if t.Failed() {

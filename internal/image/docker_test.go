@@ -50,9 +50,11 @@ func fromEnvironment(t testing.TB, name string) string {
 // unique makes a name that nothing else on this machine has.
 func unique() string { return fmt.Sprintf("funnel-test-%08x", rand.Uint32()) }
 
-// docker runs a command of Docker and returns what it prints.
+// docker runs a command of Docker and returns what it prints. Without an image to
+// test, there need not be a Docker either.
 func docker(t testing.TB, arguments ...string) string {
 	t.Helper()
+	image(t)
 	output, err := tryDocker(arguments...)
 	require.NoErrorf(t, err, "docker %s: %s", strings.Join(arguments, " "), output)
 	return output
