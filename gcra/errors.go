@@ -5,6 +5,8 @@ package gcra
 type Error string
 
 // Error returns the reason in words.
+//
+//go:nosplit
 func (e Error) Error() string { return string(e) }
 
 // What [NewRate] and [Rate.Decide] refuse.

@@ -38,9 +38,9 @@
 // in 128 bits and sums in 64 unsigned bits, and what does not fit 63 bits in the
 // end is an [Error] rather than a wrong answer.
 //
-// The package reads no clock, allocates nothing and knows nothing of Redis. NewRate
-// and Decide cannot panic and ask nothing of the Go runtime, not even for more stack,
-// hence go:nosplit: package funnel/module/throttle runs them on a stack of C.
+// The package reads no clock, allocates nothing and knows nothing of Redis. It asks
+// nothing of the Go runtime, not even for more stack, hence go:nosplit: package
+// funnel/module/throttle runs it where there is none.
 package gcra
 
 import "math/bits"
@@ -96,15 +96,37 @@ func NewRate(capacity, count, period int64) (Rate, error) {
 }
 
 // Capacity is the number of tokens that fit into the empty funnel, at least 1.
+//
+//go:nosplit
 func (r Rate) Capacity() int64 { return r.capacity }
 
 // EmissionInterval is the time in which one token leaks, in nanoseconds, at
 // least 1.
+//
+//go:nosplit
 func (r Rate) EmissionInterval() int64 { return r.emissionInterval }
 
 // Tolerance is the time in which the full funnel drains, in nanoseconds:
 // capacity times emission interval.
+//
+//go:nosplit
 func (r Rate) Tolerance() int64 { return r.tolerance }
+
+// Increment is the time in which quantity tokens leak, in nanoseconds: quantity
+// times emission interval. A negative quantity is reported as [ErrQuantity], and
+// [ErrIncrement] says that the tokens would take 2^63 nanoseconds or more.
+//
+//go:nosplit
+func (r Rate) Increment(quantity int64) (int64, error) {
+	if quantity < 0 {
+		return 0, ErrQuantity
+	}
+	increment, ok := product(r.emissionInterval, quantity)
+	if !ok {
+		return 0, ErrIncrement
+	}
+	return increment, nil
+}
 
 // A Decision is the answer to one call.
 type Decision struct {
@@ -152,14 +174,11 @@ func (r Rate) Decide(tat, now, quantity int64) (Decision, error) {
 	if r.emissionInterval < 1 {
 		return Decision{}, ErrCapacity
 	}
-	if quantity < 0 {
-		return Decision{}, ErrQuantity
+	increment, err := r.Increment(quantity)
+	if err != nil {
+		return Decision{}, err
 	}
 	now, tat = max(now, 0), max(tat, 0)
-	increment, ok := product(r.emissionInterval, quantity)
-	if !ok {
-		return Decision{}, ErrIncrement
-	}
 
 	// Each of the four is below 2^63, so neither sum can wrap around in 64 bits.
 	filled := uint64(max(now, tat)) + uint64(increment)
@@ -189,6 +208,8 @@ func (r Rate) Decide(tat, now, quantity int64) (Decision, error) {
 
 // product multiplies two numbers that are not negative; ok says that the result
 // fits 63 bits.
+//
+//go:nosplit
 func product(a, b int64) (result int64, ok bool) {
 	high, low := bits.Mul64(uint64(a), uint64(b))
 	return int64(low), high == 0 && low <= maxInt63

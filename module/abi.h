@@ -8,7 +8,7 @@
  * name. Valkey answers to the same names. The functions are declared once, in
  * the two lists below, which also drive the lookup in abi.c:
  *
- *   REQUIRED_FUNCTIONS  exist since Redis 6.2.2; without one, loading fails;
+ *   REQUIRED_FUNCTIONS  exist since Redis 6.2.8; without one, loading fails;
  *   OPTIONAL_FUNCTIONS  came later; NULL where the server lacks them.
  *
  * Ownership, unless a comment says otherwise: what a function receives it only
@@ -24,11 +24,16 @@ typedef struct RedisModuleString RedisModuleString;
 typedef struct RedisModuleKey RedisModuleKey;
 typedef struct RedisModuleCommand RedisModuleCommand;
 typedef struct RedisModuleInfoCtx RedisModuleInfoCtx;
-typedef struct RedisModuleCallReply RedisModuleCallReply;
 struct RedisModuleCommandInfo;
+
+/* Passed by value. */
+typedef struct RedisModuleEvent {
+    uint64_t id, data_version;
+} RedisModuleEvent;
 
 typedef int (*RedisModuleCmdFunc)(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 typedef void (*RedisModuleInfoFunc)(RedisModuleInfoCtx *ctx, int for_crash_report);
+typedef void (*RedisModuleEventCallback)(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data);
 typedef int (*RedisModuleConfigGetEnumFunc)(const char *name, void *data);
 typedef int (*RedisModuleConfigSetEnumFunc)(const char *name, int value, void *data, RedisModuleString **error);
 typedef int (*RedisModuleConfigApplyFunc)(RedisModuleCtx *ctx, void *data, RedisModuleString **error);
@@ -46,10 +51,14 @@ enum { REDISMODULE_KEYTYPE_EMPTY = 0, REDISMODULE_KEYTYPE_STRING = 1 };
 enum {
     REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED = 1 << 1,
     REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD = 1 << 2,
+    VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION = 1 << 5,
 };
 
 /* NotifyKeyspaceEvent. */
 enum { REDISMODULE_NOTIFY_GENERIC = 1 << 2, REDISMODULE_NOTIFY_STRING = 1 << 3 };
+
+/* SubscribeToServerEvent. */
+enum { REDISMODULE_EVENT_SHUTDOWN = 5, REDISMODULE_EVENT_CRON_LOOP = 8 };
 
 /* RegisterEnumConfig. */
 enum { REDISMODULE_CONFIG_IMMUTABLE = 1 << 0 };
@@ -68,6 +77,7 @@ enum { REDISMODULE_CONFIG_IMMUTABLE = 1 << 0 };
     FUNCTION(RedisModuleString *, CreateString, (RedisModuleCtx *ctx, const char *bytes, size_t length))            \
     FUNCTION(void, FreeString, (RedisModuleCtx *ctx, RedisModuleString *string))                                    \
     FUNCTION(const char *, StringPtrLen, (const RedisModuleString *string, size_t *length))                         \
+    FUNCTION(int, StringToLongLong, (const RedisModuleString *string, long long *number))                           \
     FUNCTION(RedisModuleKey *, OpenKey, (RedisModuleCtx *ctx, RedisModuleString *name, int mode))                   \
     FUNCTION(void, CloseKey, (RedisModuleKey *key))                                                                 \
     FUNCTION(int, KeyType, (RedisModuleKey *key))                                                                   \
@@ -77,27 +87,26 @@ enum { REDISMODULE_CONFIG_IMMUTABLE = 1 << 0 };
     FUNCTION(int, SignalModifiedKey, (RedisModuleCtx *ctx, RedisModuleString *name))                                \
     FUNCTION(int, NotifyKeyspaceEvent, (RedisModuleCtx *ctx, int type, const char *event, RedisModuleString *name)) \
     FUNCTION(int, Replicate, (RedisModuleCtx *ctx, const char *command, const char *format, ...))                   \
-    FUNCTION(RedisModuleCallReply *, Call, (RedisModuleCtx *ctx, const char *command, const char *format, ...))     \
-    FUNCTION(const char *, CallReplyStringPtr, (RedisModuleCallReply *reply, size_t *length))                       \
-    FUNCTION(void, FreeCallReply, (RedisModuleCallReply *reply))                                                    \
-    FUNCTION(int, DeauthenticateAndCloseClient, (RedisModuleCtx *ctx, uint64_t id))                                 \
+    FUNCTION(int, SubscribeToServerEvent, (RedisModuleCtx *ctx, RedisModuleEvent event,                             \
+                                           RedisModuleEventCallback callback))                                      \
     FUNCTION(int, WrongArity, (RedisModuleCtx *ctx))                                                                \
     FUNCTION(int, ReplyWithError, (RedisModuleCtx *ctx, const char *message))                                       \
     FUNCTION(int, ReplyWithArray, (RedisModuleCtx *ctx, long length))                                               \
     FUNCTION(int, ReplyWithLongLong, (RedisModuleCtx *ctx, long long number))
 
-#define OPTIONAL_FUNCTIONS(FUNCTION)                                                                              \
-    /* Redis 7.0 */                                                                                               \
-    FUNCTION(RedisModuleCommand *, GetCommand, (RedisModuleCtx *ctx, const char *name))                           \
-    FUNCTION(int, SetCommandInfo, (RedisModuleCommand *command, const struct RedisModuleCommandInfo *info))       \
-    FUNCTION(int, RegisterEnumConfig, (RedisModuleCtx *ctx, const char *name, int default_value, unsigned flags,  \
-                                       const char **names, const int *values, int count,                          \
-                                       RedisModuleConfigGetEnumFunc get, RedisModuleConfigSetEnumFunc set,        \
-                                       RedisModuleConfigApplyFunc apply, void *data))                             \
-    FUNCTION(int, LoadConfigs, (RedisModuleCtx *ctx))                                                             \
-    /* Redis 7.2 */                                                                                               \
-    FUNCTION(int, SetCommandACLCategories, (RedisModuleCommand *command, const char *categories))                 \
-    /* Redis 7.4 */                                                                                               \
+#define OPTIONAL_FUNCTIONS(FUNCTION)                                                                             \
+    /* Redis 7.0 */                                                                                              \
+    FUNCTION(RedisModuleCommand *, GetCommand, (RedisModuleCtx *ctx, const char *name))                          \
+    FUNCTION(int, SetCommandInfo, (RedisModuleCommand *command, const struct RedisModuleCommandInfo *info))      \
+    FUNCTION(int, RegisterEnumConfig, (RedisModuleCtx *ctx, const char *name, int default_value, unsigned flags, \
+                                       const char **names, const int *values, int count,                         \
+                                       RedisModuleConfigGetEnumFunc get, RedisModuleConfigSetEnumFunc set,       \
+                                       RedisModuleConfigApplyFunc apply, void *data))                            \
+    FUNCTION(int, LoadConfigs, (RedisModuleCtx *ctx))                                                            \
+    /* Redis 7.2 */                                                                                              \
+    FUNCTION(int, GetModuleOptionsAll, (void))                                                                   \
+    FUNCTION(int, SetCommandACLCategories, (RedisModuleCommand *command, const char *categories))                \
+    /* Redis 7.4 */                                                                                              \
     FUNCTION(int, AddACLCategory, (RedisModuleCtx *ctx, const char *category))
 
 /* The functions as found in the server that loaded the module. */

@@ -5,11 +5,7 @@
 
 /* FUNNEL.DEBUG, in builds with the tag funneldebug:
  *
- *   CLOCK nanoseconds|real   what CL.THROTTLE takes for now
- *   ALLOCATIONS              objects that Go has allocated so far
- *   COLLECTIONS              garbage collections that Go started by itself
- *   COLLECT                  runs a garbage collection
- *   SIGNALSTACK              bytes of the main thread's signal stack, 0 for none */
+ *   CLOCK nanoseconds|real   what CL.THROTTLE takes for now */
 int debug_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 
 #endif

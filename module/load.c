@@ -2,11 +2,11 @@
 #include <strings.h>
 
 #include "abi.h"
+#include "call.h"
 #include "command_info.h"
 #include "debug.h"
-#include "disconnect.h"
-#include "go_runtime.h"
 #include "throttle.h"
+#include "unload.h"
 #include "version.h"
 
 #define PUBLIC __attribute__((visibility("default")))
@@ -29,25 +29,44 @@ static const char *compat_names[] = {"none", "redis-cell"};
 static const int compat_surplus[] = {0, 1};
 enum { COMPAT_COUNT = sizeof compat_surplus / sizeof compat_surplus[0] };
 
+/* The surplus that the load arguments have set, or NOT_SET. */
+static int compat_argument;
+enum { NOT_SET = -1 };
+
+/* The surplus of a compat mode by its name, or NOT_SET. */
+static int find_compat(const char *name)
+{
+    for (int c = 0; c < COMPAT_COUNT; c++)
+        if (strcasecmp(name, compat_names[c]) == 0) return compat_surplus[c];
+    return NOT_SET;
+}
+
 static int get_compat(const char *name, void *data)
 {
     (void)name, (void)data;
     return throttle_limit_surplus;
 }
 
+/* Called by the server with what its configuration says, or else with the default.
+ * The server owns the error. */
 static int set_compat(const char *name, int value, void *data, RedisModuleString **error)
 {
-    (void)name, (void)data, (void)error;
+    (void)name, (void)data;
+    if (compat_argument != NOT_SET && value != compat_argument) {
+        static const char reason[] = "it contradicts the load argument 'compat': remove one of the two";
+        *error = redis.CreateString(NULL, reason, sizeof reason - 1);
+        return REDISMODULE_ERR;
+    }
     throttle_limit_surplus = value;
     return REDISMODULE_OK;
 }
 
 /* Reads "compat none|redis-cell", or nothing. Returns REDISMODULE_ERR, with a
- * line in the log, on anything else: a limiter that ignores a word it does not
- * know would limit otherwise than its owner thinks. */
+ * line in the log, on anything else. An ignored argument would silently change
+ * limits. */
 static int read_load_arguments(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-    throttle_limit_surplus = 0;
+    compat_argument = NOT_SET;
     for (int i = 0; i < argc; i += 2) {
         size_t length;
         const char *name = redis.StringPtrLen(argv[i], &length);
@@ -56,18 +75,23 @@ static int read_load_arguments(RedisModuleCtx *ctx, RedisModuleString **argv, in
                       name);
             return REDISMODULE_ERR;
         }
-        const char *value = i + 1 < argc ? redis.StringPtrLen(argv[i + 1], &length) : "nothing";
-        int known = 0;
-        for (int c = 0; c < COMPAT_COUNT; c++) {
-            if (strcasecmp(value, compat_names[c]) != 0) continue;
-            throttle_limit_surplus = compat_surplus[c];
-            known = 1;
+        if (i + 1 == argc) {
+            redis.Log(ctx, "warning", "load argument 'compat' needs a value: 'none' or 'redis-cell'");
+            return REDISMODULE_ERR;
         }
-        if (!known) {
+        const char *value = redis.StringPtrLen(argv[i + 1], &length);
+        int surplus = find_compat(value);
+        if (surplus == NOT_SET) {
             redis.Log(ctx, "warning", "load argument 'compat' must be 'none' or 'redis-cell', not '%s'", value);
             return REDISMODULE_ERR;
         }
+        if (compat_argument != NOT_SET && compat_argument != surplus) {
+            redis.Log(ctx, "warning", "load argument 'compat' is given twice, as 'none' and as 'redis-cell'");
+            return REDISMODULE_ERR;
+        }
+        compat_argument = surplus;
     }
+    throttle_limit_surplus = compat_argument == NOT_SET ? 0 : compat_argument;
     return REDISMODULE_OK;
 }
 
@@ -106,54 +130,60 @@ static void add_info(RedisModuleInfoCtx *info, int for_crash_report)
     redis.InfoAddFieldCString(info, "version", FUNNEL_VERSION);
     redis.InfoAddFieldCString(info, "commit", FUNNEL_COMMIT);
     redis.InfoAddFieldCString(info, "compat", compat_names[throttle_limit_surplus]);
-    redis.InfoAddFieldULongLong(info, "calls_allowed", throttle_counters.allowed);
-    redis.InfoAddFieldULongLong(info, "calls_limited", throttle_counters.limited);
-    redis.InfoAddFieldULongLong(info, "calls_looked", throttle_counters.looked);
-    redis.InfoAddFieldULongLong(info, "calls_refused", throttle_counters.refused);
+    redis.InfoAddFieldULongLong(info, "allowed", throttle_counters.allowed);
+    redis.InfoAddFieldULongLong(info, "limited", throttle_counters.limited);
+    redis.InfoAddFieldULongLong(info, "peeked", throttle_counters.peeked);
+    redis.InfoAddFieldULongLong(info, "errors", throttle_counters.errors);
 }
 
-/* Called by the server on MODULE LOAD or loadmodule. */
+/* An option that a server does not know may mean something else to it one day. */
+static int module_options(void)
+{
+    int options = REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
+    if (redis.GetModuleOptionsAll != NULL)
+        options |= redis.GetModuleOptionsAll() & VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION;
+    return options;
+}
+
+/* Called by the server on MODULE LOAD or loadmodule. The library may have been loaded
+ * before, and unloaded, yet still be in the process, as with musl: what is kept in
+ * static variables is set anew. */
 PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-    go_runtime_start();
-
     const char *missing = find_functions(ctx);
-    if (redis.SetModuleAttribs == NULL || redis.IsModuleNameBusy == NULL) return REDISMODULE_ERR;
-    if (redis.IsModuleNameBusy("funnel")) return REDISMODULE_ERR;
-    redis.SetModuleAttribs(ctx, "funnel", FUNNEL_VERSION_NUMBER, REDISMODULE_APIVER_1);
-    if (missing != NULL) {
-        if (redis.Log != NULL)
-            redis.Log(ctx, "warning", "this server lacks RedisModule_%s: funnel needs Redis 6.2.2 or Valkey", missing);
+    if (redis.SetModuleAttribs == NULL || redis.IsModuleNameBusy == NULL || redis.Log == NULL) return REDISMODULE_ERR;
+    /* Before anything else is set: the library at work may be this very one. */
+    if (redis.IsModuleNameBusy("funnel")) {
+        redis.Log(ctx, "warning", "funnel is not loaded: a module of that name is loaded already");
         return REDISMODULE_ERR;
     }
-    redis.SetModuleOptions(ctx, REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED |
-                                    REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD);
+    redis.SetModuleAttribs(ctx, "funnel", FUNNEL_VERSION_NUMBER, REDISMODULE_APIVER_1);
+    if (missing != NULL) {
+        redis.Log(ctx, "warning", "this server lacks RedisModule_%s: funnel needs Redis 6.2.8 or newer, or Valkey",
+                  missing);
+        return REDISMODULE_ERR;
+    }
+    const char *fault = prove_go();
+    if (fault != NULL) {
+        redis.Log(ctx, "warning", "funnel is not loaded: %s", fault);
+        return REDISMODULE_ERR;
+    }
+    redis.SetModuleOptions(ctx, module_options());
 
     if (read_load_arguments(ctx, argv, argc) != REDISMODULE_OK) return REDISMODULE_ERR;
     if (register_commands(ctx) != REDISMODULE_OK) return REDISMODULE_ERR;
     if (register_config(ctx) != REDISMODULE_OK) return REDISMODULE_ERR;
     redis.RegisterInfoFunc(ctx, add_info);
+    unload_start(ctx);
 
     memset(&throttle_counters, 0, sizeof throttle_counters);
-    throttle_start();
     redis.Log(ctx, "notice", "funnel %s (%s) loaded, compat %s", FUNNEL_VERSION, FUNNEL_COMMIT,
               compat_names[throttle_limit_surplus]);
     return REDISMODULE_OK;
 }
 
-static int is_ours(const char *name, size_t length)
-{
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        if (strlen(commands[i].name) == length && memcmp(commands[i].name, name, length) == 0) return 1;
-    return 0;
-}
-
-/* Called by the server on MODULE UNLOAD. The library itself stays in the
- * process, since a Go runtime cannot be unmapped; loading it again calls
- * RedisModule_OnLoad again, on the same variables. */
+/* Called by the server on MODULE UNLOAD. */
 PUBLIC int RedisModule_OnUnload(RedisModuleCtx *ctx)
 {
-    disconnect_holders(ctx, is_ours);
-    throttle_stop();
-    return REDISMODULE_OK;
+    return unload_is_refused(ctx) ? REDISMODULE_ERR : REDISMODULE_OK;
 }

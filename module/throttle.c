@@ -4,25 +4,9 @@
 
 #include "call.h"
 #include "clock.h"
-#include "go_runtime.h"
 
 int throttle_limit_surplus;
 struct throttle_counters throttle_counters;
-
-/* The constant word of the replicated SET. Owned by this file from
- * throttle_start to throttle_stop; the server takes references of its own. */
-static RedisModuleString *pxat;
-
-void throttle_start(void)
-{
-    pxat = redis.CreateString(NULL, "PXAT", 4);
-}
-
-void throttle_stop(void)
-{
-    redis.FreeString(NULL, pxat);
-    pxat = NULL;
-}
 
 static struct text argument(RedisModuleString *string)
 {
@@ -92,7 +76,7 @@ static void write_tat(RedisModuleKey *key, const struct throttle_call *call)
 static void announce_write(RedisModuleCtx *ctx, RedisModuleString *name, const struct throttle_call *call)
 {
     struct text tat = text_of(&call->tat), expiry = text_of(&call->expiry);
-    redis.Replicate(ctx, "SET", "sbsb", name, tat.bytes, tat.length, pxat, expiry.bytes, expiry.length);
+    redis.Replicate(ctx, "SET", "sbcb", name, tat.bytes, tat.length, "PXAT", expiry.bytes, expiry.length);
     redis.SignalModifiedKey(ctx, name);
     redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_STRING, "set", name);
     redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "expire", name);
@@ -105,24 +89,36 @@ static int reply_with_decision(RedisModuleCtx *ctx, const struct throttle_call *
     return REDISMODULE_OK;
 }
 
+static int reply_with_error(RedisModuleCtx *ctx, const struct throttle_call *call)
+{
+    throttle_counters.errors++;
+    return redis.ReplyWithError(ctx, call->message);
+}
+
+/* The way of a call into Go and back:
+ *
+ *   go_parse, go_decide    variables of C, which funnel-finish points to   call.c
+ *   go_parse, go_decide    functions of C, written in assembler, which     throttle/go_functions_*.s
+ *                          keep C's registers, and call
+ *   parse, decide          in Go                                           throttle/throttle.go */
 int throttle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     if (argc < 5 || argc > 6) return redis.WrongArity(ctx);
 
     /* Not cleared as a whole: every field that is read has been set before. */
     struct throttle_call call;
-    RedisModuleString *name = argv[1];
+    read_arguments(&call, argv, argc);
+    go_parse(&call);
+    if (call.verdict != VERDICT_PARSED) return reply_with_error(ctx, &call);
 
     /* Opened for writing even though many calls write nothing: one lookup
      * serves both, and the module has turned the implicit "key was modified"
      * off, so closing the key leaves no trace. */
+    RedisModuleString *name = argv[1];
     RedisModuleKey *key = redis.OpenKey(ctx, name, REDISMODULE_READ | REDISMODULE_WRITE);
-    read_arguments(&call, argv, argc);
     read_stored(&call, key);
     call.now = clock_nanoseconds();
-
-    go_answer(&call);
-
+    go_decide(&call);
     if (call.verdict == VERDICT_ALLOWED) write_tat(key, &call);
     redis.CloseKey(key);
 
@@ -130,16 +126,14 @@ int throttle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     case VERDICT_ALLOWED:
         throttle_counters.allowed++;
         announce_write(ctx, name, &call);
-        break;
+        return reply_with_decision(ctx, &call);
     case VERDICT_LIMITED:
         throttle_counters.limited++;
-        break;
-    case VERDICT_LOOKED:
-        throttle_counters.looked++;
-        break;
-    case VERDICT_REFUSED:
-        throttle_counters.refused++;
-        return redis.ReplyWithError(ctx, call.message);
+        return reply_with_decision(ctx, &call);
+    case VERDICT_PEEKED:
+        throttle_counters.peeked++;
+        return reply_with_decision(ctx, &call);
+    default:
+        return reply_with_error(ctx, &call);
     }
-    return reply_with_decision(ctx, &call);
 }

@@ -1,9 +1,13 @@
 // Command funnel is the module funnel.so: built with -buildmode=c-shared it holds
 // the entry points that a Redis or Valkey server looks for, which package module
-// exports. Build it with ./build.sh build.
+// exports. Build it with ./build.sh build: what the Go linker writes is not a module
+// yet (docs/go-runtime.md).
 package main
 
-import _ "funnel/module"
+import (
+	_ "funnel/module"
+	"funnel/module/throttle"
+)
 
-// main is never called in a shared library; the toolchain asks for it.
-func main() {}
+// main is never called in a shared library. It names what C calls.
+func main() { throttle.Functions() }

@@ -2,7 +2,7 @@
 # Runs tests of the contract, and the fuzzer, with a tool that watches every
 # access to memory, in the module as in the server:
 #
-#   internal/sanitize/run.sh asan       AddressSanitizer: C and Go, fast
+#   internal/sanitize/run.sh asan       AddressSanitizer: the C side, fast
 #   internal/sanitize/run.sh memcheck   Valgrind: every instruction, slow
 #
 # Fails if a test does or the tool complains; what it says then lies in
@@ -19,8 +19,8 @@ die() {
 
 # compile NAME [FLAG...]
 compile() {
-    go build "${@:2}" -buildmode=c-shared -o "$folder/$1" ./cmd/funnel
-    chmod +x "$folder/$1" # else servers refuse it
+    go build "${@:2}" -buildmode=c-shared -o "$folder/linked.so" ./cmd/funnel
+    go run ./cmd/funnel-finish -imports "$imports" "$folder/linked.so" "$folder/$1"
 }
 
 # watch COMMAND: makes a server that runs under the tool.
@@ -35,6 +35,7 @@ server=${FUNNEL_SERVER:-$(command -v redis-server || command -v valkey-server)} 
 folder=$PWD/build/sanitize/$tool
 rm -rf "$folder"
 mkdir -p "$folder"
+imports=
 
 case $tool in
 asan)
@@ -42,8 +43,10 @@ asan)
     # frees nothing when it ends: those are no leaks.
     library=$(readlink -f "$("$(go env CC)" -print-file-name=libasan.so)")
     [ -e "$library" ] || die "libasan is missing: apt-get install gcc"
-    export CGO_CFLAGS='-g -O1 -fno-omit-frame-pointer'
-    flags=(-asan)
+    # Not -asan: the Go side would call the sanitizer's part of the Go runtime.
+    export CGO_CFLAGS='-g -O1 -fno-omit-frame-pointer -fsanitize=address'
+    imports=__asan_
+    flags=()
     watch "env LD_PRELOAD=$library ASAN_OPTIONS=detect_leaks=0:log_path=$folder/report"
     ;;
 memcheck)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"funnel/internal/finish"
 )
 
 // Module returns the path of funnel.so.
@@ -57,7 +59,7 @@ func (b *build) make() {
 		return
 	}
 	// Test binaries of several packages may build at once: each builds under a
-	// name of its own, and the last one to be renamed serves all.
+	// name of its own, and the last one to be finished serves all.
 	path := filepath.Join(folder, b.name)
 	draft := fmt.Sprintf("%s.%d", path, os.Getpid())
 	defer os.Remove(draft)
@@ -66,10 +68,7 @@ func (b *build) make() {
 		b.result, b.err = string(output), err
 		return
 	}
-	// Servers refuse a module without the execute bit.
-	if b.err = os.Chmod(draft, 0o755); b.err == nil {
-		b.result, b.err = path, os.Rename(draft, path)
-	}
+	b.result, b.err = path, finish.File(draft, path, finish.Options{})
 }
 
 // buildFolder is the folder build at the top of this project.

@@ -1,5 +1,7 @@
 package throttle
 
+import "funnel/gcra"
+
 // The lengths of what a [Call] holds.
 const (
 	ReplyLength     = 5
@@ -16,33 +18,36 @@ const (
 
 // What becomes of a call.
 const (
-	Refused uint32 = iota // an error: Message holds the reply
+	Error   uint32 = iota // Message holds the reply
+	Parsed                // the arguments are fine
 	Limited               // Reply is set, nothing is to be written
-	Looked                // allowed with quantity 0: likewise
+	Peeked                // quantity 0: likewise
 	Allowed               // Reply, TAT and Expiry are set, and to be written
 )
 
 // A Call is one call of CL.THROTTLE, laid out in memory as struct throttle_call
-// of call.h is: C fills the upper half, Go the lower.
+// of call.h is. That file says which side fills which field, and when.
 //
 // The strings are views of the server's memory, valid until the call is answered.
-// The lower half holds no pointer, so that Go never has to tell its garbage
+// What Go writes holds no pointer, so that it never has to tell its garbage
 // collector of one.
 type Call struct {
 	Capacity, Count, Period, Quantity string // as the client sent them
+	LimitSurplus                      int64  // limit minus capacity: 1 in redis-cell mode, else 0
+
+	Rate   gcra.Rate
+	Tokens int64 // the quantity as a number
 
 	Stored      uint32 // StoredNothing, StoredString or StoredOtherType
 	StoredValue string
+	Now         int64 // nanoseconds since the epoch
 
-	Now          int64 // nanoseconds since the epoch
-	LimitSurplus int64 // limit minus capacity: 1 in redis-cell mode, else 0
+	Verdict uint32                // Error, Parsed, Limited, Peeked or Allowed
+	Message [MessageCapacity]byte // an error reply, zero terminated
 
-	Verdict            uint32 // Refused, Limited, Looked or Allowed
 	Reply              [ReplyLength]int64
 	ExpiryMilliseconds int64  // Unix time at which the funnel has drained
 	TAT, Expiry        Digits // the words of the replicated SET
-
-	Message [MessageCapacity]byte // an error reply, zero terminated
 }
 
 // Digits are a number in decimal: the last Length of Bytes.

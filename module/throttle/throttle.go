@@ -6,70 +6,82 @@ import (
 	"funnel/gcra"
 )
 
-// answer fills the lower half of a call. The arguments are judged before the key,
-// as commands of the server do. It is what [Entry] leads to.
+// parse judges the arguments, before anybody looks at the key, as commands of the
+// server do. C calls it as go_parse.
 //
 //go:nosplit
-func answer(call *Call) {
+func parse(call *Call) {
 	capacity, ok := parseInteger(call.Capacity)
 	switch {
 	case call.LimitSurplus == 0 && (!ok || capacity < 1):
-		call.refuseArgument(badCapacity, call.Capacity)
+		call.failArgument(badCapacity, call.Capacity)
 		return
 	case !ok:
-		call.refuseArgument(badCapacityRedisCell, call.Capacity)
+		call.failArgument(badCapacityRedisCell, call.Capacity)
 		return
 	}
 	count, ok := parseInteger(call.Count)
 	if !ok || count < 1 {
-		call.refuseArgument(badCount, call.Count)
+		call.failArgument(badCount, call.Count)
 		return
 	}
 	period, ok := parseSeconds(call.Period)
 	if !ok || period < 1 {
-		call.refuseArgument(badPeriod, call.Period)
+		call.failArgument(badPeriod, call.Period)
 		return
 	}
-	quantity, ok := parseInteger(call.Quantity)
+	tokens, ok := parseInteger(call.Quantity)
 	if !ok {
-		call.refuseArgument(badQuantity, call.Quantity)
+		call.failArgument(badQuantity, call.Quantity)
 		return
 	}
 
 	if capacity > math.MaxInt64-call.LimitSurplus {
-		call.refuseTogether(gcra.ErrTolerance)
+		call.failTogether(gcra.ErrTolerance)
 		return
 	}
 	rate, err := gcra.NewRate(capacity+call.LimitSurplus, count, period)
 	if err != nil {
-		call.refuseTogether(err)
+		call.failTogether(err)
 		return
 	}
+	if _, err := rate.Increment(tokens); err != nil {
+		call.failTogether(err)
+		return
+	}
+	call.Rate, call.Tokens = rate, tokens
+	call.Verdict = Parsed
+}
 
-	tat := gcra.Empty
+// decide answers a call that parse has accepted, from what the key holds and the
+// time. C calls it as go_decide.
+//
+//go:nosplit
+func decide(call *Call) {
+	tat, ok := gcra.Empty, true
 	switch call.Stored {
 	case StoredString:
 		if tat, ok = parseInteger(call.StoredValue); !ok {
-			call.refuse(noFunnel)
+			call.fail(noFunnel)
 			return
 		}
 	case StoredOtherType:
-		call.refuse(wrongType)
+		call.fail(wrongType)
 		return
 	}
 
-	decision, err := rate.Decide(tat, call.Now, quantity)
+	decision, err := call.Rate.Decide(tat, call.Now, call.Tokens)
 	if err != nil {
-		call.refuseTogether(err)
+		call.failTogether(err)
 		return
 	}
-	call.accept(&decision, quantity)
+	call.accept(&decision)
 }
 
 // accept answers with a decision.
 //
 //go:nosplit
-func (call *Call) accept(decision *gcra.Decision, quantity int64) {
+func (call *Call) accept(decision *gcra.Decision) {
 	call.Reply = [ReplyLength]int64{
 		0,
 		decision.Limit,
@@ -77,12 +89,14 @@ func (call *Call) accept(decision *gcra.Decision, quantity int64) {
 		gcra.Seconds(decision.RetryAfter),
 		gcra.Seconds(decision.ResetAfter),
 	}
-	switch {
-	case decision.Limited:
+	if decision.Limited {
 		call.Reply[0] = 1
+	}
+	switch {
+	case call.Tokens == 0:
+		call.Verdict = Peeked
+	case decision.Limited:
 		call.Verdict = Limited
-	case quantity == 0:
-		call.Verdict = Looked
 	default:
 		call.Verdict = Allowed
 		call.ExpiryMilliseconds = gcra.Milliseconds(decision.TAT)

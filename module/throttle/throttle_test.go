@@ -22,11 +22,18 @@ func callOf(arguments ...string) *Call {
 	return &call
 }
 
-// refusalOf is the error reply to a call.
-func refusalOf(t testing.TB, call *Call) string {
+// answer makes the two crossings of a command.
+func answer(call *Call) {
+	if parse(call); call.Verdict == Parsed {
+		decide(call)
+	}
+}
+
+// errorOf is the error reply to a call.
+func errorOf(t testing.TB, call *Call) string {
 	t.Helper()
 	answer(call)
-	require.Equal(t, Refused, call.Verdict)
+	require.Equal(t, Error, call.Verdict)
 	text, _, terminated := strings.Cut(string(call.Message[:]), "\x00")
 	require.True(t, terminated)
 	return text
@@ -36,7 +43,7 @@ func textOf(digits *Digits) string {
 	return string(digits.Bytes[DigitsCapacity-digits.Length:])
 }
 
-func TestAnswerToTheSeeds(t *testing.T) {
+func TestTranscript(t *testing.T) {
 	call := callOf("15", "30", "60")
 	answer(call)
 	require.Equal(t, Allowed, call.Verdict)
@@ -54,11 +61,11 @@ func TestAFullFunnelLimits(t *testing.T) {
 	require.Equal(t, [ReplyLength]int64{1, 15, 0, 2, 30}, call.Reply)
 }
 
-func TestALookReadsTheStoredTAT(t *testing.T) {
+func TestAPeekReadsTheStoredTAT(t *testing.T) {
 	call := callOf("15", "30", "60", "0")
 	call.Stored, call.StoredValue = StoredString, strconv.FormatInt(today+10e9, 10)
 	answer(call)
-	require.Equal(t, Looked, call.Verdict)
+	require.Equal(t, Peeked, call.Verdict)
 	require.Equal(t, [ReplyLength]int64{0, 15, 10, -1, 10}, call.Reply)
 }
 
@@ -66,26 +73,26 @@ func TestALookReadsTheStoredTAT(t *testing.T) {
 func TestArgumentsAreJudgedBeforeTheKey(t *testing.T) {
 	call := callOf("15", "30", "x")
 	call.Stored = StoredOtherType
-	require.Equal(t, badPeriod+", not 'x'", refusalOf(t, call))
+	require.Equal(t, badPeriod+", not 'x'", errorOf(t, call))
 	call.Period = "60"
-	require.Equal(t, wrongType, refusalOf(t, call))
+	require.Equal(t, wrongType, errorOf(t, call))
 	call.Stored, call.StoredValue = StoredString, "secret"
-	require.Equal(t, noFunnel, refusalOf(t, call))
+	require.Equal(t, noFunnel, errorOf(t, call))
 }
 
 func TestRedisCellModeAddsOneToTheCapacity(t *testing.T) {
 	call := callOf("0", "1", "1")
-	require.Equal(t, badCapacity+", not '0'", refusalOf(t, call))
+	require.Equal(t, badCapacity+", not '0'", errorOf(t, call))
 	call.LimitSurplus = 1
 	answer(call)
 	require.Equal(t, Allowed, call.Verdict)
 	require.EqualValues(t, 1, call.Reply[1])
 
 	call.Capacity = "x"
-	require.Equal(t, badCapacityRedisCell+", not 'x'", refusalOf(t, call))
+	require.Equal(t, badCapacityRedisCell+", not 'x'", errorOf(t, call))
 	call.Capacity = strconv.Itoa(math.MaxInt64)
 	require.Equal(t, "ERR "+gcra.ErrTolerance.Error()+", not capacity 9223372036854775807, count 1, period 1, quantity 1",
-		refusalOf(t, call))
+		errorOf(t, call))
 }
 
 func TestDigits(t *testing.T) {
@@ -103,10 +110,10 @@ func TestDigits(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotFitAMessageIsLeftOut, although no message is as long.
-func TestWhatDoesNotFitAMessageIsLeftOut(t *testing.T) {
+// TestLongMessagesAreTruncated, although no message is as long.
+func TestLongMessagesAreTruncated(t *testing.T) {
 	var call Call
-	call.refuse(strings.Repeat("x", 2*MessageCapacity))
+	call.fail(strings.Repeat("x", 2*MessageCapacity))
 	require.Equal(t, strings.Repeat("x", MessageCapacity-1)+"\x00", string(call.Message[:]))
 }
 
@@ -128,8 +135,8 @@ func FuzzAnswer(f *testing.F) {
 			call.LimitSurplus = 1
 		}
 		require.Zero(t, testing.AllocsPerRun(1, func() { answer(&call) }))
-		if call.Verdict == Refused {
-			message := refusalOf(t, &call)
+		if call.Verdict == Error {
+			message := errorOf(t, &call)
 			require.Regexp(t, `^(ERR|WRONGTYPE) [ -~]+$`, message)
 			require.Less(t, len(message), MessageCapacity-1, "nothing was left out")
 			return

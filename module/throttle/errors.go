@@ -13,28 +13,28 @@ const (
 
 	wrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
-	// The value is left out on purpose: it is somebody's data.
+	// Omit the stored value; it may be sensitive.
 	noFunnel = "ERR the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807"
 )
 
 // longestValue is how much of a wrong argument an error repeats, in bytes.
 const longestValue = 40
 
-// refuse answers with an error reply that needs no details.
+// fail answers with an error reply that needs no details.
 //
 //go:nosplit
-func (call *Call) refuse(reason string) {
-	call.Verdict = Refused
+func (call *Call) fail(reason string) {
+	call.Verdict = Error
 	message := message{text: &call.Message}
 	message.add(reason)
 	message.end()
 }
 
-// refuseArgument answers with an error reply that shows the argument.
+// failArgument answers with an error reply that shows the argument.
 //
 //go:nosplit
-func (call *Call) refuseArgument(reason, argument string) {
-	call.Verdict = Refused
+func (call *Call) failArgument(reason, argument string) {
+	call.Verdict = Error
 	message := message{text: &call.Message}
 	message.add(reason)
 	if argument != "" {
@@ -44,12 +44,12 @@ func (call *Call) refuseArgument(reason, argument string) {
 	message.end()
 }
 
-// refuseTogether answers with an error reply that shows all arguments, which are
+// failTogether answers with an error reply that shows all arguments, which are
 // fine one by one, but not together: numbers, all of them.
 //
 //go:nosplit
-func (call *Call) refuseTogether(err error) {
-	call.Verdict = Refused
+func (call *Call) failTogether(err error) {
+	call.Verdict = Error
 	reason, _ := err.(gcra.Error)
 	message := message{text: &call.Message}
 	message.add("ERR ")
@@ -66,7 +66,7 @@ func (call *Call) refuseTogether(err error) {
 }
 
 // A message is an error reply that is being written: one line of printable ASCII.
-// All messages fit; what did not would be left out.
+// Longer text is truncated; no current message is that long.
 type message struct {
 	text   *[MessageCapacity]byte
 	length int

@@ -1,0 +1,160 @@
+package finish
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// change makes the changes, in the content.
+func (l *library) change() error {
+	if err := l.takeOutStart(); err != nil {
+		return err
+	}
+	for _, name := range Functions {
+		if err := l.putIn(name); err != nil {
+			return err
+		}
+	}
+	if err := l.takeOutTLS(); err != nil {
+		return err
+	}
+	return l.clearFlag(elf.DT_FLAGS_1, uint64(elf.DF_1_NODELETE))
+}
+
+// takeOutStart exchanges the function in .init_array that starts the Go runtime for
+// one of C that does nothing.
+func (l *library) takeOutStart() error {
+	start, err := l.named(l.start, "the start of the Go runtime", func(symbol elf.Symbol) bool { return l.isGo(symbol.Value) })
+	if err != nil {
+		return err
+	}
+	nothing, err := l.cFunction(startNothing)
+	if err != nil {
+		return err
+	}
+	section := l.SectionByType(elf.SHT_INIT_ARRAY)
+	if section == nil {
+		return errors.New("there is no .init_array in which the Go runtime starts: was this file built with -buildmode=c-shared?")
+	}
+	slots := 0
+	for slot := section.Addr; slot < section.Addr+section.Size; slot += 8 {
+		r, err := l.pointer(slot)
+		if err != nil {
+			return err
+		}
+		if r.addend == start.Value {
+			slots++
+			if err := l.point(r, nothing.Value); err != nil {
+				return err
+			}
+		}
+	}
+	if slots != 1 {
+		return fmt.Errorf("%d slots of .init_array hold %s, not one: was this file finished before?", slots, l.start)
+	}
+	return nil
+}
+
+// putIn points a variable of C, which refers to a function that refuses, to the Go
+// function of the same name.
+func (l *library) putIn(name string) error {
+	variable, err := l.variable(name)
+	if err != nil {
+		return fmt.Errorf("%w: a compiler that optimizes at link time may have taken it out", err)
+	}
+	initial, err := l.cFunction(notFinished)
+	if err != nil {
+		return err
+	}
+	function, err := l.goFunction(name)
+	if err != nil {
+		return err
+	}
+	r, err := l.pointer(variable.Value)
+	if err != nil {
+		return err
+	}
+	if r.addend != initial.Value {
+		return fmt.Errorf("the variable %s does not point to %s", name, notFinished)
+	}
+	return l.point(r, function.Value)
+}
+
+// point changes what a relative relocation puts in its place. Some linkers write
+// that into the place, too.
+func (l *library) point(r relocation, target uint64) error {
+	place, err := l.place(r.offset, 8)
+	if err != nil {
+		return err
+	}
+	switch l.word(place) {
+	case 0:
+	case r.addend:
+		l.setWord(place, target)
+	default:
+		return fmt.Errorf("the bytes at %#x are neither 0 nor what their relocation says", r.offset)
+	}
+	l.setWord(r.at+16, target)
+	return nil
+}
+
+// takeOutTLS takes out thread-local storage, which is one pointer of the Go runtime,
+// and the relocation that tells code where it lies. The one reader is the code between
+// assembler and Go, which then loads a pointer that nobody uses from offset 0, where
+// every thread has something to read.
+func (l *library) takeOutTLS() error {
+	segments := 0
+	for i, segment := range l.Progs {
+		if segment.Type != elf.PT_TLS {
+			continue
+		}
+		segments++
+		if segment.Memsz != 8 || segment.Filesz != 0 {
+			return fmt.Errorf("thread-local storage is %d bytes: some of it is not the Go runtime's pointer, and would be lost", segment.Memsz)
+		}
+		header := binary.LittleEndian.Uint64(l.content[programHeaders:]) + uint64(i)*programHeaderSize
+		binary.LittleEndian.PutUint32(l.content[header:], uint32(elf.PT_NULL))
+	}
+	if segments != 1 {
+		return fmt.Errorf("there are %d segments of thread-local storage, not one", segments)
+	}
+
+	relocations := 0
+	for _, r := range l.relocations {
+		if r.kind != l.tls {
+			continue
+		}
+		relocations++
+		if r.symbol != 0 || r.addend != 0 {
+			return fmt.Errorf("the thread-local variable at %#x is not the Go runtime's pointer", r.offset)
+		}
+		slot, err := l.place(r.offset, 8)
+		if err != nil {
+			return err
+		}
+		l.setWord(slot, 0)
+		l.setWord(r.at+8, noRelocation)
+	}
+	if relocations != 1 {
+		return fmt.Errorf("there are %d relocations of type %d for thread-local storage, not one", relocations, l.tls)
+	}
+	return l.clearFlag(elf.DT_FLAGS, uint64(elf.DF_STATIC_TLS))
+}
+
+// Where the header of a file says where the program headers are, and their size.
+const (
+	programHeaders    = 32
+	programHeaderSize = 56
+)
+
+// clearFlag clears a flag, which must be set.
+func (l *library) clearFlag(tag elf.DynTag, flag uint64) error {
+	at, found := l.dynamic(tag)
+	if !found || l.word(at)&flag == 0 {
+		return fmt.Errorf("the flag %#x is not set in %v: was this file built with -buildmode=c-shared?", flag, tag)
+	}
+	l.setWord(at, l.word(at)&^flag)
+	return nil
+}

@@ -1,0 +1,64 @@
+package finish
+
+import (
+	"debug/elf"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A file that is built once runs with the C library of whatever server loads it: glibc
+// from this version on, or musl. musl takes the name below for itself, and ignores
+// versions of symbols.
+const (
+	cLibrary       = "libc.so.6"
+	newestGlibc    = 34 // 2.34
+	versionPattern = "GLIBC_2.%d"
+)
+
+// inMusl are names that musl 1.2.3 defines, and TestMuslHasWhatIsImported looks them up
+// where it is installed. Most are asked for by the part of the Go runtime that nobody
+// calls any more, but the loader wants to find them all the same.
+var inMusl = strings.Fields(`
+	abort clearenv clock_gettime __errno_location fprintf fputc free fwrite malloc memchr memcmp memcpy memset
+	mmap munmap nanosleep
+	pthread_attr_destroy pthread_attr_getstack pthread_attr_getstacksize pthread_attr_init
+	pthread_attr_setdetachstate pthread_cond_broadcast pthread_cond_wait pthread_create pthread_detach
+	pthread_getattr_np pthread_getspecific pthread_key_create pthread_mutex_lock pthread_mutex_unlock
+	pthread_self pthread_setspecific pthread_sigmask
+	setegid setenv seteuid setgid setgroups setregid setresgid setresuid setreuid setuid
+	sigaction sigaddset sigaltstack sigemptyset sigfillset sigismember
+	stderr strcasecmp strcmp strerror strlen unsetenv vfprintf
+`)
+
+// verifyImports: every C library that the file is made for has what it asks for.
+func (l *library) verifyImports(options Options) error {
+	libraries, err := l.ImportedLibraries()
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(libraries, []string{cLibrary}) {
+		return fmt.Errorf("it needs the libraries %v, not %s alone: a compiler that protects stacks asks for the loader on arm64, see CGO_CFLAGS in build.sh", libraries, cLibrary)
+	}
+	symbols, err := l.DynamicSymbols()
+	if err != nil {
+		return err
+	}
+	for _, symbol := range symbols {
+		if symbol.Section != elf.SHN_UNDEF || elf.ST_BIND(symbol.Info) == elf.STB_WEAK {
+			continue
+		}
+		extra := slices.ContainsFunc(options.Imports, func(start string) bool { return strings.HasPrefix(symbol.Name, start) })
+		if !extra && !slices.Contains(inMusl, symbol.Name) {
+			return fmt.Errorf("it imports %s, which is not on the list of what musl has: if musl has it, add it to inMusl; if not, find the option that keeps the compiler from using it (-U_FORTIFY_SOURCE for names that end in _chk)", symbol.Name)
+		}
+		var minor int
+		if symbol.Version == "" && extra {
+			continue
+		}
+		if _, err := fmt.Sscanf(symbol.Version, versionPattern, &minor); err != nil || minor > newestGlibc {
+			return fmt.Errorf("it imports %s of version %q, and servers may have glibc 2.%d: build on a system with an older glibc", symbol.Name, symbol.Version, newestGlibc)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package finish
+
+import (
+	"bytes"
+	"cmp"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// A library is an ELF file in memory, which can be changed in place.
+type library struct {
+	content []byte
+	*elf.File
+	architecture
+
+	symbols      []elf.Symbol // that name a place, in order of address
+	goFrom, goTo uint64       // where the Go code lies
+	relocations  []relocation
+}
+
+// A relocation is an entry of a table of type SHT_RELA.
+type relocation struct {
+	at     uint64 // in the content
+	offset uint64 // the address that the loader changes
+	kind   uint32
+	symbol uint32
+	addend uint64
+}
+
+const relocationSize = 24
+
+func parse(content []byte) (*library, error) {
+	file, err := elf.NewFile(bytes.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+	if file.Class != elf.ELFCLASS64 || file.Data != elf.ELFDATA2LSB || file.Type != elf.ET_DYN {
+		return nil, fmt.Errorf("this is no shared library of 64 bits, little endian, but %v, %v, %v", file.Class, file.Data, file.Type)
+	}
+	architecture, known := architectures[file.Machine]
+	if !known {
+		return nil, fmt.Errorf("this is a library for %v: funnel is built for amd64 and arm64", file.Machine)
+	}
+	l := &library{content: content, File: file, architecture: architecture}
+
+	symbols, err := file.Symbols()
+	if err != nil {
+		return nil, fmt.Errorf("symbols are needed to find what to change, build without -s: %w", err)
+	}
+	for _, symbol := range symbols {
+		kind := elf.ST_TYPE(symbol.Info)
+		if symbol.Section != elf.SHN_UNDEF && symbol.Section < elf.SHN_LORESERVE && kind != elf.STT_SECTION && kind != elf.STT_TLS {
+			l.symbols = append(l.symbols, symbol)
+		}
+		switch symbol.Name {
+		case "runtime.text":
+			l.goFrom = symbol.Value
+		case "runtime.etext":
+			l.goTo = symbol.Value
+		}
+	}
+	if l.goFrom == 0 || l.goTo <= l.goFrom {
+		return nil, errors.New("the symbols runtime.text and runtime.etext do not say where the Go code lies")
+	}
+	slices.SortStableFunc(l.symbols, func(a, b elf.Symbol) int { return cmp.Compare(a.Value, b.Value) })
+
+	for _, section := range file.Sections {
+		switch {
+		case section.Type == elf.SHT_REL && section.Flags&elf.SHF_ALLOC != 0, section.Type == shtRelr:
+			return nil, fmt.Errorf("section %s holds packed relocations: link without them, by CGO_LDFLAGS='-Wl,-z,nopack-relative-relocs' perhaps", section.Name)
+		case section.Type == elf.SHT_RELA && section.Flags&elf.SHF_ALLOC != 0:
+			if section.Size%relocationSize != 0 || section.Offset+section.Size > uint64(len(content)) {
+				return nil, fmt.Errorf("section %s is no table of relocations", section.Name)
+			}
+			for at := section.Offset; at < section.Offset+section.Size; at += relocationSize {
+				info := l.word(at + 8)
+				l.relocations = append(l.relocations, relocation{
+					at: at, offset: l.word(at), kind: uint32(info), symbol: uint32(info >> 32), addend: l.word(at + 16),
+				})
+			}
+		}
+	}
+	return l, nil
+}
+
+// shtRelr is the type of a section of packed relative relocations, which package
+// debug/elf does not name.
+const shtRelr elf.SectionType = 19
+
+// word reads 8 bytes of the content.
+func (l *library) word(at uint64) uint64 { return binary.LittleEndian.Uint64(l.content[at:]) }
+
+func (l *library) setWord(at, value uint64) { binary.LittleEndian.PutUint64(l.content[at:], value) }
+
+// section is where an address lies; nil where there is none.
+func (l *library) section(address uint64) *elf.Section {
+	for _, section := range l.Sections {
+		if section.Flags&elf.SHF_ALLOC != 0 && section.Flags&elf.SHF_TLS == 0 &&
+			section.Addr <= address && address-section.Addr < section.Size {
+			return section
+		}
+	}
+	return nil
+}
+
+// place is where the bytes of an address lie in the content.
+func (l *library) place(address uint64, size uint64) (uint64, error) {
+	section := l.section(address)
+	if section == nil || section.Type == elf.SHT_NOBITS || address+size > section.Addr+section.Size {
+		return 0, fmt.Errorf("the file has no bytes for address %#x", address)
+	}
+	return section.Offset + address - section.Addr, nil
+}
+
+// named returns the one symbol of a name that is as wanted.
+func (l *library) named(name, what string, wanted func(elf.Symbol) bool) (elf.Symbol, error) {
+	var found []elf.Symbol
+	for _, symbol := range l.symbols {
+		if symbol.Name == name && wanted(symbol) {
+			found = append(found, symbol)
+		}
+	}
+	if len(found) != 1 {
+		return elf.Symbol{}, fmt.Errorf("there are %d symbols for %s %s, not one", len(found), what, name)
+	}
+	return found[0], nil
+}
+
+// goFunction finds a function of Go, cFunction one of C, and variable a pointer.
+func (l *library) goFunction(name string) (elf.Symbol, error) {
+	return l.named(name, "the Go function", func(symbol elf.Symbol) bool { return l.isGo(symbol.Value) })
+}
+
+func (l *library) cFunction(name string) (elf.Symbol, error) {
+	return l.named(name, "the C function", func(symbol elf.Symbol) bool {
+		return elf.ST_TYPE(symbol.Info) == elf.STT_FUNC && !l.isGo(symbol.Value)
+	})
+}
+
+func (l *library) variable(name string) (elf.Symbol, error) {
+	return l.named(name, "the C variable", func(symbol elf.Symbol) bool {
+		section := l.section(symbol.Value)
+		return symbol.Size == 8 && section != nil && section.Flags&elf.SHF_WRITE != 0
+	})
+}
+
+// isGo says whether an address lies in the code that the Go linker laid out.
+func (l *library) isGo(address uint64) bool { return l.goFrom <= address && address < l.goTo }
+
+// pointer finds the one relative relocation that puts a pointer at an address.
+func (l *library) pointer(address uint64) (relocation, error) {
+	for _, r := range l.relocations {
+		if r.offset != address {
+			continue
+		}
+		if r.kind != l.relative || r.symbol != 0 {
+			return relocation{}, fmt.Errorf("the pointer at %#x is set by a relocation of type %d, not by the relative one, %d", address, r.kind, l.relative)
+		}
+		return r, nil
+	}
+	return relocation{}, fmt.Errorf("no relocation sets the pointer at %#x", address)
+}
+
+// dynamic finds the entry of the dynamic section with a tag; at is where in the
+// content its value lies.
+func (l *library) dynamic(tag elf.DynTag) (at uint64, found bool) {
+	section := l.SectionByType(elf.SHT_DYNAMIC)
+	if section == nil {
+		return 0, false
+	}
+	for at := section.Offset; at+16 <= section.Offset+section.Size; at += 16 {
+		switch elf.DynTag(l.word(at)) {
+		case tag:
+			return at + 8, true
+		case elf.DT_NULL:
+			return 0, false
+		}
+	}
+	return 0, false
+}

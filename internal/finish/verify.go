@@ -1,0 +1,134 @@
+package finish
+
+import (
+	"debug/elf"
+	"fmt"
+	"slices"
+)
+
+// verify says what is wrong with a finished file.
+func (l *library) verify(options Options) error {
+	if err := l.verifyStart(); err != nil {
+		return err
+	}
+	if err := l.verifyFunctions(); err != nil {
+		return err
+	}
+	if err := l.verifyRelocations(); err != nil {
+		return err
+	}
+	if at, found := l.dynamic(elf.DT_FLAGS_1); found && l.word(at)&uint64(elf.DF_1_NODELETE) != 0 {
+		return fmt.Errorf("the flag NODELETE is set: a file that failed to load could not be replaced")
+	}
+	return l.verifyImports(options)
+}
+
+// verifyStart: loading runs nothing of Go, nor does unloading.
+func (l *library) verifyStart() error {
+	for _, section := range l.Sections {
+		switch section.Type {
+		case elf.SHT_PREINIT_ARRAY, elf.SHT_INIT_ARRAY, elf.SHT_FINI_ARRAY:
+		default:
+			continue
+		}
+		for slot := section.Addr; slot < section.Addr+section.Size; slot += 8 {
+			r, err := l.pointer(slot)
+			if err != nil {
+				return err
+			}
+			target := l.section(r.addend)
+			if target == nil || target.Flags&elf.SHF_EXECINSTR == 0 || l.isGo(r.addend) {
+				return fmt.Errorf("%s calls %s, which is not a function of C", section.Name, l.describe(r.addend))
+			}
+		}
+	}
+	for _, tag := range []elf.DynTag{elf.DT_INIT, elf.DT_FINI} {
+		if at, found := l.dynamic(tag); found && l.isGo(l.word(at)) {
+			return fmt.Errorf("%v calls %s, which is not a function of C", tag, l.describe(l.word(at)))
+		}
+	}
+	return nil
+}
+
+// verifyFunctions: C finds Go where it looks.
+func (l *library) verifyFunctions() error {
+	for _, name := range Functions {
+		variable, err := l.variable(name)
+		if err != nil {
+			return err
+		}
+		function, err := l.goFunction(name)
+		if err != nil {
+			return err
+		}
+		r, err := l.pointer(variable.Value)
+		if err != nil {
+			return err
+		}
+		if r.addend != function.Value {
+			return fmt.Errorf("the variable %s points to %s: the file is not finished", name, l.describe(r.addend))
+		}
+	}
+	return nil
+}
+
+// verifyRelocations: there is no thread-local storage, and nothing else that a loader
+// might not know.
+func (l *library) verifyRelocations() error {
+	for _, segment := range l.Progs {
+		if segment.Type == elf.PT_TLS {
+			return fmt.Errorf("there is thread-local storage: musl does not load it")
+		}
+	}
+	for _, flag := range []elf.DynFlag{elf.DF_STATIC_TLS, elf.DF_TEXTREL} {
+		if at, found := l.dynamic(elf.DT_FLAGS); found && l.word(at)&uint64(flag) != 0 {
+			return fmt.Errorf("the flag %v is set", flag)
+		}
+	}
+	if _, found := l.dynamic(elf.DT_TEXTREL); found {
+		return fmt.Errorf("code would be changed when the library is loaded (DT_TEXTREL): it is not compiled with -fPIC")
+	}
+	if _, found := l.dynamic(dtRelr); found {
+		return fmt.Errorf("relocations are packed (DT_RELR): musl 1.2.3 and glibc before 2.36 do not know that")
+	}
+	disabled := 0
+	for _, r := range l.relocations {
+		switch {
+		case r.kind == l.relative, slices.Contains(l.symbolic, r.kind):
+		case r.kind == noRelocation && r.symbol == 0 && disabled == 0:
+			disabled++
+		default:
+			return fmt.Errorf("the relocation of %#x is of type %d, which is not known to be safe", r.offset, r.kind)
+		}
+	}
+	return nil
+}
+
+const dtRelr elf.DynTag = 36
+
+// describe names the place of an address as well as it can.
+func (l *library) describe(address uint64) string {
+	if symbol, found := l.symbolAt(address); found {
+		if symbol.Value == address {
+			return symbol.Name
+		}
+		return fmt.Sprintf("%s+%#x", symbol.Name, address-symbol.Value)
+	}
+	if section := l.section(address); section != nil {
+		return fmt.Sprintf("%s+%#x", section.Name, address-section.Addr)
+	}
+	return fmt.Sprintf("%#x", address)
+}
+
+// symbolAt is the symbol that an address lies in.
+func (l *library) symbolAt(address uint64) (found elf.Symbol, ok bool) {
+	for _, symbol := range l.symbols {
+		if symbol.Value > address {
+			break
+		}
+		if address-symbol.Value < max(symbol.Size, 1) {
+			found, ok = symbol, true
+		}
+	}
+	return found, ok
+}
