@@ -185,5 +185,7 @@ PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int
 /* Called by the server on MODULE UNLOAD. */
 PUBLIC int RedisModule_OnUnload(RedisModuleCtx *ctx)
 {
-    return unload_is_refused(ctx) ? REDISMODULE_ERR : REDISMODULE_OK;
+    if (unload_is_refused(ctx)) return REDISMODULE_ERR;
+    throttle_stop();
+    return REDISMODULE_OK;
 }

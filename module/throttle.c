@@ -8,6 +8,29 @@
 int throttle_limit_surplus;
 struct throttle_counters throttle_counters;
 
+/* The constant word of the replicated SET, owned by this file. Whatever waits to be
+ * sent to a replica or the AOF holds a reference to it, and strings of Redis 8.6 count
+ * no more than 2^23 of them: now and then a new string takes over. */
+static RedisModuleString *pxat;
+static int pxat_uses;
+enum { MOST_PXAT_USES = 1 << 20 };
+
+static RedisModuleString *shared_pxat(void)
+{
+    if (pxat == NULL || ++pxat_uses == MOST_PXAT_USES) {
+        throttle_stop();
+        pxat = redis.CreateString(NULL, "PXAT", 4);
+    }
+    return pxat;
+}
+
+void throttle_stop(void)
+{
+    if (pxat != NULL) redis.FreeString(NULL, pxat);
+    pxat = NULL;
+    pxat_uses = 0;
+}
+
 static struct text argument(RedisModuleString *string)
 {
     struct text text;
@@ -76,7 +99,7 @@ static void write_tat(RedisModuleKey *key, const struct throttle_call *call)
 static void announce_write(RedisModuleCtx *ctx, RedisModuleString *name, const struct throttle_call *call)
 {
     struct text tat = text_of(&call->tat), expiry = text_of(&call->expiry);
-    redis.Replicate(ctx, "SET", "sbcb", name, tat.bytes, tat.length, "PXAT", expiry.bytes, expiry.length);
+    redis.Replicate(ctx, "SET", "sbsb", name, tat.bytes, tat.length, shared_pxat(), expiry.bytes, expiry.length);
     redis.SignalModifiedKey(ctx, name);
     redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_STRING, "set", name);
     redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "expire", name);

@@ -6,6 +6,9 @@
 /* CL.THROTTLE key capacity count period [quantity] */
 int throttle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 
+/* Frees what calls share, and will make again. */
+void throttle_stop(void);
+
 /* Added to the capacity argument to get the limit: 0, or 1 in redis-cell mode. */
 extern int throttle_limit_surplus;
 

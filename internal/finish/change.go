@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // change makes the changes, in the content.
@@ -100,21 +101,28 @@ func (l *library) point(r relocation, target uint64) error {
 	return nil
 }
 
-// takeOutTLS takes out thread-local storage, which is one pointer of the Go runtime,
-// and the relocation that tells code where it lies. The one reader is the code between
-// assembler and Go, which then loads a pointer that nobody uses from offset 0, where
-// every thread has something to read.
+// takeOutTLS takes out thread-local storage, which is a pointer or two of the Go
+// runtime's, and the relocation that tells code where it lies. On amd64 the code
+// between assembler and Go reads it: it then loads a pointer that nobody uses, from
+// offset 0, where every thread has something to read.
 func (l *library) takeOutTLS() error {
+	var known uint64
+	for _, variable := range l.threadLocal {
+		if variable.Size > 0 && !strings.HasPrefix(variable.Name, "runtime.") {
+			return fmt.Errorf("the thread-local variable %s is not the Go runtime's, and would be lost", variable.Name)
+		}
+		known += variable.Size
+	}
 	segments := 0
 	for i, segment := range l.Progs {
 		if segment.Type != elf.PT_TLS {
 			continue
 		}
 		segments++
-		if segment.Memsz != 8 || segment.Filesz != 0 {
-			return fmt.Errorf("thread-local storage is %d bytes: some of it is not the Go runtime's pointer, and would be lost", segment.Memsz)
+		if segment.Memsz != known || segment.Filesz != 0 {
+			return fmt.Errorf("thread-local storage is %d bytes, and %d of them the Go runtime's: the rest would be lost", segment.Memsz, known)
 		}
-		header := binary.LittleEndian.Uint64(l.content[programHeaders:]) + uint64(i)*programHeaderSize
+		header := l.word(programHeaders) + uint64(i)*programHeaderSize
 		binary.LittleEndian.PutUint32(l.content[header:], uint32(elf.PT_NULL))
 	}
 	if segments != 1 {

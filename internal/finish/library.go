@@ -17,6 +17,7 @@ type library struct {
 	architecture
 
 	symbols      []elf.Symbol // that name a place, in order of address
+	threadLocal  []elf.Symbol // that name a thread-local variable
 	goFrom, goTo uint64       // where the Go code lies
 	relocations  []relocation
 }
@@ -51,8 +52,11 @@ func parse(content []byte) (*library, error) {
 		return nil, fmt.Errorf("symbols are needed to find what to change, build without -s: %w", err)
 	}
 	for _, symbol := range symbols {
-		kind := elf.ST_TYPE(symbol.Info)
-		if symbol.Section != elf.SHN_UNDEF && symbol.Section < elf.SHN_LORESERVE && kind != elf.STT_SECTION && kind != elf.STT_TLS {
+		switch kind := elf.ST_TYPE(symbol.Info); {
+		case symbol.Section == elf.SHN_UNDEF, symbol.Section >= elf.SHN_LORESERVE, kind == elf.STT_SECTION:
+		case kind == elf.STT_TLS:
+			l.threadLocal = append(l.threadLocal, symbol)
+		default:
 			l.symbols = append(l.symbols, symbol)
 		}
 		switch symbol.Name {

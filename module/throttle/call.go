@@ -56,18 +56,31 @@ type Digits struct {
 	Bytes  [DigitsCapacity]byte
 }
 
-// set writes a number that is not negative.
+// set writes a number that is not negative, two digits at a time: a division costs
+// more than all else.
 //
 //go:nosplit
 func (digits *Digits) set(number int64) {
 	rest := uint64(number)
-	digits.Length = 0
-	for at := len(digits.Bytes) - 1; at >= 0; at-- {
-		digits.Bytes[at] = '0' + byte(rest%10)
-		rest /= 10
-		digits.Length++
+	for at := DigitsCapacity - 2; at >= 0; at -= 2 {
+		pair := rest % 100
+		rest /= 100
+		digits.Bytes[at] = pairs[2*pair]
+		digits.Bytes[at+1] = pairs[2*pair+1]
 		if rest == 0 {
+			digits.Length = uint64(DigitsCapacity - at)
+			if pair < 10 {
+				digits.Length--
+			}
 			return
 		}
 	}
 }
+
+// pairs are the numbers from 00 to 99.
+const pairs = "" +
+	"0001020304050607080910111213141516171819" +
+	"2021222324252627282930313233343536373839" +
+	"4041424344454647484950515253545556575859" +
+	"6061626364656667686970717273747576777879" +
+	"8081828384858687888990919293949596979899"

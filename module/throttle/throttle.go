@@ -82,16 +82,14 @@ func decide(call *Call) {
 //
 //go:nosplit
 func (call *Call) accept(decision *gcra.Decision) {
-	call.Reply = [ReplyLength]int64{
-		0,
-		decision.Limit,
-		decision.Remaining,
-		gcra.Seconds(decision.RetryAfter),
-		gcra.Seconds(decision.ResetAfter),
-	}
+	call.Reply[0] = 0
 	if decision.Limited {
 		call.Reply[0] = 1
 	}
+	call.Reply[1] = decision.Limit
+	call.Reply[2] = decision.Remaining
+	call.Reply[3] = gcra.Seconds(decision.RetryAfter)
+	call.Reply[4] = gcra.Seconds(decision.ResetAfter)
 	switch {
 	case call.Tokens == 0:
 		call.Verdict = Peeked
