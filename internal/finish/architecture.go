@@ -14,7 +14,7 @@ type architecture struct {
 	tls      uint32   // the one that puts the place of a thread-local variable there
 	symbolic []uint32 // those that put the address of an imported name there
 
-	decode func(l *library, function elf.Symbol, lines []line) ([]instruction, error)
+	decode func(lines []line) ([]instruction, error)
 }
 
 var architectures = map[elf.Machine]architecture{

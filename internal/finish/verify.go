@@ -120,13 +120,14 @@ func (l *library) describe(address uint64) string {
 	return fmt.Sprintf("%#x", address)
 }
 
-// symbolAt is the symbol that an address lies in.
+// symbolAt is the symbol that an address lies in. Marks, which have no size, count
+// where there is nothing else.
 func (l *library) symbolAt(address uint64) (found elf.Symbol, ok bool) {
 	for _, symbol := range l.symbols {
 		if symbol.Value > address {
 			break
 		}
-		if address-symbol.Value < max(symbol.Size, 1) {
+		if address-symbol.Value < symbol.Size || symbol.Value == address && !ok {
 			found, ok = symbol, true
 		}
 	}
