@@ -19,6 +19,9 @@ usage: ./build.sh COMMAND
                       named, with one funnel.so; servers are kept in a cache;
                       with GOARCH=arm64 on amd64 they are emulated, by qemu-user;
                       FUNNEL_TESTS is a regular expression of the tests to run
+  toolchains          build with the oldest Go that go.mod allows, with the one that it
+                      names and with the newest, and run FUNNEL_TESTS, by default a
+                      few, on what they make
   bench [OPTION...]   measure what a call costs, beside other ways to limit a rate;
                       ./build.sh bench -help lists the options
   guard               count instructions per call, and fail if they have risen over
@@ -59,8 +62,9 @@ need_compilers() {
     has go || die "Go is missing: install $wanted"
     go list -m >/dev/null || die "this Go cannot build funnel, for the reason above: install $wanted"
 
-    # cgo is off by default for another architecture.
-    export CGO_ENABLED=1
+    # cgo is off by default for another architecture. Nobody checks the processor when
+    # the module is loaded, so the code is for all of them.
+    export CGO_ENABLED=1 GOAMD64=v1 GOARM64=v8.0
     arch=$(go env GOARCH)
     case $arch in
     amd64) cpu=x86_64 ;;
@@ -294,6 +298,29 @@ matrix() {
     die "tests failed, see$broken"
 }
 
+# newest_go: the last release, or candidate for one, that the module proxy has for here.
+newest_go() {
+    go list -m -versions golang.org/toolchain | tr ' ' '\n' |
+        sed -n "s/^v0.0.1-\(go1\.[0-9.rc]*\)\.$(go env GOHOSTOS)-$(go env GOHOSTARCH)\$/\1/p" | sort -V | tail -n 1
+}
+
+toolchains() {
+    local oldest named newest toolchain
+    need_compilers
+    need_server
+    oldest=$(sed -n 's/^go //p' go.mod)
+    named=$(sed -n 's/^toolchain //p' go.mod)
+    newest=$(newest_go) || die "the module proxy does not tell which releases of Go there are: see above"
+    mkdir -p build/toolchains
+    for toolchain in "go$oldest" "$named" "$newest"; do
+        echo "building and proving with $toolchain"
+        export GOTOOLCHAIN=$toolchain FUNNEL_MODULE=$top/build/toolchains/$toolchain.so FUNNEL_DEBUG_MODULE=$top/build/toolchains/$toolchain-debug.so
+        compile "$FUNNEL_MODULE"
+        compile "$FUNNEL_DEBUG_MODULE" -tags funneldebug
+        go test -count=1 -run "${FUNNEL_TESTS-^Test(Transcript|Errors|Fifteen|Quantity|Replies|Breaches|Finished|DamagedFiles)}" . ./internal/finish
+    done
+}
+
 bench() {
     need_compilers
     need_server
@@ -363,11 +390,12 @@ clean() { rm -rf build dist funnel.so funnel.h; }
 
 case ${1-help} in
 run | matrix | bench | image) "$@" ;;
-build | test | guard | dist | image-test | clean | help | -h | --help)
+build | test | toolchains | guard | dist | image-test | clean | help | -h | --help)
     [ $# -le 1 ] || die "$1 takes no arguments, but got: ${*:2}"
     case ${1-help} in
     build) build ;;
     test) run_tests ;;
+    toolchains) toolchains ;;
     guard) bench -guard ;;
     dist) dist ;;
     image-test) image_test ;;

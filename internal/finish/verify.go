@@ -1,6 +1,8 @@
 package finish
 
 import (
+	"bytes"
+	"debug/buildinfo"
 	"debug/elf"
 	"fmt"
 	"slices"
@@ -20,7 +22,24 @@ func (l *library) verify(options Options) error {
 	if at, found := l.dynamic(elf.DT_FLAGS_1); found && l.word(at)&uint64(elf.DF_1_NODELETE) != 0 {
 		return fmt.Errorf("the flag NODELETE is set: a file that failed to load could not be replaced")
 	}
+	if err := l.verifyProcessor(); err != nil {
+		return err
+	}
 	return l.verifyImports(options)
+}
+
+// verifyProcessor: the code asks for no more than every processor has.
+func (l *library) verifyProcessor() error {
+	info, err := buildinfo.Read(bytes.NewReader(l.content))
+	if err != nil {
+		return err
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == l.level && setting.Value == l.lowest {
+			return nil
+		}
+	}
+	return fmt.Errorf("it was not built with %s=%s: nobody checks the processor when it is loaded", l.level, l.lowest)
 }
 
 // verifyStart: loading runs nothing of Go, nor does unloading.
