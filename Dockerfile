@@ -2,13 +2,13 @@
 #
 #   docker build -t funnel .
 #   docker build -t funnel --build-arg BASE=valkey/valkey:9 .
+#   docker build -t funnel --build-arg BASE=redis:8-alpine .
 #
 # Nothing here needs BuildKit, so that any docker builds it: instead of cache mounts,
 # which do, a layer holds what takes longest to compile.
 
 # Debian bookworm has the oldest glibc among the images that BASE may name, and a
-# newer one runs what was built for an older. BASE may not be an Alpine: musl cannot
-# load Go shared libraries.
+# newer one runs what was built for an older. So does musl, which an Alpine has.
 ARG GO_IMAGE=golang:1.26.8-bookworm
 ARG BASE=redis:8
 

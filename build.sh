@@ -121,12 +121,12 @@ install_server() {
     server_on_path >/dev/null || die "redis-server was installed, but is not in the PATH: name it in FUNNEL_SERVER"
 }
 
-# need_package TOOL: from the package of that name.
+# need_package TOOL [PACKAGE]: from the package of that name, or Debian's of another.
 need_package() {
     ! has "$1" || return 0
     if has apt-get; then
-        root_for "$1" apt-get install "$1"
-        apt_install "$1"
+        root_for "$1" apt-get install "${2-$1}"
+        apt_install "${2-$1}"
     elif has dnf; then
         root_for "$1" dnf install "$1"
         as_root dnf -q -y install "$1" </dev/null >/dev/null
@@ -349,20 +349,27 @@ image() {
 }
 
 image_test() {
-    local base job jobs=() failed=
+    local base bases=(redis valkey) job jobs=() server='' failed=
     need_docker
     need_compilers
     need_package debootstrap
     docker compose version >/dev/null 2>&1 || need_package docker-compose
     as_root true || die "debootstrap needs root: sudo ./build.sh image-test"
-    as_root env PATH="$PATH" HOME="$HOME" internal/image/standins.sh
-    for base in redis valkey; do
+    # Alpine has musl, on which funnel is tried on amd64 alone.
+    if [ "$(go env GOHOSTARCH)" = amd64 ]; then
+        need_package musl-gcc musl-tools
+        need_package make
+        server=$(internal/servers/fetch.sh redis-7.0-musl) || die "no server to test the image on Alpine with: ${server##*$'\t'}"
+        bases+=(alpine)
+    fi
+    as_root env PATH="$PATH" HOME="$HOME" FUNNEL_MUSL_SERVER="${server##*$'\t'}" internal/image/standins.sh
+    for base in "${bases[@]}"; do
         echo "building the image on funnel-standin-$base"
         build_image "funnel-test-$base" --quiet --build-arg GO_IMAGE=funnel-standin-golang \
             --build-arg BASE="funnel-standin-$base" >/dev/null
     done
     # Most of the time they wait for failovers: at once, then.
-    for base in redis valkey; do
+    for base in "${bases[@]}"; do
         echo "testing funnel-test-$base"
         FUNNEL_IMAGE=funnel-test-$base FUNNEL_IMAGE_BASE=funnel-standin-$base \
             go test -count=1 -timeout 8m -parallel 4 ./internal/image/ &
