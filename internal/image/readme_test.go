@@ -41,11 +41,11 @@ func TestBothREADMEsShowTheSameLines(t *testing.T) {
 	}
 }
 
-// TestGoOfTheImageIsThatOfTheModule: the Dockerfile names the version of go.mod.
+// TestGoOfTheImageIsThatOfTheModule: the Dockerfile names the toolchain of go.mod.
 func TestGoOfTheImageIsThatOfTheModule(t *testing.T) {
 	module, err := os.ReadFile(filepath.Join(top, "go.mod"))
 	require.NoError(t, err)
-	version := regexp.MustCompile(`(?m)^go (\S+)$`).FindSubmatch(module)
+	version := regexp.MustCompile(`(?m)^toolchain go(\S+)$`).FindSubmatch(module)
 	require.NotNil(t, version)
 	dockerfile, err := os.ReadFile(filepath.Join(top, "Dockerfile"))
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestLinesOfTheREADME(t *testing.T) {
 			require.Equal(t, []int64{0, 15, 14, -1, 2}, throttle(t, client, transcript...))
 			// That the check calls, rather than being turned away, shows in the counter.
 			box.exec(t, "funnel-healthcheck.sh")
-			require.Contains(t, client.Info(t.Context(), "funnel").Val(), "funnel_calls_looked:1\r\n")
+			require.Contains(t, client.Info(t.Context(), "funnel").Val(), "funnel_peeked:1\r\n")
 		},
 		`docker run funnel redis-cli -h other cl.throttle user:42 15 30 60`: func(t *testing.T, line string) {
 			network := network(t)
