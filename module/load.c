@@ -174,9 +174,9 @@ PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int
     if (register_commands(ctx) != REDISMODULE_OK) return REDISMODULE_ERR;
     if (register_config(ctx) != REDISMODULE_OK) return REDISMODULE_ERR;
     redis.RegisterInfoFunc(ctx, add_info);
-    unload_start(ctx);
 
     memset(&throttle_counters, 0, sizeof throttle_counters);
+    unload_start(ctx);
     redis.Log(ctx, "notice", "funnel %s (%s) loaded, compat %s", FUNNEL_VERSION, FUNNEL_COMMIT,
               compat_names[throttle_limit_surplus]);
     return REDISMODULE_OK;
