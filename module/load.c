@@ -103,9 +103,11 @@ static int register_config(RedisModuleCtx *ctx)
 {
     if (redis.RegisterEnumConfig == NULL || redis.LoadConfigs == NULL) return REDISMODULE_OK;
     if (redis.RegisterEnumConfig(ctx, "compat", throttle_limit_surplus, REDISMODULE_CONFIG_IMMUTABLE, compat_names,
-                                 compat_surplus, COMPAT_COUNT, get_compat, set_compat, NULL, NULL) != REDISMODULE_OK)
+                                 compat_surplus, COMPAT_COUNT, get_compat, set_compat, NULL, NULL) != REDISMODULE_OK) {
+        redis.Log(ctx, "warning", "the server does not accept the setting funnel.compat");
         return REDISMODULE_ERR;
-    return redis.LoadConfigs(ctx);
+    }
+    return redis.LoadConfigs(ctx); /* the server logs what it does not accept */
 }
 
 static int register_commands(RedisModuleCtx *ctx)
