@@ -131,7 +131,12 @@ func (c *Cluster) shareSlots(t testing.TB) {
 	t.Helper()
 	count := len(c.Primaries)
 	for i, primary := range c.Primaries {
-		c.do(t, primary, "cluster", "addslotsrange", slots*i/count, slots*(i+1)/count-1)
+		// CLUSTER ADDSLOTSRANGE came with Redis 7.0.
+		command := []any{"cluster", "addslots"}
+		for slot := slots * i / count; slot < slots*(i+1)/count; slot++ {
+			command = append(command, slot)
+		}
+		c.do(t, primary, command...)
 	}
 }
 
