@@ -337,7 +337,7 @@ func requireSameFunnels(t testing.TB, keys []string, primary, replica *redis.Cli
 		want := primary.Get(ctx, key).Val()
 		require.NotEmpty(t, want)
 		eventually(t, "the replica holds "+key, func() bool { return connection.Get(ctx, key).Val() == want })
-		require.Equal(t, primary.PExpireTime(ctx, key).Val(), connection.PExpireTime(ctx, key).Val())
+		require.Equal(t, expiryOf(t, primary, key), expiryOf(t, connection, key))
 	}
 }
 
