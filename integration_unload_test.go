@@ -74,6 +74,18 @@ func TestUnloadIsRefused(t *testing.T) {
 	}
 }
 
+// TestUnloadIsRefusedOnceCalled: whoever has called the command points at it, before
+// the server's periodic work has begun.
+func TestUnloadIsRefusedOnceCalled(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{Config: []string{"--save", "", "--hz", "1"}}) // once a second
+	client := server.Client(t)
+	ctx := context.Background()
+	require.NoError(t, client.Do(ctx, "module", "load", servertest.Module(t)).Err())
+	throttle(t, client, "key", 15, 30, 60)
+	require.EqualError(t, client.Do(ctx, "module", "unload", "funnel").Err(), refusedUnload)
+	require.Equal(t, reply{0, 15, 14, -1, 2}, throttle(t, client, "another key", 15, 30, 60))
+}
+
 // TestScriptsMayNotUnload: servers allow no script to, and it harms nothing.
 func TestScriptsMayNotUnload(t *testing.T) {
 	client := startFunnel(t)
@@ -178,9 +190,9 @@ func place(t testing.TB, module, path string) {
 // TestTakingOverFromAnotherModule: unloading that, and loading funnel, in one
 // transaction leaves no instant without the command.
 //
-// The clients that call meanwhile do so from a script. Whose last command was one of
-// the other module's would crash the server, or might: that is the server's fault with
-// any module, and the reason why funnel refuses to be unloaded.
+// The clients that call meanwhile do so from a script. A client whose last command was
+// one of the other module's may crash the server: that is the server's fault with any
+// module, and the reason why funnel refuses to be unloaded.
 func TestTakingOverFromAnotherModule(t *testing.T) {
 	other := filepath.Join(t.TempDir(), "standin.so")
 	compiler, err := exec.Command("go", "env", "CC").Output()
