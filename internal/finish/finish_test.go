@@ -191,7 +191,7 @@ func TestCompilersThatDiffer(t *testing.T) {
 		"a variable that C writes to itself": {recipe{overlay: map[string]string{"module/call.c": edit(t, "module/call.c",
 			"go_function go_parse = not_finished;", "go_function go_parse;")}}, "no relocation sets the pointer"},
 		"a newer processor": {recipe{arch: "amd64", environment: []string{"GOAMD64=v3"}}, "it was not built with GOAMD64=v1"},
-		"a program": {recipe{flags: []string{"-buildmode=pie"}}, "there are 0 symbols for the start of the Go runtime"},
+		"a program":         {recipe{flags: []string{"-buildmode=pie"}}, "there are 0 symbols for the start of the Go runtime"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
