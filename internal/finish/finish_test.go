@@ -142,6 +142,8 @@ func TestBreaches(t *testing.T) {
 				{"callsValue", "which may lead anywhere"},
 				{"callsMethod", "which may lead anywhere"},
 				{"jumpsByTable", "which may lead anywhere"},
+				{"readsThroughPointer", "which uses the variable runtime.MemProfileRate, which is not this project's"},
+				{"fallsOffItsEnd.abi0", "which does not end with a return or a jump"},
 				{"readsForeignVariable", "which uses the variable runtime.MemProfileRate, which is not this project's"},
 				{"jumpsBetweenInstructions.abi0", map[string]string{"amd64": "which jumps between two instructions", "arm64": "which may lead anywhere"}[arch]},
 				{"entersKernel.abi0", "which leads into the kernel"},
@@ -178,10 +180,16 @@ func TestWithoutOptimization(t *testing.T) {
 // TestCompilersThatDiffer: what a server might not load is refused here.
 func TestCompilersThatDiffer(t *testing.T) {
 	threadLocal := write(t, "thread_local.c", "__thread int funnel_thread_local;\nint *funnel_place(void) { return &funnel_thread_local; }\n")
+	weak := write(t, "weak.c", "extern void arc4random_buf(void *, unsigned long) __attribute__((weak));\nvoid funnel_weak(void *p) { if (arc4random_buf) arc4random_buf(p, 1); }\n")
 	for name, c := range map[string]struct {
 		recipe
 		fault string
 	}{
+		"a newer processor, amd64":              {recipe{arch: "amd64", environment: []string{"GOAMD64=v3"}}, "it is compiled for GOAMD64=v3"},
+		"a newer processor, arm64":              {recipe{arch: "arm64", environment: []string{"GOARM64=v8.1"}}, "it is compiled for GOARM64=v8.1"},
+		"an executable stack":                   {recipe{environment: []string{"CGO_LDFLAGS=-Wl,-z,execstack"}}, "an executable stack"},
+		"small pages":                           {recipe{arch: "arm64", environment: []string{"CGO_LDFLAGS=-Wl,-z,max-page-size=4096"}}, "aligned to 4096 bytes"},
+		"a weak name of a newer glibc":          {recipe{environment: []string{"CGO_CFLAGS=-O2 -fvisibility=default"}, overlay: map[string]string{"module/weak.c": weak}}, `of version "GLIBC_2.36"`},
 		"functions of glibc that check buffers": {recipe{environment: []string{"CGO_CFLAGS=-O2 -D_FORTIFY_SOURCE=2"}}, "_chk, which is not on the list of what musl has"},
 		"packed relocations":                    {recipe{environment: []string{"CGO_LDFLAGS=-Wl,-z,pack-relative-relocs"}}, "packed relocations"},
 		"another library":                       {recipe{environment: []string{"CGO_LDFLAGS=-Wl,--no-as-needed -lm"}}, "it needs the libraries [libm.so.6 libc.so.6], not libc.so.6 alone"},
@@ -221,6 +229,9 @@ func TestDamagedFiles(t *testing.T) {
 		"another name for a variable": {linked, func(t *testing.T, l *library) {
 			exchange(t, l.content, "\x00go_parse\x00", "\x00go_prase\x00")
 		}, "symbols for the C variable go_parse, not one: a compiler that optimizes"},
+		"an end that is missing": {linked, func(_ *testing.T, l *library) {
+			l.content[l.word(40)+64+32+3] = 0x7f // the size of section 1
+		}, "reaches beyond the end of the file"},
 		"another machine":   {linked, func(_ *testing.T, l *library) { l.content[18] = byte(elf.EM_RISCV) }, "built for amd64 and arm64"},
 		"no library at all": {linked, func(_ *testing.T, l *library) { clear(l.content) }, "bad magic number"},
 		"an unknown relocation": {finished, func(_ *testing.T, l *library) {

@@ -24,6 +24,8 @@ func breaches(call *Call) {
 	entersKernel()
 	clears()
 	takesAddress()
+	readsThroughPointer()
+	fallsOffItsEnd()
 }
 
 //go:noinline
@@ -128,3 +130,11 @@ func jumpsBetweenInstructions()
 func entersKernel()
 func clears()
 func takesAddress()
+
+var foreign = &runtime.MemProfileRate
+
+//go:noinline
+//go:nosplit
+func readsThroughPointer() { number = *foreign }
+
+func fallsOffItsEnd()

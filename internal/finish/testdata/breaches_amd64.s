@@ -20,3 +20,9 @@ TEXT ·clears(SB), NOSPLIT, $0
 TEXT ·takesAddress(SB), NOSPLIT, $0
 	LEAQ ·clears(SB), AX
 	RET
+
+// The last instruction does not always jump.
+TEXT ·fallsOffItsEnd(SB), NOSPLIT, $0-0
+again:
+	DECQ AX
+	JNE again

@@ -17,3 +17,9 @@ TEXT ·clears(SB), NOSPLIT, $0
 TEXT ·takesAddress(SB), NOSPLIT, $0
 	MOVD $·clears(SB), R0
 	RET
+
+// The last instruction does not always jump.
+TEXT ·fallsOffItsEnd(SB), NOSPLIT, $0-0
+again:
+	SUBS $1, R0
+	BNE again
