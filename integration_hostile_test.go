@@ -101,17 +101,22 @@ var fuzzScript = strings.NewReplacer(
 ).Replace(fuzzLibrary)
 
 func newFuzzer(t *testing.T, seed uint64) *fuzzer {
+	random, model := rand.New(rand.NewPCG(seed, 0)), newModel()
+	compat := []string{"compat", "none"}
+	if random.IntN(2) == 0 {
+		compat, model.surplus = []string{"compat", "redis-cell"}, 1
+	}
 	server := servertest.Start(t, servertest.Options{
-		Module: servertest.DebugModule(t),
+		Module: servertest.DebugModule(t), ModuleArguments: compat,
 		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no",
 			"--auto-aof-rewrite-min-size", "1mb", "--databases", "2"},
 	})
 	f := &fuzzer{
 		t:       t,
-		random:  rand.New(rand.NewPCG(seed, 0)),
+		random:  random,
 		server:  server,
 		wire:    server.Wire(t),
-		model:   newModel(),
+		model:   model,
 		denied:  map[string]bool{},
 		touched: map[string]bool{},
 	}
@@ -470,28 +475,12 @@ func (f *fuzzer) disturbServer() {
 		f.memory()
 	}
 	f.all = true
-	switch f.random.IntN(4) {
+	switch f.random.IntN(3) {
 	case 0:
 		f.send("OK", "debug", "reload")
 	case 1: // what the log of effects says is what the model says
 		f.send("OK", "debug", "loadaof")
 	case 2:
-		compat := pick(f, [][]string{{}, {"compat", "none"}, {"compat", "redis-cell"}})
-		f.model.surplus = 0
-		if slices.Contains(compat, "redis-cell") {
-			f.model.surplus = 1
-		}
-		// Servers that look ahead in a pipeline (Redis 8.4, Valkey 9) find commands
-		// before they are unloaded or loaded, whatever the module.
-		f.all = false
-		f.send("OK", "module", "unload", "funnel")
-		f.finish()
-		f.send(refusals{"ERR unknown command"}, "cl.throttle", "a", "1", "1", "1")
-		f.send("OK", append([]string{"module", "load", servertest.DebugModule(f.t)}, compat...)...)
-		f.finish()
-		f.all = true
-		f.send(f.model.now, "funnel.debug", "clock", fmt.Sprint(f.model.now))
-	case 3:
 		f.send(anything{}, "script", "flush")
 		f.send(anything{}, "memory", "purge")
 		f.send(anything{}, "info", "everything")

@@ -131,7 +131,7 @@ func TestHealthy(t *testing.T) {
 		return nil
 	})
 	client := box.client(t)
-	require.Regexp(t, `funnel_calls_looked:[1-9]`, client.Info(t.Context(), "funnel").Val())
+	require.Regexp(t, `funnel_peeked:[1-9]`, client.Info(t.Context(), "funnel").Val())
 	require.Zero(t, client.DBSize(t.Context()).Val())
 }
 
