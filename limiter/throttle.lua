@@ -205,17 +205,17 @@ if not tolerance_high then
         .. ' a full funnel must drain within 2^63-1 nanoseconds (292 years)')
 end
 
+local increment_high, increment_low = multiply(interval_high, interval_low, quantity)
+if not increment_high then
+    return refuse_together('quantity and period are too large together for count:'
+        .. ' the tokens must leak within 2^63-1 nanoseconds (292 years)')
+end
+
 local stored = redis.pcall('GET', KEYS[1])
 if type(stored) == 'table' then return {err = stored.err} end
 if stored and not is_integer(stored, 0) then
     return refuse('the key does not hold a funnel:'
         .. ' its value is not an integer from 0 to 9223372036854775807')
-end
-
-local increment_high, increment_low = multiply(interval_high, interval_low, quantity)
-if not increment_high then
-    return refuse_together('quantity and period are too large together for count:'
-        .. ' the tokens must leak within 2^63-1 nanoseconds (292 years)')
 end
 
 local tat_high, tat_low = split(stored or '0')
