@@ -2,20 +2,21 @@
 #
 #   docker build -t funnel .
 #   docker build -t funnel --build-arg BASE=valkey/valkey:9 .
+#   docker build -t funnel --build-arg BASE=redis:8-alpine .
 #
 # Nothing here needs BuildKit, so that any docker builds it: instead of cache mounts,
 # which do, a layer holds what takes longest to compile.
 
 # Debian bookworm has the oldest glibc among the images that BASE may name, and a
-# newer one runs what was built for an older. BASE may not be an Alpine: musl cannot
-# load Go shared libraries.
+# newer one runs what was built for an older. So does musl, which an Alpine has.
 ARG GO_IMAGE=golang:1.26.8-bookworm
 ARG BASE=redis:8
 
 # Compiles where the build runs, for where the image will, so that nothing is
 # emulated. The old builder does not know BUILDPLATFORM; it takes "linux" for its own.
 # The first layer holds what does not depend on funnel: the compiler for another
-# architecture, and Go's library, compiled as shared libraries want it (as "pie" does).
+# architecture, and Go's library, compiled as shared libraries want it (as "pie" does),
+# and what funnel-finish needs of it, which runs here.
 FROM --platform=${BUILDPLATFORM:-linux} ${GO_IMAGE} AS build
 WORKDIR /src
 ARG TARGETARCH
@@ -36,7 +37,8 @@ RUN set -eu; \
             "gcc-$(echo "$cpu" | tr _ -)-linux-gnu" "libc6-dev-$GOARCH-cross"; \
     }; \
     export CC GOARCH CGO_ENABLED=1; \
-    go build -trimpath -buildmode=pie math runtime/cgo slices sync syscall
+    go build -trimpath -buildmode=pie math runtime/cgo slices sync syscall; \
+    GOARCH=$native CGO_ENABLED=0 go build debug/elf encoding/hex flag os/exec regexp
 # No layer downloads modules: funnel.so needs Go's own library and nothing else.
 # .dockerignore lists what is copied.
 COPY . .

@@ -19,6 +19,9 @@ usage: ./build.sh COMMAND
                       named, with one funnel.so; servers are kept in a cache;
                       with GOARCH=arm64 on amd64 they are emulated, by qemu-user;
                       FUNNEL_TESTS is a regular expression of the tests to run
+  toolchains          build with the oldest Go that go.mod allows, with the one that it
+                      names and with the newest, and run FUNNEL_TESTS, by default a
+                      few, on what they make
   bench [OPTION...]   measure what a call costs, beside other ways to limit a rate;
                       ./build.sh bench -help lists the options
   guard               count instructions per call, and fail if they have risen over
@@ -59,8 +62,9 @@ need_compilers() {
     has go || die "Go is missing: install $wanted"
     go list -m >/dev/null || die "this Go cannot build funnel, for the reason above: install $wanted"
 
-    # cgo is off by default for another architecture.
-    export CGO_ENABLED=1
+    # cgo is off by default for another architecture. Nobody checks the processor when
+    # the module is loaded, so the code is for all of them.
+    export CGO_ENABLED=1 GOAMD64=v1 GOARM64=v8.0
     arch=$(go env GOARCH)
     case $arch in
     amd64) cpu=x86_64 ;;
@@ -117,12 +121,12 @@ install_server() {
     server_on_path >/dev/null || die "redis-server was installed, but is not in the PATH: name it in FUNNEL_SERVER"
 }
 
-# need_package TOOL: from the package of that name.
+# need_package TOOL [PACKAGE]: from the package of that name, or Debian's of another.
 need_package() {
     ! has "$1" || return 0
     if has apt-get; then
-        root_for "$1" apt-get install "$1"
-        apt_install "$1"
+        root_for "$1" apt-get install "${2-$1}"
+        apt_install "${2-$1}"
     elif has dnf; then
         root_for "$1" dnf install "$1"
         as_root dnf -q -y install "$1" </dev/null >/dev/null
@@ -294,6 +298,29 @@ matrix() {
     die "tests failed, see$broken"
 }
 
+# newest_go: the last release, or candidate for one, that the module proxy has for here.
+newest_go() {
+    go list -m -versions golang.org/toolchain | tr ' ' '\n' |
+        sed -n "s/^v0.0.1-\(go1\.[0-9.rc]*\)\.$(go env GOHOSTOS)-$(go env GOHOSTARCH)\$/\1/p" | sort -V | tail -n 1
+}
+
+toolchains() {
+    local oldest named newest toolchain
+    need_compilers
+    need_server
+    oldest=$(sed -n 's/^go //p' go.mod)
+    named=$(sed -n 's/^toolchain //p' go.mod)
+    newest=$(newest_go) || die "the module proxy does not tell which releases of Go there are: see above"
+    mkdir -p build/toolchains
+    for toolchain in "go$oldest" "$named" "$newest"; do
+        echo "building and proving with $toolchain"
+        export GOTOOLCHAIN=$toolchain FUNNEL_MODULE=$top/build/toolchains/$toolchain.so FUNNEL_DEBUG_MODULE=$top/build/toolchains/$toolchain-debug.so
+        compile "$FUNNEL_MODULE"
+        compile "$FUNNEL_DEBUG_MODULE" -tags funneldebug
+        go test -count=1 -run "${FUNNEL_TESTS-^Test(Transcript|Errors|Fifteen|Quantity|Replies|Breaches|Finished|DamagedFiles)}" . ./internal/finish
+    done
+}
+
 bench() {
     need_compilers
     need_server
@@ -322,20 +349,27 @@ image() {
 }
 
 image_test() {
-    local base job jobs=() failed=
+    local base bases=(redis valkey) job jobs=() server='' failed=
     need_docker
     need_compilers
     need_package debootstrap
     docker compose version >/dev/null 2>&1 || need_package docker-compose
     as_root true || die "debootstrap needs root: sudo ./build.sh image-test"
-    as_root env PATH="$PATH" HOME="$HOME" internal/image/standins.sh
-    for base in redis valkey; do
+    # Alpine has musl, on which funnel is tried on amd64 alone.
+    if [ "$(go env GOHOSTARCH)" = amd64 ]; then
+        need_package musl-gcc musl-tools
+        need_package make
+        server=$(internal/servers/fetch.sh redis-7.0-musl) || die "no server to test the image on Alpine with: ${server##*$'\t'}"
+        bases+=(alpine)
+    fi
+    as_root env PATH="$PATH" HOME="$HOME" FUNNEL_MUSL_SERVER="${server##*$'\t'}" internal/image/standins.sh
+    for base in "${bases[@]}"; do
         echo "building the image on funnel-standin-$base"
         build_image "funnel-test-$base" --quiet --build-arg GO_IMAGE=funnel-standin-golang \
             --build-arg BASE="funnel-standin-$base" >/dev/null
     done
     # Most of the time they wait for failovers: at once, then.
-    for base in redis valkey; do
+    for base in "${bases[@]}"; do
         echo "testing funnel-test-$base"
         FUNNEL_IMAGE=funnel-test-$base FUNNEL_IMAGE_BASE=funnel-standin-$base \
             go test -count=1 -timeout 8m -parallel 4 ./internal/image/ &
@@ -363,11 +397,12 @@ clean() { rm -rf build dist funnel.so funnel.h; }
 
 case ${1-help} in
 run | matrix | bench | image) "$@" ;;
-build | test | guard | dist | image-test | clean | help | -h | --help)
+build | test | toolchains | guard | dist | image-test | clean | help | -h | --help)
     [ $# -le 1 ] || die "$1 takes no arguments, but got: ${*:2}"
     case ${1-help} in
     build) build ;;
     test) run_tests ;;
+    toolchains) toolchains ;;
     guard) bench -guard ;;
     dist) dist ;;
     image-test) image_test ;;

@@ -126,7 +126,7 @@ func (c *clockModel) throttle(key string, arguments ...string) {
 	if entry, found := c.model.get(key); found {
 		c.do(entry.text, "get", key)
 		if entry.expiry != noExpiry {
-			c.do(entry.expiry, "pexpiretime", key)
+			c.do(entry.expiry, askExpiry(c.t, key)...)
 		}
 	} else {
 		c.do(nil, "get", key)

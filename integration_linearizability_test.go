@@ -254,7 +254,7 @@ func newPair(t testing.TB, primary *servertest.Server, client *redis.Client) *pa
 	t.Helper()
 	replica := servertest.Start(t, servertest.Options{
 		Module: servertest.Module(t),
-		Config: []string{"--save", "", "--replicaof", "127.0.0.1 " + strconv.Itoa(primary.Port),
+		Config: []string{"--save", "", "--replicaof", "127.0.0.1", strconv.Itoa(primary.Port),
 			"--repl-diskless-sync-delay", "0"},
 	})
 	eventually(t, "the replica is attached", func() bool {

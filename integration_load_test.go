@@ -367,7 +367,7 @@ func (tally *tally) poured(t testing.TB, client *redis.Client) (newest []int64) 
 	return newest
 }
 
-// A stored is what a server keeps of a funnel: GET and PEXPIRETIME, as they come.
+// A stored is what a server keeps of a funnel: value and expiry, as they come.
 type stored struct {
 	tat    string
 	expiry int64
@@ -382,7 +382,7 @@ func (tally *tally) read(t testing.TB, client *redis.Client) (states []stored) {
 	var expiries []*redis.Cmd
 	for funnel := range tally.accounts {
 		tats = append(tats, pipeline.Get(ctx, funnelKey(funnel)))
-		expiries = append(expiries, pipeline.Do(ctx, "pexpiretime", funnelKey(funnel)))
+		expiries = append(expiries, pipeline.Do(ctx, toAny(askExpiry(t, funnelKey(funnel)))...))
 	}
 	size := pipeline.DBSize(ctx)
 	_, err := pipeline.Exec(ctx)

@@ -25,7 +25,7 @@ func TestSentinelFailoverKeepsReplicatedCalls(t *testing.T) {
 	for i := range replicas {
 		replicas[i] = servertest.Start(t, servertest.Options{
 			Module: servertest.Module(t),
-			Config: []string{"--save", "", "--replicaof", "127.0.0.1 " + strconv.Itoa(primary.Port)},
+			Config: []string{"--save", "", "--replicaof", "127.0.0.1", strconv.Itoa(primary.Port)},
 		}).Client(t)
 	}
 	eventually(t, "the replicas are attached", func() bool {

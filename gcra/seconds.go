@@ -9,21 +9,21 @@ func Seconds(nanoseconds int64) int64 {
 	if nanoseconds < 0 {
 		return -1
 	}
-	return roundUp(nanoseconds, 1e9)
+	return roundUp(nanoseconds/1e9, nanoseconds%1e9)
 }
 
 // Milliseconds rounds an instant or span of nanoseconds, at least 0, up to whole
 // milliseconds: a key that expires then lives as long as its funnel holds water.
 //
 //go:nosplit
-func Milliseconds(nanoseconds int64) int64 { return roundUp(nanoseconds, 1e6) }
+func Milliseconds(nanoseconds int64) int64 { return roundUp(nanoseconds/1e6, nanoseconds%1e6) }
 
-// roundUp divides without the overflow that adding unit-1 first would risk.
+// roundUp takes a quotient and its remainder: to add first and divide afterwards would
+// overflow, and a division by an argument could panic.
 //
 //go:nosplit
-func roundUp(nanoseconds, unit int64) int64 {
-	quotient := nanoseconds / unit
-	if nanoseconds%unit > 0 {
+func roundUp(quotient, remainder int64) int64 {
+	if remainder > 0 {
 		quotient++
 	}
 	return quotient

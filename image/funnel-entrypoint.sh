@@ -1,8 +1,9 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # The entrypoint of the official image, which it calls, with funnel preloaded into
-# whatever server that starts. FUNNEL_ARGS holds arguments of the module.
+# whatever server that starts. FUNNEL_ARGS holds arguments of the module. In plain sh,
+# with what busybox has, since an Alpine has no more.
 
-set -euo pipefail
+set -eu
 
 module=/usr/local/lib/redis/funnel.so
 
@@ -16,19 +17,24 @@ server=redis-server
 
 # is_loaded SERVER [ARGUMENT...]: a server that is told to load a module twice does
 # not start. Files may name it, too, since CONFIG REWRITE, and with it every failover
-# by Sentinel, writes the line there.
+# by Sentinel, writes the line there. Servers read its first word in any case.
 is_loaded() {
-    local argument arguments line="^[[:space:]]*loadmodule[[:space:]]+[\"']?${module}[\"']?[[:space:]]*"
     for argument; do
         [ "$argument" != "$module" ] || return 0
     done
-    [ -f "${2-}" ] && grep -Eiq "$line" "$2" || return 1
-    arguments=$(sed -nE "s|$line||Ip" "$2")
+    line="^[[:space:]]*[Ll][Oo][Aa][Dd][Mm][Oo][Dd][Uu][Ll][Ee][[:space:]]+[\"']?${module}[\"']?[[:space:]]*"
+    [ -f "${2-}" ] && grep -Eq "$line" "$2" || return 1
+    arguments=$(sed -nE "s|$line||p" "$2")
     [ -z "${FUNNEL_ARGS-}" ] || [ "$FUNNEL_ARGS" = "$arguments" ] ||
         die "$2 loads funnel with '$arguments', and FUNNEL_ARGS is '$FUNNEL_ARGS': remove the line or the variable"
 }
 
-is_sentinel() { [[ " $* " == *" --sentinel "* ]]; }
+is_sentinel() {
+    case " $* " in
+    *" --sentinel "*) return 0 ;;
+    esac
+    return 1
+}
 
 # Options, or a file, are for the server, as in the official images.
 case ${1-} in
@@ -38,7 +44,8 @@ esac
 case ${1##*/} in
 redis-server | valkey-server)
     # By any other name than the base's own, the server would go on as root.
-    set -- "$server" "${@:2}"
+    shift
+    set -- "$server" "$@"
     # Words of FUNNEL_ARGS are arguments, whatever is in them.
     set -f
     # shellcheck disable=SC2086

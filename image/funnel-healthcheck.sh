@@ -1,8 +1,9 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # Healthy is a server that knows CL.THROTTLE and would run it. The call looks without
-# taking, so it leaves no key. REDISCLI_AUTH may hold the password.
+# taking, so it leaves no key. REDISCLI_AUTH may hold the password. In plain sh, as the
+# entrypoint.
 
-set -euo pipefail
+set -eu
 
 cli=redis-cli
 ! command -v valkey-cli >/dev/null || cli=valkey-cli
@@ -13,7 +14,8 @@ port=$(tr '\0' ' ' </proc/1/cmdline | sed -nE 's/^[^ ]*(redis|valkey)-server [^ 
 answer=$("$cli" -p "${port:-6379}" cl.throttle funnel:healthcheck 1 1 1 0)
 case $answer in
 # Allowed or limited.
-[01]$'\n'*) ;;
+[01]"
+"*) ;;
 # Not here, or not by us. A server says so of no command that it does not know.
 READONLY* | MOVED* | NOAUTH* | NOPERM*) ;;
 *)

@@ -73,9 +73,9 @@ struct throttle_call {
     struct digits tat, expiry;   /* the words of the replicated SET */
 };
 
-/* The ways into Go, which run like functions of C (docs/go-runtime.md). The program
- * funnel-finish points them there in the finished file. In a file that it has not
- * seen they lead to a function that does nothing.
+/* The ways into Go (docs/go-runtime.md). The program funnel-finish points them there
+ * in the finished file. In a file that it has not seen they lead to a function that
+ * does nothing.
  *
  * Volatile, because no line of C ever assigns to them: the compiler would take the
  * initial value for the only one. */

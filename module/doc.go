@@ -4,21 +4,20 @@
 // # The idea
 //
 // A server calls a module through C functions and hands out its keys, strings
-// and replies through C functions too. To cross between C and Go as cgo does costs
-// more than to decide on a funnel, so the work is split such that each command
-// crosses once, and then without cgo:
+// and replies through C functions too. C decides nothing and Go touches no key:
 //
-//	server ──> throttle.c     opens the key, points at the arguments and the stored
-//	               │          value, reads the clock
+//	server ──> throttle.c     points at the arguments
 //	               ▼
-//	           throttle/      Go: parses, asks package gcra, words the errors
-//	               │
+//	           throttle/      Go: parses them, words the errors
+//	               ▼
+//	           throttle.c     opens the key, points at the stored value, reads the clock
+//	               ▼
+//	           throttle/      Go: asks package gcra
 //	               ▼
 //	           throttle.c     writes the key, replicates, replies
 //
-// C decides nothing and Go touches no key. One struct (call.h) crosses over. Go
-// allocates nothing, keeps no pointer to the server's memory, and cannot panic: it
-// runs like a function of C, while the Go runtime sleeps (see package throttle).
+// One struct (call.h) crosses over, twice. Go runs there like a function of C, and its
+// runtime never starts: docs/go-runtime.md.
 //
 // # The files
 //
@@ -26,18 +25,18 @@
 //     at load time. No header file of the server is needed or copied.
 //   - load.c, command_info.c: what happens on MODULE LOAD: load arguments,
 //     registration, command docs, ACL categories, configuration, INFO.
-//   - disconnect.c: what has to happen on MODULE UNLOAD, lest the server crash.
-//   - throttle.c, call.h: the command as the server sees it.
+//   - unload.c: when MODULE UNLOAD is granted.
+//   - throttle.c: the command as the server sees it.
+//   - call.h, call.c: what crosses from C to Go, and the ways there.
 //   - throttle/: the command as Go sees it, free of cgo and tested without a server;
 //     layout.go, where the compiler checks that both see the same struct.
-//   - go_runtime.c, boundary.go: the Go runtime as a guest in the server's process,
-//     and the one time that it is entered.
 //   - clock.c: the time.
 //   - debug.c, debug.go: FUNNEL.DEBUG, only in builds with the tag funneldebug,
-//     through which tests set the clock and look inside the Go runtime.
+//     through which tests set the clock.
 //
 // The package exports nothing to Go. Importing it into a package main that is
-// built with -buildmode=c-shared makes the module.
+// built with -buildmode=c-shared makes what the program funnel-finish turns into the
+// module.
 package module
 
 // #cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra -Werror -fvisibility=hidden

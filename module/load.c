@@ -103,9 +103,11 @@ static int register_config(RedisModuleCtx *ctx)
 {
     if (redis.RegisterEnumConfig == NULL || redis.LoadConfigs == NULL) return REDISMODULE_OK;
     if (redis.RegisterEnumConfig(ctx, "compat", throttle_limit_surplus, REDISMODULE_CONFIG_IMMUTABLE, compat_names,
-                                 compat_surplus, COMPAT_COUNT, get_compat, set_compat, NULL, NULL) != REDISMODULE_OK)
+                                 compat_surplus, COMPAT_COUNT, get_compat, set_compat, NULL, NULL) != REDISMODULE_OK) {
+        redis.Log(ctx, "warning", "the server does not accept the setting funnel.compat");
         return REDISMODULE_ERR;
-    return redis.LoadConfigs(ctx);
+    }
+    return redis.LoadConfigs(ctx); /* the server logs what it does not accept */
 }
 
 static int register_commands(RedisModuleCtx *ctx)
@@ -174,9 +176,9 @@ PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int
     if (register_commands(ctx) != REDISMODULE_OK) return REDISMODULE_ERR;
     if (register_config(ctx) != REDISMODULE_OK) return REDISMODULE_ERR;
     redis.RegisterInfoFunc(ctx, add_info);
-    unload_start(ctx);
 
     memset(&throttle_counters, 0, sizeof throttle_counters);
+    unload_start(ctx);
     redis.Log(ctx, "notice", "funnel %s (%s) loaded, compat %s", FUNNEL_VERSION, FUNNEL_COMMIT,
               compat_names[throttle_limit_surplus]);
     return REDISMODULE_OK;

@@ -1,23 +1,22 @@
 package finish
 
 import (
-	"debug/elf"
 	"encoding/binary"
 	"fmt"
 )
 
 // decodeARM64 tells from the four bytes of each instruction where it leads and what
-// memory it refers to.
+// memory it refers to. The disassembler prints them as a number, the highest first.
 //
 // Source of the encodings: Arm Architecture Reference Manual for A-profile
 // architecture, chapter C4, A64 instruction set encoding.
-func decodeARM64(_ *library, _ elf.Symbol, lines []line) ([]instruction, error) {
+func decodeARM64(lines []line) ([]instruction, error) {
 	var code []instruction
 	for n, line := range lines {
-		if len(line.bytes) != 4 {
-			return nil, fmt.Errorf("the instruction %q at %#x has %d bytes, not 4", line.text, line.address, len(line.bytes))
+		if len(line.bytes) != 4 || line.text == unknown {
+			return nil, fmt.Errorf("the disassembler does not know the instruction at %#x, %x", line.address, line.bytes)
 		}
-		word := binary.LittleEndian.Uint32(line.bytes)
+		word := binary.BigEndian.Uint32(line.bytes)
 		i := instruction{address: line.address, length: 4, text: line.text}
 		var offset int64
 		if i.kind, offset = flowARM64(word); i.kind == branch {
@@ -31,7 +30,7 @@ func decodeARM64(_ *library, _ elf.Symbol, lines []line) ([]instruction, error) 
 			if n+1 == len(lines) || len(lines[n+1].bytes) != 4 {
 				return nil, fmt.Errorf("%q at %#x is the last instruction", line.text, line.address)
 			}
-			low, complete := lowBits(binary.LittleEndian.Uint32(lines[n+1].bytes), word&31)
+			low, complete := lowBits(binary.BigEndian.Uint32(lines[n+1].bytes), word&31)
 			if !complete {
 				return nil, fmt.Errorf("%q at %#x is not completed to an address by %q", line.text, line.address, lines[n+1].text)
 			}

@@ -6,6 +6,10 @@ import "debug/elf"
 type architecture struct {
 	goName string // GOARCH
 
+	// The setting of the Go command that says which processors the code is for, and
+	// its value for all of them. The runtime would check when it starts.
+	level, lowest string
+
 	// start is the function that starts the Go runtime when a library is loaded, and
 	// a slot of .init_array holds.
 	start string
@@ -14,12 +18,14 @@ type architecture struct {
 	tls      uint32   // the one that puts the place of a thread-local variable there
 	symbolic []uint32 // those that put the address of an imported name there
 
-	decode func(l *library, function elf.Symbol, lines []line) ([]instruction, error)
+	decode func(lines []line) ([]instruction, error)
 }
 
 var architectures = map[elf.Machine]architecture{
 	elf.EM_X86_64: {
 		goName:   "amd64",
+		level:    "GOAMD64",
+		lowest:   "v1",
 		start:    "_rt0_amd64_linux_lib",
 		relative: uint32(elf.R_X86_64_RELATIVE),
 		tls:      uint32(elf.R_X86_64_TPOFF64),
@@ -28,6 +34,8 @@ var architectures = map[elf.Machine]architecture{
 	},
 	elf.EM_AARCH64: {
 		goName:   "arm64",
+		level:    "GOARM64",
+		lowest:   "v8.0",
 		start:    "_rt0_arm64_linux_lib",
 		relative: uint32(elf.R_AARCH64_RELATIVE),
 		tls:      uint32(elf.R_AARCH64_TLS_TPREL64),

@@ -21,7 +21,7 @@ func (l *library) change() error {
 	if err := l.takeOutTLS(); err != nil {
 		return err
 	}
-	return l.clearFlag(elf.DT_FLAGS_1, uint64(elf.DF_1_NODELETE))
+	return l.clearNoDelete()
 }
 
 // takeOutStart exchanges the function in .init_array that starts the Go runtime for
@@ -148,7 +148,11 @@ func (l *library) takeOutTLS() error {
 	if relocations != 1 {
 		return fmt.Errorf("there are %d relocations of type %d for thread-local storage, not one", relocations, l.tls)
 	}
-	return l.clearFlag(elf.DT_FLAGS, uint64(elf.DF_STATIC_TLS))
+	// Not every linker sets it.
+	if at, found := l.dynamic(elf.DT_FLAGS); found {
+		l.setWord(at, l.word(at)&^uint64(elf.DF_STATIC_TLS))
+	}
+	return nil
 }
 
 // Where the header of a file says where the program headers are, and their size.
@@ -157,12 +161,12 @@ const (
 	programHeaderSize = 56
 )
 
-// clearFlag clears a flag, which must be set.
-func (l *library) clearFlag(tag elf.DynTag, flag uint64) error {
-	at, found := l.dynamic(tag)
-	if !found || l.word(at)&flag == 0 {
-		return fmt.Errorf("the flag %#x is not set in %v: was this file built with -buildmode=c-shared?", flag, tag)
+// clearNoDelete lets the library leave the process. The Go runtime could not.
+func (l *library) clearNoDelete() error {
+	at, found := l.dynamic(elf.DT_FLAGS_1)
+	if !found || l.word(at)&uint64(elf.DF_1_NODELETE) == 0 {
+		return errors.New("the flag NODELETE is not set: was this file built with -buildmode=c-shared?")
 	}
-	l.setWord(at, l.word(at)&^flag)
+	l.setWord(at, l.word(at)&^uint64(elf.DF_1_NODELETE))
 	return nil
 }

@@ -1,6 +1,7 @@
 package finish
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/hex"
 	"fmt"
@@ -78,7 +79,10 @@ func (l *library) code(path string, starts []elf.Symbol) (map[uint64]*function, 
 				return nil, fmt.Errorf("the last instruction of %s reaches beyond it", symbol.Name)
 			}
 		}
-		instructions, err := l.decode(l, symbol, own)
+		for len(own) > 0 && own[len(own)-1].isPadding() {
+			own = own[:len(own)-1]
+		}
+		instructions, err := l.decode(own)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", symbol.Name, err)
 		}
@@ -148,16 +152,29 @@ func readLine(text string) (line, error) {
 	if err != nil {
 		return line{}, err
 	}
-	bytes, err := hex.DecodeString(fields[2])
+	content, err := hex.DecodeString(fields[2])
 	if err != nil {
 		return line{}, err
+	}
+	// Between functions, there are bytes that are no instruction.
+	if fields[3] == unknown {
+		return line{address, content, unknown}, nil
 	}
 	// Names come first, and may hold the separator. Numbers do not.
 	at := strings.LastIndex(fields[3], separator)
 	if at < 0 {
 		return line{}, fmt.Errorf("%q is no instruction", fields[3])
 	}
-	return line{address, bytes, strings.TrimSpace(fields[3][at+len(separator):])}, nil
+	return line{address, content, strings.TrimSpace(fields[3][at+len(separator):])}, nil
+}
+
+// unknown is what the disassembler prints for bytes that it does not know.
+const unknown = "?"
+
+// isPadding says whether a line is one of the zeros that fill the end of a function on
+// arm64. They are no instruction, so that nothing gets lost by leaving them out.
+func (l line) isPadding() bool {
+	return l.text == unknown && len(bytes.Trim(l.bytes, "\x00")) == 0
 }
 
 const separator = " // "

@@ -20,7 +20,7 @@ const (
 // where it is installed. Most are asked for by the part of the Go runtime that nobody
 // calls any more, but the loader wants to find them all the same.
 var inMusl = strings.Fields(`
-	abort clearenv clock_gettime __errno_location fprintf fputc free fwrite malloc memchr memcmp memcpy memset
+	abort clearenv clock_gettime __errno_location fprintf fputc fputs free fwrite malloc memchr memcmp memcpy memset
 	mmap munmap nanosleep
 	pthread_attr_destroy pthread_attr_getstack pthread_attr_getstacksize pthread_attr_init
 	pthread_attr_setdetachstate pthread_cond_broadcast pthread_cond_wait pthread_create pthread_detach
@@ -28,7 +28,7 @@ var inMusl = strings.Fields(`
 	pthread_self pthread_setspecific pthread_sigmask
 	setegid setenv seteuid setgid setgroups setregid setresgid setresuid setreuid setuid
 	sigaction sigaddset sigaltstack sigemptyset sigfillset sigismember
-	stderr strcasecmp strcmp strerror strlen unsetenv vfprintf
+	__stack_chk_fail stderr strcasecmp strcmp strerror strlen unsetenv vfprintf
 `)
 
 // verifyImports: every C library that the file is made for has what it asks for.

@@ -15,7 +15,8 @@ type proof struct {
 	code    map[uint64]*function
 	callers map[uint64]*function // of each function that was reached, the first
 	packs   map[string]bool      // packages that were reached, by a call or a variable
-	faults  []string
+	faults  []string             // of a function: the chain of calls that leads there, and what is wrong
+	faulty  uint64               // the function of the last fault
 }
 
 // prove follows every call and every jump from the starts. What it finds wrong:
@@ -47,7 +48,8 @@ func (l *library) prove(code map[uint64]*function, starts []elf.Symbol) []string
 				p.judgeReference(current, i, address)
 			}
 		}
-		if last := current.code[len(current.code)-1]; last.kind == plain {
+		// Behind the call of a function that never returns, nothing has to come.
+		if last := current.code[len(current.code)-1]; last.kind == plain && p.faulty != current.Value {
 			p.fault(current, "does not end with a return or a jump, but with %q", last.text)
 		}
 	}
@@ -143,11 +145,18 @@ func packageOf(name string) string {
 	return path[:base] + pack
 }
 
-// fault notes what is wrong with a function, with the chain of calls that leads there.
+// fault notes what is wrong with a function, the first time with the chain of calls
+// that leads there.
 func (p *proof) fault(f *function, format string, arguments ...any) {
+	which := "\n  which " + fmt.Sprintf(format, arguments...)
+	if p.faulty == f.Value {
+		p.faults[len(p.faults)-1] += which
+		return
+	}
 	chain := f.Name
 	for caller := p.callers[f.Value]; caller != nil; caller = p.callers[caller.Value] {
 		chain = caller.Name + "\n  calls " + chain
 	}
-	p.faults = append(p.faults, chain+"\n  which "+fmt.Sprintf(format, arguments...))
+	p.faults = append(p.faults, chain+which)
+	p.faulty = f.Value
 }

@@ -1,6 +1,8 @@
 package finish
 
 import (
+	"bytes"
+	"debug/buildinfo"
 	"debug/elf"
 	"fmt"
 	"slices"
@@ -20,7 +22,24 @@ func (l *library) verify(options Options) error {
 	if at, found := l.dynamic(elf.DT_FLAGS_1); found && l.word(at)&uint64(elf.DF_1_NODELETE) != 0 {
 		return fmt.Errorf("the flag NODELETE is set: a file that failed to load could not be replaced")
 	}
+	if err := l.verifyProcessor(); err != nil {
+		return err
+	}
 	return l.verifyImports(options)
+}
+
+// verifyProcessor: the code asks for no more than every processor has.
+func (l *library) verifyProcessor() error {
+	info, err := buildinfo.Read(bytes.NewReader(l.content))
+	if err != nil {
+		return err
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == l.level && setting.Value == l.lowest {
+			return nil
+		}
+	}
+	return fmt.Errorf("it was not built with %s=%s: nobody checks the processor when it is loaded", l.level, l.lowest)
 }
 
 // verifyStart: loading runs nothing of Go, nor does unloading.
@@ -120,13 +139,14 @@ func (l *library) describe(address uint64) string {
 	return fmt.Sprintf("%#x", address)
 }
 
-// symbolAt is the symbol that an address lies in.
+// symbolAt is the symbol that an address lies in. Marks, which have no size, count
+// where there is nothing else.
 func (l *library) symbolAt(address uint64) (found elf.Symbol, ok bool) {
 	for _, symbol := range l.symbols {
 		if symbol.Value > address {
 			break
 		}
-		if address-symbol.Value < max(symbol.Size, 1) {
+		if address-symbol.Value < symbol.Size || symbol.Value == address && !ok {
 			found, ok = symbol, true
 		}
 	}

@@ -1,7 +1,6 @@
 package finish
 
 import (
-	"debug/elf"
 	"encoding/binary"
 	"fmt"
 	"regexp"
@@ -14,7 +13,7 @@ import (
 //
 // Source of the encodings: Intel 64 and IA-32 Architectures Software Developer's
 // Manual, volume 2, appendix A, opcode maps.
-func decodeAMD64(_ *library, _ elf.Symbol, lines []line) ([]instruction, error) {
+func decodeAMD64(lines []line) ([]instruction, error) {
 	var code []instruction
 	for _, line := range lines {
 		i := instruction{address: line.address, length: uint64(len(line.bytes)), text: line.text}
@@ -27,13 +26,14 @@ func decodeAMD64(_ *library, _ elf.Symbol, lines []line) ([]instruction, error) 
 		if err := agrees(i); err != nil {
 			return nil, err
 		}
-		if i.kind != branch {
+		if i.kind == plain {
 			for _, match := range relativeToIP.FindAllStringSubmatch(line.text, -1) {
+				// Numbers below 0 are printed as if they had no sign.
 				offset, err := strconv.ParseInt(match[1], 0, 64)
-				if err != nil {
-					return nil, fmt.Errorf("%q refers to something that cannot be read: %w", line.text, err)
+				if err != nil || offset != int64(int32(offset)) && offset != int64(uint32(offset)) {
+					return nil, fmt.Errorf("%q refers to something that cannot be read", line.text)
 				}
-				i.references = append(i.references, next+uint64(offset))
+				i.references = append(i.references, next+uint64(int64(int32(offset))))
 			}
 			if addressesAlone.MatchString(line.text) && !strings.HasPrefix(line.text, "lea") { // lea only computes
 				return nil, fmt.Errorf("%q refers to an address that is relative to nothing", line.text)

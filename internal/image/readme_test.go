@@ -41,11 +41,11 @@ func TestBothREADMEsShowTheSameLines(t *testing.T) {
 	}
 }
 
-// TestGoOfTheImageIsThatOfTheModule: the Dockerfile names the version of go.mod.
+// TestGoOfTheImageIsThatOfTheModule: the Dockerfile names the toolchain of go.mod.
 func TestGoOfTheImageIsThatOfTheModule(t *testing.T) {
 	module, err := os.ReadFile(filepath.Join(top, "go.mod"))
 	require.NoError(t, err)
-	version := regexp.MustCompile(`(?m)^go (\S+)$`).FindSubmatch(module)
+	version := regexp.MustCompile(`(?m)^toolchain go(\S+)$`).FindSubmatch(module)
 	require.NotNil(t, version)
 	dockerfile, err := os.ReadFile(filepath.Join(top, "Dockerfile"))
 	require.NoError(t, err)

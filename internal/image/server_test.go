@@ -37,7 +37,7 @@ func TestImageAddsThreeFilesToItsBase(t *testing.T) {
 		for line := range strings.Lines(list) {
 			files[strings.TrimSpace(line)] = true
 		}
-		require.Greater(t, len(files), 1000)
+		require.True(t, files["/usr/local/bin/docker-entrypoint.sh"], "it is in any base")
 		return files
 	}
 	ours, theirs := files(image(t)), files(baseImage(t))

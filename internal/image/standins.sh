@@ -6,9 +6,12 @@
 #   funnel-standin-golang    Debian bookworm, gcc and Go, as golang:VERSION-bookworm
 #   funnel-standin-redis     Debian trixie and its Redis, as redis:8
 #   funnel-standin-valkey    Debian trixie and its Valkey, as valkey/valkey:8
+#   funnel-standin-alpine    musl, busybox and a Redis built with musl, as redis:7-alpine
 #
-# Images that are up to date stay. Needs root, docker, go and debootstrap.
+# Images that are up to date stay. Needs root, docker, go, apt and debootstrap.
 #
+#   FUNNEL_MUSL_SERVER     redis-server of redis-7.0-musl, where internal/servers/fetch.sh
+#                          has put it; without it, there is no funnel-standin-alpine
 #   FUNNEL_CACHE           cache folder for packages ($XDG_CACHE_HOME/funnel or ~/.cache/funnel)
 #   FUNNEL_DEBIAN_MIRROR   mirror to use (the one apt uses, or deb.debian.org)
 
@@ -79,19 +82,48 @@ make_server() {
         groupadd -r -g 999 $kind
         useradd -r -g $kind -u 999 $kind
         install -d -o $kind -g $kind /data" >/dev/null 2>&1 || die "cannot make the user $kind"
+    # Valkey installs itself under these names, too.
+    [ "$kind" = redis ] || ln -s valkey-server "$root/usr/bin/redis-server"
+    [ "$kind" = redis ] || ln -s valkey-cli "$root/usr/bin/redis-cli"
+    [ "$kind" = redis ] || ln -s valkey-server "$root/usr/local/bin/redis-server"
+    import_server "$kind" "$root" "funnel-standin-$kind" "${@:3}"
+}
+
+# import_server KIND ROOT NAME [CHANGE...]
+import_server() {
+    local kind=$1 root=$2
+    ln -sf "$kind-server" "$root/usr/bin/$kind-sentinel"
     install -m 755 standin-entrypoint.sh "$root/usr/local/bin/docker-entrypoint.sh"
     install -m 755 standin-server.sh "$root/usr/local/bin/$kind-server"
     ln -s "$kind-server" "$root/usr/local/bin/$kind-sentinel"
-    # Valkey installs itself under these names, too.
-    [ "$kind" = redis ] || ln -s valkey-server "$root/usr/local/bin/redis-server"
-    [ "$kind" = redis ] || ln -s /usr/bin/valkey-cli "$root/usr/local/bin/redis-cli"
-    import "$root" "funnel-standin-$kind" "ENV PATH=$path" "ENV STANDIN=$kind" 'WORKDIR /data' \
-        'ENTRYPOINT ["docker-entrypoint.sh"]' 'EXPOSE 6379' "CMD [\"$kind-server\"]" "${@:3}"
+    import "$root" "$3" "ENV PATH=$path" "ENV STANDIN=$kind" 'WORKDIR /data' \
+        'ENTRYPOINT ["docker-entrypoint.sh"]' 'EXPOSE 6379' "CMD [\"$kind-server\"]" "${@:4}"
+}
+
+# An Alpine has its programs from busybox, and its C library is musl: both can be had
+# as they are, without a package manager that would install them.
+make_alpine() {
+    local root=$work/alpine
+    echo "making an alpine of busybox and $FUNNEL_MUSL_SERVER" >&2
+    mkdir -p "$root"/{bin,sbin,etc,dev,proc,sys,root,run,usr/bin,usr/sbin,usr/local/bin} "$work/busybox"
+    mkdir -m 1777 "$root/tmp"
+    chown _apt "$work/busybox"
+    (cd "$work/busybox" && apt-get -qq download busybox-static >&2 && dpkg-deb -x ./*.deb .) ||
+        die "busybox-static cannot be had: apt-get update may help"
+    cp "$work/busybox/bin/busybox" "$root/bin/"
+    chroot "$root" /bin/busybox --install -s
+    # The C library, which is the loader, and the server.
+    cp -a --no-preserve=ownership "${FUNNEL_MUSL_SERVER%/*}/root/." "$root/"
+    printf '%s\n' root:x:0:0:root:/root:/bin/sh redis:x:999:999::/data:/sbin/nologin >"$root/etc/passwd"
+    printf '%s\n' root:x:0: redis:x:999: >"$root/etc/group"
+    install -d -o 999 -g 999 "$root/data"
+    import_server redis "$root" funnel-standin-alpine 'VOLUME /data'
 }
 
 makers=
 is_current funnel-standin-golang || makers=make_golang
 { is_current funnel-standin-redis && is_current funnel-standin-valkey; } || makers+=' make_servers'
+[ -z "${FUNNEL_MUSL_SERVER-}" ] || is_current funnel-standin-alpine || makers+=' make_alpine'
 [ -n "$makers" ] || exit 0
 
 [ "$(id -u)" = 0 ] || die "debootstrap needs root: sudo $0"
@@ -104,6 +136,8 @@ fi
 mirror=${mirror:-http://deb.debian.org/debian}
 cache=${FUNNEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/funnel}/debootstrap
 work=$(mktemp -d)
+# For root, apt downloads as the user _apt.
+chmod 755 "$work"
 # Only what lies in $work itself: debootstrap mounts /proc in there for a while.
 trap 'rm -rf --one-file-system "$work"' EXIT
 

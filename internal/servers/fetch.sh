@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fetches Redis and Valkey servers of several versions out of Debian's suites,
-# so that the tests can run one funnel.so against all of them.
+# so that the tests can run one funnel.so against all of them. One of them is built
+# from its source, with another C library: musl, which Alpine has.
 #
 #   internal/servers/fetch.sh [NAME...]       without names: all
 #
@@ -18,14 +19,17 @@
 #                          than this machine's run emulated, by qemu-user
 #
 # Needs apt, on Debian or a relative of it, but neither root nor a chroot: the
-# packages are unpacked, not installed, and see the host's files and ports.
+# packages are unpacked, not installed, and see the host's files and ports. What is
+# built from source needs gcc, make and musl-tools besides; root gets them installed.
 
 set -euo pipefail
 
-# name, suites, package; or name, "-", why there is none.
+# name, suites, package; or name, suites, "source:" and the source package, to be built
+# with musl; or name, "-", why there is none.
 servers='
 redis-6.2       -                 in no Debian suite: bullseye has 6.0, bookworm 7.0
 redis-7.0       bookworm          redis-server
+redis-7.0-musl  bookworm          source:redis
 redis-7.2       -                 in no Debian suite: bookworm has 7.0, trixie 8.0; redict-7.3 is a fork of it
 redis-7.4       -                 in no Debian suite: bookworm has 7.0, trixie 8.0
 redict-7.3      forky             redict-server
@@ -58,6 +62,12 @@ if [ "$cpu" != "$machine" ]; then
     [ -n "$emulator" ] || die "nothing runs servers for $architecture here: apt-get install qemu-user-static"
 fi
 
+# apt_install PACKAGE: for root only; others are told what to do.
+apt_install() {
+    [ "$(id -u)" = 0 ] || return
+    apt-get -qq -y install --no-install-recommends "$1" >&2 </dev/null
+}
+
 # Finds what fetching needs; a full cache needs none of it.
 prepare() {
     [ -z "${work-}" ] || return 0
@@ -65,10 +75,8 @@ prepare() {
     for tool in apt-get dpkg-deb flock; do
         command -v "$tool" >/dev/null || die "$tool is missing: apt, dpkg and util-linux are needed"
     done
-    if [ ! -e "$keyring" ]; then
-        [ "$(id -u)" = 0 ] || die "$keyring is missing: apt-get install debian-archive-keyring"
-        apt-get -qq install debian-archive-keyring >&2 </dev/null || die "cannot install debian-archive-keyring"
-    fi
+    [ -e "$keyring" ] || apt_install debian-archive-keyring ||
+        die "$keyring is missing: apt-get install debian-archive-keyring"
 
     mirror=${FUNNEL_DEBIAN_MIRROR-}
     if [ -z "$mirror" ]; then
@@ -88,15 +96,17 @@ prepare() {
     chmod 755 "$work"
 }
 
-# update SUITES: an apt of our own, which knows these suites and no installed
-# package, and has the host's settings (a proxy, say) for all the rest.
+# update SUITES TYPE: an apt of our own in the folder $apt, which knows these suites,
+# their binary packages (deb) or sources (deb-src), and no installed package, and has
+# the host's settings (a proxy, say) for all the rest.
 update() {
-    local dir=$work/$1
+    local dir=$work/$2/$1
+    apt=$dir
     [ ! -e "$dir/done" ] || return 0
     mkdir -p "$dir/state/lists/partial" "$dir/cache/archives/partial"
     : >"$dir/status"
     cat >"$dir/debian.sources" <<END
-Types: deb
+Types: $2
 URIs: $mirror
 Suites: ${1//,/ }
 Components: main
@@ -134,10 +144,57 @@ END
     : >"$dir/done"
 }
 
+# unpack SUITES PACKAGE ROOT: the package and all that it depends on. When it fails,
+# $reason says why.
+unpack() {
+    local deb
+    reason="the package lists of Debian $1 cannot be had from $mirror"
+    update "$1" deb || return
+
+    reason="$2 cannot be had from Debian $1"
+    apt-get -c "$apt/apt.conf" clean || return
+    apt-get -qq -y -c "$apt/apt.conf" --download-only install "$2" >&2 </dev/null || return
+
+    reason="the packages cannot be unpacked"
+    for deb in "$apt"/cache/archives/*.deb; do
+        dpkg-deb -x "$deb" "$3" || return
+    done
+    rm -rf "${3:?}"/{usr/share,etc,var}
+}
+
+# build SUITES SOURCE ROOT: the server as its authors publish it, without Debian's
+# patches, which are for what Debian links it with. When it fails, $reason says why.
+build() {
+    local loader=/lib/ld-musl-x86_64.so.1 tool source=$work/source
+    reason="built on amd64 for amd64 only, where the module is tried with musl"
+    [ "$architecture" = amd64 ] && [ -z "$emulator" ] || return
+    for tool in musl-gcc:musl-tools gcc:gcc make:make; do
+        reason="${tool%:*} is missing: apt-get install ${tool#*:}"
+        command -v "${tool%:*}" >/dev/null || apt_install "${tool#*:}" || return
+    done
+
+    reason="the source lists of Debian $1 cannot be had from $mirror"
+    update "$1" deb-src || return
+
+    reason="the source of $2 cannot be had from Debian $1"
+    rm -rf "$source"
+    mkdir "$source" || return
+    # For root, apt downloads as this user, into the folder that it is in.
+    [ "$(id -u)" != 0 ] || chown _apt "$source" || return
+    (cd "$source" && apt-get -qq -c "$apt/apt.conf" --download-only --tar-only source "$2" >&2 </dev/null) || return
+    tar -C "$source" --no-same-owner --strip-components 1 -xf "$source"/*.orig.tar.* || return
+
+    reason="$2 cannot be built with musl-gcc"
+    make -C "$source/src" -j "$(nproc)" MALLOC=libc USE_SYSTEMD=no CC=musl-gcc PREFIX="$3/usr" install \
+        >"$work/make.log" 2>&1 </dev/null || { tail -n 20 "$work/make.log" >&2; return 1; }
+    # The C library is the loader, too.
+    mkdir "$3/lib" && cp "$loader" "$3/lib/"
+}
+
 # wrap FOLDER KIND: writes the commands that start what lies in FOLDER/root.
 wrap() {
     local loader libs tool program
-    loader=$(cd "$1" && find root -name 'ld-linux*.so.*' -path '*-linux-gnu*' -type f -print -quit)
+    loader=$(cd "$1" && find root \( -path '*-linux-gnu*' -name 'ld-linux*.so.*' -o -name 'ld-musl-*' \) -type f -print -quit)
     [ -n "$loader" ] || return
     # The libraries lie where the loader does, with or without /usr before it.
     libs=${loader#root}
@@ -166,27 +223,20 @@ END
 
 # fetch NAME SUITES PACKAGE: when it fails, $reason says why.
 fetch() {
-    local name=$1 suites=$2 package=$3 new=$cache/.new deb
+    local name=$1 suites=$2 package=$3 new=$cache/.new
     prepare
     [ ! -e "$cache/$name" ] || return 0 # by another run, while we waited for the lock
     echo "fetching $name: $package of Debian $suites for $architecture from $mirror" >&2
 
-    reason="the package lists of Debian $suites cannot be had from $mirror"
-    update "$suites" || return
-
-    reason="$package cannot be had from Debian $suites"
-    apt-get -c "$work/$suites/apt.conf" clean || return
-    apt-get -qq -y -c "$work/$suites/apt.conf" --download-only install "$package" >&2 </dev/null || return
-
-    reason="the packages cannot be unpacked"
     rm -rf "$new"
     mkdir "$new"
-    for deb in "$work/$suites"/cache/archives/*.deb; do
-        dpkg-deb -x "$deb" "$new/root" || return
-    done
-    rm -rf "$new/root/usr/share" "$new/root/etc" "$new/root/var"
+    case $package in
+    source:*) build "$suites" "${package#source:}" "$new/root" ;;
+    *) unpack "$suites" "$package" "$new/root" ;;
+    esac || return
 
-    reason="the unpacked $package does not start"
+    reason="$package does not start"
+    package=${package#source:}
     wrap "$new" "${package%-server}" || return
     "$new/redis-server" --version | sed -n 's/.* v=\([^ ]*\) .*/\1/p' >"$new/version"
     [ -s "$new/version" ] || return

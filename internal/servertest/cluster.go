@@ -2,6 +2,7 @@ package servertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -131,7 +132,12 @@ func (c *Cluster) shareSlots(t testing.TB) {
 	t.Helper()
 	count := len(c.Primaries)
 	for i, primary := range c.Primaries {
-		c.do(t, primary, "cluster", "addslotsrange", slots*i/count, slots*(i+1)/count-1)
+		// CLUSTER ADDSLOTSRANGE came with Redis 7.0.
+		command := []any{"cluster", "addslots"}
+		for slot := slots * i / count; slot < slots*(i+1)/count; slot++ {
+			command = append(command, slot)
+		}
+		c.do(t, primary, command...)
 	}
 }
 
@@ -263,6 +269,49 @@ func (m Move) End(t testing.TB) {
 	}
 }
 
+// MigrateAll hands all slots of a primary to another, as Valkey 9 does by itself: it
+// streams the keys over, and what is written to them meanwhile, and the slots change
+// hands at one instant. It returns when that is done and every primary knows.
+func (c *Cluster) MigrateAll(t testing.TB, from, to *ClusterNode) {
+	t.Helper()
+	members, err := from.members()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := []any{"cluster", "migrateslots", "slotsrange"}
+	for _, run := range members[from.ID].slots {
+		first, last, more := strings.Cut(run, "-")
+		if !more {
+			last = first
+		}
+		command = append(command, first, last)
+	}
+	c.do(t, from, append(command, "node", to.ID)...)
+	Await(t, pollInterval, "the slots change hands", func() error {
+		jobs, err := from.Direct.Do(context.Background(), "cluster", "getslotmigrations").Slice()
+		if err != nil {
+			return err
+		}
+		job := fmt.Sprint(jobs[0]) // the latest
+		if strings.Contains(job, "state:failed") || strings.Contains(job, "state:cancelled") {
+			t.Fatalf("node %d gives nothing away: %s", from.Port, job)
+		}
+		if !strings.Contains(job, "state:success") {
+			return errors.New(job)
+		}
+		for _, primary := range c.Primaries {
+			members, err := primary.members()
+			if err != nil {
+				return err
+			}
+			if left := members[from.ID].slots; len(left) > 0 {
+				return fmt.Errorf("node %d still sees slots on node %d: %v", primary.Port, from.Port, left)
+			}
+		}
+		return nil
+	})
+}
+
 // IsPrimary says whether the node takes itself for a primary.
 func (n *ClusterNode) IsPrimary() bool {
 	members, err := n.members()
@@ -282,6 +331,7 @@ type member struct {
 	flags   []string
 	primary string // the ID of its primary, "-" for a primary
 	linked  bool
+	slots   []string // runs of them, as 0-8191, or single ones
 }
 
 // members reads the node's list of the cluster, by ID. Nodes that are only
@@ -299,7 +349,7 @@ func (n *ClusterNode) members() (map[string]member, error) {
 		}
 		flags := strings.Split(fields[2], ",")
 		if !slices.Contains(flags, "handshake") {
-			members[fields[0]] = member{flags: flags, primary: fields[3], linked: fields[7] == "connected"}
+			members[fields[0]] = member{flags: flags, primary: fields[3], linked: fields[7] == "connected", slots: fields[8:]}
 		}
 	}
 	return members, nil

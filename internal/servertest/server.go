@@ -124,8 +124,13 @@ func (s *Server) launch() error {
 		"--bind", "127.0.0.1",
 		"--dir", s.Dir,
 		"--logfile", s.logPath(),
-		"--enable-debug-command", "yes",
-		"--enable-module-command", "yes",
+	}
+	version, err := serverVersion()
+	if err != nil {
+		return err
+	}
+	if version[0] >= 7 { // before, these commands were never disabled
+		arguments = append(arguments, "--enable-debug-command", "yes", "--enable-module-command", "yes")
 	}
 	if len(s.options.Config) == 0 {
 		arguments = append(arguments, "--save", "")

@@ -1,0 +1,204 @@
+package finish
+
+import (
+	"encoding/hex"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFlowAMD64(t *testing.T) {
+	for _, c := range []struct {
+		bytes string
+		text  string // as the disassembler prints it
+		kind  kind
+		to    uint64 // of a branch, from address 0x1000
+	}{
+		{"e8b6000000", "callq 0x10bb", branch, 0x10bb},
+		{"e8fbffffff", "callq 0x1000", branch, 0x1000},
+		{"e9fbffffff", "jmpq 0x1000", branch, 0x1000},
+		{"ebfe", "jmp 0x1000", branch, 0x1000},
+		{"7401", "je 0x1003", branch, 0x1003},
+		{"7eff", "jle 0x1001", branch, 0x1001},
+		{"0f8500010000", "jne 0x1106", branch, 0x1106},
+		{"e302", "jrcxz 0x1004", branch, 0x1004},
+		{"e2fc", "loop 0xffe", branch, 0xffe},
+		{"ffd0", "callq *%rax", indirect, 0},
+		{"41ffe3", "jmpq *%r11", indirect, 0},
+		{"ff24c1", "jmpq *(%rcx,%rax,8)", indirect, 0},
+		{"ff2500000000", "jmpq *0x0(%rip)", indirect, 0},
+		{"c3", "retq", back, 0},
+		{"f3c3", "repz retq", back, 0},
+		{"c20800", "retq $0x8", indirect, 0},
+		{"cb", "lret", indirect, 0},
+		{"0f05", "syscall", trap, 0},
+		{"0f34", "sysenter", trap, 0},
+		{"cd80", "int $0x80", trap, 0},
+		{"cc", "int3", trap, 0},
+		{"0f0b", "ud2a", trap, 0},
+		{"f4", "hlt", trap, 0},
+		{"c7f800000000", "xbegin 0x1006", indirect, 0},
+		{"90", "nop", plain, 0},
+		{"48ffc0", "inc %rax", plain, 0},
+		{"ff33", "pushq (%rbx)", plain, 0},
+		{"4889e5", "mov %rsp,%rbp", plain, 0},
+		{"c5f877", "vzeroupper", plain, 0},
+	} {
+		code, err := decodeAMD64([]line{{0x1000, decodeHex(t, c.bytes), c.text}})
+		require.NoError(t, err, c.text)
+		require.Equal(t, c.kind, code[0].kind, c.text)
+		require.Equal(t, c.to, code[0].target, c.text)
+	}
+}
+
+// TestReferencesAMD64: addresses that are relative to the instruction behind.
+func TestReferencesAMD64(t *testing.T) {
+	for _, c := range []struct {
+		bytes, text string
+		references  []uint64
+	}{
+		{"488d3d66d40a00", "lea 0xad466(%rip),%rdi", []uint64{0x1007 + 0xad466}},
+		{"488d05d9ffffff", "lea 0xffffffd9(%rip),%rax", []uint64{0x1007 - 0x27}},
+		{"488b05d9ffffff", "mov -0x27(%rip),%rax", []uint64{0x1007 - 0x27}},
+		{"488b4008", "mov 0x8(%rax),%rax", nil},
+		{"488d04c500000000", "lea 0x0(,%rax,8),%rax", nil},
+		{"48c7c078560000", "mov $0x5678,%rax", nil},
+	} {
+		code, err := decodeAMD64([]line{{0x1000, decodeHex(t, c.bytes), c.text}})
+		require.NoError(t, err, c.text)
+		require.Equal(t, c.references, code[0].references, c.text)
+	}
+}
+
+// TestDoubtsAMD64: what cannot be told to be harmless is not.
+func TestDoubtsAMD64(t *testing.T) {
+	for _, c := range []struct{ bytes, text string }{
+		{"90", "callq 0x1234"},                         // the text says more than the bytes
+		{"e800000000", "nop"},                          // the bytes say more than the text
+		{"48", "rex.W"},                                // nothing but a prefix
+		{"e80000", "callq 0x1234"},                     // too short
+		{"0f8000", "jo 0x1234"},                        // too short
+		{"8b042500000000", "mov 0x0,%eax"},             // an absolute address
+		{"8b04c500000000", "mov 0x0(,%rax,8),%eax"},    // a table at an absolute address
+		{"488b05d9ffffff", "mov (%rip),%rax"},          // no number
+		{"488b05d9ffffff", "mov 0x1ffffffff(%rip),%r"}, // too large a number
+		{"0f01d5", "?"},                                // not known to the disassembler
+	} {
+		code, err := decodeAMD64([]line{{0x1000, decodeHex(t, c.bytes), c.text}})
+		if err == nil {
+			require.Equal(t, trap, code[0].kind, c.text)
+		}
+	}
+}
+
+func TestFlowARM64(t *testing.T) {
+	for _, c := range []struct {
+		bytes string
+		kind  kind
+		to    uint64 // of a branch, from address 0x1000
+	}{
+		{"94000001", branch, 0x1004}, // bl
+		{"97fffe08", branch, 0x820},  // bl back
+		{"14000002", branch, 0x1008}, // b
+		{"54000040", branch, 0x1008}, // b.eq
+		{"b4000040", branch, 0x1008}, // cbz
+		{"35ffffe0", branch, 0xffc},  // cbnz
+		{"36000040", branch, 0x1008}, // tbz
+		{"b7ffffe3", branch, 0xffc},  // tbnz
+		{"d63f0060", indirect, 0},    // blr x3
+		{"d61f0220", indirect, 0},    // br x17
+		{"d65f03c0", back, 0},        // ret
+		{"d65f0060", indirect, 0},    // ret x3
+		{"d4000001", trap, 0},        // svc
+		{"d4200000", trap, 0},        // brk
+		{"d53bd040", trap, 0},        // mrs of the thread's pointer
+		{"00000000", trap, 0},        // udf
+		{"d503201f", plain, 0},       // nop
+		{"f94017e0", plain, 0},       // ldr
+		{"d10023fd", plain, 0},       // sub
+		{"4e080c00", plain, 0},       // dup
+	} {
+		code, err := decodeARM64([]line{{0x1000, decodeHex(t, c.bytes), ""}})
+		require.NoError(t, err, c.bytes)
+		require.Equal(t, c.kind, code[0].kind, c.bytes)
+		require.Equal(t, c.to, code[0].target, c.bytes)
+	}
+}
+
+func TestReferencesARM64(t *testing.T) {
+	for _, c := range []struct {
+		first, second string
+		reference     uint64 // 0: an error
+	}{
+		{"b0000001", "91000421", 0x2001}, // adrp x1; add x1, x1, #1
+		{"b000001b", "f940077b", 0x2008}, // adrp x27; ldr x27, [x27, #8]
+		{"b000001b", "3dc0077b", 0x2010}, // adrp x27; ldr q27, [x27, #16]
+		{"b000001b", "b900077b", 0x2004}, // adrp x27; str w27, [x27, #4]
+		{"10000041", "d503201f", 0x1008}, // adr
+		{"58000041", "d503201f", 0x1008}, // ldr of a literal
+		{"b0000001", "91000442", 0},      // completed from another register
+		{"b0000001", "d503201f", 0},      // not completed
+	} {
+		code, err := decodeARM64([]line{{0x1000, decodeHex(t, c.first), ""}, {0x1004, decodeHex(t, c.second), ""}})
+		if c.reference == 0 {
+			require.Error(t, err, c.first)
+			continue
+		}
+		require.NoError(t, err, c.first)
+		require.Equal(t, []uint64{c.reference}, code[0].references, c.first)
+	}
+	_, err := decodeARM64([]line{{0x1000, decodeHex(t, "b0000001"), ""}})
+	require.ErrorContains(t, err, "is the last instruction")
+	_, err = decodeARM64([]line{{0x1000, decodeHex(t, "d503"), ""}})
+	require.ErrorContains(t, err, "does not know the instruction")
+}
+
+func decodeHex(t *testing.T, text string) []byte {
+	t.Helper()
+	content, err := hex.DecodeString(text)
+	require.NoError(t, err)
+	return content
+}
+
+// TestReadListing: a name may hold anything, and whatever is not understood is an
+// error.
+func TestReadListing(t *testing.T) {
+	listing := "TEXT funnel/x.f[go.shape.struct { A int \"// \" }](SB) f.go\n" +
+		"  f.go:1\t0x99a60\t\t\te8b6000000\t\tCALL funnel/x.f[go.shape.struct { A int \" // \" }](SB) // callq 0x99b1b\t\n" +
+		"  f.go:2\t0x99a65\t\t\tc3\t\t\tRET // retq\t\t\t\n" +
+		"  f.go:2\t0x99a66\t\t\t00000000\t\t?\t\n\n"
+	lines, err := readListing(listing)
+	require.NoError(t, err)
+	require.Equal(t, map[uint64]line{
+		0x99a60: {0x99a60, []byte{0xe8, 0xb6, 0, 0, 0}, "callq 0x99b1b"},
+		0x99a65: {0x99a65, []byte{0xc3}, "retq"},
+		0x99a66: {0x99a66, []byte{0, 0, 0, 0}, "?"},
+	}, lines)
+
+	for _, garbage := range []string{
+		"  f.go:1\n",
+		"  f.go:1\t0x99a60\tc3\n",
+		"  f.go:1\t99a60\tc3\tRET // retq\n",
+		"  f.go:1\t0xzz\tc3\tRET // retq\n",
+		"  f.go:1\t0x1\tc\tRET // retq\n",
+		"  f.go:1\t0x1\tc3\tRET\n",
+		"a warning\n",
+	} {
+		_, err := readListing(garbage)
+		require.ErrorContains(t, err, "a line that cannot be read", garbage)
+	}
+}
+
+func TestPackageOf(t *testing.T) {
+	for name, want := range map[string]string{
+		"funnel/gcra.Rate.Decide":                      "funnel/gcra",
+		"funnel/module/throttle.(*Call).fail":          "funnel/module/throttle",
+		"funnel/x.f[go.shape.struct { A funnel/y.B }]": "funnel/x",
+		"funnel/x.(*T[funnel/y.B]).f":                  "funnel/x",
+		"funnel/module/throttle..stmp_0":               "funnel/module/throttle",
+		"funnel/module/throttle.parse.abi0":            "funnel/module/throttle",
+		"go_parse":                                     "",
+	} {
+		require.Equal(t, want, packageOf(name), name)
+	}
+}

@@ -1,0 +1,336 @@
+package finish
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A recipe says how to link the module.
+type recipe struct {
+	arch        string            // GOARCH; this machine's when empty
+	flags       []string          // of go build
+	environment []string          // further variables
+	overlay     map[string]string // file of the module -> file that takes its place
+}
+
+// crossCompilers are the compilers of architectures that are not this machine's.
+var crossCompilers = map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}
+
+// link builds the library that the Go linker writes, and returns its path.
+func link(t *testing.T, r recipe) string {
+	t.Helper()
+	output := filepath.Join(t.TempDir(), "linked.so")
+	arguments := append([]string{"build", "-buildmode=c-shared", "-o", output}, r.flags...)
+	environment := append(os.Environ(), "CGO_ENABLED=1")
+	if r.arch != "" && r.arch != runtime.GOARCH {
+		compiler := crossCompilers[r.arch]
+		if _, err := exec.LookPath(compiler); err != nil {
+			t.Skipf("%s is not installed", compiler)
+		}
+		environment = append(environment, "GOARCH="+r.arch, "CC="+compiler)
+	}
+	if r.overlay != nil {
+		top, err := filepath.Abs("../..")
+		require.NoError(t, err)
+		replace := map[string]string{}
+		for file, replacement := range r.overlay {
+			replacement, err := filepath.Abs(replacement)
+			require.NoError(t, err)
+			replace[filepath.Join(top, file)] = replacement
+		}
+		content, err := json.Marshal(map[string]any{"Replace": replace})
+		require.NoError(t, err)
+		arguments = append(arguments, "-overlay", write(t, "overlay.json", string(content)))
+	}
+	command := exec.Command("go", append(arguments, "funnel/cmd/funnel")...)
+	command.Env = append(environment, r.environment...)
+	text, err := command.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	return output
+}
+
+// write writes a temporary file, and returns its path.
+func write(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
+	return path
+}
+
+// edit is a copy of a file of the module, with one text in it exchanged.
+func edit(t *testing.T, file, old, new string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("../..", file))
+	require.NoError(t, err)
+	require.Equal(t, 1, bytes.Count(content, []byte(old)), "%s in %s", old, file)
+	return write(t, filepath.Base(file), strings.Replace(string(content), old, new, 1))
+}
+
+// finish finishes a library, and returns the path of what it has become.
+func finish(t *testing.T, linked string) (string, error) {
+	t.Helper()
+	output := filepath.Join(t.TempDir(), "funnel.so")
+	return output, File(linked, output, Options{})
+}
+
+// TestFinished goes through the ways in which the module is built: what comes out
+// passes each check, and is the same every time.
+func TestFinished(t *testing.T) {
+	for name, r := range map[string]recipe{
+		"amd64":                       {arch: "amd64"},
+		"arm64":                       {arch: "arm64"},
+		"for tests":                   {flags: []string{"-tags", "funneldebug"}},
+		"for a debugger":              {flags: []string{"-gcflags=funnel/...=-l"}},
+		"optimized when it is linked": {environment: []string{"CGO_CFLAGS=-O2 -flto"}},
+		"with protected stacks":       {arch: "amd64", environment: []string{"CGO_CFLAGS=-O2 -fstack-protector-all"}},
+		"optimized for size":          {environment: []string{"CGO_CFLAGS=-Os"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			linked := link(t, r)
+			first, err := finish(t, linked)
+			require.NoError(t, err)
+			second, err := finish(t, linked)
+			require.NoError(t, err)
+			one, err := os.ReadFile(first)
+			require.NoError(t, err)
+			two, err := os.ReadFile(second)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(one, two))
+			info, err := os.Stat(first)
+			require.NoError(t, err)
+			require.Equal(t, os.FileMode(0o755), info.Mode())
+
+			_, err = finish(t, first)
+			require.ErrorContains(t, err, "0 slots of .init_array hold _rt0_")
+			require.ErrorContains(t, Check(linked, Options{}), ".init_array calls _rt0_")
+		})
+	}
+}
+
+// TestBreaches: whatever needs the Go runtime is found, with the chain of calls.
+func TestBreaches(t *testing.T) {
+	for _, arch := range []string{"amd64", "arm64"} {
+		t.Run(arch, func(t *testing.T) {
+			t.Parallel()
+			linked := link(t, recipe{arch: arch, overlay: map[string]string{
+				"module/throttle/throttle.go":             edit(t, "module/throttle/throttle.go", "func parse(call *Call) {", "func parse(call *Call) {\nbreaches(call)"),
+				"module/throttle/breaches.go":             "testdata/breaches.go",
+				"module/throttle/breaches_" + arch + ".s": "testdata/breaches_" + arch + ".s",
+			}})
+			_, err := finish(t, linked)
+			require.Error(t, err)
+			faults := strings.Split(err.Error(), "\ngo_parse\n")
+
+			for _, breach := range []struct{ function, fault string }{
+				{"panics", "which calls runtime.panic"},
+				{"allocates", "which calls runtime.newobject"},
+				{"grows", "which calls runtime.morestack"},
+				{"comparesStrings", "which calls runtime.memequal"},
+				{"writesPointers", "which calls runtime.gcWriteBarrier"},
+				{"generic[go.shape.struct { A int; B string }]", "which calls runtime."},
+				{"callsValue", "which may lead anywhere"},
+				{"callsMethod", "which may lead anywhere"},
+				{"jumpsByTable", "which may lead anywhere"},
+				{"readsForeignVariable", "which uses the variable runtime.MemProfileRate, which is not this project's"},
+				{"jumpsBetweenInstructions.abi0", map[string]string{"amd64": "which jumps between two instructions", "arm64": "which may lead anywhere"}[arch]},
+				{"entersKernel.abi0", "which leads into the kernel"},
+				{"clears.abi0", "which calls runtime.memclrNoHeapPointers"},
+				{"takesAddress.abi0", "which takes the address of code, funnel/module/throttle.clears.abi0"},
+			} {
+				chain := "  calls funnel/module/throttle.parse.abi0\n" +
+					"  calls funnel/module/throttle.parse\n" +
+					"  calls funnel/module/throttle.breaches\n" +
+					"  calls funnel/module/throttle." + breach.function + "\n"
+				found := false
+				for _, fault := range faults {
+					found = found || strings.HasPrefix(fault, chain) && strings.Contains(fault, breach.fault)
+				}
+				require.True(t, found, "%s: %s\nis not among\n%v", breach.function, breach.fault, err)
+			}
+			require.ErrorContains(t, err, "package funnel/module/throttle has an initializer, funnel/module/throttle.init")
+		})
+	}
+}
+
+// TestWithoutOptimization: the compiler then proves no index and no divisor.
+func TestWithoutOptimization(t *testing.T) {
+	output := filepath.Join(t.TempDir(), "linked.so")
+	text, err := exec.Command("go", "build", "-buildmode=c-shared", "-gcflags=funnel/...=-N -l", "-o", output, "funnel/cmd/funnel").CombinedOutput()
+	if err != nil {
+		require.Contains(t, string(text), "nosplit stack over", "the Go linker may refuse it first")
+		return
+	}
+	_, err = finish(t, output)
+	require.ErrorContains(t, err, "needs the Go runtime")
+}
+
+// TestCompilersThatDiffer: what a server might not load is refused here.
+func TestCompilersThatDiffer(t *testing.T) {
+	threadLocal := write(t, "thread_local.c", "__thread int funnel_thread_local;\nint *funnel_place(void) { return &funnel_thread_local; }\n")
+	for name, c := range map[string]struct {
+		recipe
+		fault string
+	}{
+		"functions of glibc that check buffers": {recipe{environment: []string{"CGO_CFLAGS=-O2 -D_FORTIFY_SOURCE=2"}}, "_chk, which is not on the list of what musl has"},
+		"packed relocations":                    {recipe{environment: []string{"CGO_LDFLAGS=-Wl,-z,pack-relative-relocs"}}, "packed relocations"},
+		"another library":                       {recipe{environment: []string{"CGO_LDFLAGS=-Wl,--no-as-needed -lm"}}, "it needs the libraries [libm.so.6 libc.so.6], not libc.so.6 alone"},
+		"no symbols":                            {recipe{flags: []string{"-ldflags=-s"}}, "symbols are needed"},
+		"AddressSanitizer":                      {recipe{environment: []string{"CGO_CFLAGS=-O1 -fsanitize=address"}}, "it imports __asan_"},
+		"a thread-local variable of C":          {recipe{overlay: map[string]string{"module/thread_local.c": threadLocal}}, "funnel_thread_local is not the Go runtime's"},
+		"a variable that C writes to itself": {recipe{overlay: map[string]string{"module/call.c": edit(t, "module/call.c",
+			"go_function go_parse = not_finished;", "go_function go_parse;")}}, "no relocation sets the pointer"},
+		"a newer processor": {recipe{arch: "amd64", environment: []string{"GOAMD64=v3"}}, "it was not built with GOAMD64=v1"},
+		"a program":         {recipe{flags: []string{"-buildmode=pie"}}, "there are 0 symbols for the start of the Go runtime"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := finish(t, link(t, c.recipe))
+			require.ErrorContains(t, err, c.fault)
+		})
+	}
+}
+
+// TestDamagedFiles changes bytes of a file that is fine: each change is found.
+func TestDamagedFiles(t *testing.T) {
+	linked := link(t, recipe{})
+	finished, err := finish(t, linked)
+	require.NoError(t, err)
+
+	for name, c := range map[string]struct {
+		path   string
+		damage func(t *testing.T, l *library)
+		fault  string
+	}{
+		"a newer glibc": {linked, func(t *testing.T, l *library) {
+			exchange(t, l.content, "GLIBC_2.34\x00", "GLIBC_2.39\x00")
+		}, `of version "GLIBC_2.39", and servers may have glibc 2.34`},
+		"another name for the start": {linked, func(t *testing.T, l *library) {
+			exchange(t, l.content, "\x00"+l.start+"\x00", "\x00"+strings.ToUpper(l.start)+"\x00")
+		}, "there are 0 symbols for the start of the Go runtime"},
+		"another name for a variable": {linked, func(t *testing.T, l *library) {
+			exchange(t, l.content, "\x00go_parse\x00", "\x00go_prase\x00")
+		}, "symbols for the C variable go_parse, not one: a compiler that optimizes"},
+		"another machine":   {linked, func(_ *testing.T, l *library) { l.content[18] = byte(elf.EM_RISCV) }, "built for amd64 and arm64"},
+		"no library at all": {linked, func(_ *testing.T, l *library) { clear(l.content) }, "bad magic number"},
+		"an unknown relocation": {finished, func(_ *testing.T, l *library) {
+			l.setWord(l.relocations[len(l.relocations)-1].at+8, 37)
+		}, "is of type 37, which is not known to be safe"},
+		"thread-local storage again": {finished, func(_ *testing.T, l *library) {
+			header := l.word(programHeaders)
+			for i, segment := range l.Progs {
+				if segment.Type == elf.PT_NULL {
+					l.content[header+uint64(i)*programHeaderSize] = byte(elf.PT_TLS)
+				}
+			}
+		}, "there is thread-local storage"},
+		"a function of Go among the constructors": {finished, func(t *testing.T, l *library) {
+			r, err := l.pointer(l.SectionByType(elf.SHT_INIT_ARRAY).Addr)
+			require.NoError(t, err)
+			l.setWord(r.at+16, l.goFrom+64)
+		}, "which is not a function of C"},
+		"a variable that points elsewhere": {finished, func(t *testing.T, l *library) {
+			variable, err := l.variable("go_decide")
+			require.NoError(t, err)
+			r, err := l.pointer(variable.Value)
+			require.NoError(t, err)
+			l.setWord(r.at+16, r.addend+1)
+		}, "the variable go_decide points to go_decide+0x1"},
+		"the flag NODELETE": {finished, func(t *testing.T, l *library) {
+			at, found := l.dynamic(elf.DT_FLAGS_1)
+			require.True(t, found)
+			l.setWord(at, uint64(elf.DF_1_NODELETE))
+		}, "NODELETE is set"},
+		"a call into the table of imports": {finished, func(t *testing.T, l *library) {
+			redirectCall(t, l, l.Section(".plt").Addr+32)
+		}, "calls .plt+0x20"},
+		"a call into the middle of a function of ours": {finished, func(t *testing.T, l *library) {
+			target, err := l.goFunction("funnel/module/throttle.decide")
+			require.NoError(t, err)
+			redirectCall(t, l, target.Value+4)
+		}, "calls funnel/module/throttle.decide+0x4"},
+		"a call into the middle of a function, as to clear or copy memory": {finished, func(t *testing.T, l *library) {
+			target, err := l.goFunction("runtime.memmove")
+			require.NoError(t, err)
+			redirectCall(t, l, target.Value+0x21)
+		}, "calls runtime.memmove+0x21"},
+		"a call into nowhere": {finished, func(t *testing.T, l *library) {
+			redirectCall(t, l, 1<<30)
+		}, "calls 0x40000000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			content, err := os.ReadFile(c.path)
+			require.NoError(t, err)
+			l, err := parse(content)
+			require.NoError(t, err)
+			c.damage(t, l)
+			path := write(t, "damaged.so", string(l.content))
+			if c.path == linked {
+				_, err = finish(t, path)
+			} else {
+				err = Check(path, Options{})
+			}
+			require.ErrorContains(t, err, c.fault)
+		})
+	}
+}
+
+func exchange(t *testing.T, content []byte, old, new string) {
+	t.Helper()
+	require.Len(t, new, len(old))
+	require.True(t, bytes.Contains(content, []byte(old)), "%q", old)
+	copy(content, bytes.ReplaceAll(content, []byte(old), []byte(new)))
+}
+
+// redirectCall changes where the one call in go_parse leads.
+func redirectCall(t *testing.T, l *library, target uint64) {
+	t.Helper()
+	if l.goName != "amd64" {
+		t.Skip("the call is changed in the code of amd64")
+	}
+	function, err := l.goFunction("go_parse")
+	require.NoError(t, err)
+	place, err := l.place(function.Value, function.Size)
+	require.NoError(t, err)
+	call := uint64(bytes.IndexByte(l.content[place:place+function.Size], 0xE8))
+	distance := uint32(target - (function.Value + call + 5))
+	for i := range uint64(4) {
+		l.content[place+call+1+i] = byte(distance >> (8 * i))
+	}
+}
+
+// TestMuslHasWhatIsImported looks up every name of the list.
+func TestMuslHasWhatIsImported(t *testing.T) {
+	loaders, _ := filepath.Glob("/lib/ld-musl-*.so.1")
+	if len(loaders) == 0 {
+		t.Skip("musl is not installed: apt-get install musl")
+	}
+	file, err := elf.Open(loaders[0])
+	require.NoError(t, err)
+	defer file.Close()
+	symbols, err := file.DynamicSymbols()
+	require.NoError(t, err)
+	defined := map[string]bool{}
+	for _, symbol := range symbols {
+		defined[symbol.Name] = symbol.Section != elf.SHN_UNDEF
+	}
+	for _, name := range inMusl {
+		require.True(t, defined[name], "musl does not define %s", name)
+	}
+}
+
+func ExampleFile() {
+	err := File("build/linked.so", "funnel.so", Options{})
+	fmt.Println(err)
+	// Output: open build/linked.so: no such file or directory
+}
