@@ -149,7 +149,7 @@ func TestClockSteppedToAndFroAgreesWithTheContract(t *testing.T) {
 			c.throttle(key, "15", "30", []string{"60", "600", "6000.5"}[random.IntN(3)], strconv.Itoa(random.IntN(5)))
 		}
 	}
-	for _, outcome := range []string{metAllowed, metLimited, metLooked} {
+	for _, outcome := range []string{metAllowed, metLimited, metPeeked} {
 		require.Greater(t, c.model.met[outcome], steps/50, outcome)
 	}
 	t.Logf("%d steps: %v", steps, c.model.met)
@@ -190,7 +190,7 @@ func TestClockAtItsExtremesNeitherOverflowsNorCrashes(t *testing.T) {
 			}
 		}
 	}
-	for _, outcome := range []string{metAllowed, metLimited, metNever, metLooked, refusedIncrement} {
+	for _, outcome := range []string{metAllowed, metLimited, metNever, metPeeked, refusedIncrement} {
 		require.Greater(t, c.model.met[outcome], 50, outcome)
 	}
 	t.Logf("%d calls: %v", calls, c.model.met)

@@ -37,7 +37,8 @@ type model struct {
 }
 
 // Refusals are what an error reply may begin with, whatever the case: the
-// contract leaves open which of several wrong arguments an error names.
+// contract leaves open which of several things that are too large together an error
+// names.
 type refusals []string
 
 // Anything stands for a reply that is no business of the model.
@@ -56,7 +57,7 @@ const (
 	metAllowed = "allowed"
 	metLimited = "limited"
 	metNever   = "limited for ever"
-	metLooked  = "looked"
+	metPeeked  = "peeked"
 
 	refusedArity     = "ERR wrong number of arg"
 	refusedCapacity  = "ERR capacity must be"
@@ -71,7 +72,7 @@ const (
 )
 
 var modelOutcomes = []string{
-	metAllowed, metLimited, metNever, metLooked,
+	metAllowed, metLimited, metNever, metPeeked,
 	refusedArity, refusedCapacity, refusedCount, refusedPeriod, refusedQuantity,
 	refusedInterval, refusedTolerance, refusedIncrement, refusedValue, refusedType,
 }
@@ -151,13 +152,14 @@ func (m *model) decide(words []string) (reply any, met []string) {
 	if len(words) < 5 || len(words) > 6 {
 		return refusals{refusedArity}, []string{refusedArity}
 	}
-	var complaints refusals
-	complain := func(wrong bool, complaint string) {
-		if wrong {
-			complaints = append(complaints, complaint)
+	var faults refusals
+	unless := func(sound bool, fault string) {
+		if !sound {
+			faults = append(faults, fault)
 		}
 	}
 
+	// Arguments come first, from the left.
 	capacity := integerFrom(1-m.surplus, words[2])
 	count := integerFrom(1, words[3])
 	period := nanosecondsFrom(words[4])
@@ -165,42 +167,35 @@ func (m *model) decide(words []string) (reply any, met []string) {
 	if len(words) == 6 {
 		quantity = integerFrom(0, words[5])
 	}
-	complain(capacity == nil, refusedCapacity)
-	complain(count == nil, refusedCount)
-	complain(period == nil, refusedPeriod)
-	complain(quantity == nil, refusedQuantity)
+	unless(capacity != nil, refusedCapacity)
+	unless(count != nil, refusedCount)
+	unless(period != nil, refusedPeriod)
+	unless(quantity != nil, refusedQuantity)
+	if faults != nil {
+		return faults[:1], faults[:1]
+	}
 
+	// Then what is too large together.
+	limit := new(big.Int).Add(capacity, big.NewInt(m.surplus))
+	T := new(big.Int).Quo(period, count)
+	tau := new(big.Int).Mul(T, limit)
+	increment := new(big.Int).Mul(T, quantity)
+	unless(T.Sign() > 0, refusedInterval)
+	unless(tau.Cmp(biggest) <= 0 && limit.Cmp(biggest) <= 0, refusedTolerance)
+	unless(increment.Cmp(biggest) <= 0, refusedIncrement)
+	if faults != nil {
+		return faults, faults[:1]
+	}
+
+	// Only then does anybody look at the key.
 	now, tat := big.NewInt(m.now), big.NewInt(m.now)
-	entry, found := m.get(words[1])
-	if found {
-		switch {
-		case entry.kind != "string":
-			complain(true, refusedType)
-		default:
-			tat = integerFrom(0, entry.text)
-			complain(tat == nil, refusedValue)
+	if entry, found := m.get(words[1]); found {
+		if entry.kind != "string" {
+			return refusals{refusedType}, []string{refusedType}
 		}
-	}
-
-	var limit, T, tau, increment *big.Int
-	if count != nil && period != nil {
-		T = new(big.Int).Quo(period, count)
-		complain(T.Sign() == 0, refusedInterval)
-	}
-	if T != nil && T.Sign() > 0 && capacity != nil {
-		limit = new(big.Int).Add(capacity, big.NewInt(m.surplus))
-		tau = new(big.Int).Mul(T, limit)
-		complain(tau.Cmp(biggest) > 0 || limit.Cmp(biggest) > 0, refusedTolerance)
-	}
-	if T != nil && T.Sign() > 0 && quantity != nil {
-		increment = new(big.Int).Mul(T, quantity)
-		complain(increment.Cmp(biggest) > 0, refusedIncrement)
-	}
-	if complaints != nil {
-		// With an interval of 0, the limit can be beyond 63 bits as well.
-		complain(T != nil && T.Sign() == 0 && capacity != nil && m.surplus > 0 && capacity.Cmp(biggest) == 0,
-			refusedTolerance)
-		return complaints, complaints[:1]
+		if tat = integerFrom(0, entry.text); tat == nil {
+			return refusals{refusedValue}, []string{refusedValue}
+		}
 	}
 
 	later := now
@@ -221,7 +216,7 @@ func (m *model) decide(words []string) (reply any, met []string) {
 	if next.Cmp(biggest) > 0 {
 		return refusals{refusedIncrement}, []string{refusedIncrement}
 	}
-	met = []string{metLooked}
+	met = []string{metPeeked}
 	if quantity.Sign() > 0 {
 		met = []string{metAllowed}
 		m.put(words[1], modelEntry{kind: "string", text: next.String(), expiry: divideUp(next, 1e6)})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -84,6 +85,67 @@ func TestErrors(t *testing.T) {
 			require.Equal(t, before, infoField(t, client, "persistence", "rdb_changes_since_last_save"))
 		})
 	}
+}
+
+// TestArgumentsAreJudgedBeforeTheKey, as commands of the server do, and from the left.
+func TestArgumentsAreJudgedBeforeTheKey(t *testing.T) {
+	client := startFunnel(t)
+	ctx := context.Background()
+	require.NoError(t, client.RPush(ctx, "list", "a").Err())
+	require.NoError(t, client.Set(ctx, "word", "abc", 0).Err())
+	for _, key := range []string{"list", "word"} {
+		requireError(t, client, "ERR capacity must be", key, "x", "y", "z", "w")
+		requireError(t, client, "ERR count must be", key, 15, "y", "z", "w")
+		requireError(t, client, "ERR period must be", key, 15, 1, "z", "w")
+		requireError(t, client, "ERR quantity must be", key, 15, 1, 1, "w")
+		requireError(t, client, "ERR count is too large for period", key, 15, 1000000001, 1)
+		requireError(t, client, "ERR capacity and period are too large together", key, maxInt63, 1, 1)
+		requireError(t, client, "ERR quantity and period are too large together", key, 15, 1, 1, maxInt63)
+	}
+}
+
+// TestBadArgumentsLeaveTheKeyAlone, down to how it lies in memory and when it was
+// last used; a key that has expired is not even deleted.
+func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
+	client := startFunnel(t)
+	ctx := context.Background()
+	require.NoError(t, client.ConfigSet(ctx, "lfu-log-factor", "0").Err()) // every use counts
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory-policy", "allkeys-lfu").Err())
+	require.NoError(t, client.Do(ctx, "debug", "set-active-expire", 0).Err())
+	wrong := func(key string) {
+		t.Helper()
+		requireError(t, client, "ERR capacity", key, "x", 30, 60)
+		requireError(t, client, "ERR count", key, 15, 0, 60)
+		requireError(t, client, "ERR quantity", key, 15, 30, 60, -1)
+		requireError(t, client, "ERR quantity and period", key, 15, 1, 1, maxInt63)
+	}
+	const tat = "4102444800000000000"
+	for encoding, write := range map[string]func(key string) error{
+		"int":    func(key string) error { return client.Set(ctx, key, tat, 0).Err() },
+		"embstr": func(key string) error { return client.Set(ctx, key, "a word", 0).Err() },
+		"raw": func(key string) error {
+			require.NoError(t, client.Append(ctx, key, tat[:9]).Err())
+			return client.Append(ctx, key, tat[9:]).Err()
+		},
+	} {
+		require.NoError(t, write(encoding))
+		require.Equal(t, encoding, client.ObjectEncoding(ctx, encoding).Val())
+		usage := client.MemoryUsage(ctx, encoding).Val()
+		uses := client.ObjectFreq(ctx, encoding).Val()
+		wrong(encoding)
+		require.Equal(t, encoding, client.ObjectEncoding(ctx, encoding).Val())
+		require.Equal(t, usage, client.MemoryUsage(ctx, encoding).Val(), encoding)
+		require.Equal(t, uses, client.ObjectFreq(ctx, encoding).Val(), encoding)
+	}
+
+	require.NoError(t, client.FlushAll(ctx).Err())
+	require.NoError(t, client.Set(ctx, "key", 1, time.Millisecond).Err())
+	expiry := time.Now().Add(time.Millisecond)
+	eventually(t, "the key expires", func() bool { return time.Now().After(expiry.Add(time.Millisecond)) })
+	wrong("key")
+	require.EqualValues(t, 1, client.DBSize(ctx).Val())
+	throttle(t, client, "key", 15, 30, 60, 0)
+	require.Zero(t, client.DBSize(ctx).Val(), "a call that is fine finds it expired")
 }
 
 // TestErrorsRepeatTheWrongValue without letting its bytes into the protocol.

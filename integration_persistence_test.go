@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -294,13 +292,12 @@ func TestDataLoadsWithoutTheModule(t *testing.T) {
 }
 
 // TestSavingUnderLoadNeitherHangsNorCrashes: BGSAVE and BGREWRITEAOF in a loop
-// under full load, while the Go runtime in the process collects its garbage. A
-// child inherits one thread of many, so none may hold a lock that it needs.
+// under full load.
 func TestSavingUnderLoadNeitherHangsNorCrashes(t *testing.T) {
 	servertest.NeedSince7(t, "a count of snapshots in INFO")
 	tally := newTally(persistedFunnels)
 	server := servertest.Start(t, servertest.Options{
-		Module: servertest.DebugModule(t),
+		Module: servertest.Module(t),
 		Config: slices.Concat(persistentConfig(), appendEverySecond),
 	})
 	client := server.Client(t)
@@ -309,13 +306,11 @@ func TestSavingUnderLoadNeitherHangsNorCrashes(t *testing.T) {
 	pid := server.Pid()
 
 	crowd := tally.pour(t, server, 0)
-	collections, stopCollecting := collectGarbage(t, server)
 	var rounds int64
 	for start := time.Now(); time.Since(start) < quickOrLong(800*time.Millisecond, 15*time.Second); rounds++ {
 		saveInBackground(t, client)
 		rewriteAppendOnlyFile(t, client)
 	}
-	stopCollecting()
 	crowd.dismiss(t)
 
 	require.Equal(t, rounds, infoField(t, client, "persistence", "rdb_saves")-savesBefore)
@@ -325,31 +320,7 @@ func TestSavingUnderLoadNeitherHangsNorCrashes(t *testing.T) {
 		require.NotContains(t, server.Log(), trouble)
 	}
 	require.Zero(t, tally.requireCounted(t, client, tally.acknowledged()))
-	t.Logf("%d BGSAVE and %d BGREWRITEAOF, every child ended well; %d garbage collections; %v",
-		rounds, rounds, collections.Load(), tally.figures)
-}
-
-// collectGarbage keeps the Go runtime of a server busy until it is stopped.
-func collectGarbage(t testing.TB, server *servertest.Server) (collections *atomic.Int64, stop func()) {
-	t.Helper()
-	client := server.Client(t)
-	collections = new(atomic.Int64)
-	ctx, cancel := context.WithCancel(context.Background())
-	var collector sync.WaitGroup
-	collector.Go(func() {
-		for ctx.Err() == nil {
-			if client.Do(context.Background(), "funnel.debug", "collect").Err() == nil {
-				collections.Add(1)
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
-	})
-	stop = func() {
-		cancel()
-		collector.Wait()
-	}
-	t.Cleanup(stop)
-	return collections, stop
+	t.Logf("%d BGSAVE and %d BGREWRITEAOF, every child ended well; %v", rounds, rounds, tally.figures)
 }
 
 // startPersistent starts a server with the module that keeps its data.

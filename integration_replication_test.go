@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -547,4 +548,29 @@ func (c *cable) mend() {
 	defer c.mutex.Unlock()
 	c.isCut = false
 	c.whole.Broadcast()
+}
+
+// TestScriptOfMillionsOfCallsReplicates: until it is over, all that it has written waits
+// to be sent, each SET with a reference to the shared word PXAT. Redis 8.6 counts 2^23
+// references to a string at the most, and ends itself at one more.
+func TestScriptOfMillionsOfCallsReplicates(t *testing.T) {
+	if os.Getenv("FUNNEL_LONG") == "" {
+		t.Skip("takes a minute and some gigabytes: set FUNNEL_LONG")
+	}
+	server := servertest.Start(t, servertest.Options{
+		Module: servertest.Module(t),
+		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0",
+			"--crash-memcheck-enabled", "no"}, // a server that crashes here may hang in it
+	})
+	client := server.Client(t, func(options *redis.Options) { options.ReadTimeout = 5 * time.Minute })
+	ctx := context.Background()
+	const calls = 8_450_000
+	const script = `
+		for _ = 1, tonumber(ARGV[1]) do redis.call('cl.throttle', KEYS[1], ARGV[1], '1', '800') end
+		return 1`
+	start := time.Now()
+	require.NoError(t, client.Eval(ctx, script, []string{"key"}, calls).Err())
+	t.Logf("%d calls in %v", calls, time.Since(start).Round(time.Millisecond))
+	require.EqualValues(t, calls, infoField(t, client, "funnel", "funnel_allowed"))
+	require.EqualValues(t, 1, throttle(t, client, "key", calls, 1, 800)[0])
 }

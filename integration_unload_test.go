@@ -277,11 +277,3 @@ func awaitCron(t testing.TB, client *redis.Client) {
 	require.NoError(t, client.Do(ctx, "set", "awaits cron", 1, "px", 1).Err())
 	eventually(t, "the server's periodic work", func() bool { return keys() <= before })
 }
-
-// oneConnection is for whoever unloads the module in between: a second connection of
-// a pool, whose last command was CL.THROTTLE, would be closed.
-func oneConnection(t testing.TB, server *servertest.Server) *redis.Conn {
-	connection := server.Client(t).Conn()
-	t.Cleanup(func() { connection.Close() })
-	return connection
-}

@@ -66,11 +66,11 @@ func TestWorkersEndOnInterrupt(t *testing.T) {
 			process := start(t, "worker", server, fmt.Sprintf("-do=%v", do))
 			require.Eventually(t, func() bool {
 				info, err := rdb.Info(t.Context(), "funnel").Result()
-				match := regexp.MustCompile(`funnel_calls_limited:(\d+)`).FindStringSubmatch(info)
+				match := regexp.MustCompile(`funnel_limited:(\d+)`).FindStringSubmatch(info)
 				if err != nil || match == nil {
 					return false
 				}
-				// The Limiter's first look, to learn about the server, may be among them.
+				// The Limiter's first call, to learn about the server, may be among them.
 				limited, _ := strconv.Atoi(match[1])
 				return limited >= 3
 			}, servertest.Patience, 5*time.Millisecond, "workers are limited")

@@ -32,12 +32,14 @@ func TestCapacityIsWhatWasMeantInRedisCellMode(t *testing.T) {
 // A module that is replaced by one that reads the capacity in the other way is found
 // out by its next answer.
 func TestModeOfTheModuleMayChange(t *testing.T) {
-	client := withModule(t).Client(t, retrying)
+	server := withModule(t)
+	client := server.Client(t, retrying)
 	l := limiter.New(client)
 	for _, mode := range []string{"redis-cell", "none"} {
 		require.Equal(t, 14, allow(t, l, mode+" before", fifteenPerDay).Remaining)
-		require.NoError(t, client.Do(context.Background(), "module", "unload", "funnel").Err())
-		require.NoError(t, client.Do(context.Background(), "module", "load", servertest.Module(t), "compat", mode).Err())
+		server.Reconfigure(func(options *servertest.Options) { options.ModuleArguments = []string{"compat", mode} })
+		server.Stop()
+		server.Restart(t)
 		allow(t, l, mode+" finds out", fifteenPerDay)
 		require.Equal(t, 14, allow(t, l, mode+" after", fifteenPerDay).Remaining)
 	}
@@ -47,7 +49,14 @@ func TestModeOfTheModuleMayChange(t *testing.T) {
 // no call fails and none is lost.
 func TestModuleComesAndGoes(t *testing.T) {
 	ctx := context.Background()
-	client := withModule(t).Client(t, retrying)
+	server := servertest.Start(t, servertest.Options{Config: []string{"--save", "", "--appendonly", "yes"}})
+	client := server.Client(t, retrying)
+	come := func() { require.NoError(t, client.Do(ctx, "module", "load", servertest.Module(t)).Err()) }
+	goAway := func() { // with all but the data
+		server.Stop()
+		server.Restart(t)
+	}
+	come()
 	l := limiter.New(client)
 	remaining := 15
 	once := func(path limiter.Path) {
@@ -58,12 +67,12 @@ func TestModuleComesAndGoes(t *testing.T) {
 		require.Equal(t, remaining, result.Remaining)
 	}
 	once(limiter.PathModule)
-	require.NoError(t, client.Do(ctx, "module", "unload", "funnel").Err())
+	goAway()
 	once(limiter.PathScript)
 	once(limiter.PathScript)
 	require.NoError(t, client.ScriptFlush(ctx).Err())
 	once(limiter.PathScript)
-	require.NoError(t, client.Do(ctx, "module", "load", servertest.Module(t)).Err())
+	come()
 	once(limiter.PathScript) // nobody has told the Limiter
 	require.NoError(t, client.ScriptFlush(ctx).Err())
 	once(limiter.PathModule)
@@ -80,15 +89,14 @@ func TestModuleComesAndGoes(t *testing.T) {
 		}
 	}
 	many(limiter.PathModule)
-	require.NoError(t, client.Do(ctx, "module", "unload", "funnel").Err())
+	goAway()
 	many(limiter.PathScript)
 	require.NoError(t, client.ScriptFlush(ctx).Err())
 	many(limiter.PathScript)
 	require.Equal(t, 9-6, remaining)
 }
 
-// retrying is for connections that unloading the module closes, because their last
-// command was CL.THROTTLE.
+// retrying is for connections that a restart of the server closes.
 func retrying(options *redis.Options) { options.MaxRetries = 3 }
 
 // Half a fleet asks by module and half by script: together they get the capacity.
@@ -157,9 +165,7 @@ func TestCluster(t *testing.T) {
 			for _, node := range nodes[:c.withModule] {
 				require.NoError(t, node.Direct.Do(ctx, "module", "load", servertest.Module(t)).Err())
 			}
-			l := limiter.New(cluster.Client(t, func(options *redis.ClusterOptions) {
-				options.MaxRetries = 3 // for connections that unloading closes
-			}))
+			l := limiter.New(cluster.Client(t))
 			var requests []limiter.Request
 			for i := range 100 {
 				requests = append(requests, limiter.Request{Key: fmt.Sprint("user:", i), Limit: fifteenPerDay, Quantity: 10})
@@ -176,19 +182,6 @@ func TestCluster(t *testing.T) {
 					result := allow(t, l, request.Key+" alone", limiter.PerDay(2))
 					require.Equal(t, round > 1, result.Limited())
 					require.Equal(t, c.path, result.Path)
-				}
-			}
-			// One loses it.
-			if c.path == limiter.PathModule {
-				require.NoError(t, cluster.Primaries[0].Direct.Do(ctx, "module", "unload", "funnel").Err())
-				results, err := l.AllowMany(ctx, requests)
-				require.NoError(t, err)
-				for _, result := range results {
-					require.True(t, result.Limited())
-					require.Equal(t, 5, result.Remaining)
-				}
-				for _, request := range requests {
-					require.Equal(t, 4, allow(t, l, request.Key, fifteenPerDay).Remaining)
 				}
 			}
 		})

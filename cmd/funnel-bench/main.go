@@ -129,7 +129,7 @@ func (r *runner) measure(ctx context.Context) error {
 		}
 	}
 	if o.has(partFootprint) {
-		if r.report.Footprint, err = bench.MeasureFootprint(ctx, o.server, o.module, o.debugModule, r.progress); err != nil {
+		if r.report.Footprint, err = bench.MeasureFootprint(ctx, o.server, o.module, r.progress); err != nil {
 			return err
 		}
 	}

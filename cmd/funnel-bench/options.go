@@ -34,7 +34,7 @@ var (
 )
 
 type options struct {
-	server, module, debugModule, peer, valgrind string
+	server, module, peer, valgrind string
 
 	parts        []string
 	alternatives []string
@@ -75,12 +75,11 @@ func parse(arguments []string, output io.Writer) (options, error) {
 		flags.PrintDefaults()
 	}
 	flags.StringVar(&o.module, "module", "funnel.so", "the module to measure: `path` of funnel.so")
-	flags.StringVar(&o.debugModule, "debug-module", "", "its debug build, which counts garbage collections: `path` (build/funnel-debug.so if there is one)")
 	flags.StringVar(&o.peer, "peer", "", "another module with CL.THROTTLE, measured in a server of its own: `path`")
 	flags.StringVar(&o.server, "server", "", "`path` of redis-server or valkey-server ($FUNNEL_SERVER, or from the PATH)")
 	flags.StringVar(&o.valgrind, "valgrind", "valgrind", "`path` of valgrind")
 
-	flags.BoolVar(&tail, "tail", false, "measure instead: tail latency at a fixed rate, start-up, memory, threads, garbage collections")
+	flags.BoolVar(&tail, "tail", false, "measure instead: tail latency at a fixed rate, start-up, memory, threads")
 	flags.BoolVar(&scale, "scale", false, "measure instead: cost as keys, clients, AOF and replica grow")
 	flags.BoolVar(&all, "all", false, "measure everything")
 	flags.StringVar(&skip, "skip", "", "leave out: `parts`, with commas, of "+strings.Join(allParts, ", "))
@@ -169,18 +168,11 @@ func (o *options) check() error {
 	}
 	o.calls = int(math.Round(float64(o.calls)/16)) * 16
 
-	if o.debugModule == "" {
-		const usual = "build/funnel-debug.so"
-		if _, err := os.Stat(usual); err == nil {
-			o.debugModule = usual
-		}
-	}
 	for _, module := range []struct {
 		path *string
 		hint string
 	}{
 		{&o.module, "build it with ./build.sh build, or name it with -module"},
-		{&o.debugModule, "see -debug-module"},
 		{&o.peer, "see -peer"},
 	} {
 		if *module.path == "" {

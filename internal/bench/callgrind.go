@@ -34,12 +34,6 @@ const (
 	// instructionBlocks is how many blocks are counted per case. The middle one is
 	// reported, so a timer that fires within one block does no harm.
 	instructionBlocks = 3
-
-	// callgrindStarts is how often a start is tried. The signal by which the Go
-	// runtime interrupts its threads trips an assertion of valgrind 3.19 while the
-	// runtime starts: in nine starts of ten on a busy machine with two processors,
-	// in none of twenty where the server is bound to one.
-	callgrindStarts = 12
 )
 
 // A CallgrindOptions says what to count.
@@ -142,21 +136,10 @@ func instructionCases(on string, alternatives []Alternative, brief bool) []instr
 	return cases
 }
 
-// countInstructions counts all cases in one run of the server, started again if
-// valgrind loses it.
+// countInstructions counts all cases in one run of the server.
 func countInstructions(ctx context.Context, options CallgrindOptions, module string, cases []instructionCase) ([]InstructionCount, error) {
-	var counts []InstructionCount
-	var err error
-	for start := 1; start <= callgrindStarts && ctx.Err() == nil; start++ {
-		options.Progress("instructions: start %d of the server under callgrind", start)
-		var counted []InstructionCount
-		counted, err = countInOneRun(ctx, options, module, cases[len(counts):])
-		counts = append(counts, counted...)
-		var refused errorReply
-		if err == nil || errors.As(err, &refused) || errors.As(err, new(fatalError)) {
-			break
-		}
-	}
+	options.Progress("instructions: starting the server under callgrind")
+	counts, err := countInOneRun(ctx, options, module, cases)
 	if ctx.Err() != nil {
 		return counts, context.Cause(ctx)
 	}
@@ -169,7 +152,7 @@ func countInstructions(ctx context.Context, options CallgrindOptions, module str
 func countInOneRun(ctx context.Context, options CallgrindOptions, module string, cases []instructionCase) ([]InstructionCount, error) {
 	folder, err := os.MkdirTemp("", "funnel-bench-callgrind-")
 	if err != nil {
-		return nil, fatalError{err}
+		return nil, err
 	}
 	defer os.RemoveAll(folder)
 	dumps := filepath.Join(folder, "counts")
@@ -181,8 +164,6 @@ func countInOneRun(ctx context.Context, options CallgrindOptions, module string,
 			// internal/servers/fetch.sh are.
 			"--trace-children=yes", "--trace-children-skip=*/dirname,*/readlink"},
 		Modules: []string{module, options.Marker},
-		// Valgrind runs one thread at a time anyway.
-		OneProcessor: true,
 		// The least of what is none of the commands' business.
 		Config: []string{"--hz", "1", "--dynamic-hz", "no"},
 	})
@@ -230,7 +211,7 @@ func countInOneRun(ctx context.Context, options CallgrindOptions, module string,
 			}
 			total, err := readTotal(fmt.Sprintf("%s.%d", dumps, marks))
 			if err != nil {
-				return counts, fatalError{err}
+				return counts, err
 			}
 			blocks = append(blocks, total/float64(options.Calls))
 		}

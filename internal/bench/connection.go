@@ -126,9 +126,6 @@ func parseNumber(text []byte) (int64, error) {
 	return number, nil
 }
 
-// A fatalError is one that another try would not cure.
-type fatalError struct{ error }
-
 // receiveReplies reads the replies of a call, appended to replies.
 func (c *connection) receiveReplies(operation *Operation, replies []int64) ([]int64, error) {
 	for i := range operation.Commands {

@@ -20,8 +20,8 @@
 //     of the server, in many short rounds that take the alternatives in turn, so
 //     that a machine that becomes slower meanwhile is slower for all of them.
 //
-// [MeasureTail] and [MeasureFootprint] look for traces of the Go runtime inside
-// the server, [MeasureScale] for costs that grow with keys or clients.
+// [MeasureTail] times the slowest calls, [MeasureFootprint] compares memory and threads
+// with and without the module, [MeasureScale] looks for costs that grow with keys or clients.
 //
 // # Why the load is not sent with go-redis
 //

@@ -1,20 +1,11 @@
 package bench
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
-const (
-	// footprintStarts is how often each kind of server is started, in turn.
-	footprintStarts = 9
+// footprintStarts is how often each kind of server is started, in turn.
+const footprintStarts = 9
 
-	// footprintCalls is how many calls the garbage collector is watched over.
-	footprintCalls = 1_000_000
-)
-
-// A Footprint is what the module adds to a server that is otherwise idle, and what
-// the Go runtime does during a million calls.
+// A Footprint is what the module adds to a server.
 type Footprint struct {
 	Without Start `json:"without_module"`
 	With    Start `json:"with_module"`
@@ -23,12 +14,6 @@ type Footprint struct {
 	// hundred thousand calls.
 	ThreadsWithout []string `json:"threads_without_module"`
 	ThreadsWith    []string `json:"threads_with_module"`
-
-	// Calls, and the collections and allocated objects of the Go runtime during
-	// them. Calls is 0 if there was no debug build of the module to ask.
-	Calls       int64 `json:"calls,omitempty"`
-	Collections int64 `json:"garbage_collections"`
-	Allocations int64 `json:"go_allocations"`
 }
 
 // A Start is what starts of one kind of server came to.
@@ -41,9 +26,8 @@ type Start struct {
 	Private Spread `json:"private_kibibytes"`
 }
 
-// MeasureFootprint starts servers with and without the module. The debug module,
-// which may be empty, is a build with the tag funneldebug.
-func MeasureFootprint(ctx context.Context, program, module, debugModule string, progress func(string, ...any)) (*Footprint, error) {
+// MeasureFootprint starts servers with and without the module.
+func MeasureFootprint(ctx context.Context, program, module string, progress func(string, ...any)) (*Footprint, error) {
 	result := &Footprint{}
 	var starts [2]struct{ time, rss, private []float64 }
 	modules := [2][]string{nil, {module}}
@@ -86,41 +70,7 @@ func MeasureFootprint(ctx context.Context, program, module, debugModule string, 
 		}
 	}
 
-	if debugModule == "" {
-		return result, nil
-	}
-	progress("garbage collections during %d calls", footprintCalls)
-	err := withServer(ctx, ServerOptions{Program: program, Modules: []string{debugModule}}, func(server *Server) error {
-		read := func() (collections, allocations int64, err error) {
-			if collections, err = server.Client.Do(ctx, "FUNNEL.DEBUG", "COLLECTIONS").Int64(); err != nil {
-				return 0, 0, fmt.Errorf("%s is no build with the tag funneldebug: %w", debugModule, err)
-			}
-			allocations, err = server.Client.Do(ctx, "FUNNEL.DEBUG", "ALLOCATIONS").Int64()
-			return collections, allocations, err
-		}
-		// The first reading allocates what later ones use again.
-		if _, _, err := read(); err != nil {
-			return err
-		}
-		collections, allocations, err := read()
-		if err != nil {
-			return err
-		}
-		// Reading allocates, too: what two readings in a row differ by is taken off.
-		_, again, err := read()
-		if err != nil {
-			return err
-		}
-		if err := sendCalls(ctx, server, "throttle", footprintCalls); err != nil {
-			return err
-		}
-		collectionsAfter, allocationsAfter, err := read()
-		result.Calls = footprintCalls
-		result.Collections = collectionsAfter - collections
-		result.Allocations = max(0, allocationsAfter-again-(again-allocations))
-		return err
-	})
-	return result, err
+	return result, nil
 }
 
 func withServer(ctx context.Context, options ServerOptions, use func(*Server) error) error {

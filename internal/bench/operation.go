@@ -159,7 +159,7 @@ func (c *call) check(replies []int64) error {
 		return nil
 	}
 	if outcome := c.operation.Outcome(replies); outcome != c.expected {
-		return fatalError{fmt.Errorf("%s: a call that should have been %s was %s", c.operation.Commands[0][0], c.expected, outcome)}
+		return fmt.Errorf("%s: a call that should have been %s was %s", c.operation.Commands[0][0], c.expected, outcome)
 	}
 	return nil
 }

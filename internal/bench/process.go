@@ -20,14 +20,9 @@ func residentMemory(pid int) (resident, private float64, err error) {
 	return resident, private, err
 }
 
-// threads are the folders of a process's threads, each named by the thread's number.
-func threads(pid int) ([]string, error) {
-	return filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
-}
-
 // threadNames lists the threads of a process by name, sorted.
 func threadNames(pid int) ([]string, error) {
-	folders, err := threads(pid)
+	folders, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 	if err != nil {
 		return nil, err
 	}
@@ -42,8 +37,7 @@ func threadNames(pid int) ([]string, error) {
 	return names, nil
 }
 
-// numberBehind reads the first number behind a word at the start of a line; no word
-// stands for the start of the file.
+// numberBehind reads the first number behind a word at the start of a line.
 func numberBehind(file, word string) (float64, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -32,9 +32,6 @@ type ServerOptions struct {
 	// Modules are the paths of modules to load.
 	Modules []string
 
-	// OneProcessor binds the server to a single processor.
-	OneProcessor bool
-
 	// Config holds further arguments of the server.
 	Config []string
 }
@@ -91,11 +88,7 @@ func startIn(ctx context.Context, folder string, options ServerOptions) (*Server
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 
 	start := time.Now()
-	run := s.process.Start
-	if options.OneProcessor {
-		run = func() error { return onOneProcessor(s.process.Start) }
-	}
-	if err := run(); err != nil {
+	if err := s.process.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start the server: %w", err)
 	}
 	go func() {

@@ -22,16 +22,11 @@ type Tail struct {
 	Throttle TailTimes `json:"throttle"`
 
 	// SetWithout is SET on a server without the module, at twice the rate: the
-	// same load without a Go runtime.
+	// same load without the module.
 	SetWithout TailTimes `json:"set_without_module"`
 
 	// Ratio of CL.THROTTLE to SET at the 99.9th percentile, round by round.
 	Ratio Spread `json:"p999_ratio"`
-
-	// What the threads of the two servers did meanwhile. There are pauses between
-	// the calls, so that whatever a call wakes up has gone to sleep before.
-	With    Activity `json:"activity_with_module"`
-	Without Activity `json:"activity_without_module"`
 }
 
 // A TailTimes holds percentiles, each over the rounds.
@@ -74,21 +69,13 @@ func MeasureTail(ctx context.Context, options TailOptions) (*Tail, error) {
 
 	var sets, throttles, plains []*hdrhistogram.Histogram
 	var ratios []float64
-	var activityWith, activityWithout Activity
 	for turn := range options.Rounds {
 		options.Progress("tail latency: turn %d of %d", turn+1, options.Rounds)
-		var h, p []*hdrhistogram.Histogram
-		err := activityWith.during(with, func() (err error) {
-			h, err = paced(ctx, with, options, []*workload{&set, &throttle})
-			return err
-		})
+		h, err := paced(ctx, with, options, []*workload{&set, &throttle})
 		if err != nil {
 			return nil, err
 		}
-		err = activityWithout.during(without, func() (err error) {
-			p, err = paced(ctx, without, options, []*workload{&set, &set})
-			return err
-		})
+		p, err := paced(ctx, without, options, []*workload{&set, &set})
 		if err != nil {
 			return nil, err
 		}
@@ -96,12 +83,10 @@ func MeasureTail(ctx context.Context, options TailOptions) (*Tail, error) {
 		sets, throttles, plains = append(sets, h[0]), append(throttles, h[1]), append(plains, p[0])
 		ratios = append(ratios, microseconds(h[1], 99.9)/microseconds(h[0], 99.9))
 	}
-	calls := 2 * float64(options.Rate) * options.Round.Seconds() * float64(options.Rounds)
 	return &Tail{
 		Rate: options.Rate, Rounds: options.Rounds,
 		Set: tailTimes(sets), Throttle: tailTimes(throttles), SetWithout: tailTimes(plains),
 		Ratio: spreadOf(ratios),
-		With:  activityWith.per(calls), Without: activityWithout.per(calls),
 	}, nil
 }
 

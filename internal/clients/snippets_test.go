@@ -92,12 +92,12 @@ func numberBehind(info, text string) (number int, found bool) {
 	return number, err == nil
 }
 
-// allowed is the number of calls that poured: the module counts them, and the script
+// allowed is the number of allowed calls: the module counts them, and the script
 // performs a SET for each.
 func allowed(t *testing.T, client *redis.Client, stats string) int {
 	info, err := client.Info(context.Background(), "funnel").Result()
 	require.NoError(t, err)
-	if count, found := numberBehind(info, "funnel_calls_allowed:"); found {
+	if count, found := numberBehind(info, "funnel_allowed:"); found {
 		return count
 	}
 	return calls(stats, "set")

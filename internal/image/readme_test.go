@@ -81,7 +81,7 @@ func TestLinesOfTheREADME(t *testing.T) {
 			box := startLine(t, line)
 			client := box.client(t, func(options *redis.Options) { options.Password = "secret" })
 			require.Equal(t, []int64{0, 15, 14, -1, 2}, throttle(t, client, transcript...))
-			// That the check calls, rather than being turned away, shows in the counter.
+			// That the check calls, rather than being sent away for want of a password, shows in the counter.
 			box.exec(t, "funnel-healthcheck.sh")
 			require.Contains(t, client.Info(t.Context(), "funnel").Val(), "funnel_peeked:1\r\n")
 		},
