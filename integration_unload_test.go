@@ -74,16 +74,30 @@ func TestUnloadIsRefused(t *testing.T) {
 	}
 }
 
-// TestUnloadIsRefusedOnceCalled: whoever has called the command points at it, before
-// the server's periodic work has begun.
-func TestUnloadIsRefusedOnceCalled(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{Config: []string{"--save", "", "--hz", "1"}}) // once a second
-	client := server.Client(t)
-	ctx := context.Background()
-	require.NoError(t, client.Do(ctx, "module", "load", servertest.Module(t)).Err())
-	throttle(t, client, "key", 15, 30, 60)
-	require.EqualError(t, client.Do(ctx, "module", "unload", "funnel").Err(), refusedUnload)
-	require.Equal(t, reply{0, 15, 14, -1, 2}, throttle(t, client, "another key", 15, 30, 60))
+// TestUnloadIsRefusedAtOnce: whoever has called the command, or queued it, points at it
+// before the server's periodic work has begun.
+func TestUnloadIsRefusedAtOnce(t *testing.T) {
+	for name, before := range map[string][]string{"called": nil, "queued": {"multi"}} {
+		t.Run(name, func(t *testing.T) {
+			server := servertest.Start(t, servertest.Options{Config: []string{"--save", "", "--hz", "1"}}) // once a second
+			admin, client := server.Wire(t), server.Wire(t)
+			do := func(wire *servertest.Wire, words ...string) any {
+				got, err := wire.Do(words...)
+				require.NoError(t, err)
+				return got
+			}
+			do(admin, "module", "load", servertest.Module(t))
+			if before != nil {
+				do(client, before...)
+			}
+			do(client, "cl.throttle", "key", "15", "30", "60")
+			require.Equal(t, servertest.ErrorReply(refusedUnload), do(admin, "module", "unload", "funnel"))
+			if before != nil {
+				require.Equal(t, []any{[]any{int64(0), int64(15), int64(14), int64(-1), int64(2)}}, do(client, "exec"))
+			}
+			require.Equal(t, "PONG", do(client, "ping"))
+		})
+	}
 }
 
 // TestScriptsMayNotUnload: servers allow no script to, and it harms nothing.

@@ -24,6 +24,7 @@ typedef struct RedisModuleString RedisModuleString;
 typedef struct RedisModuleKey RedisModuleKey;
 typedef struct RedisModuleCommand RedisModuleCommand;
 typedef struct RedisModuleInfoCtx RedisModuleInfoCtx;
+typedef struct RedisModuleServerInfoData RedisModuleServerInfoData;
 struct RedisModuleCommandInfo;
 
 /* Passed by value. */
@@ -89,6 +90,10 @@ enum { REDISMODULE_CONFIG_IMMUTABLE = 1 << 0 };
     FUNCTION(int, Replicate, (RedisModuleCtx *ctx, const char *command, const char *format, ...))                   \
     FUNCTION(int, SubscribeToServerEvent, (RedisModuleCtx *ctx, RedisModuleEvent event,                             \
                                            RedisModuleEventCallback callback))                                      \
+    FUNCTION(RedisModuleServerInfoData *, GetServerInfo, (RedisModuleCtx *ctx, const char *section))                \
+    FUNCTION(unsigned long long, ServerInfoGetFieldUnsigned,                                                        \
+             (RedisModuleServerInfoData *info, const char *field, int *error))                                      \
+    FUNCTION(void, FreeServerInfo, (RedisModuleCtx *ctx, RedisModuleServerInfoData *info))                          \
     FUNCTION(int, WrongArity, (RedisModuleCtx *ctx))                                                                \
     FUNCTION(int, ReplyWithError, (RedisModuleCtx *ctx, const char *message))                                       \
     FUNCTION(int, ReplyWithArray, (RedisModuleCtx *ctx, long length))                                               \

@@ -27,7 +27,7 @@ const char *prove_go(void)
 {
     if (go_parse == not_finished || go_decide == not_finished)
         return "this file was not finished: funnel-finish has to see what the Go linker wrote; "
-               "build it with ./build.sh build";
+               "build it with ./build.sh build, and restart the server, which the Go runtime does not leave";
 
     /* The funnel of 15 tokens that leaks 30 in a minute, with one token in it. */
     static const int64_t expected[REPLY_LENGTH] = {0, 15, 13, -1, 4};

@@ -31,11 +31,6 @@ void throttle_stop(void)
     pxat_uses = 0;
 }
 
-int throttle_was_called(void)
-{
-    return throttle_counters.allowed || throttle_counters.limited || throttle_counters.peeked || throttle_counters.errors;
-}
-
 static struct text argument(RedisModuleString *string)
 {
     struct text text;

@@ -19,7 +19,4 @@ struct throttle_counters {
 };
 extern struct throttle_counters throttle_counters;
 
-/* Whether there was a call since then. */
-int throttle_was_called(void);
-
 #endif

@@ -9,9 +9,9 @@
  * when such a client goes on, and no module can tell who points where. So MODULE
  * UNLOAD is refused. It is granted
  *
- *   - before the first turn of the server's loop after loading: a server that rejects
- *     a module after OnLoad, for a setting that it does not know say, unloads it at
- *     once, and nobody has called a command yet;
+ *   - as long as no command has been executed since, and the loop has not turned: a
+ *     server that rejects a module after OnLoad, for a setting that it does not know
+ *     say, unloads it at once, and nobody can have found its commands yet;
  *   - while the server shuts down: Valkey 9 unloads its modules then. */
 
 /* To be called when the module is loaded. */

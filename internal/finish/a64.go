@@ -21,6 +21,7 @@ func decodeARM64(lines []line) ([]instruction, error) {
 		var offset int64
 		if i.kind, offset = flowARM64(word); i.kind == branch {
 			i.target = i.address + uint64(offset)
+			i.ends = word&0xFC000000 == 0x14000000 // b
 		}
 
 		switch {

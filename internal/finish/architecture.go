@@ -10,6 +10,8 @@ type architecture struct {
 	// its value for all of them. The runtime would check when it starts.
 	level, lowest string
 
+	largestPage uint64 // of memory, that a kernel may have
+
 	// start is the function that starts the Go runtime when a library is loaded, and
 	// a slot of .init_array holds.
 	start string
@@ -23,9 +25,12 @@ type architecture struct {
 
 var architectures = map[elf.Machine]architecture{
 	elf.EM_X86_64: {
-		goName:   "amd64",
-		level:    "GOAMD64",
-		lowest:   "v1",
+		goName: "amd64",
+		level:  "GOAMD64",
+		lowest: "v1",
+
+		largestPage: 4 << 10,
+
 		start:    "_rt0_amd64_linux_lib",
 		relative: uint32(elf.R_X86_64_RELATIVE),
 		tls:      uint32(elf.R_X86_64_TPOFF64),
@@ -33,9 +38,12 @@ var architectures = map[elf.Machine]architecture{
 		decode:   decodeAMD64,
 	},
 	elf.EM_AARCH64: {
-		goName:   "arm64",
-		level:    "GOARM64",
-		lowest:   "v8.0",
+		goName: "arm64",
+		level:  "GOARM64",
+		lowest: "v8.0",
+
+		largestPage: 64 << 10,
+
 		start:    "_rt0_arm64_linux_lib",
 		relative: uint32(elf.R_AARCH64_RELATIVE),
 		tls:      uint32(elf.R_AARCH64_TLS_TPREL64),

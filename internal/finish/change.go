@@ -136,7 +136,7 @@ func (l *library) takeOutTLS() error {
 		}
 		relocations++
 		if r.symbol != 0 || r.addend != 0 {
-			return fmt.Errorf("the thread-local variable at %#x is not the Go runtime's pointer", r.offset)
+			return fmt.Errorf("the thread-local variable at %#x is not known to be the Go runtime's: was this linked by another linker than GNU ld or lld?", r.offset)
 		}
 		slot, err := l.place(r.offset, 8)
 		if err != nil {

@@ -29,6 +29,7 @@ type instruction struct {
 	address, length uint64
 	kind            kind
 	target          uint64   // of a branch
+	ends            bool     // a branch that is always taken, and does not come back
 	references      []uint64 // addresses that it computes, reads or writes, relative to itself
 	text            string
 }

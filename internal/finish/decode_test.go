@@ -23,6 +23,7 @@ func TestFlowAMD64(t *testing.T) {
 		{"0f8500010000", "jne 0x1106", branch, 0x1106},
 		{"e302", "jrcxz 0x1004", branch, 0x1004},
 		{"e2fc", "loop 0xffe", branch, 0xffe},
+		{"66e8b6000000", "callw 0x10bc", indirect, 0},
 		{"ffd0", "callq *%rax", indirect, 0},
 		{"41ffe3", "jmpq *%r11", indirect, 0},
 		{"ff24c1", "jmpq *(%rcx,%rax,8)", indirect, 0},
@@ -82,6 +83,9 @@ func TestDoubtsAMD64(t *testing.T) {
 		{"8b04c500000000", "mov 0x0(,%rax,8),%eax"},    // a table at an absolute address
 		{"488b05d9ffffff", "mov (%rip),%rax"},          // no number
 		{"488b05d9ffffff", "mov 0x1ffffffff(%rip),%r"}, // too large a number
+		{"fd", "std"},                                  // strings would run backwards in C
+		{"9d", "popfq"},                                // likewise
+		{"65488b00", "mov %gs:(%rax),%rax"},            // another thread's memory, perhaps
 		{"0f01d5", "?"},                                // not known to the disassembler
 	} {
 		code, err := decodeAMD64([]line{{0x1000, decodeHex(t, c.bytes), c.text}})

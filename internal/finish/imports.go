@@ -20,7 +20,7 @@ const (
 // where it is installed. Most are asked for by the part of the Go runtime that nobody
 // calls any more, but the loader wants to find them all the same.
 var inMusl = strings.Fields(`
-	abort clearenv clock_gettime __errno_location fprintf fputc fputs free fwrite malloc memchr memcmp memcpy memset
+	abort bcmp clearenv clock_gettime __errno_location fprintf fputc fputs free fwrite malloc memchr memcmp memcpy memset
 	mmap munmap nanosleep
 	pthread_attr_destroy pthread_attr_getstack pthread_attr_getstacksize pthread_attr_init
 	pthread_attr_setdetachstate pthread_cond_broadcast pthread_cond_wait pthread_create pthread_detach
@@ -45,11 +45,13 @@ func (l *library) verifyImports(options Options) error {
 		return err
 	}
 	for _, symbol := range symbols {
-		if symbol.Section != elf.SHN_UNDEF || elf.ST_BIND(symbol.Info) == elf.STB_WEAK {
+		// What is weak may be missing, but not its version.
+		weak := elf.ST_BIND(symbol.Info) == elf.STB_WEAK
+		if symbol.Section != elf.SHN_UNDEF || weak && symbol.Version == "" {
 			continue
 		}
 		extra := slices.ContainsFunc(options.Imports, func(start string) bool { return strings.HasPrefix(symbol.Name, start) })
-		if !extra && !slices.Contains(inMusl, symbol.Name) {
+		if !extra && !weak && !slices.Contains(inMusl, symbol.Name) {
 			return fmt.Errorf("it imports %s, which is not on the list of what musl has: if musl has it, add it to inMusl; if not, find the option that keeps the compiler from using it (-U_FORTIFY_SOURCE for names that end in _chk)", symbol.Name)
 		}
 		var minor int

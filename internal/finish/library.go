@@ -72,6 +72,9 @@ func parse(content []byte) (*library, error) {
 	slices.SortStableFunc(l.symbols, func(a, b elf.Symbol) int { return cmp.Compare(a.Value, b.Value) })
 
 	for _, section := range file.Sections {
+		if end := section.Offset + section.FileSize; section.Type != elf.SHT_NOBITS && (end < section.Offset || end > uint64(len(content))) {
+			return nil, fmt.Errorf("section %s reaches beyond the end of the file", section.Name)
+		}
 		switch {
 		case section.Type == elf.SHT_REL && section.Flags&elf.SHF_ALLOC != 0, section.Type == shtRelr:
 			return nil, fmt.Errorf("section %s holds packed relocations: link without them, by CGO_LDFLAGS='-Wl,-z,nopack-relative-relocs' perhaps", section.Name)

@@ -17,6 +17,7 @@ type proof struct {
 	packs   map[string]bool      // packages that were reached, by a call or a variable
 	faults  []string             // of a function: the chain of calls that leads there, and what is wrong
 	faulty  uint64               // the function of the last fault
+	judged  map[uint64]bool      // variables whose pointers were followed
 }
 
 // prove follows every call and every jump from the starts. What it finds wrong:
@@ -29,7 +30,7 @@ type proof struct {
 // Whatever asks the Go runtime for something is one of these: a panic, an
 // allocation, a larger stack, a write barrier, the comparison of two strings.
 func (l *library) prove(code map[uint64]*function, starts []elf.Symbol) []string {
-	p := &proof{library: l, code: code, callers: map[uint64]*function{}, packs: map[string]bool{}}
+	p := &proof{library: l, code: code, callers: map[uint64]*function{}, packs: map[string]bool{}, judged: map[uint64]bool{}}
 	var waiting []*function
 	for _, start := range starts {
 		p.callers[start.Value] = nil
@@ -48,8 +49,8 @@ func (l *library) prove(code map[uint64]*function, starts []elf.Symbol) []string
 				p.judgeReference(current, i, address)
 			}
 		}
-		// Behind the call of a function that never returns, nothing has to come.
-		if last := current.code[len(current.code)-1]; last.kind == plain && p.faulty != current.Value {
+		// Behind a call that never returns, nothing has to come; but such a call is a fault.
+		if last := current.code[len(current.code)-1]; last.kind != back && !last.ends && p.faulty != current.Value {
 			p.fault(current, "does not end with a return or a jump, but with %q", last.text)
 		}
 	}
@@ -100,6 +101,7 @@ func (p *proof) judgeReference(current *function, i instruction, address uint64)
 		p.fault(current, "takes the address of code, %s, in %q", p.describe(address), i.text)
 	case section.Flags&elf.SHF_WRITE == 0, section.Name == ".data.rel.ro":
 		// Read-only, the second from the moment on at which it is loaded.
+		p.judgePointers(current, i, address)
 	case p.isDisabledTLS(address):
 		// The one reader is the code between assembler and Go (takeOutTLS).
 	default:
@@ -109,6 +111,25 @@ func (p *proof) judgeReference(current *function, i instruction, address uint64)
 			return
 		}
 		p.packs[packageOf(symbol.Name)] = true
+		p.judgePointers(current, i, address)
+	}
+}
+
+// judgePointers: what a variable of this project points to is judged like what code
+// refers to. Pointers to code are not: only an indirect call follows them.
+func (p *proof) judgePointers(current *function, i instruction, address uint64) {
+	variable, found := p.symbolAt(address)
+	if !found || !strings.HasPrefix(variable.Name, project) || p.judged[variable.Value] {
+		return
+	}
+	p.judged[variable.Value] = true
+	for _, r := range p.relocations {
+		if r.offset < variable.Value || r.offset-variable.Value >= variable.Size {
+			continue
+		}
+		if section := p.section(r.addend); section == nil || section.Flags&elf.SHF_EXECINSTR == 0 {
+			p.judgeReference(current, i, r.addend)
+		}
 	}
 }
 

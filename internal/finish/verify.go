@@ -22,6 +22,9 @@ func (l *library) verify(options Options) error {
 	if at, found := l.dynamic(elf.DT_FLAGS_1); found && l.word(at)&uint64(elf.DF_1_NODELETE) != 0 {
 		return fmt.Errorf("the flag NODELETE is set: a file that failed to load could not be replaced")
 	}
+	if err := l.verifySegments(); err != nil {
+		return err
+	}
 	if err := l.verifyProcessor(); err != nil {
 		return err
 	}
@@ -119,6 +122,25 @@ func (l *library) verifyRelocations() error {
 		default:
 			return fmt.Errorf("the relocation of %#x is of type %d, which is not known to be safe", r.offset, r.kind)
 		}
+	}
+	return nil
+}
+
+// verifySegments: every kernel maps the file as it is, without an executable stack.
+func (l *library) verifySegments() error {
+	stackIsData := false
+	for _, segment := range l.Progs {
+		switch segment.Type {
+		case elf.PT_GNU_STACK:
+			stackIsData = segment.Flags&elf.PF_X == 0
+		case elf.PT_LOAD:
+			if segment.Align < l.largestPage {
+				return fmt.Errorf("a segment is aligned to %d bytes, and kernels have pages of %d: link without -z max-page-size", segment.Align, l.largestPage)
+			}
+		}
+	}
+	if !stackIsData {
+		return fmt.Errorf("it asks for an executable stack (PT_GNU_STACK), which glibc from 2.41 on refuses to libraries: link with -z noexecstack")
 	}
 	return nil
 }

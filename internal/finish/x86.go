@@ -22,9 +22,13 @@ func decodeAMD64(lines []line) ([]instruction, error) {
 		i.kind, displacement = flowAMD64(line.bytes)
 		if i.kind == branch {
 			i.target = next + uint64(displacement)
+			i.ends = strings.HasPrefix(i.text, "jmp")
 		}
 		if err := agrees(i); err != nil {
 			return nil, err
+		}
+		if stateful.MatchString(i.text) {
+			return nil, fmt.Errorf("%q changes what C relies on", i.text)
 		}
 		if i.kind == plain {
 			for _, match := range relativeToIP.FindAllStringSubmatch(line.text, -1) {
@@ -48,6 +52,8 @@ var (
 	relativeToIP = regexp.MustCompile(`(-?0x[0-9a-f]+|\b0)?\(%[re]ip\)`)
 	// Memory that no register points to: 0x12(,%rax,8), or a number without $.
 	addressesAlone = regexp.MustCompile(`\(,|[ ,:]-?0x[0-9a-f]+(,|$)`)
+	// What changes flags of the processor, or the thread's segments, for the caller, too.
+	stateful = regexp.MustCompile(`^(?:std|popf|sti|cli|wr[fg]sbase|swapgs|ldmxcsr|fldcw|mov[a-z]* .*,%[defgs]s$)|%gs:`)
 	// The names of all instructions that do not go on behind themselves.
 	controls = regexp.MustCompile(`^(?:(?:rep|repn|repne|repz|repnz|bnd|notrack|data16|addr32|cs|ds) )*(?:j|l?call|l?jmp|loop|xbegin|xabort|l?ret|iret|int|syscall|sysenter|sysexit|sysret|ud|hlt|bad|\?|\.byte)`)
 )
@@ -63,12 +69,20 @@ func agrees(i instruction) error {
 // flowAMD64 says where an instruction leads; displacement counts from its end.
 func flowAMD64(bytes []byte) (kind kind, displacement int64) {
 	rest := bytes
+	short16 := false
 	for len(rest) > 0 && isPrefix(rest[0]) {
+		short16 = short16 || rest[0] == 0x66
 		rest = rest[1:]
 	}
 	if len(rest) == 0 {
 		return trap, 0
 	}
+	defer func() {
+		// Processors do not agree on how far that leads.
+		if kind == branch && short16 {
+			kind = indirect
+		}
+	}()
 	switch opcode := rest[0]; {
 	case opcode == 0xE8, opcode == 0xE9: // call, jmp
 		return near(rest[1:])
