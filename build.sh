@@ -25,7 +25,7 @@ usage: ./build.sh COMMAND
   bench [OPTION...]   measure what a call costs, beside other ways to limit a rate;
                       ./build.sh bench -help lists the options
   guard               count instructions per call, and fail if they have risen over
-                      what internal/bench/instructions.txt says
+                      what test/bench/instructions.txt says
   dist                pack a release: dist/funnel-VERSION-linux-ARCHITECTURE.tar.gz,
                       the same bytes from the same sources, and dist/SHA256SUMS
   image [OPTION...]   docker build -t funnel, with version and commit stamped on it:
@@ -199,7 +199,7 @@ dist() {
     arch=$(go env GOARCH)
     [ "$(go env GOOS)" = linux ] || die "GOOS is '$(go env GOOS)': releases are for linux"
     compile "build/funnel-$arch.so"
-    internal/dist/pack.sh "build/funnel-$arch.so" "$arch"
+    scripts/pack.sh "build/funnel-$arch.so" "$arch"
 }
 
 run() {
@@ -263,7 +263,7 @@ run_tests() {
 matrix() {
     local servers name version server log start code failed broken=
     need_compilers
-    servers=$(FUNNEL_ARCHITECTURE=$(go env GOARCH) internal/servers/fetch.sh "$@")
+    servers=$(FUNNEL_ARCHITECTURE=$(go env GOARCH) scripts/servers.sh "$@")
     compile_for_tests
     # The tests run on this machine, whichever one the servers are for.
     on_this_machine go test -c -o build/integration.test .
@@ -326,7 +326,7 @@ bench() {
     need_server
     need_package valgrind
     compile_for_tests
-    go build -o build/funnel-bench ./cmd/funnel-bench
+    go build -o build/funnel-bench ./bench/funnel-bench
     # Not go run, which would hide the exit code and stand between it and Ctrl-C.
     exec build/funnel-bench "$@"
 }
@@ -359,10 +359,10 @@ image_test() {
     if [ "$(go env GOHOSTARCH)" = amd64 ]; then
         need_package musl-gcc musl-tools
         need_package make
-        server=$(internal/servers/fetch.sh redis-7.0-musl) || die "no server to test the image on Alpine with: ${server##*$'\t'}"
+        server=$(scripts/servers.sh redis-7.0-musl) || die "no server to test the image on Alpine with: ${server##*$'\t'}"
         bases+=(alpine)
     fi
-    as_root env PATH="$PATH" HOME="$HOME" FUNNEL_MUSL_SERVER="${server##*$'\t'}" internal/image/standins.sh
+    as_root env PATH="$PATH" HOME="$HOME" FUNNEL_MUSL_SERVER="${server##*$'\t'}" scripts/standins.sh
     for base in "${bases[@]}"; do
         echo "building the image on funnel-standin-$base"
         build_image "funnel-test-$base" --quiet --build-arg GO_IMAGE=funnel-standin-golang \
@@ -372,7 +372,7 @@ image_test() {
     for base in "${bases[@]}"; do
         echo "testing funnel-test-$base"
         FUNNEL_IMAGE=funnel-test-$base FUNNEL_IMAGE_BASE=funnel-standin-$base \
-            go test -count=1 -timeout 8m -parallel 4 ./internal/image/ &
+            go test -count=1 -timeout 8m -parallel 4 ./test/image/ &
         jobs+=($!)
     done
     for job in "${jobs[@]}"; do

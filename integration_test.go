@@ -6,6 +6,7 @@ package funnel_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -19,59 +20,59 @@ import (
 
 // TestTranscriptOfTheSeeds is the transcript that the project was asked for with.
 func TestTranscriptOfTheSeeds(t *testing.T) {
-	client := startFunnel(t)
-	require.Equal(t, reply{0, 15, 14, -1, 2}, throttle(t, client, "laoqian:reply", 15, 30, 60))
-	require.Equal(t, reply{0, 15, 13, -1, 4}, throttle(t, client, "laoqian:reply", 15, 30, 60, 1))
+	client := servertest.StartClient(t)
+	require.Equal(t, servertest.Reply{0, 15, 14, -1, 2}, servertest.Throttle(t, client, "laoqian:reply", 15, 30, 60))
+	require.Equal(t, servertest.Reply{0, 15, 13, -1, 4}, servertest.Throttle(t, client, "laoqian:reply", 15, 30, 60, 1))
 }
 
 func TestFifteenOfTwentyCallsAreAllowed(t *testing.T) {
-	client, clock := startFunnelWithClock(t)
-	clock.set(t, epoch)
+	client, clock := servertest.StartWithClock(t)
+	clock.Set(t, servertest.Epoch)
 	for call := 1; call <= 20; call++ {
-		got := throttle(t, client, "user:reply", 15, 30, 60)
+		got := servertest.Throttle(t, client, "user:reply", 15, 30, 60)
 		if call <= 15 {
-			require.Equal(t, reply{0, 15, int64(15 - call), -1, int64(2 * call)}, got, "call %d", call)
+			require.Equal(t, servertest.Reply{0, 15, int64(15 - call), -1, int64(2 * call)}, got, "call %d", call)
 		} else {
-			require.Equal(t, reply{1, 15, 0, 2, 30}, got, "call %d", call)
+			require.Equal(t, servertest.Reply{1, 15, 0, 2, 30}, got, "call %d", call)
 		}
 	}
 }
 
 func TestQuantity(t *testing.T) {
-	client, clock := startFunnelWithClock(t)
-	clock.set(t, epoch)
+	client, clock := servertest.StartWithClock(t)
+	clock.Set(t, servertest.Epoch)
 	steps := []struct {
 		name     string
 		quantity int
-		want     reply
+		want     servertest.Reply
 	}{
-		{"look into a new funnel", 0, reply{0, 10, 10, -1, 0}},
-		{"several at once", 4, reply{0, 10, 6, -1, 4}},
-		{"look", 0, reply{0, 10, 6, -1, 4}},
-		{"more than fits now", 7, reply{1, 10, 6, 1, 4}},
-		{"more than ever fits", 11, reply{1, 10, 6, -1, 4}},
-		{"the rest", 6, reply{0, 10, 0, -1, 10}},
-		{"look into a full funnel", 0, reply{0, 10, 0, -1, 10}},
-		{"one into a full funnel", 1, reply{1, 10, 0, 1, 10}},
+		{"look into a new funnel", 0, servertest.Reply{0, 10, 10, -1, 0}},
+		{"several at once", 4, servertest.Reply{0, 10, 6, -1, 4}},
+		{"look", 0, servertest.Reply{0, 10, 6, -1, 4}},
+		{"more than fits now", 7, servertest.Reply{1, 10, 6, 1, 4}},
+		{"more than ever fits", 11, servertest.Reply{1, 10, 6, -1, 4}},
+		{"the rest", 6, servertest.Reply{0, 10, 0, -1, 10}},
+		{"look into a full funnel", 0, servertest.Reply{0, 10, 0, -1, 10}},
+		{"one into a full funnel", 1, servertest.Reply{1, 10, 0, 1, 10}},
 	}
 	for _, step := range steps {
-		require.Equal(t, step.want, throttle(t, client, "key", 10, 1, 1, step.quantity), step.name)
+		require.Equal(t, step.want, servertest.Throttle(t, client, "key", 10, 1, 1, step.quantity), step.name)
 	}
 }
 
 // TestSecondsRoundUp: the reply counts whole seconds, and waiting that long is
 // always enough.
 func TestSecondsRoundUp(t *testing.T) {
-	client, clock := startFunnelWithClock(t)
-	clock.set(t, epoch)
-	require.Equal(t, reply{0, 1, 0, -1, 2}, throttle(t, client, "key", 1, 1, "1.000000001"))
-	require.Equal(t, reply{1, 1, 0, 2, 2}, throttle(t, client, "key", 1, 1, "1.000000001"))
-	clock.set(t, epoch.Add(time.Nanosecond))
-	require.Equal(t, reply{1, 1, 0, 1, 1}, throttle(t, client, "key", 1, 1, "1.000000001"))
-	clock.set(t, epoch.Add(time.Second))
-	require.Equal(t, reply{1, 1, 0, 1, 1}, throttle(t, client, "key", 1, 1, "1.000000001"), "one nanosecond early")
-	clock.set(t, epoch.Add(time.Second+time.Nanosecond))
-	require.Equal(t, reply{0, 1, 0, -1, 2}, throttle(t, client, "key", 1, 1, "1.000000001"))
+	client, clock := servertest.StartWithClock(t)
+	clock.Set(t, servertest.Epoch)
+	require.Equal(t, servertest.Reply{0, 1, 0, -1, 2}, servertest.Throttle(t, client, "key", 1, 1, "1.000000001"))
+	require.Equal(t, servertest.Reply{1, 1, 0, 2, 2}, servertest.Throttle(t, client, "key", 1, 1, "1.000000001"))
+	clock.Set(t, servertest.Epoch.Add(time.Nanosecond))
+	require.Equal(t, servertest.Reply{1, 1, 0, 1, 1}, servertest.Throttle(t, client, "key", 1, 1, "1.000000001"))
+	clock.Set(t, servertest.Epoch.Add(time.Second))
+	require.Equal(t, servertest.Reply{1, 1, 0, 1, 1}, servertest.Throttle(t, client, "key", 1, 1, "1.000000001"), "one nanosecond early")
+	clock.Set(t, servertest.Epoch.Add(time.Second+time.Nanosecond))
+	require.Equal(t, servertest.Reply{0, 1, 0, -1, 2}, servertest.Throttle(t, client, "key", 1, 1, "1.000000001"))
 }
 
 // TestRedisCellMode: the other reading of the second argument allows one more.
@@ -81,20 +82,20 @@ func TestRedisCellMode(t *testing.T) {
 		ModuleArguments: []string{"compat", "redis-cell"},
 	})
 	client := server.Client(t)
-	require.Equal(t, reply{0, 16, 15, -1, 2}, throttle(t, client, "laoqian:reply", 15, 30, 60))
-	require.Equal(t, reply{0, 1, 0, -1, 60}, throttle(t, client, "none", 0, 1, 60), "capacity 0 is accepted here")
-	requireError(t, client, "ERR capacity ", "key", -1, 30, 60)
-	requireError(t, client, "ERR capacity and period are too large together", "key", maxInt63, 1, 1)
+	require.Equal(t, servertest.Reply{0, 16, 15, -1, 2}, servertest.Throttle(t, client, "laoqian:reply", 15, 30, 60))
+	require.Equal(t, servertest.Reply{0, 1, 0, -1, 60}, servertest.Throttle(t, client, "none", 0, 1, 60), "capacity 0 is accepted here")
+	servertest.RequireError(t, client, "ERR capacity ", "key", -1, 30, 60)
+	servertest.RequireError(t, client, "ERR capacity and period are too large together", "key", math.MaxInt64, 1, 1)
 }
 
 // TestRefillOverRealTime leaves the clock alone: tokens come back as time goes by.
 func TestRefillOverRealTime(t *testing.T) {
-	client := startFunnel(t)
+	client := servertest.StartClient(t)
 	const interval = 50 * time.Millisecond // 20 tokens per second
 	start := time.Now()
 	allowed := 0
 	for time.Since(start) < 20*interval {
-		if throttle(t, client, "key", 3, 20, 1)[0] == 0 {
+		if servertest.Throttle(t, client, "key", 3, 20, 1)[0] == 0 {
 			allowed++
 		}
 	}
@@ -136,12 +137,12 @@ func TestClientsHammeringOneKey(t *testing.T) {
 	manyConnections := func(options *redis.Options) { options.PoolSize = clients }
 
 	t.Run("while nothing leaks", func(t *testing.T) {
-		client := startServer(t).Client(t, manyConnections)
+		client := servertest.StartModule(t).Client(t, manyConnections)
 		allowed, _ := hammer(t, client, 1, "1000000")
 		require.EqualValues(t, capacity, allowed)
 	})
 	t.Run("while it leaks", func(t *testing.T) {
-		client := startServer(t).Client(t, manyConnections)
+		client := servertest.StartModule(t).Client(t, manyConnections)
 		const interval = time.Millisecond
 		allowed, elapsed := hammer(t, client, 1000, "1")
 		require.GreaterOrEqual(t, allowed, int64(capacity))
@@ -152,7 +153,7 @@ func TestClientsHammeringOneKey(t *testing.T) {
 // TestRepliesEqualTheArithmetic compares replies with package gcra, to the
 // nanosecond, on funnels of every size while the clock moves on.
 func TestRepliesEqualTheArithmetic(t *testing.T) {
-	client, clock := startFunnelWithClock(t)
+	client, clock := servertest.StartWithClock(t)
 	rates := []struct {
 		capacity, count int64
 		period          string
@@ -170,13 +171,13 @@ func TestRepliesEqualTheArithmetic(t *testing.T) {
 			key := t.Name()
 			model, err := gcra.NewRate(rate.capacity, rate.count, rate.nanoseconds)
 			require.NoError(t, err)
-			tat, now := gcra.Empty, epoch.UnixNano()
+			tat, now := gcra.Empty, servertest.Epoch.UnixNano()
 			for step := range 60 {
-				clock.set(t, time.Unix(0, now))
+				clock.Set(t, time.Unix(0, now))
 				quantity := int64(step) % 4 * max(1, rate.capacity/7)
 				want, err := model.Decide(tat, now, quantity)
 				require.NoError(t, err)
-				got := throttle(t, client, key, rate.capacity, rate.count, rate.period, quantity)
+				got := servertest.Throttle(t, client, key, rate.capacity, rate.count, rate.period, quantity)
 				require.Equal(t, replyOf(want), got, "step %d", step)
 				if tat = want.TAT; tat > now {
 					require.Equal(t, fmt.Sprint(tat), client.Get(context.Background(), key).Val(), "step %d", step)
@@ -187,12 +188,12 @@ func TestRepliesEqualTheArithmetic(t *testing.T) {
 	}
 }
 
-func replyOf(decision gcra.Decision) reply {
+func replyOf(decision gcra.Decision) servertest.Reply {
 	limited := int64(0)
 	if decision.Limited {
 		limited = 1
 	}
-	return reply{
+	return servertest.Reply{
 		limited, decision.Limit, decision.Remaining,
 		gcra.Seconds(decision.RetryAfter), gcra.Seconds(decision.ResetAfter),
 	}

@@ -1,10 +1,14 @@
 package servertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
 )
 
 // pollInterval is how long to wait before a server is asked again.
@@ -25,4 +29,25 @@ func Await(t testing.TB, interval time.Duration, what string, missing func() err
 		}
 		time.Sleep(interval)
 	}
+}
+
+// Eventually waits for a condition of a real server.
+func Eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	require.Eventually(t, condition, Patience, 5*time.Millisecond, what)
+}
+
+// AwaitCron waits until the server has made a turn of its periodic work, which among
+// other things deletes keys that have expired and that nobody asks for.
+func AwaitCron(t testing.TB, client *redis.Client) {
+	t.Helper()
+	ctx := context.Background()
+	keys := func() int64 {
+		size, err := client.DBSize(ctx).Result()
+		require.NoError(t, err)
+		return size
+	}
+	before := keys()
+	require.NoError(t, client.Do(ctx, "set", "awaits cron", 1, "px", 1).Err())
+	Eventually(t, "the server's periodic work", func() bool { return keys() <= before })
 }

@@ -1,0 +1,35 @@
+package servertest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// Epoch is an instant to set the clock to: ahead of the real clock, by which the
+// server expires keys, so that a funnel filled then does not vanish meanwhile.
+var Epoch = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// StartWithClock starts a server whose module takes its time from a test.
+func StartWithClock(t testing.TB) (*redis.Client, Clock) {
+	t.Helper()
+	server := Start(t, Options{Module: DebugModule(t)})
+	client := server.Client(t)
+	return client, ClockOf(client)
+}
+
+// ClockOf is the clock of a server that runs a debug module.
+func ClockOf(client *redis.Client) Clock { return Clock{client} }
+
+// A Clock sets what CL.THROTTLE takes for now.
+type Clock struct{ client *redis.Client }
+
+func (c Clock) Set(t testing.TB, now time.Time) {
+	t.Helper()
+	got, err := c.client.Do(context.Background(), "funnel.debug", "clock", now.UnixNano()).Int64()
+	require.NoError(t, err)
+	require.Equal(t, now.UnixNano(), got)
+}

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Runs tests of the contract, and the fuzzer, with a tool that watches every
+# access to memory, in the module as in the server:
+#
+#   scripts/sanitize.sh asan       AddressSanitizer: the C side, fast
+#   scripts/sanitize.sh memcheck   Valgrind: every instruction, slow
+#
+# Fails if a test does or the tool complains; what it says then lies in
+# build/sanitize. FUNNEL_SERVER and FUNNEL_FUZZ_TIME mean what they do elsewhere.
+# The server must be a program, not a script, and one for this system's C library.
+
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+die() {
+    echo "run.sh: $*" >&2
+    exit 1
+}
+
+# compile NAME [FLAG...]
+compile() {
+    go build "${@:2}" -buildmode=c-shared -o "$folder/linked.so" ./cmd/funnel
+    go run ./cmd/funnel-finish -imports "$imports" "$folder/linked.so" "$folder/$1"
+}
+
+# watch COMMAND: makes a server that runs under the tool.
+watch() {
+    printf '#!/bin/sh\nexec %s "%s" "$@"\n' "$1" "$server" >"$folder/server"
+    chmod +x "$folder/server"
+}
+
+tool=${1-}
+[[ $tool = asan || $tool = memcheck ]] || die "usage: scripts/sanitize.sh asan|memcheck"
+server=${FUNNEL_SERVER:-$(command -v redis-server || command -v valkey-server)} || die "redis-server is missing"
+folder=$PWD/build/sanitize/$tool
+rm -rf "$folder"
+mkdir -p "$folder"
+imports=
+
+case $tool in
+asan)
+    # The library must come before the server's allocator, to replace it. A server
+    # frees nothing when it ends: those are no leaks.
+    library=$(readlink -f "$("$(go env CC)" -print-file-name=libasan.so)")
+    [ -e "$library" ] || die "libasan is missing: apt-get install gcc"
+    # Not -asan: the Go side would call the sanitizer's part of the Go runtime.
+    export CGO_CFLAGS='-g -O1 -fno-omit-frame-pointer -fsanitize=address'
+    imports=__asan_
+    flags=()
+    watch "env LD_PRELOAD=$library ASAN_OPTIONS=detect_leaks=0:log_path=$folder/report"
+    ;;
+memcheck)
+    command -v valgrind >/dev/null || die "valgrind is missing: apt-get install valgrind"
+    # Valgrind 3.19 reads no newer debug information.
+    export GOEXPERIMENT=nodwarf5
+    flags=(-ldflags=-compressdwarf=false)
+    watch "valgrind --quiet --read-inline-info=no --child-silent-after-fork=yes --suppressions=$PWD/scripts/noise.supp --log-file=$folder/report.%p"
+    ;;
+esac
+compile funnel.so "${flags[@]}"
+compile funnel-debug.so "${flags[@]}" -tags funneldebug
+
+unset CGO_CFLAGS GOEXPERIMENT
+FUNNEL_SERVER=$folder/server FUNNEL_MODULE=$folder/funnel.so FUNNEL_DEBUG_MODULE=$folder/funnel-debug.so \
+    FUNNEL_FUZZ_TIME=${FUNNEL_FUZZ_TIME:-20s} go test -count=1 -timeout 10m -v \
+    -run '^Test(Errors|KeysOf|Strings|Quantity|Encod|Unload|In|Reload|Both|NoInput)' . | tee "$folder/test.log" | grep -E '^---|steps,|^(ok|FAIL)'
+
+# Valgrind makes a file for each server, and writes nothing into it.
+complaints=$(find "$folder" -name 'report*' -size +0)
+[ -z "$complaints" ] || die "$tool complains:" "$complaints"

@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# Makes stand-ins for the images that the Dockerfile builds on, for machines without
+# a registry: what the image relies on in the official ones, out of Debian packages
+# and the Go of this machine.
+#
+#   funnel-standin-golang    Debian bookworm, gcc and Go, as golang:VERSION-bookworm
+#   funnel-standin-redis     Debian trixie and its Redis, as redis:8
+#   funnel-standin-valkey    Debian trixie and its Valkey, as valkey/valkey:8
+#   funnel-standin-alpine    musl, busybox and a Redis built with musl, as redis:7-alpine
+#
+# Images that are up to date stay. Needs root, docker, go, apt and debootstrap.
+#
+#   FUNNEL_MUSL_SERVER     redis-server of redis-7.0-musl, where scripts/servers.sh
+#                          has put it; without it, there is no funnel-standin-alpine
+#   FUNNEL_CACHE           cache folder for packages ($XDG_CACHE_HOME/funnel or ~/.cache/funnel)
+#   FUNNEL_DEBIAN_MIRROR   mirror to use (the one apt uses, or deb.debian.org)
+
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")" >/dev/null
+
+# Images are out of date once these change.
+edition=$(cat standins.sh standin-entrypoint.sh standin-server.sh <(go version) | sha256sum | cut -c 1-16)
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+
+die() {
+    printf 'standins.sh: %s\n' "$*" >&2
+    exit 1
+}
+
+is_current() {
+    [ "$(docker image inspect --format '{{index .Config.Labels "funnel.standin"}}' "$1" 2>/dev/null)" = "$edition" ]
+}
+
+# make_root SUITE PACKAGE[,PACKAGE...]: unpacks and installs a Debian in $work/SUITE.
+make_root() {
+    local suite=$1 packages=$2
+    echo "making a Debian $suite with $packages, from $mirror" >&2
+    mkdir -p "$cache/$suite"
+    debootstrap --variant=minbase --keyring="$keyring" --cache-dir="$cache/$suite" --include="$packages" \
+        "$suite" "$work/$suite" "$mirror" >"$work/$suite.log" 2>&1 </dev/null ||
+        die "debootstrap failed: $(tail -n 5 "$work/$suite.log")"
+    rm -rf "$work/$suite"/var/cache/apt/archives/*.deb "$work/$suite"/var/lib/apt/lists/*
+}
+
+# import ROOT NAME [CHANGE...]
+import() {
+    local root=$1 name=$2 change changes=()
+    for change in "LABEL funnel.standin=$edition" "${@:3}"; do
+        changes+=(--change "$change")
+    done
+    tar -C "$root" --numeric-owner -c . | docker import "${changes[@]}" - "$name" >/dev/null
+}
+
+make_golang() {
+    local root=$work/bookworm
+    make_root bookworm gcc,libc6-dev,ca-certificates
+    mkdir -p "$root/usr/local/go" "$root/go"
+    # Tests of Go itself are half of it.
+    tar -C "$(go env GOROOT)" --exclude=testdata --exclude='*_test.go' --exclude=./test -c . |
+        tar -C "$root/usr/local/go" --no-same-owner -x
+    import "$root" funnel-standin-golang "ENV PATH=/go/bin:/usr/local/go/bin:$path" 'ENV GOPATH=/go' \
+        'ENV GOTOOLCHAIN=local' 'WORKDIR /go'
+}
+
+# The official images differ in that Redis's, but for the latest, declares a volume.
+make_servers() {
+    make_root trixie tzdata,redis-server,valkey-server
+    make_server redis valkey 'VOLUME /data'
+    make_server valkey redis
+}
+
+# make_server KIND OTHER [CHANGE...]: of the two in $work/trixie, leaves one.
+make_server() {
+    local kind=$1 other=$2 root=$work/$1
+    cp -a "$work/trixie" "$root"
+    rm -r "${root:?}/usr/bin/$other"-*
+    chroot "$root" sh -ec "
+        userdel redis
+        userdel valkey
+        groupadd -r -g 999 $kind
+        useradd -r -g $kind -u 999 $kind
+        install -d -o $kind -g $kind /data" >/dev/null 2>&1 || die "cannot make the user $kind"
+    # Valkey installs itself under these names, too.
+    [ "$kind" = redis ] || ln -s valkey-server "$root/usr/bin/redis-server"
+    [ "$kind" = redis ] || ln -s valkey-cli "$root/usr/bin/redis-cli"
+    [ "$kind" = redis ] || ln -s valkey-server "$root/usr/local/bin/redis-server"
+    import_server "$kind" "$root" "funnel-standin-$kind" "${@:3}"
+}
+
+# import_server KIND ROOT NAME [CHANGE...]
+import_server() {
+    local kind=$1 root=$2
+    ln -sf "$kind-server" "$root/usr/bin/$kind-sentinel"
+    install -m 755 standin-entrypoint.sh "$root/usr/local/bin/docker-entrypoint.sh"
+    install -m 755 standin-server.sh "$root/usr/local/bin/$kind-server"
+    ln -s "$kind-server" "$root/usr/local/bin/$kind-sentinel"
+    import "$root" "$3" "ENV PATH=$path" "ENV STANDIN=$kind" 'WORKDIR /data' \
+        'ENTRYPOINT ["docker-entrypoint.sh"]' 'EXPOSE 6379' "CMD [\"$kind-server\"]" "${@:4}"
+}
+
+# An Alpine has its programs from busybox, and its C library is musl: both can be had
+# as they are, without a package manager that would install them.
+make_alpine() {
+    local root=$work/alpine
+    echo "making an alpine of busybox and $FUNNEL_MUSL_SERVER" >&2
+    mkdir -p "$root"/{bin,sbin,etc,dev,proc,sys,root,run,usr/bin,usr/sbin,usr/local/bin} "$work/busybox"
+    mkdir -m 1777 "$root/tmp"
+    chown _apt "$work/busybox"
+    (cd "$work/busybox" && apt-get -qq download busybox-static >&2 && dpkg-deb -x ./*.deb .) ||
+        die "busybox-static cannot be had: apt-get update may help"
+    cp "$work/busybox/bin/busybox" "$root/bin/"
+    chroot "$root" /bin/busybox --install -s
+    # The C library, which is the loader, and the server.
+    cp -a --no-preserve=ownership "${FUNNEL_MUSL_SERVER%/*}/root/." "$root/"
+    printf '%s\n' root:x:0:0:root:/root:/bin/sh redis:x:999:999::/data:/sbin/nologin >"$root/etc/passwd"
+    printf '%s\n' root:x:0: redis:x:999: >"$root/etc/group"
+    install -d -o 999 -g 999 "$root/data"
+    import_server redis "$root" funnel-standin-alpine 'VOLUME /data'
+}
+
+makers=
+is_current funnel-standin-golang || makers=make_golang
+{ is_current funnel-standin-redis && is_current funnel-standin-valkey; } || makers+=' make_servers'
+[ -z "${FUNNEL_MUSL_SERVER-}" ] || is_current funnel-standin-alpine || makers+=' make_alpine'
+[ -n "$makers" ] || exit 0
+
+[ "$(id -u)" = 0 ] || die "debootstrap needs root: sudo $0"
+[ -e "$keyring" ] || die "$keyring is missing: apt-get install debian-archive-keyring"
+mirror=${FUNNEL_DEBIAN_MIRROR-}
+if [ -z "$mirror" ]; then
+    # shellcheck disable=SC2016 # apt expands it
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | sed -n '/\/debian\/$/{p;q}')
+fi
+mirror=${mirror:-http://deb.debian.org/debian}
+cache=${FUNNEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/funnel}/debootstrap
+work=$(mktemp -d)
+# For root, apt downloads as the user _apt.
+chmod 755 "$work"
+# Only what lies in $work itself: debootstrap mounts /proc in there for a while.
+trap 'rm -rf --one-file-system "$work"' EXIT
+
+# Most of the time goes into waiting for mirror and disk.
+jobs=()
+for maker in $makers; do
+    "$maker" &
+    jobs+=($!)
+done
+for job in "${jobs[@]}"; do
+    wait "$job" || failed=1
+done
+[ -z "${failed-}" ]

@@ -1,0 +1,182 @@
+package command_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+)
+
+// TestInTransactions: MULTI queues the call like any other.
+func TestInTransactions(t *testing.T) {
+	client := servertest.StartClient(t)
+	ctx := context.Background()
+	commands, err := client.TxPipelined(ctx, func(pipeline redis.Pipeliner) error {
+		for range 3 {
+			pipeline.Do(ctx, "cl.throttle", "key", 2, 1, 1000)
+		}
+		pipeline.Do(ctx, "cl.throttle", "key", "x", 1, 1000)
+		pipeline.Get(ctx, "key")
+		return nil
+	})
+	require.ErrorContains(t, err, "ERR capacity")
+	require.Equal(t, []int64{0, 0, 1}, servertest.LimitedOf(t, commands[:3]))
+	require.ErrorContains(t, commands[3].Err(), "ERR capacity")
+	require.NoError(t, commands[4].Err())
+}
+
+func TestInPipelines(t *testing.T) {
+	client := servertest.StartClient(t)
+	ctx := context.Background()
+	commands, err := client.Pipelined(ctx, func(pipeline redis.Pipeliner) error {
+		for range 20 {
+			pipeline.Do(ctx, "cl.throttle", "key", 15, 30, 60)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	for i, limited := range servertest.LimitedOf(t, commands) {
+		require.Equal(t, i >= 15, limited == 1, "call %d", i+1)
+	}
+}
+
+func TestInScripts(t *testing.T) {
+	client := servertest.StartClient(t)
+	const script = `
+		local last
+		for _ = 1, 3 do last = redis.call('cl.throttle', KEYS[1], 2, 1, 1000) end
+		return last`
+	want := servertest.Reply{1, 2, 0, 1000, 2000}
+	require.Equal(t, want, servertest.ToReply(t, client.Eval(context.Background(), script, []string{"key"})))
+
+	err := client.Eval(context.Background(), `return redis.call('cl.throttle', KEYS[1], 'x', 1, 1)`, []string{"key"}).Err()
+	require.ErrorContains(t, err, "ERR capacity")
+
+	protected := `return redis.pcall('cl.throttle', KEYS[1], 'x', 1, 1).err`
+	message, err := client.Eval(context.Background(), protected, []string{"key"}).Text()
+	require.NoError(t, err)
+	require.Contains(t, message, "capacity")
+}
+
+func TestInFunctions(t *testing.T) {
+	servertest.NeedSince7(t, "functions")
+	client := servertest.StartClient(t)
+	ctx := context.Background()
+	const library = `#!lua name=limits
+		redis.register_function('pour', function(keys, arguments)
+			return redis.call('cl.throttle', keys[1], arguments[1], 30, 60)
+		end)`
+	require.NoError(t, client.FunctionLoad(ctx, library).Err())
+	require.Equal(t, servertest.Reply{0, 15, 14, -1, 2}, servertest.ToReply(t, client.FCall(ctx, "pour", []string{"key"}, 15)))
+}
+
+// TestScriptsReplicateTheEffect, also of several calls in one script.
+func TestScriptsReplicateTheEffect(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{
+		Module: servertest.Module(t),
+		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "always"},
+	})
+	client := server.Client(t)
+	const script = `for i = 1, 3 do redis.call('cl.throttle', KEYS[1], 2, 1, 1000) end`
+	require.NoError(t, servertest.IgnoreNil(client.Eval(context.Background(), script, []string{"key"}).Err()))
+	var words []string
+	for _, command := range servertest.ReadAppendOnlyFile(t, server) {
+		if word := strings.ToUpper(command[0]); word != "SELECT" { // which some put inside, some before
+			words = append(words, word)
+		}
+	}
+	require.Equal(t, []string{"MULTI", "SET", "SET", "EXEC"}, words)
+}
+
+func TestBothProtocols(t *testing.T) {
+	server := servertest.StartModule(t)
+	for _, protocol := range []int{2, 3} {
+		client := server.Client(t, func(options *redis.Options) { options.Protocol = protocol })
+		key := fmt.Sprintf("protocol %d", protocol)
+		require.Equal(t, servertest.Reply{0, 15, 14, -1, 2}, servertest.Throttle(t, client, key, 15, 30, 60))
+		servertest.RequireError(t, client, "ERR capacity", key, "x", 30, 60)
+	}
+}
+
+// TestCommandIsDescribed to servers and their clients.
+func TestCommandIsDescribed(t *testing.T) {
+	client := servertest.StartClient(t)
+	ctx := context.Background()
+
+	keys, err := client.Do(ctx, "command", "getkeys", "cl.throttle", "the key", 15, 30, 60, 1).StringSlice()
+	require.NoError(t, err)
+	require.Equal(t, []string{"the key"}, keys)
+
+	info := client.Command(ctx).Val()["cl.throttle"]
+	require.NotNil(t, info)
+	require.EqualValues(t, []int{1, 1, 1}, []int{int(info.FirstKeyPos), int(info.LastKeyPos), int(info.StepCount)})
+	for _, flag := range []string{"write", "denyoom", "fast"} {
+		require.Contains(t, info.Flags, flag)
+	}
+
+	if !servertest.Since7(t) {
+		return // a module cannot tell the rest
+	}
+	require.EqualValues(t, -5, info.Arity)
+	flags, err := client.Do(ctx, "command", "getkeysandflags", "cl.throttle", "the key", 15, 30, 60).Slice()
+	require.NoError(t, err)
+	require.Equal(t, "[[the key [RW access update]]]", fmt.Sprint(flags))
+
+	docs := fmt.Sprint(client.Do(ctx, "command", "docs", "cl.throttle").Val())
+	for _, word := range []string{"summary", "since", "0.1.0", "O(1)", "capacity", "count", "period", "quantity", "optional"} {
+		require.Contains(t, docs, word)
+	}
+}
+
+// TestUsersNeedPermission for the command and for the key.
+func TestUsersNeedPermission(t *testing.T) {
+	server := servertest.StartModule(t)
+	ctx := context.Background()
+	admin := server.Client(t)
+	require.NoError(t, admin.Do(ctx, "acl", "setuser", "app", "on", ">secret", "+cl.throttle", "~user:*").Err())
+	app := server.Client(t, func(options *redis.Options) {
+		options.Username, options.Password = "app", "secret"
+	})
+	servertest.Throttle(t, app, "user:1", 15, 30, 60)
+	servertest.RequireError(t, app, "NOPERM", "admin:1", 15, 30, 60)
+	require.ErrorContains(t, app.Get(ctx, "user:1").Err(), "NOPERM")
+
+	if !servertest.Since7(t) {
+		return // there, a permission for a key is one to read and to write it
+	}
+	require.NoError(t, admin.Do(ctx, "acl", "setuser", "reader", "on", ">secret", "+cl.throttle", "%R~user:*").Err())
+	reader := server.Client(t, func(options *redis.Options) {
+		options.Username, options.Password = "reader", "secret"
+	})
+	servertest.RequireError(t, reader, "NOPERM", "user:1", 15, 30, 60)
+}
+
+// TestACLCategories: where a module can add a category (Redis 7.4, Valkey 8), the
+// command is in its own and in the built-in ones, also when the server has taken back
+// a first load.
+func TestACLCategories(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{})
+	ctx := context.Background()
+	admin := server.Client(t)
+	require.Error(t, admin.Do(ctx, "module", "loadex", servertest.Module(t), "config", "funnel.burst", "1").Err())
+	require.NoError(t, admin.Do(ctx, "module", "load", servertest.Module(t)).Err())
+	all, err := admin.Do(ctx, "acl", "cat").StringSlice()
+	require.NoError(t, err)
+	if !slices.Contains(all, "throttle") {
+		t.Skip("this server has no categories of modules")
+	}
+	for _, category := range []string{"throttle", "write", "fast"} {
+		rules := []any{"acl", "setuser", category, "reset", "on", ">secret", "~user:*", "+@" + category}
+		require.NoError(t, admin.Do(ctx, rules...).Err())
+		member := server.Client(t, func(options *redis.Options) {
+			options.Username, options.Password = category, "secret"
+		})
+		servertest.Throttle(t, member, "user:1", 15, 30, 60)
+	}
+}

@@ -1,0 +1,270 @@
+package command_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+)
+
+// TestStateIsTheTATInDecimal, and its expiry is the TAT rounded up to the next
+// millisecond.
+func TestStateIsTheTATInDecimal(t *testing.T) {
+	client, clock := servertest.StartWithClock(t)
+	ctx := context.Background()
+	for _, c := range []struct {
+		name   string
+		period string
+		tat    time.Duration // after the epoch
+		expiry time.Duration
+	}{
+		{"whole milliseconds", "0.002", 2 * time.Millisecond, 2 * time.Millisecond},
+		{"a nanosecond more", "0.002000001", 2*time.Millisecond + 1, 3 * time.Millisecond},
+		{"a nanosecond", "0.000000001", 1, time.Millisecond},
+	} {
+		clock.Set(t, servertest.Epoch)
+		servertest.Throttle(t, client, c.name, 1, 1, c.period)
+		require.Equal(t, fmt.Sprint(servertest.Epoch.Add(c.tat).UnixNano()), client.Get(ctx, c.name).Val(), c.name)
+		require.EqualValues(t, servertest.Epoch.Add(c.expiry).UnixMilli(), servertest.ExpiryOf(t, client, c.name), c.name)
+	}
+}
+
+// TestKeysAreBinary: any bytes name a funnel, and none but those bytes.
+func TestKeysAreBinary(t *testing.T) {
+	client := servertest.StartClient(t)
+	keys := []string{"", " ", "\x00", "a\x00b", "a\x00c", "\xff\xfe", "漏斗", "a\r\nb", strings.Repeat("k", 1<<20)}
+	for _, key := range keys {
+		require.Equal(t, servertest.Reply{0, 15, 14, -1, 2}, servertest.Throttle(t, client, key, 15, 30, 60), "%.20q", key)
+	}
+	require.EqualValues(t, len(keys), client.DBSize(context.Background()).Val())
+}
+
+// TestFunnelsDrainAndAreGone: a funnel lives as long as it holds water, by the
+// server's own clock.
+func TestFunnelsDrainAndAreGone(t *testing.T) {
+	client := servertest.StartClient(t)
+	ctx := context.Background()
+	before := time.Now()
+	servertest.Throttle(t, client, "key", 10, 10, 1, 5)
+	ttl := client.PTTL(ctx, "key").Val()
+	require.Greater(t, ttl, time.Duration(0))
+	require.LessOrEqual(t, ttl, 501*time.Millisecond)
+	require.Greater(t, ttl, 500*time.Millisecond-time.Since(before)-time.Millisecond)
+	servertest.Eventually(t, "the drained funnel is gone", func() bool { return client.Exists(ctx, "key").Val() == 0 })
+	require.Equal(t, servertest.Reply{0, 10, 9, -1, 1}, servertest.Throttle(t, client, "key", 10, 10, 1))
+}
+
+// TestFastFunnelsKeepTheirWater: a funnel that drains within a microsecond still
+// is stored with an expiry that lies ahead.
+func TestFastFunnelsKeepTheirWater(t *testing.T) {
+	client, clock := servertest.StartWithClock(t)
+	clock.Set(t, servertest.Epoch)
+	require.EqualValues(t, 0, servertest.Throttle(t, client, "key", 1, 1, "0.000001")[0])
+	require.EqualValues(t, 1, servertest.Throttle(t, client, "key", 1, 1, "0.000001")[0])
+}
+
+// TestFunnelsAreStrings: what works on strings works on funnels.
+func TestFunnelsAreStrings(t *testing.T) {
+	client, clock := servertest.StartWithClock(t)
+	ctx := context.Background()
+	clock.Set(t, servertest.Epoch)
+	servertest.Throttle(t, client, "key", 15, 30, 60, 15)
+	full := servertest.Reply{1, 15, 0, 2, 30}
+
+	require.Equal(t, "string", client.Type(ctx, "key").Val())
+	require.NotEmpty(t, client.ObjectEncoding(ctx, "key").Val())
+	require.EqualValues(t, 1, client.Copy(ctx, "key", "copied", 0, false).Val())
+	dump := client.Dump(ctx, "key").Val()
+	require.NoError(t, client.Restore(ctx, "restored", client.PTTL(ctx, "key").Val(), dump).Err())
+	require.NoError(t, client.Rename(ctx, "key", "renamed").Err())
+	for _, key := range []string{"copied", "restored", "renamed"} {
+		require.Equal(t, full, servertest.Throttle(t, client, key, 15, 30, 60), key)
+	}
+	require.EqualValues(t, 1, client.Del(ctx, "renamed").Val())
+	require.Equal(t, servertest.Reply{0, 15, 14, -1, 2}, servertest.Throttle(t, client, "renamed", 15, 30, 60))
+
+	require.NoError(t, client.Persist(ctx, "copied").Err())
+	require.Equal(t, full, servertest.Throttle(t, client, "copied", 15, 30, 60), "a funnel without expiry is understood")
+	clock.Set(t, servertest.Epoch.Add(2*time.Second))
+	require.Equal(t, servertest.Reply{0, 15, 0, -1, 30}, servertest.Throttle(t, client, "copied", 15, 30, 60))
+	require.Greater(t, servertest.ExpiryOf(t, client, "copied"), int64(0), "and has one again afterwards")
+}
+
+// TestFunnelsOfRedisCellGoOnWorking: redis-cell stores the same number, with an
+// expiry in whole seconds.
+func TestFunnelsOfRedisCellGoOnWorking(t *testing.T) {
+	client, clock := servertest.StartWithClock(t)
+	ctx := context.Background()
+	clock.Set(t, servertest.Epoch)
+	tat := servertest.Epoch.Add(20 * time.Second)
+	require.NoError(t, client.Do(ctx, "set", "key", tat.UnixNano(), "ex", 20).Err())
+	require.Equal(t, servertest.Reply{0, 15, 5, -1, 20}, servertest.Throttle(t, client, "key", 15, 30, 60, 0))
+	require.Equal(t, servertest.Reply{0, 15, 4, -1, 22}, servertest.Throttle(t, client, "key", 15, 30, 60, 1))
+	require.Equal(t, fmt.Sprint(servertest.Epoch.Add(22*time.Second).UnixNano()), client.Get(ctx, "key").Val())
+}
+
+// TestEncodingsOfTheStoredValue: the server keeps a number as an integer, an
+// embedded string or a raw string; all are read, and written in place or anew.
+func TestEncodingsOfTheStoredValue(t *testing.T) {
+	client, clock := servertest.StartWithClock(t)
+	ctx := context.Background()
+	clock.Set(t, servertest.Epoch)
+	tat := fmt.Sprint(servertest.Epoch.Add(10 * time.Second).UnixNano())
+	prepare := map[string]func(key string) error{
+		"int":    func(key string) error { return client.Set(ctx, key, tat, 0).Err() },
+		"raw":    func(key string) error { return client.Append(ctx, key, tat).Err() },
+		"short":  func(key string) error { return client.Set(ctx, key, "7", 0).Err() },
+		"shared": func(key string) error { return client.MSet(ctx, key, tat, key+"2", tat).Err() },
+	}
+	for name, prepare := range prepare {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, prepare(name))
+			level := int64(10)
+			if name == "short" {
+				level = 0
+			}
+			for call := int64(1); call <= 3; call++ {
+				require.Equal(t, servertest.Reply{0, 15, 15 - level - call, -1, level + call}, servertest.Throttle(t, client, name, 15, 1, 1))
+			}
+		})
+	}
+}
+
+// TestWritesAreSeenAsSetWithPXAT by the AOF and by replicas: never the command
+// itself, and nothing at all when nothing was written.
+func TestWritesAreSeenAsSetWithPXAT(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{
+		Module: servertest.DebugModule(t),
+		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "always"},
+	})
+	client := server.Client(t)
+	ctx := context.Background()
+	clock := servertest.ClockOf(client)
+	clock.Set(t, servertest.Epoch)
+	for range 3 {
+		servertest.Throttle(t, client, "a key", 2, 1, "1.000000001") // the third is limited
+	}
+	servertest.Throttle(t, client, "a key", 2, 1, 1, 0)
+	servertest.RequireError(t, client, "ERR", "a key", 0, 1, 1)
+	require.NoError(t, client.Set(ctx, "last", 1, 0).Err())
+
+	set := func(tat time.Duration, expiry time.Duration) []string {
+		return []string{"SET", "a key", fmt.Sprint(servertest.Epoch.Add(tat).UnixNano()),
+			"PXAT", fmt.Sprint(servertest.Epoch.Add(expiry).UnixMilli())}
+	}
+	require.Equal(t, [][]string{
+		{"SELECT", "0"},
+		set(time.Second+1, time.Second+time.Millisecond),
+		set(2*time.Second+2, 2*time.Second+time.Millisecond),
+		{"set", "last", "1"},
+	}, servertest.WithoutTransactions(t, servertest.ReadAppendOnlyFile(t, server)))
+}
+
+// TestNothingIsWrittenUnlessAllowed: a limited call, a look and an error leave
+// WATCH, the dirty counter, replication and client-side caches alone; an allowed
+// call touches them all.
+func TestNothingIsWrittenUnlessAllowed(t *testing.T) {
+	calls := []struct {
+		name      string
+		arguments []any
+		writes    bool
+	}{
+		{"allowed", []any{"key", 2, 1, 1000, 1}, true},
+		{"limited", []any{"key", 1, 1, 1000, 1}, false},
+		{"never", []any{"key", 1, 1, 1000, 2}, false},
+		{"look", []any{"key", 2, 1, 1000, 0}, false},
+		{"look at a key that is not there", []any{"other", 2, 1, 1000, 0}, false},
+		{"limited on a key that is not there", []any{"other", 2, 1, 1000, 3}, false},
+		{"error", []any{"key", 0, 1, 1000}, false},
+	}
+	for _, call := range calls {
+		t.Run(call.name, func(t *testing.T) {
+			server := servertest.StartModule(t)
+			client := server.Client(t)
+			ctx := context.Background()
+			key := call.arguments[0].(string)
+			do := append([]any{"cl.throttle"}, call.arguments...)
+			servertest.Throttle(t, client, "key", 2, 1, 1000)
+			valueBefore, expiryBefore := client.Get(ctx, "key").Val(), servertest.ExpiryOf(t, client, "key")
+
+			// Replication has an offset once a backlog exists.
+			require.NoError(t, client.ConfigSet(ctx, "repl-diskless-sync-delay", "0").Err())
+			servertest.Start(t, servertest.Options{
+				Config: []string{"--save", "", "--replicaof", "127.0.0.1", strconv.Itoa(server.Port),
+					"--repl-ping-replica-period", "3600"},
+			})
+			servertest.Eventually(t, "the replica is attached", func() bool {
+				return strings.Contains(client.Info(ctx, "replication").Val(), "state=online")
+			})
+			require.NoError(t, client.ConfigSet(ctx, "repl-ping-replica-period", "3600").Err())
+
+			// The server remembers the key of a caching client until it has told
+			// the client that the key changed.
+			cache := server.Client(t).Conn()
+			defer cache.Close()
+			require.NoError(t, cache.Do(ctx, "client", "tracking", "on").Err())
+			require.NoError(t, servertest.IgnoreNil(cache.Get(ctx, key).Err()))
+			require.EqualValues(t, 1, servertest.InfoField(t, client, "stats", "tracking_total_keys"))
+
+			dirty := servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save")
+			offset := servertest.InfoField(t, client, "replication", "master_repl_offset")
+			err := server.Client(t).Watch(ctx, func(transaction *redis.Tx) error {
+				client.Do(ctx, do...)
+				_, err := transaction.TxPipelined(ctx, func(pipeline redis.Pipeliner) error {
+					pipeline.Ping(ctx)
+					return nil
+				})
+				return err
+			}, key)
+
+			if call.writes {
+				require.ErrorIs(t, err, redis.TxFailedErr, "WATCH was not touched")
+				require.Greater(t, servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save"), dirty)
+				require.Greater(t, servertest.InfoField(t, client, "replication", "master_repl_offset"), offset)
+				require.NotEqual(t, valueBefore, client.Get(ctx, "key").Val())
+				require.EqualValues(t, 0, servertest.InfoField(t, client, "stats", "tracking_total_keys"))
+				return
+			}
+			require.NoError(t, err, "WATCH was touched")
+			require.Equal(t, dirty, servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save"))
+			require.Equal(t, offset, servertest.InfoField(t, client, "replication", "master_repl_offset"))
+			require.Equal(t, valueBefore, client.Get(ctx, "key").Val())
+			require.Equal(t, expiryBefore, servertest.ExpiryOf(t, client, "key"))
+			require.Zero(t, client.Exists(ctx, "other").Val())
+			require.EqualValues(t, 1, servertest.InfoField(t, client, "stats", "tracking_total_keys"))
+		})
+	}
+}
+
+// TestKeyspaceEvents: a write announces itself as the SET that replicas execute.
+func TestKeyspaceEvents(t *testing.T) {
+	client := servertest.StartClient(t)
+	ctx := context.Background()
+	require.NoError(t, client.ConfigSet(ctx, "notify-keyspace-events", "KA").Err())
+	subscription := client.PSubscribe(ctx, "__keyspace@0__:*")
+	defer subscription.Close()
+	_, err := subscription.Receive(ctx)
+	require.NoError(t, err)
+	events := subscription.Channel()
+	next := func() string {
+		select {
+		case event := <-events:
+			return strings.TrimPrefix(event.Channel, "__keyspace@0__:") + " " + event.Payload
+		case <-time.After(servertest.Patience):
+			return "no event"
+		}
+	}
+	servertest.Throttle(t, client, "key", 1, 5, 1)
+	servertest.Throttle(t, client, "key", 1, 5, 1) // limited
+	servertest.Throttle(t, client, "key", 1, 5, 1, 0)
+	require.Equal(t, "key set", next())
+	require.Equal(t, "key expire", next())
+	require.Equal(t, "key expired", next())
+}
