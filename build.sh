@@ -326,7 +326,7 @@ bench() {
     need_server
     need_package valgrind
     compile_for_tests
-    go build -o build/funnel-bench ./bench/funnel-bench
+    go -C test build -o ../build/funnel-bench ./bench/funnel-bench
     # Not go run, which would hide the exit code and stand between it and Ctrl-C.
     exec build/funnel-bench "$@"
 }

@@ -205,9 +205,13 @@ func (s *Server) waitUntilReady() error {
 	defer client.Close()
 	deadline := time.Now().Add(Patience)
 	for {
-		err := client.Ping(context.Background()).Err()
+		// The client would log each failure to connect.
+		connection, err := net.Dial("tcp", s.Addr())
 		if err == nil {
-			return nil
+			connection.Close()
+			if err = client.Ping(context.Background()).Err(); err == nil {
+				return nil
+			}
 		}
 		select {
 		case <-s.exited:

@@ -3,77 +3,64 @@ package bench
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
 )
 
-// redis_rate is measured by the words that it sends: a recorder stands in for its
-// client, and the load repeats what was recorded. So the library's own script
-// runs, whatever version of it go.mod names, while its client, go-redis, does not
-// blur the figures.
-
-// A recorder is a client, as redis_rate wants one, that keeps the last script
-// call to itself and makes an answer up. Any other method would panic: it has no
-// client behind it.
-type recorder struct {
-	*redis.Client
-	source string
-	words  []string
-}
-
-func (r *recorder) EvalSha(ctx context.Context, hash string, keys []string, arguments ...any) *redis.Cmd {
-	r.words = []string{"EVALSHA", hash, fmt.Sprint(len(keys))}
-	r.words = append(r.words, keys...)
-	for _, argument := range arguments {
-		r.words = append(r.words, fmt.Sprint(argument))
+// recordRedisRate returns the script that redis_rate sends, whatever version of it
+// go.mod names, and the words of one call: its client keeps them to itself.
+func recordRedisRate(limit Limit, key string) (source string, words []string) {
+	client := redis.NewClient(&redis.Options{})
+	defer client.Close()
+	client.AddHook(recorder(func(command redis.Cmder) error {
+		if command.Name() == "evalsha" {
+			return noScript{} // makes redis_rate send the source
+		}
+		source = command.Args()[1].(string)
+		words = strings.Fields(fmt.Sprintln(append([]any{"EVALSHA", hash(source)}, command.Args()[2:]...)...))
+		command.(*redis.Cmd).SetVal([]any{int64(1), int64(1), "-1", "1"})
+		return nil
+	}))
+	_, err := redis_rate.NewLimiter(client).Allow(context.Background(), key, redis_rate.Limit{
+		Rate: int(limit.Count), Burst: int(limit.Capacity), Period: time.Duration(limit.Period) * time.Second,
+	})
+	if err != nil {
+		panic(fmt.Sprintf("bench: redis_rate has not been recorded: %v", err))
 	}
-	command := redis.NewCmd(ctx)
-	if r.source == "" {
-		// Makes redis_rate send the source.
-		command.SetErr(noScript{})
-	} else {
-		command.SetVal([]any{int64(1), int64(1), "-1", "1"})
-	}
-	return command
+	return source, words
 }
 
-func (r *recorder) Eval(ctx context.Context, source string, keys []string, arguments ...any) *redis.Cmd {
-	r.source = source
-	return r.EvalSha(ctx, redis.NewScript(source).Hash(), keys, arguments...)
+// A recorder takes the place of a connection.
+type recorder func(redis.Cmder) error
+
+func (r recorder) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, command redis.Cmder) error { return r(command) }
+}
+func (r recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (r recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
-// noScript is how a server refuses a script that it does not know.
+// noScript is the error of a server that does not know a script.
 type noScript struct{}
 
 func (noScript) Error() string { return "NOSCRIPT recorded, not run" }
 func (noScript) RedisError()   {}
 
-// recordRedisRate returns the source of the script and the words of one call.
-func recordRedisRate(limit Limit) (source string, words []string) {
-	var r recorder
-	_, err := redis_rate.NewLimiter(&r).Allow(context.Background(), "{key}", redis_rate.Limit{
-		Rate:   int(limit.Count),
-		Burst:  int(limit.Capacity),
-		Period: time.Duration(limit.Period) * time.Second,
-	})
-	if err != nil || r.source == "" {
-		panic(fmt.Sprintf("bench: redis_rate has not been recorded: %v", err))
-	}
-	return r.source, r.words
+func redisRateScript() string {
+	source, _ := recordRedisRate(Roomy, "")
+	return source
 }
 
-func loadRedisRate(ctx context.Context, client *redis.Client) error {
-	source, _ := recordRedisRate(Roomy)
-	return client.ScriptLoad(ctx, source).Err()
-}
-
+// redisRate replies with the number of tokens that were granted.
 func redisRate(limit Limit, _ int64) Operation {
-	_, words := recordRedisRate(limit)
-	return Operation{
-		Commands: [][]string{words},
-		// The first value is the number of tokens that were granted.
-		Outcome: func(replies []int64) Outcome { return outcome(replies[0] == 0) },
-	}
+	_, recorded := recordRedisRate(limit, "key") // after which stand the numbers
+	operation := words(recorded[:3], recorded[4:]...)
+	rate := operation.Commands
+	operation.Commands = func(call Call) [][]string { call.Key = "rate:" + call.Key; return rate(call) }
+	operation.Limited = func(replies []int64) bool { return replies[0] == 0 }
+	return operation
 }

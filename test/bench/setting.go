@@ -1,0 +1,116 @@
+// Package bench measures what CL.THROTTLE costs, and what the other ways to limit a
+// rate with a Redis or Valkey server cost beside it, in the same run.
+//
+// Tests check that each limits as it should, and every measurement checks replies: a
+// benchmark of calls that were answered otherwise than intended measures nothing.
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Setting is what all measurements share.
+type Setting struct {
+	Module string // path of funnel.so
+	Peer   string // of another module with CL.THROTTLE, or empty
+	Marker string // from BuildMarker
+	Rounds int    // of each case, where time is measured
+
+	// Progress is told what is going on, a line at a time.
+	Progress func(format string, arguments ...any)
+
+	server, module string // with their versions, from Describe
+}
+
+// Alternatives are those that can be measured.
+func (s *Setting) Alternatives() []Alternative {
+	return slices.DeleteFunc(Alternatives(), func(a Alternative) bool { return a.Peer && s.Peer == "" })
+}
+
+// Reference is the alternative that ratios are taken against.
+const Reference = "set"
+
+// Calls is how many calls are in a block that is counted: 8,000 repeat to within 0.5%.
+const Calls = 8000
+
+// Parts are what can be measured. A part that is interrupted returns what it has.
+var Parts = []struct {
+	Name    string
+	Measure func(*Setting, context.Context) (Table, error)
+}{
+	{"instructions", (*Setting).instructions},
+	{"memory", (*Setting).memory},
+	{"throughput", (*Setting).throughput},
+	{"latency", (*Setting).latency},
+	{"scale", (*Setting).scale},
+}
+
+func (s *Setting) moduleOf(peer bool) string {
+	if peer {
+		return s.Peer
+	}
+	return s.Module
+}
+
+// Describe is the table of what the figures are taken with. It finds out early whether
+// the modules load.
+func (s *Setting) Describe(ctx context.Context) (table Table, err error) {
+	table = Table{Name: "environment", Columns: []string{"what", "which"}}
+	if s.server, s.module, err = s.versions(ctx, s.Module); err != nil {
+		return table, err
+	}
+	table.set("measured", 1, time.Now().UTC().Format("2006-01-02 15:04 UTC"))
+	table.set("server", 1, s.server)
+	table.set("module", 1, s.module)
+	if s.Peer != "" {
+		_, peer, err := s.versions(ctx, s.Peer)
+		if err != nil {
+			return table, err
+		}
+		table.set("other module", 1, peer)
+	}
+	if valgrind, err := exec.CommandContext(ctx, "valgrind", "--version").Output(); err == nil {
+		table.set("counted by", 1, strings.TrimSpace(string(valgrind))+" (callgrind)")
+	}
+	processors, _ := os.ReadFile("/proc/cpuinfo")
+	model := regexp.MustCompile(`model name\s*: (.*)|$`).FindStringSubmatch(string(processors))[1]
+	table.set("machine", 1, fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), model))
+	return table, nil
+}
+
+var (
+	serverVersion = regexp.MustCompile(`(?m)^(redis|valkey)_version:(\S+)`)
+	ourVersion    = regexp.MustCompile(`(?m)^funnel_(?:version|commit):(\S+)`)
+	moduleVersion = regexp.MustCompile(`name (\S+) ver (\d+)`)
+)
+
+// versions names a server as "redis 7.0.15", and its module as "funnel 0.1.0 (commit)",
+// or as MODULE LIST does.
+func (s *Setting) versions(ctx context.Context, path string) (server, module string, err error) {
+	client, err := s.Start(ctx, path, nil)
+	if err != nil {
+		return "", "", err
+	}
+	defer client.Close()
+	info, _ := client.Do("INFO", "everything").(string)
+	for _, found := range serverVersion.FindAllStringSubmatch(info, -1) {
+		server = found[1] + " " + found[2] // Valkey's own comes after the Redis that it is like
+	}
+	for _, found := range moduleVersion.FindAllStringSubmatch(fmt.Sprint(client.Do("MODULE", "LIST")), -1) {
+		if found[1] != "bench" {
+			module = found[1] + " " + found[2]
+		}
+	}
+	if ours := ourVersion.FindAllStringSubmatch(info, 2); len(ours) == 2 {
+		module = fmt.Sprintf("funnel %s (%s)", ours[0][1], ours[1][1])
+	}
+	return server, module, client.Err
+}
