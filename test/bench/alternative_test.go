@@ -17,15 +17,15 @@ func setting(t *testing.T) *Setting {
 	t.Helper()
 	marker, err := BuildMarker(t.Context(), t.TempDir())
 	require.NoError(t, err)
-	return &Setting{Module: servertest.Module(t), Peer: servertest.Module(t), Marker: marker, Rounds: 3, Progress: t.Logf}
+	return &Setting{Ctx: t.Context(), Module: servertest.Module(t), Peer: servertest.Module(t), Marker: marker, Rounds: 3, Progress: t.Logf}
 }
 
 // start starts a server with the scripts of all alternatives, and returns those that limit.
 func start(t *testing.T) (*Client, []Alternative) {
 	t.Helper()
 	s := setting(t)
-	client, err := s.Start(t.Context(), s.Module, nil)
-	require.NoError(t, err)
+	client := s.Start(s.Module, nil)
+	require.NoError(t, s.Err)
 	t.Cleanup(client.Close)
 	var limiters []Alternative
 	for _, a := range s.Alternatives() {
@@ -125,9 +125,9 @@ func TestGCRAInLuaAnswersLikeTheCommand(t *testing.T) {
 }
 
 func TestRedisRateIsRecorded(t *testing.T) {
-	require.Contains(t, redisRateScript(), "redis.call")
+	require.Contains(t, redisRateScript, "redis.call")
 	commands := redisRate(Limit{Capacity: 15, Count: 30, Period: 60}, 1).Commands(Call{Key: "k"})
-	require.Equal(t, []string{"EVALSHA", hash(redisRateScript()), "1", "rate:k", "15", "30", "60", "1"}, commands[0])
+	require.Equal(t, []string{"EVALSHA", hash(redisRateScript), "1", "rate:k", "15", "30", "60", "1"}, commands[0])
 }
 
 // What the floor leaves and replies is as long as what CL.THROTTLE does, or it would not
@@ -187,8 +187,8 @@ func TestInstructionsAreCounted(t *testing.T) {
 		t.Skip("valgrind is not installed")
 	}
 	s := setting(t)
-	counts, err := s.Count(t.Context(), s.Module, Cases(choose("get", "throttle")), 320)
-	require.NoError(t, err)
+	counts := s.Count(s.Module, Cases(choose("get", "throttle")), 320)
+	require.NoError(t, s.Err)
 	require.Len(t, counts, 4)
 	require.Greater(t, counts["get"].PerCall, 500.0)
 	require.Less(t, counts["get"].PerCall, counts["throttle/limited"].PerCall)
@@ -198,8 +198,8 @@ func TestInstructionsAreCounted(t *testing.T) {
 func TestRedisBenchmarkIsTimed(t *testing.T) {
 	s := setting(t)
 	cases := Cases(choose("set", "throttle", "window"))
-	runs, err := s.measure(t.Context(), cases, load{clients: 2, pipeline: 4, keys: 10, replica: true})
-	require.NoError(t, err)
+	runs := s.measure(cases, load{clients: 2, pipeline: 4, keys: 10, replica: true})
+	require.NoError(t, s.Err)
 	require.Len(t, runs, 4, "without the two of the window")
 	for _, r := range runs {
 		require.Len(t, r.rounds, 3)

@@ -1,11 +1,9 @@
 package bench
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -25,15 +23,9 @@ import (
 // lowest frequency. It holds none of what the kernel does.
 
 const (
-	instructionKeys = 1000
-
-	// instructionPipeline is how many calls are sent at once: reading from the
-	// socket and writing to it are shared among them.
-	instructionPipeline = 16
-
-	// instructionBlocks is how many blocks are counted per case. The middle one is
-	// reported, so a timer that fires within one block does no harm.
-	instructionBlocks = 3
+	instructionKeys     = 1000
+	instructionPipeline = 16 // calls at once, which share reading from the socket and writing to it
+	instructionBlocks   = 3  // the middle one is reported: a timer that fires within one does no harm
 )
 
 // A Count is the instructions per call of the middle block; Spread is how far the
@@ -41,31 +33,22 @@ const (
 type Count struct{ PerCall, Spread float64 }
 
 // Count counts the instructions of cases, in a server of their own, and returns the
-// counts by ID. When it is interrupted it returns what it has.
-func (s *Setting) Count(ctx context.Context, module string, cases []Case, calls int) (map[string]Count, error) {
+// counts by ID.
+func (s *Setting) Count(module string, cases []Case, calls int) map[string]Count {
 	counts := map[string]Count{}
-	if len(cases) == 0 {
-		return counts, nil
-	}
-	if _, err := exec.LookPath("valgrind"); err != nil {
-		return nil, fmt.Errorf("install valgrind (apt-get install valgrind; dnf install valgrind), or leave the instruction counts out with -parts: %w", err)
-	}
 	folder, err := os.MkdirTemp("", "funnel-bench-callgrind-")
-	if err != nil {
-		return nil, err
+	if len(cases) == 0 || s.failed(err) {
+		return counts
 	}
 	defer os.RemoveAll(folder)
 	dumps := filepath.Join(folder, "counts")
 	s.Progress("instructions: starting the server under callgrind")
-	client, err := s.Start(ctx, module, []string{"valgrind", "--tool=callgrind", "--callgrind-out-file=" + dumps, "--dump-before=bench_mark",
+	client := s.Start(module, []string{"valgrind", "--tool=callgrind", "--callgrind-out-file=" + dumps, "--dump-before=bench_mark",
 		// The program may be a script that ends in the server, as those of
 		// scripts/servers.sh are.
 		"--trace-children=yes", "--trace-children-skip=*/dirname,*/readlink"},
 		// The least of what is none of the commands' business.
 		"--hz", "1", "--dynamic-hz", "no")
-	if err != nil {
-		return nil, fmt.Errorf("the server does not run under callgrind: %w", err)
-	}
 	defer client.Close()
 
 	marks := 0
@@ -89,13 +72,9 @@ func (s *Setting) Count(ctx context.Context, module string, cases []Case, calls 
 				}
 				client.expect(c, some[:]...)
 			}
-			dump := mark()
-			if client.Err != nil {
-				return counts, client.Err
-			}
-			total, err := readTotal(dump)
-			if err != nil {
-				return counts, err
+			total, err := readTotal(mark())
+			if s.failed(err) {
+				return counts
 			}
 			blocks = append(blocks, total/float64(calls))
 		}
@@ -103,11 +82,11 @@ func (s *Setting) Count(ctx context.Context, module string, cases []Case, calls 
 		counts[c.ID()] = Count{middle, (slices.Max(blocks) - slices.Min(blocks)) / middle}
 		s.Progress("instructions: %-20s %8.0f, blocks within %.1f%%", c.ID(), middle, counts[c.ID()].Spread*100)
 	}
-	return counts, nil
+	return counts
 }
 
 // instructions has a row per alternative and a column per case.
-func (s *Setting) instructions(ctx context.Context) (Table, error) {
+func (s *Setting) instructions() Table {
 	table := Table{
 		Title:   "Instructions per call",
 		Columns: []string{"call", "allowed", "limited", "peek", "allowed / SET PX"},
@@ -116,10 +95,7 @@ func (s *Setting) instructions(ctx context.Context) (Table, error) {
 	worst, reference := 0.0, 0.0
 	for _, peer := range []bool{false, true} {
 		cases := slices.DeleteFunc(Cases(s.Alternatives()), func(c Case) bool { return c.Peer != peer })
-		counts, err := s.Count(ctx, s.moduleOf(peer), cases, Calls)
-		if err != nil {
-			return table, err
-		}
+		counts := s.Count(s.moduleOf(peer), cases, Calls)
 		for _, c := range cases {
 			count := counts[c.ID()]
 			if c.Name == Reference {
@@ -139,7 +115,7 @@ func (s *Setting) instructions(ctx context.Context) (Table, error) {
 	}
 	table.Note = fmt.Sprintf("Counted by callgrind in %s, %d calls sent at once on random keys out of %s. The middle one of three blocks of calls, which lie at most %.1f%% apart, but for the sorted set, which grows with each call.",
 		s.server, instructionPipeline, thousands(instructionKeys), worst*100)
-	return table, nil
+	return table
 }
 
 var totals = regexp.MustCompile(`(?m)^totals: (\d+)`)
@@ -147,12 +123,8 @@ var totals = regexp.MustCompile(`(?m)^totals: (\d+)`)
 // readTotal reads the count out of a file that callgrind has written.
 func readTotal(path string) (float64, error) {
 	dump, err := os.ReadFile(path)
-	if err != nil {
-		return 0, fmt.Errorf("callgrind has written no counts; this valgrind may not know --dump-before: %w", err)
+	if match := totals.FindSubmatch(dump); match != nil {
+		return strconv.ParseFloat(string(match[1]), 64)
 	}
-	match := totals.FindSubmatch(dump)
-	if match == nil {
-		return 0, fmt.Errorf("callgrind has written no total to %s", filepath.Base(path))
-	}
-	return strconv.ParseFloat(string(match[1]), 64)
+	return 0, fmt.Errorf("callgrind has written no total; this valgrind may not know --dump-before: %w", err)
 }

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,51 +14,54 @@ import (
 )
 
 // A Client makes calls where no time is measured, over one connection to a server of
-// its own. After an error it does nothing any more, so that it is asked for Err once.
+// its own.
 type Client struct {
-	Err error
-
-	ctx    context.Context
-	server *servertest.Server
+	*Setting
+	server *servertest.Server // nil where it has not started
 	redis  *redis.Client
 	calls  int64
 }
 
 // Start starts a server with a module and the marker. The caller closes the client.
-func (s *Setting) Start(ctx context.Context, module string, wrapper []string, config ...string) (*Client, error) {
+func (s *Setting) Start(module string, wrapper []string, config ...string) *Client {
+	if s.failed(nil) {
+		return &Client{Setting: s}
+	}
 	server, err := servertest.Run(servertest.Options{
 		Module: module, Wrapper: wrapper,
 		Config: append([]string{"--save", "", "--loadmodule", s.Marker}, config...),
 	})
-	if err != nil {
-		return nil, err
+	if s.failed(err) {
+		return &Client{Setting: s}
 	}
-	return &Client{ctx: ctx, server: server, redis: server.NewClient(func(o *redis.Options) {
+	return &Client{Setting: s, server: server, redis: server.NewClient(func(o *redis.Options) {
 		o.PoolSize, o.Protocol, o.DisableIdentity = 1, 2, true
-	})}, nil
+	})}
 }
 
 // Close ends the server.
 func (c *Client) Close() {
-	c.redis.Close()
-	c.server.Close()
+	if c.server != nil {
+		c.redis.Close()
+		c.server.Close()
+	}
 }
 
 // Do sends a command and returns its reply.
 func (c *Client) Do(words ...any) any {
-	if c.Err = errors.Join(c.Err, c.ctx.Err()); c.Err != nil {
+	if c.failed(nil) {
 		return nil
 	}
-	reply, err := c.redis.Do(c.ctx, words...).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		c.Err = fmt.Errorf("%v: %w", words[0], err)
+	reply, err := c.redis.Do(c.Ctx, words...).Result()
+	if !errors.Is(err, redis.Nil) {
+		c.failed(err)
 	}
 	return reply
 }
 
 // Call makes one call per key, all sent at once, and tells how each was answered.
 func (c *Client) Call(operation Operation, keys ...string) []Outcome {
-	if c.Err = errors.Join(c.Err, c.ctx.Err()); c.Err != nil {
+	if c.failed(nil) {
 		return nil
 	}
 	pipeline := c.redis.Pipeline()
@@ -70,12 +72,11 @@ func (c *Client) Call(operation Operation, keys ...string) []Outcome {
 			for _, word := range command {
 				words = append(words, word)
 			}
-			pipeline.Do(c.ctx, words...)
+			pipeline.Do(c.Ctx, words...)
 		}
 	}
-	commands, err := pipeline.Exec(c.ctx)
-	if err != nil && !errors.Is(err, redis.Nil) {
-		c.Err = err
+	commands, err := pipeline.Exec(c.Ctx)
+	if !errors.Is(err, redis.Nil) && c.failed(err) {
 		return nil
 	}
 	outcomes := make([]Outcome, len(keys))
@@ -126,7 +127,7 @@ const batch = 128
 func (c *Client) expect(cs Case, keys ...string) {
 	for _, got := range c.Call(cs.operation, keys...) {
 		if got != cs.want {
-			c.Err = fmt.Errorf("%s: a call that should have been %s was %s", cs.ID(), cs.want, got)
+			c.failed(fmt.Errorf("%s: a call that should have been %s was %s", cs.ID(), cs.want, got))
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -95,22 +94,18 @@ func judge(committed map[string]float64, counts map[string]Count) ([]verdict, er
 	return verdicts, nil
 }
 
-// Guard counts what the regression guard watches, and is an error if it has risen.
-func (s *Setting) Guard(ctx context.Context, output io.Writer) error {
+// Guard counts what the regression guard watches, and fails if it has risen.
+func (s *Setting) Guard(output io.Writer) {
 	committed, err := parseCommitted(committedText, s.server)
-	if err != nil {
-		return err
-	}
+	s.failed(err)
 	cases := slices.DeleteFunc(Cases(choose("set", "noop", "floor", "throttle")), func(c Case) bool { return c.Case == "peek" })
 	var counts map[string]Count
 	var verdicts []verdict
 	for run := 0; run == 0 || run < guardRuns && slices.ContainsFunc(verdicts, verdict.failed); run++ {
-		if counts, err = s.Count(ctx, s.Module, cases, Calls); err != nil {
-			return err
-		}
+		counts = s.Count(s.Module, cases, Calls)
 		again, err := judge(committed, counts)
-		if err != nil {
-			return err
+		if s.failed(err) {
+			return
 		}
 		for i := range verdicts {
 			again[i].measured = min(again[i].measured, verdicts[i].measured)
@@ -121,14 +116,14 @@ func (s *Setting) Guard(ctx context.Context, output io.Writer) error {
 	for _, v := range verdicts {
 		word := "ok"
 		if v.failed() {
-			word, err = "FAILED", errors.New("calls have become more expensive: make them cheaper again, or commit the lines above in test/bench/instructions.txt and say why")
+			word = "FAILED"
+			s.failed(errors.New("calls have become more expensive: make them cheaper again, or commit the lines above in test/bench/instructions.txt and say why"))
 		}
 		fmt.Fprintf(output, "%-6s  %-16s is %.3f times %-13s  at most %.3f\n", word, v.id, v.measured, v.yardstick, v.most)
 	}
 	if len(committed) == 0 {
 		fmt.Fprintf(output, "SKIPPED: nothing is committed for %s, so only the floor was compared with\n", s.server)
 	}
-	return err
 }
 
 // committedLines words counts for instructions.txt.

@@ -1,9 +1,6 @@
 package bench
 
-import (
-	"context"
-	"fmt"
-)
+import "fmt"
 
 // memoryKeys is how many keys the growth of the server is spread over, and memoryCalls
 // how many calls a busy key has seen.
@@ -15,7 +12,7 @@ const (
 // memory compares what MEMORY USAGE says of a key, and how much the server grows with
 // each. That includes what MEMORY USAGE leaves out: the entry among the keys that
 // expire, and the share of the hash tables.
-func (s *Setting) memory(ctx context.Context) (Table, error) {
+func (s *Setting) memory() Table {
 	table := Table{
 		Title:   "Bytes per key",
 		Columns: []string{"key of", "MEMORY USAGE, 1 call", "MEMORY USAGE, 100 calls", "growth of the server", "growth / SET PX"},
@@ -28,24 +25,18 @@ func (s *Setting) memory(ctx context.Context) (Table, error) {
 			continue
 		}
 		s.Progress("memory: %s", c.Title)
-		first, busy, growth, err := s.memoryOf(ctx, c)
-		if err != nil {
-			return table, err
-		}
+		first, busy, growth := s.memoryOf(c)
 		if c.Name == Reference { // which is the first
 			reference = growth
 		}
 		table.Rows = append(table.Rows, []string{c.Title, thousands(first), thousands(busy), thousands(growth), fmt.Sprintf("%.2f", growth/reference)})
 		table.Chart.add(c, busy, thousands(busy))
 	}
-	return table, nil
+	return table
 }
 
-func (s *Setting) memoryOf(ctx context.Context, c Case) (first, busy, growth float64, err error) {
-	client, err := s.Start(ctx, s.moduleOf(c.Peer), nil)
-	if err != nil {
-		return 0, 0, 0, err
-	}
+func (s *Setting) memoryOf(c Case) (first, busy, growth float64) {
+	client := s.Start(s.moduleOf(c.Peer), nil)
 	defer client.Close()
 	names := keys("key:", memoryKeys)
 	client.prepare(c, names[:1])
@@ -68,5 +59,5 @@ func (s *Setting) memoryOf(ctx context.Context, c Case) (first, busy, growth flo
 	for range memoryCalls {
 		client.expect(c, names[0])
 	}
-	return first, usage(), growth, client.Err
+	return first, usage(), growth
 }

@@ -6,10 +6,13 @@
 package bench
 
 import (
+	"cmp"
 	"context"
+	"embed"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -17,8 +20,11 @@ import (
 	"time"
 )
 
-// A Setting is what all measurements share.
+// A Setting is what all measurements share. After an error, which Err then holds, none
+// of them does anything any more.
 type Setting struct {
+	Ctx    context.Context
+	Err    error
 	Module string // path of funnel.so
 	Peer   string // of another module with CL.THROTTLE, or empty
 	Marker string // from BuildMarker
@@ -28,6 +34,12 @@ type Setting struct {
 	Progress func(format string, arguments ...any)
 
 	server, module string // with their versions, from Describe
+}
+
+// failed takes an error, if it is the first, and says whether there has been one.
+func (s *Setting) failed(err error) bool {
+	s.Err = cmp.Or(s.Err, err, s.Ctx.Err())
+	return s.Err != nil
 }
 
 // Alternatives are those that can be measured.
@@ -41,16 +53,13 @@ const Reference = "set"
 // Calls is how many calls are in a block that is counted: 8,000 repeat to within 0.5%.
 const Calls = 8000
 
-// Parts are what can be measured. A part that is interrupted returns what it has.
+// Parts are what can be measured.
 var Parts = []struct {
 	Name    string
-	Measure func(*Setting, context.Context) (Table, error)
+	Measure func(*Setting) Table
 }{
-	{"instructions", (*Setting).instructions},
-	{"memory", (*Setting).memory},
-	{"throughput", (*Setting).throughput},
-	{"latency", (*Setting).latency},
-	{"scale", (*Setting).scale},
+	{"instructions", (*Setting).instructions}, {"memory", (*Setting).memory},
+	{"throughput", (*Setting).throughput}, {"latency", (*Setting).latency}, {"scale", (*Setting).scale},
 }
 
 func (s *Setting) moduleOf(peer bool) string {
@@ -62,28 +71,20 @@ func (s *Setting) moduleOf(peer bool) string {
 
 // Describe is the table of what the figures are taken with. It finds out early whether
 // the modules load.
-func (s *Setting) Describe(ctx context.Context) (table Table, err error) {
-	table = Table{Name: "environment", Columns: []string{"what", "which"}}
-	if s.server, s.module, err = s.versions(ctx, s.Module); err != nil {
-		return table, err
-	}
+func (s *Setting) Describe() Table {
+	table := Table{Name: "environment", Columns: []string{"what", "which"}}
+	s.server, s.module = s.versions(s.Module)
 	table.set("measured", 1, time.Now().UTC().Format("2006-01-02 15:04 UTC"))
 	table.set("server", 1, s.server)
 	table.set("module", 1, s.module)
 	if s.Peer != "" {
-		_, peer, err := s.versions(ctx, s.Peer)
-		if err != nil {
-			return table, err
-		}
+		_, peer := s.versions(s.Peer)
 		table.set("other module", 1, peer)
-	}
-	if valgrind, err := exec.CommandContext(ctx, "valgrind", "--version").Output(); err == nil {
-		table.set("counted by", 1, strings.TrimSpace(string(valgrind))+" (callgrind)")
 	}
 	processors, _ := os.ReadFile("/proc/cpuinfo")
 	model := regexp.MustCompile(`model name\s*: (.*)|$`).FindStringSubmatch(string(processors))[1]
 	table.set("machine", 1, fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), model))
-	return table, nil
+	return table
 }
 
 var (
@@ -94,11 +95,8 @@ var (
 
 // versions names a server as "redis 7.0.15", and its module as "funnel 0.1.0 (commit)",
 // or as MODULE LIST does.
-func (s *Setting) versions(ctx context.Context, path string) (server, module string, err error) {
-	client, err := s.Start(ctx, path, nil)
-	if err != nil {
-		return "", "", err
-	}
+func (s *Setting) versions(path string) (server, module string) {
+	client := s.Start(path, nil)
 	defer client.Close()
 	info, _ := client.Do("INFO", "everything").(string)
 	for _, found := range serverVersion.FindAllStringSubmatch(info, -1) {
@@ -112,5 +110,26 @@ func (s *Setting) versions(ctx context.Context, path string) (server, module str
 	if ours := ourVersion.FindAllStringSubmatch(info, 2); len(ours) == 2 {
 		module = fmt.Sprintf("funnel %s (%s)", ours[0][1], ours[1][1])
 	}
-	return server, module, client.Err
+	return server, module
+}
+
+//go:embed marker/*.c
+var markerSources embed.FS
+
+// BuildMarker compiles the module of the folder marker into a folder, by the C
+// compiler that CC names, or cc, and returns its path.
+func BuildMarker(ctx context.Context, folder string) (string, error) {
+	compiler := strings.Fields(os.Getenv("CC"))
+	if len(compiler) == 0 {
+		compiler = []string{"cc"}
+	}
+	if err := os.CopyFS(folder, markerSources); err != nil {
+		return "", err
+	}
+	module := filepath.Join(folder, "marker.so")
+	line := append(compiler, "-shared", "-fPIC", "-O2", "-o", module, filepath.Join(folder, "marker", "marker.c"), filepath.Join(folder, "marker", "floor.c"))
+	if output, err := exec.CommandContext(ctx, line[0], line[1:]...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("cannot compile the marker module, with the compiler in CC or cc: %w\n%s", err, output)
+	}
+	return module, nil
 }

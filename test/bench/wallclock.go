@@ -1,9 +1,7 @@
 package bench
 
 import (
-	"context"
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
@@ -55,80 +53,67 @@ type run struct {
 // measure takes cases in turn, in another order each time: a machine that becomes
 // slower meanwhile is slower for all of them. Cases that redis-benchmark cannot send,
 // since it knows one command only, are left out.
-func (s *Setting) measure(ctx context.Context, cases []Case, l load) ([]*run, error) {
+func (s *Setting) measure(cases []Case, l load) (runs []*run) {
 	clients := map[bool]*Client{}
-	var runs []*run
 	for i, c := range cases {
 		if len(c.operation.Commands(Call{})) > 1 {
 			continue
 		}
 		if clients[c.Peer] == nil {
-			client, err := s.Start(ctx, s.moduleOf(c.Peer), nil, l.config...)
-			if err != nil {
-				return nil, err
-			}
-			defer client.Close()
-			clients[c.Peer] = client
+			clients[c.Peer] = s.Start(s.moduleOf(c.Peer), nil, l.config...)
+			defer clients[c.Peer].Close()
 		}
 		r := &run{Case: c, load: l, client: clients[c.Peer], prefix: fmt.Sprintf("k%02d:", i), requests: 20_000}
 		r.client.prepare(c, keys(r.prefix, l.keys))
 		runs = append(runs, r)
 	}
-	if l.replica {
-		replica, err := s.Start(ctx, s.Module, nil, "--replicaof", fmt.Sprint("127.0.0.1 ", clients[false].server.Port))
-		if err != nil {
-			return nil, err
-		}
+	if l.replica && !s.failed(nil) {
+		replica := s.Start(s.Module, nil, "--replicaof", fmt.Sprint("127.0.0.1 ", clients[false].server.Port))
 		defer replica.Close()
-		for replica.Info("master_sync_total_bytes", "master_repl_offset") == 0 && replica.Err == nil {
+		for replica.Info("master_sync_total_bytes", "master_repl_offset") == 0 && !s.failed(nil) {
 			time.Sleep(50 * time.Millisecond)
 		}
 	}
 	random := rand.New(rand.NewPCG(1, 1))
 	for turn := range 1 + s.Rounds {
 		for _, i := range random.Perm(len(runs)) {
-			r := runs[i]
-			result, err := r.round(ctx)
-			if err != nil {
-				return nil, err
-			}
-			if turn == 0 { // which tells only how many calls fill a round
-				r.requests = max(1000, int(result[rate]*roundLength.Seconds()))
-			} else {
-				r.rounds = append(r.rounds, result)
+			result, err := runs[i].round()
+			switch {
+			case s.failed(err):
+				return nil
+			case turn == 0: // which tells only how many calls fill a round
+				runs[i].requests = max(1000, int(result[rate]*roundLength.Seconds()))
+			default:
+				runs[i].rounds = append(runs[i].rounds, result)
 			}
 		}
 	}
-	return runs, nil
+	return runs
 }
 
 // round sends one round. Redis-benchmark ends with an error if a reply is one, but does
 // not read the others: calls before and after are answered as they should be, then.
-func (r *run) round(ctx context.Context) (round, error) {
+func (r *run) round() (round, error) {
 	some := keys(r.prefix, min(r.keys, 16))
 	r.client.expect(r.Case, some...)
 	before := r.client.Info("used_cpu_user", "used_cpu_sys")
-	if r.client.Err != nil {
-		return round{}, r.client.Err
-	}
 	program, err := benchmarkProgram()
-	if err != nil {
+	if r.client.failed(err) {
 		return round{}, err
 	}
-	words := []string{"-p", strconv.Itoa(r.client.server.Port), "-c", strconv.Itoa(r.clients), "-P", strconv.Itoa(r.pipeline),
-		"-r", strconv.Itoa(r.keys), "-n", strconv.Itoa(r.requests), "--csv"}
+	words := strings.Fields(fmt.Sprint("--csv -p ", r.client.server.Port, " -c ", r.clients, " -P ", r.pipeline, " -r ", r.keys, " -n ", r.requests))
 	words = append(words, r.operation.Commands(Call{Key: r.prefix + "__rand_int__"})[0]...)
-	output, err := exec.CommandContext(ctx, program, words...).Output()
+	var errorText strings.Builder
+	command := exec.CommandContext(r.client.Ctx, program, words...)
+	command.Stderr = &errorText
+	output, err := command.Output()
 	if err != nil {
-		if ended := new(exec.ExitError); errors.As(err, &ended) {
-			err = fmt.Errorf("%w: %s", err, ended.Stderr)
-		}
-		return round{}, errors.Join(ctx.Err(), fmt.Errorf("%s of %s: %w", program, r.ID(), err))
+		return round{}, fmt.Errorf("%s of %s: %w\n%s", program, r.ID(), err, errorText.String())
 	}
 	result, err := readCSV(string(output))
 	result[processor] = (r.client.Info("used_cpu_user", "used_cpu_sys") - before) * 1e6 / float64(r.requests)
 	r.client.expect(r.Case, some...)
-	return result, errors.Join(err, r.client.Err)
+	return result, err
 }
 
 // benchmarkProgram is redis-benchmark, beside the server program if it is there.
@@ -182,14 +167,14 @@ func ratio(r, reference *run, figure int) string {
 }
 
 // timed are the runs of all cases but peeks and those without, and that of the reference.
-func (s *Setting) timed(ctx context.Context, l load, without string) (runs []*run, reference *run, err error) {
-	runs, err = s.measure(ctx, slices.DeleteFunc(Cases(s.Alternatives()), func(c Case) bool { return c.Case == "peek" || c.Case == without }), l)
+func (s *Setting) timed(l load, without string) (runs []*run, reference *run) {
+	runs = s.measure(slices.DeleteFunc(Cases(s.Alternatives()), func(c Case) bool { return c.Case == "peek" || c.Case == without }), l)
 	for _, r := range runs {
 		if r.Name == Reference {
 			reference = r
 		}
 	}
-	return runs, reference, err
+	return runs, reference
 }
 
 func (s *Setting) loadNote(l load) string {
@@ -197,13 +182,13 @@ func (s *Setting) loadNote(l load) string {
 		s.server, l.clients, l.pipeline, thousands(float64(l.keys)), s.Rounds, roundLength)
 }
 
-func (s *Setting) throughput(ctx context.Context) (Table, error) {
+func (s *Setting) throughput() Table {
 	l := load{clients: 8, pipeline: 16, keys: 1000}
 	table := Table{Title: "Throughput", Note: s.loadNote(l),
 		Columns: []string{"call", "calls per second", "ratio to SET PX", "server µs per call", "ratio to SET PX", "limited calls per second"},
 		Chart: Chart{Title: "Calls per second, in proportion to SET PX (more is better)",
 			Note: fmt.Sprintf("%s, redis-benchmark, %d clients, %d calls at once", s.server, l.clients, l.pipeline)}}
-	runs, reference, err := s.timed(ctx, l, "peek")
+	runs, reference := s.timed(l, "peek")
 	for _, r := range runs {
 		share := quartiles(r, reference, rate).Q2
 		table.Chart.add(r.Case, share, fmt.Sprintf("%.2f", share))
@@ -216,21 +201,21 @@ func (s *Setting) throughput(ctx context.Context) (Table, error) {
 		table.set(r.Title, 3, fmt.Sprintf("%.2f", r.median(processor)))
 		table.set(r.Title, 4, ratio(r, reference, processor))
 	}
-	return table, err
+	return table
 }
 
-func (s *Setting) latency(ctx context.Context) (Table, error) {
+func (s *Setting) latency() Table {
 	l := load{clients: 8, pipeline: 1, keys: 1000}
 	table := Table{Title: "Latency in microseconds", Columns: []string{"call", "p50", "p99", "p99 / SET PX"}, Note: s.loadNote(l)}
-	runs, reference, err := s.timed(ctx, l, "limited")
+	runs, reference := s.timed(l, "limited")
 	for _, r := range runs {
 		table.Rows = append(table.Rows, []string{r.Title, thousands(r.median(p50)), thousands(r.median(p99)), ratio(r, reference, p99)})
 	}
-	return table, err
+	return table
 }
 
 // scale lets one thing grow at a time, and switches the AOF and a replica on.
-func (s *Setting) scale(ctx context.Context) (Table, error) {
+func (s *Setting) scale() Table {
 	table := Table{Title: "CL.THROTTLE as keys, clients and listeners grow",
 		Columns: []string{"keys", "clients", "AOF", "replica", "server µs per call", "of SET PX", "ratio", "calls per second"},
 		Note:    fmt.Sprintf("%s, 16 calls at once per client. Medians of %d rounds; in brackets the quartiles of the rounds.", s.server, s.Rounds)}
@@ -242,9 +227,9 @@ func (s *Setting) scale(ctx context.Context) (Table, error) {
 		{10, 16, 100_000, aof, false}, {10, 16, 100_000, nil, true}, {10, 16, 100_000, aof, true},
 	} {
 		s.Progress("scale: %d keys, %d clients, AOF %v, replica %v", l.keys, l.clients, l.config != nil, l.replica)
-		runs, err := s.measure(ctx, pair, l)
-		if err != nil {
-			return table, err
+		runs := s.measure(pair, l)
+		if runs == nil {
+			break
 		}
 		set, throttle := runs[0], runs[1]
 		yes := map[bool]string{true: "yes", false: "no"}
@@ -252,5 +237,5 @@ func (s *Setting) scale(ctx context.Context) (Table, error) {
 			fmt.Sprintf("%.2f", throttle.median(processor)), fmt.Sprintf("%.2f", set.median(processor)),
 			ratio(throttle, set, processor), thousands(throttle.median(rate))})
 	}
-	return table, nil
+	return table
 }

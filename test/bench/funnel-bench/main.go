@@ -44,7 +44,7 @@ func main() {
 
 func run(ctx context.Context) error {
 	start := time.Now()
-	s := bench.Setting{Progress: func(format string, arguments ...any) {
+	s := bench.Setting{Ctx: ctx, Progress: func(format string, arguments ...any) {
 		fmt.Fprintf(os.Stderr, "%4.0f s  %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, arguments...))
 	}}
 	var known []string
@@ -89,20 +89,17 @@ func run(ctx context.Context) error {
 	if s.Marker, err = bench.BuildMarker(ctx, folder); err != nil {
 		return err
 	}
-	environment, err := s.Describe(ctx)
-	if err != nil {
-		return err
-	}
+	tables := []bench.Table{s.Describe()}
 	if *guard {
-		return s.Guard(ctx, os.Stdout)
+		s.Guard(os.Stdout)
+		return s.Err
 	}
-	tables := []bench.Table{environment}
 	for _, part := range bench.Parts {
 		if slices.Contains(list(*parts), part.Name) {
 			s.Progress("%s", part.Name)
-			table, err := part.Measure(&s, ctx)
-			if err != nil {
-				return err
+			table := part.Measure(&s)
+			if s.Err != nil {
+				return s.Err
 			}
 			table.Name = part.Name
 			tables = append(tables, table)
