@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
@@ -143,38 +142,34 @@ func counter(limit Limit, _ int64) Operation {
 	}
 }
 
-// recordRedisRate returns the script that redis_rate sends, whatever version of it
-// go.mod names, and the words of one call: its client keeps them to itself.
-func recordRedisRate(limit Limit, key string) (source string, words []string) {
+// recordRedisRate returns the EVAL that redis_rate sends, whatever version of it go.mod
+// names, since it keeps its script to itself.
+func recordRedisRate(limit redis_rate.Limit, key string) (eval []any) {
 	client := redis.NewClient(&redis.Options{})
 	defer client.Close()
 	client.AddHook(recorder(func(command redis.Cmder) error {
+		eval = command.Args()
+		command.(*redis.Cmd).SetVal([]any{int64(1), int64(1), "-1", "1"})
 		if command.Name() == "evalsha" {
 			return noScript{} // makes redis_rate send the source
 		}
-		source = command.Args()[1].(string)
-		words = strings.Fields(fmt.Sprintln(append([]any{"EVALSHA", hash(source)}, command.Args()[2:]...)...))
-		command.(*redis.Cmd).SetVal([]any{int64(1), int64(1), "-1", "1"})
 		return nil
 	}))
-	_, err := redis_rate.NewLimiter(client).Allow(context.Background(), key, redis_rate.Limit{
-		Rate: int(limit.Count), Burst: int(limit.Capacity), Period: time.Duration(limit.Period) * time.Second,
-	})
-	if err != nil {
+	if _, err := redis_rate.NewLimiter(client).Allow(context.Background(), key, limit); err != nil {
 		panic(fmt.Sprintf("bench: redis_rate has not been recorded: %v", err))
 	}
-	return source, words
+	return eval
 }
 
 // A recorder takes the place of a connection.
 type recorder func(redis.Cmder) error
 
-func (r recorder) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, command redis.Cmder) error { return r(command) }
-}
 func (r recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (r recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
+}
+func (r recorder) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, command redis.Cmder) error { return r(command) }
 }
 
 // noScript is the error of a server that does not know a script.
@@ -183,14 +178,14 @@ type noScript struct{}
 func (noScript) Error() string { return "NOSCRIPT recorded, not run" }
 func (noScript) RedisError()   {}
 
-var redisRateScript, _ = recordRedisRate(Roomy, "")
+var redisRateScript = recordRedisRate(redis_rate.PerSecond(1), "")[1].(string)
 
-// redisRate replies with the number of tokens that were granted.
-func redisRate(limit Limit, _ int64) Operation {
-	_, recorded := recordRedisRate(limit, "key") // after which stand the numbers
-	operation := words(recorded[:3], recorded[4:]...)
-	rate := operation.Commands
-	operation.Commands = func(call Call) [][]string { call.Key = "rate:" + call.Key; return rate(call) }
+// redisRate takes the numbers that CL.THROTTLE does, and replies first with how many
+// tokens were granted.
+func redisRate(limit Limit, quantity int64) Operation {
+	operation := command("EVALSHA", hash(redisRateScript), "1")(limit, quantity)
+	commands := operation.Commands
+	operation.Commands = func(call Call) [][]string { call.Key = "rate:" + call.Key; return commands(call) }
 	operation.Limited = func(replies []int64) bool { return replies[0] == 0 }
 	return operation
 }

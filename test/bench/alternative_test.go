@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-redis/redis_rate/v10"
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
@@ -124,10 +125,12 @@ func TestGCRAInLuaAnswersLikeTheCommand(t *testing.T) {
 	}
 }
 
-func TestRedisRateIsRecorded(t *testing.T) {
+func TestRedisRateIsSentAsItsLibraryDoes(t *testing.T) {
+	eval := recordRedisRate(redis_rate.Limit{Burst: 15, Rate: 30, Period: time.Minute}, "k")
 	require.Contains(t, redisRateScript, "redis.call")
+	require.Equal(t, redisRateScript, eval[1])
 	commands := redisRate(Limit{Capacity: 15, Count: 30, Period: 60}, 1).Commands(Call{Key: "k"})
-	require.Equal(t, []string{"EVALSHA", hash(redisRateScript), "1", "rate:k", "15", "30", "60", "1"}, commands[0])
+	require.Equal(t, fmt.Sprint("EVALSHA ", hash(redisRateScript), eval[2:]), fmt.Sprint(commands[0][0], " ", commands[0][1], commands[0][2:]))
 }
 
 // What the floor leaves and replies is as long as what CL.THROTTLE does, or it would not

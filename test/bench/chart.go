@@ -1,12 +1,14 @@
 package bench
 
 import (
+	"bytes"
 	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
+	"os"
+	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // A Chart is a drawing of horizontal bars, for documents. Its colours follow the
@@ -21,7 +23,8 @@ type Chart struct {
 // A Bar is one row of a chart. Class is "ours" to set it off from the others.
 type Bar struct {
 	Title, Label, Class string
-	Value, Width        float64
+	Value               float64
+	Width               string
 	Top                 int
 }
 
@@ -48,25 +51,31 @@ const tooLong = 5
 //go:embed chart.svg
 var chartSource string
 
-var chartTemplate = template.Must(template.New("chart").Funcs(template.FuncMap{
-	"pixels": func(share float64) string { return fmt.Sprintf("%.1f", share*330) },
-}).Parse(chartSource))
+var chartTemplate = template.Must(template.New("chart").Parse(chartSource))
 
-// SVG draws the chart, the shortest bar first. What would make the others too short to
-// be compared is left out, and named in the note.
-func (c Chart) SVG() (string, error) {
-	c.Bars = slices.SortedStableFunc(slices.Values(c.Bars), func(a, b Bar) int { return cmp.Compare(a.Value, b.Value) })
-	last := len(c.Bars) - 1
-	for ; last > 0 && c.Bars[last].Value > tooLong*c.Bars[last-1].Value; last-- {
-		c.Note += fmt.Sprintf("; left out: %s, %s", c.Bars[last].Title, c.Bars[last].Label)
+// Draw draws the charts of tables into a folder, the shortest bar first. A bar that
+// would make the others too short to be compared is left out, and named in the note.
+func Draw(folder string, tables []Table) error {
+	for _, table := range tables {
+		c := table.Chart
+		slices.SortStableFunc(c.Bars, func(a, b Bar) int { return cmp.Compare(a.Value, b.Value) })
+		last := len(c.Bars) - 1
+		for ; last > 0 && c.Bars[last].Value > tooLong*c.Bars[last-1].Value; last-- {
+			c.Note += fmt.Sprintf("; left out: %s, %s", c.Bars[last].Title, c.Bars[last].Label)
+		}
+		c.Bars, c.Height = c.Bars[:last+1], 82+26*(last+1)
+		for row := range c.Bars {
+			c.Bars[row].Top = 51 + 26*row
+			c.Bars[row].Width = fmt.Sprintf("%.1f", c.Bars[row].Value/c.Bars[last].Value*330)
+		}
+		var svg bytes.Buffer
+		err := chartTemplate.Execute(&svg, c)
+		if err == nil && last >= 0 {
+			err = os.WriteFile(filepath.Join(folder, table.Name+".svg"), svg.Bytes(), 0o644)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	c.Bars = c.Bars[:last+1]
-	for row := range c.Bars {
-		c.Bars[row].Top = 51 + 26*row
-		c.Bars[row].Width = c.Bars[row].Value / c.Bars[last].Value
-	}
-	c.Height = 82 + 26*len(c.Bars)
-	var svg strings.Builder
-	err := chartTemplate.Execute(&svg, c)
-	return svg.String(), err
+	return nil
 }

@@ -19,10 +19,9 @@ var (
 	Narrow = Limit{Capacity: 1, Count: 1, Period: 600_000}
 )
 
-// An Outcome is how a call was answered.
+// An Outcome is how a call was answered: Plain is for commands that limit nothing.
 type Outcome string
 
-// What a call can come to. Plain is for commands that limit nothing.
 const (
 	Plain   Outcome = "answered"
 	Allowed Outcome = "allowed"

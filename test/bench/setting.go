@@ -47,11 +47,10 @@ func (s *Setting) Alternatives() []Alternative {
 	return slices.DeleteFunc(Alternatives(), func(a Alternative) bool { return a.Peer && s.Peer == "" })
 }
 
-// Reference is the alternative that ratios are taken against.
-const Reference = "set"
-
-// Calls is how many calls are in a block that is counted: 8,000 repeat to within 0.5%.
-const Calls = 8000
+const (
+	Reference = "set" // the alternative that ratios are taken against
+	Calls     = 8000  // in a block that is counted, which repeats to within 0.5%
+)
 
 // Parts are what can be measured.
 var Parts = []struct {

@@ -1,13 +1,9 @@
 // Command funnel-bench measures what CL.THROTTLE costs in a Redis or Valkey
 // server, beside plain commands, the usual scripts and pipelines for limiting a
 // rate, and any other module with that command.
-//
-// It starts all servers itself, each on a free port of the loopback interface, and
-// installs nothing. Package bench does the measuring and explains how.
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -72,15 +68,10 @@ func run(ctx context.Context) error {
 	if s.Rounds < 3 || flag.NArg() > 0 {
 		return errors.New("-rounds is less than 3, or an option does not begin with -: see -help")
 	}
-	for _, path := range []*string{&s.Module, &s.Peer} {
-		if _, err := os.Stat(cmp.Or(*path, ".")); err != nil {
-			return fmt.Errorf("there is no module: build it with ./build.sh build, or see -module and -peer: %w", err)
-		}
-		if *path != "" { // servers run in folders of their own
-			*path, _ = filepath.Abs(*path)
-		}
+	s.Module, _ = filepath.Abs(s.Module) // servers run in folders of their own
+	if s.Peer != "" {
+		s.Peer, _ = filepath.Abs(s.Peer)
 	}
-
 	folder, err := os.MkdirTemp("", "funnel-bench-")
 	if err != nil {
 		return err
@@ -107,28 +98,12 @@ func run(ctx context.Context) error {
 		}
 	}
 	if *charts != "" {
-		err = writeCharts(*charts, tables)
+		err = bench.Draw(*charts, tables)
 	}
 	for _, path := range list(*update) {
 		err = errors.Join(err, bench.Update(path, tables))
 	}
 	return err
-}
-
-func writeCharts(folder string, tables []bench.Table) error {
-	for _, table := range tables {
-		if len(table.Chart.Bars) == 0 {
-			continue
-		}
-		svg, err := table.Chart.SVG()
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(folder, table.Name+".svg"), []byte(svg), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func list(text string) []string {
