@@ -73,10 +73,10 @@ func (b *build) make() {
 
 // buildFolder is the folder build at the top of this project.
 func buildFolder() (string, error) {
-	goMod, err := exec.Command("go", "env", "GOMOD").Output()
+	top, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "funnel").Output()
 	if err != nil {
 		return "", err
 	}
-	folder := filepath.Join(filepath.Dir(strings.TrimSpace(string(goMod))), "build")
+	folder := filepath.Join(strings.TrimSpace(string(top)), "build")
 	return folder, os.MkdirAll(folder, 0o755)
 }

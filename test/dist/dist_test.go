@@ -167,7 +167,7 @@ func requireSymbols(t *testing.T, module string) {
 		names[symbol.Name] = true
 	}
 	require.True(t, names["throttle_command"], "a function of C has no symbol")
-	require.True(t, names["funnel/module/throttle.answer"], "a function of Go has no symbol")
+	require.True(t, names["funnel/module/throttle.decide"], "a function of Go has no symbol")
 	require.NotNil(t, file.Section(".debug_line"), "there are no line numbers")
 }
 

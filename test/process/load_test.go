@@ -115,7 +115,7 @@ func TestFileThatWasNotFinishedDoesNotLoad(t *testing.T) {
 		t.Skip("built for this machine only")
 	}
 	unfinished := filepath.Join(t.TempDir(), "funnel.so")
-	output, err := exec.Command("go", "build", "-buildmode=c-shared", "-o", unfinished, "./cmd/funnel").CombinedOutput()
+	output, err := exec.Command("go", "build", "-buildmode=c-shared", "-o", unfinished, "funnel/cmd/funnel").CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	require.NoError(t, os.Chmod(unfinished, 0o755))
 	server, err := servertest.TryStart(t, servertest.Options{Module: unfinished})
