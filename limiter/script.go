@@ -10,8 +10,15 @@ import (
 // uses where the module is missing, and any client of any language can, too. It
 // takes one key and the arguments of CL.THROTTLE, and replies the five integers of
 // CL.THROTTLE and two strings, the last two of the five in nanoseconds.
-//
-//go:embed throttle.lua
-var Script string
+var Script = shortPart + exactPart
+
+// The exact part decides every call. The short part, in front of it, replies to the
+// calls that need no more than the doubles of Lua, and leaves the others to it.
+var (
+	//go:embed throttle_short.lua
+	shortPart string
+	//go:embed throttle_exact.lua
+	exactPart string
+)
 
 var script = redis.NewScript(Script)

@@ -2,7 +2,6 @@ package clients
 
 import (
 	"context"
-	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
+	"funnel/limiter"
 )
 
 func connectRueidis(t *testing.T, addresses ...string) rueidis.Client {
@@ -118,10 +118,8 @@ func TestRueidisCluster(t *testing.T) {
 }
 
 func TestRueidisScript(t *testing.T) {
-	source, err := os.ReadFile("../../limiter/throttle.lua")
-	require.NoError(t, err)
 	client := connectRueidis(t, bare(t).Addr())
-	script := rueidis.NewLuaScript(string(source))
+	script := rueidis.NewLuaScript(limiter.Script)
 	reply, err := script.Exec(context.Background(), client, []string{"user:42"}, []string{"15", "30", "60"}).ToArray()
 	require.NoError(t, err)
 	require.Len(t, reply, 7)

@@ -18,12 +18,18 @@ import (
 	"funnel/internal/servertest"
 )
 
+// page returns docs/clients.md.
+func page(t *testing.T) string {
+	t.Helper()
+	content, err := os.ReadFile("../../docs/clients.md")
+	require.NoError(t, err)
+	return string(content)
+}
+
 // snippet returns the block of docs/clients.md that is marked with that name.
 func snippet(t *testing.T, name string) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/clients.md")
-	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(page), "<!-- test: "+name+" -->\n```")
+	_, rest, found := strings.Cut(page(t), "<!-- test: "+name+" -->\n```")
 	require.True(t, found, "docs/clients.md has no block for %s", name)
 	block, _, closed := strings.Cut(rest, "\n```\n")
 	require.True(t, closed)
@@ -32,10 +38,8 @@ func snippet(t *testing.T, name string) string {
 }
 
 func TestEveryMarkedSnippetIsRun(t *testing.T) {
-	page, err := os.ReadFile("../../docs/clients.md")
-	require.NoError(t, err)
 	var marked []string
-	for _, match := range regexp.MustCompile(`<!-- test: (\S+) -->`).FindAllStringSubmatch(string(page), -1) {
+	for _, match := range regexp.MustCompile(`<!-- test: (\S+) -->`).FindAllStringSubmatch(page(t), -1) {
 		marked = append(marked, match[1])
 	}
 	require.ElementsMatch(t, []string{
@@ -145,8 +149,12 @@ func TestRedisCLI(t *testing.T) {
 	require.Contains(t, string(output), "ERR count must be")
 
 	script := bare(t)
-	output, err = exec.Command("redis-cli", "-p", strconv.Itoa(script.Port), "--eval", "../../limiter/throttle.lua", "user:42", ",", "15", "30", "60").CombinedOutput()
-	require.NoError(t, err)
+	row := regexp.MustCompile("(?m)^\\| redis-cli \\| `redis-cli (--eval .*)`").FindStringSubmatch(page(t))
+	require.NotNil(t, row)
+	command := exec.Command("bash", "-c", fmt.Sprintf("redis-cli -p %d %s", script.Port, row[1]))
+	command.Dir = "../.."
+	output, err = command.CombinedOutput()
+	require.NoError(t, err, string(output))
 	require.Equal(t, "0\n15\n14\n-1\n2\n-1\n2000000000\n", string(output))
 }
 
