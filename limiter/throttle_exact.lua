@@ -8,8 +8,8 @@
 -- nanoseconds, as strings. Numbers of more than 15 digits are strings, too. Now, in
 -- nanoseconds since the epoch, takes the place of the server's clock, for tests.
 --
--- This part is complete: it decides every call. throttle_short.lua, sent in front of
--- it, answers most calls in half the time.
+-- This part is complete: it decides every call. throttle_short.lua, in front of it,
+-- decides most calls at little more than half the cost.
 --
 -- A number of Lua is a double, exact up to 2^53, but times here take 63 bits. So each
 -- is kept as two numbers: how many billions, and the rest.

@@ -1,6 +1,6 @@
 -- CL.THROTTLE as a script, the first of two parts: calls whose times are all below 52
--- days. Those are nearly all, and take half as long here as in throttle_exact.lua,
--- which is sent behind this part and decides the others, errors included.
+-- days. Those are nearly all, and cost little more than half of what they would in
+-- throttle_exact.lua, which follows and decides the others, errors included.
 --
 -- A number of Lua is a double, exact up to 2^53: enough for the nanoseconds of 104
 -- days. So a span is one number, and an instant two, its seconds and its nanoseconds.
