@@ -1,5 +1,5 @@
-// Package dist_test checks what ./build.sh dist makes, as somebody who downloads
-// it would: the checksums, the archive, its pages, and the module in a server.
+// Package dist_test checks what ./build.sh dist makes: the checksums, the archive, what
+// its README says, and the module in a server.
 package dist_test
 
 import (
@@ -27,7 +27,7 @@ import (
 	"funnel/internal/servertest"
 )
 
-// made is when the archives say that they were made.
+// made is the date of the files in the archives.
 var made = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // checkout copies the sources to a new folder, and nothing that was built.
