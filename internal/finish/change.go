@@ -58,7 +58,7 @@ func (l *library) takeOutStart() error {
 	return nil
 }
 
-// putIn points a variable of C, which refers to a function that refuses, to the Go
+// putIn points a variable of C, whose initial value fails, to the Go
 // function of the same name.
 func (l *library) putIn(name string) error {
 	variable, err := l.variable(name)

@@ -19,7 +19,7 @@ func RunWithClient(m *testing.M, use func(*redis.Client)) int {
 	return m.Run()
 }
 
-// A program stands in for a test.
+// A program is the testing.TB of [RunWithClient].
 type program struct {
 	testing.TB // nil: what Start and Client need of it is below
 	cleanups   []func()

@@ -110,7 +110,7 @@ func TestDigits(t *testing.T) {
 	}
 }
 
-// TestLongMessagesAreTruncated, although no message is as long.
+// TestLongMessagesAreTruncated, although no message is that long.
 func TestLongMessagesAreTruncated(t *testing.T) {
 	var call Call
 	call.fail(strings.Repeat("x", 2*MessageCapacity))

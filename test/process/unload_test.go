@@ -130,8 +130,8 @@ func TestServersEndCleanly(t *testing.T) {
 			servertest.Throttle(t, client, "key", 15, 30, 60)
 			servertest.AwaitCron(t, client)
 			require.EqualError(t, client.Do(context.Background(), "module", "unload", "funnel").Err(), servertest.RefusedUnload)
-			refusals := strings.Count(server.Log(), "MODULE UNLOAD is refused")
-			require.Equal(t, 1, refusals)
+			lines := strings.Count(server.Log(), "MODULE UNLOAD is refused")
+			require.Equal(t, 1, lines)
 
 			end(t, server)
 			state, err := server.Wait()
@@ -140,7 +140,7 @@ func TestServersEndCleanly(t *testing.T) {
 			log := server.Log()
 			require.Contains(t, log, "ready to exit")
 			require.NotContains(t, log, "crashed")
-			require.Equal(t, refusals, strings.Count(log, "MODULE UNLOAD is refused"))
+			require.Equal(t, lines, strings.Count(log, "MODULE UNLOAD is refused"))
 		})
 	}
 }
