@@ -223,6 +223,25 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+func TestIncrement(t *testing.T) {
+	rate := mustRate(t, 15, 30, 60*second)
+	for _, c := range []struct {
+		quantity, want int64
+		err            error
+	}{
+		{0, 0, nil},
+		{1, 2 * second, nil},
+		{math.MaxInt64 / (2 * second), math.MaxInt64 / (2 * second) * 2 * second, nil},
+		{math.MaxInt64/(2*second) + 1, 0, gcra.ErrIncrement},
+		{math.MaxInt64, 0, gcra.ErrIncrement},
+		{-1, 0, gcra.ErrQuantity},
+	} {
+		if got, err := rate.Increment(c.quantity); got != c.want || err != c.err {
+			t.Errorf("Increment(%d) = %d, %v, want %d, %v", c.quantity, got, err, c.want, c.err)
+		}
+	}
+}
+
 func TestExactlyCapacityCallsAtOneInstant(t *testing.T) {
 	for _, capacity := range []int64{1, 2, 15, 1000} {
 		rate := mustRate(t, capacity, 30, 60*second)
