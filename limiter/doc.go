@@ -56,5 +56,5 @@
 // default. If the first attempt did reach the server, tokens are poured twice,
 // which limits a little early, never late. [redis.Options].MaxRetries = -1 turns
 // retries off, and DialerRetries = 1 the five attempts to connect, which take half
-// a second where nobody listens.
+// a second when no server listens.
 package limiter

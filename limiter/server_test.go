@@ -71,7 +71,7 @@ func TestModuleIsLoadedAndUnloaded(t *testing.T) {
 	require.NoError(t, client.ScriptFlush(ctx).Err())
 	once(limiter.PathScript)
 	come()
-	once(limiter.PathScript) // nobody has told the Limiter
+	once(limiter.PathScript) // the Limiter does not know yet
 	require.NoError(t, client.ScriptFlush(ctx).Err())
 	once(limiter.PathModule)
 

@@ -12,15 +12,11 @@
 
 set -euo pipefail
 
-# Sorts, and what tools print, are the same for everybody.
+# Sorts, and what tools print, are the same on every machine.
 export LC_ALL=C
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." >/dev/null
-
-die() {
-    echo "pack.sh: $*" >&2
-    exit 1
-}
+. scripts/common.sh
 
 [ $# = 2 ] || die "usage: scripts/pack.sh FUNNEL.SO ARCHITECTURE"
 module=$1 architecture=$2

@@ -103,7 +103,7 @@ func (l *library) point(r relocation, target uint64) error {
 
 // takeOutTLS takes out thread-local storage, which is a pointer or two of the Go
 // runtime's, and the relocation that tells code where it lies. On amd64 the code
-// between assembler and Go reads it: it then loads a pointer that nobody uses, from
+// between assembler and Go reads it: it then loads a pointer that is not used, from
 // offset 0, where every thread has something to read.
 func (l *library) takeOutTLS() error {
 	var known uint64

@@ -93,7 +93,7 @@ func TryStart(t testing.TB, options Options) (*Server, error) {
 	}
 }
 
-// FreePort returns a loopback port that nobody listens on. Ports stay below the
+// FreePort returns a loopback port without a listener. Ports stay below the
 // range that a cluster bus, 10000 higher, could not reach.
 func FreePort(t testing.TB) int {
 	t.Helper()

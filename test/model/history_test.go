@@ -160,7 +160,7 @@ func (h *history) requireAllAnswered(t testing.TB) {
 	require.Zero(t, unknown)
 }
 
-// requireSteadyClock makes sure that nobody has set the machine's clock meanwhile:
+// requireSteadyClock makes sure that the machine's clock was not set meanwhile:
 // the bounds of the server's clock would be worth nothing.
 func (h *history) requireSteadyClock(t testing.TB) {
 	t.Helper()

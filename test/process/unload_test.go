@@ -70,7 +70,7 @@ func TestUnloadIsRefused(t *testing.T) {
 	}
 }
 
-// TestUnloadIsRefusedAtOnce: whoever has called the command, or queued it, points at it
+// TestUnloadIsRefusedAtOnce: a client that has called the command, or queued it, points at it
 // before the server's periodic work has begun.
 func TestUnloadIsRefusedAtOnce(t *testing.T) {
 	for name, before := range map[string][]string{"called": nil, "queued": {"multi"}} {
@@ -168,8 +168,8 @@ func TestLoadWithAnUnknownSettingFails(t *testing.T) {
 }
 
 // TestLoadAfterAFailedOneTakesTheNewFile: what failed does not stay in the process, so a
-// better file of the same name is read. It has to come by rename: whoever writes into a
-// file that is loaded crashes the server.
+// better file of the same name is read. It has to come by rename: writing into a file that
+// is loaded crashes the server.
 func TestLoadAfterAFailedOneTakesTheNewFile(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{})
 	client := server.Client(t)

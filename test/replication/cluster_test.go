@@ -290,7 +290,7 @@ func TestClusterSlotMovesWhileInUse(t *testing.T) {
 		ledger.calls.Load(), len(keys), moves, carried, asked, moved)
 }
 
-// TestClusterSlotsMigrateAtomicallyWhileInUse: Valkey 9 carries slots over by itself, if
+// TestClusterSlotsMigrateAtomicallyWhileInUse: Valkey 9 migrates slots by itself, if
 // every module says that it can do with that. All slots of one primary go to the other
 // and back under load, and nothing is lost and nothing granted twice.
 func TestClusterSlotsMigrateAtomicallyWhileInUse(t *testing.T) {

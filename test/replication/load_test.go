@@ -322,7 +322,7 @@ func (tally *tally) answered() int64 {
 }
 
 // requireCounted requires that every funnel of a server holds at least the given
-// tokens, and no more than clients ever asked for. Nobody may be pouring. The
+// tokens, and no more than clients ever asked for. No client may be pouring. The
 // tally goes on from what the server holds, and the result is how many tokens
 // the server has forgotten that a client was told of.
 func (tally *tally) requireCounted(t testing.TB, client *redis.Client, atLeast []int64) (forgotten int64) {
