@@ -189,7 +189,7 @@ func hashFunnel(limit Limit, _ int64) Operation {
 	}
 }
 
-// window is the sliding window of the seed documents: every call leaves a member
+// window is the usual sliding window: every call leaves a member
 // in a sorted set, scored by its time, and whatever is older than the window is
 // cut off. The documents use the millisecond as the member, which makes one of
 // two calls in the same millisecond; a number that occurs once mends that.
