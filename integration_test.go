@@ -1,6 +1,6 @@
 // Package funnel_test drives the module through real servers, with go-redis: the
 // contract of CL.THROTTLE, row by row. This file holds the replies; what the
-// server stores, refuses and does around a call is in integration_<topic>_test.go.
+// server stores and does around a call is in test/command and the folders beside it.
 package funnel_test
 
 import (
@@ -18,8 +18,9 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestTranscriptOfTheSeeds is the transcript that the project was asked for with.
-func TestTranscriptOfTheSeeds(t *testing.T) {
+// TestTranscript is the example of the usual tutorial on redis-cell, where user laoqian
+// may reply 15 times in a row and 30 times in 60 seconds.
+func TestTranscript(t *testing.T) {
 	client := servertest.StartClient(t)
 	require.Equal(t, servertest.Reply{0, 15, 14, -1, 2}, servertest.Throttle(t, client, "laoqian:reply", 15, 30, 60))
 	require.Equal(t, servertest.Reply{0, 15, 13, -1, 4}, servertest.Throttle(t, client, "laoqian:reply", 15, 30, 60, 1))
@@ -46,13 +47,13 @@ func TestQuantity(t *testing.T) {
 		quantity int
 		want     servertest.Reply
 	}{
-		{"look into a new funnel", 0, servertest.Reply{0, 10, 10, -1, 0}},
+		{"peek at a new funnel", 0, servertest.Reply{0, 10, 10, -1, 0}},
 		{"several at once", 4, servertest.Reply{0, 10, 6, -1, 4}},
-		{"look", 0, servertest.Reply{0, 10, 6, -1, 4}},
+		{"peek", 0, servertest.Reply{0, 10, 6, -1, 4}},
 		{"more than fits now", 7, servertest.Reply{1, 10, 6, 1, 4}},
 		{"more than ever fits", 11, servertest.Reply{1, 10, 6, -1, 4}},
 		{"the rest", 6, servertest.Reply{0, 10, 0, -1, 10}},
-		{"look into a full funnel", 0, servertest.Reply{0, 10, 0, -1, 10}},
+		{"peek at a full funnel", 0, servertest.Reply{0, 10, 0, -1, 10}},
 		{"one into a full funnel", 1, servertest.Reply{1, 10, 0, 1, 10}},
 	}
 	for _, step := range steps {
@@ -88,7 +89,7 @@ func TestRedisCellMode(t *testing.T) {
 	servertest.RequireError(t, client, "ERR capacity and period are too large together", "key", math.MaxInt64, 1, 1)
 }
 
-// TestRefillOverRealTime leaves the clock alone: tokens come back as time goes by.
+// TestRefillOverRealTime goes by the real clock: tokens leak as time passes.
 func TestRefillOverRealTime(t *testing.T) {
 	client := servertest.StartClient(t)
 	const interval = 50 * time.Millisecond // 20 tokens per second
@@ -104,8 +105,8 @@ func TestRefillOverRealTime(t *testing.T) {
 	require.LessOrEqual(t, allowed, 3+int(elapsed/interval)+1, "more was let through than has leaked")
 }
 
-// TestClientsHammeringOneKey: 64 clients at once get what the funnel holds plus
-// what leaks meanwhile, and not one token more.
+// TestClientsHammeringOneKey: 64 clients at once get the capacity and what leaks
+// meanwhile, and no token more.
 func TestClientsHammeringOneKey(t *testing.T) {
 	const clients, calls, capacity = 64, 500, 1000
 

@@ -1,5 +1,4 @@
-// Package examples_test runs the examples as a person would, each as a process of its
-// own, against a real server.
+// Package examples_test runs the examples, each as a process, against a real server.
 package examples_test
 
 import (
@@ -71,14 +70,14 @@ func start(t *testing.T, name string, server *servertest.Server, arguments ...st
 	return p
 }
 
-// wait waits for the end of the process, and requires that it is a good one.
+// wait waits for the end of the process, and requires exit code 0.
 func (p *process) wait(t *testing.T) string {
 	t.Helper()
 	require.NoError(t, p.end(t))
 	return p.stdout.String()
 }
 
-// end waits for the end of the process, whichever it is.
+// end waits for the end of the process, with any exit code.
 func (p *process) end(t *testing.T) error {
 	t.Helper()
 	select {
@@ -89,7 +88,7 @@ func (p *process) end(t *testing.T) error {
 	return p.err
 }
 
-// interrupt presses Ctrl-C.
+// interrupt sends SIGINT, as Ctrl-C does.
 func (p *process) interrupt(t *testing.T) string {
 	t.Helper()
 	require.NoError(t, p.Process.Signal(os.Interrupt))

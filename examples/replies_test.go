@@ -12,7 +12,7 @@ import (
 	"funnel/internal/servertest"
 )
 
-// Of 20 replies at one instant 15 pass, and 5 are to come back in 2 seconds; also the
+// Of 20 replies at one instant 15 are allowed, and 5 limited for 2 seconds; also the
 // second time.
 func TestReplies(t *testing.T) {
 	var want strings.Builder
@@ -29,8 +29,8 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// Without the module nobody can stop the clock: however slow the machine is, 15 pass at
-// least, and who is limited need not wait longer than one token takes to leak.
+// Without the module the clock cannot be stopped: at least 15 are allowed, and a limited
+// one need not wait longer than one token takes to leak.
 func TestRepliesThroughTheScript(t *testing.T) {
 	output := start(t, "replies", servertest.Start(t, servertest.Options{})).wait(t)
 	limited := regexp.MustCompile(`limited, try again in (.+)`).FindAllStringSubmatch(output, -1)

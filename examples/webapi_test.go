@@ -77,10 +77,10 @@ func TestWebAPI(t *testing.T) {
 	p.interrupt(t)
 	require.Contains(t, p.stderr.String(), "shutting down")
 	_, err := net.DialTimeout("tcp", strings.TrimPrefix(base, "http://"), time.Second)
-	require.Error(t, err, "nobody listens any more")
+	require.Error(t, err, "it does not listen any more")
 }
 
-// Redis dies and comes back: the limit holds, and the log tells of it twice.
+// Redis ends and is started again: the limit holds, and the log has a line for each.
 func TestWebAPIWithoutRedis(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{})
 	p, base := startWebAPI(t, server)
@@ -91,7 +91,7 @@ func TestWebAPIWithoutRedis(t *testing.T) {
 	server.Kill()
 	require.Eventually(t, func() bool {
 		// The whole funnel at once, so that a second one in time is too much. The
-		// first may be turned away by the prefilter, which remembers what is in
+		// first may be limited by the prefilter, which remembers the level of
 		// the funnel in Redis.
 		get(t, base+"/search?pages=4")
 		return metric(t, base, `funnel_decisions_total{outcome="limited",path="local"}`) != ""
@@ -107,7 +107,7 @@ func TestWebAPIWithoutRedis(t *testing.T) {
 	p.interrupt(t)
 }
 
-func TestWebAPIRefusesWhatIsNoPrefix(t *testing.T) {
+func TestWebAPIChecksPrefixes(t *testing.T) {
 	p := start(t, "webapi", servertest.Start(t, servertest.Options{}), "-trust", "10.0.0.1")
 	require.Error(t, p.end(t))
 	require.Contains(t, p.stderr.String(), `invalid value "10.0.0.1" for flag -trust`)

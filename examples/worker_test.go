@@ -14,8 +14,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// However many workers there are, in one process or two, each job is done once, and all
-// of them together no faster than the limit allows: 4 at once, and 4 a second.
+// By any number of workers, in one process or two, each job is done once, and all of
+// them together no faster than the limit: 4 at once, and 4 a second.
 func TestWorkersShareALimit(t *testing.T) {
 	for _, module := range []bool{true, false} {
 		for _, do := range []bool{false, true} {
@@ -38,8 +38,8 @@ func TestWorkersShareALimit(t *testing.T) {
 					require.Equal(t, []string{"1", "2", "3", "4", "5"}, jobsDone(output), output)
 					require.True(t, strings.HasSuffix(output, "5 of 5 jobs done\n"), output)
 				}
-				// The first 4 of all 10 find room, and the others a quarter of a
-				// second each.
+				// The first 4 of all 10 are allowed at once, and the others need a
+				// quarter of a second each.
 				require.GreaterOrEqual(t, time.Since(began), 1500*time.Millisecond)
 			})
 		}
@@ -70,7 +70,7 @@ func TestWorkersEndOnInterrupt(t *testing.T) {
 				if err != nil || match == nil {
 					return false
 				}
-				// The Limiter's first call, to learn about the server, may be among them.
+				// The Limiter's first call, to find the mode, may be among them.
 				limited, _ := strconv.Atoi(match[1])
 				return limited >= 3
 			}, servertest.Patience, 5*time.Millisecond, "workers are limited")

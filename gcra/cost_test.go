@@ -6,7 +6,7 @@ import (
 	"funnel/gcra"
 )
 
-// costs are the ways that a call can take through the package.
+// costs are the paths through the package.
 var costs = []struct {
 	name               string
 	capacity           int64
@@ -16,12 +16,11 @@ var costs = []struct {
 }{
 	{"allowed", 15, gcra.Empty, today, 1, false, nil},
 	{"limited", 15, today + 30*second, today, 1, true, nil},
-	{"refused rate", 0, gcra.Empty, today, 1, false, gcra.ErrCapacity},
-	{"refused quantity", 15, gcra.Empty, today, -1, false, gcra.ErrQuantity},
+	{"error of the rate", 0, gcra.Empty, today, 1, false, gcra.ErrCapacity},
+	{"error of the quantity", 15, gcra.Empty, today, -1, false, gcra.ErrQuantity},
 }
 
-// The module runs this on the server's main thread, where garbage is everybody's
-// pause.
+// The module runs this without the Go runtime, which means without its allocator.
 func TestNothingIsAllocated(t *testing.T) {
 	for _, cost := range costs {
 		var decision gcra.Decision

@@ -9,7 +9,7 @@ type Error string
 //go:nosplit
 func (e Error) Error() string { return string(e) }
 
-// What [NewRate] and [Rate.Decide] refuse.
+// Errors of [NewRate] and [Rate.Decide].
 const (
 	ErrCapacity Error = "capacity must be at least 1"
 	ErrCount    Error = "count must be at least 1"

@@ -38,8 +38,8 @@ func Example() {
 	// 5) 2
 }
 
-// A funnel is one number. Whoever keeps it has the limiter: pour, keep the TAT,
-// and when the funnel is full, wait as long as RetryAfter says.
+// A limiter stores one number, the TAT of each decision, and passes it to the next
+// call. A limited call waits as long as RetryAfter says.
 func ExampleRate_Decide() {
 	rate, err := gcra.NewRate(2, 1, 1e9) // holds 2 tokens, leaks 1 per second
 	if err != nil {
@@ -70,15 +70,15 @@ func ExampleRate_Decide() {
 	// limited, waiting 1000000000 ns
 }
 
-// A quantity of 0 looks into the funnel and leaves it as it is.
-func ExampleRate_Decide_look() {
+// A quantity of 0 peeks: it leaves the funnel as it is.
+func ExampleRate_Decide_peek() {
 	rate, err := gcra.NewRate(15, 30, 60*1e9)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	const now = 1_800_000_000 * 1e9
-	const tat = now + 10*1e9 // 10 seconds of water: 5 tokens
+	const tat = now + 10*1e9 // a level of 10 seconds: 5 tokens
 
 	decision, err := rate.Decide(tat, now, 0)
 	if err != nil {

@@ -33,7 +33,7 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// FuzzNewRate checks what a rate must be, without computing it a second time:
+// FuzzNewRate checks the properties of a rate, without computing it a second time:
 // the emission interval is the quotient rounded down if count of them fit into
 // the period and one nanosecond more each does not.
 func FuzzNewRate(f *testing.F) {

@@ -1,35 +1,34 @@
-// Package gcra decides whether a funnel has room for more water.
+// Package gcra implements the generic cell rate algorithm (GCRA), which limits the
+// rate of calls, in integers of nanoseconds.
 //
 // # The funnel
 //
 //	\  new tokens /          a call asks for some tokens: it pours water in
 //	 \  |  |  |  /
-//	  \ v  v  v /   -------  capacity: what does not fit is turned away
+//	  \ v  v  v /   -------  capacity: what does not fit is limited
 //	   \~~~~~~~/    -------  level: the water in the funnel right now
 //	    \     /
 //	     \   /
 //	      | |
 //	       .                 the spout: one token leaks per emission interval
 //
-// A funnel holds capacity tokens and leaks at a fixed rate. Close the spout and
-// it fills up; open it and the leak makes room again. A call is allowed when
+// A funnel holds capacity tokens and leaks at a fixed rate. A call is allowed when
 // all of its tokens fit at once, and limited, changing nothing, when they do not.
 //
 // # The algorithm
 //
-// GCRA, the generic cell rate algorithm of ATM networks (ITU-T I.371), is that
-// funnel seen through a clock. Instead of a level and the time of its last
-// update it keeps one number, the theoretical arrival time (TAT): the instant at
-// which the funnel will have run empty. The two pictures map one to one:
+// GCRA, from ATM networks (ITU-T I.371), computes that funnel. Instead of a level and
+// the time of its last update it keeps one number, the theoretical arrival time
+// (TAT): the instant at which the funnel will be empty.
 //
-//	emission interval  T    = period / count   the spout drips one token every T
+//	emission interval  T    = period / count   one token leaks every T
 //	tolerance          tau  = T * capacity     how long a full funnel takes to drain
-//	level                   = TAT - now        how long the present water takes to drain
+//	level                   = TAT - now        how long the present level takes to drain
 //	pouring n tokens        : TAT = max(now, TAT) + T*n
 //	it fits                 : the new TAT is no later than now + tau
 //
 // Nothing has to leak in the background: as now moves on, the level falls by
-// itself, and a TAT that has passed is an empty funnel that need not be stored.
+// itself, and a TAT in the past means an empty funnel, which need not be stored.
 //
 // # Units
 //
@@ -38,18 +37,18 @@
 // in 128 bits and sums in 64 unsigned bits, and what does not fit 63 bits in the
 // end is an [Error] rather than a wrong answer.
 //
-// The package reads no clock, allocates nothing and knows nothing of Redis. It asks
-// nothing of the Go runtime, not even for more stack, hence go:nosplit: package
-// funnel/module/throttle runs it where there is none.
+// The package reads no clock and allocates nothing. It does not need the Go runtime,
+// not even for more stack, hence go:nosplit: package funnel/module/throttle runs it
+// inside a server without one.
 package gcra
 
 import "math/bits"
 
-// Empty is the TAT of a funnel that holds no water, and so of a funnel that was
-// never used: any TAT at or before now means the same.
+// Empty is the TAT of an empty funnel, and so of one that was never used: any TAT at
+// or before now means the same.
 const Empty int64 = 0
 
-// NoRetry stands for "no time to wait" in [Decision.RetryAfter]: the call was
+// NoRetry means "no time to wait" in [Decision.RetryAfter]: the call was
 // allowed, or it asked for more than the funnel ever holds.
 const NoRetry int64 = -1
 
@@ -141,7 +140,7 @@ type Decision struct {
 	Remaining int64
 
 	// RetryAfter is the time, in nanoseconds, after which this very call is
-	// allowed if nobody else pours: at least 1 for a limited call, or NoRetry
+	// allowed if no other call pours: at least 1 for a limited call, or NoRetry
 	// when the call was allowed or asks for more than Limit.
 	RetryAfter int64
 
@@ -156,18 +155,18 @@ type Decision struct {
 
 // Decide pours quantity tokens at the instant now into a funnel of rate r whose
 // theoretical arrival time is tat ([Empty] for a funnel that is not stored).
-// A quantity of 0 looks without pouring.
+// A quantity of 0 peeks: it pours nothing.
 //
 // Now, tat and quantity are at least 0. A negative quantity is reported as
-// [ErrQuantity], and the zero Rate as [ErrCapacity]; negative instants, which no
-// clock of this century gives, count as 0. [ErrIncrement] says that the tokens
+// [ErrQuantity], and the zero Rate as [ErrCapacity]; negative instants,
+// before 1970, count as 0. [ErrIncrement] says that the tokens
 // would take 2^63 nanoseconds or more to leak, [ErrTAT] that the call would be
 // allowed but its new TAT lies beyond the year 2262, where 63 bits end. The
-// decision is the zero Decision then.
+// Decision beside an error is zero.
 //
-// A stored TAT need not stem from the same rate or from the same clock: one that
-// lies further ahead than the tolerance counts as an overfull funnel, which
-// limits every call until enough has leaked.
+// A stored TAT may come from another rate or another clock: one that is further
+// ahead than the tolerance is an overfull funnel, which limits every call until
+// enough has leaked.
 //
 //go:nosplit
 func (r Rate) Decide(tat, now, quantity int64) (Decision, error) {

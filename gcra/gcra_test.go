@@ -12,8 +12,7 @@ import (
 const (
 	second = int64(1e9)
 
-	// today is an instant of this century, so that the cases read as they
-	// happen in service: far from 0 and far from the year 2262.
+	// today is an instant in 2026, far from 0 and far from the year 2262.
 	today = 1_800_000_000 * second
 )
 
@@ -56,8 +55,8 @@ func TestNewRate(t *testing.T) {
 		{"no period", 15, 30, 0, 0, 0, gcra.ErrPeriod},
 		{"negative period", 15, 30, -60 * second, 0, 0, gcra.ErrPeriod},
 		{"least period", 15, 30, math.MinInt64, 0, 0, gcra.ErrPeriod},
-		{"the first fault is named", 0, 0, 0, 0, 0, gcra.ErrCapacity},
-		{"the second fault is named", 1, 0, 0, 0, 0, gcra.ErrCount},
+		{"the first error is named", 0, 0, 0, 0, 0, gcra.ErrCapacity},
+		{"the second error is named", 1, 0, 0, 0, 0, gcra.ErrCount},
 
 		{"a token in less than a nanosecond", 1, 2, 1, 0, 0, gcra.ErrEmissionInterval},
 		{"one token more than nanoseconds", 1, second + 1, second, 0, 0, gcra.ErrEmissionInterval},
@@ -132,7 +131,7 @@ func TestDecide(t *testing.T) {
 			decision{false, 15, 14, never, 2 * second, today + 2*second}, nil},
 		{"drained long ago, quantity 0", transcript, today - 3600*second, today, 0,
 			decision{false, 15, 15, never, 0, today - 3600*second}, nil},
-		{"a nanosecond of water", transcript, today + 1, today, 0,
+		{"a level of one nanosecond", transcript, today + 1, today, 0,
 			decision{false, 15, 14, never, 1, today + 1}, nil},
 
 		{"last token", transcript, today + 28*second, today, 1,
@@ -162,7 +161,7 @@ func TestDecide(t *testing.T) {
 			decision{true, 15, 0, never, 100 * second, today + 100*second}, nil},
 		{"a clock that stepped back an hour", transcript, today + 30*second, today - 3600*second, 1,
 			decision{true, 15, 0, 3602 * second, 3630 * second, today + 30*second}, nil},
-		{"overfull as can be", transcript, latest, 0, 15,
+		{"as overfull as possible", transcript, latest, 0, 15,
 			decision{true, 15, 0, latest, latest, latest}, nil},
 
 		{"rounded emission interval", thirds, gcra.Empty, today, 1,
@@ -221,6 +220,25 @@ func TestDecide(t *testing.T) {
 				t.Errorf("got  %+v, %v\nwant %+v, %v", got, err, test.want, test.err)
 			}
 		})
+	}
+}
+
+func TestIncrement(t *testing.T) {
+	rate := mustRate(t, 15, 30, 60*second)
+	for _, c := range []struct {
+		quantity, want int64
+		err            error
+	}{
+		{0, 0, nil},
+		{1, 2 * second, nil},
+		{math.MaxInt64 / (2 * second), math.MaxInt64 / (2 * second) * 2 * second, nil},
+		{math.MaxInt64/(2*second) + 1, 0, gcra.ErrIncrement},
+		{math.MaxInt64, 0, gcra.ErrIncrement},
+		{-1, 0, gcra.ErrQuantity},
+	} {
+		if got, err := rate.Increment(c.quantity); got != c.want || err != c.err {
+			t.Errorf("Increment(%d) = %d, %v, want %d, %v", c.quantity, got, err, c.want, c.err)
+		}
 	}
 }
 
@@ -288,8 +306,8 @@ func TestMilliseconds(t *testing.T) {
 	}
 }
 
-// Callers put these words behind "ERR ", so the arguments at fault must be named
-// as the command names them.
+// CL.THROTTLE replies these texts behind "ERR ", so they must name arguments as the
+// command does.
 func TestErrorsNameTheArguments(t *testing.T) {
 	tests := []struct {
 		err   gcra.Error

@@ -11,16 +11,16 @@ import (
 	"funnel/gcra"
 )
 
-// The laws are cheap and their edges narrow, so more than rapid's 100 checks are
-// the default here; -rapid.checks on the command line still has the last word.
+// More than rapid's 100 checks by default: the laws are cheap, and few inputs are
+// edge cases. -rapid.checks on the command line overrides it.
 func init() {
 	if err := flag.Set("rapid.checks", "5000"); err != nil {
 		panic(err)
 	}
 }
 
-// between generates from low to high, both included, and both ends are as likely
-// as the middle: that is where arithmetic goes wrong.
+// between generates numbers from low to high, both included, with both ends as likely
+// as the middle.
 func between(low, high int64) *rapid.Generator[int64] {
 	reach := uint64(high) - uint64(low)
 	nearLow, nearHigh := high, low
@@ -82,7 +82,7 @@ var rates = rapid.Custom(func(t *rapid.T) call {
 })
 
 // calls generates calls on valid rates. Times and quantities gather where the
-// answer turns.
+// answer changes.
 var calls = rapid.Custom(func(t *rapid.T) call {
 	c := rates.Draw(t, "rate")
 	c.now = rapid.OneOf(
@@ -128,8 +128,8 @@ func (c call) fits() bool {
 // A pour is one allowed call in the history of a funnel.
 type pour struct{ at, quantity int64 }
 
-// No window, from whichever pour to whichever later one, lets more through than
-// a full funnel and what has leaked since: capacity + elapsed/T.
+// In no stretch of time, from any allowed call to any later one, more tokens are
+// allowed than capacity + elapsed/T.
 func TestNeverMoreThanCapacityAndLeak(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := calls.Draw(t, "first call")
@@ -170,14 +170,14 @@ func TestNeverMoreThanCapacityAndLeak(t *testing.T) {
 	})
 }
 
-// The other half of the law above: whoever takes what remains, and returns
-// before the funnel runs empty, is never cheated of a token either.
+// The other half of the law above: a caller that takes what remains, and returns
+// before the funnel is empty, gets no fewer tokens either.
 func TestNeverLessThanCapacityAndLeak(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := rates.Filter(func(c call) bool { return c.capacity > 1 }).Draw(t, "rate")
 		emissionInterval := c.rate.EmissionInterval()
-		// Even after the longest wait some water is left, so the spout has
-		// never run dry.
+		// Even after the longest wait the funnel is not empty, so it has leaked
+		// all the time.
 		longest := c.rate.Tolerance() - emissionInterval
 		start := between(0, math.MaxInt64-c.rate.Tolerance()).Draw(t, "start")
 		c.now, c.quantity = start, c.capacity
@@ -199,11 +199,11 @@ func TestNeverLessThanCapacityAndLeak(t *testing.T) {
 
 			c.tat = decision.TAT
 			c.now = plus(c.now, between(0, longest).Draw(t, "wait"))
-			look, err := c.asking(0).decide()
+			peek, err := c.asking(0).decide()
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.quantity = look.Remaining
+			c.quantity = peek.Remaining
 		}
 	})
 }

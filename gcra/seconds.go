@@ -2,7 +2,7 @@ package gcra
 
 // Seconds rounds a span of nanoseconds up to whole seconds, so that a caller who
 // waits that long has waited long enough. [NoRetry] and other negative spans
-// come back as -1, "no time to wait" in the reply of CL.THROTTLE.
+// return -1, "no time to wait" in the reply of CL.THROTTLE.
 //
 //go:nosplit
 func Seconds(nanoseconds int64) int64 {
@@ -13,13 +13,13 @@ func Seconds(nanoseconds int64) int64 {
 }
 
 // Milliseconds rounds an instant or span of nanoseconds, at least 0, up to whole
-// milliseconds: a key that expires then lives as long as its funnel holds water.
+// milliseconds: a key that expires then lives until its funnel is empty.
 //
 //go:nosplit
 func Milliseconds(nanoseconds int64) int64 { return roundUp(nanoseconds/1e6, nanoseconds%1e6) }
 
-// roundUp takes a quotient and its remainder: to add first and divide afterwards would
-// overflow, and a division by an argument could panic.
+// roundUp takes a quotient and its remainder: adding before the division could
+// overflow, and dividing by an argument could panic.
 //
 //go:nosplit
 func roundUp(quotient, remainder int64) int64 {

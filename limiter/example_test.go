@@ -28,8 +28,8 @@ func Example() {
 	fmt.Println("allowed; left:", result.Remaining)
 }
 
-// A service that must answer, whatever becomes of Redis: no call waits for it for
-// longer than 50 ms, and funnels inside this process stand in for it.
+// A service that must answer without Redis, too: no call waits for it longer than
+// 50 ms, and then funnels inside this process decide.
 func ExampleOnFailure() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", MaxRetries: -1})
 	l := limiter.New(rdb,
@@ -58,8 +58,7 @@ func ExampleLimiter_Do() {
 	}
 }
 
-// Waiting makes no sense for everybody: a caller with a deadline before its turn is
-// told at once.
+// A caller whose deadline is before its turn gets an error at once.
 func ExampleLimiter_Wait() {
 	l := limiter.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -89,7 +88,7 @@ func ExampleLimiter_AllowMany() {
 	}
 }
 
-// What a batch of rows costs is known only when it is there: take what fits.
+// Of a batch of rows, write as many as fit now.
 func ExampleLimiter_AllowAtMost() {
 	l := limiter.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}))
 	rows := []string{"a", "b", "c"}

@@ -10,32 +10,32 @@ import (
 	"funnel/gcra/local"
 )
 
-// A Failure is what to do when Redis cannot be asked: it is down, does not answer in
-// time, is loading, has no memory left, refuses access, ... It is not for calls that
-// are wrong themselves, whose error is always returned.
+// A Failure is what to do when Redis cannot decide: it is down, does not answer in
+// time, is loading, has no memory left, denies access, ... It does not apply to calls
+// that are wrong themselves, whose error is always returned.
 //
-// All but FailWithError answer without an error. They say so in [Result.Path], to
-// hooks and in [Limiter.Stats], and log once when this begins, and once when Redis
-// answers again.
+// All but FailWithError return a result without an error. Result.Path, hooks and
+// [Limiter.Stats] tell them from decisions of Redis. The Limiter logs once when this
+// begins, and once when Redis answers again.
 type Failure int
 
 const (
-	// FailWithError returns the error, for the caller to decide.
+	// FailWithError returns the error.
 	FailWithError Failure = iota
 
-	// FailOpen lets calls through: it answers as if the funnel were empty.
+	// FailOpen allows every call, as if its funnel were empty.
 	FailOpen
 
 	// FailClosed limits every call, for one second at first.
 	FailClosed
 
-	// FailLocal goes by funnels inside this process, with the same limits. They
-	// are empty when it begins, and each process has its own: of n processes, all
-	// together may allow n times the limit, and a burst more.
+	// FailLocal uses funnels inside this process, with the same limits. They are
+	// empty when it begins, and each process has its own: n processes together may
+	// allow n times the limit, and a burst more.
 	FailLocal
 )
 
-// closedRetryAfter is when those who are limited by FailClosed should try again.
+// closedRetryAfter is the RetryAfter of FailClosed.
 const closedRetryAfter = time.Second
 
 // String is the name of the constant without Fail.
@@ -72,7 +72,7 @@ func (f *failure) start(clock Clock) {
 	}
 }
 
-// decide answers a call that Redis has not, because of cause.
+// decide decides a call that Redis has not, because of cause.
 func (f *failure) decide(ctx context.Context, c call, cause error) answer {
 	if f.policy == FailWithError {
 		return answer{err: cause}
@@ -102,7 +102,7 @@ func (f *failure) decide(ctx context.Context, c call, cause error) answer {
 	}
 }
 
-// over notes that Redis has answered.
+// over is called when Redis has answered.
 func (f *failure) over(ctx context.Context) {
 	since := f.since.Load()
 	if since != 0 && f.since.CompareAndSwap(since, 0) {

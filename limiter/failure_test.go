@@ -18,11 +18,11 @@ import (
 	"funnel/limiter"
 )
 
-// once sends each command once, so that a dead server is noticed at once.
+// once turns retries off, so that errors return at once.
 func once(options *redis.Options) { options.MaxRetries = -1 }
 
-// What each policy answers while the server is dead, in the words of its doc
-// comments, and that the server's own answers come back by themselves.
+// What each policy returns while the server is down, as its doc comment says, and that
+// the server decides again when it is back.
 func TestFailuresOfADeadServer(t *testing.T) {
 	limit := limiter.PerDay(3)
 	type step struct {
@@ -65,7 +65,7 @@ func TestFailuresOfADeadServer(t *testing.T) {
 				require.Equal(t, want, step{result.Allowed, result.Remaining, result.Path}, "call %d", i+1)
 				require.Equal(t, want.allowed == 0, result.Limited())
 				told := hook.last()
-				require.Error(t, told.Err, "a hook learns why")
+				require.Error(t, told.Err, "hooks get the reason")
 				require.Equal(t, result, told.Result)
 			}
 			if c.policy == limiter.FailClosed {
@@ -76,7 +76,7 @@ func TestFailuresOfADeadServer(t *testing.T) {
 					require.Equal(t, want, result.RetryAfter, quantity)
 				}
 			}
-			// As with a server, what is larger than the funnel never fits.
+			// As with a server, more than the capacity never fits.
 			result, err := l.AllowN(ctx, "key", limit, 4)
 			require.True(t, result.Limited())
 			if c.policy == limiter.FailWithError {
@@ -107,8 +107,8 @@ func TestFailuresOfADeadServer(t *testing.T) {
 	}
 }
 
-// A server that hangs costs no more than the timeout, although the client itself
-// would wait for much longer.
+// A call to a server that hangs takes no longer than the timeout, although the client
+// itself would wait much longer.
 func TestFailuresOfAHangingServer(t *testing.T) {
 	ctx := context.Background()
 	server := withModule(t)
@@ -128,7 +128,7 @@ func TestFailuresOfAHangingServer(t *testing.T) {
 	err = limiter.New(server.Client(t, once), limiter.WithTimeout(time.Millisecond)).Reset(ctx, "key")
 	require.EqualError(t, err, "limiter: no answer from Redis within 1ms: context deadline exceeded")
 
-	// Whose own context is done gets that, whatever the policy says.
+	// A caller whose own context is done gets its error, whatever the policy.
 	canceled, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
 	_, err = limiter.New(server.Client(t, once), limiter.OnFailure(limiter.FailOpen)).Allow(canceled, "key", fifteenPerDay)
@@ -142,8 +142,8 @@ func TestFailuresOfAHangingServer(t *testing.T) {
 	}, servertest.Patience, time.Millisecond)
 }
 
-// A server that has no memory left, or does not let the client in, has failed, too.
-func TestFailuresOfAServerThatRefuses(t *testing.T) {
+// A server that has no memory left, or denies access, has failed, too.
+func TestFailuresOfAServerThatRepliesErrors(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
 		ctx := context.Background()
 		l := limiter.New(client, limiter.OnFailure(limiter.FailOpen))
@@ -159,8 +159,8 @@ func TestFailuresOfAServerThatRefuses(t *testing.T) {
 	})
 }
 
-// Whoever waits while the server is dead gets through when it is back.
-func TestWaitOutlivesAFailure(t *testing.T) {
+// A caller that waits while the server is down succeeds when it is back.
+func TestWaitThroughAFailure(t *testing.T) {
 	server := withModule(t)
 	clock := &countingClock{asleep: make(chan struct{}, 1000)}
 	l := limiter.New(server.Client(t, once), limiter.OnFailure(limiter.FailClosed), limiter.WithClock(clock))
@@ -178,7 +178,7 @@ func TestWaitOutlivesAFailure(t *testing.T) {
 	}
 }
 
-// A countingClock sleeps shortly, and tells that it does.
+// A countingClock sleeps shortly, and signals when it does.
 type countingClock struct{ asleep chan struct{} }
 
 func (c *countingClock) Now() time.Time { return time.Now() }
@@ -192,8 +192,8 @@ func (c *countingClock) Sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// A hook is told what was asked and answered, one call at a time.
-func TestHooksAreTold(t *testing.T) {
+// Hooks get each call and its result, one at a time.
+func TestHooks(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
 		ctx := context.WithValue(context.Background(), contextKey{}, "value")
 		var first, second recordingHook
@@ -240,7 +240,7 @@ func (h *recordingHook) last() limiter.Decision {
 	return h.decisions[len(h.decisions)-1]
 }
 
-// A lockedBuffer is written to and read by several goroutines.
+// A lockedBuffer is a buffer for concurrent use.
 type lockedBuffer struct {
 	mutex  sync.Mutex
 	buffer bytes.Buffer
@@ -258,7 +258,7 @@ func (b *lockedBuffer) String() string {
 	return b.buffer.String()
 }
 
-// Nobody listens there.
+// No server listens there.
 func TestWithoutAnyServer(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	t.Cleanup(func() { client.Close() })

@@ -12,7 +12,7 @@ import (
 	"funnel/limiter"
 )
 
-// A never-draining limit: what is poured stays while a test runs.
+// A limit whose funnel leaks nothing while a test runs.
 var fifteenPerDay = limiter.PerDay(15)
 
 // withModule starts a server with the module.
@@ -33,7 +33,7 @@ func onBoth(t *testing.T, test func(t *testing.T, client *redis.Client, path lim
 	t.Run("script", func(t *testing.T) { test(t, bare(t).Client(t), limiter.PathScript) })
 }
 
-// allow requires a decision.
+// allow is Allow, which must not fail.
 func allow(t testing.TB, l *limiter.Limiter, key string, limit limiter.Limit) limiter.Result {
 	t.Helper()
 	result, err := l.Allow(context.Background(), key, limit)
@@ -42,7 +42,7 @@ func allow(t testing.TB, l *limiter.Limiter, key string, limit limiter.Limit) li
 }
 
 // A steppedClock is the clock of the process and of a server whose module has
-// FUNNEL.DEBUG; who sleeps moves it on.
+// FUNNEL.DEBUG; Sleep advances it.
 type steppedClock struct {
 	t      testing.TB
 	client *redis.Client

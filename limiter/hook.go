@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// A Hook is told about every call, after its decision and before the caller: for
-// metrics and traces. It must be safe for use by many goroutines, and quick.
+// A Hook is called after each decision, before the caller gets it: for metrics and
+// traces. It must be quick, and safe for concurrent use.
 type Hook interface {
 	Decided(ctx context.Context, decision Decision)
 }
 
-// A Decision is what a [Hook] is told.
+// A Decision is the argument of a [Hook].
 type Decision struct {
 	Key      string // with the prefix of [WithPrefix]
 	Limit    Limit
 	Quantity int
 
-	// Result is what the caller gets; Result.Path says who decided.
+	// Result is what the caller gets; Result.Path says what decided.
 	Result Result
 
-	// Err is why Redis has not decided, also when the caller is not told because
-	// [OnFailure] says what to do; or nil.
+	// Err is why Redis has not decided, or nil. It is set also when the caller gets
+	// no error because of [OnFailure].
 	Err error
 
 	// Duration is the time from the call to the decision. Requests of

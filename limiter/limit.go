@@ -8,8 +8,8 @@ import (
 	"funnel/gcra"
 )
 
-// A Limit says how much may happen: count tokens leak per period, and up to
-// capacity tokens can be taken at once. Make one with [PerSecond], [PerMinute],
+// A Limit is a rate and a capacity: count tokens leak per period, and up to capacity
+// tokens can be taken at once. Make one with [PerSecond], [PerMinute],
 // [PerHour], [PerDay] or [Per]; the zero Limit is not valid.
 type Limit struct {
 	count    int
@@ -38,8 +38,7 @@ func Per(count int, period time.Duration) Limit {
 }
 
 // Burst returns the same rate for a funnel of that capacity, at least 1: how many
-// tokens may be taken at once, before the rate holds. Without Burst it is as many
-// as leak per period.
+// tokens may be taken at once. Without Burst it is as many as leak per period.
 func (l Limit) Burst(capacity int) Limit {
 	l.capacity = capacity
 	return l
@@ -54,10 +53,10 @@ func (l Limit) Period() time.Duration { return l.period }
 // Capacity is the number of tokens that fit into the empty funnel.
 func (l Limit) Capacity() int { return l.capacity }
 
-// IsZero says that this is the zero Limit, which is not valid.
+// IsZero reports whether this is the zero Limit, which is not valid.
 func (l Limit) IsZero() bool { return l == Limit{} }
 
-// String is for logs and errors: "30 per minute, burst 15".
+// String returns the limit for logs and errors: "30 per minute, burst 15".
 func (l Limit) String() string {
 	return fmt.Sprintf("%d per %s, burst %d", l.count, periodName(l.period), l.capacity)
 }
@@ -77,7 +76,7 @@ func periodName(period time.Duration) string {
 	}
 }
 
-// rate is the limit as package gcra knows it.
+// rate is the limit as a rate of package gcra.
 func (l Limit) rate() (gcra.Rate, error) {
 	rate, err := gcra.NewRate(int64(l.capacity), int64(l.count), int64(l.period))
 	if err != nil {
@@ -87,7 +86,7 @@ func (l Limit) rate() (gcra.Rate, error) {
 }
 
 // seconds is the period as CL.THROTTLE takes it: exact, and without a fraction if
-// it can be.
+// possible.
 func (l Limit) seconds() string {
 	seconds, nanoseconds := l.period/time.Second, l.period%time.Second
 	if nanoseconds == 0 {

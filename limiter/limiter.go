@@ -11,13 +11,13 @@ import (
 	"funnel/gcra"
 )
 
-// A Limiter asks Redis whether calls may go ahead. Make one with [New]; all methods
+// A Limiter limits the rate of calls by funnels in Redis. Make one with [New]; all methods
 // may be called from any number of goroutines.
 //
 // Methods return an error when there is no decision: a limit or quantity out of
-// range (an error of package gcra is inside), a key that holds something else, a
-// context that is done, or, unless [OnFailure] says otherwise, a Redis that cannot
-// be asked. The Result beside an error is limited.
+// range (an error of package gcra is inside), a key that does not hold a funnel, a
+// context that is done, or, unless [OnFailure] says otherwise, a Redis that does not
+// answer. The Result beside an error is limited.
 type Limiter struct {
 	server    server
 	prefix    string
@@ -29,9 +29,9 @@ type Limiter struct {
 	prefilter prefilter
 }
 
-// New returns a Limiter that asks through rdb: a client of one server, of servers
-// behind Sentinel, of a cluster, or a ring. It sends nothing yet. Share it, rather
-// than make one for each request: each has to ask what the server can, once.
+// New returns a Limiter that uses rdb: a client of one server, of servers behind
+// Sentinel, of a cluster, or a ring. It sends nothing yet. Share it rather than make
+// one for each request: each asks once whether the server has the module.
 func New(rdb redis.UniversalClient, options ...Option) *Limiter {
 	l := &Limiter{server: server{rdb: rdb}, clock: systemClock{}}
 	for _, option := range options {
@@ -54,8 +54,8 @@ func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, quantity 
 	return answer.result, answer.err
 }
 
-// AllowAtMost pours as many tokens as fit, up to quantity; Result.Allowed tells how
-// many. When it is none, RetryAfter is the time until one fits. It takes two round
+// AllowAtMost pours as many tokens as fit, up to quantity; Result.Allowed is how many.
+// When it is 0, RetryAfter is the time until one fits. It takes two round
 // trips or more where not all of them fit.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
 	for attempt := quantity; ; {
@@ -64,13 +64,13 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, limit Limit, quan
 			result.Quantity = quantity
 			return result, err
 		}
-		// What remains may be gone by then; and what leaks meanwhile may fit.
+		// Others may take what remains, and more may leak, before the next attempt.
 		attempt = max(1, min(result.Remaining, attempt-1))
 	}
 }
 
-// Peek looks at the funnel of that key without pouring. [Result.Limited] then says
-// that there is no room for one token.
+// Peek returns the state of the funnel of that key without pouring. [Result.Limited]
+// then says that there is no room for one token.
 func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (Result, error) {
 	return l.AllowN(ctx, key, limit, 0)
 }
@@ -90,12 +90,12 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 type Request struct {
 	Key      string
 	Limit    Limit
-	Quantity int // tokens, at least 0; 0 looks without pouring
+	Quantity int // tokens, at least 0; 0 peeks
 }
 
 // AllowMany is AllowN of many requests, sent at once: one round trip, or one to each
 // node of a cluster. The requests are decided one by one, in their order for the
-// same key, and others may come in between. Results has one for each request; the
+// same key, and calls of others may come in between. Results has one for each request; the
 // error joins those of the requests that have no decision, each an [*RequestError].
 func (l *Limiter) AllowMany(ctx context.Context, requests []Request) (results []Result, err error) {
 	if len(requests) == 0 {
@@ -131,8 +131,8 @@ func (e *RequestError) Error() string {
 // Unwrap returns the reason.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// decide is the way of every call: what needs no server, the server, what to do
-// without it, and the hooks.
+// decide decides calls: first those that need no server, then those that do, then by
+// the failure policy, and calls the hooks.
 func (l *Limiter) decide(ctx context.Context, calls []call) []answer {
 	start := l.clock.Now()
 	answers := make([]answer, len(calls))
@@ -185,8 +185,8 @@ func (l *Limiter) ask(ctx context.Context, calls []call, pending []int) []answer
 	for n, i := range pending {
 		asked[n] = calls[i]
 	}
-	// The answers come back whole, because a question that was given up may still
-	// be written to.
+	// The answers are returned, not written in place, because calls that were given
+	// up may still be answered.
 	answers, err := within(ctx, l.timeout, func(ctx context.Context) ([]answer, error) {
 		return l.server.ask(ctx, asked), nil
 	})
@@ -199,7 +199,7 @@ func (l *Limiter) ask(ctx context.Context, calls []call, pending []int) []answer
 	return answers
 }
 
-// check finds what is wrong with a call without asking the server.
+// check validates a call without asking the server.
 func (c *call) check() (err error) {
 	if c.rate, err = c.limit.rate(); err != nil {
 		return err
@@ -210,13 +210,13 @@ func (c *call) check() (err error) {
 	return nil
 }
 
-// isFault says that the call is wrong, so that no other server would answer it
-// either. HasErrorPrefix passes over a leading ERR.
+// isFault reports whether the call itself is wrong, so that any server would reply an
+// error. HasErrorPrefix skips a leading ERR.
 func isFault(err error) bool {
 	for _, prefix := range []string{
 		"WRONGTYPE",
 		"the key does not hold a funnel",
-		"quantity and period are too large together", // for a funnel that is as full as that
+		"quantity and period are too large together", // for a funnel of that level
 	} {
 		if redis.HasErrorPrefix(err, prefix) {
 			return true
@@ -225,8 +225,8 @@ func isFault(err error) bool {
 	return false
 }
 
-// within gives up when the time is over or the context is done, although a client
-// of go-redis may not ([redis.Options].ContextTimeoutEnabled is off by default).
+// within returns when the time is over or the context is done, which a client of
+// go-redis may not ([redis.Options].ContextTimeoutEnabled is off by default).
 func within[T any](ctx context.Context, timeout time.Duration, ask func(context.Context) (T, error)) (T, error) {
 	if timeout > 0 {
 		var cancel context.CancelFunc

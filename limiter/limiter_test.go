@@ -16,7 +16,7 @@ import (
 	"funnel/limiter"
 )
 
-// The transcript of the seed documents, through Go.
+// The transcript of the usual tutorial on redis-cell: cl.throttle laoqian:reply 15 30 60.
 func TestFifteenOfTwentyCallsAreAllowed(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
 		l := limiter.New(client)
@@ -39,8 +39,8 @@ func TestFifteenOfTwentyCallsAreAllowed(t *testing.T) {
 	})
 }
 
-// The script tells nanoseconds, the module whole seconds.
-func TestScriptTellsNanoseconds(t *testing.T) {
+// The script replies nanoseconds, the module whole seconds.
+func TestScriptRepliesNanoseconds(t *testing.T) {
 	result := allow(t, limiter.New(bare(t).Client(t)), "key", limiter.Per(1, 1234567890*time.Nanosecond))
 	require.Equal(t, 1234567890*time.Nanosecond, result.ResetAfter)
 	result = allow(t, limiter.New(withModule(t).Client(t)), "key", limiter.Per(1, 1234567890*time.Nanosecond))
@@ -87,8 +87,8 @@ func TestAllowAtMostTakesWhatFits(t *testing.T) {
 	})
 }
 
-// However many take at most so much at once, all that fits is given away and no more.
-func TestAllowAtMostAmongMany(t *testing.T) {
+// Of many concurrent calls, exactly the capacity is allowed.
+func TestConcurrentAllowAtMost(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
 		l := limiter.New(client)
 		var total atomic.Int64
@@ -107,7 +107,7 @@ func TestAllowAtMostAmongMany(t *testing.T) {
 	})
 }
 
-func TestPeekLooksOnly(t *testing.T) {
+func TestPeekPoursNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
 		ctx, l := context.Background(), limiter.New(client)
 		for used := range 16 {
@@ -135,7 +135,7 @@ func TestResetEmptiesTheFunnel(t *testing.T) {
 	})
 }
 
-// A year's quota, a nanosecond's token, and numbers at the end of their range.
+// From a year's quota to a token per nanosecond, and numbers at the ends of the range.
 func TestLimitsOfEverySize(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
 		l := limiter.New(client)
@@ -162,7 +162,7 @@ func TestLimitsOfEverySize(t *testing.T) {
 func TestCallsThatAreWrongAreErrors(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
 		ctx := context.Background()
-		// What is wrong with a call, no failure policy mends.
+		// No failure policy applies to calls that are wrong.
 		l := limiter.New(client, limiter.OnFailure(limiter.FailOpen))
 		for _, c := range []struct {
 			limit    limiter.Limit
@@ -216,8 +216,8 @@ func TestTheZeroResultIsLimited(t *testing.T) {
 	require.True(t, limiter.Result{}.Limited())
 }
 
-// Many goroutines at once get exactly the capacity.
-func TestNoBurstIsGrantedTwice(t *testing.T) {
+// Many concurrent calls get exactly the capacity.
+func TestConcurrentAllow(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
 		l := limiter.New(client)
 		var allowed atomic.Int64
@@ -270,7 +270,7 @@ func TestAllowManyAnswersEachRequest(t *testing.T) {
 	})
 }
 
-// Known or not, the way to ask costs no more round trips than one.
+// All requests together take one round trip.
 func TestAllowManyIsOneRoundTrip(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
 		ctx, l := context.Background(), limiter.New(client)
@@ -278,7 +278,7 @@ func TestAllowManyIsOneRoundTrip(t *testing.T) {
 		for i := range 100 {
 			requests = append(requests, limiter.Request{Key: fmt.Sprint(i), Limit: fifteenPerDay, Quantity: 1})
 		}
-		_, err := l.AllowMany(ctx, requests) // learns the way
+		_, err := l.AllowMany(ctx, requests) // finds the mode
 		require.NoError(t, err)
 		var trips countTrips
 		client.AddHook(&trips)
@@ -290,7 +290,7 @@ func TestAllowManyIsOneRoundTrip(t *testing.T) {
 	})
 }
 
-// countTrips counts what go-redis sends and waits for.
+// countTrips counts round trips.
 type countTrips struct{ atomic.Int64 }
 
 func (c *countTrips) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -18,8 +18,8 @@ func (p *prefilter) start(clock Clock) { p.funnels = local.New(clock.Now) }
 
 func (p *prefilter) empty(key string) { p.funnels.Empty(key) }
 
-// limits answers a call that is surely limited. A look is for the server, whose
-// answer is the only exact one.
+// limits decides a call that is surely limited. It leaves peeks to the server, whose
+// reply is exact.
 func (p *prefilter) limits(c call) (Result, bool) {
 	if !p.enabled || c.quantity == 0 {
 		return Result{}, false
@@ -31,16 +31,15 @@ func (p *prefilter) limits(c call) (Result, bool) {
 	return resultOf(c, decision, PathPrefilter), true
 }
 
-// learn keeps what a reply says. Its water has leaked since the server measured it;
-// counted from the instant at which the question was sent, which was before, it
-// cannot be too much.
+// learn stores the level that a reply says. Counted from the instant at which the
+// call was sent, which was before the server decided, it cannot be too high.
 func (p *prefilter) learn(c call, result Result, sent time.Time) {
 	if p.enabled {
 		p.funnels.Raise(c.key, sent.Add(leastLevel(c.rate, result)))
 	}
 }
 
-// leastLevel is the least water that a funnel can hold after that reply, as the time
+// leastLevel is the lowest level that a funnel can have after that reply, as the time
 // in which it drains. The module rounds seconds up, and whole tokens down; the better
 // of the two is taken.
 func leastLevel(rate gcra.Rate, result Result) time.Duration {

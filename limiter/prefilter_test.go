@@ -12,7 +12,7 @@ import (
 )
 
 // The prefilter never limits a call that Redis would have allowed at that instant,
-// whatever others pour in and however time goes by; and it does spare Redis calls.
+// whatever others pour and whenever they call; and it does spare Redis calls.
 func TestPrefilterNeverLimitsWhatRedisWouldAllow(t *testing.T) {
 	client, clock := startStepped(t)
 	ctx := context.Background()
@@ -61,7 +61,7 @@ func TestPrefilterNeverLimitsWhatRedisWouldAllow(t *testing.T) {
 	require.Greater(t, spared, asked/10)
 }
 
-// Once limited, a caller costs Redis nothing until it has a chance again.
+// Calls that are surely limited do not reach Redis.
 func TestPrefilterSparesRedis(t *testing.T) {
 	client, clock := startStepped(t)
 	l := limiter.New(client, limiter.WithClock(clock), limiter.WithPrefilter())
@@ -77,7 +77,7 @@ func TestPrefilterSparesRedis(t *testing.T) {
 	require.False(t, allow(t, l, "key", limit).Limited())
 	require.Equal(t, limiter.Stats{Module: 16, Prefilter: 1000}, l.Stats())
 
-	// A look is always answered by Redis, also at a funnel that is overfull by a
+	// A peek is always decided by Redis, also at a funnel that is overfull by a
 	// smaller limit.
 	peek, err := l.Peek(context.Background(), "key", limit.Burst(5))
 	require.NoError(t, err)

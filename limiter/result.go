@@ -7,10 +7,10 @@ import (
 	"funnel/gcra"
 )
 
-// NoRetry stands for "no time to wait" in [Result.RetryAfter].
+// NoRetry means "no time to wait" in [Result.RetryAfter].
 const NoRetry time.Duration = -1
 
-// A Result is the answer to one call. The zero Result is limited.
+// A Result is the decision on one call. The zero Result is limited.
 type Result struct {
 	// Limit is the limit of the call.
 	Limit Limit
@@ -19,7 +19,7 @@ type Result struct {
 	// [Limiter.Peek].
 	Quantity int
 
-	// Allowed is the number of tokens that it got: all or none, but for
+	// Allowed is the number of tokens that were poured: all or none, except with
 	// [Limiter.AllowAtMost].
 	Allowed int
 
@@ -27,22 +27,22 @@ type Result struct {
 	// the capacity.
 	Remaining int
 
-	// RetryAfter is the time after which this very call would be allowed if nobody
-	// else calls. It is NoRetry, -1, when the call was allowed or looked only, and
-	// when it asks for more than the capacity, which no waiting helps. The module
-	// tells whole seconds, rounded up; all others tell nanoseconds.
+	// RetryAfter is the time after which this very call would be allowed if no other
+	// call pours. It is NoRetry, -1, when the call was allowed or a peek, and when
+	// it asks for more than the capacity and never will be. The module replies
+	// whole seconds, rounded up; all others nanoseconds.
 	RetryAfter time.Duration
 
-	// ResetAfter is the time until the funnel is empty and the whole capacity is
-	// there again. Its precision is that of RetryAfter.
+	// ResetAfter is the time until the funnel is empty and the whole capacity fits
+	// again. Its precision is that of RetryAfter.
 	ResetAfter time.Duration
 
-	// Path says who decided.
+	// Path says what decided.
 	Path Path
 }
 
-// Limited says that the call must not go ahead: it got none of the tokens that it
-// asked for. For [Limiter.Peek] it says that there is no room for a single one.
+// Limited reports whether the call was limited: none of its tokens were poured. For
+// [Limiter.Peek] it reports whether there is no room for a single one.
 func (r Result) Limited() bool {
 	if r.Quantity == 0 {
 		return r.Remaining == 0
@@ -50,19 +50,19 @@ func (r Result) Limited() bool {
 	return r.Allowed == 0
 }
 
-// A Path is a way to a decision.
+// A Path says what decided: Redis, by module or script, or this process.
 type Path string
 
 const (
 	PathModule    Path = "module"    // CL.THROTTLE
-	PathScript    Path = "script"    // the script of the same meaning
-	PathPrefilter Path = "prefilter" // what this process knew without asking, see [WithPrefilter]
+	PathScript    Path = "script"    // the script
+	PathPrefilter Path = "prefilter" // this process, see [WithPrefilter]
 	PathLocal     Path = "local"     // [FailLocal]
 	PathOpen      Path = "open"      // [FailOpen]
 	PathClosed    Path = "closed"    // [FailClosed]
 )
 
-// resultOf words a decision of package gcra.
+// resultOf converts a decision of package gcra.
 func resultOf(c call, decision gcra.Decision, path Path) Result {
 	result := Result{
 		Limit:      c.limit,
@@ -78,8 +78,8 @@ func resultOf(c call, decision gcra.Decision, path Path) Result {
 	return result
 }
 
-// ofSeconds converts a reply of CL.THROTTLE. The 292 years that a Duration holds
-// end in the middle of a second, which rounding up may have passed.
+// ofSeconds converts a reply of CL.THROTTLE. The seconds are rounded up, and may be
+// more than a Duration holds.
 func ofSeconds(seconds int64) time.Duration {
 	switch {
 	case seconds < 0:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -41,20 +42,54 @@ func (c scriptCall) arguments() []any {
 	return []any{c.capacity, c.count, seconds(c.period), c.quantity, c.now}
 }
 
-// The script decides, answers and stores what package gcra says, to the nanosecond,
+// The script decides, replies and stores what package gcra says, to the nanosecond,
 // over the whole range of 63 bits.
 func TestScriptAgreesWithTheArithmetic(t *testing.T) {
+	outcomes := compareScript(t, limiter.Script, scriptCases())
+	for _, kind := range []string{"allowed", "limited", "never", "error"} {
+		require.Greater(t, outcomes[kind], scriptCases()/50, kind)
+	}
+	require.Zero(t, outcomes["left to the next part"])
+}
+
+// The second part of the script decides every call without the first.
+func TestExactPartAgreesWithTheArithmetic(t *testing.T) {
+	outcomes := compareScript(t, readPart(t, "throttle_exact.lua"), scriptCases()/2)
+	require.Zero(t, outcomes["left to the next part"])
+}
+
+// The first part of the script decides right or not at all, without an error.
+func TestShortPartAgreesWithTheArithmetic(t *testing.T) {
+	outcomes := compareScript(t, readPart(t, "throttle_short.lua"), scriptCases()/2)
+	for _, kind := range []string{"allowed", "limited", "never", "left to the next part"} {
+		require.Greater(t, outcomes[kind], scriptCases()/100, kind)
+	}
+	require.Zero(t, outcomes["error"])
+}
+
+func readPart(t *testing.T, name string) string {
+	t.Helper()
+	part, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.Contains(t, limiter.Script, string(part))
+	return string(part)
+}
+
+// compareScript compares a script with package gcra in random calls, and returns how
+// many had which outcome.
+func compareScript(t *testing.T, script string, cases int) (outcomes map[string]int) {
+	t.Helper()
 	const batch = 500
 	ctx := context.Background()
 	client := servertest.Start(t, servertest.Options{}).Client(t)
-	hash, err := client.ScriptLoad(ctx, limiter.Script).Result()
+	hash, err := client.ScriptLoad(ctx, script).Result()
 	require.NoError(t, err)
 
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	outcomes := map[string]int{}
-	for done := 0; done < scriptCases(); done += batch {
+	outcomes = map[string]int{}
+	for done := 0; done < cases; done += batch {
 		calls := make([]scriptCall, batch)
 		replies := make([]*redis.Cmd, batch)
 		values := make([]*redis.StringCmd, batch)
@@ -73,17 +108,20 @@ func TestScriptAgreesWithTheArithmetic(t *testing.T) {
 			pipe.FlushAll(ctx)
 			return nil
 		})
-		var refusal redis.Error
-		if err != nil && !errors.As(err, &refusal) {
+		var reply redis.Error
+		if err != nil && !errors.As(err, &reply) {
 			t.Fatal(err)
 		}
 		wallClock := time.Now().UnixNano()
 		for i, call := range calls {
 			want := call.expect(wallClock)
 			got := scriptOutcome{value: values[i].Val(), expiry: expiries[i].Val()}
-			if err := replies[i].Err(); err != nil {
-				got.refusal = err.Error()
-			} else {
+			switch err := replies[i].Err(); {
+			case errors.Is(err, redis.Nil):
+				want = call.untouched()
+			case err != nil:
+				got.err = err.Error()
+			default:
 				got.reply = replies[i].Val().([]any)
 			}
 			if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -92,24 +130,24 @@ func TestScriptAgreesWithTheArithmetic(t *testing.T) {
 			outcomes[want.kind()]++
 		}
 	}
-	t.Logf("%d calls: %v", scriptCases(), outcomes)
-	for _, kind := range []string{"allowed", "limited", "never", "refused"} {
-		require.Greater(t, outcomes[kind], scriptCases()/50, kind)
-	}
+	t.Logf("%d calls: %v", cases, outcomes)
+	return outcomes
 }
 
 // A scriptOutcome is what one call replies and leaves in its key.
 type scriptOutcome struct {
-	reply   []any
-	refusal string
-	value   string
-	expiry  time.Duration // since the epoch; or -1 for none, -2 for no key
+	reply  []any
+	err    string
+	value  string
+	expiry time.Duration // since the epoch; or -1 for none, -2 for no key
 }
 
 func (o scriptOutcome) kind() string {
 	switch {
-	case o.refusal != "":
-		return "refused"
+	case o.err != "":
+		return "error"
+	case o.reply == nil:
+		return "left to the next part"
 	case fmt.Sprint(o.reply[0]) == "0":
 		return "allowed"
 	case fmt.Sprint(o.reply[3]) == "-1":
@@ -119,20 +157,25 @@ func (o scriptOutcome) kind() string {
 	}
 }
 
-// expect says what package gcra makes of the call. A server removes a key that it
+// untouched is the outcome of a call that replies and changes nothing.
+func (c scriptCall) untouched() scriptOutcome {
+	if c.tat < 0 {
+		return scriptOutcome{expiry: -2}
+	}
+	return scriptOutcome{value: strconv.FormatInt(c.tat, 10), expiry: -1}
+}
+
+// expect is the outcome of the call by package gcra. A server removes a key that it
 // is told to expire before its own time.
 func (c scriptCall) expect(wallClock int64) scriptOutcome {
-	stored := scriptOutcome{expiry: -2}
-	if c.tat >= 0 {
-		stored = scriptOutcome{value: strconv.FormatInt(c.tat, 10), expiry: -1}
-	}
+	stored := c.untouched()
 	rate, err := gcra.NewRate(c.capacity, c.count, c.period)
 	var decision gcra.Decision
 	if err == nil {
 		decision, err = rate.Decide(max(c.tat, 0), c.now, c.quantity)
 	}
 	if err != nil {
-		stored.refusal = fmt.Sprintf("ERR %v, not capacity %d, count %d, period %s, quantity %d",
+		stored.err = fmt.Sprintf("ERR %v, not capacity %d, count %d, period %s, quantity %d",
 			err, c.capacity, c.count, seconds(c.period), c.quantity)
 		return stored
 	}
@@ -168,14 +211,17 @@ func randomCall(random *rand.Rand) scriptCall {
 	if random.IntN(20) == 0 {
 		return c
 	}
-	if random.IntN(2) == 0 { // what most ask for, and a little beyond
+	short := random.IntN(2) == 0 // for the short part of the script, or a little beyond it
+	most := int64(math.MaxInt64)
+	if short {
 		c.period = min(randomNumber(random, 2_000_000), 1_000_000) * 1e9
+		most = 1_000_000_001
 	}
-	c.count = randomNumber(random, c.period)
+	c.count = randomNumber(random, min(most, c.period))
 	interval := c.period / c.count
-	c.capacity = randomNumber(random, math.MaxInt64/interval)
-	if random.IntN(2) == 0 { // a tolerance of around 2^53 nanoseconds at most
-		c.capacity = randomNumber(random, max(1, 1<<54/interval))
+	c.capacity = randomNumber(random, min(most, math.MaxInt64/interval))
+	if short || random.IntN(2) == 0 { // a tolerance of around 2^53 nanoseconds at most
+		c.capacity = randomNumber(random, min(most, max(1, 1<<54/interval)))
 	}
 	tolerance := interval * c.capacity
 	c.quantity = randomNumber(random, c.capacity)
@@ -185,7 +231,7 @@ func randomCall(random *rand.Rand) scriptCall {
 	case 1:
 		c.quantity = min(c.capacity, math.MaxInt64-1) + 1
 	}
-	if random.IntN(2) == 0 { // our times
+	if short || random.IntN(2) == 0 { // our times
 		c.now = time.Date(2027+random.IntN(30), 1, 1, 0, 0, 0, random.IntN(1e9), time.UTC).UnixNano()
 	}
 	if random.IntN(4) == 0 {
@@ -206,14 +252,15 @@ func randomCall(random *rand.Rand) scriptCall {
 }
 
 // randomNumber draws a number from 1 to most, of any number of bits, or one around a
-// power of 2 or 10, or around 2^53 times a little, where doubles begin to leave gaps.
+// power of 2 or 10.
 func randomNumber(random *rand.Rand, most int64) int64 {
-	number := random.Int64() >> random.IntN(63)
+	size := bits.Len64(uint64(most))
+	number := random.Int64N(most) >> random.IntN(size)
 	switch random.IntN(6) {
 	case 0:
-		number = 1<<random.IntN(63) + int64(random.IntN(5)) - 2
+		number = 1<<random.IntN(size) + int64(random.IntN(5)) - 2
 	case 1:
-		number = int64(math.Pow10(random.IntN(19))) + int64(random.IntN(5)) - 2
+		number = int64(math.Pow10(random.IntN(size*18/63+1))) + int64(random.IntN(5)) - 2
 	case 2:
 		number = int64(random.IntN(100))
 	}
@@ -226,9 +273,9 @@ func seconds(nanoseconds int64) string {
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 
-// Module and script read arguments and keys alike, refuse the same with the same
-// words, and go on from what the other has stored.
-func TestScriptAnswersWhatTheModuleAnswers(t *testing.T) {
+// Module and script read arguments and keys alike, reply the same errors, and each
+// continues from what the other has stored.
+func TestScriptRepliesWhatTheModuleReplies(t *testing.T) {
 	ctx := context.Background()
 	client := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)}).Client(t)
 	now := time.Date(2100, 1, 1, 0, 0, 0, 123456789, time.UTC).UnixNano()
@@ -285,8 +332,8 @@ func TestScriptAnswersWhatTheModuleAnswers(t *testing.T) {
 			}
 			return nil
 		})
-		var refusal redis.Error
-		if err != nil && !errors.As(err, &refusal) {
+		var reply redis.Error
+		if err != nil && !errors.As(err, &reply) {
 			t.Fatal(err)
 		}
 		var texts [2]string
@@ -310,7 +357,7 @@ func TestScriptAnswersWhatTheModuleAnswers(t *testing.T) {
 	require.Greater(t, outcomes["answered"], scriptCases()/50)
 }
 
-func TestScriptRefusesAWrongNumberOfArguments(t *testing.T) {
+func TestScriptChecksTheNumberOfArguments(t *testing.T) {
 	client := servertest.Start(t, servertest.Options{}).Client(t)
 	for _, c := range []struct {
 		keys      []string

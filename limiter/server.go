@@ -14,7 +14,7 @@ import (
 	"funnel/gcra"
 )
 
-// A call is one question to the server.
+// A call is one call to decide.
 type call struct {
 	key      string
 	limit    Limit
@@ -29,32 +29,32 @@ type answer struct {
 	err    error
 }
 
-// A way is how a server is asked.
-type way int32
+// A mode is the command that decides, and how it reads its arguments.
+type mode int32
 
 const (
-	unknown          way = iota
-	throughModule        // CL.THROTTLE, whose second argument is the capacity
-	throughRedisCell     // CL.THROTTLE, whose second argument is one less
-	throughScript
+	modeUnknown   mode = iota
+	modeModule         // CL.THROTTLE, whose second argument is the capacity
+	modeRedisCell      // CL.THROTTLE, whose second argument is one less
+	modeScript
 )
 
-// A server knows how to ask for calls: through the module or the script.
+// A server decides calls, by module or by script.
 type server struct {
-	rdb redis.UniversalClient
-	way atomic.Int32
+	rdb  redis.UniversalClient
+	mode atomic.Int32
 }
 
-// ask answers each call, in one round trip if there is nothing new to learn about
-// the server. What the server has refused because it lacks the command or the script
-// has poured nothing, and is asked again in another way.
+// ask answers each call, in one round trip if the mode is known. Calls that fail
+// because the server lacks the command or the script have poured nothing, and are
+// sent again in another mode.
 func (s *server) ask(ctx context.Context, calls []call) []answer {
 	answers := make([]answer, len(calls))
 	pending := make([]int, len(calls)) // indexes into calls
 	for i := range calls {
 		pending[i] = i
 	}
-	way, err := s.currentWay(ctx, calls[0].key)
+	mode, err := s.currentMode(ctx, calls[0].key)
 	if err != nil {
 		for i := range answers {
 			answers[i].err = err
@@ -62,39 +62,40 @@ func (s *server) ask(ctx context.Context, calls []call) []answer {
 		return answers
 	}
 
-	pending = s.round(ctx, way, false, calls, pending, answers)
+	pending = s.round(ctx, mode, false, calls, pending, answers)
 	if len(pending) == 0 {
 		return answers
 	}
-	// Whatever has changed, the server restarted or failed over or lost its module,
-	// look again. A server on which the module is not loaded everywhere gets the
-	// script, which every node can run.
-	s.way.Store(int32(unknown))
-	way, err = s.currentWay(ctx, calls[pending[0]].key)
+	// The server may have restarted or failed over or lost its module: find the mode
+	// again. Where that does not help, as in a cluster in which not every node has
+	// the module, use the script.
+	s.mode.Store(int32(modeUnknown))
+	mode, err = s.currentMode(ctx, calls[pending[0]].key)
 	if err != nil {
 		for _, i := range pending {
 			answers[i].err = err
 		}
 		return answers
 	}
-	if pending = s.round(ctx, way, true, calls, pending, answers); len(pending) > 0 {
-		s.way.Store(int32(throughScript))
-		s.round(ctx, throughScript, true, calls, pending, answers)
+	if pending = s.round(ctx, mode, true, calls, pending, answers); len(pending) > 0 {
+		s.mode.Store(int32(modeScript))
+		s.round(ctx, modeScript, true, calls, pending, answers)
 	}
 	return answers
 }
 
-// round asks for the pending calls and fills in their answers. It returns those that
-// the server could not understand. Whole sends the text of the script, not its hash.
-func (s *server) round(ctx context.Context, way way, whole bool, calls []call, pending []int, answers []answer) (again []int) {
+// round sends the pending calls and fills in their answers. It returns those for which
+// the server lacks the command or script. Whole sends the text of the script, not its
+// hash.
+func (s *server) round(ctx context.Context, mode mode, whole bool, calls []call, pending []int, answers []answer) (again []int) {
 	commands := make([]*redis.Cmd, len(pending))
 	if len(pending) == 1 {
-		commands[0] = send(ctx, s.rdb, way, whole, calls[pending[0]])
+		commands[0] = send(ctx, s.rdb, mode, whole, calls[pending[0]])
 	} else {
 		// Each command has an error of its own.
 		_, _ = s.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 			for n, i := range pending {
-				commands[n] = send(ctx, pipe, way, whole, calls[i])
+				commands[n] = send(ctx, pipe, mode, whole, calls[i])
 			}
 			return nil
 		})
@@ -108,24 +109,24 @@ func (s *server) round(ctx context.Context, way way, whole bool, calls []call, p
 		case err != nil:
 			answers[i].err = err
 		default:
-			answers[i].result, answers[i].err = s.read(calls[i], way, reply)
+			answers[i].result, answers[i].err = s.read(calls[i], mode, reply)
 		}
 	}
 	return again
 }
 
-// A client or a pipeline.
+// A sender is a client or a pipeline.
 type sender interface {
 	redis.Scripter
 	Do(context.Context, ...any) *redis.Cmd
 }
 
-func send(ctx context.Context, to sender, way way, whole bool, c call) *redis.Cmd {
+func send(ctx context.Context, to sender, mode mode, whole bool, c call) *redis.Cmd {
 	capacity, count, period := c.limit.capacity, c.limit.count, c.limit.seconds()
 	switch {
-	case way == throughModule:
+	case mode == modeModule:
 		return to.Do(ctx, "cl.throttle", c.key, capacity, count, period, c.quantity)
-	case way == throughRedisCell:
+	case mode == modeRedisCell:
 		return to.Do(ctx, "cl.throttle", c.key, capacity-1, count, period, c.quantity)
 	case whole:
 		return script.Eval(ctx, to, []string{c.key}, capacity, count, period, c.quantity)
@@ -135,9 +136,9 @@ func send(ctx context.Context, to sender, way way, whole bool, c call) *redis.Cm
 }
 
 // read reads the five integers of CL.THROTTLE, and the two that the script adds.
-func (s *server) read(c call, way way, reply []any) (Result, error) {
+func (s *server) read(c call, mode mode, reply []any) (Result, error) {
 	path, length := PathModule, 5
-	if way == throughScript {
+	if mode == modeScript {
 		path, length = PathScript, 7
 	}
 	numbers, ok := integers(reply)
@@ -155,17 +156,17 @@ func (s *server) read(c call, way way, reply []any) (Result, error) {
 	if numbers[0] == 0 {
 		result.Allowed = c.quantity
 	}
-	if way == throughScript {
+	if mode == modeScript {
 		result.RetryAfter, result.ResetAfter = time.Duration(numbers[5]), time.Duration(numbers[6])
 	}
-	// A server that has taken over may read the second argument in another way.
+	// After a failover, the server may read the second argument differently.
 	if numbers[1] != int64(c.limit.capacity) {
-		s.way.CompareAndSwap(int32(way), int32(unknown))
+		s.mode.CompareAndSwap(int32(mode), int32(modeUnknown))
 	}
 	return result, nil
 }
 
-// integers are those of a reply, in which a script returns large ones as strings.
+// integers returns the integers of a reply. Scripts reply large ones as strings.
 func integers(reply []any) (numbers []int64, ok bool) {
 	for _, element := range reply {
 		number, ok := element.(int64)
@@ -187,45 +188,43 @@ func lacksCommand(err error) bool {
 		redis.HasErrorPrefix(err, "NOSCRIPT") || redis.HasErrorPrefix(err, "unknown command"))
 }
 
-// currentWay is the way that is known to work, or else the one that the server says
-// will. The key is where the server may be asked: a key of the call, because in a
-// cluster others may be out of bounds.
-func (s *server) currentWay(ctx context.Context, key string) (way, error) {
-	if known := way(s.way.Load()); known != unknown {
+// currentMode is the last mode that worked, or else the one that findMode finds. The
+// key is one of the call, because ACL rules may deny others.
+func (s *server) currentMode(ctx context.Context, key string) (mode, error) {
+	if known := mode(s.mode.Load()); known != modeUnknown {
 		return known, nil
 	}
-	found, err := s.findWay(ctx, key)
+	found, err := s.findMode(ctx, key)
 	if err == nil {
-		s.way.Store(int32(found))
+		s.mode.Store(int32(found))
 	}
 	return found, err
 }
 
-func (s *server) findWay(ctx context.Context, key string) (way, error) {
+func (s *server) findMode(ctx context.Context, key string) (mode, error) {
 	loaded, err := s.hasCommand(ctx)
 	if err != nil {
-		return unknown, err
+		return modeUnknown, err
 	}
 	if !loaded {
-		return throughScript, nil
+		return modeScript, nil
 	}
-	// How does it read the second argument? A look at a funnel of 1 tells, and
-	// writes nothing.
+	// The limit in the reply to a peek tells how it reads the second argument.
 	reply, err := s.rdb.Do(ctx, "cl.throttle", key, 1, 1, 1, 0).Int64Slice()
 	switch {
 	case lacksCommand(err):
-		return throughScript, nil
+		return modeScript, nil
 	case err != nil:
-		return unknown, err
+		return modeUnknown, err
 	case len(reply) > 1 && reply[1] == 2:
-		return throughRedisCell, nil
+		return modeRedisCell, nil
 	default:
-		return throughModule, nil
+		return modeModule, nil
 	}
 }
 
-// hasCommand asks each primary of a cluster, and each server of a ring, because any
-// of them may be asked for a key. It fails when none answers.
+// hasCommand asks each primary of a cluster, and each server of a ring. It fails when
+// none answers.
 func (s *server) hasCommand(ctx context.Context) (bool, error) {
 	switch rdb := s.rdb.(type) {
 	case *redis.ClusterClient:
@@ -264,7 +263,7 @@ func nodeHasCommand(ctx context.Context, node interface {
 }) (bool, error) {
 	reply, err := node.Do(ctx, "command", "info", "cl.throttle").Slice()
 	if redis.IsPermissionError(err) || lacksCommand(err) {
-		// Whoever may not ask, because of ACL rules or a proxy, has to try.
+		// ACL rules or a proxy deny the question: assume that it has the command.
 		return true, nil
 	}
 	return err == nil && len(reply) == 1 && reply[0] != nil, err

@@ -16,8 +16,7 @@ import (
 	"funnel/limiter"
 )
 
-// With the module in the mode of redis-cell, and so with redis-cell and Dragonfly,
-// a capacity of 15 is still 15.
+// In redis-cell mode a capacity of 15 is still 15.
 func TestCapacityIsWhatWasMeantInRedisCellMode(t *testing.T) {
 	l := limiter.New(withModule(t, "compat", "redis-cell").Client(t))
 	for call := 1; call <= 20; call++ {
@@ -29,8 +28,7 @@ func TestCapacityIsWhatWasMeantInRedisCellMode(t *testing.T) {
 	require.True(t, allow(t, l, "one", limiter.PerDay(1)).Limited())
 }
 
-// A module that is replaced by one that reads the capacity in the other way is found
-// out by its next answer.
+// A change of the compat mode is detected at the next reply.
 func TestModeOfTheModuleMayChange(t *testing.T) {
 	server := withModule(t)
 	client := server.Client(t, retrying)
@@ -45,9 +43,9 @@ func TestModeOfTheModuleMayChange(t *testing.T) {
 	}
 }
 
-// The module comes and goes, and the script is forgotten, in the middle of a funnel:
-// no call fails and none is lost.
-func TestModuleComesAndGoes(t *testing.T) {
+// The module is loaded and unloaded, and the script flushed, while a funnel fills: no
+// call fails and no token is lost.
+func TestModuleIsLoadedAndUnloaded(t *testing.T) {
 	ctx := context.Background()
 	server := servertest.Start(t, servertest.Options{Config: []string{"--save", "", "--appendonly", "yes"}})
 	client := server.Client(t, retrying)
@@ -73,11 +71,11 @@ func TestModuleComesAndGoes(t *testing.T) {
 	require.NoError(t, client.ScriptFlush(ctx).Err())
 	once(limiter.PathScript)
 	come()
-	once(limiter.PathScript) // nobody has told the Limiter
+	once(limiter.PathScript) // the Limiter does not know yet
 	require.NoError(t, client.ScriptFlush(ctx).Err())
 	once(limiter.PathModule)
 
-	// The same for many at once.
+	// The same for AllowMany.
 	many := func(path limiter.Path) {
 		t.Helper()
 		results, err := l.AllowMany(ctx, []limiter.Request{{"key", fifteenPerDay, 1}, {"key", fifteenPerDay, 1}})
@@ -96,10 +94,10 @@ func TestModuleComesAndGoes(t *testing.T) {
 	require.Equal(t, 9-6, remaining)
 }
 
-// retrying is for connections that a restart of the server closes.
+// retrying turns retries on, for restarts of the server.
 func retrying(options *redis.Options) { options.MaxRetries = 3 }
 
-// Half a fleet asks by module and half by script: together they get the capacity.
+// Calls by module and calls by script together get the capacity.
 func TestModuleAndScriptShareFunnels(t *testing.T) {
 	ctx := context.Background()
 	client := withModule(t).Client(t)
@@ -134,7 +132,7 @@ func TestModuleAndScriptShareFunnels(t *testing.T) {
 	require.NotZero(t, byScript.Load())
 }
 
-// Whoever may do nothing but CL.THROTTLE may not ask COMMAND INFO, and need not.
+// A user with +cl.throttle alone, without COMMAND INFO, can use the module.
 func TestTheLeastPermissionsSuffice(t *testing.T) {
 	ctx := context.Background()
 	server := withModule(t)
@@ -154,8 +152,8 @@ func TestCluster(t *testing.T) {
 		withModule int // nodes
 		path       limiter.Path
 	}{
-		{"the module everywhere", 6, limiter.PathModule},
-		{"the module here and there", 1, limiter.PathScript},
+		{"the module on all", 6, limiter.PathModule},
+		{"the module on some", 1, limiter.PathScript},
 		{"no module", 0, limiter.PathScript},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -240,8 +238,8 @@ func TestFailoverToAServerWithoutTheModule(t *testing.T) {
 	require.NotEmpty(t, replica.Client(t).Get(ctx, "key").Val())
 }
 
-// A replica refuses, by module and by script.
-func TestReplicasRefuse(t *testing.T) {
+// A replica replies READONLY, by module and by script.
+func TestReplicasReplyAnError(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
 		l := limiter.New(client)
 		allow(t, l, "key", fifteenPerDay)

@@ -2,9 +2,9 @@ package limiter
 
 import "sync/atomic"
 
-// Stats counts calls since the [Limiter] was made, by who decided them: each
-// request of [Limiter.AllowMany], and each attempt of [Limiter.AllowAtMost] and
-// [Limiter.Wait], is one.
+// Stats counts calls since the [Limiter] was made, by what decided them. Each request
+// of [Limiter.AllowMany], and each attempt of [Limiter.AllowAtMost] and
+// [Limiter.Wait], counts as one.
 type Stats struct {
 	Module    uint64 // PathModule
 	Script    uint64 // PathScript
@@ -12,10 +12,10 @@ type Stats struct {
 	Local     uint64 // PathLocal
 	Open      uint64 // PathOpen
 	Closed    uint64 // PathClosed
-	Errors    uint64 // no decision: the caller got an error
+	Errors    uint64 // calls without a decision, which returned an error
 }
 
-// Stats returns the counts of this moment.
+// Stats returns the present counts.
 func (l *Limiter) Stats() Stats {
 	return Stats{
 		Module:    l.stats.module.Load(),

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ErrNeverFits says that a quantity is larger than the capacity, so that no waiting
-// helps.
+// ErrNeverFits means that a quantity is larger than the capacity, so that waiting
+// cannot help.
 var ErrNeverFits = errors.New("limiter: the quantity is larger than the capacity: no waiting helps")
 
 // Wait is WaitN of one token.
@@ -17,12 +17,11 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit) error {
 	return l.WaitN(ctx, key, limit, 1)
 }
 
-// WaitN waits until quantity tokens have been poured. It asks, sleeps as long as the
-// answer says and a random eighth more, so that those who wait together do not come
-// back together, and asks again; so nobody is sure to be the next. It gives up with
-// the cause when ctx is done, at once with [context.DeadlineExceeded] when it would
-// sleep beyond the deadline of ctx, and with [ErrNeverFits] when the quantity is
-// larger than the capacity.
+// WaitN waits until quantity tokens have been poured. It calls [Limiter.AllowN],
+// sleeps for RetryAfter and up to an eighth more, at random, and calls again. Waiters
+// are not served in order. It returns the cause when ctx is done,
+// [context.DeadlineExceeded] at once when it would sleep beyond the deadline of ctx,
+// and [ErrNeverFits] when the quantity is larger than the capacity.
 func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity int) error {
 	for {
 		result, err := l.AllowN(ctx, key, limit, quantity)
@@ -45,7 +44,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity i
 	}
 }
 
-// shortestPause keeps those who wait for very fast funnels from asking all the time.
+// shortestPause bounds how often those who wait for fast funnels call.
 const shortestPause = time.Millisecond
 
 func withJitter(pause time.Duration) time.Duration {

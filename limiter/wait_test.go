@@ -14,8 +14,8 @@ import (
 	"funnel/limiter"
 )
 
-// Who waits as long as he is told, and a little more, is let through the next time.
-func TestWaitSleepsAsLongAsItIsTold(t *testing.T) {
+// A caller that sleeps for RetryAfter, and a little more, is allowed the next time.
+func TestWaitSleepsForRetryAfter(t *testing.T) {
 	client, clock := startStepped(t)
 	l := limiter.New(client, limiter.WithClock(clock))
 	ctx := context.Background()
@@ -48,7 +48,7 @@ func TestWaitingRetryAfterAlwaysSucceeds(t *testing.T) {
 	})
 }
 
-// They all get through, one after the other, and nobody asks all the time.
+// All are allowed in the end, and none calls all the time.
 func TestManyWait(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
 		const waiting, interval = 10, 20 * time.Millisecond
@@ -115,7 +115,7 @@ func TestDoWaitsForItsTurn(t *testing.T) {
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
 	require.ErrorIs(t, l.Do(canceled, "key", limiter.PerMinute(30), func(context.Context) error {
-		t.Error("called all the same")
+		t.Error("the function was called")
 		return nil
 	}), context.Canceled)
 }

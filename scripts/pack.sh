@@ -3,64 +3,20 @@
 #
 #   scripts/pack.sh FUNNEL.SO ARCHITECTURE
 #
-# makes dist/funnel-VERSION-linux-ARCHITECTURE.tar.gz, with the module, its pages
-# and whatever they link to, and dist/SHA256SUMS for all files in dist. The same
-# sources and the same module make the same bytes, anywhere and at any time.
+# makes dist/funnel-VERSION-linux-ARCHITECTURE.tar.gz, with the module, its licence,
+# change log and a README, and dist/SHA256SUMS for all files in dist. The same sources
+# and the same module make the same bytes, anywhere and at any time.
 #
 #   SOURCE_DATE_EPOCH   the time of all files within, in seconds since 1970
 #                       (when the last commit was made)
 
 set -euo pipefail
 
-# Sorts, and what tools print, are the same for everybody.
+# Sorts, and what tools print, are the same on every machine.
 export LC_ALL=C
 
-cd "$(dirname "${BASH_SOURCE[0]}")/../.." >/dev/null
-
-die() {
-    echo "pack.sh: $*" >&2
-    exit 1
-}
-
-# links PAGE: the page, and the files and folders that it links to.
-links() {
-    local page=$1 link target
-    echo "$page"
-    [[ $page = *.md ]] || return 0
-    # Without code, which may look like a link; what is left of a link then has
-    # neither words nor an anchor, and leads to no other site.
-    # shellcheck disable=SC2016 # those are no commands
-    sed -e '/^```/,/^```/d' -e '/^    /d' "$page" | { grep -o ']([^)]*)' || true; } |
-        sed -e 's/^](//' -e 's/)$//' -e 's/#.*//' -e '/:/d' -e '/^$/d' |
-        while read -r link; do
-            target=$(realpath -m --relative-to=. "$(dirname "$page")/$link")
-            [[ $target != ..* && -e $target ]] || die "$page links to $link, which is not there: correct the link"
-            echo "$target"
-        done
-}
-
-# gather PAGE...: the files that the pages lead to, by any number of links.
-gather() {
-    local known='' found
-    found=$(printf '%s\n' "$@")
-    while [ "$found" != "$known" ]; do
-        known=$found
-        # `set -e` is off within $(...).
-        found=$(while read -r name; do
-            if [ -d "$name" ]; then within "$name"; else links "$name"; fi || exit 1
-        done <<<"$known" | sort -u) || return 1
-    done
-    printf '%s\n' "$known"
-}
-
-# within FOLDER: its files, without what git ignores.
-within() {
-    if [ -e .git ]; then
-        git ls-files --cached --others --exclude-standard -- "$1"
-    else
-        find "$1" -type f
-    fi
-}
+cd "$(dirname "${BASH_SOURCE[0]}")/.." >/dev/null
+. scripts/common.sh
 
 [ $# = 2 ] || die "usage: scripts/pack.sh FUNNEL.SO ARCHITECTURE"
 module=$1 architecture=$2
@@ -72,22 +28,23 @@ version=$(sed -n 's/^#define FUNNEL_VERSION "\(.*\)"$/\1/p' module/version.h)
 
 date=${SOURCE_DATE_EPOCH-}
 if [ -z "$date" ]; then
-    # Without the first test, a copy inside somebody else's repository would take theirs.
+    # Without the first test, a copy inside another repository would take its date.
     { [ -e .git ] && date=$(git log -1 --format=%ct); } ||
         die "the date of the last commit is not known, for there is no git repository here: set SOURCE_DATE_EPOCH"
 fi
 [[ $date =~ ^[0-9]+$ ]] || die "SOURCE_DATE_EPOCH must be seconds since 1970, not '$date'"
 
-pages=$(gather README.md README.zh-CN.md CHANGELOG.md LICENSE)
-
 name=funnel-$version-linux-$architecture
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/$name"
-tar -c --files-from=- <<<"$pages" | tar -x -C "$work/$name"
-cp "$module" "$work/$name/funnel.so"
+cp LICENSE CHANGELOG.md "$work/$name"
 # Servers refuse a module without the execute bit.
-chmod 755 "$work/$name/funnel.so"
+install -m 755 "$module" "$work/$name/funnel.so"
+musl=
+[ "$architecture" != amd64 ] || musl=' or with musl (Alpine)'
+sed -e "s/@VERSION@/$version/g" -e "s/@ARCHITECTURE@/$architecture/g" -e "s/@MUSL@/$musl/g" \
+    scripts/archive-README.md >"$work/$name/README.md"
 
 mkdir -p dist
 tar -c -C "$work" --format=ustar --sort=name --mtime="@$date" --mode=u=rwX,go=rX \

@@ -11,17 +11,9 @@
 
 set -euo pipefail
 
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-die() {
-    echo "run.sh: $*" >&2
-    exit 1
-}
-
-# compile NAME [FLAG...]
-compile() {
-    go build "${@:2}" -buildmode=c-shared -o "$folder/linked.so" ./cmd/funnel
-    go run ./cmd/funnel-finish -imports "$imports" "$folder/linked.so" "$folder/$1"
-}
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/common.sh
+. scripts/compile.sh
 
 # watch COMMAND: makes a server that runs under the tool.
 watch() {
@@ -29,13 +21,13 @@ watch() {
     chmod +x "$folder/server"
 }
 
+need_compilers
 tool=${1-}
 [[ $tool = asan || $tool = memcheck ]] || die "usage: scripts/sanitize.sh asan|memcheck"
 server=${FUNNEL_SERVER:-$(command -v redis-server || command -v valkey-server)} || die "redis-server is missing"
 folder=$PWD/build/sanitize/$tool
 rm -rf "$folder"
 mkdir -p "$folder"
-imports=
 
 case $tool in
 asan)
@@ -45,7 +37,7 @@ asan)
     [ -e "$library" ] || die "libasan is missing: apt-get install gcc"
     # Not -asan: the Go side would call the sanitizer's part of the Go runtime.
     export CGO_CFLAGS='-g -O1 -fno-omit-frame-pointer -fsanitize=address'
-    imports=__asan_
+    export FUNNEL_IMPORTS=__asan_
     flags=()
     watch "env LD_PRELOAD=$library ASAN_OPTIONS=detect_leaks=0:log_path=$folder/report"
     ;;
@@ -57,13 +49,13 @@ memcheck)
     watch "valgrind --quiet --read-inline-info=no --child-silent-after-fork=yes --suppressions=$PWD/scripts/noise.supp --log-file=$folder/report.%p"
     ;;
 esac
-compile funnel.so "${flags[@]}"
-compile funnel-debug.so "${flags[@]}" -tags funneldebug
+compile "$folder/funnel.so" "${flags[@]}"
+compile "$folder/funnel-debug.so" "${flags[@]}" -tags funneldebug
 
-unset CGO_CFLAGS GOEXPERIMENT
+unset CGO_CFLAGS GOEXPERIMENT FUNNEL_IMPORTS
 FUNNEL_SERVER=$folder/server FUNNEL_MODULE=$folder/funnel.so FUNNEL_DEBUG_MODULE=$folder/funnel-debug.so \
-    FUNNEL_FUZZ_TIME=${FUNNEL_FUZZ_TIME:-20s} go test -count=1 -timeout 10m -v \
-    -run '^Test(Errors|KeysOf|Strings|Quantity|Encod|Unload|In|Reload|Both|NoInput)' . | tee "$folder/test.log" | grep -E '^---|steps,|^(ok|FAIL)'
+    FUNNEL_FUZZ_TIME=${FUNNEL_FUZZ_TIME:-20s} go -C test test -count=1 -timeout 10m -v \
+    -run '^Test(Errors|KeysOf|Strings|Encod|Unload|In|Reload|Both|NoInput)' ./command ./model ./process | tee "$folder/test.log" | grep -E '^---|steps,|^(ok|FAIL)'
 
 # Valgrind makes a file for each server, and writes nothing into it.
 complaints=$(find "$folder" -name 'report*' -size +0)

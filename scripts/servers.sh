@@ -42,10 +42,8 @@ valkey-9        forky             valkey-server
 cache=${FUNNEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/funnel}/servers
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
-die() {
-    echo "fetch.sh: $*" >&2
-    exit 1
-}
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/common.sh
 
 # As Debian names it, and the kernel.
 machine=$(uname -m)
@@ -62,11 +60,8 @@ if [ "$cpu" != "$machine" ]; then
     [ -n "$emulator" ] || die "nothing runs servers for $architecture here: apt-get install qemu-user-static"
 fi
 
-# apt_install PACKAGE: for root only; others are told what to do.
-apt_install() {
-    [ "$(id -u)" = 0 ] || return
-    apt-get -qq -y install --no-install-recommends "$1" >&2 </dev/null
-}
+# install_quietly PACKAGE: for root only; others are told what to do.
+install_quietly() { [ "$(id -u)" = 0 ] && (packages "$1") >&2; }
 
 # Finds what fetching needs; a full cache needs none of it.
 prepare() {
@@ -75,15 +70,9 @@ prepare() {
     for tool in apt-get dpkg-deb flock; do
         command -v "$tool" >/dev/null || die "$tool is missing: apt, dpkg and util-linux are needed"
     done
-    [ -e "$keyring" ] || apt_install debian-archive-keyring ||
+    [ -e "$keyring" ] || install_quietly debian-archive-keyring ||
         die "$keyring is missing: apt-get install debian-archive-keyring"
-
-    mirror=${FUNNEL_DEBIAN_MIRROR-}
-    if [ -z "$mirror" ]; then
-        # shellcheck disable=SC2016 # apt expands it
-        mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | sed -n '/\/debian\/$/{p;q}')
-    fi
-    mirror=${mirror:-http://deb.debian.org/debian}
+    mirror=$(debian_mirror)
 
     # One run at a time writes to the cache.
     mkdir -p "$cache" || die "cannot make $cache"
@@ -170,7 +159,7 @@ build() {
     [ "$architecture" = amd64 ] && [ -z "$emulator" ] || return
     for tool in musl-gcc:musl-tools gcc:gcc make:make; do
         reason="${tool%:*} is missing: apt-get install ${tool#*:}"
-        command -v "${tool%:*}" >/dev/null || apt_install "${tool#*:}" || return
+        command -v "${tool%:*}" >/dev/null || install_quietly "${tool#*:}" || return
     done
 
     reason="the source lists of Debian $1 cannot be had from $mirror"

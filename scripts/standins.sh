@@ -17,17 +17,13 @@
 
 set -euo pipefail
 
-cd "$(dirname "${BASH_SOURCE[0]}")" >/dev/null
+cd "$(dirname "${BASH_SOURCE[0]}")/.." >/dev/null
+. scripts/common.sh
 
 # Images are out of date once these change.
-edition=$(cat standins.sh standin-entrypoint.sh standin-server.sh <(go version) | sha256sum | cut -c 1-16)
+edition=$(cat scripts/standins.sh scripts/standin/* <(go version) | sha256sum | cut -c 1-16)
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-
-die() {
-    printf 'standins.sh: %s\n' "$*" >&2
-    exit 1
-}
 
 is_current() {
     [ "$(docker image inspect --format '{{index .Config.Labels "funnel.standin"}}' "$1" 2>/dev/null)" = "$edition" ]
@@ -93,8 +89,8 @@ make_server() {
 import_server() {
     local kind=$1 root=$2
     ln -sf "$kind-server" "$root/usr/bin/$kind-sentinel"
-    install -m 755 standin-entrypoint.sh "$root/usr/local/bin/docker-entrypoint.sh"
-    install -m 755 standin-server.sh "$root/usr/local/bin/$kind-server"
+    install -m 755 scripts/standin/entrypoint.sh "$root/usr/local/bin/docker-entrypoint.sh"
+    install -m 755 scripts/standin/server.sh "$root/usr/local/bin/$kind-server"
     ln -s "$kind-server" "$root/usr/local/bin/$kind-sentinel"
     import "$root" "$3" "ENV PATH=$path" "ENV STANDIN=$kind" 'WORKDIR /data' \
         'ENTRYPOINT ["docker-entrypoint.sh"]' 'EXPOSE 6379' "CMD [\"$kind-server\"]" "${@:4}"
@@ -128,12 +124,7 @@ is_current funnel-standin-golang || makers=make_golang
 
 [ "$(id -u)" = 0 ] || die "debootstrap needs root: sudo $0"
 [ -e "$keyring" ] || die "$keyring is missing: apt-get install debian-archive-keyring"
-mirror=${FUNNEL_DEBIAN_MIRROR-}
-if [ -z "$mirror" ]; then
-    # shellcheck disable=SC2016 # apt expands it
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | sed -n '/\/debian\/$/{p;q}')
-fi
-mirror=${mirror:-http://deb.debian.org/debian}
+mirror=$(debian_mirror)
 cache=${FUNNEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/funnel}/debootstrap
 work=$(mktemp -d)
 # For root, apt downloads as the user _apt.

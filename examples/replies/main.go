@@ -1,11 +1,10 @@
-// Replies is the example that the story of the funnel begins with: a user may reply 15
-// times in a row, and from then on 30 times a minute. 20 replies at once: 15 pass, and
-// 5 are told to come back in 2 seconds.
+// Replies is the usual example of a funnel: a user may reply 15 times in a row, and then
+// 30 times a minute. Of 20 replies at once, 15 are allowed and 5 limited, for 2 seconds.
 //
 //	./build.sh run              # a server with the module, in another terminal
 //	go run ./examples/replies   # -redis ADDRESS for another server
 //
-// A server without the module will do, too; the answers are the same.
+// A server without the module works, too; the results are the same.
 package main
 
 import (

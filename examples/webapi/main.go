@@ -1,5 +1,5 @@
 // Webapi is a web API with limits: 5 requests at once and 2 a second from each address,
-// and for /search, which is dear, a token more for each page that is asked for.
+// and for /search, which is expensive, a token more for each page.
 //
 //	./build.sh run                  # a server with the module, in another terminal
 //	go run ./examples/webapi        # -redis ADDRESS for another server
@@ -7,8 +7,8 @@
 //	curl -i 'localhost:8080/search?pages=3'
 //	curl localhost:8080/metrics
 //
-// Stop Redis meanwhile: the limits hold, by funnels in this process, the log says so,
-// and with Redis back all is as before. Ctrl-C lets running requests end.
+// Stop Redis meanwhile: the limits hold, by funnels in this process, and the log says
+// so, until Redis is back. Ctrl-C lets running requests end.
 //
 // Behind a proxy, name its addresses (-trust 10.0.0.0/24), or all its clients are one.
 package main
@@ -56,8 +56,8 @@ func main() {
 	defer stop()
 	rdb := redis.NewClient(&redis.Options{
 		Addr: *address,
-		// A limiter has funnels of its own to fall back to, and a request that
-		// waits: better to fail soon. What is sent once pours once.
+		// Fail soon: the limiter falls back to funnels in this process. Without
+		// retries, no call pours twice.
 		MaxRetries:    -1,
 		DialerRetries: 1,
 		DialTimeout:   time.Second,
@@ -75,9 +75,9 @@ func handler(rdb *redis.Client, logger *slog.Logger, proxies []netip.Prefix) htt
 	counts := new(metrics)
 	l := limiter.New(rdb,
 		limiter.WithPrefix("webapi:"),
-		limiter.WithTimeout(100*time.Millisecond), // what a request may wait for its decision
+		limiter.WithTimeout(100*time.Millisecond), // for each decision
 		limiter.OnFailure(limiter.FailLocal),
-		limiter.WithPrefilter(), // a flood is turned away here and does not reach Redis
+		limiter.WithPrefilter(), // calls that are surely limited do not reach Redis
 		limiter.WithHook(counts),
 		limiter.WithLogger(logger),
 	)
@@ -94,7 +94,7 @@ func handler(rdb *redis.Client, logger *slog.Logger, proxies []netip.Prefix) htt
 	mux.Handle("GET /search", limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "pages: %d\n", pages(r))
 	})))
-	// Whoever watches must see, above all under a flood.
+	// Metrics are not limited.
 	mux.Handle("GET /metrics", counts)
 	return mux
 }
@@ -102,8 +102,8 @@ func handler(rdb *redis.Client, logger *slog.Logger, proxies []netip.Prefix) htt
 // cost is a token, and one for each page of a search.
 func cost(r *http.Request) int { return 1 + pages(r) }
 
-// pages is how many pages a request asks for. What is no sensible number is more than
-// anybody gets.
+// pages is how many pages a request asks for. An invalid number counts as more than any
+// limit.
 func pages(r *http.Request) int {
 	text := r.URL.Query().Get("pages")
 	if text == "" {

@@ -2,7 +2,7 @@
 // together, on however many machines: they share the funnel of one key.
 //
 //	./build.sh run                    # a server with the module, in another terminal
-//	go run ./examples/worker          # asks, and sleeps as long as it is told to
+//	go run ./examples/worker          # asks, and sleeps for RetryAfter
 //	go run ./examples/worker -do      # the same with Limiter.Do
 //
 // Flags change the number of jobs and workers, and -redis the server. Run it twice at
@@ -25,7 +25,7 @@ import (
 	"funnel/limiter"
 )
 
-// Say, what a mail server accepts from us: 4 mails at once, and 4 a second.
+// Such as what a mail server accepts: 4 mails at once, and 4 a second.
 var limit = limiter.PerSecond(4)
 
 const key = "example:mails"
@@ -51,7 +51,7 @@ func main() {
 	done, err := work(ctx, *jobs, *workers, inTurn)
 	fmt.Printf("%d of %d jobs done\n", done, *jobs)
 	switch {
-	case ctx.Err() != nil: // somebody wanted it to end
+	case ctx.Err() != nil: // interrupted
 	case err != nil:
 		log.Fatal(err)
 	}
@@ -92,8 +92,8 @@ func work(ctx context.Context, jobs, workers int, inTurn func(context.Context, f
 	return done, errors.Join(errs...)
 }
 
-// askAndSleep is what Limiter.Do does, spelled out, but for this: Do sleeps a random
-// eighth longer, so that those who were limited together do not come back together.
+// askAndSleep does what Limiter.Do does, except that Do sleeps up to an eighth longer,
+// at random, so that callers who were limited together do not return together.
 func askAndSleep(ctx context.Context, l *limiter.Limiter, job func(context.Context) error) error {
 	for {
 		result, err := l.Allow(ctx, key, limit)

@@ -17,9 +17,9 @@ func startClock(now func() time.Time) clock {
 	return clock{now: now, start: now()}
 }
 
-// instant goes by the time since the start, because that is what time.Now
-// measures with a clock that nobody sets: a wall clock put back by an hour would
-// shut every funnel for that hour. Of other clocks it is the plain difference.
+// instant adds the time since the start, which time.Now measures with a monotonic
+// clock: a wall clock that is set back by an hour would limit every call for that
+// hour. Of other clocks it is the plain difference.
 func (c clock) instant() int64 { return c.at(c.now()) }
 
 // at is the instant of a time that the same clock has given.

@@ -34,8 +34,8 @@ func mustRate(t testing.TB, capacity, count int64, period time.Duration) gcra.Ra
 	return rate
 }
 
-// Inside the bubble time.Now is a clock that moves when everybody sleeps.
-func TestNilIsTheClockOfTheComputer(t *testing.T) {
+// Inside a synctest bubble time.Now moves when all goroutines sleep.
+func TestNilIsTheSystemClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rate := mustRate(t, 1, 1, 2*time.Second)
 		funnels, funnel := local.New(nil), local.NewFunnel(rate, nil)
@@ -69,7 +69,7 @@ func TestNilIsTheClockOfTheComputer(t *testing.T) {
 	})
 }
 
-func TestInstantsOfStrangeClocks(t *testing.T) {
+func TestClocksOutOfRange(t *testing.T) {
 	rate := mustRate(t, 3, 1, time.Second)
 	for _, now := range []time.Time{
 		{},
@@ -79,8 +79,8 @@ func TestInstantsOfStrangeClocks(t *testing.T) {
 		time.Date(2262, time.April, 11, 23, 47, 16, 854775807, time.UTC),
 		time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC),
 	} {
-		// Outside 1970 to 2262 there is no promise but this: nothing panics,
-		// and no more than the capacity gets through.
+		// Outside 1970 to 2262 two promises are left: nothing panics, and no
+		// more than the capacity is allowed.
 		funnels := local.New(func() time.Time { return now })
 		through := 0
 		for range 10 {

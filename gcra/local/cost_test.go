@@ -9,7 +9,7 @@ import (
 	"funnel/gcra/local"
 )
 
-// Whoever is known, or only asks, costs no garbage.
+// Calls on a funnel that is there, and peeks, allocate nothing.
 func TestNothingIsAllocated(t *testing.T) {
 	var clock fakeClock
 	rate := mustRate(t, 1_000_000, 1, time.Second)
@@ -33,7 +33,7 @@ func TestNothingIsAllocated(t *testing.T) {
 	}
 }
 
-// manyKeys are names for benchmarks, made before the watch starts.
+// manyKeys are keys for benchmarks, made before the timer starts.
 func manyKeys(count int) []string {
 	keys := make([]string, count)
 	for i := range keys {
@@ -75,7 +75,7 @@ func BenchmarkWater(b *testing.B) {
 			}
 		}
 	})
-	// Every call brings a new funnel, and forgets one that has drained.
+	// Every call adds a funnel and removes one that has drained.
 	b.Run("come and go", func(b *testing.B) {
 		var clock fakeClock
 		keys := manyKeys(1 << 20)

@@ -1,6 +1,6 @@
 package local
 
-// A drain notes that the funnel of key may have run empty at the instant at.
+// A drain says that the funnel of key may be empty at the instant at.
 type drain struct {
 	at  int64
 	key string
@@ -11,7 +11,7 @@ type drain struct {
 // behind an interface, and so into an allocation of its own.
 type drains []drain
 
-// add puts one in.
+// add adds one.
 func (d *drains) add(added drain) {
 	heap := append(*d, added)
 	i := len(heap) - 1
@@ -27,19 +27,19 @@ func (d *drains) add(added drain) {
 	*d = heap
 }
 
-// removeFirst takes the first out.
+// removeFirst removes the first.
 func (d *drains) removeFirst() {
 	heap := *d
 	last := len(heap) - 1
 	moved := heap[last]
-	heap[last] = drain{} // lets go of the key
+	heap[last] = drain{} // frees the key
 	*d = heap[:last]
 	if last > 0 {
 		d.replaceFirst(moved)
 	}
 }
 
-// replaceFirst takes the first out and puts another in.
+// replaceFirst replaces the first.
 func (d *drains) replaceFirst(other drain) {
 	heap := *d
 	i := 0

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever goes in, the first is always one of the earliest, and nothing gets lost.
+// The first is always one of the earliest, and nothing gets lost.
 func TestTheFirstDrainIsTheEarliest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var heap drains

@@ -8,8 +8,7 @@ import (
 	"funnel/gcra/local"
 )
 
-// The program with which textbooks end: twenty replies at once, of which the
-// funnel holds fifteen.
+// The usual example: twenty replies at once, of which the funnel holds fifteen.
 func Example() {
 	now := time.Unix(1_800_000_000, 0)
 	funnels := local.New(func() time.Time { return now })
@@ -45,7 +44,7 @@ func Example() {
 	// false
 }
 
-// Funnels of one set may differ in rate, and forget themselves.
+// Funnels of one set may differ in rate. Empty ones are removed.
 func ExampleFunnels_Water() {
 	now := time.Unix(1_800_000_000, 0)
 	funnels := local.New(func() time.Time { return now })
@@ -67,19 +66,19 @@ func ExampleFunnels_Water() {
 			fmt.Println("allowed,", decision.Remaining, "remaining")
 		}
 	}
-	fmt.Println(funnels.Len(), "funnel holds water")
+	fmt.Println(funnels.Len(), "funnel is kept")
 
 	now = now.Add(time.Minute)
 	if _, err := funnels.Water("somebody:else", rate, 0); err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(funnels.Len(), "funnels hold water")
+	fmt.Println(funnels.Len(), "funnels are kept")
 	// Output:
 	// allowed, 5 remaining
 	// limited, retry after 10s
-	// 1 funnel holds water
-	// 0 funnels hold water
+	// 1 funnel is kept
+	// 0 funnels are kept
 }
 
 func ExampleFunnel_Watering() {

@@ -35,7 +35,7 @@ func TestWateringUntilFull(t *testing.T) {
 	}
 }
 
-// A Funnel is gcra.Decide and a place to keep the TAT, on any clock.
+// A Funnel is gcra.Decide and a stored TAT, on any clock.
 func TestFunnelIsDecide(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var clock fakeClock
@@ -77,8 +77,8 @@ func TestWateringErrors(t *testing.T) {
 	}
 }
 
-// Between looking at the funnel and pouring, a call reads the clock; this clock
-// lets somebody else pour just then.
+// Between reading the TAT and storing the new one, a call reads the clock; this clock
+// makes another call then.
 func TestPouringMeanwhileIsNotLost(t *testing.T) {
 	var (
 		clock     fakeClock
@@ -101,11 +101,11 @@ func TestPouringMeanwhileIsNotLost(t *testing.T) {
 		t.Errorf("%+v, %v; want limited, the other call took the only token", decision, err)
 	}
 	if meanwhile != nil {
-		t.Error("nobody read the clock")
+		t.Error("the clock was not read")
 	}
 }
 
-func TestManyGoroutinesWaterOneFunnel(t *testing.T) {
+func TestManyGoroutinesPourIntoOneFunnel(t *testing.T) {
 	var clock fakeClock
 	funnel := local.NewFunnel(mustRate(t, 1000, 1, time.Second), clock.now)
 	through := atGoroutines(t, 64, 50, func(int, int) (bool, error) {
@@ -113,7 +113,7 @@ func TestManyGoroutinesWaterOneFunnel(t *testing.T) {
 		return !decision.Limited, err
 	})
 	if through != 1000 {
-		t.Errorf("%d calls got through, want 1000", through)
+		t.Errorf("%d calls were allowed, want 1000", through)
 	}
 }
 

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// forgetsPerCall is how many drained funnels one call looks at. It has to
-	// be more than the one that a call can add, or the drained would pile up;
-	// a bound keeps the pause short when very many drain at the same time.
-	forgetsPerCall = 100
+	// removalsPerCall is how many drained funnels one call removes at most. It is
+	// more than the one that a call can add, so that they do not pile up, and
+	// bounded, so that a call is quick when many drain at the same time.
+	removalsPerCall = 100
 
-	// A table shrinks when it has held at least shrinkFrom funnels and no more
-	// than one in shrinkBy is left. Each shrinking copies what is left, and has
-	// been paid for by forgetting seven times as many.
+	// The tables shrink when they have held at least shrinkFrom funnels and no
+	// more than one in shrinkBy is left. Shrinking copies what is left, after
+	// seven times as many have been removed.
 	shrinkFrom = 1024
 	shrinkBy   = 8
 )
@@ -28,33 +28,31 @@ type Funnels struct {
 	clock clock
 
 	mutex sync.Mutex
-	// tats has the TAT of every funnel that may still hold water.
+	// tats has the TAT of every funnel that may not be empty.
 	tats map[string]int64
-	// drains has exactly one entry for each key of tats. It is due no later than
-	// the TAT, unless the funnel was emptied by hand. Otherwise a TAT only ever
-	// grows, so pouring can leave the entry where it is; it is put right when it
-	// comes up.
+	// drains has exactly one entry for each key of tats, due no later than the
+	// TAT, unless Empty was called. Pouring only raises a TAT and leaves the entry
+	// as it is; forget corrects it when it is due.
 	drains drains
 	// peak is the largest number of funnels since the tables were last made.
 	peak int
 }
 
-// New returns an empty set. The time comes from now, at some instant between 1970
-// and 2262; nil stands for time.Now.
+// New returns an empty set. The time comes from now, between 1970 and 2262; nil
+// means time.Now.
 func New(now func() time.Time) *Funnels {
 	return &Funnels{clock: startClock(now), tats: map[string]int64{}}
 }
 
 // Water pours quantity tokens, at least 0, into the funnel of that key, where 0
-// looks without pouring. All of them fit, or nothing is poured and the decision
-// says Limited. A key that is not there is an empty funnel; one that is there
-// takes any rate, as [gcra.Rate.Decide] describes. The errors are those of Decide;
+// peeks. All of them fit, or nothing is poured and the decision
+// says Limited. A key that is not there is an empty funnel; the rate may
+// differ from call to call, as [gcra.Rate.Decide] describes. The errors are those of Decide;
 // they pour nothing either.
 func (f *Funnels) Water(key string, rate gcra.Rate, quantity int64) (gcra.Decision, error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	// Read under the lock, so that time does not run backwards from one call
-	// to the next.
+	// Read under the lock, so that no call has an earlier time than the last.
 	now := f.clock.instant()
 	f.forget(now)
 
@@ -66,7 +64,7 @@ func (f *Funnels) Water(key string, rate gcra.Rate, quantity int64) (gcra.Decisi
 	return decision, err
 }
 
-// Look is Water that never pours: it tells what would become of a call.
+// Look peeks: it returns what Water would, and pours nothing.
 func (f *Funnels) Look(key string, rate gcra.Rate, quantity int64) (gcra.Decision, error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -75,9 +73,9 @@ func (f *Funnels) Look(key string, rate gcra.Rate, quantity int64) (gcra.Decisio
 	return rate.Decide(f.tats[key], now, quantity)
 }
 
-// Raise makes the funnel of that key as full as one that runs empty at the instant
-// tat, unless it is fuller: for whoever has learnt elsewhere, from a server say,
-// how full it is.
+// Raise makes the funnel of that key as full as one that is empty at the instant
+// tat, unless it is fuller: for levels that are known from elsewhere, such as a
+// server.
 func (f *Funnels) Raise(key string, tat time.Time) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -88,7 +86,7 @@ func (f *Funnels) Raise(key string, tat time.Time) {
 	}
 }
 
-// Empty lets all water out of the funnel of that key.
+// Empty empties the funnel of that key.
 func (f *Funnels) Empty(key string) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -98,8 +96,8 @@ func (f *Funnels) Empty(key string) {
 }
 
 // IsActionAllowed pours one token into the funnel of [Key](user, action), which
-// holds capacity tokens and leaks leakingRate tokens per second, and says whether
-// it fitted. The errors are those of [NewRate] and of [gcra.Rate.Decide]; beside
+// holds capacity tokens and leaks leakingRate tokens per second, and reports
+// whether it fitted. The errors are those of [NewRate] and of [gcra.Rate.Decide]; beside
 // an error the answer is false.
 func (f *Funnels) IsActionAllowed(user, action string, capacity int64, leakingRate float64) (bool, error) {
 	rate, err := NewRate(capacity, leakingRate)
@@ -110,18 +108,18 @@ func (f *Funnels) IsActionAllowed(user, action string, capacity int64, leakingRa
 	return err == nil && !decision.Limited, err
 }
 
-// Len returns how many funnels are kept: those that held water at the last call,
-// and those that have drained but not been forgotten yet.
+// Len returns how many funnels are kept: those that were not empty at the last call,
+// and those that have drained and not been removed yet.
 func (f *Funnels) Len() int {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	return len(f.tats)
 }
 
-// keep notes the TAT of a funnel that holds water.
+// keep stores the TAT of a funnel that is not empty.
 func (f *Funnels) keep(key string, tat int64) {
 	if _, known := f.tats[key]; !known {
-		// A key cut from a large request must not keep all of it in memory.
+		// A key that is part of a larger string must not keep all of that in memory.
 		key = strings.Clone(key)
 		f.drains.add(drain{tat, key})
 	}
@@ -129,9 +127,9 @@ func (f *Funnels) keep(key string, tat int64) {
 	f.peak = max(f.peak, len(f.tats))
 }
 
-// forget drops funnels that have drained by now, up to forgetsPerCall.
+// forget removes funnels that have drained by now, up to removalsPerCall.
 func (f *Funnels) forget(now int64) {
-	for range forgetsPerCall {
+	for range removalsPerCall {
 		if len(f.drains) == 0 || f.drains[0].at > now {
 			break
 		}
@@ -148,8 +146,8 @@ func (f *Funnels) forget(now int64) {
 	}
 }
 
-// shrink makes the tables anew in the size that is needed now, because maps and
-// slices keep the size that they once had; maps.Clone would keep it, too.
+// shrink copies the tables into new ones of the size that is needed now: maps and
+// slices keep the size that they once had, and so would maps.Clone.
 func (f *Funnels) shrink() {
 	tats := make(map[string]int64, len(f.tats))
 	for key, tat := range f.tats {

@@ -50,8 +50,8 @@ func TestEachKeyIsAFunnelOfItsOwn(t *testing.T) {
 	}
 }
 
-// Both ways to name a funnel and both ways to write its rate lead to the same one.
-func TestIsActionAllowedWatersTheFunnelOfItsKey(t *testing.T) {
+// IsActionAllowed pours into the funnel of Key.
+func TestIsActionAllowedPoursIntoTheFunnelOfItsKey(t *testing.T) {
 	var clock fakeClock
 	funnels := local.New(clock.now)
 	if _, err := funnels.IsActionAllowed("laoqian", "reply", 15, 0.5); err != nil {
@@ -73,7 +73,7 @@ func TestRatesMayDifferFromCallToCall(t *testing.T) {
 		limited               bool
 		remaining, retryAfter int64
 	}{
-		{slow, 5, false, 5, gcra.NoRetry},             // 50 seconds of water
+		{slow, 5, false, 5, gcra.NoRetry},             // a level of 50 seconds
 		{fast, 1, true, 0, int64(41 * time.Second)},   // holds 10 seconds only
 		{fast, 0, true, 0, int64(40 * time.Second)},   // overfull
 		{slow, 5, false, 0, gcra.NoRetry},             // untouched by that
@@ -92,20 +92,20 @@ func TestRatesMayDifferFromCallToCall(t *testing.T) {
 	}
 }
 
-// forgetDrained looks into the funnels until as many drained ones as that must be
-// forgotten; each call forgets a hundred.
+// forgetDrained peeks until that many drained funnels must be removed; each call
+// removes a hundred.
 func forgetDrained(t *testing.T, funnels *local.Funnels, count int) {
 	t.Helper()
 	rate := mustRate(t, 1, 1, time.Second)
 	for range count/100 + 1 {
-		if _, err := funnels.Water("look", rate, 0); err != nil {
+		if _, err := funnels.Water("peek", rate, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// What pours nothing leaves nothing behind.
-func TestOnlyWaterIsKept(t *testing.T) {
+// Calls that pour nothing leave no funnel.
+func TestOnlyFunnelsWithTokensAreKept(t *testing.T) {
 	var clock fakeClock
 	funnels := local.New(clock.now)
 	rate := mustRate(t, 15, 30, time.Minute)
@@ -115,7 +115,7 @@ func TestOnlyWaterIsKept(t *testing.T) {
 		quantity int64
 		err      error
 	}{
-		{"a look", rate, 0, nil},
+		{"a peek", rate, 0, nil},
 		{"more than the capacity", rate, 16, nil},
 		{"zero Rate", gcra.Rate{}, 1, gcra.ErrCapacity},
 		{"zero Rate, quantity 0", gcra.Rate{}, 0, gcra.ErrCapacity},
@@ -183,7 +183,7 @@ func TestAClockThatStepsBack(t *testing.T) {
 	}
 }
 
-func TestManyGoroutinesWaterOneKey(t *testing.T) {
+func TestManyGoroutinesPourIntoOneKey(t *testing.T) {
 	var clock fakeClock
 	funnels := local.New(clock.now)
 	rate := mustRate(t, 1000, 1, time.Second)
@@ -192,13 +192,13 @@ func TestManyGoroutinesWaterOneKey(t *testing.T) {
 		return !decision.Limited, err
 	})
 	if through != 1000 {
-		t.Errorf("%d calls got through, want 1000", through)
+		t.Errorf("%d calls were allowed, want 1000", through)
 	}
 }
 
-// The clock moves, keys come and go and the tables shrink while everybody pours;
-// no key lets more through than a full funnel and what leaked meanwhile.
-func TestManyGoroutinesWaterManyKeys(t *testing.T) {
+// The clock moves, keys come and go and the tables shrink while many goroutines pour;
+// no key allows more than the capacity and what leaked meanwhile.
+func TestManyGoroutinesPourIntoManyKeys(t *testing.T) {
 	const goroutines, calls, shared = 8, 3000, 4
 	var clock fakeClock
 	funnels := local.New(clock.now)
@@ -216,7 +216,7 @@ func TestManyGoroutinesWaterManyKeys(t *testing.T) {
 	elapsed := clock.nanoseconds() - today.UnixNano()
 	least, most := int64(shared*5), shared*(5+elapsed/rate.EmissionInterval())
 	if through < least || through > most {
-		t.Errorf("%d calls got through, want %d to %d", through, least, most)
+		t.Errorf("%d calls were allowed, want %d to %d", through, least, most)
 	}
 	clock.advance(time.Second)
 	forgetDrained(t, funnels, goroutines*calls)

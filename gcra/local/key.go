@@ -3,8 +3,8 @@ package local
 import "strings"
 
 // Key returns the key of the funnel in which user does action: "user:action", with
-// any "%" and ":" in the user written as "%25" and "%3A". So the first colon
-// always ends the user, and no two pairs share a key.
+// any "%" and ":" in the user written as "%25" and "%3A". The first colon
+// ends the user, so no two pairs share a key.
 func Key(user, action string) string {
 	return userEscaper.Replace(user) + ":" + action
 }

@@ -24,12 +24,12 @@ func TestKey(t *testing.T) {
 }
 
 func TestNoTwoPairsShareAKey(t *testing.T) {
-	// Few letters, and those that matter, so that pairs come close to each other.
+	// Few letters, and those that are escaped, so that pairs resemble each other.
 	text := rapid.StringOfN(rapid.SampledFrom([]rune(":%25A3a")), 0, 6, -1)
 	rapid.Check(t, func(t *rapid.T) {
 		user, action := text.Draw(t, "user"), text.Draw(t, "action")
 		key := local.Key(user, action)
-		// Every other way to cut the same letters, and a pair drawn at random.
+		// Every other way to split the same letters, and a random pair.
 		letters := user + ":" + action
 		others := [][2]string{{text.Draw(t, "other user"), text.Draw(t, "other action")}}
 		for i := range letters {

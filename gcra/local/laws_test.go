@@ -12,8 +12,8 @@ import (
 	"funnel/gcra/local"
 )
 
-// More than rapid's 100 checks by default; -rapid.checks on the command line still
-// has the last word.
+// More than rapid's 100 checks by default; -rapid.checks on the command line
+// overrides it.
 func init() {
 	if err := flag.Set("rapid.checks", "1500"); err != nil {
 		panic(err)
@@ -52,8 +52,8 @@ func watering(t *rapid.T, funnels *local.Funnels, now int64, tats map[string]int
 	if wantErr == nil {
 		tats[key] = want.TAT
 	}
-	// Of a funnel that has drained, one remembers the TAT and the other does
-	// not; they mean the same.
+	// Of a drained funnel, one may keep the TAT and the other not; they mean the
+	// same.
 	if got.TAT == gcra.Empty && want.TAT <= now {
 		got.TAT = want.TAT
 	}
@@ -62,8 +62,8 @@ func watering(t *rapid.T, funnels *local.Funnels, now int64, tats map[string]int
 	}
 }
 
-// holdingWater counts the TATs ahead of now.
-func holdingWater(tats map[string]int64, now int64) int {
+// notEmpty counts the TATs ahead of now.
+func notEmpty(tats map[string]int64, now int64) int {
 	count := 0
 	for _, tat := range tats {
 		if tat > now {
@@ -73,25 +73,25 @@ func holdingWater(tats map[string]int64, now int64) int {
 	return count
 }
 
-// Nobody can tell a set that forgets from one that never does, and it keeps no
-// more than the funnels that hold water.
-func TestForgettingIsInvisible(t *testing.T) {
+// A set that removes drained funnels decides like one that keeps all, and it keeps no
+// more than the funnels that are not empty.
+func TestRemovingDoesNotChangeDecisions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var clock fakeClock
 		funnels, tats := local.New(clock.now), map[string]int64{}
 		for range rapid.IntRange(1, 60).Draw(t, "calls") {
 			clock.advance(waits.Draw(t, "wait"))
 			watering(t, funnels, clock.nanoseconds(), tats)
-			if want := holdingWater(tats, clock.nanoseconds()); funnels.Len() != want {
-				t.Fatalf("%d funnels kept, %d hold water", funnels.Len(), want)
+			if want := notEmpty(tats, clock.nanoseconds()); funnels.Len() != want {
+				t.Fatalf("%d funnels kept, %d are not empty", funnels.Len(), want)
 			}
 		}
 	})
 }
 
-// Raising makes a funnel fuller and never emptier, emptying empties it, and looking
-// changes nothing, whatever else happens.
-func TestRaisingEmptyingAndLooking(t *testing.T) {
+// Raise makes a funnel fuller and never emptier, Empty empties it, and Look changes
+// nothing, whatever else happens.
+func TestRaiseEmptyAndLook(t *testing.T) {
 	rate := mustRate(t, 1, 1, time.Second)
 	rapid.Check(t, func(t *rapid.T) {
 		var clock fakeClock
@@ -118,12 +118,12 @@ func TestRaisingEmptyingAndLooking(t *testing.T) {
 				watering(t, funnels, clock.nanoseconds(), tats)
 			}
 		}
-		// What was emptied goes when it would have drained.
+		// What was emptied is removed when it would have drained.
 		clock.advance(time.Hour)
 		for funnels.Len() > 0 {
 			before := funnels.Len()
 			if _, err := funnels.Look("", rate, 0); err != nil || funnels.Len() >= before {
-				t.Fatalf("%d funnels are never forgotten: %v", funnels.Len(), err)
+				t.Fatalf("%d funnels are never removed: %v", funnels.Len(), err)
 			}
 		}
 	})
@@ -131,7 +131,7 @@ func TestRaisingEmptyingAndLooking(t *testing.T) {
 
 // On a clock that steps back, a funnel is empty if it had drained at some earlier
 // call, and else as full as its TAT says.
-func TestForgettingOnAClockThatStepsBack(t *testing.T) {
+func TestRemovingOnAClockThatStepsBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var clock fakeClock
 		funnels, tats := local.New(clock.now), map[string]int64{}
@@ -144,8 +144,8 @@ func TestForgettingOnAClockThatStepsBack(t *testing.T) {
 				}
 			}
 			watering(t, funnels, now, tats)
-			if want := holdingWater(tats, now); funnels.Len() != want {
-				t.Fatalf("%d funnels kept, %d hold water", funnels.Len(), want)
+			if want := notEmpty(tats, now); funnels.Len() != want {
+				t.Fatalf("%d funnels kept, %d are not empty", funnels.Len(), want)
 			}
 		}
 	})
@@ -153,7 +153,7 @@ func TestForgettingOnAClockThatStepsBack(t *testing.T) {
 
 // Many funnels, most of which drain together so that the tables shrink and grow,
 // still decide like a plain map.
-func TestForgettingIsInvisibleAmongMany(t *testing.T) {
+func TestRemovingAmongManyDoesNotChangeDecisions(t *testing.T) {
 	const many, every = 5000, 20
 	var clock fakeClock
 	funnels, tats := local.New(clock.now), map[string]int64{}
@@ -183,12 +183,12 @@ func TestForgettingIsInvisibleAmongMany(t *testing.T) {
 		// Of those, few are left, and only they.
 		clock.advance(500 * time.Millisecond)
 		forgetDrained(t, funnels, many)
-		want := holdingWater(tats, clock.nanoseconds())
+		want := notEmpty(tats, clock.nanoseconds())
 		if want == 0 || want > many/every {
-			t.Fatalf("round %d: %d hold water, so this test does not test", round, want)
+			t.Fatalf("round %d: %d are not empty, so this test does not test", round, want)
 		}
 		if funnels.Len() != want {
-			t.Errorf("round %d: %d funnels kept, %d hold water", round, funnels.Len(), want)
+			t.Errorf("round %d: %d funnels kept, %d are not empty", round, funnels.Len(), want)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func TestNewRate(t *testing.T) {
 		{"one per second", 15, 1, 1e9, nil},
 		{"a third per second", 15, 1. / 3, 3e9, nil},
 		{"three per second rounds down", 15, 3, 333_333_333, nil},
-		{"a tenth, which no float is", 15, 0.1, 10e9, nil},
+		{"a tenth, which no float equals", 15, 0.1, 10e9, nil},
 		{"49 hundredths rounds down", 15, 0.49, 2_040_816_326, nil},
 		{"three tenths rounds down", 15, 0.3, 3_333_333_333, nil},
 		{"one per day", 15, 1. / 86400, 86400e9, nil},
@@ -85,7 +85,7 @@ func TestLeakingRatesOfWholeNumbers(t *testing.T) {
 		count := rapid.OneOf(
 			rapid.Int64Range(1, seconds*1e9),
 			rapid.Int64Range(1, 1e6),
-			// Whole emission intervals are where rounding could slip.
+			// Rounding errors would show at whole emission intervals.
 			rapid.Map(rapid.Int64Range(1, seconds*1e9), func(interval int64) int64 {
 				return seconds * 1e9 / interval
 			}),
@@ -95,8 +95,8 @@ func TestLeakingRatesOfWholeNumbers(t *testing.T) {
 	})
 }
 
-// Every leaking rate becomes its exact quotient, rounded down, but for the error
-// of floating point numbers.
+// The emission interval is the exact quotient, rounded down, but for the rounding
+// error of floating point numbers.
 func TestLeakingRateIsExactEnough(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		leakingRate := rapid.OneOf(

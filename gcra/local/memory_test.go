@@ -11,7 +11,7 @@ import (
 	"funnel/gcra/local"
 )
 
-// heap returns the bytes that are in use when all garbage is gone.
+// heap returns the bytes in use after a garbage collection.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -22,7 +22,7 @@ func heap() int64 {
 
 const megabyte = 1 << 20
 
-// pourOnce waters count new funnels, one token each.
+// pourOnce pours one token into each of count new funnels.
 func pourOnce(t *testing.T, funnels *local.Funnels, rate gcra.Rate, from, count int) {
 	t.Helper()
 	for i := from; i < from+count; i++ {
@@ -53,7 +53,7 @@ func TestBytesPerFunnel(t *testing.T) {
 	runtime.KeepAlive(funnels)
 }
 
-// A million funnels are poured into once, drain, and leave nothing behind.
+// A million funnels, each used once, drain and leave nothing behind.
 func TestMemoryReturns(t *testing.T) {
 	const million = 1_000_000
 	var clock fakeClock
@@ -76,7 +76,7 @@ func TestMemoryReturns(t *testing.T) {
 		longest = max(longest, time.Since(start))
 		calls++
 		if funnels.Len() >= kept {
-			t.Fatalf("a call forgot nothing of %d drained funnels", kept)
+			t.Fatalf("a call removed nothing of %d drained funnels", kept)
 		}
 	}
 	left := heap() - before
@@ -96,15 +96,15 @@ func TestMemoryStaysBoundedInPassing(t *testing.T) {
 	for i := range 200_000 {
 		clock.advance(10 * time.Microsecond)
 		pourOnce(t, funnels, rate, i, 1)
-		// Each holds water for a hundred steps.
+		// Each drains in a hundred steps.
 		if kept := funnels.Len(); kept > 100 {
-			t.Fatalf("%d funnels are kept, but 100 hold water", kept)
+			t.Fatalf("%d funnels are kept, but 100 are not empty", kept)
 		}
 	}
 }
 
-// Not a token is lost when what drains and what does not share the tables.
-func TestFunnelsThatHoldWaterSurviveShrinking(t *testing.T) {
+// No token is lost when the tables shrink.
+func TestShrinkingKeepsFunnels(t *testing.T) {
 	const many, every = 20_000, 100
 	var clock fakeClock
 	short, long := mustRate(t, 2, 1, time.Second), mustRate(t, 2, 1, time.Hour)
@@ -119,7 +119,7 @@ func TestFunnelsThatHoldWaterSurviveShrinking(t *testing.T) {
 	clock.advance(time.Minute)
 	forgetDrained(t, funnels, many)
 	if funnels.Len() != many/every {
-		t.Errorf("%d funnels are kept, %d hold water", funnels.Len(), many/every)
+		t.Errorf("%d funnels are kept, %d are not empty", funnels.Len(), many/every)
 	}
 	// Shrinking copies what is left, so it must not happen at every call.
 	allocations := testing.AllocsPerRun(100, func() {
@@ -133,12 +133,12 @@ func TestFunnelsThatHoldWaterSurviveShrinking(t *testing.T) {
 	for i := 0; i < many; i += every {
 		decision, err := funnels.Water("user:"+strconv.Itoa(1e10+i), long, 0)
 		if err != nil || decision.Remaining != 1 || decision.ResetAfter != int64(59*time.Minute) {
-			t.Fatalf("funnel %d: %+v, %v; want 59 minutes of water", i, decision, err)
+			t.Fatalf("funnel %d: %+v, %v; want a level of 59 minutes", i, decision, err)
 		}
 	}
 }
 
-func TestKeysDoNotKeepWhatTheyWereCutFrom(t *testing.T) {
+func TestKeysDoNotKeepTheStringThatTheyArePartOf(t *testing.T) {
 	var clock fakeClock
 	funnels := local.New(clock.now)
 	rate := mustRate(t, 15, 30, time.Minute)
@@ -157,7 +157,7 @@ func TestKeysDoNotKeepWhatTheyWereCutFrom(t *testing.T) {
 	runtime.KeepAlive(funnels)
 }
 
-func TestForgottenKeysAreFreed(t *testing.T) {
+func TestRemovedKeysAreFreed(t *testing.T) {
 	var clock fakeClock
 	funnels := local.New(clock.now)
 	rate := mustRate(t, 15, 30, time.Minute)
@@ -177,7 +177,7 @@ func TestForgottenKeysAreFreed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := heap() - before; left > megabyte {
-		t.Errorf("forgotten keys keep %d MB", left/megabyte)
+		t.Errorf("removed keys keep %d MB", left/megabyte)
 	}
 	runtime.KeepAlive(funnels)
 }

@@ -58,7 +58,7 @@ func (l *library) takeOutStart() error {
 	return nil
 }
 
-// putIn points a variable of C, which refers to a function that refuses, to the Go
+// putIn points a variable of C, whose initial value fails, to the Go
 // function of the same name.
 func (l *library) putIn(name string) error {
 	variable, err := l.variable(name)
@@ -103,7 +103,7 @@ func (l *library) point(r relocation, target uint64) error {
 
 // takeOutTLS takes out thread-local storage, which is a pointer or two of the Go
 // runtime's, and the relocation that tells code where it lies. On amd64 the code
-// between assembler and Go reads it: it then loads a pointer that nobody uses, from
+// between assembler and Go reads it: it then loads a pointer that is not used, from
 // offset 0, where every thread has something to read.
 func (l *library) takeOutTLS() error {
 	var known uint64

@@ -49,7 +49,7 @@ type line struct {
 
 // code reads the machine code of this project, from the functions where it starts to
 // the last that a name tells to be ours. A function that is missing is not reached by
-// mistake: the proof refuses to go where there is no code.
+// mistake: the proof fails where there is no code.
 //
 // Instructions differ in length on amd64, so a disassembler finds them: that of Go,
 // which comes with each of its releases. It prints numbers beside names, so that no
@@ -111,11 +111,11 @@ func (l *library) disassemble(path string, starts []elf.Symbol) (map[uint64]line
 	command := exec.Command("go", "tool", "objdump", "-gnu", "-s", "^("+strings.Join(names, "|")+")", path)
 	// The tool is built for this machine, whichever one the library is for.
 	command.Env = append(os.Environ(), "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH, "GOFLAGS=")
-	var complaint strings.Builder
-	command.Stderr = &complaint
+	var stderr strings.Builder
+	command.Stderr = &stderr
 	listing, err := command.Output()
 	if err != nil {
-		return nil, fmt.Errorf("the disassembler, go tool objdump: %w\n%s", err, complaint.String())
+		return nil, fmt.Errorf("the disassembler, go tool objdump: %w\n%s", err, stderr.String())
 	}
 	return readListing(string(listing))
 }

@@ -1,27 +1,28 @@
-// Package finish turns what the Go linker wrote into the funnel.so that servers load.
+// Package finish converts the shared library that the Go linker writes into the
+// funnel.so that servers load, and verifies it.
 //
 // # The idea
 //
 // A shared library of Go starts the Go runtime when it is loaded, and C enters Go
-// through it. The Go code that answers a command needs no runtime: it runs like a
-// function of C. So the runtime is taken out of the way, in the finished file, by
-// changing fields of fixed size:
+// through it. The Go code that decides a command needs no runtime: it runs like a
+// function of C. So the runtime is disabled in the finished file, by changing fields
+// of fixed size:
 //
-//   - the function that starts the runtime leaves .init_array for one that does
-//     nothing;
-//   - the variables through which C calls Go are pointed at the Go functions, which C
-//     cannot name;
-//   - thread-local storage goes, since nobody uses it any more and musl does not load
-//     a library that has it;
-//   - the mark that keeps the library in the process for ever goes.
+//   - in .init_array, a function that does nothing replaces the one that starts the
+//     runtime;
+//   - the variables through which C calls Go point to the Go functions, which C cannot
+//     name;
+//   - thread-local storage is removed: it is unused, and musl does not load a library
+//     that has it;
+//   - the flag NODELETE, which keeps the library in the process, is removed.
 //
 // Each is found by its symbol and its type of relocation; what is not exactly as
 // expected is an error, and no file is written.
 //
-// Then the result is read again, verified and proved. Verified: nothing of Go starts,
-// and every C library that it has to run with has all that it asks for. Proved: the
-// machine code that C can reach calls nothing of the runtime, and reads nothing that
-// the runtime would have had to set up. docs/go-runtime.md tells why that is enough.
+// Then the result is read again, verified and proved. Verified: loading runs no Go code,
+// and every C library that it has to run with has what it imports. Proved: the machine
+// code that C can reach calls nothing of the runtime, and reads nothing that the
+// runtime sets up. docs/go-runtime.md explains why that is enough.
 package finish
 
 import (
@@ -32,11 +33,11 @@ import (
 	"strings"
 )
 
-// Functions are the ways from C into Go: each is the name of a variable of C and of
+// Functions are the entry points from C into Go: each is the name of a variable of C and of
 // the Go function, written in assembler, that it is to point to.
 var Functions = []string{"go_parse", "go_decide"}
 
-// What the functions of C are called that this package needs to know.
+// Names of functions of C.
 const (
 	notFinished  = "not_finished"  // the initial value of the variables
 	startNothing = "start_nothing" // does nothing, when the library is loaded
@@ -73,7 +74,7 @@ func File(input, output string, options Options) error {
 	}
 	defer os.RemoveAll(draft)
 	path := filepath.Join(draft, filepath.Base(output))
-	// Servers refuse a module without the execute bit.
+	// Servers do not load a module without the execute bit.
 	if err := os.WriteFile(path, library.content, 0o755); err != nil {
 		return err
 	}

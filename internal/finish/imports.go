@@ -17,8 +17,8 @@ const (
 )
 
 // inMusl are names that musl 1.2.3 defines, and TestMuslHasWhatIsImported looks them up
-// where it is installed. Most are asked for by the part of the Go runtime that nobody
-// calls any more, but the loader wants to find them all the same.
+// where it is installed. Most are imports of the Go runtime, which is not
+// called, but the loader resolves them all the same.
 var inMusl = strings.Fields(`
 	abort bcmp clearenv clock_gettime __errno_location fprintf fputc fputs free fwrite malloc memchr memcmp memcpy memset
 	mmap munmap nanosleep

@@ -72,7 +72,7 @@ func (l *library) verifyStart() error {
 	return nil
 }
 
-// verifyFunctions: C finds Go where it looks.
+// verifyFunctions: the variables of C point to the functions of Go.
 func (l *library) verifyFunctions() error {
 	for _, name := range Functions {
 		variable, err := l.variable(name)

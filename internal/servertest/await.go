@@ -11,11 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pollInterval is how long to wait before a server is asked again.
+// pollInterval is the time between two polls of a server.
 const pollInterval = 5 * time.Millisecond
 
-// Await waits until nothing is missing any more, for as long as [Patience] lasts. It
-// looks again after each interval.
+// Await polls until there is no error, for at most [Patience].
 func Await(t testing.TB, interval time.Duration, what string, missing func() error) {
 	t.Helper()
 	deadline := time.Now().Add(Patience)
@@ -25,7 +24,7 @@ func Await(t testing.TB, interval time.Duration, what string, missing func() err
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal(errors.Join(fmt.Errorf("in vain waited until %s", what), err))
+			t.Fatal(errors.Join(fmt.Errorf("timed out waiting until %s", what), err))
 		}
 		time.Sleep(interval)
 	}
@@ -37,8 +36,8 @@ func Eventually(t testing.TB, what string, condition func() bool) {
 	require.Eventually(t, condition, Patience, 5*time.Millisecond, what)
 }
 
-// AwaitCron waits until the server has made a turn of its periodic work, which among
-// other things deletes keys that have expired and that nobody asks for.
+// AwaitCron waits for a run of the server's periodic work, which among other things
+// deletes expired keys.
 func AwaitCron(t testing.TB, client *redis.Client) {
 	t.Helper()
 	ctx := context.Background()

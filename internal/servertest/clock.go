@@ -10,7 +10,7 @@ import (
 )
 
 // Epoch is an instant to set the clock to: ahead of the real clock, by which the
-// server expires keys, so that a funnel filled then does not vanish meanwhile.
+// server expires keys, so that its funnels do not expire during a test.
 var Epoch = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // StartWithClock starts a server whose module takes its time from a test.
@@ -24,7 +24,7 @@ func StartWithClock(t testing.TB) (*redis.Client, Clock) {
 // ClockOf is the clock of a server that runs a debug module.
 func ClockOf(client *redis.Client) Clock { return Clock{client} }
 
-// A Clock sets what CL.THROTTLE takes for now.
+// A Clock sets the time of CL.THROTTLE.
 type Clock struct{ client *redis.Client }
 
 func (c Clock) Set(t testing.TB, now time.Time) {

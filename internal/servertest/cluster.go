@@ -19,7 +19,7 @@ import (
 const slots = 16384
 
 // formingTimeout is the node timeout while a cluster forms: a new node waits for
-// about as long, from half a second to five, before it takes the cluster for whole.
+// about as long, from half a second to five, before it serves the cluster.
 const formingTimeout = 2 * time.Second
 
 // A Cluster is a set of servers in cluster mode: primaries that share the slots
@@ -28,7 +28,7 @@ type Cluster struct {
 	// Primaries are the nodes that owned slots when the cluster was made.
 	Primaries []*ClusterNode
 
-	// Replicas stand in the order of their primaries.
+	// Replicas are in the order of their primaries.
 	Replicas []*ClusterNode
 }
 
@@ -45,7 +45,7 @@ type ClusterNode struct {
 
 // StartCluster starts a cluster of as many primaries, each with one replica, and
 // waits until every node agrees on every other and all slots are served. A
-// primary that does not answer for the node timeout is given up by the others.
+// primary that does not answer for the node timeout fails over.
 func StartCluster(t testing.TB, primaries int, nodeTimeout time.Duration, options Options) *Cluster {
 	t.Helper()
 	options.Config = append([]string{
@@ -77,8 +77,8 @@ func StartCluster(t testing.TB, primaries int, nodeTimeout time.Duration, option
 }
 
 // startClusterNode starts a node. Its cluster bus listens 10000 ports higher, among
-// the ports that the system gives to any connection: if it is taken the server
-// ends, and another pair may do.
+// the ports of outgoing connections: if it is taken the server ends, and another pair
+// is tried.
 func startClusterNode(t testing.TB, options Options) *ClusterNode {
 	t.Helper()
 	var server *Server
@@ -99,8 +99,7 @@ func startClusterNode(t testing.TB, options Options) *ClusterNode {
 	return node
 }
 
-// introduce makes every node meet every other, rather than wait until gossip has
-// gone round. Each gets an epoch of its own first, as a new cluster should have.
+// introduce makes every node meet every other, rather than wait for gossip. Each gets an epoch of its own first, as a new cluster should have.
 func (c *Cluster) introduce(t testing.TB) {
 	t.Helper()
 	nodes := c.Nodes()
@@ -141,7 +140,7 @@ func (c *Cluster) shareSlots(t testing.TB) {
 	}
 }
 
-// whole says what is still missing until the cluster is fit for use.
+// whole returns an error until the cluster is ready.
 func (c *Cluster) whole() error {
 	ctx := context.Background()
 	for _, node := range c.Nodes() {
@@ -216,27 +215,27 @@ func (c *Cluster) Owner(slot int) *ClusterNode {
 	panic(fmt.Sprintf("there is no slot %d", slot))
 }
 
-// A Move carries one slot from one primary to another while both serve it, in the
-// steps that a cluster manager takes: Begin, CarryKeys until nothing is left, End.
+// A Move moves one slot from one primary to another while both serve it, in the
+// steps that a cluster manager takes: Begin, MoveKeys until nothing is left, End.
 type Move struct {
 	Slot     int
 	From, To *ClusterNode
 	cluster  *Cluster
 }
 
-// Move prepares to carry a slot; nothing happens before Begin.
+// Move prepares to move a slot; nothing happens before Begin.
 func (c *Cluster) Move(slot int, from, to *ClusterNode) Move { return Move{slot, from, to, c} }
 
-// Begin opens the slot at both ends. From now on the old owner sends whoever asks
-// for a key that it lacks to the new owner, with ASK.
+// Begin opens the slot at both ends. From now on the old owner redirects calls
+// on a key that it lacks to the new owner, with ASK.
 func (m Move) Begin(t testing.TB) {
 	t.Helper()
 	m.cluster.do(t, m.To, "cluster", "setslot", m.Slot, "importing", m.From.ID)
 	m.cluster.do(t, m.From, "cluster", "setslot", m.Slot, "migrating", m.To.ID)
 }
 
-// CarryKeys carries up to as many keys as the batch over, and returns how many.
-func (m Move) CarryKeys(t testing.TB, batch int) int {
+// MoveKeys moves up to batch keys, and returns how many.
+func (m Move) MoveKeys(t testing.TB, batch int) int {
 	t.Helper()
 	ctx := context.Background()
 	keys, err := m.From.Direct.ClusterGetKeysInSlot(ctx, m.Slot, batch).Result()
@@ -254,8 +253,8 @@ func (m Move) CarryKeys(t testing.TB, batch int) int {
 	return len(keys)
 }
 
-// End gives the slot to the new owner. It is told first, so that no node sends a
-// client to a server that sends it back.
+// End gives the slot to the new owner. It is told first, so that no node redirects a
+// client to a server that redirects it back.
 func (m Move) End(t testing.TB) {
 	t.Helper()
 	nodes := []*ClusterNode{m.To, m.From}
@@ -294,7 +293,7 @@ func (c *Cluster) MigrateAll(t testing.TB, from, to *ClusterNode) {
 		}
 		job := fmt.Sprint(jobs[0]) // the latest
 		if strings.Contains(job, "state:failed") || strings.Contains(job, "state:cancelled") {
-			t.Fatalf("node %d gives nothing away: %s", from.Port, job)
+			t.Fatalf("node %d does not migrate: %s", from.Port, job)
 		}
 		if !strings.Contains(job, "state:success") {
 			return errors.New(job)
@@ -312,7 +311,7 @@ func (c *Cluster) MigrateAll(t testing.TB, from, to *ClusterNode) {
 	})
 }
 
-// IsPrimary says whether the node takes itself for a primary.
+// IsPrimary reports whether the node is a primary, by itself.
 func (n *ClusterNode) IsPrimary() bool {
 	members, err := n.members()
 	return err == nil && slices.Contains(members[n.ID].flags, "master")
@@ -326,12 +325,12 @@ func (c *Cluster) do(t testing.TB, node *ClusterNode, command ...any) {
 	}
 }
 
-// A member is what one node of a cluster thinks of another, or of itself.
+// A member is a node of the cluster as one of them sees it.
 type member struct {
 	flags   []string
 	primary string // the ID of its primary, "-" for a primary
 	linked  bool
-	slots   []string // runs of them, as 0-8191, or single ones
+	slots   []string // ranges such as 0-8191, or single slots
 }
 
 // members reads the node's list of the cluster, by ID. Nodes that are only
@@ -355,9 +354,9 @@ func (n *ClusterNode) members() (map[string]member, error) {
 	return members, nil
 }
 
-// recordsShards says whether the node's file puts every replica into the shard of its
-// primary. Which shard a node is in gets around later than anything else, and a server
-// that is killed before may refuse the file when it starts again
+// recordsShards checks that the node's file puts every replica into the shard of its
+// primary. That is known later than anything else, and a server that is killed before may
+// reject the file when it starts again
 // (https://github.com/valkey-io/valkey/issues/774). Old servers know no shards.
 func (n *ClusterNode) recordsShards() error {
 	file, err := os.ReadFile(filepath.Join(n.Dir, "nodes.conf"))

@@ -32,7 +32,7 @@ func ToReply(t testing.TB, command *redis.Cmd) Reply {
 	return Reply(got)
 }
 
-// RequireError requires that a call is refused with an error that begins with
+// RequireError requires that a call replies an error that begins with
 // the prefix, and returns it.
 func RequireError(t testing.TB, client Commander, prefix string, arguments ...any) string {
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 )
 
 // A Wire is a bare connection to a server, for tests that need what a client
-// library hides: bytes that are no command, and messages that nobody asked for.
+// library hides: bytes that are no command, and pushes.
 type Wire struct {
 	net.Conn
 	reader *bufio.Reader
@@ -38,7 +38,7 @@ func (s *Server) Wire(t testing.TB) *Wire {
 	return wire
 }
 
-// TryWire is Wire for connections that may be refused. The caller closes it.
+// TryWire is Wire for connections that may fail. The caller closes it.
 func (s *Server) TryWire() (*Wire, error) {
 	connection, err := net.DialTimeout("tcp", s.Addr(), Patience)
 	if err != nil {
@@ -60,7 +60,7 @@ func AppendCommand(buffer []byte, words ...string) []byte {
 	return buffer
 }
 
-// Do sends a command and returns the next thing that the server says.
+// Do sends a command and returns the next reply or push.
 func (w *Wire) Do(words ...string) (any, error) {
 	if _, err := w.Write(AppendCommand(nil, words...)); err != nil {
 		return nil, err

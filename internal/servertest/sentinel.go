@@ -20,7 +20,7 @@ const SentinelName = "funnel"
 
 // StartSentinels starts sentinels that watch a primary and its replicas, which
 // must be attached already, and waits until a quorum of them agrees on all: from
-// then on the death of the primary, noticed after down, ends in a failover. They
+// then on, when the primary is down for that long, they fail over. They
 // stop when the test ends.
 func StartSentinels(t testing.TB, count, quorum int, down time.Duration, primary *Server, replicas int) []*Server {
 	t.Helper()
@@ -80,7 +80,7 @@ func startSentinel(t testing.TB, quorum int, down time.Duration, primary *Server
 	return sentinel
 }
 
-// watches says what a sentinel has still to find out.
+// watches returns an error until a sentinel knows all servers.
 func (s *Server) watches(sentinels, replicas int) error {
 	client := redis.NewSentinelClient(&redis.Options{Addr: s.Addr()})
 	defer client.Close()

@@ -28,8 +28,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Patience is how long a test waits for a condition of a real server before it
-// gives up. It is no measure of speed: test machines stall for seconds.
+// Patience is the timeout of tests that wait for a condition of a real server. Test
+// machines stall for seconds.
 const Patience = 60 * time.Second
 
 // Options say what to start. The zero Options start a bare server.
@@ -77,7 +77,7 @@ func Start(t testing.TB, options Options) *Server {
 	return server
 }
 
-// TryStart is Start for servers that are expected to refuse.
+// TryStart is Start for servers that may not start.
 func TryStart(t testing.TB, options Options) (*Server, error) {
 	t.Helper()
 	server := &Server{Dir: t.TempDir(), options: options}
@@ -126,7 +126,7 @@ func (s *Server) start() error {
 	}
 }
 
-// FreePort returns a loopback port that nobody listens on.
+// FreePort returns a loopback port without a listener.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	port, err := freePort()
@@ -279,14 +279,14 @@ func (s *Server) Wait() (*os.ProcessState, error) {
 	}
 }
 
-// Kill ends the server at once, as a power cut would, and waits until it is gone.
+// Kill ends the server with SIGKILL, and waits until it is gone.
 // The processes that the server has forked to save its data end with it.
 func (s *Server) Kill() {
 	if s.exited == nil {
 		return
 	}
 	select {
-	case <-s.exited: // and its number may be somebody else's by now
+	case <-s.exited: // the number may be of another process by now
 	default:
 		syscall.Kill(-s.Pid(), syscall.SIGKILL)
 	}

@@ -29,5 +29,5 @@ func QuickOrLong[T any](quick, long T) T {
 }
 
 // StillPeriod is the seconds in which a still funnel leaks one token: 11 days. No
-// test takes that long, so such a funnel lets exactly its capacity through.
+// test takes that long, so such a funnel allows exactly its capacity.
 const StillPeriod = 1_000_000

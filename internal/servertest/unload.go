@@ -1,5 +1,5 @@
 package servertest
 
-// A server frees the commands of a module that it unloads, and goes on to use them for
-// clients that have called them, or are about to: it crashes. So funnel stays.
+// RefusedUnload is the error of MODULE UNLOAD. Servers free the commands of a module
+// while clients may still point at them, and crash, so the module refuses.
 const RefusedUnload = "ERR Error unloading module: operation not possible."

@@ -8,8 +8,7 @@ import (
 	"funnel/limiter/hashfunnel"
 )
 
-// The program with which textbooks end: twenty replies at once, of which the
-// funnel holds fifteen.
+// The usual example: twenty replies at once, of which the funnel holds fifteen.
 func ExampleFunnels_IsActionAllowed() {
 	ctx := context.Background()
 	now := time.Now()

@@ -1,4 +1,4 @@
--- A funnel in a hash: how much water it held, and when.
+-- A funnel in a hash: water is how many tokens it held at lastTime.
 --
 --   EVAL script 1 key capacity leaking_rate [now]
 --
@@ -6,8 +6,8 @@
 -- tokens per second, and replies 1 if it fitted and 0 if not. Now, in microseconds
 -- since 1970, takes the place of the server's clock, for tests.
 
--- Water is a floating point number. Whoever comes just in time must not be turned
--- away because the sum of many such numbers is a little too large.
+-- The level is a floating point number: a call that comes just in time must not be
+-- limited because of rounding errors.
 local TOLERANCE = 1e-6
 
 local capacity, leaking_rate = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -24,7 +24,7 @@ if not water or not last_time then
     return redis.error_reply('ERR the key does not hold a funnel: its fields water and lastTime are not numbers')
 end
 
--- Nothing leaks, or flows back, while a clock that was set back makes up for it.
+-- Nothing leaks, and nothing is added, while a clock that was set back catches up.
 if now > last_time then
     water = math.max(0, water - (now - last_time) * leaking_rate / 1000000)
     last_time = now
@@ -35,6 +35,6 @@ if water + 1 > capacity + TOLERANCE then
 end
 water = water + 1
 redis.call('HSET', KEYS[1], 'water', water, 'lastTime', last_time)
--- The funnel is empty then, and no different from one that was never used.
+-- The funnel is empty then, which is the same as one that was never used.
 redis.call('PEXPIREAT', KEYS[1], math.ceil(last_time / 1000 + water / leaking_rate * 1000))
 return 1

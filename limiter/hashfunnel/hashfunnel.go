@@ -12,11 +12,11 @@ import (
 	"funnel/gcra/local"
 )
 
-// ErrCapacity says that a capacity is out of range.
+// ErrCapacity means that a capacity is out of range.
 var ErrCapacity = errors.New("hashfunnel: capacity must be from 1 to 1e9")
 
-// Script is what the server runs, in Lua: for EVAL with the key, and then the
-// capacity and the leaking rate in tokens per second. It replies 1, allowed, or 0.
+// Script is the script in Lua, for EVAL with the key, and then the capacity and the
+// leaking rate in tokens per second. It replies 1 when the call is allowed, else 0.
 //
 //go:embed funnel.lua
 var Script string
@@ -31,21 +31,20 @@ type Funnels struct {
 }
 
 // New returns the funnels that clients of rdb share: a client of one server, of
-// servers behind Sentinel, of a cluster, or a ring. The time comes from now, at some
-// instant between 1970 and 2255; nil stands for the clock of the server, which all
-// clients share, and is what to use outside of tests: hashes expire by it. It sends
-// nothing yet.
+// servers behind Sentinel, of a cluster, or a ring. The time comes from now, between
+// 1970 and 2255; nil means the clock of the server, which is for everything but tests:
+// all clients share it, and hashes expire by it. New sends nothing yet.
 func New(rdb redis.UniversalClient, now func() time.Time) *Funnels {
 	return &Funnels{rdb: rdb, now: now}
 }
 
 // IsActionAllowed pours one token into the funnel in which user does action, which
 // holds capacity tokens, from 1 to 1e9, and leaks leakingRate tokens per second,
-// above 0 and at most 1e9, and says whether it fitted. Both may change from call to
+// above 0 and at most 1e9, and reports whether it fitted. Both may change from call to
 // call.
 //
 // The error is [ErrCapacity], one of [local.NewRate], or that of Redis, such as
-// WRONGTYPE for a key that holds something else; beside an error the answer is
+// WRONGTYPE for a key that holds another type; beside an error the answer is
 // false. A call that fails on its way, or whose context is done, may still pour.
 func (f *Funnels) IsActionAllowed(ctx context.Context, user, action string, capacity int, leakingRate float64) (bool, error) {
 	if capacity < 1 || capacity > 1e9 {

@@ -33,7 +33,7 @@ type watch struct{ time.Time }
 
 func (w *watch) now() time.Time { return w.Time }
 
-// ask requires a decision.
+// ask is IsActionAllowed, which must not fail.
 func ask(t testing.TB, funnels *hashfunnel.Funnels, user string, capacity int, leakingRate float64) bool {
 	t.Helper()
 	allowed, err := funnels.IsActionAllowed(context.Background(), user, "reply", capacity, leakingRate)
@@ -54,10 +54,10 @@ func TestIsActionAllowed(t *testing.T) {
 		{"full", 0, 2, 0.5, false},
 		{"a larger one has room", 0, 3, 0.5, true},
 		{"and is full, too", 0, 3, 0.5, false},
-		{"the smaller one has run over", 2 * time.Second, 2, 0.5, false},
+		{"the smaller one is overfull", 2 * time.Second, 2, 0.5, false},
 		{"a faster leak makes room", 2 * time.Second, 2, 1, true},
 		{"but not for two", 2 * time.Second, 2, 1, false},
-		{"no clock makes water flow back", time.Second, 2, 0.5, false},
+		{"a clock that steps back adds nothing", time.Second, 2, 0.5, false},
 		{"nor is time counted twice", 3999 * time.Millisecond, 2, 0.5, false},
 		{"in time", 4 * time.Second, 2, 0.5, true},
 		{"empty", time.Hour, 2, 0.5, true},
@@ -72,7 +72,7 @@ func TestIsActionAllowed(t *testing.T) {
 	}
 }
 
-// The script of the book counts whole seconds.
+// The textbook version counts whole seconds.
 func TestExactRefill(t *testing.T) {
 	client := connect(t)
 	for _, rate := range []float64{0.1, 0.5, 1.0 / 3, 0.7, 1, 7, 1000, 1e5} {
@@ -116,10 +116,10 @@ func TestServerClock(t *testing.T) {
 	}, servertest.Patience, time.Millisecond)
 	require.Eventually(t, func() bool {
 		return ask(t, funnels, "laozhang", 1, 20)
-	}, servertest.Patience, time.Millisecond, "the water leaks by the clock of the server")
+	}, servertest.Patience, time.Millisecond, "the funnel leaks by the clock of the server")
 }
 
-// The hash is there for as long as it holds water, and no longer.
+// The hash expires when the funnel is empty.
 func TestExpiry(t *testing.T) {
 	ctx := context.Background()
 	client := connect(t)
@@ -151,7 +151,7 @@ func TestExpiry(t *testing.T) {
 
 	watch.Time = start.Add(-time.Hour)
 	require.True(t, ask(t, funnels, "one token", 15, 0.5))
-	require.Equal(t, start.Add(4*time.Second), expiry("one token"), "water that leaks late lasts")
+	require.Equal(t, start.Add(4*time.Second), expiry("one token"), "a funnel of a clock that is ahead")
 
 	funnels = hashfunnel.New(client, nil)
 	require.True(t, ask(t, funnels, "quick", 15, 1000))
@@ -160,7 +160,7 @@ func TestExpiry(t *testing.T) {
 	}, servertest.Patience, time.Millisecond, "a funnel that has drained leaves nothing behind")
 }
 
-func TestRejectedCallsWriteNothing(t *testing.T) {
+func TestLimitedCallsWriteNothing(t *testing.T) {
 	ctx := context.Background()
 	client := connect(t)
 	watch := &watch{start}
@@ -275,7 +275,7 @@ func TestErrors(t *testing.T) {
 	require.Error(t, funnels.Reset(ctx, "laoqian", "reply"))
 }
 
-// TestBytesPerFunnel measures what the page of the package says about memory.
+// TestBytesPerFunnel measures what the package comment says about memory.
 func TestBytesPerFunnel(t *testing.T) {
 	ctx := context.Background()
 	client := connect(t)

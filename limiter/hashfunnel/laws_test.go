@@ -39,17 +39,17 @@ func TestLocalIsTheModel(t *testing.T) {
 			watch.Time = watch.Add((token * share / 100).Truncate(time.Microsecond))
 
 			margin := token/1e6 + 2*time.Microsecond
-			look, err := model.Look(local.Key(user, "reply"), modelRate, 1)
+			peek, err := model.Look(local.Key(user, "reply"), modelRate, 1)
 			require.NoError(t, err)
-			if !look.Limited {
+			if !peek.Limited {
 				// How much later than the instant at which it would just fit.
-				if time.Duration(modelRate.Tolerance()-look.ResetAfter) < margin {
+				if time.Duration(modelRate.Tolerance()-peek.ResetAfter) < margin {
 					close++
 					watch.Time = watch.Add(margin)
 				}
-			} else if time.Duration(look.RetryAfter) < margin {
+			} else if time.Duration(peek.RetryAfter) < margin {
 				close++
-				watch.Time = watch.Add(time.Duration(look.RetryAfter) + margin)
+				watch.Time = watch.Add(time.Duration(peek.RetryAfter) + margin)
 			}
 
 			want, err := model.IsActionAllowed(user, "reply", int64(capacity), rate)

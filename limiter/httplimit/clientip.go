@@ -7,33 +7,31 @@ import (
 	"strings"
 )
 
-// A ClientIP finds the address that a request comes from, behind proxies that are
-// trusted and past whatever the client pretends. The zero ClientIP takes the peer of
-// the connection.
+// A ClientIP finds the address of the client of a request, behind trusted proxies. The
+// zero ClientIP takes the peer of the connection.
 //
 // Each proxy adds the address of its own peer to the right end of the header, so the
-// header is read from there, for as long as the address so far is that of a trusted
-// proxy: only then is what stands to the left of it worth believing. A client can put
-// into the header what it likes; it is not read.
+// header is read from the right, for as long as addresses are those of trusted
+// proxies. What the client itself has put into the header is not read.
 type ClientIP struct {
 	// Trusted are the addresses of the proxies, and of nothing else: a client within
-	// Trusted can pretend to be anybody. IPv4 is written as IPv4, and is trusted
-	// on connections that show it within IPv6, too.
+	// Trusted can take any address. IPv4 is written as IPv4, and matches
+	// IPv4-mapped IPv6 addresses, too.
 	Trusted []netip.Prefix
 
-	// TrustUnixSocket says that what connects through a Unix socket is a trusted
-	// proxy. It has no address, so without this all its requests share one key.
+	// TrustUnixSocket means that the peer of a Unix socket is a trusted proxy. It
+	// has no address, so without this all its requests share one key.
 	TrustUnixSocket bool
 
-	// Header is what the proxies write, and clients cannot pass through them: the
+	// Header is the header that the proxies write, and do not pass on unchanged: the
 	// canonical name of a list of addresses, X-Forwarded-For if it is empty, or
 	// Forwarded (RFC 7239). There is only one, because a proxy that adds to one of
 	// them may hand on the others just as the client sent them.
 	Header string
 
-	// IPv6Bits says how much of an IPv6 address the key keeps, 1 to 128; 0 stands
-	// for 64. Networks give each customer a /64 at least, so whoever has one
-	// address has 2^64 of them, and by whole addresses would never be limited.
+	// IPv6Bits is the length of the prefix of an IPv6 address that is the key, 1 to
+	// 128; 0 means 64. Networks give each customer at least a /64, so a client with
+	// one address has 2^64 of them.
 	IPv6Bits int
 }
 
@@ -59,8 +57,8 @@ func (c ClientIP) Key(r *http.Request) string {
 	return netip.PrefixFrom(address, min(bits, 128)).Masked().String()
 }
 
-// Addr is the address itself. When a proxy tells none that can be read, such as
-// "unknown", it is that of the proxy. It is not known where the peer has none.
+// Addr returns the address itself. When a proxy sends none that can be parsed, such as
+// "unknown", it is that of the proxy. It is not known when the peer has none.
 func (c ClientIP) Addr(r *http.Request) (client netip.Addr, known bool) {
 	client, known = parseAddress(r.RemoteAddr)
 	if known && !c.trusts(client) || !known && !(c.TrustUnixSocket && throughUnixSocket(r)) {

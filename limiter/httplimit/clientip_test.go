@@ -48,14 +48,14 @@ func TestClientIP(t *testing.T) {
 		{"rubbish", list, "1.2.3:4", "", nil, "unknown"},
 
 		{"nobody is trusted", httplimit.ClientIP{}, "10.0.0.1:1", forwardedFor, []string{"192.0.2.1"}, "10.0.0.1"},
-		{"a stranger pretends", list, "192.0.2.1:1", forwardedFor, []string{"198.51.100.7"}, "192.0.2.1"},
-		{"a stranger pretends to come from a proxy", list, "192.0.2.1:1", forwardedFor, []string{"198.51.100.7, 10.0.0.1"}, "192.0.2.1"},
+		{"a client forges the header", list, "192.0.2.1:1", forwardedFor, []string{"198.51.100.7"}, "192.0.2.1"},
+		{"a client forges a proxy", list, "192.0.2.1:1", forwardedFor, []string{"198.51.100.7, 10.0.0.1"}, "192.0.2.1"},
 		{"behind a proxy", list, "10.0.0.1:1", forwardedFor, []string{"192.0.2.1"}, "192.0.2.1"},
 		{"behind a proxy within IPv6", list, "[::ffff:10.0.0.1]:1", forwardedFor, []string{"192.0.2.1"}, "192.0.2.1"},
 		{"behind a proxy of IPv6", list, "[fd00::1]:1", forwardedFor, []string{"2001:db8:1:2::3"}, "2001:db8:1:2::/64"},
 		{"a proxy with a zone", list, "[fd00::1%eth0]:1", forwardedFor, []string{"192.0.2.1"}, "192.0.2.1"},
-		{"pretending behind a proxy", list, "10.0.0.1:1", forwardedFor, []string{"198.51.100.7, 192.0.2.1"}, "192.0.2.1"},
-		{"pretending a proxy behind a proxy", list, "10.0.0.1:1", forwardedFor, []string{"198.51.100.7, 10.9.9.9, 192.0.2.1"}, "192.0.2.1"},
+		{"forged behind a proxy", list, "10.0.0.1:1", forwardedFor, []string{"198.51.100.7, 192.0.2.1"}, "192.0.2.1"},
+		{"a forged proxy behind a proxy", list, "10.0.0.1:1", forwardedFor, []string{"198.51.100.7, 10.9.9.9, 192.0.2.1"}, "192.0.2.1"},
 		{"behind two proxies", list, "10.0.0.1:1", forwardedFor, []string{"198.51.100.7, 192.0.2.1, 10.0.0.2"}, "192.0.2.1"},
 		{"one line for each proxy", list, "10.0.0.1:1", forwardedFor, []string{"198.51.100.7", "192.0.2.1", "10.0.0.2"}, "192.0.2.1"},
 		{"spaces, tabs, nothing", list, "10.0.0.1:1", forwardedFor, []string{" ,192.0.2.1\t,, ,", ""}, "192.0.2.1"},
@@ -68,7 +68,7 @@ func TestClientIP(t *testing.T) {
 		{"an empty header", list, "10.0.0.1:1", forwardedFor, []string{""}, "10.0.0.1"},
 		{"the proxy does not know", list, "10.0.0.1:1", forwardedFor, []string{"192.0.2.1, unknown"}, "10.0.0.1"},
 		{"the second proxy does not know", list, "10.0.0.1:1", forwardedFor, []string{"192.0.2.1, unknown, 10.0.0.2"}, "10.0.0.2"},
-		{"more proxies than anybody has", list, "10.0.0.1:1", forwardedFor, []string{"192.0.2.1" + strings.Repeat(", 10.0.0.2", 1000)}, "10.0.0.2"},
+		{"too many proxies", list, "10.0.0.1:1", forwardedFor, []string{"192.0.2.1" + strings.Repeat(", 10.0.0.2", 1000)}, "10.0.0.2"},
 		{"the other header", list, "10.0.0.1:1", rfc7239, []string{"for=192.0.2.1"}, "10.0.0.1"},
 		{"a header of one address", httplimit.ClientIP{Trusted: proxies, Header: "X-Real-IP"}, "10.0.0.1:1", "X-Real-Ip", []string{"192.0.2.1"}, "192.0.2.1"},
 
@@ -112,7 +112,7 @@ func TestIPv6Bits(t *testing.T) {
 	}
 }
 
-// What comes through a Unix socket has no address: believed if that was asked for.
+// The peer of a Unix socket has no address: it is trusted if TrustUnixSocket says so.
 func TestUnixSocket(t *testing.T) {
 	for trust, want := range map[bool]string{false: "unknown", true: "192.0.2.1"} {
 		t.Run(fmt.Sprint("trusted ", trust), func(t *testing.T) {
@@ -143,8 +143,8 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// Trust in Unix sockets is none in peers whose address cannot be read.
-func TestTrustInUnixSocketsIsNoTrustInRubbish(t *testing.T) {
+// TrustUnixSocket does not trust peers whose address cannot be parsed.
+func TestTrustUnixSocketDoesNotTrustInvalidAddresses(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = "rubbish"
 	r.Header.Set("X-Forwarded-For", "192.0.2.1")

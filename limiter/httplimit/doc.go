@@ -1,5 +1,5 @@
-// Package httplimit limits the rate of HTTP requests: middleware for net/http that
-// asks a [limiter.Limiter] before each request.
+// Package httplimit implements rate limiting middleware for net/http, on a
+// [limiter.Limiter].
 //
 //	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
 //	limit := httplimit.New(l, limiter.PerMinute(30).Burst(15),
@@ -10,10 +10,10 @@
 // # The idea
 //
 // A middleware is a policy with a name: whose funnel a request pours into (the key),
-// how large that funnel is (the limit) and how many tokens it takes (the cost). What
-// fits goes on to your handler; what does not is answered 429 Too Many Requests with
-// Retry-After, and never reaches it. Either way the client is told where it stands,
-// in the headers that README.md lists under "HTTP headers":
+// how large that funnel is (the limit) and how many tokens it takes (the cost). An
+// allowed request goes to your handler; a limited one is answered 429 Too Many
+// Requests with Retry-After. Both get the headers that README.md lists under "HTTP
+// headers":
 //
 //	RateLimit-Policy: "reply";q=15;w=30
 //	RateLimit: "reply";r=14;t=2
@@ -30,7 +30,7 @@
 // # Without Redis
 //
 // With [limiter.FailOpen], [limiter.FailClosed] and [limiter.FailLocal] the Limiter
-// answers all the same, and so does the middleware. With [limiter.FailWithError],
+// decides without Redis. With [limiter.FailWithError],
 // the default, requests are answered 503; see [OnError]. Give the Limiter
 // [limiter.WithTimeout] in any case, or requests wait as long as the client of Redis
 // does.
@@ -46,8 +46,8 @@
 //	r.Use(limit)                               // chi, before the routes
 //	e.Use(echo.WrapMiddleware(limit))          // echo
 //
-// gin goes on with the next handler unless it is told not to, so gin.WrapH is not
-// enough; limit(engine) is, around the whole, or for a group of routes:
+// gin calls the next handler unless the context is aborted, so gin.WrapH is not
+// enough. Use limit(engine) for everything, or for a group of routes:
 //
 //	group.Use(func(c *gin.Context) {
 //		passed := false
@@ -61,6 +61,6 @@
 //		}
 //	})
 //
-// CORS belongs outside of it: a browser shows scripts neither a 429 without CORS
+// CORS middleware belongs outside: a browser shows scripts neither a 429 without CORS
 // headers nor headers that Access-Control-Expose-Headers does not name.
 package httplimit

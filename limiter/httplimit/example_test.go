@@ -14,8 +14,8 @@ import (
 )
 
 func ExampleNew() {
-	// Nobody listens there, so that the example needs no Redis: funnels in this
-	// process decide, and by a clock that stands still.
+	// No server listens there, so that the example needs no Redis: funnels in this
+	// process decide, by a clock that stands still.
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	l := limiter.New(rdb, limiter.OnFailure(limiter.FailLocal), limiter.WithClock(still{}))
 
@@ -56,7 +56,7 @@ func ExampleByIP() {
 	// 198.51.100.3
 }
 
-// Each API key has a funnel of its own at each route, and who has none goes by address.
+// A funnel for each API key at each route, or for each address without an API key.
 func ExampleJoin() {
 	key := httplimit.Join(httplimit.ByPattern(), httplimit.ByHeader("X-Api-Key", httplimit.ByIP()))
 
@@ -70,8 +70,7 @@ func ExampleJoin() {
 	// GET /search|x-api-key:2bb80d537b1da3e38bd30361aa855686
 }
 
-// Limits by plan: the function gets to know what the authentication in front of it has
-// found out.
+// Limits by plan, which the authentication in front has put into the request.
 func ExampleWithLimit() {
 	plans := map[string]limiter.Limit{
 		"pro":   limiter.PerSecond(100),

@@ -17,14 +17,14 @@ import (
 	"funnel/limiter/httplimit"
 )
 
-// timeout is what the Limiter gives Redis. It is long for a test machine that stalls,
-// and short beside the read timeout of the client, which is servertest.Patience.
+// timeout is that of the Limiter: long for a test machine that stalls, and short beside
+// the read timeout of the client, which is servertest.Patience.
 const timeout = time.Second
 
-// withinTheTimeout says what is still taken for it on a busy machine.
+// withinTheTimeout is the timeout and some time for a busy machine.
 const withinTheTimeout = 10 * timeout
 
-// An outage takes Redis away and brings it back.
+// An outage ends Redis, and starts it again.
 type outage struct {
 	name  string
 	begin func(*testing.T, *servertest.Server)
@@ -44,9 +44,9 @@ var outages = []outage{
 		func(t *testing.T, server *servertest.Server) { require.NoError(t, server.Signal(syscall.SIGCONT)) }},
 }
 
-// With Redis gone under a running HTTP server, each request gets the answer that was
-// asked for, in time; with Redis back, funnels in Redis decide again, by themselves.
-func TestRedisGoesAndComesBack(t *testing.T) {
+// While Redis is down, each request is answered by the policy, in time; when it is back,
+// funnels in Redis decide again.
+func TestOutages(t *testing.T) {
 	captureLog(t)
 	const capacity = 3
 	// What the first requests without Redis are answered.
@@ -112,5 +112,5 @@ func requireAnswerWithoutRedis(t *testing.T, got response) {
 		require.Empty(t, got.Header.Values("RateLimit"))
 		return
 	}
-	requireSound(t, got, "default")
+	requireWellFormed(t, got, "default")
 }

@@ -33,7 +33,7 @@ func (h *hops) last() (address string, found bool) {
 		var element string
 		h.line, element = cutLast(h.line, h.forwarded)
 		if element = strings.Trim(element, " \t"); element == "" {
-			continue // HTTP allows for empty elements, and they say nothing
+			continue // HTTP allows empty elements
 		}
 		if h.forwarded {
 			element = forwardedFor(element)
@@ -42,9 +42,9 @@ func (h *hops) last() (address string, found bool) {
 	}
 }
 
-// cutLast cuts a list at its last comma, outside of quotes if they count. Also quotes
-// are followed from the right: what a trusted proxy has written there is sound, and an
-// open quote that a client has put in front of it must not swallow it.
+// cutLast cuts a list at its last comma, outside of quotes if they count. Quotes,
+// too, are matched from the right: what a trusted proxy has written there is well
+// formed, and an open quote that a client has put in front must not include it.
 func cutLast(list string, quotes bool) (rest, element string) {
 	quoted := false
 	for i := len(list) - 1; i >= 0; i-- {
@@ -77,7 +77,7 @@ func forwardedFor(element string) string {
 		}
 		if strings.EqualFold(name, "for") {
 			if found {
-				return "" // RFC 7239 allows for one, and which one is to be believed?
+				return "" // RFC 7239 allows only one
 			}
 			address, found = value, true
 		}

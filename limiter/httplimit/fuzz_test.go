@@ -10,9 +10,9 @@ import (
 	"funnel/limiter/httplimit"
 )
 
-// Whatever a client writes into the header, it is the client that its proxy saw, on
-// the same line or the next, through one proxy or two; and a client that comes without
-// a proxy is itself.
+// Whatever a client writes into the header, its address is the one that its proxy saw,
+// on the same line or the next, through one proxy or two; without a proxy, it is the
+// peer.
 func FuzzForwarding(f *testing.F) {
 	for _, text := range []string{
 		"", "198.51.100.7", "198.51.100.7, 10.0.0.1", ",", `"`, `\`, `for=198.51.100.7;x="`, `for="a\`,
@@ -38,7 +38,7 @@ func FuzzForwarding(f *testing.F) {
 				case 1:
 					return `proto=http;for="` + address + `:4711"`
 				default:
-					// Proxies tell the host, which the client has chosen.
+					// Proxies add the host, which the client has chosen.
 					return "for=" + address + ";host=" + quoted(host)
 				}
 			}
@@ -68,8 +68,7 @@ func FuzzForwarding(f *testing.F) {
 		r.Header[name] = lines
 		require.Equal(t, client, finder.Key(r), "behind proxies: %q", lines)
 
-		// And what the proxy hands on without adding to it does no harm but to
-		// its own key: there is some key.
+		// A header that the proxy passes on unchanged gives some key.
 		r.Header[name] = []string{text}
 		require.NotEmpty(t, finder.Key(r))
 	})

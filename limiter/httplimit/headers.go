@@ -11,16 +11,15 @@ import (
 )
 
 // largestInteger is the largest that structured fields can hold (RFC 9651, section
-// 3.3.1). What is larger means "more than anybody will use up" all the same.
+// 3.3.1). Larger numbers are sent as this one.
 const largestInteger = 999_999_999_999_999
 
-// setHeaders tells the client where it stands after that result.
+// setHeaders sets the headers for that result.
 func setHeaders(header http.Header, quotedName, policy string, result limiter.Result) {
 	reset := integer(seconds(result.ResetAfter))
 	remaining := integer(int64(result.Remaining))
 
-	// No waiting helps a request that never fits: what is known then is when the
-	// funnel will be empty.
+	// A request that never fits has no time to retry: t is that of the reset then.
 	again := reset
 	if isLimited(result) && Status(result) == http.StatusTooManyRequests {
 		again = integer(seconds(result.RetryAfter))
@@ -56,7 +55,7 @@ func quote(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
 
-// seconds rounds up, so that whoever waits for so long is not too early.
+// seconds rounds up, so that a client that waits that long is not too early.
 func seconds(d time.Duration) int64 { return gcra.Seconds(int64(d)) }
 
 func integer(number int64) string { return strconv.FormatInt(min(number, largestInteger), 10) }

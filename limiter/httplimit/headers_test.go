@@ -30,12 +30,12 @@ func TestHeadersAreThoseOfTheReadme(t *testing.T) {
 		"X-RateLimit-Reset":     "2",
 	}, headersOf(first))
 	require.Equal(t, "ok", first.body)
-	requireSound(t, first, "reply")
+	requireWellFormed(t, first, "reply")
 
 	for range 14 {
 		got := get(t, server)
 		require.Equal(t, http.StatusOK, got.StatusCode)
-		requireSound(t, got, "reply")
+		requireWellFormed(t, got, "reply")
 	}
 
 	limited := get(t, server)
@@ -50,19 +50,18 @@ func TestHeadersAreThoseOfTheReadme(t *testing.T) {
 	}, headersOf(limited))
 	require.Equal(t, "too many requests: try again in 2 seconds\n", limited.body)
 	require.Equal(t, "text/plain; charset=utf-8", limited.Header.Get("Content-Type"))
-	requireSound(t, limited, "reply")
+	requireWellFormed(t, limited, "reply")
 
-	// Whoever waits as long as Retry-After says is let through; a nanosecond less
-	// would have been too early.
+	// A client that waits for Retry-After is allowed; a nanosecond less is too early.
 	setClock(t, rdb, epoch.Add(2*time.Second-1))
 	require.Equal(t, http.StatusTooManyRequests, get(t, server).StatusCode)
 	setClock(t, rdb, epoch.Add(2*time.Second))
 	require.Equal(t, http.StatusOK, get(t, server).StatusCode)
 }
 
-// Whatever the limit and the cost, and whoever decides, the headers are well formed,
-// agree with each other, and follow from what the Limiter has answered.
-func TestHeadersAreSoundForAnyLimit(t *testing.T) {
+// For any limit, cost and path, the headers are well formed, agree with each other, and
+// follow from the result.
+func TestHeadersForAnyLimit(t *testing.T) {
 	limits := []limiter.Limit{
 		limiter.PerSecond(1),
 		limiter.PerSecond(1_000_000).Burst(1),
@@ -87,7 +86,7 @@ func TestHeadersAreSoundForAnyLimit(t *testing.T) {
 						}))(ok))
 					for range 3 {
 						got := get(t, server)
-						requireSound(t, got, name)
+						requireWellFormed(t, got, name)
 						switch {
 						case cost > limit.Capacity():
 							require.Equal(t, http.StatusRequestEntityTooLarge, got.StatusCode)
@@ -107,7 +106,7 @@ func TestHeadersAreSoundForAnyLimit(t *testing.T) {
 	})
 }
 
-// A request that passes several policies is told about all of them.
+// A request that passes several policies gets the headers of all of them.
 func TestHeadersOfSeveralPolicies(t *testing.T) {
 	l := limiter.New(atOneInstant(t))
 	perAddress := httplimit.New(l, limiter.PerMinute(60).Burst(3), httplimit.WithName("address"))

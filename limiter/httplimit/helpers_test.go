@@ -16,7 +16,7 @@ import (
 	"funnel/limiter"
 )
 
-// slow leaks nothing while a test runs.
+// slow is a limit whose funnel leaks nothing while a test runs.
 func slow(capacity int) limiter.Limit { return limiter.PerDay(1).Burst(capacity) }
 
 // epoch is an instant to set the clock to: ahead of the real clock, by which the
@@ -46,7 +46,7 @@ func setClock(t *testing.T, rdb *redis.Client, now time.Time) {
 	require.NoError(t, rdb.Do(context.Background(), "funnel.debug", "clock", now.UnixNano()).Err())
 }
 
-// ok is what stands behind the middleware.
+// ok is the handler behind the middleware.
 var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
 
 // serve serves over real connections until the test ends.
@@ -57,13 +57,13 @@ func serve(t *testing.T, handler http.Handler) *httptest.Server {
 	return server
 }
 
-// A response is one that has been read to its end.
+// A response is a whole one, with its body.
 type response struct {
 	*http.Response
 	body string
 }
 
-// get asks a server of [serve]; changes make the request another one.
+// get sends a request to a server of [serve], after the changes.
 func get(t *testing.T, server *httptest.Server, change ...func(*http.Request)) response {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, server.URL, nil)
@@ -103,7 +103,7 @@ func from(address string) *http.Request {
 	return r
 }
 
-// unreachable is a Redis that refuses connections.
+// unreachable is a client of Redis where no server listens.
 func unreachable(t *testing.T) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})

@@ -11,14 +11,12 @@ import (
 	"funnel/limiter"
 )
 
-// statusClientClosedRequest is what web servers log when nobody waits for the answer
-// any more. Without any status, net/http would send 200, and whoever does still
-// listen, as when a server that shuts down cancels its requests, would take the
-// request for done.
+// statusClientClosedRequest is what web servers log when the client has gone. Without
+// any status, net/http would send 200 to a client that is still there, as when a server
+// that shuts down cancels its requests.
 const statusClientClosedRequest = 499
 
-// New returns middleware that asks l, for each request, whether it fits into the
-// funnel of its key. By default the key is the address of the peer (see [ByIP]), a
+// New returns middleware that asks l to allow each request, by the funnel of its key. By default the key is the address of the peer (see [ByIP]), a
 // request takes one token, and the policy is called "default".
 //
 // The funnel's key in Redis is the prefix of l, the name of the policy, a colon and
@@ -104,12 +102,12 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	next.ServeHTTP(w, r)
 }
 
-// isLimited lets requests that cost nothing pass: they only want to know.
+// isLimited reports whether to limit the request. Requests of cost 0 never are.
 func isLimited(result limiter.Result) bool { return result.Quantity > 0 && result.Limited() }
 
-// Status is the status for a limited request: 429 Too Many Requests, or 413 Content
-// Too Large when it costs more than the capacity, so that no waiting helps and there
-// is no Retry-After.
+// Status returns the status of a limited request: 429 Too Many Requests, or 413 Content
+// Too Large when it costs more than the capacity, so that waiting does not
+// help and there is no Retry-After.
 func Status(result limiter.Result) int {
 	if result.Quantity > result.Limit.Capacity() {
 		return http.StatusRequestEntityTooLarge
@@ -126,7 +124,7 @@ func answerLimited(w http.ResponseWriter, _ *http.Request, result limiter.Result
 	http.Error(w, text, status)
 }
 
-// answerError keeps the cause to the log: a client is not to learn where Redis is.
+// answerError logs the cause, which would tell a client the address of Redis.
 func (m *middleware) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	slog.ErrorContext(r.Context(), "no decision about the rate limit of a request", "policy", m.name, "error", err)
 	if wrong := gcra.Error(""); errors.As(err, &wrong) {

@@ -81,7 +81,7 @@ func TestSkip(t *testing.T) {
 		require.Equal(t, http.StatusOK, got.Code)
 		require.Empty(t, got.Header().Values("RateLimit"))
 	}
-	require.Zero(t, l.Stats(), "skipped requests ask nobody")
+	require.Zero(t, l.Stats(), "skipped requests reach no server")
 	require.Equal(t, http.StatusOK, ask(handler, from("192.0.2.1")).Code)
 	require.Equal(t, http.StatusTooManyRequests, ask(handler, from("192.0.2.1")).Code)
 }
@@ -115,8 +115,8 @@ func TestErrorsAreAnswered503AndLogged(t *testing.T) {
 	got := ask(handler, from("192.0.2.1"))
 	require.Equal(t, http.StatusServiceUnavailable, got.Code)
 	require.Equal(t, "1", got.Header().Get("Retry-After"))
-	require.Empty(t, got.Header().Values("RateLimit"), "nothing is known")
-	require.NotContains(t, got.Body.String(), "127.0.0.1", "the cause is nothing for clients")
+	require.Empty(t, got.Header().Values("RateLimit"), "there is no result")
+	require.NotContains(t, got.Body.String(), "127.0.0.1", "clients do not get the cause")
 	require.Contains(t, log.String(), "127.0.0.1:1")
 	require.Contains(t, log.String(), "policy=reply")
 }
@@ -130,7 +130,7 @@ func TestErrorsOfTheApplicationAreAnswered500(t *testing.T) {
 			captureLog(t)
 			got := ask(httplimit.New(inProcess(t), slow(1), option)(unreachableHandler(t)), from("192.0.2.1"))
 			require.Equal(t, http.StatusInternalServerError, got.Code)
-			require.Empty(t, got.Header().Values("Retry-After"), "it will not be better later")
+			require.Empty(t, got.Header().Values("Retry-After"), "a retry would not help")
 		})
 	}
 }
@@ -152,7 +152,7 @@ func unreachableHandler(t *testing.T) http.Handler {
 	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was reached") })
 }
 
-// A client that has gone away is neither an error of Redis nor a success.
+// A client that has gone is neither an error of Redis nor a success.
 func TestCanceledRequest(t *testing.T) {
 	withAndWithoutModule(t, func(t *testing.T, rdb *redis.Client) {
 		log := captureLog(t)
@@ -169,7 +169,7 @@ func TestCanceledRequest(t *testing.T) {
 	})
 }
 
-// A request whose time is over has a client that still waits.
+// A request beyond its deadline has a client that still waits.
 func TestRequestBeyondItsDeadline(t *testing.T) {
 	captureLog(t)
 	ctx, cancel := context.WithDeadline(context.Background(), time.Now())
@@ -220,7 +220,7 @@ func TestHandlersCanHijack(t *testing.T) {
 	require.Equal(t, 299, get(t, server).StatusCode)
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewPanics(t *testing.T) {
 	l := inProcess(t)
 	require.PanicsWithValue(t, "httplimit: New needs a Limiter, not nil", func() { httplimit.New(nil, slow(1)) })
 	require.PanicsWithValue(t, "httplimit: New needs a valid limit, not 0 per day, burst 0: capacity must be at least 1",

@@ -52,7 +52,7 @@ func TestByPath(t *testing.T) {
 	require.NotEqual(t, of(long), of(long+"x"))
 }
 
-// However keys are spelled, two lists of them are one key only if they are the same.
+// Two lists of keys are one key only if they are the same.
 func TestJoinKeepsKeysApart(t *testing.T) {
 	join := func(parts ...string) string {
 		var keys []httplimit.KeyFunc

@@ -25,49 +25,49 @@ func WithName(name string) Option {
 	return func(m *middleware) { m.name = name }
 }
 
-// WithKey says whose funnel a request pours into. See [ByIP], [ByHeader],
+// WithKey sets the key of requests, which share a funnel if it is the same. See [ByIP], [ByHeader],
 // [ByPattern], [ByPath] and [Join].
 func WithKey(key KeyFunc) Option {
 	return func(m *middleware) { m.key = key }
 }
 
-// WithLimit gives a request a limit of its own, say that of a plan. The zero Limit
-// stands for the one of New. Any other must be valid, or the request is answered as
+// WithLimit sets a limit for each request, such as that of a plan. The zero Limit
+// means the one of New. Any other must be valid, or the request is answered as
 // [OnError] says.
 func WithLimit(limit func(*http.Request) limiter.Limit) Option {
 	return func(m *middleware) { m.limitOf = limit }
 }
 
-// WithCost says how many tokens a request takes, at least 0; without it, 1. A request
-// of cost 0 is let through, also when the funnel is full, and told where it stands.
+// WithCost sets how many tokens a request takes, at least 0; without it, 1. A request
+// of cost 0 is allowed, also when the funnel is full, and gets the headers.
 // One that costs more than the capacity is answered 413. A negative cost is an error;
 // see [OnError].
 //
-// The body has not been read: a cost that reads it has to put it back for the handler.
+// The body has not been read: a cost that reads it must replace it for the handler.
 func WithCost(cost func(*http.Request) int) Option {
 	return func(m *middleware) { m.cost = cost }
 }
 
-// WithSkip lets the requests that it names through without asking, pouring or
-// telling: health checks, say.
+// WithSkip skips the middleware for some requests, such as health checks: they take
+// no tokens and get no headers.
 func WithSkip(skip func(*http.Request) bool) Option {
 	return func(m *middleware) { m.skip = skip }
 }
 
-// OnLimited answers the requests that are limited. The headers have been set, with
-// Retry-After among them where it belongs; [Status] tells the status. By default the
+// OnLimited sets the answer to limited requests. The headers have been set, with
+// Retry-After among them where it belongs; [Status] returns the status. By default the
 // answer is a line of text.
 func OnLimited(answer func(w http.ResponseWriter, r *http.Request, result limiter.Result)) Option {
 	return func(m *middleware) { m.limited = answer }
 }
 
-// OnError answers the requests about which the Limiter has decided nothing; see
+// OnError sets the answer to requests that the Limiter could not decide; see
 // [limiter.Limiter]. By default the cause is logged to [log/slog.Default], and the
 // answer is 503 Service Unavailable with Retry-After: 1, or 500 when the limit or the
 // cost is out of range (a [funnel/gcra.Error] is in the error).
 //
-// It is not asked when the context of the request has been canceled, because nobody
-// waits for an answer: that is answered 499 without a body, for the access log.
+// It is not called when the context of the request has been canceled, because the
+// client has gone: the status is 499 then, for the access log.
 func OnError(answer func(w http.ResponseWriter, r *http.Request, err error)) Option {
 	return func(m *middleware) { m.failed = answer }
 }

@@ -17,7 +17,7 @@ type member struct {
 	parameters map[string]int64
 }
 
-// The grammar, written apart from the code that it checks.
+// The grammar, independent of the code under test.
 var (
 	memberSyntax    = regexp.MustCompile(`^"((?:[ !#-\[\]-~]|\\["\\])*)"((?:; *[a-z*][a-z0-9_.*-]*=-?[0-9]{1,15})*)$`)
 	parameterSyntax = regexp.MustCompile(`; *([a-z*][a-z0-9_.*-]*)=(-?[0-9]{1,15})`)
@@ -37,9 +37,9 @@ func parseMember(t testing.TB, text string) member {
 	return got
 }
 
-// requireSound requires what holds for any answer with headers, by the draft and by
-// the table of README.md.
-func requireSound(t testing.TB, got response, name string) {
+// requireWellFormed requires what holds for any answer with headers, by the draft and
+// by the table of README.md.
+func requireWellFormed(t testing.TB, got response, name string) {
 	t.Helper()
 	header := func(name string) int64 {
 		number, err := strconv.ParseInt(got.Header.Get(name), 10, 64)

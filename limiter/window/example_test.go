@@ -8,7 +8,7 @@ import (
 	"funnel/limiter/window"
 )
 
-// The program with which textbooks end: at most five replies in a minute.
+// The usual example: at most five replies in a minute.
 func ExampleWindows_IsActionAllowed() {
 	ctx := context.Background()
 	now := time.Now()

@@ -17,7 +17,7 @@ import (
 	"funnel/limiter/window"
 )
 
-// A model is the definition: the time is the latest that was shown, and a call is
+// A model is the definition: the time is the latest that was sent, and a call is
 // allowed when fewer than maxCount calls were in the period that ends with it.
 type model struct {
 	latest  time.Time
@@ -41,8 +41,8 @@ func (m *model) isAllowed(now time.Time, period time.Duration, maxCount int) boo
 	return true
 }
 
-// Clients whose clocks go as they like: each call comes with any time, earlier or
-// later than the one before.
+// Clients with any clocks: each call has any time, earlier or later than the one
+// before.
 func TestModel(t *testing.T) {
 	client := connect(t)
 	users := 0
@@ -82,10 +82,10 @@ func requireNoFullerWindow(t *testing.T, allowed []attempt, period int64, maxCou
 	}
 }
 
-// hurry has eight clients call at once, as often as they can, while their common
-// clock goes on by a second with each call. Calls overtake each other between the
+// callConcurrently has eight clients call as often as they can, while their common
+// clock advances by a second with each call. Calls overtake each other between the
 // clock and the server.
-func hurry(t *testing.T, rdb redis.UniversalClient, period int64, maxCount, calls int) (allowed []attempt) {
+func callConcurrently(t *testing.T, rdb redis.UniversalClient, period int64, maxCount, calls int) (allowed []attempt) {
 	var clock atomic.Int64
 	var mutex sync.Mutex
 	var workers sync.WaitGroup
@@ -123,7 +123,7 @@ func TestNeverMoreInAnyPeriod(t *testing.T) {
 		period   int64 // seconds, which are calls
 		maxCount int
 	}{{40, 3}, {200, 20}, {1000, 30}} {
-		allowed := hurry(t, connect(t), test.period, test.maxCount, 4000)
+		allowed := callConcurrently(t, connect(t), test.period, test.maxCount, 4000)
 		requireNoFullerWindow(t, allowed, test.period, test.maxCount)
 		require.Greater(t, len(allowed), 4000/int(test.period)*test.maxCount/2, "the limit is used")
 	}
@@ -158,7 +158,7 @@ func TestExactlyMaxCountAtOneInstant(t *testing.T) {
 func TestCluster(t *testing.T) {
 	cluster := servertest.StartCluster(t, 2, 15*time.Second, servertest.Options{})
 	client := cluster.Client(t)
-	allowed := hurry(t, client, 100, 10, 800)
+	allowed := callConcurrently(t, client, 100, 10, 800)
 	requireNoFullerWindow(t, allowed, 100, 10)
 	require.Greater(t, len(allowed), 40, "the limit is used")
 

@@ -11,7 +11,7 @@ import (
 	"funnel/limiter/window"
 )
 
-// TestBytesPerAction measures what the page of the package says about memory.
+// TestBytesPerAction measures what the package comment says about memory.
 func TestBytesPerAction(t *testing.T) {
 	ctx := context.Background()
 	client, watch := connect(t), &watch{start}

@@ -36,9 +36,8 @@ func TestOvertakenCallIsMoved(t *testing.T) {
 	require.True(t, ask(late))
 }
 
-// A call that is cut off between its two round trips counts nowhere, so it must not
-// go ahead.
-func TestCallThatIsCutOffBeforeItIsMoved(t *testing.T) {
+// A call that is removed between its two round trips is not counted, so it is limited.
+func TestCallThatIsRemovedBeforeItIsMoved(t *testing.T) {
 	ctx := context.Background()
 	server := servertest.Start(t, servertest.Options{})
 	client := server.Client(t)
@@ -84,8 +83,7 @@ func (b before) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// One clock is ahead. Nobody is let through more often than the page of the package
-// says: maxCount in any period less the distance of the clocks.
+// One clock is ahead. No more calls are allowed than the package comment says: maxCount in any period less the distance of the clocks.
 func TestClocksApart(t *testing.T) {
 	const (
 		period   = time.Minute
@@ -121,36 +119,36 @@ func TestClocksApart(t *testing.T) {
 func TestRepeatedCallCountsOnce(t *testing.T) {
 	ctx := context.Background()
 	server := servertest.Start(t, servertest.Options{})
-	var deaf atomic.Bool
+	var lossy atomic.Bool
 	unlucky := server.Client(t, func(options *redis.Options) {
 		options.MaxRetries = 3
 		options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
 			connection, err := net.Dial(network, address)
-			return &deafConnection{connection, &deaf}, err
+			return &lossyConnection{connection, &lossy}, err
 		}
 	})
 	require.NoError(t, unlucky.Ping(ctx).Err())
 
 	windows := window.New(unlucky, nil)
 	for i := range 4 {
-		deaf.Store(true)
+		lossy.Store(true)
 		allowed, err := windows.IsActionAllowed(ctx, "laoqian", "reply", time.Hour, 3)
 		require.NoError(t, err)
-		require.False(t, deaf.Load(), "the reply was lost")
+		require.False(t, lossy.Load(), "the reply was lost")
 		require.Equal(t, i < 3, allowed)
 		require.Len(t, members(t, unlucky), min(i+1, 3))
 	}
 }
 
-// A deafConnection loses the next reply, and with it the connection.
-type deafConnection struct {
+// A lossyConnection loses the next reply, and with it the connection.
+type lossyConnection struct {
 	net.Conn
-	deaf *atomic.Bool
+	lossy *atomic.Bool
 }
 
-func (c *deafConnection) Read(buffer []byte) (int, error) {
+func (c *lossyConnection) Read(buffer []byte) (int, error) {
 	n, err := c.Conn.Read(buffer)
-	if err == nil && c.deaf.CompareAndSwap(true, false) {
+	if err == nil && c.lossy.CompareAndSwap(true, false) {
 		c.Conn.Close()
 		return 0, errors.New("the reply is lost")
 	}

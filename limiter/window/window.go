@@ -14,14 +14,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrPeriod says that a period is not above 0.
+// ErrPeriod means that a period is not above 0.
 var ErrPeriod = errors.New("window: period must be above 0")
 
-// ErrMaxCount says that a count is below 1.
+// ErrMaxCount means that a count is below 1.
 var ErrMaxCount = errors.New("window: maxCount must be at least 1")
 
-// grace is how much longer than the period a key is kept, for calls that were on
-// their way for that long.
+// grace is how much longer than the period a key is kept, for calls that take that
+// long to the server.
 const grace = time.Second
 
 // Windows is a set of sliding windows, each under its key in Redis. Make one with
@@ -30,15 +30,15 @@ type Windows struct {
 	rdb redis.UniversalClient
 	now func() time.Time
 
-	// Members begin with name, which no other Windows has, and end with their
-	// number: shorter than a UUID, and as unique.
+	// Members are name, which no other Windows has, and a number: shorter than a
+	// UUID, and as unique.
 	name   string
 	number atomic.Uint64
 }
 
 // New returns the windows that clients of rdb share: a client of one server, of
-// servers behind Sentinel, of a cluster, or a ring. The time comes from now, at some
-// instant between 1970 and 2255; nil stands for time.Now. It sends nothing yet.
+// servers behind Sentinel, of a cluster, or a ring. The time comes from now, between
+// 1970 and 2255; nil means time.Now. It sends nothing yet.
 func New(rdb redis.UniversalClient, now func() time.Time) *Windows {
 	if now == nil {
 		now = time.Now
@@ -48,17 +48,17 @@ func New(rdb redis.UniversalClient, now func() time.Time) *Windows {
 	return &Windows{rdb: rdb, now: now, name: base64.RawURLEncoding.EncodeToString(name)}
 }
 
-// IsActionAllowed says whether user may do action now, and counts the call if so:
+// IsActionAllowed reports whether user may do action now, and counts the call if so:
 // no more than maxCount calls, at least 1, are allowed in any period, above 0. The
 // period is rounded up to whole microseconds.
 //
-// All calls for one user and action must have the same period: a shorter one cuts
-// off what a longer one should count. MaxCount may change from call to call.
+// All calls for one user and action must have the same period: a shorter one
+// removes what a longer one should count. MaxCount may change from call to call.
 //
 // The error is [ErrPeriod], [ErrMaxCount] or that of Redis; beside an error the
 // answer is false. A call that fails on its way, or whose context is done, may
-// still be counted. A key that holds something else is a WRONGTYPE error and keeps
-// its value, but will expire, because a transaction goes on behind an error.
+// still be counted. A key that holds another type is a WRONGTYPE error and keeps
+// its value, but will expire, because a transaction continues after an error.
 func (w *Windows) IsActionAllowed(ctx context.Context, user, action string, period time.Duration, maxCount int) (bool, error) {
 	if period <= 0 {
 		return false, fmt.Errorf("%w, not %v", ErrPeriod, period)
@@ -83,7 +83,7 @@ func (w *Windows) IsActionAllowed(ctx context.Context, user, action string, peri
 	return allowed, nil
 }
 
-// Reset forgets all calls of that user and action.
+// Reset removes all calls of that user and action.
 func (w *Windows) Reset(ctx context.Context, user, action string) error {
 	if err := w.rdb.Del(ctx, Key(user, action)).Err(); err != nil {
 		return fmt.Errorf("window: %w", err)
@@ -91,12 +91,12 @@ func (w *Windows) Reset(ctx context.Context, user, action string) error {
 	return nil
 }
 
-// A call is one member of a sorted set to be. Scores are microseconds since 1970,
+// A call is one member of a sorted set. Scores are microseconds since 1970,
 // which a float64 holds exactly until the year 2255.
 type call struct {
 	key, member string
 	score       float64
-	horizon     int64 // what has this score or a lower one is outside of the period
+	horizon     int64 // members with this score or a lower one are outside of the period
 }
 
 // decide asks for the decision, and for the highest score in the set after it.
@@ -123,8 +123,8 @@ func (c *call) decide(ctx context.Context, rdb redis.UniversalClient, period tim
 }
 
 // move gives the member of an allowed call the score of a later one that was there
-// before it. When the member is gone by now, the call must not go ahead: nobody
-// would count it.
+// before it. When the member is gone, the call is limited, because it
+// would not be counted.
 func (c *call) move(ctx context.Context, rdb redis.UniversalClient, latest float64) (bool, error) {
 	moved, err := rdb.ZAddArgs(ctx, c.key, redis.ZAddArgs{
 		XX: true, Ch: true, Members: []redis.Z{{Score: latest, Member: c.member}},

@@ -95,9 +95,8 @@ func TestMicroseconds(t *testing.T) {
 	}
 }
 
-// The flaw of the book: there, who is turned away and tries again starts waiting
-// all over.
-func TestRejectedCallsDoNotProlongTheWait(t *testing.T) {
+// A bug of the textbook version: there, limited calls prolong the wait.
+func TestLimitedCallsDoNotProlongTheWait(t *testing.T) {
 	client, watch := connect(t), &watch{start}
 	windows := window.New(client, watch.now)
 	ask := func() bool {
@@ -111,14 +110,14 @@ func TestRejectedCallsDoNotProlongTheWait(t *testing.T) {
 	for watch.Before(start.Add(time.Minute - time.Second)) {
 		watch.Time = watch.Add(time.Second)
 		require.False(t, ask(), watch.Time)
-		require.Equal(t, counted, members(t, client), "a rejected call is not remembered")
+		require.Equal(t, counted, members(t, client), "a limited call is not stored")
 	}
 	watch.Time = start.Add(time.Minute)
 	require.True(t, ask())
 }
 
-// A limit that is lowered counts what a higher one has allowed, and forgets none
-// of it for those who still go by the higher one.
+// A lower limit counts what a higher one has allowed, and removes none of it for
+// calls with the higher one.
 func TestMaxCountMayChange(t *testing.T) {
 	client, watch := connect(t), &watch{start}
 	windows := window.New(client, watch.now)
@@ -176,7 +175,7 @@ func TestReset(t *testing.T) {
 	require.False(t, allowed, "another user")
 }
 
-// A transaction cannot stop at an error. The page of the package says so.
+// A transaction cannot stop at an error. The comment of IsActionAllowed says so.
 func TestKeyOfAnotherTypeKeepsItsValueButExpires(t *testing.T) {
 	ctx := context.Background()
 	client := connect(t)

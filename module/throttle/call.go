@@ -16,7 +16,7 @@ const (
 	StoredOtherType               // a list, a hash, ...
 )
 
-// What becomes of a call.
+// The outcome of a call.
 const (
 	Error   uint32 = iota // Message holds the reply
 	Parsed                // the arguments are fine
@@ -29,8 +29,7 @@ const (
 // of call.h is. That file says which side fills which field, and when.
 //
 // The strings are views of the server's memory, valid until the call is answered.
-// What Go writes holds no pointer, so that it never has to tell its garbage
-// collector of one.
+// What Go writes holds no pointer, so there are no write barriers.
 type Call struct {
 	Capacity, Count, Period, Quantity string // as the client sent them
 	LimitSurplus                      int64  // limit minus capacity: 1 in redis-cell mode, else 0
@@ -56,8 +55,8 @@ type Digits struct {
 	Bytes  [DigitsCapacity]byte
 }
 
-// set writes a number that is not negative, two digits at a time: a division costs
-// more than all else.
+// set writes a number that is not negative, two digits at a time, because divisions are
+// slow.
 //
 //go:nosplit
 func (digits *Digits) set(number int64) {

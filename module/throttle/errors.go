@@ -2,8 +2,7 @@ package throttle
 
 import "funnel/gcra"
 
-// What an error reply says. Redis words the WRONGTYPE line itself everywhere
-// else, so it must read the same here.
+// Error replies. WRONGTYPE is the text of Redis itself.
 const (
 	badCapacity          = "ERR capacity must be an integer from 1 to 9223372036854775807"
 	badCapacityRedisCell = "ERR capacity must be an integer from 0 to 9223372036854775807"
@@ -44,8 +43,8 @@ func (call *Call) failArgument(reason, argument string) {
 	message.end()
 }
 
-// failTogether answers with an error reply that shows all arguments, which are
-// fine one by one, but not together: numbers, all of them.
+// failTogether answers with an error reply that shows all arguments, which are valid
+// one by one, but not together.
 //
 //go:nosplit
 func (call *Call) failTogether(err error) {
@@ -72,8 +71,8 @@ type message struct {
 	length int
 }
 
-// add appends printable text. Inlined, it would swell its callers to more than the
-// linker lets through when code is instrumented, for fuzzing say.
+// add appends printable text. Inlined, its callers would exceed the stack limit of the
+// linker when code is instrumented, as for fuzzing.
 //
 //go:noinline
 //go:nosplit
@@ -83,8 +82,7 @@ func (message *message) add(text string) {
 	}
 }
 
-// addQuoted keeps an argument, which may be any bytes, from breaking the line
-// or flooding it.
+// addQuoted appends an argument, which may be any bytes, as a short printable text.
 //
 //go:nosplit
 func (message *message) addQuoted(argument string) {

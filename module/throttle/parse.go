@@ -2,12 +2,12 @@ package throttle
 
 import "math"
 
-// parseInteger reads a decimal integer from 0 to 2^63-1, written as the server
-// itself writes and accepts integers: digits only, no sign, no leading zeros.
+// parseInteger reads a decimal integer from 0 to 2^63-1, in the form of the server's
+// own integers: digits only, no sign, no leading zeros.
 //
 //go:nosplit
 func parseInteger(text string) (value int64, ok bool) {
-	const mostDigits = 19 // so that 64 bits hold the sum before it is judged
+	const mostDigits = 19 // so that the sum fits 64 bits
 	if text == "" || len(text) > mostDigits || (text[0] == '0' && len(text) > 1) {
 		return 0, false
 	}
@@ -36,7 +36,7 @@ const (
 //go:nosplit
 func parseSeconds(text string) (nanoseconds int64, ok bool) {
 	whole := text
-	// A point further behind would follow more seconds than fit, or no digits.
+	// A point after more than 10 digits is invalid: the seconds would overflow.
 	for i := 0; i < len(text) && i <= mostSecondsDigits; i++ {
 		if text[i] == '.' {
 			whole = text[:i]

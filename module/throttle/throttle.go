@@ -6,8 +6,8 @@ import (
 	"funnel/gcra"
 )
 
-// parse judges the arguments, before anybody looks at the key, as commands of the
-// server do. C calls it as go_parse.
+// parse validates the arguments, before the key is read, as commands of the server do.
+// C calls it as go_parse.
 //
 //go:nosplit
 func parse(call *Call) {

@@ -14,8 +14,13 @@ import (
 // today is an instant in 2026.
 const today int64 = 1795236055976124882
 
+// callOf is a call as C makes it: what Go fills in holds whatever was there before.
 func callOf(arguments ...string) *Call {
 	call := Call{Capacity: arguments[0], Count: arguments[1], Period: arguments[2], Quantity: "1", Now: today}
+	call.Verdict, call.Reply, call.TAT.Length, call.Expiry.Length = 77, [ReplyLength]int64{77, 77, 77, 77, 77}, 77, 77
+	for i := range call.Message {
+		call.Message[i] = 'x'
+	}
 	if len(arguments) > 3 {
 		call.Quantity = arguments[3]
 	}
@@ -51,6 +56,20 @@ func TestTranscript(t *testing.T) {
 	require.Equal(t, strconv.FormatInt(today+2e9, 10), textOf(&call.TAT))
 	require.Equal(t, (today+2e9)/1e6+1, call.ExpiryMilliseconds)
 	require.Equal(t, strconv.FormatInt(call.ExpiryMilliseconds, 10), textOf(&call.Expiry))
+}
+
+// TestLeast goes to the least of what is accepted.
+func TestLeast(t *testing.T) {
+	call := callOf("1", "1", "0.000000001", "1")
+	answer(call)
+	require.Equal(t, Allowed, call.Verdict)
+	require.Equal(t, [ReplyLength]int64{0, 1, 0, -1, 1}, call.Reply)
+
+	call = callOf(strconv.Itoa(math.MaxInt64-1), "1", "0.000000001", "1")
+	call.LimitSurplus = 1
+	answer(call)
+	require.Equal(t, Allowed, call.Verdict)
+	require.EqualValues(t, math.MaxInt64, call.Reply[1])
 }
 
 func TestAFullFunnelLimits(t *testing.T) {
@@ -110,7 +129,7 @@ func TestDigits(t *testing.T) {
 	}
 }
 
-// TestLongMessagesAreTruncated, although no message is as long.
+// TestLongMessagesAreTruncated, although no message is that long.
 func TestLongMessagesAreTruncated(t *testing.T) {
 	var call Call
 	call.fail(strings.Repeat("x", 2*MessageCapacity))

@@ -25,7 +25,7 @@ func startMove(t *testing.T) move {
 	return move{client, redis_rate.NewLimiter(client), limiter.New(client)}
 }
 
-// slowly leaks too little to matter while a test runs.
+// slowly is a rate that leaks too little to matter while a test runs.
 var (
 	slowlyBefore = redis_rate.Limit{Rate: 1, Burst: 10, Period: 24 * time.Hour}
 	slowlyAfter  = limiter.PerDay(1).Burst(10)
@@ -173,7 +173,7 @@ func TestMovingFromRedisRateKeysAreNotShared(t *testing.T) {
 	require.ErrorContains(t, err, "the key does not hold a funnel")
 	require.Equal(t, value, move.client.Get(ctx, "rate:user").Val(), "the value is left alone")
 
-	// The other way round, everybody is limited until the funnel has drained.
+	// The other way round, every call is limited until the funnel has drained.
 	_, err = shared.Allow(ctx, "other", slowlyAfter)
 	require.NoError(t, err)
 	before, err := move.before.Allow(ctx, "other", slowlyBefore)
@@ -181,7 +181,7 @@ func TestMovingFromRedisRateKeysAreNotShared(t *testing.T) {
 	require.Zero(t, before.Allowed)
 	require.Less(t, before.RetryAfter, time.Duration(-1), "no time to sleep for")
 
-	// Without the prefix, both go on side by side.
+	// Without the prefix, both work side by side.
 	_, err = move.after.Allow(ctx, "user", slowlyAfter)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, move.client.DBSize(ctx).Val())

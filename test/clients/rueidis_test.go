@@ -2,7 +2,6 @@ package clients
 
 import (
 	"context"
-	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
+	"funnel/limiter"
 )
 
 func connectRueidis(t *testing.T, addresses ...string) rueidis.Client {
@@ -21,7 +21,7 @@ func connectRueidis(t *testing.T, addresses ...string) rueidis.Client {
 	return client
 }
 
-// ask pours one token by the typed builder.
+// ask is a call of one token by the typed builder.
 func ask(client rueidis.Client, key string, capacity int64) rueidis.Completed {
 	return client.B().ClThrottle().Key(key).MaxBurst(capacity).CountPerPeriod(30).Period(60).Build()
 }
@@ -45,9 +45,9 @@ func TestRueidisBuilder(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int64{0, 15, 14, -1, 1}, reply)
 
-	refused, ok := rueidis.IsRedisErr(client.Do(ctx, ask(client, "laoqian:reply", 0)).Error())
+	failure, ok := rueidis.IsRedisErr(client.Do(ctx, ask(client, "laoqian:reply", 0)).Error())
 	require.True(t, ok)
-	require.ErrorContains(t, refused, "capacity must be an integer from 1")
+	require.ErrorContains(t, failure, "capacity must be an integer from 1")
 }
 
 // In the mode of redis-cell the builder's MaxBurst means what its name says.
@@ -61,8 +61,8 @@ func TestRueidisBuilderInTheModeOfRedisCell(t *testing.T) {
 	require.Equal(t, []int64{0, 16, 15, -1, 2}, reply)
 }
 
-// Funnels can be read through the cache of the client, which hears of each call that
-// pours, and of no other.
+// Funnels can be read through the cache of the client, which is invalidated by each call
+// that pours, and by no other.
 func TestRueidisClientSideCaching(t *testing.T) {
 	ctx := context.Background()
 	server := withModule(t)
@@ -93,7 +93,7 @@ func TestRueidisClientSideCaching(t *testing.T) {
 
 	require.Eventually(t, func() bool { _, cached := read(); return cached }, servertest.Patience, time.Millisecond)
 	require.EqualValues(t, 1, pour())
-	// The reader would hear of it before it hears of this later key.
+	// Its invalidation would come before that of this later key.
 	require.NoError(t, reader.DoCache(ctx, reader.B().Get().Key("other").Cache(), time.Hour).NonRedisError())
 	require.NoError(t, caller.Do(ctx, caller.B().Set().Key("other").Value("changed").Build()).Error())
 	require.Eventually(t, func() bool {
@@ -118,10 +118,8 @@ func TestRueidisCluster(t *testing.T) {
 }
 
 func TestRueidisScript(t *testing.T) {
-	source, err := os.ReadFile("../../limiter/throttle.lua")
-	require.NoError(t, err)
 	client := connectRueidis(t, bare(t).Addr())
-	script := rueidis.NewLuaScript(string(source))
+	script := rueidis.NewLuaScript(limiter.Script)
 	reply, err := script.Exec(context.Background(), client, []string{"user:42"}, []string{"15", "30", "60"}).ToArray()
 	require.NoError(t, err)
 	require.Len(t, reply, 7)

@@ -106,8 +106,8 @@ func TestArgumentsAreJudgedBeforeTheKey(t *testing.T) {
 	}
 }
 
-// TestBadArgumentsLeaveTheKeyAlone, down to how it lies in memory and when it was
-// last used; a key that has expired is not even deleted.
+// TestBadArgumentsLeaveTheKeyAlone, with its encoding and the time of its
+// last use; a key that has expired is not even deleted.
 func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
 	client := servertest.StartClient(t)
 	ctx := context.Background()
@@ -162,7 +162,7 @@ func TestErrorsRepeatTheWrongValue(t *testing.T) {
 	require.Equal(t, "PONG", client.Ping(context.Background()).Val(), "the connection is still in step")
 }
 
-// TestKeysOfOtherTypes are refused in the words of Redis and left alone.
+// TestKeysOfOtherTypes: they reply the error of Redis and stay as they are.
 func TestKeysOfOtherTypes(t *testing.T) {
 	client := servertest.StartClient(t)
 	ctx := context.Background()
@@ -179,7 +179,7 @@ func TestKeysOfOtherTypes(t *testing.T) {
 	}
 }
 
-// TestStringsThatHoldNoFunnel are refused and left alone, however odd or large.
+// TestStringsThatHoldNoFunnel: they reply an error and stay as they are.
 func TestStringsThatHoldNoFunnel(t *testing.T) {
 	client := servertest.StartClient(t)
 	ctx := context.Background()

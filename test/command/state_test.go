@@ -46,8 +46,8 @@ func TestKeysAreBinary(t *testing.T) {
 	require.EqualValues(t, len(keys), client.DBSize(context.Background()).Val())
 }
 
-// TestFunnelsDrainAndAreGone: a funnel lives as long as it holds water, by the
-// server's own clock.
+// TestFunnelsDrainAndAreGone: a funnel expires when it is empty, by the server's own
+// clock.
 func TestFunnelsDrainAndAreGone(t *testing.T) {
 	client := servertest.StartClient(t)
 	ctx := context.Background()
@@ -61,9 +61,9 @@ func TestFunnelsDrainAndAreGone(t *testing.T) {
 	require.Equal(t, servertest.Reply{0, 10, 9, -1, 1}, servertest.Throttle(t, client, "key", 10, 10, 1))
 }
 
-// TestFastFunnelsKeepTheirWater: a funnel that drains within a microsecond still
+// TestFastFunnelsAreStored: a funnel that drains within a microsecond still
 // is stored with an expiry that lies ahead.
-func TestFastFunnelsKeepTheirWater(t *testing.T) {
+func TestFastFunnelsAreStored(t *testing.T) {
 	client, clock := servertest.StartWithClock(t)
 	clock.Set(t, servertest.Epoch)
 	require.EqualValues(t, 0, servertest.Throttle(t, client, "key", 1, 1, "0.000001")[0])
@@ -167,7 +167,7 @@ func TestWritesAreSeenAsSetWithPXAT(t *testing.T) {
 	}, servertest.WithoutTransactions(t, servertest.ReadAppendOnlyFile(t, server)))
 }
 
-// TestNothingIsWrittenUnlessAllowed: a limited call, a look and an error leave
+// TestNothingIsWrittenUnlessAllowed: a limited call, a peek and an error leave
 // WATCH, the dirty counter, replication and client-side caches alone; an allowed
 // call touches them all.
 func TestNothingIsWrittenUnlessAllowed(t *testing.T) {
@@ -179,8 +179,8 @@ func TestNothingIsWrittenUnlessAllowed(t *testing.T) {
 		{"allowed", []any{"key", 2, 1, 1000, 1}, true},
 		{"limited", []any{"key", 1, 1, 1000, 1}, false},
 		{"never", []any{"key", 1, 1, 1000, 2}, false},
-		{"look", []any{"key", 2, 1, 1000, 0}, false},
-		{"look at a key that is not there", []any{"other", 2, 1, 1000, 0}, false},
+		{"peek", []any{"key", 2, 1, 1000, 0}, false},
+		{"peek at a key that is not there", []any{"other", 2, 1, 1000, 0}, false},
 		{"limited on a key that is not there", []any{"other", 2, 1, 1000, 3}, false},
 		{"error", []any{"key", 0, 1, 1000}, false},
 	}
@@ -243,7 +243,7 @@ func TestNothingIsWrittenUnlessAllowed(t *testing.T) {
 	}
 }
 
-// TestKeyspaceEvents: a write announces itself as the SET that replicas execute.
+// TestKeyspaceEvents: a write has the events of the SET that replicas execute.
 func TestKeyspaceEvents(t *testing.T) {
 	client := servertest.StartClient(t)
 	ctx := context.Background()

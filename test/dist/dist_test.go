@@ -1,12 +1,11 @@
-// Package dist_test checks what ./build.sh dist makes, as somebody who downloads
-// it would: the checksums, the archive, its pages, and the module in a server.
+// Package dist_test checks what ./build.sh dist makes: the checksums, the archive, what
+// its README says, and the module in a server.
 package dist_test
 
 import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"crypto/sha256"
 	"debug/elf"
 	"errors"
@@ -28,7 +27,7 @@ import (
 	"funnel/internal/servertest"
 )
 
-// made is when the archives say that they were made.
+// made is the date of the files in the archives.
 var made = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // checkout copies the sources to a new folder, and nothing that was built.
@@ -46,9 +45,14 @@ func checkout(t *testing.T) string {
 		}
 		relative, _ := filepath.Rel(top, name)
 		switch {
+		case entry == nil:
+			return nil
 		case relative == "build", relative == "dist", relative == ".git":
-			return fs.SkipDir
-		case relative == "funnel.so", entry == nil:
+			if entry.IsDir() { // .git is a file in a worktree
+				return fs.SkipDir
+			}
+			return nil
+		case relative == "funnel.so":
 			return nil
 		case entry.IsDir():
 			return os.MkdirAll(filepath.Join(folder, relative), 0o755)
@@ -126,9 +130,11 @@ func unpack(t *testing.T, archive string) string {
 	return top
 }
 
-// TestRelease is the way from the download to the first call.
+// TestRelease is the way from the download to the first call: the checksums, the
+// files, and what the README of the archive says.
 func TestRelease(t *testing.T) {
-	folder := dist(t, checkout(t))
+	sources := checkout(t)
+	folder := dist(t, sources)
 	name := fmt.Sprintf("funnel-%s-linux-%s", versionOf(t), runtime.GOARCH)
 	made := files(t, folder)
 	require.Len(t, made, 2)
@@ -141,17 +147,87 @@ func TestRelease(t *testing.T) {
 
 	release := unpack(t, made[name+".tar.gz"])
 	require.Equal(t, name, filepath.Base(release))
-	for _, file := range []string{"README.md", "README.zh-CN.md", "LICENSE", "CHANGELOG.md"} {
-		require.FileExists(t, filepath.Join(release, file))
+	var names []string
+	for name := range files(t, release) {
+		names = append(names, name)
 	}
-	require.Empty(t, deadLinks(t, release))
+	require.ElementsMatch(t, []string{"CHANGELOG.md", "LICENSE", "README.md", "funnel.so"}, names)
+	requireSymbols(t, filepath.Join(release, "funnel.so"))
+	t.Run("README", func(t *testing.T) { followReadme(t, sources, release) })
+}
 
-	module := filepath.Join(release, "funnel.so")
-	requireSymbols(t, module)
-	client := servertest.Start(t, servertest.Options{Module: module}).Client(t)
-	got, err := client.Do(context.Background(), "cl.throttle", "laoqian:reply", 15, 30, 60).Int64Slice()
+// readme returns the README of an unpacked archive, and its blocks of shell commands
+// and of lines for the server's configuration.
+func readme(t *testing.T, release string) (text string, shell, configuration []string) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(release, "README.md"))
 	require.NoError(t, err)
-	require.Equal(t, []int64{0, 15, 14, -1, 2}, got)
+	text = string(page)
+	for _, match := range regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+		switch match[1] {
+		case "sh":
+			shell = append(shell, match[2])
+		case "conf":
+			configuration = append(configuration, match[2])
+		default:
+			t.Fatalf("a block of %s, which this test does not run", match[1])
+		}
+	}
+	return text, shell, configuration
+}
+
+// followReadme runs all that the README of the archive says, in a folder of its own
+// in the place of /usr/local, and without root.
+func followReadme(t *testing.T, sources, release string) {
+	if _, err := exec.LookPath("redis-cli"); err != nil {
+		t.Skip("needs redis-cli: ", err)
+	}
+	text, shell, configuration := readme(t, release)
+	require.Len(t, shell, 2, "install and check")
+	require.Len(t, configuration, 2, "loadmodule without and with compat")
+	require.NotContains(t, text, "](", "a link")
+	require.NotRegexp(t, "@[A-Z]+@", text, "a placeholder")
+	require.Contains(t, text, fmt.Sprintf("# funnel %s for Linux on %s\n", versionOf(t), runtime.GOARCH))
+	for _, page := range regexp.MustCompile(`"([A-Z]\w+ .*?|Security)"`).FindAllStringSubmatch(text, -1) {
+		require.True(t, titled(t, sources, page[1]), "no page has the title %q", page[1])
+	}
+
+	prefix := t.TempDir()
+	run := func(script string, functions ...string) string {
+		command := exec.Command("bash", "-e", "-c", strings.Join(functions, "\n")+"\n"+strings.ReplaceAll(script, "/usr/local", prefix))
+		command.Dir = release
+		output, err := command.CombinedOutput()
+		require.NoError(t, err, string(output))
+		return string(output)
+	}
+	sudo := `sudo() { "$@"; }`
+	run(shell[0], sudo)
+	run(shell[0], sudo) // as for a new version
+
+	for i, want := range []string{"0\n15\n14\n-1\n2\n", "0\n16\n15\n-1\n2\n"} {
+		line := strings.Fields(strings.ReplaceAll(configuration[i], "/usr/local", prefix))
+		require.Equal(t, "loadmodule", line[0])
+		server := servertest.Start(t, servertest.Options{Module: line[1], ModuleArguments: line[2:]})
+		output := run(shell[1], fmt.Sprintf(`redis-cli() { command redis-cli -p %d "$@"; }`, server.Port))
+		require.Contains(t, output, "funnel_version:"+versionOf(t))
+		require.Contains(t, output, "funnel_compat:"+[]string{"none", "redis-cell"}[i])
+		require.True(t, strings.HasSuffix(output, want), output)
+	}
+}
+
+// titled says whether a page of the project has that title.
+func titled(t *testing.T, sources, title string) bool {
+	t.Helper()
+	pages, err := filepath.Glob(filepath.Join(sources, "docs", "*.md"))
+	require.NoError(t, err)
+	for _, page := range append(pages, filepath.Join(sources, "SECURITY.md")) {
+		content, err := os.ReadFile(page)
+		require.NoError(t, err)
+		if strings.HasPrefix(string(content), "# "+title+"\n") {
+			return true
+		}
+	}
+	return false
 }
 
 // requireSymbols checks that an offset in a crash report can be looked up.
@@ -167,7 +243,7 @@ func requireSymbols(t *testing.T, module string) {
 		names[symbol.Name] = true
 	}
 	require.True(t, names["throttle_command"], "a function of C has no symbol")
-	require.True(t, names["funnel/module/throttle.answer"], "a function of Go has no symbol")
+	require.True(t, names["funnel/module/throttle.decide"], "a function of Go has no symbol")
 	require.NotNil(t, file.Section(".debug_line"), "there are no line numbers")
 }
 
@@ -179,30 +255,6 @@ func versionOf(t *testing.T) string {
 	version := regexp.MustCompile(`FUNNEL_VERSION "(.*)"`).FindSubmatch(header)
 	require.NotNil(t, version)
 	return string(version[1])
-}
-
-var (
-	code = regexp.MustCompile("(?ms)^```.*?^```|^    .*?$")
-	link = regexp.MustCompile(`\]\(([^):#]+)(?:#[^)]*)?\)`)
-)
-
-// deadLinks are links between the pages in a folder that lead nowhere.
-func deadLinks(t *testing.T, folder string) (dead []string) {
-	t.Helper()
-	require.NoError(t, filepath.WalkDir(folder, func(name string, _ fs.DirEntry, err error) error {
-		if err != nil || path.Ext(name) != ".md" {
-			return err
-		}
-		page, err := os.ReadFile(name)
-		for _, match := range link.FindAllSubmatch(code.ReplaceAll(page, nil), -1) {
-			target := filepath.Join(filepath.Dir(name), string(match[1]))
-			if _, missing := os.Stat(target); missing != nil || !strings.HasPrefix(target, folder+"/") {
-				dead = append(dead, fmt.Sprintf("%s links to %s", name, match[1]))
-			}
-		}
-		return err
-	}))
-	return dead
 }
 
 // TestReleaseIsReproducible: another folder, another folder for temporary files,

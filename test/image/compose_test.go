@@ -22,7 +22,7 @@ type project struct {
 }
 
 // startProject runs the first line that the README shows, and waits until a quorum
-// of sentinels knows everybody: from then on a failure ends in a failover.
+// of sentinels knows all servers: from then on a failure ends in a failover.
 func startProject(t *testing.T, line string) project {
 	t.Helper()
 	p := project{name: unique(), tool: composeTool(t)}
@@ -74,7 +74,7 @@ func (p project) run(t testing.TB, line string) string {
 func (p project) try(line string) (string, error) {
 	arguments := strings.Fields(strings.TrimPrefix(line, "docker compose "))
 	if arguments[0] == "exec" {
-		// Nobody types here; the newer tool finds that out by itself.
+		// No terminal; the newer tool detects that by itself.
 		arguments = append([]string{"exec", "-T"}, arguments[1:]...)
 	}
 	output, err := p.command(arguments...).CombinedOutput()
@@ -104,7 +104,7 @@ func (p project) address(service string) (string, error) {
 	return address, nil
 }
 
-// dial connects to a service by its name, as its neighbours do.
+// dial connects to a service by its name, as the other services do.
 func (p project) dial(ctx context.Context, network, name string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(name)
 	if err != nil {
@@ -187,7 +187,7 @@ func TestComposeFailsOver(t *testing.T) {
 	})
 	t.Cleanup(func() { client.Close() })
 
-	// Stopped: nobody in the neighbourhood knows its name any more.
+	// Stopped: its name is no longer known in the network.
 	require.Equal(t, "0\n15\n14\n-1\n3600", p.run(t, pour))
 	poured := p.cli(t, "redis-1", "get", "user:42")
 	p.awaitSame(t, "redis-2", poured)
@@ -221,7 +221,7 @@ func TestComposeFailsOver(t *testing.T) {
 		})
 	}
 
-	// Cut off: it still runs, and takes itself for the primary.
+	// Cut off: it still runs as a primary.
 	eventually(t, "the client finds the primary", func() error {
 		return client.Do(t.Context(), "cl.throttle", "user:42", 15, 1, 3600, 0).Err()
 	})
@@ -238,7 +238,7 @@ func TestComposeFailsOver(t *testing.T) {
 	})
 	require.Equal(t, poured, client.Get(t.Context(), "user:42").Val())
 
-	// What was poured apart is forgotten when it comes back.
+	// What was poured while it was cut off is lost when it comes back.
 	docker(t, "network", "connect", "--alias", "redis-2", p.name+"_default", lost)
 	p.awaitRole(t, "redis-2", "slave")
 	p.awaitSame(t, "redis-2", poured)

@@ -60,7 +60,7 @@ func docker(t testing.TB, arguments ...string) string {
 	return output
 }
 
-// tryDocker is docker for commands that may fail; what they complain is printed, too.
+// tryDocker is docker for commands that may fail; it returns stderr, too.
 func tryDocker(arguments ...string) (string, error) {
 	output, err := exec.Command("docker", arguments...).CombinedOutput()
 	return strings.TrimSpace(string(output)), err
@@ -175,8 +175,8 @@ func bash(t testing.TB, folder, line string) string {
 	t.Helper()
 	command := exec.Command("bash", "-c", line)
 	command.Dir = folder
-	var output, complaint bytes.Buffer
-	command.Stdout, command.Stderr = &output, &complaint
-	require.NoErrorf(t, command.Run(), "%s: %s", line, &complaint)
+	var output, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &output, &stderr
+	require.NoErrorf(t, command.Run(), "%s: %s", line, &stderr)
 	return strings.TrimSpace(output.String())
 }

@@ -42,8 +42,8 @@ func TestFileThatLoadsTheModuleItself(t *testing.T) {
 	})
 }
 
-// TestFileThatContradictsFUNNEL_ARGS: neither of the two wins in silence, since the
-// limits of one are not those of the other.
+// TestFileThatContradictsFUNNEL_ARGS: the container ends, since ignoring one of the two
+// would change limits silently.
 func TestFileThatContradictsFUNNEL_ARGS(t *testing.T) {
 	t.Parallel()
 	options := append(configFile(t, moduleLine+"\n"), "--env", "FUNNEL_ARGS=compat redis-cell")
@@ -81,9 +81,9 @@ func TestFileFromStandardInput(t *testing.T) {
 	requireConfig(t, client, "maxmemory", "123456789")
 }
 
-// TestArgumentsThatTheModuleRefuses end the container, and its log says why. Nothing
-// in them is a pattern of file names.
-func TestArgumentsThatTheModuleRefuses(t *testing.T) {
+// TestInvalidArguments end the container, and its log says why. Nothing in them is a
+// pattern of file names.
+func TestInvalidArguments(t *testing.T) {
 	t.Parallel()
 	box := start(t, []string{"--env", "FUNNEL_ARGS=compat /usr/*"})
 	require.NotZero(t, box.exitCode(t))

@@ -53,7 +53,7 @@ func TestGoOfTheImageIsThatOfTheModule(t *testing.T) {
 }
 
 // TestLinesOfTheREADME runs each line that the README shows, as it stands but for the
-// name of the image, the port and what makes it return, and looks at the server.
+// name of the image, the port and what makes it return, and checks the server.
 func TestLinesOfTheREADME(t *testing.T) {
 	t.Parallel()
 	image(t)
@@ -81,7 +81,7 @@ func TestLinesOfTheREADME(t *testing.T) {
 			box := startLine(t, line)
 			client := box.client(t, func(options *redis.Options) { options.Password = "secret" })
 			require.Equal(t, []int64{0, 15, 14, -1, 2}, throttle(t, client, transcript...))
-			// That the check calls, rather than being sent away for want of a password, shows in the counter.
+			// The counter shows that the check calls the command, rather than failing without a password.
 			box.exec(t, "funnel-healthcheck.sh")
 			require.Contains(t, client.Info(t.Context(), "funnel").Val(), "funnel_peeked:1\r\n")
 		},

@@ -14,12 +14,12 @@ import (
 	"funnel/internal/servertest"
 )
 
-// A step of the machine's clock is a step of now, while the stored TATs stay.
+// When the clock of the machine steps, now steps and the stored TATs stay.
 // These tests step the clock of the module. The clock by which the server expires
 // keys goes on: where that matters, it is the instant after the step.
 
-// TestClockSteppedBackLimitsUntilItHasCaughtUp: a funnel appears to hold as much
-// more water as leaks in the time that is lived again.
+// TestClockSteppedBackLimitsUntilItHasCaughtUp: a funnel is fuller by
+// what leaks in the time that passes twice.
 func TestClockSteppedBackLimitsUntilItHasCaughtUp(t *testing.T) {
 	client, clock := servertest.StartWithClock(t)
 	clock.Set(t, servertest.Epoch)
@@ -133,9 +133,9 @@ func (c *clockModel) throttle(key string, arguments ...string) {
 	}
 }
 
-// TestClockSteppedToAndFroAgreesWithTheContract: a thousand steps, an hour back, an
+// TestClockSteppedBackAndForwardAgreesWithTheContract: a thousand steps, an hour back, an
 // hour forward or a little, and calls on many funnels between them.
-func TestClockSteppedToAndFroAgreesWithTheContract(t *testing.T) {
+func TestClockSteppedBackAndForwardAgreesWithTheContract(t *testing.T) {
 	c := startClockModel(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -190,7 +190,7 @@ func TestClockAtItsExtremesNeitherOverflowsNorCrashes(t *testing.T) {
 			}
 		}
 	}
-	for _, outcome := range []string{metAllowed, metLimited, metNever, metPeeked, refusedIncrement} {
+	for _, outcome := range []string{metAllowed, metLimited, metNever, metPeeked, errIncrement} {
 		require.Greater(t, c.model.met[outcome], 50, outcome)
 	}
 	t.Logf("%d calls: %v", calls, c.model.met)

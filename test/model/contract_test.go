@@ -26,7 +26,7 @@ type modelEntry struct {
 }
 
 // A model follows a server. Its commands take the words of a command and return
-// the reply: nil, int64, string, []any, or refusals or anything.
+// the reply: nil, int64, string, []any, or errorReplies or anything.
 type model struct {
 	databases [2]map[string]modelEntry
 	selected  int
@@ -36,12 +36,12 @@ type model struct {
 	met       map[string]int
 }
 
-// Refusals are what an error reply may begin with, whatever the case: the
+// ErrorReplies are what an error reply may begin with, whatever the case: the
 // contract leaves open which of several things that are too large together an error
 // names.
-type refusals []string
+type errorReplies []string
 
-// Anything stands for a reply that is no business of the model.
+// Anything is a reply that the model does not predict.
 type anything struct{}
 
 func newModel() *model {
@@ -59,22 +59,22 @@ const (
 	metNever   = "limited for ever"
 	metPeeked  = "peeked"
 
-	refusedArity     = "ERR wrong number of arg"
-	refusedCapacity  = "ERR capacity must be"
-	refusedCount     = "ERR count must be"
-	refusedPeriod    = "ERR period must be"
-	refusedQuantity  = "ERR quantity must be"
-	refusedInterval  = "ERR count is too large for period"
-	refusedTolerance = "ERR capacity and period are too large together"
-	refusedIncrement = "ERR quantity and period are too large together"
-	refusedValue     = "ERR the key does not hold a funnel"
-	refusedType      = "WRONGTYPE Operation against a key holding the wrong kind of value"
+	errArity     = "ERR wrong number of arg"
+	errCapacity  = "ERR capacity must be"
+	errCount     = "ERR count must be"
+	errPeriod    = "ERR period must be"
+	errQuantity  = "ERR quantity must be"
+	errInterval  = "ERR count is too large for period"
+	errTolerance = "ERR capacity and period are too large together"
+	errIncrement = "ERR quantity and period are too large together"
+	errValue     = "ERR the key does not hold a funnel"
+	errType      = "WRONGTYPE Operation against a key holding the wrong kind of value"
 )
 
 var modelOutcomes = []string{
 	metAllowed, metLimited, metNever, metPeeked,
-	refusedArity, refusedCapacity, refusedCount, refusedPeriod, refusedQuantity,
-	refusedInterval, refusedTolerance, refusedIncrement, refusedValue, refusedType,
+	errArity, errCapacity, errCount, errPeriod, errQuantity,
+	errInterval, errTolerance, errIncrement, errValue, errType,
 }
 
 func (m *model) answers() (sum int) {
@@ -150,9 +150,9 @@ func (m *model) throttle(words []string) any {
 // decide follows the contract from top to bottom, in integers without bounds.
 func (m *model) decide(words []string) (reply any, met []string) {
 	if len(words) < 5 || len(words) > 6 {
-		return refusals{refusedArity}, []string{refusedArity}
+		return errorReplies{errArity}, []string{errArity}
 	}
-	var faults refusals
+	var faults errorReplies
 	unless := func(sound bool, fault string) {
 		if !sound {
 			faults = append(faults, fault)
@@ -167,10 +167,10 @@ func (m *model) decide(words []string) (reply any, met []string) {
 	if len(words) == 6 {
 		quantity = integerFrom(0, words[5])
 	}
-	unless(capacity != nil, refusedCapacity)
-	unless(count != nil, refusedCount)
-	unless(period != nil, refusedPeriod)
-	unless(quantity != nil, refusedQuantity)
+	unless(capacity != nil, errCapacity)
+	unless(count != nil, errCount)
+	unless(period != nil, errPeriod)
+	unless(quantity != nil, errQuantity)
 	if faults != nil {
 		return faults[:1], faults[:1]
 	}
@@ -180,21 +180,21 @@ func (m *model) decide(words []string) (reply any, met []string) {
 	T := new(big.Int).Quo(period, count)
 	tau := new(big.Int).Mul(T, limit)
 	increment := new(big.Int).Mul(T, quantity)
-	unless(T.Sign() > 0, refusedInterval)
-	unless(tau.Cmp(biggest) <= 0 && limit.Cmp(biggest) <= 0, refusedTolerance)
-	unless(increment.Cmp(biggest) <= 0, refusedIncrement)
+	unless(T.Sign() > 0, errInterval)
+	unless(tau.Cmp(biggest) <= 0 && limit.Cmp(biggest) <= 0, errTolerance)
+	unless(increment.Cmp(biggest) <= 0, errIncrement)
 	if faults != nil {
 		return faults, faults[:1]
 	}
 
-	// Only then does anybody look at the key.
+	// Only then is the key read.
 	now, tat := big.NewInt(m.now), big.NewInt(m.now)
 	if entry, found := m.get(words[1]); found {
 		if entry.kind != "string" {
-			return refusals{refusedType}, []string{refusedType}
+			return errorReplies{errType}, []string{errType}
 		}
 		if tat = integerFrom(0, entry.text); tat == nil {
-			return refusals{refusedValue}, []string{refusedValue}
+			return errorReplies{errValue}, []string{errValue}
 		}
 	}
 
@@ -214,7 +214,7 @@ func (m *model) decide(words []string) (reply any, met []string) {
 		return []any{int64(1), limit.Int64(), remaining(tau, level, T), secondsUp(wait), secondsUp(level)}, []string{metLimited}
 	}
 	if next.Cmp(biggest) > 0 {
-		return refusals{refusedIncrement}, []string{refusedIncrement}
+		return errorReplies{errIncrement}, []string{errIncrement}
 	}
 	met = []string{metPeeked}
 	if quantity.Sign() > 0 {
@@ -250,7 +250,7 @@ var modelCommands = map[string]func(m *model, words []string) any{
 		case !found:
 			return nil
 		case entry.kind != "string":
-			return refusals{refusedType}
+			return errorReplies{errType}
 		}
 		return entry.text
 	},
@@ -288,18 +288,18 @@ var modelCommands = map[string]func(m *model, words []string) any{
 		return m.changeString(words[1], func(text string) (string, any) {
 			if text == "" {
 				if _, found := m.get(words[1]); found {
-					return text, refusals{"ERR value is not an integer"}
+					return text, errorReplies{"ERR value is not an integer"}
 				}
 				text = "0"
 			}
 			number, err := strconv.ParseInt(text, 10, 64)
 			if err != nil || strconv.FormatInt(number, 10) != text {
-				return text, refusals{"ERR value is not an integer"}
+				return text, errorReplies{"ERR value is not an integer"}
 			}
 			step := mustParse(words[2])
 			sum := new(big.Int).Add(big.NewInt(number), big.NewInt(step))
 			if !sum.IsInt64() {
-				return text, refusals{"ERR increment or decrement would overflow"}
+				return text, errorReplies{"ERR increment or decrement would overflow"}
 			}
 			return sum.String(), sum.Int64()
 		})
@@ -320,7 +320,7 @@ var modelCommands = map[string]func(m *model, words []string) any{
 		case !found:
 			return nil
 		case entry.kind != "string":
-			return refusals{refusedType}
+			return errorReplies{errType}
 		}
 		m.remove(words[1])
 		return entry.text
@@ -355,7 +355,7 @@ var modelCommands = map[string]func(m *model, words []string) any{
 	"rename": func(m *model, words []string) any {
 		entry, found := m.get(words[1])
 		if !found {
-			return refusals{"ERR no such key"}
+			return errorReplies{"ERR no such key"}
 		}
 		m.remove(words[1])
 		m.put(words[2], entry)
@@ -364,7 +364,7 @@ var modelCommands = map[string]func(m *model, words []string) any{
 
 	"copy": func(m *model, words []string) any { // COPY source destination REPLACE
 		if words[1] == words[2] {
-			return refusals{"ERR source and destination objects are the same"}
+			return errorReplies{"ERR source and destination objects are the same"}
 		}
 		entry, found := m.get(words[1])
 		if !found {
@@ -377,7 +377,7 @@ var modelCommands = map[string]func(m *model, words []string) any{
 	"move": func(m *model, words []string) any {
 		other := int(mustParse(words[2]))
 		if other == m.selected {
-			return refusals{"ERR source and destination objects are the same"}
+			return errorReplies{"ERR source and destination objects are the same"}
 		}
 		entry, found := m.get(words[1])
 		if !found {
@@ -397,9 +397,9 @@ var modelCommands = map[string]func(m *model, words []string) any{
 	},
 
 	"lpush": func(m *model, words []string) any {
-		entry, refusal := m.grow(words[1], "list")
-		if refusal != nil {
-			return refusal
+		entry, failure := m.grow(words[1], "list")
+		if failure != nil {
+			return failure
 		}
 		return entry.size
 	},
@@ -409,7 +409,7 @@ var modelCommands = map[string]func(m *model, words []string) any{
 		case !found:
 			return nil
 		case entry.kind != "list":
-			return refusals{refusedType}
+			return errorReplies{errType}
 		}
 		if entry.size--; entry.size == 0 {
 			m.remove(words[1])
@@ -422,8 +422,8 @@ var modelCommands = map[string]func(m *model, words []string) any{
 	"hset": addOne("hash"),
 	"zadd": addOne("zset"),
 	"xadd": func(m *model, words []string) any {
-		if _, refusal := m.grow(words[1], "stream"); refusal != nil {
-			return refusal
+		if _, failure := m.grow(words[1], "stream"); failure != nil {
+			return failure
 		}
 		return anything{}
 	},
@@ -449,17 +449,17 @@ var modelCommands = map[string]func(m *model, words []string) any{
 }
 
 // changeString changes the string at a key, "" if there is none, and leaves its
-// expiry alone. Nothing changes when the function returns refusals.
+// expiry alone. Nothing changes when the function returns errorReplies.
 func (m *model) changeString(key string, change func(text string) (string, any)) any {
 	entry, found := m.get(key)
 	if found && entry.kind != "string" {
-		return refusals{refusedType}
+		return errorReplies{errType}
 	}
 	if !found {
 		entry = modelEntry{kind: "string", expiry: noExpiry}
 	}
 	text, reply := change(entry.text)
-	if _, refused := reply.(refusals); !refused {
+	if _, isError := reply.(errorReplies); !isError {
 		entry.text = text
 		m.put(key, entry)
 	}
@@ -470,7 +470,7 @@ func (m *model) changeString(key string, change func(text string) (string, any))
 func (m *model) grow(key, kind string) (modelEntry, any) {
 	entry, found := m.get(key)
 	if found && entry.kind != kind {
-		return entry, refusals{refusedType}
+		return entry, errorReplies{errType}
 	}
 	if !found {
 		entry = modelEntry{kind: kind, expiry: noExpiry}
@@ -482,8 +482,8 @@ func (m *model) grow(key, kind string) (modelEntry, any) {
 
 func addOne(kind string) func(m *model, words []string) any {
 	return func(m *model, words []string) any {
-		if _, refusal := m.grow(words[1], kind); refusal != nil {
-			return refusal
+		if _, failure := m.grow(words[1], kind); failure != nil {
+			return failure
 		}
 		return int64(1)
 	}
@@ -501,11 +501,11 @@ func mustParse(text string) int64 {
 func agrees(expected, got any) bool {
 	switch expected := expected.(type) {
 	case anything:
-		_, refused := got.(servertest.ErrorReply)
-		return !refused
-	case refusals:
-		text, refused := got.(servertest.ErrorReply)
-		return refused && slices.ContainsFunc(expected, func(prefix string) bool {
+		_, isError := got.(servertest.ErrorReply)
+		return !isError
+	case errorReplies:
+		text, isError := got.(servertest.ErrorReply)
+		return isError && slices.ContainsFunc(expected, func(prefix string) bool {
 			return len(text) >= len(prefix) && strings.EqualFold(string(text[:len(prefix)]), prefix)
 		})
 	case []any:

@@ -72,11 +72,11 @@ var nothing = span{1, 0}
 
 // boundedModel is gcra with a real clock, of which only bounds are known. Its
 // state is the span in which the TAT must lie for all answers so far; what an
-// answer says of the level, and the clock's bounds, narrow it. Whoever reads the
-// TAT pins it to the nanosecond.
+// answer says of the level, and the clock's bounds, narrow it. Reading
+// the TAT makes it exact.
 //
 // Spans are rounded outwards wherever they are not exact, so that the model never
-// refuses what a correct server may answer.
+// rejects what a correct server may reply.
 var boundedModel = (&porcupine.NondeterministicModel{
 	Init: func() []any { return []any{span{gcra.Empty, gcra.Empty}} },
 	Step: func(state, input, output any) []any {
@@ -105,7 +105,7 @@ var boundedModel = (&porcupine.NondeterministicModel{
 			inc := operation.funnel.rate().EmissionInterval() * operation.quantity
 			add(poured(tat, clock, inc, levelOf(operation, result.reply)))
 		default:
-			add(looked(tat, clock, levelOf(operation, result.reply)))
+			add(peeked(tat, clock, levelOf(operation, result.reply)))
 		}
 		return after
 	},
@@ -135,9 +135,9 @@ func poured(tat, clock span, inc int64, level span) span {
 	return drained.hull(tat.and(clock.plus(before))).shift(inc)
 }
 
-// looked is where the TAT lies when the level, which has not changed, is within
+// peeked is where the TAT lies when the level, which has not changed, is within
 // the span.
-func looked(tat, clock span, level span) span {
+func peeked(tat, clock span, level span) span {
 	level = level.and(span{0, highest})
 	if level.empty() {
 		return level
@@ -150,7 +150,7 @@ func looked(tat, clock span, level span) span {
 }
 
 // levelOf is the span in which the level of the funnel after the call lies, from
-// all that the answer says of it. It is empty for an answer that says nonsense.
+// all that the reply says of it. It is empty for a reply that contradicts itself.
 func levelOf(operation operation, reply servertest.Reply) span {
 	rate := operation.funnel.rate()
 	interval, tolerance := rate.EmissionInterval(), rate.Tolerance()

@@ -15,7 +15,7 @@ import (
 )
 
 // What concurrent clients did and saw, and in which spans of time: the record that
-// integration_linearizability_test.go has checked.
+// linearizability_test.go checks.
 
 // An action is what an operation does.
 type action int
@@ -101,7 +101,7 @@ func (h *history) record(client int, operation operation, do func(operation) res
 	})
 }
 
-// settle is told that the server has died. Until then it may have executed the
+// settle is called when the server has ended. Until then it may have executed the
 // operations that went without an answer.
 func (h *history) settle() {
 	now := time.Now()
@@ -160,7 +160,7 @@ func (h *history) requireAllAnswered(t testing.TB) {
 	require.Zero(t, unknown)
 }
 
-// requireSteadyClock makes sure that nobody has set the machine's clock meanwhile:
+// requireSteadyClock makes sure that the machine's clock was not set meanwhile:
 // the bounds of the server's clock would be worth nothing.
 func (h *history) requireSteadyClock(t testing.TB) {
 	t.Helper()
@@ -169,7 +169,7 @@ func (h *history) requireSteadyClock(t testing.TB) {
 	require.Less(t, drift.Abs(), 50*time.Millisecond, "the clock of this machine was set during the test")
 }
 
-// check looks for an order of the calls that the model explains.
+// check searches for an order of the calls that the model allows.
 func (h *history) check(model porcupine.Model) porcupine.CheckResult {
 	const longest = 60 * time.Second
 	model.Partition = byFunnel

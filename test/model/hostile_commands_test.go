@@ -19,7 +19,7 @@ import (
 	"funnel/internal/servertest"
 )
 
-// The words that the fuzzer of integration_hostile_test.go sends: commands, sound
+// The words that the fuzzer of hostile_test.go sends: commands, sound
 // and malformed, and bytes that are none.
 
 // command makes a command, most often CL.THROTTLE.
@@ -92,7 +92,7 @@ func (f *fuzzer) expiry() string {
 	return pick(f, []string{"1", "1000000000000", "4102444800000", "4102444800001", "9000000000000", "9223372036854"})
 }
 
-// malformed makes a call that must be refused, whatever the key holds.
+// malformed makes a call that is an error, whatever the key holds.
 func (f *fuzzer) malformed() []string {
 	words := append([]string{"cl.throttle", pick(f, fuzzKeys)}, pick(f, fuzzRates)...)
 	switch f.random.IntN(6) {
@@ -223,12 +223,12 @@ func (f *fuzzer) sendGarbage() {
 			_, err = io.Copy(io.Discard, wire)
 		}
 	}
-	// That the server ends such a connection is its good right.
+	// The server may close such a connection.
 	var network *net.OpError
 	require.True(f.t, err == nil || errors.As(err, &network) && !network.Timeout(), "%v: the server hangs on %q", err, content)
 }
 
-// mutate makes a few calls and spoils them.
+// mutate makes a few calls and changes bytes of them.
 func mutate(random *rand.Rand, key string) []byte {
 	var content []byte
 	for range random.IntN(4) + 1 {

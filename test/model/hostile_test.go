@@ -67,14 +67,14 @@ type fuzzer struct {
 	wire   *servertest.Wire
 	model  *model
 
-	denied map[string]bool // commands that a server out of memory refuses
+	denied map[string]bool // commands that a server out of memory denies
 	full   bool            // the server is out of memory
 
 	// One step: what to send, and what to expect.
 	buffer   []byte
 	sent     [][]string
 	expected []any
-	touched  map[string]bool // keys to look at afterwards
+	touched  map[string]bool // keys to read afterwards
 	all      bool            // or all keys
 
 	history                          []string
@@ -151,7 +151,7 @@ func (f *fuzzer) sendSilently(words ...string) {
 func (f *fuzzer) finish() {
 	commands := len(f.sent)
 	f.commands += commands
-	f.look()
+	f.readKeys()
 
 	line := fmt.Sprintf("%d:", f.steps)
 	for _, words := range f.sent[:commands] {
@@ -183,8 +183,8 @@ func (f *fuzzer) receive() any {
 	}
 }
 
-// look adds the commands that show what the keys hold.
-func (f *fuzzer) look() {
+// readKeys adds the commands that show what the keys hold.
+func (f *fuzzer) readKeys() {
 	if !f.all {
 		for key := range f.touched {
 			f.lookAt(key)
@@ -202,7 +202,7 @@ func (f *fuzzer) look() {
 				count++
 			}
 		}
-		// Others would be in keys that nobody meant to write.
+		// Other numbers could be values of keys by mistake.
 		f.send(int64(count), "eval", `
 			local count = 0
 			for _, key in ipairs(redis.call('keys', '*')) do
@@ -241,9 +241,9 @@ func (f *fuzzer) lookAt(key string) {
 	}
 }
 
-// refusesArity says whether the server refuses a call by its number of words, before
-// it looks at anything else. Redis 6.2 leaves that to the module.
-func (f *fuzzer) refusesArity(words []string) bool {
+// checksArity reports whether the server itself checks the number of words of a call,
+// before anything else. Redis 6.2 leaves that to the module.
+func (f *fuzzer) checksArity(words []string) bool {
 	return words[0] == "cl.throttle" && len(words) < 5 && servertest.Since7(f.t)
 }
 
@@ -263,12 +263,12 @@ func (f *fuzzer) apply(words []string) any {
 			f.touched[words[1]] = true
 		}
 	}
-	if f.full && f.denied[name] && !f.refusesArity(words) {
-		return refusals{"OOM command not allowed when used memory > 'maxmemory'"}
+	if f.full && f.denied[name] && !f.checksArity(words) {
+		return errorReplies{"OOM command not allowed when used memory > 'maxmemory'"}
 	}
 	if len(words) < 2 && name != "flushall" && name != "flushdb" {
-		f.model.met[refusedArity]++
-		return refusals{refusedArity}
+		f.model.met[errArity]++
+		return errorReplies{errArity}
 	}
 	return modelCommands[name](f.model, words)
 }
@@ -313,8 +313,8 @@ func (f *fuzzer) step() {
 	f.finish()
 }
 
-// settle takes keys out of the game that expire about now, by the server's clock:
-// whether they are still there would depend on how fast everybody is.
+// settle leaves out keys that expire about now, by the server's clock: whether they
+// are still there would depend on how fast the test runs.
 func (f *fuzzer) settle() {
 	here := f.model.selected
 	for database, entries := range f.model.databases {
@@ -337,9 +337,9 @@ func (f *fuzzer) transaction() {
 	f.send("OK", "multi")
 	for i := range queue {
 		queue[i] = f.command()
-		if f.refusesArity(queue[i]) {
+		if f.checksArity(queue[i]) {
 			aborted = true
-			f.send(refusals{refusedArity}, queue[i]...)
+			f.send(errorReplies{errArity}, queue[i]...)
 		} else {
 			f.send("QUEUED", queue[i]...)
 		}
@@ -349,7 +349,7 @@ func (f *fuzzer) transaction() {
 		return
 	}
 	if aborted {
-		f.send(refusals{"EXECABORT"}, "exec")
+		f.send(errorReplies{"EXECABORT"}, "exec")
 		return
 	}
 	var replies []any
@@ -445,7 +445,7 @@ func (f *fuzzer) session() {
 		f.all = true
 	case 4:
 		word := f.odd(f.positive)
-		f.send(refusals{"ERR"}, append([]string{"config", "set"}, pick(f, [][]string{
+		f.send(errorReplies{"ERR"}, append([]string{"config", "set"}, pick(f, [][]string{
 			{"funnel.compat", "redis-cell"}, {"funnel.compat", word}, {"funnel." + word, "1"}, {word + "?", word},
 		})...)...)
 	default:
@@ -470,7 +470,7 @@ func (f *fuzzer) session() {
 	}
 }
 
-// memory takes the server's memory away for a while.
+// memory lowers maxmemory below what the server uses, for a while.
 func (f *fuzzer) memory() {
 	if f.full = !f.full; f.full {
 		f.send("OK", "config", "set", "maxmemory-policy", "noeviction")
@@ -492,8 +492,8 @@ func (f *fuzzer) disturbServer() {
 	case 1: // what the log of effects says is what the model says
 		f.send("OK", "debug", "loadaof")
 	case 2:
-		f.send(refusals{servertest.RefusedUnload}, "module", "unload", "funnel")
-		f.send(refusals{"ERR Error loading the extension"}, "module", "load", servertest.DebugModule(f.t))
+		f.send(errorReplies{servertest.RefusedUnload}, "module", "unload", "funnel")
+		f.send(errorReplies{"ERR Error loading the extension"}, "module", "load", servertest.DebugModule(f.t))
 	case 3:
 		f.send(anything{}, "script", "flush")
 		f.send(anything{}, "memory", "purge")

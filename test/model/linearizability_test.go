@@ -19,7 +19,7 @@ import (
 )
 
 // The tests in this file record what concurrent clients saw of a few funnels, and
-// have porcupine look for an order of the calls, each somewhere between its start
+// have porcupine search for an order of the calls, each somewhere between its start
 // and its end, in which package gcra gives the same answers. If there is none, the
 // calls were not atomic.
 //
@@ -242,7 +242,7 @@ func TestNotLinearizableWhenReadOutsideTheCall(t *testing.T) {
 	}
 }
 
-// A pair is a primary and its replica, of which the one outlives the other.
+// A pair is a primary and its replica, of which one is killed.
 type pair struct {
 	primary, replica             *servertest.Server
 	primaryClient, replicaClient *redis.Client
@@ -300,7 +300,7 @@ func TestLinearizableAcrossFailovers(t *testing.T) {
 			for !done.Load() {
 				here := current.Load()
 				history.record(client, anOperation(funnelsOfAFailover), onServer(here.primaryClient, 1))
-				// A client that finds its server dead waits for the next one.
+				// A client whose server has ended waits for the next one.
 				for here.killed.Load() && current.Load() == here && !done.Load() {
 					time.Sleep(time.Millisecond)
 				}

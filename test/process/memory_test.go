@@ -18,9 +18,9 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestWithoutMemoryCallsAreRefusedAndFunnelsIntact: under noeviction, a server
-// out of memory answers what it answers to any write, and forgets nothing.
-func TestWithoutMemoryCallsAreRefusedAndFunnelsIntact(t *testing.T) {
+// TestWithoutMemoryCallsReplyOOMAndFunnelsAreIntact: under noeviction, a server out of
+// memory replies what it replies to any write, and evicts nothing.
+func TestWithoutMemoryCallsReplyOOMAndFunnelsAreIntact(t *testing.T) {
 	server := servertest.StartModule(t)
 	client, wire := server.Client(t), server.Wire(t)
 	ctx := context.Background()
@@ -34,8 +34,8 @@ func TestWithoutMemoryCallsAreRefusedAndFunnelsIntact(t *testing.T) {
 		require.Less(t, filled, 50_000, "the server never ran out of memory")
 		got, err := wire.Do("cl.throttle", key(filled), "15", "1", "1000")
 		require.NoError(t, err)
-		if refusal, refused := got.(servertest.ErrorReply); refused {
-			require.True(t, strings.HasPrefix(string(refusal), outOfMemory), refusal)
+		if text, isError := got.(servertest.ErrorReply); isError {
+			require.True(t, strings.HasPrefix(string(text), outOfMemory), text)
 			break
 		}
 		require.NoError(t, servertest.MustBeAllowed(filled, got))
@@ -58,7 +58,7 @@ func TestWithoutMemoryCallsAreRefusedAndFunnelsIntact(t *testing.T) {
 		return pipeline.Do(ctx, "cl.throttle", key(0), 15, 1, 1000).Err()
 	})
 	require.ErrorContains(t, err, "EXECABORT")
-	require.Equal(t, before, client.Do(ctx, "debug", "digest").Val(), "a refused call wrote something")
+	require.Equal(t, before, client.Do(ctx, "debug", "digest").Val(), "a call that failed wrote something")
 	require.EqualValues(t, filled, client.DBSize(ctx).Val())
 	require.NotEmpty(t, client.Get(ctx, key(0)).Val(), "reading goes on")
 
@@ -73,7 +73,7 @@ func TestWithoutMemoryCallsAreRefusedAndFunnelsIntact(t *testing.T) {
 
 // floodServer fills a server of little memory with funnels and returns how many
 // calls it made. A server whose table of keys doubles may need more at once than it
-// can evict in time, and refuse a few of them (seen on Redis 8.6); no more than that.
+// can evict in time, and reply OOM to a few of them (seen on Redis 8.6); no more than that.
 func floodServer(t *testing.T, policy string, prepare func(client *redis.Client)) (client *redis.Client, calls int) {
 	server := servertest.StartModule(t)
 	client = server.Client(t)
@@ -89,7 +89,7 @@ func floodServer(t *testing.T, policy string, prepare func(client *redis.Client)
 	require.NoError(t, servertest.CallMany(server.Wire(t), calls, func(i int) []string {
 		return []string{"cl.throttle", "flood:" + strconv.Itoa(i), "15", "1", "1000"}
 	}, func(i int, got any) error {
-		if refusal, refused := got.(servertest.ErrorReply); refused && strings.HasPrefix(string(refusal), "OOM ") {
+		if text, isError := got.(servertest.ErrorReply); isError && strings.HasPrefix(string(text), "OOM ") {
 			outOfMemory++
 			return nil
 		}
@@ -121,15 +121,14 @@ func TestVolatileTTLEvictsTheFunnelsThatDrainFirst(t *testing.T) {
 	}
 }
 
-// TestAllKeysLRUEvictsFunnelsWhichThenStartAnew: whoever lets the server evict
-// lets it forget.
+// TestAllKeysLRUEvictsFunnelsWhichThenStartAnew: an evicted funnel is an empty one.
 func TestAllKeysLRUEvictsFunnelsWhichThenStartAnew(t *testing.T) {
 	client, calls := floodServer(t, "allkeys-lru", func(*redis.Client) {})
 	ctx := context.Background()
-	const looks = 1000
+	const samples = 1000
 	kept, evicted := 0, 0
-	for i := range looks {
-		key := fmt.Sprintf("flood:%d", calls-1-i*(calls/looks))
+	for i := range samples {
+		key := fmt.Sprintf("flood:%d", calls-1-i*(calls/samples))
 		// In one transaction, within which nothing is evicted.
 		var exists *redis.IntCmd
 		var call *redis.Cmd
@@ -149,7 +148,7 @@ func TestAllKeysLRUEvictsFunnelsWhichThenStartAnew(t *testing.T) {
 			evicted++
 		}
 	}
-	t.Logf("of %d funnels, %d were still there", looks, kept)
+	t.Logf("of %d funnels, %d were still there", samples, kept)
 	require.Positive(t, kept)
 	require.Positive(t, evicted)
 }

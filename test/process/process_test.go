@@ -192,7 +192,7 @@ func TestCrashReportsAreWhole(t *testing.T) {
 	}
 }
 
-// TestSleepIsNoticed: time goes by for the funnels while the server does nothing.
+// TestSleepIsNoticed: funnels leak while the server does nothing.
 func TestSleepIsNoticed(t *testing.T) {
 	client := servertest.StartClient(t)
 	ctx := context.Background()
@@ -287,8 +287,8 @@ func TestWithIOThreads(t *testing.T) {
 	require.Equal(t, capacity, allowed)
 }
 
-// TestCachesAreInvalidatedByWritesOnly: a client that caches funnels hears of a
-// call that wrote, once, and of no other call.
+// TestCachesAreInvalidatedByWritesOnly: a client that caches funnels gets one
+// invalidation for each call that wrote, and none for other calls.
 func TestCachesAreInvalidatedByWritesOnly(t *testing.T) {
 	server := servertest.StartModule(t)
 	client := server.Client(t)

@@ -70,7 +70,7 @@ func TestUnloadIsRefused(t *testing.T) {
 	}
 }
 
-// TestUnloadIsRefusedAtOnce: whoever has called the command, or queued it, points at it
+// TestUnloadIsRefusedAtOnce: a client that has called the command, or queued it, points at it
 // before the server's periodic work has begun.
 func TestUnloadIsRefusedAtOnce(t *testing.T) {
 	for name, before := range map[string][]string{"called": nil, "queued": {"multi"}} {
@@ -130,8 +130,8 @@ func TestServersEndCleanly(t *testing.T) {
 			servertest.Throttle(t, client, "key", 15, 30, 60)
 			servertest.AwaitCron(t, client)
 			require.EqualError(t, client.Do(context.Background(), "module", "unload", "funnel").Err(), servertest.RefusedUnload)
-			refusals := strings.Count(server.Log(), "MODULE UNLOAD is refused")
-			require.Equal(t, 1, refusals)
+			lines := strings.Count(server.Log(), "MODULE UNLOAD is refused")
+			require.Equal(t, 1, lines)
 
 			end(t, server)
 			state, err := server.Wait()
@@ -140,7 +140,7 @@ func TestServersEndCleanly(t *testing.T) {
 			log := server.Log()
 			require.Contains(t, log, "ready to exit")
 			require.NotContains(t, log, "crashed")
-			require.Equal(t, refusals, strings.Count(log, "MODULE UNLOAD is refused"))
+			require.Equal(t, lines, strings.Count(log, "MODULE UNLOAD is refused"))
 		})
 	}
 }
@@ -168,8 +168,8 @@ func TestLoadWithAnUnknownSettingFails(t *testing.T) {
 }
 
 // TestLoadAfterAFailedOneTakesTheNewFile: what failed does not stay in the process, so a
-// better file of the same name is read. It has to come by rename: whoever writes into a
-// file that is loaded crashes the server.
+// better file of the same name is read. It has to come by rename: writing into a file that
+// is loaded crashes the server.
 func TestLoadAfterAFailedOneTakesTheNewFile(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{})
 	client := server.Client(t)

@@ -27,7 +27,7 @@ func startCluster(t *testing.T, nodeTimeout time.Duration) *servertest.Cluster {
 }
 
 // TestClusterClientsAreRedirected by MOVED and, while a slot moves, by ASK: as
-// for any command with one key, and the funnel moves with its water.
+// for any command with one key, and the funnel moves with its tokens.
 func TestClusterClientsAreRedirected(t *testing.T) {
 	cluster := startCluster(t, patientNodes)
 	ctx := context.Background()
@@ -65,8 +65,8 @@ func TestClusterClientsAreRedirected(t *testing.T) {
 
 	before := from.Direct.Get(ctx, "{user}:old").Val()
 	require.NotEqual(t, tat, before)
-	require.Equal(t, 1, move.CarryKeys(t, 10))
-	require.Zero(t, move.CarryKeys(t, 10))
+	require.Equal(t, 1, move.MoveKeys(t, 10))
+	require.Zero(t, move.MoveKeys(t, 10))
 	servertest.RequireError(t, from.Direct, redirection("ASK", slot, to), "{user}:old", 15, 1, servertest.StillPeriod)
 	require.EqualValues(t, 11, call(client, "{user}:old")[2])
 
@@ -163,7 +163,7 @@ func (l *ledger) total() (total int64) {
 	return total
 }
 
-// full says whether each of the first funnels has turned a call away.
+// full reports whether each of the first funnels has limited a call.
 func (l *ledger) full(count int) bool {
 	for i := range count {
 		if l.limited[i].Load() == 0 {
@@ -173,7 +173,7 @@ func (l *ledger) full(count int) bool {
 	return true
 }
 
-// pour asks for one token and books the answer.
+// pour takes one token and counts the reply.
 func (l *ledger) pour(client servertest.Commander, key int) error {
 	got, err := client.Do(context.Background(), "cl.throttle", l.keys[key], l.capacity, 1, servertest.StillPeriod).Int64Slice()
 	switch {
@@ -198,9 +198,8 @@ func (l *ledger) used(client servertest.Commander, key int) (int64, error) {
 	return l.capacity - got[2], nil
 }
 
-// hammer has some clients pour into the funnels at random until they are told to
-// stop, which is by calling the function that it returns. That waits for the end
-// of their last calls.
+// hammer has some clients pour into the funnels at random until the function that it
+// returns is called, which waits for the end of their last calls.
 func (l *ledger) hammer(client servertest.Commander, open func() int) (stop func()) {
 	const clients = 6
 	var stopping atomic.Bool
@@ -209,8 +208,8 @@ func (l *ledger) hammer(client servertest.Commander, open func() int) (stop func
 		running.Go(func() {
 			for !stopping.Load() {
 				if l.pour(client, rand.IntN(open())) != nil {
-					// A server that is gone refuses at once: leave its
-					// successor some of the processor.
+					// Connections to a killed server fail at once: do not
+					// use all of the processor.
 					time.Sleep(time.Millisecond)
 				}
 			}
@@ -260,7 +259,7 @@ func TestClusterSlotMovesWhileInUse(t *testing.T) {
 		progress(50)
 		open.Add(perMove)
 		for {
-			batch := move.CarryKeys(t, 1+round%4)
+			batch := move.MoveKeys(t, 1+round%4)
 			if batch == 0 {
 				break
 			}
@@ -291,7 +290,7 @@ func TestClusterSlotMovesWhileInUse(t *testing.T) {
 		ledger.calls.Load(), len(keys), moves, carried, asked, moved)
 }
 
-// TestClusterSlotsMigrateAtomicallyWhileInUse: Valkey 9 carries slots over by itself, if
+// TestClusterSlotsMigrateAtomicallyWhileInUse: Valkey 9 migrates slots by itself, if
 // every module says that it can do with that. All slots of one primary go to the other
 // and back under load, and nothing is lost and nothing granted twice.
 func TestClusterSlotsMigrateAtomicallyWhileInUse(t *testing.T) {
@@ -364,31 +363,31 @@ func TestClusterSlotsMigrateAtomicallyWhileInUse(t *testing.T) {
 // acknowledged and replicated, and clients go on.
 func TestClusterFailoverKeepsReplicatedCalls(t *testing.T) {
 	cluster := startCluster(t, 2*time.Second)
-	victim, heir := cluster.Primaries[0], cluster.Replicas[0]
+	killed, successor := cluster.Primaries[0], cluster.Replicas[0]
 	var keys []string
 	for i := 0; len(keys) < servertest.QuickOrLong(30, 300); i++ {
-		if key := fmt.Sprintf("user:%d", i); cluster.Owner(cluster.Slot(t, key)) == victim {
+		if key := fmt.Sprintf("user:%d", i); cluster.Owner(cluster.Slot(t, key)) == killed {
 			keys = append(keys, key)
 		}
 	}
 	failover := failover{
 		ledger: newLedger(servertest.QuickOrLong[int64](300, 1000), keys),
 		client: cluster.Client(t, func(options *redis.ClusterOptions) {
-			// A dead primary redirects nobody, and the refused connection does
-			// not make go-redis look at the cluster anew: it does so every
-			// minute, unless told otherwise.
+			// A killed primary does not redirect, and go-redis does not reload the
+			// slots because of a refused connection: it does so every minute by
+			// default.
 			options.ClusterStateReloadInterval = 250 * time.Millisecond
 		}),
-		primary:      victim.Server,
+		primary:      killed.Server,
 		replicas:     1,
-		hasSucceeded: heir.IsPrimary,
+		hasSucceeded: successor.IsPrimary,
 	}
 	failover.run(t)
 
-	// The dead primary comes back as a replica, and learns what it has missed.
-	victim.Restart(t)
-	servertest.Eventually(t, "the old primary follows the new one", func() bool { return !victim.IsPrimary() })
-	requireSameFunnels(t, keys, heir.Direct, victim.Direct)
+	// The old primary comes back as a replica, and catches up.
+	killed.Restart(t)
+	servertest.Eventually(t, "the old primary follows the new one", func() bool { return !killed.IsPrimary() })
+	requireSameFunnels(t, keys, successor.Direct, killed.Direct)
 }
 
 // requireSameFunnels waits until a replica holds the primary's funnels.
@@ -407,7 +406,7 @@ func requireSameFunnels(t testing.TB, keys []string, primary, replica *redis.Cli
 	}
 }
 
-// A failover is the death of a primary under load, and what comes after.
+// A failover kills a primary under load, and checks its successor.
 type failover struct {
 	ledger       *ledger
 	client       servertest.Commander // finds the successor by itself

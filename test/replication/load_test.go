@@ -43,10 +43,10 @@ type tally struct {
 	mutex      sync.Mutex
 	accounts   []account // one for each funnel
 	figures    figures
-	complaints []string // replies that break a law
+	violations []string // replies that break a law
 }
 
-// An account is the page of one funnel.
+// An account is what is known of one funnel.
 type account struct {
 	capacity int64
 	granted  big.Int // bit n is set when token n+1 was granted by an acknowledged call
@@ -56,15 +56,15 @@ type account struct {
 }
 
 type figures struct {
-	calls, allowed, limited, looked int64         // calls that were answered, and how
+	calls, allowed, limited, peeked int64         // calls that were answered, and how
 	unanswered                      int64         // calls whose connection broke first
 	unconfirmed                     int64         // allowed calls that no replica confirmed in time
 	slowest                         time.Duration // until a whole batch was answered
 }
 
 func (f figures) String() string {
-	return fmt.Sprintf("%d calls answered (%d allowed, %d limited, %d looked), %d unanswered, %d unconfirmed, slowest batch %v",
-		f.calls, f.allowed, f.limited, f.looked, f.unanswered, f.unconfirmed, f.slowest.Round(time.Millisecond))
+	return fmt.Sprintf("%d calls answered (%d allowed, %d limited, %d peeked), %d unanswered, %d unconfirmed, slowest batch %v",
+		f.calls, f.allowed, f.limited, f.peeked, f.unanswered, f.unconfirmed, f.slowest.Round(time.Millisecond))
 }
 
 func newTally(funnels int) *tally {
@@ -81,33 +81,33 @@ func newTally(funnels int) *tally {
 
 func funnelKey(funnel int) string { return fmt.Sprintf("funnel:%d", funnel) }
 
-// A crowd is a number of clients that call on random funnels, in batches: mostly
-// for one token, sometimes for more, and now and then just to look.
-type crowd struct {
+// A workload is a number of clients that call on random funnels, in batches: mostly
+// for one token, sometimes for more, and sometimes a peek.
+type workload struct {
 	tally   *tally
 	confirm int // how many replicas must have a batch before it counts; 0 for none
 
-	leaving atomic.Bool
-	broken  atomic.Bool // a connection was
-	clients sync.WaitGroup
+	stopping atomic.Bool
+	broken   atomic.Bool // a connection was
+	clients  sync.WaitGroup
 }
 
 const (
-	crowdSize   = 8
-	crowdBatch  = 32
-	confirmTime = 1000 // milliseconds
+	workloadClients = 8
+	workloadBatch   = 32
+	confirmTime     = 1000 // milliseconds
 )
 
-// pour lets a crowd loose on a server. Calls count as acknowledged once they are
+// pour starts a workload on a server. Calls count as acknowledged once they are
 // answered and, if confirm is above 0, that many replicas have them.
-func (tally *tally) pour(t testing.TB, server *servertest.Server, confirm int) *crowd {
+func (tally *tally) pour(t testing.TB, server *servertest.Server, confirm int) *workload {
 	t.Helper()
-	c := &crowd{tally: tally, confirm: confirm}
-	for range crowdSize {
+	c := &workload{tally: tally, confirm: confirm}
+	for range workloadClients {
 		client := server.Client(t)
 		c.clients.Go(func() {
 			defer client.Close()
-			for !c.leaving.Load() {
+			for !c.stopping.Load() {
 				if !c.callOnce(client) {
 					c.broken.Store(true)
 					return
@@ -118,40 +118,40 @@ func (tally *tally) pour(t testing.TB, server *servertest.Server, confirm int) *
 	return c
 }
 
-// pourFor lets a crowd loose for a while, and waits until all calls are answered.
+// pourFor runs a workload for a while, and waits until all calls are answered.
 func (tally *tally) pourFor(t testing.TB, server *servertest.Server, duration time.Duration) {
 	t.Helper()
 	c := tally.pour(t, server, 0)
 	time.Sleep(duration)
-	c.dismiss(t)
+	c.stop(t)
 }
 
-// dismiss ends the crowd. The server has lived all along, so every call must have
-// been answered.
-func (c *crowd) dismiss(t testing.TB) {
+// stop ends the workload. The server was up all the time, so every call must have been
+// answered.
+func (c *workload) stop(t testing.TB) {
 	t.Helper()
-	c.leaving.Store(true)
+	c.stopping.Store(true)
 	c.clients.Wait()
-	c.tally.requireNoComplaints(t)
-	require.False(t, c.broken.Load(), "a connection broke, of a server that lives")
+	c.tally.requireNoViolations(t)
+	require.False(t, c.broken.Load(), "a connection broke, of a server that is up")
 }
 
-// mourn waits until the whole crowd has noticed that its server is dead.
-func (c *crowd) mourn(t testing.TB) {
+// awaitDisconnect waits until the connection of every client is broken.
+func (c *workload) awaitDisconnect(t testing.TB) {
 	t.Helper()
 	c.clients.Wait()
-	c.tally.requireNoComplaints(t)
+	c.tally.requireNoViolations(t)
 }
 
 // callOnce sends one batch, and is false when the server is gone.
-func (c *crowd) callOnce(client *redis.Client) (alive bool) {
+func (c *workload) callOnce(client *redis.Client) (alive bool) {
 	ctx := context.Background()
 	pipeline := client.Pipeline()
 	calls := c.tally.chooseCalls()
 	for i := range calls {
 		calls[i].send(ctx, pipeline)
 	}
-	// WAIT speaks for all writes that its connection sent before.
+	// WAIT counts all writes that its connection sent before.
 	confirmation := redis.NewCmd(ctx, "wait", c.confirm, confirmTime)
 	if c.confirm > 0 {
 		pipeline.Process(ctx, confirmation)
@@ -174,7 +174,7 @@ func isReply(err error) bool {
 	return errors.As(err, &reply)
 }
 
-// A pouring is one call of a crowd.
+// A pouring is one call of a workload.
 type pouring struct {
 	funnel             int
 	capacity, quantity int64
@@ -203,7 +203,7 @@ func (p *pouring) numbers() (numbers []int64, err error) {
 // chooseCalls makes up a batch and writes it down as asked for.
 func (tally *tally) chooseCalls() []pouring {
 	quantities := []int64{0, 1, 1, 1, 1, 1, 2, 3}
-	calls := make([]pouring, crowdBatch)
+	calls := make([]pouring, workloadBatch)
 	tally.mutex.Lock()
 	defer tally.mutex.Unlock()
 	for i := range calls {
@@ -232,11 +232,11 @@ func (tally *tally) enter(calls []pouring, took time.Duration, confirmed bool) {
 			tally.figures.unanswered++
 			continue
 		case err != nil:
-			tally.complain(call, "is refused: %v", err)
+			tally.violation(call, "is an error: %v", err)
 			account.open -= call.quantity
 			continue
 		case len(numbers) != len(servertest.Reply{}):
-			tally.complain(call, "is answered with %v", numbers)
+			tally.violation(call, "is answered with %v", numbers)
 			continue
 		}
 
@@ -247,7 +247,7 @@ func (tally *tally) enter(calls []pouring, took time.Duration, confirmed bool) {
 		case reply[0] != 0:
 			tally.figures.limited++
 		case call.quantity == 0:
-			tally.figures.looked++
+			tally.figures.peeked++
 		default:
 			tally.figures.allowed++
 			if !confirmed {
@@ -269,11 +269,11 @@ func (tally *tally) checkReply(call pouring, reply servertest.Reply) {
 	}
 	switch {
 	case reply[1] != call.capacity || reply[2] < 0 || before < 0:
-		tally.complain(call, "makes no sense: %v", reply)
+		tally.violation(call, "contradicts itself: %v", reply)
 	case reply[0] != 0 && newest+call.quantity <= call.capacity:
-		tally.complain(call, "is limited though it fits: %v", reply)
+		tally.violation(call, "is limited though it fits: %v", reply)
 	case before < call.newestBefore:
-		tally.complain(call, "finds the funnel emptier than token %d left it: %v", call.newestBefore, reply)
+		tally.violation(call, "finds the funnel emptier than token %d left it: %v", call.newestBefore, reply)
 	}
 }
 
@@ -283,7 +283,7 @@ func (tally *tally) grant(call pouring, reply servertest.Reply) {
 	newest := call.capacity - reply[2]
 	for token := newest; token > newest-call.quantity && token > 0; token-- {
 		if account.granted.Bit(int(token-1)) == 1 {
-			tally.complain(call, "is granted token %d, which was granted before: %v", token, reply)
+			tally.violation(call, "is granted token %d, which was granted before: %v", token, reply)
 			continue
 		}
 		account.granted.SetBit(&account.granted, int(token-1), 1)
@@ -292,16 +292,16 @@ func (tally *tally) grant(call pouring, reply servertest.Reply) {
 	account.newest = max(account.newest, newest)
 }
 
-func (tally *tally) complain(call pouring, format string, arguments ...any) {
-	tally.complaints = append(tally.complaints, fmt.Sprintf("a call of capacity %d and quantity %d on %s ",
+func (tally *tally) violation(call pouring, format string, arguments ...any) {
+	tally.violations = append(tally.violations, fmt.Sprintf("a call of capacity %d and quantity %d on %s ",
 		call.capacity, call.quantity, funnelKey(call.funnel))+fmt.Sprintf(format, arguments...))
 }
 
-func (tally *tally) requireNoComplaints(t testing.TB) {
+func (tally *tally) requireNoViolations(t testing.TB) {
 	t.Helper()
 	tally.mutex.Lock()
 	defer tally.mutex.Unlock()
-	require.Empty(t, tally.complaints[:min(len(tally.complaints), 10)], "%d replies break a law, such as these", len(tally.complaints))
+	require.Empty(t, tally.violations[:min(len(tally.violations), 10)], "%d replies break a law, such as these", len(tally.violations))
 }
 
 // acknowledged is the newest token of each funnel that some client was told of.
@@ -322,12 +322,12 @@ func (tally *tally) answered() int64 {
 }
 
 // requireCounted requires that every funnel of a server holds at least the given
-// tokens, and no more than clients ever asked for. Nobody may be pouring. The
+// tokens, and no more than clients ever asked for. No client may be pouring. The
 // tally goes on from what the server holds, and the result is how many tokens
 // the server has forgotten that a client was told of.
 func (tally *tally) requireCounted(t testing.TB, client *redis.Client, atLeast []int64) (forgotten int64) {
 	t.Helper()
-	tally.requireNoComplaints(t)
+	tally.requireNoViolations(t)
 	poured := tally.poured(t, client)
 	tally.mutex.Lock()
 	defer tally.mutex.Unlock()

@@ -45,10 +45,10 @@ func TestAppendOnlyAlwaysKeepsEveryAcknowledgedCall(t *testing.T) {
 	server := startPersistent(t, appendAlways)
 	kills := servertest.QuickOrLong(2, 10)
 	for kill := range kills {
-		crowd := tally.pour(t, server, 0)
+		load := tally.pour(t, server, 0)
 		time.Sleep(servertest.QuickOrLong(200*time.Millisecond, 400*time.Millisecond) + time.Duration(kill)*7*time.Millisecond)
 		server.Kill()
-		crowd.mourn(t)
+		load.awaitDisconnect(t)
 
 		server.Restart(t)
 		forgotten := tally.requireCounted(t, server.Client(t), tally.acknowledged())
@@ -66,12 +66,12 @@ func TestAppendOnlyEverySecondForgetsTwoSecondsAtMost(t *testing.T) {
 	kills := servertest.QuickOrLong(1, 3)
 	var forgotten int64
 	for range kills {
-		crowd := tally.pour(t, server, 0)
+		load := tally.pour(t, server, 0)
 		time.Sleep(300 * time.Millisecond)
 		old := tally.acknowledged()
 		time.Sleep(2 * time.Second)
 		server.Kill()
-		crowd.mourn(t)
+		load.awaitDisconnect(t)
 
 		server.Restart(t)
 		forgotten += tally.requireCounted(t, server.Client(t), old)
@@ -89,7 +89,7 @@ func TestRewriteUnderLoadKeepsEveryAcknowledgedCall(t *testing.T) {
 			server := startPersistent(t, appendAlways, preamble.config...)
 			kills := servertest.QuickOrLong(1, 4)
 			for range kills {
-				crowd := tally.pour(t, server, 0)
+				load := tally.pour(t, server, 0)
 				time.Sleep(100 * time.Millisecond)
 				client := server.Client(t)
 				rewriteAppendOnlyFile(t, client)
@@ -101,17 +101,17 @@ func TestRewriteUnderLoadKeepsEveryAcknowledgedCall(t *testing.T) {
 					require.Len(t, servertest.AppendOnlyFiles(t, server, "*.incr.aof"), 2, "the new part and the one before")
 				}
 				server.Kill()
-				crowd.mourn(t)
+				load.awaitDisconnect(t)
 
 				server.Restart(t)
 				require.Zero(t, tally.requireCounted(t, server.Client(t), tally.acknowledged()))
 			}
 
-			crowd := tally.pour(t, server, 0)
+			load := tally.pour(t, server, 0)
 			rewriteAppendOnlyFile(t, server.Client(t))
 			time.Sleep(50 * time.Millisecond)
 			server.Kill()
-			crowd.mourn(t)
+			load.awaitDisconnect(t)
 			server.Restart(t)
 			require.Zero(t, tally.requireCounted(t, server.Client(t), tally.acknowledged()))
 			t.Logf("%d kills while rewriting and 1 afterwards, 0 tokens lost; %v", kills, tally.figures)
@@ -128,7 +128,7 @@ func TestSnapshotKeepsEveryCallAcknowledgedBeforeIt(t *testing.T) {
 	kills := servertest.QuickOrLong(2, 8)
 	var forgotten int64
 	for range kills {
-		crowd := tally.pour(t, server, 0)
+		load := tally.pour(t, server, 0)
 		time.Sleep(servertest.QuickOrLong(100*time.Millisecond, 400*time.Millisecond))
 		client := server.Client(t)
 		before := tally.acknowledged()
@@ -139,7 +139,7 @@ func TestSnapshotKeepsEveryCallAcknowledgedBeforeIt(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		require.EqualValues(t, 1, servertest.InfoField(t, client, "persistence", "rdb_bgsave_in_progress"))
 		server.Kill()
-		crowd.mourn(t)
+		load.awaitDisconnect(t)
 
 		server.Restart(t)
 		forgotten += tally.requireCounted(t, server.Client(t), before)
@@ -154,13 +154,13 @@ func TestShutdownUnderLoadKeepsEveryAcknowledgedCall(t *testing.T) {
 	server := startPersistent(t, []string{"--save", "3600", "1"})
 	shutdowns := servertest.QuickOrLong(2, 8)
 	for range shutdowns {
-		crowd := tally.pour(t, server, 0)
+		load := tally.pour(t, server, 0)
 		time.Sleep(servertest.QuickOrLong(150*time.Millisecond, 400*time.Millisecond))
 		require.NoError(t, server.Signal(syscall.SIGTERM))
 		state, err := server.Wait()
 		require.NoError(t, err)
 		require.Zero(t, state.ExitCode(), "%v", state)
-		crowd.mourn(t)
+		load.awaitDisconnect(t)
 
 		server.Restart(t)
 		require.Zero(t, tally.requireCounted(t, server.Client(t), tally.acknowledged()))
@@ -175,13 +175,13 @@ func TestSnapshotsBesideAnAppendOnlyFileTakeNothingFromIt(t *testing.T) {
 	server := startPersistent(t, []string{"--save", "3600", "1", "--appendonly", "yes", "--appendfsync", "always"})
 	kills := servertest.QuickOrLong(2, 8)
 	for range kills {
-		crowd := tally.pour(t, server, 0)
+		load := tally.pour(t, server, 0)
 		time.Sleep(50 * time.Millisecond)
 		saveInBackground(t, server.Client(t))
 		rewriteAppendOnlyFile(t, server.Client(t))
 		time.Sleep(servertest.QuickOrLong(50*time.Millisecond, 300*time.Millisecond))
 		server.Kill()
-		crowd.mourn(t)
+		load.awaitDisconnect(t)
 
 		require.FileExists(t, filepath.Join(server.Dir, "dump.rdb"))
 		server.Restart(t)
@@ -197,15 +197,15 @@ func TestAppendOnlyFileHoldsNoThrottle(t *testing.T) {
 		t.Run(preamble.name, func(t *testing.T) {
 			tally := newTally(persistedFunnels)
 			server := startPersistent(t, appendEverySecond, preamble.config...)
-			load := servertest.QuickOrLong(150*time.Millisecond, 1500*time.Millisecond)
-			tally.pourFor(t, server, load)
+			duration := servertest.QuickOrLong(150*time.Millisecond, 1500*time.Millisecond)
+			tally.pourFor(t, server, duration)
 			searchAppendOnlyFiles(t, server)
 			sets := requireOnlySets(t, server)
 
-			crowd := tally.pour(t, server, 0)
+			load := tally.pour(t, server, 0)
 			rewriteAppendOnlyFile(t, server.Client(t))
-			time.Sleep(load)
-			crowd.dismiss(t)
+			time.Sleep(duration)
+			load.stop(t)
 			files := searchAppendOnlyFiles(t, server)
 			if servertest.Since7(t) { // what was rewritten lies in a file of its own
 				sets += requireOnlySets(t, server)
@@ -262,13 +262,13 @@ func TestDataLoadsWithoutTheModule(t *testing.T) {
 			tally := newTally(persistedFunnels)
 			server := startPersistent(t, way.config)
 			client := server.Client(t)
-			crowd := tally.pour(t, server, 0)
+			load := tally.pour(t, server, 0)
 			time.Sleep(servertest.QuickOrLong(100*time.Millisecond, 500*time.Millisecond))
 			if way.finish == nil {
 				rewriteAppendOnlyFile(t, client) // so that both parts count
 			}
 			time.Sleep(servertest.QuickOrLong(100*time.Millisecond, 500*time.Millisecond))
-			crowd.dismiss(t)
+			load.stop(t)
 			if way.finish != nil {
 				way.finish(client)
 			}
@@ -305,13 +305,13 @@ func TestSavingUnderLoadNeitherHangsNorCrashes(t *testing.T) {
 	rewritesBefore := servertest.InfoField(t, client, "persistence", "aof_rewrites")
 	pid := server.Pid()
 
-	crowd := tally.pour(t, server, 0)
+	load := tally.pour(t, server, 0)
 	var rounds int64
 	for start := time.Now(); time.Since(start) < servertest.QuickOrLong(800*time.Millisecond, 15*time.Second); rounds++ {
 		saveInBackground(t, client)
 		rewriteAppendOnlyFile(t, client)
 	}
-	crowd.dismiss(t)
+	load.stop(t)
 
 	require.Equal(t, rounds, servertest.InfoField(t, client, "persistence", "rdb_saves")-savesBefore)
 	require.Equal(t, rounds, servertest.InfoField(t, client, "persistence", "aof_rewrites")-rewritesBefore)

@@ -66,15 +66,15 @@ func TestReplicaThatAttachesUnderLoadHoldsTheSameFunnels(t *testing.T) {
 			if way.setting != "repl-rdb-channel" {
 				setIfKnown(t, primary.Client(t), "repl-rdb-channel", "no") // where it is the default
 			}
-			crowd := tally.pour(t, primary, 0)
+			load := tally.pour(t, primary, 0)
 			time.Sleep(servertest.QuickOrLong(200*time.Millisecond, 500*time.Millisecond))
 
-			dwellOnEachKey(t, primary)
+			slowDownCopies(t, primary)
 			before := tally.answered()
 			replica := startReplica(t, primary.Port, way.config...)
 			during := tally.answered() - before
 			time.Sleep(servertest.QuickOrLong(100*time.Millisecond, 500*time.Millisecond))
-			crowd.dismiss(t)
+			load.stop(t)
 
 			require.Positive(t, during, "calls while the replica attached")
 			require.EqualValues(t, 1, servertest.InfoField(t, primary.Client(t), "stats", "sync_full"))
@@ -90,23 +90,23 @@ func TestReplicaThatAttachesUnderLoadHoldsTheSameFunnels(t *testing.T) {
 func TestReplicaWhoseLinkIsCutCatchesUpByPartialResync(t *testing.T) {
 	tally := newTally(replicatedFunnels)
 	primary := startPrimary(t)
-	cable := layCable(t, primary)
-	replica := startReplica(t, cable.port)
+	proxy := startProxy(t, primary)
+	replica := startReplica(t, proxy.port)
 	client := primary.Client(t)
 
-	crowd := tally.pour(t, primary, 0)
+	load := tally.pour(t, primary, 0)
 	cuts := servertest.QuickOrLong(5, 40)
 	for cut := range cuts {
 		time.Sleep(50 * time.Millisecond)
-		cable.cut()
+		proxy.cut()
 		missed := tally.answered()
 		servertest.Eventually(t, "calls go on that the replica misses", func() bool { return tally.answered() > missed+1000 })
-		cable.mend()
+		proxy.restore()
 		servertest.Eventually(t, "the replica catches up", func() bool {
 			return servertest.InfoField(t, client, "stats", "sync_partial_ok") == int64(cut+1) && isAttached(t, replica)
 		})
 	}
-	crowd.dismiss(t)
+	load.stop(t)
 
 	t.Logf("%d cuts, %d partial resyncs", cuts, servertest.InfoField(t, client, "stats", "sync_partial_ok"))
 	require.EqualValues(t, 1, servertest.InfoField(t, client, "stats", "sync_full"), "only the first time")
@@ -121,25 +121,25 @@ func TestReplicaThatFellBehindServesItsFunnelsUntilItHasTheNewOnes(t *testing.T)
 	servertest.NeedSince7(t, "replicas that answer while they load")
 	tally := newTally(replicatedFunnels)
 	primary := startPrimary(t, "--repl-diskless-sync", "yes", "--repl-backlog-size", "16kb")
-	cable := layCable(t, primary)
-	replica := startReplica(t, cable.port, "--repl-diskless-load", "swapdb",
-		// How often a server that loads looks after its clients: 10,000 funnels are
+	proxy := startProxy(t, primary)
+	replica := startReplica(t, proxy.port, "--repl-diskless-load", "swapdb",
+		// How often a server that loads serves its clients: 10,000 funnels are
 		// less than the megabytes that are usual.
 		"--loading-process-events-interval-bytes", "1024")
 	client, replicaClient := primary.Client(t), replica.Client(t)
 
-	crowd := tally.pour(t, primary, 0)
+	load := tally.pour(t, primary, 0)
 	rounds := servertest.QuickOrLong(1, 4)
 	var reads int
 	for round := range rounds {
 		time.Sleep(100 * time.Millisecond)
-		cable.cut()
+		proxy.cut()
 		offset := servertest.InfoField(t, client, "replication", "master_repl_offset")
 		servertest.Eventually(t, "the backlog has gone round", func() bool {
 			return servertest.InfoField(t, client, "replication", "master_repl_offset") > offset+1<<20
 		})
-		dwellOnEachKey(t, primary)
-		cable.mend()
+		slowDownCopies(t, primary)
+		proxy.restore()
 
 		servertest.Eventually(t, "the replica loads beside its funnels", func() bool {
 			return servertest.InfoField(t, replicaClient, "persistence", "async_loading") == 1
@@ -151,7 +151,7 @@ func TestReplicaThatFellBehindServesItsFunnelsUntilItHasTheNewOnes(t *testing.T)
 		servertest.Eventually(t, "the replica is attached", func() bool { return isAttached(t, replica) })
 		require.EqualValues(t, 2+round, servertest.InfoField(t, client, "stats", "sync_full"))
 	}
-	crowd.dismiss(t)
+	load.stop(t)
 
 	require.Positive(t, reads)
 	t.Logf("%d full resyncs while serving, %d reads meanwhile", rounds, reads)
@@ -164,16 +164,16 @@ func TestChainedReplicaHoldsTheSameFunnels(t *testing.T) {
 	tally := newTally(replicatedFunnels)
 	primary := startPrimary(t)
 	middle := startReplica(t, primary.Port)
-	cable := layCable(t, middle)
-	last := startReplica(t, cable.port)
+	proxy := startProxy(t, middle)
+	last := startReplica(t, proxy.port)
 
-	crowd := tally.pour(t, primary, 0)
+	load := tally.pour(t, primary, 0)
 	time.Sleep(servertest.QuickOrLong(200*time.Millisecond, 2*time.Second))
-	cable.cut()
+	proxy.cut()
 	time.Sleep(servertest.QuickOrLong(100*time.Millisecond, 500*time.Millisecond))
-	cable.mend()
+	proxy.restore()
 	time.Sleep(servertest.QuickOrLong(200*time.Millisecond, 2*time.Second))
-	crowd.dismiss(t)
+	load.stop(t)
 
 	require.EqualValues(t, 1, servertest.InfoField(t, primary.Client(t), "replication", "connected_slaves"))
 	requireReplicated(t, tally, primary, middle, last)
@@ -185,19 +185,19 @@ func TestChainedReplicaHoldsTheSameFunnels(t *testing.T) {
 func TestReplicaWithoutTheModuleHoldsTheSameFunnels(t *testing.T) {
 	tally := newTally(replicatedFunnels)
 	primary := startPrimary(t)
-	crowd := tally.pour(t, primary, 0)
+	load := tally.pour(t, primary, 0)
 	time.Sleep(servertest.QuickOrLong(200*time.Millisecond, 500*time.Millisecond))
 	replica := servertest.Start(t, servertest.Options{Config: replicaConfig(primary.Port)})
 	awaitAttached(t, replica)
 	time.Sleep(servertest.QuickOrLong(300*time.Millisecond, 3*time.Second))
-	crowd.dismiss(t)
+	load.stop(t)
 
 	requireReplicated(t, tally, primary, replica)
 	servertest.RequireError(t, replica.Client(t), "ERR unknown command", funnelKey(0), 1, 1, 1)
 }
 
 // TestReplicaWithAnotherClockHoldsTheSameFunnels: whether it is an hour ahead or
-// behind, it has the primary's numbers and reckons nothing itself.
+// behind, it has the primary's numbers.
 func TestReplicaWithAnotherClockHoldsTheSameFunnels(t *testing.T) {
 	tally := newTally(replicatedFunnels)
 	primary := startPrimary(t)
@@ -206,9 +206,9 @@ func TestReplicaWithAnotherClockHoldsTheSameFunnels(t *testing.T) {
 	requireReplicated(t, tally, primary, ahead, behind)
 }
 
-// TestReplicasRefuseTheCommand with READONLY, be it allowed, limited or a look,
-// sent as it is or from a script; a promoted one accepts it.
-func TestReplicasRefuseTheCommand(t *testing.T) {
+// TestReplicasReplyREADONLY to allowed calls, limited calls and peeks, sent as they are
+// or from a script; a promoted replica accepts them.
+func TestReplicasReplyREADONLY(t *testing.T) {
 	ctx := context.Background()
 	primary := startPrimary(t)
 	replica := startReplica(t, primary.Port)
@@ -247,15 +247,15 @@ func TestPromotedReplicaGrantsNothingTwice(t *testing.T) {
 
 	kills := servertest.QuickOrLong(2, 10)
 	for range kills {
-		cables := hangOnCables(t, primary, replicas)
-		crowd := tally.pour(t, primary, 1)
+		proxies := followByProxies(t, primary, replicas)
+		load := tally.pour(t, primary, 1)
 		time.Sleep(servertest.QuickOrLong(200*time.Millisecond, 600*time.Millisecond))
-		for _, cable := range cables {
-			cable.cut()
+		for _, proxy := range proxies {
+			proxy.cut()
 			time.Sleep(50 * time.Millisecond)
 		}
 		primary.Kill()
-		crowd.mourn(t)
+		load.awaitDisconnect(t)
 
 		killed := primary
 		primary, replicas = failOver(t, replicas)
@@ -273,15 +273,15 @@ func TestPromotedReplicaGrantsNothingTwice(t *testing.T) {
 	requireReplicated(t, tally, primary, replicas...)
 }
 
-// hangOnCables lets replicas follow their primary through a cable each.
-func hangOnCables(t testing.TB, primary *servertest.Server, replicas []*servertest.Server) (cables []*cable) {
+// followByProxies lets replicas follow their primary through a proxy each.
+func followByProxies(t testing.TB, primary *servertest.Server, replicas []*servertest.Server) (proxies []*proxy) {
 	t.Helper()
 	for _, replica := range replicas {
-		cable := layCable(t, primary)
-		follow(t, replica, cable.port)
-		cables = append(cables, cable)
+		proxy := startProxy(t, primary)
+		follow(t, replica, proxy.port)
+		proxies = append(proxies, proxy)
 	}
-	return cables
+	return proxies
 }
 
 // failOver promotes the replica that is furthest, as Sentinel does, and lets the
@@ -291,7 +291,7 @@ func failOver(t testing.TB, replicas []*servertest.Server) (primary *servertest.
 	furthest := int64(-1)
 	for _, replica := range replicas {
 		client := replica.Client(t)
-		// A dead primary's last bytes may still be on their way.
+		// The last bytes of the killed primary may still be on their way.
 		servertest.Eventually(t, "the replica has noticed", func() bool {
 			return strings.Contains(client.Info(context.Background(), "replication").Val(), "master_link_status:down")
 		})
@@ -364,7 +364,7 @@ func replicationConfig() []string {
 		"--hz", "100", // notices that a copy is written
 		"--repl-diskless-sync", "no", // else a replica that is done too soon says so a second later
 		"--repl-diskless-sync-delay", "0", // for those who say yes
-		"--repl-diskless-load", "swapdb", // else Valkey 9 looks once a second whether the file is there
+		"--repl-diskless-load", "swapdb", // else Valkey 9 checks once a second for the file
 		"--repl-backlog-size", "64mb",
 	}
 }
@@ -385,8 +385,8 @@ func isAttached(t testing.TB, replica *servertest.Server) bool {
 	return strings.Contains(client.Info(context.Background(), "replication").Val(), "master_link_status:up")
 }
 
-// dwellOnEachKey makes a full copy take its time, so that much happens meanwhile.
-func dwellOnEachKey(t testing.TB, primary *servertest.Server) {
+// slowDownCopies makes a full copy slow, so that many calls come meanwhile.
+func slowDownCopies(t testing.TB, primary *servertest.Server) {
 	t.Helper()
 	// Above 0, microseconds for each key; below 0, keys for each microsecond. Either
 	// way the operating system makes more of a microsecond.
@@ -425,7 +425,7 @@ func requireReplicated(t testing.TB, tally *tally, primary *servertest.Server, r
 	waitForReplicas(t, tally, client)
 	want := tally.read(t, client)
 	for i, replica := range replicas {
-		// WAIT speaks for the replicas of the primary, but not for theirs.
+		// WAIT counts the replicas of the primary, but not theirs.
 		servertest.Eventually(t, "the replica has everything", func() bool {
 			return servertest.InfoField(t, replica.Client(t), "replication", "master_repl_offset") >=
 				servertest.InfoField(t, client, "replication", "master_repl_offset")
@@ -458,8 +458,8 @@ func waitForReplicas(t testing.TB, tally *tally, client *redis.Client) {
 	require.Equal(t, replicas, confirmed)
 }
 
-// A cable leads to a server, and can be cut.
-type cable struct {
+// A proxy forwards connections to a server, and can be cut off.
+type proxy struct {
 	port     int
 	server   *servertest.Server
 	listener net.Listener
@@ -470,12 +470,12 @@ type cable struct {
 	carrying map[net.Conn]bool
 }
 
-// layCable lays a cable until the test ends.
-func layCable(t testing.TB, server *servertest.Server) *cable {
+// startProxy starts a proxy, until the test ends.
+func startProxy(t testing.TB, server *servertest.Server) *proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	c := &cable{
+	c := &proxy{
 		port: listener.Addr().(*net.TCPAddr).Port, server: server, listener: listener,
 		carrying: map[net.Conn]bool{},
 	}
@@ -490,15 +490,15 @@ func layCable(t testing.TB, server *servertest.Server) *cable {
 			if err != nil {
 				return
 			}
-			go c.carry(near)
+			go c.forward(near)
 		}
 	}()
 	return c
 }
 
-// carry carries bytes both ways until either end closes, or the cable is cut.
-// What comes while it is cut waits until it is mended.
-func (c *cable) carry(near net.Conn) {
+// forward copies bytes both ways until either end closes, or the proxy is cut. Connections
+// that come while it is cut wait until it is restored.
+func (c *proxy) forward(near net.Conn) {
 	defer near.Close()
 	c.mutex.Lock()
 	for c.isCut {
@@ -534,7 +534,7 @@ func (c *cable) carry(near net.Conn) {
 }
 
 // cut breaks all connections, and with them what is under way.
-func (c *cable) cut() {
+func (c *proxy) cut() {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.isCut = true
@@ -543,7 +543,7 @@ func (c *cable) cut() {
 	}
 }
 
-func (c *cable) mend() {
+func (c *proxy) restore() {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.isCut = false

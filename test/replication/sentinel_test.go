@@ -63,10 +63,10 @@ func TestSentinelFailoverKeepsReplicatedCalls(t *testing.T) {
 	failover.run(t)
 
 	// The other replica follows the promoted one.
-	heir, other := replicas[0], replicas[1]
-	if !isPrimary(heir) {
-		heir, other = other, heir
+	successor, other := replicas[0], replicas[1]
+	if !isPrimary(successor) {
+		successor, other = other, successor
 	}
 	require.False(t, isPrimary(other))
-	requireSameFunnels(t, keys, heir, other)
+	requireSameFunnels(t, keys, successor, other)
 }

@@ -1,73 +1,23 @@
--- CL.THROTTLE for servers that load no modules: the same key, the same value, the
--- same answers and errors, to the nanosecond, so that module and script can work
--- on one funnel at once.
+-- CL.THROTTLE as a script, for servers that load no modules: the same key, value,
+-- reply and errors as those of the command, to the nanosecond, so that both can work
+-- on one funnel.
 --
 --   EVAL script 1 key capacity count period [quantity [now]]
 --
--- replies the five integers of CL.THROTTLE, and behind them retry_after and
--- reset_after once more, in nanoseconds, as strings. Numbers of more than 15
--- digits are strings, too. Now, in nanoseconds since the epoch, takes the place
--- of the server's clock, for tests.
+-- replies the five integers of CL.THROTTLE, then retry_after and reset_after again, in
+-- nanoseconds, as strings. Numbers of more than 15 digits are strings, too. Now, in
+-- nanoseconds since the epoch, takes the place of the server's clock, for tests.
 --
--- A number of Lua is a double, which counts to 2^53 without a gap, but what is
--- counted here takes 63 bits. So an instant is kept as two: the seconds, and the
--- nanoseconds. Spans of up to 52 days fit into one; that is what nearly everybody
--- asks for, and costs half, so it comes first. The rest of the script decides what
--- is larger, or wrong.
+-- This part is complete: it decides every call. throttle_short.lua, in front of it,
+-- decides most calls at little more than half the cost.
+--
+-- A number of Lua is a double, exact up to 2^53, but times here take 63 bits. So each
+-- is kept as two numbers: how many billions, and the rest.
 
 local capacity, count, period, quantity = ARGV[1], ARGV[2], ARGV[3], ARGV[4] or '1'
 
-local now_high, now_low
-if ARGV[5] then
-    now_high, now_low = tonumber(string.sub(ARGV[5], 1, -10)) or 0, tonumber(string.sub(ARGV[5], -9))
-else
-    local time = redis.call('TIME')
-    now_high, now_low = tonumber(time[1]), time[2] * 1000
-end
-
--- The sum of two is below 2^53, and exact.
-local SPAN = 4500000000000000
-
--- Whole numbers, without sign and leading zeros, whose products are exact or too large.
-local find = string.find
-if #KEYS == 1 and #ARGV <= 5 and period and #capacity <= 9 and #count <= 9 and #period <= 6 and #quantity <= 9
-    and find(capacity, '^[1-9]%d*$') and find(count, '^[1-9]%d*$') and find(period, '^[1-9]%d*$')
-    and (find(quantity, '^[1-9]%d*$') or quantity == '0') then
-    local floor, ceil = math.floor, math.ceil
-    local interval = floor(period * 1000000000 / count)
-    local tolerance, increment = interval * capacity, interval * quantity
-    local stored = redis.pcall('GET', KEYS[1])
-    local level = 0
-    if stored then
-        -- Only funnels of this time have ten digits of seconds.
-        level = type(stored) == 'string' and #stored == 19 and find(stored, '^[1-9]%d*$') and stored < '9'
-            and (string.sub(stored, 1, 10) - now_high) * 1000000000 + (string.sub(stored, 11) - now_low)
-    end
-    if level and level < SPAN and tolerance < SPAN and increment < SPAN and interval > 0 and now_high < 9000000000 then
-        if level < 0 then level = 0 end
-        local limited, retry_after = 0, -1
-        if level + increment > tolerance then
-            limited = 1
-            if increment <= tolerance then retry_after = level + increment - tolerance end
-        elseif increment > 0 then
-            level = level + increment
-            local low = now_low + level
-            local high = now_high + floor(low / 1000000000)
-            low = low % 1000000000
-            redis.call('SET', KEYS[1], string.format('%d%09d', high, low),
-                'PXAT', string.format('%d', high * 1000 + ceil(low / 1000000)))
-        end
-        local remaining = level < tolerance and floor((tolerance - level) / interval) or 0
-        return {limited, tonumber(capacity), remaining,
-            retry_after < 0 and -1 or ceil(retry_after / 1000000000), ceil(level / 1000000000),
-            string.format('%d', retry_after), string.format('%d', level)}
-    end
-end
-
--- From here on, each number is kept as two: how many billions, and the rest.
-
 local BILLION = 1000000000
-local floor, sub, format = math.floor, string.sub, string.format
+local floor, find, sub, format = math.floor, string.find, string.sub, string.format
 
 local function split(digits)
     if #digits <= 9 then return 0, tonumber(digits) end
@@ -157,7 +107,7 @@ local function parse_seconds(text)
     if high + low > 0 and fits_63_bits(high, low) then return high, low end
 end
 
--- Rounded up, so that who waits so long has waited long enough.
+-- Rounded up, so that a caller who waits that long has waited long enough.
 local function seconds(high, low)
     return low > 0 and high + 1 or high
 end
@@ -167,7 +117,7 @@ local function exact(digits)
     return #digits <= 15 and tonumber(digits) or digits
 end
 
-local function refuse(reason, value)
+local function fail(reason, value)
     if value and value ~= '' then
         reason = reason .. ", not '" .. string.gsub(sub(value, 1, 40), '[^ -~]', '?') .. "'"
         if #value > 40 then reason = reason .. ' and more' end
@@ -175,46 +125,54 @@ local function refuse(reason, value)
     return {err = 'ERR ' .. reason}
 end
 
-local function refuse_together(reason)
-    return refuse(reason .. ', not capacity ' .. capacity .. ', count ' .. count
+local function fail_together(reason)
+    return fail(reason .. ', not capacity ' .. capacity .. ', count ' .. count
         .. ', period ' .. period .. ', quantity ' .. quantity)
 end
 
 if #KEYS ~= 1 or #ARGV < 3 or #ARGV > 5 then
-    return refuse('the script takes 1 key and capacity, count, period, quantity')
+    return fail('the script takes 1 key and capacity, count, period, quantity')
 elseif not is_integer(capacity, 1) then
-    return refuse('capacity must be an integer from 1 to 9223372036854775807', capacity)
+    return fail('capacity must be an integer from 1 to 9223372036854775807', capacity)
 elseif not is_integer(count, 1) then
-    return refuse('count must be an integer from 1 to 9223372036854775807', count)
+    return fail('count must be an integer from 1 to 9223372036854775807', count)
 end
 local period_high, period_low = parse_seconds(period)
 if not period_high then
-    return refuse('period must be seconds above 0, at most 9223372036.854775807'
+    return fail('period must be seconds above 0, at most 9223372036.854775807'
         .. ' and with up to 9 fraction digits', period)
 elseif not is_integer(quantity, 0) then
-    return refuse('quantity must be an integer from 0 to 9223372036854775807', quantity)
+    return fail('quantity must be an integer from 0 to 9223372036854775807', quantity)
 end
 
 local interval_high, interval_low = divide(period_high, period_low, split(count))
 if interval_high + interval_low == 0 then
-    return refuse_together('count is too large for period: less than 1 nanosecond per token')
+    return fail_together('count is too large for period: less than 1 nanosecond per token')
 end
 local tolerance_high, tolerance_low = multiply(interval_high, interval_low, capacity)
 if not tolerance_high then
-    return refuse_together('capacity and period are too large together for count:'
+    return fail_together('capacity and period are too large together for count:'
         .. ' a full funnel must drain within 2^63-1 nanoseconds (292 years)')
 end
 
 local increment_high, increment_low = multiply(interval_high, interval_low, quantity)
 if not increment_high then
-    return refuse_together('quantity and period are too large together for count:'
+    return fail_together('quantity and period are too large together for count:'
         .. ' the tokens must leak within 2^63-1 nanoseconds (292 years)')
+end
+
+local now_high, now_low
+if ARGV[5] then
+    now_high, now_low = split(ARGV[5])
+else
+    local time = redis.call('TIME')
+    now_high, now_low = tonumber(time[1]), time[2] * 1000
 end
 
 local stored = redis.pcall('GET', KEYS[1])
 if type(stored) == 'table' then return {err = stored.err} end
 if stored and not is_integer(stored, 0) then
-    return refuse('the key does not hold a funnel:'
+    return fail('the key does not hold a funnel:'
         .. ' its value is not an integer from 0 to 9223372036854775807')
 end
 
@@ -233,7 +191,7 @@ if below(full_high, full_low, filled_high, filled_low) then
         retry_seconds, retry_after = seconds(high, low), join(high, low)
     end
 elseif not fits_63_bits(filled_high, filled_low) then
-    return refuse_together('quantity and period are too large together for count:'
+    return fail_together('quantity and period are too large together for count:'
         .. ' the funnel must be empty again before the year 2262, 2^63-1 nanoseconds after the epoch')
 else
     reset_high, reset_low = subtract(filled_high, filled_low, now_high, now_low)

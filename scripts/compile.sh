@@ -1,0 +1,82 @@
+# Makes funnel.so: functions to be sourced behind common.sh.
+# shellcheck shell=bash
+
+need_compilers() {
+    local wanted arch cpu cc target install
+    wanted="Go $(sed -n 's/^go //p' go.mod) or newer, from https://go.dev/dl/"
+    # Go keeps its cache below HOME, which services and containers may lack.
+    [ -n "${HOME-}" ] || export HOME=~
+    # Where Go's own instructions unpack it; sudo drops that from the PATH.
+    has go || PATH=$PATH:/usr/local/go/bin
+    has go || die "Go is missing: install $wanted"
+    go list -m >/dev/null || die "this Go cannot build funnel, for the reason above: install $wanted"
+
+    # cgo is off by default for another architecture. Nobody checks the processor when
+    # the module is loaded, so the code is for all of them.
+    export CGO_ENABLED=1 GOAMD64=v1 GOARM64=v8.0
+    arch=$(go env GOARCH)
+    case $arch in
+    amd64) cpu=x86_64 ;;
+    arm64) cpu=aarch64 ;;
+    *) die "GOARCH is '$arch': funnel is built for amd64 and arm64" ;;
+    esac
+    install="install gcc (apt-get install gcc libc6-dev; dnf install gcc), or name another compiler in CC"
+    [ "$arch" = "$(go env GOHOSTARCH)" ] ||
+        install="install one for $arch (apt-get install gcc-${cpu/_/-}-linux-gnu libc6-dev-$arch-cross) and name it (CC=$cpu-linux-gnu-gcc)"
+
+    cc=$(go env CC)
+    has "${cc%% *}" || die "the C compiler '$cc' is missing: $install"
+    # shellcheck disable=SC2086 # CC may hold options
+    target=$($cc -dumpmachine) || die "the C compiler '$cc' does not tell what it compiles for: $install"
+    case $target in
+    *-musl*) die "the C compiler '$cc' compiles for musl: build on a system with glibc, and the same file loads on both" ;;
+    "$cpu"-* | arm64-apple-*) ;;
+    *) die "the C compiler '$cc' compiles for $target, but GOARCH is $arch: $install" ;;
+    esac
+    # Debian's gcc comes without them when recommended packages are left out.
+    # shellcheck disable=SC2086 # CC may hold options
+    $cc -E -x c - <<<'#include <stdlib.h>' >/dev/null 2>&1 ||
+        die "the C compiler '$cc' finds no header files of the C library: $install"
+}
+
+# version prints that of the sources.
+version() { sed -n 's/^#define FUNNEL_VERSION "\(.*\)"$/\1/p' module/version.h; }
+
+# commit prints nothing where the commit is not known: version.h has a word for that.
+# FUNNEL_COMMIT tells it to a build without .git, that of the image.
+commit() {
+    [ -z "${FUNNEL_COMMIT-}" ] || { echo "$FUNNEL_COMMIT"; return; }
+    # Without the first test, a copy inside somebody else's repository would name theirs.
+    [ -e .git ] && git rev-parse --short=12 HEAD 2>/dev/null | tr -d '\n' || return 0
+    [ -z "$(git --no-optional-locks status --porcelain)" ] || echo -dirty
+}
+
+# on_this_machine COMMAND...: for programs that run here, whatever is being built.
+on_this_machine() { GOOS=$(go env GOHOSTOS) GOARCH=$(go env GOHOSTARCH) CGO_ENABLED=0 "$@"; }
+
+# compile OUTPUT [FLAG...]: OUTPUT changes whole or not at all, since a server may have it
+# loaded. FUNNEL_IMPORTS names what AddressSanitizer imports.
+compile() {
+    local output=$1 commit flags draft
+    shift
+    # Ubuntu's gcc and others protect stacks and formats by default, with functions of
+    # glibc that musl lacks.
+    flags="$(go env CGO_CFLAGS) -U_FORTIFY_SOURCE -fno-stack-protector"
+    commit=$(commit)
+    [ -z "$commit" ] || flags+=" '-DFUNNEL_COMMIT=\"$commit\"'"
+    mkdir -p build
+    draft=$(mktemp -d build/draft.XXXXXX)
+    (
+        trap 'rm -rf "$draft"' EXIT
+        CGO_CFLAGS=$flags go build -trimpath -buildvcs=false -buildmode=c-shared "$@" -o "$draft/linked.so" ./cmd/funnel
+        on_this_machine go build -o "$draft/funnel-finish" ./cmd/funnel-finish
+        "$draft/funnel-finish" -imports "${FUNNEL_IMPORTS-}" "$draft/linked.so" "$draft/funnel.so"
+        mv -f "$draft/funnel.so" "$output"
+    )
+}
+
+compile_for_tests() {
+    compile funnel.so
+    compile build/funnel-debug.so -tags funneldebug
+    export FUNNEL_MODULE=$PWD/funnel.so FUNNEL_DEBUG_MODULE=$PWD/build/funnel-debug.so
+}

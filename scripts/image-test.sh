@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Builds the image on stand-ins for the official ones, which are made of Debian
+# packages, then tests it in containers.
+
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/common.sh
+. scripts/compile.sh
+. scripts/image.sh
+
+need_docker
+need_compilers
+need_package debootstrap
+docker compose version >/dev/null 2>&1 || need_package docker-compose
+as_root true || die "debootstrap needs root: sudo ./build.sh image-test"
+
+bases=(redis valkey)
+server=
+# Alpine has musl, on which funnel is tried on amd64 alone.
+if [ "$(go env GOHOSTARCH)" = amd64 ]; then
+    need_package musl-gcc musl-tools
+    need_package make
+    server=$(scripts/servers.sh redis-7.0-musl) || die "no server to test the image on Alpine with: ${server##*$'\t'}"
+    bases+=(alpine)
+fi
+as_root env PATH="$PATH" HOME="$HOME" FUNNEL_MUSL_SERVER="${server##*$'\t'}" scripts/standins.sh
+
+for base in "${bases[@]}"; do
+    echo "building the image on funnel-standin-$base"
+    build_image "funnel-test-$base" --quiet --build-arg GO_IMAGE=funnel-standin-golang \
+        --build-arg BASE="funnel-standin-$base" >/dev/null
+done
+
+# Most of the time they wait for failovers: at once, then.
+jobs=()
+for base in "${bases[@]}"; do
+    echo "testing funnel-test-$base"
+    FUNNEL_IMAGE=funnel-test-$base FUNNEL_IMAGE_BASE=funnel-standin-$base \
+        go -C test test -count=1 -timeout 8m -parallel 4 ./image/ &
+    jobs+=($!)
+done
+failed=
+for job in "${jobs[@]}"; do
+    wait "$job" || failed+=" $job"
+done
+[ -z "$failed" ] || die "the image fails its tests, see above"

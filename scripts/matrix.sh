@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Runs the tests against many servers, or those named, with one funnel.so.
+#
+#   scripts/matrix.sh [SERVER...]
+#
+# Servers are those of servers.sh. With GOARCH=arm64 on amd64 they are emulated.
+# FUNNEL_TESTS is a regular expression of the tests to run. What they print lies in
+# build/matrix.
+
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/common.sh
+. scripts/compile.sh
+
+# count OUTCOME LOG: top-level tests only, whose lines are not indented.
+count() { grep -c "^--- $1" "$2" || true; }
+
+# failures LOG: what failed tests have printed, and what a dying test binary has.
+failures() {
+    awk '/^=== RUN +[^\/]*$/ { test = "" }
+        { test = test $0 "\n" }
+        /^--- FAIL/ { printf "%s", test }
+        /^--- / { test = "" }
+        END { if (test ~ /panic:|fatal error:/) printf "%s", test }' "$1"
+}
+
+# The client's script runs in the server, too.
+run_tests() {
+    local code=0
+    on_this_machine go test -count=1 -v -timeout 10m -run "${FUNNEL_TESTS-}" . || code=$?
+    on_this_machine go test -count=1 -v -timeout 10m -run "${FUNNEL_TESTS-Script}" ./limiter || code=$?
+    on_this_machine go -C test test -count=1 -v -timeout 10m -run "${FUNNEL_TESTS-}" \
+        ./command ./model ./process ./replication || code=$?
+    return $code
+}
+
+need_compilers
+servers=$(FUNNEL_ARCHITECTURE=$(go env GOARCH) scripts/servers.sh "$@")
+compile_for_tests
+mkdir -p build/matrix
+broken=
+printf '%-16s %-10s %7s %7s %7s %7s\n' server version passed failed skipped seconds
+while IFS=$'\t' read -r name version server <&3; do
+    if [ "$version" = - ]; then
+        printf '%-16s %-10s %s\n' "$name" - "$server"
+        continue
+    fi
+    log=build/matrix/$name.log
+    start=$SECONDS
+    code=0
+    FUNNEL_SERVER=$server run_tests >"$log" 2>&1 </dev/null || code=$?
+    failed=$(count FAIL "$log")
+    # A test binary that dies has no line for the test that killed it.
+    [ "$code" = 0 ] || [ "$failed" != 0 ] || failed=died
+    printf '%-16s %-10s %7s %7s %7s %7s\n' "$name" "$version" \
+        "$(count PASS "$log")" "$failed" "$(count SKIP "$log")" $((SECONDS - start))
+    [ "$code" = 0 ] || broken+=" $log"
+done 3<<<"$servers"
+[ -n "$broken" ] || exit 0
+for log in $broken; do
+    printf '\n%s\n' "$log"
+    failures "$log"
+done
+die "tests failed, see$broken"
