@@ -89,11 +89,7 @@ func command(before ...string) func(Limit, int64) Operation {
 
 // floor is the command of marker/floor.c that replies as the limit would.
 func floor(limit Limit, quantity int64) Operation {
-	name := "BENCH.ALLOW"
-	if limit == Narrow {
-		name = "BENCH.LIMIT"
-	}
-	return command(name)(limit, quantity)
+	return command(map[bool]string{false: "BENCH.ALLOW", true: "BENCH.LIMIT"}[limit == Narrow])(limit, quantity)
 }
 
 func hash(script string) string { return redis.NewScript(script).Hash() }
@@ -107,13 +103,9 @@ func hashFunnel(limit Limit, _ int64) Operation {
 	return operation
 }
 
-// window is the sliding window of the textbooks: every call leaves a member in a
-// sorted set, scored by its time, and whatever is older than the window is cut off.
-// Textbooks use the millisecond as the member, which makes one of two calls in the
-// same millisecond; a number that occurs once mends that.
-//
-// A pipeline cannot decide halfway, so a call that is limited leaves its member, too:
-// a client that keeps calling stays limited.
+// window is the usual sliding window: every call leaves a member in a sorted set, scored
+// by its time, and older ones are cut off. A pipeline cannot decide halfway, so a call
+// that is limited leaves its member, too: a client that keeps calling stays limited.
 func window(limit Limit, _ int64) Operation {
 	return Operation{
 		Commands: func(call Call) [][]string {

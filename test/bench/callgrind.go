@@ -12,15 +12,12 @@ import (
 	"github.com/montanaflynn/stats"
 )
 
-// How instructions are measured. Callgrind writes a file of counts each time the
-// server enters bench_mark, a function of the marker module, and starts again from
-// zero: so BENCH.MARK before and after a block of calls counts the block, and one
-// start of the server serves all cases. Nothing attaches to the process, so the
-// debugger interface of valgrind, which containers often forbid, is not needed.
+// Callgrind writes a file of counts each time the server enters bench_mark, a function
+// of the marker module, and starts again from zero: so BENCH.MARK before and after a
+// block of calls counts the block. Nothing attaches to the process, so the debugger
+// interface of valgrind, which containers often forbid, is not needed.
 //
-// A count holds everything that the process executes: the event loop, reading and
-// parsing of the command, reply, and the timer of the server, which is set to its
-// lowest frequency. It holds none of what the kernel does.
+// A count holds everything that the process executes, and nothing of what the kernel does.
 
 const (
 	instructionKeys     = 1000

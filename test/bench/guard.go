@@ -10,26 +10,19 @@ import (
 	"strings"
 )
 
-// The regression guard compares ratios, not counts: the same version of Redis, compiled
-// by somebody else, executes a few per cent more or less, in SET as in CL.THROTTLE.
+// The regression guard compares ratios, since the same version of Redis, compiled by
+// somebody else, executes a few per cent more or less in all it does:
 //
-//   - To commands of the server, against what a person has committed in
-//     instructions.txt. Another version of the server does other things for the two,
-//     so a version that the file does not know is not judged.
-//   - To the floor (marker/floor.c), against what is set here, on all servers: what
-//     is above the floor is funnel's own.
+//   - to commands of the server, with what a person has committed in instructions.txt
+//     for this version of it; others do other things and are not judged;
+//   - to the floor (marker/floor.c), on all servers: what is above it is funnel's own.
 //
 //go:embed instructions.txt
 var committedText string
 
 const (
-	// guardTolerance is by how much a ratio may exceed the committed one: counts repeat
-	// to within 0.5%, and what compilers differ by after the ratio is of that order.
-	guardTolerance = 0.03
-
-	// guardRuns is how often a rise is counted again before it is believed. A run now
-	// and then comes out a per cent off, but a more expensive call is so in every run.
-	guardRuns = 3
+	guardTolerance = 0.03 // counts repeat to within 0.5%, and compilers differ by as much
+	guardRuns      = 3    // before a rise is believed: a more expensive call is so in all
 )
 
 // guarded are the ratios that are watched: an allowed call writes a key with an expiry,
@@ -49,16 +42,14 @@ var guarded = []struct {
 // and lines that begin with # do not count.
 func parseCommitted(text, server string) (map[string]float64, error) {
 	committed := map[string]float64{}
-	number := 0
-	for line := range strings.Lines(text) {
-		number++
+	for i, line := range strings.Split(text, "\n") {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue
 		}
 		var name, version, id string
 		var count float64
 		if _, err := fmt.Sscanln(line, &name, &version, &id, &count); err != nil || count <= 0 {
-			return nil, fmt.Errorf("instructions.txt: line %d must be server, version, name and count, as in 'redis 7.0.15 set 9693', not '%s'", number, line)
+			return nil, fmt.Errorf("instructions.txt: line %d must be server, version, name and count, as in 'redis 7.0.15 set 9693', not '%s'", i+1, line)
 		}
 		if name+" "+version == server {
 			committed[id] = count

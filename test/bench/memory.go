@@ -1,12 +1,13 @@
 package bench
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
-// memoryKeys is how many keys the growth of the server is spread over, and memoryCalls
-// how many calls a busy key has seen.
 const (
-	memoryKeys  = 100_000
-	memoryCalls = 100
+	memoryKeys  = 100_000 // that the growth of the server is spread over
+	memoryCalls = 100     // that a busy key has seen
 )
 
 // memory compares what MEMORY USAGE says of a key, and how much the server grows with
@@ -44,8 +45,8 @@ func (s *Setting) memoryOf(c Case) (first, busy, growth float64) {
 	for range 2 {
 		client.Do("FLUSHALL", "SYNC")
 		before := client.Info("used_memory")
-		for i := 0; i < len(names); i += batch {
-			client.expect(c, names[i:min(i+batch, len(names))]...)
+		for some := range slices.Chunk(names, batch) {
+			client.expect(c, some...)
 		}
 		growth = (client.Info("used_memory") - before) / memoryKeys
 	}

@@ -1,6 +1,10 @@
 package bench
 
-import "github.com/redis/go-redis/v9"
+import (
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
 
 // A Limit is what a key is held to: Capacity calls at once, and Count more per Period
 // of so many seconds from then on. All are at least 1.
@@ -11,21 +15,10 @@ type Limit struct{ Capacity, Count, Period int64 }
 // Drain are the same rate.
 func (l Limit) Drain() int64 { return (l.Capacity*l.Period + l.Count - 1) / l.Count }
 
-// The two limits of all load: one that is never reached while we measure, and one
-// that is reached by the first call and stays reached. Both leak slowly, so that no
-// key expires between two calls, however slow the machine is.
+// The two limits of all load leak slowly, so that no key expires between two calls.
 var (
-	Roomy  = Limit{Capacity: 700_000, Count: 1, Period: 6}
-	Narrow = Limit{Capacity: 1, Count: 1, Period: 600_000}
-)
-
-// An Outcome is how a call was answered: Plain is for commands that limit nothing.
-type Outcome string
-
-const (
-	Plain   Outcome = "answered"
-	Allowed Outcome = "allowed"
-	Limited Outcome = "limited"
+	Roomy  = Limit{Capacity: 700_000, Count: 1, Period: 6} // never reached while we measure
+	Narrow = Limit{Capacity: 1, Count: 1, Period: 600_000} // reached by the first call
 )
 
 // A Call is what differs between calls: the key, of 16 bytes, the client's clock in
@@ -41,14 +34,11 @@ type Operation struct {
 	Commands func(Call) [][]string
 
 	// Limited reads the replies, one number per command: the integer that the reply
-	// is, or that an array begins with; 0 for any other reply. Nil: every call is Plain.
+	// is, or that an array begins with; 0 for any other reply. Nil: nothing is limited.
 	Limited func(replies []int64) bool
 }
 
-func (o Operation) outcome(commands []redis.Cmder) Outcome {
-	if o.Limited == nil {
-		return Plain
-	}
+func (o Operation) limited(commands []redis.Cmder) bool {
 	numbers := make([]int64, len(commands))
 	for i, command := range commands {
 		reply := command.(*redis.Cmd).Val()
@@ -57,10 +47,7 @@ func (o Operation) outcome(commands []redis.Cmder) Outcome {
 		}
 		numbers[i], _ = reply.(int64)
 	}
-	if o.Limited(numbers) {
-		return Limited
-	}
-	return Allowed
+	return o.Limited != nil && o.Limited(numbers)
 }
 
 // A Case is a call that is measured: an alternative that is asked for one outcome.
@@ -69,29 +56,22 @@ type Case struct {
 	Alternative
 	Case      string
 	operation Operation
-	want      Outcome
 }
 
 // ID names the case in files: "throttle/allowed".
-func (c Case) ID() string {
-	if c.Case == "" {
-		return c.Name
-	}
-	return c.Name + "/" + c.Case
-}
+func (c Case) ID() string { return strings.TrimSuffix(c.Name+"/"+c.Case, "/") }
 
 // Cases are all cases of the alternatives.
-func Cases(alternatives []Alternative) []Case {
-	var cases []Case
+func Cases(alternatives []Alternative) (cases []Case) {
 	for _, a := range alternatives {
 		allowed := a.Operation(Roomy, 1)
 		if allowed.Limited == nil {
-			cases = append(cases, Case{a, "", allowed, Plain})
+			cases = append(cases, Case{a, "", allowed})
 			continue
 		}
-		cases = append(cases, Case{a, "allowed", allowed, Allowed}, Case{a, "limited", a.Operation(Narrow, 1), Limited})
+		cases = append(cases, Case{a, "allowed", allowed}, Case{a, "limited", a.Operation(Narrow, 1)})
 		if a.Peeks {
-			cases = append(cases, Case{a, "peek", a.Operation(Roomy, 0), Allowed})
+			cases = append(cases, Case{a, "peek", a.Operation(Roomy, 0)})
 		}
 	}
 	return cases

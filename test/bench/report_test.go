@@ -91,10 +91,10 @@ func TestUpdateReplacesWhatStandsBetweenTheMarkers(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("before\n<!-- funnel-bench: memory -->\nold\n<!-- end of funnel-bench: memory -->\nafter\n"), 0o600))
 	want := "before\n<!-- funnel-bench: memory -->\n\n| a | b |\n| --- | ---: |\n| 1 | 2 |\n\nnote\n\n<!-- end of funnel-bench: memory -->\nafter\n"
 	require.NoError(t, Update(path, []Table{table}))
+	require.NoError(t, Update(path, []Table{table}), "what was put in is replaced the next time")
 	got, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, want, string(got))
-	require.Equal(t, want, splice(want, []Table{table}), "what was put in is replaced the next time")
 	require.ErrorContains(t, Update(path, []Table{{Name: "other"}}), "has no place")
 }
 

@@ -1,8 +1,6 @@
 // Package bench measures what CL.THROTTLE costs, and what the other ways to limit a
 // rate with a Redis or Valkey server cost beside it, in the same run.
-//
-// Tests check that each limits as it should, and every measurement checks replies: a
-// benchmark of calls that were answered otherwise than intended measures nothing.
+// Tests check that each limits as it should, and every measurement checks replies.
 package bench
 
 import (
@@ -62,10 +60,7 @@ var Parts = []struct {
 }
 
 func (s *Setting) moduleOf(peer bool) string {
-	if peer {
-		return s.Peer
-	}
-	return s.Module
+	return map[bool]string{false: s.Module, true: s.Peer}[peer]
 }
 
 // Describe is the table of what the figures are taken with. It finds out early whether
@@ -73,9 +68,7 @@ func (s *Setting) moduleOf(peer bool) string {
 func (s *Setting) Describe() Table {
 	table := Table{Name: "environment", Columns: []string{"what", "which"}}
 	s.server, s.module = s.versions(s.Module)
-	table.set("measured", 1, time.Now().UTC().Format("2006-01-02 15:04 UTC"))
-	table.set("server", 1, s.server)
-	table.set("module", 1, s.module)
+	table.Rows = [][]string{{"measured", time.Now().UTC().Format("2006-01-02 15:04 UTC")}, {"server", s.server}, {"module", s.module}}
 	if s.Peer != "" {
 		_, peer := s.versions(s.Peer)
 		table.set("other module", 1, peer)
@@ -88,12 +81,12 @@ func (s *Setting) Describe() Table {
 
 var (
 	serverVersion = regexp.MustCompile(`(?m)^(redis|valkey)_version:(\S+)`)
-	ourVersion    = regexp.MustCompile(`(?m)^funnel_(?:version|commit):(\S+)`)
-	moduleVersion = regexp.MustCompile(`name (\S+) ver (\d+)`)
+	moduleVersion = regexp.MustCompile(`module:name=([^,]*),ver=(\d+)`)
+	ourVersion    = regexp.MustCompile(`funnel_version:(\S+)\s+funnel_commit:(\S+)`)
 )
 
 // versions names a server as "redis 7.0.15", and its module as "funnel 0.1.0 (commit)",
-// or as MODULE LIST does.
+// or by the number that any module has.
 func (s *Setting) versions(path string) (server, module string) {
 	client := s.Start(path, nil)
 	defer client.Close()
@@ -101,13 +94,13 @@ func (s *Setting) versions(path string) (server, module string) {
 	for _, found := range serverVersion.FindAllStringSubmatch(info, -1) {
 		server = found[1] + " " + found[2] // Valkey's own comes after the Redis that it is like
 	}
-	for _, found := range moduleVersion.FindAllStringSubmatch(fmt.Sprint(client.Do("MODULE", "LIST")), -1) {
+	for _, found := range moduleVersion.FindAllStringSubmatch(info, -1) {
 		if found[1] != "bench" {
 			module = found[1] + " " + found[2]
 		}
 	}
-	if ours := ourVersion.FindAllStringSubmatch(info, 2); len(ours) == 2 {
-		module = fmt.Sprintf("funnel %s (%s)", ours[0][1], ours[1][1])
+	if ours := ourVersion.FindStringSubmatch(info); ours != nil {
+		module = fmt.Sprintf("funnel %s (%s)", ours[1], ours[2])
 	}
 	return server, module
 }
@@ -118,15 +111,12 @@ var markerSources embed.FS
 // BuildMarker compiles the module of the folder marker into a folder, by the C
 // compiler that CC names, or cc, and returns its path.
 func BuildMarker(ctx context.Context, folder string) (string, error) {
-	compiler := strings.Fields(os.Getenv("CC"))
-	if len(compiler) == 0 {
-		compiler = []string{"cc"}
-	}
+	compiler := strings.Fields(cmp.Or(os.Getenv("CC"), "cc"))
 	if err := os.CopyFS(folder, markerSources); err != nil {
 		return "", err
 	}
-	module := filepath.Join(folder, "marker.so")
-	line := append(compiler, "-shared", "-fPIC", "-O2", "-o", module, filepath.Join(folder, "marker", "marker.c"), filepath.Join(folder, "marker", "floor.c"))
+	module, sources := filepath.Join(folder, "marker.so"), filepath.Join(folder, "marker")
+	line := append(compiler, "-shared", "-fPIC", "-O2", "-o", module, filepath.Join(sources, "marker.c"), filepath.Join(sources, "floor.c"))
 	if output, err := exec.CommandContext(ctx, line[0], line[1:]...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot compile the marker module, with the compiler in CC or cc: %w\n%s", err, output)
 	}

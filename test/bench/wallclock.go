@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,21 +23,14 @@ type load struct {
 	replica                 bool
 }
 
-// roundLength is how long a round lasts, about.
-const roundLength = 300 * time.Millisecond
+const roundLength = 300 * time.Millisecond // about
 
-// The figures of a round: calls per second; the time that the server's threads worked,
-// in microseconds per call, which is what a call costs when the client is the
-// bottleneck; and latencies in microseconds.
-const (
-	rate = iota
-	processor
-	p50
-	p99
-	figures
-)
+// A round has figures: calls per second; the time that the server's threads worked, in
+// microseconds per call, which is what a call costs when the client is the bottleneck;
+// and latencies in microseconds.
+type round [4]float64
 
-type round [figures]float64
+const rate, processor, p50, p99 = 0, 1, 2, 3
 
 // A run is a case in a load, and what its rounds came to.
 type run struct {
@@ -70,7 +62,7 @@ func (s *Setting) measure(cases []Case, l load) (runs []*run) {
 	if l.replica && !s.failed(nil) {
 		replica := s.Start(s.Module, nil, "--replicaof", fmt.Sprint("127.0.0.1 ", clients[false].server.Port))
 		defer replica.Close()
-		for replica.Info("master_sync_total_bytes", "master_repl_offset") == 0 && !s.failed(nil) {
+		for replica.Info("master_repl_offset") == 0 && !s.failed(nil) {
 			time.Sleep(50 * time.Millisecond)
 		}
 	}
@@ -97,36 +89,21 @@ func (r *run) round() (round, error) {
 	some := keys(r.prefix, min(r.keys, 16))
 	r.client.expect(r.Case, some...)
 	before := r.client.Info("used_cpu_user", "used_cpu_sys")
-	program, err := benchmarkProgram()
+	// It lies beside the server: redis-benchmark, or valkey-benchmark.
+	program, err := exec.LookPath(strings.TrimSuffix(servertest.Program(), "-server") + "-benchmark")
 	if r.client.failed(err) {
 		return round{}, err
 	}
 	words := strings.Fields(fmt.Sprint("--csv -p ", r.client.server.Port, " -c ", r.clients, " -P ", r.pipeline, " -r ", r.keys, " -n ", r.requests))
 	words = append(words, r.operation.Commands(Call{Key: r.prefix + "__rand_int__"})[0]...)
-	var errorText strings.Builder
-	command := exec.CommandContext(r.client.Ctx, program, words...)
-	command.Stderr = &errorText
-	output, err := command.Output()
+	output, err := exec.CommandContext(r.client.Ctx, program, words...).CombinedOutput()
 	if err != nil {
-		return round{}, fmt.Errorf("%s of %s: %w\n%s", program, r.ID(), err, errorText.String())
+		return round{}, fmt.Errorf("%s of %s: %w\n%s", program, r.ID(), err, output)
 	}
 	result, err := readCSV(string(output))
 	result[processor] = (r.client.Info("used_cpu_user", "used_cpu_sys") - before) * 1e6 / float64(r.requests)
 	r.client.expect(r.Case, some...)
 	return result, err
-}
-
-// benchmarkProgram is redis-benchmark, beside the server program if it is there.
-func benchmarkProgram() (string, error) {
-	server, _ := exec.LookPath(servertest.Program())
-	for _, folder := range []string{filepath.Dir(server), ""} {
-		for _, name := range []string{"redis-benchmark", "valkey-benchmark"} {
-			if found, err := exec.LookPath(filepath.Join(folder, name)); err == nil {
-				return found, nil
-			}
-		}
-	}
-	return "", fmt.Errorf("redis-benchmark is missing beside %s: install it (apt-get install redis-tools), or leave throughput, latency and scale out with -parts", server)
 }
 
 // readCSV reads what redis-benchmark prints: a line of names, and one of values.
@@ -156,7 +133,7 @@ func quartiles(r, reference *run, figure int) stats.Quartiles {
 		}
 		values = append(values, value)
 	}
-	q, _ := stats.Quartile(values) // the error is for no values, of which there are none
+	q, _ := stats.Quartile(values) // an error is for no values
 	return q
 }
 
@@ -169,10 +146,8 @@ func ratio(r, reference *run, figure int) string {
 // timed are the runs of all cases but peeks and those without, and that of the reference.
 func (s *Setting) timed(l load, without string) (runs []*run, reference *run) {
 	runs = s.measure(slices.DeleteFunc(Cases(s.Alternatives()), func(c Case) bool { return c.Case == "peek" || c.Case == without }), l)
-	for _, r := range runs {
-		if r.Name == Reference {
-			reference = r
-		}
+	if i := slices.IndexFunc(runs, func(r *run) bool { return r.Name == Reference }); i >= 0 {
+		reference = runs[i]
 	}
 	return runs, reference
 }
@@ -196,10 +171,9 @@ func (s *Setting) throughput() Table {
 			table.set(r.Title, 5, thousands(r.median(rate)))
 			continue
 		}
-		table.set(r.Title, 1, thousands(r.median(rate)))
-		table.set(r.Title, 2, ratio(r, reference, rate))
-		table.set(r.Title, 3, fmt.Sprintf("%.2f", r.median(processor)))
-		table.set(r.Title, 4, ratio(r, reference, processor))
+		for i, text := range []string{thousands(r.median(rate)), ratio(r, reference, rate), fmt.Sprintf("%.2f", r.median(processor)), ratio(r, reference, processor)} {
+			table.set(r.Title, i+1, text)
+		}
 	}
 	return table
 }
@@ -231,8 +205,7 @@ func (s *Setting) scale() Table {
 		if runs == nil {
 			break
 		}
-		set, throttle := runs[0], runs[1]
-		yes := map[bool]string{true: "yes", false: "no"}
+		set, throttle, yes := runs[0], runs[1], map[bool]string{true: "yes", false: "no"}
 		table.Rows = append(table.Rows, []string{thousands(float64(l.keys)), thousands(float64(l.clients)), yes[l.config != nil], yes[l.replica],
 			fmt.Sprintf("%.2f", throttle.median(processor)), fmt.Sprintf("%.2f", set.median(processor)),
 			ratio(throttle, set, processor), thousands(throttle.median(rate))})

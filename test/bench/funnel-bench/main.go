@@ -47,10 +47,7 @@ func run(ctx context.Context) error {
 	for _, part := range bench.Parts {
 		known = append(known, part.Name)
 	}
-	flag.Usage = func() {
-		fmt.Fprint(os.Stderr, usage)
-		flag.PrintDefaults()
-	}
+	flag.Usage = func() { fmt.Fprint(os.Stderr, usage); flag.PrintDefaults() }
 	flag.StringVar(&s.Module, "module", "funnel.so", "the module to measure: `path` of funnel.so")
 	flag.StringVar(&s.Peer, "peer", "", "another module with CL.THROTTLE, measured in a server of its own: `path`")
 	flag.IntVar(&s.Rounds, "rounds", 11, "throughput, latency and scale: rounds of each alternative, 3 or more")
@@ -60,13 +57,9 @@ func run(ctx context.Context) error {
 	guard := flag.Bool("guard", false, "compare instructions with test/bench/instructions.txt and with the floor, and fail if they have risen")
 	flag.Parse()
 
-	for _, part := range list(*parts) {
-		if !slices.Contains(known, part) {
-			return fmt.Errorf("-parts: there is no part '%s': choose from %s", part, strings.Join(known, ", "))
-		}
-	}
-	if s.Rounds < 3 || flag.NArg() > 0 {
-		return errors.New("-rounds is less than 3, or an option does not begin with -: see -help")
+	unknown := slices.DeleteFunc(list(*parts), func(part string) bool { return slices.Contains(known, part) })
+	if len(unknown) > 0 || s.Rounds < 3 || flag.NArg() > 0 {
+		return fmt.Errorf("-parts has other names (%v), -rounds is less than 3, or an option (%v) does not begin with -: see -help", unknown, flag.Args())
 	}
 	s.Module, _ = filepath.Abs(s.Module) // servers run in folders of their own
 	if s.Peer != "" {
@@ -106,6 +99,4 @@ func run(ctx context.Context) error {
 	return err
 }
 
-func list(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
-}
+func list(text string) []string { return strings.Fields(strings.ReplaceAll(text, ",", " ")) }
