@@ -36,7 +36,7 @@ const exampleTAT = "1600000000000000001"
 var gcraScript string
 
 // Alternatives are all that can be measured, in the order of the tables.
-func Alternatives() []Alternative {
+func Alternatives(peer string) []Alternative {
 	return []Alternative{
 		{Name: "get", Title: "GET", Yardstick: true, Operation: plain("GET")},
 		// Like a funnel's: 19 digits, and an expiry that does not come meanwhile.
@@ -45,8 +45,8 @@ func Alternatives() []Alternative {
 			Operation: plain("BENCH.NOOP", arguments(Roomy, 1)...)},
 		{Name: "floor", Title: "CL.THROTTLE's calls of the server, no decision", Yardstick: true, Operation: floor},
 		{Name: "throttle", Title: "CL.THROTTLE", Peeks: true, Operation: command("CL.THROTTLE")},
-		{Name: "peer", Title: "CL.THROTTLE of the other module", Peer: true, Peeks: true, Operation: command("CL.THROTTLE")},
-		{Name: "script", Title: "the same in a script, of package limiter", Peeks: true,
+		{Name: "peer", Title: "CL.THROTTLE of " + strings.TrimRight(peer, " 0123456789"), Peer: true, Peeks: true, Operation: command("CL.THROTTLE")},
+		{Name: "script", Title: "Lua script of package limiter", Peeks: true,
 			Script: limiter.Script, Operation: command("EVALSHA", hash(limiter.Script), "1")},
 		{Name: "lua-gcra", Title: "GCRA in a Lua script", Peeks: true,
 			Script: gcraScript, Operation: command("EVALSHA", hash(gcraScript), "1")},
@@ -59,7 +59,7 @@ func Alternatives() []Alternative {
 
 // choose returns the alternatives of these names, in the order of the tables.
 func choose(names ...string) []Alternative {
-	return slices.DeleteFunc(Alternatives(), func(a Alternative) bool { return !slices.Contains(names, a.Name) })
+	return slices.DeleteFunc(Alternatives(""), func(a Alternative) bool { return !slices.Contains(names, a.Name) })
 }
 
 // words makes an operation of one command that has the key behind its first words.

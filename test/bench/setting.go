@@ -31,7 +31,7 @@ type Setting struct {
 	// Progress is told what is going on, a line at a time.
 	Progress func(format string, arguments ...any)
 
-	server, module string // with their versions, from Describe
+	server, module, peer string // with their versions, from Describe
 }
 
 // failed takes an error, if it is the first, and says whether there has been one.
@@ -42,7 +42,7 @@ func (s *Setting) failed(err error) bool {
 
 // Alternatives are those that can be measured.
 func (s *Setting) Alternatives() []Alternative {
-	return slices.DeleteFunc(Alternatives(), func(a Alternative) bool { return a.Peer && s.Peer == "" })
+	return slices.DeleteFunc(Alternatives(s.peer), func(a Alternative) bool { return a.Peer && s.Peer == "" })
 }
 
 const (
@@ -70,8 +70,8 @@ func (s *Setting) Describe() Table {
 	s.server, s.module = s.versions(s.Module)
 	table.Rows = [][]string{{"measured", time.Now().UTC().Format("2006-01-02 15:04 UTC")}, {"server", s.server}, {"module", s.module}}
 	if s.Peer != "" {
-		_, peer := s.versions(s.Peer)
-		table.set("other module", 1, peer)
+		_, s.peer = s.versions(s.Peer)
+		table.set("other module", 1, s.peer)
 	}
 	processors, _ := os.ReadFile("/proc/cpuinfo")
 	model := regexp.MustCompile(`model name\s*: (.*)|$`).FindStringSubmatch(string(processors))[1]

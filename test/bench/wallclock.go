@@ -23,14 +23,13 @@ type load struct {
 	replica                 bool
 }
 
-const roundLength = 300 * time.Millisecond // about
-
 // A round has figures: calls per second; the time that the server's threads worked, in
 // microseconds per call, which is what a call costs when the client is the bottleneck;
 // and latencies in microseconds.
 type round [4]float64
 
 const rate, processor, p50, p99 = 0, 1, 2, 3
+const roundLength = 300 * time.Millisecond // about
 
 // A run is a case in a load, and what its rounds came to.
 type run struct {
