@@ -38,9 +38,9 @@ var gcraScript string
 // Alternatives are all that can be measured, in the order of the tables.
 func Alternatives(peer string) []Alternative {
 	return []Alternative{
-		{Name: "get", Title: "GET", Yardstick: true, Operation: plain("GET")},
 		// Like a funnel's: 19 digits, and an expiry that does not come meanwhile.
 		{Name: "set", Title: "SET PX", Yardstick: true, Operation: set},
+		{Name: "get", Title: "GET", Yardstick: true, Operation: plain("GET")},
 		{Name: "noop", Title: "a module command that does nothing", Yardstick: true,
 			Operation: plain("BENCH.NOOP", arguments(Roomy, 1)...)},
 		{Name: "floor", Title: "CL.THROTTLE's calls of the server, no decision", Yardstick: true, Operation: floor},

@@ -100,7 +100,7 @@ func (s *Setting) instructions() Table {
 			}
 			column := max(1, slices.Index(table.Columns, c.Case))
 			table.set(c.Title, column, thousands(count.PerCall))
-			if column == 1 && reference > 0 { // GET comes before it
+			if column == 1 {
 				table.set(c.Title, 4, fmt.Sprintf("%.2f", count.PerCall/reference))
 			}
 			table.Chart.add(c, count.PerCall, thousands(count.PerCall))
