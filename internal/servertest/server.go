@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -46,6 +47,9 @@ type Options struct {
 
 	// Environment holds further variables, as NAME=value.
 	Environment []string
+
+	// Wrapper is a command line that runs the server, such as callgrind's.
+	Wrapper []string
 }
 
 // A Server is a running, or stopped, server process.
@@ -83,29 +87,66 @@ func TryStart(t testing.TB, options Options) (*Server, error) {
 			t.Logf("end of the log of the server on port %d:\n%s", server.Port, server.logTail())
 		}
 	})
+	return server, server.start()
+}
+
+// Run is TryStart for programs, which have no test that ends: [Server.Close] ends the
+// server.
+func Run(options Options) (*Server, error) {
+	folder, err := os.MkdirTemp("", "funnel-server-")
+	if err != nil {
+		return nil, err
+	}
+	server := &Server{Dir: folder, options: options}
+	if err := server.start(); err != nil {
+		server.Close()
+		return nil, err
+	}
+	return server, nil
+}
+
+// Close kills the server that [Run] has started, and removes its files.
+func (s *Server) Close() {
+	s.Kill()
+	os.RemoveAll(s.Dir)
+}
+
+// start starts the server for the first time, on a port that it chooses.
+func (s *Server) start() error {
 	// Another process may take a port between its choice and its use.
 	for attempt := 1; ; attempt++ {
-		server.Port = FreePort(t)
-		err := server.launch()
-		if err == nil || attempt == 3 || !bytes.Contains([]byte(server.Log()), []byte("Address already in use")) {
-			return server, err
+		var err error
+		if s.Port, err = freePort(); err != nil {
+			return err
+		}
+		err = s.launch()
+		if err == nil || attempt == 3 || !bytes.Contains([]byte(s.Log()), []byte("Address already in use")) {
+			return err
 		}
 	}
 }
 
-// FreePort returns a loopback port without a listener. Ports stay below the
-// range that a cluster bus, 10000 higher, could not reach.
+// FreePort returns a loopback port without a listener.
 func FreePort(t testing.TB) int {
 	t.Helper()
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// freePort stays below the range that a cluster bus, 10000 higher, could not reach.
+func freePort() (int, error) {
 	for {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			t.Fatal(err)
+			return 0, err
 		}
 		port := listener.Addr().(*net.TCPAddr).Port
 		listener.Close()
 		if port < 55000 {
-			return port
+			return port, nil
 		}
 	}
 }
@@ -141,13 +182,14 @@ func (s *Server) launch() error {
 		arguments = append(arguments, s.options.ModuleArguments...)
 	}
 
-	s.process = exec.Command(Program(), arguments...)
+	line := slices.Concat(s.options.Wrapper, []string{Program()}, arguments)
+	s.process = exec.Command(line[0], line[1:]...)
 	s.process.Env = append(os.Environ(), s.options.Environment...)
 	// A test binary that is killed takes its servers with it. Each server leads a
 	// process group, for Kill.
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := s.process.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", Program(), err)
+		return fmt.Errorf("start %s: %w", line[0], err)
 	}
 	s.exited = make(chan struct{})
 	go func(process *exec.Cmd, exited chan struct{}) {
@@ -163,9 +205,13 @@ func (s *Server) waitUntilReady() error {
 	defer client.Close()
 	deadline := time.Now().Add(Patience)
 	for {
-		err := client.Ping(context.Background()).Err()
+		// The client would log each failure to connect.
+		connection, err := net.Dial("tcp", s.Addr())
 		if err == nil {
-			return nil
+			connection.Close()
+			if err = client.Ping(context.Background()).Err(); err == nil {
+				return nil
+			}
 		}
 		select {
 		case <-s.exited:
@@ -189,13 +235,18 @@ func (s *Server) Pid() int { return s.process.Process.Pid }
 // would pour twice.
 func (s *Server) Client(t testing.TB, change ...func(*redis.Options)) *redis.Client {
 	t.Helper()
+	client := s.NewClient(change...)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// NewClient is Client for programs, which close it themselves.
+func (s *Server) NewClient(change ...func(*redis.Options)) *redis.Client {
 	options := &redis.Options{Addr: s.Addr(), MaxRetries: -1, ReadTimeout: Patience, WriteTimeout: Patience}
 	for _, change := range change {
 		change(options)
 	}
-	client := redis.NewClient(options)
-	t.Cleanup(func() { client.Close() })
-	return client
+	return redis.NewClient(options)
 }
 
 // Log is all that the server has logged.

@@ -3,211 +3,121 @@ package bench
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
 
 	"funnel/limiter"
 	"funnel/limiter/hashfunnel"
 )
 
-// Where an alternative runs: the server with our module, or one of its own with a
-// foreign module.
-const (
-	OnFunnel = "funnel"
-	OnPeer   = "peer"
-)
-
-// An Alternative is one way to limit a rate, or a plain command to compare with.
+// An Alternative is one way to limit a rate, or a command to compare with.
 type Alternative struct {
-	// Name is how options and JSON call it.
-	Name string
-
-	// Title is how tables call it.
-	Title string
-
-	// Answer says what a caller learns from one call.
-	Answer string
-
-	// Server is OnFunnel or OnPeer.
-	Server string
-
-	// Limits says whether it limits anything: plain commands do not.
-	Limits bool
-
-	// Peeks says whether a quantity of 0 looks without taking.
-	Peeks bool
-
-	// Setup prepares a server, by loading a script for instance. May be nil.
-	Setup func(ctx context.Context, client *redis.Client) error
+	Name      string // in options and files
+	Title     string // in tables
+	Yardstick bool   // limits nothing
+	Peer      bool   // runs in a server of its own, with the other module
+	Peeks     bool   // a quantity of 0 asks without taking
+	Script    string // is loaded into the server beforehand
 
 	// Operation is one call that asks for quantity tokens: 1, or 0 if Peeks.
-	// Plain commands ignore the arguments.
 	Operation func(limit Limit, quantity int64) Operation
 }
 
 // exampleTAT is a stored TAT: it has the length of every TAT of this century, and
 // CL.THROTTLE takes a key that holds it for an empty funnel.
-const exampleTAT = "1795238209689988344"
+const exampleTAT = "1600000000000000001"
 
 //go:embed scripts/gcra.lua
 var gcraScript string
 
-// Alternatives are all that can be measured, in the order of the tables. The
-// first three limit nothing: they are the yardsticks.
+// Alternatives are all that can be measured, in the order of the tables.
 func Alternatives() []Alternative {
 	return []Alternative{
-		{
-			Name: "get", Title: "GET", Answer: "a value", Server: OnFunnel,
-			Operation: plain("GET", "{key}"),
-		}, {
-			Name: "set", Title: "SET PX", Answer: "OK", Server: OnFunnel,
-			// Like a funnel's: 19 digits, and an expiry that does not come meanwhile.
-			Operation: plain("SET", "{key}", exampleTAT, "PX", "86400000"),
-		}, {
-			Name: "noop", Title: "a module command that does nothing", Answer: "five integers", Server: OnFunnel,
-			Operation: plain(append([]string{"BENCH.NOOP", "{key}"}, arguments(Roomy, 1)...)...),
-		}, {
-			Name: "throttle", Title: "CL.THROTTLE", Answer: "five integers", Server: OnFunnel, Limits: true, Peeks: true,
-			Operation: throttle,
-		}, {
-			Name: "peer", Title: "CL.THROTTLE of the other module", Answer: "five integers", Server: OnPeer, Limits: true, Peeks: true,
-			Operation: throttle,
-		}, {
-			Name: "script", Title: "the same in a script, of package limiter", Answer: "five integers", Server: OnFunnel, Limits: true, Peeks: true,
-			Setup:     loadScript(limiter.Script),
-			Operation: scripted(limiter.Script),
-		}, {
-			Name: "lua-gcra", Title: "GCRA in a Lua script", Answer: "five integers", Server: OnFunnel, Limits: true, Peeks: true,
-			Setup:     loadScript(gcraScript),
-			Operation: scripted(gcraScript),
-		}, {
-			Name: "lua-funnel", Title: "funnel in a Lua script, on a hash", Answer: "allowed or not", Server: OnFunnel, Limits: true,
-			Setup:     loadScript(hashfunnel.Script),
-			Operation: hashFunnel,
-		}, {
-			Name: "redis_rate", Title: "redis_rate v10", Answer: "five values", Server: OnFunnel, Limits: true,
-			Setup:     loadRedisRate,
-			Operation: redisRate,
-		}, {
-			Name: "window", Title: "sliding window on a sorted set", Answer: "allowed or not", Server: OnFunnel, Limits: true,
-			Operation: window,
-		}, {
-			Name: "incr", Title: "INCR and EXPIRE", Answer: "allowed or not", Server: OnFunnel, Limits: true,
-			Setup:     needExpireNX,
-			Operation: counter,
-		},
+		{Name: "get", Title: "GET", Yardstick: true, Operation: plain("GET")},
+		// Like a funnel's: 19 digits, and an expiry that does not come meanwhile.
+		{Name: "set", Title: "SET PX", Yardstick: true, Operation: set},
+		{Name: "noop", Title: "a module command that does nothing", Yardstick: true,
+			Operation: plain("BENCH.NOOP", arguments(Roomy, 1)...)},
+		{Name: "floor", Title: "CL.THROTTLE's calls of the server, no decision", Yardstick: true, Operation: floor},
+		{Name: "throttle", Title: "CL.THROTTLE", Peeks: true, Operation: command("CL.THROTTLE")},
+		{Name: "peer", Title: "CL.THROTTLE of the other module", Peer: true, Peeks: true, Operation: command("CL.THROTTLE")},
+		{Name: "script", Title: "the same in a script, of package limiter", Peeks: true,
+			Script: limiter.Script, Operation: command("EVALSHA", hash(limiter.Script), "1")},
+		{Name: "lua-gcra", Title: "GCRA in a Lua script", Peeks: true,
+			Script: gcraScript, Operation: command("EVALSHA", hash(gcraScript), "1")},
+		{Name: "lua-funnel", Title: "funnel in a Lua script, on a hash", Script: hashfunnel.Script, Operation: hashFunnel},
+		{Name: "redis_rate", Title: "redis_rate v10", Script: redisRateScript, Operation: redisRate},
+		{Name: "window", Title: "sliding window on a sorted set", Operation: window},
+		{Name: "incr", Title: "INCR and EXPIRE", Operation: counter},
 	}
 }
 
-// Choose returns the alternatives of these names, in the order of the tables; all
-// of them for an empty list. Those that need a foreign module are left out, or an
-// error if they are named, unless there is one.
-func Choose(names []string, withPeer bool) ([]Alternative, error) {
-	var known []string
-	var chosen []Alternative
-	for _, alternative := range Alternatives() {
-		known = append(known, alternative.Name)
-		named := slices.Contains(names, alternative.Name)
-		if alternative.Server == OnPeer && !withPeer {
-			if named {
-				return nil, errors.New("the alternative 'peer' needs another module: name one with -peer /path/to/module.so")
-			}
-			continue
-		}
-		if named || len(names) == 0 {
-			chosen = append(chosen, alternative)
-		}
-	}
-	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("there is no alternative '%s': choose from %s", name, strings.Join(known, ", "))
-		}
-	}
-	return chosen, nil
+// choose returns the alternatives of these names, in the order of the tables.
+func choose(names ...string) []Alternative {
+	return slices.DeleteFunc(Alternatives(), func(a Alternative) bool { return !slices.Contains(names, a.Name) })
 }
 
-func outcome(limited bool) Outcome {
-	if limited {
-		return Limited
-	}
-	return Allowed
+// words makes an operation of one command that has the key behind its first words.
+func words(before []string, after ...string) Operation {
+	return Operation{Commands: func(call Call) [][]string { return [][]string{slices.Concat(before, []string{call.Key}, after)} }}
 }
 
-func plain(words ...string) func(Limit, int64) Operation {
-	return func(Limit, int64) Operation { return Operation{Commands: [][]string{words}} }
+func plain(name string, after ...string) func(Limit, int64) Operation {
+	return func(Limit, int64) Operation { return words([]string{name}, after...) }
 }
+
+var set = plain("SET", exampleTAT, "PX", "86400000")
 
 // arguments are those of CL.THROTTLE, which the scripts of ours take as well.
 func arguments(limit Limit, quantity int64) []string {
-	numbers := []int64{limit.Capacity, limit.Count, limit.Period, quantity}
-	words := make([]string, len(numbers))
-	for i, number := range numbers {
-		words[i] = strconv.FormatInt(number, 10)
-	}
-	return words
+	return strings.Fields(fmt.Sprint(limit.Capacity, limit.Count, limit.Period, quantity))
 }
 
-func throttle(limit Limit, quantity int64) Operation {
-	words := append([]string{"CL.THROTTLE", "{key}"}, arguments(limit, quantity)...)
-	return Operation{
-		Commands: [][]string{words},
-		Outcome:  func(replies []int64) Outcome { return outcome(replies[0] != 0) },
-	}
-}
-
-func loadScript(source string) func(context.Context, *redis.Client) error {
-	return func(ctx context.Context, client *redis.Client) error {
-		return client.ScriptLoad(ctx, source).Err()
-	}
-}
-
-// scripted is a call of a script that takes and replies what CL.THROTTLE does.
-func scripted(source string) func(Limit, int64) Operation {
-	hash := redis.NewScript(source).Hash()
+// command takes and replies what CL.THROTTLE does.
+func command(before ...string) func(Limit, int64) Operation {
 	return func(limit Limit, quantity int64) Operation {
-		words := append([]string{"EVALSHA", hash, "1", "{key}"}, arguments(limit, quantity)...)
-		return Operation{
-			Commands: [][]string{words},
-			Outcome:  func(replies []int64) Outcome { return outcome(replies[0] != 0) },
-		}
+		operation := words(before, arguments(limit, quantity)...)
+		operation.Limited = func(replies []int64) bool { return replies[0] != 0 }
+		return operation
 	}
 }
+
+// floor is the command of marker/floor.c that replies as the limit would.
+func floor(limit Limit, quantity int64) Operation {
+	return command(map[bool]string{false: "BENCH.ALLOW", true: "BENCH.LIMIT"}[limit == Narrow])(limit, quantity)
+}
+
+func hash(script string) string { return redis.NewScript(script).Hash() }
 
 // hashFunnel is a call of the script of package hashfunnel, which takes the leaking
 // rate as one number and replies 1 for allowed.
 func hashFunnel(limit Limit, _ int64) Operation {
 	leakingRate := strconv.FormatFloat(float64(limit.Count)/float64(limit.Period), 'g', -1, 64)
-	return Operation{
-		Commands: [][]string{{"EVALSHA", redis.NewScript(hashfunnel.Script).Hash(), "1", "{key}",
-			strconv.FormatInt(limit.Capacity, 10), leakingRate}},
-		Outcome: func(replies []int64) Outcome { return outcome(replies[0] == 0) },
-	}
+	operation := words([]string{"EVALSHA", hash(hashfunnel.Script), "1"}, strconv.FormatInt(limit.Capacity, 10), leakingRate)
+	operation.Limited = func(replies []int64) bool { return replies[0] == 0 }
+	return operation
 }
 
-// window is the usual sliding window: every call leaves a member
-// in a sorted set, scored by its time, and whatever is older than the window is
-// cut off. The documents use the millisecond as the member, which makes one of
-// two calls in the same millisecond; a number that occurs once mends that.
-//
-// A pipeline cannot decide halfway, so a call that is limited leaves its member,
-// too: somebody who keeps calling stays limited. That is the seed's behaviour.
+// window is the usual sliding window: every call leaves a member in a sorted set, scored
+// by its time, and older ones are cut off. A pipeline cannot decide halfway, so a call
+// that is limited leaves its member, too: a client that keeps calling stays limited.
 func window(limit Limit, _ int64) Operation {
-	seconds := limit.Drain()
 	return Operation{
-		Commands: [][]string{
-			{"ZADD", "{key}", "{now}", "{now}-{unique}"},
-			{"ZREMRANGEBYSCORE", "{key}", "0", "{before}"},
-			{"ZCARD", "{key}"},
-			// A second more than the window, which the server's clock may enter late.
-			{"EXPIRE", "{key}", strconv.FormatInt(seconds+1, 10)},
+		Commands: func(call Call) [][]string {
+			return [][]string{
+				{"ZADD", call.Key, fmt.Sprint(call.Now), fmt.Sprintf("%d-%012d", call.Now, call.Unique)},
+				{"ZREMRANGEBYSCORE", call.Key, "0", fmt.Sprint(call.Now - limit.Drain()*1000)},
+				{"ZCARD", call.Key},
+				// A second more than the window, which the server's clock may enter late.
+				{"EXPIRE", call.Key, fmt.Sprint(limit.Drain() + 1)},
+			}
 		},
-		Window:  seconds,
-		Outcome: func(replies []int64) Outcome { return outcome(replies[2] > limit.Capacity) },
+		Limited: func(replies []int64) bool { return replies[2] > limit.Capacity },
 	}
 }
 
@@ -215,22 +125,59 @@ func window(limit Limit, _ int64) Operation {
 // twice the capacity around the border of two windows.
 func counter(limit Limit, _ int64) Operation {
 	return Operation{
-		Commands: [][]string{
-			{"INCR", "{key}"},
-			// Sent every time, since a client that dies between the first INCR and
-			// its EXPIRE would leave a counter that limits for ever.
-			{"EXPIRE", "{key}", strconv.FormatInt(limit.Drain(), 10), "NX"},
+		Commands: func(call Call) [][]string {
+			// EXPIRE is sent every time, since a client that dies between the first
+			// INCR and its EXPIRE would leave a counter that limits for ever.
+			return [][]string{{"INCR", call.Key}, {"EXPIRE", call.Key, fmt.Sprint(limit.Drain()), "NX"}}
 		},
-		Outcome: func(replies []int64) Outcome { return outcome(replies[0] > limit.Capacity) },
+		Limited: func(replies []int64) bool { return replies[0] > limit.Capacity },
 	}
 }
 
-// needExpireNX explains what would otherwise be a syntax error.
-func needExpireNX(ctx context.Context, client *redis.Client) error {
-	const key = "bench:expire-nx"
-	err := client.Do(ctx, "EXPIRE", key, 1, "NX").Err()
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("the alternative 'incr' needs EXPIRE with NX, that is Redis 7.0 or newer, or Valkey: %w", err)
+// recordRedisRate returns the EVAL that redis_rate sends, whatever version of it go.mod
+// names, since it keeps its script to itself.
+func recordRedisRate(limit redis_rate.Limit, key string) (eval []any) {
+	client := redis.NewClient(&redis.Options{})
+	defer client.Close()
+	client.AddHook(recorder(func(command redis.Cmder) error {
+		eval = command.Args()
+		command.(*redis.Cmd).SetVal([]any{int64(1), int64(1), "-1", "1"})
+		if command.Name() == "evalsha" {
+			return noScript{} // makes redis_rate send the source
+		}
+		return nil
+	}))
+	if _, err := redis_rate.NewLimiter(client).Allow(context.Background(), key, limit); err != nil {
+		panic(fmt.Sprintf("bench: redis_rate has not been recorded: %v", err))
 	}
-	return err
+	return eval
+}
+
+// A recorder takes the place of a connection.
+type recorder func(redis.Cmder) error
+
+func (r recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (r recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (r recorder) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, command redis.Cmder) error { return r(command) }
+}
+
+// noScript is the error of a server that does not know a script.
+type noScript struct{}
+
+func (noScript) Error() string { return "NOSCRIPT recorded, not run" }
+func (noScript) RedisError()   {}
+
+var redisRateScript = recordRedisRate(redis_rate.PerSecond(1), "")[1].(string)
+
+// redisRate takes the numbers that CL.THROTTLE does, and replies first with how many
+// tokens were granted.
+func redisRate(limit Limit, quantity int64) Operation {
+	operation := command("EVALSHA", hash(redisRateScript), "1")(limit, quantity)
+	commands := operation.Commands
+	operation.Commands = func(call Call) [][]string { call.Key = "rate:" + call.Key; return commands(call) }
+	operation.Limited = func(replies []int64) bool { return replies[0] == 0 }
+	return operation
 }

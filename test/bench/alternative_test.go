@@ -1,178 +1,214 @@
-package bench_test
+package bench
 
 import (
-	"context"
+	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-redis/redis_rate/v10"
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
-	"funnel/test/bench"
 )
 
-// startServer starts a server with the module and the marker.
-func startServer(t *testing.T) *bench.Server {
+// setting has our own module in the place of the peer.
+func setting(t *testing.T) *Setting {
 	t.Helper()
-	marker, err := bench.BuildMarker(t.Context(), t.TempDir())
+	marker, err := BuildMarker(t.Context(), t.TempDir())
 	require.NoError(t, err)
-	program, err := exec.LookPath(servertest.Program())
-	require.NoError(t, err)
-	server, err := bench.StartServer(t.Context(), bench.ServerOptions{
-		Program: program,
-		Modules: []string{servertest.Module(t), marker},
-	})
-	require.NoError(t, err)
-	t.Cleanup(server.Stop)
-	return server
+	return &Setting{Ctx: t.Context(), Module: servertest.Module(t), Peer: servertest.Module(t), Marker: marker, Rounds: 3, Progress: t.Logf}
 }
 
-// limiters are the alternatives that limit, set up on the server. The peer is
-// tested with our own module in its place.
-func limiters(t *testing.T, server *bench.Server) []bench.Alternative {
+// start starts a server with the scripts of all alternatives, and returns those that limit.
+func start(t *testing.T) (*Client, []Alternative) {
 	t.Helper()
-	var limiters []bench.Alternative
-	for _, a := range bench.Alternatives() {
-		if !a.Limits {
+	s := setting(t)
+	client := s.Start(s.Module, nil)
+	require.NoError(t, s.Err)
+	t.Cleanup(client.Close)
+	var limiters []Alternative
+	for _, a := range s.Alternatives() {
+		if a.Yardstick || a.Name == "incr" && !servertest.Since7(t) { // which has EXPIRE with NX
 			continue
 		}
-		if a.Setup != nil {
-			if err := a.Setup(t.Context(), server.Client); err != nil {
-				t.Logf("without %s: %v", a.Name, err)
-				continue
-			}
+		if a.Script != "" {
+			client.Do("SCRIPT", "LOAD", a.Script)
 		}
 		limiters = append(limiters, a)
 	}
-	return limiters
+	require.NoError(t, client.Err)
+	return client, limiters
 }
 
-// caller makes calls one after the other.
-func caller(t *testing.T, server *bench.Server) func(bench.Operation) bench.Outcome {
+// call makes one call on a key that the alternative has to itself.
+func call(t *testing.T, client *Client, a Alternative, limit Limit, quantity int64) bool {
 	t.Helper()
-	c, err := bench.NewCaller(t.Context(), server.Address)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	return func(operation bench.Operation) bench.Outcome {
-		outcome, err := c.Call(operation, 1)
-		require.NoError(t, err)
-		return outcome
-	}
+	limited := client.Call(a.Operation(limit, quantity), a.Name)
+	require.NoError(t, client.Err, a.Name)
+	return limited[0]
 }
 
 func TestAlternativesAllowExactlyTheCapacityAtOneInstant(t *testing.T) {
-	server := startServer(t)
-	for _, a := range limiters(t, server) {
+	client, limiters := start(t)
+	for _, a := range limiters {
 		for _, capacity := range []int64{1, 2, 7, 100} {
-			require.NoError(t, server.Client.FlushAll(t.Context()).Err())
-			call := caller(t, server)
-			// So slow that nothing leaks during the test.
-			operation := a.Operation(bench.Limit{Capacity: capacity, Count: 1, Period: 3600}, 1)
+			client.Do("FLUSHALL")
+			limit := Limit{capacity, 1, 3600} // so slow that nothing leaks during the test
 			for i := range capacity {
-				require.Equal(t, bench.Allowed, call(operation), "%s: call %d of %d", a.Name, i+1, capacity)
+				require.False(t, call(t, client, a, limit, 1), "%s: call %d of %d", a.Name, i+1, capacity)
 			}
 			for range 3 {
-				require.Equal(t, bench.Limited, call(operation), "%s: a call beyond %d", a.Name, capacity)
+				require.True(t, call(t, client, a, limit, 1), "%s: a call beyond %d", a.Name, capacity)
 			}
 		}
 	}
 }
 
 func TestAlternativesRefillWithTime(t *testing.T) {
-	server := startServer(t)
-	for _, a := range limiters(t, server) {
-		t.Run(a.Name, func(t *testing.T) {
-			t.Parallel() // they wait
-			// The key is the same for all but redis_rate, so each has a server.
-			server := startServer(t)
-			if a.Setup != nil {
-				require.NoError(t, a.Setup(t.Context(), server.Client))
-			}
-			call := caller(t, server)
-			limit := bench.Limit{Capacity: 3, Count: 3, Period: 4}
-			operation := a.Operation(limit, 1)
-			start := time.Now()
-			for range limit.Capacity {
-				require.Equal(t, bench.Allowed, call(operation))
-			}
-			if outcome := call(operation); time.Since(start) < time.Second {
-				require.Equal(t, bench.Limited, outcome)
-			}
-			// As long as a full funnel drains, and the window ends; a little more
-			// for clocks of whole seconds.
-			time.Sleep(time.Duration(limit.Drain())*time.Second + 500*time.Millisecond)
-			require.Equal(t, bench.Allowed, call(operation))
-		})
+	client, limiters := start(t)
+	limit := Limit{Capacity: 3, Count: 3, Period: 4}
+	for _, a := range limiters {
+		begin := time.Now()
+		for range limit.Capacity {
+			require.False(t, call(t, client, a, limit, 1), a.Name)
+		}
+		if limited := call(t, client, a, limit, 1); time.Since(begin) < time.Second {
+			require.True(t, limited, a.Name)
+		}
+	}
+	// As long as a full funnel drains, and the window ends; a little more for clocks
+	// of whole seconds.
+	time.Sleep(time.Duration(limit.Drain())*time.Second + 500*time.Millisecond)
+	for _, a := range limiters {
+		require.False(t, call(t, client, a, limit, 1), a.Name)
 	}
 }
 
 func TestAlternativesLeaveNothingBehind(t *testing.T) {
-	server := startServer(t)
-	for _, a := range limiters(t, server) {
-		require.NoError(t, server.Client.FlushAll(t.Context()).Err())
-		call := caller(t, server)
-		call(a.Operation(bench.Limit{Capacity: 3, Count: 1, Period: 60}, 1))
-		keys, err := server.Client.Keys(t.Context(), "*").Result()
-		require.NoError(t, err)
-		require.Len(t, keys, 1, a.Name)
-		left, err := server.Client.PTTL(t.Context(), keys[0]).Result()
-		require.NoError(t, err)
+	client, limiters := start(t)
+	for _, a := range limiters {
+		client.Do("FLUSHALL")
+		call(t, client, a, Limit{Capacity: 3, Count: 1, Period: 60}, 1)
+		require.EqualValues(t, 1, client.Do("DBSIZE"), a.Name)
+		left := client.Do("PTTL", client.Do("RANDOMKEY")).(int64)
 		require.Positive(t, left, "%s: the key must expire", a.Name)
-		require.LessOrEqual(t, left, 181*time.Second, a.Name)
+		require.LessOrEqual(t, left, int64(181_000), a.Name)
 	}
 }
 
 func TestPeeksTakeNothing(t *testing.T) {
-	server := startServer(t)
-	for _, a := range limiters(t, server) {
+	client, limiters := start(t)
+	for _, a := range limiters {
 		if !a.Peeks {
 			continue
 		}
-		require.NoError(t, server.Client.FlushAll(t.Context()).Err())
-		call := caller(t, server)
-		limit := bench.Limit{Capacity: 1, Count: 1, Period: 3600}
+		client.Do("FLUSHALL")
+		limit := Limit{Capacity: 1, Count: 1, Period: 3600}
 		for range 3 {
-			require.Equal(t, bench.Allowed, call(a.Operation(limit, 0)), a.Name)
+			require.False(t, call(t, client, a, limit, 0), a.Name)
 		}
-		require.Equal(t, bench.Allowed, call(a.Operation(limit, 1)), a.Name)
+		require.False(t, call(t, client, a, limit, 1), a.Name)
 	}
 }
 
 // The script of ours answers what the command does.
 func TestGCRAInLuaAnswersLikeTheCommand(t *testing.T) {
-	server := startServer(t)
-	ctx := t.Context()
-	script, err := os.ReadFile(filepath.Join("scripts", "gcra.lua"))
-	require.NoError(t, err)
+	client, _ := start(t)
 	for i := range 20 {
 		arguments := []any{15, 30, 60, 1 + i%3}
-		want, err := server.Client.Do(ctx, append([]any{"CL.THROTTLE", "a"}, arguments...)...).Slice()
-		require.NoError(t, err)
-		got, err := server.Client.Eval(ctx, string(script), []string{"b"}, arguments...).Slice()
-		require.NoError(t, err)
+		want := client.Do(append([]any{"CL.THROTTLE", "a"}, arguments...)...)
+		got := client.Do(append([]any{"EVAL", gcraScript, 1, "b"}, arguments...)...)
+		require.NoError(t, client.Err)
 		require.Equal(t, want, got, "call %d", i+1)
 	}
 }
 
-func TestChooseExplainsWhatCannotBe(t *testing.T) {
-	all, err := bench.Choose(nil, false)
-	require.NoError(t, err)
-	require.Len(t, all, len(bench.Alternatives())-1, "all but the peer")
-
-	_, err = bench.Choose([]string{"peer"}, false)
-	require.ErrorContains(t, err, "-peer")
-	_, err = bench.Choose([]string{"nonsense"}, true)
-	require.ErrorContains(t, err, "throttle")
+func TestRedisRateIsSentAsItsLibraryDoes(t *testing.T) {
+	eval := recordRedisRate(redis_rate.Limit{Burst: 15, Rate: 30, Period: time.Minute}, "k")
+	require.Contains(t, redisRateScript, "redis.call")
+	require.Equal(t, redisRateScript, eval[1])
+	commands := redisRate(Limit{Capacity: 15, Count: 30, Period: 60}, 1).Commands(Call{Key: "k"})
+	require.Equal(t, fmt.Sprint("EVALSHA ", hash(redisRateScript), eval[2:]), fmt.Sprint(commands[0][0], " ", commands[0][1], commands[0][2:]))
 }
 
-func TestServerThatDoesNotStartSaysWhy(t *testing.T) {
-	program, err := exec.LookPath(servertest.Program())
-	require.NoError(t, err)
-	_, err = bench.StartServer(context.Background(), bench.ServerOptions{Program: program, Config: []string{"--no-such-option", "1"}})
-	require.Error(t, err)
-	require.True(t, strings.Contains(err.Error(), "no-such-option"), err)
+// What the floor leaves and replies is as long as what CL.THROTTLE does, or it would not
+// be the floor of that.
+func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
+	client, _ := start(t)
+	for _, c := range Cases(choose("floor", "throttle")) {
+		if c.Case == "peek" {
+			continue
+		}
+		key := keys(c.Case+":", 1)[0]
+		client.Do("DEL", key)
+		client.prepare(c, []string{key})
+		client.expect(c, key)
+		require.NoError(t, client.Err)
+		require.Len(t, client.Do("GET", key), 19, c.ID())
+		require.Positive(t, client.Do("PTTL", key), c.ID())
+	}
+	floors, commands := Cases(choose("floor")), Cases(choose("throttle"))
+	for i, floor := range floors {
+		client.prepare(commands[i], []string{"a"})
+		require.Equal(t, lengths(client, commands[i]), lengths(client, floor), floor.ID())
+		client.Do("DEL", "a")
+	}
+}
+
+// lengths are those of the numbers in a reply, after as many calls as a key has seen in
+// the middle of what is counted.
+func lengths(client *Client, c Case) (lengths []int) {
+	for range 10 {
+		client.expect(c, "a")
+	}
+	words := []any{}
+	for _, word := range c.operation.Commands(Call{Key: "a"})[0] {
+		words = append(words, word)
+	}
+	for _, number := range client.Do(words...).([]any) {
+		lengths = append(lengths, len(fmt.Sprint(number)))
+	}
+	return lengths
+}
+
+func TestReplyThatIsNotWhatTheCaseWantsIsAnError(t *testing.T) {
+	client, _ := start(t)
+	c := Cases(choose("throttle"))[1]
+	client.expect(c, "fresh")
+	require.ErrorContains(t, client.Err, "throttle/limited: a call was limited: false")
+	require.Nil(t, client.Do("PING"), "nothing is done after an error")
+}
+
+// Few calls and wide bounds: whether counting works, not what comes out.
+func TestInstructionsAreCounted(t *testing.T) {
+	if os.Getenv("FUNNEL_LONG") == "" {
+		t.Skip("a server under callgrind takes its time: FUNNEL_LONG=1")
+	}
+	if _, err := exec.LookPath("valgrind"); err != nil {
+		t.Skip("valgrind is not installed")
+	}
+	s := setting(t)
+	counts := s.Count(s.Module, Cases(choose("get", "throttle")), 320)
+	require.NoError(t, s.Err)
+	require.Len(t, counts, 4)
+	require.Greater(t, counts["get"].PerCall, 500.0)
+	require.Less(t, counts["get"].PerCall, counts["throttle/limited"].PerCall)
+	require.Less(t, counts["throttle/limited"].PerCall, counts["throttle/allowed"].PerCall)
+}
+
+func TestRedisBenchmarkIsTimed(t *testing.T) {
+	s := setting(t)
+	cases := Cases(choose("set", "throttle", "window"))
+	runs := s.measure(cases, load{clients: 2, pipeline: 4, keys: 10, replica: true})
+	require.NoError(t, s.Err)
+	require.Len(t, runs, 4, "without the two of the window")
+	for _, r := range runs {
+		require.Len(t, r.rounds, 3)
+		for figure := range len(round{}) {
+			require.Positive(t, r.median(figure), "%s: figure %d", r.ID(), figure)
+		}
+	}
+	require.Equal(t, "1.00 (1.00 to 1.00)", ratio(runs[0], runs[0], rate))
 }

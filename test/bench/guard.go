@@ -1,121 +1,126 @@
 package bench
 
 import (
+	_ "embed"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 )
 
-// The regression guard.
+// The regression guard compares ratios, since the same version of Redis, compiled by
+// somebody else, executes a few per cent more or less in all it does:
 //
-// instructions.txt holds the counts that a person has committed, per version of
-// the server. What is compared is not the count itself but its ratio to a command
-// of the server that was counted in the same run: the same version of Redis,
-// compiled by somebody else, executes a few per cent more or less, in SET as in
-// CL.THROTTLE. Across versions that does not hold, since they do different things
-// for the two; so a version that the file does not know is not judged.
+//   - to commands of the server, with what a person has committed in instructions.txt
+//     for this version of it; others do other things and are not judged;
+//   - to the floor (marker/floor.c), on all servers: what is above it is funnel's own.
+//
+//go:embed instructions.txt
+var committedText string
 
-// GuardTolerance is by how much a ratio may exceed the committed one: counts repeat
-// to within 0.5%, and what compilers differ by after the ratio is of that order.
-const GuardTolerance = 0.03
+const (
+	guardTolerance = 0.03 // counts repeat to within 0.5%, and compilers differ by as much
+	guardRuns      = 3    // before a rise is believed: a more expensive call is so in all
+)
 
-// guarded are the counts that are compared, each with the yardstick that does most
-// of what it does: an allowed call writes a key with an expiry, a limited one
-// replies five integers.
-var guarded = []struct{ id, yardstick string }{
-	{"throttle/allowed", "set"},
-	{"throttle/limited", "noop"},
+// guarded are the ratios that are watched: an allowed call writes a key with an expiry,
+// as SET does, a limited one replies five integers, as the noop does. Most is what the
+// ratio may be; where it is 0, the committed one counts.
+var guarded = []struct {
+	id, yardstick string
+	most          float64
+}{
+	{"throttle/allowed", "set", 0},
+	{"throttle/limited", "noop", 0},
+	{"throttle/allowed", "floor/allowed", 1.13},
+	{"throttle/limited", "floor/limited", 1.15},
 }
 
-// GuardAlternatives are the names of what the guard has to count.
-var GuardAlternatives = []string{"set", "noop", "throttle"}
-
-// Committed are the counts of instructions.txt: by server, then by the ID of the
-// count.
-type Committed map[string]map[string]float64
-
-// ParseCommitted reads instructions.txt: lines of server, version, ID and count,
-// in any order; empty lines and lines that begin with # do not count.
-func ParseCommitted(text string) (Committed, error) {
-	committed := Committed{}
-	number := 0
-	for line := range strings.Lines(text) {
-		number++
-		words := strings.Fields(line)
-		if len(words) == 0 || words[0][0] == '#' {
+// parseCommitted reads the lines of a server: server, version, ID and count. Empty lines
+// and lines that begin with # do not count.
+func parseCommitted(text, server string) (map[string]float64, error) {
+	committed := map[string]float64{}
+	for i, line := range strings.Split(text, "\n") {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue
 		}
+		var name, version, id string
 		var count float64
-		var err error
-		if len(words) == 4 {
-			count, err = strconv.ParseFloat(words[3], 64)
+		if _, err := fmt.Sscanln(line, &name, &version, &id, &count); err != nil || count <= 0 {
+			return nil, fmt.Errorf("instructions.txt: line %d must be server, version, name and count, as in 'redis 7.0.15 set 9693', not '%s'", i+1, line)
 		}
-		if len(words) != 4 || err != nil || count <= 0 {
-			return nil, fmt.Errorf("line %d must be server, version, name and count, as in 'redis 7.0.15 set 9693', not '%s'", number, strings.TrimSpace(line))
+		if name+" "+version == server {
+			committed[id] = count
 		}
-		server := words[0] + " " + words[1]
-		if committed[server] == nil {
-			committed[server] = map[string]float64{}
-		}
-		committed[server][words[2]] = count
 	}
 	return committed, nil
 }
 
-// Lines words counts for instructions.txt.
-func Lines(server string, counts []InstructionCount) string {
-	var text strings.Builder
-	for _, count := range counts {
-		fmt.Fprintf(&text, "%s %-18s %6.0f\n", server, count.ID(), count.PerCall)
-	}
-	return text.String()
+// A verdict is the judgement on one ratio, of which most is tolerated.
+type verdict struct {
+	id, yardstick  string
+	measured, most float64
 }
 
-// A Verdict is the judgement on one count.
-type Verdict struct {
-	ID, Yardstick string
+func (v verdict) failed() bool { return v.measured > v.most }
 
-	// Committed and Measured are ratios to the yardstick.
-	Committed, Measured float64
-}
-
-// Rise is by which share the ratio has risen: 0.03 is three per cent.
-func (v Verdict) Rise() float64 { return v.Measured/v.Committed - 1 }
-
-// Failed says that the rise is not tolerated.
-func (v Verdict) Failed() bool { return v.Rise() > GuardTolerance }
-
-// Judge compares counts with those committed for this server. It returns nothing
-// if there are none, and an error if they are incomplete.
-func (c Committed) Judge(server string, counts []InstructionCount) ([]Verdict, error) {
-	committed := c[server]
-	if committed == nil {
-		return nil, nil
-	}
-	measured := map[string]float64{}
-	for _, count := range counts {
-		measured[count.ID()] = count.PerCall
-	}
-	var verdicts []Verdict
+// judge compares counts with those committed, if there are any, and with the floor.
+func judge(committed map[string]float64, counts map[string]Count) ([]verdict, error) {
+	var verdicts []verdict
 	for _, g := range guarded {
-		for _, id := range []string{g.id, g.yardstick} {
-			if committed[id] == 0 || measured[id] == 0 {
-				return nil, fmt.Errorf("'%s' of %s is needed, but was not %s", id, server,
-					map[bool]string{true: "committed", false: "measured"}[committed[id] == 0])
+		v := verdict{g.id, g.yardstick, counts[g.id].PerCall / counts[g.yardstick].PerCall, g.most}
+		if g.most == 0 {
+			if len(committed) == 0 {
+				continue
 			}
+			v.most = committed[g.id] / committed[g.yardstick] * (1 + guardTolerance)
 		}
-		verdicts = append(verdicts, Verdict{g.id, g.yardstick, committed[g.id] / committed[g.yardstick], measured[g.id] / measured[g.yardstick]})
+		if !(v.measured > 0 && v.most > 0) { // nor is NaN
+			return nil, fmt.Errorf("'%s' and '%s' are needed, but are not committed, or were not measured", g.id, g.yardstick)
+		}
+		verdicts = append(verdicts, v)
 	}
 	return verdicts, nil
 }
 
-// Servers lists the versions that have been committed.
-func (c Committed) Servers() []string {
-	var servers []string
-	for server := range c {
-		servers = append(servers, server)
+// Guard counts what the regression guard watches, and fails if it has risen.
+func (s *Setting) Guard(output io.Writer) {
+	committed, err := parseCommitted(committedText, s.server)
+	s.failed(err)
+	cases := slices.DeleteFunc(Cases(choose("set", "noop", "floor", "throttle")), func(c Case) bool { return c.Case == "peek" })
+	var counts map[string]Count
+	var verdicts []verdict
+	for run := 0; run == 0 || run < guardRuns && slices.ContainsFunc(verdicts, verdict.failed); run++ {
+		counts = s.Count(s.Module, cases, Calls)
+		again, err := judge(committed, counts)
+		if s.failed(err) {
+			return
+		}
+		for i := range verdicts {
+			again[i].measured = min(again[i].measured, verdicts[i].measured)
+		}
+		verdicts = again
 	}
-	slices.Sort(servers)
-	return servers
+	fmt.Fprintf(output, "Instructions per call. To commit them on purpose, with the reason, in test/bench/instructions.txt:\n\n%s\n", committedLines(s.server, counts))
+	for _, v := range verdicts {
+		word := "ok"
+		if v.failed() {
+			word = "FAILED"
+			s.failed(errors.New("calls have become more expensive: make them cheaper again, or commit the lines above in test/bench/instructions.txt and say why"))
+		}
+		fmt.Fprintf(output, "%-6s  %-16s is %.3f times %-13s  at most %.3f\n", word, v.id, v.measured, v.yardstick, v.most)
+	}
+	if len(committed) == 0 {
+		fmt.Fprintf(output, "SKIPPED: nothing is committed for %s, so only the floor was compared with\n", s.server)
+	}
+}
+
+// committedLines words counts for instructions.txt.
+func committedLines(server string, counts map[string]Count) (text string) {
+	for _, id := range slices.Sorted(maps.Keys(counts)) {
+		text += fmt.Sprintf("%s %-18s %6.0f\n", server, id, counts[id].PerCall)
+	}
+	return text
 }

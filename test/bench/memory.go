@@ -1,110 +1,64 @@
 package bench
 
 import (
-	"context"
 	"fmt"
-	"strings"
+	"slices"
 )
 
 const (
-	// memoryKeys is how many keys the growth of the server is spread over.
-	memoryKeys = 100_000
-
-	// memoryCalls is how many calls a busy key has seen.
-	memoryCalls = 100
+	memoryKeys  = 100_000 // that the growth of the server is spread over
+	memoryCalls = 100     // that a busy key has seen
 )
 
-// A Memory is what one key takes, in bytes.
-type Memory struct {
-	Name  string `json:"name"`
-	Title string `json:"title"`
-
-	// First and Busy are what MEMORY USAGE says after one allowed call, and after
-	// a hundred.
-	First int64 `json:"memory_usage_after_1_call"`
-	Busy  int64 `json:"memory_usage_after_100_calls"`
-
-	// Whole is how much the server grows per key after one call. It includes what
-	// MEMORY USAGE leaves out: the entry among the keys that expire, and the share
-	// of the hash tables.
-	Whole float64 `json:"server_bytes_per_key"`
-}
-
-// MeasureMemory measures all alternatives but plain commands other than SET. When
-// it is interrupted it returns what it has.
-func MeasureMemory(ctx context.Context, servers map[string]*Server, alternatives []Alternative, progress func(string, ...any)) ([]Memory, error) {
-	var results []Memory
-	for _, a := range alternatives {
-		if !a.Limits && a.Name != Reference {
+// memory compares what MEMORY USAGE says of a key, and how much the server grows with
+// each. That includes what MEMORY USAGE leaves out: the entry among the keys that
+// expire, and the share of the hash tables.
+func (s *Setting) memory() Table {
+	table := Table{
+		Title:   "Bytes per key",
+		Columns: []string{"key of", "MEMORY USAGE, 1 call", "MEMORY USAGE, 100 calls", "growth of the server", "growth / SET PX"},
+		Note:    fmt.Sprintf("%s, keys of 16 bytes, SET PX of 19 digits. Growth: used_memory over %s keys of one call, with the tables that hold keys and expiries.", s.server, thousands(memoryKeys)),
+		Chart:   Chart{Title: "Bytes per key after 100 calls (less is better)", Note: "MEMORY USAGE, " + s.server},
+	}
+	reference := 0.0
+	for _, c := range Cases(s.Alternatives()) {
+		if c.Yardstick && c.Name != Reference || c.Case == "limited" || c.Case == "peek" {
 			continue
 		}
-		progress("memory: %s", a.Title)
-		memory, err := measureMemory(ctx, servers[a.Server], a)
-		if err != nil {
-			return results, err
+		s.Progress("memory: %s", c.Title)
+		first, busy, growth := s.memoryOf(c)
+		if c.Name == Reference { // which is the first
+			reference = growth
 		}
-		results = append(results, memory)
+		table.Rows = append(table.Rows, []string{c.Title, thousands(first), thousands(busy), thousands(growth), fmt.Sprintf("%.2f", growth/reference)})
+		table.Chart.add(c, busy, thousands(busy))
 	}
-	return results, nil
+	return table
 }
 
-func measureMemory(ctx context.Context, server *Server, a Alternative) (Memory, error) {
-	result := Memory{Name: a.Name, Title: a.Title}
-	w := newWorkload(a, 0)
-	if a.Setup != nil {
-		if err := a.Setup(ctx, server.Client); err != nil {
-			return result, err
-		}
-	}
-	player, err := newPlayer(ctx, server.Address, 0)
-	if err != nil {
-		return result, err
-	}
-	defer player.close()
-
-	// What another alternative has left under the same keys means nothing to this one.
-	if err := server.empty(ctx); err != nil {
-		return result, err
-	}
+func (s *Setting) memoryOf(c Case) (first, busy, growth float64) {
+	client := s.Start(s.moduleOf(c.Peer), nil)
+	defer client.Close()
+	names := keys("key:", memoryKeys)
+	client.prepare(c, names[:1])
 	// Once for nothing: buffers and tables that stay have been made then.
-	if err := player.each(w.roomy, memoryKeys); err != nil {
-		return result, err
-	}
-	if err := server.empty(ctx); err != nil {
-		return result, err
-	}
-	before, err := server.infoNumber(ctx, "memory", "used_memory")
-	if err != nil {
-		return result, err
-	}
-	if err := player.each(w.roomy, memoryKeys); err != nil {
-		return result, err
-	}
-	after, err := server.infoNumber(ctx, "memory", "used_memory")
-	if err != nil {
-		return result, err
-	}
-	result.Whole = (after - before) / memoryKeys
-
-	if result.First, err = memoryUsage(ctx, server, a); err != nil {
-		return result, err
-	}
-	for range memoryCalls - 1 {
-		if err := player.each(w.roomy, 1); err != nil {
-			return result, err
+	for range 2 {
+		client.Do("FLUSHALL", "SYNC")
+		before := client.Info("used_memory")
+		for some := range slices.Chunk(names, batch) {
+			client.expect(c, some...)
 		}
+		growth = (client.Info("used_memory") - before) / memoryKeys
 	}
-	result.Busy, err = memoryUsage(ctx, server, a)
-	return result, err
-}
-
-// memoryUsage asks for one key, which redis_rate calls by another name.
-func memoryUsage(ctx context.Context, server *Server, a Alternative) (int64, error) {
-	name := fmt.Sprintf("%s%0*d", roomyPrefix, keyDigits, 0)
-	for _, word := range a.Operation(Roomy, 1).Commands[0] {
-		if strings.HasSuffix(word, "{key}") {
-			name = strings.ReplaceAll(word, "{key}", name)
-		}
+	// redis_rate calls its key by another name.
+	usage := func() float64 {
+		bytes, _ := client.Do("MEMORY", "USAGE", client.Do("RANDOMKEY")).(int64)
+		return float64(bytes)
 	}
-	return server.Client.MemoryUsage(ctx, name).Result()
+	first = usage()
+	client.Do("FLUSHALL", "SYNC")
+	for range memoryCalls {
+		client.expect(c, names[0])
+	}
+	return first, usage(), growth
 }

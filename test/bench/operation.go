@@ -1,165 +1,78 @@
 package bench
 
 import (
-	"fmt"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
-// A Limit is what a caller is held to: Capacity calls at once, and Count more per
-// Period from then on. All are at least 1.
-type Limit struct {
-	Capacity int64
-	Count    int64
-	Period   int64 // seconds
-}
+// A Limit is what a key is held to: Capacity calls at once, and Count more per Period
+// of so many seconds from then on. All are at least 1.
+type Limit struct{ Capacity, Count, Period int64 }
 
 // Drain is the time in which a full funnel of this limit runs empty, in seconds,
-// rounded up. Windows, which know no leak, are given this length: Capacity calls
-// per Drain are the same rate.
+// rounded up. Windows, which know no leak, are given this length: Capacity calls per
+// Drain are the same rate.
 func (l Limit) Drain() int64 { return (l.Capacity*l.Period + l.Count - 1) / l.Count }
 
-// The two limits of all load: one that is never reached while we measure, and one
-// that is reached by the first call and stays reached. Both leak slowly, so that no
-// key expires between two calls, however slow the machine is.
+// The two limits of all load leak slowly, so that no key expires between two calls.
 var (
-	Roomy  = Limit{Capacity: 700_000, Count: 1, Period: 6}
-	Narrow = Limit{Capacity: 1, Count: 1, Period: 600_000}
+	Roomy  = Limit{Capacity: 700_000, Count: 1, Period: 6} // never reached while we measure
+	Narrow = Limit{Capacity: 1, Count: 1, Period: 600_000} // reached by the first call
 )
 
-// An Outcome is how a call was answered.
-type Outcome int
-
-// What a call can come to. Plain is for commands that limit nothing.
-const (
-	Plain Outcome = iota
-	Allowed
-	Limited
-)
-
-func (o Outcome) String() string { return [...]string{"answered", "allowed", "limited"}[o] }
+// A Call is what differs between calls: the key, of 16 bytes, the client's clock in
+// milliseconds, and a number that occurs once per client.
+type Call struct {
+	Key         string
+	Now, Unique int64
+}
 
 // An Operation is one call of one alternative, as it goes over the wire.
 type Operation struct {
-	// Commands are the commands of the call, sent together in one write, each a
-	// list of words. In the words, these stand for what differs between calls:
-	//
-	//	{key}     the key, 16 bytes
-	//	{unique}  12 digits that occur once per load
-	//	{now}     the client's clock in milliseconds, 13 digits
-	//	{before}  the same, Window earlier
-	Commands [][]string
+	// Commands are the commands of the call, sent at once, each a list of words.
+	Commands func(Call) [][]string
 
-	// Window is the length of the window for {before}, in seconds.
-	Window int64
-
-	// Outcome reads the replies, one number per command: the integer that the
-	// reply is, or that an array begins with; 0 for any other reply. Nil means
-	// that every call is Plain.
-	Outcome func(replies []int64) Outcome
+	// Limited reads the replies, one number per command: the integer that the reply
+	// is, or that an array begins with; 0 for any other reply. Nil: nothing is limited.
+	Limited func(replies []int64) bool
 }
 
-// A field is a place in an encoded call that is filled in before each use.
-type field struct {
-	offset int
-	width  int
-	kind   byte // the second letter of its name in the words
+func (o Operation) limited(commands []redis.Cmder) bool {
+	numbers := make([]int64, len(commands))
+	for i, command := range commands {
+		reply := command.(*redis.Cmd).Val()
+		if list, ok := reply.([]any); ok && len(list) > 0 {
+			reply = list[0]
+		}
+		numbers[i], _ = reply.(int64)
+	}
+	return o.Limited != nil && o.Limited(numbers)
 }
 
-// A call is an operation encoded once, for a load to patch and send many times.
-type call struct {
+// A Case is a call that is measured: an alternative that is asked for one outcome.
+// Case is "allowed", "limited", "peek", or empty for plain commands.
+type Case struct {
+	Alternative
+	Case      string
 	operation Operation
-	bytes     []byte
-	fields    []field
-	expected  Outcome
 }
 
-// The key prefixes have one length, so that keys are alike in all loads. The two
-// limits have keys of their own: an alternative may not bear to see one key with
-// two limits.
-const (
-	roomyPrefix  = "key:"
-	narrowPrefix = "lim:"
-	keyDigits    = 12
-)
+// ID names the case in files: "throttle/allowed".
+func (c Case) ID() string { return strings.TrimSuffix(c.Name+"/"+c.Case, "/") }
 
-// encode prepares an operation for sending.
-func encode(operation Operation, prefix string, expected Outcome) *call {
-	c := &call{operation: operation, expected: expected}
-	for _, words := range operation.Commands {
-		c.bytes = fmt.Appendf(c.bytes, "*%d\r\n", len(words))
-		for _, word := range words {
-			c.appendWord(word, prefix)
+// Cases are all cases of the alternatives.
+func Cases(alternatives []Alternative) (cases []Case) {
+	for _, a := range alternatives {
+		allowed := a.Operation(Roomy, 1)
+		if allowed.Limited == nil {
+			cases = append(cases, Case{a, "", allowed})
+			continue
+		}
+		cases = append(cases, Case{a, "allowed", allowed}, Case{a, "limited", a.Operation(Narrow, 1)})
+		if a.Peeks {
+			cases = append(cases, Case{a, "peek", a.Operation(Roomy, 0)})
 		}
 	}
-	return c
-}
-
-func (c *call) appendWord(word, prefix string) {
-	var fields []field
-	var text []byte
-	for {
-		before, rest, found := strings.Cut(word, "{")
-		text = append(text, before...)
-		if !found {
-			break
-		}
-		name, after, closed := strings.Cut(rest, "}")
-		if !closed {
-			panic("bench: a word has { without }: " + word)
-		}
-		width := 13
-		switch name {
-		case "key":
-			text = append(text, prefix...)
-			width = keyDigits
-		case "unique":
-			width = 12
-		case "now", "before":
-		default:
-			panic("bench: unknown field in a word: " + word)
-		}
-		fields = append(fields, field{len(text), width, name[0]})
-		text = append(text, strings.Repeat("0", width)...)
-		word = after
-	}
-	c.bytes = fmt.Appendf(c.bytes, "$%d\r\n", len(text))
-	for _, f := range fields {
-		f.offset += len(c.bytes)
-		c.fields = append(c.fields, f)
-	}
-	c.bytes = append(append(c.bytes, text...), "\r\n"...)
-}
-
-// appendTo appends the call for one key at one instant, in milliseconds.
-func (c *call) appendTo(buffer []byte, key, unique, now int64) []byte {
-	start := len(buffer)
-	buffer = append(buffer, c.bytes...)
-	for _, f := range c.fields {
-		number := key
-		switch f.kind {
-		case 'u':
-			number = unique
-		case 'n':
-			number = now
-		case 'b':
-			number = max(0, now-c.operation.Window*1000)
-		}
-		place := buffer[start+f.offset:][:f.width]
-		for i := len(place) - 1; i >= 0; i-- {
-			place[i] = byte('0' + number%10)
-			number /= 10
-		}
-	}
-	return buffer
-}
-
-// check tells whether the replies are what the call was sent for.
-func (c *call) check(replies []int64) error {
-	if c.expected == Plain {
-		return nil
-	}
-	if outcome := c.operation.Outcome(replies); outcome != c.expected {
-		return fmt.Errorf("%s: a call that should have been %s was %s", c.operation.Commands[0][0], c.expected, outcome)
-	}
-	return nil
+	return cases
 }

@@ -1,72 +1,147 @@
 package bench
 
 import (
-	"bufio"
+	"bytes"
+	"cmp"
+	_ "embed"
+	"fmt"
+	"html/template"
 	"os"
-	"runtime"
+	"path/filepath"
+	"slices"
 	"strings"
-	"time"
 )
 
-// A Report is all that one run of funnel-bench has measured: a part is empty when
-// it was left out or not reached.
-type Report struct {
-	Environment  Environment        `json:"environment"`
-	Instructions []InstructionCount `json:"instructions,omitempty"`
-	Memory       []Memory           `json:"memory,omitempty"`
-	Throughput   []WallClock        `json:"throughput,omitempty"`
-	Latency      []WallClock        `json:"latency,omitempty"`
-	Tail         *Tail              `json:"tail,omitempty"`
-	Footprint    *Footprint         `json:"footprint,omitempty"`
-	Scale        []Scale            `json:"scale,omitempty"`
-	Load         Load               `json:"load"`
+// A Table is what has been measured, in rows and columns.
+type Table struct {
+	Name    string // marks the place of the table in documents
+	Title   string
+	Note    string // says against what the figures were measured
+	Columns []string
+	Rows    [][]string
+	Chart   Chart // of one column; it may have no bars
 }
 
-// An Environment is what the figures were taken with.
-type Environment struct {
-	Time      time.Time `json:"time"`
-	Server    string    `json:"server"`
-	Module    string    `json:"module"`
-	Peer      string    `json:"peer,omitempty"`
-	Valgrind  string    `json:"valgrind,omitempty"`
-	Go        string    `json:"go"`
-	System    string    `json:"system"`
-	Processor string    `json:"processor"`
-	Cores     int       `json:"cores"`
-}
-
-// A Load is the load of the wall-clock parts.
-type Load struct {
-	Clients  int     `json:"clients"`
-	Pipeline int     `json:"pipeline"`
-	Keys     int64   `json:"keys"`
-	Limited  float64 `json:"share_of_limited_calls"`
-	Rounds   int     `json:"rounds"`
-	Round    string  `json:"round"`
-}
-
-// NewEnvironment describes this machine.
-func NewEnvironment() Environment {
-	return Environment{
-		Time:      time.Now().UTC().Truncate(time.Second),
-		Go:        runtime.Version(),
-		System:    runtime.GOOS + "/" + runtime.GOARCH,
-		Processor: processorName(),
-		Cores:     runtime.NumCPU(),
-	}
-}
-
-func processorName() string {
-	file, err := os.Open("/proc/cpuinfo")
-	if err != nil {
-		return "unknown"
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		if name, value, found := strings.Cut(lines.Text(), ":"); found && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
+// set fills a cell of a row, which is appended if it is new.
+func (t *Table) set(row string, column int, text string) {
+	for _, cells := range t.Rows {
+		if cells[0] == row {
+			cells[column] = text
+			return
 		}
 	}
-	return "unknown"
+	cells := make([]string, len(t.Columns))
+	cells[0], cells[column] = row, text
+	t.Rows = append(t.Rows, cells)
+}
+
+// Markdown is the table for documents, without its title.
+func (t Table) Markdown() string {
+	var text strings.Builder
+	rule := append([]string{"---"}, strings.Fields(strings.Repeat("---: ", len(t.Columns)-1))...)
+	for _, cells := range append([][]string{t.Columns, rule}, t.Rows...) {
+		text.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+	}
+	return strings.TrimRight(text.String()+"\n"+t.Note, "\n") + "\n"
+}
+
+// Update puts tables into a document, for each between these lines:
+//
+//	<!-- funnel-bench: NAME -->
+//	<!-- end of funnel-bench: NAME -->
+func Update(path string, tables []Table) error {
+	content, err := os.ReadFile(path)
+	document, places := string(content), 0
+	for _, table := range tables {
+		start := fmt.Sprintf("<!-- funnel-bench: %s -->\n", table.Name)
+		end := fmt.Sprintf("<!-- end of funnel-bench: %s -->", table.Name)
+		before, rest, found := strings.Cut(document, start)
+		if _, after, closed := strings.Cut(rest, end); found && closed {
+			document = before + start + "\n" + table.Markdown() + "\n" + end + after
+			places++
+		}
+	}
+	if err == nil && places == 0 {
+		err = fmt.Errorf("%s has no place for these tables, such as <!-- funnel-bench: instructions -->", path)
+	}
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(document), 0o644)
+}
+
+// thousands groups the digits of a number that is not negative.
+func thousands(number float64) string {
+	digits := fmt.Sprintf("%.0f", number)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// A Chart is a drawing of horizontal bars, for documents. Its colours follow the
+// reader's choice of light or dark, which those of plotting libraries for Go cannot,
+// and its numbers stand beside the bars, so that nobody has to tell colours apart.
+type Chart struct {
+	Title, Note string
+	Bars        []Bar
+	Height      int
+}
+
+// A Bar is one row of a chart. Class is "ours" to set it off from the others.
+type Bar struct {
+	Title, Label, Class string
+	Value               float64
+	Width               string
+	Top                 int
+}
+
+// add adds the bar of a case. Of calls that are limited, only those of modules have
+// one; peeks and the floor, which nobody can choose, have none.
+func (c *Chart) add(of Case, value float64, label string) {
+	module := of.Name == "throttle" || of.Name == "peer"
+	if of.Name == "floor" || of.Case == "peek" || of.Case == "limited" && !module {
+		return
+	}
+	bar := Bar{Title: of.Title, Label: label, Class: "bar", Value: value}
+	if of.Case == "limited" {
+		bar.Title += ", limited"
+	}
+	if of.Name == "throttle" {
+		bar.Class = "ours"
+	}
+	c.Bars = append(c.Bars, bar)
+}
+
+//go:embed chart.svg
+var chartSource string
+
+var chartTemplate = template.Must(template.New("chart").Parse(chartSource))
+
+// Draw draws the charts of tables into a folder, the shortest bar first. A bar that is
+// more than five times as long as the next, which makes the others too short to be
+// compared, is left out, and named in the note.
+func Draw(folder string, tables []Table) error {
+	for _, table := range tables {
+		c := table.Chart
+		if len(c.Bars) == 0 {
+			continue
+		}
+		slices.SortStableFunc(c.Bars, func(a, b Bar) int { return cmp.Compare(a.Value, b.Value) })
+		last := len(c.Bars) - 1
+		for ; last > 0 && c.Bars[last].Value > 5*c.Bars[last-1].Value; last-- {
+			c.Note += fmt.Sprintf("; left out: %s, %s", c.Bars[last].Title, c.Bars[last].Label)
+		}
+		c.Bars, c.Height = c.Bars[:last+1], 82+26*(last+1)
+		for row := range c.Bars {
+			c.Bars[row].Top = 51 + 26*row
+			c.Bars[row].Width = fmt.Sprintf("%.1f", c.Bars[row].Value/c.Bars[last].Value*330)
+		}
+		var svg bytes.Buffer
+		err := chartTemplate.Execute(&svg, c)
+		if err = cmp.Or(err, os.WriteFile(filepath.Join(folder, table.Name+".svg"), svg.Bytes(), 0o644)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

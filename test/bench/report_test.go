@@ -4,74 +4,136 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-var exampleReport = Report{
-	Environment:  Environment{Server: "redis 7.0.15", Module: "funnel <1>"},
-	Instructions: append(counted(10000, 5000, 14000, 9000), InstructionCount{Name: "get", Title: "GET", PerCall: 3000}),
-	Memory:       []Memory{{Name: "set", Title: "SET PX", First: 72, Busy: 72, Whole: 133}},
-	Throughput:   []WallClock{{Name: "set", Title: "SET PX", ThroughputRatio: Spread{1, 1, 1}}},
-	Latency:      []WallClock{{Name: "set", Title: "SET PX"}},
-	Tail:         &Tail{Rate: 2000},
-	Footprint:    &Footprint{},
-	Scale:        []Scale{{Keys: 1_000_000, Clients: 10}},
+const committedExample = `
+# a comment
+redis 7.0.15 set 10000
+redis 7.0.15 noop 5000
+redis 7.0.15 throttle/allowed 14000
+redis 7.0.15 throttle/limited 9000
+valkey 9.1.2 set 1
+`
+
+func counted(set, noop, allowed, limited float64) map[string]Count {
+	return map[string]Count{
+		"set": {set, 0}, "noop": {noop, 0}, "floor/allowed": {13000, 0}, "floor/limited": {8500, 0},
+		"throttle/allowed": {allowed, 0}, "throttle/limited": {limited, 0},
+	}
 }
 
-func TestTablesAreRectangular(t *testing.T) {
-	tables := exampleReport.Tables()
-	require.Len(t, tables, 8)
-	for _, table := range tables {
-		for _, row := range table.Rows {
-			require.Len(t, row, len(table.Columns), table.Name)
+func TestGuardFailsWhenCallsBecomeMoreExpensive(t *testing.T) {
+	committed, err := parseCommitted(committedExample, "redis 7.0.15")
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name   string
+		counts map[string]Count
+		failed []bool
+	}{
+		{"the same", counted(10000, 5000, 14000, 9000), []bool{false, false, false, false}},
+		{"within 3%", counted(10000, 5000, 14400, 9250), []bool{false, false, false, false}},
+		{"allowed calls 4% more expensive", counted(10000, 5000, 14560, 9000), []bool{true, false, false, false}},
+		{"limited calls 4% more expensive", counted(10000, 5000, 14000, 9360), []bool{false, true, false, false}},
+		{"above the floor", counted(11000, 6000, 14700, 9800), []bool{false, false, true, true}},
+		{"less expensive", counted(10000, 5000, 12000, 8000), []bool{false, false, false, false}},
+	} {
+		verdicts, err := judge(committed, c.counts)
+		require.NoError(t, err, c.name)
+		var failed []bool
+		for _, v := range verdicts {
+			failed = append(failed, v.failed())
 		}
-		require.Contains(t, table.Text(), table.Title)
-		require.Contains(t, table.Markdown(), "| --- |")
-	}
-	require.Len(t, Report{}.Tables(), 1, "nothing measured: the environment only")
-}
-
-func TestSpliceReplacesWhatStandsBetweenTheMarkers(t *testing.T) {
-	table := Table{Name: "memory", Columns: []string{"a", "b"}, Rows: [][]string{{"1", "2"}}}
-	document := "before\n<!-- funnel-bench: memory -->\nold\n<!-- end of funnel-bench: memory -->\nafter\n"
-	want := "before\n<!-- funnel-bench: memory -->\n\n| a | b |\n| --- | ---: |\n| 1 | 2 |\n\n<!-- end of funnel-bench: memory -->\nafter\n"
-	for range 2 { // what was put in is replaced the next time
-		var placed []string
-		document, placed = Splice(document, []Table{table})
-		require.Equal(t, want, document)
-		require.Equal(t, []string{"memory"}, placed)
-	}
-	_, placed := Splice("no marker", []Table{table})
-	require.Empty(t, placed)
-}
-
-func TestChartsAreWellFormed(t *testing.T) {
-	charts := exampleReport.Charts()
-	require.Len(t, charts, 3)
-	for _, chart := range charts {
-		svg := chart.SVG()
-		decoder := xml.NewDecoder(strings.NewReader(svg))
-		for {
-			_, err := decoder.Token()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			require.NoError(t, err, chart.Name)
-		}
-		require.NotContains(t, svg, "NaN")
-		require.Contains(t, svg, "prefers-color-scheme: dark")
+		require.Equal(t, c.failed, failed, c.name)
 	}
 }
 
-func TestQuantiles(t *testing.T) {
-	require.Equal(t, 2.0, median([]float64{3, 1, 2}))
-	require.Equal(t, 1.5, median([]float64{2, 1}))
-	require.True(t, math.IsNaN(median(nil)))
-	require.Equal(t, Spread{3, 2, 4}, spreadOf([]float64{5, 4, 3, 2, 1}))
+func TestGuardComparesUnknownServersWithTheFloorAlone(t *testing.T) {
+	committed, err := parseCommitted(committedExample, "redis 8.0.0")
+	require.NoError(t, err)
+	verdicts, err := judge(committed, counted(1, 1, 13000, 8500))
+	require.NoError(t, err)
+	require.Len(t, verdicts, 2)
+}
+
+func TestGuardNamesWhatIsMissing(t *testing.T) {
+	committed, err := parseCommitted(committedExample, "valkey 9.1.2")
+	require.NoError(t, err)
+	_, err = judge(committed, counted(1, 1, 1, 1))
+	require.ErrorContains(t, err, "throttle/allowed")
+	_, err = judge(nil, map[string]Count{})
+	require.ErrorContains(t, err, "throttle/allowed")
+
+	for _, line := range []string{"redis 7.0.15 set", "redis 7.0.15 set many", "redis 7.0.15 set -1", "redis 7.0.15 set 1 2"} {
+		_, err := parseCommitted("\n"+line, "")
+		require.ErrorContains(t, err, "line 2", line)
+	}
+}
+
+func TestGuardReadsWhatItPrintsAndWhatIsCommitted(t *testing.T) {
+	committed, err := parseCommitted(committedLines("valkey 9.0.0", counted(4, 3, 2, 1)), "valkey 9.0.0")
+	require.NoError(t, err)
+	require.Equal(t, map[string]float64{"set": 4, "noop": 3, "floor/allowed": 13000, "floor/limited": 8500, "throttle/allowed": 2, "throttle/limited": 1}, committed)
+	_, err = parseCommitted(committedText, "redis 7.0.15")
+	require.NoError(t, err)
+}
+
+func TestUpdateReplacesWhatStandsBetweenTheMarkers(t *testing.T) {
+	table := Table{Name: "memory", Columns: []string{"a", "b"}, Note: "note"}
+	table.set("1", 1, "old")
+	table.set("1", 1, "2")
+	path := filepath.Join(t.TempDir(), "page.md")
+	require.NoError(t, os.WriteFile(path, []byte("before\n<!-- funnel-bench: memory -->\nold\n<!-- end of funnel-bench: memory -->\nafter\n"), 0o600))
+	want := "before\n<!-- funnel-bench: memory -->\n\n| a | b |\n| --- | ---: |\n| 1 | 2 |\n\nnote\n\n<!-- end of funnel-bench: memory -->\nafter\n"
+	require.NoError(t, Update(path, []Table{table}))
+	require.NoError(t, Update(path, []Table{table}), "what was put in is replaced the next time")
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, want, string(got))
+	require.ErrorContains(t, Update(path, []Table{{Name: "other"}}), "has no place")
+}
+
+func TestChartIsSortedAndWellFormed(t *testing.T) {
+	chart := Chart{Title: "Bytes <per> key", Note: "note"}
+	for _, bar := range []struct {
+		name  string
+		value float64
+	}{{"window", 4168}, {"throttle", 104}, {"peer", 90}, {"set", 72}} {
+		chart.add(Case{Alternative: Alternative{Name: bar.name, Title: bar.name + " & co"}}, bar.value, thousands(bar.value))
+	}
+	folder := t.TempDir()
+	require.NoError(t, Draw(folder, []Table{{Name: "none"}, {Name: "memory", Chart: chart}}))
+	content, err := os.ReadFile(filepath.Join(folder, "memory.svg"))
+	require.NoError(t, err)
+	require.NoFileExists(t, filepath.Join(folder, "none.svg"))
+	svg := string(content)
+	decoder := xml.NewDecoder(strings.NewReader(svg))
+	for err == nil {
+		_, err = decoder.Token()
+	}
+	require.True(t, errors.Is(err, io.EOF), err)
+	require.Contains(t, svg, "prefers-color-scheme: dark")
+	require.Contains(t, svg, `class="ours" width="330.0"`, "the longest bar that is shown")
+	require.Contains(t, svg, "note; left out: window &amp; co, 4,168")
+	_, bars, _ := strings.Cut(svg, "</style>")
+	require.Less(t, strings.Index(bars, "set &amp; co"), strings.Index(bars, "peer &amp; co"))
+	require.Less(t, strings.Index(bars, "peer &amp; co"), strings.Index(bars, "throttle &amp; co"))
+}
+
+func TestCSVOfRedisBenchmarkIsRead(t *testing.T) {
+	const names = `"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"` + "\n"
+	got, err := readCSV(names + `"SET a, b","194552.53","0.627","0.080","0.439","1.503","4.351","83.199"` + "\n")
+	require.NoError(t, err)
+	require.Equal(t, round{rate: 194552.53, p50: 439, p99: 4351}, got)
+	for _, broken := range []string{"", names, names + `"SET","0","0","0","0","0","0","0"` + "\n"} {
+		_, err := readCSV(broken)
+		require.ErrorContains(t, err, "has printed")
+	}
 }
 
 func TestThousands(t *testing.T) {

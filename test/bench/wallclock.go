@@ -1,224 +1,214 @@
 package bench
 
 import (
-	"context"
+	"encoding/csv"
 	"fmt"
 	"math/rand/v2"
-	"sync"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/montanaflynn/stats"
+
+	"funnel/internal/servertest"
 )
 
-// A WallClockOptions says how much load there is, and for how long.
-type WallClockOptions struct {
-	Clients  int           // connections that send at the same time, at least 1
-	Pipeline int           // calls that a client sends before it reads, at least 1
-	Keys     int64         // at least 1, chosen at random
-	Limited  float64       // share of calls that are limited, 0 to 1
-	Rounds   int           // per alternative, at least 1
-	Round    time.Duration // length of a round
-	Progress func(format string, arguments ...any)
+// A load is what redis-benchmark sends: from so many connections at the same time,
+// pipeline calls at once on each, on random ones of so many keys.
+type load struct {
+	clients, pipeline, keys int
+	config                  []string // of the server
+	replica                 bool
 }
 
-// A WallClock is what the rounds of one alternative came to. Ratios are against
-// the reference within the same turn, and only then summed up.
-type WallClock struct {
-	Name  string `json:"name"`
-	Title string `json:"title"`
+const roundLength = 300 * time.Millisecond // about
 
-	// Throughput in calls per second, and its ratio: above 1 is better.
-	Throughput      Spread `json:"calls_per_second"`
-	ThroughputRatio Spread `json:"throughput_ratio"`
+// A round has figures: calls per second; the time that the server's threads worked, in
+// microseconds per call, which is what a call costs when the client is the bottleneck;
+// and latencies in microseconds.
+type round [4]float64
 
-	// Processor is the time that the server's threads worked, in microseconds per
-	// call: what a call costs when the client is not the bottleneck.
-	Processor      Spread `json:"server_processor_microseconds_per_call"`
-	ProcessorRatio Spread `json:"server_processor_ratio"`
+const rate, processor, p50, p99 = 0, 1, 2, 3
 
-	// Latency from sending a batch to the last of its replies, in microseconds.
-	P50  Spread `json:"p50_microseconds"`
-	P99  Spread `json:"p99_microseconds"`
-	P999 Spread `json:"p999_microseconds"`
-
-	P99Ratio Spread `json:"p99_ratio"`
+// A run is a case in a load, and what its rounds came to.
+type run struct {
+	Case
+	load
+	client   *Client
+	prefix   string // of its keys: the runs on a server do not share any
+	requests int    // that fill a round
+	rounds   []round
 }
 
-// Reference is the alternative that ratios are taken against.
-const Reference = "set"
-
-// A round is one measurement of one alternative.
-type round struct {
-	throughput, processor, p50, p99, p999 float64
-}
-
-// MeasureWallClock takes the alternatives in turn, in another order each time, on
-// servers that are already running. When it is interrupted it returns what it
-// has.
-func MeasureWallClock(ctx context.Context, options WallClockOptions, servers map[string]*Server, alternatives []Alternative) ([]WallClock, error) {
-	rounds := map[string][]round{}
+// measure takes cases in turn, in another order each time: a machine that becomes
+// slower meanwhile is slower for all of them. Cases that redis-benchmark cannot send,
+// since it knows one command only, are left out.
+func (s *Setting) measure(cases []Case, l load) (runs []*run) {
+	clients := map[bool]*Client{}
+	for i, c := range cases {
+		if len(c.operation.Commands(Call{})) > 1 {
+			continue
+		}
+		if clients[c.Peer] == nil {
+			clients[c.Peer] = s.Start(s.moduleOf(c.Peer), nil, l.config...)
+			defer clients[c.Peer].Close()
+		}
+		r := &run{Case: c, load: l, client: clients[c.Peer], prefix: fmt.Sprintf("k%02d:", i), requests: 20_000}
+		r.client.prepare(c, keys(r.prefix, l.keys))
+		runs = append(runs, r)
+	}
+	if l.replica && !s.failed(nil) {
+		replica := s.Start(s.Module, nil, "--replicaof", fmt.Sprint("127.0.0.1 ", clients[false].server.Port))
+		defer replica.Close()
+		for replica.Info("master_repl_offset") == 0 && !s.failed(nil) {
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
 	random := rand.New(rand.NewPCG(1, 1))
-	var err error
-turns:
-	for turn := range options.Rounds {
-		options.Progress("wall clock, %d clients, pipeline %d: turn %d of %d", options.Clients, options.Pipeline, turn+1, options.Rounds)
-		taken := map[string]round{}
-		for _, i := range random.Perm(len(alternatives)) {
-			a := alternatives[i]
-			var r round
-			r, err = measureRound(ctx, options, servers[a.Server], newWorkload(a, options.Limited))
-			if err != nil {
-				break turns
+	for turn := range 1 + s.Rounds {
+		for _, i := range random.Perm(len(runs)) {
+			result, err := runs[i].round()
+			switch {
+			case s.failed(err):
+				return nil
+			case turn == 0: // which tells only how many calls fill a round
+				runs[i].requests = max(1000, int(result[rate]*roundLength.Seconds()))
+			default:
+				runs[i].rounds = append(runs[i].rounds, result)
 			}
-			taken[a.Name] = r
-		}
-		// Only whole turns count, so that all have the same number of rounds.
-		for name, r := range taken {
-			rounds[name] = append(rounds[name], r)
 		}
 	}
-
-	var results []WallClock
-	for _, a := range alternatives {
-		if own := rounds[a.Name]; len(own) > 0 {
-			results = append(results, summarize(a, own, rounds[Reference]))
-		}
-	}
-	return results, err
+	return runs
 }
 
-func measureRound(ctx context.Context, options WallClockOptions, server *Server, w workload) (round, error) {
-	players, err := prepare(ctx, server, &w, options.Clients, options.Keys)
-	if err != nil {
+// round sends one round. Redis-benchmark ends with an error if a reply is one, but does
+// not read the others: calls before and after are answered as they should be, then.
+func (r *run) round() (round, error) {
+	some := keys(r.prefix, min(r.keys, 16))
+	r.client.expect(r.Case, some...)
+	before := r.client.Info("used_cpu_user", "used_cpu_sys")
+	// It lies beside the server: redis-benchmark, or valkey-benchmark.
+	program, err := exec.LookPath(strings.TrimSuffix(servertest.Program(), "-server") + "-benchmark")
+	if r.client.failed(err) {
 		return round{}, err
 	}
-	defer closeAll(players)
-	return playRound(ctx, server, players, &w, options)
-}
-
-// prepare empties the server, fills it for the workload, and connects.
-func prepare(ctx context.Context, server *Server, w *workload, clients int, keys int64) ([]*player, error) {
-	if setup := w.alternative.Setup; setup != nil {
-		if err := setup(ctx, server.Client); err != nil {
-			return nil, err
-		}
-	}
-	if err := server.empty(ctx); err != nil {
-		return nil, err
-	}
-	var players []*player
-	for number := range clients {
-		player, err := newPlayer(ctx, server.Address, number)
-		if err != nil {
-			closeAll(players)
-			return nil, err
-		}
-		players = append(players, player)
-	}
-	if err := players[0].fill(w, keys); err != nil {
-		closeAll(players)
-		return nil, err
-	}
-	return players, nil
-}
-
-func closeAll(players []*player) {
-	for _, player := range players {
-		player.close()
-	}
-}
-
-// playRound lets all players send for the length of a round.
-func playRound(ctx context.Context, server *Server, players []*player, w *workload, options WallClockOptions) (round, error) {
-	before, err := server.processorSeconds(ctx)
+	words := strings.Fields(fmt.Sprint("--csv -p ", r.client.server.Port, " -c ", r.clients, " -P ", r.pipeline, " -r ", r.keys, " -n ", r.requests))
+	words = append(words, r.operation.Commands(Call{Key: r.prefix + "__rand_int__"})[0]...)
+	output, err := exec.CommandContext(r.client.Ctx, program, words...).CombinedOutput()
 	if err != nil {
-		return round{}, err
+		return round{}, fmt.Errorf("%s of %s: %w\n%s", program, r.ID(), err, output)
 	}
-	histograms := make([]*hdrhistogram.Histogram, len(players))
-	counts := make([]int64, len(players))
-	errs := make([]error, len(players))
-	var group sync.WaitGroup
-	start := time.Now()
-	for i, player := range players {
-		histograms[i] = newHistogram()
-		group.Go(func() {
-			for last := start; last.Sub(start) < options.Round; {
-				if errs[i] = player.batch(w, options.Pipeline, options.Keys); errs[i] != nil {
-					return
-				}
-				now := time.Now()
-				histograms[i].RecordValue(int64(now.Sub(last)))
-				last = now
-				counts[i] += int64(options.Pipeline)
-			}
-		})
-	}
-	group.Wait()
-	elapsed := time.Since(start).Seconds()
-	after, err := server.processorSeconds(ctx)
-	if err != nil {
-		return round{}, err
-	}
+	result, err := readCSV(string(output))
+	result[processor] = (r.client.Info("used_cpu_user", "used_cpu_sys") - before) * 1e6 / float64(r.requests)
+	r.client.expect(r.Case, some...)
+	return result, err
+}
 
-	calls := int64(0)
-	for i := range players {
-		if errs[i] != nil {
-			return round{}, fmt.Errorf("%s: %w", w.alternative.Title, errs[i])
-		}
-		calls += counts[i]
-		if i > 0 {
-			histograms[0].Merge(histograms[i])
+// readCSV reads what redis-benchmark prints: a line of names, and one of values.
+func readCSV(output string) (result round, err error) {
+	lines, err := csv.NewReader(strings.NewReader(output)).ReadAll()
+	if err == nil && len(lines) == 2 {
+		for figure, name := range map[int]string{rate: "rps", p50: "p50_latency_ms", p99: "p99_latency_ms"} {
+			result[figure], _ = strconv.ParseFloat(lines[1][max(0, slices.Index(lines[0], name))], 64)
 		}
 	}
-	return round{
-		throughput: float64(calls) / elapsed,
-		processor:  (after - before) * 1e6 / float64(calls),
-		p50:        microseconds(histograms[0], 50),
-		p99:        microseconds(histograms[0], 99),
-		p999:       microseconds(histograms[0], 99.9),
-	}, nil
-}
-
-// newHistogram counts nanoseconds, up to a minute, to three digits.
-func newHistogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(100, int64(time.Minute), 3)
-}
-
-func microseconds(h *hdrhistogram.Histogram, percent float64) float64 {
-	return float64(h.ValueAtPercentile(percent)) / 1e3
-}
-
-func summarize(a Alternative, own, reference []round) WallClock {
-	return WallClock{
-		Name: a.Name, Title: a.Title,
-		Throughput:      spreadOver(own, func(r round) float64 { return r.throughput }),
-		ThroughputRatio: ratioOver(own, reference, func(r round) float64 { return r.throughput }),
-		Processor:       spreadOver(own, func(r round) float64 { return r.processor }),
-		ProcessorRatio:  ratioOver(own, reference, func(r round) float64 { return r.processor }),
-		P50:             spreadOver(own, func(r round) float64 { return r.p50 }),
-		P99:             spreadOver(own, func(r round) float64 { return r.p99 }),
-		P999:            spreadOver(own, func(r round) float64 { return r.p999 }),
-		P99Ratio:        ratioOver(own, reference, func(r round) float64 { return r.p99 }),
+	if result[rate]*result[p50]*result[p99] <= 0 {
+		return round{}, fmt.Errorf("redis-benchmark has printed %q", output)
 	}
+	result[p50], result[p99] = result[p50]*1000, result[p99]*1000
+	return result, nil
 }
 
-func spreadOver(rounds []round, value func(round) float64) Spread {
+func (r *run) median(figure int) float64 { return quartiles(r, nil, figure).Q2 }
+
+// quartiles sums rounds up, divided by those of the same turns of a reference.
+func quartiles(r, reference *run, figure int) stats.Quartiles {
 	var values []float64
-	for _, r := range rounds {
-		values = append(values, value(r))
+	for turn, own := range r.rounds {
+		value := own[figure]
+		if reference != nil {
+			value /= reference.rounds[turn][figure]
+		}
+		values = append(values, value)
 	}
-	return spreadOf(values)
+	q, _ := stats.Quartile(values) // an error is for no values
+	return q
 }
 
-// ratioOver compares the rounds of the same turn. Without a reference it returns
-// the zero Spread.
-func ratioOver(own, reference []round, value func(round) float64) Spread {
-	if len(own) != len(reference) {
-		return Spread{}
+// ratio words the median of the ratio to a reference, and its quartiles.
+func ratio(r, reference *run, figure int) string {
+	q := quartiles(r, reference, figure)
+	return fmt.Sprintf("%.2f (%.2f to %.2f)", q.Q2, q.Q1, q.Q3)
+}
+
+// timed are the runs of all cases but peeks and those without, and that of the reference.
+func (s *Setting) timed(l load, without string) (runs []*run, reference *run) {
+	runs = s.measure(slices.DeleteFunc(Cases(s.Alternatives()), func(c Case) bool { return c.Case == "peek" || c.Case == without }), l)
+	if i := slices.IndexFunc(runs, func(r *run) bool { return r.Name == Reference }); i >= 0 {
+		reference = runs[i]
 	}
-	var ratios []float64
-	for i := range own {
-		ratios = append(ratios, value(own[i])/value(reference[i]))
+	return runs, reference
+}
+
+func (s *Setting) loadNote(l load) string {
+	return fmt.Sprintf("%s and its redis-benchmark, %d clients, %d calls at once each, %s keys. Medians of %d rounds of about %s, the alternatives in turn; in brackets the quartiles of the rounds. Client and server share the machine. A call of the sorted set, or of INCR and EXPIRE, is more than one command, which redis-benchmark cannot send: no figures.",
+		s.server, l.clients, l.pipeline, thousands(float64(l.keys)), s.Rounds, roundLength)
+}
+
+func (s *Setting) throughput() Table {
+	l := load{clients: 8, pipeline: 16, keys: 1000}
+	table := Table{Title: "Throughput", Note: s.loadNote(l),
+		Columns: []string{"call", "calls per second", "ratio to SET PX", "server µs per call", "ratio to SET PX", "limited calls per second"},
+		Chart: Chart{Title: "Calls per second, in proportion to SET PX (more is better)",
+			Note: fmt.Sprintf("%s, redis-benchmark, %d clients, %d calls at once", s.server, l.clients, l.pipeline)}}
+	runs, reference := s.timed(l, "peek")
+	for _, r := range runs {
+		share := quartiles(r, reference, rate).Q2
+		table.Chart.add(r.Case, share, fmt.Sprintf("%.2f", share))
+		if r.Case.Case == "limited" {
+			table.set(r.Title, 5, thousands(r.median(rate)))
+			continue
+		}
+		for i, text := range []string{thousands(r.median(rate)), ratio(r, reference, rate), fmt.Sprintf("%.2f", r.median(processor)), ratio(r, reference, processor)} {
+			table.set(r.Title, i+1, text)
+		}
 	}
-	return spreadOf(ratios)
+	return table
+}
+
+func (s *Setting) latency() Table {
+	l := load{clients: 8, pipeline: 1, keys: 1000}
+	table := Table{Title: "Latency in microseconds", Columns: []string{"call", "p50", "p99", "p99 / SET PX"}, Note: s.loadNote(l)}
+	runs, reference := s.timed(l, "limited")
+	for _, r := range runs {
+		table.Rows = append(table.Rows, []string{r.Title, thousands(r.median(p50)), thousands(r.median(p99)), ratio(r, reference, p99)})
+	}
+	return table
+}
+
+// scale lets one thing grow at a time, and switches the AOF and a replica on.
+func (s *Setting) scale() Table {
+	table := Table{Title: "CL.THROTTLE as keys, clients and listeners grow",
+		Columns: []string{"keys", "clients", "AOF", "replica", "server µs per call", "of SET PX", "ratio", "calls per second"},
+		Note:    fmt.Sprintf("%s, 16 calls at once per client. Medians of %d rounds; in brackets the quartiles of the rounds.", s.server, s.Rounds)}
+	pair := Cases(choose("set", "throttle"))[:2]
+	aof := []string{"--appendonly", "yes"}
+	for _, l := range []load{
+		{10, 16, 1, nil, false}, {10, 16, 100, nil, false}, {10, 16, 10_000, nil, false}, {10, 16, 1_000_000, nil, false},
+		{1, 16, 100_000, nil, false}, {10, 16, 100_000, nil, false}, {100, 16, 100_000, nil, false}, {1000, 16, 100_000, nil, false},
+		{10, 16, 100_000, aof, false}, {10, 16, 100_000, nil, true}, {10, 16, 100_000, aof, true},
+	} {
+		s.Progress("scale: %d keys, %d clients, AOF %v, replica %v", l.keys, l.clients, l.config != nil, l.replica)
+		runs := s.measure(pair, l)
+		if runs == nil {
+			break
+		}
+		set, throttle, yes := runs[0], runs[1], map[bool]string{true: "yes", false: "no"}
+		table.Rows = append(table.Rows, []string{thousands(float64(l.keys)), thousands(float64(l.clients)), yes[l.config != nil], yes[l.replica],
+			fmt.Sprintf("%.2f", throttle.median(processor)), fmt.Sprintf("%.2f", set.median(processor)),
+			ratio(throttle, set, processor), thousands(throttle.median(rate))})
+	}
+	return table
 }

@@ -1,5 +1,5 @@
 /* The module that funnel-bench loads beside the one it measures, compiled when
- * it runs. It adds two commands:
+ * it runs. It adds these commands, and those of floor.c:
  *
  *   BENCH.NOOP key argument...   replies five integers and does nothing else: what
  *                                any module command pays before it starts thinking
@@ -25,6 +25,8 @@ static int (*create_command)(RedisModuleCtx *ctx, const char *name, command_func
                              int first_key, int last_key, int key_step);
 static int (*reply_with_array)(RedisModuleCtx *ctx, long length);
 static int (*reply_with_number)(RedisModuleCtx *ctx, long long number);
+
+int load_floor(RedisModuleCtx *ctx, get_api_function get_api); /* floor.c */
 
 enum { OK = 0, ERROR = 1, API_VERSION = 1, REPLY_LENGTH = 5 };
 
@@ -55,5 +57,6 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 
     set_module_attributes(ctx, "bench", 1, API_VERSION);
     if (create_command(ctx, "bench.noop", noop, "fast", 1, 1, 1) != OK) return ERROR;
-    return create_command(ctx, "bench.mark", bench_mark, "fast", 0, 0, 0);
+    if (create_command(ctx, "bench.mark", bench_mark, "fast", 0, 0, 0) != OK) return ERROR;
+    return load_floor(ctx, get_api);
 }

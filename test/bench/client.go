@@ -1,0 +1,136 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"funnel/internal/servertest"
+)
+
+// A Client makes calls where no time is measured, over one connection to a server of
+// its own.
+type Client struct {
+	*Setting
+	server *servertest.Server // nil where it has not started
+	redis  *redis.Client
+	calls  int64
+}
+
+// Start starts a server with a module and the marker. The caller closes the client.
+func (s *Setting) Start(module string, wrapper []string, config ...string) *Client {
+	client := &Client{Setting: s}
+	if s.failed(nil) {
+		return client
+	}
+	config = append([]string{"--save", "", "--loadmodule", s.Marker}, config...)
+	server, err := servertest.Run(servertest.Options{Module: module, Wrapper: wrapper, Config: config})
+	if !s.failed(err) {
+		client.server = server
+		client.redis = server.NewClient(func(o *redis.Options) { o.PoolSize, o.Protocol, o.DisableIdentity = 1, 2, true })
+	}
+	return client
+}
+
+// Close ends the server.
+func (c *Client) Close() {
+	if c.server != nil {
+		c.redis.Close()
+		c.server.Close()
+	}
+}
+
+// Do sends a command and returns its reply.
+func (c *Client) Do(words ...any) any {
+	if c.failed(nil) {
+		return nil
+	}
+	reply, err := c.redis.Do(c.Ctx, words...).Result()
+	if !errors.Is(err, redis.Nil) {
+		c.failed(err)
+	}
+	return reply
+}
+
+// Call makes one call per key, all sent at once, and says whether each was limited.
+func (c *Client) Call(operation Operation, keys ...string) []bool {
+	if c.failed(nil) {
+		return nil
+	}
+	pipeline := c.redis.Pipeline()
+	for _, key := range keys {
+		c.calls++
+		for _, command := range operation.Commands(Call{key, time.Now().UnixMilli(), c.calls}) {
+			var words []any
+			for _, word := range command {
+				words = append(words, word)
+			}
+			pipeline.Do(c.Ctx, words...)
+		}
+	}
+	commands, err := pipeline.Exec(c.Ctx)
+	if !errors.Is(err, redis.Nil) && c.failed(err) {
+		return nil
+	}
+	var limited []bool
+	for call := range slices.Chunk(commands, len(commands)/len(keys)) {
+		limited = append(limited, operation.limited(call))
+	}
+	return limited
+}
+
+// Info adds up fields of INFO that are numbers, or absent.
+func (c *Client) Info(fields ...string) (sum float64) {
+	text, _ := c.Do("INFO").(string)
+	for line := range strings.Lines(text) {
+		if name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); slices.Contains(fields, name) {
+			number, _ := strconv.ParseFloat(value, 64)
+			sum += number
+		}
+	}
+	return sum
+}
+
+// prepare calls every key so often that what follows meets a steady state: redis-cell
+// lets two calls through where we let one, and the third is surely limited.
+func (c *Client) prepare(cs Case, keys []string) {
+	if cs.Script != "" {
+		c.Do("SCRIPT", "LOAD", cs.Script)
+	}
+	fill := cs.operation
+	if cs.Name == "get" {
+		fill = set(Roomy, 1)
+	} else if cs.Case == "peek" {
+		fill = cs.Operation(Roomy, 1)
+	}
+	for range 3 {
+		for some := range slices.Chunk(keys, batch) {
+			c.Call(fill, some...)
+		}
+	}
+}
+
+// batch is how many calls are sent at once where it does not matter.
+const batch = 128
+
+// expect makes a call on each key, at once, and fails if one is answered otherwise than
+// the case is named.
+func (c *Client) expect(cs Case, keys ...string) {
+	if want := cs.Case == "limited"; slices.Contains(c.Call(cs.operation, keys...), !want) {
+		c.failed(fmt.Errorf("%s: a call was limited: %v", cs.ID(), !want))
+	}
+}
+
+// keys names the first keys of a prefix, with as many digits as redis-benchmark puts in.
+func keys(prefix string, count int) []string {
+	names := make([]string, count)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s%012d", prefix, i)
+	}
+	return names
+}
