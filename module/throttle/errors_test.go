@@ -14,7 +14,7 @@ func TestErrorMessages(t *testing.T) {
 		most     = "9223372036854775807"
 		together = ", not capacity 15, count 30, period 60, quantity " + most
 	)
-	forty := strings.Repeat("9", longestValue)
+	forty := strings.Repeat("9", 40)
 	for _, c := range []struct {
 		arguments []string
 		want      string
