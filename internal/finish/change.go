@@ -61,19 +61,11 @@ func (l *library) takeOutStart() error {
 // putIn points a variable of C, whose initial value fails, to the Go
 // function of the same name.
 func (l *library) putIn(name string) error {
-	variable, err := l.variable(name)
+	r, function, err := l.way(name)
 	if err != nil {
-		return fmt.Errorf("%w: a compiler that optimizes at link time may have taken it out", err)
+		return err
 	}
 	initial, err := l.cFunction(notFinished)
-	if err != nil {
-		return err
-	}
-	function, err := l.goFunction(name)
-	if err != nil {
-		return err
-	}
-	r, err := l.pointer(variable.Value)
 	if err != nil {
 		return err
 	}

@@ -188,3 +188,18 @@ func (l *library) dynamic(tag elf.DynTag) (at uint64, found bool) {
 	}
 	return 0, false
 }
+
+// way is a way from C into Go: the relocation that sets the variable of that name, and
+// the Go function that it is to point to.
+func (l *library) way(name string) (relocation, elf.Symbol, error) {
+	variable, err := l.variable(name)
+	if err != nil {
+		return relocation{}, elf.Symbol{}, fmt.Errorf("%w: a compiler that optimizes at link time may have taken it out", err)
+	}
+	function, err := l.goFunction(name)
+	if err != nil {
+		return relocation{}, elf.Symbol{}, err
+	}
+	r, err := l.pointer(variable.Value)
+	return r, function, err
+}

@@ -75,15 +75,7 @@ func (l *library) verifyStart() error {
 // verifyFunctions: the variables of C point to the functions of Go.
 func (l *library) verifyFunctions() error {
 	for _, name := range Functions {
-		variable, err := l.variable(name)
-		if err != nil {
-			return err
-		}
-		function, err := l.goFunction(name)
-		if err != nil {
-			return err
-		}
-		r, err := l.pointer(variable.Value)
+		r, function, err := l.way(name)
 		if err != nil {
 			return err
 		}
