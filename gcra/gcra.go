@@ -48,9 +48,9 @@ import "math/bits"
 // or before now means the same.
 const Empty int64 = 0
 
-// NoRetry means "no time to wait" in [Decision.RetryAfter]: the call was
-// allowed, or it asked for more than the funnel ever holds.
-const NoRetry int64 = -1
+// Never is the [Decision.Wait] of a call for more tokens than the funnel ever holds: asking
+// again never helps.
+const Never int64 = -1
 
 // maxInt63 is the largest instant or span that can be represented.
 const maxInt63 = 1<<63 - 1
@@ -139,23 +139,34 @@ type Decision struct {
 	// from 0 to Limit.
 	Remaining int64
 
-	// RetryAfter is the time, in nanoseconds, after which this very call is
-	// allowed if no other call pours: at least 1 for a limited call, or NoRetry
-	// when the call was allowed or asks for more than Limit.
-	RetryAfter int64
+	// Wait is how long to wait, in nanoseconds: before going ahead when the call was
+	// allowed, which is 0 unless it reserved a later turn; before asking again when it
+	// was limited, which is at least 1, and enough if no other call pours; or Never.
+	Wait int64
 
 	// ResetAfter is the time, in nanoseconds, until the funnel is empty.
 	ResetAfter int64
 
 	// TAT is the theoretical arrival time to keep for the next call, in
-	// nanoseconds since the epoch. It differs from the one passed in only when
-	// the call was allowed and its quantity was above 0.
+	// nanoseconds since the epoch. It is to be stored if it differs from the one
+	// passed in; an instant at or before now means that the funnel is empty.
 	TAT int64
+}
+
+// RetryAfter is the Wait of a limited call, and Never, -1, for one that was allowed: the
+// retry_after of CL.THROTTLE, in nanoseconds.
+//
+//go:nosplit
+func (d Decision) RetryAfter() int64 {
+	if d.Limited {
+		return d.Wait
+	}
+	return Never
 }
 
 // Decide pours quantity tokens at the instant now into a funnel of rate r whose
 // theoretical arrival time is tat ([Empty] for a funnel that is not stored).
-// A quantity of 0 peeks: it pours nothing.
+// A quantity of 0 pours nothing.
 //
 // Now, tat and quantity are at least 0. A negative quantity is reported as
 // [ErrQuantity], and the zero Rate as [ErrCapacity]; negative instants,
@@ -170,6 +181,20 @@ type Decision struct {
 //
 //go:nosplit
 func (r Rate) Decide(tat, now, quantity int64) (Decision, error) {
+	return r.Reserve(tat, now, quantity, 0)
+}
+
+// Reserve is Decide for a caller who can wait for longestWait nanoseconds, at least 0: it
+// also takes tokens that will have leaked by then. Decision.Wait says when it is the
+// caller's turn. Until then the funnel is overfull and limits others, so turns come in
+// the order of asking, and the tokens of those who go ahead at their turns never exceed
+// capacity + elapsed/T, in any stretch of time.
+//
+// When it is limited, Decision.Wait is the time after which the same reservation is
+// allowed. A negative longestWait counts as 0. Errors are those of Decide.
+//
+//go:nosplit
+func (r Rate) Reserve(tat, now, quantity, longestWait int64) (Decision, error) {
 	if r.emissionInterval < 1 {
 		return Decision{}, ErrCapacity
 	}
@@ -183,19 +208,25 @@ func (r Rate) Decide(tat, now, quantity int64) (Decision, error) {
 	filled := uint64(max(now, tat)) + uint64(increment)
 	full := uint64(now) + uint64(r.tolerance)
 
-	decision := Decision{Limit: r.capacity, RetryAfter: NoRetry, TAT: tat}
-	switch {
-	case filled > full:
-		decision.Limited = true
-		decision.ResetAfter = max(0, tat-now)
-		if increment <= r.tolerance {
+	decision := Decision{Limit: r.capacity, TAT: tat}
+	if filled > full {
+		if increment > r.tolerance {
+			decision.Limited, decision.Wait = true, Never
+		} else {
 			// At most max(now, tat) - now, because the increment is no
 			// larger than the tolerance: it fits 63 bits.
-			decision.RetryAfter = int64(filled - full)
+			over := int64(filled - full)
+			decision.Limited, decision.Wait = over > max(longestWait, 0), over
+			if decision.Limited {
+				decision.Wait -= max(longestWait, 0)
+			}
 		}
-	case filled > maxInt63:
-		return Decision{}, ErrTAT
-	default:
+	}
+	decision.ResetAfter = max(0, tat-now)
+	if !decision.Limited {
+		if filled > maxInt63 {
+			return Decision{}, ErrTAT
+		}
 		decision.ResetAfter = int64(filled) - now
 		if quantity > 0 {
 			decision.TAT = int64(filled)

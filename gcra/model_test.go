@@ -187,7 +187,7 @@ func TestModelAtEveryEdge(t *testing.T) {
 			met[err.Error()]++
 		case !decision.Limited:
 			met["allowed"]++
-		case decision.RetryAfter == gcra.NoRetry:
+		case decision.RetryAfter() == gcra.Never:
 			met["limited for ever"]++
 		default:
 			met["limited"]++

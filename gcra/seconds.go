@@ -1,7 +1,7 @@
 package gcra
 
 // Seconds rounds a span of nanoseconds up to whole seconds, so that a caller who
-// waits that long has waited long enough. [NoRetry] and other negative spans
+// waits that long has waited long enough. [Never] and other negative spans
 // return -1, "no time to wait" in the reply of CL.THROTTLE.
 //
 //go:nosplit

@@ -68,7 +68,7 @@ func resultOf(c call, decision gcra.Decision, path Path) Result {
 		Limit:      c.limit,
 		Quantity:   c.quantity,
 		Remaining:  int(decision.Remaining),
-		RetryAfter: time.Duration(decision.RetryAfter),
+		RetryAfter: time.Duration(decision.RetryAfter()),
 		ResetAfter: time.Duration(decision.ResetAfter),
 		Path:       path,
 	}

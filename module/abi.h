@@ -83,6 +83,7 @@ enum { REDISMODULE_CONFIG_IMMUTABLE = 1 << 0 };
     FUNCTION(void, CloseKey, (RedisModuleKey *key))                                                                 \
     FUNCTION(int, KeyType, (RedisModuleKey *key))                                                                   \
     FUNCTION(char *, StringDMA, (RedisModuleKey *key, size_t *length, int mode))                                    \
+    FUNCTION(int, DeleteKey, (RedisModuleKey *key))                                                                 \
     FUNCTION(int, StringSet, (RedisModuleKey *key, RedisModuleString *value))                                       \
     FUNCTION(int, SetAbsExpire, (RedisModuleKey *key, long long unix_milliseconds))                                 \
     FUNCTION(int, SignalModifiedKey, (RedisModuleCtx *ctx, RedisModuleString *name))                                \
@@ -97,7 +98,8 @@ enum { REDISMODULE_CONFIG_IMMUTABLE = 1 << 0 };
     FUNCTION(int, WrongArity, (RedisModuleCtx *ctx))                                                                \
     FUNCTION(int, ReplyWithError, (RedisModuleCtx *ctx, const char *message))                                       \
     FUNCTION(int, ReplyWithArray, (RedisModuleCtx *ctx, long length))                                               \
-    FUNCTION(int, ReplyWithLongLong, (RedisModuleCtx *ctx, long long number))
+    FUNCTION(int, ReplyWithLongLong, (RedisModuleCtx *ctx, long long number))                                       \
+    FUNCTION(int, ReplyWithStringBuffer, (RedisModuleCtx *ctx, const char *bytes, size_t length))
 
 #define OPTIONAL_FUNCTIONS(FUNCTION)                                                                             \
     /* Redis 7.0 */                                                                                              \

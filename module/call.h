@@ -3,12 +3,12 @@
 
 /* What crosses the boundary between C and Go, and how.
  *
- * A command crosses twice: go_parse judges the arguments, before the key is
- * touched; go_decide takes the stored value and the time, and decides. Both get one
- * structure. Package throttle has the same structure in Go, and the compiler sees to
+ * A command crosses twice: go_parse judges the arguments, before a key is
+ * touched; go_decide takes the stored values and the time, and decides. Both get one
+ * structure. Package throttle has the same structures in Go, and the compiler sees to
  * it that the two agree (layout.go).
  *
- * The structure lives on the stack of throttle_command, and the bytes that it
+ * A structure lives on the stack of the command, and the bytes that it
  * points to belong to the server. Go reads and writes them during a crossing
  * and keeps no pointer afterwards. */
 
@@ -28,49 +28,94 @@ enum stored {
     STORED_OTHER_TYPE, /* the key holds a list, a hash, ... */
 };
 
+enum write {
+    WRITE_NOTHING,
+    WRITE_TAT,      /* tat and expiry are set */
+    WRITE_DELETION, /* the funnel is empty: the key is to be deleted */
+};
+
 enum verdict {
     VERDICT_ERROR,   /* message holds the reply */
     VERDICT_PARSED,  /* by go_parse: the arguments are fine */
-    VERDICT_LIMITED, /* reply is set, nothing is to be written */
-    VERDICT_PEEKED,  /* quantity 0: likewise */
-    VERDICT_ALLOWED, /* reply, tat and expiry are set, and to be written */
+    VERDICT_LIMITED, /* this and all that follow: the reply is set */
+    VERDICT_PEEKED,  /* by CL.PEEK, or with quantity 0 */
+    VERDICT_ALLOWED,
+    VERDICT_CHARGED,
+    VERDICT_REFUNDED,
+    VERDICT_COUNT,
 };
 
 enum {
     REPLY_LENGTH = 5,
-    RATE_LENGTH = 3,
-    DIGITS_CAPACITY = 20, /* 2^63-1 has 19 digits */
+    ASK_LENGTH = 11,
+    DECIMAL_CAPACITY = 20, /* of 9223372036.854775807 */
     MESSAGE_CAPACITY = 512,
+    MOST_FUNNELS = 64,
 };
 
-/* A number in decimal: the last `length` of the bytes. */
-struct digits {
-    size_t length;
-    char bytes[DIGITS_CAPACITY];
+/* A number in decimal: the bytes from start up to end. */
+struct decimal {
+    uint32_t start, end;
+    char bytes[DECIMAL_CAPACITY];
 };
 
-struct throttle_call {
-    /* From C, for go_parse. */
-    struct text capacity, count, period, quantity;
-    int64_t limit_surplus; /* limit minus capacity: 1 in redis-cell mode, else 0 */
+/* What Go alone reads and writes: the question to package gcra, and its answer. */
+struct ask {
+    int64_t of_go[ASK_LENGTH];
+};
 
-    /* From go_parse, for go_decide. */
-    int64_t rate[RATE_LENGTH];
-    int64_t tokens; /* the quantity as a number */
+/* One funnel of a call. */
+struct funnel {
+    struct text key, capacity, count, period, quantity; /* from C, for go_parse */
 
-    /* From C, for go_decide. */
-    enum stored stored;
+    enum stored stored; /* from C, for go_decide */
+    enum write write;   /* from go_decide */
     struct text stored_value;
-    int64_t now; /* nanoseconds since the epoch */
 
-    /* From both. */
-    enum verdict verdict;
-    char message[MESSAGE_CAPACITY]; /* an error reply, zero terminated */
-
-    /* From go_decide. */
-    int64_t reply[REPLY_LENGTH];
     int64_t expiry_milliseconds; /* Unix time at which the funnel has drained */
-    struct digits tat, expiry;   /* the words of the replicated SET */
+    struct decimal tat, expiry;  /* the words of the replicated SET */
+};
+
+/* From both crossings. */
+struct outcome {
+    enum verdict verdict;
+    uint32_t funnel;                /* of Go alone */
+    char message[MESSAGE_CAPACITY]; /* an error reply, zero terminated */
+};
+
+/* A call of CL.THROTTLE, which does not fill in the key. */
+struct throttle_call {
+    int64_t limit_surplus; /* limit minus capacity: 1 in redis-cell mode, else 0 */
+    int64_t now;           /* nanoseconds since the epoch, for go_decide */
+    struct funnel funnel;
+    struct ask ask;
+    struct outcome outcome;
+    int64_t reply[REPLY_LENGTH];
+};
+
+enum funnels_command { RESERVE, PEEK, CHARGE, REFUND };
+
+/* What the reply says of one funnel. */
+struct row {
+    int64_t limited, limit, remaining;
+    struct decimal wait, reset_after;
+};
+
+/* A call of CL.RESERVE, CL.PEEK, CL.CHARGE or CL.REFUND. */
+struct funnels_call {
+    enum funnels_command command;
+    uint32_t length; /* how many funnels there are, at most MOST_FUNNELS */
+    int64_t limit_surplus, now;
+    struct text max_wait;
+    int64_t longest_wait; /* of Go alone */
+
+    struct outcome outcome;
+    int64_t limited;
+    struct decimal wait;
+
+    struct ask asks[MOST_FUNNELS];
+    struct funnel funnels[MOST_FUNNELS];
+    struct row rows[MOST_FUNNELS];
 };
 
 /* The ways into Go (docs/go-runtime.md). The program funnel-finish points them there
@@ -79,10 +124,11 @@ struct throttle_call {
  *
  * Volatile, because no line of C ever assigns to them: the compiler would take the
  * initial value for the only one. */
-typedef void (*volatile go_function)(struct throttle_call *call);
-extern go_function go_parse, go_decide;
+typedef void (*volatile go_function)(void *call);
+extern go_function go_parse, go_decide;                 /* of a struct throttle_call */
+extern go_function go_parse_funnels, go_decide_funnels; /* of a struct funnels_call */
 
-/* Proves the ways into Go by a call whose answer is known. Returns NULL, or what is
+/* Proves the ways into Go by calls whose answers are known. Returns NULL, or what is
  * wrong: a string constant. */
 const char *prove_go(void);
 

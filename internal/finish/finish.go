@@ -35,7 +35,7 @@ import (
 
 // Functions are the entry points from C into Go: each is the name of a variable of C and of
 // the Go function, written in assembler, that it is to point to.
-var Functions = []string{"go_parse", "go_decide"}
+var Functions = []string{"go_parse", "go_decide", "go_parse_funnels", "go_decide_funnels"}
 
 // Names of functions of C.
 const (

@@ -2,11 +2,11 @@ package throttle
 
 import "funnel/gcra"
 
-// The lengths of what a [Call] holds.
+// The lengths of what crosses the boundary.
 const (
 	ReplyLength     = 5
-	DigitsCapacity  = 20 // 2^63-1 has 19 digits
 	MessageCapacity = 512
+	MostFunnels     = 64
 )
 
 // What a key can hold.
@@ -16,70 +16,89 @@ const (
 	StoredOtherType               // a list, a hash, ...
 )
 
+// What is to become of a key.
+const (
+	WriteNothing  uint32 = iota
+	WriteTAT             // TAT and Expiry are to be written
+	WriteDeletion        // the funnel is empty: the key is to be deleted
+)
+
 // The outcome of a call.
 const (
 	Error   uint32 = iota // Message holds the reply
 	Parsed                // the arguments are fine
-	Limited               // Reply is set, nothing is to be written
-	Peeked                // quantity 0: likewise
-	Allowed               // Reply, TAT and Expiry are set, and to be written
+	Limited               // this and all that follow: the reply is set
+	Peeked                // by CL.PEEK, or with quantity 0
+	Allowed
+	Charged
+	Refunded
 )
 
-// A Call is one call of CL.THROTTLE, laid out in memory as struct throttle_call
-// of call.h is. That file says which side fills which field, and when.
+// The structures here are laid out in memory as those of call.h are. That file says
+// which side fills which field, and when.
 //
 // The strings are views of the server's memory, valid until the call is answered.
 // What Go writes holds no pointer, so there are no write barriers.
-type Call struct {
-	Capacity, Count, Period, Quantity string // as the client sent them
-	LimitSurplus                      int64  // limit minus capacity: 1 in redis-cell mode, else 0
 
-	Rate   gcra.Rate
-	Tokens int64 // the quantity as a number
+// A Funnel is one funnel of a call: its words, what its key holds, and what becomes of
+// it.
+type Funnel struct {
+	Key, Capacity, Count, Period, Quantity string // as the client sent them
 
 	Stored      uint32 // StoredNothing, StoredString or StoredOtherType
+	Write       uint32 // WriteNothing, WriteTAT or WriteDeletion
 	StoredValue string
-	Now         int64 // nanoseconds since the epoch
 
-	Verdict uint32                // Error, Parsed, Limited, Peeked or Allowed
+	ExpiryMilliseconds int64   // Unix time at which the funnel has drained
+	TAT, Expiry        Decimal // the words of the replicated SET
+}
+
+// An Outcome says what became of a call.
+type Outcome struct {
+	Verdict uint32                // Error, Parsed, ...
+	Funnel  uint32                // the one that an error names, counted from 1, or 0
 	Message [MessageCapacity]byte // an error reply, zero terminated
-
-	Reply              [ReplyLength]int64
-	ExpiryMilliseconds int64  // Unix time at which the funnel has drained
-	TAT, Expiry        Digits // the words of the replicated SET
 }
 
-// Digits are a number in decimal: the last Length of Bytes.
-type Digits struct {
-	Length uint64
-	Bytes  [DigitsCapacity]byte
+// A Call is one call of CL.THROTTLE: struct throttle_call.
+type Call struct {
+	LimitSurplus int64 // limit minus capacity: 1 in redis-cell mode, else 0
+	Now          int64 // nanoseconds since the epoch
+	Funnel       Funnel
+	Ask          gcra.Ask
+	Outcome      Outcome
+	Reply        [ReplyLength]int64
 }
 
-// set writes a number that is not negative, two digits at a time, because divisions are
-// slow.
-//
-//go:nosplit
-func (digits *Digits) set(number int64) {
-	rest := uint64(number)
-	for at := DigitsCapacity - 2; at >= 0; at -= 2 {
-		pair := rest % 100
-		rest /= 100
-		digits.Bytes[at] = pairs[2*pair]
-		digits.Bytes[at+1] = pairs[2*pair+1]
-		if rest == 0 {
-			digits.Length = uint64(DigitsCapacity - at)
-			if pair < 10 {
-				digits.Length--
-			}
-			return
-		}
-	}
+// The commands that take several funnels.
+const (
+	Reserve uint32 = iota
+	Peek
+	Charge
+	Refund
+)
+
+// A FunnelsCall is one call of CL.RESERVE, CL.PEEK, CL.CHARGE or CL.REFUND: struct
+// funnels_call.
+type FunnelsCall struct {
+	Command      uint32 // Reserve, Peek, Charge or Refund
+	Length       uint32 // how many funnels there are
+	LimitSurplus int64
+	Now          int64
+	MaxWait      string // as the client sent it, or 0
+	LongestWait  int64  // the same in nanoseconds
+
+	Outcome Outcome
+	Limited int64
+	Wait    Decimal
+
+	Asks    [MostFunnels]gcra.Ask
+	Funnels [MostFunnels]Funnel
+	Rows    [MostFunnels]Row
 }
 
-// pairs are the numbers from 00 to 99.
-const pairs = "" +
-	"0001020304050607080910111213141516171819" +
-	"2021222324252627282930313233343536373839" +
-	"4041424344454647484950515253545556575859" +
-	"6061626364656667686970717273747576777879" +
-	"8081828384858687888990919293949596979899"
+// A Row is what the reply says of one funnel.
+type Row struct {
+	Limited, Limit, Remaining int64
+	Wait, ResetAfter          Decimal
+}

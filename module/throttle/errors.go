@@ -2,66 +2,97 @@ package throttle
 
 import "funnel/gcra"
 
-// Error replies. WRONGTYPE is the text of Redis itself.
+// Error replies, behind "ERR ". WRONGTYPE is the text of Redis itself.
 const (
-	badCapacity          = "ERR capacity must be an integer from 1 to 9223372036854775807"
-	badCapacityRedisCell = "ERR capacity must be an integer from 0 to 9223372036854775807"
-	badCount             = "ERR count must be an integer from 1 to 9223372036854775807"
-	badPeriod            = "ERR period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits"
-	badQuantity          = "ERR quantity must be an integer from 0 to 9223372036854775807"
+	badCapacity          = "capacity must be an integer from 1 to 9223372036854775807"
+	badCapacityRedisCell = "capacity must be an integer from 0 to 9223372036854775807"
+	badCount             = "count must be an integer from 1 to 9223372036854775807"
+	badPeriod            = "period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits"
+	badQuantity          = "quantity must be an integer from 0 to 9223372036854775807"
+
+	badMaxWait          = "max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
+	badMaxWaitOfSeveral = "max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
+	keyTwice            = "the key is named twice in this call: ask once, for all of its tokens"
 
 	wrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 	// Omit the stored value; it may be sensitive.
-	noFunnel = "ERR the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807"
+	noFunnel = "the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807"
 )
 
 // longestValue is how much of a wrong argument an error repeats, in bytes.
 const longestValue = 40
 
+// failWrongType answers as the server's own commands do. Like the functions below it
+// returns false, so that their callers can return in the same line.
+//
+//go:nosplit
+func (outcome *Outcome) failWrongType() bool {
+	outcome.Verdict = Error
+	message := message{text: &outcome.Message}
+	message.add(wrongType)
+	message.end()
+	return false
+}
+
 // fail answers with an error reply that needs no details.
 //
 //go:nosplit
-func (call *Call) fail(reason string) {
-	call.Verdict = Error
-	message := message{text: &call.Message}
-	message.add(reason)
+func (outcome *Outcome) fail(reason string) bool {
+	message := outcome.begin(reason)
 	message.end()
+	return false
 }
 
 // failArgument answers with an error reply that shows the argument.
 //
 //go:nosplit
-func (call *Call) failArgument(reason, argument string) {
-	call.Verdict = Error
-	message := message{text: &call.Message}
-	message.add(reason)
+func (outcome *Outcome) failArgument(reason, argument string) bool {
+	message := outcome.begin(reason)
 	if argument != "" {
 		message.add(", not ")
 		message.addQuoted(argument)
 	}
 	message.end()
+	return false
 }
 
-// failTogether answers with an error reply that shows all arguments, which are valid
-// one by one, but not together.
+// failTogether answers with an error reply that shows all arguments of a funnel, which
+// are valid one by one, but not together.
 //
 //go:nosplit
-func (call *Call) failTogether(err error) {
-	call.Verdict = Error
+func (outcome *Outcome) failTogether(err error, funnel *Funnel) bool {
 	reason, _ := err.(gcra.Error)
-	message := message{text: &call.Message}
-	message.add("ERR ")
-	message.add(string(reason))
+	message := outcome.begin(string(reason))
 	message.add(", not capacity ")
-	message.add(call.Capacity)
+	message.add(funnel.Capacity)
 	message.add(", count ")
-	message.add(call.Count)
+	message.add(funnel.Count)
 	message.add(", period ")
-	message.add(call.Period)
+	message.add(funnel.Period)
 	message.add(", quantity ")
-	message.add(call.Quantity)
+	message.add(funnel.Quantity)
 	message.end()
+	return false
+}
+
+// begin starts an error reply, which names the funnel where there are several.
+//
+//go:nosplit
+func (outcome *Outcome) begin(reason string) message {
+	outcome.Verdict = Error
+	message := message{text: &outcome.Message}
+	message.add("ERR ")
+	if number := outcome.Funnel; number > 0 {
+		message.add("funnel ")
+		if number >= 10 {
+			message.addByte(byte('0' + number/10%10))
+		}
+		message.addByte(byte('0' + number%10))
+		message.add(": ")
+	}
+	message.add(reason)
+	return message
 }
 
 // A message is an error reply that is being written: one line of printable ASCII.

@@ -18,14 +18,20 @@ TEXT name<>(SB), NOSPLIT, $48-0 \
 	MOVQ 40(SP), R15 \
 	RET
 
-// void go_parse(struct throttle_call *call), and go_decide
+// void go_parse(struct throttle_call *call), and so on
 C_FUNCTION(go_parse, ·parse)
 C_FUNCTION(go_decide, ·decide)
+C_FUNCTION(go_parse_funnels, ·parseFunnels)
+C_FUNCTION(go_decide_funnels, ·decideFunnels)
 
-// func Functions() (goParse, goDecide uintptr)
-TEXT ·Functions(SB), NOSPLIT, $0-16
+// func Functions() (goParse, goDecide, goParseFunnels, goDecideFunnels uintptr)
+TEXT ·Functions(SB), NOSPLIT, $0-32
 	LEAQ go_parse<>(SB), AX
 	MOVQ AX, goParse+0(FP)
 	LEAQ go_decide<>(SB), AX
 	MOVQ AX, goDecide+8(FP)
+	LEAQ go_parse_funnels<>(SB), AX
+	MOVQ AX, goParseFunnels+16(FP)
+	LEAQ go_decide_funnels<>(SB), AX
+	MOVQ AX, goDecideFunnels+24(FP)
 	RET

@@ -27,14 +27,20 @@ TEXT name<>(SB), NOSPLIT, $160-0 \
 	FLDPD 144(RSP), (F14, F15) \
 	RET
 
-// void go_parse(struct throttle_call *call), and go_decide
+// void go_parse(struct throttle_call *call), and so on
 C_FUNCTION(go_parse, ·parse)
 C_FUNCTION(go_decide, ·decide)
+C_FUNCTION(go_parse_funnels, ·parseFunnels)
+C_FUNCTION(go_decide_funnels, ·decideFunnels)
 
-// func Functions() (goParse, goDecide uintptr)
-TEXT ·Functions(SB), NOSPLIT, $0-16
+// func Functions() (goParse, goDecide, goParseFunnels, goDecideFunnels uintptr)
+TEXT ·Functions(SB), NOSPLIT, $0-32
 	MOVD $go_parse<>(SB), R0
 	MOVD R0, goParse+0(FP)
 	MOVD $go_decide<>(SB), R0
 	MOVD R0, goDecide+8(FP)
+	MOVD $go_parse_funnels<>(SB), R0
+	MOVD R0, goParseFunnels+16(FP)
+	MOVD $go_decide_funnels<>(SB), R0
+	MOVD R0, goDecideFunnels+24(FP)
 	RET

@@ -1,0 +1,100 @@
+#include "key.h"
+
+#include <string.h>
+
+/* The constant word of the replicated SET, owned by this file. Whatever waits to be
+ * sent to a replica or the AOF holds a reference to it, and strings of Redis 8.6 count
+ * no more than 2^23 of them: now and then a new string takes over. */
+static RedisModuleString *pxat;
+static int pxat_uses;
+enum { MOST_PXAT_USES = 1 << 20 };
+
+static RedisModuleString *shared_pxat(void)
+{
+    if (pxat == NULL || ++pxat_uses == MOST_PXAT_USES) {
+        key_stop();
+        pxat = redis.CreateString(NULL, "PXAT", 4);
+    }
+    return pxat;
+}
+
+void key_stop(void)
+{
+    if (pxat != NULL) redis.FreeString(NULL, pxat);
+    pxat = NULL;
+    pxat_uses = 0;
+}
+
+struct text text_of(const RedisModuleString *string)
+{
+    struct text text;
+    text.bytes = redis.StringPtrLen(string, &text.length);
+    return text;
+}
+
+void key_read(struct funnel *funnel, RedisModuleKey *key)
+{
+    funnel->stored_value = (struct text){NULL, 0};
+    switch (redis.KeyType(key)) {
+    case REDISMODULE_KEYTYPE_EMPTY:
+        funnel->stored = STORED_NOTHING;
+        break;
+    case REDISMODULE_KEYTYPE_STRING:
+        funnel->stored = STORED_STRING;
+        funnel->stored_value.bytes = redis.StringDMA(key, &funnel->stored_value.length, REDISMODULE_READ);
+        break;
+    default:
+        funnel->stored = STORED_OTHER_TYPE;
+    }
+}
+
+static struct text digits_of(const struct decimal *decimal)
+{
+    return (struct text){decimal->bytes + decimal->start, decimal->end - decimal->start};
+}
+
+/* Stores the new TAT. A TAT has 19 digits from the year 2001 to 2286, so it
+ * nearly always fits in the place of the old one, which saves the server from
+ * deleting and adding the key. */
+static void write_tat(RedisModuleKey *key, const struct funnel *funnel)
+{
+    struct text tat = digits_of(&funnel->tat);
+    size_t length = 0;
+    char *place = NULL;
+    if (funnel->stored == STORED_STRING) place = redis.StringDMA(key, &length, REDISMODULE_WRITE);
+    if (place != NULL && length == tat.length) {
+        memcpy(place, tat.bytes, length);
+    } else {
+        RedisModuleString *value = redis.CreateString(NULL, tat.bytes, tat.length);
+        redis.StringSet(key, value); /* takes a reference of its own */
+        redis.FreeString(NULL, value);
+    }
+    redis.SetAbsExpire(key, funnel->expiry_milliseconds);
+}
+
+void key_write(RedisModuleKey *key, const struct funnel *funnel)
+{
+    if (funnel->write == WRITE_TAT) write_tat(key, funnel);
+    if (funnel->write == WRITE_DELETION) redis.DeleteKey(key);
+}
+
+void key_replicate(RedisModuleCtx *ctx, RedisModuleString *name, const struct funnel *funnel)
+{
+    if (funnel->write == WRITE_TAT) {
+        struct text tat = digits_of(&funnel->tat), expiry = digits_of(&funnel->expiry);
+        redis.Replicate(ctx, "SET", "sbsb", name, tat.bytes, tat.length, shared_pxat(), expiry.bytes, expiry.length);
+    }
+    if (funnel->write == WRITE_DELETION) redis.Replicate(ctx, "DEL", "s", name);
+}
+
+void key_notify(RedisModuleCtx *ctx, RedisModuleString *name, const struct funnel *funnel)
+{
+    if (funnel->write == WRITE_NOTHING) return;
+    redis.SignalModifiedKey(ctx, name);
+    if (funnel->write == WRITE_DELETION) {
+        redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "del", name);
+        return;
+    }
+    redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_STRING, "set", name);
+    redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "expire", name);
+}

@@ -1,0 +1,16 @@
+#ifndef FUNNEL_REPLY_H
+#define FUNNEL_REPLY_H
+
+#include "abi.h"
+#include "call.h"
+
+/* Calls since the module was loaded, by outcome. */
+extern unsigned long long reply_counts[VERDICT_COUNT];
+
+/* Shows the counts in INFO. */
+void reply_add_counts(RedisModuleInfoCtx *info);
+
+/* Replies, and counts. */
+int reply_with_error(RedisModuleCtx *ctx, const struct outcome *outcome);
+
+#endif

@@ -1,0 +1,168 @@
+package throttle
+
+import "funnel/gcra"
+
+// parseFunnels validates the arguments of a command that takes several funnels, before
+// their keys are read. C calls it as go_parse_funnels.
+//
+//go:nosplit
+func parseFunnels(call *FunnelsCall) {
+	for i := uint(0); i < MostFunnels && i < uint(call.Length); i++ {
+		call.name(i)
+		if !call.Funnels[i].parse(call.LimitSurplus, &call.Asks[i], &call.Outcome) {
+			return
+		}
+	}
+	call.Outcome.Funnel = 0
+	longestWait, ok := parseSeconds(call.MaxWait)
+	switch {
+	case !ok:
+		call.Outcome.failArgument(badMaxWait, call.MaxWait)
+		return
+	case longestWait > 0 && call.Length > 1:
+		call.Outcome.failArgument(badMaxWaitOfSeveral, call.MaxWait)
+		return
+	}
+	call.LongestWait = longestWait
+	if call.namesAKeyTwice() {
+		return
+	}
+	call.Outcome.Verdict = Parsed
+}
+
+// decideFunnels answers a call that parseFunnels has accepted, from what the keys hold
+// and the time. C calls it as go_decide_funnels.
+//
+//go:nosplit
+func decideFunnels(call *FunnelsCall) {
+	asks := call.Asks[:min(call.Length, MostFunnels)]
+	for i := range asks {
+		call.name(uint(i))
+		if !call.Funnels[i].readStored(&asks[i], &call.Outcome) {
+			return
+		}
+	}
+	if failed, err := call.ask(asks); err != nil && failed >= 0 && failed < MostFunnels {
+		call.name(uint(failed))
+		call.Outcome.failTogether(err, &call.Funnels[failed])
+		return
+	}
+	call.reply(asks)
+}
+
+// ask has gcra decide. An error is that of the first funnel that has one, and failed its
+// index.
+//
+//go:nosplit
+func (call *FunnelsCall) ask(asks []gcra.Ask) (failed int, err error) {
+	if call.Command == Reserve && len(asks) > 1 {
+		return gcra.DecideAll(asks, call.Now)
+	}
+	for i := range asks {
+		ask := &asks[i]
+		switch call.Command {
+		case Reserve:
+			ask.Decision, err = ask.Rate.Reserve(ask.TAT, call.Now, ask.Quantity, call.LongestWait)
+		case Peek:
+			ask.Decision, err = ask.Rate.Peek(ask.TAT, call.Now, ask.Quantity)
+		case Charge:
+			ask.Decision, err = ask.Rate.Charge(ask.TAT, call.Now, ask.Quantity)
+		default:
+			ask.Decision, err = ask.Rate.Refund(ask.TAT, call.Now, ask.Quantity)
+		}
+		if err != nil {
+			return i, err
+		}
+	}
+	return 0, nil
+}
+
+// reply answers with decisions.
+//
+//go:nosplit
+func (call *FunnelsCall) reply(asks []gcra.Ask) {
+	limited, wait := gcra.Together(asks)
+	call.Limited = number(limited)
+	call.Wait.setSeconds(wait)
+	peeked := true
+	for i := 0; i < MostFunnels && i < len(asks); i++ {
+		ask, funnel, row := &asks[i], &call.Funnels[i], &call.Rows[i]
+		decision := &ask.Decision
+		row.Limited = number(decision.Limited)
+		row.Limit = decision.Limit
+		row.Remaining = decision.Remaining
+		row.Wait.setSeconds(decision.Wait)
+		row.ResetAfter.setSeconds(decision.ResetAfter)
+		peeked = peeked && ask.Quantity == 0
+		switch {
+		case decision.TAT == ask.TAT:
+			funnel.Write = WriteNothing
+		case decision.TAT <= call.Now:
+			funnel.Write = WriteDeletion
+		default:
+			funnel.writeTAT(decision.TAT)
+		}
+	}
+	switch {
+	case peeked || call.Command == Peek:
+		call.Outcome.Verdict = Peeked
+	case call.Command == Charge:
+		call.Outcome.Verdict = Charged
+	case call.Command == Refund:
+		call.Outcome.Verdict = Refunded
+	case limited:
+		call.Outcome.Verdict = Limited
+	default:
+		call.Outcome.Verdict = Allowed
+	}
+}
+
+// name has errors name the funnel of an index, if there are several.
+//
+//go:nosplit
+func (call *FunnelsCall) name(index uint) {
+	call.Outcome.Funnel = 0
+	if call.Length > 1 {
+		call.Outcome.Funnel = uint32(index) + 1
+	}
+}
+
+// namesAKeyTwice writes an error if two funnels have the same key.
+//
+//go:nosplit
+func (call *FunnelsCall) namesAKeyTwice() bool {
+	for second := uint(1); second < MostFunnels && second < uint(call.Length); second++ {
+		for first := uint(0); first < second; first++ {
+			if same(call.Funnels[first].Key, call.Funnels[second].Key) {
+				call.name(second)
+				call.Outcome.fail(keyTwice)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// same compares two strings: the operator of Go calls the runtime. From the end, since
+// keys are more likely to begin alike.
+//
+//go:nosplit
+func same(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+//go:nosplit
+func number(isTrue bool) int64 {
+	if isTrue {
+		return 1
+	}
+	return 0
+}
