@@ -181,59 +181,9 @@ func (d Decision) RetryAfter() int64 {
 //
 //go:nosplit
 func (r Rate) Decide(tat, now, quantity int64) (Decision, error) {
-	return r.Reserve(tat, now, quantity, 0)
-}
-
-// Reserve is Decide for a caller who can wait for longestWait nanoseconds, at least 0: it
-// also takes tokens that will have leaked by then. Decision.Wait says when it is the
-// caller's turn. Until then the funnel is overfull and limits others, so turns come in
-// the order of asking, and the tokens of those who go ahead at their turns never exceed
-// capacity + elapsed/T, in any stretch of time.
-//
-// When it is limited, Decision.Wait is the time after which the same reservation is
-// allowed. A negative longestWait counts as 0. Errors are those of Decide.
-//
-//go:nosplit
-func (r Rate) Reserve(tat, now, quantity, longestWait int64) (Decision, error) {
-	if r.emissionInterval < 1 {
-		return Decision{}, ErrCapacity
-	}
-	increment, err := r.Increment(quantity)
-	if err != nil {
-		return Decision{}, err
-	}
-	now, tat = max(now, 0), max(tat, 0)
-
-	// Each of the four is below 2^63, so neither sum can wrap around in 64 bits.
-	filled := uint64(max(now, tat)) + uint64(increment)
-	full := uint64(now) + uint64(r.tolerance)
-
-	decision := Decision{Limit: r.capacity, TAT: tat}
-	if filled > full {
-		if increment > r.tolerance {
-			decision.Limited, decision.Wait = true, Never
-		} else {
-			// At most max(now, tat) - now, because the increment is no
-			// larger than the tolerance: it fits 63 bits.
-			over := int64(filled - full)
-			decision.Limited, decision.Wait = over > max(longestWait, 0), over
-			if decision.Limited {
-				decision.Wait -= max(longestWait, 0)
-			}
-		}
-	}
-	decision.ResetAfter = max(0, tat-now)
-	if !decision.Limited {
-		if filled > maxInt63 {
-			return Decision{}, ErrTAT
-		}
-		decision.ResetAfter = int64(filled) - now
-		if quantity > 0 {
-			decision.TAT = int64(filled)
-		}
-	}
-	decision.Remaining = max(0, r.tolerance-decision.ResetAfter) / r.emissionInterval
-	return decision, nil
+	ask := Ask{Rate: r, TAT: tat, Quantity: quantity}
+	err := ask.Reserve(now, 0)
+	return ask.Decision, err
 }
 
 // product multiplies two numbers that are not negative; ok says that the result

@@ -25,13 +25,6 @@ void key_stop(void)
     pxat_uses = 0;
 }
 
-struct text text_of(const RedisModuleString *string)
-{
-    struct text text;
-    text.bytes = redis.StringPtrLen(string, &text.length);
-    return text;
-}
-
 void key_read(struct funnel *funnel, RedisModuleKey *key)
 {
     funnel->stored_value = (struct text){NULL, 0};

@@ -8,7 +8,12 @@
 #include "call.h"
 
 /* The bytes of a string of the server, which owns them. */
-struct text text_of(const RedisModuleString *string);
+static inline struct text text_of(const RedisModuleString *string)
+{
+    struct text text;
+    text.bytes = redis.StringPtrLen(string, &text.length);
+    return text;
+}
 
 /* Points the funnel at the value of the key, which is not copied: a value of many
  * megabytes costs no more than a funnel. */

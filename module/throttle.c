@@ -38,12 +38,15 @@ int throttle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     key_read(&call.funnel, key);
     call.now = clock_nanoseconds();
     go_decide(&call);
-    key_write(key, &call.funnel);
+    int allowed = call.outcome.verdict == VERDICT_ALLOWED;
+    if (allowed) key_write(key, &call.funnel);
     redis.CloseKey(key);
     if (call.outcome.verdict == VERDICT_ERROR) return reply_with_error(ctx, &call.outcome);
 
-    key_replicate(ctx, name, &call.funnel);
-    key_notify(ctx, name, &call.funnel);
+    if (allowed) {
+        key_replicate(ctx, name, &call.funnel);
+        key_notify(ctx, name, &call.funnel);
+    }
     reply_counts[call.outcome.verdict]++;
     redis.ReplyWithArray(ctx, REPLY_LENGTH);
     for (int i = 0; i < REPLY_LENGTH; i++) redis.ReplyWithLongLong(ctx, call.reply[i]);

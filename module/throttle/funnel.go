@@ -54,7 +54,7 @@ func (funnel *Funnel) readStored(ask *gcra.Ask, outcome *Outcome) (ok bool) {
 	case StoredNothing:
 		ask.TAT = gcra.Empty
 	case StoredString:
-		tat, ok := parseInteger(funnel.StoredValue)
+		tat, ok := parseTAT(funnel.StoredValue)
 		if !ok {
 			return outcome.fail(noFunnel)
 		}

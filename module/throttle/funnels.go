@@ -62,13 +62,13 @@ func (call *FunnelsCall) ask(asks []gcra.Ask) (failed int, err error) {
 		ask := &asks[i]
 		switch call.Command {
 		case Reserve:
-			ask.Decision, err = ask.Rate.Reserve(ask.TAT, call.Now, ask.Quantity, call.LongestWait)
+			err = ask.Reserve(call.Now, call.LongestWait)
 		case Peek:
-			ask.Decision, err = ask.Rate.Peek(ask.TAT, call.Now, ask.Quantity)
+			err = ask.Peek(call.Now)
 		case Charge:
-			ask.Decision, err = ask.Rate.Charge(ask.TAT, call.Now, ask.Quantity)
+			err = ask.Charge(call.Now)
 		default:
-			ask.Decision, err = ask.Rate.Refund(ask.TAT, call.Now, ask.Quantity)
+			err = ask.Refund(call.Now)
 		}
 		if err != nil {
 			return i, err

@@ -22,6 +22,47 @@ func parseInteger(text string) (value int64, ok bool) {
 	return int64(sum), sum <= math.MaxInt64
 }
 
+// parseTAT is parseInteger for texts that are likely to have the 19 digits of a TAT, of
+// which it reads 16 at a third of the cost.
+//
+//go:nosplit
+func parseTAT(text string) (tat int64, ok bool) {
+	const digits = 19
+	if len(text) != digits {
+		return parseInteger(text)
+	}
+	first, okFirst := parseInteger(text[:digits-16])
+	middle, okMiddle := parseEight(text[digits-16:])
+	last, okLast := parseEight(text[digits-8:])
+	sum := uint64(first)*1e16 + middle*1e8 + last // below 10^19, which 64 bits hold
+	return int64(sum), okFirst && okMiddle && okLast && sum <= math.MaxInt64
+}
+
+// parseEight reads the first eight bytes of a text, as digits, in one register.
+// Neighbours are joined to numbers of two digits, then of four, then of eight, as in
+// https://lemire.me/blog/2022/01/21/swar-explained-parsing-eight-digits/.
+//
+//go:nosplit
+func parseEight(text string) (value uint64, ok bool) {
+	const (
+		each  = 0x0101010101010101 // a 1 in each byte
+		lower = 0x000000ff000000ff // the first of the four numbers of a half
+	)
+	if len(text) < 8 {
+		return 0, false
+	}
+	bytes := uint64(text[0]) | uint64(text[1])<<8 | uint64(text[2])<<16 | uint64(text[3])<<24 |
+		uint64(text[4])<<32 | uint64(text[5])<<40 | uint64(text[6])<<48 | uint64(text[7])<<56
+	// A digit has 3 in its upper half, and still has when 6 is added.
+	if bytes&(0xf0*each) != 0x30*each || (bytes+0x06*each)&(0xf0*each) != 0x30*each {
+		return 0, false
+	}
+	digits := bytes - '0'*each
+	pairs := digits*10 + digits>>8 // in every second byte
+	value = (pairs&lower*(1_000_000<<32|100) + pairs>>16&lower*(10_000<<32|1)) >> 32
+	return value, true
+}
+
 // Seconds are read down to the nanosecond: nine fraction digits, no more.
 const (
 	nanosecondDigits     = 9

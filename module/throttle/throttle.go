@@ -22,12 +22,11 @@ func decide(call *Call) {
 	if !call.Funnel.readStored(&call.Ask, &call.Outcome) {
 		return
 	}
-	decision, err := call.Ask.Rate.Decide(call.Ask.TAT, call.Now, call.Ask.Quantity)
-	if err != nil {
+	if err := call.Ask.Reserve(call.Now, 0); err != nil {
 		call.Outcome.failTogether(err, &call.Funnel)
 		return
 	}
-	call.accept(&decision)
+	call.accept(&call.Ask.Decision)
 }
 
 // accept answers with a decision.
