@@ -96,7 +96,7 @@ func TestDecide(t *testing.T) {
 		decision = gcra.Decision
 	)
 	const (
-		never  = gcra.Never
+		never  = gcra.NoRetry
 		latest = math.MaxInt64
 	)
 	var (
@@ -267,7 +267,7 @@ func TestExactlyCapacityCallsAtOneInstant(t *testing.T) {
 
 func TestSeconds(t *testing.T) {
 	tests := []struct{ nanoseconds, want int64 }{
-		{gcra.Never, -1},
+		{gcra.NoRetry, -1},
 		{-2 * second, -1},
 		{math.MinInt64, -1},
 		{0, 0},

@@ -145,7 +145,7 @@ func TestNeverMoreThanCapacityAndLeak(t *testing.T) {
 			c.tat = decision.TAT
 
 			c.now = plus(c.now, rapid.OneOf(
-				rapid.SampledFrom([]int64{0, 1, emissionInterval, max(0, decision.RetryAfter()), decision.ResetAfter}),
+				rapid.SampledFrom([]int64{0, 1, emissionInterval, max(0, decision.RetryAfter), decision.ResetAfter}),
 				around(emissionInterval, 0, math.MaxInt64),
 				between(0, tolerance),
 				between(0, math.MaxInt64-c.now),
@@ -212,20 +212,20 @@ func TestNeverLessThanCapacityAndLeak(t *testing.T) {
 func TestRetryAfterIsExact(t *testing.T) {
 	limited := calls.Filter(func(c call) bool {
 		decision, err := c.decide()
-		return err == nil && decision.Limited && decision.RetryAfter() != gcra.Never
+		return err == nil && decision.Limited && decision.RetryAfter != gcra.NoRetry
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		c := limited.Draw(t, "limited call")
 		decision, err := c.decide()
-		if err != nil || decision.RetryAfter() < 1 {
+		if err != nil || decision.RetryAfter < 1 {
 			t.Fatalf("no such wait: %+v, %v", decision, err)
 		}
 		// Behind the year 2262 lies ErrTAT, which is no "limited" either.
-		if got, err := c.at(c.now + decision.RetryAfter()).decide(); err != gcra.ErrTAT && (err != nil || got.Limited) {
-			t.Fatalf("after %d ns still %+v, %v", decision.RetryAfter(), got, err)
+		if got, err := c.at(c.now + decision.RetryAfter).decide(); err != gcra.ErrTAT && (err != nil || got.Limited) {
+			t.Fatalf("after %d ns still %+v, %v", decision.RetryAfter, got, err)
 		}
-		if got, err := c.at(c.now + decision.RetryAfter() - 1).decide(); err != nil || !got.Limited || got.RetryAfter() != 1 {
-			t.Fatalf("a nanosecond before %d ns already %+v, %v", decision.RetryAfter(), got, err)
+		if got, err := c.at(c.now + decision.RetryAfter - 1).decide(); err != nil || !got.Limited || got.RetryAfter != 1 {
+			t.Fatalf("a nanosecond before %d ns already %+v, %v", decision.RetryAfter, got, err)
 		}
 	})
 }
@@ -240,7 +240,7 @@ func TestNoRetryExactlyWhereWaitingIsNoUse(t *testing.T) {
 			return
 		}
 		noUse := !decision.Limited || c.quantity > c.capacity
-		if (decision.RetryAfter() == gcra.Never) != noUse {
+		if (decision.RetryAfter == gcra.NoRetry) != noUse {
 			t.Fatalf("%d of %d tokens: %+v", c.quantity, c.capacity, decision)
 		}
 	})

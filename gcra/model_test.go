@@ -187,7 +187,7 @@ func TestModelAtEveryEdge(t *testing.T) {
 			met[err.Error()]++
 		case !decision.Limited:
 			met["allowed"]++
-		case decision.RetryAfter() == gcra.Never:
+		case decision.RetryAfter == gcra.NoRetry:
 			met["limited for ever"]++
 		default:
 			met["limited"]++

@@ -44,7 +44,7 @@ func toSeconds(decision gcra.Decision) servertest.Reply {
 		limited = 1
 	}
 	return servertest.Reply{limited, decision.Limit, decision.Remaining,
-		gcra.Seconds(decision.RetryAfter()), gcra.Seconds(decision.ResetAfter)}
+		gcra.Seconds(decision.RetryAfter), gcra.Seconds(decision.ResetAfter)}
 }
 
 // A span is a range of nanoseconds, both ends included.
