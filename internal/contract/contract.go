@@ -98,7 +98,10 @@ func Throttle(mode Mode, words []string, now int64, get func(key string) Value) 
 		return failed(err)
 	}
 
-	outcome := Outcome{Reply: decision.Reply()}
+	outcome := Outcome{}
+	for _, number := range decision.Reply() {
+		outcome.Reply = append(outcome.Reply, number)
+	}
 	switch {
 	case decision.Limited && decision.RetryAfter < 0:
 		outcome.Name = Never
@@ -117,7 +120,7 @@ func Throttle(mode Mode, words []string, now int64, get func(key string) Value) 
 func failed(err Error) Outcome { return Outcome{Name: string(err), Err: err} }
 
 // Reply is the reply of CL.THROTTLE, in seconds.
-func (d Decision) Reply() []any {
+func (d Decision) Reply() [5]int64 {
 	limited := int64(0)
 	if d.Limited {
 		limited = 1
@@ -126,7 +129,7 @@ func (d Decision) Reply() []any {
 	if retryAfter != -1 {
 		retryAfter = roundedUp(big.NewInt(retryAfter), 1e9)
 	}
-	return []any{limited, d.Limit, d.Remaining, retryAfter, roundedUp(big.NewInt(d.ResetAfter), 1e9)}
+	return [5]int64{limited, d.Limit, d.Remaining, retryAfter, roundedUp(big.NewInt(d.ResetAfter), 1e9)}
 }
 
 // roundedUp is the least number of units that reaches the number.
