@@ -165,7 +165,7 @@ func outcomeOf(decision gcra.Decision, err error) string {
 		return err.Error()
 	case !decision.Limited:
 		return contract.Allowed
-	case decision.RetryAfter == gcra.NoRetry:
+	case decision.RetryAfter() == gcra.Never:
 		return contract.Never
 	}
 	return contract.Limited

@@ -28,7 +28,7 @@ func Example() {
 	fmt.Println("1)", limited)
 	fmt.Println("2)", decision.Limit)
 	fmt.Println("3)", decision.Remaining)
-	fmt.Println("4)", gcra.Seconds(decision.RetryAfter))
+	fmt.Println("4)", gcra.Seconds(decision.RetryAfter()))
 	fmt.Println("5)", gcra.Seconds(decision.ResetAfter))
 	// Output:
 	// 1) 0
@@ -56,8 +56,8 @@ func ExampleRate_Decide() {
 		}
 		tat = decision.TAT
 		if decision.Limited {
-			fmt.Println("limited, waiting", decision.RetryAfter, "ns")
-			now += decision.RetryAfter
+			fmt.Println("limited, waiting", decision.RetryAfter(), "ns")
+			now += decision.RetryAfter()
 			continue
 		}
 		fmt.Println("allowed,", decision.Remaining, "remaining")
@@ -106,6 +106,6 @@ func ExampleNewRate() {
 }
 
 func ExampleSeconds() {
-	fmt.Println(gcra.Seconds(2_000_000_000), gcra.Seconds(2_000_000_001), gcra.Seconds(gcra.NoRetry))
+	fmt.Println(gcra.Seconds(2_000_000_000), gcra.Seconds(2_000_000_001), gcra.Seconds(gcra.Never))
 	// Output: 2 3 -1
 }

@@ -60,7 +60,7 @@ func TestNewRate(t *testing.T) {
 }
 
 func TestDecide(t *testing.T) {
-	const never = gcra.NoRetry
+	const never = gcra.Never
 	type decision = gcra.Decision
 	rate := func(capacity, count, period int64) gcra.Rate {
 		rate, err := gcra.NewRate(capacity, count, period)
@@ -80,16 +80,16 @@ func TestDecide(t *testing.T) {
 		want               decision
 		err                error
 	}{
-		{"new key", transcript, gcra.Empty, today, 1, decision{false, 15, 14, never, 2 * second, today + 2*second}, nil},
-		{"the whole capacity", transcript, gcra.Empty, today, 15, decision{false, 15, 0, never, 30 * second, today + 30*second}, nil},
+		{"new key", transcript, gcra.Empty, today, 1, decision{false, 15, 14, 0, 2 * second, today + 2*second}, nil},
+		{"the whole capacity", transcript, gcra.Empty, today, 15, decision{false, 15, 0, 0, 30 * second, today + 30*second}, nil},
 		{"more than the capacity", transcript, gcra.Empty, today, 16, decision{true, 15, 15, never, 0, gcra.Empty}, nil},
-		{"peek at a new key", transcript, gcra.Empty, today, 0, decision{false, 15, 15, never, 0, gcra.Empty}, nil},
-		{"drained long ago", transcript, today - 3600*second, today, 1, decision{false, 15, 14, never, 2 * second, today + 2*second}, nil},
+		{"peek at a new key", transcript, gcra.Empty, today, 0, decision{false, 15, 15, 0, 0, gcra.Empty}, nil},
+		{"drained long ago", transcript, today - 3600*second, today, 1, decision{false, 15, 14, 0, 2 * second, today + 2*second}, nil},
 
-		{"last token", transcript, today + 28*second, today, 1, decision{false, 15, 0, never, 30 * second, today + 30*second}, nil},
+		{"last token", transcript, today + 28*second, today, 1, decision{false, 15, 0, 0, 30 * second, today + 30*second}, nil},
 		{"a nanosecond early", transcript, today + 28*second + 1, today, 1, decision{true, 15, 0, 1, 28*second + 1, today + 28*second + 1}, nil},
 		{"full", transcript, today + 30*second, today, 1, decision{true, 15, 0, 2 * second, 30 * second, today + 30*second}, nil},
-		{"full, peek", transcript, today + 30*second, today, 0, decision{false, 15, 0, never, 30 * second, today + 30*second}, nil},
+		{"full, peek", transcript, today + 30*second, today, 0, decision{false, 15, 0, 0, 30 * second, today + 30*second}, nil},
 		{"too many by one", transcript, today + 14*second, today, 9, decision{true, 15, 8, 2 * second, 14 * second, today + 14*second}, nil},
 		{"not empty, more than the capacity", transcript, today + 14*second, today, 16, decision{true, 15, 8, never, 14 * second, today + 14*second}, nil},
 
@@ -97,13 +97,13 @@ func TestDecide(t *testing.T) {
 		{"overfull, peek", transcript, today + 100*second, today, 0, decision{true, 15, 0, 70 * second, 100 * second, today + 100*second}, nil},
 		{"an hour back", transcript, today + 30*second, today - 3600*second, 1, decision{true, 15, 0, 3602 * second, 3630 * second, today + 30*second}, nil},
 
-		{"the last instant", nanosecond, gcra.Empty, latest - 1, 1, decision{false, 10, 9, never, 1, latest}, nil},
+		{"the last instant", nanosecond, gcra.Empty, latest - 1, 1, decision{false, 10, 9, 0, 1, latest}, nil},
 		{"beyond the last instant", nanosecond, latest, latest - 5, 1, decision{}, gcra.ErrTAT},
 		{"limited at the last instant", nanosecond, latest, latest - 10, 1, decision{true, 10, 0, 1, 10, latest}, nil},
 		{"both sums fill 64 bits", endless, latest, latest - 1, 1, decision{true, 1, 0, 1, 1, latest}, nil},
-		{"292 years per token", endless, gcra.Empty, 0, 1, decision{false, 1, 0, never, latest, latest}, nil},
+		{"292 years per token", endless, gcra.Empty, 0, 1, decision{false, 1, 0, 0, latest, latest}, nil},
 
-		{"instants below 0", nanosecond, math.MinInt64, -5, 3, decision{false, 10, 7, never, 3, 3}, nil},
+		{"instants below 0", nanosecond, math.MinInt64, -5, 3, decision{false, 10, 7, 0, 3, 3}, nil},
 		{"negative quantity", transcript, gcra.Empty, today, -1, decision{}, gcra.ErrQuantity},
 		{"increment of exactly 2^63", halfOf64, gcra.Empty, today, 1 << 31, decision{}, gcra.ErrIncrement},
 		{"zero Rate", gcra.Rate{}, gcra.Empty, today, 0, decision{}, gcra.ErrCapacity},
@@ -147,7 +147,7 @@ func TestRoundedUp(t *testing.T) {
 		require.Equal(t, c.seconds, gcra.Seconds(c.nanoseconds), c.nanoseconds)
 		require.Equal(t, c.milliseconds, gcra.Milliseconds(c.nanoseconds), c.nanoseconds)
 	}
-	for _, none := range []int64{gcra.NoRetry, -2 * second, math.MinInt64} {
+	for _, none := range []int64{gcra.Never, -2 * second, math.MinInt64} {
 		require.EqualValues(t, -1, gcra.Seconds(none))
 	}
 }

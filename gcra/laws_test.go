@@ -101,12 +101,12 @@ var laws = map[string]func(t *rapid.T, n numbers, decision gcra.Decision){
 	},
 	"waiting retry after is enough, and a nanosecond less is not": func(t *rapid.T, n numbers, decision gcra.Decision) {
 		if !decision.Limited || n.quantity > n.capacity {
-			require.Equal(t, gcra.NoRetry, decision.RetryAfter)
+			require.Equal(t, gcra.Never, decision.RetryAfter())
 			return
 		}
-		require.Positive(t, decision.RetryAfter)
-		require.True(t, n.at(n.now+decision.RetryAfter).allowed())
-		require.False(t, n.at(n.now+decision.RetryAfter-1).allowed())
+		require.Positive(t, decision.RetryAfter())
+		require.True(t, n.at(n.now+decision.RetryAfter()).allowed())
+		require.False(t, n.at(n.now+decision.RetryAfter()-1).allowed())
 	},
 	"after reset after the funnel is empty, and a nanosecond before it is not": func(t *rapid.T, n numbers, decision gcra.Decision) {
 		require.GreaterOrEqual(t, decision.ResetAfter, int64(0))
@@ -176,7 +176,7 @@ func TestNeverMoreThanCapacityAndLeak(t *testing.T) {
 				history = append(history, n)
 			}
 			wait := rapid.OneOf(
-				rapid.SampledFrom([]int64{0, 1, max(0, decision.RetryAfter), decision.ResetAfter}),
+				rapid.SampledFrom([]int64{0, 1, max(0, decision.RetryAfter()), decision.ResetAfter}),
 				around(n.interval()),
 				between(0, n.interval()*n.capacity),
 				between(0, math.MaxInt64-n.now),

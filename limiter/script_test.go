@@ -191,8 +191,8 @@ func (c scriptCall) expect(wallClock int64) scriptOutcome {
 	}
 	stored.reply = []any{
 		limited, decision.Limit, decision.Remaining,
-		gcra.Seconds(decision.RetryAfter), gcra.Seconds(decision.ResetAfter),
-		decision.RetryAfter, decision.ResetAfter,
+		gcra.Seconds(decision.RetryAfter()), gcra.Seconds(decision.ResetAfter),
+		decision.RetryAfter(), decision.ResetAfter,
 	}
 	return stored
 }

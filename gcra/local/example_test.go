@@ -61,7 +61,7 @@ func ExampleFunnels_Water() {
 			return
 		}
 		if decision.Limited {
-			fmt.Println("limited, retry after", time.Duration(decision.RetryAfter))
+			fmt.Println("limited, retry after", time.Duration(decision.RetryAfter()))
 		} else {
 			fmt.Println("allowed,", decision.Remaining, "remaining")
 		}
@@ -97,7 +97,7 @@ func ExampleFunnel_Watering() {
 			return
 		}
 		if decision.Limited {
-			wait := time.Duration(decision.RetryAfter)
+			wait := time.Duration(decision.RetryAfter())
 			fmt.Println("limited, waiting", wait)
 			now = now.Add(wait)
 			continue

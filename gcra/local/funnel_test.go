@@ -22,10 +22,10 @@ func TestWateringUntilFull(t *testing.T) {
 		}
 	}
 	decision, err := funnel.Watering(1)
-	if err != nil || !decision.Limited || decision.RetryAfter != int64(2*time.Second) {
+	if err != nil || !decision.Limited || decision.RetryAfter() != int64(2*time.Second) {
 		t.Fatalf("call 16: %+v, %v", decision, err)
 	}
-	clock.advance(time.Duration(decision.RetryAfter) - 1)
+	clock.advance(time.Duration(decision.RetryAfter()) - 1)
 	if decision, err := funnel.Watering(1); err != nil || !decision.Limited {
 		t.Fatalf("a nanosecond early: %+v, %v", decision, err)
 	}

@@ -73,20 +73,20 @@ func TestRatesMayDifferFromCallToCall(t *testing.T) {
 		limited               bool
 		remaining, retryAfter int64
 	}{
-		{slow, 5, false, 5, gcra.NoRetry},             // a level of 50 seconds
+		{slow, 5, false, 5, gcra.Never},             // a level of 50 seconds
 		{fast, 1, true, 0, int64(41 * time.Second)},   // holds 10 seconds only
 		{fast, 0, true, 0, int64(40 * time.Second)},   // overfull
-		{slow, 5, false, 0, gcra.NoRetry},             // untouched by that
+		{slow, 5, false, 0, gcra.Never},             // untouched by that
 		{fast, 10, true, 0, int64(100 * time.Second)}, // all of it must leak
-		{fast, 11, true, 0, gcra.NoRetry},             // never fits
+		{fast, 11, true, 0, gcra.Never},             // never fits
 		{slow, 1, true, 0, int64(10 * time.Second)},   // full
 		{slow, 10, true, 0, int64(100 * time.Second)}, // full
 		{mustRate(t, 20, 1, 10*time.Second), 10, false, 0, // a larger one has room
-			gcra.NoRetry},
+			gcra.Never},
 	} {
 		got, err := funnels.Water("key", step.rate, step.quantity)
 		if err != nil || got.Limited != step.limited ||
-			got.Remaining != step.remaining || got.RetryAfter != step.retryAfter {
+			got.Remaining != step.remaining || got.RetryAfter() != step.retryAfter {
 			t.Errorf("%d of %+v: %+v, %v", step.quantity, step.rate, got, err)
 		}
 	}
@@ -177,7 +177,7 @@ func TestAClockThatStepsBack(t *testing.T) {
 	if got != want || err != nil {
 		t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
 	}
-	clock.advance(time.Duration(got.RetryAfter))
+	clock.advance(time.Duration(got.RetryAfter()))
 	if got, err := funnels.Water("key", rate, 1); err != nil || got.Limited {
 		t.Errorf("after the wait: %+v, %v", got, err)
 	}

@@ -103,7 +103,7 @@ func Throttle(mode Mode, words []string, now int64, get func(key string) Value) 
 		outcome.Reply = append(outcome.Reply, number)
 	}
 	switch {
-	case decision.Limited && decision.RetryAfter < 0:
+	case decision.Limited && decision.Wait < 0:
 		outcome.Name = Never
 	case decision.Limited:
 		outcome.Name = Limited
@@ -125,9 +125,9 @@ func (d Decision) Reply() [5]int64 {
 	if d.Limited {
 		limited = 1
 	}
-	retryAfter := d.RetryAfter
-	if retryAfter != -1 {
-		retryAfter = roundedUp(big.NewInt(retryAfter), 1e9)
+	retryAfter := int64(-1)
+	if d.Limited && d.Wait != -1 {
+		retryAfter = roundedUp(big.NewInt(d.Wait), 1e9)
 	}
 	return [5]int64{limited, d.Limit, d.Remaining, retryAfter, roundedUp(big.NewInt(d.ResetAfter), 1e9)}
 }

@@ -49,51 +49,91 @@ type Decision struct {
 	Limited    bool
 	Limit      int64
 	Remaining  int64
-	RetryAfter int64 // -1 for none
+	Wait       int64 // -1 for never
 	ResetAfter int64
 	TAT        int64 // stored; that of before, when nothing was poured
 }
 
-// Decide is the arithmetic of the contract.
+// Decide is the arithmetic of CL.THROTTLE.
 func (f Funnel) Decide(tat, now *big.Int) (Decision, Error) {
-	later := now
-	if tat.Cmp(now) > 0 {
-		later = tat
-	}
-	next := new(big.Int).Add(later, f.Inc)
-	over := new(big.Int).Sub(next, f.Tau)
-	over.Sub(over, now)
+	return f.Reserve(tat, now, new(big.Int))
+}
 
-	limited := over.Sign() > 0
-	retryAfter := big.NewInt(-1)
-	level := new(big.Int).Sub(later, now)
-	if limited {
-		if f.Inc.Cmp(f.Tau) <= 0 {
-			retryAfter = over
-		}
-	} else {
-		if !fits(next) {
-			return Decision{}, ErrTAT
-		}
-		level.Sub(next, now)
-		if f.Quantity.Sign() > 0 {
-			tat = next
-		}
-	}
+// Reserve is the arithmetic of CL.RESERVE.
+func (f Funnel) Reserve(tat, now, maxWait *big.Int) (Decision, Error) {
+	next := new(big.Int).Add(later(tat, now), f.Inc)
+	over := new(big.Int).Sub(next, new(big.Int).Add(now, f.Tau))
+	fitsAtAll := f.Inc.Cmp(f.Tau) <= 0
 
-	remaining := new(big.Int).Sub(f.Tau, level)
-	if remaining.Sign() < 0 {
-		remaining.SetInt64(0)
+	if over.Sign() > 0 && !(fitsAtAll && over.Cmp(maxWait) <= 0) {
+		wait := big.NewInt(-1)
+		if fitsAtAll {
+			wait.Sub(over, maxWait)
+		}
+		return f.state(tat, now, true, wait), ""
 	}
-	remaining.Quo(remaining, f.T)
+	if !fits(next) {
+		return Decision{}, ErrTAT
+	}
+	if f.Quantity.Sign() > 0 {
+		tat = next
+	}
+	return f.state(tat, now, false, later(over, new(big.Int))), ""
+}
+
+// Peek is the arithmetic of CL.PEEK.
+func (f Funnel) Peek(tat, now *big.Int) (Decision, Error) {
+	asked, err := f.Decide(tat, now)
+	if err != "" {
+		return Decision{}, err
+	}
+	return f.state(tat, now, asked.Limited, big.NewInt(asked.Wait)), ""
+}
+
+// Charge is the arithmetic of CL.CHARGE.
+func (f Funnel) Charge(tat, now *big.Int) (Decision, Error) {
+	if f.Quantity.Sign() > 0 {
+		tat = new(big.Int).Add(later(tat, now), f.Inc)
+	}
+	if !fits(tat) {
+		return Decision{}, ErrTAT
+	}
+	return f.peekZero(tat, now)
+}
+
+// Refund is the arithmetic of CL.REFUND. One to an empty funnel writes nothing.
+func (f Funnel) Refund(tat, now *big.Int) (Decision, Error) {
+	if f.Quantity.Sign() > 0 && tat.Cmp(now) > 0 {
+		tat = later(now, new(big.Int).Sub(tat, f.Inc))
+	}
+	return f.peekZero(tat, now)
+}
+
+func (f Funnel) peekZero(tat, now *big.Int) (Decision, Error) {
+	f.Quantity, f.Inc = new(big.Int), new(big.Int)
+	return f.Peek(tat, now)
+}
+
+// state is a decision whose last numbers follow from the TAT after the call.
+func (f Funnel) state(tat, now *big.Int, limited bool, wait *big.Int) Decision {
+	level := later(new(big.Int).Sub(tat, now), new(big.Int))
+	remaining := later(new(big.Int).Sub(f.Tau, level), new(big.Int))
 	return Decision{
 		Limited:    limited,
 		Limit:      in63Bits(f.Limit),
-		Remaining:  in63Bits(remaining),
-		RetryAfter: in63Bits(retryAfter),
+		Remaining:  in63Bits(remaining.Quo(remaining, f.T)),
+		Wait:       in63Bits(wait),
 		ResetAfter: in63Bits(level),
 		TAT:        in63Bits(tat),
-	}, ""
+	}
+}
+
+// later is the larger of two numbers.
+func later(a, b *big.Int) *big.Int {
+	if a.Cmp(b) > 0 {
+		return a
+	}
+	return b
 }
 
 // in63Bits panics rather than wrap: the contract says of each of these that it fits.

@@ -47,9 +47,9 @@ func TestLocalIsTheModel(t *testing.T) {
 					close++
 					watch.Time = watch.Add(margin)
 				}
-			} else if time.Duration(peek.RetryAfter) < margin {
+			} else if time.Duration(peek.RetryAfter()) < margin {
 				close++
-				watch.Time = watch.Add(time.Duration(peek.RetryAfter) + margin)
+				watch.Time = watch.Add(time.Duration(peek.RetryAfter()) + margin)
 			}
 
 			want, err := model.IsActionAllowed(user, "reply", int64(capacity), rate)
