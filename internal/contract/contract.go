@@ -1,5 +1,6 @@
-// Package contract says what CL.THROTTLE answers, stores and refuses: a second
-// implementation for tests to compare with, in integers of any size.
+// Package contract says what CL.THROTTLE, CL.RESERVE, CL.PEEK, CL.CHARGE and CL.REFUND
+// answer, store and refuse: a second implementation for tests to compare with, in
+// integers of any size.
 //
 // It follows the text of the contract from top to bottom and line by line, so that it
 // can be checked by reading. Nothing in it watches for overflow: sums and products are
@@ -9,10 +10,14 @@
 // A call takes three steps, each of which may end it with an [Error]: its words are read
 // ([ParseThrottle], [ParseFunnel], [NewFunnel]), then its key ([Funnel.Stored]), and
 // then the funnel decides ([Funnel.Decide]). [Throttle] is all of them. A call over
-// several funnels makes each step for all funnels, from the left, before the next.
+// several funnels ([Funnels]) makes each step for all funnels, from the left, before the
+// next.
 package contract
 
-import "math/big"
+import (
+	"math/big"
+	"strconv"
+)
 
 // A Mode is how the second argument is read: how much more than that argument the
 // funnel holds.
@@ -40,6 +45,10 @@ const (
 	ErrTolerance        Error = "ERR capacity and period are too large together for count"
 	ErrIncrement        Error = "ERR quantity and period are too large together for count: the tokens"
 
+	ErrMaxWait Error = "ERR max_wait must be seconds"
+	ErrSeveral Error = "ERR max_wait must be 0 for several funnels"
+	ErrTwice   Error = "ERR the key is named twice"
+
 	ErrType   Error = "WRONGTYPE Operation against a key holding the wrong kind of value"
 	ErrFunnel Error = "ERR the key does not hold a funnel"
 
@@ -48,29 +57,33 @@ const (
 
 // What becomes of a call that is no error.
 const (
-	Allowed = "allowed"
-	Limited = "limited"
-	Never   = "limited for ever"
-	Peeked  = "peeked"
+	Allowed  = "allowed"
+	Later    = "allowed later"
+	Limited  = "limited"
+	Never    = "limited for ever"
+	Peeked   = "peeked"
+	Charged  = "charged"
+	Refunded = "refunded"
 )
 
 // Outcomes are all that a call can come to, for tests that have to meet each.
 var Outcomes = []string{
-	Allowed, Limited, Never, Peeked,
+	Allowed, Later, Limited, Never, Peeked, Charged, Refunded,
 	string(ErrArity), string(ErrCapacity), string(ErrCount), string(ErrPeriod), string(ErrQuantity),
 	string(ErrEmissionInterval), string(ErrTolerance), string(ErrIncrement),
+	string(ErrMaxWait), string(ErrSeveral), string(ErrTwice),
 	string(ErrType), string(ErrFunnel), string(ErrTAT),
 }
 
 // An Outcome is what a call came to.
 type Outcome struct {
-	Name  string // one of Outcomes
-	Reply []any  // of int64; nil for an error
-	Err   Error  // "" for a reply
-	Write *Write // nil when nothing is written
+	Name   string // one of Outcomes
+	Reply  []any  // of int64, string and []any; nil for an error
+	Err    Error  // "" for a reply
+	Writes []Write
 }
 
-// A Write is SET Key Value PXAT Expiry.
+// A Write is SET Key Value PXAT Expiry, or DEL Key where the value is "".
 type Write struct {
 	Key, Value string
 	Expiry     int64 // Unix milliseconds
@@ -111,10 +124,13 @@ func Throttle(mode Mode, words []string, now int64, get func(key string) Value) 
 		outcome.Name = Peeked
 	default:
 		outcome.Name = Allowed
-		value := big.NewInt(decision.TAT)
-		outcome.Write = &Write{funnel.Key, value.String(), roundedUp(value, 1e6)}
+		outcome.Writes = []Write{set(funnel.Key, decision.TAT)}
 	}
 	return outcome
+}
+
+func set(key string, tat int64) Write {
+	return Write{key, strconv.FormatInt(tat, 10), roundedUp(big.NewInt(tat), 1e6)}
 }
 
 func failed(err Error) Outcome { return Outcome{Name: string(err), Err: err} }

@@ -17,7 +17,7 @@ import (
 )
 
 // TestNoInputBreaksTheServerOrItsAnswers is a fuzzer. It speaks to a real server as a
-// client that calls CL.THROTTLE with all kinds of arguments, plainly, in transactions,
+// client that calls the five commands with all kinds of arguments, plainly, in transactions,
 // scripts and functions, and works on the same keys with other commands. After each
 // step, replies, values and expiries are compared with a model of the server.
 //
@@ -40,10 +40,25 @@ func TestNoInputBreaksTheServerOrItsAnswers(t *testing.T) {
 		f.step()
 	}
 
-	t.Logf("seed %d: %d steps, %d commands, calls of CL.THROTTLE: %v", seed, f.steps, f.commands, f.model.met)
+	t.Logf("seed %d: %d steps, %d commands, of ours: %v", seed, f.steps, f.commands, f.model.met)
 	// A fuzzer that has never met an outcome has not tested it.
+	met := map[string]int{}
+	for _, outcomes := range f.model.met {
+		for outcome, count := range outcomes {
+			met[outcome] += count
+		}
+	}
 	for _, outcome := range contract.Outcomes {
-		require.NotZero(t, f.model.met[outcome], "%q was never met", outcome)
+		require.NotZero(t, met[outcome], "%q was never met", outcome)
+	}
+	for command, outcomes := range map[string][]string{
+		"throttle": {contract.Allowed, contract.Limited, contract.Never, contract.Peeked},
+		"reserve":  {contract.Allowed, contract.Later, contract.Limited, contract.Never, contract.Peeked},
+		"peek":     {contract.Peeked}, "charge": {contract.Charged, contract.Peeked}, "refund": {contract.Refunded, contract.Peeked},
+	} {
+		for _, outcome := range outcomes {
+			require.NotZero(t, f.model.met[command][outcome], "%s was never %s", command, outcome)
+		}
 	}
 }
 
@@ -172,13 +187,13 @@ func (f *fuzzer) receive() any {
 
 // apply runs a command on the model.
 func (f *fuzzer) apply(words []string) any {
-	if len(words) > 1 {
-		f.touched[words[1]] = true
+	for _, key := range keysOf(words) {
+		f.touched[key] = true
 	}
 	return f.model.apply(words)
 }
 
-// step is one of many kinds, most of which are about CL.THROTTLE.
+// step is one of many kinds, most of which are about our commands.
 func (f *fuzzer) step() {
 	f.steps++
 	f.model.instant = time.Now().UnixMilli()
@@ -232,7 +247,7 @@ func (f *fuzzer) lookAtAll() {
 		f.send("OK", "debug", "loadaof")
 	}
 	count := 0
-	for _, key := range fuzzKeys {
+	for key := range f.model.keys {
 		f.touched[key] = true
 		if _, found := f.model.get(key); found {
 			count++
@@ -248,7 +263,7 @@ func (f *fuzzer) transaction() {
 	for i := range queue {
 		queue[i] = f.command()
 		// Redis 6.2 leaves the number of words to the module.
-		if words := queue[i]; words[0] == "cl.throttle" && len(words) < 5 && servertest.Since7(f.t) {
+		if words := queue[i]; len(words) < leastWords(words[0]) && servertest.Since7(f.t) {
 			aborted = true
 			f.send(failure(contract.ErrArity), words...)
 		} else {
@@ -267,6 +282,17 @@ func (f *fuzzer) transaction() {
 		}
 		f.send(replies, "exec")
 	}
+}
+
+// leastWords is how many words a command of ours has at least, its name included.
+func leastWords(command string) int {
+	switch name, ours := strings.CutPrefix(command, "cl."); {
+	case !ours:
+		return 0
+	case name == "throttle":
+		return 5
+	}
+	return 6
 }
 
 // script runs commands inside Lua.
@@ -299,18 +325,18 @@ func throughLua(reply any) any {
 	return reply
 }
 
-// watch checks that a call touches a watched key when it writes, and only then.
+// watch checks that a call touches watched keys when it writes, and only then.
 func (f *fuzzer) watch() {
-	words := f.throttle()
+	words := f.ours()
 	for len(words) < 2 {
-		words = f.throttle()
+		words = f.ours()
 	}
-	written := f.model.met[contract.Allowed]
-	f.send("OK", "watch", words[1])
+	written := f.model.writes
+	f.send("OK", append([]string{"watch"}, keysOf(words)...)...)
 	f.send(f.apply(words), words...)
 	f.send("OK", "multi")
 	f.send("QUEUED", "ping")
-	if f.model.met[contract.Allowed] == written {
+	if f.model.writes == written {
 		f.send([]any{"PONG"}, "exec")
 	} else {
 		f.send(nil, "exec")

@@ -10,7 +10,7 @@ import (
 	"funnel/internal/servertest"
 )
 
-// What a server answers and holds: CL.THROTTLE as package contract has it, and of the
+// What a server answers and holds: the commands of ours as package contract has them, and of the
 // other commands those that the fuzzer sends, as far as it uses them.
 
 // An entry is what a key holds.
@@ -26,13 +26,14 @@ const noExpiry = -1
 type server struct {
 	keys    map[string]entry
 	mode    contract.Mode
-	now     int64 // nanoseconds, by the clock of the module
-	instant int64 // milliseconds, by the clock of the server
-	met     map[string]int
+	now     int64                     // nanoseconds, by the clock of the module
+	instant int64                     // milliseconds, by the clock of the server
+	met     map[string]map[string]int // how often each command came to each outcome
+	writes  int                       // of funnels
 }
 
 func newServer(mode contract.Mode) *server {
-	return &server{keys: map[string]entry{}, mode: mode, now: servertest.Epoch.UnixNano(), met: map[string]int{}}
+	return &server{keys: map[string]entry{}, mode: mode, now: servertest.Epoch.UnixNano(), met: map[string]map[string]int{}}
 }
 
 // Replies are nil, int64, string, []any, or one of these.
@@ -65,14 +66,28 @@ func (s *server) putString(key, text string, expiry int64) {
 
 // apply executes a command and returns the reply.
 func (s *server) apply(words []string) any {
-	if words[0] == "cl.throttle" {
-		outcome := contract.Throttle(s.mode, words[1:], s.now, func(key string) contract.Value {
+	if command, ours := strings.CutPrefix(words[0], "cl."); ours {
+		get := func(key string) contract.Value {
 			entry, _ := s.get(key)
 			return entry.Value
-		})
-		s.met[outcome.Name]++
-		if outcome.Write != nil {
-			s.putString(outcome.Write.Key, outcome.Write.Value, outcome.Write.Expiry)
+		}
+		var outcome contract.Outcome
+		if command == "throttle" {
+			outcome = contract.Throttle(s.mode, words[1:], s.now, get)
+		} else {
+			outcome = contract.Funnels(command, s.mode, words[1:], s.now, get)
+		}
+		if s.met[command] == nil {
+			s.met[command] = map[string]int{}
+		}
+		s.met[command][outcome.Name]++
+		s.writes += len(outcome.Writes)
+		for _, write := range outcome.Writes {
+			if write.Value == "" {
+				delete(s.keys, write.Key)
+			} else {
+				s.putString(write.Key, write.Value, write.Expiry)
+			}
 		}
 		if outcome.Err != "" {
 			return failure(outcome.Err)

@@ -39,10 +39,10 @@ var (
 		"-9223372036854775808", "-9223372036854775809", strings.Repeat("1", 1000), strings.Repeat("\xff", 10000)}
 )
 
-// command makes a command, most often CL.THROTTLE.
+// command makes a command, most often one of ours.
 func (w *words) command() []string {
 	if w.chance(0.65) {
-		return w.throttle()
+		return w.ours()
 	}
 	key := pick(w, fuzzKeys)
 	// A Unix time in milliseconds, well away from the present.
@@ -74,35 +74,92 @@ func (w *words) value() string {
 	}
 }
 
-// throttle makes a call: sensible, or valid, or hostile.
+// ours makes a call of one of the five commands.
+func (w *words) ours() []string {
+	if w.chance(0.4) {
+		return w.throttle()
+	}
+	return w.funnels()
+}
+
+// throttle makes a call of CL.THROTTLE, of which the quantity may be missing.
 func (w *words) throttle() []string {
-	call := []string{"cl.throttle", pick(w, fuzzKeys)}
-	switch dice := w.random.Float64(); {
-	case dice < 0.6:
-		rate := pick(w, fuzzRates)
-		call = append(call, rate...)
-		if w.chance(0.7) {
-			limit := mustParse(rate[0])
-			call = append(call, pick(w, []string{
-				"0", "1", "2", strconv.FormatInt(limit, 10), strconv.FormatInt(limit/3, 10),
-				new(big.Int).Add(big.NewInt(limit), big.NewInt(1)).String(),
-			}))
+	call := append([]string{"cl.throttle", pick(w, fuzzKeys)}, w.arguments()...)
+	if w.chance(0.3) {
+		call = call[:len(call)-1]
+	}
+	return w.miscounted(call)
+}
+
+// funnels makes a call of a command that takes several funnels, most often one to three,
+// most often of different keys.
+func (w *words) funnels() []string {
+	command := pick(w, []string{"cl.reserve", "cl.reserve", "cl.peek", "cl.charge", "cl.refund"})
+	length := pick(w, []int{1, 1, 1, 1, 2, 2, 3, len(fuzzKeys)})
+	if w.chance(0.005) {
+		length = pick(w, []int{64, 65})
+	}
+	order := w.random.Perm(max(length, len(fuzzKeys)))
+	call := []string{command}
+	for i := range length {
+		key := fmt.Sprint("many:", order[i])
+		if order[i] < len(fuzzKeys) {
+			key = fuzzKeys[order[i]]
 		}
-	case dice < 0.8:
-		call = append(call, w.positive(), w.positive(), w.seconds())
-		if w.chance(0.7) {
-			call = append(call, strconv.FormatInt(w.scaled(), 10))
+		if w.chance(0.02) {
+			key = pick(w, fuzzKeys)
 		}
-	default:
-		call = append(call, w.odd(w.positive), w.odd(w.positive), w.odd(w.seconds))
-		for w.chance(0.6) && len(call) < 8 {
-			call = append(call, w.odd(w.positive))
+		call = append(append(call, key), w.arguments()...)
+	}
+	if command == "cl.reserve" && w.chance(0.5) {
+		maxWait := "0"
+		if length == 1 || w.chance(0.1) {
+			maxWait = pick(w, []string{"0.5", "2", "60", "0.000000001", "9223372036.854775807", w.odd(w.seconds)})
 		}
-		if w.chance(0.1) {
-			call = call[:w.random.IntN(len(call))+1]
-		}
+		call = append(call, maxWait)
+	}
+	return w.miscounted(call)
+}
+
+// miscounted makes a call with a word more or some less, now and then.
+func (w *words) miscounted(call []string) []string {
+	switch w.random.IntN(50) {
+	case 0:
+		return append(call, w.odd(w.positive))
+	case 1:
+		return call[:w.random.IntN(len(call))+1]
 	}
 	return call
+}
+
+// arguments makes capacity, count, period and quantity: sensible, or valid, or hostile.
+func (w *words) arguments() []string {
+	switch dice := w.random.Float64(); {
+	case dice < 0.7:
+		rate := pick(w, fuzzRates)
+		limit := mustParse(rate[0])
+		return append(rate[:3:3], pick(w, []string{
+			"0", "1", "1", "2", strconv.FormatInt(limit, 10), strconv.FormatInt(limit/3, 10),
+			new(big.Int).Add(big.NewInt(limit), big.NewInt(1)).String(),
+		}))
+	case dice < 0.9:
+		return []string{w.positive(), w.positive(), w.seconds(), strconv.FormatInt(w.scaled(), 10)}
+	default:
+		return []string{w.odd(w.positive), w.odd(w.positive), w.odd(w.seconds), w.odd(w.positive)}
+	}
+}
+
+// keysOf are the keys of a command: the first word, and of the commands that take
+// several funnels, every fifth.
+func keysOf(call []string) (keys []string) {
+	step := 5
+	if name, ours := strings.CutPrefix(call[0], "cl."); !ours || name == "throttle" {
+		step = len(call)
+	}
+	for at := 1; at < len(call); at += step {
+		keys = append(keys, call[at])
+	}
+	return keys
 }
 
 // scaled makes a number from 0 to 2^63-1 of any order of magnitude.
