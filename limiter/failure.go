@@ -3,7 +3,6 @@ package limiter
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"funnel/gcra"
@@ -14,9 +13,9 @@ import (
 // time, is loading, has no memory left, denies access, ... It does not apply to calls
 // that are wrong themselves, whose error is always returned.
 //
-// All but FailWithError return a result without an error. Result.Path, hooks and
-// [Limiter.Stats] tell them from decisions of Redis. The Limiter logs once when this
-// begins, and once when Redis answers again.
+// All but FailWithError return a result without an error. Result.Path and hooks tell
+// them from decisions of Redis. The Limiter logs when this begins, and when Redis has
+// decided all calls again for 10 seconds.
 type Failure int
 
 const (
@@ -52,61 +51,81 @@ func (f Failure) String() string {
 	}
 }
 
-// failure decides without Redis.
+// A failure decides without Redis.
 type failure struct {
-	policy Failure
-	logger *slog.Logger
-	clock  Clock
-	local  *local.Funnels
-
-	// since is when the present failure began, in nanoseconds of the clock, or 0.
-	since atomic.Int64
-	calls atomic.Uint64 // during it
-}
-
-func (f *failure) start(clock Clock) {
-	f.clock = clock
-	f.local = local.New(clock.Now)
-	if f.logger == nil {
-		f.logger = slog.Default()
-	}
+	policy  Failure
+	logger  *slog.Logger
+	now     func() time.Time
+	local   *local.Funnels
+	outage  outage
+	breaker breaker
 }
 
 // decide decides a call that Redis has not, because of cause.
-func (f *failure) decide(ctx context.Context, c call, cause error) answer {
+func (f *failure) decide(ctx context.Context, c *call, cause error) error {
 	if f.policy == FailWithError {
-		return answer{err: cause}
+		return cause
 	}
-	f.calls.Add(1)
-	if f.since.CompareAndSwap(0, f.clock.Now().UnixNano()) {
-		f.logger.WarnContext(ctx, "rate limits are decided without Redis",
-			"policy", f.policy.String(), "error", cause)
+	f.outage.add(ctx, f.logger, f.now(), f.policy, cause)
+	if f.policy == FailClosed {
+		c.close()
+		return nil
 	}
 
-	switch f.policy {
-	case FailOpen:
-		decision, err := c.rate.Decide(gcra.Empty, f.clock.Now().UnixNano(), int64(c.quantity))
-		return answer{resultOf(c, decision, PathOpen), err}
-	case FailLocal:
-		decision, err := f.local.Water(c.key, c.rate, int64(c.quantity))
-		return answer{resultOf(c, decision, PathLocal), err}
-	default:
-		result := Result{
-			Limit: c.limit, Quantity: c.quantity, RetryAfter: closedRetryAfter,
-			ResetAfter: time.Duration(c.rate.Tolerance()), Path: PathClosed,
-		}
-		if c.quantity == 0 || c.quantity > c.limit.capacity {
-			result.RetryAfter = NoRetry
-		}
-		return answer{result: result}
+	// Empty funnels, as far as FailOpen is concerned.
+	asks, keys := make([]gcra.Ask, len(c.funnels)), make([]string, len(c.funnels))
+	for i := range c.funnels {
+		asks[i] = gcra.Ask{Rate: c.funnels[i].shape.rate, Quantity: int64(c.funnels[i].quantity)}
+		keys[i] = c.funnels[i].key
 	}
+	path, err := PathOpen, error(nil)
+	if f.policy == FailLocal {
+		path, err = PathLocal, f.local.Ask(keys, asks, c.ask)
+	} else {
+		err = c.ask(asks, f.now().UnixNano())
+	}
+	if err != nil {
+		return err
+	}
+	limited, _ := gcra.Together(asks)
+	for i := range asks {
+		c.set(i, path, asks[i].Decision, limited)
+	}
+	return nil
 }
 
-// over is called when Redis has answered.
-func (f *failure) over(ctx context.Context) {
-	since := f.since.Load()
-	if since != 0 && f.since.CompareAndSwap(since, 0) {
-		f.logger.InfoContext(ctx, "rate limits are decided by Redis again",
-			"after", f.clock.Now().Sub(time.Unix(0, since)), "calls", f.calls.Swap(0))
+// ask decides the call by gcra.
+func (c *call) ask(asks []gcra.Ask, now int64) (err error) {
+	if c.command == reserve && len(asks) > 1 {
+		_, err := gcra.DecideAll(asks, now)
+		return err
+	}
+	for i := range asks {
+		switch c.command {
+		case reserve:
+			err = asks[i].Reserve(now, int64(c.longestWait))
+		case peek:
+			err = asks[i].Peek(now)
+		case charge:
+			err = asks[i].Charge(now)
+		case refund:
+			err = asks[i].Refund(now)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close limits a call. What is charged or refunded then is not booked anywhere.
+func (c *call) close() {
+	for i := range c.funnels {
+		f := &c.funnels[i]
+		decision := gcra.Decision{Limited: true, Wait: int64(closedRetryAfter), ResetAfter: f.shape.rate.Tolerance()}
+		if f.quantity > f.limit.Capacity {
+			decision.Wait = gcra.Never
+		}
+		c.set(i, PathClosed, decision, true)
 	}
 }

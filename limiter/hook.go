@@ -7,17 +7,15 @@ import (
 
 // A Hook is called after each decision, before the caller gets it: for metrics and
 // traces. It must be quick, and safe for concurrent use.
-type Hook interface {
-	Decided(ctx context.Context, decision Decision)
-}
+type Hook func(ctx context.Context, decision Decision)
 
 // A Decision is the argument of a [Hook].
 type Decision struct {
-	Key      string // with the prefix of [WithPrefix]
-	Limit    Limit
-	Quantity int
+	Command string // reserve, peek, charge or refund
+	Key     string // with the prefix of [WithPrefix]
 
-	// Result is what the caller gets; Result.Path says what decided.
+	// Result is what the caller gets; Result.Path says what decided, and Result.Err
+	// is the error, if the caller gets one.
 	Result Result
 
 	// Err is why Redis has not decided, or nil. It is set also when the caller gets

@@ -2,13 +2,13 @@ package limiter
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"funnel/gcra"
+	"funnel/gcra/local"
 )
 
 // A Limiter limits the rate of calls by funnels in Redis. Make one with [New]; all methods
@@ -19,26 +19,31 @@ import (
 // context that is done, or, unless [OnFailure] says otherwise, a Redis that does not
 // answer. The Result beside an error is limited.
 type Limiter struct {
-	server    server
-	prefix    string
-	timeout   time.Duration
-	clock     Clock
-	hooks     []Hook
-	failure   failure
-	stats     stats
-	prefilter prefilter
+	server      server
+	prefix      string
+	timeout     time.Duration
+	longestWait time.Duration
+	hooks       []Hook
+	shapes      shapes
+	prefilter   prefilter
+	failure     failure
+	now         func() time.Time
+	heeds       bool // the client gives up when the context is done
 }
 
-// New returns a Limiter that uses rdb: a client of one server, of servers behind
-// Sentinel, of a cluster, or a ring. It sends nothing yet. Share it rather than make
-// one for each request: each asks once whether the server has the module.
-func New(rdb redis.UniversalClient, options ...Option) *Limiter {
-	l := &Limiter{server: server{rdb: rdb}, clock: systemClock{}}
+// New returns a Limiter that uses rdb. It sends nothing yet. Share it rather than make
+// one for each request: each finds out by itself whether the server has the module.
+func New(rdb Client, options ...Option) *Limiter {
+	l := &Limiter{now: time.Now, longestWait: forever, heeds: heedsContext(rdb)}
 	for _, option := range options {
 		option(l)
 	}
-	l.failure.start(l.clock)
-	l.prefilter.start(l.clock)
+	l.server.rdb, l.server.now = rdb, l.now
+	l.prefilter.funnels = local.New(l.now)
+	l.failure.now, l.failure.local = l.now, local.New(l.now)
+	if l.failure.logger == nil {
+		l.failure.logger = slog.Default()
+	}
 	return l
 }
 
@@ -50,8 +55,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Result, e
 // AllowN pours quantity tokens, at least 0, into the funnel of that key: all of
 // them, or none when they do not fit.
 func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	answer := l.decide(ctx, []call{{key: key, limit: limit, quantity: quantity}})[0]
-	return answer.result, answer.err
+	return l.one(ctx, reserve, key, limit, quantity, 0)
 }
 
 // AllowAtMost pours as many tokens as fit, up to quantity; Result.Allowed is how many.
@@ -69,191 +73,156 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, limit Limit, quan
 	}
 }
 
-// Peek returns the state of the funnel of that key without pouring. [Result.Limited]
-// then says that there is no room for one token.
+// Peek answers as Allow would, but pours nothing, and so tells the state of the funnel as
+// it is. Clients that read from replicas ask one of these.
 func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (Result, error) {
-	return l.AllowN(ctx, key, limit, 0)
+	return l.one(ctx, peek, key, limit, 1, 0)
+}
+
+// Charge books tokens that were used, whatever the funnel holds: it may become overfull,
+// and then limits until enough has leaked. A quantity above the capacity is fine.
+func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
+	return l.one(ctx, charge, key, limit, quantity, 0)
+}
+
+// Refund gives tokens back. What has leaked cannot be given back: the funnel becomes no
+// emptier than empty.
+func (l *Limiter) Refund(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
+	return l.one(ctx, refund, key, limit, quantity, 0)
 }
 
 // Reset empties the funnel of that key.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	key = l.prefix + key
-	_, err := within(ctx, l.timeout, func(ctx context.Context) (int64, error) {
-		return l.server.rdb.Del(ctx, key).Result()
-	})
 	l.failure.local.Empty(key)
-	l.prefilter.empty(key)
+	l.prefilter.funnels.Empty(key)
+	ctx, cancel := l.withTimeout(ctx)
+	defer cancel()
+	return l.within(ctx, func(ctx context.Context) error {
+		return l.server.rdb.Process(ctx, redis.NewIntCmd(ctx, "del", key))
+	})
+}
+
+// one decides a call of one funnel.
+func (l *Limiter) one(ctx context.Context, command command, key string, limit Limit, quantity int, longestWait time.Duration) (Result, error) {
+	funnels := [1]funnel{{key: l.prefix + key, limit: limit, quantity: quantity}}
+	results := [1]Result{}
+	c := call{command: command, funnels: funnels[:], longestWait: longestWait, results: results[:]}
+	err := l.decide(ctx, &c)
+	return results[0], err
+}
+
+// decide decides a call and calls the hooks.
+func (l *Limiter) decide(ctx context.Context, c *call) error {
+	start := l.now()
+	err := c.check(&l.shapes)
+	cause := err
+	if err == nil && !l.prefilter.limits(c) {
+		cause = l.ask(ctx, c)
+		err = l.settle(ctx, c, cause, start)
+	}
+	l.tell(ctx, c, err, cause, start)
 	return err
 }
 
-// A Request is one of many calls for [Limiter.AllowMany].
-type Request struct {
-	Key      string
-	Limit    Limit
-	Quantity int // tokens, at least 0; 0 peeks
-}
-
-// AllowMany is AllowN of many requests, sent at once: one round trip, or one to each
-// node of a cluster. The requests are decided one by one, in their order for the
-// same key, and calls of others may come in between. Results has one for each request; the
-// error joins those of the requests that have no decision, each an [*RequestError].
-func (l *Limiter) AllowMany(ctx context.Context, requests []Request) (results []Result, err error) {
-	if len(requests) == 0 {
-		return nil, nil
-	}
-	calls := make([]call, len(requests))
-	for i, request := range requests {
-		calls[i] = call{key: request.Key, limit: request.Limit, quantity: request.Quantity}
-	}
-	results = make([]Result, len(requests))
-	var errs []error
-	for i, answer := range l.decide(ctx, calls) {
-		results[i] = answer.result
-		if answer.err != nil {
-			errs = append(errs, &RequestError{Index: i, Key: requests[i].Key, Err: answer.err})
-		}
-	}
-	return results, errors.Join(errs...)
-}
-
-// A RequestError says which request of [Limiter.AllowMany] has no decision, and why.
-type RequestError struct {
-	Index int
-	Key   string
-	Err   error
-}
-
-// Error names the request.
-func (e *RequestError) Error() string {
-	return fmt.Sprintf("request %d, key %q: %v", e.Index, e.Key, e.Err)
-}
-
-// Unwrap returns the reason.
-func (e *RequestError) Unwrap() error { return e.Err }
-
-// decide decides calls: first those that need no server, then those that do, then by
-// the failure policy, and calls the hooks.
-func (l *Limiter) decide(ctx context.Context, calls []call) []answer {
-	start := l.clock.Now()
-	answers := make([]answer, len(calls))
-	causes := make([]error, len(calls)) // why Redis has not decided
-	var pending []int                   // indexes of the calls that Redis has to decide
-	for i := range calls {
-		calls[i].key = l.prefix + calls[i].key
-		if answers[i].err = calls[i].check(); answers[i].err != nil {
-			causes[i] = answers[i].err
-		} else if result, limited := l.prefilter.limits(calls[i]); limited {
-			answers[i].result = result
-		} else {
-			pending = append(pending, i)
-		}
-	}
-
-	replies := l.ask(ctx, calls, pending)
-	for n, i := range pending {
-		answers[i], causes[i] = replies[n], replies[n].err
-		switch {
-		case causes[i] == nil:
-			l.failure.over(ctx)
-			l.prefilter.learn(calls[i], answers[i].result, start)
-		case ctx.Err() != nil:
-			answers[i].err = context.Cause(ctx)
-		case !isFault(causes[i]):
-			answers[i] = l.failure.decide(ctx, calls[i], causes[i])
-		}
-	}
-
-	duration := l.clock.Now().Sub(start)
-	for i, answer := range answers {
-		l.stats.count(answer)
-		for _, hook := range l.hooks {
-			hook.Decided(ctx, Decision{
-				Key: calls[i].key, Limit: calls[i].limit, Quantity: calls[i].quantity,
-				Result: answer.result, Err: causes[i], Duration: duration,
-			})
-		}
-	}
-	return answers
-}
-
-// ask asks Redis about the pending calls, for as long as the timeout allows.
-func (l *Limiter) ask(ctx context.Context, calls []call, pending []int) []answer {
-	if len(pending) == 0 {
-		return nil
-	}
-	asked := make([]call, len(pending))
-	for n, i := range pending {
-		asked[n] = calls[i]
-	}
-	// The answers are returned, not written in place, because calls that were given
-	// up may still be answered.
-	answers, err := within(ctx, l.timeout, func(ctx context.Context) ([]answer, error) {
-		return l.server.ask(ctx, asked), nil
-	})
-	if err != nil {
-		answers = make([]answer, len(asked))
-		for n := range answers {
-			answers[n].err = err
-		}
-	}
-	return answers
-}
-
-// check validates a call without asking the server.
-func (c *call) check() (err error) {
-	if c.rate, err = c.limit.rate(); err != nil {
+// ask asks Redis, unless it has ceased to answer.
+func (l *Limiter) ask(ctx context.Context, c *call) error {
+	if err := l.failure.breaker.refuses(l.now()); err != nil {
 		return err
 	}
-	if _, err := c.rate.Decide(gcra.Empty, 0, int64(c.quantity)); err != nil {
-		return fmt.Errorf("limiter: quantity %d of a limit of %v: %w", c.quantity, c.limit, err)
+	ctx, cancel := l.withTimeout(ctx)
+	defer cancel()
+	if l.heeds || ctx.Done() == nil {
+		return causeOf(ctx, l.server.ask(ctx, c))
 	}
-	return nil
+	// The results come with the answer, not in place, because a call that was given up
+	// may still be answered.
+	late := *c
+	late.funnels, late.results = append([]funnel(nil), c.funnels...), make([]Result, len(c.results))
+	err := l.within(ctx, func(ctx context.Context) error { return l.server.ask(ctx, &late) })
+	if err == nil {
+		copy(c.results, late.results)
+	}
+	return err
 }
 
-// isFault reports whether the call itself is wrong, so that any server would reply an
-// error. HasErrorPrefix skips a leading ERR.
-func isFault(err error) bool {
-	for _, prefix := range []string{
-		"WRONGTYPE",
-		"the key does not hold a funnel",
-		"quantity and period are too large together", // for a funnel of that level
-	} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return true
+// settle takes what Redis said, or decides without it.
+func (l *Limiter) settle(ctx context.Context, c *call, cause error, start time.Time) error {
+	now := l.now()
+	switch {
+	case cause == nil:
+		l.failure.breaker.answered()
+		l.failure.outage.over(ctx, l.failure.logger, now)
+		l.prefilter.learn(c, start)
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case isFault(cause):
+		l.failure.breaker.answered()
+		return cause
+	}
+	l.failure.breaker.failed(now, cause)
+	return l.failure.decide(ctx, c, cause)
+}
+
+// tell calls the hooks.
+func (l *Limiter) tell(ctx context.Context, c *call, err, cause error, start time.Time) {
+	if len(l.hooks) == 0 {
+		return
+	}
+	duration := l.now().Sub(start)
+	for i := range c.funnels {
+		c.results[i].Err = err
+		decision := Decision{Command: string(c.command), Key: c.funnels[i].key, Result: c.results[i], Err: cause, Duration: duration}
+		decision.Result.Limit, decision.Result.Quantity = c.funnels[i].limit, c.funnels[i].quantity
+		c.results[i].Err = nil
+		for _, hook := range l.hooks {
+			hook(ctx, decision)
 		}
+	}
+}
+
+func (l *Limiter) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if l.timeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, l.timeout,
+		fmt.Errorf("limiter: no answer from Redis within %v: %w", l.timeout, context.DeadlineExceeded))
+}
+
+// heedsContext says that a client of go-redis gives up when the context is done, which is
+// off by default.
+func heedsContext(rdb Client) bool {
+	switch rdb := rdb.(type) {
+	case interface{ Options() *redis.Options }:
+		return rdb.Options().ContextTimeoutEnabled
+	case interface{ Options() *redis.ClusterOptions }:
+		return rdb.Options().ContextTimeoutEnabled
+	case interface{ Options() *redis.RingOptions }:
+		return rdb.Options().ContextTimeoutEnabled
 	}
 	return false
 }
 
-// within returns when the time is over or the context is done, which a client of
-// go-redis may not ([redis.Options].ContextTimeoutEnabled is off by default).
-func within[T any](ctx context.Context, timeout time.Duration, ask func(context.Context) (T, error)) (T, error) {
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout,
-			fmt.Errorf("limiter: no answer from Redis within %v: %w", timeout, context.DeadlineExceeded))
-		defer cancel()
+// within returns when the context is done, which the client may not.
+func (l *Limiter) within(ctx context.Context, ask func(context.Context) error) error {
+	if l.heeds || ctx.Done() == nil {
+		return causeOf(ctx, ask(ctx))
 	}
-	if ctx.Done() == nil {
-		return ask(ctx)
-	}
-	type outcome struct {
-		value T
-		err   error
-	}
-	done := make(chan outcome, 1)
-	go func() {
-		value, err := ask(ctx)
-		done <- outcome{value, err}
-	}()
+	done := make(chan error, 1)
+	go func() { done <- ask(ctx) }()
 	select {
-	case outcome := <-done:
-		if outcome.err != nil && ctx.Err() != nil {
-			outcome.err = context.Cause(ctx)
-		}
-		return outcome.value, outcome.err
+	case err := <-done:
+		return causeOf(ctx, err)
 	case <-ctx.Done():
-		var none T
-		return none, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
+}
+
+// causeOf says why, where the context is the reason for an error.
+func causeOf(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }

@@ -1,7 +1,6 @@
 package limiter
 
 import (
-	"context"
 	"log/slog"
 	"time"
 )
@@ -16,8 +15,7 @@ func WithPrefix(prefix string) Option {
 
 // WithTimeout limits the time that a method waits for Redis, all attempts of the
 // client together. At 0 or less, only the context and the client limit it. When it is
-// over, [OnFailure] applies. [Limiter.Wait] and [Limiter.Do] wait longer: it applies
-// to each of their calls.
+// over, [OnFailure] applies. It does not count how long [Limiter.Wait] sleeps.
 //
 // Without it, a client of go-redis with its default options took two seconds to
 // give up without a server, and ten with a server that hangs (v9.23, measured). A
@@ -43,10 +41,24 @@ func WithHook(hook Hook) Option {
 	return func(l *Limiter) { l.hooks = append(l.hooks, hook) }
 }
 
-// WithClock replaces the clock of this process, for tests. Funnels in the server go by
-// the clock of the server all the same.
-func WithClock(clock Clock) Option {
-	return func(l *Limiter) { l.clock = clock }
+// WithPath has the Limiter use one way only: [PathModule], so that a server without the
+// module is an error, or [PathScript]. By default it uses the module where there is one.
+func WithPath(path Path) Option {
+	return func(l *Limiter) {
+		switch path {
+		case PathModule:
+			l.server.use(byModule)
+		case PathScript:
+			l.server.use(byScript)
+		}
+	}
+}
+
+// WithLongestWait bounds how long [Limiter.Wait] and its like wait, whatever the deadline of
+// the context: who would have to wait longer gets an error at once. It also bounds what
+// callers who give up before their turn can leave behind.
+func WithLongestWait(longest time.Duration) Option {
+	return func(l *Limiter) { l.longestWait = max(longest, 0) }
 }
 
 // WithPrefilter limits calls that Redis would surely limit without asking it. The
@@ -54,33 +66,10 @@ func WithClock(clock Clock) Option {
 // round trip for as long as that alone limits a call, by the clock of this process.
 //
 // It never limits a call that Redis would allow at that instant, but for two cases:
-// funnels that others empty (DEL, eviction, a failover that loses calls) seem full
-// here until they would have drained, and clocks of server and process
+// funnels that others empty (DEL, refunds, eviction, a failover that loses calls) seem
+// full here until they would have drained, and clocks of server and process
 // that run at different speeds disagree by that difference. It takes some 100 bytes
 // for each funnel that is not empty.
 func WithPrefilter() Option {
 	return func(l *Limiter) { l.prefilter.enabled = true }
-}
-
-// A Clock tells the time and waits.
-type Clock interface {
-	Now() time.Time
-
-	// Sleep returns nil after d, or the cause when ctx is done before.
-	Sleep(ctx context.Context, d time.Duration) error
-}
-
-type systemClock struct{}
-
-func (systemClock) Now() time.Time { return time.Now() }
-
-func (systemClock) Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -14,36 +14,41 @@ type prefilter struct {
 	funnels *local.Funnels
 }
 
-func (p *prefilter) start(clock Clock) { p.funnels = local.New(clock.Now) }
-
-func (p *prefilter) empty(key string) { p.funnels.Empty(key) }
-
-// limits decides a call that is surely limited. It leaves peeks to the server, whose
-// reply is exact.
-func (p *prefilter) limits(c call) (Result, bool) {
-	if !p.enabled || c.quantity == 0 {
-		return Result{}, false
+// limits decides a call of one funnel, for tokens now, that is surely limited. It leaves
+// all others to the server.
+func (p *prefilter) limits(c *call) bool {
+	if !p.enabled || c.command != reserve || c.longestWait > 0 || len(c.funnels) != 1 || c.funnels[0].quantity == 0 {
+		return false
 	}
-	decision, err := p.funnels.Look(c.key, c.rate, int64(c.quantity))
+	f := &c.funnels[0]
+	decision, err := p.funnels.Look(f.key, f.shape.rate, int64(f.quantity))
 	if err != nil || !decision.Limited {
-		return Result{}, false
+		return false
 	}
-	return resultOf(c, decision, PathPrefilter), true
+	c.set(0, PathPrefilter, decision, true)
+	return true
 }
 
-// learn stores the level that a reply says. Counted from the instant at which the
-// call was sent, which was before the server decided, it cannot be too high.
-func (p *prefilter) learn(c call, result Result, sent time.Time) {
-	if p.enabled {
-		p.funnels.Raise(c.key, sent.Add(leastLevel(c.rate, result)))
+// learn stores the levels that a reply says. Counted from the instant at which the
+// call was sent, which was before the server decided, they cannot be too high.
+func (p *prefilter) learn(c *call, sent time.Time) {
+	if !p.enabled {
+		return
+	}
+	for i := range c.funnels {
+		f := &c.funnels[i]
+		if c.command == refund {
+			p.funnels.Empty(f.key)
+		}
+		p.funnels.Raise(f.key, sent.Add(leastLevel(f.shape.rate, c.results[i])))
 	}
 }
 
 // leastLevel is the lowest level that a funnel can have after that reply, as the time
-// in which it drains. The module rounds seconds up, and whole tokens down; the better
+// in which it drains. CL.THROTTLE rounds seconds up, and whole tokens down; the better
 // of the two is taken.
 func leastLevel(rate gcra.Rate, result Result) time.Duration {
-	if result.Path != PathModule {
+	if result.ResetAfter%time.Second != 0 {
 		return result.ResetAfter
 	}
 	tolerance, interval := time.Duration(rate.Tolerance()), time.Duration(rate.EmissionInterval())

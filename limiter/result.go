@@ -1,22 +1,20 @@
 package limiter
 
 import (
-	"math"
 	"time"
 
 	"funnel/gcra"
 )
 
-// NoRetry means "no time to wait" in [Result.RetryAfter].
+// NoRetry means that asking again is of no use, in [Result.RetryAfter].
 const NoRetry time.Duration = -1
 
-// A Result is the decision on one call. The zero Result is limited.
+// A Result is the decision on one funnel. The zero Result is limited.
 type Result struct {
 	// Limit is the limit of the call.
 	Limit Limit
 
-	// Quantity is the number of tokens that the call asked for; 0 for
-	// [Limiter.Peek].
+	// Quantity is the number of tokens that the call asked for.
 	Quantity int
 
 	// Allowed is the number of tokens that were poured: all or none, except with
@@ -27,34 +25,39 @@ type Result struct {
 	// the capacity.
 	Remaining int
 
-	// RetryAfter is the time after which this very call would be allowed if no other
-	// call pours. It is NoRetry, -1, when the call was allowed or a peek, and when
-	// it asks for more than the capacity and never will be. The module replies
-	// whole seconds, rounded up; all others nanoseconds.
+	// Wait is how long to wait before going ahead: 0 unless the tokens were reserved
+	// by [Limiter.Reserve] for a later turn.
+	Wait time.Duration
+
+	// RetryAfter is how long a limited call should wait before it asks again. It is
+	// NoRetry, -1, when the call was not limited, and when it asks for more than the
+	// capacity and always will be.
 	RetryAfter time.Duration
 
 	// ResetAfter is the time until the funnel is empty and the whole capacity fits
-	// again. Its precision is that of RetryAfter.
+	// again.
 	ResetAfter time.Duration
 
 	// Path says what decided.
 	Path Path
+
+	// Err is why there is no decision, in the results of [Limiter.AllowMany]. Other
+	// methods return it.
+	Err error
+
+	decided, limited bool
 }
 
-// Limited reports whether the call was limited: none of its tokens were poured. For
-// [Limiter.Peek] it reports whether there is no room for a single one.
-func (r Result) Limited() bool {
-	if r.Quantity == 0 {
-		return r.Remaining == 0
-	}
-	return r.Allowed == 0
-}
+// Limited reports whether the tokens that the call asked for did not fit; after
+// [Limiter.Charge] and [Limiter.Refund], whether the funnel is overfull. A call that asks
+// for none is never limited.
+func (r Result) Limited() bool { return !r.decided || r.limited }
 
 // A Path says what decided: Redis, by module or script, or this process.
 type Path string
 
 const (
-	PathModule    Path = "module"    // CL.THROTTLE
+	PathModule    Path = "module"    // CL.RESERVE and its like, or CL.THROTTLE
 	PathScript    Path = "script"    // the script
 	PathPrefilter Path = "prefilter" // this process, see [WithPrefilter]
 	PathLocal     Path = "local"     // [FailLocal]
@@ -62,31 +65,27 @@ const (
 	PathClosed    Path = "closed"    // [FailClosed]
 )
 
-// resultOf converts a decision of package gcra.
-func resultOf(c call, decision gcra.Decision, path Path) Result {
+// set fills in what a funnel says to a call. Limited is what the call says as a whole.
+func (c *call) set(index int, path Path, decision gcra.Decision, limited bool) {
+	f := &c.funnels[index]
 	result := Result{
-		Limit:      c.limit,
-		Quantity:   c.quantity,
+		Limit:      f.limit,
+		Quantity:   f.quantity,
 		Remaining:  int(decision.Remaining),
-		RetryAfter: time.Duration(decision.RetryAfter()),
+		RetryAfter: NoRetry,
 		ResetAfter: time.Duration(decision.ResetAfter),
 		Path:       path,
+		decided:    true,
 	}
-	if !decision.Limited {
-		result.Allowed = c.quantity
+	books := c.command == charge || c.command == refund
+	result.limited = decision.Limited && (books || f.quantity > 0)
+	if books || c.command == reserve && !limited {
+		result.Allowed = f.quantity
 	}
-	return result
-}
-
-// ofSeconds converts a reply of CL.THROTTLE. The seconds are rounded up, and may be
-// more than a Duration holds.
-func ofSeconds(seconds int64) time.Duration {
-	switch {
-	case seconds < 0:
-		return NoRetry
-	case seconds > math.MaxInt64/int64(time.Second):
-		return math.MaxInt64
-	default:
-		return time.Duration(seconds) * time.Second
+	if result.limited {
+		result.RetryAfter = time.Duration(decision.Wait)
+	} else {
+		result.Wait = time.Duration(max(decision.Wait, 0))
 	}
+	c.results[index] = result
 }

@@ -2,10 +2,8 @@ package limiter
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -14,257 +12,272 @@ import (
 	"funnel/gcra"
 )
 
-// A call is one call to decide.
-type call struct {
-	key      string
-	limit    Limit
-	quantity int
-
-	rate gcra.Rate // the limit, once it has been checked
+// A Client is what a [Limiter] needs of go-redis: a client of one server, of servers
+// behind Sentinel, of a cluster, a ring, or one of those that pipelines by itself
+// (AutoPipeline).
+type Client interface {
+	Process(ctx context.Context, command redis.Cmder) error
+	Pipelined(ctx context.Context, send func(redis.Pipeliner) error) ([]redis.Cmder, error)
 }
 
-// An answer has a result or an error.
-type answer struct {
-	result Result
-	err    error
-}
-
-// A mode is the command that decides, and how it reads its arguments.
-type mode int32
+// A way is how a server is asked.
+type way int
 
 const (
-	modeUnknown   mode = iota
-	modeModule         // CL.THROTTLE, whose second argument is the capacity
-	modeRedisCell      // CL.THROTTLE, whose second argument is one less
-	modeScript
+	byModule   way = iota // CL.RESERVE and its like
+	byThrottle            // CL.THROTTLE alone: redis-cell, Dragonfly, or funnel 0.1
+	byScript
+	ways
 )
 
-// A server decides calls, by module or by script.
+// askAgain is how long a command counts as missing, once a server did not know it. So a
+// module that is loaded later is noticed, and a server without it is not asked in vain
+// with every call.
+const askAgain = time.Minute
+
+// A server asks Redis, by the first way that it knows. All ways keep the same value
+// under the same key, so different nodes may be asked in different ways.
 type server struct {
-	rdb  redis.UniversalClient
-	mode atomic.Int32
+	rdb Client
+	now func() time.Time
+
+	// missing is until when a way is left out, in Unix nanoseconds.
+	missing [ways]atomic.Int64
+
+	// reading is how CL.THROTTLE alone reads its second argument.
+	reading atomic.Int32
+
+	// neverReads says that the server lacks EVALSHA_RO, as Redis 6.2 does.
+	neverReads atomic.Bool
 }
 
-// ask answers each call, in one round trip if the mode is known. Calls that fail
-// because the server lacks the command or the script have poured nothing, and are
-// sent again in another mode.
-func (s *server) ask(ctx context.Context, calls []call) []answer {
-	answers := make([]answer, len(calls))
-	pending := make([]int, len(calls)) // indexes into calls
-	for i := range calls {
-		pending[i] = i
-	}
-	mode, err := s.currentMode(ctx, calls[0].key)
-	if err != nil {
-		for i := range answers {
-			answers[i].err = err
+// use leaves out all ways but one for ever.
+func (s *server) use(only way) {
+	for w := range s.missing {
+		if way(w) != only {
+			s.missing[w].Store(1<<63 - 1)
 		}
-		return answers
 	}
-
-	pending = s.round(ctx, mode, false, calls, pending, answers)
-	if len(pending) == 0 {
-		return answers
-	}
-	// The server may have restarted or failed over or lost its module: find the mode
-	// again. Where that does not help, as in a cluster in which not every node has
-	// the module, use the script.
-	s.mode.Store(int32(modeUnknown))
-	mode, err = s.currentMode(ctx, calls[pending[0]].key)
-	if err != nil {
-		for _, i := range pending {
-			answers[i].err = err
-		}
-		return answers
-	}
-	if pending = s.round(ctx, mode, true, calls, pending, answers); len(pending) > 0 {
-		s.mode.Store(int32(modeScript))
-		s.round(ctx, modeScript, true, calls, pending, answers)
-	}
-	return answers
 }
 
-// round sends the pending calls and fills in their answers. It returns those for which
-// the server lacks the command or script. Whole sends the text of the script, not its
-// hash.
-func (s *server) round(ctx context.Context, mode mode, whole bool, calls []call, pending []int, answers []answer) (again []int) {
-	commands := make([]*redis.Cmd, len(pending))
-	if len(pending) == 1 {
-		commands[0] = send(ctx, s.rdb, mode, whole, calls[pending[0]])
-	} else {
-		// Each command has an error of its own.
-		_, _ = s.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			for n, i := range pending {
-				commands[n] = send(ctx, pipe, mode, whole, calls[i])
-			}
-			return nil
-		})
-	}
-	for n, i := range pending {
-		reply, err := commands[n].Slice()
+// ask has the server decide a call.
+func (s *server) ask(ctx context.Context, c *call) error {
+	var first error
+	for w := range ways {
+		if !s.has(w) || w == byThrottle && !throttles(c) {
+			continue
+		}
+		err := s.by(ctx, w, c)
 		switch {
-		case lacksCommand(err):
-			again = append(again, i)
-			answers[i].err = err
-		case err != nil:
-			answers[i].err = err
+		case isMissing(err):
+			s.missing[w].Store(s.now().Add(askAgain).UnixNano())
+		case redis.IsPermissionError(err):
+			// The command may be denied, and another one allowed; or the key is.
 		default:
-			answers[i].result, answers[i].err = s.read(calls[i], mode, reply)
+			return err
+		}
+		if first == nil {
+			first = err
 		}
 	}
-	return again
+	if first == nil {
+		first = fmt.Errorf("limiter: WithPath allows no way to ask for %s", c.command)
+	}
+	return first
 }
 
-// A sender is a client or a pipeline.
-type sender interface {
-	redis.Scripter
-	Do(context.Context, ...any) *redis.Cmd
+// askMany has the server decide calls in one round trip, or one to each node of a
+// cluster. Those that fail because the server lacks something are asked again, each by
+// itself.
+func (s *server) askMany(ctx context.Context, calls []*call) []error {
+	errs := make([]error, len(calls))
+	commands := make([]*redis.Cmd, len(calls))
+	w := byModule
+	if !s.has(w) {
+		w = byScript
+	}
+	_, _ = s.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each command has an error of its own
+		for i, c := range calls {
+			if w == byModule {
+				commands[i] = c.viaModule(ctx)
+			} else {
+				commands[i] = c.viaScript(ctx, "evalsha", scriptHash)
+			}
+			_ = pipe.Process(ctx, commands[i])
+		}
+		return nil
+	})
+	for i, c := range calls {
+		err := commands[i].Err()
+		switch {
+		case err == nil:
+			errs[i] = c.read(commands[i].Val(), pathOf(w))
+		case isMissing(err) || redis.IsPermissionError(err) || redis.HasErrorPrefix(err, "NOSCRIPT"):
+			errs[i] = s.ask(ctx, c)
+		default:
+			errs[i] = err
+		}
+	}
+	return errs
 }
 
-func send(ctx context.Context, to sender, mode mode, whole bool, c call) *redis.Cmd {
-	capacity, count, period := c.limit.capacity, c.limit.count, c.limit.seconds()
-	switch {
-	case mode == modeModule:
-		return to.Do(ctx, "cl.throttle", c.key, capacity, count, period, c.quantity)
-	case mode == modeRedisCell:
-		return to.Do(ctx, "cl.throttle", c.key, capacity-1, count, period, c.quantity)
-	case whole:
-		return script.Eval(ctx, to, []string{c.key}, capacity, count, period, c.quantity)
+func pathOf(w way) Path {
+	if w == byScript {
+		return PathScript
+	}
+	return PathModule
+}
+
+func (s *server) has(w way) bool {
+	until := s.missing[w].Load()
+	return until == 0 || s.now().UnixNano() >= until
+}
+
+// isMissing says that the server does not know the command. That it says in words only,
+// which are the same in all servers.
+func isMissing(err error) bool { return err != nil && redis.HasErrorPrefix(err, "unknown command") }
+
+func (s *server) by(ctx context.Context, w way, c *call) error {
+	switch w {
+	case byModule:
+		command := c.viaModule(ctx)
+		if err := s.rdb.Process(ctx, command); err != nil {
+			return err
+		}
+		return c.read(command.Val(), PathModule)
+	case byThrottle:
+		return s.throttle(ctx, c)
 	default:
-		return script.EvalSha(ctx, to, []string{c.key}, capacity, count, period, c.quantity)
+		return s.script(ctx, c)
 	}
 }
 
-// read reads the five integers of CL.THROTTLE, and the two that the script adds.
-func (s *server) read(c call, mode mode, reply []any) (Result, error) {
-	path, length := PathModule, 5
-	if mode == modeScript {
-		path, length = PathScript, 7
+// script runs the script by its hash, and sends its text to a server that does not have
+// it yet. A peek goes by a command that only reads, for replicas.
+func (s *server) script(ctx context.Context, c *call) error {
+	suffix := ""
+	if c.command == peek && !s.neverReads.Load() {
+		suffix = "_ro"
 	}
-	numbers, ok := integers(reply)
-	if !ok || len(numbers) != length {
-		return Result{}, fmt.Errorf("limiter: CL.THROTTLE has replied %v, not %d integers", reply, length)
+	command := c.viaScript(ctx, "evalsha"+suffix, scriptHash)
+	err := s.rdb.Process(ctx, command)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		command = c.viaScript(ctx, "eval"+suffix, scriptText)
+		err = s.rdb.Process(ctx, command)
 	}
-	result := Result{
-		Limit:      c.limit,
-		Quantity:   c.quantity,
-		Remaining:  int(numbers[2]),
-		RetryAfter: ofSeconds(numbers[3]),
-		ResetAfter: ofSeconds(numbers[4]),
-		Path:       path,
+	switch {
+	case isMissing(err) && suffix != "":
+		s.neverReads.Store(true)
+		return s.script(ctx, c)
+	case err != nil:
+		return err
 	}
-	if numbers[0] == 0 {
-		result.Allowed = c.quantity
-	}
-	if mode == modeScript {
-		result.RetryAfter, result.ResetAfter = time.Duration(numbers[5]), time.Duration(numbers[6])
-	}
-	// After a failover, the server may read the second argument differently.
-	if numbers[1] != int64(c.limit.capacity) {
-		s.mode.CompareAndSwap(int32(mode), int32(modeUnknown))
-	}
-	return result, nil
+	return c.read(command.Val(), PathScript)
 }
 
-// integers returns the integers of a reply. Scripts reply large ones as strings.
-func integers(reply []any) (numbers []int64, ok bool) {
-	for _, element := range reply {
-		number, ok := element.(int64)
-		if text, isText := element.(string); isText {
-			var err error
-			number, err = strconv.ParseInt(text, 10, 64)
-			ok = err == nil
+// throttles says that CL.THROTTLE alone can decide a call: it asks one funnel for tokens
+// now, and takes whole seconds, as redis-cell does.
+func throttles(c *call) bool {
+	return c.command == reserve && c.longestWait <= 0 && len(c.funnels) == 1 &&
+		c.funnels[0].quantity > 0 && c.funnels[0].limit.Period%time.Second == 0
+}
+
+// Readings of the second argument of CL.THROTTLE: as one less than the capacity, as
+// redis-cell and Dragonfly have it, or as the capacity. A server that is not known is
+// taken for redis-cell: should it be another, it limits a token too early, once.
+const (
+	unknownReading int32 = iota
+	redisCellReading
+	capacityReading
+)
+
+// throttle asks CL.THROTTLE, and once more when the limit in the reply shows that the
+// server read the second argument in the other way.
+func (s *server) throttle(ctx context.Context, c *call) error {
+	f := &c.funnels[0]
+	for {
+		reading := s.reading.Load()
+		capacity := f.limit.Capacity
+		if reading != capacityReading {
+			capacity--
 		}
+		command := keyAt(1, redis.NewCmd(ctx, "cl.throttle", f.key, capacity, f.shape.count, f.shape.period, f.quantity))
+		err := s.rdb.Process(ctx, command)
+		if reading == unknownReading && capacity == 0 && err != nil && isFault(err) && !isMissing(err) &&
+			s.reading.CompareAndSwap(unknownReading, capacityReading) {
+			continue // 0 is no capacity
+		}
+		if err != nil {
+			return err
+		}
+		numbers, ok := readThrottle(command.Val())
 		if !ok {
-			return nil, false
+			return unexpected(command.Val())
 		}
-		numbers = append(numbers, number)
+		decision := decisionOf(numbers, f)
+		// A reading that turns out wrong is the other one.
+		isRight := numbers[1] == int64(f.limit.Capacity)
+		if sentCapacity := reading == capacityReading; sentCapacity == isRight {
+			s.reading.Store(capacityReading)
+		} else {
+			s.reading.Store(redisCellReading)
+		}
+		if tooSmall := numbers[1] < int64(f.limit.Capacity); tooSmall && decision.Limited {
+			continue
+		}
+		c.set(0, PathModule, decision, decision.Limited)
+		return nil
+	}
+}
+
+func readThrottle(reply any) (numbers [5]int64, ok bool) {
+	elements, _ := reply.([]any)
+	if len(elements) != len(numbers) {
+		return numbers, false
+	}
+	for i := range numbers {
+		if numbers[i], ok = integerOf(elements[i]); !ok {
+			return numbers, false
+		}
 	}
 	return numbers, true
 }
 
-func lacksCommand(err error) bool {
-	return err != nil && (errors.Is(err, redis.ErrNoScript) ||
-		redis.HasErrorPrefix(err, "NOSCRIPT") || redis.HasErrorPrefix(err, "unknown command"))
-}
-
-// currentMode is the last mode that worked, or else the one that findMode finds. The
-// key is one of the call, because ACL rules may deny others.
-func (s *server) currentMode(ctx context.Context, key string) (mode, error) {
-	if known := mode(s.mode.Load()); known != modeUnknown {
-		return known, nil
+// decisionOf sharpens the whole seconds of a reply: quantity-remaining tokens have to
+// leak, which takes no longer than so many emission intervals.
+func decisionOf(numbers [5]int64, f *funnel) gcra.Decision {
+	decision := gcra.Decision{
+		Limited: numbers[0] != 0, Limit: numbers[1], Remaining: numbers[2],
+		ResetAfter: nanosecondsOfSeconds(numbers[4]),
 	}
-	found, err := s.findMode(ctx, key)
-	if err == nil {
-		s.mode.Store(int32(found))
-	}
-	return found, err
-}
-
-func (s *server) findMode(ctx context.Context, key string) (mode, error) {
-	loaded, err := s.hasCommand(ctx)
-	if err != nil {
-		return modeUnknown, err
-	}
-	if !loaded {
-		return modeScript, nil
-	}
-	// The limit in the reply to a peek tells how it reads the second argument.
-	reply, err := s.rdb.Do(ctx, "cl.throttle", key, 1, 1, 1, 0).Int64Slice()
-	switch {
-	case lacksCommand(err):
-		return modeScript, nil
-	case err != nil:
-		return modeUnknown, err
-	case len(reply) > 1 && reply[1] == 2:
-		return modeRedisCell, nil
-	default:
-		return modeModule, nil
-	}
-}
-
-// hasCommand asks each primary of a cluster, and each server of a ring. It fails when
-// none answers.
-func (s *server) hasCommand(ctx context.Context) (bool, error) {
-	switch rdb := s.rdb.(type) {
-	case *redis.ClusterClient:
-		return everyNodeHasCommand(ctx, rdb.ForEachMaster)
-	case *redis.Ring:
-		return everyNodeHasCommand(ctx, rdb.ForEachShard)
-	default:
-		return nodeHasCommand(ctx, rdb)
-	}
-}
-
-func everyNodeHasCommand(ctx context.Context, forEach func(context.Context, func(context.Context, *redis.Client) error) error) (bool, error) {
-	var mutex sync.Mutex
-	answered, having := 0, 0
-	err := forEach(ctx, func(ctx context.Context, node *redis.Client) error {
-		has, err := nodeHasCommand(ctx, node)
-		mutex.Lock()
-		defer mutex.Unlock()
-		if err == nil {
-			answered++
+	if decision.Limited {
+		decision.Wait = gcra.Never
+		if numbers[3] >= 0 {
+			decision.Wait = nanosecondsOfSeconds(numbers[3])
+			if leak, err := f.shape.rate.Increment(int64(f.quantity) - numbers[2]); err == nil && leak > 0 {
+				decision.Wait = min(decision.Wait, leak)
+			}
 		}
-		if has {
-			having++
-		}
-		return err
-	})
-	// A node that is down says nothing about the others.
-	if answered == 0 && err != nil {
-		return false, err
 	}
-	return answered == having, nil
+	return decision
 }
 
-func nodeHasCommand(ctx context.Context, node interface {
-	Do(context.Context, ...any) *redis.Cmd
-}) (bool, error) {
-	reply, err := node.Do(ctx, "command", "info", "cl.throttle").Slice()
-	if redis.IsPermissionError(err) || lacksCommand(err) {
-		// ACL rules or a proxy deny the question: assume that it has the command.
-		return true, nil
+func nanosecondsOfSeconds(seconds int64) int64 {
+	const most = 1<<63 - 1
+	if seconds > most/1_000_000_000 {
+		return most
 	}
-	return err == nil && len(reply) == 1 && reply[0] != nil, err
+	return max(seconds, 0) * 1e9
 }
+
+var scriptHash = redis.NewScript(scriptText).Hash()
+
+// Script is the script, for clients of other languages:
+//
+//	EVAL script n key... command capacity count period quantity [capacity ...] [max_wait]
+//
+// Command is reserve, peek, charge or refund, and there are four words for each of n
+// keys. It replies what the command of that name does, without the module.
+func Script() string { return scriptText }
+
+var scriptText = strings.Join([]string{shortPart, exactPart}, "\n")

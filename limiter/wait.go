@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 )
 
@@ -12,50 +11,88 @@ import (
 // cannot help.
 var ErrNeverFits = errors.New("limiter: the quantity is larger than the capacity: no waiting helps")
 
+// Reserve pours quantity tokens, as AllowN does, and also takes tokens that will have
+// leaked within longestWait: Result.Wait says when it is the caller's turn. Turns come in
+// the order of asking, and nobody overtakes: until then the funnel limits others.
+//
+// Who does not go ahead at the turn gives nothing back by that; see [Limiter.Refund].
+func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, quantity int, longestWait time.Duration) (Result, error) {
+	return l.one(ctx, reserve, key, limit, quantity, max(longestWait, 0))
+}
+
 // Wait is WaitN of one token.
 func (l *Limiter) Wait(ctx context.Context, key string, limit Limit) error {
 	return l.WaitN(ctx, key, limit, 1)
 }
 
-// WaitN waits until quantity tokens have been poured. It calls [Limiter.AllowN],
-// sleeps for RetryAfter and up to an eighth more, at random, and calls again. Waiters
-// are not served in order. It returns the cause when ctx is done,
-// [context.DeadlineExceeded] at once when it would sleep beyond the deadline of ctx,
-// and [ErrNeverFits] when the quantity is larger than the capacity.
+// WaitN reserves quantity tokens and sleeps until the turn comes: one call and one sleep,
+// in the order of asking.
+//
+// It waits no longer than the deadline of ctx and [WithLongestWait] allow. When the turn
+// would come later, it returns an error at once, in which [context.DeadlineExceeded] is,
+// and has reserved nothing. It returns [ErrNeverFits] when the quantity is larger than the
+// capacity, and the cause when ctx is done before the turn.
+//
+// A caller that gives up before its turn leaves its reservation behind: the tokens are
+// not given to others. Where callers without a deadline give up often, as when users close
+// their connections, set [WithLongestWait], or the turns of those who have gone starve the
+// others.
 func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity int) error {
+	longest := l.longestWait
+	if deadline, ok := ctx.Deadline(); ok {
+		longest = min(longest, max(0, time.Until(deadline)))
+	}
+	result, err := l.Reserve(ctx, key, limit, quantity, longest)
+	switch {
+	case err != nil:
+		return err
+	case !result.Limited():
+		return sleep(ctx, result.Wait)
+	case result.RetryAfter == NoRetry:
+		return ErrNeverFits
+	}
+	return fmt.Errorf("limiter: key %q: the turn would come after %v, and the caller waits for no more than %v: %w",
+		key, longest+result.RetryAfter, longest, context.DeadlineExceeded)
+}
+
+// WaitAll waits until tokens have been poured into all funnels of 1 to 64 requests. There
+// is no queue for several funnels: it asks, as AllowAll does, and asks again when the
+// answer says that it is of use. So those who ask for less may overtake.
+//
+// Deadlines and errors are those of [Limiter.WaitN].
+func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) error {
+	begin := l.now()
 	for {
-		result, err := l.AllowN(ctx, key, limit, quantity)
+		whole, _, err := l.AllowAll(ctx, requests...)
 		switch {
 		case err != nil:
 			return err
-		case quantity == 0 || !result.Limited():
+		case !whole.Limited():
 			return nil
-		case quantity > limit.Capacity():
+		case whole.RetryAfter == NoRetry:
 			return ErrNeverFits
 		}
-		pause := withJitter(result.RetryAfter)
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause {
-			return fmt.Errorf("limiter: key %q is limited for %v, beyond the deadline: %w",
-				key, result.RetryAfter, context.DeadlineExceeded)
+		deadline, ok := ctx.Deadline()
+		if ok && time.Until(deadline) < whole.RetryAfter || l.now().Sub(begin) > l.longestWait-whole.RetryAfter {
+			return fmt.Errorf("limiter: limited for %v more, and the caller waits no longer: %w", whole.RetryAfter, context.DeadlineExceeded)
 		}
-		if err := l.clock.Sleep(ctx, pause); err != nil {
+		if err := sleep(ctx, whole.RetryAfter); err != nil {
 			return err
 		}
 	}
 }
 
-// shortestPause bounds how often those who wait for fast funnels call.
-const shortestPause = time.Millisecond
-
-func withJitter(pause time.Duration) time.Duration {
-	pause = max(pause, shortestPause)
-	return pause + rand.N(pause/8)
-}
-
-// Do waits, as [Limiter.Wait] does, and then calls do and returns its error.
-func (l *Limiter) Do(ctx context.Context, key string, limit Limit, do func(context.Context) error) error {
-	if err := l.Wait(ctx, key, limit); err != nil {
-		return err
+// sleep returns nil after d, or the cause when ctx is done before.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
 	}
-	return do(ctx)
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

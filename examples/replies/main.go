@@ -45,7 +45,7 @@ func reply(ctx context.Context, l *limiter.Limiter) error {
 			fmt.Printf("reply %d: limited, try again in %v\n", i+1, result.RetryAfter)
 		} else {
 			fmt.Printf("reply %d: allowed, %d more at once, all %d again in %v\n",
-				i+1, result.Remaining, limit.Capacity(), result.ResetAfter)
+				i+1, result.Remaining, limit.Capacity, result.ResetAfter)
 		}
 	}
 	return nil

@@ -31,7 +31,7 @@ type Funnels struct {
 	// tats has the TAT of every funnel that may not be empty.
 	tats map[string]int64
 	// drains has exactly one entry for each key of tats, due no later than the
-	// TAT, unless Empty was called. Pouring only raises a TAT and leaves the entry
+	// TAT, unless Empty or a refund has lowered it. Pouring only raises a TAT and leaves the entry
 	// as it is; forget corrects it when it is due.
 	drains drains
 	// peak is the largest number of funnels since the tables were last made.
@@ -71,6 +71,28 @@ func (f *Funnels) Look(key string, rate gcra.Rate, quantity int64) (gcra.Decisio
 	now := f.clock.instant()
 	f.forget(now)
 	return rate.Decide(f.tats[key], now, quantity)
+}
+
+// Ask has an operation decide calls of the funnels of these keys, as one: it gets an Ask
+// for each key, in which TAT is set, at the instant now, and what it leaves in
+// Decision.TAT is kept. An error of the operation, which Ask returns, changes nothing.
+func (f *Funnels) Ask(keys []string, asks []gcra.Ask, operation func(asks []gcra.Ask, now int64) error) error {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	now := f.clock.instant()
+	f.forget(now)
+	for i, key := range keys {
+		asks[i].TAT = f.tats[key]
+	}
+	if err := operation(asks, now); err != nil {
+		return err
+	}
+	for i, key := range keys {
+		if asks[i].Decision.TAT != asks[i].TAT {
+			f.keep(key, asks[i].Decision.TAT)
+		}
+	}
+	return nil
 }
 
 // Raise makes the funnel of that key as full as one that is empty at the instant

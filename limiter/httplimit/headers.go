@@ -21,7 +21,7 @@ func setHeaders(header http.Header, quotedName, policy string, result limiter.Re
 
 	// A request that never fits has no time to retry: t is that of the reset then.
 	again := reset
-	if isLimited(result) && Status(result) == http.StatusTooManyRequests {
+	if result.Limited() && Status(result) == http.StatusTooManyRequests {
 		again = integer(seconds(result.RetryAfter))
 		header.Set("Retry-After", again)
 	}
@@ -31,7 +31,7 @@ func setHeaders(header http.Header, quotedName, policy string, result limiter.Re
 	if other, err := strconv.Atoi(header.Get("X-RateLimit-Remaining")); err == nil && other <= result.Remaining {
 		return
 	}
-	header.Set("X-RateLimit-Limit", integer(int64(result.Limit.Capacity())))
+	header.Set("X-RateLimit-Limit", integer(int64(result.Limit.Capacity)))
 	header.Set("X-RateLimit-Remaining", remaining)
 	header.Set("X-RateLimit-Reset", reset)
 }
@@ -43,11 +43,11 @@ func policyHeader(quotedName string, limit limiter.Limit) string {
 	if err != nil {
 		return ""
 	}
-	return quotedName + ";q=" + integer(int64(limit.Capacity())) + ";w=" + integer(gcra.Seconds(rate.Tolerance()))
+	return quotedName + ";q=" + integer(int64(limit.Capacity)) + ";w=" + integer(gcra.Seconds(rate.Tolerance()))
 }
 
 func rateOf(limit limiter.Limit) (gcra.Rate, error) {
-	return gcra.NewRate(int64(limit.Capacity()), int64(limit.Count()), int64(limit.Period()))
+	return gcra.NewRate(int64(limit.Capacity), int64(limit.Count), int64(limit.Period))
 }
 
 // quote writes a string as structured fields do (RFC 9651, section 3.3.3).

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"funnel/gcra"
 	"funnel/limiter"
@@ -20,7 +21,8 @@ const statusClientClosedRequest = 499
 // request takes one token, and the policy is called "default".
 //
 // The funnel's key in Redis is the prefix of l, the name of the policy, a colon and
-// the key of the request.
+// the key of the request. A colon or backslash in the name has a backslash in front, so
+// that policies of different names never share a funnel.
 //
 // New panics when l is nil, limit is not valid, or an option is not.
 func New(l *limiter.Limiter, limit limiter.Limit, options ...Option) func(http.Handler) http.Handler {
@@ -42,6 +44,7 @@ func New(l *limiter.Limiter, limit limiter.Limit, options ...Option) func(http.H
 		panic(fmt.Sprintf("httplimit: New needs a valid limit, not %v: %v", limit, err))
 	}
 	m.quotedName = quote(m.name)
+	m.keyPrefix = strings.NewReplacer(`\`, `\\`, `:`, `\:`).Replace(m.name) + ":"
 	m.policy = policyHeader(m.quotedName, limit)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
@@ -63,6 +66,7 @@ type middleware struct {
 	failed  func(http.ResponseWriter, *http.Request, error)
 
 	quotedName string
+	keyPrefix  string
 	policy     string // the header RateLimit-Policy of limit
 }
 
@@ -73,14 +77,14 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 	limit, cost := m.limit, 1
 	if m.limitOf != nil {
-		if own := m.limitOf(r); !own.IsZero() {
+		if own := m.limitOf(r); own != (limiter.Limit{}) {
 			limit = own
 		}
 	}
 	if m.cost != nil {
 		cost = m.cost(r)
 	}
-	result, err := m.limiter.AllowN(r.Context(), m.name+":"+m.key(r), limit, cost)
+	result, err := m.limiter.AllowN(r.Context(), m.keyPrefix+m.key(r), limit, cost)
 	if err != nil {
 		if errors.Is(r.Context().Err(), context.Canceled) {
 			w.WriteHeader(statusClientClosedRequest)
@@ -95,21 +99,18 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		policy = policyHeader(m.quotedName, limit)
 	}
 	setHeaders(w.Header(), m.quotedName, policy, result)
-	if isLimited(result) {
+	if result.Limited() {
 		m.limited(w, r, result)
 		return
 	}
 	next.ServeHTTP(w, r)
 }
 
-// isLimited reports whether to limit the request. Requests of cost 0 never are.
-func isLimited(result limiter.Result) bool { return result.Quantity > 0 && result.Limited() }
-
 // Status returns the status of a limited request: 429 Too Many Requests, or 413 Content
 // Too Large when it costs more than the capacity, so that waiting does not
 // help and there is no Retry-After.
 func Status(result limiter.Result) int {
-	if result.Quantity > result.Limit.Capacity() {
+	if result.Quantity > result.Limit.Capacity {
 		return http.StatusRequestEntityTooLarge
 	}
 	return http.StatusTooManyRequests
@@ -119,7 +120,7 @@ func answerLimited(w http.ResponseWriter, _ *http.Request, result limiter.Result
 	status := Status(result)
 	text := fmt.Sprintf("too many requests: try again in %d seconds", seconds(result.RetryAfter))
 	if status == http.StatusRequestEntityTooLarge {
-		text = fmt.Sprintf("request too large: it costs %d, and at most %d can be granted", result.Quantity, result.Limit.Capacity())
+		text = fmt.Sprintf("request too large: it costs %d, and at most %d can be granted", result.Quantity, result.Limit.Capacity)
 	}
 	http.Error(w, text, status)
 }

@@ -1,0 +1,178 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"funnel/gcra"
+)
+
+// A command is the name of one without CL., as the script takes it, too.
+type command string
+
+const (
+	reserve command = "reserve"
+	peek    command = "peek"
+	charge  command = "charge"
+	refund  command = "refund"
+)
+
+// A funnel is one of those that a call asks: its key, with the prefix, its limit, and
+// how many tokens.
+type funnel struct {
+	key      string
+	limit    Limit
+	quantity int
+
+	shape *shape // of the limit, once it has been checked
+}
+
+// A call is one command. Its funnels are decided as one.
+type call struct {
+	command     command
+	funnels     []funnel
+	longestWait time.Duration
+	results     []Result // one for each funnel, to be filled in
+}
+
+// check validates a call without asking the server.
+func (c *call) check(shapes *shapes) (err error) {
+	for i := range c.funnels {
+		f := &c.funnels[i]
+		if f.shape, err = shapes.of(f.limit); err != nil {
+			return err
+		}
+		if _, err := f.shape.rate.Increment(int64(f.quantity)); err != nil {
+			return fmt.Errorf("limiter: quantity %d of a limit of %v: %w", f.quantity, f.limit, err)
+		}
+	}
+	return nil
+}
+
+// viaModule is the call as a command of the module.
+func (c *call) viaModule(ctx context.Context) *redis.Cmd {
+	args := append(make([]any, 0, 2+5*len(c.funnels)), "cl."+string(c.command))
+	for i := range c.funnels {
+		f := &c.funnels[i]
+		args = append(args, f.key, f.shape.capacity, f.shape.count, f.shape.period, f.quantity)
+	}
+	if c.longestWait > 0 {
+		args = append(args, secondsOf(c.longestWait))
+	}
+	return keyAt(1, redis.NewCmd(ctx, args...))
+}
+
+// viaScript is the call as a call of the script, which takes the text of the script or
+// its hash. Command is EVAL, EVALSHA, or one of those that only read.
+func (c *call) viaScript(ctx context.Context, command, script string) *redis.Cmd {
+	args := append(make([]any, 0, 5+5*len(c.funnels)), command, script, len(c.funnels))
+	for i := range c.funnels {
+		args = append(args, c.funnels[i].key)
+	}
+	args = append(args, string(c.command))
+	for i := range c.funnels {
+		f := &c.funnels[i]
+		args = append(args, f.shape.capacity, f.shape.count, f.shape.period, f.quantity)
+	}
+	if c.longestWait > 0 {
+		args = append(args, secondsOf(c.longestWait))
+	}
+	return keyAt(3, redis.NewCmd(ctx, args...))
+}
+
+// keyAt tells a cluster's client or a ring where the first key is: of commands that it
+// does not know yet it would guess.
+func keyAt(position int8, cmd *redis.Cmd) *redis.Cmd {
+	cmd.SetFirstKeyPos(position)
+	return cmd
+}
+
+// read fills in the results from a reply of CL.RESERVE and its like.
+func (c *call) read(reply any, path Path) error {
+	whole, _ := reply.([]any)
+	if len(whole) != 3 {
+		return unexpected(reply)
+	}
+	limited, isNumber := whole[0].(int64)
+	rows, isArray := whole[2].([]any)
+	if !isNumber || !isArray || len(rows) != len(c.funnels) {
+		return unexpected(reply)
+	}
+	for i := range rows {
+		decision, ok := readRow(rows[i])
+		if !ok {
+			return unexpected(reply)
+		}
+		c.set(i, path, decision, limited != 0)
+	}
+	return nil
+}
+
+func unexpected(reply any) error {
+	return fmt.Errorf("limiter: the server replied %v, which is no reply of CL.RESERVE: is the command that of another module?", reply)
+}
+
+// readRow reads limited, limit, remaining, wait and reset_after.
+func readRow(reply any) (decision gcra.Decision, ok bool) {
+	row, _ := reply.([]any)
+	if len(row) != 5 {
+		return decision, false
+	}
+	limited, ok1 := integerOf(row[0])
+	limit, ok2 := integerOf(row[1])
+	remaining, ok3 := integerOf(row[2])
+	wait, ok4 := nanosecondsOf(row[3])
+	reset, ok5 := nanosecondsOf(row[4])
+	return gcra.Decision{Limited: limited != 0, Limit: limit, Remaining: remaining, Wait: wait, ResetAfter: reset},
+		ok1 && ok2 && ok3 && ok4 && ok5
+}
+
+// integerOf reads an integer. The script replies large ones as text.
+func integerOf(reply any) (int64, bool) {
+	switch reply := reply.(type) {
+	case int64:
+		return reply, true
+	case string:
+		number, err := strconv.ParseInt(reply, 10, 64)
+		return number, err == nil
+	}
+	return 0, false
+}
+
+// nanosecondsOf reads seconds with up to nine fraction digits, or -1, which it returns.
+func nanosecondsOf(reply any) (int64, bool) {
+	text, ok := reply.(string)
+	if !ok || text == "-1" {
+		return gcra.Never, ok
+	}
+	whole, fraction, _ := strings.Cut(text, ".")
+	seconds, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil || len(fraction) > 9 {
+		return 0, false
+	}
+	nanoseconds := int64(0)
+	for i := range 9 {
+		nanoseconds *= 10
+		if i < len(fraction) {
+			nanoseconds += int64(fraction[i] - '0')
+		}
+	}
+	return seconds*1e9 + nanoseconds, true
+}
+
+// isFault reports whether the call itself is wrong, so that any server would reply an
+// error: the code of an error reply is its first word.
+func isFault(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) || redis.IsMaxClientsError(err) {
+		return false
+	}
+	code, _, _ := strings.Cut(reply.Error(), " ")
+	return code == "ERR" || code == "WRONGTYPE"
+}
