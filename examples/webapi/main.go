@@ -78,7 +78,7 @@ func handler(rdb *redis.Client, logger *slog.Logger, proxies []netip.Prefix) htt
 		limiter.WithTimeout(100*time.Millisecond), // for each decision
 		limiter.OnFailure(limiter.FailLocal),
 		limiter.WithPrefilter(), // calls that are surely limited do not reach Redis
-		limiter.WithHook(counts),
+		limiter.WithHook(counts.Decided),
 		limiter.WithLogger(logger),
 	)
 	limit := httplimit.New(l, limiter.PerSecond(2).Burst(5),

@@ -11,7 +11,7 @@ import (
 	"funnel/limiter"
 )
 
-// metrics counts decisions, as a limiter.Hook, and shows them in the text format of
+// metrics counts decisions, through a limiter.Hook, and shows them in the text format of
 // Prometheus, as an http.Handler. It is written by hand so that neither this example
 // nor the module asks anybody to take a metrics library along; with one, Decided is
 // where its counters are to be increased.
