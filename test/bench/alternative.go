@@ -45,9 +45,14 @@ func Alternatives(peer string) []Alternative {
 			Operation: plain("BENCH.NOOP", arguments(Roomy, 1)...)},
 		{Name: "floor", Title: "CL.THROTTLE's calls of the server, no decision", Yardstick: true, Operation: floor},
 		{Name: "throttle", Title: "CL.THROTTLE", Peeks: true, Operation: command("CL.THROTTLE")},
+		{Name: "reserve-floor", Title: "CL.RESERVE's calls of the server, no decision", Yardstick: true, Operation: reserveFloor},
+		{Name: "reserve", Title: "CL.RESERVE", Operation: command("CL.RESERVE")},
+		{Name: "throttle3", Title: "3 calls of CL.THROTTLE, sent at once", Operation: three(command("CL.THROTTLE"), false)},
+		{Name: "reserve3-floor", Title: "the same, of CL.RESERVE of 3 funnels", Yardstick: true, Operation: three(reserveFloor, true)},
+		{Name: "reserve3", Title: "CL.RESERVE of 3 funnels", Operation: three(command("CL.RESERVE"), true)},
 		{Name: "peer", Title: "CL.THROTTLE of " + strings.TrimRight(peer, " 0123456789"), Peer: true, Peeks: true, Operation: command("CL.THROTTLE")},
 		{Name: "script", Title: "Lua script of package limiter", Peeks: true,
-			Script: limiter.Script, Operation: command("EVALSHA", hash(limiter.Script), "1")},
+			Script: limiter.Script(), Operation: command("EVALSHA", hash(limiter.Script()), "1")},
 		{Name: "lua-gcra", Title: "GCRA in a Lua script", Peeks: true,
 			Script: gcraScript, Operation: command("EVALSHA", hash(gcraScript), "1")},
 		{Name: "lua-funnel", Title: "funnel in a Lua script, on a hash", Script: hashfunnel.Script, Operation: hashFunnel},
@@ -90,6 +95,33 @@ func command(before ...string) func(Limit, int64) Operation {
 // floor is the command of marker/floor.c that replies as the limit would.
 func floor(limit Limit, quantity int64) Operation {
 	return command(map[bool]string{false: "BENCH.ALLOW", true: "BENCH.LIMIT"}[limit == Narrow])(limit, quantity)
+}
+
+// reserveFloor is the same for CL.RESERVE.
+func reserveFloor(limit Limit, quantity int64) Operation {
+	return command(map[bool]string{false: "BENCH.POUR", true: "BENCH.STOP"}[limit == Narrow])(limit, quantity)
+}
+
+// three makes a call of one funnel a call of three, whose keys end in a, b and c: as many
+// commands, or one with the words of all.
+func three(one func(Limit, int64) Operation, joined bool) func(Limit, int64) Operation {
+	return func(limit Limit, quantity int64) Operation {
+		operation := one(limit, quantity)
+		commands := operation.Commands
+		operation.Commands = func(call Call) (all [][]string) {
+			for _, suffix := range []string{"a", "b", "c"} {
+				words := commands(Call{call.Key + suffix, call.Now, call.Unique})[0]
+				if joined && len(all) > 0 {
+					all[0] = append(all[0], words[1:]...)
+				} else {
+					all = append(all, words)
+				}
+			}
+			return all
+		}
+		operation.Limited = func(replies []int64) bool { return slices.Max(replies) != 0 }
+		return operation
+	}
 }
 
 func hash(script string) string { return redis.NewScript(script).Hash() }

@@ -15,7 +15,8 @@ import (
 //
 //   - to commands of the server, with what a person has committed in instructions.txt
 //     for this version of it; others do other things and are not judged;
-//   - to the floor (marker/floor.c), on all servers: what is above it is funnel's own.
+//   - to the floor (marker/floor.c), on all servers: what is above it is funnel's own;
+//   - of CL.RESERVE to CL.THROTTLE, on all servers.
 //
 //go:embed instructions.txt
 var committedText string
@@ -36,6 +37,10 @@ var guarded = []struct {
 	{"throttle/limited", "noop", 0},
 	{"throttle/allowed", "floor/allowed", 1.13},
 	{"throttle/limited", "floor/limited", 1.15},
+	{"reserve/allowed", "throttle/allowed", 1.20},
+	{"reserve/limited", "throttle/limited", 1.30},
+	{"reserve3/allowed", "throttle3/allowed", 0.97},
+	{"reserve3/limited", "throttle3/limited", 0.92},
 }
 
 // parseCommitted reads the lines of a server: server, version, ID and count. Empty lines
@@ -89,7 +94,7 @@ func judge(committed map[string]float64, counts map[string]Count) ([]verdict, er
 func (s *Setting) Guard(output io.Writer) {
 	committed, err := parseCommitted(committedText, s.server)
 	s.failed(err)
-	cases := slices.DeleteFunc(Cases(choose("set", "noop", "floor", "throttle")), func(c Case) bool { return c.Case == "peek" })
+	cases := slices.DeleteFunc(Cases(choose("set", "noop", "floor", "throttle", "reserve-floor", "reserve", "throttle3", "reserve3-floor", "reserve3")), func(c Case) bool { return c.Case == "peek" })
 	var counts map[string]Count
 	var verdicts []verdict
 	for run := 0; run == 0 || run < guardRuns && slices.ContainsFunc(verdicts, verdict.failed); run++ {

@@ -1,13 +1,15 @@
-/* The floor of CL.THROTTLE: two commands that make the calls of the Modules API which
- * CL.THROTTLE makes, in the same order (module/throttle.c), and have constants in the
- * place of numbers that are parsed, and of a decision.
+/* The floor of CL.THROTTLE and CL.RESERVE: commands that make the calls of the Modules API
+ * which these make, in the same order (module/throttle.c, module/funnels.c), and have
+ * constants in the place of numbers that are parsed, and of a decision.
  *
- *   BENCH.ALLOW key capacity count period quantity   as an allowed call
- *   BENCH.LIMIT key capacity count period quantity   as a limited one
+ *   BENCH.ALLOW key capacity count period quantity         as an allowed CL.THROTTLE
+ *   BENCH.LIMIT key capacity count period quantity         as a limited one
+ *   BENCH.POUR key capacity count period quantity [...]    as an allowed CL.RESERVE
+ *   BENCH.STOP key capacity count period quantity [...]    as a limited one
  *
- * What CL.THROTTLE takes over them is funnel's own: arguments, arithmetic, replies.
- * The names are as long as CL.THROTTLE, and the constants have as many digits as what
- * takes their place in the calls that are counted. */
+ * What the commands take over them is funnel's own: arguments, arithmetic, replies.
+ * The names are as long as those of the commands, and the constants have as many digits
+ * as what takes their place in the calls that are counted. */
 
 #include <stddef.h>
 #include <string.h>
@@ -36,7 +38,8 @@ typedef int (*command_function)(RedisModuleCtx *ctx, RedisModuleString **argv, i
     FUNCTION(int, Replicate, (RedisModuleCtx *ctx, const char *command, const char *format, ...))                   \
     FUNCTION(int, WrongArity, (RedisModuleCtx *ctx))                                                                \
     FUNCTION(int, ReplyWithArray, (RedisModuleCtx *ctx, long length))                                               \
-    FUNCTION(int, ReplyWithLongLong, (RedisModuleCtx *ctx, long long number))
+    FUNCTION(int, ReplyWithLongLong, (RedisModuleCtx *ctx, long long number))                                       \
+    FUNCTION(int, ReplyWithStringBuffer, (RedisModuleCtx *ctx, const char *bytes, size_t length))
 
 static struct {
 #define FUNCTION(result, name, parameters) result(*name) parameters;
@@ -49,7 +52,7 @@ enum { READ = 1, WRITE = 2 };
 enum { TYPE_STRING = 1 };
 enum { NOTIFY_GENERIC = 1 << 2, NOTIFY_STRING = 1 << 3 };
 enum { NO_IMPLICIT_SIGNAL_MODIFIED = 1 << 1 };
-enum { REPLY_LENGTH = 5 };
+enum { REPLY_LENGTH = 5, WORDS_PER_FUNNEL = 5, MOST_FUNNELS = 64 };
 
 /* In the year 2200, so that no key expires meanwhile. */
 static const char tat[] = "7258118400000000000", expiry[] = "7258118400000";
@@ -57,16 +60,23 @@ static const long long expiry_milliseconds = 7258118400000;
 static const long long allowed_reply[REPLY_LENGTH] = {0, 700000, 699990, -1, 90};
 static const long long limited_reply[REPLY_LENGTH] = {1, 1, 0, 599990, 599990};
 
+struct row {
+    long long limited, limit, remaining;
+    const char *wait, *reset_after;
+};
+static const struct row poured_row = {0, 700000, 699990, "0", "59.999876543"};
+static const struct row stopped_row = {1, 1, 0, "599990.123456789", "599990.123456789"};
+
 static RedisModuleString *pxat;
 
 /* Where what was read goes, lest the compiler leave reading out. */
 static volatile long long sink;
 
-static void read_arguments(RedisModuleString **argv)
+static void read_words(RedisModuleString **words, int count)
 {
-    for (int i = 2; i < 6; i++) {
+    for (int i = 0; i < count; i++) {
         size_t length;
-        sink = *redis.StringPtrLen(argv[i], &length);
+        sink = *redis.StringPtrLen(words[i], &length);
         sink = (long long)length;
     }
 }
@@ -102,9 +112,13 @@ static void write_tat(RedisModuleKey *key, int stored)
     redis.SetAbsExpire(key, expiry_milliseconds);
 }
 
-static void announce_write(RedisModuleCtx *ctx, RedisModuleString *name)
+static void replicate(RedisModuleCtx *ctx, RedisModuleString *name)
 {
     redis.Replicate(ctx, "SET", "sbsb", name, tat, sizeof(tat) - 1, pxat, expiry, sizeof(expiry) - 1);
+}
+
+static void notify(RedisModuleCtx *ctx, RedisModuleString *name)
+{
     redis.SignalModifiedKey(ctx, name);
     redis.NotifyKeyspaceEvent(ctx, NOTIFY_STRING, "set", name);
     redis.NotifyKeyspaceEvent(ctx, NOTIFY_GENERIC, "expire", name);
@@ -120,20 +134,21 @@ static int reply(RedisModuleCtx *ctx, const long long *numbers)
 static int allow(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     if (argc != 6) return redis.WrongArity(ctx);
-    read_arguments(argv);
+    read_words(argv + 2, 4);
     RedisModuleKey *key = redis.OpenKey(ctx, argv[1], READ | WRITE);
     int stored = read_stored(key);
     read_clock();
     write_tat(key, stored);
     redis.CloseKey(key);
-    announce_write(ctx, argv[1]);
+    replicate(ctx, argv[1]);
+    notify(ctx, argv[1]);
     return reply(ctx, allowed_reply);
 }
 
 static int limit(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     if (argc != 6) return redis.WrongArity(ctx);
-    read_arguments(argv);
+    read_words(argv + 2, 4);
     RedisModuleKey *key = redis.OpenKey(ctx, argv[1], READ | WRITE);
     int stored = read_stored(key);
     read_clock();
@@ -141,6 +156,60 @@ static int limit(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     if (!stored) write_tat(key, stored);
     redis.CloseKey(key);
     return reply(ctx, limited_reply);
+}
+
+static void reply_with_text(RedisModuleCtx *ctx, const char *text)
+{
+    redis.ReplyWithStringBuffer(ctx, text, strlen(text));
+}
+
+static int reply_with_rows(RedisModuleCtx *ctx, const struct row *row, int count)
+{
+    redis.ReplyWithArray(ctx, 3);
+    redis.ReplyWithLongLong(ctx, row->limited);
+    reply_with_text(ctx, row->wait);
+    redis.ReplyWithArray(ctx, count);
+    for (int i = 0; i < count; i++) {
+        redis.ReplyWithArray(ctx, 5);
+        redis.ReplyWithLongLong(ctx, row->limited);
+        redis.ReplyWithLongLong(ctx, row->limit);
+        redis.ReplyWithLongLong(ctx, row->remaining);
+        reply_with_text(ctx, row->wait);
+        reply_with_text(ctx, row->reset_after);
+    }
+    return OK;
+}
+
+/* As an allowed call, or as a limited one, which finds the keys that an allowed one has
+ * left. */
+static int funnels(RedisModuleCtx *ctx, RedisModuleString **argv, int argc, int pours)
+{
+    int count = (argc - 1) / WORDS_PER_FUNNEL;
+    RedisModuleKey *keys[MOST_FUNNELS];
+    int stored[MOST_FUNNELS];
+    if (argc != 1 + count * WORDS_PER_FUNNEL || count < 1 || count > MOST_FUNNELS) return redis.WrongArity(ctx);
+    read_words(argv + 1, argc - 1);
+    for (int i = 0; i < count; i++) keys[i] = redis.OpenKey(ctx, argv[1 + i * WORDS_PER_FUNNEL], READ | WRITE);
+    for (int i = 0; i < count; i++) stored[i] = read_stored(keys[i]);
+    read_clock();
+    for (int i = 0; i < count; i++) {
+        if (pours || !stored[i]) write_tat(keys[i], stored[i]);
+        redis.CloseKey(keys[i]);
+    }
+    if (!pours) return reply_with_rows(ctx, &stopped_row, count);
+    for (int i = 0; i < count; i++) replicate(ctx, argv[1 + i * WORDS_PER_FUNNEL]);
+    for (int i = 0; i < count; i++) notify(ctx, argv[1 + i * WORDS_PER_FUNNEL]);
+    return reply_with_rows(ctx, &poured_row, count);
+}
+
+static int pour(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    return funnels(ctx, argv, argc, 1);
+}
+
+static int stop(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    return funnels(ctx, argv, argc, 0);
 }
 
 int load_floor(RedisModuleCtx *ctx, int (*get_api)(const char *name, void *target))
@@ -154,5 +223,7 @@ int load_floor(RedisModuleCtx *ctx, int (*get_api)(const char *name, void *targe
     redis.SetModuleOptions(ctx, NO_IMPLICIT_SIGNAL_MODIFIED);
     pxat = redis.CreateString(NULL, "PXAT", 4);
     if (redis.CreateCommand(ctx, "bench.allow", allow, "write deny-oom fast", 1, 1, 1) != OK) return ERROR;
-    return redis.CreateCommand(ctx, "bench.limit", limit, "write deny-oom fast", 1, 1, 1);
+    if (redis.CreateCommand(ctx, "bench.limit", limit, "write deny-oom fast", 1, 1, 1) != OK) return ERROR;
+    if (redis.CreateCommand(ctx, "bench.pour", pour, "write deny-oom fast", 1, -2, 5) != OK) return ERROR;
+    return redis.CreateCommand(ctx, "bench.stop", stop, "write deny-oom fast", 1, -2, 5);
 }
