@@ -1,0 +1,323 @@
+package replication_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+)
+
+// A ledger knows what clients asked of their funnels and what they were answered, and
+// requires that servers agree.
+//
+// The law: in any stretch of time a funnel grants no more than capacity + elapsed / T
+// tokens, where T is the emission interval. The TAT shows both sides of it. Each token
+// moves the TAT by T, from the opening of the ledger at the earliest; and the TAT never
+// lies more than the capacity ahead of now:
+//
+//	opened + kept * T <= max(TAT, now)     no token is lost, none granted twice
+//	TAT <= now + min(asked, capacity) * T  none is there that nobody asked for
+//
+// Kept are the tokens that must be there, whatever has failed. Asked are those that may
+// be there, which are more after a failure:
+//
+//   - the tokens of a call whose connection broke after it was sent: nobody knows
+//     whether it came to the server;
+//   - the tokens of a call that a killed server has answered, if it had not yet put them
+//     where they outlast it ([ledger.keep]).
+//
+// As long as T is longer than the test, nothing leaks. Then both sides name one number
+// of tokens, which is exact when nothing has failed.
+//
+// A call is entered as the number of tokens that it puts in. So a reservation and a
+// charge are entered as a CL.THROTTLE is, and a refund with a number below 0.
+type ledger struct {
+	opened time.Time
+
+	mutex    sync.Mutex
+	survives bool // whether an answer is a promise to keep; else keep says so
+	migrated bool // MIGRATE hands on how long a key still lives, so it then expires a little later
+	accounts []account
+	figures  figures
+	breaches []string // replies that break a law
+}
+
+// A funnel is filled with one capacity and one emission interval only.
+type funnel struct {
+	key      string
+	capacity int64
+	interval time.Duration
+}
+
+// An account is what is known of one funnel, in tokens since the ledger was opened.
+type account struct {
+	funnel
+	answered int64 // the server has said that they are in
+	kept     int64
+	asked    int64
+}
+
+type figures struct {
+	allowed, limited, peeked int64 // calls by their replies
+	refused                  int64 // calls that certainly did nothing: an error, or never sent
+	unknown                  int64 // calls without an answer
+}
+
+func (f figures) answered() int64 { return f.allowed + f.limited + f.peeked }
+
+func (f figures) String() string {
+	return fmt.Sprintf("%d calls allowed, %d limited, %d peeked, %d refused, %d unknown",
+		f.allowed, f.limited, f.peeked, f.refused, f.unknown)
+}
+
+// still is an emission interval that outlasts every test.
+const still = 10_000 * time.Second
+
+func openLedger(funnels []funnel) *ledger {
+	ledger := &ledger{opened: time.Now(), survives: true}
+	for _, funnel := range funnels {
+		ledger.accounts = append(ledger.accounts, account{funnel: funnel})
+	}
+	return ledger
+}
+
+// mixedFunnels are funnels of three kinds: small and soon full, large and never full,
+// and such that leak.
+func mixedFunnels() (funnels []funnel) {
+	for i := range int64(3000) {
+		funnels = append(funnels, []funnel{
+			{fmt.Sprintf("small:%d", i), 1 + i%16, still},
+			{fmt.Sprintf("large:%d", i), 50_000, still},
+			{fmt.Sprintf("leaks:%d", i), 1 + i%16, 100 * time.Millisecond},
+		}[i%3])
+	}
+	return funnels
+}
+
+// A call is entered before it is sent, and again when it is known what became of it.
+type call struct {
+	*account
+	tokens int64
+	kept   int64 // of the funnel when the call was sent
+}
+
+func (l *ledger) ask(funnel int, tokens int64) call {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	account := &l.accounts[funnel]
+	call := call{account: account, tokens: tokens, kept: account.kept}
+	account.asked += max(0, tokens)
+	account.kept += min(0, tokens)
+	return call
+}
+
+// booked enters that the tokens of a call are in.
+func (l *ledger) booked(call call) {
+	call.answered += call.tokens
+	call.account.asked += min(0, call.tokens)
+	if l.survives {
+		call.account.kept += max(0, call.tokens)
+	}
+}
+
+// refused enters that a call did nothing.
+func (l *ledger) refused(call call) {
+	call.account.asked -= max(0, call.tokens)
+	call.account.kept -= min(0, call.tokens)
+}
+
+// enterReply judges the reply of CL.THROTTLE by what was known when it was sent, and
+// enters it.
+func (l *ledger) enterReply(call call, reply servertest.Reply) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	limited, limit, remaining := reply[0] == 1, reply[1], reply[2]
+	leaked := int64(time.Since(l.opened) / call.interval)
+	booked := call.tokens
+	if limited {
+		booked = 0
+	}
+	switch {
+	case limit != call.capacity || remaining < 0 || remaining > limit-booked:
+		l.breach(call, "contradicts itself: %v", reply)
+	case limited && (remaining >= call.tokens || call.asked <= call.capacity):
+		l.breach(call, "is limited though it fits into what %d tokens have left: %v", call.asked-call.tokens, reply)
+	case limit-remaining+leaked < call.kept+booked:
+		l.breach(call, "finds the funnel emptier than %d tokens have left it: %v", call.kept, reply)
+	}
+	switch {
+	case limited:
+		l.figures.limited++
+		l.refused(call)
+	case call.tokens == 0:
+		l.figures.peeked++
+	default:
+		l.figures.allowed++
+		l.booked(call)
+	}
+}
+
+// enterRefusal enters a call that was answered with an error, or not even sent.
+func (l *ledger) enterRefusal(call call) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.figures.refused++
+	l.refused(call)
+}
+
+// enterUnknown enters a call whose connection broke.
+func (l *ledger) enterUnknown() {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.figures.unknown++
+}
+
+func (l *ledger) enterBreach(call call, format string, arguments ...any) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.breach(call, format, arguments...)
+}
+
+func (l *ledger) breach(call call, format string, arguments ...any) {
+	l.breaches = append(l.breaches, fmt.Sprintf("a call of quantity %d on %+v ", call.tokens, call.funnel)+fmt.Sprintf(format, arguments...))
+}
+
+func (l *ledger) count() figures {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.figures
+}
+
+// answersSurvive says whether the server that answers can be killed without losing what
+// it has answered. No load may be running.
+func (l *ledger) answersSurvive(survives bool) { l.survives = survives }
+
+// answered are the tokens that clients have been told of, by funnel.
+func (l *ledger) answered() (tokens []int64) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	for _, account := range l.accounts {
+		tokens = append(tokens, account.answered)
+	}
+	return tokens
+}
+
+// keep enters that so many tokens are on a disk or a replica by now.
+func (l *ledger) keep(answered []int64) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	for i, tokens := range answered {
+		l.accounts[i].kept = max(l.accounts[i].kept, tokens)
+	}
+}
+
+// requireObeyed requires that no reply broke a law.
+func (l *ledger) requireObeyed(t testing.TB) {
+	t.Helper()
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	requireNone(t, l.breaches, "replies break a law")
+}
+
+// audit requires that a server holds what it may, and goes on from that. It returns how
+// many tokens are lost of those that clients were told of. No load may be running.
+func (l *ledger) audit(t testing.TB, client redis.UniversalClient) (lost int64) {
+	t.Helper()
+	l.requireObeyed(t)
+	states := l.read(t, client)
+	now := time.Now()
+	requireNone(t, l.compare(states, now), "funnels break a law")
+	for i := range l.accounts {
+		account := &l.accounts[i]
+		tat := max(states[i].tat, now.UnixNano())
+		tokens := (tat - l.opened.UnixNano()) / int64(account.interval)
+		lost += max(0, account.answered-tokens)
+		account.answered, account.kept = tokens, tokens
+		account.asked = (tat - now.UnixNano() + int64(account.interval) - 1) / int64(account.interval)
+	}
+	return lost
+}
+
+// compare returns what is wrong with the funnels of a server.
+func (l *ledger) compare(states []stored, now time.Time) (breaches []string) {
+	for i, account := range l.accounts {
+		least := l.opened.Add(time.Duration(account.kept) * account.interval)
+		most := now.Add(time.Duration(min(account.asked, account.capacity)) * account.interval)
+		tat := time.Unix(0, states[i].tat)
+		late := states[i].expiry - (states[i].tat+999_999)/1_000_000
+		wrong := ""
+		switch {
+		case tat.Before(least) && now.Before(least):
+			wrong = "is too empty"
+		case tat.After(most):
+			wrong = "is too full"
+		case late < 0 || late > 0 && !l.migrated:
+			wrong = "does not expire when it is empty"
+		default:
+			continue
+		}
+		breaches = append(breaches, fmt.Sprintf("%s: %+v holds %+v, opened %d, now %d", wrong, account, states[i], l.opened.UnixNano(), now.UnixNano()))
+	}
+	return breaches
+}
+
+// A stored is what a server keeps of a funnel: TAT and expiry, 0 when there is no key.
+type stored struct{ tat, expiry int64 }
+
+// read reads all funnels of a server or a cluster, which holds nothing else.
+func (l *ledger) read(t testing.TB, client redis.UniversalClient) (states []stored) {
+	t.Helper()
+	ctx := context.Background()
+	pipeline := client.Pipeline()
+	var tats []*redis.StringCmd
+	var expiries []*redis.Cmd
+	for _, account := range l.accounts {
+		tats = append(tats, pipeline.Get(ctx, account.key))
+		expiries = append(expiries, pipeline.Do(ctx, servertest.ToAny(servertest.AskExpiry(t, account.key))...))
+	}
+	_, err := pipeline.Exec(ctx)
+	require.NoError(t, servertest.IgnoreNil(err))
+
+	for i := range l.accounts {
+		expiry, err := expiries[i].Int64()
+		require.NoError(t, err)
+		if tats[i].Err() == redis.Nil || expiry == -2 { // it may expire between the two
+			states = append(states, stored{})
+			continue
+		}
+		tat, err := tats[i].Int64()
+		require.NoError(t, err)
+		require.Equal(t, strconv.FormatInt(tat, 10), tats[i].Val())
+		states = append(states, stored{tat, expiry})
+	}
+	size, err := client.DBSize(ctx).Result()
+	require.NoError(t, err)
+	require.LessOrEqual(t, size, int64(len(l.accounts)), "keys of a server that holds nothing else")
+	return states
+}
+
+// requireSame requires that two servers hold the same, but for what has expired since.
+func (l *ledger) requireSame(t testing.TB, want, got []stored, whose string) {
+	t.Helper()
+	now := time.Now().UnixMilli()
+	var differences []string
+	for i, account := range l.accounts {
+		if want[i] != got[i] && max(want[i].expiry, got[i].expiry) > now {
+			differences = append(differences, fmt.Sprintf("%s: %+v, not %+v", account.key, got[i], want[i]))
+		}
+	}
+	requireNone(t, differences, "funnels differ in "+whose)
+}
+
+func requireNone(t testing.TB, wrong []string, what string) {
+	t.Helper()
+	require.Empty(t, strings.Join(wrong[:min(len(wrong), 5)], "\n"), "%d %s, such as these", len(wrong), what)
+}
