@@ -1,16 +1,15 @@
 package replication_test
 
 import (
-	"context"
+	"errors"
 	"fmt"
-	"strconv"
+	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
 )
@@ -73,11 +72,6 @@ type figures struct {
 
 func (f figures) answered() int64 { return f.allowed + f.limited + f.peeked }
 
-func (f figures) String() string {
-	return fmt.Sprintf("%d calls allowed, %d limited, %d peeked, %d refused, %d unknown",
-		f.allowed, f.limited, f.peeked, f.refused, f.unknown)
-}
-
 // still is an emission interval that outlasts every test.
 const still = 10_000 * time.Second
 
@@ -89,15 +83,12 @@ func openLedger(funnels []funnel) *ledger {
 	return ledger
 }
 
-// mixedFunnels are funnels of three kinds: small and soon full, large and never full,
-// and such that leak.
-func mixedFunnels() (funnels []funnel) {
-	for i := range int64(3000) {
-		funnels = append(funnels, []funnel{
-			{fmt.Sprintf("small:%d", i), 1 + i%16, still},
-			{fmt.Sprintf("large:%d", i), 50_000, still},
-			{fmt.Sprintf("leaks:%d", i), 1 + i%16, 100 * time.Millisecond},
-		}[i%3])
+// mixedFunnels are funnels of three kinds: small and soon full, large and never full, and
+// such that leak, and come and go.
+func mixedFunnels(prefix string, count int) (funnels []funnel) {
+	for i := range count {
+		key, small := fmt.Sprintf("%s%d", prefix, i), 1+int64(i)%16
+		funnels = append(funnels, []funnel{{key, small, still}, {key, 50_000, still}, {key, small, 100 * time.Millisecond}}[i%3])
 	}
 	return funnels
 }
@@ -165,29 +156,34 @@ func (l *ledger) enterReply(call call, reply servertest.Reply) {
 	}
 }
 
-// enterRefusal enters a call that was answered with an error, or not even sent.
-func (l *ledger) enterRefusal(call call) {
+// enterFailure enters a call without a reply. Nobody knows what became of it, unless it was
+// answered with an error, which only servers that change roles may do, or never sent.
+func (l *ledger) enterFailure(call call, err error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	l.figures.refused++
-	l.refused(call)
-}
-
-// enterUnknown enters a call whose connection broke.
-func (l *ledger) enterUnknown() {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	l.figures.unknown++
-}
-
-func (l *ledger) enterBreach(call call, format string, arguments ...any) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	l.breach(call, format, arguments...)
+	var reply redis.Error
+	var network *net.OpError
+	switch {
+	case err == nil:
+		l.breach(call, "is not answered with five integers")
+	case errors.As(err, &reply):
+		l.figures.refused++
+		l.refused(call)
+		switch word, _, _ := strings.Cut(err.Error(), " "); word {
+		case "READONLY", "LOADING", "MASTERDOWN", "MOVED", "CLUSTERDOWN":
+		default:
+			l.breach(call, "is answered %v", err)
+		}
+	case errors.As(err, &network) && network.Op == "dial":
+		l.figures.refused++
+		l.refused(call)
+	default:
+		l.figures.unknown++
+	}
 }
 
 func (l *ledger) breach(call call, format string, arguments ...any) {
-	l.breaches = append(l.breaches, fmt.Sprintf("a call of quantity %d on %+v ", call.tokens, call.funnel)+fmt.Sprintf(format, arguments...))
+	l.breaches = append(l.breaches, fmt.Sprintf("%d tokens for %+v: ", call.tokens, call.funnel)+fmt.Sprintf(format, arguments...))
 }
 
 func (l *ledger) count() figures {
@@ -225,99 +221,4 @@ func (l *ledger) requireObeyed(t testing.TB) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	requireNone(t, l.breaches, "replies break a law")
-}
-
-// audit requires that a server holds what it may, and goes on from that. It returns how
-// many tokens are lost of those that clients were told of. No load may be running.
-func (l *ledger) audit(t testing.TB, client redis.UniversalClient) (lost int64) {
-	t.Helper()
-	l.requireObeyed(t)
-	states := l.read(t, client)
-	now := time.Now()
-	requireNone(t, l.compare(states, now), "funnels break a law")
-	for i := range l.accounts {
-		account := &l.accounts[i]
-		tat := max(states[i].tat, now.UnixNano())
-		tokens := (tat - l.opened.UnixNano()) / int64(account.interval)
-		lost += max(0, account.answered-tokens)
-		account.answered, account.kept = tokens, tokens
-		account.asked = (tat - now.UnixNano() + int64(account.interval) - 1) / int64(account.interval)
-	}
-	return lost
-}
-
-// compare returns what is wrong with the funnels of a server.
-func (l *ledger) compare(states []stored, now time.Time) (breaches []string) {
-	for i, account := range l.accounts {
-		least := l.opened.Add(time.Duration(account.kept) * account.interval)
-		most := now.Add(time.Duration(min(account.asked, account.capacity)) * account.interval)
-		tat := time.Unix(0, states[i].tat)
-		late := states[i].expiry - (states[i].tat+999_999)/1_000_000
-		wrong := ""
-		switch {
-		case tat.Before(least) && now.Before(least):
-			wrong = "is too empty"
-		case tat.After(most):
-			wrong = "is too full"
-		case late < 0 || late > 0 && !l.migrated:
-			wrong = "does not expire when it is empty"
-		default:
-			continue
-		}
-		breaches = append(breaches, fmt.Sprintf("%s: %+v holds %+v, opened %d, now %d", wrong, account, states[i], l.opened.UnixNano(), now.UnixNano()))
-	}
-	return breaches
-}
-
-// A stored is what a server keeps of a funnel: TAT and expiry, 0 when there is no key.
-type stored struct{ tat, expiry int64 }
-
-// read reads all funnels of a server or a cluster, which holds nothing else.
-func (l *ledger) read(t testing.TB, client redis.UniversalClient) (states []stored) {
-	t.Helper()
-	ctx := context.Background()
-	pipeline := client.Pipeline()
-	var tats []*redis.StringCmd
-	var expiries []*redis.Cmd
-	for _, account := range l.accounts {
-		tats = append(tats, pipeline.Get(ctx, account.key))
-		expiries = append(expiries, pipeline.Do(ctx, servertest.ToAny(servertest.AskExpiry(t, account.key))...))
-	}
-	_, err := pipeline.Exec(ctx)
-	require.NoError(t, servertest.IgnoreNil(err))
-
-	for i := range l.accounts {
-		expiry, err := expiries[i].Int64()
-		require.NoError(t, err)
-		if tats[i].Err() == redis.Nil || expiry == -2 { // it may expire between the two
-			states = append(states, stored{})
-			continue
-		}
-		tat, err := tats[i].Int64()
-		require.NoError(t, err)
-		require.Equal(t, strconv.FormatInt(tat, 10), tats[i].Val())
-		states = append(states, stored{tat, expiry})
-	}
-	size, err := client.DBSize(ctx).Result()
-	require.NoError(t, err)
-	require.LessOrEqual(t, size, int64(len(l.accounts)), "keys of a server that holds nothing else")
-	return states
-}
-
-// requireSame requires that two servers hold the same, but for what has expired since.
-func (l *ledger) requireSame(t testing.TB, want, got []stored, whose string) {
-	t.Helper()
-	now := time.Now().UnixMilli()
-	var differences []string
-	for i, account := range l.accounts {
-		if want[i] != got[i] && max(want[i].expiry, got[i].expiry) > now {
-			differences = append(differences, fmt.Sprintf("%s: %+v, not %+v", account.key, got[i], want[i]))
-		}
-	}
-	requireNone(t, differences, "funnels differ in "+whose)
-}
-
-func requireNone(t testing.TB, wrong []string, what string) {
-	t.Helper()
-	require.Empty(t, strings.Join(wrong[:min(len(wrong), 5)], "\n"), "%d %s, such as these", len(wrong), what)
 }

@@ -1,11 +1,9 @@
 package replication_test
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"math/rand/v2"
-	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,10 +19,9 @@ import (
 // batches, until they are told to stop: mostly for one token, sometimes for more, and
 // sometimes a peek.
 type load struct {
-	ledger  *ledger
-	client  redis.UniversalClient
-	funnels atomic.Int64 // so many of the ledger's, from the first on, are in use
-	before  figures
+	ledger *ledger
+	client redis.UniversalClient
+	before figures
 
 	stopping atomic.Bool
 	workers  sync.WaitGroup
@@ -40,7 +37,6 @@ const (
 func startLoad(t testing.TB, ledger *ledger, client redis.UniversalClient) *load {
 	t.Helper()
 	load := &load{ledger: ledger, client: client, before: ledger.count()}
-	load.funnels.Store(int64(len(ledger.accounts)))
 	for range loadWorkers {
 		load.workers.Go(func() {
 			for !load.stopping.Load() {
@@ -62,7 +58,7 @@ func (l *load) callBatch() (answered bool) {
 	var replies []*redis.Cmd
 	for range loadBatch {
 		quantities := []int64{0, 1, 1, 1, 1, 1, 2, 3}
-		call := l.ledger.ask(rand.IntN(int(l.funnels.Load())), quantities[rand.IntN(len(quantities))])
+		call := l.ledger.ask(rand.IntN(len(l.ledger.accounts)), quantities[rand.IntN(len(quantities))])
 		calls = append(calls, call)
 		replies = append(replies, pipeline.Do(ctx, "cl.throttle", call.key, call.capacity, 1, call.interval.Seconds(), call.tokens))
 	}
@@ -71,48 +67,16 @@ func (l *load) callBatch() (answered bool) {
 	for i, call := range calls {
 		// When a connection breaks, go-redis gives the error to the whole batch, also to
 		// calls that were answered before.
-		if values, _ := replies[i].Val().([]any); values != nil {
-			numbers, err := redis.NewCmdResult(values, nil).Int64Slice()
-			if err != nil || len(numbers) != len(servertest.Reply{}) {
-				l.ledger.enterBreach(call, "is answered %v", values)
-				continue
-			}
-			l.ledger.enterReply(call, servertest.Reply(numbers))
+		values, replied := replies[i].Val().([]any)
+		numbers, err := redis.NewCmdResult(values, nil).Int64Slice()
+		if !replied || err != nil || len(numbers) != len(servertest.Reply{}) {
+			l.ledger.enterFailure(call, cmp.Or(err, replies[i].Err()))
+			answered = false
 			continue
 		}
-		answered = false
-		switch err := replies[i].Err(); {
-		case isReply(err) || wasNotSent(err):
-			l.ledger.enterRefusal(call)
-			if isReply(err) && !isOfAFailover(err) {
-				l.ledger.enterBreach(call, "is answered %v", err)
-			}
-		default:
-			l.ledger.enterUnknown()
-		}
+		l.ledger.enterReply(call, servertest.Reply(numbers))
 	}
 	return answered
-}
-
-func isReply(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply)
-}
-
-func wasNotSent(err error) bool {
-	var failure *net.OpError
-	return errors.As(err, &failure) && failure.Op == "dial"
-}
-
-// isOfAFailover knows the errors by which servers refuse every command while they change
-// roles.
-func isOfAFailover(err error) bool {
-	word, _, _ := strings.Cut(err.Error(), " ")
-	switch word {
-	case "READONLY", "LOADING", "MASTERDOWN", "MOVED", "CLUSTERDOWN":
-		return true
-	}
-	return false
 }
 
 // goOn waits until so many calls more are answered.
@@ -120,19 +84,6 @@ func (l *load) goOn(t testing.TB, calls int64) {
 	t.Helper()
 	enough := l.ledger.count().answered() + calls
 	servertest.Eventually(t, "the load goes on", func() bool { return l.ledger.count().answered() >= enough })
-}
-
-// fill waits until all funnels in use are full, which must not leak.
-func (l *load) fill(t testing.TB) {
-	t.Helper()
-	servertest.Eventually(t, "every funnel is full", func() bool {
-		for i, tokens := range l.ledger.answered()[:l.funnels.Load()] {
-			if tokens < l.ledger.accounts[i].capacity {
-				return false
-			}
-		}
-		return true
-	})
 }
 
 // stop ends the load, and requires that every call was answered, and no reply broke a law.

@@ -35,7 +35,7 @@ func TestRestartedServersHoldTheirFunnels(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			ledger := openLedger(mixedFunnels())
+			ledger := openLedger(mixedFunnels("funnel:", 3000))
 			// A server that notices at once that a child has ended, and saves when told to.
 			server := startServer(t, servertest.Module(t), []string{"--hz", "100", "--auto-aof-rewrite-percentage", "0"}, c.config)
 			ledger.answersSurvive(c.name != "RDB")
@@ -63,7 +63,7 @@ func TestRestartedServersHoldTheirFunnels(t *testing.T) {
 				if c.name != "RDB" {
 					require.Zero(t, lost)
 				}
-				t.Logf("%v; %d tokens lost that were not yet safe", ledger.count(), lost)
+				t.Logf("%+v; %d tokens lost that were not yet safe", ledger.count(), lost)
 			}
 			load := startLoad(t, ledger, server.Client(t))
 			load.goOn(t, 2000)

@@ -18,38 +18,38 @@ import (
 // without, whatever their clocks say, and whether they were there before the load, or came
 // under it, by a copy with a disk or without, or lost their link and caught up.
 func TestReplicasHoldTheSameFunnels(t *testing.T) {
-	ledger := openLedger(mixedFunnels())
+	ledger := openLedger(mixedFunnels("funnel:", 3000))
 	primary := startPrimary(t)
 	client := primary.Client(t)
 
-	whole := startReplica(t, primary.Port)
-	lost := startReplica(t, primary.Port)
-	ahead := startReplicaWithClock(t, primary.Port, time.Hour)
+	replicas := map[string]*servertest.Server{}
+	attach := func(name, module string) *servertest.Server {
+		replicas[name] = startReplica(t, module, primary.Port)
+		return replicas[name]
+	}
+	attach("with the module", servertest.Module(t))
+	ahead := attach("with a clock that is ahead", servertest.DebugModule(t))
+	servertest.ClockOf(ahead.Client(t)).Set(t, time.Now().Add(time.Hour))
+	cut := attach("that was cut off", servertest.Module(t))
 	load := startLoad(t, ledger, client)
 	load.goOn(t, 5000)
-	cutLink(t, lost)
-	behind := startReplicaWithClock(t, primary.Port, -time.Hour)
-	require.NoError(t, client.ConfigSet(context.Background(), "repl-diskless-sync", "yes").Err())
-	bare := startServer(t, "", replicaConfig(primary.Port))
-	awaitAttached(t, bare)
+	cutLink(t, cut)
+	behind := attach("with a clock that is behind", servertest.DebugModule(t))
+	servertest.ClockOf(behind.Client(t)).Set(t, time.Now().Add(-time.Hour))
+	require.NoError(t, client.ConfigSet(t.Context(), "repl-diskless-sync", "yes").Err())
+	bare := attach("without the module", "")
 	load.goOn(t, servertest.QuickOrLong[int64](5000, 500_000))
-	follow(t, lost, primary.Port)
+	follow(t, cut, primary.Port)
 	load.stop(t)
 
 	require.Zero(t, ledger.audit(t, client))
 	want := ledger.read(t, client)
-	for _, replica := range []struct {
-		name string
-		*servertest.Server
-	}{
-		{"a replica", whole}, {"a replica that has lost its link", lost}, {"a replica without the module", bare},
-		{"a replica whose clock is ahead", ahead}, {"a replica whose clock is behind", behind},
-	} {
-		awaitReplicated(t, primary, replica.Server)
-		ledger.requireSame(t, want, ledger.read(t, replica.Client(t)), replica.name)
+	for name, replica := range replicas {
+		awaitReplicated(t, primary, replica)
+		ledger.requireSame(t, want, ledger.read(t, replica.Client(t)), "the replica "+name)
 	}
 	servertest.RequireError(t, bare.Client(t), "ERR unknown command", "key", 1, 1, 1)
-	t.Log(ledger.count())
+	t.Logf("%+v", ledger.count())
 }
 
 // TestReplicaServesItsFunnelsUntilItHasTheNewOnes: when it is too far behind, it loads all
@@ -57,12 +57,12 @@ func TestReplicasHoldTheSameFunnels(t *testing.T) {
 // Servers allow that only when every module agrees.
 func TestReplicaServesItsFunnelsUntilItHasTheNewOnes(t *testing.T) {
 	servertest.NeedSince7(t, "replicas that answer while they load")
-	ctx := context.Background()
-	ledger := openLedger(mixedFunnels())
+	ctx := t.Context()
+	ledger := openLedger(mixedFunnels("funnel:", 3000))
 	primary := startPrimary(t, "--repl-diskless-sync", "yes", "--repl-backlog-size", "16kb")
 	// How often a server that loads serves its clients: the funnels are less than the
 	// megabytes that are usual.
-	replica := startReplica(t, primary.Port, "--loading-process-events-interval-bytes", "1024")
+	replica := startReplica(t, servertest.Module(t), primary.Port, "--loading-process-events-interval-bytes", "1024")
 	client, replicaClient := primary.Client(t), replica.Client(t)
 
 	load := startLoad(t, ledger, client)
@@ -88,32 +88,17 @@ func TestReplicaServesItsFunnelsUntilItHasTheNewOnes(t *testing.T) {
 	require.Zero(t, ledger.audit(t, client))
 }
 
-// TestReplicasReplyREADONLY to allowed calls, limited calls and peeks, sent as they are or
-// from a script; a promoted replica accepts them, and has the funnels as they were.
+// TestReplicasReplyREADONLY to allowed calls, limited calls and peeks.
 func TestReplicasReplyREADONLY(t *testing.T) {
-	ctx := context.Background()
-	const period = servertest.StillPeriod
 	primary := startPrimary(t)
-	replica := startReplica(t, primary.Port)
-	servertest.Throttle(t, primary.Client(t), "full", 1, 1, period)
-	servertest.Throttle(t, primary.Client(t), "half", 2, 1, period)
+	replica := startReplica(t, servertest.Module(t), primary.Port)
+	servertest.Throttle(t, primary.Client(t), "full", 1, 1, servertest.StillPeriod)
 	awaitReplicated(t, primary, replica)
-	client := replica.Client(t)
-
-	for _, arguments := range [][]any{
-		{"new", 1, 1, period}, {"new", 1, 1, period, 0},
-		{"half", 2, 1, period}, {"full", 1, 1, period}, {"full", 1, 1, period, 0},
-	} {
-		servertest.RequireError(t, client, "READONLY", arguments...)
-		script := `return redis.call('cl.throttle', KEYS[1], unpack(ARGV))`
-		err := client.Eval(ctx, script, []string{arguments[0].(string)}, arguments[1:]...).Err()
-		require.ErrorContains(t, err, "READONLY")
+	for _, key := range []string{"new", "full"} {
+		for quantity := range 2 {
+			servertest.RequireError(t, replica.Client(t), "READONLY", key, 1, 1, servertest.StillPeriod, quantity)
+		}
 	}
-	require.EqualValues(t, 2, client.DBSize(ctx).Val())
-
-	promote(t, replica)
-	require.EqualValues(t, 1, servertest.Throttle(t, client, "full", 1, 1, period)[0])
-	require.Equal(t, servertest.Reply{0, 2, 0, -1, 2 * period}, servertest.Throttle(t, client, "half", 2, 1, period))
 }
 
 // startServer starts a server, with a module or without.
@@ -127,20 +112,10 @@ func startPrimary(t testing.TB, config ...string) *servertest.Server {
 	return startServer(t, servertest.Module(t), replicationConfig(), config)
 }
 
-// startReplica starts a replica with the module, and waits until it is attached.
-func startReplica(t testing.TB, primaryPort int, config ...string) *servertest.Server {
+// startReplica starts a replica, with a module or without, and waits until it is attached.
+func startReplica(t testing.TB, module string, primaryPort int, config ...string) *servertest.Server {
 	t.Helper()
-	replica := startServer(t, servertest.Module(t), replicaConfig(primaryPort), config)
-	awaitAttached(t, replica)
-	return replica
-}
-
-// startReplicaWithClock starts a replica whose module takes for now what lies that much
-// ahead.
-func startReplicaWithClock(t testing.TB, primaryPort int, ahead time.Duration) *servertest.Server {
-	t.Helper()
-	replica := startServer(t, servertest.DebugModule(t), replicaConfig(primaryPort))
-	servertest.ClockOf(replica.Client(t)).Set(t, time.Now().Add(ahead))
+	replica := startServer(t, module, replicaConfig(primaryPort), config)
 	awaitAttached(t, replica)
 	return replica
 }
