@@ -1,7 +1,6 @@
 package replication_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -11,42 +10,31 @@ import (
 	"funnel/internal/servertest"
 )
 
-// A failover kills a primary under load. Somebody promotes a replica, and the load finds it.
-type failover struct {
-	ledger   *ledger
-	client   redis.UniversalClient // finds the successor by itself, and calls once at the most
-	primary  *servertest.Server
-	replicas []*servertest.Server
-}
-
-// run requires that the successor has all that the replicas had confirmed, and nothing that
-// was not asked for, and that what it answers itself is not lost.
-func (f failover) run(t *testing.T) {
+// failOver kills a primary under load. Somebody promotes a replica, and the load goes on
+// with a client that finds it, and sends each call once at the most. The successor has all
+// that the replicas had confirmed, and what it answers itself, and nothing that was not
+// asked for.
+func failOver(t *testing.T, ledger *ledger, client redis.UniversalClient, primary *servertest.Server, replicas ...*servertest.Server) {
 	t.Helper()
-	f.ledger.answersSurvive(false)
-	load := startLoad(t, f.ledger, f.client)
+	ledger.survives = false
+	load := startLoad(t, ledger, client)
 	for range servertest.QuickOrLong(5, 50) {
 		load.goOn(t, 1000)
-		answered := f.ledger.answered()
-		for _, replica := range f.replicas {
-			awaitReplicated(t, f.primary, replica)
+		answered := ledger.answered()
+		for _, replica := range replicas {
+			awaitReplicated(t, primary, replica)
 		}
-		f.ledger.keep(answered)
+		ledger.keep(answered)
 	}
-	f.primary.Kill()
-	killed := time.Now()
-	load.stopDespiteFailures(t)
+	primary.Kill()
+	load.end()
 
-	f.ledger.answersSurvive(true)
-	load = startLoad(t, f.ledger, f.client)
-	load.goOn(t, 1)
-	outage := time.Since(killed)
+	ledger.survives = true
+	load = startLoad(t, ledger, client)
 	load.goOn(t, 5000)
-	load.stopDespiteFailures(t)
-	lost := f.ledger.audit(t, f.client)
-	t.Logf("%+v; the load went on after %v; %d tokens lost that were not yet confirmed",
-		f.ledger.count(), outage.Round(time.Millisecond), lost)
-
+	load.end()
+	lost := ledger.audit(t, client)
+	t.Logf("%+v; %d tokens lost that were not yet confirmed", ledger.count(), lost)
 }
 
 // TestPromotedReplicaGrantsNothingTwice: both replicas lose their links, one after the
@@ -55,34 +43,36 @@ func (f failover) run(t *testing.T) {
 func TestPromotedReplicaGrantsNothingTwice(t *testing.T) {
 	ledger := openLedger(mixedFunnels("funnel:", 3000))
 	primary := startPrimary(t)
-	behind, further := startReplica(t, servertest.Module(t), primary.Port), startReplica(t, servertest.Module(t), primary.Port)
+	module := servertest.Module(t)
+	behind, further := startReplica(t, module, primary.Port), startReplica(t, module, primary.Port)
 	for range servertest.QuickOrLong(2, 10) {
-		ledger.answersSurvive(false)
+		ledger.survives = false
 		load := startLoad(t, ledger, primary.Client(t))
 		load.goOn(t, 2000)
-		cutLink(t, behind)
+		replicate(t, behind, nobody)
 		load.goOn(t, 2000)
 		answered := ledger.answered()
 		awaitReplicated(t, primary, further)
 		ledger.keep(answered)
-		cutLink(t, further)
+		replicate(t, further, nobody)
 		load.goOn(t, 2000)
 		primary.Kill()
-		load.stopDespiteFailures(t)
+		load.end()
 		require.Greater(t, replicationOffset(t, further.Client(t)), replicationOffset(t, behind.Client(t)))
 
-		promote(t, further)
+		require.NoError(t, further.Client(t).ReplicaOf(t.Context(), "no", "one").Err())
 		lost := ledger.audit(t, further.Client(t))
 		require.Positive(t, lost, "calls that no replica has, so that there was something to lose")
 		t.Logf("%+v; %d tokens lost that were not yet confirmed", ledger.count(), lost)
-		follow(t, behind, further.Port)
+		replicate(t, behind, further.Port)
+		awaitAttached(t, behind)
 		primary.Reconfigure(func(options *servertest.Options) { options.Config = replicaConfig(further.Port) })
 		primary.Restart(t)
 		awaitAttached(t, primary)
 		primary, behind, further = further, primary, behind
 	}
 
-	ledger.answersSurvive(true)
+	ledger.survives = true
 	load := startLoad(t, ledger, primary.Client(t))
 	load.goOn(t, 2000)
 	load.stop(t)
@@ -99,23 +89,18 @@ func TestSentinelFailoverKeepsReplicatedCalls(t *testing.T) {
 	t.Parallel()
 	ledger := openLedger(mixedFunnels("funnel:", 3000))
 	primary := startPrimary(t)
-	replicas := []*servertest.Server{startReplica(t, servertest.Module(t), primary.Port), startReplica(t, servertest.Module(t), primary.Port)}
+	module := servertest.Module(t)
+	replicas := []*servertest.Server{startReplica(t, module, primary.Port), startReplica(t, module, primary.Port)}
 	options := &redis.FailoverOptions{MasterName: servertest.SentinelName, MaxRetries: -1, ReadTimeout: servertest.Patience}
 	for _, sentinel := range servertest.StartSentinels(t, 3, 2, 500*time.Millisecond, primary, len(replicas)) {
 		options.SentinelAddrs = append(options.SentinelAddrs, sentinel.Addr())
 	}
 	client := redis.NewFailoverClient(options)
 	defer client.Close()
-	failover{ledger, client, primary, replicas}.run(t)
+	failOver(t, ledger, client, primary, replicas...)
 
-	successor, other := replicas[0], replicas[1]
-	isPrimary := func(server *servertest.Server) bool {
-		return strings.Contains(server.Client(t).Info(t.Context(), "replication").Val(), "role:master")
-	}
-	if !isPrimary(successor) {
-		successor, other = other, successor
-	}
-	require.False(t, isPrimary(other))
-	awaitReplicated(t, successor, other)
-	ledger.requireSame(t, ledger.read(t, successor.Client(t)), ledger.read(t, other.Client(t)), "the other replica")
+	awaitReplicated(t, replicas[0], replicas[1])
+	awaitReplicated(t, replicas[1], replicas[0])
+	ledger.requireSame(t, ledger.read(t, client), ledger.read(t, replicas[0].Client(t)), "the first replica")
+	ledger.requireSame(t, ledger.read(t, client), ledger.read(t, replicas[1].Client(t)), "the second replica")
 }

@@ -33,13 +33,14 @@ func TestReplicasHoldTheSameFunnels(t *testing.T) {
 	cut := attach("that was cut off", servertest.Module(t))
 	load := startLoad(t, ledger, client)
 	load.goOn(t, 5000)
-	cutLink(t, cut)
+	replicate(t, cut, nobody)
 	behind := attach("with a clock that is behind", servertest.DebugModule(t))
 	servertest.ClockOf(behind.Client(t)).Set(t, time.Now().Add(-time.Hour))
 	require.NoError(t, client.ConfigSet(t.Context(), "repl-diskless-sync", "yes").Err())
 	bare := attach("without the module", "")
 	load.goOn(t, servertest.QuickOrLong[int64](5000, 500_000))
-	follow(t, cut, primary.Port)
+	replicate(t, cut, primary.Port)
+	awaitAttached(t, cut)
 	load.stop(t)
 
 	require.Zero(t, ledger.audit(t, client))
@@ -49,6 +50,8 @@ func TestReplicasHoldTheSameFunnels(t *testing.T) {
 		ledger.requireSame(t, want, ledger.read(t, replica.Client(t)), "the replica "+name)
 	}
 	servertest.RequireError(t, bare.Client(t), "ERR unknown command", "key", 1, 1, 1)
+	servertest.RequireError(t, cut.Client(t), "READONLY", "key", 1, 1, 1)
+	servertest.RequireError(t, cut.Client(t), "READONLY", "key", 1, 1, 1, 0)
 	t.Logf("%+v", ledger.count())
 }
 
@@ -68,14 +71,12 @@ func TestReplicaServesItsFunnelsUntilItHasTheNewOnes(t *testing.T) {
 	load := startLoad(t, ledger, client)
 	load.goOn(t, 5000)
 	awaitReplicated(t, primary, replica)
-	cutLink(t, replica)
-	offset := servertest.InfoField(t, client, "replication", "master_repl_offset")
-	servertest.Eventually(t, "the backlog has gone round", func() bool {
-		return servertest.InfoField(t, client, "replication", "master_repl_offset") > offset+1<<20
-	})
+	replicate(t, replica, nobody)
+	offset := replicationOffset(t, client)
+	servertest.Eventually(t, "the backlog has gone round", func() bool { return replicationOffset(t, client) > offset+1<<20 })
 	// Below 0, keys for each microsecond, of which the operating system makes more.
 	require.NoError(t, client.ConfigSet(ctx, "rdb-key-save-delay", "-4").Err())
-	require.NoError(t, replicaClient.ReplicaOf(ctx, "127.0.0.1", strconv.Itoa(primary.Port)).Err())
+	replicate(t, replica, primary.Port)
 	loads := func() bool { return servertest.InfoField(t, replicaClient, "persistence", "async_loading") == 1 }
 	servertest.Eventually(t, "the replica loads beside its funnels", loads)
 	require.NotEmpty(t, replicaClient.RandomKey(ctx).Val())
@@ -86,19 +87,6 @@ func TestReplicaServesItsFunnelsUntilItHasTheNewOnes(t *testing.T) {
 	awaitReplicated(t, primary, replica)
 	ledger.requireSame(t, ledger.read(t, client), ledger.read(t, replicaClient), "the replica")
 	require.Zero(t, ledger.audit(t, client))
-}
-
-// TestReplicasReplyREADONLY to allowed calls, limited calls and peeks.
-func TestReplicasReplyREADONLY(t *testing.T) {
-	primary := startPrimary(t)
-	replica := startReplica(t, servertest.Module(t), primary.Port)
-	servertest.Throttle(t, primary.Client(t), "full", 1, 1, servertest.StillPeriod)
-	awaitReplicated(t, primary, replica)
-	for _, key := range []string{"new", "full"} {
-		for quantity := range 2 {
-			servertest.RequireError(t, replica.Client(t), "READONLY", key, 1, 1, servertest.StillPeriod, quantity)
-		}
-	}
 }
 
 // startServer starts a server, with a module or without.
@@ -160,20 +148,11 @@ func replicationOffset(t testing.TB, client *redis.Client) int64 {
 	return servertest.InfoField(t, client, "replication", "master_repl_offset")
 }
 
-// cutLink cuts a replica off from its primary, by letting it follow nobody that is there.
-func cutLink(t testing.TB, replica *servertest.Server) {
-	t.Helper()
-	require.NoError(t, replica.Client(t).ReplicaOf(context.Background(), "127.0.0.1", "1").Err())
-}
+// nobody is a port without a server. Who replicates from it has lost its link.
+const nobody = 1
 
-// follow lets a replica follow a primary.
-func follow(t testing.TB, replica *servertest.Server, primaryPort int) {
+// replicate lets a server be a replica of another.
+func replicate(t testing.TB, replica *servertest.Server, primaryPort int) {
 	t.Helper()
 	require.NoError(t, replica.Client(t).ReplicaOf(context.Background(), "127.0.0.1", strconv.Itoa(primaryPort)).Err())
-	awaitAttached(t, replica)
-}
-
-func promote(t testing.TB, replica *servertest.Server) {
-	t.Helper()
-	require.NoError(t, replica.Client(t).ReplicaOf(context.Background(), "no", "one").Err())
 }
