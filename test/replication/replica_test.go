@@ -1,0 +1,157 @@
+package replication_test
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+)
+
+// TestReplicasHoldTheSameFunnels as their primary, to the nanosecond: with the module or
+// without, whatever their clocks say, and whether they were there before the load, or came
+// under it, by a copy with a disk or without, or lost their link and caught up.
+func TestReplicasHoldTheSameFunnels(t *testing.T) {
+	ledger := openLedger(mixedFunnels("funnel:", 3000))
+	primary := startPrimary(t)
+	client := primary.Client(t)
+
+	replicas := map[string]*servertest.Server{}
+	attach := func(name, module string) *servertest.Server {
+		replicas[name] = startReplica(t, module, primary.Port)
+		return replicas[name]
+	}
+	attach("with the module", servertest.Module(t))
+	ahead := attach("with a clock that is ahead", servertest.DebugModule(t))
+	servertest.ClockOf(ahead.Client(t)).Set(t, time.Now().Add(time.Hour))
+	cut := attach("that was cut off", servertest.Module(t))
+	load := startLoad(t, ledger, client)
+	load.goOn(t, 5000)
+	replicate(t, cut, nobody)
+	behind := attach("with a clock that is behind", servertest.DebugModule(t))
+	servertest.ClockOf(behind.Client(t)).Set(t, time.Now().Add(-time.Hour))
+	require.NoError(t, client.ConfigSet(t.Context(), "repl-diskless-sync", "yes").Err())
+	bare := attach("without the module", "")
+	load.goOn(t, servertest.QuickOrLong[int64](5000, 500_000))
+	replicate(t, cut, primary.Port)
+	awaitAttached(t, cut)
+	load.stop(t)
+
+	require.Zero(t, ledger.audit(t, client))
+	want := ledger.read(t, client)
+	for name, replica := range replicas {
+		awaitReplicated(t, primary, replica)
+		ledger.requireSame(t, want, ledger.read(t, replica.Client(t)), "the replica "+name)
+	}
+	servertest.RequireError(t, bare.Client(t), "ERR unknown command", "key", 1, 1, 1)
+	servertest.RequireError(t, cut.Client(t), "READONLY", "key", 1, 1, 1)
+	servertest.RequireError(t, cut.Client(t), "READONLY", "key", 1, 1, 1, 0)
+	t.Logf("%+v", ledger.count())
+}
+
+// TestReplicaServesItsFunnelsUntilItHasTheNewOnes: when it is too far behind, it loads all
+// of them anew, and with repl-diskless-load swapdb it answers from the old ones meanwhile.
+// Servers allow that only when every module agrees.
+func TestReplicaServesItsFunnelsUntilItHasTheNewOnes(t *testing.T) {
+	servertest.NeedSince7(t, "replicas that answer while they load")
+	ctx := t.Context()
+	ledger := openLedger(mixedFunnels("funnel:", 3000))
+	primary := startPrimary(t, "--repl-diskless-sync", "yes", "--repl-backlog-size", "16kb")
+	// How often a server that loads serves its clients: the funnels are less than the
+	// megabytes that are usual.
+	replica := startReplica(t, servertest.Module(t), primary.Port, "--loading-process-events-interval-bytes", "1024")
+	client, replicaClient := primary.Client(t), replica.Client(t)
+
+	load := startLoad(t, ledger, client)
+	load.goOn(t, 5000)
+	awaitReplicated(t, primary, replica)
+	replicate(t, replica, nobody)
+	offset := replicationOffset(t, client)
+	servertest.Eventually(t, "the backlog has gone round", func() bool { return replicationOffset(t, client) > offset+1<<20 })
+	require.NoError(t, client.ConfigSet(ctx, "rdb-key-save-delay", "100").Err()) // microseconds
+	replicate(t, replica, primary.Port)
+	loads := func() bool { return servertest.InfoField(t, replicaClient, "persistence", "async_loading") == 1 }
+	servertest.Eventually(t, "the replica loads beside its funnels", loads)
+	require.NotEmpty(t, replicaClient.RandomKey(ctx).Val())
+	require.True(t, loads(), "that was too late")
+	awaitAttached(t, replica)
+	load.stop(t)
+
+	awaitReplicated(t, primary, replica)
+	ledger.requireSame(t, ledger.read(t, client), ledger.read(t, replicaClient), "the replica")
+	require.Zero(t, ledger.audit(t, client))
+}
+
+// startServer starts a server, with a module or without.
+func startServer(t testing.TB, module string, config ...[]string) *servertest.Server {
+	t.Helper()
+	return servertest.Start(t, servertest.Options{Module: module, Config: slices.Concat(config...)})
+}
+
+func startPrimary(t testing.TB, config ...string) *servertest.Server {
+	t.Helper()
+	return startServer(t, servertest.Module(t), replicationConfig(), config)
+}
+
+// startReplica starts a replica, with a module or without, and waits until it is attached.
+func startReplica(t testing.TB, module string, primaryPort int, config ...string) *servertest.Server {
+	t.Helper()
+	replica := startServer(t, module, replicaConfig(primaryPort), config)
+	awaitAttached(t, replica)
+	return replica
+}
+
+// replicationConfig lets full copies be made without waiting for one of the things that
+// servers do once a second.
+func replicationConfig() []string {
+	return []string{
+		"--save", "",
+		"--hz", "100", // notices that a copy is written
+		"--repl-diskless-sync", "no", // else a replica that is done too soon says so a second later
+		"--repl-diskless-sync-delay", "0", // for those who say yes
+		"--repl-diskless-load", "swapdb", // else Valkey 9 checks once a second for the file
+		"--repl-backlog-size", "64mb",
+	}
+}
+
+func replicaConfig(primaryPort int) []string {
+	return append(replicationConfig(), "--replicaof", "127.0.0.1", strconv.Itoa(primaryPort))
+}
+
+func awaitAttached(t testing.TB, replica *servertest.Server) {
+	t.Helper()
+	// A server that loads may refuse INFO.
+	client := replica.Client(t)
+	servertest.Eventually(t, "the replica is attached", func() bool {
+		return strings.Contains(client.Info(context.Background(), "replication").Val(), "master_link_status:up")
+	})
+}
+
+// awaitReplicated waits until a replica has executed all that its primary has sent so far.
+func awaitReplicated(t testing.TB, primary, replica *servertest.Server) {
+	t.Helper()
+	sent := replicationOffset(t, primary.Client(t))
+	client := replica.Client(t)
+	servertest.Eventually(t, "the replica has everything", func() bool { return replicationOffset(t, client) >= sent })
+}
+
+// replicationOffset is how much of the stream a primary has sent, or a replica executed.
+func replicationOffset(t testing.TB, client *redis.Client) int64 {
+	t.Helper()
+	return servertest.InfoField(t, client, "replication", "master_repl_offset")
+}
+
+// nobody is a port without a server. Who replicates from it has lost its link.
+const nobody = 1
+
+// replicate lets a server be a replica of another.
+func replicate(t testing.TB, replica *servertest.Server, primaryPort int) {
+	t.Helper()
+	require.NoError(t, replica.Client(t).ReplicaOf(context.Background(), "127.0.0.1", strconv.Itoa(primaryPort)).Err())
+}
