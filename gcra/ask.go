@@ -128,10 +128,10 @@ func DecideAll(asks []Ask, now int64) (failed int, err error) {
 		}
 		limited = limited || asks[i].Decision.Limited
 	}
-	if limited {
-		for i := range asks {
-			ask := &asks[i]
-			ask.tell(max(ask.TAT, 0), max(now, 0), ask.Decision.Limited)
+	for i := range asks {
+		ask := &asks[i]
+		if limited && !ask.Decision.Limited {
+			ask.tell(max(ask.TAT, 0), max(now, 0), false)
 		}
 	}
 	return 0, nil

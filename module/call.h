@@ -110,6 +110,7 @@ struct funnels_call {
     int64_t longest_wait; /* of Go alone */
 
     struct outcome outcome;
+    int64_t writes; /* how many of the keys are to be written */
     int64_t limited;
     struct decimal wait;
 

@@ -78,15 +78,16 @@ static int answer(RedisModuleCtx *ctx, RedisModuleString **argv, int argc, enum 
     for (uint32_t i = 0; i < call.length; i++) key_read(&call.funnels[i], keys[i]);
     call.now = clock_nanoseconds();
     go_decide_funnels(&call);
-    int failed = call.outcome.verdict == VERDICT_ERROR;
+    int failed = call.outcome.verdict == VERDICT_ERROR, writes = !failed && call.writes > 0;
     for (uint32_t i = 0; i < call.length; i++) {
-        if (!failed) key_write(keys[i], &call.funnels[i]);
+        if (writes) key_write(keys[i], &call.funnels[i]);
         redis.CloseKey(keys[i]);
     }
     if (failed) return reply_with_error(ctx, &call.outcome);
-
-    for (uint32_t i = 0; i < call.length; i++) key_replicate(ctx, name_of(argv, i), &call.funnels[i]);
-    for (uint32_t i = 0; i < call.length; i++) key_notify(ctx, name_of(argv, i), &call.funnels[i]);
+    if (writes) {
+        for (uint32_t i = 0; i < call.length; i++) key_replicate(ctx, name_of(argv, i), &call.funnels[i]);
+        for (uint32_t i = 0; i < call.length; i++) key_notify(ctx, name_of(argv, i), &call.funnels[i]);
+    }
     reply_counts[call.outcome.verdict]++;
     reply_with_decisions(ctx, &call);
     return REDISMODULE_OK;

@@ -48,6 +48,8 @@ var (
 	_ [unsafe.Sizeof(cFunnelsCall.longest_wait)]int    = [unsafe.Sizeof(gFunnelsCall.LongestWait)]int{}
 	_ [unsafe.Offsetof(cFunnelsCall.outcome)]int       = [unsafe.Offsetof(gFunnelsCall.Outcome)]int{}
 	_ [unsafe.Sizeof(cFunnelsCall.outcome)]int         = [unsafe.Sizeof(gFunnelsCall.Outcome)]int{}
+	_ [unsafe.Offsetof(cFunnelsCall.writes)]int        = [unsafe.Offsetof(gFunnelsCall.Writes)]int{}
+	_ [unsafe.Sizeof(cFunnelsCall.writes)]int          = [unsafe.Sizeof(gFunnelsCall.Writes)]int{}
 	_ [unsafe.Offsetof(cFunnelsCall.limited)]int       = [unsafe.Offsetof(gFunnelsCall.Limited)]int{}
 	_ [unsafe.Sizeof(cFunnelsCall.limited)]int         = [unsafe.Sizeof(gFunnelsCall.Limited)]int{}
 	_ [unsafe.Offsetof(cFunnelsCall.wait)]int          = [unsafe.Offsetof(gFunnelsCall.Wait)]int{}

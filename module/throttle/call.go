@@ -89,6 +89,7 @@ type FunnelsCall struct {
 	LongestWait  int64  // the same in nanoseconds
 
 	Outcome Outcome
+	Writes  int64 // how many of the keys are to be written
 	Limited int64
 	Wait    Decimal
 

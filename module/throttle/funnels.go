@@ -83,7 +83,7 @@ func (call *FunnelsCall) ask(asks []gcra.Ask) (failed int, err error) {
 func (call *FunnelsCall) reply(asks []gcra.Ask) {
 	limited, wait := gcra.Together(asks)
 	call.Limited = number(limited)
-	call.Wait.setSeconds(wait)
+	call.Writes = 0
 	peeked := true
 	for i := 0; i < MostFunnels && i < len(asks); i++ {
 		ask, funnel, row := &asks[i], &call.Funnels[i], &call.Rows[i]
@@ -92,16 +92,21 @@ func (call *FunnelsCall) reply(asks []gcra.Ask) {
 		row.Limit = decision.Limit
 		row.Remaining = decision.Remaining
 		row.Wait.setSeconds(decision.Wait)
+		if decision.Wait == wait {
+			call.Wait = row.Wait
+		}
 		row.ResetAfter.setSeconds(decision.ResetAfter)
 		peeked = peeked && ask.Quantity == 0
 		switch {
 		case decision.TAT == ask.TAT:
 			funnel.Write = WriteNothing
+			continue
 		case decision.TAT <= call.Now:
 			funnel.Write = WriteDeletion
 		default:
 			funnel.writeTAT(decision.TAT)
 		}
+		call.Writes++
 	}
 	switch {
 	case peeked || call.Command == Peek:

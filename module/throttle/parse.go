@@ -76,21 +76,30 @@ const (
 //
 //go:nosplit
 func parseSeconds(text string) (nanoseconds int64, ok bool) {
-	whole := text
-	// A point after more than 10 digits is invalid: the seconds would overflow.
-	for i := 0; i < len(text) && i <= mostSecondsDigits; i++ {
-		if text[i] == '.' {
-			whole = text[:i]
-			if nanoseconds, ok = parseFraction(text[i+1:]); !ok {
-				return 0, false
-			}
+	var seconds uint64
+	rest := text
+	for len(rest) > 0 && len(text)-len(rest) < mostSecondsDigits {
+		digit := uint64(rest[0]) - '0'
+		if digit > 9 {
 			break
 		}
+		seconds = seconds*10 + digit
+		rest = rest[1:]
 	}
-	seconds, ok := parseInteger(whole)
-	// At most 2^63 + 1e9, which 64 bits hold.
-	sum := uint64(seconds)*nanosecondsPerSecond + uint64(nanoseconds)
-	return int64(sum), ok && seconds <= mostSeconds && sum <= math.MaxInt64
+	digits := len(text) - len(rest)
+	if digits == 0 || digits > 1 && text[0] == '0' || seconds > mostSeconds {
+		return 0, false
+	}
+	if len(rest) > 0 {
+		if rest[0] != '.' {
+			return 0, false
+		}
+		if nanoseconds, ok = parseFraction(rest[1:]); !ok {
+			return 0, false
+		}
+	}
+	sum := seconds*nanosecondsPerSecond + uint64(nanoseconds) // below 2^63 + 1e9, which 64 bits hold
+	return int64(sum), sum <= math.MaxInt64
 }
 
 // parseFraction reads the 1 to 9 digits behind the point as nanoseconds.
