@@ -14,6 +14,22 @@ import (
 // These tests step the clock of the module. The clock by which the server expires
 // keys goes on: where that matters, it is the instant after the step.
 
+// TestTheClockIsThatOfTheMachine, to the nanosecond: the instant of a call lies between
+// what the clock says before and after.
+func TestTheClockIsThatOfTheMachine(t *testing.T) {
+	client := servertest.StartClient(t)
+	ctx := context.Background()
+	for range 100 {
+		before := time.Now().UnixNano()
+		servertest.Throttle(t, client, "key", 1, 1, 60)
+		after := time.Now().UnixNano()
+		tat, err := client.GetDel(ctx, "key").Int64()
+		require.NoError(t, err)
+		require.LessOrEqual(t, before, tat-60e9)
+		require.LessOrEqual(t, tat-60e9, after)
+	}
+}
+
 // TestClockSteppedBackLimitsUntilItHasCaughtUp: a funnel is fuller by
 // what leaks in the time that passes twice.
 func TestClockSteppedBackLimitsUntilItHasCaughtUp(t *testing.T) {
