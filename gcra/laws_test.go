@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"funnel/gcra"
@@ -36,11 +37,9 @@ func between(low, high int64) *rapid.Generator[int64] {
 	)
 }
 
-// around generates neighbours of the centre, cut off at low and high.
-func around(centre, low, high int64) *rapid.Generator[int64] {
-	return rapid.Map(rapid.Int64Range(-2, 2), func(step int64) int64 {
-		return min(max(plus(centre, step), low), high)
-	})
+// around generates neighbours of the centre that are no less than 0.
+func around(centre int64) *rapid.Generator[int64] {
+	return rapid.Map(rapid.Int64Range(-2, 2), func(step int64) int64 { return max(plus(centre, step), 0) })
 }
 
 // plus adds and stops at the last instant, like a clock of 63 bits would.
@@ -51,333 +50,185 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// A call is everything that one decision depends on.
-type call struct {
-	rate                    gcra.Rate
-	capacity, count, period int64
-	tat, now, quantity      int64
-}
-
-// rates generates valid rates only, the largest and smallest among them: the
-// emission interval first, then what still fits beside it.
-var rates = rapid.Custom(func(t *rapid.T) call {
-	emissionInterval := rapid.OneOf(
-		between(1, math.MaxInt64),
-		between(1, 100*second),
-	).Draw(t, "emission interval")
-	capacity := rapid.OneOf(
-		between(1, math.MaxInt64/emissionInterval),
-		between(1, min(20, math.MaxInt64/emissionInterval)),
-	).Draw(t, "capacity")
-	count := between(1, math.MaxInt64/emissionInterval).Draw(t, "count")
-	least := emissionInterval * count
-	period := between(least, plus(least, count-1)).Draw(t, "period")
-
-	rate, err := gcra.NewRate(capacity, count, period)
-	if err != nil || rate.EmissionInterval() != emissionInterval {
-		t.Fatalf("NewRate(%d, %d, %d) = %+v, %v; want emission interval %d",
-			capacity, count, period, rate, err, emissionInterval)
-	}
-	return call{rate: rate, capacity: capacity, count: count, period: period}
-})
-
-// calls generates calls on valid rates. Times and quantities gather where the
+// calls generates calls on valid rates, the largest and smallest among them: the emission
+// interval first, then what still fits beside it. Times and quantities gather where the
 // answer changes.
-var calls = rapid.Custom(func(t *rapid.T) call {
-	c := rates.Draw(t, "rate")
-	c.now = rapid.OneOf(
-		between(0, math.MaxInt64),
-		between(today, today+3600*second),
-	).Draw(t, "now")
-	c.quantity = rapid.OneOf(
-		between(0, c.capacity),
-		around(c.capacity, 0, math.MaxInt64),
-		between(0, math.MaxInt64),
-	).Draw(t, "quantity")
-	full := plus(c.now, c.rate.Tolerance())
-	instants := []*rapid.Generator[int64]{
-		rapid.Just(gcra.Empty),
-		around(c.now, 0, math.MaxInt64),
-		around(full, 0, math.MaxInt64),
-		between(c.now, full),
-		between(0, math.MaxInt64),
+var calls = rapid.Custom(func(t *rapid.T) numbers {
+	interval := rapid.OneOf(between(1, math.MaxInt64), between(1, 100*second)).Draw(t, "emission interval")
+	most := math.MaxInt64 / interval
+	n := numbers{
+		capacity: rapid.OneOf(between(1, most), between(1, min(20, most))).Draw(t, "capacity"),
+		count:    between(1, most).Draw(t, "count"),
+		now:      rapid.OneOf(between(0, math.MaxInt64), between(today, today+3600*second)).Draw(t, "now"),
 	}
-	if c.quantity <= c.capacity {
-		increment := c.rate.EmissionInterval() * c.quantity
-		instants = append(instants,
-			around(full-increment, 0, math.MaxInt64),
-			around(math.MaxInt64-increment, 0, math.MaxInt64))
+	n.period = between(interval*n.count, plus(interval*n.count, n.count-1)).Draw(t, "period")
+	n.quantity = rapid.OneOf(between(0, n.capacity), around(n.capacity), between(0, math.MaxInt64)).Draw(t, "quantity")
+
+	full := plus(n.now, interval*n.capacity)
+	tats := []*rapid.Generator[int64]{
+		rapid.Just(gcra.Empty), around(n.now), around(full), between(n.now, full), between(0, math.MaxInt64),
 	}
-	c.tat = rapid.OneOf(instants...).Draw(t, "tat")
-	return c
+	if n.quantity <= n.capacity {
+		increment := interval * n.quantity
+		tats = append(tats, around(full-increment), around(math.MaxInt64-increment))
+	}
+	n.tat = rapid.OneOf(tats...).Draw(t, "tat")
+	return n
 })
 
-// decide makes the call for which an error is a possible answer.
-func (c call) decide() (gcra.Decision, error) { return c.rate.Decide(c.tat, c.now, c.quantity) }
+// at, asking and from are the same call at another instant, for another quantity, and on
+// a funnel with another TAT.
+func (n numbers) at(now int64) numbers          { n.now = now; return n }
+func (n numbers) asking(quantity int64) numbers { n.quantity = quantity; return n }
+func (n numbers) from(tat int64) numbers        { n.tat = tat; return n }
 
-// at and asking are the same call at another instant or for another quantity.
-func (c call) at(now int64) call          { c.now = now; return c }
-func (c call) asking(quantity int64) call { c.quantity = quantity; return c }
+func (n numbers) interval() int64 { return n.period / n.count }
 
-// fits says that the tokens went into the funnel.
-func (c call) fits() bool {
-	decision, err := c.decide()
-	return err == nil && !decision.Limited
+// allowed says that the tokens fit. What would end beyond the year 2262 fits, too.
+func (n numbers) allowed() bool {
+	decision, err := n.decide()
+	return err == gcra.ErrTAT || err == nil && !decision.Limited
 }
 
-// A pour is one allowed call in the history of a funnel.
-type pour struct{ at, quantity int64 }
+// The laws of one call, each of which sees the same decisions.
+var laws = map[string]func(t *rapid.T, n numbers, decision gcra.Decision){
+	"what pours nothing changes nothing": func(t *rapid.T, n numbers, decision gcra.Decision) {
+		if poured := !decision.Limited && n.quantity > 0; poured {
+			require.Greater(t, decision.TAT, max(n.now, n.tat))
+		} else {
+			require.Equal(t, n.tat, decision.TAT)
+		}
+	},
+	"waiting retry after is enough, and a nanosecond less is not": func(t *rapid.T, n numbers, decision gcra.Decision) {
+		if !decision.Limited || n.quantity > n.capacity {
+			require.Equal(t, gcra.NoRetry, decision.RetryAfter)
+			return
+		}
+		require.Positive(t, decision.RetryAfter)
+		require.True(t, n.at(n.now+decision.RetryAfter).allowed())
+		require.False(t, n.at(n.now+decision.RetryAfter-1).allowed())
+	},
+	"after reset after the funnel is empty, and a nanosecond before it is not": func(t *rapid.T, n numbers, decision gcra.Decision) {
+		require.GreaterOrEqual(t, decision.ResetAfter, int64(0))
+		remaining := func(at int64) int64 {
+			peek, err := n.from(decision.TAT).asking(0).at(at).decide()
+			require.NoError(t, err)
+			return peek.Remaining
+		}
+		require.Equal(t, n.capacity, remaining(n.now+decision.ResetAfter))
+		if decision.ResetAfter > 0 {
+			require.Less(t, remaining(n.now+decision.ResetAfter-1), n.capacity)
+		}
+	},
+	"what remains fits, and not one more": func(t *rapid.T, n numbers, decision gcra.Decision) {
+		require.Equal(t, n.capacity, decision.Limit)
+		require.GreaterOrEqual(t, decision.Remaining, int64(0))
+		after := n.from(decision.TAT)
+		require.True(t, decision.Remaining == 0 || after.asking(decision.Remaining).allowed())
+		require.True(t, decision.Remaining == math.MaxInt64 || !after.asking(decision.Remaining+1).allowed())
+	},
+	"waiting and asking for less never hurt": func(t *rapid.T, n numbers, decision gcra.Decision) {
+		if !decision.Limited {
+			require.True(t, n.at(between(n.now, math.MaxInt64).Draw(t, "later")).allowed())
+			require.True(t, n.asking(between(0, n.quantity).Draw(t, "less")).allowed())
+		}
+	},
+	"the parts end where the whole does": func(t *rapid.T, n numbers, decision gcra.Decision) {
+		part := between(0, n.quantity).Draw(t, "part")
+		last, err := n.asking(part).decide()
+		if err == nil && !last.Limited {
+			last, err = n.asking(n.quantity - part).from(last.TAT).decide()
+		}
+		require.Equal(t, decision.Limited, err != nil || last.Limited)
+		if !decision.Limited {
+			require.Equal(t, decision, last)
+		}
+	},
+}
 
-// In no stretch of time, from any allowed call to any later one, more tokens are
-// allowed than capacity + elapsed/T.
+func TestLawsOfACall(t *testing.T) {
+	for name, law := range laws {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				n := calls.Draw(t, "call")
+				decision, err := n.decide()
+				if err != nil {
+					require.Zero(t, decision)
+					return
+				}
+				law(t, n, decision)
+			})
+		})
+	}
+}
+
+// TestNeverMoreThanCapacityAndLeak: in no stretch of time, from any allowed call to any
+// later one, more tokens are allowed than capacity + elapsed/T.
 func TestNeverMoreThanCapacityAndLeak(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := calls.Draw(t, "first call")
-		emissionInterval, tolerance := c.rate.EmissionInterval(), c.rate.Tolerance()
-		var history []pour
+		n := calls.Draw(t, "first call")
+		var history []numbers
 		for range rapid.IntRange(1, 25).Draw(t, "calls") {
-			decision, err := c.decide()
+			decision, err := n.decide()
 			if err != nil {
-				decision = gcra.Decision{TAT: c.tat}
+				decision = gcra.Decision{TAT: n.tat}
 			} else if !decision.Limited {
-				history = append(history, pour{c.now, c.quantity})
+				history = append(history, n)
 			}
-			c.tat = decision.TAT
-
-			c.now = plus(c.now, rapid.OneOf(
-				rapid.SampledFrom([]int64{0, 1, emissionInterval, max(0, decision.RetryAfter), decision.ResetAfter}),
-				around(emissionInterval, 0, math.MaxInt64),
-				between(0, tolerance),
-				between(0, math.MaxInt64-c.now),
-			).Draw(t, "wait"))
-			c.quantity = rapid.OneOf(
-				rapid.SampledFrom([]int64{1, decision.Remaining, plus(decision.Remaining, 1), c.capacity}),
-				between(0, c.capacity),
+			wait := rapid.OneOf(
+				rapid.SampledFrom([]int64{0, 1, max(0, decision.RetryAfter), decision.ResetAfter}),
+				around(n.interval()),
+				between(0, n.interval()*n.capacity),
+				between(0, math.MaxInt64-n.now),
+			).Draw(t, "wait")
+			quantity := rapid.OneOf(
+				rapid.SampledFrom([]int64{1, decision.Remaining, plus(decision.Remaining, 1), n.capacity}),
+				between(0, n.capacity),
 			).Draw(t, "quantity")
+			n = n.from(decision.TAT).at(plus(n.now, wait)).asking(quantity)
 		}
 
 		for from := range history {
 			through := new(big.Int)
-			for to := from; to < len(history); to++ {
-				through.Add(through, big.NewInt(history[to].quantity))
-				elapsed := history[to].at - history[from].at
-				allowed := new(big.Int).Add(big.NewInt(c.capacity), big.NewInt(elapsed/emissionInterval))
-				if through.Cmp(allowed) > 0 {
-					t.Fatalf("%v tokens in %d ns, want at most %v\n%+v", through, elapsed, allowed, history)
-				}
+			for _, later := range history[from:] {
+				through.Add(through, big.NewInt(later.quantity))
+				due := n.due(later.now - history[from].now)
+				require.LessOrEqual(t, through.Cmp(due), 0, "%v tokens, at most %v are due: %+v", through, due, history)
 			}
 		}
 	})
 }
 
-// The other half of the law above: a caller that takes what remains, and returns
-// before the funnel is empty, gets no fewer tokens either.
+// TestNeverLessThanCapacityAndLeak is the other half of that law: a caller that takes what
+// remains, and returns before the funnel is empty, gets no fewer tokens either.
 func TestNeverLessThanCapacityAndLeak(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := rates.Filter(func(c call) bool { return c.capacity > 1 }).Draw(t, "rate")
-		emissionInterval := c.rate.EmissionInterval()
-		// Even after the longest wait the funnel is not empty, so it has leaked
-		// all the time.
-		longest := c.rate.Tolerance() - emissionInterval
-		start := between(0, math.MaxInt64-c.rate.Tolerance()).Draw(t, "start")
-		c.now, c.quantity = start, c.capacity
+		n := calls.Filter(func(n numbers) bool { return n.capacity > 1 }).Draw(t, "rate").from(gcra.Empty)
+		tolerance := n.interval() * n.capacity
+		start := between(0, math.MaxInt64-tolerance).Draw(t, "start")
+		n = n.at(start).asking(n.capacity)
 		through := new(big.Int)
 		for range rapid.IntRange(1, 25).Draw(t, "calls") {
-			decision, err := c.decide()
+			decision, err := n.decide()
 			if err == gcra.ErrTAT {
 				return
 			}
-			if err != nil || decision.Limited {
-				t.Fatalf("%d tokens should fit: %+v, %v", c.quantity, decision, err)
-			}
-			through.Add(through, big.NewInt(c.quantity))
-			elapsed := c.now - start
-			due := new(big.Int).Add(big.NewInt(c.capacity), big.NewInt(elapsed/emissionInterval))
-			if through.Cmp(due) != 0 {
-				t.Fatalf("%v tokens in %d ns, want %v", through, elapsed, due)
-			}
+			require.NoError(t, err)
+			require.False(t, decision.Limited)
+			through.Add(through, big.NewInt(n.quantity))
+			require.Equal(t, n.due(n.now-start).String(), through.String())
 
-			c.tat = decision.TAT
-			c.now = plus(c.now, between(0, longest).Draw(t, "wait"))
-			peek, err := c.asking(0).decide()
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.quantity = peek.Remaining
+			// Even after the longest wait the funnel is not empty, so it leaks all the time.
+			wait := between(0, tolerance-n.interval()).Draw(t, "wait")
+			n = n.from(decision.TAT).at(plus(n.now, wait))
+			peek, err := n.asking(0).decide()
+			require.NoError(t, err)
+			n.quantity = peek.Remaining
 		}
 	})
 }
 
-// Waiting RetryAfter is enough, and a nanosecond less is not.
-func TestRetryAfterIsExact(t *testing.T) {
-	limited := calls.Filter(func(c call) bool {
-		decision, err := c.decide()
-		return err == nil && decision.Limited && decision.RetryAfter != gcra.NoRetry
-	})
-	rapid.Check(t, func(t *rapid.T) {
-		c := limited.Draw(t, "limited call")
-		decision, err := c.decide()
-		if err != nil || decision.RetryAfter < 1 {
-			t.Fatalf("no such wait: %+v, %v", decision, err)
-		}
-		// Behind the year 2262 lies ErrTAT, which is no "limited" either.
-		if got, err := c.at(c.now + decision.RetryAfter).decide(); err != gcra.ErrTAT && (err != nil || got.Limited) {
-			t.Fatalf("after %d ns still %+v, %v", decision.RetryAfter, got, err)
-		}
-		if got, err := c.at(c.now + decision.RetryAfter - 1).decide(); err != nil || !got.Limited || got.RetryAfter != 1 {
-			t.Fatalf("a nanosecond before %d ns already %+v, %v", decision.RetryAfter, got, err)
-		}
-	})
-}
-
-// No wait is named where there is none: the call was allowed, or it asks for more
-// than the funnel ever holds.
-func TestNoRetryExactlyWhereWaitingIsNoUse(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := calls.Draw(t, "call")
-		decision, err := c.decide()
-		if err != nil {
-			return
-		}
-		noUse := !decision.Limited || c.quantity > c.capacity
-		if (decision.RetryAfter == gcra.NoRetry) != noUse {
-			t.Fatalf("%d of %d tokens: %+v", c.quantity, c.capacity, decision)
-		}
-	})
-}
-
-// What pours nothing changes nothing: limited calls, quantity 0 and errors.
-func TestOnlyPouringChangesTheTAT(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := calls.Draw(t, "call")
-		decision, err := c.decide()
-		poured := err == nil && !decision.Limited && c.quantity > 0
-		switch {
-		case err != nil && decision != gcra.Decision{}:
-			t.Fatalf("%v, and yet %+v", err, decision)
-		case err == nil && !poured && decision.TAT != c.tat:
-			t.Fatalf("nothing poured, but TAT moved from %d to %d", c.tat, decision.TAT)
-		case poured && decision.TAT <= max(c.now, c.tat):
-			t.Fatalf("%d poured, but TAT went from %d to %d", c.quantity, c.tat, decision.TAT)
-		}
-	})
-}
-
-// A quantity fits at once exactly when its parts fit one after the other at the
-// same instant, and both ways end at the same TAT.
-func TestPartsEqualTheWhole(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := calls.Draw(t, "call")
-		whole, err := c.decide()
-		wholeFits := err == nil && !whole.Limited
-
-		partsFit, part, rest := true, c, c.quantity
-		var last gcra.Decision
-		for more := rapid.IntRange(1, 6).Draw(t, "parts") - 1; more >= 0 && partsFit; more-- {
-			part.quantity = rest
-			if more > 0 {
-				part.quantity = between(0, rest).Draw(t, "part")
-			}
-			rest -= part.quantity
-			last, err = part.decide()
-			partsFit = err == nil && !last.Limited
-			part.tat = last.TAT
-		}
-
-		if partsFit != wholeFits {
-			t.Fatalf("whole fits: %t, parts fit: %t", wholeFits, partsFit)
-		}
-		if partsFit && last != whole {
-			t.Fatalf("the parts end at %+v, the whole at %+v", last, whole)
-		}
-	})
-}
-
-func TestRemainingFitsAndNoMore(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := calls.Draw(t, "call")
-		decision, err := c.decide()
-		if err != nil {
-			return
-		}
-		if decision.Remaining < 0 || decision.Remaining > decision.Limit || decision.Limit != c.capacity {
-			t.Fatalf("remaining %d of %d", decision.Remaining, decision.Limit)
-		}
-		c.tat = decision.TAT
-		if decision.Remaining > 0 {
-			if got, err := c.asking(decision.Remaining).decide(); err != gcra.ErrTAT && (err != nil || got.Limited) {
-				t.Fatalf("%d remaining, but %+v, %v", decision.Remaining, got, err)
-			}
-		}
-		if decision.Remaining < math.MaxInt64 && c.asking(decision.Remaining+1).fits() {
-			t.Fatalf("%d remaining, but %d fit", decision.Remaining, decision.Remaining+1)
-		}
-	})
-}
-
-func TestWaitingNeverHurts(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := calls.Filter(call.fits).Draw(t, "allowed call")
-		later := c.at(between(c.now, math.MaxInt64).Draw(t, "later"))
-		if got, err := later.decide(); err != gcra.ErrTAT && (err != nil || got.Limited) {
-			t.Fatalf("allowed at %d, but at %d %+v, %v", c.now, later.now, got, err)
-		}
-	})
-}
-
-func TestAskingForMoreNeverHelps(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := calls.Filter(func(c call) bool { return !c.fits() }).Draw(t, "call that is not allowed")
-		more := c.asking(between(c.quantity, math.MaxInt64).Draw(t, "more"))
-		if more.fits() {
-			t.Fatalf("%d tokens do not fit, but %d do", c.quantity, more.quantity)
-		}
-	})
-}
-
-// After ResetAfter the funnel is empty, and not a nanosecond before.
-func TestResetAfterIsExact(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := calls.Draw(t, "call")
-		decision, err := c.decide()
-		if err != nil {
-			return
-		}
-		if decision.ResetAfter < 0 {
-			t.Fatalf("reset after %d", decision.ResetAfter)
-		}
-		c.tat = decision.TAT
-		empty, err := c.asking(0).at(c.now + decision.ResetAfter).decide()
-		if err != nil || empty.Remaining != empty.Limit || empty.ResetAfter != 0 {
-			t.Fatalf("after %d ns not empty: %+v, %v", decision.ResetAfter, empty, err)
-		}
-		if decision.ResetAfter == 0 {
-			return
-		}
-		wet, err := c.asking(0).at(c.now + decision.ResetAfter - 1).decide()
-		if err != nil || wet.Remaining >= wet.Limit || wet.ResetAfter != 1 {
-			t.Fatalf("a nanosecond before %d ns empty already: %+v, %v", decision.ResetAfter, wet, err)
-		}
-	})
-}
-
-// Rounding up means: long enough, and no whole unit too long.
-func TestRoundedUpIsLongEnough(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		nanoseconds := between(0, math.MaxInt64).Draw(t, "nanoseconds")
-		for _, unit := range []struct {
-			name    string
-			size    int64
-			rounded int64
-		}{
-			{"seconds", 1e9, gcra.Seconds(nanoseconds)},
-			{"milliseconds", 1e6, gcra.Milliseconds(nanoseconds)},
-		} {
-			excess := new(big.Int).Mul(big.NewInt(unit.rounded), big.NewInt(unit.size))
-			excess.Sub(excess, big.NewInt(nanoseconds))
-			if excess.Sign() < 0 || excess.Cmp(big.NewInt(unit.size)) >= 0 {
-				t.Fatalf("%d ns became %d %s", nanoseconds, unit.rounded, unit.name)
-			}
-		}
-	})
+// due is how many tokens a funnel allows in a stretch of time.
+func (n numbers) due(elapsed int64) *big.Int {
+	return new(big.Int).Add(big.NewInt(n.capacity), big.NewInt(elapsed/n.interval()))
 }

@@ -10,69 +10,14 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
-	"funnel/gcra"
 	"funnel/internal/servertest"
 )
 
-// What concurrent clients did and saw, and in which spans of time: the record that
-// linearizability_test.go checks.
+// What concurrent clients did and saw, and when: the record of which porcupine finds out
+// whether there is an order of the calls, each somewhere between its start and its end,
+// in which the contract gives the same answers. If there is none, calls are not atomic.
 
-// An action is what an operation does.
-type action int
-
-const (
-	pour        action = iota // CL.THROTTLE
-	pourAndRead               // CL.THROTTLE and GET in one transaction: the answer, and the TAT that it left
-	read                      // GET
-	setClock                  // FUNNEL.DEBUG CLOCK
-)
-
-// An operation is what a client asked for: the input of porcupine's models.
-type operation struct {
-	action   action
-	funnel   funnel
-	quantity int64
-	instant  int64 // to set the clock to
-
-	// The clock of the machine before and after, in nanoseconds.
-	earliest, latest int64
-}
-
-// A funnel is a key with its rate.
-type funnel struct {
-	key                     string
-	capacity, count, period int64
-}
-
-func (f funnel) rate() gcra.Rate {
-	rate, err := gcra.NewRate(f.capacity, f.count, f.period*int64(time.Second))
-	if err != nil {
-		panic(err)
-	}
-	return rate
-}
-
-// A result is what a client was answered: the output of porcupine's models.
-type result struct {
-	// unknown says that there was no answer: the server may have done what it was
-	// asked, or not.
-	unknown bool
-
-	reply servertest.Reply
-	tat   int64 // what was read, gcra.Empty for no key
-}
-
-func (o operation) String() string {
-	switch o.action {
-	case setClock:
-		return fmt.Sprintf("clock %d", o.instant)
-	case read:
-		return fmt.Sprintf("get %s", o.funnel.key)
-	case pourAndRead:
-		return fmt.Sprintf("throttle %v %d, get", o.funnel, o.quantity)
-	}
-	return fmt.Sprintf("throttle %v %d", o.funnel, o.quantity)
-}
+const clients = 8
 
 // A history is the record of what clients did and saw.
 type history struct {
@@ -86,58 +31,28 @@ func newHistory() *history { return &history{began: time.Now()} }
 
 // record does something and writes down when and what.
 func (h *history) record(client int, operation operation, do func(operation) result) {
-	called := time.Now()
+	called := time.Since(h.began) // by the monotonic clock
 	result := do(operation)
-	returned := time.Now()
-	operation.earliest, operation.latest = called.UnixNano(), returned.UnixNano()
+	returned := time.Since(h.began)
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	h.operations = append(h.operations, porcupine.Operation{
-		ClientId: client,
-		Input:    operation,
-		Call:     int64(called.Sub(h.began)), // by the monotonic clock
-		Output:   result,
-		Return:   int64(returned.Sub(h.began)),
+		ClientId: client, Input: operation, Call: int64(called), Output: result, Return: int64(returned),
 	})
 }
 
 // settle is called when the server has ended. Until then it may have executed the
 // operations that went without an answer.
 func (h *history) settle() {
-	now := time.Now()
+	now := time.Since(h.began)
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	for i := range h.operations[h.settled:] {
-		recorded := &h.operations[h.settled+i]
-		if recorded.Output.(result).unknown {
-			operation := recorded.Input.(operation)
-			operation.latest = now.UnixNano()
-			recorded.Input, recorded.Return = operation, int64(now.Sub(h.began))
+	for i := h.settled; i < len(h.operations); i++ {
+		if h.operations[i].Output.(result).unknown {
+			h.operations[i].Return = int64(now)
 		}
 	}
 	h.settled = len(h.operations)
-}
-
-// answers counts the operations by how they were answered.
-func (h *history) answers() (allowed, limited, reads, clocks, unknown int) {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	for _, recorded := range h.operations {
-		operation, result := recorded.Input.(operation), recorded.Output.(result)
-		switch {
-		case result.unknown:
-			unknown++
-		case operation.action == read:
-			reads++
-		case operation.action == setClock:
-			clocks++
-		case result.reply[0] == 0:
-			allowed++
-		default:
-			limited++
-		}
-	}
-	return allowed, limited, reads, clocks, unknown
 }
 
 // size is the number of operations.
@@ -147,43 +62,43 @@ func (h *history) size() int {
 	return len(h.operations)
 }
 
+// count counts the operations that went without an answer, and calls by what was
+// answered.
+func (h *history) count() (allowed, limited, unknown int) {
+	for _, recorded := range h.operations {
+		result := recorded.Output.(result)
+		switch {
+		case result.unknown:
+			unknown++
+		case recorded.Input.(operation).action != throttle:
+		case result.reply[0] == 0:
+			allowed++
+		default:
+			limited++
+		}
+	}
+	return allowed, limited, unknown
+}
+
 func (h *history) String() string {
-	allowed, limited, reads, clocks, unknown := h.answers()
-	return fmt.Sprintf("%d operations (%d allowed, %d limited, %d reads, %d changes of the clock, %d without an answer)",
-		h.size(), allowed, limited, reads, clocks, unknown)
+	allowed, limited, unknown := h.count()
+	return fmt.Sprintf("%d operations, %d calls allowed, %d limited, %d without an answer", h.size(), allowed, limited, unknown)
 }
 
-// requireAllAnswered requires that no operation failed.
-func (h *history) requireAllAnswered(t testing.TB) {
+// check searches for an order of the operations that the contract allows.
+func (h *history) check() porcupine.CheckResult {
+	return porcupine.CheckOperationsTimeout(model, h.operations, servertest.Patience)
+}
+
+// requireLinearizable requires that there is such an order. If not, it leaves a page
+// behind that shows how far the operations can be explained.
+func (h *history) requireLinearizable(t testing.TB) {
 	t.Helper()
-	_, _, _, _, unknown := h.answers()
-	require.Zero(t, unknown)
-}
-
-// requireSteadyClock makes sure that the machine's clock was not set meanwhile:
-// the bounds of the server's clock would be worth nothing.
-func (h *history) requireSteadyClock(t testing.TB) {
-	t.Helper()
-	now := time.Now()
-	drift := now.Round(0).Sub(h.began.Round(0)) - now.Sub(h.began)
-	require.Less(t, drift.Abs(), 50*time.Millisecond, "the clock of this machine was set during the test")
-}
-
-// check searches for an order of the calls that the model allows.
-func (h *history) check(model porcupine.Model) porcupine.CheckResult {
-	const longest = 60 * time.Second
-	model.Partition = byFunnel
-	return porcupine.CheckOperationsTimeout(model, h.operations, longest)
-}
-
-// requireLinearizable requires that there is such an order. If not, it leaves a
-// page behind that shows how far the calls can be explained.
-func (h *history) requireLinearizable(t testing.TB, model porcupine.Model) {
-	t.Helper()
-	began := time.Now()
-	verdict := h.check(model)
+	allowed, limited, _ := h.count()
+	require.NotZero(t, allowed)
+	require.NotZero(t, limited)
+	verdict := h.check()
 	if verdict != porcupine.Ok {
-		model.Partition = byFunnel
 		_, information := porcupine.CheckOperationsVerbose(model, h.operations, 10*time.Second)
 		page, err := os.CreateTemp("", "not-linearizable-*.html")
 		require.NoError(t, err)
@@ -192,13 +107,44 @@ func (h *history) requireLinearizable(t testing.TB, model porcupine.Model) {
 		t.Logf("see %s", page.Name())
 	}
 	require.Equal(t, porcupine.Ok, verdict)
-	t.Logf("%v: linearizable, found in %v", h, time.Since(began).Round(time.Millisecond))
+	t.Logf("%v: linearizable", h)
 }
 
+// work has clients execute operations at once, each in its own way, and records it.
+func (h *history) work(operations int, next func() operation, connect func() func(operation) result) {
+	var running sync.WaitGroup
+	for client := range clients {
+		do := connect()
+		running.Go(func() {
+			for range operations {
+				h.record(client, next(), do)
+			}
+		})
+	}
+	running.Wait()
+}
+
+// model is the contract. What went without an answer was done, or not.
+var model = (&porcupine.NondeterministicModel{
+	Partition: byFunnel,
+	Init:      func() []any { return []any{world{}} },
+	Step: func(state, input, output any) []any {
+		before := state.(world)
+		after, expected := input.(operation).in(before)
+		switch {
+		case output.(result).unknown:
+			return []any{before, after}
+		case output != expected:
+			return nil
+		}
+		return []any{after}
+	},
+}).ToModel()
+
 // byFunnel cuts a history into one for each funnel. The clock belongs to all.
-func byFunnel(operations []porcupine.Operation) [][]porcupine.Operation {
-	var clocks []porcupine.Operation
+func byFunnel(operations []porcupine.Operation) (parts [][]porcupine.Operation) {
 	funnels := map[string][]porcupine.Operation{}
+	var clocks []porcupine.Operation
 	for _, o := range operations {
 		if operation := o.Input.(operation); operation.action == setClock {
 			clocks = append(clocks, o)
@@ -206,7 +152,6 @@ func byFunnel(operations []porcupine.Operation) [][]porcupine.Operation {
 			funnels[operation.funnel.key] = append(funnels[operation.funnel.key], o)
 		}
 	}
-	var parts [][]porcupine.Operation
 	for _, part := range funnels {
 		parts = append(parts, append(part, clocks...))
 	}

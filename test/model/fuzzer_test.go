@@ -1,0 +1,366 @@
+package model_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/contract"
+	"funnel/internal/servertest"
+)
+
+// TestNoInputBreaksTheServerOrItsAnswers is a fuzzer. It speaks to a real server as a
+// client that calls CL.THROTTLE with all kinds of arguments, plainly, in transactions,
+// scripts and functions, and works on the same keys with other commands. After each
+// step, replies, values and expiries are compared with a model of the server.
+//
+//	FUNNEL_FUZZ_TIME   how long, such as 20m
+//	FUNNEL_FUZZ_SEED   repeats the run that failed
+func TestNoInputBreaksTheServerOrItsAnswers(t *testing.T) {
+	duration, err := time.ParseDuration(environment("FUNNEL_FUZZ_TIME", servertest.QuickOrLong("3s", "60s")))
+	require.NoError(t, err)
+	seed, err := strconv.ParseUint(environment("FUNNEL_FUZZ_SEED", fmt.Sprint(rand.Uint64())), 10, 64)
+	require.NoError(t, err)
+
+	f := newFuzzer(t, seed)
+	defer func() {
+		if t.Failed() {
+			t.Logf("repeat this with FUNNEL_FUZZ_SEED=%d; step %d failed, the last to run:\n%s",
+				seed, f.steps, strings.Join(f.history, "\n"))
+		}
+	}()
+	for deadline := time.Now().Add(duration); time.Now().Before(deadline); {
+		f.step()
+	}
+
+	t.Logf("seed %d: %d steps, %d commands, calls of CL.THROTTLE: %v", seed, f.steps, f.commands, f.model.met)
+	// A fuzzer that has never met an outcome has not tested it.
+	for _, outcome := range contract.Outcomes {
+		require.NotZero(t, f.model.met[outcome], "%q was never met", outcome)
+	}
+}
+
+func environment(name, otherwise string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return otherwise
+}
+
+// A fuzzer sends steps of several commands each.
+type fuzzer struct {
+	*words
+	t     *testing.T
+	wire  *servertest.Wire
+	model *server
+
+	// One step: what to send, what to expect, and the keys to read afterwards.
+	buffer   []byte
+	sent     [][]string
+	expected []any
+	touched  map[string]bool
+
+	history         []string
+	steps, commands int
+}
+
+const fuzzLibrary = `#!lua name=fuzz
+	local function run(_, words)
+		local replies, at = {}, 1
+		while at <= #words do
+			local length = tonumber(words[at])
+			replies[#replies + 1] = redis.pcall(unpack(words, at + 1, at + length))
+			at = at + 1 + length
+		end
+		return replies
+	end
+	redis.register_function('run', run)`
+
+// The same as a script, which receives its words as ARGV.
+var fuzzScript = strings.NewReplacer(
+	"#!lua name=fuzz", "", "redis.register_function('run', run)", "return run(KEYS, ARGV)",
+).Replace(fuzzLibrary)
+
+func newFuzzer(t *testing.T, seed uint64) *fuzzer {
+	random := rand.New(rand.NewPCG(seed, 0))
+	mode, compat := contract.Default, "none"
+	if random.IntN(2) == 1 {
+		mode, compat = contract.RedisCell, "redis-cell"
+	}
+	running := servertest.Start(t, servertest.Options{
+		Module:          servertest.DebugModule(t),
+		ModuleArguments: []string{"compat", compat},
+		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no",
+			"--auto-aof-rewrite-min-size", "1mb"},
+	})
+	model := newServer(mode)
+	f := &fuzzer{
+		words:   &words{random: random, now: &model.now},
+		t:       t,
+		wire:    running.Wire(t),
+		model:   model,
+		touched: map[string]bool{},
+	}
+	if servertest.Since7(t) {
+		f.send("fuzz", "function", "load", fuzzLibrary)
+	}
+	f.setClock(f.model.now)
+	f.finish()
+	return f
+}
+
+// send adds a command to the step.
+func (f *fuzzer) send(expected any, words ...string) {
+	f.sendSilently(words...)
+	f.expected = append(f.expected, expected)
+}
+
+func (f *fuzzer) sendSilently(words ...string) {
+	f.buffer = servertest.AppendCommand(f.buffer, words...)
+	f.sent = append(f.sent, words)
+}
+
+// finish sends the step, and compares replies and keys with the model.
+func (f *fuzzer) finish() {
+	f.commands += len(f.sent)
+	line := fmt.Sprintf("%d:", f.steps)
+	for _, words := range f.sent {
+		line += fmt.Sprintf(" %.60q", words)
+	}
+	f.history = append(f.history[max(0, len(f.history)-20):], line)
+
+	for key := range f.touched {
+		entry, found := f.model.get(key)
+		switch {
+		case !found:
+			f.send(int64(0), "exists", key)
+			continue
+		case entry.Type == "list":
+			f.send(entry.size, "llen", key)
+		default:
+			f.send(entry.Text, "get", key)
+		}
+		f.send(entry.expiry, servertest.AskExpiry(f.t, key)...)
+	}
+	_, err := f.wire.Write(f.buffer)
+	require.NoError(f.t, err)
+	for i, expected := range f.expected {
+		got := f.receive()
+		if !agrees(expected, got) {
+			f.t.Fatalf("reply %d of %d:\nexpected %.1000q\ngot      %.1000q\nall words %.2000q",
+				i+1, len(f.expected), fmt.Sprint(expected), fmt.Sprint(got), f.sent)
+		}
+	}
+	f.buffer, f.sent, f.expected = f.buffer[:0], f.sent[:0], f.expected[:0]
+	clear(f.touched)
+}
+
+// receive skips what client-side caching pushes.
+func (f *fuzzer) receive() any {
+	for {
+		got, err := f.wire.Receive()
+		require.NoError(f.t, err, "the server is gone or hangs")
+		if _, push := got.(servertest.Push); !push {
+			return got
+		}
+	}
+}
+
+// apply runs a command on the model.
+func (f *fuzzer) apply(words []string) any {
+	if len(words) > 1 {
+		f.touched[words[1]] = true
+	}
+	return f.model.apply(words)
+}
+
+// step is one of many kinds, most of which are about CL.THROTTLE.
+func (f *fuzzer) step() {
+	f.steps++
+	f.model.instant = time.Now().UnixMilli()
+	f.settle()
+
+	switch dice := f.random.Float64(); {
+	case dice < 0.002:
+		f.lookAtAll()
+	case dice < 0.03:
+		f.session()
+	case dice < 0.15:
+		f.moveClock()
+	case dice < 0.75:
+		words := f.command()
+		f.send(f.apply(words), words...)
+	case dice < 0.82:
+		f.transaction()
+	case dice < 0.88:
+		f.script("eval", fuzzScript)
+	case dice < 0.93 && servertest.Since7(f.t):
+		f.script("fcall", "run")
+	case dice < 0.97:
+		f.watch()
+	default: // the reply is left out, the effect is not
+		words := f.command()
+		f.sendSilently("client", "reply", "skip")
+		f.sendSilently(words...)
+		f.apply(words)
+	}
+	f.finish()
+}
+
+// settle leaves out keys that expire about now, by the server's clock: whether they
+// are still there would depend on how fast the test runs.
+func (f *fuzzer) settle() {
+	for key, entry := range f.model.keys {
+		if entry.expiry > f.model.instant-60_000 && entry.expiry < f.model.instant+600_000 {
+			f.send(anything{}, "del", key)
+			delete(f.model.keys, key)
+		}
+	}
+}
+
+// lookAtAll compares all keys, at times after the server has read them anew. What the
+// log of effects says is what the model says.
+func (f *fuzzer) lookAtAll() {
+	switch f.random.IntN(3) {
+	case 0:
+		f.send("OK", "debug", "reload")
+	case 1:
+		f.send("OK", "debug", "loadaof")
+	}
+	count := 0
+	for _, key := range fuzzKeys {
+		f.touched[key] = true
+		if _, found := f.model.get(key); found {
+			count++
+		}
+	}
+	f.send(int64(count), "dbsize")
+}
+
+func (f *fuzzer) transaction() {
+	queue := make([][]string, f.random.IntN(5)+1)
+	aborted := false
+	f.send("OK", "multi")
+	for i := range queue {
+		queue[i] = f.command()
+		// Redis 6.2 leaves the number of words to the module.
+		if words := queue[i]; words[0] == "cl.throttle" && len(words) < 5 && servertest.Since7(f.t) {
+			aborted = true
+			f.send(failure(contract.ErrArity), words...)
+		} else {
+			f.send("QUEUED", words...)
+		}
+	}
+	switch {
+	case f.chance(0.1):
+		f.send("OK", "discard")
+	case aborted:
+		f.send(failure("EXECABORT"), "exec")
+	default:
+		var replies []any
+		for _, words := range queue {
+			replies = append(replies, f.apply(words))
+		}
+		f.send(replies, "exec")
+	}
+}
+
+// script runs commands inside Lua.
+func (f *fuzzer) script(words ...string) {
+	words = append(words, "0")
+	var replies []any
+	for range f.random.IntN(4) + 1 {
+		command := f.command()
+		words = append(append(words, strconv.Itoa(len(command))), command...)
+		replies = append(replies, throughLua(f.apply(command)))
+	}
+	f.send(replies, words...)
+}
+
+// throughLua is what is left of a reply: Lua has no integers beyond 2^53.
+func throughLua(reply any) any {
+	const exact = 1 << 53
+	switch reply := reply.(type) {
+	case []any:
+		converted := make([]any, len(reply))
+		for i := range reply {
+			converted[i] = throughLua(reply[i])
+		}
+		return converted
+	case int64:
+		if reply > exact || reply < -exact {
+			return anything{}
+		}
+	}
+	return reply
+}
+
+// watch checks that a call touches a watched key when it writes, and only then.
+func (f *fuzzer) watch() {
+	words := f.throttle()
+	for len(words) < 2 {
+		words = f.throttle()
+	}
+	written := f.model.met[contract.Allowed]
+	f.send("OK", "watch", words[1])
+	f.send(f.apply(words), words...)
+	f.send("OK", "multi")
+	f.send("QUEUED", "ping")
+	if f.model.met[contract.Allowed] == written {
+		f.send([]any{"PONG"}, "exec")
+	} else {
+		f.send(nil, "exec")
+	}
+}
+
+func (f *fuzzer) moveClock() {
+	now := f.model.now
+	switch f.random.IntN(12) {
+	case 0:
+		now = pick(f.words, []int64{0, 1, 1e9, 1 << 53, 1 << 62, math.MaxInt64 - 1, math.MaxInt64})
+	case 1:
+		now = f.random.Int64()
+	case 2:
+		now = servertest.Epoch.UnixNano()
+	case 3:
+		now = max(0, now-int64(time.Hour))
+	case 4:
+		now += min(int64(time.Hour), math.MaxInt64-now)
+	default:
+		now += min(f.random.Int64N(int64(3*time.Second)), math.MaxInt64-now)
+	}
+	f.setClock(now)
+}
+
+func (f *fuzzer) setClock(now int64) {
+	f.model.now = now
+	f.send(now, "funnel.debug", "clock", strconv.FormatInt(now, 10))
+}
+
+// session changes what a client or an operator may change at any time, and what
+// must make no difference.
+func (f *fuzzer) session() {
+	switch f.random.IntN(4) {
+	case 0:
+		f.send(anything{}, "hello", pick(f.words, []string{"2", "3"}))
+		f.send(anything{}, "client", "tracking", "off")
+	case 1: // pushes need RESP3
+		f.send(anything{}, "hello", "3")
+		f.send("OK", "client", "tracking", "on")
+	default:
+		setting := pick(f.words, [][]string{
+			{"slowlog-log-slower-than", "0"}, {"slowlog-log-slower-than", "10000"},
+			{"notify-keyspace-events", "KEA"}, {"notify-keyspace-events", ""},
+			{"maxmemory-policy", "allkeys-lfu"}, {"maxmemory-policy", "noeviction"},
+			{"tracking-table-max-keys", "1"}, {"tracking-table-max-keys", "1000000"},
+		})
+		f.send("OK", append([]string{"config", "set"}, setting...)...)
+	}
+}

@@ -1,0 +1,149 @@
+package model_test
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Words makes commands at random, sound and malformed.
+type words struct {
+	random *rand.Rand
+	now    *int64 // the clock of the module
+}
+
+func (w *words) chance(probability float64) bool { return w.random.Float64() < probability }
+
+func pick[T any](w *words, choices []T) T { return choices[w.random.IntN(len(choices))] }
+
+var (
+	fuzzKeys = []string{"a", "b", "", "\x00\xff\r\n", "漏斗:{tag}", "user:reply", strings.Repeat("k", 300)}
+
+	fuzzRates = [][]string{
+		{"15", "30", "60"}, {"15", "30", "60"}, {"1", "1", "1"}, {"3", "7", "1.5"}, {"100", "1000", "1"},
+		{"5", "1", "0.000000001"}, {"5", "1", "0.0000015"},
+		{"2147483648", "2147483648", "3600.000000001"},
+		{"9223372036854775807", "1", "0.000000001"}, {"9223372036854775806", "1", "0.000000001"},
+		{"1", "1", "9223372036.854775807"}, {"1", "1", "5000000000"}, {"3", "3", "9000000000"},
+		{"1", "9223372036854775807", "9223372036.854775807"},
+	}
+
+	oddWords = []string{"", "0", "-1", "-0", "+1", "01", " 1", "1 ", "1.", ".5", "1.0", "0.0", "1e3", "0x1f", "1,5",
+		"inf", "nan", "null", "１", "\x00", "1\x00", "\r\n", "*1\r\n$4\r\nPING\r\n", "%s%n%d", "$(reboot)", "'", "\xff\xfe",
+		"0.0000000001", "1.0000000000", "9223372036.854775808", "9223372037",
+		"9223372036854775808", "18446744073709551615", "18446744073709551617", "99999999999999999999",
+		"-9223372036854775808", "-9223372036854775809", strings.Repeat("1", 1000), strings.Repeat("\xff", 10000)}
+)
+
+// command makes a command, most often CL.THROTTLE.
+func (w *words) command() []string {
+	if w.chance(0.65) {
+		return w.throttle()
+	}
+	key := pick(w, fuzzKeys)
+	// A Unix time in milliseconds, well away from the present.
+	expiry := pick(w, []string{"1", "1000000000000", "4102444800000", "4102444800001", "9000000000000", "9223372036854"})
+	return pick(w, [][]string{
+		{"get", key},
+		{"set", key, w.value()}, {"set", key, w.value()},
+		{"set", key, w.value(), "keepttl"}, {"set", key, w.value(), "pxat", expiry},
+		{"append", key, pick(w, []string{"", "0", "x", "7", w.value()})},
+		{"incrby", key, pick(w, []string{"0", "1", "-1", "1000000000", "-9223372036854775807", "9223372036854775807"})},
+		{"del", key}, {"del", key}, {"del", key},
+		{"pexpireat", key, expiry},
+		{"persist", key},
+		{"lpush", key, "element"},
+		{"llen", key},
+	})
+}
+
+// value makes a string to find where a funnel is expected.
+func (w *words) value() string {
+	switch w.random.IntN(6) {
+	case 0:
+		return pick(w, append(oddWords, "00", "1.0", strings.Repeat("9", 5000), "9223372036854775807"))
+	case 1:
+		return strconv.FormatInt(w.scaled(), 10)
+	default: // a TAT from about now to some minutes ahead
+		now := big.NewInt(*w.now)
+		return now.Add(now, big.NewInt(w.random.Int64N(int64(5*time.Minute))-int64(time.Minute))).String()
+	}
+}
+
+// throttle makes a call: sensible, or valid, or hostile.
+func (w *words) throttle() []string {
+	call := []string{"cl.throttle", pick(w, fuzzKeys)}
+	switch dice := w.random.Float64(); {
+	case dice < 0.6:
+		rate := pick(w, fuzzRates)
+		call = append(call, rate...)
+		if w.chance(0.7) {
+			limit := mustParse(rate[0])
+			call = append(call, pick(w, []string{
+				"0", "1", "2", strconv.FormatInt(limit, 10), strconv.FormatInt(limit/3, 10),
+				new(big.Int).Add(big.NewInt(limit), big.NewInt(1)).String(),
+			}))
+		}
+	case dice < 0.8:
+		call = append(call, w.positive(), w.positive(), w.seconds())
+		if w.chance(0.7) {
+			call = append(call, strconv.FormatInt(w.scaled(), 10))
+		}
+	default:
+		call = append(call, w.odd(w.positive), w.odd(w.positive), w.odd(w.seconds))
+		for w.chance(0.6) && len(call) < 8 {
+			call = append(call, w.odd(w.positive))
+		}
+		if w.chance(0.1) {
+			call = call[:w.random.IntN(len(call))+1]
+		}
+	}
+	return call
+}
+
+// scaled makes a number from 0 to 2^63-1 of any order of magnitude.
+func (w *words) scaled() int64 {
+	if w.chance(0.25) {
+		return pick(w, []int64{0, 1, 2, 1<<31 - 1, 1 << 31, 1 << 32, 1 << 53, 1 << 62, math.MaxInt64 - 1, math.MaxInt64})
+	}
+	return w.random.Int64() >> w.random.IntN(63)
+}
+
+func (w *words) positive() string { return strconv.FormatInt(max(1, w.scaled()), 10) }
+
+func (w *words) seconds() string {
+	whole := w.scaled() / 1e9
+	if w.chance(0.3) {
+		return strconv.FormatInt(whole, 10)
+	}
+	fraction := fmt.Sprintf("%09d", w.random.IntN(1e9))
+	return fmt.Sprintf("%d.%s", whole, fraction[:w.random.IntN(9)+1])
+}
+
+// odd makes one in three words odd.
+func (w *words) odd(sound func() string) string {
+	word := sound()
+	if w.chance(0.67) {
+		return word
+	}
+	switch w.random.IntN(4) {
+	case 0:
+		return pick(w, oddWords)
+	case 1: // a byte that is another one
+		bytes := []byte(word)
+		bytes[w.random.IntN(len(bytes))] = byte(w.random.IntN(256))
+		return string(bytes)
+	case 2: // more digits than fit
+		return word + strconv.FormatUint(w.random.Uint64(), 10)
+	default:
+		bytes := make([]byte, w.random.IntN(30))
+		for i := range bytes {
+			bytes[i] = byte(w.random.IntN(256))
+		}
+		return string(bytes)
+	}
+}
