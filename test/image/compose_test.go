@@ -6,13 +6,15 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
 )
 
 // A project is compose.yaml, running under a name of its own.
@@ -21,8 +23,7 @@ type project struct {
 	tool []string
 }
 
-// startProject runs the first line that the README shows, and waits until a quorum
-// of sentinels knows all servers: from then on a failure ends in a failover.
+// startProject runs the first line that the README shows, and waits for the sentinels.
 func startProject(t *testing.T, line string) project {
 	t.Helper()
 	p := project{name: unique(), tool: composeTool(t)}
@@ -35,11 +36,7 @@ func startProject(t *testing.T, line string) project {
 	})
 	// The image is built, on another base than this line would take.
 	p.run(t, strings.Replace(line, "--build", "--no-build", 1))
-	for i := range 3 {
-		eventually(t, "a sentinel knows the others and the replica", func() error {
-			return p.sentinelKnows(t, fmt.Sprintf("sentinel-%d", i+1))
-		})
-	}
+	p.awaitSentinels(t)
 	return p
 }
 
@@ -66,40 +63,39 @@ func (p project) command(arguments ...string) *exec.Cmd {
 // run runs a line of the README, under the name of the project.
 func (p project) run(t testing.TB, line string) string {
 	t.Helper()
-	output, err := p.try(line)
-	require.NoErrorf(t, err, "%s: %s", line, output)
-	return output
-}
-
-func (p project) try(line string) (string, error) {
 	arguments := strings.Fields(strings.TrimPrefix(line, "docker compose "))
 	if arguments[0] == "exec" {
 		// No terminal; the newer tool detects that by itself.
-		arguments = append([]string{"exec", "-T"}, arguments[1:]...)
+		arguments = slices.Insert(arguments, 1, "-T")
 	}
 	output, err := p.command(arguments...).CombinedOutput()
-	return strings.TrimSpace(strings.ReplaceAll(string(output), "\r", "")), err
+	require.NoErrorf(t, err, "%s: %s", line, output)
+	return strings.TrimSpace(strings.ReplaceAll(string(output), "\r", ""))
+}
+
+// services lists the running containers of a service, or with the option --all of all.
+func (p project) services(service string, options ...string) (string, error) {
+	return tryDocker(append([]string{"ps", "--quiet", "--no-trunc", "--filter", "label=com.docker.compose.project=" + p.name,
+		"--filter", "label=com.docker.compose.service" + service}, options...)...)
 }
 
 // container is that of a service.
-func (p project) container(t testing.TB, service string) string {
+func (p project) container(t testing.TB, service string) container {
 	t.Helper()
-	id := docker(t, "ps", "--all", "--quiet",
-		"--filter", "label=com.docker.compose.project="+p.name, "--filter", "label=com.docker.compose.service="+service)
+	id, err := p.services("="+service, "--all")
+	require.NoError(t, err)
 	require.NotEmpty(t, id, service)
-	return id
+	return container(id)
 }
 
 // address is where a service listens, which changes when it comes back.
 func (p project) address(service string) (string, error) {
-	output, err := tryDocker("ps", "--quiet", "--no-trunc",
-		"--filter", "label=com.docker.compose.project="+p.name, "--filter", "label=com.docker.compose.service="+service)
-	if err != nil || output == "" {
-		return "", fmt.Errorf("%s does not run: %w: %s", service, err, output)
+	address, err := p.services("=" + service)
+	if err == nil && address != "" {
+		address, err = tryDocker("inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", address)
 	}
-	address, err := tryDocker("inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", output)
 	if err != nil || address == "" {
-		return "", fmt.Errorf("%s has no address: %w: %s", service, err, address)
+		return "", fmt.Errorf("%s does not run, or has no address: %w: %s", service, err, address)
 	}
 	return address, nil
 }
@@ -137,34 +133,37 @@ func (p project) sentinelKnows(t testing.TB, sentinel string) error {
 	return client.CkQuorum(t.Context(), "funnel").Err()
 }
 
-// cli runs redis-cli in a service that need not be on any network.
-func (p project) cli(t testing.TB, service string, command ...string) string {
+// funnel is what a service, which need not be on any network, holds of the one funnel.
+func (p project) funnel(t testing.TB, service string) string {
 	t.Helper()
-	return docker(t, append([]string{"exec", p.container(t, service), "redis-cli"}, command...)...)
+	return p.container(t, service).exec(t, "redis-cli", "get", "user:42")
 }
 
-// awaitRole waits until a service is what it should be: master, or a replica ("slave")
-// whose link is up.
-func (p project) awaitRole(t testing.TB, service, role string) {
+// awaitRole waits until a service is what it should be, master or a replica ("slave")
+// whose link is up, and has that funnel.
+func (p project) awaitRole(t testing.TB, service, role, poured string) {
 	t.Helper()
 	eventually(t, service+" is a "+role, func() error {
-		got, err := tryDocker("exec", p.container(t, service), "redis-cli", "role")
+		got, err := tryDocker("exec", string(p.container(t, service)), "redis-cli", "role")
 		if err != nil || !strings.HasPrefix(got, role+"\n") || role == "slave" && !strings.Contains(got, "\nconnected\n") {
 			return fmt.Errorf("%v: %s", err, got)
 		}
-		return nil
-	})
-}
-
-// awaitSame waits until a replica has caught up, then requires the very same funnel.
-func (p project) awaitSame(t testing.TB, service, poured string) {
-	t.Helper()
-	eventually(t, service+" has the funnel", func() error {
-		if got := p.cli(t, service, "get", "user:42"); got != poured {
+		if got := p.funnel(t, service); got != poured {
 			return fmt.Errorf("it has %q, not %q", got, poured)
 		}
 		return nil
 	})
+}
+
+// awaitSentinels waits until a quorum of sentinels knows all servers: from then on a
+// failure ends in a failover.
+func (p project) awaitSentinels(t testing.TB) {
+	t.Helper()
+	for i := range 3 {
+		eventually(t, "a sentinel knows the others and the replica", func() error {
+			return p.sentinelKnows(t, fmt.Sprintf("sentinel-%d", i+1))
+		})
+	}
 }
 
 // TestComposeFailsOver: with the lines that the README shows, a primary is stopped and
@@ -186,71 +185,57 @@ func TestComposeFailsOver(t *testing.T) {
 		DialTimeout:   5 * time.Second,
 	})
 	t.Cleanup(func() { client.Close() })
+	clientFollows := func() {
+		eventually(t, "the client finds the primary", func() error {
+			return client.Do(t.Context(), "cl.throttle", "user:42", 15, 1, 3600, 0).Err()
+		})
+	}
 
 	// Stopped: its name is no longer known in the network.
 	require.Equal(t, "0\n15\n14\n-1\n3600", p.run(t, pour))
-	poured := p.cli(t, "redis-1", "get", "user:42")
-	p.awaitSame(t, "redis-2", poured)
+	poured := p.funnel(t, "redis-1")
+	p.awaitRole(t, "redis-2", "slave", poured)
 	firstAddress, err := p.address("redis-1")
 	require.NoError(t, err)
 	p.run(t, stop)
-	p.awaitRole(t, "redis-2", "master")
-	require.Equal(t, poured, p.cli(t, "redis-2", "get", "user:42"))
+	p.awaitRole(t, "redis-2", "master", poured)
 	eventually(t, "the sentinels name the new primary", func() error {
-		if got := p.cli(t, "sentinel-1", "-p", "26379", "sentinel", "get-master-addr-by-name", "funnel"); got != "redis-2\n6379" {
+		got := p.container(t, "sentinel-1").exec(t, "redis-cli", "-p", "26379", "sentinel", "get-master-addr-by-name", "funnel")
+		if got != "redis-2\n6379" {
 			return fmt.Errorf("they answer %q", got)
 		}
 		return nil
 	})
 	require.Regexp(t, `^0\n15\n13\n-1\n\d+$`, p.run(t, pourAgain))
-	// It comes back under the same name, and another address.
-	squatter := container(unique())
-	squatter.removeAfter(t)
-	docker(t, "run", "--detach", "--name", string(squatter), "--network", p.name+"_default", "--entrypoint", "sleep", image(t), "600")
-	docker(t, "start", p.container(t, "redis-1"))
+	// It comes back under the same name, and another address, as its own is taken.
+	taker := newContainer(t)
+	docker(t, "run", "--detach", "--name", string(taker), "--network", p.name+"_default", "--entrypoint", "sleep", image(t), "600")
+	docker(t, "start", string(p.container(t, "redis-1")))
 	address, err := p.address("redis-1")
 	require.NoError(t, err)
 	require.NotEqual(t, firstAddress, address)
-	p.awaitRole(t, "redis-1", "slave")
-	docker(t, "rm", "--force", "--volumes", string(squatter))
-	poured = p.cli(t, "redis-2", "get", "user:42")
-	p.awaitSame(t, "redis-1", poured)
-	for i := range 3 {
-		eventually(t, "a sentinel is ready for another failover", func() error {
-			return p.sentinelKnows(t, fmt.Sprintf("sentinel-%d", i+1))
-		})
-	}
+	p.awaitRole(t, "redis-1", "slave", p.funnel(t, "redis-2"))
+	docker(t, "rm", "--force", "--volumes", string(taker))
+	p.awaitSentinels(t)
 
 	// Cut off: it still runs as a primary.
-	eventually(t, "the client finds the primary", func() error {
-		return client.Do(t.Context(), "cl.throttle", "user:42", 15, 1, 3600, 0).Err()
-	})
-	require.Equal(t, int64(12), throttle(t, client, "cl.throttle", "user:42", 15, 1, 3600)[2])
-	poured = p.cli(t, "redis-2", "get", "user:42")
-	p.awaitSame(t, "redis-1", poured)
+	clientFollows()
+	require.EqualValues(t, 12, servertest.Throttle(t, client, "user:42", 15, 1, 3600)[2])
+	poured = p.funnel(t, "redis-2")
+	p.awaitRole(t, "redis-1", "slave", poured)
 	lost := p.container(t, "redis-2")
-	docker(t, "network", "disconnect", p.name+"_default", lost)
-	p.awaitRole(t, "redis-1", "master")
-	require.Equal(t, poured, p.cli(t, "redis-1", "get", "user:42"))
-	require.Equal(t, "0\n15\n11", strings.Join(strings.Fields(p.cli(t, "redis-2", "cl.throttle", "user:42", "15", "1", "3600"))[:3], "\n"))
-	eventually(t, "the client follows", func() error {
-		return client.Do(t.Context(), "cl.throttle", "user:42", 15, 1, 3600, 0).Err()
-	})
+	docker(t, "network", "disconnect", p.name+"_default", string(lost))
+	p.awaitRole(t, "redis-1", "master", poured)
+	require.Regexp(t, `^0\n15\n11\n`, lost.exec(t, "redis-cli", "cl.throttle", "user:42", "15", "1", "3600"))
+	clientFollows()
 	require.Equal(t, poured, client.Get(t.Context(), "user:42").Val())
 
 	// What was poured while it was cut off is lost when it comes back.
-	docker(t, "network", "connect", "--alias", "redis-2", p.name+"_default", lost)
-	p.awaitRole(t, "redis-2", "slave")
-	p.awaitSame(t, "redis-2", poured)
+	docker(t, "network", "connect", "--alias", "redis-2", p.name+"_default", string(lost))
+	p.awaitRole(t, "redis-2", "slave", poured)
 
 	p.run(t, down)
-	require.Empty(t, docker(t, "ps", "--all", "--quiet", "--filter", "label=com.docker.compose.project="+p.name))
-}
-
-// TestSentinelsFileLiesBesideTheProject: what compose.yaml mounts is in the repository.
-func TestSentinelsFileLiesBesideTheProject(t *testing.T) {
-	compose, err := os.ReadFile(filepath.Join(top, "compose.yaml"))
+	left, err := p.services("", "--all")
 	require.NoError(t, err)
-	require.Contains(t, string(compose), "./image/sentinel.conf:")
-	require.FileExists(t, filepath.Join(top, "image", "sentinel.conf"))
+	require.Empty(t, left)
 }
