@@ -49,5 +49,5 @@ func TestRepliesWithoutRedis(t *testing.T) {
 	server.Kill()
 	p := start(t, "replies", server)
 	require.Error(t, p.end(t))
-	require.Contains(t, p.stderr.String(), "connection refused")
+	require.Contains(t, printed(t, p.stderr), "connection refused")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/servertest"
 	"funnel/limiter"
 )
 
@@ -21,7 +22,7 @@ type move struct {
 
 func startMove(t *testing.T) move {
 	t.Helper()
-	client := withModule(t).Client(t)
+	client := servertest.StartClient(t)
 	return move{client, redis_rate.NewLimiter(client), limiter.New(client)}
 }
 

@@ -27,7 +27,7 @@ func ask(client rueidis.Client, key string, capacity int64) rueidis.Completed {
 
 func TestRueidisBuilder(t *testing.T) {
 	ctx := context.Background()
-	client := connectRueidis(t, withModule(t).Addr())
+	client := connectRueidis(t, servertest.StartModule(t).Addr())
 
 	reply, err := client.Do(ctx, ask(client, "laoqian:reply", 15)).AsIntSlice()
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestRueidisBuilder(t *testing.T) {
 // that pours, and by no other.
 func TestRueidisClientSideCaching(t *testing.T) {
 	ctx := context.Background()
-	server := withModule(t)
+	server := servertest.StartModule(t)
 	reader, caller := connectRueidis(t, server.Addr()), connectRueidis(t, server.Addr())
 	pour := func() int64 {
 		reply, err := caller.Do(ctx, ask(caller, "laoqian:reply", 2)).AsIntSlice()
@@ -91,7 +91,7 @@ func TestRueidisClientSideCaching(t *testing.T) {
 }
 
 func TestRueidisScript(t *testing.T) {
-	client := connectRueidis(t, bare(t).Addr())
+	client := connectRueidis(t, servertest.Start(t, servertest.Options{}).Addr())
 	script := rueidis.NewLuaScript(limiter.Script)
 	reply, err := script.Exec(context.Background(), client, []string{"user:42"}, []string{"15", "30", "60"}).ToArray()
 	require.NoError(t, err)

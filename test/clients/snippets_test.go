@@ -107,16 +107,6 @@ func allowed(t *testing.T, client *redis.Client, stats string) int {
 	return calls(stats, "set")
 }
 
-func withModule(t *testing.T) *servertest.Server {
-	t.Helper()
-	return servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
-}
-
-func bare(t *testing.T) *servertest.Server {
-	t.Helper()
-	return servertest.Start(t, servertest.Options{})
-}
-
 // interpreter finds a program that passes a trial, or skips the test.
 func interpreter(t *testing.T, what string, trial func(program string) *exec.Cmd, programs ...string) string {
 	t.Helper()
@@ -139,7 +129,7 @@ func TestRedisCLI(t *testing.T) {
 	if _, err := exec.LookPath("redis-cli"); err != nil {
 		t.Skip("needs redis-cli: ", err)
 	}
-	server := withModule(t)
+	server := servertest.StartModule(t)
 	text := narrow(t, snippet(t, "redis-cli"), "15 30 60", "3 1 2")
 	wrapper := fmt.Sprintf("redis-cli() { command redis-cli -p %d \"$@\"; }\n", server.Port)
 	run(t, server, exec.Command("bash", "-c", wrapper+strings.Repeat(text+"\necho went on\n", rounds)))
@@ -148,7 +138,7 @@ func TestRedisCLI(t *testing.T) {
 	require.Error(t, err, "an error of the server ends the loop")
 	require.Contains(t, string(output), "ERR count must be")
 
-	script := bare(t)
+	script := servertest.Start(t, servertest.Options{})
 	row := regexp.MustCompile("(?m)^\\| redis-cli \\| `redis-cli (--eval .*)`").FindStringSubmatch(page(t))
 	require.NotNil(t, row)
 	command := exec.Command("bash", "-c", fmt.Sprintf("redis-cli -p %d %s", script.Port, row[1]))
@@ -166,7 +156,7 @@ func pythonTrial(program string) *exec.Cmd {
 func TestRedisPy(t *testing.T) {
 	t.Parallel()
 	python := interpreter(t, "redis-py", pythonTrial, "python3", "/usr/bin/python3")
-	for name, server := range map[string]*servertest.Server{"redis-py": withModule(t), "redis-py-script": bare(t)} {
+	for name, server := range map[string]*servertest.Server{"redis-py": servertest.StartModule(t), "redis-py-script": servertest.Start(t, servertest.Options{})} {
 		t.Run(name, func(t *testing.T) {
 			text := narrow(t, snippet(t, name), "15, 30, 60", "3, 1, 2")
 			program := fmt.Sprintf("import redis, time\nr = redis.Redis(port=%d)\n", server.Port) +
@@ -195,7 +185,7 @@ func node(program, script string) *exec.Cmd {
 func TestNodeRedis(t *testing.T) {
 	t.Parallel()
 	program := interpreter(t, "node-redis", nodeTrial, "node")
-	for name, server := range map[string]*servertest.Server{"node-redis": withModule(t), "node-redis-script": bare(t)} {
+	for name, server := range map[string]*servertest.Server{"node-redis": servertest.StartModule(t), "node-redis-script": servertest.Start(t, servertest.Options{})} {
 		t.Run(name, func(t *testing.T) {
 			text := narrow(t, snippet(t, name), `"15", "30", "60"`, `"3", "1", "2"`)
 			run(t, server, node(program, fmt.Sprintf(`

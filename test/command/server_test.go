@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -56,24 +55,6 @@ func TestInFunctions(t *testing.T) {
 		end)`
 	require.NoError(t, client.FunctionLoad(ctx, library).Err())
 	require.Equal(t, servertest.Reply{0, 15, 14, -1, 2}, servertest.ToReply(t, client.FCall(ctx, "pour", []string{"key"}, 15)))
-}
-
-// TestScriptsReplicateTheEffect, also of several calls in one script.
-func TestScriptsReplicateTheEffect(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{
-		Module: servertest.Module(t),
-		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "always"},
-	})
-	client := server.Client(t)
-	const script = `for i = 1, 3 do redis.call('cl.throttle', KEYS[1], 2, 1, 1000) end`
-	require.NoError(t, servertest.IgnoreNil(client.Eval(context.Background(), script, []string{"key"}).Err()))
-	var words []string
-	for _, command := range servertest.ReadAppendOnlyFile(t, server) {
-		if word := strings.ToUpper(command[0]); word != "SELECT" { // which some put inside, some before
-			words = append(words, word)
-		}
-	}
-	require.Equal(t, []string{"MULTI", "SET", "SET", "EXEC"}, words)
 }
 
 func TestBothProtocols(t *testing.T) {
