@@ -56,42 +56,32 @@ func TestTranscript(t *testing.T) {
 	require.Equal(t, strconv.FormatInt(call.ExpiryMilliseconds, 10), textOf(&call.Expiry))
 }
 
-// TestLeast goes to the least of what is accepted.
-func TestLeast(t *testing.T) {
-	call := callOf("1", "1", "0.000000001", "1")
-	answer(call)
-	require.Equal(t, Allowed, call.Verdict)
-	require.Equal(t, [ReplyLength]int64{0, 1, 0, -1, 1}, call.Reply)
-
-	call = callOf(strconv.Itoa(math.MaxInt64-1), "1", "0.000000001", "1")
-	call.LimitSurplus = 1
-	answer(call)
-	require.Equal(t, Allowed, call.Verdict)
-	require.EqualValues(t, math.MaxInt64, call.Reply[1])
-}
-
-func TestAFullFunnelLimits(t *testing.T) {
-	call := callOf("15", "30", "60")
-	call.Stored, call.StoredValue = StoredString, strconv.FormatInt(today+30e9, 10)
-	answer(call)
-	require.Equal(t, Limited, call.Verdict)
-	require.Equal(t, [ReplyLength]int64{1, 15, 0, 2, 30}, call.Reply)
-}
-
-func TestAPeekReadsTheStoredTAT(t *testing.T) {
-	call := callOf("15", "30", "60", "0")
-	call.Stored, call.StoredValue = StoredString, strconv.FormatInt(today+10e9, 10)
-	answer(call)
-	require.Equal(t, Peeked, call.Verdict)
-	require.Equal(t, [ReplyLength]int64{0, 15, 10, -1, 10}, call.Reply)
-}
-
-func TestRedisCellModeAddsOneToTheCapacity(t *testing.T) {
-	call := callOf("0", "1", "1")
-	call.LimitSurplus = 1
-	answer(call)
-	require.Equal(t, Allowed, call.Verdict)
-	require.EqualValues(t, 1, call.Reply[1])
+// TestVerdicts, of funnels that hold something, and of the least that is accepted.
+func TestVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		arguments string
+		surplus   int64
+		stored    int64 // ahead of now; 0 for no key
+		verdict   uint32
+		reply     [ReplyLength]int64
+	}{
+		{"15 30 60", 0, 10e9, Allowed, [ReplyLength]int64{0, 15, 9, -1, 12}},
+		{"15 30 60", 0, 30e9, Limited, [ReplyLength]int64{1, 15, 0, 2, 30}},
+		{"15 30 60 0", 0, 10e9, Peeked, [ReplyLength]int64{0, 15, 10, -1, 10}},
+		{"15 30 60 0", 0, 40e9, Peeked, [ReplyLength]int64{1, 15, 0, 10, 40}},
+		{"1 1 0.000000001 1", 0, 0, Allowed, [ReplyLength]int64{0, 1, 0, -1, 1}},
+		{"0 1 1", 1, 0, Allowed, [ReplyLength]int64{0, 1, 0, -1, 1}}, // in redis-cell mode
+		{"9223372036854775806 1 0.000000001 1", 1, 0, Allowed, [ReplyLength]int64{0, math.MaxInt64, math.MaxInt64 - 1, -1, 1}},
+	} {
+		call := callOf(strings.Fields(c.arguments)...)
+		call.LimitSurplus = c.surplus
+		if c.stored != 0 {
+			call.Stored, call.StoredValue = StoredString, strconv.FormatInt(today+c.stored, 10)
+		}
+		answer(call)
+		require.Equal(t, c.verdict, call.Verdict, c.arguments)
+		require.Equal(t, c.reply, call.Reply, c.arguments)
+	}
 }
 
 func TestDigits(t *testing.T) {

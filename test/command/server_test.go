@@ -30,6 +30,7 @@ func TestInTransactions(t *testing.T) {
 	require.NoError(t, commands[4].Err())
 }
 
+// TestInScripts; what clients.md shows runs in ../clients, as a script and as a function.
 func TestInScripts(t *testing.T) {
 	client := servertest.StartClient(t)
 	const script = `
@@ -43,18 +44,6 @@ func TestInScripts(t *testing.T) {
 	message, err := client.Eval(context.Background(), protected, []string{"key"}).Text()
 	require.NoError(t, err)
 	require.Contains(t, message, "ERR capacity")
-}
-
-func TestInFunctions(t *testing.T) {
-	servertest.NeedSince7(t, "functions")
-	client := servertest.StartClient(t)
-	ctx := context.Background()
-	const library = `#!lua name=limits
-		redis.register_function('pour', function(keys, arguments)
-			return redis.call('cl.throttle', keys[1], arguments[1], 30, 60)
-		end)`
-	require.NoError(t, client.FunctionLoad(ctx, library).Err())
-	require.Equal(t, servertest.Reply{0, 15, 14, -1, 2}, servertest.ToReply(t, client.FCall(ctx, "pour", []string{"key"}, 15)))
 }
 
 func TestBothProtocols(t *testing.T) {

@@ -47,21 +47,6 @@ func TestKeysAreBinary(t *testing.T) {
 	require.EqualValues(t, len(keys), client.DBSize(context.Background()).Val())
 }
 
-// TestFunnelsDrainAndAreGone: a funnel expires when it is empty, by the server's own
-// clock.
-func TestFunnelsDrainAndAreGone(t *testing.T) {
-	client := servertest.StartClient(t)
-	ctx := context.Background()
-	before := time.Now()
-	servertest.Throttle(t, client, "key", 10, 10, 1, 5)
-	ttl := client.PTTL(ctx, "key").Val()
-	require.Greater(t, ttl, time.Duration(0))
-	require.LessOrEqual(t, ttl, 501*time.Millisecond)
-	require.Greater(t, ttl, 500*time.Millisecond-time.Since(before)-time.Millisecond)
-	servertest.Eventually(t, "the drained funnel is gone", func() bool { return client.Exists(ctx, "key").Val() == 0 })
-	require.Equal(t, servertest.Reply{0, 10, 9, -1, 1}, servertest.Throttle(t, client, "key", 10, 10, 1))
-}
-
 // TestFunnelsAreStrings: what works on strings works on funnels.
 func TestFunnelsAreStrings(t *testing.T) {
 	client, clock := servertest.StartWithClock(t)
@@ -212,28 +197,20 @@ func TestNothingIsWrittenUnlessAllowed(t *testing.T) {
 	}
 }
 
-// TestKeyspaceEvents: a write has the events of the SET that replicas execute.
+// TestKeyspaceEvents: a write has the events of the SET that replicas execute, and a
+// funnel that has drained is gone, by the server's own clock.
 func TestKeyspaceEvents(t *testing.T) {
-	client := servertest.StartClient(t)
-	ctx := context.Background()
-	require.NoError(t, client.ConfigSet(ctx, "notify-keyspace-events", "KA").Err())
-	subscription := client.PSubscribe(ctx, "__keyspace@0__:*")
-	defer subscription.Close()
-	_, err := subscription.Receive(ctx)
-	require.NoError(t, err)
-	events := subscription.Channel()
-	next := func() string {
-		select {
-		case event := <-events:
-			return strings.TrimPrefix(event.Channel, "__keyspace@0__:") + " " + event.Payload
-		case <-time.After(servertest.Patience):
-			return "no event"
-		}
-	}
+	server := servertest.StartModule(t)
+	client, events := server.Client(t), server.Wire(t)
+	require.NoError(t, client.ConfigSet(context.Background(), "notify-keyspace-events", "KA").Err())
+	events.MustDo(t, "psubscribe", "__keyspace@0__:*")
 	servertest.Throttle(t, client, "key", 1, 5, 1)
 	servertest.Throttle(t, client, "key", 1, 5, 1) // limited
 	servertest.Throttle(t, client, "key", 1, 5, 1, 0)
-	require.Equal(t, "key set", next())
-	require.Equal(t, "key expire", next())
-	require.Equal(t, "key expired", next())
+	for _, event := range []string{"set", "expire", "expired"} {
+		got, err := events.Receive()
+		require.NoError(t, err)
+		require.Equal(t, []any{"pmessage", "__keyspace@0__:*", "__keyspace@0__:key", event}, got)
+	}
+	require.Equal(t, servertest.Reply{0, 1, 0, -1, 1}, servertest.Throttle(t, client, "key", 1, 5, 1))
 }
