@@ -82,29 +82,24 @@ func printed(t *testing.T, path string) string {
 	return string(content)
 }
 
-// wait waits for the end of the process, and requires exit code 0.
-func (p *process) wait(t *testing.T) string {
-	t.Helper()
-	require.NoError(t, p.end(t))
-	return printed(t, p.stdout)
-}
-
-// end waits for the end of the process, with any exit code.
-func (p *process) end(t *testing.T) error {
+// wait waits for the end of the process, and returns what it has printed and how it ended.
+func (p *process) wait(t *testing.T) (output string, err error) {
 	t.Helper()
 	select {
 	case <-p.ended:
 	case <-time.After(servertest.Patience):
 		t.Fatal("the example does not end")
 	}
-	return p.err
+	return printed(t, p.stdout), p.err
 }
 
-// interrupt sends SIGINT, as Ctrl-C does.
+// interrupt sends SIGINT, as Ctrl-C does, and requires exit code 0.
 func (p *process) interrupt(t *testing.T) string {
 	t.Helper()
 	require.NoError(t, p.Process.Signal(os.Interrupt))
-	return p.wait(t)
+	output, err := p.wait(t)
+	require.NoError(t, err)
+	return output
 }
 
 // find waits for a line on stderr, and returns the groups of the pattern.

@@ -103,6 +103,7 @@ func TestWebAPIWithoutRedis(t *testing.T) {
 
 func TestWebAPIChecksPrefixes(t *testing.T) {
 	p := start(t, "webapi", servertest.Start(t, servertest.Options{}), "-trust", "10.0.0.1")
-	require.Error(t, p.end(t))
+	_, err := p.wait(t)
+	require.Error(t, err)
 	require.Contains(t, printed(t, p.stderr), `invalid value "10.0.0.1" for flag -trust`)
 }

@@ -34,7 +34,8 @@ func TestWorkersShareALimit(t *testing.T) {
 						"-jobs", strconv.Itoa(jobs), "-workers", "3", fmt.Sprintf("-do=%v", do)))
 				}
 				for _, process := range processes {
-					output := process.wait(t)
+					output, err := process.wait(t)
+					require.NoError(t, err)
 					require.Equal(t, []string{"1", "2", "3", "4", "5"}, jobsDone(output), output)
 					require.True(t, strings.HasSuffix(output, "5 of 5 jobs done\n"), output)
 				}

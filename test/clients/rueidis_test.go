@@ -1,9 +1,8 @@
-package clients
+package clients_test
 
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
@@ -47,47 +46,6 @@ func TestRueidisBuilder(t *testing.T) {
 	failure, ok := rueidis.IsRedisErr(client.Do(ctx, ask(client, "laoqian:reply", 0)).Error())
 	require.True(t, ok)
 	require.ErrorContains(t, failure, "capacity must be an integer from 1")
-}
-
-// Funnels can be read through the cache of the client, which is invalidated by each call
-// that pours, and by no other.
-func TestRueidisClientSideCaching(t *testing.T) {
-	ctx := context.Background()
-	server := servertest.StartModule(t)
-	reader, caller := connectRueidis(t, server.Addr()), connectRueidis(t, server.Addr())
-	pour := func() int64 {
-		reply, err := caller.Do(ctx, ask(caller, "laoqian:reply", 2)).AsIntSlice()
-		require.NoError(t, err)
-		return reply[0]
-	}
-	read := func() (tat string, cached bool) {
-		result := reader.DoCache(ctx, reader.B().Get().Key("laoqian:reply").Cache(), time.Hour)
-		tat, err := result.ToString()
-		require.NoError(t, err)
-		return tat, result.IsCacheHit()
-	}
-
-	require.EqualValues(t, 0, pour())
-	first, cached := read()
-	require.False(t, cached)
-	_, cached = read()
-	require.True(t, cached)
-
-	require.EqualValues(t, 0, pour())
-	servertest.Eventually(t, "a call that pours invalidates", func() bool { tat, _ := read(); return tat > first })
-	servertest.Eventually(t, "it is cached again", func() bool { _, cached := read(); return cached })
-
-	require.EqualValues(t, 1, pour())
-	// Its invalidation would come before that of this later key.
-	other := func() string {
-		value, _ := reader.DoCache(ctx, reader.B().Get().Key("other").Cache(), time.Hour).ToString()
-		return value
-	}
-	require.Empty(t, other())
-	require.NoError(t, caller.Do(ctx, caller.B().Set().Key("other").Value("changed").Build()).Error())
-	servertest.Eventually(t, "the other key is invalidated", func() bool { return other() == "changed" })
-	_, cached = read()
-	require.True(t, cached, "a call that is limited invalidates nothing")
 }
 
 func TestRueidisScript(t *testing.T) {

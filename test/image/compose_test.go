@@ -17,23 +17,6 @@ type project struct {
 	tool []string
 }
 
-// startProject runs the first line that the README shows, and waits for the sentinels.
-func startProject(t *testing.T, line string) project {
-	t.Helper()
-	p := project{name: unique(), tool: composeTool(t)}
-	t.Cleanup(func() {
-		if t.Failed() {
-			log, _ := p.command("logs", "--tail", "30").CombinedOutput()
-			t.Logf("end of the logs:\n%s", log)
-		}
-		p.command("down", "--volumes", "--timeout", "0").Run()
-	})
-	// The image is built, on another base than this line would take.
-	p.run(t, strings.Replace(line, "--build", "--no-build", 1))
-	p.awaitSentinels(t)
-	return p
-}
-
 // composeTool is `docker compose`, or the older docker-compose.
 func composeTool(t testing.TB) []string {
 	t.Helper()
@@ -136,7 +119,17 @@ func TestComposeFailsOver(t *testing.T) {
 	lines := readmeLines(t, "README.md", "compose")
 	require.Len(t, lines, 5)
 	up, pour, stop, pourAgain, down := lines[0], lines[1], lines[2], lines[3], lines[4]
-	p := startProject(t, up)
+	p := project{name: unique(), tool: composeTool(t)}
+	t.Cleanup(func() {
+		if t.Failed() {
+			log, _ := p.command("logs", "--tail", "30").CombinedOutput()
+			t.Logf("end of the logs:\n%s", log)
+		}
+		p.command("down", "--volumes", "--timeout", "0").Run()
+	})
+	// The image is built, on another base than this line would take.
+	p.run(t, strings.Replace(up, "--build", "--no-build", 1))
+	p.awaitSentinels(t)
 
 	// Stopped: its name is no longer known in the network.
 	require.Equal(t, "0\n15\n14\n-1\n3600", p.run(t, pour))

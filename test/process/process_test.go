@@ -61,11 +61,6 @@ func TestProcessIsAsWithoutTheModule(t *testing.T) {
 	same("after calls and errors")
 }
 
-var (
-	crashHeading = regexp.MustCompile(`(?m)^------ (.*) ------`)
-	crashFrame   = regexp.MustCompile(`(?m)^\S.*\[0x[0-9a-f]+\]$`)
-)
-
 // crash makes a server crash, and returns its report and the headings in it. A server
 // that collects the stacks of its threads may crash once more in doing so, without the
 // module, too (seen on Valkey 9): then another one crashes.
@@ -87,23 +82,17 @@ func crash(t *testing.T, module string) (report string, headings []string) {
 		}
 	}
 	require.Contains(t, report, "BUG REPORT END")
-	for _, heading := range crashHeading.FindAllStringSubmatch(report, -1) {
-		headings = append(headings, heading[1])
-	}
-	return report, headings
+	return report, regexp.MustCompile(`(?m)^------ .* ------`).FindAllString(report, -1)
 }
 
 // TestCrashReportsAreWhole: a server that crashes says as much about it as it does
 // without the module, and about the module, too.
 func TestCrashReportsAreWhole(t *testing.T) {
-	want, wantHeadings := crash(t, "")
-	got, headings := crash(t, servertest.Module(t))
-	require.Equal(t, wantHeadings, headings)
-	require.Contains(t, got, "funnel_allowed:1", "INFO of the module")
-	frames, wantFrames := len(crashFrame.FindAllString(got, -1)), len(crashFrame.FindAllString(want, -1))
-	// Newer servers show the stacks of their other threads, too, which may be here or
-	// there. With musl nothing walks a stack.
-	require.GreaterOrEqual(t, frames, wantFrames/2)
+	_, want := crash(t, "")
+	report, got := crash(t, servertest.Module(t))
+	require.NotEmpty(t, want)
+	require.Equal(t, want, got)
+	require.Contains(t, report, "funnel_allowed:1", "INFO of the module")
 }
 
 // TestSleepIsNoticed: funnels leak while the server does nothing.
