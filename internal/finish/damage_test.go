@@ -3,6 +3,7 @@ package finish
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,22 +65,10 @@ func TestDamagedFiles(t *testing.T) {
 			require.True(t, found)
 			l.setWord(at, uint64(elf.DF_1_NODELETE))
 		}, "NODELETE is set"},
-		"a call into the table of imports": {finished, func(t *testing.T, l *library) {
-			redirectCall(t, l, l.Section(".plt").Addr+32)
-		}, "calls .plt+0x20"},
-		"a call into the middle of a function of ours": {finished, func(t *testing.T, l *library) {
-			target, err := l.goFunction("funnel/module/throttle.decide")
-			require.NoError(t, err)
-			redirectCall(t, l, target.Value+4)
-		}, "calls funnel/module/throttle.decide+0x4"},
-		"a call into the middle of a function, as to clear or copy memory": {finished, func(t *testing.T, l *library) {
-			target, err := l.goFunction("runtime.memmove")
-			require.NoError(t, err)
-			redirectCall(t, l, target.Value+0x21)
-		}, "calls runtime.memmove+0x21"},
-		"a call into nowhere": {finished, func(t *testing.T, l *library) {
-			redirectCall(t, l, 1<<30)
-		}, "calls 0x40000000"},
+		"a call into the table of imports":             {finished, callTo(".plt", 32), "calls .plt+0x20"},
+		"a call into the middle of a function of ours": {finished, callTo("funnel/module/throttle.decide", 4), "calls funnel/module/throttle.decide+0x4"},
+		"a call into the middle of memmove":            {finished, callTo("runtime.memmove", 0x21), "calls runtime.memmove+0x21"},
+		"a call into nowhere":                          {finished, callTo("", 1<<30), "calls 0x40000000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			content, err := os.ReadFile(c.path)
@@ -105,20 +94,27 @@ func exchange(t *testing.T, content []byte, old, new string) {
 	copy(content, bytes.ReplaceAll(content, []byte(old), []byte(new)))
 }
 
-// redirectCall changes where the one call in go_parse leads.
-func redirectCall(t *testing.T, l *library, target uint64) {
-	t.Helper()
-	if l.goName != "amd64" {
-		t.Skip("the call is changed in the code of amd64")
-	}
-	function, err := l.goFunction("go_parse")
-	require.NoError(t, err)
-	place, err := l.place(function.Value, function.Size)
-	require.NoError(t, err)
-	call := uint64(bytes.IndexByte(l.content[place:place+function.Size], 0xE8))
-	distance := uint32(target - (function.Value + call + 5))
-	for i := range uint64(4) {
-		l.content[place+call+1+i] = byte(distance >> (8 * i))
+// callTo changes where the one call in go_parse leads: so far behind the start of a section
+// or of a function of Go, or of the file.
+func callTo(name string, offset uint64) func(t *testing.T, l *library) {
+	return func(t *testing.T, l *library) {
+		if l.goName != "amd64" {
+			t.Skip("the call is changed in the code of amd64")
+		}
+		target := offset
+		if section := l.Section(name); section != nil {
+			target += section.Addr
+		} else if name != "" {
+			function, err := l.goFunction(name)
+			require.NoError(t, err)
+			target += function.Value
+		}
+		function, err := l.goFunction("go_parse")
+		require.NoError(t, err)
+		place, err := l.place(function.Value, function.Size)
+		require.NoError(t, err)
+		call := uint64(bytes.IndexByte(l.content[place:place+function.Size], 0xE8))
+		binary.LittleEndian.PutUint32(l.content[place+call+1:], uint32(target-(function.Value+call+5)))
 	}
 }
 

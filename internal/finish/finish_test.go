@@ -163,18 +163,6 @@ func TestBreaches(t *testing.T) {
 	}
 }
 
-// TestWithoutOptimization: the compiler then proves no index and no divisor.
-func TestWithoutOptimization(t *testing.T) {
-	output := filepath.Join(t.TempDir(), "linked.so")
-	text, err := exec.Command("go", "build", "-buildmode=c-shared", "-gcflags=funnel/...=-N -l", "-o", output, "funnel/cmd/funnel").CombinedOutput()
-	if err != nil {
-		require.Contains(t, string(text), "nosplit stack over", "the Go linker may reject it first")
-		return
-	}
-	_, err = finish(t, output)
-	require.ErrorContains(t, err, "needs the Go runtime")
-}
-
 // TestCompilersThatDiffer: what a server might not load is an error here.
 func TestCompilersThatDiffer(t *testing.T) {
 	threadLocal := write(t, "thread_local.c", "__thread int funnel_thread_local;\nint *funnel_place(void) { return &funnel_thread_local; }\n")

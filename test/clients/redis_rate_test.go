@@ -77,21 +77,16 @@ func TestMovingFromRedisRateKeepsTheAnswers(t *testing.T) {
 }
 
 func TestMovingFromRedisRateKeepsTheLimits(t *testing.T) {
-	for _, pair := range []struct {
-		before redis_rate.Limit
-		after  limiter.Limit
-	}{
-		{redis_rate.PerSecond(10), limiter.PerSecond(10)},
-		{redis_rate.PerMinute(10), limiter.PerMinute(10)},
-		{redis_rate.PerHour(10), limiter.PerHour(10)},
-		{slowlyBefore, slowlyAfter},
+	for before, after := range map[redis_rate.Limit]limiter.Limit{
+		redis_rate.PerSecond(10): limiter.PerSecond(10),
+		redis_rate.PerMinute(10): limiter.PerMinute(10),
+		redis_rate.PerHour(10):   limiter.PerHour(10),
+		slowlyBefore:             slowlyAfter,
+		{}:                       {},
 	} {
-		require.Equal(t, pair.before.Burst, pair.after.Capacity())
-		require.Equal(t, pair.before.Rate, pair.after.Count())
-		require.Equal(t, pair.before.Period, pair.after.Period())
-		require.Equal(t, pair.before.IsZero(), pair.after.IsZero())
+		require.Equal(t, before, redis_rate.Limit{Rate: after.Count(), Period: after.Period(), Burst: after.Capacity()})
+		require.Equal(t, before.IsZero(), after.IsZero())
 	}
-	require.True(t, limiter.Limit{}.IsZero())
 	require.Equal(t, "10 req/m (burst 10)", redis_rate.PerMinute(10).String())
 	require.Equal(t, "10 per minute, burst 10", limiter.PerMinute(10).String())
 }

@@ -22,16 +22,10 @@ import (
 )
 
 // image is the image to test.
-func image(t testing.TB) string {
-	t.Helper()
-	return fromEnvironment(t, "FUNNEL_IMAGE")
-}
+func image(t testing.TB) string { return fromEnvironment(t, "FUNNEL_IMAGE") }
 
 // baseImage is the image that it is built on.
-func baseImage(t testing.TB) string {
-	t.Helper()
-	return fromEnvironment(t, "FUNNEL_IMAGE_BASE")
-}
+func baseImage(t testing.TB) string { return fromEnvironment(t, "FUNNEL_IMAGE_BASE") }
 
 func fromEnvironment(t testing.TB, name string) string {
 	t.Helper()
