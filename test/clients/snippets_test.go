@@ -129,14 +129,12 @@ func TestRedisCLI(t *testing.T) {
 	require.Equal(t, "0\n15\n14\n-1\n2\n-1\n2000000000\n", string(output))
 }
 
-// pythonTrial fails unless redis-py is there.
-func pythonTrial(program string) *exec.Cmd {
-	return exec.Command(program, "-c", "import redis; print(redis.__version__)")
-}
-
 func TestRedisPy(t *testing.T) {
 	t.Parallel()
-	python := interpreter(t, "redis-py", pythonTrial, "python3", "/usr/bin/python3")
+	trial := func(program string) *exec.Cmd {
+		return exec.Command(program, "-c", "import redis; print(redis.__version__)")
+	}
+	python := interpreter(t, "redis-py", trial, "python3", "/usr/bin/python3")
 	for name, server := range map[string]*servertest.Server{"redis-py": servertest.StartModule(t), "redis-py-script": servertest.Start(t, servertest.Options{})} {
 		t.Run(name, func(t *testing.T) {
 			text := narrow(t, snippet(t, name), "15, 30, 60", "3, 1, 2")
@@ -149,12 +147,8 @@ func TestRedisPy(t *testing.T) {
 	}
 }
 
-// nodeTrial fails unless node-redis is there. Debian keeps it in a folder that its
-// own node knows, and others do not.
-func nodeTrial(program string) *exec.Cmd {
-	return node(program, `require("redis"); console.log(process.version)`)
-}
-
+// node runs a script. Debian keeps node-redis in a folder that its own node knows, and
+// others do not.
 func node(program, script string) *exec.Cmd {
 	command := exec.Command(program, "-e", script)
 	paths := []string{"/usr/share/nodejs", os.Getenv("NODE_PATH")}
@@ -165,7 +159,8 @@ func node(program, script string) *exec.Cmd {
 
 func TestNodeRedis(t *testing.T) {
 	t.Parallel()
-	program := interpreter(t, "node-redis", nodeTrial, "node")
+	trial := func(program string) *exec.Cmd { return node(program, `require("redis"); console.log(process.version)`) }
+	program := interpreter(t, "node-redis", trial, "node")
 	for name, server := range map[string]*servertest.Server{"node-redis": servertest.StartModule(t), "node-redis-script": servertest.Start(t, servertest.Options{})} {
 		t.Run(name, func(t *testing.T) {
 			text := narrow(t, snippet(t, name), `"15", "30", "60"`, `"3", "1", "2"`)

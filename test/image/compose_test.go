@@ -2,7 +2,6 @@ package image_test
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -12,28 +11,13 @@ import (
 )
 
 // A project is compose.yaml, running under a name of its own.
-type project struct {
-	name string
-	tool []string
-}
+type project string
 
-// composeTool is `docker compose`, or the older docker-compose.
-func composeTool(t testing.TB) []string {
-	t.Helper()
-	for _, tool := range [][]string{{"docker", "compose"}, {"docker-compose"}} {
-		if exec.Command(tool[0], append(tool[1:], "version")...).Run() == nil {
-			return tool
-		}
-	}
-	t.Fatal("neither docker compose nor docker-compose is there: apt-get install docker-compose")
-	return nil
-}
-
+// command is one of docker compose, or of the older docker-compose.
 func (p project) command(arguments ...string) *exec.Cmd {
-	arguments = append(append(p.tool[1:len(p.tool):len(p.tool)], "--project-name", p.name), arguments...)
-	command := exec.Command(p.tool[0], arguments...)
-	command.Dir = top
-	command.Env = os.Environ() // with FUNNEL_IMAGE, which compose.yaml reads
+	const tool = `if docker compose version >/dev/null 2>&1; then exec docker compose "$@"; else exec docker-compose "$@"; fi`
+	command := exec.Command("bash", append([]string{"-c", tool, "compose", "--project-name", string(p)}, arguments...)...)
+	command.Dir = top // with FUNNEL_IMAGE in the environment, which compose.yaml reads
 	return command
 }
 
@@ -54,7 +38,7 @@ func (p project) run(t testing.TB, line string) string {
 func (p project) container(t testing.TB, service string) container {
 	t.Helper()
 	id := docker(t, "ps", "--all", "--quiet", "--no-trunc",
-		"--filter", "label=com.docker.compose.project="+p.name, "--filter", "label=com.docker.compose.service="+service)
+		"--filter", "label=com.docker.compose.project="+string(p), "--filter", "label=com.docker.compose.service="+service)
 	require.NotEmpty(t, id, service)
 	return container(id)
 }
@@ -119,7 +103,7 @@ func TestComposeFailsOver(t *testing.T) {
 	lines := readmeLines(t, "README.md", "compose")
 	require.Len(t, lines, 5)
 	up, pour, stop, pourAgain, down := lines[0], lines[1], lines[2], lines[3], lines[4]
-	p := project{name: unique(), tool: composeTool(t)}
+	p := project(unique())
 	t.Cleanup(func() {
 		if t.Failed() {
 			log, _ := p.command("logs", "--tail", "30").CombinedOutput()
@@ -151,7 +135,7 @@ func TestComposeFailsOver(t *testing.T) {
 
 	// It comes back under the same name, and another address, as its own is taken.
 	taker := newContainer(t)
-	docker(t, "run", "--detach", "--name", string(taker), "--network", p.name+"_default", "--entrypoint", "sleep", image(t), "600")
+	docker(t, "run", "--detach", "--name", string(taker), "--network", string(p)+"_default", "--entrypoint", "sleep", image(t), "600")
 	docker(t, "start", string(p.container(t, "redis-1")))
 	require.NotEqual(t, firstAddress, p.address(t, "redis-1"))
 	p.awaitRole(t, "redis-1", "slave", p.funnel(t, "redis-2"))
@@ -159,5 +143,5 @@ func TestComposeFailsOver(t *testing.T) {
 	p.awaitSentinels(t)
 
 	p.run(t, down)
-	require.Empty(t, docker(t, "ps", "--all", "--quiet", "--filter", "label=com.docker.compose.project="+p.name))
+	require.Empty(t, docker(t, "ps", "--all", "--quiet", "--filter", "label=com.docker.compose.project="+string(p)))
 }
