@@ -98,8 +98,8 @@ func TestLinesOfTheREADME(t *testing.T) {
 func run(t *testing.T, line string) string {
 	t.Helper()
 	line = regexp.MustCompile(` funnel( |$)`).ReplaceAllString(line, " "+image(t)+"$1")
-	if strings.Contains(line, " funnel:/data ") {
-		line = strings.Replace(line, " funnel:/data ", " "+volume(t)+":/data ", 1)
+	if before, after, found := strings.Cut(line, " funnel:/data "); found {
+		line = before + " " + volume(t) + ":/data " + after
 	}
 	command := exec.Command("bash", "-c", line)
 	command.Dir = t.TempDir()
