@@ -52,7 +52,7 @@ func TestContradictionsEndTheContainer(t *testing.T) {
 func TestRestartAfterCONFIGREWRITE(t *testing.T) {
 	t.Parallel()
 	options := append(configFile(t, "maxmemory 123456789\n"), "--env", "FUNNEL_ARGS=compat redis-cell")
-	box := start(t, options, "redis-server", "/etc/redis/redis.conf")
+	box := start(t, options, "/etc/redis/redis.conf")
 	require.NoError(t, box.client(t).ConfigRewrite(t.Context()).Err())
 	require.Contains(t, box.exec(t, "cat", "/etc/redis/redis.conf"), moduleLine)
 	docker(t, "restart", "--time", "20", string(box))
