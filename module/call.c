@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* What go_parse and go_decide lead to in a file that is not finished. */
+/* The initial value of go_parse and go_decide, until funnel-finish replaces it. */
 static void not_finished(struct throttle_call *call)
 {
     (void)call;

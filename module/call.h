@@ -3,7 +3,7 @@
 
 /* What crosses the boundary between C and Go, and how.
  *
- * A command crosses twice: go_parse judges the arguments, before the key is
+ * A command crosses twice: go_parse validates the arguments, before the key is
  * touched; go_decide takes the stored value and the time, and decides. Both get one
  * structure. Package throttle has the same structure in Go, and the compiler sees to
  * it that the two agree (layout.go).
@@ -65,7 +65,7 @@ struct throttle_call {
 
     /* From both. */
     enum verdict verdict;
-    char message[MESSAGE_CAPACITY]; /* an error reply, zero terminated */
+    char message[MESSAGE_CAPACITY]; /* an error reply, NUL-terminated */
 
     /* From go_decide. */
     int64_t reply[REPLY_LENGTH];
@@ -73,16 +73,16 @@ struct throttle_call {
     struct digits tat, expiry;   /* the words of the replicated SET */
 };
 
-/* The ways into Go (docs/go-runtime.md). The program funnel-finish points them there
- * in the finished file. In a file that it has not seen they lead to a function that
- * does nothing.
+/* The entry points into Go (docs/go-runtime.md). The program funnel-finish points them
+ * to the Go functions of the same names; before, they point to a function that does
+ * nothing.
  *
  * Volatile, because no line of C ever assigns to them: the compiler would take the
  * initial value for the only one. */
 typedef void (*volatile go_function)(struct throttle_call *call);
 extern go_function go_parse, go_decide;
 
-/* Proves the ways into Go by a call whose answer is known. Returns NULL, or what is
+/* Tests the entry points by a call whose answer is known. Returns NULL, or what is
  * wrong: a string constant. */
 const char *prove_go(void);
 

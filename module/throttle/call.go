@@ -42,7 +42,7 @@ type Call struct {
 	Now         int64 // nanoseconds since the epoch
 
 	Verdict uint32                // Error, Parsed, Limited, Peeked or Allowed
-	Message [MessageCapacity]byte // an error reply, zero terminated
+	Message [MessageCapacity]byte // an error reply, NUL-terminated
 
 	Reply              [ReplyLength]int64
 	ExpiryMilliseconds int64  // Unix time at which the funnel has drained

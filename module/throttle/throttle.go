@@ -58,13 +58,15 @@ func parse(call *Call) {
 //
 //go:nosplit
 func decide(call *Call) {
-	tat, ok := gcra.Empty, true
+	tat := gcra.Empty
 	switch call.Stored {
 	case StoredString:
-		if tat, ok = parseInteger(call.StoredValue); !ok {
+		value, ok := parseInteger(call.StoredValue)
+		if !ok {
 			call.fail(noFunnel)
 			return
 		}
+		tat = value
 	case StoredOtherType:
 		call.fail(wrongType)
 		return

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"funnel/gcra"
 )
 
 // today is an instant in 2026.
@@ -58,60 +56,32 @@ func TestTranscript(t *testing.T) {
 	require.Equal(t, strconv.FormatInt(call.ExpiryMilliseconds, 10), textOf(&call.Expiry))
 }
 
-// TestLeast goes to the least of what is accepted.
-func TestLeast(t *testing.T) {
-	call := callOf("1", "1", "0.000000001", "1")
-	answer(call)
-	require.Equal(t, Allowed, call.Verdict)
-	require.Equal(t, [ReplyLength]int64{0, 1, 0, -1, 1}, call.Reply)
-
-	call = callOf(strconv.Itoa(math.MaxInt64-1), "1", "0.000000001", "1")
-	call.LimitSurplus = 1
-	answer(call)
-	require.Equal(t, Allowed, call.Verdict)
-	require.EqualValues(t, math.MaxInt64, call.Reply[1])
-}
-
-func TestAFullFunnelLimits(t *testing.T) {
-	call := callOf("15", "30", "60")
-	call.Stored, call.StoredValue = StoredString, strconv.FormatInt(today+30e9, 10)
-	answer(call)
-	require.Equal(t, Limited, call.Verdict)
-	require.Equal(t, [ReplyLength]int64{1, 15, 0, 2, 30}, call.Reply)
-}
-
-func TestAPeekReadsTheStoredTAT(t *testing.T) {
-	call := callOf("15", "30", "60", "0")
-	call.Stored, call.StoredValue = StoredString, strconv.FormatInt(today+10e9, 10)
-	answer(call)
-	require.Equal(t, Peeked, call.Verdict)
-	require.Equal(t, [ReplyLength]int64{0, 15, 10, -1, 10}, call.Reply)
-}
-
-// TestArgumentsAreJudgedBeforeTheKey, as by the server's own commands.
-func TestArgumentsAreJudgedBeforeTheKey(t *testing.T) {
-	call := callOf("15", "30", "x")
-	call.Stored = StoredOtherType
-	require.Equal(t, badPeriod+", not 'x'", errorOf(t, call))
-	call.Period = "60"
-	require.Equal(t, wrongType, errorOf(t, call))
-	call.Stored, call.StoredValue = StoredString, "secret"
-	require.Equal(t, noFunnel, errorOf(t, call))
-}
-
-func TestRedisCellModeAddsOneToTheCapacity(t *testing.T) {
-	call := callOf("0", "1", "1")
-	require.Equal(t, badCapacity+", not '0'", errorOf(t, call))
-	call.LimitSurplus = 1
-	answer(call)
-	require.Equal(t, Allowed, call.Verdict)
-	require.EqualValues(t, 1, call.Reply[1])
-
-	call.Capacity = "x"
-	require.Equal(t, badCapacityRedisCell+", not 'x'", errorOf(t, call))
-	call.Capacity = strconv.Itoa(math.MaxInt64)
-	require.Equal(t, "ERR "+gcra.ErrTolerance.Error()+", not capacity 9223372036854775807, count 1, period 1, quantity 1",
-		errorOf(t, call))
+// TestVerdicts, of funnels that hold something, and of the least that is accepted.
+func TestVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		arguments string
+		surplus   int64
+		stored    int64 // ahead of now; 0 for no key
+		verdict   uint32
+		reply     [ReplyLength]int64
+	}{
+		{"15 30 60", 0, 10e9, Allowed, [ReplyLength]int64{0, 15, 9, -1, 12}},
+		{"15 30 60", 0, 30e9, Limited, [ReplyLength]int64{1, 15, 0, 2, 30}},
+		{"15 30 60 0", 0, 10e9, Peeked, [ReplyLength]int64{0, 15, 10, -1, 10}},
+		{"15 30 60 0", 0, 40e9, Peeked, [ReplyLength]int64{1, 15, 0, 10, 40}},
+		{"1 1 0.000000001 1", 0, 0, Allowed, [ReplyLength]int64{0, 1, 0, -1, 1}},
+		{"0 1 1", 1, 0, Allowed, [ReplyLength]int64{0, 1, 0, -1, 1}}, // in redis-cell mode
+		{"9223372036854775806 1 0.000000001 1", 1, 0, Allowed, [ReplyLength]int64{0, math.MaxInt64, math.MaxInt64 - 1, -1, 1}},
+	} {
+		call := callOf(strings.Fields(c.arguments)...)
+		call.LimitSurplus = c.surplus
+		if c.stored != 0 {
+			call.Stored, call.StoredValue = StoredString, strconv.FormatInt(today+c.stored, 10)
+		}
+		answer(call)
+		require.Equal(t, c.verdict, call.Verdict, c.arguments)
+		require.Equal(t, c.reply, call.Reply, c.arguments)
+	}
 }
 
 func TestDigits(t *testing.T) {
@@ -127,13 +97,6 @@ func TestDigits(t *testing.T) {
 		digits.set(number)
 		require.Equal(t, strconv.FormatInt(number, 10), textOf(&digits))
 	}
-}
-
-// TestLongMessagesAreTruncated, although no message is that long.
-func TestLongMessagesAreTruncated(t *testing.T) {
-	var call Call
-	call.fail(strings.Repeat("x", 2*MessageCapacity))
-	require.Equal(t, strings.Repeat("x", MessageCapacity-1)+"\x00", string(call.Message[:]))
 }
 
 // FuzzAnswer: whatever the arguments and the value, there is either a decision
