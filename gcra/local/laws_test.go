@@ -46,8 +46,10 @@ var (
 // A model is the TATs of the funnels that had not drained at any call.
 type model map[string]int64
 
-func (m model) forget(now int64) {
+// forget returns how many are left.
+func (m model) forget(now int64) int {
 	maps.DeleteFunc(m, func(_ string, tat int64) bool { return tat <= now })
+	return len(m)
 }
 
 func (m model) water(key string, rate gcra.Rate, now, quantity int64) (gcra.Decision, error) {

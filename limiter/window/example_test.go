@@ -55,11 +55,6 @@ func ExampleWindows_Reset() {
 }
 
 func ExampleKey() {
-	fmt.Println(window.Key("laoqian", "reply"))
 	fmt.Println(window.Key("a:b", "c"))
-	fmt.Println(window.Key("a", "b:c"))
-	// Output:
-	// hist:laoqian:reply
-	// hist:a%3Ab:c
-	// hist:a:b:c
+	// Output: hist:a%3Ab:c
 }
