@@ -60,25 +60,26 @@ func TestQuantities(t *testing.T) {
 	})
 }
 
-// Calls by module and calls by script, of all kinds, get exactly the capacity together.
+// Calls by module and by script, of all kinds and by several clients, get exactly the
+// capacity together.
 func TestConcurrentCalls(t *testing.T) {
-	ctx := context.Background()
+	ctx, limit := context.Background(), limiter.PerDay(1000)
 	client := servertest.StartClient(t)
-	l, script := limiter.New(client), redis.NewScript(limiter.Script)
+	l, filtered, script := limiter.New(client), limiter.New(client, limiter.WithPrefilter()), redis.NewScript(limiter.Script)
 	var allowed [3]atomic.Int64
 	var group sync.WaitGroup
 	for i := range 15 {
 		group.Go(func() {
 			for call := range 100 {
 				var result limiter.Result
-				var reply []any
 				var err error
 				switch i % 3 {
 				case 0:
-					result, err = l.Allow(ctx, "key", limiter.PerDay(1000))
+					result, err = filtered.Allow(ctx, "key", limit)
 				case 1:
-					result, err = l.AllowAtMost(ctx, "key", limiter.PerDay(1000), call%5)
+					result, err = l.AllowAtMost(ctx, "key", limit, call%5)
 				case 2:
+					var reply []any
 					reply, err = script.Run(ctx, client, []string{"key"}, 1000, 1000, 24*60*60, 1).Slice()
 					if err == nil && reply[0] == int64(0) {
 						result.Allowed = 1
@@ -93,9 +94,7 @@ func TestConcurrentCalls(t *testing.T) {
 	}
 	group.Wait()
 	require.EqualValues(t, 1000, allowed[0].Load()+allowed[1].Load()+allowed[2].Load())
-	for kind := range allowed {
-		require.NotZero(t, allowed[kind].Load())
-	}
+	require.NotZero(t, allowed[0].Load()*allowed[1].Load()*allowed[2].Load())
 }
 
 func TestResetEmptiesTheFunnel(t *testing.T) {

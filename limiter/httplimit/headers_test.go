@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
@@ -105,46 +104,44 @@ func requireWellFormed(t testing.TB, got *httptest.ResponseRecorder, name string
 	}
 }
 
-// For any limit, cost and path, the headers are well formed, agree with each other, and
+// For any limit and cost, the headers are well formed, agree with each other, and
 // follow from the result.
 func TestHeadersForAnyLimit(t *testing.T) {
-	withAndWithoutModule(t, func(t *testing.T, rdb *redis.Client) {
-		l := limiter.New(rdb)
-		for i, limit := range []limiter.Limit{
-			limiter.PerSecond(1),
-			limiter.PerSecond(1_000_000).Burst(1),
-			limiter.Per(3, 700*time.Millisecond).Burst(7),
-			limiter.PerMinute(7).Burst(100),
-			limiter.PerDay(1).Burst(1000),
-			limiter.PerSecond(1_000_000_000).Burst(9_000_000_000_000_000_000), // beyond the Integers of structured fields
-		} {
-			for _, cost := range []int{0, 1, 2, 1000} {
-				var last limiter.Result
-				name := fmt.Sprintf("policy %d, \"cost\" \\%d", i, cost)
-				handler := httplimit.New(l, limit,
-					httplimit.WithName(name),
-					httplimit.WithCost(func(*http.Request) int { return cost }),
-					httplimit.OnLimited(func(w http.ResponseWriter, _ *http.Request, result limiter.Result) {
-						last = result
-						w.WriteHeader(httplimit.Status(result))
-					}))(ok)
-				for range 3 {
-					got := ask(handler, from("192.0.2.1"))
-					requireWellFormed(t, got, name)
-					switch {
-					case cost > limit.Capacity():
-						require.Equal(t, http.StatusRequestEntityTooLarge, got.Code)
-					case cost == 0:
-						require.Equal(t, http.StatusOK, got.Code)
-					case got.Code == http.StatusTooManyRequests:
-						after, err := strconv.Atoi(got.Header().Get("Retry-After"))
-						require.NoError(t, err)
-						require.Equal(t, int((last.RetryAfter+time.Second-1)/time.Second), after, "rounded up")
-					}
+	l := inProcess(t)
+	for i, limit := range []limiter.Limit{
+		limiter.PerSecond(1),
+		limiter.PerSecond(1_000_000).Burst(1),
+		limiter.Per(3, 700*time.Millisecond).Burst(7),
+		limiter.PerMinute(7).Burst(100),
+		limiter.PerDay(1).Burst(1000),
+		limiter.PerSecond(1_000_000_000).Burst(9_000_000_000_000_000_000), // beyond the Integers of structured fields
+	} {
+		for _, cost := range []int{0, 1, 2, 1000} {
+			var last limiter.Result
+			name := fmt.Sprintf("policy %d, \"cost\" \\%d", i, cost)
+			handler := httplimit.New(l, limit,
+				httplimit.WithName(name),
+				httplimit.WithCost(func(*http.Request) int { return cost }),
+				httplimit.OnLimited(func(w http.ResponseWriter, _ *http.Request, result limiter.Result) {
+					last = result
+					w.WriteHeader(httplimit.Status(result))
+				}))(ok)
+			for range 3 {
+				got := ask(handler, from("192.0.2.1"))
+				requireWellFormed(t, got, name)
+				switch {
+				case cost > limit.Capacity():
+					require.Equal(t, http.StatusRequestEntityTooLarge, got.Code)
+				case cost == 0:
+					require.Equal(t, http.StatusOK, got.Code)
+				case got.Code == http.StatusTooManyRequests:
+					after, err := strconv.Atoi(got.Header().Get("Retry-After"))
+					require.NoError(t, err)
+					require.Equal(t, int((last.RetryAfter+time.Second-1)/time.Second), after, "rounded up")
 				}
 			}
 		}
-	})
+	}
 }
 
 // A request that passes several policies gets the headers of all of them.

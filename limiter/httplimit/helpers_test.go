@@ -19,12 +19,6 @@ import (
 // slow is a limit whose funnel leaks nothing while a test runs.
 func slow(capacity int) limiter.Limit { return limiter.PerDay(1).Burst(capacity) }
 
-// withAndWithoutModule runs a test through CL.THROTTLE and through the script.
-func withAndWithoutModule(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
-	t.Run("module", func(t *testing.T) { test(t, servertest.StartClient(t)) })
-	t.Run("script", func(t *testing.T) { test(t, servertest.Start(t, servertest.Options{}).Client(t)) })
-}
-
 // ok is the handler behind the middleware.
 var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
 

@@ -6,53 +6,33 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"funnel/gcra"
+	"funnel/internal/servertest"
 	"funnel/limiter"
 	"funnel/limiter/httplimit"
 )
 
-// Of any number of requests at once from one customer, exactly as many reach the handler
-// as the funnel holds: through one process or several, with the prefilter or without.
-func TestExactlyTheCapacityPassesAtOnce(t *testing.T) {
-	withAndWithoutModule(t, func(t *testing.T, rdb *redis.Client) {
-		for range 4 {
-			require.NoError(t, rdb.FlushAll(context.Background()).Err())
-			capacity, requests := 1+rand.IntN(30), 30+rand.IntN(60)
-			var reached, limited atomic.Int64
-			var processes []http.Handler
-			for _, options := range [][]limiter.Option{nil, {limiter.WithPrefilter()}} {
-				l := limiter.New(rdb, append(options, limiter.WithPrefix("app:"))...)
-				processes = append(processes, httplimit.New(l, slow(capacity), httplimit.WithName("reply"))(
-					http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) })))
-			}
-			var wait sync.WaitGroup
-			for i := range requests {
-				wait.Go(func() {
-					// Many addresses of one /64.
-					got := ask(processes[i%2], from(fmt.Sprintf("2001:db8:0:1::%x", i)))
-					if got.Code == http.StatusTooManyRequests {
-						limited.Add(1)
-					}
-				})
-			}
-			wait.Wait()
-			require.EqualValues(t, min(capacity, requests), reached.Load())
-			require.EqualValues(t, requests-min(capacity, requests), limited.Load())
-			require.Equal(t, []string{"app:reply:2001:db8:0:1::/64"}, rdb.Keys(context.Background(), "*").Val())
-		}
-	})
+// As many requests reach the handler as the funnel of their key holds.
+func TestLimitedRequestsDoNotReachTheHandler(t *testing.T) {
+	rdb := servertest.Start(t, servertest.Options{}).Client(t)
+	reached := 0
+	handler := httplimit.New(limiter.New(rdb, limiter.WithPrefix("app:")), slow(3), httplimit.WithName("reply"))(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }))
+	for i := range 5 {
+		// Many addresses of one /64.
+		got := ask(handler, from(fmt.Sprintf("2001:db8:0:1::%x", i)))
+		require.Equal(t, i >= 3, got.Code == http.StatusTooManyRequests)
+		require.Equal(t, min(i+1, 3), reached)
+	}
+	require.Equal(t, []string{"app:reply:2001:db8:0:1::/64"}, rdb.Keys(context.Background(), "*").Val())
 }
 
 func TestCost(t *testing.T) {

@@ -20,37 +20,26 @@ func ExampleWindows_IsActionAllowed() {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println(allowed)
+		fmt.Print(allowed, " ")
 		now = now.Add(10 * time.Second)
 	}
 	// Output:
-	// true
-	// true
-	// true
-	// true
-	// true
-	// false
-	// true
+	// true true true true true false true
 }
 
 func ExampleWindows_Reset() {
 	ctx := context.Background()
 	windows := window.New(rdb, nil)
-	login := func() {
-		allowed, err := windows.IsActionAllowed(ctx, "laoqian", "login", time.Hour, 1)
-		fmt.Println(allowed, err)
+	for range 3 {
+		fmt.Println(windows.IsActionAllowed(ctx, "laoqian", "login", time.Hour, 1))
 	}
-
-	login()
-	login()
-	if err := windows.Reset(ctx, "laoqian", "login"); err != nil {
-		fmt.Println(err)
-		return
-	}
-	login()
+	fmt.Println(windows.Reset(ctx, "laoqian", "login"))
+	fmt.Println(windows.IsActionAllowed(ctx, "laoqian", "login", time.Hour, 1))
 	// Output:
 	// true <nil>
 	// false <nil>
+	// false <nil>
+	// <nil>
 	// true <nil>
 }
 

@@ -95,6 +95,7 @@ func TestCallThatIsRemovedBeforeItIsMoved(t *testing.T) {
 	}))
 	require.False(t, ask(slow, 0))
 	require.EqualValues(t, 2, client.ZCard(ctx, window.Key("laoqian", "reply")).Val())
+	require.Contains(t, client.Info(ctx, "commandstats").Val(), "cmdstat_exec:calls=3,", "each call is one transaction")
 }
 
 func TestKeyExpires(t *testing.T) {
