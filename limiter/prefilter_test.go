@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"funnel/internal/servertest"
 	"funnel/limiter"
 )
 
@@ -80,4 +81,11 @@ func TestPrefilterSparesRedis(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, limiter.PathModule, peek.Path)
 	require.True(t, peek.Limited())
+
+	// The script replies nanoseconds, so that no call is spent on what rounding hides.
+	l = limiter.New(bare(t).Client(t), limiter.WithClock(&steppedClock{now: servertest.Epoch}), limiter.WithPrefilter())
+	require.False(t, allow(t, l, "key", limiter.PerHour(1)).Limited())
+	limited := allow(t, l, "key", limiter.PerHour(1))
+	require.Equal(t, limiter.PathPrefilter, limited.Path)
+	require.Equal(t, time.Hour, limited.RetryAfter)
 }

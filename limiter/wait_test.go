@@ -71,7 +71,9 @@ func TestWaitGivesUp(t *testing.T) {
 		require.ErrorIs(t, l.WaitN(ctx, "key", fifteenPerDay, 16), limiter.ErrNeverFits)
 		require.NoError(t, l.WaitN(ctx, "key", fifteenPerDay, 15))
 
-		// At once, rather than at the deadline.
+		// At an error, and rather than at the deadline, at once.
+		require.NoError(t, client.LPush(ctx, "list", "element").Err())
+		require.ErrorContains(t, l.Wait(ctx, "list", fifteenPerDay), "WRONGTYPE")
 		before, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
 		err := l.Wait(before, "key", fifteenPerDay)

@@ -2,7 +2,6 @@ package httplimit_test
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -50,6 +49,7 @@ func TestClientIP(t *testing.T) {
 		{"behind a proxy within IPv6", list, "[::ffff:10.0.0.1]:1", forwardedFor, []string{"192.0.2.1"}, "192.0.2.1"},
 		{"a proxy with a zone", list, "[fd00::1%eth0]:1", forwardedFor, []string{"192.0.2.1"}, "192.0.2.1"},
 		{"spaces, tabs, nothing", list, "10.0.0.1:1", forwardedFor, []string{" ,192.0.2.1\t,, ,", ""}, "192.0.2.1"},
+		{"IPv6 in brackets", list, "10.0.0.1:1", forwardedFor, []string{"[2001:db8::1]"}, "2001:db8::/64"},
 		{"IPv6 in brackets, with a port", list, "10.0.0.1:1", forwardedFor, []string{"[2001:db8::1]:4711"}, "2001:db8::/64"},
 		{"half a bracket", list, "10.0.0.1:1", forwardedFor, []string{"[2001:db8::1"}, "10.0.0.1"},
 		{"all are proxies", list, "10.0.0.1:1", forwardedFor, []string{"10.0.0.3, 10.0.0.2"}, "10.0.0.3"},
@@ -64,6 +64,12 @@ func TestClientIP(t *testing.T) {
 		{"Forwarded IPv6", forwarded, "10.0.0.1:1", rfc7239, []string{`for="[2001:db8:cafe::17]:4711"`}, "2001:db8:cafe::/64"},
 		{"Forwarded by two", forwarded, "10.0.0.1:1", rfc7239, []string{`for=198.51.100.7, for=192.0.2.1;host=",", for=10.0.0.2`}, "192.0.2.1"},
 		{"Forwarded, escaped", forwarded, "10.0.0.1:1", rfc7239, []string{`for="192.0.\2.1";host="\",\\"`}, "192.0.2.1"},
+		{"Forwarded, trailing semicolon", forwarded, "10.0.0.1:1", rfc7239, []string{`for=192.0.2.1;`}, "192.0.2.1"},
+		{"Forwarded, spaces", forwarded, "10.0.0.1:1", rfc7239, []string{`proto=http ; for=192.0.2.1 ;by=10.0.0.1`}, "192.0.2.1"},
+		{"Forwarded, after a quoted parameter", forwarded, "10.0.0.1:1", rfc7239, []string{`host="a,b;c" ;for=192.0.2.1`}, "192.0.2.1"},
+		{"Forwarded, a parameter without a value", forwarded, "10.0.0.1:1", rfc7239, []string{`for=192.0.2.1;proto`}, "10.0.0.1"},
+		{"Forwarded, a quote within a value", forwarded, "10.0.0.1:1", rfc7239, []string{`proto=a"b";for=192.0.2.1`}, "10.0.0.1"},
+		{"Forwarded, more than a quoted value", forwarded, "10.0.0.1:1", rfc7239, []string{`for=192.0.2.1;host="a"b`}, "10.0.0.1"},
 		{"Forwarded, unknown", forwarded, "10.0.0.1:1", rfc7239, []string{`for=192.0.2.1, for=unknown`}, "10.0.0.1"},
 		{"Forwarded without for", forwarded, "10.0.0.1:1", rfc7239, []string{`for=192.0.2.1, proto=https`}, "10.0.0.1"},
 		{"Forwarded with two for", forwarded, "10.0.0.1:1", rfc7239, []string{`for=192.0.2.1;for=192.0.2.2`}, "10.0.0.1"},
@@ -86,7 +92,7 @@ func TestClientIP(t *testing.T) {
 
 func TestIPv6Bits(t *testing.T) {
 	for bits, want := range map[int]string{
-		-1: "2001:db8:1:2::/64", 0: "2001:db8:1:2::/64", 48: "2001:db8:1::/48", 56: "2001:db8:1::/56",
+		-1: "2001:db8:1:2::/64", 0: "2001:db8:1:2::/64", 1: "::/1", 48: "2001:db8:1::/48", 56: "2001:db8:1::/56",
 		127: "2001:db8:1:2:3:4:5:6/127", 128: "2001:db8:1:2:3:4:5:6/128", 1000: "2001:db8:1:2:3:4:5:6/128",
 	} {
 		client := httplimit.ClientIP{IPv6Bits: bits}
@@ -99,13 +105,13 @@ func TestIPv6Bits(t *testing.T) {
 // A peer whose address cannot be parsed is not.
 func TestUnixSocket(t *testing.T) {
 	var client httplimit.ClientIP
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, client.Key(r))
-	}))
+	var key string
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { key = client.Key(r) }))
 	path := filepath.Join(t.TempDir(), "socket")
 	listener, err := net.Listen("unix", path)
 	require.NoError(t, err)
-	server.Listener.Close()
+	listenerOfTCP := server.Listener
+	listenerOfTCP.Close()
 	server.Listener = listener
 	server.Start()
 	t.Cleanup(server.Close)
@@ -117,10 +123,17 @@ func TestUnixSocket(t *testing.T) {
 		client = httplimit.ClientIP{TrustUnixSocket: trust, Trusted: prefixes("10.0.0.0/8")}
 		r, err := http.NewRequest(http.MethodGet, "http://unix/", nil)
 		require.NoError(t, err)
-		require.Equal(t, "unknown", bodyOf(t, through, r), "without a header")
-		r.Header.Set("X-Forwarded-For", "198.51.100.7, 192.0.2.1, 10.0.0.2")
-		require.Equal(t, want, bodyOf(t, through, r))
+		for header, want := range map[string]string{"": "unknown", "198.51.100.7, 192.0.2.1, 10.0.0.2": want} {
+			r.Header.Set("X-Forwarded-For", header)
+			response, err := through.Do(r)
+			require.NoError(t, err)
+			response.Body.Close()
+			require.Equal(t, want, key)
+		}
+		r.Header.Set("X-Forwarded-For", "192.0.2.1")
 		r.RemoteAddr = "rubbish"
+		require.Equal(t, "unknown", client.Key(r))
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, listenerOfTCP.Addr()))
 		require.Equal(t, "unknown", client.Key(r))
 	}
 }

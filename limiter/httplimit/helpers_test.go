@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
 	"funnel/limiter"
@@ -60,15 +59,4 @@ func (still) Sleep(context.Context, time.Duration) error { return nil }
 func inProcess(t *testing.T) *limiter.Limiter {
 	t.Helper()
 	return limiter.New(unreachable(t), limiter.OnFailure(limiter.FailLocal), limiter.WithClock(still{}))
-}
-
-// bodyOf sends a request, and returns the body of the response.
-func bodyOf(t *testing.T, client *http.Client, r *http.Request) string {
-	t.Helper()
-	response, err := client.Do(r)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	return string(body)
 }

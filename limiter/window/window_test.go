@@ -28,37 +28,6 @@ type watch struct{ time.Time }
 
 func (w *watch) now() time.Time { return w.Time }
 
-// Two calls are as far apart as their whole microseconds are.
-func TestMicroseconds(t *testing.T) {
-	ctx := context.Background()
-	client := connect(t)
-	for _, test := range []struct {
-		name          string
-		period        time.Duration
-		first, second time.Duration
-		want          bool
-	}{
-		{"a microsecond too early", time.Minute, 1999, time.Minute + 999, false},
-		{"the same nanosecond, a period later", time.Minute, 999, time.Minute + 999, true},
-		{"a period of a nanosecond is one of a microsecond", 1, 0, 999, false},
-		{"and no longer", 1, 0, 1000, true},
-		{"a period of 1.5 microseconds is one of 2", 1500, 0, 1999, false},
-		{"and no longer, either", 1500, 0, 2000, true},
-	} {
-		watch := &watch{start.Add(test.first)}
-		windows := window.New(client, watch.now)
-		allowed, err := windows.IsActionAllowed(ctx, test.name, "reply", test.period, 1)
-		require.NoError(t, err)
-		require.True(t, allowed)
-		// The key lasts for a second only, by the real clock.
-		require.NoError(t, client.Persist(ctx, window.Key(test.name, "reply")).Err())
-		watch.Time = start.Add(test.second)
-		allowed, err = windows.IsActionAllowed(ctx, test.name, "reply", test.period, 1)
-		require.NoError(t, err)
-		require.Equal(t, test.want, allowed, test.name)
-	}
-}
-
 // before runs before each ZADD that is not part of a transaction.
 type before func()
 
