@@ -18,7 +18,8 @@ import (
 // an eighth of that more at most.
 func TestWaitSleepsOnce(t *testing.T) {
 	client, clock := startStepped(t)
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), 1000*time.Hour)
+	defer cancel()
 	l := limiter.New(client, limiter.WithClock(clock))
 	rapid.Check(t, func(t *rapid.T) {
 		require.NoError(t, l.Reset(ctx, "key"))

@@ -24,15 +24,16 @@ import (
 func TestLimitedRequestsDoNotReachTheHandler(t *testing.T) {
 	rdb := servertest.Start(t, servertest.Options{}).Client(t)
 	reached := 0
-	handler := httplimit.New(limiter.New(rdb, limiter.WithPrefix("app:")), slow(3), httplimit.WithName("reply"))(
-		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }))
+	handler := httplimit.New(limiter.New(rdb, limiter.WithPrefix("app:")), slow(3), httplimit.WithName("reply"),
+		httplimit.WithKey(httplimit.Join(httplimit.ByPath(), httplimit.ByIP())),
+	)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }))
 	for i := range 5 {
 		// Many addresses of one /64.
 		got := ask(handler, from(fmt.Sprintf("2001:db8:0:1::%x", i)))
 		require.Equal(t, i >= 3, got.Code == http.StatusTooManyRequests)
 		require.Equal(t, min(i+1, 3), reached)
 	}
-	require.Equal(t, []string{"app:reply:2001:db8:0:1::/64"}, rdb.Keys(context.Background(), "*").Val())
+	require.Equal(t, []string{"app:reply:/|2001:db8:0:1::/64"}, rdb.Keys(context.Background(), "*").Val())
 }
 
 func TestCost(t *testing.T) {
@@ -65,6 +66,7 @@ func TestSkip(t *testing.T) {
 	for range 3 {
 		got := ask(handler, httptest.NewRequest(http.MethodGet, "/health", nil))
 		require.Equal(t, map[string]string{"status": "200"}, headersOf(got))
+		require.Equal(t, "ok", got.Body.String())
 	}
 	require.Zero(t, l.Stats(), "skipped requests reach no server")
 	require.Equal(t, http.StatusOK, ask(handler, from("192.0.2.1")).Code)
