@@ -29,10 +29,10 @@ func TestFailuresOfADeadServer(t *testing.T) {
 		allowed, remaining [4]int
 		stats              limiter.Stats
 	}{
-		{limiter.FailOpen, limiter.PathOpen, [4]int{1, 1, 1, 1}, [4]int{2, 2, 2, 2}, limiter.Stats{Module: 2, Open: 6}},
-		{limiter.FailClosed, limiter.PathClosed, [4]int{0, 0, 0, 0}, [4]int{0, 0, 0, 0}, limiter.Stats{Module: 2, Closed: 6}},
-		{limiter.FailLocal, limiter.PathLocal, [4]int{1, 1, 1, 0}, [4]int{2, 1, 0, 0}, limiter.Stats{Module: 2, Local: 6}},
-		{limiter.FailWithError, "", [4]int{}, [4]int{}, limiter.Stats{Module: 2, Errors: 6}},
+		{limiter.FailOpen, limiter.PathOpen, [4]int{1, 1, 1, 1}, [4]int{2, 2, 2, 2}, limiter.Stats{Module: 2, Open: 7}},
+		{limiter.FailClosed, limiter.PathClosed, [4]int{0, 0, 0, 0}, [4]int{0, 0, 0, 0}, limiter.Stats{Module: 2, Closed: 7}},
+		{limiter.FailLocal, limiter.PathLocal, [4]int{1, 1, 1, 0}, [4]int{2, 1, 0, 0}, limiter.Stats{Module: 2, Local: 7}},
+		{limiter.FailWithError, "", [4]int{}, [4]int{}, limiter.Stats{Module: 2, Errors: 7}},
 	} {
 		t.Run(c.policy.String(), func(t *testing.T) {
 			ctx, server := context.Background(), servertest.StartModule(t)
@@ -68,7 +68,10 @@ func TestFailuresOfADeadServer(t *testing.T) {
 					require.Equal(t, 24*time.Hour, result.ResetAfter)
 				}
 			}
-			never, peek := ask(4), ask(0)
+			full, never, peek := ask(3), ask(4), ask(0)
+			if c.policy == limiter.FailClosed {
+				require.Equal(t, time.Second, full.RetryAfter)
+			}
 			if c.policy != limiter.FailWithError {
 				require.True(t, never.Limited())
 				require.Equal(t, limiter.NoRetry, never.RetryAfter)
@@ -88,7 +91,7 @@ func TestFailuresOfADeadServer(t *testing.T) {
 			require.Len(t, lines, 2, log.String())
 			require.Contains(t, lines[0], `level=WARN msg="rate limits are decided without Redis" policy=`+c.policy.String())
 			require.Contains(t, lines[0], "connection refused")
-			require.Regexp(t, `level=INFO msg="rate limits are decided by Redis again" after=[0-9.]+m?s calls=6$`, lines[1])
+			require.Regexp(t, `level=INFO msg="rate limits are decided by Redis again" after=[0-9.]+m?s calls=7$`, lines[1])
 		})
 	}
 }

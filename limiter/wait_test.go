@@ -62,6 +62,7 @@ func TestManyWait(t *testing.T) {
 	}
 	group.Wait()
 	require.GreaterOrEqual(t, time.Since(start), (waiting-1)*interval)
+	require.GreaterOrEqual(t, l.Stats().Script, uint64(waiting))
 	require.LessOrEqual(t, l.Stats().Script, uint64(waiting*waiting))
 }
 

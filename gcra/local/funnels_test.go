@@ -79,7 +79,7 @@ func TestManyGoroutinesPourIntoManyKeys(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want allowed", own, decision, err)
 		}
 		funnels.Raise(own, clock.now().Add(time.Second/2))
-		if decision, err := funnels.Look(own, rate, 1); err != nil || !decision.Limited {
+		if decision, err := funnels.Peek(own, rate, 1); err != nil || !decision.Limited {
 			t.Errorf("%s: %+v, %v; want limited", own, decision, err)
 		}
 		funnels.Empty(own)

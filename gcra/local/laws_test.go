@@ -95,7 +95,7 @@ func TestFunnelsAreDecideOnAMap(t *testing.T) {
 			case 1:
 				rate, quantity := rates.Draw(t, "rate"), quantities.Draw(t, "quantity")
 				want, wantErr := rate.Decide(model[key], now, quantity)
-				got, err := funnels.Look(key, rate, quantity)
+				got, err := funnels.Peek(key, rate, quantity)
 				requireSame(want, wantErr, got, err)
 			case 2:
 				level := rapid.OneOf(waits, steps).Draw(t, "level")
@@ -124,7 +124,7 @@ func TestFunnelsAreDecideOnAMap(t *testing.T) {
 			}
 		}
 		clock.advance(time.Hour)
-		_, _ = funnels.Look("", gcra.Rate{}, 0)
+		_, _ = funnels.Peek("", gcra.Rate{}, 0)
 		require.Zero(t, funnels.Len(), "what was emptied is removed when it would have drained")
 	})
 }

@@ -87,7 +87,7 @@ func TestShrinking(t *testing.T) {
 			}
 		}
 		require.Zero(t, testing.AllocsPerRun(100, func() {
-			_, _ = funnels.Look("another", rate, 0)
+			_, _ = funnels.Peek("another", rate, 0)
 		}), "shrinking copies what is left, so it must not happen at every call")
 	}
 }

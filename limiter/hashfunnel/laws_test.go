@@ -36,7 +36,7 @@ func TestLocalIsTheModel(t *testing.T) {
 		for range rapid.IntRange(1, 80).Draw(rt, "calls") {
 			share := rapid.SampledFrom([]time.Duration{0, 0, 0, 1, 33, 100, 100, 250, 1000}).Draw(rt, "hundredths of a token")
 			watch.Time = watch.Add((token * share / 100).Truncate(time.Microsecond))
-			peek, err := model.Look(local.Key(user, "reply"), modelRate, 1)
+			peek, err := model.Peek(local.Key(user, "reply"), modelRate, 1)
 			require.NoError(rt, err)
 			early := time.Duration(peek.RetryAfter)
 			if !peek.Limited { // it would have fitted earlier
