@@ -109,6 +109,14 @@ func TestResetEmptiesTheFunnel(t *testing.T) {
 	require.NoError(t, l.Reset(ctx, "key"))
 	require.Empty(t, client.Keys(ctx, "*").Val())
 	require.Equal(t, 14, allow(t, l, "key", fifteenPerDay).Remaining)
+
+	// Without Redis, the funnels of this process.
+	unreachable := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
+	t.Cleanup(func() { unreachable.Close() })
+	l = limiter.New(unreachable, limiter.OnFailure(limiter.FailLocal))
+	allow(t, l, "key", fifteenPerDay)
+	require.Error(t, l.Reset(ctx, "key"))
+	require.Equal(t, 14, allow(t, l, "key", fifteenPerDay).Remaining)
 }
 
 // From a year's quota to a token per nanosecond, and numbers at the ends of the range.

@@ -58,10 +58,7 @@ func TestNilIsTheSystemClock(t *testing.T) {
 // capacity is allowed.
 func TestClocksOutOfRange(t *testing.T) {
 	rate := mustRate(t, 3, 1, time.Second)
-	for _, now := range []time.Time{
-		{}, time.Unix(0, 0), time.Unix(-1, 0), time.Unix(1<<62, 0), time.Unix(0, math.MaxInt64),
-		time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC),
-	} {
+	for _, now := range []time.Time{{}, time.Unix(0, 0), time.Unix(-1, 0), time.Unix(1<<62, 0), time.Unix(0, math.MaxInt64)} {
 		funnels, through := local.New(func() time.Time { return now }), 0
 		for range 10 {
 			if decision, err := funnels.Water("key", rate, 1); err == nil && !decision.Limited {
