@@ -24,7 +24,7 @@ func (p *prefilter) limits(c call) (Result, bool) {
 	if !p.enabled || c.quantity == 0 {
 		return Result{}, false
 	}
-	decision, err := p.funnels.Look(c.key, c.rate, int64(c.quantity))
+	decision, err := p.funnels.Peek(c.key, c.rate, int64(c.quantity))
 	if err != nil || !decision.Limited {
 		return Result{}, false
 	}
