@@ -78,15 +78,41 @@ func TestSecondsRoundUp(t *testing.T) {
 
 // TestRedisCellMode: the other reading of the second argument allows one more.
 func TestRedisCellMode(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{
-		Module:          servertest.Module(t),
-		ModuleArguments: []string{"compat", "redis-cell"},
-	})
-	client := server.Client(t)
+	client := servertest.StartModule(t, "compat", "redis-cell").Client(t)
 	require.Equal(t, servertest.Reply{0, 16, 15, -1, 2}, servertest.Throttle(t, client, "laoqian:reply", 15, 30, 60))
 	require.Equal(t, servertest.Reply{0, 1, 0, -1, 60}, servertest.Throttle(t, client, "none", 0, 1, 60), "capacity 0 is accepted here")
 	servertest.RequireError(t, client, "ERR capacity ", "key", -1, 30, 60)
 	servertest.RequireError(t, client, "ERR capacity and period are too large together", "key", math.MaxInt64, 1, 1)
+}
+
+// TestErrors: an error names what was wrong, and writes nothing.
+func TestErrors(t *testing.T) {
+	client := servertest.StartClient(t)
+	ctx := context.Background()
+	require.NoError(t, client.RPush(ctx, "list", "a").Err())
+	require.NoError(t, client.Set(ctx, "word", "abc", 0).Err())
+	type arguments = []any
+	for _, c := range []struct {
+		arguments arguments
+		message   string
+	}{
+		{arguments{"key", 15, 30}, "ERR wrong number of arguments for 'cl.throttle' command"},
+		{arguments{"key", 15, 30, 60, 1, 1}, "ERR wrong number of arguments for 'cl.throttle' command"},
+		{arguments{"key", 0, 30, 60}, "ERR capacity must be an integer from 1 to 9223372036854775807, not '0'"},
+		{arguments{"key", 15, "lots", 60}, "ERR count must be an integer from 1 to 9223372036854775807, not 'lots'"},
+		{arguments{"key", 15, 30, "1e3"}, "ERR period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits, not '1e3'"},
+		{arguments{"key", 15, 30, 60, -1}, "ERR quantity must be an integer from 0 to 9223372036854775807, not '-1'"},
+		{arguments{"key", 15, 1000000001, 1}, "ERR count is too large for period: "},
+		{arguments{"key", math.MaxInt64, 30, 60}, "ERR capacity and period are too large together"},
+		{arguments{"key", 15, 1, 1, math.MaxInt64}, "ERR quantity and period are too large together"},
+		{arguments{"key", 1, 1, "9223372036.854775807"}, "ERR quantity and period are too large together"}, // added to now
+		{arguments{"list", 15, 30, 60}, "WRONGTYPE Operation against a key holding the wrong kind of value"},
+		{arguments{"word", 15, 30, 60}, "ERR the key does not hold a funnel"},
+		{arguments{"list", 15, 30, "x"}, "ERR period must be"}, // arguments come before the key
+	} {
+		servertest.RequireError(t, client, c.message, c.arguments...)
+	}
+	require.ElementsMatch(t, []string{"list", "word"}, client.Keys(ctx, "*").Val())
 }
 
 // TestRefillOverRealTime goes by the real clock: tokens leak as time passes.

@@ -2,14 +2,11 @@
 package examples_test
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
+	"regexp"
 	"syscall"
 	"testing"
 	"time"
@@ -39,102 +36,86 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// A process is an example that runs.
+// A process is an example that runs. What it prints is in files: stdout is complete when
+// it has ended.
 type process struct {
 	*exec.Cmd
-	stdout bytes.Buffer // complete when the process has ended
-	stderr *lines
-	ended  chan struct{}
-	err    error // how it has ended
+	stdout, stderr string // paths
+	ended          chan struct{}
+	err            error // how it has ended
 }
 
 // start starts an example against the server; it is killed when the test ends.
 func start(t *testing.T, name string, server *servertest.Server, arguments ...string) *process {
 	t.Helper()
-	p := &process{stderr: new(lines), ended: make(chan struct{})}
+	folder := t.TempDir()
+	p := &process{stdout: filepath.Join(folder, "stdout"), stderr: filepath.Join(folder, "stderr"), ended: make(chan struct{})}
+	stdout, err := os.Create(p.stdout)
+	require.NoError(t, err)
+	stderr, err := os.Create(p.stderr)
+	require.NoError(t, err)
 	p.Cmd = exec.Command(filepath.Join(programs, name), append([]string{"-redis", server.Addr()}, arguments...)...)
 	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	p.Cmd.Stdout, p.Cmd.Stderr = &p.stdout, p.stderr
+	p.Cmd.Stdout, p.Cmd.Stderr = stdout, stderr
 	require.NoError(t, p.Cmd.Start())
 	go func() {
 		p.err = p.Cmd.Wait()
+		stdout.Close()
+		stderr.Close()
 		close(p.ended)
 	}()
 	t.Cleanup(func() {
 		p.Process.Kill()
 		<-p.ended
 		if t.Failed() {
-			t.Logf("%s has printed:\n%s\nand to stderr:\n%s", name, p.stdout.String(), p.stderr)
+			t.Logf("%s has printed:\n%s\nand to stderr:\n%s", name, printed(t, p.stdout), printed(t, p.stderr))
 		}
 	})
 	return p
 }
 
-// wait waits for the end of the process, and requires exit code 0.
-func (p *process) wait(t *testing.T) string {
+// printed is what a process has printed so far.
+func printed(t *testing.T, path string) string {
 	t.Helper()
-	require.NoError(t, p.end(t))
-	return p.stdout.String()
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(content)
 }
 
-// end waits for the end of the process, with any exit code.
-func (p *process) end(t *testing.T) error {
+// wait waits for the end of the process, and returns what it has printed and how it ended.
+func (p *process) wait(t *testing.T) (output string, err error) {
 	t.Helper()
 	select {
 	case <-p.ended:
 	case <-time.After(servertest.Patience):
 		t.Fatal("the example does not end")
 	}
-	return p.err
+	return printed(t, p.stdout), p.err
 }
 
-// interrupt sends SIGINT, as Ctrl-C does.
+// interrupt sends SIGINT, as Ctrl-C does, and requires exit code 0.
 func (p *process) interrupt(t *testing.T) string {
 	t.Helper()
 	require.NoError(t, p.Process.Signal(os.Interrupt))
-	return p.wait(t)
+	output, err := p.wait(t)
+	require.NoError(t, err)
+	return output
 }
 
-// lines is what a process prints while it runs.
-type lines struct {
-	mutex  sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (l *lines) Write(text []byte) (int, error) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return l.buffer.Write(text)
-}
-
-func (l *lines) String() string {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return l.buffer.String()
-}
-
-// find waits for a line that contains the text.
-func (p *process) find(t *testing.T, text string) string {
+// find waits for a line on stderr, and returns the groups of the pattern.
+func (p *process) find(t *testing.T, pattern string) (groups []string) {
 	t.Helper()
-	var found string
-	require.Eventually(t, func() bool {
-		scanner := bufio.NewScanner(strings.NewReader(p.stderr.String()))
-		for scanner.Scan() {
-			if strings.Contains(scanner.Text(), text) {
-				found = scanner.Text()
-			}
-		}
-		return found != ""
-	}, servertest.Patience, 5*time.Millisecond, "nothing printed contains %q", text)
-	return found
+	servertest.Eventually(t, "stderr has "+pattern, func() bool {
+		groups = regexp.MustCompile(pattern).FindStringSubmatch(printed(t, p.stderr))
+		return groups != nil
+	})
+	return groups
 }
 
-// startAtOneInstant starts a server whose module sees the clock standing still, far
-// ahead of the real one, by which the server expires keys.
+// startAtOneInstant starts a server whose module sees the clock standing still.
 func startAtOneInstant(t *testing.T) *servertest.Server {
 	t.Helper()
 	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
-	now := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
-	require.NoError(t, server.Client(t).Do(t.Context(), "funnel.debug", "clock", now.UnixNano()).Err())
+	servertest.ClockOf(server.Client(t)).Set(t, servertest.Epoch)
 	return server
 }

@@ -25,14 +25,17 @@ func TestReplies(t *testing.T) {
 	}
 	server := startAtOneInstant(t)
 	for range 2 {
-		require.Equal(t, want.String(), start(t, "replies", server).wait(t))
+		output, err := start(t, "replies", server).wait(t)
+		require.NoError(t, err)
+		require.Equal(t, want.String(), output)
 	}
 }
 
 // Without the module the clock cannot be stopped: at least 15 are allowed, and a limited
 // one need not wait longer than one token takes to leak.
 func TestRepliesThroughTheScript(t *testing.T) {
-	output := start(t, "replies", servertest.Start(t, servertest.Options{})).wait(t)
+	output, err := start(t, "replies", servertest.Start(t, servertest.Options{})).wait(t)
+	require.NoError(t, err)
 	limited := regexp.MustCompile(`limited, try again in (.+)`).FindAllStringSubmatch(output, -1)
 	require.GreaterOrEqual(t, strings.Count(output, ": allowed"), 15)
 	require.Equal(t, 20, strings.Count(output, ": allowed")+len(limited))
@@ -48,6 +51,7 @@ func TestRepliesWithoutRedis(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{})
 	server.Kill()
 	p := start(t, "replies", server)
-	require.Error(t, p.end(t))
-	require.Contains(t, p.stderr.String(), "connection refused")
+	_, err := p.wait(t)
+	require.Error(t, err)
+	require.Contains(t, printed(t, p.stderr), "connection refused")
 }

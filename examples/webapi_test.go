@@ -4,7 +4,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -18,9 +17,7 @@ import (
 func startWebAPI(t *testing.T, server *servertest.Server, arguments ...string) (*process, string) {
 	t.Helper()
 	p := start(t, "webapi", server, append([]string{"-listen", "127.0.0.1:0"}, arguments...)...)
-	match := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(p.find(t, "msg=serving"))
-	require.Len(t, match, 2)
-	return p, "http://" + match[1]
+	return p, "http://" + p.find(t, `msg=serving.* address=(\S+)`)[1]
 }
 
 func get(t *testing.T, url string, forwardedFor ...string) (*http.Response, string) {
@@ -41,12 +38,9 @@ func get(t *testing.T, url string, forwardedFor ...string) (*http.Response, stri
 func metric(t *testing.T, base, name string) string {
 	t.Helper()
 	_, body := get(t, base+"/metrics")
-	for line := range strings.Lines(body) {
-		if value, found := strings.CutPrefix(line, name+" "); found {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
+	_, value, _ := strings.Cut(body, "\n"+name+" ")
+	value, _, _ = strings.Cut(value, "\n")
+	return value
 }
 
 func TestWebAPI(t *testing.T) {
@@ -75,7 +69,7 @@ func TestWebAPI(t *testing.T) {
 	require.Equal(t, "0", metric(t, base, "funnel_errors_total"))
 
 	p.interrupt(t)
-	require.Contains(t, p.stderr.String(), "shutting down")
+	require.Contains(t, printed(t, p.stderr), "shutting down")
 	_, err := net.DialTimeout("tcp", strings.TrimPrefix(base, "http://"), time.Second)
 	require.Error(t, err, "it does not listen any more")
 }
@@ -89,26 +83,27 @@ func TestWebAPIWithoutRedis(t *testing.T) {
 	require.Equal(t, "1", metric(t, base, `funnel_decisions_total{outcome="allowed",path="script"}`))
 
 	server.Kill()
-	require.Eventually(t, func() bool {
+	servertest.Eventually(t, "requests are limited without Redis", func() bool {
 		// The whole funnel at once, so that a second one in time is too much. The
 		// first may be limited by the prefilter, which remembers the level of
 		// the funnel in Redis.
 		get(t, base+"/search?pages=4")
 		return metric(t, base, `funnel_decisions_total{outcome="limited",path="local"}`) != ""
-	}, servertest.Patience, 5*time.Millisecond, "requests are limited without Redis")
+	})
 	require.NotEqual(t, "0", metric(t, base, "funnel_errors_total"))
 	p.find(t, "rate limits are decided without Redis")
 
 	server.Restart(t)
-	require.Eventually(t, func() bool {
+	servertest.Eventually(t, "Redis decides again", func() bool {
 		get(t, base+"/hello")
-		return strings.Contains(p.stderr.String(), "rate limits are decided by Redis again")
-	}, servertest.Patience, 5*time.Millisecond)
+		return strings.Contains(printed(t, p.stderr), "rate limits are decided by Redis again")
+	})
 	p.interrupt(t)
 }
 
 func TestWebAPIChecksPrefixes(t *testing.T) {
 	p := start(t, "webapi", servertest.Start(t, servertest.Options{}), "-trust", "10.0.0.1")
-	require.Error(t, p.end(t))
-	require.Contains(t, p.stderr.String(), `invalid value "10.0.0.1" for flag -trust`)
+	_, err := p.wait(t)
+	require.Error(t, err)
+	require.Contains(t, printed(t, p.stderr), `invalid value "10.0.0.1" for flag -trust`)
 }

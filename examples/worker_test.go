@@ -34,7 +34,8 @@ func TestWorkersShareALimit(t *testing.T) {
 						"-jobs", strconv.Itoa(jobs), "-workers", "3", fmt.Sprintf("-do=%v", do)))
 				}
 				for _, process := range processes {
-					output := process.wait(t)
+					output, err := process.wait(t)
+					require.NoError(t, err)
 					require.Equal(t, []string{"1", "2", "3", "4", "5"}, jobsDone(output), output)
 					require.True(t, strings.HasSuffix(output, "5 of 5 jobs done\n"), output)
 				}
@@ -62,18 +63,12 @@ func TestWorkersEndOnInterrupt(t *testing.T) {
 		t.Run(fmt.Sprintf("do %v", do), func(t *testing.T) {
 			server := startAtOneInstant(t)
 			rdb := server.Client(t)
-			require.NoError(t, rdb.Do(t.Context(), "cl.throttle", "example:mails", 1, 1, 3600).Err())
+			servertest.Throttle(t, rdb, "example:mails", 1, 1, 3600)
 			process := start(t, "worker", server, fmt.Sprintf("-do=%v", do))
-			require.Eventually(t, func() bool {
-				info, err := rdb.Info(t.Context(), "funnel").Result()
-				match := regexp.MustCompile(`funnel_limited:(\d+)`).FindStringSubmatch(info)
-				if err != nil || match == nil {
-					return false
-				}
-				// The Limiter's first call, to find the mode, may be among them.
-				limited, _ := strconv.Atoi(match[1])
-				return limited >= 3
-			}, servertest.Patience, 5*time.Millisecond, "workers are limited")
+			// The Limiter's first call, to find the mode, may be among them.
+			servertest.Eventually(t, "workers are limited", func() bool {
+				return servertest.InfoField(t, rdb, "funnel", "funnel_limited") >= 3
+			})
 			require.Equal(t, "0 of 12 jobs done\n", process.interrupt(t))
 		})
 	}

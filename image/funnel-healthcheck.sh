@@ -1,6 +1,6 @@
 #!/bin/sh
-# Healthy is a server that knows CL.THROTTLE and would run it. The call looks without
-# taking, so it leaves no key. REDISCLI_AUTH may hold the password. In plain sh, as the
+# Healthy is a server that knows CL.THROTTLE and would run it. The call is a peek
+# (quantity 0), so it leaves no key. REDISCLI_AUTH may hold the password. In plain sh, as the
 # entrypoint.
 
 set -eu

@@ -12,22 +12,6 @@ import (
 	"funnel/limiter"
 )
 
-func Example() {
-	ctx := context.Background()
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-
-	l := limiter.New(rdb)
-	result, err := l.Allow(ctx, "user:reply", limiter.PerMinute(30).Burst(15))
-	if err != nil {
-		log.Fatal(err)
-	}
-	if result.Limited() {
-		fmt.Println("try again in", result.RetryAfter)
-		return
-	}
-	fmt.Println("allowed; left:", result.Remaining)
-}
-
 // A service that must answer without Redis, too: no call waits for it longer than
 // 50 ms, and then funnels inside this process decide.
 func ExampleOnFailure() {
@@ -88,22 +72,16 @@ func ExampleLimiter_AllowMany() {
 	}
 }
 
-// Of a batch of rows, write as many as fit now.
-func ExampleLimiter_AllowAtMost() {
-	l := limiter.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}))
-	rows := []string{"a", "b", "c"}
-	result, err := l.AllowAtMost(context.Background(), "import", limiter.PerSecond(100), len(rows))
-	if err != nil {
-		log.Fatal(err)
-	}
-	now, later := rows[:result.Allowed], rows[result.Allowed:]
-	fmt.Println(len(now), "rows now,", len(later), "later")
-}
-
 func ExampleLimit_String() {
+	fmt.Println(limiter.PerSecond(10))
 	fmt.Println(limiter.PerMinute(30).Burst(15))
-	fmt.Println(limiter.Per(1, 1500*time.Millisecond))
+	fmt.Println(limiter.PerHour(1))
+	fmt.Println(limiter.PerDay(1000))
+	fmt.Println(limiter.Per(1, 1500*time.Millisecond).Burst(20))
 	// Output:
+	// 10 per second, burst 10
 	// 30 per minute, burst 15
-	// 1 per 1.5s, burst 1
+	// 1 per hour, burst 1
+	// 1000 per day, burst 1000
+	// 1 per 1.5s, burst 20
 }

@@ -3,10 +3,8 @@ package limiter_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,33 +17,26 @@ import (
 )
 
 // once turns retries off, so that errors return at once.
-func once(options *redis.Options) { options.MaxRetries = -1 }
+func once(options *redis.Options) { options.MaxRetries, options.DialerRetries = -1, 1 }
 
 // What each policy returns while the server is down, as its doc comment says, and that
 // the server decides again when it is back.
 func TestFailuresOfADeadServer(t *testing.T) {
 	limit := limiter.PerDay(3)
-	type step struct {
-		allowed, remaining int
-		path               limiter.Path
-	}
 	for _, c := range []struct {
-		policy limiter.Failure
-		dead   []step
-		stats  limiter.Stats
+		policy             limiter.Failure
+		path               limiter.Path
+		allowed, remaining [4]int
+		stats              limiter.Stats
 	}{
-		{limiter.FailOpen, []step{{1, 2, limiter.PathOpen}, {1, 2, limiter.PathOpen}, {1, 2, limiter.PathOpen}, {1, 2, limiter.PathOpen}},
-			limiter.Stats{Module: 2, Open: 5}},
-		{limiter.FailClosed, []step{{0, 0, limiter.PathClosed}, {0, 0, limiter.PathClosed}, {0, 0, limiter.PathClosed}, {0, 0, limiter.PathClosed}},
-			limiter.Stats{Module: 2, Closed: 9}},
-		{limiter.FailLocal, []step{{1, 2, limiter.PathLocal}, {1, 1, limiter.PathLocal}, {1, 0, limiter.PathLocal}, {0, 0, limiter.PathLocal}},
-			limiter.Stats{Module: 2, Local: 5}},
-		{limiter.FailWithError, []step{{}, {}, {}, {}}, limiter.Stats{Module: 2, Errors: 5}},
+		{limiter.FailOpen, limiter.PathOpen, [4]int{1, 1, 1, 1}, [4]int{2, 2, 2, 2}, limiter.Stats{Module: 2, Open: 7}},
+		{limiter.FailClosed, limiter.PathClosed, [4]int{0, 0, 0, 0}, [4]int{0, 0, 0, 0}, limiter.Stats{Module: 2, Closed: 7}},
+		{limiter.FailLocal, limiter.PathLocal, [4]int{1, 1, 1, 0}, [4]int{2, 1, 0, 0}, limiter.Stats{Module: 2, Local: 7}},
+		{limiter.FailWithError, "", [4]int{}, [4]int{}, limiter.Stats{Module: 2, Errors: 7}},
 	} {
 		t.Run(c.policy.String(), func(t *testing.T) {
-			ctx := context.Background()
-			server := withModule(t)
-			var log lockedBuffer
+			ctx, server := context.Background(), servertest.StartModule(t)
+			var log bytes.Buffer
 			var hook recordingHook
 			l := limiter.New(server.Client(t, once),
 				limiter.OnFailure(c.policy),
@@ -55,44 +46,43 @@ func TestFailuresOfADeadServer(t *testing.T) {
 			require.Equal(t, 2, allow(t, l, "key", limit).Remaining)
 
 			server.Kill()
-			for i, want := range c.dead {
-				result, err := l.Allow(ctx, "key", limit)
+			ask := func(quantity int) limiter.Result {
+				result, err := l.AllowN(ctx, "key", limit, quantity)
+				told := hook.last()
+				require.ErrorIs(t, told.Err, syscall.ECONNREFUSED, "hooks get the reason")
+				require.Equal(t, result, told.Result)
 				if c.policy == limiter.FailWithError {
-					require.Error(t, err)
+					require.Equal(t, told.Err, err)
 				} else {
 					require.NoError(t, err)
 				}
-				require.Equal(t, want, step{result.Allowed, result.Remaining, result.Path}, "call %d", i+1)
-				require.Equal(t, want.allowed == 0, result.Limited())
-				told := hook.last()
-				require.Error(t, told.Err, "hooks get the reason")
-				require.Equal(t, result, told.Result)
+				require.Equal(t, c.path, result.Path)
+				return result
 			}
-			if c.policy == limiter.FailClosed {
-				for quantity, want := range []time.Duration{limiter.NoRetry, time.Second, time.Second, time.Second} {
-					result, err := l.AllowN(ctx, "other", limit, quantity)
-					require.NoError(t, err)
-					require.True(t, result.Limited())
-					require.Equal(t, want, result.RetryAfter, quantity)
+			for i := range c.allowed {
+				result := ask(1)
+				require.Equal(t, c.allowed[i], result.Allowed, i)
+				require.Equal(t, c.remaining[i], result.Remaining, i)
+				if c.policy == limiter.FailClosed {
+					require.Equal(t, time.Second, result.RetryAfter)
+					require.Equal(t, 24*time.Hour, result.ResetAfter)
 				}
 			}
-			// As with a server, more than the capacity never fits.
-			result, err := l.AllowN(ctx, "key", limit, 4)
-			require.True(t, result.Limited())
-			if c.policy == limiter.FailWithError {
-				require.Error(t, err)
-			} else {
-				require.NoError(t, err)
-				require.Equal(t, limiter.NoRetry, result.RetryAfter)
+			full, never, peek := ask(3), ask(4), ask(0)
+			if c.policy == limiter.FailClosed {
+				require.Equal(t, time.Second, full.RetryAfter)
+			}
+			if c.policy != limiter.FailWithError {
+				require.True(t, never.Limited())
+				require.Equal(t, limiter.NoRetry, never.RetryAfter)
+				require.Equal(t, limiter.NoRetry, peek.RetryAfter)
+				require.Equal(t, c.policy == limiter.FailOpen, !peek.Limited())
 			}
 
 			server.Restart(t) // without its data
-			result = allow(t, l, "key", limit)
-			require.Equal(t, limiter.PathModule, result.Path)
-			require.Equal(t, 2, result.Remaining)
+			require.Equal(t, 2, allow(t, l, "key", limit).Remaining)
 			require.NoError(t, hook.last().Err)
 			require.Equal(t, c.stats, l.Stats())
-
 			if c.policy == limiter.FailWithError {
 				require.Empty(t, log.String())
 				return
@@ -101,8 +91,7 @@ func TestFailuresOfADeadServer(t *testing.T) {
 			require.Len(t, lines, 2, log.String())
 			require.Contains(t, lines[0], `level=WARN msg="rate limits are decided without Redis" policy=`+c.policy.String())
 			require.Contains(t, lines[0], "connection refused")
-			require.Contains(t, lines[1], `level=INFO msg="rate limits are decided by Redis again"`)
-			require.Regexp(t, "calls=[59]$", lines[1])
+			require.Regexp(t, `level=INFO msg="rate limits are decided by Redis again" after=[0-9.]+m?s calls=7$`, lines[1])
 		})
 	}
 }
@@ -111,18 +100,19 @@ func TestFailuresOfADeadServer(t *testing.T) {
 // itself would wait much longer.
 func TestFailuresOfAHangingServer(t *testing.T) {
 	ctx := context.Background()
-	server := withModule(t)
+	server := servertest.StartModule(t)
 	l := limiter.New(server.Client(t, once), limiter.OnFailure(limiter.FailLocal), limiter.WithTimeout(50*time.Millisecond))
-	patient := limiter.New(server.Client(t, once))
-	require.Eventually(t, func() bool {
-		return allow(t, l, "key", fifteenPerDay).Path == limiter.PathModule
-	}, servertest.Patience, time.Millisecond)
+	decided := func(path limiter.Path) func() bool {
+		return func() bool { return allow(t, l, "key", fifteenPerDay).Path == path }
+	}
+	servertest.Eventually(t, "Redis decides", decided(limiter.PathModule))
+	patient := limiter.New(server.Client(t, once), limiter.OnFailure(limiter.FailOpen))
 	allow(t, patient, "key", fifteenPerDay)
 
 	require.NoError(t, server.Signal(syscall.SIGSTOP))
 	t.Cleanup(func() { _ = server.Signal(syscall.SIGCONT) })
-	require.Equal(t, limiter.PathLocal, allow(t, l, "key", fifteenPerDay).Path)
-	results, err := l.AllowMany(ctx, []limiter.Request{{Key: "a", Limit: fifteenPerDay, Quantity: 1}, {Key: "b", Limit: fifteenPerDay, Quantity: 1}})
+	require.True(t, decided(limiter.PathLocal)())
+	results, err := l.AllowMany(ctx, []limiter.Request{{"a", fifteenPerDay, 1}, {"b", fifteenPerDay, 1}})
 	require.NoError(t, err)
 	require.Equal(t, limiter.PathLocal, results[1].Path)
 	err = limiter.New(server.Client(t, once), limiter.WithTimeout(time.Millisecond)).Reset(ctx, "key")
@@ -131,140 +121,81 @@ func TestFailuresOfAHangingServer(t *testing.T) {
 	// A caller whose own context is done gets its error, whatever the policy.
 	canceled, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
-	_, err = limiter.New(server.Client(t, once), limiter.OnFailure(limiter.FailOpen)).Allow(canceled, "key", fifteenPerDay)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
 	_, err = patient.Allow(canceled, "key", fifteenPerDay)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
 	require.NoError(t, server.Signal(syscall.SIGCONT))
-	require.Eventually(t, func() bool {
-		return allow(t, l, "key", fifteenPerDay).Path == limiter.PathModule
-	}, servertest.Patience, time.Millisecond)
+	servertest.Eventually(t, "Redis decides again", decided(limiter.PathModule))
 }
 
-// A server that has no memory left, or denies access, has failed, too.
+// A server that has no memory left, denies access or is a replica has failed, too. Who
+// waits meanwhile succeeds when it is back.
 func TestFailuresOfAServerThatRepliesErrors(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
 		ctx := context.Background()
-		l := limiter.New(client, limiter.OnFailure(limiter.FailOpen))
-		require.Equal(t, path, allow(t, l, "key", fifteenPerDay).Path)
-		require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
-		require.Equal(t, limiter.PathOpen, allow(t, l, "key", fifteenPerDay).Path)
-		require.NoError(t, client.ConfigSet(ctx, "maxmemory", "0").Err())
-		require.Equal(t, path, allow(t, l, "key", fifteenPerDay).Path)
-		require.NoError(t, client.ACLSetUser(ctx, "default", "-@all", "+acl").Err())
-		require.Equal(t, limiter.PathOpen, allow(t, l, "key", fifteenPerDay).Path)
-		require.NoError(t, client.ACLSetUser(ctx, "default", "+@all").Err())
-		require.Equal(t, path, allow(t, l, "key", fifteenPerDay).Path)
+		clock := &repairingClock{}
+		open := limiter.New(client, limiter.OnFailure(limiter.FailOpen))
+		closed := limiter.New(client, limiter.OnFailure(limiter.FailClosed), limiter.WithClock(clock))
+		require.Equal(t, path, allow(t, open, "key", fifteenPerDay).Path)
+		for _, failure := range [][2][]any{
+			{{"config", "set", "maxmemory", "1"}, {"config", "set", "maxmemory", "0"}},
+			{{"acl", "setuser", "default", "-@all", "+acl"}, {"acl", "setuser", "default", "+@all"}},
+			{{"replicaof", "127.0.0.1", "1"}, {"replicaof", "no", "one"}},
+		} {
+			require.NoError(t, client.Do(ctx, failure[0]...).Err())
+			require.Equal(t, limiter.PathOpen, allow(t, open, "key", fifteenPerDay).Path, failure)
+			clock.sleeps = 0
+			clock.repair = func() { require.NoError(t, client.Do(ctx, failure[1]...).Err()) }
+			require.NoError(t, closed.Wait(ctx, "key", fifteenPerDay))
+			require.Equal(t, 3, clock.sleeps)
+			require.Equal(t, path, allow(t, open, "key", fifteenPerDay).Path)
+		}
 	})
 }
 
-// A caller that waits while the server is down succeeds when it is back.
-func TestWaitThroughAFailure(t *testing.T) {
-	server := withModule(t)
-	clock := &countingClock{asleep: make(chan struct{}, 1000)}
-	l := limiter.New(server.Client(t, once), limiter.OnFailure(limiter.FailClosed), limiter.WithClock(clock))
-	server.Kill()
-	done := make(chan error)
-	go func() { done <- l.Wait(context.Background(), "key", fifteenPerDay) }()
-	<-clock.asleep
-	<-clock.asleep
-	server.Restart(t)
-	select {
-	case err := <-done:
-		require.NoError(t, err)
-	case <-time.After(servertest.Patience):
-		t.Fatal("still waiting")
-	}
+// A repairingClock repairs the server in the third sleep.
+type repairingClock struct {
+	sleeps int
+	repair func()
 }
 
-// A countingClock sleeps shortly, and signals when it does.
-type countingClock struct{ asleep chan struct{} }
+func (c *repairingClock) Now() time.Time { return time.Now() }
 
-func (c *countingClock) Now() time.Time { return time.Now() }
-
-func (c *countingClock) Sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case c.asleep <- struct{}{}:
-	default:
+func (c *repairingClock) Sleep(context.Context, time.Duration) error {
+	if c.sleeps++; c.sleeps == 3 {
+		c.repair()
 	}
-	time.Sleep(time.Millisecond)
-	return ctx.Err()
+	return nil
 }
 
-// Hooks get each call and its result, one at a time.
+// Hooks get each call and its result, in their order.
 func TestHooks(t *testing.T) {
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
-		ctx := context.WithValue(context.Background(), contextKey{}, "value")
-		var first, second recordingHook
-		l := limiter.New(client, limiter.WithHook(&first), limiter.WithHook(&second), limiter.WithPrefix("limits:"))
-		_, err := l.AllowN(ctx, "key", fifteenPerDay, 5)
-		require.NoError(t, err)
-		told := first.last()
-		require.Equal(t, "limits:key", told.Key)
-		require.Equal(t, fifteenPerDay, told.Limit)
-		require.Equal(t, 5, told.Quantity)
-		require.Equal(t, 10, told.Result.Remaining)
-		require.Equal(t, path, told.Result.Path)
-		require.Positive(t, told.Duration)
-		require.NoError(t, told.Err)
-		require.Equal(t, told, second.last())
-		require.Equal(t, "value", first.contexts[0].Value(contextKey{}))
+	type contextKey struct{}
+	ctx := context.WithValue(context.Background(), contextKey{}, "value")
+	var first, second recordingHook
+	l := limiter.New(servertest.StartClient(t), limiter.WithHook(&first), limiter.WithHook(&second), limiter.WithPrefix("limits:"))
+	result, err := l.AllowN(ctx, "key", fifteenPerDay, 5)
+	require.NoError(t, err)
+	told := first.last()
+	require.Positive(t, told.Duration)
+	require.Equal(t, limiter.Decision{Key: "limits:key", Limit: fifteenPerDay, Quantity: 5, Result: result, Duration: told.Duration}, told)
+	require.Equal(t, told, second.last())
+	require.Equal(t, "value", first.context.Value(contextKey{}))
 
-		_, err = l.AllowMany(ctx, []limiter.Request{{Key: "a", Limit: fifteenPerDay, Quantity: 1}, {Key: "b", Quantity: 1}})
-		require.Error(t, err)
-		require.Len(t, first.decisions, 3)
-		require.NoError(t, first.decisions[1].Err)
-		require.ErrorContains(t, first.decisions[2].Err, "capacity must be at least 1")
-	})
+	_, err = l.AllowMany(ctx, []limiter.Request{{"a", fifteenPerDay, 1}, {Key: "b", Quantity: 1}})
+	require.Error(t, err)
+	require.Len(t, first.decisions, 3)
+	require.NoError(t, first.decisions[1].Err)
+	require.ErrorContains(t, first.decisions[2].Err, "capacity must be at least 1")
 }
-
-type contextKey struct{}
 
 type recordingHook struct {
-	mutex     sync.Mutex
 	decisions []limiter.Decision
-	contexts  []context.Context
+	context   context.Context
 }
 
 func (h *recordingHook) Decided(ctx context.Context, decision limiter.Decision) {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	h.decisions = append(h.decisions, decision)
-	h.contexts = append(h.contexts, ctx)
+	h.decisions, h.context = append(h.decisions, decision), ctx
 }
 
-func (h *recordingHook) last() limiter.Decision {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	return h.decisions[len(h.decisions)-1]
-}
-
-// A lockedBuffer is a buffer for concurrent use.
-type lockedBuffer struct {
-	mutex  sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(text []byte) (int, error) {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	return b.buffer.Write(text)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	return b.buffer.String()
-}
-
-// No server listens there.
-func TestWithoutAnyServer(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
-	t.Cleanup(func() { client.Close() })
-	_, err := limiter.New(client).Allow(context.Background(), "key", fifteenPerDay)
-	require.ErrorIs(t, err, syscall.ECONNREFUSED)
-	var none redis.Error
-	require.False(t, errors.As(err, &none))
-	require.Equal(t, 2, allow(t, limiter.New(client, limiter.OnFailure(limiter.FailOpen)), "key", limiter.PerDay(3)).Remaining)
-}
+func (h *recordingHook) last() limiter.Decision { return h.decisions[len(h.decisions)-1] }

@@ -21,7 +21,7 @@ func (p *prefilter) limits(c *call) bool {
 		return false
 	}
 	f := &c.funnels[0]
-	decision, err := p.funnels.Look(f.key, f.shape.rate, int64(f.quantity))
+	decision, err := p.funnels.Peek(f.key, f.shape.rate, int64(f.quantity))
 	if err != nil || !decision.Limited {
 		return false
 	}

@@ -8,7 +8,6 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,13 +21,41 @@ import (
 	"funnel/limiter"
 )
 
-// scriptCases is how many random calls the script is compared in; FUNNEL_LONG makes
-// it a million.
-func scriptCases() int {
-	if os.Getenv("FUNNEL_LONG") != "" {
-		return 1_000_000
+// An outcome is what one call replies and leaves in its key.
+type outcome struct {
+	reply  []any
+	err    string
+	value  string
+	expiry time.Duration // since the epoch; or -1 for none, -2 for no key
+}
+
+// batch makes calls in one pipeline, each on a key of its own, and returns their
+// outcomes. Prepare stores what the key holds.
+func batch(t *testing.T, client *redis.Client, calls int, prepare func(pipe redis.Pipeliner, key string, i int), call func(pipe redis.Pipeliner, key string, i int) *redis.Cmd) []outcome {
+	t.Helper()
+	ctx := context.Background()
+	replies, values := make([]*redis.Cmd, calls), make([]*redis.StringCmd, calls)
+	expiries, outcomes := make([]*redis.DurationCmd, calls), make([]outcome, calls)
+	_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.FlushAll(ctx)
+		for i := range calls {
+			key := strconv.Itoa(i)
+			prepare(pipe, key, i)
+			replies[i], values[i], expiries[i] = call(pipe, key, i), pipe.Get(ctx, key), pipe.PExpireTime(ctx, key)
+		}
+		return nil
+	})
+	var reply redis.Error
+	require.True(t, err == nil || errors.As(err, &reply), err)
+	for i := range outcomes {
+		outcomes[i] = outcome{value: values[i].Val(), expiry: expiries[i].Val()}
+		if err := replies[i].Err(); err == nil {
+			outcomes[i].reply = replies[i].Val().([]any)
+		} else if !errors.Is(err, redis.Nil) {
+			outcomes[i].err = err.Error()
+		}
 	}
-	return 50_000
+	return outcomes
 }
 
 // A scriptCall is one call of the script with a given time, on a key that holds a
@@ -38,163 +65,101 @@ type scriptCall struct {
 	now, tat                          int64
 }
 
-func (c scriptCall) arguments() []any {
-	return []any{c.capacity, c.count, seconds(c.period), c.quantity, c.now}
-}
-
 // The script decides, replies and stores what package gcra says, to the nanosecond,
-// over the whole range of 63 bits.
+// over the whole range of 63 bits: as a whole, and its second part alone. Its first part
+// does so, too, or leaves the call to the second one.
 func TestScriptAgreesWithTheArithmetic(t *testing.T) {
-	outcomes := compareScript(t, limiter.Script, scriptCases())
-	for _, kind := range []string{"allowed", "limited", "never", "error"} {
-		require.Greater(t, outcomes[kind], scriptCases()/50, kind)
-	}
-	require.Zero(t, outcomes["left to the next part"])
-}
-
-// The second part of the script decides every call without the first.
-func TestExactPartAgreesWithTheArithmetic(t *testing.T) {
-	outcomes := compareScript(t, readPart(t, "throttle_exact.lua"), scriptCases()/2)
-	require.Zero(t, outcomes["left to the next part"])
-}
-
-// The first part of the script decides right or not at all, without an error.
-func TestShortPartAgreesWithTheArithmetic(t *testing.T) {
-	outcomes := compareScript(t, readPart(t, "throttle_short.lua"), scriptCases()/2)
-	for _, kind := range []string{"allowed", "limited", "never", "left to the next part"} {
-		require.Greater(t, outcomes[kind], scriptCases()/100, kind)
-	}
-	require.Zero(t, outcomes["error"])
-}
-
-func readPart(t *testing.T, name string) string {
-	t.Helper()
-	part, err := os.ReadFile(name)
-	require.NoError(t, err)
-	require.Contains(t, limiter.Script, string(part))
-	return string(part)
-}
-
-// compareScript compares a script with package gcra in random calls, and returns how
-// many had which outcome.
-func compareScript(t *testing.T, script string, cases int) (outcomes map[string]int) {
-	t.Helper()
-	const batch = 500
-	ctx := context.Background()
-	client := servertest.Start(t, servertest.Options{}).Client(t)
-	hash, err := client.ScriptLoad(ctx, script).Result()
-	require.NoError(t, err)
-
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	outcomes = map[string]int{}
-	for done := 0; done < cases; done += batch {
-		calls := make([]scriptCall, batch)
-		replies := make([]*redis.Cmd, batch)
-		values := make([]*redis.StringCmd, batch)
-		expiries := make([]*redis.DurationCmd, batch)
-		_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			for i := range calls {
-				calls[i] = randomCall(random)
-				key := strconv.Itoa(i)
-				if calls[i].tat >= 0 {
-					pipe.Set(ctx, key, calls[i].tat, 0)
-				}
-				replies[i] = pipe.EvalSha(ctx, hash, []string{key}, calls[i].arguments()...)
-				values[i] = pipe.Get(ctx, key)
-				expiries[i] = pipe.PExpireTime(ctx, key)
-			}
-			pipe.FlushAll(ctx)
-			return nil
-		})
-		var reply redis.Error
-		if err != nil && !errors.As(err, &reply) {
-			t.Fatal(err)
-		}
-		wallClock := time.Now().UnixNano()
-		for i, call := range calls {
-			want := call.expect(wallClock)
-			got := scriptOutcome{value: values[i].Val(), expiry: expiries[i].Val()}
-			switch err := replies[i].Err(); {
-			case errors.Is(err, redis.Nil):
-				want = call.untouched()
-			case err != nil:
-				got.err = err.Error()
-			default:
-				got.reply = replies[i].Val().([]any)
-			}
-			if fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Fatalf("%+v on a server at %d:\ngot  %+v\nwant %+v", call, wallClock, got, want)
-			}
-			outcomes[want.kind()]++
-		}
+	part := func(name string) string {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		return string(text)
 	}
-	t.Logf("%d calls: %v", cases, outcomes)
-	return outcomes
-}
-
-// A scriptOutcome is what one call replies and leaves in its key.
-type scriptOutcome struct {
-	reply  []any
-	err    string
-	value  string
-	expiry time.Duration // since the epoch; or -1 for none, -2 for no key
-}
-
-func (o scriptOutcome) kind() string {
-	switch {
-	case o.err != "":
-		return "error"
-	case o.reply == nil:
-		return "left to the next part"
-	case fmt.Sprint(o.reply[0]) == "0":
-		return "allowed"
-	case fmt.Sprint(o.reply[3]) == "-1":
-		return "never"
-	default:
-		return "limited"
+	client := bare(t).Client(t)
+	rounds := servertest.QuickOrLong(40, 2000)
+	for _, c := range []struct{ name, script, kinds string }{
+		{"whole", limiter.Script, "allowed limited never error"},
+		{"exact part", part("throttle_exact.lua"), "allowed limited never error"},
+		{"short part", part("throttle_short.lua"), "allowed limited never left"},
+	} {
+		kinds := map[string]int{}
+		hash, err := client.ScriptLoad(context.Background(), c.script).Result()
+		require.NoError(t, err)
+		for range rounds {
+			calls := make([]scriptCall, 500)
+			got := batch(t, client, len(calls), func(pipe redis.Pipeliner, key string, i int) {
+				if calls[i] = randomCall(random); calls[i].tat >= 0 {
+					pipe.Set(context.Background(), key, calls[i].tat, 0)
+				}
+			}, func(pipe redis.Pipeliner, key string, i int) *redis.Cmd {
+				c := calls[i]
+				return pipe.EvalSha(context.Background(), hash, []string{key}, c.capacity, c.count, seconds(c.period), c.quantity, c.now)
+			})
+			wallClock := time.Now()
+			for i, call := range calls {
+				want, kind := call.expect(wallClock)
+				if got[i].reply == nil && got[i].err == "" {
+					want, kind = call.untouched(), "left"
+				}
+				if fmt.Sprint(got[i]) != fmt.Sprint(want) { // require is slow
+					require.Equal(t, want, got[i], "%s: %+v at %v", c.name, call, wallClock)
+				}
+				kinds[kind]++
+			}
+		}
+		t.Log(c.name, kinds)
+		for _, kind := range strings.Fields(c.kinds) {
+			require.Greater(t, kinds[kind], rounds*4, "%s: %s", c.name, kind)
+			delete(kinds, kind)
+		}
+		require.Empty(t, kinds, c.name)
 	}
 }
 
 // untouched is the outcome of a call that replies and changes nothing.
-func (c scriptCall) untouched() scriptOutcome {
+func (c scriptCall) untouched() outcome {
 	if c.tat < 0 {
-		return scriptOutcome{expiry: -2}
+		return outcome{expiry: -2}
 	}
-	return scriptOutcome{value: strconv.FormatInt(c.tat, 10), expiry: -1}
+	return outcome{value: strconv.FormatInt(c.tat, 10), expiry: -1}
 }
 
-// expect is the outcome of the call by package gcra. A server removes a key that it
-// is told to expire before its own time.
-func (c scriptCall) expect(wallClock int64) scriptOutcome {
-	stored := c.untouched()
+// expect is the outcome of the call by package gcra, and its kind. A server removes a
+// key that it is told to expire before its own time.
+func (c scriptCall) expect(wallClock time.Time) (want outcome, kind string) {
+	want = c.untouched()
 	rate, err := gcra.NewRate(c.capacity, c.count, c.period)
 	var decision gcra.Decision
 	if err == nil {
 		decision, err = rate.Decide(max(c.tat, 0), c.now, c.quantity)
 	}
 	if err != nil {
-		stored.err = fmt.Sprintf("ERR %v, not capacity %d, count %d, period %s, quantity %d",
+		want.err = fmt.Sprintf("ERR %v, not capacity %d, count %d, period %s, quantity %d",
 			err, c.capacity, c.count, seconds(c.period), c.quantity)
-		return stored
+		return want, "error"
 	}
 	limited := 0
-	if decision.Limited {
-		limited = 1
-	} else if c.quantity > 0 {
-		expiry := gcra.Milliseconds(decision.TAT)
-		stored = scriptOutcome{expiry: -2}
-		if expiry > wallClock/1e6 {
-			stored = scriptOutcome{value: strconv.FormatInt(decision.TAT, 10), expiry: time.Duration(expiry) * time.Millisecond}
+	switch {
+	case decision.Limited && decision.RetryAfter() == gcra.Never:
+		limited, kind = 1, "never"
+	case decision.Limited:
+		limited, kind = 1, "limited"
+	default:
+		kind = "allowed"
+		if expiry := gcra.Milliseconds(decision.TAT); c.quantity > 0 && expiry > wallClock.UnixMilli() {
+			want = outcome{value: strconv.FormatInt(decision.TAT, 10), expiry: time.Duration(expiry) * time.Millisecond}
+		} else if c.quantity > 0 {
+			want = outcome{expiry: -2}
 		}
 	}
-	stored.reply = []any{
+	want.reply = []any{
 		limited, decision.Limit, decision.Remaining,
 		gcra.Seconds(decision.RetryAfter()), gcra.Seconds(decision.ResetAfter),
 		decision.RetryAfter(), decision.ResetAfter,
 	}
-	return stored
+	return want, kind
 }
 
 // randomCall draws numbers of every size, mostly such that funnels exist, and TATs
@@ -277,9 +242,9 @@ func seconds(nanoseconds int64) string {
 // continues from what the other has stored.
 func TestScriptRepliesWhatTheModuleReplies(t *testing.T) {
 	ctx := context.Background()
-	client := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)}).Client(t)
-	now := time.Date(2100, 1, 1, 0, 0, 0, 123456789, time.UTC).UnixNano()
-
+	client, clock := servertest.StartWithClock(t)
+	clock.Set(t, servertest.Epoch)
+	now := servertest.Epoch.UnixNano()
 	arguments := []string{
 		"1", "15", "30", "60", "0", "-1", "+1", "01", "00", "", " 1", "1 ", "1x", "x", "0x10", "1e3", "1.0", ".5", "0.5",
 		"5.", "0.", ".", "..", "1.2.3", "0.000000001", "0.0000000001", "0.1234567890", "1.999999999", "-0.5", "nan", "inf",
@@ -295,109 +260,72 @@ func TestScriptRepliesWhatTheModuleReplies(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	outcomes := map[string]int{}
-	for range scriptCases() / 5 {
-		call := []any{"15", "30", "60", "1"}
-		if random.IntN(5) == 0 {
-			call = call[:3]
-		}
+	count := servertest.QuickOrLong(10_000, 200_000)
+	calls, values := make([][]any, count), make([]string, count)
+	for i := range calls {
+		calls[i], values[i] = []any{"15", "30", "60", "1"}[:4-random.IntN(5)/4], stored[random.IntN(len(stored))]
 		for range random.IntN(3) {
-			call[random.IntN(len(call))] = arguments[random.IntN(len(arguments))]
+			calls[i][random.IntN(len(calls[i]))] = arguments[random.IntN(len(arguments))]
 		}
-		value := stored[random.IntN(len(stored))]
-		now := now + random.Int64N(3)
-
-		var replies [2]*redis.Cmd
-		var values [2]*redis.StringCmd
-		var expiries [2]*redis.DurationCmd
-		_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			pipe.Do(ctx, "funnel.debug", "clock", now)
-			for i, key := range []string{"module", "script"} {
-				pipe.Del(ctx, key)
-				switch value {
-				case "none":
-				case "list":
-					pipe.LPush(ctx, key, "element")
-				default:
-					pipe.Set(ctx, key, value, 0)
-				}
-				if i == 0 {
-					replies[i] = pipe.Do(ctx, append([]any{"cl.throttle", key}, call...)...)
-				} else {
-					// With the quantity in its place, the time is the fifth.
-					timed := append(append([]any{}, call...), "1")[:4]
-					replies[i] = pipe.Eval(ctx, limiter.Script, []string{key}, append(timed, now)...)
-				}
-				values[i], expiries[i] = pipe.Get(ctx, key), pipe.PExpireTime(ctx, key)
-			}
-			return nil
-		})
-		var reply redis.Error
-		if err != nil && !errors.As(err, &reply) {
-			t.Fatal(err)
-		}
-		var texts [2]string
-		for i := range texts {
-			reply, err := replies[i].Slice()
-			if err == nil {
-				reply = reply[:5]
-			}
-			texts[i] = fmt.Sprint(reply, err, values[i].Val(), expiries[i].Val())
-		}
-		require.Equal(t, texts[0], texts[1], "%q on a key with %q", call, value)
-		kind := "answered"
-		if err := replies[0].Err(); err != nil {
-			kind, _, _ = strings.Cut(err.Error(), " must")
-			kind, _, _ = strings.Cut(kind, ",")
-		}
-		outcomes[kind]++
 	}
-	t.Logf("%d calls: %v", scriptCases()/5, outcomes)
-	require.Greater(t, len(outcomes), 8)
-	require.Greater(t, outcomes["answered"], scriptCases()/50)
+	prepare := func(pipe redis.Pipeliner, key string, i int) {
+		switch values[i] {
+		case "none":
+		case "list":
+			pipe.LPush(ctx, key, "element")
+		default:
+			pipe.Set(ctx, key, values[i], 0)
+		}
+	}
+	byModule := batch(t, client, len(calls), prepare, func(pipe redis.Pipeliner, key string, i int) *redis.Cmd {
+		return pipe.Do(ctx, append([]any{"cl.throttle", key}, calls[i]...)...)
+	})
+	byScript := batch(t, client, len(calls), prepare, func(pipe redis.Pipeliner, key string, i int) *redis.Cmd {
+		// With the quantity in its place, the time is the fifth.
+		timed := append(append([]any{}, calls[i]...), "1")[:4]
+		return pipe.Eval(ctx, limiter.Script, []string{key}, append(timed, now)...)
+	})
+	kinds := map[string]int{}
+	for i := range calls {
+		if byScript[i].reply != nil {
+			byScript[i].reply = byScript[i].reply[:5]
+		}
+		if fmt.Sprint(byModule[i]) != fmt.Sprint(byScript[i]) { // require is slow
+			require.Equal(t, byModule[i], byScript[i], "%q on a key with %q", calls[i], values[i])
+		}
+		kind, _, _ := strings.Cut(byModule[i].err, " must")
+		kind, _, _ = strings.Cut(kind, ",")
+		kinds[kind]++
+	}
+	t.Log(kinds)
+	require.Greater(t, len(kinds), 8)
+	require.Greater(t, kinds[""], len(calls)/10, "without an error")
 }
 
 func TestScriptChecksTheNumberOfArguments(t *testing.T) {
-	client := servertest.Start(t, servertest.Options{}).Client(t)
-	for _, c := range []struct {
-		keys      []string
-		arguments []any
-	}{
-		{nil, []any{15, 30, 60}},
-		{[]string{"a", "b"}, []any{15, 30, 60}},
-		{[]string{"a"}, []any{15, 30}},
-		{[]string{"a"}, []any{15, 30, 60, 1, 1, 1}},
-	} {
-		err := client.Eval(context.Background(), limiter.Script, c.keys, c.arguments...).Err()
+	client := bare(t).Client(t)
+	for _, c := range [][]any{{0, 15, 30, 60}, {2, "a", "b", 15, 30, 60}, {1, "a", 15, 30}, {1, "a", 15, 30, 60, 1, 1, 1}} {
+		err := client.Do(context.Background(), append([]any{"eval", limiter.Script}, c...)...).Err()
 		require.ErrorContains(t, err, "ERR the script takes 1 key and capacity, count, period, quantity", "%v", c)
 	}
 }
 
 // The AOF, and so replicas, get the SET that the script performs, as they do from
-// the module.
+// the module, and nothing for limited calls and peeks.
 func TestScriptReplicatesItsEffect(t *testing.T) {
-	ctx := context.Background()
-	server := servertest.Start(t, servertest.Options{Config: []string{"--appendonly", "yes", "--appendfsync", "always"}})
+	ctx, limit := context.Background(), limiter.PerDay(2)
+	server := bare(t, "--appendonly", "yes", "--appendfsync", "always")
 	client := server.Client(t)
 	l := limiter.New(client)
-	for call := 1; call <= 16; call++ {
-		result, err := l.Allow(ctx, "user:reply", limiter.PerMinute(30).Burst(15))
-		require.NoError(t, err)
-		require.Equal(t, call > 15, result.Limited())
+	_, err := l.Peek(ctx, "key", limit)
+	require.NoError(t, err)
+	want := [][]string{{"SELECT", "0"}}
+	for range 4 {
+		if !allow(t, l, "key", limit).Limited() {
+			want = append(want, []string{"SET", "key", client.Get(ctx, "key").Val(),
+				"PXAT", fmt.Sprint(servertest.ExpiryOf(t, client, "key"))})
+		}
 	}
-	tat, expiry := client.Get(ctx, "user:reply").Val(), client.PExpireTime(ctx, "user:reply").Val()
-	require.NotEmpty(t, tat)
-
-	written, err := filepath.Glob(filepath.Join(server.Dir, "appendonlydir", "*.incr.aof"))
-	require.NoError(t, err)
-	require.Len(t, written, 1)
-	log, err := os.ReadFile(written[0])
-	require.NoError(t, err)
-	require.Equal(t, 15, strings.Count(string(log), "\r\nPXAT\r\n"))
-	require.NotContains(t, strings.ToLower(string(log)), "eval")
-
-	server.Stop()
-	server.Restart(t)
-	require.Equal(t, tat, client.Get(ctx, "user:reply").Val())
-	require.Equal(t, expiry, client.PExpireTime(ctx, "user:reply").Val())
+	require.Len(t, want, 3)
+	require.Equal(t, want, servertest.ReadAppendOnlyFile(t, server))
 }

@@ -14,25 +14,12 @@ import (
 	"funnel/limiter"
 )
 
-// A caller that sleeps for RetryAfter, and a little more, is allowed the next time.
-func TestWaitSleepsForRetryAfter(t *testing.T) {
+// Who waits alone sleeps once at most, for as long as the quantity needs to fit, and
+// an eighth of that more at most.
+func TestWaitSleepsOnce(t *testing.T) {
 	client, clock := startStepped(t)
-	l := limiter.New(client, limiter.WithClock(clock))
-	ctx := context.Background()
-	limit := limiter.PerMinute(30).Burst(15)
-	for range 15 {
-		require.NoError(t, l.Wait(ctx, "key", limit))
-	}
-	require.Empty(t, clock.slept)
-	require.NoError(t, l.Wait(ctx, "key", limit))
-	require.Len(t, clock.slept, 1)
-	require.GreaterOrEqual(t, clock.slept[0], 2*time.Second)
-	require.Less(t, clock.slept[0], 2250*time.Millisecond)
-}
-
-func TestWaitingRetryAfterAlwaysSucceeds(t *testing.T) {
-	client, clock := startStepped(t)
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), 1000*time.Hour)
+	defer cancel()
 	l := limiter.New(client, limiter.WithClock(clock))
 	rapid.Check(t, func(t *rapid.T) {
 		require.NoError(t, l.Reset(ctx, "key"))
@@ -40,33 +27,43 @@ func TestWaitingRetryAfterAlwaysSucceeds(t *testing.T) {
 			time.Duration(rapid.Int64Range(1000, int64(time.Hour)).Draw(t, "period"))).
 			Burst(rapid.IntRange(1, 50).Draw(t, "capacity"))
 		for range 20 {
+			quantity := rapid.IntRange(0, limit.Capacity()).Draw(t, "quantity")
+			before, err := l.AllowN(ctx, "key", limit, quantity)
+			require.NoError(t, err)
 			clock.slept = nil
-			quantity := rapid.IntRange(1, limit.Capacity()).Draw(t, "quantity")
-			require.NoError(t, l.WaitN(ctx, "key", limit, quantity))
-			require.LessOrEqual(t, len(clock.slept), 1)
+			if before.Limited() && quantity > 0 {
+				require.NoError(t, l.WaitN(ctx, "key", limit, quantity))
+				require.Len(t, clock.slept, 1)
+				require.GreaterOrEqual(t, clock.slept[0], before.RetryAfter)
+				require.LessOrEqual(t, clock.slept[0], max(before.RetryAfter, time.Millisecond)*9/8)
+			}
 		}
 	})
+	require.NoError(t, l.Reset(ctx, "key"))
+	clock.slept = nil
+	require.NoError(t, l.WaitN(ctx, "key", fifteenPerDay, 15))
+	require.NoError(t, l.WaitN(ctx, "key", fifteenPerDay, 0), "nothing to wait for")
+	require.Empty(t, clock.slept)
 }
 
-// All are allowed in the end, and none calls all the time.
+// All are allowed in the end, not sooner than the limit says, and none calls all the
+// time.
 func TestManyWait(t *testing.T) {
-	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
-		const waiting, interval = 10, 20 * time.Millisecond
-		l := limiter.New(client)
-		start := time.Now()
-		var group sync.WaitGroup
-		for range waiting {
-			group.Go(func() {
-				if err := l.Wait(context.Background(), "key", limiter.Per(1, interval)); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		group.Wait()
-		require.GreaterOrEqual(t, time.Since(start), (waiting-1)*interval)
-		stats := l.Stats()
-		require.LessOrEqual(t, stats.Module+stats.Script, uint64(waiting*waiting))
-	})
+	const waiting, interval = 10, 20 * time.Millisecond
+	l := limiter.New(bare(t).Client(t))
+	start := time.Now()
+	var group sync.WaitGroup
+	for range waiting {
+		group.Go(func() {
+			if err := l.Wait(context.Background(), "key", limiter.Per(1, interval)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	require.GreaterOrEqual(t, time.Since(start), (waiting-1)*interval)
+	require.GreaterOrEqual(t, l.Stats().Script, uint64(waiting))
+	require.LessOrEqual(t, l.Stats().Script, uint64(waiting*waiting))
 }
 
 func TestWaitGivesUp(t *testing.T) {
@@ -75,9 +72,10 @@ func TestWaitGivesUp(t *testing.T) {
 		ctx := context.Background()
 		require.ErrorIs(t, l.WaitN(ctx, "key", fifteenPerDay, 16), limiter.ErrNeverFits)
 		require.NoError(t, l.WaitN(ctx, "key", fifteenPerDay, 15))
-		require.NoError(t, l.WaitN(ctx, "key", fifteenPerDay, 0), "nothing to wait for")
 
-		// At once, rather than at the deadline.
+		// At an error, and rather than at the deadline, at once.
+		require.NoError(t, client.LPush(ctx, "list", "element").Err())
+		require.ErrorContains(t, l.Wait(ctx, "list", fifteenPerDay), "WRONGTYPE")
 		before, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
 		err := l.Wait(before, "key", fifteenPerDay)
@@ -100,22 +98,19 @@ func TestWaitGivesUp(t *testing.T) {
 func TestDoWaitsForItsTurn(t *testing.T) {
 	client, clock := startStepped(t)
 	l := limiter.New(client, limiter.WithClock(clock))
-	ctx := context.Background()
-	failed := errors.New("failed")
-	done := 0
-	for range 3 {
-		require.ErrorIs(t, l.Do(ctx, "key", limiter.PerMinute(30).Burst(1), func(context.Context) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	failed, done := errors.New("failed"), 0
+	do := func() error {
+		return l.Do(ctx, "key", limiter.PerMinute(30).Burst(1), func(context.Context) error {
 			done++
 			return failed
-		}), failed)
+		})
 	}
-	require.Equal(t, 3, done)
+	for range 3 {
+		require.ErrorIs(t, do(), failed)
+	}
 	require.Len(t, clock.slept, 2)
-
-	canceled, cancel := context.WithCancel(ctx)
 	cancel()
-	require.ErrorIs(t, l.Do(canceled, "key", limiter.PerMinute(30), func(context.Context) error {
-		t.Error("the function was called")
-		return nil
-	}), context.Canceled)
+	require.ErrorIs(t, do(), context.Canceled)
+	require.Equal(t, 3, done)
 }

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* What the ways into Go lead to in a file that is not finished. */
+/* The initial value of the entry points into Go, until funnel-finish replaces it. */
 static void not_finished(void *call)
 {
     (void)call;

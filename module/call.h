@@ -3,7 +3,7 @@
 
 /* What crosses the boundary between C and Go, and how.
  *
- * A command crosses twice: go_parse judges the arguments, before a key is
+ * A command crosses twice: go_parse validates the arguments, before a key is
  * touched; go_decide takes the stored values and the time, and decides. Both get one
  * structure. Package throttle has the same structures in Go, and the compiler sees to
  * it that the two agree (layout.go).
@@ -80,7 +80,7 @@ struct funnel {
 struct outcome {
     enum verdict verdict;
     uint32_t funnel;                /* of Go alone */
-    char message[MESSAGE_CAPACITY]; /* an error reply, zero terminated */
+    char message[MESSAGE_CAPACITY]; /* an error reply, NUL-terminated */
 };
 
 /* A call of CL.THROTTLE, which does not fill in the key. */
@@ -119,9 +119,9 @@ struct funnels_call {
     struct row rows[MOST_FUNNELS];
 };
 
-/* The ways into Go (docs/go-runtime.md). The program funnel-finish points them there
- * in the finished file. In a file that it has not seen they lead to a function that
- * does nothing.
+/* The entry points into Go (docs/go-runtime.md). The program funnel-finish points them
+ * to the Go functions of the same names; before, they point to a function that does
+ * nothing.
  *
  * Volatile, because no line of C ever assigns to them: the compiler would take the
  * initial value for the only one. */
@@ -129,7 +129,7 @@ typedef void (*volatile go_function)(void *call);
 extern go_function go_parse, go_decide;                 /* of a struct throttle_call */
 extern go_function go_parse_funnels, go_decide_funnels; /* of a struct funnels_call */
 
-/* Proves the ways into Go by calls whose answers are known. Returns NULL, or what is
+/* Tests the entry points by calls whose answers are known. Returns NULL, or what is
  * wrong: a string constant. */
 const char *prove_go(void);
 

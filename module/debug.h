@@ -5,7 +5,7 @@
 
 /* FUNNEL.DEBUG, in builds with the tag funneldebug:
  *
- *   CLOCK nanoseconds|real   what CL.THROTTLE takes for now */
+ *   CLOCK nanoseconds|real   the time that CL.THROTTLE sees */
 int debug_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 
 #endif

@@ -27,7 +27,7 @@
 //     registration, command docs, ACL categories, configuration, INFO.
 //   - unload.c: when MODULE UNLOAD is granted.
 //   - throttle.c: the command as the server sees it.
-//   - call.h, call.c: what crosses from C to Go, and the ways there.
+//   - call.h, call.c: what crosses from C to Go, and the entry points.
 //   - throttle/: the command as Go sees it, free of cgo and tested without a server;
 //     layout.go, where the compiler checks that both see the same struct.
 //   - clock.c: the time.

@@ -9,5 +9,5 @@ import (
 	"funnel/module/throttle"
 )
 
-// main is never called in a shared library. It names what C calls.
+// main is never called in a shared library. It keeps the linker from removing what C calls.
 func main() { throttle.Functions() }

@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"fmt"
+	"log"
 	"time"
 
 	"funnel/gcra"
@@ -16,32 +17,12 @@ func Example() {
 	for range 20 {
 		allowed, err := funnels.IsActionAllowed("laoqian", "reply", 15, 0.5)
 		if err != nil {
-			fmt.Println(err)
-			return
+			log.Fatal(err)
 		}
-		fmt.Println(allowed)
+		fmt.Print(allowed, " ")
 	}
 	// Output:
-	// true
-	// true
-	// true
-	// true
-	// true
-	// true
-	// true
-	// true
-	// true
-	// true
-	// true
-	// true
-	// true
-	// true
-	// true
-	// false
-	// false
-	// false
-	// false
-	// false
+	// true true true true true true true true true true true true true true true false false false false false
 }
 
 // Funnels of one set may differ in rate. Empty ones are removed.
@@ -50,75 +31,53 @@ func ExampleFunnels_Water() {
 	funnels := local.New(func() time.Time { return now })
 	rate, err := gcra.NewRate(15, 30, int64(time.Minute))
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
+	}
+	pour := func(key string, quantity int64) {
+		decision, err := funnels.Water(key, rate, quantity)
+		fmt.Println(decision.Limited, decision.Remaining, time.Duration(decision.RetryAfter()), err, funnels.Len())
 	}
 
-	for _, quantity := range []int64{10, 10} {
-		decision, err := funnels.Water("laoqian:reply", rate, quantity)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		if decision.Limited {
-			fmt.Println("limited, retry after", time.Duration(decision.RetryAfter()))
-		} else {
-			fmt.Println("allowed,", decision.Remaining, "remaining")
-		}
-	}
-	fmt.Println(funnels.Len(), "funnel is kept")
-
+	pour("laoqian:reply", 10)
+	pour("laoqian:reply", 10)
 	now = now.Add(time.Minute)
-	if _, err := funnels.Water("somebody:else", rate, 0); err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(funnels.Len(), "funnels are kept")
+	pour("somebody:else", 0)
 	// Output:
-	// allowed, 5 remaining
-	// limited, retry after 10s
-	// 1 funnel is kept
-	// 0 funnels are kept
+	// false 5 -1ns <nil> 1
+	// true 5 10s <nil> 1
+	// false 15 -1ns <nil> 0
 }
 
 func ExampleFunnel_Watering() {
 	now := time.Unix(1_800_000_000, 0)
 	rate, err := local.NewRate(2, 0.5) // holds 2 tokens, leaks one every 2 seconds
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	funnel := local.NewFunnel(rate, func() time.Time { return now })
 
-	for range 4 {
+	for _, wait := range []time.Duration{0, 0, 0, 2 * time.Second} {
+		now = now.Add(wait)
 		decision, err := funnel.Watering(1)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		if decision.Limited {
-			wait := time.Duration(decision.RetryAfter())
-			fmt.Println("limited, waiting", wait)
-			now = now.Add(wait)
-			continue
-		}
-		fmt.Println("allowed,", decision.Remaining, "remaining")
+		fmt.Println(decision.Limited, decision.Remaining, time.Duration(decision.RetryAfter()), err)
 	}
 	// Output:
-	// allowed, 1 remaining
-	// allowed, 0 remaining
-	// limited, waiting 2s
-	// allowed, 0 remaining
+	// false 1 -1ns <nil>
+	// false 0 -1ns <nil>
+	// true 0 2s <nil>
+	// false 0 -1ns <nil>
 }
 
 func ExampleKey() {
 	fmt.Println(local.Key("laoqian", "reply"))
 	fmt.Println(local.Key("a:b", "c"))
 	fmt.Println(local.Key("a", "b:c"))
+	fmt.Println(local.Key("a%3Ab", "c"))
 	// Output:
 	// laoqian:reply
 	// a%3Ab:c
 	// a:b:c
+	// a%253Ab:c
 }
 
 func ExampleNewRate() {

@@ -64,8 +64,8 @@ func (f *Funnels) Water(key string, rate gcra.Rate, quantity int64) (gcra.Decisi
 	return decision, err
 }
 
-// Look peeks: it returns what Water would, and pours nothing.
-func (f *Funnels) Look(key string, rate gcra.Rate, quantity int64) (gcra.Decision, error) {
+// Peek returns what Water would, and pours nothing.
+func (f *Funnels) Peek(key string, rate gcra.Rate, quantity int64) (gcra.Decision, error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	now := f.clock.instant()

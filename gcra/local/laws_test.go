@@ -2,10 +2,11 @@ package local_test
 
 import (
 	"flag"
-	"fmt"
+	"maps"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"funnel/gcra"
@@ -20,20 +21,19 @@ func init() {
 	}
 }
 
-// Numbers small enough that funnels often fill, drain and meet at one instant.
+// Numbers small enough that funnels often fill, drain and meet at one instant, and
+// errors.
 var (
 	rates = rapid.Custom(func(t *rapid.T) gcra.Rate {
-		rate, err := gcra.NewRate(
-			rapid.Int64Range(1, 5).Draw(t, "capacity"),
+		// An error leaves the zero Rate, for which every call is an error.
+		rate, _ := gcra.NewRate(
+			rapid.Int64Range(0, 5).Draw(t, "capacity"),
 			rapid.Int64Range(1, 3).Draw(t, "count"),
 			rapid.OneOf(rapid.Int64Range(3, 10), rapid.Int64Range(1e9, 10e9)).Draw(t, "period"))
-		if err != nil {
-			t.Fatal(err)
-		}
 		return rate
 	})
 	quantities = rapid.OneOf(rapid.Just[int64](1), rapid.Int64Range(-1, 6), rapid.Just[int64](1<<62))
-	keys       = rapid.SampledFrom([]string{"", "a", "b", "c", "d", "e", "f", "g"})
+	keys       = rapid.SampledFrom([]string{"", "a", "b", "c", ":", "a:", "a:b", "b:a"})
 
 	waits = rapid.OneOf(
 		rapid.Just(time.Duration(0)),
@@ -43,152 +43,109 @@ var (
 	steps = rapid.Map(waits, func(wait time.Duration) time.Duration { return -wait })
 )
 
-// watering draws a call, makes it, and compares it with Decide on the TATs of a
-// plain map, which it updates.
-func watering(t *rapid.T, funnels *local.Funnels, now int64, tats map[string]int64) {
-	key, rate, quantity := keys.Draw(t, "key"), rates.Draw(t, "rate"), quantities.Draw(t, "quantity")
-	got, gotErr := funnels.Water(key, rate, quantity)
-	want, wantErr := rate.Decide(tats[key], now, quantity)
-	if wantErr == nil {
-		tats[key] = want.TAT
-	}
-	// Of a drained funnel, one may keep the TAT and the other not; they mean the
-	// same.
-	if got.TAT == gcra.Empty && want.TAT <= now {
-		got.TAT = want.TAT
-	}
-	if got != want || gotErr != wantErr {
-		t.Fatalf("got  %+v, %v\nwant %+v, %v", got, gotErr, want, wantErr)
-	}
+// A model is the TATs of the funnels that had not drained at any call.
+type model map[string]int64
+
+// forget returns how many are left.
+func (m model) forget(now int64) int {
+	maps.DeleteFunc(m, func(_ string, tat int64) bool { return tat <= now })
+	return len(m)
 }
 
-// notEmpty counts the TATs ahead of now.
-func notEmpty(tats map[string]int64, now int64) int {
-	count := 0
-	for _, tat := range tats {
-		if tat > now {
-			count++
-		}
+func (m model) water(key string, rate gcra.Rate, now, quantity int64) (gcra.Decision, error) {
+	decision, err := rate.Decide(m[key], now, quantity)
+	if err == nil && !decision.Limited && quantity > 0 {
+		m[key] = decision.TAT
 	}
-	return count
+	return decision, err
 }
 
-// A set that removes drained funnels decides like one that keeps all, and it keeps no
-// more than the funnels that are not empty.
-func TestRemovingDoesNotChangeDecisions(t *testing.T) {
+// A set that removes drained funnels decides like gcra.Decide on a plain map, whatever
+// the rates and the methods, and keeps no more than the funnels that are not empty; on
+// a clock that steps back, too. Funnels that were emptied may be kept until they would
+// have drained.
+func TestFunnelsAreDecideOnAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var clock fakeClock
-		funnels, tats := local.New(clock.now), map[string]int64{}
-		for range rapid.IntRange(1, 60).Draw(t, "calls") {
-			clock.advance(waits.Draw(t, "wait"))
-			watering(t, funnels, clock.nanoseconds(), tats)
-			if want := notEmpty(tats, clock.nanoseconds()); funnels.Len() != want {
-				t.Fatalf("%d funnels kept, %d are not empty", funnels.Len(), want)
+		funnels, model, emptied := local.New(clock.now), model{}, false
+		requireSame := func(want gcra.Decision, wantErr error, got gcra.Decision, err error) {
+			if emptied && got.TAT <= clock.nanoseconds() {
+				got.TAT = want.TAT // of a drained funnel, any means the same
 			}
+			require.Equal(t, wantErr, err)
+			require.Equal(t, want, got)
 		}
-	})
-}
-
-// Raise makes a funnel fuller and never emptier, Empty empties it, and Look changes
-// nothing, whatever else happens.
-func TestRaiseEmptyAndLook(t *testing.T) {
-	rate := mustRate(t, 1, 1, time.Second)
-	rapid.Check(t, func(t *rapid.T) {
-		var clock fakeClock
-		funnels, tats := local.New(clock.now), map[string]int64{}
+		advance, methods := waits, 4
+		if rapid.Bool().Draw(t, "the clock may step back") {
+			advance, methods = rapid.OneOf(waits, waits, steps), 3 // without Empty
+		}
 		for range rapid.IntRange(1, 60).Draw(t, "calls") {
-			clock.advance(waits.Draw(t, "wait"))
-			key, level := keys.Draw(t, "key"), rapid.OneOf(waits, steps).Draw(t, "level")
-			switch rapid.IntRange(0, 3).Draw(t, "method") {
+			clock.advance(advance.Draw(t, "advance"))
+			now, key := clock.nanoseconds(), keys.Draw(t, "key")
+			method := rapid.IntRange(0, methods).Draw(t, "method")
+			if method < 4 { // Empty removes nothing
+				model.forget(now)
+			}
+			switch method {
 			case 0:
-				funnels.Raise(key, clock.now().Add(level))
-				tats[key] = max(tats[key], clock.nanoseconds()+int64(level))
-			case 1:
-				funnels.Empty(key)
-				delete(tats, key)
-			case 2:
 				rate, quantity := rates.Draw(t, "rate"), quantities.Draw(t, "quantity")
-				got, gotErr := funnels.Look(key, rate, quantity)
-				want, wantErr := rate.Decide(tats[key], clock.nanoseconds(), quantity)
-				got.TAT, want.TAT = 0, 0 // of a drained funnel, any means the same
-				if got != want || gotErr != wantErr {
-					t.Fatalf("got  %+v, %v\nwant %+v, %v", got, gotErr, want, wantErr)
+				want, wantErr := model.water(key, rate, now, quantity)
+				got, err := funnels.Water(key, rate, quantity)
+				requireSame(want, wantErr, got, err)
+			case 1:
+				rate, quantity := rates.Draw(t, "rate"), quantities.Draw(t, "quantity")
+				want, wantErr := rate.Decide(model[key], now, quantity)
+				got, err := funnels.Peek(key, rate, quantity)
+				requireSame(want, wantErr, got, err)
+			case 2:
+				level := rapid.OneOf(waits, steps).Draw(t, "level")
+				if level > 0 {
+					model[key] = max(model[key], now+int64(level))
 				}
-			default:
-				watering(t, funnels, clock.nanoseconds(), tats)
+				funnels.Raise(key, clock.now().Add(level))
+			case 3:
+				capacity := rapid.Int64Range(1, 3).Draw(t, "capacity")
+				leakingRate := rapid.SampledFrom([]float64{0.2, 0.5, 1}).Draw(t, "leaking rate")
+				rate, err := local.NewRate(capacity, leakingRate)
+				require.NoError(t, err)
+				want, err := model.water(local.Key(key, "b"), rate, now, 1)
+				require.NoError(t, err)
+				allowed, err := funnels.IsActionAllowed(key, "b", capacity, leakingRate)
+				require.NoError(t, err)
+				require.Equal(t, !want.Limited, allowed)
+			case 4:
+				funnels.Empty(key)
+				emptied = emptied || model[key] != gcra.Empty
+				delete(model, key)
+			}
+			require.GreaterOrEqual(t, funnels.Len(), len(model))
+			if !emptied {
+				require.Equal(t, len(model), funnels.Len())
 			}
 		}
-		// What was emptied is removed when it would have drained.
 		clock.advance(time.Hour)
-		for funnels.Len() > 0 {
-			before := funnels.Len()
-			if _, err := funnels.Look("", rate, 0); err != nil || funnels.Len() >= before {
-				t.Fatalf("%d funnels are never removed: %v", funnels.Len(), err)
-			}
-		}
+		_, _ = funnels.Peek("", gcra.Rate{}, 0)
+		require.Zero(t, funnels.Len(), "what was emptied is removed when it would have drained")
 	})
 }
 
-// On a clock that steps back, a funnel is empty if it had drained at some earlier
-// call, and else as full as its TAT says.
-func TestRemovingOnAClockThatStepsBack(t *testing.T) {
+// No two pairs of user and action share a key.
+func TestKeysAreDistinct(t *testing.T) {
+	// Few letters, and those that are escaped, so that pairs resemble each other.
+	text := rapid.StringOfN(rapid.SampledFrom([]rune(":%25A3a")), 0, 6, -1)
 	rapid.Check(t, func(t *rapid.T) {
-		var clock fakeClock
-		funnels, tats := local.New(clock.now), map[string]int64{}
-		for range rapid.IntRange(1, 60).Draw(t, "calls") {
-			clock.advance(rapid.OneOf(waits, waits, steps).Draw(t, "step"))
-			now := clock.nanoseconds()
-			for key, tat := range tats {
-				if tat <= now {
-					delete(tats, key)
-				}
+		user, action := text.Draw(t, "user"), text.Draw(t, "action")
+		key := local.Key(user, action)
+		others := [][2]string{{text.Draw(t, "other user"), text.Draw(t, "other action")}}
+		// Every other way to split the same letters, and the key.
+		for _, letters := range []string{user + ":" + action, key} {
+			for i := range letters {
+				others = append(others, [2]string{letters[:i], letters[i:]}, [2]string{letters[:i], letters[i+1:]})
 			}
-			watering(t, funnels, now, tats)
-			if want := notEmpty(tats, now); funnels.Len() != want {
-				t.Fatalf("%d funnels kept, %d are not empty", funnels.Len(), want)
-			}
+		}
+		for _, other := range others {
+			same := other == [2]string{user, action}
+			require.Equal(t, same, local.Key(other[0], other[1]) == key, "%q and %q", other, key)
 		}
 	})
-}
-
-// Many funnels, most of which drain together so that the tables shrink and grow,
-// still decide like a plain map.
-func TestRemovingAmongManyDoesNotChangeDecisions(t *testing.T) {
-	const many, every = 5000, 20
-	var clock fakeClock
-	funnels, tats := local.New(clock.now), map[string]int64{}
-	rate := mustRate(t, 3, 1, time.Second)
-	water := func(key string) {
-		t.Helper()
-		got, err := funnels.Water(key, rate, 1)
-		want, wantErr := rate.Decide(tats[key], clock.nanoseconds(), 1)
-		if got != want || err != wantErr {
-			t.Fatalf("%s:\ngot  %+v, %v\nwant %+v, %v", key, got, err, want, wantErr)
-		}
-		tats[key] = want.TAT
-	}
-	for round := range 4 {
-		for i := range many {
-			for range i%3 + 1 {
-				water(fmt.Sprint(i))
-			}
-		}
-		// Of one, two and three tokens, those of one have drained.
-		clock.advance(1500 * time.Millisecond)
-		forgetDrained(t, funnels, many)
-		for i := 0; i < many; i += every {
-			clock.advance(8 * time.Millisecond)
-			water(fmt.Sprint(i))
-		}
-		// Of those, few are left, and only they.
-		clock.advance(500 * time.Millisecond)
-		forgetDrained(t, funnels, many)
-		want := notEmpty(tats, clock.nanoseconds())
-		if want == 0 || want > many/every {
-			t.Fatalf("round %d: %d are not empty, so this test does not test", round, want)
-		}
-		if funnels.Len() != want {
-			t.Errorf("round %d: %d funnels kept, %d are not empty", round, funnels.Len(), want)
-		}
-	}
 }

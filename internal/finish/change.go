@@ -10,23 +10,23 @@ import (
 
 // change makes the changes, in the content.
 func (l *library) change() error {
-	if err := l.takeOutStart(); err != nil {
+	if err := l.disableStart(); err != nil {
 		return err
 	}
 	for _, name := range Functions {
-		if err := l.putIn(name); err != nil {
+		if err := l.connect(name); err != nil {
 			return err
 		}
 	}
-	if err := l.takeOutTLS(); err != nil {
+	if err := l.removeTLS(); err != nil {
 		return err
 	}
 	return l.clearNoDelete()
 }
 
-// takeOutStart exchanges the function in .init_array that starts the Go runtime for
-// one of C that does nothing.
-func (l *library) takeOutStart() error {
+// disableStart replaces the function in .init_array that starts the Go runtime by one
+// of C that does nothing.
+func (l *library) disableStart() error {
 	start, err := l.named(l.start, "the start of the Go runtime", func(symbol elf.Symbol) bool { return l.isGo(symbol.Value) })
 	if err != nil {
 		return err
@@ -58,10 +58,10 @@ func (l *library) takeOutStart() error {
 	return nil
 }
 
-// putIn points a variable of C, whose initial value fails, to the Go
+// connect points a variable of C, whose initial value fails, to the Go
 // function of the same name.
-func (l *library) putIn(name string) error {
-	r, function, err := l.way(name)
+func (l *library) connect(name string) error {
+	r, function, err := l.entry(name)
 	if err != nil {
 		return err
 	}
@@ -93,11 +93,11 @@ func (l *library) point(r relocation, target uint64) error {
 	return nil
 }
 
-// takeOutTLS takes out thread-local storage, which is a pointer or two of the Go
+// removeTLS removes thread-local storage, which is a pointer or two of the Go
 // runtime's, and the relocation that tells code where it lies. On amd64 the code
 // between assembler and Go reads it: it then loads a pointer that is not used, from
 // offset 0, where every thread has something to read.
-func (l *library) takeOutTLS() error {
+func (l *library) removeTLS() error {
 	var known uint64
 	for _, variable := range l.threadLocal {
 		if variable.Size > 0 && !strings.HasPrefix(variable.Name, "runtime.") {

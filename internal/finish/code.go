@@ -92,7 +92,7 @@ func (l *library) code(path string, starts []elf.Symbol) (map[uint64]*function, 
 	return code, nil
 }
 
-// isOurs says whether a function belongs to this project.
+// isOurs reports whether a function belongs to this project.
 func isOurs(symbol elf.Symbol, starts []elf.Symbol) bool {
 	for _, start := range starts {
 		if symbol.Value == start.Value {

@@ -7,12 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFlowAMD64(t *testing.T) {
+// TestAMD64: where an instruction leads, and what it refers to, counts from the one
+// behind it.
+func TestAMD64(t *testing.T) {
 	for _, c := range []struct {
 		bytes string
 		text  string // as the disassembler prints it
 		kind  kind
-		to    uint64 // of a branch, from address 0x1000
+		to    uint64 // where a branch leads, or another refers to, from address 0x1000
 	}{
 		{"e8b6000000", "callq 0x10bb", branch, 0x10bb},
 		{"e8fbffffff", "callq 0x1000", branch, 0x1000},
@@ -44,31 +46,30 @@ func TestFlowAMD64(t *testing.T) {
 		{"ff33", "pushq (%rbx)", plain, 0},
 		{"4889e5", "mov %rsp,%rbp", plain, 0},
 		{"c5f877", "vzeroupper", plain, 0},
+		{"488d3d66d40a00", "lea 0xad466(%rip),%rdi", plain, 0x1007 + 0xad466},
+		{"488d05d9ffffff", "lea 0xffffffd9(%rip),%rax", plain, 0x1007 - 0x27},
+		{"488b05d9ffffff", "mov -0x27(%rip),%rax", plain, 0x1007 - 0x27},
+		{"488b4008", "mov 0x8(%rax),%rax", plain, 0},
+		{"488d04c500000000", "lea 0x0(,%rax,8),%rax", plain, 0},
+		{"48c7c078560000", "mov $0x5678,%rax", plain, 0},
 	} {
 		code, err := decodeAMD64([]line{{0x1000, decodeHex(t, c.bytes), c.text}})
 		require.NoError(t, err, c.text)
-		require.Equal(t, c.kind, code[0].kind, c.text)
-		require.Equal(t, c.to, code[0].target, c.text)
+		requireLeads(t, code[0], c.kind, c.to, c.text)
 	}
 }
 
-// TestReferencesAMD64: addresses that are relative to the instruction behind.
-func TestReferencesAMD64(t *testing.T) {
-	for _, c := range []struct {
-		bytes, text string
-		references  []uint64
-	}{
-		{"488d3d66d40a00", "lea 0xad466(%rip),%rdi", []uint64{0x1007 + 0xad466}},
-		{"488d05d9ffffff", "lea 0xffffffd9(%rip),%rax", []uint64{0x1007 - 0x27}},
-		{"488b05d9ffffff", "mov -0x27(%rip),%rax", []uint64{0x1007 - 0x27}},
-		{"488b4008", "mov 0x8(%rax),%rax", nil},
-		{"488d04c500000000", "lea 0x0(,%rax,8),%rax", nil},
-		{"48c7c078560000", "mov $0x5678,%rax", nil},
-	} {
-		code, err := decodeAMD64([]line{{0x1000, decodeHex(t, c.bytes), c.text}})
-		require.NoError(t, err, c.text)
-		require.Equal(t, c.references, code[0].references, c.text)
+// requireLeads requires that an instruction is of a kind, and leads or refers to one
+// address, or none.
+func requireLeads(t *testing.T, i instruction, kind kind, to uint64, name string) {
+	t.Helper()
+	require.Equal(t, kind, i.kind, name)
+	if to != 0 && kind != branch {
+		require.Equal(t, []uint64{to}, i.references, name)
+		return
 	}
+	require.Equal(t, to, i.target, name)
+	require.Empty(t, i.references, name)
 }
 
 // TestDoubtsAMD64: what cannot be told to be harmless is not.
@@ -124,8 +125,7 @@ func TestFlowARM64(t *testing.T) {
 	} {
 		code, err := decodeARM64([]line{{0x1000, decodeHex(t, c.bytes), ""}})
 		require.NoError(t, err, c.bytes)
-		require.Equal(t, c.kind, code[0].kind, c.bytes)
-		require.Equal(t, c.to, code[0].target, c.bytes)
+		requireLeads(t, code[0], c.kind, c.to, c.bytes)
 	}
 }
 

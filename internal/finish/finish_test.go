@@ -2,9 +2,7 @@ package finish
 
 import (
 	"bytes"
-	"debug/elf"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -165,18 +163,6 @@ func TestBreaches(t *testing.T) {
 	}
 }
 
-// TestWithoutOptimization: the compiler then proves no index and no divisor.
-func TestWithoutOptimization(t *testing.T) {
-	output := filepath.Join(t.TempDir(), "linked.so")
-	text, err := exec.Command("go", "build", "-buildmode=c-shared", "-gcflags=funnel/...=-N -l", "-o", output, "funnel/cmd/funnel").CombinedOutput()
-	if err != nil {
-		require.Contains(t, string(text), "nosplit stack over", "the Go linker may reject it first")
-		return
-	}
-	_, err = finish(t, output)
-	require.ErrorContains(t, err, "needs the Go runtime")
-}
-
 // TestCompilersThatDiffer: what a server might not load is an error here.
 func TestCompilersThatDiffer(t *testing.T) {
 	threadLocal := write(t, "thread_local.c", "__thread int funnel_thread_local;\nint *funnel_place(void) { return &funnel_thread_local; }\n")
@@ -206,141 +192,4 @@ func TestCompilersThatDiffer(t *testing.T) {
 			require.ErrorContains(t, err, c.fault)
 		})
 	}
-}
-
-// TestDamagedFiles changes bytes of a file that is fine: each change is found.
-func TestDamagedFiles(t *testing.T) {
-	linked := link(t, recipe{})
-	finished, err := finish(t, linked)
-	require.NoError(t, err)
-
-	for name, c := range map[string]struct {
-		path   string
-		damage func(t *testing.T, l *library)
-		fault  string
-	}{
-		"a newer glibc": {linked, func(t *testing.T, l *library) {
-			exchange(t, l.content, "GLIBC_2.34\x00", "GLIBC_2.39\x00")
-		}, `of version "GLIBC_2.39", and servers may have glibc 2.34`},
-		"another name for the start": {linked, func(t *testing.T, l *library) {
-			exchange(t, l.content, "\x00"+l.start+"\x00", "\x00"+strings.ToUpper(l.start)+"\x00")
-		}, "there are 0 symbols for the start of the Go runtime"},
-		"another name for a variable": {linked, func(t *testing.T, l *library) {
-			exchange(t, l.content, "\x00go_parse\x00", "\x00go_prase\x00")
-		}, "symbols for the C variable go_parse, not one: a compiler that optimizes"},
-		"an end that is missing": {linked, func(_ *testing.T, l *library) {
-			l.content[l.word(40)+64+32+3] = 0x7f // the size of section 1
-		}, "reaches beyond the end of the file"},
-		"another machine":   {linked, func(_ *testing.T, l *library) { l.content[18] = byte(elf.EM_RISCV) }, "built for amd64 and arm64"},
-		"no library at all": {linked, func(_ *testing.T, l *library) { clear(l.content) }, "bad magic number"},
-		"an unknown relocation": {finished, func(_ *testing.T, l *library) {
-			l.setWord(l.relocations[len(l.relocations)-1].at+8, 37)
-		}, "is of type 37, which is not known to be safe"},
-		"thread-local storage again": {finished, func(_ *testing.T, l *library) {
-			header := l.word(programHeaders)
-			for i, segment := range l.Progs {
-				if segment.Type == elf.PT_NULL {
-					l.content[header+uint64(i)*programHeaderSize] = byte(elf.PT_TLS)
-				}
-			}
-		}, "there is thread-local storage"},
-		"a function of Go among the constructors": {finished, func(t *testing.T, l *library) {
-			r, err := l.pointer(l.SectionByType(elf.SHT_INIT_ARRAY).Addr)
-			require.NoError(t, err)
-			l.setWord(r.at+16, l.goFrom+64)
-		}, "which is not a function of C"},
-		"a variable that points elsewhere": {finished, func(t *testing.T, l *library) {
-			variable, err := l.variable("go_decide")
-			require.NoError(t, err)
-			r, err := l.pointer(variable.Value)
-			require.NoError(t, err)
-			l.setWord(r.at+16, r.addend+1)
-		}, "the variable go_decide points to go_decide+0x1"},
-		"the flag NODELETE": {finished, func(t *testing.T, l *library) {
-			at, found := l.dynamic(elf.DT_FLAGS_1)
-			require.True(t, found)
-			l.setWord(at, uint64(elf.DF_1_NODELETE))
-		}, "NODELETE is set"},
-		"a call into the table of imports": {finished, func(t *testing.T, l *library) {
-			redirectCall(t, l, l.Section(".plt").Addr+32)
-		}, "calls .plt+0x20"},
-		"a call into the middle of a function of ours": {finished, func(t *testing.T, l *library) {
-			target, err := l.goFunction("funnel/module/throttle.decide")
-			require.NoError(t, err)
-			redirectCall(t, l, target.Value+4)
-		}, "calls funnel/module/throttle.decide+0x4"},
-		"a call into the middle of a function, as to clear or copy memory": {finished, func(t *testing.T, l *library) {
-			target, err := l.goFunction("runtime.memmove")
-			require.NoError(t, err)
-			redirectCall(t, l, target.Value+0x21)
-		}, "calls runtime.memmove+0x21"},
-		"a call into nowhere": {finished, func(t *testing.T, l *library) {
-			redirectCall(t, l, 1<<30)
-		}, "calls 0x40000000"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			content, err := os.ReadFile(c.path)
-			require.NoError(t, err)
-			l, err := parse(content)
-			require.NoError(t, err)
-			c.damage(t, l)
-			path := write(t, "damaged.so", string(l.content))
-			if c.path == linked {
-				_, err = finish(t, path)
-			} else {
-				err = Check(path, Options{})
-			}
-			require.ErrorContains(t, err, c.fault)
-		})
-	}
-}
-
-func exchange(t *testing.T, content []byte, old, new string) {
-	t.Helper()
-	require.Len(t, new, len(old))
-	require.True(t, bytes.Contains(content, []byte(old)), "%q", old)
-	copy(content, bytes.ReplaceAll(content, []byte(old), []byte(new)))
-}
-
-// redirectCall changes where the one call in go_parse leads.
-func redirectCall(t *testing.T, l *library, target uint64) {
-	t.Helper()
-	if l.goName != "amd64" {
-		t.Skip("the call is changed in the code of amd64")
-	}
-	function, err := l.goFunction("go_parse")
-	require.NoError(t, err)
-	place, err := l.place(function.Value, function.Size)
-	require.NoError(t, err)
-	call := uint64(bytes.IndexByte(l.content[place:place+function.Size], 0xE8))
-	distance := uint32(target - (function.Value + call + 5))
-	for i := range uint64(4) {
-		l.content[place+call+1+i] = byte(distance >> (8 * i))
-	}
-}
-
-// TestMuslHasWhatIsImported looks up every name of the list.
-func TestMuslHasWhatIsImported(t *testing.T) {
-	loaders, _ := filepath.Glob("/lib/ld-musl-*.so.1")
-	if len(loaders) == 0 {
-		t.Skip("musl is not installed: apt-get install musl")
-	}
-	file, err := elf.Open(loaders[0])
-	require.NoError(t, err)
-	defer file.Close()
-	symbols, err := file.DynamicSymbols()
-	require.NoError(t, err)
-	defined := map[string]bool{}
-	for _, symbol := range symbols {
-		defined[symbol.Name] = symbol.Section != elf.SHN_UNDEF
-	}
-	for _, name := range inMusl {
-		require.True(t, defined[name], "musl does not define %s", name)
-	}
-}
-
-func ExampleFile() {
-	err := File("build/linked.so", "funnel.so", Options{})
-	fmt.Println(err)
-	// Output: open build/linked.so: no such file or directory
 }

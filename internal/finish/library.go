@@ -154,7 +154,7 @@ func (l *library) variable(name string) (elf.Symbol, error) {
 	})
 }
 
-// isGo says whether an address lies in the code that the Go linker laid out.
+// isGo reports whether an address lies in the code that the Go linker laid out.
 func (l *library) isGo(address uint64) bool { return l.goFrom <= address && address < l.goTo }
 
 // pointer finds the one relative relocation that puts a pointer at an address.
@@ -189,12 +189,12 @@ func (l *library) dynamic(tag elf.DynTag) (at uint64, found bool) {
 	return 0, false
 }
 
-// way is a way from C into Go: the relocation that sets the variable of that name, and
-// the Go function that it is to point to.
-func (l *library) way(name string) (relocation, elf.Symbol, error) {
+// entry is an entry point from C into Go: the relocation that sets the variable of that
+// name, and the Go function that it is to point to.
+func (l *library) entry(name string) (relocation, elf.Symbol, error) {
 	variable, err := l.variable(name)
 	if err != nil {
-		return relocation{}, elf.Symbol{}, fmt.Errorf("%w: a compiler that optimizes at link time may have taken it out", err)
+		return relocation{}, elf.Symbol{}, fmt.Errorf("%w: a compiler that optimizes at link time may have removed it", err)
 	}
 	function, err := l.goFunction(name)
 	if err != nil {

@@ -103,7 +103,7 @@ func (p *proof) judgeReference(current *function, i instruction, address uint64)
 		// Read-only, the second from the moment on at which it is loaded.
 		p.judgePointers(current, i, address)
 	case p.isDisabledTLS(address):
-		// The one reader is the code between assembler and Go (takeOutTLS).
+		// The one reader is the code between assembler and Go (removeTLS).
 	default:
 		symbol, found := p.symbolAt(address)
 		if !found || !strings.HasPrefix(symbol.Name, project) {
@@ -133,8 +133,8 @@ func (p *proof) judgePointers(current *function, i instruction, address uint64) 
 	}
 }
 
-// isDisabledTLS says whether an address is that of the offset of thread-local storage,
-// which was taken out.
+// isDisabledTLS reports whether an address is that of the offset of thread-local storage,
+// which was removed.
 func (p *proof) isDisabledTLS(address uint64) bool {
 	return slices.ContainsFunc(p.relocations, func(r relocation) bool { return r.kind == noRelocation && r.offset == address })
 }

@@ -75,7 +75,7 @@ func (l *library) verifyStart() error {
 // verifyFunctions: the variables of C point to the functions of Go.
 func (l *library) verifyFunctions() error {
 	for _, name := range Functions {
-		r, function, err := l.way(name)
+		r, function, err := l.entry(name)
 		if err != nil {
 			return err
 		}

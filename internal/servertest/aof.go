@@ -58,6 +58,7 @@ func WithoutTransactions(t testing.TB, commands [][]string) [][]string {
 	})
 }
 
+// ToAny converts words to arguments of Do.
 func ToAny(words []string) (arguments []any) {
 	for _, word := range words {
 		arguments = append(arguments, word)

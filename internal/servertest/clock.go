@@ -27,6 +27,7 @@ func ClockOf(client *redis.Client) Clock { return Clock{client} }
 // A Clock sets the time of CL.THROTTLE.
 type Clock struct{ client *redis.Client }
 
+// Set sets the clock, which then stands still.
 func (c Clock) Set(t testing.TB, now time.Time) {
 	t.Helper()
 	got, err := c.client.Do(context.Background(), "funnel.debug", "clock", now.UnixNano()).Int64()

@@ -19,11 +19,13 @@ type Commander interface {
 	Do(ctx context.Context, arguments ...any) *redis.Cmd
 }
 
+// Throttle calls CL.THROTTLE, and requires a reply.
 func Throttle(t testing.TB, client Commander, arguments ...any) Reply {
 	t.Helper()
 	return ToReply(t, client.Do(context.Background(), append([]any{"cl.throttle"}, arguments...)...))
 }
 
+// ToReply requires that a command has replied as CL.THROTTLE does.
 func ToReply(t testing.TB, command *redis.Cmd) Reply {
 	t.Helper()
 	got, err := command.Int64Slice()
@@ -42,6 +44,7 @@ func RequireError(t testing.TB, client Commander, prefix string, arguments ...an
 	return err.Error()
 }
 
+// LimitedOf returns the first number of each reply: 0 allowed, 1 limited.
 func LimitedOf(t testing.TB, commands []redis.Cmder) (limited []int64) {
 	t.Helper()
 	for _, command := range commands {
@@ -66,6 +69,7 @@ func InfoField(t testing.TB, client *redis.Client, section, field string) int64 
 	return 0
 }
 
+// IgnoreNil returns the error, but not that of a nil reply.
 func IgnoreNil(err error) error {
 	if err == redis.Nil {
 		return nil

@@ -32,7 +32,7 @@ func CallMany(wire *Wire, calls int, words func(i int) []string, check func(i in
 	return nil
 }
 
-// MustBeAllowed checks replies of callMany.
+// MustBeAllowed is a check for [CallMany]: the reply must say allowed.
 func MustBeAllowed(i int, got any) error {
 	if reply, ok := got.([]any); ok && reply[0] == int64(0) {
 		return nil
@@ -40,6 +40,7 @@ func MustBeAllowed(i int, got any) error {
 	return fmt.Errorf("call %d was answered %v", i, got)
 }
 
+// CallsPerSecond is the rate since start.
 func CallsPerSecond(calls int, start time.Time) int {
 	return int(float64(calls) / time.Since(start).Seconds())
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ProcessStatus is what the system says of a process, or of a thread.
+// ProcessStatus returns the fields of /proc/PROCESS/status, by name.
 func ProcessStatus(t testing.TB, process any) map[string]string {
 	t.Helper()
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%v/status", process))
@@ -24,7 +24,7 @@ func ProcessStatus(t testing.TB, process any) map[string]string {
 	return fields
 }
 
-// Emulated tells whether a server runs under qemu, on a machine of another kind.
+// Emulated reports whether a server runs under qemu, on a machine of another kind.
 func Emulated(t testing.TB, server *Server) bool {
 	t.Helper()
 	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", server.Pid()))

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // A Wire is a bare connection to a server, for tests that need what a client
@@ -66,6 +68,14 @@ func (w *Wire) Do(words ...string) (any, error) {
 		return nil, err
 	}
 	return w.Receive()
+}
+
+// MustDo is Do for connections that do not fail.
+func (w *Wire) MustDo(t testing.TB, words ...string) any {
+	t.Helper()
+	got, err := w.Do(words...)
+	require.NoError(t, err)
+	return got
 }
 
 // Receive returns the next reply or push, or an error if none comes in time.

@@ -7,10 +7,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// StartModule starts a server with the module.
-func StartModule(t testing.TB) *Server {
+// StartModule starts a server with the module and load arguments, such as "compat",
+// "redis-cell".
+func StartModule(t testing.TB, arguments ...string) *Server {
 	t.Helper()
-	return Start(t, Options{Module: Module(t)})
+	return Start(t, Options{Module: Module(t), ModuleArguments: arguments})
 }
 
 // StartClient starts a server with the module and connects to it.

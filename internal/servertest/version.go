@@ -21,7 +21,7 @@ var serverVersion = sync.OnceValues(func() (version [2]int, err error) {
 	return version, nil
 })
 
-// Since7 says whether the server has what came with Redis 7.0. The oldest that the
+// Since7 reports whether the server has what came with Redis 7.0. The oldest that the
 // module runs on is 6.2; Valkey and Redict began later than 7.0.
 func Since7(t testing.TB) bool {
 	t.Helper()

@@ -19,7 +19,8 @@
 // The textbook version has six bugs:
 //
 //   - It counts whole seconds. Two calls around the end of a second get a whole
-//     second's leak; at 1000 tokens per second, they come 1000 at once. Here lastTime counts microseconds.
+//     second's leak; at 1000 tokens per second, they come 1000 at once. Here lastTime
+//     counts microseconds.
 //   - It keeps each hash for a day. Most funnels are empty after seconds, and their
 //     hashes stay; one that takes longer than a day to drain expires before, and
 //     allows a full burst. Here the hash expires when the funnel is empty.

@@ -96,7 +96,6 @@ func throughUnixSocket(r *http.Request) bool {
 // parseAddress reads an address as net/http and proxies write it: with a port or
 // without, and IPv6 in brackets or, without a port, bare.
 func parseAddress(text string) (address netip.Addr, valid bool) {
-	text = strings.Trim(text, " \t")
 	if withPort, err := netip.ParseAddrPort(text); err == nil {
 		address = withPort.Addr()
 	} else {

@@ -70,19 +70,6 @@ func ExampleJoin() {
 	// GET /search|x-api-key:2bb80d537b1da3e38bd30361aa855686
 }
 
-// Limits by plan, which the authentication in front has put into the request.
-func ExampleWithLimit() {
-	plans := map[string]limiter.Limit{
-		"pro":   limiter.PerSecond(100),
-		"trial": limiter.PerMinute(10),
-	}
-	_ = httplimit.WithLimit(func(r *http.Request) limiter.Limit {
-		return plans[planOf(r)] // the zero Limit for all others: that of New
-	})
-}
-
-func planOf(*http.Request) string { return "" }
-
 // An answer for programs, with the status and the headers of the default one.
 func ExampleOnLimited() {
 	_ = httplimit.OnLimited(func(w http.ResponseWriter, _ *http.Request, result limiter.Result) {

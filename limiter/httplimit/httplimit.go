@@ -17,8 +17,9 @@ import (
 // that shuts down cancels its requests.
 const statusClientClosedRequest = 499
 
-// New returns middleware that asks l to allow each request, by the funnel of its key. By default the key is the address of the peer (see [ByIP]), a
-// request takes one token, and the policy is called "default".
+// New returns middleware that asks l to allow each request, by the funnel of its key.
+// By default the key is the address of the peer (see [ByIP]), a request takes one
+// token, and the policy is called "default".
 //
 // The funnel's key in Redis is the prefix of l, the name of the policy, a colon and
 // the key of the request. A colon or backslash in the name has a backslash in front, so

@@ -25,12 +25,13 @@
 // # One round trip
 //
 // Inside MULTI nothing can depend on a reply, but a command can remove members if they
-// are there. The call adds its member with the score +inf, which makes it the last. ZREMRANGEBYRANK from -1, the last, to maxCount-1
-// removes it again if its rank is below maxCount, and nothing otherwise: the member
-// is gone if, and only if, there is room. ZADD NX then adds the member if it is
-// gone, with the time as its score; the member of a limited call is still there. What
-// is left at +inf is removed. So limited calls leave nothing behind but a later expiry
-// of the key, and calls of any number of clients are decided one after another.
+// are there. The call adds its member with the score +inf, which makes it the last.
+// ZREMRANGEBYRANK from -1, the last, to maxCount-1 removes it again if its rank is
+// below maxCount, and nothing otherwise: the member is gone if, and only if, there is
+// room. ZADD NX then adds the member if it is gone, with the time as its score; the
+// member of a limited call is still there. What is left at +inf is removed. So limited
+// calls leave nothing behind but a later expiry of the key, and calls of any number of
+// clients are decided one after another.
 //
 // A call that reaches the server after one with a later time is allowed or limited
 // as at that later time. If it is allowed, its member is moved there, which is a

@@ -20,46 +20,30 @@ func ExampleWindows_IsActionAllowed() {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println(allowed)
+		fmt.Print(allowed, " ")
 		now = now.Add(10 * time.Second)
 	}
 	// Output:
-	// true
-	// true
-	// true
-	// true
-	// true
-	// false
-	// true
+	// true true true true true false true
 }
 
 func ExampleWindows_Reset() {
 	ctx := context.Background()
 	windows := window.New(rdb, nil)
-	login := func() {
-		allowed, err := windows.IsActionAllowed(ctx, "laoqian", "login", time.Hour, 1)
-		fmt.Println(allowed, err)
+	for range 3 {
+		fmt.Println(windows.IsActionAllowed(ctx, "laoqian", "login", time.Hour, 1))
 	}
-
-	login()
-	login()
-	if err := windows.Reset(ctx, "laoqian", "login"); err != nil {
-		fmt.Println(err)
-		return
-	}
-	login()
+	fmt.Println(windows.Reset(ctx, "laoqian", "login"))
+	fmt.Println(windows.IsActionAllowed(ctx, "laoqian", "login", time.Hour, 1))
 	// Output:
 	// true <nil>
 	// false <nil>
+	// false <nil>
+	// <nil>
 	// true <nil>
 }
 
 func ExampleKey() {
-	fmt.Println(window.Key("laoqian", "reply"))
 	fmt.Println(window.Key("a:b", "c"))
-	fmt.Println(window.Key("a", "b:c"))
-	// Output:
-	// hist:laoqian:reply
-	// hist:a%3Ab:c
-	// hist:a:b:c
+	// Output: hist:a%3Ab:c
 }

@@ -2,6 +2,7 @@ package window_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,118 +28,43 @@ type watch struct{ time.Time }
 
 func (w *watch) now() time.Time { return w.Time }
 
-// members are the calls that a window counts, with their times, the first first.
-func members(t testing.TB, client redis.UniversalClient) []redis.Z {
-	t.Helper()
-	members, err := client.ZRangeWithScores(context.Background(), window.Key("laoqian", "reply"), 0, -1).Result()
-	require.NoError(t, err)
-	return members
+// before runs before each ZADD that is not part of a transaction.
+type before func()
+
+func (b before) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (b before) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
-func TestIsActionAllowed(t *testing.T) {
-	steps := []struct {
-		name string
-		at   time.Duration
-		want bool
-	}{
-		{"first", 0, true},
-		{"in the same instant", 0, true},
-		{"a microsecond later", time.Microsecond, true},
-		{"too many", time.Microsecond, false},
-		{"just before the first leaves", time.Minute - time.Microsecond, false},
-		{"the first leaves", time.Minute, true},
-		{"and the second with it", time.Minute, true},
-		{"but not the third", time.Minute, false},
-		{"the third leaves", time.Minute + time.Microsecond, true},
-		{"a whole period later", 2 * time.Minute, true},
-	}
-	watch := &watch{}
-	windows := window.New(connect(t), watch.now)
-	for _, step := range steps {
-		watch.Time = start.Add(step.at)
-		got, err := windows.IsActionAllowed(context.Background(), "laoqian", "reply", time.Minute, 3)
-		require.NoError(t, err, step.name)
-		require.Equal(t, step.want, got, step.name)
+func (b before) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		if command.Name() == "zadd" {
+			b()
+		}
+		return next(ctx, command)
 	}
 }
 
-// Two calls are as far apart as their whole microseconds are.
-func TestMicroseconds(t *testing.T) {
-	client := connect(t)
-	for _, test := range []struct {
-		name          string
-		period        time.Duration
-		first, second time.Duration
-		want          bool
-	}{
-		{"a microsecond too early", time.Minute, 1999, time.Minute + 999, false},
-		{"the same nanosecond, a period later", time.Minute, 999, time.Minute + 999, true},
-		{"a period of a nanosecond is one of a microsecond", 1, 0, 999, false},
-		{"and no longer", 1, 0, 1000, true},
-		{"a period of 1.5 microseconds is one of 2", 1500, 0, 1999, false},
-		{"and no longer, either", 1500, 0, 2000, true},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			watch := &watch{start.Add(test.first)}
-			windows := window.New(client, watch.now)
-			ask := func() bool {
-				allowed, err := windows.IsActionAllowed(context.Background(), test.name, "reply", test.period, 1)
-				require.NoError(t, err)
-				return allowed
-			}
-			require.True(t, ask())
-			// The key lasts for a second only, by the real clock.
-			require.NoError(t, client.Persist(context.Background(), window.Key(test.name, "reply")).Err())
-			watch.Time = start.Add(test.second)
-			require.Equal(t, test.want, ask())
-		})
-	}
-}
-
-// A bug of the textbook version: there, limited calls prolong the wait.
-func TestLimitedCallsDoNotProlongTheWait(t *testing.T) {
-	client, watch := connect(t), &watch{start}
-	windows := window.New(client, watch.now)
-	ask := func() bool {
-		allowed, err := windows.IsActionAllowed(context.Background(), "laoqian", "reply", time.Minute, 2)
+// An overtaken call that is removed between its two round trips is not counted, so it
+// is limited.
+func TestCallThatIsRemovedBeforeItIsMoved(t *testing.T) {
+	ctx := context.Background()
+	server := servertest.Start(t, servertest.Options{})
+	client, slow := server.Client(t), server.Client(t)
+	ask := func(rdb *redis.Client, at time.Duration) bool {
+		watch := watch{start.Add(at)}
+		allowed, err := window.New(rdb, watch.now).IsActionAllowed(ctx, "laoqian", "reply", time.Minute, 2)
 		require.NoError(t, err)
 		return allowed
 	}
-	require.True(t, ask())
-	require.True(t, ask())
-	counted := members(t, client)
-	for watch.Before(start.Add(time.Minute - time.Second)) {
-		watch.Time = watch.Add(time.Second)
-		require.False(t, ask(), watch.Time)
-		require.Equal(t, counted, members(t, client), "a limited call is not stored")
-	}
-	watch.Time = start.Add(time.Minute)
-	require.True(t, ask())
-}
-
-// A lower limit counts what a higher one has allowed, and removes none of it for
-// calls with the higher one.
-func TestMaxCountMayChange(t *testing.T) {
-	client, watch := connect(t), &watch{start}
-	windows := window.New(client, watch.now)
-	ask := func(maxCount int) bool {
-		allowed, err := windows.IsActionAllowed(context.Background(), "laoqian", "reply", time.Minute, maxCount)
-		require.NoError(t, err)
-		return allowed
-	}
-	for range 10 {
-		require.True(t, ask(10))
-		watch.Time = watch.Add(time.Second)
-	}
-	require.False(t, ask(2))
-	require.Len(t, members(t, client), 10)
-	require.False(t, ask(10))
-	require.True(t, ask(11))
-
-	watch.Time = start.Add(time.Minute + 8*time.Second) // leaves the tenth and the eleventh
-	require.False(t, ask(2))
-	watch.Time = start.Add(time.Minute + 9*time.Second)
-	require.True(t, ask(2))
+	require.True(t, ask(client, 30*time.Second))
+	slow.AddHook(before(func() {
+		require.True(t, ask(client, time.Minute), "the overtaken call is gone, and only one is left")
+	}))
+	require.False(t, ask(slow, 0))
+	require.EqualValues(t, 2, client.ZCard(ctx, window.Key("laoqian", "reply")).Val())
+	require.Contains(t, client.Info(ctx, "commandstats").Val(), "cmdstat_exec:calls=3,", "each call is one transaction")
 }
 
 func TestKeyExpires(t *testing.T) {
@@ -157,59 +83,35 @@ func TestKeyExpires(t *testing.T) {
 	}
 }
 
-func TestReset(t *testing.T) {
-	ctx := context.Background()
-	client := connect(t)
-	windows := window.New(client, nil)
-	for _, user := range []string{"laoqian", "laozhang"} {
-		allowed, err := windows.IsActionAllowed(ctx, user, "reply", time.Hour, 1)
-		require.NoError(t, err)
-		require.True(t, allowed)
-	}
-	require.NoError(t, windows.Reset(ctx, "laoqian", "reply"))
-	allowed, err := windows.IsActionAllowed(ctx, "laoqian", "reply", time.Hour, 1)
-	require.NoError(t, err)
-	require.True(t, allowed)
-	allowed, err = windows.IsActionAllowed(ctx, "laozhang", "reply", time.Hour, 1)
-	require.NoError(t, err)
-	require.False(t, allowed, "another user")
-}
-
-// A transaction cannot stop at an error. The comment of IsActionAllowed says so.
-func TestKeyOfAnotherTypeKeepsItsValueButExpires(t *testing.T) {
-	ctx := context.Background()
-	client := connect(t)
-	windows := window.New(client, nil)
-	require.NoError(t, client.Set(ctx, window.Key("laoqian", "reply"), "text", 0).Err())
-	allowed, err := windows.IsActionAllowed(ctx, "laoqian", "reply", time.Minute, 1)
-	require.ErrorContains(t, err, "window: WRONGTYPE")
-	require.False(t, allowed)
-	require.Equal(t, "text", client.Get(ctx, window.Key("laoqian", "reply")).Val())
-	require.Positive(t, client.TTL(ctx, window.Key("laoqian", "reply")).Val())
-}
-
+// Errors of the call change nothing. But a transaction cannot stop at an error, so a key
+// of another type keeps its value and will expire.
 func TestErrors(t *testing.T) {
 	ctx := context.Background()
-	client := connect(t)
-	windows := window.New(client, nil)
-
-	for _, period := range []time.Duration{0, -1} {
-		allowed, err := windows.IsActionAllowed(ctx, "laoqian", "reply", period, 1)
-		require.ErrorIs(t, err, window.ErrPeriod)
-		require.ErrorContains(t, err, period.String())
-		require.False(t, allowed)
-	}
-	for _, maxCount := range []int{0, -1} {
-		allowed, err := windows.IsActionAllowed(ctx, "laoqian", "reply", time.Minute, maxCount)
-		require.ErrorIs(t, err, window.ErrMaxCount)
-		require.False(t, allowed)
-	}
-
-	gone := servertest.Start(t, servertest.Options{})
-	windows = window.New(gone.Client(t, func(options *redis.Options) { options.DialerRetries = 1 }), nil)
+	client, gone := connect(t), servertest.Start(t, servertest.Options{})
+	unreachable := gone.Client(t, func(options *redis.Options) { options.DialerRetries = 1 })
 	gone.Stop()
-	allowed, err := windows.IsActionAllowed(ctx, "laoqian", "reply", time.Minute, 1)
-	require.Error(t, err)
-	require.False(t, allowed)
-	require.Error(t, windows.Reset(ctx, "laoqian", "reply"))
+	key := window.Key("laoqian", "reply")
+	require.NoError(t, client.Set(ctx, key, "text", 0).Err())
+	for _, test := range []struct {
+		rdb      *redis.Client
+		period   time.Duration
+		maxCount int
+		want     string
+	}{
+		{client, 0, 1, "window: period must be above 0, not 0s"},
+		{client, -1, 1, "window: period must be above 0, not -1ns"},
+		{client, 1, 0, "window: maxCount must be at least 1, not 0"},
+		{client, 1, -1, "window: maxCount must be at least 1, not -1"},
+		{unreachable, 1, 1, "window: "},
+		{client, time.Minute, 1, "window: WRONGTYPE "},
+	} {
+		require.Equal(t, time.Duration(-1), client.TTL(ctx, key).Val(), "no expiry")
+		allowed, err := window.New(test.rdb, nil).IsActionAllowed(ctx, "laoqian", "reply", test.period, test.maxCount)
+		require.Error(t, err)
+		require.True(t, strings.HasPrefix(err.Error(), test.want), err)
+		require.False(t, allowed)
+	}
+	require.Equal(t, "text", client.Get(ctx, key).Val())
+	require.Positive(t, client.TTL(ctx, key).Val())
+	require.ErrorContains(t, window.New(unreachable, nil).Reset(ctx, "laoqian", "reply"), "window: ")
 }

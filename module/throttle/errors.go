@@ -5,6 +5,7 @@ import "funnel/gcra"
 // Error replies, behind "ERR ". WRONGTYPE is the text of Redis itself.
 const (
 	badCapacity          = "capacity must be an integer from 1 to 9223372036854775807"
+	zeroCapacity         = "capacity must be an integer from 1 to 9223372036854775807, not '0': for clients of redis-cell, whose argument is one less than the limit, load the module with 'compat redis-cell'"
 	badCapacityRedisCell = "capacity must be an integer from 0 to 9223372036854775807"
 	badCount             = "count must be an integer from 1 to 9223372036854775807"
 	badPeriod            = "period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits"

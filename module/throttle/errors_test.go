@@ -8,37 +8,71 @@ import (
 )
 
 // TestErrorMessages: each error names the argument, shows it within limits, and is one
-// line of printable ASCII.
+// line of printable ASCII. Here are the texts; other tests go by how they begin.
 func TestErrorMessages(t *testing.T) {
-	const (
-		most     = "9223372036854775807"
-		together = ", not capacity 15, count 30, period 60, quantity " + most
-	)
+	const most = "9223372036854775807"
+	fromOne, fromZero := " must be an integer from 1 to "+most, " must be an integer from 0 to "+most
+	seconds := "ERR period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits"
 	forty := strings.Repeat("9", 40)
-	for _, c := range []struct {
-		arguments []string
-		want      string
-	}{
-		{[]string{"x", "30", "60"}, badCapacity + ", not 'x'"},
-		{[]string{"", "30", "60"}, badCapacity},
-		{[]string{" ~\x1f\x7f漏", "30", "60"}, badCapacity + ", not ' ~?????'"},
-		{[]string{forty, "30", "60"}, badCapacity + ", not '" + forty + "'"},
-		{[]string{forty + "8", "30", "60"}, badCapacity + ", not '" + forty + "' and more"},
-		{[]string{"15", "0", "60"}, badCount + ", not '0'"},
-		{[]string{"15", "30", "0"}, badPeriod + ", not '0'"},
-		{[]string{"15", "30", "60", "-1"}, badQuantity + ", not '-1'"},
-		{[]string{"15", "30", "60", most}, "ERR quantity and period are too large together for count: the tokens must leak within 2^63-1 nanoseconds (292 years)" + together},
-		{[]string{"15", "2", "0.000000001", "1"}, "ERR count is too large for period: less than 1 nanosecond per token, not capacity 15, count 2, period 0.000000001, quantity 1"},
+	for _, c := range []struct{ arguments, want string }{
+		{"x 30 60", "ERR capacity" + fromOne + ", not 'x'"},
+		{"0 30 60", "ERR capacity" + fromOne + ", not '0': for clients of redis-cell, whose argument is one less than the limit, load the module with 'compat redis-cell'"},
+		{" 30 60", "ERR capacity" + fromOne},
+		{"~\x1f\x7f漏 30 60", "ERR capacity" + fromOne + ", not '~?????'"},
+		{forty + " 30 60", "ERR capacity" + fromOne + ", not '" + forty + "'"},
+		{forty + "8 30 60", "ERR capacity" + fromOne + ", not '" + forty + "' and more"},
+		{"15 0 60", "ERR count" + fromOne + ", not '0'"},
+		{"15 x 60", "ERR count" + fromOne + ", not 'x'"},
+		{"15 30 0", seconds + ", not '0'"},
+		{"15 30 1e3", seconds + ", not '1e3'"},
+		{"15 30 60 -1", "ERR quantity" + fromZero + ", not '-1'"},
+		{"15 30 60 ", "ERR quantity" + fromZero},
+		{"15 2 0.000000001 1", "ERR count is too large for period: less than 1 nanosecond per token, not capacity 15, count 2, period 0.000000001, quantity 1"},
+		{most + " 30 60 0", "ERR capacity and period are too large together for count: a full funnel must drain within 2^63-1 nanoseconds (292 years), not capacity " + most + ", count 30, period 60, quantity 0"},
+		{"15 30 60 " + most, "ERR quantity and period are too large together for count: the tokens must leak within 2^63-1 nanoseconds (292 years), not capacity 15, count 30, period 60, quantity " + most},
+		{"1 1 9223372036 1", "ERR quantity and period are too large together for count: the funnel must be empty again before the year 2262, 2^63-1 nanoseconds after the epoch, not capacity 1, count 1, period 9223372036, quantity 1"},
 	} {
-		require.Equal(t, c.want, errorOf(t, callOf(c.arguments...)))
+		require.Equal(t, c.want, errorOf(t, callOf(strings.Split(c.arguments, " ")...)))
 	}
+
+	redisCell := callOf("x", "30", "60")
+	redisCell.LimitSurplus = 1
+	require.Equal(t, "ERR capacity"+fromZero+", not 'x'", errorOf(t, redisCell))
+	redisCell = callOf(most, "1", "1")
+	redisCell.LimitSurplus = 1
+	require.Equal(t, "ERR capacity and period are too large together for count: a full funnel must drain within 2^63-1 nanoseconds (292 years), not capacity "+most+", count 1, period 1, quantity 1", errorOf(t, redisCell))
 }
 
 // TestErrorsOfTheKey omit what it holds.
 func TestErrorsOfTheKey(t *testing.T) {
-	for stored, want := range map[string]string{"secret": noFunnel, "-1": noFunnel, "9223372036854775808": noFunnel} {
+	for _, stored := range []string{"secret", "-1", "9223372036854775808", "", "01"} {
 		call := callOf("15", "30", "60")
-		call.Stored, call.StoredValue = StoredString, stored
-		require.Equal(t, want, errorOf(t, call))
+		call.Funnel.Stored, call.Funnel.StoredValue = StoredString, stored
+		require.Equal(t, "ERR the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807", errorOf(t, call))
 	}
+	call := callOf("15", "30", "60")
+	call.Funnel.Stored = StoredOtherType
+	require.Equal(t, "WRONGTYPE Operation against a key holding the wrong kind of value", errorOf(t, call))
+}
+
+// TestErrorsComeInOrder: the arguments from the left, what is too large together, and
+// then the key, as in the server's own commands.
+func TestErrorsComeInOrder(t *testing.T) {
+	const most = "9223372036854775807"
+	for _, c := range []struct{ arguments, want string }{
+		{"x x x x", "ERR capacity must"}, {"1 x x x", "ERR count must"}, {"1 1 x x", "ERR period must"}, {"1 1 1 x", "ERR quantity must"},
+		{most + " " + most + " 1 " + most, "ERR count is too large"}, {most + " 1 1 " + most, "ERR capacity and period"},
+		{"1 1 1 " + most, "ERR quantity and period"}, {"1 1 1 1", "WRONGTYPE "},
+	} {
+		call := callOf(strings.Split(c.arguments, " ")...)
+		call.Funnel.Stored = StoredOtherType
+		require.True(t, strings.HasPrefix(errorOf(t, call), c.want), c.want)
+	}
+}
+
+// TestLongMessagesAreTruncated, although no message is that long.
+func TestLongMessagesAreTruncated(t *testing.T) {
+	var outcome Outcome
+	outcome.fail(strings.Repeat("x", 2*MessageCapacity))
+	require.Equal(t, "ERR "+strings.Repeat("x", MessageCapacity-5)+"\x00", string(outcome.Message[:]))
 }

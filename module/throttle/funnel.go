@@ -13,7 +13,9 @@ import (
 func (funnel *Funnel) parse(limitSurplus int64, ask *gcra.Ask, outcome *Outcome) (ok bool) {
 	capacity, ok := parseInteger(funnel.Capacity)
 	switch {
-	case limitSurplus == 0 && (!ok || capacity < 1):
+	case limitSurplus == 0 && ok && capacity == 0:
+		return outcome.fail(zeroCapacity)
+	case limitSurplus == 0 && !ok:
 		return outcome.failArgument(badCapacity, funnel.Capacity)
 	case !ok:
 		return outcome.failArgument(badCapacityRedisCell, funnel.Capacity)

@@ -1,4 +1,4 @@
-package clients
+package clients_test
 
 import (
 	"fmt"
@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
 )
 
 // goProgram runs one of three snippets, in as many rounds as run wants.
@@ -85,12 +87,12 @@ func TestGoSnippets(t *testing.T) {
 
 	for _, name := range []string{"limiter", "go-redis", "rueidis"} {
 		t.Run(name, func(t *testing.T) {
-			server := withModule(t)
+			server := servertest.StartModule(t)
 			run(t, server, exec.Command(program, name, server.Addr()))
 		})
 	}
 	t.Run("limiter without the module", func(t *testing.T) {
-		server := bare(t)
+		server := servertest.Start(t, servertest.Options{})
 		run(t, server, exec.Command(program, "limiter", server.Addr()))
 	})
 }

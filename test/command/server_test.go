@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -31,21 +30,7 @@ func TestInTransactions(t *testing.T) {
 	require.NoError(t, commands[4].Err())
 }
 
-func TestInPipelines(t *testing.T) {
-	client := servertest.StartClient(t)
-	ctx := context.Background()
-	commands, err := client.Pipelined(ctx, func(pipeline redis.Pipeliner) error {
-		for range 20 {
-			pipeline.Do(ctx, "cl.throttle", "key", 15, 30, 60)
-		}
-		return nil
-	})
-	require.NoError(t, err)
-	for i, limited := range servertest.LimitedOf(t, commands) {
-		require.Equal(t, i >= 15, limited == 1, "call %d", i+1)
-	}
-}
-
+// TestInScripts; what clients.md shows runs in ../clients, as a script and as a function.
 func TestInScripts(t *testing.T) {
 	client := servertest.StartClient(t)
 	const script = `
@@ -55,52 +40,19 @@ func TestInScripts(t *testing.T) {
 	want := servertest.Reply{1, 2, 0, 1000, 2000}
 	require.Equal(t, want, servertest.ToReply(t, client.Eval(context.Background(), script, []string{"key"})))
 
-	err := client.Eval(context.Background(), `return redis.call('cl.throttle', KEYS[1], 'x', 1, 1)`, []string{"key"}).Err()
-	require.ErrorContains(t, err, "ERR capacity")
-
 	protected := `return redis.pcall('cl.throttle', KEYS[1], 'x', 1, 1).err`
 	message, err := client.Eval(context.Background(), protected, []string{"key"}).Text()
 	require.NoError(t, err)
-	require.Contains(t, message, "capacity")
-}
-
-func TestInFunctions(t *testing.T) {
-	servertest.NeedSince7(t, "functions")
-	client := servertest.StartClient(t)
-	ctx := context.Background()
-	const library = `#!lua name=limits
-		redis.register_function('pour', function(keys, arguments)
-			return redis.call('cl.throttle', keys[1], arguments[1], 30, 60)
-		end)`
-	require.NoError(t, client.FunctionLoad(ctx, library).Err())
-	require.Equal(t, servertest.Reply{0, 15, 14, -1, 2}, servertest.ToReply(t, client.FCall(ctx, "pour", []string{"key"}, 15)))
-}
-
-// TestScriptsReplicateTheEffect, also of several calls in one script.
-func TestScriptsReplicateTheEffect(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{
-		Module: servertest.Module(t),
-		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "always"},
-	})
-	client := server.Client(t)
-	const script = `for i = 1, 3 do redis.call('cl.throttle', KEYS[1], 2, 1, 1000) end`
-	require.NoError(t, servertest.IgnoreNil(client.Eval(context.Background(), script, []string{"key"}).Err()))
-	var words []string
-	for _, command := range servertest.ReadAppendOnlyFile(t, server) {
-		if word := strings.ToUpper(command[0]); word != "SELECT" { // which some put inside, some before
-			words = append(words, word)
-		}
-	}
-	require.Equal(t, []string{"MULTI", "SET", "SET", "EXEC"}, words)
+	require.Contains(t, message, "ERR capacity")
 }
 
 func TestBothProtocols(t *testing.T) {
 	server := servertest.StartModule(t)
-	for _, protocol := range []int{2, 3} {
-		client := server.Client(t, func(options *redis.Options) { options.Protocol = protocol })
-		key := fmt.Sprintf("protocol %d", protocol)
-		require.Equal(t, servertest.Reply{0, 15, 14, -1, 2}, servertest.Throttle(t, client, key, 15, 30, 60))
-		servertest.RequireError(t, client, "ERR capacity", key, "x", 30, 60)
+	for _, protocol := range []string{"2", "3"} {
+		wire := server.Wire(t)
+		wire.MustDo(t, "hello", protocol)
+		require.Equal(t, []any{int64(0), int64(15), int64(14), int64(-1), int64(2)}, wire.MustDo(t, "cl.throttle", protocol, "15", "30", "60"))
+		require.IsType(t, servertest.ErrorReply(""), wire.MustDo(t, "cl.throttle", protocol, "x", "30", "60"))
 	}
 }
 
@@ -134,27 +86,24 @@ func TestCommandIsDescribed(t *testing.T) {
 	}
 }
 
+// as connects as a user who has those permissions alone.
+func as(t *testing.T, server *servertest.Server, name string, permissions ...any) *redis.Client {
+	t.Helper()
+	setUser := append([]any{"acl", "setuser", name, "reset", "on", ">secret"}, permissions...)
+	require.NoError(t, server.Client(t).Do(context.Background(), setUser...).Err())
+	return server.Client(t, func(options *redis.Options) { options.Username, options.Password = name, "secret" })
+}
+
 // TestUsersNeedPermission for the command and for the key.
 func TestUsersNeedPermission(t *testing.T) {
 	server := servertest.StartModule(t)
-	ctx := context.Background()
-	admin := server.Client(t)
-	require.NoError(t, admin.Do(ctx, "acl", "setuser", "app", "on", ">secret", "+cl.throttle", "~user:*").Err())
-	app := server.Client(t, func(options *redis.Options) {
-		options.Username, options.Password = "app", "secret"
-	})
+	app := as(t, server, "app", "+cl.throttle", "~user:*")
 	servertest.Throttle(t, app, "user:1", 15, 30, 60)
 	servertest.RequireError(t, app, "NOPERM", "admin:1", 15, 30, 60)
-	require.ErrorContains(t, app.Get(ctx, "user:1").Err(), "NOPERM")
-
-	if !servertest.Since7(t) {
-		return // there, a permission for a key is one to read and to write it
+	servertest.RequireError(t, as(t, server, "other", "+get", "~*"), "NOPERM", "user:1", 15, 30, 60)
+	if servertest.Since7(t) { // before, a permission for a key is one to read and to write it
+		servertest.RequireError(t, as(t, server, "reader", "+cl.throttle", "%R~user:*"), "NOPERM", "user:1", 15, 30, 60)
 	}
-	require.NoError(t, admin.Do(ctx, "acl", "setuser", "reader", "on", ">secret", "+cl.throttle", "%R~user:*").Err())
-	reader := server.Client(t, func(options *redis.Options) {
-		options.Username, options.Password = "reader", "secret"
-	})
-	servertest.RequireError(t, reader, "NOPERM", "user:1", 15, 30, 60)
 }
 
 // TestACLCategories: where a module can add a category (Redis 7.4, Valkey 8), the
@@ -172,11 +121,22 @@ func TestACLCategories(t *testing.T) {
 		t.Skip("this server has no categories of modules")
 	}
 	for _, category := range []string{"throttle", "write", "fast"} {
-		rules := []any{"acl", "setuser", category, "reset", "on", ">secret", "~user:*", "+@" + category}
-		require.NoError(t, admin.Do(ctx, rules...).Err())
-		member := server.Client(t, func(options *redis.Options) {
-			options.Username, options.Password = category, "secret"
-		})
-		servertest.Throttle(t, member, "user:1", 15, 30, 60)
+		servertest.Throttle(t, as(t, server, category, "~user:*", "+@"+category), "user:1", 15, 30, 60)
+	}
+}
+
+// TestInfoCountsCalls by outcome; quantity 0 is a peek, whatever the reply.
+func TestInfoCountsCalls(t *testing.T) {
+	client := servertest.StartClient(t)
+	require.NoError(t, client.RPush(context.Background(), "list", "a").Err())
+	for _, call := range [][]any{
+		{"key", 2, 1, 1000}, {"key", 2, 1, 1000}, {"key", 2, 1, 1000}, // 2 allowed, 1 limited
+		{"key", 2, 1, 1000, 0}, {"another", 2, 1, 1000, 0}, {"key", 1, 1, 1000, 0}, {"key", 9, 1, 1000, 0},
+		{"key", "x", 1, 1000}, {"key", 2, 1}, {"list", 2, 1, 1000},
+	} {
+		_ = client.Do(context.Background(), append([]any{"cl.throttle"}, call...)...)
+	}
+	for field, want := range map[string]int64{"allowed": 2, "limited": 1, "peeked": 4, "errors": 2} {
+		require.Equal(t, want, servertest.InfoField(t, client, "funnel", "funnel_"+field), field)
 	}
 }

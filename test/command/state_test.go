@@ -33,6 +33,7 @@ func TestStateIsTheTATInDecimal(t *testing.T) {
 		servertest.Throttle(t, client, c.name, 1, 1, c.period)
 		require.Equal(t, fmt.Sprint(servertest.Epoch.Add(c.tat).UnixNano()), client.Get(ctx, c.name).Val(), c.name)
 		require.EqualValues(t, servertest.Epoch.Add(c.expiry).UnixMilli(), servertest.ExpiryOf(t, client, c.name), c.name)
+		require.EqualValues(t, 1, servertest.Throttle(t, client, c.name, 1, 1, c.period)[0], c.name)
 	}
 }
 
@@ -46,95 +47,55 @@ func TestKeysAreBinary(t *testing.T) {
 	require.EqualValues(t, len(keys), client.DBSize(context.Background()).Val())
 }
 
-// TestFunnelsDrainAndAreGone: a funnel expires when it is empty, by the server's own
-// clock.
-func TestFunnelsDrainAndAreGone(t *testing.T) {
-	client := servertest.StartClient(t)
-	ctx := context.Background()
-	before := time.Now()
-	servertest.Throttle(t, client, "key", 10, 10, 1, 5)
-	ttl := client.PTTL(ctx, "key").Val()
-	require.Greater(t, ttl, time.Duration(0))
-	require.LessOrEqual(t, ttl, 501*time.Millisecond)
-	require.Greater(t, ttl, 500*time.Millisecond-time.Since(before)-time.Millisecond)
-	servertest.Eventually(t, "the drained funnel is gone", func() bool { return client.Exists(ctx, "key").Val() == 0 })
-	require.Equal(t, servertest.Reply{0, 10, 9, -1, 1}, servertest.Throttle(t, client, "key", 10, 10, 1))
-}
-
-// TestFastFunnelsAreStored: a funnel that drains within a microsecond still
-// is stored with an expiry that lies ahead.
-func TestFastFunnelsAreStored(t *testing.T) {
-	client, clock := servertest.StartWithClock(t)
-	clock.Set(t, servertest.Epoch)
-	require.EqualValues(t, 0, servertest.Throttle(t, client, "key", 1, 1, "0.000001")[0])
-	require.EqualValues(t, 1, servertest.Throttle(t, client, "key", 1, 1, "0.000001")[0])
-}
-
 // TestFunnelsAreStrings: what works on strings works on funnels.
 func TestFunnelsAreStrings(t *testing.T) {
 	client, clock := servertest.StartWithClock(t)
 	ctx := context.Background()
 	clock.Set(t, servertest.Epoch)
 	servertest.Throttle(t, client, "key", 15, 30, 60, 15)
-	full := servertest.Reply{1, 15, 0, 2, 30}
-
 	require.Equal(t, "string", client.Type(ctx, "key").Val())
-	require.NotEmpty(t, client.ObjectEncoding(ctx, "key").Val())
 	require.EqualValues(t, 1, client.Copy(ctx, "key", "copied", 0, false).Val())
-	dump := client.Dump(ctx, "key").Val()
-	require.NoError(t, client.Restore(ctx, "restored", client.PTTL(ctx, "key").Val(), dump).Err())
+	require.NoError(t, client.Restore(ctx, "restored", client.PTTL(ctx, "key").Val(), client.Dump(ctx, "key").Val()).Err())
 	require.NoError(t, client.Rename(ctx, "key", "renamed").Err())
-	for _, key := range []string{"copied", "restored", "renamed"} {
-		require.Equal(t, full, servertest.Throttle(t, client, key, 15, 30, 60), key)
-	}
-	require.EqualValues(t, 1, client.Del(ctx, "renamed").Val())
-	require.Equal(t, servertest.Reply{0, 15, 14, -1, 2}, servertest.Throttle(t, client, "renamed", 15, 30, 60))
-
 	require.NoError(t, client.Persist(ctx, "copied").Err())
-	require.Equal(t, full, servertest.Throttle(t, client, "copied", 15, 30, 60), "a funnel without expiry is understood")
+	for _, key := range []string{"copied", "restored", "renamed"} {
+		require.Equal(t, servertest.Reply{1, 15, 0, 2, 30}, servertest.Throttle(t, client, key, 15, 30, 60), key)
+	}
 	clock.Set(t, servertest.Epoch.Add(2*time.Second))
 	require.Equal(t, servertest.Reply{0, 15, 0, -1, 30}, servertest.Throttle(t, client, "copied", 15, 30, 60))
-	require.Greater(t, servertest.ExpiryOf(t, client, "copied"), int64(0), "and has one again afterwards")
+	require.Positive(t, servertest.ExpiryOf(t, client, "copied"), "it has an expiry again")
 }
 
-// TestFunnelsOfRedisCellGoOnWorking: redis-cell stores the same number, with an
-// expiry in whole seconds.
-func TestFunnelsOfRedisCellGoOnWorking(t *testing.T) {
-	client, clock := servertest.StartWithClock(t)
-	ctx := context.Background()
-	clock.Set(t, servertest.Epoch)
-	tat := servertest.Epoch.Add(20 * time.Second)
-	require.NoError(t, client.Do(ctx, "set", "key", tat.UnixNano(), "ex", 20).Err())
-	require.Equal(t, servertest.Reply{0, 15, 5, -1, 20}, servertest.Throttle(t, client, "key", 15, 30, 60, 0))
-	require.Equal(t, servertest.Reply{0, 15, 4, -1, 22}, servertest.Throttle(t, client, "key", 15, 30, 60, 1))
-	require.Equal(t, fmt.Sprint(servertest.Epoch.Add(22*time.Second).UnixNano()), client.Get(ctx, "key").Val())
-}
-
-// TestEncodingsOfTheStoredValue: the server keeps a number as an integer, an
-// embedded string or a raw string; all are read, and written in place or anew.
-func TestEncodingsOfTheStoredValue(t *testing.T) {
+// TestValuesOfOthers are read in every encoding that a server keeps them in (an integer,
+// an embedded string, a raw string), and written in place or anew. redis-cell stores the
+// same number as funnel, with an expiry in whole seconds.
+func TestValuesOfOthers(t *testing.T) {
 	client, clock := servertest.StartWithClock(t)
 	ctx := context.Background()
 	clock.Set(t, servertest.Epoch)
 	tat := fmt.Sprint(servertest.Epoch.Add(10 * time.Second).UnixNano())
-	prepare := map[string]func(key string) error{
-		"int":    func(key string) error { return client.Set(ctx, key, tat, 0).Err() },
-		"raw":    func(key string) error { return client.Append(ctx, key, tat).Err() },
-		"short":  func(key string) error { return client.Set(ctx, key, "7", 0).Err() },
-		"shared": func(key string) error { return client.MSet(ctx, key, tat, key+"2", tat).Err() },
+	for name, write := range map[string]func(key string) error{
+		"int":        func(key string) error { return client.Set(ctx, key, tat, 0).Err() },
+		"raw":        func(key string) error { return client.Append(ctx, key, tat).Err() },
+		"shared":     func(key string) error { return client.MSet(ctx, key, tat, key+"2", tat).Err() },
+		"redis-cell": func(key string) error { return client.Do(ctx, "set", key, tat, "ex", 10).Err() },
+		"short":      func(key string) error { return client.Set(ctx, key, "7", 0).Err() },
+	} {
+		require.NoError(t, write(name))
+		level := int64(10)
+		if name == "short" {
+			level = 0
+		}
+		for call := range int64(4) { // the first takes nothing
+			quantity := min(call, 1)
+			require.Equal(t, servertest.Reply{0, 15, 15 - level - call, -1, level + call},
+				servertest.Throttle(t, client, name, 15, 1, 1, quantity), "%s, call %d", name, call)
+		}
+		drained := servertest.Epoch.Add(time.Duration(level+3) * time.Second)
+		require.Equal(t, fmt.Sprint(drained.UnixNano()), client.Get(ctx, name).Val(), name)
+		require.Equal(t, drained.UnixMilli(), servertest.ExpiryOf(t, client, name), name)
 	}
-	for name, prepare := range prepare {
-		t.Run(name, func(t *testing.T) {
-			require.NoError(t, prepare(name))
-			level := int64(10)
-			if name == "short" {
-				level = 0
-			}
-			for call := int64(1); call <= 3; call++ {
-				require.Equal(t, servertest.Reply{0, 15, 15 - level - call, -1, level + call}, servertest.Throttle(t, client, name, 15, 1, 1))
-			}
-		})
-	}
+	require.Equal(t, tat, client.Get(ctx, "shared2").Val())
 }
 
 // TestWritesAreSeenAsSetWithPXAT by the AOF and by replicas: never the command
@@ -171,100 +132,85 @@ func TestWritesAreSeenAsSetWithPXAT(t *testing.T) {
 // WATCH, the dirty counter, replication and client-side caches alone; an allowed
 // call touches them all.
 func TestNothingIsWrittenUnlessAllowed(t *testing.T) {
-	calls := []struct {
+	server := servertest.StartModule(t)
+	client := server.Client(t)
+	ctx := context.Background()
+	servertest.Throttle(t, client, "key", 2, 1, 1000)
+
+	// Replication has an offset once a replica has attached; without pings, only writes
+	// move it.
+	require.NoError(t, client.ConfigSet(ctx, "repl-ping-replica-period", "3600").Err())
+	require.NoError(t, client.ConfigSet(ctx, "repl-diskless-sync-delay", "0").Err())
+	servertest.Start(t, servertest.Options{Config: []string{"--save", "", "--replicaof", "127.0.0.1", strconv.Itoa(server.Port)}})
+	servertest.Eventually(t, "the replica is attached", func() bool {
+		return strings.Contains(client.Info(ctx, "replication").Val(), "state=online")
+	})
+	traces := func() map[string]any {
+		return map[string]any{
+			"value":   client.Get(ctx, "key").Val(),
+			"expiry":  servertest.ExpiryOf(t, client, "key"),
+			"dirty":   servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save"),
+			"offset":  servertest.InfoField(t, client, "replication", "master_repl_offset"),
+			"caching": servertest.InfoField(t, client, "stats", "tracking_total_keys"),
+			"WATCH":   error(nil),
+		}
+	}
+	for _, call := range []struct {
 		name      string
 		arguments []any
 		writes    bool
 	}{
-		{"allowed", []any{"key", 2, 1, 1000, 1}, true},
 		{"limited", []any{"key", 1, 1, 1000, 1}, false},
 		{"never", []any{"key", 1, 1, 1000, 2}, false},
 		{"peek", []any{"key", 2, 1, 1000, 0}, false},
 		{"peek at a key that is not there", []any{"other", 2, 1, 1000, 0}, false},
 		{"limited on a key that is not there", []any{"other", 2, 1, 1000, 3}, false},
 		{"error", []any{"key", 0, 1, 1000}, false},
-	}
-	for _, call := range calls {
+		{"allowed", []any{"key", 2, 1, 1000, 1}, true},
+	} {
 		t.Run(call.name, func(t *testing.T) {
-			server := servertest.StartModule(t)
-			client := server.Client(t)
-			ctx := context.Background()
 			key := call.arguments[0].(string)
-			do := append([]any{"cl.throttle"}, call.arguments...)
-			servertest.Throttle(t, client, "key", 2, 1, 1000)
-			valueBefore, expiryBefore := client.Get(ctx, "key").Val(), servertest.ExpiryOf(t, client, "key")
-
-			// Replication has an offset once a backlog exists.
-			require.NoError(t, client.ConfigSet(ctx, "repl-diskless-sync-delay", "0").Err())
-			servertest.Start(t, servertest.Options{
-				Config: []string{"--save", "", "--replicaof", "127.0.0.1", strconv.Itoa(server.Port),
-					"--repl-ping-replica-period", "3600"},
-			})
-			servertest.Eventually(t, "the replica is attached", func() bool {
-				return strings.Contains(client.Info(ctx, "replication").Val(), "state=online")
-			})
-			require.NoError(t, client.ConfigSet(ctx, "repl-ping-replica-period", "3600").Err())
-
 			// The server remembers the key of a caching client until it has told
 			// the client that the key changed.
 			cache := server.Client(t).Conn()
 			defer cache.Close()
 			require.NoError(t, cache.Do(ctx, "client", "tracking", "on").Err())
 			require.NoError(t, servertest.IgnoreNil(cache.Get(ctx, key).Err()))
-			require.EqualValues(t, 1, servertest.InfoField(t, client, "stats", "tracking_total_keys"))
-
-			dirty := servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save")
-			offset := servertest.InfoField(t, client, "replication", "master_repl_offset")
-			err := server.Client(t).Watch(ctx, func(transaction *redis.Tx) error {
-				client.Do(ctx, do...)
-				_, err := transaction.TxPipelined(ctx, func(pipeline redis.Pipeliner) error {
-					pipeline.Ping(ctx)
-					return nil
-				})
+			before := traces()
+			require.Positive(t, before["caching"])
+			watch := client.Watch(ctx, func(transaction *redis.Tx) error {
+				client.Do(ctx, append([]any{"cl.throttle"}, call.arguments...)...)
+				_, err := transaction.TxPipelined(ctx, func(pipeline redis.Pipeliner) error { return pipeline.Ping(ctx).Err() })
 				return err
 			}, key)
-
-			if call.writes {
-				require.ErrorIs(t, err, redis.TxFailedErr, "WATCH was not touched")
-				require.Greater(t, servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save"), dirty)
-				require.Greater(t, servertest.InfoField(t, client, "replication", "master_repl_offset"), offset)
-				require.NotEqual(t, valueBefore, client.Get(ctx, "key").Val())
-				require.EqualValues(t, 0, servertest.InfoField(t, client, "stats", "tracking_total_keys"))
+			after := traces()
+			after["WATCH"] = watch
+			if !call.writes {
+				require.Equal(t, before, after)
+				require.Zero(t, client.Exists(ctx, "other").Val())
 				return
 			}
-			require.NoError(t, err, "WATCH was touched")
-			require.Equal(t, dirty, servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save"))
-			require.Equal(t, offset, servertest.InfoField(t, client, "replication", "master_repl_offset"))
-			require.Equal(t, valueBefore, client.Get(ctx, "key").Val())
-			require.Equal(t, expiryBefore, servertest.ExpiryOf(t, client, "key"))
-			require.Zero(t, client.Exists(ctx, "other").Val())
-			require.EqualValues(t, 1, servertest.InfoField(t, client, "stats", "tracking_total_keys"))
+			for name := range before {
+				require.NotEqual(t, before[name], after[name], name)
+			}
 		})
 	}
 }
 
-// TestKeyspaceEvents: a write has the events of the SET that replicas execute.
+// TestKeyspaceEvents: a write has the events of the SET that replicas execute, and a
+// funnel that has drained is gone, by the server's own clock.
 func TestKeyspaceEvents(t *testing.T) {
-	client := servertest.StartClient(t)
-	ctx := context.Background()
-	require.NoError(t, client.ConfigSet(ctx, "notify-keyspace-events", "KA").Err())
-	subscription := client.PSubscribe(ctx, "__keyspace@0__:*")
-	defer subscription.Close()
-	_, err := subscription.Receive(ctx)
-	require.NoError(t, err)
-	events := subscription.Channel()
-	next := func() string {
-		select {
-		case event := <-events:
-			return strings.TrimPrefix(event.Channel, "__keyspace@0__:") + " " + event.Payload
-		case <-time.After(servertest.Patience):
-			return "no event"
-		}
-	}
+	server := servertest.StartModule(t)
+	client, events := server.Client(t), server.Wire(t)
+	require.NoError(t, client.ConfigSet(context.Background(), "notify-keyspace-events", "KA").Err())
+	events.MustDo(t, "psubscribe", "__keyspace@0__:*")
 	servertest.Throttle(t, client, "key", 1, 5, 1)
 	servertest.Throttle(t, client, "key", 1, 5, 1) // limited
 	servertest.Throttle(t, client, "key", 1, 5, 1, 0)
-	require.Equal(t, "key set", next())
-	require.Equal(t, "key expire", next())
-	require.Equal(t, "key expired", next())
+	for _, event := range []string{"set", "expire", "expired"} {
+		got, err := events.Receive()
+		require.NoError(t, err)
+		require.Equal(t, []any{"pmessage", "__keyspace@0__:*", "__keyspace@0__:key", event}, got)
+	}
+	require.Equal(t, servertest.Reply{0, 1, 0, -1, 1}, servertest.Throttle(t, client, "key", 1, 5, 1))
 }

@@ -8,16 +8,14 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"debug/elf"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,58 +25,37 @@ import (
 	"funnel/internal/servertest"
 )
 
+// top is the repository.
+const top = "../.."
+
 // made is the date of the files in the archives.
 var made = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// checkout copies the sources to a new folder, and nothing that was built.
-func checkout(t *testing.T) string {
+// run runs a program in a folder, with further variables, and returns what it prints.
+func run(t *testing.T, folder string, variables []string, program string, arguments ...string) string {
+	t.Helper()
+	command := exec.Command(program, arguments...)
+	command.Dir, command.Env = folder, append(os.Environ(), variables...)
+	output, err := command.CombinedOutput()
+	require.NoError(t, err, "%s %s: %s", program, arguments, output)
+	return string(output)
+}
+
+// dist runs ./build.sh dist in a new copy of the sources, and returns its folder dist.
+func dist(t *testing.T, variables ...string) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("releases are packed on Linux")
 	}
-	top, err := filepath.Abs(filepath.Join("..", ".."))
+	entries, err := os.ReadDir(top)
 	require.NoError(t, err)
 	folder := t.TempDir()
-	require.NoError(t, filepath.WalkDir(top, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // other tests come and go
-			return err
+	for _, entry := range entries {
+		if !slices.Contains([]string{".git", "build", "dist", "funnel.so"}, entry.Name()) {
+			run(t, top, nil, "cp", "-R", entry.Name(), folder)
 		}
-		relative, _ := filepath.Rel(top, name)
-		switch {
-		case entry == nil:
-			return nil
-		case relative == "build", relative == "dist", relative == ".git":
-			if entry.IsDir() { // .git is a file in a worktree
-				return fs.SkipDir
-			}
-			return nil
-		case relative == "funnel.so":
-			return nil
-		case entry.IsDir():
-			return os.MkdirAll(filepath.Join(folder, relative), 0o755)
-		}
-		content, err := os.ReadFile(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		information, statErr := entry.Info()
-		if err = errors.Join(err, statErr); err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(folder, relative), content, information.Mode())
-	}))
-	return folder
-}
-
-// dist runs ./build.sh dist in a folder, and returns its folder dist.
-func dist(t *testing.T, folder string, environment ...string) string {
-	t.Helper()
-	command := exec.Command("./build.sh", "dist")
-	command.Dir = folder
-	command.Env = append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", made.Unix()))
-	command.Env = append(command.Env, environment...)
-	output, err := command.CombinedOutput()
-	require.NoError(t, err, string(output))
+	}
+	run(t, folder, append(variables, fmt.Sprintf("SOURCE_DATE_EPOCH=%d", made.Unix())), "./build.sh", "dist")
 	return filepath.Join(folder, "dist")
 }
 
@@ -96,14 +73,16 @@ func files(t *testing.T, folder string) map[string]string {
 	return files
 }
 
-// unpack unpacks an archive into a new folder and returns its one top folder.
-// Every entry must belong to root, be of the time made, and be readable for all.
+// unpack unpacks an archive into a new folder, and returns it. Every entry must belong to
+// root, be of the time made, and be readable for all.
 func unpack(t *testing.T, archive string) string {
 	t.Helper()
-	compressed, err := gzip.NewReader(strings.NewReader(archive))
+	file, err := os.Open(archive)
+	require.NoError(t, err)
+	defer file.Close()
+	compressed, err := gzip.NewReader(file)
 	require.NoError(t, err)
 	require.True(t, compressed.ModTime.IsZero(), "gzip has written the time of packing")
-	folder, top := t.TempDir(), ""
 	for entries := tar.NewReader(compressed); ; {
 		entry, err := entries.Next()
 		if err == io.EOF {
@@ -113,121 +92,81 @@ func unpack(t *testing.T, archive string) string {
 		require.True(t, entry.ModTime.Equal(made), "%s is of %s", entry.Name, entry.ModTime)
 		require.Zero(t, entry.Uid+entry.Gid, entry.Name)
 		require.Empty(t, entry.Uname+entry.Gname, entry.Name)
-		name := filepath.Join(folder, entry.Name)
-		if entry.Typeflag == tar.TypeDir {
-			require.EqualValues(t, 0o755, entry.Mode, entry.Name)
-			require.NoError(t, os.Mkdir(name, 0o755))
-			if top == "" {
-				top = name
-			}
-			continue
-		}
 		require.EqualValues(t, 0o444, entry.Mode&0o444, entry.Name)
-		content, err := io.ReadAll(entries)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(name, content, fs.FileMode(entry.Mode)))
+		require.Equal(t, entry.Typeflag == tar.TypeDir || filepath.Ext(entry.Name) == ".so", entry.Mode&0o111 == 0o111, entry.Name)
 	}
-	return top
+	folder := t.TempDir()
+	run(t, folder, nil, "tar", "-xf", archive)
+	return folder
 }
 
 // TestRelease is the way from the download to the first call: the checksums, the
 // files, and what the README of the archive says.
 func TestRelease(t *testing.T) {
-	sources := checkout(t)
-	folder := dist(t, sources)
+	folder := dist(t)
 	name := fmt.Sprintf("funnel-%s-linux-%s", versionOf(t), runtime.GOARCH)
 	made := files(t, folder)
 	require.Len(t, made, 2)
-
-	check := exec.Command("sha256sum", "-c", "--strict", "SHA256SUMS")
-	check.Dir = folder
-	output, err := check.CombinedOutput()
-	require.NoError(t, err, string(output))
+	run(t, folder, nil, "sha256sum", "-c", "--strict", "SHA256SUMS")
 	require.Equal(t, fmt.Sprintf("%x  %s.tar.gz\n", sha256.Sum256([]byte(made[name+".tar.gz"])), name), made["SHA256SUMS"])
 
-	release := unpack(t, made[name+".tar.gz"])
-	require.Equal(t, name, filepath.Base(release))
-	var names []string
-	for name := range files(t, release) {
-		names = append(names, name)
+	release := filepath.Join(unpack(t, filepath.Join(folder, name+".tar.gz")), name)
+	content := files(t, release)
+	require.Len(t, content, 4)
+	for _, file := range []string{"CHANGELOG.md", "LICENSE"} {
+		source, err := os.ReadFile(filepath.Join(top, file))
+		require.NoError(t, err)
+		require.Equal(t, string(source), content[file])
 	}
-	require.ElementsMatch(t, []string{"CHANGELOG.md", "LICENSE", "README.md", "funnel.so"}, names)
 	requireSymbols(t, filepath.Join(release, "funnel.so"))
-	t.Run("README", func(t *testing.T) { followReadme(t, sources, release) })
-}
-
-// readme returns the README of an unpacked archive, and its blocks of shell commands
-// and of lines for the server's configuration.
-func readme(t *testing.T, release string) (text string, shell, configuration []string) {
-	t.Helper()
-	page, err := os.ReadFile(filepath.Join(release, "README.md"))
-	require.NoError(t, err)
-	text = string(page)
-	for _, match := range regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
-		switch match[1] {
-		case "sh":
-			shell = append(shell, match[2])
-		case "conf":
-			configuration = append(configuration, match[2])
-		default:
-			t.Fatalf("a block of %s, which this test does not run", match[1])
-		}
-	}
-	return text, shell, configuration
+	t.Run("README", func(t *testing.T) { followReadme(t, release, content["README.md"]) })
 }
 
 // followReadme runs all that the README of the archive says, in a folder of its own
 // in the place of /usr/local, and without root.
-func followReadme(t *testing.T, sources, release string) {
+func followReadme(t *testing.T, release, text string) {
 	if _, err := exec.LookPath("redis-cli"); err != nil {
 		t.Skip("needs redis-cli: ", err)
 	}
-	text, shell, configuration := readme(t, release)
-	require.Len(t, shell, 2, "install and check")
-	require.Len(t, configuration, 2, "loadmodule without and with compat")
 	require.NotContains(t, text, "](", "a link")
 	require.NotRegexp(t, "@[A-Z]+@", text, "a placeholder")
 	require.Contains(t, text, fmt.Sprintf("# funnel %s for Linux on %s\n", versionOf(t), runtime.GOARCH))
 	for _, page := range regexp.MustCompile(`"([A-Z]\w+ .*?|Security)"`).FindAllStringSubmatch(text, -1) {
-		require.True(t, titled(t, sources, page[1]), "no page has the title %q", page[1])
+		requirePage(t, page[1])
 	}
-
 	prefix := t.TempDir()
-	run := func(script string, functions ...string) string {
-		command := exec.Command("bash", "-e", "-c", strings.Join(functions, "\n")+"\n"+strings.ReplaceAll(script, "/usr/local", prefix))
-		command.Dir = release
-		output, err := command.CombinedOutput()
-		require.NoError(t, err, string(output))
-		return string(output)
+	blocks := map[string][]string{}
+	for _, match := range regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+		blocks[match[1]] = append(blocks[match[1]], strings.ReplaceAll(match[2], "/usr/local", prefix))
 	}
-	sudo := `sudo() { "$@"; }`
-	run(shell[0], sudo)
-	run(shell[0], sudo) // as for a new version
+	require.Len(t, blocks, 2, "commands, and lines for the server's configuration")
+	require.Len(t, blocks["sh"], 2, "install and check")
+	require.Len(t, blocks["conf"], 2, "loadmodule without and with compat")
 
+	for range 2 { // the second time as for a new version
+		run(t, release, nil, "bash", "-ec", `sudo() { "$@"; }`+"\n"+blocks["sh"][0])
+	}
 	for i, want := range []string{"0\n15\n14\n-1\n2\n", "0\n16\n15\n-1\n2\n"} {
-		line := strings.Fields(strings.ReplaceAll(configuration[i], "/usr/local", prefix))
+		line := strings.Fields(blocks["conf"][i])
 		require.Equal(t, "loadmodule", line[0])
 		server := servertest.Start(t, servertest.Options{Module: line[1], ModuleArguments: line[2:]})
-		output := run(shell[1], fmt.Sprintf(`redis-cli() { command redis-cli -p %d "$@"; }`, server.Port))
+		output := run(t, release, nil, "bash", "-ec", fmt.Sprintf("redis-cli() { command redis-cli -p %d \"$@\"; }\n%s", server.Port, blocks["sh"][1]))
 		require.Contains(t, output, "funnel_version:"+versionOf(t))
 		require.Contains(t, output, "funnel_compat:"+[]string{"none", "redis-cell"}[i])
 		require.True(t, strings.HasSuffix(output, want), output)
 	}
 }
 
-// titled says whether a page of the project has that title.
-func titled(t *testing.T, sources, title string) bool {
+// requirePage requires that a page of the project has that title.
+func requirePage(t *testing.T, title string) {
 	t.Helper()
-	pages, err := filepath.Glob(filepath.Join(sources, "docs", "*.md"))
+	pages, err := filepath.Glob(filepath.Join(top, "docs", "*.md"))
 	require.NoError(t, err)
-	for _, page := range append(pages, filepath.Join(sources, "SECURITY.md")) {
+	require.True(t, slices.ContainsFunc(append(pages, filepath.Join(top, "SECURITY.md")), func(page string) bool {
 		content, err := os.ReadFile(page)
 		require.NoError(t, err)
-		if strings.HasPrefix(string(content), "# "+title+"\n") {
-			return true
-		}
-	}
-	return false
+		return strings.HasPrefix(string(content), "# "+title+"\n")
+	}), "no page has the title %q", title)
 }
 
 // requireSymbols checks that an offset in a crash report can be looked up.
@@ -238,19 +177,16 @@ func requireSymbols(t *testing.T, module string) {
 	defer file.Close()
 	symbols, err := file.Symbols()
 	require.NoError(t, err)
-	names := map[string]bool{}
-	for _, symbol := range symbols {
-		names[symbol.Name] = true
+	for _, name := range []string{"throttle_command", "funnel/module/throttle.decide"} { // of C, and of Go
+		require.True(t, slices.ContainsFunc(symbols, func(symbol elf.Symbol) bool { return symbol.Name == name }), name)
 	}
-	require.True(t, names["throttle_command"], "a function of C has no symbol")
-	require.True(t, names["funnel/module/throttle.decide"], "a function of Go has no symbol")
 	require.NotNil(t, file.Section(".debug_line"), "there are no line numbers")
 }
 
 // versionOf is the version that the sources name.
 func versionOf(t *testing.T) string {
 	t.Helper()
-	header, err := os.ReadFile(filepath.Join("..", "..", "module", "version.h"))
+	header, err := os.ReadFile(filepath.Join(top, "module", "version.h"))
 	require.NoError(t, err)
 	version := regexp.MustCompile(`FUNNEL_VERSION "(.*)"`).FindSubmatch(header)
 	require.NotNil(t, version)
@@ -258,26 +194,23 @@ func versionOf(t *testing.T) string {
 }
 
 // TestReleaseIsReproducible: another folder, another folder for temporary files,
-// and a cache that holds nothing make the same bytes.
+// and a cache that holds nothing make the same bytes, and none of these names is in them.
 func TestReleaseIsReproducible(t *testing.T) {
 	if os.Getenv("FUNNEL_LONG") == "" {
 		t.Skip("compiles all of Go's library: set FUNNEL_LONG")
 	}
-	folders, err := exec.Command("go", "env", "GOMODCACHE", "GOROOT", "GOCACHE").Output()
-	require.NoError(t, err)
 	cache, temporary := t.TempDir(), t.TempDir()
-	here, there := dist(t, checkout(t)), dist(t, checkout(t), "GOCACHE="+cache, "TMPDIR="+temporary)
+	here, there := dist(t), dist(t, "GOCACHE="+cache, "TMPDIR="+temporary)
 	made, again := files(t, here), files(t, there)
-	require.Len(t, again, len(made))
-	for name := range made {
-		require.Equal(t, sha256.Sum256([]byte(made[name])), sha256.Sum256([]byte(again[name])), "%s differs", name)
-		if path.Ext(name) != ".gz" {
-			continue
-		}
-		module := filepath.Join(unpack(t, made[name]), "funnel.so")
-		for _, folder := range append(strings.Fields(string(folders)), here, there, cache, temporary) {
-			require.Empty(t, sectionsWith(t, module, strings.TrimSuffix(folder, "/dist")), "%s is in funnel.so", folder)
-		}
+	require.Len(t, made, 2)
+	require.Equal(t, made["SHA256SUMS"], again["SHA256SUMS"])
+	archives, err := filepath.Glob(filepath.Join(here, "*.tar.gz"))
+	require.NoError(t, err)
+	modules, err := filepath.Glob(filepath.Join(unpack(t, archives[0]), "*", "funnel.so"))
+	require.NoError(t, err)
+	folders := strings.Fields(run(t, top, nil, "go", "env", "GOMODCACHE", "GOROOT", "GOCACHE"))
+	for _, folder := range append(folders, filepath.Dir(here), filepath.Dir(there), cache, temporary) {
+		require.Empty(t, sectionsWith(t, modules[0], folder), "%s is in funnel.so", folder)
 	}
 }
 

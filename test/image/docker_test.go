@@ -6,8 +6,6 @@
 package image_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -23,20 +21,11 @@ import (
 	"funnel/internal/servertest"
 )
 
-// transcript is what the README shows.
-var transcript = []any{"cl.throttle", "laoqian:reply", 15, 30, 60}
-
 // image is the image to test.
-func image(t testing.TB) string {
-	t.Helper()
-	return fromEnvironment(t, "FUNNEL_IMAGE")
-}
+func image(t testing.TB) string { return fromEnvironment(t, "FUNNEL_IMAGE") }
 
 // baseImage is the image that it is built on.
-func baseImage(t testing.TB) string {
-	t.Helper()
-	return fromEnvironment(t, "FUNNEL_IMAGE_BASE")
-}
+func baseImage(t testing.TB) string { return fromEnvironment(t, "FUNNEL_IMAGE_BASE") }
 
 func fromEnvironment(t testing.TB, name string) string {
 	t.Helper()
@@ -75,21 +64,13 @@ func inspect[T any](t testing.TB, what, field string) T {
 	return value
 }
 
-// A container is one of the image, by name.
+// A container is one of the image, by name or by number.
 type container string
 
-// start starts a container with options of docker run and a command. It is removed,
-// with its volumes, when the test ends.
-func start(t testing.TB, options []string, command ...string) container {
-	t.Helper()
-	box := container(unique())
-	box.removeAfter(t)
-	arguments := append([]string{"run", "--detach", "--name", string(box), "--publish", "127.0.0.1::6379"}, options...)
-	docker(t, append(append(arguments, image(t)), command...)...)
-	return box
-}
-
-func (c container) removeAfter(t testing.TB) {
+// newContainer is a container that is still to be made. It is removed, with its
+// volumes, when the test ends.
+func newContainer(t testing.TB) container {
+	c := container(unique())
 	t.Cleanup(func() {
 		if t.Failed() {
 			log, _ := tryDocker("logs", "--tail", "50", string(c))
@@ -97,33 +78,42 @@ func (c container) removeAfter(t testing.TB) {
 		}
 		tryDocker("rm", "--force", "--volumes", string(c))
 	})
+	return c
+}
+
+// start starts a container with options of docker run and a command.
+func start(t testing.TB, options []string, command ...string) container {
+	t.Helper()
+	c := newContainer(t)
+	arguments := append([]string{"run", "--detach", "--name", string(c), "--publish", "127.0.0.1::6379"}, options...)
+	docker(t, append(append(arguments, image(t)), command...)...)
+	return c
 }
 
 // client connects to a container, and waits until its server answers.
-func (c container) client(t testing.TB, change ...func(*redis.Options)) *redis.Client {
+func (c container) client(t testing.TB, password ...string) *redis.Client {
 	t.Helper()
 	published := strings.Fields(docker(t, "port", string(c), "6379/tcp"))
 	require.NotEmpty(t, published)
-	options := &redis.Options{Addr: published[0], MaxRetries: -1, ReadTimeout: servertest.Patience}
-	for _, change := range change {
-		change(options)
-	}
-	client := redis.NewClient(options)
+	client := redis.NewClient(&redis.Options{
+		Addr: published[0], Password: strings.Join(password, ""), MaxRetries: -1, ReadTimeout: servertest.Patience,
+	})
 	t.Cleanup(func() { client.Close() })
-	eventually(t, "the server answers", func() error { return client.Ping(context.Background()).Err() })
+	eventually(t, "the server answers", func() error { return client.Ping(t.Context()).Err() })
 	return client
+}
+
+// requireReply requires what the README shows, of a new server whose limit is 15, or 16
+// in the mode of redis-cell.
+func requireReply(t testing.TB, client *redis.Client, limit int64) {
+	t.Helper()
+	require.Equal(t, servertest.Reply{0, limit, limit - 1, -1, 2}, servertest.Throttle(t, client, "laoqian:reply", 15, 30, 60))
 }
 
 // exec runs a command in a container.
 func (c container) exec(t testing.TB, command ...string) string {
 	t.Helper()
 	return docker(t, append([]string{"exec", string(c)}, command...)...)
-}
-
-// log is what a container has printed so far.
-func (c container) log(t testing.TB) string {
-	t.Helper()
-	return docker(t, "logs", string(c))
 }
 
 // exitCode waits until a container has ended.
@@ -147,36 +137,8 @@ func volume(t testing.TB) string {
 	return name
 }
 
-// network makes a network until the test ends.
-func network(t testing.TB) string {
-	t.Helper()
-	name := unique()
-	docker(t, "network", "create", name)
-	t.Cleanup(func() { tryDocker("network", "rm", name) })
-	return name
-}
-
-// throttle calls CL.THROTTLE, or whatever else answers with five integers.
-func throttle(t testing.TB, client redis.UniversalClient, arguments ...any) []int64 {
-	t.Helper()
-	reply, err := client.Do(context.Background(), arguments...).Int64Slice()
-	require.NoError(t, err)
-	return reply
-}
-
 // eventually waits until a condition holds. To ask Docker takes a process each time.
 func eventually(t testing.TB, what string, condition func() error) {
 	t.Helper()
 	servertest.Await(t, 50*time.Millisecond, what, condition)
-}
-
-// bash runs a line as a reader of the README would, in a folder.
-func bash(t testing.TB, folder, line string) string {
-	t.Helper()
-	command := exec.Command("bash", "-c", line)
-	command.Dir = folder
-	var output, stderr bytes.Buffer
-	command.Stdout, command.Stderr = &output, &stderr
-	require.NoErrorf(t, command.Run(), "%s: %s", line, &stderr)
-	return strings.TrimSpace(output.String())
 }

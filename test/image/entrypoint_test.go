@@ -27,67 +27,54 @@ func configFile(t testing.TB, text string) []string {
 func TestFileThatLoadsTheModuleItself(t *testing.T) {
 	t.Parallel()
 	mount := configFile(t, moduleLine+" compat redis-cell\n")
-	for name, command := range map[string][]string{
-		"named as an argument":  {"redis-server", "/etc/redis/redis.conf"},
-		"alone, with an option": {"/etc/redis/redis.conf", "--loglevel", "debug"},
+	for _, command := range []string{
+		"redis-server /etc/redis/redis.conf", "/etc/redis/redis.conf --loglevel debug", "--" + moduleLine + " compat redis-cell",
 	} {
-		t.Run(name, func(t *testing.T) {
-			client := start(t, mount, command...).client(t)
-			require.Equal(t, []int64{0, 16, 15, -1, 2}, throttle(t, client, transcript...))
-		})
+		requireReply(t, start(t, mount, strings.Fields(command)...).client(t), 16)
 	}
-	t.Run("on the command line", func(t *testing.T) {
-		client := start(t, nil, strings.Fields("--"+moduleLine+" compat redis-cell")...).client(t)
-		require.Equal(t, []int64{0, 16, 15, -1, 2}, throttle(t, client, transcript...))
-	})
 }
 
-// TestFileThatContradictsFUNNEL_ARGS: the container ends, since ignoring one of the two
-// would change limits silently.
-func TestFileThatContradictsFUNNEL_ARGS(t *testing.T) {
+// TestContradictionsEndTheContainer, and its log says why: to ignore one of the two, or
+// an argument, would change limits silently. No argument is a pattern of file names.
+func TestContradictionsEndTheContainer(t *testing.T) {
 	t.Parallel()
-	options := append(configFile(t, moduleLine+"\n"), "--env", "FUNNEL_ARGS=compat redis-cell")
-	box := start(t, options, "redis-server", "/etc/redis/redis.conf")
-	require.Equal(t, 1, box.exitCode(t))
-	require.Contains(t, box.log(t), "/etc/redis/redis.conf loads funnel with '', and FUNNEL_ARGS is 'compat redis-cell'")
+	for _, c := range []struct{ file, arguments, log string }{
+		{moduleLine, "compat redis-cell", "/etc/redis/redis.conf loads funnel with '', and FUNNEL_ARGS is 'compat redis-cell'"},
+		{"", "compat /usr/*", "load argument 'compat' must be 'none' or 'redis-cell', not '/usr/*'"},
+	} {
+		box := start(t, append(configFile(t, c.file+"\n"), "--env", "FUNNEL_ARGS="+c.arguments), "redis-server", "/etc/redis/redis.conf")
+		require.Equal(t, 1, box.exitCode(t))
+		require.Contains(t, docker(t, "logs", string(box)), c.log)
+	}
 }
 
 // TestRestartAfterCONFIGREWRITE: which writes a loadmodule line into the file.
 func TestRestartAfterCONFIGREWRITE(t *testing.T) {
 	t.Parallel()
 	options := append(configFile(t, "maxmemory 123456789\n"), "--env", "FUNNEL_ARGS=compat redis-cell")
-	box := start(t, options, "redis-server", "/etc/redis/redis.conf")
+	box := start(t, options, "/etc/redis/redis.conf")
 	require.NoError(t, box.client(t).ConfigRewrite(t.Context()).Err())
 	require.Contains(t, box.exec(t, "cat", "/etc/redis/redis.conf"), moduleLine)
 	docker(t, "restart", "--time", "20", string(box))
-	require.Equal(t, []int64{0, 16, 15, -1, 2}, throttle(t, box.client(t), transcript...))
+	requireReply(t, box.client(t), 16)
 }
 
 // TestFileFromStandardInput: `docker run -i funnel - <redis.conf`.
 func TestFileFromStandardInput(t *testing.T) {
 	t.Parallel()
-	box := container(unique())
-	command := exec.Command("docker", "run", "--interactive", "--name", string(box), "--publish", "127.0.0.1::6379", image(t), "-")
+	name := image(t)
+	box := newContainer(t)
+	command := exec.Command("docker", "run", "--interactive", "--name", string(box), "--publish", "127.0.0.1::6379", name, "-")
 	command.Stdin = strings.NewReader("maxmemory 123456789\n")
 	require.NoError(t, command.Start())
-	t.Cleanup(func() { command.Wait() })
-	box.removeAfter(t)
+	t.Cleanup(func() { tryDocker("kill", string(box)); command.Wait() })
 	eventually(t, "the container exists", func() error {
 		_, err := tryDocker("port", string(box), "6379/tcp")
 		return err
 	})
 	client := box.client(t)
-	require.Equal(t, []int64{0, 15, 14, -1, 2}, throttle(t, client, transcript...))
-	requireConfig(t, client, "maxmemory", "123456789")
-}
-
-// TestInvalidArguments end the container, and its log says why. Nothing in them is a
-// pattern of file names.
-func TestInvalidArguments(t *testing.T) {
-	t.Parallel()
-	box := start(t, []string{"--env", "FUNNEL_ARGS=compat /usr/*"})
-	require.NotZero(t, box.exitCode(t))
-	require.Contains(t, box.log(t), "load argument 'compat' must be 'none' or 'redis-cell', not '/usr/*'")
+	requireReply(t, client, 15)
+	require.Equal(t, map[string]string{"maxmemory": "123456789"}, client.ConfigGet(t.Context(), "maxmemory").Val())
 }
 
 // TestOtherCommandsRunAsTheyAre: those of the server that only print, too.

@@ -14,42 +14,48 @@ import (
 // These tests step the clock of the module. The clock by which the server expires
 // keys goes on: where that matters, it is the instant after the step.
 
-// TestClockSteppedBackLimitsUntilItHasCaughtUp: a funnel is fuller by
-// what leaks in the time that passes twice.
-func TestClockSteppedBackLimitsUntilItHasCaughtUp(t *testing.T) {
-	client, clock := servertest.StartWithClock(t)
-	clock.Set(t, servertest.Epoch)
-	require.Equal(t, servertest.Reply{0, 15, 10, -1, 10}, servertest.Throttle(t, client, "key", 15, 30, 60, 5))
-	before := client.Get(context.Background(), "key").Val()
-
-	back := servertest.Epoch.Add(-time.Hour)
-	clock.Set(t, back)
-	require.Equal(t, servertest.Reply{1, 15, 0, 3600 + 10 + 2 - 30, 3600 + 10}, servertest.Throttle(t, client, "key", 15, 30, 60))
-	require.Equal(t, servertest.Reply{1, 15, 0, 3600 + 10 - 30, 3600 + 10}, servertest.Throttle(t, client, "key", 15, 30, 60, 0))
-	require.Equal(t, before, client.Get(context.Background(), "key").Val(), "nothing is lost")
-	require.Equal(t, servertest.Reply{0, 15, 14, -1, 2}, servertest.Throttle(t, client, "another key", 15, 30, 60), "new funnels work as ever")
-
-	clock.Set(t, back.Add(3582*time.Second-1))
-	require.EqualValues(t, 1, servertest.Throttle(t, client, "key", 15, 30, 60)[0], "a nanosecond early")
-	clock.Set(t, back.Add(3582*time.Second))
-	require.Equal(t, servertest.Reply{0, 15, 0, -1, 30}, servertest.Throttle(t, client, "key", 15, 30, 60), "as announced")
-
-	clock.Set(t, servertest.Epoch.Add(time.Minute))
-	require.Equal(t, servertest.Reply{0, 15, 14, -1, 2}, servertest.Throttle(t, client, "key", 15, 30, 60), "drained")
+// TestTheClockIsThatOfTheMachine, to the nanosecond: the instant of a call lies between
+// what the clock says before and after.
+func TestTheClockIsThatOfTheMachine(t *testing.T) {
+	client := servertest.StartClient(t)
+	ctx := context.Background()
+	for range 100 {
+		before := time.Now().UnixNano()
+		servertest.Throttle(t, client, "key", 1, 1, 60)
+		after := time.Now().UnixNano()
+		tat, err := client.GetDel(ctx, "key").Int64()
+		require.NoError(t, err)
+		require.LessOrEqual(t, before, tat-60e9)
+		require.LessOrEqual(t, tat-60e9, after)
+	}
 }
 
-// TestClockSteppedForwardDrainsFunnelsEarly, and stepping it back again makes
-// them overfull.
-func TestClockSteppedForwardDrainsFunnelsEarly(t *testing.T) {
+// TestClockThatSteps: after a step back a funnel is fuller by what leaks in the time that
+// passes twice, and after a step forward it has drained early.
+func TestClockThatSteps(t *testing.T) {
 	client, clock := servertest.StartWithClock(t)
-	clock.Set(t, servertest.Epoch)
-	servertest.Throttle(t, client, "key", 15, 30, 60, 15)
-	require.EqualValues(t, 1, servertest.Throttle(t, client, "key", 15, 30, 60)[0])
-
-	clock.Set(t, servertest.Epoch.Add(time.Hour))
-	require.Equal(t, servertest.Reply{0, 15, 14, -1, 2}, servertest.Throttle(t, client, "key", 15, 30, 60))
-	clock.Set(t, servertest.Epoch)
-	require.Equal(t, servertest.Reply{1, 15, 0, 3600 + 2 + 2 - 30, 3600 + 2}, servertest.Throttle(t, client, "key", 15, 30, 60))
+	const back, caughtUp = -time.Hour, -time.Hour + 3582*time.Second
+	for _, c := range []struct {
+		now      time.Duration // since Epoch
+		key      string
+		quantity int
+		want     servertest.Reply
+		why      string
+	}{
+		{0, "key", 5, servertest.Reply{0, 15, 10, -1, 10}, "a third is full"},
+		{back, "key", 1, servertest.Reply{1, 15, 0, 3600 + 10 + 2 - 30, 3600 + 10}, "an hour back"},
+		{back, "key", 0, servertest.Reply{1, 15, 0, 3600 + 10 - 30, 3600 + 10}, "peeks, too"},
+		{back, "another key", 1, servertest.Reply{0, 15, 14, -1, 2}, "new funnels work as ever"},
+		{caughtUp - 1, "key", 1, servertest.Reply{1, 15, 0, 1, 29}, "a nanosecond early"},
+		{caughtUp, "key", 1, servertest.Reply{0, 15, 0, -1, 30}, "as announced"},
+		{time.Minute, "key", 15, servertest.Reply{0, 15, 0, -1, 30}, "drained"},
+		{time.Minute, "key", 1, servertest.Reply{1, 15, 0, 2, 30}, "full"},
+		{time.Hour, "key", 1, servertest.Reply{0, 15, 14, -1, 2}, "an hour forward"},
+		{0, "key", 1, servertest.Reply{1, 15, 0, 3600 + 2 + 2 - 30, 3600 + 2}, "and back again"},
+	} {
+		clock.Set(t, servertest.Epoch.Add(c.now))
+		require.Equal(t, c.want, servertest.Throttle(t, client, c.key, 15, 30, 60, c.quantity), c.why)
+	}
 }
 
 // TestKeysExpireByTheServersOwnClock: after a step back they stay until that

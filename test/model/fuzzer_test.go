@@ -105,10 +105,13 @@ var fuzzScript = strings.NewReplacer(
 
 func newFuzzer(t *testing.T, seed uint64) *fuzzer {
 	random := rand.New(rand.NewPCG(seed, 0))
-	mode := contract.Mode(random.IntN(2))
+	mode, compat := contract.Default, "none"
+	if random.IntN(2) == 1 {
+		mode, compat = contract.RedisCell, "redis-cell"
+	}
 	running := servertest.Start(t, servertest.Options{
 		Module:          servertest.DebugModule(t),
-		ModuleArguments: []string{"compat", []string{"none", "redis-cell"}[mode]},
+		ModuleArguments: []string{"compat", compat},
 		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no",
 			"--auto-aof-rewrite-min-size", "1mb"},
 	})

@@ -17,26 +17,26 @@ func TestNoCallKeepsMemory(t *testing.T) {
 	ctx := context.Background()
 	require.NoError(t, client.LPush(ctx, "list", 1).Err())
 	require.NoError(t, client.Set(ctx, "text", "no funnel", 0).Err())
-	call := func(words ...string) []string { return append([]string{"cl.throttle"}, words...) }
 	wire := server.Wire(t)
-	round := func(name string, calls int, words []string) {
-		require.NoError(t, servertest.CallMany(wire, calls, func(int) []string { return words },
-			func(int, any) error { return nil }), name)
+	round := func(calls int, words ...[]string) {
+		require.NoError(t, servertest.CallMany(wire, calls, func(i int) []string { return words[i%len(words)] },
+			func(int, any) error { return nil }))
 	}
-	for name, words := range map[string][]string{
-		"allowed":             call("allowed", "9223372036854775807", "1", "0.000000001"),
-		"limited":             call("limited", "1", "1", "1000000"),
-		"peeked":              call("peeked", "1", "1", "1", "0"),
-		"number of arguments": call("key", "1", "1", "1", "1", "1"),
-		"wrong argument":      call("key", "1", "x", "1"),
-		"too large together":  call("key", "1", "2", "0.000000001"),
-		"another type":        call("list", "1", "1", "1"),
-		"no funnel":           call("text", "1", "1", "1"),
+	call := func(words ...string) []string { return append([]string{"cl.throttle"}, words...) }
+	for name, words := range map[string][][]string{
+		"allowed":              {call("allowed", "9223372036854775807", "1", "0.000000001")},
+		"allowed on a new key": {call("new", "1", "1", "1"), {"del", "new"}},
+		"limited":              {call("limited", "1", "1", "1000000")},
+		"peeked":               {call("peeked", "1", "1", "1", "0")},
+		"number of arguments":  {call("key", "1", "1", "1", "1", "1")},
+		"wrong argument":       {call("key", "1", "x", "1")},
+		"too large together":   {call("key", "1", "2", "0.000000001")},
+		"another type":         {call("list", "1", "1", "1")},
+		"no funnel":            {call("text", "1", "1", "1")},
 	} {
-		calls := servertest.QuickOrLong(20_000, 1_000_000)
-		round(name, 2_000, words) // what is made once, such as buffers, is made now
+		round(2_000, words...) // what is made once, such as buffers, is made now
 		used, resident := servertest.InfoField(t, client, "memory", "used_memory"), servertest.MemoryOf(t, server, "VmRSS")
-		round(name, calls, words)
+		round(servertest.QuickOrLong(20_000, 1_000_000), words...)
 		require.Less(t, servertest.InfoField(t, client, "memory", "used_memory"), used+64<<10, name)
 		require.Less(t, servertest.MemoryOf(t, server, "VmRSS"), resident+1<<20, name)
 	}

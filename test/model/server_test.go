@@ -49,15 +49,12 @@ const wrongType = failure(contract.ErrType)
 
 // get finds what is there for a client: not what has expired.
 func (s *server) get(key string) (entry, bool) {
-	entry, found := s.keys[key]
-	if found && entry.expiry != noExpiry && entry.expiry < s.instant {
+	held, found := s.keys[key]
+	if !found || held.expiry != noExpiry && held.expiry < s.instant {
 		delete(s.keys, key)
-		found = false
+		return entry{expiry: noExpiry}, false
 	}
-	if !found {
-		entry.Value, entry.size, entry.expiry = contract.Value{}, 0, noExpiry
-	}
-	return entry, found
+	return held, true
 }
 
 func (s *server) putString(key, text string, expiry int64) {

@@ -1,8 +1,6 @@
 package process_test
 
 import (
-	"context"
-	"funnel/internal/servertest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,106 +8,110 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
 )
 
-// TestLoadArguments: what is not understood is not loaded, and the log says why.
-func TestLoadArguments(t *testing.T) {
+// TestLoad by arguments and by the configuration file: what is not understood, or
+// contradicts the other, is not loaded, and the log says why.
+func TestLoad(t *testing.T) {
+	const (
+		noValue     = "load argument 'compat' needs a value: 'none' or 'redis-cell'"
+		twice       = "load argument 'compat' is given twice, as 'none' and as 'redis-cell'"
+		contradicts = "it contradicts the load argument 'compat': remove one of the two"
+	)
 	for _, c := range []struct {
-		arguments []string
-		log       string // empty: loads
-		compat    string
+		arguments, setting string
+		compat             string // empty: does not load
+		log                string
 	}{
-		{nil, "", "none"},
-		{[]string{"compat", "none"}, "", "none"},
-		{[]string{"compat", "redis-cell"}, "", "redis-cell"},
-		{[]string{"COMPAT", "Redis-Cell"}, "", "redis-cell"},
-		{[]string{"compat", "none", "compat", "none"}, "", "none"},
-		{[]string{"compat", "redis-cell", "COMPAT", "redis-CELL"}, "", "redis-cell"},
-		{[]string{"compat"}, "load argument 'compat' needs a value: 'none' or 'redis-cell'", ""},
-		{[]string{"compat", "none", "compat"}, "load argument 'compat' needs a value: 'none' or 'redis-cell'", ""},
-		{[]string{"compat", "none", "compat", "redis-cell"}, "load argument 'compat' is given twice, as 'none' and as 'redis-cell'", ""},
-		{[]string{"compat", "redis-cell", "compat", "none"}, "load argument 'compat' is given twice, as 'none' and as 'redis-cell'", ""},
-		{[]string{"compat", "dragonfly"}, "load argument 'compat' must be 'none' or 'redis-cell', not 'dragonfly'", ""},
-		{[]string{"burst", "1"}, "unknown load argument 'burst'", ""},
-		{[]string{"compat", "none", "more"}, "unknown load argument 'more'", ""},
+		{"", "", "none", ""},
+		{"compat none", "", "none", ""},
+		{"compat redis-cell", "", "redis-cell", ""},
+		{"COMPAT Redis-Cell", "", "redis-cell", ""},
+		{"compat none compat none", "", "none", ""},
+		{"compat redis-cell COMPAT redis-CELL", "", "redis-cell", ""},
+		{"", "redis-cell", "redis-cell", ""},
+		{"", "none", "none", ""},
+		{"compat redis-cell", "redis-cell", "redis-cell", ""},
+		{"compat none", "none", "none", ""},
+		{"compat", "", "", noValue},
+		{"compat none compat", "", "", noValue},
+		{"compat none compat redis-cell", "", "", twice},
+		{"compat redis-cell compat none", "", "", twice},
+		{"compat dragonfly", "", "", "load argument 'compat' must be 'none' or 'redis-cell', not 'dragonfly'"},
+		{"burst 1", "", "", "unknown load argument 'burst'"},
+		{"compat none more", "", "", "unknown load argument 'more'"},
+		{"compat none", "redis-cell", "", contradicts},
+		{"compat redis-cell", "none", "", contradicts},
 	} {
-		t.Run(strings.Join(c.arguments, " "), func(t *testing.T) {
-			server, err := servertest.TryStart(t, servertest.Options{
-				Module: servertest.Module(t), ModuleArguments: c.arguments,
-			})
-			if c.log != "" {
+		t.Run(c.arguments+" and "+c.setting, func(t *testing.T) {
+			options := servertest.Options{Module: servertest.Module(t), ModuleArguments: strings.Fields(c.arguments)}
+			if c.setting != "" {
+				servertest.NeedSince7(t, "settings of modules")
+				options.Config = []string{"--save", "", "--funnel.compat", c.setting}
+			}
+			server, err := servertest.TryStart(t, options)
+			if c.compat == "" {
 				require.Error(t, err)
-				require.Contains(t, server.Log(), "<funnel> "+c.log)
+				require.Contains(t, server.Log(), c.log)
 				return
 			}
 			require.NoError(t, err)
-			require.Regexp(t, `<funnel> funnel 0\.1\.0 \(.+\) loaded, compat `+c.compat, server.Log())
+			require.Regexp(t, `<funnel> funnel 0\.1\.0 \(.+\) loaded, compat `+c.compat+"\n", server.Log())
 			client := server.Client(t)
-			require.Contains(t, client.Info(context.Background(), "funnel").Val(), "funnel_compat:"+c.compat)
-			if !servertest.Since7(t) {
-				return // it has no settings of modules
+			require.Contains(t, client.Info(t.Context(), "funnel").Val(), "funnel_compat:"+c.compat+"\r\n")
+			limit := map[string]int64{"none": 15, "redis-cell": 16}[c.compat]
+			require.Equal(t, servertest.Reply{0, limit, limit - 1, -1, 2}, servertest.Throttle(t, client, "key", 15, 30, 60))
+			if servertest.Since7(t) {
+				require.Equal(t, map[string]string{"funnel.compat": c.compat}, client.ConfigGet(t.Context(), "funnel.*").Val())
+				require.Error(t, client.ConfigSet(t.Context(), "funnel.compat", "none").Err(), "it is fixed at load")
 			}
-			require.Equal(t, map[string]string{"funnel.compat": c.compat},
-				client.ConfigGet(context.Background(), "funnel.*").Val())
-			require.Error(t, client.ConfigSet(context.Background(), "funnel.compat", "none").Err(), "it is fixed at load")
-		})
-	}
-}
-
-// TestConfigFileSetsCompat, as servers let their modules be configured. What
-// contradicts the load argument is an error: one of the two would be ignored silently.
-func TestConfigFileSetsCompat(t *testing.T) {
-	servertest.NeedSince7(t, "settings of modules")
-	for _, c := range []struct {
-		setting   string
-		arguments []string
-		limit     int64 // of a capacity of 15; 0 if it does not load
-	}{
-		{"redis-cell", nil, 16},
-		{"none", nil, 15},
-		{"redis-cell", []string{"compat", "redis-cell"}, 16},
-		{"none", []string{"compat", "none"}, 15},
-		{"redis-cell", []string{"compat", "none"}, 0},
-		{"none", []string{"compat", "redis-cell"}, 0},
-	} {
-		t.Run(strings.Join(append(c.arguments, "and", c.setting), " "), func(t *testing.T) {
-			server, err := servertest.TryStart(t, servertest.Options{
-				Module: servertest.Module(t), ModuleArguments: c.arguments,
-				Config: []string{"--save", "", "--funnel.compat", c.setting},
-			})
-			if c.limit == 0 {
-				require.Error(t, err)
-				require.Contains(t, server.Log(), "it contradicts the load argument 'compat': remove one of the two")
-				return
-			}
-			require.NoError(t, err)
-			client := server.Client(t)
-			require.Equal(t, servertest.Reply{0, c.limit, c.limit - 1, -1, 2}, servertest.Throttle(t, client, "key", 15, 30, 60))
-			require.Equal(t, c.setting, client.ConfigGet(context.Background(), "funnel.compat").Val()["funnel.compat"])
 		})
 	}
 }
 
 // TestLoadedTwice: the second load fails, and the first is not affected.
 func TestLoadedTwice(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{
-		Module: servertest.Module(t), ModuleArguments: []string{"compat", "redis-cell"},
-	})
+	server := servertest.StartModule(t, "compat", "redis-cell")
 	client := server.Client(t)
-	ctx := context.Background()
-	servertest.Throttle(t, client, "key", 15, 1, 1000)
-	elsewhere := filepath.Join(t.TempDir(), "another.so")
-	content, err := os.ReadFile(servertest.Module(t))
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(elsewhere, content, 0o755))
+	servertest.Throttle(t, client, "key", 15, 1, servertest.StillPeriod)
+	elsewhere := filepath.Join(server.Dir, "another.so")
+	place(t, servertest.Module(t), elsewhere)
 	for tries, path := range []string{servertest.Module(t), elsewhere} {
-		require.ErrorContains(t, client.Do(ctx, "module", "load", path, "compat", "none").Err(), "Error loading the extension")
+		require.ErrorContains(t, client.Do(t.Context(), "module", "load", path, "compat", "none").Err(), "Error loading the extension")
 		const reason = "funnel is not loaded: a module of that name is loaded already"
 		require.Equal(t, tries+1, strings.Count(server.Log(), reason))
 	}
-	require.Equal(t, servertest.Reply{0, 16, 14, -1, 2000}, servertest.Throttle(t, client, "key", 15, 1, 1000))
+	require.Equal(t, servertest.Reply{0, 16, 14, -1, 2 * servertest.StillPeriod}, servertest.Throttle(t, client, "key", 15, 1, servertest.StillPeriod))
 	require.EqualValues(t, 2, servertest.InfoField(t, client, "funnel", "funnel_allowed"))
-	require.Contains(t, client.Info(ctx, "funnel").Val(), "funnel_compat:redis-cell")
+}
+
+// TestLoadAfterAFailedOneTakesTheNewFile: what failed does not stay in the process, so a
+// better file of the same name is read. It has to come by rename: writing into a file that
+// is loaded crashes the server.
+func TestLoadAfterAFailedOneTakesTheNewFile(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{})
+	client := server.Client(t)
+	path := filepath.Join(server.Dir, "funnel.so")
+	place(t, servertest.Module(t), path)
+	require.ErrorContains(t, client.Do(t.Context(), "module", "load", path, "compat", "dragonfly").Err(), "Error loading the extension")
+	servertest.RequireError(t, client, "ERR unknown command", "key", 15, 30, 60)
+
+	// The debug build has one command more.
+	place(t, servertest.DebugModule(t), path)
+	require.NoError(t, client.Do(t.Context(), "module", "load", path, "compat", "none").Err())
+	require.Equal(t, servertest.Reply{0, 15, 14, -1, 2}, servertest.Throttle(t, client, "key", 15, 30, 60))
+	servertest.ClockOf(client).Set(t, servertest.Epoch)
+}
+
+// place puts a copy of a module at a path at once, as an installation should.
+func place(t testing.TB, module, path string) {
+	t.Helper()
+	content, err := os.ReadFile(module)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path+".new", content, 0o755))
+	require.NoError(t, os.Rename(path+".new", path))
 }
 
 // TestFileThatWasNotFinishedDoesNotLoad: what the Go linker wrote would start the Go
@@ -130,25 +132,26 @@ func TestFileThatWasNotFinishedDoesNotLoad(t *testing.T) {
 	require.Contains(t, server.Log(), "<funnel> funnel is not loaded: this file was not finished: funnel-finish has to see")
 }
 
-// TestInfoCountsCalls by outcome.
-func TestInfoCountsCalls(t *testing.T) {
-	client := servertest.StartClient(t)
-	servertest.Throttle(t, client, "key", 2, 1, 1000)
-	servertest.Throttle(t, client, "key", 2, 1, 1000)
-	servertest.Throttle(t, client, "key", 2, 1, 1000)
-	ctx := context.Background()
-	require.NoError(t, client.RPush(ctx, "list", "a").Err())
-	require.NoError(t, client.Set(ctx, "word", "abc", 0).Err())
-	// Quantity 0 is a peek, whatever the reply.
-	servertest.Throttle(t, client, "key", 2, 1, 1000, 0)
-	servertest.Throttle(t, client, "another", 2, 1, 1000, 0)
-	require.EqualValues(t, 1, servertest.Throttle(t, client, "key", 1, 1, 1000, 0)[0])
-	servertest.RequireError(t, client, "ERR", "key", "x", 1, 1000)
-	servertest.RequireError(t, client, "ERR", "word", 2, 1, 1000)
-	servertest.RequireError(t, client, "WRONGTYPE", "list", 2, 1, 1000)
-	for field, want := range map[string]int64{
-		"funnel_allowed": 2, "funnel_limited": 1, "funnel_peeked": 3, "funnel_errors": 3,
-	} {
-		require.Equal(t, want, servertest.InfoField(t, client, "funnel", field), field)
-	}
+// TestTakingOverFromAnotherModule: unloading that, and loading funnel, in one
+// transaction leaves no instant without the command. The client calls from a script: one
+// whose last command was the other module's may crash the server, with any module, which
+// is why funnel refuses to be unloaded.
+func TestTakingOverFromAnotherModule(t *testing.T) {
+	other := filepath.Join(t.TempDir(), "standin.so")
+	compiler, err := exec.Command("go", "env", "CC").Output()
+	require.NoError(t, err)
+	line := append(strings.Fields(string(compiler)), "-shared", "-fPIC", "-nostdlib", "-o", other, "testdata/standin.c")
+	output, err := exec.Command(line[0], line[1:]...).CombinedOutput()
+	require.NoError(t, err, "%s", output)
+
+	server := servertest.Start(t, servertest.Options{Module: other})
+	call := []string{"eval", "return redis.call('cl.throttle', KEYS[1], '15', '30', '60')", "1", "key"}
+	client, admin := server.Wire(t), server.Wire(t)
+	require.Equal(t, []any{int64(0), int64(0), int64(0), int64(0), int64(0)}, client.MustDo(t, call...))
+	require.Equal(t, "OK", admin.MustDo(t, "multi"))
+	require.Equal(t, "QUEUED", admin.MustDo(t, "module", "unload", "standin"))
+	require.Equal(t, "QUEUED", admin.MustDo(t, "module", "load", servertest.Module(t)))
+	require.Equal(t, []any{"OK", "OK"}, admin.MustDo(t, "exec"))
+	require.Equal(t, []any{int64(0), int64(15), int64(14), int64(-1), int64(2)}, client.MustDo(t, call...))
+	require.Equal(t, servertest.ErrorReply(servertest.RefusedUnload), admin.MustDo(t, "module", "unload", "funnel"))
 }
