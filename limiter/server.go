@@ -123,41 +123,40 @@ type sender interface {
 
 func send(ctx context.Context, to sender, mode mode, whole bool, c call) *redis.Cmd {
 	capacity, count, period := c.limit.capacity, c.limit.count, c.limit.seconds()
-	switch {
-	case mode == modeModule:
+	switch mode {
+	case modeModule:
 		return to.Do(ctx, "cl.throttle", c.key, capacity, count, period, c.quantity)
-	case mode == modeRedisCell:
+	case modeRedisCell:
 		return to.Do(ctx, "cl.throttle", c.key, capacity-1, count, period, c.quantity)
-	case whole:
-		return script.Eval(ctx, to, []string{c.key}, capacity, count, period, c.quantity)
-	default:
-		return script.EvalSha(ctx, to, []string{c.key}, capacity, count, period, c.quantity)
 	}
+	command := "reserve"
+	if c.quantity == 0 {
+		command = "peek"
+	}
+	if whole {
+		return script.Eval(ctx, to, []string{c.key}, command, capacity, count, period, c.quantity)
+	}
+	return script.EvalSha(ctx, to, []string{c.key}, command, capacity, count, period, c.quantity)
 }
 
-// read reads the five integers of CL.THROTTLE, and the two that the script adds.
+// read reads the reply of CL.THROTTLE, or that of the script.
 func (s *server) read(c call, mode mode, reply []any) (Result, error) {
-	path, length := PathModule, 5
+	result := Result{Limit: c.limit, Quantity: c.quantity, Path: PathModule}
+	var numbers [3]int64
+	var ok bool
 	if mode == modeScript {
-		path, length = PathScript, 7
+		result.Path = PathScript
+		numbers, result.RetryAfter, result.ResetAfter, ok = readRow(reply)
+	} else {
+		numbers, result.RetryAfter, result.ResetAfter, ok = readThrottle(reply)
 	}
-	numbers, ok := integers(reply)
-	if !ok || len(numbers) != length {
-		return Result{}, fmt.Errorf("limiter: CL.THROTTLE has replied %v, not %d integers", reply, length)
+	if !ok {
+		return Result{}, fmt.Errorf("limiter: %v is not the reply of a funnel", reply)
 	}
-	result := Result{
-		Limit:      c.limit,
-		Quantity:   c.quantity,
-		Remaining:  int(numbers[2]),
-		RetryAfter: ofSeconds(numbers[3]),
-		ResetAfter: ofSeconds(numbers[4]),
-		Path:       path,
-	}
+	result.Remaining = int(numbers[2])
 	if numbers[0] == 0 {
 		result.Allowed = c.quantity
-	}
-	if mode == modeScript {
-		result.RetryAfter, result.ResetAfter = time.Duration(numbers[5]), time.Duration(numbers[6])
+		result.RetryAfter = NoRetry
 	}
 	// After a failover, the server may read the second argument differently.
 	if numbers[1] != int64(c.limit.capacity) {
@@ -166,21 +165,56 @@ func (s *server) read(c call, mode mode, reply []any) (Result, error) {
 	return result, nil
 }
 
-// integers returns the integers of a reply. Scripts reply large ones as strings.
-func integers(reply []any) (numbers []int64, ok bool) {
-	for _, element := range reply {
-		number, ok := element.(int64)
+// readThrottle reads the five integers of CL.THROTTLE.
+func readThrottle(reply []any) (numbers [3]int64, retryAfter, resetAfter time.Duration, ok bool) {
+	var seconds [2]int64
+	ok = len(reply) == 5 && readIntegers(reply[:3], numbers[:]) && readIntegers(reply[3:], seconds[:])
+	return numbers, ofSeconds(seconds[0]), ofSeconds(seconds[1]), ok
+}
+
+// readRow reads what the script says of its only funnel.
+func readRow(reply []any) (numbers [3]int64, wait, resetAfter time.Duration, ok bool) {
+	if len(reply) == 3 {
+		reply, _ = reply[2].([]any)
+	}
+	if len(reply) == 1 {
+		reply, _ = reply[0].([]any)
+	}
+	ok = len(reply) == 5 && readIntegers(reply[:3], numbers[:])
+	if ok {
+		var okWait, okReset bool
+		wait, okWait = readSeconds(reply[3])
+		resetAfter, okReset = readSeconds(reply[4])
+		ok = okWait && okReset
+	}
+	return numbers, wait, resetAfter, ok
+}
+
+// readIntegers reads integers, of which scripts reply large ones as strings.
+func readIntegers(reply []any, numbers []int64) (ok bool) {
+	for i, element := range reply {
+		number, isNumber := element.(int64)
 		if text, isText := element.(string); isText {
 			var err error
 			number, err = strconv.ParseInt(text, 10, 64)
-			ok = err == nil
+			isNumber = err == nil
 		}
-		if !ok {
-			return nil, false
+		if !isNumber {
+			return false
 		}
-		numbers = append(numbers, number)
+		numbers[i] = number
 	}
-	return numbers, true
+	return true
+}
+
+// readSeconds reads a decimal of up to nine fraction digits, or -1.
+func readSeconds(element any) (span time.Duration, ok bool) {
+	text, _ := element.(string)
+	if text == "-1" {
+		return NoRetry, true
+	}
+	span, err := time.ParseDuration(text + "s")
+	return span, err == nil
 }
 
 func lacksCommand(err error) bool {

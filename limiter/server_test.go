@@ -102,7 +102,7 @@ func TestModuleAndScriptShareFunnels(t *testing.T) {
 	ctx := context.Background()
 	client := withModule(t).Client(t)
 	l := limiter.New(client)
-	script := redis.NewScript(limiter.Script)
+	script := redis.NewScript(limiter.Script())
 	var byModule, byScript atomic.Int64
 	var group sync.WaitGroup
 	for range 10 {
@@ -117,7 +117,7 @@ func TestModuleAndScriptShareFunnels(t *testing.T) {
 		})
 		group.Go(func() {
 			for range 100 {
-				reply, err := script.Run(ctx, client, []string{"key"}, 1000, 1000, 24*60*60, 1).Slice()
+				reply, err := script.Run(ctx, client, []string{"key"}, "reserve", 1000, 1000, 24*60*60, 1).Slice()
 				if err != nil {
 					t.Error(err)
 				} else if reply[0] == int64(0) {

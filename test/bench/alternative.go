@@ -47,7 +47,7 @@ func Alternatives(peer string) []Alternative {
 		{Name: "throttle", Title: "CL.THROTTLE", Peeks: true, Operation: command("CL.THROTTLE")},
 		{Name: "peer", Title: "CL.THROTTLE of " + strings.TrimRight(peer, " 0123456789"), Peer: true, Peeks: true, Operation: command("CL.THROTTLE")},
 		{Name: "script", Title: "Lua script of package limiter", Peeks: true,
-			Script: limiter.Script, Operation: command("EVALSHA", hash(limiter.Script), "1")},
+			Script: limiter.Script(), Operation: reserve},
 		{Name: "lua-gcra", Title: "GCRA in a Lua script", Peeks: true,
 			Script: gcraScript, Operation: command("EVALSHA", hash(gcraScript), "1")},
 		{Name: "lua-funnel", Title: "funnel in a Lua script, on a hash", Script: hashfunnel.Script, Operation: hashFunnel},
@@ -90,6 +90,14 @@ func command(before ...string) func(Limit, int64) Operation {
 // floor is the command of marker/floor.c that replies as the limit would.
 func floor(limit Limit, quantity int64) Operation {
 	return command(map[bool]string{false: "BENCH.ALLOW", true: "BENCH.LIMIT"}[limit == Narrow])(limit, quantity)
+}
+
+// reserve is a call of the script of package limiter.
+func reserve(limit Limit, quantity int64) Operation {
+	name := map[bool]string{false: "reserve", true: "peek"}[quantity == 0]
+	operation := words([]string{"EVALSHA", hash(limiter.Script()), "1"}, append([]string{name}, arguments(limit, quantity)...)...)
+	operation.Limited = func(replies []int64) bool { return replies[0] != 0 }
+	return operation
 }
 
 func hash(script string) string { return redis.NewScript(script).Hash() }
