@@ -49,10 +49,13 @@ local function divide(a_high, a_low, b_high, b_low)
     if a_high < 9007199 then -- below 2^53
         return carry(0, math.floor((a_high * BILLION + a_low) / divisor))
     end
-    -- The first guess is off by some thousands, the second by one at most.
+    -- The first guess is off by some thousands, the second by one at most. Both are
+    -- rounded towards zero, so that neither number of a small one is large.
     local high, low, rest_high, rest_low = 0, 0, a_high, a_low
     for _ = 1, 2 do
-        local guess_high, guess_low = carry(0, math.floor((rest_high * BILLION + rest_low) / divisor))
+        local guess = (rest_high * BILLION + rest_low) / divisor
+        local guess_high = math.modf(guess / BILLION)
+        local guess_low = math.modf(guess - guess_high * BILLION)
         local product_high, product_low = multiply(b_high, b_low, guess_high, guess_low)
         high, low = carry(high + guess_high, low + guess_low)
         rest_high, rest_low = carry(rest_high - product_high, rest_low - product_low)

@@ -2,13 +2,13 @@ package limiter_test
 
 import (
 	"context"
-	"errors"
+
 	"fmt"
 	"math"
 	"math/bits"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,233 +22,333 @@ import (
 	"funnel/limiter"
 )
 
-// scriptCases is how many random calls the script is compared in; FUNNEL_LONG makes
-// it a million.
-func scriptCases() int {
-	if os.Getenv("FUNNEL_LONG") != "" {
-		return 1_000_000
-	}
-	return 50_000
-}
-
-// A scriptCall is one call of the script with a given time, on a key that holds a
-// TAT or, if that is negative, nothing.
+// A scriptCall is one call of the script, with a given time.
 type scriptCall struct {
-	capacity, count, period, quantity int64
-	now, tat                          int64
+	command      string
+	funnels      []scriptFunnel
+	maxWait, now int64
 }
 
-func (c scriptCall) arguments() []any {
-	return []any{c.capacity, c.count, seconds(c.period), c.quantity, c.now}
-}
+type scriptFunnel struct{ capacity, count, period, quantity, tat int64 }
 
-// The script decides, replies and stores what package gcra says, to the nanosecond,
-// over the whole range of 63 bits.
+// noKey is the tat of a funnel that is not stored.
+const noKey = -1
+
+// The script decides, replies and stores what package gcra says, to the nanosecond, over
+// the whole range of 63 bits.
 func TestScriptAgreesWithTheArithmetic(t *testing.T) {
-	outcomes := compareScript(t, limiter.Script, scriptCases())
-	for _, kind := range []string{"allowed", "limited", "never", "error"} {
-		require.Greater(t, outcomes[kind], scriptCases()/50, kind)
-	}
-	require.Zero(t, outcomes["left to the next part"])
-}
+	for command, kinds := range map[string][]string{
+		"reserve": {"allowed", "limited", "never", "waits", "error"},
+		"peek":    {"allowed", "limited", "never", "error"},
+		"charge":  {"allowed", "limited", "error"},
+		"refund":  {"allowed", "limited", "emptied", "error"},
+	} {
+		t.Run(command, func(t *testing.T) {
+			cases := servertest.QuickOrLong(20_000, 1_000_000)
+			outcomes := compareScript(t, limiter.Script(), command, cases)
+			for _, kind := range kinds {
+				require.Greater(t, outcomes[kind], cases/200, kind)
+			}
+			require.Zero(t, outcomes["left to the next part"])
 
-// The second part of the script decides every call without the first.
-func TestExactPartAgreesWithTheArithmetic(t *testing.T) {
-	outcomes := compareScript(t, readPart(t, "throttle_exact.lua"), scriptCases()/2)
-	require.Zero(t, outcomes["left to the next part"])
-}
+			// The second part decides every call without the first.
+			outcomes = compareScript(t, readPart(t, "funnels_exact.lua"), command, cases/2)
+			require.Zero(t, outcomes["left to the next part"])
 
-// The first part of the script decides right or not at all, without an error.
-func TestShortPartAgreesWithTheArithmetic(t *testing.T) {
-	outcomes := compareScript(t, readPart(t, "throttle_short.lua"), scriptCases()/2)
-	for _, kind := range []string{"allowed", "limited", "never", "left to the next part"} {
-		require.Greater(t, outcomes[kind], scriptCases()/100, kind)
+			// The first part decides right or not at all, and never replies an error.
+			outcomes = compareScript(t, readPart(t, "funnels_short.lua"), command, cases/2)
+			for _, kind := range append(kinds, "left to the next part") {
+				if kind != "error" {
+					require.Greater(t, outcomes[kind], cases/1000, kind)
+				}
+			}
+			require.Zero(t, outcomes["error"])
+		})
 	}
-	require.Zero(t, outcomes["error"])
 }
 
 func readPart(t *testing.T, name string) string {
 	t.Helper()
 	part, err := os.ReadFile(name)
 	require.NoError(t, err)
-	require.Contains(t, limiter.Script, string(part))
+	require.Contains(t, limiter.Script(), string(part))
 	return string(part)
 }
 
-// compareScript compares a script with package gcra in random calls, and returns how
-// many had which outcome.
-func compareScript(t *testing.T, script string, cases int) (outcomes map[string]int) {
+// compareScript compares a script with package gcra in random calls, and returns how many
+// had which outcome.
+func compareScript(t *testing.T, script, command string, cases int) (outcomes map[string]int) {
 	t.Helper()
 	const batch = 500
-	ctx := context.Background()
-	client := servertest.Start(t, servertest.Options{}).Client(t)
-	hash, err := client.ScriptLoad(ctx, script).Result()
-	require.NoError(t, err)
-
+	wire := servertest.Start(t, servertest.Options{}).Wire(t)
+	hash := exchange(t, wire, []string{"script", "load", script})[0].(string)
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	outcomes = map[string]int{}
 	for done := 0; done < cases; done += batch {
 		calls := make([]scriptCall, batch)
-		replies := make([]*redis.Cmd, batch)
-		values := make([]*redis.StringCmd, batch)
-		expiries := make([]*redis.DurationCmd, batch)
-		_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			for i := range calls {
-				calls[i] = randomCall(random)
-				key := strconv.Itoa(i)
-				if calls[i].tat >= 0 {
-					pipe.Set(ctx, key, calls[i].tat, 0)
-				}
-				replies[i] = pipe.EvalSha(ctx, hash, []string{key}, calls[i].arguments()...)
-				values[i] = pipe.Get(ctx, key)
-				expiries[i] = pipe.PExpireTime(ctx, key)
-			}
-			pipe.FlushAll(ctx)
-			return nil
-		})
-		var reply redis.Error
-		if err != nil && !errors.As(err, &reply) {
-			t.Fatal(err)
+		commands := [][]string{{"flushall"}}
+		for i := range calls {
+			calls[i] = randomCall(random, command)
+			commands = append(commands, calls[i].commands(t, hash, i)...)
 		}
+		replies := exchange(t, wire, commands...)[1:]
 		wallClock := time.Now().UnixNano()
-		for i, call := range calls {
-			want := call.expect(wallClock)
-			got := scriptOutcome{value: values[i].Val(), expiry: expiries[i].Val()}
-			switch err := replies[i].Err(); {
-			case errors.Is(err, redis.Nil):
-				want = call.untouched()
-			case err != nil:
-				got.err = err.Error()
-			default:
-				got.reply = replies[i].Val().([]any)
+		for _, call := range calls {
+			var got []any
+			for _, f := range call.funnels {
+				if f.tat != noKey {
+					replies = replies[1:]
+				}
 			}
-			if fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Fatalf("%+v on a server at %d:\ngot  %+v\nwant %+v", call, wallClock, got, want)
+			length := 1 + 2*len(call.funnels)
+			got, replies = replies[:length], replies[length:]
+			want, kind := call.expect(wallClock)
+			if got[0] == nil {
+				want, kind = append([]any{nil}, call.untouched()...), "left to the next part"
 			}
-			outcomes[want.kind()]++
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("%+v on a server at %d:\ngot  %v\nwant %v", call, wallClock, got, want)
+			}
+			outcomes[kind]++
 		}
 	}
 	t.Logf("%d calls: %v", cases, outcomes)
 	return outcomes
 }
 
-// A scriptOutcome is what one call replies and leaves in its key.
-type scriptOutcome struct {
-	reply  []any
-	err    string
-	value  string
-	expiry time.Duration // since the epoch; or -1 for none, -2 for no key
+// exchange sends commands at once and returns their replies.
+func exchange(t *testing.T, wire *servertest.Wire, commands ...[]string) (replies []any) {
+	t.Helper()
+	err := servertest.CallMany(wire, len(commands), func(i int) []string { return commands[i] },
+		func(_ int, reply any) error {
+			replies = append(replies, reply)
+			return nil
+		})
+	require.NoError(t, err)
+	return replies
 }
 
-func (o scriptOutcome) kind() string {
-	switch {
-	case o.err != "":
-		return "error"
-	case o.reply == nil:
-		return "left to the next part"
-	case fmt.Sprint(o.reply[0]) == "0":
-		return "allowed"
-	case fmt.Sprint(o.reply[3]) == "-1":
-		return "never"
-	default:
-		return "limited"
+// commands are those that prepare the keys, the call, and two for each key that ask what
+// became of it.
+func (c scriptCall) commands(t *testing.T, hash string, number int) (commands [][]string) {
+	call := []string{"evalsha", hash, strconv.Itoa(len(c.funnels))}
+	var words []string
+	var after [][]string
+	for i, f := range c.funnels {
+		key := fmt.Sprint(number, ":", i)
+		if f.tat != noKey {
+			commands = append(commands, []string{"set", key, strconv.FormatInt(f.tat, 10)})
+		}
+		call = append(call, key)
+		words = append(words, fmt.Sprint(f.capacity), fmt.Sprint(f.count), seconds(f.period), fmt.Sprint(f.quantity))
+		after = append(after, []string{"get", key}, servertest.AskExpiry(t, key))
 	}
+	call = append(append(append(call, c.command), words...), seconds(c.maxWait), strconv.FormatInt(c.now, 10))
+	return append(append(commands, call), after...)
 }
 
-// untouched is the outcome of a call that replies and changes nothing.
-func (c scriptCall) untouched() scriptOutcome {
-	if c.tat < 0 {
-		return scriptOutcome{expiry: -2}
-	}
-	return scriptOutcome{value: strconv.FormatInt(c.tat, 10), expiry: -1}
-}
-
-// expect is the outcome of the call by package gcra. A server removes a key that it
-// is told to expire before its own time.
-func (c scriptCall) expect(wallClock int64) scriptOutcome {
-	stored := c.untouched()
-	rate, err := gcra.NewRate(c.capacity, c.count, c.period)
-	var decision gcra.Decision
-	if err == nil {
-		decision, err = rate.Decide(max(c.tat, 0), c.now, c.quantity)
-	}
-	if err != nil {
-		stored.err = fmt.Sprintf("ERR %v, not capacity %d, count %d, period %s, quantity %d",
-			err, c.capacity, c.count, seconds(c.period), c.quantity)
-		return stored
-	}
-	limited := 0
-	if decision.Limited {
-		limited = 1
-	} else if c.quantity > 0 {
-		expiry := gcra.Milliseconds(decision.TAT)
-		stored = scriptOutcome{expiry: -2}
-		if expiry > wallClock/1e6 {
-			stored = scriptOutcome{value: strconv.FormatInt(decision.TAT, 10), expiry: time.Duration(expiry) * time.Millisecond}
+// expect is the reply of the call by package gcra, and then value and expiry of each key.
+func (c scriptCall) expect(wallClock int64) (want []any, kind string) {
+	asks := make([]gcra.Ask, len(c.funnels))
+	failed, err := 0, error(nil)
+	for i, f := range c.funnels {
+		asks[i] = gcra.Ask{TAT: max(f.tat, gcra.Empty), Quantity: f.quantity}
+		if asks[i].Rate, err = gcra.NewRate(f.capacity, f.count, f.period); err == nil {
+			_, err = asks[i].Rate.Increment(f.quantity)
+		}
+		if failed = i; err != nil {
+			break
 		}
 	}
-	stored.reply = []any{
-		limited, decision.Limit, decision.Remaining,
-		gcra.Seconds(decision.RetryAfter()), gcra.Seconds(decision.ResetAfter),
-		decision.RetryAfter(), decision.ResetAfter,
+	if err == nil {
+		failed, err = c.ask(asks)
 	}
-	return stored
+	if err != nil {
+		f, prefix := c.funnels[failed], "ERR "
+		if len(c.funnels) > 1 {
+			prefix += fmt.Sprintf("funnel %d: ", failed+1)
+		}
+		text := fmt.Sprintf("%s%v, not capacity %d, count %d, period %s, quantity %d",
+			prefix, err, f.capacity, f.count, seconds(f.period), f.quantity)
+		return append([]any{servertest.ErrorReply(text)}, c.untouched()...), "error"
+	}
+
+	limited, wait := gcra.Together(asks)
+	kind = map[bool]string{false: "allowed", true: "limited"}[limited]
+	switch {
+	case wait == gcra.Never:
+		kind = "never"
+	case wait > 0 && !limited:
+		kind = "waits"
+	}
+	rows, states := []any{}, c.untouched()
+	for i, ask := range asks {
+		d := ask.Decision
+		rows = append(rows, []any{number(d.Limited), integer(d.Limit), integer(d.Remaining), seconds(d.Wait), seconds(d.ResetAfter)})
+		if d.TAT == ask.TAT {
+			continue
+		}
+		if d.TAT <= c.now {
+			kind = "emptied"
+		}
+		states[2*i], states[2*i+1] = nil, int64(-2)
+		// A server removes a key that it is told to expire before its own time.
+		if expiry := gcra.Milliseconds(d.TAT); d.TAT > c.now && expiry > wallClock/1e6 {
+			states[2*i], states[2*i+1] = strconv.FormatInt(d.TAT, 10), expiry
+		}
+	}
+	return append([]any{[]any{number(limited), seconds(wait), rows}}, states...), kind
 }
 
-// randomCall draws numbers of every size, mostly such that funnels exist, and TATs
-// where decisions change.
-func randomCall(random *rand.Rand) scriptCall {
-	c := scriptCall{
+func (c scriptCall) ask(asks []gcra.Ask) (failed int, err error) {
+	if c.command == "reserve" && len(asks) > 1 {
+		return gcra.DecideAll(asks, c.now)
+	}
+	for i := range asks {
+		switch c.command {
+		case "reserve":
+			err = asks[i].Reserve(c.now, c.maxWait)
+		case "peek":
+			err = asks[i].Peek(c.now)
+		case "charge":
+			err = asks[i].Charge(c.now)
+		case "refund":
+			err = asks[i].Refund(c.now)
+		}
+		if err != nil {
+			return i, err
+		}
+	}
+	return 0, nil
+}
+
+// untouched is value and expiry of each key before the call.
+func (c scriptCall) untouched() (states []any) {
+	for _, f := range c.funnels {
+		if f.tat == noKey {
+			states = append(states, nil, int64(-2))
+		} else {
+			states = append(states, strconv.FormatInt(f.tat, 10), int64(-1))
+		}
+	}
+	return states
+}
+
+func number(isTrue bool) int64 { return map[bool]int64{true: 1}[isTrue] }
+
+// integer is a number as the script replies it: a string if it has more than 15 digits.
+func integer(number int64) any {
+	if number >= 1e15 {
+		return strconv.FormatInt(number, 10)
+	}
+	return number
+}
+
+// seconds writes nanoseconds as the commands take and reply them.
+func seconds(nanoseconds int64) string {
+	if nanoseconds == gcra.Never {
+		return "-1"
+	}
+	text := fmt.Sprintf("%d.%09d", nanoseconds/1e9, nanoseconds%1e9)
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+}
+
+// randomCall draws a call, mostly of one funnel.
+func randomCall(random *rand.Rand, command string) scriptCall {
+	c := scriptCall{command: command, now: randomNumber(random, math.MaxInt64)}
+	if random.IntN(4) > 0 { // our times
+		c.now = time.Date(2027+random.IntN(30), 1, 1, 0, 0, 0, random.IntN(1e9), time.UTC).UnixNano()
+	}
+	length := 1
+	switch random.IntN(200) {
+	case 0:
+		length = 1 + random.IntN(64)
+	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20:
+		length = 2 + random.IntN(3)
+	}
+	// Of several funnels, each is mostly allowed, so that calls as a whole are both.
+	for range length {
+		c.funnels = append(c.funnels, randomFunnel(random, c.now, length > 1 && random.IntN(length) > 0))
+	}
+	if f := c.funnels[0]; length == 1 && command == "reserve" && random.IntN(2) == 0 {
+		c.maxWait = randomNumber(random, math.MaxInt64)
+		if tolerance := f.period / f.count * f.capacity; random.IntN(2) == 0 && f.tat > c.now && tolerance > 0 {
+			over := uint64(f.tat-c.now) + uint64(f.period/f.count)*uint64(f.quantity) - uint64(tolerance)
+			c.maxWait = max(0, int64(over)+int64(random.IntN(3))-1)
+		}
+	}
+	return c
+}
+
+// randomFunnel draws numbers of every size, mostly such that funnels exist, and TATs where
+// decisions change.
+func randomFunnel(random *rand.Rand, now int64, allowed bool) scriptFunnel {
+	f := scriptFunnel{
 		capacity: randomNumber(random, math.MaxInt64),
 		count:    randomNumber(random, math.MaxInt64),
 		period:   randomNumber(random, math.MaxInt64),
 		quantity: randomNumber(random, math.MaxInt64),
-		now:      randomNumber(random, math.MaxInt64),
 		tat:      randomNumber(random, math.MaxInt64),
 	}
-	if random.IntN(20) == 0 {
-		return c
+	if !allowed && random.IntN(20) == 0 {
+		return f
 	}
-	short := random.IntN(2) == 0 // for the short part of the script, or a little beyond it
+	short := random.IntN(3) > 0 // for the short part of the script, or a little beyond it
 	most := int64(math.MaxInt64)
 	if short {
-		c.period = min(randomNumber(random, 2_000_000), 1_000_000) * 1e9
+		f.period = min(randomNumber(random, 2_000_000), 1_000_000) * 1e9
 		most = 1_000_000_001
 	}
-	c.count = randomNumber(random, min(most, c.period))
-	interval := c.period / c.count
-	c.capacity = randomNumber(random, min(most, math.MaxInt64/interval))
+	f.count = randomNumber(random, min(most, f.period))
+	interval := f.period / f.count
+	f.capacity = randomNumber(random, min(most, math.MaxInt64/interval))
 	if short || random.IntN(2) == 0 { // a tolerance of around 2^53 nanoseconds at most
-		c.capacity = randomNumber(random, min(most, max(1, 1<<54/interval)))
+		f.capacity = randomNumber(random, min(most, max(1, 1<<54/interval)))
 	}
-	tolerance := interval * c.capacity
-	c.quantity = randomNumber(random, c.capacity)
+	tolerance := interval * f.capacity
+	f.quantity = randomNumber(random, f.capacity)
+	if allowed {
+		f.tat = noKey
+		if random.IntN(2) == 0 {
+			f.tat = int64(min(uint64(now)+uint64(tolerance-interval*f.quantity)/uint64(1+random.IntN(3)), math.MaxInt64))
+		}
+		return f
+	}
 	switch random.IntN(10) {
 	case 0:
-		c.quantity = 0
+		f.quantity = 0
 	case 1:
-		c.quantity = min(c.capacity, math.MaxInt64-1) + 1
-	}
-	if short || random.IntN(2) == 0 { // our times
-		c.now = time.Date(2027+random.IntN(30), 1, 1, 0, 0, 0, random.IntN(1e9), time.UTC).UnixNano()
+		f.quantity = min(f.capacity, math.MaxInt64-1) + 1
+	case 2: // a charge beyond 63 bits, or nearly
+		f.quantity = max(0, min((math.MaxInt64-now)/interval+int64(random.IntN(5)-2), math.MaxInt64/interval))
 	}
 	if random.IntN(4) == 0 {
-		c.tat = -1
-		return c
+		f.tat = noKey
+		return f
 	}
-	level := tolerance - min(interval*min(c.quantity, c.capacity), tolerance)
-	switch random.IntN(4) {
-	case 0: // to the nanosecond at which it fits, or not
-		level += int64(random.IntN(5) - 2)
-	case 1:
+	increment := interval * min(f.quantity, math.MaxInt64/interval)
+	near := int64(random.IntN(5) - 2) // a nanosecond at which something changes
+	var level int64
+	switch random.IntN(8) {
+	case 0, 1: // it fits, or not
+		level = max(0, tolerance-increment) + near
+	case 2: // it is full, or emptied
+		level = tolerance + near
+	case 3:
+		level = increment + near
+	case 4: // overfull after a refund
+		level = min(increment, math.MaxInt64-tolerance-2) + tolerance + near
+	case 5: // 52 days
+		level = 4_500_000_000_000_000 + near
+	case 6:
 		level = random.Int64N(max(tolerance, 1))
-	case 2:
-		level += randomNumber(random, math.MaxInt64)
+	case 7:
+		level = randomNumber(random, math.MaxInt64) - 1000
 	}
-	c.tat = max(0, int64(min(uint64(c.now)+uint64(max(level, 0)), math.MaxInt64)))
-	return c
+	f.tat = int64(min(uint64(max(0, now+min(level, 0)))+uint64(max(level, 0)), math.MaxInt64))
+	return f
 }
 
 // randomNumber draws a number from 1 to most, of any number of bits, or one around a
@@ -267,20 +367,11 @@ func randomNumber(random *rand.Rand, most int64) int64 {
 	return max(1, min(number, most))
 }
 
-// seconds writes nanoseconds as CL.THROTTLE takes a period.
-func seconds(nanoseconds int64) string {
-	text := fmt.Sprintf("%d.%09d", nanoseconds/1e9, nanoseconds%1e9)
-	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
-}
-
-// Module and script read arguments and keys alike, reply the same errors, and each
-// continues from what the other has stored.
+// Module and script read words and keys alike, reply the same, errors included, and each
+// continues from what the other has stored. The same calls go to two sets of keys, to one
+// by module, to the other by both.
 func TestScriptRepliesWhatTheModuleReplies(t *testing.T) {
-	ctx := context.Background()
-	client := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)}).Client(t)
-	now := time.Date(2100, 1, 1, 0, 0, 0, 123456789, time.UTC).UnixNano()
-
-	arguments := []string{
+	words := []string{
 		"1", "15", "30", "60", "0", "-1", "+1", "01", "00", "", " 1", "1 ", "1x", "x", "0x10", "1e3", "1.0", ".5", "0.5",
 		"5.", "0.", ".", "..", "1.2.3", "0.000000001", "0.0000000001", "0.1234567890", "1.999999999", "-0.5", "nan", "inf",
 		"9223372036854775807", "9223372036854775808", "9999999999999999999", "10000000000000000000",
@@ -288,116 +379,192 @@ func TestScriptRepliesWhatTheModuleReplies(t *testing.T) {
 		"9007199254740992", "9007199254740993", "1000000", "999999", "123456789012345", "1234567890123456",
 		"\x00", "1\x00", "a\r\nb", "%d", "\xff", strings.Repeat("7", 40), strings.Repeat("x", 41), strings.Repeat("\n", 100),
 	}
-	stored := []string{
-		"", "0", strconv.FormatInt(now, 10), strconv.FormatInt(now+30e9, 10), strconv.FormatInt(now+28e9, 10),
-		strconv.FormatInt(now+28e9+1, 10), "9223372036854775807", "9223372036854775808", "-1", "+1", "01", "1.5", "abc", "list", "none",
-	}
+	wire := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)}).Wire(t)
+	hash := exchange(t, wire, []string{"script", "load", limiter.Script()})[0].(string)
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
+	anyOf := func(texts []string) string { return texts[random.IntN(len(texts))] }
+	now := time.Date(2100, 1, 1, 0, 0, 0, 123456789, time.UTC).UnixNano()
 	outcomes := map[string]int{}
-	for range scriptCases() / 5 {
-		call := []any{"15", "30", "60", "1"}
-		if random.IntN(5) == 0 {
-			call = call[:3]
+	cases := servertest.QuickOrLong(20_000, 1_000_000)
+	for range cases {
+		now += randomNumber(random, 10e9)
+		instant := strconv.FormatInt(now, 10)
+		command := anyOf([]string{"reserve", "peek", "charge", "refund"})
+		length := 1
+		if random.IntN(3) == 0 {
+			length = 1 + random.IntN(3)
+			if random.IntN(20) == 0 {
+				length = 1 + random.IntN(64)
+			}
 		}
-		for range random.IntN(3) {
-			call[random.IntN(len(call))] = arguments[random.IntN(len(arguments))]
+		var keys, funnels []string
+		for i := range length {
+			keys = append(keys, strconv.Itoa(i))
+			funnels = append(funnels, "15", "30", "60", strconv.Itoa(random.IntN(5)))
 		}
-		value := stored[random.IntN(len(stored))]
-		now := now + random.Int64N(3)
+		if random.IntN(10) == 0 {
+			keys[random.IntN(length)] = anyOf(keys)
+		}
+		if random.IntN(2) == 0 {
+			funnels[random.IntN(len(funnels))] = anyOf(words)
+		}
+		maxWait := "0"
+		if command == "reserve" && random.IntN(3) == 0 {
+			maxWait = anyOf(words)
+		}
 
-		var replies [2]*redis.Cmd
-		var values [2]*redis.StringCmd
-		var expiries [2]*redis.DurationCmd
-		_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			pipe.Do(ctx, "funnel.debug", "clock", now)
-			for i, key := range []string{"module", "script"} {
-				pipe.Del(ctx, key)
+		const script, module = "script:", "module:"
+		commands := [][]string{{"funnel.debug", "clock", instant}}
+		if random.IntN(2) == 0 {
+			value := anyOf([]string{
+				"", "0", instant, strconv.FormatInt(now+30e9, 10), strconv.FormatInt(now+28e9, 10), strconv.FormatInt(now+28e9+1, 10),
+				"9223372036854775807", "9223372036854775808", "-1", "+1", "01", "1.5", "abc", "list", "none",
+			})
+			for _, prefix := range []string{script, module} {
+				key := prefix + anyOf(keys[:1])
+				commands = append(commands, []string{"del", key})
 				switch value {
 				case "none":
 				case "list":
-					pipe.LPush(ctx, key, "element")
+					commands = append(commands, []string{"lpush", key, "element"})
 				default:
-					pipe.Set(ctx, key, value, 0)
+					commands = append(commands, []string{"set", key, value})
 				}
-				if i == 0 {
-					replies[i] = pipe.Do(ctx, append([]any{"cl.throttle", key}, call...)...)
-				} else {
-					// With the quantity in its place, the time is the fifth.
-					timed := append(append([]any{}, call...), "1")[:4]
-					replies[i] = pipe.Eval(ctx, limiter.Script, []string{key}, append(timed, now)...)
-				}
-				values[i], expiries[i] = pipe.Get(ctx, key), pipe.PExpireTime(ctx, key)
 			}
-			return nil
-		})
-		var reply redis.Error
-		if err != nil && !errors.As(err, &reply) {
-			t.Fatal(err)
 		}
-		var texts [2]string
-		for i := range texts {
-			reply, err := replies[i].Slice()
-			if err == nil {
-				reply = reply[:5]
+		byModule := func(prefix string) []string {
+			call := []string{"cl." + command}
+			for i, key := range keys {
+				call = append(append(call, prefix+key), funnels[4*i:4*i+4]...)
 			}
-			texts[i] = fmt.Sprint(reply, err, values[i].Val(), expiries[i].Val())
+			if command == "reserve" {
+				call = append(call, maxWait)
+			}
+			return call
 		}
-		require.Equal(t, texts[0], texts[1], "%q on a key with %q", call, value)
-		kind := "answered"
-		if err := replies[0].Err(); err != nil {
-			kind, _, _ = strings.Cut(err.Error(), " must")
-			kind, _, _ = strings.Cut(kind, ",")
+		byScript := []string{"evalsha", hash, strconv.Itoa(length)}
+		for _, key := range keys {
+			byScript = append(byScript, script+key)
+		}
+		byScript = append(append(append(byScript, command), funnels...), maxWait, instant)
+		if random.IntN(4) == 0 {
+			byScript = byModule(script)
+		}
+		commands = append(commands, byModule(module), byScript)
+		for _, key := range keys {
+			for _, prefix := range []string{module, script} {
+				commands = append(commands, []string{"get", prefix + key}, servertest.AskExpiry(t, prefix+key))
+			}
+		}
+
+		replies := exchange(t, wire, commands...)
+		states := replies[len(replies)-4*length:]
+		reply := replies[len(replies)-4*length-2:][:2]
+		// Of integers of more than 15 digits the script makes strings.
+		if fmt.Sprint(reply[0]) != fmt.Sprint(reply[1]) {
+			t.Fatalf("module:  %q\nreplies %v\nscript:  %q\nreplies %v", byModule(module), reply[0], byScript, reply[1])
+		}
+		for i := range length {
+			require.Equal(t, states[4*i:4*i+2], states[4*i+2:4*i+4], "key %d of %q", i+1, byScript)
+		}
+		kind := command
+		if text, isError := reply[0].(servertest.ErrorReply); isError {
+			kind, _, _ = strings.Cut(string(text), " must")
+			kind, _, _ = strings.Cut(kind, ", ")
+			if _, reason, ofFunnel := strings.Cut(kind, ": "); ofFunnel && strings.HasPrefix(kind, "ERR funnel") {
+				kind = "ERR funnel n: " + reason
+			}
 		}
 		outcomes[kind]++
 	}
-	t.Logf("%d calls: %v", scriptCases()/5, outcomes)
-	require.Greater(t, len(outcomes), 8)
-	require.Greater(t, outcomes["answered"], scriptCases()/50)
+	t.Logf("%d calls: %v", cases, outcomes)
+	require.Greater(t, len(outcomes), 20)
 }
 
-func TestScriptChecksTheNumberOfArguments(t *testing.T) {
-	client := servertest.Start(t, servertest.Options{}).Client(t)
+func TestScriptSaysWhatItTakes(t *testing.T) {
+	client := bare(t).Client(t)
 	for _, c := range []struct {
-		keys      []string
-		arguments []any
+		keys  string
+		words string
 	}{
-		{nil, []any{15, 30, 60}},
-		{[]string{"a", "b"}, []any{15, 30, 60}},
-		{[]string{"a"}, []any{15, 30}},
-		{[]string{"a"}, []any{15, 30, 60, 1, 1, 1}},
+		{"", "reserve"},
+		{"k", ""},
+		{"k", "reserve 15 30 60"},
+		{"k", "reserve 15 30 60 1 0 1 1"},
+		{"k", "RESERVE 15 30 60 1"},
+		{"k", "throttle 15 30 60 1"},
+		{"k l", "reserve 15 30 60 1"},
+		{"k", "reserve 15 30 60 1 0 now"},
+		{"k", "peek 15 30 60 1 1"},
+		{"k", "charge 15 30 60 1 x"},
+		{strings.Repeat("k ", 65), "reserve" + strings.Repeat(" 15 30 60 1", 65)},
 	} {
-		err := client.Eval(context.Background(), limiter.Script, c.keys, c.arguments...).Err()
-		require.ErrorContains(t, err, "ERR the script takes 1 key and capacity, count, period, quantity", "%v", c)
+		err := client.Eval(context.Background(), limiter.Script(), strings.Fields(c.keys), servertest.ToAny(strings.Fields(c.words))...).Err()
+		require.ErrorContains(t, err, "ERR the script takes 1 to 64 keys, then reserve, peek, charge or refund", "%v", c)
 	}
 }
 
-// The AOF, and so replicas, get the SET that the script performs, as they do from
-// the module.
+// The AOF, and so replicas, get what the script writes, as they do from the module, and
+// several funnels of one call in one transaction. Peeks run where nothing may be written.
 func TestScriptReplicatesItsEffect(t *testing.T) {
 	ctx := context.Background()
 	server := servertest.Start(t, servertest.Options{Config: []string{"--appendonly", "yes", "--appendfsync", "always"}})
 	client := server.Client(t)
-	l := limiter.New(client)
-	for call := 1; call <= 16; call++ {
-		result, err := l.Allow(ctx, "user:reply", limiter.PerMinute(30).Burst(15))
-		require.NoError(t, err)
-		require.Equal(t, call > 15, result.Limited())
+	call := func(keys string, words ...any) {
+		t.Helper()
+		require.NoError(t, client.Eval(ctx, limiter.Script(), strings.Fields(keys), words...).Err())
 	}
-	tat, expiry := client.Get(ctx, "user:reply").Val(), client.PExpireTime(ctx, "user:reply").Val()
-	require.NotEmpty(t, tat)
+	var want [][]string
+	written := func(key string) {
+		tat, expiry := client.Get(ctx, key).Val(), servertest.ExpiryOf(t, client, key)
+		require.Len(t, tat, 19)
+		want = append(want, []string{"SET", key, tat, "PXAT", strconv.FormatInt(expiry, 10)})
+	}
+	call("one", "reserve", 15, 30, 6000, 3)
+	written("one")
+	call("one", "reserve", 15, 30, 6000, 13)
+	call("one", "reserve", 15, 30, 6000, 0)
+	call("one", "peek", 15, 30, 6000, 1)
+	call("one", "charge", 15, 30, 6000, 30)
+	written("one")
+	call("one two", "refund", 15, 30, 6000, 1, 15, 30, 6000, 1)
+	written("one")
+	call("one", "refund", 15, 30, 6000, 100)
+	want = append(want, []string{"DEL", "one"})
+	call("one two", "reserve", 15, 30, 6000, 1, 15, 30, 6000, 1)
+	want = append(want, []string{"MULTI"})
+	written("one")
+	written("two")
+	want = append(want, []string{"EXEC"})
+	require.Equal(t, want, servertest.ReadAppendOnlyFile(t, server)[1:])
 
-	written, err := filepath.Glob(filepath.Join(server.Dir, "appendonlydir", "*.incr.aof"))
-	require.NoError(t, err)
-	require.Len(t, written, 1)
-	log, err := os.ReadFile(written[0])
-	require.NoError(t, err)
-	require.Equal(t, 15, strings.Count(string(log), "\r\nPXAT\r\n"))
-	require.NotContains(t, strings.ToLower(string(log)), "eval")
+	if servertest.Since7(t) {
+		require.NoError(t, client.ReplicaOf(ctx, "127.0.0.1", "1").Err())
+		require.NoError(t, client.EvalRO(ctx, limiter.Script(), []string{"one", "two"}, "peek", 15, 30, 6000, 1, 15, 30, 6000, 1).Err())
+	}
+}
 
-	server.Stop()
-	server.Restart(t)
-	require.Equal(t, tat, client.Get(ctx, "user:reply").Val())
-	require.Equal(t, expiry, client.PExpireTime(ctx, "user:reply").Val())
+// With the permissions of docs/clients.md, and above maxmemory: whatever is refused has
+// written nothing.
+func TestScriptOfAUserAboveMaxmemory(t *testing.T) {
+	ctx := context.Background()
+	server := bare(t)
+	admin := server.Client(t)
+	require.NoError(t, admin.Do(ctx, "acl", "setuser", "default", "-@all", "+eval", "+evalsha", "+time", "+get", "+set", "+del", "+config").Err())
+	call := func(words ...any) (err error) {
+		err = admin.Eval(ctx, limiter.Script(), []string{"k", "l"}, words...).Err()
+		return err
+	}
+	require.NoError(t, call("charge", 15, 30, 6000, 20, 15, 30, 6000, 1))
+	before := admin.Get(ctx, "k").Val()
+	require.NoError(t, admin.ConfigSet(ctx, "maxmemory", "1").Err())
+	require.NoError(t, call("peek", 15, 30, 6000, 1, 15, 30, 6000, 1))
+	require.NoError(t, call("reserve", 15, 30, 6000, 1, 15, 30, 6000, 1), "it is limited")
+	require.ErrorContains(t, call("refund", 15, 30, 6000, 1, 15, 30, 6000, 1), "OOM")
+	require.ErrorContains(t, call("charge", 15, 30, 6000, 1, 15, 30, 6000, 1), "OOM")
+	require.Equal(t, before, admin.Get(ctx, "k").Val())
+	require.NoError(t, call("refund", 15, 30, 6000, 100, 15, 30, 6000, 100))
+	require.ErrorIs(t, admin.Get(ctx, "k").Err(), redis.Nil)
 }
