@@ -3,7 +3,6 @@ package limiter
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -269,15 +268,3 @@ func nanosecondsOfSeconds(seconds int64) int64 {
 	}
 	return max(seconds, 0) * 1e9
 }
-
-var scriptHash = redis.NewScript(scriptText).Hash()
-
-// Script is the script, for clients of other languages:
-//
-//	EVAL script n key... command capacity count period quantity [capacity ...] [max_wait]
-//
-// Command is reserve, peek, charge or refund, and there are four words for each of n
-// keys. It replies what the command of that name does, without the module.
-func Script() string { return scriptText }
-
-var scriptText = strings.Join([]string{shortPart, exactPart}, "\n")

@@ -52,7 +52,7 @@ func Alternatives(peer string) []Alternative {
 		{Name: "reserve3", Title: "CL.RESERVE of 3 funnels", Operation: three(command("CL.RESERVE"), true)},
 		{Name: "peer", Title: "CL.THROTTLE of " + strings.TrimRight(peer, " 0123456789"), Peer: true, Peeks: true, Operation: command("CL.THROTTLE")},
 		{Name: "script", Title: "Lua script of package limiter", Peeks: true,
-			Script: limiter.Script(), Operation: command("EVALSHA", hash(limiter.Script()), "1")},
+			Script: limiter.Script(), Operation: script},
 		{Name: "lua-gcra", Title: "GCRA in a Lua script", Peeks: true,
 			Script: gcraScript, Operation: command("EVALSHA", hash(gcraScript), "1")},
 		{Name: "lua-funnel", Title: "funnel in a Lua script, on a hash", Script: hashfunnel.Script, Operation: hashFunnel},
@@ -122,6 +122,14 @@ func three(one func(Limit, int64) Operation, joined bool) func(Limit, int64) Ope
 		operation.Limited = func(replies []int64) bool { return slices.Max(replies) != 0 }
 		return operation
 	}
+}
+
+// script is a call of the script of package limiter.
+func script(limit Limit, quantity int64) Operation {
+	name := map[bool]string{false: "reserve", true: "peek"}[quantity == 0]
+	operation := words([]string{"EVALSHA", hash(limiter.Script()), "1"}, append([]string{name}, arguments(limit, quantity)...)...)
+	operation.Limited = func(replies []int64) bool { return replies[0] != 0 }
+	return operation
 }
 
 func hash(script string) string { return redis.NewScript(script).Hash() }

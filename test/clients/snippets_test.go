@@ -126,7 +126,7 @@ func TestRedisCLI(t *testing.T) {
 	command.Dir = "../.."
 	output, err = command.CombinedOutput()
 	require.NoError(t, err, string(output))
-	require.Equal(t, "0\n15\n14\n-1\n2\n-1\n2000000000\n", string(output))
+	require.Equal(t, "0\n0\n0\n15\n14\n0\n2\n", string(output))
 }
 
 func TestRedisPy(t *testing.T) {

@@ -1,0 +1,283 @@
+-- CL.RESERVE, CL.PEEK, CL.CHARGE and CL.REFUND as a script, for servers that load no
+-- modules: the same keys, values, replies and errors, to the nanosecond, so that both can
+-- work on one funnel.
+--
+--   EVAL script n key ... command capacity count period quantity ... [max_wait [now]]
+--
+-- The command is reserve, peek, charge or refund, in lower case; then come four words for
+-- each key, in the order of the keys. A max_wait other than 0 is for reserve alone. Now, in
+-- nanoseconds since the epoch, takes the place of the server's clock, for tests. Integers of
+-- more than 15 digits are strings in the reply.
+--
+-- This part is complete: it decides every call. funnels_short.lua, in front of it, decides
+-- most calls at little more than half the cost.
+--
+-- A number of Lua is a double, exact up to 2^53, but times here take 63 bits. So each is
+-- kept as two numbers: the seconds, and the nanoseconds. Other integers are kept likewise:
+-- how many billions, and the rest.
+
+local BILLION = 1000000000
+local find, match, sub, format = string.find, string.match, string.sub, string.format
+
+-- Leaves less than a billion in the lower number, which may be negative.
+local function carry(high, low)
+    local rest = low % BILLION
+    return high + (low - rest) / BILLION, rest
+end
+
+local function above(a_high, a_low, b_high, b_low)
+    return a_high > b_high or (a_high == b_high and a_low > b_low)
+end
+
+local function fits_63_bits(high, low)
+    return not above(high, low, 9223372036, 854775807)
+end
+
+-- The product. It is exact if it fits 63 bits; otherwise it does not fit them either.
+local function multiply(a_high, a_low, b_high, b_low)
+    -- The product of two numbers below a billion is not exact: take the second in parts.
+    local lower = b_low % 100000
+    local middle = a_low * ((b_low - lower) / 100000)
+    local rest = middle % 10000
+    return carry(a_high * b_high * BILLION + a_high * b_low + a_low * b_high + (middle - rest) / 10000,
+        rest * 100000 + a_low * lower)
+end
+
+-- The quotient, rounded down.
+local function divide(a_high, a_low, b_high, b_low)
+    local divisor = b_high * BILLION + b_low
+    if a_high < 9007199 then -- below 2^53
+        return carry(0, math.floor((a_high * BILLION + a_low) / divisor))
+    end
+    -- The first guess is off by some thousands, the second by one at most. Both are
+    -- rounded towards zero, so that neither number of a small one is large.
+    local high, low, rest_high, rest_low = 0, 0, a_high, a_low
+    for _ = 1, 2 do
+        local guess = (rest_high * BILLION + rest_low) / divisor
+        local guess_high = math.modf(guess / BILLION)
+        local guess_low = math.modf(guess - guess_high * BILLION)
+        local product_high, product_low = multiply(b_high, b_low, guess_high, guess_low)
+        high, low = carry(high + guess_high, low + guess_low)
+        rest_high, rest_low = carry(rest_high - product_high, rest_low - product_low)
+    end
+    if rest_high < 0 then return carry(high, low - 1) end
+    if not above(b_high, b_low, rest_high, rest_low) then return carry(high, low + 1) end
+    return high, low
+end
+
+-- An integer from 0 to 2^63-1, without sign and leading zeros. Returns nothing for others.
+local function parse_integer(text)
+    if not find(text, '^[1-9]%d*$') and text ~= '0' then return end
+    if #text <= 9 then return 0, tonumber(text) end
+    local high, low = tonumber(sub(text, 1, -10)), tonumber(sub(text, -9))
+    if fits_63_bits(high, low) then return high, low end
+end
+
+-- Seconds from 0 to 2^63-1 nanoseconds, with up to nine digits behind the point.
+local function parse_seconds(text)
+    local whole, fraction = match(text, '^(%d+)%.(%d+)$')
+    local billions, rest = parse_integer(whole or text)
+    if not rest or #(fraction or '') > 9 then return end
+    local seconds = billions * BILLION + rest
+    local nanoseconds = fraction and tonumber(sub(fraction .. '00000000', 1, 9)) or 0
+    if fits_63_bits(seconds, nanoseconds) then return seconds, nanoseconds end
+end
+
+local function digits(high, low)
+    if high == 0 then return format('%d', low) end
+    return format('%d%09d', high, low)
+end
+
+-- As a double, an integer of more digits would be rounded.
+local function integer(high, low)
+    return high < 1000000 and high * BILLION + low or digits(high, low)
+end
+
+local function decimal(seconds, nanoseconds)
+    if nanoseconds == 0 then return format('%d', seconds) end
+    return match(format('%d.%09d', seconds, nanoseconds), '.*[1-9]')
+end
+
+-- The number is that of the funnel, where an error names one.
+local function fail(reason, number, value)
+    if number and #KEYS > 1 then reason = 'funnel ' .. number .. ': ' .. reason end
+    if value and value ~= '' then
+        reason = reason .. ", not '" .. string.gsub(sub(value, 1, 40), '[^ -~]', '?') .. "'"
+        if #value > 40 then reason = reason .. ' and more' end
+    end
+    return {err = 'ERR ' .. reason}
+end
+
+local function fail_together(reason, number)
+    local at = 4 * number - 2
+    return fail(reason .. ', not capacity ' .. ARGV[at] .. ', count ' .. ARGV[at + 1]
+        .. ', period ' .. ARGV[at + 2] .. ', quantity ' .. ARGV[at + 3], number)
+end
+
+local function fail_quantity(reason, number)
+    return fail_together('quantity and period are too large together for count: ' .. reason, number)
+end
+
+-- A funnel by its four words. Returns nothing, and an error, for others.
+local function parse_funnel(number)
+    local at = 4 * number - 2
+    local capacity, count, period, quantity = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+    local capacity_high, capacity_low = parse_integer(capacity)
+    if capacity == '0' then
+        return nil, fail("capacity must be an integer from 1 to 9223372036854775807, not '0': for clients of redis-cell,"
+            .. " whose argument is one less than the limit, load the module with 'compat redis-cell'", number)
+    elseif not capacity_low then
+        return nil, fail('capacity must be an integer from 1 to 9223372036854775807', number, capacity)
+    end
+    local count_high, count_low = parse_integer(count)
+    if not count_low or count == '0' then
+        return nil, fail('count must be an integer from 1 to 9223372036854775807', number, count)
+    end
+    local period_high, period_low = parse_seconds(period)
+    if not period_low or period_high + period_low == 0 then
+        return nil, fail('period must be seconds above 0, at most 9223372036.854775807'
+            .. ' and with up to 9 fraction digits', number, period)
+    end
+    local quantity_high, quantity_low = parse_integer(quantity)
+    if not quantity_low then
+        return nil, fail('quantity must be an integer from 0 to 9223372036854775807', number, quantity)
+    end
+
+    local interval_high, interval_low = divide(period_high, period_low, count_high, count_low)
+    if interval_high + interval_low == 0 then
+        return nil, fail_together('count is too large for period: less than 1 nanosecond per token', number)
+    end
+    local tolerance_high, tolerance_low = multiply(interval_high, interval_low, capacity_high, capacity_low)
+    if not fits_63_bits(tolerance_high, tolerance_low) then
+        return nil, fail_together('capacity and period are too large together for count:'
+            .. ' a full funnel must drain within 2^63-1 nanoseconds (292 years)', number)
+    end
+    local increment_high, increment_low = multiply(interval_high, interval_low, quantity_high, quantity_low)
+    if not fits_63_bits(increment_high, increment_low) then
+        return nil, fail_quantity('the tokens must leak within 2^63-1 nanoseconds (292 years)', number)
+    end
+    return {
+        limit = integer(capacity_high, capacity_low),
+        interval_high = interval_high, interval_low = interval_low,
+        tolerance_high = tolerance_high, tolerance_low = tolerance_low,
+        increment_high = increment_high, increment_low = increment_low,
+    }
+end
+
+local command, last = ARGV[1], 1 + 4 * #KEYS
+local max_wait, now = ARGV[last + 1] or '0', ARGV[last + 2]
+
+if (command ~= 'reserve' and command ~= 'peek' and command ~= 'charge' and command ~= 'refund')
+    or #KEYS < 1 or #KEYS > 64 or #ARGV < last or #ARGV > last + 2
+    or (max_wait ~= '0' and command ~= 'reserve') or (now and not parse_integer(now)) then
+    return fail('the script takes 1 to 64 keys, then reserve, peek, charge or refund, then capacity, count,'
+        .. ' period and quantity for each key, and then, for reserve, max_wait')
+end
+
+local funnels = {}
+for i = 1, #KEYS do
+    local funnel, problem = parse_funnel(i)
+    if problem then return problem end
+    funnels[i] = funnel
+end
+
+local longest_high, longest_low = parse_seconds(max_wait)
+if not longest_low then
+    return fail('max_wait must be seconds from 0 to 9223372036.854775807'
+        .. ' with up to 9 fraction digits', nil, max_wait)
+elseif #KEYS > 1 then
+    if longest_high + longest_low > 0 then
+        return fail('max_wait must be 0 for several funnels:'
+            .. ' ask again after the wait that a limited call replies', nil, max_wait)
+    end
+    local named = {}
+    for i, key in ipairs(KEYS) do
+        if named[key] then
+            return fail('the key is named twice in this call: ask once, for all of its tokens', i)
+        end
+        named[key] = true
+    end
+end
+
+local now_high, now_low
+if now then
+    now_high, now_low = parse_integer(now)
+else
+    local time = redis.call('TIME')
+    now_high, now_low = tonumber(time[1]), time[2] * 1000
+end
+
+-- The level of a funnel is how long it takes to drain.
+for i, funnel in ipairs(funnels) do
+    local stored = redis.pcall('GET', KEYS[i]) or '0'
+    if type(stored) == 'table' then return {err = stored.err} end
+    local tat_high, tat_low = parse_integer(stored)
+    if not tat_low then
+        return fail('the key does not hold a funnel:'
+            .. ' its value is not an integer from 0 to 9223372036854775807', i)
+    end
+    local high, low = carry(tat_high - now_high, tat_low - now_low)
+    if high < 0 then high, low = 0, 0 end
+    funnel.level_high, funnel.level_low = high, low
+end
+
+-- What each funnel says alone. The wait is -1 where asking again never helps.
+local limited, wait_high, wait_low = 0, 0, 0
+for i, funnel in ipairs(funnels) do
+    local increment_high, increment_low = funnel.increment_high, funnel.increment_low
+    local tolerance_high, tolerance_low = funnel.tolerance_high, funnel.tolerance_low
+    local filled_high, filled_low = carry(funnel.level_high + increment_high, funnel.level_low + increment_low)
+    if command == 'refund' then
+        filled_high, filled_low = carry(funnel.level_high - increment_high, funnel.level_low - increment_low)
+        if filled_high < 0 then filled_high, filled_low = 0, 0 end
+    end
+    funnel.limited, funnel.wait_high, funnel.wait_low = 0, 0, 0
+    if above(filled_high, filled_low, tolerance_high, tolerance_low) then
+        local over_high, over_low = carry(filled_high - tolerance_high, filled_low - tolerance_low)
+        if command == 'charge' or command == 'refund' then
+            funnel.limited = 1
+        elseif above(increment_high, increment_low, tolerance_high, tolerance_low) then
+            funnel.limited, over_high, over_low = 1, -1, 0
+        elseif above(over_high, over_low, longest_high, longest_low) then
+            funnel.limited = 1
+            over_high, over_low = carry(over_high - longest_high, over_low - longest_low)
+        end
+        funnel.wait_high, funnel.wait_low = over_high, over_low
+        if funnel.limited == 1 then limited = 1 end
+        if wait_high >= 0 and (over_high < 0 or above(over_high, over_low, wait_high, wait_low)) then
+            wait_high, wait_low = over_high, over_low
+        end
+    end
+    if (funnel.limited == 0 or command == 'charge') and
+        not fits_63_bits(carry(now_high + filled_high, now_low + filled_low)) then
+        return fail_quantity('the funnel must be empty again before the year 2262,'
+            .. ' 2^63-1 nanoseconds after the epoch', i)
+    end
+    funnel.filled_high, funnel.filled_low = filled_high, filled_low
+end
+
+if command == 'charge' or command == 'refund' or (command == 'reserve' and limited == 0) then
+    for i, funnel in ipairs(funnels) do
+        local high, low = funnel.filled_high, funnel.filled_low
+        if high + low == 0 and funnel.level_high + funnel.level_low > 0 then
+            redis.call('DEL', KEYS[i])
+        elseif high ~= funnel.level_high or low ~= funnel.level_low then
+            local seconds, nanoseconds = carry(now_high + high, now_low + low)
+            redis.call('SET', KEYS[i], digits(seconds, nanoseconds),
+                'PXAT', seconds * 1000 + math.ceil(nanoseconds / 1000000))
+        end
+        funnel.level_high, funnel.level_low = high, low
+    end
+end
+
+local rows = {}
+for i, funnel in ipairs(funnels) do
+    local remaining = 0
+    local room_high, room_low = carry(funnel.tolerance_high - funnel.level_high, funnel.tolerance_low - funnel.level_low)
+    if room_high >= 0 then
+        remaining = integer(divide(room_high, room_low, funnel.interval_high, funnel.interval_low))
+    end
+    rows[i] = {funnel.limited, funnel.limit, remaining,
+        decimal(funnel.wait_high, funnel.wait_low), decimal(funnel.level_high, funnel.level_low)}
+end
+return {limited, decimal(wait_high, wait_low), rows}
