@@ -66,3 +66,13 @@ func Dumps(t testing.TB, client *redis.Client) map[string]string {
 	}
 	return dumps
 }
+
+// WithoutTimes leaves the times out of what [ToFunnelsReply] wrote, for clocks that go on.
+func WithoutTimes(reply string) string {
+	rows := strings.Split(reply, " [")
+	limited, _, _ := strings.Cut(rows[0], " ")
+	for i, row := range rows[1:] {
+		rows[i+1] = strings.Join(strings.Fields(row)[:3], " ")
+	}
+	return limited + " [" + strings.Join(rows[1:], "] [") + "]"
+}
