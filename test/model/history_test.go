@@ -3,10 +3,11 @@ package model_test
 import (
 	"context"
 	"fmt"
-	"math/big"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,21 +27,11 @@ import (
 // The clock is set by the clients: that is part of the record, so the contract knows
 // every answer to the nanosecond.
 
-// An action is what an operation does.
-type action int
-
-const (
-	throttle action = iota // CL.THROTTLE
-	read                   // GET
-	setClock               // FUNNEL.DEBUG CLOCK
-)
-
-// An operation is what a client asked for: the input of porcupine's model.
+// An operation is what a client asked for: the input of porcupine's model. It is about the
+// funnels of one group, or sets the clock.
 type operation struct {
-	action   action
-	funnel   funnel
-	quantity int64
-	instant  int64 // to set the clock to
+	group []funnel
+	words []string
 }
 
 // A funnel is a key with its rate.
@@ -49,78 +40,88 @@ type funnel struct {
 	capacity, count, period int64
 }
 
+// words are the funnel's, of a call.
+func (f funnel) words(quantity int64) []string {
+	return []string{f.key, fmt.Sprint(f.capacity), fmt.Sprint(f.count), fmt.Sprint(f.period), fmt.Sprint(quantity)}
+}
+
+func (o operation) setsClock() bool { return o.words[0] == "funnel.debug" }
+func (o operation) reads() bool     { return o.words[0] == "get" }
+
 // A result is what a client was answered: the output of porcupine's model.
 type result struct {
 	// unknown says that there was no answer: the server may have done what it was
 	// asked, or not.
 	unknown bool
 
-	reply [5]int64
-	tat   int64 // what was read, 0 for no key
-}
-
-// words are the operation's command.
-func (o operation) words() []any {
-	switch f := o.funnel; o.action {
-	case setClock:
-		return []any{"funnel.debug", "clock", o.instant}
-	case read:
-		return []any{"get", f.key}
-	default:
-		return []any{"cl.throttle", f.key, f.capacity, f.count, f.period, o.quantity}
-	}
+	reply string // in Go's form; of the clock nothing
 }
 
 // resultOf reads the answer to an operation.
-func resultOf(operation operation, answer *redis.Cmd) (got result) {
+func resultOf(operation operation, answer *redis.Cmd) result {
 	err := answer.Err()
 	switch {
-	case err == redis.Nil:
-	case operation.action == throttle:
-		var numbers []int64
-		if numbers, err = answer.Int64Slice(); len(numbers) == len(got.reply) {
-			got.reply = [5]int64(numbers)
-		}
-	case operation.action == read:
-		var text string
-		if text, err = answer.Text(); err == nil {
-			got.tat, err = strconv.ParseInt(text, 10, 64)
-		}
-	}
-	if err != nil && err != redis.Nil {
+	case err != nil && err != redis.Nil:
 		return result{unknown: true}
+	case operation.setsClock():
+		return result{}
 	}
-	return got
+	return result{reply: fmt.Sprint(answer.Val())}
 }
 
-// A world is all that decides over an answer on one funnel.
-type world struct{ now, tat int64 }
+// A world is all that decides over answers on one group: what its keys hold.
+type world struct {
+	now    int64
+	values [2]string
+}
 
 // in is what comes of an operation by the contract.
 func (o operation) in(before world) (after world, expected result) {
-	switch o.action {
-	case setClock:
-		return world{o.instant, before.tat}, result{}
-	case read:
-		return before, result{tat: before.tat}
+	get := func(key string) contract.Value {
+		if value := before.values[o.indexOf(key)]; value != "" {
+			return contract.Value{Type: "string", Text: value}
+		}
+		return contract.Value{}
 	}
-	decision := o.funnel.decide(before, o.quantity)
-	return world{before.now, decision.TAT}, result{reply: decision.Reply()}
+	after = before
+	switch {
+	case o.setsClock():
+		now, err := strconv.ParseInt(o.words[2], 10, 64)
+		if err != nil {
+			panic(err)
+		}
+		after.now = now
+		return after, result{}
+	case o.reads():
+		if value := get(o.words[1]); value.Type != "" {
+			return after, result{reply: value.Text}
+		}
+		return after, result{reply: fmt.Sprint(nil)}
+	}
+	outcome := o.call(before.now, get)
+	if outcome.Err != "" {
+		panic(outcome.Err)
+	}
+	for _, write := range outcome.Writes {
+		after.values[o.indexOf(write.Key)] = write.Value
+	}
+	return after, result{reply: fmt.Sprint(outcome.Reply)}
 }
 
-func (f funnel) decide(world world, quantity int64) contract.Decision {
-	number := big.NewInt
-	call, err := contract.NewFunnel(f.key, number(f.capacity), number(f.count), number(f.period*int64(time.Second)), number(quantity))
-	decision, tooLate := call.Decide(number(world.tat), number(world.now))
-	if err != "" || tooLate != "" {
-		panic(err + tooLate)
+func (o operation) call(now int64, get func(string) contract.Value) contract.Outcome {
+	if o.words[0] == "cl.throttle" {
+		return contract.Throttle(contract.Default, o.words[1:], now, get)
 	}
-	return decision
+	return contract.Funnels(strings.TrimPrefix(o.words[0], "cl."), contract.Default, o.words[1:], now, get)
+}
+
+func (o operation) indexOf(key string) int {
+	return slices.IndexFunc(o.group, func(f funnel) bool { return f.key == key })
 }
 
 // model is the contract. What went without an answer was done, or not.
 var model = (&porcupine.NondeterministicModel{
-	Partition: byFunnel,
+	Partition: byGroup,
 	Init:      func() []any { return []any{world{}} },
 	Step: func(state, input, output any) []any {
 		before := state.(world)
@@ -135,18 +136,19 @@ var model = (&porcupine.NondeterministicModel{
 	},
 }).ToModel()
 
-// byFunnel cuts a history into one for each funnel. The clock belongs to all.
-func byFunnel(operations []porcupine.Operation) (parts [][]porcupine.Operation) {
-	funnels := map[string][]porcupine.Operation{}
+// byGroup cuts a history into one for each group of funnels. The clock belongs to all.
+func byGroup(operations []porcupine.Operation) (parts [][]porcupine.Operation) {
+	groups := map[string][]porcupine.Operation{}
 	var clocks []porcupine.Operation
 	for _, o := range operations {
-		if operation := o.Input.(operation); operation.action == setClock {
+		if operation := o.Input.(operation); operation.setsClock() {
 			clocks = append(clocks, o)
 		} else {
-			funnels[operation.funnel.key] = append(funnels[operation.funnel.key], o)
+			name := operation.group[0].key
+			groups[name] = append(groups[name], o)
 		}
 	}
-	for _, part := range funnels {
+	for _, part := range groups {
 		parts = append(parts, append(part, clocks...))
 	}
 	return parts
@@ -195,27 +197,34 @@ func (h *history) size() int {
 	return len(h.operations)
 }
 
-// count counts the operations that went without an answer, and calls by what was
-// answered.
-func (h *history) count() (allowed, limited, unknown int) {
+// outcomes counts the calls by command and by what was answered.
+func (h *history) outcomes() map[string]int {
+	counts := map[string]int{}
 	for _, recorded := range h.operations {
-		result := recorded.Output.(result)
+		operation, result := recorded.Input.(operation), recorded.Output.(result)
 		switch {
 		case result.unknown:
-			unknown++
-		case recorded.Input.(operation).action != throttle:
-		case result.reply[0] == 0:
-			allowed++
+			counts["unknown"]++
+		case operation.setsClock() || operation.reads():
 		default:
-			limited++
+			outcome := " limited"
+			if strings.HasPrefix(result.reply, "[0 ") {
+				outcome = " allowed"
+			}
+			counts[operation.words[0]+outcome]++
+			if len(operation.words) > 10 {
+				counts["two funnels"+outcome]++
+			}
+			if operation.words[0] == "cl.reserve" && outcome == " allowed" && !strings.HasPrefix(result.reply, "[0 0 ") {
+				counts["cl.reserve allowed later"]++
+			}
 		}
 	}
-	return allowed, limited, unknown
+	return counts
 }
 
 func (h *history) String() string {
-	allowed, limited, unknown := h.count()
-	return fmt.Sprintf("%d operations, %d calls allowed, %d limited, %d without an answer", h.size(), allowed, limited, unknown)
+	return fmt.Sprintf("%d operations, calls: %v", h.size(), h.outcomes())
 }
 
 // check searches for an order of the operations that the contract allows.
@@ -227,9 +236,14 @@ func (h *history) check() porcupine.CheckResult {
 // behind that shows how far the operations can be explained.
 func (h *history) requireLinearizable(t testing.TB) {
 	t.Helper()
-	allowed, limited, _ := h.count()
-	require.NotZero(t, allowed)
-	require.NotZero(t, limited)
+	outcomes := h.outcomes()
+	for _, outcome := range []string{
+		"cl.throttle allowed", "cl.throttle limited", "cl.reserve allowed", "cl.reserve allowed later", "cl.reserve limited",
+		"cl.peek allowed", "cl.peek limited", "cl.charge allowed", "cl.charge limited", "cl.refund allowed", "cl.refund limited",
+		"two funnels allowed", "two funnels limited",
+	} {
+		require.NotZero(t, outcomes[outcome], outcome)
+	}
 	verdict := h.check()
 	if verdict != porcupine.Ok {
 		_, information := porcupine.CheckOperationsVerbose(model, h.operations, 10*time.Second)
@@ -251,7 +265,7 @@ func onServer(client *redis.Client, replicas int) func(operation) result {
 	return func(operation operation) result {
 		ctx := context.Background()
 		pipeline := client.Pipeline()
-		answer := pipeline.Do(ctx, operation.words()...)
+		answer := pipeline.Do(ctx, servertest.ToAny(operation.words)...)
 		var confirmed *redis.Cmd
 		if replicas > 0 {
 			pipeline.Incr(ctx, "mark")
@@ -271,29 +285,54 @@ func onServer(client *redis.Client, replicas int) func(operation) result {
 
 const clients = 8
 
-// funnels leak nothing while the clock is set, or some, or nearly at once; and are large
-// or small.
-var funnels = []funnel{
-	{key: "still and large", capacity: 100_000, count: 1, period: 1000},
-	{key: "still and small", capacity: 100, count: 1, period: servertest.StillPeriod},
-	{key: "leaks 100 per second", capacity: 20, count: 100, period: 1},
-	{key: "leaks 20000 per second", capacity: 5, count: 20_000, period: 1},
+// groups are of funnels that are called together. They leak nothing while the clock is set,
+// or some, or nearly at once; and are large or small.
+var groups = [][]funnel{
+	{{key: "still and large", capacity: 1000, count: 1, period: 1000}, {key: "leaks 100 per second", capacity: 20, count: 100, period: 1}},
+	{{key: "still and small", capacity: 100, count: 1, period: servertest.StillPeriod}, {key: "leaks 20000 per second", capacity: 5, count: 20_000, period: 1}},
 }
 
-// onFunnels is an operation on one of the funnels, at random.
+// onFunnels is an operation on one funnel of a group or on both, at random.
 func onFunnels() operation {
-	operation := operation{action: throttle, quantity: 1, funnel: funnels[rand.IntN(len(funnels))]}
-	switch dice := rand.IntN(100); {
-	case dice < 10:
-		operation.quantity = 2 + rand.Int64N(3)
-	case dice < 20:
-		operation.quantity = 0
-	case dice < 23:
-		operation.quantity = operation.funnel.capacity + 1
-	case dice < 50:
-		operation.action = read
+	group := groups[rand.IntN(len(groups))]
+	words := func(funnel funnel) []string {
+		switch dice := rand.IntN(100); {
+		case dice < 20:
+			return funnel.words(2 + rand.Int64N(3))
+		case dice < 30:
+			return funnel.words(0)
+		case dice < 33:
+			return funnel.words(funnel.capacity + 1)
+		}
+		return funnel.words(1)
 	}
-	return operation
+	first, second := group[0], group[1]
+	if rand.IntN(2) == 0 {
+		first, second = second, first
+	}
+	call := func(command string) []string {
+		call := append([]string{command}, words(first)...)
+		if rand.IntN(3) == 0 {
+			call = append(call, words(second)...)
+		}
+		return call
+	}
+	switch dice := rand.IntN(100); {
+	case dice < 20:
+		return operation{group, []string{"get", first.key}}
+	case dice < 35:
+		return operation{group, append([]string{"cl.throttle"}, words(first)...)}
+	case dice < 50:
+		return operation{group, call("cl.reserve")}
+	case dice < 65:
+		maxWait := []string{"0.05", "0.0001", fmt.Sprint(3 * servertest.StillPeriod)}[rand.IntN(3)]
+		return operation{group, append(append([]string{"cl.reserve"}, words(first)...), maxWait)}
+	case dice < 75:
+		return operation{group, call("cl.peek")}
+	case dice < 80: // less than is given back, so that funnels do not stay overfull
+		return operation{group, call("cl.charge")}
+	}
+	return operation{group, call("cl.refund")}
 }
 
 // onFunnelsAndClock also sets the clock, forward and backward, at times by an hour.
@@ -305,13 +344,15 @@ func onFunnelsAndClock() operation {
 	if rand.IntN(10) == 0 {
 		instant = instant.Add(time.Hour)
 	}
-	return operation{action: setClock, instant: instant.UnixNano()}
+	return setClock(instant)
+}
+
+func setClock(instant time.Time) operation {
+	return operation{words: []string{"funnel.debug", "clock", fmt.Sprint(instant.UnixNano())}}
 }
 
 // startOfTime sets the clock of a server that has just begun to serve clients.
-func startOfTime() operation {
-	return operation{action: setClock, instant: servertest.Epoch.UnixNano()}
-}
+func startOfTime() operation { return setClock(servertest.Epoch) }
 
 // work has clients execute operations at once, each in its own way, and records it.
 func (h *history) work(operations int, next func() operation, connect func() func(operation) result) {
