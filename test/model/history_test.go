@@ -2,14 +2,20 @@ package model_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/contract"
 	"funnel/internal/servertest"
 )
 
@@ -17,7 +23,40 @@ import (
 // whether there is an order of the calls, each somewhere between its start and its end,
 // in which the contract gives the same answers. If there is none, calls are not atomic.
 
-const clients = 8
+// model is the contract. What went without an answer was done, or not.
+var model = (&porcupine.NondeterministicModel{
+	Partition: byGroup,
+	Init:      func() []any { return []any{world{}} },
+	Step: func(state, input, output any) []any {
+		before := state.(world)
+		after, expected := input.(operation).in(before)
+		switch {
+		case output.(result).unknown:
+			return []any{before, after}
+		case output != expected:
+			return nil
+		}
+		return []any{after}
+	},
+}).ToModel()
+
+// byGroup cuts a history into one for each group of funnels. The clock belongs to all.
+func byGroup(operations []porcupine.Operation) (parts [][]porcupine.Operation) {
+	groups := map[string][]porcupine.Operation{}
+	var clocks []porcupine.Operation
+	for _, o := range operations {
+		if operation := o.Input.(operation); operation.setsClock() {
+			clocks = append(clocks, o)
+		} else {
+			name := operation.group[0].key
+			groups[name] = append(groups[name], o)
+		}
+	}
+	for _, part := range groups {
+		parts = append(parts, append(part, clocks...))
+	}
+	return parts
+}
 
 // A history is the record of what clients did and saw.
 type history struct {
@@ -62,27 +101,34 @@ func (h *history) size() int {
 	return len(h.operations)
 }
 
-// count counts the operations that went without an answer, and calls by what was
-// answered.
-func (h *history) count() (allowed, limited, unknown int) {
+// outcomes counts the calls by command and by what was answered.
+func (h *history) outcomes() map[string]int {
+	counts := map[string]int{}
 	for _, recorded := range h.operations {
-		result := recorded.Output.(result)
+		operation, result := recorded.Input.(operation), recorded.Output.(result)
 		switch {
 		case result.unknown:
-			unknown++
-		case recorded.Input.(operation).action != throttle:
-		case result.reply[0] == 0:
-			allowed++
+			counts["unknown"]++
+		case operation.setsClock() || operation.reads():
 		default:
-			limited++
+			outcome := " limited"
+			if strings.HasPrefix(result.reply, "[0 ") {
+				outcome = " allowed"
+			}
+			counts[operation.words[0]+outcome]++
+			if len(operation.words) > 10 {
+				counts["two funnels"+outcome]++
+			}
+			if operation.words[0] == "cl.reserve" && outcome == " allowed" && !strings.HasPrefix(result.reply, "[0 0 ") {
+				counts["cl.reserve allowed later"]++
+			}
 		}
 	}
-	return allowed, limited, unknown
+	return counts
 }
 
 func (h *history) String() string {
-	allowed, limited, unknown := h.count()
-	return fmt.Sprintf("%d operations, %d calls allowed, %d limited, %d without an answer", h.size(), allowed, limited, unknown)
+	return fmt.Sprintf("%d operations, calls: %v", h.size(), h.outcomes())
 }
 
 // check searches for an order of the operations that the contract allows.
@@ -94,9 +140,14 @@ func (h *history) check() porcupine.CheckResult {
 // behind that shows how far the operations can be explained.
 func (h *history) requireLinearizable(t testing.TB) {
 	t.Helper()
-	allowed, limited, _ := h.count()
-	require.NotZero(t, allowed)
-	require.NotZero(t, limited)
+	outcomes := h.outcomes()
+	for _, outcome := range []string{
+		"cl.throttle allowed", "cl.throttle limited", "cl.reserve allowed", "cl.reserve allowed later", "cl.reserve limited",
+		"cl.peek allowed", "cl.peek limited", "cl.charge allowed", "cl.charge limited", "cl.refund allowed", "cl.refund limited",
+		"two funnels allowed", "two funnels limited",
+	} {
+		require.NotZero(t, outcomes[outcome], outcome)
+	}
 	verdict := h.check()
 	if verdict != porcupine.Ok {
 		_, information := porcupine.CheckOperationsVerbose(model, h.operations, 10*time.Second)
@@ -110,6 +161,8 @@ func (h *history) requireLinearizable(t testing.TB) {
 	t.Logf("%v: linearizable", h)
 }
 
+const clients = 8
+
 // work has clients execute operations at once, each in its own way, and records it.
 func (h *history) work(operations int, next func() operation, connect func() func(operation) result) {
 	var running sync.WaitGroup
@@ -122,38 +175,4 @@ func (h *history) work(operations int, next func() operation, connect func() fun
 		})
 	}
 	running.Wait()
-}
-
-// model is the contract. What went without an answer was done, or not.
-var model = (&porcupine.NondeterministicModel{
-	Partition: byFunnel,
-	Init:      func() []any { return []any{world{}} },
-	Step: func(state, input, output any) []any {
-		before := state.(world)
-		after, expected := input.(operation).in(before)
-		switch {
-		case output.(result).unknown:
-			return []any{before, after}
-		case output != expected:
-			return nil
-		}
-		return []any{after}
-	},
-}).ToModel()
-
-// byFunnel cuts a history into one for each funnel. The clock belongs to all.
-func byFunnel(operations []porcupine.Operation) (parts [][]porcupine.Operation) {
-	funnels := map[string][]porcupine.Operation{}
-	var clocks []porcupine.Operation
-	for _, o := range operations {
-		if operation := o.Input.(operation); operation.action == setClock {
-			clocks = append(clocks, o)
-		} else {
-			funnels[operation.funnel.key] = append(funnels[operation.funnel.key], o)
-		}
-	}
-	for _, part := range funnels {
-		parts = append(parts, append(part, clocks...))
-	}
-	return parts
 }

@@ -2,9 +2,12 @@ package model_test
 
 import (
 	"context"
+	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,21 +21,11 @@ import (
 // The clock is set by the clients: that is part of the history, so the contract knows
 // every answer to the nanosecond.
 
-// An action is what an operation does.
-type action int
-
-const (
-	throttle action = iota // CL.THROTTLE
-	read                   // GET
-	setClock               // FUNNEL.DEBUG CLOCK
-)
-
-// An operation is what a client asked for: the input of porcupine's model.
+// An operation is what a client asked for: the input of porcupine's model. It is about the
+// funnels of one group, or sets the clock.
 type operation struct {
-	action   action
-	funnel   funnel
-	quantity int64
-	instant  int64 // to set the clock to
+	group []funnel
+	words []string
 }
 
 // A funnel is a key with its rate.
@@ -41,65 +34,83 @@ type funnel struct {
 	capacity, count, period int64
 }
 
+// words are the funnel's, of a call.
+func (f funnel) words(quantity int64) []string {
+	return []string{f.key, fmt.Sprint(f.capacity), fmt.Sprint(f.count), fmt.Sprint(f.period), fmt.Sprint(quantity)}
+}
+
+func (o operation) setsClock() bool { return o.words[0] == "funnel.debug" }
+func (o operation) reads() bool     { return o.words[0] == "get" }
+
 // A result is what a client was answered: the output of porcupine's model.
 type result struct {
 	// unknown says that there was no answer: the server may have done what it was
 	// asked, or not.
 	unknown bool
 
-	reply [5]int64
-	tat   int64 // what was read, 0 for no key
+	reply string // in Go's form; of the clock nothing
 }
 
-// words are the operation's command.
-func (o operation) words() []any {
-	switch f := o.funnel; o.action {
-	case setClock:
-		return []any{"funnel.debug", "clock", o.instant}
-	case read:
-		return []any{"get", f.key}
-	default:
-		return []any{"cl.throttle", f.key, f.capacity, f.count, f.period, o.quantity}
+// resultOf reads the answer to an operation.
+func resultOf(operation operation, answer *redis.Cmd) result {
+	err := answer.Err()
+	switch {
+	case err != nil && err != redis.Nil:
+		return result{unknown: true}
+	case operation.setsClock():
+		return result{}
 	}
+	return result{reply: fmt.Sprint(answer.Val())}
 }
 
-// resultOf reads the answer to an operation. An answer of another form equals none that
-// is expected.
-func resultOf(answer *redis.Cmd) (got result) {
-	got.unknown = servertest.IgnoreNil(answer.Err()) != nil
-	switch value := answer.Val().(type) {
-	case []any:
-		numbers, _ := answer.Int64Slice()
-		copy(got.reply[:], numbers)
-	case string:
-		got.tat, _ = strconv.ParseInt(value, 10, 64)
-	}
-	return got
+// A world is all that decides over answers on one group: what its keys hold.
+type world struct {
+	now    int64
+	values [2]string
 }
-
-// A world is all that decides over an answer on one funnel.
-type world struct{ now, tat int64 }
 
 // in is what comes of an operation by the contract.
 func (o operation) in(before world) (after world, expected result) {
-	switch o.action {
-	case setClock:
-		return world{o.instant, before.tat}, result{}
-	case read:
-		return before, result{tat: before.tat}
+	get := func(key string) contract.Value {
+		if value := before.values[o.indexOf(key)]; value != "" {
+			return contract.Value{Type: "string", Text: value}
+		}
+		return contract.Value{}
 	}
-	decision := o.funnel.decide(before, o.quantity)
-	return world{before.now, decision.TAT}, result{reply: decision.Reply()}
+	after = before
+	switch {
+	case o.setsClock():
+		now, err := strconv.ParseInt(o.words[2], 10, 64)
+		if err != nil {
+			panic(err)
+		}
+		after.now = now
+		return after, result{}
+	case o.reads():
+		if value := get(o.words[1]); value.Type != "" {
+			return after, result{reply: value.Text}
+		}
+		return after, result{reply: fmt.Sprint(nil)}
+	}
+	outcome := o.call(before.now, get)
+	if outcome.Err != "" {
+		panic(outcome.Err)
+	}
+	for _, write := range outcome.Writes {
+		after.values[o.indexOf(write.Key)] = write.Value
+	}
+	return after, result{reply: fmt.Sprint(outcome.Reply)}
 }
 
-func (f funnel) decide(world world, quantity int64) contract.Decision {
-	number := big.NewInt
-	call, err := contract.NewFunnel(f.key, number(f.capacity), number(f.count), number(f.period*int64(time.Second)), number(quantity))
-	decision, tooLate := call.Decide(number(world.tat), number(world.now))
-	if err != "" || tooLate != "" {
-		panic(err + tooLate)
+func (o operation) call(now int64, get func(string) contract.Value) contract.Outcome {
+	if o.words[0] == "cl.throttle" {
+		return contract.Throttle(contract.Default, o.words[1:], now, get)
 	}
-	return decision
+	return contract.Funnels(strings.TrimPrefix(o.words[0], "cl."), contract.Default, o.words[1:], now, get)
+}
+
+func (o operation) indexOf(key string) int {
+	return slices.IndexFunc(o.group, func(f funnel) bool { return f.key == key })
 }
 
 // onServer executes operations as the module's clients do. With replicas, it adds a
@@ -110,7 +121,7 @@ func onServer(client *redis.Client, replicas int) func(operation) result {
 	return func(operation operation) result {
 		ctx := context.Background()
 		pipeline := client.Pipeline()
-		answer := pipeline.Do(ctx, operation.words()...)
+		answer := pipeline.Do(ctx, servertest.ToAny(operation.words)...)
 		var confirmed *redis.Cmd
 		if replicas > 0 {
 			pipeline.Incr(ctx, "mark")
@@ -124,33 +135,58 @@ func onServer(client *redis.Client, replicas int) func(operation) result {
 				return result{unknown: true}
 			}
 		}
-		return resultOf(answer)
+		return resultOf(operation, answer)
 	}
 }
 
-// funnels leak nothing while the clock is set, or some, or nearly at once; and are large
-// or small.
-var funnels = []funnel{
-	{key: "still and large", capacity: 100_000, count: 1, period: 1000},
-	{key: "still and small", capacity: 100, count: 1, period: servertest.StillPeriod},
-	{key: "leaks 100 per second", capacity: 20, count: 100, period: 1},
-	{key: "leaks 20000 per second", capacity: 5, count: 20_000, period: 1},
+// groups are of funnels that are called together. They leak nothing while the clock is set,
+// or some, or nearly at once; and are large or small.
+var groups = [][]funnel{
+	{{key: "still and large", capacity: 1000, count: 1, period: 1000}, {key: "leaks 100 per second", capacity: 20, count: 100, period: 1}},
+	{{key: "still and small", capacity: 100, count: 1, period: servertest.StillPeriod}, {key: "leaks 20000 per second", capacity: 5, count: 20_000, period: 1}},
 }
 
-// onFunnels is an operation on one of the funnels, at random.
+// onFunnels is an operation on one funnel of a group or on both, at random.
 func onFunnels() operation {
-	operation := operation{action: throttle, quantity: 1, funnel: funnels[rand.IntN(len(funnels))]}
-	switch dice := rand.IntN(100); {
-	case dice < 10:
-		operation.quantity = 2 + rand.Int64N(3)
-	case dice < 20:
-		operation.quantity = 0
-	case dice < 23:
-		operation.quantity = operation.funnel.capacity + 1
-	case dice < 50:
-		operation.action = read
+	group := groups[rand.IntN(len(groups))]
+	words := func(funnel funnel) []string {
+		switch dice := rand.IntN(100); {
+		case dice < 20:
+			return funnel.words(2 + rand.Int64N(3))
+		case dice < 30:
+			return funnel.words(0)
+		case dice < 33:
+			return funnel.words(funnel.capacity + 1)
+		}
+		return funnel.words(1)
 	}
-	return operation
+	first, second := group[0], group[1]
+	if rand.IntN(2) == 0 {
+		first, second = second, first
+	}
+	call := func(command string) []string {
+		call := append([]string{command}, words(first)...)
+		if rand.IntN(3) == 0 {
+			call = append(call, words(second)...)
+		}
+		return call
+	}
+	switch dice := rand.IntN(100); {
+	case dice < 20:
+		return operation{group, []string{"get", first.key}}
+	case dice < 35:
+		return operation{group, append([]string{"cl.throttle"}, words(first)...)}
+	case dice < 50:
+		return operation{group, call("cl.reserve")}
+	case dice < 65:
+		maxWait := []string{"0.05", "0.0001", fmt.Sprint(3 * servertest.StillPeriod)}[rand.IntN(3)]
+		return operation{group, append(append([]string{"cl.reserve"}, words(first)...), maxWait)}
+	case dice < 75:
+		return operation{group, call("cl.peek")}
+	case dice < 80: // less than is given back, so that funnels do not stay overfull
+		return operation{group, call("cl.charge")}
+	}
+	return operation{group, call("cl.refund")}
 }
 
 // onFunnelsAndClock also sets the clock, forward and backward, at times by an hour.
@@ -162,10 +198,12 @@ func onFunnelsAndClock() operation {
 	if rand.IntN(10) == 0 {
 		instant = instant.Add(time.Hour)
 	}
-	return operation{action: setClock, instant: instant.UnixNano()}
+	return setClock(instant)
+}
+
+func setClock(instant time.Time) operation {
+	return operation{words: []string{"funnel.debug", "clock", fmt.Sprint(instant.UnixNano())}}
 }
 
 // startOfTime sets the clock of a server that has just begun to serve clients.
-func startOfTime() operation {
-	return operation{action: setClock, instant: servertest.Epoch.UnixNano()}
-}
+func startOfTime() operation { return setClock(servertest.Epoch) }

@@ -1,0 +1,41 @@
+package servertest
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// StartReplica starts a replica of a server, and waits until the server sends it what
+// is written.
+func StartReplica(t testing.TB, primary *Server, options Options) *Server {
+	t.Helper()
+	client := primary.Client(t)
+	ctx := context.Background()
+	require.NoError(t, client.ConfigSet(ctx, "repl-diskless-sync-delay", "0").Err())
+	options.Config = append([]string{"--save", "", "--replicaof", "127.0.0.1", strconv.Itoa(primary.Port)}, options.Config...)
+	attached := func() int { return strings.Count(client.Info(ctx, "replication").Val(), "state=online") }
+	before := attached()
+	replica := Start(t, options)
+	Eventually(t, "the replica is attached", func() bool { return attached() > before })
+	return replica
+}
+
+// AwaitReplicas waits until all replicas of a server have what was written.
+func AwaitReplicas(t testing.TB, primary *redis.Client, replicas ...*redis.Client) {
+	t.Helper()
+	offset := InfoField(t, primary, "replication", "master_repl_offset")
+	for _, replica := range replicas {
+		Await(t, pollInterval, "the replica has everything", func() error {
+			if InfoField(t, replica, "replication", "slave_repl_offset") < offset {
+				return errors.New("it lags behind")
+			}
+			return nil
+		})
+	}
+}

@@ -1,0 +1,48 @@
+package model_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+)
+
+// TestNoCallOfSeveralFunnelsKeepsMemory, whatever becomes of it.
+func TestNoCallOfSeveralFunnelsKeepsMemory(t *testing.T) {
+	server := servertest.StartModule(t)
+	client := server.Client(t)
+	ctx := context.Background()
+	require.NoError(t, client.LPush(ctx, "list", 1).Err())
+	require.NoError(t, client.Set(ctx, "text", "no funnel", 0).Err())
+	wire := server.Wire(t)
+	const fast, slow = " 1000000000 1 0.000000001 1 ", " 2 1 1000000 1 "
+	for name, lines := range map[string][]string{
+		"allowed":            {"cl.reserve a" + fast + "b" + fast + "c" + fast},
+		"allowed later":      {"cl.reserve a 1 1 0.000000001 1 9"},
+		"limited":            {"cl.reserve d" + slow + "e" + slow + "a" + fast},
+		"peeked":             {"cl.peek a" + fast + "d" + slow + "absent" + fast},
+		"charged":            {"cl.charge a" + fast + "b" + fast},
+		"given back":         {"cl.charge f" + slow + "g" + slow, "cl.refund f" + slow + "g" + slow},
+		"nothing to give":    {"cl.refund h" + slow + "i" + slow},
+		"number of words":    {"cl.reserve a" + fast + "b c"},
+		"wrong argument":     {"cl.charge a" + fast + "b 1 x 1 1"},
+		"named twice":        {"cl.charge a" + fast + "b" + fast + "a" + fast},
+		"another type":       {"cl.charge a" + fast + "list" + fast + "b" + fast},
+		"no funnel":          {"cl.peek a" + fast + "text" + fast + "b" + fast},
+		"too large together": {"cl.charge a" + fast + "b 1 1 9223372036 1"},
+	} {
+		round := func(calls int) {
+			require.NoError(t, servertest.CallMany(wire, calls,
+				func(i int) []string { return strings.Fields(lines[i%len(lines)]) },
+				func(int, any) error { return nil }), name)
+		}
+		round(1_000) // what is made once, such as buffers, is made now
+		used, resident := servertest.InfoField(t, client, "memory", "used_memory"), servertest.MemoryOf(t, server, "VmRSS")
+		round(servertest.QuickOrLong(5_000, 500_000))
+		require.Less(t, servertest.InfoField(t, client, "memory", "used_memory"), used+64<<10, name)
+		require.Less(t, servertest.MemoryOf(t, server, "VmRSS"), resident+1<<20, name)
+	}
+}
