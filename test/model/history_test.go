@@ -2,20 +2,15 @@ package model_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"funnel/internal/contract"
 	"funnel/internal/servertest"
 )
 

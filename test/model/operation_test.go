@@ -3,7 +3,6 @@ package model_test
 import (
 	"context"
 	"fmt"
-	"math/big"
 	"math/rand/v2"
 	"slices"
 	"strconv"
