@@ -106,7 +106,7 @@ struct funnels_call {
     enum funnels_command command;
     uint32_t length; /* how many funnels there are, at most MOST_FUNNELS */
     int64_t limit_surplus, now;
-    struct text max_wait;
+    struct text max_wait; /* bytes is NULL when it was left out */
     int64_t longest_wait; /* of Go alone */
 
     struct outcome outcome;

@@ -27,7 +27,7 @@ static void read_arguments(struct funnels_call *call, RedisModuleString **argv, 
         funnel->quantity = text_of(words[4]);
     }
     int has_max_wait = (argc - 1) % WORDS_PER_FUNNEL == 1;
-    call->max_wait = has_max_wait ? text_of(argv[argc - 1]) : (struct text){"0", 1};
+    call->max_wait = has_max_wait ? text_of(argv[argc - 1]) : (struct text){NULL, 0};
 }
 
 static void reply_with_decimal(RedisModuleCtx *ctx, const struct decimal *decimal)

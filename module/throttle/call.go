@@ -85,7 +85,7 @@ type FunnelsCall struct {
 	Length       uint32 // how many funnels there are
 	LimitSurplus int64
 	Now          int64
-	MaxWait      string // as the client sent it, or 0
+	MaxWait      string // as the client sent it; without bytes when it was left out
 	LongestWait  int64  // the same in nanoseconds
 
 	Outcome Outcome

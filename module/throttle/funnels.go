@@ -1,6 +1,10 @@
 package throttle
 
-import "funnel/gcra"
+import (
+	"unsafe"
+
+	"funnel/gcra"
+)
 
 // parseFunnels validates the arguments of a command that takes several funnels, before
 // their keys are read. C calls it as go_parse_funnels.
@@ -14,20 +18,30 @@ func parseFunnels(call *FunnelsCall) {
 		}
 	}
 	call.Outcome.Funnel = 0
-	longestWait, ok := parseSeconds(call.MaxWait)
-	switch {
-	case !ok:
-		call.Outcome.failArgument(badMaxWait, call.MaxWait)
-		return
-	case longestWait > 0 && call.Length > 1:
-		call.Outcome.failArgument(badMaxWaitOfSeveral, call.MaxWait)
-		return
-	}
-	call.LongestWait = longestWait
-	if call.namesAKeyTwice() {
+	if !call.parseMaxWait() || call.namesAKeyTwice() {
 		return
 	}
 	call.Outcome.Verdict = Parsed
+}
+
+// parseMaxWait validates max_wait, which is 0 when it is left out. Otherwise it writes an
+// error, and returns false.
+//
+//go:nosplit
+func (call *FunnelsCall) parseMaxWait() (ok bool) {
+	call.LongestWait = 0
+	if unsafe.StringData(call.MaxWait) == nil {
+		return true
+	}
+	longestWait, ok := parseSeconds(call.MaxWait)
+	switch {
+	case !ok:
+		return call.Outcome.failArgument(badMaxWait, call.MaxWait)
+	case longestWait > 0 && call.Length > 1:
+		return call.Outcome.failArgument(badMaxWaitOfSeveral, call.MaxWait)
+	}
+	call.LongestWait = longestWait
+	return true
 }
 
 // decideFunnels answers a call that parseFunnels has accepted, from what the keys hold
@@ -137,8 +151,9 @@ func (call *FunnelsCall) name(index uint) {
 //go:nosplit
 func (call *FunnelsCall) namesAKeyTwice() bool {
 	for second := uint(1); second < MostFunnels && second < uint(call.Length); second++ {
+		key := call.Funnels[second].Key
 		for first := uint(0); first < second; first++ {
-			if same(call.Funnels[first].Key, call.Funnels[second].Key) {
+			if same(call.Funnels[first].Key, key) {
 				call.name(second)
 				call.Outcome.fail(keyTwice)
 				return true

@@ -17,10 +17,13 @@ var commandNames = map[string]uint32{"reserve": Reserve, "peek": Peek, "charge":
 // funnelsCallOf is a call as C makes it, of words behind the name of the command: what Go
 // fills in holds whatever was there before. Get reads a key.
 func funnelsCallOf(command string, words []string, now int64, get func(key string) contract.Value) *FunnelsCall {
-	call := &FunnelsCall{Command: commandNames[command], Length: uint32(len(words) / 5), Now: now, MaxWait: "0", Outcome: usedOutcome(),
+	call := &FunnelsCall{Command: commandNames[command], Length: uint32(len(words) / 5), Now: now, LongestWait: 77, Outcome: usedOutcome(),
 		Writes: 77, Limited: 77, Wait: used()}
 	if len(words)%5 == 1 {
 		call.MaxWait = words[len(words)-1]
+		if call.MaxWait == "" { // of the server's, which has bytes
+			call.MaxWait = "x"[:0]
+		}
 	}
 	for i := range call.Length {
 		funnel := words[5*i:]
