@@ -201,6 +201,7 @@ func TestAllowMany(t *testing.T) {
 		})
 		require.Len(t, sent, 1)
 		require.Contains(t, sent[0], "\r\n86400\r\n", "redis-cell takes no fractions of seconds")
+		require.NotContains(t, sent[0], "redis.call", "the hash of the script, not its text")
 		var got []string
 		for _, result := range results {
 			got = append(got, fmt.Sprint(result.Allowed, " ", result.Remaining, " ", result.Path))

@@ -3,6 +3,7 @@ package limiter_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,16 +77,26 @@ func TestModuleIsLoadedAndUnloaded(t *testing.T) {
 	}
 }
 
-// A user with +cl.throttle alone, without COMMAND INFO, can use the module.
+// A user who may not ask COMMAND INFO, or a server without it, needs no more than
+// the commands that decide.
 func TestTheLeastPermissionsSuffice(t *testing.T) {
-	server := servertest.StartModule(t)
-	require.NoError(t, server.Client(t).ACLSetUser(context.Background(), "app", "on", ">secret", "~user:*", "+cl.throttle").Err())
-	l := limiter.New(server.Client(t, func(options *redis.Options) {
-		options.Username, options.Password = "app", "secret"
-	}))
-	require.Equal(t, limiter.PathModule, allow(t, l, "user:42", fifteenPerDay).Path)
-	_, err := l.Allow(context.Background(), "other:42", fifteenPerDay)
-	require.ErrorContains(t, err, "NOPERM")
+	for path, c := range map[limiter.Path]struct{ module, rules string }{
+		limiter.PathModule: {servertest.Module(t), "+cl.throttle"},
+		limiter.PathScript: {"", "+evalsha +eval +set +get +time"},
+	} {
+		server := servertest.Start(t, servertest.Options{Module: c.module})
+		rules := append(strings.Fields(c.rules), "on", ">secret", "~user:*")
+		require.NoError(t, server.Client(t).ACLSetUser(context.Background(), "app", rules...).Err())
+		l := limiter.New(server.Client(t, func(options *redis.Options) {
+			options.Username, options.Password = "app", "secret"
+		}))
+		require.Equal(t, path, allow(t, l, "user:42", fifteenPerDay).Path)
+		_, err := l.Allow(context.Background(), "other:42", fifteenPerDay)
+		require.ErrorContains(t, err, "NOPERM")
+	}
+	withoutCommand := servertest.Start(t, servertest.Options{
+		Module: servertest.Module(t), Config: []string{"--rename-command", "COMMAND", ""}})
+	require.Equal(t, limiter.PathModule, allow(t, limiter.New(withoutCommand.Client(t)), "key", fifteenPerDay).Path)
 }
 
 // A cluster of which all or some primaries have the module, and a ring.
@@ -135,4 +146,26 @@ func TestClusterAndRing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A node that is down says nothing about the others.
+func TestRingOfWhichOneIsDown(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{
+		Addrs:              map[string]string{"one": servertest.StartModule(t).Addr(), "two": "127.0.0.1:1"},
+		HeartbeatFrequency: time.Hour, MaxRetries: -1,
+		NewClient: func(options *redis.Options) *redis.Client {
+			options.DialerRetries = 1
+			return redis.NewClient(options)
+		},
+	})
+	t.Cleanup(func() { ring.Close() })
+	l := limiter.New(ring)
+	decided := 0
+	for i := range 20 {
+		if result, err := l.Allow(context.Background(), fmt.Sprint("user:", i), fifteenPerDay); err == nil {
+			require.Equal(t, limiter.PathModule, result.Path)
+			decided++
+		}
+	}
+	require.NotZero(t, decided)
 }
