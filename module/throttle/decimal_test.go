@@ -1,7 +1,9 @@
 package throttle
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"strconv"
 	"testing"
 
@@ -23,6 +25,26 @@ func TestSetInteger(t *testing.T) {
 		decimal := used()
 		decimal.setInteger(number)
 		require.Equal(t, strconv.FormatInt(number, 10), decimal.text())
+	}
+}
+
+// TestEightDigits goes through all halves, each beside some others, and random numbers.
+func TestEightDigits(t *testing.T) {
+	check := func(number uint64) {
+		text := make([]byte, 8)
+		put(text, eightDigits(number))
+		if string(text) != fmt.Sprintf("%08d", number) { // require is slow
+			require.Equal(t, fmt.Sprintf("%08d", number), string(text))
+		}
+	}
+	for half := range uint64(10_000) {
+		for _, other := range []uint64{0, 1, 99, 100, 5000, 9999} {
+			check(half*10_000 + other)
+			check(other*10_000 + half)
+		}
+	}
+	for range 100_000 {
+		check(rand.Uint64N(1e8))
 	}
 }
 

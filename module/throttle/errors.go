@@ -58,6 +58,21 @@ func (outcome *Outcome) failArgument(reason, argument string) bool {
 	return false
 }
 
+// failCapacity answers with an error reply for a capacity that is 0 or, if isNumber is
+// false, no number.
+//
+//go:nosplit
+func (outcome *Outcome) failCapacity(capacity string, limitSurplus int64, isNumber bool) bool {
+	switch {
+	case isNumber:
+		return outcome.fail(zeroCapacity)
+	case limitSurplus == 0:
+		return outcome.failArgument(badCapacity, capacity)
+	default:
+		return outcome.failArgument(badCapacityRedisCell, capacity)
+	}
+}
+
 // failTogether answers with an error reply that shows all arguments of a funnel, which
 // are valid one by one, but not together.
 //

@@ -12,13 +12,8 @@ import (
 //go:nosplit
 func (funnel *Funnel) parse(limitSurplus int64, ask *gcra.Ask, outcome *Outcome) (ok bool) {
 	capacity, ok := parseInteger(funnel.Capacity)
-	switch {
-	case limitSurplus == 0 && ok && capacity == 0:
-		return outcome.fail(zeroCapacity)
-	case limitSurplus == 0 && !ok:
-		return outcome.failArgument(badCapacity, funnel.Capacity)
-	case !ok:
-		return outcome.failArgument(badCapacityRedisCell, funnel.Capacity)
+	if !ok || capacity == 0 && limitSurplus == 0 {
+		return outcome.failCapacity(funnel.Capacity, limitSurplus, ok)
 	}
 	count, ok := parseInteger(funnel.Count)
 	if !ok || count < 1 {

@@ -140,10 +140,11 @@ func (call *FunnelsCall) reply(asks []gcra.Ask) {
 //
 //go:nosplit
 func (call *FunnelsCall) name(index uint) {
-	call.Outcome.Funnel = 0
-	if call.Length > 1 {
-		call.Outcome.Funnel = uint32(index) + 1
+	number := uint32(index) + 1
+	if call.Length == 1 {
+		number = 0
 	}
+	call.Outcome.Funnel = number
 }
 
 // namesAKeyTwice writes an error if two funnels have the same key.

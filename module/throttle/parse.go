@@ -22,19 +22,18 @@ func parseInteger(text string) (value int64, ok bool) {
 	return int64(sum), sum <= math.MaxInt64
 }
 
-// parseTAT is parseInteger for texts that are likely to have the 19 digits of a TAT, of
-// which it reads 16 at a third of the cost.
+// parseTAT is parseInteger for texts that are likely to have the 19 digits of a TAT, which
+// it reads at a third of the cost: eight, eight, and the last three as part of eight.
 //
 //go:nosplit
 func parseTAT(text string) (tat int64, ok bool) {
-	const digits = 19
-	if len(text) != digits {
+	if len(text) != 19 || text[0] == '0' {
 		return parseInteger(text)
 	}
-	first, okFirst := parseInteger(text[:digits-16])
-	middle, okMiddle := parseEight(text[digits-16:])
-	last, okLast := parseEight(text[digits-8:])
-	sum := uint64(first)*1e16 + middle*1e8 + last // below 10^19, which 64 bits hold
+	first, okFirst := parseEight(text)
+	middle, okMiddle := parseEight(text[8:])
+	last, okLast := parseEight(text[11:])
+	sum := first*1e11 + middle*1000 + last%1000 // below 10^19, which 64 bits hold
 	return int64(sum), okFirst && okMiddle && okLast && sum <= math.MaxInt64
 }
 
