@@ -51,7 +51,8 @@ func (a *Ask) Reserve(now, longestWait int64) error {
 		decision.Wait = over
 	}
 	if filled > maxInt63 {
-		return a.fail(ErrTAT)
+		a.Decision = Decision{}
+		return ErrTAT
 	}
 	if a.Quantity > 0 {
 		tat = int64(filled)
@@ -86,7 +87,8 @@ func (a *Ask) Charge(now int64) error {
 	if increment > 0 {
 		filled := uint64(max(now, tat)) + uint64(increment)
 		if filled > maxInt63 {
-			return a.fail(ErrTAT)
+			a.Decision = Decision{}
+			return ErrTAT
 		}
 		tat = int64(filled)
 	}
@@ -164,12 +166,6 @@ func (a *Ask) begin() (increment int64, err error) {
 		return 0, ErrCapacity
 	}
 	return a.Rate.Increment(a.Quantity)
-}
-
-//go:nosplit
-func (a *Ask) fail(err Error) error {
-	a.Decision = Decision{}
-	return err
 }
 
 // tell fills in the answer of a funnel that has this TAT after the call. Wait is set.

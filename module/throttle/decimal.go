@@ -104,7 +104,7 @@ func leadingZeros(digits uint64) uint32 { return uint32(bits.TrailingZeros64(dig
 // trailingZeros counts those of eight digits, which are 8 for the number 0.
 //
 //go:nosplit
-func trailingZeros(digits uint64) uint32 { return uint32(bits.LeadingZeros64(digits)) / 8 }
+func trailingZeros(digits uint64) uint32 { return uint32(64-bits.Len64(digits)) / 8 }
 
 // put writes eight digits as text.
 //

@@ -33,12 +33,12 @@ func breaches(call *Call) {
 func panics(at int) { sink = table[at] }
 
 var (
-	table   [4]byte
-	sink    byte
-	pointer *Call
-	method  interface{ Error() string }
-	value   func()
-	number  int
+	table     [4]byte
+	sink      byte
+	pointer   *Call
+	method    interface{ Error() string }
+	value     func()
+	anyNumber int
 )
 
 //go:noinline
@@ -49,7 +49,7 @@ func allocates(call *Call) { pointer = &Call{Now: call.Now} }
 func grows(call *Call) {
 	var large [4096]byte
 	for i := range large {
-		large[i] = call.Capacity[0] + byte(i)
+		large[i] = call.Funnel.Capacity[0] + byte(i)
 	}
 	sink = large[call.Now&4095]
 }
@@ -57,7 +57,7 @@ func grows(call *Call) {
 //go:noinline
 //go:nosplit
 func comparesStrings(call *Call) {
-	if call.Capacity == call.Count {
+	if call.Funnel.Capacity == call.Funnel.Count {
 		sink = 1
 	}
 }
@@ -89,31 +89,31 @@ func callsMethod(*Call) { method.Error() }
 func jumpsByTable(call *Call) {
 	switch call.Now {
 	case 0:
-		number *= 3
+		anyNumber *= 3
 	case 1:
-		number += 5
+		anyNumber += 5
 	case 2:
-		number -= 7
+		anyNumber -= 7
 	case 3:
-		number ^= 9
+		anyNumber ^= 9
 	case 4:
-		number *= 11
+		anyNumber *= 11
 	case 5:
-		number += 13
+		anyNumber += 13
 	case 6:
-		number -= 15
+		anyNumber -= 15
 	case 7:
-		number ^= 17
+		anyNumber ^= 17
 	case 8:
-		number *= 19
+		anyNumber *= 19
 	case 9:
-		number += 21
+		anyNumber += 21
 	}
 }
 
 //go:noinline
 //go:nosplit
-func readsForeignVariable(*Call) { number = runtime.MemProfileRate }
+func readsForeignVariable(*Call) { anyNumber = runtime.MemProfileRate }
 
 // initialized is computed before main would run.
 var initialized = compute()
@@ -123,7 +123,7 @@ func compute() int { return runtime.NumCPU() }
 
 //go:noinline
 //go:nosplit
-func readsInitialized(*Call) { number = initialized }
+func readsInitialized(*Call) { anyNumber = initialized }
 
 // In assembler.
 func jumpsBetweenInstructions()
@@ -135,6 +135,6 @@ var foreign = &runtime.MemProfileRate
 
 //go:noinline
 //go:nosplit
-func readsThroughPointer() { number = *foreign }
+func readsThroughPointer() { anyNumber = *foreign }
 
 func fallsOffItsEnd()
