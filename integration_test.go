@@ -222,6 +222,6 @@ func replyOf(decision gcra.Decision) servertest.Reply {
 	}
 	return servertest.Reply{
 		limited, decision.Limit, decision.Remaining,
-		gcra.Seconds(decision.RetryAfter), gcra.Seconds(decision.ResetAfter),
+		gcra.Seconds(decision.RetryAfter()), gcra.Seconds(decision.ResetAfter),
 	}
 }
