@@ -50,7 +50,8 @@ func run(ctx context.Context) error {
 	flag.Usage = func() { fmt.Fprint(os.Stderr, usage); flag.PrintDefaults() }
 	flag.StringVar(&s.Module, "module", "funnel.so", "the module to measure: `path` of funnel.so")
 	flag.StringVar(&s.Peer, "peer", "", "another module with CL.THROTTLE, measured in a server of its own: `path`")
-	flag.IntVar(&s.Rounds, "rounds", 11, "throughput, latency and scale: rounds of each alternative, 3 or more")
+	flag.IntVar(&s.Rounds, "rounds", 11, "throughput, latency, scale and clients: rounds of each alternative, 3 or more")
+	flag.DurationVar(&s.Window, "window", 3*time.Second, "waiting: `time` that is counted for each line; clients: ten rounds")
 	parts := flag.String("parts", strings.Join(known, ","), "measure only: `names`, with commas")
 	charts := flag.String("svg", "", "write charts to this `folder`")
 	update := flag.String("update", "", "put the tables into these documents, at their markers: `files`, with commas")
@@ -58,8 +59,8 @@ func run(ctx context.Context) error {
 	flag.Parse()
 
 	unknown := slices.DeleteFunc(list(*parts), func(part string) bool { return slices.Contains(known, part) })
-	if len(unknown) > 0 || s.Rounds < 3 || flag.NArg() > 0 {
-		return fmt.Errorf("-parts has other names (%v), -rounds is less than 3, or an option (%v) does not begin with -: see -help", unknown, flag.Args())
+	if len(unknown) > 0 || s.Rounds < 3 || s.Window <= 0 || flag.NArg() > 0 {
+		return fmt.Errorf("-parts has other names (%v), -rounds is less than 3, -window is not above 0, or an option (%v) does not begin with -: see -help", unknown, flag.Args())
 	}
 	s.Module, _ = filepath.Abs(s.Module) // servers run in folders of their own
 	if s.Peer != "" {
