@@ -161,7 +161,7 @@ func (c *Client) goRound(client *goClient) (result round) {
 		callers.Go(func() {
 			for n := 0; errs[i] == nil && !over.Load(); n++ {
 				sent := time.Now()
-				errs[i] = client.call(c.Ctx, some[n%keysOfEach])
+				errs[i] = client.call(context.Background(), some[n%keysOfEach])
 				latencies[i] = append(latencies[i], time.Since(sent).Seconds()*1e6)
 			}
 		})

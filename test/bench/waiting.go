@@ -32,6 +32,7 @@ type turn struct {
 	asked, answered  time.Time // of the first call
 	earliest, latest time.Time // at which the turn can be, by the last call
 	ahead            time.Time // when Wait returned; zero if it did not meanwhile
+	givenUp          bool      // in the middle of a call
 }
 
 // A lineResult is what came of a line. Lateness is in microseconds.
@@ -67,8 +68,8 @@ func (s *Setting) waiting() Table {
 			}
 		}
 	}
-	table.Note = fmt.Sprintf("%s, `Wait` of package limiter by go-redis with its default options, a key for each line. The funnel is full at the beginning, so no burst is counted; then %v to warm up and %v that count. Turns per second: between the first and the last return of `Wait`. Calls: those that the server counted, on turns that it gave. Overtakers: turns that are, in any case, before one that was answered before they were asked for. Late: `Wait` returned so long after the earliest instant at which the turn can be, which is one round trip before the latest. A sleep of 1ms alone was late by %s µs (p50) and %s µs (p99). Client and server share the machine; its load was %s before and %s after.",
-		s.server, s.warmUp(), s.Window, thousands(p50), thousands(p99), before, loadAverage())
+	table.Note = fmt.Sprintf("%s, `Wait` of package limiter by go-redis with its default options, a key for each line. The funnel is full at the beginning, so no burst is counted; then %v to warm up and %v that count. Turns per second: between the first and the last return of `Wait`. Calls per turn: those that the server counted on the turns that it gave. Overtakers: turns that are, in any case, before one that was answered before they were asked for. Late: `Wait` returned so long after the earliest instant at which the turn can be, which is one round trip before the latest. A sleep of %v that asks no server was late by %s µs (p50) and %s µs (p99). Client and server share the machine; its load was %s before and %s after.",
+		s.server, s.warmUp(), s.Window, shortSleep, thousands(p50), thousands(p99), before, loadAverage())
 	return table
 }
 
@@ -78,13 +79,7 @@ func (c *Client) wait(l line) (result lineResult) {
 		return result
 	}
 	rdb := c.server.NewClient()
-	defer func() {
-		// Calls that were given up are answered still.
-		for stats := rdb.PoolStats(); stats.IdleConns < stats.TotalConns && !c.failed(nil); stats = rdb.PoolStats() {
-			time.Sleep(time.Millisecond)
-		}
-		rdb.Close()
-	}()
+	defer rdb.Close()
 	limit := limiter.New(rdb, limiter.WithPath(l.path), limiter.WithHook(noteTurn))
 	key := fmt.Sprint("line:", l)
 	if _, err := limit.Charge(c.Ctx, key, l.limit, l.limit.Capacity); c.failed(err) { // which also loads the script
@@ -120,8 +115,18 @@ func (c *Client) wait(l line) (result lineResult) {
 			c.failed(err)
 		}
 	}
-	given := slices.DeleteFunc(slices.Concat(turns...), func(t *turn) bool { return t.earliest.IsZero() })
-	result.callsPerTurn = (c.limiterCalls() - before) / float64(len(given))
+	// Calls that were given up at the end are answered still, but to nobody.
+	for stats := rdb.PoolStats(); stats.IdleConns < stats.TotalConns && !c.failed(nil); stats = rdb.PoolStats() {
+		time.Sleep(time.Millisecond)
+	}
+	calls := c.limiterCalls() - before
+	given := slices.DeleteFunc(slices.Concat(turns...), func(t *turn) bool {
+		if t.givenUp {
+			calls--
+		}
+		return t.earliest.IsZero()
+	})
+	result.callsPerTurn = calls / float64(len(given))
 	result.overtakers = overtakers(given)
 	result.perSecond, result.p50, result.p99 = wentAhead(given, counted)
 	return result
@@ -132,7 +137,10 @@ type turnKey struct{}
 // noteTurn is a hook.
 func noteTurn(ctx context.Context, decision limiter.Decision) {
 	t, ok := ctx.Value(turnKey{}).(*turn)
-	if !ok || decision.Err != nil {
+	if !ok {
+		return
+	}
+	if t.givenUp = decision.Err != nil; t.givenUp {
 		return
 	}
 	answered := time.Now()
@@ -179,13 +187,16 @@ func wentAhead(turns []*turn, counted time.Time) (perSecond, p50, p99 float64) {
 	return float64(len(turns)-1) / span.Seconds(), percentile(late, 50), percentile(late, 99)
 }
 
-// sleepAlone is how late the machine is with a sleep of one millisecond, in microseconds.
+// shortSleep is no whole millisecond, in which Go waits on Linux while nothing runs.
+const shortSleep = 500 * time.Microsecond
+
+// sleepAlone is how late a sleep is that asks no server, in microseconds.
 func sleepAlone(window time.Duration) (p50, p99 float64) {
 	var late []float64
 	for begin := time.Now(); time.Since(begin) < window; {
 		slept := time.Now()
-		time.Sleep(time.Millisecond)
-		late = append(late, (time.Since(slept)-time.Millisecond).Seconds()*1e6)
+		time.Sleep(shortSleep)
+		late = append(late, (time.Since(slept)-shortSleep).Seconds()*1e6)
 	}
 	return percentile(late, 50), percentile(late, 99)
 }

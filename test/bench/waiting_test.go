@@ -30,7 +30,7 @@ func TestTurnsOfOneRateAreCounted(t *testing.T) {
 		require.NoError(t, s.Err)
 		require.Positive(t, result.perSecond)
 		require.Less(t, result.perSecond, 200.0, "the burst of a machine that stalls is no rate")
-		require.GreaterOrEqual(t, result.callsPerTurn, 1.0)
+		require.InDelta(t, 1, result.callsPerTurn, 0.2)
 		require.Zero(t, result.overtakers)
 		require.Positive(t, result.p50)
 		require.GreaterOrEqual(t, result.p99, result.p50)

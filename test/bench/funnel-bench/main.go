@@ -22,7 +22,8 @@ import (
 const usage = `usage: funnel-bench [option...]
 
 Measures what CL.THROTTLE costs in a Redis or Valkey server, and the other ways
-to limit a rate beside it. Tables go to standard output, progress to standard
+to limit a rate beside it; then what programs in Go get by package limiter and
+other clients. Tables go to standard output, progress to standard
 error. Ctrl-C stops all servers. FUNNEL_SERVER names the server program;
 redis-benchmark is taken from beside it.
 
