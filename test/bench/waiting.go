@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -98,7 +99,7 @@ func (c *Client) wait(l line) (result lineResult) {
 	var workers sync.WaitGroup
 	for i := range l.workers {
 		workers.Go(func() {
-			for errs[i] == nil {
+			for errs[i] == nil && ctx.Err() == nil {
 				next := &turn{}
 				errs[i] = limit.Wait(context.WithValue(ctx, turnKey{}, next), key, l.limit)
 				if errs[i] == nil {
@@ -111,7 +112,7 @@ func (c *Client) wait(l line) (result lineResult) {
 	<-ctx.Done()
 	workers.Wait()
 	for _, err := range errs {
-		if err != context.Canceled {
+		if !errors.Is(err, context.Canceled) {
 			c.failed(err)
 		}
 	}
