@@ -28,6 +28,9 @@ type Setting struct {
 	Marker string // from BuildMarker
 	Rounds int    // of each case, where time is measured
 
+	// Window is how long waiting is measured, and ten rounds of clients in Go.
+	Window time.Duration
+
 	// Progress is told what is going on, a line at a time.
 	Progress func(format string, arguments ...any)
 
@@ -57,6 +60,7 @@ var Parts = []struct {
 }{
 	{"instructions", (*Setting).instructions}, {"memory", (*Setting).memory},
 	{"throughput", (*Setting).throughput}, {"latency", (*Setting).latency}, {"scale", (*Setting).scale},
+	{"clients", (*Setting).goClients}, {"waiting", (*Setting).waiting},
 }
 
 func (s *Setting) moduleOf(peer bool) string {

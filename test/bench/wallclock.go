@@ -25,10 +25,11 @@ type load struct {
 
 // A round has figures: calls per second; the time that the server's threads worked, in
 // microseconds per call, which is what a call costs when the client is the bottleneck;
-// and latencies in microseconds.
-type round [4]float64
+// and latencies in microseconds. Where the client is a program in Go, there is its own
+// processor time as well, and how often it allocates, per call.
+type round [6]float64
 
-const rate, processor, p50, p99 = 0, 1, 2, 3
+const rate, processor, p50, p99, ofClient, allocations = 0, 1, 2, 3, 4, 5
 const roundLength = 300 * time.Millisecond // about
 
 // A run is a case in a load, and what its rounds came to.

@@ -22,7 +22,8 @@ import (
 const usage = `usage: funnel-bench [option...]
 
 Measures what CL.THROTTLE costs in a Redis or Valkey server, and the other ways
-to limit a rate beside it. Tables go to standard output, progress to standard
+to limit a rate beside it; then what programs in Go get by package limiter and
+other clients. Tables go to standard output, progress to standard
 error. Ctrl-C stops all servers. FUNNEL_SERVER names the server program;
 redis-benchmark is taken from beside it.
 
@@ -50,7 +51,8 @@ func run(ctx context.Context) error {
 	flag.Usage = func() { fmt.Fprint(os.Stderr, usage); flag.PrintDefaults() }
 	flag.StringVar(&s.Module, "module", "funnel.so", "the module to measure: `path` of funnel.so")
 	flag.StringVar(&s.Peer, "peer", "", "another module with CL.THROTTLE, measured in a server of its own: `path`")
-	flag.IntVar(&s.Rounds, "rounds", 11, "throughput, latency and scale: rounds of each alternative, 3 or more")
+	flag.IntVar(&s.Rounds, "rounds", 11, "throughput, latency, scale and clients: rounds of each alternative, 3 or more")
+	flag.DurationVar(&s.Window, "window", 3*time.Second, "waiting: `time` that is counted for each line; clients: ten rounds")
 	parts := flag.String("parts", strings.Join(known, ","), "measure only: `names`, with commas")
 	charts := flag.String("svg", "", "write charts to this `folder`")
 	update := flag.String("update", "", "put the tables into these documents, at their markers: `files`, with commas")
@@ -58,8 +60,8 @@ func run(ctx context.Context) error {
 	flag.Parse()
 
 	unknown := slices.DeleteFunc(list(*parts), func(part string) bool { return slices.Contains(known, part) })
-	if len(unknown) > 0 || s.Rounds < 3 || flag.NArg() > 0 {
-		return fmt.Errorf("-parts has other names (%v), -rounds is less than 3, or an option (%v) does not begin with -: see -help", unknown, flag.Args())
+	if len(unknown) > 0 || s.Rounds < 3 || s.Window <= 0 || flag.NArg() > 0 {
+		return fmt.Errorf("-parts has other names (%v), -rounds is less than 3, -window is not above 0, or an option (%v) does not begin with -: see -help", unknown, flag.Args())
 	}
 	s.Module, _ = filepath.Abs(s.Module) // servers run in folders of their own
 	if s.Peer != "" {
