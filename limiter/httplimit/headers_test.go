@@ -113,7 +113,7 @@ func TestHeadersForAnyLimit(t *testing.T) {
 		limiter.PerSecond(1_000_000).Burst(1),
 		limiter.Per(3, 700*time.Millisecond).Burst(7),
 		limiter.PerMinute(7).Burst(100),
-		limiter.PerDay(1).Burst(1000),
+		limiter.Per(1, 24*time.Hour).Burst(1000),
 		limiter.PerSecond(1_000_000_000).Burst(9_000_000_000_000_000_000), // beyond the Integers of structured fields
 	} {
 		for _, cost := range []int{0, 1, 2, 1000} {
@@ -130,7 +130,7 @@ func TestHeadersForAnyLimit(t *testing.T) {
 				got := ask(handler, from("192.0.2.1"))
 				requireWellFormed(t, got, name)
 				switch {
-				case cost > limit.Capacity():
+				case cost > limit.Capacity:
 					require.Equal(t, http.StatusRequestEntityTooLarge, got.Code)
 				case cost == 0:
 					require.Equal(t, http.StatusOK, got.Code)
