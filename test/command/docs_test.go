@@ -96,7 +96,7 @@ func TestDocsHaveEveryError(t *testing.T) {
 		"wrong number of arguments for", notCapacity, notCount, notPeriod, notQuantity, notInterval, notTolerance, notIncrement,
 		notMaxWait, notSeveral, notTwice, notFunnel, notTAT, notType, "with 'compat redis-cell'", "ERR funnel 2: ",
 	} {
-		require.Contains(t, commandsPage(t), message)
+		require.True(t, strings.Contains(commandsPage(t), message), "docs/commands.md has no %q", message)
 	}
 }
 
