@@ -1,36 +1,43 @@
-// Package module is the Redis module funnel: the command CL.THROTTLE, written in
-// Go, behind a thin boundary of C.
+// Package module is the Redis module funnel: CL.THROTTLE, CL.RESERVE, CL.PEEK, CL.CHARGE
+// and CL.REFUND, written in Go, behind a thin boundary of C.
 //
 // # The idea
 //
 // A server calls a module through C functions and hands out its keys, strings
 // and replies through C functions too. C decides nothing and Go touches no key:
 //
-//	server ──> throttle.c     points at the arguments
+//	server ──> throttle.c, funnels.c   point at the arguments
 //	               ▼
-//	           throttle/      Go: parses them, words the errors
+//	           throttle/               Go: parses them, words the errors
 //	               ▼
-//	           throttle.c     opens the key, points at the stored value, reads the clock
+//	           key.c, clock.c          open the keys, point at the stored values, read the clock
 //	               ▼
-//	           throttle/      Go: asks package gcra
+//	           throttle/               Go: asks package gcra
 //	               ▼
-//	           throttle.c     writes the key, replicates, replies
+//	           key.c, reply.c          write the keys, replicate, reply
 //
-// One struct (call.h) crosses over, twice. Go runs there like a function of C, and its
-// runtime never starts: docs/go-runtime.md.
+// One struct (call.h) crosses over, twice, whatever the number of funnels. Go runs there
+// like a function of C, and its runtime never starts: docs/go-runtime.md.
 //
 // # The files
 //
 //   - abi.h, abi.c: the part of the Redis Modules ABI that is used, found by name
 //     at load time. No header file of the server is needed or copied.
-//   - load.c, command_info.c: what happens on MODULE LOAD: load arguments,
-//     registration, command docs, ACL categories, configuration, INFO.
-//   - unload.c: when MODULE UNLOAD is granted.
-//   - throttle.c: the command as the server sees it.
-//   - call.h, call.c: what crosses from C to Go, and the entry points.
-//   - throttle/: the command as Go sees it, free of cgo and tested without a server;
-//     layout.go, where the compiler checks that both see the same struct.
+//   - load.c: what happens on MODULE LOAD.
+//   - compat.c: the load argument compat, and the setting of that name.
+//   - commands.c, command_info.h: registration of the commands, with their flags, keys,
+//     documentation and ACL categories.
+//   - throttle.c: CL.THROTTLE as the server sees it.
+//   - funnels.c: the commands that take several funnels, as the server sees them.
+//   - key.c: the key of a funnel: reading, writing, replication, events.
+//   - reply.c: replies with errors, and the counts that INFO shows.
+//   - call.h, call.c: what crosses from C to Go, the entry points, and the calls that
+//     prove them when the module is loaded.
+//   - throttle/: the commands as Go sees them, free of cgo and tested without a server;
+//     layout.go, where the compiler checks that both see the same structs.
 //   - clock.c: the time.
+//   - unload.c: when MODULE UNLOAD is granted.
+//   - version.h: the version.
 //   - debug.c, debug.go: FUNNEL.DEBUG, only in builds with the tag funneldebug,
 //     through which tests set the clock.
 //

@@ -9,14 +9,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
+	"funnel/limiter"
 )
 
 // page returns docs/clients.md.
@@ -61,31 +62,73 @@ func narrow(t *testing.T, text, old, new string) string {
 	return strings.Replace(text, old, new, 1)
 }
 
-// run requires that a process has gone through all rounds, has waited in the last, and
-// no longer than it had to.
-func run(t *testing.T, server *servertest.Server, command *exec.Cmd) {
-	t.Helper()
-	output, err := command.CombinedOutput()
-	require.NoError(t, err, "%s", output)
-	require.Equal(t, strings.Repeat("went on\n", rounds), string(output))
+// key is the funnel of all snippets.
+const key = "user:42"
 
+// requireTurns requires that a process goes through all rounds with one call each, and
+// sleeps until its turn, no longer. Then another process, which would have to wait for too
+// long, gives up with an error, and leaves nothing behind.
+func requireTurns(t *testing.T, server *servertest.Server, command func() *exec.Cmd) {
+	t.Helper()
+	ctx := context.Background()
 	client := server.Client(t)
-	info, err := client.InfoMap(context.Background(), "everything").Result()
-	require.NoError(t, err)
-	calls := func(command string) (count int) {
-		_, _ = fmt.Sscanf(info["Commandstats"]["cmdstat_"+command], "calls=%d,", &count) // absent: 0
-		return count
+	output, err := command().CombinedOutput()
+	left := client.PTTL(ctx, key).Val()
+	require.NoError(t, err, "%s", output)
+	lines := regexp.MustCompile(`(?m)^remaining: [0-2]\n`).ReplaceAllString(string(output), "")
+	require.Equal(t, strings.Repeat("went on\n", rounds), lines)
+	require.LessOrEqual(t, left, 6*time.Second, "it has waited for its turn")
+	require.Greater(t, left, 2500*time.Millisecond, "it has not waited for much longer")
+	calls := callsOf(t, client)
+	if asked := calls["evalsha"] + calls["eval"]; asked > 0 {
+		require.LessOrEqual(t, asked, rounds+1, "one of them sends the text of the script")
+		require.Equal(t, rounds, calls["set"])
+	} else {
+		require.Equal(t, rounds, calls["cl.reserve"])
 	}
-	asked, allowed := calls("cl.throttle"), info["funnel"]["funnel_allowed"]
-	if asked == 0 { // the script, whose text one of the calls sends, performs a SET for each that is allowed
-		asked, allowed = calls("evalsha")+calls("eval"), strconv.Itoa(calls("set"))
-	}
-	require.Greater(t, asked, rounds, "one of the calls was limited, and made again")
-	require.LessOrEqual(t, asked, rounds+4, "but not before the time in the reply")
-	require.Equal(t, strconv.Itoa(rounds), allowed, "the other calls poured")
-	left, err := client.PTTL(context.Background(), "user:42").Result()
+
+	result, err := limiter.New(client).Charge(ctx, key, limiter.Per(1, 2*time.Second).Burst(3), 100)
 	require.NoError(t, err)
-	require.Greater(t, left, 2500*time.Millisecond, "it did not wait until the funnel was empty")
+	require.Greater(t, result.RetryAfter, time.Minute)
+	before := client.Get(ctx, key).Val()
+	output, err = command().CombinedOutput()
+	require.Error(t, err, "%s", output)
+	require.Regexp(t, "no turn within 10 s, ask again in|the turn would come after", string(output))
+	require.NotContains(t, string(output), "went on")
+	require.Equal(t, before, client.Get(ctx, key).Val())
+}
+
+// callsOf are how often each command was called, also by scripts.
+func callsOf(t *testing.T, client *redis.Client) map[string]int {
+	t.Helper()
+	info, err := client.InfoMap(context.Background(), "commandstats").Result()
+	require.NoError(t, err)
+	calls := map[string]int{}
+	for field, values := range info["Commandstats"] {
+		var count int
+		_, err := fmt.Sscanf(values, "calls=%d,", &count)
+		require.NoError(t, err)
+		calls[strings.TrimPrefix(field, "cmdstat_")] = count
+	}
+	return calls
+}
+
+// TestTableOfCalls: each line of the page's table, one after the other.
+func TestTableOfCalls(t *testing.T) {
+	client, clock := servertest.StartWithClock(t)
+	clock.Set(t, servertest.Epoch)
+	var calls []string
+	for _, match := range regexp.MustCompile("(?m)^\\| [^|]+ \\| `(CL\\.[^`]+)` \\|").FindAllStringSubmatch(page(t), -1) {
+		calls = append(calls, match[1]+" => "+servertest.Funnels(t, client, match[1]))
+	}
+	require.Equal(t, []string{
+		"CL.RESERVE user:42 15 30 60 1 10 => 0 0 [0 15 14 0 2]",
+		"CL.RESERVE user:42 15 30 60 1 => 0 0 [0 15 13 0 4]",
+		"CL.RESERVE {acme}:requests 10 60 60 1 {acme}:tokens 3000 30000 60 1000 => 0 0 [0 10 9 0 1] [0 3000 2000 0 2]",
+		"CL.CHARGE {acme}:tokens 3000 30000 60 250 => 0 0 [0 3000 1750 0 2.5]",
+		"CL.REFUND {acme}:tokens 3000 30000 60 250 => 0 0 [0 3000 2000 0 2]",
+		"CL.PEEK {acme}:tokens 3000 30000 60 1 => 0 0 [0 3000 2000 0 2]",
+	}, calls)
 }
 
 // interpreter finds a program that passes a trial, or skips the test.
@@ -113,10 +156,12 @@ func TestRedisCLI(t *testing.T) {
 	server := servertest.StartModule(t)
 	text := narrow(t, snippet(t, "redis-cli"), "15 30 60", "3 1 2")
 	wrapper := fmt.Sprintf("redis-cli() { command redis-cli -p %d \"$@\"; }\n", server.Port)
-	run(t, server, exec.Command("bash", "-c", wrapper+strings.Repeat(text+"\necho went on\n", rounds)))
+	requireTurns(t, server, func() *exec.Cmd {
+		return exec.Command("bash", "-c", wrapper+strings.Repeat(text+"\necho went on\n", rounds))
+	})
 
 	output, err := exec.Command("bash", "-c", wrapper+strings.Replace(text, "3 1 2", "3 0 2", 1)).CombinedOutput()
-	require.Error(t, err, "an error of the server ends the loop")
+	require.Error(t, err, "an error of the server is one of the snippet")
 	require.Contains(t, string(output), "ERR count must be")
 
 	script := servertest.Start(t, servertest.Options{})
@@ -140,9 +185,11 @@ func TestRedisPy(t *testing.T) {
 			text := narrow(t, snippet(t, name), "15, 30, 60", "3, 1, 2")
 			program := fmt.Sprintf("import redis, time\nr = redis.Redis(port=%d)\n", server.Port) +
 				strings.Repeat(text+"\nprint('went on', flush=True)\n", rounds)
-			command := exec.Command(python, "-c", program)
-			command.Dir = "../.."
-			run(t, server, command)
+			requireTurns(t, server, func() *exec.Cmd {
+				command := exec.Command(python, "-c", program)
+				command.Dir = "../.."
+				return command
+			})
 		})
 	}
 }
@@ -164,7 +211,7 @@ func TestNodeRedis(t *testing.T) {
 	for name, server := range map[string]*servertest.Server{"node-redis": servertest.StartModule(t), "node-redis-script": servertest.Start(t, servertest.Options{})} {
 		t.Run(name, func(t *testing.T) {
 			text := narrow(t, snippet(t, name), `"15", "30", "60"`, `"3", "1", "2"`)
-			run(t, server, node(program, fmt.Sprintf(`
+			script := fmt.Sprintf(`
 				const { createClient } = require("redis");
 				const { readFileSync } = require("node:fs");
 				const { setTimeout } = require("node:timers/promises");
@@ -176,7 +223,8 @@ func TestNodeRedis(t *testing.T) {
 						console.log("went on");
 					}
 					await client.quit();
-				})();`, server.Port, rounds, text)))
+				})();`, server.Port, rounds, text)
+			requireTurns(t, server, func() *exec.Cmd { return node(program, script) })
 		})
 	}
 }
