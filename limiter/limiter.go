@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -127,23 +128,48 @@ func (l *Limiter) decide(ctx context.Context, c *call) error {
 
 // ask asks Redis, unless it has ceased to answer.
 func (l *Limiter) ask(ctx context.Context, c *call) error {
-	if err := l.failure.breaker.refuses(l.now()); err != nil {
+	if err := l.refuses(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := l.withTimeout(ctx)
+	within, cancel := l.withTimeout(ctx)
 	defer cancel()
-	if l.heeds || ctx.Done() == nil {
-		return causeOf(ctx, l.server.ask(ctx, c))
+	var err error
+	if l.heeds || within.Done() == nil {
+		err = causeOf(within, l.server.ask(within, c))
+	} else {
+		// The results come with the answer, not in place, because a call that was given
+		// up may still be answered.
+		late := *c
+		late.funnels, late.results = append([]funnel(nil), c.funnels...), make([]Result, len(c.results))
+		if err = l.within(within, func(ctx context.Context) error { return l.server.ask(ctx, &late) }); err == nil {
+			copy(c.results, late.results)
+		}
 	}
-	// The results come with the answer, not in place, because a call that was given up
-	// may still be answered.
-	late := *c
-	late.funnels, late.results = append([]funnel(nil), c.funnels...), make([]Result, len(c.results))
-	err := l.within(ctx, func(ctx context.Context) error { return l.server.ask(ctx, &late) })
-	if err == nil {
-		copy(c.results, late.results)
-	}
+	l.report(ctx, err)
 	return err
+}
+
+// refuses returns why Redis is not to be asked, or nil.
+func (l *Limiter) refuses(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return l.failure.breaker.refuses(l.now())
+}
+
+// report tells the breaker how calls that were sent at once have ended, but for those that
+// the caller has given up. A reply is an answer, also one that says an error.
+func (l *Limiter) report(ctx context.Context, errs ...error) {
+	for _, err := range errs {
+		var reply redis.Error
+		if err == nil || errors.As(err, &reply) {
+			l.failure.breaker.answered()
+			return
+		}
+	}
+	if ctx.Err() == nil {
+		l.failure.breaker.failed(l.now(), errs[0])
+	}
 }
 
 // settle takes what Redis said, or decides without it.
@@ -151,17 +177,14 @@ func (l *Limiter) settle(ctx context.Context, c *call, cause error, start time.T
 	now := l.now()
 	switch {
 	case cause == nil:
-		l.failure.breaker.answered()
 		l.failure.outage.over(ctx, l.failure.logger, now)
 		l.prefilter.learn(c, start)
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case isFault(cause):
-		l.failure.breaker.answered()
 		return cause
 	}
-	l.failure.breaker.failed(now, cause)
 	return l.failure.decide(ctx, c, cause)
 }
 
