@@ -23,6 +23,10 @@ const (
 	refund  command = "refund"
 )
 
+// names are those of the commands of the module. Strings that are put together, and those
+// that become any, would be allocated for each call.
+var names = map[command]any{reserve: "cl.reserve", peek: "cl.peek", charge: "cl.charge", refund: "cl.refund"}
+
 // A funnel is one of those that a call asks: its key, with the prefix, its limit, and
 // how many tokens.
 type funnel struct {
@@ -64,11 +68,10 @@ func (c *call) check(shapes *shapes) (err error) {
 // viaModule is the call as a command, for a server that reads the capacity as it is, or
 // as one less.
 func (c *call) viaModule(ctx context.Context, w way, asIs bool) *redis.Cmd {
-	name := "cl." + string(c.command)
+	args := append(make([]any, 0, 2+5*len(c.funnels)), names[c.command])
 	if w == byThrottle {
-		name = "cl.throttle"
+		args[0] = "cl.throttle"
 	}
-	args := append(make([]any, 0, 2+5*len(c.funnels)), name)
 	for i := range c.funnels {
 		f := &c.funnels[i]
 		capacity := f.shape.capacity
@@ -221,4 +224,10 @@ func isFault(err error) bool {
 	}
 	code, _, _ := strings.Cut(reply.Error(), " ")
 	return code == "ERR" || code == "WRONGTYPE"
+}
+
+// isReply reports whether an error is a reply of the server.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
 }

@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -106,11 +105,15 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 
 // one decides a call of one funnel.
 func (l *Limiter) one(ctx context.Context, command command, key string, limit Limit, quantity int, longestWait time.Duration) (Result, error) {
-	funnels := [1]funnel{{key: l.prefix + key, limit: limit, quantity: quantity}}
-	results := [1]Result{}
-	c := call{command: command, funnels: funnels[:], longestWait: longestWait, results: results[:]}
-	err := l.decide(ctx, &c)
-	return results[0], err
+	var single struct { // one allocation, not three
+		call
+		funnel  [1]funnel
+		results [1]Result
+	}
+	single.funnel[0] = funnel{key: l.prefix + key, limit: limit, quantity: quantity}
+	single.call = call{command: command, funnels: single.funnel[:], longestWait: longestWait, results: single.results[:]}
+	err := l.decide(ctx, &single.call)
+	return single.results[0], err
 }
 
 // decide decides a call and calls the hooks.
@@ -161,8 +164,7 @@ func (l *Limiter) refuses(ctx context.Context) error {
 // the caller has given up. A reply is an answer, also one that says an error.
 func (l *Limiter) report(ctx context.Context, errs ...error) {
 	for _, err := range errs {
-		var reply redis.Error
-		if err == nil || errors.As(err, &reply) {
+		if err == nil || isReply(err) {
 			l.failure.breaker.answered()
 			return
 		}
@@ -244,7 +246,13 @@ func (l *Limiter) within(ctx context.Context, ask func(context.Context) error) e
 
 // causeOf says why, where the context is the reason for an error.
 func causeOf(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
+	if err == nil {
+		return nil
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		<-ctx.Done() // the connection, which has the same deadline, may be faster
+	}
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
