@@ -94,8 +94,8 @@ func TestFailuresOfADeadServer(t *testing.T) {
 	}
 }
 
-// A server that has no memory left, denies access, is a replica or lacks one, or has too
-// many clients, has failed, whatever it replies.
+// A server that has no memory left, denies access, is a replica, or lacks one, has failed,
+// whatever it replies.
 func TestFailuresOfAServerThatRepliesErrors(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
 		ctx := context.Background()
@@ -107,13 +107,9 @@ func TestFailuresOfAServerThatRepliesErrors(t *testing.T) {
 			{[]any{"acl", "setuser", "default", "-@all", "+acl"}, []any{"acl", "setuser", "default", "+@all"}, "NOPERM"},
 			{[]any{"replicaof", "127.0.0.1", "1"}, []any{"replicaof", "no", "one"}, "READONLY"},
 			{[]any{"config", "set", "min-replicas-to-write", "1"}, []any{"config", "set", "min-replicas-to-write", "0"}, "NOREPLICAS"},
-			{[]any{"config", "set", "maxclients", "1"}, []any{"config", "set", "maxclients", "100"}, "ERR max number of clients reached"},
 		} {
-			options := *client.Options()
-			another := redis.NewClient(&options)
-			t.Cleanup(func() { another.Close() })
 			var told recorder
-			l := limiter.New(another, limiter.OnFailure(limiter.FailOpen), limiter.WithHook(told.hook))
+			l := limiter.New(client, limiter.OnFailure(limiter.FailOpen), limiter.WithHook(told.hook))
 			require.NoError(t, client.Do(ctx, c.fail...).Err())
 			for range 4 {
 				require.Equal(t, limiter.PathOpen, allow(t, l, "key", fifteenPerDay).Path, c.code)
@@ -123,6 +119,21 @@ func TestFailuresOfAServerThatRepliesErrors(t *testing.T) {
 			require.Equal(t, path, allow(t, l, "key", fifteenPerDay).Path, "%s, an answer that opens no breaker", c.code)
 		}
 	})
+}
+
+// The code of an error says whether the call is wrong or the server has failed.
+func TestCodesOfErrors(t *testing.T) {
+	client := bare(t).Client(t)
+	for text, isFault := range map[string]bool{
+		"ERR the key does not hold a funnel": true, "WRONGTYPE Operation": true,
+		"ERR max number of clients reached": false, "ERR unknown command 'cl.reserve'": false,
+		"LOADING": false, "OOM": false, "READONLY": false, "NOPERM": false, "NOREPLICAS": false, "MISCONF": false,
+		"BUSY": false, "CLUSTERDOWN": false, "MASTERDOWN": false, "NOAUTH": false, "NEWCODE ERR": false,
+	} {
+		err := client.Eval(context.Background(), "return {err = ARGV[1]}", nil, text).Err()
+		require.ErrorContains(t, err, text)
+		require.Equal(t, isFault, limiter.IsFault(err), text)
+	}
 }
 
 // Who waits while Redis has failed and every call is limited succeeds when it is back.

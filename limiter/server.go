@@ -116,7 +116,7 @@ func (s *server) askMany(ctx context.Context, calls []*call) []error {
 			s.learn(asIs, w, reading)
 		}
 		if reading == wrong || isMissing(err) || redis.IsPermissionError(err) ||
-			redis.HasErrorPrefix(err, "NOSCRIPT") || !asIs && mayBeZero(c, err) {
+			redis.HasErrorPrefix(err, "NOSCRIPT") || w == byModule && !asIs && mayBeZero(c, err) {
 			err = s.ask(ctx, c)
 		}
 		errs[i] = err

@@ -63,8 +63,8 @@ func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) error {
 // long the caller can wait, and also returns how long a limited one would have to.
 func (l *Limiter) wait(ctx context.Context, ask func(longest time.Duration) (Result, time.Duration, error)) error {
 	begin := l.now()
-	for {
-		longest := l.longestWait - l.now().Sub(begin)
+	for waited := time.Duration(0); ; waited = l.now().Sub(begin) {
+		longest := l.longestWait - waited
 		if deadline, ok := ctx.Deadline(); ok {
 			longest = min(longest, time.Until(deadline))
 		}
