@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,32 +17,28 @@ import (
 // them together no faster than the limit: 4 at once, and 4 a second.
 func TestWorkersShareALimit(t *testing.T) {
 	for _, module := range []bool{true, false} {
-		for _, do := range []bool{false, true} {
-			t.Run(fmt.Sprintf("module %v, do %v", module, do), func(t *testing.T) {
-				t.Parallel()
-				options := servertest.Options{}
-				if module {
-					options.Module = servertest.Module(t)
-				}
-				server := servertest.Start(t, options)
-				const jobs = 5 // of each process
-				began := time.Now()
-				var processes []*process
-				for range 2 {
-					processes = append(processes, start(t, "worker", server,
-						"-jobs", strconv.Itoa(jobs), "-workers", "3", fmt.Sprintf("-do=%v", do)))
-				}
-				for _, process := range processes {
-					output, err := process.wait(t)
-					require.NoError(t, err)
-					require.Equal(t, []string{"1", "2", "3", "4", "5"}, jobsDone(output), output)
-					require.True(t, strings.HasSuffix(output, "5 of 5 jobs done\n"), output)
-				}
-				// The first 4 of all 10 are allowed at once, and the others need a
-				// quarter of a second each.
-				require.GreaterOrEqual(t, time.Since(began), 1500*time.Millisecond)
-			})
-		}
+		t.Run(fmt.Sprintf("module %v", module), func(t *testing.T) {
+			t.Parallel()
+			options := servertest.Options{}
+			if module {
+				options.Module = servertest.Module(t)
+			}
+			server := servertest.Start(t, options)
+			began := time.Now()
+			var processes []*process
+			for range 2 {
+				processes = append(processes, start(t, "worker", server, "-jobs", "5", "-workers", "3"))
+			}
+			for _, process := range processes {
+				output, err := process.wait(t)
+				require.NoError(t, err)
+				require.Equal(t, []string{"1", "2", "3", "4", "5"}, jobsDone(output), output)
+				require.True(t, strings.HasSuffix(output, "5 of 5 jobs done\n"), output)
+			}
+			// The first 4 of all 10 are allowed at once, and the others need a quarter
+			// of a second each.
+			require.GreaterOrEqual(t, time.Since(began), 1500*time.Millisecond)
+		})
 	}
 }
 
@@ -57,19 +52,14 @@ func jobsDone(output string) []string {
 	return done
 }
 
-// Ctrl-C ends workers that sleep, and would for an hour.
+// Ctrl-C ends workers that sleep, and would for an hour and more.
 func TestWorkersEndOnInterrupt(t *testing.T) {
-	for _, do := range []bool{false, true} {
-		t.Run(fmt.Sprintf("do %v", do), func(t *testing.T) {
-			server := startAtOneInstant(t)
-			rdb := server.Client(t)
-			servertest.Throttle(t, rdb, "example:mails", 1, 1, 3600)
-			process := start(t, "worker", server, fmt.Sprintf("-do=%v", do))
-			// The Limiter's first call, to find the mode, may be among them.
-			servertest.Eventually(t, "workers are limited", func() bool {
-				return servertest.InfoField(t, rdb, "funnel", "funnel_limited") >= 3
-			})
-			require.Equal(t, "0 of 12 jobs done\n", process.interrupt(t))
-		})
-	}
+	server := startAtOneInstant(t)
+	rdb := server.Client(t)
+	servertest.Throttle(t, rdb, "example:mails", 4, 1, 3600, 4)
+	process := start(t, "worker", server)
+	servertest.Eventually(t, "workers wait for their turns", func() bool {
+		return servertest.InfoField(t, rdb, "funnel", "funnel_allowed") >= 4
+	})
+	require.Equal(t, "0 of 12 jobs done\n", process.interrupt(t))
 }

@@ -15,9 +15,9 @@ import (
 
 func ExampleNew() {
 	// No server listens there, so that the example needs no Redis: funnels in this
-	// process decide, by a clock that stands still.
+	// process decide.
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
-	l := limiter.New(rdb, limiter.OnFailure(limiter.FailLocal), limiter.WithClock(still{}))
+	l := limiter.New(rdb, limiter.OnFailure(limiter.FailLocal))
 
 	limit := httplimit.New(l, limiter.PerMinute(30).Burst(2), httplimit.WithName("reply"))
 	mux := http.NewServeMux()

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -106,14 +107,16 @@ func requireWellFormed(t testing.TB, got *httptest.ResponseRecorder, name string
 
 // For any limit and cost, the headers are well formed, agree with each other, and
 // follow from the result.
-func TestHeadersForAnyLimit(t *testing.T) {
+func TestHeadersForAnyLimit(t *testing.T) { synctest.Test(t, testHeadersForAnyLimit) }
+
+func testHeadersForAnyLimit(t *testing.T) {
 	l := inProcess(t)
 	for i, limit := range []limiter.Limit{
 		limiter.PerSecond(1),
 		limiter.PerSecond(1_000_000).Burst(1),
 		limiter.Per(3, 700*time.Millisecond).Burst(7),
 		limiter.PerMinute(7).Burst(100),
-		limiter.PerDay(1).Burst(1000),
+		limiter.Per(1, 24*time.Hour).Burst(1000),
 		limiter.PerSecond(1_000_000_000).Burst(9_000_000_000_000_000_000), // beyond the Integers of structured fields
 	} {
 		for _, cost := range []int{0, 1, 2, 1000} {
@@ -130,7 +133,7 @@ func TestHeadersForAnyLimit(t *testing.T) {
 				got := ask(handler, from("192.0.2.1"))
 				requireWellFormed(t, got, name)
 				switch {
-				case cost > limit.Capacity():
+				case cost > limit.Capacity:
 					require.Equal(t, http.StatusRequestEntityTooLarge, got.Code)
 				case cost == 0:
 					require.Equal(t, http.StatusOK, got.Code)
@@ -145,7 +148,9 @@ func TestHeadersForAnyLimit(t *testing.T) {
 }
 
 // A request that passes several policies gets the headers of all of them.
-func TestHeadersOfSeveralPolicies(t *testing.T) {
+func TestHeadersOfSeveralPolicies(t *testing.T) { synctest.Test(t, testHeadersOfSeveralPolicies) }
+
+func testHeadersOfSeveralPolicies(t *testing.T) {
 	l := inProcess(t)
 	perAddress := httplimit.New(l, limiter.PerMinute(60).Burst(3), httplimit.WithName("address"))
 	perAccount := httplimit.New(l, limiter.PerHour(3600).Burst(2), httplimit.WithName("account"))

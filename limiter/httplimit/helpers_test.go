@@ -1,7 +1,6 @@
 package httplimit_test
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/http"
@@ -11,12 +10,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"funnel/internal/servertest"
 	"funnel/limiter"
 )
 
 // slow is a limit whose funnel leaks nothing while a test runs.
-func slow(capacity int) limiter.Limit { return limiter.PerDay(1).Burst(capacity) }
+func slow(capacity int) limiter.Limit { return limiter.Per(1, 24*time.Hour).Burst(capacity) }
 
 // ok is the handler behind the middleware.
 var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
@@ -48,15 +46,9 @@ func unreachable(t *testing.T) *redis.Client {
 	return rdb
 }
 
-// still is a clock that stands still.
-type still struct{}
-
-func (still) Now() time.Time { return servertest.Epoch }
-
-func (still) Sleep(context.Context, time.Duration) error { return nil }
-
-// inProcess is a Limiter that needs no server.
+// inProcess is a Limiter that needs no server. Inside a bubble of synctest its clock
+// stands still.
 func inProcess(t *testing.T) *limiter.Limiter {
 	t.Helper()
-	return limiter.New(unreachable(t), limiter.OnFailure(limiter.FailLocal), limiter.WithClock(still{}))
+	return limiter.New(unreachable(t), limiter.OnFailure(limiter.FailLocal))
 }
