@@ -1,11 +1,9 @@
 package examples_test
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,11 +24,10 @@ func TestWorkersShareALimit(t *testing.T) {
 				options.Module = servertest.Module(t)
 			}
 			server := servertest.Start(t, options)
-			const jobs = 5 // of each process
 			began := time.Now()
 			var processes []*process
 			for range 2 {
-				processes = append(processes, start(t, "worker", server, "-jobs", strconv.Itoa(jobs), "-workers", "3"))
+				processes = append(processes, start(t, "worker", server, "-jobs", "5", "-workers", "3"))
 			}
 			for _, process := range processes {
 				output, err := process.wait(t)
@@ -38,8 +35,8 @@ func TestWorkersShareALimit(t *testing.T) {
 				require.Equal(t, []string{"1", "2", "3", "4", "5"}, jobsDone(output), output)
 				require.True(t, strings.HasSuffix(output, "5 of 5 jobs done\n"), output)
 			}
-			// The first 4 of all 10 are allowed at once, and the others need a
-			// quarter of a second each.
+			// The first 4 of all 10 are allowed at once, and the others need a quarter
+			// of a second each.
 			require.GreaterOrEqual(t, time.Since(began), 1500*time.Millisecond)
 		})
 	}
@@ -55,15 +52,14 @@ func jobsDone(output string) []string {
 	return done
 }
 
-// Ctrl-C ends workers that wait for their turn, an hour ahead.
+// Ctrl-C ends workers that sleep, and would for an hour and more.
 func TestWorkersEndOnInterrupt(t *testing.T) {
 	server := startAtOneInstant(t)
 	rdb := server.Client(t)
-	ctx := context.Background()
-	require.NoError(t, rdb.Do(ctx, "cl.charge", "example:mails", 4, 4, 1, 4*3600).Err())
+	servertest.Throttle(t, rdb, "example:mails", 4, 1, 3600, 4)
 	process := start(t, "worker", server)
-	servertest.Eventually(t, "workers have reserved", func() bool {
-		return servertest.InfoField(t, rdb, "funnel", "funnel_allowed") >= 3
+	servertest.Eventually(t, "workers wait for their turns", func() bool {
+		return servertest.InfoField(t, rdb, "funnel", "funnel_allowed") >= 4
 	})
 	require.Equal(t, "0 of 12 jobs done\n", process.interrupt(t))
 }

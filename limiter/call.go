@@ -23,6 +23,10 @@ const (
 	refund  command = "refund"
 )
 
+// names are those of the commands of the module. Strings that are put together, and those
+// that become any, would be allocated for each call.
+var names = map[command]any{reserve: "cl.reserve", peek: "cl.peek", charge: "cl.charge", refund: "cl.refund"}
+
 // A funnel is one of those that a call asks: its key, with the prefix, its limit, and
 // how many tokens.
 type funnel struct {
@@ -41,8 +45,14 @@ type call struct {
 	results     []Result // one for each funnel, to be filled in
 }
 
+// mostFunnels is how many funnels a command takes.
+const mostFunnels = 64
+
 // check validates a call without asking the server.
 func (c *call) check(shapes *shapes) (err error) {
+	if len(c.funnels) < 1 || len(c.funnels) > mostFunnels {
+		return fmt.Errorf("limiter: there must be 1 to %d requests, not %d", mostFunnels, len(c.funnels))
+	}
 	for i := range c.funnels {
 		f := &c.funnels[i]
 		if f.shape, err = shapes.of(f.limit); err != nil {
@@ -55,12 +65,20 @@ func (c *call) check(shapes *shapes) (err error) {
 	return nil
 }
 
-// viaModule is the call as a command of the module.
-func (c *call) viaModule(ctx context.Context) *redis.Cmd {
-	args := append(make([]any, 0, 2+5*len(c.funnels)), "cl."+string(c.command))
+// viaModule is the call as a command, for a server that reads the capacity as it is, or
+// as one less.
+func (c *call) viaModule(ctx context.Context, w way, asIs bool) *redis.Cmd {
+	args := append(make([]any, 0, 2+5*len(c.funnels)), names[c.command])
+	if w == byThrottle {
+		args[0] = "cl.throttle"
+	}
 	for i := range c.funnels {
 		f := &c.funnels[i]
-		args = append(args, f.key, f.shape.capacity, f.shape.count, f.shape.period, f.quantity)
+		capacity := f.shape.capacity
+		if !asIs {
+			capacity = f.shape.oneLess
+		}
+		args = append(args, f.key, capacity, f.shape.count, f.shape.period, f.quantity)
 	}
 	if c.longestWait > 0 {
 		args = append(args, secondsOf(c.longestWait))
@@ -93,25 +111,56 @@ func keyAt(position int8, cmd *redis.Cmd) *redis.Cmd {
 	return cmd
 }
 
+// A reading is how a server has read the capacity.
+type reading int
+
+const (
+	right reading = iota
+
+	// In the other way, and it has poured. The results have been corrected.
+	corrected
+
+	// In the other way, and it has poured nothing. The results may be wrong.
+	wrong
+)
+
 // read fills in the results from a reply of CL.RESERVE and its like.
-func (c *call) read(reply any, path Path) error {
+func (c *call) read(reply any, path Path) (reading, error) {
 	whole, _ := reply.([]any)
 	if len(whole) != 3 {
-		return unexpected(reply)
+		return right, unexpected(reply)
 	}
 	limited, isNumber := whole[0].(int64)
 	rows, isArray := whole[2].([]any)
 	if !isNumber || !isArray || len(rows) != len(c.funnels) {
-		return unexpected(reply)
+		return right, unexpected(reply)
 	}
+	reading := right
 	for i := range rows {
 		decision, ok := readRow(rows[i])
 		if !ok {
-			return unexpected(reply)
+			return right, unexpected(reply)
+		}
+		if f := &c.funnels[i]; decision.Limit != int64(f.limit.Capacity) {
+			if reading = corrected; c.command == peek || c.command == reserve && limited != 0 {
+				reading = wrong
+			}
+			decision = c.correct(f.shape.rate, decision)
 		}
 		c.set(i, path, decision, limited != 0)
 	}
-	return nil
+	return reading, nil
+}
+
+// correct is what a funnel of that rate says after a call that has poured, whatever the
+// capacity that the server has read.
+func (c *call) correct(rate gcra.Rate, decision gcra.Decision) gcra.Decision {
+	ask := gcra.Ask{Rate: rate, TAT: decision.ResetAfter}
+	if err := ask.Peek(0); err != nil {
+		return decision
+	}
+	ask.Decision.Limited = ask.Decision.Limited && c.command != reserve
+	return ask.Decision
 }
 
 func unexpected(reply any) error {
@@ -170,9 +219,15 @@ func nanosecondsOf(reply any) (int64, bool) {
 // error: the code of an error reply is its first word.
 func isFault(err error) bool {
 	var reply redis.Error
-	if !errors.As(err, &reply) || redis.IsMaxClientsError(err) {
+	if !errors.As(err, &reply) || redis.IsMaxClientsError(err) || isMissing(err) {
 		return false
 	}
 	code, _, _ := strings.Cut(reply.Error(), " ")
 	return code == "ERR" || code == "WRONGTYPE"
+}
+
+// isReply reports whether an error is a reply of the server.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
 }

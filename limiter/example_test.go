@@ -15,7 +15,7 @@ import (
 // A service that must answer without Redis, too: no call waits for it longer than
 // 50 ms, and then funnels inside this process decide.
 func ExampleOnFailure() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", MaxRetries: -1})
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", MaxRetries: -1, ContextTimeoutEnabled: true})
 	l := limiter.New(rdb,
 		limiter.WithTimeout(50*time.Millisecond),
 		limiter.OnFailure(limiter.FailLocal))
@@ -26,49 +26,73 @@ func ExampleOnFailure() {
 	}
 }
 
-// A worker that sends mails no faster than the provider takes them.
-func ExampleLimiter_Do() {
-	ctx := context.Background()
-	l := limiter.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}))
+// Workers of any number of processes send mails no faster than the provider takes them,
+// in the order in which they ask. One that would wait for more than a minute gives up.
+func ExampleLimiter_Wait() {
+	l := limiter.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}), limiter.WithLongestWait(time.Minute))
 
 	for _, address := range []string{"a@example.com", "b@example.com"} {
-		err := l.Do(ctx, "mail", limiter.PerSecond(10), func(ctx context.Context) error {
-			fmt.Println("sending to", address)
-			return nil
-		})
-		if err != nil {
+		switch err := l.Wait(context.Background(), "mail", limiter.PerSecond(10)); {
+		case errors.Is(err, context.DeadlineExceeded):
+			fmt.Println("too busy, try later")
+		case err != nil:
 			log.Fatal(err)
+		default:
+			fmt.Println("sending to", address)
 		}
 	}
 }
 
-// A caller whose deadline is before its turn gets an error at once.
-func ExampleLimiter_Wait() {
+// Several limits on one action: it takes a token of each, or none at all. The hash tag
+// keeps the keys together in a cluster.
+func ExampleLimiter_AllowAll() {
 	l := limiter.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}))
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
 
-	switch err := l.Wait(ctx, "report", limiter.PerHour(6)); {
-	case errors.Is(err, context.DeadlineExceeded):
-		fmt.Println("too busy, try later")
-	case err != nil:
+	whole, results, err := l.AllowAll(context.Background(),
+		limiter.Request{Key: "{user:42}:second", Limit: limiter.PerSecond(10), Quantity: 1},
+		limiter.Request{Key: "{user:42}:hour", Limit: limiter.PerHour(1000), Quantity: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if whole.Limited() {
+		fmt.Println("try again in", whole.RetryAfter, "because of the hour:", results[1].Limited())
+	}
+}
+
+// A call of a language model: the tokens of its answer are known only when it has
+// answered. What was estimated too high is given back, and what was too low is charged.
+func ExampleLimiter_Charge() {
+	ctx, key, limit := context.Background(), "user:42", limiter.PerMinute(10_000)
+	l := limiter.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}))
+
+	const estimate, used = 500, 620
+	result, err := l.AllowN(ctx, key, limit, estimate)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if result.Limited() {
+		fmt.Println("try again in", result.RetryAfter)
+		return
+	}
+	if used > estimate {
+		_, err = l.Charge(ctx, key, limit, used-estimate)
+	} else {
+		_, err = l.Refund(ctx, key, limit, estimate-used)
+	}
+	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-// One round trip for a user's limit and that of all users together. Each is decided
-// on its own: the first may take a token although the second is limited.
+// One round trip for many users. Each is decided on its own.
 func ExampleLimiter_AllowMany() {
 	l := limiter.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}))
-	results, err := l.AllowMany(context.Background(), []limiter.Request{
-		{Key: "user:42", Limit: limiter.PerMinute(30).Burst(15), Quantity: 1},
-		{Key: "everybody", Limit: limiter.PerSecond(1000), Quantity: 1},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if results[0].Limited() || results[1].Limited() {
-		fmt.Println("limited")
+	limit := limiter.PerMinute(30).Burst(15)
+	results := l.AllowMany(context.Background(),
+		limiter.Request{Key: "user:42", Limit: limit, Quantity: 1},
+		limiter.Request{Key: "user:43", Limit: limit, Quantity: 1})
+	for _, result := range results {
+		fmt.Println(result.Allowed, result.Err)
 	}
 }
 
@@ -76,7 +100,7 @@ func ExampleLimit_String() {
 	fmt.Println(limiter.PerSecond(10))
 	fmt.Println(limiter.PerMinute(30).Burst(15))
 	fmt.Println(limiter.PerHour(1))
-	fmt.Println(limiter.PerDay(1000))
+	fmt.Println(limiter.Per(1000, 24*time.Hour))
 	fmt.Println(limiter.Per(1, 1500*time.Millisecond).Burst(20))
 	// Output:
 	// 10 per second, burst 10

@@ -3,6 +3,7 @@ package limiter_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"syscall"
@@ -16,45 +17,42 @@ import (
 	"funnel/limiter"
 )
 
-// once turns retries off, so that errors return at once.
-func once(options *redis.Options) { options.MaxRetries, options.DialerRetries = -1, 1 }
-
 // What each policy returns while the server is down, as its doc comment says, and that
 // the server decides again when it is back.
 func TestFailuresOfADeadServer(t *testing.T) {
-	limit := limiter.PerDay(3)
+	limit := perDay(3)
 	for _, c := range []struct {
 		policy             limiter.Failure
 		path               limiter.Path
 		allowed, remaining [4]int
-		stats              limiter.Stats
 	}{
-		{limiter.FailOpen, limiter.PathOpen, [4]int{1, 1, 1, 1}, [4]int{2, 2, 2, 2}, limiter.Stats{Module: 2, Open: 7}},
-		{limiter.FailClosed, limiter.PathClosed, [4]int{0, 0, 0, 0}, [4]int{0, 0, 0, 0}, limiter.Stats{Module: 2, Closed: 7}},
-		{limiter.FailLocal, limiter.PathLocal, [4]int{1, 1, 1, 0}, [4]int{2, 1, 0, 0}, limiter.Stats{Module: 2, Local: 7}},
-		{limiter.FailWithError, "", [4]int{}, [4]int{}, limiter.Stats{Module: 2, Errors: 7}},
+		{limiter.FailOpen, limiter.PathOpen, [4]int{1, 1, 1, 1}, [4]int{2, 2, 2, 2}},
+		{limiter.FailClosed, limiter.PathClosed, [4]int{0, 0, 0, 0}, [4]int{0, 0, 0, 0}},
+		{limiter.FailLocal, limiter.PathLocal, [4]int{1, 1, 1, 0}, [4]int{2, 1, 0, 0}},
+		{limiter.FailWithError, "", [4]int{}, [4]int{}},
 	} {
 		t.Run(c.policy.String(), func(t *testing.T) {
-			ctx, server := context.Background(), servertest.StartModule(t)
+			ctx, server, now := context.Background(), servertest.StartModule(t), time.Now()
 			var log bytes.Buffer
-			var hook recordingHook
+			var told recorder
 			l := limiter.New(server.Client(t, once),
 				limiter.OnFailure(c.policy),
 				limiter.WithTimeout(servertest.Patience),
 				limiter.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
-				limiter.WithHook(&hook))
+				limiter.WithHook(told.hook))
+			limiter.SetNow(l, func() time.Time { return now })
 			require.Equal(t, 2, allow(t, l, "key", limit).Remaining)
 
 			server.Kill()
 			ask := func(quantity int) limiter.Result {
 				result, err := l.AllowN(ctx, "key", limit, quantity)
-				told := hook.last()
-				require.ErrorIs(t, told.Err, syscall.ECONNREFUSED, "hooks get the reason")
-				require.Equal(t, result, told.Result)
+				require.ErrorIs(t, told.last().Err, syscall.ECONNREFUSED, "hooks get the reason")
 				if c.policy == limiter.FailWithError {
-					require.Equal(t, told.Err, err)
+					require.Equal(t, told.last().Err, err)
+					require.Equal(t, err, told.last().Result.Err)
 				} else {
 					require.NoError(t, err)
+					require.Equal(t, result, told.last().Result)
 				}
 				require.Equal(t, c.path, result.Path)
 				return result
@@ -68,21 +66,21 @@ func TestFailuresOfADeadServer(t *testing.T) {
 					require.Equal(t, 24*time.Hour, result.ResetAfter)
 				}
 			}
-			full, never, peek := ask(3), ask(4), ask(0)
-			if c.policy == limiter.FailClosed {
-				require.Equal(t, time.Second, full.RetryAfter)
-			}
-			if c.policy != limiter.FailWithError {
+			if never, none := ask(4), ask(0); c.policy != limiter.FailWithError {
 				require.True(t, never.Limited())
 				require.Equal(t, limiter.NoRetry, never.RetryAfter)
-				require.Equal(t, limiter.NoRetry, peek.RetryAfter)
-				require.Equal(t, c.policy == limiter.FailOpen, !peek.Limited())
+				require.False(t, none.Limited())
 			}
+			_, results, err := l.AllowAll(ctx, limiter.Request{"a", limit, 3}, limiter.Request{"b", limit, 4})
+			require.Equal(t, c.policy == limiter.FailWithError, err != nil)
+			require.Zero(t, results[0].Allowed)
 
 			server.Restart(t) // without its data
-			require.Equal(t, 2, allow(t, l, "key", limit).Remaining)
-			require.NoError(t, hook.last().Err)
-			require.Equal(t, c.stats, l.Stats())
+			now = now.Add(time.Second)
+			require.Equal(t, limiter.PathModule, allow(t, l, "key", limit).Path)
+			require.NoError(t, told.last().Err)
+			now = now.Add(10 * time.Second)
+			allow(t, l, "key", limit)
 			if c.policy == limiter.FailWithError {
 				require.Empty(t, log.String())
 				return
@@ -91,111 +89,117 @@ func TestFailuresOfADeadServer(t *testing.T) {
 			require.Len(t, lines, 2, log.String())
 			require.Contains(t, lines[0], `level=WARN msg="rate limits are decided without Redis" policy=`+c.policy.String())
 			require.Contains(t, lines[0], "connection refused")
-			require.Regexp(t, `level=INFO msg="rate limits are decided by Redis again" after=[0-9.]+m?s calls=7$`, lines[1])
+			require.Contains(t, lines[1], `level=INFO msg="rate limits are decided by Redis again" after=0s calls=7`)
 		})
 	}
 }
 
-// A call to a server that hangs takes no longer than the timeout, although the client
-// itself would wait much longer.
-func TestFailuresOfAHangingServer(t *testing.T) {
-	ctx := context.Background()
-	server := servertest.StartModule(t)
-	l := limiter.New(server.Client(t, once), limiter.OnFailure(limiter.FailLocal), limiter.WithTimeout(50*time.Millisecond))
-	decided := func(path limiter.Path) func() bool {
-		return func() bool { return allow(t, l, "key", fifteenPerDay).Path == path }
-	}
-	servertest.Eventually(t, "Redis decides", decided(limiter.PathModule))
-	patient := limiter.New(server.Client(t, once), limiter.OnFailure(limiter.FailOpen))
-	allow(t, patient, "key", fifteenPerDay)
-
-	require.NoError(t, server.Signal(syscall.SIGSTOP))
-	t.Cleanup(func() { _ = server.Signal(syscall.SIGCONT) })
-	require.True(t, decided(limiter.PathLocal)())
-	results, err := l.AllowMany(ctx, []limiter.Request{{"a", fifteenPerDay, 1}, {"b", fifteenPerDay, 1}})
-	require.NoError(t, err)
-	require.Equal(t, limiter.PathLocal, results[1].Path)
-	err = limiter.New(server.Client(t, once), limiter.WithTimeout(time.Millisecond)).Reset(ctx, "key")
-	require.EqualError(t, err, "limiter: no answer from Redis within 1ms: context deadline exceeded")
-
-	// A caller whose own context is done gets its error, whatever the policy.
-	canceled, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
-	defer cancel()
-	_, err = patient.Allow(canceled, "key", fifteenPerDay)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-
-	require.NoError(t, server.Signal(syscall.SIGCONT))
-	servertest.Eventually(t, "Redis decides again", decided(limiter.PathModule))
-}
-
-// A server that has no memory left, denies access or is a replica has failed, too. Who
-// waits meanwhile succeeds when it is back.
+// A server that has no memory left, denies access, is a replica, or lacks one, has failed,
+// whatever it replies.
 func TestFailuresOfAServerThatRepliesErrors(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
 		ctx := context.Background()
-		clock := &repairingClock{}
-		open := limiter.New(client, limiter.OnFailure(limiter.FailOpen))
-		closed := limiter.New(client, limiter.OnFailure(limiter.FailClosed), limiter.WithClock(clock))
-		require.Equal(t, path, allow(t, open, "key", fifteenPerDay).Path)
-		for _, failure := range [][2][]any{
-			{{"config", "set", "maxmemory", "1"}, {"config", "set", "maxmemory", "0"}},
-			{{"acl", "setuser", "default", "-@all", "+acl"}, {"acl", "setuser", "default", "+@all"}},
-			{{"replicaof", "127.0.0.1", "1"}, {"replicaof", "no", "one"}},
+		for _, c := range []struct {
+			fail, repair []any
+			code         string
+		}{
+			{[]any{"config", "set", "maxmemory", "1"}, []any{"config", "set", "maxmemory", "0"}, "OOM"},
+			{[]any{"acl", "setuser", "default", "-@all", "+acl"}, []any{"acl", "setuser", "default", "+@all"}, "NOPERM"},
+			{[]any{"replicaof", "127.0.0.1", "1"}, []any{"replicaof", "no", "one"}, "READONLY"},
+			{[]any{"config", "set", "min-replicas-to-write", "1"}, []any{"config", "set", "min-replicas-to-write", "0"}, "NOREPLICAS"},
 		} {
-			require.NoError(t, client.Do(ctx, failure[0]...).Err())
-			require.Equal(t, limiter.PathOpen, allow(t, open, "key", fifteenPerDay).Path, failure)
-			clock.sleeps = 0
-			clock.repair = func() { require.NoError(t, client.Do(ctx, failure[1]...).Err()) }
-			require.NoError(t, closed.Wait(ctx, "key", fifteenPerDay))
-			require.Equal(t, 3, clock.sleeps)
-			require.Equal(t, path, allow(t, open, "key", fifteenPerDay).Path)
+			var told recorder
+			l := limiter.New(client, limiter.OnFailure(limiter.FailOpen), limiter.WithHook(told.hook))
+			require.NoError(t, client.Do(ctx, c.fail...).Err())
+			for range 4 {
+				require.Equal(t, limiter.PathOpen, allow(t, l, "key", fifteenPerDay).Path, c.code)
+				require.ErrorContains(t, told.last().Err, c.code)
+			}
+			require.NoError(t, client.Do(ctx, c.repair...).Err())
+			require.Equal(t, path, allow(t, l, "key", fifteenPerDay).Path, "%s, an answer that opens no breaker", c.code)
 		}
 	})
 }
 
-// A repairingClock repairs the server in the third sleep.
-type repairingClock struct {
-	sleeps int
-	repair func()
-}
-
-func (c *repairingClock) Now() time.Time { return time.Now() }
-
-func (c *repairingClock) Sleep(context.Context, time.Duration) error {
-	if c.sleeps++; c.sleeps == 3 {
-		c.repair()
+// The code of an error says whether the call is wrong or the server has failed.
+func TestCodesOfErrors(t *testing.T) {
+	client := bare(t).Client(t)
+	for text, isFault := range map[string]bool{
+		"ERR the key does not hold a funnel": true, "WRONGTYPE Operation": true,
+		"ERR max number of clients reached": false, "ERR unknown command 'cl.reserve'": false,
+		"LOADING": false, "OOM": false, "READONLY": false, "NOPERM": false, "NOREPLICAS": false, "MISCONF": false,
+		"BUSY": false, "CLUSTERDOWN": false, "MASTERDOWN": false, "NOAUTH": false, "NEWCODE ERR": false,
+	} {
+		err := client.Eval(context.Background(), "return {err = ARGV[1]}", nil, text).Err()
+		require.ErrorContains(t, err, text)
+		require.Equal(t, isFault, limiter.IsFault(err), text)
 	}
-	return nil
 }
 
-// Hooks get each call and its result, in their order.
+// Who waits while Redis has failed and every call is limited succeeds when it is back.
+func TestWaitOutlastsAFailure(t *testing.T) {
+	server := bare(t)
+	var told recorder
+	l := limiter.New(server.Client(t, once), limiter.OnFailure(limiter.FailClosed), limiter.WithHook(told.hook))
+	server.Kill()
+	done := make(chan error)
+	go func() { done <- l.Wait(context.Background(), "key", fifteenPerDay) }()
+	servertest.Eventually(t, "it has asked", func() bool { return told.count() > 0 })
+	server.Restart(t)
+	require.NoError(t, <-done)
+	require.Equal(t, limiter.PathScript, told.last().Result.Path)
+}
+
+// One key that fails beside good ones is one outage, not thousands.
+func TestOutageIsLoggedTwice(t *testing.T) {
+	var log bytes.Buffer
+	now := time.Now()
+	l := limiter.New(as(t, servertest.StartModule(t), "+@all", "~good:*"),
+		limiter.OnFailure(limiter.FailOpen), limiter.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	limiter.SetNow(l, func() time.Time { return now })
+	for i := range 1000 {
+		require.Equal(t, limiter.PathModule, allow(t, l, fmt.Sprint("good:", i), fifteenPerDay).Path)
+		require.Equal(t, limiter.PathOpen, allow(t, l, "bad", fifteenPerDay).Path)
+		now = now.Add(100 * time.Millisecond)
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
+	now = now.Add(10 * time.Second)
+	allow(t, l, "good:0", fifteenPerDay)
+	require.Contains(t, log.String(), "by Redis again\" after=1m39.9s calls=1000\n")
+	require.Equal(t, 2, strings.Count(log.String(), "\n"))
+}
+
+// Hooks get each decision, in their order.
 func TestHooks(t *testing.T) {
-	type contextKey struct{}
-	ctx := context.WithValue(context.Background(), contextKey{}, "value")
-	var first, second recordingHook
-	l := limiter.New(servertest.StartClient(t), limiter.WithHook(&first), limiter.WithHook(&second), limiter.WithPrefix("limits:"))
+	ctx := context.Background()
+	var first, second recorder
+	l := limiter.New(servertest.StartClient(t), limiter.WithHook(first.hook), limiter.WithPrefix("limits:"), limiter.WithHook(
+		func(ctx context.Context, decision limiter.Decision) {
+			require.Equal(t, first.last(), decision)
+			second.hook(ctx, decision)
+		}))
 	result, err := l.AllowN(ctx, "key", fifteenPerDay, 5)
 	require.NoError(t, err)
-	told := first.last()
+	told := second.last()
 	require.Positive(t, told.Duration)
-	require.Equal(t, limiter.Decision{Key: "limits:key", Limit: fifteenPerDay, Quantity: 5, Result: result, Duration: told.Duration}, told)
-	require.Equal(t, told, second.last())
-	require.Equal(t, "value", first.context.Value(contextKey{}))
+	require.Equal(t, limiter.Decision{Command: "reserve", Key: "limits:key", Result: result, Duration: told.Duration}, told)
 
-	_, err = l.AllowMany(ctx, []limiter.Request{{"a", fifteenPerDay, 1}, {Key: "b", Quantity: 1}})
-	require.Error(t, err)
-	require.Len(t, first.decisions, 3)
-	require.NoError(t, first.decisions[1].Err)
-	require.ErrorContains(t, first.decisions[2].Err, "capacity must be at least 1")
+	results := l.AllowMany(ctx, limiter.Request{"a", fifteenPerDay, 1}, limiter.Request{Key: "b", Quantity: 2})
+	_, all, err := l.AllowAll(ctx, limiter.Request{"c", fifteenPerDay, 1}, limiter.Request{"d", fifteenPerDay, 1})
+	require.NoError(t, err)
+	for i, want := range append(results, all...) {
+		require.Equal(t, "limits:"+string(rune('a'+i)), second.told[1+i].Key)
+		want.Quantity = 1 + i&1&^(i>>1)
+		require.Equal(t, want, second.told[1+i].Result)
+		require.Equal(t, want.Err, second.told[1+i].Err)
+	}
+	require.ErrorContains(t, results[1].Err, "count must be at least 1")
+	for i, ask := range []func() error{
+		func() error { _, err := l.Peek(ctx, "key", fifteenPerDay); return err },
+		func() error { _, err := l.Charge(ctx, "key", fifteenPerDay, 1); return err },
+		func() error { _, err := l.Refund(ctx, "key", fifteenPerDay, 1); return err },
+	} {
+		require.NoError(t, ask())
+		require.Equal(t, []string{"peek", "charge", "refund"}[i], second.last().Command)
+	}
 }
-
-type recordingHook struct {
-	decisions []limiter.Decision
-	context   context.Context
-}
-
-func (h *recordingHook) Decided(ctx context.Context, decision limiter.Decision) {
-	h.decisions, h.context = append(h.decisions, decision), ctx
-}
-
-func (h *recordingHook) last() limiter.Decision { return h.decisions[len(h.decisions)-1] }

@@ -2,6 +2,8 @@ package limiter_test
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,8 +14,10 @@ import (
 	"funnel/limiter"
 )
 
-// A limit whose funnel leaks nothing while a test runs.
-var fifteenPerDay = limiter.PerDay(15)
+// A limit whose funnel leaks nothing while a test runs: a token in 96 minutes.
+var fifteenPerDay = perDay(15)
+
+func perDay(count int) limiter.Limit { return limiter.Per(count, 24*time.Hour) }
 
 // bare starts a server without the module.
 func bare(t testing.TB, config ...string) *servertest.Server {
@@ -35,35 +39,76 @@ func allow(t testing.TB, l *limiter.Limiter, key string, limit limiter.Limit) li
 	return result
 }
 
-// A steppedClock is the clock of the process and of a server whose module has
-// FUNNEL.DEBUG; Sleep advances it.
-type steppedClock struct {
-	t      testing.TB
-	server servertest.Clock
-	now    time.Time
-	slept  []time.Duration
+// once turns retries off, so that errors return at once.
+func once(options *redis.Options) { options.MaxRetries, options.DialerRetries = -1, 1 }
+
+// as connects as a user who may do what the rules say.
+func as(t testing.TB, server *servertest.Server, rules ...string) *redis.Client {
+	t.Helper()
+	rules = append([]string{"reset", "on", ">secret"}, rules...)
+	require.NoError(t, server.Client(t).ACLSetUser(context.Background(), "app", rules...).Err())
+	return server.Client(t, func(options *redis.Options) { options.Username, options.Password = "app", "secret" })
 }
 
-func startStepped(t testing.TB) (*redis.Client, *steppedClock) {
+// A counting client counts round trips.
+type counting struct {
+	*redis.Client
+	trips atomic.Int64
+}
+
+func (c *counting) Process(ctx context.Context, command redis.Cmder) error {
+	c.trips.Add(1)
+	return c.Client.Process(ctx, command)
+}
+
+func (c *counting) Pipelined(ctx context.Context, send func(redis.Pipeliner) error) ([]redis.Cmder, error) {
+	c.trips.Add(1)
+	return c.Client.Pipelined(ctx, send)
+}
+
+// A recorder keeps what hooks are told.
+type recorder struct {
+	mutex sync.Mutex
+	told  []limiter.Decision
+}
+
+func (r *recorder) hook(_ context.Context, decision limiter.Decision) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.told = append(r.told, decision)
+}
+
+func (r *recorder) count() int {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return len(r.told)
+}
+
+func (r *recorder) last() limiter.Decision { return r.told[len(r.told)-1] }
+
+// A stepped clock is that of the process, and of a server whose module has FUNNEL.DEBUG.
+type stepped struct {
+	t      testing.TB
+	now    time.Time
+	server servertest.Clock
+}
+
+func startStepped(t testing.TB) (*redis.Client, *stepped) {
 	t.Helper()
 	client, server := servertest.StartWithClock(t)
-	clock := &steppedClock{t: t, server: server, now: servertest.Epoch}
+	clock := &stepped{t, servertest.Epoch, server}
 	clock.advance(0)
 	return client, clock
 }
 
-func (c *steppedClock) Now() time.Time { return c.now }
-
-func (c *steppedClock) Sleep(ctx context.Context, d time.Duration) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	c.slept = append(c.slept, d)
-	c.advance(d)
-	return nil
+// limiter returns a Limiter that goes by the clock.
+func (c *stepped) limiter(rdb limiter.Client, options ...limiter.Option) *limiter.Limiter {
+	l := limiter.New(rdb, options...)
+	limiter.SetNow(l, func() time.Time { return c.now })
+	return l
 }
 
-func (c *steppedClock) advance(d time.Duration) {
+func (c *stepped) advance(d time.Duration) {
 	c.t.Helper()
 	c.now = c.now.Add(d)
 	c.server.Set(c.t, c.now)

@@ -105,11 +105,15 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 
 // one decides a call of one funnel.
 func (l *Limiter) one(ctx context.Context, command command, key string, limit Limit, quantity int, longestWait time.Duration) (Result, error) {
-	funnels := [1]funnel{{key: l.prefix + key, limit: limit, quantity: quantity}}
-	results := [1]Result{}
-	c := call{command: command, funnels: funnels[:], longestWait: longestWait, results: results[:]}
-	err := l.decide(ctx, &c)
-	return results[0], err
+	var single struct { // one allocation, not three
+		call
+		funnel  [1]funnel
+		results [1]Result
+	}
+	single.funnel[0] = funnel{key: l.prefix + key, limit: limit, quantity: quantity}
+	single.call = call{command: command, funnels: single.funnel[:], longestWait: longestWait, results: single.results[:]}
+	err := l.decide(ctx, &single.call)
+	return single.results[0], err
 }
 
 // decide decides a call and calls the hooks.
@@ -127,23 +131,47 @@ func (l *Limiter) decide(ctx context.Context, c *call) error {
 
 // ask asks Redis, unless it has ceased to answer.
 func (l *Limiter) ask(ctx context.Context, c *call) error {
-	if err := l.failure.breaker.refuses(l.now()); err != nil {
+	if err := l.refuses(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := l.withTimeout(ctx)
+	within, cancel := l.withTimeout(ctx)
 	defer cancel()
-	if l.heeds || ctx.Done() == nil {
-		return causeOf(ctx, l.server.ask(ctx, c))
+	var err error
+	if l.heeds || within.Done() == nil {
+		err = causeOf(within, l.server.ask(within, c))
+	} else {
+		// The results come with the answer, not in place, because a call that was given
+		// up may still be answered.
+		late := *c
+		late.funnels, late.results = append([]funnel(nil), c.funnels...), make([]Result, len(c.results))
+		if err = l.within(within, func(ctx context.Context) error { return l.server.ask(ctx, &late) }); err == nil {
+			copy(c.results, late.results)
+		}
 	}
-	// The results come with the answer, not in place, because a call that was given up
-	// may still be answered.
-	late := *c
-	late.funnels, late.results = append([]funnel(nil), c.funnels...), make([]Result, len(c.results))
-	err := l.within(ctx, func(ctx context.Context) error { return l.server.ask(ctx, &late) })
-	if err == nil {
-		copy(c.results, late.results)
-	}
+	l.report(ctx, err)
 	return err
+}
+
+// refuses returns why Redis is not to be asked, or nil.
+func (l *Limiter) refuses(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return l.failure.breaker.refuses(l.now())
+}
+
+// report tells the breaker how calls that were sent at once have ended, but for those that
+// the caller has given up. A reply is an answer, also one that says an error.
+func (l *Limiter) report(ctx context.Context, errs ...error) {
+	for _, err := range errs {
+		if err == nil || isReply(err) {
+			l.failure.breaker.answered()
+			return
+		}
+	}
+	if ctx.Err() == nil {
+		l.failure.breaker.failed(l.now(), errs[0])
+	}
 }
 
 // settle takes what Redis said, or decides without it.
@@ -151,17 +179,14 @@ func (l *Limiter) settle(ctx context.Context, c *call, cause error, start time.T
 	now := l.now()
 	switch {
 	case cause == nil:
-		l.failure.breaker.answered()
 		l.failure.outage.over(ctx, l.failure.logger, now)
 		l.prefilter.learn(c, start)
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case isFault(cause):
-		l.failure.breaker.answered()
 		return cause
 	}
-	l.failure.breaker.failed(now, cause)
 	return l.failure.decide(ctx, c, cause)
 }
 
@@ -221,7 +246,13 @@ func (l *Limiter) within(ctx context.Context, ask func(context.Context) error) e
 
 // causeOf says why, where the context is the reason for an error.
 func causeOf(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
+	if err == nil {
+		return nil
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		<-ctx.Done() // the connection, which has the same deadline, may be faster
+	}
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err

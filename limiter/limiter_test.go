@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,56 +17,78 @@ import (
 	"funnel/limiter"
 )
 
-// AllowN takes all or nothing, AllowAtMost what fits, and Peek nothing.
+// What each method takes and says, by module, by script, and by a module that reads the
+// capacity as redis-cell does; by one Limiter, and by those that do not know the server.
 func TestQuantities(t *testing.T) {
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
-		ctx, l := context.Background(), limiter.New(client)
-		type ask func(context.Context, string, limiter.Limit, int) (limiter.Result, error)
-		peek := ask(func(ctx context.Context, key string, limit limiter.Limit, _ int) (limiter.Result, error) {
-			return l.Peek(ctx, key, limit)
-		})
-		const never = limiter.NoRetry
-		token := 24 * time.Hour / 15
-		for i, c := range []struct {
-			ask                          ask
-			quantity, allowed, remaining int
-			limited                      bool
-			retryAfter                   time.Duration
-		}{
-			{peek, 0, 0, 15, false, never},
-			{l.AllowN, 10, 10, 5, false, never},
-			{l.AllowN, 6, 0, 5, true, token},
-			{l.AllowN, 16, 0, 5, true, never},
-			{peek, 0, 0, 5, false, never},
-			{l.AllowAtMost, 10, 5, 0, false, never},
-			{l.AllowAtMost, 10, 0, 0, true, token},
-			{l.AllowAtMost, 100, 0, 0, true, token},
-			{l.AllowAtMost, 0, 0, 0, true, never},
-			{peek, 0, 0, 0, true, never},
-		} {
-			result, err := c.ask(ctx, "key", fifteenPerDay, c.quantity)
-			require.NoError(t, err)
-			require.InDelta(t, c.retryAfter, result.RetryAfter, float64(time.Minute), i)
-			require.Equal(t, c.retryAfter == never, result.RetryAfter == never, i)
-			require.Equal(t, c.limited, result.Limited(), i)
-			require.InDelta(t, token*time.Duration(15-c.remaining), result.ResetAfter, float64(time.Minute), i)
-			require.Equal(t, c.remaining == 15, result.ResetAfter == 0, i)
-			result.RetryAfter, result.ResetAfter = 0, 0
-			require.Equal(t, limiter.Result{Limit: fifteenPerDay, Path: path,
-				Quantity: c.quantity, Allowed: c.allowed, Remaining: c.remaining}, result, i)
-		}
-		result, err := l.AllowAtMost(ctx, "another", fifteenPerDay, 100)
-		require.NoError(t, err)
-		require.Equal(t, 15, result.Allowed, "more than the capacity")
+	onBoth(t, testQuantities)
+	t.Run("redis-cell", func(t *testing.T) {
+		testQuantities(t, servertest.StartModule(t, "compat", "redis-cell").Client(t), limiter.PathModule)
 	})
+}
+
+func testQuantities(t *testing.T, client *redis.Client, path limiter.Path) {
+	const token, never = 96 * time.Minute, limiter.NoRetry
+	type ask func(l *limiter.Limiter, ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error)
+	allow, most, charge, refund := (*limiter.Limiter).AllowN, (*limiter.Limiter).AllowAtMost, (*limiter.Limiter).Charge, (*limiter.Limiter).Refund
+	peek := func(l *limiter.Limiter, ctx context.Context, key string, limit limiter.Limit, _ int) (limiter.Result, error) {
+		return l.Peek(ctx, key, limit)
+	}
+	reserve := func(l *limiter.Limiter, ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
+		return l.Reserve(ctx, key, limit, quantity, 3*token)
+	}
+	old := limiter.New(client)
+	for i, c := range []struct {
+		ask              ask
+		quantity         int
+		want             string // allowed, remaining, and whether it is limited
+		wait, retry, tat time.Duration
+	}{
+		{peek, 1, "0 15 false", 0, never, 0},
+		{refund, 3, "3 15 false", 0, never, 0},
+		{allow, 10, "10 5 false", 0, never, 10},
+		{allow, 6, "0 5 true", 0, 1, 10},
+		{allow, 16, "0 5 true", 0, never, 10},
+		{allow, 0, "0 5 false", 0, never, 10},
+		{peek, 1, "0 5 false", 0, never, 10},
+		{most, 10, "5 0 false", 0, never, 15},
+		{most, 10, "0 0 true", 0, 1, 15},
+		{most, 100, "0 0 true", 0, 1, 15},
+		{most, 0, "0 0 false", 0, never, 15},
+		{peek, 1, "0 0 true", 0, 1, 15},
+		{reserve, 2, "2 0 false", 2, never, 17},
+		{reserve, 2, "0 0 true", 0, 1, 17},
+		{reserve, 1, "1 0 false", 3, never, 18},
+		{reserve, 16, "0 0 true", 0, never, 18},
+		{reserve, 0, "0 0 false", 0, never, 18},
+		{allow, 0, "0 0 false", 0, never, 18},
+		{refund, 2, "2 0 true", 0, 1, 16},
+		{refund, 4, "4 3 false", 0, never, 12},
+		{reserve, 2, "2 1 false", 0, never, 14},
+		{charge, 20, "20 0 true", 0, 19, 34},
+		{refund, 100, "100 15 false", 0, never, 0},
+		{charge, 1, "1 14 false", 0, never, 1},
+	} {
+		for key, l := range map[string]*limiter.Limiter{"old": old, "new": limiter.New(client)} {
+			result, err := c.ask(l, context.Background(), key, fifteenPerDay, c.quantity)
+			require.NoError(t, err, i)
+			require.Equal(t, c.want, fmt.Sprint(result.Allowed, result.Remaining, result.Limited()), "step %d, %s", i, key)
+			require.InDelta(t, c.wait*token, result.Wait, float64(time.Minute), i)
+			if require.Equal(t, c.retry == never, result.RetryAfter == never, i); c.retry != never {
+				require.InDelta(t, c.retry*token, result.RetryAfter, float64(time.Minute), i)
+			}
+			require.InDelta(t, c.tat*token, result.ResetAfter, float64(time.Minute), i)
+			require.Equal(t, limiter.Result{Limit: fifteenPerDay, Quantity: c.quantity, Path: path},
+				limiter.Result{Limit: result.Limit, Quantity: result.Quantity, Path: result.Path, Err: result.Err})
+		}
+	}
 }
 
 // Calls by module and by script, of all kinds and by several clients, get exactly the
 // capacity together.
 func TestConcurrentCalls(t *testing.T) {
-	ctx, limit := context.Background(), limiter.PerDay(1000)
+	ctx, limit := context.Background(), perDay(1000)
 	client := servertest.StartClient(t)
-	l, filtered, script := limiter.New(client), limiter.New(client, limiter.WithPrefilter()), redis.NewScript(limiter.Script)
+	l, filtered, script := limiter.New(client), limiter.New(client, limiter.WithPrefilter()), redis.NewScript(limiter.Script())
 	var allowed [3]atomic.Int64
 	var group sync.WaitGroup
 	for i := range 15 {
@@ -82,7 +103,7 @@ func TestConcurrentCalls(t *testing.T) {
 					result, err = l.AllowAtMost(ctx, "key", limit, call%5)
 				case 2:
 					var reply []any
-					reply, err = script.Run(ctx, client, []string{"key"}, 1000, 1000, 24*60*60, 1).Slice()
+					reply, err = script.Run(ctx, client, []string{"key"}, "reserve", 1000, 1000, 24*60*60, 1).Slice()
 					if err == nil && reply[0] == int64(0) {
 						result.Allowed = 1
 					}
@@ -120,9 +141,8 @@ func TestResetEmptiesTheFunnel(t *testing.T) {
 }
 
 // From a year's quota to a token per nanosecond, and numbers at the ends of the range.
-// The script replies nanoseconds, the module whole seconds, rounded up.
 func TestLimitsOfEverySize(t *testing.T) {
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
+	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
 		l := limiter.New(client)
 		for _, limit := range []limiter.Limit{
 			limiter.Per(1000, 365*24*time.Hour),
@@ -135,12 +155,8 @@ func TestLimitsOfEverySize(t *testing.T) {
 		} {
 			result := allow(t, l, limit.String(), limit)
 			require.False(t, result.Limited(), limit)
-			require.InDelta(t, limit.Capacity()-1, result.Remaining, 1, limit)
-			token := time.Duration(int64(limit.Period()) / int64(limit.Count()))
-			if path == limiter.PathModule {
-				token = (token + time.Second - 1).Truncate(time.Second)
-			}
-			require.Equal(t, token, result.ResetAfter, limit)
+			require.InDelta(t, limit.Capacity-1, result.Remaining, 1, limit)
+			require.Equal(t, limit.Period/time.Duration(limit.Count), result.ResetAfter, limit)
 		}
 		_, err := l.Allow(context.Background(), "key", limiter.Per(1, math.MaxInt64))
 		require.ErrorContains(t, err, "before the year 2262")
@@ -160,11 +176,13 @@ func TestWrongCalls(t *testing.T) {
 			quantity int
 			want     string
 		}{
-			{"key", limiter.Limit{}, 1, gcra.ErrCapacity.Error()},
+			{"key", limiter.Limit{}, 1, gcra.ErrCount.Error()},
+			{"key", limiter.PerMinute(0), 1, gcra.ErrCount.Error()},
+			{"key", limiter.PerMinute(1).Burst(-1), 1, gcra.ErrCapacity.Error()},
 			{"key", limiter.PerMinute(-3).Burst(2), 1, "limiter: a limit of -3 per minute, burst 2: count must be at least 1"},
 			{"key", limiter.Per(1, 0), 1, gcra.ErrPeriod.Error()},
 			{"key", limiter.PerSecond(1e9 + 1), 1, gcra.ErrEmissionInterval.Error()},
-			{"key", limiter.PerDay(1).Burst(math.MaxInt64), 1, gcra.ErrTolerance.Error()},
+			{"key", perDay(1).Burst(math.MaxInt64), 1, gcra.ErrTolerance.Error()},
 			{"key", limiter.PerMinute(30), -1, "limiter: quantity -1 of a limit of 30 per minute, burst 30: " + gcra.ErrQuantity.Error()},
 			{"key", limiter.PerMinute(30), math.MaxInt64, gcra.ErrIncrement.Error()},
 			{"list", fifteenPerDay, 1, "WRONGTYPE"},
@@ -177,56 +195,4 @@ func TestWrongCalls(t *testing.T) {
 		require.Equal(t, "abc", client.Get(ctx, "string").Val())
 		require.Zero(t, client.Exists(ctx, "key").Val())
 	})
-}
-
-// Each request has its own answer, and all together take one round trip.
-func TestAllowMany(t *testing.T) {
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
-		ctx := context.Background()
-		var sent []string
-		counted := redis.NewClient(&redis.Options{PoolSize: 1, Dialer: func(context.Context, string, string) (net.Conn, error) {
-			connection, err := net.Dial("tcp", client.Options().Addr)
-			return recordingConnection{connection, &sent}, err
-		}})
-		t.Cleanup(func() { counted.Close() })
-		l := limiter.New(counted)
-		require.NoError(t, client.LPush(ctx, "list", "element").Err())
-		// The first calls find the mode, and go-redis what the server knows.
-		_, err := l.AllowMany(ctx, []limiter.Request{{"c", fifteenPerDay, 1}, {"c", fifteenPerDay, 1}})
-		require.NoError(t, err)
-		sent = nil
-		results, err := l.AllowMany(ctx, []limiter.Request{
-			{"a", fifteenPerDay, 10}, {"a", fifteenPerDay, 10}, {"list", fifteenPerDay, 1},
-			{"b", limiter.Limit{}, 1}, {"a", fifteenPerDay, 0}, {"b", fifteenPerDay, 15},
-		})
-		require.Len(t, sent, 1)
-		require.Contains(t, sent[0], "\r\n86400\r\n", "redis-cell takes no fractions of seconds")
-		require.NotContains(t, sent[0], "redis.call", "the hash of the script, not its text")
-		var got []string
-		for _, result := range results {
-			got = append(got, fmt.Sprint(result.Allowed, " ", result.Remaining, " ", result.Path))
-		}
-		by := " " + string(path)
-		require.Equal(t, []string{"10 5" + by, "0 5" + by, "0 0 ", "0 0 ", "0 5" + by, "15 0" + by}, got)
-		require.ErrorContains(t, err, `request 2, key "list": WRONGTYPE`)
-		require.ErrorContains(t, err, `request 3, key "b": limiter: a limit of 0 per 0s, burst 0: capacity must be at least 1`)
-		require.ErrorIs(t, err, gcra.ErrCapacity)
-		var requestError *limiter.RequestError
-		require.ErrorAs(t, err, &requestError)
-		require.Equal(t, 2, requestError.Index)
-		results, err = l.AllowMany(ctx, nil)
-		require.NoError(t, err)
-		require.Empty(t, results)
-	})
-}
-
-// A recordingConnection keeps what is written: each round trip begins with that.
-type recordingConnection struct {
-	net.Conn
-	sent *[]string
-}
-
-func (c recordingConnection) Write(text []byte) (int, error) {
-	*c.sent = append(*c.sent, string(text))
-	return c.Conn.Write(text)
 }

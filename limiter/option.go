@@ -45,11 +45,9 @@ func WithHook(hook Hook) Option {
 // module is an error, or [PathScript]. By default it uses the module where there is one.
 func WithPath(path Path) Option {
 	return func(l *Limiter) {
-		switch path {
-		case PathModule:
-			l.server.use(byModule)
-		case PathScript:
-			l.server.use(byScript)
+		l.server.only = ""
+		if path == PathModule || path == PathScript {
+			l.server.only = path
 		}
 	}
 }

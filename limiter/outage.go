@@ -39,5 +39,5 @@ func (o *outage) over(ctx context.Context, logger *slog.Logger, now time.Time) {
 		return
 	}
 	logger.InfoContext(ctx, "rate limits are decided by Redis again", "after", o.last.Sub(o.since), "calls", o.calls)
-	*o = outage{}
+	o.since, o.calls = time.Time{}, 0
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"funnel/internal/servertest"
 	"funnel/limiter"
 )
 
@@ -25,18 +24,18 @@ func TestPrefilterNeverLimitsWhatRedisWouldAllow(t *testing.T) {
 	})
 	spared, asked := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		filtered := limiter.New(client, limiter.WithClock(clock), limiter.WithPrefilter())
-		others := limiter.New(client, limiter.WithClock(clock))
+		filtered := clock.limiter(client, limiter.WithPrefilter())
+		others := clock.limiter(client)
 		require.NoError(t, filtered.Reset(ctx, "key"))
 		limit := limits.Draw(t, "limit")
 		for range 50 {
 			clock.advance(time.Duration(rapid.OneOf(
-				rapid.Just[int64](0), rapid.Int64Range(0, 100), rapid.Int64Range(0, int64(limit.Period())),
+				rapid.Just[int64](0), rapid.Int64Range(0, 100), rapid.Int64Range(0, int64(limit.Period)),
 			).Draw(t, "wait")))
 			if rapid.IntRange(0, 9).Draw(t, "other limit") == 0 {
 				limit = limits.Draw(t, "limit")
 			}
-			quantity := rapid.IntRange(1, limit.Capacity()).Draw(t, "quantity")
+			quantity := rapid.IntRange(1, limit.Capacity).Draw(t, "quantity")
 			if rapid.Bool().Draw(t, "another client") {
 				_, err := others.AllowN(ctx, "key", limit, quantity)
 				require.NoError(t, err)
@@ -65,27 +64,31 @@ func TestPrefilterNeverLimitsWhatRedisWouldAllow(t *testing.T) {
 // Calls that are surely limited do not reach Redis.
 func TestPrefilterSparesRedis(t *testing.T) {
 	client, clock := startStepped(t)
-	l := limiter.New(client, limiter.WithClock(clock), limiter.WithPrefilter())
+	counted := &counting{Client: client}
+	l := clock.limiter(counted, limiter.WithPrefilter(), limiter.WithPath(limiter.PathModule))
 	limit := limiter.PerMinute(30).Burst(15)
 	for call := range 100 {
-		require.Equal(t, call >= 15, allow(t, l, "key", limit).Limited())
+		result := allow(t, l, "key", limit)
+		require.Equal(t, call >= 15, result.Limited())
+		require.Equal(t, call >= 15, result.Path == limiter.PathPrefilter)
 	}
-	require.Equal(t, limiter.Stats{Module: 15, Prefilter: 85}, l.Stats())
+	require.EqualValues(t, 15, counted.trips.Load())
 	clock.advance(2 * time.Second)
 	require.False(t, allow(t, l, "key", limit).Limited())
-	require.Equal(t, limiter.Stats{Module: 16, Prefilter: 85}, l.Stats())
 
-	// A peek is always decided by Redis, also at a funnel that is overfull by a
+	// All others are always decided by Redis, also at a funnel that is overfull by a
 	// smaller limit.
-	peek, err := l.Peek(context.Background(), "key", limit.Burst(5))
+	ctx := context.Background()
+	peek, err := l.Peek(ctx, "key", limit.Burst(5))
 	require.NoError(t, err)
 	require.Equal(t, limiter.PathModule, peek.Path)
 	require.True(t, peek.Limited())
+	reserved, err := l.Reserve(ctx, "key", limit, 1, 2*time.Second)
+	require.NoError(t, err)
+	require.Equal(t, 2*time.Second, reserved.Wait)
 
-	// The script replies nanoseconds, so that no call is spent on what rounding hides.
-	l = limiter.New(bare(t).Client(t), limiter.WithClock(&steppedClock{now: servertest.Epoch}), limiter.WithPrefilter())
-	require.False(t, allow(t, l, "key", limiter.PerHour(1)).Limited())
-	limited := allow(t, l, "key", limiter.PerHour(1))
-	require.Equal(t, limiter.PathPrefilter, limited.Path)
-	require.Equal(t, time.Hour, limited.RetryAfter)
+	// A refund here is known here.
+	_, err = l.Refund(ctx, "key", limit, 2)
+	require.NoError(t, err)
+	require.False(t, allow(t, l, "key", limit).Limited())
 }

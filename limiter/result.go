@@ -84,7 +84,7 @@ func (c *call) set(index int, path Path, decision gcra.Decision, limited bool) {
 	}
 	if result.limited {
 		result.RetryAfter = time.Duration(decision.Wait)
-	} else {
+	} else if f.quantity > 0 {
 		result.Wait = time.Duration(max(decision.Wait, 0))
 	}
 	c.results[index] = result

@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -37,31 +36,27 @@ const askAgain = time.Minute
 // A server asks Redis, by the first way that it knows. All ways keep the same value
 // under the same key, so different nodes may be asked in different ways.
 type server struct {
-	rdb Client
-	now func() time.Time
+	rdb  Client
+	now  func() time.Time
+	only Path // that of WithPath, or empty
 
 	// missing is until when a way is left out, in Unix nanoseconds.
 	missing [ways]atomic.Int64
 
-	// reading is how CL.THROTTLE alone reads its second argument.
-	reading atomic.Int32
+	// asIs says that commands of the module read the capacity as it is, which a reply
+	// has shown. Others, which are redis-cell, Dragonfly, and funnel with compat
+	// redis-cell, read it as one less. That is tried first: should it be wrong, a call
+	// may seem to be limited, and is asked again, but none is allowed that should not be.
+	asIs atomic.Bool
 
 	// neverReads says that the server lacks EVALSHA_RO, as Redis 6.2 does.
 	neverReads atomic.Bool
 }
 
-// use leaves out all ways but one for ever.
-func (s *server) use(only way) {
-	for w := range s.missing {
-		if way(w) != only {
-			s.missing[w].Store(1<<63 - 1)
-		}
-	}
-}
-
 // ask has the server decide a call.
 func (s *server) ask(ctx context.Context, c *call) error {
 	var first error
+	var denied [ways]bool
 	for w := range ways {
 		if !s.has(w) || w == byThrottle && !throttles(c) {
 			continue
@@ -69,20 +64,28 @@ func (s *server) ask(ctx context.Context, c *call) error {
 		err := s.by(ctx, w, c)
 		switch {
 		case isMissing(err):
-			s.missing[w].Store(s.now().Add(askAgain).UnixNano())
+			s.leaveOut(w)
 		case redis.IsPermissionError(err):
-			// The command may be denied, and another one allowed; or the key is.
+			denied[w] = true // the command, and another may be allowed; or the key
 		default:
+			for other := range denied {
+				if err == nil && denied[other] {
+					s.leaveOut(way(other))
+				}
+			}
 			return err
 		}
-		if first == nil {
+		if first == nil || isMissing(first) {
 			first = err
 		}
 	}
-	if first == nil {
-		first = fmt.Errorf("limiter: WithPath allows no way to ask for %s", c.command)
+	switch {
+	case first != nil:
+		return first
+	case s.only == PathScript:
+		return s.by(ctx, byScript, c)
 	}
-	return first
+	return s.by(ctx, byModule, c)
 }
 
 // askMany has the server decide calls in one round trip, or one to each node of a
@@ -91,14 +94,14 @@ func (s *server) ask(ctx context.Context, c *call) error {
 func (s *server) askMany(ctx context.Context, calls []*call) []error {
 	errs := make([]error, len(calls))
 	commands := make([]*redis.Cmd, len(calls))
-	w := byModule
-	if !s.has(w) {
+	w, asIs := byModule, s.asIs.Load()
+	if !s.has(w) && s.only != PathModule {
 		w = byScript
 	}
 	_, _ = s.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each command has an error of its own
 		for i, c := range calls {
 			if w == byModule {
-				commands[i] = c.viaModule(ctx)
+				commands[i] = c.viaModule(ctx, w, asIs)
 			} else {
 				commands[i] = c.viaScript(ctx, "evalsha", scriptHash)
 			}
@@ -107,15 +110,16 @@ func (s *server) askMany(ctx context.Context, calls []*call) []error {
 		return nil
 	})
 	for i, c := range calls {
-		err := commands[i].Err()
-		switch {
-		case err == nil:
-			errs[i] = c.read(commands[i].Val(), pathOf(w))
-		case isMissing(err) || redis.IsPermissionError(err) || redis.HasErrorPrefix(err, "NOSCRIPT"):
-			errs[i] = s.ask(ctx, c)
-		default:
-			errs[i] = err
+		err, reading := commands[i].Err(), right
+		if err == nil {
+			reading, err = c.read(commands[i].Val(), pathOf(w))
+			s.learn(asIs, w, reading)
 		}
+		if reading == wrong || isMissing(err) || redis.IsPermissionError(err) ||
+			redis.HasErrorPrefix(err, "NOSCRIPT") || w == byModule && !asIs && mayBeZero(c, err) {
+			err = s.ask(ctx, c)
+		}
+		errs[i] = err
 	}
 	return errs
 }
@@ -128,27 +132,75 @@ func pathOf(w way) Path {
 }
 
 func (s *server) has(w way) bool {
+	if s.only != "" && s.only != pathOf(w) {
+		return false
+	}
 	until := s.missing[w].Load()
 	return until == 0 || s.now().UnixNano() >= until
 }
+
+func (s *server) leaveOut(w way) { s.missing[w].Store(s.now().Add(askAgain).UnixNano()) }
 
 // isMissing says that the server does not know the command. That it says in words only,
 // which are the same in all servers.
 func isMissing(err error) bool { return err != nil && redis.HasErrorPrefix(err, "unknown command") }
 
 func (s *server) by(ctx context.Context, w way, c *call) error {
-	switch w {
-	case byModule:
-		command := c.viaModule(ctx)
-		if err := s.rdb.Process(ctx, command); err != nil {
-			return err
-		}
-		return c.read(command.Val(), PathModule)
-	case byThrottle:
-		return s.throttle(ctx, c)
-	default:
+	if w == byScript {
 		return s.script(ctx, c)
 	}
+	return s.module(ctx, w, c)
+}
+
+// module asks a command of the module, and once more when it reads the capacity in the
+// other way.
+func (s *server) module(ctx context.Context, w way, c *call) error {
+	asIs := s.asIs.Load()
+	for again := true; ; again = false {
+		command := c.viaModule(ctx, w, asIs)
+		err := s.rdb.Process(ctx, command)
+		if again && !asIs && mayBeZero(c, err) {
+			asIs = true
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		read := c.read
+		if w == byThrottle {
+			read = c.readThrottle
+		}
+		reading, err := read(command.Val(), PathModule)
+		if err != nil {
+			return err
+		}
+		s.learn(asIs, w, reading)
+		if reading != wrong || !again {
+			return nil
+		}
+		asIs = !asIs
+	}
+}
+
+// learn is told how a server has read the capacity of a call.
+func (s *server) learn(asIs bool, w way, reading reading) {
+	if reading != right {
+		asIs = !asIs
+	}
+	if w != byScript && s.asIs.Load() != asIs {
+		s.asIs.Store(asIs)
+	}
+}
+
+// mayBeZero says that an error may be that of a capacity of 0: one that is as it is, but
+// was sent as one less.
+func mayBeZero(c *call, err error) bool {
+	for i := range c.funnels {
+		if c.funnels[i].limit.Capacity == 1 {
+			return err != nil && isFault(err)
+		}
+	}
+	return false
 }
 
 // script runs the script by its hash, and sends its text to a server that does not have
@@ -171,7 +223,8 @@ func (s *server) script(ctx context.Context, c *call) error {
 	case err != nil:
 		return err
 	}
-	return c.read(command.Val(), PathScript)
+	_, err = c.read(command.Val(), PathScript)
+	return err
 }
 
 // throttles says that CL.THROTTLE alone can decide a call: it asks one funnel for tokens
@@ -181,84 +234,42 @@ func throttles(c *call) bool {
 		c.funnels[0].quantity > 0 && c.funnels[0].limit.Period%time.Second == 0
 }
 
-// Readings of the second argument of CL.THROTTLE: as one less than the capacity, as
-// redis-cell and Dragonfly have it, or as the capacity. A server that is not known is
-// taken for redis-cell: should it be another, it limits a token too early, once.
-const (
-	unknownReading int32 = iota
-	redisCellReading
-	capacityReading
-)
-
-// throttle asks CL.THROTTLE, and once more when the limit in the reply shows that the
-// server read the second argument in the other way.
-func (s *server) throttle(ctx context.Context, c *call) error {
-	f := &c.funnels[0]
-	for {
-		reading := s.reading.Load()
-		capacity := f.limit.Capacity
-		if reading != capacityReading {
-			capacity--
-		}
-		command := keyAt(1, redis.NewCmd(ctx, "cl.throttle", f.key, capacity, f.shape.count, f.shape.period, f.quantity))
-		err := s.rdb.Process(ctx, command)
-		if reading == unknownReading && capacity == 0 && err != nil && isFault(err) && !isMissing(err) &&
-			s.reading.CompareAndSwap(unknownReading, capacityReading) {
-			continue // 0 is no capacity
-		}
-		if err != nil {
-			return err
-		}
-		numbers, ok := readThrottle(command.Val())
-		if !ok {
-			return unexpected(command.Val())
-		}
-		decision := decisionOf(numbers, f)
-		// A reading that turns out wrong is the other one.
-		isRight := numbers[1] == int64(f.limit.Capacity)
-		if sentCapacity := reading == capacityReading; sentCapacity == isRight {
-			s.reading.Store(capacityReading)
-		} else {
-			s.reading.Store(redisCellReading)
-		}
-		if tooSmall := numbers[1] < int64(f.limit.Capacity); tooSmall && decision.Limited {
-			continue
-		}
-		c.set(0, PathModule, decision, decision.Limited)
-		return nil
-	}
-}
-
-func readThrottle(reply any) (numbers [5]int64, ok bool) {
+// readThrottle fills in the result from a reply of CL.THROTTLE.
+func (c *call) readThrottle(reply any, path Path) (reading, error) {
 	elements, _ := reply.([]any)
-	if len(elements) != len(numbers) {
-		return numbers, false
-	}
+	var numbers [5]int64
 	for i := range numbers {
-		if numbers[i], ok = integerOf(elements[i]); !ok {
-			return numbers, false
+		isNumber := false
+		if len(elements) == len(numbers) {
+			numbers[i], isNumber = integerOf(elements[i])
+		}
+		if !isNumber {
+			return right, unexpected(reply)
 		}
 	}
-	return numbers, true
-}
-
-// decisionOf sharpens the whole seconds of a reply: quantity-remaining tokens have to
-// leak, which takes no longer than so many emission intervals.
-func decisionOf(numbers [5]int64, f *funnel) gcra.Decision {
-	decision := gcra.Decision{
-		Limited: numbers[0] != 0, Limit: numbers[1], Remaining: numbers[2],
-		ResetAfter: nanosecondsOfSeconds(numbers[4]),
+	f := &c.funnels[0]
+	limited, limit, remaining := numbers[0] != 0, numbers[1], numbers[2]
+	result := right
+	if more := int64(f.limit.Capacity) - limit; more != 0 {
+		if result = corrected; limited {
+			result = wrong
+		}
+		remaining = max(0, remaining+more)
 	}
-	if decision.Limited {
+	decision := gcra.Decision{Limited: limited, Limit: limit, Remaining: remaining, ResetAfter: nanosecondsOfSeconds(numbers[4])}
+	if limited {
 		decision.Wait = gcra.Never
 		if numbers[3] >= 0 {
 			decision.Wait = nanosecondsOfSeconds(numbers[3])
-			if leak, err := f.shape.rate.Increment(int64(f.quantity) - numbers[2]); err == nil && leak > 0 {
+			// Quantity-remaining tokens have to leak, which takes no longer than so many
+			// emission intervals. The reply has been rounded up.
+			if leak, err := f.shape.rate.Increment(int64(f.quantity) - remaining); err == nil && leak > 0 {
 				decision.Wait = min(decision.Wait, leak)
 			}
 		}
 	}
-	return decision
+	c.set(0, path, decision, limited)
+	return result, nil
 }
 
 func nanosecondsOfSeconds(seconds int64) int64 {

@@ -2,8 +2,6 @@ package limiter_test
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,29 +15,104 @@ import (
 // retrying turns retries on, for restarts of the server.
 func retrying(options *redis.Options) { options.MaxRetries = 3 }
 
-// A capacity is what was meant in redis-cell mode, too, and a change of the mode is
-// detected at the next reply.
-func TestModeOfTheModuleMayChange(t *testing.T) {
-	server := servertest.StartModule(t)
+// A change of how the module reads the capacity is noticed with the first reply.
+func TestReadingOfTheCapacityMayChange(t *testing.T) {
+	server, ctx := servertest.StartModule(t), context.Background()
 	l := limiter.New(server.Client(t, retrying))
 	for _, mode := range []string{"none", "redis-cell", "none"} {
 		server.Reconfigure(func(options *servertest.Options) { options.ModuleArguments = []string{"compat", mode} })
 		server.Stop()
 		server.Restart(t)
-		allow(t, l, mode+" finds out", fifteenPerDay)
-		require.Equal(t, 14, allow(t, l, mode+" after", fifteenPerDay).Remaining)
-		require.Equal(t, 0, allow(t, l, mode+" one", limiter.PerDay(1)).Remaining)
-		require.True(t, allow(t, l, mode+" one", limiter.PerDay(1)).Limited())
+		require.Equal(t, 14, allow(t, l, mode, fifteenPerDay).Remaining)
+		require.Equal(t, 0, allow(t, l, mode+" one", perDay(1)).Remaining)
+		require.True(t, allow(t, l, mode+" one", perDay(1)).Limited())
+		whole, _, err := l.AllowAll(ctx, limiter.Request{mode, fifteenPerDay, 14}, limiter.Request{mode + " two", perDay(2), 2})
+		require.NoError(t, err)
+		require.False(t, whole.Limited())
 	}
 }
 
-// The module is loaded and unloaded, and the script flushed, while a funnel fills: no
-// call fails and no token is lost.
-func TestModuleIsLoadedAndUnloaded(t *testing.T) {
-	ctx := context.Background()
+// A server that has CL.THROTTLE alone, as redis-cell, Dragonfly and funnel 0.1 do, here
+// because the user may call nothing else, reads the capacity in either way.
+func TestThrottleAlone(t *testing.T) {
+	for _, mode := range []string{"none", "redis-cell"} {
+		t.Run(mode, func(t *testing.T) {
+			ctx, server := context.Background(), servertest.StartModule(t, "compat", mode)
+			rdb := as(t, server, "~user:*", "+cl.throttle")
+			for _, fresh := range []bool{true, false} {
+				l := limiter.New(rdb)
+				ask := func(key string, limit limiter.Limit, quantity int) limiter.Result {
+					if fresh {
+						l = limiter.New(rdb)
+					}
+					result, err := l.AllowN(ctx, "user:"+key, limit, quantity)
+					require.NoError(t, err)
+					require.Equal(t, limiter.PathModule, result.Path)
+					return result
+				}
+				require.NoError(t, server.Client(t).FlushAll(ctx).Err())
+				require.Equal(t, 12, ask("key", fifteenPerDay, 3).Remaining)
+				require.Equal(t, 0, ask("key", fifteenPerDay, 12).Remaining)
+				require.Equal(t, 96*time.Minute, ask("key", fifteenPerDay, 1).RetryAfter.Round(time.Minute))
+				require.Equal(t, limiter.NoRetry, ask("key", fifteenPerDay, 16).RetryAfter)
+				require.Equal(t, 0, ask("one", perDay(1), 1).Remaining)
+				require.True(t, ask("one", perDay(1), 1).Limited())
+
+				// Seconds are rounded up to 4.
+				ask("third", limiter.Per(3, 10*time.Second).Burst(1), 1)
+				limited := ask("third", limiter.Per(3, 10*time.Second).Burst(1), 1)
+				require.True(t, limited.Limited())
+				require.LessOrEqual(t, limited.RetryAfter, 10*time.Second/3)
+			}
+
+			// What CL.THROTTLE cannot do is denied, and so are other keys.
+			l := limiter.New(rdb)
+			_, err := l.Charge(ctx, "user:key", fifteenPerDay, 1)
+			require.ErrorContains(t, err, "NOPERM")
+			require.ErrorContains(t, l.AllowMany(ctx, limiter.Request{"other", fifteenPerDay, 1})[0].Err, "NOPERM")
+			require.NoError(t, l.AllowMany(ctx, limiter.Request{"user:many", perDay(1), 1})[0].Err)
+		})
+	}
+}
+
+// The least permissions, for each way; a command that is denied is not tried each time.
+func TestPermissions(t *testing.T) {
+	ctx, server := context.Background(), servertest.StartModule(t)
+	for path, rules := range map[limiter.Path][]string{
+		limiter.PathModule: {"+cl.reserve", "+cl.peek", "+cl.charge", "+cl.refund"},
+		limiter.PathScript: {"+eval", "+evalsha", "+eval_ro", "+evalsha_ro", "+time", "+get", "+set", "+del"},
+	} {
+		counted := &counting{Client: as(t, server, append(rules, "~user:*")...)}
+		l := limiter.New(counted)
+		for i := range 3 {
+			before := counted.trips.Load()
+			for _, ask := range []func(context.Context, string, limiter.Limit, int) (limiter.Result, error){
+				l.AllowN, l.Charge, l.Refund,
+				func(ctx context.Context, key string, limit limiter.Limit, _ int) (limiter.Result, error) {
+					return l.Peek(ctx, key, limit)
+				},
+			} {
+				result, err := ask(ctx, "user:42", fifteenPerDay, 1)
+				require.NoError(t, err)
+				require.Equal(t, path, result.Path)
+			}
+			if i > 0 {
+				require.EqualValues(t, before+4, counted.trips.Load())
+			}
+		}
+		_, err := l.Allow(ctx, "other:42", fifteenPerDay)
+		require.ErrorContains(t, err, "NOPERM")
+	}
+}
+
+// A module that is loaded is noticed within a minute, one that is gone and a script that
+// was flushed at once: no call fails and no token is lost.
+func TestModuleComesAndGoes(t *testing.T) {
+	ctx, now := context.Background(), time.Now()
 	server := bare(t, "--save", "", "--appendonly", "yes")
 	client := server.Client(t, retrying)
 	l := limiter.New(client)
+	limiter.SetNow(l, func() time.Time { return now })
 	nothing := func() {}
 	load := func() { require.NoError(t, client.Do(ctx, "module", "load", servertest.Module(t)).Err()) }
 	restart := func() { // with all but the module
@@ -47,125 +120,52 @@ func TestModuleIsLoadedAndUnloaded(t *testing.T) {
 		server.Restart(t)
 	}
 	flush := func() { require.NoError(t, client.ScriptFlush(ctx).Err()) }
-	remaining := 30
+	minute := func() { now = now.Add(time.Minute) }
+	remaining := 100
 	for i, step := range []struct {
 		change func()
 		path   limiter.Path
 	}{
-		{load, limiter.PathModule},
-		{restart, limiter.PathScript},
 		{nothing, limiter.PathScript},
 		{flush, limiter.PathScript},
-		{load, limiter.PathScript}, // the Limiter does not know yet
+		{load, limiter.PathScript},
+		{minute, limiter.PathModule},
 		{flush, limiter.PathModule},
+		{restart, limiter.PathScript},
+		{nothing, limiter.PathScript},
+		{minute, limiter.PathScript},
+		{load, limiter.PathScript},
 	} {
 		step.change()
-		remaining--
-		result := allow(t, l, "key", limiter.PerDay(30))
-		require.Equal(t, step.path, result.Path, i)
-		require.Equal(t, remaining, result.Remaining, i)
-	}
-	for i, step := range []func(){nothing, restart, flush} {
-		step()
-		results, err := l.AllowMany(ctx, []limiter.Request{{"key", limiter.PerDay(30), 1}, {"key", limiter.PerDay(30), 1}})
-		require.NoError(t, err)
-		for _, result := range results {
+		for _, many := range []bool{i%2 == 0, i%2 != 0} {
 			remaining--
-			require.Equal(t, i == 0, result.Path == limiter.PathModule, i)
+			result := limiter.Result{}
+			if many {
+				result = l.AllowMany(ctx, limiter.Request{"key", perDay(100), 1})[0]
+				require.NoError(t, result.Err)
+			} else {
+				result = allow(t, l, "key", perDay(100))
+			}
+			require.Equal(t, step.path, result.Path, i)
 			require.Equal(t, remaining, result.Remaining, i)
 		}
 	}
 }
 
-// A user who may not ask COMMAND INFO, or a server without it, needs no more than
-// the commands that decide.
-func TestTheLeastPermissionsSuffice(t *testing.T) {
-	for path, c := range map[limiter.Path]struct{ module, rules string }{
-		limiter.PathModule: {servertest.Module(t), "+cl.throttle"},
-		limiter.PathScript: {"", "+evalsha +eval +set +get +time"},
-	} {
-		server := servertest.Start(t, servertest.Options{Module: c.module})
-		rules := append(strings.Fields(c.rules), "on", ">secret", "~user:*")
-		require.NoError(t, server.Client(t).ACLSetUser(context.Background(), "app", rules...).Err())
-		l := limiter.New(server.Client(t, func(options *redis.Options) {
-			options.Username, options.Password = "app", "secret"
-		}))
-		require.Equal(t, path, allow(t, l, "user:42", fifteenPerDay).Path)
-		_, err := l.Allow(context.Background(), "other:42", fifteenPerDay)
-		require.ErrorContains(t, err, "NOPERM")
-	}
-	withoutCommand := servertest.Start(t, servertest.Options{
-		Module: servertest.Module(t), Config: []string{"--rename-command", "COMMAND", ""}})
-	require.Equal(t, limiter.PathModule, allow(t, limiter.New(withoutCommand.Client(t)), "key", fifteenPerDay).Path)
-}
-
-// A cluster of which all or some primaries have the module, and a ring.
-func TestClusterAndRing(t *testing.T) {
-	cluster := servertest.StartCluster(t, 3, 5*time.Second, servertest.Options{})
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{
-		"one": servertest.StartModule(t).Addr(),
-		"two": bare(t).Addr(),
-	}})
-	t.Cleanup(func() { ring.Close() })
-	load := func(nodes []*servertest.ClusterNode) func() {
-		return func() {
-			for _, node := range nodes {
-				require.NoError(t, node.Direct.Do(context.Background(), "module", "load", servertest.Module(t)).Err())
+// With WithPath a server that lacks the module has failed, and one that has it is asked by
+// the script.
+func TestWithPath(t *testing.T) {
+	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
+		for _, only := range []limiter.Path{limiter.PathModule, limiter.PathScript} {
+			l := limiter.New(client, limiter.WithPath(only), limiter.OnFailure(limiter.FailOpen))
+			want := only
+			if only == limiter.PathModule {
+				want = map[limiter.Path]limiter.Path{limiter.PathModule: only, limiter.PathScript: limiter.PathOpen}[path]
+			}
+			for range 2 {
+				require.Equal(t, want, allow(t, l, "key", fifteenPerDay).Path)
+				require.Equal(t, want, l.AllowMany(context.Background(), limiter.Request{"key", fifteenPerDay, 1})[0].Path)
 			}
 		}
-	}
-	for _, c := range []struct {
-		name    string
-		prepare func()
-		rdb     redis.UniversalClient
-		path    limiter.Path
-	}{
-		{"no primary", func() {}, cluster.Client(t), limiter.PathScript},
-		{"one primary", load(cluster.Primaries[:1]), cluster.Client(t), limiter.PathScript},
-		{"all primaries", load(cluster.Primaries[1:]), cluster.Client(t), limiter.PathModule},
-		{"a ring of which one has it", func() {}, ring, limiter.PathScript},
-	} {
-		c.prepare()
-		l := limiter.New(c.rdb)
-		var requests []limiter.Request
-		for i := range 50 {
-			requests = append(requests, limiter.Request{Key: fmt.Sprint(c.name, i), Limit: fifteenPerDay, Quantity: 10})
-		}
-		for round := range 2 {
-			results, err := l.AllowMany(context.Background(), requests)
-			require.NoError(t, err, c.name)
-			for i, result := range results {
-				require.Equal(t, round > 0, result.Limited(), "%s: round %d, request %d", c.name, round, i)
-				require.Equal(t, 5, result.Remaining, c.name)
-				require.Equal(t, c.path, result.Path, c.name)
-			}
-			for _, request := range requests {
-				result := allow(t, l, request.Key+" alone", fifteenPerDay)
-				require.Equal(t, 14-round, result.Remaining, c.name)
-				require.Equal(t, c.path, result.Path, c.name)
-			}
-		}
-	}
-}
-
-// A node that is down says nothing about the others.
-func TestRingOfWhichOneIsDown(t *testing.T) {
-	ring := redis.NewRing(&redis.RingOptions{
-		Addrs:              map[string]string{"one": servertest.StartModule(t).Addr(), "two": "127.0.0.1:1"},
-		HeartbeatFrequency: time.Hour, MaxRetries: -1,
-		NewClient: func(options *redis.Options) *redis.Client {
-			options.DialerRetries = 1
-			return redis.NewClient(options)
-		},
 	})
-	t.Cleanup(func() { ring.Close() })
-	l := limiter.New(ring)
-	decided := 0
-	for i := range 20 {
-		if result, err := l.Allow(context.Background(), fmt.Sprint("user:", i), fifteenPerDay); err == nil {
-			require.Equal(t, limiter.PathModule, result.Path)
-			decided++
-		}
-	}
-	require.NotZero(t, decided)
 }

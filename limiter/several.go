@@ -89,17 +89,9 @@ func (l *Limiter) askMany(ctx context.Context, calls []call, pending []int) []er
 		late.results = make([]Result, 1)
 		asked[n] = &late
 	}
-	err := l.failure.breaker.refuses(l.now())
+	err := l.refuses(ctx)
 	if err == nil {
-		ctx, cancel := l.withTimeout(ctx)
-		defer cancel()
-		err = l.within(ctx, func(ctx context.Context) error {
-			found := l.server.askMany(ctx, asked)
-			if ctx.Err() == nil {
-				copy(errs, found)
-			}
-			return ctx.Err()
-		})
+		err = l.askAtOnce(ctx, asked, errs)
 	}
 	for n, i := range pending {
 		if err != nil {
@@ -109,6 +101,26 @@ func (l *Limiter) askMany(ctx context.Context, calls []call, pending []int) []er
 		}
 	}
 	return errs
+}
+
+// askAtOnce sets why there are no results, for each call. An error is that of all calls.
+func (l *Limiter) askAtOnce(ctx context.Context, asked []*call, errs []error) error {
+	within, cancel := l.withTimeout(ctx)
+	defer cancel()
+	var found []error // not errs, because a call that was given up may still be answered
+	err := l.within(within, func(ctx context.Context) error {
+		found = l.server.askMany(ctx, asked)
+		return nil
+	})
+	if err != nil {
+		l.report(ctx, err)
+		return err
+	}
+	for n := range found {
+		errs[n] = causeOf(within, found[n])
+	}
+	l.report(ctx, errs...)
+	return nil
 }
 
 func (l *Limiter) callOf(command command, requests []Request) call {

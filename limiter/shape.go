@@ -8,8 +8,8 @@ import (
 
 // A shape is a Limit that has been checked, and its words as commands take them.
 type shape struct {
-	rate                    gcra.Rate
-	capacity, count, period any
+	rate                             gcra.Rate
+	capacity, oneLess, count, period any
 }
 
 // Shapes are those of the limits that were used, so that a limit is checked and written
@@ -34,7 +34,7 @@ func (s *shapes) of(limit Limit) (*shape, error) {
 	if err != nil {
 		return nil, err
 	}
-	found = &shape{rate, limit.Capacity, limit.Count, secondsOf(limit.Period)}
+	found = &shape{rate, limit.Capacity, limit.Capacity - 1, limit.Count, secondsOf(limit.Period)}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.known == nil || len(s.known) >= mostShapes {

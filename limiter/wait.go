@@ -38,21 +38,13 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit) error {
 // their connections, set [WithLongestWait], or the turns of those who have gone starve the
 // others.
 func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity int) error {
-	longest := l.longestWait
-	if deadline, ok := ctx.Deadline(); ok {
-		longest = min(longest, max(0, time.Until(deadline)))
-	}
-	result, err := l.Reserve(ctx, key, limit, quantity, longest)
-	switch {
-	case err != nil:
-		return err
-	case !result.Limited():
-		return sleep(ctx, result.Wait)
-	case result.RetryAfter == NoRetry:
-		return ErrNeverFits
-	}
-	return fmt.Errorf("limiter: key %q: the turn would come after %v, and the caller waits for no more than %v: %w",
-		key, longest+result.RetryAfter, longest, context.DeadlineExceeded)
+	return l.wait(ctx, func(longest time.Duration) (Result, time.Duration, error) {
+		result, err := l.Reserve(ctx, key, limit, quantity, longest)
+		if result.Path == PathClosed {
+			return result, result.RetryAfter, err // there is no queue
+		}
+		return result, longest + min(result.RetryAfter, forever-longest), err
+	})
 }
 
 // WaitAll waits until tokens have been poured into all funnels of 1 to 64 requests. There
@@ -61,22 +53,34 @@ func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity i
 //
 // Deadlines and errors are those of [Limiter.WaitN].
 func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) error {
-	begin := l.now()
-	for {
+	return l.wait(ctx, func(time.Duration) (Result, time.Duration, error) {
 		whole, _, err := l.AllowAll(ctx, requests...)
+		return whole, whole.RetryAfter, err
+	})
+}
+
+// wait asks until tokens are poured, and sleeps until the turn comes. Ask is told how
+// long the caller can wait, and also returns how long a limited one would have to.
+func (l *Limiter) wait(ctx context.Context, ask func(longest time.Duration) (Result, time.Duration, error)) error {
+	begin := l.now()
+	for waited := time.Duration(0); ; waited = l.now().Sub(begin) {
+		longest := l.longestWait - waited
+		if deadline, ok := ctx.Deadline(); ok {
+			longest = min(longest, time.Until(deadline))
+		}
+		longest = max(longest, 0)
+		result, turn, err := ask(longest)
 		switch {
 		case err != nil:
 			return err
-		case !whole.Limited():
-			return nil
-		case whole.RetryAfter == NoRetry:
+		case !result.Limited():
+			return sleep(ctx, result.Wait)
+		case result.RetryAfter == NoRetry:
 			return ErrNeverFits
+		case turn > longest:
+			return fmt.Errorf("limiter: limited for %v, and the caller waits for no more than %v: %w", turn, longest, context.DeadlineExceeded)
 		}
-		deadline, ok := ctx.Deadline()
-		if ok && time.Until(deadline) < whole.RetryAfter || l.now().Sub(begin) > l.longestWait-whole.RetryAfter {
-			return fmt.Errorf("limiter: limited for %v more, and the caller waits no longer: %w", whole.RetryAfter, context.DeadlineExceeded)
-		}
-		if err := sleep(ctx, whole.RetryAfter); err != nil {
+		if err := sleep(ctx, result.RetryAfter); err != nil {
 			return err
 		}
 	}

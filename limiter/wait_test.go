@@ -4,66 +4,53 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"funnel/limiter"
 )
 
-// Who waits alone sleeps once at most, for as long as the quantity needs to fit, and
-// an eighth of that more at most.
-func TestWaitSleepsOnce(t *testing.T) {
-	client, clock := startStepped(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 1000*time.Hour)
-	defer cancel()
-	l := limiter.New(client, limiter.WithClock(clock))
-	rapid.Check(t, func(t *rapid.T) {
-		require.NoError(t, l.Reset(ctx, "key"))
-		limit := limiter.Per(rapid.IntRange(1, 1000).Draw(t, "count"),
-			time.Duration(rapid.Int64Range(1000, int64(time.Hour)).Draw(t, "period"))).
-			Burst(rapid.IntRange(1, 50).Draw(t, "capacity"))
-		for range 20 {
-			quantity := rapid.IntRange(0, limit.Capacity()).Draw(t, "quantity")
-			before, err := l.AllowN(ctx, "key", limit, quantity)
-			require.NoError(t, err)
-			clock.slept = nil
-			if before.Limited() && quantity > 0 {
-				require.NoError(t, l.WaitN(ctx, "key", limit, quantity))
-				require.Len(t, clock.slept, 1)
-				require.GreaterOrEqual(t, clock.slept[0], before.RetryAfter)
-				require.LessOrEqual(t, clock.slept[0], max(before.RetryAfter, time.Millisecond)*9/8)
-			}
+// Those who wait call once each, and their turns come in the order of asking, a token
+// apart.
+func TestWaitIsOneCallAndOneSleep(t *testing.T) {
+	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
+		const waiting, token = 8, 50 * time.Millisecond
+		var told recorder
+		counted := &counting{Client: client}
+		l := limiter.New(counted, limiter.WithHook(told.hook))
+		limit := limiter.Per(1, token)
+		require.NoError(t, l.WaitN(context.Background(), "key", limit, 0), "nothing to wait for")
+		require.NoError(t, l.Wait(context.Background(), "key", limit))
+		before := counted.trips.Load()
+		var group sync.WaitGroup
+		for i := range waiting {
+			group.Go(func() {
+				start := time.Now()
+				if err := l.Wait(context.Background(), "key", limit); err != nil {
+					t.Error(err)
+				}
+				told.mutex.Lock()
+				defer told.mutex.Unlock()
+				if wait := told.told[2+i].Result.Wait; time.Since(start) < wait {
+					t.Error("it did not wait for", wait)
+				}
+			})
+			require.Eventually(t, func() bool { return told.count() == 3+i }, time.Minute, time.Millisecond)
+		}
+		group.Wait()
+		require.Equal(t, 2+waiting, told.count())
+		require.EqualValues(t, before+waiting, counted.trips.Load())
+		for i := 3; i < len(told.told); i++ {
+			earlier, later := told.told[i-1].Result, told.told[i].Result
+			require.Equal(t, "reserve", told.told[i].Command)
+			require.LessOrEqual(t, later.Wait, earlier.Wait+token)
+			require.Equal(t, later.Wait+token, later.ResetAfter)
 		}
 	})
-	require.NoError(t, l.Reset(ctx, "key"))
-	clock.slept = nil
-	require.NoError(t, l.WaitN(ctx, "key", fifteenPerDay, 15))
-	require.NoError(t, l.WaitN(ctx, "key", fifteenPerDay, 0), "nothing to wait for")
-	require.Empty(t, clock.slept)
-}
-
-// All are allowed in the end, not sooner than the limit says, and none calls all the
-// time.
-func TestManyWait(t *testing.T) {
-	const waiting, interval = 10, 20 * time.Millisecond
-	l := limiter.New(bare(t).Client(t))
-	start := time.Now()
-	var group sync.WaitGroup
-	for range waiting {
-		group.Go(func() {
-			if err := l.Wait(context.Background(), "key", limiter.Per(1, interval)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	group.Wait()
-	require.GreaterOrEqual(t, time.Since(start), (waiting-1)*interval)
-	require.GreaterOrEqual(t, l.Stats().Script, uint64(waiting))
-	require.LessOrEqual(t, l.Stats().Script, uint64(waiting*waiting))
 }
 
 func TestWaitGivesUp(t *testing.T) {
@@ -73,44 +60,75 @@ func TestWaitGivesUp(t *testing.T) {
 		require.ErrorIs(t, l.WaitN(ctx, "key", fifteenPerDay, 16), limiter.ErrNeverFits)
 		require.NoError(t, l.WaitN(ctx, "key", fifteenPerDay, 15))
 
-		// At an error, and rather than at the deadline, at once.
+		// At an error, and rather than at the deadline, at once, and without a
+		// reservation.
 		require.NoError(t, client.LPush(ctx, "list", "element").Err())
 		require.ErrorContains(t, l.Wait(ctx, "list", fifteenPerDay), "WRONGTYPE")
-		before, cancel := context.WithTimeout(ctx, time.Hour)
+		stored := client.Get(ctx, "key").Val()
+		limited, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
-		err := l.Wait(before, "key", fifteenPerDay)
+		err := l.Wait(limited, "key", fifteenPerDay)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, `limiter: key "key" is limited for 1h3`)
+		require.ErrorContains(t, err, "limiter: limited for 1h3")
+		short := limiter.New(client, limiter.WithLongestWait(time.Minute))
+		err = short.Wait(limited, "key", fifteenPerDay)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "the caller waits for no more than 1m0s")
+		require.Equal(t, stored, client.Get(ctx, "key").Val())
 
-		// In the middle of a sleep.
+		// In the middle of a sleep, which leaves the reservation.
 		canceled, stop := context.WithCancelCause(ctx)
 		reason := errors.New("the reason")
 		time.AfterFunc(50*time.Millisecond, func() { stop(reason) })
 		require.ErrorIs(t, l.Wait(canceled, "key", fifteenPerDay), reason)
+		require.NotEqual(t, stored, client.Get(ctx, "key").Val())
 
-		// Before it began.
+		// Before it began: nothing is sent.
+		counted := &counting{Client: client}
+		l = limiter.New(counted)
 		require.ErrorIs(t, l.Wait(canceled, "another", fifteenPerDay), reason)
 		_, err = l.Allow(canceled, "another", fifteenPerDay)
 		require.ErrorIs(t, err, reason)
+		require.ErrorIs(t, l.AllowMany(canceled, limiter.Request{"another", fifteenPerDay, 1})[0].Err, reason)
+		require.Zero(t, counted.trips.Load())
 	})
 }
 
-func TestDoWaitsForItsTurn(t *testing.T) {
-	client, clock := startStepped(t)
-	l := limiter.New(client, limiter.WithClock(clock))
-	ctx, cancel := context.WithCancel(context.Background())
-	failed, done := errors.New("failed"), 0
-	do := func() error {
-		return l.Do(ctx, "key", limiter.PerMinute(30).Burst(1), func(context.Context) error {
-			done++
-			return failed
+// Eleven callers a second come to ten tokens a second, when those of the last two seconds
+// have gone, and each goes away after a second. With a longest wait the tokens are used;
+// without one they are all reserved for callers who have gone.
+func TestCallersWhoGoAwayDoNotStarveOthers(t *testing.T) {
+	client := bare(t).Client(t)
+	for key, c := range map[string]struct {
+		options []limiter.Option
+		enough  func(perSecond float64) bool
+	}{
+		"longest wait": {[]limiter.Option{limiter.WithLongestWait(time.Second)}, func(perSecond float64) bool { return perSecond >= 9 }},
+		"none":         {nil, func(perSecond float64) bool { return perSecond == 0 }},
+	} {
+		t.Run(key, func(t *testing.T) {
+			t.Parallel()
+			const period = 4 * time.Second
+			l, limit := limiter.New(client, c.options...), limiter.PerSecond(10).Burst(1)
+			_, err := l.Charge(context.Background(), key, limit, 21)
+			require.NoError(t, err)
+			var served atomic.Int64
+			var group sync.WaitGroup
+			start := time.Now()
+			for i := 0; time.Since(start) < period; i++ {
+				group.Go(func() {
+					ctx, cancel := context.WithCancel(context.Background())
+					defer time.AfterFunc(time.Second, cancel).Stop()
+					if l.Wait(ctx, key, limit) == nil {
+						served.Add(1)
+					}
+				})
+				time.Sleep(time.Until(start.Add(time.Duration(i+1) * time.Second / 11)))
+			}
+			group.Wait()
+			perSecond := float64(served.Load()) / (period - time.Second).Seconds()
+			t.Logf("%.1f a second", perSecond)
+			require.True(t, c.enough(perSecond), perSecond)
 		})
 	}
-	for range 3 {
-		require.ErrorIs(t, do(), failed)
-	}
-	require.Len(t, clock.slept, 2)
-	cancel()
-	require.ErrorIs(t, do(), context.Canceled)
-	require.Equal(t, 3, done)
 }

@@ -47,6 +47,9 @@ func policyHeader(quotedName string, limit limiter.Limit) string {
 }
 
 func rateOf(limit limiter.Limit) (gcra.Rate, error) {
+	if limit.Count < 1 { // which without Burst is the capacity, too
+		return gcra.Rate{}, gcra.ErrCount
+	}
 	return gcra.NewRate(int64(limit.Capacity), int64(limit.Count), int64(limit.Period))
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -106,7 +107,9 @@ func requireWellFormed(t testing.TB, got *httptest.ResponseRecorder, name string
 
 // For any limit and cost, the headers are well formed, agree with each other, and
 // follow from the result.
-func TestHeadersForAnyLimit(t *testing.T) {
+func TestHeadersForAnyLimit(t *testing.T) { synctest.Test(t, testHeadersForAnyLimit) }
+
+func testHeadersForAnyLimit(t *testing.T) {
 	l := inProcess(t)
 	for i, limit := range []limiter.Limit{
 		limiter.PerSecond(1),
@@ -145,7 +148,9 @@ func TestHeadersForAnyLimit(t *testing.T) {
 }
 
 // A request that passes several policies gets the headers of all of them.
-func TestHeadersOfSeveralPolicies(t *testing.T) {
+func TestHeadersOfSeveralPolicies(t *testing.T) { synctest.Test(t, testHeadersOfSeveralPolicies) }
+
+func testHeadersOfSeveralPolicies(t *testing.T) {
 	l := inProcess(t)
 	perAddress := httplimit.New(l, limiter.PerMinute(60).Burst(3), httplimit.WithName("address"))
 	perAccount := httplimit.New(l, limiter.PerHour(3600).Burst(2), httplimit.WithName("account"))

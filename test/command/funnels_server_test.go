@@ -84,7 +84,7 @@ func TestFunnelsCommandsAreDescribed(t *testing.T) {
 		require.EqualValues(t, -6, info.Arity, command)
 		docs := client.Do(ctx, "command", "docs", command).Val().(map[any]any)[command].(map[any]any)
 		require.NotEmpty(t, docs["summary"], command)
-		require.Equal(t, "0.2.0", docs["since"], command)
+		require.Equal(t, "0.1.0", docs["since"], command)
 		require.Contains(t, docs["complexity"], "O(N)", command)
 		require.Equal(t, c.syntax, syntaxOf(docs["arguments"]), command)
 	}

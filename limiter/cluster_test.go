@@ -1,0 +1,127 @@
+package limiter_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+	"funnel/limiter"
+)
+
+// All commands of one key meet, also when each comes from a client that has not asked the
+// servers yet what they have.
+func requireToMeet(t *testing.T, name string, connect func() limiter.Client, paths ...limiter.Path) {
+	t.Helper()
+	ctx := context.Background()
+	var requests []limiter.Request
+	for i := range 8 {
+		key := fmt.Sprint(name, i)
+		requests = append(requests, limiter.Request{key, fifteenPerDay, 3}, limiter.Request{key, fifteenPerDay, 20})
+		for _, step := range []struct {
+			ask       func(l *limiter.Limiter) (limiter.Result, error)
+			remaining int
+		}{
+			{func(l *limiter.Limiter) (limiter.Result, error) { return l.AllowN(ctx, key, fifteenPerDay, 5) }, 10},
+			{func(l *limiter.Limiter) (limiter.Result, error) { return l.Charge(ctx, key, fifteenPerDay, 3) }, 7},
+			{func(l *limiter.Limiter) (limiter.Result, error) { return l.Refund(ctx, key, fifteenPerDay, 1) }, 8},
+			{func(l *limiter.Limiter) (limiter.Result, error) { return l.Peek(ctx, key, fifteenPerDay) }, 8},
+		} {
+			result, err := step.ask(limiter.New(connect()))
+			require.NoError(t, err, name)
+			require.Equal(t, step.remaining, result.Remaining, name)
+			require.Contains(t, paths, result.Path, name)
+		}
+	}
+	for i, result := range limiter.New(connect()).AllowMany(ctx, requests...) {
+		require.NoError(t, result.Err, name)
+		require.Equal(t, 3*(1-i%2), result.Allowed, name)
+		require.Equal(t, 5, result.Remaining, name)
+		require.Contains(t, paths, result.Path, name)
+	}
+	whole, _, err := limiter.New(connect()).AllowAll(ctx,
+		limiter.Request{"{" + name + "}a", fifteenPerDay, 1}, limiter.Request{"{" + name + "}b", fifteenPerDay, 2})
+	require.NoError(t, err)
+	require.Equal(t, 3, whole.Allowed)
+}
+
+func TestRing(t *testing.T) {
+	addresses := map[string]string{"one": servertest.StartModule(t).Addr(), "two": bare(t).Addr(), "three": servertest.StartModule(t).Addr()}
+	connect := func() limiter.Client {
+		ring := redis.NewRing(&redis.RingOptions{Addrs: addresses})
+		t.Cleanup(func() { ring.Close() })
+		return ring
+	}
+	requireToMeet(t, "ring", connect, limiter.PathModule, limiter.PathScript)
+}
+
+// By the script, by either while the module is loaded node by node, and by the module.
+// Clients that read from replicas peek there.
+func TestCluster(t *testing.T) {
+	cluster := servertest.StartCluster(t, 3, 5*time.Second, servertest.Options{})
+	load := func(nodes ...*servertest.ClusterNode) func() {
+		return func() {
+			for _, node := range nodes {
+				require.NoError(t, node.Direct.Do(context.Background(), "module", "load", servertest.Module(t)).Err())
+			}
+		}
+	}
+	for _, step := range []struct {
+		name    string
+		prepare func()
+		paths   []limiter.Path
+		peek    string
+	}{
+		{"none", func() {}, []limiter.Path{limiter.PathScript}, "eval"},
+		{"one", load(cluster.Primaries[0], cluster.Replicas[0]), []limiter.Path{limiter.PathModule, limiter.PathScript}, "eval"},
+		{"all", load(append(cluster.Primaries[1:], cluster.Replicas[1:]...)...), []limiter.Path{limiter.PathModule}, "cl.peek"},
+	} {
+		step.prepare()
+		requireToMeet(t, step.name, func() limiter.Client { return cluster.Client(t) }, step.paths...)
+		if !servertest.Since7(t) {
+			continue // without EVALSHA_RO peeks go to primaries
+		}
+		key := "{" + step.name + "}a"
+		for i, replica := range cluster.Replicas {
+			servertest.AwaitReplicas(t, cluster.Primaries[i].Direct, replica.Direct)
+			require.NoError(t, replica.Direct.ConfigResetStat(context.Background()).Err())
+		}
+		// Clients learn of a replica once nodes have heard that it has data.
+		servertest.Eventually(t, "a replica is asked", func() bool {
+			l := limiter.New(cluster.Client(t, func(options *redis.ClusterOptions) { options.ReadOnly = true }))
+			result, err := l.Peek(context.Background(), key, fifteenPerDay)
+			require.NoError(t, err)
+			require.Equal(t, 14, result.Remaining)
+			var commands strings.Builder
+			for _, replica := range cluster.Replicas {
+				commands.WriteString(replica.Direct.Info(context.Background(), "commandstats").Val())
+			}
+			return strings.Contains(commands.String(), "cmdstat_"+step.peek)
+		})
+	}
+}
+
+// A client of a replica can peek; what writes is the error of the server.
+func TestPeekOnAReplica(t *testing.T) {
+	servertest.NeedSince7(t, "EVALSHA_RO")
+	for path, module := range map[limiter.Path]string{limiter.PathModule: servertest.Module(t), limiter.PathScript: ""} {
+		primary := servertest.Start(t, servertest.Options{Module: module})
+		replica := servertest.StartReplica(t, primary, servertest.Options{Module: module})
+		allow(t, limiter.New(primary.Client(t)), "key", fifteenPerDay)
+		servertest.AwaitReplicas(t, primary.Client(t), replica.Client(t))
+		l := limiter.New(replica.Client(t))
+		for range 2 {
+			result, err := l.Peek(context.Background(), "key", fifteenPerDay)
+			require.NoError(t, err)
+			require.Equal(t, 14, result.Remaining)
+			require.Equal(t, path, result.Path)
+		}
+		_, err := l.Allow(context.Background(), "key", fifteenPerDay)
+		require.ErrorContains(t, err, "READONLY")
+	}
+}
