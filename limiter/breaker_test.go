@@ -84,7 +84,8 @@ func TestServerThatHangs(t *testing.T) {
 			})
 			servertest.Eventually(t, "all calls are sent", func() bool {
 				before := counted.trips.Load()
-				return ask() == nil && ask() == nil && counted.trips.Load() == before+2
+				errs := []error{ask(), ask()}
+				return errs[0] == nil && errs[1] == nil && counted.trips.Load() == before+2
 			})
 			require.NoError(t, client.Close())
 			servertest.Await(t, time.Millisecond, "no goroutine is left", func() error {

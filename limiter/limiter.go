@@ -99,7 +99,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
 	return l.within(ctx, func(ctx context.Context) error {
-		return l.server.rdb.Process(ctx, redis.NewIntCmd(ctx, "del", key))
+		return l.server.send(ctx, redis.NewCmd(ctx, "del", key))
 	})
 }
 

@@ -158,7 +158,7 @@ func (s *server) module(ctx context.Context, w way, c *call) error {
 	asIs := s.asIs.Load()
 	for again := true; ; again = false {
 		command := c.viaModule(ctx, w, asIs)
-		err := s.rdb.Process(ctx, command)
+		err := s.send(ctx, command)
 		if again && !asIs && mayBeZero(c, err) {
 			asIs = true
 			continue
@@ -203,6 +203,15 @@ func mayBeZero(c *call, err error) bool {
 	return false
 }
 
+// send sends a command, and waits for the answer also where the client, one that
+// pipelines by itself, returns at once.
+func (s *server) send(ctx context.Context, command *redis.Cmd) error {
+	if err := s.rdb.Process(ctx, command); err != nil {
+		return err
+	}
+	return command.Err()
+}
+
 // script runs the script by its hash, and sends its text to a server that does not have
 // it yet. A peek goes by a command that only reads, for replicas.
 func (s *server) script(ctx context.Context, c *call) error {
@@ -211,10 +220,10 @@ func (s *server) script(ctx context.Context, c *call) error {
 		suffix = "_ro"
 	}
 	command := c.viaScript(ctx, "evalsha"+suffix, scriptHash)
-	err := s.rdb.Process(ctx, command)
+	err := s.send(ctx, command)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		command = c.viaScript(ctx, "eval"+suffix, scriptText)
-		err = s.rdb.Process(ctx, command)
+		err = s.send(ctx, command)
 	}
 	switch {
 	case isMissing(err) && suffix != "":
