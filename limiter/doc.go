@@ -1,6 +1,5 @@
-// Package limiter limits the rate of calls with Redis or Valkey: with the command
-// CL.THROTTLE where the module funnel is loaded, and with an equivalent script where
-// it is not.
+// Package limiter limits the rate of calls with Redis or Valkey: by the commands of the
+// module funnel where it is loaded, and by an equivalent script where it is not.
 //
 //	l := limiter.New(rdb)
 //	result, err := l.Allow(ctx, "user:reply", limiter.PerMinute(30).Burst(15))
@@ -23,34 +22,66 @@
 // The limit is an argument of each call and not stored, so it can change at any
 // time. An empty funnel leaves nothing behind.
 //
+// # Waiting
+//
+// [Limiter.Wait] reserves tokens that are still to leak, and sleeps until they have: one
+// call and one sleep, in the order of asking, whatever the number of processes. Until
+// then the funnel limits others, so nobody overtakes. [Limiter.Reserve] leaves the sleep
+// to the caller.
+//
+// A reservation that is not used is lost. Where callers may go away before their turn,
+// set [WithLongestWait].
+//
+// # Several limits
+//
+// [Limiter.AllowAll] decides on several funnels as one, such as 10 a second and 1000 an
+// hour: it pours into all of them or into none. [Limiter.AllowMany] sends calls at once
+// that have nothing to do with each other.
+//
+// # Charges and refunds
+//
+// Where the cost of an action is known only afterwards, [Limiter.Charge] books what it
+// was, even if that does not fit, and [Limiter.Refund] gives back what was not used.
+//
 // # Module or script
 //
-// A [Limiter] asks the server once, with its first call, whether it has the command
-// (COMMAND INFO), and again when a reply shows that this has changed: the command
-// or the script is unknown, as after a restart. In a cluster the module is used when
-// all primaries have it.
+// A [Limiter] asks for the command of the module. If the server does not know it, the
+// Limiter uses the script, and tries the command again after a minute. In a cluster or a
+// ring, nodes may differ. [WithPath] allows one way only.
 //
-// Module and script keep the same value under the same key and compute it alike, to
-// the nanosecond, so both may work on one funnel at once, and a fleet of servers or
-// clients can move from one to the other without losing tokens. They differ in
-// this: the script costs the server several times as much, its clock counts
-// microseconds, it replies nanoseconds in [Result.RetryAfter] and
-// [Result.ResetAfter] where the command replies seconds, rounded up, and when
-// the server is out of memory it still decides calls that store nothing.
+// Module and script keep the same value under the same key, compute it alike, and reply
+// the same times, to the nanosecond. So both may work on one funnel at once, and a fleet
+// of servers or clients can move from one to the other without losing tokens. They differ
+// in this: the script costs the server several times as much, its clock counts
+// microseconds, and when the server is out of memory it still decides calls that store
+// nothing.
 //
 // The script is sent by its hash, and as text when a server does not have it yet. It
-// declares its key, so it works in a cluster; replicas receive the SET that it
-// executes.
+// declares its keys, so it works in a cluster; replicas receive the SET that it
+// executes. [Limiter.Peek] runs on replicas, where the client reads from them; without the
+// module that takes EVALSHA_RO, of Redis 7.
 //
-// A server with the module redis-cell, with funnel in that mode, or Dragonfly reads
-// the second argument of CL.THROTTLE as one less than the capacity. The Limiter
-// detects this, and the capacity is as you say. redis-cell takes whole seconds
-// only: periods such as 500ms are errors there.
+// # redis-cell
+//
+// A server that has CL.THROTTLE alone, as redis-cell and Dragonfly do, decides calls of
+// [Limiter.Allow] and [Limiter.AllowN] by it, if the period is in whole seconds. Its
+// times are rounded up to seconds. All else, and calls of AllowMany, are decided by the
+// script.
+//
+// These servers, and funnel when it is loaded with compat redis-cell, read the capacity
+// as one less. The Limiter finds out by the limit in the reply, and the capacity is as
+// you say.
 //
 // # Without Redis
 //
 // When Redis does not answer, [OnFailure] decides: return the error, allow every
 // call, limit every call, or use funnels inside this process. See [Failure].
+//
+// [WithTimeout] bounds how long a call waits for that. After three calls in a row without
+// an answer, further calls do not wait at all: one in a second tries, until Redis answers.
+// Set ContextTimeoutEnabled in [redis.Options], or each call that has a timeout or can be
+// canceled takes a goroutine. With it go-redis heeds deadlines only: a call whose context
+// is canceled ends by its timeout.
 //
 // A client of go-redis repeats a command after a network error, three times by
 // default. If the first attempt did reach the server, tokens are poured twice,

@@ -49,8 +49,8 @@ type Result struct {
 }
 
 // Limited reports whether the tokens that the call asked for did not fit; after
-// [Limiter.Charge] and [Limiter.Refund], whether the funnel is overfull. A call that asks
-// for none is never limited.
+// [Limiter.Charge] and [Limiter.Refund], whether the funnel is overfull. Any other call of
+// no tokens is never limited.
 func (r Result) Limited() bool { return !r.decided || r.limited }
 
 // A Path says what decided: Redis, by module or script, or this process.
