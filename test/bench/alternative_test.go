@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,7 +52,7 @@ func call(t *testing.T, client *Client, a Alternative, limit Limit, quantity int
 }
 
 // TestAlternativesAllowExactlyTheCapacity at one instant, whatever was peeked before, and
-// leave one key that expires.
+// leave one key that expires, or three.
 func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 	client, limiters := start(t)
 	for _, a := range limiters {
@@ -67,7 +68,11 @@ func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 			for range 3 {
 				require.True(t, call(t, client, a, limit, 1), "%s: a call beyond %d", a.Name, capacity)
 			}
-			require.EqualValues(t, 1, client.Do("DBSIZE"), a.Name)
+			keys := 1
+			if strings.HasSuffix(a.Name, "3") {
+				keys = 3
+			}
+			require.EqualValues(t, keys, client.Do("DBSIZE"), a.Name)
 			left := client.Do("PTTL", client.Do("RANDOMKEY")).(int64)
 			require.Positive(t, left, "%s: the key must expire", a.Name)
 			require.LessOrEqual(t, left, (limit.Drain()+1)*1000, a.Name)

@@ -23,6 +23,9 @@ func counted(set, noop, allowed, limited float64) map[string]Count {
 	return map[string]Count{
 		"set": {set, 0}, "noop": {noop, 0}, "floor/allowed": {13000, 0}, "floor/limited": {8500, 0},
 		"throttle/allowed": {allowed, 0}, "throttle/limited": {limited, 0},
+		"reserve/allowed": {1.1 * allowed, 0}, "reserve/limited": {1.1 * limited, 0},
+		"throttle3/allowed": {3 * allowed, 0}, "throttle3/limited": {3 * limited, 0},
+		"reserve3/allowed": {2.7 * allowed, 0}, "reserve3/limited": {2.7 * limited, 0},
 	}
 }
 
@@ -47,16 +50,28 @@ func TestGuardFailsWhenCallsBecomeMoreExpensive(t *testing.T) {
 		for _, v := range verdicts {
 			failed = append(failed, v.failed())
 		}
-		require.Equal(t, c.failed, failed, c.name)
+		require.Equal(t, append(c.failed, false, false, false, false), failed, c.name)
+	}
+
+	expensive := counted(10000, 5000, 14000, 9000)
+	for id := range expensive {
+		if strings.HasPrefix(id, "reserve") {
+			expensive[id] = Count{2 * expensive[id].PerCall, 0}
+		}
+	}
+	verdicts, err := judge(committed, expensive)
+	require.NoError(t, err)
+	for _, v := range verdicts {
+		require.Equal(t, strings.HasPrefix(v.id, "reserve"), v.failed(), v.id)
 	}
 }
 
-func TestGuardComparesUnknownServersWithTheFloorAlone(t *testing.T) {
+func TestGuardKnowsNoCommandsOfUnknownServers(t *testing.T) {
 	committed, err := parseCommitted(committedExample, "redis 8.0.0")
 	require.NoError(t, err)
 	verdicts, err := judge(committed, counted(1, 1, 13000, 8500))
 	require.NoError(t, err)
-	require.Len(t, verdicts, 2)
+	require.Len(t, verdicts, 6, "the floor, and CL.RESERVE beside CL.THROTTLE")
 }
 
 func TestGuardNamesWhatIsMissing(t *testing.T) {
@@ -74,9 +89,13 @@ func TestGuardNamesWhatIsMissing(t *testing.T) {
 }
 
 func TestGuardReadsWhatItPrintsAndWhatIsCommitted(t *testing.T) {
-	committed, err := parseCommitted(committedLines("valkey 9.0.0", counted(4, 3, 2, 1)), "valkey 9.0.0")
+	counts := counted(4, 3, 20, 10)
+	committed, err := parseCommitted(committedLines("valkey 9.0.0", counts), "valkey 9.0.0")
 	require.NoError(t, err)
-	require.Equal(t, map[string]float64{"set": 4, "noop": 3, "floor/allowed": 13000, "floor/limited": 8500, "throttle/allowed": 2, "throttle/limited": 1}, committed)
+	require.Len(t, committed, len(counts))
+	for id, count := range counts {
+		require.Equal(t, count.PerCall, committed[id], id)
+	}
 	_, err = parseCommitted(committedText, "redis 7.0.15")
 	require.NoError(t, err)
 }

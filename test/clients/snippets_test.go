@@ -93,7 +93,7 @@ func requireTurns(t *testing.T, server *servertest.Server, command func() *exec.
 	before := client.Get(ctx, key).Val()
 	output, err = command().CombinedOutput()
 	require.Error(t, err, "%s", output)
-	require.Regexp(t, "no turn within 10 s, ask again in|the turn would come after", string(output))
+	require.Regexp(t, "no turn within 10 s, ask again in|the caller waits for no more than", string(output))
 	require.NotContains(t, string(output), "went on")
 	require.Equal(t, before, client.Get(ctx, key).Val())
 }
