@@ -69,7 +69,7 @@ func TestWaitGivesUp(t *testing.T) {
 		defer cancel()
 		err := l.Wait(limited, "key", fifteenPerDay)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "limiter: limited for 1h3")
+		require.ErrorContains(t, err, "limiter: the turn would come after 1h3")
 		short := limiter.New(client, limiter.WithLongestWait(time.Minute))
 		err = short.Wait(limited, "key", fifteenPerDay)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
