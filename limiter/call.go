@@ -83,7 +83,7 @@ func (c *call) viaModule(ctx context.Context, w way, asIs bool) *redis.Cmd {
 	if c.longestWait > 0 {
 		args = append(args, secondsOf(c.longestWait))
 	}
-	return keyAt(1, redis.NewCmd(ctx, args...))
+	return redis.NewCmd(ctx, args...)
 }
 
 // viaScript is the call as a call of the script, which takes the text of the script or
@@ -101,14 +101,7 @@ func (c *call) viaScript(ctx context.Context, command, script string) *redis.Cmd
 	if c.longestWait > 0 {
 		args = append(args, secondsOf(c.longestWait))
 	}
-	return keyAt(3, redis.NewCmd(ctx, args...))
-}
-
-// keyAt tells a cluster's client or a ring where the first key is: of commands that it
-// does not know yet it would guess.
-func keyAt(position int8, cmd *redis.Cmd) *redis.Cmd {
-	cmd.SetFirstKeyPos(position)
-	return cmd
+	return redis.NewCmd(ctx, args...)
 }
 
 // A reading is how a server has read the capacity.

@@ -24,15 +24,10 @@ func requireToMeet(t *testing.T, name string, connect func() limiter.Client, pat
 		key := fmt.Sprint(name, i)
 		requests = append(requests, limiter.Request{key, fifteenPerDay, 3}, limiter.Request{key, fifteenPerDay, 20})
 		for _, step := range []struct {
-			ask       func(l *limiter.Limiter) (limiter.Result, error)
-			remaining int
-		}{
-			{func(l *limiter.Limiter) (limiter.Result, error) { return l.AllowN(ctx, key, fifteenPerDay, 5) }, 10},
-			{func(l *limiter.Limiter) (limiter.Result, error) { return l.Charge(ctx, key, fifteenPerDay, 3) }, 7},
-			{func(l *limiter.Limiter) (limiter.Result, error) { return l.Refund(ctx, key, fifteenPerDay, 1) }, 8},
-			{func(l *limiter.Limiter) (limiter.Result, error) { return l.Peek(ctx, key, fifteenPerDay) }, 8},
-		} {
-			result, err := step.ask(limiter.New(connect()))
+			command             string
+			quantity, remaining int
+		}{{"reserve", 5, 10}, {"charge", 3, 7}, {"refund", 1, 8}, {"peek", 1, 8}} {
+			result, err := commands[step.command](limiter.New(connect()), ctx, key, fifteenPerDay, step.quantity)
 			require.NoError(t, err, name)
 			require.Equal(t, step.remaining, result.Remaining, name)
 			require.Contains(t, paths, result.Path, name)
@@ -103,25 +98,5 @@ func TestCluster(t *testing.T) {
 			}
 			return strings.Contains(commands.String(), "cmdstat_"+step.peek)
 		})
-	}
-}
-
-// A client of a replica can peek; what writes is the error of the server.
-func TestPeekOnAReplica(t *testing.T) {
-	servertest.NeedSince7(t, "EVALSHA_RO")
-	for path, module := range map[limiter.Path]string{limiter.PathModule: servertest.Module(t), limiter.PathScript: ""} {
-		primary := servertest.Start(t, servertest.Options{Module: module})
-		replica := servertest.StartReplica(t, primary, servertest.Options{Module: module})
-		allow(t, limiter.New(primary.Client(t)), "key", fifteenPerDay)
-		servertest.AwaitReplicas(t, primary.Client(t), replica.Client(t))
-		l := limiter.New(replica.Client(t))
-		for range 2 {
-			result, err := l.Peek(context.Background(), "key", fifteenPerDay)
-			require.NoError(t, err)
-			require.Equal(t, 14, result.Remaining)
-			require.Equal(t, path, result.Path)
-		}
-		_, err := l.Allow(context.Background(), "key", fifteenPerDay)
-		require.ErrorContains(t, err, "READONLY")
 	}
 }

@@ -84,18 +84,6 @@ func ExampleLimiter_Charge() {
 	}
 }
 
-// One round trip for many users. Each is decided on its own.
-func ExampleLimiter_AllowMany() {
-	l := limiter.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}))
-	limit := limiter.PerMinute(30).Burst(15)
-	results := l.AllowMany(context.Background(),
-		limiter.Request{Key: "user:42", Limit: limit, Quantity: 1},
-		limiter.Request{Key: "user:43", Limit: limit, Quantity: 1})
-	for _, result := range results {
-		fmt.Println(result.Allowed, result.Err)
-	}
-}
-
 func ExampleLimit_String() {
 	fmt.Println(limiter.PerSecond(10))
 	fmt.Println(limiter.PerMinute(30).Burst(15))

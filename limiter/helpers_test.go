@@ -39,6 +39,16 @@ func allow(t testing.TB, l *limiter.Limiter, key string, limit limiter.Limit) li
 	return result
 }
 
+// An ask is a method of a Limiter that takes a quantity.
+type ask func(l *limiter.Limiter, ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error)
+
+var commands = map[string]ask{
+	"reserve": (*limiter.Limiter).AllowN, "charge": (*limiter.Limiter).Charge, "refund": (*limiter.Limiter).Refund,
+	"peek": func(l *limiter.Limiter, ctx context.Context, key string, limit limiter.Limit, _ int) (limiter.Result, error) {
+		return l.Peek(ctx, key, limit)
+	},
+}
+
 // once turns retries off, so that errors return at once.
 func once(options *redis.Options) { options.MaxRetries, options.DialerRetries = -1, 1 }
 

@@ -86,13 +86,8 @@ func TestPermissions(t *testing.T) {
 		l := limiter.New(counted)
 		for i := range 3 {
 			before := counted.trips.Load()
-			for _, ask := range []func(context.Context, string, limiter.Limit, int) (limiter.Result, error){
-				l.AllowN, l.Charge, l.Refund,
-				func(ctx context.Context, key string, limit limiter.Limit, _ int) (limiter.Result, error) {
-					return l.Peek(ctx, key, limit)
-				},
-			} {
-				result, err := ask(ctx, "user:42", fifteenPerDay, 1)
+			for _, ask := range commands {
+				result, err := ask(l, ctx, "user:42", fifteenPerDay, 1)
 				require.NoError(t, err)
 				require.Equal(t, path, result.Path)
 			}

@@ -78,7 +78,7 @@ func (l *Limiter) wait(ctx context.Context, ask func(longest time.Duration) (Res
 		case result.RetryAfter == NoRetry:
 			return ErrNeverFits
 		case turn > longest:
-			return fmt.Errorf("limiter: limited for %v, and the caller waits for no more than %v: %w", turn, longest, context.DeadlineExceeded)
+			return fmt.Errorf("limiter: the turn would come after %v, and the caller waits for no more than %v: %w", turn, longest, context.DeadlineExceeded)
 		}
 		if err := sleep(ctx, result.RetryAfter); err != nil {
 			return err

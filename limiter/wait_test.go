@@ -69,7 +69,7 @@ func TestWaitGivesUp(t *testing.T) {
 		defer cancel()
 		err := l.Wait(limited, "key", fifteenPerDay)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "limiter: limited for 1h3")
+		require.ErrorContains(t, err, "limiter: the turn would come after 1h3")
 		short := limiter.New(client, limiter.WithLongestWait(time.Minute))
 		err = short.Wait(limited, "key", fifteenPerDay)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -84,7 +84,10 @@ func TestWaitGivesUp(t *testing.T) {
 		require.NotEqual(t, stored, client.Get(ctx, "key").Val())
 
 		// Before it began: nothing is sent.
-		counted := &counting{Client: client}
+		options := *client.Options()
+		options.ContextTimeoutEnabled = true // no goroutine sends later
+		counted := &counting{Client: redis.NewClient(&options)}
+		t.Cleanup(func() { counted.Close() })
 		l = limiter.New(counted)
 		require.ErrorIs(t, l.Wait(canceled, "another", fifteenPerDay), reason)
 		_, err = l.Allow(canceled, "another", fifteenPerDay)

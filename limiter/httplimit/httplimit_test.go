@@ -75,21 +75,6 @@ func TestSkip(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, ask(handler, from("192.0.2.1")).Code)
 }
 
-func TestOnLimited(t *testing.T) { synctest.Test(t, testOnLimited) }
-
-func testOnLimited(t *testing.T) {
-	handler := httplimit.New(inProcess(t), slow(1),
-		httplimit.OnLimited(func(w http.ResponseWriter, r *http.Request, result limiter.Result) {
-			w.WriteHeader(httplimit.Status(result))
-			fmt.Fprint(w, result.Quantity, result.RetryAfter)
-		}))(ok)
-	ask(handler, from("192.0.2.1"))
-	got := ask(handler, from("192.0.2.1"))
-	require.Equal(t, http.StatusTooManyRequests, got.Code)
-	require.Equal(t, "86400", got.Header().Get("Retry-After"))
-	require.Equal(t, "1 24h0m0s", got.Body.String())
-}
-
 // What requests are answered while there is no Redis, by the policy of the Limiter.
 func TestWithoutRedis(t *testing.T) { synctest.Test(t, testWithoutRedis) }
 
