@@ -262,9 +262,9 @@ func TestFunnelsInRedisCellMode(t *testing.T) {
 	}
 }
 
-// TestReserveIsThrottleUnlessThereIsAMaxWait: on funnels with the same past, both say the
+// TestFunnelsReservedAtOnceAreThrottled, exactly: on funnels with the same past, both say the
 // same and store the same.
-func TestReserveIsThrottleUnlessThereIsAMaxWait(t *testing.T) {
+func TestFunnelsReservedAtOnceAreThrottled(t *testing.T) {
 	client, clock := servertest.StartWithClock(t)
 	ctx := context.Background()
 	now := servertest.Epoch
@@ -305,9 +305,9 @@ func roundedUp(t *testing.T, seconds string) int64 {
 	return number
 }
 
-// TestLawOfTheFunnelHoldsForTurns: callers who go ahead at their turn do so in the order of
+// TestFunnelsLawHoldsForTurns: callers who go ahead at their turn do so in the order of
 // asking, and never with more tokens than capacity + elapsed / T, in any stretch of time.
-func TestLawOfTheFunnelHoldsForTurns(t *testing.T) {
+func TestFunnelsLawHoldsForTurns(t *testing.T) {
 	client, clock := servertest.StartWithClock(t)
 	const capacity, interval = 4, 250 * time.Millisecond
 	type turn struct {
