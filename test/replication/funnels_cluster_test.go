@@ -125,39 +125,44 @@ func newBook(capacity int64, groups, funnels int) *book {
 	return b
 }
 
-// call asks for a token in each of the pages, or gives it back, and enters what came of it.
-func (b *book) call(client servertest.Commander, command string, pages []page) (done bool) {
+// call asks for a token in each of the pages, or gives it back, and enters what came of it:
+// the pages in which a token went in or out, or else those that limited the call.
+func (b *book) call(client servertest.Commander, command string, pages []page) (done, full []page) {
 	for _, page := range pages {
 		command += fmt.Sprintf(" %s %d 1 %d 1", page.key, b.capacity, servertest.StillPeriod)
 	}
 	reply, err := client.Do(context.Background(), servertest.Words(command)...).Slice()
 	if err != nil {
 		if strings.HasPrefix(err.Error(), "TRYAGAIN") {
-			return false // the client gave up; nothing was poured
+			return nil, nil // the client gave up; nothing was poured
 		}
 		b.failed.Add(1)
 		b.lastError.Store(err.Error())
 		time.Sleep(time.Millisecond)
-		return false
+		return nil, nil
 	}
 	b.calls.Add(1)
-	back := strings.HasPrefix(command, "cl.refund")
-	if !back && reply[0] != int64(0) {
+	change := int64(1)
+	if strings.HasPrefix(command, "cl.refund") {
+		change = -1
+	} else if reply[0] != int64(0) {
 		b.limited.Add(1)
-		return true
+		for i, row := range reply[2].([]any) {
+			if row.([]any)[0] != int64(0) {
+				full = append(full, pages[i])
+			}
+		}
+		return nil, full
 	}
 	for _, page := range pages {
-		if back {
-			page.tokens.Add(-1)
-		} else {
-			page.tokens.Add(1)
-		}
+		page.tokens.Add(change)
 	}
-	return true
+	return pages, nil
 }
 
 // hammer has some clients reserve in two or three funnels of a group at once, and give
-// back at times, until the function that it returns is called.
+// back at times, and when one is full, until the function that it returns is called. A
+// funnel never becomes empty so: what is given back has been there.
 func (b *book) hammer(client servertest.Commander) (stop func()) {
 	const clients = 6
 	var stopping atomic.Bool
@@ -170,10 +175,9 @@ func (b *book) hammer(client servertest.Commander) (stop func()) {
 				for _, index := range rand.Perm(len(group))[:2+rand.IntN(2)] {
 					pages = append(pages, group[index])
 				}
-				limited := b.limited.Load()
-				if b.call(client, "cl.reserve", pages) && b.limited.Load() == limited && rand.IntN(4) == 0 {
-					for !b.call(client, "cl.refund", pages) && !stopping.Load() {
-					}
+				done, full := b.call(client, "cl.reserve", pages)
+				if back := append(done, full...); len(back) > 0 && rand.IntN(4) < 1+2*len(full) {
+					b.call(client, "cl.refund", back)
 				}
 			}
 		})
