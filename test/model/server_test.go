@@ -211,8 +211,8 @@ func agrees(expected, got any) bool {
 	case failure:
 		return isError && len(text) >= len(expected) && strings.EqualFold(string(text[:len(expected)]), string(expected))
 	case []any:
-		replies, _ := got.([]any)
-		if len(replies) != len(expected) {
+		replies, isArray := got.([]any)
+		if !isArray || len(replies) != len(expected) {
 			return false
 		}
 		for i := range expected {
