@@ -24,23 +24,26 @@ import (
 //	FUNNEL_FUZZ_TIME   how long, such as 20m
 //	FUNNEL_FUZZ_SEED   repeats the run that failed
 func TestNoInputBreaksTheServerOrItsAnswers(t *testing.T) {
-	duration, err := time.ParseDuration(environment("FUNNEL_FUZZ_TIME", servertest.QuickOrLong("3s", "60s")))
+	duration, err := time.ParseDuration(environment("FUNNEL_FUZZ_TIME", servertest.QuickOrLong("6s", "60s")))
 	require.NoError(t, err)
 	seed, err := strconv.ParseUint(environment("FUNNEL_FUZZ_SEED", fmt.Sprint(rand.Uint64())), 10, 64)
 	require.NoError(t, err)
 
-	f := newFuzzer(t, seed)
+	for compat, mode := range map[string]contract.Mode{"none": contract.Default, "redis-cell": contract.RedisCell} {
+		t.Run(compat, func(t *testing.T) { newFuzzer(t, seed, compat, mode).run(duration / 2) })
+	}
+}
+
+func (f *fuzzer) run(duration time.Duration) {
 	defer func() {
-		if t.Failed() {
-			t.Logf("repeat this with FUNNEL_FUZZ_SEED=%d; step %d failed, the last to run:\n%s",
-				seed, f.steps, strings.Join(f.history, "\n"))
+		if f.t.Failed() {
+			f.t.Logf("step %d failed, the last to run:\n%s", f.steps, strings.Join(f.history, "\n"))
 		}
 	}()
 	for deadline := time.Now().Add(duration); time.Now().Before(deadline); {
 		f.step()
 	}
-
-	t.Logf("seed %d: %d steps, %d commands, of ours: %v", seed, f.steps, f.commands, f.model.met)
+	f.t.Logf("%d steps, %d commands, of ours: %v", f.steps, f.commands, f.model.met)
 	// A fuzzer that has never met an outcome has not tested it.
 	met := map[string]int{}
 	for _, outcomes := range f.model.met {
@@ -49,7 +52,7 @@ func TestNoInputBreaksTheServerOrItsAnswers(t *testing.T) {
 		}
 	}
 	for _, outcome := range contract.Outcomes {
-		require.NotZero(t, met[outcome], "%q was never met", outcome)
+		require.NotZero(f.t, met[outcome], "%q was never met", outcome)
 	}
 	for command, outcomes := range map[string][]string{
 		"throttle": {contract.Allowed, contract.Limited, contract.Never, contract.Peeked},
@@ -57,7 +60,7 @@ func TestNoInputBreaksTheServerOrItsAnswers(t *testing.T) {
 		"peek":     {contract.Peeked}, "charge": {contract.Charged, contract.Peeked}, "refund": {contract.Refunded, contract.Peeked},
 	} {
 		for _, outcome := range outcomes {
-			require.NotZero(t, f.model.met[command][outcome], "%s was never %s", command, outcome)
+			require.NotZero(f.t, f.model.met[command][outcome], "%s was never %s", command, outcome)
 		}
 	}
 }
@@ -103,12 +106,8 @@ var fuzzScript = strings.NewReplacer(
 	"#!lua name=fuzz", "", "redis.register_function('run', run)", "return run(KEYS, ARGV)",
 ).Replace(fuzzLibrary)
 
-func newFuzzer(t *testing.T, seed uint64) *fuzzer {
-	random := rand.New(rand.NewPCG(seed, 0))
-	mode, compat := contract.Default, "none"
-	if random.IntN(2) == 1 {
-		mode, compat = contract.RedisCell, "redis-cell"
-	}
+func newFuzzer(t *testing.T, seed uint64, compat string, mode contract.Mode) *fuzzer {
+	t.Logf("to repeat this: FUNNEL_FUZZ_SEED=%d", seed)
 	running := servertest.Start(t, servertest.Options{
 		Module:          servertest.DebugModule(t),
 		ModuleArguments: []string{"compat", compat},
@@ -117,7 +116,7 @@ func newFuzzer(t *testing.T, seed uint64) *fuzzer {
 	})
 	model := newServer(mode)
 	f := &fuzzer{
-		words:   &words{random: random, now: &model.now},
+		words:   &words{random: rand.New(rand.NewPCG(seed, 0)), now: &model.now},
 		t:       t,
 		wire:    running.Wire(t),
 		model:   model,
