@@ -1,24 +1,16 @@
 package model_test
 
 import (
-	"context"
 	"strings"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
 )
 
 // TestNoCallOfSeveralFunnelsKeepsMemory, whatever becomes of it.
 func TestNoCallOfSeveralFunnelsKeepsMemory(t *testing.T) {
-	server := servertest.StartModule(t)
-	client := server.Client(t)
-	ctx := context.Background()
-	require.NoError(t, client.LPush(ctx, "list", 1).Err())
-	require.NoError(t, client.Set(ctx, "text", "no funnel", 0).Err())
-	wire := server.Wire(t)
 	const fast, slow = " 1000000000 1 0.000000001 1 ", " 2 1 1000000 1 "
+	cases := map[string][][]string{}
 	for name, lines := range map[string][]string{
 		"allowed":            {"cl.reserve a" + fast + "b" + fast + "c" + fast},
 		"allowed later":      {"cl.reserve a 1 1 0.000000001 1 9"},
@@ -34,15 +26,9 @@ func TestNoCallOfSeveralFunnelsKeepsMemory(t *testing.T) {
 		"no funnel":          {"cl.peek a" + fast + "text" + fast + "b" + fast},
 		"too large together": {"cl.charge a" + fast + "b 1 1 9223372036 1"},
 	} {
-		round := func(calls int) {
-			require.NoError(t, servertest.CallMany(wire, calls,
-				func(i int) []string { return strings.Fields(lines[i%len(lines)]) },
-				func(int, any) error { return nil }), name)
+		for _, line := range lines {
+			cases[name] = append(cases[name], strings.Fields(line))
 		}
-		round(1_000) // what is made once, such as buffers, is made now
-		used, resident := servertest.InfoField(t, client, "memory", "used_memory"), servertest.MemoryOf(t, server, "VmRSS")
-		round(servertest.QuickOrLong(5_000, 500_000))
-		require.Less(t, servertest.InfoField(t, client, "memory", "used_memory"), used+64<<10, name)
-		require.Less(t, servertest.MemoryOf(t, server, "VmRSS"), resident+1<<20, name)
 	}
+	requireNoMemoryKept(t, 1_000, servertest.QuickOrLong(5_000, 500_000), cases)
 }
