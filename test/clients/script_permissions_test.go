@@ -27,7 +27,7 @@ func TestScriptPermissions(t *testing.T) {
 		require.NoError(t, server.Client(t).Do(ctx, words...).Err())
 		return limiter.New(server.Client(t, func(options *redis.Options) { options.Username, options.Password = "app", "secret" }))
 	}
-	_, rules, found := strings.Cut(page(t), "    ACL SETUSER app on >secret ")
+	_, rules, found := strings.Cut(page(t), "<!-- test: "+"script permissions"+" -->\n\n    ACL SETUSER app on >secret ")
 	require.True(t, found)
 	rules, _, _ = strings.Cut(rules, "\n")
 	l, limit := as(rules), limiter.PerHour(1).Burst(5)

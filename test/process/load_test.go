@@ -133,7 +133,18 @@ func TestFileThatWasNotFinishedDoesNotLoad(t *testing.T) {
 	require.Contains(t, server.Log(), "<funnel> funnel is not loaded: this file was not finished: funnel-finish has to see")
 }
 
-// TestTakingOverFromAnotherModule: unloading that, and loading funnel, in one
+// takeOver are the lines of docs/moving-from-redis-cell.md for a running server.
+func takeOver(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/moving-from-redis-cell.md")
+	require.NoError(t, err)
+	_, block, found := strings.Cut(string(page), "<!-- test: "+"take over"+" -->\n\n")
+	require.True(t, found)
+	block, _, _ = strings.Cut(block, "\n\n")
+	return block + "\n"
+}
+
+// TestTakingOverFromAnotherModule: by the lines of the page, unloading that, and loading funnel, in one
 // transaction leaves no instant without the command. The client calls from a script: one
 // whose last command was the other module's may crash the server, with any module, which
 // is why funnel refuses to be unloaded.
@@ -149,10 +160,12 @@ func TestTakingOverFromAnotherModule(t *testing.T) {
 	call := []string{"eval", "return redis.call('cl.throttle', KEYS[1], '15', '30', '60')", "1", "key"}
 	client, admin := server.Wire(t), server.Wire(t)
 	require.Equal(t, []any{int64(0), int64(0), int64(0), int64(0), int64(0)}, client.MustDo(t, call...))
-	require.Equal(t, "OK", admin.MustDo(t, "multi"))
-	require.Equal(t, "QUEUED", admin.MustDo(t, "module", "unload", "standin"))
-	require.Equal(t, "QUEUED", admin.MustDo(t, "module", "load", servertest.Module(t)))
-	require.Equal(t, []any{"OK", "OK"}, admin.MustDo(t, "exec"))
-	require.Equal(t, []any{int64(0), int64(15), int64(14), int64(-1), int64(2)}, client.MustDo(t, call...))
+	var replies []any
+	for line := range strings.Lines(strings.NewReplacer("redis-cell\n", "standin\n", "/usr/local/lib/redis/funnel.so", servertest.Module(t)).Replace(takeOver(t))) {
+		words := strings.Fields(strings.Replace(line, "compat standin", "compat redis-cell", 1))
+		replies = append(replies, admin.MustDo(t, words...))
+	}
+	require.Equal(t, []any{"OK", "QUEUED", "QUEUED", []any{"OK", "OK"}, "Background append only file rewriting started"}, replies)
+	require.Equal(t, []any{int64(0), int64(16), int64(15), int64(-1), int64(2)}, client.MustDo(t, call...))
 	require.Equal(t, servertest.ErrorReply(servertest.RefusedUnload), admin.MustDo(t, "module", "unload", "funnel"))
 }
