@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
+	"funnel/test/page"
 )
 
 // TestREADMEsAreShortAndShowTheSame: a reader of either runs what is tested.
@@ -23,10 +24,10 @@ func TestREADMEsAreShortAndShowTheSame(t *testing.T) {
 	english, chinese := read(t, "README.md"), read(t, "README.zh-CN.md")
 	require.LessOrEqual(t, strings.Count(english, "\n"), 150)
 	require.Equal(t, strings.Count(english, "\n"), strings.Count(chinese, "\n"))
-	commands := func(page string) (commands []block) {
-		for _, block := range blocks(t, page) {
-			if strings.HasPrefix(block.mark, "test: ") {
-				block.text = regexp.MustCompile(`(?m) +(#|//) .*$`).ReplaceAllString(block.text, "")
+	commands := func(path string) (commands []page.Block) {
+		for _, block := range page.Blocks(t, filepath.Join(top, path)) {
+			if strings.HasPrefix(block.Mark, "test: ") {
+				block.Text = regexp.MustCompile(`(?m) +(#|//) .*$`).ReplaceAllString(block.Text, "")
 				commands = append(commands, block)
 			}
 		}

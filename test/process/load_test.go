@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
+	"funnel/test/page"
 )
 
 // TestLoad by arguments and by the configuration file: what is not understood, or
@@ -133,17 +134,6 @@ func TestFileThatWasNotFinishedDoesNotLoad(t *testing.T) {
 	require.Contains(t, server.Log(), "<funnel> funnel is not loaded: this file was not finished: funnel-finish has to see")
 }
 
-// takeOver are the lines of docs/moving-from-redis-cell.md for a running server.
-func takeOver(t *testing.T) string {
-	t.Helper()
-	page, err := os.ReadFile("../../docs/moving-from-redis-cell.md")
-	require.NoError(t, err)
-	_, block, found := strings.Cut(string(page), "<!-- test: "+"take over"+" -->\n\n")
-	require.True(t, found)
-	block, _, _ = strings.Cut(block, "\n\n")
-	return block + "\n"
-}
-
 // TestTakingOverFromAnotherModule: by the lines of the page, unloading that, and loading funnel, in one
 // transaction leaves no instant without the command. The client calls from a script: one
 // whose last command was the other module's may crash the server, with any module, which
@@ -161,7 +151,7 @@ func TestTakingOverFromAnotherModule(t *testing.T) {
 	client, admin := server.Wire(t), server.Wire(t)
 	require.Equal(t, []any{int64(0), int64(0), int64(0), int64(0), int64(0)}, client.MustDo(t, call...))
 	var replies []any
-	for line := range strings.Lines(strings.NewReplacer("redis-cell\n", "standin\n", "/usr/local/lib/redis/funnel.so", servertest.Module(t)).Replace(takeOver(t))) {
+	for line := range strings.Lines(strings.NewReplacer("redis-cell\n", "standin\n", "/usr/local/lib/redis/funnel.so", servertest.Module(t)).Replace(page.Marked(t, "../../docs/moving-from-redis-cell.md", "take over"))) {
 		words := strings.Fields(strings.Replace(line, "compat standin", "compat redis-cell", 1))
 		replies = append(replies, admin.MustDo(t, words...))
 	}
