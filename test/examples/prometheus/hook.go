@@ -1,6 +1,9 @@
 // Package promhook counts the decisions of a limiter.Limiter for Prometheus. It is an
 // example, to copy: https://github.com/prometheus/client_golang is in the go.mod of
 // funnel's tests only.
+//
+// Beside it, funnel.lua has redis_exporter show what the server has counted, and
+// alerts.yml has rules on both.
 package promhook
 
 import (
