@@ -2,9 +2,17 @@
 # Every routine of funnel has its entry here: ./build.sh help lists them. The longer
 # ones are in scripts/.
 
+# For `sh build.sh`, where sh is another shell.
+if [ -z "${BASH_VERSION-}" ]; then
+    command -v bash >/dev/null || { echo "build.sh: bash is missing: install it (apt-get install bash)" >&2; exit 1; }
+    exec bash "$0" "$@"
+fi
+
 set -euo pipefail
 
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" >/dev/null
+# A server named from the caller's folder: everything from here on runs elsewhere.
+[[ ${FUNNEL_SERVER-} != [!/]*/* ]] || export FUNNEL_SERVER=$OLDPWD/$FUNNEL_SERVER
 . scripts/common.sh
 . scripts/compile.sh
 . scripts/image.sh
