@@ -89,9 +89,12 @@ HINT
 }
 
 check_sources() {
-    local unformatted tags module
+    local unformatted unpinned tags module
     unformatted=$("$(go env GOROOT)/bin/gofmt" -l .)
     [ -z "$unformatted" ] || die "not formatted as gofmt does it: gofmt -w" "$unformatted"
+    # A tag can be moved to another commit.
+    unpinned=$(grep -nE '^[^#]*uses: ' .github/workflows/* | grep -vE 'uses: (\./|[^@ ]+@[0-9a-f]{40} # v[0-9])') || true
+    [ -z "$unpinned" ] || die "not pinned, as in actions/checkout@COMMIT # v1.2.3:" "$unpinned"
     # A tool of the tests' module, which checks both.
     on_this_machine go -C test build -o ../build/staticcheck honnef.co/go/tools/cmd/staticcheck
     for module in . test; do
