@@ -38,7 +38,8 @@ usage: ./build.sh COMMAND
   guard               count instructions per call, and fail if they have risen over
                       what test/bench/instructions.txt says
   dist                pack a release: dist/funnel-VERSION-linux-ARCHITECTURE.tar.gz,
-                      the same bytes from the same sources, and dist/SHA256SUMS
+                      a bill of materials (.cdx.json), and dist/SHA256SUMS: the same
+                      bytes from the same sources
   image [OPTION...]   docker build -t funnel, with version and commit stamped on it:
                       ./build.sh image --build-arg BASE=valkey/valkey:9
   image-test          build the image on stand-ins for the official ones, which are

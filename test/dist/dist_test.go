@@ -106,9 +106,13 @@ func TestRelease(t *testing.T) {
 	folder := dist(t)
 	name := fmt.Sprintf("funnel-%s-linux-%s", versionOf(t), runtime.GOARCH)
 	made := files(t, folder)
-	require.Len(t, made, 2)
+	require.Len(t, made, 3)
 	run(t, folder, nil, "sha256sum", "-c", "--strict", "SHA256SUMS")
-	require.Equal(t, fmt.Sprintf("%x  %s.tar.gz\n", sha256.Sum256([]byte(made[name+".tar.gz"])), name), made["SHA256SUMS"])
+	sums := ""
+	for _, file := range []string{name + ".cdx.json", name + ".tar.gz"} {
+		sums += fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(made[file])), file)
+	}
+	require.Equal(t, sums, made["SHA256SUMS"])
 
 	release := filepath.Join(unpack(t, filepath.Join(folder, name+".tar.gz")), name)
 	content := files(t, release)
@@ -119,6 +123,7 @@ func TestRelease(t *testing.T) {
 		require.Equal(t, string(source), content[file])
 	}
 	requireSymbols(t, filepath.Join(release, "funnel.so"))
+	requireBill(t, filepath.Join(release, "funnel.so"), made[name+".cdx.json"])
 	t.Run("README", func(t *testing.T) { followReadme(t, release, content["README.md"]) })
 }
 
@@ -202,7 +207,7 @@ func TestReleaseIsReproducible(t *testing.T) {
 	cache, temporary := t.TempDir(), t.TempDir()
 	here, there := dist(t), dist(t, "GOCACHE="+cache, "TMPDIR="+temporary)
 	made, again := files(t, here), files(t, there)
-	require.Len(t, made, 2)
+	require.Len(t, made, 3)
 	require.Equal(t, made["SHA256SUMS"], again["SHA256SUMS"])
 	archives, err := filepath.Glob(filepath.Join(here, "*.tar.gz"))
 	require.NoError(t, err)
