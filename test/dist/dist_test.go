@@ -118,9 +118,7 @@ func TestRelease(t *testing.T) {
 	content := files(t, release)
 	require.Len(t, content, 4)
 	for _, file := range []string{"CHANGELOG.md", "LICENSE"} {
-		source, err := os.ReadFile(filepath.Join(top, file))
-		require.NoError(t, err)
-		require.Equal(t, string(source), content[file])
+		require.Equal(t, source(t, file), content[file])
 	}
 	requireSymbols(t, filepath.Join(release, "funnel.so"))
 	requireBill(t, filepath.Join(release, "funnel.so"), made[name+".cdx.json"])
@@ -191,11 +189,9 @@ func requireSymbols(t *testing.T, module string) {
 // versionOf is the version that the sources name.
 func versionOf(t *testing.T) string {
 	t.Helper()
-	header, err := os.ReadFile(filepath.Join(top, "module", "version.h"))
-	require.NoError(t, err)
-	version := regexp.MustCompile(`FUNNEL_VERSION "(.*)"`).FindSubmatch(header)
+	version := regexp.MustCompile(`FUNNEL_VERSION "(.*)"`).FindStringSubmatch(source(t, "module/version.h"))
 	require.NotNil(t, version)
-	return string(version[1])
+	return version[1]
 }
 
 // TestReleaseIsReproducible: another folder, another folder for temporary files,
