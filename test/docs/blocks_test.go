@@ -86,7 +86,7 @@ func sources(t *testing.T) string {
 // TestRoutinesThatAreNamedExist: each ./build.sh NAME of a page is one.
 func TestRoutinesThatAreNamedExist(t *testing.T) {
 	help := read(t, "build.sh")
-	for _, path := range append(pages(t), "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md") {
+	for _, path := range all(t) {
 		for _, match := range regexp.MustCompile(`\./build\.sh ([a-z-]+)`).FindAllStringSubmatch(read(t, path), -1) {
 			require.Regexp(t, `(?m)^  `+match[1]+`\b`, help, "%s names %q", path, match[0])
 		}
