@@ -59,7 +59,7 @@ func TestLoad(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			require.Regexp(t, `<funnel> funnel 0\.1\.0 \(.+\) loaded, compat `+c.compat+"\n", server.Log())
+			require.Regexp(t, `<funnel> funnel \d+\.\d+\.\d+(-dev)? \(.+\) loaded, compat `+c.compat+"\n", server.Log())
 			client := server.Client(t)
 			require.Contains(t, client.Info(t.Context(), "funnel").Val(), "funnel_compat:"+c.compat+"\r\n")
 			limit := map[string]int64{"none": 15, "redis-cell": 16}[c.compat]
