@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"funnel/gcra"
 )
 
 // ErrNeverFits means that a quantity is larger than the capacity, so that waiting
@@ -17,7 +19,7 @@ var ErrNeverFits = errors.New("limiter: the quantity is larger than the capacity
 //
 // Who does not go ahead at the turn gives nothing back by that; see [Limiter.Refund].
 func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, quantity int, longestWait time.Duration) (Result, error) {
-	return l.one(ctx, reserve, key, limit, quantity, max(longestWait, 0))
+	return l.one(ctx, gcra.Reserve, key, limit, quantity, max(longestWait, 0))
 }
 
 // Wait is WaitN of one token.

@@ -2,17 +2,17 @@ package throttle
 
 import (
 	"fmt"
-	"math/big"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"funnel/gcra"
 	"funnel/internal/contract"
 )
 
-var commandNames = map[string]uint32{"reserve": Reserve, "peek": Peek, "charge": Charge, "refund": Refund}
+var commandNames = map[string]gcra.Operation{"reserve": gcra.Reserve, "peek": gcra.Peek, "charge": gcra.Charge, "refund": gcra.Refund}
 
 // funnelsCallOf is a call as C makes it, of words behind the name of the command: what Go
 // fills in holds whatever was there before. Get reads a key.
@@ -54,15 +54,7 @@ func outcomeOf(t testing.TB, call *FunnelsCall) contract.Outcome {
 	for i := range call.Length {
 		row, funnel := &call.Rows[i], &call.Funnels[i]
 		rows[i] = []any{row.Limited, row.Limit, row.Remaining, row.Wait.text(), row.ResetAfter.text()}
-		switch funnel.Write {
-		case WriteTAT:
-			require.Equal(t, strconv.FormatInt(funnel.ExpiryMilliseconds, 10), funnel.Expiry.text())
-			outcome.Writes = append(outcome.Writes, contract.Write{Key: funnel.Key, Value: funnel.TAT.text(), Expiry: funnel.ExpiryMilliseconds})
-		case WriteDeletion:
-			outcome.Writes = append(outcome.Writes, contract.Write{Key: funnel.Key})
-		default:
-			require.Equal(t, WriteNothing, funnel.Write)
-		}
+		outcome.Writes = writesOf(t, outcome.Writes, funnel)
 	}
 	require.Len(t, outcome.Writes, int(call.Writes))
 	outcome.Reply = []any{call.Limited, call.Wait.text(), rows}
@@ -151,28 +143,4 @@ func FuzzFunnels(f *testing.F) {
 			}
 		}
 	})
-}
-
-// TestParseTAT beside parseInteger, at the lengths where they part.
-func TestParseTAT(t *testing.T) {
-	for _, text := range []string{
-		"", "0", "000", "999999999999999999", "1000000000000000000", "9223372036854775807", "9223372036854775808", "9999999999999999999",
-		"10000000000000000000", "0123456789012345678", "-123456789012345678", "123/567890123456789", "123456789:123456789",
-		"1234567890123456/89", "123456789012345678:", "1234567890123456789x", "12345678901234567\x0089", "１2345678901234567",
-	} {
-		want, wantOK := parseInteger(text)
-		got, ok := parseTAT(text)
-		require.Equal(t, wantOK, ok, text)
-		if ok {
-			require.Equal(t, want, got, text)
-		}
-	}
-	number := new(big.Int)
-	for i := range 10_000 {
-		text := number.Mul(big.NewInt(int64(i)), big.NewInt(922_337_203_685_477)).String()
-		want, _ := parseInteger(text)
-		got, ok := parseTAT(text)
-		require.True(t, ok)
-		require.Equal(t, want, got)
-	}
 }
