@@ -22,10 +22,12 @@ const (
 	// FailWithError returns the error.
 	FailWithError Failure = iota
 
-	// FailOpen allows every call, as if its funnel were empty.
+	// FailOpen decides every call as if its funnel were empty: it allows all but a quantity
+	// above the capacity, and books nothing.
 	FailOpen
 
-	// FailClosed limits every call, for one second at first.
+	// FailClosed limits every call that asks for tokens. RetryAfter is one second, or NoRetry
+	// for a quantity above the capacity. Charges and refunds are not booked.
 	FailClosed
 
 	// FailLocal uses funnels inside this process, with the same limits. They are

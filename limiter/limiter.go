@@ -57,12 +57,14 @@ func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Result, e
 }
 
 // AllowN pours quantity tokens, at least 0, into the funnel of that key: all of
-// them, or none when they do not fit.
+// them, or none when they do not fit. More than the capacity never fit: the call is limited,
+// and RetryAfter is [NoRetry].
 func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
 	return l.one(ctx, gcra.Reserve, key, limit, quantity, 0)
 }
 
-// AllowAtMost pours as many tokens as fit, up to quantity; Result.Allowed is how many.
+// AllowAtMost pours as many whole tokens as fit, up to quantity, which is at least 0;
+// Result.Allowed is how many.
 // When it is 0, RetryAfter is the time until one fits. It takes two round
 // trips or more where not all of them fit.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
@@ -77,25 +79,27 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, limit Limit, quan
 	}
 }
 
-// Peek answers as Allow would, but pours nothing, and so tells the state of the funnel as
-// it is. Clients that read from replicas ask one of these.
+// Peek answers as Allow would, but pours nothing: Remaining and ResetAfter tell the state
+// as it is, and Allowed is 0. Clients that read from replicas ask one of these.
 func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (Result, error) {
 	return l.one(ctx, gcra.Peek, key, limit, 1, 0)
 }
 
-// Charge books tokens that were used, whatever the funnel holds: it may become overfull,
-// and then limits until enough has leaked. A quantity above the capacity is fine.
+// Charge books tokens that were used, at least 0, whatever the funnel holds: it may become
+// overfull, and then limits until enough has leaked; Result.RetryAfter says for how long. A
+// quantity above the capacity is fine.
 func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
 	return l.one(ctx, gcra.Charge, key, limit, quantity, 0)
 }
 
-// Refund gives tokens back. What has leaked cannot be given back: the funnel becomes no
-// emptier than empty.
+// Refund gives tokens back, at least 0. What has leaked cannot be given back: the funnel
+// becomes no emptier than empty. Result.Allowed is the quantity, whatever had leaked.
 func (l *Limiter) Refund(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
 	return l.one(ctx, gcra.Refund, key, limit, quantity, 0)
 }
 
-// Reset empties the funnel of that key.
+// Reset empties the funnel of that key, by DEL: whatever the key holds is deleted. It returns
+// an error when Redis does not answer, whatever [OnFailure] says.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	key = l.prefix + key
 	l.failure.local.Empty(key)
