@@ -91,11 +91,13 @@ func TestErrorMessagesOfFunnels(t *testing.T) {
 		sixtyFour[i] = fmt.Sprintf("k%d 1 1 1 1", i)
 	}
 	for words, want := range map[string]string{
-		"reserve a 1 1 1 1 x":                                                  "ERR max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits, not 'x'",
-		"reserve a 1 1 1 1 b 1 1 1 1 0.5":                                      "ERR max_wait must be 0 for several funnels: ask again after the wait that a limited call replies, not '0.5'",
-		"peek a 1 1 1 1 b 1 1 1 1 a 1 1 1 1":                                   "ERR funnel 3: the key is named twice in this call: ask once, for all of its tokens",
-		"charge a 1 1 1 1 b 1 2 x 1":                                           "ERR funnel 2: period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits, not 'x'",
-		"charge a 0 1 1 1 b 1 2 x 1":                                           "ERR funnel 1: capacity must be an integer from 1 to 9223372036854775807, not '0': for clients of redis-cell, whose argument is one less than the limit, load the module with 'compat redis-cell'",
+		"reserve a 1 1 1 1 x":                "ERR max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits, not 'x'",
+		"reserve a 1 1 1 1 b 1 1 1 1 0.5":    "ERR max_wait must be 0 for several funnels: ask again after the wait that a limited call replies, not '0.5'",
+		"peek a 1 1 1 1 b 1 1 1 1 a 1 1 1 1": "ERR funnel 3: the key is named twice in this call: ask once, for all of its tokens",
+		"charge a 1 1 1 1 b 1 2 x 1":         "ERR funnel 2: period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits, not 'x'",
+		"charge a 0 1 1 1 b 1 2 x 1":         "ERR funnel 1: capacity must be an integer from 1 to 9223372036854775807, not '0': for clients of redis-cell, whose argument is one less than the limit, load the module with 'compat redis-cell'",
+		"peek a x 1 1 1":                     "ERR capacity must be an integer from 1 to 9223372036854775807, not 'x'",
+		"charge " + strings.Join(append(sixtyFour[:9:9], "a 1 x 1 1"), " "):    "ERR funnel 10: count must be an integer from 1 to 9223372036854775807, not 'x'",
 		"refund " + strings.Join(append(sixtyFour[:63:63], "a 1 1 1 -1"), " "): "ERR funnel 64: quantity must be an integer from 0 to 9223372036854775807, not '-1'",
 	} {
 		words := strings.Fields(words)
