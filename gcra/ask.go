@@ -114,25 +114,63 @@ func (a *Ask) Refund(now int64) error {
 	return nil
 }
 
-// DecideAll decides calls of different funnels as one, at the instant now: all of them are
-// poured, or none if one is limited. Limited and Wait are what a funnel says alone; the
-// other fields of its Decision tell the state after the call as a whole.
+// An Operation is what a call does to its funnels: the method of [Ask] of that name.
+type Operation uint32
+
+// The operations.
+const (
+	Reserve Operation = iota
+	Peek
+	Charge
+	Refund
+)
+
+// Decide decides calls of different funnels as one, at the instant now. Reservations are
+// poured all, or none if one is limited; the other operations are made of each. Limited
+// and Wait are what a funnel says alone; the other fields of its Decision tell the state
+// after the call as a whole. LongestWait, in nanoseconds, is that of [Ask.Reserve]; for
+// several funnels it is 0.
 //
 // After an error, which is that of the first Ask that has one, failed is its index, and
-// nothing is poured.
+// nothing is poured: the other Decisions are not to be used.
 //
 //go:nosplit
-func DecideAll(asks []Ask, now int64) (failed int, err error) {
+func (operation Operation) Decide(asks []Ask, now, longestWait int64) (failed int, err error) {
+	if operation == Reserve {
+		return reserveAll(asks, now, longestWait)
+	}
+	for i := range asks {
+		switch operation {
+		case Peek:
+			err = asks[i].Peek(now)
+		case Charge:
+			err = asks[i].Charge(now)
+		default:
+			err = asks[i].Refund(now)
+		}
+		if err != nil {
+			return i, err
+		}
+	}
+	return 0, nil
+}
+
+// reserveAll reserves in all funnels, or in none if one is limited.
+//
+//go:nosplit
+func reserveAll(asks []Ask, now, longestWait int64) (failed int, err error) {
 	limited := false
 	for i := range asks {
-		if err := asks[i].Reserve(now, 0); err != nil {
+		if err := asks[i].Reserve(now, longestWait); err != nil {
 			return i, err
 		}
 		limited = limited || asks[i].Decision.Limited
 	}
+	if !limited {
+		return 0, nil
+	}
 	for i := range asks {
-		ask := &asks[i]
-		if limited && !ask.Decision.Limited {
+		if ask := &asks[i]; !ask.Decision.Limited {
 			ask.tell(max(ask.TAT, 0), max(now, 0), false)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"funnel/gcra"
 	"funnel/internal/contract"
@@ -26,77 +25,12 @@ func (n numbers) decide() (gcra.Decision, error) {
 	return rate.Decide(n.tat, n.now, n.quantity)
 }
 
-// model is what the contract makes of it. The contract has no numbers below 0; the
-// package documents what they mean.
-func (n numbers) model() (contract.Decision, contract.Error) {
-	switch {
-	case n.capacity < 1:
-		return contract.Decision{}, contract.ErrCapacity
-	case n.count < 1:
-		return contract.Decision{}, contract.ErrCount
-	case n.period < 1:
-		return contract.Decision{}, contract.ErrPeriod
-	}
-	funnel, err := contract.NewFunnel("", big.NewInt(n.capacity), big.NewInt(n.count), big.NewInt(n.period),
-		big.NewInt(max(n.quantity, 0)))
-	switch {
-	case err != "":
-		return contract.Decision{}, err
-	case n.quantity < 0:
-		return contract.Decision{}, contract.ErrQuantity
-	}
-	return funnel.Decide(big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0)))
-}
-
-// agree compares the package with the contract and returns what both answered. It costs
-// no more than that: it runs a million times.
-func (n numbers) agree(t require.TestingT) (gcra.Decision, error) {
-	got, err := n.decide()
-	want, failure := n.model()
-	if got != gcra.Decision(want) || !named(err, failure) {
-		require.FailNow(t, "package and contract differ", "%+v:\ngot  %+v, %v\nwant %+v, %v", n, got, err, want, failure)
-	}
-	return got, err
-}
-
 // named says that the error is the contract's. The command replies it behind "ERR ".
 func named(err error, failure contract.Error) bool {
 	if err == nil || failure == "" {
 		return err == nil && failure == ""
 	}
 	return strings.HasPrefix("ERR "+err.Error(), string(failure))
-}
-
-// TestContractAtRandom takes any numbers, some of them below 0, and calls on rates that
-// are valid: the extremes seldom meet in one of those by chance.
-func TestContractAtRandom(t *testing.T) {
-	anything := between(-10, math.MaxInt64)
-	rapid.Check(t, func(t *rapid.T) {
-		numbers{anything.Draw(t, "capacity"), anything.Draw(t, "count"), anything.Draw(t, "period"),
-			anything.Draw(t, "tat"), anything.Draw(t, "now"), anything.Draw(t, "quantity")}.agree(t)
-	})
-	rapid.Check(t, func(t *rapid.T) { calls.Draw(t, "call").agree(t) })
-}
-
-// FuzzDecide takes any six numbers.
-func FuzzDecide(f *testing.F) {
-	const least, most = math.MinInt64, math.MaxInt64
-	for _, n := range []numbers{
-		{15, 30, 60 * second, gcra.Empty, today, 1},
-		{10, 3, 10 * second, today + 1, today, 10},
-		{1, 1, most, most, most - 1, 1},
-		{most, 1, 1, gcra.Empty, 1, most},
-		{1 << 31, 1, 1 << 32, 0, 0, 1},
-		{1, 1, 1<<32 + 1, 0, 0, 1 << 32},
-		{1, 2, 1, 0, 0, 1},
-		{1, 1, 1, least, least, least},
-		{least, least, least, 0, 0, 0},
-	} {
-		f.Add(n.capacity, n.count, n.period, n.tat, n.now, n.quantity)
-	}
-	f.Fuzz(func(t *testing.T, capacity, count, period, tat, now, quantity int64) {
-		numbers{capacity, count, period, tat, now, quantity}.agree(t)
-	})
 }
 
 // TestContractAtEveryEdge combines the numbers at which an answer can turn, and meets
@@ -116,7 +50,7 @@ func TestContractAtEveryEdge(t *testing.T) {
 						n := numbers{capacity, count, period, 0, now, quantity}
 						for _, tat := range n.turns() {
 							n.tat = tat
-							met[outcomeOf(n.agree(t))]++
+							met[outcomeOf(operations[0].agree(t, n, 0))]++
 						}
 					}
 				}

@@ -70,30 +70,6 @@ func ExampleRate_Decide() {
 	// limited, waiting 1000000000 ns
 }
 
-// A quantity of 0 peeks: it leaves the funnel as it is.
-func ExampleRate_Decide_peek() {
-	rate, err := gcra.NewRate(15, 30, 60*1e9)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	const now = 1_800_000_000 * 1e9
-	const tat = now + 10*1e9 // a level of 10 seconds: 5 tokens
-
-	decision, err := rate.Decide(tat, now, 0)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(decision.Remaining, "remaining")
-	fmt.Println("empty in", gcra.Seconds(decision.ResetAfter), "seconds")
-	fmt.Println("changed:", decision.TAT != tat)
-	// Output:
-	// 10 remaining
-	// empty in 10 seconds
-	// changed: false
-}
-
 func ExampleNewRate() {
 	rate, err := gcra.NewRate(10, 3, 10*1e9) // 3 tokens per 10 seconds
 	fmt.Println(rate.EmissionInterval(), rate.Tolerance(), err)

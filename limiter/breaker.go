@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,19 +20,20 @@ const (
 // asks, until one is answered. All methods may be called from any number of
 // goroutines.
 type breaker struct {
-	mutex    sync.Mutex
-	failures int
-	last     error     // of the failures
-	until    time.Time // from when on one call may try, while it is open
+	failures atomic.Int32 // in a row: calls take the lock only if there are some
+
+	mutex sync.Mutex
+	last  error     // of the failures
+	until time.Time // from when on one call may try, while it is open
 }
 
 // refuses returns why Redis is not to be asked now, or nil.
 func (b *breaker) refuses(now time.Time) error {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	if b.failures < toOpen {
+	if b.failures.Load() < toOpen {
 		return nil
 	}
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
 	if now.Before(b.until) {
 		return b.last
 	}
@@ -43,13 +45,13 @@ func (b *breaker) refuses(now time.Time) error {
 func (b *breaker) failed(now time.Time, err error) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	b.failures++
 	b.last, b.until = err, now.Add(openFor)
+	b.failures.Add(1)
 }
 
 // answered is told of an answer, which may be an error reply.
 func (b *breaker) answered() {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	b.failures = 0
+	if b.failures.Load() > 0 {
+		b.failures.Store(0)
+	}
 }

@@ -57,6 +57,9 @@ func TestServerThatHangs(t *testing.T) {
 			require.NoError(t, server.Signal(syscall.SIGSTOP))
 			t.Cleanup(func() { _ = server.Signal(syscall.SIGCONT) })
 			const timeout = "limiter: no answer from Redis within 50ms: context deadline exceeded"
+			_, given, err := start(limiter.WithTimeout(50*time.Millisecond), limiter.OnFailure(limiter.FailLocal)).
+				AllowAll(ctx, limiter.Request{"a", fifteenPerDay, 1}, limiter.Request{"b", fifteenPerDay, 1})
+			require.NoError(t, err)
 			require.EqualError(t, sends(3, ask), timeout)
 			require.EqualError(t, sends(0, ask), timeout)
 			require.NoError(t, sends(3, askMany))
@@ -92,6 +95,7 @@ func TestServerThatHangs(t *testing.T) {
 				}
 				return nil
 			})
+			require.Equal(t, limiter.PathLocal, given[0].Path, "answers that come late change nothing")
 		})
 	}
 }

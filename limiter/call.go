@@ -13,19 +13,14 @@ import (
 	"funnel/gcra"
 )
 
-// A command is the name of one without CL., as the script takes it, too.
-type command string
-
-const (
-	reserve command = "reserve"
-	peek    command = "peek"
-	charge  command = "charge"
-	refund  command = "refund"
-)
-
-// names are those of the commands of the module. Strings that are put together, and those
-// that become any, would be allocated for each call.
-var names = map[command]any{reserve: "cl.reserve", peek: "cl.peek", charge: "cl.charge", refund: "cl.refund"}
+// names are those of the operations, as the script takes them, and as commands of the module.
+// Strings that become any would be allocated for each call.
+var names = [...]struct{ script, module any }{
+	gcra.Reserve: {"reserve", "cl.reserve"},
+	gcra.Peek:    {"peek", "cl.peek"},
+	gcra.Charge:  {"charge", "cl.charge"},
+	gcra.Refund:  {"refund", "cl.refund"},
+}
 
 // A funnel is one of those that a call asks: its key, with the prefix, its limit, and
 // how many tokens.
@@ -39,7 +34,7 @@ type funnel struct {
 
 // A call is one command. Its funnels are decided as one.
 type call struct {
-	command     command
+	operation   gcra.Operation
 	funnels     []funnel
 	longestWait time.Duration
 	results     []Result // one for each funnel, to be filled in
@@ -68,7 +63,7 @@ func (c *call) check(shapes *shapes) (err error) {
 // viaModule is the call as a command, for a server that reads the capacity as it is, or
 // as one less.
 func (c *call) viaModule(ctx context.Context, w way, asIs bool) *redis.Cmd {
-	args := append(make([]any, 0, 2+5*len(c.funnels)), names[c.command])
+	args := append(make([]any, 0, 2+5*len(c.funnels)), names[c.operation].module)
 	if w == byThrottle {
 		args[0] = "cl.throttle"
 	}
@@ -88,12 +83,12 @@ func (c *call) viaModule(ctx context.Context, w way, asIs bool) *redis.Cmd {
 
 // viaScript is the call as a call of the script, which takes the text of the script or
 // its hash. Command is EVAL, EVALSHA, or one of those that only read.
-func (c *call) viaScript(ctx context.Context, command, script string) *redis.Cmd {
+func (c *call) viaScript(ctx context.Context, command, script any) *redis.Cmd {
 	args := append(make([]any, 0, 5+5*len(c.funnels)), command, script, len(c.funnels))
 	for i := range c.funnels {
 		args = append(args, c.funnels[i].key)
 	}
-	args = append(args, string(c.command))
+	args = append(args, names[c.operation].script)
 	for i := range c.funnels {
 		f := &c.funnels[i]
 		args = append(args, f.shape.capacity, f.shape.count, f.shape.period, f.quantity)
@@ -135,7 +130,7 @@ func (c *call) read(reply any, path Path) (reading, error) {
 			return right, unexpected(reply)
 		}
 		if f := &c.funnels[i]; decision.Limit != int64(f.limit.Capacity) {
-			if reading = corrected; c.command == peek || c.command == reserve && limited != 0 {
+			if reading = corrected; c.operation == gcra.Peek || c.operation == gcra.Reserve && limited != 0 {
 				reading = wrong
 			}
 			decision = c.correct(f.shape.rate, decision)
@@ -152,7 +147,7 @@ func (c *call) correct(rate gcra.Rate, decision gcra.Decision) gcra.Decision {
 	if err := ask.Peek(0); err != nil {
 		return decision
 	}
-	ask.Decision.Limited = ask.Decision.Limited && c.command != reserve
+	ask.Decision.Limited = ask.Decision.Limited && c.operation != gcra.Reserve
 	return ask.Decision
 }
 

@@ -32,6 +32,16 @@
 // A reservation that is not used is lost. Where callers may go away before their turn,
 // set [WithLongestWait].
 //
+// # From golang.org/x/time/rate
+//
+// There a Limiter is one bucket in one process, here it is all funnels in Redis: make one,
+// and tell key and limit with each call. rate.NewLimiter(30, 15) is PerSecond(30).Burst(15);
+// slower than one per second is PerMinute, PerHour or Per. Allow returns a [Result], whose
+// method Limited is the opposite of the bool there. As there, WaitN returns an error at once
+// for more than the capacity, which is [ErrNeverFits], and when the turn would come after the
+// deadline. Reserve takes a longest wait; what Cancel does there is Refund. There is no
+// rate.Inf, and the zero Limit is an error.
+//
 // # Several limits
 //
 // [Limiter.AllowAll] decides on several funnels as one, such as 10 a second and 1000 an

@@ -22,10 +22,12 @@ const (
 	// FailWithError returns the error.
 	FailWithError Failure = iota
 
-	// FailOpen allows every call, as if its funnel were empty.
+	// FailOpen decides every call as if its funnel were empty: it allows all but a quantity
+	// above the capacity, and books nothing.
 	FailOpen
 
-	// FailClosed limits every call, for one second at first.
+	// FailClosed limits every call that asks for tokens. RetryAfter is one second, or NoRetry
+	// for a quantity above the capacity. Charges and refunds are not booked.
 	FailClosed
 
 	// FailLocal uses funnels inside this process, with the same limits. They are
@@ -78,11 +80,15 @@ func (f *failure) decide(ctx context.Context, c *call, cause error) error {
 		asks[i] = gcra.Ask{Rate: c.funnels[i].shape.rate, Quantity: int64(c.funnels[i].quantity)}
 		keys[i] = c.funnels[i].key
 	}
+	decide := func(asks []gcra.Ask, now int64) error {
+		_, err := c.operation.Decide(asks, now, int64(c.longestWait))
+		return err
+	}
 	path, err := PathOpen, error(nil)
 	if f.policy == FailLocal {
-		path, err = PathLocal, f.local.Ask(keys, asks, c.ask)
+		path, err = PathLocal, f.local.Ask(keys, asks, decide)
 	} else {
-		err = c.ask(asks, f.now().UnixNano())
+		err = decide(asks, f.now().UnixNano())
 	}
 	if err != nil {
 		return err
@@ -90,30 +96,6 @@ func (f *failure) decide(ctx context.Context, c *call, cause error) error {
 	limited, _ := gcra.Together(asks)
 	for i := range asks {
 		c.set(i, path, asks[i].Decision, limited)
-	}
-	return nil
-}
-
-// ask decides the call by gcra.
-func (c *call) ask(asks []gcra.Ask, now int64) (err error) {
-	if c.command == reserve && len(asks) > 1 {
-		_, err := gcra.DecideAll(asks, now)
-		return err
-	}
-	for i := range asks {
-		switch c.command {
-		case reserve:
-			err = asks[i].Reserve(now, int64(c.longestWait))
-		case peek:
-			err = asks[i].Peek(now)
-		case charge:
-			err = asks[i].Charge(now)
-		case refund:
-			err = asks[i].Refund(now)
-		}
-		if err != nil {
-			return err
-		}
 	}
 	return nil
 }

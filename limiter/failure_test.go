@@ -167,6 +167,7 @@ func TestOutageIsLoggedTwice(t *testing.T) {
 	require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
 	now = now.Add(10 * time.Second)
 	allow(t, l, "good:0", fifteenPerDay)
+	allow(t, l, "good:0", fifteenPerDay)
 	require.Contains(t, log.String(), "by Redis again\" after=1m39.9s calls=1000\n")
 	require.Equal(t, 2, strings.Count(log.String(), "\n"))
 }

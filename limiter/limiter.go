@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"funnel/gcra"
 	"funnel/gcra/local"
 )
 
@@ -22,6 +24,7 @@ type Limiter struct {
 	server      server
 	prefix      string
 	timeout     time.Duration
+	tooLate     error // when it is over
 	longestWait time.Duration
 	hooks       []Hook
 	shapes      shapes
@@ -38,6 +41,7 @@ func New(rdb Client, options ...Option) *Limiter {
 	for _, option := range options {
 		option(l)
 	}
+	l.tooLate = fmt.Errorf("limiter: no answer from Redis within %v: %w", l.timeout, context.DeadlineExceeded)
 	l.server.rdb, l.server.now = rdb, l.now
 	l.prefilter.funnels = local.New(l.now)
 	l.failure.now, l.failure.local = l.now, local.New(l.now)
@@ -53,12 +57,14 @@ func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Result, e
 }
 
 // AllowN pours quantity tokens, at least 0, into the funnel of that key: all of
-// them, or none when they do not fit.
+// them, or none when they do not fit. More than the capacity never fit: the call is limited,
+// and RetryAfter is [NoRetry].
 func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	return l.one(ctx, reserve, key, limit, quantity, 0)
+	return l.one(ctx, gcra.Reserve, key, limit, quantity, 0)
 }
 
-// AllowAtMost pours as many tokens as fit, up to quantity; Result.Allowed is how many.
+// AllowAtMost pours as many whole tokens as fit, up to quantity, which is at least 0;
+// Result.Allowed is how many.
 // When it is 0, RetryAfter is the time until one fits. It takes two round
 // trips or more where not all of them fit.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
@@ -73,25 +79,27 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, limit Limit, quan
 	}
 }
 
-// Peek answers as Allow would, but pours nothing, and so tells the state of the funnel as
-// it is. Clients that read from replicas ask one of these.
+// Peek answers as Allow would, but pours nothing: Remaining and ResetAfter tell the state
+// as it is, and Allowed is 0. Clients that read from replicas ask one of these.
 func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (Result, error) {
-	return l.one(ctx, peek, key, limit, 1, 0)
+	return l.one(ctx, gcra.Peek, key, limit, 1, 0)
 }
 
-// Charge books tokens that were used, whatever the funnel holds: it may become overfull,
-// and then limits until enough has leaked. A quantity above the capacity is fine.
+// Charge books tokens that were used, at least 0, whatever the funnel holds: it may become
+// overfull, and then limits until enough has leaked; Result.RetryAfter says for how long. A
+// quantity above the capacity is fine.
 func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	return l.one(ctx, charge, key, limit, quantity, 0)
+	return l.one(ctx, gcra.Charge, key, limit, quantity, 0)
 }
 
-// Refund gives tokens back. What has leaked cannot be given back: the funnel becomes no
-// emptier than empty.
+// Refund gives tokens back, at least 0. What has leaked cannot be given back: the funnel
+// becomes no emptier than empty. Result.Allowed is the quantity, whatever had leaked.
 func (l *Limiter) Refund(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	return l.one(ctx, refund, key, limit, quantity, 0)
+	return l.one(ctx, gcra.Refund, key, limit, quantity, 0)
 }
 
-// Reset empties the funnel of that key.
+// Reset empties the funnel of that key, by DEL: whatever the key holds is deleted. It returns
+// an error when Redis does not answer, whatever [OnFailure] says.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	key = l.prefix + key
 	l.failure.local.Empty(key)
@@ -104,16 +112,16 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 }
 
 // one decides a call of one funnel.
-func (l *Limiter) one(ctx context.Context, command command, key string, limit Limit, quantity int, longestWait time.Duration) (Result, error) {
+func (l *Limiter) one(ctx context.Context, operation gcra.Operation, key string, limit Limit, quantity int, longestWait time.Duration) (Result, error) {
 	var single struct { // one allocation, not three
 		call
 		funnel  [1]funnel
 		results [1]Result
 	}
 	single.funnel[0] = funnel{key: l.prefix + key, limit: limit, quantity: quantity}
-	single.call = call{command: command, funnels: single.funnel[:], longestWait: longestWait, results: single.results[:]}
+	single.call = call{operation: operation, funnels: single.funnel[:], longestWait: longestWait, results: single.results[:]}
 	err := l.decide(ctx, &single.call)
-	return single.results[0], err
+	return single.call.results[0], err
 }
 
 // decide decides a call and calls the hooks.
@@ -140,12 +148,10 @@ func (l *Limiter) ask(ctx context.Context, c *call) error {
 	if l.heeds || within.Done() == nil {
 		err = causeOf(within, l.server.ask(within, c))
 	} else {
-		// The results come with the answer, not in place, because a call that was given
-		// up may still be answered.
+		// A call that was given up may still be answered, in results that nobody reads.
 		late := *c
-		late.funnels, late.results = append([]funnel(nil), c.funnels...), make([]Result, len(c.results))
-		if err = l.within(within, func(ctx context.Context) error { return l.server.ask(ctx, &late) }); err == nil {
-			copy(c.results, late.results)
+		if err = l.within(within, func(ctx context.Context) error { return l.server.ask(ctx, &late) }); err != nil {
+			c.results = make([]Result, len(c.results))
 		}
 	}
 	l.report(ctx, err)
@@ -198,7 +204,7 @@ func (l *Limiter) tell(ctx context.Context, c *call, err, cause error, start tim
 	duration := l.now().Sub(start)
 	for i := range c.funnels {
 		c.results[i].Err = err
-		decision := Decision{Command: string(c.command), Key: c.funnels[i].key, Result: c.results[i], Err: cause, Duration: duration}
+		decision := Decision{Command: names[c.operation].script.(string), Key: c.funnels[i].key, Result: c.results[i], Err: cause, Duration: duration}
 		decision.Result.Limit, decision.Result.Quantity = c.funnels[i].limit, c.funnels[i].quantity
 		c.results[i].Err = nil
 		for _, hook := range l.hooks {
@@ -211,8 +217,7 @@ func (l *Limiter) withTimeout(ctx context.Context) (context.Context, context.Can
 	if l.timeout <= 0 {
 		return ctx, func() {}
 	}
-	return context.WithTimeoutCause(ctx, l.timeout,
-		fmt.Errorf("limiter: no answer from Redis within %v: %w", l.timeout, context.DeadlineExceeded))
+	return context.WithTimeoutCause(ctx, l.timeout, l.tooLate)
 }
 
 // heedsContext says that a client of go-redis gives up when the context is done, which is
@@ -234,15 +239,20 @@ func (l *Limiter) within(ctx context.Context, ask func(context.Context) error) e
 	if l.heeds || ctx.Done() == nil {
 		return causeOf(ctx, ask(ctx))
 	}
-	done := make(chan error, 1)
+	done := answers.Get().(chan error)
 	go func() { done <- ask(ctx) }()
 	select {
 	case err := <-done:
+		answers.Put(done)
 		return causeOf(ctx, err)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
+
+// answers are channels for one error. That of a call that was given up is not used again:
+// its answer may still come.
+var answers = sync.Pool{New: func() any { return make(chan error, 1) }}
 
 // causeOf says why, where the context is the reason for an error.
 func causeOf(ctx context.Context, err error) error {

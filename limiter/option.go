@@ -54,7 +54,8 @@ func WithPath(path Path) Option {
 
 // WithLongestWait bounds how long [Limiter.Wait] and its like wait, whatever the deadline of
 // the context: who would have to wait longer gets an error at once. It also bounds what
-// callers who give up before their turn can leave behind.
+// callers who give up before their turn can leave behind. Without it they wait as long as
+// the context allows; at 0 or less, they do not wait at all.
 func WithLongestWait(longest time.Duration) Option {
 	return func(l *Limiter) { l.longestWait = max(longest, 0) }
 }

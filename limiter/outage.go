@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,8 +14,10 @@ const quiet = 10 * time.Second
 // An outage is a time in which calls are decided without Redis. It is logged twice, when
 // it begins and when it is over, however many calls succeed or fail meanwhile.
 type outage struct {
+	begun atomic.Bool // calls that Redis decides take the lock only then
+
 	mutex sync.Mutex
-	since time.Time // or zero
+	since time.Time
 	last  time.Time // of the calls that Redis has not decided
 	calls int
 }
@@ -25,7 +28,8 @@ func (o *outage) add(ctx context.Context, logger *slog.Logger, now time.Time, po
 	defer o.mutex.Unlock()
 	o.calls++
 	o.last = now
-	if o.since.IsZero() {
+	if !o.begun.Load() {
+		o.begun.Store(true)
 		o.since = now
 		logger.WarnContext(ctx, "rate limits are decided without Redis", "policy", policy.String(), "error", cause)
 	}
@@ -33,11 +37,15 @@ func (o *outage) add(ctx context.Context, logger *slog.Logger, now time.Time, po
 
 // over is told of a call that Redis has decided.
 func (o *outage) over(ctx context.Context, logger *slog.Logger, now time.Time) {
+	if !o.begun.Load() {
+		return
+	}
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
-	if o.since.IsZero() || now.Sub(o.last) < quiet {
+	if !o.begun.Load() || now.Sub(o.last) < quiet {
 		return
 	}
 	logger.InfoContext(ctx, "rate limits are decided by Redis again", "after", o.last.Sub(o.since), "calls", o.calls)
-	o.since, o.calls = time.Time{}, 0
+	o.begun.Store(false)
+	o.calls = 0
 }

@@ -17,7 +17,7 @@ type prefilter struct {
 // limits decides a call of one funnel, for tokens now, that is surely limited. It leaves
 // all others to the server.
 func (p *prefilter) limits(c *call) bool {
-	if !p.enabled || c.command != reserve || c.longestWait > 0 || len(c.funnels) != 1 || c.funnels[0].quantity == 0 {
+	if !p.enabled || c.operation != gcra.Reserve || c.longestWait > 0 || len(c.funnels) != 1 || c.funnels[0].quantity == 0 {
 		return false
 	}
 	f := &c.funnels[0]
@@ -37,7 +37,7 @@ func (p *prefilter) learn(c *call, sent time.Time) {
 	}
 	for i := range c.funnels {
 		f := &c.funnels[i]
-		if c.command == refund {
+		if c.operation == gcra.Refund {
 			p.funnels.Empty(f.key)
 		}
 		p.funnels.Raise(f.key, sent.Add(leastLevel(f.shape.rate, c.results[i])))

@@ -77,9 +77,9 @@ func (c *call) set(index int, path Path, decision gcra.Decision, limited bool) {
 		Path:       path,
 		decided:    true,
 	}
-	books := c.command == charge || c.command == refund
+	books := c.operation == gcra.Charge || c.operation == gcra.Refund
 	result.limited = decision.Limited && (books || f.quantity > 0)
-	if books || c.command == reserve && !limited {
+	if books || c.operation == gcra.Reserve && !limited {
 		result.Allowed = f.quantity
 	}
 	if result.limited {

@@ -23,7 +23,8 @@ var (
 	exactPart string
 )
 
+// What is sent. Strings that become any would be allocated for each call.
 var (
-	scriptText = Script()
-	scriptHash = redis.NewScript(scriptText).Hash()
+	scriptText any = Script()
+	scriptHash any = redis.NewScript(Script()).Hash()
 )

@@ -15,26 +15,26 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"funnel/gcra"
+	"funnel/internal/contract"
 	"funnel/internal/servertest"
 	"funnel/limiter"
 )
 
-// A scriptCall is one call of the script, with a given time.
+// A scriptCall is one call of the script: in the words of the command, with what its keys
+// hold, at a given time.
 type scriptCall struct {
-	command      string
-	funnels      []scriptFunnel
-	maxWait, now int64
+	command string
+	words   []string
+	stored  map[string]string
+	now     int64
 }
 
-type scriptFunnel struct{ capacity, count, period, quantity, tat int64 }
+// leftToTheNextPart is the kind of a call that a part of the script does not decide.
+const leftToTheNextPart = "left to the next part"
 
-// noKey is the tat of a funnel that is not stored.
-const noKey = -1
-
-// The script decides, replies and stores what package gcra says, to the nanosecond, over
+// The script decides, replies and stores what the contract says, to the nanosecond, over
 // the whole range of 63 bits.
-func TestScriptAgreesWithTheArithmetic(t *testing.T) {
+func TestScriptAgreesWithTheContract(t *testing.T) {
 	for command, kinds := range map[string][]string{
 		"reserve": {"allowed", "limited", "never", "waits", "error"},
 		"peek":    {"allowed", "limited", "never", "error"},
@@ -47,15 +47,15 @@ func TestScriptAgreesWithTheArithmetic(t *testing.T) {
 			for _, kind := range kinds {
 				require.Greater(t, outcomes[kind], cases/200, kind)
 			}
-			require.Zero(t, outcomes["left to the next part"])
+			require.Zero(t, outcomes[leftToTheNextPart])
 
 			// The second part decides every call without the first.
 			outcomes = compareScript(t, readPart(t, "funnels_exact.lua"), command, cases/2)
-			require.Zero(t, outcomes["left to the next part"])
+			require.Zero(t, outcomes[leftToTheNextPart])
 
 			// The first part decides right or not at all, and never replies an error.
 			outcomes = compareScript(t, readPart(t, "funnels_short.lua"), command, cases/2)
-			for _, kind := range append(kinds, "left to the next part") {
+			for _, kind := range append(kinds, leftToTheNextPart) {
 				if kind != "error" {
 					require.Greater(t, outcomes[kind], cases/1000, kind)
 				}
@@ -73,9 +73,9 @@ func readPart(t *testing.T, name string) string {
 	return string(part)
 }
 
-// compareScript compares a script with package gcra in random calls, and returns how many
-// had which outcome.
-func compareScript(t *testing.T, script, command string, cases int) (outcomes map[string]int) {
+// compareScript compares a script with the contract in random calls, and returns how many
+// were of which kind.
+func compareScript(t *testing.T, script, command string, cases int) (kinds map[string]int) {
 	t.Helper()
 	const batch = 500
 	wire := servertest.Start(t, servertest.Options{}).Wire(t)
@@ -83,37 +83,32 @@ func compareScript(t *testing.T, script, command string, cases int) (outcomes ma
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	outcomes = map[string]int{}
+	kinds = map[string]int{}
 	for done := 0; done < cases; done += batch {
 		calls := make([]scriptCall, batch)
 		commands := [][]string{{"flushall"}}
 		for i := range calls {
-			calls[i] = randomCall(random, command)
-			commands = append(commands, calls[i].commands(t, hash, i)...)
+			calls[i] = randomCall(random, command, i)
+			commands = append(commands, calls[i].commands(t, hash)...)
 		}
 		replies := exchange(t, wire, commands...)[1:]
-		wallClock := time.Now().UnixNano()
+		wallClock := time.Now().UnixMilli()
 		for _, call := range calls {
-			var got []any
-			for _, f := range call.funnels {
-				if f.tat != noKey {
-					replies = replies[1:]
-				}
-			}
-			length := 1 + 2*len(call.funnels)
-			got, replies = replies[:length], replies[length:]
-			want, kind := call.expect(wallClock)
-			if got[0] == nil {
-				want, kind = append([]any{nil}, call.untouched()...), "left to the next part"
+			length := 2 + 2*len(call.keys())
+			got := replies[1:length] // the first is that of MSET
+			replies = replies[length:]
+			want, kind := call.expect(got[0] == nil, wallClock)
+			if text, isError := got[0].(servertest.ErrorReply); isError && kind == "error" {
+				got[0] = contract.Error(text[:min(len(text), len(want[0].(contract.Error)))])
 			}
 			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("%+v on a server at %d:\ngot  %v\nwant %v", call, wallClock, got, want)
 			}
-			outcomes[kind]++
+			kinds[kind]++
 		}
 	}
-	t.Logf("%d calls: %v", cases, outcomes)
-	return outcomes
+	t.Logf("%d calls: %v", cases, kinds)
+	return kinds
 }
 
 // exchange sends commands at once and returns their replies.
@@ -128,148 +123,141 @@ func exchange(t *testing.T, wire *servertest.Wire, commands ...[]string) (replie
 	return replies
 }
 
-// commands are those that prepare the keys, the call, and two for each key that ask what
+func (c scriptCall) keys() (keys []string) {
+	for i := 0; i+4 < len(c.words); i += 5 {
+		keys = append(keys, c.words[i])
+	}
+	return keys
+}
+
+// commands are one that stores the values, the call, and two for each key that ask what
 // became of it.
-func (c scriptCall) commands(t *testing.T, hash string, number int) (commands [][]string) {
-	var keys, words []string
-	var after [][]string
-	for i, f := range c.funnels {
-		key := fmt.Sprint(number, ":", i)
-		if f.tat != noKey {
-			commands = append(commands, []string{"set", key, strconv.FormatInt(f.tat, 10)})
-		}
-		keys = append(keys, key)
-		words = append(words, fmt.Sprint(f.capacity), fmt.Sprint(f.count), seconds(f.period), fmt.Sprint(f.quantity))
-		after = append(after, []string{"get", key}, servertest.AskExpiry(t, key))
+func (c scriptCall) commands(t *testing.T, hash string) [][]string {
+	store := []string{"mset", "another", "value"}
+	for key, value := range c.stored {
+		store = append(store, key, value)
 	}
-	return append(append(commands, callScript(hash, keys, c.command, words, seconds(c.maxWait), c.now)), after...)
+	commands := [][]string{store, c.evalsha(hash)}
+	for _, key := range c.keys() {
+		commands = append(commands, []string{"get", key}, servertest.AskExpiry(t, key))
+	}
+	return commands
 }
 
-// callScript is a call of the script that has been loaded.
-func callScript(hash string, keys []string, command string, words []string, maxWait string, now int64) []string {
-	return slices.Concat([]string{"evalsha", hash, strconv.Itoa(len(keys))}, keys,
-		[]string{command}, words, []string{maxWait, strconv.FormatInt(now, 10)})
+// evalsha is the call of a script that has been loaded.
+func (c scriptCall) evalsha(hash string) []string {
+	keys := c.keys()
+	call := slices.Concat([]string{"evalsha", hash, strconv.Itoa(len(keys))}, keys, []string{c.command})
+	for i := range keys {
+		call = append(call, c.words[5*i+1:5*i+5]...)
+	}
+	maxWait := "0"
+	if len(c.words)%5 == 1 {
+		maxWait = c.words[len(c.words)-1]
+	}
+	return append(call, maxWait, strconv.FormatInt(c.now, 10))
 }
 
-// expect is the reply of the call by package gcra, and then value and expiry of each key.
-func (c scriptCall) expect(wallClock int64) (want []any, kind string) {
-	asks := make([]gcra.Ask, len(c.funnels))
-	failed, err := 0, error(nil)
-	for i, f := range c.funnels {
-		asks[i] = gcra.Ask{TAT: max(f.tat, gcra.Empty), Quantity: f.quantity}
-		if asks[i].Rate, err = gcra.NewRate(f.capacity, f.count, f.period); err == nil {
-			_, err = asks[i].Rate.Increment(f.quantity)
-		}
-		if failed = i; err != nil {
-			break
-		}
-	}
-	if err == nil {
-		failed, err = c.ask(asks)
-	}
-	if err != nil {
-		f, prefix := c.funnels[failed], "ERR "
-		if len(c.funnels) > 1 {
-			prefix += fmt.Sprintf("funnel %d: ", failed+1)
-		}
-		text := fmt.Sprintf("%s%v, not capacity %d, count %d, period %s, quantity %d",
-			prefix, err, f.capacity, f.count, seconds(f.period), f.quantity)
-		return append([]any{servertest.ErrorReply(text)}, c.untouched()...), "error"
-	}
+// byModule is the same call of the module, which has a clock of its own.
+func (c scriptCall) byModule() []string { return append([]string{"cl." + c.command}, c.words...) }
 
-	limited, wait := gcra.Together(asks)
-	kind = map[bool]string{false: "allowed", true: "limited"}[limited]
+// expect is what the contract says: the reply, and then value and expiry of each key.
+func (c scriptCall) expect(isLeft bool, wallClock int64) (want []any, kind string) {
+	outcome := contract.Funnels(c.command, contract.Default, c.words, c.now, func(key string) contract.Value {
+		if value, is := c.stored[key]; is {
+			return contract.Value{Type: "string", Text: value}
+		}
+		return contract.Value{}
+	})
 	switch {
-	case wait == gcra.Never:
-		kind = "never"
-	case wait > 0 && !limited:
-		kind = "waits"
+	case isLeft:
+		outcome.Writes = nil
+		want, kind = []any{nil}, leftToTheNextPart
+	case outcome.Err != "":
+		want, kind = []any{outcome.Err}, "error"
+	default:
+		want, kind = []any{ofScript(outcome.Reply)}, kindOf(outcome)
 	}
-	rows, states := []any{}, c.untouched()
-	for i, ask := range asks {
-		d := ask.Decision
-		rows = append(rows, []any{number(d.Limited), integer(d.Limit), integer(d.Remaining), seconds(d.Wait), seconds(d.ResetAfter)})
-		if d.TAT == ask.TAT {
-			continue
+	for _, key := range c.keys() {
+		value, expiry := any(nil), int64(-2)
+		if stored, is := c.stored[key]; is {
+			value, expiry = stored, -1
 		}
-		if d.TAT <= c.now {
-			kind = "emptied"
+		for _, write := range outcome.Writes {
+			switch {
+			case write.Key != key:
+			case write.Expiry > wallClock:
+				value, expiry = write.Value, write.Expiry
+			default: // deleted, or, since a server does so, expired before its own time
+				value, expiry = nil, -2
+			}
 		}
-		states[2*i], states[2*i+1] = nil, int64(-2)
-		// A server removes a key that it is told to expire before its own time.
-		if expiry := gcra.Milliseconds(d.TAT); d.TAT > c.now && expiry > wallClock/1e6 {
-			states[2*i], states[2*i+1] = strconv.FormatInt(d.TAT, 10), expiry
-		}
+		want = append(want, value, expiry)
 	}
-	return append([]any{[]any{number(limited), seconds(wait), rows}}, states...), kind
+	return want, kind
 }
 
-func (c scriptCall) ask(asks []gcra.Ask) (failed int, err error) {
-	if c.command == "reserve" && len(asks) > 1 {
-		return gcra.DecideAll(asks, c.now)
-	}
-	ask := map[string]func(*gcra.Ask) error{
-		"reserve": func(a *gcra.Ask) error { return a.Reserve(c.now, c.maxWait) },
-		"peek":    func(a *gcra.Ask) error { return a.Peek(c.now) },
-		"charge":  func(a *gcra.Ask) error { return a.Charge(c.now) },
-		"refund":  func(a *gcra.Ask) error { return a.Refund(c.now) },
-	}[c.command]
-	for i := range asks {
-		if err := ask(&asks[i]); err != nil {
-			return i, err
+// ofScript is a reply as the script makes it: integers of more than 15 digits are strings.
+func ofScript(reply any) any {
+	switch reply := reply.(type) {
+	case []any:
+		for i := range reply {
+			reply[i] = ofScript(reply[i])
+		}
+	case int64:
+		if reply >= 1e15 {
+			return strconv.FormatInt(reply, 10)
 		}
 	}
-	return 0, nil
+	return reply
 }
 
-// untouched is value and expiry of each key before the call.
-func (c scriptCall) untouched() (states []any) {
-	for _, f := range c.funnels {
-		if f.tat == noKey {
-			states = append(states, nil, int64(-2))
-		} else {
-			states = append(states, strconv.FormatInt(f.tat, 10), int64(-1))
-		}
+func kindOf(outcome contract.Outcome) string {
+	limited, wait := outcome.Reply[0] == int64(1), outcome.Reply[1]
+	switch {
+	case wait == "-1":
+		return "never"
+	case limited:
+		return "limited"
+	case wait != "0":
+		return "waits"
+	case slices.ContainsFunc(outcome.Writes, func(write contract.Write) bool { return write.Value == "" }):
+		return "emptied"
 	}
-	return states
+	return "allowed"
 }
 
-func number(isTrue bool) int64 { return map[bool]int64{true: 1}[isTrue] }
-
-// integer is a number as the script replies it: a string if it has more than 15 digits.
-func integer(number int64) any {
-	if number >= 1e15 {
-		return strconv.FormatInt(number, 10)
-	}
-	return number
-}
-
-// seconds writes nanoseconds as the commands take and reply them.
+// seconds writes nanoseconds as the commands take them.
 func seconds(nanoseconds int64) string {
-	if nanoseconds == gcra.Never {
-		return "-1"
-	}
 	text := fmt.Sprintf("%d.%09d", nanoseconds/1e9, nanoseconds%1e9)
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 
-// randomCall draws a call, mostly of one funnel.
-func randomCall(random *rand.Rand, command string) scriptCall {
-	c := scriptCall{command: command, now: randomNumber(random, math.MaxInt64)}
+// randomCall draws a call, mostly of one funnel. Keys begin with the number.
+func randomCall(random *rand.Rand, command string, number int) scriptCall {
+	c := scriptCall{command: command, stored: map[string]string{}, now: randomNumber(random, math.MaxInt64)}
 	if random.IntN(4) > 0 { // our times
 		c.now = time.Date(2027+random.IntN(30), 1, 1, 0, 0, 0, random.IntN(1e9), time.UTC).UnixNano()
 	}
-	length := randomLength(random)
-	for range length {
+	length, maxWait := randomLength(random), int64(0)
+	for i := range length {
 		// Of several funnels, most are allowed, so that calls as a whole are both.
-		c.funnels = append(c.funnels, randomFunnel(random, c.now, random.IntN(length) > 0))
-	}
-	if f := c.funnels[0]; length == 1 && command == "reserve" && random.IntN(2) == 0 {
-		c.maxWait = randomNumber(random, math.MaxInt64)
-		interval := f.period / f.count
-		if over := max(0, f.tat-c.now) + interval*(f.quantity-f.capacity); random.IntN(2) == 0 { // it is enough, or not
-			c.maxWait = max(0, over+int64(random.IntN(3))-1)
+		f := randomFunnel(random, c.now, random.IntN(length) > 0)
+		key := fmt.Sprint(number, ":", i)
+		c.words = append(c.words, key, fmt.Sprint(f.capacity), fmt.Sprint(f.count), seconds(f.period), fmt.Sprint(f.quantity))
+		if f.tat != noKey {
+			c.stored[key] = fmt.Sprint(f.tat)
 		}
+		if length == 1 && random.IntN(2) == 0 {
+			maxWait = randomNumber(random, math.MaxInt64)
+			over := max(0, f.tat-c.now) + f.period/f.count*(f.quantity-f.capacity)
+			if random.IntN(2) == 0 { // it is enough, or not
+				maxWait = max(0, over+int64(random.IntN(3))-1)
+			}
+		}
+	}
+	if command == "reserve" {
+		c.words = append(c.words, seconds(maxWait))
 	}
 	return c
 }
@@ -283,6 +271,12 @@ func randomLength(random *rand.Rand) int {
 	}
 	return 1
 }
+
+// A scriptFunnel is one funnel of a call, in numbers.
+type scriptFunnel struct{ capacity, count, period, quantity, tat int64 }
+
+// noKey is the tat of a funnel that is not stored.
+const noKey = -1
 
 // randomFunnel draws numbers of every size, mostly such that funnels exist, and TATs where
 // decisions change.

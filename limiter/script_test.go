@@ -60,26 +60,19 @@ func TestScriptRepliesWhatTheModuleReplies(t *testing.T) {
 			maxWait = anyOf(words)
 		}
 
-		byModule := func(prefix string) []string {
-			call := []string{"cl." + command}
+		call := func(prefix string) scriptCall {
+			call := scriptCall{command: command, now: now}
 			for i, key := range keys {
-				call = append(append(call, prefix+key), funnels[4*i:4*i+4]...)
+				call.words = append(append(call.words, prefix+key), funnels[4*i:4*i+4]...)
 			}
 			if command == "reserve" {
-				call = append(call, maxWait)
+				call.words = append(call.words, maxWait)
 			}
 			return call
 		}
-		byScript := func(prefix string) []string {
-			var prefixed []string
-			for _, key := range keys {
-				prefixed = append(prefixed, prefix+key)
-			}
-			return callScript(hash, prefixed, command, funnels, maxWait, now)
-		}
-		calls := [][]string{byModule("one:"), byScript("two:")}
+		calls := [][]string{call("one:").byModule(), call("two:").evalsha(hash)}
 		if random.IntN(4) == 0 {
-			calls[1] = byModule("two:")
+			calls[1] = call("two:").byModule()
 		}
 		commands := [][]string{{"funnel.debug", "clock", strconv.FormatInt(now, 10)}}
 		key, value, kind := anyOf(keys), anyOf(stored), random.IntN(8)

@@ -215,18 +215,19 @@ func (s *server) send(ctx context.Context, command *redis.Cmd) error {
 // script runs the script by its hash, and sends its text to a server that does not have
 // it yet. A peek goes by a command that only reads, for replicas.
 func (s *server) script(ctx context.Context, c *call) error {
-	suffix := ""
-	if c.command == peek && !s.neverReads.Load() {
-		suffix = "_ro"
+	reads := c.operation == gcra.Peek && !s.neverReads.Load()
+	evalsha, eval := any("evalsha"), any("eval")
+	if reads {
+		evalsha, eval = "evalsha_ro", "eval_ro"
 	}
-	command := c.viaScript(ctx, "evalsha"+suffix, scriptHash)
+	command := c.viaScript(ctx, evalsha, scriptHash)
 	err := s.send(ctx, command)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		command = c.viaScript(ctx, "eval"+suffix, scriptText)
+		command = c.viaScript(ctx, eval, scriptText)
 		err = s.send(ctx, command)
 	}
 	switch {
-	case isMissing(err) && suffix != "":
+	case isMissing(err) && reads:
 		s.neverReads.Store(true)
 		return s.script(ctx, c)
 	case err != nil:
@@ -239,7 +240,7 @@ func (s *server) script(ctx context.Context, c *call) error {
 // throttles says that CL.THROTTLE alone can decide a call: it asks one funnel for tokens
 // now, and takes whole seconds, as redis-cell does.
 func throttles(c *call) bool {
-	return c.command == reserve && c.longestWait <= 0 && len(c.funnels) == 1 &&
+	return c.operation == gcra.Reserve && c.longestWait <= 0 && len(c.funnels) == 1 &&
 		c.funnels[0].quantity > 0 && c.funnels[0].limit.Period%time.Second == 0
 }
 

@@ -3,6 +3,8 @@ package limiter
 import (
 	"context"
 	"time"
+
+	"funnel/gcra"
 )
 
 // A Request is a funnel and how many tokens are asked of it, for [Limiter.AllowMany] and
@@ -21,7 +23,7 @@ type Request struct {
 // Then there is one for each request, in which Limited and RetryAfter are what its funnel
 // says alone.
 func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Result, []Result, error) {
-	c := l.callOf(reserve, requests)
+	c := l.callOf(gcra.Reserve, requests)
 	if err := l.decide(ctx, &c); err != nil {
 		return Result{}, c.results, err
 	}
@@ -55,7 +57,7 @@ func (l *Limiter) AllowMany(ctx context.Context, requests ...Request) []Result {
 	causes := make([]error, len(requests)) // why Redis has not decided
 	var pending []int                      // indexes of the calls that Redis has to decide
 	for i := range requests {
-		calls[i] = l.callOf(reserve, requests[i:i+1])
+		calls[i] = l.callOf(gcra.Reserve, requests[i:i+1])
 		calls[i].results = results[i : i+1]
 		if causes[i] = calls[i].check(&l.shapes); causes[i] == nil && !l.prefilter.limits(&calls[i]) {
 			pending = append(pending, i)
@@ -123,8 +125,8 @@ func (l *Limiter) askAtOnce(ctx context.Context, asked []*call, errs []error) er
 	return nil
 }
 
-func (l *Limiter) callOf(command command, requests []Request) call {
-	c := call{command: command, funnels: make([]funnel, len(requests)), results: make([]Result, len(requests))}
+func (l *Limiter) callOf(operation gcra.Operation, requests []Request) call {
+	c := call{operation: operation, funnels: make([]funnel, len(requests)), results: make([]Result, len(requests))}
 	for i, request := range requests {
 		c.funnels[i] = funnel{key: l.prefix + request.Key, limit: request.Limit, quantity: request.Quantity}
 	}

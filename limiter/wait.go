@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"funnel/gcra"
 )
 
 // ErrNeverFits means that a quantity is larger than the capacity, so that waiting
@@ -13,11 +15,15 @@ var ErrNeverFits = errors.New("limiter: the quantity is larger than the capacity
 
 // Reserve pours quantity tokens, as AllowN does, and also takes tokens that will have
 // leaked within longestWait: Result.Wait says when it is the caller's turn. Turns come in
-// the order of asking, and nobody overtakes: until then the funnel limits others.
+// the order of asking, and nobody overtakes: until then the funnel limits others. A longest
+// wait of 0 or less is AllowN.
+//
+// When the turn would come later than that, the call is limited and has reserved nothing, and
+// RetryAfter says after what time the same call would be allowed.
 //
 // Who does not go ahead at the turn gives nothing back by that; see [Limiter.Refund].
 func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, quantity int, longestWait time.Duration) (Result, error) {
-	return l.one(ctx, reserve, key, limit, quantity, max(longestWait, 0))
+	return l.one(ctx, gcra.Reserve, key, limit, quantity, max(longestWait, 0))
 }
 
 // Wait is WaitN of one token.

@@ -149,8 +149,8 @@ var (
 	_ [C.VERDICT_ALLOWED]int   = [throttle.Allowed]int{}
 	_ [C.VERDICT_CHARGED]int   = [throttle.Charged]int{}
 	_ [C.VERDICT_REFUNDED]int  = [throttle.Refunded]int{}
-	_ [C.RESERVE]int           = [throttle.Reserve]int{}
-	_ [C.PEEK]int              = [throttle.Peek]int{}
-	_ [C.CHARGE]int            = [throttle.Charge]int{}
-	_ [C.REFUND]int            = [throttle.Refund]int{}
+	_ [C.RESERVE]int           = [gcra.Reserve]int{}
+	_ [C.PEEK]int              = [gcra.Peek]int{}
+	_ [C.CHARGE]int            = [gcra.Charge]int{}
+	_ [C.REFUND]int            = [gcra.Refund]int{}
 )

@@ -125,35 +125,3 @@ func TestNothingIsAllocated(t *testing.T) {
 		require.Zero(t, allocations, name)
 	}
 }
-
-func BenchmarkWater(b *testing.B) {
-	funnels, rate := local.New(nil), mustRate(b, 1<<30, 1, time.Microsecond)
-	b.ReportAllocs()
-	for b.Loop() {
-		_, _ = funnels.Water("key", rate, 1)
-	}
-}
-
-// Every call adds a funnel and removes one that has drained.
-func BenchmarkFunnelsThatComeAndGo(b *testing.B) {
-	var clock fakeClock
-	funnels, rate := local.New(clock.now), mustRate(b, 1, 1, time.Millisecond)
-	keys := make([]string, 1<<20)
-	for i := range keys {
-		keys[i] = "user:" + strconv.Itoa(1e10+i)
-	}
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		clock.advance(10 * time.Nanosecond)
-		_, _ = funnels.Water(keys[i%len(keys)], rate, 1)
-	}
-}
-
-func BenchmarkWatering(b *testing.B) {
-	funnel := local.NewFunnel(mustRate(b, 1<<30, 1, time.Microsecond), nil)
-	b.RunParallel(func(loop *testing.PB) {
-		for loop.Next() {
-			_, _ = funnel.Watering(1)
-		}
-	})
-}

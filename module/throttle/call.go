@@ -70,18 +70,10 @@ type Call struct {
 	Reply        [ReplyLength]int64
 }
 
-// The commands that take several funnels.
-const (
-	Reserve uint32 = iota
-	Peek
-	Charge
-	Refund
-)
-
 // A FunnelsCall is one call of CL.RESERVE, CL.PEEK, CL.CHARGE or CL.REFUND: struct
 // funnels_call.
 type FunnelsCall struct {
-	Command      uint32 // Reserve, Peek, Charge or Refund
+	Command      gcra.Operation
 	Length       uint32 // how many funnels there are
 	LimitSurplus int64
 	Now          int64

@@ -56,39 +56,12 @@ func decideFunnels(call *FunnelsCall) {
 			return
 		}
 	}
-	if failed, err := call.ask(asks); err != nil && failed >= 0 && failed < MostFunnels {
+	if failed, err := call.Command.Decide(asks, call.Now, call.LongestWait); err != nil && failed >= 0 && failed < MostFunnels {
 		call.name(uint(failed))
 		call.Outcome.failTogether(err, &call.Funnels[failed])
 		return
 	}
 	call.reply(asks)
-}
-
-// ask has gcra decide. An error is that of the first funnel that has one, and failed its
-// index.
-//
-//go:nosplit
-func (call *FunnelsCall) ask(asks []gcra.Ask) (failed int, err error) {
-	if call.Command == Reserve && len(asks) > 1 {
-		return gcra.DecideAll(asks, call.Now)
-	}
-	for i := range asks {
-		ask := &asks[i]
-		switch call.Command {
-		case Reserve:
-			err = ask.Reserve(call.Now, call.LongestWait)
-		case Peek:
-			err = ask.Peek(call.Now)
-		case Charge:
-			err = ask.Charge(call.Now)
-		default:
-			err = ask.Refund(call.Now)
-		}
-		if err != nil {
-			return i, err
-		}
-	}
-	return 0, nil
 }
 
 // reply answers with decisions.
@@ -123,11 +96,11 @@ func (call *FunnelsCall) reply(asks []gcra.Ask) {
 		call.Writes++
 	}
 	switch {
-	case peeked || call.Command == Peek:
+	case peeked || call.Command == gcra.Peek:
 		call.Outcome.Verdict = Peeked
-	case call.Command == Charge:
+	case call.Command == gcra.Charge:
 		call.Outcome.Verdict = Charged
-	case call.Command == Refund:
+	case call.Command == gcra.Refund:
 		call.Outcome.Verdict = Refunded
 	case limited:
 		call.Outcome.Verdict = Limited

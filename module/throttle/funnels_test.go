@@ -2,17 +2,17 @@ package throttle
 
 import (
 	"fmt"
-	"math/big"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"funnel/gcra"
 	"funnel/internal/contract"
 )
 
-var commandNames = map[string]uint32{"reserve": Reserve, "peek": Peek, "charge": Charge, "refund": Refund}
+var commandNames = map[string]gcra.Operation{"reserve": gcra.Reserve, "peek": gcra.Peek, "charge": gcra.Charge, "refund": gcra.Refund}
 
 // funnelsCallOf is a call as C makes it, of words behind the name of the command: what Go
 // fills in holds whatever was there before. Get reads a key.
@@ -54,15 +54,7 @@ func outcomeOf(t testing.TB, call *FunnelsCall) contract.Outcome {
 	for i := range call.Length {
 		row, funnel := &call.Rows[i], &call.Funnels[i]
 		rows[i] = []any{row.Limited, row.Limit, row.Remaining, row.Wait.text(), row.ResetAfter.text()}
-		switch funnel.Write {
-		case WriteTAT:
-			require.Equal(t, strconv.FormatInt(funnel.ExpiryMilliseconds, 10), funnel.Expiry.text())
-			outcome.Writes = append(outcome.Writes, contract.Write{Key: funnel.Key, Value: funnel.TAT.text(), Expiry: funnel.ExpiryMilliseconds})
-		case WriteDeletion:
-			outcome.Writes = append(outcome.Writes, contract.Write{Key: funnel.Key})
-		default:
-			require.Equal(t, WriteNothing, funnel.Write)
-		}
+		outcome.Writes = writesOf(t, outcome.Writes, funnel)
 	}
 	require.Len(t, outcome.Writes, int(call.Writes))
 	outcome.Reply = []any{call.Limited, call.Wait.text(), rows}
@@ -99,11 +91,13 @@ func TestErrorMessagesOfFunnels(t *testing.T) {
 		sixtyFour[i] = fmt.Sprintf("k%d 1 1 1 1", i)
 	}
 	for words, want := range map[string]string{
-		"reserve a 1 1 1 1 x":                                                  "ERR max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits, not 'x'",
-		"reserve a 1 1 1 1 b 1 1 1 1 0.5":                                      "ERR max_wait must be 0 for several funnels: ask again after the wait that a limited call replies, not '0.5'",
-		"peek a 1 1 1 1 b 1 1 1 1 a 1 1 1 1":                                   "ERR funnel 3: the key is named twice in this call: ask once, for all of its tokens",
-		"charge a 1 1 1 1 b 1 2 x 1":                                           "ERR funnel 2: period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits, not 'x'",
-		"charge a 0 1 1 1 b 1 2 x 1":                                           "ERR funnel 1: capacity must be an integer from 1 to 9223372036854775807, not '0': for clients of redis-cell, whose argument is one less than the limit, load the module with 'compat redis-cell'",
+		"reserve a 1 1 1 1 x":                "ERR max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits, not 'x'",
+		"reserve a 1 1 1 1 b 1 1 1 1 0.5":    "ERR max_wait must be 0 for several funnels: ask again after the wait that a limited call replies, not '0.5'",
+		"peek a 1 1 1 1 b 1 1 1 1 a 1 1 1 1": "ERR funnel 3: the key is named twice in this call: ask once, for all of its tokens",
+		"charge a 1 1 1 1 b 1 2 x 1":         "ERR funnel 2: period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits, not 'x'",
+		"charge a 0 1 1 1 b 1 2 x 1":         "ERR funnel 1: capacity must be an integer from 1 to 9223372036854775807, not '0': for clients of redis-cell, whose argument is one less than the limit, load the module with 'compat redis-cell'",
+		"peek a x 1 1 1":                     "ERR capacity must be an integer from 1 to 9223372036854775807, not 'x'",
+		"charge " + strings.Join(append(sixtyFour[:9:9], "a 1 x 1 1"), " "):    "ERR funnel 10: count must be an integer from 1 to 9223372036854775807, not 'x'",
 		"refund " + strings.Join(append(sixtyFour[:63:63], "a 1 1 1 -1"), " "): "ERR funnel 64: quantity must be an integer from 0 to 9223372036854775807, not '-1'",
 	} {
 		words := strings.Fields(words)
@@ -151,28 +145,4 @@ func FuzzFunnels(f *testing.F) {
 			}
 		}
 	})
-}
-
-// TestParseTAT beside parseInteger, at the lengths where they part.
-func TestParseTAT(t *testing.T) {
-	for _, text := range []string{
-		"", "0", "000", "999999999999999999", "1000000000000000000", "9223372036854775807", "9223372036854775808", "9999999999999999999",
-		"10000000000000000000", "0123456789012345678", "-123456789012345678", "123/567890123456789", "123456789:123456789",
-		"1234567890123456/89", "123456789012345678:", "1234567890123456789x", "12345678901234567\x0089", "１2345678901234567",
-	} {
-		want, wantOK := parseInteger(text)
-		got, ok := parseTAT(text)
-		require.Equal(t, wantOK, ok, text)
-		if ok {
-			require.Equal(t, want, got, text)
-		}
-	}
-	number := new(big.Int)
-	for i := range 10_000 {
-		text := number.Mul(big.NewInt(int64(i)), big.NewInt(922_337_203_685_477)).String()
-		want, _ := parseInteger(text)
-		got, ok := parseTAT(text)
-		require.True(t, ok)
-		require.Equal(t, want, got)
-	}
 }

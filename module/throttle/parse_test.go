@@ -1,7 +1,8 @@
 package throttle
 
 import (
-	"math"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -10,58 +11,28 @@ import (
 	"funnel/internal/contract"
 )
 
-func TestParseInteger(t *testing.T) {
-	for text, want := range map[string]int64{
-		"0": 0, "1": 1, "9": 9, "10": 10, "1795236055976124882": 1795236055976124882,
-		"9223372036854775807": math.MaxInt64,
-	} {
-		got, ok := parseInteger(text)
-		require.True(t, ok, text)
-		require.Equal(t, want, got, text)
-	}
-	for _, text := range []string{
-		"", "-1", "-0", "+1", "00", "01", " 1", "1 ", "1.0", "1e3", "x", "1x", "/", ":", "\x00", "1\x00",
-		"9223372036854775808", "9999999999999999999", "18446744073709551616", "10000000000000000000",
-		strings.Repeat("1", 1<<20), "１",
-	} {
-		_, ok := parseInteger(text)
-		require.False(t, ok, "%.30q", text)
-	}
-}
-
-func TestParseSeconds(t *testing.T) {
-	for text, want := range map[string]int64{
-		"0": 0, "0.0": 0, "60": 60e9, "0.5": 5e8, "0.000000001": 1, "1.000000001": 1e9 + 1,
-		"9223372036": 9223372036e9, "9223372036.854775807": math.MaxInt64, "1.100000000": 11e8, "0.999999999": 999999999,
-	} {
-		got, ok := parseSeconds(text)
-		require.True(t, ok, text)
-		require.Equal(t, want, got, text)
-	}
-	for _, text := range []string{
-		"", ".", ".5", "5.", "1..2", "1.2.3", "-1", "+1", "1.-5", "1.+5", "1. 5", "1./", "1.:", "1e3", "inf", "nan", "0x10", "01", "00.5",
-		"0.0000000001", "0.1234567890", "9223372036.854775808", "9223372037", "99999999999", "1.\x00",
-		strings.Repeat("1", 1<<20), "1." + strings.Repeat("0", 1<<20),
-	} {
-		_, ok := parseSeconds(text)
-		require.False(t, ok, "%.30q", text)
-	}
-}
-
 // FuzzParse compares with patterns and arithmetic of any size.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
-		"0", "15", "9223372036854775807", "9223372036854775808", "-1", "01",
-		"0.5", "0.000000001", "9223372036.854775807", "9223372036.854775808", "1.", ".1",
+		"", "0", "1", "9", "10", "15", "60", "-1", "-0", "+1", "00", "000", "01", " 1", "1 ", "1e3", "x", "/", ":", "\x00", "1\x00", "１",
+		"999999999999999999", "1000000000000000000", "1795236055976124882", "9223372036854775807", "9223372036854775808",
+		"9999999999999999999", "18446744073709551616", "10000000000000000000", "0123456789012345678", "-123456789012345678",
+		"123/567890123456789", "123456789:123456789", "1234567890123456/89", "123456789012345678:", "1234567890123456789x",
+		"12345678901234567\x0089", "１2345678901234567", strings.Repeat("1", 1<<10), "1." + strings.Repeat("0", 1<<10),
+		"0.0", "0.5", "1.0", "0.000000001", "1.000000001", "1.100000000", "0.999999999", "9223372036", "9223372036.854775807",
+		".", ".1", "1.", "1..2", "1.2.3", "1.-5", "1.+5", "1. 5", "1./", "1.:", "inf", "nan", "0x10", "00.5",
+		"0.0000000001", "0.1234567890", "9223372036.854775808", "9223372037", "99999999999", "1.\x00",
 	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		number, ok := parseInteger(text)
 		want, wantOK := contract.Integer(0, text)
-		require.Equal(t, wantOK, ok)
-		if ok {
-			require.Equal(t, want.Int64(), number)
+		for name, parse := range map[string]func(string) (int64, bool){"integer": parseInteger, "TAT": parseTAT} {
+			number, ok := parse(text)
+			require.Equal(t, wantOK, ok, name)
+			if ok {
+				require.Equal(t, want.Int64(), number, name)
+			}
 		}
 		nanoseconds, ok := parseSeconds(text)
 		want, wantOK = contract.Seconds(text)
@@ -70,4 +41,13 @@ func FuzzParse(f *testing.F) {
 			require.Equal(t, want.Int64(), nanoseconds)
 		}
 	})
+}
+
+func TestParseTAT(t *testing.T) {
+	for range 10_000 {
+		number := rand.Int64()
+		tat, ok := parseTAT(strconv.FormatInt(number, 10))
+		require.True(t, ok, number)
+		require.Equal(t, number, tat)
+	}
 }

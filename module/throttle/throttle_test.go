@@ -1,12 +1,13 @@
 package throttle
 
 import (
-	"math"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"funnel/internal/contract"
 )
 
 // today is an instant in 2026.
@@ -58,74 +59,75 @@ func (outcome *Outcome) text(t testing.TB) string {
 
 func (decimal *Decimal) text() string { return string(decimal.Bytes[decimal.Start:decimal.End]) }
 
-func TestTranscript(t *testing.T) {
-	call := callOf("15", "30", "60")
-	answer(call)
-	require.Equal(t, Allowed, call.Outcome.Verdict)
-	require.Equal(t, [ReplyLength]int64{0, 15, 14, -1, 2}, call.Reply)
-	require.Equal(t, strconv.FormatInt(today+2e9, 10), call.Funnel.TAT.text())
-	require.Equal(t, (today+2e9)/1e6+1, call.Funnel.ExpiryMilliseconds)
-	require.Equal(t, strconv.FormatInt(call.Funnel.ExpiryMilliseconds, 10), call.Funnel.Expiry.text())
-}
-
-// TestVerdicts, of funnels that hold something, and of the least that is accepted.
-func TestVerdicts(t *testing.T) {
+// FuzzAnswer: whatever the arguments and the key, the answer is what the contract says, an
+// error is one printable line that fits its buffer, and nothing is allocated on the way.
+func FuzzAnswer(f *testing.F) {
+	const most = "9223372036854775807"
+	in := func(ahead int64) string { return strconv.FormatInt(today+ahead, 10) }
 	for _, c := range []struct {
 		arguments string
-		surplus   int64
-		stored    int64 // ahead of now; 0 for no key
-		verdict   uint32
-		reply     [ReplyLength]int64
+		stored    uint8
+		value     string
+		redisCell bool
 	}{
-		{"15 30 60", 0, 10e9, Allowed, [ReplyLength]int64{0, 15, 9, -1, 12}},
-		{"15 30 60", 0, 30e9, Limited, [ReplyLength]int64{1, 15, 0, 2, 30}},
-		{"15 30 60 0", 0, 10e9, Peeked, [ReplyLength]int64{0, 15, 10, -1, 10}},
-		{"15 30 60 0", 0, 40e9, Peeked, [ReplyLength]int64{1, 15, 0, 10, 40}},
-		{"1 1 0.000000001 1", 0, 0, Allowed, [ReplyLength]int64{0, 1, 0, -1, 1}},
-		{"0 1 1", 1, 0, Allowed, [ReplyLength]int64{0, 1, 0, -1, 1}}, // in redis-cell mode
-		{"9223372036854775806 1 0.000000001 1", 1, 0, Allowed, [ReplyLength]int64{0, math.MaxInt64, math.MaxInt64 - 1, -1, 1}},
+		{"15 30 60 1", 0, "", false}, {"15 30 60 1", 1, in(0), false}, {"15 30 60 1", 1, in(10e9), false}, {"15 30 60 1", 1, in(28e9), false}, {"15 30 60 1", 1, in(28e9 + 1), false},
+		{"15 30 60 1", 1, in(30e9), false},
+		{"15 30 60 16", 1, in(30e9), false}, {"15 30 60 0", 1, in(10e9), false}, {"15 30 60 0", 1, in(40e9), false},
+		{"1 1 0.000000001 1", 0, "", false}, {"1 1 9223372036 1", 0, "", false}, {"1 1 1 1", 1, most, false},
+		{"0 1 1 1", 0, "", true}, {"0 1 1 1", 0, "", false}, {"9223372036854775806 1 0.000000001 1", 0, "", true}, {most + " 1 0.000000001 1", 0, "", true},
+		{"15 30 60 1", 1, "-1", false}, {"15 30 60 1", 1, "9223372036854775808", false}, {"15 30 60 1", 1, "", false}, {"15 30 60 1", 1, "01", false},
+		// Errors come in this order.
+		{"x x x x", 2, "", false}, {"x x x x", 2, "", true}, {"1 x x x", 2, "", false}, {"1 1 x x", 2, "", false}, {"1 1 1 x", 2, "", false},
+		{most + " " + most + " 1 " + most, 2, "", false}, {most + " 1 1 " + most, 2, "", false}, {"1 1 1 " + most, 2, "", false}, {"1 1 1 1", 2, "", false},
+		{most + " " + most + " 9223372036.854775807 " + most, 1, "0", false}, {"1 1 1 " + strings.Repeat("\xff", 100), 0, "", false},
 	} {
-		call := callOf(strings.Fields(c.arguments)...)
-		call.LimitSurplus = c.surplus
-		if c.stored != 0 {
-			call.Funnel.Stored, call.Funnel.StoredValue = StoredString, strconv.FormatInt(today+c.stored, 10)
-		}
-		answer(call)
-		require.Equal(t, c.verdict, call.Outcome.Verdict, c.arguments)
-		require.Equal(t, c.reply, call.Reply, c.arguments)
-		require.Equal(t, c.verdict == Allowed, call.Funnel.Write == WriteTAT, c.arguments)
+		words := strings.Split(c.arguments, " ")
+		f.Add(words[0], words[1], words[2], words[3], c.stored, c.value, today, c.redisCell)
+		f.Add(words[0], words[1], words[2], words[3], c.stored, c.value, int64(-1), c.redisCell)
 	}
-}
-
-// FuzzAnswer: whatever the arguments and the value, there is either a decision
-// or an error of one printable line that fits its buffer, and nothing is
-// allocated on the way.
-func FuzzAnswer(f *testing.F) {
-	f.Add("15", "30", "60", "1", "1795236055976124882", int64(1795236055976124882), false)
-	f.Add("0", "1", "0.000000001", "0", "", int64(0), true)
-	f.Add(strings.Repeat("9", 19), "1", "9223372036.854775807", strings.Repeat("\xff", 100), "-1", int64(-1), false)
-	f.Add("1", "9223372036854775807", "9223372036.854775807", "9223372036854775807", "0", int64(1), false)
-	f.Add("9223372036854775807", "9223372036854775807", "9223372036.854775807", "9223372036854775807", "0", int64(1), false)
-	f.Fuzz(func(t *testing.T, capacity, count, period, quantity, stored string, now int64, redisCell bool) {
-		call := Call{Now: now, Funnel: Funnel{
-			Capacity: capacity, Count: count, Period: period, Quantity: quantity,
-			Stored: StoredString, StoredValue: stored,
-		}}
+	f.Fuzz(func(t *testing.T, capacity, count, period, quantity string, stored uint8, value string, now int64, redisCell bool) {
+		call := callOf(capacity, count, period, quantity)
+		call.Now, call.Funnel.Stored, call.Funnel.StoredValue = now, uint32(stored%3), value
+		mode := contract.Default
 		if redisCell {
-			call.LimitSurplus = 1
+			mode, call.LimitSurplus = contract.RedisCell, 1
 		}
-		require.Zero(t, testing.AllocsPerRun(1, func() { answer(&call) }))
+		require.Zero(t, testing.AllocsPerRun(1, func() { answer(call) }))
+
+		want := contract.Throttle(mode, []string{"", capacity, count, period, quantity}, max(now, 0), func(string) contract.Value {
+			return []contract.Value{{}, {Type: "string", Text: value}, {Type: "list"}}[stored%3]
+		})
 		if call.Outcome.Verdict == Error {
-			message := errorOf(t, &call)
+			message := call.Outcome.text(t)
 			require.Regexp(t, `^(ERR|WRONGTYPE) [ -~]+$`, message)
 			require.Less(t, len(message), MessageCapacity-1, "nothing was left out")
+			require.NotEmpty(t, want.Err, message)
+			require.True(t, strings.HasPrefix(message, string(want.Err)), "%q, want %q", message, want.Err)
 			return
 		}
-		require.GreaterOrEqual(t, call.Reply[2], int64(0))
-		require.LessOrEqual(t, call.Reply[2], call.Reply[1])
-		if call.Outcome.Verdict == Allowed {
-			require.GreaterOrEqual(t, call.Funnel.ExpiryMilliseconds, max(now, 0)/1e6)
-			require.Equal(t, strconv.FormatInt(call.Funnel.ExpiryMilliseconds, 10), call.Funnel.Expiry.text())
+		var reply []any
+		for _, number := range call.Reply {
+			reply = append(reply, number)
 		}
+		require.Equal(t, want.Reply, reply)
+		verdict := map[string]uint32{contract.Allowed: Allowed, contract.Limited: Limited, contract.Never: Limited}[want.Name]
+		if quantity == "0" {
+			verdict = Peeked
+		}
+		require.Equal(t, verdict, call.Outcome.Verdict)
+		require.Equal(t, want.Writes, writesOf(t, nil, &call.Funnel))
 	})
+}
+
+// writesOf adds what is to be written, in the words of the contract.
+func writesOf(t testing.TB, writes []contract.Write, funnel *Funnel) []contract.Write {
+	switch funnel.Write {
+	case WriteTAT:
+		require.Equal(t, strconv.FormatInt(funnel.ExpiryMilliseconds, 10), funnel.Expiry.text())
+		return append(writes, contract.Write{Key: funnel.Key, Value: funnel.TAT.text(), Expiry: funnel.ExpiryMilliseconds})
+	case WriteDeletion:
+		return append(writes, contract.Write{Key: funnel.Key})
+	}
+	require.Equal(t, WriteNothing, funnel.Write)
+	return writes
 }
