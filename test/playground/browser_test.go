@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
@@ -60,6 +61,8 @@ func run(m *testing.M) int {
 	}
 
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WSURLReadTimeout(servertest.Patience))
+	// Tests look at what is said and drawn, not at how it moves.
+	options = append(options, chromedp.Flag("force-prefers-reduced-motion", true))
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium has none for root
 	}
@@ -78,6 +81,9 @@ func run(m *testing.M) int {
 // serve runs the example, and returns the address of its page.
 func serve(t *testing.T, server *servertest.Server) (url string) {
 	t.Helper()
+	if missing != "" {
+		t.Skip("needs Chromium, of Debian's package chromium: ", missing)
+	}
 	log := filepath.Join(t.TempDir(), "stderr")
 	stderr, err := os.Create(log)
 	require.NoError(t, err)
@@ -108,8 +114,7 @@ type view struct {
 	section string
 }
 
-// look opens a section of the page. The clock of the page stands still when the clock of
-// the server does.
+// look opens a section of the page.
 func look(t *testing.T, url, section string, before ...chromedp.Action[chromedp.Void]) *view {
 	t.Helper()
 	ctx, end := chromedp.NewContext(chromium, chromedp.WithNewBrowserContext())
@@ -129,13 +134,21 @@ func look(t *testing.T, url, section string, before ...chromedp.Action[chromedp.
 	}))
 	v.do(before...)
 	v.do(chromedp.Navigate(url+"/#"+section), chromedp.WaitVisible("#"+section))
-	v.until(`document.querySelector("#server").textContent.startsWith("decided by")`)
+	v.until(`document.querySelector("#server").textContent.startsWith("by the")`)
 	return v
 }
 
 func (v *view) do(actions ...chromedp.Action[chromedp.Void]) {
 	v.t.Helper()
 	require.NoError(v.t, chromedp.Do(v.ctx, actions...))
+}
+
+// evaluate returns the value of an expression.
+func evaluate[T any](v *view, expression string) T {
+	v.t.Helper()
+	value, err := chromedp.Run(v.ctx, chromedp.Evaluate[T](expression))
+	require.NoError(v.t, err)
+	return value
 }
 
 // until waits for a condition in the page.
@@ -161,17 +174,25 @@ func (v *view) says(selector, pattern string) {
 	v.until(fmt.Sprintf("new RegExp(%q).test(document.querySelector(%q).textContent)", pattern, "#"+v.section+" "+selector))
 }
 
-// press presses the button that has this text.
+// open goes to another section.
+func (v *view) open(section string) {
+	v.t.Helper()
+	v.section = section
+	v.do(chromedp.Click(chromedp.CSS("#tab-"+section)), chromedp.WaitVisible(chromedp.CSS("#"+section)))
+}
+
+// press presses the button that has this text, and waits for the answers.
 func (v *view) press(button string) {
 	v.t.Helper()
 	v.do(chromedp.Click(fmt.Sprintf(`//form[@id="%s"]//button[normalize-space()="%s"]`, v.section, button)))
+	v.until(fmt.Sprintf(`document.querySelector("#%s").ariaBusy === "false"`, v.section))
 }
 
-// set types into an input.
+// set types into an input, over what is there.
 func (v *view) set(name, value string) {
 	v.t.Helper()
-	input := chromedp.CSS(fmt.Sprintf("#%s [name=%s]", v.section, name))
-	v.do(chromedp.SetValue(input, ""), chromedp.SendKeys(input, value))
+	evaluate[bool](v, fmt.Sprintf(`document.querySelector("#%s [name=%s]").select() ?? true`, v.section, name))
+	v.do(chromedp.KeyEvent(value))
 }
 
 // screen is the size of the window, and how the page is to look.
@@ -189,9 +210,37 @@ func screen(width, height int64, scale float64, features ...string) chromedp.Act
 		}))
 }
 
-// still has the clock of the page stand still.
-var still = chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
-	_, err := cdp.Call(ctx, tab, page.AddScriptToEvaluateOnNewDocument,
-		page.AddScriptToEvaluateOnNewDocumentParams{Source: "performance.now = () => 1000"})
-	return err
-})
+// A stage is a server and a page whose clocks stand still between the steps of a test.
+type stage struct {
+	server *servertest.Server
+	url    string
+	clock  servertest.Clock
+	now    time.Time
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
+	s := &stage{server: server, url: serve(t, server), clock: servertest.ClockOf(server.Client(t)), now: servertest.Epoch}
+	s.clock.Set(t, s.now)
+	return s
+}
+
+func (s *stage) look(t *testing.T, section string, before ...chromedp.Action[chromedp.Void]) *view {
+	t.Helper()
+	still := chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		_, err := cdp.Call(ctx, tab, page.AddScriptToEvaluateOnNewDocument,
+			page.AddScriptToEvaluateOnNewDocumentParams{Source: "let clock = 1000; performance.now = () => clock"})
+		return err
+	})
+	return look(t, s.url, section, append(before, still)...)
+}
+
+// pass has time pass in the server and in the page. The page may ask in between, and so be
+// wrong about the level until it asks again.
+func (s *stage) pass(v *view, d time.Duration) {
+	v.t.Helper()
+	s.now = s.now.Add(d)
+	s.clock.Set(v.t, s.now)
+	v.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf("clock += %g", d.Seconds()*1000)))
+}
