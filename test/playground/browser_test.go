@@ -82,7 +82,7 @@ func run(m *testing.M) int {
 func serve(t *testing.T, server *servertest.Server) (url string) {
 	t.Helper()
 	if missing != "" {
-		t.Skip("needs Chromium, of Debian's package chromium: ", missing)
+		t.Skip("needs Chromium, of Debian's package chromium:", missing)
 	}
 	log := filepath.Join(t.TempDir(), "stderr")
 	stderr, err := os.Create(log)

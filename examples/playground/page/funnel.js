@@ -50,8 +50,8 @@ export class Funnel {
         <text class="word" data-text="ceiling" x="306"></text>
       </svg>`;
     this.svg = parent.firstElementChild;
-    this.part = (name) => this.svg.querySelector(name);
     if (compact) this.svg.querySelectorAll("text, .measure, .ceiling").forEach((e) => e.remove());
+    this.parts = Object.fromEntries(["above", "water", "marks", "poured", "measure", "ceiling"].map((name) => [name, this.svg.querySelector(`.${name}`)]));
     for (const text of this.svg.querySelectorAll("[data-text]")) this.texts.set(text.dataset.text, text);
   }
 
@@ -73,19 +73,18 @@ export class Funnel {
 
     this.svg.classList.toggle("limited", this.isLimited);
     this.svg.classList.toggle("leaks", level > 0);
-    this.svg.style.setProperty("--leak", `${Math.min(Math.max(this.interval, 0.25), 3)}s`);
-    this.part(".water").setAttribute("transform", `translate(0 ${this.shown > 0 ? surface - (this.shown > this.capacity ? 6 : 0) : bottom + 120})`);
-    this.drawMarks();
+    set(this.parts.water, "transform", `translate(0 ${this.shown > 0 ? surface - (this.shown > this.capacity ? 6 : 0) : bottom + 120})`);
+    this.drawLimit();
     const over = this.drawAbove(now);
     if (!this.texts.size) return;
 
     const isOver = level > this.capacity + 1e-6;
     const ceiling = this.maxWait > 0 ? brim - this.maxWait / this.interval * this.heightAbove(over) : brim;
-    this.part(".ceiling").setAttribute("d", ceiling < brim ? `M${middle - mouth - 6} ${ceiling} H300` : "");
+    set(this.parts.ceiling, "d", ceiling < brim ? `M${middle - mouth - 6} ${ceiling} H300` : "");
     this.write("ceiling", ceiling < brim ? `max_wait ${span(this.maxWait)}` : "", ceiling + 5);
     const top = isOver ? brim - over * this.heightAbove(over) : surface;
     const lines = [[isOver ? top : brim, isOver ? brim : surface], [surface, bottom]];
-    this.part(".measure").setAttribute("d", lines.filter(([from, to]) => to - from > 6)
+    set(this.parts.measure, "d", lines.filter(([from, to]) => to - from > 6)
       .map(([from, to]) => `M291 ${from + 1} h6 V${to - 1} h-6`).join(""));
     const [upper, lower] = lines.map(([from, to]) => (from + to) / 2);
     this.write("capacity", short(this.capacity));
@@ -99,20 +98,22 @@ export class Funnel {
   write(name, text, y) {
     const element = this.texts.get(name);
     if (element.textContent !== text) element.textContent = text;
-    if (y !== undefined) element.setAttribute("y", y.toFixed(1));
+    if (y !== undefined) set(element, "y", y.toFixed(1));
   }
 
-  // A line for each token, where they can be told apart.
-  drawMarks() {
-    if (this.marked === this.capacity) return;
-    this.marked = this.capacity;
+  // A line for each token, where they can be told apart; and how often a drop falls.
+  drawLimit() {
+    const limit = `${this.capacity} ${this.interval}`;
+    if (this.limit === limit) return;
+    this.limit = limit;
+    this.svg.style.setProperty("--leak", `${Math.min(Math.max(this.interval, 0.25), 3)}s`);
     let lines = "";
     for (let token = 1; token < this.capacity && this.capacity <= 40; token++) {
       const height = token / this.capacity;
       const half = neck + (mouth - neck) * height;
       lines += `M${middle - half} ${this.bottom - height * depth} h${half / 5}`;
     }
-    this.part(".marks").setAttribute("d", lines);
+    set(this.parts.marks, "d", lines);
   }
 
   // heightAbove is that of a token above the brim.
@@ -134,7 +135,7 @@ export class Funnel {
       parts += rect("turn", from, to - Math.min(2 / height, (to - from) / 2));
       if ((to - from) * height > 15) parts += `<text class="word" x="${middle}" y="${(this.brim - (from + to) / 2 * height + 5).toFixed(1)}" text-anchor="middle">caller ${caller}</text>`;
     }
-    if (parts !== this.above) this.part(".above").innerHTML = this.above = parts;
+    if (parts !== this.above) this.parts.above.innerHTML = this.above = parts;
     return over;
   }
 
@@ -148,7 +149,7 @@ export class Funnel {
       const circle = document.createElementNS("http://www.w3.org/2000/svg", "circle");
       const x = middle + (((this.pours++ * 37) % 80) - 40) * (limited ? 1 : 0.5);
       for (const [name, value] of Object.entries({ cx: x, cy: 0, r: 5, class: limited ? "token limited" : "token" })) circle.setAttribute(name, value);
-      this.part(".poured").append(circle);
+      this.parts.poured.append(circle);
       const fall = [{ transform: "translateY(-6px)" }, { transform: `translateY(${to}px)`, easing: "ease-out" }];
       circle.animate(limited ? [...fall, { transform: `translateY(${to - 10}px)`, opacity: 0 }] : fall,
         { duration: limited ? 700 : 280, delay: token * 60, easing: "ease-in", fill: "both" }).finished.then(() => circle.remove());
@@ -156,10 +157,15 @@ export class Funnel {
   }
 }
 
-// short writes a number of tokens.
-export function short(number) {
-  return new Intl.NumberFormat("en", number < 1e5 ? { maximumFractionDigits: 1 } : { notation: "compact" }).format(number);
+// set sets what differs: the browser paints again whatever is set.
+function set(element, name, value) {
+  if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
+
+const few = new Intl.NumberFormat("en", { maximumFractionDigits: 1 }), many = new Intl.NumberFormat("en", { notation: "compact" });
+
+// short writes a number of tokens.
+export function short(number) { return (number < 1e5 ? few : many).format(number); }
 
 // span writes seconds, rounded up: who waits so long is not too early.
 export function span(seconds) {

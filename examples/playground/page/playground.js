@@ -34,7 +34,6 @@ function notice(answer) {
     server.textContent = `by the ${answer.path}`;
     server.title = answer.redis;
   }
-  document.body.classList.toggle("out", isOut);
   return answer;
 }
 
@@ -148,11 +147,11 @@ class Section {
     const now = performance.now(), until = now + answer.wait * 1000;
     used.forEach((funnel, i) => {
       const { limited, wait } = answer.rows[i];
-      Object.assign(funnel, { row: answer.rows[i], at: now, limitedUntil: !limited ? 0 : wait < 0 ? Infinity : now + wait * 1000 });
+      funnel.limitedUntil = !limited ? 0 : wait < 0 ? Infinity : now + wait * 1000;
     });
     if (command === "reset") {
       Object.assign(this, { calls: [], turns: [], callers: 0 });
-      for (const funnel of used) Object.assign(funnel, { turns: this.turns, row: undefined, limitedUntil: 0 });
+      for (const funnel of used) Object.assign(funnel, { turns: this.turns, limitedUntil: 0 });
       this.verdict = { kind: "emptied" };
     } else if (command !== "reserve") {
       this.verdict = { kind: command, until, quantity };
@@ -242,8 +241,7 @@ class Section {
     }
     this.turns.forEach(({ caller, at }, i) => {
       const item = list.children[i], waits = at > now;
-      item.dataset.caller = caller;
-      item.className = waits ? "waits" : "";
+      item.classList.toggle("waits", waits);
       set(item.firstChild, `caller ${caller}`);
       set(item.lastChild, waits ? span((at - now) / 1000) : "go ahead");
     });
@@ -261,7 +259,7 @@ class Section {
     }
     this.showQueue(now);
     const { state, headline, detail } = this.say(now);
-    this.form.dataset.state = state;
+    if (this.form.dataset.state !== state) this.form.dataset.state = state;
     set(this.part(".headline"), headline);
     set(this.part(".detail"), [this.verdict.tally, detail].filter(Boolean).join(" · "));
   }
