@@ -58,10 +58,11 @@ HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 CMD ["fun
 ARG BASE
 ARG VERSION=unknown
 ARG COMMIT=unknown
+# No label but those whose value is known: who publishes an image adds its source, with
+# --label org.opencontainers.image.source=URL.
 LABEL org.opencontainers.image.title="funnel" \
       org.opencontainers.image.description="Redis or Valkey with CL.THROTTLE, a rate limiter" \
       org.opencontainers.image.licenses="MIT" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${COMMIT}" \
-      org.opencontainers.image.base.name="${BASE}" \
-      org.opencontainers.image.source=""
+      org.opencontainers.image.base.name="${BASE}"

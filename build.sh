@@ -2,9 +2,17 @@
 # Every routine of funnel has its entry here: ./build.sh help lists them. The longer
 # ones are in scripts/.
 
+# For `sh build.sh`, where sh is another shell.
+if [ -z "${BASH_VERSION-}" ]; then
+    command -v bash >/dev/null || { echo "build.sh: bash is missing: install it (apt-get install bash)" >&2; exit 1; }
+    exec bash "$0" "$@"
+fi
+
 set -euo pipefail
 
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" >/dev/null
+# A server named from the caller's folder: everything from here on runs elsewhere.
+[[ ${FUNNEL_SERVER-} != [!/]*/* ]] || export FUNNEL_SERVER=$OLDPWD/$FUNNEL_SERVER
 . scripts/common.sh
 . scripts/compile.sh
 . scripts/image.sh
@@ -30,7 +38,8 @@ usage: ./build.sh COMMAND
   guard               count instructions per call, and fail if they have risen over
                       what test/bench/instructions.txt says
   dist                pack a release: dist/funnel-VERSION-linux-ARCHITECTURE.tar.gz,
-                      the same bytes from the same sources, and dist/SHA256SUMS
+                      a bill of materials (.cdx.json), and dist/SHA256SUMS: the same
+                      bytes from the same sources
   image [OPTION...]   docker build -t funnel, with version and commit stamped on it:
                       ./build.sh image --build-arg BASE=valkey/valkey:9
   image-test          build the image on stand-ins for the official ones, which are
@@ -81,9 +90,12 @@ HINT
 }
 
 check_sources() {
-    local unformatted tags module
+    local unformatted unpinned tags module
     unformatted=$("$(go env GOROOT)/bin/gofmt" -l .)
     [ -z "$unformatted" ] || die "not formatted as gofmt does it: gofmt -w" "$unformatted"
+    # A tag can be moved to another commit.
+    unpinned=$(grep -nE '^[^#]*uses: ' .github/workflows/* | grep -vE 'uses: (\./|[^@ ]+@[0-9a-f]{40} # v[0-9])') || true
+    [ -z "$unpinned" ] || die "not pinned, as in actions/checkout@COMMIT # v1.2.3:" "$unpinned"
     # A tool of the tests' module, which checks both.
     on_this_machine go -C test build -o ../build/staticcheck honnef.co/go/tools/cmd/staticcheck
     for module in . test; do

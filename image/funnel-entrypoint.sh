@@ -36,6 +36,17 @@ is_sentinel() {
     return 1
 }
 
+# check_file SERVER [ARGUMENT...]: servers read a folder as an empty file.
+check_file() {
+    case ${2-} in
+    '' | -*) return ;;
+    esac
+    mount="-v \"\$PWD/redis.conf:$2\""
+    [ ! -d "$2" ] ||
+        die "$2 is a folder, not a configuration file. Docker makes one where the file to mount is missing, or its path is not absolute: remove the folder, write the file, and mount it as in $mount"
+    [ -e "$2" ] || die "there is no configuration file $2 in the container: mount it, as in $mount"
+}
+
 # Options, or a file, are for the server, as in the official images.
 case ${1-} in
 '' | -* | *.conf) set -- "$server" "$@" ;;
@@ -46,6 +57,7 @@ redis-server | valkey-server)
     # By any other name than the base's own, the server would go on as root.
     shift
     set -- "$server" "$@"
+    check_file "$@"
     # Words of FUNNEL_ARGS are arguments, whatever is in them.
     set -f
     # shellcheck disable=SC2086

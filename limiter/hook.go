@@ -6,7 +6,8 @@ import (
 )
 
 // A Hook is called after each decision, before the caller gets it: for metrics and
-// traces. It must be quick, and safe for concurrent use.
+// traces. It must be quick, and safe for concurrent use. The folder test/examples has one
+// for Prometheus and one for OpenTelemetry.
 type Hook func(ctx context.Context, decision Decision)
 
 // A Decision is the argument of a [Hook].

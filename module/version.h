@@ -2,8 +2,9 @@
 #define FUNNEL_VERSION_H
 
 /* The one place that names the version. The server wants a number, where
- * 10203 reads as 1.2.3; people read the text. */
-#define FUNNEL_VERSION "0.1.0"
+ * 10203 reads as 1.2.3; people read the text. Between releases that is the next
+ * version with -dev, which by Semantic Versioning comes before it. */
+#define FUNNEL_VERSION "0.1.0-dev"
 #define FUNNEL_VERSION_NUMBER 100
 
 /* build.sh stamps the commit; a plain `go build` does not know it. */

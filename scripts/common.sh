@@ -7,7 +7,8 @@ die() {
     exit 1
 }
 
-has() { command -v "$1" >/dev/null; }
+# Neither functions nor folders are programs.
+has() { type -P "$1" >/dev/null; }
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
@@ -20,20 +21,25 @@ root_for() {
     echo "$1 is missing: ${*:2}" >&2
 }
 
-# packages NAME...: installs them with apt. What it prints is shown when it fails.
+# packages NAME...: installs them with apt or dnf. What these print is shown when they fail.
 packages() {
-    local log
+    local log manager=apt-get code=0
+    has apt-get || manager=dnf
     log=$(mktemp)
-    # Fails for any one source that is out of order; the next line tells whether that matters.
-    as_root apt-get -qq update </dev/null >"$log" 2>&1 || true
-    # Debian would start a service at once: the variables keep systemd and other inits from it.
-    as_root env DEBIAN_FRONTEND=noninteractive SYSTEMD_OFFLINE=1 RUNLEVEL=1 \
-        apt-get -qq -y install --no-install-recommends "$@" </dev/null >>"$log" 2>&1 || {
-        cat "$log" >&2
-        rm -f "$log"
-        die "apt-get cannot install $*, see above"
-    }
+    {
+        if [ "$manager" = apt-get ]; then
+            # Fails for any one source that is out of order; the next line tells whether that matters.
+            as_root apt-get -qq update || true
+            # Debian would start a service at once: the variables keep systemd and other inits from it.
+            as_root env DEBIAN_FRONTEND=noninteractive SYSTEMD_OFFLINE=1 RUNLEVEL=1 \
+                apt-get -qq -y install --no-install-recommends "$@" || code=$?
+        else
+            as_root dnf -q -y install "$@" || code=$?
+        fi
+    } </dev/null >"$log" 2>&1
+    [ "$code" = 0 ] || cat "$log" >&2
     rm -f "$log"
+    [ "$code" = 0 ] || die "$manager cannot install $*, for the reason above: mend that, or install $* yourself"
 }
 
 # need_package TOOL [PACKAGE]: installs the tool unless it is there.
@@ -42,13 +48,12 @@ need_package() {
     ! has "$1" || return 0
     if has apt-get; then
         root_for "$1" apt-get install "$package"
-        packages "$package"
     elif has dnf; then
         root_for "$1" dnf install "$package"
-        as_root dnf -q -y install "$package" </dev/null >/dev/null
     else
-        die "$1 is missing: install it"
+        die "$1 is missing, and there is neither apt-get nor dnf to install it with: install it"
     fi
+    packages "$package"
 }
 
 # debian_mirror prints the mirror to fetch packages from: FUNNEL_DEBIAN_MIRROR, the one
@@ -66,7 +71,8 @@ server_on_path() { command -v redis-server || command -v valkey-server; }
 need_server() {
     [ -n "${FUNNEL_SERVER-}" ] || server_on_path >/dev/null || install_server
     export FUNNEL_SERVER="${FUNNEL_SERVER:-$(server_on_path)}"
-    has "$FUNNEL_SERVER" || die "FUNNEL_SERVER is '$FUNNEL_SERVER', which is no program: name a redis-server or valkey-server"
+    [[ $("$FUNNEL_SERVER" --version 2>/dev/null) == *' server v='* ]] ||
+        die "FUNNEL_SERVER is '$FUNNEL_SERVER', which is no redis-server or valkey-server that runs here: name one, or unset it"
 }
 
 install_server() {
@@ -75,9 +81,12 @@ install_server() {
         # Debian's service would be on the port that `run` wants, after a reboot.
         ! has systemctl || as_root systemctl -q disable redis-server 2>/dev/null || true
     elif has dnf; then
-        root_for redis-server dnf install redis
         # Newer Fedoras have Valkey instead.
-        as_root dnf -q -y install redis || as_root dnf -q -y install valkey
+        if dnf -q info redis >/dev/null 2>&1; then
+            need_package redis-server redis
+        else
+            need_package valkey-server valkey
+        fi
     elif has brew; then
         brew install redis
     else

@@ -1,13 +1,20 @@
 # Makes funnel.so: functions to be sourced behind common.sh.
 # shellcheck shell=bash
 
+# What is compiled lies in the checkout, and mkdir and mv do not say what to do.
+need_writable_folder() {
+    { mkdir -p build && [ -w build ] && [ -w . ]; } 2>/dev/null ||
+        die "cannot write to $PWD and its folder build, which are read-only or another user's: copy the sources to a folder of your own and build there"
+}
+
 need_compilers() {
     local wanted arch cpu cc target install
+    need_writable_folder
     wanted="Go $(sed -n 's/^go //p' go.mod) or newer, from https://go.dev/dl/"
     # Go keeps its cache below HOME, which services and containers may lack.
     [ -n "${HOME-}" ] || export HOME=~
     # Where Go's own instructions unpack it; sudo drops that from the PATH.
-    has go || PATH=$PATH:/usr/local/go/bin
+    has go || PATH=$PATH:${GOROOT:-/usr/local/go}/bin
     has go || die "Go is missing: install $wanted"
     go list -m >/dev/null || die "this Go cannot build funnel, for the reason above: install $wanted"
 

@@ -4,8 +4,9 @@
 #   scripts/pack.sh FUNNEL.SO ARCHITECTURE
 #
 # makes dist/funnel-VERSION-linux-ARCHITECTURE.tar.gz, with the module, its licence,
-# change log and a README, and dist/SHA256SUMS for all files in dist. The same sources
-# and the same module make the same bytes, anywhere and at any time.
+# change log and a README; beside it .cdx.json, which lists what is in the module; and
+# dist/SHA256SUMS for all files in dist. The same sources and the same module make the
+# same bytes, anywhere and at any time.
 #
 #   SOURCE_DATE_EPOCH   the time of all files within, in seconds since 1970
 #                       (when the last commit was made)
@@ -17,13 +18,14 @@ export LC_ALL=C
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." >/dev/null
 . scripts/common.sh
+. scripts/compile.sh
 
 [ $# = 2 ] || die "usage: scripts/pack.sh FUNNEL.SO ARCHITECTURE"
 module=$1 architecture=$2
 [ -f "$module" ] || die "$module is no file: ./build.sh dist builds and packs"
 tar --version 2>/dev/null | grep -q 'GNU tar' || die "tar is not GNU tar, whose options make the same archive every time: run this on Linux"
 
-version=$(sed -n 's/^#define FUNNEL_VERSION "\(.*\)"$/\1/p' module/version.h)
+version=$(version)
 [ -n "$version" ] || die "module/version.h has no line like: #define FUNNEL_VERSION \"1.2.3\""
 
 date=${SOURCE_DATE_EPOCH-}
@@ -46,14 +48,18 @@ musl=
 sed -e "s/@VERSION@/$version/g" -e "s/@ARCHITECTURE@/$architecture/g" -e "s/@MUSL@/$musl/g" \
     scripts/archive-README.md >"$work/$name/README.md"
 
+on_this_machine go -C test build -o "$work/funnel-sbom" ./dist/funnel-sbom
+"$work/funnel-sbom" -version "$version" -date "$date" "$module" >"$work/bill"
+
 mkdir -p dist
 tar -c -C "$work" --format=ustar --sort=name --mtime="@$date" --mode=u=rwX,go=rX \
     --owner=0 --group=0 --numeric-owner "$name" | gzip -9 -n >"$work/archive"
 mv "$work/archive" "dist/$name.tar.gz"
+mv "$work/bill" "dist/$name.cdx.json"
 
 cd dist
 find . -type f ! -name SHA256SUMS -printf '%P\n' | sort | xargs sha256sum >"$work/sums"
 mv "$work/sums" SHA256SUMS
 # mktemp gives its folder, and mv its files, to nobody else; these are for all.
-chmod 644 "$name.tar.gz" SHA256SUMS
+chmod 644 "$name.tar.gz" "$name.cdx.json" SHA256SUMS
 echo "dist/$name.tar.gz"

@@ -5,12 +5,12 @@
 //	go run ./examples/webapi        # -redis ADDRESS for another server
 //	curl -i localhost:8080/hello
 //	curl -i 'localhost:8080/search?pages=3'
-//	curl localhost:8080/metrics
 //
 // Stop Redis meanwhile: the limits hold, by funnels in this process, and the log says
 // so, until Redis is back. Ctrl-C lets running requests end.
 //
 // Behind a proxy, name its addresses (-trust 10.0.0.0/24), or all its clients are one.
+// For metrics, there is test/examples/prometheus.
 package main
 
 import (
@@ -72,13 +72,11 @@ func main() {
 
 // handler is the whole API.
 func handler(rdb *redis.Client, logger *slog.Logger, proxies []netip.Prefix) http.Handler {
-	counts := new(metrics)
 	l := limiter.New(rdb,
 		limiter.WithPrefix("webapi:"),
 		limiter.WithTimeout(100*time.Millisecond), // for each decision
 		limiter.OnFailure(limiter.FailLocal),
 		limiter.WithPrefilter(), // calls that are surely limited do not reach Redis
-		limiter.WithHook(counts.Decided),
 		limiter.WithLogger(logger),
 	)
 	limit := httplimit.New(l, limiter.PerSecond(2).Burst(5),
@@ -94,8 +92,6 @@ func handler(rdb *redis.Client, logger *slog.Logger, proxies []netip.Prefix) htt
 	mux.Handle("GET /search", limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "pages: %d\n", pages(r))
 	})))
-	// Metrics are not limited.
-	mux.Handle("GET /metrics", counts)
 	return mux
 }
 

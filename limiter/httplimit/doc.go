@@ -12,8 +12,7 @@
 // A middleware is a policy with a name: whose funnel a request pours into (the key),
 // how large that funnel is (the limit) and how many tokens it takes (the cost). An
 // allowed request goes to your handler; a limited one is answered 429 Too Many
-// Requests with Retry-After. Both get the headers that README.md lists under "HTTP
-// headers":
+// Requests with Retry-After. Both get the headers that docs/go.md lists:
 //
 //	RateLimit-Policy: "reply";q=15;w=30
 //	RateLimit: "reply";r=14;t=2

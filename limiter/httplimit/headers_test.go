@@ -32,8 +32,8 @@ func headersOf(got *httptest.ResponseRecorder) map[string]string {
 	return all
 }
 
-// The table of README.md, section "HTTP headers", at one instant of the server.
-func TestHeadersAreThoseOfTheReadme(t *testing.T) {
+// The table of docs/go.md, section "Headers", at one instant of the server.
+func TestHeadersAreThoseOfThePage(t *testing.T) {
 	rdb, clock := servertest.StartWithClock(t)
 	clock.Set(t, servertest.Epoch)
 	handler := httplimit.New(limiter.New(rdb), limiter.PerMinute(30).Burst(15), httplimit.WithName("reply"))(ok)
@@ -73,7 +73,7 @@ func TestHeadersAreThoseOfTheReadme(t *testing.T) {
 var member = regexp.MustCompile(`^"((?:[ !#-\[\]-~]|\\["\\])*)";([a-z]+)=([0-9]{1,15});([a-z]+)=([0-9]{1,15})$`)
 
 // requireWellFormed requires what holds for any answer with headers, by the draft and
-// by the table of README.md.
+// by the table of docs/go.md.
 func requireWellFormed(t testing.TB, got *httptest.ResponseRecorder, name string) {
 	t.Helper()
 	number := func(text string) int {

@@ -97,17 +97,19 @@ type Bar struct {
 }
 
 // add adds the bar of a case. Of calls that are limited, only those of modules have
-// one; peeks and the floor, which nobody can choose, have none.
+// one; peeks, what nobody can choose (the floors), and calls of several funnels, which do
+// more, have none.
 func (c *Chart) add(of Case, value float64, label string) {
 	module := of.Name == "throttle" || of.Name == "peer"
-	if of.Name == "floor" || of.Case == "peek" || of.Case == "limited" && !module {
+	left := strings.HasSuffix(of.Name, "floor") || strings.HasSuffix(of.Name, "3")
+	if left || of.Case == "peek" || of.Case == "limited" && !module {
 		return
 	}
 	bar := Bar{Title: of.Title, Label: label, Class: "bar", Value: value}
 	if of.Case == "limited" {
 		bar.Title += ", limited"
 	}
-	if of.Name == "throttle" {
+	if of.Name == "throttle" || of.Name == "reserve" || of.Name == "script" {
 		bar.Class = "ours"
 	}
 	c.Bars = append(c.Bars, bar)

@@ -27,9 +27,8 @@ func TestScriptPermissions(t *testing.T) {
 		require.NoError(t, server.Client(t).Do(ctx, words...).Err())
 		return limiter.New(server.Client(t, func(options *redis.Options) { options.Username, options.Password = "app", "secret" }))
 	}
-	_, rules, found := strings.Cut(page(t), "    ACL SETUSER app on >secret ")
+	rules, found := strings.CutPrefix(snippet(t, "script permissions"), "ACL SETUSER app on >secret ")
 	require.True(t, found)
-	rules, _, _ = strings.Cut(rules, "\n")
 	l, limit := as(rules), limiter.PerHour(1).Burst(5)
 
 	_, err := l.Allow(ctx, "user:1", limit)
@@ -52,7 +51,7 @@ func TestScriptPermissions(t *testing.T) {
 	if !servertest.Since7(t) {
 		return // there, a permission for a key is one to read and to write it
 	}
-	reader := regexp.MustCompile("`(%R~[^`]*)`").FindStringSubmatch(page(t))
+	reader := regexp.MustCompile("`(%R~[^`]*)`").FindStringSubmatch(clients(t))
 	require.NotNil(t, reader)
 	l = as(reader[1])
 	_, err = l.Peek(ctx, "user:1", limit)

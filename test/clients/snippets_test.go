@@ -18,12 +18,15 @@ import (
 
 	"funnel/internal/servertest"
 	"funnel/limiter"
+	"funnel/test/page"
 )
 
-// page returns docs/clients.md.
-func page(t *testing.T) string {
+const clientsPage = "../../docs/clients.md"
+
+// clients returns the page.
+func clients(t *testing.T) string {
 	t.Helper()
-	content, err := os.ReadFile("../../docs/clients.md")
+	content, err := os.ReadFile(clientsPage)
 	require.NoError(t, err)
 	return string(content)
 }
@@ -31,23 +34,7 @@ func page(t *testing.T) string {
 // snippet returns the block of docs/clients.md that is marked with that name.
 func snippet(t *testing.T, name string) string {
 	t.Helper()
-	_, rest, found := strings.Cut(page(t), "<!-- test: "+name+" -->\n```")
-	require.True(t, found, "docs/clients.md has no block for %s", name)
-	block, _, closed := strings.Cut(rest, "\n```\n")
-	require.True(t, closed)
-	_, text, _ := strings.Cut(block, "\n")
-	return text
-}
-
-func TestEveryMarkedSnippetIsRun(t *testing.T) {
-	var marked []string
-	for _, match := range regexp.MustCompile(`<!-- test: (\S+) -->`).FindAllStringSubmatch(page(t), -1) {
-		marked = append(marked, match[1])
-	}
-	require.ElementsMatch(t, []string{
-		"limiter", "go-redis", "rueidis", "redis-py", "node-redis", "redis-cli", "lua", "function",
-		"redis-py-script", "node-redis-script",
-	}, marked)
+	return strings.TrimSuffix(page.Marked(t, clientsPage, name), "\n")
 }
 
 // rounds is how often a snippet runs in one process: as often as the funnel of narrow
@@ -118,7 +105,7 @@ func TestTableOfCalls(t *testing.T) {
 	client, clock := servertest.StartWithClock(t)
 	clock.Set(t, servertest.Epoch)
 	var calls []string
-	for _, match := range regexp.MustCompile("(?m)^\\| [^|]+ \\| `(CL\\.[^`]+)` \\|").FindAllStringSubmatch(page(t), -1) {
+	for _, match := range regexp.MustCompile("(?m)^\\| [^|]+ \\| `(CL\\.[^`]+)` \\|").FindAllStringSubmatch(clients(t), -1) {
 		calls = append(calls, match[1]+" => "+servertest.Funnels(t, client, match[1]))
 	}
 	require.Equal(t, []string{
@@ -165,7 +152,7 @@ func TestRedisCLI(t *testing.T) {
 	require.Contains(t, string(output), "ERR count must be")
 
 	script := servertest.Start(t, servertest.Options{})
-	row := regexp.MustCompile("(?m)^\\| redis-cli \\| `redis-cli (--eval .*)`").FindStringSubmatch(page(t))
+	row := regexp.MustCompile("(?m)^\\| redis-cli \\| `redis-cli (--eval .*)`").FindStringSubmatch(clients(t))
 	require.NotNil(t, row)
 	command := exec.Command("bash", "-c", fmt.Sprintf("redis-cli -p %d %s", script.Port, row[1]))
 	command.Dir = "../.."

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
+	"funnel/test/page"
+	"funnel/test/transcript"
 )
 
 func commandsPage(t *testing.T) string {
@@ -22,72 +23,36 @@ func commandsPage(t *testing.T) string {
 	return string(content)
 }
 
-// TestDocs runs every transcript of docs/commands.md: blocks of lines "> command" with the
-// reply as redis-cli shows it, each block on an empty server, whose clock stands still but
-// for lines such as "(1.5 seconds later)".
+// TestDocs runs every transcript of docs/commands.md, each on an empty server, whose clock
+// stands still but for lines such as "(1.5 seconds later)".
 func TestDocs(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
 	client := server.Client(t)
 	clock := servertest.ClockOf(client)
-	later := regexp.MustCompile(`^\((\S+) seconds? later\)$`)
-	comment := regexp.MustCompile(` {2,}# .*$`)
 
-	blocks := regexp.MustCompile(`(?m)(^    .*\n)+`).FindAllString(commandsPage(t), -1)
 	ran := 0
-	for _, block := range blocks {
-		if !strings.Contains(block, "    > ") {
-			continue
-		}
+	for _, block := range page.Blocks(t, "../../docs/commands.md") {
 		require.NoError(t, client.FlushAll(context.Background()).Err())
 		now := servertest.Epoch
 		clock.Set(t, now)
 		wire := server.Wire(t)
-		var got []string
-		for line := range strings.Lines(block) {
-			line = comment.ReplaceAllString(strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "    "), "")
-			if command, isCommand := strings.CutPrefix(line, "> "); isCommand {
-				reply, err := wire.Do(strings.Fields(command)...)
-				require.NoError(t, err)
-				got = append(got, line)
-				got = append(got, shown(reply)...)
-				ran++
-			} else if match := later.FindStringSubmatch(line); match != nil {
-				pause, err := time.ParseDuration(match[1] + "s")
-				require.NoError(t, err)
-				now = now.Add(pause)
+		for _, entry := range transcript.Parse(block.Text) {
+			if entry.Step != "" {
+				var seconds float64
+				_, err := fmt.Sscanf(entry.Step, "%g seconds later", &seconds)
+				require.NoError(t, err, entry.Step)
+				now = now.Add(time.Duration(seconds * float64(time.Second)))
 				clock.Set(t, now)
-				got = append(got, line)
+				continue
 			}
+			words, err := transcript.Words(entry.Command)
+			require.NoError(t, err)
+			require.NotEmpty(t, words, "line %d: the block does not begin with a command", block.Line)
+			require.Equal(t, entry.Reply, transcript.Interactive(wire.MustDo(t, words...)), "line %d and below: %s", block.Line, entry.Command)
+			ran++
 		}
-		want := comment.ReplaceAllString(strings.ReplaceAll("\n"+block, "\n    ", "\n"), "")
-		want = regexp.MustCompile(`(?m) {2,}# .*$`).ReplaceAllString(want, "")
-		require.Equal(t, strings.Trim(want, "\n"), strings.Join(got, "\n"))
 	}
 	require.Greater(t, ran, 20)
-}
-
-// shown are the lines in which redis-cli shows a reply.
-func shown(reply any) (lines []string) {
-	switch reply := reply.(type) {
-	case servertest.ErrorReply:
-		return []string{"(error) " + string(reply)}
-	case int64:
-		return []string{fmt.Sprintf("(integer) %d", reply)}
-	case nil:
-		return []string{"(nil)"}
-	case []any:
-		for i, element := range reply {
-			prefix := strconv.Itoa(i+1) + ") "
-			for n, line := range shown(element) {
-				if n > 0 {
-					prefix = strings.Repeat(" ", len(prefix))
-				}
-				lines = append(lines, prefix+line)
-			}
-		}
-		return lines
-	}
-	return []string{fmt.Sprintf("%q", reply)}
 }
 
 // TestDocsHaveEveryError, in its own words.

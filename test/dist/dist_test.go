@@ -106,19 +106,22 @@ func TestRelease(t *testing.T) {
 	folder := dist(t)
 	name := fmt.Sprintf("funnel-%s-linux-%s", versionOf(t), runtime.GOARCH)
 	made := files(t, folder)
-	require.Len(t, made, 2)
+	require.Len(t, made, 3)
 	run(t, folder, nil, "sha256sum", "-c", "--strict", "SHA256SUMS")
-	require.Equal(t, fmt.Sprintf("%x  %s.tar.gz\n", sha256.Sum256([]byte(made[name+".tar.gz"])), name), made["SHA256SUMS"])
+	sums := ""
+	for _, file := range []string{name + ".cdx.json", name + ".tar.gz"} {
+		sums += fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(made[file])), file)
+	}
+	require.Equal(t, sums, made["SHA256SUMS"])
 
 	release := filepath.Join(unpack(t, filepath.Join(folder, name+".tar.gz")), name)
 	content := files(t, release)
 	require.Len(t, content, 4)
 	for _, file := range []string{"CHANGELOG.md", "LICENSE"} {
-		source, err := os.ReadFile(filepath.Join(top, file))
-		require.NoError(t, err)
-		require.Equal(t, string(source), content[file])
+		require.Equal(t, source(t, file), content[file])
 	}
 	requireSymbols(t, filepath.Join(release, "funnel.so"))
+	requireBill(t, filepath.Join(release, "funnel.so"), made[name+".cdx.json"])
 	t.Run("README", func(t *testing.T) { followReadme(t, release, content["README.md"]) })
 }
 
@@ -186,11 +189,9 @@ func requireSymbols(t *testing.T, module string) {
 // versionOf is the version that the sources name.
 func versionOf(t *testing.T) string {
 	t.Helper()
-	header, err := os.ReadFile(filepath.Join(top, "module", "version.h"))
-	require.NoError(t, err)
-	version := regexp.MustCompile(`FUNNEL_VERSION "(.*)"`).FindSubmatch(header)
+	version := regexp.MustCompile(`FUNNEL_VERSION "(.*)"`).FindStringSubmatch(source(t, "module/version.h"))
 	require.NotNil(t, version)
-	return string(version[1])
+	return version[1]
 }
 
 // TestReleaseIsReproducible: another folder, another folder for temporary files,
@@ -202,7 +203,7 @@ func TestReleaseIsReproducible(t *testing.T) {
 	cache, temporary := t.TempDir(), t.TempDir()
 	here, there := dist(t), dist(t, "GOCACHE="+cache, "TMPDIR="+temporary)
 	made, again := files(t, here), files(t, there)
-	require.Len(t, made, 2)
+	require.Len(t, made, 3)
 	require.Equal(t, made["SHA256SUMS"], again["SHA256SUMS"])
 	archives, err := filepath.Glob(filepath.Join(here, "*.tar.gz"))
 	require.NoError(t, err)

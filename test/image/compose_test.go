@@ -21,7 +21,7 @@ func (p project) command(arguments ...string) *exec.Cmd {
 	return command
 }
 
-// run runs a line of the README, under the name of the project.
+// run runs a line of docs/docker.md, under the name of the project.
 func (p project) run(t testing.TB, line string) string {
 	t.Helper()
 	arguments := strings.Fields(strings.TrimPrefix(line, "docker compose "))
@@ -95,12 +95,12 @@ func (p project) awaitRole(t testing.TB, service, role, poured string) {
 	})
 }
 
-// TestComposeFailsOver: with the lines that the README shows, a primary is stopped, and
+// TestComposeFailsOver: with the lines that docs/docker.md shows, a primary is stopped, and
 // comes back. Each time the replica holds the funnel, byte for byte.
 func TestComposeFailsOver(t *testing.T) {
 	t.Parallel()
 	image(t)
-	lines := readmeLines(t, "README.md", "compose")
+	lines := linesOf(t, "docs/docker.md", "docker compose")
 	require.Len(t, lines, 5)
 	up, pour, stop, pourAgain, down := lines[0], lines[1], lines[2], lines[3], lines[4]
 	p := project(unique())

@@ -3,6 +3,7 @@
 //
 //	FUNNEL_IMAGE       the image; without it, what needs one is skipped
 //	FUNNEL_IMAGE_BASE  the image that it is built on
+//	FUNNEL_IMAGE_GO    the image that it is built in
 package image_test
 
 import (

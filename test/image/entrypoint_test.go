@@ -48,6 +48,29 @@ func TestContradictionsEndTheContainer(t *testing.T) {
 	}
 }
 
+// TestConfigurationFileThatIsMissing ends the container, and its log says what to do:
+// Docker makes a folder of it, which servers read as an empty file.
+func TestConfigurationFileThatIsMissing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ mount, log string }{
+		"on the host":                {filepath.Join(t.TempDir(), "redis.conf"), "/etc/redis.conf is a folder, not a configuration file. Docker makes one where the file to mount is missing"},
+		"by a path that is a volume": {volume(t), "remove the folder, write the file, and mount it as in -v \"$PWD/redis.conf:/etc/redis.conf\""},
+		"in the container":           {"", "there is no configuration file /etc/redis.conf in the container: mount it, as in -v"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, command := range []string{"redis-server /etc/redis.conf", "/etc/redis.conf --loglevel debug"} {
+				var options []string
+				if c.mount != "" {
+					options = []string{"--volume", c.mount + ":/etc/redis.conf"}
+				}
+				box := start(t, options, strings.Fields(command)...)
+				require.Equal(t, 1, box.exitCode(t))
+				require.Contains(t, docker(t, "logs", string(box)), c.log)
+			}
+		})
+	}
+}
+
 // TestRestartAfterCONFIGREWRITE: which writes a loadmodule line into the file.
 func TestRestartAfterCONFIGREWRITE(t *testing.T) {
 	t.Parallel()

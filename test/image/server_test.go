@@ -10,8 +10,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestImageAnswersAsTheREADMESays: `docker run` without anything gives the command,
-// of the version and commit that the labels name.
+// TestImageAnswersAsTheREADMESays: `docker run` without anything gives the command, of
+// the version and commit that the labels name. No label is empty.
 func TestImageAnswersAsTheREADMESays(t *testing.T) {
 	t.Parallel()
 	client := start(t, nil).client(t)
@@ -21,6 +21,9 @@ func TestImageAnswersAsTheREADMESays(t *testing.T) {
 		value := labels["org.opencontainers.image."+label]
 		require.NotContains(t, []string{"", "unknown"}, value, label)
 		require.Contains(t, client.Info(t.Context(), "funnel").Val(), "funnel_"+field+":"+value+"\r\n")
+	}
+	for label, value := range labels {
+		require.NotEmpty(t, value, label)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
+	"funnel/test/page"
 )
 
 // TestLoad by arguments and by the configuration file: what is not understood, or
@@ -58,7 +59,7 @@ func TestLoad(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			require.Regexp(t, `<funnel> funnel 0\.1\.0 \(.+\) loaded, compat `+c.compat+"\n", server.Log())
+			require.Regexp(t, `<funnel> funnel \d+\.\d+\.\d+(-dev)? \(.+\) loaded, compat `+c.compat+"\n", server.Log())
 			client := server.Client(t)
 			require.Contains(t, client.Info(t.Context(), "funnel").Val(), "funnel_compat:"+c.compat+"\r\n")
 			limit := map[string]int64{"none": 15, "redis-cell": 16}[c.compat]
@@ -133,7 +134,7 @@ func TestFileThatWasNotFinishedDoesNotLoad(t *testing.T) {
 	require.Contains(t, server.Log(), "<funnel> funnel is not loaded: this file was not finished: funnel-finish has to see")
 }
 
-// TestTakingOverFromAnotherModule: unloading that, and loading funnel, in one
+// TestTakingOverFromAnotherModule: by the lines of the page, unloading that, and loading funnel, in one
 // transaction leaves no instant without the command. The client calls from a script: one
 // whose last command was the other module's may crash the server, with any module, which
 // is why funnel refuses to be unloaded.
@@ -149,10 +150,12 @@ func TestTakingOverFromAnotherModule(t *testing.T) {
 	call := []string{"eval", "return redis.call('cl.throttle', KEYS[1], '15', '30', '60')", "1", "key"}
 	client, admin := server.Wire(t), server.Wire(t)
 	require.Equal(t, []any{int64(0), int64(0), int64(0), int64(0), int64(0)}, client.MustDo(t, call...))
-	require.Equal(t, "OK", admin.MustDo(t, "multi"))
-	require.Equal(t, "QUEUED", admin.MustDo(t, "module", "unload", "standin"))
-	require.Equal(t, "QUEUED", admin.MustDo(t, "module", "load", servertest.Module(t)))
-	require.Equal(t, []any{"OK", "OK"}, admin.MustDo(t, "exec"))
-	require.Equal(t, []any{int64(0), int64(15), int64(14), int64(-1), int64(2)}, client.MustDo(t, call...))
+	var replies []any
+	for line := range strings.Lines(strings.NewReplacer("redis-cell\n", "standin\n", "/usr/local/lib/redis/funnel.so", servertest.Module(t)).Replace(page.Marked(t, "../../docs/moving-from-redis-cell.md", "take over"))) {
+		words := strings.Fields(strings.Replace(line, "compat standin", "compat redis-cell", 1))
+		replies = append(replies, admin.MustDo(t, words...))
+	}
+	require.Equal(t, []any{"OK", "QUEUED", "QUEUED", []any{"OK", "OK"}, "Background append only file rewriting started"}, replies)
+	require.Equal(t, []any{int64(0), int64(16), int64(15), int64(-1), int64(2)}, client.MustDo(t, call...))
 	require.Equal(t, servertest.ErrorReply(servertest.RefusedUnload), admin.MustDo(t, "module", "unload", "funnel"))
 }

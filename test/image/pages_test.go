@@ -1,0 +1,118 @@
+package image_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/test/page"
+)
+
+// top is the repository.
+const top = "../.."
+
+// linesOf returns the commands of the block of a page that has that mark.
+func linesOf(t testing.TB, path, mark string) []string {
+	t.Helper()
+	return strings.Split(strings.TrimSpace(page.Marked(t, filepath.Join(top, path), mark)), "\n")
+}
+
+// TestGoOfTheImageIsThatOfTheModule: the Dockerfile names the toolchain of go.mod.
+func TestGoOfTheImageIsThatOfTheModule(t *testing.T) {
+	module, err := os.ReadFile(filepath.Join(top, "go.mod"))
+	require.NoError(t, err)
+	version := regexp.MustCompile(`(?m)^toolchain go(\S+)$`).FindSubmatch(module)
+	require.NotNil(t, version)
+	dockerfile, err := os.ReadFile(filepath.Join(top, "Dockerfile"))
+	require.NoError(t, err)
+	require.Contains(t, string(dockerfile), "\nARG GO_IMAGE=golang:"+string(version[1])+"-bookworm\n")
+}
+
+// TestLinesOfTheREADME builds an image as the README says, on the base that is tested,
+// and starts it. All layers but the labels are there already.
+func TestLinesOfTheREADME(t *testing.T) {
+	t.Parallel()
+	labels := inspect[map[string]string](t, image(t), ".Config.Labels")
+	lines := linesOf(t, "README.md", "docker")
+	require.Equal(t, []string{"docker build -t funnel .", "docker run -p 127.0.0.1:6379:6379 funnel"}, lines)
+	name := unique()
+	t.Cleanup(func() { tryDocker("rmi", name) })
+	command := exec.Command("docker", "build", "-t", name, "--build-arg", "GO_IMAGE="+fromEnvironment(t, "FUNNEL_IMAGE_GO"),
+		"--build-arg", "BASE="+baseImage(t), "--build-arg", "COMMIT="+labels["org.opencontainers.image.revision"], ".")
+	command.Dir = top
+	output, err := command.CombinedOutput()
+	require.NoError(t, err, string(output))
+	box := newContainer(t)
+	run(t, detached(lines[1], box), name)
+	requireReply(t, box.client(t), 15)
+}
+
+// detached makes a line return at once, and listen on a port that nobody else has.
+func detached(line string, box container) string {
+	return strings.Replace(line, "docker run -p 127.0.0.1:6379:6379 ", "docker run --detach --name "+string(box)+" -p 127.0.0.1::6379 ", 1)
+}
+
+// TestLinesOfThePage runs each line that docs/docker.md shows, as it stands but for the
+// names of the image and of the volume, the port and what makes it return.
+func TestLinesOfThePage(t *testing.T) {
+	t.Parallel()
+	const client, password = `docker run funnel redis-cli -h other cl.throttle user:42 15 30 60`,
+		`docker run -p 127.0.0.1:6379:6379 -e REDISCLI_AUTH=secret funnel --requirepass secret`
+	servers := map[string]struct {
+		limit         int64
+		config, value string
+	}{
+		`docker run -p 127.0.0.1:6379:6379 -v funnel:/data funnel --appendonly yes`:                                  {15, "appendonly", "yes"},
+		`docker run -p 127.0.0.1:6379:6379 funnel redis-server --maxmemory 100mb`:                                    {15, "maxmemory", "104857600"},
+		`docker run -p 127.0.0.1:6379:6379 -e FUNNEL_ARGS="compat redis-cell" funnel`:                                {16, "appendonly", "no"},
+		`docker run -p 127.0.0.1:6379:6379 -v "$PWD/redis.conf:/etc/redis.conf" funnel redis-server /etc/redis.conf`: {15, "maxmemory", "123456789"},
+		password: {15, "requirepass", "secret"},
+	}
+	lines := linesOf(t, "docs/docker.md", "docker run")
+	require.Len(t, lines, len(servers)+1)
+	for _, line := range lines {
+		t.Run(line, func(t *testing.T) {
+			if line == client {
+				network := unique()
+				docker(t, "network", "create", network)
+				t.Cleanup(func() { tryDocker("network", "rm", network) })
+				start(t, []string{"--network", network, "--network-alias", "other"}).client(t)
+				require.Equal(t, "0\n15\n14\n-1\n2\n", run(t, strings.Replace(line, "run", "run --rm --network "+network, 1), image(t)))
+				return
+			}
+			want, known := servers[line]
+			require.True(t, known, "no test for this line")
+			box := newContainer(t)
+			run(t, detached(line, box), image(t))
+			server := box.client(t, map[bool]string{true: "secret"}[line == password])
+			requireReply(t, server, want.limit)
+			require.Equal(t, want.value, server.ConfigGet(t.Context(), want.config).Val()[want.config])
+			if line == password {
+				// The counter shows that the check calls the command, rather than failing without a password.
+				box.exec(t, "funnel-healthcheck.sh")
+				require.Regexp(t, "funnel_peeked:[1-9]", server.Info(t.Context(), "funnel").Val())
+			}
+		})
+	}
+}
+
+// run runs a line in a folder with a redis.conf, with that image and a volume of its own,
+// and returns what it prints.
+func run(t *testing.T, line, image string) string {
+	t.Helper()
+	line = regexp.MustCompile(` funnel( |$)`).ReplaceAllString(line, " "+image+"$1")
+	if before, after, found := strings.Cut(line, " funnel:/data "); found {
+		line = before + " " + volume(t) + ":/data " + after
+	}
+	command := exec.Command("bash", "-c", line)
+	command.Dir = t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(command.Dir, "redis.conf"), []byte("maxmemory 123456789\n"), 0o644))
+	output, err := command.Output()
+	require.NoError(t, err, line)
+	return string(output)
+}
