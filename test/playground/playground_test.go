@@ -152,6 +152,10 @@ func TestSeveralLimitsAsOneShowWhichLimits(t *testing.T) {
 	v.press("Pour")
 	v.says(".headline", "^limited: 101 tokens never fit$")
 	v.says("[data-key=hour] .row", "^limits: never fits$")
+	v.set("count", "0")
+	v.press("Pour")
+	v.says(".detail", "^second: count must be an integer from 1 ")
+	v.set("count", "1")
 	v.set("quantity", "5")
 	for range 3 {
 		s.pass(v, 5*time.Second)
@@ -182,6 +186,7 @@ func TestReservationsComeInTheirOrder(t *testing.T) {
 	v.says(".headline", `^caller 5: your turn in 4\.0 s$`)
 	queue("caller 1: go ahead; caller 2: go ahead; caller 3: go ahead; caller 4: 2.0 s; caller 5: 4.0 s")
 	v.says("[data-text='upper word']", "^overfull$")
+	require.Equal(t, "max_wait 10 s", v.text("[data-text=ceiling]"))
 	require.Equal(t, "2", v.text("[data-text=upper]"))
 	require.Equal(t, "caller 4caller 5", v.text(".above"), "from the brim upwards")
 	s.pass(v, 1500*time.Millisecond)

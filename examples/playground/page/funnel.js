@@ -81,7 +81,7 @@ export class Funnel {
     const isOver = level > this.capacity + 1e-6;
     const ceiling = this.maxWait > 0 ? brim - this.maxWait / this.interval * this.heightAbove(over) : brim;
     set(this.parts.ceiling, "d", ceiling < brim ? `M${middle - mouth - 6} ${ceiling} H300` : "");
-    this.write("ceiling", ceiling < brim ? `max_wait ${span(this.maxWait)}` : "", ceiling + 5);
+    this.write("ceiling", ceiling < brim ? `max_wait ${round(span(this.maxWait))}` : "", ceiling + 5);
     const top = isOver ? brim - over * this.heightAbove(over) : surface;
     const lines = [[isOver ? top : brim, isOver ? brim : surface], [surface, bottom]];
     set(this.parts.measure, "d", lines.filter(([from, to]) => to - from > 6)
@@ -177,5 +177,7 @@ export function span(seconds) {
 }
 
 function rate(interval) {
-  return interval < 1 ? `${short(1 / interval)} tokens leak a second` : `a token leaks every ${span(interval).replace(".0 s", " s")}`;
+  return interval < 1 ? `${short(1 / interval)} tokens leak a second` : `a token leaks every ${round(span(interval))}`;
 }
+
+function round(time) { return time.replace(".0 s", " s"); }

@@ -132,9 +132,10 @@ class Section {
     }
     this.verdict.tally = times > 1 && answer.status === 200 ? `${tally.allowed} allowed, ${tally.limited} limited` : "";
     if (answer.status !== 200) {
-      this.verdict = { kind: "error", text: answer.status === 400 ? answer.error : "Redis has not decided." };
-      const funnel = this.used[answer.funnel];
-      if (answer.field && funnel) this.input(funnel, answer.field)?.setAttribute("aria-invalid", "true");
+      const input = answer.field && this.input(this.used[answer.funnel], answer.field);
+      const whose = input?.closest("[data-key]") ? `${this.used[answer.funnel].key}: ` : "";
+      this.verdict = { kind: "error", text: answer.status === 400 ? whose + answer.error : "Redis has not decided." };
+      input?.setAttribute("aria-invalid", "true");
     }
     this.showCalls();
     this.showCommands(answer.commands ?? []);
