@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"funnel/limiter"
+)
+
+// An exchange is a command as it was sent, and its reply, both as redis-cli shows them.
+type exchange struct {
+	Sent  string `json:"sent"`
+	Reply string `json:"reply"`
+}
+
+type recordingKey struct{}
+
+// record returns a context, and where the commands that are sent with it are recorded.
+func record(ctx context.Context) (context.Context, *[]exchange) {
+	recording := new([]exchange)
+	return context.WithValue(ctx, recordingKey{}, recording), recording
+}
+
+// A recorder is a hook of go-redis that records the commands of contexts that [record]
+// has made, from one goroutine each.
+type recorder struct{}
+
+func (recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		err := next(ctx, command)
+		if recording, ok := ctx.Value(recordingKey{}).(*[]exchange); ok {
+			*recording = append(*recording, exchange{Sent: sent(command), Reply: replied(command, err)})
+		}
+		return err
+	}
+}
+
+func sent(command redis.Cmder) string {
+	words := make([]string, len(command.Args()))
+	for i, argument := range command.Args() {
+		words[i] = fmt.Sprint(argument)
+		switch {
+		case i == 0:
+			words[i] = strings.ToUpper(words[i])
+		case words[i] == limiter.Script():
+			words[i] = "(the text of the script)"
+		case words[i] == "" || strings.ContainsAny(words[i], " \"'\\"):
+			words[i] = strconv.Quote(words[i])
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func replied(command redis.Cmder, err error) string {
+	var reply redis.Error
+	switch {
+	case errors.As(err, &reply):
+		return "(error) " + reply.Error()
+	case err != nil:
+		return "Error: " + err.Error()
+	}
+	if command, ok := command.(*redis.Cmd); ok {
+		return strings.Join(lines(command.Val()), "\n")
+	}
+	return ""
+}
+
+// lines are those in which redis-cli shows a reply.
+func lines(reply any) (shown []string) {
+	switch reply := reply.(type) {
+	case int64:
+		return []string{fmt.Sprintf("(integer) %d", reply)}
+	case []any:
+		for i, element := range reply {
+			prefix := strconv.Itoa(i+1) + ") "
+			for _, line := range lines(element) {
+				shown = append(shown, prefix+line)
+				prefix = strings.Repeat(" ", len(prefix))
+			}
+		}
+		return shown
+	}
+	return []string{fmt.Sprintf("%q", reply)}
+}
