@@ -12,25 +12,13 @@ import (
 	"funnel/internal/contract"
 )
 
-// An operation is one of the package, and the same in the contract.
+// An operation is one of the package, with its name in the contract.
 type operation struct {
 	gcra.Operation
-	name  string
-	model func(funnel contract.Funnel, tat, now, wait *big.Int) (contract.Decision, contract.Error)
+	name string
 }
 
-var operations = []operation{
-	{gcra.Reserve, "reserve", contract.Funnel.Reserve},
-	{gcra.Peek, "peek", withoutWait(contract.Funnel.Peek)},
-	{gcra.Charge, "charge", withoutWait(contract.Funnel.Charge)},
-	{gcra.Refund, "refund", withoutWait(contract.Funnel.Refund)},
-}
-
-func withoutWait(model func(funnel contract.Funnel, tat, now *big.Int) (contract.Decision, contract.Error)) func(contract.Funnel, *big.Int, *big.Int, *big.Int) (contract.Decision, contract.Error) {
-	return func(funnel contract.Funnel, tat, now, _ *big.Int) (contract.Decision, contract.Error) {
-		return model(funnel, tat, now)
-	}
-}
+var operations = []operation{{gcra.Reserve, "reserve"}, {gcra.Peek, "peek"}, {gcra.Charge, "charge"}, {gcra.Refund, "refund"}}
 
 // ask makes the operation. Wait is how long the caller can wait.
 func (o operation) ask(rate gcra.Rate, tat, now, quantity, wait int64) (gcra.Decision, error) {
@@ -58,7 +46,16 @@ func (o operation) contract(n numbers, wait int64) (contract.Decision, contract.
 	case n.quantity < 0:
 		return contract.Decision{}, contract.ErrQuantity
 	}
-	return o.model(funnel, big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0)), big.NewInt(max(wait, 0)))
+	tat, now := big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0))
+	switch o.Operation {
+	case gcra.Reserve:
+		return funnel.Reserve(tat, now, big.NewInt(max(wait, 0)))
+	case gcra.Peek:
+		return funnel.Peek(tat, now)
+	case gcra.Charge:
+		return funnel.Charge(tat, now)
+	}
+	return funnel.Refund(tat, now)
 }
 
 // agree compares an operation with the contract and returns what both answered. It costs

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -239,20 +238,15 @@ func (l *Limiter) within(ctx context.Context, ask func(context.Context) error) e
 	if l.heeds || ctx.Done() == nil {
 		return causeOf(ctx, ask(ctx))
 	}
-	done := answers.Get().(chan error)
+	done := make(chan error, 1) // from no pool: a channel of a bubble of synctest must not leave it
 	go func() { done <- ask(ctx) }()
 	select {
 	case err := <-done:
-		answers.Put(done)
 		return causeOf(ctx, err)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
-
-// answers are channels for one error. That of a call that was given up is not used again:
-// its answer may still come.
-var answers = sync.Pool{New: func() any { return make(chan error, 1) }}
 
 // causeOf says why, where the context is the reason for an error.
 func causeOf(ctx context.Context, err error) error {
