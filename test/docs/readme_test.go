@@ -37,6 +37,28 @@ func TestREADMEsAreShortAndShowTheSame(t *testing.T) {
 	require.Equal(t, commands("README.md"), commands("README.zh-CN.md"))
 }
 
+// TestFiguresAreThoseOfThePage: instructions per call are measured into docs/performance.md,
+// and copied into the READMEs by hand.
+func TestFiguresAreThoseOfThePage(t *testing.T) {
+	measured := read(t, "docs/performance.md")
+	var figures [][]string
+	for _, path := range []string{"README.md", "README.zh-CN.md"} {
+		here := regexp.MustCompile(`\b\d{1,3},\d{3}\b`).FindAllString(read(t, path), -1)
+		require.Len(t, here, 4, path)
+		for _, figure := range here {
+			require.True(t, strings.Contains(measured, "| "+figure+" |"), "%s: %s instructions were not measured", path, figure)
+		}
+		figures = append(figures, here)
+	}
+	require.Equal(t, figures[0], figures[1])
+	throttle := regexp.MustCompile(`(?m)^\| CL\.THROTTLE \| ([\d,]+) .* ([\d.]+) \|$`).FindStringSubmatch(measured)
+	require.NotNil(t, throttle)
+	require.Equal(t, throttle[1], figures[0][0])
+	for path, ratio := range map[string]string{"README.md": throttle[2] + " times", "README.zh-CN.md": throttle[2] + " 倍"} {
+		require.True(t, strings.Contains(read(t, path), " "+ratio), "%s does not say %s", path, ratio)
+	}
+}
+
 // repository is a copy of the sources, as a new clone has them, in a folder that is named
 // funnel.
 func repository(t *testing.T) string {
