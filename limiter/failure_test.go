@@ -170,6 +170,11 @@ func TestOutageIsLoggedTwice(t *testing.T) {
 	allow(t, l, "good:0", fifteenPerDay)
 	require.Contains(t, log.String(), "by Redis again\" after=1m39.9s calls=1000\n")
 	require.Equal(t, 2, strings.Count(log.String(), "\n"))
+
+	allow(t, l, "bad", fifteenPerDay)
+	now = now.Add(10 * time.Second)
+	allow(t, l, "good:0", fifteenPerDay)
+	require.Contains(t, log.String(), "by Redis again\" after=0s calls=1\n", "another outage")
 }
 
 // A killer is a hook of go-redis that kills the server once it has answered a command.
@@ -203,6 +208,8 @@ func TestNothingIsDecidedBesideAnError(t *testing.T) {
 	require.Zero(t, result)
 	require.True(t, told.last().Result.Limited())
 	require.Empty(t, told.last().Result.Path)
+	require.Equal(t, perDay(15), told.last().Result.Limit, "what was asked")
+	require.Equal(t, 1, told.last().Result.Quantity)
 }
 
 // Hooks get each decision, in their order.
