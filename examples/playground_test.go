@@ -206,7 +206,8 @@ func TestPlaygroundIsForItsOwnPage(t *testing.T) {
 	}
 	response, _ := get(t, url+"/call")
 	require.NotEqual(t, http.StatusOK, response.StatusCode)
-	require.Contains(t, response.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'")
+	require.Equal(t, "default-src 'self'; frame-ancestors 'none'", response.Header.Get("Content-Security-Policy"))
+	require.Equal(t, "nosniff", response.Header.Get("X-Content-Type-Options"))
 	require.Zero(t, server.Client(t).DBSize(t.Context()).Val())
 
 	status, _ := post(t, url, words("reserve"), "Sec-Fetch-Site", "same-origin", "Host", "localhost:8081", "Content-Type", "application/json; charset=utf-8")
