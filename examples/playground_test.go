@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -81,7 +84,9 @@ func TestPlayground(t *testing.T) {
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	require.Contains(t, page, "<title>funnel playground</title>")
 
-	_, _ = post(t, url, words("peek")) // finds out how the server reads a capacity
+	// The first call, on a new connection, finds out how the server reads a capacity.
+	_, answer := post(t, url, words("peek"))
+	require.Contains(t, answer, `"commands":[{"sent":"CL.PEEK p:demo 14 30 60 1",`)
 	status, answer := post(t, url, words("reserve", "quantity", "14"))
 	require.Equal(t, http.StatusOK, status, answer)
 	require.JSONEq(t, fmt.Sprintf(`{
@@ -201,11 +206,26 @@ func TestPlaygroundIsForItsOwnPage(t *testing.T) {
 	}
 	response, _ := get(t, url+"/call")
 	require.NotEqual(t, http.StatusOK, response.StatusCode)
-	require.Contains(t, response.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'")
+	require.Equal(t, "default-src 'self'; frame-ancestors 'none'", response.Header.Get("Content-Security-Policy"))
+	require.Equal(t, "nosniff", response.Header.Get("X-Content-Type-Options"))
 	require.Zero(t, server.Client(t).DBSize(t.Context()).Val())
 
 	status, _ := post(t, url, words("reserve"), "Sec-Fetch-Site", "same-origin", "Host", "localhost:8081", "Content-Type", "application/json; charset=utf-8")
 	require.Equal(t, http.StatusOK, status)
+}
+
+// A visitor who does not send what was announced is not waited for.
+func TestPlaygroundEndsSlowRequests(t *testing.T) {
+	t.Parallel()
+	url := startPlayground(t, servertest.Start(t, servertest.Options{}))
+	connection, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	require.NoError(t, err)
+	defer connection.Close()
+	_, err = io.WriteString(connection, "POST /call HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{")
+	require.NoError(t, err)
+	require.NoError(t, connection.SetReadDeadline(time.Now().Add(servertest.Patience)))
+	_, err = io.Copy(io.Discard, connection) // until it is closed
+	require.NoError(t, err)
 }
 
 func TestPlaygroundWithoutRedis(t *testing.T) {

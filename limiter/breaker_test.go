@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -60,6 +61,8 @@ func TestServerThatHangs(t *testing.T) {
 			_, given, err := start(limiter.WithTimeout(50*time.Millisecond), limiter.OnFailure(limiter.FailLocal)).
 				AllowAll(ctx, limiter.Request{"a", fifteenPerDay, 1}, limiter.Request{"b", fifteenPerDay, 1})
 			require.NoError(t, err)
+			givenMany := start(limiter.WithTimeout(50*time.Millisecond), limiter.OnFailure(limiter.FailLocal)).
+				AllowMany(ctx, limiter.Request{"a", fifteenPerDay, 1}, limiter.Request{"b", fifteenPerDay, 1})
 			require.EqualError(t, sends(3, ask), timeout)
 			require.EqualError(t, sends(0, ask), timeout)
 			require.NoError(t, sends(3, askMany))
@@ -72,6 +75,16 @@ func TestServerThatHangs(t *testing.T) {
 					require.NoError(t, sends(calls, askMany))
 				}
 			}
+
+			// Also of those who call at once, while the one that tries waits.
+			now = now.Add(time.Second)
+			trips := counted.trips.Load()
+			var callers sync.WaitGroup
+			for range 16 {
+				callers.Go(func() { _ = ask() })
+			}
+			callers.Wait()
+			require.EqualValues(t, 1, counted.trips.Load()-trips)
 
 			// A caller whose own context is done gets its error, and tells nothing of Redis.
 			sends(5, func() error {
@@ -95,7 +108,9 @@ func TestServerThatHangs(t *testing.T) {
 				}
 				return nil
 			})
-			require.Equal(t, limiter.PathLocal, given[0].Path, "answers that come late change nothing")
+			for _, result := range append(given, givenMany...) {
+				require.Equal(t, limiter.PathLocal, result.Path, "answers that come late change nothing")
+			}
 		})
 	}
 }

@@ -170,6 +170,46 @@ func TestOutageIsLoggedTwice(t *testing.T) {
 	allow(t, l, "good:0", fifteenPerDay)
 	require.Contains(t, log.String(), "by Redis again\" after=1m39.9s calls=1000\n")
 	require.Equal(t, 2, strings.Count(log.String(), "\n"))
+
+	allow(t, l, "bad", fifteenPerDay)
+	now = now.Add(10 * time.Second)
+	allow(t, l, "good:0", fifteenPerDay)
+	require.Contains(t, log.String(), "by Redis again\" after=0s calls=1\n", "another outage")
+}
+
+// A killer is a hook of go-redis that kills the server once it has answered a command.
+type killer struct{ server *servertest.Server }
+
+func (killer) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (killer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (k killer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		err := next(ctx, command)
+		if command.Name() == "cl.peek" {
+			k.server.Kill()
+		}
+		return err
+	}
+}
+
+// The first peek says how the server reads a capacity, and the second one, which would be
+// right, gets no answer.
+func TestNothingIsDecidedBesideAnError(t *testing.T) {
+	server := servertest.StartModule(t)
+	client := server.Client(t, once)
+	client.AddHook(killer{server})
+	var told recorder
+	result, err := limiter.New(client, limiter.WithHook(told.hook)).Peek(context.Background(), "key", perDay(15))
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	require.Zero(t, result)
+	require.True(t, told.last().Result.Limited())
+	require.Empty(t, told.last().Result.Path)
+	require.Equal(t, perDay(15), told.last().Result.Limit, "what was asked")
+	require.Equal(t, 1, told.last().Result.Quantity)
 }
 
 // Hooks get each decision, in their order.

@@ -181,12 +181,13 @@ func (l *Limiter) report(ctx context.Context, errs ...error) {
 
 // settle takes what Redis said, or decides without it.
 func (l *Limiter) settle(ctx context.Context, c *call, cause error, start time.Time) error {
-	now := l.now()
-	switch {
-	case cause == nil:
-		l.failure.outage.over(ctx, l.failure.logger, now)
+	if cause == nil {
+		l.failure.outage.over(ctx, l.failure.logger, l.now())
 		l.prefilter.learn(c, start)
 		return nil
+	}
+	clear(c.results) // the first attempt of two may have filled them in
+	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case isFault(cause):

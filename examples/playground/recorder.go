@@ -27,7 +27,7 @@ func record(ctx context.Context) (context.Context, *[]exchange) {
 }
 
 // A recorder is a hook of go-redis that records the commands of contexts that [record]
-// has made, from one goroutine each.
+// has made, from one goroutine each: those of package limiter, which have the type Cmd.
 type recorder struct{}
 
 func (recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -39,14 +39,16 @@ func (recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 func (recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
 		err := next(ctx, command)
-		if recording, ok := ctx.Value(recordingKey{}).(*[]exchange); ok {
+		recording, isRecorded := ctx.Value(recordingKey{}).(*[]exchange)
+		// A new connection sends commands of its own, of other types.
+		if command, ok := command.(*redis.Cmd); ok && isRecorded {
 			*recording = append(*recording, exchange{Sent: sent(command), Reply: replied(command, err)})
 		}
 		return err
 	}
 }
 
-func sent(command redis.Cmder) string {
+func sent(command *redis.Cmd) string {
 	words := make([]string, len(command.Args()))
 	for i, argument := range command.Args() {
 		words[i] = fmt.Sprint(argument)
@@ -62,7 +64,7 @@ func sent(command redis.Cmder) string {
 	return strings.Join(words, " ")
 }
 
-func replied(command redis.Cmder, err error) string {
+func replied(command *redis.Cmd, err error) string {
 	var reply redis.Error
 	switch {
 	case errors.As(err, &reply):
@@ -70,10 +72,7 @@ func replied(command redis.Cmder, err error) string {
 	case err != nil:
 		return "Error: " + err.Error()
 	}
-	if command, ok := command.(*redis.Cmd); ok {
-		return strings.Join(lines(command.Val()), "\n")
-	}
-	return ""
+	return strings.Join(lines(command.Val()), "\n")
 }
 
 // lines are those in which redis-cli shows a reply.

@@ -1,9 +1,6 @@
 package servertest
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // CallMany sends many calls over a connection, in batches. Words makes the i-th call,
 // and check sees its reply.
@@ -38,9 +35,4 @@ func MustBeAllowed(i int, got any) error {
 		return nil
 	}
 	return fmt.Errorf("call %d was answered %v", i, got)
-}
-
-// CallsPerSecond is the rate since start.
-func CallsPerSecond(calls int, start time.Time) int {
-	return int(float64(calls) / time.Since(start).Seconds())
 }

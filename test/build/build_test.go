@@ -3,6 +3,7 @@
 package build_test
 
 import (
+	"errors"
 	"maps"
 	"net"
 	"os"
@@ -195,6 +196,9 @@ func TestAnyWayToBuildSh(t *testing.T) {
 func TestFoldersThatCannotBeWritten(t *testing.T) {
 	for name, forbid := range map[string]func(p *place) error{
 		"the checkout": func(p *place) error { return os.Chmod(p.sources, 0o555) },
+		"the checkout, but not the folder build": func(p *place) error {
+			return errors.Join(os.Mkdir(filepath.Join(p.sources, "build"), 0o777), os.Chmod(filepath.Join(p.sources, "build"), 0o777), os.Chmod(p.sources, 0o555))
+		},
 		"the folder build": func(p *place) error {
 			return os.Mkdir(filepath.Join(p.sources, "build"), 0o555)
 		},
