@@ -41,7 +41,9 @@ check_file() {
     case ${2-} in
     '' | -*) return ;;
     esac
-    mount="-v \"\$PWD/redis.conf:$2\""
+    path=$2
+    [ "${path#/}" != "$path" ] || path=$(pwd)/$path
+    mount="-v \"\$PWD/redis.conf:$path\""
     [ ! -d "$2" ] ||
         die "$2 is a folder, not a configuration file. Docker makes one where the file to mount is missing, or its path is not absolute: remove the folder, write the file, and mount it as in $mount"
     [ -e "$2" ] || die "there is no configuration file $2 in the container: mount it, as in $mount"
