@@ -206,6 +206,7 @@ func TestPlaygroundIsForItsOwnPage(t *testing.T) {
 	}
 	response, _ := get(t, url+"/call")
 	require.NotEqual(t, http.StatusOK, response.StatusCode)
+	response, _ = get(t, url+"/")
 	require.Equal(t, "default-src 'self'; frame-ancestors 'none'", response.Header.Get("Content-Security-Policy"))
 	require.Equal(t, "nosniff", response.Header.Get("X-Content-Type-Options"))
 	require.Zero(t, server.Client(t).DBSize(t.Context()).Val())

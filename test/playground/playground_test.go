@@ -175,6 +175,20 @@ func TestSeveralLimitsAsOneShowWhichLimits(t *testing.T) {
 	v.until("!" + isRed("several", "hour"))
 }
 
+// An answer is about the funnels that were asked, whatever is ticked meanwhile.
+func TestErrorOfAFunnelThatIsNoLongerUsed(t *testing.T) {
+	s := newStage(t)
+	v := s.look(t, "several")
+	v.do(chromedp.Click(chromedp.CSS("#several [data-key=hour] [name=used]")))
+	v.do(chromedp.Evaluate[chromedp.Void](`{
+		const find = (selector) => document.querySelector("#several " + selector);
+		find("[data-key=hour] [name=count]").value = "0";
+		find("button").click();
+		find("[name=used]").click();
+	}`))
+	v.says(".detail", "^hour: count must be an integer from 1 ")
+}
+
 func TestReservationsComeInTheirOrder(t *testing.T) {
 	s := newStage(t)
 	v := s.look(t, "turns")

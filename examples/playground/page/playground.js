@@ -117,9 +117,10 @@ class Section {
 
   async makeCalls(command, times) {
     const tally = { allowed: 0, limited: 0 };
-    let answer;
+    let answer, used;
     for (let call = 0; call < times; call++) {
-      const used = this.used, quantity = Number(this.input(used[0], "quantity").value);
+      used = this.used;
+      const quantity = Number(this.input(used[0], "quantity").value);
       answer = await this.ask(command);
       if (answer.status !== 200) break;
       if (command === "reserve" && quantity > 0) {
@@ -132,8 +133,8 @@ class Section {
     }
     this.verdict.tally = times > 1 && answer.status === 200 ? `${tally.allowed} allowed, ${tally.limited} limited` : "";
     if (answer.status !== 200) {
-      const input = answer.field && this.input(this.used[answer.funnel], answer.field);
-      const whose = input?.closest("[data-key]") ? `${this.used[answer.funnel].key}: ` : "";
+      const input = answer.field && this.input(used[answer.funnel], answer.field);
+      const whose = input?.closest("[data-key]") ? `${used[answer.funnel].key}: ` : "";
       this.verdict = { kind: "error", text: answer.status === 400 ? whose + answer.error : "Redis has not decided." };
       input?.setAttribute("aria-invalid", "true");
     }
