@@ -69,6 +69,9 @@ func TestConfigurationFileThatIsMissing(t *testing.T) {
 			}
 		})
 	}
+	box := start(t, nil, "redis-server", "relative.conf")
+	require.Equal(t, 1, box.exitCode(t))
+	require.Contains(t, docker(t, "logs", string(box)), `-v "$PWD/redis.conf:/data/relative.conf"`)
 }
 
 // TestRestartAfterCONFIGREWRITE: which writes a loadmodule line into the file.
