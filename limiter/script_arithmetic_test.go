@@ -42,7 +42,7 @@ func TestScriptAgreesWithTheContract(t *testing.T) {
 		"refund":  {"allowed", "limited", "emptied", "error"},
 	} {
 		t.Run(command, func(t *testing.T) {
-			cases := servertest.QuickOrLong(20_000, 1_000_000)
+			cases := servertest.QuickOrLong(5_000, 1_000_000)
 			outcomes := compareScript(t, limiter.Script(), command, cases)
 			for _, kind := range kinds {
 				require.Greater(t, outcomes[kind], cases/200, kind)
