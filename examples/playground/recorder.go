@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"funnel/internal/rediscli"
 	"funnel/limiter"
 )
 
@@ -72,23 +73,5 @@ func replied(command *redis.Cmd, err error) string {
 	case err != nil:
 		return "Error: " + err.Error()
 	}
-	return strings.Join(lines(command.Val()), "\n")
-}
-
-// lines are those in which redis-cli shows a reply.
-func lines(reply any) (shown []string) {
-	switch reply := reply.(type) {
-	case int64:
-		return []string{fmt.Sprintf("(integer) %d", reply)}
-	case []any:
-		for i, element := range reply {
-			prefix := strconv.Itoa(i+1) + ") "
-			for _, line := range lines(element) {
-				shown = append(shown, prefix+line)
-				prefix = strings.Repeat(" ", len(prefix))
-			}
-		}
-		return shown
-	}
-	return []string{fmt.Sprintf("%q", reply)}
+	return strings.Join(rediscli.Lines(command.Val()), "\n")
 }

@@ -29,6 +29,8 @@ type (
 	Push []any
 )
 
+func (e ErrorReply) Error() string { return string(e) }
+
 // Wire connects to the server, until the test ends.
 func (s *Server) Wire(t testing.TB) *Wire {
 	t.Helper()

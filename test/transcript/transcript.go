@@ -14,8 +14,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-
-	"funnel/internal/servertest"
 )
 
 // An Entry is a command or a step, with what it replies.
@@ -83,30 +81,6 @@ func Words(command string) (words []string, err error) {
 		rest = strings.TrimSpace(rest[length:])
 	}
 	return words, nil
-}
-
-// Interactive returns the lines in which redis-cli shows a reply in a terminal.
-func Interactive(reply any) (lines []string) {
-	switch reply := reply.(type) {
-	case servertest.ErrorReply:
-		return []string{"(error) " + string(reply)}
-	case int64:
-		return []string{fmt.Sprintf("(integer) %d", reply)}
-	case nil:
-		return []string{"(nil)"}
-	case []any:
-		for i, element := range reply {
-			prefix := strconv.Itoa(i+1) + ") "
-			for n, line := range Interactive(element) {
-				if n > 0 {
-					prefix = strings.Repeat(" ", len(prefix))
-				}
-				lines = append(lines, prefix+line)
-			}
-		}
-		return lines
-	}
-	return []string{fmt.Sprintf("%q", reply)}
 }
 
 // Piped returns what redis-cli prints when its output is no terminal, on one line.
