@@ -137,9 +137,7 @@ func interpreter(t *testing.T, what string, trial func(program string) *exec.Cmd
 
 func TestRedisCLI(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("redis-cli"); err != nil {
-		t.Skip("needs redis-cli: ", err)
-	}
+	page.NeedRedisCLI(t)
 	server := servertest.StartModule(t)
 	text := narrow(t, snippet(t, "redis-cli"), "15 30 60", "3 1 2")
 	wrapper := fmt.Sprintf("redis-cli() { command redis-cli -p %d \"$@\"; }\n", server.Port)

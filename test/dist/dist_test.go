@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
+	"funnel/test/page"
 )
 
 // top is the repository.
@@ -47,14 +48,7 @@ func dist(t *testing.T, variables ...string) string {
 	if runtime.GOOS != "linux" {
 		t.Skip("releases are packed on Linux")
 	}
-	entries, err := os.ReadDir(top)
-	require.NoError(t, err)
-	folder := t.TempDir()
-	for _, entry := range entries {
-		if !slices.Contains([]string{".git", "build", "dist", "funnel.so"}, entry.Name()) {
-			run(t, top, nil, "cp", "-R", entry.Name(), folder)
-		}
-	}
+	folder := page.Clone(t, top)
 	run(t, folder, append(variables, fmt.Sprintf("SOURCE_DATE_EPOCH=%d", made.Unix())), "./build.sh", "dist")
 	return filepath.Join(folder, "dist")
 }
@@ -128,14 +122,12 @@ func TestRelease(t *testing.T) {
 // followReadme runs all that the README of the archive says, in a folder of its own
 // in the place of /usr/local, and without root.
 func followReadme(t *testing.T, release, text string) {
-	if _, err := exec.LookPath("redis-cli"); err != nil {
-		t.Skip("needs redis-cli: ", err)
-	}
+	page.NeedRedisCLI(t)
 	require.NotContains(t, text, "](", "a link")
 	require.NotRegexp(t, "@[A-Z]+@", text, "a placeholder")
 	require.Contains(t, text, fmt.Sprintf("# funnel %s for Linux on %s\n", versionOf(t), runtime.GOARCH))
-	for _, page := range regexp.MustCompile(`"([A-Z]\w+ .*?|Security)"`).FindAllStringSubmatch(text, -1) {
-		requirePage(t, page[1])
+	for _, title := range regexp.MustCompile(`"([A-Z]\w+ .*?|Security)"`).FindAllStringSubmatch(text, -1) {
+		requirePage(t, title[1])
 	}
 	prefix := t.TempDir()
 	blocks := map[string][]string{}
@@ -147,13 +139,11 @@ func followReadme(t *testing.T, release, text string) {
 	require.Len(t, blocks["conf"], 2, "loadmodule without and with compat")
 
 	for range 2 { // the second time as for a new version
-		run(t, release, nil, "bash", "-ec", `sudo() { "$@"; }`+"\n"+blocks["sh"][0])
+		page.Shell(t, release, 0, blocks["sh"][0])
 	}
 	for i, want := range []string{"0\n15\n14\n-1\n2\n", "0\n16\n15\n-1\n2\n"} {
-		line := strings.Fields(blocks["conf"][i])
-		require.Equal(t, "loadmodule", line[0])
-		server := servertest.Start(t, servertest.Options{Module: line[1], ModuleArguments: line[2:]})
-		output := run(t, release, nil, "bash", "-ec", fmt.Sprintf("redis-cli() { command redis-cli -p %d \"$@\"; }\n%s", server.Port, blocks["sh"][1]))
+		server := servertest.Start(t, page.WithModule(t, blocks["conf"][i]))
+		output := page.Shell(t, release, server.Port, blocks["sh"][1])
 		require.Contains(t, output, "funnel_version:"+versionOf(t))
 		require.Contains(t, output, "funnel_compat:"+[]string{"none", "redis-cell"}[i])
 		require.True(t, strings.HasSuffix(output, want), output)

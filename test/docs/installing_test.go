@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
+	"funnel/test/page"
 )
 
 const installing = "docs/installing.md"
@@ -24,26 +25,18 @@ func installed(t *testing.T, prefix, name string) string {
 	return strings.ReplaceAll(text, "/usr/local", prefix)
 }
 
-// withModule are the options of a server that has this loadmodule line.
-func withModule(t *testing.T, line string) servertest.Options {
-	t.Helper()
-	words := strings.Fields(line)
-	require.Equal(t, "loadmodule", words[0])
-	return servertest.Options{Module: words[1], ModuleArguments: words[2:]}
-}
-
 // TestInstalling follows the page from a new clone to the first call.
 func TestInstalling(t *testing.T) {
 	t.Parallel()
-	needRedisCLI(t)
-	clone, prefix := repository(t), t.TempDir()
-	shell(t, clone, 0, marked(t, installing, "install, build"))
+	page.NeedRedisCLI(t)
+	clone, prefix := page.Clone(t, top), t.TempDir()
+	page.Shell(t, clone, 0, marked(t, installing, "install, build"))
 	for range 2 { // the second time over the first
-		shell(t, clone, 0, installed(t, prefix, "install, put"))
+		page.Shell(t, clone, 0, installed(t, prefix, "install, put"))
 	}
 	for line, want := range map[string]string{"install, load": "0\n15\n14\n-1\n2\n", "install, compat": "0\n16\n15\n-1\n2\n"} {
-		server := servertest.Start(t, withModule(t, installed(t, prefix, line)))
-		require.Equal(t, want, shell(t, clone, server.Port, marked(t, installing, "install, ask")))
+		server := servertest.Start(t, page.WithModule(t, installed(t, prefix, line)))
+		require.Equal(t, want, page.Shell(t, clone, server.Port, marked(t, installing, "install, ask")))
 		require.Contains(t, server.Log(), "loaded")
 	}
 	line := strings.ReplaceAll(marked(t, "docs/moving-from-redis-cell.md", "compat"), "/usr/local", prefix)
@@ -55,7 +48,7 @@ func TestInstalling(t *testing.T) {
 // FUNNEL.DEBUG.
 func TestUpgrading(t *testing.T) {
 	t.Parallel()
-	needRedisCLI(t)
+	page.NeedRedisCLI(t)
 	servertest.NeedSince7(t, "fails over by FAILOVER to a replica of its choice")
 	ctx, prefix := context.Background(), t.TempDir()
 	place := filepath.Join(prefix, "lib/redis")
@@ -98,16 +91,16 @@ func TestUpgrading(t *testing.T) {
 		}
 	}
 
-	shell(t, downloads, 0, installed(t, prefix, "upgrade, put"))
+	page.Shell(t, downloads, 0, installed(t, prefix, "upgrade, put"))
 	requireVersion(false)
 	see := installed(t, prefix, "upgrade, see")
 	require.Equal(t, 1, strings.Count(see, "7379"))
 	see = strings.ReplaceAll(strings.ReplaceAll(see, "redis-server", servertest.Program()), "7379", fmt.Sprint(servertest.FreePort(t)))
-	require.Regexp(t, "funnel .* loaded", shell(t, downloads, 0, see))
+	require.Regexp(t, "funnel .* loaded", page.Shell(t, downloads, 0, see))
 	restartAndFailOver()
 	requireVersion(true)
 
-	shell(t, downloads, 0, installed(t, prefix, "upgrade, back"))
+	page.Shell(t, downloads, 0, installed(t, prefix, "upgrade, back"))
 	restartAndFailOver()
 	requireVersion(false)
 	back, err := os.ReadFile(filepath.Join(place, "funnel.so"))

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -59,51 +58,16 @@ func TestFiguresAreThoseOfThePage(t *testing.T) {
 	}
 }
 
-// repository is a copy of the sources, as a new clone has them, in a folder that is named
-// funnel.
-func repository(t *testing.T) string {
-	t.Helper()
-	entries, err := os.ReadDir(top)
-	require.NoError(t, err)
-	folder := filepath.Join(t.TempDir(), "funnel")
-	require.NoError(t, os.Mkdir(folder, 0o755))
-	for _, entry := range entries {
-		if !slices.Contains([]string{".git", "build", "dist", "funnel.so"}, entry.Name()) {
-			output, err := exec.Command("cp", "-R", filepath.Join(top, entry.Name()), folder).CombinedOutput()
-			require.NoError(t, err, "%s", output)
-		}
-	}
-	return folder
-}
-
-// shell runs lines of a page in a folder, and returns what they print. sudo is nobody
-// else, redis-cli asks the server at the port.
-func shell(t *testing.T, folder string, port int, lines string) string {
-	t.Helper()
-	command := exec.Command("bash", "-ec", fmt.Sprintf("sudo() { \"$@\"; }; redis-cli() { command redis-cli -p %d \"$@\"; }\n%s", port, lines))
-	command.Dir = folder
-	output, err := command.CombinedOutput()
-	require.NoError(t, err, "%s\n%s", lines, output)
-	return string(output)
-}
-
-func needRedisCLI(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("redis-cli"); err != nil {
-		t.Skip("needs redis-cli: ", err)
-	}
-}
-
 // TestTwoCommands: the first of them, in a new clone, starts a server that answers as the
 // README shows. (The second runs this test.)
 func TestTwoCommands(t *testing.T) {
 	t.Parallel()
-	needRedisCLI(t)
+	page.NeedRedisCLI(t)
 	run, test, _ := strings.Cut(marked(t, "README.md", "the two commands"), "\n")
 	require.Regexp(t, `^\./build\.sh test\b`, test)
 	port := servertest.FreePort(t)
 	command := exec.Command("bash", "-ec", "exec "+run)
-	command.Dir = repository(t)
+	command.Dir = page.Clone(t, top)
 	command.Env = append(os.Environ(), "PORT="+strconv.Itoa(port), "FUNNEL_SERVER="+servertest.Program())
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	log := &strings.Builder{}
@@ -136,7 +100,7 @@ func TestTwoCommands(t *testing.T) {
 		require.Equal(t, strconv.Itoa(i+1), value[1])
 		want += value[2] + "\n"
 	}
-	require.Equal(t, want, shell(t, command.Dir, port, first))
+	require.Equal(t, want, page.Shell(t, command.Dir, port, first))
 }
 
 // TestProgramOutsideOfTheRepository: the lines of the README, in a folder beside a clone,
@@ -148,14 +112,14 @@ func TestProgramOutsideOfTheRepository(t *testing.T) {
 	clone, err := filepath.Abs(top)
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(clone, filepath.Join(folder, "funnel")))
-	shell(t, folder, server.Port, marked(t, "README.md", "a new program"))
+	page.Shell(t, folder, server.Port, marked(t, "README.md", "a new program"))
 	program := marked(t, "README.md", "main.go")
 	require.Equal(t, 1, strings.Count(program, "localhost:6379"))
 	program = strings.Replace(program, "localhost:6379", server.Addr(), 1)
 	folder = filepath.Join(folder, "hello")
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte(program), 0o644))
 	for remaining := 14; remaining >= 13; remaining-- {
-		output := shell(t, folder, server.Port, marked(t, "README.md", "run it"))
+		output := page.Shell(t, folder, server.Port, marked(t, "README.md", "run it"))
 		require.True(t, strings.HasSuffix(output, fmt.Sprintf("true %d\n", remaining)), output)
 	}
 	require.Equal(t, int64(2), servertest.InfoField(t, server.Client(t), "funnel", "funnel_allowed"))
