@@ -4,19 +4,18 @@
 #   docker build -t funnel --build-arg BASE=valkey/valkey:9 .
 #   docker build -t funnel --build-arg BASE=redis:8-alpine .
 #
-# Nothing here needs BuildKit, so that any docker builds it: instead of cache mounts,
-# which do, a layer holds what takes longest to compile.
+# Nothing here needs BuildKit, so any docker can build it. Cache mounts would need it:
+# instead, a layer holds the packages that take longest to compile.
 
-# Debian bookworm has the oldest glibc among the images that BASE may name, and a
-# newer one runs what was built for an older. So does musl, which an Alpine has.
+# Debian bookworm has the oldest glibc among the images that BASE may name. A newer glibc
+# runs programs that were built for an older one. So does Alpine's musl.
 ARG GO_IMAGE=golang:1.26.8-bookworm
 ARG BASE=redis:8
 
-# Compiles where the build runs, for where the image will, so that nothing is
-# emulated. The old builder does not know BUILDPLATFORM; it takes "linux" for its own.
-# The first layer holds what does not depend on funnel: the compiler for another
-# architecture, and Go's library, compiled as shared libraries want it (as "pie" does),
-# and what funnel-finish needs of it, which runs here.
+# Compiles on the build's own platform, for that of the image, without emulation. The old
+# builder does not know BUILDPLATFORM; it takes "linux" for its own. The first layer does
+# not depend on funnel. It holds the compiler for another architecture, and Go's library:
+# compiled for shared libraries (as "pie" does), and for funnel-finish, which runs here.
 FROM --platform=${BUILDPLATFORM:-linux} ${GO_IMAGE} AS build
 WORKDIR /src
 ARG TARGETARCH
@@ -39,7 +38,7 @@ RUN set -eu; \
     export CC GOARCH CGO_ENABLED=1; \
     go build -trimpath -buildmode=pie math runtime/cgo slices sync syscall; \
     GOARCH=$native CGO_ENABLED=0 go build debug/elf encoding/hex flag os/exec regexp
-# No layer downloads modules: funnel.so needs Go's own library and nothing else.
+# No layer downloads modules: funnel.so needs only Go's own library.
 # .dockerignore lists what is copied.
 COPY . .
 ARG COMMIT=
@@ -50,18 +49,18 @@ RUN set -eu; \
 FROM ${BASE}
 COPY --from=build /src/funnel.so /usr/local/lib/redis/funnel.so
 COPY image/funnel-entrypoint.sh image/funnel-healthcheck.sh /usr/local/bin/
-# What else a container needs to know (/data, the port, the user) is said by BASE, and
-# by its entrypoint, which this one calls. There is no CMD, since its name would
-# depend on BASE: the entrypoint starts the server when it is given no command.
+# BASE, and its entrypoint, which this one calls, set everything else (/data, the port, the
+# user). There is no CMD, because its name would depend on BASE: without a command, the
+# entrypoint starts the server.
 ENTRYPOINT ["funnel-entrypoint.sh"]
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 CMD ["funnel-healthcheck.sh"]
 ARG BASE
 ARG VERSION=unknown
 ARG COMMIT=unknown
-# No label but those whose value is known: who publishes an image adds its source, with
+# Only labels with known values. To publish an image, add its source with
 # --label org.opencontainers.image.source=URL.
 LABEL org.opencontainers.image.title="funnel" \
-      org.opencontainers.image.description="Redis or Valkey with CL.THROTTLE, a rate limiter" \
+      org.opencontainers.image.description="Redis or Valkey with funnel, a rate limiter" \
       org.opencontainers.image.licenses="MIT" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${COMMIT}" \

@@ -1,12 +1,13 @@
-// Package funnel_test drives the module through real servers, with go-redis: the
-// contract of CL.THROTTLE, row by row. This file holds the replies; what the
-// server stores and does around a call is in test/command and the folders beside it.
+// Package funnel_test shows what the module does: every command, through real servers, with
+// go-redis. Read this first. It is a tour, in which each command appears in the use that it
+// is made for; test/command has the edges, test/replication what replicas and files see,
+// and test/model compares random calls with the contract.
 package funnel_test
 
 import (
 	"context"
 	"fmt"
-	"math"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +15,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"funnel/gcra"
 	"funnel/internal/servertest"
 )
 
@@ -22,97 +22,177 @@ import (
 // may reply 15 times in a row and 30 times in 60 seconds.
 func TestTranscript(t *testing.T) {
 	client := servertest.StartClient(t)
-	require.Equal(t, servertest.Reply{0, 15, 14, -1, 2}, servertest.Throttle(t, client, "laoqian:reply", 15, 30, 60))
-	require.Equal(t, servertest.Reply{0, 15, 13, -1, 4}, servertest.Throttle(t, client, "laoqian:reply", 15, 30, 60, 1))
+	require.Equal(t, "0 15 14 -1 2", servertest.Call(t, client, "cl.throttle laoqian:reply 15 30 60"))
+	require.Equal(t, "0 15 13 -1 4", servertest.Call(t, client, "cl.throttle laoqian:reply 15 30 60 1"))
 }
 
-func TestFifteenOfTwentyCallsAreAllowed(t *testing.T) {
+// tour has a transcript for each thing that one can do. A line that begins with > is a
+// command, and the next one its reply. The replies of CL.THROTTLE are
+//
+//	limited limit remaining retry_after reset_after
+//
+// in whole seconds; those of the other commands are exact, with a row for each funnel:
+//
+//	limited wait [limited limit remaining wait reset_after] ...
+//
+// The clock stands still, but for what stands in parentheses.
+var tour = map[string]string{
+	"limit a rate": `
+		> cl.throttle user:1 3 1 2
+		0 3 2 -1 2
+		> cl.throttle user:1 3 1 2
+		0 3 1 -1 4
+		> cl.throttle user:1 3 1 2
+		0 3 0 -1 6
+		> cl.throttle user:1 3 1 2
+		1 3 0 2 6
+		(1.999999999s later)
+		> cl.throttle user:1 3 1 2
+		1 3 0 1 5
+		(1ns later)
+		> cl.throttle user:1 3 1 2
+		0 3 0 -1 6
+		(6s later: it has drained)
+		> cl.throttle user:1 3 1 2
+		0 3 2 -1 2`,
+
+	"ask for several tokens, or for none": `
+		> cl.throttle user:1 10 1 1 4
+		0 10 6 -1 4
+		> cl.throttle user:1 10 1 1 7
+		1 10 6 1 4
+		> cl.throttle user:1 10 1 1 11
+		1 10 6 -1 4
+		> cl.throttle user:1 10 1 1 0
+		0 10 6 -1 4`,
+
+	"limit by second and by hour: all funnels, or none": `
+		> cl.reserve {u42}:s 2 2 1 1 {u42}:h 3 3 3600 1
+		0 0 [0 2 1 0 0.5] [0 3 2 0 1200]
+		> cl.reserve {u42}:s 2 2 1 1 {u42}:h 3 3 3600 1
+		0 0 [0 2 0 0 1] [0 3 1 0 2400]
+		> cl.reserve {u42}:s 2 2 1 1 {u42}:h 3 3 3600 1
+		1 0.5 [1 2 0 0.5 1] [0 3 1 0 2400]
+		(1s later)
+		> cl.reserve {u42}:s 2 2 1 1 {u42}:h 3 3 3600 1
+		0 0 [0 2 1 0 0.5] [0 3 0 0 3599]
+		> cl.reserve {u42}:s 2 2 1 1 {u42}:h 3 3 3600 1
+		1 1199 [0 2 1 0 0.5] [1 3 0 1199 3599]
+		> cl.reserve {u42}:s 2 2 1 3 {u42}:h 3 3 3600 1
+		1 -1 [1 2 1 -1 0.5] [1 3 0 1199 3599]`,
+
+	"wait: ask once, sleep once, and go ahead in the order of asking": `
+		> cl.reserve mails 1 4 1 1 60
+		0 0 [0 1 0 0 0.25]
+		> cl.reserve mails 1 4 1 1 60
+		0 0.25 [0 1 0 0.25 0.5]
+		> cl.reserve mails 1 4 1 1 60
+		0 0.5 [0 1 0 0.5 0.75]
+		> cl.reserve mails 1 4 1 1 0.5
+		1 0.25 [1 1 0 0.25 0.75]
+		> cl.throttle mails 1 4 1
+		1 1 0 1 1
+		(0.25s later)
+		> cl.reserve mails 1 4 1 1 0.5
+		0 0.5 [0 1 0 0.5 0.75]`,
+
+	"look without taking": `
+		> cl.throttle user:1 3 1 1 2
+		0 3 1 -1 2
+		> cl.peek user:1 3 1 1 1 user:2 3 1 1 3
+		0 0 [0 3 1 0 2] [0 3 3 0 0]
+		> cl.peek user:1 3 1 1 2 user:2 3 1 1 4
+		1 -1 [1 3 1 1 2] [1 3 3 -1 0]
+		> dbsize
+		1`,
+
+	"settle what a call has cost: reserve an estimate, then charge or refund the difference": `
+		> cl.reserve tokens 3000 500 1 2000
+		0 0 [0 3000 1000 0 4]
+		> cl.charge tokens 3000 500 1 1500
+		1 1 [1 3000 0 1 7]
+		> cl.throttle tokens 3000 500 1 1
+		1 3000 0 2 7
+		> cl.refund tokens 3000 500 1 700
+		0 0 [0 3000 200 0 5.6]
+		> cl.throttle tokens 3000 500 1 1
+		0 3000 199 -1 6
+		> cl.refund tokens 3000 500 1 1000000
+		0 0 [0 3000 3000 0 0]
+		> exists tokens
+		0`,
+
+	"find the state in a string: when the funnel will be empty": `
+		> cl.throttle user:1 15 30 60 15
+		0 15 0 -1 30
+		> get user:1
+		4102444830000000000
+		> del user:1
+		1
+		> cl.throttle user:1 15 30 60
+		0 15 14 -1 2`,
+
+	"be told what was wrong": `
+		> cl.throttle user:1 15 30
+		ERR wrong number of arguments for 'cl.throttle' command
+		> cl.throttle user:1 15 30 1m
+		ERR period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits, not '1m'
+		> cl.peek user:1 15 30 60 1 user:2 15 30 60 -1
+		ERR funnel 2: quantity must be an integer from 0 to 9223372036854775807, not '-1'
+		> cl.charge user:1 15 30 60 1 user:1 15 30 60 1
+		ERR funnel 2: the key is named twice in this call: ask once, for all of its tokens
+		> cl.reserve user:1 15 30 60 1 user:2 15 30 60 1 5
+		ERR max_wait must be 0 for several funnels: ask again after the wait that a limited call replies, not '5'
+		> lpush list element
+		1
+		> cl.refund list 15 30 60 1
+		WRONGTYPE Operation against a key holding the wrong kind of value
+		> dbsize
+		1`,
+
+	"call from a script": `
+		> eval return{redis.call('cl.throttle',KEYS[1],15,30,60)[3],redis.call('cl.peek',KEYS[1],15,30,60,15)[2]} 1 user:1
+		14 2`,
+}
+
+func TestTour(t *testing.T) {
 	client, clock := servertest.StartWithClock(t)
-	clock.Set(t, servertest.Epoch)
-	for call := 1; call <= 20; call++ {
-		got := servertest.Throttle(t, client, "user:reply", 15, 30, 60)
-		if call <= 15 {
-			require.Equal(t, servertest.Reply{0, 15, int64(15 - call), -1, int64(2 * call)}, got, "call %d", call)
+	for name, transcript := range tour {
+		t.Run(name, func(t *testing.T) { replay(t, client, clock, transcript) })
+	}
+}
+
+func replay(t *testing.T, client *redis.Client, clock servertest.Clock, transcript string) {
+	t.Helper()
+	require.NoError(t, client.FlushAll(t.Context()).Err())
+	now, command := servertest.Epoch, ""
+	clock.Set(t, now)
+	for line := range strings.Lines(strings.TrimSpace(transcript)) {
+		line = strings.TrimSpace(line)
+		if step, isStep := strings.CutPrefix(line, "("); isStep {
+			elapsed, err := time.ParseDuration(strings.Fields(step)[0])
+			require.NoError(t, err)
+			now = now.Add(elapsed)
+			clock.Set(t, now)
+		} else if next, isCommand := strings.CutPrefix(line, "> "); isCommand {
+			command = next
+		} else if script, isScript := strings.CutPrefix(command, "eval "); isScript {
+			words := strings.Fields(script)
+			text := strings.Join(words[:len(words)-2], " ")
+			require.Equal(t, line, servertest.Line(client.Eval(t.Context(), text, words[len(words)-1:])), command)
 		} else {
-			require.Equal(t, servertest.Reply{1, 15, 0, 2, 30}, got, "call %d", call)
+			require.Equal(t, line, servertest.Try(client, command), command)
 		}
 	}
 }
 
-func TestQuantity(t *testing.T) {
-	client, clock := servertest.StartWithClock(t)
-	clock.Set(t, servertest.Epoch)
-	steps := []struct {
-		name     string
-		quantity int
-		want     servertest.Reply
-	}{
-		{"peek at a new funnel", 0, servertest.Reply{0, 10, 10, -1, 0}},
-		{"several at once", 4, servertest.Reply{0, 10, 6, -1, 4}},
-		{"peek", 0, servertest.Reply{0, 10, 6, -1, 4}},
-		{"more than fits now", 7, servertest.Reply{1, 10, 6, 1, 4}},
-		{"more than ever fits", 11, servertest.Reply{1, 10, 6, -1, 4}},
-		{"the rest", 6, servertest.Reply{0, 10, 0, -1, 10}},
-		{"peek at a full funnel", 0, servertest.Reply{0, 10, 0, -1, 10}},
-		{"one into a full funnel", 1, servertest.Reply{1, 10, 0, 1, 10}},
-	}
-	for _, step := range steps {
-		require.Equal(t, step.want, servertest.Throttle(t, client, "key", 10, 1, 1, step.quantity), step.name)
-	}
-}
-
-// TestSecondsRoundUp: the reply counts whole seconds, and waiting that long is
-// always enough.
-func TestSecondsRoundUp(t *testing.T) {
-	client, clock := servertest.StartWithClock(t)
-	clock.Set(t, servertest.Epoch)
-	require.Equal(t, servertest.Reply{0, 1, 0, -1, 2}, servertest.Throttle(t, client, "key", 1, 1, "1.000000001"))
-	require.Equal(t, servertest.Reply{1, 1, 0, 2, 2}, servertest.Throttle(t, client, "key", 1, 1, "1.000000001"))
-	clock.Set(t, servertest.Epoch.Add(time.Nanosecond))
-	require.Equal(t, servertest.Reply{1, 1, 0, 1, 1}, servertest.Throttle(t, client, "key", 1, 1, "1.000000001"))
-	clock.Set(t, servertest.Epoch.Add(time.Second))
-	require.Equal(t, servertest.Reply{1, 1, 0, 1, 1}, servertest.Throttle(t, client, "key", 1, 1, "1.000000001"), "one nanosecond early")
-	clock.Set(t, servertest.Epoch.Add(time.Second+time.Nanosecond))
-	require.Equal(t, servertest.Reply{0, 1, 0, -1, 2}, servertest.Throttle(t, client, "key", 1, 1, "1.000000001"))
-}
-
-// TestRedisCellMode: the other reading of the second argument allows one more.
+// TestRedisCellMode: there the second argument is one less than what the funnel holds, and
+// nothing else differs.
 func TestRedisCellMode(t *testing.T) {
 	client := servertest.StartModule(t, "compat", "redis-cell").Client(t)
-	require.Equal(t, servertest.Reply{0, 16, 15, -1, 2}, servertest.Throttle(t, client, "laoqian:reply", 15, 30, 60))
-	require.Equal(t, servertest.Reply{0, 1, 0, -1, 60}, servertest.Throttle(t, client, "none", 0, 1, 60), "capacity 0 is accepted here")
-	servertest.RequireError(t, client, "ERR capacity ", "key", -1, 30, 60)
-	servertest.RequireError(t, client, "ERR capacity and period are too large together", "key", math.MaxInt64, 1, 1)
-}
-
-// TestErrors: an error names what was wrong, and writes nothing.
-func TestErrors(t *testing.T) {
-	client := servertest.StartClient(t)
-	ctx := context.Background()
-	require.NoError(t, client.RPush(ctx, "list", "a").Err())
-	require.NoError(t, client.Set(ctx, "word", "abc", 0).Err())
-	type arguments = []any
-	for _, c := range []struct {
-		arguments arguments
-		message   string
-	}{
-		{arguments{"key", 15, 30}, "ERR wrong number of arguments for 'cl.throttle' command"},
-		{arguments{"key", 15, 30, 60, 1, 1}, "ERR wrong number of arguments for 'cl.throttle' command"},
-		{arguments{"key", 0, 30, 60}, "ERR capacity must be an integer from 1 to 9223372036854775807, not '0'"},
-		{arguments{"key", 15, "lots", 60}, "ERR count must be an integer from 1 to 9223372036854775807, not 'lots'"},
-		{arguments{"key", 15, 30, "1e3"}, "ERR period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits, not '1e3'"},
-		{arguments{"key", 15, 30, 60, -1}, "ERR quantity must be an integer from 0 to 9223372036854775807, not '-1'"},
-		{arguments{"key", 15, 1000000001, 1}, "ERR count is too large for period: "},
-		{arguments{"key", math.MaxInt64, 30, 60}, "ERR capacity and period are too large together"},
-		{arguments{"key", 15, 1, 1, math.MaxInt64}, "ERR quantity and period are too large together"},
-		{arguments{"key", 1, 1, "9223372036.854775807"}, "ERR quantity and period are too large together"}, // added to now
-		{arguments{"list", 15, 30, 60}, "WRONGTYPE Operation against a key holding the wrong kind of value"},
-		{arguments{"word", 15, 30, 60}, "ERR the key does not hold a funnel"},
-		{arguments{"list", 15, 30, "x"}, "ERR period must be"}, // arguments come before the key
-	} {
-		servertest.RequireError(t, client, c.message, c.arguments...)
-	}
-	require.ElementsMatch(t, []string{"list", "word"}, client.Keys(ctx, "*").Val())
+	require.Equal(t, "0 16 15 -1 2", servertest.Call(t, client, "cl.throttle laoqian:reply 15 30 60"))
+	require.Equal(t, "0 0 [0 16 15 0 2]", servertest.Call(t, client, "cl.reserve another:reply 15 30 60 1"))
+	require.Equal(t, "0 1 0 -1 60", servertest.Call(t, client, "cl.throttle none 0 1 60"))
 }
 
 // TestRefillOverRealTime goes by the real clock: tokens leak as time passes.
@@ -131,97 +211,48 @@ func TestRefillOverRealTime(t *testing.T) {
 	require.LessOrEqual(t, allowed, 3+int(elapsed/interval)+1, "more was let through than has leaked")
 }
 
-// TestClientsHammeringOneKey: 64 clients at once get the capacity and what leaks
-// meanwhile, and no token more.
+// TestClientsHammeringOneKey: 64 clients at once get the capacity and what leaks meanwhile,
+// and no token more, be it from one funnel or from two of which one is smaller.
 func TestClientsHammeringOneKey(t *testing.T) {
 	const clients, calls, capacity = 64, 500, 1000
-
-	hammer := func(t *testing.T, client *redis.Client, count any, period string) (allowed int64, elapsed time.Duration) {
-		var group sync.WaitGroup
-		allowedBy := make([]int64, clients)
-		errs := make([]error, clients)
-		start := time.Now()
-		for i := range clients {
-			group.Go(func() {
-				for range calls {
-					result, err := client.Do(context.Background(), "cl.throttle", "key", capacity, count, period).Int64Slice()
-					if err != nil {
-						errs[i] = err
-						return
-					}
-					allowedBy[i] += 1 - result[0]
-				}
-			})
-		}
-		group.Wait()
-		elapsed = time.Since(start)
-		for i := range clients {
-			require.NoError(t, errs[i])
-			allowed += allowedBy[i]
-		}
-		return allowed, elapsed
-	}
-	manyConnections := func(options *redis.Options) { options.PoolSize = clients }
-
-	t.Run("while nothing leaks", func(t *testing.T) {
-		client := servertest.StartModule(t).Client(t, manyConnections)
-		allowed, _ := hammer(t, client, 1, "1000000")
-		require.EqualValues(t, capacity, allowed)
-	})
-	t.Run("while it leaks", func(t *testing.T) {
-		client := servertest.StartModule(t).Client(t, manyConnections)
-		const interval = time.Millisecond
-		allowed, elapsed := hammer(t, client, 1000, "1")
-		require.GreaterOrEqual(t, allowed, int64(capacity))
-		require.LessOrEqual(t, allowed, capacity+int64(elapsed/interval)+1)
-	})
-}
-
-// TestRepliesEqualTheArithmetic compares replies with package gcra, to the
-// nanosecond, on funnels of every size while the clock moves on.
-func TestRepliesEqualTheArithmetic(t *testing.T) {
-	client, clock := servertest.StartWithClock(t)
-	rates := []struct {
-		capacity, count int64
-		period          string
-		nanoseconds     int64
+	for _, c := range []struct {
+		call     string
+		interval time.Duration // in which a token leaks
 	}{
-		{1, 1, "0.000000001", 1},
-		{3, 7, "1", 1e9},
-		{15, 30, "60", 60e9},
-		{1 << 31, 1 << 31, "3600.000000001", 3600e9 + 1},
-		{1 << 53, 1000, "0.000009999", 9999},
-		{1, 1, "31536000", 31536000 * 1e9},
-	}
-	for _, rate := range rates {
-		t.Run(fmt.Sprintf("%d of %d per %s", rate.capacity, rate.count, rate.period), func(t *testing.T) {
-			key := t.Name()
-			model, err := gcra.NewRate(rate.capacity, rate.count, rate.nanoseconds)
-			require.NoError(t, err)
-			tat, now := gcra.Empty, servertest.Epoch.UnixNano()
-			for step := range 60 {
-				clock.Set(t, time.Unix(0, now))
-				quantity := int64(step) % 4 * max(1, rate.capacity/7)
-				want, err := model.Decide(tat, now, quantity)
-				require.NoError(t, err)
-				got := servertest.Throttle(t, client, key, rate.capacity, rate.count, rate.period, quantity)
-				require.Equal(t, replyOf(want), got, "step %d", step)
-				if tat = want.TAT; tat > now {
-					require.Equal(t, fmt.Sprint(tat), client.Get(context.Background(), key).Val(), "step %d", step)
-				}
-				now += model.EmissionInterval()*int64(step%5)/2 + int64(step%2)
+		{"cl.throttle key 1000 1 1000000", 1_000_000 * time.Second},
+		{"cl.throttle key 1000 1000 1", time.Millisecond},
+		{"cl.reserve large 20000 1 100000 1 key 1000 1 1000000 1", 1_000_000 * time.Second},
+		{"cl.reserve large 20000 1 100000 1 key 1000 1000 1 1", time.Millisecond},
+	} {
+		t.Run(c.call, func(t *testing.T) {
+			client := servertest.StartModule(t).Client(t, func(options *redis.Options) { options.PoolSize = clients })
+			var group sync.WaitGroup
+			counts, errs := make([]int, clients), make([]error, clients)
+			start := time.Now()
+			for i := range clients {
+				group.Go(func() {
+					for range calls {
+						reply, err := client.Do(context.Background(), servertest.Words(c.call)...).Slice()
+						if err != nil {
+							errs[i] = err
+							return
+						}
+						counts[i] += 1 - int(reply[0].(int64))
+					}
+				})
+			}
+			group.Wait()
+			elapsed, allowed := time.Since(start), 0
+			for i := range clients {
+				require.NoError(t, errs[i])
+				allowed += counts[i]
+			}
+			require.GreaterOrEqual(t, allowed, capacity)
+			require.LessOrEqual(t, allowed, capacity+int(elapsed/c.interval)+min(1, int(time.Second/c.interval)))
+			if strings.Contains(c.call, "large") {
+				taken := fmt.Sprintf("[0 20000 %d ", 20_000-allowed)
+				require.Contains(t, servertest.Call(t, client, "cl.peek large 20000 1 100000 1"), taken, "what is limited takes nothing")
 			}
 		})
-	}
-}
-
-func replyOf(decision gcra.Decision) servertest.Reply {
-	limited := int64(0)
-	if decision.Limited {
-		limited = 1
-	}
-	return servertest.Reply{
-		limited, decision.Limit, decision.Remaining,
-		gcra.Seconds(decision.RetryAfter()), gcra.Seconds(decision.ResetAfter),
 	}
 }

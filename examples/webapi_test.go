@@ -17,7 +17,7 @@ import (
 func startWebAPI(t *testing.T, server *servertest.Server, arguments ...string) (*process, string) {
 	t.Helper()
 	p := start(t, "webapi", server, append([]string{"-listen", "127.0.0.1:0"}, arguments...)...)
-	return p, "http://" + p.find(t, `msg=serving.* address=(\S+)`)[1]
+	return p, p.find(t, `msg=serving address=(\S+)`)[1]
 }
 
 func get(t *testing.T, url string, forwardedFor ...string) (*http.Response, string) {
@@ -25,6 +25,12 @@ func get(t *testing.T, url string, forwardedFor ...string) (*http.Response, stri
 	request, err := http.NewRequest(http.MethodGet, url, nil)
 	require.NoError(t, err)
 	request.Header["X-Forwarded-For"] = forwardedFor
+	return do(t, request)
+}
+
+// do sends a request, and returns the response and its body.
+func do(t *testing.T, request *http.Request) (*http.Response, string) {
+	t.Helper()
 	client := http.Client{Timeout: servertest.Patience}
 	response, err := client.Do(request)
 	require.NoError(t, err)
@@ -62,6 +68,21 @@ func TestWebAPI(t *testing.T) {
 	require.Contains(t, printed(t, p.stderr), "shutting down")
 	_, err := net.DialTimeout("tcp", strings.TrimPrefix(base, "http://"), time.Second)
 	require.Error(t, err, "it does not listen any more")
+}
+
+// A client that does not send what it announced, or nothing more, is not waited for.
+func TestWebAPIClosesConnections(t *testing.T) {
+	_, base := startWebAPI(t, servertest.Start(t, servertest.Options{}), "-timeout", "100ms")
+	for _, body := range []string{"Content-Length: 9\r\n\r\n{", "\r\n"} {
+		connection, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+		require.NoError(t, err)
+		defer connection.Close()
+		_, err = io.WriteString(connection, "GET /hello HTTP/1.1\r\nHost: localhost\r\n"+body)
+		require.NoError(t, err)
+		require.NoError(t, connection.SetReadDeadline(time.Now().Add(servertest.Patience)))
+		_, err = io.Copy(io.Discard, connection) // until it is closed
+		require.NoError(t, err, body)
+	}
 }
 
 // Redis ends and is started again: the limit holds.

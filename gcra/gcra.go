@@ -3,17 +3,17 @@
 //
 // # The funnel
 //
-//	\  new tokens /          a call asks for some tokens: it pours water in
+//	\  new tokens /          a call takes tokens: it pours water in
 //	 \  |  |  |  /
-//	  \ v  v  v /   -------  capacity: what does not fit is limited
+//	  \ v  v  v /   -------  capacity: a call whose tokens do not fit is limited
 //	   \~~~~~~~/    -------  level: the water in the funnel right now
 //	    \     /
 //	     \   /
 //	      | |
 //	       .                 the spout: one token leaks per emission interval
 //
-// A funnel holds capacity tokens and leaks at a fixed rate. A call is allowed when
-// all of its tokens fit at once, and limited, changing nothing, when they do not.
+// A funnel holds capacity tokens and leaks at a fixed rate. A call is allowed if all of
+// its tokens fit at once. Otherwise it is limited, and changes nothing.
 //
 // # The algorithm
 //
@@ -24,28 +24,28 @@
 //	emission interval  T    = period / count   one token leaks every T
 //	tolerance          tau  = T * capacity     how long a full funnel takes to drain
 //	level                   = TAT - now        how long the present level takes to drain
-//	pouring n tokens        : TAT = max(now, TAT) + T*n
+//	taking n tokens         : TAT = max(now, TAT) + T*n
 //	it fits                 : the new TAT is no later than now + tau
 //
-// Nothing has to leak in the background: as now moves on, the level falls by
-// itself, and a TAT in the past means an empty funnel, which need not be stored.
+// Nothing has to leak in the background: as time passes, the level falls by itself. A
+// TAT in the past means an empty funnel, which need not be stored.
 //
 // # Units
 //
 // Every time is a count of nanoseconds in an int64; instants count from the Unix
-// epoch. The arithmetic is exact: there is no floating point, products are taken
-// in 128 bits and sums in 64 unsigned bits, and what does not fit 63 bits in the
-// end is an [Error] rather than a wrong answer.
+// epoch. The arithmetic is exact: there is no floating point, products have 128 bits
+// and sums 64 unsigned bits, and a result that does not fit 63 bits is an [Error]
+// rather than a wrong answer.
 //
-// The package reads no clock and allocates nothing. It does not need the Go runtime,
-// not even for more stack, hence go:nosplit: package funnel/module/throttle runs it
-// inside a server without one.
+// The package reads no clock and allocates nothing. Package funnel/module/answer runs it
+// inside a server without the Go runtime, so it does not need the runtime even for more
+// stack: hence go:nosplit.
 package gcra
 
 import "math/bits"
 
-// Empty is the TAT of an empty funnel, and so of one that was never used: any TAT at
-// or before now means the same.
+// Empty is the TAT of an empty funnel, also of one that was never used. Any TAT at or
+// before now means the same.
 const Empty int64 = 0
 
 // Never is the [Decision.Wait] of a call for more tokens than the funnel ever holds: asking
@@ -139,17 +139,17 @@ type Decision struct {
 	// from 0 to Limit.
 	Remaining int64
 
-	// Wait is how long to wait, in nanoseconds: before going ahead when the call was
-	// allowed, which is 0 unless it reserved a later turn; before asking again when it
-	// was limited, which is at least 1, and enough if no other call pours; or Never.
+	// Wait is how long to wait, in nanoseconds. If the call was allowed, wait before going
+	// ahead: 0, unless the tokens were reserved ahead of time. If it was limited, wait
+	// before asking again: at least 1, and enough if no other call takes tokens; or Never.
 	Wait int64
 
 	// ResetAfter is the time, in nanoseconds, until the funnel is empty.
 	ResetAfter int64
 
 	// TAT is the theoretical arrival time to keep for the next call, in
-	// nanoseconds since the epoch. It is to be stored if it differs from the one
-	// passed in; an instant at or before now means that the funnel is empty.
+	// nanoseconds since the epoch. Store it if it differs from the one passed in. An
+	// instant at or before now means that the funnel is empty.
 	TAT int64
 }
 
@@ -164,16 +164,13 @@ func (d Decision) RetryAfter() int64 {
 	return Never
 }
 
-// Decide pours quantity tokens at the instant now into a funnel of rate r whose
-// theoretical arrival time is tat ([Empty] for a funnel that is not stored).
-// A quantity of 0 pours nothing.
+// Decide takes quantity tokens, at the instant now, from a funnel of rate r whose
+// theoretical arrival time is tat ([Empty] for a funnel that is not stored). A quantity
+// of 0 takes nothing.
 //
-// Now, tat and quantity are at least 0. A negative quantity is reported as
-// [ErrQuantity], and the zero Rate as [ErrCapacity]; negative instants,
-// before 1970, count as 0. [ErrIncrement] says that the tokens
-// would take 2^63 nanoseconds or more to leak, [ErrTAT] that the call would be
-// allowed but its new TAT lies beyond the year 2262, where 63 bits end. The
-// Decision beside an error is zero.
+// The errors are those of [Rate.Request], and [ErrTAT], which says that the call would be
+// allowed but its new TAT is beyond the year 2262, where 63 bits end. With an error, the
+// Decision is zero.
 //
 // A stored TAT may come from another rate or another clock: one that is further
 // ahead than the tolerance is an overfull funnel, which limits every call until
@@ -181,9 +178,15 @@ func (d Decision) RetryAfter() int64 {
 //
 //go:nosplit
 func (r Rate) Decide(tat, now, quantity int64) (Decision, error) {
-	ask := Ask{Rate: r, TAT: tat, Quantity: quantity}
-	err := ask.Reserve(now, 0)
-	return ask.Decision, err
+	request, err := r.Request(quantity)
+	if err != nil {
+		return Decision{}, err
+	}
+	part := Part{Request: request, TAT: tat}
+	if err := part.Reserve(now, 0); err != nil {
+		return Decision{}, err
+	}
+	return part.Decision, nil
 }
 
 // product multiplies two numbers that are not negative; ok says that the result

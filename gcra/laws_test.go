@@ -3,7 +3,6 @@ package gcra_test
 import (
 	"flag"
 	"math"
-	"math/big"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -76,44 +75,68 @@ var calls = rapid.Custom(func(t *rapid.T) numbers {
 	return n
 })
 
-// at, asking and from are the same call at another instant, for another quantity, and on
-// a funnel with another TAT.
-func (n numbers) at(now int64) numbers          { n.now = now; return n }
-func (n numbers) asking(quantity int64) numbers { n.quantity = quantity; return n }
-func (n numbers) from(tat int64) numbers        { n.tat = tat; return n }
+// smallRates hold 1 to 5 tokens, of which one leaks in 1 to 10 nanoseconds.
+var smallRates = rapid.Custom(func(t *rapid.T) gcra.Rate {
+	rate, err := gcra.NewRate(rapid.Int64Range(1, 5).Draw(t, "capacity"), 1, rapid.Int64Range(1, 10).Draw(t, "interval"))
+	require.NoError(t, err)
+	return rate
+})
 
-func (n numbers) interval() int64 { return n.period / n.count }
-
-// TestNeverLessThanCapacityAndLeak is the other half of what TestTurns says: a caller that
-// takes what remains, and returns before the funnel is empty, gets no fewer tokens either.
-func TestNeverLessThanCapacityAndLeak(t *testing.T) {
+// TestReservationsAreBounded: callers who go ahead when they are told never take more than
+// capacity + elapsed/T, first and last instant included, and nobody goes ahead before
+// somebody who asked earlier.
+func TestReservationsAreBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := calls.Filter(func(n numbers) bool { return n.capacity > 1 }).Draw(t, "rate").from(gcra.Empty)
-		tolerance := n.interval() * n.capacity
-		start := between(0, math.MaxInt64-tolerance).Draw(t, "start")
-		n = n.at(start).asking(n.capacity)
-		through := new(big.Int)
-		for range rapid.IntRange(1, 25).Draw(t, "calls") {
-			decision, err := n.decide()
-			if err == gcra.ErrTAT {
-				return
+		rate := smallRates.Draw(t, "rate")
+		type reservation struct{ at, quantity int64 }
+		var reservations []reservation
+		tat, now := gcra.Empty, today
+		for range rapid.IntRange(1, 40).Draw(t, "calls") {
+			now += rapid.Int64Range(0, 3*10).Draw(t, "elapsed") // close enough together to fill the funnel
+			quantity := rapid.Int64Range(0, 6).Draw(t, "quantity")
+			wait := rapid.SampledFrom([]int64{0, 0, 1, 10, 45, 100, 1000}).Draw(t, "wait")
+			decision, err := operations[0].ask(rate, tat, now, quantity, wait)
+			require.NoError(t, err)
+			if tat = decision.TAT; !decision.Limited && quantity > 0 {
+				reservations = append(reservations, reservation{now + decision.Wait, quantity})
 			}
-			require.NoError(t, err)
-			require.False(t, decision.Limited)
-			through.Add(through, big.NewInt(n.quantity))
-			require.Equal(t, n.due(n.now-start).String(), through.String())
-
-			// Even after the longest wait the funnel is not empty, so it leaks all the time.
-			wait := between(0, tolerance-n.interval()).Draw(t, "wait")
-			n = n.from(decision.TAT).at(plus(n.now, wait))
-			peek, err := n.asking(0).decide()
-			require.NoError(t, err)
-			n.quantity = peek.Remaining
+		}
+		for first := range reservations {
+			tokens := int64(0)
+			for _, last := range reservations[first:] {
+				tokens += last.quantity
+				elapsed := last.at - reservations[first].at
+				require.GreaterOrEqual(t, elapsed, int64(0), "in the order of asking")
+				require.LessOrEqual(t, tokens, rate.Capacity()+elapsed/rate.EmissionInterval())
+			}
 		}
 	})
 }
 
-// due is how many tokens a funnel allows in a stretch of time.
-func (n numbers) due(elapsed int64) *big.Int {
-	return new(big.Int).Add(big.NewInt(n.capacity), big.NewInt(elapsed/n.interval()))
+// TestWaitingIsExact: after Wait the same reservation is allowed, and a nanosecond earlier
+// it is not.
+func TestWaitingIsExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := calls.Draw(t, "call")
+		wait := waitsOf(t, n)
+		rate, _ := gcra.NewRate(n.capacity, n.count, n.period)
+		reserve := func(now int64) (gcra.Decision, error) { return operations[0].ask(rate, n.tat, now, n.quantity, wait) }
+		decision, err := reserve(n.now)
+		if err != nil || !decision.Limited {
+			return
+		}
+		if decision.Wait == gcra.Never {
+			require.Greater(t, n.quantity, n.capacity)
+			return
+		}
+		later := plus(n.now, decision.Wait)
+		early, err := reserve(later - 1)
+		require.NoError(t, err)
+		require.True(t, early.Limited)
+		require.EqualValues(t, 1, early.Wait)
+		if again, err := reserve(later); err != gcra.ErrTAT {
+			require.NoError(t, err)
+			require.False(t, again.Limited)
+		}
+	})
 }

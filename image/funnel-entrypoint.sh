@@ -1,7 +1,7 @@
 #!/bin/sh
-# The entrypoint of the official image, which it calls, with funnel preloaded into
-# whatever server that starts. FUNNEL_ARGS holds arguments of the module. In plain sh,
-# with what busybox has, since an Alpine has no more.
+# Calls the entrypoint of the official image, with funnel preloaded into the server that
+# it starts. FUNNEL_ARGS holds arguments of the module. In plain sh with busybox's
+# programs, because Alpine has no others.
 
 set -eu
 
@@ -15,18 +15,50 @@ die() {
 server=redis-server
 ! command -v valkey-server >/dev/null || server=valkey-server
 
+# loads FILE: for each line that loads funnel, in a configuration file and in the files that
+# it includes by path or pattern, prints the arguments. Servers ignore the case of a line's
+# first word. A subshell, because each file needs its own variables.
+loads() (
+    [ -f "$1" ] || exit 0
+    case $files in *":$1:"*) exit 0 ;; esac # it includes itself
+    files=$files$1:
+    sed -nE "s|^[[:space:]]*[Ll][Oo][Aa][Dd][Mm][Oo][Dd][Uu][Ll][Ee][[:space:]]+[\"']?${module}[\"']?[[:space:]]*||p" "$1" |
+        while IFS= read -r arguments; do
+            printf "%s loads funnel with '%s'\n" "$1" "$arguments"
+        done
+    sed -nE "s|^[[:space:]]*[Ii][Nn][Cc][Ll][Uu][Dd][Ee][[:space:]]+[\"']?([^\"']*[^\"'[:space:]])[\"']?[[:space:]]*$|\1|p" "$1" |
+        while IFS= read -r pattern; do
+            IFS= # a path may hold spaces
+            for file in $pattern; do loads "$file"; done
+        done
+)
+
 # is_loaded SERVER [ARGUMENT...]: a server that is told to load a module twice does
-# not start. Files may name it, too, since CONFIG REWRITE, and with it every failover
-# by Sentinel, writes the line there. Servers read its first word in any case.
+# not start. Files may name it, because CONFIG REWRITE, and thus every failover by
+# Sentinel, writes the line there.
 is_loaded() {
+    files=:
+    found=$(loads "${2-}")
+    before=
     for argument; do
         [ "$argument" != "$module" ] || return 0
+        [ "$before" != --include ] || found=$found$(loads "$argument")
+        before=$argument
     done
-    line="^[[:space:]]*[Ll][Oo][Aa][Dd][Mm][Oo][Dd][Uu][Ll][Ee][[:space:]]+[\"']?${module}[\"']?[[:space:]]*"
-    [ -f "${2-}" ] && grep -Eq "$line" "$2" || return 1
-    arguments=$(sed -nE "s|$line||p" "$2")
-    [ -z "${FUNNEL_ARGS-}" ] || [ "$FUNNEL_ARGS" = "$arguments" ] ||
-        die "$2 loads funnel with '$arguments', and FUNNEL_ARGS is '$FUNNEL_ARGS': remove the line or the variable"
+    [ -n "$found" ] || return 1
+    case $found in
+    *" loads funnel with '${FUNNEL_ARGS-}'") ;;
+    *) [ -z "${FUNNEL_ARGS-}" ] || die "$found, and FUNNEL_ARGS is '$FUNNEL_ARGS': remove the line or the variable" ;;
+    esac
+}
+
+# ends_at_once SERVER [ARGUMENT...]: these options must be alone; with --test-memory, the
+# server counts the arguments.
+ends_at_once() {
+    case ${2-} in
+    -h | --help | -v | --version | --test-memory | --check-system) return 0 ;;
+    esac
+    return 1
 }
 
 is_sentinel() {
@@ -56,15 +88,16 @@ esac
 
 case ${1##*/} in
 redis-server | valkey-server)
-    # By any other name than the base's own, the server would go on as root.
+    # Under any name but the base's own, the server would keep running as root.
     shift
     set -- "$server" "$@"
     check_file "$@"
-    # Words of FUNNEL_ARGS are arguments, whatever is in them.
-    set -f
-    # shellcheck disable=SC2086
-    is_sentinel "$@" || is_loaded "$@" || set -- "$@" --loadmodule "$module" ${FUNNEL_ARGS-}
-    set +f
+    if ! ends_at_once "$@" && ! is_sentinel "$@" && ! is_loaded "$@"; then
+        # The words of FUNNEL_ARGS are arguments, not patterns.
+        set -f
+        # shellcheck disable=SC2086
+        set -- "$@" --loadmodule "$module" ${FUNNEL_ARGS-}
+    fi
     ;;
 esac
 

@@ -1,25 +1,36 @@
 #!/bin/sh
-# Healthy is a server that knows CL.THROTTLE and would run it. The call is a peek
-# (quantity 0), so it leaves no key. REDISCLI_AUTH may hold the password. In plain sh, as the
-# entrypoint.
+# A server is healthy if it answers, has the module, and has loaded its data. The check
+# names no key and does not count in INFO funnel. A call that a cluster, a memory limit or
+# a missing replica would refuse says nothing about this node's health. REDISCLI_AUTH may
+# hold the password. In plain sh, like the entrypoint.
 
 set -eu
 
 cli=redis-cli
 ! command -v valkey-cli >/dev/null || cli=valkey-cli
 
-# A server shows its port in the name of its process: redis-server *:7000.
+# A server shows its port in its process name: redis-server *:7000.
 port=$(tr '\0' ' ' </proc/1/cmdline | sed -nE 's/^[^ ]*(redis|valkey)-server [^ ]*:([0-9]+).*/\2/p')
 
-answer=$("$cli" -p "${port:-6379}" cl.throttle funnel:healthcheck 1 1 1 0)
+ask() {
+    "$cli" -p "${port:-6379}" "$@" | tr -d '\r'
+}
+
+answer=$(ask info funnel persistence)
 case $answer in
-# Allowed or limited.
-[01]"
-"*) ;;
-# Not here, or not by us. A server says so of no command that it does not know.
-READONLY* | MOVED* | NOAUTH* | NOPERM*) ;;
-*)
-    echo "CL.THROTTLE is answered: ${answer:-nothing}" >&2
-    exit 1
+*"
+loading:1
+"*) answer="the server is loading its data" ;;
+*funnel_version:*) exit ;;
+# No permission. A server never replies this for a command that it does not know.
+NOAUTH* | NOPERM*)
+    answer=$(ask cl.throttle)
+    case $answer in
+    NOAUTH* | NOPERM* | *"wrong number of arguments"*) exit ;;
+    esac
     ;;
+# Only the other section: the module is missing.
+*loading:0*) answer="the module is not loaded" ;;
 esac
+echo "funnel is not ready: ${answer:-the server does not answer}" >&2
+exit 1

@@ -41,9 +41,9 @@ func TestServerThatHangs(t *testing.T) {
 			})
 			ask := func() error { _, err := l.Allow(ctx, "key", fifteenPerDay); return err }
 			askMany := func() error {
-				results := many.AllowMany(ctx, limiter.Request{"a", fifteenPerDay, 1}, limiter.Request{"b", fifteenPerDay, 1})
+				results, err := many.AllowMany(ctx, limiter.Request{"a", fifteenPerDay, 1}, limiter.Request{"b", fifteenPerDay, 1})
 				require.Equal(t, limiter.PathLocal, results[1].Path)
-				return results[1].Err
+				return err
 			}
 			sends := func(want int, ask func() error) (err error) {
 				t.Helper()
@@ -61,8 +61,9 @@ func TestServerThatHangs(t *testing.T) {
 			_, given, err := start(limiter.WithTimeout(50*time.Millisecond), limiter.OnFailure(limiter.FailLocal)).
 				AllowAll(ctx, limiter.Request{"a", fifteenPerDay, 1}, limiter.Request{"b", fifteenPerDay, 1})
 			require.NoError(t, err)
-			givenMany := start(limiter.WithTimeout(50*time.Millisecond), limiter.OnFailure(limiter.FailLocal)).
+			givenMany, err := start(limiter.WithTimeout(50*time.Millisecond), limiter.OnFailure(limiter.FailLocal)).
 				AllowMany(ctx, limiter.Request{"a", fifteenPerDay, 1}, limiter.Request{"b", fifteenPerDay, 1})
+			require.NoError(t, err)
 			require.EqualError(t, sends(3, ask), timeout)
 			require.EqualError(t, sends(0, ask), timeout)
 			require.NoError(t, sends(3, askMany))

@@ -2,34 +2,36 @@ package limiter
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"funnel/gcra"
+	"funnel/internal/funnels"
 )
 
-// names are those of the operations, as the script takes them, and as commands of the module.
-// Strings that become any would be allocated for each call.
-var names = [...]struct{ script, module any }{
-	gcra.Reserve: {"reserve", "cl.reserve"},
-	gcra.Peek:    {"peek", "cl.peek"},
-	gcra.Charge:  {"charge", "cl.charge"},
-	gcra.Refund:  {"refund", "cl.refund"},
+// names are those of the operations: for hooks, as the script takes them, and as commands of
+// the module. Strings that become any would be allocated for each call.
+var names = [...]struct {
+	text           string
+	script, module any
+}{
+	gcra.Reserve: {"reserve", "reserve", "cl.reserve"},
+	gcra.Peek:    {"peek", "peek", "cl.peek"},
+	gcra.Charge:  {"charge", "charge", "cl.charge"},
+	gcra.Refund:  {"refund", "refund", "cl.refund"},
 }
 
-// A funnel is one of those that a call asks: its key, with the prefix, its limit, and
+// A funnel is one of those that a call is about: its key, with the prefix, its limit, and
 // how many tokens.
 type funnel struct {
 	key      string
 	limit    Limit
 	quantity int
-
-	shape *shape // of the limit, once it has been checked
+	shape    *shape // once it has been checked
 }
 
 // A call is one command. Its funnels are decided as one.
@@ -37,7 +39,14 @@ type call struct {
 	operation   gcra.Operation
 	funnels     []funnel
 	longestWait time.Duration
-	results     []Result // one for each funnel, to be filled in
+	least       int // quantity that is accepted, if not 0
+
+	parts   []gcra.Part // the request and the decision for each funnel
+	pending bool        // Redis has to decide
+	asked   bool        // together with others
+	path    Path        // what has decided
+	err     error       // what the caller gets
+	cause   error       // why Redis has not decided
 }
 
 // mostFunnels is how many funnels a command takes.
@@ -51,29 +60,35 @@ func (c *call) check(shapes *shapes) (err error) {
 	for i := range c.funnels {
 		f := &c.funnels[i]
 		if f.shape, err = shapes.of(f.limit); err != nil {
-			return err
+			return fmt.Errorf("limiter: key %q: a limit of %v: %w", f.key, f.limit, err)
 		}
-		if _, err := f.shape.rate.Increment(int64(f.quantity)); err != nil {
-			return fmt.Errorf("limiter: quantity %d of a limit of %v: %w", f.quantity, f.limit, err)
+		if c.parts[i].Request, err = f.shape.rate.Request(int64(f.quantity)); err != nil {
+			return fmt.Errorf("limiter: key %q: quantity %d of a limit of %v: %w", f.key, f.quantity, f.limit, err)
+		}
+		if f.quantity < c.least {
+			return fmt.Errorf("limiter: key %q: the quantity of a request must be at least %d, not %d: use Peek to take nothing", f.key, c.least, f.quantity)
 		}
 	}
 	return nil
 }
 
-// viaModule is the call as a command, for a server that reads the capacity as it is, or
-// as one less.
-func (c *call) viaModule(ctx context.Context, w way, asIs bool) *redis.Cmd {
+// viaModule is the call as a command of the module, for a server that reads the capacity in
+// that way. As a question it takes no tokens.
+func (c *call) viaModule(ctx context.Context, w way, reading reading, isQuestion bool) *redis.Cmd {
 	args := append(make([]any, 0, 2+5*len(c.funnels)), names[c.operation].module)
 	if w == byThrottle {
 		args[0] = "cl.throttle"
 	}
 	for i := range c.funnels {
 		f := &c.funnels[i]
-		capacity := f.shape.capacity
-		if !asIs {
+		capacity, quantity := f.shape.capacity, f.quantity
+		if reading == oneMore {
 			capacity = f.shape.oneLess
 		}
-		args = append(args, f.key, capacity, f.shape.count, f.shape.period, f.quantity)
+		if isQuestion {
+			quantity = 0
+		}
+		args = append(args, f.key, capacity, f.shape.count, f.shape.period, quantity)
 	}
 	if c.longestWait > 0 {
 		args = append(args, secondsOf(c.longestWait))
@@ -99,123 +114,67 @@ func (c *call) viaScript(ctx context.Context, command, script any) *redis.Cmd {
 	return redis.NewCmd(ctx, args...)
 }
 
-// A reading is how a server has read the capacity.
-type reading int
-
-const (
-	right reading = iota
-
-	// In the other way, and it has poured. The results have been corrected.
-	corrected
-
-	// In the other way, and it has poured nothing. The results may be wrong.
-	wrong
-)
-
-// read fills in the results from a reply of CL.RESERVE and its like.
-func (c *call) read(reply any, path Path) (reading, error) {
-	whole, _ := reply.([]any)
-	if len(whole) != 3 {
-		return right, unexpected(reply)
-	}
-	limited, isNumber := whole[0].(int64)
-	rows, isArray := whole[2].([]any)
-	if !isNumber || !isArray || len(rows) != len(c.funnels) {
-		return right, unexpected(reply)
-	}
-	reading := right
-	for i := range rows {
-		decision, ok := readRow(rows[i])
-		if !ok {
-			return right, unexpected(reply)
+// decideBy decides the call by funnels in this process.
+func (c *call) decideBy(funnels *funnels.Set) error {
+	keys := make([]string, len(c.funnels))
+	for i := range c.funnels {
+		key := c.funnels[i].key
+		if slices.Contains(keys[:i], key) {
+			return fmt.Errorf("limiter: key %q is named twice in this call: ask once, for all of its tokens", key)
 		}
-		if f := &c.funnels[i]; decision.Limit != int64(f.limit.Capacity) {
-			if reading = corrected; c.operation == gcra.Peek || c.operation == gcra.Reserve && limited != 0 {
-				reading = wrong
-			}
-			decision = c.correct(f.shape.rate, decision)
-		}
-		c.set(i, path, decision, limited != 0)
+		keys[i] = key
 	}
-	return reading, nil
+	if err := funnels.Decide(c.operation, keys, c.parts, c.longestWait); err != nil {
+		return c.named(err)
+	}
+	c.path = PathLocal
+	return nil
 }
 
-// correct is what a funnel of that rate says after a call that has poured, whatever the
-// capacity that the server has read.
-func (c *call) correct(rate gcra.Rate, decision gcra.Decision) gcra.Decision {
-	ask := gcra.Ask{Rate: rate, TAT: decision.ResetAfter}
-	if err := ask.Peek(0); err != nil {
-		return decision
+// named is an error that names the keys of the call.
+func (c *call) named(err error) error {
+	var keys strings.Builder
+	for i := range c.funnels {
+		fmt.Fprintf(&keys, ", %q", c.funnels[i].key)
 	}
-	ask.Decision.Limited = ask.Decision.Limited && c.operation != gcra.Reserve
-	return ask.Decision
+	if len(c.funnels) == 1 {
+		return fmt.Errorf("limiter: key %s: %w", keys.String()[2:], err)
+	}
+	return fmt.Errorf("limiter: keys %s: %w", keys.String()[2:], err)
 }
 
-func unexpected(reply any) error {
-	return fmt.Errorf("limiter: the server replied %v, which is no reply of CL.RESERVE: is the command that of another module?", reply)
-}
+// accounts says that the call is for tokens that were used, or that were not.
+func (c *call) accounts() bool { return c.operation == gcra.Charge || c.operation == gcra.Refund }
 
-// readRow reads limited, limit, remaining, wait and reset_after.
-func readRow(reply any) (decision gcra.Decision, ok bool) {
-	row, _ := reply.([]any)
-	if len(row) != 5 {
-		return decision, false
-	}
-	limited, ok1 := integerOf(row[0])
-	limit, ok2 := integerOf(row[1])
-	remaining, ok3 := integerOf(row[2])
-	wait, ok4 := nanosecondsOf(row[3])
-	reset, ok5 := nanosecondsOf(row[4])
-	return gcra.Decision{Limited: limited != 0, Limit: limit, Remaining: remaining, Wait: wait, ResetAfter: reset},
-		ok1 && ok2 && ok3 && ok4 && ok5
-}
-
-// integerOf reads an integer. The script replies large ones as text.
-func integerOf(reply any) (int64, bool) {
-	switch reply := reply.(type) {
-	case int64:
-		return reply, true
-	case string:
-		number, err := strconv.ParseInt(reply, 10, 64)
-		return number, err == nil
-	}
-	return 0, false
-}
-
-// nanosecondsOf reads seconds with up to nine fraction digits, or -1, which it returns.
-func nanosecondsOf(reply any) (int64, bool) {
-	text, ok := reply.(string)
-	if !ok || text == "-1" {
-		return gcra.Never, ok
-	}
-	whole, fraction, _ := strings.Cut(text, ".")
-	seconds, err := strconv.ParseInt(whole, 10, 64)
-	if err != nil || len(fraction) > 9 {
-		return 0, false
-	}
-	nanoseconds := int64(0)
-	for i := range 9 {
-		nanoseconds *= 10
-		if i < len(fraction) {
-			nanoseconds += int64(fraction[i] - '0')
+// limited says that a funnel limits the call.
+func (c *call) limited() bool {
+	for i := range c.parts {
+		if c.parts[i].Decision.Limited {
+			return true
 		}
 	}
-	return seconds*1e9 + nanoseconds, true
+	return false
 }
 
-// isFault reports whether the call itself is wrong, so that any server would reply an
-// error: the code of an error reply is its first word.
-func isFault(err error) bool {
-	var reply redis.Error
-	if !errors.As(err, &reply) || redis.IsMaxClientsError(err) || isMissing(err) {
-		return false
+// result is what the caller gets for a funnel. Nothing but the question is in it where
+// nothing has decided.
+func (c *call) result(index int) Result {
+	f, decision := &c.funnels[index], &c.parts[index].Decision
+	result := Result{Limit: f.limit, Quantity: f.quantity}
+	if c.path == "" {
+		return result
 	}
-	code, _, _ := strings.Cut(reply.Error(), " ")
-	return code == "ERR" || code == "WRONGTYPE"
-}
-
-// isReply reports whether an error is a reply of the server.
-func isReply(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply)
+	result.Path, result.RetryAfter = c.path, NoRetry
+	result.Remaining, result.ResetAfter = int(decision.Remaining), time.Duration(decision.ResetAfter)
+	if c.accounts() && c.path != PathClosed || c.operation == gcra.Reserve && !c.limited() {
+		result.Allowed = f.quantity
+	}
+	switch {
+	case f.quantity == 0 && !c.accounts(): // no funnel limits a call for nothing
+	case decision.Limited:
+		result.RetryAfter = time.Duration(decision.Wait)
+	default:
+		result.Wait = time.Duration(decision.Wait)
+	}
+	return result
 }

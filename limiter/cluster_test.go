@@ -33,8 +33,9 @@ func requireToMeet(t *testing.T, name string, connect func() limiter.Client, pat
 			require.Contains(t, paths, result.Path, name)
 		}
 	}
-	for i, result := range limiter.New(connect()).AllowMany(ctx, requests...) {
-		require.NoError(t, result.Err, name)
+	results, err := limiter.New(connect()).AllowMany(ctx, requests...)
+	require.NoError(t, err, name)
+	for i, result := range results {
 		require.Equal(t, 3*(1-i%2), result.Allowed, name)
 		require.Equal(t, 5, result.Remaining, name)
 		require.Contains(t, paths, result.Path, name)

@@ -3,7 +3,7 @@ package limiter
 import (
 	"time"
 
-	"funnel/gcra/local"
+	"funnel/internal/funnels"
 )
 
 // IsFault is isFault.
@@ -11,6 +11,9 @@ var IsFault = isFault
 
 // SetNow has a Limiter, with its funnels in this process, take the time from now.
 func SetNow(l *Limiter, now func() time.Time) {
-	l.now, l.server.now, l.failure.now = now, now, now
-	l.prefilter.funnels, l.failure.local = local.New(now), local.New(now)
+	l.now, l.failure.now = now, now
+	if l.server != nil {
+		l.server.now = now
+	}
+	l.prefilter.funnels, l.failure.local = funnels.New(now), funnels.New(now)
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"funnel/gcra"
-	"funnel/gcra/local"
+	"funnel/internal/funnels"
 )
 
 // A Failure is what to do when Redis cannot decide: it is down, does not answer in
@@ -23,11 +23,12 @@ const (
 	FailWithError Failure = iota
 
 	// FailOpen decides every call as if its funnel were empty: it allows all but a quantity
-	// above the capacity, and books nothing.
+	// above the capacity, and accounts for nothing.
 	FailOpen
 
-	// FailClosed limits every call that asks for tokens. RetryAfter is one second, or NoRetry
-	// for a quantity above the capacity. Charges and refunds are not booked.
+	// FailClosed limits every call for tokens. RetryAfter is one second, or NoRetry for a
+	// quantity above the capacity. Charges and refunds are limited, too: nothing accounts for
+	// them.
 	FailClosed
 
 	// FailLocal uses funnels inside this process, with the same limits. They are
@@ -58,56 +59,38 @@ type failure struct {
 	policy  Failure
 	logger  *slog.Logger
 	now     func() time.Time
-	local   *local.Funnels
+	local   *funnels.Set
 	outage  outage
 	breaker breaker
 }
 
-// decide decides a call that Redis has not, because of cause.
-func (f *failure) decide(ctx context.Context, c *call, cause error) error {
+// decide decides a call that Redis has not, because of c.cause. It returns the error that the
+// caller gets.
+func (f *failure) decide(ctx context.Context, c *call) error {
 	if f.policy == FailWithError {
-		return cause
+		return c.cause
 	}
-	f.outage.add(ctx, f.logger, f.now(), f.policy, cause)
-	if f.policy == FailClosed {
-		c.close()
-		return nil
-	}
-
-	// Empty funnels, as far as FailOpen is concerned.
-	asks, keys := make([]gcra.Ask, len(c.funnels)), make([]string, len(c.funnels))
-	for i := range c.funnels {
-		asks[i] = gcra.Ask{Rate: c.funnels[i].shape.rate, Quantity: int64(c.funnels[i].quantity)}
-		keys[i] = c.funnels[i].key
-	}
-	decide := func(asks []gcra.Ask, now int64) error {
-		_, err := c.operation.Decide(asks, now, int64(c.longestWait))
-		return err
-	}
-	path, err := PathOpen, error(nil)
-	if f.policy == FailLocal {
-		path, err = PathLocal, f.local.Ask(keys, asks, decide)
-	} else {
-		err = decide(asks, f.now().UnixNano())
-	}
-	if err != nil {
-		return err
-	}
-	limited, _ := gcra.Together(asks)
-	for i := range asks {
-		c.set(i, path, asks[i].Decision, limited)
+	f.outage.add(ctx, f.logger, f.now(), f.policy, c.cause)
+	switch f.policy {
+	case FailLocal:
+		return c.decideBy(f.local)
+	case FailOpen:
+		for i := range c.parts {
+			c.parts[i].TAT = gcra.Empty
+		}
+		if _, err := c.operation.Decide(c.parts, f.now().UnixNano(), int64(c.longestWait)); err != nil {
+			return c.named(err)
+		}
+		c.path = PathOpen
+	case FailClosed:
+		for i := range c.funnels {
+			funnel, wait := &c.funnels[i], int64(closedRetryAfter)
+			if funnel.quantity > funnel.limit.Capacity {
+				wait = gcra.Never
+			}
+			c.parts[i].Decision = gcra.Decision{Limited: true, Wait: wait, ResetAfter: funnel.shape.rate.Tolerance()}
+		}
+		c.path = PathClosed
 	}
 	return nil
-}
-
-// close limits a call. What is charged or refunded then is not booked anywhere.
-func (c *call) close() {
-	for i := range c.funnels {
-		f := &c.funnels[i]
-		decision := gcra.Decision{Limited: true, Wait: int64(closedRetryAfter), ResetAfter: f.shape.rate.Tolerance()}
-		if f.quantity > f.limit.Capacity {
-			decision.Wait = gcra.Never
-		}
-		c.set(i, PathClosed, decision, true)
-	}
 }

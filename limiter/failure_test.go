@@ -46,14 +46,10 @@ func TestFailuresOfADeadServer(t *testing.T) {
 			server.Kill()
 			ask := func(quantity int) limiter.Result {
 				result, err := l.AllowN(ctx, "key", limit, quantity)
-				require.ErrorIs(t, told.last().Err, syscall.ECONNREFUSED, "hooks get the reason")
-				if c.policy == limiter.FailWithError {
-					require.Equal(t, told.last().Err, err)
-					require.Equal(t, err, told.last().Result.Err)
-				} else {
-					require.NoError(t, err)
-					require.Equal(t, result, told.last().Result)
-				}
+				require.ErrorIs(t, told.last().Cause, syscall.ECONNREFUSED, "hooks get the reason")
+				require.Equal(t, c.policy == limiter.FailWithError, err != nil)
+				require.Equal(t, err, told.last().Err)
+				require.Equal(t, result, told.last().Result)
 				require.Equal(t, c.path, result.Path)
 				return result
 			}
@@ -78,7 +74,7 @@ func TestFailuresOfADeadServer(t *testing.T) {
 			server.Restart(t) // without its data
 			now = now.Add(time.Second)
 			require.Equal(t, limiter.PathModule, allow(t, l, "key", limit).Path)
-			require.NoError(t, told.last().Err)
+			require.NoError(t, told.last().Cause)
 			now = now.Add(10 * time.Second)
 			allow(t, l, "key", limit)
 			if c.policy == limiter.FailWithError {
@@ -113,7 +109,7 @@ func TestFailuresOfAServerThatRepliesErrors(t *testing.T) {
 			require.NoError(t, client.Do(ctx, c.fail...).Err())
 			for range 4 {
 				require.Equal(t, limiter.PathOpen, allow(t, l, "key", fifteenPerDay).Path, c.code)
-				require.ErrorContains(t, told.last().Err, c.code)
+				require.ErrorContains(t, told.last().Cause, c.code)
 			}
 			require.NoError(t, client.Do(ctx, c.repair...).Err())
 			require.Equal(t, path, allow(t, l, "key", fifteenPerDay).Path, "%s, an answer that opens no breaker", c.code)
@@ -136,7 +132,8 @@ func TestCodesOfErrors(t *testing.T) {
 	}
 }
 
-// Who waits while Redis has failed and every call is limited succeeds when it is back.
+// A caller that waits while Redis has failed, and every call is limited, is served when it is
+// back.
 func TestWaitOutlastsAFailure(t *testing.T) {
 	server := bare(t)
 	var told recorder
@@ -199,17 +196,15 @@ func (k killer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // The first peek says how the server reads a capacity, and the second one, which would be
 // right, gets no answer.
 func TestNothingIsDecidedBesideAnError(t *testing.T) {
-	server := servertest.StartModule(t)
+	server := servertest.StartModule(t, "compat", "redis-cell")
 	client := server.Client(t, once)
 	client.AddHook(killer{server})
 	var told recorder
 	result, err := limiter.New(client, limiter.WithHook(told.hook)).Peek(context.Background(), "key", perDay(15))
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
-	require.Zero(t, result)
-	require.True(t, told.last().Result.Limited())
-	require.Empty(t, told.last().Result.Path)
-	require.Equal(t, perDay(15), told.last().Result.Limit, "what was asked")
-	require.Equal(t, 1, told.last().Result.Quantity)
+	require.Equal(t, limiter.Result{Limit: perDay(15), Quantity: 1}, result, "what was asked")
+	require.True(t, result.Limited())
+	require.Equal(t, result, told.last().Result)
 }
 
 // Hooks get each decision, in their order.
@@ -217,24 +212,24 @@ func TestHooks(t *testing.T) {
 	ctx := context.Background()
 	var first, second recorder
 	l := limiter.New(servertest.StartClient(t), limiter.WithHook(first.hook), limiter.WithPrefix("limits:"), limiter.WithHook(
-		func(ctx context.Context, decision limiter.Decision) {
-			require.Equal(t, first.last(), decision)
-			second.hook(ctx, decision)
+		func(ctx context.Context, event limiter.Event) {
+			require.Equal(t, first.last(), event)
+			second.hook(ctx, event)
 		}))
 	result, err := l.AllowN(ctx, "key", fifteenPerDay, 5)
 	require.NoError(t, err)
 	told := second.last()
 	require.Positive(t, told.Duration)
-	require.Equal(t, limiter.Decision{Command: "reserve", Key: "limits:key", Result: result, Duration: told.Duration}, told)
+	require.Equal(t, limiter.Event{Command: "reserve", Key: "limits:key", Result: result, Duration: told.Duration}, told)
 
-	results := l.AllowMany(ctx, limiter.Request{"a", fifteenPerDay, 1}, limiter.Request{Key: "b"})
+	results, wrong := l.AllowMany(ctx, limiter.Request{"a", fifteenPerDay, 1}, limiter.Request{Key: "b"})
 	_, all, err := l.AllowAll(ctx, limiter.Request{"c", fifteenPerDay, 1}, limiter.Request{"d", fifteenPerDay, 1})
 	require.NoError(t, err)
 	for i, want := range append(results, all...) {
 		told := second.told[1+i]
-		require.Equal(t, limiter.Decision{Command: "reserve", Key: "limits:" + string(rune('a'+i)), Result: want, Err: want.Err, Duration: told.Duration}, told)
+		require.Equal(t, limiter.Event{Command: "reserve", Key: "limits:" + string(rune('a'+i)), Result: want, Err: told.Err, Cause: told.Err, Duration: told.Duration}, told)
 	}
-	require.ErrorContains(t, results[1].Err, "count must be at least 1")
+	require.EqualError(t, wrong, second.told[2].Err.Error())
 	for name, ask := range commands {
 		_, err := ask(l, ctx, "key", fifteenPerDay, 1)
 		require.NoError(t, err)

@@ -1,19 +1,19 @@
 -- CL.RESERVE, CL.PEEK, CL.CHARGE and CL.REFUND as a script, for servers that load no
--- modules: the same keys, values, replies and errors, to the nanosecond, so that both can
--- work on one funnel.
+-- modules: the same keys, values, replies and errors, to the nanosecond. Both can work on
+-- one funnel.
 --
---   EVAL script n key ... command capacity count period quantity ... [max_wait [now]]
+--   EVAL script n key ... command capacity count period quantity ... [max_wait]
 --
 -- The command is reserve, peek, charge or refund, in lower case; then come four words for
--- each key, in the order of the keys. A max_wait other than 0 is for reserve alone. Now, in
--- nanoseconds since the epoch, takes the place of the server's clock, for tests. Integers of
--- more than 15 digits are strings in the reply.
+-- each key, in the order of the keys. The max_wait is for reserve alone. Integers of more
+-- than 15 digits are strings in the reply. Tests put the time, in nanoseconds since the
+-- epoch, behind the command: reserve,now=1795351851380221000.
 --
 -- This part is complete: it decides every call. funnels_short.lua, in front of it, decides
 -- most calls at 0.6 of the cost.
 --
 -- A number of Lua is a double, exact up to 2^53, but times here take 63 bits. So each is
--- kept as two numbers: the seconds, and the nanoseconds. Other integers are kept likewise:
+-- kept as two numbers: the seconds, and the nanoseconds. Other integers are kept alike:
 -- how many billions, and the rest.
 
 local BILLION = 1000000000
@@ -50,7 +50,7 @@ local function divide(a_high, a_low, b_high, b_low)
         return carry(0, math.floor((a_high * BILLION + a_low) / divisor))
     end
     -- The first guess is off by some thousands, the second too large by one at most. Both
-    -- are rounded towards zero, so that neither number of a small one is large.
+    -- are rounded towards zero, or one number of a small quotient would be large.
     local high, low, rest_high, rest_low = 0, 0, a_high, a_low
     for _ = 1, 2 do
         local guess = (rest_high * BILLION + rest_low) / divisor
@@ -64,7 +64,7 @@ local function divide(a_high, a_low, b_high, b_low)
     return high, low
 end
 
--- An integer from 0 to 2^63-1, without sign and leading zeros. Returns nothing for others.
+-- An integer from 0 to 2^63-1, without sign and leading zeros. Returns nothing for other text.
 local function parse_integer(text)
     if not find(text, '^[1-9]%d*$') and text ~= '0' then return end
     if #text <= 9 then return 0, tonumber(text) end
@@ -109,7 +109,7 @@ end
 
 local function fail_together(reason, number)
     local at = 4 * number - 2
-    return fail(reason .. ', not capacity ' .. ARGV[at] .. ', count ' .. ARGV[at + 1]
+    return fail(reason .. ': got capacity ' .. ARGV[at] .. ', count ' .. ARGV[at + 1]
         .. ', period ' .. ARGV[at + 2] .. ', quantity ' .. ARGV[at + 3], number)
 end
 
@@ -117,7 +117,7 @@ local function fail_quantity(reason, number)
     return fail_together('quantity and period are too large together for count: ' .. reason, number)
 end
 
--- A funnel by its four words. Returns nothing, and an error, for others.
+-- A funnel by its four words. Returns nothing, and an error, for other words.
 local function parse_funnel(number)
     local at = 4 * number - 2
     local capacity, count, period, quantity = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
@@ -163,14 +163,15 @@ local function parse_funnel(number)
     }
 end
 
-local command, last = ARGV[1], 1 + 4 * #KEYS
-local max_wait, now = ARGV[last + 1] or '0', ARGV[last + 2]
-
-if (command ~= 'reserve' and command ~= 'peek' and command ~= 'charge' and command ~= 'refund')
-    or #KEYS < 1 or #KEYS > 64 or #ARGV < last or #ARGV > last + 2
-    or (max_wait ~= '0' and command ~= 'reserve') or (now and not parse_integer(now)) then
+local command, now = ARGV[1] or '', nil
+if #command > 7 then command, now = match(command, '^(%l+),now=(%d+)$') end
+local now_high, now_low = parse_integer(now or '')
+local others = ({reserve = 2, peek = 1, charge = 1, refund = 1})[command or ''] -- words, beside the funnels
+if not others or (now and not now_low) then
     return fail('the script takes 1 to 64 keys, then reserve, peek, charge or refund, then capacity, count,'
         .. ' period and quantity for each key, and then, for reserve, max_wait')
+elseif #KEYS < 1 or #KEYS > 64 or #ARGV < 1 + 4 * #KEYS or #ARGV > others + 4 * #KEYS then
+    return fail("wrong number of arguments for 'cl." .. command .. "' command")
 end
 
 local funnels = {}
@@ -180,6 +181,7 @@ for i = 1, #KEYS do
     funnels[i] = funnel
 end
 
+local max_wait = ARGV[2 + 4 * #KEYS] or '0'
 local longest_high, longest_low = parse_seconds(max_wait)
 if not longest_low then
     return fail('max_wait must be seconds from 0 to 9223372036.854775807'
@@ -198,10 +200,7 @@ elseif #KEYS > 1 then
     end
 end
 
-local now_high, now_low
-if now then
-    now_high, now_low = parse_integer(now)
-else
+if not now then
     local time = redis.call('TIME')
     now_high, now_low = tonumber(time[1]), time[2] * 1000
 end

@@ -7,23 +7,25 @@
 -- days. So a span is one number, and an instant two, its seconds and its nanoseconds.
 
 local function answer()
-    local command, capacity, count, period, quantity, max_wait, now = unpack(ARGV)
+    local command, capacity, count, period, quantity, max_wait = unpack(ARGV)
     local find, match, sub, format = string.find, string.match, string.sub, string.format
     local floor, ceil = math.floor, math.ceil
     local BILLION = 1000000000
     local LONGEST_SPAN = 4500000000000000 -- the sum of two is below 2^53
 
     -- Only integers, and so few digits that a product is exact or above the longest span.
-    if #KEYS ~= 1 or #ARGV > 7 or not quantity
+    if #KEYS ~= 1 or #ARGV > 6 or not quantity
         or #capacity > 9 or #count > 9 or #period > 6 or #quantity > 9
         or not find(capacity, '^[1-9]%d*$') or not find(count, '^[1-9]%d*$') or not find(period, '^[1-9]%d*$')
         or not (find(quantity, '^[1-9]%d*$') or quantity == '0') then
         return
     end
+    local now
+    if #command > 7 then command, now = match(command, '^(%l+),now=([1-9]%d*)$') end
     local decides = command == 'reserve' or command == 'peek'
     if not decides and command ~= 'charge' and command ~= 'refund' then return end
     local longest_wait = 0
-    if max_wait and max_wait ~= '0' then
+    if max_wait and (max_wait ~= '0' or command ~= 'reserve') then
         local whole, fraction = match(max_wait, '^(%d+)%.(%d+)$')
         whole, fraction = whole or max_wait, fraction or ''
         if command ~= 'reserve' or #whole > 6 or #fraction > 9
@@ -38,19 +40,18 @@ local function answer()
 
     local now_seconds, now_nanoseconds
     if now then
-        if not find(now, '^[1-9]%d*$') then return end
         now_seconds, now_nanoseconds = tonumber(sub(now, 1, -10)) or 0, tonumber(sub(now, -9))
     else
         local time = redis.call('TIME')
         now_seconds, now_nanoseconds = tonumber(time[1]), time[2] * 1000
     end
-    if now_seconds >= 9000000000 then return end -- 63 bits end soon after
+    -- Of instants, those from 2001 to 2255 have 19 digits and begin with 1 to 8.
+    if now_seconds < 1000000000 or now_seconds >= 9000000000 then return end
 
     -- The level is how long the funnel takes to drain.
     local level = 0
     local tat = redis.pcall('GET', KEYS[1])
     if tat then
-        -- Of instants, those from 2001 to 2255 have 19 digits and begin with 1 to 8.
         if type(tat) ~= 'string' or #tat ~= 19 or not find(tat, '^[1-8]%d*$') then return end
         level = (sub(tat, 1, 10) - now_seconds) * BILLION + (sub(tat, 11) - now_nanoseconds)
         if level >= LONGEST_SPAN then return end

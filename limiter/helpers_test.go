@@ -31,6 +31,9 @@ func onBoth(t *testing.T, test func(t *testing.T, client *redis.Client, path lim
 	t.Run("script", func(t *testing.T) { test(t, bare(t).Client(t), limiter.PathScript) })
 }
 
+// only has a Limiter use one way only.
+var only = map[limiter.Path]limiter.Option{limiter.PathModule: limiter.WithModuleOnly(), limiter.PathScript: limiter.WithScriptOnly()}
+
 // allow is Allow, which must not fail.
 func allow(t testing.TB, l *limiter.Limiter, key string, limit limiter.Limit) limiter.Result {
 	t.Helper()
@@ -79,13 +82,13 @@ func (c *counting) Pipelined(ctx context.Context, send func(redis.Pipeliner) err
 // A recorder keeps what hooks are told.
 type recorder struct {
 	mutex sync.Mutex
-	told  []limiter.Decision
+	told  []limiter.Event
 }
 
-func (r *recorder) hook(_ context.Context, decision limiter.Decision) {
+func (r *recorder) hook(_ context.Context, event limiter.Event) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	r.told = append(r.told, decision)
+	r.told = append(r.told, event)
 }
 
 func (r *recorder) count() int {
@@ -94,7 +97,7 @@ func (r *recorder) count() int {
 	return len(r.told)
 }
 
-func (r *recorder) last() limiter.Decision { return r.told[len(r.told)-1] }
+func (r *recorder) last() limiter.Event { return r.told[len(r.told)-1] }
 
 // A stepped clock is that of the process, and of a server whose module has FUNNEL.DEBUG.
 type stepped struct {

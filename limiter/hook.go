@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// A Hook is called after each decision, before the caller gets it: for metrics and
-// traces. It must be quick, and safe for concurrent use. The folder test/examples has one
+// A Hook is called with each decision, before the caller gets it: for metrics and
+// traces. It must be quick, and safe for concurrent use. The folder examples/monitoring has one
 // for Prometheus and one for OpenTelemetry.
-type Hook func(ctx context.Context, decision Decision)
+type Hook func(ctx context.Context, event Event)
 
-// A Decision is the argument of a [Hook].
-type Decision struct {
+// An Event is a decision on one funnel, or an error.
+type Event struct {
 	Command string // reserve, peek, charge or refund
 	Key     string // with the prefix of [WithPrefix]
 
-	// Result is what the caller gets; Result.Path says what decided, and Result.Err
-	// is the error, if the caller gets one.
+	// Result and Err are what the caller gets; Result.Path says what decided.
 	Result Result
+	Err    error
 
-	// Err is why Redis has not decided, or nil. It is set also when the caller gets
+	// Cause is why Redis has not decided, or nil. It is set also when the caller gets
 	// no error because of [OnFailure].
-	Err error
+	Cause error
 
 	// Duration is the time from the call to the decision. Requests of
 	// [Limiter.AllowMany] share it.

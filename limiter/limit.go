@@ -10,8 +10,8 @@ import (
 
 // A Limit is a rate and a capacity: Count tokens leak per Period, and up to Capacity
 // tokens can be taken at once. All three are at least 1, and there is at most one token
-// per nanosecond; methods of [Limiter] return an error of package gcra for others, and so
-// for the zero Limit.
+// per nanosecond. For others, the zero Limit among them, methods of [Limiter] return an
+// error of package gcra.
 type Limit struct {
 	Count    int
 	Period   time.Duration
@@ -34,6 +34,9 @@ func Per(count int, period time.Duration) Limit {
 	return Limit{Count: count, Period: period, Capacity: count}
 }
 
+// Every allows one token per interval: at most one per nanosecond.
+func Every(interval time.Duration) Limit { return Per(1, interval) }
+
 // Burst returns the same rate for a funnel of that capacity: how many tokens may be taken
 // at once. Without Burst it is as many as leak per period.
 func (l Limit) Burst(capacity int) Limit {
@@ -54,17 +57,13 @@ var periodNames = map[time.Duration]string{
 	time.Second: "second", time.Minute: "minute", time.Hour: "hour", 24 * time.Hour: "day",
 }
 
-// rate is the limit as a rate of package gcra.
-func (l Limit) rate() (gcra.Rate, error) {
-	// Count is named first: without [Limit.Burst] it is the capacity, too.
-	err := error(gcra.ErrCount)
-	if l.Count >= 1 {
-		var rate gcra.Rate
-		if rate, err = gcra.NewRate(int64(l.Capacity), int64(l.Count), int64(l.Period)); err == nil {
-			return rate, nil
-		}
+// Rate returns the limit as package gcra computes with it, or the error of package gcra that
+// says why it is not valid.
+func (l Limit) Rate() (gcra.Rate, error) {
+	if l.Count < 1 { // without [Limit.Burst] it is the capacity, too
+		return gcra.Rate{}, gcra.ErrCount
 	}
-	return gcra.Rate{}, fmt.Errorf("limiter: a limit of %v: %w", l, err)
+	return gcra.NewRate(int64(l.Capacity), int64(l.Count), int64(l.Period))
 }
 
 // secondsOf writes a time as the commands take it: exact, and without a fraction if

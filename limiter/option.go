@@ -19,13 +19,13 @@ func WithPrefix(prefix string) Option {
 //
 // Without it, a client of go-redis with its default options took two seconds to
 // give up without a server, and ten with a server that hangs (v9.23, measured). A
-// call that was given up may still reach the server, and pour.
+// call that was given up may still reach the server, and take tokens.
 func WithTimeout(timeout time.Duration) Option {
 	return func(l *Limiter) { l.timeout = timeout }
 }
 
 // OnFailure sets what to do when Redis does not answer; [FailWithError] is the
-// default.
+// default. [New] panics for other values than the constants.
 func OnFailure(failure Failure) Option {
 	return func(l *Limiter) { l.failure.policy = failure }
 }
@@ -41,21 +41,21 @@ func WithHook(hook Hook) Option {
 	return func(l *Limiter) { l.hooks = append(l.hooks, hook) }
 }
 
-// WithPath has the Limiter use one way only: [PathModule], so that a server without the
-// module is an error, or [PathScript]. By default it uses the module where there is one.
-func WithPath(path Path) Option {
-	return func(l *Limiter) {
-		l.server.only = ""
-		if path == PathModule || path == PathScript {
-			l.server.only = path
-		}
-	}
+// WithModuleOnly has the Limiter use the commands of the module only: a server without it
+// has failed. By default the Limiter uses the module where there is one.
+func WithModuleOnly() Option {
+	return func(l *Limiter) { l.only = append(l.only, PathModule) }
+}
+
+// WithScriptOnly has the Limiter use the script only.
+func WithScriptOnly() Option {
+	return func(l *Limiter) { l.only = append(l.only, PathScript) }
 }
 
 // WithLongestWait bounds how long [Limiter.Wait] and its like wait, whatever the deadline of
-// the context: who would have to wait longer gets an error at once. It also bounds what
-// callers who give up before their turn can leave behind. Without it they wait as long as
-// the context allows; at 0 or less, they do not wait at all.
+// the context: a caller that would have to wait longer gets an error at once. It also bounds
+// the reservations that callers leave behind when they give up. Without it they wait as long
+// as the context allows; at 0 or less, they do not wait at all.
 func WithLongestWait(longest time.Duration) Option {
 	return func(l *Limiter) { l.longestWait = max(longest, 0) }
 }

@@ -4,14 +4,14 @@ import (
 	"time"
 
 	"funnel/gcra"
-	"funnel/gcra/local"
+	"funnel/internal/funnels"
 )
 
 // A prefilter keeps, for each funnel in Redis, one in this process that is never
 // fuller: what does not fit into this one does not fit into that one.
 type prefilter struct {
 	enabled bool
-	funnels *local.Funnels
+	funnels *funnels.Set
 }
 
 // limits decides a call of one funnel, for tokens now, that is surely limited. It leaves
@@ -25,7 +25,7 @@ func (p *prefilter) limits(c *call) bool {
 	if err != nil || !decision.Limited {
 		return false
 	}
-	c.set(0, PathPrefilter, decision, true)
+	c.path, c.parts[0].Decision = PathPrefilter, decision
 	return true
 }
 
@@ -40,19 +40,18 @@ func (p *prefilter) learn(c *call, sent time.Time) {
 		if c.operation == gcra.Refund {
 			p.funnels.Empty(f.key)
 		}
-		p.funnels.Raise(f.key, sent.Add(leastLevel(f.shape.rate, c.results[i])))
+		p.funnels.Raise(f.key, sent.Add(leastLevel(f.shape.rate, &c.parts[i].Decision)))
 	}
 }
 
 // leastLevel is the lowest level that a funnel can have after that reply, as the time
 // in which it drains. CL.THROTTLE rounds seconds up, and whole tokens down; the better
 // of the two is taken.
-func leastLevel(rate gcra.Rate, result Result) time.Duration {
-	if result.ResetAfter%time.Second != 0 {
-		return result.ResetAfter
+func leastLevel(rate gcra.Rate, decision *gcra.Decision) time.Duration {
+	if decision.ResetAfter%int64(time.Second) != 0 {
+		return time.Duration(decision.ResetAfter)
 	}
-	tolerance, interval := time.Duration(rate.Tolerance()), time.Duration(rate.EmissionInterval())
-	ofReset := result.ResetAfter - time.Second + 1
-	ofRemaining := tolerance - time.Duration(result.Remaining)*interval - interval + 1
-	return max(0, ofReset, ofRemaining)
+	ofReset := decision.ResetAfter - int64(time.Second) + 1
+	ofRemaining := rate.Tolerance() - (decision.Remaining+1)*rate.EmissionInterval() + 1
+	return time.Duration(max(0, ofReset, ofRemaining))
 }

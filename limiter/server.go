@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -23,12 +24,21 @@ type way int
 
 const (
 	byModule   way = iota // CL.RESERVE and its like
-	byThrottle            // CL.THROTTLE alone: redis-cell, Dragonfly, or funnel 0.1
+	byThrottle            // CL.THROTTLE alone: redis-cell, Dragonfly
 	byScript
 	ways
 )
 
-// askAgain is how long a command counts as missing, once a server did not know it. So a
+// A reading is how a command of the module reads the capacity.
+type reading int32
+
+const (
+	unknown reading = iota
+	asItIs
+	oneMore // as redis-cell does: the funnel holds one more than the command says
+)
+
+// askAgain is how long a command counts as missing, once a server did not know it. A
 // module that is loaded later is noticed, and a server without it is not asked in vain
 // with every call.
 const askAgain = time.Minute
@@ -38,33 +48,101 @@ const askAgain = time.Minute
 type server struct {
 	rdb  Client
 	now  func() time.Time
-	only Path // that of WithPath, or empty
+	only Path // PathModule or PathScript, if only that may be used
 
 	// missing is until when a way is left out, in Unix nanoseconds.
 	missing [ways]atomic.Int64
 
-	// asIs says that commands of the module read the capacity as it is, which a reply
-	// has shown. Others, which are redis-cell, Dragonfly, and funnel with compat
-	// redis-cell, read it as one less. That is tried first: should it be wrong, a call
-	// may seem to be limited, and is asked again, but none is allowed that should not be.
-	asIs atomic.Bool
+	// readings are those of CL.RESERVE and its like, and of CL.THROTTLE.
+	readings [byScript]atomic.Int32
 
 	// neverReads says that the server lacks EVALSHA_RO, as Redis 6.2 does.
 	neverReads atomic.Bool
 }
 
-// ask has the server decide a call.
-func (s *server) ask(ctx context.Context, c *call) error {
+// ask has the server decide the pending calls. Several go in one round trip, or one to each
+// node of a cluster. Those that fail because the server lacks something are asked again,
+// each by itself.
+func (s *server) ask(ctx context.Context, calls []call) {
+	if len(calls) > 1 && !s.askAtOnce(ctx, calls) {
+		return
+	}
+	for i := range calls {
+		if c := &calls[i]; c.pending && !c.asked {
+			s.askOne(ctx, c)
+		}
+	}
+}
+
+// askAtOnce sends one command for each pending call, without waiting for replies. It leaves
+// the calls undecided that have to be asked again, and returns false if the server does not
+// answer.
+func (s *server) askAtOnce(ctx context.Context, calls []call) bool {
+	w, known := byModule, unknown
+	for i := range calls {
+		if c := &calls[i]; c.pending && known == unknown && s.has(byModule) {
+			var err error
+			if known, err = s.reading(ctx, byModule, c); isMissing(err) {
+				s.leaveOut(byModule)
+			} else if err != nil && !isReply(err) {
+				fail(calls, err)
+				return false
+			}
+		}
+	}
+	if err := ctx.Err(); err != nil { // given up meanwhile
+		fail(calls, err)
+		return false
+	}
+	known = max(known, asItIs)
+	if !s.has(byModule) && s.only != PathModule {
+		w = byScript
+	}
+	commands := make([]*redis.Cmd, len(calls))
+	_, _ = s.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each command has an error of its own
+		for i := range calls {
+			switch c := &calls[i]; {
+			case !c.pending:
+				continue
+			case w == byModule:
+				commands[i] = c.viaModule(ctx, w, known, false)
+			default:
+				commands[i] = c.viaScript(ctx, "evalsha", scriptHash)
+			}
+			_ = pipe.Process(ctx, commands[i])
+		}
+		return nil
+	})
+	for i, command := range commands {
+		if command == nil {
+			continue
+		}
+		c := &calls[i]
+		again, err := s.take(w, c, known, command)
+		c.asked = !again && !isMissing(err) && !redis.IsPermissionError(err) && !redis.HasErrorPrefix(err, "NOSCRIPT")
+		if c.asked {
+			c.cause = err
+		}
+	}
+	return true
+}
+
+// askOne has the server decide a call by the first way that it knows.
+func (s *server) askOne(ctx context.Context, c *call) {
 	var first error
 	var denied [ways]bool
+	c.path = ""
 	for w := range ways {
 		if !s.has(w) || w == byThrottle && !throttles(c) {
 			continue
 		}
-		err := s.by(ctx, w, c)
+		err := s.askBy(ctx, w, c)
 		switch {
 		case isMissing(err):
 			s.leaveOut(w)
+			if w == byModule { // if it has CL.THROTTLE it is redis-cell or Dragonfly
+				s.readings[byThrottle].Store(int32(oneMore))
+			}
 		case redis.IsPermissionError(err):
 			denied[w] = true // the command, and another may be allowed; or the key
 		default:
@@ -73,66 +151,96 @@ func (s *server) ask(ctx context.Context, c *call) error {
 					s.leaveOut(way(other))
 				}
 			}
-			return err
+			c.cause = err
+			return
 		}
 		if first == nil || isMissing(first) {
 			first = err
 		}
 	}
-	switch {
-	case first != nil:
-		return first
-	case s.only == PathScript:
-		return s.by(ctx, byScript, c)
+	w := byModule
+	if first == nil { // the only way was left out
+		if s.only == PathScript {
+			w = byScript
+		}
+		first = s.askBy(ctx, w, c)
 	}
-	return s.by(ctx, byModule, c)
+	c.cause = first
 }
 
-// askMany has the server decide calls in one round trip, or one to each node of a
-// cluster. Those that fail because the server lacks something are asked again, each by
-// itself.
-func (s *server) askMany(ctx context.Context, calls []*call) []error {
-	errs := make([]error, len(calls))
-	commands := make([]*redis.Cmd, len(calls))
-	w, asIs := byModule, s.asIs.Load()
-	if !s.has(w) && s.only != PathModule {
-		w = byScript
-	}
-	_, _ = s.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each command has an error of its own
-		for i, c := range calls {
-			if w == byModule {
-				commands[i] = c.viaModule(ctx, w, asIs)
-			} else {
-				commands[i] = c.viaScript(ctx, "evalsha", scriptHash)
-			}
-			_ = pipe.Process(ctx, commands[i])
-		}
-		return nil
-	})
-	for i, c := range calls {
-		err, reading := commands[i].Err(), right
-		if err == nil {
-			reading, err = c.read(commands[i].Val(), pathOf(w))
-			s.learn(asIs, w, reading)
-		}
-		if reading == wrong || isMissing(err) || redis.IsPermissionError(err) ||
-			redis.HasErrorPrefix(err, "NOSCRIPT") || w == byModule && !asIs && mayBeZero(c, err) {
-			err = s.ask(ctx, c)
-		}
-		errs[i] = err
-	}
-	return errs
-}
-
-func pathOf(w way) Path {
+// askBy has the server decide a call by a command of the module, or by the script.
+func (s *server) askBy(ctx context.Context, w way, c *call) error {
 	if w == byScript {
-		return PathScript
+		return s.askScript(ctx, c)
 	}
-	return PathModule
+	reading, err := s.reading(ctx, w, c)
+	if err != nil {
+		return err
+	}
+	for attempt, again := 1, true; again && attempt <= 2; attempt++ {
+		command := c.viaModule(ctx, w, reading, false)
+		_ = s.send(ctx, c.sent(command)) // the command has the error
+		c.path = ""
+		again, err = s.take(w, c, reading, command)
+		reading = asItIs + oneMore - reading
+	}
+	return err
+}
+
+// reading is how a way reads the capacity. Where it is not known, the server is asked by the
+// command that is about to be sent, with quantity 0, which changes nothing: its reply says
+// the limit. A peek needs no such question.
+func (s *server) reading(ctx context.Context, w way, c *call) (reading, error) {
+	if known := reading(s.readings[w].Load()); known != unknown || c.operation == gcra.Peek {
+		return max(known, asItIs), nil
+	}
+	question := c.viaModule(ctx, w, asItIs, true)
+	if err := s.send(ctx, question); err != nil {
+		return unknown, err
+	}
+	if err := c.read(w, question.Val()); err != nil {
+		return unknown, err
+	}
+	return s.learn(w, c, asItIs), nil
+}
+
+// learn returns, and remembers, how a way has read the capacities of a call that was sent
+// for one reading.
+func (s *server) learn(w way, c *call, sent reading) reading {
+	found := sent
+	if !c.isAsMeant() {
+		found = asItIs + oneMore - sent
+	}
+	if s.readings[w].Load() != int32(found) {
+		s.readings[w].Store(int32(found))
+	}
+	return found
+}
+
+// take takes the reply to a command that was sent for one reading. The call has to be asked
+// again if the server, which was restarted or is another node, has read the capacity in the
+// other way, and has taken nothing.
+func (s *server) take(w way, c *call, sent reading, command *redis.Cmd) (again bool, err error) {
+	if err := command.Err(); err != nil {
+		// A capacity of 1 that was sent as 0.
+		return w != byScript && sent == oneMore && strings.Contains(err.Error(), "capacity must be"), err
+	}
+	if err := c.read(w, command.Val()); err != nil {
+		return false, err
+	}
+	if c.path = PathModule; w == byScript {
+		c.path = PathScript
+	} else if s.learn(w, c, sent) != sent {
+		if c.operation == gcra.Peek || c.operation == gcra.Reserve && c.limited() {
+			return true, nil
+		}
+		c.correct(w)
+	}
+	return false, nil
 }
 
 func (s *server) has(w way) bool {
-	if s.only != "" && s.only != pathOf(w) {
+	if s.only == PathModule && w == byScript || s.only == PathScript && w != byScript {
 		return false
 	}
 	until := s.missing[w].Load()
@@ -141,151 +249,61 @@ func (s *server) has(w way) bool {
 
 func (s *server) leaveOut(w way) { s.missing[w].Store(s.now().Add(askAgain).UnixNano()) }
 
-// isMissing says that the server does not know the command. That it says in words only,
-// which are the same in all servers.
-func isMissing(err error) bool { return err != nil && redis.HasErrorPrefix(err, "unknown command") }
-
-func (s *server) by(ctx context.Context, w way, c *call) error {
-	if w == byScript {
-		return s.script(ctx, c)
-	}
-	return s.module(ctx, w, c)
-}
-
-// module asks a command of the module, and once more when it reads the capacity in the
-// other way.
-func (s *server) module(ctx context.Context, w way, c *call) error {
-	asIs := s.asIs.Load()
-	for again := true; ; again = false {
-		command := c.viaModule(ctx, w, asIs)
-		err := s.send(ctx, command)
-		if again && !asIs && mayBeZero(c, err) {
-			asIs = true
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		read := c.read
-		if w == byThrottle {
-			read = c.readThrottle
-		}
-		reading, err := read(command.Val(), PathModule)
-		if err != nil {
-			return err
-		}
-		s.learn(asIs, w, reading)
-		if reading != wrong || !again {
-			return nil
-		}
-		asIs = !asIs
-	}
-}
-
-// learn is told how a server has read the capacity of a call.
-func (s *server) learn(asIs bool, w way, reading reading) {
-	if reading != right {
-		asIs = !asIs
-	}
-	if w != byScript && s.asIs.Load() != asIs {
-		s.asIs.Store(asIs)
-	}
-}
-
-// mayBeZero says that an error may be that of a capacity of 0: one that is as it is, but
-// was sent as one less.
-func mayBeZero(c *call, err error) bool {
-	for i := range c.funnels {
-		if c.funnels[i].limit.Capacity == 1 {
-			return err != nil && isFault(err)
-		}
-	}
-	return false
-}
-
 // send sends a command, and waits for the answer also where the client, one that
-// pipelines by itself, returns at once.
-func (s *server) send(ctx context.Context, command *redis.Cmd) error {
-	if err := s.rdb.Process(ctx, command); err != nil {
-		return err
+// pipelines by itself, returns at once. It sends nothing for a call that was given up.
+func (s *server) send(ctx context.Context, command redis.Cmder) error {
+	err := ctx.Err()
+	if err == nil {
+		err = s.rdb.Process(ctx, command)
+	}
+	if err != nil {
+		command.SetErr(err)
 	}
 	return command.Err()
 }
 
-// script runs the script by its hash, and sends its text to a server that does not have
+// askScript runs the script by its hash, and sends its text to a server that does not have
 // it yet. A peek goes by a command that only reads, for replicas.
-func (s *server) script(ctx context.Context, c *call) error {
+func (s *server) askScript(ctx context.Context, c *call) error {
 	reads := c.operation == gcra.Peek && !s.neverReads.Load()
 	evalsha, eval := any("evalsha"), any("eval")
 	if reads {
 		evalsha, eval = "evalsha_ro", "eval_ro"
 	}
 	command := c.viaScript(ctx, evalsha, scriptHash)
-	err := s.send(ctx, command)
+	err := s.send(ctx, c.sent(command))
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		command = c.viaScript(ctx, eval, scriptText)
-		err = s.send(ctx, command)
+		err = s.send(ctx, c.sent(command))
 	}
-	switch {
-	case isMissing(err) && reads:
+	if isMissing(err) && reads {
 		s.neverReads.Store(true)
-		return s.script(ctx, c)
-	case err != nil:
-		return err
+		return s.askScript(ctx, c)
 	}
-	_, err = c.read(command.Val(), PathScript)
+	_, err = s.take(byScript, c, asItIs, command)
 	return err
 }
 
-// throttles says that CL.THROTTLE alone can decide a call: it asks one funnel for tokens
+// throttles says that CL.THROTTLE alone can decide a call: it is for tokens of one funnel
 // now, and takes whole seconds, as redis-cell does.
 func throttles(c *call) bool {
 	return c.operation == gcra.Reserve && c.longestWait <= 0 && len(c.funnels) == 1 &&
 		c.funnels[0].quantity > 0 && c.funnels[0].limit.Period%time.Second == 0
 }
 
-// readThrottle fills in the result from a reply of CL.THROTTLE.
-func (c *call) readThrottle(reply any, path Path) (reading, error) {
-	elements, _ := reply.([]any)
-	var numbers [5]int64
-	for i := range numbers {
-		isNumber := false
-		if len(elements) == len(numbers) {
-			numbers[i], isNumber = integerOf(elements[i])
-		}
-		if !isNumber {
-			return right, unexpected(reply)
-		}
+// sent is a command as go-redis gets it. A refund that is executed twice gives other callers'
+// tokens back, so go-redis must not repeat it after its answer was lost. Any other command
+// that is executed twice limits too early, never too late.
+func (c *call) sent(command *redis.Cmd) redis.Cmder {
+	if c.operation == gcra.Refund {
+		return once{command}
 	}
-	f := &c.funnels[0]
-	limited, limit, remaining := numbers[0] != 0, numbers[1], numbers[2]
-	result := right
-	if more := int64(f.limit.Capacity) - limit; more != 0 {
-		if result = corrected; limited {
-			result = wrong
-		}
-		remaining = max(0, remaining+more)
-	}
-	decision := gcra.Decision{Limited: limited, Limit: limit, Remaining: remaining, ResetAfter: nanosecondsOfSeconds(numbers[4])}
-	if limited {
-		decision.Wait = gcra.Never
-		if numbers[3] >= 0 {
-			decision.Wait = nanosecondsOfSeconds(numbers[3])
-			// Quantity-remaining tokens have to leak, which takes no longer than so many
-			// emission intervals. The reply has been rounded up.
-			if leak, err := f.shape.rate.Increment(int64(f.quantity) - remaining); err == nil && leak > 0 {
-				decision.Wait = min(decision.Wait, leak)
-			}
-		}
-	}
-	c.set(0, path, decision, limited)
-	return result, nil
+	return command
 }
 
-func nanosecondsOfSeconds(seconds int64) int64 {
-	const most = 1<<63 - 1
-	if seconds > most/1_000_000_000 {
-		return most
-	}
-	return max(seconds, 0) * 1e9
-}
+// once is a command that go-redis does not repeat, neither after a lost answer nor after a
+// reply such as LOADING. The redirections MOVED and ASK are followed.
+// Hooks of go-redis see another type than *redis.Cmd.
+type once struct{ *redis.Cmd }
+
+func (once) NoRetry() bool { return true }

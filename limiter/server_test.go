@@ -2,6 +2,8 @@ package limiter_test
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,12 +25,60 @@ func TestReadingOfTheCapacityMayChange(t *testing.T) {
 		server.Reconfigure(func(options *servertest.Options) { options.ModuleArguments = []string{"compat", mode} })
 		server.Stop()
 		server.Restart(t)
-		require.Equal(t, 14, allow(t, l, mode, fifteenPerDay).Remaining)
 		require.Equal(t, 0, allow(t, l, mode+" one", perDay(1)).Remaining)
+		require.Equal(t, 14, allow(t, l, mode, fifteenPerDay).Remaining)
 		require.True(t, allow(t, l, mode+" one", perDay(1)).Limited())
 		whole, _, err := l.AllowAll(ctx, limiter.Request{mode, fifteenPerDay, 14}, limiter.Request{mode + " two", perDay(2), 2})
 		require.NoError(t, err)
 		require.False(t, whole.Limited())
+	}
+}
+
+// How a server reads the capacity is learnt by the command that is about to be sent, with
+// quantity 0, once. No server gets a wrong question, and requests are decided in order.
+func TestReadingOfTheCapacityIsAskedFor(t *testing.T) {
+	ctx, all := context.Background(), []string{"+@all", "~*"}
+	for _, c := range []struct{ mode, command, want string }{
+		{"none", "reserve", "cl.reserve k 1 1 86400 0, cl.reserve k 1 1 86400 1"},
+		{"redis-cell", "reserve", "cl.reserve k 1 1 86400 0, cl.reserve k 0 1 86400 1"},
+		{"none", "peek", "cl.peek k 1 1 86400 1"},
+		{"redis-cell", "peek", "cl.peek k 1 1 86400 1, cl.peek k 0 1 86400 1"},
+		{"redis-cell", "charge", "cl.charge k 1 1 86400 0, cl.charge k 0 1 86400 1"},
+		{"redis-cell", "refund", "cl.refund k 1 1 86400 0, cl.refund k 0 1 86400 1"},
+		{"none", "throttle", "cl.throttle k 1 1 86400 0, cl.throttle k 1 1 86400 1"},
+		{"redis-cell", "throttle", "cl.throttle k 1 1 86400 0, cl.throttle k 0 1 86400 1"},
+		{"none", "many", "cl.reserve k 1 1 86400 0, cl.reserve k 1 1 86400 1, cl.reserve l 2 2 86400 2"},
+		{"redis-cell", "many", "cl.reserve k 1 1 86400 0, cl.reserve k 0 1 86400 1, cl.reserve l 1 2 86400 2"},
+	} {
+		t.Run(c.mode+" "+c.command, func(t *testing.T) {
+			server, rules := servertest.StartModule(t, "compat", c.mode), all
+			if c.command == "throttle" {
+				rules = []string{"+cl.throttle", "~*"}
+			}
+			admin, l := server.Client(t), limiter.New(as(t, server, rules...))
+			require.NoError(t, admin.ConfigSet(ctx, "slowlog-log-slower-than", "0").Err())
+			switch ask := commands[c.command]; {
+			case c.command == "many":
+				_, err := l.AllowMany(ctx, limiter.Request{"k", perDay(1), 1}, limiter.Request{"l", perDay(2), 2})
+				require.NoError(t, err)
+			case ask == nil:
+				require.False(t, allow(t, l, "k", perDay(1)).Limited())
+			default:
+				_, err := ask(l, ctx, "k", perDay(1), 1)
+				require.NoError(t, err)
+			}
+			var sent []string
+			for _, entry := range slices.Backward(admin.SlowLogGet(ctx, -1).Val()) {
+				if words := strings.Join(entry.Args, " "); strings.HasPrefix(words, "cl.") {
+					sent = append(sent, words)
+				}
+			}
+			require.Equal(t, c.want, strings.Join(sent, ", "))
+			require.Contains(t, admin.Info(ctx, "everything").Val(), "funnel_errors:0")
+			many, err := limiter.New(server.Client(t)).AllowMany(ctx, limiter.Request{"m", perDay(2), 2}, limiter.Request{"m", perDay(2), 1})
+			require.NoError(t, err)
+			require.Equal(t, []int{2, 0}, []int{many[0].Allowed, many[1].Allowed}, "in order")
+		})
 	}
 }
 
@@ -69,8 +119,9 @@ func TestThrottleAlone(t *testing.T) {
 			l := limiter.New(rdb)
 			_, err := l.Charge(ctx, "user:key", fifteenPerDay, 1)
 			require.ErrorContains(t, err, "NOPERM")
-			require.ErrorContains(t, l.AllowMany(ctx, limiter.Request{"other", fifteenPerDay, 1})[0].Err, "NOPERM")
-			require.NoError(t, l.AllowMany(ctx, limiter.Request{"user:many", perDay(1), 1})[0].Err)
+			_, err = l.AllowMany(ctx, limiter.Request{"other", fifteenPerDay, 1}, limiter.Request{"user:many", perDay(1), 1})
+			require.ErrorContains(t, err, "limiter: key \"other\": NOPERM")
+			require.NotContains(t, err.Error(), "user:many")
 		})
 	}
 }
@@ -136,8 +187,9 @@ func TestModuleComesAndGoes(t *testing.T) {
 			remaining--
 			result := limiter.Result{}
 			if many {
-				result = l.AllowMany(ctx, limiter.Request{"key", perDay(100), 1})[0]
-				require.NoError(t, result.Err)
+				results, err := l.AllowMany(ctx, limiter.Request{"key", perDay(100), 1})
+				require.NoError(t, err)
+				result = results[0]
 			} else {
 				result = allow(t, l, "key", perDay(100))
 			}
@@ -147,19 +199,20 @@ func TestModuleComesAndGoes(t *testing.T) {
 	}
 }
 
-// With WithPath a server that lacks the module has failed, and one that has it is asked by
+// With one way only, a server that lacks the module has failed, and one that has it is asked by
 // the script.
-func TestWithPath(t *testing.T) {
+func TestOneWayOnly(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
-		for _, only := range []limiter.Path{limiter.PathModule, limiter.PathScript} {
-			l := limiter.New(client, limiter.WithPath(only), limiter.OnFailure(limiter.FailOpen))
-			want := only
-			if only == limiter.PathModule {
-				want = map[limiter.Path]limiter.Path{limiter.PathModule: only, limiter.PathScript: limiter.PathOpen}[path]
+		for way, option := range only {
+			l, want := limiter.New(client, option, limiter.OnFailure(limiter.FailOpen)), way
+			if way == limiter.PathModule {
+				want = map[limiter.Path]limiter.Path{limiter.PathModule: way, limiter.PathScript: limiter.PathOpen}[path]
 			}
 			for range 2 {
 				require.Equal(t, want, allow(t, l, "key", fifteenPerDay).Path)
-				require.Equal(t, want, l.AllowMany(context.Background(), limiter.Request{"key", fifteenPerDay, 1})[0].Path)
+				results, err := l.AllowMany(context.Background(), limiter.Request{"key", fifteenPerDay, 1}, limiter.Request{"key", fifteenPerDay, 1})
+				require.NoError(t, err)
+				require.Equal(t, want, results[1].Path)
 			}
 		}
 	})

@@ -22,7 +22,7 @@ func TestAllowMany(t *testing.T) {
 		require.NoError(t, client.LPush(ctx, "list", "element").Err())
 		for round, key := range []string{"first", "second", "third"} {
 			before := counted.trips.Load()
-			results := l.AllowMany(ctx,
+			results, err := l.AllowMany(ctx,
 				limiter.Request{"list", perDay(1), 1},
 				limiter.Request{key, fifteenPerDay, 10},
 				limiter.Request{key, fifteenPerDay, 10},
@@ -36,20 +36,23 @@ func TestAllowMany(t *testing.T) {
 				got = append(got, fmt.Sprint(result.Allowed, result.Remaining, result.Limited(), result.Path))
 			}
 			by := string(path)
-			require.Equal(t, []string{"10 5 false" + by, "0 5 true" + by, "0 0 true", "0 5 false" + by, "0 0 true" + by, "1 0 false" + by}, got)
-			require.ErrorContains(t, results[0].Err, "WRONGTYPE")
+			require.Equal(t, []string{"10 5 false" + by, "0 5 true" + by, "0 0 true", "0 0 true", "0 0 true" + by, "1 0 false" + by}, got)
+			require.Regexp(t, `^limiter: key "list": WRONGTYPE .*
+limiter: key "`+key+`": a limit of .*count must be at least 1
+limiter: key "`+key+`": the quantity of a request must be at least 1, not 0: use Peek to take nothing$`, err)
+			require.ErrorIs(t, err, gcra.ErrCount)
 			require.True(t, results[0].Limited())
-			require.ErrorIs(t, results[3].Err, gcra.ErrCount)
-			require.NoError(t, results[6].Err)
 			if round > 0 {
 				require.EqualValues(t, before+1, counted.trips.Load())
 			}
 		}
-		require.Empty(t, l.AllowMany(ctx))
+		none, err := l.AllowMany(ctx)
+		require.NoError(t, err)
+		require.Empty(t, none)
 	})
 }
 
-// Tokens are poured into all funnels or into none.
+// Tokens are taken from all funnels or from none.
 func TestAllowAll(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
 		const token = 96 * time.Minute
@@ -65,7 +68,6 @@ func TestAllowAll(t *testing.T) {
 			{7, 31, "0 5 true", limiter.NoRetry, [2]string{"0 5 true", "0 29 true"}},
 			{16, 1, "0 5 true", limiter.NoRetry, [2]string{"0 5 true", "0 29 false"}},
 			{5, 29, "34 0 false", limiter.NoRetry, [2]string{"5 0 false", "29 0 false"}},
-			{0, 0, "0 0 false", limiter.NoRetry, [2]string{"0 0 false", "0 0 false"}},
 		} {
 			whole, results, err := l.AllowAll(ctx, limiter.Request{"a", fifteenPerDay, c.a}, limiter.Request{"b", perDay(30), c.b})
 			require.NoError(t, err)
@@ -77,7 +79,11 @@ func TestAllowAll(t *testing.T) {
 			}
 		}
 		_, _, err := l.AllowAll(ctx, limiter.Request{"a", fifteenPerDay, 1}, limiter.Request{"a", fifteenPerDay, 1})
-		require.ErrorContains(t, err, "named twice")
+		require.ErrorContains(t, err, `limiter: keys "a", "a": ERR funnel 2: the key is named twice`)
+		forgotten := limiter.Request{Key: "a", Limit: fifteenPerDay}
+		_, _, err = l.AllowAll(ctx, forgotten)
+		require.ErrorContains(t, err, "use Peek")
+		require.ErrorContains(t, l.WaitAll(ctx, forgotten), "use Peek")
 		for _, count := range []int{0, 65} {
 			_, _, err = l.AllowAll(ctx, make([]limiter.Request, count)...)
 			require.ErrorContains(t, err, fmt.Sprintf("limiter: there must be 1 to 64 requests, not %d", count))
@@ -85,7 +91,7 @@ func TestAllowAll(t *testing.T) {
 	})
 }
 
-// Who waits for several funnels asks again when the one that limits has leaked.
+// A caller that waits for several funnels asks again when the one that limits has leaked.
 func TestWaitAll(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
 		ctx, l := context.Background(), limiter.New(client)

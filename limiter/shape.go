@@ -12,8 +12,8 @@ type shape struct {
 	capacity, oneLess, count, period any
 }
 
-// Shapes are those of the limits that were used, so that a limit is checked and written
-// once: programs have few. All methods may be called from any number of goroutines.
+// Shapes are those of the limits that were used: a limit is checked and written once, and
+// programs have few. All methods may be called from any number of goroutines.
 type shapes struct {
 	mutex sync.RWMutex
 	known map[Limit]*shape
@@ -30,7 +30,7 @@ func (s *shapes) of(limit Limit) (*shape, error) {
 	if found != nil {
 		return found, nil
 	}
-	rate, err := limit.rate()
+	rate, err := limit.Rate()
 	if err != nil {
 		return nil, err
 	}

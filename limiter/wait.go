@@ -9,19 +9,21 @@ import (
 	"funnel/gcra"
 )
 
-// ErrNeverFits means that a quantity is larger than the capacity, so that waiting
-// cannot help.
+// forever is the longest wait that the commands take.
+const forever time.Duration = 1<<63 - 1
+
+// ErrNeverFits means that a quantity is larger than the capacity: waiting cannot help.
 var ErrNeverFits = errors.New("limiter: the quantity is larger than the capacity: no waiting helps")
 
-// Reserve pours quantity tokens, as AllowN does, and also takes tokens that will have
-// leaked within longestWait: Result.Wait says when it is the caller's turn. Turns come in
-// the order of asking, and nobody overtakes: until then the funnel limits others. A longest
-// wait of 0 or less is AllowN.
+// Reserve takes quantity tokens, as AllowN does, and also tokens that will have leaked
+// within longestWait: Result.Wait says how long the caller has to wait before it goes ahead.
+// Reservations are served in the order of asking, because the funnel limits others until
+// then. A longest wait of 0 or less is AllowN.
 //
-// When the turn would come later than that, the call is limited and has reserved nothing, and
-// RetryAfter says after what time the same call would be allowed.
+// If the wait would be longer, the call is limited and has reserved nothing, and RetryAfter
+// says after what time the same call would be allowed.
 //
-// Who does not go ahead at the turn gives nothing back by that; see [Limiter.Refund].
+// An unused reservation is not returned; see [Limiter.Refund].
 func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, quantity int, longestWait time.Duration) (Result, error) {
 	return l.one(ctx, gcra.Reserve, key, limit, quantity, max(longestWait, 0))
 }
@@ -31,18 +33,17 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit) error {
 	return l.WaitN(ctx, key, limit, 1)
 }
 
-// WaitN reserves quantity tokens and sleeps until the turn comes: one call and one sleep,
-// in the order of asking.
+// WaitN reserves quantity tokens and sleeps until the reservation is due: one call and one
+// sleep, in the order of asking.
 //
-// It waits no longer than the deadline of ctx and [WithLongestWait] allow. When the turn
-// would come later, it returns an error at once, in which [context.DeadlineExceeded] is,
-// and has reserved nothing. It returns [ErrNeverFits] when the quantity is larger than the
-// capacity, and the cause when ctx is done before the turn.
+// It waits no longer than the deadline of ctx and [WithLongestWait] allow. If the wait would
+// be longer, it reserves nothing and returns an error at once, which wraps
+// [context.DeadlineExceeded]. It returns [ErrNeverFits] when the quantity is larger than the
+// capacity, and the cause when ctx is done before the reservation is due.
 //
-// A caller that gives up before its turn leaves its reservation behind: the tokens are
-// not given to others. Where callers without a deadline give up often, as when users close
-// their connections, set [WithLongestWait], or the turns of those who have gone starve the
-// others.
+// A caller that gives up leaves its reservation behind: nobody else gets the tokens. Where
+// callers without a deadline give up often, as when users close their connections, set
+// [WithLongestWait], or the reservations of callers that have gone starve the others.
 func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity int) error {
 	return l.wait(ctx, func(longest time.Duration) (Result, time.Duration, error) {
 		result, err := l.Reserve(ctx, key, limit, quantity, longest)
@@ -53,9 +54,9 @@ func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity i
 	})
 }
 
-// WaitAll waits until tokens have been poured into all funnels of 1 to 64 requests. There
-// is no queue for several funnels: it asks, as AllowAll does, and asks again when the
-// answer says that it is of use. So those who ask for less may overtake.
+// WaitAll waits until it has taken the tokens of 1 to 64 requests from all funnels. There
+// is no queue for several funnels: it asks, as AllowAll does, and asks again after
+// RetryAfter. Callers that need less may be served first.
 //
 // Deadlines and errors are those of [Limiter.WaitN].
 func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) error {
@@ -65,8 +66,8 @@ func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) error {
 	})
 }
 
-// wait asks until tokens are poured, and sleeps until the turn comes. Ask is told how
-// long the caller can wait, and also returns how long a limited one would have to.
+// wait asks until tokens are taken, and sleeps until they are due. Ask is told how long the
+// caller can wait, and also returns how long a limited one would have to.
 func (l *Limiter) wait(ctx context.Context, ask func(longest time.Duration) (Result, time.Duration, error)) error {
 	begin := l.now()
 	for waited := time.Duration(0); ; waited = l.now().Sub(begin) {
@@ -75,7 +76,7 @@ func (l *Limiter) wait(ctx context.Context, ask func(longest time.Duration) (Res
 			longest = min(longest, time.Until(deadline))
 		}
 		longest = max(longest, 0)
-		result, turn, err := ask(longest)
+		result, due, err := ask(longest)
 		switch {
 		case err != nil:
 			return err
@@ -83,8 +84,8 @@ func (l *Limiter) wait(ctx context.Context, ask func(longest time.Duration) (Res
 			return sleep(ctx, result.Wait)
 		case result.RetryAfter == NoRetry:
 			return ErrNeverFits
-		case turn > longest:
-			return fmt.Errorf("limiter: the turn would come after %v, and the caller waits for no more than %v: %w", turn, longest, context.DeadlineExceeded)
+		case due > longest:
+			return fmt.Errorf("limiter: the tokens would be due after %v, and the caller waits for no more than %v: %w", due, longest, context.DeadlineExceeded)
 		}
 		if err := sleep(ctx, result.RetryAfter); err != nil {
 			return err

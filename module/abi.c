@@ -2,9 +2,9 @@
 
 struct redis_api redis;
 
-/* What the first word of a module context points to: it stores the function of
- * that name where target points, and returns REDISMODULE_ERR when the server
- * has none. */
+/* The first word of a module context points to this function. It stores the
+ * function of that name where target points, and returns REDISMODULE_ERR if the
+ * server has none. */
 typedef int (*get_api_function)(const char *name, void *target);
 
 const char *find_functions(RedisModuleCtx *ctx)

@@ -5,26 +5,27 @@
  *
  * The ABI needs no header file of the server: RedisModule_OnLoad receives a
  * context whose first word is a function that finds every other function by
- * name. Valkey answers to the same names. The functions are declared once, in
- * the two lists below, which also drive the lookup in abi.c:
+ * name. Valkey has the same names. The functions are declared once, in the two
+ * lists below, which also drive the lookup in abi.c:
  *
  *   REQUIRED_FUNCTIONS  exist since Redis 6.2.8; without one, loading fails;
  *   OPTIONAL_FUNCTIONS  came later; NULL where the server lacks them.
  *
- * Ownership, unless a comment says otherwise: what a function receives it only
- * borrows for the call, and what the server passes to a command (context,
+ * Ownership, unless a comment says otherwise: a function borrows its arguments
+ * for the call, and everything that the server passes to a command (context,
  * argument strings) lives until that command returns. */
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Opaque: the server owns the contents, funnel passes the pointers around. */
+/* Opaque: the server owns the contents, and funnel only passes the pointers around. */
 typedef struct RedisModuleCtx RedisModuleCtx;
 typedef struct RedisModuleString RedisModuleString;
 typedef struct RedisModuleKey RedisModuleKey;
 typedef struct RedisModuleCommand RedisModuleCommand;
 typedef struct RedisModuleInfoCtx RedisModuleInfoCtx;
-typedef struct RedisModuleServerInfoData RedisModuleServerInfoData;
+typedef struct RedisModuleCommandFilter RedisModuleCommandFilter;
+typedef struct RedisModuleCommandFilterCtx RedisModuleCommandFilterCtx;
 struct RedisModuleCommandInfo;
 
 /* Passed by value. */
@@ -35,6 +36,7 @@ typedef struct RedisModuleEvent {
 typedef int (*RedisModuleCmdFunc)(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 typedef void (*RedisModuleInfoFunc)(RedisModuleInfoCtx *ctx, int for_crash_report);
 typedef void (*RedisModuleEventCallback)(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data);
+typedef void (*RedisModuleCommandFilterFunc)(RedisModuleCommandFilterCtx *command);
 typedef int (*RedisModuleConfigGetEnumFunc)(const char *name, void *data);
 typedef int (*RedisModuleConfigSetEnumFunc)(const char *name, int value, void *data, RedisModuleString **error);
 typedef int (*RedisModuleConfigApplyFunc)(RedisModuleCtx *ctx, void *data, RedisModuleString **error);
@@ -64,6 +66,7 @@ enum { REDISMODULE_EVENT_SHUTDOWN = 5, REDISMODULE_EVENT_CRON_LOOP = 8 };
 /* RegisterEnumConfig. */
 enum { REDISMODULE_CONFIG_IMMUTABLE = 1 << 0 };
 
+/* clang-format off */
 #define REQUIRED_FUNCTIONS(FUNCTION)                                                                                \
     FUNCTION(int, IsModuleNameBusy, (const char *name))                                                             \
     FUNCTION(void, SetModuleAttribs, (RedisModuleCtx *ctx, const char *name, int version, int api_version))         \
@@ -91,10 +94,10 @@ enum { REDISMODULE_CONFIG_IMMUTABLE = 1 << 0 };
     FUNCTION(int, Replicate, (RedisModuleCtx *ctx, const char *command, const char *format, ...))                   \
     FUNCTION(int, SubscribeToServerEvent, (RedisModuleCtx *ctx, RedisModuleEvent event,                             \
                                            RedisModuleEventCallback callback))                                      \
-    FUNCTION(RedisModuleServerInfoData *, GetServerInfo, (RedisModuleCtx *ctx, const char *section))                \
-    FUNCTION(unsigned long long, ServerInfoGetFieldUnsigned,                                                        \
-             (RedisModuleServerInfoData *info, const char *field, int *error))                                      \
-    FUNCTION(void, FreeServerInfo, (RedisModuleCtx *ctx, RedisModuleServerInfoData *info))                          \
+    FUNCTION(RedisModuleCommandFilter *, RegisterCommandFilter,                                                     \
+             (RedisModuleCtx *ctx, RedisModuleCommandFilterFunc callback, int flags))                               \
+    FUNCTION(int, UnregisterCommandFilter, (RedisModuleCtx *ctx, RedisModuleCommandFilter *filter))                 \
+    FUNCTION(int *, GetCommandKeys, (RedisModuleCtx *ctx, RedisModuleString **words, int count, int *keys))         \
     FUNCTION(int, WrongArity, (RedisModuleCtx *ctx))                                                                \
     FUNCTION(int, ReplyWithError, (RedisModuleCtx *ctx, const char *message))                                       \
     FUNCTION(int, ReplyWithArray, (RedisModuleCtx *ctx, long length))                                               \
@@ -115,6 +118,7 @@ enum { REDISMODULE_CONFIG_IMMUTABLE = 1 << 0 };
     FUNCTION(int, SetCommandACLCategories, (RedisModuleCommand *command, const char *categories))                \
     /* Redis 7.4 */                                                                                              \
     FUNCTION(int, AddACLCategory, (RedisModuleCtx *ctx, const char *category))
+/* clang-format on */
 
 /* The functions as found in the server that loaded the module. */
 struct redis_api {

@@ -3,9 +3,9 @@
 
 #include "abi.h"
 
-/* The layouts that SetCommandInfo expects. The server learns their sizes from
- * struct command_info_version and steps through the arrays by them, so that
- * newer servers, whose structures are longer, still understand these. */
+/* The layouts that SetCommandInfo expects. The server takes their sizes from
+ * struct command_info_version and steps through the arrays by them. Newer servers,
+ * whose structures are longer, therefore still understand these. */
 
 enum argument_type { ARGUMENT_INTEGER = 1, ARGUMENT_DOUBLE = 2, ARGUMENT_KEY = 3, ARGUMENT_BLOCK = 8 };
 enum { ARGUMENT_OPTIONAL = 1 << 0, ARGUMENT_MULTIPLE = 1 << 1 };

@@ -1,30 +1,14 @@
 #include "commands.h"
 
-#include "command_info.h"
+#include "clock.h"
+#include "compat.h"
 #include "debug.h"
-#include "funnels.h"
-#include "throttle.h"
+#include "key.h"
+#include "reply.h"
 
-static const struct command_info_version info_version = {
-    .version = 1,
-    .history_entry_size = sizeof(struct history_entry),
-    .key_spec_size = sizeof(struct key_spec),
-    .argument_size = sizeof(struct command_argument),
-};
+/* Arrays of arguments end with an entry of zeroes. The server copies them, and writes to none. */
 
-/* Arrays end with an entry of zeroes. The server copies all of it, and writes to none. */
-
-#define KEYS(access, last, step)                                                    \
-    (struct key_spec[])                                                             \
-    {                                                                               \
-        {.flags = (access) | KEY_ACCESS,                                            \
-         .begin_search = BEGIN_SEARCH_INDEX,                                        \
-         .begin.index = 1,                                                          \
-         .find_keys = FIND_KEYS_RANGE,                                              \
-         .find.range = {.last_key = (last), .key_step = (step), .limit = 0}},       \
-        {0},                                                                        \
-    }
-enum { KEYS_WRITTEN = KEY_READ_WRITE | KEY_UPDATE, KEYS_READ = KEY_READ_ONLY };
+/* clang-format off */
 
 #define FUNNEL_WORDS(flags_of_quantity)                                                               \
     {.name = "key", .type = ARGUMENT_KEY, .key_spec_index = 0},                                       \
@@ -37,143 +21,243 @@ enum { KEYS_WRITTEN = KEY_READ_WRITE | KEY_UPDATE, KEYS_READ = KEY_READ_ONLY };
 static struct command_argument one_funnel[] = {FUNNEL_WORDS(ARGUMENT_OPTIONAL)};
 static struct command_argument funnel_words[] = {FUNNEL_WORDS(0)};
 
-#define FUNNELS                                                                                                   \
-    {.name = "funnel", .type = ARGUMENT_BLOCK, .key_spec_index = -1, .flags = ARGUMENT_MULTIPLE,                  \
+#define FUNNEL_ARGUMENTS                                                                         \
+    {.name = "funnel", .type = ARGUMENT_BLOCK, .key_spec_index = -1, .flags = ARGUMENT_MULTIPLE, \
      .subarguments = funnel_words}
 
-static struct command_argument funnels[] = {FUNNELS, {0}};
+static struct command_argument funnels[] = {FUNNEL_ARGUMENTS, {0}};
 static struct command_argument funnels_and_wait[] = {
-    FUNNELS,
+    FUNNEL_ARGUMENTS,
     {.name = "max_wait", .type = ARGUMENT_DOUBLE, .key_spec_index = -1, .flags = ARGUMENT_OPTIONAL},
     {0},
 };
 
+enum { KEYS_WRITTEN = KEY_READ_WRITE | KEY_UPDATE, KEYS_READ = KEY_READ_ONLY };
+
 #define CATEGORIES(builtin) .categories = builtin " throttle", .builtin_categories = builtin
 
-/* Whatever is known of a command stands in this table. */
-static const struct command {
-    const char *name;
-    RedisModuleCmdFunc function;
-    const char *flags;
-    int last_key, key_step;
-    const char *categories, *builtin_categories; /* of ACLs: with ours, and without */
-    struct RedisModuleCommandInfo info;
-} commands[] = {
-    {
+#define O_OF_N "O(N) where N is the number of funnels, at most 64."
+
+/* The server does not say which command it calls, so each has its own function. */
+#define FUNCTION(command) static int command##_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+FUNCTION(throttle);
+FUNCTION(reserve);
+FUNCTION(peek);
+FUNCTION(charge);
+FUNCTION(refund);
+
+enum { THROTTLE_ROW, RESERVE_ROW, PEEK_ROW, CHARGE_ROW, REFUND_ROW };
+
+const struct command commands[] = {
+    [THROTTLE_ROW] = {
         .name = "cl.throttle",
         .function = throttle_command,
+        .operation = RESERVE,
+        .words = ONE_FUNNEL,
+        .form = IN_SECONDS,
         .flags = "write deny-oom fast",
+        CATEGORIES("write fast"),
+        .access = KEYS_WRITTEN,
         .last_key = 1,
         .key_step = 1,
-        CATEGORIES("write fast"),
-        .info = {.version = &info_version,
-                 .summary = "Pours tokens into a funnel that leaks at a fixed rate, or says when they would fit.",
-                 .complexity = "O(1)",
-                 .since = "0.1.0",
-                 .arity = -5,
-                 .key_specs = KEYS(KEYS_WRITTEN, 0, 1),
-                 .arguments = one_funnel},
+        .arity = -5,
+        .arguments = one_funnel,
+        .summary = "Takes tokens from a funnel that leaks at a fixed rate, or says when they would fit.",
+        .complexity = "O(1)",
     },
-    {
+    [RESERVE_ROW] = {
         .name = "cl.reserve",
         .function = reserve_command,
+        .operation = RESERVE,
+        .words = FUNNELS_AND_MAX_WAIT,
+        .form = IN_ROWS,
         .flags = "write deny-oom fast",
+        CATEGORIES("write fast"),
+        .access = KEYS_WRITTEN,
         .last_key = -2,
         .key_step = 5,
-        CATEGORIES("write fast"),
-        .info = {.version = &info_version,
-                 .summary = "Pours tokens into all of the funnels or into none, or reserves a later turn in one.",
-                 .complexity = "O(N) where N is the number of funnels, at most 64.",
-                 .since = "0.1.0",
-                 .arity = -6,
-                 .key_specs = KEYS(KEYS_WRITTEN, -2, 5),
-                 .arguments = funnels_and_wait},
+        .arity = -6,
+        .arguments = funnels_and_wait,
+        .summary = "Takes tokens from all of the funnels or from none, or reserves tokens of one ahead of time.",
+        .complexity = O_OF_N,
     },
-    {
+    [PEEK_ROW] = {
         .name = "cl.peek",
         .function = peek_command,
+        .operation = PEEK,
+        .words = FUNNELS,
+        .form = IN_ROWS,
         .flags = "readonly fast",
+        CATEGORIES("read fast"),
+        .access = KEYS_READ,
         .last_key = -1,
         .key_step = 5,
-        CATEGORIES("read fast"),
-        .info = {.version = &info_version,
-                 .summary = "Says whether tokens would fit into all of the funnels, and pours none.",
-                 .complexity = "O(N) where N is the number of funnels, at most 64.",
-                 .since = "0.1.0",
-                 .arity = -6,
-                 .key_specs = KEYS(KEYS_READ, -1, 5),
-                 .arguments = funnels},
+        .arity = -6,
+        .arguments = funnels,
+        .summary = "Says whether tokens would fit into all of the funnels, and takes none.",
+        .complexity = O_OF_N,
     },
-    {
+    [CHARGE_ROW] = {
         .name = "cl.charge",
         .function = charge_command,
+        .operation = CHARGE,
+        .words = FUNNELS,
+        .form = IN_ROWS,
         .flags = "write deny-oom fast",
+        CATEGORIES("write fast"),
+        .access = KEYS_WRITTEN,
         .last_key = -1,
         .key_step = 5,
-        CATEGORIES("write fast"),
-        .info = {.version = &info_version,
-                 .summary = "Books tokens that were used, whatever the funnels hold.",
-                 .complexity = "O(N) where N is the number of funnels, at most 64.",
-                 .since = "0.1.0",
-                 .arity = -6,
-                 .key_specs = KEYS(KEYS_WRITTEN, -1, 5),
-                 .arguments = funnels},
+        .arity = -6,
+        .arguments = funnels,
+        .summary = "Accounts for tokens that were used, whatever the funnels hold.",
+        .complexity = O_OF_N,
     },
-    {
+    [REFUND_ROW] = {
         .name = "cl.refund",
         .function = refund_command,
+        .operation = REFUND,
+        .words = FUNNELS,
+        .form = IN_ROWS,
         .flags = "write fast",
+        CATEGORIES("write fast"),
+        .access = KEYS_WRITTEN,
         .last_key = -1,
         .key_step = 5,
-        CATEGORIES("write fast"),
-        .info = {.version = &info_version,
-                 .summary = "Gives tokens back to the funnels.",
-                 .complexity = "O(N) where N is the number of funnels, at most 64.",
-                 .since = "0.1.0",
-                 .arity = -6,
-                 .key_specs = KEYS(KEYS_WRITTEN, -1, 5),
-                 .arguments = funnels},
+        .arity = -6,
+        .arguments = funnels,
+        .summary = "Gives tokens back to the funnels.",
+        .complexity = O_OF_N,
     },
 #ifdef FUNNEL_DEBUG
     {.name = "funnel.debug", .function = debug_command, .flags = "admin", .last_key = 1, .key_step = 1},
 #endif
 };
-enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+/* clang-format on */
 
-/* Puts a command into built-in categories and, where the server lets
- * modules add one, into the category throttle. A category outlives MODULE UNLOAD, so that
- * adding it fails when the module is loaded again: what counts is whether the
- * command can join it. */
-static int set_acl_categories(RedisModuleCtx *ctx, RedisModuleCommand *server_command, const struct command *command)
+const int command_count = sizeof commands / sizeof commands[0];
+
+enum { WORDS_PER_FUNNEL = 5 };
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+/* How many funnels a call has, or 0 if the command does not take that number of words. */
+ALWAYS_INLINE uint32_t count_funnels(const struct command *command, int argc)
 {
-    if (redis.SetCommandACLCategories == NULL) return REDISMODULE_OK;
-    if (redis.AddACLCategory != NULL) {
-        redis.AddACLCategory(ctx, "throttle");
-        if (redis.SetCommandACLCategories(server_command, command->categories) == REDISMODULE_OK) return REDISMODULE_OK;
-    }
-    return redis.SetCommandACLCategories(server_command, command->builtin_categories);
+    int words = argc - 1;
+    if (command->words == ONE_FUNNEL) return words == WORDS_PER_FUNNEL || words == WORDS_PER_FUNNEL - 1;
+    int funnels = words / WORDS_PER_FUNNEL, more = words % WORDS_PER_FUNNEL;
+    if (funnels > MOST_FUNNELS || more > (command->words == FUNNELS_AND_MAX_WAIT)) return 0;
+    return (uint32_t)funnels;
 }
 
-static void describe(RedisModuleCtx *ctx, const struct command *command)
+/* The name of a funnel's key among the words of the command. */
+static RedisModuleString *name_of(RedisModuleString **argv, uint32_t funnel)
 {
-    if (command->info.version == NULL || redis.GetCommand == NULL || redis.SetCommandInfo == NULL) return;
-    RedisModuleCommand *server_command = redis.GetCommand(ctx, command->name);
-    if (server_command == NULL || redis.SetCommandInfo(server_command, &command->info) != REDISMODULE_OK ||
-        set_acl_categories(ctx, server_command, command) != REDISMODULE_OK)
-        redis.Log(ctx, "warning", "the server does not accept the description of %s", command->name);
+    return argv[1 + WORDS_PER_FUNNEL * funnel];
 }
 
-int register_commands(RedisModuleCtx *ctx)
+/* Go needs keys only to compare them with each other. A quantity that is left out is 1. */
+ALWAYS_INLINE void read_arguments(struct call *call, RedisModuleString **argv, int argc, uint32_t length)
 {
-    for (int i = 0; i < COMMAND_COUNT; i++) {
-        const struct command *command = &commands[i];
-        if (redis.CreateCommand(ctx, command->name, command->function, command->flags, 1, command->last_key,
-                                command->key_step) != REDISMODULE_OK) {
-            redis.Log(ctx, "warning", "cannot register %s: does another loaded module have that command?",
-                      command->name);
-            return REDISMODULE_ERR;
-        }
-        describe(ctx, command);
+    int words = argc - 1;
+    call->limit_surplus = limit_surplus;
+    for (uint32_t i = 0; i < length; i++) {
+        RedisModuleString **word = argv + 1 + WORDS_PER_FUNNEL * i;
+        struct funnel *funnel = &call->funnels[i];
+        if (length > 1) funnel->key = text_of(word[0]);
+        funnel->capacity = text_of(word[1]);
+        funnel->count = text_of(word[2]);
+        funnel->period = text_of(word[3]);
+        funnel->quantity = words < WORDS_PER_FUNNEL ? (struct text){"1", 1} : text_of(word[4]);
     }
+    int has_max_wait = words > WORDS_PER_FUNNEL * (int)length;
+    call->max_wait = has_max_wait ? text_of(argv[argc - 1]) : (struct text){NULL, 0};
+}
+
+static void reply_with_decimal(RedisModuleCtx *ctx, const struct decimal *decimal)
+{
+    redis.ReplyWithStringBuffer(ctx, decimal->bytes + decimal->start, decimal->end - decimal->start);
+}
+
+static void reply_with_row(RedisModuleCtx *ctx, const struct row *row)
+{
+    redis.ReplyWithArray(ctx, 5);
+    redis.ReplyWithLongLong(ctx, row->limited);
+    redis.ReplyWithLongLong(ctx, row->limit);
+    redis.ReplyWithLongLong(ctx, row->remaining);
+    reply_with_decimal(ctx, &row->wait);
+    reply_with_decimal(ctx, &row->reset_after);
+}
+
+ALWAYS_INLINE int reply(RedisModuleCtx *ctx, const struct call *call, enum form form, uint32_t length)
+{
+    reply_counts[call->outcome.verdict]++;
+    if (form == IN_SECONDS) {
+        redis.ReplyWithArray(ctx, SECONDS_LENGTH);
+        for (int i = 0; i < SECONDS_LENGTH; i++) redis.ReplyWithLongLong(ctx, call->seconds[i]);
+        return REDISMODULE_OK;
+    }
+    redis.ReplyWithArray(ctx, 3);
+    redis.ReplyWithLongLong(ctx, call->limited);
+    reply_with_decimal(ctx, &call->wait);
+    redis.ReplyWithArray(ctx, length);
+    for (uint32_t i = 0; i < length; i++) reply_with_row(ctx, &call->rows[i]);
     return REDISMODULE_OK;
 }
+
+/* The path of a call into Go:
+ *
+ *   go_parse, go_decide    C variables; funnel-finish points them to   call.c
+ *   go_parse, go_decide    C functions, written in assembler; they     answer/go_functions_*.s
+ *                          preserve C's registers, and call
+ *   parse, decide          in Go                                       answer/answer.go
+ *
+ * A call takes that path twice, whatever the number of funnels: with all arguments, then
+ * with all stored values. All keys are opened before any is written, and closed before
+ * the write is replicated or notified.
+ *
+ * This is inlined into the function of each command because the compiler then knows the
+ * command's row. */
+ALWAYS_INLINE int answer(RedisModuleCtx *ctx, RedisModuleString **argv, int argc, const struct command *command)
+{
+    const uint32_t length = count_funnels(command, argc);
+    if (length == 0) return redis.WrongArity(ctx);
+    /* Not cleared: every field is set before it is read. */
+    struct call call;
+    call.operation = command->operation;
+    call.form = command->form;
+    call.length = length;
+    read_arguments(&call, argv, argc, length);
+    go_parse(&call);
+    if (call.outcome.verdict != VERDICT_PARSED) return reply_with_error(ctx, &call.outcome);
+
+    /* Opened for writing although many calls write nothing, because one lookup then serves
+     * both. The module has turned the implicit "key was modified" off, so closing the key
+     * leaves no trace. */
+    RedisModuleKey *keys[MOST_FUNNELS];
+    int mode = command->operation == PEEK ? REDISMODULE_READ : REDISMODULE_READ | REDISMODULE_WRITE;
+    for (uint32_t i = 0; i < length; i++) keys[i] = redis.OpenKey(ctx, name_of(argv, i), mode);
+    for (uint32_t i = 0; i < length; i++) key_read(&call.funnels[i], keys[i]);
+    call.now = clock_nanoseconds();
+    go_decide(&call);
+    int failed = call.outcome.verdict == VERDICT_ERROR, writes = !failed && call.writes > 0;
+    for (uint32_t i = 0; i < length; i++) {
+        if (writes) key_write(keys[i], &call.funnels[i]);
+        redis.CloseKey(keys[i]);
+    }
+    if (failed) return reply_with_error(ctx, &call.outcome);
+    if (writes) {
+        for (uint32_t i = 0; i < length; i++) key_replicate(ctx, name_of(argv, i), &call.funnels[i]);
+        for (uint32_t i = 0; i < length; i++) key_notify(ctx, name_of(argv, i), &call.funnels[i]);
+    }
+    return reply(ctx, &call, command->form, length);
+}
+
+/* clang-format off */
+FUNCTION(throttle) { return answer(ctx, argv, argc, &commands[THROTTLE_ROW]); }
+FUNCTION(reserve) { return answer(ctx, argv, argc, &commands[RESERVE_ROW]); }
+FUNCTION(peek) { return answer(ctx, argv, argc, &commands[PEEK_ROW]); }
+FUNCTION(charge) { return answer(ctx, argv, argc, &commands[CHARGE_ROW]); }
+FUNCTION(refund) { return answer(ctx, argv, argc, &commands[REFUND_ROW]); }
+/* clang-format on */

@@ -2,11 +2,36 @@
 #define FUNNEL_COMMANDS_H
 
 #include "abi.h"
+#include "call.h"
+#include "command_info.h"
 
-/* Registers the commands, and describes them to servers that take descriptions: COMMAND
- * DOCS, the hints of the command line client, key specs and ACL categories. A server that
- * does not take them runs the commands all the same. Returns REDISMODULE_ERR, with a line
- * in the log, if a command cannot be registered. */
-int register_commands(RedisModuleCtx *ctx);
+enum words {
+    ONE_FUNNEL,           /* the quantity may be left out */
+    FUNNELS,              /* from 1 to MOST_FUNNELS */
+    FUNNELS_AND_MAX_WAIT, /* max_wait may be left out */
+};
+
+/* Everything about a command. */
+struct command {
+    const char *name;
+    RedisModuleCmdFunc function;
+
+    enum operation operation;
+    enum words words;
+    enum form form;
+
+    const char *flags;
+    const char *categories, *builtin_categories; /* for ACLs: with and without our own */
+    uint64_t access;                             /* of the keys, the first of which is word 1 */
+    int last_key, key_step;
+
+    /* For COMMAND DOCS. */
+    int arity;
+    struct command_argument *arguments; /* the server copies them */
+    const char *summary, *complexity;
+};
+
+extern const struct command commands[];
+extern const int command_count;
 
 #endif

@@ -1,10 +1,11 @@
 #include "compat.h"
 
+#include <string.h>
 #include <strings.h>
 
 int limit_surplus;
 
-/* How the second argument reads: the value is the surplus of limit over it. */
+/* The modes, and how much larger the limit is than the capacity argument. */
 static const char *compat_names[] = {"none", "redis-cell"};
 static const int compat_surplus[] = {0, 1};
 enum { COMPAT_COUNT = sizeof compat_surplus / sizeof compat_surplus[0] };
@@ -13,11 +14,19 @@ enum { COMPAT_COUNT = sizeof compat_surplus / sizeof compat_surplus[0] };
 static int compat_argument;
 enum { NOT_SET = -1 };
 
-/* The surplus of a compat mode by its name, or NOT_SET. */
-static int find_compat(const char *name)
+/* Ignores case. Compares lengths because a load argument may go on after a zero byte. */
+static int reads(const RedisModuleString *argument, const char *word)
+{
+    size_t length;
+    const char *bytes = redis.StringPtrLen(argument, &length);
+    return length == strlen(word) && strcasecmp(bytes, word) == 0;
+}
+
+/* The surplus of the compat mode that an argument names, or NOT_SET. */
+static int find_compat(const RedisModuleString *argument)
 {
     for (int c = 0; c < COMPAT_COUNT; c++)
-        if (strcasecmp(name, compat_names[c]) == 0) return compat_surplus[c];
+        if (reads(argument, compat_names[c])) return compat_surplus[c];
     return NOT_SET;
 }
 
@@ -27,8 +36,8 @@ static int get_compat(const char *name, void *data)
     return limit_surplus;
 }
 
-/* Called by the server with what its configuration says, or else with the default.
- * The server owns the error. */
+/* Called by the server with the configured value or the default. The server owns the
+ * error. */
 static int set_compat(const char *name, int value, void *data, RedisModuleString **error)
 {
     (void)name, (void)data;
@@ -45,21 +54,19 @@ int compat_read_load_arguments(RedisModuleCtx *ctx, RedisModuleString **argv, in
 {
     compat_argument = NOT_SET;
     for (int i = 0; i < argc; i += 2) {
-        size_t length;
-        const char *name = redis.StringPtrLen(argv[i], &length);
-        if (strcasecmp(name, "compat") != 0) {
+        if (!reads(argv[i], "compat")) {
             redis.Log(ctx, "warning", "unknown load argument '%s': funnel knows 'compat none' and 'compat redis-cell'",
-                      name);
+                      redis.StringPtrLen(argv[i], NULL));
             return REDISMODULE_ERR;
         }
         if (i + 1 == argc) {
             redis.Log(ctx, "warning", "load argument 'compat' needs a value: 'none' or 'redis-cell'");
             return REDISMODULE_ERR;
         }
-        const char *value = redis.StringPtrLen(argv[i + 1], &length);
-        int surplus = find_compat(value);
+        int surplus = find_compat(argv[i + 1]);
         if (surplus == NOT_SET) {
-            redis.Log(ctx, "warning", "load argument 'compat' must be 'none' or 'redis-cell', not '%s'", value);
+            redis.Log(ctx, "warning", "load argument 'compat' must be 'none' or 'redis-cell', not '%s'",
+                      redis.StringPtrLen(argv[i + 1], NULL));
             return REDISMODULE_ERR;
         }
         if (compat_argument != NOT_SET && compat_argument != surplus) {
@@ -80,7 +87,7 @@ int compat_register_setting(RedisModuleCtx *ctx)
         redis.Log(ctx, "warning", "the server does not accept the setting funnel.compat");
         return REDISMODULE_ERR;
     }
-    return redis.LoadConfigs(ctx); /* the server logs what it does not accept */
+    return redis.LoadConfigs(ctx); /* the server logs any error */
 }
 
 const char *compat_name(void)

@@ -1,7 +1,7 @@
 #ifndef FUNNEL_COMPAT_H
 #define FUNNEL_COMPAT_H
 
-/* The mode compat: how the capacity argument reads. */
+/* The compat mode: how to read the capacity argument. */
 
 #include "abi.h"
 
@@ -11,15 +11,15 @@ extern int limit_surplus;
 /* The name of the mode. */
 const char *compat_name(void);
 
-/* Reads "compat none|redis-cell", or nothing. Returns REDISMODULE_ERR, with a
- * line in the log, on anything else. An ignored argument would silently change
- * limits. */
+/* Accepts "compat none", "compat redis-cell" or no arguments. On anything else it
+ * returns REDISMODULE_ERR, with a line in the log, because an ignored argument would
+ * silently change limits. */
 int compat_read_load_arguments(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 
-/* Makes the mode visible as `CONFIG GET funnel.compat`, and settable in the
- * configuration file, where the server has settings for modules. The load
- * argument is its default. It cannot change at run time: clients that learned
- * one reading would go on with it. */
+/* Registers the mode as the setting funnel.compat, for the configuration file and for
+ * CONFIG GET, if the server has settings for modules. The load argument is its default.
+ * It cannot change at run time, because clients that have learned one mode would go on
+ * using it. */
 int compat_register_setting(RedisModuleCtx *ctx);
 
 #endif

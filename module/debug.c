@@ -3,20 +3,8 @@
 #include "debug.h"
 
 #include <strings.h>
-#include <time.h>
 
 #include "clock.h"
-
-/* What CLOCK has set; -1 for the real clock. */
-static int64_t clock_override = -1;
-
-int64_t clock_nanoseconds(void)
-{
-    if (clock_override >= 0) return clock_override;
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 int debug_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {

@@ -5,7 +5,7 @@
 
 /* FUNNEL.DEBUG, in builds with the tag funneldebug:
  *
- *   CLOCK nanoseconds|real   the time that CL.THROTTLE sees */
+ *   CLOCK nanoseconds|real   sets the time that the commands see */
 int debug_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 
 #endif

@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-/* The constant word of the replicated SET, owned by this file. Whatever waits to be
- * sent to a replica or the AOF holds a reference to it, and strings of Redis 8.6 count
- * no more than 2^23 of them: now and then a new string takes over. */
+/* The constant word of the replicated SET, owned by this file. Every SET that waits to be
+ * sent to a replica or the AOF holds a reference to it, and a string of Redis 8.6 counts
+ * at most 2^23 references. So a new string replaces it from time to time. */
 static RedisModuleString *pxat;
 static int pxat_uses;
 enum { MOST_PXAT_USES = 1 << 20 };
@@ -46,9 +46,9 @@ static struct text digits_of(const struct decimal *decimal)
     return (struct text){decimal->bytes + decimal->start, decimal->end - decimal->start};
 }
 
-/* Stores the new TAT. A TAT has 19 digits from the year 2001 to 2286, so it
- * nearly always fits in the place of the old one, which saves the server from
- * deleting and adding the key. */
+/* Stores the new TAT. From the year 2001 to 2286 a TAT has 19 digits. It therefore nearly
+ * always fits in the place of the old one, and the server does not have to delete and add
+ * the key. */
 static void write_tat(RedisModuleKey *key, const struct funnel *funnel)
 {
     struct text tat = digits_of(&funnel->tat);

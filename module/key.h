@@ -1,13 +1,13 @@
 #ifndef FUNNEL_KEY_H
 #define FUNNEL_KEY_H
 
-/* The key of a funnel: what is read out of it, what is written to it, and who is told.
- * Keys and names belong to the caller. */
+/* The key of a funnel: reading it, writing it, and announcing the write. Keys and names
+ * belong to the caller. */
 
 #include "abi.h"
 #include "call.h"
 
-/* The bytes of a string of the server, which owns them. */
+/* The bytes of a server's string. The server owns them. */
 static inline struct text text_of(const RedisModuleString *string)
 {
     struct text text;
@@ -15,24 +15,24 @@ static inline struct text text_of(const RedisModuleString *string)
     return text;
 }
 
-/* Points the funnel at the value of the key, which is not copied: a value of many
- * megabytes costs no more than a funnel. */
+/* Points the funnel at the key's value. The value is not copied, so one of many megabytes
+ * costs no more than a funnel's. */
 void key_read(struct funnel *funnel, RedisModuleKey *key);
 
-/* Writes what the funnel says is to be written. */
+/* Makes the write that the funnel asks for. */
 void key_write(RedisModuleKey *key, const struct funnel *funnel);
 
-/* Tell everybody who has to know of the write, once the key is closed: replicas and the
- * AOF; then WATCH, client-side caches and keyspace notifications. They all see the
- * ordinary SET with PXAT, or DEL, that a replica will execute.
+/* Announce the write, once the key is closed: to replicas and the AOF; then to WATCH,
+ * client-side caches and keyspace notifications. They all see the ordinary SET with PXAT,
+ * or DEL, that a replica will execute.
  *
- * Replication comes first. Whatever looks the key up deletes it when the server's
- * clock says that it has expired, as it does after the clock was stepped; replicas
- * must learn of the SET before they learn of that deletion. */
+ * Replication comes first. Any lookup of the key deletes it if it has expired by the
+ * server's clock, which may happen after the clock was stepped. Replicas must receive the
+ * SET before they receive that deletion. */
 void key_replicate(RedisModuleCtx *ctx, RedisModuleString *name, const struct funnel *funnel);
 void key_notify(RedisModuleCtx *ctx, RedisModuleString *name, const struct funnel *funnel);
 
-/* Frees what calls share, and will make again. */
+/* Frees the strings that calls share. The next call makes them again. */
 void key_stop(void);
 
 #endif

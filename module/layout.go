@@ -7,62 +7,49 @@ import (
 	"unsafe"
 
 	"funnel/gcra"
-	"funnel/module/throttle"
+	"funnel/module/answer"
 )
 
-// C and Go each have their own words for what crosses the boundary. The compiler
-// compares them here: an array of one length is no array of another.
+// C and Go each declare the structures that cross the boundary. The compiler compares
+// them here: an array of one length is not assignable to an array of another.
 var (
-	cCall C.struct_throttle_call
-	gCall throttle.Call
+	cCall C.struct_call
+	gCall answer.Call
 
 	_ [unsafe.Sizeof(cCall)]int                 = [unsafe.Sizeof(gCall)]int{}
+	_ [unsafe.Offsetof(cCall.operation)]int     = [unsafe.Offsetof(gCall.Operation)]int{}
+	_ [unsafe.Sizeof(cCall.operation)]int       = [unsafe.Sizeof(gCall.Operation)]int{}
+	_ [unsafe.Offsetof(cCall.form)]int          = [unsafe.Offsetof(gCall.Form)]int{}
+	_ [unsafe.Sizeof(cCall.form)]int            = [unsafe.Sizeof(gCall.Form)]int{}
+	_ [unsafe.Offsetof(cCall.length)]int        = [unsafe.Offsetof(gCall.Length)]int{}
+	_ [unsafe.Sizeof(cCall.length)]int          = [unsafe.Sizeof(gCall.Length)]int{}
 	_ [unsafe.Offsetof(cCall.limit_surplus)]int = [unsafe.Offsetof(gCall.LimitSurplus)]int{}
 	_ [unsafe.Sizeof(cCall.limit_surplus)]int   = [unsafe.Sizeof(gCall.LimitSurplus)]int{}
 	_ [unsafe.Offsetof(cCall.now)]int           = [unsafe.Offsetof(gCall.Now)]int{}
 	_ [unsafe.Sizeof(cCall.now)]int             = [unsafe.Sizeof(gCall.Now)]int{}
-	_ [unsafe.Offsetof(cCall.funnel)]int        = [unsafe.Offsetof(gCall.Funnel)]int{}
-	_ [unsafe.Sizeof(cCall.funnel)]int          = [unsafe.Sizeof(gCall.Funnel)]int{}
-	_ [unsafe.Offsetof(cCall.ask)]int           = [unsafe.Offsetof(gCall.Ask)]int{}
-	_ [unsafe.Sizeof(cCall.ask)]int             = [unsafe.Sizeof(gCall.Ask)]int{}
+	_ [unsafe.Offsetof(cCall.max_wait)]int      = [unsafe.Offsetof(gCall.MaxWait)]int{}
+	_ [unsafe.Sizeof(cCall.max_wait)]int        = [unsafe.Sizeof(gCall.MaxWait)]int{}
+	_ [unsafe.Offsetof(cCall.longest_wait)]int  = [unsafe.Offsetof(gCall.LongestWait)]int{}
+	_ [unsafe.Sizeof(cCall.longest_wait)]int    = [unsafe.Sizeof(gCall.LongestWait)]int{}
 	_ [unsafe.Offsetof(cCall.outcome)]int       = [unsafe.Offsetof(gCall.Outcome)]int{}
 	_ [unsafe.Sizeof(cCall.outcome)]int         = [unsafe.Sizeof(gCall.Outcome)]int{}
-	_ [unsafe.Offsetof(cCall.reply)]int         = [unsafe.Offsetof(gCall.Reply)]int{}
-	_ [unsafe.Sizeof(cCall.reply)]int           = [unsafe.Sizeof(gCall.Reply)]int{}
-
-	cFunnelsCall C.struct_funnels_call
-	gFunnelsCall throttle.FunnelsCall
-
-	_ [unsafe.Sizeof(cFunnelsCall)]int                 = [unsafe.Sizeof(gFunnelsCall)]int{}
-	_ [unsafe.Offsetof(cFunnelsCall.command)]int       = [unsafe.Offsetof(gFunnelsCall.Command)]int{}
-	_ [unsafe.Sizeof(cFunnelsCall.command)]int         = [unsafe.Sizeof(gFunnelsCall.Command)]int{}
-	_ [unsafe.Offsetof(cFunnelsCall.length)]int        = [unsafe.Offsetof(gFunnelsCall.Length)]int{}
-	_ [unsafe.Sizeof(cFunnelsCall.length)]int          = [unsafe.Sizeof(gFunnelsCall.Length)]int{}
-	_ [unsafe.Offsetof(cFunnelsCall.limit_surplus)]int = [unsafe.Offsetof(gFunnelsCall.LimitSurplus)]int{}
-	_ [unsafe.Sizeof(cFunnelsCall.limit_surplus)]int   = [unsafe.Sizeof(gFunnelsCall.LimitSurplus)]int{}
-	_ [unsafe.Offsetof(cFunnelsCall.now)]int           = [unsafe.Offsetof(gFunnelsCall.Now)]int{}
-	_ [unsafe.Sizeof(cFunnelsCall.now)]int             = [unsafe.Sizeof(gFunnelsCall.Now)]int{}
-	_ [unsafe.Offsetof(cFunnelsCall.max_wait)]int      = [unsafe.Offsetof(gFunnelsCall.MaxWait)]int{}
-	_ [unsafe.Sizeof(cFunnelsCall.max_wait)]int        = [unsafe.Sizeof(gFunnelsCall.MaxWait)]int{}
-	_ [unsafe.Offsetof(cFunnelsCall.longest_wait)]int  = [unsafe.Offsetof(gFunnelsCall.LongestWait)]int{}
-	_ [unsafe.Sizeof(cFunnelsCall.longest_wait)]int    = [unsafe.Sizeof(gFunnelsCall.LongestWait)]int{}
-	_ [unsafe.Offsetof(cFunnelsCall.outcome)]int       = [unsafe.Offsetof(gFunnelsCall.Outcome)]int{}
-	_ [unsafe.Sizeof(cFunnelsCall.outcome)]int         = [unsafe.Sizeof(gFunnelsCall.Outcome)]int{}
-	_ [unsafe.Offsetof(cFunnelsCall.writes)]int        = [unsafe.Offsetof(gFunnelsCall.Writes)]int{}
-	_ [unsafe.Sizeof(cFunnelsCall.writes)]int          = [unsafe.Sizeof(gFunnelsCall.Writes)]int{}
-	_ [unsafe.Offsetof(cFunnelsCall.limited)]int       = [unsafe.Offsetof(gFunnelsCall.Limited)]int{}
-	_ [unsafe.Sizeof(cFunnelsCall.limited)]int         = [unsafe.Sizeof(gFunnelsCall.Limited)]int{}
-	_ [unsafe.Offsetof(cFunnelsCall.wait)]int          = [unsafe.Offsetof(gFunnelsCall.Wait)]int{}
-	_ [unsafe.Sizeof(cFunnelsCall.wait)]int            = [unsafe.Sizeof(gFunnelsCall.Wait)]int{}
-	_ [unsafe.Offsetof(cFunnelsCall.asks)]int          = [unsafe.Offsetof(gFunnelsCall.Asks)]int{}
-	_ [unsafe.Sizeof(cFunnelsCall.asks)]int            = [unsafe.Sizeof(gFunnelsCall.Asks)]int{}
-	_ [unsafe.Offsetof(cFunnelsCall.funnels)]int       = [unsafe.Offsetof(gFunnelsCall.Funnels)]int{}
-	_ [unsafe.Sizeof(cFunnelsCall.funnels)]int         = [unsafe.Sizeof(gFunnelsCall.Funnels)]int{}
-	_ [unsafe.Offsetof(cFunnelsCall.rows)]int          = [unsafe.Offsetof(gFunnelsCall.Rows)]int{}
-	_ [unsafe.Sizeof(cFunnelsCall.rows)]int            = [unsafe.Sizeof(gFunnelsCall.Rows)]int{}
+	_ [unsafe.Offsetof(cCall.writes)]int        = [unsafe.Offsetof(gCall.Writes)]int{}
+	_ [unsafe.Sizeof(cCall.writes)]int          = [unsafe.Sizeof(gCall.Writes)]int{}
+	_ [unsafe.Offsetof(cCall.seconds)]int       = [unsafe.Offsetof(gCall.Seconds)]int{}
+	_ [unsafe.Sizeof(cCall.seconds)]int         = [unsafe.Sizeof(gCall.Seconds)]int{}
+	_ [unsafe.Offsetof(cCall.limited)]int       = [unsafe.Offsetof(gCall.Limited)]int{}
+	_ [unsafe.Sizeof(cCall.limited)]int         = [unsafe.Sizeof(gCall.Limited)]int{}
+	_ [unsafe.Offsetof(cCall.wait)]int          = [unsafe.Offsetof(gCall.Wait)]int{}
+	_ [unsafe.Sizeof(cCall.wait)]int            = [unsafe.Sizeof(gCall.Wait)]int{}
+	_ [unsafe.Offsetof(cCall.parts)]int         = [unsafe.Offsetof(gCall.Parts)]int{}
+	_ [unsafe.Sizeof(cCall.parts)]int           = [unsafe.Sizeof(gCall.Parts)]int{}
+	_ [unsafe.Offsetof(cCall.funnels)]int       = [unsafe.Offsetof(gCall.Funnels)]int{}
+	_ [unsafe.Sizeof(cCall.funnels)]int         = [unsafe.Sizeof(gCall.Funnels)]int{}
+	_ [unsafe.Offsetof(cCall.rows)]int          = [unsafe.Offsetof(gCall.Rows)]int{}
+	_ [unsafe.Sizeof(cCall.rows)]int            = [unsafe.Sizeof(gCall.Rows)]int{}
 
 	cFunnel C.struct_funnel
-	gFunnel throttle.Funnel
+	gFunnel answer.Funnel
 
 	_ [unsafe.Sizeof(cFunnel)]int                       = [unsafe.Sizeof(gFunnel)]int{}
 	_ [unsafe.Offsetof(cFunnel.key)]int                 = [unsafe.Offsetof(gFunnel.Key)]int{}
@@ -75,6 +62,10 @@ var (
 	_ [unsafe.Sizeof(cFunnel.period)]int                = [unsafe.Sizeof(gFunnel.Period)]int{}
 	_ [unsafe.Offsetof(cFunnel.quantity)]int            = [unsafe.Offsetof(gFunnel.Quantity)]int{}
 	_ [unsafe.Sizeof(cFunnel.quantity)]int              = [unsafe.Sizeof(gFunnel.Quantity)]int{}
+	_ [unsafe.Offsetof(cFunnel.compared_with)]int       = [unsafe.Offsetof(gFunnel.ComparedWith)]int{}
+	_ [unsafe.Sizeof(cFunnel.compared_with)]int         = [unsafe.Sizeof(gFunnel.ComparedWith)]int{}
+	_ [unsafe.Offsetof(cFunnel.alike)]int               = [unsafe.Offsetof(gFunnel.Alike)]int{}
+	_ [unsafe.Sizeof(cFunnel.alike)]int                 = [unsafe.Sizeof(gFunnel.Alike)]int{}
 	_ [unsafe.Offsetof(cFunnel.stored)]int              = [unsafe.Offsetof(gFunnel.Stored)]int{}
 	_ [unsafe.Sizeof(cFunnel.stored)]int                = [unsafe.Sizeof(gFunnel.Stored)]int{}
 	_ [unsafe.Offsetof(cFunnel.write)]int               = [unsafe.Offsetof(gFunnel.Write)]int{}
@@ -89,7 +80,7 @@ var (
 	_ [unsafe.Sizeof(cFunnel.expiry)]int                = [unsafe.Sizeof(gFunnel.Expiry)]int{}
 
 	cOutcome C.struct_outcome
-	gOutcome throttle.Outcome
+	gOutcome answer.Outcome
 
 	_ [unsafe.Sizeof(cOutcome)]int           = [unsafe.Sizeof(gOutcome)]int{}
 	_ [unsafe.Offsetof(cOutcome.verdict)]int = [unsafe.Offsetof(gOutcome.Verdict)]int{}
@@ -100,7 +91,7 @@ var (
 	_ [unsafe.Sizeof(cOutcome.message)]int   = [unsafe.Sizeof(gOutcome.Message)]int{}
 
 	cRow C.struct_row
-	gRow throttle.Row
+	gRow answer.Row
 
 	_ [unsafe.Sizeof(cRow)]int               = [unsafe.Sizeof(gRow)]int{}
 	_ [unsafe.Offsetof(cRow.limited)]int     = [unsafe.Offsetof(gRow.Limited)]int{}
@@ -115,7 +106,7 @@ var (
 	_ [unsafe.Sizeof(cRow.reset_after)]int   = [unsafe.Sizeof(gRow.ResetAfter)]int{}
 
 	cDecimal C.struct_decimal
-	gDecimal throttle.Decimal
+	gDecimal answer.Decimal
 
 	_ [unsafe.Sizeof(cDecimal)]int         = [unsafe.Sizeof(gDecimal)]int{}
 	_ [unsafe.Offsetof(cDecimal.start)]int = [unsafe.Offsetof(gDecimal.Start)]int{}
@@ -125,30 +116,32 @@ var (
 	_ [unsafe.Offsetof(cDecimal.bytes)]int = [unsafe.Offsetof(gDecimal.Bytes)]int{}
 	_ [unsafe.Sizeof(cDecimal.bytes)]int   = [unsafe.Sizeof(gDecimal.Bytes)]int{}
 
-	// A string in Go is where its bytes are, then how many.
+	// A string in Go is a pointer to its bytes, then their number.
 	cText C.struct_text
 	_     [unsafe.Sizeof(cText)]int         = [unsafe.Sizeof("")]int{}
 	_     [unsafe.Offsetof(cText.bytes)]int = [0]int{}
 
-	_ [unsafe.Sizeof(C.struct_ask{})]int = [unsafe.Sizeof(gcra.Ask{})]int{}
+	_ [unsafe.Sizeof(C.struct_part{})]int = [unsafe.Sizeof(gcra.Part{})]int{}
 
-	_ [C.REPLY_LENGTH]int      = [throttle.ReplyLength]int{}
-	_ [C.DECIMAL_CAPACITY]int  = [throttle.DecimalCapacity]int{}
-	_ [C.MESSAGE_CAPACITY]int  = [throttle.MessageCapacity]int{}
-	_ [C.MOST_FUNNELS]int      = [throttle.MostFunnels]int{}
-	_ [C.STORED_NOTHING]int    = [throttle.StoredNothing]int{}
-	_ [C.STORED_STRING]int     = [throttle.StoredString]int{}
-	_ [C.STORED_OTHER_TYPE]int = [throttle.StoredOtherType]int{}
-	_ [C.WRITE_NOTHING]int     = [throttle.WriteNothing]int{}
-	_ [C.WRITE_TAT]int         = [throttle.WriteTAT]int{}
-	_ [C.WRITE_DELETION]int    = [throttle.WriteDeletion]int{}
-	_ [C.VERDICT_ERROR]int     = [throttle.Error]int{}
-	_ [C.VERDICT_PARSED]int    = [throttle.Parsed]int{}
-	_ [C.VERDICT_LIMITED]int   = [throttle.Limited]int{}
-	_ [C.VERDICT_PEEKED]int    = [throttle.Peeked]int{}
-	_ [C.VERDICT_ALLOWED]int   = [throttle.Allowed]int{}
-	_ [C.VERDICT_CHARGED]int   = [throttle.Charged]int{}
-	_ [C.VERDICT_REFUNDED]int  = [throttle.Refunded]int{}
+	_ [C.SECONDS_LENGTH]int    = [answer.SecondsLength]int{}
+	_ [C.IN_SECONDS]int        = [answer.InSeconds]int{}
+	_ [C.IN_ROWS]int           = [answer.InRows]int{}
+	_ [C.DECIMAL_CAPACITY]int  = [answer.DecimalCapacity]int{}
+	_ [C.MESSAGE_CAPACITY]int  = [answer.MessageCapacity]int{}
+	_ [C.MOST_FUNNELS]int      = [answer.MostFunnels]int{}
+	_ [C.STORED_NOTHING]int    = [answer.StoredNothing]int{}
+	_ [C.STORED_STRING]int     = [answer.StoredString]int{}
+	_ [C.STORED_OTHER_TYPE]int = [answer.StoredOtherType]int{}
+	_ [C.WRITE_NOTHING]int     = [answer.WriteNothing]int{}
+	_ [C.WRITE_TAT]int         = [answer.WriteTAT]int{}
+	_ [C.WRITE_DELETION]int    = [answer.WriteDeletion]int{}
+	_ [C.VERDICT_ERROR]int     = [answer.Error]int{}
+	_ [C.VERDICT_PARSED]int    = [answer.Parsed]int{}
+	_ [C.VERDICT_LIMITED]int   = [answer.Limited]int{}
+	_ [C.VERDICT_PEEKED]int    = [answer.Peeked]int{}
+	_ [C.VERDICT_ALLOWED]int   = [answer.Allowed]int{}
+	_ [C.VERDICT_CHARGED]int   = [answer.Charged]int{}
+	_ [C.VERDICT_REFUNDED]int  = [answer.Refunded]int{}
 	_ [C.RESERVE]int           = [gcra.Reserve]int{}
 	_ [C.PEEK]int              = [gcra.Peek]int{}
 	_ [C.CHARGE]int            = [gcra.Charge]int{}

@@ -2,7 +2,7 @@
 
 #include "abi.h"
 #include "call.h"
-#include "commands.h"
+#include "register.h"
 #include "compat.h"
 #include "key.h"
 #include "reply.h"
@@ -11,7 +11,7 @@
 
 #define PUBLIC __attribute__((visibility("default")))
 
-/* What INFO shows in its section `funnel`. */
+/* Fills the section `funnel` of INFO. */
 static void add_info(RedisModuleInfoCtx *info, int for_crash_report)
 {
     (void)for_crash_report;
@@ -22,7 +22,7 @@ static void add_info(RedisModuleInfoCtx *info, int for_crash_report)
     reply_add_counts(info);
 }
 
-/* An option that a server does not know may mean something else to it one day. */
+/* Sets no option that the server does not know: it may mean something else one day. */
 static int module_options(void)
 {
     int options = REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
@@ -31,16 +31,16 @@ static int module_options(void)
     return options;
 }
 
-/* Called by the server on MODULE LOAD or loadmodule. The library may have been loaded
- * before, and unloaded, yet still be in the process, as with musl: what is kept in
- * static variables is set anew. */
+/* Called by the server on MODULE LOAD or loadmodule. Sets all static variables anew,
+ * because the library may still be in the process after it was loaded and unloaded, as
+ * with musl. */
 PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     const char *missing = find_functions(ctx);
     if (redis.SetModuleAttribs == NULL || redis.IsModuleNameBusy == NULL || redis.Log == NULL) return REDISMODULE_ERR;
-    /* Before anything else is set: the library at work may be this very one. */
+    /* Before anything else is set: the module that is loaded may be this very library. */
     if (redis.IsModuleNameBusy("funnel")) {
-        redis.Log(ctx, "warning", "funnel is not loaded: a module of that name is loaded already");
+        redis.Log(ctx, "warning", "funnel is not loaded: a module of that name is already loaded");
         return REDISMODULE_ERR;
     }
     redis.SetModuleAttribs(ctx, "funnel", FUNNEL_VERSION_NUMBER, REDISMODULE_APIVER_1);
@@ -54,17 +54,22 @@ PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int
         redis.Log(ctx, "warning", "funnel is not loaded: %s", fault);
         return REDISMODULE_ERR;
     }
+    const char *taken = find_taken_command(ctx);
+    if (taken != NULL) {
+        redis.Log(ctx, "warning", "funnel is not loaded: another module has the command %s", taken);
+        return REDISMODULE_ERR;
+    }
     redis.SetModuleOptions(ctx, module_options());
 
     if (compat_read_load_arguments(ctx, argv, argc) != REDISMODULE_OK) return REDISMODULE_ERR;
-    if (register_commands(ctx) != REDISMODULE_OK) return REDISMODULE_ERR;
     if (compat_register_setting(ctx) != REDISMODULE_OK) return REDISMODULE_ERR;
     redis.RegisterInfoFunc(ctx, add_info);
-
     memset(reply_counts, 0, sizeof reply_counts);
+    redis.Log(ctx, "notice", "funnel %s (%s) loaded, compat %s", FUNNEL_VERSION, FUNNEL_COMMIT, compat_name());
+    /* Last, after everything that writes to the log, because the server may still reject
+     * the load (unload.h). */
+    if (register_commands(ctx) != REDISMODULE_OK) return REDISMODULE_ERR;
     unload_start(ctx);
-    redis.Log(ctx, "notice", "funnel %s (%s) loaded, compat %s", FUNNEL_VERSION, FUNNEL_COMMIT,
-              compat_name());
     return REDISMODULE_OK;
 }
 

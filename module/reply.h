@@ -10,7 +10,7 @@ extern unsigned long long reply_counts[VERDICT_COUNT];
 /* Shows the counts in INFO. */
 void reply_add_counts(RedisModuleInfoCtx *info);
 
-/* Replies, and counts. */
+/* Replies with the error, and counts it. */
 int reply_with_error(RedisModuleCtx *ctx, const struct outcome *outcome);
 
 #endif

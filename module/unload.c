@@ -1,24 +1,28 @@
 #include "unload.h"
 
-static int loop_has_turned, shutting_down;
+/* Whether a client may point at the commands of this module. */
+static int commands_known;
+static int shutting_down;
 
-/* How many commands the server had executed when it loaded the module. The one that
- * loads it is not among them before it ends. */
-static unsigned long long executed_at_load;
+/* The filter that sees the first command. The server owns it; NULL once it is unregistered. */
+static RedisModuleCommandFilter *first_command;
 
-static unsigned long long commands_executed(RedisModuleCtx *ctx)
+/* Called before the server looks a command up, even if it then rejects the command. */
+static void on_command(RedisModuleCommandFilterCtx *command)
 {
-    RedisModuleServerInfoData *info = redis.GetServerInfo(ctx, "stats");
-    unsigned long long number = redis.ServerInfoGetFieldUnsigned(info, "total_commands_processed", NULL);
-    redis.FreeServerInfo(ctx, info);
-    return number;
+    (void)command;
+    commands_known = 1;
 }
 
-static void on_turn(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data)
+/* The server's periodic work, which does not begin while the server loads data. From here
+ * on there is no need to see commands, and they cost nothing more. */
+static void on_cron(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data)
 {
-    (void)ctx, (void)event, (void)subevent, (void)data;
-    loop_has_turned = 1;
-    /* A shutdown may fail, and the loop goes on. */
+    (void)event, (void)subevent, (void)data;
+    if (first_command != NULL) redis.UnregisterCommandFilter(ctx, first_command);
+    first_command = NULL;
+    commands_known = 1;
+    /* A shutdown may fail, and the server goes on running. */
     shutting_down = 0;
 }
 
@@ -30,19 +34,18 @@ static void on_shutdown(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t su
 
 void unload_start(RedisModuleCtx *ctx)
 {
-    loop_has_turned = shutting_down = 0;
-    executed_at_load = commands_executed(ctx);
-    redis.SubscribeToServerEvent(ctx, (RedisModuleEvent){REDISMODULE_EVENT_CRON_LOOP, 1}, on_turn);
+    shutting_down = 0;
+    first_command = redis.RegisterCommandFilter(ctx, on_command, 0);
+    commands_known = first_command == NULL;
+    redis.SubscribeToServerEvent(ctx, (RedisModuleEvent){REDISMODULE_EVENT_CRON_LOOP, 1}, on_cron);
     redis.SubscribeToServerEvent(ctx, (RedisModuleEvent){REDISMODULE_EVENT_SHUTDOWN, 1}, on_shutdown);
 }
 
 int unload_is_refused(RedisModuleCtx *ctx)
 {
-    if (shutting_down) return 0;
-    /* The event of a turn comes with the server's timer, up to a second late. */
-    if (!loop_has_turned && commands_executed(ctx) == executed_at_load) return 0;
+    if (shutting_down || !commands_known) return 0;
     redis.Log(ctx, "warning",
               "MODULE UNLOAD is refused: servers free the commands of a module while clients still point at them, "
-              "and crash. To upgrade, put the new file in place on the replicas, restart them, and fail over");
+              "and crash. To upgrade, replace the file on the replicas, restart them, and fail over");
     return 1;
 }

@@ -4,20 +4,25 @@
 #include "abi.h"
 
 /* Servers free the commands of a module that they unload, although clients may still
- * point at them: a client at the last command that it ran, at those that it queued
- * within MULTI, and at those that the server has parsed ahead. Several servers crash
- * when such a client goes on, and no module can tell who points where. So MODULE
- * UNLOAD is refused. It is granted
+ * point at them. A client points at the last command that it sent, executed or rejected,
+ * at the commands that it queued within MULTI, and at those that the server has parsed
+ * ahead. Several servers crash when such a client sends its next command, and no module
+ * can find these clients. So MODULE UNLOAD is refused. It is granted
  *
- *   - as long as no command has been executed since, and the loop has not turned: a
- *     server that rejects a module after OnLoad, for a setting that it does not know
- *     say, unloads it at once, and nobody can have found its commands yet;
- *   - while the server shuts down: Valkey 9 unloads its modules then. */
+ *   - as long as no client has sent a command since the module was loaded, MODULE UNLOAD
+ *     included: a server that rejects a module after OnLoad, for example because of an
+ *     unknown setting, unloads it at once;
+ *   - while the server shuts down: Valkey 9 unloads its modules then.
+ *
+ * One window remains: with io-threads, a thread may look a command up while the main
+ * thread rejects the load. No module is told about that. To keep the window short,
+ * commands are registered last, and the most used one after the others. */
 
-/* To be called when the module is loaded. */
+/* Call this when nothing can fail any more: Redis 6.2 and 7.0 keep the callbacks of a
+ * module whose OnLoad has failed. */
 void unload_start(RedisModuleCtx *ctx);
 
-/* Whether MODULE UNLOAD is to be refused now. If so, the log says why. */
+/* Whether to refuse MODULE UNLOAD now. If so, the log says why. */
 int unload_is_refused(RedisModuleCtx *ctx);
 
 #endif

@@ -1,9 +1,9 @@
 #ifndef FUNNEL_VERSION_H
 #define FUNNEL_VERSION_H
 
-/* The one place that names the version. The server wants a number, where
- * 10203 reads as 1.2.3; people read the text. Between releases that is the next
- * version with -dev, which by Semantic Versioning comes before it. */
+/* The only place that names the version. The server takes a number, where 10203 means
+ * 1.2.3; people read the text. Between releases, the text is the next version with -dev,
+ * which comes before it in Semantic Versioning. */
 #define FUNNEL_VERSION "0.1.0-dev"
 #define FUNNEL_VERSION_NUMBER 100
 

@@ -1,5 +1,5 @@
-# Functions that build.sh and the routines in this folder share. To be sourced, with
-# the top of the repository as the working folder.
+# Functions that build.sh and the routines in this folder share. Source this file with the
+# top of the repository as the working folder.
 # shellcheck shell=bash
 
 die() {
@@ -14,23 +14,23 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
 }
 
-# root_for TOOL COMMAND...: announces how the tool is going to be installed, or says
-# that it cannot be.
+# root_for TOOL COMMAND...: announces how the tool will be installed, or says that it
+# cannot be.
 root_for() {
     as_root true 2>/dev/null || die "$1 is missing, and only root may install it: sudo ${*:2}"
     echo "$1 is missing: ${*:2}" >&2
 }
 
-# packages NAME...: installs them with apt or dnf. What these print is shown when they fail.
+# packages NAME...: installs them with apt or dnf, and shows their output if they fail.
 packages() {
     local log manager=apt-get code=0
     has apt-get || manager=dnf
     log=$(mktemp)
     {
         if [ "$manager" = apt-get ]; then
-            # Fails for any one source that is out of order; the next line tells whether that matters.
+            # Fails if any one source is broken; the next command shows whether that matters.
             as_root apt-get -qq update || true
-            # Debian would start a service at once: the variables keep systemd and other inits from it.
+            # Debian would start a service at once: the variables keep systemd and other inits from that.
             as_root env DEBIAN_FRONTEND=noninteractive SYSTEMD_OFFLINE=1 RUNLEVEL=1 \
                 apt-get -qq -y install --no-install-recommends "$@" || code=$?
         else
@@ -57,7 +57,7 @@ need_package() {
 }
 
 # debian_mirror prints the mirror to fetch packages from: FUNNEL_DEBIAN_MIRROR, the one
-# that apt uses, or the one for all.
+# that apt uses, or the public one.
 debian_mirror() {
     local mirror=${FUNNEL_DEBIAN_MIRROR-}
     # shellcheck disable=SC2016 # apt expands it

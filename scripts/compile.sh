@@ -1,25 +1,31 @@
-# Makes funnel.so: functions to be sourced behind common.sh.
+# Makes funnel.so: functions. Source this file after common.sh.
 # shellcheck shell=bash
 
-# What is compiled lies in the checkout, and mkdir and mv do not say what to do.
+# The build writes into the checkout, and errors of mkdir and mv do not say what to do.
 need_writable_folder() {
     { mkdir -p build && [ -w build ] && [ -w . ]; } 2>/dev/null ||
         die "cannot write to $PWD and its folder build, which are read-only or another user's: copy the sources to a folder of your own and build there"
 }
 
 need_compilers() {
-    local wanted arch cpu cc target install
+    local wanted flags arch cpu cc target install
     need_writable_folder
     wanted="Go $(sed -n 's/^go //p' go.mod) or newer, from https://go.dev/dl/"
     # Go keeps its cache below HOME, which services and containers may lack.
     [ -n "${HOME-}" ] || export HOME=~
-    # Where Go's own instructions unpack it; sudo drops that from the PATH.
+    # Go's own instructions unpack it there; sudo drops that from the PATH.
     has go || PATH=$PATH:${GOROOT:-/usr/local/go}/bin
     has go || die "Go is missing: install $wanted"
     go list -m >/dev/null || die "this Go cannot build funnel, for the reason above: install $wanted"
 
-    # cgo is off by default for another architecture. Nobody checks the processor when
-    # the module is loaded, so the code is for all of them.
+    # The finished file names only the last of several, so the proof cannot read the others.
+    for flags in gcflags asmflags; do
+        [[ $(go env GOFLAGS) != *-$flags*-$flags* ]] ||
+            die "GOFLAGS is '$(go env GOFLAGS)': the finished file names one -$flags only, and the others could not be checked; leave one"
+    done
+
+    # cgo is off by default for another architecture. The code is for all processors,
+    # because nobody checks the processor when the module is loaded.
     export CGO_ENABLED=1 GOAMD64=v1 GOARM64=v8.0
     arch=$(go env GOARCH)
     case $arch in
@@ -34,35 +40,35 @@ need_compilers() {
     cc=$(go env CC)
     has "${cc%% *}" || die "the C compiler '$cc' is missing: $install"
     # shellcheck disable=SC2086 # CC may hold options
-    target=$($cc -dumpmachine) || die "the C compiler '$cc' does not tell what it compiles for: $install"
+    target=$($cc -dumpmachine) || die "the C compiler '$cc' does not say what it compiles for: $install"
     case $target in
     *-musl*) die "the C compiler '$cc' compiles for musl: build on a system with glibc, and the same file loads on both" ;;
     "$cpu"-* | arm64-apple-*) ;;
     *) die "the C compiler '$cc' compiles for $target, but GOARCH is $arch: $install" ;;
     esac
-    # Debian's gcc comes without them when recommended packages are left out.
+    # Without recommended packages, Debian's gcc comes without them.
     # shellcheck disable=SC2086 # CC may hold options
     $cc -E -x c - <<<'#include <stdlib.h>' >/dev/null 2>&1 ||
         die "the C compiler '$cc' finds no header files of the C library: $install"
 }
 
-# version prints that of the sources.
+# version prints the version of the sources.
 version() { sed -n 's/^#define FUNNEL_VERSION "\(.*\)"$/\1/p' module/version.h; }
 
-# commit prints nothing where the commit is not known: version.h has a word for that.
-# FUNNEL_COMMIT tells it to a build without .git, that of the image.
+# commit prints nothing if the commit is unknown: version.h has a word for that.
+# FUNNEL_COMMIT names it for a build without .git, such as the image's.
 commit() {
     [ -z "${FUNNEL_COMMIT-}" ] || { echo "$FUNNEL_COMMIT"; return; }
-    # Without the first test, a copy inside somebody else's repository would name theirs.
+    # Without the first test, a copy inside another repository would name that one's commit.
     [ -e .git ] && git rev-parse --short=12 HEAD 2>/dev/null | tr -d '\n' || return 0
     [ -z "$(git --no-optional-locks status --porcelain)" ] || echo -dirty
 }
 
-# on_this_machine COMMAND...: for programs that run here, whatever is being built.
+# on_this_machine COMMAND...: for programs that run here, even if the module is for elsewhere.
 on_this_machine() { GOOS=$(go env GOHOSTOS) GOARCH=$(go env GOHOSTARCH) CGO_ENABLED=0 "$@"; }
 
-# compile OUTPUT [FLAG...]: OUTPUT changes whole or not at all, since a server may have it
-# loaded. FUNNEL_IMPORTS names what AddressSanitizer imports.
+# compile OUTPUT [FLAG...]: OUTPUT changes whole or not at all, because a server may have
+# it loaded. FUNNEL_IMPORTS is the prefix of AddressSanitizer's imports.
 compile() {
     local output=$1 commit flags draft
     shift

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the image on stand-ins for the official ones, which are made of Debian
-# packages, then tests it in containers.
+# Builds the image on stand-ins for the official ones, made of Debian packages, then
+# tests it in containers.
 
 set -euo pipefail
 
@@ -17,7 +17,7 @@ as_root true || die "debootstrap needs root: sudo ./build.sh image-test"
 
 bases=(redis valkey)
 server=
-# Alpine has musl, on which funnel is tried on amd64 alone.
+# Alpine has musl, on which funnel is tested only on amd64.
 if [ "$(go env GOHOSTARCH)" = amd64 ]; then
     need_package musl-gcc musl-tools
     need_package make
@@ -32,7 +32,7 @@ for base in "${bases[@]}"; do
         --build-arg BASE="funnel-standin-$base" >/dev/null
 done
 
-# Most of the time they wait for failovers: at once, then.
+# In parallel, because they spend most of the time waiting for failovers.
 jobs=()
 for base in "${bases[@]}"; do
     echo "testing funnel-test-$base"

@@ -1,4 +1,4 @@
-# Builds the image: functions to be sourced behind common.sh and compile.sh.
+# Builds the image: functions. Source this file after common.sh and compile.sh.
 # shellcheck shell=bash
 
 need_docker() {

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs the tests against many servers, or those named, with one funnel.so.
+# Runs the tests against many servers, or the given ones, with one funnel.so.
 #
 #   scripts/matrix.sh [SERVER...]
 #
 # Servers are those of servers.sh. With GOARCH=arm64 on amd64 they are emulated.
-# FUNNEL_TESTS is a regular expression of the tests to run. What they print lies in
+# FUNNEL_TESTS is a regular expression that selects tests. The output is in
 # build/matrix.
 
 set -euo pipefail
@@ -16,7 +16,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # count OUTCOME LOG: top-level tests only, whose lines are not indented.
 count() { grep -c "^--- $1" "$2" || true; }
 
-# failures LOG: what failed tests have printed, and what a dying test binary has.
+# failures LOG: prints the output of failed tests, and of a test binary that died.
 failures() {
     awk '/^=== RUN +[^\/]*$/ { test = "" }
         { test = test $0 "\n" }
@@ -25,7 +25,7 @@ failures() {
         END { if (test ~ /panic:|fatal error:/) printf "%s", test }' "$1"
 }
 
-# The client's script runs in the server, too.
+# The client's script also runs in the server.
 run_tests() {
     local code=0
     on_this_machine go test -count=1 -v -timeout 10m -run "${FUNNEL_TESTS-}" . || code=$?
@@ -51,7 +51,7 @@ while IFS=$'\t' read -r name version server <&3; do
     code=0
     FUNNEL_SERVER=$server run_tests >"$log" 2>&1 </dev/null || code=$?
     failed=$(count FAIL "$log")
-    # A test binary that dies has no line for the test that killed it.
+    # A test binary that dies prints no line for the test that killed it.
     [ "$code" = 0 ] || [ "$failed" != 0 ] || failed=died
     printf '%-16s %-10s %7s %7s %7s %7s\n' "$name" "$version" \
         "$(count PASS "$log")" "$failed" "$(count SKIP "$log")" $((SECONDS - start))

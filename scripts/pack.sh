@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Packs a built module for those who do not build it themselves:
+# Packs a built module for users who do not build it themselves:
 #
 #   scripts/pack.sh FUNNEL.SO ARCHITECTURE
 #
-# makes dist/funnel-VERSION-linux-ARCHITECTURE.tar.gz, with the module, its licence,
-# change log and a README; beside it .cdx.json, which lists what is in the module; and
+# It makes dist/funnel-VERSION-linux-ARCHITECTURE.tar.gz, with the module, its licence,
+# change log and a README; next to it .cdx.json, a list of the module's contents; and
 # dist/SHA256SUMS for all files in dist. The same sources and the same module make the
 # same bytes, anywhere and at any time.
 #
-#   SOURCE_DATE_EPOCH   the time of all files within, in seconds since 1970
-#                       (when the last commit was made)
+#   SOURCE_DATE_EPOCH   the time of all files in the archive, in seconds since 1970
+#                       (default: the time of the last commit)
 
 set -euo pipefail
 
-# Sorts, and what tools print, are the same on every machine.
+# Makes sort orders and tools' output the same on every machine.
 export LC_ALL=C
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." >/dev/null
@@ -22,8 +22,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." >/dev/null
 
 [ $# = 2 ] || die "usage: scripts/pack.sh FUNNEL.SO ARCHITECTURE"
 module=$1 architecture=$2
-[ -f "$module" ] || die "$module is no file: ./build.sh dist builds and packs"
-tar --version 2>/dev/null | grep -q 'GNU tar' || die "tar is not GNU tar, whose options make the same archive every time: run this on Linux"
+[ -f "$module" ] || die "$module is not a file: ./build.sh dist builds and packs"
+tar --version 2>/dev/null | grep -q 'GNU tar' || die "tar is not GNU tar, which can make the same archive every time: run this on Linux"
 
 version=$(version)
 [ -n "$version" ] || die "module/version.h has no line like: #define FUNNEL_VERSION \"1.2.3\""
@@ -32,7 +32,7 @@ date=${SOURCE_DATE_EPOCH-}
 if [ -z "$date" ]; then
     # Without the first test, a copy inside another repository would take its date.
     { [ -e .git ] && date=$(git log -1 --format=%ct); } ||
-        die "the date of the last commit is not known, for there is no git repository here: set SOURCE_DATE_EPOCH"
+        die "the date of the last commit is not known, because there is no git repository here: set SOURCE_DATE_EPOCH"
 fi
 [[ $date =~ ^[0-9]+$ ]] || die "SOURCE_DATE_EPOCH must be seconds since 1970, not '$date'"
 
@@ -60,6 +60,6 @@ mv "$work/bill" "dist/$name.cdx.json"
 cd dist
 find . -type f ! -name SHA256SUMS -printf '%P\n' | sort | xargs sha256sum >"$work/sums"
 mv "$work/sums" SHA256SUMS
-# mktemp gives its folder, and mv its files, to nobody else; these are for all.
+# mktemp makes folders for their owner only, and mv keeps that; these files are for all.
 chmod 644 "$name.tar.gz" "$name.cdx.json" SHA256SUMS
 echo "dist/$name.tar.gz"

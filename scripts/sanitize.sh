@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs tests of the contract, and the fuzzer, with a tool that watches every
-# access to memory, in the module as in the server:
+# access to memory:
 #
-#   scripts/sanitize.sh asan       AddressSanitizer: the C side, fast
+#   scripts/sanitize.sh asan       AddressSanitizer: the module's C side, fast
 #   scripts/sanitize.sh memcheck   Valgrind: every instruction, slow
 #
-# Fails if a test does or the tool complains; what it says then lies in
-# build/sanitize. FUNNEL_SERVER and FUNNEL_FUZZ_TIME mean what they do elsewhere.
-# The server must be a program, not a script, and one for this system's C library.
+# Fails if a test fails or the tool complains; the tool's reports are in
+# build/sanitize. FUNNEL_SERVER and FUNNEL_FUZZ_TIME have their usual meaning.
+# The server must be a program, not a script, and use this system's C library.
 
 set -euo pipefail
 
@@ -32,7 +32,7 @@ mkdir -p "$folder"
 case $tool in
 asan)
     # The library must come before the server's allocator, to replace it. A server
-    # frees nothing when it ends: those are no leaks.
+    # frees nothing when it ends: these are not leaks.
     library=$(readlink -f "$("$(go env CC)" -print-file-name=libasan.so)")
     [ -e "$library" ] || die "libasan is missing: apt-get install gcc"
     # Not -asan: the Go side would call the sanitizer's part of the Go runtime.
@@ -57,6 +57,6 @@ FUNNEL_SERVER=$folder/server FUNNEL_MODULE=$folder/funnel.so FUNNEL_DEBUG_MODULE
     FUNNEL_FUZZ_TIME=${FUNNEL_FUZZ_TIME:-20s} go -C test test -count=1 -timeout 10m -v \
     -run '^Test(Errors|Keys|Values|BadArg|Nothing|Unload|In|Both|NoInput)' ./command ./model ./process | tee "$folder/test.log" | grep -E '^---|steps,|^(ok|FAIL)'
 
-# Valgrind makes a file for each server, and writes nothing into it.
+# Valgrind makes a file for each server. An empty one is no complaint.
 complaints=$(find "$folder" -name 'report*' -size +0)
 [ -z "$complaints" ] || die "$tool complains:" "$complaints"

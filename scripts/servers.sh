@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Fetches Redis and Valkey servers of several versions out of Debian's suites,
-# so that the tests can run one funnel.so against all of them. One of them is built
-# from its source, with another C library: musl, which Alpine has.
+# Fetches Redis and Valkey servers of several versions from Debian's suites. The
+# tests run one funnel.so against all of them. One is built from source with
+# another C library: musl, which Alpine has.
 #
 #   scripts/servers.sh [NAME...]       without names: all
 #
 # Prints a line per server, tab separated: name, version, path of redis-server;
 # or name, "-" and the reason, for a server that cannot be had. Fails if none
-# can. Beside each redis-server lie redis-cli, redis-sentinel, redis-benchmark,
-# redis-check-aof and redis-check-rdb, named so for every kind of server; a
-# Valkey answers to valkey-server and so on, too.
+# can. In the same folder are redis-cli, redis-sentinel, redis-benchmark,
+# redis-check-aof and redis-check-rdb, under these names for every kind of
+# server; for Valkey, also valkey-server and so on.
 #
 # A server that was fetched once stays as it is: remove its folder to renew it.
 #
@@ -18,14 +18,14 @@
 #   FUNNEL_ARCHITECTURE    amd64 or arm64 (this machine's): servers for another one
 #                          than this machine's run emulated, by qemu-user
 #
-# Needs apt, on Debian or a relative of it, but neither root nor a chroot: the
-# packages are unpacked, not installed, and see the host's files and ports. What is
-# built from source needs gcc, make and musl-tools besides; root gets them installed.
+# Needs apt, on Debian or a derivative, but neither root nor a chroot: the packages
+# are unpacked, not installed, and see the host's files and ports. The server that is
+# built from source also needs gcc, make and musl-tools; for root they are installed.
 
 set -euo pipefail
 
-# name, suites, package; or name, suites, "source:" and the source package, to be built
-# with musl; or name, "-", why there is none.
+# name, suites, package; or name, suites, "source:" and the source package to build with
+# musl; or name, "-", why there is none.
 servers='
 redis-6.2       -                 in no Debian suite: bullseye has 6.0, bookworm 7.0
 redis-7.0       bookworm          redis-server
@@ -45,7 +45,7 @@ keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/common.sh
 
-# As Debian names it, and the kernel.
+# Debian's name for it, and the kernel's.
 machine=$(uname -m)
 case ${FUNNEL_ARCHITECTURE:-$machine} in
 amd64 | x86_64) architecture=amd64 cpu=x86_64 ;;
@@ -55,15 +55,15 @@ esac
 emulator=
 if [ "$cpu" != "$machine" ]; then
     cache+=-$architecture
-    # One of them may not be there.
+    # One of them may be missing.
     emulator=$(command -v "qemu-$cpu-static" "qemu-$cpu" | head -n 1) || true
     [ -n "$emulator" ] || die "nothing runs servers for $architecture here: apt-get install qemu-user-static"
 fi
 
-# install_quietly PACKAGE: for root only; others are told what to do.
+# install_quietly PACKAGE: for root only; other users are told what to do.
 install_quietly() { [ "$(id -u)" = 0 ] && (packages "$1") >&2; }
 
-# Finds what fetching needs; a full cache needs none of it.
+# Finds the tools for fetching; with a full cache, none are needed.
 prepare() {
     [ -z "${work-}" ] || return 0
     local tool
@@ -74,7 +74,7 @@ prepare() {
         die "$keyring is missing: apt-get install debian-archive-keyring"
     mirror=$(debian_mirror)
 
-    # One run at a time writes to the cache.
+    # Only one run at a time writes to the cache.
     mkdir -p "$cache" || die "cannot make $cache"
     exec 9>"$cache/.lock"
     flock 9 || die "cannot lock $cache"
@@ -85,9 +85,9 @@ prepare() {
     chmod 755 "$work"
 }
 
-# update SUITES TYPE: an apt of our own in the folder $apt, which knows these suites,
-# their binary packages (deb) or sources (deb-src), and no installed package, and has
-# the host's settings (a proxy, say) for all the rest.
+# update SUITES TYPE: makes our own apt in the folder $apt. It knows these suites, their
+# binary packages (deb) or sources (deb-src), and no installed package. Its other settings,
+# such as a proxy, are the host's.
 update() {
     local dir=$work/$2/$1
     apt=$dir
@@ -102,7 +102,7 @@ Components: main
 Architectures: $architecture
 Signed-By: $keyring
 END
-    # Servers may come from experimental, which apt shuns; their libraries may not.
+    # Servers may come from experimental, which apt avoids; their libraries may not.
     cat >"$dir/preferences" <<END
 Package: redis-* redict-* valkey-*
 Pin: release a=*
@@ -133,8 +133,8 @@ END
     : >"$dir/done"
 }
 
-# unpack SUITES PACKAGE ROOT: the package and all that it depends on. When it fails,
-# $reason says why.
+# unpack SUITES PACKAGE ROOT: unpacks the package and its dependencies. On failure, $reason
+# says why.
 unpack() {
     local deb
     reason="the package lists of Debian $1 cannot be had from $mirror"
@@ -151,8 +151,8 @@ unpack() {
     rm -rf "${3:?}"/{usr/share,etc,var}
 }
 
-# build SUITES SOURCE ROOT: the server as its authors publish it, without Debian's
-# patches, which are for what Debian links it with. When it fails, $reason says why.
+# build SUITES SOURCE ROOT: builds the server as its authors publish it. Debian's patches
+# are for the libraries that Debian links it with. On failure, $reason says why.
 build() {
     local loader=/lib/ld-musl-x86_64.so.1 tool source=$work/source
     reason="built on amd64 for amd64 only, where the module is tried with musl"
@@ -168,7 +168,7 @@ build() {
     reason="the source of $2 cannot be had from Debian $1"
     rm -rf "$source"
     mkdir "$source" || return
-    # For root, apt downloads as this user, into the folder that it is in.
+    # For root, apt downloads as this user, into the current folder.
     [ "$(id -u)" != 0 ] || chown _apt "$source" || return
     (cd "$source" && apt-get -qq -c "$apt/apt.conf" --download-only --tar-only source "$2" >&2 </dev/null) || return
     tar -C "$source" --no-same-owner --strip-components 1 -xf "$source"/*.orig.tar.* || return
@@ -176,27 +176,27 @@ build() {
     reason="$2 cannot be built with musl-gcc"
     make -C "$source/src" -j "$(nproc)" MALLOC=libc USE_SYSTEMD=no CC=musl-gcc PREFIX="$3/usr" install \
         >"$work/make.log" 2>&1 </dev/null || { tail -n 20 "$work/make.log" >&2; return 1; }
-    # The C library is the loader, too.
+    # The C library is also the loader.
     mkdir "$3/lib" && cp "$loader" "$3/lib/"
 }
 
-# wrap FOLDER KIND: writes the commands that start what lies in FOLDER/root.
+# wrap FOLDER KIND: writes the commands that start the programs in FOLDER/root.
 wrap() {
     local loader libs tool program
     loader=$(cd "$1" && find root \( -path '*-linux-gnu*' -name 'ld-linux*.so.*' -o -name 'ld-musl-*' \) -type f -print -quit)
     [ -n "$loader" ] || return
-    # The libraries lie where the loader does, with or without /usr before it.
+    # The libraries are where the loader is, with or without /usr before the path.
     libs=${loader#root}
     libs=${libs#/usr}
     libs=${libs%/*}
     for tool in server cli sentinel benchmark check-aof check-rdb; do
         program=$tool
-        # A sentinel is a server that goes by another name.
+        # A sentinel is a server under another name.
         [ "$tool" != sentinel ] || program=server
         # Each brings its own C library and loader. Locales are the host's, in a
         # format for the host's C library, and a server stops at one it cannot read.
-        # What a program does depends on the name it is called by, and a server that
-        # restarts itself calls that name again.
+        # A program's name decides what it does, and a server that restarts itself
+        # calls that name again.
         cat >"$1/redis-$tool" <<END
 #!/bin/sh
 here=\$(dirname "\$(readlink -f "\$0")")
@@ -210,7 +210,7 @@ END
     done
 }
 
-# fetch NAME SUITES PACKAGE: when it fails, $reason says why.
+# fetch NAME SUITES PACKAGE: on failure, $reason says why.
 fetch() {
     local name=$1 suites=$2 package=$3 new=$cache/.new
     prepare
@@ -230,13 +230,13 @@ fetch() {
     "$new/redis-server" --version | sed -n 's/.* v=\([^ ]*\) .*/\1/p' >"$new/version"
     [ -s "$new/version" ] || return
 
-    # Whole or not at all: what is interrupted before this leaves only .new.
+    # Whole or not at all: an interrupted run leaves only .new.
     reason="$cache/$name cannot be written"
     mv -T "$new" "$cache/$name"
 }
 
 for name in "$@"; do
-    grep -q "^$name " <<<"$servers" || die "no server named $name: see the table in $0"
+    grep -q "^$name " <<<"$servers" || die "there is no server named $name: see the table in $0"
 done
 
 had=0

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Makes stand-ins for the images that the Dockerfile builds on, for machines without
-# a registry: what the image relies on in the official ones, out of Debian packages
-# and the Go of this machine.
+# a registry. They have everything that the image relies on in the official ones, and
+# are made of Debian packages and this machine's Go.
 #
 #   funnel-standin-golang    Debian bookworm, gcc and Go, as golang:VERSION-bookworm
 #   funnel-standin-redis     Debian trixie and its Redis, as redis:8
 #   funnel-standin-valkey    Debian trixie and its Valkey, as valkey/valkey:8
 #   funnel-standin-alpine    musl, busybox and a Redis built with musl, as redis:7-alpine
 #
-# Images that are up to date stay. Needs root, docker, go, apt and debootstrap.
+# Keeps images that are up to date. Needs root, docker, go, apt and debootstrap.
 #
-#   FUNNEL_MUSL_SERVER     redis-server of redis-7.0-musl, where scripts/servers.sh
-#                          has put it; without it, there is no funnel-standin-alpine
+#   FUNNEL_MUSL_SERVER     path of redis-7.0-musl's redis-server, from
+#                          scripts/servers.sh; without it, no funnel-standin-alpine
 #   FUNNEL_CACHE           cache folder for packages ($XDG_CACHE_HOME/funnel or ~/.cache/funnel)
 #   FUNNEL_DEBIAN_MIRROR   mirror to use (the one apt uses, or deb.debian.org)
 
@@ -19,25 +19,14 @@ set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." >/dev/null
 . scripts/common.sh
+. scripts/debian.sh
 
-# Images are out of date once these change.
-edition=$(cat scripts/standins.sh scripts/standin/* <(go version) | sha256sum | cut -c 1-16)
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+# Images are out of date when these change.
+edition=$(cat scripts/debian.sh scripts/standins.sh scripts/standin/* <(go version) | sha256sum | cut -c 1-16)
 path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 is_current() {
     [ "$(docker image inspect --format '{{index .Config.Labels "funnel.standin"}}' "$1" 2>/dev/null)" = "$edition" ]
-}
-
-# make_root SUITE PACKAGE[,PACKAGE...]: unpacks and installs a Debian in $work/SUITE.
-make_root() {
-    local suite=$1 packages=$2
-    echo "making a Debian $suite with $packages, from $mirror" >&2
-    mkdir -p "$cache/$suite"
-    debootstrap --variant=minbase --keyring="$keyring" --cache-dir="$cache/$suite" --include="$packages" \
-        "$suite" "$work/$suite" "$mirror" >"$work/$suite.log" 2>&1 </dev/null ||
-        die "debootstrap failed: $(tail -n 5 "$work/$suite.log")"
-    rm -rf "$work/$suite"/var/cache/apt/archives/*.deb "$work/$suite"/var/lib/apt/lists/*
 }
 
 # import ROOT NAME [CHANGE...]
@@ -51,7 +40,7 @@ import() {
 
 make_golang() {
     local root=$work/bookworm
-    make_root bookworm gcc,libc6-dev,ca-certificates
+    debian_root bookworm gcc,libc6-dev,ca-certificates "$root"
     mkdir -p "$root/usr/local/go" "$root/go"
     # Tests of Go itself are half of it.
     tar -C "$(go env GOROOT)" --exclude=testdata --exclude='*_test.go' --exclude=./test -c . |
@@ -60,14 +49,14 @@ make_golang() {
         'ENV GOTOOLCHAIN=local' 'WORKDIR /go'
 }
 
-# The official images differ in that Redis's, but for the latest, declares a volume.
+# The official images differ in one thing: all but the latest of Redis declare a volume.
 make_servers() {
-    make_root trixie tzdata,redis-server,valkey-server
+    debian_root trixie tzdata,redis-server,valkey-server "$work/trixie"
     make_server redis valkey 'VOLUME /data'
     make_server valkey redis
 }
 
-# make_server KIND OTHER [CHANGE...]: of the two in $work/trixie, leaves one.
+# make_server KIND OTHER [CHANGE...]: keeps one of the two in $work/trixie.
 make_server() {
     local kind=$1 other=$2 root=$work/$1
     cp -a "$work/trixie" "$root"
@@ -78,7 +67,7 @@ make_server() {
         groupadd -r -g 999 $kind
         useradd -r -g $kind -u 999 $kind
         install -d -o $kind -g $kind /data" >/dev/null 2>&1 || die "cannot make the user $kind"
-    # Valkey installs itself under these names, too.
+    # Valkey also installs itself under these names.
     [ "$kind" = redis ] || ln -s valkey-server "$root/usr/bin/redis-server"
     [ "$kind" = redis ] || ln -s valkey-cli "$root/usr/bin/redis-cli"
     [ "$kind" = redis ] || ln -s valkey-server "$root/usr/local/bin/redis-server"
@@ -96,8 +85,8 @@ import_server() {
         'ENTRYPOINT ["docker-entrypoint.sh"]' 'EXPOSE 6379' "CMD [\"$kind-server\"]" "${@:4}"
 }
 
-# An Alpine has its programs from busybox, and its C library is musl: both can be had
-# as they are, without a package manager that would install them.
+# Alpine's programs come from busybox, and its C library is musl. Both can be copied
+# without a package manager.
 make_alpine() {
     local root=$work/alpine
     echo "making an alpine of busybox and $FUNNEL_MUSL_SERVER" >&2
@@ -123,13 +112,10 @@ is_current funnel-standin-golang || makers=make_golang
 [ -n "$makers" ] || exit 0
 
 [ "$(id -u)" = 0 ] || die "debootstrap needs root: sudo $0"
-[ -e "$keyring" ] || die "$keyring is missing: apt-get install debian-archive-keyring"
-mirror=$(debian_mirror)
-cache=${FUNNEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/funnel}/debootstrap
 work=$(mktemp -d)
 # For root, apt downloads as the user _apt.
 chmod 755 "$work"
-# Only what lies in $work itself: debootstrap mounts /proc in there for a while.
+# Only files in $work itself: debootstrap mounts /proc in there for a while.
 trap 'rm -rf --one-file-system "$work"' EXIT
 
 # Most of the time goes into waiting for mirror and disk.

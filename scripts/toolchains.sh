@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds and proves with the oldest Go that go.mod allows, with the one that it names
-# and with the newest that the module proxy has, and runs FUNNEL_TESTS, by default a
-# few, on what they make.
+# Builds and proves with the oldest Go that go.mod allows, with the one that go.mod names
+# and with the newest that the module proxy has, and tests each result: FUNNEL_TESTS, by
+# default a few.
 
 set -euo pipefail
 
@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/common.sh
 . scripts/compile.sh
 
-# newest_go: the last release, or candidate for one, for this machine.
+# newest_go: prints the last release or release candidate for this machine.
 newest_go() {
     go list -m -versions golang.org/toolchain | tr ' ' '\n' |
         sed -n "s/^v0.0.1-\(go1\.[0-9.rc]*\)\.$(go env GOHOSTOS)-$(go env GOHOSTARCH)\$/\1/p" | sort -V | tail -n 1
@@ -19,7 +19,7 @@ need_compilers
 need_server
 oldest=go$(sed -n 's/^go //p' go.mod)
 named=$(sed -n 's/^toolchain //p' go.mod)
-newest=$(newest_go) || die "the module proxy does not tell which releases of Go there are: see above"
+newest=$(newest_go) || die "the module proxy does not list the releases of Go: see above"
 mkdir -p build/toolchains
 for toolchain in "$oldest" "$named" "$newest"; do
     echo "building and proving with $toolchain"
@@ -27,5 +27,5 @@ for toolchain in "$oldest" "$named" "$newest"; do
     export FUNNEL_MODULE=$PWD/build/toolchains/$toolchain.so FUNNEL_DEBUG_MODULE=$PWD/build/toolchains/$toolchain-debug.so
     compile "$FUNNEL_MODULE"
     compile "$FUNNEL_DEBUG_MODULE" -tags funneldebug
-    go test -count=1 -run "${FUNNEL_TESTS-^Test(Transcript|Fifteen|Quantity|Replies|Breaches|Finished|DamagedFiles)}" . ./internal/finish
+    go test -count=1 -run "${FUNNEL_TESTS-^Test(Transcript|Fifteen|Quantity|Replies|Breaches|Code|Finished|DamagedFiles)}" . ./internal/finish
 done

@@ -6,8 +6,8 @@ package main
 
 import (
 	_ "funnel/module"
-	"funnel/module/throttle"
+	"funnel/module/answer"
 )
 
 // main is never called in a shared library. It keeps the linker from removing what C calls.
-func main() { throttle.Functions() }
+func main() { answer.Functions() }

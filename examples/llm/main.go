@@ -48,7 +48,7 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	// A call that the client repeats after a network error would be booked twice.
+	// A call that the client repeats after a network error would be accounted for twice.
 	rdb := redis.NewClient(&redis.Options{Addr: *address, MaxRetries: -1})
 	defer rdb.Close()
 	l := limiter.New(rdb, limiter.WithPrefix("example:llm:"), limiter.WithTimeout(time.Second))
@@ -79,8 +79,7 @@ type tenant struct {
 	waited         time.Duration // for the budgets
 }
 
-// The keys have one hash tag, so that a cluster keeps both in one slot and decides on them
-// as one.
+// The keys have one hash tag: a cluster keeps both in one slot, and decides on them as one.
 func (t *tenant) requestsKey() string { return "{" + t.name + "}:requests" }
 func (t *tenant) tokensKey() string   { return "{" + t.name + "}:tokens" }
 
@@ -144,21 +143,21 @@ func (t *tenant) reserve(ctx context.Context, tokens int) error {
 	}
 }
 
-// settle books the difference between what was reserved and what was used.
+// settle accounts for the difference between what was reserved and what was used.
 func (t *tenant) settle(ctx context.Context, reserved, used int) error {
-	booked, what, book := used-reserved, "charged", t.limiter.Charge
+	difference, what, account := used-reserved, "charged", t.limiter.Charge
 	if used < reserved {
-		booked, what, book = reserved-used, "refunded", t.limiter.Refund
+		difference, what, account = reserved-used, "refunded", t.limiter.Refund
 	}
-	result, err := book(ctx, t.tokensKey(), tokensLimit, booked)
+	result, err := account(ctx, t.tokensKey(), tokensLimit, difference)
 	if err != nil {
 		return err
 	}
 	overfull := ""
-	if result.Limited() { // the next request has to wait for what this one used too much
+	if result.RetryAfter > 0 { // the next request has to wait for what this one used too much
 		overfull = fmt.Sprintf(", overfull for %v", result.RetryAfter.Round(time.Millisecond))
 	}
-	t.tell("%d tokens used: %d %s; %d tokens remain%s", used, booked, what, result.Remaining, overfull)
+	t.tell("%d tokens used: %d %s; %d tokens remain%s", used, difference, what, result.Remaining, overfull)
 	return nil
 }
 

@@ -11,11 +11,11 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"funnel/gcra"
 	"funnel/limiter"
 )
 
@@ -23,7 +23,9 @@ import (
 var files embed.FS
 
 // handler serves the page and the calls that it makes.
-func handler(l *limiter.Limiter, address string) http.Handler {
+func handler(newLimiter func() *limiter.Limiter, address string) http.Handler {
+	var current atomic.Pointer[limiter.Limiter]
+	current.Store(newLimiter())
 	page, err := fs.Sub(files, "page")
 	if err != nil {
 		panic(err) // the name above is invalid
@@ -31,7 +33,7 @@ func handler(l *limiter.Limiter, address string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /", http.FileServerFS(page))
 	mux.HandleFunc("POST /call", func(w http.ResponseWriter, r *http.Request) {
-		status, a := decide(w, r, l)
+		status, a := decide(w, r, &current, newLimiter)
 		a.Redis = address
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
@@ -75,8 +77,6 @@ type answer struct {
 
 type row struct {
 	Limited    bool    `json:"limited"`
-	Limit      int     `json:"limit"`
-	Remaining  int     `json:"remaining"`
 	Wait       seconds `json:"wait"`
 	ResetAfter seconds `json:"reset_after"`
 }
@@ -93,7 +93,7 @@ func (s seconds) MarshalJSON() ([]byte, error) {
 
 // decide answers a call, with status 400 when it is wrong, 502 when Redis replies an error,
 // and 503 when Redis does not reply.
-func decide(w http.ResponseWriter, r *http.Request, l *limiter.Limiter) (status int, a answer) {
+func decide(w http.ResponseWriter, r *http.Request, current *atomic.Pointer[limiter.Limiter], newLimiter func() *limiter.Limiter) (status int, a answer) {
 	contentType := r.Header.Get("Content-Type")
 	if kind, _, err := mime.ParseMediaType(contentType); err != nil || kind != "application/json" {
 		a.Error = fmt.Sprintf("the content type must be application/json, not '%.40s'", contentType)
@@ -107,6 +107,12 @@ func decide(w http.ResponseWriter, r *http.Request, l *limiter.Limiter) (status 
 		return http.StatusBadRequest, a
 	}
 
+	l := current.Load()
+	if asked.Command == "peek" {
+		// A limiter that has found no module does without it for a minute. The page
+		// peeks every other second, and sees one that was loaded meanwhile.
+		l = newLimiter()
+	}
 	requests, maxWait, err := parse(asked)
 	if err == nil {
 		ctx, recording := record(r.Context())
@@ -115,6 +121,7 @@ func decide(w http.ResponseWriter, r *http.Request, l *limiter.Limiter) (status 
 		whole, results, err = ask(ctx, l, asked.Command, requests, maxWait)
 		a.Commands = *recording
 		if err == nil {
+			current.Store(l)
 			a.tell(whole, results)
 			return http.StatusOK, a
 		}
@@ -122,13 +129,10 @@ func decide(w http.ResponseWriter, r *http.Request, l *limiter.Limiter) (status 
 
 	a.Error = err.Error()
 	var word *badWord
-	var outOfRange gcra.Error
 	var reply redis.Error
 	switch {
 	case errors.As(err, &word):
 		a.Field, a.Funnel = word.name, word.funnel
-		return http.StatusBadRequest, a
-	case errors.As(err, &outOfRange):
 		return http.StatusBadRequest, a
 	case errors.As(err, &reply):
 		return http.StatusBadGateway, a
@@ -137,21 +141,22 @@ func decide(w http.ResponseWriter, r *http.Request, l *limiter.Limiter) (status 
 }
 
 func (a *answer) tell(whole limiter.Result, results []limiter.Result) {
-	a.Path, a.Limited, a.Wait = string(whole.Path), whole.Limited(), wait(whole)
+	a.Path, a.Limited, a.Wait = string(whole.Path), limits(whole), wait(whole)
 	for _, result := range results {
 		a.Rows = append(a.Rows, row{
-			Limited:    result.Limited(),
-			Limit:      result.Limit.Capacity,
-			Remaining:  result.Remaining,
+			Limited:    limits(result),
 			Wait:       wait(result),
 			ResetAfter: seconds(result.ResetAfter),
 		})
 	}
 }
 
+// limits says that a call is limited, or that a charge or refund leaves a funnel overfull.
+func limits(result limiter.Result) bool { return result.Limited() || result.RetryAfter > 0 }
+
 // wait is how long to wait before going ahead, or, when limited, before asking again.
 func wait(result limiter.Result) seconds {
-	if result.Limited() {
+	if limits(result) {
 		return seconds(result.RetryAfter)
 	}
 	return seconds(result.Wait)

@@ -2,74 +2,57 @@
 // each call, how they leak, and what a call is told.
 //
 //	./build.sh run                  # a server with the module, in another terminal
-//	go run ./examples/playground    # -redis ADDRESS for another server
+//	go run ./examples/playground    # -redis ADDRESS, or a URL, for another server
 //
-// and open the address that it prints. Its keys begin with playground: and four characters
-// that change with each run; with -prefix, several playgrounds share their funnels.
+// and open the address that it prints. The first go run compiles the libraries, in silence,
+// for a minute or two. Keys begin with playground: and four characters that change with
+// each run; with -prefix, several playgrounds share their funnels.
 //
 // A server without the module works, too: the page says what decides.
 package main
 
 import (
-	"context"
 	"crypto/rand"
 	"flag"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"funnel/examples/internal/web"
 	"funnel/limiter"
 )
 
 func main() {
-	address := flag.String("redis", "localhost:6379", "`address` of Redis or Valkey")
+	options := &redis.Options{Addr: "localhost:6379"}
+	flag.Func("redis", "`address` of Redis or Valkey, or a URL as in redis://:PASSWORD@HOST:PORT (default localhost:6379)", func(text string) (err error) {
+		if strings.Contains(text, "://") {
+			options, err = redis.ParseURL(text)
+			return err
+		}
+		options.Addr = text
+		return nil
+	})
 	listen := flag.String("listen", "localhost:8081", "`address` to serve on; port 0 picks one")
 	prefix := flag.String("prefix", "playground:"+strings.ToLower(rand.Text()[:4])+":", "what the keys begin with")
 	flag.Parse()
 
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	rdb := redis.NewClient(&redis.Options{
-		Addr: *address,
-		// Fail soon, and send no call twice.
-		MaxRetries:            -1,
-		DialerRetries:         1,
-		ContextTimeoutEnabled: true,
-	})
+	// Fail soon, and send no call twice.
+	options.MaxRetries = -1
+	options.DialerRetries = 1
+	options.ContextTimeoutEnabled = true
+	rdb := redis.NewClient(options)
 	defer rdb.Close()
 	rdb.AddHook(recorder{})
-	l := limiter.New(rdb, limiter.WithPrefix(*prefix), limiter.WithTimeout(time.Second))
+	newLimiter := func() *limiter.Limiter {
+		return limiter.New(rdb, limiter.WithPrefix(*prefix), limiter.WithTimeout(time.Second))
+	}
 
-	if err := serve(ctx, *listen, handler(l, *address), logger); err != nil {
+	if err := web.Serve(*listen, 5*time.Second, handler(newLimiter, options.Addr), logger); err != nil {
 		logger.Error("the server has failed", "error", err)
 		os.Exit(1)
 	}
-}
-
-// serve serves until ctx is done.
-func serve(ctx context.Context, address string, handler http.Handler, logger *slog.Logger) error {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
-	server := &http.Server{
-		Handler:     handler,
-		ReadTimeout: 5 * time.Second,
-		ErrorLog:    slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
-	}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	logger.Info("serving", "address", "http://"+listener.Addr().String())
-	if err := server.Serve(listener); ctx.Err() == nil {
-		return err
-	}
-	return nil
 }

@@ -28,8 +28,15 @@ func record(ctx context.Context) (context.Context, *[]exchange) {
 }
 
 // A recorder is a hook of go-redis that records the commands of contexts that [record]
-// has made, from one goroutine each: those of package limiter, which have the type Cmd.
+// has made, from one goroutine each: those of package limiter.
 type recorder struct{}
+
+// A reply of any type tells the commands of package limiter from those that a new
+// connection sends.
+type command interface {
+	redis.Cmder
+	Val() any
+}
 
 func (recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -38,18 +45,17 @@ func (recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 }
 
 func (recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, command redis.Cmder) error {
-		err := next(ctx, command)
+	return func(ctx context.Context, sending redis.Cmder) error {
+		err := next(ctx, sending)
 		recording, isRecorded := ctx.Value(recordingKey{}).(*[]exchange)
-		// A new connection sends commands of its own, of other types.
-		if command, ok := command.(*redis.Cmd); ok && isRecorded {
+		if command, ok := sending.(command); ok && isRecorded {
 			*recording = append(*recording, exchange{Sent: sent(command), Reply: replied(command, err)})
 		}
 		return err
 	}
 }
 
-func sent(command *redis.Cmd) string {
+func sent(command command) string {
 	words := make([]string, len(command.Args()))
 	for i, argument := range command.Args() {
 		words[i] = fmt.Sprint(argument)
@@ -65,7 +71,7 @@ func sent(command *redis.Cmd) string {
 	return strings.Join(words, " ")
 }
 
-func replied(command *redis.Cmd, err error) string {
+func replied(command command, err error) string {
 	var reply redis.Error
 	switch {
 	case errors.As(err, &reply):

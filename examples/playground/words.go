@@ -5,13 +5,14 @@ import (
 	"math"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"funnel/limiter"
 )
 
 // A request is a call in the words of the commands of the module. They are text, as they
-// were typed, so that errors can repeat them.
+// were typed, for errors that repeat them.
 type request struct {
 	Command string   `json:"command"`
 	Funnels []funnel `json:"funnels"`
@@ -29,10 +30,14 @@ type funnel struct {
 // A badWord is an argument that Redis need not be asked about.
 type badWord struct {
 	name, accepted, value string
-	funnel                int // counted from 0
+	with                  error // when it is wrong together with others only
+	funnel                int   // counted from 0
 }
 
 func (e *badWord) Error() string {
+	if e.with != nil {
+		return e.with.Error()
+	}
 	return fmt.Sprintf("%s must be %s, not '%.40s'", e.name, e.accepted, e.value)
 }
 
@@ -62,6 +67,9 @@ func parse(asked request) (requests []limiter.Request, maxWait time.Duration, er
 	}
 	for i, words := range asked.Funnels {
 		r, err := words.parse()
+		if err == nil && asked.Command == "reserve" && len(asked.Funnels) > 1 && r.Quantity == 0 {
+			err = &badWord{name: "quantity", accepted: "at least 1 for several funnels", value: words.Quantity}
+		}
 		if err != nil {
 			err.funnel = i
 			return nil, 0, err
@@ -107,6 +115,14 @@ func (f funnel) parse() (r limiter.Request, bad *badWord) {
 		return r, &badWord{name: "period", accepted: "seconds above 0, at most " + acceptedSeconds, value: f.Period}
 	}
 	r.Limit.Period = period
+	rate, err := r.Limit.Rate()
+	if err == nil {
+		_, err = rate.Increment(int64(r.Quantity))
+	}
+	if err != nil {
+		name, _, _ := strings.Cut(err.Error(), " ") // the word that it begins with
+		return r, &badWord{name: name, with: err}
+	}
 	return r, nil
 }
 

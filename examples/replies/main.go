@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -32,7 +33,7 @@ func reply(ctx context.Context, l *limiter.Limiter) error {
 	const key = "laoqian:reply"
 	limit := limiter.PerMinute(30).Burst(15)
 
-	// So that each run begins with an empty funnel.
+	// Each run begins with an empty funnel.
 	if err := l.Reset(ctx, key); err != nil {
 		return err
 	}
@@ -42,10 +43,10 @@ func reply(ctx context.Context, l *limiter.Limiter) error {
 			return err
 		}
 		if result.Limited() {
-			fmt.Printf("reply %d: limited, try again in %v\n", i+1, result.RetryAfter)
+			fmt.Printf("reply %d: limited, try again in %v\n", i+1, result.RetryAfter.Round(time.Millisecond))
 		} else {
 			fmt.Printf("reply %d: allowed, %d more at once, all %d again in %v\n",
-				i+1, result.Remaining, limit.Capacity, result.ResetAfter)
+				i+1, result.Remaining, limit.Capacity, result.ResetAfter.Round(time.Millisecond))
 		}
 	}
 	return nil

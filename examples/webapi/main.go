@@ -10,27 +10,23 @@
 // so, until Redis is back. Ctrl-C lets running requests end.
 //
 // Behind a proxy, name its addresses (-trust 10.0.0.0/24), or all its clients are one.
-// For metrics, there is test/examples/prometheus.
+// For metrics, there is examples/monitoring/prometheus.
 package main
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"funnel/examples/internal/web"
 	"funnel/limiter"
 	"funnel/limiter/httplimit"
 )
@@ -38,6 +34,7 @@ import (
 func main() {
 	address := flag.String("redis", "localhost:6379", "`address` of Redis or Valkey")
 	listen := flag.String("listen", "localhost:8080", "`address` to serve on; port 0 picks one")
+	timeout := flag.Duration("timeout", 10*time.Second, "how long a client may take to send a request, or the next one")
 	var proxies []netip.Prefix
 	flag.Func("trust", "`prefixes` of the proxies in front, separated by commas", func(list string) error {
 		for text := range strings.SplitSeq(list, ",") {
@@ -52,19 +49,17 @@ func main() {
 	flag.Parse()
 
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	rdb := redis.NewClient(&redis.Options{
 		Addr: *address,
 		// Fail soon: the limiter falls back to funnels in this process. Without
-		// retries, no call pours twice.
+		// retries, no call takes tokens twice.
 		MaxRetries:    -1,
 		DialerRetries: 1,
 		DialTimeout:   time.Second,
 	})
 	defer rdb.Close()
 
-	if err := serve(ctx, *listen, handler(rdb, logger, proxies), logger); err != nil {
+	if err := web.Serve(*listen, *timeout, handler(rdb, logger, proxies), logger); err != nil {
 		logger.Error("the server has failed", "error", err)
 		os.Exit(1)
 	}
@@ -110,34 +105,4 @@ func pages(r *http.Request) int {
 		return 1 << 16
 	}
 	return int(number)
-}
-
-// serve serves until ctx is done, and then lets the requests end that have begun.
-func serve(ctx context.Context, address string, handler http.Handler, logger *slog.Logger) error {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
-	server := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
-	}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	logger.Info("serving", "address", listener.Addr().String())
-
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	logger.Info("shutting down")
-	// Not ctx, which is over.
-	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	if err := server.Shutdown(patience); err != nil {
-		return errors.Join(errors.New("requests were cut off"), err)
-	}
-	return nil
 }

@@ -4,8 +4,7 @@
 //	./build.sh run                    # a server with the module, in another terminal
 //	go run ./examples/worker
 //
-// Each waits for its turn by [limiter.Limiter.Wait]: one call and one sleep, in the order
-// of asking.
+// Each waits by [limiter.Limiter.Wait]: one call and one sleep, in the order of asking.
 //
 // Flags change the number of jobs and workers, and -redis the server. Run it twice at
 // the same time to see two processes share the limit; Ctrl-C ends it.

@@ -43,11 +43,11 @@ func TestNilIsTheSystemClock(t *testing.T) {
 			limited bool
 		}{{0, false}, {0, true}, {2*time.Second - 1, true}, {1, false}, {0, true}} {
 			time.Sleep(step.sleep)
-			inSet, err := funnels.Water("key", rate, 1)
+			inSet, err := funnels.Take("key", rate, 1)
 			require.NoError(t, err)
 			require.Equal(t, step.limited, inSet.Limited)
 			require.Equal(t, time.Now().UnixNano()+inSet.ResetAfter, inSet.TAT)
-			alone, err := funnel.Watering(1)
+			alone, err := funnel.Take(1)
 			require.NoError(t, err)
 			require.Equal(t, inSet, alone)
 		}
@@ -61,7 +61,7 @@ func TestClocksOutOfRange(t *testing.T) {
 	for _, now := range []time.Time{{}, time.Unix(0, 0), time.Unix(-1, 0), time.Unix(1<<62, 0), time.Unix(0, math.MaxInt64)} {
 		funnels, through := local.New(func() time.Time { return now }), 0
 		for range 10 {
-			if decision, err := funnels.Water("key", rate, 1); err == nil && !decision.Limited {
+			if decision, err := funnels.Take("key", rate, 1); err == nil && !decision.Limited {
 				through++
 			}
 		}

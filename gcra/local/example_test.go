@@ -26,29 +26,29 @@ func Example() {
 }
 
 // Funnels of one set may differ in rate. Empty ones are removed.
-func ExampleFunnels_Water() {
+func ExampleFunnels_Take() {
 	now := time.Unix(1_800_000_000, 0)
 	funnels := local.New(func() time.Time { return now })
 	rate, err := gcra.NewRate(15, 30, int64(time.Minute))
 	if err != nil {
 		log.Fatal(err)
 	}
-	pour := func(key string, quantity int64) {
-		decision, err := funnels.Water(key, rate, quantity)
+	take := func(key string, quantity int64) {
+		decision, err := funnels.Take(key, rate, quantity)
 		fmt.Println(decision.Limited, decision.Remaining, time.Duration(decision.RetryAfter()), err, funnels.Len())
 	}
 
-	pour("laoqian:reply", 10)
-	pour("laoqian:reply", 10)
+	take("laoqian:reply", 10)
+	take("laoqian:reply", 10)
 	now = now.Add(time.Minute)
-	pour("somebody:else", 0)
+	take("somebody:else", 0)
 	// Output:
 	// false 5 -1ns <nil> 1
 	// true 5 10s <nil> 1
 	// false 15 -1ns <nil> 0
 }
 
-func ExampleFunnel_Watering() {
+func ExampleFunnel_Take() {
 	now := time.Unix(1_800_000_000, 0)
 	rate, err := local.NewRate(2, 0.5) // holds 2 tokens, leaks one every 2 seconds
 	if err != nil {
@@ -58,7 +58,7 @@ func ExampleFunnel_Watering() {
 
 	for _, wait := range []time.Duration{0, 0, 0, 2 * time.Second} {
 		now = now.Add(wait)
-		decision, err := funnel.Watering(1)
+		decision, err := funnel.Take(1)
 		fmt.Println(decision.Limited, decision.Remaining, time.Duration(decision.RetryAfter()), err)
 	}
 	// Output:

@@ -21,7 +21,7 @@ func TestFunnelIsDecide(t *testing.T) {
 			clock.advance(rapid.OneOf(waits, steps).Draw(t, "step"))
 			quantity := quantities.Draw(t, "quantity")
 			want, wantErr := rate.Decide(tat, clock.nanoseconds(), quantity)
-			got, err := funnel.Watering(quantity)
+			got, err := funnel.Take(quantity)
 			require.Equal(t, wantErr, err)
 			require.Equal(t, want, got)
 			if err == nil {
@@ -33,22 +33,22 @@ func TestFunnelIsDecide(t *testing.T) {
 
 // Between reading the TAT and storing the new one, a call reads the clock; this clock
 // makes another call then.
-func TestPouringMeanwhileIsNotLost(t *testing.T) {
+func TestTakingMeanwhileIsNotLost(t *testing.T) {
 	var funnel *local.Funnel
 	var meanwhile func()
 	funnel = local.NewFunnel(mustRate(t, 1, 1, time.Second), func() time.Time {
-		if pour := meanwhile; pour != nil {
+		if take := meanwhile; take != nil {
 			meanwhile = nil
-			pour()
+			take()
 		}
 		return today
 	})
 	meanwhile = func() {
-		decision, err := funnel.Watering(1)
+		decision, err := funnel.Take(1)
 		require.NoError(t, err)
 		require.False(t, decision.Limited)
 	}
-	decision, err := funnel.Watering(1)
+	decision, err := funnel.Take(1)
 	require.NoError(t, err)
 	require.True(t, decision.Limited, "the other call took the only token")
 	require.Nil(t, meanwhile, "the clock was read")

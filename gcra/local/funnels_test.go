@@ -30,7 +30,7 @@ func TestIsActionAllowedErrors(t *testing.T) {
 }
 
 // atGoroutines makes all the calls at once and returns how many were allowed.
-func atGoroutines(t *testing.T, goroutines, calls int, pour func(goroutine, call int) (gcra.Decision, error)) int64 {
+func atGoroutines(t *testing.T, goroutines, calls int, take func(goroutine, call int) (gcra.Decision, error)) int64 {
 	t.Helper()
 	var through atomic.Int64
 	var done sync.WaitGroup
@@ -39,7 +39,7 @@ func atGoroutines(t *testing.T, goroutines, calls int, pour func(goroutine, call
 		done.Go(func() {
 			<-ready
 			for call := range calls {
-				decision, err := pour(goroutine, call)
+				decision, err := take(goroutine, call)
 				if err != nil {
 					t.Error(err)
 				} else if !decision.Limited {
@@ -57,17 +57,17 @@ func TestManyGoroutinesGetExactlyTheCapacity(t *testing.T) {
 	var clock fakeClock
 	rate := mustRate(t, 1000, 1, time.Second)
 	funnels, funnel := local.New(clock.now), local.NewFunnel(rate, clock.now)
-	for name, pour := range map[string]func(int, int) (gcra.Decision, error){
-		"Water":    func(int, int) (gcra.Decision, error) { return funnels.Water("key", rate, 1) },
-		"Watering": func(int, int) (gcra.Decision, error) { return funnel.Watering(1) },
+	for name, take := range map[string]func(int, int) (gcra.Decision, error){
+		"Funnels": func(int, int) (gcra.Decision, error) { return funnels.Take("key", rate, 1) },
+		"Funnel":  func(int, int) (gcra.Decision, error) { return funnel.Take(1) },
 	} {
-		require.EqualValues(t, 1000, atGoroutines(t, 64, 50, pour), name)
+		require.EqualValues(t, 1000, atGoroutines(t, 64, 50, take), name)
 	}
 }
 
 // The clock moves, keys come and go and the tables shrink while many goroutines use
 // all methods; no key allows more than the capacity and what leaked meanwhile.
-func TestManyGoroutinesPourIntoManyKeys(t *testing.T) {
+func TestManyGoroutinesTakeFromManyKeys(t *testing.T) {
 	const goroutines, calls, shared, capacity = 8, 3000, 4, 5
 	var clock fakeClock
 	funnels := local.New(clock.now)
@@ -75,16 +75,16 @@ func TestManyGoroutinesPourIntoManyKeys(t *testing.T) {
 	through := atGoroutines(t, goroutines, calls, func(goroutine, call int) (gcra.Decision, error) {
 		clock.advance(50 * time.Nanosecond)
 		own := fmt.Sprint(goroutine, ":", call)
-		if decision, err := funnels.Water(own, rate, 1); err != nil || decision.Limited {
+		if decision, err := funnels.Take(own, rate, 1); err != nil || decision.Limited {
 			t.Errorf("%s: %+v, %v; want allowed", own, decision, err)
 		}
-		funnels.Raise(own, clock.now().Add(time.Second/2))
-		if decision, err := funnels.Peek(own, rate, 1); err != nil || !decision.Limited {
+		local.SetOf(funnels).Raise(own, clock.now().Add(time.Second/2))
+		if decision, err := local.SetOf(funnels).Peek(own, rate, 1); err != nil || !decision.Limited {
 			t.Errorf("%s: %+v, %v; want limited", own, decision, err)
 		}
-		funnels.Empty(own)
+		local.SetOf(funnels).Empty(own)
 		funnels.Len()
-		return funnels.Water("shared "+strconv.Itoa(call%shared), rate, 1)
+		return funnels.Take("shared "+strconv.Itoa(call%shared), rate, 1)
 	})
 	elapsed := clock.nanoseconds() - today.UnixNano()
 	require.GreaterOrEqual(t, through, int64(shared*capacity))
@@ -101,7 +101,7 @@ func forgetDrained(t *testing.T, funnels *local.Funnels, count int) {
 	rate := mustRate(t, 1, 1, time.Second)
 	for range (count + 99) / 100 {
 		before := funnels.Len()
-		_, err := funnels.Water("peek", rate, 0)
+		_, err := funnels.Take("peek", rate, 0)
 		require.NoError(t, err)
 		require.LessOrEqual(t, before-funnels.Len(), 100)
 	}
@@ -112,13 +112,13 @@ func TestNothingIsAllocated(t *testing.T) {
 	var clock fakeClock
 	rate := mustRate(t, 1_000_000, 1, time.Second)
 	funnels, funnel := local.New(clock.now), local.NewFunnel(rate, clock.now)
-	for name, pour := range map[string]func() (gcra.Decision, error){
-		"Water":          func() (gcra.Decision, error) { return funnels.Water("known", rate, 1) },
-		"Water, limited": func() (gcra.Decision, error) { return funnels.Water("new", rate, 1_000_001) },
-		"Watering":       func() (gcra.Decision, error) { return funnel.Watering(1) },
+	for name, take := range map[string]func() (gcra.Decision, error){
+		"Funnels":          func() (gcra.Decision, error) { return funnels.Take("known", rate, 1) },
+		"Funnels, limited": func() (gcra.Decision, error) { return funnels.Take("new", rate, 1_000_001) },
+		"Funnel":           func() (gcra.Decision, error) { return funnel.Take(1) },
 	} {
 		allocations := testing.AllocsPerRun(100, func() {
-			if _, err := pour(); err != nil {
+			if _, err := take(); err != nil {
 				t.Error(err)
 			}
 		})

@@ -52,7 +52,7 @@ func (m model) forget(now int64) int {
 	return len(m)
 }
 
-func (m model) water(key string, rate gcra.Rate, now, quantity int64) (gcra.Decision, error) {
+func (m model) take(key string, rate gcra.Rate, now, quantity int64) (gcra.Decision, error) {
 	decision, err := rate.Decide(m[key], now, quantity)
 	if err == nil && !decision.Limited && quantity > 0 {
 		m[key] = decision.TAT
@@ -89,32 +89,32 @@ func TestFunnelsAreDecideOnAMap(t *testing.T) {
 			switch method {
 			case 0:
 				rate, quantity := rates.Draw(t, "rate"), quantities.Draw(t, "quantity")
-				want, wantErr := model.water(key, rate, now, quantity)
-				got, err := funnels.Water(key, rate, quantity)
+				want, wantErr := model.take(key, rate, now, quantity)
+				got, err := funnels.Take(key, rate, quantity)
 				requireSame(want, wantErr, got, err)
 			case 1:
 				rate, quantity := rates.Draw(t, "rate"), quantities.Draw(t, "quantity")
 				want, wantErr := rate.Decide(model[key], now, quantity)
-				got, err := funnels.Peek(key, rate, quantity)
+				got, err := local.SetOf(funnels).Peek(key, rate, quantity)
 				requireSame(want, wantErr, got, err)
 			case 2:
 				level := rapid.OneOf(waits, steps).Draw(t, "level")
 				if level > 0 {
 					model[key] = max(model[key], now+int64(level))
 				}
-				funnels.Raise(key, clock.now().Add(level))
+				local.SetOf(funnels).Raise(key, clock.now().Add(level))
 			case 3:
 				capacity := rapid.Int64Range(1, 3).Draw(t, "capacity")
 				leakingRate := rapid.SampledFrom([]float64{0.2, 0.5, 1}).Draw(t, "leaking rate")
 				rate, err := local.NewRate(capacity, leakingRate)
 				require.NoError(t, err)
-				want, err := model.water(local.Key(key, "b"), rate, now, 1)
+				want, err := model.take(local.Key(key, "b"), rate, now, 1)
 				require.NoError(t, err)
 				allowed, err := funnels.IsActionAllowed(key, "b", capacity, leakingRate)
 				require.NoError(t, err)
 				require.Equal(t, !want.Limited, allowed)
 			case 4:
-				funnels.Empty(key)
+				local.SetOf(funnels).Empty(key)
 				emptied = emptied || model[key] != gcra.Empty
 				delete(model, key)
 			}
@@ -124,14 +124,14 @@ func TestFunnelsAreDecideOnAMap(t *testing.T) {
 			}
 		}
 		clock.advance(time.Hour)
-		_, _ = funnels.Peek("", gcra.Rate{}, 0)
+		_, _ = local.SetOf(funnels).Peek("", gcra.Rate{}, 0)
 		require.Zero(t, funnels.Len(), "what was emptied is removed when it would have drained")
 	})
 }
 
 // No two pairs of user and action share a key.
 func TestKeysAreDistinct(t *testing.T) {
-	// Few letters, and those that are escaped, so that pairs resemble each other.
+	// Few letters, and those that are escaped: pairs resemble each other.
 	text := rapid.StringOfN(rapid.SampledFrom([]rune(":%25A3a")), 0, 6, -1)
 	rapid.Check(t, func(t *rapid.T) {
 		user, action := text.Draw(t, "user"), text.Draw(t, "action")

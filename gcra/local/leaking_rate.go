@@ -18,11 +18,11 @@ const ErrLeakingRate gcra.Error = "leaking rate must be above 0 and at most 1e9 
 // The emission interval is 1/leakingRate seconds, rounded down to the nanosecond.
 // Most fractions have no exact floating point number, so a quotient that misses a
 // whole nanosecond by no more than rounding errors (2^-51 of it) is taken for that
-// nanosecond. So for whole numbers both ways to write a rate are equal: a leaking rate
+// nanosecond. For whole numbers both ways to write a rate are equal: a leaking rate
 // of float64(count)/float64(seconds) is gcra.NewRate(capacity, count, seconds*1e9), up
 // to a million seconds, 11 days.
 func NewRate(capacity int64, leakingRate float64) (gcra.Rate, error) {
-	// Written so that NaN, which compares with nothing, is an error, too.
+	// In this form NaN, which compares with nothing, is an error, too.
 	if !(leakingRate > 0 && leakingRate <= 1e9) {
 		return gcra.Rate{}, ErrLeakingRate
 	}

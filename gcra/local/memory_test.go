@@ -38,7 +38,7 @@ func TestBytesPerFunnel(t *testing.T) {
 	funnels, count := local.New(clock.now), 0
 	for _, next := range counts {
 		for ; count < next; count++ {
-			_, err := funnels.Water("user:"+strconv.Itoa(1e10+count), rate, 1)
+			_, err := funnels.Take("user:"+strconv.Itoa(1e10+count), rate, 1)
 			require.NoError(t, err)
 		}
 		bytes := float64(heap()-before)/float64(count) - keyBytes
@@ -48,7 +48,7 @@ func TestBytesPerFunnel(t *testing.T) {
 
 	clock.advance(time.Minute)
 	for range count / 100 {
-		_, err := funnels.Water("still used", mustRate(t, int64(count), 1, time.Second), 1)
+		_, err := funnels.Take("still used", mustRate(t, int64(count), 1, time.Second), 1)
 		require.NoError(t, err)
 	}
 	require.Equal(t, 1, funnels.Len())
@@ -56,18 +56,18 @@ func TestBytesPerFunnel(t *testing.T) {
 	runtime.KeepAlive(funnels)
 }
 
-// Many funnels, which drain one after the other so that the tables shrink, and grow
+// Many funnels, which drain one after the other while the tables shrink, and grow
 // again, still decide like a plain map.
 func TestShrinking(t *testing.T) {
 	const many = 5000
 	var clock fakeClock
 	funnels, model := local.New(clock.now), model{}
 	rate := mustRate(t, 3, 1, time.Second)
-	water := func(i int) {
+	take := func(i int) {
 		t.Helper()
 		key := strconv.Itoa(i)
-		want, wantErr := model.water(key, rate, clock.nanoseconds(), 1)
-		got, err := funnels.Water(key, rate, 1)
+		want, wantErr := model.take(key, rate, clock.nanoseconds(), 1)
+		got, err := funnels.Take(key, rate, 1)
 		require.Equal(t, wantErr, err)
 		require.Equal(t, want, got)
 	}
@@ -75,7 +75,7 @@ func TestShrinking(t *testing.T) {
 		for i := range many {
 			clock.advance(100 * time.Microsecond)
 			for range i%3 + 1 {
-				water(i)
+				take(i)
 			}
 		}
 		for i := 0; model.forget(clock.nanoseconds()) > 0; i++ {
@@ -83,11 +83,11 @@ func TestShrinking(t *testing.T) {
 			forgetDrained(t, funnels, many)
 			require.Equal(t, model.forget(clock.nanoseconds()), funnels.Len())
 			if i < 20 {
-				water(100 * i)
+				take(100 * i)
 			}
 		}
 		require.Zero(t, testing.AllocsPerRun(100, func() {
-			_, _ = funnels.Peek("another", rate, 0)
+			_, _ = local.SetOf(funnels).Peek("another", rate, 0)
 		}), "shrinking copies what is left, so it must not happen at every call")
 	}
 }
@@ -99,15 +99,15 @@ func TestKeysAreFreed(t *testing.T) {
 	funnels := local.New(clock.now)
 	rate := mustRate(t, 15, 30, time.Minute)
 	before := heap()
-	water := func(letter string, length int) {
-		_, err := funnels.Water(strings.Repeat(letter, 32*megabyte)[:length], rate, 1)
+	take := func(letter string, length int) {
+		_, err := funnels.Take(strings.Repeat(letter, 32*megabyte)[:length], rate, 1)
 		require.NoError(t, err)
 	}
-	water("a", 32*megabyte)
-	water("b", 32*megabyte)
+	take("a", 32*megabyte)
+	take("b", 32*megabyte)
 	require.Greater(t, heap()-before, int64(60*megabyte), "or this test measures nothing")
 	clock.advance(time.Minute)
-	water("c", 10)
+	take("c", 10)
 	require.Equal(t, 1, funnels.Len())
 	require.Less(t, heap()-before, int64(megabyte))
 	runtime.KeepAlive(funnels)

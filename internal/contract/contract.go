@@ -1,6 +1,5 @@
-// Package contract says what CL.THROTTLE, CL.RESERVE, CL.PEEK, CL.CHARGE and CL.REFUND
-// answer, store and refuse: a second implementation for tests to compare with, in
-// integers of any size.
+// Package contract says what the commands answer, store and refuse: a second
+// implementation for tests to compare with, in integers of any size.
 //
 // It follows the text of the contract from top to bottom and line by line, so that it
 // can be checked by reading. Nothing in it watches for overflow: sums and products are
@@ -8,15 +7,14 @@
 // gcra nor the module.
 //
 // A call takes three steps, each of which may end it with an [Error]: its words are read
-// ([ParseThrottle], [ParseFunnel], [NewFunnel]), then its key ([Funnel.Stored]), and
-// then the funnel decides ([Funnel.Decide]). [Throttle] is all of them. A call over
-// several funnels ([Funnels]) makes each step for all funnels, from the left, before the
-// next.
+// ([ParseFunnel], [NewFunnel]), then its keys ([Funnel.Stored]), and then its funnels
+// decide ([Funnel.Reserve], ...). Each step is made for all funnels, from the left, before the
+// next. [Call] is all of them.
 package contract
 
 import (
-	"math/big"
-	"strconv"
+	"fmt"
+	"strings"
 )
 
 // A Mode is how the second argument is read: how much more than that argument the
@@ -29,31 +27,42 @@ const (
 	RedisCell Mode = 1 // max_burst, which is one less than the limit
 )
 
-// An Error is what an error reply begins with, "" for none.
+// An Error is what an error reply begins with, "" for none. What may follow shows the
+// arguments. Tests take the texts from here.
 type Error string
 
 // Errors, in the order in which a call meets them.
 const (
 	ErrArity Error = "ERR wrong number of arg"
 
-	ErrCapacity Error = "ERR capacity must be"
-	ErrCount    Error = "ERR count must be"
-	ErrPeriod   Error = "ERR period must be"
-	ErrQuantity Error = "ERR quantity must be"
+	// The least number follows, which depends on the mode.
+	ErrCapacity Error = "ERR capacity must be an integer from "
+	ErrCount    Error = "ERR count must be an integer from 1 to 9223372036854775807"
+	ErrPeriod   Error = "ERR period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits"
+	ErrQuantity Error = "ERR quantity must be an integer from 0 to 9223372036854775807"
 
-	ErrEmissionInterval Error = "ERR count is too large for period"
-	ErrTolerance        Error = "ERR capacity and period are too large together for count"
-	ErrIncrement        Error = "ERR quantity and period are too large together for count: the tokens"
+	ErrEmissionInterval Error = "ERR count is too large for period: less than 1 nanosecond per token"
+	ErrTolerance        Error = "ERR capacity and period are too large together for count: a full funnel must drain within 2^63-1 nanoseconds (292 years)"
+	ErrIncrement        Error = "ERR quantity and period are too large together for count: the tokens must leak within 2^63-1 nanoseconds (292 years)"
 
-	ErrMaxWait Error = "ERR max_wait must be seconds"
-	ErrSeveral Error = "ERR max_wait must be 0 for several funnels"
-	ErrTwice   Error = "ERR the key is named twice"
+	ErrMaxWait Error = "ERR max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
+	ErrSeveral Error = "ERR max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
+	ErrTwice   Error = "ERR the key is named twice in this call: ask once, for all of its tokens"
 
 	ErrType   Error = "WRONGTYPE Operation against a key holding the wrong kind of value"
-	ErrFunnel Error = "ERR the key does not hold a funnel"
+	ErrFunnel Error = "ERR the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807"
 
-	ErrTAT Error = "ERR quantity and period are too large together for count: the funnel"
+	ErrTAT Error = "ERR quantity and period are too large together for count: the funnel must be empty again before the year 2262, 2^63-1 nanoseconds after the epoch"
 )
+
+// Of is the error of a funnel in a call of several; number counts from 1. WRONGTYPE stays
+// as the server words it.
+func (e Error) Of(number int) Error {
+	if text, ours := strings.CutPrefix(string(e), "ERR "); ours {
+		return Error(fmt.Sprintf("ERR funnel %d: %s", number, text))
+	}
+	return e
+}
 
 // What becomes of a call that is no error.
 const (
@@ -93,63 +102,4 @@ type Write struct {
 type Value struct {
 	Type string // as TYPE names it; "" and "none" for nothing
 	Text string // of a string
-}
-
-// Throttle is CL.THROTTLE with the words behind its name, at an instant in nanoseconds;
-// get reads a key.
-func Throttle(mode Mode, words []string, now int64, get func(key string) Value) Outcome {
-	funnel, err := ParseThrottle(mode, words)
-	if err != "" {
-		return failed(err)
-	}
-	tat, err := funnel.Stored(get(funnel.Key))
-	if err != "" {
-		return failed(err)
-	}
-	decision, err := funnel.Decide(tat, big.NewInt(now))
-	if err != "" {
-		return failed(err)
-	}
-
-	outcome := Outcome{}
-	for _, number := range decision.Reply() {
-		outcome.Reply = append(outcome.Reply, number)
-	}
-	switch {
-	case decision.Limited && decision.Wait < 0:
-		outcome.Name = Never
-	case decision.Limited:
-		outcome.Name = Limited
-	case funnel.Quantity.Sign() == 0:
-		outcome.Name = Peeked
-	default:
-		outcome.Name = Allowed
-		outcome.Writes = []Write{set(funnel.Key, decision.TAT)}
-	}
-	return outcome
-}
-
-func set(key string, tat int64) Write {
-	return Write{key, strconv.FormatInt(tat, 10), roundedUp(big.NewInt(tat), 1e6)}
-}
-
-func failed(err Error) Outcome { return Outcome{Name: string(err), Err: err} }
-
-// Reply is the reply of CL.THROTTLE, in seconds.
-func (d Decision) Reply() [5]int64 {
-	limited := int64(0)
-	if d.Limited {
-		limited = 1
-	}
-	retryAfter := int64(-1)
-	if d.Limited && d.Wait != -1 {
-		retryAfter = roundedUp(big.NewInt(d.Wait), 1e9)
-	}
-	return [5]int64{limited, d.Limit, d.Remaining, retryAfter, roundedUp(big.NewInt(d.ResetAfter), 1e9)}
-}
-
-// roundedUp is the least number of units that reaches the number.
-func roundedUp(number *big.Int, unit int64) int64 {
-	quotient, rest := new(big.Int).QuoRem(number, big.NewInt(unit), new(big.Int))
-	return quotient.Int64() + int64(rest.Sign())
 }

@@ -18,11 +18,9 @@ func NewFunnel(key string, limit, count, period, quantity *big.Int) (Funnel, Err
 	tau := new(big.Int).Mul(T, limit)
 	inc := new(big.Int).Mul(T, quantity)
 	switch {
-	case !fits(limit):
-		return Funnel{}, ErrTolerance
 	case T.Sign() == 0:
 		return Funnel{}, ErrEmissionInterval
-	case !fits(tau):
+	case !fits(limit), !fits(tau):
 		return Funnel{}, ErrTolerance
 	case !fits(inc):
 		return Funnel{}, ErrIncrement
@@ -51,15 +49,10 @@ type Decision struct {
 	Remaining  int64
 	Wait       int64 // -1 for never
 	ResetAfter int64
-	TAT        int64 // stored; that of before, when nothing was poured
+	TAT        int64 // stored; that of before, when nothing was taken
 }
 
-// Decide is the arithmetic of CL.THROTTLE.
-func (f Funnel) Decide(tat, now *big.Int) (Decision, Error) {
-	return f.Reserve(tat, now, new(big.Int))
-}
-
-// Reserve is the arithmetic of CL.RESERVE.
+// Reserve is the arithmetic of CL.RESERVE, and with a maxWait of 0 that of CL.THROTTLE.
 func (f Funnel) Reserve(tat, now, maxWait *big.Int) (Decision, Error) {
 	next := new(big.Int).Add(later(tat, now), f.Inc)
 	over := new(big.Int).Sub(next, new(big.Int).Add(now, f.Tau))
@@ -83,7 +76,7 @@ func (f Funnel) Reserve(tat, now, maxWait *big.Int) (Decision, Error) {
 
 // Peek is the arithmetic of CL.PEEK.
 func (f Funnel) Peek(tat, now *big.Int) (Decision, Error) {
-	asked, err := f.Decide(tat, now)
+	asked, err := f.Reserve(tat, now, new(big.Int))
 	if err != "" {
 		return Decision{}, err
 	}

@@ -36,19 +36,6 @@ func Seconds(text string) (nanoseconds *big.Int, ok bool) {
 	return exact.Num(), exact.IsInt() && fits(exact.Num())
 }
 
-// ParseThrottle reads the words behind CL.THROTTLE, of which the quantity may be
-// missing.
-func ParseThrottle(mode Mode, words []string) (Funnel, Error) {
-	switch len(words) {
-	case 4:
-		words = append(words[:4:4], "1")
-	case 5:
-	default:
-		return Funnel{}, ErrArity
-	}
-	return ParseFunnel(mode, [5]string(words))
-}
-
 // ParseFunnel reads key, capacity, count, period and quantity.
 func ParseFunnel(mode Mode, words [5]string) (Funnel, Error) {
 	capacity, ok := Integer(1-int64(mode), words[1])

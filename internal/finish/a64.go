@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// decodeARM64 tells from the four bytes of each instruction where it leads and what
-// memory it refers to. The disassembler prints them as a number, the highest first.
+// decodeARM64 determines from the four bytes of each instruction where it leads and which
+// memory it refers to. The disassembler prints them as a number, the highest byte first.
 //
 // Source of the encodings: Arm Architecture Reference Manual for A-profile
 // architecture, chapter C4, A64 instruction set encoding.
 func decodeARM64(lines []line) ([]instruction, error) {
 	var code []instruction
 	for n, line := range lines {
-		if len(line.bytes) != 4 || line.text == unknown {
-			return nil, fmt.Errorf("the disassembler does not know the instruction at %#x, %x", line.address, line.bytes)
+		if len(line.bytes) != 4 {
+			return nil, fmt.Errorf("the instruction at %#x, %x, is not one of four bytes", line.address, line.bytes)
 		}
 		word := binary.BigEndian.Uint32(line.bytes)
 		i := instruction{address: line.address, length: 4, text: line.text}
@@ -28,22 +28,90 @@ func decodeARM64(lines []line) ([]instruction, error) {
 		case word&0x9F000000 == 0x10000000: // adr
 			i.references = append(i.references, i.address+uint64(pageOffset(word)))
 		case word&0x9F000000 == 0x90000000: // adrp: the address of a page, which the next instruction completes
-			if n+1 == len(lines) || len(lines[n+1].bytes) != 4 {
-				return nil, fmt.Errorf("%q at %#x is the last instruction", line.text, line.address)
+			low, behind := completion(lines[n+1:], word&31)
+			if behind != 1 {
+				i.doubt = "is not completed to an address by the instruction behind it"
 			}
-			low, complete := lowBits(binary.BigEndian.Uint32(lines[n+1].bytes), word&31)
-			if !complete {
-				return nil, fmt.Errorf("%q at %#x is not completed to an address by %q", line.text, line.address, lines[n+1].text)
+			if behind > 0 {
+				i.references = append(i.references, i.address&^4095+uint64(pageOffset(word)<<12)+low)
 			}
-			page := i.address&^4095 + uint64(pageOffset(word)<<12)
-			i.references = append(i.references, page+low)
 		case word&0x3B000000 == 0x18000000: // load of a literal
 			i.references = append(i.references, i.address+uint64(signed(word>>5, 19)<<2))
+		}
+		if i.judgeStackARM64(word, lines[:n]); beyondARM64(word) {
+			i.doubt = notEverywhere
 		}
 		code = append(code, i)
 	}
 	return code, nil
 }
+
+func isUnknownARM64(l line) bool { return l.text == unknown && !l.isPadding() }
+
+// completion finds the instruction that completes a page in a register to an address. It
+// returns how many instructions later it comes; 0 if none does. C compilers put others
+// between.
+func completion(lines []line, register uint32) (low uint64, behind int) {
+	for n, line := range lines {
+		if len(line.bytes) != 4 {
+			break
+		}
+		word := binary.BigEndian.Uint32(line.bytes)
+		if low, complete := lowBits(word, register); complete {
+			return low, n + 1
+		}
+		if word&0x9F00001F == 0x90000000|register { // another page
+			break
+		}
+	}
+	return 0, 0
+}
+
+// beyondARM64 reports whether only some processors have an instruction. It covers those
+// that the disassembler knows; others are refused anyway.
+func beyondARM64(word uint32) bool {
+	switch {
+	case word>>25&15 == 2: // SVE
+	case word&0x7FE0E000 == 0x1AC04000: // crc32
+	case word&0xFFFE0C00 == 0x4E280800, word&0xFF208C00 == 0x5E000000, word&0xFFFE0C00 == 0x5E280800, word&0xBFE0FC00 == 0x0EE0E000: // AES, SHA, pmull
+	case word&0x3F200C00 == 0x38200000, word&0x3FA07C00 == 0x08A07C00, word&0xBFA07C00 == 0x08207C00: // ldadd, swp, ldapr; cas; casp
+	default:
+		return false
+	}
+	return true
+}
+
+// judgeStackARM64 counts the bytes that an instruction puts onto the stack.
+func (i *instruction) judgeStackARM64(word uint32, before []line) {
+	onStack := word>>5&31 == 31
+	switch {
+	case onStack && word&0x3B200400 == 0x38000400: // a load or store that moves the pointer
+		i.stack = -signed(word>>12, 9)
+	case onStack && word&0x3A800000 == 0x28800000: // of two registers
+		size := 2 + word>>31
+		if word&0x04000000 != 0 {
+			size = 2 + word>>30
+		}
+		i.stack = -signed(word>>15, 7) << size
+	case onStack && word&0xFF80001F == 0xD100001F: // sub
+		i.stack = shifted(word)
+	case onStack && word&0xFF80001F == 0x9100001F: // add
+		i.stack = -shifted(word)
+	case word&0xFFFFFC1F == 0x9100001F: // mov: the Go compiler calculates large frames elsewhere, two instructions before
+		if n := len(before) - 2; n >= 0 && len(before[n].bytes) == 4 {
+			if earlier := binary.BigEndian.Uint32(before[n].bytes); earlier&0xFF8003FF == 0xD10003E0|word>>5&31 {
+				i.stack = shifted(earlier)
+				return
+			}
+		}
+		i.doubt = changesStack
+	case word&0x3F80001F == 0x1100001F, word&0x3FE0001F == 0x0B20001F, word&0x1F80001F == 0x1200001F && word>>29&3 != 3: // the result of another calculation
+		i.doubt = changesStack
+	}
+}
+
+// shifted is the number in an addition or subtraction.
+func shifted(word uint32) int64 { return int64(word>>10&4095) << (12 * (word >> 22 & 1)) }
 
 // flowARM64 says where an instruction leads; offset counts from its beginning.
 func flowARM64(word uint32) (kind kind, offset int64) {
@@ -68,8 +136,8 @@ func flowARM64(word uint32) (kind kind, offset int64) {
 	return trap, 0
 }
 
-// lowBits are the 12 bits that an instruction adds to the register of a page: an
-// addition, or a load or store. Complete is false for any other.
+// lowBits returns the 12 bits that an addition, load or store adds to the register of a
+// page. Complete is false for any other instruction.
 func lowBits(word, register uint32) (low uint64, complete bool) {
 	immediate := uint64(word >> 10 & 4095)
 	switch {
@@ -90,5 +158,15 @@ func lowBits(word, register uint32) (low uint64, complete bool) {
 // pageOffset is the number in adr and adrp.
 func pageOffset(word uint32) int64 { return signed(word>>5&0x7FFFF<<2|word>>29&3, 21) }
 
-// signed reads a number of so many bits.
+// signed reads a number with this many bits.
 func signed(value uint32, bits int) int64 { return int64(int32(value<<(32-bits)) >> (32 - bits)) }
+
+// fillingARM64 counts zeros, and instructions that do nothing.
+func fillingARM64(code []byte) (length int) {
+	for ; len(code)-length >= 4; length += 4 {
+		if word := binary.LittleEndian.Uint32(code[length:]); word != 0 && word != 0xD503201F {
+			break
+		}
+	}
+	return length
+}

@@ -2,25 +2,29 @@ package finish
 
 import "debug/elf"
 
-// An architecture is what differs between processors.
+// An architecture holds the differences between processors.
 type architecture struct {
 	goName string // GOARCH
 
-	// The setting of the Go command that says which processors the code is for, and
-	// its value for all of them. The runtime would check when it starts.
+	// The Go command's setting for the oldest processor, and its lowest value. The runtime
+	// would check the processor when it starts.
 	level, lowest string
 
 	largestPage uint64 // of memory, that a kernel may have
 
-	// start is the function that starts the Go runtime when a library is loaded, and
-	// a slot of .init_array holds.
+	// start is the function that starts the Go runtime when a library is loaded. A slot of
+	// .init_array holds it.
 	start string
 
 	relative uint32   // the relocation that puts an address of the library somewhere
 	tls      uint32   // the one that puts the place of a thread-local variable there
 	symbolic []uint32 // those that put the address of an imported name there
 
-	decode func(lines []line) ([]instruction, error)
+	decode    func(lines []line) ([]instruction, error)
+	isUnknown func(line) bool
+
+	// filling counts the bytes, from the first, that fill the space between functions.
+	filling func(code []byte) int
 }
 
 var architectures = map[elf.Machine]architecture{
@@ -36,6 +40,9 @@ var architectures = map[elf.Machine]architecture{
 		tls:      uint32(elf.R_X86_64_TPOFF64),
 		symbolic: []uint32{uint32(elf.R_X86_64_64), uint32(elf.R_X86_64_GLOB_DAT), uint32(elf.R_X86_64_JMP_SLOT)},
 		decode:   decodeAMD64,
+
+		isUnknown: isUnknownAMD64,
+		filling:   fillingAMD64,
 	},
 	elf.EM_AARCH64: {
 		goName: "arm64",
@@ -49,8 +56,11 @@ var architectures = map[elf.Machine]architecture{
 		tls:      uint32(elf.R_AARCH64_TLS_TPREL64),
 		symbolic: []uint32{uint32(elf.R_AARCH64_ABS64), uint32(elf.R_AARCH64_GLOB_DAT), uint32(elf.R_AARCH64_JUMP_SLOT)},
 		decode:   decodeARM64,
+
+		isUnknown: isUnknownARM64,
+		filling:   fillingARM64,
 	},
 }
 
-// noRelocation is the type of a relocation that does nothing, on each of them.
+// noRelocation is the type of a relocation that does nothing, on every architecture.
 const noRelocation = 0

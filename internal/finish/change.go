@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// change makes the changes, in the content.
+// change makes all changes, in the content.
 func (l *library) change() error {
 	if err := l.disableStart(); err != nil {
 		return err
@@ -24,8 +24,8 @@ func (l *library) change() error {
 	return l.clearNoDelete()
 }
 
-// disableStart replaces the function in .init_array that starts the Go runtime by one
-// of C that does nothing.
+// disableStart replaces the function in .init_array that starts the Go runtime by a C
+// function that does nothing.
 func (l *library) disableStart() error {
 	start, err := l.named(l.start, "the start of the Go runtime", func(symbol elf.Symbol) bool { return l.isGo(symbol.Value) })
 	if err != nil {
@@ -58,8 +58,8 @@ func (l *library) disableStart() error {
 	return nil
 }
 
-// connect points a variable of C, whose initial value fails, to the Go
-// function of the same name.
+// connect points a C variable, whose initial value does nothing, to the Go function of the
+// same name.
 func (l *library) connect(name string) error {
 	r, function, err := l.entry(name)
 	if err != nil {
@@ -75,8 +75,8 @@ func (l *library) connect(name string) error {
 	return l.point(r, function.Value)
 }
 
-// point changes what a relative relocation puts in its place. Some linkers write
-// that into the place, too.
+// point changes the address that a relative relocation stores. Some linkers also write the
+// address into its place.
 func (l *library) point(r relocation, target uint64) error {
 	place, err := l.place(r.offset, 8)
 	if err != nil {
@@ -93,10 +93,10 @@ func (l *library) point(r relocation, target uint64) error {
 	return nil
 }
 
-// removeTLS removes thread-local storage, which is a pointer or two of the Go
-// runtime's, and the relocation that tells code where it lies. On amd64 the code
-// between assembler and Go reads it: it then loads a pointer that is not used, from
-// offset 0, where every thread has something to read.
+// removeTLS removes thread-local storage, which is one or two pointers of the Go runtime,
+// and the relocation that tells code where it is. On amd64, the code between assembler
+// and Go reads it. That code then loads a pointer from offset 0, where every thread has
+// something to read, and nothing uses the pointer.
 func (l *library) removeTLS() error {
 	var known uint64
 	for _, variable := range l.threadLocal {
@@ -147,13 +147,13 @@ func (l *library) removeTLS() error {
 	return nil
 }
 
-// Where the header of a file says where the program headers are, and their size.
+// The place in a file's header that points to the program headers, and their size.
 const (
 	programHeaders    = 32
 	programHeaderSize = 56
 )
 
-// clearNoDelete lets the library leave the process. The Go runtime could not.
+// clearNoDelete lets the library leave the process. With the Go runtime, it could not.
 func (l *library) clearNoDelete() error {
 	at, found := l.dynamic(elf.DT_FLAGS_1)
 	if !found || l.word(at)&uint64(elf.DF_1_NODELETE) == 0 {

@@ -17,24 +17,35 @@ import (
 type kind int
 
 const (
-	plain    kind = iota // goes on behind itself
-	branch               // goes to target, perhaps; a call comes back
+	plain    kind = iota // goes on to the next instruction
+	branch               // may go to target; a call comes back
 	indirect             // goes wherever a register or the memory says
 	trap                 // goes into the kernel, or to a signal handler
 	back                 // returns
 )
 
-// An instruction is as much of one as the proof asks about.
+// An instruction holds as much of one as the proof needs.
 type instruction struct {
 	address, length uint64
 	kind            kind
 	target          uint64   // of a branch
-	ends            bool     // a branch that is always taken, and does not come back
-	references      []uint64 // addresses that it computes, reads or writes, relative to itself
+	ends            bool     // a branch that is always taken and does not come back
+	references      []uint64 // addresses that it computes, reads or writes relative to itself
+	stack           int64    // bytes that it puts onto the stack
+	doubt           string   // why Go code must not have it
 	text            string
 }
 
-// A function is its symbol and its code.
+// Doubts about an instruction, worded to follow "which". The first two apply to C, too.
+const (
+	notEverywhere = "not every processor has"
+	notKnown      = "the disassembler does not know, as those that not every processor has"
+	changesState  = "changes what C relies on"
+	changesStack  = "changes the stack pointer in a way that cannot be followed"
+	ofTheKernel   = "only a kernel may execute"
+)
+
+// A function is a symbol and its code, up to the first unknown instruction.
 type function struct {
 	elf.Symbol
 	code []instruction
@@ -47,50 +58,92 @@ type line struct {
 	text    string // in the assembler's syntax that has numbers where Go's has names
 }
 
-// code reads the machine code of this project, from the functions where it starts to
-// the last that a name tells to be ours. A function that is missing is not reached by
-// mistake: the proof fails where there is no code.
+// code reads the machine code of this project: the functions where it starts, all
+// functions whose names are ours, and all of C. If it misses a function, the proof fails
+// there, because it finds no code.
 //
-// Instructions differ in length on amd64, so a disassembler finds them: that of Go,
-// which comes with each of its releases. It prints numbers beside names, so that no
-// name has to be read, and a function is whole when its instructions fill it from end
-// to end.
-func (l *library) code(path string, starts []elf.Symbol) (map[uint64]*function, error) {
-	lines, err := l.disassemble(path, starts)
-	if err != nil {
-		return nil, err
-	}
-	code := map[uint64]*function{}
+// Instructions differ in length on amd64, so a disassembler finds them: Go's own, which
+// comes with each release. It prints numbers beside names, and only the numbers are read.
+// A function is whole if its instructions fill it from end to end.
+func (l *library) code(path string, starts []elf.Symbol) (ours map[uint64]*function, c []*function, err error) {
+	var symbols []elf.Symbol
 	for _, symbol := range l.symbols {
-		if elf.ST_TYPE(symbol.Info) != elf.STT_FUNC || !l.isGo(symbol.Value) || !isOurs(symbol, starts) {
+		if elf.ST_TYPE(symbol.Info) == elf.STT_FUNC && l.isGo(symbol.Value) && isOurs(symbol, starts) {
+			if symbol.Size == 0 {
+				return nil, nil, fmt.Errorf("the function %s has no size", symbol.Name)
+			}
+			symbols = append(symbols, symbol)
+		}
+	}
+	functions, err := l.cFunctions()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := l.verifyNames(functions); err != nil {
+		return nil, nil, err
+	}
+	symbols = append(symbols, functions...)
+	lines, err := disassemble(path, symbols)
+	if err != nil {
+		return nil, nil, err
+	}
+	ours = map[uint64]*function{}
+	for _, symbol := range symbols {
+		f, err := l.read(symbol, lines)
+		if err != nil {
+			return nil, nil, err
+		}
+		if l.isGo(symbol.Value) {
+			ours[symbol.Value] = f
+		} else {
+			c = append(c, f)
+		}
+	}
+	return ours, c, nil
+}
+
+// read collects the instructions of a function.
+func (l *library) read(symbol elf.Symbol, lines map[uint64]line) (*function, error) {
+	var own []line
+	var stranger *instruction
+	for at, end := symbol.Value, symbol.Value+symbol.Size; at < end && stranger == nil; {
+		line, found := lines[at]
+		if !found || len(line.bytes) == 0 {
+			return nil, fmt.Errorf("the disassembler shows no instruction at %s", l.describe(at))
+		}
+		place, err := l.place(at, end-at)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case !l.isUnknown(line):
+		case len(line.bytes) == 1 && bytes.HasPrefix(l.content[place:place+end-at], endbr64):
+			line.bytes, line.text = endbr64, "endbr64"
+		default:
+			stranger = &instruction{address: at, doubt: notKnown, text: hex.EncodeToString(line.bytes)}
 			continue
 		}
-		if symbol.Size == 0 {
-			return nil, fmt.Errorf("the function %s has no size", symbol.Name)
+		own = append(own, line)
+		if at += uint64(len(line.bytes)); at > end {
+			return nil, fmt.Errorf("the last instruction of %s reaches beyond it", symbol.Name)
 		}
-		var own []line
-		for at := symbol.Value; at < symbol.Value+symbol.Size; {
-			line, found := lines[at]
-			if !found || len(line.bytes) == 0 {
-				return nil, fmt.Errorf("the disassembler shows no instruction at %s", l.describe(at))
-			}
-			own = append(own, line)
-			at += uint64(len(line.bytes))
-			if at > symbol.Value+symbol.Size {
-				return nil, fmt.Errorf("the last instruction of %s reaches beyond it", symbol.Name)
-			}
-		}
-		for len(own) > 0 && own[len(own)-1].isPadding() {
-			own = own[:len(own)-1]
-		}
-		instructions, err := l.decode(own)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", symbol.Name, err)
-		}
-		code[symbol.Value] = &function{symbol, instructions}
 	}
-	return code, nil
+	for len(own) > 0 && own[len(own)-1].isPadding() {
+		own = own[:len(own)-1]
+	}
+	code, err := l.decode(own)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", symbol.Name, err)
+	}
+	if stranger != nil {
+		code = append(code, *stranger)
+	}
+	return &function{symbol, code}, nil
 }
+
+// endbr64 does nothing on any amd64, and the disassembler does not know it. Ubuntu's gcc
+// begins functions with it.
+var endbr64 = []byte{0xF3, 0x0F, 0x1E, 0xFA}
 
 // isOurs reports whether a function belongs to this project.
 func isOurs(symbol elf.Symbol, starts []elf.Symbol) bool {
@@ -102,14 +155,14 @@ func isOurs(symbol elf.Symbol, starts []elf.Symbol) bool {
 	return strings.HasPrefix(symbol.Name, project)
 }
 
-// disassemble lists the instructions of this project by address.
-func (l *library) disassemble(path string, starts []elf.Symbol) (map[uint64]line, error) {
-	names := []string{regexp.QuoteMeta(project)}
-	for _, start := range starts {
-		names = append(names, regexp.QuoteMeta(start.Name)+"$")
+// disassemble lists the instructions of functions by address.
+func disassemble(path string, symbols []elf.Symbol) (map[uint64]line, error) {
+	var names []string
+	for _, symbol := range symbols {
+		names = append(names, regexp.QuoteMeta(symbol.Name))
 	}
-	command := exec.Command("go", "tool", "objdump", "-gnu", "-s", "^("+strings.Join(names, "|")+")", path)
-	// The tool is built for this machine, whichever one the library is for.
+	command := exec.Command("go", "tool", "objdump", "-gnu", "-s", "^("+strings.Join(names, "|")+")$", path)
+	// The tool is built for this machine, even if the library is for another.
 	command.Env = append(os.Environ(), "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH, "GOFLAGS=")
 	var stderr strings.Builder
 	command.Stderr = &stderr
@@ -120,8 +173,8 @@ func (l *library) disassemble(path string, starts []elf.Symbol) (map[uint64]line
 	return readListing(string(listing))
 }
 
-// readListing reads what the disassembler prints: for each function a line that begins
-// with TEXT, its instructions, and an empty line. Any other line is an error.
+// readListing reads the disassembler's output: for each function a line that begins with
+// TEXT, its instructions, and an empty line. Any other line is an error.
 //
 //	file.go:12<tab>0x1234<tabs>c3<tabs>RET // retq
 func readListing(listing string) (map[uint64]line, error) {
@@ -157,7 +210,7 @@ func readLine(text string) (line, error) {
 	if err != nil {
 		return line{}, err
 	}
-	// Between functions, there are bytes that are no instruction.
+	// Between functions, there are bytes that are not instructions.
 	if fields[3] == unknown {
 		return line{address, content, unknown}, nil
 	}
@@ -169,11 +222,11 @@ func readLine(text string) (line, error) {
 	return line{address, content, strings.TrimSpace(fields[3][at+len(separator):])}, nil
 }
 
-// unknown is what the disassembler prints for bytes that it does not know.
+// unknown is the disassembler's text for bytes that it does not know.
 const unknown = "?"
 
-// isPadding says whether a line is one of the zeros that fill the end of a function on
-// arm64. They are no instruction, so that nothing gets lost by leaving them out.
+// isPadding reports whether a line is one of the zeros that fill the end of a function on
+// arm64. They are not instructions, so nothing is lost without them.
 func (l line) isPadding() bool {
 	return l.text == unknown && len(bytes.Trim(l.bytes, "\x00")) == 0
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,6 +33,9 @@ func TestDamagedFiles(t *testing.T) {
 		"another name for a variable": {linked, func(t *testing.T, l *library) {
 			exchange(t, l.content, "\x00go_parse\x00", "\x00go_prase\x00")
 		}, "symbols for the C variable go_parse, not one: a compiler that optimizes"},
+		"another name for the entry of servers": {finished, func(t *testing.T, l *library) {
+			exchange(t, l.content, "\x00RedisModule_OnLoad\x00", "\x00RedisModule_OnLaod\x00")
+		}, "it does not export RedisModule_OnLoad"},
 		"an end that is missing": {linked, func(_ *testing.T, l *library) {
 			l.content[l.word(40)+64+32+3] = 0x7f // the size of section 1
 		}, "reaches beyond the end of the file"},
@@ -65,8 +69,12 @@ func TestDamagedFiles(t *testing.T) {
 			require.True(t, found)
 			l.setWord(at, uint64(elf.DF_1_NODELETE))
 		}, "NODELETE is set"},
+		"a segment that is writable and executable": {finished, func(t *testing.T, l *library) {
+			segment := slices.IndexFunc(l.Progs, func(p *elf.Prog) bool { return p.Flags == elf.PF_R|elf.PF_W && p.Type == elf.PT_LOAD })
+			l.content[l.word(programHeaders)+uint64(segment)*programHeaderSize+4] |= byte(elf.PF_X)
+		}, "is writable and executable"},
 		"a call into the table of imports":             {finished, callTo(".plt", 32), "calls .plt+0x20"},
-		"a call into the middle of a function of ours": {finished, callTo("funnel/module/throttle.decide", 4), "calls funnel/module/throttle.decide+0x4"},
+		"a call into the middle of a function of ours": {finished, callTo("funnel/module/answer.decide", 4), "calls funnel/module/answer.decide+0x4"},
 		"a call into the middle of memmove":            {finished, callTo("runtime.memmove", 0x21), "calls runtime.memmove+0x21"},
 		"a call into nowhere":                          {finished, callTo("", 1<<30), "calls 0x40000000"},
 	} {

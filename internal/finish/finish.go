@@ -3,10 +3,10 @@
 //
 // # The idea
 //
-// A shared library of Go starts the Go runtime when it is loaded, and C enters Go
-// through it. The Go code that decides a command needs no runtime: it runs like a
-// function of C. So the runtime is disabled in the finished file, by changing fields
-// of fixed size:
+// A Go shared library starts the Go runtime when it is loaded, and C enters Go through
+// the runtime. The Go code that decides a command needs no runtime: it runs like a C
+// function. So the finished file has the runtime disabled, by changes to fields of fixed
+// size:
 //
 //   - in .init_array, a function that does nothing replaces the one that starts the
 //     runtime;
@@ -16,13 +16,22 @@
 //     that has it;
 //   - the flag NODELETE, which keeps the library in the process, is removed.
 //
-// Each is found by its symbol and its type of relocation; what is not exactly as
-// expected is an error, and no file is written.
+// Each field is found by its symbol and its type of relocation. If anything is not exactly
+// as expected, that is an error, and no file is written.
 //
-// Then the result is read again, verified and proved. Verified: loading runs no Go code,
-// and every C library that it has to run with has what it imports. Proved: the machine
-// code that C can reach calls nothing of the runtime, and reads nothing that the
-// runtime sets up. docs/go-runtime.md explains why that is enough.
+// Then the package reads the result again, verifies it, and proves parts of it. It
+// verifies that loading runs no Go code, that every C library it may run with has its
+// imports, and that the Go compiler left out no check. It proves two parts of the machine
+// code:
+//
+//   - Go code that the entry points reach: it calls nothing of the runtime, reads nothing
+//     that the runtime sets up, and has only instructions that every processor has;
+//   - C code, all of it: it refers to no Go function except the entry points, and has only
+//     instructions that every processor has.
+//
+// It does not prove that pointers are valid: a nil pointer in Go, or a division by zero in
+// assembler, raises a signal, as in C. It also does not follow C where C computes a
+// pointer to a function. docs/go-runtime.md explains why the rest is enough.
 package finish
 
 import (
@@ -33,28 +42,28 @@ import (
 	"strings"
 )
 
-// Functions are the entry points from C into Go: each is the name of a variable of C and of
-// the Go function, written in assembler, that it is to point to.
-var Functions = []string{"go_parse", "go_decide", "go_parse_funnels", "go_decide_funnels"}
+// Functions are the entry points from C into Go. Each is the name of a C variable, and of
+// the Go function, written in assembler, that the variable will point to.
+var Functions = []string{"go_parse", "go_decide"}
 
-// Names of functions of C.
+// Names of C functions.
 const (
 	notFinished  = "not_finished"  // the initial value of the variables
 	startNothing = "start_nothing" // does nothing, when the library is loaded
 )
 
-// project begins the names of this project's Go packages.
+// project is the prefix of this project's Go packages.
 const project = "funnel/"
 
-// Options change what a file may hold.
+// Options change what a file may contain.
 type Options struct {
-	// Imports are the beginnings of further names that the file may import, such as
-	// those of AddressSanitizer, for a file that does not ship.
+	// Imports are prefixes of further names that the file may import, such as those of
+	// AddressSanitizer, in a file that is not released.
 	Imports []string
 }
 
-// File reads the library that the Go linker wrote, and writes the finished one,
-// executable, or an error and nothing. Output changes whole or not at all.
+// File reads the library that the Go linker wrote, and writes the finished one, executable.
+// On an error it writes nothing: output changes whole or not at all.
 func File(input, output string, options Options) error {
 	content, err := os.ReadFile(input)
 	if err != nil {
@@ -103,12 +112,15 @@ func Check(path string, options Options) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	code, err := library.code(path, starts)
+	ours, c, err := library.code(path, starts)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if faults := library.prove(code, starts); len(faults) > 0 {
-		return fmt.Errorf("%s: what C calls needs the Go runtime:\n%s", path, strings.Join(faults, "\n"))
+	if faults := library.judgeC(c); len(faults) > 0 {
+		return fmt.Errorf("%s: this C code is not safe in a server:\n%s", path, strings.Join(faults, "\n"))
+	}
+	if faults := library.prove(ours, starts); len(faults) > 0 {
+		return fmt.Errorf("%s: this Go code is not safe without the Go runtime:\n%s", path, strings.Join(faults, "\n"))
 	}
 	return nil
 }

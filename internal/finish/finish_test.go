@@ -91,6 +91,7 @@ func TestFinished(t *testing.T) {
 		"for a debugger":              {flags: []string{"-gcflags=funnel/...=-l"}},
 		"optimized when it is linked": {environment: []string{"CGO_CFLAGS=-O2 -flto"}},
 		"with protected stacks":       {arch: "amd64", environment: []string{"CGO_CFLAGS=-O2 -fstack-protector-all"}},
+		"as Ubuntu's gcc compiles":    {arch: "amd64", environment: []string{"CGO_CFLAGS=-O2 -fcf-protection=full -fstack-clash-protection"}},
 		"optimized for size":          {environment: []string{"CGO_CFLAGS=-Os"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,9 +123,9 @@ func TestBreaches(t *testing.T) {
 		t.Run(arch, func(t *testing.T) {
 			t.Parallel()
 			linked := link(t, recipe{arch: arch, overlay: map[string]string{
-				"module/throttle/throttle.go":             edit(t, "module/throttle/throttle.go", "func parse(call *Call) {", "func parse(call *Call) {\nbreaches(call)"),
-				"module/throttle/breaches.go":             "testdata/breaches.go",
-				"module/throttle/breaches_" + arch + ".s": "testdata/breaches_" + arch + ".s",
+				"module/answer/answer.go":               edit(t, "module/answer/answer.go", "func parse(call *Call) {", "func parse(call *Call) {\nbreaches(call)"),
+				"module/answer/breaches.go":             "testdata/breaches.go",
+				"module/answer/breaches_" + arch + ".s": "testdata/breaches_" + arch + ".s",
 			}})
 			_, err := finish(t, linked)
 			require.Error(t, err)
@@ -146,19 +147,70 @@ func TestBreaches(t *testing.T) {
 				{"jumpsBetweenInstructions.abi0", map[string]string{"amd64": "which jumps between two instructions", "arm64": "which may lead anywhere"}[arch]},
 				{"entersKernel.abi0", "which leads into the kernel"},
 				{"clears.abi0", "which calls runtime.memclrNoHeapPointers"},
-				{"takesAddress.abi0", "which takes the address of code, funnel/module/throttle.clears.abi0"},
+				{"takesAddress.abi0", "which takes the address of code, funnel/module/answer.clears.abi0"},
+				{"usesNewerProcessor.abi0", "which not every processor has"},
+				{"usesUnknown.abi0", "which the disassembler does not know"},
+				{"actsAsKernel.abi0", map[string]string{"amd64": "which only a kernel may execute", "arm64": "which leads into the kernel"}[arch]},
+				{"changesState.abi0", map[string]string{"amd64": "which changes what C relies on", "arm64": "which leads into the kernel"}[arch]},
+				{"pushesAndReturns.abi0", "bytes on the stack at"},
+				{"losesItsStack.abi0", "which changes the stack pointer in a way that cannot be followed"},
+				{"takesTwoWays.abi0", "bytes on the stack at"},
 			} {
-				chain := "  calls funnel/module/throttle.parse.abi0\n" +
-					"  calls funnel/module/throttle.parse\n" +
-					"  calls funnel/module/throttle.breaches\n" +
-					"  calls funnel/module/throttle." + breach.function + "\n"
+				chain := "  calls funnel/module/answer.parse.abi0\n" +
+					"  calls funnel/module/answer.parse\n" +
+					"  calls funnel/module/answer.breaches\n" +
+					"  calls funnel/module/answer." + breach.function + "\n"
 				found := false
 				for _, fault := range faults {
 					found = found || strings.HasPrefix(fault, chain) && strings.Contains(fault, breach.fault)
 				}
 				require.True(t, found, "%s: %s\nis not among\n%v", breach.function, breach.fault, err)
 			}
-			require.ErrorContains(t, err, "package funnel/module/throttle has an initializer, funnel/module/throttle.init")
+			require.ErrorContains(t, err, "package funnel/module/answer has an initializer, funnel/module/answer.init")
+		})
+	}
+}
+
+// TestCodeBeyondTheCommands: what they do not reach is judged, too.
+func TestCodeBeyondTheCommands(t *testing.T) {
+	goFile := func(content string) string { return write(t, "added.go", "package "+content+"\n") }
+	cFile := func(content string) map[string]string {
+		return map[string]string{"module/added.c": write(t, "added.c", `#pragma GCC visibility push(hidden)
+extern void crosscall2(void (*)(void *), void *, int, unsigned long);
+`+content+"\n")}
+	}
+	exported := cFile("void funnel_exported(void);\nvoid funnel_added(void) { funnel_exported(); }")
+	exported["module/added.go"] = goFile("module\nimport \"C\"\n//export funnel_exported\nfunc funnel_exported() {}")
+	initializer := "\nimport \"os\"\nfunc init() { os.Exit(3) }"
+	for name, c := range map[string]struct {
+		recipe
+		fault string
+	}{
+		"a function that cgo exports":      {recipe{overlay: exported}, "cgo exports a function of Go"},
+		"C that calls the Go runtime":      {recipe{overlay: cFile("void funnel_added(void) { crosscall2(0, 0, 0, 0); }")}, "which leads to crosscall2: C enters Go through go_parse"},
+		"the same, arm64":                  {recipe{arch: "arm64", overlay: cFile("void *funnel_added(int n) { return n ? (char *)crosscall2 + n : 0; }")}, "leads to crosscall2"},
+		"C that points to the Go runtime":  {recipe{overlay: cFile("void *funnel_added[] = {0, crosscall2};")}, "funnel_added+0x8 holds the address of crosscall2"},
+		"C without a size":                 {recipe{overlay: cFile(`__asm__(".text\nfunnel_added: ret\n");`)}, "the code of C at funnel_added has no size"},
+		"C without a name":                 {recipe{arch: "amd64", overlay: cFile(`__asm__(".text\n.Ladded: vzeroupper\nret\n.type funnel_added,@function\nfunnel_added: jmp .Ladded\n.size funnel_added, .-funnel_added\n");`)}, "has no name, and the disassembler does not show it"},
+		"C without a name, arm64":          {recipe{arch: "arm64", overlay: cFile(`__asm__(".text\n.Ladded: ret\n.type funnel_added,@function\nfunnel_added: b .Ladded\n.size funnel_added, .-funnel_added\n");`)}, "has no name, and the disassembler does not show it"},
+		"AVX in C":                         {recipe{arch: "amd64", environment: []string{"CGO_CFLAGS=-O2 -mavx"}}, "compile C without -march, -mavx"},
+		"transactions in C":                {recipe{arch: "amd64", overlay: cFile("__attribute__((target(\"rtm\"))) unsigned funnel_added(void) { return __builtin_ia32_xbegin(); }")}, "which not every processor has"},
+		"a counter of newer processors":    {recipe{arch: "amd64", overlay: cFile("unsigned long funnel_added(unsigned *n) { return __builtin_ia32_rdtscp(n); }")}, "which not every processor has"},
+		"SSE4 in C":                        {recipe{arch: "amd64", environment: []string{"CGO_CFLAGS=-O2 -mpopcnt"}, overlay: cFile("int funnel_added(int n) { return __builtin_popcount(n); }")}, "which not every processor has"},
+		"atomic additions in C, arm64":     {recipe{arch: "arm64", environment: []string{"CGO_CFLAGS=-O2 -march=armv8.1-a"}, overlay: cFile("void funnel_added(int *n) { __sync_fetch_and_add(n, 1); }")}, "compile C without -march"},
+		"no checks of bounds":              {recipe{environment: []string{"GOFLAGS=-gcflags=funnel/...=-B"}}, "it was built with -gcflags=funnel/...=-B"},
+		"the same, behind a harmless flag": {recipe{flags: []string{"-gcflags=funnel/...=-B", "-gcflags=funnel/cmd/funnel=-l"}}, "was compiled with -B"},
+		"no debugging information":         {recipe{flags: []string{"-ldflags=-w"}}, "build without -ldflags=-w"},
+		"no write barriers":                {recipe{flags: []string{"-gcflags=funnel/...=-l -wb=false"}}, "-wb=false, and flags may take away"},
+		"flags of the assembler":           {recipe{flags: []string{"-asmflags=funnel/...=-D=X"}}, "it was built with -asmflags="},
+		"an initializer":                   {recipe{overlay: map[string]string{"module/added.go": goFile("module" + initializer)}}, "package funnel/module has an initializer, funnel/module."},
+		"an initializer of main":           {recipe{overlay: map[string]string{"cmd/funnel/added.go": goFile("main" + initializer)}}, "package main has an initializer, main."},
+		"a file that dlopen refuses":       {recipe{environment: []string{"CGO_LDFLAGS=-Wl,-z,nodlopen"}}, "the flags DF_1_NOOPEN are set"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := finish(t, link(t, c.recipe))
+			require.ErrorContains(t, err, c.fault)
 		})
 	}
 }
@@ -167,6 +219,10 @@ func TestBreaches(t *testing.T) {
 func TestCompilersThatDiffer(t *testing.T) {
 	threadLocal := write(t, "thread_local.c", "__thread int funnel_thread_local;\nint *funnel_place(void) { return &funnel_thread_local; }\n")
 	weak := write(t, "weak.c", "extern void arc4random_buf(void *, unsigned long) __attribute__((weak));\nvoid funnel_weak(void *p) { if (arc4random_buf) arc4random_buf(p, 1); }\n")
+	chosen := write(t, "chosen.c", `static int one(int n) { return n; }
+static int (*choose(void))(int) { return one; }
+__attribute__((ifunc("choose"), visibility("default"))) int funnel_chosen(int);
+`)
 	for name, c := range map[string]struct {
 		recipe
 		fault string
@@ -179,6 +235,9 @@ func TestCompilersThatDiffer(t *testing.T) {
 		"functions of glibc that check buffers": {recipe{environment: []string{"CGO_CFLAGS=-O2 -D_FORTIFY_SOURCE=2"}}, "_chk, which is not on the list of what musl has"},
 		"packed relocations":                    {recipe{environment: []string{"CGO_LDFLAGS=-Wl,-z,pack-relative-relocs"}}, "packed relocations"},
 		"another library":                       {recipe{environment: []string{"CGO_LDFLAGS=-Wl,--no-as-needed -lm"}}, "it needs the libraries [libm.so.6 libc.so.6], not libc.so.6 alone"},
+		"a library that stands before":          {recipe{environment: []string{"CGO_LDFLAGS=-Wl,--filter,libnone.so"}}, "it names a library by DT_FILTER"},
+		"a library that may be missing":         {recipe{environment: []string{"CGO_LDFLAGS=-Wl,--auxiliary,libnone.so"}}, "it names a library by DT_AUXILIARY"},
+		"a function that the loader chooses":    {recipe{overlay: map[string]string{"module/chosen.c": chosen}}, "funnel_chosen is chosen when the library is loaded"},
 		"no symbols":                            {recipe{flags: []string{"-ldflags=-s"}}, "symbols are needed"},
 		"AddressSanitizer":                      {recipe{environment: []string{"CGO_CFLAGS=-O1 -fsanitize=address"}}, "it imports __asan_"},
 		"a thread-local variable of C":          {recipe{overlay: map[string]string{"module/thread_local.c": threadLocal}}, "funnel_thread_local is not the Go runtime's"},

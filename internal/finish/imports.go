@@ -7,18 +7,17 @@ import (
 	"strings"
 )
 
-// A file that is built once runs with the C library of whatever server loads it: glibc
-// from this version on, or musl. musl takes the name below for itself, and ignores
-// versions of symbols.
+// One file runs with the C library of every server that loads it: glibc from this version
+// on, or musl. musl takes the name below for itself, and ignores versions of symbols.
 const (
 	cLibrary       = "libc.so.6"
 	newestGlibc    = 34 // 2.34
 	versionPattern = "GLIBC_2.%d"
 )
 
-// inMusl are names that musl 1.2.3 defines, and TestMuslHasWhatIsImported looks them up
-// where it is installed. Most are imports of the Go runtime, which is not
-// called, but the loader resolves them all the same.
+// inMusl are names that musl 1.2.3 defines. TestMuslHasWhatIsImported looks them up where
+// musl is installed. Most are imports of the Go runtime, which is not called, but the
+// loader still resolves them.
 var inMusl = strings.Fields(`
 	abort bcmp clearenv clock_gettime __errno_location fprintf fputc fputs free fwrite malloc memchr memcmp memcpy memset
 	mmap munmap nanosleep
@@ -31,7 +30,7 @@ var inMusl = strings.Fields(`
 	__stack_chk_fail stderr strcasecmp strcmp strerror strlen unsetenv vfprintf
 `)
 
-// verifyImports: every C library that the file is made for has what it asks for.
+// verifyImports: every C library that the file may run with has its imports.
 func (l *library) verifyImports(options Options) error {
 	libraries, err := l.ImportedLibraries()
 	if err != nil {
@@ -40,12 +39,20 @@ func (l *library) verifyImports(options Options) error {
 	if !slices.Equal(libraries, []string{cLibrary}) {
 		return fmt.Errorf("it needs the libraries %v, not %s alone: a compiler that protects stacks asks for the loader on arm64, see CGO_CFLAGS in build.sh", libraries, cLibrary)
 	}
+	for _, tag := range []elf.DynTag{elf.DT_FILTER, elf.DT_AUXILIARY, elf.DT_AUDIT, elf.DT_DEPAUDIT} {
+		if _, found := l.dynamic(tag); found {
+			return fmt.Errorf("it names a library by %v, which glibc looks for and musl does not: link without --filter, --auxiliary and --audit", tag)
+		}
+	}
 	symbols, err := l.DynamicSymbols()
 	if err != nil {
 		return err
 	}
 	for _, symbol := range symbols {
-		// What is weak may be missing, but not its version.
+		if elf.ST_TYPE(symbol.Info) == elf.STT_GNU_IFUNC {
+			return fmt.Errorf("%s is chosen when the library is loaded (STT_GNU_IFUNC), which musl does not do: compile without target_clones and ifunc", symbol.Name)
+		}
+		// A weak symbol may be missing, but its version may not.
 		weak := elf.ST_BIND(symbol.Info) == elf.STB_WEAK
 		if symbol.Section != elf.SHN_UNDEF || weak && symbol.Version == "" {
 			continue

@@ -18,7 +18,7 @@ type library struct {
 
 	symbols      []elf.Symbol // that name a place, in order of address
 	threadLocal  []elf.Symbol // that name a thread-local variable
-	goFrom, goTo uint64       // where the Go code lies
+	goFrom, goTo uint64       // the Go code, from and to
 	relocations  []relocation
 }
 
@@ -47,9 +47,22 @@ func parse(content []byte) (*library, error) {
 	}
 	l := &library{content: content, File: file, architecture: architecture}
 
-	symbols, err := file.Symbols()
+	if err := l.readSymbols(); err != nil {
+		return nil, err
+	}
+	for _, section := range file.Sections {
+		if err := l.readRelocations(section); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// readSymbols sorts the names of places by address, and finds the Go code.
+func (l *library) readSymbols() error {
+	symbols, err := l.Symbols()
 	if err != nil {
-		return nil, fmt.Errorf("symbols are needed to find what to change, build without -s: %w", err)
+		return fmt.Errorf("symbols are needed to find what to change, build without -s: %w", err)
 	}
 	for _, symbol := range symbols {
 		switch kind := elf.ST_TYPE(symbol.Info); {
@@ -67,30 +80,32 @@ func parse(content []byte) (*library, error) {
 		}
 	}
 	if l.goFrom == 0 || l.goTo <= l.goFrom {
-		return nil, errors.New("the symbols runtime.text and runtime.etext do not say where the Go code lies")
+		return errors.New("the symbols runtime.text and runtime.etext do not say where the Go code lies")
 	}
 	slices.SortStableFunc(l.symbols, func(a, b elf.Symbol) int { return cmp.Compare(a.Value, b.Value) })
+	return nil
+}
 
-	for _, section := range file.Sections {
-		if end := section.Offset + section.FileSize; section.Type != elf.SHT_NOBITS && (end < section.Offset || end > uint64(len(content))) {
-			return nil, fmt.Errorf("section %s reaches beyond the end of the file", section.Name)
-		}
-		switch {
-		case section.Type == elf.SHT_REL && section.Flags&elf.SHF_ALLOC != 0, section.Type == shtRelr:
-			return nil, fmt.Errorf("section %s holds packed relocations: link without them, by CGO_LDFLAGS='-Wl,-z,nopack-relative-relocs' perhaps", section.Name)
-		case section.Type == elf.SHT_RELA && section.Flags&elf.SHF_ALLOC != 0:
-			if section.Size%relocationSize != 0 || section.Offset+section.Size > uint64(len(content)) {
-				return nil, fmt.Errorf("section %s is no table of relocations", section.Name)
-			}
-			for at := section.Offset; at < section.Offset+section.Size; at += relocationSize {
-				info := l.word(at + 8)
-				l.relocations = append(l.relocations, relocation{
-					at: at, offset: l.word(at), kind: uint32(info), symbol: uint32(info >> 32), addend: l.word(at + 16),
-				})
-			}
-		}
+// readRelocations reads a section if it is a table of relocations.
+func (l *library) readRelocations(section *elf.Section) error {
+	if end := section.Offset + section.FileSize; section.Type != elf.SHT_NOBITS && (end < section.Offset || end > uint64(len(l.content))) {
+		return fmt.Errorf("section %s reaches beyond the end of the file", section.Name)
 	}
-	return l, nil
+	switch {
+	case section.Type == elf.SHT_REL && section.Flags&elf.SHF_ALLOC != 0, section.Type == shtRelr:
+		return fmt.Errorf("section %s holds packed relocations: link without them, by CGO_LDFLAGS='-Wl,-z,nopack-relative-relocs' perhaps", section.Name)
+	case section.Type != elf.SHT_RELA || section.Flags&elf.SHF_ALLOC == 0:
+		return nil
+	case section.Size%relocationSize != 0 || section.Offset+section.Size > uint64(len(l.content)):
+		return fmt.Errorf("section %s is no table of relocations", section.Name)
+	}
+	for at := section.Offset; at < section.Offset+section.Size; at += relocationSize {
+		info := l.word(at + 8)
+		l.relocations = append(l.relocations, relocation{
+			at: at, offset: l.word(at), kind: uint32(info), symbol: uint32(info >> 32), addend: l.word(at + 16),
+		})
+	}
+	return nil
 }
 
 // shtRelr is the type of a section of packed relative relocations, which package
@@ -102,7 +117,7 @@ func (l *library) word(at uint64) uint64 { return binary.LittleEndian.Uint64(l.c
 
 func (l *library) setWord(at, value uint64) { binary.LittleEndian.PutUint64(l.content[at:], value) }
 
-// section is where an address lies; nil where there is none.
+// section returns the section of an address, or nil.
 func (l *library) section(address uint64) *elf.Section {
 	for _, section := range l.Sections {
 		if section.Flags&elf.SHF_ALLOC != 0 && section.Flags&elf.SHF_TLS == 0 &&
@@ -113,7 +128,7 @@ func (l *library) section(address uint64) *elf.Section {
 	return nil
 }
 
-// place is where the bytes of an address lie in the content.
+// place returns where the bytes of an address are in the content.
 func (l *library) place(address uint64, size uint64) (uint64, error) {
 	section := l.section(address)
 	if section == nil || section.Type == elf.SHT_NOBITS || address+size > section.Addr+section.Size {
@@ -122,7 +137,7 @@ func (l *library) place(address uint64, size uint64) (uint64, error) {
 	return section.Offset + address - section.Addr, nil
 }
 
-// named returns the one symbol of a name that is as wanted.
+// named returns the one symbol with this name that wanted accepts.
 func (l *library) named(name, what string, wanted func(elf.Symbol) bool) (elf.Symbol, error) {
 	var found []elf.Symbol
 	for _, symbol := range l.symbols {
@@ -136,7 +151,7 @@ func (l *library) named(name, what string, wanted func(elf.Symbol) bool) (elf.Sy
 	return found[0], nil
 }
 
-// goFunction finds a function of Go, cFunction one of C, and variable a pointer.
+// goFunction finds a Go function, cFunction a C function, and variable a pointer in C.
 func (l *library) goFunction(name string) (elf.Symbol, error) {
 	return l.named(name, "the Go function", func(symbol elf.Symbol) bool { return l.isGo(symbol.Value) })
 }
@@ -154,7 +169,7 @@ func (l *library) variable(name string) (elf.Symbol, error) {
 	})
 }
 
-// isGo reports whether an address lies in the code that the Go linker laid out.
+// isGo reports whether an address is in the code that the Go linker laid out.
 func (l *library) isGo(address uint64) bool { return l.goFrom <= address && address < l.goTo }
 
 // pointer finds the one relative relocation that puts a pointer at an address.
@@ -171,8 +186,8 @@ func (l *library) pointer(address uint64) (relocation, error) {
 	return relocation{}, fmt.Errorf("no relocation sets the pointer at %#x", address)
 }
 
-// dynamic finds the entry of the dynamic section with a tag; at is where in the
-// content its value lies.
+// dynamic finds the entry with a tag in the dynamic section; at is the place of its value
+// in the content.
 func (l *library) dynamic(tag elf.DynTag) (at uint64, found bool) {
 	section := l.SectionByType(elf.SHT_DYNAMIC)
 	if section == nil {
@@ -189,8 +204,8 @@ func (l *library) dynamic(tag elf.DynTag) (at uint64, found bool) {
 	return 0, false
 }
 
-// entry is an entry point from C into Go: the relocation that sets the variable of that
-// name, and the Go function that it is to point to.
+// entry returns an entry point from C into Go: the relocation that sets the variable of
+// that name, and the Go function that the variable will point to.
 func (l *library) entry(name string) (relocation, elf.Symbol, error) {
 	variable, err := l.variable(name)
 	if err != nil {

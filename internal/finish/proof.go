@@ -3,34 +3,34 @@ package finish
 import (
 	"debug/elf"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 )
 
-// A proof follows the code from the functions that C calls, and collects what is
-// wrong.
+// A proof follows the code from the functions that C calls, and collects faults.
 type proof struct {
 	*library
 	code    map[uint64]*function
 	callers map[uint64]*function // of each function that was reached, the first
-	packs   map[string]bool      // packages that were reached, by a call or a variable
-	faults  []string             // of a function: the chain of calls that leads there, and what is wrong
+	faults  []string             // for each function: the chain of calls that leads there, and what is wrong
 	faulty  uint64               // the function of the last fault
 	judged  map[uint64]bool      // variables whose pointers were followed
 }
 
-// prove follows every call and every jump from the starts. What it finds wrong:
+// prove follows every call and every jump from the starts. These are faults:
 //
-//   - a call or a jump that leads out of this project, or into the middle of a
-//     function, or cannot be foreseen, or into the kernel;
-//   - an address of what is neither read-only nor a variable of this project;
-//   - a package with an initializer, since those never run.
+//   - a call or a jump that leads out of this project, into the middle of a function or
+//     into the kernel, or whose target is not known;
+//   - an address of memory that is neither read-only nor a variable of this project;
+//   - an instruction that not every processor has, that only a kernel may execute, or
+//     that changes state which C relies on;
+//   - a return with the stack pointer elsewhere than at the call;
+//   - an initializer of any package of this project, because those never run.
 //
-// Whatever asks the Go runtime for something is one of these: a panic, an
-// allocation, a larger stack, a write barrier, the comparison of two strings.
+// Everything that needs the Go runtime is one of these: a panic, an allocation, a larger
+// stack, a write barrier, the comparison of two strings.
 func (l *library) prove(code map[uint64]*function, starts []elf.Symbol) []string {
-	p := &proof{library: l, code: code, callers: map[uint64]*function{}, packs: map[string]bool{}, judged: map[uint64]bool{}}
+	p := &proof{library: l, code: code, callers: map[uint64]*function{}, judged: map[uint64]bool{}}
 	var waiting []*function
 	for _, start := range starts {
 		p.callers[start.Value] = nil
@@ -39,8 +39,10 @@ func (l *library) prove(code map[uint64]*function, starts []elf.Symbol) []string
 	for len(waiting) > 0 {
 		current := waiting[0]
 		waiting = waiting[1:]
-		p.packs[packageOf(current.Name)] = true
 		for _, i := range current.code {
+			if i.doubt != "" {
+				p.fault(current, "has the instruction %q at %s, which %s", i.text, p.describe(i.address), i.doubt)
+			}
 			if next := p.follow(current, i); next != nil {
 				p.callers[next.Value] = current
 				waiting = append(waiting, next)
@@ -49,19 +51,18 @@ func (l *library) prove(code map[uint64]*function, starts []elf.Symbol) []string
 				p.judgeReference(current, i, address)
 			}
 		}
-		// Behind a call that never returns, nothing has to come; but such a call is a fault.
+		p.judgeStack(current)
+		// Nothing has to follow a call that never returns; but such a call is a fault.
 		if last := current.code[len(current.code)-1]; last.kind != back && !last.ends && p.faulty != current.Value {
 			p.fault(current, "does not end with a return or a jump, but with %q", last.text)
 		}
 	}
-	for _, pack := range slices.Sorted(maps.Keys(p.packs)) {
-		p.judgeInitializers(pack)
-	}
+	p.judgeInitializers()
 	return p.faults
 }
 
-// follow judges where an instruction leads, and returns the function if it is one that
-// was not reached before.
+// follow judges where an instruction leads, and returns the function there if it was not
+// reached before.
 func (p *proof) follow(current *function, i instruction) *function {
 	switch i.kind {
 	case indirect:
@@ -91,6 +92,46 @@ func startsInstruction(f *function, address uint64) bool {
 	return slices.ContainsFunc(f.code, func(i instruction) bool { return i.address == address })
 }
 
+// judgeStack follows each path through a function, and compares how much is on the stack
+// where two paths meet, and where a path ends.
+func (p *proof) judgeStack(f *function) {
+	if p.faulty == f.Value {
+		return // it may not be what was read
+	}
+	depth := map[uint64]int64{f.Value: 0}
+	for ways := []uint64{f.Value}; len(ways) > 0; {
+		at := ways[len(ways)-1]
+		ways = ways[:len(ways)-1]
+		n := slices.IndexFunc(f.code, func(i instruction) bool { return i.address == at })
+		if n < 0 {
+			return // beyond its end: prove says so
+		}
+		i := f.code[n]
+		behind := depth[at] + i.stack
+		var next []uint64
+		inside := i.kind == branch && f.Value < i.target && i.target < f.Value+f.Size
+		if inside {
+			next = append(next, i.target)
+		}
+		if i.kind != back && !i.ends {
+			next = append(next, at+i.length)
+		}
+		if (i.kind == back || i.ends && !inside) && behind != 0 || behind < 0 {
+			p.fault(f, "has %d bytes on the stack at %s, in %q", behind, p.describe(at), i.text)
+			return
+		}
+		for _, to := range next {
+			if known, met := depth[to]; !met {
+				depth[to] = behind
+				ways = append(ways, to)
+			} else if known != behind {
+				p.fault(f, "has %d or %d bytes on the stack at %s", known, behind, p.describe(to))
+				return
+			}
+		}
+	}
+}
+
 // judgeReference judges an address that code computes.
 func (p *proof) judgeReference(current *function, i instruction, address uint64) {
 	section := p.section(address)
@@ -100,23 +141,22 @@ func (p *proof) judgeReference(current *function, i instruction, address uint64)
 	case section.Flags&elf.SHF_EXECINSTR != 0:
 		p.fault(current, "takes the address of code, %s, in %q", p.describe(address), i.text)
 	case section.Flags&elf.SHF_WRITE == 0, section.Name == ".data.rel.ro":
-		// Read-only, the second from the moment on at which it is loaded.
+		// Read-only; the second is from the moment at which it is loaded.
 		p.judgePointers(current, i, address)
 	case p.isDisabledTLS(address):
-		// The one reader is the code between assembler and Go (removeTLS).
+		// Only the code between assembler and Go reads it (removeTLS).
 	default:
 		symbol, found := p.symbolAt(address)
 		if !found || !strings.HasPrefix(symbol.Name, project) {
 			p.fault(current, "uses the variable %s, which is not this project's", p.describe(address))
 			return
 		}
-		p.packs[packageOf(symbol.Name)] = true
 		p.judgePointers(current, i, address)
 	}
 }
 
-// judgePointers: what a variable of this project points to is judged like what code
-// refers to. Pointers to code are not: only an indirect call follows them.
+// judgePointers judges the targets of a variable of this project like addresses in code.
+// It ignores pointers to code: only an indirect call follows them.
 func (p *proof) judgePointers(current *function, i instruction, address uint64) {
 	variable, found := p.symbolAt(address)
 	if !found || !strings.HasPrefix(variable.Name, project) || p.judged[variable.Value] {
@@ -133,29 +173,33 @@ func (p *proof) judgePointers(current *function, i instruction, address uint64) 
 	}
 }
 
-// isDisabledTLS reports whether an address is that of the offset of thread-local storage,
-// which was removed.
+// isDisabledTLS reports whether an address is the offset of thread-local storage, which
+// was removed.
 func (p *proof) isDisabledTLS(address uint64) bool {
 	return slices.ContainsFunc(p.relocations, func(r relocation) bool { return r.kind == noRelocation && r.offset == address })
 }
 
-// judgeInitializers: what a package would compute before main never is.
-func (p *proof) judgeInitializers(pack string) {
+// judgeInitializers: nothing runs the code that a package would run before main, even if it
+// is meant for a variable of another package.
+func (p *proof) judgeInitializers() {
 	for _, symbol := range p.symbols {
-		rest, found := strings.CutPrefix(symbol.Name, pack+".")
-		if !found {
+		pack := packageOf(symbol.Name)
+		if strings.HasPrefix(symbol.Name, "main.") {
+			pack = "main"
+		} else if !strings.HasPrefix(pack, project) {
 			continue
 		}
+		rest := strings.TrimPrefix(symbol.Name, pack+".")
 		if rest == "init" || rest == ".inittask" || strings.HasPrefix(rest, "init.") || strings.HasPrefix(rest, "map.init.") {
 			p.faults = append(p.faults, fmt.Sprintf("package %s has an initializer, %s, which never runs", pack, symbol.Name))
 		}
 	}
 }
 
-// packageOf is the path of the package that a symbol belongs to; empty for one of
-// assembler, which has none.
+// packageOf returns the path of a symbol's package; empty for a symbol of assembler, which
+// has none.
 func packageOf(name string) string {
-	// Arguments of types and receivers, in which there may be other packages.
+	// Type arguments and receivers may name other packages.
 	path, _, _ := strings.Cut(name, "[")
 	path, _, _ = strings.Cut(path, "(")
 	base := strings.LastIndex(path, "/") + 1

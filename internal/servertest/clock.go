@@ -24,7 +24,7 @@ func StartWithClock(t testing.TB) (*redis.Client, Clock) {
 // ClockOf is the clock of a server that runs a debug module.
 func ClockOf(client *redis.Client) Clock { return Clock{client} }
 
-// A Clock sets the time of CL.THROTTLE.
+// A Clock sets the time that the commands see.
 type Clock struct{ client *redis.Client }
 
 // Set sets the clock, which then stands still.

@@ -99,7 +99,8 @@ func startClusterNode(t testing.TB, options Options) *ClusterNode {
 	return node
 }
 
-// introduce makes every node meet every other, rather than wait for gossip. Each gets an epoch of its own first, as a new cluster should have.
+// introduce makes every node meet every other, rather than wait for gossip. Each node of a
+// new cluster needs an epoch of its own first.
 func (c *Cluster) introduce(t testing.TB) {
 	t.Helper()
 	nodes := c.Nodes()
@@ -227,7 +228,7 @@ type Move struct {
 func (c *Cluster) Move(slot int, from, to *ClusterNode) Move { return Move{slot, from, to, c} }
 
 // Begin opens the slot at both ends. From now on the old owner redirects calls
-// on a key that it lacks to the new owner, with ASK.
+// for a key that it lacks to the new owner, with ASK.
 func (m Move) Begin(t testing.TB) {
 	t.Helper()
 	m.cluster.do(t, m.To, "cluster", "setslot", m.Slot, "importing", m.From.ID)
@@ -253,8 +254,8 @@ func (m Move) MoveKeys(t testing.TB, batch int) int {
 	return len(keys)
 }
 
-// End gives the slot to the new owner. It is told first, so that no node redirects a
-// client to a server that redirects it back.
+// End gives the slot to the new owner. The new owner is told first: otherwise a node would
+// redirect a client to a server that redirects it back.
 func (m Move) End(t testing.TB) {
 	t.Helper()
 	nodes := []*ClusterNode{m.To, m.From}
@@ -355,8 +356,8 @@ func (n *ClusterNode) members() (map[string]member, error) {
 }
 
 // recordsShards checks that the node's file puts every replica into the shard of its
-// primary. That is known later than anything else, and a server that is killed before may
-// reject the file when it starts again
+// primary. Nodes learn that last. A server that is killed before may reject the file when it
+// starts again
 // (https://github.com/valkey-io/valkey/issues/774). Old servers know no shards.
 func (n *ClusterNode) recordsShards() error {
 	file, err := os.ReadFile(filepath.Join(n.Dir, "nodes.conf"))

@@ -2,6 +2,7 @@ package servertest
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,47 +11,71 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Reply is the answer of CL.THROTTLE: limited, limit, remaining, retry after
-// and reset after.
-type Reply [5]int64
-
 // A Commander is a client, a connection or a pipeline.
 type Commander interface {
 	Do(ctx context.Context, arguments ...any) *redis.Cmd
 }
 
+// Words are the words of a command.
+func Words(line string) []any { return ToAny(strings.Fields(line)) }
+
+// Call sends a command, such as "cl.throttle k 15 30 60", requires a reply that is no
+// error, and returns it as [Line] writes it.
+func Call(t testing.TB, client Commander, line string) string {
+	t.Helper()
+	command := client.Do(context.Background(), Words(line)...)
+	require.NoError(t, command.Err(), line)
+	return Line(command)
+}
+
+// Try is [Call] for commands that may fail: it returns the reply or the error.
+func Try(client Commander, line string) string {
+	return Line(client.Do(context.Background(), Words(line)...))
+}
+
+// Line writes a reply as one line: that of CL.THROTTLE as "0 15 14 -1 2", that of the other
+// commands as "0 0 [0 10 9 0 0.1]", with a row in brackets for each funnel, and an error as
+// its text.
+func Line(command *redis.Cmd) string {
+	if err := command.Err(); err != nil {
+		return err.Error()
+	}
+	line := fmt.Sprint(command.Val())
+	line = strings.TrimSuffix(strings.TrimPrefix(line, "["), "]")
+	return strings.NewReplacer("[[", "[", "]]", "]").Replace(line)
+}
+
+// WithoutTimes leaves the times out of a line of rows, for clocks that go on.
+func WithoutTimes(reply string) string {
+	rows := strings.Split(reply, " [")
+	limited, _, _ := strings.Cut(rows[0], " ")
+	for i, row := range rows[1:] {
+		rows[i+1] = strings.Join(strings.Fields(row)[:3], " ")
+	}
+	return limited + " [" + strings.Join(rows[1:], "] [") + "]"
+}
+
+// A Reply is the answer of CL.THROTTLE, for tests that calculate with it: limited, limit,
+// remaining, retry after and reset after.
+type Reply [5]int64
+
 // Throttle calls CL.THROTTLE, and requires a reply.
 func Throttle(t testing.TB, client Commander, arguments ...any) Reply {
 	t.Helper()
-	return ToReply(t, client.Do(context.Background(), append([]any{"cl.throttle"}, arguments...)...))
-}
-
-// ToReply requires that a command has replied as CL.THROTTLE does.
-func ToReply(t testing.TB, command *redis.Cmd) Reply {
-	t.Helper()
-	got, err := command.Int64Slice()
+	got, err := client.Do(context.Background(), append([]any{"cl.throttle"}, arguments...)...).Int64Slice()
 	require.NoError(t, err)
 	require.Len(t, got, len(Reply{}))
 	return Reply(got)
 }
 
-// RequireError requires that a call replies an error that begins with
-// the prefix, and returns it.
+// RequireError requires that CL.THROTTLE replies an error that begins with the prefix, and
+// returns it.
 func RequireError(t testing.TB, client Commander, prefix string, arguments ...any) string {
 	t.Helper()
 	err := client.Do(context.Background(), append([]any{"cl.throttle"}, arguments...)...).Err()
 	require.Error(t, err)
 	require.Truef(t, strings.HasPrefix(err.Error(), prefix), "error %q does not begin with %q", err, prefix)
 	return err.Error()
-}
-
-// LimitedOf returns the first number of each reply: 0 allowed, 1 limited.
-func LimitedOf(t testing.TB, commands []redis.Cmder) (limited []int64) {
-	t.Helper()
-	for _, command := range commands {
-		limited = append(limited, ToReply(t, command.(*redis.Cmd))[0])
-	}
-	return limited
 }
 
 // InfoField reads a number from INFO.

@@ -1,7 +1,5 @@
 package servertest
 
-import "fmt"
-
 // CallMany sends many calls over a connection, in batches. Words makes the i-th call,
 // and check sees its reply.
 func CallMany(wire *Wire, calls int, words func(i int) []string, check func(i int, reply any) error) error {
@@ -27,12 +25,4 @@ func CallMany(wire *Wire, calls int, words func(i int) []string, check func(i in
 		}
 	}
 	return nil
-}
-
-// MustBeAllowed is a check for [CallMany]: the reply must say allowed.
-func MustBeAllowed(i int, got any) error {
-	if reply, ok := got.([]any); ok && reply[0] == int64(0) {
-		return nil
-	}
-	return fmt.Errorf("call %d was answered %v", i, got)
 }

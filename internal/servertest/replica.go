@@ -32,7 +32,7 @@ func AwaitReplicas(t testing.TB, primary *redis.Client, replicas ...*redis.Clien
 	offset := InfoField(t, primary, "replication", "master_repl_offset")
 	for _, replica := range replicas {
 		Await(t, pollInterval, "the replica has everything", func() error {
-			if InfoField(t, replica, "replication", "slave_repl_offset") < offset {
+			if InfoField(t, replica, "replication", "master_repl_offset") < offset {
 				return errors.New("it lags behind")
 			}
 			return nil

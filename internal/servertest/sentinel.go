@@ -19,9 +19,9 @@ import (
 const SentinelName = "funnel"
 
 // StartSentinels starts sentinels that watch a primary and its replicas, which
-// must be attached already, and waits until a quorum of them agrees on all: from
-// then on, when the primary is down for that long, they fail over. They
-// stop when the test ends.
+// must be attached already, and waits until they know each other and the replicas. From
+// then on they fail over when the primary is down for that long. They stop when the test
+// ends.
 func StartSentinels(t testing.TB, count, quorum int, down time.Duration, primary *Server, replicas int) []*Server {
 	t.Helper()
 	sentinels := make([]*Server, count)
@@ -39,8 +39,8 @@ func StartSentinels(t testing.TB, count, quorum int, down time.Duration, primary
 	return sentinels
 }
 
-// startSentinel starts one sentinel. It wants a configuration file that it can
-// rewrite, as its first argument.
+// startSentinel starts one sentinel. Its first argument must be a configuration file that it
+// can rewrite.
 func startSentinel(t testing.TB, quorum int, down time.Duration, primary *Server) *Server {
 	t.Helper()
 	sentinel := &Server{Dir: t.TempDir(), Port: FreePort(t)}

@@ -158,7 +158,15 @@ func Program() string {
 	return "redis-server"
 }
 
+// launch starts the process, and waits until it answers.
 func (s *Server) launch() error {
+	if err := s.spawn(); err != nil {
+		return err
+	}
+	return s.waitUntilReady()
+}
+
+func (s *Server) spawn() error {
 	arguments := []string{
 		"--port", strconv.Itoa(s.Port),
 		"--bind", "127.0.0.1",
@@ -195,7 +203,7 @@ func (s *Server) launch() error {
 		process.Wait()
 		close(exited)
 	}(s.process, s.exited)
-	return s.waitUntilReady()
+	return nil
 }
 
 // waitUntilReady waits for an answer to PING that is no "still loading".
@@ -310,6 +318,14 @@ func (s *Server) end(signal syscall.Signal) {
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	if err := s.launch(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// RestartWithoutWaiting is Restart for tests that speak to the server before it is ready.
+func (s *Server) RestartWithoutWaiting(t testing.TB) {
+	t.Helper()
+	if err := s.spawn(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -9,7 +9,7 @@
 //
 // # The idea
 //
-// A middleware is a policy with a name: whose funnel a request pours into (the key),
+// A middleware is a policy with a name: whose funnel a request takes from (the key),
 // how large that funnel is (the limit) and how many tokens it takes (the cost). An
 // allowed request goes to your handler; a limited one is answered 429 Too Many
 // Requests with Retry-After. Both get the headers that docs/go.md lists:
@@ -23,8 +23,8 @@
 // A request can pass several middlewares, say one by address and one by account; give
 // each a name of its own. RateLimit and RateLimit-Policy are lists and get one member
 // from each; the X-RateLimit headers, which hold one number, are those of the policy
-// with the least remaining. What an outer middleware has poured stays poured when an
-// inner one limits the request.
+// with the least remaining. The tokens that an outer middleware has taken stay taken when
+// an inner one limits the request.
 //
 // # Without Redis
 //

@@ -14,7 +14,7 @@ import (
 )
 
 func ExampleNew() {
-	// No server listens there, so that the example needs no Redis: funnels in this
+	// No server listens there, and the example needs none: funnels in this
 	// process decide.
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	l := limiter.New(rdb, limiter.OnFailure(limiter.FailLocal))

@@ -39,18 +39,11 @@ func setHeaders(header http.Header, quotedName, policy string, result limiter.Re
 // policyHeader is the header RateLimit-Policy: as many tokens as the funnel holds, in
 // the time in which that many leak. A limit that is not valid has none.
 func policyHeader(quotedName string, limit limiter.Limit) string {
-	rate, err := rateOf(limit)
+	rate, err := limit.Rate()
 	if err != nil {
 		return ""
 	}
 	return quotedName + ";q=" + integer(int64(limit.Capacity)) + ";w=" + integer(gcra.Seconds(rate.Tolerance()))
-}
-
-func rateOf(limit limiter.Limit) (gcra.Rate, error) {
-	if limit.Count < 1 { // which without Burst is the capacity, too
-		return gcra.Rate{}, gcra.ErrCount
-	}
-	return gcra.NewRate(int64(limit.Capacity), int64(limit.Count), int64(limit.Period))
 }
 
 // quote writes a string as structured fields do (RFC 9651, section 3.3.3).
@@ -58,7 +51,7 @@ func quote(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
 
-// seconds rounds up, so that a client that waits that long is not too early.
+// seconds rounds up: a client that waits that long is not too early.
 func seconds(d time.Duration) int64 { return gcra.Seconds(int64(d)) }
 
 func integer(number int64) string { return strconv.FormatInt(min(number, largestInteger), 10) }

@@ -110,7 +110,7 @@ func requireWellFormed(t testing.TB, got *httptest.ResponseRecorder, name string
 func TestHeadersForAnyLimit(t *testing.T) { synctest.Test(t, testHeadersForAnyLimit) }
 
 func testHeadersForAnyLimit(t *testing.T) {
-	l := inProcess(t)
+	l := limiter.NewLocal()
 	for i, limit := range []limiter.Limit{
 		limiter.PerSecond(1),
 		limiter.PerSecond(1_000_000).Burst(1),
@@ -151,7 +151,7 @@ func testHeadersForAnyLimit(t *testing.T) {
 func TestHeadersOfSeveralPolicies(t *testing.T) { synctest.Test(t, testHeadersOfSeveralPolicies) }
 
 func testHeadersOfSeveralPolicies(t *testing.T) {
-	l := inProcess(t)
+	l := limiter.NewLocal()
 	perAddress := httplimit.New(l, limiter.PerMinute(60).Burst(3), httplimit.WithName("address"))
 	perAccount := httplimit.New(l, limiter.PerHour(3600).Burst(2), httplimit.WithName("account"))
 	want := map[string]string{
@@ -175,7 +175,7 @@ func testHeadersOfSeveralPolicies(t *testing.T) {
 // The zero Limit is that of New.
 func TestHeadersOfALimitPerRequest(t *testing.T) {
 	plans := map[string]limiter.Limit{"192.0.2.1": limiter.PerSecond(10).Burst(100)}
-	handler := httplimit.New(inProcess(t), limiter.PerSecond(1).Burst(5),
+	handler := httplimit.New(limiter.NewLocal(), limiter.PerSecond(1).Burst(5),
 		httplimit.WithLimit(func(r *http.Request) limiter.Limit { return plans[httplimit.ByIP()(r)] }))(ok)
 	require.Equal(t, `"default";q=100;w=10`, ask(handler, from("192.0.2.1")).Header().Get("RateLimit-Policy"))
 	require.Equal(t, `"default";q=5;w=5`, ask(handler, from("192.0.2.2")).Header().Get("RateLimit-Policy"))

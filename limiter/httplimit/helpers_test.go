@@ -45,10 +45,3 @@ func unreachable(t *testing.T) *redis.Client {
 	t.Cleanup(func() { rdb.Close() })
 	return rdb
 }
-
-// inProcess is a Limiter that needs no server. Inside a bubble of synctest its clock
-// stands still.
-func inProcess(t *testing.T) *limiter.Limiter {
-	t.Helper()
-	return limiter.New(unreachable(t), limiter.OnFailure(limiter.FailLocal))
-}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"strings"
 
 	"funnel/gcra"
@@ -17,16 +18,21 @@ import (
 // that shuts down cancels its requests.
 const statusClientClosedRequest = 499
 
+// A Limiter decides on requests: a [limiter.Limiter], or what takes its place in tests.
+type Limiter interface {
+	AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error)
+}
+
 // New returns middleware that asks l to allow each request, by the funnel of its key.
 // By default the key is the address of the peer (see [ByIP]), a request takes one
 // token, and the policy is called "default".
 //
 // The funnel's key in Redis is the prefix of l, the name of the policy, a colon and
-// the key of the request. A colon or backslash in the name has a backslash in front, so
-// that policies of different names never share a funnel.
+// the key of the request. A colon or backslash in the name has a backslash in front:
+// policies of different names never share a funnel.
 //
 // New panics when l is nil, limit is not valid, or an option is not.
-func New(l *limiter.Limiter, limit limiter.Limit, options ...Option) func(http.Handler) http.Handler {
+func New(l Limiter, limit limiter.Limit, options ...Option) func(http.Handler) http.Handler {
 	m := &middleware{
 		limiter: l,
 		limit:   limit,
@@ -38,10 +44,10 @@ func New(l *limiter.Limiter, limit limiter.Limit, options ...Option) func(http.H
 	for _, option := range options {
 		option(m)
 	}
-	if l == nil {
+	if v := reflect.ValueOf(l); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		panic("httplimit: New needs a Limiter, not nil")
 	}
-	if _, err := rateOf(limit); err != nil {
+	if _, err := limit.Rate(); err != nil {
 		panic(fmt.Sprintf("httplimit: New needs a valid limit, not %v: %v", limit, err))
 	}
 	m.quotedName = quote(m.name)
@@ -53,7 +59,7 @@ func New(l *limiter.Limiter, limit limiter.Limit, options ...Option) func(http.H
 }
 
 type middleware struct {
-	limiter *limiter.Limiter
+	limiter Limiter
 	limit   limiter.Limit
 	name    string
 	key     KeyFunc
@@ -108,8 +114,8 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 }
 
 // Status returns the status of a limited request: 429 Too Many Requests, or 413 Content
-// Too Large when it costs more than the capacity, so that waiting does not
-// help and there is no Retry-After.
+// Too Large when it costs more than the capacity: waiting does not help, and there is no
+// Retry-After.
 func Status(result limiter.Result) int {
 	if result.Quantity > result.Limit.Capacity {
 		return http.StatusRequestEntityTooLarge

@@ -22,7 +22,7 @@ import (
 )
 
 // As many requests reach the handler as the funnel of their key holds. Separators in the
-// name are escaped, so that no other name and key are the same funnel.
+// name are escaped: no other name and key are the same funnel.
 func TestLimitedRequestsDoNotReachTheHandler(t *testing.T) {
 	rdb := servertest.Start(t, servertest.Options{}).Client(t)
 	reached := 0
@@ -42,7 +42,7 @@ func TestCost(t *testing.T) { synctest.Test(t, testCost) }
 
 func testCost(t *testing.T) {
 	cost := 1
-	handler := httplimit.New(inProcess(t), slow(5), httplimit.WithCost(func(*http.Request) int { return cost }))(ok)
+	handler := httplimit.New(limiter.NewLocal(), slow(5), httplimit.WithCost(func(*http.Request) int { return cost }))(ok)
 	for _, step := range []struct {
 		cost, status    int
 		remaining, body string
@@ -64,7 +64,7 @@ func testCost(t *testing.T) {
 }
 
 func TestSkip(t *testing.T) {
-	handler := httplimit.New(inProcess(t), slow(1),
+	handler := httplimit.New(limiter.NewLocal(), slow(1),
 		httplimit.WithSkip(func(r *http.Request) bool { return r.URL.Path == "/health" }))(ok)
 	for range 3 {
 		got := ask(handler, httptest.NewRequest(http.MethodGet, "/health", nil))
@@ -124,11 +124,11 @@ func TestErrors(t *testing.T) {
 		body, log  string
 	}{
 		{"no Redis", limiter.New(unreachable(t)), context.Background(), nil, 503, "1", unchecked, "127.0.0.1:1"},
-		{"late", inProcess(t), late, nil, 503, "1", unchecked, "context deadline exceeded"},
-		{"gone", inProcess(t), gone, nil, 499, "", "", ""},
-		{"negative cost", inProcess(t), context.Background(), []httplimit.Option{
+		{"late", limiter.NewLocal(), late, nil, 503, "1", unchecked, "context deadline exceeded"},
+		{"gone", limiter.NewLocal(), gone, nil, 499, "", "", ""},
+		{"negative cost", limiter.NewLocal(), context.Background(), []httplimit.Option{
 			httplimit.WithCost(func(*http.Request) int { return -1 })}, 500, "", internal, gcra.ErrQuantity.Error()},
-		{"invalid limit", inProcess(t), context.Background(), []httplimit.Option{
+		{"invalid limit", limiter.NewLocal(), context.Background(), []httplimit.Option{
 			httplimit.WithLimit(func(*http.Request) limiter.Limit { return limiter.PerSecond(-1) })}, 500, "", internal, "-1 per second"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestErrors(t *testing.T) {
 // So handlers can flush, hijack and set deadlines as without the middleware.
 func TestHandlersGetTheWriterAndTheRequestThemselves(t *testing.T) {
 	recorder, request := httptest.NewRecorder(), from("192.0.2.1")
-	httplimit.New(inProcess(t), slow(1))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	httplimit.New(limiter.NewLocal(), slow(1))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		require.Same(t, recorder, w)
 		require.Same(t, request, r)
 		w.WriteHeader(http.StatusAccepted)
@@ -170,9 +170,28 @@ func TestHandlersGetTheWriterAndTheRequestThemselves(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, recorder.Code)
 }
 
+// A fake returns one result.
+type fake limiter.Result
+
+func (f fake) AllowN(context.Context, string, limiter.Limit, int) (limiter.Result, error) {
+	return limiter.Result(f), nil
+}
+
+func TestLimitersCanBeFaked(t *testing.T) {
+	for status, result := range map[int]limiter.Result{
+		200: {Limit: slow(1), Quantity: 1, Allowed: 1, RetryAfter: limiter.NoRetry},
+		429: {Limit: slow(1), Quantity: 1, RetryAfter: time.Second},
+		413: {Limit: slow(1), Quantity: 2, RetryAfter: limiter.NoRetry},
+	} {
+		require.Equal(t, status, ask(httplimit.New(fake(result), slow(1))(ok), from("192.0.2.1")).Code)
+	}
+}
+
 func TestNewPanics(t *testing.T) {
-	l := inProcess(t)
-	require.PanicsWithValue(t, "httplimit: New needs a Limiter, not nil", func() { httplimit.New(nil, slow(1)) })
+	l := limiter.NewLocal()
+	for _, none := range []httplimit.Limiter{nil, (*limiter.Limiter)(nil)} {
+		require.PanicsWithValue(t, "httplimit: New needs a Limiter, not nil", func() { httplimit.New(none, slow(1)) })
+	}
 	require.PanicsWithValue(t, "httplimit: New needs a valid limit, not 0 per day, burst 0: "+gcra.ErrCount.Error(),
 		func() { httplimit.New(l, limiter.Per(0, 24*time.Hour)) })
 	require.PanicsWithValue(t, "httplimit: a policy's name must not be empty", func() { httplimit.WithName("") })

@@ -12,7 +12,7 @@ import (
 // Write your own for other keys, such as the account that your authentication has
 // found. It must be safe for concurrent use.
 //
-// Redis keeps one funnel for each key that has poured within the time in which a
+// Redis keeps one funnel for each key that has taken tokens within the time in which a
 // funnel drains. A client that can choose any key is not limited, and fills the memory.
 type KeyFunc func(*http.Request) string
 

@@ -1,8 +1,10 @@
 #!/bin/sh
 # The official images compile their servers with protected mode off; Debian does not.
-# The option follows all others, as the modules do that the Redis image brings.
+# The option follows all others, like the modules in the Redis image.
 
-# Found there, a server is called by its name alone, which is what it shows, and by
-# which it knows that it is a sentinel.
+# With this PATH, the server is called by its plain name. It shows that name, and knows
+# from it whether it is a sentinel.
 PATH=/usr/bin:$PATH
+# --test-memory takes no options.
+[ "${1-}" != --test-memory ] || exec "${0##*/}" "$@"
 exec "${0##*/}" "$@" --protected-mode no

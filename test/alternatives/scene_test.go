@@ -7,8 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -73,7 +71,7 @@ func start(t *testing.T, name string, entries []transcript.Entry) *scene {
 	return s
 }
 
-// step runs an entry, and returns what is shown.
+// step runs an entry, and returns what the page shows of it.
 func (s *scene) step(t *testing.T, entry transcript.Entry) []string {
 	t.Helper()
 	switch {
@@ -165,26 +163,21 @@ func (s *scene) pass(t *testing.T, step string) {
 	}
 }
 
-// goCall is a line of Go on the page, with a limiter of redis_rate.
-var goCall = regexp.MustCompile(`^limiter\.AllowN?\(ctx, "(\w+)", redis_rate\.Per(Second|Hour)\((\d+)\)(?:, (\d+))?\)$`)
-
-// call makes such a call, and returns the error, or the result but for its limit.
+// call runs a line of Go, and returns the error, or the result but for its limit.
 func call(t *testing.T, server *servertest.Server, line string) string {
 	t.Helper()
-	match := goCall.FindStringSubmatch(line)
-	require.NotNil(t, match, line)
-	rate, err := strconv.Atoi(match[3])
-	require.NoError(t, err)
-	limit := redis_rate.PerSecond(rate)
-	if match[2] == "Hour" {
-		limit = redis_rate.PerHour(rate)
+	var result *redis_rate.Result
+	var err error
+	switch ctx, limiter := t.Context(), redis_rate.NewLimiter(server.Client(t)); line {
+	case `limiter.Allow(ctx, "k", redis_rate.PerSecond(10))`:
+		result, err = limiter.Allow(ctx, "k", redis_rate.PerSecond(10))
+	case `limiter.AllowN(ctx, "l", redis_rate.PerHour(15), 16)`:
+		result, err = limiter.AllowN(ctx, "l", redis_rate.PerHour(15), 16)
+	case `limiter.Allow(ctx, "k", redis_rate.PerHour(15))`:
+		result, err = limiter.Allow(ctx, "k", redis_rate.PerHour(15))
+	default:
+		t.Fatalf("the page has the line %q, which is not here", line)
 	}
-	quantity := 1
-	if match[4] != "" {
-		quantity, err = strconv.Atoi(match[4])
-		require.NoError(t, err)
-	}
-	result, err := redis_rate.NewLimiter(server.Client(t)).AllowN(context.Background(), match[1], limit, quantity)
 	if err != nil {
 		return err.Error()
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"funnel/limiter"
-	"funnel/limiter/hashfunnel"
+	"funnel/limiter/textbook/hashfunnel"
 )
 
 // An Alternative is one way to limit a rate, or a command to compare with.
@@ -21,34 +21,34 @@ type Alternative struct {
 	Title     string // in tables
 	Yardstick bool   // limits nothing
 	Peer      bool   // runs in a server of its own, with the other module
-	Peeks     bool   // a quantity of 0 asks without taking
-	Script    string // is loaded into the server beforehand
+	Peeks     bool   // a quantity of 0 peeks
+	Script    string // is loaded into the server first
 
 	// Operation is one call that asks for quantity tokens: 1, or 0 if Peeks.
 	Operation func(limit Limit, quantity int64) Operation
 }
 
-// exampleTAT is a stored TAT: it has the length of every TAT of this century, and
-// CL.THROTTLE takes a key that holds it for an empty funnel.
+// exampleTAT is a stored TAT. It has the length of every TAT of this century, and for
+// CL.THROTTLE a key that holds it is an empty funnel.
 const exampleTAT = "1600000000000000001"
 
 //go:embed scripts/gcra.lua
 var gcraScript string
 
-// Alternatives are all that can be measured, in the order of the tables.
+// Alternatives returns all that can be measured, in the order of the tables.
 func Alternatives(peer string) []Alternative {
 	return []Alternative{
-		// Like a funnel's: 19 digits, and an expiry that does not come meanwhile.
+		// Like a funnel: 19 digits, and an expiry that is not reached meanwhile.
 		{Name: "set", Title: "SET PX", Yardstick: true, Operation: set},
 		{Name: "get", Title: "GET", Yardstick: true, Operation: plain("GET")},
 		{Name: "noop", Title: "a module command that does nothing", Yardstick: true,
 			Operation: plain("BENCH.NOOP", arguments(Roomy, 1)...)},
-		{Name: "floor", Title: "CL.THROTTLE's calls of the server, no decision", Yardstick: true, Operation: floor},
+		{Name: "floor", Title: "CL.THROTTLE's server calls, no decision", Yardstick: true, Operation: floor},
 		{Name: "throttle", Title: "CL.THROTTLE", Peeks: true, Operation: command("CL.THROTTLE")},
-		{Name: "reserve-floor", Title: "CL.RESERVE's calls of the server, no decision", Yardstick: true, Operation: reserveFloor},
+		{Name: "reserve-floor", Title: "CL.RESERVE's server calls, no decision", Yardstick: true, Operation: reserveFloor},
 		{Name: "reserve", Title: "CL.RESERVE", Operation: command("CL.RESERVE")},
 		{Name: "throttle3", Title: "3 calls of CL.THROTTLE, sent at once", Operation: three(command("CL.THROTTLE"), false)},
-		{Name: "reserve3-floor", Title: "the same, of CL.RESERVE of 3 funnels", Yardstick: true, Operation: three(reserveFloor, true)},
+		{Name: "reserve3-floor", Title: "CL.RESERVE of 3 funnels: server calls, no decision", Yardstick: true, Operation: three(reserveFloor, true)},
 		{Name: "reserve3", Title: "CL.RESERVE of 3 funnels", Operation: three(command("CL.RESERVE"), true)},
 		{Name: "peer", Title: "CL.THROTTLE of " + strings.TrimRight(peer, " 0123456789"), Peer: true, Peeks: true, Operation: command("CL.THROTTLE")},
 		{Name: "script", Title: "Lua script of package limiter", Peeks: true,
@@ -62,12 +62,12 @@ func Alternatives(peer string) []Alternative {
 	}
 }
 
-// choose returns the alternatives of these names, in the order of the tables.
+// choose returns the alternatives with these names, in the order of the tables.
 func choose(names ...string) []Alternative {
 	return slices.DeleteFunc(Alternatives(""), func(a Alternative) bool { return !slices.Contains(names, a.Name) })
 }
 
-// words makes an operation of one command that has the key behind its first words.
+// words makes an operation of one command that has the key after its first words.
 func words(before []string, after ...string) Operation {
 	return Operation{Commands: func(call Call) [][]string { return [][]string{slices.Concat(before, []string{call.Key}, after)} }}
 }
@@ -78,12 +78,12 @@ func plain(name string, after ...string) func(Limit, int64) Operation {
 
 var set = plain("SET", exampleTAT, "PX", "86400000")
 
-// arguments are those of CL.THROTTLE, which the scripts of ours take as well.
+// arguments returns those of CL.THROTTLE. Our scripts take the same.
 func arguments(limit Limit, quantity int64) []string {
 	return strings.Fields(fmt.Sprint(limit.Capacity, limit.Count, limit.Period, quantity))
 }
 
-// command takes and replies what CL.THROTTLE does.
+// command takes arguments and replies like CL.THROTTLE.
 func command(before ...string) func(Limit, int64) Operation {
 	return func(limit Limit, quantity int64) Operation {
 		operation := words(before, arguments(limit, quantity)...)
@@ -92,17 +92,17 @@ func command(before ...string) func(Limit, int64) Operation {
 	}
 }
 
-// floor is the command of marker/floor.c that replies as the limit would.
+// floor is the command of marker/floor.c that replies as this limit would.
 func floor(limit Limit, quantity int64) Operation {
 	return command(map[bool]string{false: "BENCH.ALLOW", true: "BENCH.LIMIT"}[limit == Narrow])(limit, quantity)
 }
 
 // reserveFloor is the same for CL.RESERVE.
 func reserveFloor(limit Limit, quantity int64) Operation {
-	return command(map[bool]string{false: "BENCH.POUR", true: "BENCH.STOP"}[limit == Narrow])(limit, quantity)
+	return command(map[bool]string{false: "BENCH.TAKE", true: "BENCH.STOP"}[limit == Narrow])(limit, quantity)
 }
 
-// three makes a call of one funnel a call of three, whose keys end in a, b and c: as many
+// three turns a call of one funnel into a call of three, whose keys end in a, b and c: three
 // commands, or one with the words of all.
 func three(one func(Limit, int64) Operation, joined bool) func(Limit, int64) Operation {
 	return func(limit Limit, quantity int64) Operation {
@@ -143,9 +143,9 @@ func hashFunnel(limit Limit, _ int64) Operation {
 	return operation
 }
 
-// window is the usual sliding window: every call leaves a member in a sorted set, scored
-// by its time, and older ones are cut off. A pipeline cannot decide halfway, so a call
-// that is limited leaves its member, too: a client that keeps calling stays limited.
+// window is the usual sliding window: every call adds a member to a sorted set, scored
+// by its time, and removes older ones. A pipeline cannot decide halfway, so a limited
+// call adds its member, too: a client that keeps calling stays limited.
 func window(limit Limit, _ int64) Operation {
 	return Operation{
 		Commands: func(call Call) [][]string {
@@ -153,7 +153,7 @@ func window(limit Limit, _ int64) Operation {
 				{"ZADD", call.Key, fmt.Sprint(call.Now), fmt.Sprintf("%d-%012d", call.Now, call.Unique)},
 				{"ZREMRANGEBYSCORE", call.Key, "0", fmt.Sprint(call.Now - limit.Drain()*1000)},
 				{"ZCARD", call.Key},
-				// A second more than the window, which the server's clock may enter late.
+				// A second more than the window, because the server's clock may be behind.
 				{"EXPIRE", call.Key, fmt.Sprint(limit.Drain() + 1)},
 			}
 		},
@@ -166,7 +166,7 @@ func window(limit Limit, _ int64) Operation {
 func counter(limit Limit, _ int64) Operation {
 	return Operation{
 		Commands: func(call Call) [][]string {
-			// EXPIRE is sent every time, since a client that dies between the first
+			// EXPIRE is sent every time, because a client that dies between the first
 			// INCR and its EXPIRE would leave a counter that limits for ever.
 			return [][]string{{"INCR", call.Key}, {"EXPIRE", call.Key, fmt.Sprint(limit.Drain()), "NX"}}
 		},
@@ -174,8 +174,8 @@ func counter(limit Limit, _ int64) Operation {
 	}
 }
 
-// recordRedisRate returns the EVAL that redis_rate sends, whatever version of it go.mod
-// names, since it keeps its script to itself.
+// recordRedisRate returns the EVAL that redis_rate sends, for any version of it in go.mod,
+// because it does not export its script.
 func recordRedisRate(limit redis_rate.Limit, key string) (eval []any) {
 	client := redis.NewClient(&redis.Options{})
 	defer client.Close()
@@ -193,7 +193,7 @@ func recordRedisRate(limit redis_rate.Limit, key string) (eval []any) {
 	return eval
 }
 
-// A recorder takes the place of a connection.
+// A recorder replaces a connection.
 type recorder func(redis.Cmder) error
 
 func (r recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -212,8 +212,8 @@ func (noScript) RedisError()   {}
 
 var redisRateScript = recordRedisRate(redis_rate.PerSecond(1), "")[1].(string)
 
-// redisRate takes the numbers that CL.THROTTLE does, and replies first with how many
-// tokens were granted.
+// redisRate takes the same numbers as CL.THROTTLE. Its reply begins with the number of
+// tokens that were granted.
 func redisRate(limit Limit, quantity int64) Operation {
 	operation := command("EVALSHA", hash(redisRateScript), "1")(limit, quantity)
 	commands := operation.Commands

@@ -14,7 +14,7 @@ import (
 	"funnel/internal/servertest"
 )
 
-// setting has our own module in the place of the peer.
+// setting uses our own module as the peer.
 func setting(t *testing.T) *Setting {
 	t.Helper()
 	marker, err := BuildMarker(t.Context(), t.TempDir())
@@ -77,25 +77,6 @@ func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 			require.Positive(t, left, "%s: the key must expire", a.Name)
 			require.LessOrEqual(t, left, (limit.Drain()+1)*1000, a.Name)
 		}
-	}
-}
-
-func TestAlternativesRefillWithTime(t *testing.T) {
-	client, limiters := start(t)
-	limit := Limit{Capacity: 2, Count: 2, Period: 3}
-	for _, a := range limiters {
-		begin := time.Now()
-		for range limit.Capacity {
-			require.False(t, call(t, client, a, limit, 1), a.Name)
-		}
-		if limited := call(t, client, a, limit, 1); time.Since(begin) < time.Second {
-			require.True(t, limited, a.Name)
-		}
-	}
-	// Not by calls: the sorted set counts those that it limits, too.
-	servertest.Eventually(t, "all have drained", func() bool { return client.Do("DBSIZE") == int64(0) })
-	for _, a := range limiters {
-		require.False(t, call(t, client, a, limit, 1), a.Name)
 	}
 }
 

@@ -13,24 +13,24 @@ import (
 )
 
 // Callgrind writes a file of counts each time the server enters bench_mark, a function
-// of the marker module, and starts again from zero: so BENCH.MARK before and after a
-// block of calls counts the block. Nothing attaches to the process, so the debugger
-// interface of valgrind, which containers often forbid, is not needed.
+// of the marker module, and starts again from zero. So BENCH.MARK before and after a
+// block of calls counts the block. Nothing attaches to the process, so valgrind's debugger
+// interface, which containers often forbid, is not needed.
 //
-// A count holds everything that the process executes, and nothing of what the kernel does.
+// A count includes everything that the process executes, and nothing that the kernel does.
 
 const (
 	instructionKeys     = 1000
-	instructionPipeline = 16 // calls at once, which share reading from the socket and writing to it
-	instructionBlocks   = 3  // the middle one is reported: a timer that fires within one does no harm
+	instructionPipeline = 16 // calls at once, which share reads and writes of the socket
+	instructionBlocks   = 3  // the middle one is reported: a timer may fire within one
 )
 
-// A Count is the instructions per call of the middle block; Spread is how far the
-// blocks lie apart, as a share of it.
+// A Count is the instructions per call of the middle block. Spread is the difference
+// between the blocks, as a share of it.
 type Count struct{ PerCall, Spread float64 }
 
-// Count counts the instructions of cases, in a server of their own, and returns the
-// counts by ID.
+// Count counts the instructions of cases, in their own server, and returns the counts by
+// ID.
 func (s *Setting) Count(module string, cases []Case, calls int) map[string]Count {
 	counts := map[string]Count{}
 	folder, err := os.MkdirTemp("", "funnel-bench-callgrind-")
@@ -41,10 +41,10 @@ func (s *Setting) Count(module string, cases []Case, calls int) map[string]Count
 	dumps := filepath.Join(folder, "counts")
 	s.Progress("instructions: starting the server under callgrind")
 	client := s.Start(module, []string{"valgrind", "--tool=callgrind", "--callgrind-out-file=" + dumps, "--dump-before=bench_mark",
-		// The program may be a script that ends in the server, as those of
-		// scripts/servers.sh are.
+		// The program may be a script that ends in the server, like those of
+		// scripts/servers.sh.
 		"--trace-children=yes", "--trace-children-skip=*/dirname,*/readlink"},
-		// The least of what is none of the commands' business.
+		// As little as possible besides the commands.
 		"--hz", "1", "--dynamic-hz", "no")
 	defer client.Close()
 
@@ -104,20 +104,20 @@ func (s *Setting) instructions() Table {
 				table.set(c.Title, 4, fmt.Sprintf("%.2f", count.PerCall/reference))
 			}
 			table.Chart.add(c, count.PerCall, thousands(count.PerCall))
-			// The sorted set grows with each call, so its blocks lie apart for a reason.
+			// The sorted set grows with each call, so its blocks differ.
 			if c.Name != "window" {
 				worst = max(worst, count.Spread)
 			}
 		}
 	}
-	table.Note = fmt.Sprintf("Counted by callgrind in %s, %d calls sent at once on random keys out of %s. The middle one of three blocks of calls, which lie at most %.1f%% apart, but for the sorted set, which grows with each call.",
+	table.Note = fmt.Sprintf("Counted by callgrind in %s, %d calls sent at once on random keys out of %s. The middle one of three blocks of calls, which are at most %.1f%% apart, except for the sorted set, which grows with each call.",
 		s.server, instructionPipeline, thousands(instructionKeys), worst*100)
 	return table
 }
 
 var totals = regexp.MustCompile(`(?m)^totals: (\d+)`)
 
-// readTotal reads the count out of a file that callgrind has written.
+// readTotal reads the count from a file that callgrind has written.
 func readTotal(path string) (float64, error) {
 	dump, err := os.ReadFile(path)
 	if match := totals.FindSubmatch(dump); match != nil {

@@ -13,11 +13,10 @@ import (
 	"funnel/internal/servertest"
 )
 
-// A Client makes calls where no time is measured, over one connection to a server of
-// its own.
+// A Client makes calls where no time is measured, over one connection to its own server.
 type Client struct {
 	*Setting
-	server *servertest.Server // nil where it has not started
+	server *servertest.Server // nil if it has not started
 	redis  *redis.Client
 	calls  int64
 }
@@ -96,8 +95,8 @@ func (c *Client) Info(fields ...string) (sum float64) {
 	return sum
 }
 
-// prepare calls every key so often that what follows meets a steady state: redis-cell
-// lets two calls through where we let one, and the third is surely limited.
+// prepare calls every key until it is in a steady state: redis-cell lets two calls through
+// where we let one, and limits the third.
 func (c *Client) prepare(cs Case, keys []string) {
 	if cs.Script != "" {
 		c.Do("SCRIPT", "LOAD", cs.Script)
@@ -118,15 +117,15 @@ func (c *Client) prepare(cs Case, keys []string) {
 // batch is how many calls are sent at once where it does not matter.
 const batch = 128
 
-// expect makes a call on each key, at once, and fails if one is answered otherwise than
-// the case is named.
+// expect makes a call on each key, at once, and fails if a reply does not match the name of
+// the case.
 func (c *Client) expect(cs Case, keys ...string) {
 	if want := cs.Case == "limited"; slices.Contains(c.Call(cs.operation, keys...), !want) {
 		c.failed(fmt.Errorf("%s: a call was limited: %v", cs.ID(), !want))
 	}
 }
 
-// keys names the first keys of a prefix, with as many digits as redis-benchmark puts in.
+// keys returns the first keys with a prefix, with as many digits as redis-benchmark uses.
 func keys(prefix string, count int) []string {
 	names := make([]string, count)
 	for i := range names {

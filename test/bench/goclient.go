@@ -36,7 +36,7 @@ func (s *Setting) goClients() Table {
 	clients, closeAll := server.goClients()
 	defer closeAll()
 	load := loadAverage()
-	// In another order each time, as in measure. The first turn connects.
+	// In another order each time, as in measure. The first round connects.
 	random := rand.New(rand.NewPCG(1, 1))
 	for turn := range 1 + s.Rounds {
 		s.Progress("clients: round %d of %d", turn, s.Rounds)
@@ -56,7 +56,7 @@ func (s *Setting) goClients() Table {
 		table.Rows = append(table.Rows, []string{c.Title, thousands(c.median(rate)), ratio(&c.run, &reference.run, rate),
 			thousands(c.median(p50)), thousands(c.median(p99)), of(ofClient, 1), of(processor, 1), of(allocations, 0)})
 	}
-	table.Note = fmt.Sprintf("%s, %d goroutines that wait for each answer, %d keys each, all calls allowed. Medians of %d rounds of %v, the clients in turn; in brackets the quartiles of the rounds. µs per call are processor time, user and system. Clients have their default options but for retries, which are off. A cancellable context is what a request of net/http has. Client and server share the machine; its load was %s before and %s after.",
+	table.Note = fmt.Sprintf("%s, %d goroutines that wait for each answer, %d keys each, all calls allowed. Medians of %d rounds of %v, the clients in turn; in brackets the quartiles of the rounds. µs per call are processor time, user and system. Clients have their default options, except that retries are off. A cancellable context is like that of a net/http request. Client and server share the machine; its load was %s before and %s after.",
 		s.server, goroutines, keysOfEach, s.Rounds, s.goRoundLength(), load, loadAverage())
 	return table
 }
@@ -98,8 +98,8 @@ func (c *Client) goClients() (clients []*goClient, closeAll func()) {
 	add("limiter, go-redis, cancellable context", cancellable(allow(connect())))
 	add("limiter, AutoPipeline", allow(pipelining()))
 	add("limiter, AutoPipeline, cancellable context", cancellable(allow(pipelining())))
-	add("limiter by script, go-redis", allow(connect(), limiter.WithPath(limiter.PathScript)))
-	add("limiter by script, AutoPipeline", allow(pipelining(), limiter.WithPath(limiter.PathScript)))
+	add("limiter by script, go-redis", allow(connect(), limiter.WithScriptOnly()))
+	add("limiter by script, AutoPipeline", allow(pipelining(), limiter.WithScriptOnly()))
 	rates := redis_rate.NewLimiter(connect())
 	add(redisRateTitle, func(ctx context.Context, key string) error {
 		result, err := rates.Allow(ctx, key, redis_rate.Limit{Rate: int(Roomy.Count), Burst: int(Roomy.Capacity), Period: time.Duration(Roomy.Period) * time.Second})
@@ -133,7 +133,7 @@ func allowed(err error, is bool) error {
 	return err
 }
 
-// cancellable gives each call a context of its own, as a server gives each request.
+// cancellable gives each call its own context, as a server does for each request.
 func cancellable(call func(context.Context, string) error) func(context.Context, string) error {
 	return func(ctx context.Context, key string) error {
 		ctx, cancel := context.WithCancel(ctx)
@@ -145,7 +145,7 @@ func cancellable(call func(context.Context, string) error) func(context.Context,
 // goRoundLength leaves time for many rounds.
 func (s *Setting) goRoundLength() time.Duration { return s.Window / 10 }
 
-// goRound has all goroutines call for some time.
+// goRound lets all goroutines call for some time.
 func (c *Client) goRound(client *goClient) (result round) {
 	if c.failed(nil) {
 		return result
@@ -182,14 +182,14 @@ func (c *Client) goRound(client *goClient) (result round) {
 	return result
 }
 
-// processorTime is that of this process, user and system, in seconds.
+// processorTime returns the processor time of this process, user and system, in seconds.
 func processorTime() float64 {
 	var usage syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // fails for other arguments
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
 }
 
-// allocated is how many objects this process has allocated.
+// allocated returns how many objects this process has allocated.
 func allocated() float64 {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// The regression guard compares ratios, since the same version of Redis, compiled by
-// somebody else, executes a few per cent more or less in all it does:
+// The regression guard compares ratios, because the same version of Redis, compiled by
+// somebody else, executes a few percent more or fewer instructions everywhere:
 //
-//   - to commands of the server, with what a person has committed in instructions.txt
-//     for this version of it; others do other things and are not judged;
-//   - to the floor (marker/floor.c), on all servers: what is above it is funnel's own;
+//   - to commands of the server, with those in instructions.txt for its version, which a
+//     person has committed; other versions do different work and are not judged;
+//   - to the floor (marker/floor.c), on all servers: any cost above it is funnel's own;
 //   - of CL.RESERVE to CL.THROTTLE, on all servers.
 //
 //go:embed instructions.txt
@@ -23,12 +23,12 @@ var committedText string
 
 const (
 	guardTolerance = 0.03 // counts repeat to within 0.5%, and compilers differ by as much
-	guardRuns      = 3    // before a rise is believed: a more expensive call is so in all
+	guardRuns      = 3    // a call has become more expensive only if it is in all of them
 )
 
-// guarded are the ratios that are watched: an allowed call writes a key with an expiry,
-// as SET does, a limited one replies five integers, as the noop does. Most is what the
-// ratio may be; where it is 0, the committed one counts.
+// guarded are the ratios that the guard compares. An allowed call writes a key with an
+// expiry, like SET; a limited one replies five integers, like the noop. Most is the
+// largest ratio allowed; if it is 0, the committed one counts.
 var guarded = []struct {
 	id, yardstick string
 	most          float64
@@ -43,8 +43,8 @@ var guarded = []struct {
 	{"reserve3/limited", "throttle3/limited", 0.92},
 }
 
-// parseCommitted reads the lines of a server: server, version, ID and count. Empty lines
-// and lines that begin with # do not count.
+// parseCommitted reads a server's lines: server, version, ID and count. It skips empty
+// lines and lines that begin with #.
 func parseCommitted(text, server string) (map[string]float64, error) {
 	committed := map[string]float64{}
 	for i, line := range strings.Split(text, "\n") {
@@ -63,7 +63,7 @@ func parseCommitted(text, server string) (map[string]float64, error) {
 	return committed, nil
 }
 
-// A verdict is the judgement on one ratio, of which most is tolerated.
+// A verdict is the judgement on one ratio; most is the largest that is tolerated.
 type verdict struct {
 	id, yardstick  string
 	measured, most float64
@@ -71,7 +71,7 @@ type verdict struct {
 
 func (v verdict) failed() bool { return v.measured > v.most }
 
-// judge compares counts with those committed, if there are any, and with the floor.
+// judge compares counts with the committed ones, if there are any, and with the floor.
 func judge(committed map[string]float64, counts map[string]Count) ([]verdict, error) {
 	var verdicts []verdict
 	for _, g := range guarded {
@@ -90,7 +90,7 @@ func judge(committed map[string]float64, counts map[string]Count) ([]verdict, er
 	return verdicts, nil
 }
 
-// Guard counts what the regression guard watches, and fails if it has risen.
+// Guard counts the instructions of guarded calls, and fails if a ratio has risen.
 func (s *Setting) Guard(output io.Writer) {
 	committed, err := parseCommitted(committedText, s.server)
 	s.failed(err)
@@ -122,7 +122,7 @@ func (s *Setting) Guard(output io.Writer) {
 	}
 }
 
-// committedLines words counts for instructions.txt.
+// committedLines formats counts for instructions.txt.
 func committedLines(server string, counts map[string]Count) (text string) {
 	for _, id := range slices.Sorted(maps.Keys(counts)) {
 		text += fmt.Sprintf("%s %-18s %6.0f\n", server, id, counts[id].PerCall)

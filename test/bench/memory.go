@@ -7,12 +7,12 @@ import (
 
 const (
 	memoryKeys  = 100_000 // that the growth of the server is spread over
-	memoryCalls = 100     // that a busy key has seen
+	memoryCalls = 100     // on a busy key
 )
 
-// memory compares what MEMORY USAGE says of a key, and how much the server grows with
-// each. That includes what MEMORY USAGE leaves out: the entry among the keys that
-// expire, and the share of the hash tables.
+// memory compares the MEMORY USAGE of a key, and the server's growth with each key. The
+// growth includes what MEMORY USAGE leaves out: the entry among the keys that expire, and
+// the share of the hash tables.
 func (s *Setting) memory() Table {
 	table := Table{
 		Title:   "Bytes per key",
@@ -41,7 +41,7 @@ func (s *Setting) memoryOf(c Case) (first, busy, growth float64) {
 	defer client.Close()
 	names := keys("key:", memoryKeys)
 	client.prepare(c, names[:1])
-	// Once for nothing: buffers and tables that stay have been made then.
+	// The first pass is not counted: it makes buffers and tables that stay.
 	for range 2 {
 		client.Do("FLUSHALL", "SYNC")
 		before := client.Info("used_memory")
@@ -50,7 +50,7 @@ func (s *Setting) memoryOf(c Case) (first, busy, growth float64) {
 		}
 		growth = (client.Info("used_memory") - before) / memoryKeys
 	}
-	// redis_rate calls its key by another name.
+	// redis_rate adds a prefix to its key.
 	usage := func() float64 {
 		bytes, _ := client.Do("MEMORY", "USAGE", client.Do("RANDOMKEY")).(int64)
 		return float64(bytes)

@@ -6,22 +6,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Limit is what a key is held to: Capacity calls at once, and Count more per Period
-// of so many seconds from then on. All are at least 1.
+// A Limit is the limit of a key: Capacity calls at once, and then Count more per Period
+// of so many seconds. All are at least 1.
 type Limit struct{ Capacity, Count, Period int64 }
 
-// Drain is the time in which a full funnel of this limit runs empty, in seconds,
-// rounded up. Windows, which know no leak, are given this length: Capacity calls per
-// Drain are the same rate.
+// Drain is the time in which a full funnel of this limit drains, in seconds, rounded up.
+// Windows do not leak, so they get this length: Capacity calls per Drain are the same
+// rate.
 func (l Limit) Drain() int64 { return (l.Capacity*l.Period + l.Count - 1) / l.Count }
 
-// The two limits of all load leak slowly, so that no key expires between two calls.
+// The two limits of all load leak slowly: no key expires between two calls.
 var (
 	Roomy  = Limit{Capacity: 700_000, Count: 1, Period: 6} // never reached while we measure
 	Narrow = Limit{Capacity: 1, Count: 1, Period: 600_000} // reached by the first call
 )
 
-// A Call is what differs between calls: the key, of 16 bytes, the client's clock in
+// A Call holds the differences between calls: the key, of 16 bytes, the client's clock in
 // milliseconds, and a number that occurs once per client.
 type Call struct {
 	Key         string
@@ -50,7 +50,7 @@ func (o Operation) limited(commands []redis.Cmder) bool {
 	return o.Limited != nil && o.Limited(numbers)
 }
 
-// A Case is a call that is measured: an alternative that is asked for one outcome.
+// A Case is a call that is measured: an alternative and one outcome.
 // Case is "allowed", "limited", "peek", or empty for plain commands.
 type Case struct {
 	Alternative
@@ -61,7 +61,7 @@ type Case struct {
 // ID names the case in files: "throttle/allowed".
 func (c Case) ID() string { return strings.TrimSuffix(c.Name+"/"+c.Case, "/") }
 
-// Cases are all cases of the alternatives.
+// Cases returns all cases of the alternatives.
 func Cases(alternatives []Alternative) (cases []Case) {
 	for _, a := range alternatives {
 		allowed := a.Operation(Roomy, 1)

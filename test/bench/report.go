@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// A Table is what has been measured, in rows and columns.
+// A Table holds measurements, in rows and columns.
 type Table struct {
 	Name    string // marks the place of the table in documents
 	Title   string
-	Note    string // says against what the figures were measured
+	Note    string // how the figures were measured
 	Columns []string
 	Rows    [][]string
 	Chart   Chart // of one column; it may have no bars
@@ -80,8 +80,8 @@ func thousands(number float64) string {
 }
 
 // A Chart is a drawing of horizontal bars, for documents. Its colours follow the
-// reader's choice of light or dark, which those of plotting libraries for Go cannot,
-// and its numbers stand beside the bars, so that nobody has to tell colours apart.
+// reader's choice of light or dark, which plotting libraries for Go cannot do. Its numbers
+// are next to the bars, so nobody has to tell colours apart.
 type Chart struct {
 	Title, Note string
 	Bars        []Bar
@@ -96,9 +96,8 @@ type Bar struct {
 	Top                 int
 }
 
-// add adds the bar of a case. Of calls that are limited, only those of modules have
-// one; peeks, what nobody can choose (the floors), and calls of several funnels, which do
-// more, have none.
+// add adds the bar of a case. Of limited calls, only those of modules have one. Peeks,
+// floors, which nobody can choose, and calls of several funnels, which do more, have none.
 func (c *Chart) add(of Case, value float64, label string) {
 	module := of.Name == "throttle" || of.Name == "peer"
 	left := strings.HasSuffix(of.Name, "floor") || strings.HasSuffix(of.Name, "3")
@@ -120,9 +119,9 @@ var chartSource string
 
 var chartTemplate = template.Must(template.New("chart").Parse(chartSource))
 
-// Draw draws the charts of tables into a folder, the shortest bar first. A bar that is
-// more than five times as long as the next, which makes the others too short to be
-// compared, is left out, and named in the note.
+// Draw draws the charts of tables into a folder, the shortest bar first. It leaves out a
+// bar more than five times as long as the next, because the others would be too short to
+// compare, and names it in the note.
 func Draw(folder string, tables []Table) error {
 	for _, table := range tables {
 		c := table.Chart

@@ -66,20 +66,13 @@ func TestGuardFailsWhenCallsBecomeMoreExpensive(t *testing.T) {
 	}
 }
 
-func TestGuardKnowsNoCommandsOfUnknownServers(t *testing.T) {
-	committed, err := parseCommitted(committedExample, "redis 8.0.0")
-	require.NoError(t, err)
-	verdicts, err := judge(committed, counted(1, 1, 13000, 8500))
-	require.NoError(t, err)
-	require.Len(t, verdicts, 6, "the floor, and CL.RESERVE beside CL.THROTTLE")
-}
-
 func TestGuardNamesWhatIsMissing(t *testing.T) {
+	verdicts, err := judge(nil, counted(1, 1, 13000, 8500))
+	require.NoError(t, err)
+	require.Len(t, verdicts, 6, "of an unknown server the floor, and CL.RESERVE beside CL.THROTTLE")
 	committed, err := parseCommitted(committedExample, "valkey 9.1.2")
 	require.NoError(t, err)
 	_, err = judge(committed, counted(1, 1, 1, 1))
-	require.ErrorContains(t, err, "throttle/allowed")
-	_, err = judge(nil, map[string]Count{})
 	require.ErrorContains(t, err, "throttle/allowed")
 
 	for _, line := range []string{"redis 7.0.15 set", "redis 7.0.15 set many", "redis 7.0.15 set -1", "redis 7.0.15 set 1 2"} {
@@ -117,25 +110,15 @@ func TestUpdateReplacesWhatStandsBetweenTheMarkers(t *testing.T) {
 
 func TestChartIsSortedAndWellFormed(t *testing.T) {
 	chart := Chart{Title: "Bytes <per> key", Note: "note"}
-	for _, bar := range []struct {
-		name  string
-		value float64
-	}{{"window", 1_234_168}, {"throttle", 104}, {"peer", 90}, {"set", 72}} {
-		chart.add(Case{Alternative: Alternative{Name: bar.name, Title: bar.name + " & co"}}, bar.value, thousands(bar.value))
+	for name, value := range map[string]float64{"window": 1_234_168, "throttle": 104, "peer": 90, "set": 72} {
+		chart.add(Case{Alternative: Alternative{Name: name, Title: name + " & co"}}, value, thousands(value))
 	}
 	folder := t.TempDir()
 	require.NoError(t, Draw(folder, []Table{{Name: "none"}, {Name: "memory", Chart: chart}}))
 	content, err := os.ReadFile(filepath.Join(folder, "memory.svg"))
 	require.NoError(t, err)
-	require.NoFileExists(t, filepath.Join(folder, "none.svg"))
-	svg := string(content)
 	require.NoError(t, xml.Unmarshal(content, new(struct{})))
-	require.Contains(t, svg, "prefers-color-scheme: dark")
-	require.Contains(t, svg, `class="ours" width="330.0"`, "the longest bar that is shown")
-	require.Contains(t, svg, "note; left out: window &amp; co, 1,234,168")
-	_, bars, _ := strings.Cut(svg, "</style>")
-	require.Less(t, strings.Index(bars, "set &amp; co"), strings.Index(bars, "peer &amp; co"))
-	require.Less(t, strings.Index(bars, "peer &amp; co"), strings.Index(bars, "throttle &amp; co"))
+	require.Regexp(t, `(?s)set &amp; co</text>.*peer &amp; co</text>.*throttle &amp; co</text><rect class="ours" width="330.0".*note; left out: window &amp; co, 1,234,168`, string(content))
 }
 
 func TestCSVOfRedisBenchmarkIsRead(t *testing.T) {

@@ -1,6 +1,6 @@
-// Package bench measures what CL.THROTTLE costs, and what the other ways to limit a
-// rate with a Redis or Valkey server cost beside it, in the same run.
-// Tests check that each limits as it should, and every measurement checks replies.
+// Package bench measures what CL.THROTTLE costs, and compares it in the same run with
+// other ways to limit a rate with a Redis or Valkey server. Tests check that each limits
+// as it should, and every measurement checks replies.
 package bench
 
 import (
@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// A Setting is what all measurements share. After an error, which Err then holds, none
-// of them does anything any more.
+// A Setting is shared by all measurements. After an error, which Err holds, they do
+// nothing.
 type Setting struct {
 	Ctx    context.Context
 	Err    error
@@ -28,32 +28,32 @@ type Setting struct {
 	Marker string // from BuildMarker
 	Rounds int    // of each case, where time is measured
 
-	// Window is how long waiting is measured, and ten rounds of clients in Go.
+	// Window is how long to measure waiting, or ten rounds of clients in Go.
 	Window time.Duration
 
-	// Progress is told what is going on, a line at a time.
+	// Progress receives a line for each step.
 	Progress func(format string, arguments ...any)
 
 	server, module, peer string // with their versions, from Describe
 }
 
-// failed takes an error, if it is the first, and says whether there has been one.
+// failed keeps an error, if it is the first, and reports whether there has been one.
 func (s *Setting) failed(err error) bool {
 	s.Err = cmp.Or(s.Err, err, s.Ctx.Err())
 	return s.Err != nil
 }
 
-// Alternatives are those that can be measured.
+// Alternatives returns those that can be measured.
 func (s *Setting) Alternatives() []Alternative {
 	return slices.DeleteFunc(Alternatives(s.peer), func(a Alternative) bool { return a.Peer && s.Peer == "" })
 }
 
 const (
 	Reference = "set" // the alternative that ratios are taken against
-	Calls     = 8000  // in a block that is counted, which repeats to within 0.5%
+	Calls     = 8000  // in a block that is counted; counts repeat to within 0.5%
 )
 
-// Parts are what can be measured.
+// Parts are the measurements.
 var Parts = []struct {
 	Name    string
 	Measure func(*Setting) Table
@@ -67,8 +67,7 @@ func (s *Setting) moduleOf(peer bool) string {
 	return map[bool]string{false: s.Module, true: s.Peer}[peer]
 }
 
-// Describe is the table of what the figures are taken with. It finds out early whether
-// the modules load.
+// Describe returns the table of the environment. It fails early if a module does not load.
 func (s *Setting) Describe() Table {
 	table := Table{Name: "environment", Columns: []string{"what", "which"}}
 	s.server, s.module = s.versions(s.Module)
@@ -96,7 +95,7 @@ func (s *Setting) versions(path string) (server, module string) {
 	defer client.Close()
 	info, _ := client.Do("INFO", "everything").(string)
 	for _, found := range serverVersion.FindAllStringSubmatch(info, -1) {
-		server = found[1] + " " + found[2] // Valkey's own comes after the Redis that it is like
+		server = found[1] + " " + found[2] // Valkey's own comes after its Redis version
 	}
 	for _, found := range moduleVersion.FindAllStringSubmatch(info, -1) {
 		if found[1] != "bench" {

@@ -15,8 +15,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// A load is what redis-benchmark sends: from so many connections at the same time,
-// pipeline calls at once on each, on random ones of so many keys.
+// A load describes what redis-benchmark sends: the number of connections, the calls at once
+// on each, and the number of keys, from which it picks at random.
 type load struct {
 	clients, pipeline, keys int
 	config                  []string // of the server
@@ -24,15 +24,15 @@ type load struct {
 }
 
 // A round has figures: calls per second; the time that the server's threads worked, in
-// microseconds per call, which is what a call costs when the client is the bottleneck;
-// and latencies in microseconds. Where the client is a program in Go, there is its own
-// processor time as well, and how often it allocates, per call.
+// microseconds per call, which is the cost of a call when the client is the bottleneck;
+// and latencies in microseconds. For a client in Go, it also has the client's processor
+// time and number of allocations, per call.
 type round [6]float64
 
 const rate, processor, p50, p99, ofClient, allocations = 0, 1, 2, 3, 4, 5
 const roundLength = 300 * time.Millisecond // about
 
-// A run is a case in a load, and what its rounds came to.
+// A run is a case in a load, and the figures of its rounds.
 type run struct {
 	Case
 	load
@@ -43,8 +43,8 @@ type run struct {
 }
 
 // measure takes cases in turn, in another order each time: a machine that becomes
-// slower meanwhile is slower for all of them. Cases that redis-benchmark cannot send,
-// since it knows one command only, are left out.
+// slower meanwhile is slower for all of them. It leaves out cases that redis-benchmark
+// cannot send, because that can only send one command.
 func (s *Setting) measure(cases []Case, l load) (runs []*run) {
 	clients := map[bool]*Client{}
 	for i, c := range cases {
@@ -73,7 +73,7 @@ func (s *Setting) measure(cases []Case, l load) (runs []*run) {
 			switch {
 			case s.failed(err):
 				return nil
-			case turn == 0: // which tells only how many calls fill a round
+			case turn == 0: // only shows how many calls fill a round
 				runs[i].requests = max(1000, int(result[rate]*roundLength.Seconds()))
 			default:
 				runs[i].rounds = append(runs[i].rounds, result)
@@ -83,13 +83,13 @@ func (s *Setting) measure(cases []Case, l load) (runs []*run) {
 	return runs
 }
 
-// round sends one round. Redis-benchmark ends with an error if a reply is one, but does
-// not read the others: calls before and after are answered as they should be, then.
+// round sends one round. Redis-benchmark stops at an error reply, but does not read other
+// replies: calls before and after the round are checked instead.
 func (r *run) round() (round, error) {
 	some := keys(r.prefix, min(r.keys, 16))
 	r.client.expect(r.Case, some...)
 	before := r.client.Info("used_cpu_user", "used_cpu_sys")
-	// It lies beside the server: redis-benchmark, or valkey-benchmark.
+	// It is in the server's folder: redis-benchmark, or valkey-benchmark.
 	program, err := exec.LookPath(strings.TrimSuffix(servertest.Program(), "-server") + "-benchmark")
 	if r.client.failed(err) {
 		return round{}, err
@@ -106,7 +106,7 @@ func (r *run) round() (round, error) {
 	return result, err
 }
 
-// readCSV reads what redis-benchmark prints: a line of names, and one of values.
+// readCSV reads the output of redis-benchmark: a line of names, and one of values.
 func readCSV(output string) (result round, err error) {
 	lines, err := csv.NewReader(strings.NewReader(output)).ReadAll()
 	if err == nil && len(lines) == 2 {
@@ -123,7 +123,7 @@ func readCSV(output string) (result round, err error) {
 
 func (r *run) median(figure int) float64 { return quartiles(r, nil, figure).Q2 }
 
-// quartiles sums rounds up, divided by those of the same turns of a reference.
+// quartiles sums rounds up, divided by the same rounds of a reference.
 func quartiles(r, reference *run, figure int) stats.Quartiles {
 	var values []float64
 	for turn, own := range r.rounds {
@@ -137,13 +137,13 @@ func quartiles(r, reference *run, figure int) stats.Quartiles {
 	return q
 }
 
-// ratio words the median of the ratio to a reference, and its quartiles.
+// ratio formats the median of the ratio to a reference, and its quartiles.
 func ratio(r, reference *run, figure int) string {
 	q := quartiles(r, reference, figure)
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", q.Q2, q.Q1, q.Q3)
 }
 
-// timed are the runs of all cases but peeks and those without, and that of the reference.
+// timed returns the runs of all cases except peeks, and that of the reference.
 func (s *Setting) timed(l load, without string) (runs []*run, reference *run) {
 	runs = s.measure(slices.DeleteFunc(Cases(s.Alternatives()), func(c Case) bool { return c.Case == "peek" || c.Case == without }), l)
 	if i := slices.IndexFunc(runs, func(r *run) bool { return r.Name == Reference }); i >= 0 {
@@ -188,7 +188,7 @@ func (s *Setting) latency() Table {
 	return table
 }
 
-// scale lets one thing grow at a time, and switches the AOF and a replica on.
+// scale varies one thing at a time, and switches the AOF and a replica on.
 func (s *Setting) scale() Table {
 	table := Table{Title: "CL.THROTTLE as keys, clients and listeners grow",
 		Columns: []string{"keys", "clients", "AOF", "replica", "server µs per call", "of SET PX", "ratio", "calls per second"},

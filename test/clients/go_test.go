@@ -13,7 +13,7 @@ import (
 	"funnel/internal/servertest"
 )
 
-// goProgram runs one of three snippets, in as many rounds as run wants.
+// goProgram runs one of three snippets, in as many rounds as run wants, or a refund.
 const goProgram = `package main
 
 import (
@@ -29,6 +29,8 @@ import (
 )
 
 var ctx = context.Background()
+
+%s
 
 func viaLimiter(l *limiter.Limiter) error {
 	%s
@@ -58,6 +60,10 @@ func main() {
 				err = viaGoRedis(rdb)
 			case "rueidis":
 				err = viaRueidis(client)
+			case "go-redis refund":
+				panic(refund(ctx, rdb))
+			case "rueidis refund":
+				panic(client.Do(ctx, client.B().Arbitrary("CL.REFUND").Keys("user:42").Args("15", "30", "60", "1").Build()).Error())
 			}
 		}
 		if err != nil {
@@ -73,7 +79,7 @@ func TestGoSnippets(t *testing.T) {
 	folder := t.TempDir()
 	source, program := filepath.Join(folder, "main.go"), filepath.Join(folder, "program")
 	indent := func(text string) string { return strings.ReplaceAll(text, "\n", "\n\t") }
-	require.NoError(t, os.WriteFile(source, fmt.Appendf(nil, goProgram,
+	require.NoError(t, os.WriteFile(source, fmt.Appendf(nil, goProgram, snippet(t, "go-redis-refund"),
 		indent(narrow(t, snippet(t, "limiter"), "limiter.PerMinute(30).Burst(15)", "limiter.Per(1, 2*time.Second).Burst(3)")),
 		indent(narrow(t, snippet(t, "go-redis"), "15, 30, 60", "3, 1, 2")),
 		indent(narrow(t, snippet(t, "rueidis"), `"15", "30", "60"`, `"3", "1", "2"`)),
@@ -89,6 +95,9 @@ func TestGoSnippets(t *testing.T) {
 			server := servertest.StartModule(t)
 			requireTurns(t, server, func() *exec.Cmd { return exec.Command(program, name, server.Addr()) })
 		})
+	}
+	for _, name := range []string{"go-redis refund", "rueidis refund"} {
+		requireOneRefund(t, func(addr string) *exec.Cmd { return exec.Command(program, name, addr) })
 	}
 	t.Run("limiter without the module", func(t *testing.T) {
 		server := servertest.Start(t, servertest.Options{})

@@ -2,7 +2,7 @@ package command_test
 
 import (
 	"context"
-	"math"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,22 +10,188 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/contract"
 	"funnel/internal/servertest"
 )
 
-// What the errors say is tested in module/throttle, and by ../../integration_test.go.
+const (
+	most    = "9223372036854775807"
+	century = "9223372036.854775807"
+)
 
-// requireErrors requires an error of each kind that the arguments can have.
-func requireErrors(t *testing.T, client *redis.Client, key string) {
+// startWithoutFunnels has keys that are no funnels.
+func startWithoutFunnels(t *testing.T) *redis.Client {
 	t.Helper()
-	servertest.RequireError(t, client, "ERR wrong number of arguments", key, 15, 30)
-	servertest.RequireError(t, client, "ERR capacity must be", key, "x", "y", "z", "w")
-	servertest.RequireError(t, client, "ERR count must be", key, 15, "y", "z", "w")
-	servertest.RequireError(t, client, "ERR period must be", key, 15, 1, "z", "w")
-	servertest.RequireError(t, client, "ERR quantity must be", key, 15, 1, 1, "w")
-	servertest.RequireError(t, client, "ERR count is too large for period", key, 15, 1000000001, 1)
-	servertest.RequireError(t, client, "ERR capacity and period are too large together", key, math.MaxInt64, 1, 1)
-	servertest.RequireError(t, client, "ERR quantity and period are too large together", key, 15, 1, 1, math.MaxInt64)
+	client := servertest.StartClient(t)
+	for _, number := range []string{"1", "2"} {
+		require.NoError(t, client.RPush(t.Context(), "list"+number, "a").Err())
+		require.NoError(t, client.Set(t.Context(), "word"+number, "abc", 0).Err())
+	}
+	return client
+}
+
+// requireRefused requires the error of a call, and that it changes nothing.
+func requireRefused(t *testing.T, client *redis.Client, want string, words ...any) {
+	t.Helper()
+	before := servertest.Dumps(t, client)
+	dirty := servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save")
+	require.EqualError(t, client.Do(context.Background(), words...).Err(), want, "%.200q", fmt.Sprint(words...))
+	require.Equal(t, before, servertest.Dumps(t, client))
+	require.Equal(t, dirty, servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save"))
+}
+
+// TestNumberOfWords: one reply for none, for a part of a funnel, and for more funnels than a
+// command takes.
+func TestNumberOfWords(t *testing.T) {
+	client := startWithoutFunnels(t)
+	var words []any
+	for _, key := range keyNames(1000) {
+		words = append(words, key, 2, 1, 1, 1)
+	}
+	for _, c := range commands {
+		accepted := map[int]bool{}
+		for count := 1; count <= c.most(); count++ {
+			for _, line := range c.calls(keyNames(count)...) {
+				accepted[len(strings.Fields(line))-1] = true
+			}
+		}
+		for _, count := range []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 319, 320, 321, 322, 324, 325, 326, 5000} {
+			if !accepted[count] {
+				requireRefused(t, client, "ERR wrong number of arguments for '"+c.name+"' command", append([]any{c.name}, words[:count]...)...)
+			}
+		}
+	}
+}
+
+// TestErrors, each with its full text: of a call of one funnel, and of three, of which the
+// second is wrong.
+func TestErrors(t *testing.T) {
+	client := startWithoutFunnels(t)
+	for _, c := range []struct {
+		funnel string
+		begins contract.Error
+		ends   string
+	}{
+		{"k 1.5 1 1 1", contract.ErrCapacity, "1 to " + most + ", not '1.5'"},
+		{"k " + most + "0 1 1 1", contract.ErrCapacity, "1 to " + most + ", not '" + most + "0'"},
+		{"k 0 1 1 1", contract.ErrCapacity, "1 to " + most + ", not '0': for clients of redis-cell, whose argument is one less than the limit, load the module with 'compat redis-cell'"},
+		{"k 2 0 1 1", contract.ErrCount, ", not '0'"},
+		{"k 2 -1 1 1", contract.ErrCount, ", not '-1'"},
+		{"k 2 1 0 1", contract.ErrPeriod, ", not '0'"},
+		{"k 2 1 1e3 1", contract.ErrPeriod, ", not '1e3'"},
+		{"k 2 1 0.0000000001 1", contract.ErrPeriod, ", not '0.0000000001'"},
+		{"k 2 1 1 -1", contract.ErrQuantity, ", not '-1'"},
+		{"k 2 1 1 01", contract.ErrQuantity, ", not '01'"},
+		{"k 2 1000000001 1 1", contract.ErrEmissionInterval, ": got capacity 2, count 1000000001, period 1, quantity 1"},
+		{"k " + most + " 1 1 1", contract.ErrTolerance, ": got capacity " + most + ", count 1, period 1, quantity 1"},
+		{"k 2 1 1 " + most, contract.ErrIncrement, ": got capacity 2, count 1, period 1, quantity " + most},
+		{"list1 2 1 1 1", contract.ErrType, ""},
+		{"list1 2 1 1 0", contract.ErrType, ""},
+		{"word1 2 1 1 1", contract.ErrFunnel, ""},
+		{"word1 2 1 1 0", contract.ErrFunnel, ""},
+		{"k 1 1 " + century + " 1", contract.ErrTAT, ": got capacity 1, count 1, period " + century + ", quantity 1"},
+	} {
+		for _, command := range commands {
+			if c.begins == command.without {
+				continue
+			}
+			requireRefused(t, client, string(c.begins)+c.ends, servertest.Words(command.name+" "+c.funnel)...)
+			if command.most() > 1 {
+				line := command.name + " first 2 1 1 1 " + c.funnel + " last 2 1 1 1"
+				requireRefused(t, client, string(c.begins.Of(2))+c.ends, servertest.Words(line)...)
+			}
+		}
+	}
+}
+
+// TestErrorsOfTheWholeCall name no funnel, but for a key that is named twice.
+func TestErrorsOfTheWholeCall(t *testing.T) {
+	client := startWithoutFunnels(t)
+	for maxWait, shown := range map[string]string{
+		"x": ", not 'x'", "-1": ", not '-1'", "1.": ", not '1.'", ".5": ", not '.5'", "inf": ", not 'inf'", "": "",
+		"9223372036.854775808": ", not '9223372036.854775808'", "0.0000000001": ", not '0.0000000001'",
+	} {
+		for _, line := range []string{"cl.reserve a 2 1 1 1", "cl.reserve a 2 1 1 1 b 2 1 1 1"} {
+			requireRefused(t, client, string(contract.ErrMaxWait)+shown, append(servertest.Words(line), maxWait)...)
+		}
+	}
+	requireRefused(t, client, string(contract.ErrSeveral)+", not '0.000000001'", servertest.Words("cl.reserve a 2 1 1 1 b 2 1 1 1 0.000000001")...)
+	for _, c := range commands {
+		if c.most() == 1 {
+			continue
+		}
+		for keys, second := range map[string]int{"a a": 2, "a b a": 3, "a b b a": 3, strings.Join(keyNames(63), " ") + " key:17": 64} {
+			line := c.calls(strings.Fields(keys)...)[0]
+			requireRefused(t, client, string(contract.ErrTwice.Of(second)), servertest.Words(line)...)
+		}
+	}
+}
+
+// TestErrorsComeInOrder: of two things that are wrong, the one that the contract names first
+// is the reply.
+func TestErrorsComeInOrder(t *testing.T) {
+	client := startWithoutFunnels(t)
+	type fault struct {
+		error contract.Error
+		put   func(words []any)
+	}
+	set := func(at int, values ...any) func([]any) {
+		return func(words []any) { copy(words[at:], values) }
+	}
+	for _, c := range commands {
+		count := min(2, c.most())
+		// Words 1 to 5 are the first funnel, 6 to 10 the second; 11 is max_wait.
+		var arguments, stored, tooLate []fault
+		for i := range count {
+			key, number := 5*i+1, fmt.Sprint(i+1)
+			of := func(err contract.Error) contract.Error {
+				if count > 1 {
+					return err.Of(i + 1)
+				}
+				return err
+			}
+			arguments = append(arguments,
+				fault{of(contract.ErrCapacity), set(key+1, "x")}, fault{of(contract.ErrCount), set(key+2, "x")},
+				fault{of(contract.ErrPeriod), set(key+3, "x")}, fault{of(contract.ErrQuantity), set(key+4, "x")})
+			if c.without != contract.ErrIncrement {
+				arguments = append(arguments, fault{of(contract.ErrIncrement), set(key+4, most)})
+			}
+			stored = append(stored, fault{contract.ErrType, set(key, "list"+number)}, fault{of(contract.ErrFunnel), set(key, "word"+number)})
+			tooLate = append(tooLate, fault{of(contract.ErrTAT), set(key+1, "1", "1", century, "1")})
+		}
+		words := func() []any {
+			words := servertest.Words(strings.Join([]string{c.name, "a 2 1 1 1", "b 2 1 1 1"}[:count+1], " "))
+			if c.takes("[max_wait]") {
+				words = append(words, "0")
+			}
+			return words
+		}
+		faults := arguments
+		if c.takes("[max_wait]") {
+			faults = append(faults, fault{contract.ErrMaxWait, set(11, "x")}, fault{contract.ErrSeveral, set(11, "1")})
+		}
+		if count > 1 {
+			faults = append(faults, fault{contract.ErrTwice.Of(2), func(words []any) { words[6] = words[1] }})
+		}
+		faults = append(faults, stored...)
+		if c.without != contract.ErrTAT {
+			faults = append(faults, tooLate...)
+		}
+		for i, earlier := range faults {
+			for _, later := range faults[i:] {
+				words := words()
+				later.put(words) // first, since both may be about the same word
+				earlier.put(words)
+				err := client.Do(t.Context(), words...).Err()
+				require.Error(t, err, "%v", words)
+				require.True(t, strings.HasPrefix(err.Error(), string(earlier.error)), "%v: %v, want %s before %s", words, err, earlier.error, later.error)
+			}
+			tooMany := append(words(), 0, 0, 0)
+			earlier.put(tooMany)
+			require.EqualError(t, client.Do(t.Context(), tooMany...).Err(), "ERR wrong number of arguments for '"+c.name+"' command", earlier.error)
+		}
+	}
+	require.ElementsMatch(t, []string{"list1", "list2", "word1", "word2"}, client.Keys(t.Context(), "*").Val())
 }
 
 // TestBadArgumentsLeaveTheKeyAlone, whatever it holds, with its encoding and the time of
@@ -33,6 +199,13 @@ func requireErrors(t *testing.T, client *redis.Client, key string) {
 func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
 	client := servertest.StartClient(t)
 	ctx := context.Background()
+	requireErrors := func(key string) {
+		for _, name := range names("") {
+			for _, bad := range []string{" 15 1", " x 1 1 1", " 15 x 1 1", " 15 1 x 1", " 15 1 1 x", " 15 1000000001 1 1", " " + most + " 1 1 1", " 15 1 1 " + most} {
+				require.Regexp(t, "^ERR ", servertest.Try(client, name+" "+key+bad))
+			}
+		}
+	}
 	require.NoError(t, client.ConfigSet(ctx, "lfu-log-factor", "0").Err()) // every use counts
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory-policy", "allkeys-lfu").Err())
 	require.NoError(t, client.Do(ctx, "debug", "set-active-expire", 0).Err())
@@ -42,36 +215,41 @@ func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
 	require.NoError(t, client.Append(ctx, "raw", tat[:9]).Err())
 	require.NoError(t, client.Append(ctx, "raw", tat[9:]).Err())
 	require.NoError(t, client.RPush(ctx, "list", "a").Err())
-	for _, key := range []string{"int", "embstr", "raw", "list"} {
+	for _, key := range []string{"int", "embstr", "raw", "list", "none"} {
 		look := func() []any {
 			return []any{client.ObjectEncoding(ctx, key).Val(), client.MemoryUsage(ctx, key).Val(), client.ObjectFreq(ctx, key).Val()}
 		}
 		before := look()
-		requireErrors(t, client, key)
+		requireErrors(key)
 		require.Equal(t, before, look(), key)
 	}
-	requireErrors(t, client, "no key")
 	require.EqualValues(t, 4, client.DBSize(ctx).Val())
 
 	require.NoError(t, client.Set(ctx, "key", 1, time.Millisecond).Err())
 	expiry := time.Now().Add(time.Millisecond)
 	servertest.Eventually(t, "the key expires", func() bool { return time.Now().After(expiry.Add(time.Millisecond)) })
-	requireErrors(t, client, "key")
+	requireErrors("key")
 	require.EqualValues(t, 5, client.DBSize(ctx).Val())
-	servertest.Throttle(t, client, "key", 15, 30, 60, 0)
+	servertest.Call(t, client, "cl.throttle key 15 30 60 0")
 	require.EqualValues(t, 4, client.DBSize(ctx).Val(), "a call that is fine finds it expired")
 }
 
 // TestErrorsOfAnyBytes are a line, not a flood, and let nothing into the protocol.
 func TestErrorsOfAnyBytes(t *testing.T) {
 	client := servertest.StartClient(t)
-	ctx := context.Background()
-	require.Contains(t, servertest.RequireError(t, client, "ERR capacity", "key", "a\r\nb\x00\xff", 30, 60), "not 'a??b??'")
 	long := strings.Repeat("9", 1<<20)
-	for _, arguments := range [][]any{{"key", long, 1, 1}, {"key", 1, long, 1}, {"key", 1, 1, "1." + long}, {"key", 1, 1, 1, long}} {
-		require.Less(t, len(servertest.RequireError(t, client, "ERR", arguments...)), 512)
+	for _, name := range names("") {
+		for at := 2; at <= 5; at++ {
+			for word, shown := range map[string]string{"a\r\nb\x00\xff": "not 'a??b??'", "1." + long: "and more"} {
+				words := servertest.Words(name + " k 1 1 1 1")
+				words[at] = word
+				err := client.Do(t.Context(), words...).Err()
+				require.ErrorContains(t, err, shown)
+				require.Less(t, len(err.Error()), 512)
+			}
+		}
 	}
-	require.Equal(t, "PONG", client.Ping(ctx).Val(), "the connection is still in step")
+	require.Equal(t, "PONG", client.Ping(t.Context()).Val(), "the connection is still in step")
 }
 
 // TestKeysThatHoldNoFunnel, of other types or with other values: they reply an error, also
@@ -81,17 +259,20 @@ func TestKeysThatHoldNoFunnel(t *testing.T) {
 	ctx := context.Background()
 	for _, write := range [][]any{
 		{"rpush", "list", "a"}, {"sadd", "set", "a"}, {"hset", "hash", "a", 1}, {"zadd", "sorted", 1, "a"}, {"xadd", "stream", "*", "a", 1},
-		{"set", "nothing", ""}, {"set", "negative", "-5"}, {"set", "2^63", "9223372036854775808"}, {"set", "zero byte", "5\x00"},
-		{"set", "leading zeros", "005"}, {"set", "binary", "\xff\xfe\x00\x01"}, {"set", "10 MB of digits", strings.Repeat("1", 10<<20)},
+		{"set", "nothing", ""}, {"set", "negative", "-5"}, {"set", "2^63", "9223372036854775808"}, {"set", "zero-byte", "5\x00"},
+		{"set", "leading-zeros", "005"}, {"set", "binary", "\xff\xfe\x00\x01"}, {"set", "10MB-of-digits", strings.Repeat("1", 10<<20)},
 	} {
 		require.NoError(t, client.Do(ctx, write...).Err())
-		key, want := write[1].(string), "ERR the key does not hold a funnel"
+		key, want := write[1].(string), string(contract.ErrFunnel)
 		if write[0] != "set" {
 			want = client.Get(ctx, key).Err().Error() // WRONGTYPE, in the words of the server
 		}
 		before := client.Dump(ctx, key).Val()
-		servertest.RequireError(t, client, want, key, 15, 30, 60)
-		servertest.RequireError(t, client, want, key, 15, 30, 60, 0)
+		for _, name := range names("") {
+			for _, quantity := range []string{"0", "1"} {
+				require.Equal(t, want, servertest.Try(client, name+" "+key+" 15 30 60 "+quantity), name)
+			}
+		}
 		require.True(t, before == client.Dump(ctx, key).Val(), key)
 		require.EqualValues(t, -1, client.PTTL(ctx, key).Val(), "no expiry was added")
 	}

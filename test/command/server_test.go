@@ -3,7 +3,10 @@ package command_test
 import (
 	"context"
 	"fmt"
-	"slices"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -12,131 +15,160 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestInTransactions: MULTI queues the call like any other.
-func TestInTransactions(t *testing.T) {
-	client := servertest.StartClient(t)
-	ctx := context.Background()
-	commands, err := client.TxPipelined(ctx, func(pipeline redis.Pipeliner) error {
-		for range 3 {
-			pipeline.Do(ctx, "cl.throttle", "key", 2, 1, 1000)
-		}
-		pipeline.Do(ctx, "cl.throttle", "key", "x", 1, 1000)
-		pipeline.Get(ctx, "key")
-		return nil
-	})
-	require.ErrorContains(t, err, "ERR capacity")
-	require.Equal(t, []int64{0, 0, 1}, servertest.LimitedOf(t, commands[:3]))
-	require.ErrorContains(t, commands[3].Err(), "ERR capacity")
-	require.NoError(t, commands[4].Err())
-}
-
-// TestInScripts; what clients.md shows runs in ../clients, as a script and as a function.
-func TestInScripts(t *testing.T) {
-	client := servertest.StartClient(t)
-	const script = `
-		local last
-		for _ = 1, 3 do last = redis.call('cl.throttle', KEYS[1], 2, 1, 1000) end
-		return last`
-	want := servertest.Reply{1, 2, 0, 1000, 2000}
-	require.Equal(t, want, servertest.ToReply(t, client.Eval(context.Background(), script, []string{"key"})))
-
-	protected := `return redis.pcall('cl.throttle', KEYS[1], 'x', 1, 1).err`
-	message, err := client.Eval(context.Background(), protected, []string{"key"}).Text()
-	require.NoError(t, err)
-	require.Contains(t, message, "ERR capacity")
-}
-
+// TestBothProtocols carry the same bytes.
 func TestBothProtocols(t *testing.T) {
-	server := servertest.StartModule(t)
+	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
+	servertest.ClockOf(server.Client(t)).Set(t, servertest.Epoch)
 	for _, protocol := range []string{"2", "3"} {
 		wire := server.Wire(t)
 		wire.MustDo(t, "hello", protocol)
-		require.Equal(t, []any{int64(0), int64(15), int64(14), int64(-1), int64(2)}, wire.MustDo(t, "cl.throttle", protocol, "15", "30", "60"))
-		require.IsType(t, servertest.ErrorReply(""), wire.MustDo(t, "cl.throttle", protocol, "x", "30", "60"))
+		for _, c := range []struct{ call, reply string }{
+			{"CL.THROTTLE {u}:s 10 10 1 1", "*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:1\r\n"},
+			{"CL.REFUND {u}:s 10 10 1 1", "*3\r\n:0\r\n$1\r\n0\r\n*1\r\n*5\r\n:0\r\n:10\r\n:10\r\n$1\r\n0\r\n$1\r\n0\r\n"},
+			{"CL.PEEK {u}:s 10 10 1 1 {u}:h 1000 1000 3600 1001", "*3\r\n:1\r\n$2\r\n-1\r\n*2\r\n" +
+				"*5\r\n:0\r\n:10\r\n:10\r\n$1\r\n0\r\n$1\r\n0\r\n" + "*5\r\n:1\r\n:1000\r\n:1000\r\n$2\r\n-1\r\n$1\r\n0\r\n"},
+		} {
+			_, err := wire.Write(servertest.AppendCommand(nil, strings.Fields(c.call)...))
+			require.NoError(t, err)
+			got := make([]byte, len(c.reply))
+			_, err = io.ReadFull(wire, got)
+			require.NoError(t, err)
+			require.Equal(t, c.reply, string(got), c.call)
+		}
 	}
 }
 
-// TestCommandIsDescribed to servers and their clients.
-func TestCommandIsDescribed(t *testing.T) {
-	client := servertest.StartClient(t)
+// TestInScripts: read-only scripts may call CL.PEEK, and no other command. The scripts of
+// docs/clients.md run in ../clients.
+func TestInScripts(t *testing.T) {
+	client, clock := servertest.StartWithClock(t)
 	ctx := context.Background()
-
-	keys, err := client.Do(ctx, "command", "getkeys", "cl.throttle", "the key", 15, 30, 60, 1).StringSlice()
-	require.NoError(t, err)
-	require.Equal(t, []string{"the key"}, keys)
-
-	info := client.Command(ctx).Val()["cl.throttle"]
-	require.NotNil(t, info)
-	require.EqualValues(t, []int{1, 1, 1}, []int{int(info.FirstKeyPos), int(info.LastKeyPos), int(info.StepCount)})
-	for _, flag := range []string{"write", "denyoom", "fast"} {
-		require.Contains(t, info.Flags, flag)
+	clock.Set(t, servertest.Epoch)
+	const script = `return redis.pcall(ARGV[1], KEYS[1], unpack(ARGV, 2))`
+	arguments := func(c command) []any { return append([]any{c.name}, servertest.Words("2 1 1000 1")...) }
+	keys := []string{"user:1"}
+	for i, want := range []string{"0 2 1 -1 1000", "0 0 [0 2 0 0 2000]", "1 1000 [1 2 0 1000 2000]", "1 1000 [1 2 0 1000 3000]", "0 0 [0 2 0 0 2000]"} {
+		require.Equal(t, want, servertest.Line(client.Eval(ctx, script, keys, arguments(commands[i])...)), commands[i].name)
 	}
+	require.Contains(t, servertest.Line(client.Eval(ctx, script, keys, "cl.peek", "x", 1, 1, 1)), "ERR capacity")
 
 	if !servertest.Since7(t) {
-		return // a module cannot tell the rest
+		return // it has neither EVAL_RO nor functions
 	}
-	require.EqualValues(t, -5, info.Arity)
-	flags, err := client.Do(ctx, "command", "getkeysandflags", "cl.throttle", "the key", 15, 30, 60).Slice()
-	require.NoError(t, err)
-	require.Equal(t, "[[the key [RW access update]]]", fmt.Sprint(flags))
-
-	docs := fmt.Sprint(client.Do(ctx, "command", "docs", "cl.throttle").Val())
-	for _, word := range []string{"summary", "since", "0.1.0", "O(1)", "capacity", "count", "period", "quantity", "optional"} {
-		require.Contains(t, docs, word)
+	const library = "#!lua name=funnels\n" +
+		`local function call(keys, arguments) return redis.call(arguments[1], keys[1], unpack(arguments, 2)) end
+		redis.register_function{function_name='any', callback=call}
+		redis.register_function{function_name='reading', callback=call, flags={'no-writes'}}`
+	require.NoError(t, client.FunctionLoad(ctx, library).Err())
+	before := servertest.Dumps(t, client)
+	for _, c := range commands {
+		for how, call := range map[string]*redis.Cmd{
+			"EVAL_RO":         client.EvalRO(ctx, script, keys, arguments(c)...),
+			"FCALL_RO":        client.FCallRO(ctx, "reading", keys, arguments(c)...),
+			"FCALL no-writes": client.FCall(ctx, "reading", keys, arguments(c)...),
+		} {
+			if c.is("readonly") {
+				require.Equal(t, "1 1000 [1 2 0 1000 2000]", servertest.Line(call), how)
+			} else {
+				require.Contains(t, servertest.Line(call), "Write commands are not allowed from read-only scripts", how)
+			}
+		}
 	}
+	require.Equal(t, before, servertest.Dumps(t, client))
+	require.Equal(t, "1 2 0 1000 2000", servertest.Line(client.FCall(ctx, "any", keys, arguments(commands[0])...)))
 }
 
-// as connects as a user who has those permissions alone.
-func as(t *testing.T, server *servertest.Server, name string, permissions ...any) *redis.Client {
-	t.Helper()
-	setUser := append([]any{"acl", "setuser", name, "reset", "on", ">secret"}, permissions...)
-	require.NoError(t, server.Client(t).Do(context.Background(), setUser...).Err())
-	return server.Client(t, func(options *redis.Options) { options.Username, options.Password = name, "secret" })
+// TestInTransactions: MULTI queues the calls like any other.
+func TestInTransactions(t *testing.T) {
+	client, clock := servertest.StartWithClock(t)
+	clock.Set(t, servertest.Epoch)
+	steps := []struct{ call, reply string }{
+		{"cl.reserve a 2 1 1 1 b 2 1 1 2", "0 0 [0 2 1 0 1] [0 2 0 0 2]"},
+		{"cl.reserve a 2 1 1 1 b 2 1 1 1", "1 1 [0 2 1 0 1] [1 2 0 1 2]"},
+		{"cl.throttle a 2 1 1", "0 2 0 -1 2"},
+		{"cl.peek a 2 1 1 1", "1 1 [1 2 0 1 2]"},
+		{"cl.charge a 2 1 1 1", "1 1 [1 2 0 1 3]"},
+		{"cl.refund a 2 1 1 3", "0 0 [0 2 2 0 0]"},
+		{"cl.charge a 2 0 1 1", "ERR count must be an integer from 1 to 9223372036854775807, not '0'"},
+	}
+	commands, err := client.TxPipelined(t.Context(), func(pipeline redis.Pipeliner) error {
+		for _, step := range steps {
+			pipeline.Do(t.Context(), servertest.Words(step.call)...)
+		}
+		return nil
+	})
+	require.ErrorContains(t, err, "ERR count must")
+	for i, step := range steps {
+		require.Equal(t, step.reply, servertest.Line(commands[i].(*redis.Cmd)), step.call)
+	}
+	require.Equal(t, "b=2s", stateOf(t, client))
 }
 
-// TestUsersNeedPermission for the command and for the key.
-func TestUsersNeedPermission(t *testing.T) {
-	server := servertest.StartModule(t)
-	app := as(t, server, "app", "+cl.throttle", "~user:*")
-	servertest.Throttle(t, app, "user:1", 15, 30, 60)
-	servertest.RequireError(t, app, "NOPERM", "admin:1", 15, 30, 60)
-	servertest.RequireError(t, as(t, server, "other", "+get", "~*"), "NOPERM", "user:1", 15, 30, 60)
-	if servertest.Since7(t) { // before, a permission for a key is one to read and to write it
-		servertest.RequireError(t, as(t, server, "reader", "+cl.throttle", "%R~user:*"), "NOPERM", "user:1", 15, 30, 60)
+// TestOnReplicas: CL.PEEK answers there, from scripts too, and writes nothing.
+func TestOnReplicas(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
+	client := server.Client(t)
+	replica := servertest.StartReplica(t, server, servertest.Options{Module: servertest.DebugModule(t)}).Client(t)
+	for _, client := range []*redis.Client{client, replica} {
+		servertest.ClockOf(client).Set(t, servertest.Epoch)
 	}
+	servertest.Call(t, client, "cl.charge user:1 2 1 1000 1 full 2 1 1 3")
+	servertest.AwaitReplicas(t, client, replica)
+	before := servertest.Dumps(t, replica)
+	const want = "1 2 [1 2 0 2 3] [0 2 1 0 1000] [0 5 5 0 0]"
+	require.Equal(t, want, servertest.Call(t, replica, "cl.peek full 2 1 1 1 user:1 2 1 1000 1 new 5 1 1 5"))
+	if servertest.Since7(t) {
+		const script = `return redis.call('cl.peek', KEYS[1], 2, 1, 1, 1, KEYS[2], 2, 1, 1000, 1, KEYS[3], 5, 1, 1, 5)`
+		require.Equal(t, want, servertest.Line(replica.EvalRO(t.Context(), script, []string{"full", "user:1", "new"})))
+	}
+	for _, name := range names("write") {
+		for _, quantity := range []int{0, 1} {
+			require.Contains(t, servertest.Try(replica, fmt.Sprint(name, " user:1 2 1 1000 ", quantity)), "READONLY", name)
+		}
+	}
+	require.Equal(t, before, servertest.Dumps(t, replica))
 }
 
-// TestACLCategories: where a module can add a category (Redis 7.4, Valkey 8), the
-// command is in its own and in the built-in ones, also when the server has taken back
-// a first load.
-func TestACLCategories(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{})
-	ctx := context.Background()
-	admin := server.Client(t)
-	require.Error(t, admin.Do(ctx, "module", "loadex", servertest.Module(t), "config", "funnel.burst", "1").Err())
-	require.NoError(t, admin.Do(ctx, "module", "load", servertest.Module(t)).Err())
-	all, err := admin.Do(ctx, "acl", "cat").StringSlice()
-	require.NoError(t, err)
-	if !slices.Contains(all, "throttle") {
-		t.Skip("this server has no categories of modules")
+// TestServersInTrouble, without memory, replicas or a disk to save to, refuse commands by
+// their flags.
+func TestServersInTrouble(t *testing.T) {
+	set := func(setting, value string) func(*testing.T, *servertest.Server, *redis.Client) {
+		return func(t *testing.T, _ *servertest.Server, client *redis.Client) {
+			require.NoError(t, client.ConfigSet(t.Context(), setting, value).Err())
+		}
 	}
-	for _, category := range []string{"throttle", "write", "fast"} {
-		servertest.Throttle(t, as(t, server, category, "~user:*", "+@"+category), "user:1", 15, 30, 60)
-	}
-}
-
-// TestInfoCountsCalls by outcome; quantity 0 is a peek, whatever the reply.
-func TestInfoCountsCalls(t *testing.T) {
-	client := servertest.StartClient(t)
-	require.NoError(t, client.RPush(context.Background(), "list", "a").Err())
-	for _, call := range [][]any{
-		{"key", 2, 1, 1000}, {"key", 2, 1, 1000}, {"key", 2, 1, 1000}, // 2 allowed, 1 limited
-		{"key", 2, 1, 1000, 0}, {"another", 2, 1, 1000, 0}, {"key", 1, 1, 1000, 0}, {"key", 9, 1, 1000, 0},
-		{"key", "x", 1, 1000}, {"key", 2, 1}, {"list", 2, 1, 1000},
+	for _, trouble := range []struct {
+		name, refused string
+		begin         func(t *testing.T, server *servertest.Server, client *redis.Client)
+	}{
+		{"OOM", "denyoom", set("maxmemory", "1")},
+		{"NOREPLICAS", "write", set("min-replicas-to-write", "1")},
+		{"MISCONF", "write", func(t *testing.T, server *servertest.Server, client *redis.Client) {
+			ctx := context.Background()
+			require.NoError(t, os.Mkdir(filepath.Join(server.Dir, "dump.rdb"), 0o755))
+			require.NoError(t, client.ConfigSet(ctx, "save", "3600 1000000").Err())
+			// Else the server would not stop before it has saved.
+			t.Cleanup(func() { client.ConfigSet(ctx, "save", "") })
+			require.NoError(t, client.BgSave(ctx).Err())
+			servertest.Eventually(t, "saving fails", func() bool {
+				return strings.Contains(client.Info(ctx, "persistence").Val(), "rdb_last_bgsave_status:err")
+			})
+		}},
 	} {
-		_ = client.Do(context.Background(), append([]any{"cl.throttle"}, call...)...)
-	}
-	for field, want := range map[string]int64{"allowed": 2, "limited": 1, "peeked": 4, "errors": 2} {
-		require.Equal(t, want, servertest.InfoField(t, client, "funnel", "funnel_"+field), field)
+		t.Run(trouble.name, func(t *testing.T) {
+			server := servertest.StartModule(t)
+			client := server.Client(t)
+			servertest.Call(t, client, "cl.charge user:1 2 1 1000 1")
+			before := servertest.Dumps(t, client)
+			trouble.begin(t, server, client)
+			for _, c := range commands {
+				if reply := servertest.Try(client, c.calls("user:1")[0]); c.is(trouble.refused) {
+					require.Contains(t, reply, trouble.name, c.name)
+					require.Equal(t, before, servertest.Dumps(t, client), c.name)
+				} else {
+					require.Regexp(t, `^0 0 \[0 2 [12] 0 `, reply, c.name)
+				}
+			}
+		})
 	}
 }

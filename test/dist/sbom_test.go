@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireBill requires that a bill of materials is one by the schema of CycloneDX, is of
+// requireBill requires that a bill of materials is valid by CycloneDX's schema, belongs to
 // that module, and names what other tools find in it.
 func requireBill(t *testing.T, module, text string) {
 	t.Helper()

@@ -1,13 +1,12 @@
-// Package docs_test holds the READMEs and the pages of docs/ to their word: each block of
-// commands is run by a test or says why not, each link leads somewhere, and the ways to
-// start, to install and to upgrade are followed as a reader would.
+// Package docs_test checks the READMEs and the pages of docs/: each block of commands is run
+// by a test or says why not, each link leads somewhere, and the ways to start are followed as
+// a reader would.
 package docs_test
 
 import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -19,10 +18,10 @@ import (
 // top is the repository.
 const top = "../.."
 
-// marked returns the text of the one block of a page that has the mark "test: NAME".
-func marked(t *testing.T, path, name string) string {
+// marked returns the text of the one block of README.md that has the mark "test: NAME".
+func marked(t *testing.T, name string) string {
 	t.Helper()
-	return page.Marked(t, filepath.Join(top, path), name)
+	return page.Marked(t, filepath.Join(top, "README.md"), name)
 }
 
 func read(t *testing.T, path string) string {
@@ -49,57 +48,23 @@ func pages(t *testing.T) []string {
 // "not run: WHY" gives a reason; "grammar" is no command.
 func TestEveryBlockIsRunOrSaysWhyNot(t *testing.T) {
 	packages := map[string]string{}
-	for path, text := range sources(t) {
-		if path != filepath.Join(top, "test/docs/blocks_test.go") {
-			packages[filepath.Dir(path)] += text
-		}
-	}
-	for _, path := range pages(t) {
-		for _, block := range page.Blocks(t, filepath.Join(top, path)) {
-			first, _, _ := strings.Cut(block.Text, "\n")
-			kind, rest, _ := strings.Cut(block.Mark, ": ")
-			switch kind {
-			case "test":
-				// The READMEs show the same, and tests read the English one.
-				name := strings.Replace(filepath.Base(path), ".zh-CN", "", 1)
-				isNamed := false
-				for _, tests := range packages {
-					isNamed = isNamed || strings.Contains(tests, name+`"`) && strings.Contains(tests, `"`+rest+`"`)
-				}
-				require.True(t, isNamed, "%s: no test names the page and %q, the block that begins %q", path, rest, first)
-			case "not run":
-				require.Greater(t, len(rest), 10, "%s: the block that begins %q does not say why it is not run", path, first)
-			case "grammar":
-			default:
-				// test/command runs all transcripts of its page.
-				require.True(t, path == "docs/commands.md" && strings.HasPrefix(first, "> "),
-					"%s: the block that begins %q is neither run nor says why: <!-- test: ... --> or <!-- not run: ... -->", path, first)
-			}
-		}
-	}
-}
-
-// sources are the texts of all tests, by file.
-func sources(t *testing.T) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	require.NoError(t, filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(top, func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, "_test.go") {
-			var content []byte
-			content, err = os.ReadFile(path)
-			files[path] = string(content)
+			packages[filepath.Dir(path)] += read(t, path[len(top):])
 		}
 		return err
 	}))
-	return files
-}
-
-// TestRoutinesThatAreNamedExist: each ./build.sh NAME of a page is one.
-func TestRoutinesThatAreNamedExist(t *testing.T) {
-	help := read(t, "build.sh")
-	for _, path := range all(t) {
-		for _, match := range regexp.MustCompile(`\./build\.sh ([a-z-]+)`).FindAllStringSubmatch(read(t, path), -1) {
-			require.Regexp(t, `(?m)^  `+match[1]+`\b`, help, "%s names %q", path, match[0])
+	for _, path := range pages(t) {
+		// The READMEs show the same, and tests read the English one.
+		name := strings.Replace(filepath.Base(path), ".zh-CN", "", 1) + `"`
+		for _, block := range page.Blocks(t, filepath.Join(top, path)) {
+			kind, rest, _ := strings.Cut(block.Mark, ": ")
+			// test/command runs all transcripts of its page.
+			fine := kind == "grammar" || kind == "not run" && len(rest) > 10 || path == "docs/commands.md" && strings.HasPrefix(block.Text, "> ")
+			for _, tests := range packages {
+				fine = fine || kind == "test" && strings.Contains(tests, name) && strings.Contains(tests, `"`+rest+`"`)
+			}
+			require.True(t, fine, "%s: the block in line %d is neither run by a test that names it nor says why: <!-- test: ... --> or <!-- not run: ... -->", path, block.Line)
 		}
 	}
 }

@@ -49,8 +49,8 @@ func (p project) address(t testing.TB, service string) string {
 	return docker(t, "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", string(p.container(t, service)))
 }
 
-// awaitSentinels waits until each sentinel knows the others and the replica, and has heard
-// from that that its link is up: from then on a failure ends in a failover.
+// awaitSentinels waits until each sentinel knows the others and the replica, and that the
+// replica's link is up. From then on a failure leads to a failover.
 func (p project) awaitSentinels(t testing.TB) {
 	t.Helper()
 	for i := range 3 {
@@ -79,17 +79,17 @@ func (p project) funnel(t testing.TB, service string) string {
 	return p.container(t, service).exec(t, "redis-cli", "get", "user:42")
 }
 
-// awaitRole waits until a service is what it should be, master or a replica ("slave")
-// whose link is up, and has that funnel.
-func (p project) awaitRole(t testing.TB, service, role, poured string) {
+// awaitRole waits until a service has that role, master or "slave" with its link up, and
+// holds that value.
+func (p project) awaitRole(t testing.TB, service, role, value string) {
 	t.Helper()
 	eventually(t, service+" is a "+role, func() error {
 		got, err := tryDocker("exec", string(p.container(t, service)), "redis-cli", "role")
 		if err != nil || !strings.HasPrefix(got, role+"\n") || role == "slave" && !strings.Contains(got, "\nconnected\n") {
 			return fmt.Errorf("%v: %s", err, got)
 		}
-		if got := p.funnel(t, service); got != poured {
-			return fmt.Errorf("it has %q, not %q", got, poured)
+		if got := p.funnel(t, service); got != value {
+			return fmt.Errorf("it has %q, not %q", got, value)
 		}
 		return nil
 	})
@@ -102,7 +102,7 @@ func TestComposeFailsOver(t *testing.T) {
 	image(t)
 	lines := linesOf(t, "docs/docker.md", "docker compose")
 	require.Len(t, lines, 5)
-	up, pour, stop, pourAgain, down := lines[0], lines[1], lines[2], lines[3], lines[4]
+	up, take, stop, takeAgain, down := lines[0], lines[1], lines[2], lines[3], lines[4]
 	p := project(unique())
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -116,12 +116,12 @@ func TestComposeFailsOver(t *testing.T) {
 	p.awaitSentinels(t)
 
 	// Stopped: its name is no longer known in the network.
-	require.Equal(t, "0\n15\n14\n-1\n3600", p.run(t, pour))
-	poured := p.funnel(t, "redis-1")
-	p.awaitRole(t, "redis-2", "slave", poured)
+	require.Equal(t, "0\n15\n14\n-1\n3600", p.run(t, take))
+	value := p.funnel(t, "redis-1")
+	p.awaitRole(t, "redis-2", "slave", value)
 	firstAddress := p.address(t, "redis-1")
 	p.run(t, stop)
-	p.awaitRole(t, "redis-2", "master", poured)
+	p.awaitRole(t, "redis-2", "master", value)
 	for i := range 3 {
 		eventually(t, "the sentinels name the new primary", func() error {
 			sentinel := p.container(t, fmt.Sprintf("sentinel-%d", i+1))
@@ -131,7 +131,7 @@ func TestComposeFailsOver(t *testing.T) {
 			return nil
 		})
 	}
-	require.Regexp(t, `^0\n15\n13\n-1\n\d+$`, p.run(t, pourAgain))
+	require.Regexp(t, `^0\n15\n13\n-1\n\d+$`, p.run(t, takeAgain))
 
 	// It comes back under the same name, and another address, as its own is taken.
 	taker := newContainer(t)

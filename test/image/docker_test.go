@@ -40,8 +40,8 @@ func fromEnvironment(t testing.TB, name string) string {
 // unique makes a name that nothing else on this machine has.
 func unique() string { return fmt.Sprintf("funnel-test-%08x", rand.Uint32()) }
 
-// docker runs a command of Docker and returns what it prints. Without an image to
-// test, there need not be a Docker either.
+// docker runs a command of Docker and returns what it prints. It skips the
+// test where there is no image, and so perhaps no Docker.
 func docker(t testing.TB, arguments ...string) string {
 	t.Helper()
 	image(t)
@@ -138,7 +138,7 @@ func volume(t testing.TB) string {
 	return name
 }
 
-// eventually waits until a condition holds. To ask Docker takes a process each time.
+// eventually waits until a condition holds. Each question to Docker starts a process.
 func eventually(t testing.TB, what string, condition func() error) {
 	t.Helper()
 	servertest.Await(t, 50*time.Millisecond, what, condition)

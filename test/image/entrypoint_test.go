@@ -23,19 +23,21 @@ func configFile(t testing.TB, text string) []string {
 }
 
 // TestFileThatLoadsTheModuleItself: such files come from servers outside of Docker.
-// The module is loaded once, with the arguments that the file has.
+// The module is loaded once, with the arguments that the file has, or one that it includes.
 func TestFileThatLoadsTheModuleItself(t *testing.T) {
 	t.Parallel()
 	mount := configFile(t, moduleLine+" compat redis-cell\n")
+	folder, _, _ := strings.Cut(mount[1], ":")
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "main.conf"), []byte("Include \"/etc/redis/re*.conf\"\n"), 0o644))
 	for _, command := range []string{
-		"redis-server /etc/redis/redis.conf", "/etc/redis/redis.conf --loglevel debug", "--" + moduleLine + " compat redis-cell",
+		"redis-server /etc/redis/redis.conf", "/etc/redis/main.conf", "--include /etc/redis/redis.conf", "/etc/redis/redis.conf --loglevel debug", "--" + moduleLine + " compat redis-cell",
 	} {
 		requireReply(t, start(t, mount, strings.Fields(command)...).client(t), 16)
 	}
 }
 
-// TestContradictionsEndTheContainer, and its log says why: to ignore one of the two, or
-// an argument, would change limits silently. No argument is a pattern of file names.
+// TestContradictionsEndTheContainer, and its log says why: ignoring one of the two, or an
+// argument, would change limits silently. Arguments are not expanded as file names.
 func TestContradictionsEndTheContainer(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ file, arguments, log string }{
@@ -74,7 +76,7 @@ func TestConfigurationFileThatIsMissing(t *testing.T) {
 	require.Contains(t, docker(t, "logs", string(box)), `-v "$PWD/redis.conf:/data/relative.conf"`)
 }
 
-// TestRestartAfterCONFIGREWRITE: which writes a loadmodule line into the file.
+// TestRestartAfterCONFIGREWRITE: CONFIG REWRITE writes a loadmodule line into the file.
 func TestRestartAfterCONFIGREWRITE(t *testing.T) {
 	t.Parallel()
 	options := append(configFile(t, "maxmemory 123456789\n"), "--env", "FUNNEL_ARGS=compat redis-cell")
@@ -103,7 +105,7 @@ func TestFileFromStandardInput(t *testing.T) {
 	require.Equal(t, map[string]string{"maxmemory": "123456789"}, client.ConfigGet(t.Context(), "maxmemory").Val())
 }
 
-// TestOtherCommandsRunAsTheyAre: those of the server that only print, too.
+// TestOtherCommandsRunAsTheyAre, including those of the server that only print.
 func TestOtherCommandsRunAsTheyAre(t *testing.T) {
 	t.Parallel()
 	run := func(command ...string) string {
@@ -112,5 +114,6 @@ func TestOtherCommandsRunAsTheyAre(t *testing.T) {
 	require.Equal(t, "two  words\n*", run("printf", "%s\n", "two  words", "*"))
 	require.Contains(t, run("redis-server", "--version"), " v=")
 	require.Contains(t, run("--version"), " v=")
+	require.Contains(t, run("redis-server", "--test-memory", "1"), "Your memory passed this test.")
 	require.Contains(t, run("redis-cli", "--version"), "-cli ")
 }

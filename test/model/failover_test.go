@@ -2,8 +2,6 @@ package model_test
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,28 +21,17 @@ type pair struct {
 	killed                       atomic.Bool // the primary
 }
 
-func start(t testing.TB, config ...string) *servertest.Server {
-	t.Helper()
-	return servertest.Start(t, servertest.Options{
-		Module: servertest.DebugModule(t),
-		Config: append([]string{"--save", "", "--repl-diskless-sync-delay", "0"}, config...),
-	})
-}
-
 // newPair puts a replica beside a primary.
 func newPair(t testing.TB, primary *servertest.Server, client *redis.Client) *pair {
 	t.Helper()
-	replica := start(t, "--replicaof", "127.0.0.1", strconv.Itoa(primary.Port))
-	servertest.Eventually(t, "the replica is attached", func() bool {
-		return strings.Contains(client.Info(context.Background(), "replication").Val(), "state=online")
-	})
+	replica := servertest.StartReplica(t, primary, servertest.Options{Module: servertest.DebugModule(t)})
 	return &pair{primary: primary, replica: replica, primaryClient: client, replicaClient: replica.Client(t)}
 }
 
 // startPair starts a primary with a replica.
 func startPair(t testing.TB, history *history) *pair {
 	t.Helper()
-	primary := start(t)
+	primary := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
 	pair := newPair(t, primary, primary.Client(t))
 	history.record(0, startOfTime(), onServer(pair.primaryClient, 0))
 	return pair

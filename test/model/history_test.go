@@ -11,6 +11,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/contract"
 	"funnel/internal/servertest"
 )
 
@@ -136,11 +137,11 @@ func (h *history) check() porcupine.CheckResult {
 func (h *history) requireLinearizable(t testing.TB) {
 	t.Helper()
 	outcomes := h.outcomes()
-	for _, outcome := range []string{
-		"cl.throttle allowed", "cl.throttle limited", "cl.reserve allowed", "cl.reserve allowed later", "cl.reserve limited",
-		"cl.peek allowed", "cl.peek limited", "cl.charge allowed", "cl.charge limited", "cl.refund allowed", "cl.refund limited",
-		"two funnels allowed", "two funnels limited",
-	} {
+	want := []string{"two funnels allowed", "two funnels limited", "cl.reserve allowed later"}
+	for _, command := range contract.Commands {
+		want = append(want, command.Name+" allowed", command.Name+" limited")
+	}
+	for _, outcome := range want {
 		require.NotZero(t, outcomes[outcome], outcome)
 	}
 	verdict := h.check()

@@ -1,7 +1,7 @@
 package model_test
 
 import (
-	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,38 +12,36 @@ import (
 // TestNoCallKeepsMemory, whatever becomes of it: what a funnel holds is all that a call
 // leaves behind.
 func TestNoCallKeepsMemory(t *testing.T) {
-	call := func(words ...string) []string { return append([]string{"cl.throttle"}, words...) }
-	requireNoMemoryKept(t, 2_000, servertest.QuickOrLong(20_000, 1_000_000), map[string][][]string{
-		"allowed":              {call("allowed", "9223372036854775807", "1", "0.000000001")},
-		"allowed on a new key": {call("new", "1", "1", "1"), {"del", "new"}},
-		"limited":              {call("limited", "1", "1", "1000000")},
-		"peeked":               {call("peeked", "1", "1", "1", "0")},
-		"number of arguments":  {call("key", "1", "1", "1", "1", "1")},
-		"wrong argument":       {call("key", "1", "x", "1")},
-		"too large together":   {call("key", "1", "2", "0.000000001")},
-		"another type":         {call("list", "1", "1", "1")},
-		"no funnel":            {call("text", "1", "1", "1")},
-	})
-}
-
-// requireNoMemoryKept makes the calls of each case, in turn, on keys of which one holds a
-// list and one a text.
-func requireNoMemoryKept(t *testing.T, first, calls int, cases map[string][][]string) {
-	t.Helper()
+	const fast, slow = " 1000000000 1 0.000000001 1 ", " 2 1 1000000 1 "
 	server := servertest.StartModule(t)
-	client := server.Client(t)
-	ctx := context.Background()
-	require.NoError(t, client.LPush(ctx, "list", 1).Err())
-	require.NoError(t, client.Set(ctx, "text", "no funnel", 0).Err())
-	wire := server.Wire(t)
-	for name, words := range cases {
+	client, wire := server.Client(t), server.Wire(t)
+	require.NoError(t, client.LPush(t.Context(), "list", 1).Err())
+	require.NoError(t, client.Set(t.Context(), "text", "no funnel", 0).Err())
+	for name, lines := range map[string][]string{
+		"allowed":              {"cl.throttle a 9223372036854775807 1 0.000000001"},
+		"allowed on a new key": {"cl.throttle new 1 1 1", "del new"},
+		"allowed of several":   {"cl.reserve a" + fast + "b" + fast + "c" + fast},
+		"allowed later":        {"cl.reserve a 1 1 0.000000001 1 9"},
+		"limited":              {"cl.throttle d" + slow},
+		"limited of several":   {"cl.reserve d" + slow + "e" + slow + "a" + fast},
+		"peeked":               {"cl.peek a" + fast + "d" + slow + "absent" + fast},
+		"charged":              {"cl.charge a" + fast + "b" + fast},
+		"given back":           {"cl.charge f" + slow + "g" + slow, "cl.refund f" + slow + "g" + slow},
+		"nothing to give":      {"cl.refund h" + slow + "i" + slow},
+		"number of words":      {"cl.reserve a" + fast + "b c"},
+		"wrong argument":       {"cl.charge a" + fast + "b 1 x 1 1"},
+		"named twice":          {"cl.charge a" + fast + "b" + fast + "a" + fast},
+		"another type":         {"cl.charge a" + fast + "list" + fast + "b" + fast},
+		"no funnel":            {"cl.peek a" + fast + "text" + fast + "b" + fast},
+		"too large together":   {"cl.charge a" + fast + "b 1 1 9223372036 1"},
+	} {
 		round := func(calls int) {
-			require.NoError(t, servertest.CallMany(wire, calls, func(i int) []string { return words[i%len(words)] },
+			require.NoError(t, servertest.CallMany(wire, calls, func(i int) []string { return strings.Fields(lines[i%len(lines)]) },
 				func(int, any) error { return nil }), name)
 		}
-		round(first) // what is made once, such as buffers, is made now
+		round(2_000) // what is made once, such as buffers, is made now
 		used, resident := servertest.InfoField(t, client, "memory", "used_memory"), servertest.MemoryOf(t, server, "VmRSS")
-		round(calls)
+		round(servertest.QuickOrLong(10_000, 1_000_000))
 		require.Less(t, servertest.InfoField(t, client, "memory", "used_memory"), used+64<<10, name)
 		require.Less(t, servertest.MemoryOf(t, server, "VmRSS"), resident+1<<20, name)
 	}

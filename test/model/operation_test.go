@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -91,7 +90,7 @@ func (o operation) in(before world) (after world, expected result) {
 		}
 		return after, result{reply: fmt.Sprint(nil)}
 	}
-	outcome := o.call(before.now, get)
+	outcome := contract.Call(contract.Default, o.words, before.now, get)
 	if outcome.Err != "" {
 		panic(outcome.Err)
 	}
@@ -99,13 +98,6 @@ func (o operation) in(before world) (after world, expected result) {
 		after.values[o.indexOf(write.Key)] = write.Value
 	}
 	return after, result{reply: fmt.Sprint(outcome.Reply)}
-}
-
-func (o operation) call(now int64, get func(string) contract.Value) contract.Outcome {
-	if o.words[0] == "cl.throttle" {
-		return contract.Throttle(contract.Default, o.words[1:], now, get)
-	}
-	return contract.Funnels(strings.TrimPrefix(o.words[0], "cl."), contract.Default, o.words[1:], now, get)
 }
 
 func (o operation) indexOf(key string) int {
@@ -163,29 +155,21 @@ func onFunnels() operation {
 	if rand.IntN(2) == 0 {
 		first, second = second, first
 	}
-	call := func(command string) []string {
-		call := append([]string{command}, words(first)...)
-		if rand.IntN(3) == 0 {
-			call = append(call, words(second)...)
-		}
-		return call
-	}
-	switch dice := rand.IntN(100); {
-	case dice < 20:
+	if rand.IntN(5) == 0 {
 		return operation{group, []string{"get", first.key}}
-	case dice < 35:
-		return operation{group, append([]string{"cl.throttle"}, words(first)...)}
-	case dice < 50:
-		return operation{group, call("cl.reserve")}
-	case dice < 65:
-		maxWait := []string{"0.05", "0.0001", fmt.Sprint(3 * servertest.StillPeriod)}[rand.IntN(3)]
-		return operation{group, append(append([]string{"cl.reserve"}, words(first)...), maxWait)}
-	case dice < 75:
-		return operation{group, call("cl.peek")}
-	case dice < 80: // less than is given back, so that funnels do not stay overfull
-		return operation{group, call("cl.charge")}
 	}
-	return operation{group, call("cl.refund")}
+	command := contract.Commands[rand.IntN(len(contract.Commands))]
+	if command.Operation == "charge" && rand.IntN(2) == 0 { // less than is given back, so that funnels do not stay overfull
+		command, _ = contract.CommandOf("cl.refund")
+	}
+	call := append([]string{command.Name}, words(first)...)
+	switch dice := rand.IntN(3); {
+	case dice == 0 && command.Funnels > 1:
+		call = append(call, words(second)...)
+	case dice > 0 && command.MaxWait:
+		call = append(call, []string{"0.05", "0.0001", fmt.Sprint(3 * servertest.StillPeriod)}[rand.IntN(3)])
+	}
+	return operation{group, call}
 }
 
 // onFunnelsAndClock also sets the clock, forward and backward, at times by an hour.

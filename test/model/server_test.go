@@ -63,21 +63,16 @@ func (s *server) putString(key, text string, expiry int64) {
 
 // apply executes a command and returns the reply.
 func (s *server) apply(words []string) any {
-	if command, ours := strings.CutPrefix(words[0], "cl."); ours {
+	if command, ours := contract.CommandOf(words[0]); ours {
 		get := func(key string) contract.Value {
 			entry, _ := s.get(key)
 			return entry.Value
 		}
-		var outcome contract.Outcome
-		if command == "throttle" {
-			outcome = contract.Throttle(s.mode, words[1:], s.now, get)
-		} else {
-			outcome = contract.Funnels(command, s.mode, words[1:], s.now, get)
+		outcome := contract.Call(s.mode, words, s.now, get)
+		if s.met[command.Name] == nil {
+			s.met[command.Name] = map[string]int{}
 		}
-		if s.met[command] == nil {
-			s.met[command] = map[string]int{}
-		}
-		s.met[command][outcome.Name]++
+		s.met[command.Name][outcome.Name]++
 		s.writes += len(outcome.Writes)
 		for _, write := range outcome.Writes {
 			if write.Value == "" {

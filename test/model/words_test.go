@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"funnel/internal/contract"
 )
 
 // Words makes commands at random, sound and malformed.
@@ -74,33 +76,19 @@ func (w *words) value() string {
 	}
 }
 
-// ours makes a call of one of the five commands.
+// ours makes a call of one of our commands, most often of one to three funnels, most often
+// of different keys. What may be left out may be missing.
 func (w *words) ours() []string {
-	if w.chance(0.4) {
-		return w.throttle()
-	}
-	return w.funnels()
-}
-
-// throttle makes a call of CL.THROTTLE, of which the quantity may be missing.
-func (w *words) throttle() []string {
-	call := append([]string{"cl.throttle", pick(w, fuzzKeys)}, w.arguments()...)
-	if w.chance(0.3) {
-		call = call[:len(call)-1]
-	}
-	return w.miscounted(call)
-}
-
-// funnels makes a call of a command that takes several funnels, most often one to three,
-// most often of different keys.
-func (w *words) funnels() []string {
-	command := pick(w, []string{"cl.reserve", "cl.reserve", "cl.peek", "cl.charge", "cl.refund"})
+	command := pick(w, contract.Commands)
 	length := pick(w, []int{1, 1, 1, 1, 2, 2, 3, len(fuzzKeys)})
 	if w.chance(0.005) {
 		length = pick(w, []int{64, 65})
 	}
+	if command.Funnels == 1 && !w.chance(0.01) {
+		length = 1
+	}
 	order := w.random.Perm(max(length, len(fuzzKeys)))
-	call := []string{command}
+	call := []string{command.Name}
 	for i := range length {
 		key := fmt.Sprint("many:", order[i])
 		if order[i] < len(fuzzKeys) {
@@ -111,7 +99,10 @@ func (w *words) funnels() []string {
 		}
 		call = append(append(call, key), w.arguments()...)
 	}
-	if command == "cl.reserve" && w.chance(0.5) {
+	switch {
+	case command.QuantityOptional && w.chance(0.3):
+		call = call[:len(call)-1]
+	case command.MaxWait && w.chance(0.5):
 		maxWait := "0"
 		if length == 1 || w.chance(0.1) {
 			maxWait = pick(w, []string{"0.5", "2", "60", "0.000000001", "9223372036.854775807", w.odd(w.seconds)})
@@ -152,9 +143,9 @@ func (w *words) arguments() []string {
 // keysOf are the keys of a command: the first word, and of the commands that take
 // several funnels, every fifth.
 func keysOf(call []string) (keys []string) {
-	step := 5
-	if name, ours := strings.CutPrefix(call[0], "cl."); !ours || name == "throttle" {
-		step = len(call)
+	step := len(call)
+	if command, _ := contract.CommandOf(call[0]); command.Funnels > 1 {
+		step = 5
 	}
 	for at := 1; at < len(call); at += step {
 		keys = append(keys, call[at])

@@ -31,8 +31,8 @@ func Clone(t testing.TB, top string) string {
 	return folder
 }
 
-// Shell runs lines of a page in a folder, and returns what they print. sudo is nobody
-// else, redis-cli asks the server at the port.
+// Shell runs lines of a page in a folder, and returns what they print. sudo changes
+// nothing, and redis-cli asks the server at the port.
 func Shell(t testing.TB, folder string, port int, lines string) string {
 	t.Helper()
 	command := exec.Command("bash", "-ec", fmt.Sprintf("sudo() { \"$@\"; }; redis-cli() { command redis-cli -p %d \"$@\"; }\n%s", port, lines))

@@ -3,7 +3,7 @@
 //
 //	<!-- test: NAME -->       a test runs the block, and finds it by this name
 //	<!-- not run: WHY -->     no test does
-//	<!-- grammar -->          it is no command
+//	<!-- grammar -->          it is not a command
 package page
 
 import (

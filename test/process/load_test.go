@@ -81,7 +81,7 @@ func TestLoadedTwice(t *testing.T) {
 	place(t, servertest.Module(t), elsewhere)
 	for tries, path := range []string{servertest.Module(t), elsewhere} {
 		require.ErrorContains(t, client.Do(t.Context(), "module", "load", path, "compat", "none").Err(), "Error loading the extension")
-		const reason = "funnel is not loaded: a module of that name is loaded already"
+		const reason = "funnel is not loaded: a module of that name is already loaded"
 		require.Equal(t, tries+1, strings.Count(server.Log(), reason))
 	}
 	reply := servertest.Throttle(t, client, "key", 15, 1, servertest.StillPeriod)
@@ -97,7 +97,10 @@ func TestLoadAfterAFailedOneTakesTheNewFile(t *testing.T) {
 	client := server.Client(t)
 	path := filepath.Join(server.Dir, "funnel.so")
 	place(t, servertest.Module(t), path)
-	require.ErrorContains(t, client.Do(t.Context(), "module", "load", path, "compat", "dragonfly").Err(), "Error loading the extension")
+	for _, arguments := range [][]any{{"compat", "dragonfly"}, {"compat", "none\x00more"}, {"compat\x00more", "none"}} {
+		load := append([]any{"module", "load", path}, arguments...)
+		require.ErrorContains(t, client.Do(t.Context(), load...).Err(), "Error loading the extension", "%q", arguments)
+	}
 	servertest.RequireError(t, client, "ERR unknown command", "key", 15, 30, 60)
 
 	// The debug build has one command more.
@@ -131,7 +134,30 @@ func TestFileThatWasNotFinishedDoesNotLoad(t *testing.T) {
 	if strings.Contains(server.Log(), "initial-exec TLS") {
 		t.Skip("musl does not even map it")
 	}
-	require.Contains(t, server.Log(), "<funnel> funnel is not loaded: this file was not finished: funnel-finish has to see")
+	require.Contains(t, server.Log(), "<funnel> funnel is not loaded: this file comes straight from the Go linker: build funnel.so with")
+}
+
+// otherModule builds one that has CL.THROTTLE, too.
+func otherModule(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "standin.so")
+	compiler, err := exec.Command("go", "env", "CC").Output()
+	require.NoError(t, err)
+	line := append(strings.Fields(string(compiler)), "-shared", "-fPIC", "-nostdlib", "-o", path, "testdata/standin.c")
+	output, err := exec.Command(line[0], line[1:]...).CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	return path
+}
+
+// TestLoadBesideAnotherModule that has one of the commands fails before any is registered:
+// a server with io threads crashes where one has looked up a command that is taken back.
+func TestLoadBesideAnotherModule(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{Module: otherModule(t)})
+	client := server.Wire(t)
+	require.IsType(t, servertest.ErrorReply(""), client.MustDo(t, "module", "load", servertest.Module(t)))
+	require.Contains(t, server.Log(), "<funnel> funnel is not loaded: another module has the command cl.throttle\n")
+	require.NotRegexp(t, `funnel \d.* loaded, compat`, server.Log())
+	require.Equal(t, []any{int64(0), int64(0), int64(0), int64(0), int64(0)}, client.MustDo(t, "cl.throttle", "key", "15", "30", "60"))
 }
 
 // TestTakingOverFromAnotherModule: by the lines of the page, unloading that, and loading funnel, in one
@@ -139,19 +165,12 @@ func TestFileThatWasNotFinishedDoesNotLoad(t *testing.T) {
 // whose last command was the other module's may crash the server, with any module, which
 // is why funnel refuses to be unloaded.
 func TestTakingOverFromAnotherModule(t *testing.T) {
-	other := filepath.Join(t.TempDir(), "standin.so")
-	compiler, err := exec.Command("go", "env", "CC").Output()
-	require.NoError(t, err)
-	line := append(strings.Fields(string(compiler)), "-shared", "-fPIC", "-nostdlib", "-o", other, "testdata/standin.c")
-	output, err := exec.Command(line[0], line[1:]...).CombinedOutput()
-	require.NoError(t, err, "%s", output)
-
-	server := servertest.Start(t, servertest.Options{Module: other})
+	server := servertest.Start(t, servertest.Options{Module: otherModule(t)})
 	call := []string{"eval", "return redis.call('cl.throttle', KEYS[1], '15', '30', '60')", "1", "key"}
 	client, admin := server.Wire(t), server.Wire(t)
 	require.Equal(t, []any{int64(0), int64(0), int64(0), int64(0), int64(0)}, client.MustDo(t, call...))
 	var replies []any
-	for line := range strings.Lines(strings.NewReplacer("redis-cell\n", "standin\n", "/usr/local/lib/redis/funnel.so", servertest.Module(t)).Replace(page.Marked(t, "../../docs/moving-from-redis-cell.md", "take over"))) {
+	for line := range strings.Lines(strings.NewReplacer("redis-cell\n", "standin\n", "/usr/lib/redis/modules/funnel.so", servertest.Module(t)).Replace(page.Marked(t, "../../docs/moving-from-redis-cell.md", "take over"))) {
 		words := strings.Fields(strings.Replace(line, "compat standin", "compat redis-cell", 1))
 		replies = append(replies, admin.MustDo(t, words...))
 	}

@@ -14,15 +14,15 @@ import (
 	"funnel/internal/servertest"
 )
 
-// audit requires that no reply broke a law and that a server holds what it may, and goes on
-// from that. It returns how many tokens are lost of those that clients were told of. No
-// load may be running.
+// audit requires that no reply broke the bound and that a server holds what it may, and
+// continues from there. It returns how many of the tokens that clients were told of are
+// lost. No load may be running.
 func (l *ledger) audit(t testing.TB, client redis.UniversalClient) (lost int64) {
 	t.Helper()
-	requireNone(t, l.breaches, "replies break a law")
+	requireNone(t, l.breaches, "replies break the bound")
 	states := l.read(t, client)
 	now := time.Now()
-	requireNone(t, l.compare(states, now), "funnels break a law")
+	requireNone(t, l.compare(states, now), "funnels break the bound")
 	for i := range l.accounts {
 		account := &l.accounts[i]
 		tat := max(states[i].tat, now.UnixNano())
@@ -107,8 +107,8 @@ func requireNone(t testing.TB, wrong []string, what string) {
 	require.Empty(t, strings.Join(wrong[:min(len(wrong), 5)], "\n"), "%d %s, such as these", len(wrong), what)
 }
 
-// TestLedgerFindsWhatBreaksTheLaw, on a server whose funnels are tampered with.
-func TestLedgerFindsWhatBreaksTheLaw(t *testing.T) {
+// TestLedgerFindsWhatBreaksTheBound, on a server whose funnels are tampered with.
+func TestLedgerFindsWhatBreaksTheBound(t *testing.T) {
 	ctx := context.Background()
 	ledger := openLedger(mixedFunnels("funnel:", 30))
 	client := startPrimary(t).Client(t)
@@ -126,22 +126,22 @@ func TestLedgerFindsWhatBreaksTheLaw(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		tamper func()
-		law    string // that is broken
+		says   string
 	}{
-		{"a token granted twice", func() { set("funnel:1", -1, still) }, "is too empty"},
-		{"a token nobody asked for", func() { set("funnel:4", 1, still) }, "is too full"},
-		{"more than the capacity", func() { set("funnel:0", 1, still) }, "is too full"},
-		{"a funnel lost", func() { client.Del(ctx, "funnel:7") }, "is too empty"},
-		{"a leaking funnel with too much", func() { servertest.Throttle(t, client, "funnel:2", 100_000, 1, 0.1, 36_000) }, "is too full"},
+		{"a token granted twice", func() { set("funnel:{0}:1", -1, still) }, "is too empty"},
+		{"a token nobody asked for", func() { set("funnel:{1}:4", 1, still) }, "is too full"},
+		{"more than the capacity", func() { set("funnel:{0}:0", 1, still) }, "is too full"},
+		{"a funnel lost", func() { client.Del(ctx, "funnel:{2}:7") }, "is too empty"},
+		{"a leaking funnel with too much", func() { servertest.Throttle(t, client, "funnel:{0}:2", 100_000, 1, 0.1, 36_000) }, "is too full"},
 		{"an expiry a millisecond late", func() {
-			client.Do(ctx, "pexpireat", "funnel:3", servertest.ExpiryOf(t, client, "funnel:3")+1)
+			client.Do(ctx, "pexpireat", "funnel:{1}:3", servertest.ExpiryOf(t, client, "funnel:{1}:3")+1)
 		}, "does not expire when it is empty"},
 	} {
 		before := ledger.compare(ledger.read(t, client), time.Now())
 		c.tamper()
 		after := ledger.compare(ledger.read(t, client), time.Now())
 		require.Len(t, after, len(before)+1, c.name)
-		require.Contains(t, strings.Join(after, "\n"), c.law, c.name)
+		require.Contains(t, strings.Join(after, "\n"), c.says, c.name)
 	}
 
 	load = startLoad(t, ledger, client)

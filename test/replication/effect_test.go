@@ -2,8 +2,9 @@ package replication_test
 
 import (
 	"context"
+	"fmt"
 	"os"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,72 +16,105 @@ import (
 )
 
 // TestEffectsAreReplicated: of a call that wrote, replicas and the append-only file receive
-// SET key TAT PXAT expiry, with the primary's own TAT and expiry; of any other, nothing at
-// all. So wherever the call comes from. The replica has no module.
+// SET key TAT PXAT expiry or DEL key, as one transaction if it wrote several funnels; of any
+// other, nothing at all. So wherever the call comes from. Replicas have a clock of their own
+// or no module, and a server without it reads the same from the file.
 func TestEffectsAreReplicated(t *testing.T) {
 	ctx := t.Context()
-	primary := startPrimary(t, "--appendonly", "yes", "--appendfsync", "always", "--repl-ping-replica-period", "3600")
-	replica := startReplica(t, "", primary.Port)
+	primary := servertest.Start(t, servertest.Options{
+		Module: servertest.DebugModule(t),
+		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "always", "--repl-ping-replica-period", "3600"},
+	})
 	client := primary.Client(t)
+	servertest.ClockOf(client).Set(t, servertest.Epoch)
+	replicas := []*redis.Client{
+		servertest.StartReplica(t, primary, servertest.Options{Module: servertest.DebugModule(t)}).Client(t),
+		servertest.StartReplica(t, primary, servertest.Options{}).Client(t),
+	}
+	servertest.ClockOf(replicas[0]).Set(t, servertest.Epoch.Add(-time.Hour))
+
 	const script = `
-		for _ = 1, 3 do redis.call('cl.throttle', KEYS[1], 2, 1, 10000) end
+		for _ = 1, 3 do redis.call('cl.throttle', KEYS[1], 2, 1, 1) end
+		redis.call('cl.charge', KEYS[2], 3, 1, 1, 4, KEYS[3], 3, 1, 1, 1)
 		return redis.pcall('cl.throttle', KEYS[1], 'x', 1, 1).err`
 	if servertest.Since7(t) {
-		library := "#!lua name=limits\nredis.register_function('pour', function(KEYS)" + script + "\nend)"
-		require.NoError(t, client.FunctionLoad(ctx, library).Err())
+		require.NoError(t, client.FunctionLoad(ctx, "#!lua name=limits\nredis.register_function('take', function(KEYS)"+script+"\nend)").Err())
 	}
 	hash, err := client.ScriptLoad(ctx, script).Result()
 	require.NoError(t, err)
-	thrice := func(command string) string { return strings.Repeat(command+"\n", 3) }
-	for _, c := range []struct{ name, commands, replicated string }{
-		{"allowed", "cl.throttle KEY 1 1 10000", "SET"},
-		{"allowed thrice", thrice("cl.throttle KEY 9 1 10000.000000001 2"), "SET SET SET"},
-		{"allowed once, then limited", thrice("cl.throttle KEY 1 1 10000"), "SET"},
-		{"limited for ever", "cl.throttle KEY 1 1 10000 2", ""},
-		{"peeked", "cl.throttle KEY 1 1 10000 0", ""},
-		{"in error", "cl.throttle KEY x 1 1", ""},
-		{"in a transaction", "multi\n" + thrice("cl.throttle KEY 2 1 10000") + "exec", "MULTI SET SET EXEC"},
-		{"in a script", "evalsha " + hash + " 1 KEY", "MULTI SET SET EXEC"},
-		{"in a function", "fcall pour 1 KEY", "MULTI SET SET EXEC"},
+	for _, c := range []struct{ commands, replicated string }{ // with TAT and expiry in milliseconds from the epoch
+		{"cl.throttle a 2 1 1.000000001", "SET a 1000.000001 1001"},
+		{"cl.throttle a 3 1 1", "SET a 2000.000001 2001"},
+		{"cl.throttle a 2 1 1", ""},
+		{"cl.throttle a 2 1 1 3", ""},
+		{"cl.throttle a 2 1 1 0", ""},
+		{"cl.throttle a x 1 1", ""},
+		{"cl.reserve a 4 1 1 1", "SET a 3000.000001 3001"},
+		{"cl.reserve a 9 1 1 1 b 3 1 1 2 c 3 1 1 3", "MULTI SET a 4000.000001 4001 SET b 2000 2000 SET c 3000 3000 EXEC"},
+		{"cl.reserve b 3 1 1 2 9", "SET b 4000 4000"},
+		{"cl.reserve a 3 1 1 1 b 3 1 1 1", ""},
+		{"cl.reserve a 3 1 1 0 b 3 1 1 0 0", ""},
+		{"cl.peek a 3 1 1 1 b 3 1 1 1", ""},
+		{"cl.charge b 3 1 1 3 a 3 1 1 0 c 3 1 1 1", "MULTI SET b 7000 7000 SET c 4000 4000 EXEC"},
+		{"cl.charge a 3 1 1 0 b 3 1 1 0", ""},
+		{"cl.charge a 3 1 1 1 b 1 1 9223372036 9", ""},
+		{"cl.refund b 3 1 1 6 c 3 1 1 5", "MULTI SET b 1000 1000 DEL c EXEC"},
+		{"cl.refund c 3 1 1 1 b 3 1 1 1 a 3 1 1 9", "MULTI DEL b DEL a EXEC"},
+		{"cl.refund a 3 1 1 1 b 3 1 1 0", ""},
+		{"cl.charge a 3 1 1 1", "SET a 1000 1000"},
+		{"cl.refund a 3 1 1 1", "DEL a"},
+		{"multi\ncl.peek a 3 1 1 1\ncl.throttle a 2 1 1\ncl.charge a 3 1 1 1 b 3 1 1 1\nexec", "MULTI SET a 1000 1000 SET a 2000 2000 SET b 1000 1000 EXEC"},
+		{"evalsha " + hash + " 3 c d e", "MULTI SET c 1000 1000 SET c 2000 2000 SET d 4000 4000 SET e 1000 1000 EXEC"},
+		{"fcall take 3 f g h", "MULTI SET f 1000 1000 SET f 2000 2000 SET g 4000 4000 SET h 1000 1000 EXEC"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			if c.name == "in a function" {
-				servertest.NeedSince7(t, "functions")
+		if strings.HasPrefix(c.commands, "fcall") && !servertest.Since7(t) {
+			continue
+		}
+		logged, offset := len(servertest.ReadAppendOnlyFile(t, primary)), replicationOffset(t, client)
+		_, _ = client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			for line := range strings.Lines(c.commands) {
+				pipe.Do(ctx, servertest.Words(line)...)
 			}
-			logged := len(servertest.ReadAppendOnlyFile(t, primary))
-			offset := replicationOffset(t, client)
-			_, _ = client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-				for line := range strings.Lines(strings.ReplaceAll(c.commands, "KEY", t.Name())) {
-					pipe.Do(ctx, servertest.ToAny(strings.Fields(line))...)
-				}
-				return nil
-			})
-
-			var words, last []string
-			for _, command := range servertest.WithoutTransactions(t, servertest.ReadAppendOnlyFile(t, primary)[logged:]) {
-				if word := strings.ToUpper(command[0]); word != "SELECT" { // which some put inside, some before
-					words = append(words, word)
-				}
-				if len(command) > 1 {
-					last = command
-				}
-			}
-			if !servertest.Since7(t) {
-				c.replicated = strings.NewReplacer("MULTI ", "", " EXEC", "").Replace(c.replicated)
-			}
-			require.Equal(t, c.replicated, strings.Join(words, " "))
-			if c.replicated == "" {
-				require.Equal(t, offset, replicationOffset(t, client))
-				require.Zero(t, client.Exists(ctx, t.Name()).Val())
-				return
-			}
-			tat, expiry := client.Get(ctx, t.Name()).Val(), servertest.ExpiryOf(t, client, t.Name())
-			require.Equal(t, []string{"SET", t.Name(), tat, "PXAT", strconv.FormatInt(expiry, 10)}, last)
-			awaitReplicated(t, primary, replica)
-			require.Equal(t, tat, replica.Client(t).Get(ctx, t.Name()).Val())
-			require.Equal(t, expiry, servertest.ExpiryOf(t, replica.Client(t), t.Name()))
+			return nil
 		})
+		var got []string
+		for _, words := range servertest.WithoutTransactions(t, servertest.ReadAppendOnlyFile(t, primary)[logged:]) {
+			switch command := strings.ToUpper(words[0]); command {
+			case "SELECT": // which some put inside, some before
+			case "SET":
+				require.Equal(t, "PXAT", words[3])
+				got = append(got, command, words[1], sinceEpoch(t, words[2], time.Nanosecond), sinceEpoch(t, words[4], time.Millisecond))
+			default:
+				got = append(append(got, command), words[1:]...)
+			}
+		}
+		want := strings.Fields(c.replicated)
+		if !servertest.Since7(t) {
+			want = slices.DeleteFunc(want, func(word string) bool { return word == "MULTI" || word == "EXEC" })
+		}
+		require.Equal(t, strings.Join(want, " "), strings.Join(got, " "), c.commands)
+		require.Equal(t, c.replicated == "", offset == replicationOffset(t, client), c.commands)
 	}
+
+	want := servertest.Dumps(t, client)
+	servertest.AwaitReplicas(t, client, replicas...)
+	for _, replica := range replicas {
+		require.Equal(t, want, servertest.Dumps(t, replica))
+	}
+	primary.Kill()
+	primary.Reconfigure(func(options *servertest.Options) { options.Module = "" })
+	primary.Restart(t)
+	require.Equal(t, want, servertest.Dumps(t, primary.Client(t)), "a server without the module")
+}
+
+// sinceEpoch is how many milliseconds after the epoch an instant is, which is written in a
+// unit.
+func sinceEpoch(t *testing.T, instant string, unit time.Duration) string {
+	t.Helper()
+	var number int64
+	_, err := fmt.Sscan(instant, &number)
+	require.NoError(t, err)
+	return fmt.Sprint(float64(number*int64(unit)-servertest.Epoch.UnixNano()) / 1e6)
 }
 
 // TestScriptOfMillionsOfCallsReplicates: until it is over, all that it has written waits

@@ -1,6 +1,7 @@
 package replication_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -10,10 +11,10 @@ import (
 	"funnel/internal/servertest"
 )
 
-// failOver kills a primary under load. Somebody promotes a replica, and the load goes on
-// with a client that finds it, and sends each call once at the most. The successor has all
-// that the replicas had confirmed, and what it answers itself, and nothing that was not
-// asked for.
+// failOver kills a primary under load. The sentinels or the cluster promote a replica, and
+// the load goes on with a client that finds it and sends each call at most once. The
+// successor has all that the replicas had confirmed and all that it answers itself, and
+// nothing that was not asked for.
 func failOver(t *testing.T, ledger *ledger, client redis.UniversalClient, primary *servertest.Server, replicas ...*servertest.Server) {
 	t.Helper()
 	ledger.survives = false
@@ -22,7 +23,7 @@ func failOver(t *testing.T, ledger *ledger, client redis.UniversalClient, primar
 		load.goOn(t, 1000)
 		answered := ledger.answered()
 		for _, replica := range replicas {
-			awaitReplicated(t, primary, replica)
+			servertest.AwaitReplicas(t, primary.Client(t), replica.Client(t))
 		}
 		ledger.keep(answered)
 	}
@@ -43,8 +44,7 @@ func failOver(t *testing.T, ledger *ledger, client redis.UniversalClient, primar
 func TestPromotedReplicaGrantsNothingTwice(t *testing.T) {
 	ledger := openLedger(mixedFunnels("funnel:", 3000))
 	primary := startPrimary(t)
-	module := servertest.Module(t)
-	behind, further := startReplica(t, module, primary.Port), startReplica(t, module, primary.Port)
+	behind, further := startReplica(t, servertest.Module(t), primary), startReplica(t, servertest.Module(t), primary)
 	for range servertest.QuickOrLong(2, 10) {
 		ledger.survives = false
 		load := startLoad(t, ledger, primary.Client(t))
@@ -52,7 +52,7 @@ func TestPromotedReplicaGrantsNothingTwice(t *testing.T) {
 		replicate(t, behind, nobody)
 		load.goOn(t, 2000)
 		answered := ledger.answered()
-		awaitReplicated(t, primary, further)
+		servertest.AwaitReplicas(t, primary.Client(t), further.Client(t))
 		ledger.keep(answered)
 		replicate(t, further, nobody)
 		load.goOn(t, 2000)
@@ -62,11 +62,13 @@ func TestPromotedReplicaGrantsNothingTwice(t *testing.T) {
 
 		require.NoError(t, further.Client(t).ReplicaOf(t.Context(), "no", "one").Err())
 		lost := ledger.audit(t, further.Client(t))
-		require.Positive(t, lost, "calls that no replica has, so that there was something to lose")
+		require.Positive(t, lost, "calls that no replica has: there was something to lose")
 		t.Logf("%+v; %d tokens lost that were not yet confirmed", ledger.count(), lost)
 		replicate(t, behind, further.Port)
 		awaitAttached(t, behind)
-		primary.Reconfigure(func(options *servertest.Options) { options.Config = replicaConfig(further.Port) })
+		primary.Reconfigure(func(options *servertest.Options) {
+			options.Config = append(replicationConfig(), "--replicaof", "127.0.0.1", strconv.Itoa(further.Port))
+		})
 		primary.Restart(t)
 		awaitAttached(t, primary)
 		primary, behind, further = further, primary, behind
@@ -78,7 +80,7 @@ func TestPromotedReplicaGrantsNothingTwice(t *testing.T) {
 	load.stop(t)
 	require.Zero(t, ledger.audit(t, primary.Client(t)))
 	for _, replica := range []*servertest.Server{behind, further} {
-		awaitReplicated(t, primary, replica)
+		servertest.AwaitReplicas(t, primary.Client(t), replica.Client(t))
 		ledger.requireSame(t, ledger.read(t, primary.Client(t)), ledger.read(t, replica.Client(t)), "a replica")
 	}
 }
@@ -89,8 +91,7 @@ func TestSentinelFailoverKeepsReplicatedCalls(t *testing.T) {
 	t.Parallel()
 	ledger := openLedger(mixedFunnels("funnel:", 3000))
 	primary := startPrimary(t)
-	module := servertest.Module(t)
-	replicas := []*servertest.Server{startReplica(t, module, primary.Port), startReplica(t, module, primary.Port)}
+	replicas := []*servertest.Server{startReplica(t, servertest.Module(t), primary), startReplica(t, servertest.Module(t), primary)}
 	options := &redis.FailoverOptions{MasterName: servertest.SentinelName, MaxRetries: -1, ReadTimeout: servertest.Patience}
 	for _, sentinel := range servertest.StartSentinels(t, 3, 2, 500*time.Millisecond, primary, len(replicas)) {
 		options.SentinelAddrs = append(options.SentinelAddrs, sentinel.Addr())
@@ -99,8 +100,8 @@ func TestSentinelFailoverKeepsReplicatedCalls(t *testing.T) {
 	defer client.Close()
 	failOver(t, ledger, client, primary, replicas...)
 
-	awaitReplicated(t, replicas[0], replicas[1])
-	awaitReplicated(t, replicas[1], replicas[0])
-	ledger.requireSame(t, ledger.read(t, client), ledger.read(t, replicas[0].Client(t)), "the first replica")
-	ledger.requireSame(t, ledger.read(t, client), ledger.read(t, replicas[1].Client(t)), "the second replica")
+	for i, replica := range replicas { // one of them is the primary
+		servertest.AwaitReplicas(t, replicas[1-i].Client(t), replica.Client(t))
+		ledger.requireSame(t, ledger.read(t, client), ledger.read(t, replica.Client(t)), "a replica")
+	}
 }

@@ -4,19 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"funnel/internal/servertest"
 )
 
 // A ledger knows what clients asked of their funnels and what they were answered, and
 // requires that servers agree.
 //
-// The law: in any stretch of time a funnel grants no more than capacity + elapsed / T
+// The bound: in any stretch of time a funnel grants no more than capacity + elapsed / T
 // tokens, where T is the emission interval. The TAT shows both sides of it. Each token
 // moves the TAT by T, from the opening of the ledger at the earliest; and the TAT never
 // lies more than the capacity ahead of now:
@@ -34,9 +33,6 @@ import (
 //
 // As long as T is longer than the test, nothing leaks. Then both sides name one number
 // of tokens, which is exact when nothing has failed.
-//
-// A call is entered as the number of tokens that it puts in. So a reservation and a
-// charge are entered as a CL.THROTTLE is, and a refund with a number below 0.
 type ledger struct {
 	opened time.Time
 
@@ -45,7 +41,7 @@ type ledger struct {
 	migrated bool // MIGRATE hands on how long a key still lives, so it then expires a little later
 	accounts []account
 	figures  figures
-	breaches []string // replies that break a law
+	breaches []string // replies that break the bound
 }
 
 // A funnel is filled with one capacity and one emission interval only.
@@ -65,7 +61,8 @@ type account struct {
 
 type figures struct {
 	allowed, limited, peeked int64 // calls by their replies
-	refused                  int64 // calls that certainly did nothing: an error, or never sent
+	again                    int64 // calls of several funnels that a moving slot has kept from an answer: they did nothing
+	refused                  int64 // calls that certainly did nothing either: another error, or never sent
 	unknown                  int64 // calls without an answer
 }
 
@@ -83,76 +80,87 @@ func openLedger(funnels []funnel) *ledger {
 	return ledger
 }
 
-// mixedFunnels are funnels of three kinds: small and soon full, large and never full, and
+// groupSize is how many funnels, one after the other, are in one slot.
+const groupSize = 3
+
+// mixedFunnels are groups of three kinds: small and soon full, large and never full, and
 // such that leak, and come and go.
 func mixedFunnels(prefix string, count int) (funnels []funnel) {
 	for i := range count {
-		key, small := fmt.Sprintf("%s%d", prefix, i), 1+int64(i)%16
-		funnels = append(funnels, []funnel{{key, small, still}, {key, 50_000, still}, {key, small, 100 * time.Millisecond}}[i%3])
+		key, small := fmt.Sprintf("%s{%d}:%d", prefix, i/groupSize, i), 1+int64(i)%16
+		funnels = append(funnels, []funnel{{key, small, still}, {key, 50_000, still}, {key, small, 100 * time.Millisecond}}[i%groupSize])
 	}
 	return funnels
 }
 
 // A call is entered before it is sent, and again when it is known what became of it.
-type call struct {
+type call []part
+
+// A part of a call is the tokens for one of its funnels.
+type part struct {
 	*account
 	tokens int64
 	kept   int64 // of the funnel when the call was sent
 }
 
-func (l *ledger) ask(funnel int, tokens int64) call {
+func (p part) String() string { return fmt.Sprintf("%d tokens for %+v", p.tokens, p.funnel) }
+
+func (l *ledger) ask(funnels []int, tokens int64) (call call) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	account := &l.accounts[funnel]
-	call := call{account: account, tokens: tokens, kept: account.kept}
-	account.asked += max(0, tokens)
-	account.kept += min(0, tokens)
+	for _, funnel := range funnels {
+		account := &l.accounts[funnel]
+		call = append(call, part{account: account, tokens: tokens, kept: account.kept})
+		account.asked += tokens
+	}
 	return call
 }
 
-// booked enters that the tokens of a call are in.
-func (l *ledger) booked(call call) {
-	call.answered += call.tokens
-	call.account.asked += min(0, call.tokens)
-	if l.survives {
-		call.account.kept += max(0, call.tokens)
+// refuse enters that a call did nothing.
+func (c call) refuse() {
+	for _, part := range c {
+		part.account.asked -= part.tokens
 	}
 }
 
-// refused enters that a call did nothing.
-func (l *ledger) refused(call call) {
-	call.account.asked -= max(0, call.tokens)
-	call.account.kept -= min(0, call.tokens)
+// A row is what a reply says of one funnel.
+type row struct {
+	limited          bool
+	limit, remaining int64
 }
 
-// enterReply judges the reply of CL.THROTTLE by what was known when it was sent, and
-// enters it.
-func (l *ledger) enterReply(call call, reply servertest.Reply) {
+// enterReply judges the rows of a reply by what was known when the call was sent, and
+// enters it. If one row is limited, nothing was taken from any funnel.
+func (l *ledger) enterReply(call call, rows []row) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	limited, limit, remaining := reply[0] == 1, reply[1], reply[2]
-	leaked := int64(time.Since(l.opened) / call.interval)
-	booked := call.tokens
-	if limited {
-		booked = 0
-	}
-	switch {
-	case limit != call.capacity || remaining < 0 || remaining > limit-booked:
-		l.breach(call, "contradicts itself: %v", reply)
-	case limited && (remaining >= call.tokens || call.asked <= call.capacity):
-		l.breach(call, "is limited though it fits into what %d tokens have left: %v", call.asked-call.tokens, reply)
-	case limit-remaining+leaked < call.kept+booked:
-		l.breach(call, "finds the funnel emptier than %d tokens have left it: %v", call.kept, reply)
+	limited := slices.ContainsFunc(rows, func(row row) bool { return row.limited })
+	for i, part := range call {
+		row, leaked, taken := rows[i], int64(time.Since(l.opened)/part.interval), part.tokens
+		if limited {
+			taken = 0
+		}
+		switch {
+		case row.limit != part.capacity || row.remaining < 0 || row.remaining > row.limit-taken:
+			l.breach(call, "contradicts itself: %v", rows)
+		case row.limited && (row.remaining >= part.tokens || part.asked <= part.capacity):
+			l.breach(call, "is limited though it fits into what %d tokens have left: %v", part.asked-part.tokens, rows)
+		case row.limit-row.remaining+leaked < part.kept+taken:
+			l.breach(call, "finds the funnel emptier than %d tokens have left it: %v", part.kept, rows)
+		}
+		part.answered += taken
+		if l.survives {
+			part.account.kept += taken
+		}
 	}
 	switch {
 	case limited:
 		l.figures.limited++
-		l.refused(call)
-	case call.tokens == 0:
+		call.refuse()
+	case call[0].tokens == 0:
 		l.figures.peeked++
 	default:
 		l.figures.allowed++
-		l.booked(call)
 	}
 }
 
@@ -165,25 +173,28 @@ func (l *ledger) enterFailure(call call, err error) {
 	var network *net.OpError
 	switch {
 	case err == nil:
-		l.breach(call, "is not answered with five integers")
+		l.breach(call, "is answered with something else")
 	case errors.As(err, &reply):
-		l.figures.refused++
-		l.refused(call)
-		switch word, _, _ := strings.Cut(err.Error(), " "); word {
-		case "READONLY", "LOADING", "MASTERDOWN", "MOVED", "CLUSTERDOWN":
+		call.refuse()
+		word, _, _ := strings.Cut(err.Error(), " ")
+		switch {
+		case len(call) > 1 && slices.Contains([]string{"TRYAGAIN", "ASK", "MOVED"}, word): // the client has tried as often as it may
+			l.figures.again++
+		case slices.Contains([]string{"READONLY", "LOADING", "MASTERDOWN", "MOVED", "CLUSTERDOWN"}, word):
+			l.figures.refused++
 		default:
 			l.breach(call, "is answered %v", err)
 		}
 	case errors.As(err, &network) && network.Op == "dial":
+		call.refuse()
 		l.figures.refused++
-		l.refused(call)
 	default:
 		l.figures.unknown++
 	}
 }
 
 func (l *ledger) breach(call call, format string, arguments ...any) {
-	l.breaches = append(l.breaches, fmt.Sprintf("%d tokens for %+v: ", call.tokens, call.funnel)+fmt.Sprintf(format, arguments...))
+	l.breaches = append(l.breaches, fmt.Sprintf("%v: ", call)+fmt.Sprintf(format, arguments...))
 }
 
 func (l *ledger) count() figures {

@@ -1,7 +1,6 @@
 package replication_test
 
 import (
-	"cmp"
 	"context"
 	"math/rand/v2"
 	"sync"
@@ -15,9 +14,9 @@ import (
 	"funnel/internal/servertest"
 )
 
-// A load is a number of workers that call CL.THROTTLE on random funnels of a ledger, in
-// batches, until they are told to stop: mostly for one token, sometimes for more, and
-// sometimes a peek.
+// A load is a number of workers that call CL.THROTTLE on random funnels of a ledger, and
+// CL.RESERVE on two or three at once, until they are told to stop: mostly for one token,
+// sometimes for more, and sometimes a peek.
 type load struct {
 	ledger *ledger
 	client redis.UniversalClient
@@ -30,7 +29,7 @@ type load struct {
 const loadWorkers, loadBatch = 6, 32
 
 // startLoad starts a load, which ends with the test if not before. The client must send
-// every call once at the most: a retry could fill a funnel twice.
+// every call at most once: a retry could take tokens twice.
 func startLoad(t testing.TB, ledger *ledger, client redis.UniversalClient) *load {
 	t.Helper()
 	load := &load{ledger: ledger, client: client, failed: ledger.count().failed()}
@@ -47,33 +46,74 @@ func startLoad(t testing.TB, ledger *ledger, client redis.UniversalClient) *load
 	return load
 }
 
-// callBatch sends a batch and enters what became of it.
+// callBatch sends a batch and enters what became of it. A call of several funnels is sent by
+// itself: when it meets a slot in two halves, go-redis would repeat the whole batch.
 func (l *load) callBatch() (answered bool) {
 	ctx := context.Background()
 	pipeline := l.client.Pipeline()
 	var calls []call
 	var replies []*redis.Cmd
 	for range loadBatch {
-		quantities := []int64{0, 1, 1, 1, 1, 1, 2, 3}
-		call := l.ledger.ask(rand.IntN(len(l.ledger.accounts)), quantities[rand.IntN(len(quantities))])
-		calls = append(calls, call)
-		replies = append(replies, pipeline.Do(ctx, "cl.throttle", call.key, call.capacity, 1, call.interval.Seconds(), call.tokens))
+		calls = append(calls, l.ask(1))
+		replies = append(replies, pipeline.Do(ctx, calls[len(calls)-1].words("cl.throttle")...))
 	}
 	pipeline.Exec(ctx) // each call has an error of its own
+	for range 2 {
+		calls = append(calls, l.ask(2+rand.IntN(groupSize-1)))
+		replies = append(replies, l.client.Do(ctx, calls[len(calls)-1].words("cl.reserve")...))
+	}
 	answered = true
 	for i, call := range calls {
 		// When a connection breaks, go-redis gives the error to the whole batch, also to
 		// calls that were answered before.
-		values, replied := replies[i].Val().([]any)
-		numbers, err := redis.NewCmdResult(values, nil).Int64Slice()
-		if !replied || err != nil || len(numbers) != len(servertest.Reply{}) {
-			l.ledger.enterFailure(call, cmp.Or(err, replies[i].Err()))
+		rows := rowsOf(replies[i].Val())
+		if len(rows) != len(call) {
+			l.ledger.enterFailure(call, replies[i].Err())
 			answered = false
 			continue
 		}
-		l.ledger.enterReply(call, servertest.Reply(numbers))
+		l.ledger.enterReply(call, rows)
 	}
 	return answered
+}
+
+// ask enters a call of so many funnels of a group.
+func (l *load) ask(number int) call {
+	group, funnels := rand.IntN(len(l.ledger.accounts)/groupSize), rand.Perm(groupSize)[:number]
+	for i := range funnels {
+		funnels[i] += group * groupSize
+	}
+	quantities := []int64{0, 1, 1, 1, 1, 1, 2, 3}
+	return l.ledger.ask(funnels, quantities[rand.IntN(len(quantities))])
+}
+
+// words are the command as it is sent.
+func (c call) words(command string) []any {
+	words := []any{command}
+	for _, part := range c {
+		words = append(words, part.key, part.capacity, 1, part.interval.Seconds(), part.tokens)
+	}
+	return words
+}
+
+// rowsOf reads the reply of CL.THROTTLE, which is one row, or CL.RESERVE.
+func rowsOf(reply any) (rows []row) {
+	values, _ := reply.([]any)
+	all := []any{values}
+	if len(values) == 3 {
+		all, _ = values[2].([]any)
+	}
+	for _, values := range all {
+		fields, _ := values.([]any)
+		if len(fields) != 5 {
+			return nil
+		}
+		limited, _ := fields[0].(int64)
+		limit, _ := fields[1].(int64)
+		remaining, _ := fields[2].(int64)
+		rows = append(rows, row{limited == 1, limit, remaining})
+	}
+	return rows
 }
 
 // goOn waits until so many calls more are answered.

@@ -29,7 +29,7 @@ func TestRestartedServersHoldTheirFunnels(t *testing.T) {
 			t.Parallel()
 			ledger := openLedger(mixedFunnels("funnel:", 3000))
 			ledger.survives = c.name != "RDB"
-			// A server that notices at once that a child has ended, and saves when told to.
+			// The server notices at once that a child has ended, and saves only when told to.
 			server := startServer(t, servertest.Module(t), []string{"--hz", "100", "--auto-aof-rewrite-percentage", "0"}, c.config)
 			for range servertest.QuickOrLong(1, 8) {
 				client := server.Client(t)

@@ -5,7 +5,7 @@
 //	(integer) 1      # a comment
 //	(2 seconds later)
 //
-// A prompt may name who is asked in one word or two, as in "replica> GET visits". A line in
+// A prompt may name the server in one word or two, as in "replica> GET visits". A line in
 // parentheses of several words is a step: something that happens beside the commands.
 package transcript
 

@@ -82,6 +82,7 @@ class Section {
       funnel.maxWait = Number(this.part("[name=max_wait]")?.value) || 0;
       funnel.element.disabled = !this.used.includes(funnel); // but not what is in its legend
     }
+    this.part(".side legend span").textContent = this.used.map((funnel) => funnel.key).join(" ");
   }
 
   ask(command) {
@@ -139,7 +140,7 @@ class Section {
       input?.setAttribute("aria-invalid", "true");
     }
     this.showCalls();
-    this.showCommands(answer.commands ?? []);
+    if (answer.commands?.length) this.showCommands(answer.commands);
     const { headline, detail } = this.say(performance.now());
     this.part("[role=status]").textContent = [headline, this.verdict.tally, detail].filter(Boolean).join(". ");
   }

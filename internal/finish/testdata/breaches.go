@@ -1,8 +1,8 @@
-package throttle
+package answer
 
 import "runtime"
 
-// What a change to this package might bring by mistake, each in a function of its own.
+// Mistakes that a change to this package might make, each in its own function.
 //
 //go:nosplit
 func breaches(call *Call) {
@@ -26,6 +26,13 @@ func breaches(call *Call) {
 	takesAddress()
 	readsThroughPointer()
 	fallsOffItsEnd()
+	usesNewerProcessor()
+	usesUnknown()
+	actsAsKernel()
+	changesState()
+	pushesAndReturns()
+	losesItsStack()
+	takesTwoWays()
 }
 
 //go:noinline
@@ -49,7 +56,7 @@ func allocates(call *Call) { pointer = &Call{Now: call.Now} }
 func grows(call *Call) {
 	var large [4096]byte
 	for i := range large {
-		large[i] = call.Funnel.Capacity[0] + byte(i)
+		large[i] = call.Funnels[0].Capacity[0] + byte(i)
 	}
 	sink = large[call.Now&4095]
 }
@@ -57,7 +64,7 @@ func grows(call *Call) {
 //go:noinline
 //go:nosplit
 func comparesStrings(call *Call) {
-	if call.Funnel.Capacity == call.Funnel.Count {
+	if call.Funnels[0].Capacity == call.Funnels[0].Count {
 		sink = 1
 	}
 }
@@ -138,3 +145,10 @@ var foreign = &runtime.MemProfileRate
 func readsThroughPointer() { anyNumber = *foreign }
 
 func fallsOffItsEnd()
+func usesNewerProcessor()
+func usesUnknown()
+func actsAsKernel()
+func changesState()
+func pushesAndReturns()
+func losesItsStack()
+func takesTwoWays()

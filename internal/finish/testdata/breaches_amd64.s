@@ -26,3 +26,35 @@ TEXT ·fallsOffItsEnd(SB), NOSPLIT, $0-0
 again:
 	DECQ AX
 	JNE again
+
+TEXT ·usesNewerProcessor(SB), NOSPLIT, $0
+	POPCNTQ AX, AX
+	RET
+
+TEXT ·usesUnknown(SB), NOSPLIT, $0
+	VZEROUPPER
+	RET
+
+TEXT ·actsAsKernel(SB), NOSPLIT, $0
+	RDMSR
+	RET
+
+TEXT ·changesState(SB), NOSPLIT, $0
+	STD
+	RET
+
+TEXT ·pushesAndReturns(SB), NOSPLIT|NOFRAME, $0
+	BYTE $0x50
+	RET
+
+TEXT ·losesItsStack(SB), NOSPLIT|NOFRAME, $0
+	MOVQ AX, SP
+	RET
+
+TEXT ·takesTwoWays(SB), NOSPLIT|NOFRAME, $0
+	TESTQ AX, AX
+	JEQ both
+	BYTE $0x50
+both:
+	BYTE $0x58
+	RET

@@ -1,6 +1,6 @@
-// Command funnel-bench measures what CL.THROTTLE costs in a Redis or Valkey
-// server, beside plain commands, the usual scripts and pipelines for limiting a
-// rate, and any other module with that command.
+// Command funnel-bench measures what CL.THROTTLE costs in a Redis or Valkey server,
+// compared with plain commands, the usual scripts and pipelines for limiting a rate, and
+// any other module with that command.
 package main
 
 import (
@@ -21,11 +21,11 @@ import (
 
 const usage = `usage: funnel-bench [option...]
 
-Measures what CL.THROTTLE costs in a Redis or Valkey server, and the other ways
-to limit a rate beside it; then what programs in Go get by package limiter and
-other clients. Tables go to standard output, progress to standard
-error. Ctrl-C stops all servers. FUNNEL_SERVER names the server program;
-redis-benchmark is taken from beside it.
+Measures what CL.THROTTLE costs in a Redis or Valkey server, compared with other
+ways to limit a rate; then package limiter and other clients in Go programs.
+Tables go to standard output, progress to standard error. Ctrl-C stops all
+servers. FUNNEL_SERVER names the server program; redis-benchmark comes from the
+same folder.
 
 `
 

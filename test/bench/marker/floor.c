@@ -1,15 +1,15 @@
-/* The floor of CL.THROTTLE and CL.RESERVE: commands that make the calls of the Modules API
- * which these make, in the same order (module/throttle.c, module/funnels.c), and have
- * constants in the place of numbers that are parsed, and of a decision.
+/* The floor of CL.THROTTLE and CL.RESERVE: commands that make the same calls of the Modules
+ * API, in the same order (module/commands.c), but with constants instead of parsed numbers
+ * and a decision.
  *
  *   BENCH.ALLOW key capacity count period quantity         as an allowed CL.THROTTLE
  *   BENCH.LIMIT key capacity count period quantity         as a limited one
- *   BENCH.POUR key capacity count period quantity [...]    as an allowed CL.RESERVE
+ *   BENCH.TAKE key capacity count period quantity [...]    as an allowed CL.RESERVE
  *   BENCH.STOP key capacity count period quantity [...]    as a limited one
  *
- * What the commands take over them is funnel's own: arguments, arithmetic, replies.
+ * Any cost of the commands above these is funnel's own: arguments, arithmetic, replies.
  * The names are as long as those of the commands, and the constants have as many digits
- * as what takes their place in the calls that are counted. */
+ * as the numbers in the calls that are counted. */
 
 #include <stddef.h>
 #include <string.h>
@@ -20,6 +20,7 @@ typedef struct RedisModuleString RedisModuleString;
 typedef struct RedisModuleKey RedisModuleKey;
 typedef int (*command_function)(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 
+/* clang-format off */
 #define FUNCTIONS(FUNCTION)                                                                                         \
     FUNCTION(void, SetModuleOptions, (RedisModuleCtx *ctx, int options))                                            \
     FUNCTION(int, CreateCommand, (RedisModuleCtx *ctx, const char *name, command_function function,                 \
@@ -40,6 +41,7 @@ typedef int (*command_function)(RedisModuleCtx *ctx, RedisModuleString **argv, i
     FUNCTION(int, ReplyWithArray, (RedisModuleCtx *ctx, long length))                                               \
     FUNCTION(int, ReplyWithLongLong, (RedisModuleCtx *ctx, long long number))                                       \
     FUNCTION(int, ReplyWithStringBuffer, (RedisModuleCtx *ctx, const char *bytes, size_t length))
+/* clang-format on */
 
 static struct {
 #define FUNCTION(result, name, parameters) result(*name) parameters;
@@ -54,7 +56,7 @@ enum { NOTIFY_GENERIC = 1 << 2, NOTIFY_STRING = 1 << 3 };
 enum { NO_IMPLICIT_SIGNAL_MODIFIED = 1 << 1 };
 enum { REPLY_LENGTH = 5, WORDS_PER_FUNNEL = 5, MOST_FUNNELS = 64 };
 
-/* In the year 2200, so that no key expires meanwhile. */
+/* In the year 2200: no key expires meanwhile. */
 static const char tat[] = "7258118400000000000", expiry[] = "7258118400000";
 static const long long expiry_milliseconds = 7258118400000;
 static const long long allowed_reply[REPLY_LENGTH] = {0, 700000, 699990, -1, 90};
@@ -64,12 +66,12 @@ struct row {
     long long limited, limit, remaining;
     const char *wait, *reset_after;
 };
-static const struct row poured_row = {0, 700000, 699990, "0", "59.999876543"};
+static const struct row taken_row = {0, 700000, 699990, "0", "59.999876543"};
 static const struct row stopped_row = {1, 1, 0, "599990.123456789", "599990.123456789"};
 
 static RedisModuleString *pxat;
 
-/* Where what was read goes, lest the compiler leave reading out. */
+/* Takes what was read, because the compiler would leave out reads that nobody uses. */
 static volatile long long sink;
 
 static void read_words(RedisModuleString **words, int count)
@@ -180,9 +182,9 @@ static int reply_with_rows(RedisModuleCtx *ctx, const struct row *row, int count
     return OK;
 }
 
-/* As an allowed call, or as a limited one, which finds the keys that an allowed one has
+/* As an allowed call, or as a limited one, which finds the keys that an allowed call has
  * left. */
-static int funnels(RedisModuleCtx *ctx, RedisModuleString **argv, int argc, int pours)
+static int funnels(RedisModuleCtx *ctx, RedisModuleString **argv, int argc, int takes)
 {
     int count = (argc - 1) / WORDS_PER_FUNNEL;
     RedisModuleKey *keys[MOST_FUNNELS];
@@ -193,16 +195,16 @@ static int funnels(RedisModuleCtx *ctx, RedisModuleString **argv, int argc, int 
     for (int i = 0; i < count; i++) stored[i] = read_stored(keys[i]);
     read_clock();
     for (int i = 0; i < count; i++) {
-        if (pours || !stored[i]) write_tat(keys[i], stored[i]);
+        if (takes || !stored[i]) write_tat(keys[i], stored[i]);
         redis.CloseKey(keys[i]);
     }
-    if (!pours) return reply_with_rows(ctx, &stopped_row, count);
+    if (!takes) return reply_with_rows(ctx, &stopped_row, count);
     for (int i = 0; i < count; i++) replicate(ctx, argv[1 + i * WORDS_PER_FUNNEL]);
     for (int i = 0; i < count; i++) notify(ctx, argv[1 + i * WORDS_PER_FUNNEL]);
-    return reply_with_rows(ctx, &poured_row, count);
+    return reply_with_rows(ctx, &taken_row, count);
 }
 
-static int pour(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+static int take(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     return funnels(ctx, argv, argc, 1);
 }
@@ -218,12 +220,12 @@ int load_floor(RedisModuleCtx *ctx, int (*get_api)(const char *name, void *targe
     if (get_api("RedisModule_" #name, &redis.name) != OK) return ERROR;
     FUNCTIONS(FUNCTION)
 #undef FUNCTION
-    /* As module/load.c does, or closing the key would make the call of
-     * SignalModifiedKey a second one. */
+    /* As in module/load.c. Otherwise, closing the key would call SignalModifiedKey a second
+     * time. */
     redis.SetModuleOptions(ctx, NO_IMPLICIT_SIGNAL_MODIFIED);
     pxat = redis.CreateString(NULL, "PXAT", 4);
     if (redis.CreateCommand(ctx, "bench.allow", allow, "write deny-oom fast", 1, 1, 1) != OK) return ERROR;
     if (redis.CreateCommand(ctx, "bench.limit", limit, "write deny-oom fast", 1, 1, 1) != OK) return ERROR;
-    if (redis.CreateCommand(ctx, "bench.pour", pour, "write deny-oom fast", 1, -2, 5) != OK) return ERROR;
+    if (redis.CreateCommand(ctx, "bench.take", take, "write deny-oom fast", 1, -2, 5) != OK) return ERROR;
     return redis.CreateCommand(ctx, "bench.stop", stop, "write deny-oom fast", 1, -2, 5);
 }

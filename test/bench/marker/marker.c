@@ -1,14 +1,14 @@
-/* The module that funnel-bench loads beside the one it measures, compiled when
- * it runs. It adds these commands, and those of floor.c:
+/* The module that funnel-bench loads in addition to the one it measures, compiled
+ * when it runs. It adds these commands, and those of floor.c:
  *
- *   BENCH.NOOP key argument...   replies five integers and does nothing else: what
- *                                any module command pays before it starts thinking
- *   BENCH.MARK                   replies an integer; callgrind, told to
- *                                --dump-before=bench_mark, writes what it has
- *                                counted since the last mark
+ *   BENCH.NOOP key argument...   replies five integers and does nothing else: the
+ *                                cost of any module command before its own work
+ *   BENCH.MARK                   replies an integer; callgrind, with the option
+ *                                --dump-before=bench_mark, writes its count since
+ *                                the last mark
  *
- * So one run of a server under callgrind measures any number of commands, and
- * neither a debugger interface nor symbols of the server are needed. */
+ * So one run of a server under callgrind measures any number of commands, without a
+ * debugger interface and without symbols of the server. */
 
 #include <stddef.h>
 
@@ -17,7 +17,7 @@ typedef struct RedisModuleString RedisModuleString;
 typedef int (*command_function)(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 
 /* The server hands out its functions by name, through the first word of the
- * context; see module/abi.h for the whole story. */
+ * context; module/abi.h explains it. */
 typedef int (*get_api_function)(const char *name, void *target);
 
 static void (*set_module_attributes)(RedisModuleCtx *ctx, const char *name, int version, int api_version);
@@ -38,7 +38,7 @@ static int noop(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     return OK;
 }
 
-/* Visible under this name, which callgrind is told. */
+/* Visible, because callgrind gets this name. */
 __attribute__((noinline)) int bench_mark(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     (void)argv, (void)argc;

@@ -1,8 +1,8 @@
 -- The arithmetic of CL.THROTTLE as a script, in microseconds instead of
--- nanoseconds: a double holds integers of 53 bits.
+-- nanoseconds, because a double holds integers of only 53 bits.
 --
 -- KEYS: the funnel. ARGV: capacity, count, period in seconds, quantity.
--- Returns what CL.THROTTLE does: limited, limit, remaining, retry_after, reset_after.
+-- Returns the same as CL.THROTTLE: limited, limit, remaining, retry_after, reset_after.
 
 local capacity, quantity = tonumber(ARGV[1]), tonumber(ARGV[4])
 local interval = math.floor(ARGV[3] * 1000000 / ARGV[2])

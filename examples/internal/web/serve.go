@@ -1,0 +1,47 @@
+// Package web serves the examples that are web servers.
+package web
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// Serve serves until the program is told to end, and then lets the requests end that have
+// begun. A connection is closed whose client takes longer than timeout to send a request,
+// or the next one.
+func Serve(address string, timeout time.Duration, handler http.Handler, logger *slog.Logger) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler:     handler,
+		ReadTimeout: timeout,
+		IdleTimeout: timeout,
+		ErrorLog:    slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	logger.Info("serving", "address", "http://"+listener.Addr().String())
+
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	logger.Info("shutting down")
+	patience, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := server.Shutdown(patience); err != nil {
+		return errors.Join(errors.New("requests were cut off"), err)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+// Package otelhook tells OpenTelemetry what a limiter.Limiter has decided: a histogram
+// of decisions, and events on the span of the caller. It is an example to copy.
+// Only this folder's go.mod requires go.opentelemetry.io/otel.
+//
+// It makes no spans. github.com/redis/go-redis/extra/redisotel makes one for each command
+// that is sent to Redis, which says how long Redis took, and not what was decided.
+package otelhook
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"funnel/limiter"
+)
+
+// New makes the instrument, and returns the hook that uses it: for limiter.WithHook. One
+// hook may serve several limiters.
+//
+// The histogram funnel.decision.duration has these attributes, and its count is the number
+// of decisions: funnel.command; funnel.outcome (allowed, limited) and funnel.path, unless
+// nobody has decided; and error.type, if Redis has not.
+//
+// The span of the caller, if there is one, gets the event funnel.limited, and an exception
+// if Redis has not decided. Keys are left out: in metrics there may be any number
+// of them, and they often name a person.
+func New(provider metric.MeterProvider) (limiter.Hook, error) {
+	durations, err := provider.Meter("funnel/limiter").Float64Histogram("funnel.decision.duration",
+		metric.WithUnit("s"),
+		metric.WithDescription("Time from call to decision, without the sleep of a Wait."),
+		// From a round trip within one machine to the timeout of a patient client.
+		metric.WithExplicitBucketBoundaries(.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5))
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, event limiter.Event) {
+		attributes := attributesOf(event)
+		durations.Record(ctx, event.Duration.Seconds(), metric.WithAttributes(attributes...))
+
+		span := trace.SpanFromContext(ctx)
+		if !span.IsRecording() {
+			return
+		}
+		if event.Cause != nil {
+			span.RecordError(event.Cause, trace.WithAttributes(attributes...))
+		}
+		if result := event.Result; result.Path != "" && result.Limited() {
+			attributes = append(attributes,
+				attribute.String("funnel.limit", result.Limit.String()),
+				attribute.Int("funnel.quantity", result.Quantity))
+			if result.RetryAfter != limiter.NoRetry {
+				attributes = append(attributes, attribute.Float64("funnel.retry_after", result.RetryAfter.Seconds()))
+			}
+			span.AddEvent("funnel.limited", trace.WithAttributes(attributes...))
+		}
+	}, nil
+}
+
+// attributesOf takes few values: they make time series.
+func attributesOf(event limiter.Event) []attribute.KeyValue {
+	attributes := []attribute.KeyValue{attribute.String("funnel.command", event.Command)}
+	if path := event.Result.Path; path != "" {
+		outcome := "allowed"
+		if event.Result.Limited() {
+			outcome = "limited"
+		}
+		attributes = append(attributes, attribute.String("funnel.outcome", outcome), attribute.String("funnel.path", string(path)))
+	}
+	if event.Cause != nil {
+		attributes = append(attributes, errorType(event.Cause))
+	}
+	return attributes
+}
+
+// errorType is the first word of an error reply, such as OOM or READONLY, as the
+// conventions for Redis have it, or else the Go type.
+func errorType(err error) attribute.KeyValue {
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		code, _, _ := strings.Cut(reply.Error(), " ")
+		return semconv.ErrorTypeKey.String(code)
+	}
+	return semconv.ErrorType(err)
+}

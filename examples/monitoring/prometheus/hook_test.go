@@ -1,0 +1,112 @@
+package promhook
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+	"funnel/limiter"
+)
+
+var ctx = context.Background()
+
+// still is a limit whose funnel leaks nothing during a test.
+var still = limiter.Per(1, servertest.StillPeriod*time.Second).Burst(3)
+
+// ask asks for six tokens, one by one.
+func ask(t *testing.T, l *limiter.Limiter, key string) (allowed int) {
+	t.Helper()
+	for range 6 {
+		result, err := l.Allow(ctx, key, still)
+		require.NoError(t, err)
+		allowed += result.Allowed
+	}
+	return allowed
+}
+
+// What a scrape says is what was asked, by each path.
+func TestScrapeShowsWhatWasDecided(t *testing.T) {
+	server := servertest.StartModule(t)
+	rdb := server.Client(t, func(options *redis.Options) { options.DialerRetries = 1 })
+	registry := prometheus.NewPedanticRegistry()
+	hook := New(registry)
+	metrics := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	defer metrics.Close()
+	counted := func(options ...limiter.Option) *limiter.Limiter {
+		return limiter.New(rdb, append(options, limiter.WithHook(hook))...)
+	}
+
+	require.Equal(t, 3, ask(t, counted(limiter.WithModuleOnly()), "module"))
+	require.Equal(t, 3, ask(t, counted(limiter.WithScriptOnly()), "script"))
+	require.Equal(t, 3, ask(t, counted(limiter.WithPrefilter()), "prefilter"))
+	l := counted()
+	_, err := l.Peek(ctx, "module", still)
+	require.NoError(t, err)
+	_, err = l.Charge(ctx, "module", still, 1)
+	require.NoError(t, err)
+	_, err = l.Refund(ctx, "module", still, 4)
+	require.NoError(t, err)
+	_, err = l.Allow(ctx, "module", limiter.PerMinute(0))
+	require.Error(t, err)
+	server.Kill()
+	_, err = l.Allow(ctx, "module", still)
+	require.Error(t, err)
+	require.Equal(t, 3, ask(t, counted(limiter.OnFailure(limiter.FailLocal)), "local"))
+
+	require.NoError(t, testutil.ScrapeAndCompare(metrics.URL, strings.NewReader(`
+# HELP funnel_decisions_total Decisions on one funnel, by command, outcome (allowed, limited) and path: what has decided.
+# TYPE funnel_decisions_total counter
+funnel_decisions_total{command="charge",outcome="allowed",path="module"} 1
+funnel_decisions_total{command="peek",outcome="limited",path="module"} 1
+funnel_decisions_total{command="refund",outcome="allowed",path="module"} 1
+funnel_decisions_total{command="reserve",outcome="allowed",path="local"} 3
+funnel_decisions_total{command="reserve",outcome="allowed",path="module"} 6
+funnel_decisions_total{command="reserve",outcome="allowed",path="script"} 3
+funnel_decisions_total{command="reserve",outcome="limited",path="local"} 3
+funnel_decisions_total{command="reserve",outcome="limited",path="module"} 3
+funnel_decisions_total{command="reserve",outcome="limited",path="prefilter"} 3
+funnel_decisions_total{command="reserve",outcome="limited",path="script"} 3
+# HELP funnel_errors_total Calls that Redis has not decided, also where this process did instead.
+# TYPE funnel_errors_total counter
+funnel_errors_total 8
+`), "funnel_decisions_total", "funnel_errors_total"))
+	require.Equal(t, map[string]uint64{
+		"local": 6, "module": 12, "none": 2, "prefilter": 3, "script": 6,
+	}, observed(t, registry))
+
+	problems, err := testutil.GatherAndLint(registry)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+}
+
+// observed is how many durations were observed, by path.
+func observed(t *testing.T, registry prometheus.Gatherer) map[string]uint64 {
+	t.Helper()
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	counts := map[string]uint64{}
+	for _, family := range families {
+		for _, metric := range family.Metric {
+			if family.GetName() == "funnel_decision_duration_seconds" {
+				counts[metric.Label[0].GetValue()] = metric.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	return counts
+}
+
+func ExampleNew() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	_ = limiter.New(rdb, limiter.WithHook(New(prometheus.DefaultRegisterer)))
+	http.Handle("GET /metrics", promhttp.Handler())
+}

@@ -1,0 +1,213 @@
+package gcra
+
+// A Request asks one funnel for tokens. Make one with [Rate.Request], which checks the
+// quantity.
+type Request struct {
+	rate      Rate
+	quantity  int64
+	increment int64 // the time in which the tokens leak
+}
+
+// Request asks a funnel of rate r for quantity tokens. A negative quantity is reported as
+// [ErrQuantity], and the zero Rate as [ErrCapacity]. [ErrIncrement] says that the tokens
+// would take 2^63 nanoseconds or more to leak.
+//
+//go:nosplit
+func (r Rate) Request(quantity int64) (Request, error) {
+	if r.emissionInterval < 1 {
+		return Request{}, ErrCapacity
+	}
+	increment, err := r.Increment(quantity)
+	if err != nil {
+		return Request{}, err
+	}
+	return Request{r, quantity, increment}, nil
+}
+
+// Quantity is the number of tokens, at least 0.
+//
+//go:nosplit
+func (r *Request) Quantity() int64 { return r.quantity }
+
+// A Part is one funnel's part in a call: the request and the decision. Its methods are the
+// operations of a funnel, at the instant now. Each sets Decision and changes nothing
+// else. Instants before 1970 count as 0.
+//
+// Their only error is [ErrTAT]. With it, do not use the Decision.
+type Part struct {
+	Request  Request
+	TAT      int64 // as stored, or Empty
+	Decision Decision
+}
+
+// Reserve takes the tokens, like [Rate.Decide], for a caller that can wait for
+// longestWait nanoseconds: it also takes tokens that will fit by then. Decision.Wait says
+// how long the caller has to wait. Until then the funnel is overfull and limits others.
+// So reservations are served in the order of asking. If callers wait as told, they go
+// ahead with at most capacity + elapsed/T tokens in any stretch of time.
+//
+// When the call is limited, Decision.Wait is the time after which the same reservation is
+// allowed. A negative longestWait counts as 0, which is Decide.
+//
+//go:nosplit
+func (p *Part) Reserve(now, longestWait int64) error {
+	tat, now := max(p.TAT, 0), max(now, 0)
+	// Each of the four is below 2^63, so neither sum can wrap around in 64 bits.
+	filled := uint64(max(now, tat)) + uint64(p.Request.increment)
+	full := uint64(now) + uint64(p.Request.rate.tolerance)
+	wait := int64(0)
+	if filled > full {
+		// At most max(now, tat) - now if the increment is no larger than the tolerance:
+		// it fits 63 bits.
+		wait = int64(filled - full)
+		longestWait = max(longestWait, 0)
+		switch {
+		case p.Request.increment > p.Request.rate.tolerance:
+			p.decide(tat, now, true, Never)
+			return nil
+		case wait > longestWait:
+			p.decide(tat, now, true, wait-longestWait)
+			return nil
+		}
+	}
+	if filled > maxInt63 {
+		return ErrTAT
+	}
+	if p.Request.quantity > 0 {
+		tat = int64(filled)
+	}
+	p.decide(tat, now, false, wait)
+	return nil
+}
+
+// Peek decides like Reserve with a longest wait of 0, and takes nothing: Remaining and
+// ResetAfter are the state as it is.
+//
+//go:nosplit
+func (p *Part) Peek(now int64) error {
+	err := p.Reserve(now, 0)
+	if err == nil {
+		p.decide(max(p.TAT, 0), max(now, 0), p.Decision.Limited, p.Decision.Wait)
+	}
+	return err
+}
+
+// Charge accounts for tokens that were used, whatever the funnel holds: the new TAT is
+// max(now, TAT) + T*quantity, so the funnel may become overfull, and a quantity above the
+// capacity is fine. Limited then says that the funnel is overfull, and Wait for how long.
+//
+//go:nosplit
+func (p *Part) Charge(now int64) error {
+	tat, now := max(p.TAT, 0), max(now, 0)
+	if p.Request.increment > 0 {
+		filled := uint64(max(now, tat)) + uint64(p.Request.increment)
+		if filled > maxInt63 {
+			return ErrTAT
+		}
+		tat = int64(filled)
+	}
+	p.account(tat, now)
+	return nil
+}
+
+// Refund gives tokens back: the new TAT is TAT - T*quantity, but never less than now,
+// because tokens that have leaked cannot be given back. Limited says that the funnel is
+// still overfull, and Wait for how long.
+//
+//go:nosplit
+func (p *Part) Refund(now int64) {
+	tat, now := max(p.TAT, 0), max(now, 0)
+	if tat > now {
+		tat = max(now, tat-p.Request.increment)
+	}
+	p.account(tat, now)
+}
+
+// decide fills in the Decision of a funnel that has this TAT after the call.
+//
+//go:nosplit
+func (p *Part) decide(tat, now int64, limited bool, wait int64) {
+	rate, level := &p.Request.rate, max(0, tat-now)
+	p.Decision.Limited = limited
+	p.Decision.Limit = rate.capacity
+	// NewRate ensures that the interval is not 0; the compiler cannot know.
+	p.Decision.Remaining = max(0, rate.tolerance-level) / max(1, rate.emissionInterval)
+	p.Decision.Wait = wait
+	p.Decision.ResetAfter = level
+	p.Decision.TAT = tat
+}
+
+// account fills in the Decision of a call that only accounts for tokens: it is limited if
+// the funnel is overfull.
+//
+//go:nosplit
+func (p *Part) account(tat, now int64) {
+	over := max(0, max(0, tat-now)-p.Request.rate.tolerance)
+	p.decide(tat, now, over > 0, over)
+}
+
+// An Operation is what a call does to its funnels: the method of [Part] of that name.
+type Operation uint32
+
+// The operations.
+const (
+	Reserve Operation = iota
+	Peek
+	Charge
+	Refund
+)
+
+// Decide decides a call over different funnels as one, at the instant now. Reserve takes
+// tokens from all funnels, or from none if one is limited; the other operations apply to
+// each. Limited and Wait of a Decision are what its funnel says alone; the other fields
+// are the state after the whole call. LongestWait, in nanoseconds, is that of
+// [Part.Reserve]; for several funnels it is 0. The call is limited if a part is, and its
+// wait is the [Longer] of all waits.
+//
+// An error is the first part's that has one, at the index failed. Then no tokens are
+// taken, and no Decision may be used.
+//
+//go:nosplit
+func (operation Operation) Decide(parts []Part, now, longestWait int64) (failed int, err error) {
+	for i := range parts {
+		switch part := &parts[i]; operation {
+		case Reserve:
+			err = part.Reserve(now, longestWait)
+		case Peek:
+			err = part.Peek(now)
+		case Charge:
+			err = part.Charge(now)
+		default:
+			part.Refund(now)
+		}
+		if err != nil {
+			return i, err
+		}
+	}
+	if operation == Reserve && len(parts) > 1 {
+		allOrNothing(parts, now)
+	}
+	return 0, nil
+}
+
+// allOrNothing corrects the decisions of funnels that would have allowed a call that others
+// limit: nothing was taken from them.
+//
+//go:nosplit
+func allOrNothing(parts []Part, now int64) {
+	limited := false
+	for i := range parts {
+		limited = limited || parts[i].Decision.Limited
+	}
+	for i := range parts {
+		if part := &parts[i]; limited && !part.Decision.Limited {
+			part.decide(max(part.TAT, 0), max(now, 0), false, 0)
+		}
+	}
+}
+
+// Longer returns the longer of two waits. [Never] is longer than any, because -1 is the
+// largest unsigned number.
+//
+//go:nosplit
+func Longer(a, b int64) int64 { return int64(max(uint64(a), uint64(b))) }

@@ -1,0 +1,166 @@
+package gcra_test
+
+import (
+	"math"
+	"math/big"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"funnel/gcra"
+	"funnel/internal/contract"
+)
+
+// The operations are compared with the contract, which the stories of test/command keep
+// honest: those are worked out by hand.
+
+const (
+	second = int64(1e9)
+
+	// today is an instant in 2026, far from 0 and far from the year 2262.
+	today = 1_800_000_000 * second
+)
+
+// Numbers are all that a call depends on.
+type numbers struct{ capacity, count, period, tat, now, quantity int64 }
+
+// decide is what the package makes of a call.
+func (n numbers) decide() (gcra.Decision, error) {
+	rate, err := gcra.NewRate(n.capacity, n.count, n.period)
+	if err != nil {
+		return gcra.Decision{}, err
+	}
+	return rate.Decide(n.tat, n.now, n.quantity)
+}
+
+// An operation is one of the package, with its name in the contract.
+type operation struct {
+	gcra.Operation
+	name string
+}
+
+var operations = []operation{{gcra.Reserve, "reserve"}, {gcra.Peek, "peek"}, {gcra.Charge, "charge"}, {gcra.Refund, "refund"}}
+
+// ask makes the operation. Wait is how long the caller can wait.
+func (o operation) ask(rate gcra.Rate, tat, now, quantity, wait int64) (gcra.Decision, error) {
+	request, err := rate.Request(quantity)
+	if increment, _ := rate.Increment(quantity); err != nil && (increment != 0 || request != gcra.Request{}) {
+		panic("a number beside an error")
+	}
+	if err != nil {
+		return gcra.Decision{}, err
+	}
+	parts := []gcra.Part{{Request: request, TAT: tat, Decision: gcra.Decision{Wait: 77, TAT: 77}}}
+	if _, err = o.Decide(parts, now, wait); err != nil {
+		return gcra.Decision{}, err
+	}
+	return parts[0].Decision, nil
+}
+
+// contract is what the contract makes of a call. The contract has no numbers below 0; the
+// package documents what they mean.
+func (o operation) contract(n numbers, wait int64) (decision contract.Decision, err error) {
+	switch {
+	case n.capacity < 1:
+		return decision, gcra.ErrCapacity
+	case n.count < 1:
+		return decision, gcra.ErrCount
+	case n.period < 1:
+		return decision, gcra.ErrPeriod
+	}
+	funnel, failure := contract.NewFunnel("", big.NewInt(n.capacity), big.NewInt(n.count), big.NewInt(n.period),
+		big.NewInt(max(n.quantity, 0)))
+	tat, now := big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0))
+	switch {
+	case failure != "":
+	case n.quantity < 0:
+		return decision, gcra.ErrQuantity
+	case o.Operation == gcra.Reserve:
+		decision, failure = funnel.Reserve(tat, now, big.NewInt(max(wait, 0)))
+	case o.Operation == gcra.Peek:
+		decision, failure = funnel.Peek(tat, now)
+	case o.Operation == gcra.Charge:
+		decision, failure = funnel.Charge(tat, now)
+	default:
+		decision, failure = funnel.Refund(tat, now)
+	}
+	if failure != "" {
+		err = gcra.Error(strings.TrimPrefix(string(failure), "ERR "))
+	}
+	return decision, err
+}
+
+// agree compares an operation with the contract and returns what both answered. It costs
+// no more than that: it runs a million times.
+func (o operation) agree(t require.TestingT, n numbers, wait int64) (got gcra.Decision, err error) {
+	rate, err := gcra.NewRate(n.capacity, n.count, n.period)
+	switch {
+	case err == nil:
+		got, err = o.ask(rate, n.tat, n.now, n.quantity, wait)
+	case rate != gcra.Rate{}:
+		panic("a rate beside an error")
+	}
+	want, wantErr := o.contract(n, wait)
+	if got != gcra.Decision(want) || err != wantErr {
+		require.FailNow(t, "package and contract differ", "%s of %+v, waiting %d:\ngot  %+v, %v\nwant %+v, %v",
+			o.name, n, wait, got, err, want, wantErr)
+	}
+	return got, err
+}
+
+// waitsOf generates how long a caller can wait, gathered where the answer changes.
+func waitsOf(t *rapid.T, n numbers) int64 {
+	decision, _ := n.decide()
+	return rapid.OneOf(rapid.Just(int64(0)), around(max(decision.Wait, 0)), between(0, math.MaxInt64)).Draw(t, "wait")
+}
+
+// TestOperationsAgreeWithTheContract in calls on rates that are valid, the extremes of which
+// seldom meet by chance, and in any numbers, some of them below 0.
+func TestOperationsAgreeWithTheContract(t *testing.T) {
+	anything := between(-10, math.MaxInt64)
+	for _, operation := range operations {
+		t.Run(operation.name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				n := calls.Draw(t, "call")
+				_, _ = operation.agree(t, n, waitsOf(t, n))
+				_, _ = operation.agree(t, numbers{anything.Draw(t, "capacity"), anything.Draw(t, "count"), anything.Draw(t, "period"),
+					anything.Draw(t, "tat"), anything.Draw(t, "now"), anything.Draw(t, "quantity")}, anything.Draw(t, "wait"))
+			})
+		})
+	}
+}
+
+// FuzzOperations takes any numbers, and all operations.
+func FuzzOperations(f *testing.F) {
+	const least, most = math.MinInt64, math.MaxInt64
+	for _, n := range []numbers{
+		{15, 30, 60 * second, gcra.Empty, today, 1},
+		{10, 3, 10 * second, today + 1, today, 10},
+		{1, 1, second, today + 5*second, today, 1},
+		{1, 1, most, most, most - 1, 1},
+		{most, 1, 1, gcra.Empty, 1, most},
+		{1 << 31, 1, 1 << 32, 0, 0, 1},
+		{1, 1, 1<<32 + 1, 0, 0, 1 << 32},
+		{1, 2, 1, 0, 0, 1},
+		{1, 1, 1, least, least, least},
+		{least, least, least, 0, 0, 0},
+	} {
+		for _, wait := range []int64{least, 0, 5 * second, most} {
+			f.Add(n.capacity, n.count, n.period, n.tat, n.now, n.quantity, wait)
+		}
+	}
+	f.Fuzz(func(t *testing.T, capacity, count, period, tat, now, quantity, wait int64) {
+		for _, operation := range operations {
+			_, _ = operation.agree(t, numbers{capacity, count, period, tat, now, quantity}, wait)
+		}
+	})
+}
+
+func TestRequestOfTheZeroRate(t *testing.T) {
+	for _, operation := range operations {
+		_, err := operation.ask(gcra.Rate{}, 0, today, 1, 0)
+		require.ErrorIs(t, err, gcra.ErrCapacity, operation.name)
+	}
+}

@@ -1,0 +1,66 @@
+package limiter_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"funnel/internal/servertest"
+	"funnel/limiter"
+)
+
+// Calls of one goroutine, and of several, against a server on this machine. For benchstat:
+//
+//	go test -run '^$' -bench . -count 10 ./limiter
+func BenchmarkAllow(b *testing.B) {
+	client, limit := servertest.StartClient(b), limiter.PerMinute(30).Burst(15)
+	pipelining, err := redis.NewClient(client.Options()).AutoPipeline()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer pipelining.Close()
+	for _, c := range []struct {
+		name string
+		l    *limiter.Limiter
+	}{
+		{"module", limiter.New(client, limiter.WithModuleOnly())},
+		{"script", limiter.New(client, limiter.WithScriptOnly())},
+		{"autopipeline", limiter.New(pipelining)},
+		{"prefilter", limiter.New(client, limiter.WithPrefilter())},
+		{"local", limiter.NewLocal()},
+	} {
+		call := func(b *testing.B) {
+			if _, err := c.l.Allow(context.Background(), c.name, limit); err != nil {
+				b.Error(err)
+			}
+		}
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				call(b)
+			}
+		})
+		b.Run(c.name+"/parallel", func(b *testing.B) {
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					call(b)
+				}
+			})
+		})
+	}
+}
+
+func BenchmarkAllowMany(b *testing.B) {
+	l := limiter.New(servertest.StartClient(b))
+	requests := make([]limiter.Request, 10)
+	for i := range requests {
+		requests[i] = limiter.Request{Key: string(rune('a' + i)), Limit: limiter.PerMinute(30), Quantity: 1}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := l.AllowMany(context.Background(), requests...); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package limiter_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+	"funnel/limiter"
+)
+
+// dialLossy connects to servers, and loses one's answer to the first refund.
+func dialLossy(t *testing.T, server string) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	lossy := servertest.LoseAnswer(t, server, "refund")
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if strings.HasSuffix(server, addr) { // go-redis leaves the host out where it is that of ClusterSlots
+			addr = lossy
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, addr)
+	}
+}
+
+// requireOneRefund requires that a refund whose answer is lost is not sent again, and
+// returns an error. The server has executed it.
+func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, path limiter.Path, prepare func()) {
+	t.Helper()
+	ctx, l, refunding := context.Background(), limiter.New(direct), limiter.New(lossy, only[path])
+	_, err := l.Charge(ctx, key, fifteenPerDay, 9)
+	require.NoError(t, err)
+	_, err = refunding.Peek(ctx, key, fifteenPerDay) // which learns how the capacity is read
+	require.NoError(t, err)
+	prepare()
+	_, lost := refunding.Refund(ctx, key, fifteenPerDay, 2)
+	peeked, err := l.Peek(ctx, key, fifteenPerDay)
+	require.NoError(t, err)
+	require.Equal(t, 8, peeked.Remaining, "%s: 6 and 2", key)
+	require.ErrorIs(t, lost, io.EOF, key)
+	again, err := refunding.Refund(ctx, key, fifteenPerDay, 1)
+	require.NoError(t, err)
+	require.Equal(t, 9, again.Remaining)
+}
+
+func TestRefundsAreSentOnce(t *testing.T) {
+	onBoth(t, func(t *testing.T, direct *redis.Client, path limiter.Path) {
+		addr := direct.Options().Addr
+		client := func() *redis.Client { return redis.NewClient(&redis.Options{Addr: addr, Dialer: dialLossy(t, addr)}) }
+		pipelining, err := client().AutoPipeline()
+		require.NoError(t, err)
+		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": addr}, Dialer: dialLossy(t, addr)})
+		for key, lossy := range map[string]interface {
+			limiter.Client
+			Close() error
+		}{"client": client(), "autopipeline": pipelining, "ring": ring} {
+			requireOneRefund(t, direct, lossy, key, path, func() {})
+			require.NoError(t, lossy.Close())
+		}
+	})
+}
+
+// In a cluster the client also follows redirections, before which nothing was executed.
+func TestRefundsAreSentOnceInACluster(t *testing.T) {
+	cluster := servertest.StartCluster(t, 2, 5*time.Second, servertest.Options{Module: servertest.Module(t)})
+	for _, primary := range cluster.Primaries {
+		require.NoError(t, primary.Direct.ScriptLoad(context.Background(), limiter.Script()).Err())
+	}
+	for _, path := range []limiter.Path{limiter.PathModule, limiter.PathScript} {
+		for _, way := range []string{"direct", "moved", "ask"} {
+			key := way + string(path)
+			slot := cluster.Slot(t, key)
+			owner, other := cluster.Owner(slot), cluster.Primaries[0]
+			if owner == other {
+				other = cluster.Primaries[1]
+			}
+			executes, prepare, slots := owner, func() {}, []redis.ClusterSlot(nil)
+			switch way {
+			case "moved":
+				slots = []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: other.Addr()}}}}
+			case "ask":
+				move := cluster.Move(slot, owner, other)
+				executes, prepare = other, func() { move.Begin(t); move.MoveKeys(t, 1) }
+			}
+			lossy := cluster.Client(t, func(options *redis.ClusterOptions) {
+				options.Dialer = dialLossy(t, executes.Addr())
+				if slots != nil {
+					options.ClusterSlots = func(context.Context) ([]redis.ClusterSlot, error) { return slots, nil }
+				}
+			})
+			requireOneRefund(t, cluster.Client(t), lossy, key, path, prepare)
+		}
+	}
+}

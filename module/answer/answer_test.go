@@ -1,0 +1,193 @@
+package answer
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/gcra"
+	"funnel/internal/contract"
+)
+
+// today is an instant in 2026.
+const today int64 = 1795236055976124882
+
+// operations are those of the contract.
+var operations = map[string]gcra.Operation{"reserve": gcra.Reserve, "peek": gcra.Peek, "charge": gcra.Charge, "refund": gcra.Refund}
+
+func nothing(string) contract.Value { return contract.Value{} }
+
+// callOf is a call as C makes it, of the words of a command: what Go fills in holds
+// whatever was there before. Get reads a key.
+func callOf(words []string, now int64, get func(key string) contract.Value) *Call {
+	command, _ := contract.CommandOf(words[0])
+	words = words[1:]
+	form := InRows
+	if command.Seconds {
+		form = InSeconds
+	}
+	call := &Call{Operation: operations[command.Operation], Form: form, Length: uint32(max(1, len(words)/5)), Now: now, LongestWait: 77,
+		Outcome: Outcome{Verdict: 77, Funnel: 77}, Writes: 77, Seconds: [SecondsLength]int64{77, 77, 77, 77, 77}, Limited: 77, Wait: used()}
+	for i := range call.Outcome.Message {
+		call.Outcome.Message[i] = 'x'
+	}
+	if len(words)%5 == 1 {
+		call.MaxWait = words[len(words)-1]
+		if call.MaxWait == "" { // of the server's, which has bytes
+			call.MaxWait = "x"[:0]
+		}
+	}
+	for i := range call.Length {
+		part, funnel := &call.Parts[i], &call.Funnels[i]
+		part.TAT, part.Decision.Wait = 77, 77
+		call.Rows[i] = Row{Limited: 77, Limit: 77, Remaining: 77, Wait: used(), ResetAfter: used()}
+		word := append(slices.Clone(words[5*i:]), "1")
+		*funnel = Funnel{Key: word[0], Capacity: word[1], Count: word[2], Period: word[3], Quantity: word[4],
+			ComparedWith: 77, Alike: 77, Write: 77, TAT: used(), Expiry: used()}
+		switch value := get(word[0]); value.Type {
+		case "":
+		case "string":
+			funnel.Stored, funnel.StoredValue = StoredString, value.Text
+		default:
+			funnel.Stored = StoredOtherType
+		}
+	}
+	return call
+}
+
+// answer makes the two crossings of a command.
+func answer(call *Call) {
+	if parse(call); call.Outcome.Verdict == Parsed {
+		decide(call)
+	}
+}
+
+// errorOf is the error reply to a call that has been answered.
+func errorOf(t testing.TB, call *Call) string {
+	t.Helper()
+	require.Equal(t, Error, call.Outcome.Verdict)
+	text, _, terminated := strings.Cut(string(call.Outcome.Message[:]), "\x00")
+	require.True(t, terminated)
+	return text
+}
+
+func (decimal *Decimal) text() string { return string(decimal.Bytes[decimal.Start:decimal.End]) }
+
+// replyOf and writesOf are the answer, in the words of the contract.
+func replyOf(call *Call) (reply []any) {
+	if call.Form == InSeconds {
+		for _, number := range call.Seconds {
+			reply = append(reply, number)
+		}
+		return reply
+	}
+	rows := make([]any, call.Length)
+	for i := range rows {
+		row := &call.Rows[i]
+		rows[i] = []any{row.Limited, row.Limit, row.Remaining, row.Wait.text(), row.ResetAfter.text()}
+	}
+	return []any{call.Limited, call.Wait.text(), rows}
+}
+
+func writesOf(t testing.TB, call *Call) (writes []contract.Write) {
+	for i := range call.Length {
+		switch funnel := &call.Funnels[i]; funnel.Write {
+		case WriteTAT:
+			require.Equal(t, strconv.FormatInt(funnel.ExpiryMilliseconds, 10), funnel.Expiry.text())
+			writes = append(writes, contract.Write{Key: funnel.Key, Value: funnel.TAT.text(), Expiry: funnel.ExpiryMilliseconds})
+		case WriteDeletion:
+			writes = append(writes, contract.Write{Key: funnel.Key})
+		default:
+			require.Equal(t, WriteNothing, funnel.Write)
+		}
+	}
+	require.Len(t, writes, int(call.Writes))
+	return writes
+}
+
+// verdicts are what INFO counts the outcomes of the contract as.
+var verdicts = map[string]uint32{
+	contract.Allowed: Allowed, contract.Later: Allowed, contract.Limited: Limited, contract.Never: Limited,
+	contract.Peeked: Peeked, contract.Charged: Charged, contract.Refunded: Refunded,
+}
+
+// FuzzAnswer: whatever the words and the keys, the answer of each command is what the
+// contract says, an error is one printable line that fits its buffer, and nothing is
+// allocated on the way. Kinds say what the two keys hold.
+func FuzzAnswer(f *testing.F) {
+	const most = "9223372036854775807"
+	in := func(ahead int64) string { return strconv.FormatInt(today+ahead, 10) }
+	for _, c := range []struct {
+		words     string // of one funnel
+		kind      uint8
+		value     string
+		redisCell bool
+	}{
+		{"15 30 60 1", 0, "", false}, {"15 30 60 1", 1, in(0), false}, {"15 30 60 1", 1, in(10e9), false}, {"15 30 60 1", 1, in(28e9), false}, {"15 30 60 1", 1, in(28e9 + 1), false},
+		{"15 30 60 1", 1, in(30e9), false},
+		{"15 30 60 16", 1, in(30e9), false}, {"15 30 60 0", 1, in(10e9), false}, {"15 30 60 0", 1, in(40e9), false},
+		{"1 1 0.000000001 1", 0, "", false}, {"1 1 9223372036 1", 0, "", false}, {"1 1 1 1", 1, most, false},
+		{"0 1 1 1", 0, "", true}, {"0 1 1 1", 0, "", false}, {"9223372036854775806 1 0.000000001 1", 0, "", true}, {most + " 1 0.000000001 1", 0, "", true}, {most + " 2 0.000000001 1", 0, "", true},
+		{"15 30 60 1", 1, "-1", false}, {"15 30 60 1", 1, "9223372036854775808", false}, {"15 30 60 1", 1, "", false}, {"15 30 60 1", 1, "01", false},
+		// Errors come in this order.
+		{"x x x x", 2, "", false}, {"x x x x", 2, "", true}, {"1 x x x", 2, "", false}, {"1 1 x x", 2, "", false}, {"1 1 1 x", 2, "", false},
+		{most + " " + most + " 1 " + most, 2, "", false}, {most + " 1 1 " + most, 2, "", false}, {"1 1 1 " + most, 2, "", false}, {"1 1 1 1", 2, "", false},
+		{most + " " + most + " 9223372036.854775807 " + most, 1, "0", false}, {"1 1 1 " + strings.Repeat("\xff", 100), 0, "", false},
+	} {
+		words := strings.Split(c.words, " ")
+		for key, maxWait := range map[string]string{"a": "0", "b": "2.5", "": most} {
+			f.Add(words[0], words[1], words[2], words[3], c.kind, c.value, key, "1", "1", "1", "1", c.kind/2, in(1e9), maxWait, today, c.redisCell)
+		}
+		f.Add(words[0], words[1], words[2], words[3], c.kind, c.value, "b", words[0], "30", "60", "1", c.kind, "0", "x", int64(-1), c.redisCell)
+	}
+	// The second funnel limits the first, which has tokens in it.
+	f.Add("15", "30", "60", "1", uint8(1), in(10e9), "b", "1", "1", "1", "1", uint8(1), in(1e9), "0", today, false)
+	// Instants before 1970 count as 0, also for a refund that empties a funnel.
+	f.Add("1", "1", "1", "0", uint8(0), "", "0", "1", "1", "1", "1", uint8(1), "1", "0", int64(-1), false)
+	f.Fuzz(func(t *testing.T, capacity, count, period, quantity string, kind uint8, value, key, capacity2, count2, period2, quantity2 string, kind2 uint8, value2, maxWait string, now int64, redisCell bool) {
+		held := func(kind uint8, text string) contract.Value {
+			return []contract.Value{{}, {Type: "string", Text: text}, {Type: "list"}}[kind%3]
+		}
+		get := func(name string) contract.Value {
+			if name == "a" {
+				return held(kind, value)
+			}
+			return held(kind2, value2)
+		}
+		mode := contract.Default
+		if redisCell {
+			mode = contract.RedisCell
+		}
+		one := []string{"a", capacity, count, period, quantity}
+		two := append(one[:5:5], key, capacity2, count2, period2, quantity2)
+		var calls [][]string
+		for _, command := range contract.Commands {
+			for _, words := range [][]string{one[:4], one, two, append(one[:5:5], maxWait), append(two[:10:10], maxWait)} {
+				call := append([]string{command.Name}, words...)
+				if len(call) >= command.LeastWords() && len(words)/5 <= command.Funnels && (len(words)%5 != 1 || command.MaxWait) {
+					calls = append(calls, call)
+				}
+			}
+		}
+		for _, words := range calls {
+			call := callOf(words, now, get)
+			call.LimitSurplus = int64(mode)
+			require.Zero(t, testing.AllocsPerRun(1, func() { answer(call) }))
+			want := contract.Call(mode, words, max(now, 0), get)
+			if want.Err != "" || call.Outcome.Verdict == Error {
+				message := errorOf(t, call)
+				require.Regexp(t, `^(ERR|WRONGTYPE) [ -~]+$`, message)
+				require.Less(t, len(message), MessageCapacity-1, "nothing was left out")
+				require.NotEmpty(t, want.Err, message)
+				require.True(t, strings.HasPrefix(message, string(want.Err)), "%q: %q, want %q", words, message, want.Err)
+				continue
+			}
+			require.Equal(t, want.Reply, replyOf(call), "%q", words)
+			require.Equal(t, want.Writes, writesOf(t, call), "%q", words)
+			require.Equal(t, verdicts[want.Name], call.Outcome.Verdict, "%q", words)
+		}
+	})
+}

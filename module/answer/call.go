@@ -1,0 +1,98 @@
+package answer
+
+import "funnel/gcra"
+
+// The lengths of arrays that cross the boundary.
+const (
+	SecondsLength   = 5
+	MessageCapacity = 512
+	MostFunnels     = 64
+)
+
+// The forms of a reply.
+const (
+	InSeconds uint32 = iota // five integers, of one funnel, in whole seconds
+	InRows                  // a row for each funnel, in exact times
+)
+
+// The types of stored values.
+const (
+	StoredNothing   uint32 = iota // there is no such key
+	StoredString                  // a string, which is StoredValue
+	StoredOtherType               // a list, a hash, ...
+)
+
+// The write that a call makes to a key.
+const (
+	WriteNothing  uint32 = iota
+	WriteTAT             // write TAT and Expiry
+	WriteDeletion        // the funnel is empty: delete the key
+)
+
+// The outcome of a call.
+const (
+	Error   uint32 = iota // Message holds the reply
+	Parsed                // the arguments are fine
+	Limited               // from here on: the reply is set
+	Peeked                // by CL.PEEK, or with quantity 0
+	Allowed
+	Charged
+	Refunded
+)
+
+// The structures here have the memory layout of those in call.h. That file says which
+// side fills which field, and when.
+//
+// The strings are views of the server's memory, valid until the call is answered.
+// Go writes no pointers, so there are no write barriers.
+
+// A Call is one call of a command: struct call.
+type Call struct {
+	Operation    gcra.Operation
+	Form         uint32 // InSeconds, for one funnel, or InRows
+	Length       uint32 // how many funnels there are
+	LimitSurplus int64  // limit minus capacity: 1 in redis-cell mode, else 0
+	Now          int64  // nanoseconds since the epoch
+	MaxWait      string // as the client sent it; its data pointer is nil if it was left out
+	LongestWait  int64  // the same in nanoseconds
+
+	Outcome Outcome
+	Writes  int64 // how many keys to write
+
+	Seconds [SecondsLength]int64 // the reply InSeconds
+	Limited int64                // with Wait and Rows, the reply InRows
+	Wait    Decimal
+
+	Parts   [MostFunnels]gcra.Part
+	Funnels [MostFunnels]Funnel
+	Rows    [MostFunnels]Row
+}
+
+// An Outcome is the result of a call.
+type Outcome struct {
+	Verdict uint32                // Error, Parsed, ...
+	Funnel  uint32                // the funnel that an error names, counted from 1, or 0
+	Message [MessageCapacity]byte // an error reply, NUL-terminated
+}
+
+// A Funnel is one funnel of a call: its words, the stored value, and the write.
+type Funnel struct {
+	Key, Capacity, Count, Period, Quantity string // as the client sent them
+
+	// For namesAKeyTwice: which key this one was last compared with, counted from 1, and
+	// how many bytes at their ends are alike.
+	ComparedWith, Alike uint64
+
+	Stored      uint32 // StoredNothing, StoredString or StoredOtherType
+	Write       uint32 // WriteNothing, WriteTAT or WriteDeletion
+	StoredValue string
+
+	ExpiryMilliseconds int64   // Unix time at which the funnel is empty
+	TAT, Expiry        Decimal // the words of the replicated SET
+}
+
+// A Row is the reply of one funnel.
+type Row struct {
+	Limited, Limit, Remaining int64
+	Wait, ResetAfter          Decimal
+}

@@ -1,0 +1,170 @@
+package answer
+
+import "funnel/gcra"
+
+// Error replies, without "ERR ". WRONGTYPE is the text of Redis itself. The errors of package
+// gcra name the numbers that are too large together. limiter/funnels_exact.lua repeats all
+// texts; tests compare them with those of internal/contract.
+const (
+	badCapacity          = "capacity must be an integer from 1 to 9223372036854775807"
+	zeroCapacity         = "capacity must be an integer from 1 to 9223372036854775807, not '0': for clients of redis-cell, whose argument is one less than the limit, load the module with 'compat redis-cell'"
+	badCapacityRedisCell = "capacity must be an integer from 0 to 9223372036854775807"
+	badCount             = "count must be an integer from 1 to 9223372036854775807"
+	badPeriod            = "period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits"
+	badQuantity          = "quantity must be an integer from 0 to 9223372036854775807"
+
+	badMaxWait          = "max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
+	badMaxWaitOfSeveral = "max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
+	keyTwice            = "the key is named twice in this call: ask once, for all of its tokens"
+
+	wrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"
+
+	// Omit the stored value; it may be sensitive.
+	noFunnel = "the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807"
+)
+
+// longestValue is how much of a wrong argument an error repeats, in bytes.
+const longestValue = 40
+
+// failStored answers a call when a key holds something other than a funnel. For a key of
+// another type it replies as the server's own commands do.
+//
+//go:nosplit
+func (call *Call) failStored(index uint) {
+	if index < MostFunnels && call.Funnels[index].Stored == StoredString {
+		call.name(index)
+		call.Outcome.fail(noFunnel)
+		return
+	}
+	call.Outcome.Verdict = Error
+	message := message{text: &call.Outcome.Message}
+	message.add(wrongType)
+	message.end()
+}
+
+// fail answers with an error reply that needs no details. Like the functions below, it
+// returns false for its callers to return in the same line.
+//
+//go:nosplit
+func (outcome *Outcome) fail(reason string) bool {
+	message := outcome.begin(reason)
+	message.end()
+	return false
+}
+
+// failArgument answers with an error reply that shows the argument.
+//
+//go:nosplit
+func (outcome *Outcome) failArgument(reason, argument string) bool {
+	message := outcome.begin(reason)
+	if argument != "" {
+		message.add(", not ")
+		message.addQuoted(argument)
+	}
+	message.end()
+	return false
+}
+
+// failCapacity answers with an error reply for a capacity that is 0 or, if isNumber is
+// false, not a number.
+//
+//go:nosplit
+func (outcome *Outcome) failCapacity(capacity string, limitSurplus int64, isNumber bool) bool {
+	switch {
+	case isNumber:
+		return outcome.fail(zeroCapacity)
+	case limitSurplus == 0:
+		return outcome.failArgument(badCapacity, capacity)
+	default:
+		return outcome.failArgument(badCapacityRedisCell, capacity)
+	}
+}
+
+// failTogether answers with an error reply that shows all arguments of a funnel, when each
+// is valid alone, but not all together.
+//
+//go:nosplit
+func (outcome *Outcome) failTogether(err error, funnel *Funnel) bool {
+	reason, _ := err.(gcra.Error)
+	message := outcome.begin(string(reason))
+	message.add(": got capacity ")
+	message.add(funnel.Capacity)
+	message.add(", count ")
+	message.add(funnel.Count)
+	message.add(", period ")
+	message.add(funnel.Period)
+	message.add(", quantity ")
+	message.add(funnel.Quantity)
+	message.end()
+	return false
+}
+
+// begin starts an error reply, which names the funnel if there are several.
+//
+//go:nosplit
+func (outcome *Outcome) begin(reason string) message {
+	outcome.Verdict = Error
+	message := message{text: &outcome.Message}
+	message.add("ERR ")
+	if number := outcome.Funnel; number > 0 {
+		message.add("funnel ")
+		if number >= 10 {
+			message.addByte(byte('0' + number/10%10))
+		}
+		message.addByte(byte('0' + number%10))
+		message.add(": ")
+	}
+	message.add(reason)
+	return message
+}
+
+// A message is an error reply that is being written: one line of printable ASCII.
+// Longer text is truncated; no current message is that long.
+type message struct {
+	text   *[MessageCapacity]byte
+	length int
+}
+
+// add appends printable text. If it were inlined, its callers would exceed the linker's
+// stack limit in instrumented code, as for fuzzing.
+//
+//go:noinline
+//go:nosplit
+func (message *message) add(text string) {
+	for i := 0; i < len(text); i++ {
+		message.addByte(text[i])
+	}
+}
+
+// addQuoted appends an argument, which may hold any bytes, as a short printable text.
+//
+//go:nosplit
+func (message *message) addQuoted(argument string) {
+	message.add("'")
+	for i := 0; i < len(argument) && i < longestValue; i++ {
+		character := argument[i]
+		if character < ' ' || character > '~' {
+			character = '?'
+		}
+		message.addByte(character)
+	}
+	message.add("'")
+	if len(argument) > longestValue {
+		message.add(" and more")
+	}
+}
+
+//go:nosplit
+func (message *message) addByte(character byte) {
+	if at := uint(message.length); at < MessageCapacity-1 {
+		message.text[at] = character
+		message.length++
+	}
+}
+
+//go:nosplit
+func (message *message) end() {
+	if at := uint(message.length); at < MessageCapacity {
+		message.text[at] = 0
+	}
+}

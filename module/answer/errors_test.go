@@ -1,0 +1,43 @@
+package answer
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/contract"
+)
+
+// TestErrorMessages show the argument within limits, as printable ASCII, and number the
+// funnel. FuzzAnswer compares the texts with the contract, and test/command has all of them.
+func TestErrorMessages(t *testing.T) {
+	const count, most = contract.ErrCount, "9223372036854775807"
+	forty, first := strings.Repeat("9", 40), "cl.charge "+strings.Repeat("k 1 1 1 1 ", 8)
+	for _, c := range []struct {
+		words string
+		mode  contract.Mode
+		want  contract.Error
+	}{
+		{"cl.throttle k 15  60", contract.Default, count},
+		{"cl.throttle k 15 ~\x1f\x7f漏 60", contract.Default, count + ", not '~?????'"},
+		{"cl.throttle k 15 " + forty + " 60", contract.Default, count + contract.Error(", not '"+forty+"'")},
+		{"cl.throttle k 15 " + forty + "8 60", contract.Default, count + contract.Error(", not '"+forty+"' and more")},
+		{first + "a 1 x 1 1", contract.Default, count.Of(9) + ", not 'x'"},
+		{first + "k 1 1 1 1 a 1 x 1 1", contract.Default, count.Of(10) + ", not 'x'"},
+		{"cl.throttle k x 30 60", contract.RedisCell, contract.ErrCapacity + "0 to " + most + ", not 'x'"},
+		{"cl.throttle k " + most + " 1 1", contract.RedisCell, contract.ErrTolerance + ": got capacity " + most + ", count 1, period 1, quantity 1"},
+	} {
+		call := callOf(strings.Split(c.words, " "), today, nothing)
+		call.LimitSurplus = int64(c.mode)
+		answer(call)
+		require.Equal(t, string(c.want), errorOf(t, call), c.words)
+	}
+}
+
+// TestLongMessagesAreTruncated, although no message is that long.
+func TestLongMessagesAreTruncated(t *testing.T) {
+	var outcome Outcome
+	outcome.fail(strings.Repeat("x", 2*MessageCapacity))
+	require.Equal(t, "ERR "+strings.Repeat("x", MessageCapacity-5)+"\x00", string(outcome.Message[:]))
+}

@@ -1,0 +1,93 @@
+#include "register.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "commands.h"
+
+/* Puts a command into built-in categories and, if the server lets modules add one, into
+ * the category throttle. Adding that category fails if the module is loaded again,
+ * because a category outlives MODULE UNLOAD. It is enough that the command can join it. */
+static int set_acl_categories(RedisModuleCtx *ctx, RedisModuleCommand *server_command, const struct command *command)
+{
+    if (redis.SetCommandACLCategories == NULL) return REDISMODULE_OK;
+    if (redis.AddACLCategory != NULL) {
+        redis.AddACLCategory(ctx, "throttle");
+        if (redis.SetCommandACLCategories(server_command, command->categories) == REDISMODULE_OK) return REDISMODULE_OK;
+    }
+    return redis.SetCommandACLCategories(server_command, command->builtin_categories);
+}
+
+static const struct command_info_version info_version = {
+    .version = 1,
+    .history_entry_size = sizeof(struct history_entry),
+    .key_spec_size = sizeof(struct key_spec),
+    .argument_size = sizeof(struct command_argument),
+};
+
+/* The server copies what it is shown. */
+static void describe(RedisModuleCtx *ctx, const struct command *command)
+{
+    if (command->summary == NULL || redis.GetCommand == NULL || redis.SetCommandInfo == NULL) return;
+    struct key_spec keys[] = {
+        {.flags = command->access | KEY_ACCESS,
+         .begin_search = BEGIN_SEARCH_INDEX,
+         .begin.index = 1,
+         .find_keys = FIND_KEYS_RANGE,
+         /* Relative to the first key, where it does not count from the end. */
+         .find.range = {.last_key = command->last_key - (command->last_key > 0), .key_step = command->key_step}},
+        {0},
+    };
+    struct RedisModuleCommandInfo info = {
+        .version = &info_version,
+        .summary = command->summary,
+        .complexity = command->complexity,
+        .since = "0.1.0",
+        .arity = command->arity,
+        .key_specs = keys,
+        .arguments = command->arguments,
+    };
+    RedisModuleCommand *server_command = redis.GetCommand(ctx, command->name);
+    if (server_command == NULL || redis.SetCommandInfo(server_command, &info) != REDISMODULE_OK ||
+        set_acl_categories(ctx, server_command, command) != REDISMODULE_OK)
+        redis.Log(ctx, "warning", "the server does not accept the description of %s", command->name);
+}
+
+/* Whether the server has a command of that name. It tells so when it is asked for the keys
+ * of a call without arguments, which has none. */
+static int is_taken(RedisModuleCtx *ctx, const char *name)
+{
+    RedisModuleString *word = redis.CreateString(NULL, name, strlen(name));
+    int keys = 0;
+    errno = 0;
+    redis.GetCommandKeys(ctx, &word, 1, &keys);
+    int taken = errno != ENOENT;
+    redis.FreeString(NULL, word);
+    return taken;
+}
+
+const char *find_taken_command(RedisModuleCtx *ctx)
+{
+    for (int i = 0; i < command_count; i++)
+        if (is_taken(ctx, commands[i].name)) return commands[i].name;
+    return NULL;
+}
+
+int register_commands(RedisModuleCtx *ctx)
+{
+    if (redis.SetCommandACLCategories == NULL)
+        redis.Log(ctx, "notice",
+                  "this server has no ACL categories for commands of modules: a rule such as -@write does not cover "
+                  "funnel's commands; name them, as in -cl.throttle");
+    /* The most used command is last (unload.h). */
+    for (int i = command_count - 1; i >= 0; i--) {
+        const struct command *command = &commands[i];
+        if (redis.CreateCommand(ctx, command->name, command->function, command->flags, 1, command->last_key,
+                                command->key_step) != REDISMODULE_OK) {
+            redis.Log(ctx, "warning", "the server does not accept the command %s", command->name);
+            return REDISMODULE_ERR;
+        }
+        describe(ctx, command);
+    }
+    return REDISMODULE_OK;
+}

@@ -1,0 +1,17 @@
+#ifndef FUNNEL_REGISTER_H
+#define FUNNEL_REGISTER_H
+
+#include "abi.h"
+
+/* Returns the name of a command of funnel that the server has from another module, or NULL.
+ * Ask before any command is registered: the server would free those again, although one of
+ * its threads may have looked one up (unload.h). */
+const char *find_taken_command(RedisModuleCtx *ctx);
+
+/* Registers the commands, and describes them to servers that accept descriptions: COMMAND
+ * DOCS, the hints of the command line client, key specs and ACL categories. Other servers
+ * run the commands without them. Returns REDISMODULE_ERR, with a line in the log, if a
+ * command cannot be registered. */
+int register_commands(RedisModuleCtx *ctx);
+
+#endif

@@ -1,0 +1,90 @@
+// Package command_test is about what the commands answer, store and refuse, and how servers
+// know them. Its tests go through one table: a new command is a row here.
+package command_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/contract"
+	"funnel/internal/servertest"
+)
+
+const funnel = "key capacity count period quantity"
+
+var commands = []command{
+	{"cl.throttle", "key capacity count period [quantity]", "write denyoom fast", [4]int{-5, 1, 1, 1}, ""},
+	{"cl.reserve", funnel + " [" + funnel + " ...] [max_wait]", "write denyoom fast", [4]int{-6, 1, -2, 5}, ""},
+	{"cl.peek", funnel + " [" + funnel + " ...]", "readonly fast", [4]int{-6, 1, -1, 5}, ""},
+	{"cl.charge", funnel + " [" + funnel + " ...]", "write denyoom fast", [4]int{-6, 1, -1, 5}, ""},
+	{"cl.refund", funnel + " [" + funnel + " ...]", "write fast", [4]int{-6, 1, -1, 5}, contract.ErrTAT},
+}
+
+// A command is how COMMAND DOCS and COMMAND INFO describe it: the tests derive from that
+// what it has to accept, and who may call it when.
+type command struct {
+	name, syntax, flags string
+	positions           [4]int         // arity; first key, last key, step
+	without             contract.Error // the error that the others have, and it has not
+}
+
+func (c command) is(flag string) bool { return slices.Contains(strings.Fields(c.flags), flag) }
+
+func (c command) takes(word string) bool { return strings.Contains(c.syntax, word) }
+
+// most is how many funnels it takes.
+func (c command) most() int {
+	if c.takes("...") {
+		return 64
+	}
+	return 1
+}
+
+// sound are the words of a call that is allowed.
+var sound = strings.NewReplacer("capacity", "2", "count", "1", "period", "1000", "quantity", "1", "max_wait", "0")
+
+// calls are all ways to ask for a token of each key: without the words that may be left out,
+// and with them.
+func (c command) calls(keys ...string) (lines []string) {
+	parts := strings.Split(strings.TrimSuffix(c.syntax, "]"), " [")
+	line, last := c.name, parts[len(parts)-1]
+	for _, key := range keys {
+		line += strings.Replace(" "+sound.Replace(parts[0]), "key", key, 1)
+	}
+	if len(parts) == 1 || strings.HasSuffix(last, "...") {
+		return []string{line}
+	}
+	return []string{line, line + " " + sound.Replace(last)}
+}
+
+// names of the commands that have a flag, or of all.
+func names(flag string) (names []string) {
+	for _, command := range commands {
+		if flag == "" || command.is(flag) {
+			names = append(names, command.name)
+		}
+	}
+	return names
+}
+
+// keyNames are so many different keys.
+func keyNames(count int) (keys []string) {
+	for i := range count {
+		keys = append(keys, fmt.Sprint("key:", i))
+	}
+	return keys
+}
+
+// requireAllowed requires that the user of a client may make a call, or may not.
+func requireAllowed(t *testing.T, allowed bool, client servertest.Commander, line, rules string) {
+	t.Helper()
+	if reply := servertest.Try(client, line); allowed {
+		require.Regexp(t, "^[01] ", reply, "%s with %s", line, rules)
+	} else {
+		require.Contains(t, reply, "NOPERM", "%s with %s", line, rules)
+	}
+}

@@ -1,0 +1,243 @@
+package command_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/contract"
+	"funnel/internal/servertest"
+)
+
+// A step of a story is a call at an instant, and what comes of it.
+type step struct {
+	at    string // after the first instant
+	call  string
+	reply string
+	state string // the TAT of each key, after the first instant
+}
+
+const late = "late=1422479h47m16.854775807s" // 2^63-1 nanoseconds after 1970
+
+// stories are the rows of the contract. Unless they say otherwise, a funnel holds two
+// tokens and leaks one in a second.
+var stories = map[string][]step{
+	"throttle takes what fits, or says when it will": {
+		{"0s", "cl.throttle k 10 1 1 0", "0 10 10 -1 0", ""},
+		{"0s", "cl.throttle k 10 1 1 4", "0 10 6 -1 4", "k=4s"},
+		{"0s", "cl.throttle k 10 1 1 0", "0 10 6 -1 4", "k=4s"},
+		{"0s", "cl.throttle k 10 1 1 7", "1 10 6 1 4", "k=4s"},
+		{"0s", "cl.throttle k 10 1 1 11", "1 10 6 -1 4", "k=4s"},
+		{"0s", "cl.throttle k 10 1 1 6", "0 10 0 -1 10", "k=10s"},
+		{"0s", "cl.throttle k 10 1 1", "1 10 0 1 10", "k=10s"},
+		{"0s", "cl.throttle k 10 1 1 0", "0 10 0 -1 10", "k=10s"},
+		{"0s", "cl.throttle new 10 1 1 11", "1 10 10 -1 0", "k=10s"},
+	},
+	"too late is an error only of tokens that are taken": {
+		{"0s", "cl.charge late 1 1 5120927236.854775807 1", "0 0 [0 1 0 0 5120927236.854775807]", late},
+		{"0s", "cl.throttle late 2 1 1 1", "1 2 0 5120927236 5120927237", late},
+		{"0s", "cl.reserve late 2 1 1 0", "1 5120927234.854775807 [1 2 0 5120927234.854775807 5120927236.854775807]", late},
+		{"0s", "cl.reserve late 2 1 1 1", "1 5120927235.854775807 [1 2 0 5120927235.854775807 5120927236.854775807]", late},
+		{"0s", "cl.reserve late 2 1 1 0 9223372036", "0 5120927234.854775807 [0 2 0 5120927234.854775807 5120927236.854775807]", late},
+		{"0s", "cl.reserve late 2 1 1 1 9223372036", string(contract.ErrTAT), late},
+		{"0s", "cl.reserve late 2 1 1 3 9223372036", "1 -1 [1 2 0 -1 5120927236.854775807]", late},
+		{"0s", "cl.reserve a 2 1 1 1 late 2 1 1 1", "1 5120927235.854775807 [0 2 2 0 0] [1 2 0 5120927235.854775807 5120927236.854775807]", late},
+		{"0s", "cl.reserve a 2 1 1 1 new 1 1 9223372036 1", string(contract.ErrTAT.Of(2)), late},
+		{"0s", "cl.reserve new 1 1 9223372036 1 late 2 1 1 1", string(contract.ErrTAT.Of(1)), late},
+		{"0s", "cl.reserve late 2 1 1 1 new 1 1 9223372036 1", string(contract.ErrTAT.Of(2)), late},
+		{"0s", "cl.peek late 2 1 1 1", "1 5120927235.854775807 [1 2 0 5120927235.854775807 5120927236.854775807]", late},
+		{"0s", "cl.peek new 1 1 9223372036 1", string(contract.ErrTAT), late},
+		{"0s", "cl.charge late 2 1 1 0", "1 5120927234.854775807 [1 2 0 5120927234.854775807 5120927236.854775807]", late},
+		{"0s", "cl.charge late 2 1 1 1", string(contract.ErrTAT), late},
+		{"0s", "cl.charge a 2 1 1 1 late 2 1 1 1", string(contract.ErrTAT.Of(2)), late},
+		{"0s", "cl.refund late 2 1 1 1", "1 5120927233.854775807 [1 2 0 5120927233.854775807 5120927235.854775807]", "late=1422479h47m15.854775807s"},
+	},
+	"throttle rounds seconds up": {
+		{"0s", "cl.throttle k 1 1 1.000000001", "0 1 0 -1 2", "k=1.000000001s"},
+		{"0s", "cl.throttle k 1 1 1.000000001", "1 1 0 2 2", "k=1.000000001s"},
+		{"1ns", "cl.throttle k 1 1 1.000000001", "1 1 0 1 1", "k=1.000000001s"},
+		{"1s", "cl.throttle k 1 1 1.000000001", "1 1 0 1 1", "k=1.000000001s"},
+		{"1.000000001s", "cl.throttle k 1 1 1.000000001", "0 1 0 -1 2", "k=2.000000002s"},
+	},
+	"the clock of the machine may step: what is stored stays": {
+		{"0s", "cl.throttle k 15 30 60 5", "0 15 10 -1 10", "k=10s"},
+		{"-1h", "cl.throttle k 15 30 60", "1 15 0 3582 3610", "k=10s"},
+		{"-1h", "cl.throttle k 15 30 60 0", "1 15 0 3580 3610", "k=10s"},
+		{"-18.000000001s", "cl.throttle k 15 30 60", "1 15 0 1 29", "k=10s"},
+		{"-18s", "cl.throttle k 15 30 60", "0 15 0 -1 30", "k=12s"},
+		{"1h", "cl.throttle k 15 30 60", "0 15 14 -1 2", "k=1h0m2s"},
+		{"0s", "cl.throttle k 15 30 60", "1 15 0 3574 3602", "k=1h0m2s"},
+	},
+	"the longest time that there is": {
+		{"-4102444800s", "cl.reserve k 1 1 9223372036.854775807 1 9223372036.854775807", "0 0 [0 1 0 0 9223372036.854775807]", "k" + late[4:]},
+		{"-4102444800s", "cl.peek k 1 1 9223372036.854775807 1", "1 9223372036.854775807 [1 1 0 9223372036.854775807 9223372036.854775807]", "k" + late[4:]},
+		{"0s", "cl.refund k 1 1 9223372036.854775807 1", "0 0 [0 1 1 0 0]", ""},
+		{"0s", "cl.throttle k 9223372036854775807 1 0.000000001", "0 9223372036854775807 9223372036854775806 -1 1", "k=1ns"},
+	},
+	"reservations are served in the order of asking": {
+		{"0s", "cl.reserve k 2 1 1 1", "0 0 [0 2 1 0 1]", "k=1s"},
+		{"0s", "cl.reserve k 2 1 1 1 0", "0 0 [0 2 0 0 2]", "k=2s"},
+		{"0s", "cl.reserve k 2 1 1 1", "1 1 [1 2 0 1 2]", "k=2s"},
+		{"0s", "cl.reserve k 2 1 1 1 0.999999999", "1 0.000000001 [1 2 0 0.000000001 2]", "k=2s"},
+		{"0s", "cl.reserve k 2 1 1 1 1", "0 1 [0 2 0 1 3]", "k=3s"},
+		{"0s", "cl.reserve k 2 1 1 2 9223372036.854775807", "0 3 [0 2 0 3 5]", "k=5s"},
+		{"0.25s", "cl.reserve k 2 1 1 1 60", "0 3.75 [0 2 0 3.75 5.75]", "k=6s"},
+		{"0.25s", "cl.throttle k 2 1 1 1", "1 2 0 5 6", "k=6s"},
+		{"0.25s", "cl.throttle k 2 1 1 0", "1 2 0 4 6", "k=6s"},
+		{"3.999999999s", "cl.throttle k 2 1 1 0", "1 2 0 1 3", "k=6s"},
+		{"4s", "cl.throttle k 2 1 1 0", "0 2 0 -1 2", "k=6s"},
+		{"4.999999999s", "cl.reserve k 2 1 1 1", "1 0.000000001 [1 2 0 0.000000001 1.000000001]", "k=6s"},
+		{"5s", "cl.throttle k 2 1 1 1", "0 2 0 -1 2", "k=7s"},
+		{"5s", "cl.reserve k 2 1 1 1 2.5", "0 1 [0 2 0 1 3]", "k=8s"},
+		{"1m", "cl.reserve k 2 1 1 1 2.5", "0 0 [0 2 1 0 1]", "k=1m1s"},
+	},
+	"reserve says how long to wait before asking again, and never": {
+		{"0s", "cl.reserve k 2 1 1 2 0.5", "0 0 [0 2 0 0 2]", "k=2s"},
+		{"0s", "cl.reserve k 2 1 1 2 0.5", "1 1.5 [1 2 0 1.5 2]", "k=2s"},
+		{"1.499999999s", "cl.reserve k 2 1 1 2 0.5", "1 0.000000001 [1 2 1 0.000000001 0.500000001]", "k=2s"},
+		{"1.5s", "cl.reserve k 2 1 1 2 0.5", "0 0.5 [0 2 0 0.5 2.5]", "k=4s"},
+		{"1.5s", "cl.reserve k 2 1 1 3 9223372036", "1 -1 [1 2 0 -1 2.5]", "k=4s"},
+		{"1.5s", "cl.reserve k 2 1 1 3", "1 -1 [1 2 0 -1 2.5]", "k=4s"},
+		{"1.5s", "cl.reserve new 2 1 1 3 9223372036", "1 -1 [1 2 2 -1 0]", "k=4s"},
+	},
+	"reserve with quantity 0 writes nothing": {
+		{"0s", "cl.reserve k 2 1 1 0", "0 0 [0 2 2 0 0]", ""},
+		{"0s", "cl.reserve k 2 1 1 0 1", "0 0 [0 2 2 0 0]", ""},
+		{"0s", "cl.charge k 2 1 1 5", "1 3 [1 2 0 3 5]", "k=5s"},
+		{"0s", "cl.reserve k 2 1 1 0", "1 3 [1 2 0 3 5]", "k=5s"},
+		{"0s", "cl.reserve k 2 1 1 0 2.9", "1 0.1 [1 2 0 0.1 5]", "k=5s"},
+		{"0s", "cl.reserve k 2 1 1 0 3", "0 3 [0 2 0 3 5]", "k=5s"},
+	},
+	"tokens are taken from all funnels": {
+		{"0s", "cl.reserve a 2 1 1 1 b 4 2 1 3", "0 0 [0 2 1 0 1] [0 4 1 0 1.5]", "a=1s b=1.5s"},
+		{"0.5s", "cl.reserve b 4 2 1 1 c 1 1 1 1 a 2 1 1 1 0", "0 0 [0 4 1 0 1.5] [0 1 0 0 1] [0 2 0 0 1.5]", "a=2s b=2s c=1.5s"},
+		{"0.5s", "cl.reserve a 2 1 1 0 d 2 1 1 1", "0 0 [0 2 0 0 1.5] [0 2 1 0 1]", "a=2s b=2s c=1.5s d=1.5s"},
+	},
+	"or from none": {
+		{"0s", "cl.charge b 2 1 1 1 c 2 1 1 2", "0 0 [0 2 1 0 1] [0 2 0 0 2]", "b=1s c=2s"},
+		{"0.5s", "cl.reserve a 2 1 1 1 b 2 1 1 1 c 2 1 1 1", "1 0.5 [0 2 2 0 0] [0 2 1 0 0.5] [1 2 0 0.5 1.5]", "b=1s c=2s"},
+		{"0.5s", "cl.reserve c 2 1 1 1 b 2 1 1 1 a 2 1 1 1 0", "1 0.5 [1 2 0 0.5 1.5] [0 2 1 0 0.5] [0 2 2 0 0]", "b=1s c=2s"},
+		{"0.5s", "cl.reserve c 2 1 1 2 b 2 1 1 2", "1 1.5 [1 2 0 1.5 1.5] [1 2 1 0.5 0.5]", "b=1s c=2s"},
+		{"0.5s", "cl.reserve b 2 1 1 2 c 2 1 1 2", "1 1.5 [1 2 1 0.5 0.5] [1 2 0 1.5 1.5]", "b=1s c=2s"},
+		{"0.5s", "cl.reserve a 2 1 1 3 c 2 1 1 2", "1 -1 [1 2 2 -1 0] [1 2 0 1.5 1.5]", "b=1s c=2s"},
+		{"0.5s", "cl.reserve c 2 1 1 2 a 2 1 1 3 b 2 1 1 1", "1 -1 [1 2 0 1.5 1.5] [1 2 2 -1 0] [0 2 1 0 0.5]", "b=1s c=2s"},
+		{"1s", "cl.reserve a 2 1 1 1 b 2 1 1 1 c 2 1 1 1", "0 0 [0 2 1 0 1] [0 2 1 0 1] [0 2 0 0 2]", "a=2s b=2s c=3s"},
+	},
+	"peek tells what reserve would, and the state as it is": {
+		{"0s", "cl.peek k 2 1 1 1", "0 0 [0 2 2 0 0]", ""},
+		{"0s", "cl.peek k 2 1 1 3", "1 -1 [1 2 2 -1 0]", ""},
+		{"0s", "cl.charge k 2 1 1 1", "0 0 [0 2 1 0 1]", "k=1s"},
+		{"0.25s", "cl.peek k 2 1 1 0", "0 0 [0 2 1 0 0.75]", "k=1s"},
+		{"0.25s", "cl.peek k 2 1 1 1", "0 0 [0 2 1 0 0.75]", "k=1s"},
+		{"0.25s", "cl.peek k 2 1 1 2", "1 0.75 [1 2 1 0.75 0.75]", "k=1s"},
+		{"0.25s", "cl.peek k 2 1 1 1 new 5 1 1 5", "0 0 [0 2 1 0 0.75] [0 5 5 0 0]", "k=1s"},
+		{"0.25s", "cl.peek new 5 1 1 5 k 2 1 1 2", "1 0.75 [0 5 5 0 0] [1 2 1 0.75 0.75]", "k=1s"},
+		{"0.25s", "cl.peek new 5 1 1 6 k 2 1 1 2", "1 -1 [1 5 5 -1 0] [1 2 1 0.75 0.75]", "k=1s"},
+		{"2s", "cl.peek k 2 1 1 2", "0 0 [0 2 2 0 0]", "k=1s"},
+	},
+	"charge accounts for tokens whatever the funnel holds": {
+		{"0s", "cl.charge k 2 1 1 2", "0 0 [0 2 0 0 2]", "k=2s"},
+		{"0s", "cl.charge k 2 1 1 1", "1 1 [1 2 0 1 3]", "k=3s"},
+		{"0s", "cl.charge k 2 1 1 7", "1 8 [1 2 0 8 10]", "k=10s"},
+		{"7.999999999s", "cl.charge k 2 1 1 0", "1 0.000000001 [1 2 0 0.000000001 2.000000001]", "k=10s"},
+		{"8s", "cl.charge k 2 1 1 0", "0 0 [0 2 0 0 2]", "k=10s"},
+		{"8.5s", "cl.throttle k 2 1 1 1", "1 2 0 1 2", "k=10s"},
+		{"30s", "cl.charge k 2 1 1 1", "0 0 [0 2 1 0 1]", "k=31s"},
+		{"30s", "cl.charge new 2 1 1 0", "0 0 [0 2 2 0 0]", "k=31s"},
+		{"30s", "cl.charge new 2 1 1 3 k 2 1 1 1", "1 1 [1 2 0 1 3] [0 2 0 0 2]", "k=32s new=33s"},
+		{"30s", "cl.charge new 2 1 1 1 k 2 1 1 2", "1 2 [1 2 0 2 4] [1 2 0 2 4]", "k=34s new=34s"},
+	},
+	"refund gives back, but nothing that has leaked": {
+		{"0s", "cl.refund k 2 1 1 1", "0 0 [0 2 2 0 0]", ""},
+		{"0s", "cl.charge k 2 1 1 4", "1 2 [1 2 0 2 4]", "k=4s"},
+		{"0s", "cl.refund k 2 1 1 1", "1 1 [1 2 0 1 3]", "k=3s"},
+		{"0s", "cl.refund k 2 1 1 0", "1 1 [1 2 0 1 3]", "k=3s"},
+		{"0.5s", "cl.refund k 2 1 1 1", "0 0 [0 2 0 0 1.5]", "k=2s"},
+		{"0.5s", "cl.refund k 2 1 1 1", "0 0 [0 2 1 0 0.5]", "k=1s"},
+		{"0.999999999s", "cl.refund k 2 1 1 1", "0 0 [0 2 2 0 0]", ""},
+		{"1s", "cl.charge k 2 1 1 2", "0 0 [0 2 0 0 2]", "k=3s"},
+		{"1s", "cl.refund k 2 1 1 2", "0 0 [0 2 2 0 0]", ""},
+		{"1s", "cl.charge k 2 1 1 2", "0 0 [0 2 0 0 2]", "k=3s"},
+		{"1s", "cl.refund k 2 1 1 1000000000", "0 0 [0 2 2 0 0]", ""},
+		{"1s", "cl.charge k 2 1 1 1", "0 0 [0 2 1 0 1]", "k=2s"},
+		{"3s", "cl.refund k 2 1 1 1", "0 0 [0 2 2 0 0]", "k=2s"},
+		{"3s", "cl.charge a 2 1 1 1 b 2 1 1 2", "0 0 [0 2 1 0 1] [0 2 0 0 2]", "a=4s b=5s k=2s"},
+		{"3s", "cl.refund a 2 1 1 1 b 2 1 1 1 k 2 1 1 1", "0 0 [0 2 2 0 0] [0 2 1 0 1] [0 2 2 0 0]", "b=4s k=2s"},
+	},
+	"refund moves nobody forward": {
+		{"0s", "cl.reserve k 1 1 1 1 9", "0 0 [0 1 0 0 1]", "k=1s"},
+		{"0s", "cl.reserve k 1 1 1 1 9", "0 1 [0 1 0 1 2]", "k=2s"},
+		{"0s", "cl.reserve k 1 1 1 1 9", "0 2 [0 1 0 2 3]", "k=3s"},
+		{"0s", "cl.refund k 1 1 1 1", "1 1 [1 1 0 1 2]", "k=2s"},
+		{"0s", "cl.reserve k 1 1 1 1 9", "0 2 [0 1 0 2 3]", "k=3s"},
+	},
+	"to the nanosecond, and expire in the next millisecond": {
+		{"0s", "cl.reserve k 1 1 1.000000001 1", "0 0 [0 1 0 0 1.000000001]", "k=1.000000001s"},
+		{"1s", "cl.reserve k 1 1 1.000000001 1 0.000000001", "0 0.000000001 [0 1 0 0.000000001 1.000000002]", "k=2.000000002s"},
+		{"1.999s", "cl.refund k 1 1 0.001000001 1", "0 0 [0 1 0 0 0.000000001]", "k=1.999000001s"},
+		{"10s", "cl.charge k 3 7 0.5 1", "0 0 [0 3 2 0 0.071428571]", "k=10.071428571s"},
+		{"11s", "cl.throttle k 1 1 0.002", "0 1 0 -1 1", "k=11.002s"},
+	},
+}
+
+func TestStories(t *testing.T) {
+	client, clock := servertest.StartWithClock(t)
+	for name, steps := range stories {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, client.FlushAll(context.Background()).Err())
+			for _, step := range steps {
+				at, err := time.ParseDuration(step.at)
+				require.NoError(t, err)
+				clock.Set(t, servertest.Epoch.Add(at))
+				what := step.call + " at " + step.at
+				reply, _, _ := strings.Cut(servertest.Try(client, step.call), ": got ")
+				require.Equal(t, step.reply, reply, what)
+				require.Equal(t, step.state, stateOf(t, client), what)
+			}
+		})
+	}
+}
+
+// TestSixtyFourFunnels in one call, each with arguments of its own.
+func TestSixtyFourFunnels(t *testing.T) {
+	client, clock := servertest.StartWithClock(t)
+	clock.Set(t, servertest.Epoch)
+	var words, full, taken string
+	for i := range 64 {
+		words += fmt.Sprintf(" key:%d %d 1 1 %d", i, 100+i, i+1)
+		full += fmt.Sprintf(" [0 %d %d 0 0]", 100+i, 100+i)
+		taken += fmt.Sprintf(" [0 %d 99 0 %d]", 100+i, i+1)
+	}
+	require.Equal(t, "0 0"+full, servertest.Call(t, client, "cl.peek"+words))
+	require.Equal(t, "0 0"+taken, servertest.Call(t, client, "cl.reserve"+words+" 0"))
+	before := stateOf(t, client)
+	tooMany := strings.TrimSuffix(words, " 64") + " 100"
+	require.Regexp(t, `^1 1 \[0 100 99 0 1\] .* \[1 163 99 1 64\]$`, servertest.Call(t, client, "cl.reserve"+tooMany))
+	require.Equal(t, before, stateOf(t, client))
+	require.Equal(t, "0 0"+full, servertest.Call(t, client, "cl.refund"+words))
+	require.Empty(t, stateOf(t, client))
+}
+
+// TestInRedisCellMode: the other reading of the second argument allows one more.
+func TestInRedisCellMode(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t), ModuleArguments: []string{"compat", "redis-cell"}})
+	client := server.Client(t)
+	servertest.ClockOf(client).Set(t, servertest.Epoch)
+	for _, step := range []struct{ call, reply string }{
+		{"cl.throttle laoqian:reply 15 30 60", "0 16 15 -1 2"},
+		{"cl.peek k 0 1 1 1", "0 0 [0 1 1 0 0]"},
+		{"cl.throttle k 0 1 1 2", "1 1 1 -1 0"},
+		{"cl.reserve k 0 1 1 1 5", "0 0 [0 1 0 0 1]"},
+		{"cl.reserve k 0 1 1 1 5", "0 1 [0 1 0 1 2]"},
+		{"cl.charge k 0 1 1 1 j 15 30 60 1", "1 2 [1 1 0 2 3] [0 16 15 0 2]"},
+		{"cl.refund k 0 1 1 1 j 15 30 60 1", "1 1 [1 1 0 1 2] [0 16 16 0 0]"},
+		{"cl.throttle k -1 1 1", "ERR capacity must be an integer from 0 to 9223372036854775807, not '-1'"},
+		{"cl.peek k 9223372036854775807 1 1 1", string(contract.ErrTolerance) + ": got capacity 9223372036854775807, count 1, period 1, quantity 1"},
+	} {
+		require.Equal(t, step.reply, servertest.Try(client, step.call), step.call)
+	}
+}
