@@ -43,10 +43,18 @@ type call struct {
 
 	parts   []gcra.Part // the request and the decision for each funnel
 	pending bool        // Redis has to decide
-	asked   bool        // together with others
 	path    Path        // what has decided
 	err     error       // what the caller gets
 	cause   error       // why Redis has not decided
+
+	// The state of asking Redis.
+	open     bool // no way has decided
+	command  *redis.Cmd
+	attempts int  // in this way
+	reading       // of the capacity, for which it was sent
+	reads    bool // by a command that only reads
+	withText bool // of the script
+	denied   [ways]bool
 }
 
 // mostFunnels is how many funnels a command takes.
@@ -96,9 +104,18 @@ func (c *call) viaModule(ctx context.Context, w way, reading reading, isQuestion
 	return redis.NewCmd(ctx, args...)
 }
 
-// viaScript is the call as a call of the script, which takes the text of the script or
-// its hash. Command is EVAL, EVALSHA, or one of those that only read.
-func (c *call) viaScript(ctx context.Context, command, script any) *redis.Cmd {
+// viaScript is the call as a call of the script, by the hash of the script or by its text. A
+// peek goes by a command that only reads, for replicas.
+func (c *call) viaScript(ctx context.Context) *redis.Cmd {
+	command, script := any("evalsha"), scriptHash
+	switch {
+	case c.withText && c.reads:
+		command, script = "eval_ro", scriptText
+	case c.withText:
+		command, script = "eval", scriptText
+	case c.reads:
+		command = "evalsha_ro"
+	}
 	args := append(make([]any, 0, 5+5*len(c.funnels)), command, script, len(c.funnels))
 	for i := range c.funnels {
 		args = append(args, c.funnels[i].key)
@@ -112,6 +129,13 @@ func (c *call) viaScript(ctx context.Context, command, script any) *redis.Cmd {
 		args = append(args, secondsOf(c.longestWait))
 	}
 	return redis.NewCmd(ctx, args...)
+}
+
+// throttles says that CL.THROTTLE alone can decide a call: it is for tokens of one funnel
+// now, and takes whole seconds, as redis-cell does.
+func (c *call) throttles() bool {
+	return c.operation == gcra.Reserve && c.longestWait <= 0 && len(c.funnels) == 1 &&
+		c.funnels[0].quantity > 0 && c.funnels[0].limit.Period%time.Second == 0
 }
 
 // decideBy decides the call by funnels in this process.

@@ -22,7 +22,9 @@ func (l *Limiter) one(ctx context.Context, operation gcra.Operation, key string,
 }
 
 // decide decides calls one by one, where possible in one round trip: by what is known here,
-// by Redis, or, where Redis fails, without it. Then it calls the hooks.
+// by Redis, or, where Redis fails, without it. Then it calls the hooks. The road of a call is
+// check (call.go), ask (here, then server.go), askBy, viaModule or viaScript (call.go), send,
+// take, readRows (reply.go), and result (call.go).
 func (l *Limiter) decide(ctx context.Context, calls []call) {
 	start, pending := l.now(), false
 	for i := range calls {

@@ -56,198 +56,93 @@ type server struct {
 	// readings are those of CL.RESERVE and its like, and of CL.THROTTLE.
 	readings [byScript]atomic.Int32
 
+	// throttleAlone says that the server did not know CL.RESERVE. If it has CL.THROTTLE, it
+	// is redis-cell or Dragonfly.
+	throttleAlone atomic.Bool
+
 	// neverReads says that the server lacks EVALSHA_RO, as Redis 6.2 does.
 	neverReads atomic.Bool
 }
 
-// ask has the server decide the pending calls. Several go in one round trip, or one to each
-// node of a cluster. Those that fail because the server lacks something are asked again,
-// each by itself.
+// ask has the server decide the pending calls, each by the first way that the server knows.
 func (s *server) ask(ctx context.Context, calls []call) {
-	if len(calls) > 1 && !s.askAtOnce(ctx, calls) {
-		return
-	}
 	for i := range calls {
-		if c := &calls[i]; c.pending && !c.asked {
-			s.askOne(ctx, c)
-		}
+		calls[i].open = calls[i].pending
 	}
-}
-
-// askAtOnce sends one command for each pending call, without waiting for replies. It leaves
-// the calls undecided that have to be asked again, and returns false if the server does not
-// answer.
-func (s *server) askAtOnce(ctx context.Context, calls []call) bool {
-	w, known := byModule, unknown
-	for i := range calls {
-		if c := &calls[i]; c.pending && known == unknown && s.has(byModule) {
-			var err error
-			if known, err = s.reading(ctx, byModule, c); isMissing(err) {
-				s.leaveOut(byModule)
-			} else if err != nil && !isReply(err) {
-				fail(calls, err)
-				return false
-			}
-		}
-	}
-	if err := ctx.Err(); err != nil { // given up meanwhile
-		fail(calls, err)
-		return false
-	}
-	known = max(known, asItIs)
-	if !s.has(byModule) && s.only != PathModule {
-		w = byScript
-	}
-	commands := make([]*redis.Cmd, len(calls))
-	_, _ = s.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each command has an error of its own
-		for i := range calls {
-			switch c := &calls[i]; {
-			case !c.pending:
-				continue
-			case w == byModule:
-				commands[i] = c.viaModule(ctx, w, known, false)
-			default:
-				commands[i] = c.viaScript(ctx, "evalsha", scriptHash)
-			}
-			_ = pipe.Process(ctx, commands[i])
-		}
-		return nil
-	})
-	for i, command := range commands {
-		if command == nil {
-			continue
-		}
-		c := &calls[i]
-		again, err := s.take(w, c, known, command)
-		c.asked = !again && !isMissing(err) && !redis.IsPermissionError(err) && !redis.HasErrorPrefix(err, "NOSCRIPT")
-		if c.asked {
-			c.cause = err
-		}
-	}
-	return true
-}
-
-// askOne has the server decide a call by the first way that it knows.
-func (s *server) askOne(ctx context.Context, c *call) {
-	var first error
-	var denied [ways]bool
-	c.path = ""
 	for w := range ways {
-		if !s.has(w) || w == byThrottle && !throttles(c) {
+		if s.has(w) {
+			s.askBy(ctx, w, calls)
+		}
+	}
+	only := byModule
+	if s.only == PathScript {
+		only = byScript
+	}
+	for i := range calls {
+		if c := &calls[i]; c.open && c.cause == nil { // the only way is left out
+			s.askBy(ctx, only, calls[i:i+1])
+		}
+	}
+}
+
+// askBy sends the open calls that a way can decide, and takes the replies. Several go in one
+// round trip, or in one to each node of a cluster.
+func (s *server) askBy(ctx context.Context, w way, calls []call) {
+	alone, count := len(calls) == 1, 0
+	failed := ctx.Err() // for all calls
+	for i := range calls {
+		c := &calls[i]
+		if !c.open || w == byThrottle && !c.throttles() {
 			continue
 		}
-		err := s.askBy(ctx, w, c)
-		switch {
-		case isMissing(err):
-			s.leaveOut(w)
-			if w == byModule { // if it has CL.THROTTLE it is redis-cell or Dragonfly
-				s.readings[byThrottle].Store(int32(oneMore))
+		err := failed
+		if err == nil && w != byScript && s.readings[w].Load() == int32(unknown) {
+			err = s.askReading(ctx, w, c, alone)
+		}
+		if err != nil {
+			if isMissing(err) || !isReply(err) {
+				failed = err
 			}
-		case redis.IsPermissionError(err):
-			denied[w] = true // the command, and another may be allowed; or the key
-		default:
-			for other := range denied {
-				if err == nil && denied[other] {
-					s.leaveOut(way(other))
+			s.takeError(w, c, err)
+			continue
+		}
+		c.command = s.command(ctx, w, c)
+		count++
+	}
+	switch {
+	case count == 0:
+		return
+	case alone:
+		_ = s.send(ctx, calls[0].sent()) // the command has the error
+	default:
+		_, _ = s.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each has an error of its own
+			for i := range calls {
+				if command := calls[i].command; command != nil {
+					_ = pipe.Process(ctx, command)
 				}
 			}
-			c.cause = err
-			return
-		}
-		if first == nil || isMissing(first) {
-			first = err
+			return nil
+		})
+	}
+	for i := range calls {
+		if c := &calls[i]; c.command != nil && s.take(w, c, alone) {
+			s.askBy(ctx, w, calls[i:i+1])
 		}
 	}
-	w := byModule
-	if first == nil { // the only way was left out
-		if s.only == PathScript {
-			w = byScript
-		}
-		first = s.askBy(ctx, w, c)
-	}
-	c.cause = first
 }
 
-// askBy has the server decide a call by a command of the module, or by the script.
-func (s *server) askBy(ctx context.Context, w way, c *call) error {
+// command is a call as it is sent in a way.
+func (s *server) command(ctx context.Context, w way, c *call) *redis.Cmd {
+	c.path = ""
 	if w == byScript {
-		return s.askScript(ctx, c)
+		c.reads = c.operation == gcra.Peek && !s.neverReads.Load()
+		return c.viaScript(ctx)
 	}
-	reading, err := s.reading(ctx, w, c)
-	if err != nil {
-		return err
+	if c.reading == unknown {
+		c.reading = s.reading(w)
 	}
-	for attempt, again := 1, true; again && attempt <= 2; attempt++ {
-		command := c.viaModule(ctx, w, reading, false)
-		_ = s.send(ctx, c.sent(command)) // the command has the error
-		c.path = ""
-		again, err = s.take(w, c, reading, command)
-		reading = asItIs + oneMore - reading
-	}
-	return err
+	return c.viaModule(ctx, w, c.reading, false)
 }
-
-// reading is how a way reads the capacity. Where it is not known, the server is asked by the
-// command that is about to be sent, with quantity 0, which changes nothing: its reply says
-// the limit. A peek needs no such question.
-func (s *server) reading(ctx context.Context, w way, c *call) (reading, error) {
-	if known := reading(s.readings[w].Load()); known != unknown || c.operation == gcra.Peek {
-		return max(known, asItIs), nil
-	}
-	question := c.viaModule(ctx, w, asItIs, true)
-	if err := s.send(ctx, question); err != nil {
-		return unknown, err
-	}
-	if err := c.read(w, question.Val()); err != nil {
-		return unknown, err
-	}
-	return s.learn(w, c, asItIs), nil
-}
-
-// learn returns, and remembers, how a way has read the capacities of a call that was sent
-// for one reading.
-func (s *server) learn(w way, c *call, sent reading) reading {
-	found := sent
-	if !c.isAsMeant() {
-		found = asItIs + oneMore - sent
-	}
-	if s.readings[w].Load() != int32(found) {
-		s.readings[w].Store(int32(found))
-	}
-	return found
-}
-
-// take takes the reply to a command that was sent for one reading. The call has to be asked
-// again if the server, which was restarted or is another node, has read the capacity in the
-// other way, and has taken nothing.
-func (s *server) take(w way, c *call, sent reading, command *redis.Cmd) (again bool, err error) {
-	if err := command.Err(); err != nil {
-		// A capacity of 1 that was sent as 0.
-		return w != byScript && sent == oneMore && strings.Contains(err.Error(), "capacity must be"), err
-	}
-	if err := c.read(w, command.Val()); err != nil {
-		return false, err
-	}
-	if c.path = PathModule; w == byScript {
-		c.path = PathScript
-	} else if s.learn(w, c, sent) != sent {
-		if c.operation == gcra.Peek || c.operation == gcra.Reserve && c.limited() {
-			return true, nil
-		}
-		c.correct(w)
-	}
-	return false, nil
-}
-
-func (s *server) has(w way) bool {
-	if s.only == PathModule && w == byScript || s.only == PathScript && w != byScript {
-		return false
-	}
-	until := s.missing[w].Load()
-	return until == 0 || s.now().UnixNano() >= until
-}
-
-func (s *server) leaveOut(w way) { s.missing[w].Store(s.now().Add(askAgain).UnixNano()) }
 
 // send sends a command, and waits for the answer also where the client, one that
 // pipelines by itself, returns at once. It sends nothing for a call that was given up.
@@ -262,43 +157,141 @@ func (s *server) send(ctx context.Context, command redis.Cmder) error {
 	return command.Err()
 }
 
-// askScript runs the script by its hash, and sends its text to a server that does not have
-// it yet. A peek goes by a command that only reads, for replicas.
-func (s *server) askScript(ctx context.Context, c *call) error {
-	reads := c.operation == gcra.Peek && !s.neverReads.Load()
-	evalsha, eval := any("evalsha"), any("eval")
-	if reads {
-		evalsha, eval = "evalsha_ro", "eval_ro"
-	}
-	command := c.viaScript(ctx, evalsha, scriptHash)
-	err := s.send(ctx, c.sent(command))
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		command = c.viaScript(ctx, eval, scriptText)
-		err = s.send(ctx, c.sent(command))
-	}
-	if isMissing(err) && reads {
+// mostAttempts bounds how often a call is sent in one way. Three are enough for one node.
+const mostAttempts = 4
+
+// take takes the reply to a call. The call has to be sent again if the server has not
+// decided it: it lacks the text of the script or a command that only reads, or it was
+// restarted or is another node, and reads the capacity in the other way.
+func (s *server) take(w way, c *call, alone bool) (again bool) {
+	command := c.command
+	c.command = nil
+	c.attempts++
+	err := command.Err()
+	switch {
+	case err == nil:
+		if err = c.read(w, command.Val()); err == nil {
+			again = s.decided(w, c)
+		}
+	case w == byScript && redis.HasErrorPrefix(err, "NOSCRIPT"):
+		again, c.withText = true, alone // several would each send the text
+	case w == byScript && c.reads && isMissing(err):
 		s.neverReads.Store(true)
-		return s.askScript(ctx, c)
+		again = true
+	case w != byScript && c.reading == oneMore && strings.Contains(err.Error(), "capacity must be"): // 1 was sent as 0
+		again, c.reading = true, asItIs
 	}
-	_, err = s.take(byScript, c, asItIs, command)
-	return err
+	if again && c.attempts < mostAttempts {
+		return true
+	}
+	if err != nil {
+		s.takeError(w, c, err)
+	}
+	return false
 }
 
-// throttles says that CL.THROTTLE alone can decide a call: it is for tokens of one funnel
-// now, and takes whole seconds, as redis-cell does.
-func throttles(c *call) bool {
-	return c.operation == gcra.Reserve && c.longestWait <= 0 && len(c.funnels) == 1 &&
-		c.funnels[0].quantity > 0 && c.funnels[0].limit.Period%time.Second == 0
+// decided closes a call that has decisions. It returns true if they are those of the other
+// reading of the capacity, and nothing was taken.
+func (s *server) decided(w way, c *call) (again bool) {
+	if c.path = PathScript; w != byScript {
+		c.path = PathModule
+		if sent := c.reading; s.learn(w, c) != sent {
+			if c.operation == gcra.Peek || c.operation == gcra.Reserve && c.limited() {
+				return true
+			}
+			c.correct(w)
+		}
+	}
+	c.open, c.cause = false, nil
+	for other, denied := range c.denied {
+		if denied {
+			s.leaveOut(way(other))
+		}
+	}
+	return false
 }
+
+// takeError takes the error that a call got in one way. Another way is tried where the server
+// lacks the command, or denies it: the user may have the permission for another.
+func (s *server) takeError(w way, c *call, err error) {
+	switch {
+	case isMissing(err):
+		s.leaveOut(w)
+		if w == byModule {
+			s.throttleAlone.Store(true)
+		}
+	case redis.IsPermissionError(err):
+		c.denied[w] = true
+	default:
+		c.open, c.cause = false, err
+	}
+	if c.cause == nil || isMissing(c.cause) {
+		c.cause = err
+	}
+	c.reading, c.attempts = unknown, 0
+}
+
+// askReading asks how a way reads the capacity, by the command that is about to be sent with
+// quantity 0, which changes nothing: its reply says the limit. There is no need for it before
+// a peek.
+func (s *server) askReading(ctx context.Context, w way, c *call, alone bool) error {
+	if c.operation == gcra.Peek || w == byThrottle && alone && s.throttleAlone.Load() {
+		return nil
+	}
+	c.reading = s.reading(w)
+	question := c.viaModule(ctx, w, c.reading, true)
+	if err := s.send(ctx, question); err != nil {
+		return err
+	}
+	if err := c.read(w, question.Val()); err != nil {
+		return err
+	}
+	s.learn(w, c)
+	return nil
+}
+
+// reading is how a way reads the capacity, or, if that is not known, most likely does.
+func (s *server) reading(w way) reading {
+	known := reading(s.readings[w].Load())
+	switch {
+	case known != unknown:
+		return known
+	case w == byThrottle && s.throttleAlone.Load():
+		return oneMore
+	}
+	return asItIs
+}
+
+// learn returns, and remembers, how a way has read the capacities of a call that was sent for
+// one reading.
+func (s *server) learn(w way, c *call) reading {
+	if !c.isAsMeant() {
+		c.reading = asItIs + oneMore - c.reading
+	}
+	if s.readings[w].Load() != int32(c.reading) {
+		s.readings[w].Store(int32(c.reading))
+	}
+	return c.reading
+}
+
+func (s *server) has(w way) bool {
+	if s.only == PathModule && w == byScript || s.only == PathScript && w != byScript {
+		return false
+	}
+	until := s.missing[w].Load()
+	return until == 0 || s.now().UnixNano() >= until
+}
+
+func (s *server) leaveOut(w way) { s.missing[w].Store(s.now().Add(askAgain).UnixNano()) }
 
 // sent is a command as go-redis gets it. A refund that is executed twice gives other callers'
 // tokens back, so go-redis must not repeat it after its answer was lost. Any other command
 // that is executed twice limits too early, never too late.
-func (c *call) sent(command *redis.Cmd) redis.Cmder {
+func (c *call) sent() redis.Cmder {
 	if c.operation == gcra.Refund {
-		return once{command}
+		return once{c.command}
 	}
-	return command
+	return c.command
 }
 
 // once is a command that go-redis does not repeat, neither after a lost answer nor after a
