@@ -24,20 +24,35 @@ func (r Rate) Request(quantity int64) (Request, error) {
 	return Request{r, quantity, increment}, nil
 }
 
+// RequestUpTo is Request for [Part.Take], which takes as many of the tokens as fit. No
+// quantity is too large for it: [ErrIncrement] does not occur.
+//
+//go:nosplit
+func (r Rate) RequestUpTo(quantity int64) (Request, error) {
+	request, err := r.Request(min(quantity, r.capacity))
+	if err == nil {
+		request.quantity = quantity
+	}
+	return request, err
+}
+
 // Quantity is the number of tokens, at least 0.
 //
 //go:nosplit
 func (r *Request) Quantity() int64 { return r.quantity }
 
 // A Part is one funnel's part in a call: the request and the decision. Its methods are the
-// operations of a funnel, at the instant now. Each sets Decision and changes nothing
-// else. Instants before 1970 count as 0.
+// operations of a funnel, at the instant now. Each sets Decision, Take also sets Taken, and
+// nothing else changes. Instants before 1970 count as 0.
+//
+// The TAT of a Decision that took tokens is the receipt for them, see [Part.Refund].
 //
 // Their only error is [ErrTAT]. With it, do not use the Decision.
 type Part struct {
 	Request  Request
 	TAT      int64 // as stored, or Empty
 	Decision Decision
+	Taken    int64 // by Take: from 0 to the quantity
 }
 
 // Reserve takes the tokens, like [Rate.Decide], for a caller that can wait for
@@ -80,6 +95,35 @@ func (p *Part) Reserve(now, longestWait int64) error {
 	return nil
 }
 
+// Take takes as many whole tokens as fit, up to the quantity of a [Rate.RequestUpTo]. It is
+// limited if Taken is less than the quantity, and Decision.Wait is then the time until one
+// more token fits.
+//
+//go:nosplit
+func (p *Part) Take(now int64) error {
+	tat, now := max(p.TAT, 0), max(now, 0)
+	rate, begin := &p.Request.rate, max(now, tat)
+	// Both are at least 0 and fit 63 bits, so their difference cannot wrap around.
+	room := rate.tolerance - (begin - now)
+	// NewRate ensures that the interval is not 0; the compiler cannot know.
+	p.Taken = min(max(0, room)/max(1, rate.emissionInterval), p.Request.quantity)
+	taken := p.Taken * rate.emissionInterval // at most the tolerance
+	if p.Taken > 0 {
+		filled := uint64(begin) + uint64(taken)
+		if filled > maxInt63 {
+			return ErrTAT
+		}
+		tat = int64(filled)
+	}
+	limited, wait := p.Taken < p.Request.quantity, int64(0)
+	if limited {
+		// The room that is left is below one interval, which is no more than the tolerance.
+		wait = rate.emissionInterval - (room - taken)
+	}
+	p.decide(tat, now, limited, wait)
+	return nil
+}
+
 // Peek decides like Reserve with a longest wait of 0, and takes nothing: Remaining and
 // ResetAfter are the state as it is.
 //
@@ -114,14 +158,24 @@ func (p *Part) Charge(now int64) error {
 // because tokens that have leaked cannot be given back. Limited says that the funnel is
 // still overfull, and Wait for how long.
 //
+// The receipt is the TAT of the Decision by which the tokens were taken. With it, the refund
+// gives back no more than what of these tokens has not leaked: at most receipt - now. The
+// key then holds the TAT that it would if the call had taken so much less, provided that no
+// earlier call's tokens were given back in between. With [NoReceipt] the refund also takes
+// out tokens that others took later, and the bound does not hold for a while.
+//
 //go:nosplit
-func (p *Part) Refund(now int64) {
+func (p *Part) Refund(now, receipt int64) {
 	tat, now := max(p.TAT, 0), max(now, 0)
 	if tat > now {
-		tat = max(now, tat-p.Request.increment)
+		back := min(p.Request.increment, max(receipt, now)-now)
+		tat = max(now, tat-back)
 	}
 	p.account(tat, now)
 }
+
+// NoReceipt is the receipt of a refund without one: no TAT is later.
+const NoReceipt int64 = maxInt63
 
 // decide fills in the Decision of a funnel that has this TAT after the call.
 //
@@ -152,6 +206,7 @@ type Operation uint32
 // The operations.
 const (
 	Reserve Operation = iota
+	Take
 	Peek
 	Charge
 	Refund
@@ -160,25 +215,29 @@ const (
 // Decide decides a call over different funnels as one, at the instant now. Reserve takes
 // tokens from all funnels, or from none if one is limited; the other operations apply to
 // each. Limited and Wait of a Decision are what its funnel says alone; the other fields
-// are the state after the whole call. LongestWait, in nanoseconds, is that of
-// [Part.Reserve]; for several funnels it is 0. The call is limited if a part is, and its
-// wait is the [Longer] of all waits.
+// are the state after the whole call. The call is limited if a part is, and its wait is the
+// [Longer] of all waits.
+//
+// LastWord is that of the command: for Reserve the longest wait in nanoseconds, 0 for several
+// funnels; for Refund the receipt. The other operations ignore it.
 //
 // An error is the first part's that has one, at the index failed. Then no tokens are
 // taken, and no Decision may be used.
 //
 //go:nosplit
-func (operation Operation) Decide(parts []Part, now, longestWait int64) (failed int, err error) {
+func (operation Operation) Decide(parts []Part, now, lastWord int64) (failed int, err error) {
 	for i := range parts {
 		switch part := &parts[i]; operation {
 		case Reserve:
-			err = part.Reserve(now, longestWait)
+			err = part.Reserve(now, lastWord)
+		case Take:
+			err = part.Take(now)
 		case Peek:
 			err = part.Peek(now)
 		case Charge:
 			err = part.Charge(now)
-		default:
-			part.Refund(now)
+		case Refund:
+			part.Refund(now, lastWord)
 		}
 		if err != nil {
 			return i, err

@@ -41,79 +41,85 @@ type operation struct {
 	name string
 }
 
-var operations = []operation{{gcra.Reserve, "reserve"}, {gcra.Peek, "peek"}, {gcra.Charge, "charge"}, {gcra.Refund, "refund"}}
+var operations = []operation{{gcra.Reserve, "reserve"}, {gcra.Take, "take"}, {gcra.Peek, "peek"}, {gcra.Charge, "charge"}, {gcra.Refund, "refund"}}
 
-// ask makes the operation. Wait is how long the caller can wait.
-func (o operation) ask(rate gcra.Rate, tat, now, quantity, wait int64) (gcra.Decision, error) {
+// ask makes the operation.
+func (o operation) ask(rate gcra.Rate, tat, now, quantity, lastWord int64) (decision gcra.Decision, taken int64, err error) {
 	request, err := rate.Request(quantity)
 	if increment, _ := rate.Increment(quantity); err != nil && (increment != 0 || request != gcra.Request{}) {
 		panic("a number beside an error")
 	}
+	if o.Operation == gcra.Take {
+		request, err = rate.RequestUpTo(quantity)
+	}
 	if err != nil {
-		return gcra.Decision{}, err
+		return gcra.Decision{}, 0, err
 	}
 	parts := []gcra.Part{{Request: request, TAT: tat, Decision: gcra.Decision{Wait: 77, TAT: 77}}}
-	if _, err = o.Decide(parts, now, wait); err != nil {
-		return gcra.Decision{}, err
+	if _, err = o.Decide(parts, now, lastWord); err != nil {
+		return gcra.Decision{}, 0, err
 	}
-	return parts[0].Decision, nil
+	return parts[0].Decision, parts[0].Taken, nil
 }
 
 // contract is what the contract makes of a call. The contract has no numbers below 0; the
 // package documents what they mean.
-func (o operation) contract(n numbers, wait int64) (decision contract.Decision, err error) {
+func (o operation) contract(n numbers, lastWord int64) (decision contract.Decision, taken int64, err error) {
 	switch {
 	case n.capacity < 1:
-		return decision, gcra.ErrCapacity
+		return decision, 0, gcra.ErrCapacity
 	case n.count < 1:
-		return decision, gcra.ErrCount
+		return decision, 0, gcra.ErrCount
 	case n.period < 1:
-		return decision, gcra.ErrPeriod
+		return decision, 0, gcra.ErrPeriod
 	}
 	funnel, failure := contract.NewFunnel("", big.NewInt(n.capacity), big.NewInt(n.count), big.NewInt(n.period),
 		big.NewInt(max(n.quantity, 0)))
-	tat, now := big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0))
+	if failure == contract.ErrIncrement && o.Operation == gcra.Take {
+		failure = ""
+	}
+	word := big.NewInt(max(lastWord, 0))
+	if o.Operation == gcra.Refund && lastWord == gcra.NoReceipt {
+		word = nil
+	}
 	switch {
 	case failure != "":
 	case n.quantity < 0:
-		return decision, gcra.ErrQuantity
-	case o.Operation == gcra.Reserve:
-		decision, failure = funnel.Reserve(tat, now, big.NewInt(max(wait, 0)))
-	case o.Operation == gcra.Peek:
-		decision, failure = funnel.Peek(tat, now)
-	case o.Operation == gcra.Charge:
-		decision, failure = funnel.Charge(tat, now)
+		return decision, 0, gcra.ErrQuantity
 	default:
-		decision, failure = funnel.Refund(tat, now)
+		decision, taken, failure = funnel.Decide(o.name, big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0)), word)
 	}
 	if failure != "" {
 		err = gcra.Error(strings.TrimPrefix(string(failure), "ERR "))
 	}
-	return decision, err
+	return decision, taken, err
 }
 
 // agree compares an operation with the contract and returns what both answered. It costs
 // no more than that: it runs a million times.
-func (o operation) agree(t require.TestingT, n numbers, wait int64) (got gcra.Decision, err error) {
+func (o operation) agree(t require.TestingT, n numbers, lastWord int64) (got gcra.Decision, err error) {
 	rate, err := gcra.NewRate(n.capacity, n.count, n.period)
+	taken := int64(0)
 	switch {
 	case err == nil:
-		got, err = o.ask(rate, n.tat, n.now, n.quantity, wait)
+		got, taken, err = o.ask(rate, n.tat, n.now, n.quantity, lastWord)
 	case rate != gcra.Rate{}:
 		panic("a rate beside an error")
 	}
-	want, wantErr := o.contract(n, wait)
-	if got != gcra.Decision(want) || err != wantErr {
-		require.FailNow(t, "package and contract differ", "%s of %+v, waiting %d:\ngot  %+v, %v\nwant %+v, %v",
-			o.name, n, wait, got, err, want, wantErr)
+	want, wantTaken, wantErr := o.contract(n, lastWord)
+	if got != gcra.Decision(want) || taken != wantTaken || err != wantErr {
+		require.FailNow(t, "package and contract differ", "%s of %+v, last word %d:\ngot  %+v, %d, %v\nwant %+v, %d, %v",
+			o.name, n, lastWord, got, taken, err, want, wantTaken, wantErr)
 	}
 	return got, err
 }
 
-// waitsOf generates how long a caller can wait, gathered where the answer changes.
-func waitsOf(t *rapid.T, n numbers) int64 {
+// lastWordsOf generates how long a caller can wait, or receipts, gathered where the answer
+// changes.
+func lastWordsOf(t *rapid.T, n numbers) int64 {
 	decision, _ := n.decide()
-	return rapid.OneOf(rapid.Just(int64(0)), around(max(decision.Wait, 0)), between(0, math.MaxInt64)).Draw(t, "wait")
+	return rapid.OneOf(rapid.Just(int64(0)), around(max(decision.Wait, 0)), around(n.now), around(n.tat),
+		between(0, math.MaxInt64), rapid.Just(gcra.NoReceipt)).Draw(t, "last word")
 }
 
 // TestOperationsAgreeWithTheContract in calls on rates that are valid, the extremes of which
@@ -124,9 +130,9 @@ func TestOperationsAgreeWithTheContract(t *testing.T) {
 		t.Run(operation.name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				n := calls.Draw(t, "call")
-				_, _ = operation.agree(t, n, waitsOf(t, n))
+				_, _ = operation.agree(t, n, lastWordsOf(t, n))
 				_, _ = operation.agree(t, numbers{anything.Draw(t, "capacity"), anything.Draw(t, "count"), anything.Draw(t, "period"),
-					anything.Draw(t, "tat"), anything.Draw(t, "now"), anything.Draw(t, "quantity")}, anything.Draw(t, "wait"))
+					anything.Draw(t, "tat"), anything.Draw(t, "now"), anything.Draw(t, "quantity")}, anything.Draw(t, "last word"))
 			})
 		})
 	}
@@ -147,20 +153,20 @@ func FuzzOperations(f *testing.F) {
 		{1, 1, 1, least, least, least},
 		{least, least, least, 0, 0, 0},
 	} {
-		for _, wait := range []int64{least, 0, 5 * second, most} {
-			f.Add(n.capacity, n.count, n.period, n.tat, n.now, n.quantity, wait)
+		for _, lastWord := range []int64{least, 0, 5 * second, today + second, most} {
+			f.Add(n.capacity, n.count, n.period, n.tat, n.now, n.quantity, lastWord)
 		}
 	}
-	f.Fuzz(func(t *testing.T, capacity, count, period, tat, now, quantity, wait int64) {
+	f.Fuzz(func(t *testing.T, capacity, count, period, tat, now, quantity, lastWord int64) {
 		for _, operation := range operations {
-			_, _ = operation.agree(t, numbers{capacity, count, period, tat, now, quantity}, wait)
+			_, _ = operation.agree(t, numbers{capacity, count, period, tat, now, quantity}, lastWord)
 		}
 	})
 }
 
 func TestRequestOfTheZeroRate(t *testing.T) {
 	for _, operation := range operations {
-		_, err := operation.ask(gcra.Rate{}, 0, today, 1, 0)
+		_, _, err := operation.ask(gcra.Rate{}, 0, today, 1, 0)
 		require.ErrorIs(t, err, gcra.ErrCapacity, operation.name)
 	}
 }

@@ -31,7 +31,7 @@ static void ask_known(struct call *call, enum form form)
     call->form = form;
     call->length = 1;
     call->now = 1700000000000000001;
-    if (form == IN_ROWS) call->max_wait = (struct text){"0.5", 3};
+    if (form == IN_ROWS) call->last_word = (struct text){"0.5", 3};
     call->funnels[0] = (struct funnel){
         .capacity = {"15", 2},
         .count = {"30", 2},
@@ -65,7 +65,8 @@ static int answers_in_rows(void)
     ask_known(&call, IN_ROWS);
     const struct row *row = &call.rows[0];
     return writes_as_known(&call) && call.limited == 0 && is_text(&call.wait, "0") && row->limited == 0 &&
-           row->limit == 15 && row->remaining == 13 && is_text(&row->wait, "0") && is_text(&row->reset_after, "4");
+           row->limit == 15 && row->remaining == 13 && is_text(&row->wait, "0") && is_text(&row->reset_after, "4") &&
+           row->has_receipt;
 }
 
 const char *prove_go(void)

@@ -44,7 +44,7 @@ enum verdict {
     VERDICT_COUNT,
 };
 
-enum operation { RESERVE, PEEK, CHARGE, REFUND };
+enum operation { RESERVE, TAKE, PEEK, CHARGE, REFUND };
 
 enum form {
     IN_SECONDS, /* five integers, of one funnel, in whole seconds */
@@ -53,7 +53,7 @@ enum form {
 
 enum {
     SECONDS_LENGTH = 5,
-    PART_LENGTH = 12,
+    PART_LENGTH = 13,
     DECIMAL_CAPACITY = 20, /* of 9223372036.854775807 */
     MESSAGE_CAPACITY = 512,
     MOST_FUNNELS = 64,
@@ -94,6 +94,7 @@ struct outcome {
 struct row {
     int64_t limited, limit, remaining;
     struct decimal wait, reset_after;
+    int64_t has_receipt; /* 1: it is the funnel's tat; 0: it is "0" */
 };
 
 /* A call of a command. */
@@ -103,14 +104,15 @@ struct call {
     uint32_t length;       /* how many funnels there are, at most MOST_FUNNELS */
     int64_t limit_surplus; /* limit minus capacity: 1 in redis-cell mode, else 0 */
     int64_t now;           /* nanoseconds since the epoch, for go_decide */
-    struct text max_wait;  /* bytes is NULL if it was left out */
-    int64_t longest_wait;  /* used by Go only */
+    struct text last_word; /* max_wait or tat; bytes is NULL if it was left out */
+    int64_t last;          /* used by Go only */
 
     struct outcome outcome;
     int64_t writes; /* how many keys to write */
 
     int64_t seconds[SECONDS_LENGTH]; /* the reply IN_SECONDS */
-    int64_t limited;                 /* with wait and rows, the reply IN_ROWS */
+    int64_t limited;                 /* with wait, rows and, of CL.TAKE, taken, the reply IN_ROWS */
+    int64_t taken;
     struct decimal wait;
 
     struct part parts[MOST_FUNNELS];

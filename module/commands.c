@@ -19,7 +19,7 @@
     {0}
 
 static struct command_argument one_funnel[] = {FUNNEL_WORDS(ARGUMENT_OPTIONAL)};
-static struct command_argument funnel_words[] = {FUNNEL_WORDS(0)};
+static struct command_argument funnel_words[] = {FUNNEL_WORDS(0)}; /* also CL.TAKE's */
 
 #define FUNNEL_ARGUMENTS                                                                         \
     {.name = "funnel", .type = ARGUMENT_BLOCK, .key_spec_index = -1, .flags = ARGUMENT_MULTIPLE, \
@@ -29,6 +29,11 @@ static struct command_argument funnels[] = {FUNNEL_ARGUMENTS, {0}};
 static struct command_argument funnels_and_wait[] = {
     FUNNEL_ARGUMENTS,
     {.name = "max_wait", .type = ARGUMENT_DOUBLE, .key_spec_index = -1, .flags = ARGUMENT_OPTIONAL},
+    {0},
+};
+static struct command_argument funnels_and_tat[] = {
+    FUNNEL_ARGUMENTS,
+    {.name = "tat", .type = ARGUMENT_INTEGER, .key_spec_index = -1, .flags = ARGUMENT_OPTIONAL},
     {0},
 };
 
@@ -42,18 +47,19 @@ enum { KEYS_WRITTEN = KEY_READ_WRITE | KEY_UPDATE, KEYS_READ = KEY_READ_ONLY };
 #define FUNCTION(command) static int command##_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 FUNCTION(throttle);
 FUNCTION(reserve);
+FUNCTION(take);
 FUNCTION(peek);
 FUNCTION(charge);
 FUNCTION(refund);
 
-enum { THROTTLE_ROW, RESERVE_ROW, PEEK_ROW, CHARGE_ROW, REFUND_ROW };
+enum { THROTTLE_ROW, RESERVE_ROW, TAKE_ROW, PEEK_ROW, CHARGE_ROW, REFUND_ROW };
 
 const struct command commands[] = {
     [THROTTLE_ROW] = {
         .name = "cl.throttle",
         .function = throttle_command,
         .operation = RESERVE,
-        .words = ONE_FUNNEL,
+        .words = ONE_FUNNEL_OR_LESS,
         .form = IN_SECONDS,
         .flags = "write deny-oom fast",
         CATEGORIES("write fast"),
@@ -69,7 +75,7 @@ const struct command commands[] = {
         .name = "cl.reserve",
         .function = reserve_command,
         .operation = RESERVE,
-        .words = FUNNELS_AND_MAX_WAIT,
+        .words = FUNNELS_AND_LAST_WORD,
         .form = IN_ROWS,
         .flags = "write deny-oom fast",
         CATEGORIES("write fast"),
@@ -80,6 +86,22 @@ const struct command commands[] = {
         .arguments = funnels_and_wait,
         .summary = "Takes tokens from all of the funnels or from none, or reserves tokens of one ahead of time.",
         .complexity = O_OF_N,
+    },
+    [TAKE_ROW] = {
+        .name = "cl.take",
+        .function = take_command,
+        .operation = TAKE,
+        .words = ONE_FUNNEL,
+        .form = IN_ROWS,
+        .flags = "write deny-oom fast",
+        CATEGORIES("write fast"),
+        .access = KEYS_WRITTEN,
+        .last_key = 1,
+        .key_step = 1,
+        .arity = 6,
+        .arguments = funnel_words,
+        .summary = "Takes as many tokens from a funnel as fit, up to a quantity.",
+        .complexity = "O(1)",
     },
     [PEEK_ROW] = {
         .name = "cl.peek",
@@ -117,15 +139,15 @@ const struct command commands[] = {
         .name = "cl.refund",
         .function = refund_command,
         .operation = REFUND,
-        .words = FUNNELS,
+        .words = FUNNELS_AND_LAST_WORD,
         .form = IN_ROWS,
         .flags = "write fast",
         CATEGORIES("write fast"),
         .access = KEYS_WRITTEN,
-        .last_key = -1,
+        .last_key = -2,
         .key_step = 5,
         .arity = -6,
-        .arguments = funnels,
+        .arguments = funnels_and_tat,
         .summary = "Gives tokens back to the funnels.",
         .complexity = O_OF_N,
     },
@@ -145,9 +167,10 @@ enum { WORDS_PER_FUNNEL = 5 };
 ALWAYS_INLINE uint32_t count_funnels(const struct command *command, int argc)
 {
     int words = argc - 1;
-    if (command->words == ONE_FUNNEL) return words == WORDS_PER_FUNNEL || words == WORDS_PER_FUNNEL - 1;
+    if (command->words == ONE_FUNNEL) return words == WORDS_PER_FUNNEL;
+    if (command->words == ONE_FUNNEL_OR_LESS) return words == WORDS_PER_FUNNEL || words == WORDS_PER_FUNNEL - 1;
     int funnels = words / WORDS_PER_FUNNEL, more = words % WORDS_PER_FUNNEL;
-    if (funnels > MOST_FUNNELS || more > (command->words == FUNNELS_AND_MAX_WAIT)) return 0;
+    if (funnels > MOST_FUNNELS || more > (command->words == FUNNELS_AND_LAST_WORD)) return 0;
     return (uint32_t)funnels;
 }
 
@@ -171,8 +194,8 @@ ALWAYS_INLINE void read_arguments(struct call *call, RedisModuleString **argv, i
         funnel->period = text_of(word[3]);
         funnel->quantity = words < WORDS_PER_FUNNEL ? (struct text){"1", 1} : text_of(word[4]);
     }
-    int has_max_wait = words > WORDS_PER_FUNNEL * (int)length;
-    call->max_wait = has_max_wait ? text_of(argv[argc - 1]) : (struct text){NULL, 0};
+    int has_last_word = words > WORDS_PER_FUNNEL * (int)length;
+    call->last_word = has_last_word ? text_of(argv[argc - 1]) : (struct text){NULL, 0};
 }
 
 static void reply_with_decimal(RedisModuleCtx *ctx, const struct decimal *decimal)
@@ -180,29 +203,34 @@ static void reply_with_decimal(RedisModuleCtx *ctx, const struct decimal *decima
     redis.ReplyWithStringBuffer(ctx, decimal->bytes + decimal->start, decimal->end - decimal->start);
 }
 
-static void reply_with_row(RedisModuleCtx *ctx, const struct row *row)
+static void reply_with_row(RedisModuleCtx *ctx, const struct row *row, const struct funnel *funnel)
 {
-    redis.ReplyWithArray(ctx, 5);
+    redis.ReplyWithArray(ctx, 6);
     redis.ReplyWithLongLong(ctx, row->limited);
     redis.ReplyWithLongLong(ctx, row->limit);
     redis.ReplyWithLongLong(ctx, row->remaining);
     reply_with_decimal(ctx, &row->wait);
     reply_with_decimal(ctx, &row->reset_after);
+    if (row->has_receipt)
+        reply_with_decimal(ctx, &funnel->tat);
+    else
+        redis.ReplyWithStringBuffer(ctx, "0", 1);
 }
 
-ALWAYS_INLINE int reply(RedisModuleCtx *ctx, const struct call *call, enum form form, uint32_t length)
+ALWAYS_INLINE int reply(RedisModuleCtx *ctx, const struct call *call, const struct command *command, uint32_t length)
 {
     reply_counts[call->outcome.verdict]++;
-    if (form == IN_SECONDS) {
+    if (command->form == IN_SECONDS) {
         redis.ReplyWithArray(ctx, SECONDS_LENGTH);
         for (int i = 0; i < SECONDS_LENGTH; i++) redis.ReplyWithLongLong(ctx, call->seconds[i]);
         return REDISMODULE_OK;
     }
-    redis.ReplyWithArray(ctx, 3);
+    redis.ReplyWithArray(ctx, command->operation == TAKE ? 4 : 3);
     redis.ReplyWithLongLong(ctx, call->limited);
     reply_with_decimal(ctx, &call->wait);
     redis.ReplyWithArray(ctx, length);
-    for (uint32_t i = 0; i < length; i++) reply_with_row(ctx, &call->rows[i]);
+    for (uint32_t i = 0; i < length; i++) reply_with_row(ctx, &call->rows[i], &call->funnels[i]);
+    if (command->operation == TAKE) redis.ReplyWithLongLong(ctx, call->taken);
     return REDISMODULE_OK;
 }
 
@@ -251,12 +279,13 @@ ALWAYS_INLINE int answer(RedisModuleCtx *ctx, RedisModuleString **argv, int argc
         for (uint32_t i = 0; i < length; i++) key_replicate(ctx, name_of(argv, i), &call.funnels[i]);
         for (uint32_t i = 0; i < length; i++) key_notify(ctx, name_of(argv, i), &call.funnels[i]);
     }
-    return reply(ctx, &call, command->form, length);
+    return reply(ctx, &call, command, length);
 }
 
 /* clang-format off */
 FUNCTION(throttle) { return answer(ctx, argv, argc, &commands[THROTTLE_ROW]); }
 FUNCTION(reserve) { return answer(ctx, argv, argc, &commands[RESERVE_ROW]); }
+FUNCTION(take) { return answer(ctx, argv, argc, &commands[TAKE_ROW]); }
 FUNCTION(peek) { return answer(ctx, argv, argc, &commands[PEEK_ROW]); }
 FUNCTION(charge) { return answer(ctx, argv, argc, &commands[CHARGE_ROW]); }
 FUNCTION(refund) { return answer(ctx, argv, argc, &commands[REFUND_ROW]); }

@@ -6,9 +6,10 @@
 #include "command_info.h"
 
 enum words {
-    ONE_FUNNEL,           /* the quantity may be left out */
-    FUNNELS,              /* from 1 to MOST_FUNNELS */
-    FUNNELS_AND_MAX_WAIT, /* max_wait may be left out */
+    ONE_FUNNEL_OR_LESS,    /* the quantity may be left out */
+    ONE_FUNNEL,            /* all of its words */
+    FUNNELS,               /* from 1 to MOST_FUNNELS */
+    FUNNELS_AND_LAST_WORD, /* which may be left out */
 };
 
 /* Everything about a command. */

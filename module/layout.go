@@ -27,10 +27,10 @@ var (
 	_ [unsafe.Sizeof(cCall.limit_surplus)]int   = [unsafe.Sizeof(gCall.LimitSurplus)]int{}
 	_ [unsafe.Offsetof(cCall.now)]int           = [unsafe.Offsetof(gCall.Now)]int{}
 	_ [unsafe.Sizeof(cCall.now)]int             = [unsafe.Sizeof(gCall.Now)]int{}
-	_ [unsafe.Offsetof(cCall.max_wait)]int      = [unsafe.Offsetof(gCall.MaxWait)]int{}
-	_ [unsafe.Sizeof(cCall.max_wait)]int        = [unsafe.Sizeof(gCall.MaxWait)]int{}
-	_ [unsafe.Offsetof(cCall.longest_wait)]int  = [unsafe.Offsetof(gCall.LongestWait)]int{}
-	_ [unsafe.Sizeof(cCall.longest_wait)]int    = [unsafe.Sizeof(gCall.LongestWait)]int{}
+	_ [unsafe.Offsetof(cCall.last_word)]int     = [unsafe.Offsetof(gCall.LastWord)]int{}
+	_ [unsafe.Sizeof(cCall.last_word)]int       = [unsafe.Sizeof(gCall.LastWord)]int{}
+	_ [unsafe.Offsetof(cCall.last)]int          = [unsafe.Offsetof(gCall.Last)]int{}
+	_ [unsafe.Sizeof(cCall.last)]int            = [unsafe.Sizeof(gCall.Last)]int{}
 	_ [unsafe.Offsetof(cCall.outcome)]int       = [unsafe.Offsetof(gCall.Outcome)]int{}
 	_ [unsafe.Sizeof(cCall.outcome)]int         = [unsafe.Sizeof(gCall.Outcome)]int{}
 	_ [unsafe.Offsetof(cCall.writes)]int        = [unsafe.Offsetof(gCall.Writes)]int{}
@@ -39,6 +39,8 @@ var (
 	_ [unsafe.Sizeof(cCall.seconds)]int         = [unsafe.Sizeof(gCall.Seconds)]int{}
 	_ [unsafe.Offsetof(cCall.limited)]int       = [unsafe.Offsetof(gCall.Limited)]int{}
 	_ [unsafe.Sizeof(cCall.limited)]int         = [unsafe.Sizeof(gCall.Limited)]int{}
+	_ [unsafe.Offsetof(cCall.taken)]int         = [unsafe.Offsetof(gCall.Taken)]int{}
+	_ [unsafe.Sizeof(cCall.taken)]int           = [unsafe.Sizeof(gCall.Taken)]int{}
 	_ [unsafe.Offsetof(cCall.wait)]int          = [unsafe.Offsetof(gCall.Wait)]int{}
 	_ [unsafe.Sizeof(cCall.wait)]int            = [unsafe.Sizeof(gCall.Wait)]int{}
 	_ [unsafe.Offsetof(cCall.parts)]int         = [unsafe.Offsetof(gCall.Parts)]int{}
@@ -105,6 +107,9 @@ var (
 	_ [unsafe.Offsetof(cRow.reset_after)]int = [unsafe.Offsetof(gRow.ResetAfter)]int{}
 	_ [unsafe.Sizeof(cRow.reset_after)]int   = [unsafe.Sizeof(gRow.ResetAfter)]int{}
 
+	_ [unsafe.Offsetof(cRow.has_receipt)]int = [unsafe.Offsetof(gRow.HasReceipt)]int{}
+	_ [unsafe.Sizeof(cRow.has_receipt)]int   = [unsafe.Sizeof(gRow.HasReceipt)]int{}
+
 	cDecimal C.struct_decimal
 	gDecimal answer.Decimal
 
@@ -143,6 +148,7 @@ var (
 	_ [C.VERDICT_CHARGED]int   = [answer.Charged]int{}
 	_ [C.VERDICT_REFUNDED]int  = [answer.Refunded]int{}
 	_ [C.RESERVE]int           = [gcra.Reserve]int{}
+	_ [C.TAKE]int              = [gcra.Take]int{}
 	_ [C.PEEK]int              = [gcra.Peek]int{}
 	_ [C.CHARGE]int            = [gcra.Charge]int{}
 	_ [C.REFUND]int            = [gcra.Refund]int{}

@@ -12,19 +12,20 @@ import (
 type Command struct {
 	Name             string
 	Operation        string
-	Funnels          int  // at most
-	QuantityOptional bool // of the only funnel
-	MaxWait          bool // as the last word, which may be left out
-	Seconds          bool // five integers, in whole seconds; otherwise rows
+	Funnels          int    // at most
+	QuantityOptional bool   // of the only funnel
+	LastWord         string // which may be left out
+	Seconds          bool   // five integers, in whole seconds; otherwise rows
 }
 
 // Commands are all commands: tests with random calls take theirs from here.
 var Commands = []Command{
 	{Name: "cl.throttle", Operation: "reserve", Funnels: 1, QuantityOptional: true, Seconds: true},
-	{Name: "cl.reserve", Operation: "reserve", Funnels: 64, MaxWait: true},
+	{Name: "cl.reserve", Operation: "reserve", Funnels: 64, LastWord: "max_wait"},
+	{Name: "cl.take", Operation: "take", Funnels: 1},
 	{Name: "cl.peek", Operation: "peek", Funnels: 64},
 	{Name: "cl.charge", Operation: "charge", Funnels: 64},
-	{Name: "cl.refund", Operation: "refund", Funnels: 64},
+	{Name: "cl.refund", Operation: "refund", Funnels: 64, LastWord: "tat"},
 }
 
 // CommandOf is the command of that name, if it is one of ours.
@@ -53,26 +54,19 @@ func Call(mode Mode, words []string, now int64, get func(key string) Value) Outc
 		words = append(words[:4:4], "1")
 	}
 	length, rest := len(words)/5, len(words)%5
-	if length < 1 || length > command.Funnels || rest > 1 || rest == 1 && !command.MaxWait {
+	if length < 1 || length > command.Funnels || rest > 1 || rest == 1 && command.LastWord == "" {
 		return failed(ErrArity)
-	}
-	maxWaitText := "0"
-	if rest == 1 {
-		maxWaitText = words[len(words)-1]
 	}
 	funnels := make([]Funnel, length)
 	for i := range funnels {
 		var err Error
-		if funnels[i], err = ParseFunnel(mode, [5]string(words[5*i:])); err != "" {
+		if funnels[i], err = ParseFunnel(mode, [5]string(words[5*i:]), command.Operation == "take"); err != "" {
 			return failedAt(i, length, err)
 		}
 	}
-	maxWait, ok := Seconds(maxWaitText)
-	switch {
-	case !ok:
-		return failed(ErrMaxWait)
-	case maxWait.Sign() > 0 && length > 1:
-		return failed(ErrSeveral)
+	lastWord, err := command.parseLastWord(words[5*length:], length)
+	if err != "" {
+		return failed(err)
 	}
 	seen := map[string]bool{}
 	for i, funnel := range funnels {
@@ -89,32 +83,43 @@ func Call(mode Mode, words []string, now int64, get func(key string) Value) Outc
 			return failedAt(i, length, err)
 		}
 	}
-	decisions := make([]Decision, length)
+	decisions, taken := make([]Decision, length), int64(0)
 	for i, funnel := range funnels {
 		var err Error
-		if decisions[i], err = funnel.decide(command.Operation, tats[i], big.NewInt(now), maxWait); err != "" {
+		if decisions[i], taken, err = funnel.Decide(command.Operation, tats[i], big.NewInt(now), lastWord); err != "" {
 			return failedAt(i, length, err)
 		}
 	}
-	return together(command, funnels, tats, decisions, now)
+	return together(command, funnels, tats, decisions, taken, now)
 }
 
-func (f Funnel) decide(operation string, tat, now, maxWait *big.Int) (Decision, Error) {
-	switch operation {
-	case "reserve":
-		return f.Reserve(tat, now, maxWait)
-	case "peek":
-		return f.Peek(tat, now)
-	case "charge":
-		return f.Charge(tat, now)
-	default:
-		return f.Refund(tat, now)
+// parseLastWord reads the last word of a call, which is there or not.
+func (c Command) parseLastWord(word []string, length int) (number *big.Int, err Error) {
+	number, ok := new(big.Int), true
+	switch {
+	case c.LastWord == "tat" && len(word) == 0:
+		return nil, ""
+	case c.LastWord == "tat":
+		if number, ok = Integer(0, word[0]); !ok {
+			return nil, ErrLastTAT
+		}
+		if length > 1 {
+			return nil, ErrTATs
+		}
+	case len(word) > 0:
+		if number, ok = Seconds(word[0]); !ok {
+			return nil, ErrMaxWait
+		}
+		if number.Sign() > 0 && length > 1 {
+			return nil, ErrSeveral
+		}
 	}
+	return number, ""
 }
 
 // together is the call as a whole: limited if any row is, and the longest wait, or -1 if
 // any row says -1. A reservation that is limited takes nothing anywhere.
-func together(command Command, funnels []Funnel, tats []*big.Int, decisions []Decision, now int64) Outcome {
+func together(command Command, funnels []Funnel, tats []*big.Int, decisions []Decision, taken, now int64) Outcome {
 	limited, never, wait, asked := false, false, int64(0), false
 	for i, decision := range decisions {
 		limited = limited || decision.Limited
@@ -126,14 +131,18 @@ func together(command Command, funnels []Funnel, tats []*big.Int, decisions []De
 		wait = -1
 	}
 
-	outcome := Outcome{Name: nameOf(command.Operation, asked, limited, wait)}
+	outcome := Outcome{Name: nameOf(command.Operation, asked, limited, wait, taken)}
 	rows := make([]any, len(funnels))
 	for i, decision := range decisions {
 		if command.Operation == "reserve" && limited {
 			decision = funnels[i].state(tats[i], big.NewInt(now), decision.Limited, big.NewInt(decision.Wait))
 		}
+		receipt := "0"
+		if decision.TAT != tats[i].Int64() && command.Operation != "refund" {
+			receipt = strconv.FormatInt(decision.TAT, 10)
+		}
 		rows[i] = []any{number(decision.Limited), decision.Limit, decision.Remaining,
-			seconds(decision.Wait), seconds(decision.ResetAfter)}
+			seconds(decision.Wait), seconds(decision.ResetAfter), receipt}
 		switch {
 		case decision.TAT == tats[i].Int64():
 		case decision.TAT <= now:
@@ -143,13 +152,16 @@ func together(command Command, funnels []Funnel, tats []*big.Int, decisions []De
 		}
 	}
 	outcome.Reply = []any{number(limited), seconds(wait), rows}
-	if command.Seconds {
+	switch {
+	case command.Seconds:
 		outcome.Reply = decisions[0].inSeconds()
+	case command.Operation == "take":
+		outcome.Reply = append(outcome.Reply, taken)
 	}
 	return outcome
 }
 
-func nameOf(operation string, asked, limited bool, wait int64) string {
+func nameOf(operation string, asked, limited bool, wait, taken int64) string {
 	switch {
 	case !asked || operation == "peek":
 		return Peeked
@@ -157,6 +169,8 @@ func nameOf(operation string, asked, limited bool, wait int64) string {
 		return Charged
 	case operation == "refund":
 		return Refunded
+	case limited && taken > 0:
+		return Partly
 	case wait < 0:
 		return Never
 	case limited:

@@ -47,6 +47,8 @@ const (
 
 	ErrMaxWait Error = "ERR max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
 	ErrSeveral Error = "ERR max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
+	ErrLastTAT Error = "ERR tat must be an integer from 0 to 9223372036854775807"
+	ErrTATs    Error = "ERR tat must be left out for several funnels: give the tokens of each back by a call of its own"
 	ErrTwice   Error = "ERR the key is named twice in this call: ask once, for all of its tokens"
 
 	ErrType   Error = "WRONGTYPE Operation against a key holding the wrong kind of value"
@@ -68,6 +70,7 @@ func (e Error) Of(number int) Error {
 const (
 	Allowed  = "allowed"
 	Later    = "allowed later"
+	Partly   = "allowed in part"
 	Limited  = "limited"
 	Never    = "limited for ever"
 	Peeked   = "peeked"
@@ -77,10 +80,10 @@ const (
 
 // Outcomes are all that a call can come to, for tests that have to meet each.
 var Outcomes = []string{
-	Allowed, Later, Limited, Never, Peeked, Charged, Refunded,
+	Allowed, Later, Partly, Limited, Never, Peeked, Charged, Refunded,
 	string(ErrArity), string(ErrCapacity), string(ErrCount), string(ErrPeriod), string(ErrQuantity),
 	string(ErrEmissionInterval), string(ErrTolerance), string(ErrIncrement),
-	string(ErrMaxWait), string(ErrSeveral), string(ErrTwice),
+	string(ErrMaxWait), string(ErrSeveral), string(ErrLastTAT), string(ErrTATs), string(ErrTwice),
 	string(ErrType), string(ErrFunnel), string(ErrTAT),
 }
 

@@ -22,10 +22,12 @@ func NewFunnel(key string, limit, count, period, quantity *big.Int) (Funnel, Err
 		return Funnel{}, ErrEmissionInterval
 	case !fits(limit), !fits(tau):
 		return Funnel{}, ErrTolerance
-	case !fits(inc):
-		return Funnel{}, ErrIncrement
 	}
-	return Funnel{key, limit, quantity, T, tau, inc}, ""
+	funnel := Funnel{key, limit, quantity, T, tau, inc}
+	if !fits(inc) {
+		return funnel, ErrIncrement
+	}
+	return funnel, ""
 }
 
 // Stored is the TAT that a key holds. No key counts as a TAT that has passed.
@@ -52,6 +54,24 @@ type Decision struct {
 	TAT        int64 // stored; that of before, when nothing was taken
 }
 
+// Decide is the arithmetic of an operation; taken is set by take alone. The last word is
+// max_wait of reserve, in nanoseconds, and tat of refund, nil where it is left out.
+func (f Funnel) Decide(operation string, tat, now, lastWord *big.Int) (decision Decision, taken int64, err Error) {
+	switch operation {
+	case "reserve":
+		decision, err = f.Reserve(tat, now, lastWord)
+	case "take":
+		return f.Take(tat, now)
+	case "peek":
+		decision, err = f.Peek(tat, now)
+	case "charge":
+		decision, err = f.Charge(tat, now)
+	case "refund":
+		decision, err = f.Refund(tat, now, lastWord)
+	}
+	return decision, 0, err
+}
+
 // Reserve is the arithmetic of CL.RESERVE, and with a maxWait of 0 that of CL.THROTTLE.
 func (f Funnel) Reserve(tat, now, maxWait *big.Int) (Decision, Error) {
 	next := new(big.Int).Add(later(tat, now), f.Inc)
@@ -74,6 +94,29 @@ func (f Funnel) Reserve(tat, now, maxWait *big.Int) (Decision, Error) {
 	return f.state(tat, now, false, later(over, new(big.Int))), ""
 }
 
+// Take is the arithmetic of CL.TAKE.
+func (f Funnel) Take(tat, now *big.Int) (decision Decision, taken int64, err Error) {
+	room := new(big.Int).Sub(new(big.Int).Add(now, f.Tau), later(tat, now))
+	number := new(big.Int)
+	if room.Sign() > 0 {
+		number.Quo(room, f.T)
+	}
+	wait := new(big.Int)
+	limited := number.Cmp(f.Quantity) < 0
+	if !limited {
+		number.Set(f.Quantity)
+	}
+	if number.Sign() > 0 {
+		if tat = new(big.Int).Add(later(tat, now), new(big.Int).Mul(f.T, number)); !fits(tat) {
+			return Decision{}, 0, ErrTAT
+		}
+	}
+	if limited { // until another token fits
+		wait.Sub(new(big.Int).Add(later(tat, now), f.T), new(big.Int).Add(now, f.Tau))
+	}
+	return f.state(tat, now, limited, wait), number.Int64(), ""
+}
+
 // Peek is the arithmetic of CL.PEEK.
 func (f Funnel) Peek(tat, now *big.Int) (Decision, Error) {
 	asked, err := f.Reserve(tat, now, new(big.Int))
@@ -94,10 +137,17 @@ func (f Funnel) Charge(tat, now *big.Int) (Decision, Error) {
 	return f.peekZero(tat, now)
 }
 
-// Refund is the arithmetic of CL.REFUND. One to an empty funnel writes nothing.
-func (f Funnel) Refund(tat, now *big.Int) (Decision, Error) {
-	if f.Quantity.Sign() > 0 && tat.Cmp(now) > 0 {
-		tat = later(now, new(big.Int).Sub(tat, f.Inc))
+// Refund is the arithmetic of CL.REFUND, with the tat of a reply or nil. One to an empty
+// funnel writes nothing.
+func (f Funnel) Refund(tat, now, ofReply *big.Int) (Decision, Error) {
+	back := f.Inc
+	if ofReply != nil {
+		if left := later(new(big.Int).Sub(ofReply, now), new(big.Int)); left.Cmp(back) < 0 {
+			back = left
+		}
+	}
+	if tat.Cmp(now) > 0 {
+		tat = later(now, new(big.Int).Sub(tat, back))
 	}
 	return f.peekZero(tat, now)
 }

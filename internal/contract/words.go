@@ -36,8 +36,9 @@ func Seconds(text string) (nanoseconds *big.Int, ok bool) {
 	return exact.Num(), exact.IsInt() && fits(exact.Num())
 }
 
-// ParseFunnel reads key, capacity, count, period and quantity.
-func ParseFunnel(mode Mode, words [5]string) (Funnel, Error) {
+// ParseFunnel reads key, capacity, count, period and quantity. No quantity is too large where
+// only what fits of it is taken.
+func ParseFunnel(mode Mode, words [5]string, whatFits bool) (Funnel, Error) {
 	capacity, ok := Integer(1-int64(mode), words[1])
 	if !ok {
 		return Funnel{}, ErrCapacity
@@ -55,7 +56,11 @@ func ParseFunnel(mode Mode, words [5]string) (Funnel, Error) {
 		return Funnel{}, ErrQuantity
 	}
 	limit := capacity.Add(capacity, big.NewInt(int64(mode)))
-	return NewFunnel(words[0], limit, count, period, quantity)
+	funnel, err := NewFunnel(words[0], limit, count, period, quantity)
+	if err == ErrIncrement && whatFits {
+		err = ""
+	}
+	return funnel, err
 }
 
 func fits(number *big.Int) bool { return number.Cmp(most) <= 0 }

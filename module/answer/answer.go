@@ -11,33 +11,51 @@ import (
 //
 //go:nosplit
 func parse(call *Call) {
-	call.LongestWait = 0
 	length := min(call.Length, MostFunnels)
 	for i := range length {
 		call.name(uint(i))
-		if !call.Funnels[i].parse(call.LimitSurplus, &call.Parts[i].Request, &call.Outcome) {
+		if !call.Funnels[i].parse(call, &call.Parts[i].Request) {
 			return
 		}
 	}
 	call.Outcome.Funnel = 0
-	if unsafe.StringData(call.MaxWait) != nil && !call.parseMaxWait() || length > 1 && call.namesAKeyTwice() {
+	if !call.parseLastWord() || length > 1 && call.namesAKeyTwice() {
 		return
 	}
 	call.Outcome.Verdict = Parsed
 }
 
-// parseMaxWait validates max_wait. Otherwise it writes an error, and returns false.
+// parseLastWord validates the word behind the funnels, which may be left out: max_wait, or
+// for CL.REFUND tat. Otherwise it writes an error, and returns false.
 //
 //go:nosplit
-func (call *Call) parseMaxWait() (ok bool) {
-	longestWait, ok := parseSeconds(call.MaxWait)
+func (call *Call) parseLastWord() (ok bool) {
+	isLeftOut := unsafe.StringData(call.LastWord) == nil
 	switch {
-	case !ok:
-		return call.Outcome.failArgument(badMaxWait, call.MaxWait)
-	case longestWait > 0 && call.Length > 1:
-		return call.Outcome.failArgument(badMaxWaitOfSeveral, call.MaxWait)
+	case call.Operation == gcra.Refund:
+		call.Last = gcra.NoReceipt
+		return isLeftOut || call.parseTAT()
+	case isLeftOut:
+		call.Last = 0
+		return true
 	}
-	call.LongestWait = longestWait
+	if call.Last, ok = parseSeconds(call.LastWord); !ok {
+		return call.Outcome.failArgument(badMaxWait, call.LastWord)
+	}
+	if call.Last > 0 && call.Length > 1 {
+		return call.Outcome.failArgument(badMaxWaitOfSeveral, call.LastWord)
+	}
+	return true
+}
+
+//go:nosplit
+func (call *Call) parseTAT() (ok bool) {
+	if call.Last, ok = parseInteger(call.LastWord); !ok {
+		return call.Outcome.failArgument(badTAT, call.LastWord)
+	}
+	if call.Length > 1 {
+		return call.Outcome.fail(badTATOfSeveral)
+	}
 	return true
 }
 
@@ -53,7 +71,7 @@ func decide(call *Call) {
 			return
 		}
 	}
-	if failed, err := call.Operation.Decide(parts, call.Now, call.LongestWait); err != nil && failed >= 0 && failed < MostFunnels {
+	if failed, err := call.Operation.Decide(parts, call.Now, call.Last); err != nil && failed >= 0 && failed < MostFunnels {
 		call.name(uint(failed))
 		call.Outcome.failTogether(err, &call.Funnels[failed])
 		return
@@ -99,7 +117,7 @@ func (call *Call) verdict(asked, limited bool) uint32 {
 		return Charged
 	case call.Operation == gcra.Refund:
 		return Refunded
-	case limited:
+	case limited && (call.Operation != gcra.Take || call.Parts[0].Taken == 0):
 		return Limited
 	}
 	return Allowed
@@ -127,7 +145,9 @@ func (call *Call) replyInRows(parts []gcra.Part, limited bool, wait int64) {
 			call.Wait = row.Wait
 		}
 		row.ResetAfter.setSeconds(decision.ResetAfter)
+		row.HasReceipt = number(call.Funnels[i].Write == WriteTAT && call.Operation != gcra.Refund)
 	}
+	call.Taken = call.Parts[0].Taken
 }
 
 // name makes errors name the funnel with this index, if there are several.

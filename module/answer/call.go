@@ -53,14 +53,15 @@ type Call struct {
 	Length       uint32 // how many funnels there are
 	LimitSurplus int64  // limit minus capacity: 1 in redis-cell mode, else 0
 	Now          int64  // nanoseconds since the epoch
-	MaxWait      string // as the client sent it; its data pointer is nil if it was left out
-	LongestWait  int64  // the same in nanoseconds
+	LastWord     string // max_wait or tat; its data pointer is nil if it was left out
+	Last         int64  // the same: the longest wait in nanoseconds, or the receipt
 
 	Outcome Outcome
 	Writes  int64 // how many keys to write
 
 	Seconds [SecondsLength]int64 // the reply InSeconds
-	Limited int64                // with Wait and Rows, the reply InRows
+	Limited int64                // with Wait, Rows and, of CL.TAKE, Taken, the reply InRows
+	Taken   int64
 	Wait    Decimal
 
 	Parts   [MostFunnels]gcra.Part
@@ -95,4 +96,5 @@ type Funnel struct {
 type Row struct {
 	Limited, Limit, Remaining int64
 	Wait, ResetAfter          Decimal
+	HasReceipt                int64 // 1: it is the funnel's TAT; 0: it is "0"
 }

@@ -6,11 +6,12 @@ import (
 	"funnel/gcra"
 )
 
-// parse validates the words of a funnel and makes the request to gcra. Otherwise it
-// writes an error, and returns false.
+// parse validates the words of a funnel of the call and makes the request to gcra. Otherwise
+// it writes an error, and returns false.
 //
 //go:nosplit
-func (funnel *Funnel) parse(limitSurplus int64, request *gcra.Request, outcome *Outcome) (ok bool) {
+func (funnel *Funnel) parse(call *Call, request *gcra.Request) (ok bool) {
+	limitSurplus, outcome := call.LimitSurplus, &call.Outcome
 	capacity, ok := parseInteger(funnel.Capacity)
 	if !ok || capacity == 0 && limitSurplus == 0 {
 		return outcome.failCapacity(funnel.Capacity, limitSurplus, ok)
@@ -36,7 +37,11 @@ func (funnel *Funnel) parse(limitSurplus int64, request *gcra.Request, outcome *
 	if err != nil {
 		return outcome.failTogether(err, funnel)
 	}
-	*request, err = rate.Request(quantity)
+	if call.Operation == gcra.Take {
+		*request, err = rate.RequestUpTo(quantity)
+	} else {
+		*request, err = rate.Request(quantity)
+	}
 	if err != nil {
 		return outcome.failTogether(err, funnel)
 	}
