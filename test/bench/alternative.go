@@ -47,6 +47,7 @@ func Alternatives(peer string) []Alternative {
 		{Name: "throttle", Title: "CL.THROTTLE", Peeks: true, Operation: command("CL.THROTTLE")},
 		{Name: "reserve-floor", Title: "CL.RESERVE's server calls, no decision", Yardstick: true, Operation: reserveFloor},
 		{Name: "reserve", Title: "CL.RESERVE", Operation: command("CL.RESERVE")},
+		{Name: "take", Title: "CL.TAKE", Operation: command("CL.TAKE")},
 		{Name: "throttle3", Title: "3 calls of CL.THROTTLE, sent at once", Operation: three(command("CL.THROTTLE"), false)},
 		{Name: "reserve3-floor", Title: "CL.RESERVE of 3 funnels: server calls, no decision", Yardstick: true, Operation: three(reserveFloor, true)},
 		{Name: "reserve3", Title: "CL.RESERVE of 3 funnels", Operation: three(command("CL.RESERVE"), true)},

@@ -16,7 +16,7 @@ import (
 //   - to commands of the server, with those in instructions.txt for its version, which a
 //     person has committed; other versions do different work and are not judged;
 //   - to the floor (marker/floor.c), on all servers: any cost above it is funnel's own;
-//   - of CL.RESERVE to CL.THROTTLE, on all servers.
+//   - of CL.RESERVE and CL.TAKE to CL.THROTTLE, on all servers.
 //
 //go:embed instructions.txt
 var committedText string
@@ -39,8 +39,10 @@ var guarded = []struct {
 	{"throttle/limited", "floor/limited", 1.15},
 	{"reserve/allowed", "throttle/allowed", 1.20},
 	{"reserve/limited", "throttle/limited", 1.30},
-	{"reserve3/allowed", "throttle3/allowed", 0.97},
-	{"reserve3/limited", "throttle3/limited", 0.92},
+	{"take/allowed", "throttle/allowed", 1.22},
+	{"take/limited", "throttle/limited", 1.22},
+	{"reserve3/allowed", "throttle3/allowed", 0.98},
+	{"reserve3/limited", "throttle3/limited", 0.94},
 }
 
 // parseCommitted reads a server's lines: server, version, ID and count. It skips empty
@@ -94,7 +96,7 @@ func judge(committed map[string]float64, counts map[string]Count) ([]verdict, er
 func (s *Setting) Guard(output io.Writer) {
 	committed, err := parseCommitted(committedText, s.server)
 	s.failed(err)
-	cases := slices.DeleteFunc(Cases(choose("set", "noop", "floor", "throttle", "reserve-floor", "reserve", "throttle3", "reserve3-floor", "reserve3")), func(c Case) bool { return c.Case == "peek" })
+	cases := slices.DeleteFunc(Cases(choose("set", "noop", "floor", "throttle", "reserve-floor", "reserve", "take", "throttle3", "reserve3-floor", "reserve3")), func(c Case) bool { return c.Case == "peek" })
 	var counts map[string]Count
 	var verdicts []verdict
 	for run := 0; run == 0 || run < guardRuns && slices.ContainsFunc(verdicts, verdict.failed); run++ {

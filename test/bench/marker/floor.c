@@ -64,10 +64,10 @@ static const long long limited_reply[REPLY_LENGTH] = {1, 1, 0, 599990, 599990};
 
 struct row {
     long long limited, limit, remaining;
-    const char *wait, *reset_after;
+    const char *wait, *reset_after, *receipt;
 };
-static const struct row taken_row = {0, 700000, 699990, "0", "59.999876543"};
-static const struct row stopped_row = {1, 1, 0, "599990.123456789", "599990.123456789"};
+static const struct row taken_row = {0, 700000, 699990, "0", "59.999876543", tat};
+static const struct row stopped_row = {1, 1, 0, "599990.123456789", "599990.123456789", "0"};
 
 static RedisModuleString *pxat;
 
@@ -172,12 +172,13 @@ static int reply_with_rows(RedisModuleCtx *ctx, const struct row *row, int count
     reply_with_text(ctx, row->wait);
     redis.ReplyWithArray(ctx, count);
     for (int i = 0; i < count; i++) {
-        redis.ReplyWithArray(ctx, 5);
+        redis.ReplyWithArray(ctx, 6);
         redis.ReplyWithLongLong(ctx, row->limited);
         redis.ReplyWithLongLong(ctx, row->limit);
         redis.ReplyWithLongLong(ctx, row->remaining);
         reply_with_text(ctx, row->wait);
         reply_with_text(ctx, row->reset_after);
+        reply_with_text(ctx, row->receipt);
     }
     return OK;
 }
