@@ -254,12 +254,18 @@ func (operation Operation) Decide(parts []Part, now, lastWord int64) (failed int
 //
 //go:nosplit
 func allOrNothing(parts []Part, now int64) {
-	limited := false
 	for i := range parts {
-		limited = limited || parts[i].Decision.Limited
+		if parts[i].Decision.Limited {
+			takeNothing(parts, now)
+			return
+		}
 	}
+}
+
+//go:nosplit
+func takeNothing(parts []Part, now int64) {
 	for i := range parts {
-		if part := &parts[i]; limited && !part.Decision.Limited {
+		if part := &parts[i]; !part.Decision.Limited {
 			part.decide(max(part.TAT, 0), max(now, 0), false, 0)
 		}
 	}

@@ -135,6 +135,7 @@ func (call *Call) replyInSeconds(decision *gcra.Decision) {
 //go:nosplit
 func (call *Call) replyInRows(parts []gcra.Part, limited bool, wait int64) {
 	call.Limited = number(limited)
+	longest := &call.Rows[0]
 	for i := 0; i < MostFunnels && i < len(parts); i++ {
 		row, decision := &call.Rows[i], &parts[i].Decision
 		row.Limited = number(decision.Limited)
@@ -142,11 +143,14 @@ func (call *Call) replyInRows(parts []gcra.Part, limited bool, wait int64) {
 		row.Remaining = decision.Remaining
 		row.Wait.setSeconds(decision.Wait)
 		if decision.Wait == wait {
-			call.Wait = row.Wait
+			longest = row
 		}
-		row.ResetAfter.setSeconds(decision.ResetAfter)
+		if row.ResetAfter = row.Wait; decision.ResetAfter != decision.Wait { // a token that is all of the capacity
+			row.ResetAfter.setSeconds(decision.ResetAfter)
+		}
 		row.HasReceipt = number(call.Funnels[i].Write == WriteTAT && call.Operation != gcra.Refund)
 	}
+	call.Wait = longest.Wait
 	call.Taken = call.Parts[0].Taken
 }
 

@@ -43,9 +43,13 @@ const pointAt = DecimalCapacity - 1 - nanosecondDigits
 //
 //go:nosplit
 func (decimal *Decimal) setSeconds(nanoseconds int64) {
-	if nanoseconds < 0 {
-		decimal.Start, decimal.End = 0, 2
-		decimal.Bytes[0], decimal.Bytes[1] = '-', '1'
+	if nanoseconds <= 0 { // most waits are 0
+		decimal.Start, decimal.End = 0, 1
+		decimal.Bytes[0] = '0'
+		if nanoseconds < 0 {
+			decimal.End = 2
+			decimal.Bytes[0], decimal.Bytes[1] = '-', '1'
+		}
 		return
 	}
 	seconds, fraction := uint64(nanoseconds)/1e9, uint64(nanoseconds)%1e9
