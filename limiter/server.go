@@ -84,6 +84,7 @@ func (s *server) askAtOnce(ctx context.Context, calls []call) bool {
 			var err error
 			if known, err = s.reading(ctx, byModule, c); isMissing(err) {
 				s.leaveOut(byModule)
+				s.readings[byThrottle].Store(int32(oneMore)) // as in askOne
 			} else if err != nil && !isReply(err) {
 				fail(calls, err)
 				return false
