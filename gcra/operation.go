@@ -41,6 +41,11 @@ func (r Rate) RequestUpTo(quantity int64) (Request, error) {
 //go:nosplit
 func (r *Request) Quantity() int64 { return r.quantity }
 
+// Increment is the time in which the tokens leak, in nanoseconds.
+//
+//go:nosplit
+func (r *Request) Increment() int64 { return r.increment }
+
 // A Part is one funnel's part in a call: the request and the decision. Its methods are the
 // operations of a funnel, at the instant now. Each sets Decision, Take also sets Taken, and
 // nothing else changes. Instants before 1970 count as 0.

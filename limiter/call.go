@@ -20,6 +20,7 @@ var names = [...]struct {
 	script, module any
 }{
 	gcra.Reserve: {"reserve", "reserve", "cl.reserve"},
+	gcra.Take:    {"take", "take", "cl.take"},
 	gcra.Peek:    {"peek", "peek", "cl.peek"},
 	gcra.Charge:  {"charge", "charge", "cl.charge"},
 	gcra.Refund:  {"refund", "refund", "cl.refund"},
@@ -32,14 +33,17 @@ type funnel struct {
 	limit    Limit
 	quantity int
 	shape    *shape // once it has been checked
+	receipt  int64  // for the tokens that the call took, or 0
 }
 
 // A call is one command. Its funnels are decided as one.
 type call struct {
-	operation   gcra.Operation
-	funnels     []funnel
-	longestWait time.Duration
-	least       int // quantity that is accepted, if not 0
+	operation gcra.Operation
+	funnels   []funnel
+	lastWord  int64 // as [gcra.Operation.Decide] takes it
+	least     int   // quantity that is accepted, if not 0
+	strict    bool  // where Redis fails, that is the error
+	local     bool  // the funnels are those in this process
 
 	parts   []gcra.Part // the request and the decision for each funnel
 	pending bool        // Redis has to decide
@@ -48,12 +52,15 @@ type call struct {
 	cause   error       // why Redis has not decided
 
 	// The state of asking Redis.
+	asked    bool // something may have been sent
 	open     bool // no way has decided
 	command  *redis.Cmd
 	attempts int  // in this way
 	reading       // of the capacity, for which it was sent
 	reads    bool // by a command that only reads
+	complete bool // by the complete script
 	withText bool // of the script
+	fewer    int  // of CL.THROTTLE in place of CL.TAKE, how many tokens to ask for, or 0
 	denied   [ways]bool
 }
 
@@ -70,7 +77,12 @@ func (c *call) check(shapes *shapes) (err error) {
 		if f.shape, err = shapes.of(f.limit); err != nil {
 			return fmt.Errorf("limiter: key %q: a limit of %v: %w", f.key, f.limit, err)
 		}
-		if c.parts[i].Request, err = f.shape.rate.Request(int64(f.quantity)); err != nil {
+		if c.operation == gcra.Take {
+			c.parts[i].Request, err = f.shape.rate.RequestUpTo(int64(f.quantity))
+		} else {
+			c.parts[i].Request, err = f.shape.rate.Request(int64(f.quantity))
+		}
+		if err != nil {
 			return fmt.Errorf("limiter: key %q: quantity %d of a limit of %v: %w", f.key, f.quantity, f.limit, err)
 		}
 		if f.quantity < c.least {
@@ -93,30 +105,56 @@ func (c *call) viaModule(ctx context.Context, w way, reading reading, isQuestion
 		if reading == oneMore {
 			capacity = f.shape.oneLess
 		}
-		if isQuestion {
+		switch {
+		case isQuestion:
 			quantity = 0
+		case w == byThrottle && c.operation == gcra.Take:
+			quantity = c.attempt()
 		}
 		args = append(args, f.key, capacity, f.shape.count, f.shape.period, quantity)
 	}
-	if c.longestWait > 0 {
-		args = append(args, secondsOf(c.longestWait))
-	}
-	return redis.NewCmd(ctx, args...)
+	return redis.NewCmd(ctx, c.appendLastWord(args)...)
 }
 
-// viaScript is the call as a call of the script, by the hash of the script or by its text. A
+func (c *call) appendLastWord(args []any) []any {
+	switch {
+	case c.operation == gcra.Reserve && c.lastWord > 0:
+		return append(args, secondsOf(time.Duration(c.lastWord)))
+	case c.operation == gcra.Refund && c.lastWord != gcra.NoReceipt:
+		return append(args, c.lastWord)
+	}
+	return args
+}
+
+// attempt is how many tokens CL.THROTTLE is asked for in place of CL.TAKE.
+func (c *call) attempt() int {
+	if c.fewer > 0 {
+		return c.fewer
+	}
+	return c.funnels[0].quantity
+}
+
+// viaScript is the call as a call of a script, by the hash of the script or by its text. A
 // peek goes by a command that only reads, for replicas.
 func (c *call) viaScript(ctx context.Context) *redis.Cmd {
-	command, script := any("evalsha"), scriptHash
+	c.complete = c.complete || !c.fitsTake()
+	script := &takeScript
+	if c.complete {
+		script = &completeScript
+	}
+	command, text := any("evalsha"), script.hash
 	switch {
 	case c.withText && c.reads:
-		command, script = "eval_ro", scriptText
+		command, text = "eval_ro", script.text
 	case c.withText:
-		command, script = "eval", scriptText
+		command, text = "eval", script.text
 	case c.reads:
 		command = "evalsha_ro"
 	}
-	args := append(make([]any, 0, 5+5*len(c.funnels)), command, script, len(c.funnels))
+	args := append(make([]any, 0, 5+5*len(c.funnels)), command, text, len(c.funnels))
+	if !c.complete {
+		return redis.NewCmd(ctx, c.appendTake(args)...)
+	}
 	for i := range c.funnels {
 		args = append(args, c.funnels[i].key)
 	}
@@ -125,16 +163,54 @@ func (c *call) viaScript(ctx context.Context) *redis.Cmd {
 		f := &c.funnels[i]
 		args = append(args, f.shape.capacity, f.shape.count, f.shape.period, f.quantity)
 	}
-	if c.longestWait > 0 {
-		args = append(args, secondsOf(c.longestWait))
+	return redis.NewCmd(ctx, c.appendLastWord(args)...)
+}
+
+// longestSpan and mostToTake bound what take.lua is asked for: it computes in doubles, and
+// writes no more than 14 digits of a number.
+const (
+	longestSpan = 4_500_000_000_000_000
+	mostToTake  = 1_000_000_000
+)
+
+// fitsTake says that take.lua can decide the call.
+func (c *call) fitsTake() bool {
+	switch c.operation {
+	case gcra.Reserve, gcra.Peek:
+	case gcra.Take:
+		if c.funnels[0].quantity > mostToTake {
+			return false
+		}
+	default:
+		return false
 	}
-	return redis.NewCmd(ctx, args...)
+	return len(c.funnels) == 1 && c.funnels[0].shape.rate.Tolerance() < longestSpan
+}
+
+// appendTake appends the words of take.lua. A funnel that has to be below empty takes
+// nothing.
+func (c *call) appendTake(args []any) []any {
+	const nothing int64 = -1
+	f := &c.funnels[0]
+	rate := &f.shape.rate
+	ceiling, increment := rate.Tolerance(), c.parts[0].Request.Increment()
+	switch {
+	case f.quantity == 0, c.operation == gcra.Peek, c.operation == gcra.Reserve && increment > ceiling:
+		ceiling = nothing
+	case c.operation == gcra.Take:
+		return append(args, f.key, f.shape.tolerance, f.shape.interval, f.quantity)
+	case c.lastWord > 0:
+		ceiling += min(c.lastWord, longestSpan-1-ceiling)
+	case f.quantity == 1:
+		return append(args, f.key, f.shape.tolerance, f.shape.interval)
+	}
+	return append(args, f.key, ceiling, increment)
 }
 
 // throttles says that CL.THROTTLE alone can decide a call: it is for tokens of one funnel
 // now, and takes whole seconds, as redis-cell does.
 func (c *call) throttles() bool {
-	return c.operation == gcra.Reserve && c.longestWait <= 0 && len(c.funnels) == 1 &&
+	return (c.operation == gcra.Reserve && c.lastWord <= 0 || c.operation == gcra.Take) && len(c.funnels) == 1 &&
 		c.funnels[0].quantity > 0 && c.funnels[0].limit.Period%time.Second == 0
 }
 
@@ -148,8 +224,13 @@ func (c *call) decideBy(funnels *funnels.Set) error {
 		}
 		keys[i] = key
 	}
-	if err := funnels.Decide(c.operation, keys, c.parts, c.longestWait); err != nil {
+	if err := funnels.Decide(c.operation, keys, c.parts, c.lastWord); err != nil {
 		return c.named(err)
+	}
+	for i := range c.parts {
+		if part := &c.parts[i]; part.Decision.TAT != part.TAT && c.operation != gcra.Refund {
+			c.funnels[i].receipt = part.Decision.TAT
+		}
 	}
 	c.path = PathLocal
 	return nil
@@ -182,19 +263,26 @@ func (c *call) limited() bool {
 
 // result is what the caller gets for a funnel. Nothing but the question is in it where
 // nothing has decided.
-func (c *call) result(index int) Result {
+func (l *Limiter) result(c *call, index int) Result {
 	f, decision := &c.funnels[index], &c.parts[index].Decision
 	result := Result{Limit: f.limit, Quantity: f.quantity}
 	if c.path == "" {
 		return result
 	}
 	result.Path, result.RetryAfter = c.path, NoRetry
+	if c.operation != gcra.Refund {
+		result.claim = claim{l, f.key[len(l.prefix):], f.receipt, false}
+	}
 	result.Remaining, result.ResetAfter = int(decision.Remaining), time.Duration(decision.ResetAfter)
-	if c.accounts() && c.path != PathClosed || c.operation == gcra.Reserve && !c.limited() {
+	switch {
+	case c.operation == gcra.Take:
+		result.Allowed = int(c.parts[index].Taken)
+	case c.accounts() && c.path != PathClosed, c.operation == gcra.Reserve && !c.limited():
 		result.Allowed = f.quantity
 	}
 	switch {
 	case f.quantity == 0 && !c.accounts(): // no funnel limits a call for nothing
+	case c.operation == gcra.Take && result.Allowed > 0:
 	case decision.Limited:
 		result.RetryAfter = time.Duration(decision.Wait)
 	default:

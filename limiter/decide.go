@@ -9,16 +9,16 @@ import (
 )
 
 // one decides a call of one funnel.
-func (l *Limiter) one(ctx context.Context, operation gcra.Operation, key string, limit Limit, quantity int, longestWait time.Duration) (Result, error) {
+func (l *Limiter) one(ctx context.Context, operation gcra.Operation, key string, limit Limit, quantity int, lastWord int64) (Result, error) {
 	var single struct { // one allocation, not three
 		calls  [1]call
 		funnel [1]funnel
 		part   [1]gcra.Part
 	}
 	single.funnel[0] = funnel{key: l.prefix + key, limit: limit, quantity: quantity}
-	single.calls[0] = call{operation: operation, funnels: single.funnel[:], parts: single.part[:], longestWait: longestWait}
+	single.calls[0] = call{operation: operation, funnels: single.funnel[:], parts: single.part[:], lastWord: lastWord}
 	l.decide(ctx, single.calls[:])
-	return single.calls[0].result(0), single.calls[0].err
+	return l.result(&single.calls[0], 0), single.calls[0].err
 }
 
 // decide decides calls one by one, where possible in one round trip: by what is known here,
@@ -32,19 +32,21 @@ func (l *Limiter) decide(ctx context.Context, calls []call) {
 		c.cause = c.check(&l.shapes)
 		c.err = c.cause
 		c.pending = c.err == nil && !l.prefilter.limits(c)
-		pending = pending || c.pending
+		c.local = c.local || l.server == nil
+		pending = pending || c.pending && !c.local
 	}
-	if pending && l.server != nil {
+	if pending {
 		l.ask(ctx, calls)
 	}
 	for i := range calls {
 		c := &calls[i]
 		switch {
 		case !c.pending:
-		case ctx.Err() != nil && (l.server == nil || c.cause != nil):
+		case ctx.Err() != nil && (c.local || c.cause != nil):
 			c.err = context.Cause(ctx)
-		case l.server == nil:
+		case c.local:
 			c.err = c.decideBy(l.failure.local)
+			c.asked = c.err == nil
 		case c.cause == nil:
 			l.failure.outage.over(ctx, l.failure.logger, l.now())
 			l.prefilter.learn(c, start)
@@ -68,6 +70,9 @@ func (l *Limiter) ask(ctx context.Context, calls []call) {
 	if err != nil {
 		fail(calls, err)
 		return
+	}
+	for i := range calls {
+		calls[i].asked = calls[i].pending
 	}
 	within, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -131,7 +136,7 @@ func giveUp(calls []call) {
 func (l *Limiter) callHooks(ctx context.Context, c *call, start time.Time) {
 	duration := l.now().Sub(start)
 	for i := range c.funnels {
-		event := Event{Command: names[c.operation].text, Key: c.funnels[i].key, Result: c.result(i), Err: c.err, Cause: c.cause, Duration: duration}
+		event := Event{Command: names[c.operation].text, Key: c.funnels[i].key, Result: l.result(c, i), Err: c.err, Cause: c.cause, Duration: duration}
 		for _, hook := range l.hooks {
 			hook(ctx, event)
 		}

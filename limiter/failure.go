@@ -67,7 +67,7 @@ type failure struct {
 // decide decides a call that Redis has not, because of c.cause. It returns the error that the
 // caller gets.
 func (f *failure) decide(ctx context.Context, c *call) error {
-	if f.policy == FailWithError {
+	if f.policy == FailWithError || c.strict {
 		return c.cause
 	}
 	f.outage.add(ctx, f.logger, f.now(), f.policy, c.cause)
@@ -78,14 +78,14 @@ func (f *failure) decide(ctx context.Context, c *call) error {
 		for i := range c.parts {
 			c.parts[i].TAT = gcra.Empty
 		}
-		if _, err := c.operation.Decide(c.parts, f.now().UnixNano(), int64(c.longestWait)); err != nil {
+		if _, err := c.operation.Decide(c.parts, f.now().UnixNano(), c.lastWord); err != nil {
 			return c.named(err)
 		}
 		c.path = PathOpen
 	case FailClosed:
 		for i := range c.funnels {
 			funnel, wait := &c.funnels[i], int64(closedRetryAfter)
-			if funnel.quantity > funnel.limit.Capacity {
+			if funnel.quantity > funnel.limit.Capacity && c.operation != gcra.Take {
 				wait = gcra.Never
 			}
 			c.parts[i].Decision = gcra.Decision{Limited: true, Wait: wait, ResetAfter: funnel.shape.rate.Tolerance()}

@@ -1,13 +1,13 @@
--- CL.RESERVE, CL.PEEK, CL.CHARGE and CL.REFUND as a script, for servers that load no
--- modules: the same keys, values, replies and errors, to the nanosecond. Both can work on
+-- CL.RESERVE, CL.TAKE, CL.PEEK, CL.CHARGE and CL.REFUND as a script, for servers that load
+-- no modules: the same keys, values, replies and errors, to the nanosecond. Both can work on
 -- one funnel.
 --
---   EVAL script n key ... command capacity count period quantity ... [max_wait]
+--   EVAL script n key ... command capacity count period quantity ... [max_wait | tat]
 --
--- The command is reserve, peek, charge or refund, in lower case; then come four words for
--- each key, in the order of the keys. The max_wait is for reserve alone. Integers of more
--- than 15 digits are strings in the reply. Tests put the time, in nanoseconds since the
--- epoch, behind the command: reserve,now=1795351851380221000.
+-- The command is reserve, take, peek, charge or refund, in lower case; then come four words
+-- for each key, in the order of the keys. The max_wait is for reserve, and tat for refund.
+-- Integers of more than 15 digits are strings in the reply. Tests put the time, in
+-- nanoseconds since the epoch, behind the command: reserve,now=1795351851380221000.
 --
 -- This part is complete: it decides every call. funnels_short.lua, in front of it, decides
 -- most calls at 0.6 of the cost.
@@ -117,6 +117,10 @@ local function fail_quantity(reason, number)
     return fail_together('quantity and period are too large together for count: ' .. reason, number)
 end
 
+local command, now = ARGV[1] or '', nil
+if #command > 7 then command, now = match(command, '^(%l+),now=(%d+)$') end
+local now_high, now_low = parse_integer(now or '')
+
 -- A funnel by its four words. Returns nothing, and an error, for other words.
 local function parse_funnel(number)
     local at = 4 * number - 2
@@ -152,7 +156,7 @@ local function parse_funnel(number)
             .. ' a full funnel must drain within 2^63-1 nanoseconds (292 years)', number)
     end
     local increment_high, increment_low = multiply(interval_high, interval_low, quantity_high, quantity_low)
-    if not fits_63_bits(increment_high, increment_low) then
+    if command ~= 'take' and not fits_63_bits(increment_high, increment_low) then
         return nil, fail_quantity('the tokens must leak within 2^63-1 nanoseconds (292 years)', number)
     end
     return {
@@ -160,17 +164,15 @@ local function parse_funnel(number)
         interval_high = interval_high, interval_low = interval_low,
         tolerance_high = tolerance_high, tolerance_low = tolerance_low,
         increment_high = increment_high, increment_low = increment_low,
+        quantity_high = quantity_high, quantity_low = quantity_low,
     }
 end
 
-local command, now = ARGV[1] or '', nil
-if #command > 7 then command, now = match(command, '^(%l+),now=(%d+)$') end
-local now_high, now_low = parse_integer(now or '')
-local others = ({reserve = 2, peek = 1, charge = 1, refund = 1})[command or ''] -- words, beside the funnels
+local others = ({reserve = 2, take = 1, peek = 1, charge = 1, refund = 2})[command or ''] -- words, beside the funnels
 if not others or (now and not now_low) then
-    return fail('the script takes 1 to 64 keys, then reserve, peek, charge or refund, then capacity, count,'
-        .. ' period and quantity for each key, and then, for reserve, max_wait')
-elseif #KEYS < 1 or #KEYS > 64 or #ARGV < 1 + 4 * #KEYS or #ARGV > others + 4 * #KEYS then
+    return fail('the script takes 1 to 64 keys, then reserve, take, peek, charge or refund, then capacity, count,'
+        .. ' period and quantity for each key, and then, for reserve, max_wait, and for refund, tat')
+elseif #KEYS < 1 or #KEYS > (command == 'take' and 1 or 64) or #ARGV < 1 + 4 * #KEYS or #ARGV > others + 4 * #KEYS then
     return fail("wrong number of arguments for 'cl." .. command .. "' command")
 end
 
@@ -181,16 +183,26 @@ for i = 1, #KEYS do
     funnels[i] = funnel
 end
 
-local max_wait = ARGV[2 + 4 * #KEYS] or '0'
-local longest_high, longest_low = parse_seconds(max_wait)
-if not longest_low then
-    return fail('max_wait must be seconds from 0 to 9223372036.854775807'
-        .. ' with up to 9 fraction digits', nil, max_wait)
-elseif #KEYS > 1 then
-    if longest_high + longest_low > 0 then
-        return fail('max_wait must be 0 for several funnels:'
-            .. ' ask again after the wait that a limited call replies', nil, max_wait)
+local last_word = ARGV[2 + 4 * #KEYS]
+local longest_high, longest_low, receipt_high, receipt_low = 0, 0, nil, nil
+if last_word and command == 'refund' then
+    receipt_high, receipt_low = parse_integer(last_word)
+    if not receipt_low then
+        return fail('tat must be an integer from 0 to 9223372036854775807', nil, last_word)
+    elseif #KEYS > 1 then
+        return fail('tat must be left out for several funnels: give the tokens of each back by a call of its own')
     end
+elseif last_word then
+    longest_high, longest_low = parse_seconds(last_word)
+    if not longest_low then
+        return fail('max_wait must be seconds from 0 to 9223372036.854775807'
+            .. ' with up to 9 fraction digits', nil, last_word)
+    elseif #KEYS > 1 and longest_high + longest_low > 0 then
+        return fail('max_wait must be 0 for several funnels:'
+            .. ' ask again after the wait that a limited call replies', nil, last_word)
+    end
+end
+if #KEYS > 1 then
     local named = {}
     for i, key in ipairs(KEYS) do
         if named[key] then
@@ -205,6 +217,13 @@ if not now then
     now_high, now_low = tonumber(time[1]), time[2] * 1000
 end
 
+-- How long it is until an instant, at least 0.
+local function span_until(instant_high, instant_low)
+    local high, low = carry(instant_high - now_high, instant_low - now_low)
+    if high < 0 then return 0, 0 end
+    return high, low
+end
+
 -- The level of a funnel is how long it takes to drain.
 for i, funnel in ipairs(funnels) do
     local stored = redis.pcall('GET', KEYS[i]) or '0'
@@ -214,25 +233,44 @@ for i, funnel in ipairs(funnels) do
         return fail('the key does not hold a funnel:'
             .. ' its value is not an integer from 0 to 9223372036854775807', i)
     end
-    local high, low = carry(tat_high - now_high, tat_low - now_low)
-    if high < 0 then high, low = 0, 0 end
-    funnel.level_high, funnel.level_low = high, low
+    funnel.level_high, funnel.level_low = span_until(tat_high, tat_low)
 end
 
 -- What each funnel says alone. The wait is -1 where asking again never helps.
 local limited, wait_high, wait_low = 0, 0, 0
+local taken -- by CL.TAKE
 for i, funnel in ipairs(funnels) do
     local increment_high, increment_low = funnel.increment_high, funnel.increment_low
     local tolerance_high, tolerance_low = funnel.tolerance_high, funnel.tolerance_low
+    local missing_high, missing_low = 0, 0 -- how long another token would take to leak
+    if command == 'take' then
+        local fit_high, fit_low = 0, 0
+        local room_high, room_low = carry(tolerance_high - funnel.level_high, tolerance_low - funnel.level_low)
+        if room_high >= 0 then
+            fit_high, fit_low = divide(room_high, room_low, funnel.interval_high, funnel.interval_low)
+        end
+        if above(funnel.quantity_high, funnel.quantity_low, fit_high, fit_low) then
+            missing_high, missing_low = funnel.interval_high, funnel.interval_low
+        else
+            fit_high, fit_low = funnel.quantity_high, funnel.quantity_low
+        end
+        taken = integer(fit_high, fit_low)
+        increment_high, increment_low = multiply(funnel.interval_high, funnel.interval_low, fit_high, fit_low)
+    elseif receipt_low then
+        local left_high, left_low = span_until(receipt_high, receipt_low)
+        if above(increment_high, increment_low, left_high, left_low) then
+            increment_high, increment_low = left_high, left_low
+        end
+    end
     local filled_high, filled_low = carry(funnel.level_high + increment_high, funnel.level_low + increment_low)
     if command == 'refund' then
         filled_high, filled_low = carry(funnel.level_high - increment_high, funnel.level_low - increment_low)
         if filled_high < 0 then filled_high, filled_low = 0, 0 end
     end
     funnel.limited, funnel.wait_high, funnel.wait_low = 0, 0, 0
-    if above(filled_high, filled_low, tolerance_high, tolerance_low) then
-        local over_high, over_low = carry(filled_high - tolerance_high, filled_low - tolerance_low)
-        if command == 'charge' or command == 'refund' then
+    local over_high, over_low = carry(filled_high - tolerance_high + missing_high, filled_low - tolerance_low + missing_low)
+    if above(over_high, over_low, 0, 0) and (command ~= 'take' or missing_high + missing_low > 0) then
+        if command ~= 'reserve' and command ~= 'peek' then
             funnel.limited = 1
         elseif above(increment_high, increment_low, tolerance_high, tolerance_low) then
             funnel.limited, over_high, over_low = 1, -1, 0
@@ -246,7 +284,7 @@ for i, funnel in ipairs(funnels) do
             wait_high, wait_low = over_high, over_low
         end
     end
-    if (funnel.limited == 0 or command == 'charge') and
+    if (funnel.limited == 0 or command == 'charge' or command == 'take') and
         not fits_63_bits(carry(now_high + filled_high, now_low + filled_low)) then
         return fail_quantity('the funnel must be empty again before the year 2262,'
             .. ' 2^63-1 nanoseconds after the epoch', i)
@@ -254,15 +292,16 @@ for i, funnel in ipairs(funnels) do
     funnel.filled_high, funnel.filled_low = filled_high, filled_low
 end
 
-if command == 'charge' or command == 'refund' or (command == 'reserve' and limited == 0) then
+if command ~= 'peek' and (command ~= 'reserve' or limited == 0) then
     for i, funnel in ipairs(funnels) do
         local high, low = funnel.filled_high, funnel.filled_low
         if high + low == 0 and funnel.level_high + funnel.level_low > 0 then
             redis.call('DEL', KEYS[i])
         elseif high ~= funnel.level_high or low ~= funnel.level_low then
             local seconds, nanoseconds = carry(now_high + high, now_low + low)
-            redis.call('SET', KEYS[i], digits(seconds, nanoseconds),
-                'PXAT', seconds * 1000 + math.ceil(nanoseconds / 1000000))
+            local tat = digits(seconds, nanoseconds)
+            redis.call('SET', KEYS[i], tat, 'PXAT', seconds * 1000 + math.ceil(nanoseconds / 1000000))
+            if command ~= 'refund' then funnel.receipt = tat end
         end
         funnel.level_high, funnel.level_low = high, low
     end
@@ -276,6 +315,6 @@ for i, funnel in ipairs(funnels) do
         remaining = integer(divide(room_high, room_low, funnel.interval_high, funnel.interval_low))
     end
     rows[i] = {funnel.limited, funnel.limit, remaining,
-        decimal(funnel.wait_high, funnel.wait_low), decimal(funnel.level_high, funnel.level_low)}
+        decimal(funnel.wait_high, funnel.wait_low), decimal(funnel.level_high, funnel.level_low), funnel.receipt or '0'}
 end
-return {limited, decimal(wait_high, wait_low), rows}
+return {limited, decimal(wait_high, wait_low), rows, taken}

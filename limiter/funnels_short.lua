@@ -1,13 +1,13 @@
--- CL.RESERVE, CL.PEEK, CL.CHARGE and CL.REFUND as a script, the first of two parts: calls of
--- one funnel whose times are all below 52 days. Those are nearly all, and cost 0.6 of what
--- they would in funnels_exact.lua, which follows, says what the script takes and replies,
--- and decides all others, errors included.
+-- CL.RESERVE, CL.TAKE, CL.PEEK, CL.CHARGE and CL.REFUND as a script, the first of two parts:
+-- calls of one funnel whose times are all below 52 days. Those are nearly all, and cost 0.6
+-- of what they would in funnels_exact.lua, which follows, says what the script takes and
+-- replies, and decides all others, errors included.
 --
 -- A number of Lua is a double, exact up to 2^53: enough for the nanoseconds of 104
 -- days. So a span is one number, and an instant two, its seconds and its nanoseconds.
 
 local function answer()
-    local command, capacity, count, period, quantity, max_wait = unpack(ARGV)
+    local command, capacity, count, period, quantity, last_word = unpack(ARGV)
     local find, match, sub, format = string.find, string.match, string.sub, string.format
     local floor, ceil = math.floor, math.ceil
     local BILLION = 1000000000
@@ -22,13 +22,16 @@ local function answer()
     end
     local now
     if #command > 7 then command, now = match(command, '^(%l+),now=([1-9]%d*)$') end
-    local decides = command == 'reserve' or command == 'peek'
-    if not decides and command ~= 'charge' and command ~= 'refund' then return end
+    local reserves, takes, refunds = command == 'reserve', command == 'take', command == 'refund'
+    local decides = reserves or command == 'peek'
+    if not decides and not takes and not refunds and command ~= 'charge' then return end
     local longest_wait = 0
-    if max_wait and (max_wait ~= '0' or command ~= 'reserve') then
-        local whole, fraction = match(max_wait, '^(%d+)%.(%d+)$')
-        whole, fraction = whole or max_wait, fraction or ''
-        if command ~= 'reserve' or #whole > 6 or #fraction > 9
+    if last_word and refunds then
+        if #last_word ~= 19 or not find(last_word, '^[1-8]%d*$') then return end
+    elseif last_word and (last_word ~= '0' or not reserves) then
+        local whole, fraction = match(last_word, '^(%d+)%.(%d+)$')
+        whole, fraction = whole or last_word, fraction or ''
+        if not reserves or #whole > 6 or #fraction > 9
             or not (find(whole, '^[1-9]%d*$') or whole == '0') then
             return
         end
@@ -48,14 +51,17 @@ local function answer()
     -- Of instants, those from 2001 to 2255 have 19 digits and begin with 1 to 8.
     if now_seconds < 1000000000 or now_seconds >= 9000000000 then return end
 
+    local function until_instant(digits)
+        return math.max(0, (sub(digits, 1, 10) - now_seconds) * BILLION + (sub(digits, 11) - now_nanoseconds))
+    end
+
     -- The level is how long the funnel takes to drain.
     local level = 0
     local tat = redis.pcall('GET', KEYS[1])
     if tat then
         if type(tat) ~= 'string' or #tat ~= 19 or not find(tat, '^[1-8]%d*$') then return end
-        level = (sub(tat, 1, 10) - now_seconds) * BILLION + (sub(tat, 11) - now_nanoseconds)
+        level = until_instant(tat)
         if level >= LONGEST_SPAN then return end
-        if level < 0 then level = 0 end
     end
 
     local function decimal(span)
@@ -64,13 +70,19 @@ local function answer()
         return match(format('%d.%09d', (span - nanoseconds) / BILLION, nanoseconds), '.*[1-9]')
     end
 
-    local filled = level + increment
-    if command == 'refund' then
-        filled = level > increment and level - increment or 0
+    local taken = tonumber(quantity)
+    if takes then
+        taken = math.max(0, math.min(floor((tolerance - level) / interval), taken))
+        increment = interval * taken
+    elseif refunds and last_word then
+        increment = math.min(increment, until_instant(last_word))
     end
+    local filled = refunds and math.max(0, level - increment) or level + increment
     local limited, wait = 0, '0'
     local over = filled - tolerance
-    if over > 0 then
+    if takes then
+        if taken < tonumber(quantity) then limited, wait = 1, decimal(over + interval) end
+    elseif over > 0 then
         if not decides then
             limited, wait = 1, decimal(over)
         elseif increment > tolerance then
@@ -81,6 +93,7 @@ local function answer()
             wait = decimal(over)
         end
     end
+    local receipt = '0'
     if filled ~= level and command ~= 'peek' and (limited == 0 or not decides) then
         level = filled
         if level == 0 then
@@ -89,12 +102,13 @@ local function answer()
             local nanoseconds = now_nanoseconds + level
             local seconds = now_seconds + floor(nanoseconds / BILLION)
             nanoseconds = nanoseconds % BILLION
-            redis.call('SET', KEYS[1], format('%d%09d', seconds, nanoseconds),
-                'PXAT', seconds * 1000 + ceil(nanoseconds / 1000000))
+            tat = format('%d%09d', seconds, nanoseconds)
+            redis.call('SET', KEYS[1], tat, 'PXAT', seconds * 1000 + ceil(nanoseconds / 1000000))
+            if not refunds then receipt = tat end
         end
     end
     local remaining = level < tolerance and floor((tolerance - level) / interval) or 0
-    return {limited, wait, {{limited, tonumber(capacity), remaining, wait, decimal(level)}}}
+    return {limited, wait, {{limited, tonumber(capacity), remaining, wait, decimal(level), receipt}}, takes and taken or nil}
 end
 
 local reply = answer()

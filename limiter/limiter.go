@@ -110,18 +110,10 @@ func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, quantity 
 }
 
 // AllowAtMost takes as many whole tokens as fit, up to quantity, which is at least 0;
-// Result.Allowed is how many. When it is 0, RetryAfter is the time until one fits. It needs
-// two round trips or more where not all of them fit.
+// Result.Allowed is how many. When it is 0, RetryAfter is the time until one fits. It is one
+// round trip; servers that have CL.THROTTLE alone need more where not all of them fit.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	for attempt := quantity; ; {
-		result, err := l.AllowN(ctx, key, limit, attempt)
-		if err != nil || result.Allowed > 0 || attempt <= 1 {
-			result.Quantity = quantity
-			return result, err
-		}
-		// Others may take what remains, and more may leak, before the next attempt.
-		attempt = max(1, min(result.Remaining, attempt-1))
-	}
+	return l.one(ctx, gcra.Take, key, limit, quantity, 0)
 }
 
 // Peek answers as Allow would, and takes nothing: Remaining and ResetAfter tell the state
@@ -143,7 +135,7 @@ func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, quantity 
 // Refunds are sent once, whatever retries the client is set to. After an error without a
 // reply the tokens may be back or not: do not refund them again.
 func (l *Limiter) Refund(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	return l.one(ctx, gcra.Refund, key, limit, quantity, 0)
+	return l.one(ctx, gcra.Refund, key, limit, quantity, gcra.NoReceipt)
 }
 
 // Reset empties the funnel of that key, by DEL: whatever the key holds is deleted. It returns

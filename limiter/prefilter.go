@@ -17,11 +17,15 @@ type prefilter struct {
 // limits decides a call of one funnel, for tokens now, that is surely limited. It leaves
 // all others to the server.
 func (p *prefilter) limits(c *call) bool {
-	if !p.enabled || c.operation != gcra.Reserve || c.longestWait > 0 || len(c.funnels) != 1 || c.funnels[0].quantity == 0 {
+	if !p.enabled || c.operation != gcra.Take && c.operation != gcra.Reserve || c.lastWord > 0 || len(c.funnels) != 1 || c.funnels[0].quantity == 0 {
 		return false
 	}
 	f := &c.funnels[0]
-	decision, err := p.funnels.Peek(f.key, f.shape.rate, int64(f.quantity))
+	quantity := int64(f.quantity)
+	if c.operation == gcra.Take {
+		quantity = 1
+	}
+	decision, err := p.funnels.Peek(f.key, f.shape.rate, quantity)
 	if err != nil || !decision.Limited {
 		return false
 	}

@@ -11,23 +11,90 @@ import (
 	"funnel/gcra"
 )
 
-// read takes the decisions from a reply.
-func (c *call) read(w way, reply any) error {
+// read takes the decisions from a reply. It returns true if the call has to be sent again,
+// because a script or a command has not decided it.
+func (c *call) read(w way, reply any) (again bool, err error) {
 	elements, _ := reply.([]any)
 	ok := false
 	switch {
+	case w == byScript && !c.complete:
+		if again, ok = c.readTake(reply); again {
+			c.complete, c.withText = true, false
+		}
 	case w == byThrottle && len(elements) == 5:
-		ok = c.readIntegers(elements)
-	case w != byThrottle && len(elements) == 3:
+		if ok = c.readIntegers(elements); ok && c.operation == gcra.Take {
+			again = c.takeFewer()
+		}
+	case w != byThrottle && len(elements) == 3 && c.operation != gcra.Take:
 		ok = c.readRows(elements[2])
+	case w != byThrottle && len(elements) == 4 && c.operation == gcra.Take:
+		c.parts[0].Taken, ok = integerOf(elements[3])
+		ok = ok && c.readRows(elements[2])
 	}
 	if !ok {
-		return fmt.Errorf("limiter: the server replied %v, which is no reply of %v: is the command that of another module?", reply, names[c.operation].module)
+		return false, fmt.Errorf("limiter: the server replied %v, which is no reply of %v: is the command that of another module?", reply, names[c.operation].module)
 	}
-	return nil
+	return again, nil
 }
 
-// readRows reads limited, limit, remaining, wait and reset_after of each funnel.
+// readTake reads a reply of take.lua: how long the funnel takes to drain, or the receipt for
+// what was taken, the clock of the server, and how often the increment was taken. Package
+// gcra makes the decision of it, at the instant 0. If it decides otherwise, the script could
+// not reckon with a wait of that length.
+func (c *call) readTake(reply any) (again, ok bool) {
+	part, f := &c.parts[0], &c.funnels[0]
+	text, took := reply.(string)
+	times := int64(1)
+	if took {
+		if len(text) < len("1700000000000000000"+"1700000000"+"0") {
+			return false, false
+		}
+		microseconds, number, isTake := strings.Cut(text[29:], " ")
+		receipt, err1 := strconv.ParseInt(text[:19], 10, 64)
+		seconds, err2 := strconv.ParseInt(text[19:29], 10, 64)
+		rest, err3 := strconv.ParseInt(microseconds, 10, 64)
+		increment := part.Request.Increment()
+		if isTake {
+			increment = f.shape.rate.EmissionInterval()
+			var err error
+			if times, err = strconv.ParseInt(number, 10, 64); err != nil {
+				return false, false
+			}
+		}
+		if err1 != nil || err2 != nil || err3 != nil {
+			return false, false
+		}
+		f.receipt, part.TAT = receipt, receipt-seconds*1e9-rest*1e3-increment*times
+	} else if part.TAT, ok = reply.(int64); !ok {
+		return false, false
+	}
+	if _, err := c.operation.Decide(c.parts, 0, c.lastWord); err != nil || part.TAT < 0 {
+		return false, false
+	}
+	switch decidesSo := part.Decision.TAT != part.TAT; {
+	case took:
+		return false, decidesSo && (c.operation != gcra.Take || part.Taken == times)
+	default:
+		return decidesSo, true
+	}
+}
+
+// takeFewer makes of a reply of CL.THROTTLE one of CL.TAKE, or has fewer tokens asked for: as
+// many as remain. Others may take these, and more may leak, before that.
+func (c *call) takeFewer() (again bool) {
+	part, attempt := &c.parts[0], c.attempt()
+	if part.Taken = 0; !part.Decision.Limited {
+		part.Taken = int64(attempt)
+		return false
+	}
+	if again = attempt > 1; again {
+		c.fewer, c.attempts = max(1, min(int(part.Decision.Remaining), attempt-1)), 0
+	}
+	return again
+}
+
+// readRows reads limited, limit, remaining, wait, reset_after and the receipt of each funnel.
+// Modules before 0.2 give no receipts.
 func (c *call) readRows(reply any) bool {
 	rows, _ := reply.([]any)
 	if len(rows) != len(c.parts) {
@@ -47,6 +114,11 @@ func (c *call) readRows(reply any) bool {
 			return false
 		}
 		c.parts[i].Decision = gcra.Decision{Limited: limited != 0, Limit: limit, Remaining: remaining, Wait: wait, ResetAfter: reset}
+		if len(row) > 5 {
+			if c.funnels[i].receipt, ok1 = integerOf(row[5]); !ok1 {
+				return false
+			}
+		}
 	}
 	return true
 }
@@ -69,7 +141,7 @@ func (c *call) readIntegers(elements []any) bool {
 			decision.Wait = nanosecondsOfSeconds(numbers[3])
 			// Quantity-remaining tokens have to leak, which takes no longer than so many
 			// emission intervals. The reply has been rounded up.
-			if leak, err := f.shape.rate.Increment(int64(f.quantity) - decision.Remaining); err == nil && leak > 0 {
+			if leak, err := f.shape.rate.Increment(int64(c.attempt()) - decision.Remaining); err == nil && leak > 0 {
 				decision.Wait = min(decision.Wait, leak)
 			}
 		}

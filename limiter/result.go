@@ -37,6 +37,8 @@ type Result struct {
 
 	// Path says what decided. It is empty beside an error.
 	Path Path
+
+	claim claim
 }
 
 // Limited reports whether the call is to ask again after RetryAfter, or was for more than

@@ -6,12 +6,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Script returns CL.RESERVE, CL.PEEK, CL.CHARGE and CL.REFUND in Lua, for EVAL in Redis
-// from 6.2 on and Valkey. [Limiter] uses it where the module is missing; clients in other
-// languages can, too. It takes the keys of 1 to 64 funnels; then reserve, peek, charge or
-// refund; then capacity, count, period and quantity for each key; and for reserve, if
-// wanted, max_wait. It replies what the command does, but integers of more than 15 digits
-// as strings.
+// Script returns CL.RESERVE, CL.TAKE, CL.PEEK, CL.CHARGE and CL.REFUND in Lua, for EVAL in
+// Redis from 6.2 on and Valkey. It is for clients in any language. It takes the keys of 1 to
+// 64 funnels; then reserve, take, peek, charge or refund; then capacity, count, period and
+// quantity for each key; and, if wanted, for reserve max_wait, and for refund tat. It replies
+// what the command does, but integers of more than 15 digits as strings.
+//
+// Where the module is missing, [Limiter] uses this script for calls that its own shorter
+// one cannot decide.
 func Script() string { return shortPart + exactPart }
 
 // The exact part decides every call. The short part, in front of it, replies to the
@@ -21,10 +23,13 @@ var (
 	shortPart string
 	//go:embed funnels_exact.lua
 	exactPart string
+	//go:embed take.lua
+	takePart string
 )
 
-// What is sent. Strings that become any would be allocated for each call.
-var (
-	scriptText any = Script()
-	scriptHash any = redis.NewScript(Script()).Hash()
-)
+// A script as it is sent. Strings that become any would be allocated for each call.
+type script struct{ text, hash any }
+
+var takeScript, completeScript = newScript(takePart), newScript(Script())
+
+func newScript(text string) script { return script{text, redis.NewScript(text).Hash()} }

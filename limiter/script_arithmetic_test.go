@@ -37,6 +37,7 @@ const leftToTheNextPart = "left to the next part"
 func TestScriptAgreesWithTheContract(t *testing.T) {
 	for command, kinds := range map[string][]string{
 		"reserve": {"allowed", "limited", "never", "waits", "error"},
+		"take":    {"allowed", "limited", "in part", "error"},
 		"peek":    {"allowed", "limited", "never", "error"},
 		"charge":  {"allowed", "limited", "error"},
 		"refund":  {"allowed", "limited", "emptied", "error"},
@@ -211,6 +212,8 @@ func ofScript(reply any) any {
 func kindOf(outcome contract.Outcome) string {
 	limited, wait := outcome.Reply[0] == int64(1), outcome.Reply[1]
 	switch {
+	case outcome.Name == contract.Partly:
+		return "in part"
 	case wait == "-1":
 		return "never"
 	case limited:
@@ -235,7 +238,10 @@ func randomCall(random *rand.Rand, command string, number int) scriptCall {
 	if random.IntN(4) > 0 { // our times
 		c.now = time.Date(2027+random.IntN(30), 1, 1, 0, 0, 0, random.IntN(1e9), time.UTC).UnixNano()
 	}
-	length, maxWait := randomLength(random), int64(0)
+	length, lastWord := randomLength(random), ""
+	if command == "take" {
+		length = 1
+	}
 	for i := range length {
 		// Of several funnels, most are allowed, or hardly a call as a whole would be.
 		f := randomFunnel(random, c.now, random.IntN(length) > 0)
@@ -244,16 +250,25 @@ func randomCall(random *rand.Rand, command string, number int) scriptCall {
 		if f.tat != noKey {
 			c.stored[key] = fmt.Sprint(f.tat)
 		}
-		if length == 1 && random.IntN(2) == 0 {
-			maxWait = randomNumber(random, math.MaxInt64)
-			over := max(0, f.tat-c.now) + f.period/f.count*(f.quantity-f.capacity)
-			if random.IntN(2) == 0 { // it is enough, or not
-				maxWait = max(0, over+int64(random.IntN(3))-1)
+		if length > 1 || random.IntN(2) == 0 {
+			continue
+		}
+		word, over := randomNumber(random, math.MaxInt64), max(0, f.tat-c.now)+f.period/f.count*(f.quantity-f.capacity)
+		switch dice := random.IntN(3); command {
+		case "reserve":
+			if dice > 0 { // it is enough, or not
+				word = max(0, over+int64(random.IntN(3))-1)
 			}
+			lastWord = seconds(word)
+		case "refund":
+			if dice > 0 { // what is left is more than what is given back, or not
+				word = c.now + f.period/f.count*min(f.quantity, f.capacity)*int64(dice-1) + int64(random.IntN(5)) - 2
+			}
+			lastWord = fmt.Sprint(max(0, word))
 		}
 	}
-	if command == "reserve" {
-		c.words = append(c.words, seconds(maxWait))
+	if lastWord != "" {
+		c.words = append(c.words, lastWord)
 	}
 	return c
 }

@@ -44,7 +44,7 @@ func TestScriptRepliesWhatTheModuleReplies(t *testing.T) {
 			"", "0", fmt.Sprint(now), fmt.Sprint(now + 30e9), fmt.Sprint(now + 28e9), fmt.Sprint(now + 28e9 + 1),
 			"9223372036854775807", "9223372036854775808", "-1", "+1", "01", "1.5", "abc",
 		}
-		command, maxWait := anyOf([]string{"reserve", "peek", "charge", "refund"}), "0"
+		command, lastWord := anyOf([]string{"reserve", "take", "peek", "charge", "refund"}), ""
 		var keys, funnels []string
 		for i := range max(randomLength(random), 1+random.IntN(2)) {
 			keys = append(keys, strconv.Itoa(i))
@@ -56,8 +56,11 @@ func TestScriptRepliesWhatTheModuleReplies(t *testing.T) {
 		if random.IntN(2) == 0 {
 			funnels[random.IntN(len(funnels))] = anyOf(words)
 		}
-		if command == "reserve" && random.IntN(3) == 0 {
-			maxWait = anyOf(words)
+		if command == "take" {
+			keys, funnels = keys[:1], funnels[:4]
+		}
+		if (command == "reserve" || command == "refund") && random.IntN(3) == 0 {
+			lastWord = anyOf(append(words, stored[2:6]...))
 		}
 
 		var more []string
@@ -69,8 +72,8 @@ func TestScriptRepliesWhatTheModuleReplies(t *testing.T) {
 			for i, key := range keys {
 				call.words = append(append(call.words, prefix+key), funnels[4*i:4*i+4]...)
 			}
-			if command == "reserve" {
-				call.words = append(call.words, maxWait)
+			if lastWord != "" {
+				call.words = append(call.words, lastWord)
 			}
 			call.words = append(call.words, more...)
 			return call
@@ -111,7 +114,7 @@ func TestScriptRepliesWhatTheModuleReplies(t *testing.T) {
 		outcomes[outcome]++
 	}
 	t.Logf("%d calls: %v", cases, outcomes)
-	require.Len(t, outcomes, 4+26)
+	require.Len(t, outcomes, 5+29)
 }
 
 // details are what differs in error replies of one kind.

@@ -114,6 +114,12 @@ func (s *server) askBy(ctx context.Context, w way, calls []call) {
 		return
 	case alone:
 		_ = s.send(ctx, calls[0].sent()) // the command has the error
+	case ctx.Err() != nil: // given up meanwhile
+		for i := range calls {
+			if command := calls[i].command; command != nil {
+				command.SetErr(ctx.Err())
+			}
+		}
 	default:
 		_, _ = s.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each has an error of its own
 			for i := range calls {
@@ -157,8 +163,9 @@ func (s *server) send(ctx context.Context, command redis.Cmder) error {
 	return command.Err()
 }
 
-// mostAttempts bounds how often a call is sent in one way. Three are enough for one node.
-const mostAttempts = 4
+// mostAttempts bounds how often a call is sent in one way. Five are enough for one node: it
+// lacks both scripts, and reads a peek by other commands only.
+const mostAttempts = 6
 
 // take takes the reply to a call. The call has to be sent again if the server has not
 // decided it: it lacks the text of the script or a command that only reads, or it was
@@ -170,9 +177,11 @@ func (s *server) take(w way, c *call, alone bool) (again bool) {
 	err := command.Err()
 	switch {
 	case err == nil:
-		if err = c.read(w, command.Val()); err == nil {
+		if again, err = c.read(w, command.Val()); !again && err == nil {
 			again = s.decided(w, c)
 		}
+	case w == byScript && err == redis.Nil:
+		again, c.complete, c.withText = true, true, false
 	case w == byScript && redis.HasErrorPrefix(err, "NOSCRIPT"):
 		again, c.withText = true, alone // several would each send the text
 	case w == byScript && c.reads && isMissing(err):
@@ -196,7 +205,7 @@ func (s *server) decided(w way, c *call) (again bool) {
 	if c.path = PathScript; w != byScript {
 		c.path = PathModule
 		if sent := c.reading; s.learn(w, c) != sent {
-			if c.operation == gcra.Peek || c.operation == gcra.Reserve && c.limited() {
+			if c.operation == gcra.Peek || c.operation == gcra.Reserve && c.limited() || c.operation == gcra.Take && c.parts[0].Taken == 0 {
 				return true
 			}
 			c.correct(w)
@@ -228,7 +237,7 @@ func (s *server) takeError(w way, c *call, err error) {
 	if c.cause == nil || isMissing(c.cause) {
 		c.cause = err
 	}
-	c.reading, c.attempts = unknown, 0
+	c.reading, c.attempts, c.fewer = unknown, 0, 0
 }
 
 // askReading asks how a way reads the capacity, by the command that is about to be sent with
@@ -243,7 +252,7 @@ func (s *server) askReading(ctx context.Context, w way, c *call, alone bool) err
 	if err := s.send(ctx, question); err != nil {
 		return err
 	}
-	if err := c.read(w, question.Val()); err != nil {
+	if _, err := c.read(w, question.Val()); err != nil {
 		return err
 	}
 	s.learn(w, c)

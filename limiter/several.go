@@ -29,7 +29,7 @@ func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Result, []
 	whole := Result{RetryAfter: NoRetry, Path: c.path}
 	never := false
 	for i := range results {
-		result := c.result(i)
+		result := l.result(c, i)
 		results[i] = result
 		whole.Quantity += result.Quantity
 		whole.Allowed += result.Allowed
@@ -64,7 +64,7 @@ func (l *Limiter) AllowMany(ctx context.Context, requests ...Request) ([]Result,
 	l.decide(ctx, calls)
 	results, errs := make([]Result, len(requests)), []error(nil)
 	for i := range calls {
-		results[i] = calls[i].result(0)
+		results[i] = l.result(&calls[i], 0)
 		errs = append(errs, calls[i].err)
 	}
 	return results, errors.Join(errs...)

@@ -6,10 +6,12 @@ import (
 	"funnel/gcra"
 )
 
-// A shape is a Limit that has been checked, and its words as commands take them.
+// A shape is a Limit that has been checked, its words as commands take them, and those of a
+// token as take.lua does.
 type shape struct {
 	rate                             gcra.Rate
 	capacity, oneLess, count, period any
+	tolerance, interval              any
 }
 
 // Shapes are those of the limits that were used: a limit is checked and written once, and
@@ -34,7 +36,7 @@ func (s *shapes) of(limit Limit) (*shape, error) {
 	if err != nil {
 		return nil, err
 	}
-	found = &shape{rate, limit.Capacity, limit.Capacity - 1, limit.Count, secondsOf(limit.Period)}
+	found = &shape{rate, limit.Capacity, limit.Capacity - 1, limit.Count, secondsOf(limit.Period), rate.Tolerance(), rate.EmissionInterval()}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.known == nil || len(s.known) >= mostShapes {
