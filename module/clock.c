@@ -1,9 +1,25 @@
 #include "clock.h"
 
+#include <strings.h>
 #include <time.h>
 
 #ifdef FUNNEL_DEBUG
-int64_t clock_override = -1;
+/* The time that FUNNEL.DEBUG has set, or -1 for the machine's. */
+static long long clock_override = -1;
+
+int debug_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    size_t length;
+    if (argc == 3 && strcasecmp(redis.StringPtrLen(argv[1], &length), "CLOCK") == 0) {
+        long long instant = -1;
+        int is_real = strcasecmp(redis.StringPtrLen(argv[2], &length), "real") == 0;
+        if (is_real || redis.StringToLongLong(argv[2], &instant) == REDISMODULE_OK) {
+            clock_override = instant;
+            return redis.ReplyWithLongLong(ctx, clock_nanoseconds());
+        }
+    }
+    return redis.ReplyWithError(ctx, "ERR FUNNEL.DEBUG knows CLOCK nanoseconds and CLOCK real");
+}
 #endif
 
 int64_t clock_nanoseconds(void)

@@ -39,14 +39,9 @@ struct key_spec {
         } keyword;
     } begin;
     enum find_keys find_keys;
-    union {
-        struct {
-            int last_key, key_step, limit;
-        } range;
-        struct {
-            int key_number_index, first_key, key_step;
-        } key_number;
-    } find;
+    struct {
+        int last_key, key_step, limit;
+    } range; /* the server has a union here, whose other part is as large */
 };
 
 struct history_entry {

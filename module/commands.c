@@ -2,7 +2,6 @@
 
 #include "clock.h"
 #include "compat.h"
-#include "debug.h"
 #include "key.h"
 #include "reply.h"
 
@@ -37,11 +36,20 @@ static struct command_argument funnels_and_tat[] = {
     {0},
 };
 
-enum { KEYS_WRITTEN = KEY_READ_WRITE | KEY_UPDATE, KEYS_READ = KEY_READ_ONLY };
+/* The words of a command, where the keys are among them, and how it replies. */
+#define WORDS_OF_ONE(kind, reply, words_at_least, documented)                                           \
+    .words = kind, .form = reply, .last_key = 1, .key_step = 1, .arity = words_at_least,                \
+    .arguments = documented, .complexity = "O(1)"
+#define WORDS_OF_SEVERAL(kind, last, documented)                                                        \
+    .words = kind, .form = IN_ROWS, .last_key = last, .key_step = 5, .arity = -6,                       \
+    .arguments = documented, .complexity = "O(N) where N is the number of funnels, at most 64."
 
-#define CATEGORIES(builtin) .categories = builtin " throttle", .builtin_categories = builtin
-
-#define O_OF_N "O(N) where N is the number of funnels, at most 64."
+/* What a command does to its keys. */
+#define USES_KEYS(command_flags, builtin, key_flags)                                                    \
+    .flags = command_flags, .categories = builtin " throttle", .builtin_categories = builtin, .access = key_flags
+#define READS_KEYS USES_KEYS("readonly fast", "read fast", KEY_READ_ONLY)
+#define EMPTIES_KEYS USES_KEYS("write fast", "write fast", KEY_READ_WRITE | KEY_UPDATE)
+#define FILLS_KEYS USES_KEYS("write deny-oom fast", "write fast", KEY_READ_WRITE | KEY_UPDATE)
 
 /* The server does not say which command it calls, so each has its own function. */
 #define FUNCTION(command) static int command##_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
@@ -54,103 +62,22 @@ FUNCTION(refund);
 
 enum { THROTTLE_ROW, RESERVE_ROW, TAKE_ROW, PEEK_ROW, CHARGE_ROW, REFUND_ROW };
 
+#define COMMAND(command, does, takes, uses, says)                                                       \
+    {.name = "cl." #command, .function = command##_command, .operation = does, takes, uses, .summary = says}
+
 const struct command commands[] = {
-    [THROTTLE_ROW] = {
-        .name = "cl.throttle",
-        .function = throttle_command,
-        .operation = RESERVE,
-        .words = ONE_FUNNEL_OR_LESS,
-        .form = IN_SECONDS,
-        .flags = "write deny-oom fast",
-        CATEGORIES("write fast"),
-        .access = KEYS_WRITTEN,
-        .last_key = 1,
-        .key_step = 1,
-        .arity = -5,
-        .arguments = one_funnel,
-        .summary = "Takes tokens from a funnel that leaks at a fixed rate, or says when they would fit.",
-        .complexity = "O(1)",
-    },
-    [RESERVE_ROW] = {
-        .name = "cl.reserve",
-        .function = reserve_command,
-        .operation = RESERVE,
-        .words = FUNNELS_AND_LAST_WORD,
-        .form = IN_ROWS,
-        .flags = "write deny-oom fast",
-        CATEGORIES("write fast"),
-        .access = KEYS_WRITTEN,
-        .last_key = -2,
-        .key_step = 5,
-        .arity = -6,
-        .arguments = funnels_and_wait,
-        .summary = "Takes tokens from all of the funnels or from none, or reserves tokens of one ahead of time.",
-        .complexity = O_OF_N,
-    },
-    [TAKE_ROW] = {
-        .name = "cl.take",
-        .function = take_command,
-        .operation = TAKE,
-        .words = ONE_FUNNEL,
-        .form = IN_ROWS,
-        .flags = "write deny-oom fast",
-        CATEGORIES("write fast"),
-        .access = KEYS_WRITTEN,
-        .last_key = 1,
-        .key_step = 1,
-        .arity = 6,
-        .arguments = funnel_words,
-        .summary = "Takes as many tokens from a funnel as fit, up to a quantity.",
-        .complexity = "O(1)",
-    },
-    [PEEK_ROW] = {
-        .name = "cl.peek",
-        .function = peek_command,
-        .operation = PEEK,
-        .words = FUNNELS,
-        .form = IN_ROWS,
-        .flags = "readonly fast",
-        CATEGORIES("read fast"),
-        .access = KEYS_READ,
-        .last_key = -1,
-        .key_step = 5,
-        .arity = -6,
-        .arguments = funnels,
-        .summary = "Says whether tokens would fit into all of the funnels, and takes none.",
-        .complexity = O_OF_N,
-    },
-    [CHARGE_ROW] = {
-        .name = "cl.charge",
-        .function = charge_command,
-        .operation = CHARGE,
-        .words = FUNNELS,
-        .form = IN_ROWS,
-        .flags = "write deny-oom fast",
-        CATEGORIES("write fast"),
-        .access = KEYS_WRITTEN,
-        .last_key = -1,
-        .key_step = 5,
-        .arity = -6,
-        .arguments = funnels,
-        .summary = "Accounts for tokens that were used, whatever the funnels hold.",
-        .complexity = O_OF_N,
-    },
-    [REFUND_ROW] = {
-        .name = "cl.refund",
-        .function = refund_command,
-        .operation = REFUND,
-        .words = FUNNELS_AND_LAST_WORD,
-        .form = IN_ROWS,
-        .flags = "write fast",
-        CATEGORIES("write fast"),
-        .access = KEYS_WRITTEN,
-        .last_key = -2,
-        .key_step = 5,
-        .arity = -6,
-        .arguments = funnels_and_tat,
-        .summary = "Gives tokens back to the funnels.",
-        .complexity = O_OF_N,
-    },
+    [THROTTLE_ROW] = COMMAND(throttle, RESERVE, WORDS_OF_ONE(ONE_FUNNEL_OR_LESS, IN_SECONDS, -5, one_funnel), FILLS_KEYS,
+        "Takes tokens from a funnel that leaks at a fixed rate, or says when they would fit."),
+    [RESERVE_ROW] = COMMAND(reserve, RESERVE, WORDS_OF_SEVERAL(FUNNELS_AND_LAST_WORD, -2, funnels_and_wait), FILLS_KEYS,
+        "Takes tokens from all of the funnels or from none, or reserves tokens of one ahead of time."),
+    [TAKE_ROW] = COMMAND(take, TAKE, WORDS_OF_ONE(ONE_FUNNEL, IN_ROWS, 6, funnel_words), FILLS_KEYS,
+        "Takes as many tokens from a funnel as fit, up to a quantity."),
+    [PEEK_ROW] = COMMAND(peek, PEEK, WORDS_OF_SEVERAL(FUNNELS, -1, funnels), READS_KEYS,
+        "Says whether tokens would fit into all of the funnels, and takes none."),
+    [CHARGE_ROW] = COMMAND(charge, CHARGE, WORDS_OF_SEVERAL(FUNNELS, -1, funnels), FILLS_KEYS,
+        "Accounts for tokens that were used, whatever the funnels hold."),
+    [REFUND_ROW] = COMMAND(refund, REFUND, WORDS_OF_SEVERAL(FUNNELS_AND_LAST_WORD, -2, funnels_and_tat), EMPTIES_KEYS,
+        "Gives tokens back to the funnels."),
 #ifdef FUNNEL_DEBUG
     {.name = "funnel.debug", .function = debug_command, .flags = "admin", .last_key = 1, .key_step = 1},
 #endif

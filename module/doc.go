@@ -34,11 +34,10 @@
 //     calls that test them when the module is loaded.
 //   - answer/: the commands as Go sees them, free of cgo and tested without a server;
 //     in layout.go the compiler checks that C and Go declare the same structs.
-//   - clock.c: the time.
+//   - clock.c: the time; and FUNNEL.DEBUG, which exists only in builds with the tag
+//     funneldebug (debug.go). Tests set the clock with it.
 //   - unload.c: when MODULE UNLOAD is granted.
 //   - version.h: the version.
-//   - debug.c, debug.go: FUNNEL.DEBUG, which exists only in builds with the tag
-//     funneldebug. Tests set the clock with it.
 //
 // The package exports nothing to Go. A package main that imports it and is built with
 // -buildmode=c-shared becomes the library that funnel-finish turns into the module.

@@ -10,116 +10,77 @@ import (
 	"funnel/module/answer"
 )
 
+type none struct{}
+
 // C and Go each declare the structures that cross the boundary. The compiler compares
-// them here: an array of one length is not assignable to an array of another.
+// them here: an array of one length is not assignable to an array of another. A field has
+// an array of both its offset and its size.
 var (
 	cCall C.struct_call
 	gCall answer.Call
 
-	_ [unsafe.Sizeof(cCall)]int                 = [unsafe.Sizeof(gCall)]int{}
-	_ [unsafe.Offsetof(cCall.operation)]int     = [unsafe.Offsetof(gCall.Operation)]int{}
-	_ [unsafe.Sizeof(cCall.operation)]int       = [unsafe.Sizeof(gCall.Operation)]int{}
-	_ [unsafe.Offsetof(cCall.form)]int          = [unsafe.Offsetof(gCall.Form)]int{}
-	_ [unsafe.Sizeof(cCall.form)]int            = [unsafe.Sizeof(gCall.Form)]int{}
-	_ [unsafe.Offsetof(cCall.length)]int        = [unsafe.Offsetof(gCall.Length)]int{}
-	_ [unsafe.Sizeof(cCall.length)]int          = [unsafe.Sizeof(gCall.Length)]int{}
-	_ [unsafe.Offsetof(cCall.limit_surplus)]int = [unsafe.Offsetof(gCall.LimitSurplus)]int{}
-	_ [unsafe.Sizeof(cCall.limit_surplus)]int   = [unsafe.Sizeof(gCall.LimitSurplus)]int{}
-	_ [unsafe.Offsetof(cCall.now)]int           = [unsafe.Offsetof(gCall.Now)]int{}
-	_ [unsafe.Sizeof(cCall.now)]int             = [unsafe.Sizeof(gCall.Now)]int{}
-	_ [unsafe.Offsetof(cCall.last_word)]int     = [unsafe.Offsetof(gCall.LastWord)]int{}
-	_ [unsafe.Sizeof(cCall.last_word)]int       = [unsafe.Sizeof(gCall.LastWord)]int{}
-	_ [unsafe.Offsetof(cCall.last)]int          = [unsafe.Offsetof(gCall.Last)]int{}
-	_ [unsafe.Sizeof(cCall.last)]int            = [unsafe.Sizeof(gCall.Last)]int{}
-	_ [unsafe.Offsetof(cCall.outcome)]int       = [unsafe.Offsetof(gCall.Outcome)]int{}
-	_ [unsafe.Sizeof(cCall.outcome)]int         = [unsafe.Sizeof(gCall.Outcome)]int{}
-	_ [unsafe.Offsetof(cCall.writes)]int        = [unsafe.Offsetof(gCall.Writes)]int{}
-	_ [unsafe.Sizeof(cCall.writes)]int          = [unsafe.Sizeof(gCall.Writes)]int{}
-	_ [unsafe.Offsetof(cCall.seconds)]int       = [unsafe.Offsetof(gCall.Seconds)]int{}
-	_ [unsafe.Sizeof(cCall.seconds)]int         = [unsafe.Sizeof(gCall.Seconds)]int{}
-	_ [unsafe.Offsetof(cCall.limited)]int       = [unsafe.Offsetof(gCall.Limited)]int{}
-	_ [unsafe.Sizeof(cCall.limited)]int         = [unsafe.Sizeof(gCall.Limited)]int{}
-	_ [unsafe.Offsetof(cCall.taken)]int         = [unsafe.Offsetof(gCall.Taken)]int{}
-	_ [unsafe.Sizeof(cCall.taken)]int           = [unsafe.Sizeof(gCall.Taken)]int{}
-	_ [unsafe.Offsetof(cCall.wait)]int          = [unsafe.Offsetof(gCall.Wait)]int{}
-	_ [unsafe.Sizeof(cCall.wait)]int            = [unsafe.Sizeof(gCall.Wait)]int{}
-	_ [unsafe.Offsetof(cCall.parts)]int         = [unsafe.Offsetof(gCall.Parts)]int{}
-	_ [unsafe.Sizeof(cCall.parts)]int           = [unsafe.Sizeof(gCall.Parts)]int{}
-	_ [unsafe.Offsetof(cCall.funnels)]int       = [unsafe.Offsetof(gCall.Funnels)]int{}
-	_ [unsafe.Sizeof(cCall.funnels)]int         = [unsafe.Sizeof(gCall.Funnels)]int{}
-	_ [unsafe.Offsetof(cCall.rows)]int          = [unsafe.Offsetof(gCall.Rows)]int{}
-	_ [unsafe.Sizeof(cCall.rows)]int            = [unsafe.Sizeof(gCall.Rows)]int{}
+	_ [unsafe.Sizeof(cCall)]int                                                      = [unsafe.Sizeof(gCall)]int{}
+	_ [unsafe.Offsetof(cCall.operation)][unsafe.Sizeof(cCall.operation)]none         = [unsafe.Offsetof(gCall.Operation)][unsafe.Sizeof(gCall.Operation)]none{}
+	_ [unsafe.Offsetof(cCall.form)][unsafe.Sizeof(cCall.form)]none                   = [unsafe.Offsetof(gCall.Form)][unsafe.Sizeof(gCall.Form)]none{}
+	_ [unsafe.Offsetof(cCall.length)][unsafe.Sizeof(cCall.length)]none               = [unsafe.Offsetof(gCall.Length)][unsafe.Sizeof(gCall.Length)]none{}
+	_ [unsafe.Offsetof(cCall.limit_surplus)][unsafe.Sizeof(cCall.limit_surplus)]none = [unsafe.Offsetof(gCall.LimitSurplus)][unsafe.Sizeof(gCall.LimitSurplus)]none{}
+	_ [unsafe.Offsetof(cCall.now)][unsafe.Sizeof(cCall.now)]none                     = [unsafe.Offsetof(gCall.Now)][unsafe.Sizeof(gCall.Now)]none{}
+	_ [unsafe.Offsetof(cCall.last_word)][unsafe.Sizeof(cCall.last_word)]none         = [unsafe.Offsetof(gCall.LastWord)][unsafe.Sizeof(gCall.LastWord)]none{}
+	_ [unsafe.Offsetof(cCall.last)][unsafe.Sizeof(cCall.last)]none                   = [unsafe.Offsetof(gCall.Last)][unsafe.Sizeof(gCall.Last)]none{}
+	_ [unsafe.Offsetof(cCall.outcome)][unsafe.Sizeof(cCall.outcome)]none             = [unsafe.Offsetof(gCall.Outcome)][unsafe.Sizeof(gCall.Outcome)]none{}
+	_ [unsafe.Offsetof(cCall.writes)][unsafe.Sizeof(cCall.writes)]none               = [unsafe.Offsetof(gCall.Writes)][unsafe.Sizeof(gCall.Writes)]none{}
+	_ [unsafe.Offsetof(cCall.seconds)][unsafe.Sizeof(cCall.seconds)]none             = [unsafe.Offsetof(gCall.Seconds)][unsafe.Sizeof(gCall.Seconds)]none{}
+	_ [unsafe.Offsetof(cCall.limited)][unsafe.Sizeof(cCall.limited)]none             = [unsafe.Offsetof(gCall.Limited)][unsafe.Sizeof(gCall.Limited)]none{}
+	_ [unsafe.Offsetof(cCall.taken)][unsafe.Sizeof(cCall.taken)]none                 = [unsafe.Offsetof(gCall.Taken)][unsafe.Sizeof(gCall.Taken)]none{}
+	_ [unsafe.Offsetof(cCall.wait)][unsafe.Sizeof(cCall.wait)]none                   = [unsafe.Offsetof(gCall.Wait)][unsafe.Sizeof(gCall.Wait)]none{}
+	_ [unsafe.Offsetof(cCall.parts)][unsafe.Sizeof(cCall.parts)]none                 = [unsafe.Offsetof(gCall.Parts)][unsafe.Sizeof(gCall.Parts)]none{}
+	_ [unsafe.Offsetof(cCall.funnels)][unsafe.Sizeof(cCall.funnels)]none             = [unsafe.Offsetof(gCall.Funnels)][unsafe.Sizeof(gCall.Funnels)]none{}
+	_ [unsafe.Offsetof(cCall.rows)][unsafe.Sizeof(cCall.rows)]none                   = [unsafe.Offsetof(gCall.Rows)][unsafe.Sizeof(gCall.Rows)]none{}
 
 	cFunnel C.struct_funnel
 	gFunnel answer.Funnel
 
-	_ [unsafe.Sizeof(cFunnel)]int                       = [unsafe.Sizeof(gFunnel)]int{}
-	_ [unsafe.Offsetof(cFunnel.key)]int                 = [unsafe.Offsetof(gFunnel.Key)]int{}
-	_ [unsafe.Sizeof(cFunnel.key)]int                   = [unsafe.Sizeof(gFunnel.Key)]int{}
-	_ [unsafe.Offsetof(cFunnel.capacity)]int            = [unsafe.Offsetof(gFunnel.Capacity)]int{}
-	_ [unsafe.Sizeof(cFunnel.capacity)]int              = [unsafe.Sizeof(gFunnel.Capacity)]int{}
-	_ [unsafe.Offsetof(cFunnel.count)]int               = [unsafe.Offsetof(gFunnel.Count)]int{}
-	_ [unsafe.Sizeof(cFunnel.count)]int                 = [unsafe.Sizeof(gFunnel.Count)]int{}
-	_ [unsafe.Offsetof(cFunnel.period)]int              = [unsafe.Offsetof(gFunnel.Period)]int{}
-	_ [unsafe.Sizeof(cFunnel.period)]int                = [unsafe.Sizeof(gFunnel.Period)]int{}
-	_ [unsafe.Offsetof(cFunnel.quantity)]int            = [unsafe.Offsetof(gFunnel.Quantity)]int{}
-	_ [unsafe.Sizeof(cFunnel.quantity)]int              = [unsafe.Sizeof(gFunnel.Quantity)]int{}
-	_ [unsafe.Offsetof(cFunnel.compared_with)]int       = [unsafe.Offsetof(gFunnel.ComparedWith)]int{}
-	_ [unsafe.Sizeof(cFunnel.compared_with)]int         = [unsafe.Sizeof(gFunnel.ComparedWith)]int{}
-	_ [unsafe.Offsetof(cFunnel.alike)]int               = [unsafe.Offsetof(gFunnel.Alike)]int{}
-	_ [unsafe.Sizeof(cFunnel.alike)]int                 = [unsafe.Sizeof(gFunnel.Alike)]int{}
-	_ [unsafe.Offsetof(cFunnel.stored)]int              = [unsafe.Offsetof(gFunnel.Stored)]int{}
-	_ [unsafe.Sizeof(cFunnel.stored)]int                = [unsafe.Sizeof(gFunnel.Stored)]int{}
-	_ [unsafe.Offsetof(cFunnel.write)]int               = [unsafe.Offsetof(gFunnel.Write)]int{}
-	_ [unsafe.Sizeof(cFunnel.write)]int                 = [unsafe.Sizeof(gFunnel.Write)]int{}
-	_ [unsafe.Offsetof(cFunnel.stored_value)]int        = [unsafe.Offsetof(gFunnel.StoredValue)]int{}
-	_ [unsafe.Sizeof(cFunnel.stored_value)]int          = [unsafe.Sizeof(gFunnel.StoredValue)]int{}
-	_ [unsafe.Offsetof(cFunnel.expiry_milliseconds)]int = [unsafe.Offsetof(gFunnel.ExpiryMilliseconds)]int{}
-	_ [unsafe.Sizeof(cFunnel.expiry_milliseconds)]int   = [unsafe.Sizeof(gFunnel.ExpiryMilliseconds)]int{}
-	_ [unsafe.Offsetof(cFunnel.tat)]int                 = [unsafe.Offsetof(gFunnel.TAT)]int{}
-	_ [unsafe.Sizeof(cFunnel.tat)]int                   = [unsafe.Sizeof(gFunnel.TAT)]int{}
-	_ [unsafe.Offsetof(cFunnel.expiry)]int              = [unsafe.Offsetof(gFunnel.Expiry)]int{}
-	_ [unsafe.Sizeof(cFunnel.expiry)]int                = [unsafe.Sizeof(gFunnel.Expiry)]int{}
+	_ [unsafe.Sizeof(cFunnel)]int                                                                    = [unsafe.Sizeof(gFunnel)]int{}
+	_ [unsafe.Offsetof(cFunnel.key)][unsafe.Sizeof(cFunnel.key)]none                                 = [unsafe.Offsetof(gFunnel.Key)][unsafe.Sizeof(gFunnel.Key)]none{}
+	_ [unsafe.Offsetof(cFunnel.capacity)][unsafe.Sizeof(cFunnel.capacity)]none                       = [unsafe.Offsetof(gFunnel.Capacity)][unsafe.Sizeof(gFunnel.Capacity)]none{}
+	_ [unsafe.Offsetof(cFunnel.count)][unsafe.Sizeof(cFunnel.count)]none                             = [unsafe.Offsetof(gFunnel.Count)][unsafe.Sizeof(gFunnel.Count)]none{}
+	_ [unsafe.Offsetof(cFunnel.period)][unsafe.Sizeof(cFunnel.period)]none                           = [unsafe.Offsetof(gFunnel.Period)][unsafe.Sizeof(gFunnel.Period)]none{}
+	_ [unsafe.Offsetof(cFunnel.quantity)][unsafe.Sizeof(cFunnel.quantity)]none                       = [unsafe.Offsetof(gFunnel.Quantity)][unsafe.Sizeof(gFunnel.Quantity)]none{}
+	_ [unsafe.Offsetof(cFunnel.compared_with)][unsafe.Sizeof(cFunnel.compared_with)]none             = [unsafe.Offsetof(gFunnel.ComparedWith)][unsafe.Sizeof(gFunnel.ComparedWith)]none{}
+	_ [unsafe.Offsetof(cFunnel.alike)][unsafe.Sizeof(cFunnel.alike)]none                             = [unsafe.Offsetof(gFunnel.Alike)][unsafe.Sizeof(gFunnel.Alike)]none{}
+	_ [unsafe.Offsetof(cFunnel.stored)][unsafe.Sizeof(cFunnel.stored)]none                           = [unsafe.Offsetof(gFunnel.Stored)][unsafe.Sizeof(gFunnel.Stored)]none{}
+	_ [unsafe.Offsetof(cFunnel.write)][unsafe.Sizeof(cFunnel.write)]none                             = [unsafe.Offsetof(gFunnel.Write)][unsafe.Sizeof(gFunnel.Write)]none{}
+	_ [unsafe.Offsetof(cFunnel.stored_value)][unsafe.Sizeof(cFunnel.stored_value)]none               = [unsafe.Offsetof(gFunnel.StoredValue)][unsafe.Sizeof(gFunnel.StoredValue)]none{}
+	_ [unsafe.Offsetof(cFunnel.expiry_milliseconds)][unsafe.Sizeof(cFunnel.expiry_milliseconds)]none = [unsafe.Offsetof(gFunnel.ExpiryMilliseconds)][unsafe.Sizeof(gFunnel.ExpiryMilliseconds)]none{}
+	_ [unsafe.Offsetof(cFunnel.tat)][unsafe.Sizeof(cFunnel.tat)]none                                 = [unsafe.Offsetof(gFunnel.TAT)][unsafe.Sizeof(gFunnel.TAT)]none{}
+	_ [unsafe.Offsetof(cFunnel.expiry)][unsafe.Sizeof(cFunnel.expiry)]none                           = [unsafe.Offsetof(gFunnel.Expiry)][unsafe.Sizeof(gFunnel.Expiry)]none{}
 
 	cOutcome C.struct_outcome
 	gOutcome answer.Outcome
 
-	_ [unsafe.Sizeof(cOutcome)]int           = [unsafe.Sizeof(gOutcome)]int{}
-	_ [unsafe.Offsetof(cOutcome.verdict)]int = [unsafe.Offsetof(gOutcome.Verdict)]int{}
-	_ [unsafe.Sizeof(cOutcome.verdict)]int   = [unsafe.Sizeof(gOutcome.Verdict)]int{}
-	_ [unsafe.Offsetof(cOutcome.funnel)]int  = [unsafe.Offsetof(gOutcome.Funnel)]int{}
-	_ [unsafe.Sizeof(cOutcome.funnel)]int    = [unsafe.Sizeof(gOutcome.Funnel)]int{}
-	_ [unsafe.Offsetof(cOutcome.message)]int = [unsafe.Offsetof(gOutcome.Message)]int{}
-	_ [unsafe.Sizeof(cOutcome.message)]int   = [unsafe.Sizeof(gOutcome.Message)]int{}
+	_ [unsafe.Sizeof(cOutcome)]int                                             = [unsafe.Sizeof(gOutcome)]int{}
+	_ [unsafe.Offsetof(cOutcome.verdict)][unsafe.Sizeof(cOutcome.verdict)]none = [unsafe.Offsetof(gOutcome.Verdict)][unsafe.Sizeof(gOutcome.Verdict)]none{}
+	_ [unsafe.Offsetof(cOutcome.funnel)][unsafe.Sizeof(cOutcome.funnel)]none   = [unsafe.Offsetof(gOutcome.Funnel)][unsafe.Sizeof(gOutcome.Funnel)]none{}
+	_ [unsafe.Offsetof(cOutcome.message)][unsafe.Sizeof(cOutcome.message)]none = [unsafe.Offsetof(gOutcome.Message)][unsafe.Sizeof(gOutcome.Message)]none{}
 
 	cRow C.struct_row
 	gRow answer.Row
 
-	_ [unsafe.Sizeof(cRow)]int               = [unsafe.Sizeof(gRow)]int{}
-	_ [unsafe.Offsetof(cRow.limited)]int     = [unsafe.Offsetof(gRow.Limited)]int{}
-	_ [unsafe.Sizeof(cRow.limited)]int       = [unsafe.Sizeof(gRow.Limited)]int{}
-	_ [unsafe.Offsetof(cRow.limit)]int       = [unsafe.Offsetof(gRow.Limit)]int{}
-	_ [unsafe.Sizeof(cRow.limit)]int         = [unsafe.Sizeof(gRow.Limit)]int{}
-	_ [unsafe.Offsetof(cRow.remaining)]int   = [unsafe.Offsetof(gRow.Remaining)]int{}
-	_ [unsafe.Sizeof(cRow.remaining)]int     = [unsafe.Sizeof(gRow.Remaining)]int{}
-	_ [unsafe.Offsetof(cRow.wait)]int        = [unsafe.Offsetof(gRow.Wait)]int{}
-	_ [unsafe.Sizeof(cRow.wait)]int          = [unsafe.Sizeof(gRow.Wait)]int{}
-	_ [unsafe.Offsetof(cRow.reset_after)]int = [unsafe.Offsetof(gRow.ResetAfter)]int{}
-	_ [unsafe.Sizeof(cRow.reset_after)]int   = [unsafe.Sizeof(gRow.ResetAfter)]int{}
-
-	_ [unsafe.Offsetof(cRow.has_receipt)]int = [unsafe.Offsetof(gRow.HasReceipt)]int{}
-	_ [unsafe.Sizeof(cRow.has_receipt)]int   = [unsafe.Sizeof(gRow.HasReceipt)]int{}
+	_ [unsafe.Sizeof(cRow)]int                                                 = [unsafe.Sizeof(gRow)]int{}
+	_ [unsafe.Offsetof(cRow.limited)][unsafe.Sizeof(cRow.limited)]none         = [unsafe.Offsetof(gRow.Limited)][unsafe.Sizeof(gRow.Limited)]none{}
+	_ [unsafe.Offsetof(cRow.limit)][unsafe.Sizeof(cRow.limit)]none             = [unsafe.Offsetof(gRow.Limit)][unsafe.Sizeof(gRow.Limit)]none{}
+	_ [unsafe.Offsetof(cRow.remaining)][unsafe.Sizeof(cRow.remaining)]none     = [unsafe.Offsetof(gRow.Remaining)][unsafe.Sizeof(gRow.Remaining)]none{}
+	_ [unsafe.Offsetof(cRow.wait)][unsafe.Sizeof(cRow.wait)]none               = [unsafe.Offsetof(gRow.Wait)][unsafe.Sizeof(gRow.Wait)]none{}
+	_ [unsafe.Offsetof(cRow.reset_after)][unsafe.Sizeof(cRow.reset_after)]none = [unsafe.Offsetof(gRow.ResetAfter)][unsafe.Sizeof(gRow.ResetAfter)]none{}
+	_ [unsafe.Offsetof(cRow.has_receipt)][unsafe.Sizeof(cRow.has_receipt)]none = [unsafe.Offsetof(gRow.HasReceipt)][unsafe.Sizeof(gRow.HasReceipt)]none{}
 
 	cDecimal C.struct_decimal
 	gDecimal answer.Decimal
 
-	_ [unsafe.Sizeof(cDecimal)]int         = [unsafe.Sizeof(gDecimal)]int{}
-	_ [unsafe.Offsetof(cDecimal.start)]int = [unsafe.Offsetof(gDecimal.Start)]int{}
-	_ [unsafe.Sizeof(cDecimal.start)]int   = [unsafe.Sizeof(gDecimal.Start)]int{}
-	_ [unsafe.Offsetof(cDecimal.end)]int   = [unsafe.Offsetof(gDecimal.End)]int{}
-	_ [unsafe.Sizeof(cDecimal.end)]int     = [unsafe.Sizeof(gDecimal.End)]int{}
-	_ [unsafe.Offsetof(cDecimal.bytes)]int = [unsafe.Offsetof(gDecimal.Bytes)]int{}
-	_ [unsafe.Sizeof(cDecimal.bytes)]int   = [unsafe.Sizeof(gDecimal.Bytes)]int{}
+	_ [unsafe.Sizeof(cDecimal)]int                                         = [unsafe.Sizeof(gDecimal)]int{}
+	_ [unsafe.Offsetof(cDecimal.start)][unsafe.Sizeof(cDecimal.start)]none = [unsafe.Offsetof(gDecimal.Start)][unsafe.Sizeof(gDecimal.Start)]none{}
+	_ [unsafe.Offsetof(cDecimal.end)][unsafe.Sizeof(cDecimal.end)]none     = [unsafe.Offsetof(gDecimal.End)][unsafe.Sizeof(gDecimal.End)]none{}
+	_ [unsafe.Offsetof(cDecimal.bytes)][unsafe.Sizeof(cDecimal.bytes)]none = [unsafe.Offsetof(gDecimal.Bytes)][unsafe.Sizeof(gDecimal.Bytes)]none{}
 
 	// A string in Go is a pointer to its bytes, then their number.
 	cText C.struct_text

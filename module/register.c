@@ -35,7 +35,7 @@ static void describe(RedisModuleCtx *ctx, const struct command *command)
          .begin.index = 1,
          .find_keys = FIND_KEYS_RANGE,
          /* Relative to the first key, where it does not count from the end. */
-         .find.range = {.last_key = command->last_key - (command->last_key > 0), .key_step = command->key_step}},
+         .range = {.last_key = command->last_key - (command->last_key > 0), .key_step = command->key_step}},
         {0},
     };
     struct RedisModuleCommandInfo info = {

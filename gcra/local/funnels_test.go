@@ -53,18 +53,6 @@ func atGoroutines(t *testing.T, goroutines, calls int, take func(goroutine, call
 	return through.Load()
 }
 
-func TestManyGoroutinesGetExactlyTheCapacity(t *testing.T) {
-	var clock fakeClock
-	rate := mustRate(t, 1000, 1, time.Second)
-	funnels, funnel := local.New(clock.now), local.NewFunnel(rate, clock.now)
-	for name, take := range map[string]func(int, int) (gcra.Decision, error){
-		"Funnels": func(int, int) (gcra.Decision, error) { return funnels.Take("key", rate, 1) },
-		"Funnel":  func(int, int) (gcra.Decision, error) { return funnel.Take(1) },
-	} {
-		require.EqualValues(t, 1000, atGoroutines(t, 64, 50, take), name)
-	}
-}
-
 // The clock moves, keys come and go and the tables shrink while many goroutines use
 // all methods; no key allows more than the capacity and what leaked meanwhile.
 func TestManyGoroutinesTakeFromManyKeys(t *testing.T) {

@@ -11,12 +11,16 @@ import (
 // Source of the encodings: Arm Architecture Reference Manual for A-profile
 // architecture, chapter C4, A64 instruction set encoding.
 func decodeARM64(lines []line) ([]instruction, error) {
-	var code []instruction
+	words := make([]uint32, len(lines))
 	for n, line := range lines {
 		if len(line.bytes) != 4 {
 			return nil, fmt.Errorf("the instruction at %#x, %x, is not one of four bytes", line.address, line.bytes)
 		}
-		word := binary.BigEndian.Uint32(line.bytes)
+		words[n] = binary.BigEndian.Uint32(line.bytes)
+	}
+	var code []instruction
+	for n, line := range lines {
+		word := words[n]
 		i := instruction{address: line.address, length: 4, text: line.text}
 		var offset int64
 		if i.kind, offset = flowARM64(word); i.kind == branch {
@@ -28,7 +32,7 @@ func decodeARM64(lines []line) ([]instruction, error) {
 		case word&0x9F000000 == 0x10000000: // adr
 			i.references = append(i.references, i.address+uint64(pageOffset(word)))
 		case word&0x9F000000 == 0x90000000: // adrp: the address of a page, which the next instruction completes
-			low, behind := completion(lines[n+1:], word&31)
+			low, behind := completion(words[n+1:], word&31)
 			if behind != 1 {
 				i.doubt = "is not completed to an address by the instruction behind it"
 			}
@@ -38,7 +42,7 @@ func decodeARM64(lines []line) ([]instruction, error) {
 		case word&0x3B000000 == 0x18000000: // load of a literal
 			i.references = append(i.references, i.address+uint64(signed(word>>5, 19)<<2))
 		}
-		if i.judgeStackARM64(word, lines[:n]); beyondARM64(word) {
+		if i.judgeStackARM64(word, words[:n]); beyondARM64(word) {
 			i.doubt = notEverywhere
 		}
 		code = append(code, i)
@@ -51,12 +55,8 @@ func isUnknownARM64(l line) bool { return l.text == unknown && !l.isPadding() }
 // completion finds the instruction that completes a page in a register to an address. It
 // returns how many instructions later it comes; 0 if none does. C compilers put others
 // between.
-func completion(lines []line, register uint32) (low uint64, behind int) {
-	for n, line := range lines {
-		if len(line.bytes) != 4 {
-			break
-		}
-		word := binary.BigEndian.Uint32(line.bytes)
+func completion(words []uint32, register uint32) (low uint64, behind int) {
+	for n, word := range words {
 		if low, complete := lowBits(word, register); complete {
 			return low, n + 1
 		}
@@ -82,7 +82,7 @@ func beyondARM64(word uint32) bool {
 }
 
 // judgeStackARM64 counts the bytes that an instruction puts onto the stack.
-func (i *instruction) judgeStackARM64(word uint32, before []line) {
+func (i *instruction) judgeStackARM64(word uint32, before []uint32) {
 	onStack := word>>5&31 == 31
 	switch {
 	case onStack && word&0x3B200400 == 0x38000400: // a load or store that moves the pointer
@@ -98,11 +98,9 @@ func (i *instruction) judgeStackARM64(word uint32, before []line) {
 	case onStack && word&0xFF80001F == 0x9100001F: // add
 		i.stack = -shifted(word)
 	case word&0xFFFFFC1F == 0x9100001F: // mov: the Go compiler calculates large frames elsewhere, two instructions before
-		if n := len(before) - 2; n >= 0 && len(before[n].bytes) == 4 {
-			if earlier := binary.BigEndian.Uint32(before[n].bytes); earlier&0xFF8003FF == 0xD10003E0|word>>5&31 {
-				i.stack = shifted(earlier)
-				return
-			}
+		if n := len(before) - 2; n >= 0 && before[n]&0xFF8003FF == 0xD10003E0|word>>5&31 {
+			i.stack = shifted(before[n])
+			return
 		}
 		i.doubt = changesStack
 	case word&0x3F80001F == 0x1100001F, word&0x3FE0001F == 0x0B20001F, word&0x1F80001F == 0x1200001F && word>>29&3 != 3: // the result of another calculation

@@ -175,8 +175,6 @@ func disassemble(path string, symbols []elf.Symbol) (map[uint64]line, error) {
 
 // readListing reads the disassembler's output: for each function a line that begins with
 // TEXT, its instructions, and an empty line. Any other line is an error.
-//
-//	file.go:12<tab>0x1234<tabs>c3<tabs>RET // retq
 func readListing(listing string) (map[uint64]line, error) {
 	lines := map[uint64]line{}
 	for text := range strings.Lines(listing) {
@@ -184,43 +182,26 @@ func readListing(listing string) (map[uint64]line, error) {
 		if text == "" || strings.HasPrefix(text, "TEXT ") {
 			continue
 		}
-		line, err := readLine(text)
-		if err != nil {
-			return nil, fmt.Errorf("the disassembler prints a line that cannot be read, %q: %w", text, err)
+		fields := listed.FindStringSubmatch(text)
+		if fields == nil {
+			return nil, fmt.Errorf("the disassembler prints a line that cannot be read, %q", text)
 		}
-		lines[line.address] = line
+		address, err := strconv.ParseUint(fields[1], 16, 64)
+		if err != nil {
+			return nil, fmt.Errorf("the disassembler prints an address that cannot be read, %q: %w", text, err)
+		}
+		content, _ := hex.DecodeString(fields[2]) // pairs of digits, as the pattern says
+		lines[address] = line{address, content, fields[3] + fields[4]}
 	}
 	return lines, nil
 }
 
-func readLine(text string) (line, error) {
-	fields := strings.FieldsFunc(text, func(c rune) bool { return c == '\t' })
-	if len(fields) != 4 {
-		return line{}, fmt.Errorf("it has %d fields, not 4", len(fields))
-	}
-	hexadecimal, found := strings.CutPrefix(fields[1], "0x")
-	if !found {
-		return line{}, fmt.Errorf("%q is no address", fields[1])
-	}
-	address, err := strconv.ParseUint(hexadecimal, 16, 64)
-	if err != nil {
-		return line{}, err
-	}
-	content, err := hex.DecodeString(fields[2])
-	if err != nil {
-		return line{}, err
-	}
-	// Between functions, there are bytes that are not instructions.
-	if fields[3] == unknown {
-		return line{address, content, unknown}, nil
-	}
-	// Names come first, and may hold the separator. Numbers do not.
-	at := strings.LastIndex(fields[3], separator)
-	if at < 0 {
-		return line{}, fmt.Errorf("%q is no instruction", fields[3])
-	}
-	return line{address, content, strings.TrimSpace(fields[3][at+len(separator):])}, nil
-}
+// listed matches an instruction. Between functions, there are bytes that are none: unknown.
+//
+//	file.go:12<tab>0x1234<tabs>c3<tabs>RET // retq
+//
+// Names come first, and may hold the separator. Numbers do not.
+var listed = regexp.MustCompile(`^[^\t]+\t+0x([0-9a-f]+)\t+((?:[0-9a-f]{2})+)\t+(?:(\?)|[^\t]* // ([^\t]*?)) *\t*$`)
 
 // unknown is the disassembler's text for bytes that it does not know.
 const unknown = "?"
@@ -230,5 +211,3 @@ const unknown = "?"
 func (l line) isPadding() bool {
 	return l.text == unknown && len(bytes.Trim(l.bytes, "\x00")) == 0
 }
-
-const separator = " // "

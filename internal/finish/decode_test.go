@@ -20,7 +20,6 @@ func TestAMD64(t *testing.T) {
 		{"e8fbffffff", "callq 0x1000", branch, 0x1000},
 		{"e9fbffffff", "jmpq 0x1000", branch, 0x1000},
 		{"ebfe", "jmp 0x1000", branch, 0x1000},
-		{"7401", "je 0x1003", branch, 0x1003},
 		{"7eff", "jle 0x1001", branch, 0x1001},
 		{"0f8500010000", "jne 0x1106", branch, 0x1106},
 		{"e302", "jrcxz 0x1004", branch, 0x1004},
@@ -28,7 +27,6 @@ func TestAMD64(t *testing.T) {
 		{"66e8b6000000", "callw 0x10bc", indirect, 0},
 		{"ffd0", "callq *%rax", indirect, 0},
 		{"41ffe3", "jmpq *%r11", indirect, 0},
-		{"ff24c1", "jmpq *(%rcx,%rax,8)", indirect, 0},
 		{"ff2500000000", "jmpq *0x0(%rip)", indirect, 0},
 		{"c3", "retq", back, 0},
 		{"f3c3", "repz retq", back, 0},
@@ -40,7 +38,6 @@ func TestAMD64(t *testing.T) {
 		{"cc", "int3", trap, 0},
 		{"0f0b", "ud2a", trap, 0},
 		{"f4", "hlt", trap, 0},
-		{"90", "nop", plain, 0},
 		{"48ffc0", "inc %rax", plain, 0},
 		{"ff33", "pushq (%rbx)", plain, 0},
 		{"4889e5", "mov %rsp,%rbp", plain, 0},
@@ -80,7 +77,6 @@ func TestDoubtsAMD64(t *testing.T) {
 		{"e800000000", "nop"},                          // the bytes say more than the text
 		{"48", "rex.W"},                                // nothing but a prefix
 		{"e80000", "callq 0x1234"},                     // too short
-		{"0f8000", "jo 0x1234"},                        // too short
 		{"8b042500000000", "mov 0x0,%eax"},             // an absolute address
 		{"8b04c500000000", "mov 0x0(,%rax,8),%eax"},    // a table at an absolute address
 		{"488b05d9ffffff", "mov (%rip),%rax"},          // no number
@@ -232,13 +228,10 @@ func TestReadListing(t *testing.T) {
 	}, lines)
 
 	for _, garbage := range []string{
-		"  f.go:1\n",
-		"  f.go:1\t0x99a60\tc3\n",
 		"  f.go:1\t99a60\tc3\tRET // retq\n",
 		"  f.go:1\t0xzz\tc3\tRET // retq\n",
 		"  f.go:1\t0x1\tc\tRET // retq\n",
 		"  f.go:1\t0x1\tc3\tRET\n",
-		"a warning\n",
 	} {
 		_, err := readListing(garbage)
 		require.ErrorContains(t, err, "a line that cannot be read", garbage)

@@ -65,13 +65,9 @@ type Options struct {
 // File reads the library that the Go linker wrote, and writes the finished one, executable.
 // On an error it writes nothing: output changes whole or not at all.
 func File(input, output string, options Options) error {
-	content, err := os.ReadFile(input)
+	library, err := open(input)
 	if err != nil {
 		return err
-	}
-	library, err := parse(content)
-	if err != nil {
-		return fmt.Errorf("%s: %w", input, err)
 	}
 	if err := library.change(); err != nil {
 		return fmt.Errorf("%s: %w", input, err)
@@ -93,34 +89,50 @@ func File(input, output string, options Options) error {
 	return os.Rename(path, output)
 }
 
-// Check verifies and proves a finished library.
-func Check(path string, options Options) error {
+func open(path string) (*library, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	library, err := parse(content)
 	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return library, nil
+}
+
+// Check verifies and proves a finished library.
+func Check(path string, options Options) error {
+	library, err := open(path)
+	if err != nil {
+		return err
+	}
+	if err := library.check(path, options); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if err := library.verify(options); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	return nil
+}
+
+func (l *library) check(path string, options Options) error {
+	if err := l.verify(options); err != nil {
+		return err
 	}
 	starts := make([]elf.Symbol, len(Functions))
 	for i, name := range Functions {
-		if starts[i], err = library.goFunction(name); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+		var err error
+		if starts[i], err = l.goFunction(name); err != nil {
+			return err
 		}
 	}
-	ours, c, err := library.code(path, starts)
+	ours, c, err := l.code(path, starts)
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return err
 	}
-	if faults := library.judgeC(c); len(faults) > 0 {
-		return fmt.Errorf("%s: this C code is not safe in a server:\n%s", path, strings.Join(faults, "\n"))
+	if faults := l.judgeC(c); len(faults) > 0 {
+		return fmt.Errorf("this C code is not safe in a server:\n%s", strings.Join(faults, "\n"))
 	}
-	if faults := library.prove(ours, starts); len(faults) > 0 {
-		return fmt.Errorf("%s: this Go code is not safe without the Go runtime:\n%s", path, strings.Join(faults, "\n"))
+	if faults := l.prove(ours, starts); len(faults) > 0 {
+		return fmt.Errorf("this Go code is not safe without the Go runtime:\n%s", strings.Join(faults, "\n"))
 	}
 	return nil
 }

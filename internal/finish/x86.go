@@ -26,8 +26,9 @@ func decodeAMD64(lines []line) ([]instruction, error) {
 			i.target = next + uint64(displacement)
 			i.ends = strings.HasPrefix(i.text, "jmp")
 		}
-		if err := agrees(i); err != nil {
-			return nil, err
+		// The text must say the same as the bytes.
+		if controls.MatchString(i.text) != (i.kind != plain) {
+			return nil, fmt.Errorf("the instruction %q at %#x cannot be told to be harmless", i.text, i.address)
 		}
 		i.judgeAMD64(line.bytes)
 		if i.kind == plain {
@@ -61,13 +62,7 @@ var (
 // judgeAMD64 judges the side effects of an instruction: on the stack, and anything that
 // only some processors, only a kernel, or no C function may do.
 func (i *instruction) judgeAMD64(bytes []byte) {
-	rest, prefix := bytes, [256]bool{}
-	for len(rest) > 0 && isPrefix(rest[0]) {
-		prefix[rest[0]], rest = true, rest[1:]
-	}
-	for b := 0x48; b <= 0x4F; b++ {
-		prefix[0x48] = prefix[0x48] || prefix[b] // REX.W
-	}
+	rest, prefix := withoutPrefixes(bytes)
 	if len(rest) == 0 {
 		return
 	}
@@ -169,28 +164,15 @@ func (i *instruction) judgeStackAMD64(rest []byte, wide, short bool) {
 	}
 }
 
-// agrees compares the meaning of the bytes with the disassembler's text.
-func agrees(i instruction) error {
-	if controls.MatchString(i.text) != (i.kind != plain) {
-		return fmt.Errorf("the instruction %q at %#x cannot be told to be harmless", i.text, i.address)
-	}
-	return nil
-}
-
 // flowAMD64 says where an instruction leads; displacement counts from its end.
 func flowAMD64(bytes []byte) (kind kind, displacement int64) {
-	rest := bytes
-	short16 := false
-	for len(rest) > 0 && isPrefix(rest[0]) {
-		short16 = short16 || rest[0] == 0x66
-		rest = rest[1:]
-	}
+	rest, prefix := withoutPrefixes(bytes)
 	if len(rest) == 0 {
 		return trap, 0
 	}
 	defer func() {
 		// Processors disagree on how far that leads.
-		if kind == branch && short16 {
+		if kind == branch && prefix[0x66] {
 			kind = indirect
 		}
 	}()
@@ -212,9 +194,7 @@ func flowAMD64(bytes []byte) (kind kind, displacement int64) {
 		switch second := rest[1]; {
 		case 0x80 <= second && second <= 0x8F: // jcc
 			return near(rest[2:])
-		case second == 0x05, second == 0x07, second == 0x34, second == 0x35: // syscall, sysret, sysenter, sysexit
-			return trap, 0
-		case second == 0x0B, second == 0xB9, second == 0xFF: // ud2, ud1, ud0
+		case slices.Contains([]byte{0x05, 0x07, 0x34, 0x35, 0x0B, 0xB9, 0xFF}, second): // syscall, sysret, sysenter, sysexit; ud2, ud1, ud0
 			return trap, 0
 		}
 	case opcode == 0xCC, opcode == 0xCD, opcode == 0xF1, opcode == 0xF4, opcode == 0xCF: // int3, int, int1, hlt, iret
@@ -225,6 +205,16 @@ func flowAMD64(bytes []byte) (kind kind, displacement int64) {
 		return indirect, 0
 	}
 	return plain, 0
+}
+
+// withoutPrefixes returns the opcode and what follows, and which prefixes stand before it;
+// 0x48 is any that has REX.W.
+func withoutPrefixes(bytes []byte) (rest []byte, prefix [256]bool) {
+	for rest = bytes; len(rest) > 0 && isPrefix(rest[0]); rest = rest[1:] {
+		prefix[rest[0]] = true
+		prefix[0x48] = prefix[0x48] || rest[0]&0xF8 == 0x48
+	}
+	return rest, prefix
 }
 
 func isPrefix(b byte) bool {

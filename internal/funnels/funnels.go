@@ -46,17 +46,19 @@ func New(now func() time.Time) *Set {
 	return &Set{clock: StartClock(now), tats: map[string]int64{}}
 }
 
-// Take takes quantity tokens, at least 0, from the funnel of that key, where 0 peeks: all of
-// them, or none if they do not fit, and the decision says Limited. A key that is not there is
-// an empty funnel. The rate may differ from call to call, as [gcra.Rate.Decide] describes.
-// The errors are those of Decide; they change nothing.
-func (f *Set) Take(key string, rate gcra.Rate, quantity int64) (gcra.Decision, error) {
+// begin locks the set, for the caller to unlock, and removes funnels that have drained. It
+// reads the clock under the lock, so no call has an earlier time than the last.
+func (f *Set) begin() (now int64) {
 	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	// Read under the lock, so no call has an earlier time than the last.
-	now := f.clock.Instant()
+	now = f.clock.Instant()
 	f.forget(now)
+	return now
+}
 
+// Take is Take of gcra/local.Funnels.
+func (f *Set) Take(key string, rate gcra.Rate, quantity int64) (gcra.Decision, error) {
+	now := f.begin()
+	defer f.mutex.Unlock()
 	tat := f.tats[key]
 	decision, err := rate.Decide(tat, now, quantity)
 	if err == nil && decision.TAT != tat {
@@ -67,10 +69,8 @@ func (f *Set) Take(key string, rate gcra.Rate, quantity int64) (gcra.Decision, e
 
 // Peek decides as Take would, and takes nothing.
 func (f *Set) Peek(key string, rate gcra.Rate, quantity int64) (gcra.Decision, error) {
-	f.mutex.Lock()
+	now := f.begin()
 	defer f.mutex.Unlock()
-	now := f.clock.Instant()
-	f.forget(now)
 	return rate.Decide(f.tats[key], now, quantity)
 }
 
@@ -78,10 +78,8 @@ func (f *Set) Peek(key string, rate gcra.Rate, quantity int64) (gcra.Decision, e
 // [gcra.Operation.Decide] describes: parts has the request for each key, and gets TAT and
 // Decision. An error changes nothing.
 func (f *Set) Decide(operation gcra.Operation, keys []string, parts []gcra.Part, lastWord int64) error {
-	f.mutex.Lock()
+	now := f.begin()
 	defer f.mutex.Unlock()
-	now := f.clock.Instant()
-	f.forget(now)
 	for i, key := range keys {
 		parts[i].TAT = f.tats[key]
 	}
@@ -100,10 +98,8 @@ func (f *Set) Decide(operation gcra.Operation, keys []string, parts []gcra.Part,
 // tat, unless it is fuller: for levels that are known from elsewhere, such as a
 // server.
 func (f *Set) Raise(key string, tat time.Time) {
-	f.mutex.Lock()
+	now := f.begin()
 	defer f.mutex.Unlock()
-	now := f.clock.Instant()
-	f.forget(now)
 	if tat := f.clock.at(tat); tat > max(now, f.tats[key]) {
 		f.keep(key, tat)
 	}

@@ -16,8 +16,6 @@ func breaches(call *Call) {
 		B string
 	}](call)
 	callsValue(call)
-	callsMethod(call)
-	jumpsByTable(call)
 	readsForeignVariable(call)
 	readsInitialized(call)
 	jumpsBetweenInstructions()
@@ -26,10 +24,7 @@ func breaches(call *Call) {
 	takesAddress()
 	readsThroughPointer()
 	fallsOffItsEnd()
-	usesNewerProcessor()
 	usesUnknown()
-	actsAsKernel()
-	changesState()
 	pushesAndReturns()
 	losesItsStack()
 	takesTwoWays()
@@ -43,7 +38,6 @@ var (
 	table     [4]byte
 	sink      byte
 	pointer   *Call
-	method    interface{ Error() string }
 	value     func()
 	anyNumber int
 )
@@ -89,37 +83,6 @@ func callsValue(*Call) { value() }
 
 //go:noinline
 //go:nosplit
-func callsMethod(*Call) { method.Error() }
-
-//go:noinline
-//go:nosplit
-func jumpsByTable(call *Call) {
-	switch call.Now {
-	case 0:
-		anyNumber *= 3
-	case 1:
-		anyNumber += 5
-	case 2:
-		anyNumber -= 7
-	case 3:
-		anyNumber ^= 9
-	case 4:
-		anyNumber *= 11
-	case 5:
-		anyNumber += 13
-	case 6:
-		anyNumber -= 15
-	case 7:
-		anyNumber ^= 17
-	case 8:
-		anyNumber *= 19
-	case 9:
-		anyNumber += 21
-	}
-}
-
-//go:noinline
-//go:nosplit
 func readsForeignVariable(*Call) { anyNumber = runtime.MemProfileRate }
 
 // initialized is computed before main would run.
@@ -145,10 +108,7 @@ var foreign = &runtime.MemProfileRate
 func readsThroughPointer() { anyNumber = *foreign }
 
 func fallsOffItsEnd()
-func usesNewerProcessor()
 func usesUnknown()
-func actsAsKernel()
-func changesState()
 func pushesAndReturns()
 func losesItsStack()
 func takesTwoWays()

@@ -27,20 +27,8 @@ again:
 	DECQ AX
 	JNE again
 
-TEXT ·usesNewerProcessor(SB), NOSPLIT, $0
-	POPCNTQ AX, AX
-	RET
-
 TEXT ·usesUnknown(SB), NOSPLIT, $0
 	VZEROUPPER
-	RET
-
-TEXT ·actsAsKernel(SB), NOSPLIT, $0
-	RDMSR
-	RET
-
-TEXT ·changesState(SB), NOSPLIT, $0
-	STD
 	RET
 
 TEXT ·pushesAndReturns(SB), NOSPLIT|NOFRAME, $0

@@ -24,21 +24,9 @@ again:
 	SUBS $1, R0
 	BNE again
 
-TEXT ·usesNewerProcessor(SB), NOSPLIT, $0
-	CRC32B R0, R1
-	RET
-
 // ADD Z0.B, Z0.B, Z0.B, of SVE
 TEXT ·usesUnknown(SB), NOSPLIT, $0
 	WORD $0x04200000
-	RET
-
-TEXT ·actsAsKernel(SB), NOSPLIT, $0
-	MRS MIDR_EL1, R0
-	RET
-
-TEXT ·changesState(SB), NOSPLIT, $0
-	MSR R0, FPCR
 	RET
 
 TEXT ·pushesAndReturns(SB), NOSPLIT|NOFRAME, $0
