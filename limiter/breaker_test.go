@@ -64,6 +64,7 @@ func TestServerThatHangs(t *testing.T) {
 			givenMany, err := start(limiter.WithTimeout(50*time.Millisecond), limiter.OnFailure(limiter.FailLocal)).
 				AllowMany(ctx, limiter.Request{"a", fifteenPerDay, 1}, limiter.Request{"b", fifteenPerDay, 1})
 			require.NoError(t, err)
+			_ = sends(0, func() error { _, err := l.Allow(ctx, "key", limiter.Limit{}); return err }) // not failures of Redis
 			require.EqualError(t, sends(3, ask), timeout)
 			require.EqualError(t, sends(0, ask), timeout)
 			require.NoError(t, sends(3, askMany))

@@ -111,7 +111,6 @@ func (s *server) askBy(ctx context.Context, w way, calls []call) {
 	}
 	switch {
 	case count == 0:
-		return
 	case alone:
 		_ = s.send(ctx, calls[0].sent()) // the command has the error
 	case ctx.Err() != nil: // given up meanwhile
