@@ -2,6 +2,7 @@ package limiter_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -21,10 +22,16 @@ func retrying(options *redis.Options) { options.MaxRetries = 3 }
 func TestReadingOfTheCapacityMayChange(t *testing.T) {
 	server, ctx := servertest.StartModule(t), context.Background()
 	l := limiter.New(server.Client(t, retrying))
-	for _, mode := range []string{"none", "redis-cell", "none"} {
+	for i, mode := range []string{"none", "redis-cell", "none", "redis-cell", "none"} {
 		server.Reconfigure(func(options *servertest.Options) { options.ModuleArguments = []string{"compat", mode} })
 		server.Stop()
 		server.Restart(t)
+		// The first reply is of the other capacity, and the tokens are taken.
+		charged, err := l.Charge(ctx, fmt.Sprint("charged ", i), fifteenPerDay, 14+i)
+		require.NoError(t, err)
+		require.Equal(t, []int{14 + i, max(0, 1-i)}, []int{charged.Allowed, charged.Remaining})
+		require.Equal(t, i > 1, charged.RetryAfter != limiter.NoRetry, "it is overfull")
+		require.InDelta(t, max(0, i-1)*96, charged.RetryAfter.Minutes(), 1)
 		require.Equal(t, 0, allow(t, l, mode+" one", perDay(1)).Remaining)
 		require.Equal(t, 14, allow(t, l, mode, fifteenPerDay).Remaining)
 		require.True(t, allow(t, l, mode+" one", perDay(1)).Limited())
