@@ -1,8 +1,10 @@
 package limiter
 
 import (
+	"strings"
 	"time"
 
+	"funnel/gcra"
 	"funnel/internal/funnels"
 )
 
@@ -16,4 +18,29 @@ func SetNow(l *Limiter, now func() time.Time) {
 		l.server.now = now
 	}
 	l.prefilter.funnels, l.failure.local = funnels.New(now), funnels.New(now)
+}
+
+// TakeScript is take.lua, with the time in two more keys.
+var TakeScript = strings.Replace(takePart, "redis.call('TIME')", "{KEYS[2], KEYS[3]}", 1)
+
+// A TakeCall is a call by take.lua.
+type TakeCall struct{ call call }
+
+// NewTakeCall returns nil for a call that is wrong, or that take.lua cannot decide.
+func NewTakeCall(operation gcra.Operation, limit Limit, quantity int, lastWord int64) *TakeCall {
+	c := &TakeCall{call{operation: operation, funnels: []funnel{{limit: limit, quantity: quantity}}, parts: make([]gcra.Part, 1), lastWord: lastWord}}
+	if c.call.check(&shapes{}) != nil || !c.call.fitsTake() {
+		return nil
+	}
+	return c
+}
+
+// Words are those behind the keys.
+func (c *TakeCall) Words() []any { return c.call.appendTake(nil)[1:] }
+
+// Read returns the part of the funnel and its receipt, or again if the complete script has to
+// decide. The TAT of the part is relative.
+func (c *TakeCall) Read(reply any) (part gcra.Part, receipt int64, again, ok bool) {
+	again, ok = c.call.readTake(reply)
+	return c.call.parts[0], c.call.funnels[0].receipt, again, ok
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"funnel/gcra"
 	"funnel/internal/contract"
 	"funnel/internal/servertest"
 	"funnel/limiter"
@@ -44,18 +45,18 @@ func TestScriptAgreesWithTheContract(t *testing.T) {
 	} {
 		t.Run(command, func(t *testing.T) {
 			cases := servertest.QuickOrLong(5_000, 1_000_000)
-			outcomes := compareScript(t, limiter.Script(), command, cases)
+			outcomes := compareScript(t, limiter.Script(), command, cases, byScript{})
 			for _, kind := range kinds {
 				require.Greater(t, outcomes[kind], cases/200, kind)
 			}
 			require.Zero(t, outcomes[leftToTheNextPart])
 
 			// The second part decides every call without the first.
-			outcomes = compareScript(t, readPart(t, "funnels_exact.lua"), command, cases/2)
+			outcomes = compareScript(t, readPart(t, "funnels_exact.lua"), command, cases/2, byScript{})
 			require.Zero(t, outcomes[leftToTheNextPart])
 
 			// The first part decides right or not at all, and never replies an error.
-			outcomes = compareScript(t, readPart(t, "funnels_short.lua"), command, cases/2)
+			outcomes = compareScript(t, readPart(t, "funnels_short.lua"), command, cases/2, byScript{})
 			for _, kind := range append(kinds, leftToTheNextPart) {
 				if kind != "error" {
 					require.Greater(t, outcomes[kind], cases/1000, kind)
@@ -64,6 +65,92 @@ func TestScriptAgreesWithTheContract(t *testing.T) {
 			require.Zero(t, outcomes["error"])
 		})
 	}
+}
+
+// What take.lua takes, and the client computes from its reply, is what the contract says, or it
+// leaves the call to the complete script.
+func TestTakeScriptAgreesWithTheContract(t *testing.T) {
+	for command, kinds := range map[string][]string{
+		"reserve": {"allowed", "limited", "never", "waits"},
+		"take":    {"allowed", "limited", "in part"},
+		"peek":    {"allowed", "limited", "never"},
+	} {
+		t.Run(command, func(t *testing.T) {
+			cases := servertest.QuickOrLong(5_000, 1_000_000)
+			outcomes := compareScript(t, limiter.TakeScript, command, cases, byTake{map[string]*limiter.TakeCall{}})
+			for _, kind := range append(kinds, leftToTheNextPart) {
+				require.Greater(t, outcomes[kind], cases/1000, kind)
+			}
+			require.Zero(t, outcomes["error"])
+		})
+	}
+}
+
+// A sending is how a script is called, and what its reply means.
+type sending interface {
+	words(call *scriptCall, hash string) []string
+	read(call *scriptCall, reply any) any // as the command's, or nil if it decides nothing
+}
+
+// byScript calls the script that others load.
+type byScript struct{}
+
+func (byScript) words(call *scriptCall, hash string) []string { return call.evalsha(hash) }
+func (byScript) read(_ *scriptCall, reply any) any            { return reply }
+
+// byTake calls take.lua, as the client does.
+type byTake struct{ calls map[string]*limiter.TakeCall }
+
+func (b byTake) words(call *scriptCall, hash string) []string {
+	call.now -= call.now % 1000 // the clock of servers
+	operation := map[string]gcra.Operation{"reserve": gcra.Reserve, "take": gcra.Take, "peek": gcra.Peek}[call.command]
+	number := func(at int) int { number, _ := strconv.Atoi(call.words[at]); return number }
+	period, ok := contract.Seconds(call.words[3])
+	if len(call.keys()) > 1 || !ok {
+		return []string{"echo", ""}
+	}
+	lastWord := int64(0)
+	if len(call.words) > 5 {
+		wait, _ := contract.Seconds(call.words[5])
+		lastWord = wait.Int64()
+	}
+	limit := limiter.Limit{Count: number(2), Period: time.Duration(period.Int64()), Capacity: number(1)}
+	take := limiter.NewTakeCall(operation, limit, number(4), lastWord)
+	if take == nil {
+		return []string{"echo", ""}
+	}
+	b.calls[call.words[0]] = take
+	words := []string{"evalsha", hash, "3", call.words[0], fmt.Sprint(call.now / 1e9), fmt.Sprint(call.now % 1e9 / 1000)}
+	for _, word := range take.Words() {
+		words = append(words, fmt.Sprint(word))
+	}
+	return words
+}
+
+func (b byTake) read(call *scriptCall, reply any) any {
+	if reply == nil || reply == "" {
+		return nil
+	}
+	take := b.calls[call.words[0]]
+	part, receipt, again, ok := take.Read(reply)
+	if _, isError := reply.(servertest.ErrorReply); isError || !ok {
+		return reply
+	}
+	if again {
+		return nil
+	}
+	decision := part.Decision
+	limited := map[bool]int64{true: 1}[decision.Limited]
+	wait := "-1"
+	if decision.Wait >= 0 {
+		wait = seconds(decision.Wait)
+	}
+	row := []any{limited, decision.Limit, decision.Remaining, wait, seconds(decision.ResetAfter), fmt.Sprint(receipt)}
+	whole := []any{limited, wait, []any{row}}
+	if call.command == "take" {
+		whole = append(whole, part.Taken)
+	}
+	return ofScript(whole)
 }
 
 func readPart(t *testing.T, name string) string {
@@ -76,7 +163,7 @@ func readPart(t *testing.T, name string) string {
 
 // compareScript compares a script with the contract in random calls, and returns how many
 // were of which kind.
-func compareScript(t *testing.T, script, command string, cases int) (kinds map[string]int) {
+func compareScript(t *testing.T, script, command string, cases int, how sending) (kinds map[string]int) {
 	t.Helper()
 	const batch = 500
 	wire := servertest.Start(t, servertest.Options{}).Wire(t)
@@ -90,7 +177,7 @@ func compareScript(t *testing.T, script, command string, cases int) (kinds map[s
 		commands := [][]string{{"flushall"}}
 		for i := range calls {
 			calls[i] = randomCall(random, command, i)
-			commands = append(commands, calls[i].commands(t, hash)...)
+			commands = append(commands, calls[i].commands(t, how.words(&calls[i], hash))...)
 		}
 		replies := exchange(t, wire, commands...)[1:]
 		wallClock := time.Now().UnixMilli()
@@ -98,6 +185,7 @@ func compareScript(t *testing.T, script, command string, cases int) (kinds map[s
 			length := 2 + 2*len(call.keys())
 			got := replies[1:length] // the first is that of MSET
 			replies = replies[length:]
+			got[0] = how.read(&call, got[0])
 			want, kind := call.expect(got[0] == nil, wallClock)
 			if text, isError := got[0].(servertest.ErrorReply); isError && kind == "error" {
 				got[0] = contract.Error(text[:min(len(text), len(want[0].(contract.Error)))])
@@ -133,12 +221,12 @@ func (c scriptCall) keys() (keys []string) {
 
 // commands are one that stores the values, the call, and two for each key that ask what
 // became of it.
-func (c scriptCall) commands(t *testing.T, hash string) [][]string {
+func (c scriptCall) commands(t *testing.T, call []string) [][]string {
 	store := []string{"mset", "another", "value"}
 	for key, value := range c.stored {
 		store = append(store, key, value)
 	}
-	commands := [][]string{store, c.evalsha(hash)}
+	commands := [][]string{store, call}
 	for _, key := range c.keys() {
 		commands = append(commands, []string{"get", key}, servertest.AskExpiry(t, key))
 	}
