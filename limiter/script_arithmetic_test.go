@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"funnel/gcra"
@@ -86,6 +87,19 @@ func TestTakeScriptAgreesWithTheContract(t *testing.T) {
 	}
 }
 
+// Numbers in other forms, of which Lua reads some, and other types are left alone.
+func TestTakeScriptLeavesOtherValues(t *testing.T) {
+	client, ctx := bare(t).Client(t), t.Context()
+	require.NoError(t, client.RPush(ctx, "list", "element").Err())
+	for i, value := range []string{"1795365029 46200000", " 179536502946200000", "0x95365029462000000", "179536502946200000x", "1.95365029462000000",
+		"1e0             1e0", "9223372036854775807", "179536502946200000", "17953650294620000000", "0795365029462000000", ""} {
+		require.NoError(t, client.Set(ctx, fmt.Sprint(i), value, 0).Err())
+		require.ErrorIs(t, client.Eval(ctx, limiter.TakeScript, []string{fmt.Sprint(i), "1795365029", "5"}, 1e15, 1).Err(), redis.Nil, value)
+		require.Equal(t, value, client.Get(ctx, fmt.Sprint(i)).Val())
+	}
+	require.ErrorIs(t, client.Eval(ctx, limiter.TakeScript, []string{"list", "1795365029", "5"}, 1e15, 1).Err(), redis.Nil)
+}
+
 // A sending is how a script is called, and what its reply means.
 type sending interface {
 	words(call *scriptCall, hash string) []string
@@ -102,11 +116,10 @@ func (byScript) read(_ *scriptCall, reply any) any            { return reply }
 type byTake struct{ calls map[string]*limiter.TakeCall }
 
 func (b byTake) words(call *scriptCall, hash string) []string {
-	call.now -= call.now % 1000 // the clock of servers
 	operation := map[string]gcra.Operation{"reserve": gcra.Reserve, "take": gcra.Take, "peek": gcra.Peek}[call.command]
 	number := func(at int) int { number, _ := strconv.Atoi(call.words[at]); return number }
 	period, ok := contract.Seconds(call.words[3])
-	if len(call.keys()) > 1 || !ok {
+	if len(call.keys()) > 1 || !ok || call.now%1000 > 0 { // servers have microseconds
 		return []string{"echo", ""}
 	}
 	lastWord := int64(0)
@@ -325,6 +338,11 @@ func randomCall(random *rand.Rand, command string, number int) scriptCall {
 	c := scriptCall{command: command, stored: map[string]string{}, now: randomNumber(random, math.MaxInt64)}
 	if random.IntN(4) > 0 { // our times
 		c.now = time.Date(2027+random.IntN(30), 1, 1, 0, 0, 0, random.IntN(1e9), time.UTC).UnixNano()
+	} else if random.IntN(4) == 0 { // around the first and the last that take.lua takes
+		c.now = []int64{1e18, 9e18}[random.IntN(2)] + 500*int64(random.IntN(5)-2)
+	}
+	if random.IntN(2) == 0 {
+		c.now -= c.now % 1000
 	}
 	length, lastWord := randomLength(random), ""
 	if command == "take" {
@@ -419,14 +437,18 @@ func randomFunnel(random *rand.Rand, now int64, allowed bool) (f scriptFunnel) {
 		increment, // a refund empties it, or not
 		min(increment, math.MaxInt64-tolerance) + tolerance, // it is overfull after a refund, or not
 		4_500_000_000_000_000,                               // 52 days
+		9_000_000_000_000_000 + random.Int64N(1e13),         // around 2^53
 		random.Int64N(tolerance), randomNumber(random, math.MaxInt64),
-	}[random.IntN(8)]
+	}[random.IntN(9)]
 	if level = max(0, level-2) + int64(random.IntN(5)); allowed {
 		level = random.Int64N(room + 1)
 	}
 	f.tat = int64(min(uint64(now)+uint64(level), math.MaxInt64))
-	if random.IntN(8) == 0 {
+	switch random.IntN(8) {
+	case 0:
 		f.tat = max(0, now-level)
+	case 1: // around a millisecond, after the call
+		f.tat = max(0, f.tat-(f.tat%1e6+increment%1e6)%1e6+int64(random.IntN(3))-1)
 	}
 	return f
 }

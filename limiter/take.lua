@@ -16,7 +16,7 @@ if seconds < 1000000000 or seconds >= 9000000000 then return end
 if tat then
     if type(tat) ~= 'string' or #tat ~= 19 or not tat:find('^[1-8]%d*$') then return end
     level = (tat:sub(1, 10) - seconds) * 1000000000 + (tat:sub(11) - nanoseconds)
-    if level >= 4500000000000000 then return end -- 52 days: the sum of two is below 2^53
+    if level >= 9000000000000000 then return end -- a double is exact up to 2^53
     if level < 0 then level = 0 end
 end
 local room, increment, most = ARGV[1] - level, ARGV[2] + 0, ARGV[3]
