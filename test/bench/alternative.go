@@ -3,10 +3,12 @@ package bench
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
@@ -52,7 +54,8 @@ func Alternatives(peer string) []Alternative {
 		{Name: "reserve3-floor", Title: "CL.RESERVE of 3 funnels: server calls, no decision", Yardstick: true, Operation: three(reserveFloor, true)},
 		{Name: "reserve3", Title: "CL.RESERVE of 3 funnels", Operation: three(command("CL.RESERVE"), true)},
 		{Name: "peer", Title: "CL.THROTTLE of " + strings.TrimRight(peer, " 0123456789"), Peer: true, Peeks: true, Operation: command("CL.THROTTLE")},
-		{Name: "script", Title: "Lua script of package limiter", Peeks: true,
+		{Name: "script", Title: "package limiter's Lua script", Script: limiterScript, Operation: limiterCall},
+		{Name: "complete-script", Title: "the complete Lua script", Peeks: true,
 			Script: limiter.Script(), Operation: script},
 		{Name: "lua-gcra", Title: "GCRA in a Lua script", Peeks: true,
 			Script: gcraScript, Operation: command("EVALSHA", hash(gcraScript), "1")},
@@ -125,13 +128,32 @@ func three(one func(Limit, int64) Operation, joined bool) func(Limit, int64) Ope
 	}
 }
 
-// script is a call of the script of package limiter.
+// script is a call of the script that clients of other languages load.
 func script(limit Limit, quantity int64) Operation {
 	name := map[bool]string{false: "reserve", true: "peek"}[quantity == 0]
 	operation := words([]string{"EVALSHA", hash(limiter.Script()), "1"}, append([]string{name}, arguments(limit, quantity)...)...)
 	operation.Limited = func(replies []int64) bool { return replies[0] != 0 }
 	return operation
 }
+
+// limiterCall is a call of the script that package limiter sends first. It replies an integer
+// if nothing was taken.
+func limiterCall(limit Limit, _ int64) Operation {
+	evalsha := record(func(client *redis.Client) error {
+		_, err := limiter.New(client, limiter.WithScriptOnly()).Allow(context.Background(), "",
+			limiter.Per(int(limit.Count), time.Duration(limit.Period)*time.Second).Burst(int(limit.Capacity)))
+		return err
+	})
+	after := strings.Fields(fmt.Sprintln(evalsha[4:]...))
+	operation := words([]string{"EVALSHA", hash(limiterScript), "1"}, after...)
+	operation.Limited = func(replies []int64) bool { return replies[0] != 0 }
+	return operation
+}
+
+var limiterScript = record(func(client *redis.Client) error {
+	_, err := limiter.New(client, limiter.WithScriptOnly()).Allow(context.Background(), "", limiter.PerSecond(1))
+	return err
+})[1].(string)
 
 func hash(script string) string { return redis.NewScript(script).Hash() }
 
@@ -175,23 +197,30 @@ func counter(limit Limit, _ int64) Operation {
 	}
 }
 
-// recordRedisRate returns the EVAL that redis_rate sends, for any version of it in go.mod,
-// because it does not export its script.
-func recordRedisRate(limit redis_rate.Limit, key string) (eval []any) {
+// record returns the EVAL that a library sends, because neither exports its script.
+func record(allow func(*redis.Client) error) (eval []any) {
 	client := redis.NewClient(&redis.Options{})
 	defer client.Close()
+	sent := errors.New("sent")
 	client.AddHook(recorder(func(command redis.Cmder) error {
 		eval = command.Args()
-		command.(*redis.Cmd).SetVal([]any{int64(1), int64(1), "-1", "1"})
 		if command.Name() == "evalsha" {
-			return noScript{} // makes redis_rate send the source
+			return noScript{} // makes the library send the source
 		}
-		return nil
+		return sent
 	}))
-	if _, err := redis_rate.NewLimiter(client).Allow(context.Background(), key, limit); err != nil {
-		panic(fmt.Sprintf("bench: redis_rate has not been recorded: %v", err))
+	if err := allow(client); !errors.Is(err, sent) {
+		panic(fmt.Sprintf("bench: a library has not been recorded: %v", err))
 	}
 	return eval
+}
+
+// recordRedisRate works for any version of redis_rate in go.mod.
+func recordRedisRate(limit redis_rate.Limit, key string) []any {
+	return record(func(client *redis.Client) error {
+		_, err := redis_rate.NewLimiter(client).Allow(context.Background(), key, limit)
+		return err
+	})
 }
 
 // A recorder replaces a connection.
