@@ -3,7 +3,7 @@
 #include "clock.h"
 #include "compat.h"
 #include "key.h"
-#include "reply.h"
+#include "outcomes.h"
 
 /* Arrays of arguments end with an entry of zeroes. The server copies them, and writes to none. */
 

@@ -29,7 +29,8 @@
 //   - register.c, command_info.h: registration of the commands, with their flags, keys,
 //     documentation and ACL categories.
 //   - key.c: the key of a funnel: reading, writing, replication, events.
-//   - reply.c: replies with errors, and the counts that INFO shows.
+//   - outcomes.c: error replies, and the counts that INFO shows; commands.c makes all other
+//     replies.
 //   - call.h, call.c: the structs that cross from C to Go, the entry points, and the
 //     calls that test them when the module is loaded.
 //   - answer/: the commands as Go sees them, free of cgo and tested without a server;

@@ -5,7 +5,7 @@
 #include "register.h"
 #include "compat.h"
 #include "key.h"
-#include "reply.h"
+#include "outcomes.h"
 #include "unload.h"
 #include "version.h"
 

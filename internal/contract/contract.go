@@ -1,8 +1,7 @@
 // Package contract says what the commands answer, store and refuse: a second
 // implementation for tests to compare with, in integers of any size.
 //
-// It follows the text of the contract from top to bottom and line by line, so that it
-// can be checked by reading. Nothing in it watches for overflow: sums and products are
+// It says what docs/commands.md says, section by section, and can be checked by reading. Nothing in it watches for overflow: sums and products are
 // exact, and what does not fit 63 bits is seen in the result. It knows neither package
 // gcra nor the module.
 //

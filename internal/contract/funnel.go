@@ -74,7 +74,7 @@ func (f Funnel) Decide(operation string, tat, now, lastWord *big.Int) (decision 
 
 // Reserve is the arithmetic of CL.RESERVE, and with a maxWait of 0 that of CL.THROTTLE.
 func (f Funnel) Reserve(tat, now, maxWait *big.Int) (Decision, Error) {
-	next := new(big.Int).Add(later(tat, now), f.Inc)
+	next := new(big.Int).Add(larger(tat, now), f.Inc)
 	over := new(big.Int).Sub(next, new(big.Int).Add(now, f.Tau))
 	fitsAtAll := f.Inc.Cmp(f.Tau) <= 0
 
@@ -91,12 +91,12 @@ func (f Funnel) Reserve(tat, now, maxWait *big.Int) (Decision, Error) {
 	if f.Quantity.Sign() > 0 {
 		tat = next
 	}
-	return f.state(tat, now, false, later(over, new(big.Int))), ""
+	return f.state(tat, now, false, larger(over, new(big.Int))), ""
 }
 
 // Take is the arithmetic of CL.TAKE.
 func (f Funnel) Take(tat, now *big.Int) (decision Decision, taken int64, err Error) {
-	room := new(big.Int).Sub(new(big.Int).Add(now, f.Tau), later(tat, now))
+	room := new(big.Int).Sub(new(big.Int).Add(now, f.Tau), larger(tat, now))
 	number := new(big.Int)
 	if room.Sign() > 0 {
 		number.Quo(room, f.T)
@@ -107,12 +107,12 @@ func (f Funnel) Take(tat, now *big.Int) (decision Decision, taken int64, err Err
 		number.Set(f.Quantity)
 	}
 	if number.Sign() > 0 {
-		if tat = new(big.Int).Add(later(tat, now), new(big.Int).Mul(f.T, number)); !fits(tat) {
+		if tat = new(big.Int).Add(larger(tat, now), new(big.Int).Mul(f.T, number)); !fits(tat) {
 			return Decision{}, 0, ErrTAT
 		}
 	}
 	if limited { // until another token fits
-		wait.Sub(new(big.Int).Add(later(tat, now), f.T), new(big.Int).Add(now, f.Tau))
+		wait.Sub(new(big.Int).Add(larger(tat, now), f.T), new(big.Int).Add(now, f.Tau))
 	}
 	return f.state(tat, now, limited, wait), number.Int64(), ""
 }
@@ -129,7 +129,7 @@ func (f Funnel) Peek(tat, now *big.Int) (Decision, Error) {
 // Charge is the arithmetic of CL.CHARGE.
 func (f Funnel) Charge(tat, now *big.Int) (Decision, Error) {
 	if f.Quantity.Sign() > 0 {
-		tat = new(big.Int).Add(later(tat, now), f.Inc)
+		tat = new(big.Int).Add(larger(tat, now), f.Inc)
 	}
 	if !fits(tat) {
 		return Decision{}, ErrTAT
@@ -142,12 +142,12 @@ func (f Funnel) Charge(tat, now *big.Int) (Decision, Error) {
 func (f Funnel) Refund(tat, now, ofReply *big.Int) (Decision, Error) {
 	back := f.Inc
 	if ofReply != nil {
-		if left := later(new(big.Int).Sub(ofReply, now), new(big.Int)); left.Cmp(back) < 0 {
+		if left := larger(new(big.Int).Sub(ofReply, now), new(big.Int)); left.Cmp(back) < 0 {
 			back = left
 		}
 	}
 	if tat.Cmp(now) > 0 {
-		tat = later(now, new(big.Int).Sub(tat, back))
+		tat = larger(now, new(big.Int).Sub(tat, back))
 	}
 	return f.peekZero(tat, now)
 }
@@ -159,8 +159,8 @@ func (f Funnel) peekZero(tat, now *big.Int) (Decision, Error) {
 
 // state is a decision whose last numbers follow from the TAT after the call.
 func (f Funnel) state(tat, now *big.Int, limited bool, wait *big.Int) Decision {
-	level := later(new(big.Int).Sub(tat, now), new(big.Int))
-	remaining := later(new(big.Int).Sub(f.Tau, level), new(big.Int))
+	level := larger(new(big.Int).Sub(tat, now), new(big.Int))
+	remaining := larger(new(big.Int).Sub(f.Tau, level), new(big.Int))
 	return Decision{
 		Limited:    limited,
 		Limit:      in63Bits(f.Limit),
@@ -171,8 +171,8 @@ func (f Funnel) state(tat, now *big.Int, limited bool, wait *big.Int) Decision {
 	}
 }
 
-// later is the larger of two numbers.
-func later(a, b *big.Int) *big.Int {
+// larger is the larger of two numbers.
+func larger(a, b *big.Int) *big.Int {
 	if a.Cmp(b) > 0 {
 		return a
 	}

@@ -1,4 +1,4 @@
-#include "reply.h"
+#include "outcomes.h"
 
 unsigned long long reply_counts[VERDICT_COUNT];
 

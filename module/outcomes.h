@@ -1,5 +1,5 @@
-#ifndef FUNNEL_REPLY_H
-#define FUNNEL_REPLY_H
+#ifndef FUNNEL_OUTCOMES_H
+#define FUNNEL_OUTCOMES_H
 
 #include "abi.h"
 #include "call.h"
