@@ -172,12 +172,13 @@ static int reply_with_rows(RedisModuleCtx *ctx, const struct row *row, int count
     reply_with_text(ctx, row->wait);
     redis.ReplyWithArray(ctx, count);
     for (int i = 0; i < count; i++) {
-        redis.ReplyWithArray(ctx, 5);
+        redis.ReplyWithArray(ctx, 6);
         redis.ReplyWithLongLong(ctx, row->limited);
         redis.ReplyWithLongLong(ctx, row->limit);
         redis.ReplyWithLongLong(ctx, row->remaining);
         reply_with_text(ctx, row->wait);
         reply_with_text(ctx, row->reset_after);
+        reply_with_text(ctx, row->limited ? "0" : tat);
     }
     return OK;
 }
