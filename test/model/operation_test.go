@@ -188,7 +188,7 @@ func onFunnels() operation {
 		command, _ = contract.CommandOf("cl.refund")
 	}
 	call := append([]string{command.Name}, words(first)...)
-	if command.Operation == "take" && rand.IntN(2) == 0 { // whatever is there
+	if command.Operation == "take" && rand.IntN(4) == 0 { // whatever is there
 		call[5] = fmt.Sprint(first.capacity + 1)
 	}
 	switch dice := rand.IntN(3); {
