@@ -120,7 +120,7 @@ func (w *words) ours() []string {
 func (w *words) receipt(key string) string {
 	held := w.receipts[key]
 	if len(held) == 0 || w.chance(0.2) {
-		return pick(w, []string{"0", "9223372036854775807", strconv.FormatInt(*w.now, 10), w.odd(w.value)})
+		return pick(w, []string{"0", "9223372036854775807", strconv.FormatInt(*w.now, 10), w.odd(w.positive), w.value()})
 	}
 	off := pick(w, []int64{0, 0, 1, -1, 2, -2, int64(time.Second), -int64(time.Second)})
 	if receipt := pick(w, held); receipt <= math.MaxInt64-max(0, off) {
