@@ -68,6 +68,8 @@ func (f Funnel) Decide(operation string, tat, now, lastWord *big.Int) (decision 
 		decision, err = f.Charge(tat, now)
 	case "refund":
 		decision, err = f.Refund(tat, now, lastWord)
+	default:
+		panic("unknown operation: " + operation)
 	}
 	return decision, 0, err
 }

@@ -3,9 +3,11 @@ package servertest
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -34,16 +36,30 @@ func Try(client Commander, line string) string {
 }
 
 // Line writes a reply as one line: that of CL.THROTTLE as "0 15 14 -1 2", that of the other
-// commands as "0 0 [0 10 9 0 0.1]", with a row in brackets for each funnel, and an error as
-// its text.
+// commands as "0 0 [0 10 9 0 0.1 100ms]", with a row in brackets for each funnel, and an error
+// as its text. A receipt is written as the time after [Epoch], and left out where it is "0".
 func Line(command *redis.Cmd) string {
 	if err := command.Err(); err != nil {
 		return err.Error()
 	}
 	line := fmt.Sprint(command.Val())
 	line = strings.TrimSuffix(strings.TrimPrefix(line, "["), "]")
-	return strings.NewReplacer("[[", "[", "]]", "]").Replace(line)
+	line = strings.NewReplacer("[[", "[", "]]", "]").Replace(line)
+	return receipts.ReplaceAllStringFunc(line, func(row string) string {
+		at := strings.LastIndex(row, " ")
+		tat, err := strconv.ParseInt(row[at+1:len(row)-1], 10, 64)
+		switch {
+		case err != nil:
+			return row
+		case tat == 0:
+			return row[:at] + "]"
+		}
+		return row[:at+1] + time.Unix(0, tat).Sub(Epoch).String() + "]"
+	})
 }
+
+// Receipts are in rows of six.
+var receipts = regexp.MustCompile(`\[([^][ ]+ ){5}\d+\]`)
 
 // WithoutTimes leaves the times out of a line of rows, for clocks that go on.
 func WithoutTimes(reply string) string {

@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ import (
 const today int64 = 1795236055976124882
 
 // operations are those of the contract.
-var operations = map[string]gcra.Operation{"reserve": gcra.Reserve, "peek": gcra.Peek, "charge": gcra.Charge, "refund": gcra.Refund}
+var operations = map[string]gcra.Operation{"reserve": gcra.Reserve, "take": gcra.Take, "peek": gcra.Peek, "charge": gcra.Charge, "refund": gcra.Refund}
 
 func nothing(string) contract.Value { return contract.Value{} }
 
@@ -24,26 +25,30 @@ func nothing(string) contract.Value { return contract.Value{} }
 // whatever was there before. Get reads a key.
 func callOf(words []string, now int64, get func(key string) contract.Value) *Call {
 	command, _ := contract.CommandOf(words[0])
+	operation, known := operations[command.Operation]
+	if !known {
+		panic("unknown operation: " + command.Operation)
+	}
 	words = words[1:]
 	form := InRows
 	if command.Seconds {
 		form = InSeconds
 	}
-	call := &Call{Operation: operations[command.Operation], Form: form, Length: uint32(max(1, len(words)/5)), Now: now, LongestWait: 77,
-		Outcome: Outcome{Verdict: 77, Funnel: 77}, Writes: 77, Seconds: [SecondsLength]int64{77, 77, 77, 77, 77}, Limited: 77, Wait: used()}
+	call := &Call{Operation: operation, Form: form, Length: uint32(max(1, len(words)/5)), Now: now, Last: 77,
+		Outcome: Outcome{Verdict: 77, Funnel: 77}, Writes: 77, Seconds: [SecondsLength]int64{77, 77, 77, 77, 77}, Limited: 77, Taken: 77, Wait: used()}
 	for i := range call.Outcome.Message {
 		call.Outcome.Message[i] = 'x'
 	}
 	if len(words)%5 == 1 {
-		call.MaxWait = words[len(words)-1]
-		if call.MaxWait == "" { // of the server's, which has bytes
-			call.MaxWait = "x"[:0]
+		call.LastWord = words[len(words)-1]
+		if call.LastWord == "" { // of the server's, which has bytes
+			call.LastWord = "x"[:0]
 		}
 	}
 	for i := range call.Length {
 		part, funnel := &call.Parts[i], &call.Funnels[i]
-		part.TAT, part.Decision.Wait = 77, 77
-		call.Rows[i] = Row{Limited: 77, Limit: 77, Remaining: 77, Wait: used(), ResetAfter: used()}
+		part.TAT, part.Decision.Wait, part.Taken = 77, 77, 77
+		call.Rows[i] = Row{Limited: 77, Limit: 77, Remaining: 77, Wait: used(), ResetAfter: used(), HasReceipt: 77}
 		word := append(slices.Clone(words[5*i:]), "1")
 		*funnel = Funnel{Key: word[0], Capacity: word[1], Count: word[2], Period: word[3], Quantity: word[4],
 			ComparedWith: 77, Alike: 77, Write: 77, TAT: used(), Expiry: used()}
@@ -86,10 +91,17 @@ func replyOf(call *Call) (reply []any) {
 	}
 	rows := make([]any, call.Length)
 	for i := range rows {
-		row := &call.Rows[i]
-		rows[i] = []any{row.Limited, row.Limit, row.Remaining, row.Wait.text(), row.ResetAfter.text()}
+		row, receipt := &call.Rows[i], fmt.Sprint(call.Rows[i].HasReceipt) // 0 for none
+		if row.HasReceipt == 1 {
+			receipt = call.Funnels[i].TAT.text()
+		}
+		rows[i] = []any{row.Limited, row.Limit, row.Remaining, row.Wait.text(), row.ResetAfter.text(), receipt}
 	}
-	return []any{call.Limited, call.Wait.text(), rows}
+	reply = []any{call.Limited, call.Wait.text(), rows}
+	if call.Operation == gcra.Take {
+		reply = append(reply, call.Taken)
+	}
+	return reply
 }
 
 func writesOf(t testing.TB, call *Call) (writes []contract.Write) {
@@ -110,7 +122,7 @@ func writesOf(t testing.TB, call *Call) (writes []contract.Write) {
 
 // verdicts are what INFO counts the outcomes of the contract as.
 var verdicts = map[string]uint32{
-	contract.Allowed: Allowed, contract.Later: Allowed, contract.Limited: Limited, contract.Never: Limited,
+	contract.Allowed: Allowed, contract.Later: Allowed, contract.Partly: Allowed, contract.Limited: Limited, contract.Never: Limited,
 	contract.Peeked: Peeked, contract.Charged: Charged, contract.Refunded: Refunded,
 }
 
@@ -128,6 +140,7 @@ func FuzzAnswer(f *testing.F) {
 	}{
 		{"15 30 60 1", 0, "", false}, {"15 30 60 1", 1, in(0), false}, {"15 30 60 1", 1, in(10e9), false}, {"15 30 60 1", 1, in(28e9), false}, {"15 30 60 1", 1, in(28e9 + 1), false},
 		{"15 30 60 1", 1, in(30e9), false},
+		{"15 30 60 " + most, 0, "", false}, {"15 30 60 " + most, 1, in(28e9), false}, {"15 30 60 " + most, 1, in(28e9 + 1), false}, {"15 30 60 4", 1, in(25e9), false},
 		{"15 30 60 16", 1, in(30e9), false}, {"15 30 60 0", 1, in(10e9), false}, {"15 30 60 0", 1, in(40e9), false},
 		{"1 1 0.000000001 1", 0, "", false}, {"1 1 9223372036 1", 0, "", false}, {"1 1 1 1", 1, most, false},
 		{"0 1 1 1", 0, "", true}, {"0 1 1 1", 0, "", false}, {"9223372036854775806 1 0.000000001 1", 0, "", true}, {most + " 1 0.000000001 1", 0, "", true}, {most + " 2 0.000000001 1", 0, "", true},
@@ -138,16 +151,21 @@ func FuzzAnswer(f *testing.F) {
 		{most + " " + most + " 9223372036.854775807 " + most, 1, "0", false}, {"1 1 1 " + strings.Repeat("\xff", 100), 0, "", false},
 	} {
 		words := strings.Split(c.words, " ")
-		for key, maxWait := range map[string]string{"a": "0", "b": "2.5", "": most} {
-			f.Add(words[0], words[1], words[2], words[3], c.kind, c.value, key, "1", "1", "1", "1", c.kind/2, in(1e9), maxWait, today, c.redisCell)
+		for key, lastWord := range map[string]string{"a": "0", "b": "2.5", "": most} {
+			f.Add(words[0], words[1], words[2], words[3], c.kind, c.value, key, "1", "1", "1", "1", c.kind/2, in(1e9), lastWord, today, c.redisCell)
 		}
 		f.Add(words[0], words[1], words[2], words[3], c.kind, c.value, "b", words[0], "30", "60", "1", c.kind, "0", "x", int64(-1), c.redisCell)
 	}
 	// The second funnel limits the first, which has tokens in it.
 	f.Add("15", "30", "60", "1", uint8(1), in(10e9), "b", "1", "1", "1", "1", uint8(1), in(1e9), "0", today, false)
+	// The last word is a receipt, which may have passed, and the funnel may have more since.
+	for _, receipt := range []string{in(-1), in(0), in(1), in(5e9), in(10e9), in(14e9 + 1), most, most + "0", "01"} {
+		f.Add("15", "30", "60", "7", uint8(1), in(10e9), "b", "1", "1", "1", "1", uint8(0), "", receipt, today, false)
+		f.Add("15", "30", "60", "20", uint8(1), in(40e9), "b", "1", "1", "1", "1", uint8(0), "", receipt, int64(-1), false)
+	}
 	// Instants before 1970 count as 0, also for a refund that empties a funnel.
 	f.Add("1", "1", "1", "0", uint8(0), "", "0", "1", "1", "1", "1", uint8(1), "1", "0", int64(-1), false)
-	f.Fuzz(func(t *testing.T, capacity, count, period, quantity string, kind uint8, value, key, capacity2, count2, period2, quantity2 string, kind2 uint8, value2, maxWait string, now int64, redisCell bool) {
+	f.Fuzz(func(t *testing.T, capacity, count, period, quantity string, kind uint8, value, key, capacity2, count2, period2, quantity2 string, kind2 uint8, value2, lastWord string, now int64, redisCell bool) {
 		held := func(kind uint8, text string) contract.Value {
 			return []contract.Value{{}, {Type: "string", Text: text}, {Type: "list"}}[kind%3]
 		}
@@ -165,9 +183,9 @@ func FuzzAnswer(f *testing.F) {
 		two := append(one[:5:5], key, capacity2, count2, period2, quantity2)
 		var calls [][]string
 		for _, command := range contract.Commands {
-			for _, words := range [][]string{one[:4], one, two, append(one[:5:5], maxWait), append(two[:10:10], maxWait)} {
+			for _, words := range [][]string{one[:4], one, two, append(one[:5:5], lastWord), append(two[:10:10], lastWord)} {
 				call := append([]string{command.Name}, words...)
-				if len(call) >= command.LeastWords() && len(words)/5 <= command.Funnels && (len(words)%5 != 1 || command.MaxWait) {
+				if len(call) >= command.LeastWords() && len(words)/5 <= command.Funnels && (len(words)%5 != 1 || command.LastWord != "") {
 					calls = append(calls, call)
 				}
 			}

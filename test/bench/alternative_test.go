@@ -101,7 +101,7 @@ func TestRedisRateIsSentAsItsLibraryDoes(t *testing.T) {
 }
 
 // What the floor leaves and replies is as long as what CL.THROTTLE does, or it would not
-// be the floor of that.
+// be the floor of that. Its rows are those of CL.RESERVE, but for the length of their times.
 func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
 	client, _ := start(t)
 	for _, c := range Cases(choose("floor", "throttle")) {
@@ -122,6 +122,27 @@ func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
 		require.Equal(t, lengths(client, commands[i]), lengths(client, floor), floor.ID())
 		client.Do("DEL", "a")
 	}
+	for _, name := range []string{"reserve", "reserve3"} {
+		floors, commands := Cases(choose(name+"-floor")), Cases(choose(name))
+		for i, floor := range floors {
+			client.prepare(commands[i], []string{"a"})
+			require.Equal(t, receipts(client, commands[i]), receipts(client, floor), floor.ID())
+			client.Do("FLUSHALL")
+		}
+	}
+}
+
+// receipts are the lengths of the rows in a reply, and of the receipts in them.
+func receipts(client *Client, c Case) (lengths [][2]int) {
+	words := []any{}
+	for _, word := range c.operation.Commands(Call{Key: "a"})[0] {
+		words = append(words, word)
+	}
+	for _, row := range client.Do(words...).([]any)[2].([]any) {
+		last := len(row.([]any)) - 1
+		lengths = append(lengths, [2]int{last + 1, len(fmt.Sprint(row.([]any)[last]))})
+	}
+	return lengths
 }
 
 // lengths are those of the numbers in a reply, after as many calls as a key has seen in

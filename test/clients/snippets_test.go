@@ -109,10 +109,10 @@ func TestTableOfCalls(t *testing.T) {
 		calls = append(calls, match[1]+" => "+servertest.Call(t, client, match[1]))
 	}
 	require.Equal(t, []string{
-		"CL.RESERVE user:42 15 30 60 1 10 => 0 0 [0 15 14 0 2]",
-		"CL.RESERVE user:42 15 30 60 1 => 0 0 [0 15 13 0 4]",
-		"CL.RESERVE {acme}:requests 10 60 60 1 {acme}:tokens 3000 30000 60 1000 => 0 0 [0 10 9 0 1] [0 3000 2000 0 2]",
-		"CL.CHARGE {acme}:tokens 3000 30000 60 250 => 0 0 [0 3000 1750 0 2.5]",
+		"CL.RESERVE user:42 15 30 60 1 10 => 0 0 [0 15 14 0 2 2s]",
+		"CL.RESERVE user:42 15 30 60 1 => 0 0 [0 15 13 0 4 4s]",
+		"CL.RESERVE {acme}:requests 10 60 60 1 {acme}:tokens 3000 30000 60 1000 => 0 0 [0 10 9 0 1 1s] [0 3000 2000 0 2 2s]",
+		"CL.CHARGE {acme}:tokens 3000 30000 60 250 => 0 0 [0 3000 1750 0 2.5 2.5s]",
 		"CL.REFUND {acme}:tokens 3000 30000 60 250 => 0 0 [0 3000 2000 0 2]",
 		"CL.PEEK {acme}:tokens 3000 30000 60 1 => 0 0 [0 3000 2000 0 2]",
 	}, calls)

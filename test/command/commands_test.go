@@ -19,9 +19,10 @@ const funnel = "key capacity count period quantity"
 var commands = []command{
 	{"cl.throttle", "key capacity count period [quantity]", "write denyoom fast", [4]int{-5, 1, 1, 1}, ""},
 	{"cl.reserve", funnel + " [" + funnel + " ...] [max_wait]", "write denyoom fast", [4]int{-6, 1, -2, 5}, ""},
+	{"cl.take", funnel, "write denyoom fast", [4]int{6, 1, 1, 1}, contract.ErrIncrement},
 	{"cl.peek", funnel + " [" + funnel + " ...]", "readonly fast", [4]int{-6, 1, -1, 5}, ""},
 	{"cl.charge", funnel + " [" + funnel + " ...]", "write denyoom fast", [4]int{-6, 1, -1, 5}, ""},
-	{"cl.refund", funnel + " [" + funnel + " ...]", "write fast", [4]int{-6, 1, -1, 5}, contract.ErrTAT},
+	{"cl.refund", funnel + " [" + funnel + " ...] [tat]", "write fast", [4]int{-6, 1, -2, 5}, contract.ErrTAT},
 }
 
 // A command is how COMMAND DOCS and COMMAND INFO describe it: the tests derive from that
@@ -45,7 +46,7 @@ func (c command) most() int {
 }
 
 // sound are the words of a call that is allowed.
-var sound = strings.NewReplacer("capacity", "2", "count", "1", "period", "1000", "quantity", "1", "max_wait", "0")
+var sound = strings.NewReplacer("capacity", "2", "count", "1", "period", "1000", "quantity", "1", "max_wait", "0", "tat", "0")
 
 // calls are all ways to ask for a token of each key: without the words that may be left out,
 // and with them.

@@ -51,6 +51,13 @@ func TestEffects(t *testing.T) {
 		{"cl.reserve two 1 1 1 0 5", "", "peeked"},
 		{"cl.reserve one 3 1 1 1 two x 1 1 1", "", "errors"},
 
+		{"cl.take one 3 1 1 2", "one", "allowed"},
+		{"cl.take one 3 1 1 3", "one", "allowed"}, // in part
+		{"cl.take new 3 1 1 9223372036854775807", "new", "allowed"},
+		{"cl.take two 2 1 1 1", "", "limited"},
+		{"cl.take one 3 1 1 0", "", "peeked"},
+		{"cl.take new 1 1 9223372036 1", "", "errors"},
+
 		{"cl.peek one 3 1 1 1 two 3 1 1 1 new 3 1 1 1", "", "peeked"},
 		{"cl.peek one 3 1 1 4", "", "peeked"},
 		{"cl.peek one 3 1 1 1 one 3 1 1 1", "", "errors"},
@@ -64,6 +71,14 @@ func TestEffects(t *testing.T) {
 		{"cl.refund one 3 1 1 1 two 3 1 1 1 new 3 1 1 1", "one two", "refunded"},
 		{"cl.refund one 3 1 1 0 two 3 1 1 2", "two", "refunded"},
 		{"cl.refund new 3 1 1 2", "", "refunded"},
+		{"cl.refund two 3 1 1 1 @2s", "two", "refunded"},
+		{"cl.refund two 3 1 1 1 @1ns", "two", "refunded"},
+		{"cl.refund two 3 1 1 9 @2s", "two", "refunded"},
+		{"cl.refund two 3 1 1 1 @0s", "", "refunded"},
+		{"cl.refund two 3 1 1 1 0", "", "refunded"},
+		{"cl.refund one 3 1 1 1 x", "", "errors"},
+		{"cl.refund one 3 1 1 1 two 3 1 1 1 0", "", "errors"},
+		{"cl.refund one 3 1 1 0 @1s", "", "peeked"},
 		{"cl.refund one 3 1 1 0", "", "peeked"},
 		{"cl.refund one 3 1 0 1", "", "errors"},
 	} {
@@ -77,7 +92,7 @@ func TestEffects(t *testing.T) {
 		dumps, counts := servertest.Dumps(t, client), countsOf(t, client)
 		logged := len(servertest.ReadAppendOnlyFile(t, server))
 
-		servertest.Try(client, c.call)
+		servertest.Try(client, withTATs(c.call))
 
 		counts[c.counted]++
 		counts["dirty"] += int64(len(strings.Fields(c.writes)))

@@ -24,9 +24,11 @@ func TestBothProtocols(t *testing.T) {
 		wire.MustDo(t, "hello", protocol)
 		for _, c := range []struct{ call, reply string }{
 			{"CL.THROTTLE {u}:s 10 10 1 1", "*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:1\r\n"},
-			{"CL.REFUND {u}:s 10 10 1 1", "*3\r\n:0\r\n$1\r\n0\r\n*1\r\n*5\r\n:0\r\n:10\r\n:10\r\n$1\r\n0\r\n$1\r\n0\r\n"},
+			{"CL.REFUND {u}:s 10 10 1 1", "*3\r\n:0\r\n$1\r\n0\r\n*1\r\n*6\r\n:0\r\n:10\r\n:10\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n"},
+			{"CL.TAKE {u}:s 10 10 1 12", "*4\r\n:1\r\n$3\r\n0.1\r\n*1\r\n*6\r\n:1\r\n:10\r\n:0\r\n$3\r\n0.1\r\n$1\r\n1\r\n$19\r\n4102444801000000000\r\n:10\r\n"},
+			{"CL.REFUND {u}:s 10 10 1 12 4102444801000000000", "*3\r\n:0\r\n$1\r\n0\r\n*1\r\n*6\r\n:0\r\n:10\r\n:10\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n"},
 			{"CL.PEEK {u}:s 10 10 1 1 {u}:h 1000 1000 3600 1001", "*3\r\n:1\r\n$2\r\n-1\r\n*2\r\n" +
-				"*5\r\n:0\r\n:10\r\n:10\r\n$1\r\n0\r\n$1\r\n0\r\n" + "*5\r\n:1\r\n:1000\r\n:1000\r\n$2\r\n-1\r\n$1\r\n0\r\n"},
+				"*6\r\n:0\r\n:10\r\n:10\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n" + "*6\r\n:1\r\n:1000\r\n:1000\r\n$2\r\n-1\r\n$1\r\n0\r\n$1\r\n0\r\n"},
 		} {
 			_, err := wire.Write(servertest.AppendCommand(nil, strings.Fields(c.call)...))
 			require.NoError(t, err)
@@ -38,17 +40,20 @@ func TestBothProtocols(t *testing.T) {
 	}
 }
 
-// TestInScripts: read-only scripts may call CL.PEEK, and no other command. The scripts of
-// docs/clients.md run in ../clients.
+// TestInScripts: a script gets the reply of a client that calls on another funnel. Read-only
+// scripts may call CL.PEEK, and no other command. The scripts of docs/clients.md run in ../clients.
 func TestInScripts(t *testing.T) {
 	client, clock := servertest.StartWithClock(t)
 	ctx := context.Background()
 	clock.Set(t, servertest.Epoch)
 	const script = `return redis.pcall(ARGV[1], KEYS[1], unpack(ARGV, 2))`
-	arguments := func(c command) []any { return append([]any{c.name}, servertest.Words("2 1 1000 1")...) }
+	arguments := func(line string) []any { return servertest.Words(strings.Replace(line, " user:1", "", 1)) }
 	keys := []string{"user:1"}
-	for i, want := range []string{"0 2 1 -1 1000", "0 0 [0 2 0 0 2000]", "1 1000 [1 2 0 1000 2000]", "1 1000 [1 2 0 1000 3000]", "0 0 [0 2 0 0 2000]"} {
-		require.Equal(t, want, servertest.Line(client.Eval(ctx, script, keys, arguments(commands[i])...)), commands[i].name)
+	for _, c := range commands {
+		for i, line := range c.calls("user:1") {
+			want := servertest.Call(t, client, c.calls("user:2")[i])
+			require.Equal(t, want, servertest.Line(client.Eval(ctx, script, keys, arguments(line)...)), line)
+		}
 	}
 	require.Contains(t, servertest.Line(client.Eval(ctx, script, keys, "cl.peek", "x", 1, 1, 1)), "ERR capacity")
 
@@ -62,20 +67,24 @@ func TestInScripts(t *testing.T) {
 	require.NoError(t, client.FunctionLoad(ctx, library).Err())
 	before := servertest.Dumps(t, client)
 	for _, c := range commands {
+		words := arguments(c.calls("user:1")[0])
 		for how, call := range map[string]*redis.Cmd{
-			"EVAL_RO":         client.EvalRO(ctx, script, keys, arguments(c)...),
-			"FCALL_RO":        client.FCallRO(ctx, "reading", keys, arguments(c)...),
-			"FCALL no-writes": client.FCall(ctx, "reading", keys, arguments(c)...),
+			"EVAL_RO":         client.EvalRO(ctx, script, keys, words...),
+			"FCALL_RO":        client.FCallRO(ctx, "reading", keys, words...),
+			"FCALL no-writes": client.FCall(ctx, "reading", keys, words...),
 		} {
 			if c.is("readonly") {
-				require.Equal(t, "1 1000 [1 2 0 1000 2000]", servertest.Line(call), how)
+				require.Equal(t, servertest.Call(t, client, c.calls("user:2")[0]), servertest.Line(call), how)
 			} else {
 				require.Contains(t, servertest.Line(call), "Write commands are not allowed from read-only scripts", how)
 			}
 		}
 	}
 	require.Equal(t, before, servertest.Dumps(t, client))
-	require.Equal(t, "1 2 0 1000 2000", servertest.Line(client.FCall(ctx, "any", keys, arguments(commands[0])...)))
+	for _, c := range commands {
+		want := servertest.Call(t, client, c.calls("user:2")[0])
+		require.Equal(t, want, servertest.Line(client.FCall(ctx, "any", keys, arguments(c.calls("user:1")[0])...)), c.name)
+	}
 }
 
 // TestInTransactions: MULTI queues the calls like any other.
@@ -83,17 +92,19 @@ func TestInTransactions(t *testing.T) {
 	client, clock := servertest.StartWithClock(t)
 	clock.Set(t, servertest.Epoch)
 	steps := []struct{ call, reply string }{
-		{"cl.reserve a 2 1 1 1 b 2 1 1 2", "0 0 [0 2 1 0 1] [0 2 0 0 2]"},
+		{"cl.reserve a 2 1 1 1 b 2 1 1 2", "0 0 [0 2 1 0 1 1s] [0 2 0 0 2 2s]"},
 		{"cl.reserve a 2 1 1 1 b 2 1 1 1", "1 1 [0 2 1 0 1] [1 2 0 1 2]"},
 		{"cl.throttle a 2 1 1", "0 2 0 -1 2"},
 		{"cl.peek a 2 1 1 1", "1 1 [1 2 0 1 2]"},
-		{"cl.charge a 2 1 1 1", "1 1 [1 2 0 1 3]"},
+		{"cl.charge a 2 1 1 1", "1 1 [1 2 0 1 3 3s]"},
+		{"cl.refund a 2 1 1 2 @1s", "0 0 [0 2 0 0 2]"},
+		{"cl.take c 2 1 1 3", "1 1 [1 2 0 1 2 2s] 2"},
 		{"cl.refund a 2 1 1 3", "0 0 [0 2 2 0 0]"},
 		{"cl.charge a 2 0 1 1", "ERR count must be an integer from 1 to 9223372036854775807, not '0'"},
 	}
 	commands, err := client.TxPipelined(t.Context(), func(pipeline redis.Pipeliner) error {
 		for _, step := range steps {
-			pipeline.Do(t.Context(), servertest.Words(step.call)...)
+			pipeline.Do(t.Context(), servertest.Words(withTATs(step.call))...)
 		}
 		return nil
 	})
@@ -101,7 +112,7 @@ func TestInTransactions(t *testing.T) {
 	for i, step := range steps {
 		require.Equal(t, step.reply, servertest.Line(commands[i].(*redis.Cmd)), step.call)
 	}
-	require.Equal(t, "b=2s", stateOf(t, client))
+	require.Equal(t, "b=2s c=2s", stateOf(t, client))
 }
 
 // TestOnReplicas: CL.PEEK answers there, from scripts too, and writes nothing.

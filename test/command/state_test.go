@@ -35,6 +35,21 @@ func stateOf(t *testing.T, client *redis.Client) string {
 	return strings.Join(keys, " ")
 }
 
+// withTATs writes a word such as @1s, a TAT after the first instant, as commands take it.
+func withTATs(call string) string {
+	words := strings.Fields(call)
+	for i, word := range words {
+		if after, isTAT := strings.CutPrefix(word, "@"); isTAT {
+			duration, err := time.ParseDuration(after)
+			if err != nil {
+				panic(err)
+			}
+			words[i] = fmt.Sprint(servertest.Epoch.Add(duration).UnixNano())
+		}
+	}
+	return strings.Join(words, " ")
+}
+
 // TestValuesOfOthers are read in every encoding that a server keeps them in (an integer,
 // an embedded string, a raw string), and written in place or anew. redis-cell stores the
 // same number as funnel, with an expiry in whole seconds. A funnel that was

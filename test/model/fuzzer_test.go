@@ -73,10 +73,14 @@ func (f *fuzzer) missing() string {
 
 // outcomesOf are what a call of a command comes to that is no error.
 func outcomesOf(command contract.Command) []string {
-	outcomes := map[string][]string{
-		"reserve": {contract.Allowed, contract.Limited, contract.Never}, "charge": {contract.Charged}, "refund": {contract.Refunded},
+	outcomes, known := map[string][]string{
+		"reserve": {contract.Allowed, contract.Limited, contract.Never}, "take": {contract.Allowed, contract.Partly, contract.Limited},
+		"peek": nil, "charge": {contract.Charged}, "refund": {contract.Refunded},
 	}[command.Operation]
-	if command.MaxWait {
+	if !known {
+		panic("unknown operation: " + command.Operation)
+	}
+	if command.LastWord == "max_wait" {
 		outcomes = append(outcomes, contract.Later)
 	}
 	return append(outcomes, contract.Peeked)
@@ -133,7 +137,7 @@ func newFuzzer(t *testing.T, seed uint64, compat string, mode contract.Mode) *fu
 	})
 	model := newServer(mode)
 	f := &fuzzer{
-		words:   &words{random: rand.New(rand.NewPCG(seed, 0)), now: &model.now},
+		words:   &words{random: rand.New(rand.NewPCG(seed, 0)), now: &model.now, receipts: model.receipts},
 		t:       t,
 		wire:    running.Wire(t),
 		model:   model,
@@ -282,8 +286,10 @@ func (f *fuzzer) transaction() {
 	for i := range queue {
 		queue[i] = f.command()
 		words := queue[i]
-		// Redis 6.2 leaves the number of words to the module.
-		if command, ours := contract.CommandOf(words[0]); ours && len(words) < command.LeastWords() && servertest.Since7(f.t) {
+		// Redis 6.2 leaves the number of words to the module. Others know the least, and that of CL.TAKE.
+		command, ours := contract.CommandOf(words[0])
+		miscounted := len(words) < command.LeastWords() || command.Operation == "take" && len(words) > command.LeastWords()
+		if ours && miscounted && servertest.Since7(f.t) {
 			aborted = true
 			f.send(failure(contract.ErrArity), words...)
 		} else {

@@ -112,8 +112,13 @@ func (h *history) outcomes() map[string]int {
 				outcome = " allowed"
 			}
 			counts[operation.words[0]+outcome]++
-			if len(operation.words) > 10 {
+			switch length := len(operation.words); {
+			case length > 10:
 				counts["two funnels"+outcome]++
+			case length == 7:
+				counts[operation.words[0]+" with a last word"]++
+			case operation.words[0] == "cl.take" && outcome == " limited" && !strings.HasSuffix(result.reply, " 0]"):
+				counts["cl.take allowed in part"]++
 			}
 			if operation.words[0] == "cl.reserve" && outcome == " allowed" && !strings.HasPrefix(result.reply, "[0 0 ") {
 				counts["cl.reserve allowed later"]++
@@ -137,9 +142,12 @@ func (h *history) check() porcupine.CheckResult {
 func (h *history) requireLinearizable(t testing.TB) {
 	t.Helper()
 	outcomes := h.outcomes()
-	want := []string{"two funnels allowed", "two funnels limited", "cl.reserve allowed later"}
+	want := []string{"two funnels allowed", "two funnels limited", "cl.reserve allowed later", "cl.take allowed in part"}
 	for _, command := range contract.Commands {
 		want = append(want, command.Name+" allowed", command.Name+" limited")
+		if command.LastWord != "" {
+			want = append(want, command.Name+" with a last word")
+		}
 	}
 	for _, outcome := range want {
 		require.NotZero(t, outcomes[outcome], outcome)

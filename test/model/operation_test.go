@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -58,7 +59,31 @@ func resultOf(operation operation, answer *redis.Cmd) result {
 	case operation.setsClock():
 		return result{}
 	}
+	keepReceipt(operation, answer)
 	return result{reply: fmt.Sprint(answer.Val())}
+}
+
+// receipts are the latest of each key that a client was given.
+var receipts sync.Map
+
+// keepReceipt keeps that of the first funnel for later refunds.
+func keepReceipt(operation operation, answer *redis.Cmd) {
+	if reply, _ := answer.Slice(); len(reply) > 2 {
+		if rows, ofRows := reply[2].([]any); ofRows {
+			if tat, err := strconv.ParseInt(rows[0].([]any)[5].(string), 10, 64); err == nil && tat > 0 {
+				receipts.Store(operation.words[1], tat)
+			}
+		}
+	}
+}
+
+// receiptOf is the last word of a refund: the latest receipt, or another instant.
+func receiptOf(funnel funnel) string {
+	tat, given := receipts.Load(funnel.key)
+	if !given || rand.IntN(3) == 0 {
+		return fmt.Sprint(servertest.Epoch.UnixNano() + rand.Int64N(int64(time.Second)))
+	}
+	return fmt.Sprint(tat.(int64) - rand.Int64N(2))
 }
 
 // A world is all that decides over answers on one group: what its keys hold.
@@ -163,10 +188,15 @@ func onFunnels() operation {
 		command, _ = contract.CommandOf("cl.refund")
 	}
 	call := append([]string{command.Name}, words(first)...)
+	if command.Operation == "take" && rand.IntN(4) == 0 { // whatever is there
+		call[5] = fmt.Sprint(first.capacity + 1)
+	}
 	switch dice := rand.IntN(3); {
 	case dice == 0 && command.Funnels > 1:
 		call = append(call, words(second)...)
-	case dice > 0 && command.MaxWait:
+	case dice > 0 && command.LastWord == "tat":
+		call = append(call, receiptOf(first))
+	case dice > 0 && command.LastWord == "max_wait":
 		call = append(call, []string{"0.05", "0.0001", fmt.Sprint(3 * servertest.StillPeriod)}[rand.IntN(3)])
 	}
 	return operation{group, call}

@@ -30,10 +30,12 @@ type server struct {
 	instant int64                     // milliseconds, by the clock of the server
 	met     map[string]map[string]int // how often each command came to each outcome
 	writes  int                       // of funnels
+
+	receipts map[string][]int64 // the latest that calls were given, by key
 }
 
 func newServer(mode contract.Mode) *server {
-	return &server{keys: map[string]entry{}, mode: mode, now: servertest.Epoch.UnixNano(), met: map[string]map[string]int{}}
+	return &server{keys: map[string]entry{}, mode: mode, now: servertest.Epoch.UnixNano(), met: map[string]map[string]int{}, receipts: map[string][]int64{}}
 }
 
 // Replies are nil, int64, string, []any, or one of these.
@@ -79,6 +81,9 @@ func (s *server) apply(words []string) any {
 				delete(s.keys, write.Key)
 			} else {
 				s.putString(write.Key, write.Value, write.Expiry)
+				if receipts := s.receipts[write.Key]; command.Operation != "refund" {
+					s.receipts[write.Key] = append(receipts[max(0, len(receipts)-3):], mustParse(write.Value))
+				}
 			}
 		}
 		if outcome.Err != "" {

@@ -14,8 +14,9 @@ import (
 
 // Words makes commands at random, sound and malformed.
 type words struct {
-	random *rand.Rand
-	now    *int64 // the clock of the module
+	random   *rand.Rand
+	now      *int64             // the clock of the module
+	receipts map[string][]int64 // that calls were given, by key
 }
 
 func (w *words) chance(probability float64) bool { return w.random.Float64() < probability }
@@ -102,7 +103,9 @@ func (w *words) ours() []string {
 	switch {
 	case command.QuantityOptional && w.chance(0.3):
 		call = call[:len(call)-1]
-	case command.MaxWait && w.chance(0.5):
+	case command.LastWord == "tat" && (length == 1 && w.chance(0.7) || w.chance(0.05)):
+		call = append(call, w.receipt(call[1]))
+	case command.LastWord == "max_wait" && w.chance(0.5):
 		maxWait := "0"
 		if length == 1 || w.chance(0.1) {
 			maxWait = pick(w, []string{"0.5", "2", "60", "0.000000001", "9223372036.854775807", w.odd(w.seconds)})
@@ -110,6 +113,20 @@ func (w *words) ours() []string {
 		call = append(call, maxWait)
 	}
 	return w.miscounted(call)
+}
+
+// receipt makes the last word of a refund: most often a receipt of that key, or one that is
+// some nanoseconds or seconds off.
+func (w *words) receipt(key string) string {
+	held := w.receipts[key]
+	if len(held) == 0 || w.chance(0.2) {
+		return pick(w, []string{"0", "9223372036854775807", strconv.FormatInt(*w.now, 10), w.odd(w.positive), w.value()})
+	}
+	off := pick(w, []int64{0, 0, 1, -1, 2, -2, int64(time.Second), -int64(time.Second)})
+	if receipt := pick(w, held); receipt <= math.MaxInt64-max(0, off) {
+		return strconv.FormatInt(max(0, receipt+off), 10)
+	}
+	return "9223372036854775807"
 }
 
 // miscounted makes a call with a word more or some less, now and then.

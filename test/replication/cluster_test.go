@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/contract"
 	"funnel/internal/servertest"
 )
 
@@ -40,18 +41,18 @@ func TestClusterFunnelsHaveSlots(t *testing.T) {
 	// reply requires that each command replies that error, or none.
 	reply := func(client servertest.Commander, keys, want string, before ...any) {
 		t.Helper()
-		for _, command := range []string{"cl.throttle", "cl.reserve", "cl.peek", "cl.charge", "cl.refund"} {
-			if command == "cl.throttle" && strings.Contains(keys, " ") {
+		for _, command := range contract.Commands {
+			if command.Funnels == 1 && strings.Contains(keys, " ") {
 				continue
 			}
 			if before != nil {
 				require.NoError(t, client.Do(ctx, before...).Err())
 			}
 			got := "no error"
-			if err := client.Do(ctx, servertest.Words(line(command, keys))...).Err(); err != nil {
+			if err := client.Do(ctx, servertest.Words(line(command.Name, keys))...).Err(); err != nil {
 				got = err.Error()
 			}
-			require.True(t, strings.HasPrefix(got, want), "%s: %s, not %s", line(command, keys), got, want)
+			require.True(t, strings.HasPrefix(got, want), "%s: %s, not %s", line(command.Name, keys), got, want)
 		}
 	}
 	held := func(client servertest.Commander) string {
@@ -62,7 +63,11 @@ func TestClusterFunnelsHaveSlots(t *testing.T) {
 	reply(to.Direct, "1{u}", moved)
 	reply(to.Direct, "1{u} 2{u}", moved)
 	reply(client, "1{u} 2{u}", "no error")
-	require.NoError(t, from.Direct.Do(ctx, servertest.Words(line("cl.reserve", "1{u}")+" 0")...).Err(), "max_wait is no key")
+	for _, command := range contract.Commands {
+		if command.LastWord != "" {
+			require.NoError(t, from.Direct.Do(ctx, servertest.Words(line(command.Name, "1{u}")+" 0")...).Err(), "%s is no key", command.LastWord)
+		}
+	}
 	const both = `return redis.call('cl.charge', KEYS[1], 9, 1, 1, 1, KEYS[2], 9, 1, 1, 1)`
 	require.NoError(t, client.Eval(ctx, both, []string{"3{u}", "4{u}"}).Err())
 	require.ErrorContains(t, from.Direct.Eval(ctx, both, []string{"1{u}", "1{v}"}).Err(), "CROSSSLOT")

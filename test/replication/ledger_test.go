@@ -125,23 +125,19 @@ func (c call) refuse() {
 
 // A row is what a reply says of one funnel.
 type row struct {
-	limited          bool
-	limit, remaining int64
+	limited                 bool
+	limit, remaining, taken int64
 }
 
 // enterReply judges the rows of a reply by what was known when the call was sent, and
-// enters it. If one row is limited, nothing was taken from any funnel.
+// enters it.
 func (l *ledger) enterReply(call call, rows []row) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	limited := slices.ContainsFunc(rows, func(row row) bool { return row.limited })
 	for i, part := range call {
-		row, leaked, taken := rows[i], int64(time.Since(l.opened)/part.interval), part.tokens
-		if limited {
-			taken = 0
-		}
+		row, leaked, taken := rows[i], int64(time.Since(l.opened)/part.interval), rows[i].taken
 		switch {
-		case row.limit != part.capacity || row.remaining < 0 || row.remaining > row.limit-taken:
+		case row.limit != part.capacity || row.remaining < 0 || row.remaining > row.limit-taken || taken < 0 || taken > part.tokens:
 			l.breach(call, "contradicts itself: %v", rows)
 		case row.limited && (row.remaining >= part.tokens || part.asked <= part.capacity):
 			l.breach(call, "is limited though it fits into what %d tokens have left: %v", part.asked-part.tokens, rows)
@@ -149,14 +145,14 @@ func (l *ledger) enterReply(call call, rows []row) {
 			l.breach(call, "finds the funnel emptier than %d tokens have left it: %v", part.kept, rows)
 		}
 		part.answered += taken
+		part.asked -= part.tokens - taken
 		if l.survives {
 			part.account.kept += taken
 		}
 	}
 	switch {
-	case limited:
+	case rows[0].taken < call[0].tokens:
 		l.figures.limited++
-		call.refuse()
 	case call[0].tokens == 0:
 		l.figures.peeked++
 	default:

@@ -14,9 +14,9 @@ import (
 	"funnel/internal/servertest"
 )
 
-// A load is a number of workers that call CL.THROTTLE on random funnels of a ledger, and
-// CL.RESERVE on two or three at once, until they are told to stop: mostly for one token,
-// sometimes for more, and sometimes a peek.
+// A load is a number of workers that call CL.THROTTLE and CL.TAKE on random funnels of a
+// ledger, and CL.RESERVE on two or three at once, until they are told to stop: mostly for one
+// token, sometimes for more, and sometimes a peek.
 type load struct {
 	ledger *ledger
 	client redis.UniversalClient
@@ -53,9 +53,10 @@ func (l *load) callBatch() (answered bool) {
 	pipeline := l.client.Pipeline()
 	var calls []call
 	var replies []*redis.Cmd
-	for range loadBatch {
+	for i := range loadBatch {
 		calls = append(calls, l.ask(1))
-		replies = append(replies, pipeline.Do(ctx, calls[len(calls)-1].words("cl.throttle")...))
+		command := []string{"cl.throttle", "cl.take"}[i%2]
+		replies = append(replies, pipeline.Do(ctx, calls[len(calls)-1].words(command)...))
 	}
 	pipeline.Exec(ctx) // each call has an error of its own
 	for range 2 {
@@ -66,7 +67,7 @@ func (l *load) callBatch() (answered bool) {
 	for i, call := range calls {
 		// When a connection breaks, go-redis gives the error to the whole batch, also to
 		// calls that were answered before.
-		rows := rowsOf(replies[i].Val())
+		rows := call.rowsOf(replies[i].Val())
 		if len(rows) != len(call) {
 			l.ledger.enterFailure(call, replies[i].Err())
 			answered = false
@@ -96,22 +97,29 @@ func (c call) words(command string) []any {
 	return words
 }
 
-// rowsOf reads the reply of CL.THROTTLE, which is one row, or CL.RESERVE.
-func rowsOf(reply any) (rows []row) {
+// rowsOf reads the reply of CL.THROTTLE, which is one row of five, CL.RESERVE or CL.TAKE. If
+// one row is limited, nothing was taken from any funnel, except by CL.TAKE.
+func (c call) rowsOf(reply any) (rows []row) {
 	values, _ := reply.([]any)
-	all := []any{values}
-	if len(values) == 3 {
-		all, _ = values[2].([]any)
+	all, width := []any{values}, 5
+	if len(values) == 3 || len(values) == 4 {
+		all, width = values[2].([]any), 6
 	}
-	for _, values := range all {
+	limited := len(values) > 0 && values[0] == int64(1)
+	for i, values := range all {
 		fields, _ := values.([]any)
-		if len(fields) != 5 {
+		if len(fields) != width {
 			return nil
 		}
-		limited, _ := fields[0].(int64)
 		limit, _ := fields[1].(int64)
 		remaining, _ := fields[2].(int64)
-		rows = append(rows, row{limited == 1, limit, remaining})
+		rows = append(rows, row{fields[0] == int64(1), limit, remaining, c[i].tokens})
+		if limited {
+			rows[i].taken = 0
+		}
+	}
+	if len(values) == 4 {
+		rows[0].taken, _ = values[3].(int64)
 	}
 	return rows
 }
