@@ -60,21 +60,24 @@ func TestClientsRefundAndTake(t *testing.T) {
 	}
 	const option = "retry=Retry(NoBackoff(), 0)"
 	require.Contains(t, clients(t), option)
-	for name, run := range map[string]func(t *testing.T) func(addr, text string) *exec.Cmd{
-		"redis-cli": func(t *testing.T) func(addr, text string) *exec.Cmd {
+	for _, c := range []struct {
+		name, refund, take string
+		run                func(t *testing.T) func(addr, text string) *exec.Cmd
+	}{
+		{"redis-cli", "redis-cli-refund", "redis-cli-take", func(t *testing.T) func(addr, text string) *exec.Cmd {
 			page.NeedRedisCLI(t)
 			return func(addr, text string) *exec.Cmd {
 				return exec.Command("bash", "-e", "-c", "redis-cli() { command redis-cli -e -p "+port(addr)+" \"$@\"; }\n"+text)
 			}
-		},
-		"redis-py": func(t *testing.T) func(addr, text string) *exec.Cmd {
+		}},
+		{"redis-py", "redis-py-refund", "redis-py-take", func(t *testing.T) func(addr, text string) *exec.Cmd {
 			python := interpreter(t, "redis-py", redisPyVersion, "python3", "/usr/bin/python3")
 			return func(addr, text string) *exec.Cmd {
 				return exec.Command(python, "-c", fmt.Sprintf("import redis, time\nfrom redis.retry import Retry\n"+
 					"from redis.backoff import NoBackoff\nr = redis.Redis(port=%s, %s)\n%s", port(addr), option, text))
 			}
-		},
-		"node-redis": func(t *testing.T) func(addr, text string) *exec.Cmd {
+		}},
+		{"node-redis", "node-redis-refund", "node-redis-take", func(t *testing.T) func(addr, text string) *exec.Cmd {
 			program := interpreter(t, "node-redis", nodeVersion, "node")
 			return func(addr, text string) *exec.Cmd { // it connects again: half a second to do so
 				return node(program, fmt.Sprintf(`
@@ -84,18 +87,18 @@ func TestClientsRefundAndTake(t *testing.T) {
 					(async () => { await client.connect(); %s })()
 						.then(() => process.exit(0), () => setTimeout(500).then(() => process.exit(1)));`, addr, text))
 			}
-		},
-		"phpredis": func(t *testing.T) func(addr, text string) *exec.Cmd {
+		}},
+		{"phpredis", "phpredis-refund", "phpredis-take", func(t *testing.T) func(addr, text string) *exec.Cmd {
 			interpreter(t, "phpredis", phpVersion, "php")
 			return php
-		},
+		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			command := run(t)
+		t.Run(c.name, func(t *testing.T) {
+			command := c.run(t)
 			requireRefund(t, func(addr string) *exec.Cmd {
-				return command(addr, snippet(t, name)+"\n"+snippet(t, name+"-refund"))
+				return command(addr, snippet(t, c.name)+"\n"+snippet(t, c.refund))
 			})
-			requireTaken(t, func(addr string) *exec.Cmd { return command(addr, snippet(t, name+"-take")) })
+			requireTaken(t, func(addr string) *exec.Cmd { return command(addr, snippet(t, c.take)) })
 		})
 	}
 }
