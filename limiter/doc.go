@@ -45,7 +45,7 @@
 // error.
 //
 // [Limiter.Settle] with 0 takes the place of Cancel: it gives back those tokens of the
-// reservation that have not leaked, also once it is due, and when later ones were made.
+// reservation that have not leaked, even once it is due, and even if later ones were made.
 // Cancel returns none once the reservation is due, and fewer if later ones were made.
 //
 // # Several limits
