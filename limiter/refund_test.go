@@ -33,7 +33,7 @@ func dialLossy(t *testing.T, server string) func(ctx context.Context, network, a
 // sent again, and returns an error. The server has executed it.
 func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, path limiter.Path, settles bool, prepare func()) {
 	t.Helper()
-	ctx, l, refunding := context.Background(), limiter.New(direct), limiter.New(lossy, only[path])
+	ctx, l, refunding := context.Background(), limiter.New(direct), limiter.New(lossy, only[path], limiter.WithPrefilter())
 	_, err := l.Charge(ctx, key, fifteenPerDay, 4)
 	require.NoError(t, err)
 	charged, err := refunding.Charge(ctx, key, fifteenPerDay, 5) // which learns how the capacity is read
@@ -51,9 +51,12 @@ func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, pa
 	require.NoError(t, err)
 	require.Equal(t, 8, peeked.Remaining, "%s: 6 and 2", key)
 	require.ErrorIs(t, lost, io.EOF, key)
+	allowed, err := refunding.AllowN(ctx, key, fifteenPerDay, 8)
+	require.NoError(t, err)
+	require.Equal(t, 8, allowed.Allowed, "also by the prefilter")
 	again, err := refunding.Refund(ctx, key, fifteenPerDay, 1)
 	require.NoError(t, err)
-	require.Equal(t, 9, again.Remaining)
+	require.Equal(t, 1, again.Remaining)
 }
 
 func TestRefundsAreSentOnce(t *testing.T) {
