@@ -55,6 +55,13 @@ var commands = map[string]ask{
 // once turns retries off, so that errors return at once.
 func once(options *redis.Options) { options.MaxRetries, options.DialerRetries = -1, 1 }
 
+// unreachable is a client without a server.
+func unreachable(t testing.TB) *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
 // as connects as a user who may do what the rules say.
 func as(t testing.TB, server *servertest.Server, rules ...string) *redis.Client {
 	t.Helper()
