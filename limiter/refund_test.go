@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"funnel/gcra"
 	"funnel/internal/servertest"
 	"funnel/limiter"
 )
@@ -112,6 +113,8 @@ func TestSettledWhenSent(t *testing.T) {
 	l = limiter.NewLocal()
 	results[0] = allow(t, l, "key", fifteenPerDay)
 	require.ErrorIs(t, settle(canceled, 0), reason)
+	_, err := l.Settle(ctx, &results[0], 1_500_000)
+	require.ErrorIs(t, err, gcra.ErrTAT)
 	require.NoError(t, settle(ctx, 0))
 	require.ErrorIs(t, settle(ctx, 0), limiter.ErrSettled)
 }
