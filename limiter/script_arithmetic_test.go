@@ -369,7 +369,7 @@ func randomCall(random *rand.Rand, command string, number int) scriptCall {
 				word = max(0, over+int64(random.IntN(3))-1)
 			}
 			if random.IntN(2) == 0 { // for the short part
-				word = word % 1e15 / 1e9 * 1e9
+				word = max(0, over)%1e15/1e9*1e9 + int64(random.IntN(2))*1e9
 			}
 			lastWord = seconds(word)
 		case "refund":
