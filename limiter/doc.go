@@ -73,9 +73,9 @@
 // Module and script keep the same value under the same key, compute it alike, and reply
 // the same times, to the nanosecond. Both may work on one funnel at once, and a fleet of
 // servers or clients can move from one to the other without losing tokens. They differ in
-// three ways: the script costs the server several times as much, more than that of
-// redis_rate; its clock counts microseconds; and when the server is out of memory, it still
-// decides calls that store nothing.
+// three ways: the script costs the server about five times as much; its clock counts
+// microseconds; and when the server is out of memory, it still decides calls that store
+// nothing.
 //
 // There are two scripts. Calls that take, reserve or peek at tokens of one funnel go to a
 // short one first, take.lua. The complete one, which [Script] returns, decides all other
