@@ -46,7 +46,7 @@ func allow(t testing.TB, l *limiter.Limiter, key string, limit limiter.Limit) li
 type ask func(l *limiter.Limiter, ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error)
 
 var commands = map[string]ask{
-	"reserve": (*limiter.Limiter).AllowN, "charge": (*limiter.Limiter).Charge, "refund": (*limiter.Limiter).Refund,
+	"reserve": (*limiter.Limiter).AllowN, "take": (*limiter.Limiter).AllowAtMost, "charge": (*limiter.Limiter).Charge, "refund": (*limiter.Limiter).Refund,
 	"peek": func(l *limiter.Limiter, ctx context.Context, key string, limit limiter.Limit, _ int) (limiter.Result, error) {
 		return l.Peek(ctx, key, limit)
 	},
