@@ -24,6 +24,7 @@ func counted(set, noop, allowed, limited float64) map[string]Count {
 		"set": {set, 0}, "noop": {noop, 0}, "floor/allowed": {13000, 0}, "floor/limited": {8500, 0},
 		"throttle/allowed": {allowed, 0}, "throttle/limited": {limited, 0},
 		"reserve/allowed": {1.1 * allowed, 0}, "reserve/limited": {1.1 * limited, 0},
+		"take/allowed": {1.1 * allowed, 0}, "take/limited": {1.1 * limited, 0},
 		"throttle3/allowed": {3 * allowed, 0}, "throttle3/limited": {3 * limited, 0},
 		"reserve3/allowed": {2.7 * allowed, 0}, "reserve3/limited": {2.7 * limited, 0},
 	}
