@@ -44,6 +44,7 @@ type call struct {
 	least     int   // quantity that is accepted, if not 0
 	strict    bool  // where Redis fails, that is the error
 	local     bool  // the funnels are those in this process
+	shared    bool  // by the callers of a lease
 
 	parts   []gcra.Part // the request and the decision for each funnel
 	pending bool        // Redis has to decide
@@ -54,6 +55,7 @@ type call struct {
 	// The state of asking Redis.
 	asked    bool // something may have been sent
 	open     bool // no way has decided
+	by       way  // the last that was tried
 	command  *redis.Cmd
 	attempts int  // in this way
 	reading       // of the capacity, for which it was sent
@@ -210,7 +212,7 @@ func (c *call) appendTake(args []any) []any {
 // throttles says that CL.THROTTLE alone can decide a call: it is for tokens of one funnel
 // now, and takes whole seconds, as redis-cell does.
 func (c *call) throttles() bool {
-	return (c.operation == gcra.Reserve && c.lastWord <= 0 || c.operation == gcra.Take) && len(c.funnels) == 1 &&
+	return (c.operation == gcra.Reserve && c.lastWord <= 0 || c.operation == gcra.Take && !c.shared) && len(c.funnels) == 1 &&
 		c.funnels[0].quantity > 0 && c.funnels[0].limit.Period%time.Second == 0
 }
 
@@ -246,6 +248,14 @@ func (c *call) named(err error) error {
 		return fmt.Errorf("limiter: key %s: %w", keys.String()[2:], err)
 	}
 	return fmt.Errorf("limiter: keys %s: %w", keys.String()[2:], err)
+}
+
+// name is the command's, for hooks.
+func (c *call) name() string {
+	if c.shared {
+		return "lease"
+	}
+	return names[c.operation].text
 }
 
 // accounts says that the call is for tokens that were used, or that were not.

@@ -35,7 +35,7 @@ func (l *Limiter) decide(ctx context.Context, calls []call) {
 		c.local = c.local || l.server == nil
 		pending = pending || c.pending && !c.local
 	}
-	if pending {
+	if pending && !(l.leases.shares(&calls[0], start) && l.share(ctx, &calls[0])) {
 		l.ask(ctx, calls)
 	}
 	for i := range calls {
@@ -50,6 +50,9 @@ func (l *Limiter) decide(ctx context.Context, calls []call) {
 		case c.cause == nil:
 			l.failure.outage.over(ctx, l.failure.logger, l.now())
 			l.prefilter.learn(c, start)
+			if l.leases.enabled && c.operation == gcra.Refund {
+				l.leases.endBackOff(c.funnels[0].key[len(l.prefix):])
+			}
 		case isFault(c.cause):
 			c.err = c.cause
 		default:
@@ -136,7 +139,7 @@ func giveUp(calls []call) {
 func (l *Limiter) callHooks(ctx context.Context, c *call, start time.Time) {
 	duration := l.now().Sub(start)
 	for i := range c.funnels {
-		event := Event{Command: names[c.operation].text, Key: c.funnels[i].key, Result: l.result(c, i), Err: c.err, Cause: c.cause, Duration: duration}
+		event := Event{Command: c.name(), Key: c.funnels[i].key, Result: l.result(c, i), Err: c.err, Cause: c.cause, Duration: duration}
 		for _, hook := range l.hooks {
 			hook(ctx, event)
 		}

@@ -30,6 +30,7 @@ type Limiter struct {
 	hooks       []Hook
 	shapes      shapes
 	prefilter   prefilter
+	leases      leases
 	failure     failure
 	now         func() time.Time
 	only        []Path
@@ -50,6 +51,7 @@ func New(rdb Client, options ...Option) *Limiter {
 		l.server.only = l.only[0]
 	}
 	l.givesUp = givesUp(rdb)
+	l.prefilter.enabled = l.prefilter.enabled && !l.leases.enabled
 	return l
 }
 
@@ -99,13 +101,16 @@ func givesUp(rdb Client) bool {
 
 // Allow is AllowN of one token.
 func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Result, error) {
-	return l.one(ctx, gcra.Reserve, key, limit, 1, 0)
+	return l.AllowN(ctx, key, limit, 1)
 }
 
 // AllowN takes quantity tokens, at least 0, from the funnel of that key: all of them, or
 // none when they do not fit. More than the capacity never fit: the call is limited, and
 // RetryAfter is [NoRetry].
 func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
+	if result, ok := l.leased(ctx, key, limit, quantity); ok {
+		return result, nil
+	}
 	return l.one(ctx, gcra.Reserve, key, limit, quantity, 0)
 }
 
@@ -141,6 +146,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, limit Limit, quantity 
 // Reset empties the funnel of that key, by DEL: whatever the key holds is deleted. It returns
 // an error when Redis does not answer, whatever [OnFailure] says.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
+	l.leases.endBackOff(key)
 	key = l.prefix + key
 	l.failure.local.Empty(key)
 	l.prefilter.funnels.Empty(key)

@@ -72,3 +72,20 @@ func WithLongestWait(longest time.Duration) Option {
 func WithPrefilter() Option {
 	return func(l *Limiter) { l.prefilter.enabled = true }
 }
+
+// WithLease has callers of [Limiter.Allow] and [Limiter.AllowN] for one key and limit share
+// calls to Redis, and takes tokens ahead for those who come within span. A hot key then costs
+// each process about two calls in span, whatever the number of callers. Tokens that are not
+// used within span lapse.
+//
+// In any stretch of time, no more than capacity + (elapsed + span) / T tokens are handed out
+// over all processes, with their largest span, where T is the emission interval. With a span
+// of 0, callers only share calls that would be under way at once, and the bound is exact.
+//
+// Calls for more than a tenth of the capacity go to Redis as without leases, and so do those
+// for more than one token where the span is 0. Under a lease, results can be limited for span
+// after Redis had fewer tokens than this process wanted, or for as long as one takes to leak,
+// up to one second more. [WithPrefilter] has no effect beside it.
+func WithLease(span time.Duration) Option {
+	return func(l *Limiter) { l.leases.enabled, l.leases.span = true, max(span, 0) }
+}

@@ -171,7 +171,7 @@ const mostAttempts = 6
 // restarted or is another node, and reads the capacity in the other way.
 func (s *server) take(w way, c *call, alone bool) (again bool) {
 	command := c.command
-	c.command = nil
+	c.command, c.by = nil, w
 	c.attempts++
 	err := command.Err()
 	switch {
