@@ -44,6 +44,7 @@ type call struct {
 	least     int   // quantity that is accepted, if not 0
 	strict    bool  // where Redis fails, that is the error
 	local     bool  // the funnels are those in this process
+	mayShare  bool  // callers of one key and limit may share calls
 	shared    bool  // by the callers of a lease
 
 	parts   []gcra.Part // the request and the decision for each funnel
@@ -212,7 +213,7 @@ func (c *call) appendTake(args []any) []any {
 // throttles says that CL.THROTTLE alone can decide a call: it is for tokens of one funnel
 // now, and takes whole seconds, as redis-cell does.
 func (c *call) throttles() bool {
-	return (c.operation == gcra.Reserve && c.lastWord <= 0 || c.operation == gcra.Take && !c.shared) && len(c.funnels) == 1 &&
+	return (c.operation == gcra.Reserve && c.lastWord <= 0 || c.operation == gcra.Take) && len(c.funnels) == 1 &&
 		c.funnels[0].quantity > 0 && c.funnels[0].limit.Period%time.Second == 0
 }
 

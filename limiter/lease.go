@@ -2,6 +2,10 @@ package limiter
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,26 +28,28 @@ type leases struct {
 
 	mutex sync.RWMutex
 	byKey map[string][]*lease // without the prefix; mostly one for each key
+	peak  int                 // the most keys since byKey was made
 	// A ring of all leases, in the order in which they were last seen to: its own next is the
 	// one that was not for the longest time.
 	ring lease
 }
 
-// A lease is that of one key and limit. Its mutex may be taken while that of leases is held,
-// by TryLock, and never the other way round.
+// A lease is that of one key and limit. Whoever holds the mutex of leases takes that of a lease
+// by TryLock only. Whoever holds that of a lease does not take that of leases.
 type lease struct {
 	key            string
 	limit          Limit
 	previous, next *lease // of the ring, guarded by leases.mutex
 
-	mutex    sync.Mutex
-	removed  bool
-	grants   []grant // oldest first
-	asking   bool
-	queue    []*waiter // for the next call
-	demand   demand
-	lastUsed time.Time
-	backOff  time.Time // until when callers are limited
+	mutex     sync.Mutex
+	removed   bool
+	grants    []grant // oldest first
+	asking    bool
+	givenBack bool      // tokens were given back while a call was under way
+	queue     []*waiter // for the next call
+	gone      int       // of the queue, how many have gone, at most
+	demand    demand
+	backOff   time.Time // until when callers are limited
 
 	// The last reply, at the instant at.
 	at         time.Time
@@ -56,8 +62,20 @@ type lease struct {
 type grant struct {
 	left    int64
 	end     time.Time
-	receipt int64 // for all that are left, and those before
+	receipt int64 // for all that are left, and those before; or 0
 }
+
+// take takes tokens of those that are left, and returns the receipt for them.
+func (g *grant) take(quantity int64, interval time.Duration) (receipt int64) {
+	if g.left -= quantity; g.receipt == 0 {
+		return 0
+	}
+	return g.receipt - g.left*int64(interval)
+}
+
+// mostGrants bounds how many grants a lease looks through. More are left over only where many
+// callers want more than they hold. The oldest then lapses.
+const mostGrants = 64
 
 // A waiter is a caller that waits for tokens.
 type waiter struct {
@@ -77,19 +95,19 @@ type handing struct {
 
 // Demand is how much was asked for in this window of time and in the one before.
 type demand struct {
-	begin                  time.Time
+	begin, last            time.Time
 	asked, askedBefore     int64
 	callers, callersBefore int64
 }
 
 func (d *demand) add(now time.Time, span time.Duration, quantity int64) {
-	if passed := now.Sub(d.begin); passed >= span {
-		d.askedBefore, d.callersBefore = d.asked, d.callers
-		if passed >= 2*span {
-			d.askedBefore, d.callersBefore = 0, 0
-		}
-		d.begin, d.asked, d.callers = now, 0, 0
+	switch {
+	case now.Sub(d.last) >= span: // nobody asked within the last span
+		*d = demand{begin: now}
+	case now.Sub(d.begin) >= span:
+		*d = demand{begin: now, askedBefore: d.asked, callersBefore: d.callers}
 	}
+	d.last = now
 	d.asked += quantity
 	d.callers++
 }
@@ -105,10 +123,7 @@ func (d *demand) ahead(wanted int64) int64 {
 
 // shares says that the call is one for which callers share calls.
 func (s *leases) shares(c *call, now time.Time) bool {
-	if !s.enabled || c.local || c.operation != gcra.Reserve || c.lastWord > 0 || c.least > 0 || len(c.funnels) != 1 || now.UnixNano() < s.off.Load() {
-		return false
-	}
-	return s.fits(c.funnels[0].limit, c.funnels[0].quantity)
+	return c.mayShare && s.enabled && now.UnixNano() >= s.off.Load() && s.fits(c.funnels[0].limit, c.funnels[0].quantity)
 }
 
 func (s *leases) fits(limit Limit, quantity int) bool {
@@ -138,8 +153,7 @@ func (s *leases) see(key string, limit Limit, now time.Time) *lease {
 		f := s.find(key, limit)
 		s.mutex.Lock()
 		if f == nil || f.next == nil {
-			f = s.add(key, limit)
-			f.lastUsed = now
+			f = s.add(key, limit, now)
 		}
 		s.moveToEnd(f)
 		for range 2 {
@@ -156,7 +170,7 @@ func (s *leases) see(key string, limit Limit, now time.Time) *lease {
 	}
 }
 
-func (s *leases) add(key string, limit Limit) *lease {
+func (s *leases) add(key string, limit Limit, now time.Time) *lease {
 	for _, f := range s.byKey[key] {
 		if f.limit == limit {
 			return f
@@ -166,8 +180,9 @@ func (s *leases) add(key string, limit Limit) *lease {
 		s.byKey = map[string][]*lease{}
 		s.ring.next, s.ring.previous = &s.ring, &s.ring
 	}
-	f := &lease{key: key, limit: limit}
+	f := &lease{key: key, limit: limit, demand: demand{last: now}}
 	s.byKey[key] = append(s.byKey[key], f)
+	s.peak = max(s.peak, len(s.byKey))
 	return f
 }
 
@@ -191,49 +206,63 @@ func (s *leases) removeIdle(now time.Time) {
 		return
 	}
 	defer f.mutex.Unlock()
-	if f.asking || len(f.queue) > 0 || now.Sub(f.lastUsed) <= 2*s.span || now.Before(f.backOff) {
+	if f.asking || len(f.queue) > 0 || now.Sub(f.demand.last) <= 2*s.span || now.Before(f.backOff) {
 		s.moveToEnd(f)
 		return
 	}
 	f.removed = true
 	s.unlink(f)
-	left := s.byKey[f.key][:0]
-	for _, other := range s.byKey[f.key] {
-		if other != f {
-			left = append(left, other)
-		}
+	left := slices.DeleteFunc(s.byKey[f.key], func(other *lease) bool { return other == f })
+	if s.byKey[f.key] = left; len(left) > 0 {
+		return
 	}
-	if s.byKey[f.key] = left; len(left) == 0 {
-		delete(s.byKey, f.key)
+	delete(s.byKey, f.key)
+	if s.peak >= shrinkFrom && len(s.byKey) <= s.peak/shrinkBy { // a map keeps its memory
+		s.byKey, s.peak = maps.Collect(maps.All(s.byKey)), len(s.byKey)
 	}
 }
 
-// endBackOff has callers of a key ask again: its tokens were given back.
+// The map of leases is made anew when it has held at least shrinkFrom keys and no more than
+// one in shrinkBy is left.
+const (
+	shrinkFrom = 1024
+	shrinkBy   = 8
+)
+
+// endBackOff has callers of a key ask again: tokens were given back.
 func (s *leases) endBackOff(key string) {
 	s.mutex.RLock()
-	defer s.mutex.RUnlock()
-	for _, f := range s.byKey[key] {
+	ofKey := slices.Clone(s.byKey[key])
+	s.mutex.RUnlock()
+	for _, f := range ofKey {
 		f.mutex.Lock()
-		f.backOff = time.Time{}
+		f.backOff, f.givenBack = time.Time{}, true
 		f.mutex.Unlock()
 	}
 }
 
 // handOut decides a call without Redis: by tokens that were taken ahead, or as limited while
-// the lease backs off.
+// the lease backs off. The clock has to be read under the lock: no token may be handed out at
+// an instant before it was taken.
 func (f *lease) handOut(now time.Time, quantity int64) (handing, bool) {
-	for len(f.grants) > 0 && !now.Before(f.grants[0].end) {
-		f.grants = append(f.grants[:0], f.grants[1:]...) // in place: no memory is lost
+	ended := 0
+	for ended < len(f.grants) && !now.Before(f.grants[ended].end) {
+		ended++
 	}
-	interval := int64(f.interval())
+	f.grants = slices.Delete(f.grants, 0, ended)
 	for i := range f.grants {
-		if g := &f.grants[i]; g.left >= quantity {
-			g.left -= quantity
-			return handing{f.allowed(now), g.receipt - g.left*interval, PathLease, nil, false}, true
+		g := &f.grants[i]
+		if g.left < quantity {
+			continue
 		}
+		receipt := g.take(quantity, f.interval())
+		if g.left == 0 {
+			f.grants = slices.Delete(f.grants, i, i+1)
+		}
+		return handing{decision: f.allowed(now), receipt: receipt, path: PathLease}, true
 	}
 	if now.Before(f.backOff) {
-		return handing{f.limited(now, quantity), 0, PathLease, nil, false}, true
+		return handing{decision: f.limited(now, quantity), path: PathLease}, true
 	}
 	return handing{}, false
 }
@@ -268,12 +297,11 @@ func (l *Limiter) leased(ctx context.Context, key string, limit Limit, quantity 
 	if f == nil {
 		return result, false
 	}
-	now := l.now()
 	f.mutex.Lock()
+	now := l.now()
 	got, ok := f.handOut(now, int64(quantity))
 	if ok {
 		f.demand.add(now, s.span, int64(quantity))
-		f.lastUsed = now
 	}
 	f.mutex.Unlock()
 	if !ok {
@@ -304,10 +332,10 @@ func (l *Limiter) share(ctx context.Context, c *call) bool {
 	}
 	within, cancel := l.withTimeout(ctx)
 	defer cancel()
-	quantity, now := int64(c.funnels[0].quantity), l.now()
-	f := l.leases.see(c.funnels[0].key[len(l.prefix):], c.funnels[0].limit, now)
+	quantity := int64(c.funnels[0].quantity)
+	f := l.leases.see(c.funnels[0].key[len(l.prefix):], c.funnels[0].limit, l.now())
+	now := l.now()
 	f.demand.add(now, l.leases.span, quantity)
-	f.lastUsed = now
 	got, decided := f.handOut(now, quantity)
 	if !decided {
 		w := &waiter{quantity: quantity, done: make(chan handing, 1)}
@@ -340,6 +368,9 @@ func (f *lease) await(ctx context.Context, w *waiter) handing {
 		return got
 	default:
 		w.gone = true
+		if f.gone++; 2*f.gone > len(f.queue) { // while a call takes long, many may come and go
+			f.queue, f.gone = slices.DeleteFunc(f.queue, func(w *waiter) bool { return w.gone }), 0
+		}
 		return handing{cause: context.Cause(ctx)}
 	}
 }
@@ -354,7 +385,7 @@ func (l *Limiter) askForAll(f *lease) {
 	go func() {
 		f.mutex.Lock()
 		waiters := f.queue
-		f.queue = nil
+		f.queue, f.gone, f.givenBack = nil, 0, false
 		sent := l.now()
 		calls := []call{l.callForAll(f, waiters)}
 		f.mutex.Unlock()
@@ -368,9 +399,11 @@ func (l *Limiter) askForAll(f *lease) {
 			}
 		}
 
+		lacksTake := l.lacksTake(c)
+
 		f.mutex.Lock()
 		defer f.mutex.Unlock()
-		l.handAround(f, waiters, c, sent)
+		l.handAround(f, waiters, c, sent, lacksTake)
 		f.asking = false
 		l.startOver(f)
 	}()
@@ -382,7 +415,7 @@ func (l *Limiter) callForAll(f *lease, waiters []*waiter) call {
 	wanted, count := int64(0), 0
 	for _, w := range waiters {
 		if !w.gone {
-			wanted += w.quantity
+			wanted = min(wanted+w.quantity, math.MaxInt64/2) // a quantity is at most a tenth of the capacity
 			count++
 		}
 	}
@@ -398,16 +431,25 @@ func (l *Limiter) callForAll(f *lease, waiters []*waiter) call {
 	return c
 }
 
-// handAround gives what a call got to its waiters, in order, and keeps the rest.
-func (l *Limiter) handAround(f *lease, waiters []*waiter, c *call, sent time.Time) {
-	span, now, decision := l.leases.span, l.now(), &c.parts[0].Decision
-	lacksTake := c.operation == gcra.Take && (isMissing(c.cause) || redis.IsPermissionError(c.cause)) || c.cause == nil && c.by == byThrottle
-	if lacksTake {
-		l.leases.off.Store(now.Add(askAgain).UnixNano())
-		l.leases.logged.Do(func() {
-			l.failure.logger.Warn("no leases: the server has no CL.TAKE, or denies it", "error", c.cause)
-		})
+// lacksTake says that the server has no CL.TAKE, or denies it. Leases are not used then.
+func (l *Limiter) lacksTake(c *call) bool {
+	reason := c.cause
+	switch {
+	case reason == nil && c.by == byThrottle:
+		reason = errors.New("the server has CL.THROTTLE alone")
+	case c.operation != gcra.Take || !isMissing(reason) && !redis.IsPermissionError(reason):
+		return false
 	}
+	l.leases.off.Store(l.now().Add(askAgain).UnixNano())
+	l.leases.logged.Do(func() {
+		l.failure.logger.Warn("leases are not used: they need CL.TAKE", "error", reason)
+	})
+	return true
+}
+
+// handAround gives what a call got to its waiters, in order, and keeps the rest.
+func (l *Limiter) handAround(f *lease, waiters []*waiter, c *call, sent time.Time, lacksTake bool) {
+	span, now, decision := l.leases.span, l.now(), &c.parts[0].Decision
 	got := int64(0)
 	switch {
 	case c.cause != nil || !c.pending:
@@ -419,7 +461,7 @@ func (l *Limiter) handAround(f *lease, waiters []*waiter, c *call, sent time.Tim
 	if c.pending && c.cause == nil {
 		f.at, f.remaining, f.resetAfter = now, decision.Remaining, time.Duration(decision.ResetAfter)
 		f.oneMore = time.Duration(decision.Wait)
-		if c.operation == gcra.Take && got < int64(c.funnels[0].quantity) && span > 0 {
+		if c.operation == gcra.Take && got < int64(c.funnels[0].quantity) && span > 0 && !f.givenBack {
 			f.backOff = sent.Add(span)
 			if due := now.Add(f.oneMore); due.After(f.backOff) {
 				f.backOff = due
@@ -430,7 +472,7 @@ func (l *Limiter) handAround(f *lease, waiters []*waiter, c *call, sent time.Tim
 		}
 	}
 	f.grants = append(f.grants, grant{got, sent.Add(span), c.funnels[0].receipt})
-	rest, interval := &f.grants[len(f.grants)-1], int64(f.interval())
+	rest := &f.grants[len(f.grants)-1]
 	for _, w := range waiters {
 		if w.gone {
 			continue
@@ -441,11 +483,8 @@ func (l *Limiter) handAround(f *lease, waiters []*waiter, c *call, sent time.Tim
 			handed.alone = true
 		case c.cause != nil:
 		case rest.left >= w.quantity:
-			rest.left -= w.quantity
+			handed.receipt = rest.take(w.quantity, f.interval())
 			handed.decision = f.allowed(now)
-			if rest.receipt != 0 {
-				handed.receipt = rest.receipt - rest.left*interval
-			}
 		case c.operation == gcra.Reserve:
 			handed.decision = *decision
 		default:
@@ -455,6 +494,9 @@ func (l *Limiter) handAround(f *lease, waiters []*waiter, c *call, sent time.Tim
 	}
 	if rest.left == 0 || !now.Before(rest.end) {
 		f.grants = f.grants[:len(f.grants)-1]
+	}
+	if len(f.grants) > mostGrants {
+		f.grants = slices.Delete(f.grants, 0, 1)
 	}
 }
 
@@ -472,6 +514,7 @@ func (l *Limiter) startOver(f *lease) {
 			waiting = append(waiting, w)
 		}
 	}
-	f.queue = waiting
+	clear(f.queue[len(waiting):])
+	f.queue, f.gone = waiting, 0
 	l.askForAll(f)
 }

@@ -30,7 +30,8 @@ func OnFailure(failure Failure) Option {
 	return func(l *Limiter) { l.failure.policy = failure }
 }
 
-// WithLogger sets the logger for the beginning and the end of deciding without Redis.
+// WithLogger sets the logger for the beginning and the end of deciding without Redis, and for
+// a server on which [WithLease] has no effect.
 // The default is [slog.Default].
 func WithLogger(logger *slog.Logger) Option {
 	return func(l *Limiter) { l.failure.logger = logger }

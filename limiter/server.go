@@ -228,6 +228,8 @@ func (s *server) takeError(w way, c *call, err error) {
 		if w == byModule {
 			s.throttleAlone.Store(true)
 		}
+	case redis.IsPermissionError(err) && c.shared && w == byModule:
+		c.open, c.cause = false, err // callers ask by themselves, by a command that may be allowed
 	case redis.IsPermissionError(err):
 		c.denied[w] = true
 	default:
