@@ -1,0 +1,330 @@
+package limiter_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/contract"
+	"funnel/limiter"
+)
+
+// A model is a server that decides as package contract says, by the clock of a bubble. Its
+// network may be slow, hang, lose answers, and have commands executed twice.
+type model struct {
+	mutex           sync.Mutex
+	random          *rand.Rand
+	values          map[string]contract.Value
+	faults          float64       // the share of commands that something happens to
+	delay           time.Duration // of each way, at most
+	processes       []*process
+	uses            []use        // of tokens
+	asked           atomic.Int64 // tokens
+	calls           atomic.Int64 // that ask for tokens
+	granted, leased int64        // tokens, and those by leases
+}
+
+// A use is of tokens at an instant.
+type use struct{ at, quantity int64 }
+
+func newModel(seed uint64, faults float64, delay time.Duration) *model {
+	return &model{random: rand.New(rand.NewPCG(seed, 1)), values: map[string]contract.Value{}, faults: faults, delay: delay}
+}
+
+// chance returns numbers from 0 to 1.
+func (m *model) chance() float64 {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.random.Float64()
+}
+
+func (m *model) execute(words []string) (contract.Outcome, int64) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	now := time.Now().UnixNano()
+	outcome := contract.Call(contract.Default, words, now, func(key string) contract.Value { return m.values[key] })
+	for _, write := range outcome.Writes {
+		m.values[write.Key] = contract.Value{Type: "string", Text: write.Value}
+		if write.Value == "" {
+			delete(m.values, write.Key)
+		}
+	}
+	return outcome, now
+}
+
+// A process has a Limiter, is its client, and has its own clock. Answered is the instant at
+// which the server executed the shared call that was answered last.
+type process struct {
+	server         *model
+	limiter        *limiter.Limiter
+	speed          float64
+	span           time.Duration
+	read, answered atomic.Int64
+	taken, used    []use // by shared calls, and by leases
+}
+
+// late is how many tokens a lease handed out more than d after they were taken, or before.
+// The oldest that can be used are the best choice.
+func (p *process) late() (late int64) {
+	slices.SortFunc(p.taken, byInstant)
+	slices.SortFunc(p.used, byInstant)
+	first := 0
+	for _, use := range p.used {
+		for ; first < len(p.taken) && (p.taken[first].quantity <= 0 || p.taken[first].at < use.at-int64(p.span*101/100)); first++ {
+		}
+		for i := first; i < len(p.taken) && p.taken[i].at <= use.at && use.quantity > 0; i++ {
+			number := min(use.quantity, p.taken[i].quantity)
+			p.taken[i].quantity -= number
+			use.quantity -= number
+		}
+		late += use.quantity
+	}
+	return late
+}
+
+func byInstant(a, b use) int { return cmp.Compare(a.at, b.at) }
+
+// instantKey is for the instant of a caller who asks alone.
+type instantKey struct{}
+
+func (p *process) Process(ctx context.Context, command redis.Cmder) error {
+	words := make([]string, len(command.Args()))
+	for i, word := range command.Args() {
+		words[i] = fmt.Sprint(word)
+	}
+	if words[5] != "0" {
+		p.server.calls.Add(1)
+	}
+	way := func() time.Duration { return 1 + time.Duration(p.server.chance()*float64(p.server.delay)) }
+	there, back, executions, lost := way(), way(), 1, false
+	if p.server.chance() < p.server.faults {
+		switch fault := p.server.chance(); {
+		case fault < 0.3:
+			back *= 100
+		case fault < 0.5:
+			there *= 100
+		case fault < 0.6:
+			there += 10 * time.Second // longer than any time-out
+		case fault < 0.8:
+			executions = 2
+		default:
+			lost = true
+		}
+	}
+	time.Sleep(there)
+	outcome, at := p.server.execute(words)
+	if executions == 2 { // the first answer was lost, or a copy of the command comes late
+		if again, later := p.server.execute(words); p.server.chance() < 0.5 {
+			outcome, at = again, later
+		}
+	}
+	time.Sleep(back)
+	switch {
+	case lost:
+		return errors.New("the answer was lost")
+	case outcome.Err != "":
+		return errors.New(string(outcome.Err))
+	}
+	if instant, alone := ctx.Value(instantKey{}).(*atomic.Int64); alone {
+		instant.Store(at)
+	} else {
+		p.answered.Store(at)
+		p.took(at, words, outcome.Reply)
+	}
+	command.(interface{ SetVal(any) }).SetVal(outcome.Reply)
+	return nil
+}
+
+func (p *process) Pipelined(context.Context, func(redis.Pipeliner) error) ([]redis.Cmder, error) {
+	panic("a Limiter sends calls of Allow one by one")
+}
+
+// took notes the tokens of a shared call.
+func (p *process) took(at int64, words []string, reply []any) {
+	quantity, _ := strconv.ParseInt(words[5], 10, 64)
+	switch {
+	case len(reply) == 4:
+		quantity = reply[3].(int64)
+	case reply[0] != int64(0):
+		quantity = 0
+	}
+	p.server.mutex.Lock()
+	defer p.server.mutex.Unlock()
+	p.taken = append(p.taken, use{at, quantity})
+}
+
+// start starts a process whose clock runs at that speed.
+func start(m *model, speed float64, span time.Duration, options ...limiter.Option) *process {
+	begin := time.Now()
+	p := &process{server: m, speed: speed, span: span}
+	m.mutex.Lock()
+	m.processes = append(m.processes, p)
+	m.mutex.Unlock()
+	p.limiter = limiter.New(p, append(options, limiter.WithLease(span))...)
+	limiter.SetNow(p.limiter, func() time.Time {
+		now := time.Now()
+		p.read.Store(now.UnixNano())
+		return begin.Add(time.Duration(float64(now.Sub(begin)) * p.speed))
+	})
+	return p
+}
+
+// allow asks, and notes the use of tokens.
+func (p *process) allow(ctx context.Context, limit limiter.Limit, quantity int) {
+	var own atomic.Int64
+	p.server.asked.Add(int64(quantity))
+	result, err := p.limiter.AllowN(context.WithValue(ctx, instantKey{}, &own), "key", limit, quantity)
+	if err != nil || result.Allowed == 0 {
+		return
+	}
+	m, at := p.server, p.answered.Load()
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.granted += int64(quantity)
+	switch {
+	case own.Load() != 0:
+		at = own.Load()
+	case result.Path == limiter.PathLease:
+		at = p.read.Load()
+		m.leased += int64(quantity)
+		p.used = append(p.used, use{at, int64(quantity)})
+	default:
+		for i := range p.taken {
+			if p.taken[i].at == at {
+				p.taken[i].quantity -= int64(quantity)
+			}
+		}
+	}
+	m.uses = append(m.uses, use{at, int64(quantity)})
+}
+
+// excess is the largest number of tokens that went beyond capacity + elapsed / T in a stretch
+// of time, whose first and last instant are those of uses.
+func (m *model) excess(limit limiter.Limit) float64 {
+	slices.SortFunc(m.uses, byInstant)
+	interval := int64(limit.Period) / int64(limit.Count)
+	before, least, most := int64(0), int64(math.MaxInt64), int64(math.MinInt64)
+	for _, use := range m.uses {
+		at := use.at - m.uses[0].at
+		least = min(least, before*interval-at)
+		before += use.quantity
+		most = max(most, before*interval-at-least)
+	}
+	return float64(most)/float64(interval) - float64(limit.Capacity)
+}
+
+// A phase is how all processes ask for some time: batches of calls, and gaps between these.
+type phase struct {
+	batch     int
+	gap, last time.Duration
+}
+
+// phases are drawn. In most of them processes take tokens ahead, and use all at once when these
+// are about to lapse.
+func phases(random *rand.Rand, span time.Duration) (all []phase) {
+	of := func(low, high float64) time.Duration {
+		return 1 + time.Duration(float64(span)*(low+(high-low)*random.Float64()))
+	}
+	for range 3 {
+		if random.IntN(4) > 0 {
+			all = append(all, phase{20, span, of(0, 0.1)}, phase{[]int{1, 1, 1, 4}[random.IntN(4)], of(0.4, 0.95), of(1, 2.5)}, phase{0, span, of(0, 0.5)})
+			continue
+		}
+		for range 3 {
+			all = append(all, phase{[]int{0, 1, 1, 2, 5, 20}[random.IntN(6)], of(0.1, 0.5), of(0.2, 2)})
+		}
+	}
+	return append(all, phase{20, span, of(0, 0.1)})
+}
+
+// simulate runs a random history, and returns the model, by how many tokens a stretch of time
+// went beyond the bound, and how many tokens were used too late.
+func simulate(seed uint64) (m *model, beyond float64, late int64, what string) {
+	random := rand.New(rand.NewPCG(seed, 0))
+	limit := limiter.Every(time.Millisecond << random.IntN(5)).Burst([]int{5, 20, 100, 100, 200}[random.IntN(5)])
+	longest := time.Duration(float64(limit.Period) * float64(limit.Capacity) * []float64{0, 0.2, 0.6, 0.9, 2, 4}[random.IntN(6)])
+	count := []int{1, 3, 20, 40, 60}[random.IntN(5)]
+	m = newModel(seed, []float64{0, 0, 0.02, 0.2}[random.IntN(4)], max(longest/time.Duration([]int{2, 20, 200}[random.IntN(3)]), time.Microsecond))
+	mixed, largest := random.IntN(3) == 0, []int{1, 1, limit.Capacity/10 + 2}[random.IntN(3)]
+	script := phases(random, max(longest, limit.Period))
+
+	var processes, callers sync.WaitGroup
+	for i := range count {
+		own := rand.New(rand.NewPCG(seed, uint64(i)+2))
+		speed, span := []float64{1.01, 1 / 1.01}[own.IntN(2)], longest
+		if mixed {
+			span = longest * time.Duration(own.IntN(3)) / 2
+		}
+		options := []limiter.Option{limiter.WithTimeout(3 * max(longest, limit.Period)), limiter.WithModuleOnly()}
+		p := start(m, speed, span, options...)
+		processes.Go(func() {
+			for _, phase := range script {
+				if m.faults > 0 && own.IntN(20) == 0 {
+					p = start(m, speed, span, options...) // those who are calling keep the old one
+				}
+				end := time.Now().Add(phase.last)
+				if phase.batch < 5 {
+					time.Sleep(min(phase.last, time.Duration(own.Float64()*float64(phase.gap))))
+				}
+				for time.Now().Before(end) {
+					for range phase.batch {
+						p, quantity, patience := p, 1+own.IntN(largest), own.IntN(10)
+						callers.Go(func() {
+							ctx, cancel := context.WithTimeout(context.Background(), max(longest, limit.Period)*time.Duration(1+patience)/3)
+							defer cancel()
+							p.allow(ctx, limit, quantity)
+						})
+					}
+					time.Sleep(min(time.Until(end), phase.gap*time.Duration(80+own.IntN(40))/100))
+				}
+			}
+		})
+	}
+	processes.Wait()
+	callers.Wait()
+	time.Sleep(time.Hour) // calls that were given up end
+	for _, p := range m.processes {
+		late += p.late()
+	}
+	what = fmt.Sprintf("seed %d: %v, d of %v, mixed %v, %d processes, faults %v, quantities to %d", seed, limit, longest, mixed, count, m.faults, largest)
+	return m, m.excess(limit) - float64(longest)*1.01/float64(limit.Period), late, what
+}
+
+// In any stretch of time no more than capacity + (elapsed + d) / T tokens are handed out, over
+// all processes, whatever becomes of calls, processes and clocks.
+func TestLeasesAreBounded(t *testing.T) {
+	first, count := uint64(1), uint64(30)
+	if os.Getenv("FUNNEL_LONG") != "" {
+		first, count = uint64(time.Now().UnixNano()), 2000
+	}
+	if seed := os.Getenv("FUNNEL_SEED"); seed != "" {
+		first, _ = strconv.ParseUint(seed, 10, 64)
+	}
+	closest, ahead := math.Inf(-1), int64(0)
+	for seed := first; seed < first+count; seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			m, beyond, late, what := simulate(seed)
+			ahead += m.leased
+			closest = max(closest, beyond)
+			if beyond > 0 || late > 0 {
+				t.Errorf("%s: %.3f tokens beyond the bound, %d used after d", what, beyond, late)
+			}
+		})
+	}
+	require.Positive(t, ahead, "leases decide")
+	t.Logf("%d histories, %d tokens by leases, closest to the bound: %.3f tokens", count, ahead, closest)
+}
