@@ -147,7 +147,7 @@ func (s *leases) find(key string, limit Limit) *lease {
 }
 
 // see returns the lease of a key and limit, locked. It makes one if there is none, and
-// removes others that are idle: at most two, so that each call costs the same.
+// removes others that are idle.
 func (s *leases) see(key string, limit Limit, now time.Time) *lease {
 	for {
 		f := s.find(key, limit)
@@ -156,10 +156,8 @@ func (s *leases) see(key string, limit Limit, now time.Time) *lease {
 			f = s.add(key, limit, now)
 		}
 		s.moveToEnd(f)
-		for range 2 {
-			if s.ring.next != f {
-				s.removeIdle(now)
-			}
+		for removals := 0; removals < mostRemovals && s.ring.next != f && s.removeIdle(now); {
+			removals++
 		}
 		s.mutex.Unlock()
 		f.mutex.Lock()
@@ -199,27 +197,35 @@ func (s *leases) unlink(f *lease) {
 	f.previous, f.next = nil, nil
 }
 
+// mostRemovals is how many idle leases a call removes at most: more than the one that a call can
+// add, and bounded, because many may become idle at the same time.
+const mostRemovals = 100
+
 // removeIdle removes the lease that was not seen to for the longest time, if it is idle.
-func (s *leases) removeIdle(now time.Time) {
+func (s *leases) removeIdle(now time.Time) (removed bool) {
 	f := s.ring.next
 	if f == &s.ring || !f.mutex.TryLock() {
-		return
+		return false
 	}
 	defer f.mutex.Unlock()
-	if f.asking || len(f.queue) > 0 || now.Sub(f.demand.last) <= 2*s.span || now.Before(f.backOff) {
+	if f.asking || now.Before(f.backOff) { // for how long, others do not wait
 		s.moveToEnd(f)
-		return
+		return false
+	}
+	if now.Sub(f.demand.last) <= 2*s.span {
+		return false
 	}
 	f.removed = true
 	s.unlink(f)
 	left := slices.DeleteFunc(s.byKey[f.key], func(other *lease) bool { return other == f })
 	if s.byKey[f.key] = left; len(left) > 0 {
-		return
+		return true
 	}
 	delete(s.byKey, f.key)
 	if s.peak >= shrinkFrom && len(s.byKey) <= s.peak/shrinkBy { // a map keeps its memory
 		s.byKey, s.peak = maps.Collect(maps.All(s.byKey)), len(s.byKey)
 	}
+	return true
 }
 
 // The map of leases is made anew when it has held at least shrinkFrom keys and no more than
