@@ -509,6 +509,9 @@ func (l *Limiter) handAround(f *lease, waiters []*waiter, c *call, sent time.Tim
 // startOver decides those who came while a call was under way, or has the next call made for
 // them.
 func (l *Limiter) startOver(f *lease) {
+	if len(f.queue) == 0 {
+		return
+	}
 	now, waiting := l.now(), f.queue[:0]
 	for _, w := range f.queue {
 		if w.gone {

@@ -56,6 +56,13 @@ func (m *model) chance() float64 {
 	return m.random.Float64()
 }
 
+// set changes the model, or reads of it.
+func (m *model) set(change func()) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	change()
+}
+
 func (m *model) execute(words []string) (contract.Outcome, int64) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -117,11 +124,12 @@ func (p *process) Process(ctx context.Context, command redis.Cmder) error {
 	if words[5] != "0" {
 		p.server.calls.Add(1)
 	}
-	way := func() time.Duration {
-		return 1 + p.server.fixed + time.Duration(p.server.chance()*float64(p.server.delay))
-	}
+	var fixed time.Duration
+	var faults float64
+	p.server.set(func() { fixed, faults = p.server.fixed, p.server.faults })
+	way := func() time.Duration { return 1 + fixed + time.Duration(p.server.chance()*float64(p.server.delay)) }
 	there, back, executions, lost := way(), way(), 1, false
-	if p.server.chance() < p.server.faults {
+	if p.server.chance() < faults {
 		switch fault := p.server.chance(); {
 		case p.server.lose:
 			lost = true
@@ -309,6 +317,8 @@ func simulate(seed uint64) (m *model, beyond float64, late int64, what string) {
 	processes.Wait()
 	callers.Wait()
 	time.Sleep(time.Hour) // calls that were given up end
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
 	for _, p := range m.processes {
 		late += p.late()
 	}
