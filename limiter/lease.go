@@ -279,7 +279,9 @@ func (f *lease) interval() time.Duration { return f.limit.Period / time.Duration
 func (f *lease) allowed(now time.Time) gcra.Decision {
 	held := f.remaining
 	for i := range f.grants {
-		held += f.grants[i].left
+		if now.Before(f.grants[i].end) {
+			held += f.grants[i].left
+		}
 	}
 	return gcra.Decision{Limit: int64(f.limit.Capacity), Remaining: min(held, int64(f.limit.Capacity)), ResetAfter: int64(max(0, f.resetAfter-now.Sub(f.at)))}
 }

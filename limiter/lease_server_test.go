@@ -26,8 +26,8 @@ func TestLeasesOfRareKeys(t *testing.T) {
 		client, now := server.Client(t, func(options *redis.Options) { options.Addr = address }), time.Now()
 		l := limiter.New(client, options...)
 		limiter.SetNow(l, func() time.Time { return now })
-		for _, quantity := range []int{1, 10, 1, 2, 0, 11, 10, 3, 10} { // the last are limited
-			_, err := l.AllowN(t.Context(), "key", perDay(100).Burst(30), quantity)
+		for _, quantity := range []int{1, 10, 1, 2, 0, 11, 10, 3, 80, 10, 1} { // the last are limited
+			_, err := l.AllowN(t.Context(), "key", limiter.PerSecond(10).Burst(100), quantity)
 			require.NoError(t, err)
 			now = now.Add(1001 * time.Millisecond)
 		}

@@ -114,6 +114,9 @@ func TestLeases(t *testing.T) {
 		require.Equal(t, "cl.reserve 2, cl.reserve 2, cl.take 3, cl.take 4, cl.take 6, cl.take 9", sent(), "half of what was asked for")
 		require.Equal(t, "mmmmlmllm", paths)
 		require.Equal(t, 83+1, results[7].Remaining, "of the reply, and of an older lease")
+		oldest, err := l.Allow(ctx, "key", hundred)
+		require.NoError(t, err)
+		results = append(results, oldest)
 		lease, decisions := 0, 0
 		for _, event := range told.told {
 			if event.Command == "lease" {
@@ -122,14 +125,14 @@ func TestLeases(t *testing.T) {
 				decisions++
 			}
 		}
-		require.Equal(t, [2]int{6, 9}, [2]int{lease, decisions})
+		require.Equal(t, [2]int{6, 10}, [2]int{lease, decisions})
 
 		tat, err := strconv.ParseInt(m.values["p:key"].Text, 10, 64)
 		require.NoError(t, err)
-		for i, left := range map[int]int64{5: 4, 6: 2, 7: 0} {
+		for i, left := range map[int]int64{5: 4, 6: 2, 7: 0, 9: 10} {
 			_, err := l.Settle(ctx, &results[i], 0)
 			require.NoError(t, err)
-			require.Equal(t, fmt.Sprintf("cl.refund 2 %d", tat-(9+left)*1e9), sent(), "the receipt")
+			require.Equal(t, fmt.Sprintf("cl.refund %d %d", results[i].Allowed, tat-(9+left)*1e9), sent(), "the receipt")
 		}
 	})
 	bubble(t, "who gives up leaves the tokens", func(t *testing.T) {
@@ -206,6 +209,15 @@ func TestLeases(t *testing.T) {
 				require.Equal(t, "cl.reserve 1", sent())
 			}
 		}
+	})
+	bubble(t, "a limited CL.RESERVE has nobody back off", func(t *testing.T) {
+		one := limiter.Every(time.Hour).Burst(1)
+		l, _, sent := leased(t, one, time.Minute)
+		for range 3 {
+			_, err := l.Allow(ctx, "key", one)
+			require.NoError(t, err)
+		}
+		require.Equal(t, "cl.reserve 1, cl.reserve 1, cl.reserve 1", sent())
 	})
 	bubble(t, "a failure is that of each caller, and one for the breaker", func(t *testing.T) {
 		l, m, _ := leased(t, hundred, time.Second, limiter.OnFailure(limiter.FailOpen), limiter.WithTimeout(5*time.Second))
