@@ -44,6 +44,8 @@ type call struct {
 	least     int   // quantity that is accepted, if not 0
 	strict    bool  // where Redis fails, that is the error
 	local     bool  // the funnels are those in this process
+	mayShare  bool  // callers of one key and limit may share calls
+	shared    bool  // by the callers of a lease
 
 	parts   []gcra.Part // the request and the decision for each funnel
 	pending bool        // Redis has to decide
@@ -54,6 +56,7 @@ type call struct {
 	// The state of asking Redis.
 	asked    bool // something may have been sent
 	open     bool // no way has decided
+	by       way  // the last that was tried
 	command  *redis.Cmd
 	attempts int  // in this way
 	reading       // of the capacity, for which it was sent
@@ -257,6 +260,14 @@ func (c *call) named(err error) error {
 		return fmt.Errorf("limiter: key %s: %w", keys.String()[2:], err)
 	}
 	return fmt.Errorf("limiter: keys %s: %w", keys.String()[2:], err)
+}
+
+// name is the command's, for hooks.
+func (c *call) name() string {
+	if c.shared {
+		return "lease"
+	}
+	return names[c.operation].text
 }
 
 // accounts says that the call is for tokens that were used, or that were not.

@@ -9,14 +9,14 @@ import (
 )
 
 // one decides a call of one funnel.
-func (l *Limiter) one(ctx context.Context, operation gcra.Operation, key string, limit Limit, quantity int, lastWord int64) (Result, error) {
+func (l *Limiter) one(ctx context.Context, operation gcra.Operation, key string, limit Limit, quantity int, lastWord int64, mayShare bool) (Result, error) {
 	var single struct { // one allocation, not three
 		calls  [1]call
 		funnel [1]funnel
 		part   [1]gcra.Part
 	}
 	single.funnel[0] = funnel{key: l.prefix + key, limit: limit, quantity: quantity}
-	single.calls[0] = call{operation: operation, funnels: single.funnel[:], parts: single.part[:], lastWord: lastWord}
+	single.calls[0] = call{operation: operation, funnels: single.funnel[:], parts: single.part[:], lastWord: lastWord, mayShare: mayShare}
 	l.decide(ctx, single.calls[:])
 	return l.result(&single.calls[0], 0), single.calls[0].err
 }
@@ -35,8 +35,11 @@ func (l *Limiter) decide(ctx context.Context, calls []call) {
 		c.local = c.local || l.server == nil
 		pending = pending || c.pending && !c.local
 	}
-	if pending {
+	if pending && !(l.leases.shares(&calls[0], start) && l.share(ctx, &calls[0])) {
 		l.ask(ctx, calls)
+		if c := &calls[0]; l.leases.enabled && (c.operation == gcra.Refund || c.strict) { // also after a lost answer
+			l.leases.endBackOff(c.funnels[0].key[len(l.prefix):])
+		}
 	}
 	for i := range calls {
 		c := &calls[i]
@@ -48,7 +51,9 @@ func (l *Limiter) decide(ctx context.Context, calls []call) {
 			c.err = c.decideBy(l.failure.local)
 			c.asked = c.err == nil
 		case c.cause == nil:
-			l.failure.outage.over(ctx, l.failure.logger, l.now())
+			if c.path != PathLease {
+				l.failure.outage.over(ctx, l.failure.logger, l.now())
+			}
 			l.prefilter.learn(c, start)
 		case isFault(c.cause):
 			c.err = c.cause
@@ -120,7 +125,8 @@ func fail(calls []call, cause error) {
 	}
 }
 
-// giveUp leaves the decisions of calls to an answer that may still come, which nobody reads.
+// giveUp leaves the decisions and receipts of calls to an answer that may still come, which
+// nobody reads.
 func giveUp(calls []call) {
 	for i := range calls {
 		if c := &calls[i]; c.pending {
@@ -128,7 +134,12 @@ func giveUp(calls []call) {
 			for j := range parts {
 				parts[j].Request = c.parts[j].Request
 			}
-			c.parts = parts
+			funnels := make([]funnel, len(c.funnels))
+			for j := range funnels {
+				f := &c.funnels[j] // its receipt may be written now
+				funnels[j] = funnel{key: f.key, limit: f.limit, quantity: f.quantity, shape: f.shape}
+			}
+			c.parts, c.funnels = parts, funnels
 		}
 	}
 }
@@ -137,7 +148,7 @@ func giveUp(calls []call) {
 func (l *Limiter) callHooks(ctx context.Context, c *call, start time.Time) {
 	duration := l.now().Sub(start)
 	for i := range c.funnels {
-		event := Event{Command: names[c.operation].text, Key: c.funnels[i].key, Result: l.result(c, i), Err: c.err, Cause: c.cause, Duration: duration}
+		event := Event{Command: c.name(), Key: c.funnels[i].key, Result: l.result(c, i), Err: c.err, Cause: c.cause, Duration: duration}
 		for _, hook := range l.hooks {
 			hook(ctx, event)
 		}

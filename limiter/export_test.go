@@ -49,3 +49,13 @@ func (c *TakeCall) Read(reply any) (part gcra.Part, receipt int64, again, ok boo
 	again, ok = c.call.readTake(reply)
 	return c.call.parts[0], c.call.funnels[0].receipt, again, ok
 }
+
+// Leases is how many leases a Limiter has, and for how many keys.
+func Leases(l *Limiter) (leases, keys int) {
+	l.leases.mutex.RLock()
+	defer l.leases.mutex.RUnlock()
+	for _, ofKey := range l.leases.byKey {
+		leases += len(ofKey)
+	}
+	return leases, len(l.leases.byKey)
+}

@@ -12,7 +12,7 @@ type Hook func(ctx context.Context, event Event)
 
 // An Event is a decision on one funnel, or an error.
 type Event struct {
-	Command string // reserve, take, peek, charge or refund
+	Command string // reserve, take, peek, charge, refund; or lease, a call for callers' tokens
 	Key     string // with the prefix of [WithPrefix]
 
 	// Result and Err are what the caller gets; Result.Path says what decided.

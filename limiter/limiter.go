@@ -30,6 +30,7 @@ type Limiter struct {
 	hooks       []Hook
 	shapes      shapes
 	prefilter   prefilter
+	leases      leases
 	failure     failure
 	now         func() time.Time
 	only        []Path
@@ -50,6 +51,7 @@ func New(rdb Client, options ...Option) *Limiter {
 		l.server.only = l.only[0]
 	}
 	l.givesUp = givesUp(rdb)
+	l.prefilter.enabled = l.prefilter.enabled && !l.leases.enabled
 	return l
 }
 
@@ -99,34 +101,37 @@ func givesUp(rdb Client) bool {
 
 // Allow is AllowN of one token.
 func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Result, error) {
-	return l.one(ctx, gcra.Reserve, key, limit, 1, 0)
+	return l.AllowN(ctx, key, limit, 1)
 }
 
 // AllowN takes quantity tokens, at least 0, from the funnel of that key: all of them, or
 // none when they do not fit. More than the capacity never fit: the call is limited, and
 // RetryAfter is [NoRetry].
 func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	return l.one(ctx, gcra.Reserve, key, limit, quantity, 0)
+	if result, ok := l.leased(ctx, key, limit, quantity); ok {
+		return result, nil
+	}
+	return l.one(ctx, gcra.Reserve, key, limit, quantity, 0, true)
 }
 
 // AllowAtMost takes as many whole tokens as fit, up to quantity, which is at least 0;
 // Result.Allowed is how many. When it is 0, RetryAfter is the time until one fits. It is one
 // round trip; servers that have CL.THROTTLE alone need more where not all of them fit.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	return l.one(ctx, gcra.Take, key, limit, quantity, 0)
+	return l.one(ctx, gcra.Take, key, limit, quantity, 0, false)
 }
 
 // Peek answers as Allow would, and takes nothing: Remaining and ResetAfter tell the state
 // as it is, and Allowed is 0. Clients that read from replicas ask one of these.
 func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (Result, error) {
-	return l.one(ctx, gcra.Peek, key, limit, 1, 0)
+	return l.one(ctx, gcra.Peek, key, limit, 1, 0, false)
 }
 
 // Charge accounts for tokens that were used, at least 0, whatever the funnel holds: it may
 // become overfull, and then limits until enough has leaked. Result.RetryAfter says for how
 // long, and is [NoRetry] if it is not overfull. A quantity above the capacity is fine.
 func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	return l.one(ctx, gcra.Charge, key, limit, quantity, 0)
+	return l.one(ctx, gcra.Charge, key, limit, quantity, 0, false)
 }
 
 // Refund gives tokens back, at least 0, out of whatever the funnel holds, but not below
@@ -140,12 +145,13 @@ func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, quantity 
 // Refunds are sent once, whatever retries the client is set to. After an error without a
 // reply the tokens may be back or not: do not refund them again.
 func (l *Limiter) Refund(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	return l.one(ctx, gcra.Refund, key, limit, quantity, gcra.NoReceipt)
+	return l.one(ctx, gcra.Refund, key, limit, quantity, gcra.NoReceipt, false)
 }
 
 // Reset empties the funnel of that key, by DEL: whatever the key holds is deleted. It returns
 // an error when Redis does not answer, whatever [OnFailure] says.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
+	defer l.leases.endBackOff(key)
 	key = l.prefix + key
 	l.failure.local.Empty(key)
 	l.prefilter.funnels.Empty(key)

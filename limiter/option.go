@@ -30,7 +30,8 @@ func OnFailure(failure Failure) Option {
 	return func(l *Limiter) { l.failure.policy = failure }
 }
 
-// WithLogger sets the logger for the beginning and the end of deciding without Redis.
+// WithLogger sets the logger for the beginning and the end of deciding without Redis, and for
+// a server on which [WithLease] has no effect.
 // The default is [slog.Default].
 func WithLogger(logger *slog.Logger) Option {
 	return func(l *Limiter) { l.failure.logger = logger }
@@ -71,4 +72,21 @@ func WithLongestWait(longest time.Duration) Option {
 // for each funnel that is not empty.
 func WithPrefilter() Option {
 	return func(l *Limiter) { l.prefilter.enabled = true }
+}
+
+// WithLease has callers of [Limiter.Allow] and [Limiter.AllowN] for one key and limit share
+// calls to Redis, and takes tokens ahead for those who come within span. A hot key then costs
+// each process about two calls in span, whatever the number of callers. Tokens that are not
+// used within span lapse.
+//
+// In any stretch of time, no more than capacity + (elapsed + span) / T tokens are handed out
+// over all processes, with their largest span, where T is the emission interval. With a span
+// of 0, callers only share calls that would be under way at once, and the bound is exact.
+//
+// Calls for more than a tenth of the capacity go to Redis as without leases, and so do those
+// for more than one token where the span is 0. Under a lease, results can be limited for span
+// after Redis had fewer tokens than this process wanted, or for as long as one takes to leak,
+// up to one second more. [WithPrefilter] has no effect beside it.
+func WithLease(span time.Duration) Option {
+	return func(l *Limiter) { l.leases.enabled, l.leases.span = true, max(span, 0) }
 }

@@ -60,6 +60,7 @@ type Path string
 const (
 	PathModule    Path = "module"    // CL.RESERVE and its like, or CL.THROTTLE
 	PathScript    Path = "script"    // the script
+	PathLease     Path = "lease"     // this process, see [WithLease]
 	PathPrefilter Path = "prefilter" // this process, see [WithPrefilter]
 	PathLocal     Path = "local"     // [FailLocal], [NewLocal]
 	PathOpen      Path = "open"      // [FailOpen]

@@ -171,7 +171,7 @@ const mostAttempts = 6
 // restarted or is another node, and reads the capacity in the other way.
 func (s *server) take(w way, c *call, alone bool) (again bool) {
 	command := c.command
-	c.command = nil
+	c.command, c.by = nil, w
 	c.attempts++
 	err := command.Err()
 	switch {
@@ -228,6 +228,8 @@ func (s *server) takeError(w way, c *call, err error) {
 		if w == byModule {
 			s.throttleAlone.Store(true)
 		}
+	case redis.IsPermissionError(err) && c.shared && w == byModule:
+		c.open, c.cause = false, err // callers ask by themselves, by a command that may be allowed
 	case redis.IsPermissionError(err):
 		c.denied[w] = true
 	default:

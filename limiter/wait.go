@@ -25,7 +25,7 @@ var ErrNeverFits = errors.New("limiter: the quantity is larger than the capacity
 //
 // An unused reservation is not returned; see [Limiter.Refund].
 func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, quantity int, longestWait time.Duration) (Result, error) {
-	return l.one(ctx, gcra.Reserve, key, limit, quantity, int64(max(longestWait, 0)))
+	return l.one(ctx, gcra.Reserve, key, limit, quantity, int64(max(longestWait, 0)), false)
 }
 
 // Wait is WaitN of one token.

@@ -1,0 +1,105 @@
+package limiter_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+	"funnel/limiter"
+)
+
+// A key that one caller asks about less than once in d sends what it sends without leases.
+func TestLeasesOfRareKeys(t *testing.T) {
+	server := servertest.StartModule(t)
+	sends := func(options ...limiter.Option) (all [][]string) {
+		require.NoError(t, server.Client(t).FlushAll(t.Context()).Err())
+		address, sent := servertest.HideCommands(t, server.Addr())
+		client, now := server.Client(t, func(options *redis.Options) { options.Addr = address }), time.Now()
+		l := limiter.New(client, options...)
+		limiter.SetNow(l, func() time.Time { return now })
+		for _, quantity := range []int{1, 10, 1, 2, 0, 11, 10, 3, 80, 10, 1} { // the last are limited
+			_, err := l.AllowN(t.Context(), "key", limiter.PerSecond(10).Burst(100), quantity)
+			require.NoError(t, err)
+			now = now.Add(1001 * time.Millisecond)
+		}
+		for _, words := range sent() {
+			if strings.HasPrefix(words[0], "cl.") {
+				all = append(all, words)
+			}
+		}
+		return all
+	}
+	require.Equal(t, sends(), sends(limiter.WithLease(time.Second)))
+}
+
+// allowedOf is how many of 400 calls by 8 goroutines are allowed.
+func allowedOf(t *testing.T, l *limiter.Limiter, key string, limit limiter.Limit) (allowed int) {
+	var callers sync.WaitGroup
+	var mutex sync.Mutex
+	for range 8 {
+		callers.Go(func() {
+			for range 50 {
+				result, err := l.Allow(context.Background(), key, limit)
+				if err != nil {
+					t.Error(err)
+				}
+				mutex.Lock()
+				allowed += result.Allowed
+				mutex.Unlock()
+			}
+		})
+	}
+	callers.Wait()
+	return allowed
+}
+
+// On a funnel that leaks nothing, callers who share calls get its capacity. Leases keep the
+// bound.
+func TestLeasesOnServers(t *testing.T) {
+	limit := perDay(100)
+	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
+		counted := &counting{Client: client}
+		require.Equal(t, 100, allowedOf(t, limiter.New(counted, limiter.WithLease(0)), "shared", limit))
+		require.Less(t, counted.trips.Load(), int64(400))
+
+		const span = 20 * time.Millisecond
+		var told recorder
+		begin, quick := time.Now(), limiter.PerSecond(1000).Burst(100)
+		allowed := allowedOf(t, limiter.New(client, limiter.WithLease(span), limiter.WithHook(told.hook)), "ahead", quick)
+		require.LessOrEqual(t, allowed, 101+int((time.Since(begin)+span)/time.Millisecond))
+		require.True(t, slices.ContainsFunc(told.told, func(event limiter.Event) bool {
+			return event.Result.Path == limiter.PathLease && event.Result.Allowed > 0
+		}), "a lease decides")
+	})
+}
+
+// Where there is no CL.TAKE, or no permission for it, calls are sent as without leases. This is
+// logged once.
+func TestLeasesWithoutTake(t *testing.T) {
+	limit, server := perDay(100), servertest.StartModule(t)
+	hidden, sent := servertest.HideCommands(t, server.Addr(), "cl.reserve", "cl.take", "cl.peek", "cl.charge", "cl.refund")
+	for name, client := range map[string]*redis.Client{
+		"cell":   server.Client(t, func(options *redis.Options) { options.Addr = hidden }),
+		"denied": as(t, server, "~*", "+@all", "-cl.take"),
+	} {
+		var log bytes.Buffer
+		l := limiter.New(client, limiter.WithLease(time.Second), limiter.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		require.Equal(t, 100, allowedOf(t, l, name, limit), name)
+		require.Equal(t, 1, strings.Count(log.String(), "leases are not used: they need CL.TAKE"), log.String())
+		result, err := l.Allow(t.Context(), "more", limit)
+		require.NoError(t, err)
+		require.Equal(t, limiter.PathModule, result.Path, name)
+	}
+	for _, words := range sent() {
+		require.NotContains(t, strings.Join(words, " "), "evalsha", "CL.THROTTLE decides")
+	}
+}
