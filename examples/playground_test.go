@@ -77,7 +77,7 @@ func TestPlaygroundWithoutTheModule(t *testing.T) {
 	url := start(t, "playground", server, "-listen", "127.0.0.1:0", "-prefix", "p:", "-redis", "redis://visitor:pw@"+server.Addr()).
 		find(t, `msg=serving address=(\S+)`)[1]
 	_, answer := post(t, url, words("reserve", "demo", "15", "60", "1"))
-	require.Contains(t, answer, `(the text of the script) 1 p:demo reserve 15 30 60 1"`)
+	require.Contains(t, answer, `(the text of the script) 1 p:demo 30000000000 2000000000"`)
 	require.Contains(t, answer, `"path":"script"`)
 	require.Contains(t, answer, `"redis":"`+server.Addr()+`"`, "without the password")
 

@@ -239,6 +239,17 @@ func (c *call) decideBy(funnels *funnels.Set) error {
 	return nil
 }
 
+// forgetReceipts is for a decision without Redis: an answer that was no reply has left
+// receipts, and one that is late writes them at any time, into funnels that nobody reads.
+func (c *call) forgetReceipts() {
+	funnels := make([]funnel, len(c.funnels))
+	for i := range funnels {
+		f := &c.funnels[i]
+		funnels[i] = funnel{key: f.key, limit: f.limit, quantity: f.quantity, shape: f.shape}
+	}
+	c.funnels = funnels
+}
+
 // named is an error that names the keys of the call.
 func (c *call) named(err error) error {
 	var keys strings.Builder

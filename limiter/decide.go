@@ -106,6 +106,7 @@ func (l *Limiter) ask(ctx context.Context, calls []call) {
 		default:
 			c.cause = causeOf(within, c.cause)
 			failed = c.cause
+			l.prefilter.forget(c)
 		}
 	}
 	if answered {

@@ -44,9 +44,9 @@
 // deadline. Reserve takes a longest wait. There is no rate.Inf, and the zero Limit is an
 // error.
 //
-// Cancel has no counterpart. There it returns no tokens once the reservation is due, and
-// fewer if later ones were made. [Limiter.Refund] gives back up to what the funnel holds,
-// other callers' tokens included.
+// [Limiter.Settle] with 0 takes the place of Cancel: it gives back those tokens of the
+// reservation that have not leaked, even once it is due, and even if later ones were made.
+// Cancel returns none once the reservation is due, and fewer if later ones were made.
 //
 // # Several limits
 //
@@ -56,10 +56,13 @@
 //
 // # Charges and refunds
 //
-// Where the cost of an action is known only afterwards, [Limiter.Charge] accounts for the
-// tokens that it used, even if they do not fit, and [Limiter.Refund] gives back those that
-// it did not use. Refund in time: tokens that have leaked are gone, and a late refund
-// gives back other callers' tokens.
+// Where the cost of an action is known only afterwards, take an estimate, and pass the
+// [Result] and the number of used tokens to [Limiter.Settle]. It charges what was used
+// beyond the estimate, even if that does not fit, or gives the rest back. The Result has a
+// receipt, by which tokens that have leaked meanwhile do not come back.
+//
+// [Limiter.Charge] and [Limiter.Refund] account for tokens without a Result, such as those
+// of another process. A late Refund gives back other callers' tokens.
 //
 // # Module or script
 //
@@ -70,11 +73,15 @@
 // Module and script keep the same value under the same key, compute it alike, and reply
 // the same times, to the nanosecond. Both may work on one funnel at once, and a fleet of
 // servers or clients can move from one to the other without losing tokens. They differ in
-// three ways: the script costs the server several times as much, more than that of
-// redis_rate; its clock counts microseconds; and when the server is out of memory, it still
-// decides calls that store nothing.
+// three ways: the script costs the server about five times as much; its clock counts
+// microseconds; and when the server is out of memory, it still decides calls that store
+// nothing.
 //
-// The script is sent by its hash, and as text when a server does not have it yet. It
+// There are two scripts. Calls that take, reserve or peek at tokens of one funnel go to a
+// short one first, take.lua. The complete one, which [Script] returns, decides all other
+// calls, and those that take.lua leaves to it, such as calls on keys that hold no funnel.
+//
+// A script is sent by its hash, and as text when a server does not have it yet. It
 // declares its keys, so it works in a cluster; replicas receive the SET that it executes.
 // [Limiter.Peek] runs on replicas if the client reads from them; without the module that
 // needs EVALSHA_RO, which Redis has from version 7 on.

@@ -61,7 +61,7 @@ func ExampleLimiter_AllowAll() {
 
 // A call of a language model: the tokens of its answer are known only when it has
 // answered. What was estimated too high is given back, and what was too low is charged.
-func ExampleLimiter_Charge() {
+func ExampleLimiter_Settle() {
 	ctx, key, limit := context.Background(), "user:42", limiter.PerMinute(10_000)
 	l := limiter.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}))
 
@@ -74,12 +74,7 @@ func ExampleLimiter_Charge() {
 		fmt.Println("try again in", result.RetryAfter)
 		return
 	}
-	if used > estimate {
-		_, err = l.Charge(ctx, key, limit, used-estimate)
-	} else {
-		_, err = l.Refund(ctx, key, limit, estimate-used)
-	}
-	if err != nil {
+	if _, err := l.Settle(ctx, &result, used); err != nil {
 		log.Fatal(err)
 	}
 }

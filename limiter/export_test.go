@@ -20,8 +20,13 @@ func SetNow(l *Limiter, now func() time.Time) {
 	l.prefilter.funnels, l.failure.local = funnels.New(now), funnels.New(now)
 }
 
-// TakeScript is take.lua, with the time in two more keys.
-var TakeScript = strings.Replace(takePart, "redis.call('TIME')", "{KEYS[2], KEYS[3]}", 1)
+// WithClock is a script that takes the server's time from two keys, before the others.
+func WithClock(script string) string {
+	return "local clock = {table.remove(KEYS, 1), table.remove(KEYS, 1)}\n" + strings.ReplaceAll(script, "redis.call('TIME')", "clock")
+}
+
+// TakeScript is take.lua.
+var TakeScript = takePart
 
 // A TakeCall is a call by take.lua.
 type TakeCall struct{ call call }

@@ -71,6 +71,7 @@ func (f *failure) decide(ctx context.Context, c *call) error {
 		return c.cause
 	}
 	f.outage.add(ctx, f.logger, f.now(), f.policy, c.cause)
+	c.forgetReceipts()
 	switch f.policy {
 	case FailLocal:
 		return c.decideBy(f.local)

@@ -6,14 +6,10 @@
 --
 -- The command is reserve, take, peek, charge or refund, in lower case; then come four words
 -- for each key, in the order of the keys. The max_wait is for reserve, and tat for refund.
--- Integers of more than 15 digits are strings in the reply. Tests put the time, in
--- nanoseconds since the epoch, behind the command: reserve,now=1795351851380221000.
+-- Integers of more than 15 digits are strings in the reply.
 --
--- This part is complete: it decides every call. funnels_short.lua, in front of it, decides
--- most calls at 0.6 of the cost.
---
--- A number of Lua is a double, exact up to 2^53, but times here take 63 bits. So each is
--- kept as two numbers: the seconds, and the nanoseconds. Other integers are kept alike:
+-- This part can decide every call. Times take 63 bits here, and a double of Lua has 53. So
+-- each time is two numbers: the seconds, and the nanoseconds. Other integers are kept alike:
 -- how many billions, and the rest.
 
 local BILLION = 1000000000
@@ -117,9 +113,7 @@ local function fail_quantity(reason, number)
     return fail_together('quantity and period are too large together for count: ' .. reason, number)
 end
 
-local command, now = ARGV[1] or '', nil
-if #command > 7 then command, now = match(command, '^(%l+),now=(%d+)$') end
-local now_high, now_low = parse_integer(now or '')
+local command = ARGV[1] or ''
 
 -- A funnel by its four words. Returns nothing, and an error, for other words.
 local function parse_funnel(number)
@@ -168,8 +162,8 @@ local function parse_funnel(number)
     }
 end
 
-local others = ({reserve = 2, take = 1, peek = 1, charge = 1, refund = 2})[command or ''] -- words, beside the funnels
-if not others or (now and not now_low) then
+local others = ({reserve = 2, take = 1, peek = 1, charge = 1, refund = 2})[command] -- words, beside the funnels
+if not others then
     return fail('the script takes 1 to 64 keys, then reserve, take, peek, charge or refund, then capacity, count,'
         .. ' period and quantity for each key, and then, for reserve, max_wait, and for refund, tat')
 elseif #KEYS < 1 or #KEYS > (command == 'take' and 1 or 64) or #ARGV < 1 + 4 * #KEYS or #ARGV > others + 4 * #KEYS then
@@ -212,10 +206,8 @@ if #KEYS > 1 then
     end
 end
 
-if not now then
-    local time = redis.call('TIME')
-    now_high, now_low = tonumber(time[1]), time[2] * 1000
-end
+local time = redis.call('TIME')
+local now_high, now_low = tonumber(time[1]), time[2] * 1000
 
 -- How long it is until an instant, at least 0.
 local function span_until(instant_high, instant_low)
@@ -292,29 +284,24 @@ for i, funnel in ipairs(funnels) do
     funnel.filled_high, funnel.filled_low = filled_high, filled_low
 end
 
-if command ~= 'peek' and (command ~= 'reserve' or limited == 0) then
-    for i, funnel in ipairs(funnels) do
-        local high, low = funnel.filled_high, funnel.filled_low
-        if high + low == 0 and funnel.level_high + funnel.level_low > 0 then
+local rows, writes = {}, command ~= 'peek' and (command ~= 'reserve' or limited == 0)
+for i, funnel in ipairs(funnels) do
+    local high, low, receipt = funnel.level_high, funnel.level_low, '0'
+    if writes and (funnel.filled_high ~= high or funnel.filled_low ~= low) then
+        high, low = funnel.filled_high, funnel.filled_low
+        if high + low == 0 then
             redis.call('DEL', KEYS[i])
-        elseif high ~= funnel.level_high or low ~= funnel.level_low then
+        else
             local seconds, nanoseconds = carry(now_high + high, now_low + low)
             local tat = digits(seconds, nanoseconds)
             redis.call('SET', KEYS[i], tat, 'PXAT', seconds * 1000 + math.ceil(nanoseconds / 1000000))
-            if command ~= 'refund' then funnel.receipt = tat end
+            if command ~= 'refund' then receipt = tat end
         end
-        funnel.level_high, funnel.level_low = high, low
     end
-end
-
-local rows = {}
-for i, funnel in ipairs(funnels) do
-    local remaining = 0
-    local room_high, room_low = carry(funnel.tolerance_high - funnel.level_high, funnel.tolerance_low - funnel.level_low)
+    local remaining, room_high, room_low = 0, carry(funnel.tolerance_high - high, funnel.tolerance_low - low)
     if room_high >= 0 then
         remaining = integer(divide(room_high, room_low, funnel.interval_high, funnel.interval_low))
     end
-    rows[i] = {funnel.limited, funnel.limit, remaining,
-        decimal(funnel.wait_high, funnel.wait_low), decimal(funnel.level_high, funnel.level_low), funnel.receipt or '0'}
+    rows[i] = {funnel.limited, funnel.limit, remaining, decimal(funnel.wait_high, funnel.wait_low), decimal(high, low), receipt}
 end
 return {limited, decimal(wait_high, wait_low), rows, taken}

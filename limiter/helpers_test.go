@@ -46,7 +46,7 @@ func allow(t testing.TB, l *limiter.Limiter, key string, limit limiter.Limit) li
 type ask func(l *limiter.Limiter, ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error)
 
 var commands = map[string]ask{
-	"reserve": (*limiter.Limiter).AllowN, "charge": (*limiter.Limiter).Charge, "refund": (*limiter.Limiter).Refund,
+	"reserve": (*limiter.Limiter).AllowN, "take": (*limiter.Limiter).AllowAtMost, "charge": (*limiter.Limiter).Charge, "refund": (*limiter.Limiter).Refund,
 	"peek": func(l *limiter.Limiter, ctx context.Context, key string, limit limiter.Limit, _ int) (limiter.Result, error) {
 		return l.Peek(ctx, key, limit)
 	},
@@ -54,6 +54,13 @@ var commands = map[string]ask{
 
 // once turns retries off, so that errors return at once.
 func once(options *redis.Options) { options.MaxRetries, options.DialerRetries = -1, 1 }
+
+// unreachable is a client without a server.
+func unreachable(t testing.TB) *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
 
 // as connects as a user who may do what the rules say.
 func as(t testing.TB, server *servertest.Server, rules ...string) *redis.Client {

@@ -134,8 +134,13 @@ func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, quantity 
 	return l.one(ctx, gcra.Charge, key, limit, quantity, 0, false)
 }
 
-// Refund gives tokens back, at least 0. What has leaked cannot be given back: the funnel is
-// never below empty. Result.Allowed is the quantity, whatever had leaked.
+// Refund gives tokens back, at least 0, out of whatever the funnel holds, but not below
+// empty. Result.Allowed is the quantity, whatever had leaked.
+//
+// A late Refund goes over the bound. Of a funnel of 10 that drains in a second, A takes 10.
+// 1.1 seconds later B takes 10, and A gives back its 10, which have leaked: B's come out, and
+// C is allowed 10 at the same instant. [Limiter.Settle] gives back only those tokens of a
+// call that have not leaked; prefer it where there is a Result.
 //
 // Refunds are sent once, whatever retries the client is set to. After an error without a
 // reply the tokens may be back or not: do not refund them again.

@@ -125,9 +125,7 @@ func TestResetEmptiesTheFunnel(t *testing.T) {
 	require.Equal(t, 14, allow(t, l, "key", fifteenPerDay).Remaining)
 
 	// Without Redis, the funnels of this process.
-	unreachable := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
-	t.Cleanup(func() { unreachable.Close() })
-	l = limiter.New(unreachable, limiter.OnFailure(limiter.FailLocal))
+	l = limiter.New(unreachable(t), limiter.OnFailure(limiter.FailLocal))
 	allow(t, l, "key", fifteenPerDay)
 	require.Error(t, l.Reset(ctx, "key"))
 	require.Equal(t, 14, allow(t, l, "key", fifteenPerDay).Remaining)

@@ -39,12 +39,20 @@ func (p *prefilter) learn(c *call, sent time.Time) {
 	if !p.enabled {
 		return
 	}
+	p.forget(c)
 	for i := range c.funnels {
 		f := &c.funnels[i]
-		if c.operation == gcra.Refund {
-			p.funnels.Empty(f.key)
-		}
 		p.funnels.Raise(f.key, sent.Add(leastLevel(f.shape.rate, &c.parts[i].Decision)))
+	}
+}
+
+// forget empties the funnels of a refund, which lowers levels, or may have where its answer is
+// lost.
+func (p *prefilter) forget(c *call) {
+	for i := range c.funnels {
+		if c.operation == gcra.Refund {
+			p.funnels.Empty(c.funnels[i].key)
+		}
 	}
 }
 

@@ -87,9 +87,4 @@ func TestPrefilterSparesRedis(t *testing.T) {
 	reserved, err := l.Reserve(ctx, "key", limit, 1, 1)
 	require.NoError(t, err)
 	require.Equal(t, time.Duration(1), reserved.Wait)
-
-	// A refund here is known here.
-	_, err = l.Refund(ctx, "key", limit, 2)
-	require.NoError(t, err)
-	require.False(t, allow(t, l, "key", limit).Limited())
 }

@@ -94,10 +94,10 @@ func TestTakeScriptLeavesOtherValues(t *testing.T) {
 	for i, value := range []string{"1795365029 46200000", " 179536502946200000", "0x95365029462000000", "179536502946200000x", "1.95365029462000000",
 		"1e0             1e0", "9223372036854775807", "179536502946200000", "17953650294620000000", "0795365029462000000", ""} {
 		require.NoError(t, client.Set(ctx, fmt.Sprint(i), value, 0).Err())
-		require.ErrorIs(t, client.Eval(ctx, limiter.TakeScript, []string{fmt.Sprint(i), "1795365029", "5"}, 1e15, 1).Err(), redis.Nil, value)
+		require.ErrorIs(t, client.Eval(ctx, limiter.WithClock(limiter.TakeScript), []string{"1795365029", "5", fmt.Sprint(i)}, 1e15, 1).Err(), redis.Nil, value)
 		require.Equal(t, value, client.Get(ctx, fmt.Sprint(i)).Val())
 	}
-	require.ErrorIs(t, client.Eval(ctx, limiter.TakeScript, []string{"list", "1795365029", "5"}, 1e15, 1).Err(), redis.Nil)
+	require.ErrorIs(t, client.Eval(ctx, limiter.WithClock(limiter.TakeScript), []string{"1795365029", "5", "list"}, 1e15, 1).Err(), redis.Nil)
 }
 
 // A sending is how a script is called, and what its reply means.
@@ -119,7 +119,7 @@ func (b byTake) words(call *scriptCall, hash string) []string {
 	operation := map[string]gcra.Operation{"reserve": gcra.Reserve, "take": gcra.Take, "peek": gcra.Peek}[call.command]
 	number := func(at int) int { number, _ := strconv.Atoi(call.words[at]); return number }
 	period, ok := contract.Seconds(call.words[3])
-	if len(call.keys()) > 1 || !ok || call.now%1000 > 0 { // servers have microseconds
+	if len(call.keys()) > 1 || !ok {
 		return []string{"echo", ""}
 	}
 	lastWord := int64(0)
@@ -133,7 +133,7 @@ func (b byTake) words(call *scriptCall, hash string) []string {
 		return []string{"echo", ""}
 	}
 	b.calls[call.words[0]] = take
-	words := []string{"evalsha", hash, "3", call.words[0], fmt.Sprint(call.now / 1e9), fmt.Sprint(call.now % 1e9 / 1000)}
+	words := append(append([]string{"evalsha", hash, "3"}, call.clock()...), call.words[0])
 	for _, word := range take.Words() {
 		words = append(words, fmt.Sprint(word))
 	}
@@ -180,7 +180,7 @@ func compareScript(t *testing.T, script, command string, cases int, how sending)
 	t.Helper()
 	const batch = 500
 	wire := servertest.Start(t, servertest.Options{}).Wire(t)
-	hash := exchange(t, wire, []string{"script", "load", script})[0].(string)
+	hash := exchange(t, wire, []string{"script", "load", limiter.WithClock(script)})[0].(string)
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -249,11 +249,16 @@ func (c scriptCall) commands(t *testing.T, call []string) [][]string {
 // evalsha is the call of a script that has been loaded.
 func (c scriptCall) evalsha(hash string) []string {
 	keys := c.keys()
-	call := slices.Concat([]string{"evalsha", hash, strconv.Itoa(len(keys))}, keys, []string{fmt.Sprintf("%s,now=%d", c.command, c.now)})
+	call := slices.Concat([]string{"evalsha", hash, strconv.Itoa(2 + len(keys))}, c.clock(), keys, []string{c.command})
 	for i := range keys {
 		call = append(call, c.words[5*i+1:5*i+5]...)
 	}
 	return append(call, c.words[5*len(keys):]...)
+}
+
+// clock is the time as TIME replies it.
+func (c scriptCall) clock() []string {
+	return []string{strconv.FormatInt(c.now/1e9, 10), strconv.FormatInt(c.now%1e9/1000, 10)}
 }
 
 // byModule is the same call of the module, which has a clock of its own.
@@ -341,9 +346,7 @@ func randomCall(random *rand.Rand, command string, number int) scriptCall {
 	} else if random.IntN(4) == 0 { // around the first and the last that take.lua takes
 		c.now = []int64{1e18, 9e18}[random.IntN(2)] + 500*int64(random.IntN(5)-2)
 	}
-	if random.IntN(2) == 0 {
-		c.now -= c.now % 1000
-	}
+	c.now -= c.now % 1000 // servers have microseconds
 	length, lastWord := randomLength(random), ""
 	if command == "take" {
 		length = 1
@@ -364,6 +367,9 @@ func randomCall(random *rand.Rand, command string, number int) scriptCall {
 		case "reserve":
 			if dice > 0 { // it is enough, or not
 				word = max(0, over+int64(random.IntN(3))-1)
+			}
+			if random.IntN(2) == 0 { // for the short part
+				word = max(0, over)%1e15/1e9*1e9 + int64(random.IntN(2))*1e9
 			}
 			lastWord = seconds(word)
 		case "refund":

@@ -50,6 +50,7 @@ func TestReadingOfTheCapacityIsAskedFor(t *testing.T) {
 		{"redis-cell", "reserve", "cl.reserve k 1 1 86400 0, cl.reserve k 0 1 86400 1"},
 		{"none", "peek", "cl.peek k 1 1 86400 1"},
 		{"redis-cell", "peek", "cl.peek k 1 1 86400 1, cl.peek k 0 1 86400 1"},
+		{"redis-cell", "take", "cl.take k 1 1 86400 0, cl.take k 0 1 86400 1"},
 		{"redis-cell", "charge", "cl.charge k 1 1 86400 0, cl.charge k 0 1 86400 1"},
 		{"redis-cell", "refund", "cl.refund k 1 1 86400 0, cl.refund k 0 1 86400 1"},
 		{"none", "throttle", "cl.throttle k 1 1 86400 0, cl.throttle k 1 1 86400 1"},
@@ -137,7 +138,7 @@ func TestThrottleAlone(t *testing.T) {
 func TestPermissions(t *testing.T) {
 	ctx, server := context.Background(), servertest.StartModule(t)
 	for path, rules := range map[limiter.Path][]string{
-		limiter.PathModule: {"+cl.reserve", "+cl.peek", "+cl.charge", "+cl.refund"},
+		limiter.PathModule: {"+cl.reserve", "+cl.take", "+cl.peek", "+cl.charge", "+cl.refund"},
 		limiter.PathScript: {"+eval", "+evalsha", "+eval_ro", "+evalsha_ro", "+time", "+get", "+set", "+del"},
 	} {
 		counted := &counting{Client: as(t, server, append(rules, "~user:*")...)}
@@ -150,7 +151,7 @@ func TestPermissions(t *testing.T) {
 				require.Equal(t, path, result.Path)
 			}
 			if i > 0 {
-				require.EqualValues(t, before+4, counted.trips.Load())
+				require.EqualValues(t, before+int64(len(commands)), counted.trips.Load(), "one each")
 			}
 		}
 		_, err := l.Allow(ctx, "other:42", fifteenPerDay)

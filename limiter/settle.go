@@ -35,17 +35,18 @@ var ErrSettled = errors.New("limiter: the Result has been settled: settle each o
 // funnels in this process ([NewLocal], [FailLocal]) are settled there.
 //
 // A Result is settled once a command may have been sent, whatever came back; copies of it do
-// not know. A lost answer is an error, and the tokens stay taken. [OnFailure] does not apply:
+// not know, and two goroutines must not settle one at the same time. A lost answer is an error, and the tokens stay taken. [OnFailure] does not apply:
 // where Redis fails, that is the error. Settle also returns an error for a Result that no
 // method of this Limiter has made, such as that of the whole AllowAll, and [ErrSettled].
 //
 // The Result that Settle returns is that of the refund or the charge, or, if the same number
 // was used or nothing can be given back, a copy of the given one.
 func (l *Limiter) Settle(ctx context.Context, result *Result, used int) (Result, error) {
+	if result == nil || result.claim.limiter != l {
+		return Result{}, errors.New("limiter: Settle needs a Result that a method of this Limiter returned for one key")
+	}
 	of := &result.claim
 	switch {
-	case of.limiter != l:
-		return Result{}, errors.New("limiter: Settle needs a Result that a method of this Limiter returned for one key")
 	case of.settled:
 		return Result{}, fmt.Errorf("key %q: %w", of.key, ErrSettled)
 	case used < 0:

@@ -98,15 +98,15 @@ func (t *tenant) run(ctx context.Context, requests int) (err error) {
 
 // request is one request to the model, within the budgets.
 func (t *tenant) request(ctx context.Context) error {
-	estimate := t.prompt + usualAnswer
-	if err := t.reserve(ctx, estimate); err != nil {
+	reserved, err := t.reserve(ctx, t.prompt+usualAnswer)
+	if err != nil {
 		return err
 	}
 	used, err := t.model.ask(ctx, t.prompt)
 	t.used += used
 	// Also when the model has failed, or the program is to end: what was reserved and
 	// not used would be missing from the budget.
-	if err := t.settle(context.WithoutCancel(ctx), estimate, used); err != nil {
+	if err := t.settle(context.WithoutCancel(ctx), reserved, used); err != nil {
 		return err
 	}
 	if err == nil {
@@ -115,41 +115,37 @@ func (t *tenant) request(ctx context.Context) error {
 	return err
 }
 
-// reserve takes a request and the tokens from the budgets, and waits until both fit.
-// Limiter.WaitAll does the same without telling.
-func (t *tenant) reserve(ctx context.Context, tokens int) error {
+// reserve takes a request and the tokens from the budgets, and waits until both fit. It
+// returns the Result of the tokens. Limiter.WaitAll also waits, but returns no Result.
+func (t *tenant) reserve(ctx context.Context, tokens int) (limiter.Result, error) {
 	for {
 		both, each, err := t.limiter.AllowAll(ctx,
 			limiter.Request{Key: t.requestsKey(), Limit: requestsLimit, Quantity: 1},
 			limiter.Request{Key: t.tokensKey(), Limit: tokensLimit, Quantity: tokens})
 		if err != nil {
-			return err
+			return limiter.Result{}, err
 		}
 		remain := fmt.Sprintf("%d requests and %d tokens remain", each[0].Remaining, each[1].Remaining)
 		switch {
 		case !both.Limited():
 			t.tell("%d tokens reserved; %s", tokens, remain)
-			return nil
+			return each[1], nil
 		case both.RetryAfter == limiter.NoRetry:
-			return fmt.Errorf("%d tokens are more than the budget ever holds: %w", tokens, limiter.ErrNeverFits)
+			return limiter.Result{}, fmt.Errorf("%d tokens are more than the budget ever holds: %w", tokens, limiter.ErrNeverFits)
 		}
 		t.tell("limited for %d tokens, waits %v; %s", tokens, both.RetryAfter.Round(time.Millisecond), remain)
 		select {
 		case <-time.After(both.RetryAfter):
 			t.waited += both.RetryAfter
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return limiter.Result{}, context.Cause(ctx)
 		}
 	}
 }
 
 // settle accounts for the difference between what was reserved and what was used.
-func (t *tenant) settle(ctx context.Context, reserved, used int) error {
-	difference, what, account := used-reserved, "charged", t.limiter.Charge
-	if used < reserved {
-		difference, what, account = reserved-used, "refunded", t.limiter.Refund
-	}
-	result, err := account(ctx, t.tokensKey(), tokensLimit, difference)
+func (t *tenant) settle(ctx context.Context, reserved limiter.Result, used int) error {
+	result, err := t.limiter.Settle(ctx, &reserved, used)
 	if err != nil {
 		return err
 	}
@@ -157,7 +153,7 @@ func (t *tenant) settle(ctx context.Context, reserved, used int) error {
 	if result.RetryAfter > 0 { // the next request has to wait for what this one used too much
 		overfull = fmt.Sprintf(", overfull for %v", result.RetryAfter.Round(time.Millisecond))
 	}
-	t.tell("%d tokens used: %d %s; %d tokens remain%s", used, difference, what, result.Remaining, overfull)
+	t.tell("%d tokens used of %d; %d tokens remain%s", used, reserved.Allowed, result.Remaining, overfull)
 	return nil
 }
 

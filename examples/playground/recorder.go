@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"funnel/internal/rediscli"
-	"funnel/limiter"
 )
 
 // An exchange is a command as it was sent, and its reply, both as redis-cli shows them.
@@ -62,7 +61,7 @@ func sent(command command) string {
 		switch {
 		case i == 0:
 			words[i] = strings.ToUpper(words[i])
-		case words[i] == limiter.Script():
+		case strings.Contains(words[i], "redis.call"):
 			words[i] = "(the text of the script)"
 		case words[i] == "" || strings.ContainsAny(words[i], " \"'\\"):
 			words[i] = strconv.Quote(words[i])

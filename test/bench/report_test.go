@@ -24,6 +24,7 @@ func counted(set, noop, allowed, limited float64) map[string]Count {
 		"set": {set, 0}, "noop": {noop, 0}, "floor/allowed": {13000, 0}, "floor/limited": {8500, 0},
 		"throttle/allowed": {allowed, 0}, "throttle/limited": {limited, 0},
 		"reserve/allowed": {1.1 * allowed, 0}, "reserve/limited": {1.1 * limited, 0},
+		"take/allowed": {1.1 * allowed, 0}, "take/limited": {1.1 * limited, 0},
 		"throttle3/allowed": {3 * allowed, 0}, "throttle3/limited": {3 * limited, 0},
 		"reserve3/allowed": {2.7 * allowed, 0}, "reserve3/limited": {2.7 * limited, 0},
 	}
@@ -50,7 +51,7 @@ func TestGuardFailsWhenCallsBecomeMoreExpensive(t *testing.T) {
 		for _, v := range verdicts {
 			failed = append(failed, v.failed())
 		}
-		require.Equal(t, append(c.failed, false, false, false, false), failed, c.name)
+		require.Equal(t, append(c.failed, make([]bool, 6)...), failed, c.name)
 	}
 
 	expensive := counted(10000, 5000, 14000, 9000)
@@ -69,7 +70,7 @@ func TestGuardFailsWhenCallsBecomeMoreExpensive(t *testing.T) {
 func TestGuardNamesWhatIsMissing(t *testing.T) {
 	verdicts, err := judge(nil, counted(1, 1, 13000, 8500))
 	require.NoError(t, err)
-	require.Len(t, verdicts, 6, "of an unknown server the floor, and CL.RESERVE beside CL.THROTTLE")
+	require.Len(t, verdicts, 8, "of an unknown server the floor, and others beside CL.THROTTLE")
 	committed, err := parseCommitted(committedExample, "valkey 9.1.2")
 	require.NoError(t, err)
 	_, err = judge(committed, counted(1, 1, 1, 1))

@@ -37,7 +37,7 @@ function notice(answer) {
   return answer;
 }
 
-const words = ["limited", "limit", "remaining", "wait", "reset_after"];
+const words = ["limited", "limit", "remaining", "wait", "reset_after", "tat"];
 
 class Section {
   calls = []; // the latest ones: whether they were limited
@@ -218,13 +218,13 @@ class Section {
       const line = document.createElement("b");
       line.textContent = sent;
       terminal.append(terminal.childNodes.length ? "\n> " : "> ", line);
-      const lines = reply.split("\n"), named = lines.length > 1 && lines.length % 5 === 2;
+      const lines = reply.split("\n"), named = lines.length > 1 && lines.length % words.length === 2;
       const width = Math.max(...lines.map((text) => text.length));
       lines.forEach((text, i) => {
         terminal.append("\n", text);
         if (named) {
           const name = document.createElement("span");
-          name.textContent = `${" ".repeat(width - text.length)}   # ${i < 2 ? ["limited", "wait"][i] : words[(i - 2) % 5]}`;
+          name.textContent = `${" ".repeat(width - text.length)}   # ${i < 2 ? ["limited", "wait"][i] : words[(i - 2) % words.length]}`;
           terminal.append(name);
         }
       });
