@@ -36,19 +36,8 @@ func (s *Setting) goClients() Table {
 	clients, closeAll := server.goClients()
 	defer closeAll()
 	load := loadAverage()
-	// In another order each time, as in measure. The first round connects.
-	random := rand.New(rand.NewPCG(1, 1))
-	for turn := range 1 + s.Rounds {
-		s.Progress("clients: round %d of %d", turn, s.Rounds)
-		for _, i := range random.Perm(len(clients)) {
-			result := server.goRound(clients[i])
-			if s.failed(nil) {
-				return table
-			}
-			if turn > 0 {
-				clients[i].rounds = append(clients[i].rounds, result)
-			}
-		}
+	if !s.takeTurns("clients", clients, func(c *goClient) round { return server.goRound(c, goroutines, keysOfEach, 1) }) {
+		return table
 	}
 	reference := clients[slices.IndexFunc(clients, func(c *goClient) bool { return c.Title == redisRateTitle })]
 	for _, c := range clients {
@@ -62,6 +51,25 @@ func (s *Setting) goClients() Table {
 }
 
 const redisRateTitle = "redis_rate v10, go-redis"
+
+// takeTurns measures rounds of clients, in another order each time, as in measure. The first
+// round connects.
+func (s *Setting) takeTurns(part string, clients []*goClient, measure func(*goClient) round) bool {
+	random := rand.New(rand.NewPCG(1, 1))
+	for turn := range 1 + s.Rounds {
+		s.Progress("%s: round %d of %d", part, turn, s.Rounds)
+		for _, i := range random.Perm(len(clients)) {
+			result := measure(clients[i])
+			if s.failed(nil) {
+				return false
+			}
+			if turn > 0 {
+				clients[i].rounds = append(clients[i].rounds, result)
+			}
+		}
+	}
+	return true
+}
 
 // goClients connects all ways, each with connections of its own.
 func (c *Client) goClients() (clients []*goClient, closeAll func()) {
@@ -119,7 +127,11 @@ func (c *Client) goClients() (clients []*goClient, closeAll func()) {
 
 // allow calls package limiter.
 func allow(rdb limiter.Client, options ...limiter.Option) func(context.Context, string) error {
-	limit, l := limiter.Per(int(Roomy.Count), time.Duration(Roomy.Period)*time.Second).Burst(int(Roomy.Capacity)), limiter.New(rdb, options...)
+	return allowBy(limiter.Per(int(Roomy.Count), time.Duration(Roomy.Period)*time.Second).Burst(int(Roomy.Capacity)), rdb, options...)
+}
+
+func allowBy(limit limiter.Limit, rdb limiter.Client, options ...limiter.Option) func(context.Context, string) error {
+	l := limiter.New(rdb, options...)
 	return func(ctx context.Context, key string) error {
 		result, err := l.Allow(ctx, key, limit)
 		return allowed(err, !result.Limited())
@@ -145,23 +157,31 @@ func cancellable(call func(context.Context, string) error) func(context.Context,
 // goRoundLength leaves time for many rounds.
 func (s *Setting) goRoundLength() time.Duration { return s.Window / 10 }
 
-// goRound lets all goroutines call for some time.
-func (c *Client) goRound(client *goClient) (result round) {
+// goRound lets goroutines call for some time, each on its own keys, or all on one if keysOfEach
+// is 0. Of every so many calls one is timed.
+func (c *Client) goRound(client *goClient, goroutines, keysOfEach, every int) (result round) {
 	if c.failed(nil) {
 		return result
 	}
-	latencies, errs := make([][]float64, goroutines), make([]error, goroutines)
+	latencies, calls, errs := make([][]float64, goroutines), make([]float64, goroutines), make([]error, goroutines)
 	var over atomic.Bool
 	var callers sync.WaitGroup
-	names := keys(client.Title, goroutines*keysOfEach)
-	cpu := c.Info("used_cpu_user", "used_cpu_sys")
+	names := slices.Collect(slices.Chunk(keys(client.Title, goroutines*max(keysOfEach, 1)), max(keysOfEach, 1)))
+	sent, cpu := c.limiterCalls(), c.Info("used_cpu_user", "used_cpu_sys")
 	own, objects, begin := processorTime(), allocated(), time.Now()
 	time.AfterFunc(c.goRoundLength(), func() { over.Store(true) })
-	for i, some := range slices.Collect(slices.Chunk(names, keysOfEach)) {
+	for i, some := range names {
+		if keysOfEach == 0 {
+			some = names[0]
+		}
 		callers.Go(func() {
 			for n := 0; errs[i] == nil && !over.Load(); n++ {
+				if calls[i]++; n%every > 0 {
+					errs[i] = client.call(context.Background(), some[n%len(some)])
+					continue
+				}
 				sent := time.Now()
-				errs[i] = client.call(context.Background(), some[n%keysOfEach])
+				errs[i] = client.call(context.Background(), some[n%len(some)])
 				latencies[i] = append(latencies[i], time.Since(sent).Seconds()*1e6)
 			}
 		})
@@ -174,11 +194,14 @@ func (c *Client) goRound(client *goClient) (result round) {
 			c.failed(fmt.Errorf("%s: %w", client.Title, err))
 		}
 	}
-	all := slices.Concat(latencies...)
-	calls := float64(len(all))
-	result[rate], result[p50], result[p99] = calls/took, percentile(all, 50), percentile(all, 99)
-	result[ofClient], result[allocations] = own*1e6/calls, objects/calls
-	result[processor] = (c.Info("used_cpu_user", "used_cpu_sys") - cpu) * 1e6 / calls
+	all, total := slices.Concat(latencies...), 0.0
+	for _, some := range calls {
+		total += some
+	}
+	result[rate], result[p50], result[p99] = total/took, percentile(all, 50), percentile(all, 99)
+	result[ofClient], result[allocations] = own*1e6/total, objects/total
+	result[processor] = (c.Info("used_cpu_user", "used_cpu_sys") - cpu) * 1e6 / total
+	result[commands] = (c.limiterCalls() - sent) / took
 	return result
 }
 

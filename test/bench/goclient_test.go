@@ -20,3 +20,11 @@ func TestClientsInGoAreTimed(t *testing.T) {
 		}
 	}
 }
+
+func TestHotKeyIsTimed(t *testing.T) {
+	s := setting(t)
+	s.Window = 200 * time.Millisecond
+	table := s.leases()
+	require.NoError(t, s.Err)
+	require.Len(t, table.Rows, 3*7)
+}

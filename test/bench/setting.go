@@ -60,7 +60,7 @@ var Parts = []struct {
 }{
 	{"instructions", (*Setting).instructions}, {"memory", (*Setting).memory},
 	{"throughput", (*Setting).throughput}, {"latency", (*Setting).latency}, {"scale", (*Setting).scale},
-	{"clients", (*Setting).goClients}, {"waiting", (*Setting).waiting},
+	{"clients", (*Setting).goClients}, {"waiting", (*Setting).waiting}, {"leases", (*Setting).leases},
 }
 
 func (s *Setting) moduleOf(peer bool) string {

@@ -26,10 +26,10 @@ type load struct {
 // A round has figures: calls per second; the time that the server's threads worked, in
 // microseconds per call, which is the cost of a call when the client is the bottleneck;
 // and latencies in microseconds. For a client in Go, it also has the client's processor
-// time and number of allocations, per call.
-type round [6]float64
+// time and number of allocations, per call, and the commands that the server got in a second.
+type round [7]float64
 
-const rate, processor, p50, p99, ofClient, allocations = 0, 1, 2, 3, 4, 5
+const rate, processor, p50, p99, ofClient, allocations, commands = 0, 1, 2, 3, 4, 5, 6
 const roundLength = 300 * time.Millisecond // about
 
 // A run is a case in a load, and the figures of its rounds.
