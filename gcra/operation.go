@@ -122,7 +122,8 @@ func (p *Part) Take(now int64) error {
 	}
 	limited, wait := p.Taken < p.Request.quantity, int64(0)
 	if limited {
-		// The room that is left is below one interval, which is no more than the tolerance.
+		// At most one interval, or for an overfull funnel tat - now: the tolerance is no less
+		// than an interval.
 		wait = rate.emissionInterval - (room - taken)
 	}
 	p.decide(tat, now, limited, wait)

@@ -23,7 +23,7 @@ var ErrNeverFits = errors.New("limiter: the quantity is larger than the capacity
 // If the wait would be longer, the call is limited and has reserved nothing, and RetryAfter
 // says after what time the same call would be allowed.
 //
-// An unused reservation is not returned; see [Limiter.Refund].
+// An unused reservation is not returned: settle its Result with 0, see [Limiter.Settle].
 func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, quantity int, longestWait time.Duration) (Result, error) {
 	return l.one(ctx, gcra.Reserve, key, limit, quantity, int64(max(longestWait, 0)), false)
 }
