@@ -33,7 +33,6 @@ type funnel struct {
 	limit    Limit
 	quantity int
 	shape    *shape // once it has been checked
-	receipt  int64  // for the tokens that the call took, or 0
 }
 
 // A call is one command. Its funnels are decided as one.
@@ -47,11 +46,13 @@ type call struct {
 	mayShare  bool  // callers of one key and limit may share calls
 	shared    bool  // by the callers of a lease
 
-	parts   []gcra.Part // the request and the decision for each funnel
-	pending bool        // Redis has to decide
-	path    Path        // what has decided
-	err     error       // what the caller gets
-	cause   error       // why Redis has not decided
+	// The request and the decision for each funnel. The TAT of a Decision is the receipt for
+	// the tokens that the call took, or 0.
+	parts   []gcra.Part
+	pending bool  // Redis has to decide
+	path    Path  // what has decided
+	err     error // what the caller gets
+	cause   error // why Redis has not decided
 
 	// The state of asking Redis.
 	asked    bool // something may have been sent
@@ -231,23 +232,12 @@ func (c *call) decideBy(funnels *funnels.Set) error {
 		return c.named(err)
 	}
 	for i := range c.parts {
-		if part := &c.parts[i]; part.Decision.TAT != part.TAT && c.operation != gcra.Refund {
-			c.funnels[i].receipt = part.Decision.TAT
+		if part := &c.parts[i]; part.Decision.TAT == part.TAT || c.operation == gcra.Refund {
+			part.Decision.TAT = 0
 		}
 	}
 	c.path = PathLocal
 	return nil
-}
-
-// forgetReceipts is for a decision without Redis: an answer that was no reply has left
-// receipts, and one that is late writes them at any time, into funnels that nobody reads.
-func (c *call) forgetReceipts() {
-	funnels := make([]funnel, len(c.funnels))
-	for i := range funnels {
-		f := &c.funnels[i]
-		funnels[i] = funnel{key: f.key, limit: f.limit, quantity: f.quantity, shape: f.shape}
-	}
-	c.funnels = funnels
 }
 
 // named is an error that names the keys of the call.
@@ -293,7 +283,7 @@ func (l *Limiter) result(c *call, index int) Result {
 	}
 	result.Path, result.RetryAfter = c.path, NoRetry
 	if c.operation != gcra.Refund {
-		result.claim = claim{l, f.key[len(l.prefix):], f.receipt, false}
+		result.claim = claim{l, f.key[len(l.prefix):], decision.TAT, false}
 	}
 	result.Remaining, result.ResetAfter = int(decision.Remaining), time.Duration(decision.ResetAfter)
 	switch {

@@ -125,8 +125,7 @@ func fail(calls []call, cause error) {
 	}
 }
 
-// giveUp leaves the decisions and receipts of calls to an answer that may still come, which
-// nobody reads.
+// giveUp leaves the decisions of calls to an answer that may still come, which nobody reads.
 func giveUp(calls []call) {
 	for i := range calls {
 		if c := &calls[i]; c.pending {
@@ -134,12 +133,7 @@ func giveUp(calls []call) {
 			for j := range parts {
 				parts[j].Request = c.parts[j].Request
 			}
-			funnels := make([]funnel, len(c.funnels))
-			for j := range funnels {
-				f := &c.funnels[j] // its receipt may be written now
-				funnels[j] = funnel{key: f.key, limit: f.limit, quantity: f.quantity, shape: f.shape}
-			}
-			c.parts, c.funnels = parts, funnels
+			c.parts = parts
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (c *TakeCall) Words() []any { return c.call.appendTake(nil)[1:] }
 // decide. The TAT of the part is relative.
 func (c *TakeCall) Read(reply any) (part gcra.Part, receipt int64, again, ok bool) {
 	again, ok = c.call.readTake(reply)
-	return c.call.parts[0], c.call.funnels[0].receipt, again, ok
+	return c.call.parts[0], c.call.parts[0].Decision.TAT, again, ok
 }
 
 // Leases is how many leases a Limiter has, and for how many keys.

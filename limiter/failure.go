@@ -71,7 +71,6 @@ func (f *failure) decide(ctx context.Context, c *call) error {
 		return c.cause
 	}
 	f.outage.add(ctx, f.logger, f.now(), f.policy, c.cause)
-	c.forgetReceipts()
 	switch f.policy {
 	case FailLocal:
 		return c.decideBy(f.local)
@@ -81,6 +80,9 @@ func (f *failure) decide(ctx context.Context, c *call) error {
 		}
 		if _, err := c.operation.Decide(c.parts, f.now().UnixNano(), c.lastWord); err != nil {
 			return c.named(err)
+		}
+		for i := range c.parts {
+			c.parts[i].Decision.TAT = 0 // no funnel holds the tokens
 		}
 		c.path = PathOpen
 	case FailClosed:

@@ -39,7 +39,8 @@ type leases struct {
 type lease struct {
 	key            string
 	limit          Limit
-	previous, next *lease // of the ring, guarded by leases.mutex
+	interval       time.Duration // the emission interval
+	previous, next *lease        // of the ring, guarded by leases.mutex
 
 	mutex     sync.Mutex
 	removed   bool
@@ -84,10 +85,9 @@ type waiter struct {
 	gone     bool
 }
 
-// A handing is what a waiter gets: a decision with its receipt, or why there is none.
+// A handing is what a waiter gets: a decision, whose TAT is the receipt, or why there is none.
 type handing struct {
 	decision gcra.Decision
-	receipt  int64
 	path     Path
 	cause    error
 	alone    bool // the caller asks by itself
@@ -134,10 +134,8 @@ func (s *leases) fits(limit Limit, quantity int) bool {
 	return quantity > 0 && quantity <= most
 }
 
-// find returns the lease of a key and limit, or nil.
+// find returns the lease of a key and limit, or nil. The caller holds the mutex.
 func (s *leases) find(key string, limit Limit) *lease {
-	s.mutex.RLock()
-	defer s.mutex.RUnlock()
 	for _, f := range s.byKey[key] {
 		if f.limit == limit {
 			return f
@@ -146,14 +144,14 @@ func (s *leases) find(key string, limit Limit) *lease {
 	return nil
 }
 
-// see returns the lease of a key and limit, locked. It makes one if there is none, and
-// removes others that are idle.
-func (s *leases) see(key string, limit Limit, now time.Time) *lease {
+// see returns the lease of a key and a funnel's limit, locked. It makes one if there is none,
+// and removes others that are idle.
+func (s *leases) see(key string, of *funnel, now time.Time) *lease {
 	for {
-		f := s.find(key, limit)
 		s.mutex.Lock()
-		if f == nil || f.next == nil {
-			f = s.add(key, limit, now)
+		f := s.find(key, of.limit)
+		if f == nil {
+			f = s.add(key, of, now)
 		}
 		s.moveToEnd(f)
 		for removals := 0; removals < mostRemovals && s.ring.next != f && s.removeIdle(now); {
@@ -168,17 +166,12 @@ func (s *leases) see(key string, limit Limit, now time.Time) *lease {
 	}
 }
 
-func (s *leases) add(key string, limit Limit, now time.Time) *lease {
-	for _, f := range s.byKey[key] {
-		if f.limit == limit {
-			return f
-		}
-	}
+func (s *leases) add(key string, of *funnel, now time.Time) *lease {
 	if s.byKey == nil {
 		s.byKey = map[string][]*lease{}
 		s.ring.next, s.ring.previous = &s.ring, &s.ring
 	}
-	f := &lease{key: key, limit: limit, demand: demand{last: now}}
+	f := &lease{key: key, limit: of.limit, interval: time.Duration(of.shape.rate.EmissionInterval()), demand: demand{last: now}}
 	s.byKey[key] = append(s.byKey[key], f)
 	s.peak = max(s.peak, len(s.byKey))
 	return f
@@ -261,11 +254,11 @@ func (f *lease) handOut(now time.Time, quantity int64) (handing, bool) {
 		if g.left < quantity {
 			continue
 		}
-		receipt := g.take(quantity, f.interval())
+		receipt := g.take(quantity, f.interval)
 		if g.left == 0 {
 			f.grants = slices.Delete(f.grants, i, i+1)
 		}
-		return handing{decision: f.allowed(now), receipt: receipt, path: PathLease}, true
+		return handing{decision: f.allowed(now, receipt), path: PathLease}, true
 	}
 	if now.Before(f.backOff) {
 		return handing{decision: f.limited(now, quantity), path: PathLease}, true
@@ -273,24 +266,23 @@ func (f *lease) handOut(now time.Time, quantity int64) (handing, bool) {
 	return handing{}, false
 }
 
-func (f *lease) interval() time.Duration { return f.limit.Period / time.Duration(f.limit.Count) }
-
 // allowed is the decision on a call that got its tokens.
-func (f *lease) allowed(now time.Time) gcra.Decision {
+func (f *lease) allowed(now time.Time, receipt int64) gcra.Decision {
 	held := f.remaining
 	for i := range f.grants {
 		if now.Before(f.grants[i].end) {
 			held += f.grants[i].left
 		}
 	}
-	return gcra.Decision{Limit: int64(f.limit.Capacity), Remaining: min(held, int64(f.limit.Capacity)), ResetAfter: int64(max(0, f.resetAfter-now.Sub(f.at)))}
+	return gcra.Decision{Limit: int64(f.limit.Capacity), Remaining: min(held, int64(f.limit.Capacity)),
+		ResetAfter: int64(max(0, f.resetAfter-now.Sub(f.at))), TAT: receipt}
 }
 
 // limited is the decision on a call that got none: it waits until the lease asks again, and
 // until the tokens fit.
 func (f *lease) limited(now time.Time, quantity int64) gcra.Decision {
-	decision := f.allowed(now)
-	fits := f.oneMore + time.Duration(quantity-1)*f.interval() - now.Sub(f.at)
+	decision := f.allowed(now, 0)
+	fits := f.oneMore + time.Duration(quantity-1)*f.interval - now.Sub(f.at)
 	decision.Limited, decision.Wait = true, int64(max(fits, f.backOff.Sub(now), 1))
 	return decision
 }
@@ -301,7 +293,9 @@ func (l *Limiter) leased(ctx context.Context, key string, limit Limit, quantity 
 	if s.span <= 0 || !s.fits(limit, quantity) || ctx.Err() != nil {
 		return result, false
 	}
+	s.mutex.RLock()
 	f := s.find(key, limit)
+	s.mutex.RUnlock()
 	if f == nil {
 		return result, false
 	}
@@ -316,7 +310,7 @@ func (l *Limiter) leased(ctx context.Context, key string, limit Limit, quantity 
 		return result, false
 	}
 	result = Result{Limit: limit, Quantity: quantity, Remaining: int(got.decision.Remaining), RetryAfter: NoRetry,
-		ResetAfter: time.Duration(got.decision.ResetAfter), Path: PathLease, claim: claim{l, key, got.receipt, false}}
+		ResetAfter: time.Duration(got.decision.ResetAfter), Path: PathLease, claim: claim{l, key, got.decision.TAT, false}}
 	if got.decision.Limited {
 		result.RetryAfter = time.Duration(got.decision.Wait)
 	} else {
@@ -341,7 +335,7 @@ func (l *Limiter) share(ctx context.Context, c *call) bool {
 	within, cancel := l.withTimeout(ctx)
 	defer cancel()
 	quantity := int64(c.funnels[0].quantity)
-	f := l.leases.see(c.funnels[0].key[len(l.prefix):], c.funnels[0].limit, l.now())
+	f := l.leases.see(c.funnels[0].key[len(l.prefix):], &c.funnels[0], l.now())
 	now := l.now()
 	f.demand.add(now, l.leases.span, quantity)
 	got, decided := f.handOut(now, quantity)
@@ -357,7 +351,7 @@ func (l *Limiter) share(ctx context.Context, c *call) bool {
 	if got.alone {
 		return false
 	}
-	c.path, c.cause, c.parts[0].Decision, c.funnels[0].receipt = got.path, got.cause, got.decision, got.receipt
+	c.path, c.cause, c.parts[0].Decision = got.path, got.cause, got.decision
 	return true
 }
 
@@ -427,8 +421,7 @@ func (l *Limiter) callForAll(f *lease, waiters []*waiter) call {
 			count++
 		}
 	}
-	interval := f.interval()
-	ahead := min(f.demand.ahead(wanted), int64(f.limit.Capacity)/10, int64(l.leases.span/interval))
+	ahead := min(f.demand.ahead(wanted), int64(f.limit.Capacity)/10, int64(l.leases.span/f.interval))
 	c := call{operation: gcra.Take, shared: true, pending: count > 0, parts: make([]gcra.Part, 1),
 		funnels: []funnel{{key: l.prefix + f.key, limit: f.limit, quantity: int(wanted + ahead)}}}
 	if count == 1 && ahead == 0 {
@@ -479,7 +472,7 @@ func (l *Limiter) handAround(f *lease, waiters []*waiter, c *call, sent time.Tim
 			}
 		}
 	}
-	f.grants = append(f.grants, grant{got, sent.Add(span), c.funnels[0].receipt})
+	f.grants = append(f.grants, grant{got, sent.Add(span), decision.TAT})
 	rest := &f.grants[len(f.grants)-1]
 	for _, w := range waiters {
 		if w.gone {
@@ -491,8 +484,8 @@ func (l *Limiter) handAround(f *lease, waiters []*waiter, c *call, sent time.Tim
 			handed.alone = true
 		case c.cause != nil:
 		case rest.left >= w.quantity:
-			handed.receipt = rest.take(w.quantity, f.interval())
-			handed.decision = f.allowed(now)
+			receipt := rest.take(w.quantity, f.interval)
+			handed.decision = f.allowed(now, receipt)
 		case c.operation == gcra.Reserve:
 			handed.decision = *decision
 		default:

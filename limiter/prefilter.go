@@ -29,6 +29,7 @@ func (p *prefilter) limits(c *call) bool {
 	if err != nil || !decision.Limited {
 		return false
 	}
+	decision.TAT = 0 // nothing was taken
 	c.path, c.parts[0].Decision = PathPrefilter, decision
 	return true
 }

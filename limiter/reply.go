@@ -42,20 +42,20 @@ func (c *call) read(w way, reply any) (again bool, err error) {
 // gcra makes the decision of it, at the instant 0. If it decides otherwise, the script could
 // not reckon with a wait of that length.
 func (c *call) readTake(reply any) (again, ok bool) {
-	part, f := &c.parts[0], &c.funnels[0]
+	part := &c.parts[0]
 	text, took := reply.(string)
-	times := int64(1)
+	receipt, times := int64(0), int64(1)
 	if took {
 		if len(text) < len("1700000000000000000"+"1700000000"+"0") {
 			return false, false
 		}
 		microseconds, number, isTake := strings.Cut(text[29:], " ")
-		receipt, err1 := strconv.ParseInt(text[:19], 10, 64)
+		tat, err1 := strconv.ParseInt(text[:19], 10, 64)
 		seconds, err2 := strconv.ParseInt(text[19:29], 10, 64)
 		rest, err3 := strconv.ParseInt(microseconds, 10, 64)
 		increment := part.Request.Increment()
 		if isTake {
-			increment = f.shape.rate.EmissionInterval()
+			increment = c.funnels[0].shape.rate.EmissionInterval()
 			var err error
 			if times, err = strconv.ParseInt(number, 10, 64); err != nil {
 				return false, false
@@ -64,19 +64,19 @@ func (c *call) readTake(reply any) (again, ok bool) {
 		if err1 != nil || err2 != nil || err3 != nil {
 			return false, false
 		}
-		f.receipt, part.TAT = receipt, receipt-seconds*1e9-rest*1e3-increment*times
+		receipt, part.TAT = tat, tat-seconds*1e9-rest*1e3-increment*times
 	} else if part.TAT, ok = reply.(int64); !ok {
 		return false, false
 	}
 	if _, err := c.operation.Decide(c.parts, 0, c.lastWord); err != nil || part.TAT < 0 {
 		return false, false
 	}
-	switch decidesSo := part.Decision.TAT != part.TAT; {
-	case took:
+	decidesSo := part.Decision.TAT != part.TAT
+	part.Decision.TAT = receipt
+	if took {
 		return false, decidesSo && (c.operation != gcra.Take || part.Taken == times)
-	default:
-		return decidesSo, true
 	}
+	return decidesSo, true
 }
 
 // takeFewer makes of a reply of CL.THROTTLE one of CL.TAKE, or has fewer tokens asked for: as
@@ -94,7 +94,7 @@ func (c *call) takeFewer() (again bool) {
 }
 
 // readRows reads limited, limit, remaining, wait, reset_after and the receipt of each funnel.
-// Modules before 0.2 give no receipts.
+// A module built before there was CL.TAKE gives no receipts.
 func (c *call) readRows(reply any) bool {
 	rows, _ := reply.([]any)
 	if len(rows) != len(c.parts) {
@@ -110,15 +110,14 @@ func (c *call) readRows(reply any) bool {
 		remaining, ok3 := integerOf(row[2])
 		wait, ok4 := nanosecondsOf(row[3])
 		reset, ok5 := nanosecondsOf(row[4])
-		if !(ok1 && ok2 && ok3 && ok4 && ok5) {
+		receipt, ok6 := int64(0), true
+		if len(row) > 5 {
+			receipt, ok6 = integerOf(row[5])
+		}
+		if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) {
 			return false
 		}
-		c.parts[i].Decision = gcra.Decision{Limited: limited != 0, Limit: limit, Remaining: remaining, Wait: wait, ResetAfter: reset}
-		if len(row) > 5 {
-			if c.funnels[i].receipt, ok1 = integerOf(row[5]); !ok1 {
-				return false
-			}
-		}
+		c.parts[i].Decision = gcra.Decision{Limited: limited != 0, Limit: limit, Remaining: remaining, Wait: wait, ResetAfter: reset, TAT: receipt}
 	}
 	return true
 }

@@ -34,10 +34,11 @@ var ErrSettled = errors.New("limiter: the Result has been settled: settle each o
 // without Redis, and CL.THROTTLE), nothing is given back, and more is charged. Results of
 // funnels in this process ([NewLocal], [FailLocal]) are settled there.
 //
-// A Result is settled once a command may have been sent, whatever came back; copies of it do
-// not know, and two goroutines must not settle one at the same time. A lost answer is an error, and the tokens stay taken. [OnFailure] does not apply:
-// where Redis fails, that is the error. Settle also returns an error for a Result that no
-// method of this Limiter has made, such as that of the whole AllowAll, and [ErrSettled].
+// A Result is settled once a command may have been sent, whatever came back. Copies of it do
+// not know, and two goroutines must not settle one at the same time. A lost answer is an
+// error, and the tokens stay taken. [OnFailure] does not apply: where Redis fails, that is the
+// error. Settle also returns an error for a Result that no method of this Limiter has made,
+// such as that of the whole AllowAll, and [ErrSettled].
 //
 // The Result that Settle returns is that of the refund or the charge, or, if the same number
 // was used or nothing can be given back, a copy of the given one.
@@ -54,14 +55,12 @@ func (l *Limiter) Settle(ctx context.Context, result *Result, used int) (Result,
 	case used == result.Allowed, used < result.Allowed && of.receipt == 0:
 		return *result, nil
 	}
-	c := call{operation: gcra.Refund, lastWord: of.receipt, strict: true, local: result.Path == PathLocal}
-	quantity := result.Allowed - used
+	operation, quantity := gcra.Refund, result.Allowed-used
 	if quantity < 0 {
-		c.operation, quantity = gcra.Charge, -quantity
+		operation, quantity = gcra.Charge, -quantity
 	}
-	calls := []call{c}
-	calls[0].funnels = []funnel{{key: l.prefix + of.key, limit: result.Limit, quantity: quantity}}
-	calls[0].parts = make([]gcra.Part, 1)
+	calls := []call{{operation: operation, lastWord: of.receipt, strict: true, local: result.Path == PathLocal,
+		funnels: []funnel{{key: l.prefix + of.key, limit: result.Limit, quantity: quantity}}, parts: make([]gcra.Part, 1)}}
 	l.decide(ctx, calls)
 	of.settled = calls[0].asked
 	return l.result(&calls[0], 0), calls[0].err
