@@ -46,6 +46,12 @@ enum verdict {
 
 enum operation { RESERVE, TAKE, PEEK, CHARGE, REFUND };
 
+/* The names of a funnel's words, for errors. */
+enum wording {
+    OF_FUNNELS, /* key, capacity, count, period, quantity */
+    OF_GCRA,    /* key, max_burst, tokens_per_period, period, count */
+};
+
 enum form {
     IN_SECONDS, /* five integers, of one funnel, in whole seconds */
     IN_ROWS,    /* a row for each funnel, in exact times */
@@ -87,6 +93,7 @@ struct funnel {
 struct outcome {
     enum verdict verdict;
     uint32_t funnel;                /* used by Go only */
+    enum wording wording;           /* from C, for go_parse */
     char message[MESSAGE_CAPACITY]; /* an error reply, NUL-terminated */
 };
 
@@ -104,7 +111,7 @@ struct call {
     uint32_t length;       /* how many funnels there are, at most MOST_FUNNELS */
     int64_t limit_surplus; /* limit minus capacity: 1 in redis-cell mode, else 0 */
     int64_t now;           /* nanoseconds since the epoch, for go_decide */
-    struct text last_word; /* max_wait or tat; bytes is NULL if it was left out */
+    struct text last_word; /* max_wait, tat or TOKENS; bytes is NULL if it was left out */
     int64_t last;          /* used by Go only */
 
     struct outcome outcome;

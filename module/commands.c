@@ -1,9 +1,9 @@
 #include "commands.h"
 
 #include "clock.h"
-#include "compat.h"
 #include "key.h"
 #include "outcomes.h"
+#include "settings.h"
 
 /* Arrays of arguments end with an entry of zeroes. The server copies them, and writes to none. */
 
@@ -36,6 +36,15 @@ static struct command_argument funnels_and_tat[] = {
     {0},
 };
 
+static struct command_argument words_of_gcra[] = {
+    {.name = "key", .type = ARGUMENT_KEY, .key_spec_index = 0},
+    {.name = "max_burst", .type = ARGUMENT_INTEGER, .key_spec_index = -1},
+    {.name = "tokens_per_period", .type = ARGUMENT_INTEGER, .key_spec_index = -1},
+    {.name = "period", .type = ARGUMENT_DOUBLE, .key_spec_index = -1},
+    {.name = "count", .type = ARGUMENT_INTEGER, .key_spec_index = -1, .flags = ARGUMENT_OPTIONAL, .token = "TOKENS"},
+    {0},
+};
+
 /* The words of a command, where the keys are among them, and how it replies. */
 #define WORDS_OF_ONE(kind, reply, words_at_least, documented)                                           \
     .words = kind, .form = reply, .last_key = 1, .key_step = 1, .arity = words_at_least,                \
@@ -50,6 +59,7 @@ static struct command_argument funnels_and_tat[] = {
 #define READS_KEYS USES_KEYS("readonly fast", "read fast", KEY_READ_ONLY)
 #define EMPTIES_KEYS USES_KEYS("write fast", "write fast", KEY_READ_WRITE | KEY_UPDATE)
 #define FILLS_KEYS USES_KEYS("write deny-oom fast", "write fast", KEY_READ_WRITE | KEY_UPDATE)
+#define FILLS_KEYS_IF(setting) FILLS_KEYS, .is_wanted = &setting
 
 /* The server does not say which command it calls, so each has its own function. */
 #define FUNCTION(command) static int command##_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
@@ -59,25 +69,28 @@ FUNCTION(take);
 FUNCTION(peek);
 FUNCTION(charge);
 FUNCTION(refund);
+FUNCTION(gcra);
 
-enum { THROTTLE_ROW, RESERVE_ROW, TAKE_ROW, PEEK_ROW, CHARGE_ROW, REFUND_ROW };
+enum { THROTTLE_ROW, RESERVE_ROW, TAKE_ROW, PEEK_ROW, CHARGE_ROW, REFUND_ROW, GCRA_ROW };
 
-#define COMMAND(command, does, takes, uses, says)                                                       \
-    {.name = "cl." #command, .function = command##_command, .operation = does, takes, uses, .summary = says}
+#define COMMAND(called, command, does, takes, uses, says)                                                       \
+    {.name = called, .function = command##_command, .operation = does, takes, uses, .summary = says}
 
 const struct command commands[] = {
-    [THROTTLE_ROW] = COMMAND(throttle, RESERVE, WORDS_OF_ONE(ONE_FUNNEL_OR_LESS, IN_SECONDS, -5, one_funnel), FILLS_KEYS,
+    [THROTTLE_ROW] = COMMAND("cl.throttle", throttle, RESERVE, WORDS_OF_ONE(ONE_FUNNEL_OR_LESS, IN_SECONDS, -5, one_funnel), FILLS_KEYS,
         "Takes tokens from a funnel that leaks at a fixed rate, or says when they would fit."),
-    [RESERVE_ROW] = COMMAND(reserve, RESERVE, WORDS_OF_SEVERAL(FUNNELS_AND_LAST_WORD, -2, funnels_and_wait), FILLS_KEYS,
+    [RESERVE_ROW] = COMMAND("cl.reserve", reserve, RESERVE, WORDS_OF_SEVERAL(FUNNELS_AND_LAST_WORD, -2, funnels_and_wait), FILLS_KEYS,
         "Takes tokens from all of the funnels or from none, or reserves tokens of one ahead of time."),
-    [TAKE_ROW] = COMMAND(take, TAKE, WORDS_OF_ONE(ONE_FUNNEL, IN_ROWS, 6, funnel_words), FILLS_KEYS,
+    [TAKE_ROW] = COMMAND("cl.take", take, TAKE, WORDS_OF_ONE(ONE_FUNNEL, IN_ROWS, 6, funnel_words), FILLS_KEYS,
         "Takes as many tokens from a funnel as fit, up to a quantity."),
-    [PEEK_ROW] = COMMAND(peek, PEEK, WORDS_OF_SEVERAL(FUNNELS, -1, funnels), READS_KEYS,
+    [PEEK_ROW] = COMMAND("cl.peek", peek, PEEK, WORDS_OF_SEVERAL(FUNNELS, -1, funnels), READS_KEYS,
         "Says whether tokens would fit into all of the funnels, and takes none."),
-    [CHARGE_ROW] = COMMAND(charge, CHARGE, WORDS_OF_SEVERAL(FUNNELS, -1, funnels), FILLS_KEYS,
+    [CHARGE_ROW] = COMMAND("cl.charge", charge, CHARGE, WORDS_OF_SEVERAL(FUNNELS, -1, funnels), FILLS_KEYS,
         "Accounts for tokens that were used, whatever the funnels hold."),
-    [REFUND_ROW] = COMMAND(refund, REFUND, WORDS_OF_SEVERAL(FUNNELS_AND_LAST_WORD, -2, funnels_and_tat), EMPTIES_KEYS,
+    [REFUND_ROW] = COMMAND("cl.refund", refund, REFUND, WORDS_OF_SEVERAL(FUNNELS_AND_LAST_WORD, -2, funnels_and_tat), EMPTIES_KEYS,
         "Gives tokens back to the funnels."),
+    [GCRA_ROW] = COMMAND("gcra", gcra, RESERVE, WORDS_OF_ONE(WORDS_OF_GCRA, IN_SECONDS, -5, words_of_gcra), FILLS_KEYS_IF(has_gcra),
+        "Takes tokens from a funnel whose limit is max_burst + 1, or says when they would fit."),
 #ifdef FUNNEL_DEBUG
     {.name = "funnel.debug", .function = debug_command, .flags = "admin", .last_key = 1, .key_step = 1},
 #endif
@@ -94,6 +107,7 @@ enum { WORDS_PER_FUNNEL = 5 };
 ALWAYS_INLINE uint32_t count_funnels(const struct command *command, int argc)
 {
     int words = argc - 1;
+    if (command->words == WORDS_OF_GCRA) return words == 4 || words == 6;
     if (command->words == ONE_FUNNEL) return words == WORDS_PER_FUNNEL;
     if (command->words == ONE_FUNNEL_OR_LESS) return words == WORDS_PER_FUNNEL || words == WORDS_PER_FUNNEL - 1;
     int funnels = words / WORDS_PER_FUNNEL, more = words % WORDS_PER_FUNNEL;
@@ -107,11 +121,14 @@ static RedisModuleString *name_of(RedisModuleString **argv, uint32_t funnel)
     return argv[1 + WORDS_PER_FUNNEL * funnel];
 }
 
-/* Go needs keys only to compare them with each other. A quantity that is left out is 1. */
-ALWAYS_INLINE void read_arguments(struct call *call, RedisModuleString **argv, int argc, uint32_t length)
+/* Go needs keys only to compare them with each other. A quantity that is left out is 1.
+ * GCRA has TOKENS, for Go the last word, in front of the quantity. */
+ALWAYS_INLINE void read_arguments(struct call *call, RedisModuleString **argv, int argc, const struct command *command,
+                                  uint32_t length)
 {
-    int words = argc - 1;
-    call->limit_surplus = limit_surplus;
+    int words = argc - 1, is_gcra = command->words == WORDS_OF_GCRA;
+    call->outcome.wording = is_gcra ? OF_GCRA : OF_FUNNELS;
+    call->limit_surplus = is_gcra ? 1 : limit_surplus;
     for (uint32_t i = 0; i < length; i++) {
         RedisModuleString **word = argv + 1 + WORDS_PER_FUNNEL * i;
         struct funnel *funnel = &call->funnels[i];
@@ -119,10 +136,10 @@ ALWAYS_INLINE void read_arguments(struct call *call, RedisModuleString **argv, i
         funnel->capacity = text_of(word[1]);
         funnel->count = text_of(word[2]);
         funnel->period = text_of(word[3]);
-        funnel->quantity = words < WORDS_PER_FUNNEL ? (struct text){"1", 1} : text_of(word[4]);
+        funnel->quantity = words < WORDS_PER_FUNNEL ? (struct text){"1", 1} : text_of(word[4 + is_gcra]);
     }
     int has_last_word = words > WORDS_PER_FUNNEL * (int)length;
-    call->last_word = has_last_word ? text_of(argv[argc - 1]) : (struct text){NULL, 0};
+    call->last_word = has_last_word ? text_of(argv[argc - 1 - is_gcra]) : (struct text){NULL, 0};
 }
 
 static void reply_with_decimal(RedisModuleCtx *ctx, const struct decimal *decimal)
@@ -183,7 +200,7 @@ ALWAYS_INLINE int answer(RedisModuleCtx *ctx, RedisModuleString **argv, int argc
     call.operation = command->operation;
     call.form = command->form;
     call.length = length;
-    read_arguments(&call, argv, argc, length);
+    read_arguments(&call, argv, argc, command, length);
     go_parse(&call);
     if (call.outcome.verdict != VERDICT_PARSED) return reply_with_error(ctx, &call.outcome);
 
@@ -216,4 +233,5 @@ FUNCTION(take) { return answer(ctx, argv, argc, &commands[TAKE_ROW]); }
 FUNCTION(peek) { return answer(ctx, argv, argc, &commands[PEEK_ROW]); }
 FUNCTION(charge) { return answer(ctx, argv, argc, &commands[CHARGE_ROW]); }
 FUNCTION(refund) { return answer(ctx, argv, argc, &commands[REFUND_ROW]); }
+FUNCTION(gcra) { return answer(ctx, argv, argc, &commands[GCRA_ROW]); }
 /* clang-format on */

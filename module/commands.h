@@ -10,12 +10,14 @@ enum words {
     ONE_FUNNEL,            /* all of its words */
     FUNNELS,               /* from 1 to MOST_FUNNELS */
     FUNNELS_AND_LAST_WORD, /* which may be left out */
+    WORDS_OF_GCRA,         /* key max_burst tokens_per_period period [TOKENS count] */
 };
 
 /* Everything about a command. */
 struct command {
     const char *name;
     RedisModuleCmdFunc function;
+    const int *is_wanted; /* the setting that registers it, which has its name; NULL: always */
 
     enum operation operation;
     enum words words;

@@ -24,7 +24,7 @@
 //   - abi.h, abi.c: the part of the Redis Modules ABI that funnel uses, found by name
 //     at load time. No header file of the server is needed or copied.
 //   - load.c: loading the module.
-//   - compat.c: the load argument compat, and the setting of that name.
+//   - settings.c: the load arguments, and the settings of the same names.
 //   - commands.c: the table of the commands, and the function that answers all of them.
 //   - register.c, command_info.h: registration of the commands, with their flags, keys,
 //     documentation and ACL categories.

@@ -61,6 +61,7 @@ var (
 	_ [unsafe.Sizeof(cOutcome)]int                                             = [unsafe.Sizeof(gOutcome)]int{}
 	_ [unsafe.Offsetof(cOutcome.verdict)][unsafe.Sizeof(cOutcome.verdict)]none = [unsafe.Offsetof(gOutcome.Verdict)][unsafe.Sizeof(gOutcome.Verdict)]none{}
 	_ [unsafe.Offsetof(cOutcome.funnel)][unsafe.Sizeof(cOutcome.funnel)]none   = [unsafe.Offsetof(gOutcome.Funnel)][unsafe.Sizeof(gOutcome.Funnel)]none{}
+	_ [unsafe.Offsetof(cOutcome.wording)][unsafe.Sizeof(cOutcome.wording)]none = [unsafe.Offsetof(gOutcome.Wording)][unsafe.Sizeof(gOutcome.Wording)]none{}
 	_ [unsafe.Offsetof(cOutcome.message)][unsafe.Sizeof(cOutcome.message)]none = [unsafe.Offsetof(gOutcome.Message)][unsafe.Sizeof(gOutcome.Message)]none{}
 
 	cRow C.struct_row
@@ -92,6 +93,8 @@ var (
 	_ [C.SECONDS_LENGTH]int    = [answer.SecondsLength]int{}
 	_ [C.IN_SECONDS]int        = [answer.InSeconds]int{}
 	_ [C.IN_ROWS]int           = [answer.InRows]int{}
+	_ [C.OF_FUNNELS]int        = [answer.OfFunnels]int{}
+	_ [C.OF_GCRA]int           = [answer.OfGCRA]int{}
 	_ [C.DECIMAL_CAPACITY]int  = [answer.DecimalCapacity]int{}
 	_ [C.MESSAGE_CAPACITY]int  = [answer.MessageCapacity]int{}
 	_ [C.MOST_FUNNELS]int      = [answer.MostFunnels]int{}

@@ -3,9 +3,9 @@
 #include "abi.h"
 #include "call.h"
 #include "register.h"
-#include "compat.h"
 #include "key.h"
 #include "outcomes.h"
+#include "settings.h"
 #include "unload.h"
 #include "version.h"
 
@@ -18,7 +18,7 @@ static void add_info(RedisModuleInfoCtx *info, int for_crash_report)
     redis.InfoAddSection(info, "");
     redis.InfoAddFieldCString(info, "version", FUNNEL_VERSION);
     redis.InfoAddFieldCString(info, "commit", FUNNEL_COMMIT);
-    redis.InfoAddFieldCString(info, "compat", compat_name());
+    settings_add_info(info);
     reply_add_counts(info);
 }
 
@@ -61,8 +61,8 @@ PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int
     }
     redis.SetModuleOptions(ctx, module_options());
 
-    if (compat_read_load_arguments(ctx, argv, argc) != REDISMODULE_OK) return REDISMODULE_ERR;
-    if (compat_register_setting(ctx) != REDISMODULE_OK) return REDISMODULE_ERR;
+    if (settings_read_load_arguments(ctx, argv, argc) != REDISMODULE_OK) return REDISMODULE_ERR;
+    if (settings_register(ctx) != REDISMODULE_OK) return REDISMODULE_ERR;
     redis.RegisterInfoFunc(ctx, add_info);
     memset(reply_counts, 0, sizeof reply_counts);
     redis.Log(ctx, "notice", "funnel %s (%s) loaded, compat %s", FUNNEL_VERSION, FUNNEL_COMMIT, compat_name());

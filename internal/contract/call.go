@@ -16,6 +16,7 @@ type Command struct {
 	QuantityOptional bool   // of the only funnel
 	LastWord         string // which may be left out
 	Seconds          bool   // five integers, in whole seconds; otherwise rows
+	Burst            bool   // words of GCRA: max_burst tokens_per_period period [TOKENS count]
 }
 
 // Commands are all commands: tests with random calls take theirs from here.
@@ -26,6 +27,7 @@ var Commands = []Command{
 	{Name: "cl.peek", Operation: "peek", Funnels: 64},
 	{Name: "cl.charge", Operation: "charge", Funnels: 64},
 	{Name: "cl.refund", Operation: "refund", Funnels: 64, LastWord: "tat"},
+	{Name: "gcra", Operation: "reserve", Funnels: 1, QuantityOptional: true, Seconds: true, Burst: true},
 }
 
 // CommandOf is the command of that name, if it is one of ours.
@@ -45,11 +47,39 @@ func (c Command) LeastWords() int {
 	return 6
 }
 
+// Written puts the words of funnels, the command's name in front, as the command has them:
+// GCRA has TOKENS in front of the quantity.
+func (c Command) Written(words []string) []string {
+	if c.Burst && len(words) > 5 {
+		return slices.Insert(slices.Clone(words), 5, "TOKENS")
+	}
+	return words
+}
+
+// Worded is an error with the command's own names for the words.
+func (c Command) Worded(err Error) Error {
+	if c.Burst {
+		return Error(strings.NewReplacer("capacity", "max_burst", "count", "tokens_per_period", "quantity", "count").Replace(string(err)))
+	}
+	return err
+}
+
 // Call is a command with its words, the name in front, at an instant in nanoseconds; get
 // reads a key.
 func Call(mode Mode, words []string, now int64, get func(key string) Value) Outcome {
 	command, _ := CommandOf(words[0])
 	words = words[1:]
+	isTokens := true
+	if command.Burst {
+		mode = RedisCell
+		if len(words) == 5 {
+			return failed(ErrArity)
+		}
+		if len(words) == 6 {
+			isTokens = strings.EqualFold(words[4], "TOKENS")
+			words = slices.Delete(slices.Clone(words), 4, 5)
+		}
+	}
 	if command.QuantityOptional && len(words) == 4 {
 		words = append(words[:4:4], "1")
 	}
@@ -60,8 +90,17 @@ func Call(mode Mode, words []string, now int64, get func(key string) Value) Outc
 	funnels := make([]Funnel, length)
 	for i := range funnels {
 		var err Error
-		if funnels[i], err = ParseFunnel(mode, [5]string(words[5*i:]), command.Operation == "take"); err != "" {
-			return failedAt(i, length, err)
+		funnels[i], err = ParseFunnel(mode, [5]string(words[5*i:]), command.Operation == "take")
+		if before := err == ErrCapacity || err == ErrCount || err == ErrPeriod; command.Burst && !before {
+			if !isTokens {
+				return failed(ErrSyntax)
+			}
+			if _, ok := Integer(1, words[4]); !ok {
+				return failed(ErrCount) // its count is the quantity
+			}
+		}
+		if err != "" {
+			return command.failedAt(i, length, err)
 		}
 	}
 	lastWord, err := command.parseLastWord(words[5*length:], length)
@@ -71,7 +110,7 @@ func Call(mode Mode, words []string, now int64, get func(key string) Value) Outc
 	seen := map[string]bool{}
 	for i, funnel := range funnels {
 		if seen[funnel.Key] {
-			return failedAt(i, length, ErrTwice)
+			return command.failedAt(i, length, ErrTwice)
 		}
 		seen[funnel.Key] = true
 	}
@@ -80,14 +119,14 @@ func Call(mode Mode, words []string, now int64, get func(key string) Value) Outc
 	for i, funnel := range funnels {
 		var err Error
 		if tats[i], err = funnel.Stored(get(funnel.Key)); err != "" {
-			return failedAt(i, length, err)
+			return command.failedAt(i, length, err)
 		}
 	}
 	decisions, taken := make([]Decision, length), int64(0)
 	for i, funnel := range funnels {
 		var err Error
 		if decisions[i], taken, err = funnel.Decide(command.Operation, tats[i], big.NewInt(now), lastWord); err != "" {
-			return failedAt(i, length, err)
+			return command.failedAt(i, length, err)
 		}
 	}
 	return together(command, funnels, tats, decisions, taken, now)
@@ -182,10 +221,11 @@ func nameOf(operation string, asked, limited bool, wait, taken int64) string {
 }
 
 // failedAt names the funnel where there are several.
-func failedAt(index, length int, err Error) Outcome {
+func (c Command) failedAt(index, length int, err Error) Outcome {
 	outcome := failed(err)
+	outcome.Err = c.Worded(err)
 	if length > 1 {
-		outcome.Err = err.Of(index + 1)
+		outcome.Err = outcome.Err.Of(index + 1)
 	}
 	return outcome
 }

@@ -40,6 +40,8 @@ const (
 	ErrPeriod   Error = "ERR period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits"
 	ErrQuantity Error = "ERR quantity must be an integer from 0 to 9223372036854775807"
 
+	ErrSyntax Error = "ERR syntax error" // for TOKENS
+
 	ErrEmissionInterval Error = "ERR count is too large for period: less than 1 nanosecond per token"
 	ErrTolerance        Error = "ERR capacity and period are too large together for count: a full funnel must drain within 2^63-1 nanoseconds (292 years)"
 	ErrIncrement        Error = "ERR quantity and period are too large together for count: the tokens must leak within 2^63-1 nanoseconds (292 years)"
@@ -80,7 +82,7 @@ const (
 // Outcomes are all that a call can come to, for tests that have to meet each.
 var Outcomes = []string{
 	Allowed, Later, Partly, Limited, Never, Peeked, Charged, Refunded,
-	string(ErrArity), string(ErrCapacity), string(ErrCount), string(ErrPeriod), string(ErrQuantity),
+	string(ErrArity), string(ErrCapacity), string(ErrCount), string(ErrPeriod), string(ErrSyntax), string(ErrQuantity),
 	string(ErrEmissionInterval), string(ErrTolerance), string(ErrIncrement),
 	string(ErrMaxWait), string(ErrSeveral), string(ErrLastTAT), string(ErrTATs), string(ErrTwice),
 	string(ErrType), string(ErrFunnel), string(ErrTAT),

@@ -25,6 +25,22 @@ func parse(call *Call) {
 	call.Outcome.Verdict = Parsed
 }
 
+// readsTokens and countsTokens validate the words "TOKENS count" of GCRA, which may be left
+// out. If they were inlined, their caller would exceed the stack limit, as of message.add.
+//
+//go:noinline
+//go:nosplit
+func (call *Call) readsTokens() bool {
+	return unsafe.StringData(call.LastWord) == nil || isTokens(call.LastWord)
+}
+
+//go:noinline
+//go:nosplit
+func (funnel *Funnel) countsTokens() bool {
+	count, ok := parseInteger(funnel.Quantity)
+	return ok && count > 0
+}
+
 // parseLastWord validates the word behind the funnels, which may be left out: max_wait, or
 // for CL.REFUND tat. Otherwise it writes an error, and returns false.
 //
@@ -35,7 +51,7 @@ func (call *Call) parseLastWord() (ok bool) {
 	case call.Operation == gcra.Refund:
 		call.Last = gcra.NoReceipt
 		return isLeftOut || call.parseTAT()
-	case isLeftOut:
+	case isLeftOut, call.Outcome.Wording == OfGCRA:
 		call.Last = 0
 		return true
 	}

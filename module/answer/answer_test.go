@@ -29,18 +29,27 @@ func callOf(words []string, now int64, get func(key string) contract.Value) *Cal
 	if !known {
 		panic("unknown operation: " + command.Operation)
 	}
-	words = words[1:]
+	words, wording, keyword := words[1:], OfFunnels, ""
+	if command.Burst {
+		wording = OfGCRA
+		if len(words) == 6 {
+			words, keyword = slices.Delete(slices.Clone(words), 4, 5), words[4]
+		}
+	}
 	form := InRows
 	if command.Seconds {
 		form = InSeconds
 	}
 	call := &Call{Operation: operation, Form: form, Length: uint32(max(1, len(words)/5)), Now: now, Last: 77,
-		Outcome: Outcome{Verdict: 77, Funnel: 77}, Writes: 77, Seconds: [SecondsLength]int64{77, 77, 77, 77, 77}, Limited: 77, Taken: 77, Wait: used()}
+		Outcome: Outcome{Verdict: 77, Funnel: 77, Wording: wording}, Writes: 77, Seconds: [SecondsLength]int64{77, 77, 77, 77, 77}, Limited: 77, Taken: 77, Wait: used()}
 	for i := range call.Outcome.Message {
 		call.Outcome.Message[i] = 'x'
 	}
-	if len(words)%5 == 1 {
-		call.LastWord = words[len(words)-1]
+	if hasLastWord := len(words)%5 == 1; hasLastWord || command.Burst && len(words) == 5 {
+		call.LastWord = keyword
+		if hasLastWord {
+			call.LastWord = words[len(words)-1]
+		}
 		if call.LastWord == "" { // of the server's, which has bytes
 			call.LastWord = "x"[:0]
 		}
@@ -184,7 +193,7 @@ func FuzzAnswer(f *testing.F) {
 		var calls [][]string
 		for _, command := range contract.Commands {
 			for _, words := range [][]string{one[:4], one, two, append(one[:5:5], lastWord), append(two[:10:10], lastWord)} {
-				call := append([]string{command.Name}, words...)
+				call := command.Written(append([]string{command.Name}, words...))
 				if len(call) >= command.LeastWords() && len(words)/5 <= command.Funnels && (len(words)%5 != 1 || command.LastWord != "") {
 					calls = append(calls, call)
 				}
@@ -192,7 +201,9 @@ func FuzzAnswer(f *testing.F) {
 		}
 		for _, words := range calls {
 			call := callOf(words, now, get)
-			call.LimitSurplus = int64(mode)
+			if call.LimitSurplus = int64(mode); words[0] == "gcra" {
+				call.LimitSurplus = 1
+			}
 			require.Zero(t, testing.AllocsPerRun(1, func() { answer(call) }))
 			want := contract.Call(mode, words, max(now, 0), get)
 			if want.Err != "" || call.Outcome.Verdict == Error {

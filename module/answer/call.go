@@ -15,6 +15,12 @@ const (
 	InRows                  // a row for each funnel, in exact times
 )
 
+// The names of a funnel's words, for errors.
+const (
+	OfFunnels uint32 = iota // capacity, count, period, quantity
+	OfGCRA                  // max_burst, tokens_per_period, period, count
+)
+
 // The types of stored values.
 const (
 	StoredNothing   uint32 = iota // there is no such key
@@ -53,7 +59,7 @@ type Call struct {
 	Length       uint32 // how many funnels there are
 	LimitSurplus int64  // limit minus capacity: 1 in redis-cell mode, else 0
 	Now          int64  // nanoseconds since the epoch
-	LastWord     string // max_wait or tat; its data pointer is nil if it was left out
+	LastWord     string // max_wait, tat or TOKENS; its data pointer is nil if it was left out
 	Last         int64  // the same: the longest wait in nanoseconds, or the receipt
 
 	Outcome Outcome
@@ -73,6 +79,7 @@ type Call struct {
 type Outcome struct {
 	Verdict uint32                // Error, Parsed, ...
 	Funnel  uint32                // the funnel that an error names, counted from 1, or 0
+	Wording uint32                // OfFunnels or OfGCRA
 	Message [MessageCapacity]byte // an error reply, NUL-terminated
 }
 

@@ -13,6 +13,10 @@ const (
 	badPeriod            = "period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits"
 	badQuantity          = "quantity must be an integer from 0 to 9223372036854775807"
 
+	// Of GCRA, whose names for the words message.add puts in.
+	badTokens = "quantity must be an integer from 1 to 9223372036854775807"
+	badSyntax = "syntax error"
+
 	badMaxWait          = "max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
 	badMaxWaitOfSeveral = "max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
 	badTAT              = "tat must be an integer from 0 to 9223372036854775807"
@@ -106,7 +110,7 @@ func (outcome *Outcome) failTogether(err error, funnel *Funnel) bool {
 //go:nosplit
 func (outcome *Outcome) begin(reason string) message {
 	outcome.Verdict = Error
-	message := message{text: &outcome.Message}
+	message := message{text: &outcome.Message, wording: outcome.Wording}
 	message.add("ERR ")
 	if number := outcome.Funnel; number > 0 {
 		message.add("funnel ")
@@ -123,18 +127,48 @@ func (outcome *Outcome) begin(reason string) message {
 // A message is an error reply that is being written: one line of printable ASCII.
 // Longer text is truncated; no current message is that long.
 type message struct {
-	text   *[MessageCapacity]byte
-	length int
+	text    *[MessageCapacity]byte
+	length  int
+	wording uint32
 }
 
-// add appends printable text. If it were inlined, its callers would exceed the linker's
-// stack limit in instrumented code, as for fuzzing.
+// addOfGCRA appends the first byte of a text, or the word that it begins with, by the name
+// that GCRA has for it. It returns how much of the text that was.
+//
+//go:nosplit
+func (message *message) addOfGCRA(text string) (length uint) {
+	name, length := text, uint(1)
+	switch {
+	case len(text) >= 8 && text[:8] == "capacity":
+		name, length = "max_burst", 8
+	case len(text) >= 8 && text[:8] == "quantity":
+		name, length = "count", 8
+	case len(text) >= 5 && text[:5] == "count":
+		name, length = "tokens_per_period", 5
+	case len(text) >= 1:
+		name = text[:1]
+	}
+	for i := 0; i < len(name); i++ {
+		message.addByte(name[i])
+	}
+	return length
+}
+
+// add appends printable text, with the names that capacity, count and quantity have in this
+// command. If it were inlined, its callers would exceed the linker's stack limit in
+// instrumented code, as for fuzzing.
 //
 //go:noinline
 //go:nosplit
 func (message *message) add(text string) {
-	for i := 0; i < len(text); i++ {
-		message.addByte(text[i])
+	for at := uint(0); at < uint(len(text)); {
+		length := uint(1)
+		if message.wording != OfGCRA {
+			message.addByte(text[at])
+		} else {
+			length = message.addOfGCRA(text[at:])
+		}
+		at += length
 	}
 }
 

@@ -24,6 +24,14 @@ func (funnel *Funnel) parse(call *Call, request *gcra.Request) (ok bool) {
 	if !ok || period < 1 {
 		return outcome.failArgument(badPeriod, funnel.Period)
 	}
+	if outcome.Wording == OfGCRA {
+		if !call.readsTokens() {
+			return outcome.fail(badSyntax)
+		}
+		if !funnel.countsTokens() {
+			return outcome.failArgument(badTokens, funnel.Quantity)
+		}
+	}
 	quantity, ok := parseInteger(funnel.Quantity)
 	if !ok {
 		return outcome.failArgument(badQuantity, funnel.Quantity)

@@ -22,6 +22,22 @@ func parseInteger(text string) (value int64, ok bool) {
 	return int64(sum), sum <= math.MaxInt64
 }
 
+// isTokens reads the word TOKENS, in any case.
+//
+//go:nosplit
+func isTokens(text string) bool {
+	const word = "tokens"
+	if len(text) != len(word) {
+		return false
+	}
+	for i := 0; i < len(text) && i < len(word); i++ {
+		if text[i]|0x20 != word[i] {
+			return false
+		}
+	}
+	return true
+}
+
 // parseTAT is parseInteger for texts that probably have the 19 digits of a TAT. It reads
 // these at a third of the cost: eight, eight, and three.
 //

@@ -91,7 +91,7 @@ func TestErrors(t *testing.T) {
 		{"word1 2 1 1 0", contract.ErrFunnel, ""},
 		{"k 1 1 " + century + " 1", contract.ErrTAT, ": got capacity 1, count 1, period " + century + ", quantity 1"},
 	} {
-		for _, command := range commands {
+		for _, command := range ofFunnels() {
 			if c.begins == command.without {
 				continue
 			}
@@ -154,7 +154,7 @@ func TestErrorsComeInOrder(t *testing.T) {
 		"[max_wait]": {{contract.ErrMaxWait, set(11, "x")}, {contract.ErrSeveral, set(11, "1")}},
 		"[tat]":      {{contract.ErrLastTAT, set(11, "x")}, {contract.ErrTATs, set(11, "0")}},
 	}
-	for _, c := range commands {
+	for _, c := range ofFunnels() {
 		count := min(2, c.most())
 		// Words 1 to 5 are the first funnel, 6 to 10 the second; 11 is the last word, nil where it is left out.
 		var arguments, stored, tooLate []fault
@@ -217,7 +217,7 @@ func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
 	client := servertest.StartClient(t)
 	ctx := context.Background()
 	requireErrors := func(key string) {
-		for _, c := range commands {
+		for _, c := range ofFunnels() {
 			for _, bad := range []string{" 15 1", " x 1 1 1", " 15 x 1 1", " 15 1 x 1", " 15 1 1 x", " 15 1000000001 1 1", " " + most + " 1 1 1", " 15 1 1 " + most} {
 				if c.without != contract.ErrIncrement || bad != " 15 1 1 "+most {
 					require.Regexp(t, "^ERR ", servertest.Try(client, c.name+" "+key+bad))
@@ -257,10 +257,10 @@ func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
 func TestErrorsOfAnyBytes(t *testing.T) {
 	client := servertest.StartClient(t)
 	long := strings.Repeat("9", 1<<20)
-	for _, name := range names("") {
+	for _, c := range ofFunnels() {
 		for at := 2; at <= 5; at++ {
 			for word, shown := range map[string]string{"a\r\nb\x00\xff": "not 'a??b??'", "1." + long: "and more"} {
-				words := servertest.Words(name + " k 1 1 1 1")
+				words := servertest.Words(c.name + " k 1 1 1 1")
 				words[at] = word
 				err := client.Do(t.Context(), words...).Err()
 				require.ErrorContains(t, err, shown)
@@ -287,9 +287,9 @@ func TestKeysThatHoldNoFunnel(t *testing.T) {
 			want = client.Get(ctx, key).Err().Error() // WRONGTYPE, in the words of the server
 		}
 		before := client.Dump(ctx, key).Val()
-		for _, name := range names("") {
+		for _, c := range ofFunnels() {
 			for _, quantity := range []string{"0", "1"} {
-				require.Equal(t, want, servertest.Try(client, name+" "+key+" 15 30 60 "+quantity), name)
+				require.Equal(t, want, servertest.Try(client, c.name+" "+key+" 15 30 60 "+quantity), c.name)
 			}
 		}
 		require.True(t, before == client.Dump(ctx, key).Val(), key)

@@ -2,7 +2,6 @@ package command_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,7 +16,7 @@ import (
 
 // TestBothProtocols carry the same bytes.
 func TestBothProtocols(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
+	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t), ModuleArguments: servertest.AllCommands})
 	servertest.ClockOf(server.Client(t)).Set(t, servertest.Epoch)
 	for _, protocol := range []string{"2", "3"} {
 		wire := server.Wire(t)
@@ -117,9 +116,9 @@ func TestInTransactions(t *testing.T) {
 
 // TestOnReplicas: CL.PEEK answers there, from scripts too, and writes nothing.
 func TestOnReplicas(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
+	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t), ModuleArguments: servertest.AllCommands})
 	client := server.Client(t)
-	replica := servertest.StartReplica(t, server, servertest.Options{Module: servertest.DebugModule(t)}).Client(t)
+	replica := servertest.StartReplica(t, server, servertest.Options{Module: servertest.DebugModule(t), ModuleArguments: servertest.AllCommands}).Client(t)
 	for _, client := range []*redis.Client{client, replica} {
 		servertest.ClockOf(client).Set(t, servertest.Epoch)
 	}
@@ -132,9 +131,9 @@ func TestOnReplicas(t *testing.T) {
 		const script = `return redis.call('cl.peek', KEYS[1], 2, 1, 1, 1, KEYS[2], 2, 1, 1000, 1, KEYS[3], 5, 1, 1, 5)`
 		require.Equal(t, want, servertest.Line(replica.EvalRO(t.Context(), script, []string{"full", "user:1", "new"})))
 	}
-	for _, name := range names("write") {
-		for _, quantity := range []int{0, 1} {
-			require.Contains(t, servertest.Try(replica, fmt.Sprint(name, " user:1 2 1 1000 ", quantity)), "READONLY", name)
+	for _, c := range commands {
+		for _, line := range c.calls("user:1") {
+			require.Equal(t, c.is("write"), strings.Contains(servertest.Try(replica, line), "READONLY"), line)
 		}
 	}
 	require.Equal(t, before, servertest.Dumps(t, replica))

@@ -24,14 +24,14 @@ type pair struct {
 // newPair puts a replica beside a primary.
 func newPair(t testing.TB, primary *servertest.Server, client *redis.Client) *pair {
 	t.Helper()
-	replica := servertest.StartReplica(t, primary, servertest.Options{Module: servertest.DebugModule(t)})
+	replica := servertest.StartReplica(t, primary, servertest.Options{Module: servertest.DebugModule(t), ModuleArguments: servertest.AllCommands})
 	return &pair{primary: primary, replica: replica, primaryClient: client, replicaClient: replica.Client(t)}
 }
 
 // startPair starts a primary with a replica.
 func startPair(t testing.TB, history *history) *pair {
 	t.Helper()
-	primary := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
+	primary := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t), ModuleArguments: servertest.AllCommands})
 	pair := newPair(t, primary, primary.Client(t))
 	history.record(0, startOfTime(), onServer(pair.primaryClient, 0))
 	return pair

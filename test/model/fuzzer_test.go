@@ -83,6 +83,9 @@ func outcomesOf(command contract.Command) []string {
 	if command.LastWord == "max_wait" {
 		outcomes = append(outcomes, contract.Later)
 	}
+	if command.Burst { // no quantity of 0
+		return outcomes
+	}
 	return append(outcomes, contract.Peeked)
 }
 
@@ -131,7 +134,7 @@ func newFuzzer(t *testing.T, seed uint64, compat string, mode contract.Mode) *fu
 	t.Logf("to repeat this: FUNNEL_FUZZ_SEED=%d", seed)
 	running := servertest.Start(t, servertest.Options{
 		Module:          servertest.DebugModule(t),
-		ModuleArguments: []string{"compat", compat},
+		ModuleArguments: append([]string{"compat", compat}, servertest.AllCommands...),
 		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no",
 			"--auto-aof-rewrite-min-size", "1mb"},
 	})

@@ -112,6 +112,10 @@ func (w *words) ours() []string {
 		}
 		call = append(call, maxWait)
 	}
+	call = command.Written(call)
+	if command.Burst && len(call) > 5 && w.chance(0.3) {
+		call[5] = pick(w, []string{"tokens", "Tokens", "TOKEN", "QUANTITY", ""})
+	}
 	return w.miscounted(call)
 }
 

@@ -19,7 +19,7 @@ func TestLoad(t *testing.T) {
 	const (
 		noValue     = "load argument 'compat' needs a value: 'none' or 'redis-cell'"
 		twice       = "load argument 'compat' is given twice, as 'none' and as 'redis-cell'"
-		contradicts = "it contradicts the load argument 'compat': remove one of the two"
+		contradicts = "it contradicts the load argument of that name: remove one of the two"
 	)
 	for _, c := range []struct {
 		arguments, setting string
@@ -32,10 +32,10 @@ func TestLoad(t *testing.T) {
 		{"COMPAT Redis-Cell", "", "redis-cell", ""},
 		{"compat none compat none", "", "none", ""},
 		{"compat redis-cell COMPAT redis-CELL", "", "redis-cell", ""},
-		{"", "redis-cell", "redis-cell", ""},
-		{"", "none", "none", ""},
-		{"compat redis-cell", "redis-cell", "redis-cell", ""},
-		{"compat none", "none", "none", ""},
+		{"", "compat redis-cell", "redis-cell", ""},
+		{"", "compat none", "none", ""},
+		{"compat redis-cell", "compat redis-cell", "redis-cell", ""},
+		{"compat none", "compat none", "none", ""},
 		{"compat", "", "", noValue},
 		{"compat none compat", "", "", noValue},
 		{"compat none compat redis-cell", "", "", twice},
@@ -43,14 +43,21 @@ func TestLoad(t *testing.T) {
 		{"compat dragonfly", "", "", "load argument 'compat' must be 'none' or 'redis-cell', not 'dragonfly'"},
 		{"burst 1", "", "", "unknown load argument 'burst'"},
 		{"compat none more", "", "", "unknown load argument 'more'"},
-		{"compat none", "redis-cell", "", contradicts},
-		{"compat redis-cell", "none", "", contradicts},
+		{"compat none", "compat redis-cell", "", contradicts},
+		{"compat redis-cell", "compat none", "", contradicts},
+		{"gcra yes compat redis-cell", "", "redis-cell", ""},
+		{"Gcra no", "gcra no", "none", ""},
+		{"", "gcra yes", "none", ""},
+		{"gcra yes", "gcra no", "", contradicts},
+		{"gcra yes gcra", "", "", "load argument 'gcra' needs a value: 'no' or 'yes'"},
+		{"gcra 1", "", "", "load argument 'gcra' must be 'no' or 'yes', not '1'"},
 	} {
 		t.Run(c.arguments+" and "+c.setting, func(t *testing.T) {
 			options := servertest.Options{Module: servertest.Module(t), ModuleArguments: strings.Fields(c.arguments)}
 			if c.setting != "" {
 				servertest.NeedSince7(t, "settings of modules")
-				options.Config = []string{"--save", "", "--funnel.compat", c.setting}
+				name, value, _ := strings.Cut(c.setting, " ")
+				options.Config = []string{"--save", "", "--funnel." + name, value}
 			}
 			server, err := servertest.TryStart(t, options)
 			if c.compat == "" {
@@ -62,10 +69,13 @@ func TestLoad(t *testing.T) {
 			require.Regexp(t, `<funnel> funnel \d+\.\d+\.\d+(-dev)? \(.+\) loaded, compat `+c.compat+"\n", server.Log())
 			client := server.Client(t)
 			require.Contains(t, client.Info(t.Context(), "funnel").Val(), "funnel_compat:"+c.compat+"\r\n")
+			gcra := map[bool]string{true: "yes", false: "no"}[strings.Contains(c.arguments+c.setting, "gcra yes")]
+			require.Contains(t, client.Info(t.Context(), "funnel").Val(), "funnel_gcra:"+gcra+"\r\n")
+			require.Equal(t, gcra == "no", strings.HasPrefix(servertest.Try(client, "gcra k 15 30 60"), "ERR unknown command"))
 			limit := map[string]int64{"none": 15, "redis-cell": 16}[c.compat]
 			require.Equal(t, servertest.Reply{0, limit, limit - 1, -1, 2}, servertest.Throttle(t, client, "key", 15, 30, 60))
 			if servertest.Since7(t) {
-				require.Equal(t, map[string]string{"funnel.compat": c.compat}, client.ConfigGet(t.Context(), "funnel.*").Val())
+				require.Equal(t, map[string]string{"funnel.compat": c.compat, "funnel.gcra": gcra}, client.ConfigGet(t.Context(), "funnel.*").Val())
 				require.Error(t, client.ConfigSet(t.Context(), "funnel.compat", "none").Err(), "it is fixed at load")
 			}
 		})
@@ -137,13 +147,13 @@ func TestFileThatWasNotFinishedDoesNotLoad(t *testing.T) {
 	require.Contains(t, server.Log(), "<funnel> funnel is not loaded: this file comes straight from the Go linker: build funnel.so with")
 }
 
-// otherModule builds one that has CL.THROTTLE, too.
-func otherModule(t *testing.T) (path string) {
+// otherModule builds one that has a command of that name, too.
+func otherModule(t *testing.T, command string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "standin.so")
 	compiler, err := exec.Command("go", "env", "CC").Output()
 	require.NoError(t, err)
-	line := append(strings.Fields(string(compiler)), "-shared", "-fPIC", "-nostdlib", "-o", path, "testdata/standin.c")
+	line := append(strings.Fields(string(compiler)), "-shared", "-fPIC", "-nostdlib", "-DCOMMAND=\""+command+"\"", "-o", path, "testdata/standin.c")
 	output, err := exec.Command(line[0], line[1:]...).CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	return path
@@ -152,7 +162,7 @@ func otherModule(t *testing.T) (path string) {
 // TestLoadBesideAnotherModule that has one of the commands fails before any is registered:
 // a server with io threads crashes where one has looked up a command that is taken back.
 func TestLoadBesideAnotherModule(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{Module: otherModule(t)})
+	server := servertest.Start(t, servertest.Options{Module: otherModule(t, "cl.throttle")})
 	client := server.Wire(t)
 	require.IsType(t, servertest.ErrorReply(""), client.MustDo(t, "module", "load", servertest.Module(t)))
 	require.Contains(t, server.Log(), "<funnel> funnel is not loaded: another module has the command cl.throttle\n")
@@ -160,12 +170,22 @@ func TestLoadBesideAnotherModule(t *testing.T) {
 	require.Equal(t, []any{int64(0), int64(0), int64(0), int64(0), int64(0)}, client.MustDo(t, "cl.throttle", "key", "15", "30", "60"))
 }
 
+// TestLoadBesideAnotherGCRA, such as that of a server that has its own: the module loads without it.
+func TestLoadBesideAnotherGCRA(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{Module: otherModule(t, "gcra")})
+	client := server.Wire(t)
+	require.Equal(t, "OK", client.MustDo(t, "module", "load", servertest.Module(t), "gcra", "yes"))
+	require.Contains(t, server.Log(), "<funnel> funnel is loaded without its command gcra: the server has one of that name\n")
+	require.Equal(t, []any{int64(0), int64(0), int64(0), int64(0), int64(0)}, client.MustDo(t, "gcra", "key", "15", "30", "60"))
+	require.Equal(t, []any{int64(0), int64(15), int64(14), int64(-1), int64(2)}, client.MustDo(t, "cl.throttle", "key", "15", "30", "60"))
+}
+
 // TestTakingOverFromAnotherModule: by the lines of the page, unloading that, and loading funnel, in one
 // transaction leaves no instant without the command. The client calls from a script: one
 // whose last command was the other module's may crash the server, with any module, which
 // is why funnel refuses to be unloaded.
 func TestTakingOverFromAnotherModule(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{Module: otherModule(t)})
+	server := servertest.Start(t, servertest.Options{Module: otherModule(t, "cl.throttle")})
 	call := []string{"eval", "return redis.call('cl.throttle', KEYS[1], '15', '30', '60')", "1", "key"}
 	client, admin := server.Wire(t), server.Wire(t)
 	require.Equal(t, []any{int64(0), int64(0), int64(0), int64(0), int64(0)}, client.MustDo(t, call...))

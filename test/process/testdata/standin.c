@@ -1,4 +1,4 @@
-/* Stands for redis-cell: a module that has CL.THROTTLE, too. It answers with a limit
+/* Stands for redis-cell, or for a server with GCRA: a module that has COMMAND, too. It answers with a limit
  * of 0, which funnel never does. It needs no header file, as funnel: the first word of
  * the context is the function that finds all others. */
 
@@ -27,5 +27,5 @@ int RedisModule_OnLoad(struct context *context)
     context->find("RedisModule_ReplyWithArray", &array);
     context->find("RedisModule_ReplyWithLongLong", &integer);
     describe(context, "standin", 1, 1);
-    return command(context, "cl.throttle", answer, "write deny-oom fast", 1, 1, 1);
+    return command(context, COMMAND, answer, "write deny-oom fast", 1, 1, 1);
 }
