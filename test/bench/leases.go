@@ -48,7 +48,6 @@ type fleetResult struct{ granted, calls, worst, second float64 }
 
 // fleet runs processes on a server of their own.
 func (s *Setting) fleet(way int, demand float64) (result fleetResult) {
-	s.Progress("%s, demand %v", ways[way].name, demand)
 	client := s.Start(s.Module, nil)
 	defer client.Close()
 	ctx, end := context.WithCancel(s.Ctx)
@@ -79,9 +78,10 @@ func (s *Setting) fleet(way int, demand float64) (result fleetResult) {
 		if s.failed(m.answer(&own)) || s.failed(m.process.Wait()) {
 			return result
 		}
-		all.Asked += own.Asked
+		all.Asked, all.Late = all.Asked+own.Asked, max(all.Late, own.Late)
 		all.Allowed = append(all.Allowed, own.Allowed...)
 	}
+	s.Progress("%s, demand %v; a call was made %v after it was due", ways[way].name, demand, all.Late.Round(time.Millisecond))
 	if len(all.Allowed) == 0 {
 		return result
 	}

@@ -56,6 +56,7 @@ type task struct {
 type account struct {
 	Asked   int
 	Allowed []int64
+	Late    time.Duration // of the call that was made the longest after it was due
 }
 
 // serve reads a task, answers when it is connected, reads the instant to begin at, and answers
@@ -137,6 +138,7 @@ func (t *task) run(ctx context.Context, begin int64, allow decide) (result accou
 	for ; time.Duration(result.Asked)*t.Gap < t.For; result.Asked++ {
 		due := begin + int64((float64(result.Asked)+random.Float64())*float64(t.Gap))
 		time.Sleep(time.Duration(due - monotonic()))
+		result.Late = max(result.Late, time.Duration(monotonic()-due))
 		calls.Go(func() {
 			is, failure := allow(ctx)
 			at := monotonic()
