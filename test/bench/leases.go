@@ -24,10 +24,11 @@ func (s *Setting) leases() Table {
 			Note: fmt.Sprintf("%s, %d processes on one key, %s tokens a second, burst %d; local counts are reconciled every %v", s.server, processes, thousands(sharedRate), sharedBurst, span)}}
 	bound := float64(sharedRate + sharedBurst + perSpan)
 	table.Chart.Bars = []Bar{{Title: "bound of leases", Label: thousands(bound), Class: "bar", Value: bound}}
-	load := loadAverage()
+	load, late := loadAverage(), time.Duration(0)
 	for i, w := range ways {
 		for _, demand := range w.demands {
 			f := s.fleet(i, demand)
+			late = max(late, f.late)
 			table.Rows = append(table.Rows, []string{w.name, fmt.Sprint(demand), fmt.Sprintf("%.3f", f.granted),
 				fmt.Sprintf("%.2f", f.calls), thousands(f.worst), w.bound, thousands(f.second)})
 			if w.class != "" {
@@ -35,8 +36,8 @@ func (s *Setting) leases() Table {
 			}
 		}
 	}
-	table.Note = fmt.Sprintf("%s, %d processes, %s tokens a second, burst %d, %v for each row. Demand: calls in proportion to the rate, in an open loop; limited calls are not made again. Possible: the demand, or rate × time and one capacity, the lesser. Worst stretch: the most tokens of any stretch of time, less those that leak in it. Callers read the clock after a decision, and delays there add to a stretch, also to that of Allow. Local counts: a sliding window of 400 or 2,000 tokens that each process reconciles with Redis every %v, as [Kong](https://docs.konghq.com/gateway/latest/reference/rate-limiting/) and [Limitador](https://github.com/Kuadrant/limitador/blob/main/doc/server/configuration.md) document it. Processes and server share the machine; its load was %s before and %s after.",
-		s.server, processes, thousands(sharedRate), sharedBurst, s.fleetLength(), span, load, loadAverage())
+	table.Note = fmt.Sprintf("%s, %d processes, %s tokens a second, burst %d, %v for each row. Demand: calls in proportion to the rate, in an open loop, made at most %v after they were due; limited calls are not made again. Possible: the demand, or rate × time and one capacity, the lesser. Worst stretch: the most tokens of any stretch of time, less those that leak in it. Callers read the clock after a decision, and delays there add to a stretch, also to that of Allow. Local counts: a sliding window of 400 or 2,000 tokens that each process reconciles with Redis every %v, as [Kong](https://docs.konghq.com/gateway/latest/reference/rate-limiting/) and [Limitador](https://github.com/Kuadrant/limitador/blob/main/doc/server/configuration.md) document it. Processes and server share the machine; its load was %s before and %s after.",
+		s.server, processes, thousands(sharedRate), sharedBurst, s.fleetLength(), late.Round(time.Millisecond), span, load, loadAverage())
 	return table
 }
 
@@ -44,7 +45,10 @@ func (s *Setting) fleetLength() time.Duration { return 2 * s.Window }
 
 // A fleetResult is what all processes got: the share of what was possible, the calls that each
 // made in span, and the tokens of the worst stretch and of the fullest second.
-type fleetResult struct{ granted, calls, worst, second float64 }
+type fleetResult struct {
+	granted, calls, worst, second float64
+	late                          time.Duration // of the call that was made the longest after it was due
+}
 
 // fleet runs processes on a server of their own.
 func (s *Setting) fleet(way int, demand float64) (result fleetResult) {
@@ -89,7 +93,7 @@ func (s *Setting) fleet(way int, demand float64) (result fleetResult) {
 	took := max(s.fleetLength(), time.Duration(all.Allowed[len(all.Allowed)-1]-begin))
 	possible := min(float64(all.Asked), sharedRate*took.Seconds()+ways[way].capacity)
 	calls := (client.limiterCalls() - before) / processes / (float64(took) / float64(span))
-	return fleetResult{float64(len(all.Allowed)) / possible, calls, worstStretch(all.Allowed, time.Second/sharedRate), fullest(all.Allowed, time.Second)}
+	return fleetResult{float64(len(all.Allowed)) / possible, calls, worstStretch(all.Allowed, time.Second/sharedRate), fullest(all.Allowed, time.Second), all.Late}
 }
 
 // worstStretch returns how many tokens at most a stretch of time had beyond those that leak in
