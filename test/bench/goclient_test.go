@@ -26,8 +26,7 @@ func TestLeasesAreMeasured(t *testing.T) {
 	s.Window = 50 * time.Millisecond
 	hotKey, leases := s.hotKey().Rows, s.leases().Rows
 	require.NoError(t, s.Err)
-	require.Len(t, hotKey, 3*7)
-	require.Len(t, leases, 3*5+1)
+	require.Equal(t, []int{3 * 7, 3*5 + 1}, []int{len(hotKey), len(leases)})
 	for _, row := range leases {
 		require.True(t, row[1] != "0.5" || row[2] == "1.000", "half of the rate is granted: %v", row)
 	}
