@@ -85,6 +85,7 @@ func thousands(number float64) string {
 type Chart struct {
 	Title, Note string
 	Bars        []Bar
+	InOrder     bool // draws all bars, in the order in which they were added
 	Height      int
 }
 
@@ -119,7 +120,7 @@ var chartSource string
 
 var chartTemplate = template.Must(template.New("chart").Parse(chartSource))
 
-// Draw draws the charts of tables into a folder, the shortest bar first. It leaves out a
+// Draw draws the charts of tables into a folder, the shortest bar first unless they have an order. It leaves out a
 // bar more than five times as long as the next, because the others would be too short to
 // compare, and names it in the note.
 func Draw(folder string, tables []Table) error {
@@ -128,15 +129,19 @@ func Draw(folder string, tables []Table) error {
 		if len(c.Bars) == 0 {
 			continue
 		}
-		slices.SortStableFunc(c.Bars, func(a, b Bar) int { return cmp.Compare(a.Value, b.Value) })
+		byLength := func(a, b Bar) int { return cmp.Compare(a.Value, b.Value) }
 		last := len(c.Bars) - 1
-		for ; last > 0 && c.Bars[last].Value > 5*c.Bars[last-1].Value; last-- {
-			c.Note += fmt.Sprintf("; left out: %s, %s", c.Bars[last].Title, c.Bars[last].Label)
+		if !c.InOrder {
+			slices.SortStableFunc(c.Bars, byLength)
+			for ; last > 0 && c.Bars[last].Value > 5*c.Bars[last-1].Value; last-- {
+				c.Note += fmt.Sprintf("; left out: %s, %s", c.Bars[last].Title, c.Bars[last].Label)
+			}
 		}
 		c.Bars, c.Height = c.Bars[:last+1], 82+26*(last+1)
+		longest := slices.MaxFunc(c.Bars, byLength).Value
 		for row := range c.Bars {
 			c.Bars[row].Top = 51 + 26*row
-			c.Bars[row].Width = fmt.Sprintf("%.1f", c.Bars[row].Value/c.Bars[last].Value*330)
+			c.Bars[row].Width = fmt.Sprintf("%.1f", c.Bars[row].Value/longest*330)
 		}
 		var svg bytes.Buffer
 		err := chartTemplate.Execute(&svg, c)

@@ -53,14 +53,14 @@ const (
 	Calls     = 8000  // in a block that is counted; counts repeat to within 0.5%
 )
 
-// Parts are the measurements.
+// Parts are the measurements. A part with two tables is here twice.
 var Parts = []struct {
 	Name    string
 	Measure func(*Setting) Table
 }{
 	{"instructions", (*Setting).instructions}, {"memory", (*Setting).memory},
 	{"throughput", (*Setting).throughput}, {"latency", (*Setting).latency}, {"scale", (*Setting).scale},
-	{"clients", (*Setting).goClients}, {"waiting", (*Setting).waiting}, {"leases", (*Setting).leases},
+	{"clients", (*Setting).goClients}, {"waiting", (*Setting).waiting}, {"leases", (*Setting).hotKey}, {"leases", (*Setting).leases},
 }
 
 func (s *Setting) moduleOf(peer bool) string {

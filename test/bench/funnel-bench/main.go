@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -52,8 +53,8 @@ func run(ctx context.Context) error {
 	flag.StringVar(&s.Module, "module", "funnel.so", "the module to measure: `path` of funnel.so")
 	flag.StringVar(&s.Peer, "peer", "", "another module with CL.THROTTLE, measured in a server of its own: `path`")
 	flag.IntVar(&s.Rounds, "rounds", 11, "throughput, latency, scale and clients: rounds of each alternative, 3 or more")
-	flag.DurationVar(&s.Window, "window", 3*time.Second, "waiting: `time` that is counted for each line; clients: ten rounds")
-	parts := flag.String("parts", strings.Join(known, ","), "measure only: `names`, with commas")
+	flag.DurationVar(&s.Window, "window", 3*time.Second, "waiting: `time` that is counted for each line, and twice that for processes on one key; clients and leases: ten rounds")
+	parts := flag.String("parts", strings.Join(slices.Compact(known), ","), "measure only: `names`, with commas")
 	charts := flag.String("svg", "", "write charts to this `folder`")
 	update := flag.String("update", "", "put the tables into these documents, at their markers: `files`, with commas")
 	guard := flag.Bool("guard", false, "compare instructions with test/bench/instructions.txt and with the floor, and fail if they have risen")
@@ -87,7 +88,7 @@ func run(ctx context.Context) error {
 			if s.Err != nil {
 				return s.Err
 			}
-			table.Name = part.Name
+			table.Name = cmp.Or(table.Name, part.Name)
 			tables = append(tables, table)
 			fmt.Printf("%s\n\n%s\n", table.Title, table.Markdown())
 		}
