@@ -156,7 +156,7 @@ func (p *process) Process(ctx context.Context, command redis.Cmder) error {
 	}
 	if instant, alone := ctx.Value(instantKey{}).(*atomic.Int64); alone {
 		instant.Store(at)
-	} else {
+	} else if words[0] != "cl.refund" {
 		p.answered.Store(at)
 		p.took(at, words, outcome.Reply)
 	}
