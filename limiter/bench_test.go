@@ -2,7 +2,10 @@ package limiter_test
 
 import (
 	"context"
+	"fmt"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -63,4 +66,28 @@ func BenchmarkAllowMany(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// The memory of a lease: what a key takes, and what of it is left when all are idle.
+func BenchmarkMemoryOfLeases(b *testing.B) {
+	const keys = 100_000
+	ctx, limit, now := context.Background(), limiter.PerMinute(30).Burst(15), time.Now()
+	l := limiter.New(servertest.StartClient(b), limiter.WithLease(time.Second))
+	limiter.SetNow(l, func() time.Time { return now })
+	heap := func() float64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return float64(stats.HeapAlloc)
+	}
+	begin := heap()
+	for i := range keys {
+		_, _ = l.Allow(ctx, fmt.Sprintf("%016d", i), limit)
+	}
+	b.ReportMetric((heap()-begin)/keys, "B/key")
+	for range keys / 100 {
+		now = now.Add(3 * time.Second)
+		_, _ = l.Allow(ctx, "another", limit)
+	}
+	b.ReportMetric((heap()-begin)/keys, "B/idle-key")
 }

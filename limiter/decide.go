@@ -35,8 +35,14 @@ func (l *Limiter) decide(ctx context.Context, calls []call) {
 		c.local = c.local || l.server == nil
 		pending = pending || c.pending && !c.local
 	}
-	if pending && !(l.leases.shares(&calls[0], start) && l.share(ctx, &calls[0])) {
-		l.ask(ctx, calls)
+	within, cancel := ctx, func() {}
+	if pending && l.leases.shares(&calls[0], start) {
+		within, cancel = l.withTimeout(ctx)
+		pending = !l.share(within, &calls[0])
+	}
+	defer cancel()
+	if pending {
+		l.ask(within, calls)
 		if c := &calls[0]; l.leases.enabled && (c.operation == gcra.Refund || c.strict) { // also after a lost answer
 			l.leases.endBackOff(c.funnels[0].key[len(l.prefix):])
 		}

@@ -326,14 +326,12 @@ func (l *Limiter) leased(ctx context.Context, key string, limit Limit, quantity 
 }
 
 // share decides a call by one that all callers of its key and limit share. It returns false
-// if the call has to be made alone.
+// if the call has to be made alone. The context has the caller's time-out.
 func (l *Limiter) share(ctx context.Context, c *call) bool {
 	if err := context.Cause(ctx); err != nil {
 		c.cause = err
 		return true
 	}
-	within, cancel := l.withTimeout(ctx)
-	defer cancel()
 	quantity := int64(c.funnels[0].quantity)
 	f := l.leases.see(c.funnels[0].key[len(l.prefix):], &c.funnels[0], l.now())
 	now := l.now()
@@ -344,7 +342,7 @@ func (l *Limiter) share(ctx context.Context, c *call) bool {
 		f.queue = append(f.queue, w)
 		l.askForAll(f)
 		f.mutex.Unlock()
-		got = f.await(within, w)
+		got = f.await(ctx, w)
 	} else {
 		f.mutex.Unlock()
 	}

@@ -32,6 +32,7 @@ type model struct {
 	sent            []string
 	fixed           time.Duration // of each way, in place of a random one
 	lose            bool          // is the only fault
+	denied          string        // a command
 	asked           atomic.Int64  // tokens
 	calls           atomic.Int64  // that ask for tokens
 	granted, leased int64         // tokens, and those by leases
@@ -151,12 +152,14 @@ func (p *process) Process(ctx context.Context, command redis.Cmder) error {
 	switch {
 	case lost:
 		return errors.New("the answer was lost")
+	case words[0] == p.server.denied:
+		return errors.New("NOPERM it is denied")
 	case outcome.Err != "":
 		return errors.New(string(outcome.Err))
 	}
 	if instant, alone := ctx.Value(instantKey{}).(*atomic.Int64); alone {
 		instant.Store(at)
-	} else {
+	} else if words[0] != "cl.refund" {
 		p.answered.Store(at)
 		p.took(at, words, outcome.Reply)
 	}

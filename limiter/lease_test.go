@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
-
 	"strconv"
 	"strings"
 	"sync"
-
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,6 +133,9 @@ func TestLeases(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, fmt.Sprintf("cl.refund %d %d", results[i].Allowed, tat-(9+left)*1e9), sent(), "the receipt")
 		}
+		_, err = l.Settle(ctx, &results[4], 5)
+		require.NoError(t, err)
+		require.Equal(t, "cl.charge 3", sent(), "more, from the server")
 	})
 	bubble(t, "who gives up leaves the tokens", func(t *testing.T) {
 		for _, c := range []struct {
@@ -243,6 +245,15 @@ func TestLeases(t *testing.T) {
 			require.Equal(t, limiter.PathOpen, c.result.Path)
 			require.Equal(t, 5*time.Second, c.took)
 		}
+	})
+	bubble(t, "who asks alone, because CL.TAKE is denied, waits from its own start", func(t *testing.T) {
+		l, m, _ := leased(t, hundred, time.Second, limiter.WithTimeout(5*time.Second), limiter.WithLogger(slog.New(slog.DiscardHandler)))
+		m.set(func() { m.denied = "cl.take" })
+		_ = askBy(l, ctx, hundred, 1)
+		pass(time.Second / 2)
+		callers := []*answer{askBy(l, ctx, hundred, 1), askBy(l, ctx, hundred, 1)}
+		pass(time.Hour)
+		require.Equal(t, []time.Duration{5 * time.Second, 5 * time.Second}, []time.Duration{callers[0].took, callers[1].took})
 	})
 	bubble(t, "memory", func(t *testing.T) {
 		l, m, _ := leased(t, hundred, time.Second)

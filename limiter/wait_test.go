@@ -98,7 +98,7 @@ func TestWaitGivesUp(t *testing.T) {
 }
 
 // Eleven callers a second come to ten tokens a second, when those of the last two seconds
-// have gone, and each goes away after a second. With a longest wait the tokens are used;
+// have gone, and each goes away after one and a half. With a longest wait the tokens are used;
 // without one they are all reserved for callers that have gone.
 func TestCallersWhoGoAwayDoNotStarveOthers(t *testing.T) {
 	client := bare(t).Client(t)
@@ -121,7 +121,7 @@ func TestCallersWhoGoAwayDoNotStarveOthers(t *testing.T) {
 			for i := 0; time.Since(start) < period; i++ {
 				group.Go(func() {
 					ctx, cancel := context.WithCancel(context.Background())
-					defer time.AfterFunc(time.Second, cancel).Stop()
+					defer time.AfterFunc(3*time.Second/2, cancel).Stop() // half a second after the last turn
 					if l.Wait(ctx, key, limit) == nil {
 						served.Add(1)
 					}
