@@ -140,7 +140,7 @@ var found = []history{
 	{perMillisecond, 89 * time.Millisecond, 37, time.Millisecond, 0, false, 1, []phase{{1, 3, 1.48, 1.26, true}, {2, 5, 0.64, 0.58, true}, {3, 10, 0.86, 0.44, true}, {20, 1, 1, 0.04, false}}},
 	// 30: d begins when the reply comes
 	{perMillisecond, 150 * time.Millisecond, 50, 70 * time.Millisecond, 0, false, 1, []phase{{1, 3, 1.2, 3.2, false}, {3, 6, 2, 2, true}, {40, 1, 1, 0.1, false}}},
-	// 260: what is left at the end of a lease is given back, with its receipt
+	// 210: what is left at the end of a lease is given back, with its receipt
 	{perMillisecond, 50 * time.Millisecond, 100, time.Millisecond, 0, false, 1, []phase{{1, 9, 1.2, 10, true}, {20, 9, 1, 0.05, false}}},
 }
 
