@@ -47,11 +47,16 @@ func TestPublishing(t *testing.T) {
 	in("go -C test test -count=1 ./docs")
 
 	outside := t.TempDir()
-	program := "package main\n\nimport (\n"
-	for _, name := range []string{"limiter", "examples/monitoring/prometheus"} {
-		program += "\t_ \"" + path + "/" + name + "\"\n"
+	program, names := "package main\n", []string{"limiter", "examples/monitoring/prometheus"}
+	nested, err := filepath.Glob(clone + "/limiter/*/go.mod")
+	require.NoError(t, err)
+	for _, file := range nested {
+		names = append(names, filepath.Join("limiter", filepath.Base(filepath.Dir(file))))
 	}
-	require.NoError(t, os.WriteFile(outside+"/main.go", []byte(program+")\n\nfunc main() {}\n"), 0o644))
+	for _, name := range names {
+		program += "\nimport _ \"" + path + "/" + name + "\"\n"
+	}
+	require.NoError(t, os.WriteFile(outside+"/main.go", []byte(program+"\nfunc main() {}\n"), 0o644))
 	page.Shell(t, outside, 0, page.Proxy(t, clone)+"go mod init outside && go get . && go vet .")
 	require.NotContains(t, read(outside+"/go.mod"), "replace")
 }
