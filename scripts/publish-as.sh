@@ -10,14 +10,19 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." >/dev/null
 . scripts/compile.sh
 
 [ $# = 2 ] || die "needs the path of the Go module and the name of the image: scripts/publish-as.sh github.com/OWNER/funnel ghcr.io/OWNER/funnel"
-export NEW=$1 NEW_IMAGE=$2 OLD OLD_IMAGE FOLDERS VERSION
+export NEW=$1 NEW_IMAGE OLD OLD_IMAGE LONG_IMAGE FOLDERS VERSION
 [[ $NEW =~ ^[a-z0-9-]+(\.[a-z0-9-]+)+(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$ ]] ||
     die "the path of the Go module is '$NEW': it begins with a host, as in github.com/OWNER/funnel"
+# Of an owner in capitals, too: no registry takes them.
+NEW_IMAGE=$(tr '[:upper:]' '[:lower:]' <<<"$2")
 [[ $NEW_IMAGE =~ ^[a-z0-9-]+(\.[a-z0-9-]+)+(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)+$ ]] ||
-    die "the name of the image is '$NEW_IMAGE': it begins with a host, and is in lower case, as in ghcr.io/owner/funnel"
+    die "the name of the image is '$NEW_IMAGE': it begins with a host, as in ghcr.io/OWNER/funnel"
 
 OLD=$(sed -n 's/^module //p' go.mod)
 OLD_IMAGE=$(sed -n '/.*{FUNNEL_IMAGE:-\(.*\)}$/{s//\1/p;q;}' compose.yaml)
+# The pages have a registry where a short name would not do.
+LONG_IMAGE=$OLD_IMAGE
+[[ $OLD_IMAGE == */* ]] || LONG_IMAGE=registry.example.com/$OLD_IMAGE
 [ -n "$OLD_IMAGE" ] || die "compose.yaml names no image: it needs a line image: \${FUNNEL_IMAGE:-NAME}"
 VERSION=v$(version)
 VERSION=${VERSION%-dev}
@@ -28,19 +33,20 @@ change() { git ls-files -z -- "$1" | xargs -0 perl -0777 -pi -e "$2" --; }
 
 # Paths of packages, wherever a text names them: the folder that follows tells them from
 # folders of the system.
-FOLDERS=$(git ls-files '*.go' | sed -n 's|/.*||p' | sort -u | paste -sd '|')
+FOLDERS=$(git ls-files '*.go' | sed -n 's|/.*||p' | sort -u | paste -sd '|' -)
 # shellcheck disable=SC2016 # perl expands it
 {
     change '*' 's{(?<![\w./@:-])\Q$ENV{OLD}\E/(?=(?:$ENV{FOLDERS}|\.\.\.)(?![\w-]))}{$ENV{NEW}/}g'
     change '*go.mod' 's{^(module |replace |require |\t)\Q$ENV{OLD}\E(?=[/ \n])}{$1$ENV{NEW}}mg;
         s{^((?:require |\t)\Q$ENV{NEW}\E(?:/\S+)? )v\S+}{$1$ENV{VERSION}}mg'
-    change '*.md' 's{<!-- until published -->.*?<!-- end -->}{}g; s{^.*<!-- until published -->\n}{}mg;
+    # What goes is a line that ends with the comment, the lines between two, or words within a line.
+    change '*.md' 's{^.+<!-- until published -->\n}{}mg; s{^<!-- until published -->\n.*?^<!-- end -->\n}{}msg;
+        s{<!-- until published -->.*?<!-- end -->}{}g;
         s{^( +)go mod edit -require=\Q$ENV{OLD}\E\@.* -replace=.*$}{$1go get $ENV{NEW}/limiter}mg;
         s{^( +)docker build -t \Q$ENV{OLD_IMAGE}\E \.$}{$1docker pull $ENV{NEW_IMAGE}}mg;
-        s{^( +docker pull )\Q$ENV{OLD_IMAGE}\E$}{$1$ENV{NEW_IMAGE}}mg;
         s{^( +docker run .*?(?<=[ ]))\Q$ENV{OLD_IMAGE}\E(?= |$)}{$1$ENV{NEW_IMAGE}}mg;
-        s{^( +docker.compose up .*) --build$}{$1}mg;
-        s{^(\s*(?:- )?image: )\Q$ENV{OLD_IMAGE}\E$}{$1$ENV{NEW_IMAGE}}mg'
+        s{(?<![\w./-])\Q$ENV{LONG_IMAGE}\E(?![\w/-])}{$ENV{NEW_IMAGE}}g;
+        s{^( +docker.compose up .*) --build$}{$1}mg'
     change compose.yaml 's{(FUNNEL_IMAGE:-)\Q$ENV{OLD_IMAGE}\E\}}{$1$ENV{NEW_IMAGE}\}}g; s{^(# .* up .*) --build$}{$1}m'
     change Dockerfile 's{^ *org\.opencontainers\.image\.source=.*\n}{}m;
         s{^(LABEL .*\n)}{$1      org.opencontainers.image.source="https://$ENV{NEW}" \\\n}m'

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	path  = "example.com/an-owner/some.funnel-1"
-	image = "registry.example.com:5000/an-owner/some.funnel-1"
+	path  = "example.com/An-Owner/some.funnel-1"
+	image = "registry.example.com:5000/An-Owner/some.funnel-1"
 )
 
 // TestPublishing: with the command of CONTRIBUTING.md, a copy builds, with its proof, its pages
@@ -38,8 +38,8 @@ func TestPublishing(t *testing.T) {
 	require.Empty(t, in("git grep -nE 'example.org/first|<!-- until published|(require|replace)=funnel' -- ':!test/publish' ':!scripts/publish-as.sh' || true"))
 	require.NotContains(t, read(clone+"/examples/monitoring/go.mod"), path+" v0.0.0")
 	for _, readme := range []string{"README.md", "README.zh-CN.md"} {
-		text := read(filepath.Join(clone, readme))
-		require.Contains(t, text, "\n    docker pull "+image+"\n    docker run -p 127.0.0.1:6379:6379 "+image+"\n")
+		text, name := read(filepath.Join(clone, readme)), strings.ToLower(image)
+		require.Contains(t, text, "\n    docker pull "+name+"\n    docker run -p 127.0.0.1:6379:6379 "+name+"\n")
 		require.Contains(t, text, "\n    go get "+path+"/limiter\n")
 	}
 	// All imports are found, and the pages, whose first command builds, and so proves.
