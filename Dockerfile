@@ -57,8 +57,7 @@ HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 CMD ["fun
 ARG BASE
 ARG VERSION=unknown
 ARG COMMIT=unknown
-# Only labels with known values. To publish an image, add its source with
-# --label org.opencontainers.image.source=URL.
+# Only labels with known values. scripts/publish-as.sh adds where the sources are.
 LABEL org.opencontainers.image.title="funnel" \
       org.opencontainers.image.description="Redis or Valkey with funnel, a rate limiter" \
       org.opencontainers.image.licenses="MIT" \

@@ -26,7 +26,7 @@ func WithClock(script string) string {
 }
 
 // TakeScript is take.lua.
-var TakeScript = takePart
+var TakeScript = takeText
 
 // A TakeCall is a call by take.lua.
 type TakeCall struct{ call call }

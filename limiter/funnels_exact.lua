@@ -1,12 +1,4 @@
--- CL.RESERVE, CL.TAKE, CL.PEEK, CL.CHARGE and CL.REFUND as a script, for servers that load
--- no modules: the same keys, values, replies and errors, to the nanosecond. Both can work on
--- one funnel.
---
---   EVAL script n key ... command capacity count period quantity ... [max_wait | tat]
---
--- The command is reserve, take, peek, charge or refund, in lower case; then come four words
--- for each key, in the order of the keys. The max_wait is for reserve, and tat for refund.
--- Integers of more than 15 digits are strings in the reply.
+-- The second part of funnels.lua, which begins with funnels_short.lua.
 --
 -- This part can decide every call. Times take 63 bits here, and a double of Lua has 53. So
 -- each time is two numbers: the seconds, and the nanoseconds. Other integers are kept alike:

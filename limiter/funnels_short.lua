@@ -1,8 +1,19 @@
--- CL.RESERVE, CL.TAKE, CL.PEEK, CL.CHARGE and CL.REFUND as a script, the first of two parts:
--- calls of one funnel in whole seconds, whose times are all below 52 days. Those are nearly
--- all, and cost 0.6 of what they would in funnels_exact.lua, which follows and says more. A
--- double is exact up to 2^53, the nanoseconds of 104 days. So a span is one number, and an
--- instant two: its seconds and its nanoseconds.
+-- CL.RESERVE, CL.TAKE, CL.PEEK, CL.CHARGE and CL.REFUND as a script, for servers that load
+-- no modules: the same keys, values, replies and errors, to the nanosecond. Both can work on
+-- one funnel.
+--
+--   EVAL script n key ... command capacity count period quantity ... [max_wait | tat]
+--
+-- The keys are 1 to 64 funnels. The command is reserve, take, peek, charge or refund, in lower
+-- case; then come four words for each key, in the order of the keys. The max_wait is for
+-- reserve, and tat for refund. Integers of more than 15 digits are strings in the reply.
+--
+-- funnels.lua is this part and funnels_exact.lua, joined by go generate.
+--
+-- This part decides calls of one funnel in whole seconds, whose times are all below 52 days.
+-- Those are nearly all, and cost 0.6 of what they would in the next part, which decides the
+-- others. A double is exact up to 2^53, the nanoseconds of 104 days. So a span is one number,
+-- and an instant two: its seconds and its nanoseconds.
 
 local function answer()
     local command, capacity, count, period, quantity, last_word = unpack(ARGV)

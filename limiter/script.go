@@ -6,30 +6,29 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+//go:generate sh -c "cat funnels_short.lua funnels_exact.lua >funnels.lua"
+
 // Script returns CL.RESERVE, CL.TAKE, CL.PEEK, CL.CHARGE and CL.REFUND in Lua, for EVAL in
-// Redis from 6.2 on and Valkey. It is for clients in any language. It takes the keys of 1 to
-// 64 funnels; then reserve, take, peek, charge or refund; then capacity, count, period and
-// quantity for each key; and, if wanted, for reserve max_wait, and for refund tat. It replies
-// what the command does, but integers of more than 15 digits as strings.
+// Redis from 6.2 on and Valkey. It is the file funnels.lua, which clients in any language may
+// load. It takes the keys of 1 to 64 funnels; then reserve, take, peek, charge or refund; then
+// capacity, count, period and quantity for each key; and, if wanted, for reserve max_wait, and
+// for refund tat. It replies what the command does, but integers of more than 15 digits as
+// strings.
 //
 // Where the module is missing, [Limiter] uses this script for calls that its own shorter
 // one cannot decide.
-func Script() string { return shortPart + exactPart }
+func Script() string { return completeText }
 
-// The exact part decides every call. The short part, in front of it, replies to the
-// calls that need no more than the doubles of Lua, and leaves the others to it.
 var (
-	//go:embed funnels_short.lua
-	shortPart string
-	//go:embed funnels_exact.lua
-	exactPart string
+	//go:embed funnels.lua
+	completeText string
 	//go:embed take.lua
-	takePart string
+	takeText string
 )
 
 // A script as it is sent. Strings that become any would be allocated for each call.
 type script struct{ text, hash any }
 
-var takeScript, completeScript = newScript(takePart), newScript(Script())
+var takeScript, completeScript = newScript(takeText), newScript(completeText)
 
 func newScript(text string) script { return script{text, redis.NewScript(text).Hash()} }

@@ -1,6 +1,7 @@
 package limiter_test
 
 import (
+	"crypto/sha1"
 	"fmt"
 	"math"
 	"math/bits"
@@ -170,8 +171,14 @@ func readPart(t *testing.T, name string) string {
 	t.Helper()
 	part, err := os.ReadFile(name)
 	require.NoError(t, err)
-	require.Contains(t, limiter.Script(), string(part))
 	return string(part)
+}
+
+// TestScriptIsItsParts: funnels.lua is what go generate makes, and the page tells its hash.
+func TestScriptIsItsParts(t *testing.T) {
+	require.True(t, readPart(t, "funnels_short.lua")+readPart(t, "funnels_exact.lua") == limiter.Script(), "funnels.lua is not of its parts: go generate ./limiter")
+	hash := fmt.Sprintf("`%x`", sha1.Sum([]byte(limiter.Script())))
+	require.Contains(t, readPart(t, "../docs/clients.md"), hash, "docs/clients.md tells the script's SHA-1")
 }
 
 // compareScript compares a script with the contract in random calls, and returns how many

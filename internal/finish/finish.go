@@ -39,6 +39,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 )
 
@@ -52,8 +53,9 @@ const (
 	startNothing = "start_nothing" // does nothing, when the library is loaded
 )
 
-// project is the prefix of this project's Go packages.
-const project = "funnel/"
+// project is the prefix of this project's Go packages: that of this one, whatever the path of
+// the module is.
+var project = strings.TrimSuffix(reflect.TypeFor[Options]().PkgPath(), "internal/finish")
 
 // Options change what a file may contain.
 type Options struct {

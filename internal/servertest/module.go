@@ -74,7 +74,7 @@ func (b *build) make() {
 // buildFolder is the folder build at the top of this project.
 func buildFolder() (string, error) {
 	// Not the go.mod of the tests, which are a module of their own.
-	top, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "funnel").Output()
+	top, err := exec.Command("go", "list", "-f", "{{.Module.Dir}}", "funnel/cmd/funnel").Output()
 	if err != nil {
 		return "", err
 	}

@@ -112,7 +112,7 @@ func TestComposeFailsOver(t *testing.T) {
 		p.command("down", "--volumes", "--timeout", "0").Run()
 	})
 	// The image is built, on another base than this line would take.
-	p.run(t, strings.Replace(up, "--build", "--no-build", 1))
+	p.run(t, strings.TrimSuffix(up, " --build")+" --no-build")
 	p.awaitSentinels(t)
 
 	// Stopped: its name is no longer known in the network.
