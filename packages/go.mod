@@ -1,6 +1,8 @@
 module funnel/packages
 
-go 1.26.8
+go 1.26.0
+
+toolchain go1.26.8
 
 tool github.com/goreleaser/nfpm/v2/cmd/nfpm
 
