@@ -124,7 +124,9 @@ func TestRPM(t *testing.T) {
 	require.Contains(t, restarted(), "funnel_version:1.0.0")
 	require.Equal(t, "640 root:valkey\n", shell("stat -c '%a %U:%G' /etc/valkey/modules/funnel.conf"))
 
-	shell("sed -i 's/$/ compat redis-cell/' /etc/valkey/modules/funnel.conf; rpm -U --nodeps dist/valkey-*.rpm")
+	shell("sed -i 's/$/ compat redis-cell/' /etc/valkey/modules/funnel.conf; echo loadmodule /usr/lib64/valkey/modules/funnel.so >>/etc/valkey/valkey.conf")
+	require.Contains(t, shell("rpm -U --nodeps dist/valkey-*.rpm"), "both load funnel")
+	shell("sed -i '$d' /etc/valkey/valkey.conf")
 	require.Contains(t, shell("valkey-cli info funnel"), "funnel_version:1.0.0")
 	require.Regexp(t, `funnel_version:2.0.0(?s:.*)funnel_compat:redis-cell`, restarted())
 
