@@ -13,9 +13,9 @@ import (
 // A format of packages: the lines that unpack $1 and print what it says of itself, with some
 // of these words; and where its distribution has modules, licences, and other files.
 type format struct {
-	name, tool, unpack                string
-	says                              []string
-	folder, license, more, valkeyMore string
+	name, tools, unpack                           string
+	says                                          []string
+	folder, license, more, valkeyMore, valkeySays string
 }
 
 // formats are those of this architecture: the module loads with musl on amd64 alone.
@@ -23,13 +23,15 @@ func formats() []format {
 	all := []format{
 		{"deb", "dpkg-deb", `dpkg-deb -x "$1" .; dpkg-deb -f "$1"`,
 			[]string{"Depends: libc6 (>= 2.34), SERVER-server (>= "},
-			"usr/lib", "usr/share/doc/SERVER-funnel/copyright", "644 usr/share/doc/SERVER-funnel/changelog.Debian.gz\n", ""},
-		{"rpm", "rpm2cpio", `rpm -K "$1"; rpm2cpio "$1" | cpio -idm --quiet --no-absolute-filenames 2>/dev/null; rpm -qp --requires --qf 'built on %{BUILDHOST}\n' "$1"`,
+			"usr/lib", "usr/share/doc/SERVER-funnel/copyright", "644 usr/share/doc/SERVER-funnel/changelog.Debian.gz\n", "", ""},
+		{"rpm", "cpio rpm rpm2cpio", `rpm -K "$1"; rpm2cpio "$1" | cpio -idm --quiet --no-absolute-filenames 2>/dev/null; rpm -qp --requires --qf 'built on %{BUILDHOST}\n[%{FILEFLAGS:fflags} %{FILENAMES}\n]' "$1"`,
 			[]string{"digests OK", "glibc >= 2.34\n", "SERVER >= ", "built on localhost\n"},
-			"usr/lib64", "usr/share/licenses/SERVER-funnel/LICENSE", "", "640 etc/valkey/modules/funnel.conf\n"},
+			"usr/lib64", "usr/share/licenses/SERVER-funnel/LICENSE", "", "640 etc/valkey/modules/funnel.conf\n", "cn /etc/valkey/modules/funnel.conf\n"},
 		{"apk", "tar", `tar -xvvzf "$1" --warning=no-unknown-keyword; cat .PKGINFO; echo .p*; rm .[Pp]*`,
 			[]string{"depend = musl>=1.2.3\n", "depend = SERVER>=", ".post-deinstall .post-install .post-upgrade"},
-			"usr/lib", "usr/share/licenses/SERVER-funnel/LICENSE", "", "640 etc/valkey/valkey.d/funnel.conf\n"},
+			"usr/lib", "usr/share/licenses/SERVER-funnel/LICENSE", "", "640 etc/valkey/valkey.d/funnel.conf\n",
+			// apk changes the folders of the server's package to these.
+			`drwxr-x--- valkey/valkey .* etc/valkey/\n.*drwxr-x--- valkey/valkey .* etc/valkey/valkey.d/\n`},
 	}
 	if runtime.GOARCH != "amd64" {
 		return all[:2]
@@ -39,8 +41,10 @@ func formats() []format {
 
 // requirePackage requires that the package holds what the archive does, and nothing else.
 func requirePackage(t *testing.T, format format, server, dist, archive, bill string) {
-	if _, err := exec.LookPath(format.tool); err != nil {
-		t.Skip("needs ", err)
+	for _, tool := range strings.Fields(format.tools) {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip("needs it: ", err)
+		}
 	}
 	found, err := filepath.Glob(filepath.Join(dist, server+"-funnel?[0-9]*."+format.name))
 	require.NoError(t, err)
@@ -54,9 +58,7 @@ func requirePackage(t *testing.T, format format, server, dist, archive, bill str
 		"644 usr/share/doc/SERVER-funnel/funnel.cdx.json\n755 " + format.folder + "/SERVER/modules/funnel.so\n" + format.more)
 	if server == "valkey" {
 		want += format.valkeyMore
-		if format.name == "apk" { // which would change the folders of the server's package to these
-			require.Regexp(t, `drwxr-x--- valkey/valkey .* etc/valkey/\n.*drwxr-x--- valkey/valkey .* etc/valkey/valkey.d/\n`, says)
-		}
+		require.Regexp(t, format.valkeySays, says)
 	}
 	got := run(t, folder, []string{"LC_ALL=C"}, "find", ".", "-type", "f", "-printf", "%m %P\n")
 	require.ElementsMatch(t, strings.Fields(want), strings.Fields(got))
