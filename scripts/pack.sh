@@ -66,6 +66,6 @@ mv "$work/stage/packages"/* dist
 cd dist
 find . -type f ! -name SHA256SUMS -printf '%P\n' | sort | xargs sha256sum >"$work/sums"
 mv "$work/sums" SHA256SUMS
-# mktemp makes folders for their owner only, and mv keeps that; these files are for all.
-chmod 644 "$name.tar.gz" "$name.cdx.json" SHA256SUMS
+# Whatever the umask is: these files are for all.
+chmod 644 ./*
 echo "dist/$name.tar.gz"
