@@ -38,7 +38,8 @@ usage: ./build.sh COMMAND
   guard               count instructions per call, and fail if they have risen above
                       test/bench/instructions.txt
   dist                pack a release: dist/funnel-VERSION-linux-ARCHITECTURE.tar.gz,
-                      a bill of materials (.cdx.json), and dist/SHA256SUMS; the same
+                      packages for Redis and Valkey (deb, rpm, and apk on amd64), a
+                      bill of materials (.cdx.json), and dist/SHA256SUMS; the same
                       sources make the same bytes
   image [OPTION...]   docker build -t funnel, labelled with version and commit:
                       ./build.sh image --build-arg BASE=valkey/valkey:9

@@ -4,11 +4,11 @@
 #   scripts/pack.sh FUNNEL.SO ARCHITECTURE
 #
 # It makes dist/funnel-VERSION-linux-ARCHITECTURE.tar.gz, with the module, its licence,
-# change log and a README; next to it .cdx.json, a list of the module's contents; and
-# dist/SHA256SUMS for all files in dist. The same sources and the same module make the
-# same bytes, anywhere and at any time.
+# change log and a README; next to it .cdx.json, a list of the module's contents; packages
+# for Debian, Fedora and Alpine; and dist/SHA256SUMS for all files in dist. The same
+# sources and the same module make the same bytes, anywhere and at any time.
 #
-#   SOURCE_DATE_EPOCH   the time of all files in the archive, in seconds since 1970
+#   SOURCE_DATE_EPOCH   the time of all packed files, in seconds since 1970
 #                       (default: the time of the last commit)
 
 set -euo pipefail
@@ -19,6 +19,7 @@ export LC_ALL=C
 cd "$(dirname "${BASH_SOURCE[0]}")/.." >/dev/null
 . scripts/common.sh
 . scripts/compile.sh
+. scripts/packages.sh
 
 [ $# = 2 ] || die "usage: scripts/pack.sh FUNNEL.SO ARCHITECTURE"
 module=$1 architecture=$2
@@ -49,17 +50,22 @@ sed -e "s/@VERSION@/$version/g" -e "s/@ARCHITECTURE@/$architecture/g" -e "s/@MUS
     scripts/archive-README.md >"$work/$name/README.md"
 
 on_this_machine go -C test build -o "$work/funnel-sbom" ./dist/funnel-sbom
-"$work/funnel-sbom" -version "$version" -date "$date" "$module" >"$work/bill"
+mkdir "$work/stage"
+"$work/funnel-sbom" -version "$version" -date "$date" "$module" >"$work/stage/funnel.cdx.json"
+cp LICENSE "$work/$name/funnel.so" "$work/stage"
+gzip -9 -n <CHANGELOG.md >"$work/stage/changelog.gz"
+write_packages "$work/stage" "$architecture" "$version" "$date"
 
 mkdir -p dist
 tar -c -C "$work" --format=ustar --sort=name --mtime="@$date" --mode=u=rwX,go=rX \
     --owner=0 --group=0 --numeric-owner "$name" | gzip -9 -n >"$work/archive"
 mv "$work/archive" "dist/$name.tar.gz"
-mv "$work/bill" "dist/$name.cdx.json"
+mv "$work/stage/funnel.cdx.json" "dist/$name.cdx.json"
+mv "$work/stage/packages"/* dist
 
 cd dist
 find . -type f ! -name SHA256SUMS -printf '%P\n' | sort | xargs sha256sum >"$work/sums"
 mv "$work/sums" SHA256SUMS
-# mktemp makes folders for their owner only, and mv keeps that; these files are for all.
-chmod 644 "$name.tar.gz" "$name.cdx.json" SHA256SUMS
+# Whatever the umask is: these files are for all.
+chmod 644 ./*
 echo "dist/$name.tar.gz"

@@ -18,8 +18,8 @@ const (
 	installing = top + "/docs/installing.md"
 )
 
-// built is the module that the page's first step makes of a new clone with this version.
-func built(t *testing.T, version string) []byte {
+// built is the folder dist that the page's first step makes of a new clone with this version.
+func built(t *testing.T, version string) string {
 	t.Helper()
 	clone := page.Clone(t, top)
 	header, err := os.ReadFile(clone + "/module/version.h")
@@ -31,41 +31,55 @@ func built(t *testing.T, version string) []byte {
 		}
 	}
 	require.NoError(t, os.WriteFile(clone+"/module/version.h", []byte(strings.Join(lines, "\n")), 0o644))
+	t.Setenv("SOURCE_DATE_EPOCH", "1767323045") // a clone without .git
 	page.Shell(t, clone, 0, page.Marked(t, installing, "install, build"))
-	module, err := os.ReadFile(clone + "/funnel.so")
-	require.NoError(t, err)
-	return module
+	return clone + "/dist"
 }
 
-// download puts the module where the lines of the pages are run.
-func download(t *testing.T, machine *boot.Machine, module []byte) {
+// download puts a folder dist where the lines of the pages are run. apt asks nothing there, and
+// passes on what packages print as it is.
+func download(t *testing.T, machine *boot.Machine, dist, folder string) {
 	t.Helper()
-	require.NoError(t, os.WriteFile(machine.Path("/root/funnel.so"), module, 0o644))
+	require.NoError(t, os.CopyFS(machine.Path("/root/"+folder), os.DirFS(dist)))
+	machine.Shell(t, `echo 'APT::Get::Assume-Yes "true"; Dpkg::Use-Pty "false";' >/etc/apt/apt.conf.d/yes`)
 }
 
 // marked are lines of the page.
 func marked(t *testing.T, name string) string { return page.Marked(t, installing, name) }
 
 // TestInstalling follows the page within the units of Debian's packages, for Valkey with
-// the names that the page gives.
+// the names that the page gives: with the package, and with the file alone.
 func TestInstalling(t *testing.T) {
-	for _, test := range []struct{ suite, kind string }{{"bookworm", "redis"}, {"trixie", "redis"}, {"trixie", "valkey"}} {
+	dist := built(t, "1.2.3")
+	// With rpm, the machine is TestRPM's.
+	for _, test := range []struct{ suite, kind, more string }{{"bookworm", "redis", ""}, {"trixie", "redis", ""}, {"trixie", "valkey", "rpm"}} {
 		t.Run(test.suite+" "+test.kind, func(t *testing.T) {
-			machine := boot.Debian(t, test.suite, test.kind+"-server")
+			machine := boot.Debian(t, test.suite, strings.Fields(test.kind+"-server "+test.more)...)
 			named := strings.NewReplacer("redis-cell", "redis-cell", "redis", test.kind).Replace
 			shell := func(lines string) string { return machine.Shell(t, named(lines)) }
 			ask := func(line string) string {
 				shell("cp -p redis.conf /etc/redis/redis.conf; echo '" + line + "' >>/etc/redis/redis.conf; redis-cli del user:42")
 				return shell(marked(t, "install, ask"))
 			}
-			download(t, machine, built(t, "1.2.3"))
+			download(t, machine, dist, "dist")
 			shell("cp -p /etc/redis/redis.conf .")
+			load := marked(t, "install, load")
+			require.Contains(t, shell(marked(t, "install, package")), named("add this line to /etc/redis/redis.conf, and restart the server (systemctl restart redis-server):\n"+load))
+			require.Equal(t, "0\n15\n14\n-1\n2\n", ask(load))
+			require.Equal(t, "0\n16\n15\n-1\n2\n", ask(marked(t, "install, compat")))
+			require.Equal(t, marked(t, "install, compat"), page.Marked(t, top+"/docs/moving-from-redis-cell.md", "compat"))
+
+			require.Contains(t, shell(marked(t, "install, remove")), named("take these lines out, or the server does not start any more:\n/etc/redis/redis.conf:"+marked(t, "install, compat")))
+			requireGone(t, machine)
+			_, err := machine.Try(named("systemctl restart redis-server"))
+			require.Error(t, err)
+			shell("cp -p redis.conf /etc/redis/redis.conf; systemctl reset-failed; systemctl restart redis-server")
+
+			shell("tar -xzf dist/funnel-1.2.3-*.tar.gz --strip-components 1")
 			for range 2 { // the second time over the first
 				shell(marked(t, "install, put"))
 			}
-			require.Equal(t, "0\n15\n14\n-1\n2\n", ask(marked(t, "install, load")))
-			require.Equal(t, "0\n16\n15\n-1\n2\n", ask(marked(t, "install, compat")))
-			require.Equal(t, marked(t, "install, compat"), page.Marked(t, top+"/docs/moving-from-redis-cell.md", "compat"))
+			require.Equal(t, "0\n15\n14\n-1\n2\n", ask(load))
 
 			// Elsewhere: the upgrade's trial says what the unit forbids.
 			elsewhere := strings.NewReplacer("/usr/lib/redis/modules", "/usr/local/lib/redis").Replace
@@ -75,10 +89,44 @@ func TestInstalling(t *testing.T) {
 			require.Error(t, err)
 			require.Contains(t, output, "failed to map segment from shared object")
 			shell(marked(t, "install, elsewhere"))
-			require.Equal(t, "0\n15\n14\n-1\n2\n", ask(elsewhere(marked(t, "install, load"))))
+			require.Equal(t, "0\n15\n14\n-1\n2\n", ask(elsewhere(load)))
 			require.Contains(t, machine.Shell(t, see), "funnel 1.2.3 (unknown commit) loaded")
 		})
 	}
+}
+
+// requireGone requires that a removed package has left nothing but the named files.
+func requireGone(t *testing.T, machine *boot.Machine, but ...string) {
+	t.Helper()
+	found := machine.Shell(t, `find / -xdev -path '*funnel*' ! -path '/root/*'; dpkg-query -W '*-funnel' 2>/dev/null || true`)
+	require.ElementsMatch(t, but, strings.Fields(found))
+}
+
+// TestRPM installs, upgrades and removes the rpm in Valkey, with the lines that Fedora's
+// configuration has: the file of the package loads the module, and stays as the user wrote it.
+func TestRPM(t *testing.T) {
+	machine := boot.Debian(t, "trixie", "valkey-server", "rpm")
+	download(t, machine, built(t, "1.0.0"), "old")
+	download(t, machine, built(t, "2.0.0"), "dist")
+	shell := func(lines string) string { return machine.Shell(t, lines) }
+	restarted := func() string { return shell("systemctl restart valkey-server; valkey-cli info funnel") }
+	shell(`echo 'include /etc/valkey/modules/*.conf' >>/etc/valkey/valkey.conf
+		mkdir /etc/systemd/system/valkey-server.service.d
+		printf '[Service]\nExecPaths=/usr/lib64\n' >/etc/systemd/system/valkey-server.service.d/lib64.conf
+		systemctl daemon-reload`)
+	require.Contains(t, shell("rpm -K old/*.rpm; rpm -i --nodeps old/valkey-*.rpm"), "loads version 1.0.0 when you restart it: systemctl restart valkey\n")
+	require.Contains(t, restarted(), "funnel_version:1.0.0")
+	require.Equal(t, "640 root:valkey\n", shell("stat -c '%a %U:%G' /etc/valkey/modules/funnel.conf"))
+
+	shell("sed -i 's/$/ compat redis-cell/' /etc/valkey/modules/funnel.conf; echo loadmodule /usr/lib64/valkey/modules/funnel.so >>/etc/valkey/valkey.conf")
+	require.Regexp(t, "^valkey-funnel: .* both load funnel.*\n$", shell("rpm -U --nodeps dist/valkey-*.rpm 2>&1 | grep funnel:"))
+	shell("sed -i '$d' /etc/valkey/valkey.conf")
+	require.Contains(t, shell("valkey-cli info funnel"), "funnel_version:1.0.0")
+	require.Regexp(t, `funnel_version:2.0.0(?s:.*)funnel_compat:redis-cell`, restarted())
+
+	require.NotContains(t, shell("rpm -e valkey-funnel"), "take these lines out")
+	requireGone(t, machine, "/etc/valkey/modules/funnel.conf.rpmsave")
+	require.Empty(t, strings.TrimSpace(restarted()))
 }
 
 // A unit is a server of one machine.
@@ -98,8 +146,8 @@ func TestUpgrading(t *testing.T) {
 	await := func(server unit, want string) {
 		servertest.Eventually(t, want, func() bool { return strings.Contains(cli(server, "info replication"), want) })
 	}
-	download(t, machine, built(t, "1.0.0"))
-	shell(marked(t, "install, put"))
+	download(t, machine, built(t, "1.0.0"), "old")
+	shell("cp -R old dist; " + marked(t, "install, package"))
 	shell("printf '%s\n' '" + marked(t, "install, load") + "' 'repl-diskless-sync-delay 0' >>/etc/redis/redis.conf")
 	shell(`sed -e 's/^port .*/port 6380/' -e 's/^dbfilename .*/dbfilename replica.rdb/' \
 		-e 's/redis-server\./redis-server-replica./' /etc/redis/redis.conf >/etc/redis/redis-replica.conf
@@ -132,8 +180,11 @@ func TestUpgrading(t *testing.T) {
 	}
 	await(replica, "master_link_status:up")
 
-	download(t, machine, built(t, "2.0.0"))
-	shell(marked(t, "upgrade, put"))
+	shell("rm -r dist")
+	download(t, machine, built(t, "2.0.0"), "dist")
+	said := shell(marked(t, "install, package"))
+	require.Contains(t, said, "loads version 2.0.0 when you restart it: systemctl restart redis-server")
+	require.NotContains(t, said, "take these lines out")
 	requireVersion("1.0.0")
 	require.Contains(t, shell(marked(t, "upgrade, see")), "funnel 2.0.0 (unknown commit) loaded")
 	restartAndFailOver()

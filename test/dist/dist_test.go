@@ -1,5 +1,5 @@
 // Package dist_test checks what ./build.sh dist makes: the checksums, the archive, what
-// its README says, and the module in a server.
+// its README says, the module in a server, and the packages. test/boot installs them.
 package dist_test
 
 import (
@@ -9,6 +9,7 @@ import (
 	"debug/elf"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,11 +100,13 @@ func TestRelease(t *testing.T) {
 	folder := dist(t)
 	name := fmt.Sprintf("funnel-%s-linux-%s", versionOf(t), runtime.GOARCH)
 	made := files(t, folder)
-	require.Len(t, made, 3)
+	require.Len(t, made, 3+2*len(formats()))
 	run(t, folder, nil, "sha256sum", "-c", "--strict", "SHA256SUMS")
 	sums := ""
-	for _, file := range []string{name + ".cdx.json", name + ".tar.gz"} {
-		sums += fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(made[file])), file)
+	for _, file := range slices.Sorted(maps.Keys(made)) {
+		if file != "SHA256SUMS" {
+			sums += fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(made[file])), file)
+		}
 	}
 	require.Equal(t, sums, made["SHA256SUMS"])
 
@@ -115,6 +118,13 @@ func TestRelease(t *testing.T) {
 	}
 	requireSymbols(t, filepath.Join(release, "funnel.so"))
 	requireBill(t, filepath.Join(release, "funnel.so"), made[name+".cdx.json"])
+	for _, format := range formats() {
+		for _, server := range []string{"redis", "valkey"} {
+			t.Run(server+" "+format.name, func(t *testing.T) {
+				requirePackage(t, format, server, folder, release, filepath.Join(folder, name+".cdx.json"))
+			})
+		}
+	}
 	t.Run("README", func(t *testing.T) { followReadme(t, release, content["README.md"]) })
 }
 
@@ -176,6 +186,6 @@ func TestReleaseIsReproducible(t *testing.T) {
 		t.Skip("compiles all of Go's library: set FUNNEL_LONG")
 	}
 	made, again := files(t, dist(t)), files(t, dist(t, "GOCACHE="+t.TempDir(), "TMPDIR="+t.TempDir()))
-	require.Len(t, made, 3)
+	require.Len(t, made, 3+2*len(formats()))
 	require.Equal(t, made["SHA256SUMS"], again["SHA256SUMS"])
 }
