@@ -1,5 +1,5 @@
-// Package httplimit implements rate limiting middleware for net/http, on a
-// [limiter.Limiter].
+// Package httplimit limits the rate of HTTP requests, on a [limiter.Limiter]: middleware for
+// the requests that a server gets, and a [Transport] for those that a client sends.
 //
 //	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
 //	limit := httplimit.New(l, limiter.PerMinute(30).Burst(15),
@@ -33,6 +33,18 @@
 // the default, requests are answered 503; see [OnError]. Give the Limiter
 // [limiter.WithTimeout] in any case, or requests wait as long as the client of Redis
 // does.
+//
+// # Trying a limit
+//
+// [WithShadow] tries a policy on real traffic. The middleware decides, takes the tokens, and
+// reports or logs what it would have limited. Every request goes to the handler.
+//
+// # Outgoing requests
+//
+// A [Transport] reserves a token before each request, and sleeps until its turn. When the
+// service says Retry-After, all processes of the fleet wait:
+//
+//	client := http.Client{Transport: &httplimit.Transport{Limiter: l, Limit: limiter.PerSecond(50)}}
 //
 // # Routers
 //

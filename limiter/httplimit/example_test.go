@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -68,6 +69,24 @@ func ExampleJoin() {
 	// Output:
 	// GET /search|192.0.2.1
 	// GET /search|x-api-key:2bb80d537b1da3e38bd30361aa855686
+}
+
+// A service allows one request a day, and its client believes that it allows five a second.
+func ExampleTransport() {
+	service := httptest.NewServer(httplimit.New(limiter.NewLocal(), limiter.Every(24*time.Hour))(http.NotFoundHandler()))
+	defer service.Close()
+	client := http.Client{Transport: &httplimit.Transport{
+		Limiter:        limiter.NewLocal(), // for this process; limiter.New, for a fleet
+		Limit:          limiter.PerSecond(5),
+		LongestBackOff: time.Second,
+	}}
+	begin := time.Now()
+	for range 3 {
+		response, _ := client.Get(service.URL)
+		fmt.Print(response.StatusCode, " ")
+	}
+	fmt.Println("waited:", time.Since(begin) >= time.Second)
+	// Output: 404 429 429 waited: true
 }
 
 // An answer for programs, with the status and the headers of the default one.

@@ -14,8 +14,12 @@ import (
 // 3.3.1). Larger numbers are sent as this one.
 const largestInteger = 999_999_999_999_999
 
-// setHeaders sets the headers for that result.
-func setHeaders(header http.Header, quotedName, policy string, result limiter.Result) {
+// setHeaders sets the headers for that result, but for Retry-After.
+func (m *middleware) setHeaders(header http.Header, limit limiter.Limit, result limiter.Result) {
+	policy := m.policy
+	if limit != m.limit {
+		policy = policyHeader(m.quotedName, limit)
+	}
 	reset := integer(seconds(result.ResetAfter))
 	remaining := integer(int64(result.Remaining))
 
@@ -23,10 +27,9 @@ func setHeaders(header http.Header, quotedName, policy string, result limiter.Re
 	again := reset
 	if result.Limited() && Status(result) == http.StatusTooManyRequests {
 		again = integer(seconds(result.RetryAfter))
-		header.Set("Retry-After", again)
 	}
 	header.Add("RateLimit-Policy", policy)
-	header.Add("RateLimit", quotedName+";r="+remaining+";t="+again)
+	header.Add("RateLimit", m.quotedName+";r="+remaining+";t="+again)
 
 	if other, err := strconv.Atoi(header.Get("X-RateLimit-Remaining")); err == nil && other <= result.Remaining {
 		return

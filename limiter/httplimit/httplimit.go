@@ -40,7 +40,7 @@ func New(l Limiter, limit limiter.Limit, options ...Option) func(http.Handler) h
 		key:     ByIP(),
 		limited: answerLimited,
 	}
-	m.failed = m.answerError
+	m.failed, m.report = m.answerError, m.logShadow
 	for _, option := range options {
 		option(m)
 	}
@@ -72,6 +72,9 @@ type middleware struct {
 	limited func(http.ResponseWriter, *http.Request, limiter.Result)
 	failed  func(http.ResponseWriter, *http.Request, error)
 
+	shadow, shadowHeaders bool
+	report                func(ctx context.Context, key string, result limiter.Result, err error)
+
 	quotedName string
 	keyPrefix  string
 	policy     string // the header RateLimit-Policy of limit
@@ -91,26 +94,47 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	if m.cost != nil {
 		cost = m.cost(r)
 	}
-	result, err := m.limiter.AllowN(r.Context(), m.keyPrefix+m.key(r), limit, cost)
-	if err != nil {
-		if errors.Is(r.Context().Err(), context.Canceled) {
-			w.WriteHeader(statusClientClosedRequest)
-			return
+	key := m.keyPrefix + m.key(r)
+	result, err := m.limiter.AllowN(r.Context(), key, limit, cost)
+	gone := err != nil && errors.Is(r.Context().Err(), context.Canceled)
+	if m.shadow {
+		if m.shadowHeaders && err == nil {
+			m.setHeaders(w.Header(), limit, result)
 		}
+		if !gone && (err != nil || result.Limited()) {
+			m.report(r.Context(), key, result, err)
+		}
+		next.ServeHTTP(w, r)
+		return
+	}
+	if gone {
+		w.WriteHeader(statusClientClosedRequest)
+		return
+	}
+	if err != nil {
 		m.failed(w, r, err)
 		return
 	}
 
-	policy := m.policy
-	if limit != m.limit {
-		policy = policyHeader(m.quotedName, limit)
-	}
-	setHeaders(w.Header(), m.quotedName, policy, result)
+	m.setHeaders(w.Header(), limit, result)
 	if result.Limited() {
+		if Status(result) == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", integer(seconds(result.RetryAfter)))
+		}
 		m.limited(w, r, result)
 		return
 	}
 	next.ServeHTTP(w, r)
+}
+
+// logShadow is the report of a policy in shadow mode.
+func (m *middleware) logShadow(ctx context.Context, key string, result limiter.Result, err error) {
+	if err != nil {
+		m.logError(ctx, err)
+		return
+	}
+	slog.InfoContext(ctx, "shadow: this request would be limited",
+		"policy", m.name, "key", key, "limit", result.Limit.String(), "retry_after", result.RetryAfter)
 }
 
 // Status returns the status of a limited request: 429 Too Many Requests, or 413 Content
@@ -134,7 +158,7 @@ func answerLimited(w http.ResponseWriter, _ *http.Request, result limiter.Result
 
 // answerError logs the cause, which would tell a client the address of Redis.
 func (m *middleware) answerError(w http.ResponseWriter, r *http.Request, err error) {
-	slog.ErrorContext(r.Context(), "no decision about the rate limit of a request", "policy", m.name, "error", err)
+	m.logError(r.Context(), err)
 	if wrong := gcra.Error(""); errors.As(err, &wrong) {
 		// The limit or the cost of this request is out of range, and will be again.
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
@@ -142,4 +166,8 @@ func (m *middleware) answerError(w http.ResponseWriter, r *http.Request, err err
 	}
 	w.Header().Set("Retry-After", "1")
 	http.Error(w, "rate limits cannot be checked: try again in 1 second", http.StatusServiceUnavailable)
+}
+
+func (m *middleware) logError(ctx context.Context, err error) {
+	slog.ErrorContext(ctx, "no decision about the rate limit of a request", "policy", m.name, "error", err)
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -157,6 +158,32 @@ func TestErrors(t *testing.T) {
 			require.ErrorContains(t, cause, test.log)
 		})
 	}
+}
+
+// A shadow takes tokens and lets everything through. It tells of requests that it would have
+// limited and of those without a decision.
+func TestShadow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, l, down, told := captureLog(t), limiter.NewLocal(), limiter.New(unreachable(t)), ""
+		report := func(_ context.Context, key string, result limiter.Result, err error) {
+			told += fmt.Sprintln(key, result.RetryAfter, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		through := func(by httplimit.Limiter, options ...httplimit.Option) string {
+			options = append(options, httplimit.WithName("reply"))
+			got := ask(httplimit.New(by, slow(1), options...)(ok), from("192.0.2.1").WithContext(ctx))
+			return strconv.Itoa(got.Code) + got.Header().Get("Retry-After") + got.Header().Get("RateLimit") + got.Body.String()
+		}
+		require.Equal(t, "200ok", through(l, httplimit.WithShadow(report)))
+		require.Equal(t, `200"reply";r=0;t=86400ok`, through(l, httplimit.WithShadow(report), httplimit.WithShadowHeaders()))
+		require.Equal(t, "200ok", through(l, httplimit.WithShadow(nil)))
+		require.Equal(t, "200ok", through(down, httplimit.WithShadow(report), httplimit.WithShadowHeaders()))
+		require.Equal(t, "200ok", through(down, httplimit.WithShadow(nil)))
+		cancel()
+		require.Equal(t, "200ok", through(l, httplimit.WithShadow(report)))
+		require.Regexp(t, `^reply:192.0.2.1 24h0m0s <nil>\nreply:192.0.2.1 0s .*127.0.0.1:1.*\n$`, told)
+		require.Regexp(t, `^.*policy=reply key=reply:192.0.2.1 limit="1 per day, burst 1" retry_after=24h0m0s\n.*policy=reply error=.*127.0.0.1:1.*\n$`, log.String())
+	})
 }
 
 // So handlers can flush, hijack and set deadlines as without the middleware.

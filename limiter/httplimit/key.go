@@ -70,6 +70,21 @@ func ByPath() KeyFunc {
 
 const longestPath = 64
 
+// ByHost keys a request that a [Transport] sends by the host that it goes to, such as
+// "api.example.com": in lower case, and with the port where it is not that of the scheme.
+func ByHost() KeyFunc {
+	return func(r *http.Request) string {
+		host := strings.ToLower(r.URL.Host)
+		switch r.URL.Scheme {
+		case "http":
+			host = strings.TrimSuffix(host, ":80")
+		case "https":
+			host = strings.TrimSuffix(host, ":443")
+		}
+		return escape(host)
+	}
+}
+
 // Join keys by all of the keys together: Join(ByIP(), ByPattern()) is a funnel for
 // each address at each route. Different lists of keys are different keys, whatever is in them.
 func Join(keys ...KeyFunc) KeyFunc {

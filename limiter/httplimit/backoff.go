@@ -1,0 +1,82 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"funnel/limiter"
+)
+
+// backOffKey is the key of the funnel by which processes tell each other to back off. In a
+// cluster it is in the slot of the key itself, where the Limiter has no prefix.
+func backOffKey(key string) string { return "{" + key + "}:backoff" }
+
+// backOff is how long requests of that key have to wait because of what this process, or any
+// other, has heard. Whatever time the token leaks in, a peek for it says what is left of that.
+func (t *Transport) backOff(ctx context.Context, key string) (time.Duration, error) {
+	result, err := t.Limiter.Peek(ctx, backOffKey(key), limiter.Every(time.Second))
+	if err != nil {
+		return 0, err
+	}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	wait := max(time.Until(t.heard[key]), 0)
+	if result.Limited() {
+		wait = max(wait, result.RetryAfter)
+	}
+	return wait, nil
+}
+
+// hear tells this process and the others to wait if the response says so.
+func (t *Transport) hear(ctx context.Context, key string, response *http.Response) {
+	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode != http.StatusServiceUnavailable {
+		return
+	}
+	longest := t.LongestBackOff
+	if longest == 0 {
+		longest = time.Minute
+	}
+	now := time.Now()
+	wait := min(retryAfter(response.Header, now), longest)
+	if wait <= 0 {
+		return
+	}
+	t.mutex.Lock()
+	maps.DeleteFunc(t.heard, func(_ string, until time.Time) bool { return until.Before(now) })
+	if until := now.Add(wait); until.After(t.heard[key]) {
+		if t.heard == nil {
+			t.heard = map[string]time.Time{}
+		}
+		t.heard[key] = until
+	}
+	t.mutex.Unlock()
+	// The response is there already: the others hear of it also if the caller has gone.
+	if _, err := t.Limiter.Reserve(context.WithoutCancel(ctx), backOffKey(key), limiter.Every(wait), 1, 0); err != nil {
+		slog.WarnContext(ctx, "only this process backs off: the others could not be told", "key", key, "retry_after", wait, "error", err)
+	}
+}
+
+// retryAfter is the time that the header Retry-After says, in seconds or as a date (RFC 9110,
+// section 10.2.3). It is 0 or less without a valid one. A date is compared with that of the
+// response, because the clocks of both sides may differ.
+func retryAfter(header http.Header, now time.Time) time.Duration {
+	text := strings.TrimSpace(header.Get("Retry-After"))
+	seconds, err := strconv.ParseUint(text, 10, 64)
+	if err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(min(seconds, uint64(forever/time.Second))) * time.Second
+	}
+	until, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	if date, err := http.ParseTime(header.Get("Date")); err == nil {
+		now = date
+	}
+	return until.Sub(now)
+}

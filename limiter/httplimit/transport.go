@@ -1,0 +1,182 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"funnel/limiter"
+)
+
+// A Transport is an [http.RoundTripper] that keeps a fleet of processes within the limit of
+// a service that they all call.
+//
+// The limit of the service is a funnel. A request reserves a token before it is sent, and
+// sleeps until the reservation is due: requests are sent in the order of asking, over all
+// processes. When the service answers 429 or 503 with Retry-After, the fleet backs off: no
+// process sends a request of that key until the time is over. The response goes to the
+// caller, and is never retried.
+//
+// The fleet backs off by a second funnel, of capacity 1, with the key "{KEY}:backoff". The
+// first process to hear takes the only token, which leaks in the time of Retry-After. Others
+// find the funnel full and change nothing: a hundred answers do not add up. A process that
+// hears a longer time waits that itself. A request peeks at this funnel before it reserves,
+// and again when its reservation is due. If the fleet backs off by then, the request settles
+// its reservation with 0 and starts over.
+//
+// A request costs three calls to Redis, and a fourth when it hears of a back-off. Limiter and
+// Limit must be set, and no field may change after the first request. All methods may be
+// called from any number of goroutines.
+type Transport struct {
+	// Limiter decides: a [limiter.Limiter], with [limiter.WithTimeout]. While Redis does not
+	// answer, requests get the error, are sent, wait, or are limited by each process alone,
+	// as [limiter.OnFailure] says.
+	Limiter Reserver
+
+	// Limit is the limit for each key. A request takes one token.
+	Limit limiter.Limit
+
+	// Key is the key of a request: requests with the same key share the limit and the
+	// back-off. nil means [ByHost]. The keys in Redis are the prefix of the Limiter and KEY,
+	// and the prefix and "{KEY}:backoff". Unlike those of [New], they have no name in front.
+	Key KeyFunc
+
+	// LongestWait bounds how long a request waits before it is sent, as the deadline of its
+	// context does. A request that would have to wait longer gets an error at once. At 0,
+	// the deadline alone bounds it.
+	//
+	// A request that is canceled while it sleeps leaves its reservation behind. Where that
+	// happens often, set LongestWait, or the reservations of canceled requests starve the
+	// others.
+	LongestWait time.Duration
+
+	// LongestBackOff bounds the time of a Retry-After. 0 means one minute. Below 0 there is
+	// no back-off.
+	LongestBackOff time.Duration
+
+	// Base sends the requests; nil means [http.DefaultTransport].
+	Base http.RoundTripper
+
+	mutex sync.Mutex
+	heard map[string]time.Time // until when this process has been told to wait, by key
+}
+
+// A Reserver reserves tokens for requests: a [limiter.Limiter], or what takes its place in
+// tests.
+type Reserver interface {
+	Peek(ctx context.Context, key string, limit limiter.Limit) (limiter.Result, error)
+	Reserve(ctx context.Context, key string, limit limiter.Limit, quantity int, longestWait time.Duration) (limiter.Result, error)
+	Settle(ctx context.Context, result *limiter.Result, used int) (limiter.Result, error)
+}
+
+// forever is the longest wait that a Reserver takes.
+const forever time.Duration = 1<<63 - 1
+
+// RoundTrip sends the request when its turn has come. A request that is not sent has an error
+// of the Limiter, the cause when its context is done, or, if its turn would come after the
+// deadline or LongestWait, an error that wraps [context.DeadlineExceeded], at once.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	keyOf := t.Key
+	if keyOf == nil {
+		keyOf = ByHost()
+	}
+	key := keyOf(r)
+	if err := t.awaitTurn(r.Context(), key); err != nil {
+		if r.Body != nil {
+			r.Body.Close() // as http.RoundTripper demands
+		}
+		return nil, err
+	}
+	response, err := t.base().RoundTrip(r)
+	if err == nil {
+		t.hear(r.Context(), key, response)
+	}
+	return response, err
+}
+
+// CloseIdleConnections closes those of Base, for [http.Client.CloseIdleConnections].
+func (t *Transport) CloseIdleConnections() {
+	if base, ok := t.base().(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
+func (t *Transport) base() http.RoundTripper {
+	if t.Base != nil {
+		return t.Base
+	}
+	return http.DefaultTransport
+}
+
+// awaitTurn returns nil when a request of that key may be sent.
+func (t *Transport) awaitTurn(ctx context.Context, key string) error {
+	if t.Limiter == nil {
+		return errors.New("httplimit: Transport.Limiter is nil: set it to a limiter.Limiter")
+	}
+	if t.LongestWait > 0 {
+		within, cancel := context.WithTimeout(ctx, t.LongestWait)
+		defer cancel()
+		ctx = within
+	}
+	for {
+		wait, err := t.backOff(ctx, key)
+		if err != nil {
+			return err
+		}
+		if err := sleep(ctx, key, wait); err != nil {
+			return err
+		}
+		longest := left(ctx)
+		reserved, err := t.Limiter.Reserve(ctx, key, t.Limit, 1, longest)
+		wait = reserved.Wait
+		switch {
+		case err != nil:
+			return err
+		case !reserved.Limited():
+		case reserved.Path == limiter.PathClosed: // there is no queue
+			wait = reserved.RetryAfter
+		default:
+			wait = longest + min(reserved.RetryAfter, forever-longest)
+		}
+		if err := sleep(ctx, key, wait); err != nil {
+			return err
+		}
+		if reserved.Limited() {
+			continue
+		}
+		if wait, err = t.backOff(ctx, key); err != nil || wait == 0 {
+			return err
+		}
+		// After an error the token stays taken, and the limit holds.
+		t.Limiter.Settle(context.WithoutCancel(ctx), &reserved, 0)
+	}
+}
+
+// sleep returns nil after d, the cause when the context is done before, and an error at once
+// when the deadline of the context comes first.
+func sleep(ctx context.Context, key string, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	if longest := left(ctx); d > longest {
+		return fmt.Errorf("httplimit: key %q: the request would be sent after %v, and it waits for no more than %v: %w",
+			key, d, longest, context.DeadlineExceeded)
+	}
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// left is the time until the deadline of a context.
+func left(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return max(time.Until(deadline), 0)
+	}
+	return forever
+}
