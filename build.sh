@@ -17,6 +17,9 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" >/dev/null
 . scripts/compile.sh
 . scripts/image.sh
 
+# Each has a go.mod of its own: nobody who imports limiter inherits what they need.
+nested_modules=(test examples/monitoring limiter/grpclimit)
+
 help() {
     cat <<'HELP'
 usage: ./build.sh COMMAND
@@ -99,7 +102,7 @@ check_sources() {
     [ -z "$unpinned" ] || die "not pinned, as in actions/checkout@COMMIT # v1.2.3:" "$unpinned"
     # A tool of the tests' module, which checks all.
     on_this_machine go -C test build -o ../build/staticcheck honnef.co/go/tools/cmd/staticcheck
-    for module in . test examples/monitoring; do
+    for module in . "${nested_modules[@]}"; do
         for tags in '' funneldebug; do
             (cd "$module" && go vet -tags "$tags" ./... && "$OLDPWD/build/staticcheck" -tags "$tags" ./...)
         done
@@ -137,6 +140,7 @@ coverage() {
 }
 
 run_tests() {
+    local module
     need_compilers
     need_server
     echo "checking the sources"
@@ -148,8 +152,9 @@ run_tests() {
     # shellcheck disable=SC2046 # names of packages have no spaces
     go test -count=1 -timeout 10m -coverpkg=./gcra/...,./module/answer -coverprofile=build/coverage-1 \
         $(go list ./... | grep -v /limiter) | without_coverage
-    go -C test test -count=1 -timeout 10m ./...
-    go -C examples/monitoring test -count=1 -timeout 10m ./...
+    for module in "${nested_modules[@]}"; do
+        go -C "$module" test -count=1 -timeout 10m ./...
+    done
     echo "testing, with the race detector"
     go test -count=1 -timeout 10m -race -coverpkg=./gcra/...,./limiter/... -coverprofile=build/coverage-2 \
         ./gcra/... ./limiter/... | without_coverage

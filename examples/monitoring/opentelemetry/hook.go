@@ -1,6 +1,6 @@
 // Package otelhook tells OpenTelemetry what a limiter.Limiter has decided: a histogram
-// of decisions, and events on the span of the caller. It is an example to copy.
-// Only this folder's go.mod requires go.opentelemetry.io/otel.
+// of decisions, and events on the span of the caller. Copy this file, or
+// import the package: the README of this Go module says which when.
 //
 // It makes no spans. github.com/redis/go-redis/extra/redisotel makes one for each command
 // that is sent to Redis, which says how long Redis took, and not what was decided.

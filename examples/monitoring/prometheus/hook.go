@@ -1,6 +1,5 @@
-// Package promhook counts the decisions of a limiter.Limiter for Prometheus. It is an
-// example to copy. Only this folder's go.mod requires
-// https://github.com/prometheus/client_golang.
+// Package promhook counts the decisions of a limiter.Limiter for Prometheus. Copy this
+// file, or import the package: the README of this Go module says which when.
 //
 // Beside it, funnel.lua has redis_exporter show what the server has counted, and
 // alerts.yml has rules on both.

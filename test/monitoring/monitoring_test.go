@@ -1,30 +1,33 @@
-// Package grafana_test checks the dashboard, and the alerting rules beside the hook for
-// Prometheus, against metrics that were really exposed.
-package grafana_test
+// Package monitoring_test checks the dashboard and the alerting rules of examples/monitoring:
+// Prometheus parses them, and the metrics that they name were really exposed.
+package monitoring_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http/httptest"
 	"os"
 	"regexp"
-	"strconv"
+	"slices"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v3"
 
 	promhook "funnel/examples/monitoring/prometheus"
 	"funnel/internal/servertest"
 	"funnel/limiter"
 )
+
+const examples = "../../examples/monitoring/"
 
 // An expression is one of PromQL, and whose it is.
 type expression struct{ owner, text string }
@@ -32,7 +35,7 @@ type expression struct{ owner, text string }
 // panels are the expressions of funnel.json, by title.
 func panels(t *testing.T) (expressions []expression) {
 	t.Helper()
-	content, err := os.ReadFile("funnel.json")
+	content, err := os.ReadFile(examples + "grafana/funnel.json")
 	require.NoError(t, err)
 	var dashboard struct {
 		Panels []struct {
@@ -56,79 +59,33 @@ func TestExpressionsUseWhatIsExposed(t *testing.T) {
 	require.Greater(t, len(expressions), 20)
 	exposed := append(recorded(t), scraped(t)...)
 	for _, e := range expressions {
-		selectors := selectorsOf(e.text)
+		// Grafana replaces its variables; strings hold the others.
+		parsed, err := parser.ParseExpr(strings.ReplaceAll(e.text, "$__rate_interval", "5m"))
+		require.NoError(t, err, "%s: %s", e.owner, e.text)
+		selectors := parser.ExtractSelectors(parsed)
 		require.NotEmpty(t, selectors, "%s: %s", e.owner, e.text)
-		for _, s := range selectors {
-			require.True(t, s.selects(t, exposed), "%s: nothing is selected by %s{%s}", e.owner, s.name, s.matchers)
+		for _, selector := range selectors {
+			require.True(t, slices.ContainsFunc(exposed, func(sample *model.Sample) bool {
+				return !slices.ContainsFunc(selector, func(m *labels.Matcher) bool {
+					return m.Name != "instance" /* which Prometheus adds */ && !m.Matches(string(sample.Metric[model.LabelName(m.Name)]))
+				})
+			}), "%s: nothing is selected by %v", e.owner, selector)
 		}
 	}
 }
 
-// rules are those of alerts.yml.
+// rules are those of alerts.yml, as Prometheus reads them: with their templates.
 func rules(t *testing.T) (expressions []expression) {
 	t.Helper()
-	content, err := os.ReadFile("../prometheus/alerts.yml")
-	require.NoError(t, err)
-	var file struct {
-		Groups []struct {
-			Name  string
-			Rules []struct {
-				Alert, Expr         string
-				For                 time.Duration
-				Labels, Annotations map[string]string
-			}
-		}
-	}
-	decoder := yaml.NewDecoder(bytes.NewReader(content))
-	decoder.KnownFields(true)
-	require.NoError(t, decoder.Decode(&file))
-	for _, group := range file.Groups {
+	groups, errs := rulefmt.ParseFile(examples+"prometheus/alerts.yml", false)
+	require.Empty(t, errs)
+	for _, group := range groups.Groups {
 		for _, rule := range group.Rules {
 			require.NotEmpty(t, rule.Labels["severity"], rule.Alert)
 			expressions = append(expressions, expression{rule.Alert, rule.Expr})
 		}
 	}
 	return expressions
-}
-
-// A selector is a metric and its matchers, as in name{label="value"}.
-type selector struct{ name, matchers string }
-
-// Strings come first, so that what is in them is no name.
-var selectorPattern = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|((?:redis|funnel)_\w+)(?:\{([^}]*)\})?`)
-
-func selectorsOf(expression string) (selectors []selector) {
-	for _, match := range selectorPattern.FindAllStringSubmatch(expression, -1) {
-		if match[1] != "" {
-			selectors = append(selectors, selector{match[1], match[2]})
-		}
-	}
-	return selectors
-}
-
-var matcherPattern = regexp.MustCompile(`(\w+)(=~|=)("(?:[^"\\]|\\.)*")(?:,|$)`)
-
-// selects says whether one of the samples is selected.
-func (s selector) selects(t *testing.T, samples model.Vector) bool {
-	t.Helper()
-	require.Empty(t, matcherPattern.ReplaceAllString(s.matchers, ""), "cannot be read")
-	for _, sample := range samples {
-		found := string(sample.Metric["__name__"]) == s.name
-		for _, match := range matcherPattern.FindAllStringSubmatch(s.matchers, -1) {
-			value, err := strconv.Unquote(match[3])
-			require.NoError(t, err)
-			if match[2] == "=" {
-				value = regexp.QuoteMeta(value)
-			}
-			if match[1] != "instance" { // which Prometheus adds
-				found = found && regexp.MustCompile("^(?:"+value+")$").MatchString(string(sample.Metric[model.LabelName(match[1])]))
-			}
-		}
-		if found {
-			return true
-		}
-	}
-	return false
 }
 
 // recorded is what redis_exporter has shown.
@@ -173,7 +130,7 @@ func samplesOf(t *testing.T, text io.Reader) (samples model.Vector) {
 
 // redis_exporter runs the script so, and takes the reply for names and numbers.
 func TestScriptReturnsTheCountsOfInfo(t *testing.T) {
-	script, err := os.ReadFile("../prometheus/funnel.lua")
+	script, err := os.ReadFile(examples + "prometheus/funnel.lua")
 	require.NoError(t, err)
 	rdb := servertest.StartClient(t)
 	l := limiter.New(rdb)

@@ -1,0 +1,74 @@
+package grpclimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"funnel/gcra"
+	"funnel/limiter"
+)
+
+// pushback is the trailer of gRFC A6 that tells retrying clients when to retry; a negative
+// number means never.
+const pushback = "grpc-retry-pushback-ms"
+
+func (p *Policy) answerLimited(ctx context.Context, result limiter.Result) error {
+	text := fmt.Sprintf("call too large: it costs %d, and at most %d can be granted", result.Quantity, result.Limit.Capacity)
+	milliseconds := int64(-1)
+	details := []protoadapt.MessageV1{&errdetails.QuotaFailure{
+		Violations: []*errdetails.QuotaFailure_Violation{{
+			Subject:     p.name,
+			Description: result.Limit.String(),
+			QuotaId:     p.name,
+			QuotaValue:  int64(result.Limit.Capacity),
+		}},
+	}}
+	if result.RetryAfter != limiter.NoRetry {
+		text = fmt.Sprintf("too many calls: try again in %d seconds", gcra.Seconds(int64(result.RetryAfter)))
+		milliseconds = int64((result.RetryAfter + time.Millisecond - 1) / time.Millisecond)
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(result.RetryAfter)})
+	}
+	// It fails outside of a gRPC server, where no client reads it.
+	_ = grpc.SetTrailer(ctx, metadata.Pairs(pushback, strconv.FormatInt(milliseconds, 10)))
+	answer := status.New(codes.ResourceExhausted, text)
+	if detailed, err := answer.WithDetails(details...); err == nil {
+		answer = detailed
+	}
+	return answer.Err()
+}
+
+// answerError keeps the cause from the client: it may contain the address of Redis.
+func (p *Policy) answerError(ctx context.Context, err error) error {
+	p.logError(ctx, err)
+	if wrong := gcra.Error(""); errors.As(err, &wrong) {
+		// The limit or the cost of this call is out of range, and will be again.
+		return status.Error(codes.Internal, "the limit or the cost of this call is out of range")
+	}
+	return status.Error(codes.Unavailable, "rate limits cannot be checked: try again later")
+}
+
+func (p *Policy) logError(ctx context.Context, err error) {
+	slog.ErrorContext(ctx, "no decision about the rate limit of a call", "policy", p.name, "error", err)
+}
+
+// logShadow is the report of [WithShadow] without one.
+func (p *Policy) logShadow(ctx context.Context, key string, result limiter.Result, err error) {
+	if err != nil {
+		p.logError(ctx, err)
+		return
+	}
+	slog.InfoContext(ctx, "shadow: this call would be limited",
+		"policy", p.name, "key", key, "limit", result.Limit.String(), "retry_after", result.RetryAfter)
+}

@@ -1,0 +1,56 @@
+// Package grpclimit implements rate limiting interceptors for gRPC servers, on a
+// [limiter.Limiter].
+//
+//	limit := grpclimit.New(l, limiter.PerMinute(30).Burst(15),
+//		grpclimit.WithName("reply"),
+//		grpclimit.WithKey(grpclimit.ByMetadata("x-api-key", grpclimit.ByPeer())))
+//	server := grpc.NewServer(
+//		grpc.ChainUnaryInterceptor(limit.Unary),
+//		grpc.ChainStreamInterceptor(limit.Stream))
+//
+// # The idea
+//
+// A [Policy] has a name and says whose funnel a call takes from (the key), how large that
+// funnel is (the limit) and how many tokens the call takes (the cost). An allowed call goes
+// to your handler. A stream is one call: it is decided on when it begins, and its messages
+// take nothing.
+//
+// A call can pass several policies, say one by address and one by account; give each a
+// name of its own. The tokens that an outer policy has taken stay taken when an inner one
+// limits the call. Interceptors that authenticate go in front.
+//
+// The funnel's key in Redis is the prefix of the Limiter, the name of the policy, a colon
+// and the key of the call. Package httplimit writes the same: a policy of one name, with
+// ByIP there and [ByPeer] here, or ByHeader and [ByMetadata], is one limit over HTTP and
+// gRPC.
+//
+// # Limited calls
+//
+// A limited call gets the status RESOURCE_EXHAUSTED, with details of google.rpc that
+// clients in all languages can read, and one trailer:
+//
+//   - RetryInfo: retry_delay is the time after which to call again, to the nanosecond.
+//   - QuotaFailure: one violation. Subject and quota_id are the name of the policy,
+//     description is the limit in words, and quota_value is the capacity. The key is not
+//     sent, because it may be a secret.
+//   - grpc-retry-pushback-ms: retry_delay in milliseconds, rounded up. A client whose
+//     service config retries RESOURCE_EXHAUSTED waits that long instead of its own
+//     backoff.
+//
+// A call that costs more than the capacity never fits. It has no RetryInfo, and a pushback
+// of -1: the client does not retry.
+//
+// # Undecided calls
+//
+// With [limiter.FailOpen], [limiter.FailClosed] and [limiter.FailLocal] the Limiter
+// decides without Redis. With [limiter.FailWithError], the default, calls get UNAVAILABLE.
+// A limit or cost out of range is INTERNAL. The cause is logged to [log/slog.Default] and
+// is not sent: it may contain the address of Redis. Give the Limiter [limiter.WithTimeout]
+// in any case, or calls wait as long as the client of Redis does.
+//
+// A call whose own context is done gets CANCELLED or DEADLINE_EXCEEDED, and nothing is
+// logged.
+//
+// For other answers, chain an interceptor of your own in front: it receives these errors,
+// and package status reads them.
+package grpclimit

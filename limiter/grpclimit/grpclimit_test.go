@@ -1,0 +1,200 @@
+package grpclimit_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"funnel/gcra"
+	"funnel/internal/servertest"
+	"funnel/limiter"
+	"funnel/limiter/grpclimit"
+)
+
+// serve starts a server of gRPC's health service behind that policy, and a client of it.
+func serve(t *testing.T, policy *grpclimit.Policy, options ...grpc.DialOption) (*health.Server, healthpb.HealthClient) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server, service := grpc.NewServer(grpc.UnaryInterceptor(policy.Unary), grpc.StreamInterceptor(policy.Stream)), health.NewServer()
+	healthpb.RegisterHealthServer(server, service)
+	go server.Serve(listener)
+	t.Cleanup(server.Stop)
+	connection, err := grpc.NewClient(listener.Addr().String(), append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	require.NoError(t, err)
+	t.Cleanup(func() { connection.Close() })
+	return service, healthpb.NewHealthClient(connection)
+}
+
+// told is all that a client learns from an answer.
+func told(err error, trailer metadata.MD) string {
+	answer := status.Convert(err)
+	words := []any{answer.Code(), answer.Message(), trailer["grpc-retry-pushback-ms"]}
+	for _, detail := range answer.Details() {
+		switch detail := detail.(type) {
+		case *errdetails.RetryInfo:
+			words = append(words, detail.RetryDelay.AsDuration())
+		case *errdetails.QuotaFailure:
+			v := detail.Violations[0]
+			words = append(words, v.Subject, v.QuotaId, v.Description, v.QuotaValue)
+		}
+	}
+	return strings.TrimSpace(fmt.Sprintln(words...))
+}
+
+// Both kinds of call are allowed as often as their funnel holds, at one instant, and then
+// say when the next one is. A stream takes one token, whatever it sends.
+func TestLimitedCalls(t *testing.T) {
+	rdb, clock := servertest.StartWithClock(t)
+	service, client := serve(t, grpclimit.New(limiter.New(rdb, limiter.WithPrefix("app:")), limiter.PerMinute(30).Burst(2),
+		grpclimit.WithName("v2:re"), grpclimit.WithKey(grpclimit.Join(grpclimit.ByMethod(), grpclimit.ByPeer()))))
+	for _, call := range []func(grpc.CallOption) error{func(trailer grpc.CallOption) error {
+		_, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{}, trailer)
+		return err
+	}, func(trailer grpc.CallOption) error {
+		stream, err := client.Watch(t.Context(), &healthpb.HealthCheckRequest{}, trailer)
+		for i := 0; err == nil && i < 4; i++ {
+			service.SetServingStatus("", healthpb.HealthCheckResponse_ServingStatus(1+i%2))
+			_, err = stream.Recv()
+		}
+		service.SetServingStatus("", healthpb.HealthCheckResponse_SERVING)
+		return err
+	}} {
+		for _, step := range []struct {
+			after time.Duration
+			told  string
+		}{
+			{0, "OK  []"},
+			{0, "OK  []"},
+			{0, "ResourceExhausted too many calls: try again in 2 seconds [2000] v2:re v2:re 30 per minute, burst 2 2 2s"},
+			{2*time.Second - 1, "ResourceExhausted too many calls: try again in 1 seconds [1] v2:re v2:re 30 per minute, burst 2 2 1ns"},
+			{2 * time.Second, "OK  []"},
+		} {
+			clock.Set(t, servertest.Epoch.Add(step.after))
+			var trailer metadata.MD
+			require.Equal(t, step.told, told(call(grpc.Trailer(&trailer)), trailer))
+		}
+	}
+	require.ElementsMatch(t, []string{`app:v2\:re:/grpc.health.v1.Health/Check|127.0.0.1`, `app:v2\:re:/grpc.health.v1.Health/Watch|127.0.0.1`},
+		rdb.Keys(t.Context(), "*").Val())
+}
+
+// A client whose service config retries waits as long as the funnel needs, not its own
+// millisecond, and does not retry what never fits.
+func TestRetryingClients(t *testing.T) {
+	asked := 0
+	l := limiter.New(servertest.StartClient(t), limiter.WithHook(func(context.Context, limiter.Event) { asked++ }))
+	_, client := serve(t, grpclimit.New(l, limiter.Every(300*time.Millisecond), grpclimit.WithCost(
+		func(_ context.Context, call grpclimit.Call) int {
+			return 1 + len(call.Request.(*healthpb.HealthCheckRequest).Service)
+		})),
+		grpc.WithDefaultServiceConfig(`{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 2, "initialBackoff": "0.001s",
+			"maxBackoff": "0.001s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`))
+	for range 3 {
+		_, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{})
+		require.NoError(t, err)
+	}
+	before := asked
+	_, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "x"})
+	require.ErrorContains(t, err, "call too large")
+	require.Equal(t, before+1, asked)
+}
+
+// Clients do not get the cause of an error, and the log does. In shadow mode all calls get
+// to their handler, and the report or the log tells what would have happened.
+func TestAnswersAndShadow(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
+	defer rdb.Close()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	cost := func(n int) grpclimit.Option {
+		return grpclimit.WithCost(func(context.Context, grpclimit.Call) int { return n })
+	}
+	perSecond := func(n int) grpclimit.Option {
+		return grpclimit.WithLimit(func(context.Context, grpclimit.Call) limiter.Limit { return limiter.PerSecond(n) })
+	}
+	skip := grpclimit.WithSkip(func(_ context.Context, call grpclimit.Call) bool { return call.Method == "/m" })
+	reports := ""
+	report := func(_ context.Context, key string, result limiter.Result, err error) {
+		reports += fmt.Sprintln(key, result.Limited(), err != nil)
+	}
+	log, previous := new(strings.Builder), slog.Default()
+	defer slog.SetDefault(previous)
+	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
+	for name, test := range map[string]struct {
+		ctx       context.Context
+		redis     bool // which is down
+		option    grpclimit.Option
+		told, log string
+	}{
+		"allowed":       {t.Context(), false, cost(1), "OK  []", ""},
+		"its own limit": {t.Context(), false, perSecond(9), "OK  []", ""},
+		"skipped":       {t.Context(), true, skip, "OK  []", ""},
+		"too large":     {t.Context(), false, cost(2), "ResourceExhausted call too large: it costs 2, and at most 1 can be granted [] reply reply 1 per second, burst 1 1", `policy=reply key=reply:unknown limit="1 per second, burst 1" retry_after=-1ns`},
+		"no Redis":      {t.Context(), true, cost(1), "Unavailable rate limits cannot be checked: try again later []", "127.0.0.1:1"},
+		"negative cost": {t.Context(), false, cost(-1), "Internal the limit or the cost of this call is out of range []", gcra.ErrQuantity.Error()},
+		"invalid limit": {t.Context(), false, perSecond(-1), "Internal the limit or the cost of this call is out of range []", "-1 per second"},
+		"gone":          {gone, false, cost(1), "Canceled context canceled []", ""},
+	} {
+		undecided := test.log != "" && name != "too large"
+		for mode, shadow := range []grpclimit.Option{test.option, grpclimit.WithShadow(nil), grpclimit.WithShadow(report)} {
+			log.Reset()
+			reports = ""
+			l := map[bool]*limiter.Limiter{true: limiter.New(rdb), false: limiter.NewLocal()}[test.redis]
+			reached := false
+			_, err := grpclimit.New(l, limiter.PerSecond(1), grpclimit.WithName("reply"), test.option, shadow).Unary(
+				test.ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/m"}, func(context.Context, any) (any, error) { reached = true; return nil, nil })
+			wantTold, wantLog, wantReports := "OK  []", test.log, ""
+			switch {
+			case mode == 0:
+				wantTold = test.told
+				if !undecided {
+					wantLog = ""
+				}
+			case mode == 2 && test.log != "":
+				wantLog, wantReports = "", fmt.Sprintln("reply:unknown", true, undecided)
+			}
+			require.Equal(t, []any{wantTold, err == nil, wantLog == "", wantReports},
+				[]any{told(err, nil), reached, log.Len() == 0, reports}, "%s, %d: %s", name, mode, log)
+			require.Contains(t, log.String(), wantLog)
+		}
+	}
+}
+
+// As httplimit has them for the same addresses, values and paths.
+func TestKeys(t *testing.T) {
+	key := grpclimit.Join(grpclimit.ByMetadata("X-Api-Key", grpclimit.ByPeer(netip.MustParsePrefix("10.0.0.0/8"))), grpclimit.ByMethod())
+	for _, test := range []struct{ address, forwarded, secret, method, key string }{
+		{"192.0.2.1:80", "198.51.100.1", "", "/s/{m}", "192.0.2.1|/s/%257Bm%257D"},
+		{"10.0.0.7:80", "203.0.113.9, 2001:db8:1:2:3:4:5:6", "", "/s/m", "2001:db8:1:2::/64|/s/m"},
+		{"10.0.0.7:80", "", "secret", "/s/m", "x-api-key:2bb80d537b1da3e38bd30361aa855686|/s/m"},
+	} {
+		client := &peer.Peer{Addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(test.address))}
+		ctx := metadata.NewIncomingContext(peer.NewContext(t.Context(), client),
+			metadata.Pairs("x-forwarded-for", test.forwarded, "x-api-key", test.secret))
+		require.Equal(t, test.key, key(ctx, grpclimit.Call{Method: test.method}))
+	}
+	require.Equal(t, "x-api-key:", grpclimit.ByMetadata("X-Api-Key", nil)(t.Context(), grpclimit.Call{}))
+}
+
+func TestPanics(t *testing.T) {
+	require.Panics(t, func() { grpclimit.New((*limiter.Limiter)(nil), limiter.PerSecond(1)) })
+	require.Panics(t, func() { grpclimit.New(limiter.NewLocal(), limiter.PerSecond(0)) })
+	require.Panics(t, func() { grpclimit.WithName("") })
+	require.Panics(t, func() { grpclimit.WithName("\xff") })
+}

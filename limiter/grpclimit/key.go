@@ -1,0 +1,83 @@
+package grpclimit
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"net/url"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"funnel/limiter/httplimit"
+)
+
+// Package httplimit knows how addresses, secrets and lists become keys. A gRPC call is an
+// HTTP request, and these functions show it the part that it needs.
+
+// A KeyFunc returns the key of a call: calls with the same key share a funnel. Write your
+// own for other keys, such as the account that your authentication has found, or a field of
+// the request. It must be safe for concurrent use.
+//
+// Redis keeps one funnel for each key that has taken tokens within the time in which a
+// funnel drains. A client that can choose any key is not limited, and fills the memory.
+type KeyFunc func(context.Context, Call) string
+
+// ByPeer keys by the address of the client: that of the peer, or, when the peer is one of
+// the trusted proxies, the one in the metadata x-forwarded-for. IPv6 addresses count by /64.
+// Peers without an address, as of a Unix socket, share one key. [httplimit.ClientIP] has the
+// rules.
+func ByPeer(trusted ...netip.Prefix) KeyFunc {
+	key := httplimit.ByIP(trusted...)
+	return func(ctx context.Context, _ Call) string {
+		r := &http.Request{}
+		if client, found := peer.FromContext(ctx); found && client.Addr != nil {
+			r.RemoteAddr = client.Addr.String()
+		}
+		if len(trusted) > 0 {
+			r.Header = http.Header{"X-Forwarded-For": metadata.ValueFromIncomingContext(ctx, "x-forwarded-for")}
+		}
+		return key(r)
+	}
+}
+
+// ByMetadata keys by the value of that metadata, such as x-api-key; of several values, by
+// the first. Redis gets a hash of it, as from [httplimit.ByHeader].
+//
+// Calls without it, or with an empty value, are keyed by absent, such as ByPeer(); if it is
+// nil they share one funnel.
+//
+// A client can send any value that is not verified, and each value has a funnel of its own:
+// authenticate in front of the policy, or limit by address, too.
+func ByMetadata(name string, absent KeyFunc) KeyFunc {
+	key, header := httplimit.ByHeader(name, nil), http.CanonicalHeaderKey(name)
+	return func(ctx context.Context, call Call) string {
+		values := metadata.ValueFromIncomingContext(ctx, name)
+		if absent != nil && (len(values) == 0 || values[0] == "") {
+			return absent(ctx, call)
+		}
+		return key(&http.Request{Header: http.Header{header: values}})
+	}
+}
+
+// ByMethod keys by the full method, such as "/grpc.health.v1.Health/Check", hashed when it is
+// longer than 64 bytes. There are as many keys as methods, except with
+// [google.golang.org/grpc.UnknownServiceHandler]: there the client chooses the method.
+func ByMethod() KeyFunc {
+	key := httplimit.ByPath()
+	return func(_ context.Context, call Call) string {
+		return key(&http.Request{URL: &url.URL{Path: call.Method}})
+	}
+}
+
+// Join keys by all of the keys together: Join(ByPeer(), ByMethod()) is a funnel for each
+// address at each method. Different lists of keys are different keys, whatever is in them.
+func Join(keys ...KeyFunc) KeyFunc {
+	return func(ctx context.Context, call Call) string {
+		parts := make([]httplimit.KeyFunc, len(keys))
+		for i, key := range keys {
+			parts[i] = func(*http.Request) string { return key(ctx, call) }
+		}
+		return httplimit.Join(parts...)(nil)
+	}
+}

@@ -1,0 +1,65 @@
+package grpclimit
+
+import (
+	"context"
+	"fmt"
+	"unicode/utf8"
+
+	"funnel/limiter"
+)
+
+// An Option changes how a [Policy] works.
+type Option func(*Policy)
+
+// WithName names the policy, for the QuotaFailure of limited calls and for the keys in
+// Redis: policies of different names never share a funnel. The name is not empty, and is
+// valid UTF-8, as protocol buffers require; WithName panics for others.
+func WithName(name string) Option {
+	if name == "" || !utf8.ValidString(name) {
+		panic(fmt.Sprintf("grpclimit: a policy's name must be UTF-8 and not empty, not %q", name))
+	}
+	return func(p *Policy) { p.name = name }
+}
+
+// WithKey sets the key of calls, which share a funnel if it is the same. See [ByPeer],
+// [ByMetadata], [ByMethod] and [Join].
+func WithKey(key KeyFunc) Option {
+	return func(p *Policy) { p.key = key }
+}
+
+// WithLimit sets a limit for each call, such as that of a plan. The zero Limit means the
+// one of New. Any other must be valid, or the call gets INTERNAL.
+func WithLimit(limit func(context.Context, Call) limiter.Limit) Option {
+	return func(p *Policy) { p.limitOf = limit }
+}
+
+// WithCost sets how many tokens a call takes, at least 0; without it, 1. A call of cost 0 is
+// allowed, also when the funnel is full. One that costs more than the capacity is limited
+// and never fits. A negative cost is an error, and the call gets INTERNAL.
+func WithCost(cost func(context.Context, Call) int) Option {
+	return func(p *Policy) { p.cost = cost }
+}
+
+// WithSkip lets some calls through without a decision, such as health checks: they take no
+// tokens.
+func WithSkip(skip func(context.Context, Call) bool) Option {
+	return func(p *Policy) { p.skip = skip }
+}
+
+// WithShadow tries a policy on real traffic: it decides, takes the tokens and lets every
+// call through, also those that it could not decide. Clients get no trailer and no details.
+//
+// report is called for each call that would have been limited, where err is nil, and for
+// each that could not be decided. It is not called for a call whose own context is done. The
+// key is the one that the Limiter was given: the name of the policy, a colon and the key of
+// the call. report must be quick, and safe for concurrent use. If it is nil, these calls are
+// logged to [log/slog.Default].
+//
+// A call still waits for Redis: give the Limiter [limiter.WithTimeout].
+func WithShadow(report func(ctx context.Context, key string, result limiter.Result, err error)) Option {
+	return func(p *Policy) {
+		if p.shadow = report; report == nil {
+			p.shadow = p.logShadow
+		}
+	}
+}
