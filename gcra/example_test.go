@@ -82,6 +82,6 @@ func ExampleNewRate() {
 }
 
 func ExampleSeconds() {
-	fmt.Println(gcra.Seconds(2_000_000_000), gcra.Seconds(2_000_000_001), gcra.Seconds(gcra.Never))
-	// Output: 2 3 -1
+	fmt.Println(gcra.Seconds(2_000_000_000), gcra.Seconds(2_000_000_001), gcra.Seconds(gcra.Never), gcra.Seconds(-2_000_000_000))
+	// Output: 2 3 -1 -1
 }

@@ -36,18 +36,18 @@ func mustRate(t testing.TB, capacity, count int64, period time.Duration) gcra.Ra
 // of a set, and an error changes nothing.
 func TestNilIsTheSystemClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rate := mustRate(t, 1, 1, 2*time.Second)
+		rate := mustRate(t, 2, 1, time.Second)
 		funnels, funnel := local.New(nil), local.NewFunnel(rate, nil)
 		for _, step := range []struct {
 			sleep   time.Duration
 			limited bool
 		}{{0, false}, {0, true}, {2*time.Second - 1, true}, {1, false}, {0, true}} {
 			time.Sleep(step.sleep)
-			inSet, err := funnels.Take("key", rate, 1)
+			inSet, err := funnels.Take("key", rate, 2)
 			require.NoError(t, err)
 			require.Equal(t, step.limited, inSet.Limited)
 			require.Equal(t, time.Now().UnixNano()+inSet.ResetAfter, inSet.TAT)
-			alone, err := funnel.Take(1)
+			alone, err := funnel.Take(2)
 			require.NoError(t, err)
 			require.Equal(t, inSet, alone)
 			_, err = funnel.Take(-1)

@@ -34,10 +34,3 @@ func TestErrorMessages(t *testing.T) {
 		require.Equal(t, string(c.want), errorOf(t, call), c.words)
 	}
 }
-
-// TestLongMessagesAreTruncated, although no message is that long.
-func TestLongMessagesAreTruncated(t *testing.T) {
-	var outcome Outcome
-	outcome.fail(strings.Repeat("x", 2*MessageCapacity))
-	require.Equal(t, "ERR "+strings.Repeat("x", MessageCapacity-5)+"\x00", string(outcome.Message[:]))
-}
