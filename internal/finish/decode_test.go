@@ -126,17 +126,12 @@ func TestStack(t *testing.T) {
 		bytes, text string
 		grows       int64
 	}{
-		{decodeAMD64, "4154", "push %r12", 8},
-		{decodeAMD64, "5d", "pop %rbp", -8},
-		{decodeAMD64, "4883ec28", "sub $0x28,%rsp", 0x28},
-		{decodeAMD64, "4883c480", "add $-0x80,%rsp", 0x80},
+		{decodeAMD64, "4154", "push %r12", 8}, {decodeAMD64, "5d", "pop %rbp", -8},
+		{decodeAMD64, "4883ec28", "sub $0x28,%rsp", 0x28}, {decodeAMD64, "4883c480", "add $-0x80,%rsp", 0x80},
 		{decodeAMD64, "4881ec80010000", "sub $0x180,%rsp", 0x180},
-		{decodeARM64, "f81b0ffe", "str x30, [sp,#-80]!", 80},
-		{decodeARM64, "f84507fe", "ldr x30, [sp],#80", -80},
-		{decodeARM64, "a9be7bfd", "stp x29, x30, [sp,#-32]!", 32},
-		{decodeARM64, "6cc227e8", "ldp d8, d9, [sp],#32", -32},
-		{decodeARM64, "d10103ff", "sub sp, sp, #0x40", 0x40},
-		{decodeARM64, "914007ff", "add sp, sp, #0x1000", -0x1000},
+		{decodeARM64, "f81b0ffe", "str x30, [sp,#-80]!", 80}, {decodeARM64, "f84507fe", "ldr x30, [sp],#80", -80},
+		{decodeARM64, "a9be7bfd", "stp x29, x30, [sp,#-32]!", 32}, {decodeARM64, "6cc227e8", "ldp d8, d9, [sp],#32", -32},
+		{decodeARM64, "d10103ff", "sub sp, sp, #0x40", 0x40}, {decodeARM64, "914007ff", "add sp, sp, #0x1000", -0x1000},
 	} {
 		code, err := c.decode([]line{{0x1000, decodeHex(t, c.bytes), c.text}})
 		require.NoError(t, err, c.text)

@@ -2,6 +2,7 @@ package window_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -135,4 +136,25 @@ func TestErrors(t *testing.T) {
 	require.Equal(t, "text", client.Get(ctx, key).Val())
 	require.Positive(t, client.TTL(ctx, key).Val())
 	require.ErrorContains(t, window.New(unreachable, nil).Reset(ctx, "laoqian", "reply"), "window: ")
+}
+
+// TestBytesPerAction measures what the package comment says about memory.
+func TestBytesPerAction(t *testing.T) {
+	ctx := context.Background()
+	client, watch := connect(t), &watch{start}
+	windows := window.New(client, watch.now)
+	for _, test := range []struct{ count, least, most int }{{100, 20, 35}, {10_000, 90, 140}} {
+		user := strconv.Itoa(test.count)
+		for range test.count {
+			watch.Time = watch.Add(time.Millisecond)
+			allowed, err := windows.IsActionAllowed(ctx, user, "reply", time.Hour, test.count)
+			require.NoError(t, err)
+			require.True(t, allowed)
+		}
+		bytes, err := client.MemoryUsage(ctx, window.Key(user, "reply"), 0).Result()
+		require.NoError(t, err)
+		perAction := int(bytes) / test.count
+		t.Logf("%d actions: %d bytes each", test.count, perAction)
+		require.True(t, perAction >= test.least && perAction <= test.most)
+	}
 }
