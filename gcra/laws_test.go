@@ -106,33 +106,3 @@ func TestReservationsAreBounded(t *testing.T) {
 		}
 	})
 }
-
-// TestWaitingIsExact: after Wait the same reservation is allowed, and a nanosecond earlier
-// it is not.
-func TestWaitingIsExact(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := calls.Draw(t, "call")
-		wait := lastWordsOf(t, n)
-		rate, _ := gcra.NewRate(n.capacity, n.count, n.period)
-		reserve := func(now int64) (gcra.Decision, error) {
-			decision, _, err := operations[0].ask(rate, n.tat, now, n.quantity, wait)
-			return decision, err
-		}
-		decision, err := reserve(n.now)
-		if err != nil || !decision.Limited {
-			return
-		}
-		if decision.Wait == gcra.Never {
-			require.Greater(t, n.quantity, n.capacity)
-			return
-		}
-		later := plus(n.now, decision.Wait)
-		early, err := reserve(later - 1)
-		require.NoError(t, err)
-		require.True(t, early.Limited && early.Wait == 1)
-		if again, err := reserve(later); err != gcra.ErrTAT {
-			require.NoError(t, err)
-			require.False(t, again.Limited)
-		}
-	})
-}
