@@ -29,25 +29,28 @@ type watch struct{ time.Time }
 
 func (w *watch) now() time.Time { return w.Time }
 
-// before runs before each ZADD that is not part of a transaction, and where it is nil, each
-// transaction is sent twice.
-type before func()
+// A hook runs before each ZADD that is not part of a transaction, or sends each transaction
+// twice.
+type hook struct {
+	before func()
+	twice  bool
+}
 
-func (b before) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (b before) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, commands []redis.Cmder) error {
-		if b == nil {
+		if h.twice {
 			_ = next(ctx, commands)
 		}
 		return next(ctx, commands)
 	}
 }
 
-func (b before) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
-		if b != nil && command.Name() == "zadd" {
-			b()
+		if h.before != nil && command.Name() == "zadd" {
+			h.before()
 		}
 		return next(ctx, command)
 	}
@@ -66,19 +69,19 @@ func TestCallThatIsRemovedBeforeItIsMoved(t *testing.T) {
 		return allowed
 	}
 	require.True(t, ask(client, 30*time.Second))
-	slow.AddHook(before(func() {
+	slow.AddHook(hook{before: func() {
 		require.True(t, ask(client, time.Minute), "the call out of order is gone, and only one is left")
-	}))
+	}})
 	require.False(t, ask(slow, 0))
 	require.EqualValues(t, 2, client.ZCard(ctx, window.Key("laoqian", "reply")).Val())
 	require.Contains(t, client.Info(ctx, "commandstats").Val(), "cmdstat_exec:calls=3,", "each call is one transaction")
 }
 
-// A client of a cluster sends a transaction again when it has not seen the reply: that counts
+// go-redis sends a transaction again when its connection breaks in the middle: that counts
 // once, and is answered as the first time.
 func TestRepeatedCallCountsOnce(t *testing.T) {
 	ctx, client := context.Background(), connect(t)
-	client.AddHook(before(nil))
+	client.AddHook(hook{twice: true})
 	windows := window.New(client, nil)
 	for i := range 4 {
 		allowed, err := windows.IsActionAllowed(ctx, "laoqian", "reply", time.Hour, 3)
