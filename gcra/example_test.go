@@ -21,21 +21,8 @@ func Example() {
 		return
 	}
 
-	limited := 0
-	if decision.Limited {
-		limited = 1
-	}
-	fmt.Println("1)", limited)
-	fmt.Println("2)", decision.Limit)
-	fmt.Println("3)", decision.Remaining)
-	fmt.Println("4)", gcra.Seconds(decision.RetryAfter()))
-	fmt.Println("5)", gcra.Seconds(decision.ResetAfter))
-	// Output:
-	// 1) 0
-	// 2) 15
-	// 3) 14
-	// 4) -1
-	// 5) 2
+	fmt.Println(decision.Limited, decision.Limit, decision.Remaining, gcra.Seconds(decision.RetryAfter()), gcra.Seconds(decision.ResetAfter))
+	// Output: false 15 14 -1 2
 }
 
 // A limiter stores one number, the TAT of each decision, and passes it to the next
@@ -82,6 +69,6 @@ func ExampleNewRate() {
 }
 
 func ExampleSeconds() {
-	fmt.Println(gcra.Seconds(2_000_000_000), gcra.Seconds(2_000_000_001), gcra.Seconds(gcra.Never))
-	// Output: 2 3 -1
+	fmt.Println(gcra.Seconds(2_000_000_000), gcra.Seconds(2_000_000_001), gcra.Seconds(gcra.Never), gcra.Seconds(-2_000_000_000))
+	// Output: 2 3 -1 -1
 }

@@ -7,67 +7,46 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAMD64: where an instruction leads, and what it refers to, counts from the one
-// behind it.
-func TestAMD64(t *testing.T) {
-	for _, c := range []struct {
-		bytes string
-		text  string // as the disassembler prints it
-		kind  kind
-		to    uint64 // where a branch leads, or another refers to, from address 0x1000
-	}{
-		{"e8b6000000", "callq 0x10bb", branch, 0x10bb},
-		{"e8fbffffff", "callq 0x1000", branch, 0x1000},
-		{"e9fbffffff", "jmpq 0x1000", branch, 0x1000},
-		{"ebfe", "jmp 0x1000", branch, 0x1000},
-		{"7eff", "jle 0x1001", branch, 0x1001},
-		{"0f8500010000", "jne 0x1106", branch, 0x1106},
-		{"e302", "jrcxz 0x1004", branch, 0x1004},
-		{"e2fc", "loop 0xffe", branch, 0xffe},
-		{"66e8b6000000", "callw 0x10bc", indirect, 0},
-		{"ffd0", "callq *%rax", indirect, 0},
-		{"41ffe3", "jmpq *%r11", indirect, 0},
-		{"ff2500000000", "jmpq *0x0(%rip)", indirect, 0},
-		{"c3", "retq", back, 0},
-		{"f3c3", "repz retq", back, 0},
-		{"c20800", "retq $0x8", indirect, 0},
-		{"cb", "lret", indirect, 0},
-		{"0f05", "syscall", trap, 0},
-		{"0f34", "sysenter", trap, 0},
-		{"cd80", "int $0x80", trap, 0},
-		{"cc", "int3", trap, 0},
-		{"0f0b", "ud2a", trap, 0},
-		{"f4", "hlt", trap, 0},
-		{"48ffc0", "inc %rax", plain, 0},
-		{"ff33", "pushq (%rbx)", plain, 0},
-		{"4889e5", "mov %rsp,%rbp", plain, 0},
-		{"f30f1efa", "nop %edx", plain, 0}, // endbr64
-		{"f3480fbcc0", "tzcnt %rax,%rax", plain, 0},
-		{"488d3d66d40a00", "lea 0xad466(%rip),%rdi", plain, 0x1007 + 0xad466},
-		{"488d05d9ffffff", "lea 0xffffffd9(%rip),%rax", plain, 0x1007 - 0x27},
-		{"488b05d9ffffff", "mov -0x27(%rip),%rax", plain, 0x1007 - 0x27},
-		{"488b4008", "mov 0x8(%rax),%rax", plain, 0},
-		{"488d04c500000000", "lea 0x0(,%rax,8),%rax", plain, 0},
-		{"48c7c078560000", "mov $0x5678,%rax", plain, 0},
-	} {
-		code, err := decodeAMD64([]line{{0x1000, decodeHex(t, c.bytes), c.text}})
+// A lead is an instruction at address 0x1000: its kind, and where a branch leads, or another
+// refers to, 0 for nowhere.
+type lead struct {
+	bytes, text string // as the disassembler prints it
+	kind        kind
+	to          uint64
+}
+
+func requireLeads(t *testing.T, decode func([]line) ([]instruction, error), leads []lead) {
+	t.Helper()
+	for _, c := range leads {
+		code, err := decode([]line{{0x1000, decodeHex(t, c.bytes), c.text}})
 		require.NoError(t, err, c.text)
-		requireLeads(t, code[0], c.kind, c.to, c.text)
+		want := instruction{kind: c.kind, target: c.to}
+		if c.to != 0 && c.kind != branch {
+			want.target, want.references = 0, []uint64{c.to}
+		}
+		require.Equal(t, want, instruction{kind: code[0].kind, doubt: code[0].doubt, target: code[0].target, references: code[0].references}, c.text)
 	}
 }
 
-// requireLeads requires that an instruction is of a kind, and leads or refers to one
-// address, or none.
-func requireLeads(t *testing.T, i instruction, kind kind, to uint64, name string) {
-	t.Helper()
-	require.Equal(t, kind, i.kind, name)
-	require.Empty(t, i.doubt, name)
-	if to != 0 && kind != branch {
-		require.Equal(t, []uint64{to}, i.references, name)
-		return
-	}
-	require.Equal(t, to, i.target, name)
-	require.Empty(t, i.references, name)
+// TestAMD64: where an instruction leads, and what it refers to, counts from the one
+// behind it.
+func TestAMD64(t *testing.T) {
+	requireLeads(t, decodeAMD64, []lead{
+		{"e8b6000000", "callq 0x10bb", branch, 0x10bb}, {"e8fbffffff", "callq 0x1000", branch, 0x1000},
+		{"e9fbffffff", "jmpq 0x1000", branch, 0x1000}, {"ebfe", "jmp 0x1000", branch, 0x1000}, {"7eff", "jle 0x1001", branch, 0x1001},
+		{"0f8500010000", "jne 0x1106", branch, 0x1106}, {"e302", "jrcxz 0x1004", branch, 0x1004}, {"e2fc", "loop 0xffe", branch, 0xffe},
+		{"66e8b6000000", "callw 0x10bc", indirect, 0}, {"ffd0", "callq *%rax", indirect, 0}, {"41ffe3", "jmpq *%r11", indirect, 0},
+		{"ff2500000000", "jmpq *0x0(%rip)", indirect, 0}, {"c20800", "retq $0x8", indirect, 0}, {"cb", "lret", indirect, 0},
+		{"c3", "retq", back, 0}, {"f3c3", "repz retq", back, 0},
+		{"0f05", "syscall", trap, 0}, {"0f34", "sysenter", trap, 0}, {"cd80", "int $0x80", trap, 0}, {"cc", "int3", trap, 0},
+		{"0f0b", "ud2a", trap, 0}, {"f4", "hlt", trap, 0},
+		{"48ffc0", "inc %rax", plain, 0}, {"ff33", "pushq (%rbx)", plain, 0}, {"4889e5", "mov %rsp,%rbp", plain, 0},
+		{"f30f1efa", "nop %edx", plain, 0}, {"f3480fbcc0", "tzcnt %rax,%rax", plain, 0},
+		{"488d3d66d40a00", "lea 0xad466(%rip),%rdi", plain, 0x1007 + 0xad466},
+		{"488d05d9ffffff", "lea 0xffffffd9(%rip),%rax", plain, 0x1007 - 0x27},
+		{"488b05d9ffffff", "mov -0x27(%rip),%rax", plain, 0x1007 - 0x27}, {"488b4008", "mov 0x8(%rax),%rax", plain, 0},
+		{"488d04c500000000", "lea 0x0(,%rax,8),%rax", plain, 0}, {"48c7c078560000", "mov $0x5678,%rax", plain, 0},
+	})
 }
 
 // TestDoubtsAMD64: what cannot be told to be harmless is not.
@@ -82,29 +61,15 @@ func TestDoubtsAMD64(t *testing.T) {
 		{"488b05d9ffffff", "mov (%rip),%rax"},          // no number
 		{"488b05d9ffffff", "mov 0x1ffffffff(%rip),%r"}, // too large a number
 		{"fd", "std"},                                  // strings would run backwards in C
-		{"9d", "popfq"},                                // likewise
+		{"9d", "popfq"},                                // the flags, from the stack
 		{"65488b00", "mov %gs:(%rax),%rax"},            // another thread's memory, perhaps
 		{"0f01d5", "?"},                                // not known to the disassembler
-		{"660f3800c1", "pshufb %xmm1,%xmm0"},
-		{"f30fb8c0", "popcnt %eax,%eax"},
-		{"f30fbdc0", "lzcnt %eax,%eax"},
-		{"f20f12c1", "movddup %xmm1,%xmm0"},
-		{"480fc70e", "cmpxchg16b (%rsi)"},
-		{"0fc7f0", "rdrand %eax"},
-		{"9e", "sahf"},
-		{"660fae3f", "data16 clflush (%rdi)"}, // clflushopt
-		{"f3480faee8", "incsspq %rax"},
-		{"0f01f9", "rdtscp"},
-		{"c7f800000000", "xbegin 0x1006"},
-		{"ec", "in (%dx),%al"},
-		{"0f0110", "lgdt (%rax)"},
-		{"0f32", "rdmsr"},
-		{"0fae10", "ldmxcsr (%rax)"},
-		{"8ed8", "mov %eax,%ds"},
-		{"c9", "leaveq"},
-		{"488d6424f8", "lea -0x8(%rsp),%rsp"},
-		{"4894", "xchg %rax,%rsp"},
-		{"4887e0", "xchg %rsp,%rax"},
+		{"660fae3f", "data16 clflush (%rdi)"},          // clflushopt
+		{"660f3800c1", "pshufb %xmm1,%xmm0"}, {"f30fb8c0", "popcnt %eax,%eax"}, {"f30fbdc0", "lzcnt %eax,%eax"},
+		{"f20f12c1", "movddup %xmm1,%xmm0"}, {"480fc70e", "cmpxchg16b (%rsi)"}, {"0fc7f0", "rdrand %eax"}, {"9e", "sahf"},
+		{"f3480faee8", "incsspq %rax"}, {"0f01f9", "rdtscp"}, {"c7f800000000", "xbegin 0x1006"}, {"ec", "in (%dx),%al"},
+		{"0f0110", "lgdt (%rax)"}, {"0f32", "rdmsr"}, {"0fae10", "ldmxcsr (%rax)"}, {"8ed8", "mov %eax,%ds"}, {"c9", "leaveq"},
+		{"488d6424f8", "lea -0x8(%rsp),%rsp"}, {"4894", "xchg %rax,%rsp"}, {"4887e0", "xchg %rsp,%rax"},
 	} {
 		code, err := decodeAMD64([]line{{0x1000, decodeHex(t, c.bytes), c.text}})
 		require.True(t, err != nil || code[0].kind == trap || code[0].doubt != "", c.text)
@@ -112,36 +77,16 @@ func TestDoubtsAMD64(t *testing.T) {
 }
 
 func TestFlowARM64(t *testing.T) {
-	for _, c := range []struct {
-		bytes string
-		kind  kind
-		to    uint64 // of a branch, from address 0x1000
-	}{
-		{"94000001", branch, 0x1004}, // bl
-		{"97fffe08", branch, 0x820},  // bl back
-		{"14000002", branch, 0x1008}, // b
-		{"54000040", branch, 0x1008}, // b.eq
-		{"b4000040", branch, 0x1008}, // cbz
-		{"35ffffe0", branch, 0xffc},  // cbnz
-		{"36000040", branch, 0x1008}, // tbz
-		{"b7ffffe3", branch, 0xffc},  // tbnz
-		{"d63f0060", indirect, 0},    // blr x3
-		{"d61f0220", indirect, 0},    // br x17
-		{"d65f03c0", back, 0},        // ret
-		{"d65f0060", indirect, 0},    // ret x3
-		{"d4000001", trap, 0},        // svc
-		{"d4200000", trap, 0},        // brk
-		{"d53bd040", trap, 0},        // mrs of the thread's pointer
-		{"00000000", trap, 0},        // udf
-		{"d503201f", plain, 0},       // nop
-		{"f94017e0", plain, 0},       // ldr
-		{"d10023fd", plain, 0},       // sub
-		{"4e080c00", plain, 0},       // dup
-	} {
-		code, err := decodeARM64([]line{{0x1000, decodeHex(t, c.bytes), ""}})
-		require.NoError(t, err, c.bytes)
-		requireLeads(t, code[0], c.kind, c.to, c.bytes)
-	}
+	requireLeads(t, decodeARM64, []lead{
+		{"94000001", "bl", branch, 0x1004}, {"97fffe08", "bl back", branch, 0x820}, {"14000002", "b", branch, 0x1008},
+		{"54000040", "b.eq", branch, 0x1008}, {"b4000040", "cbz", branch, 0x1008}, {"35ffffe0", "cbnz", branch, 0xffc},
+		{"36000040", "tbz", branch, 0x1008}, {"b7ffffe3", "tbnz", branch, 0xffc},
+		{"d63f0060", "blr x3", indirect, 0}, {"d61f0220", "br x17", indirect, 0}, {"d65f0060", "ret x3", indirect, 0},
+		{"d65f03c0", "ret", back, 0},
+		{"d4000001", "svc", trap, 0}, {"d4200000", "brk", trap, 0}, {"d53bd040", "mrs of the thread's pointer", trap, 0},
+		{"00000000", "udf", trap, 0},
+		{"d503201f", "nop", plain, 0}, {"f94017e0", "ldr", plain, 0}, {"d10023fd", "sub", plain, 0}, {"4e080c00", "dup", plain, 0},
+	})
 }
 
 func TestReferencesARM64(t *testing.T) {
@@ -181,17 +126,12 @@ func TestStack(t *testing.T) {
 		bytes, text string
 		grows       int64
 	}{
-		{decodeAMD64, "4154", "push %r12", 8},
-		{decodeAMD64, "5d", "pop %rbp", -8},
-		{decodeAMD64, "4883ec28", "sub $0x28,%rsp", 0x28},
-		{decodeAMD64, "4883c480", "add $-0x80,%rsp", 0x80},
+		{decodeAMD64, "4154", "push %r12", 8}, {decodeAMD64, "5d", "pop %rbp", -8},
+		{decodeAMD64, "4883ec28", "sub $0x28,%rsp", 0x28}, {decodeAMD64, "4883c480", "add $-0x80,%rsp", 0x80},
 		{decodeAMD64, "4881ec80010000", "sub $0x180,%rsp", 0x180},
-		{decodeARM64, "f81b0ffe", "str x30, [sp,#-80]!", 80},
-		{decodeARM64, "f84507fe", "ldr x30, [sp],#80", -80},
-		{decodeARM64, "a9be7bfd", "stp x29, x30, [sp,#-32]!", 32},
-		{decodeARM64, "6cc227e8", "ldp d8, d9, [sp],#32", -32},
-		{decodeARM64, "d10103ff", "sub sp, sp, #0x40", 0x40},
-		{decodeARM64, "914007ff", "add sp, sp, #0x1000", -0x1000},
+		{decodeARM64, "f81b0ffe", "str x30, [sp,#-80]!", 80}, {decodeARM64, "f84507fe", "ldr x30, [sp],#80", -80},
+		{decodeARM64, "a9be7bfd", "stp x29, x30, [sp,#-32]!", 32}, {decodeARM64, "6cc227e8", "ldp d8, d9, [sp],#32", -32},
+		{decodeARM64, "d10103ff", "sub sp, sp, #0x40", 0x40}, {decodeARM64, "914007ff", "add sp, sp, #0x1000", -0x1000},
 	} {
 		code, err := c.decode([]line{{0x1000, decodeHex(t, c.bytes), c.text}})
 		require.NoError(t, err, c.text)

@@ -166,6 +166,22 @@ func TestBreaches(t *testing.T) {
 	}
 }
 
+// A refused recipe links what cannot be finished.
+type refused struct {
+	recipe
+	fault string
+}
+
+func requireRefused(t *testing.T, recipes map[string]refused) {
+	for name, c := range recipes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := finish(t, link(t, c.recipe))
+			require.ErrorContains(t, err, c.fault)
+		})
+	}
+}
+
 // TestCodeBeyondTheCommands: what they do not reach is judged, too.
 func TestCodeBeyondTheCommands(t *testing.T) {
 	goFile := func(content string) string { return write(t, "added.go", "package "+content+"\n") }
@@ -177,10 +193,7 @@ extern void crosscall2(void (*)(void *), void *, int, unsigned long);
 	exported := cFile("void funnel_exported(void);\nvoid funnel_added(void) { funnel_exported(); }")
 	exported["module/added.go"] = goFile("module\nimport \"C\"\n//export funnel_exported\nfunc funnel_exported() {}")
 	initializer := "\nimport \"os\"\nfunc init() { os.Exit(3) }"
-	for name, c := range map[string]struct {
-		recipe
-		fault string
-	}{
+	requireRefused(t, map[string]refused{
 		"a function that cgo exports":      {recipe{overlay: exported}, "cgo exports a function of Go"},
 		"C that calls the Go runtime":      {recipe{overlay: cFile("void funnel_added(void) { crosscall2(0, 0, 0, 0); }")}, "which leads to crosscall2: C enters Go through go_parse"},
 		"the same, arm64":                  {recipe{arch: "arm64", overlay: cFile("void *funnel_added(int n) { return n ? (char *)crosscall2 + n : 0; }")}, "leads to crosscall2"},
@@ -201,13 +214,7 @@ extern void crosscall2(void (*)(void *), void *, int, unsigned long);
 		"an initializer":                   {recipe{overlay: map[string]string{"module/added.go": goFile("module" + initializer)}}, "package funnel/module has an initializer, funnel/module."},
 		"an initializer of main":           {recipe{overlay: map[string]string{"cmd/funnel/added.go": goFile("main" + initializer)}}, "package main has an initializer, main."},
 		"a file that dlopen refuses":       {recipe{environment: []string{"CGO_LDFLAGS=-Wl,-z,nodlopen"}}, "the flags DF_1_NOOPEN are set"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := finish(t, link(t, c.recipe))
-			require.ErrorContains(t, err, c.fault)
-		})
-	}
+	})
 }
 
 // TestCompilersThatDiffer: what a server might not load is an error here.
@@ -218,10 +225,7 @@ func TestCompilersThatDiffer(t *testing.T) {
 static int (*choose(void))(int) { return one; }
 __attribute__((ifunc("choose"), visibility("default"))) int funnel_chosen(int);
 `)
-	for name, c := range map[string]struct {
-		recipe
-		fault string
-	}{
+	requireRefused(t, map[string]refused{
 		"a newer processor, amd64":              {recipe{arch: "amd64", environment: []string{"GOAMD64=v3"}}, "it was not built with GOAMD64=v1"},
 		"a newer processor, arm64":              {recipe{arch: "arm64", environment: []string{"GOARM64=v8.1"}}, "it was not built with GOARM64=v8.0"},
 		"an executable stack":                   {recipe{environment: []string{"CGO_LDFLAGS=-Wl,-z,execstack"}}, "an executable stack"},
@@ -239,11 +243,5 @@ __attribute__((ifunc("choose"), visibility("default"))) int funnel_chosen(int);
 		"a variable that C writes to itself": {recipe{overlay: map[string]string{"module/call.c": edit(t, "module/call.c",
 			"go_function go_parse = not_finished;", "go_function go_parse;")}}, "no relocation sets the pointer"},
 		"a program": {recipe{flags: []string{"-buildmode=pie"}}, "there are 0 symbols for the start of the Go runtime"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := finish(t, link(t, c.recipe))
-			require.ErrorContains(t, err, c.fault)
-		})
-	}
+	})
 }

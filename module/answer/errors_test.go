@@ -26,18 +26,12 @@ func TestErrorMessages(t *testing.T) {
 		{first + "a 1 x 1 1", contract.Default, count.Of(9) + ", not 'x'"},
 		{first + "k 1 1 1 1 a 1 x 1 1", contract.Default, count.Of(10) + ", not 'x'"},
 		{"cl.throttle k x 30 60", contract.RedisCell, contract.ErrCapacity + "0 to " + most + ", not 'x'"},
-		{"cl.throttle k " + most + " 1 1", contract.RedisCell, contract.ErrTolerance + ": got capacity " + most + ", count 1, period 1, quantity 1"},
+		{"cl.throttle k " + most + " " + most + " 9223372036.854775807 " + most, contract.RedisCell, contract.ErrTolerance + ": got capacity " + most +
+			", count " + most + ", period 9223372036.854775807, quantity " + most},
 	} {
 		call := callOf(strings.Split(c.words, " "), today, nothing)
 		call.LimitSurplus = int64(c.mode)
 		answer(call)
 		require.Equal(t, string(c.want), errorOf(t, call), c.words)
 	}
-}
-
-// TestLongMessagesAreTruncated, although no message is that long.
-func TestLongMessagesAreTruncated(t *testing.T) {
-	var outcome Outcome
-	outcome.fail(strings.Repeat("x", 2*MessageCapacity))
-	require.Equal(t, "ERR "+strings.Repeat("x", MessageCapacity-5)+"\x00", string(outcome.Message[:]))
 }

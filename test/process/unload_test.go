@@ -1,7 +1,6 @@
 package process_test
 
 import (
-	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,51 +56,6 @@ func TestUnloadIsRefused(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestUnloadIsRefusedWhateverStatisticsSay: CONFIG RESETSTAT makes the numbers of INFO those
-// that the module has loaded with, before the server's periodic work begins.
-func TestUnloadIsRefusedWhateverStatisticsSay(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{Config: []string{"--save", "", "--hz", "1"}})
-	client, other := server.Wire(t), server.Wire(t)
-	other.MustDo(t, "config", "resetstat")
-	require.Equal(t, "OK", other.MustDo(t, "module", "load", servertest.Module(t)))
-	client.MustDo(t, "multi")
-	require.Equal(t, "QUEUED", client.MustDo(t, "cl.throttle", "key", "15", "30", "60"))
-	other.MustDo(t, "config", "resetstat")
-	require.Equal(t, servertest.ErrorReply(servertest.RefusedUnload), other.MustDo(t, "module", "unload", "funnel"))
-	require.Equal(t, []any{[]any{int64(0), int64(15), int64(14), int64(-1), int64(2)}}, client.MustDo(t, "exec"))
-}
-
-// TestUnloadIsRefusedAfterLoading: a server that loads data rejects commands, which count
-// nowhere, but the clients that sent them point at the commands. Its periodic work begins
-// later.
-func TestUnloadIsRefusedAfterLoading(t *testing.T) {
-	slow := []string{"--hz", "1", "--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024"}
-	server := servertest.Start(t, servertest.Options{Config: []string{"--enable-debug-command", "yes"}})
-	require.NoError(t, server.Client(t).Do(t.Context(), "debug", "populate", "2000").Err())
-	require.NoError(t, server.Client(t).Save(t.Context()).Err())
-	server.Stop()
-	server.Reconfigure(func(options *servertest.Options) {
-		options.Module, options.Config = servertest.Module(t), append(options.Config, slow...)
-	})
-	server.RestartWithoutWaiting(t)
-	var client *servertest.Wire
-	servertest.Eventually(t, "the server listens", func() (ok bool) {
-		wire, err := server.TryWire()
-		client = wire
-		return err == nil
-	})
-	defer client.Close()
-	other := server.Wire(t)
-	loading := func(reply any) bool { return strings.HasPrefix(fmt.Sprint(reply), "LOADING") }
-	require.True(t, loading(client.MustDo(t, "cl.throttle", "key", "15", "30", "60")))
-	reply := other.MustDo(t, "module", "unload", "funnel")
-	for loading(reply) {
-		reply = other.MustDo(t, "module", "unload", "funnel")
-	}
-	require.Equal(t, servertest.ErrorReply(servertest.RefusedUnload), reply)
-	require.Equal(t, []any{int64(0), int64(15), int64(14), int64(-1), int64(2)}, client.MustDo(t, "cl.throttle", "key", "15", "30", "60"))
 }
 
 // TestServersEndCleanly although the module refuses to be unloaded: Valkey 9 unloads

@@ -99,49 +99,6 @@ func TestClusterFunnelsHaveSlots(t *testing.T) {
 	reply(client, "1{u} 2{u}", "no error")
 }
 
-// followRedirections lets a client follow slots that move again and again.
-func followRedirections(options *redis.ClusterOptions) {
-	options.MaxRedirects, options.MinRetryBackoff = 16, -1
-}
-
-// TestClusterSlotMovesWhileInUse: of a slot that is carried from server to server while its
-// funnels are filled, nothing is lost and nothing granted twice.
-func TestClusterSlotMovesWhileInUse(t *testing.T) {
-	t.Parallel()
-	cluster := startCluster(t, 3, patientNodes)
-	client := cluster.Client(t, followRedirections)
-	ledger := openLedger(mixedFunnels("{user}:", 90))
-	ledger.migrated = true
-	load := startLoad(t, ledger, client)
-	slot := cluster.Slot(t, "{user}:0")
-	owner := cluster.Owner(slot)
-	moves, carried := servertest.QuickOrLong(5, 40), 0
-	for round := range moves {
-		next := cluster.Primaries[(slices.Index(cluster.Primaries, owner)+1)%len(cluster.Primaries)]
-		load.goOn(t, 500)
-		move := cluster.Move(slot, owner, next)
-		move.Begin(t)
-		load.goOn(t, 500)
-		for batch := -1; batch != 0; carried += max(0, batch) {
-			batch = move.MoveKeys(t, 1+round%4)
-			load.goOn(t, 100)
-		}
-		move.End(t)
-		owner = next
-	}
-	load.stop(t)
-	require.Zero(t, ledger.audit(t, client))
-
-	var redirections string
-	for _, node := range cluster.Primaries {
-		redirections += node.Direct.Info(t.Context(), "errorstats").Val()
-	}
-	require.Contains(t, redirections, "errorstat_ASK:")
-	require.Contains(t, redirections, "errorstat_TRYAGAIN:")
-	require.Contains(t, redirections, "errorstat_MOVED:")
-	t.Logf("%+v; %d moves of the slot, %d keys carried", ledger.count(), moves, carried)
-}
-
 // TestClusterSlotsMigrateAtomicallyWhileInUse: Valkey 9 and Redis 8.4 migrate slots by
 // themselves, Valkey only if every module agrees. Under load, slots of one primary go to the
 // other and back: nothing is lost, and nothing is granted twice.
@@ -154,7 +111,9 @@ func TestClusterSlotsMigrateAtomicallyWhileInUse(t *testing.T) {
 		t.Skip("this server carries slots key by key only")
 	}
 	cluster := startCluster(t, 2, patientNodes, "--cluster-allow-replica-migration", "no") // a primary without slots stays one
-	client := cluster.Client(t, followRedirections)
+	client := cluster.Client(t, func(options *redis.ClusterOptions) {                      // follows slots that move again and again
+		options.MaxRedirects, options.MinRetryBackoff = 16, -1
+	})
 	ledger := openLedger(mixedFunnels("funnel:", 3000))
 	load := startLoad(t, ledger, client)
 	from, to := 0, 1

@@ -38,7 +38,6 @@ type ledger struct {
 
 	mutex    sync.Mutex
 	survives bool // whether tokens are kept as soon as a call is answered; else keep says so
-	migrated bool // MIGRATE hands on how long a key still lives, so it then expires a little later
 	accounts []account
 	figures  figures
 	breaches []string // replies that break the bound
@@ -61,8 +60,7 @@ type account struct {
 
 type figures struct {
 	allowed, limited, peeked int64 // calls by their replies
-	again                    int64 // calls of several funnels that a moving slot has kept from an answer: they did nothing
-	refused                  int64 // calls that certainly did nothing either: another error, or never sent
+	refused                  int64 // calls that certainly did nothing: an error, or never sent
 	unknown                  int64 // calls without an answer
 }
 
@@ -173,14 +171,10 @@ func (l *ledger) enterFailure(call call, err error) {
 	case errors.As(err, &reply):
 		call.refuse()
 		word, _, _ := strings.Cut(err.Error(), " ")
-		switch {
-		case len(call) > 1 && slices.Contains([]string{"TRYAGAIN", "ASK", "MOVED"}, word): // the client has tried as often as it may
-			l.figures.again++
-		case slices.Contains([]string{"READONLY", "LOADING", "MASTERDOWN", "MOVED", "CLUSTERDOWN"}, word):
-			l.figures.refused++
-		default:
+		if !slices.Contains([]string{"READONLY", "LOADING", "MASTERDOWN", "MOVED", "CLUSTERDOWN"}, word) {
 			l.breach(call, "is answered %v", err)
 		}
+		l.figures.refused++
 	case errors.As(err, &network) && network.Op == "dial":
 		call.refuse()
 		l.figures.refused++

@@ -6,53 +6,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
 )
-
-// TestReplicasHoldTheSameFunnels as their primary, to the nanosecond: with the module or
-// without, whatever their clocks say, and whether they were there before the load, or came
-// under it, by a copy with a disk or without, or lost their link and caught up.
-func TestReplicasHoldTheSameFunnels(t *testing.T) {
-	ledger := openLedger(mixedFunnels("funnel:", 3000))
-	primary := startPrimary(t)
-	client := primary.Client(t)
-
-	replicas := map[string]*servertest.Server{}
-	attach := func(name, module string) *servertest.Server {
-		replicas[name] = startReplica(t, module, primary)
-		return replicas[name]
-	}
-	attach("with the module", servertest.Module(t))
-	ahead := attach("with a clock that is ahead", servertest.DebugModule(t))
-	servertest.ClockOf(ahead.Client(t)).Set(t, time.Now().Add(time.Hour))
-	cut := attach("that was cut off", servertest.Module(t))
-	load := startLoad(t, ledger, client)
-	load.goOn(t, 5000)
-	replicate(t, cut, nobody)
-	behind := attach("with a clock that is behind", servertest.DebugModule(t))
-	servertest.ClockOf(behind.Client(t)).Set(t, time.Now().Add(-time.Hour))
-	require.NoError(t, client.ConfigSet(t.Context(), "repl-diskless-sync", "yes").Err())
-	bare := attach("without the module", "")
-	load.goOn(t, servertest.QuickOrLong[int64](5000, 500_000))
-	replicate(t, cut, primary.Port)
-	awaitAttached(t, cut)
-	load.stop(t)
-
-	require.Zero(t, ledger.audit(t, client))
-	want := ledger.read(t, client)
-	for name, replica := range replicas {
-		servertest.AwaitReplicas(t, client, replica.Client(t))
-		ledger.requireSame(t, want, ledger.read(t, replica.Client(t)), "the replica "+name)
-	}
-	servertest.RequireError(t, bare.Client(t), "ERR unknown command", "key", 1, 1, 1)
-	servertest.RequireError(t, cut.Client(t), "READONLY", "key", 1, 1, 1, 0)
-	t.Logf("%+v", ledger.count())
-}
 
 // TestReplicaServesItsFunnelsUntilItHasTheNewOnes: when it is too far behind, it loads all
 // of them anew, and with repl-diskless-load swapdb it answers from the old ones meanwhile.

@@ -2,17 +2,13 @@ package window_test
 
 import (
 	"context"
-	"math/rand/v2"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"funnel/internal/servertest"
 	"funnel/limiter/textbook/window"
 )
 
@@ -69,28 +65,4 @@ func TestModel(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Of many calls at once, in a cluster, exactly maxCount are allowed, whichever of
-// their times comes first.
-func TestExactlyMaxCountAtOnce(t *testing.T) {
-	const maxCount = 15
-	client := servertest.StartCluster(t, 2, 15*time.Second, servertest.Options{}).Client(t)
-	var allowed atomic.Int64
-	var workers sync.WaitGroup
-	for range 50 {
-		windows := window.New(client, func() time.Time { return start.Add(rand.N(10 * time.Second)) })
-		workers.Go(func() {
-			for range 10 {
-				ok, err := windows.IsActionAllowed(context.Background(), "laoqian", "reply", time.Minute, maxCount)
-				if err != nil {
-					t.Error(err)
-				} else if ok {
-					allowed.Add(1)
-				}
-			}
-		})
-	}
-	workers.Wait()
-	require.EqualValues(t, maxCount, allowed.Load())
 }

@@ -2,6 +2,7 @@ package window_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,19 +29,28 @@ type watch struct{ time.Time }
 
 func (w *watch) now() time.Time { return w.Time }
 
-// before runs before each ZADD that is not part of a transaction.
-type before func()
-
-func (b before) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (b before) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+// A hook runs before each ZADD that is not part of a transaction, or sends each transaction
+// twice.
+type hook struct {
+	before func()
+	twice  bool
 }
 
-func (b before) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		if h.twice {
+			_ = next(ctx, commands)
+		}
+		return next(ctx, commands)
+	}
+}
+
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
-		if command.Name() == "zadd" {
-			b()
+		if h.before != nil && command.Name() == "zadd" {
+			h.before()
 		}
 		return next(ctx, command)
 	}
@@ -59,12 +69,27 @@ func TestCallThatIsRemovedBeforeItIsMoved(t *testing.T) {
 		return allowed
 	}
 	require.True(t, ask(client, 30*time.Second))
-	slow.AddHook(before(func() {
+	slow.AddHook(hook{before: func() {
 		require.True(t, ask(client, time.Minute), "the call out of order is gone, and only one is left")
-	}))
+	}})
 	require.False(t, ask(slow, 0))
 	require.EqualValues(t, 2, client.ZCard(ctx, window.Key("laoqian", "reply")).Val())
 	require.Contains(t, client.Info(ctx, "commandstats").Val(), "cmdstat_exec:calls=3,", "each call is one transaction")
+}
+
+// go-redis sends a transaction again when its connection breaks in the middle: that counts
+// once, and is answered as the first time.
+func TestRepeatedCallCountsOnce(t *testing.T) {
+	ctx, client := context.Background(), connect(t)
+	client.AddHook(hook{twice: true})
+	windows := window.New(client, nil)
+	for i := range 4 {
+		allowed, err := windows.IsActionAllowed(ctx, "laoqian", "reply", time.Hour, 3)
+		require.NoError(t, err)
+		require.Equal(t, i < 3, allowed)
+		require.EqualValues(t, min(i+1, 3), client.ZCard(ctx, window.Key("laoqian", "reply")).Val())
+	}
+	require.Contains(t, client.Info(ctx, "commandstats").Val(), "cmdstat_exec:calls=8,")
 }
 
 func TestKeyExpires(t *testing.T) {
@@ -114,4 +139,25 @@ func TestErrors(t *testing.T) {
 	require.Equal(t, "text", client.Get(ctx, key).Val())
 	require.Positive(t, client.TTL(ctx, key).Val())
 	require.ErrorContains(t, window.New(unreachable, nil).Reset(ctx, "laoqian", "reply"), "window: ")
+}
+
+// TestBytesPerAction measures what the package comment says about memory.
+func TestBytesPerAction(t *testing.T) {
+	ctx := context.Background()
+	client, watch := connect(t), &watch{start}
+	windows := window.New(client, watch.now)
+	for _, test := range []struct{ count, least, most int }{{100, 20, 35}, {10_000, 90, 140}} {
+		user := strconv.Itoa(test.count)
+		for range test.count {
+			watch.Time = watch.Add(time.Millisecond)
+			allowed, err := windows.IsActionAllowed(ctx, user, "reply", time.Hour, test.count)
+			require.NoError(t, err)
+			require.True(t, allowed)
+		}
+		bytes, err := client.MemoryUsage(ctx, window.Key(user, "reply"), 0).Result()
+		require.NoError(t, err)
+		perAction := int(bytes) / test.count
+		t.Logf("%d actions: %d bytes each", test.count, perAction)
+		require.True(t, perAction >= test.least && perAction <= test.most)
+	}
 }
