@@ -168,3 +168,41 @@ func fillingARM64(code []byte) (length int) {
 	}
 	return length
 }
+
+// movedARM64 knows how GNU ld works around errata 843419 and 835769 of Cortex-A53: it puts a
+// branch in the place of a load or store at an address with an offset, or of a multiplication
+// that adds. The branch leads to that instruction, behind which a branch leads back. Where
+// another change is enough, the instruction stays in its place, and nothing leads to this
+// one. A branch over all of these stands in front.
+func movedARM64(l *library, code []byte, address, end uint64) (length uint64) {
+	target := func(code []byte, address uint64) (target uint64, ok bool) {
+		if len(code) < 4 || binary.LittleEndian.Uint32(code)&0xFC000000 != 0x14000000 { // b
+			return 0, false
+		}
+		_, offset := flowARM64(binary.LittleEndian.Uint32(code))
+		return address + uint64(offset), true
+	}
+	if over, ok := target(code, address); ok && over == end {
+		return 4
+	}
+	if len(code) < 8 {
+		return 0
+	}
+	word := binary.LittleEndian.Uint32(code)
+	if word&0x3B000000 != 0x39000000 && word&0x7F000000 != 0x1B000000 {
+		return 0
+	}
+	back, ok := target(code[4:], address+4)
+	if !ok || l.isGo(back) {
+		return 0
+	}
+	place, err := l.place(back-4, 4)
+	if err != nil {
+		return 0
+	}
+	here, isBranch := target(l.content[place:place+4], back-4)
+	if isBranch && here == address || binary.LittleEndian.Uint32(l.content[place:]) == word {
+		return 8
+	}
+	return 0
+}

@@ -25,6 +25,10 @@ type architecture struct {
 
 	// filling counts the bytes, from the first, that fill the space between functions.
 	filling func(code []byte) int
+
+	// moved counts the bytes, from the first, that the linker has moved from a function of C
+	// to this space, which ends at an address; nil where linkers move none.
+	moved func(l *library, code []byte, address, end uint64) uint64
 }
 
 var architectures = map[elf.Machine]architecture{
@@ -59,6 +63,7 @@ var architectures = map[elf.Machine]architecture{
 
 		isUnknown: isUnknownARM64,
 		filling:   fillingARM64,
+		moved:     movedARM64,
 	},
 }
 

@@ -33,7 +33,8 @@ func (l *library) cFunctions() ([]elf.Symbol, error) {
 }
 
 // verifyNames reports C code without a name, which the disassembler would not show. Only
-// padding may lie between functions. The start files of .init and .fini, and the linker's
+// padding may lie between functions, and instructions that the linker has moved there to work
+// around a fault of a processor. The start files of .init and .fini, and the linker's
 // .plt, have no names.
 func (l *library) verifyNames(functions []elf.Symbol) error {
 	type span struct{ from, to uint64 }
@@ -63,11 +64,11 @@ func (l *library) verifyNames(functions []elf.Symbol) error {
 				continue
 			}
 			if at < next.from {
-				place, err := l.place(at, next.from-at)
+				filled, err := l.filledFrom(at, next.from)
 				if err != nil {
 					return err
 				}
-				if filled := at + uint64(l.filling(l.content[place:place+next.from-at])); filled < next.from {
+				if filled < next.from {
 					return fmt.Errorf("the code of C at %s has no name, and the disassembler does not show it: give it one, by .type and .size in assembler", l.describe(filled))
 				}
 			}
@@ -75,6 +76,27 @@ func (l *library) verifyNames(functions []elf.Symbol) error {
 		}
 	}
 	return nil
+}
+
+// filledFrom returns where code begins, between two addresses, that is neither padding nor
+// moved there by the linker.
+func (l *library) filledFrom(from, to uint64) (filled uint64, err error) {
+	place, err := l.place(from, to-from)
+	if err != nil {
+		return 0, err
+	}
+	for filled = from; filled < to; {
+		code := l.content[place+filled-from : place+to-from]
+		length := uint64(l.filling(code))
+		if length == 0 && l.moved != nil {
+			length = l.moved(l, code, filled, to)
+		}
+		if length == 0 {
+			break
+		}
+		filled += length
+	}
+	return filled, nil
 }
 
 // judgeC returns what is wrong with the C code: it enters Go other than through the
