@@ -86,34 +86,6 @@ func TestInScripts(t *testing.T) {
 	}
 }
 
-// TestInTransactions: MULTI queues the calls like any other.
-func TestInTransactions(t *testing.T) {
-	client, clock := servertest.StartWithClock(t)
-	clock.Set(t, servertest.Epoch)
-	steps := []struct{ call, reply string }{
-		{"cl.reserve a 2 1 1 1 b 2 1 1 2", "0 0 [0 2 1 0 1 1s] [0 2 0 0 2 2s]"},
-		{"cl.reserve a 2 1 1 1 b 2 1 1 1", "1 1 [0 2 1 0 1] [1 2 0 1 2]"},
-		{"cl.throttle a 2 1 1", "0 2 0 -1 2"},
-		{"cl.peek a 2 1 1 1", "1 1 [1 2 0 1 2]"},
-		{"cl.charge a 2 1 1 1", "1 1 [1 2 0 1 3 3s]"},
-		{"cl.refund a 2 1 1 2 @1s", "0 0 [0 2 0 0 2]"},
-		{"cl.take c 2 1 1 3", "1 1 [1 2 0 1 2 2s] 2"},
-		{"cl.refund a 2 1 1 3", "0 0 [0 2 2 0 0]"},
-		{"cl.charge a 2 0 1 1", "ERR count must be an integer from 1 to 9223372036854775807, not '0'"},
-	}
-	commands, err := client.TxPipelined(t.Context(), func(pipeline redis.Pipeliner) error {
-		for _, step := range steps {
-			pipeline.Do(t.Context(), servertest.Words(withTATs(step.call))...)
-		}
-		return nil
-	})
-	require.ErrorContains(t, err, "ERR count must")
-	for i, step := range steps {
-		require.Equal(t, step.reply, servertest.Line(commands[i].(*redis.Cmd)), step.call)
-	}
-	require.Equal(t, "b=2s c=2s", stateOf(t, client))
-}
-
 // TestOnReplicas: CL.PEEK answers there, from scripts too, and writes nothing.
 func TestOnReplicas(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t), ModuleArguments: servertest.AllCommands})

@@ -58,6 +58,7 @@ var stories = map[string][]step{
 		{"0s", "cl.charge late 2 1 1 0", "1 5120927234.854775807 [1 2 0 5120927234.854775807 5120927236.854775807]", late},
 		{"0s", "cl.charge late 2 1 1 1", string(contract.ErrTAT), late},
 		{"0s", "cl.charge a 2 1 1 1 late 2 1 1 1", string(contract.ErrTAT.Of(2)), late},
+		{"0s", "cl.charge new 1 1 9223372036 1 late 2 1 1 1", string(contract.ErrTAT.Of(1)), late},
 		{"0s", "cl.refund late 2 1 1 1", "1 5120927233.854775807 [1 2 0 5120927233.854775807 5120927235.854775807]", "late=1422479h47m15.854775807s"},
 	},
 	"throttle rounds seconds up": {
