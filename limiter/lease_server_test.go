@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -60,20 +59,6 @@ func allowedOf(t *testing.T, l *limiter.Limiter, key string, limit limiter.Limit
 	}
 	callers.Wait()
 	return allowed
-}
-
-// Leases keep the bound. For a d of 0, test/model has the order of calls.
-func TestLeasesOnServers(t *testing.T) {
-	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
-		const span = 20 * time.Millisecond
-		var told recorder
-		begin, quick := time.Now(), limiter.PerSecond(1000).Burst(100)
-		allowed := allowedOf(t, limiter.New(client, limiter.WithLease(span), limiter.WithHook(told.hook)), "ahead", quick)
-		require.LessOrEqual(t, allowed, 101+int((time.Since(begin)+span)/time.Millisecond))
-		require.True(t, slices.ContainsFunc(told.told, func(event limiter.Event) bool {
-			return event.Result.Path == limiter.PathLease && event.Result.Allowed > 0
-		}), "a lease decides")
-	})
 }
 
 // Where there is no CL.TAKE, or no permission for it, calls are sent as without leases. This is

@@ -39,34 +39,24 @@ func TestBothProtocols(t *testing.T) {
 	}
 }
 
-// TestInScripts: a script gets the reply of a client that calls on another funnel. Read-only
-// scripts may call CL.PEEK, and no other command. The scripts of docs/clients.md run in ../clients.
-func TestInScripts(t *testing.T) {
+// TestInReadOnlyScripts: they may call CL.PEEK, and no other command. The fuzzer of ../model calls
+// all from other scripts and functions, and the scripts of docs/clients.md run in ../clients.
+func TestInReadOnlyScripts(t *testing.T) {
+	if !servertest.Since7(t) {
+		t.Skip("there are none")
+	}
 	client, clock := servertest.StartWithClock(t)
 	ctx := context.Background()
 	clock.Set(t, servertest.Epoch)
 	const script = `return redis.pcall(ARGV[1], KEYS[1], unpack(ARGV, 2))`
-	arguments := func(line string) []any { return servertest.Words(strings.Replace(line, " user:1", "", 1)) }
-	keys := []string{"user:1"}
-	for _, c := range commands {
-		for i, line := range c.calls("user:1") {
-			want := servertest.Call(t, client, c.calls("user:2")[i])
-			require.Equal(t, want, servertest.Line(client.Eval(ctx, script, keys, arguments(line)...)), line)
-		}
-	}
-	require.Contains(t, servertest.Line(client.Eval(ctx, script, keys, "cl.peek", "x", 1, 1, 1)), "ERR capacity")
-
-	if !servertest.Since7(t) {
-		return // it has neither EVAL_RO nor functions
-	}
 	const library = "#!lua name=funnels\n" +
 		`local function call(keys, arguments) return redis.call(arguments[1], keys[1], unpack(arguments, 2)) end
-		redis.register_function{function_name='any', callback=call}
 		redis.register_function{function_name='reading', callback=call, flags={'no-writes'}}`
 	require.NoError(t, client.FunctionLoad(ctx, library).Err())
+	keys := []string{"user:1"}
 	before := servertest.Dumps(t, client)
 	for _, c := range commands {
-		words := arguments(c.calls("user:1")[0])
+		words := servertest.Words(strings.Replace(c.calls("user:1")[0], " user:1", "", 1))
 		for how, call := range map[string]*redis.Cmd{
 			"EVAL_RO":         client.EvalRO(ctx, script, keys, words...),
 			"FCALL_RO":        client.FCallRO(ctx, "reading", keys, words...),
@@ -80,10 +70,6 @@ func TestInScripts(t *testing.T) {
 		}
 	}
 	require.Equal(t, before, servertest.Dumps(t, client))
-	for _, c := range commands {
-		want := servertest.Call(t, client, c.calls("user:2")[0])
-		require.Equal(t, want, servertest.Line(client.FCall(ctx, "any", keys, arguments(c.calls("user:1")[0])...)), c.name)
-	}
 }
 
 // TestOnReplicas: CL.PEEK answers there, from scripts too, and writes nothing.
