@@ -75,17 +75,11 @@ func TestFailuresOfADeadServer(t *testing.T) {
 			now = now.Add(time.Second)
 			require.Equal(t, limiter.PathModule, allow(t, l, "key", limit).Path)
 			require.NoError(t, told.last().Cause)
-			now = now.Add(10 * time.Second)
-			allow(t, l, "key", limit)
+			line := `level=WARN msg="rate limits are decided without Redis" policy=` + c.policy.String() + ` error=.*connection refused"\n$`
 			if c.policy == limiter.FailWithError {
-				require.Empty(t, log.String())
-				return
+				line = "^$"
 			}
-			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-			require.Len(t, lines, 2, log.String())
-			require.Contains(t, lines[0], `level=WARN msg="rate limits are decided without Redis" policy=`+c.policy.String())
-			require.Contains(t, lines[0], "connection refused")
-			require.Contains(t, lines[1], `level=INFO msg="rate limits are decided by Redis again" after=0s calls=7`)
+			require.Regexp(t, line, log.String())
 		})
 	}
 }
@@ -165,7 +159,7 @@ func TestOutageIsLoggedTwice(t *testing.T) {
 	now = now.Add(10 * time.Second)
 	allow(t, l, "good:0", fifteenPerDay)
 	allow(t, l, "good:0", fifteenPerDay)
-	require.Contains(t, log.String(), "by Redis again\" after=1m39.9s calls=1000\n")
+	require.Contains(t, log.String(), "level=INFO msg=\"rate limits are decided by Redis again\" after=1m39.9s calls=1000\n")
 	require.Equal(t, 2, strings.Count(log.String(), "\n"))
 
 	allow(t, l, "bad", fifteenPerDay)
