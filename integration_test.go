@@ -18,6 +18,14 @@ import (
 	"funnel/internal/servertest"
 )
 
+// TestTranscript is the example of the usual tutorial on redis-cell, where user laoqian
+// may reply 15 times in a row and 30 times in 60 seconds.
+func TestTranscript(t *testing.T) {
+	client := servertest.StartClient(t)
+	require.Equal(t, "0 15 14 -1 2", servertest.Call(t, client, "cl.throttle laoqian:reply 15 30 60"))
+	require.Equal(t, "0 15 13 -1 4", servertest.Call(t, client, "cl.throttle laoqian:reply 15 30 60 1"))
+}
+
 // tour has a transcript for each thing that one can do. A line that begins with > is a
 // command, and the next one its reply. The replies of CL.THROTTLE are
 //
