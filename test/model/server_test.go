@@ -28,7 +28,6 @@ type server struct {
 	now     int64                     // nanoseconds, by the clock of the module
 	instant int64                     // milliseconds, by the clock of the server
 	met     map[string]map[string]int // how often each command came to each outcome
-	writes  int                       // of funnels
 
 	receipts map[string][]int64 // the latest that calls were given, by key
 }
@@ -74,7 +73,6 @@ func (s *server) apply(words []string) any {
 			s.met[command.Name] = map[string]int{}
 		}
 		s.met[command.Name][outcome.Name]++
-		s.writes += len(outcome.Writes)
 		for _, write := range outcome.Writes {
 			if write.Value == "" {
 				delete(s.keys, write.Key)
