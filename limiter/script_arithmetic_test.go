@@ -184,7 +184,7 @@ func compareScript(t *testing.T, script, command string, cases int, how sending)
 		_, byWords := how.(byScript)
 		for i := range calls {
 			calls[i] = randomCall(random, command, i)
-			if random.IntN(4) == 0 {
+			if random.IntN(5) == 0 {
 				calls[i].spoil(random, byWords)
 			}
 			commands = append(commands, calls[i].commands(t, how.words(&calls[i], hash))...)
@@ -389,8 +389,8 @@ func randomCall(random *rand.Rand, command string, number int) scriptCall {
 	return c
 }
 
-// oddWords are no numbers, or hardly, and oddValues what keys hold beside TATs: Lua reads some
-// that are in another form.
+// Words and stored values that are no numbers, or are at the ends of a range. Lua reads some
+// forms that the commands refuse.
 var (
 	oddWords = []string{
 		"1", "0", "-1", "+1", "01", "00", "", " 1", "1 ", "1x", "x", "0x10", "1e3", "1.0", ".5", "0.5", "5.", "0.", ".", "..", "1.2.3",
@@ -407,8 +407,8 @@ var (
 	}
 )
 
-// spoil puts something odd into a call: what a key holds, or, if it is called by its words,
-// one of these, or more or the same of them.
+// spoil makes a call odd: by what a key holds, or, where byWords says that words are sent as
+// they are, by these.
 func (c *scriptCall) spoil(random *rand.Rand, byWords bool) {
 	keys, kind := c.keys(), random.IntN(2)
 	if byWords {
