@@ -58,16 +58,6 @@ var tour = map[string]string{
 		> cl.throttle user:1 3 1 2
 		0 3 2 -1 2`,
 
-	"ask for several tokens, or for none": `
-		> cl.throttle user:1 10 1 1 4
-		0 10 6 -1 4
-		> cl.throttle user:1 10 1 1 7
-		1 10 6 1 4
-		> cl.throttle user:1 10 1 1 11
-		1 10 6 -1 4
-		> cl.throttle user:1 10 1 1 0
-		0 10 6 -1 4`,
-
 	"limit by second and by hour: all funnels, or none": `
 		> cl.reserve {u42}:s 2 2 1 1 {u42}:h 3 3 3600 1
 		0 0 [0 2 1 0 0.5 500ms] [0 3 2 0 1200 20m0s]
@@ -135,51 +125,6 @@ var tour = map[string]string{
 		0 0 [0 3000 3000 0 0]
 		> exists tokens
 		0`,
-
-	"give back with a receipt: the tokens of other callers stay": `
-		> cl.reserve jobs 10 10 1 10
-		0 0 [0 10 0 0 1 1s]
-		> get jobs
-		4102444801000000000
-		(1.1s later)
-		> cl.reserve jobs 10 10 1 10
-		0 0 [0 10 0 0 1 2.1s]
-		> cl.refund jobs 10 10 1 10 4102444801000000000
-		0 0 [0 10 0 0 1]
-		> cl.refund jobs 10 10 1 4 4102444802100000000
-		0 0 [0 10 4 0 0.6]`,
-
-	"find the state in a string: when the funnel will be empty": `
-		> cl.throttle user:1 15 30 60 15
-		0 15 0 -1 30
-		> get user:1
-		4102444830000000000
-		> del user:1
-		1
-		> cl.throttle user:1 15 30 60
-		0 15 14 -1 2`,
-
-	"be told what was wrong": `
-		> cl.throttle user:1 15 30
-		ERR wrong number of arguments for 'cl.throttle' command
-		> cl.throttle user:1 15 30 1m
-		ERR period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits, not '1m'
-		> cl.peek user:1 15 30 60 1 user:2 15 30 60 -1
-		ERR funnel 2: quantity must be an integer from 0 to 9223372036854775807, not '-1'
-		> cl.charge user:1 15 30 60 1 user:1 15 30 60 1
-		ERR funnel 2: the key is named twice in this call: ask once, for all of its tokens
-		> cl.reserve user:1 15 30 60 1 user:2 15 30 60 1 5
-		ERR max_wait must be 0 for several funnels: ask again after the wait that a limited call replies, not '5'
-		> lpush list element
-		1
-		> cl.refund list 15 30 60 1
-		WRONGTYPE Operation against a key holding the wrong kind of value
-		> dbsize
-		1`,
-
-	"call from a script": `
-		> eval return{redis.call('cl.throttle',KEYS[1],15,30,60)[3],redis.call('cl.peek',KEYS[1],15,30,60,15)[2]} 1 user:1
-		14 2`,
 }
 
 func TestTour(t *testing.T) {
@@ -203,39 +148,10 @@ func replay(t *testing.T, client *redis.Client, clock servertest.Clock, transcri
 			clock.Set(t, now)
 		} else if next, isCommand := strings.CutPrefix(line, "> "); isCommand {
 			command = next
-		} else if script, isScript := strings.CutPrefix(command, "eval "); isScript {
-			words := strings.Fields(script)
-			text := strings.Join(words[:len(words)-2], " ")
-			require.Equal(t, line, servertest.Line(client.Eval(t.Context(), text, words[len(words)-1:])), command)
 		} else {
 			require.Equal(t, line, servertest.Try(client, command), command)
 		}
 	}
-}
-
-// TestRedisCellMode: there the second argument is one less than what the funnel holds, and
-// nothing else differs.
-func TestRedisCellMode(t *testing.T) {
-	client := servertest.StartModule(t, "compat", "redis-cell").Client(t)
-	require.Equal(t, "0 16 15 -1 2", servertest.Call(t, client, "cl.throttle laoqian:reply 15 30 60"))
-	require.Equal(t, "0 [0 16 15]", servertest.WithoutTimes(servertest.Call(t, client, "cl.reserve another:reply 15 30 60 1")))
-	require.Equal(t, "0 1 0 -1 60", servertest.Call(t, client, "cl.throttle none 0 1 60"))
-}
-
-// TestRefillOverRealTime goes by the real clock: tokens leak as time passes.
-func TestRefillOverRealTime(t *testing.T) {
-	client := servertest.StartClient(t)
-	const interval = 50 * time.Millisecond // 20 tokens per second
-	start := time.Now()
-	allowed := 0
-	for time.Since(start) < 20*interval {
-		if servertest.Throttle(t, client, "key", 3, 20, 1)[0] == 0 {
-			allowed++
-		}
-	}
-	elapsed := time.Since(start)
-	require.GreaterOrEqual(t, allowed, 3+19, "a token that leaked was withheld")
-	require.LessOrEqual(t, allowed, 3+int(elapsed/interval)+1, "more was let through than has leaked")
 }
 
 // TestClientsHammeringOneKey: 64 clients at once get the capacity and what leaks meanwhile,

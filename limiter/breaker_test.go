@@ -58,12 +58,6 @@ func TestServerThatHangs(t *testing.T) {
 			require.NoError(t, server.Signal(syscall.SIGSTOP))
 			t.Cleanup(func() { _ = server.Signal(syscall.SIGCONT) })
 			const timeout = "limiter: no answer from Redis within 50ms: context deadline exceeded"
-			_, given, err := start(limiter.WithTimeout(50*time.Millisecond), limiter.OnFailure(limiter.FailLocal)).
-				AllowAll(ctx, limiter.Request{"a", fifteenPerDay, 1}, limiter.Request{"b", fifteenPerDay, 1})
-			require.NoError(t, err)
-			givenMany, err := start(limiter.WithTimeout(50*time.Millisecond), limiter.OnFailure(limiter.FailLocal)).
-				AllowMany(ctx, limiter.Request{"a", fifteenPerDay, 1}, limiter.Request{"b", fifteenPerDay, 1})
-			require.NoError(t, err)
 			_ = sends(0, func() error { _, err := l.Allow(ctx, "key", limiter.Limit{}); return err }) // not failures of Redis
 			require.EqualError(t, sends(3, ask), timeout)
 			require.EqualError(t, sends(0, ask), timeout)
@@ -110,9 +104,6 @@ func TestServerThatHangs(t *testing.T) {
 				}
 				return nil
 			})
-			for _, result := range append(given, givenMany...) {
-				require.Equal(t, limiter.PathLocal, result.Path, "answers that come late change nothing")
-			}
 		})
 	}
 }

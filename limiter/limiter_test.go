@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,32 +83,6 @@ func testQuantitiesOf(t *testing.T, path limiter.Path, limiterFor func(key strin
 				limiter.Result{Limit: result.Limit, Quantity: result.Quantity, Path: result.Path})
 		}
 	}
-}
-
-// Calls by module and by script, of all kinds and by several clients, get exactly the
-// capacity together.
-func TestConcurrentCalls(t *testing.T) {
-	ctx, limit, client := context.Background(), perDay(1000), servertest.StartClient(t)
-	var allowed [2]atomic.Int64
-	var group sync.WaitGroup
-	for i := range 16 {
-		l := limiter.New(client, limiter.WithPrefilter())
-		if i%2 != 0 {
-			l = limiter.New(client, limiter.WithScriptOnly())
-		}
-		group.Go(func() {
-			for call := range 100 {
-				result, err := l.AllowAtMost(ctx, "key", limit, 1+call%5)
-				if err != nil {
-					t.Error(err)
-				}
-				allowed[i%2].Add(int64(result.Allowed))
-			}
-		})
-	}
-	group.Wait()
-	require.EqualValues(t, 1000, allowed[0].Load()+allowed[1].Load())
-	require.NotZero(t, allowed[0].Load()*allowed[1].Load())
 }
 
 func TestResetEmptiesTheFunnel(t *testing.T) {

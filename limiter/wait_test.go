@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,43 +94,4 @@ func TestWaitGivesUp(t *testing.T) {
 		require.ErrorIs(t, err, reason)
 		require.Zero(t, counted.trips.Load())
 	})
-}
-
-// Eleven callers a second come to ten tokens a second, when those of the last two seconds
-// have gone, and each goes away after one and a half. With a longest wait the tokens are used;
-// without one they are all reserved for callers that have gone.
-func TestCallersWhoGoAwayDoNotStarveOthers(t *testing.T) {
-	client := bare(t).Client(t)
-	for key, c := range map[string]struct {
-		options []limiter.Option
-		enough  func(perSecond float64) bool
-	}{
-		"longest wait": {[]limiter.Option{limiter.WithLongestWait(time.Second)}, func(perSecond float64) bool { return perSecond >= 9 }},
-		"none":         {nil, func(perSecond float64) bool { return perSecond == 0 }},
-	} {
-		t.Run(key, func(t *testing.T) {
-			t.Parallel()
-			const period = 4 * time.Second
-			l, limit := limiter.New(client, c.options...), limiter.PerSecond(10).Burst(1)
-			_, err := l.Charge(context.Background(), key, limit, 21)
-			require.NoError(t, err)
-			var served atomic.Int64
-			var group sync.WaitGroup
-			start := time.Now()
-			for i := 0; time.Since(start) < period; i++ {
-				group.Go(func() {
-					ctx, cancel := context.WithCancel(context.Background())
-					defer time.AfterFunc(3*time.Second/2, cancel).Stop() // half a second after the last turn
-					if l.Wait(ctx, key, limit) == nil {
-						served.Add(1)
-					}
-				})
-				time.Sleep(time.Until(start.Add(time.Duration(i+1) * time.Second / 11)))
-			}
-			group.Wait()
-			perSecond := float64(served.Load()) / (period - time.Second).Seconds()
-			t.Logf("%.1f a second", perSecond)
-			require.True(t, c.enough(perSecond), perSecond)
-		})
-	}
 }

@@ -132,13 +132,14 @@ func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
 	}
 }
 
+// replyTo is the reply to a call.
+func replyTo(client *Client, c Case) []any {
+	return client.Do(servertest.ToAny(c.operation.Commands(Call{Key: "a"})[0])...).([]any)
+}
+
 // receipts are the lengths of the rows in a reply, and of the receipts in them.
 func receipts(client *Client, c Case) (lengths [][2]int) {
-	words := []any{}
-	for _, word := range c.operation.Commands(Call{Key: "a"})[0] {
-		words = append(words, word)
-	}
-	for _, row := range client.Do(words...).([]any)[2].([]any) {
+	for _, row := range replyTo(client, c)[2].([]any) {
 		last := len(row.([]any)) - 1
 		lengths = append(lengths, [2]int{last + 1, len(fmt.Sprint(row.([]any)[last]))})
 	}
@@ -151,11 +152,7 @@ func lengths(client *Client, c Case) (lengths []int) {
 	for range 10 {
 		client.expect(c, "a")
 	}
-	words := []any{}
-	for _, word := range c.operation.Commands(Call{Key: "a"})[0] {
-		words = append(words, word)
-	}
-	for _, number := range client.Do(words...).([]any) {
+	for _, number := range replyTo(client, c) {
 		lengths = append(lengths, len(fmt.Sprint(number)))
 	}
 	return lengths

@@ -39,34 +39,24 @@ func TestBothProtocols(t *testing.T) {
 	}
 }
 
-// TestInScripts: a script gets the reply of a client that calls on another funnel. Read-only
-// scripts may call CL.PEEK, and no other command. The scripts of docs/clients.md run in ../clients.
-func TestInScripts(t *testing.T) {
+// TestInReadOnlyScripts: they may call CL.PEEK, and no other command. The fuzzer of ../model calls
+// all from other scripts and functions, and the scripts of docs/clients.md run in ../clients.
+func TestInReadOnlyScripts(t *testing.T) {
+	if !servertest.Since7(t) {
+		t.Skip("there are none")
+	}
 	client, clock := servertest.StartWithClock(t)
 	ctx := context.Background()
 	clock.Set(t, servertest.Epoch)
 	const script = `return redis.pcall(ARGV[1], KEYS[1], unpack(ARGV, 2))`
-	arguments := func(line string) []any { return servertest.Words(strings.Replace(line, " user:1", "", 1)) }
-	keys := []string{"user:1"}
-	for _, c := range commands {
-		for i, line := range c.calls("user:1") {
-			want := servertest.Call(t, client, c.calls("user:2")[i])
-			require.Equal(t, want, servertest.Line(client.Eval(ctx, script, keys, arguments(line)...)), line)
-		}
-	}
-	require.Contains(t, servertest.Line(client.Eval(ctx, script, keys, "cl.peek", "x", 1, 1, 1)), "ERR capacity")
-
-	if !servertest.Since7(t) {
-		return // it has neither EVAL_RO nor functions
-	}
 	const library = "#!lua name=funnels\n" +
 		`local function call(keys, arguments) return redis.call(arguments[1], keys[1], unpack(arguments, 2)) end
-		redis.register_function{function_name='any', callback=call}
 		redis.register_function{function_name='reading', callback=call, flags={'no-writes'}}`
 	require.NoError(t, client.FunctionLoad(ctx, library).Err())
+	keys := []string{"user:1"}
 	before := servertest.Dumps(t, client)
 	for _, c := range commands {
-		words := arguments(c.calls("user:1")[0])
+		words := servertest.Words(strings.Replace(c.calls("user:1")[0], " user:1", "", 1))
 		for how, call := range map[string]*redis.Cmd{
 			"EVAL_RO":         client.EvalRO(ctx, script, keys, words...),
 			"FCALL_RO":        client.FCallRO(ctx, "reading", keys, words...),
@@ -80,38 +70,6 @@ func TestInScripts(t *testing.T) {
 		}
 	}
 	require.Equal(t, before, servertest.Dumps(t, client))
-	for _, c := range commands {
-		want := servertest.Call(t, client, c.calls("user:2")[0])
-		require.Equal(t, want, servertest.Line(client.FCall(ctx, "any", keys, arguments(c.calls("user:1")[0])...)), c.name)
-	}
-}
-
-// TestInTransactions: MULTI queues the calls like any other.
-func TestInTransactions(t *testing.T) {
-	client, clock := servertest.StartWithClock(t)
-	clock.Set(t, servertest.Epoch)
-	steps := []struct{ call, reply string }{
-		{"cl.reserve a 2 1 1 1 b 2 1 1 2", "0 0 [0 2 1 0 1 1s] [0 2 0 0 2 2s]"},
-		{"cl.reserve a 2 1 1 1 b 2 1 1 1", "1 1 [0 2 1 0 1] [1 2 0 1 2]"},
-		{"cl.throttle a 2 1 1", "0 2 0 -1 2"},
-		{"cl.peek a 2 1 1 1", "1 1 [1 2 0 1 2]"},
-		{"cl.charge a 2 1 1 1", "1 1 [1 2 0 1 3 3s]"},
-		{"cl.refund a 2 1 1 2 @1s", "0 0 [0 2 0 0 2]"},
-		{"cl.take c 2 1 1 3", "1 1 [1 2 0 1 2 2s] 2"},
-		{"cl.refund a 2 1 1 3", "0 0 [0 2 2 0 0]"},
-		{"cl.charge a 2 0 1 1", "ERR count must be an integer from 1 to 9223372036854775807, not '0'"},
-	}
-	commands, err := client.TxPipelined(t.Context(), func(pipeline redis.Pipeliner) error {
-		for _, step := range steps {
-			pipeline.Do(t.Context(), servertest.Words(withTATs(step.call))...)
-		}
-		return nil
-	})
-	require.ErrorContains(t, err, "ERR count must")
-	for i, step := range steps {
-		require.Equal(t, step.reply, servertest.Line(commands[i].(*redis.Cmd)), step.call)
-	}
-	require.Equal(t, "b=2s c=2s", stateOf(t, client))
 }
 
 // TestOnReplicas: CL.PEEK answers there, from scripts too, and writes nothing.

@@ -58,6 +58,7 @@ var stories = map[string][]step{
 		{"0s", "cl.charge late 2 1 1 0", "1 5120927234.854775807 [1 2 0 5120927234.854775807 5120927236.854775807]", late},
 		{"0s", "cl.charge late 2 1 1 1", string(contract.ErrTAT), late},
 		{"0s", "cl.charge a 2 1 1 1 late 2 1 1 1", string(contract.ErrTAT.Of(2)), late},
+		{"0s", "cl.charge new 1 1 9223372036 1 late 2 1 1 1", string(contract.ErrTAT.Of(1)), late},
 		{"0s", "cl.refund late 2 1 1 1", "1 5120927233.854775807 [1 2 0 5120927233.854775807 5120927235.854775807]", "late=1422479h47m15.854775807s"},
 	},
 	"throttle rounds seconds up": {
@@ -120,6 +121,9 @@ var stories = map[string][]step{
 		{"0s", "cl.reserve a 2 1 1 1 b 4 2 1 3", "0 0 [0 2 1 0 1 1s] [0 4 1 0 1.5 1.5s]", "a=1s b=1.5s"},
 		{"0.5s", "cl.reserve b 4 2 1 1 c 1 1 1 1 a 2 1 1 1 0", "0 0 [0 4 1 0 1.5 2s] [0 1 0 0 1 1.5s] [0 2 0 0 1.5 2s]", "a=2s b=2s c=1.5s"},
 		{"0.5s", "cl.reserve a 2 1 1 0 d 2 1 1 1", "0 0 [0 2 0 0 1.5] [0 2 1 0 1 1.5s]", "a=2s b=2s c=1.5s d=1.5s"},
+	},
+	"not later": {
+		{"0s", "cl.reserve a 2 1 1 1 b 2 1 1 1 0.000000001", string(contract.ErrSeveral) + ", not '0.000000001'", ""},
 	},
 	"or from none": {
 		{"0s", "cl.charge b 2 1 1 1 c 2 1 1 2", "0 0 [0 2 1 0 1 1s] [0 2 0 0 2 2s]", "b=1s c=2s"},

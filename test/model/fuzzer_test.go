@@ -232,17 +232,15 @@ func (f *fuzzer) step() {
 		f.session()
 	case dice < 0.15:
 		f.moveClock()
-	case dice < 0.75:
+	case dice < 0.79:
 		words := f.command()
 		f.send(f.apply(words), words...)
-	case dice < 0.82:
+	case dice < 0.86:
 		f.transaction()
-	case dice < 0.88:
+	case dice < 0.92:
 		f.script("eval", fuzzScript)
-	case dice < 0.93 && servertest.Since7(f.t):
+	case dice < 0.97 && servertest.Since7(f.t):
 		f.script("fcall", "run")
-	case dice < 0.97:
-		f.watch()
 	default: // the reply is left out, the effect is not
 		words := f.command()
 		f.sendSilently("client", "reply", "skip")
@@ -341,24 +339,6 @@ func throughLua(reply any) any {
 		}
 	}
 	return reply
-}
-
-// watch checks that a call touches watched keys when it writes, and only then.
-func (f *fuzzer) watch() {
-	words := f.ours()
-	for len(words) < 2 {
-		words = f.ours()
-	}
-	written := f.model.writes
-	f.send("OK", append([]string{"watch"}, keysOf(words)...)...)
-	f.send(f.apply(words), words...)
-	f.send("OK", "multi")
-	f.send("QUEUED", "ping")
-	if f.model.writes == written {
-		f.send([]any{"PONG"}, "exec")
-	} else {
-		f.send(nil, "exec")
-	}
 }
 
 func (f *fuzzer) moveClock() {

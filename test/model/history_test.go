@@ -1,7 +1,6 @@
 package model_test
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -128,10 +127,6 @@ func (h *history) outcomes() map[string]int {
 	return counts
 }
 
-func (h *history) String() string {
-	return fmt.Sprintf("%d operations, calls: %v", h.size(), h.outcomes())
-}
-
 // check searches for an order of the operations that the contract allows.
 func (h *history) check() porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(model, h.operations, servertest.Patience)
@@ -162,7 +157,7 @@ func (h *history) requireLinearizable(t testing.TB) {
 		t.Logf("see %s", page.Name())
 	}
 	require.Equal(t, porcupine.Ok, verdict)
-	t.Logf("%v: linearizable", h)
+	t.Logf("%d operations, calls: %v: linearizable", h.size(), outcomes)
 }
 
 const clients = 8

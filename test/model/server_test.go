@@ -1,7 +1,6 @@
 package model_test
 
 import (
-	"math/big"
 	"reflect"
 	"strconv"
 	"strings"
@@ -29,7 +28,6 @@ type server struct {
 	now     int64                     // nanoseconds, by the clock of the module
 	instant int64                     // milliseconds, by the clock of the server
 	met     map[string]map[string]int // how often each command came to each outcome
-	writes  int                       // of funnels
 
 	receipts map[string][]int64 // the latest that calls were given, by key
 }
@@ -75,7 +73,6 @@ func (s *server) apply(words []string) any {
 			s.met[command.Name] = map[string]int{}
 		}
 		s.met[command.Name][outcome.Name]++
-		s.writes += len(outcome.Writes)
 		for _, write := range outcome.Writes {
 			if write.Value == "" {
 				delete(s.keys, write.Key)
@@ -92,106 +89,31 @@ func (s *server) apply(words []string) any {
 		return outcome.Reply
 	}
 	entry, found := s.get(words[1])
-	return commands[words[0]](s, words, entry, found)
-}
-
-// commands take their words and what is at the key, which is the first of them.
-var commands = map[string]func(s *server, words []string, entry entry, found bool) any{
-	"get": func(_ *server, _ []string, entry entry, found bool) any {
-		switch {
-		case !found:
-			return nil
-		case entry.Type != "string":
-			return wrongType
-		}
-		return entry.Text
-	},
-
-	// SET key value [KEEPTTL | PXAT milliseconds]
-	"set": func(s *server, words []string, entry entry, _ bool) any {
+	switch isString := entry.Type == "string"; {
+	case words[0] == "set": // key value [PXAT milliseconds]
 		expiry := int64(noExpiry)
-		switch {
-		case len(words) == 4:
-			expiry = entry.expiry
-		case len(words) == 5:
+		if len(words) > 3 {
 			expiry = mustParse(words[4])
 		}
 		s.putString(words[1], words[2], expiry)
 		return "OK"
-	},
-
-	"append": func(s *server, words []string, entry entry, found bool) any {
-		if found && entry.Type != "string" {
-			return wrongType
-		}
-		text := entry.Text + words[2]
-		s.putString(words[1], text, entry.expiry)
-		return int64(len(text))
-	},
-
-	"incrby": func(s *server, words []string, entry entry, found bool) any {
-		if found && entry.Type != "string" {
-			return wrongType
-		}
-		if !found {
-			entry.Text = "0"
-		}
-		number, err := strconv.ParseInt(entry.Text, 10, 64)
-		if err != nil || strconv.FormatInt(number, 10) != entry.Text {
-			return failure("ERR value is not an integer")
-		}
-		sum := new(big.Int).Add(big.NewInt(number), big.NewInt(mustParse(words[2])))
-		if !sum.IsInt64() {
-			return failure("ERR increment or decrement would overflow")
-		}
-		s.putString(words[1], sum.String(), entry.expiry)
-		return sum.Int64()
-	},
-
-	"del": func(s *server, words []string, _ entry, found bool) any {
+	case words[0] == "del":
 		delete(s.keys, words[1])
-		if found {
-			return int64(1)
-		}
-		return int64(0)
-	},
-
-	"pexpireat": func(s *server, words []string, entry entry, found bool) any {
-		if !found {
-			return int64(0)
-		}
-		entry.expiry = mustParse(words[2])
-		if s.keys[words[1]] = entry; entry.expiry <= s.instant {
-			delete(s.keys, words[1])
-		}
-		return int64(1)
-	},
-
-	"persist": func(s *server, words []string, entry entry, found bool) any {
-		if !found || entry.expiry == noExpiry {
-			return int64(0)
-		}
-		entry.expiry = noExpiry
-		s.keys[words[1]] = entry
-		return int64(1)
-	},
-
-	"lpush": func(s *server, words []string, entry entry, found bool) any {
-		if found && entry.Type != "list" {
-			return wrongType
-		}
+		return map[bool]int64{true: 1}[found]
+	case found && isString == (words[0] == "lpush"):
+		return wrongType
+	case words[0] == "append":
+		s.putString(words[1], entry.Text+words[2], entry.expiry)
+		return int64(len(entry.Text + words[2]))
+	case words[0] == "lpush":
 		entry.Type = "list"
 		entry.size++
 		s.keys[words[1]] = entry
 		return entry.size
-	},
-
-	"llen": func(_ *server, _ []string, entry entry, found bool) any {
-		if found && entry.Type != "list" {
-			return wrongType
-		}
-		return entry.size
-	},
+	case found:
+		return entry.Text
+	}
+	return nil
 }
 
 func mustParse(text string) int64 {

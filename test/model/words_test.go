@@ -53,14 +53,10 @@ func (w *words) command() []string {
 	return pick(w, [][]string{
 		{"get", key},
 		{"set", key, w.value()}, {"set", key, w.value()},
-		{"set", key, w.value(), "keepttl"}, {"set", key, w.value(), "pxat", expiry},
+		{"set", key, w.value(), "pxat", expiry},
 		{"append", key, pick(w, []string{"", "0", "x", "7", w.value()})},
-		{"incrby", key, pick(w, []string{"0", "1", "-1", "1000000000", "-9223372036854775807", "9223372036854775807"})},
 		{"del", key}, {"del", key}, {"del", key},
-		{"pexpireat", key, expiry},
-		{"persist", key},
 		{"lpush", key, "element"},
-		{"llen", key},
 	})
 }
 
