@@ -15,6 +15,15 @@ die() {
 server=redis-server
 ! command -v valkey-server >/dev/null || server=valkey-server
 
+# words TEXT: its words, with one space between them, as CONFIG REWRITE has written them.
+words() (
+    unset IFS
+    set -f
+    # shellcheck disable=SC2086
+    set -- $1
+    printf %s "$*"
+)
+
 # loads FILE: for each line that loads funnel, in a configuration file and in the files that
 # it includes by path or pattern, prints the arguments. Servers ignore the case of a line's
 # first word. A subshell, because each file needs its own variables.
@@ -24,6 +33,7 @@ loads() (
     files=$files$1:
     sed -nE "s|^[[:space:]]*[Ll][Oo][Aa][Dd][Mm][Oo][Dd][Uu][Ll][Ee][[:space:]]+[\"']?${module}[\"']?[[:space:]]*||p" "$1" |
         while IFS= read -r arguments; do
+            arguments=$(words "$arguments")
             printf "%s loads funnel with '%s'\n" "$1" "$arguments"
         done
     sed -nE "s|^[[:space:]]*[Ii][Nn][Cc][Ll][Uu][Dd][Ee][[:space:]]+[\"']?([^\"']*[^\"'[:space:]])[\"']?[[:space:]]*$|\1|p" "$1" |
@@ -46,9 +56,10 @@ is_loaded() {
         before=$argument
     done
     [ -n "$found" ] || return 1
+    wanted=$(words "${FUNNEL_ARGS-}")
     case $found in
-    *" loads funnel with '${FUNNEL_ARGS-}'") ;;
-    *) [ -z "${FUNNEL_ARGS-}" ] || die "$found, and FUNNEL_ARGS is '$FUNNEL_ARGS': remove the line or the variable" ;;
+    *" loads funnel with '$wanted'") ;;
+    *) [ -z "$wanted" ] || die "$found, and FUNNEL_ARGS is '$wanted': remove the line or the variable" ;;
     esac
 }
 

@@ -13,6 +13,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." >/dev/null
 export NEW=$1 NEW_IMAGE OLD OLD_IMAGE LONG_IMAGE FOLDERS VERSION
 [[ $NEW =~ ^[a-z0-9-]+(\.[a-z0-9-]+)+(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$ ]] ||
     die "the path of the Go module is '$NEW': it begins with a host, as in github.com/OWNER/funnel"
+[[ ! $NEW =~ /v[0-9]+$ ]] ||
+    die "the path of the Go module is '$NEW': leave ${BASH_REMATCH[0]} out, modules in folders would need it at the end of theirs"
 # Of an owner in capitals, too: no registry takes them.
 NEW_IMAGE=$(tr '[:upper:]' '[:lower:]' <<<"$2")
 [[ $NEW_IMAGE =~ ^[a-z0-9-]+(\.[a-z0-9-]+)+(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)+$ ]] ||
@@ -37,15 +39,15 @@ FOLDERS=$(git ls-files '*.go' | sed -n 's|/.*||p' | sort -u | paste -sd '|' -)
 # shellcheck disable=SC2016 # perl expands it
 {
     change '*' 's{(?<![\w./@:-])\Q$ENV{OLD}\E/(?=(?:$ENV{FOLDERS}|\.\.\.)(?![\w-]))}{$ENV{NEW}/}g'
-    change '*go.mod' 's{^(module |replace |require |\t)\Q$ENV{OLD}\E(?=[/ \n])}{$1$ENV{NEW}}mg;
+    change '*go.mod' 's{^(module |replace |require |\t)(?!\Q$ENV{NEW}\E[/ \n])\Q$ENV{OLD}\E(?=[/ \n])}{$1$ENV{NEW}}mg;
         s{^((?:require |\t)\Q$ENV{NEW}\E(?:/\S+)? )v\S+}{$1$ENV{VERSION}}mg'
     # What goes is a line that ends with the comment, the lines between two, or words within a line.
-    change '*.md' 's{^.+<!-- until published -->\n}{}mg; s{^<!-- until published -->\n.*?^<!-- end -->\n}{}msg;
+    change '*.md' 's{^.+<!-- until published -->\n}{}mg; s{^<!-- until published -->\n.*?^<!-- end -->\n\n?}{}msg;
         s{<!-- until published -->.*?<!-- end -->}{}g;
         s{^( +)go mod edit -require=\Q$ENV{OLD}\E\@.* -replace=.*$}{$1go get $ENV{NEW}/limiter}mg;
         s{^( +)docker build -t \Q$ENV{OLD_IMAGE}\E \.$}{$1docker pull $ENV{NEW_IMAGE}}mg;
         s{^( +docker run .*?(?<=[ ]))\Q$ENV{OLD_IMAGE}\E(?= |$)}{$1$ENV{NEW_IMAGE}}mg;
-        s{(?<![\w./-])\Q$ENV{LONG_IMAGE}\E(?![\w/-])}{$ENV{NEW_IMAGE}}g;
+        s{(?<![\w./-])\Q$ENV{LONG_IMAGE}\E(?!\.?[\w/-])}{$ENV{NEW_IMAGE}}g;
         s{^( +docker.compose up .*) --build$}{$1}mg'
     change compose.yaml 's{(FUNNEL_IMAGE:-)\Q$ENV{OLD_IMAGE}\E\}}{$1$ENV{NEW_IMAGE}\}}g; s{^(# .* up .*) --build$}{$1}m'
     change Dockerfile 's{^ *org\.opencontainers\.image\.source=.*\n}{}m;

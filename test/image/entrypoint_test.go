@@ -26,13 +26,13 @@ func configFile(t testing.TB, text string) []string {
 // The module is loaded once, with the arguments that the file has, or one that it includes.
 func TestFileThatLoadsTheModuleItself(t *testing.T) {
 	t.Parallel()
-	mount := configFile(t, moduleLine+" compat redis-cell\n")
+	mount := configFile(t, moduleLine+"  compat redis-cell \n")
 	folder, _, _ := strings.Cut(mount[1], ":")
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "main.conf"), []byte("Include \"/etc/redis/re*.conf\"\n"), 0o644))
 	for _, command := range []string{
 		"redis-server /etc/redis/redis.conf", "/etc/redis/main.conf", "--include /etc/redis/redis.conf", "/etc/redis/redis.conf --loglevel debug", "--" + moduleLine + " compat redis-cell",
 	} {
-		requireReply(t, start(t, mount, strings.Fields(command)...).client(t), 16)
+		requireReply(t, start(t, append(mount, "--env", "FUNNEL_ARGS=\ncompat  redis-cell"), strings.Fields(command)...).client(t), 16)
 	}
 }
 

@@ -33,6 +33,7 @@ func TestPublishing(t *testing.T) {
 	in := func(lines string) string { return page.Shell(t, clone, 0, lines) }
 
 	in("git init -q && git add -A && scripts/publish-as.sh example.org/first example.org/first")
+	in("git add -A && scripts/publish-as.sh example.org/first/deeper example.org/first.deeper")
 	in(command + "&& git add -A && " + command)
 	require.Empty(t, in("git diff"), "the second time, nothing changes")
 	require.Empty(t, in("git grep -nE 'example.org/first|<!-- until published|(require|replace)=funnel' -- ':!test/publish' ':!scripts/publish-as.sh' || true"))
