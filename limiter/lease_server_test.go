@@ -2,8 +2,11 @@ package limiter_test
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,6 +39,35 @@ func TestLeasesOfRareKeys(t *testing.T) {
 		return all
 	}
 	require.Equal(t, sends(), sends(limiter.WithLease(time.Second)))
+}
+
+// Leases keep the bound, by module and by script. For a d of 0, test/model has the order of calls.
+func TestLeasesOnServers(t *testing.T) {
+	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
+		const span = 20 * time.Millisecond
+		var allowed, byLease atomic.Int64
+		l := limiter.New(client, limiter.WithLease(span), limiter.WithHook(func(_ context.Context, event limiter.Event) {
+			if event.Result.Path == limiter.PathLease {
+				byLease.Add(int64(event.Result.Allowed))
+			}
+		}))
+		var callers sync.WaitGroup
+		begin := time.Now()
+		for range 8 {
+			callers.Go(func() {
+				for range 50 {
+					result, err := l.Allow(context.Background(), "ahead", limiter.PerSecond(1000).Burst(100))
+					if err != nil {
+						t.Error(err)
+					}
+					allowed.Add(int64(result.Allowed))
+				}
+			})
+		}
+		callers.Wait()
+		require.LessOrEqual(t, allowed.Load(), 101+int64((time.Since(begin)+span)/time.Millisecond))
+		require.Positive(t, byLease.Load())
+	})
 }
 
 // Where there is no CL.TAKE, or no permission for it, calls are sent as without leases. This is
