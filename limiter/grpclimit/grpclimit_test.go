@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"strings"
@@ -145,7 +146,7 @@ func TestAnswersAndShadow(t *testing.T) {
 		"allowed":       {t.Context(), false, cost(1), "OK  []", ""},
 		"its own limit": {t.Context(), false, perSecond(9), "OK  []", ""},
 		"skipped":       {t.Context(), true, skip, "OK  []", ""},
-		"too large":     {t.Context(), false, cost(2), "ResourceExhausted call too large: it costs 2, and at most 1 can be granted [] reply reply 1 per second, burst 1 1", `policy=reply key=reply:unknown limit="1 per second, burst 1" retry_after=-1ns`},
+		"too large":     {t.Context(), false, cost(math.MaxInt), "ResourceExhausted call too large: it costs 9223372036854775807, and at most 1 can be granted [] reply reply 1 per second, burst 1 1", `policy=reply key=reply:unknown limit="1 per second, burst 1" retry_after=-1ns`},
 		"no Redis":      {t.Context(), true, cost(1), "Unavailable rate limits cannot be checked: try again later []", "127.0.0.1:1"},
 		"negative cost": {t.Context(), false, cost(-1), "Internal the limit or the cost of this call is out of range []", gcra.ErrQuantity.Error()},
 		"invalid limit": {t.Context(), false, perSecond(-1), "Internal the limit or the cost of this call is out of range []", "-1 per second"},
@@ -189,12 +190,15 @@ func TestKeys(t *testing.T) {
 			metadata.Pairs("x-forwarded-for", test.forwarded, "x-api-key", test.secret))
 		require.Equal(t, test.key, key(ctx, grpclimit.Call{Method: test.method}))
 	}
+	ofClient := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.UnixAddr{Name: "10.0.0.7", Net: "unix"}}) // as it says
+	require.Equal(t, "unknown", grpclimit.ByPeer()(ofClient, grpclimit.Call{}))
 	require.Equal(t, "x-api-key:", grpclimit.ByMetadata("X-Api-Key", nil)(t.Context(), grpclimit.Call{}))
 }
 
 func TestPanics(t *testing.T) {
 	require.Panics(t, func() { grpclimit.New((*limiter.Limiter)(nil), limiter.PerSecond(1)) })
 	require.Panics(t, func() { grpclimit.New(limiter.NewLocal(), limiter.PerSecond(0)) })
+	require.Panics(t, func() { grpclimit.New(limiter.NewLocal(), limiter.PerSecond(1), grpclimit.WithKey(nil)) })
 	require.Panics(t, func() { grpclimit.WithName("") })
 	require.Panics(t, func() { grpclimit.WithName("\xff") })
 }

@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -32,7 +33,10 @@ func ByPeer(trusted ...netip.Prefix) KeyFunc {
 	return func(ctx context.Context, _ Call) string {
 		r := &http.Request{}
 		if client, found := peer.FromContext(ctx); found && client.Addr != nil {
-			r.RemoteAddr = client.Addr.String()
+			// The client chooses the path of its end of a Unix socket: it may look like an address.
+			if _, isUnix := client.Addr.(*net.UnixAddr); !isUnix {
+				r.RemoteAddr = client.Addr.String()
+			}
 		}
 		if len(trusted) > 0 {
 			r.Header = http.Header{"X-Forwarded-For": metadata.ValueFromIncomingContext(ctx, "x-forwarded-for")}

@@ -53,6 +53,9 @@ func New(l Limiter, limit limiter.Limit, options ...Option) *Policy {
 	if v := reflect.ValueOf(l); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		panic("grpclimit: New needs a Limiter, not nil")
 	}
+	if p.key == nil {
+		panic("grpclimit: WithKey needs a KeyFunc, not nil")
+	}
 	if _, err := limit.Rate(); err != nil {
 		panic(fmt.Sprintf("grpclimit: New needs a valid limit, not %v: %v", limit, err))
 	}
@@ -92,7 +95,12 @@ func (p *Policy) decide(ctx context.Context, call Call) error {
 		cost = p.cost(ctx, call)
 	}
 	key := p.keyPrefix + p.key(ctx, call)
-	result, err := p.limiter.AllowN(ctx, key, limit, cost)
+	asked := cost
+	if cost > limit.Capacity {
+		asked = limit.Capacity + 1 // as little fits, and the Limiter can compute with it
+	}
+	result, err := p.limiter.AllowN(ctx, key, limit, asked)
+	result.Quantity += cost - asked
 	switch {
 	case err == nil && !result.Limited():
 		return nil

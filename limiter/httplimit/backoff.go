@@ -14,7 +14,8 @@ import (
 )
 
 // backOffKey is the key of the funnel by which processes tell each other to back off. In a
-// cluster it is in the slot of the key itself, where the Limiter has no prefix.
+// cluster it is in the slot of the key itself, where the Limiter has no prefix and the key has no
+// braces.
 func backOffKey(key string) string { return "{" + key + "}:backoff" }
 
 // backOff is how long requests of that key have to wait because of what this process, or any
@@ -48,7 +49,10 @@ func (t *Transport) hear(ctx context.Context, key string, response *http.Respons
 		return
 	}
 	t.mutex.Lock()
-	maps.DeleteFunc(t.heard, func(_ string, until time.Time) bool { return until.Before(now) })
+	if now.Sub(t.swept) >= time.Second { // not each time: there may be very many hosts
+		maps.DeleteFunc(t.heard, func(_ string, until time.Time) bool { return until.Before(now) })
+		t.swept = now
+	}
 	if until := now.Add(wait); until.After(t.heard[key]) {
 		if t.heard == nil {
 			t.heard = map[string]time.Time{}
@@ -57,8 +61,24 @@ func (t *Transport) hear(ctx context.Context, key string, response *http.Respons
 	}
 	t.mutex.Unlock()
 	// The response is there already: the others hear of it also if the caller has gone.
-	if _, err := t.Limiter.Reserve(context.WithoutCancel(ctx), backOffKey(key), limiter.Every(wait), 1, 0); err != nil {
-		slog.WarnContext(ctx, "only this process backs off: the others could not be told", "key", key, "retry_after", wait, "error", err)
+	complete(ctx, func(ctx context.Context) {
+		if _, err := t.Limiter.Reserve(ctx, backOffKey(key), limiter.Every(wait), 1, 0); err != nil {
+			slog.WarnContext(ctx, "only this process backs off: the others could not be told", "key", key, "retry_after", wait, "error", err)
+		}
+	})
+}
+
+// complete does what has to be done also when the context is done, and returns then at the
+// latest: Redis may not answer for long.
+func complete(ctx context.Context, do func(context.Context)) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do(context.WithoutCancel(ctx))
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
 	}
 }
 

@@ -47,6 +47,9 @@ func New(l Limiter, limit limiter.Limit, options ...Option) func(http.Handler) h
 	if v := reflect.ValueOf(l); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		panic("httplimit: New needs a Limiter, not nil")
 	}
+	if m.key == nil {
+		panic("httplimit: WithKey needs a KeyFunc, not nil")
+	}
 	if _, err := limit.Rate(); err != nil {
 		panic(fmt.Sprintf("httplimit: New needs a valid limit, not %v: %v", limit, err))
 	}
@@ -95,7 +98,12 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		cost = m.cost(r)
 	}
 	key := m.keyPrefix + m.key(r)
-	result, err := m.limiter.AllowN(r.Context(), key, limit, cost)
+	asked := cost
+	if cost > limit.Capacity {
+		asked = limit.Capacity + 1 // as little fits, and the Limiter can compute with it
+	}
+	result, err := m.limiter.AllowN(r.Context(), key, limit, asked)
+	result.Quantity += cost - asked
 	gone := err != nil && errors.Is(r.Context().Err(), context.Canceled)
 	if m.shadow {
 		if m.shadowHeaders && err == nil {

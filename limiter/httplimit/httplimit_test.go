@@ -52,6 +52,7 @@ func testCost(t *testing.T) {
 		{3, http.StatusOK, "2", "ok"},
 		{3, http.StatusTooManyRequests, "2", "too many requests: try again in 86400 seconds\n"},
 		{6, http.StatusRequestEntityTooLarge, "2", "request too large: it costs 6, and at most 5 can be granted\n"},
+		{1 << 62, http.StatusRequestEntityTooLarge, "2", "request too large: it costs 4611686018427387904, and at most 5 can be granted\n"},
 		{2, http.StatusOK, "0", "ok"},
 		{0, http.StatusOK, "0", "ok"},
 		{5, http.StatusTooManyRequests, "0", "too many requests: try again in 432000 seconds\n"},
@@ -221,6 +222,7 @@ func TestNewPanics(t *testing.T) {
 	}
 	require.PanicsWithValue(t, "httplimit: New needs a valid limit, not 0 per day, burst 0: "+gcra.ErrCount.Error(),
 		func() { httplimit.New(l, limiter.Per(0, 24*time.Hour)) })
+	require.PanicsWithValue(t, "httplimit: WithKey needs a KeyFunc, not nil", func() { httplimit.New(l, slow(1), httplimit.WithKey(nil)) })
 	require.PanicsWithValue(t, "httplimit: a policy's name must not be empty", func() { httplimit.WithName("") })
 	for _, name := range []string{"漏斗", "a\nb", "\x7f", "\x1f"} {
 		require.Panics(t, func() { httplimit.WithName(name) }, name)

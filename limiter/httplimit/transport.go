@@ -62,6 +62,7 @@ type Transport struct {
 
 	mutex sync.Mutex
 	heard map[string]time.Time // until when this process has been told to wait, by key
+	swept time.Time            // when heard was last rid of those that are over
 }
 
 // A Reserver reserves tokens for requests: a [limiter.Limiter], or what takes its place in
@@ -151,7 +152,7 @@ func (t *Transport) awaitTurn(ctx context.Context, key string) error {
 			return err
 		}
 		// After an error the token stays taken, and the limit holds.
-		t.Limiter.Settle(context.WithoutCancel(ctx), &reserved, 0)
+		complete(ctx, func(ctx context.Context) { t.Limiter.Settle(ctx, &reserved, 0) })
 	}
 }
 

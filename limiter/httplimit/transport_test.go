@@ -154,3 +154,16 @@ func TestTransportErrors(t *testing.T) {
 		})
 	}
 }
+
+// Who gives up does not wait for a Redis that hangs, once the response is there.
+func TestTransportReturnsResponses(t *testing.T) {
+	server := servertest.StartModule(t)
+	defer server.Signal(syscall.SIGCONT)
+	ctx, stop := context.WithCancel(t.Context())
+	limited := service(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Retry-After", "60"); w.WriteHeader(429) })
+	hanging := service(func(w http.ResponseWriter, r *http.Request) { stop(); server.Signal(syscall.SIGSTOP); limited(w, r) })
+	rdb := server.Client(t, func(options *redis.Options) { options.ReadTimeout = -1 })
+	response, err := (&httplimit.Transport{Limiter: limiter.New(rdb), Limit: slow(1), Base: hanging}).RoundTrip(from("").WithContext(ctx))
+	require.NoError(t, err)
+	require.Equal(t, 429, response.StatusCode)
+}
