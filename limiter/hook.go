@@ -8,6 +8,10 @@ import (
 // A Hook is called with each decision, before the caller gets it: for metrics and
 // traces. It must be quick, and safe for concurrent use. The folder examples/monitoring has one
 // for Prometheus and one for OpenTelemetry.
+//
+// The event lease belongs to no caller: with [WithLease], hooks get it in a goroutine of the
+// Limiter, with the background context, perhaps after the callers have their results. A panic
+// there ends the process.
 type Hook func(ctx context.Context, event Event)
 
 // An Event is a decision on one funnel, or an error.

@@ -393,7 +393,7 @@ func (l *Limiter) askForAll(f *lease) {
 		c := &calls[0]
 		if c.pending {
 			l.ask(context.Background(), calls)
-			if len(l.hooks) > 0 {
+			if c.asked && len(l.hooks) > 0 {
 				c.err = c.cause
 				l.callHooks(context.Background(), c, sent)
 			}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -222,7 +223,12 @@ func TestLeases(t *testing.T) {
 		require.Equal(t, "cl.reserve 1, cl.reserve 1, cl.reserve 1", sent())
 	})
 	bubble(t, "a failure is that of each caller, and one for the breaker", func(t *testing.T) {
-		l, m, _ := leased(t, hundred, time.Second, limiter.OnFailure(limiter.FailOpen), limiter.WithTimeout(5*time.Second))
+		var told atomic.Int32 // calls for tokens that were sent
+		l, m, _ := leased(t, hundred, time.Second, limiter.OnFailure(limiter.FailOpen), limiter.WithTimeout(5*time.Second), limiter.WithHook(func(_ context.Context, event limiter.Event) {
+			if event.Command == "lease" {
+				told.Add(1)
+			}
+		}))
 		m.set(func() { m.faults, m.lose = 1, true })
 		callers := []*answer{}
 		for range 8 { // one, and then seven
@@ -245,6 +251,19 @@ func TestLeases(t *testing.T) {
 			require.Equal(t, limiter.PathOpen, c.result.Path)
 			require.Equal(t, 5*time.Second, c.took)
 		}
+		for range 3 {
+			askBy(l, ctx, hundred, 1)
+			askBy(l, ctx, hundred, 1)
+			pass(5001 * time.Millisecond)
+		}
+		before := told.Load()
+		require.Positive(t, before)
+		for range 3 {
+			refused := askBy(l, ctx, hundred, 1)
+			require.Equal(t, limiter.PathOpen, refused.result.Path)
+		}
+		require.Equal(t, before, told.Load(), "the breaker refuses, and nothing is sent")
+		pass(time.Hour)
 	})
 	bubble(t, "who asks alone, because CL.TAKE is denied, waits from its own start", func(t *testing.T) {
 		l, m, _ := leased(t, hundred, time.Second, limiter.WithTimeout(5*time.Second), limiter.WithLogger(slog.New(slog.DiscardHandler)))

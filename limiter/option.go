@@ -83,8 +83,8 @@ func WithPrefilter() Option {
 // over all processes, with their largest span, where T is the emission interval. With a span
 // of 0, callers only share calls that would be under way at once, and the bound is exact.
 //
-// Calls for more than a tenth of the capacity go to Redis as without leases, and so do those
-// for more than one token where the span is 0. Under a lease, results can be limited for span
+// Calls for more than one token and more than a tenth of the capacity go to Redis as without
+// leases, and so do those for more than one token where the span is 0. Under a lease, results can be limited for span
 // after Redis had fewer tokens than this process wanted, or for as long as one takes to leak,
 // up to one second more. [WithPrefilter] has no effect beside it.
 func WithLease(span time.Duration) Option {

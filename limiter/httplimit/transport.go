@@ -31,9 +31,9 @@ import (
 // Limit must be set, and no field may change after the first request. All methods may be
 // called from any number of goroutines.
 type Transport struct {
-	// Limiter decides: a [limiter.Limiter], with [limiter.WithTimeout]. While Redis does not
-	// answer, requests get the error, are sent, wait, or are limited by each process alone,
-	// as [limiter.OnFailure] says.
+	// Limiter decides: a [limiter.Limiter], with [limiter.WithTimeout], without which requests
+	// wait as long as Redis hangs. While Redis does not answer, requests get the error, are
+	// sent, wait, or are limited by each process alone, as [limiter.OnFailure] says.
 	Limiter Reserver
 
 	// Limit is the limit for each key. A request takes one token.
