@@ -165,6 +165,8 @@ func FuzzAnswer(f *testing.F) {
 		}
 		f.Add(words[0], words[1], words[2], words[3], c.kind, c.value, "b", words[0], "30", "60", "1", c.kind, "0", "x", int64(-1), c.redisCell)
 	}
+	// Stored values are read from the left: the first holds a word, the second is a list.
+	f.Add("15", "30", "60", "1", uint8(1), "abc", "b", "1", "1", "1", "1", uint8(2), "", "0", today, false)
 	// The second funnel limits the first, which has tokens in it.
 	f.Add("15", "30", "60", "1", uint8(1), in(10e9), "b", "1", "1", "1", "1", uint8(1), in(1e9), "0", today, false)
 	// The last word is a receipt, which may have passed, and the funnel may have more since.
