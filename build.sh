@@ -17,7 +17,7 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" >/dev/null
 . scripts/compile.sh
 . scripts/image.sh
 
-# Each has a go.mod of its own: nobody who imports limiter inherits what they need.
+# Each has a go.mod of its own: importers of limiter do not inherit their requirements.
 nested_modules=(test examples/monitoring limiter/grpclimit)
 
 help() {

@@ -131,7 +131,7 @@ func fail(calls []call, cause error) {
 	}
 }
 
-// giveUp leaves the decisions of calls to an answer that may still come, which nobody reads.
+// giveUp leaves the decisions of calls to an answer that may still come. No caller reads it.
 func giveUp(calls []call) {
 	for i := range calls {
 		if c := &calls[i]; c.pending {

@@ -59,7 +59,7 @@ func New(l Limiter, limit limiter.Limit, options ...Option) *Policy {
 	if _, err := limit.Rate(); err != nil {
 		panic(fmt.Sprintf("grpclimit: New needs a valid limit, not %v: %v", limit, err))
 	}
-	// As package httplimit does, so that both have the same funnels.
+	// As in package httplimit: both have the same funnels.
 	p.keyPrefix = strings.NewReplacer(`\`, `\\`, `:`, `\:`).Replace(p.name) + ":"
 	return p
 }

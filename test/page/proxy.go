@@ -17,7 +17,7 @@ import (
 )
 
 // Proxy returns a line of shell: after it, go gets the modules of a clone from a module proxy,
-// by the paths in their go.mod, at a version that nobody else has. It gets others as always.
+// by the paths in their go.mod, at a version of their own. It gets all other modules as usual.
 // The line is empty as long as these paths name no host, and so cannot be got.
 func Proxy(t testing.TB, clone string) string {
 	t.Helper()

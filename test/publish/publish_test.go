@@ -1,4 +1,4 @@
-// Package publish_test publishes a copy of the sources, under a path that nobody has.
+// Package publish_test publishes a copy of the sources, under a path that exists nowhere else.
 package publish_test
 
 import (
