@@ -182,11 +182,11 @@ func (r Rate) Decide(tat, now, quantity int64) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	part := Part{Request: request, TAT: tat}
-	if err := part.Reserve(now, 0); err != nil {
+	item := Item{Request: request, TAT: tat}
+	if err := item.Reserve(now, 0); err != nil {
 		return Decision{}, err
 	}
-	return part.Decision, nil
+	return item.Decision, nil
 }
 
 // product multiplies two numbers that are not negative; ok says that the result

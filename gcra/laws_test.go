@@ -89,7 +89,7 @@ func TestReservationsAreBounded(t *testing.T) {
 			now += rapid.Int64Range(0, 3*10).Draw(t, "elapsed") // close enough together to fill the funnel
 			quantity := rapid.Int64Range(0, 6).Draw(t, "quantity")
 			wait := rapid.SampledFrom([]int64{0, 0, 1, 10, 45, 100, 1000}).Draw(t, "wait")
-			decision, _, err := operations[0].ask(rate, tat, now, quantity, wait)
+			decision, _, err := operations[0].ask(rate, tat, now, quantity, wait, 0)
 			require.NoError(t, err)
 			if tat = decision.TAT; !decision.Limited && quantity > 0 {
 				reservations = append(reservations, reservation{now + decision.Wait, quantity})

@@ -24,7 +24,7 @@ func (r Rate) Request(quantity int64) (Request, error) {
 	return Request{r, quantity, increment}, nil
 }
 
-// RequestUpTo is Request for [Part.Take], which takes as many of the tokens as fit. No
+// RequestUpTo is Request for [Item.Take], which takes as many of the tokens as fit. No
 // quantity is too large for it: [ErrIncrement] does not occur.
 //
 //go:nosplit
@@ -46,14 +46,14 @@ func (r *Request) Quantity() int64 { return r.quantity }
 //go:nosplit
 func (r *Request) Increment() int64 { return r.increment }
 
-// A Part is one funnel's part in a call: the request and the decision. Its methods are the
+// An Item is one funnel of a call: the request and the decision. Its methods are the
 // operations of a funnel, at the instant now. Each sets Decision, Take also sets Taken, and
 // nothing else changes. Instants before 1970 count as 0.
 //
-// The TAT of a Decision that took tokens is the receipt for them, see [Part.Refund].
+// The TAT of a Decision that took tokens is the receipt for them, see [Item.Refund].
 //
 // Their only error is [ErrTAT]. With it, do not use the Decision.
-type Part struct {
+type Item struct {
 	Request  Request
 	TAT      int64 // as stored, or Empty
 	Decision Decision
@@ -61,42 +61,42 @@ type Part struct {
 }
 
 // Reserve takes the tokens, like [Rate.Decide], for a caller that can wait for
-// longestWait nanoseconds: it also takes tokens that will fit by then. Decision.Wait says
+// maxWait nanoseconds: it also takes tokens that will fit by then. Decision.Wait says
 // how long the caller has to wait. Until then the funnel is overfull and limits others.
 // So reservations are served in the order of asking. If callers wait as told, they go
 // ahead with at most capacity + elapsed/T tokens in any stretch of time.
 //
 // When the call is limited, Decision.Wait is the time after which the same reservation is
-// allowed. A negative longestWait counts as 0, which is Decide.
+// allowed. A negative maxWait counts as 0, which is Decide.
 //
 //go:nosplit
-func (p *Part) Reserve(now, longestWait int64) error {
-	tat, now := max(p.TAT, 0), max(now, 0)
+func (item *Item) Reserve(now, maxWait int64) error {
+	tat, now := max(item.TAT, 0), max(now, 0)
 	// Each of the four is below 2^63, so neither sum can wrap around in 64 bits.
-	filled := uint64(max(now, tat)) + uint64(p.Request.increment)
-	full := uint64(now) + uint64(p.Request.rate.tolerance)
+	filled := uint64(max(now, tat)) + uint64(item.Request.increment)
+	full := uint64(now) + uint64(item.Request.rate.tolerance)
 	wait := int64(0)
 	if filled > full {
 		// At most max(now, tat) - now if the increment is no larger than the tolerance:
 		// it fits 63 bits.
 		wait = int64(filled - full)
-		longestWait = max(longestWait, 0)
+		maxWait = max(maxWait, 0)
 		switch {
-		case p.Request.increment > p.Request.rate.tolerance:
-			p.decide(tat, now, true, Never)
+		case item.Request.increment > item.Request.rate.tolerance:
+			item.decide(tat, now, true, Never)
 			return nil
-		case wait > longestWait:
-			p.decide(tat, now, true, wait-longestWait)
+		case wait > maxWait:
+			item.decide(tat, now, true, wait-maxWait)
 			return nil
 		}
 	}
 	if filled > maxInt63 {
 		return ErrTAT
 	}
-	if p.Request.quantity > 0 {
+	if item.Request.quantity > 0 {
 		tat = int64(filled)
 	}
-	p.decide(tat, now, false, wait)
+	item.decide(tat, now, false, wait)
 	return nil
 }
 
@@ -105,39 +105,39 @@ func (p *Part) Reserve(now, longestWait int64) error {
 // more token fits.
 //
 //go:nosplit
-func (p *Part) Take(now int64) error {
-	tat, now := max(p.TAT, 0), max(now, 0)
-	rate, begin := &p.Request.rate, max(now, tat)
+func (item *Item) Take(now int64) error {
+	tat, now := max(item.TAT, 0), max(now, 0)
+	rate, begin := &item.Request.rate, max(now, tat)
 	// Both are at least 0 and fit 63 bits, so their difference cannot wrap around.
 	room := rate.tolerance - (begin - now)
 	// NewRate ensures that the interval is not 0; the compiler cannot know.
-	p.Taken = min(max(0, room)/max(1, rate.emissionInterval), p.Request.quantity)
-	taken := p.Taken * rate.emissionInterval // at most the tolerance
-	if p.Taken > 0 {
+	item.Taken = min(max(0, room)/max(1, rate.emissionInterval), item.Request.quantity)
+	taken := item.Taken * rate.emissionInterval // at most the tolerance
+	if item.Taken > 0 {
 		filled := uint64(begin) + uint64(taken)
 		if filled > maxInt63 {
 			return ErrTAT
 		}
 		tat = int64(filled)
 	}
-	limited, wait := p.Taken < p.Request.quantity, int64(0)
+	limited, wait := item.Taken < item.Request.quantity, int64(0)
 	if limited {
 		// At most one interval, or for an overfull funnel tat - now: the tolerance is no less
 		// than an interval.
 		wait = rate.emissionInterval - (room - taken)
 	}
-	p.decide(tat, now, limited, wait)
+	item.decide(tat, now, limited, wait)
 	return nil
 }
 
-// Peek decides like Reserve with a longest wait of 0, and takes nothing: Remaining and
+// Peek decides like Reserve with a max wait of 0, and takes nothing: Remaining and
 // ResetAfter are the state as it is.
 //
 //go:nosplit
-func (p *Part) Peek(now int64) error {
-	err := p.Reserve(now, 0)
+func (item *Item) Peek(now int64) error {
+	err := item.Reserve(now, 0)
 	if err == nil {
-		p.decide(max(p.TAT, 0), max(now, 0), p.Decision.Limited, p.Decision.Wait)
+		item.decide(max(item.TAT, 0), max(now, 0), item.Decision.Limited, item.Decision.Wait)
 	}
 	return err
 }
@@ -147,16 +147,16 @@ func (p *Part) Peek(now int64) error {
 // capacity is fine. Limited then says that the funnel is overfull, and Wait for how long.
 //
 //go:nosplit
-func (p *Part) Charge(now int64) error {
-	tat, now := max(p.TAT, 0), max(now, 0)
-	if p.Request.increment > 0 {
-		filled := uint64(max(now, tat)) + uint64(p.Request.increment)
+func (item *Item) Charge(now int64) error {
+	tat, now := max(item.TAT, 0), max(now, 0)
+	if item.Request.increment > 0 {
+		filled := uint64(max(now, tat)) + uint64(item.Request.increment)
 		if filled > maxInt63 {
 			return ErrTAT
 		}
 		tat = int64(filled)
 	}
-	p.account(tat, now)
+	item.decideOverfull(tat, now)
 	return nil
 }
 
@@ -171,13 +171,13 @@ func (p *Part) Charge(now int64) error {
 // out tokens that others took later, and the bound does not hold for a while.
 //
 //go:nosplit
-func (p *Part) Refund(now, receipt int64) {
-	tat, now := max(p.TAT, 0), max(now, 0)
+func (item *Item) Refund(now, receipt int64) {
+	tat, now := max(item.TAT, 0), max(now, 0)
 	if tat > now {
-		back := min(p.Request.increment, max(receipt, now)-now)
+		back := min(item.Request.increment, max(receipt, now)-now)
 		tat = max(now, tat-back)
 	}
-	p.account(tat, now)
+	item.decideOverfull(tat, now)
 }
 
 // NoReceipt is the receipt of a refund without one: no TAT is later.
@@ -186,27 +186,27 @@ const NoReceipt int64 = maxInt63
 // decide fills in the Decision of a funnel that has this TAT after the call.
 //
 //go:nosplit
-func (p *Part) decide(tat, now int64, limited bool, wait int64) {
-	rate, level := &p.Request.rate, max(0, tat-now)
-	p.Decision.Limited = limited
-	p.Decision.Limit = rate.capacity
+func (item *Item) decide(tat, now int64, limited bool, wait int64) {
+	rate, level := &item.Request.rate, max(0, tat-now)
+	item.Decision.Limited = limited
+	item.Decision.Limit = rate.capacity
 	// NewRate ensures that the interval is not 0; the compiler cannot know.
-	p.Decision.Remaining = max(0, rate.tolerance-level) / max(1, rate.emissionInterval)
-	p.Decision.Wait = wait
-	p.Decision.ResetAfter = level
-	p.Decision.TAT = tat
+	item.Decision.Remaining = max(0, rate.tolerance-level) / max(1, rate.emissionInterval)
+	item.Decision.Wait = wait
+	item.Decision.ResetAfter = level
+	item.Decision.TAT = tat
 }
 
-// account fills in the Decision of a call that only accounts for tokens: it is limited if
+// decideOverfull fills in the Decision of a call that only accounts for tokens: it is limited if
 // the funnel is overfull.
 //
 //go:nosplit
-func (p *Part) account(tat, now int64) {
-	over := max(0, max(0, tat-now)-p.Request.rate.tolerance)
-	p.decide(tat, now, over > 0, over)
+func (item *Item) decideOverfull(tat, now int64) {
+	over := max(0, max(0, tat-now)-item.Request.rate.tolerance)
+	item.decide(tat, now, over > 0, over)
 }
 
-// An Operation is what a call does to its funnels: the method of [Part] of that name.
+// An Operation is what a call does to its funnels: the method of [Item] of that name.
 type Operation uint32
 
 // The operations.
@@ -221,36 +221,36 @@ const (
 // Decide decides a call over different funnels as one, at the instant now. Reserve takes
 // tokens from all funnels, or from none if one is limited; the other operations apply to
 // each. Limited and Wait of a Decision are what its funnel says alone; the other fields
-// are the state after the whole call. The call is limited if a part is, and its wait is the
+// are the state after the whole call. The call is limited if an item is, and its wait is the
 // [Longer] of all waits.
 //
-// LastWord is that of the command: for Reserve the longest wait in nanoseconds, 0 for several
-// funnels; for Refund the receipt. The other operations ignore it.
+// MaxWait is for Reserve alone, in nanoseconds, and 0 for several funnels. Receipt is for
+// Refund alone: the TAT of the Decision by which the tokens were taken, or [NoReceipt].
 //
-// An error is the first part's that has one, at the index failed. Then no tokens are
+// An error is the first item's that has one, at the index failed. Then no tokens are
 // taken, and no Decision may be used.
 //
 //go:nosplit
-func (operation Operation) Decide(parts []Part, now, lastWord int64) (failed int, err error) {
-	for i := range parts {
-		switch part := &parts[i]; operation {
+func (operation Operation) Decide(items []Item, now, maxWait, receipt int64) (failed int, err error) {
+	for i := range items {
+		switch item := &items[i]; operation {
 		case Reserve:
-			err = part.Reserve(now, lastWord)
+			err = item.Reserve(now, maxWait)
 		case Take:
-			err = part.Take(now)
+			err = item.Take(now)
 		case Peek:
-			err = part.Peek(now)
+			err = item.Peek(now)
 		case Charge:
-			err = part.Charge(now)
+			err = item.Charge(now)
 		case Refund:
-			part.Refund(now, lastWord)
+			item.Refund(now, receipt)
 		}
 		if err != nil {
 			return i, err
 		}
 	}
-	if operation == Reserve && len(parts) > 1 {
-		allOrNothing(parts, now)
+	if operation == Reserve && len(items) > 1 {
+		allOrNothing(items, now)
 	}
 	return 0, nil
 }
@@ -259,20 +259,20 @@ func (operation Operation) Decide(parts []Part, now, lastWord int64) (failed int
 // limit: nothing was taken from them.
 //
 //go:nosplit
-func allOrNothing(parts []Part, now int64) {
-	for i := range parts {
-		if parts[i].Decision.Limited {
-			takeNothing(parts, now)
+func allOrNothing(items []Item, now int64) {
+	for i := range items {
+		if items[i].Decision.Limited {
+			takeNothing(items, now)
 			return
 		}
 	}
 }
 
 //go:nosplit
-func takeNothing(parts []Part, now int64) {
-	for i := range parts {
-		if part := &parts[i]; !part.Decision.Limited {
-			part.decide(max(part.TAT, 0), max(now, 0), false, 0)
+func takeNothing(items []Item, now int64) {
+	for i := range items {
+		if item := &items[i]; !item.Decision.Limited {
+			item.decide(max(item.TAT, 0), max(now, 0), false, 0)
 		}
 	}
 }

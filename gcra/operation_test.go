@@ -24,7 +24,7 @@ const (
 )
 
 // Numbers are all that a call depends on.
-type numbers struct{ capacity, count, period, tat, now, quantity int64 }
+type numbers struct{ capacity, count, period, tat, now, quantity, maxWait, receipt int64 }
 
 // decide is what the package makes of a call.
 func (n numbers) decide() (gcra.Decision, error) {
@@ -44,7 +44,7 @@ type operation struct {
 var operations = []operation{{gcra.Reserve, "reserve"}, {gcra.Take, "take"}, {gcra.Peek, "peek"}, {gcra.Charge, "charge"}, {gcra.Refund, "refund"}}
 
 // ask makes the operation.
-func (o operation) ask(rate gcra.Rate, tat, now, quantity, lastWord int64) (decision gcra.Decision, taken int64, err error) {
+func (o operation) ask(rate gcra.Rate, tat, now, quantity, maxWait, receipt int64) (decision gcra.Decision, taken int64, err error) {
 	request, err := rate.Request(quantity)
 	if increment, _ := rate.Increment(quantity); err != nil && (increment != 0 || request != gcra.Request{}) {
 		panic("a number beside an error")
@@ -55,16 +55,16 @@ func (o operation) ask(rate gcra.Rate, tat, now, quantity, lastWord int64) (deci
 	if err != nil {
 		return gcra.Decision{}, 0, err
 	}
-	parts := []gcra.Part{{Request: request, TAT: tat, Decision: gcra.Decision{Wait: 77, TAT: 77}}}
-	if _, err = o.Decide(parts, now, lastWord); err != nil {
+	items := []gcra.Item{{Request: request, TAT: tat, Decision: gcra.Decision{Wait: 77, TAT: 77}}}
+	if _, err = o.Decide(items, now, maxWait, receipt); err != nil {
 		return gcra.Decision{}, 0, err
 	}
-	return parts[0].Decision, parts[0].Taken, nil
+	return items[0].Decision, items[0].Taken, nil
 }
 
 // contract is what the contract makes of a call. The contract has no numbers below 0; the
 // package documents what they mean.
-func (o operation) contract(n numbers, lastWord int64) (decision contract.Decision, taken int64, err error) {
+func (o operation) contract(n numbers) (decision contract.Decision, taken int64, err error) {
 	switch {
 	case n.capacity < 1:
 		return decision, 0, gcra.ErrCapacity
@@ -78,16 +78,18 @@ func (o operation) contract(n numbers, lastWord int64) (decision contract.Decisi
 	if failure == contract.ErrIncrement && o.Operation == gcra.Take {
 		failure = ""
 	}
-	word := big.NewInt(max(lastWord, 0))
-	if o.Operation == gcra.Refund && lastWord == gcra.NoReceipt {
-		word = nil
+	lastWord := big.NewInt(max(n.maxWait, 0))
+	if o.Operation == gcra.Refund {
+		if lastWord = nil; n.receipt != gcra.NoReceipt {
+			lastWord = big.NewInt(max(n.receipt, 0))
+		}
 	}
 	switch {
 	case failure != "":
 	case n.quantity < 0:
 		return decision, 0, gcra.ErrQuantity
 	default:
-		decision, taken, failure = funnel.Decide(o.name, big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0)), word)
+		decision, taken, failure = funnel.Decide(o.name, big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0)), lastWord)
 	}
 	if failure != "" {
 		err = gcra.Error(strings.TrimPrefix(string(failure), "ERR "))
@@ -97,29 +99,30 @@ func (o operation) contract(n numbers, lastWord int64) (decision contract.Decisi
 
 // agree compares an operation with the contract and returns what both answered. It costs
 // no more than that: it runs a million times.
-func (o operation) agree(t require.TestingT, n numbers, lastWord int64) (got gcra.Decision, err error) {
+func (o operation) agree(t require.TestingT, n numbers) (got gcra.Decision, err error) {
 	rate, err := gcra.NewRate(n.capacity, n.count, n.period)
 	taken := int64(0)
 	switch {
 	case err == nil:
-		got, taken, err = o.ask(rate, n.tat, n.now, n.quantity, lastWord)
+		got, taken, err = o.ask(rate, n.tat, n.now, n.quantity, n.maxWait, n.receipt)
 	case rate != gcra.Rate{}:
 		panic("a rate beside an error")
 	}
-	want, wantTaken, wantErr := o.contract(n, lastWord)
+	want, wantTaken, wantErr := o.contract(n)
 	if got != gcra.Decision(want) || taken != wantTaken || err != wantErr {
-		require.FailNow(t, "package and contract differ", "%s of %+v, last word %d:\ngot  %+v, %d, %v\nwant %+v, %d, %v",
-			o.name, n, lastWord, got, taken, err, want, wantTaken, wantErr)
+		require.FailNow(t, "package and contract differ", "%s of %+v:\ngot  %+v, %d, %v\nwant %+v, %d, %v",
+			o.name, n, got, taken, err, want, wantTaken, wantErr)
 	}
 	return got, err
 }
 
-// lastWordsOf generates how long a caller can wait, or receipts, gathered where the answer
-// changes.
-func lastWordsOf(t *rapid.T, n numbers) int64 {
+// drawLast generates the max wait and the receipt of a call, gathered where the answer changes.
+func drawLast(t *rapid.T, n numbers) numbers {
 	decision, _ := n.decide()
-	return rapid.OneOf(rapid.Just(int64(0)), around(max(decision.Wait, 0)), around(n.now), around(n.tat),
-		between(0, math.MaxInt64), rapid.Just(gcra.NoReceipt)).Draw(t, "last word")
+	last := rapid.OneOf(rapid.Just(int64(0)), around(max(decision.Wait, 0)), around(n.now), around(n.tat),
+		between(0, math.MaxInt64), rapid.Just(gcra.NoReceipt))
+	n.maxWait, n.receipt = last.Draw(t, "max wait"), last.Draw(t, "receipt")
+	return n
 }
 
 // TestOperationsAgreeWithTheContract in calls on rates that are valid, the extremes of which
@@ -130,9 +133,10 @@ func TestOperationsAgreeWithTheContract(t *testing.T) {
 		t.Run(operation.name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				n := calls.Draw(t, "call")
-				_, _ = operation.agree(t, n, lastWordsOf(t, n))
+				_, _ = operation.agree(t, drawLast(t, n))
 				_, _ = operation.agree(t, numbers{anything.Draw(t, "capacity"), anything.Draw(t, "count"), anything.Draw(t, "period"),
-					anything.Draw(t, "tat"), anything.Draw(t, "now"), anything.Draw(t, "quantity")}, anything.Draw(t, "last word"))
+					anything.Draw(t, "tat"), anything.Draw(t, "now"), anything.Draw(t, "quantity"),
+					anything.Draw(t, "max wait"), anything.Draw(t, "receipt")})
 			})
 		})
 	}
@@ -142,31 +146,31 @@ func TestOperationsAgreeWithTheContract(t *testing.T) {
 func FuzzOperations(f *testing.F) {
 	const least, most = math.MinInt64, math.MaxInt64
 	for _, n := range []numbers{
-		{15, 30, 60 * second, gcra.Empty, today, 1},
-		{10, 3, 10 * second, today + 1, today, 10},
-		{1, 1, second, today + 5*second, today, 1},
-		{1, 1, most, most, most - 1, 1},
-		{most, 1, 1, gcra.Empty, 1, most},
-		{1 << 31, 1, 1 << 32, 0, 0, 1},
-		{1, 1, 1<<32 + 1, 0, 0, 1 << 32},
-		{1, 2, 1, 0, 0, 1},
-		{1, 1, 1, least, least, least},
-		{least, least, least, 0, 0, 0},
+		{15, 30, 60 * second, gcra.Empty, today, 1, 0, 0},
+		{10, 3, 10 * second, today + 1, today, 10, 0, 0},
+		{1, 1, second, today + 5*second, today, 1, 0, 0},
+		{1, 1, most, most, most - 1, 1, 0, 0},
+		{most, 1, 1, gcra.Empty, 1, most, 0, 0},
+		{1 << 31, 1, 1 << 32, 0, 0, 1, 0, 0},
+		{1, 1, 1<<32 + 1, 0, 0, 1 << 32, 0, 0},
+		{1, 2, 1, 0, 0, 1, 0, 0},
+		{1, 1, 1, least, least, least, 0, 0},
+		{least, least, least, 0, 0, 0, 0, 0},
 	} {
-		for _, lastWord := range []int64{least, 0, 5 * second, today + second, most} {
-			f.Add(n.capacity, n.count, n.period, n.tat, n.now, n.quantity, lastWord)
+		for _, last := range []int64{least, 0, 5 * second, today + second, most} {
+			f.Add(n.capacity, n.count, n.period, n.tat, n.now, n.quantity, last, last)
 		}
 	}
-	f.Fuzz(func(t *testing.T, capacity, count, period, tat, now, quantity, lastWord int64) {
+	f.Fuzz(func(t *testing.T, capacity, count, period, tat, now, quantity, maxWait, receipt int64) {
 		for _, operation := range operations {
-			_, _ = operation.agree(t, numbers{capacity, count, period, tat, now, quantity}, lastWord)
+			_, _ = operation.agree(t, numbers{capacity, count, period, tat, now, quantity, maxWait, receipt})
 		}
 	})
 }
 
 func TestRequestOfTheZeroRate(t *testing.T) {
 	for _, operation := range operations {
-		_, _, err := operation.ask(gcra.Rate{}, 0, today, 1, 0)
+		_, _, err := operation.ask(gcra.Rate{}, 0, today, 1, 0, 0)
 		require.ErrorIs(t, err, gcra.ErrCapacity, operation.name)
 	}
 }

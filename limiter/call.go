@@ -48,7 +48,7 @@ type call struct {
 
 	// The request and the decision for each funnel. The TAT of a Decision is the receipt for
 	// the tokens that the call took, or 0.
-	parts   []gcra.Part
+	parts   []gcra.Item
 	pending bool  // Redis has to decide
 	path    Path  // what has decided
 	err     error // what the caller gets

@@ -13,7 +13,7 @@ func (l *Limiter) one(ctx context.Context, operation gcra.Operation, key string,
 	var single struct { // one allocation, not three
 		calls  [1]call
 		funnel [1]funnel
-		part   [1]gcra.Part
+		part   [1]gcra.Item
 	}
 	single.funnel[0] = funnel{key: l.prefix + key, limit: limit, quantity: quantity}
 	single.calls[0] = call{operation: operation, funnels: single.funnel[:], parts: single.part[:], lastWord: lastWord, mayShare: mayShare}
@@ -135,7 +135,7 @@ func fail(calls []call, cause error) {
 func giveUp(calls []call) {
 	for i := range calls {
 		if c := &calls[i]; c.pending {
-			parts := make([]gcra.Part, len(c.parts))
+			parts := make([]gcra.Item, len(c.parts))
 			for j := range parts {
 				parts[j].Request = c.parts[j].Request
 			}

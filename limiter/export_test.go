@@ -33,7 +33,7 @@ type TakeCall struct{ call call }
 
 // NewTakeCall returns nil for a call that is wrong, or that take.lua cannot decide.
 func NewTakeCall(operation gcra.Operation, limit Limit, quantity int, lastWord int64) *TakeCall {
-	c := &TakeCall{call{operation: operation, funnels: []funnel{{limit: limit, quantity: quantity}}, parts: make([]gcra.Part, 1), lastWord: lastWord}}
+	c := &TakeCall{call{operation: operation, funnels: []funnel{{limit: limit, quantity: quantity}}, parts: make([]gcra.Item, 1), lastWord: lastWord}}
 	if c.call.check(&shapes{}) != nil || !c.call.fitsTake() {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (c *TakeCall) Words() []any { return c.call.appendTake(nil)[1:] }
 
 // Read returns the part of the funnel and its receipt, or again if the complete script has to
 // decide. The TAT of the part is relative.
-func (c *TakeCall) Read(reply any) (part gcra.Part, receipt int64, again, ok bool) {
+func (c *TakeCall) Read(reply any) (part gcra.Item, receipt int64, again, ok bool) {
 	again, ok = c.call.readTake(reply)
 	return c.call.parts[0], c.call.parts[0].Decision.TAT, again, ok
 }

@@ -78,7 +78,7 @@ func (f *failure) decide(ctx context.Context, c *call) error {
 		for i := range c.parts {
 			c.parts[i].TAT = gcra.Empty
 		}
-		if _, err := c.operation.Decide(c.parts, f.now().UnixNano(), c.lastWord); err != nil {
+		if _, err := c.operation.Decide(c.parts, f.now().UnixNano(), c.lastWord, c.lastWord); err != nil {
 			return c.named(err)
 		}
 		for i := range c.parts {

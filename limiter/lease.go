@@ -420,7 +420,7 @@ func (l *Limiter) callForAll(f *lease, waiters []*waiter) call {
 		}
 	}
 	ahead := min(f.demand.ahead(wanted), int64(f.limit.Capacity)/10, int64(l.leases.span/f.interval))
-	c := call{operation: gcra.Take, shared: true, pending: count > 0, parts: make([]gcra.Part, 1),
+	c := call{operation: gcra.Take, shared: true, pending: count > 0, parts: make([]gcra.Item, 1),
 		funnels: []funnel{{key: l.prefix + f.key, limit: f.limit, quantity: int(wanted + ahead)}}}
 	if count == 1 && ahead == 0 {
 		c.operation = gcra.Reserve

@@ -68,7 +68,7 @@ func (c *call) readTake(reply any) (again, ok bool) {
 	} else if part.TAT, ok = reply.(int64); !ok {
 		return false, false
 	}
-	if _, err := c.operation.Decide(c.parts, 0, c.lastWord); err != nil || part.TAT < 0 {
+	if _, err := c.operation.Decide(c.parts, 0, c.lastWord, c.lastWord); err != nil || part.TAT < 0 {
 		return false, false
 	}
 	decidesSo := part.Decision.TAT != part.TAT

@@ -60,7 +60,7 @@ func (l *Limiter) Settle(ctx context.Context, result *Result, used int) (Result,
 		operation, quantity = gcra.Charge, -quantity
 	}
 	calls := []call{{operation: operation, lastWord: of.receipt, strict: true, local: result.Path == PathLocal,
-		funnels: []funnel{{key: l.prefix + of.key, limit: result.Limit, quantity: quantity}}, parts: make([]gcra.Part, 1)}}
+		funnels: []funnel{{key: l.prefix + of.key, limit: result.Limit, quantity: quantity}}, parts: make([]gcra.Item, 1)}}
 	l.decide(ctx, calls)
 	of.settled = calls[0].asked
 	return l.result(&calls[0], 0), calls[0].err

@@ -71,7 +71,7 @@ func (l *Limiter) AllowMany(ctx context.Context, requests ...Request) ([]Result,
 }
 
 func (l *Limiter) callOf(requests []Request) call {
-	c := call{operation: gcra.Reserve, least: 1, funnels: make([]funnel, len(requests)), parts: make([]gcra.Part, len(requests))}
+	c := call{operation: gcra.Reserve, least: 1, funnels: make([]funnel, len(requests)), parts: make([]gcra.Item, len(requests))}
 	for i, request := range requests {
 		c.funnels[i] = funnel{key: l.prefix + request.Key, limit: request.Limit, quantity: request.Quantity}
 	}

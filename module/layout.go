@@ -88,7 +88,7 @@ var (
 	_     [unsafe.Sizeof(cText)]int         = [unsafe.Sizeof("")]int{}
 	_     [unsafe.Offsetof(cText.bytes)]int = [0]int{}
 
-	_ [unsafe.Sizeof(C.struct_part{})]int = [unsafe.Sizeof(gcra.Part{})]int{}
+	_ [unsafe.Sizeof(C.struct_part{})]int = [unsafe.Sizeof(gcra.Item{})]int{}
 
 	_ [C.SECONDS_LENGTH]int    = [answer.SecondsLength]int{}
 	_ [C.IN_SECONDS]int        = [answer.InSeconds]int{}

@@ -77,13 +77,13 @@ func (f *Set) Peek(key string, rate gcra.Rate, quantity int64) (gcra.Decision, e
 // Decide has an operation decide a call over the funnels of different keys as one, as
 // [gcra.Operation.Decide] describes: parts has the request for each key, and gets TAT and
 // Decision. An error changes nothing.
-func (f *Set) Decide(operation gcra.Operation, keys []string, parts []gcra.Part, lastWord int64) error {
+func (f *Set) Decide(operation gcra.Operation, keys []string, parts []gcra.Item, lastWord int64) error {
 	now := f.begin()
 	defer f.mutex.Unlock()
 	for i, key := range keys {
 		parts[i].TAT = f.tats[key]
 	}
-	if _, err := operation.Decide(parts, now, lastWord); err != nil {
+	if _, err := operation.Decide(parts, now, lastWord, lastWord); err != nil {
 		return err
 	}
 	for i, key := range keys {

@@ -87,7 +87,7 @@ func decide(call *Call) {
 			return
 		}
 	}
-	if failed, err := call.Operation.Decide(parts, call.Now, call.Last); err != nil && failed >= 0 && failed < MostFunnels {
+	if failed, err := call.Operation.Decide(parts, call.Now, call.Last, call.Last); err != nil && failed >= 0 && failed < MostFunnels {
 		call.name(uint(failed))
 		call.Outcome.failTogether(err, &call.Funnels[failed])
 		return
@@ -112,7 +112,7 @@ func decide(call *Call) {
 // together sums a call up: whether it asks for tokens, is limited, and how long to wait.
 //
 //go:nosplit
-func together(parts []gcra.Part) (asked, limited bool, wait int64) {
+func together(parts []gcra.Item) (asked, limited bool, wait int64) {
 	for i := range parts {
 		part := &parts[i]
 		asked = asked || part.Request.Quantity() > 0
@@ -149,7 +149,7 @@ func (call *Call) replyInSeconds(decision *gcra.Decision) {
 }
 
 //go:nosplit
-func (call *Call) replyInRows(parts []gcra.Part, limited bool, wait int64) {
+func (call *Call) replyInRows(parts []gcra.Item, limited bool, wait int64) {
 	call.Limited = number(limited)
 	longest := &call.Rows[0]
 	for i := 0; i < MostFunnels && i < len(parts); i++ {

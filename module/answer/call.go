@@ -70,7 +70,7 @@ type Call struct {
 	Taken   int64
 	Wait    Decimal
 
-	Parts   [MostFunnels]gcra.Part
+	Parts   [MostFunnels]gcra.Item
 	Funnels [MostFunnels]Funnel
 	Rows    [MostFunnels]Row
 }
