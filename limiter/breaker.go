@@ -7,38 +7,38 @@ import (
 )
 
 const (
-	// toOpen is how many calls in a row have to go without an answer before the
+	// failuresToOpen is how many calls in a row have to go without an answer before the
 	// breaker opens.
-	toOpen = 3
+	failuresToOpen = 3
 
 	// openFor is how long it stays open before one call tries again.
 	openFor = time.Second
 )
 
 // A breaker keeps calls from a Redis that does not answer: each would wait for its
-// whole timeout. After some failures in a row it is open, and only one call per second
-// asks, until one is answered. All methods may be called from any number of
+// whole timeout. After some failures in a row it is open, and only one call per second,
+// the probe, asks, until one is answered. All methods may be called from any number of
 // goroutines.
 type breaker struct {
 	failures atomic.Int32 // in a row: calls take the lock only if there are some
 
 	mutex sync.Mutex
 	last  error     // of the failures
-	until time.Time // from when on one call may try, while it is open
+	until time.Time // from when on a probe may ask, while the breaker is open
 }
 
-// refuses returns why Redis is not to be asked now, or nil.
-func (b *breaker) refuses(now time.Time) error {
-	if b.failures.Load() < toOpen {
-		return nil
+// admit returns why Redis is not to be asked now, or nil, and whether the call is the probe.
+func (b *breaker) admit(now time.Time) (isProbe bool, cause error) {
+	if b.failures.Load() < failuresToOpen {
+		return false, nil
 	}
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	if now.Before(b.until) {
-		return b.last
+		return false, b.last
 	}
 	b.until = now.Add(openFor)
-	return nil
+	return true, nil
 }
 
 // failed is told of a call without an answer.
@@ -50,8 +50,11 @@ func (b *breaker) failed(now time.Time, err error) {
 }
 
 // answered is told of an answer, which may be an error reply.
-func (b *breaker) answered() {
-	if b.failures.Load() > 0 {
-		b.failures.Store(0)
-	}
+func (b *breaker) answered() { b.failures.Store(0) }
+
+// leaveProbe is told of a probe whose caller gave up before an answer: the next call probes.
+func (b *breaker) leaveProbe() {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.until = time.Time{}
 }

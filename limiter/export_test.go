@@ -13,11 +13,10 @@ var IsFault = isFault
 
 // SetNow has a Limiter, with its funnels in this process, take the time from now.
 func SetNow(l *Limiter, now func() time.Time) {
-	l.now, l.failure.now = now, now
+	l.now, l.local = now, funnels.New(now)
 	if l.server != nil {
-		l.server.now = now
+		l.server.now, l.server.start = now, now()
 	}
-	l.prefilter.funnels, l.failure.local = funnels.New(now), funnels.New(now)
 }
 
 // WithClock is a script that takes the server's time from two keys, before the others.
@@ -29,33 +28,27 @@ func WithClock(script string) string {
 var TakeScript = takeText
 
 // A TakeCall is a call by take.lua.
-type TakeCall struct{ call call }
+type TakeCall struct{ query *query }
 
 // NewTakeCall returns nil for a call that is wrong, or that take.lua cannot decide.
-func NewTakeCall(operation gcra.Operation, limit Limit, quantity int, lastWord int64) *TakeCall {
-	c := &TakeCall{call{operation: operation, funnels: []funnel{{limit: limit, quantity: quantity}}, parts: make([]gcra.Item, 1), lastWord: lastWord}}
-	if c.call.check(&shapes{}) != nil || !c.call.fitsTake() {
+func NewTakeCall(operation gcra.Operation, limit Limit, quantity int, maxWait int64) *TakeCall {
+	l := &Limiter{}
+	q := l.newQuery(operation, Request{"", limit, quantity}).waitUpTo(time.Duration(maxWait))
+	if q.invalid != nil || !q.fitsTakeScript() {
 		return nil
 	}
-	return c
+	return &TakeCall{q}
 }
 
 // Words are those behind the keys.
-func (c *TakeCall) Words() []any { return c.call.appendTake(nil)[1:] }
+func (c *TakeCall) Words() []any { return c.query.takeScriptArgs()[4:] }
 
-// Read returns the part of the funnel and its receipt, or again if the complete script has to
-// decide. The TAT of the part is relative.
-func (c *TakeCall) Read(reply any) (part gcra.Item, receipt int64, again, ok bool) {
-	again, ok = c.call.readTake(reply)
-	return c.call.parts[0], c.call.parts[0].Decision.TAT, again, ok
-}
-
-// Leases is how many leases a Limiter has, and for how many keys.
-func Leases(l *Limiter) (leases, keys int) {
-	l.leases.mutex.RLock()
-	defer l.leases.mutex.RUnlock()
-	for _, ofKey := range l.leases.byKey {
-		leases += len(ofKey)
+// Read returns the item of the funnel, whose TAT is relative and whose decision's is the receipt,
+// or decided false if the complete script has to decide.
+func (c *TakeCall) Read(reply any) (item gcra.Item, decided bool, err error) {
+	a, decided, err := c.query.readTakeScript(reply)
+	if decided {
+		item = a.first
 	}
-	return leases, len(l.leases.byKey)
+	return item, decided, err
 }

@@ -2,33 +2,32 @@ package limiter
 
 import (
 	"context"
-	"log/slog"
+	"fmt"
+	"slices"
 	"time"
 
 	"funnel/gcra"
-	"funnel/internal/funnels"
 )
 
-// A Failure is what to do when Redis cannot decide: it is down, does not answer in
+// A FailurePolicy is what to do when Redis cannot decide: it is down, does not answer in
 // time, is loading, has no memory left, denies access, ... It does not apply to calls
 // that are wrong themselves, whose error is always returned.
 //
 // All but FailWithError return a result without an error. Result.Path and hooks tell
 // them from decisions of Redis. The Limiter logs when this begins, and when Redis has
 // decided all calls again for 10 seconds.
-type Failure int
+type FailurePolicy int
 
 const (
 	// FailWithError returns the error.
-	FailWithError Failure = iota
+	FailWithError FailurePolicy = iota
 
 	// FailOpen decides every call as if its funnel were empty: it allows all but a quantity
 	// above the capacity, and accounts for nothing.
 	FailOpen
 
 	// FailClosed limits every call for tokens. RetryAfter is one second, or NoRetry for a
-	// quantity above the capacity. Charges and refunds are limited, too: nothing accounts for
-	// them.
+	// quantity above the capacity. Charges are limited, too: nothing accounts for them.
 	FailClosed
 
 	// FailLocal uses funnels inside this process, with the same limits. They are
@@ -41,8 +40,8 @@ const (
 const closedRetryAfter = time.Second
 
 // String is the name of the constant without Fail.
-func (f Failure) String() string {
-	switch f {
+func (p FailurePolicy) String() string {
+	switch p {
 	case FailOpen:
 		return "open"
 	case FailClosed:
@@ -54,46 +53,64 @@ func (f Failure) String() string {
 	}
 }
 
-// A failure decides without Redis.
-type failure struct {
-	policy  Failure
-	logger  *slog.Logger
-	now     func() time.Time
-	local   *funnels.Set
-	outage  outage
-	breaker breaker
+// fallback answers a query that Redis has not, because of cause.
+func (l *Limiter) fallback(ctx context.Context, q *query, cause error) (answer, error) {
+	if l.policy == FailWithError {
+		return answer{}, cause
+	}
+	l.outage.add(ctx, l.logger, l.now(), l.policy, cause)
+	switch l.policy {
+	case FailOpen:
+		return l.decideOpen(q)
+	case FailClosed:
+		return decideClosed(q), nil
+	default:
+		return l.decideLocally(q)
+	}
 }
 
-// decide decides a call that Redis has not, because of c.cause. It returns the error that the
-// caller gets.
-func (f *failure) decide(ctx context.Context, c *call) error {
-	if f.policy == FailWithError || c.strict {
-		return c.cause
+// decideOpen decides as if all funnels were empty.
+func (l *Limiter) decideOpen(q *query) (answer, error) {
+	items := q.items()
+	if _, err := q.operation.Decide(items, l.now().UnixNano(), int64(q.maxWait), q.receipt); err != nil {
+		return answer{}, q.wrap(err)
 	}
-	f.outage.add(ctx, f.logger, f.now(), f.policy, c.cause)
-	switch f.policy {
-	case FailLocal:
-		return c.decideBy(f.local)
-	case FailOpen:
-		for i := range c.parts {
-			c.parts[i].TAT = gcra.Empty
-		}
-		if _, err := c.operation.Decide(c.parts, f.now().UnixNano(), c.lastWord, c.lastWord); err != nil {
-			return c.named(err)
-		}
-		for i := range c.parts {
-			c.parts[i].Decision.TAT = 0 // no funnel holds the tokens
-		}
-		c.path = PathOpen
-	case FailClosed:
-		for i := range c.funnels {
-			funnel, wait := &c.funnels[i], int64(closedRetryAfter)
-			if funnel.quantity > funnel.limit.Capacity && c.operation != gcra.Take {
-				wait = gcra.Never
-			}
-			c.parts[i].Decision = gcra.Decision{Limited: true, Wait: wait, ResetAfter: funnel.shape.rate.Tolerance()}
-		}
-		c.path = PathClosed
+	for i := range items {
+		items[i].Decision.TAT = 0 // no funnel holds the tokens
 	}
-	return nil
+	return q.decidedBy(PathOpen, items), nil
+}
+
+func decideClosed(q *query) answer {
+	items := q.items()
+	for i := range items {
+		f, wait := &q.funnels[i], int64(closedRetryAfter)
+		if f.Quantity > f.Limit.Capacity && q.operation != gcra.Take {
+			wait = gcra.Never
+		}
+		items[i].Decision = gcra.Decision{Limited: true, Wait: wait, ResetAfter: f.args.rate.Tolerance()}
+	}
+	return q.decidedBy(PathClosed, items)
+}
+
+// decideLocally decides by the funnels in this process.
+func (l *Limiter) decideLocally(q *query) (answer, error) {
+	keys := make([]string, len(q.funnels))
+	for i := range q.funnels {
+		key := q.funnels[i].redisKey
+		if slices.Contains(keys[:i], key) {
+			return answer{}, fmt.Errorf("limiter: key %q is named twice in this call: ask once, for all of its tokens", key)
+		}
+		keys[i] = key
+	}
+	items := q.items()
+	if err := l.local.Decide(q.operation, keys, items, int64(q.maxWait), q.receipt); err != nil {
+		return answer{}, q.wrap(err)
+	}
+	for i := range items {
+		if item := &items[i]; item.Decision.TAT == item.TAT || q.operation == gcra.Refund {
+			item.Decision.TAT = 0 // nothing was taken
+		}
+	}
+	return q.decidedBy(PathLocal, items), nil
 }

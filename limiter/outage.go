@@ -23,7 +23,7 @@ type outage struct {
 }
 
 // add is told of a call that Redis has not decided.
-func (o *outage) add(ctx context.Context, logger *slog.Logger, now time.Time, policy Failure, cause error) {
+func (o *outage) add(ctx context.Context, logger *slog.Logger, now time.Time, policy FailurePolicy, cause error) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	o.calls++
@@ -35,8 +35,8 @@ func (o *outage) add(ctx context.Context, logger *slog.Logger, now time.Time, po
 	}
 }
 
-// over is told of a call that Redis has decided.
-func (o *outage) over(ctx context.Context, logger *slog.Logger, now time.Time) {
+// answered is told of a call that Redis has decided.
+func (o *outage) answered(ctx context.Context, logger *slog.Logger, now time.Time) {
 	if !o.begun.Load() {
 		return
 	}

@@ -8,6 +8,9 @@ const NoRetry time.Duration = -1
 // A Result is the decision on one funnel. Tests of other packages can make one; the zero
 // Result is limited.
 type Result struct {
+	// Key is that of the call, without the prefix of [WithPrefix].
+	Key string
+
 	// Limit is the limit of the call.
 	Limit Limit
 
@@ -15,7 +18,7 @@ type Result struct {
 	Quantity int
 
 	// Allowed is the number of tokens that were taken, all or none except with
-	// [Limiter.AllowAtMost], or that [Limiter.Charge] and [Limiter.Refund] accounted for.
+	// [Limiter.AllowAtMost], or that [Limiter.Charge] accounted for.
 	Allowed int
 
 	// Remaining is how many whole tokens fit right now, after this call: from 0 to
@@ -27,7 +30,7 @@ type Result struct {
 	Wait time.Duration
 
 	// RetryAfter is how long a limited call should wait before it asks again, and after
-	// Charge and Refund, how long the funnel is overfull. Otherwise it is NoRetry, -1, also
+	// Charge and Settle, how long the funnel is overfull. Otherwise it is NoRetry, -1, also
 	// for more than the capacity, which is always limited.
 	RetryAfter time.Duration
 
@@ -35,10 +38,12 @@ type Result struct {
 	// again.
 	ResetAfter time.Duration
 
+	// Receipt tells [Limiter.Settle] which tokens the call took: the TAT that it stored, in
+	// nanoseconds since the Unix epoch. It is 0 where no funnel holds tokens of the call.
+	Receipt int64
+
 	// Path says what decided. It is empty beside an error.
 	Path Path
-
-	claim claim
 }
 
 // Limited reports whether the call is to ask again after RetryAfter, or was for more than
@@ -58,11 +63,10 @@ func (r Result) Limited() bool {
 type Path string
 
 const (
-	PathModule    Path = "module"    // CL.RESERVE and its like, or CL.THROTTLE
-	PathScript    Path = "script"    // the script
-	PathLease     Path = "lease"     // this process, see [WithLease]
-	PathPrefilter Path = "prefilter" // this process, see [WithPrefilter]
-	PathLocal     Path = "local"     // [FailLocal], [NewLocal]
-	PathOpen      Path = "open"      // [FailOpen]
-	PathClosed    Path = "closed"    // [FailClosed]
+	PathModule Path = "module" // CL.RESERVE and its like
+	PathScript Path = "script" // the script
+	PathLease  Path = "lease"  // this process, by package limiter/lease
+	PathLocal  Path = "local"  // [FailLocal], [NewLocal]
+	PathOpen   Path = "open"   // [FailOpen]
+	PathClosed Path = "closed" // [FailClosed]
 )

@@ -2,13 +2,13 @@ package limiter
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"time"
 
 	"funnel/gcra"
 )
 
-// A Request is for tokens of a funnel, for [Limiter.AllowMany], [Limiter.AllowAll] and
-// [Limiter.WaitAll].
+// A Request is for tokens of a funnel, for [Limiter.AllowAll] and [Limiter.WaitAll].
 type Request struct {
 	Key      string
 	Limit    Limit
@@ -18,62 +18,46 @@ type Request struct {
 // AllowAll decides 1 to 64 requests as one: it takes the tokens from all funnels, or, if
 // one of them limits the call, from none. The keys differ, and in a cluster they have one
 // hash tag.
-//
-// The first Result is that of the call as a whole: its RetryAfter is the longest of all.
-// Then there is one for each request, in which Limited and RetryAfter are what its funnel
-// says alone.
-func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Result, []Result, error) {
-	calls := []call{l.callOf(requests)}
-	l.decide(ctx, calls)
-	c, results := &calls[0], make([]Result, len(requests))
-	whole := Result{RetryAfter: NoRetry, Path: c.path}
-	never := false
-	for i := range results {
-		result := l.result(c, i)
-		results[i] = result
-		whole.Quantity += result.Quantity
-		whole.Allowed += result.Allowed
-		whole.RetryAfter = max(whole.RetryAfter, result.RetryAfter)
-		whole.ResetAfter = max(whole.ResetAfter, result.ResetAfter)
-		never = never || result.Limited() && result.RetryAfter == NoRetry
-		if i == 0 {
-			whole.Remaining = result.Remaining
+func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, error) {
+	q := l.newQuery(gcra.Reserve, requests...)
+	for _, request := range requests {
+		if request.Quantity < 1 {
+			q.reject(fmt.Errorf("limiter: key %q: the quantity of a request must be at least 1, not %d: use Peek to take nothing", request.Key, request.Quantity))
 		}
-		whole.Remaining = min(whole.Remaining, result.Remaining)
 	}
-	if never {
-		whole.RetryAfter = NoRetry
+	a, err := l.decide(ctx, q)
+	results := make(Results, len(requests))
+	for i := range results {
+		results[i] = a.result(i)
 	}
-	if c.err != nil {
-		return Result{}, results, c.err
-	}
-	return whole, results, nil
+	return results, err
 }
 
-// AllowMany is AllowN of many requests, sent at once: one round trip, or one to each
-// node of a cluster. The requests are decided one by one, in their order for each key, and
-// calls of others may come in between.
-//
-// There is a Result for each request. The error joins those of requests that have no
-// decision, in their order; their results are limited, and have no Path.
-func (l *Limiter) AllowMany(ctx context.Context, requests ...Request) ([]Result, error) {
-	calls := make([]call, len(requests))
-	for i := range requests {
-		calls[i] = l.callOf(requests[i : i+1])
+// Results are the decisions on the requests of one call, in their order. Limited and RetryAfter
+// of one Result are what its funnel says alone.
+type Results []Result
+
+// Limited reports whether the call as a whole was limited: one of its funnels limits it. No
+// results are limited.
+func (r Results) Limited() bool {
+	for i := range r {
+		if r[i].Limited() {
+			return true
+		}
 	}
-	l.decide(ctx, calls)
-	results, errs := make([]Result, len(requests)), []error(nil)
-	for i := range calls {
-		results[i] = l.result(&calls[i], 0)
-		errs = append(errs, calls[i].err)
-	}
-	return results, errors.Join(errs...)
+	return len(r) == 0
 }
 
-func (l *Limiter) callOf(requests []Request) call {
-	c := call{operation: gcra.Reserve, least: 1, funnels: make([]funnel, len(requests)), parts: make([]gcra.Item, len(requests))}
-	for i, request := range requests {
-		c.funnels[i] = funnel{key: l.prefix + request.Key, limit: request.Limit, quantity: request.Quantity}
+// RetryAfter is how long a limited call should wait before it asks again: the longest time of
+// all, or [NoRetry] if one of its funnels can never allow it. It is NoRetry, too, for a call that
+// was allowed.
+func (r Results) RetryAfter() time.Duration {
+	longest := NoRetry
+	for i := range r {
+		if r[i].Limited() && r[i].RetryAfter == NoRetry {
+			return NoRetry
+		}
+		longest = max(longest, r[i].RetryAfter)
 	}
-	return c
+	return longest
 }

@@ -9,23 +9,24 @@ import (
 	"funnel/gcra"
 )
 
-// forever is the longest wait that the commands take.
-const forever time.Duration = 1<<63 - 1
+// maxDuration is the longest max wait that the commands take.
+const maxDuration time.Duration = 1<<63 - 1
 
 // ErrNeverFits means that a quantity is larger than the capacity: waiting cannot help.
 var ErrNeverFits = errors.New("limiter: the quantity is larger than the capacity: no waiting helps")
 
 // Reserve takes quantity tokens, as AllowN does, and also tokens that will have leaked
-// within longestWait: Result.Wait says how long the caller has to wait before it goes ahead.
+// within maxWait: Result.Wait says how long the caller has to wait before it goes ahead.
 // Reservations are served in the order of asking, because the funnel limits others until
-// then. A longest wait of 0 or less is AllowN.
+// then. A max wait of 0 or less is AllowN.
 //
 // If the wait would be longer, the call is limited and has reserved nothing, and RetryAfter
 // says after what time the same call would be allowed.
 //
 // An unused reservation is not returned: settle its Result with 0, see [Limiter.Settle].
-func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, quantity int, longestWait time.Duration) (Result, error) {
-	return l.one(ctx, gcra.Reserve, key, limit, quantity, int64(max(longestWait, 0)), false)
+func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, quantity int, maxWait time.Duration) (Result, error) {
+	a, err := l.decide(ctx, l.newQuery(gcra.Reserve, Request{key, limit, quantity}).waitUpTo(maxWait))
+	return a.result(0), err
 }
 
 // Wait is WaitN of one token.
@@ -36,58 +37,68 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit) error {
 // WaitN reserves quantity tokens and sleeps until the reservation is due: one call and one
 // sleep, in the order of asking.
 //
-// It waits no longer than the deadline of ctx and [WithLongestWait] allow. If the wait would
+// It waits no longer than the deadline of ctx and [WithMaxWait] allow. If the wait would
 // be longer, it reserves nothing and returns an error at once, which wraps
 // [context.DeadlineExceeded]. It returns [ErrNeverFits] when the quantity is larger than the
 // capacity, and the cause when ctx is done before the reservation is due.
 //
 // A caller that gives up leaves its reservation behind: nobody else gets the tokens. Where
 // callers without a deadline give up often, as when users close their connections, set
-// [WithLongestWait], or the reservations of callers that have gone starve the others.
+// [WithMaxWait], or the reservations of callers that have gone starve the others.
 func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity int) error {
-	return l.wait(ctx, func(longest time.Duration) (Result, time.Duration, error) {
-		result, err := l.Reserve(ctx, key, limit, quantity, longest)
+	return l.wait(ctx, func(maxWait time.Duration) (asked, error) {
+		result, err := l.Reserve(ctx, key, limit, quantity, maxWait)
+		due := maxWait + min(result.RetryAfter, maxDuration-maxWait)
 		if result.Path == PathClosed {
-			return result, result.RetryAfter, err // there is no queue
+			due = result.RetryAfter // there is no queue
 		}
-		return result, longest + min(result.RetryAfter, forever-longest), err
+		return asked{result.Limited(), result.Wait, result.RetryAfter, due}, err
 	})
 }
 
-// WaitAll waits until it has taken the tokens of 1 to 64 requests from all funnels. There
-// is no queue for several funnels: it asks, as AllowAll does, and asks again after
-// RetryAfter. Callers that need less may be served first.
+// WaitAll waits until it has taken the tokens of 1 to 64 requests from all funnels, and returns
+// what [Limiter.AllowAll] does. There is no queue for several funnels: it asks, as AllowAll does,
+// and asks again after RetryAfter. Smaller requests may be served first.
 //
-// Deadlines and errors are those of [Limiter.WaitN].
-func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) error {
-	return l.wait(ctx, func(time.Duration) (Result, time.Duration, error) {
-		whole, _, err := l.AllowAll(ctx, requests...)
-		return whole, whole.RetryAfter, err
+// Deadlines and errors are as in [Limiter.WaitN]. The Results beside an error are limited.
+func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) (results Results, err error) {
+	err = l.wait(ctx, func(time.Duration) (asked, error) {
+		results, err = l.AllowAll(ctx, requests...)
+		return asked{results.Limited(), 0, results.RetryAfter(), results.RetryAfter()}, err
 	})
+	return results, err
+}
+
+// asked is what a caller who waits has to know of a decision.
+type asked struct {
+	limited    bool
+	wait       time.Duration // of one that was allowed
+	retryAfter time.Duration
+	due        time.Duration // when the tokens of a limited one would be due
 }
 
 // wait asks until tokens are taken, and sleeps until they are due. Ask is told how long the
-// caller can wait, and also returns how long a limited one would have to.
-func (l *Limiter) wait(ctx context.Context, ask func(longest time.Duration) (Result, time.Duration, error)) error {
+// caller can wait.
+func (l *Limiter) wait(ctx context.Context, ask func(maxWait time.Duration) (asked, error)) error {
 	begin := l.now()
 	for waited := time.Duration(0); ; waited = l.now().Sub(begin) {
-		longest := l.longestWait - waited
+		maxWait := l.maxWait - waited
 		if deadline, ok := ctx.Deadline(); ok {
-			longest = min(longest, time.Until(deadline))
+			maxWait = min(maxWait, time.Until(deadline))
 		}
-		longest = max(longest, 0)
-		result, due, err := ask(longest)
+		maxWait = max(maxWait, 0)
+		got, err := ask(maxWait)
 		switch {
 		case err != nil:
 			return err
-		case !result.Limited():
-			return sleep(ctx, result.Wait)
-		case result.RetryAfter == NoRetry:
+		case !got.limited:
+			return sleep(ctx, got.wait)
+		case got.retryAfter == NoRetry:
 			return ErrNeverFits
-		case due > longest:
-			return fmt.Errorf("limiter: the tokens would be due after %v, and the caller waits for no more than %v: %w", due, longest, context.DeadlineExceeded)
+		case got.due > maxWait:
+			return fmt.Errorf("limiter: the tokens would be due after %v, and the caller waits for no more than %v: %w", got.due, maxWait, context.DeadlineExceeded)
 		}
-		if err := sleep(ctx, result.RetryAfter); err != nil {
+		if err := sleep(ctx, got.retryAfter); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,216 @@
+package limiter
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"funnel/gcra"
+)
+
+// A query is what one call asks. It does not change once it has been sent. An answer that comes
+// late finds it as it was.
+type query struct {
+	operation gcra.Operation
+	funnels   []funnel      // 1 to 64, decided as one
+	maxWait   time.Duration // of Reserve
+	receipt   int64         // of Refund, or NoReceipt
+	last      []any         // the last argument of the command: max_wait, tat, or none
+	decider   decider
+	invalid   error // why the query cannot be asked, or nil
+
+	single [1]funnel // the funnels of most queries, without an allocation of their own
+}
+
+// A decider is who may decide a query.
+type decider int
+
+const (
+	redisOrPolicy decider = iota // where Redis fails, the FailurePolicy decides
+	redisAlone                   // where Redis fails, that is the error
+	processAlone                 // the funnels in this process
+)
+
+// A funnel is one of those that a query asks about.
+type funnel struct {
+	Request
+	redisKey string // with the prefix
+	args     *limitArgs
+	checked  gcra.Request
+}
+
+// maxFunnels is how many funnels a command takes.
+const maxFunnels = 64
+
+// newQuery checks what is asked, without asking the server.
+func (l *Limiter) newQuery(operation gcra.Operation, requests ...Request) *query {
+	q := &query{operation: operation, receipt: gcra.NoReceipt}
+	if q.funnels = q.single[:]; len(requests) != 1 {
+		q.funnels = make([]funnel, len(requests))
+	}
+	if len(requests) < 1 || len(requests) > maxFunnels {
+		q.invalid = fmt.Errorf("limiter: there must be 1 to %d requests, not %d", maxFunnels, len(requests))
+	}
+	for i, request := range requests {
+		args, err := l.limits.args(request.Limit)
+		q.funnels[i] = funnel{Request: request, redisKey: l.prefix + request.Key, args: args}
+		if err != nil {
+			q.reject(fmt.Errorf("limiter: key %q: a limit of %v: %w", request.Key, request.Limit, err))
+			continue
+		}
+		if operation == gcra.Take {
+			q.funnels[i].checked, err = args.rate.RequestUpTo(int64(request.Quantity))
+		} else {
+			q.funnels[i].checked, err = args.rate.Request(int64(request.Quantity))
+		}
+		if err != nil {
+			q.reject(fmt.Errorf("limiter: key %q: quantity %d of a limit of %v: %w", request.Key, request.Quantity, request.Limit, err))
+		}
+	}
+	return q
+}
+
+// waitUpTo makes the query one for a caller who can wait.
+func (q *query) waitUpTo(maxWait time.Duration) *query {
+	if maxWait > 0 {
+		q.maxWait, q.last = maxWait, []any{secondsOf(maxWait)}
+	}
+	return q
+}
+
+// reject makes the query invalid. The first reason counts.
+func (q *query) reject(reason error) {
+	if q.invalid == nil {
+		q.invalid = reason
+	}
+}
+
+// items are the requests as package gcra takes them.
+func (q *query) items() []gcra.Item {
+	items := make([]gcra.Item, len(q.funnels))
+	for i := range items {
+		items[i].Request = q.funnels[i].checked
+	}
+	return items
+}
+
+// accounts reports whether the query is for tokens that were used, or that were not.
+func (q *query) accounts() bool { return q.operation == gcra.Charge || q.operation == gcra.Refund }
+
+// wrap returns an error that names the keys of the query.
+func (q *query) wrap(err error) error {
+	keys := make([]string, len(q.funnels))
+	for i := range keys {
+		keys[i] = fmt.Sprintf("%q", q.funnels[i].redisKey)
+	}
+	noun := "key"
+	if len(keys) > 1 {
+		noun = "keys"
+	}
+	return fmt.Errorf("limiter: %s %s: %w", noun, strings.Join(keys, ", "), err)
+}
+
+// An answer is what was decided. The zero path means that nothing was decided.
+type answer struct {
+	query   *query
+	path    Path
+	limited bool // by any of the funnels
+	sent    bool // a command may have been sent, or this process has decided
+
+	// The decision on each funnel, whose TAT is the receipt, or 0. Most queries have one, which
+	// needs no allocation.
+	first  gcra.Item
+	others []gcra.Item
+}
+
+// item is the decision on one funnel.
+func (a *answer) item(index int) *gcra.Item {
+	if index == 0 {
+		return &a.first
+	}
+	return &a.others[index-1]
+}
+
+// result is what the caller gets for one funnel.
+func (a *answer) result(index int) Result {
+	q, f := a.query, &a.query.funnels[index]
+	result := Result{Key: f.Key, Limit: f.Limit, Quantity: f.Quantity}
+	if a.path == "" {
+		return result
+	}
+	item := a.item(index)
+	decision := &item.Decision
+	result.Path, result.RetryAfter, result.Receipt = a.path, NoRetry, decision.TAT
+	result.Remaining, result.ResetAfter = int(decision.Remaining), time.Duration(decision.ResetAfter)
+	switch q.operation {
+	case gcra.Take:
+		result.Allowed = int(item.Taken)
+	case gcra.Reserve:
+		if !a.limited {
+			result.Allowed = f.Quantity
+		}
+	case gcra.Charge, gcra.Refund:
+		if a.path != PathClosed {
+			result.Allowed = f.Quantity
+		}
+	}
+	switch {
+	case f.Quantity == 0 && !q.accounts(): // no funnel limits a call for nothing
+	case q.operation == gcra.Take && result.Allowed > 0:
+	case decision.Limited:
+		result.RetryAfter = time.Duration(decision.Wait)
+	default:
+		result.Wait = time.Duration(decision.Wait)
+	}
+	return result
+}
+
+// decidedBy returns the answer that items hold, without their receipts.
+func (q *query) decidedBy(path Path, items []gcra.Item) answer {
+	a := answer{query: q, path: path, sent: true, first: items[0], others: items[1:]}
+	for i := range items {
+		a.limited = a.limited || items[i].Decision.Limited
+	}
+	return a
+}
+
+// limits caches what a limit takes to check and to write: 10 allocations of each call. Programs
+// have few limits.
+type limits struct {
+	mutex sync.RWMutex
+	known map[Limit]*limitArgs
+}
+
+// limitArgs is a limit's checked rate, and its arguments as commands and take.lua have them.
+// Strings and numbers that become any would be allocated for each call.
+type limitArgs struct {
+	rate                    gcra.Rate
+	capacity, count, period any
+	tolerance, interval     any
+}
+
+// maxLimits bounds the memory of a program that makes up limits.
+const maxLimits = 1000
+
+// args returns the arguments of a limit, or why it is not valid.
+func (l *limits) args(limit Limit) (*limitArgs, error) {
+	l.mutex.RLock()
+	args := l.known[limit]
+	l.mutex.RUnlock()
+	if args != nil {
+		return args, nil
+	}
+	rate, err := limit.Rate()
+	if err != nil {
+		return nil, err
+	}
+	args = &limitArgs{rate, limit.Capacity, limit.Count, secondsOf(limit.Period), rate.Tolerance(), rate.EmissionInterval()}
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.known == nil || len(l.known) >= maxLimits {
+		l.known = map[Limit]*limitArgs{}
+	}
+	l.known[limit] = args
+	return args, nil
+}
