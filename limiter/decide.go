@@ -38,9 +38,12 @@ func (l *Limiter) decide(ctx context.Context, q *query) (a answer, err error) {
 	return a, err
 }
 
+// An ask sends what a query asks, and waits for the answer.
+type ask func(*Limiter, context.Context, *query) (answer, error)
+
 // await asks within the time-out. It returns when the context is done, which the client may
 // not: an answer that comes after that belongs to nobody.
-func (l *Limiter) await(ctx context.Context, q *query, ask func(*Limiter, context.Context, *query) (answer, error)) (a answer, err error) {
+func (l *Limiter) await(ctx context.Context, q *query, ask ask) (a answer, err error) {
 	if l.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, l.timeout, l.timeoutCause)

@@ -95,15 +95,12 @@ func decideClosed(q *query) answer {
 
 // decideLocally decides by the funnels in this process.
 func (l *Limiter) decideLocally(q *query) (answer, error) {
-	keys := make([]string, len(q.funnels))
-	for i := range q.funnels {
-		key := q.funnels[i].redisKey
+	keys, items := q.keys(), q.items()
+	for i, key := range keys {
 		if slices.Contains(keys[:i], key) {
 			return answer{}, fmt.Errorf("limiter: key %q is named twice in this call: ask once, for all of its tokens", key)
 		}
-		keys[i] = key
 	}
-	items := q.items()
 	if err := l.local.Decide(q.operation, keys, items, int64(q.maxWait), q.receipt); err != nil {
 		return answer{}, q.wrap(err)
 	}

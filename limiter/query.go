@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -65,7 +64,8 @@ func (l *Limiter) newQuery(operation gcra.Operation, requests ...Request) *query
 			q.funnels[i].checked, err = args.rate.Request(int64(request.Quantity))
 		}
 		if err != nil {
-			q.reject(fmt.Errorf("limiter: key %q: quantity %d of a limit of %v: %w", request.Key, request.Quantity, request.Limit, err))
+			q.reject(fmt.Errorf("limiter: key %q: quantity %d of a limit of %v: %w",
+				request.Key, request.Quantity, request.Limit, err))
 		}
 	}
 	return q
@@ -98,17 +98,21 @@ func (q *query) items() []gcra.Item {
 // accounts reports whether the query is for tokens that were used, or that were not.
 func (q *query) accounts() bool { return q.operation == gcra.Charge || q.operation == gcra.Refund }
 
-// wrap returns an error that names the keys of the query.
-func (q *query) wrap(err error) error {
+// keys are the keys in Redis.
+func (q *query) keys() []string {
 	keys := make([]string, len(q.funnels))
 	for i := range keys {
-		keys[i] = fmt.Sprintf("%q", q.funnels[i].redisKey)
+		keys[i] = q.funnels[i].redisKey
 	}
-	noun := "key"
-	if len(keys) > 1 {
-		noun = "keys"
+	return keys
+}
+
+// wrap returns an error that names the keys in Redis.
+func (q *query) wrap(err error) error {
+	if len(q.funnels) == 1 {
+		return fmt.Errorf("limiter: key %q: %w", q.funnels[0].redisKey, err)
 	}
-	return fmt.Errorf("limiter: %s %s: %w", noun, strings.Join(keys, ", "), err)
+	return fmt.Errorf("limiter: keys %q: %w", q.keys(), err)
 }
 
 // An answer is what was decided. The zero path means that nothing was decided.
@@ -205,7 +209,8 @@ func (l *limits) args(limit Limit) (*limitArgs, error) {
 	if err != nil {
 		return nil, err
 	}
-	args = &limitArgs{rate, limit.Capacity, limit.Count, secondsOf(limit.Period), rate.Tolerance(), rate.EmissionInterval()}
+	args = &limitArgs{rate: rate, capacity: limit.Capacity, count: limit.Count, period: secondsOf(limit.Period),
+		tolerance: rate.Tolerance(), interval: rate.EmissionInterval()}
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	if l.known == nil || len(l.known) >= maxLimits {

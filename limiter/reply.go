@@ -21,7 +21,8 @@ func (q *query) read(reply any, path Path) (answer, error) {
 		ok = len(elements) >= 4 && a.readTaken(elements[3])
 	}
 	if !ok {
-		return answer{}, fmt.Errorf("limiter: the server replied %v, which is no reply of %v: is the command that of another module?", reply, operationNames[q.operation].command)
+		return answer{}, fmt.Errorf("limiter: the server replied %v, which is no reply of %v: does another module have this command?",
+			reply, operationNames[q.operation].command)
 	}
 	return a, nil
 }
@@ -47,7 +48,8 @@ func (a *answer) readRows(reply any) bool {
 			return false
 		}
 		a.limited = a.limited || limited != 0
-		a.item(i).Decision = gcra.Decision{Limited: limited != 0, Limit: limit, Remaining: remaining, Wait: wait, ResetAfter: reset, TAT: receipt}
+		a.item(i).Decision = gcra.Decision{Limited: limited != 0, Limit: limit, Remaining: remaining,
+			Wait: wait, ResetAfter: reset, TAT: receipt}
 	}
 	return true
 }

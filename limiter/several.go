@@ -22,7 +22,8 @@ func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, e
 	q := l.newQuery(gcra.Reserve, requests...)
 	for _, request := range requests {
 		if request.Quantity < 1 {
-			q.reject(fmt.Errorf("limiter: key %q: the quantity of a request must be at least 1, not %d: use Peek to take nothing", request.Key, request.Quantity))
+			q.reject(fmt.Errorf("limiter: key %q: the quantity of a request must be at least 1, not %d: use Peek to take nothing",
+				request.Key, request.Quantity))
 		}
 	}
 	a, err := l.decide(ctx, q)

@@ -18,11 +18,9 @@ const (
 // fitsTakeScript reports whether take.lua can decide the query: it is for tokens of one funnel,
 // or peeks at it.
 func (q *query) fitsTakeScript() bool {
-	switch {
-	case len(q.funnels) > 1 || q.accounts() || q.operation == gcra.Take && q.funnels[0].Quantity > maxTake:
-		return false
-	}
-	return q.funnels[0].args.rate.Tolerance() < maxSpan
+	f := &q.funnels[0]
+	isTooMuch := q.operation == gcra.Take && f.Quantity > maxTake
+	return len(q.funnels) == 1 && !q.accounts() && !isTooMuch && f.args.rate.Tolerance() < maxSpan
 }
 
 // takeScriptArgs are the arguments of EVAL with take.lua; the first two are left to the caller.
@@ -46,56 +44,51 @@ func (q *query) takeScriptArgs() []any {
 	return append(args, ceiling, increment)
 }
 
-// readTakeScript reads a reply of take.lua: the level of the funnel, where it took nothing, or
-// what parseTaken reads. Package gcra decides from it, with the TAT relative to now. Decided is
-// false where it decides otherwise: the script does not count with a max wait of that length.
+// readTakeScript reads a reply of take.lua. Package gcra decides from the level that the reply
+// tells, at the instant 0. Decided is false where the complete script has to decide: the reply is
+// nil, or package gcra takes the tokens, and the script did not reckon with so long a max wait.
 func (q *query) readTakeScript(reply any) (a answer, decided bool, err error) {
 	if reply == nil {
 		return a, false, nil
 	}
 	items := q.items()
-	item, receipt, times := &items[0], int64(0), int64(0)
-	text, took := reply.(string)
-	level, isLevel := reply.(int64)
-	switch {
-	case took:
-		now, ok := int64(0), false
-		if receipt, now, times, ok = parseTaken(text); !ok {
-			return answer{}, false, fmt.Errorf("limiter: the script replied %q, which take.lua does not", text)
-		}
-		increment := item.Request.Increment()
-		if q.operation == gcra.Take {
-			increment = q.funnels[0].args.rate.EmissionInterval()
-		}
-		level = receipt - now - increment*times
-	case !isLevel:
-		return answer{}, false, fmt.Errorf("limiter: the script replied %v, which take.lua does not", reply)
+	item := &items[0]
+	receipt, times, ok := q.parseTakeReply(reply, &item.TAT)
+	if ok {
+		_, err := q.operation.Decide(items, 0, int64(q.maxWait), q.receipt)
+		ok = err == nil && item.TAT >= 0
 	}
-	item.TAT = level
-	if _, err := q.operation.Decide(items, 0, int64(q.maxWait), q.receipt); err != nil || level < 0 {
-		return answer{}, false, fmt.Errorf("limiter: the script replied %v, which take.lua does not", reply)
-	}
-	decidesToTake := item.Decision.TAT != level
-	if took && (!decidesToTake || q.operation == gcra.Take && item.Taken != times) {
-		return answer{}, false, fmt.Errorf("limiter: the script replied %q, and took other tokens than it was asked for", text)
+	took, takes := receipt != 0, item.Decision.TAT != item.TAT
+	if !ok || took && (!takes || q.operation == gcra.Take && item.Taken != times) {
+		return a, false, fmt.Errorf("limiter: take.lua replied %v, which does not answer the call", reply)
 	}
 	item.Decision.TAT = receipt
-	return q.decidedBy(PathScript, items), took == decidesToTake, nil
+	return q.decidedBy(PathScript, items), took == takes, nil
 }
 
-// parseTaken reads the new TAT, of 19 digits; the server's clock, of 10 digits for its seconds,
-// then its microseconds; and how often the increment was taken, once if it is left out.
-func parseTaken(text string) (tat, now, times int64, ok bool) {
+// parseTakeReply reads the level before the call. If the script took nothing, that is the reply.
+// Otherwise the reply is the new TAT, of 19 digits; the server's clock, 10 digits of seconds and
+// then its microseconds; and behind a space, for AllowAtMost, how many tokens it took.
+func (q *query) parseTakeReply(reply any, level *int64) (receipt, times int64, ok bool) {
+	text, took := reply.(string)
+	if !took {
+		*level, ok = reply.(int64)
+		return 0, 0, ok
+	}
 	if len(text) < len("1700000000000000000"+"1700000000"+"0") {
-		return 0, 0, 0, false
+		return 0, 0, false
 	}
 	microseconds, number, isTake := strings.Cut(text[29:], " ")
-	if !isTake {
+	increment := q.funnels[0].checked.Increment()
+	if isTake {
+		increment = q.funnels[0].args.rate.EmissionInterval()
+	} else {
 		number = "1"
 	}
-	tat, err1 := strconv.ParseInt(text[:19], 10, 64)
+	receipt, err1 := strconv.ParseInt(text[:19], 10, 64)
 	seconds, err2 := strconv.ParseInt(text[19:29], 10, 64)
 	rest, err3 := strconv.ParseInt(microseconds, 10, 64)
 	times, err4 := strconv.ParseInt(number, 10, 64)
-	return tat, seconds*1e9 + rest*1e3, times, err1 == nil && err2 == nil && err3 == nil && err4 == nil
+	*level = receipt - seconds*1e9 - rest*1e3 - increment*times
+	return receipt, times, err1 == nil && err2 == nil && err3 == nil && err4 == nil
 }

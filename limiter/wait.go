@@ -46,13 +46,13 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit) error {
 // callers without a deadline give up often, as when users close their connections, set
 // [WithMaxWait], or the reservations of callers that have gone starve the others.
 func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity int) error {
-	return l.wait(ctx, func(maxWait time.Duration) (asked, error) {
+	return l.wait(ctx, func(maxWait time.Duration) (Results, time.Duration, error) {
 		result, err := l.Reserve(ctx, key, limit, quantity, maxWait)
 		due := maxWait + min(result.RetryAfter, maxDuration-maxWait)
 		if result.Path == PathClosed {
 			due = result.RetryAfter // there is no queue
 		}
-		return asked{result.Limited(), result.Wait, result.RetryAfter, due}, err
+		return Results{result}, due, err
 	})
 }
 
@@ -62,24 +62,16 @@ func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity i
 //
 // Deadlines and errors are as in [Limiter.WaitN]. The Results beside an error are limited.
 func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) (results Results, err error) {
-	err = l.wait(ctx, func(time.Duration) (asked, error) {
+	err = l.wait(ctx, func(time.Duration) (Results, time.Duration, error) {
 		results, err = l.AllowAll(ctx, requests...)
-		return asked{results.Limited(), 0, results.RetryAfter(), results.RetryAfter()}, err
+		return results, results.RetryAfter(), err
 	})
 	return results, err
 }
 
-// asked is what a caller who waits has to know of a decision.
-type asked struct {
-	limited    bool
-	wait       time.Duration // of one that was allowed
-	retryAfter time.Duration
-	due        time.Duration // when the tokens of a limited one would be due
-}
-
 // wait asks until tokens are taken, and sleeps until they are due. Ask is told how long the
-// caller can wait.
-func (l *Limiter) wait(ctx context.Context, ask func(maxWait time.Duration) (asked, error)) error {
+// caller can wait, and also returns when the tokens of a limited call would be due.
+func (l *Limiter) wait(ctx context.Context, ask func(maxWait time.Duration) (Results, time.Duration, error)) error {
 	begin := l.now()
 	for waited := time.Duration(0); ; waited = l.now().Sub(begin) {
 		maxWait := l.maxWait - waited
@@ -87,18 +79,19 @@ func (l *Limiter) wait(ctx context.Context, ask func(maxWait time.Duration) (ask
 			maxWait = min(maxWait, time.Until(deadline))
 		}
 		maxWait = max(maxWait, 0)
-		got, err := ask(maxWait)
+		results, due, err := ask(maxWait)
 		switch {
 		case err != nil:
 			return err
-		case !got.limited:
-			return sleep(ctx, got.wait)
-		case got.retryAfter == NoRetry:
+		case !results.Limited():
+			return sleep(ctx, results[0].Wait)
+		case results.RetryAfter() == NoRetry:
 			return ErrNeverFits
-		case got.due > maxWait:
-			return fmt.Errorf("limiter: the tokens would be due after %v, and the caller waits for no more than %v: %w", got.due, maxWait, context.DeadlineExceeded)
+		case due > maxWait:
+			return fmt.Errorf("limiter: the tokens would be due after %v, and the caller waits for no more than %v: %w",
+				due, maxWait, context.DeadlineExceeded)
 		}
-		if err := sleep(ctx, got.retryAfter); err != nil {
+		if err := sleep(ctx, results.RetryAfter()); err != nil {
 			return err
 		}
 	}
