@@ -85,8 +85,8 @@ run() {
 
 Try it, from another terminal:
 
-  $cli cl.throttle laoqian:reply 15 30 60
-  $cli -r 20 cl.throttle laoqian:reply 15 30 60
+  $cli cl.throttle user:42 15 30 60
+  $cli -r 20 cl.throttle user:42 15 30 60
 
 HINT
     # For trying out: only this machine reaches the server, and nothing is saved.

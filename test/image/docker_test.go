@@ -108,7 +108,7 @@ func (c container) client(t testing.TB, password ...string) *redis.Client {
 // in the mode of redis-cell.
 func requireReply(t testing.TB, client *redis.Client, limit int64) {
 	t.Helper()
-	require.Equal(t, servertest.Reply{0, limit, limit - 1, -1, 2}, servertest.Throttle(t, client, "laoqian:reply", 15, 30, 60))
+	require.Equal(t, servertest.Reply{0, limit, limit - 1, -1, 2}, servertest.Throttle(t, client, "user:42", 15, 30, 60))
 }
 
 // exec runs a command in a container.
