@@ -57,7 +57,7 @@ HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 CMD ["fun
 ARG BASE
 ARG VERSION=unknown
 ARG COMMIT=unknown
-# Only labels with known values. scripts/publish-as.sh adds where the sources are.
+# Only labels with known values.
 LABEL org.opencontainers.image.title="funnel" \
       org.opencontainers.image.description="Redis or Valkey with funnel, a rate limiter" \
       org.opencontainers.image.licenses="MIT" \
