@@ -56,6 +56,17 @@ need_package() {
     packages "$package"
 }
 
+# unpack_package NAME FOLDER: unpacks a package of this Debian there, without installing it.
+unpack_package() {
+    local download
+    download=$(mktemp -d)
+    # For root, apt downloads as this user.
+    [ "$(id -u)" != 0 ] || chown _apt "$download"
+    (cd "$download" && apt-get -qq download "$1" >&2 && dpkg-deb -x ./*.deb "$2") ||
+        die "$1 cannot be had: apt-get update may help"
+    rm -rf "$download"
+}
+
 # debian_mirror prints the mirror to fetch packages from: FUNNEL_DEBIAN_MIRROR, the one
 # that apt uses, or the public one.
 debian_mirror() {
