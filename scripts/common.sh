@@ -76,6 +76,12 @@ debian_mirror() {
     echo "${mirror:-http://deb.debian.org/debian}"
 }
 
+need_docker() {
+    has docker || die "docker is missing: install it (apt-get install docker.io)"
+    docker info >/dev/null 2>&1 ||
+        die "docker does not answer: start its daemon (systemctl start docker), and be root or a member of the group docker"
+}
+
 server_on_path() { command -v redis-server || command -v valkey-server; }
 
 # need_server sets FUNNEL_SERVER, which tests read, too.
