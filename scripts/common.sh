@@ -104,8 +104,6 @@ install_server() {
         else
             need_package valkey-server valkey
         fi
-    elif has brew; then
-        brew install redis
     else
         die "redis-server is missing: install Redis 6.2.8 or newer, or Valkey, or name one in FUNNEL_SERVER"
     fi

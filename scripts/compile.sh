@@ -43,7 +43,7 @@ need_compilers() {
     target=$($cc -dumpmachine) || die "the C compiler '$cc' does not say what it compiles for: $install"
     case $target in
     *-musl*) die "the C compiler '$cc' compiles for musl: build on a system with glibc, and the same file loads on both" ;;
-    "$cpu"-* | arm64-apple-*) ;;
+    "$cpu"-*) ;;
     *) die "the C compiler '$cc' compiles for $target, but GOARCH is $arch: $install" ;;
     esac
     # Without recommended packages, Debian's gcc comes without them.

@@ -144,18 +144,15 @@ func followReadme(t *testing.T, release, text string) {
 	require.NotContains(t, fmt.Sprint(blocks), "/usr/")
 	require.Len(t, blocks, 2, "commands, and lines for the server's configuration")
 	require.Len(t, blocks["sh"], 2, "install and check")
-	require.Len(t, blocks["conf"], 2, "loadmodule without and with compat")
+	require.Len(t, blocks["conf"], 1, "loadmodule")
 
 	for range 2 { // the second time as for a new version
 		page.Shell(t, release, 0, blocks["sh"][0])
 	}
-	for i, want := range []string{"0\n15\n14\n-1\n2\n", "0\n16\n15\n-1\n2\n"} {
-		server := servertest.Start(t, page.WithModule(t, blocks["conf"][i]))
-		output := page.Shell(t, release, server.Port, blocks["sh"][1])
-		require.Contains(t, output, "funnel_version:"+versionOf(t))
-		require.Contains(t, output, "funnel_compat:"+[]string{"none", "redis-cell"}[i])
-		require.True(t, strings.HasSuffix(output, want), output)
-	}
+	server := servertest.Start(t, page.WithModule(t, blocks["conf"][0]))
+	output := page.Shell(t, release, server.Port, blocks["sh"][1])
+	require.Contains(t, output, "funnel_version:"+versionOf(t))
+	require.True(t, strings.HasSuffix(output, "0\n15\n14\n-1\n2\n"), output)
 }
 
 // requireSymbols checks that an offset in a crash report can be looked up.
