@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the image, labelled with version and commit. Options are those of docker build:
+# Builds the image, labelled with version and commit, with options of docker build:
 #
 #   scripts/image.sh NAME [OPTION...]
 #   scripts/image.sh funnel --build-arg BASE=valkey/valkey:9

@@ -18,7 +18,7 @@ type format struct {
 	folder, license, more, valkeyMore, valkeySays string
 }
 
-// formats are those of this architecture: the module loads with musl on amd64 alone.
+// formats lists the formats for this architecture: the module loads with musl on amd64 alone.
 func formats() []format {
 	all := []format{
 		{"deb", "dpkg-deb", `dpkg-deb -x "$1" .; dpkg-deb -f "$1"`,

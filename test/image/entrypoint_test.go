@@ -103,7 +103,7 @@ func TestFileFromStandardInput(t *testing.T) {
 	require.Equal(t, map[string]string{"maxmemory": "123456789"}, client.ConfigGet(t.Context(), "maxmemory").Val())
 }
 
-// TestOtherCommandsRunAsTheyAre, including those of the server that only print.
+// TestOtherCommandsRunAsTheyAre, also the commands of the server that only print.
 func TestOtherCommandsRunAsTheyAre(t *testing.T) {
 	t.Parallel()
 	run := func(command ...string) string {
