@@ -15,7 +15,6 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" >/dev/null
 [[ ${FUNNEL_SERVER-} != [!/]*/* ]] || export FUNNEL_SERVER=$OLDPWD/$FUNNEL_SERVER
 . scripts/common.sh
 . scripts/compile.sh
-. scripts/image.sh
 
 # Each has a go.mod of its own: importers of limiter do not inherit their requirements.
 nested_modules=(test examples/monitoring limiter/grpclimit)
@@ -28,31 +27,22 @@ usage: ./build.sh COMMAND
   run [ARGUMENT...]   build, then start a server with it on port 6379, or PORT;
                       arguments follow the module on the server's command line:
                       ./build.sh run compat redis-cell --io-threads 4
-  test                check the sources, then run all tests
+  test                build, then run all tests
+  check               check formats, and run vet, staticcheck and shellcheck
   matrix [SERVER...]  run the tests against many servers, or the given ones, with one
                       funnel.so; servers are kept in a cache; with GOARCH=arm64 on
                       amd64, qemu-user emulates them; FUNNEL_TESTS is a regular
                       expression that selects tests
-  toolchains          build and prove with the oldest Go that go.mod allows, with the
-                      one that go.mod names and with the newest, and test each result:
-                      FUNNEL_TESTS, by default a few
   bench [OPTION...]   measure what a call costs, compared with other ways to limit a
                       rate; ./build.sh bench -help lists the options
-  guard               count instructions per call, and fail if they have risen above
-                      test/bench/instructions.txt
   dist                pack a release: dist/funnel-VERSION-linux-ARCHITECTURE.tar.gz,
-                      packages for Redis and Valkey (deb, rpm, and apk on amd64), a
-                      bill of materials (.cdx.json), and dist/SHA256SUMS; the same
-                      sources make the same bytes
-  image [OPTION...]   docker build -t funnel, labelled with version and commit:
-                      ./build.sh image --build-arg BASE=valkey/valkey:9
-  image-test          build the image on stand-ins for the official ones, made of
-                      Debian packages, then test it in containers
+                      packages for Redis and Valkey (deb, rpm, and apk on amd64), and
+                      dist/SHA256SUMS; the same sources make the same bytes
   clean               remove everything that was built, except the cache of servers
   help                show this text
 
-run, test, bench and guard use redis-server or valkey-server, and install one if they
-are allowed to; FUNNEL_SERVER names another. bench and guard install valgrind, too.
+run, test and bench use redis-server or valkey-server, and install one if they are
+allowed to; FUNNEL_SERVER names another. bench installs valgrind, too.
 
 CC, CGO_CFLAGS, GOARCH, GOFLAGS and the other variables of Go and cgo have their usual
 meaning:
@@ -81,20 +71,14 @@ run() {
     compile funnel.so
     has redis-cli || cli=valkey-cli
     [ "$port" = 6379 ] || cli+=" -p $port"
-    cat <<HINT
-
-Try it, from another terminal:
-
-  $cli cl.throttle laoqian:reply 15 30 60
-  $cli -r 20 cl.throttle laoqian:reply 15 30 60
-
-HINT
+    echo "try it, from another terminal: $cli cl.throttle user:42 15 30 60"
     # For trying out: only this machine reaches the server, and nothing is saved.
     exec "$FUNNEL_SERVER" --port "$port" --bind 127.0.0.1 -::1 --dir "$PWD/build" --save '' --loadmodule "$PWD/funnel.so" "$@"
 }
 
-check_sources() {
+check() {
     local unformatted unpinned tags module
+    need_compilers
     unformatted=$("$(go env GOROOT)/bin/gofmt" -l .)
     [ -z "$unformatted" ] || die "not formatted as gofmt does it: gofmt -w" "$unformatted"
     # A tag can be moved to another commit.
@@ -104,9 +88,11 @@ check_sources() {
     on_this_machine go -C test build -o ../build/staticcheck honnef.co/go/tools/cmd/staticcheck
     for module in . "${nested_modules[@]}"; do
         for tags in '' funneldebug; do
+            echo "checking $module" ${tags:+"with the tag $tags"}
             (cd "$module" && go vet -tags "$tags" ./... && "$OLDPWD/build/staticcheck" -tags "$tags" ./...)
         done
     done
+    echo "checking the scripts and the C code"
     if has shellcheck; then
         find . -path ./build -prune -o \( -name '*.sh' -o -path ./.ci/run \) -type f -exec shellcheck -x {} +
     else
@@ -121,44 +107,26 @@ check_sources() {
     fi
 }
 
-# What go test says of coverage is a share of all packages, for the tests of each.
-without_coverage() { sed -e '/^coverage: /d' -e $'s/\tcoverage: .*//'; }
-
-# coverage PROFILE...: for each package, how many of its statements the tests have run.
-coverage() {
-    awk '/^mode:/ { next }
-        { statements[$1] = $2; ran[$1] += $3 }
-        END {
-            for (block in statements) {
-                package = block
-                sub(/\/[^\/]*$/, "", package)
-                all[package] += statements[block]
-                if (ran[block]) covered[package] += statements[block]
-            }
-            for (package in all) printf "coverage: %5.1f%%  %s\n", 100 * covered[package] / all[package], package
-        }' "$@" | sort -k 3
-}
-
 run_tests() {
-    local module
+    local module packages concurrent
     need_compilers
     need_server
-    echo "checking the sources"
-    check_sources
-    echo "building"
+    echo "building funnel.so"
     compile_for_tests
+    packages=$(go list ./...)
+    # These have goroutines of their own.
+    concurrent=$(grep -E '/(limiter|internal/funnels)(/|$)' <<<"$packages")
     # Go's cache of test results does not know that the tests depend on funnel.so: -count=1.
     echo "testing, on $("$FUNNEL_SERVER" --version)"
     # shellcheck disable=SC2046 # names of packages have no spaces
-    go test -count=1 -timeout 10m -coverpkg=./gcra/...,./module/answer -coverprofile=build/coverage-1 \
-        $(go list ./... | grep -v /limiter) | without_coverage
+    go test -count=1 -timeout 10m $(grep -vxF "$concurrent" <<<"$packages")
+    echo "testing with the race detector"
+    # shellcheck disable=SC2086
+    go test -count=1 -timeout 10m -race $concurrent
     for module in "${nested_modules[@]}"; do
+        echo "testing $module"
         go -C "$module" test -count=1 -timeout 10m ./...
     done
-    echo "testing, with the race detector"
-    go test -count=1 -timeout 10m -race -coverpkg=./gcra/...,./limiter/... -coverprofile=build/coverage-2 \
-        ./gcra/... ./limiter/... | without_coverage
-    coverage build/coverage-1 build/coverage-2
 }
 
 bench() {
@@ -180,23 +148,16 @@ dist() {
     scripts/pack.sh "build/funnel-$arch.so" "$arch"
 }
 
-image() {
-    need_docker
-    build_image funnel "$@"
-}
-
 command=${1-help}
 [ $# = 0 ] || shift
 case $command in
-run | bench | image) "$command" "$@" ;;
+run | bench) "$command" "$@" ;;
 matrix) exec scripts/matrix.sh "$@" ;;
-build | test | toolchains | guard | dist | image-test | clean | help | -h | --help)
+build | test | check | dist | clean | help | -h | --help)
     [ $# = 0 ] || die "$command takes no arguments, but got: $*"
     case $command in
-    build | dist) "$command" ;;
+    build | check | dist) "$command" ;;
     test) run_tests ;;
-    guard) bench -guard ;;
-    toolchains | image-test) exec "scripts/$command.sh" ;;
     clean) rm -rf build dist funnel.so ;;
     *) help ;;
     esac

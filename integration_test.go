@@ -18,12 +18,12 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestTranscript is the example of the usual tutorial on redis-cell, where user laoqian
-// may reply 15 times in a row and 30 times in 60 seconds.
+// TestTranscript is the first call of the README: user 42
+// may call 15 times in a row, and 30 times in 60 seconds.
 func TestTranscript(t *testing.T) {
 	client := servertest.StartClient(t)
-	require.Equal(t, "0 15 14 -1 2", servertest.Call(t, client, "cl.throttle laoqian:reply 15 30 60"))
-	require.Equal(t, "0 15 13 -1 4", servertest.Call(t, client, "cl.throttle laoqian:reply 15 30 60 1"))
+	require.Equal(t, "0 15 14 -1 2", servertest.Call(t, client, "cl.throttle user:42 15 30 60"))
+	require.Equal(t, "0 15 13 -1 4", servertest.Call(t, client, "cl.throttle user:42 15 30 60 1"))
 }
 
 // tour has a transcript for each thing that one can do. A line that begins with > is a

@@ -6,7 +6,7 @@ import (
 	"funnel/gcra"
 )
 
-// The transcript of a new key: cl.throttle laoqian:reply 15 30 60.
+// The transcript of a new key: cl.throttle user:42 15 30 60.
 func Example() {
 	const now = 1_800_000_000 * 1e9
 

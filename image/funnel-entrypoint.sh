@@ -24,43 +24,19 @@ words() (
     printf %s "$*"
 )
 
-# loads FILE: for each line that loads funnel, in a configuration file and in the files that
-# it includes by path or pattern, prints the arguments. Servers ignore the case of a line's
-# first word. A subshell, because each file needs its own variables.
-loads() (
-    [ -f "$1" ] || exit 0
-    case $files in *":$1:"*) exit 0 ;; esac # it includes itself
-    files=$files$1:
-    sed -nE "s|^[[:space:]]*[Ll][Oo][Aa][Dd][Mm][Oo][Dd][Uu][Ll][Ee][[:space:]]+[\"']?${module}[\"']?[[:space:]]*||p" "$1" |
-        while IFS= read -r arguments; do
-            arguments=$(words "$arguments")
-            printf "%s loads funnel with '%s'\n" "$1" "$arguments"
-        done
-    sed -nE "s|^[[:space:]]*[Ii][Nn][Cc][Ll][Uu][Dd][Ee][[:space:]]+[\"']?([^\"']*[^\"'[:space:]])[\"']?[[:space:]]*$|\1|p" "$1" |
-        while IFS= read -r pattern; do
-            IFS= # a path may hold spaces
-            for file in $pattern; do loads "$file"; done
-        done
-)
-
-# is_loaded SERVER [ARGUMENT...]: a server that is told to load a module twice does
-# not start. Files may name it, because CONFIG REWRITE, and thus every failover by
-# Sentinel, writes the line there.
+# is_loaded SERVER [ARGUMENT...]: a server that is told to load a module twice does not
+# start. The configuration file may name it, because CONFIG REWRITE, and thus every failover
+# by Sentinel, writes the line there. Servers ignore the case of the line's first word.
 is_loaded() {
-    files=:
-    found=$(loads "${2-}")
-    before=
     for argument; do
         [ "$argument" != "$module" ] || return 0
-        [ "$before" != --include ] || found=$found$(loads "$argument")
-        before=$argument
     done
+    [ -f "${2-}" ] || return 1
+    found=$(sed -nE "s,^[[:space:]]*loadmodule[[:space:]]+[\"']?${module}[\"']?([[:space:]]|$),with ,Ip" "$2")
     [ -n "$found" ] || return 1
-    wanted=$(words "${FUNNEL_ARGS-}")
-    case $found in
-    *" loads funnel with '$wanted'") ;;
-    *) [ -z "$wanted" ] || die "$found, and FUNNEL_ARGS is '$wanted': remove the line or the variable" ;;
-    esac
+    found=$(words "${found#with}") wanted=$(words "${FUNNEL_ARGS-}")
+    [ -z "$wanted" ] || [ "$found" = "$wanted" ] ||
+        die "$2 loads funnel with '$found', and FUNNEL_ARGS is '$wanted': remove the line or the variable"
 }
 
 # ends_at_once SERVER [ARGUMENT...]: these options must be alone; with --test-memory, the

@@ -56,6 +56,17 @@ need_package() {
     packages "$package"
 }
 
+# unpack_package NAME FOLDER: unpacks a package of this Debian there, without installing it.
+unpack_package() {
+    local download
+    download=$(mktemp -d)
+    # For root, apt downloads as this user.
+    [ "$(id -u)" != 0 ] || chown _apt "$download"
+    (cd "$download" && apt-get -qq download "$1" >&2 && dpkg-deb -x ./*.deb "$2") ||
+        die "$1 cannot be had: apt-get update may help"
+    rm -rf "$download"
+}
+
 # debian_mirror prints the mirror to fetch packages from: FUNNEL_DEBIAN_MIRROR, the one
 # that apt uses, or the public one.
 debian_mirror() {
@@ -63,6 +74,12 @@ debian_mirror() {
     # shellcheck disable=SC2016 # apt expands it
     [ -n "$mirror" ] || mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | sed -n '/\/debian\/$/{p;q}')
     echo "${mirror:-http://deb.debian.org/debian}"
+}
+
+need_docker() {
+    has docker || die "docker is missing: install it (apt-get install docker.io)"
+    docker info >/dev/null 2>&1 ||
+        die "docker does not answer: start its daemon (systemctl start docker), and be root or a member of the group docker"
 }
 
 server_on_path() { command -v redis-server || command -v valkey-server; }
@@ -87,8 +104,6 @@ install_server() {
         else
             need_package valkey-server valkey
         fi
-    elif has brew; then
-        brew install redis
     else
         die "redis-server is missing: install Redis 6.2.8 or newer, or Valkey, or name one in FUNNEL_SERVER"
     fi

@@ -18,7 +18,7 @@ need_compilers() {
     has go || die "Go is missing: install $wanted"
     go list -m >/dev/null || die "this Go cannot build funnel, for the reason above: install $wanted"
 
-    # The finished file names only the last of several, so the proof cannot read the others.
+    # The finished file names only the last of several: the check cannot read the others.
     for flags in gcflags asmflags; do
         [[ $(go env GOFLAGS) != *-$flags*-$flags* ]] ||
             die "GOFLAGS is '$(go env GOFLAGS)': the finished file names one -$flags only, and the others could not be checked; leave one"
@@ -43,7 +43,7 @@ need_compilers() {
     target=$($cc -dumpmachine) || die "the C compiler '$cc' does not say what it compiles for: $install"
     case $target in
     *-musl*) die "the C compiler '$cc' compiles for musl: build on a system with glibc, and the same file loads on both" ;;
-    "$cpu"-* | arm64-apple-*) ;;
+    "$cpu"-*) ;;
     *) die "the C compiler '$cc' compiles for $target, but GOARCH is $arch: $install" ;;
     esac
     # Without recommended packages, Debian's gcc comes without them.

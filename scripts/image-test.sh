@@ -7,13 +7,12 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/common.sh
 . scripts/compile.sh
-. scripts/image.sh
 
 need_docker
 need_compilers
 need_package debootstrap
 docker compose version >/dev/null 2>&1 || need_package docker-compose
-as_root true || die "debootstrap needs root: sudo ./build.sh image-test"
+as_root true || die "debootstrap needs root: sudo scripts/image-test.sh"
 
 bases=(redis valkey)
 server=
@@ -28,7 +27,7 @@ as_root env PATH="$PATH" HOME="$HOME" FUNNEL_MUSL_SERVER="${server##*$'\t'}" scr
 
 for base in "${bases[@]}"; do
     echo "building the image on funnel-standin-$base"
-    build_image "funnel-test-$base" --quiet --build-arg GO_IMAGE=funnel-standin-golang \
+    scripts/image.sh "funnel-test-$base" --quiet --build-arg GO_IMAGE=funnel-standin-golang \
         --build-arg BASE="funnel-standin-$base" >/dev/null
 done
 

@@ -1,13 +1,15 @@
-# Builds the image: functions. Source this file after common.sh and compile.sh.
-# shellcheck shell=bash
+#!/usr/bin/env bash
+# Builds the image, labelled with version and commit, with options of docker build:
+#
+#   scripts/image.sh NAME [OPTION...]
+#   scripts/image.sh funnel --build-arg BASE=valkey/valkey:9
 
-need_docker() {
-    has docker || die "docker is missing: install it (apt-get install docker.io)"
-    docker info >/dev/null 2>&1 ||
-        die "docker does not answer: start its daemon (systemctl start docker), and be root or a member of the group docker"
-}
+set -euo pipefail
 
-# build_image NAME [OPTION...]
-build_image() {
-    docker build --tag "$1" --build-arg VERSION="$(version)" --build-arg COMMIT="$(commit)" "${@:2}" .
-}
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/common.sh
+. scripts/compile.sh
+
+[ $# -gt 0 ] || die "usage: scripts/image.sh NAME [OPTION...]"
+need_docker
+docker build --tag "$1" --build-arg VERSION="$(version)" --build-arg COMMIT="$(commit)" "${@:2}" .

@@ -3,7 +3,7 @@
 #
 #   scripts/matrix.sh [SERVER...]
 #
-# Servers are those of servers.sh. With GOARCH=arm64 on amd64 they are emulated.
+# scripts/servers.sh lists the servers. With GOARCH=arm64 on amd64 they are emulated.
 # FUNNEL_TESTS is a regular expression that selects tests. The output is in
 # build/matrix.
 

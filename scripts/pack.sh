@@ -4,9 +4,9 @@
 #   scripts/pack.sh FUNNEL.SO ARCHITECTURE
 #
 # It makes dist/funnel-VERSION-linux-ARCHITECTURE.tar.gz, with the module, its licence,
-# change log and a README; next to it .cdx.json, a list of the module's contents; packages
-# for Debian, Fedora and Alpine; and dist/SHA256SUMS for all files in dist. The same
-# sources and the same module make the same bytes, anywhere and at any time.
+# change log and a README; packages for Debian, Fedora and Alpine; and dist/SHA256SUMS for
+# all files in dist. The same sources and the same module make the same bytes, anywhere and
+# at any time.
 #
 #   SOURCE_DATE_EPOCH   the time of all packed files, in seconds since 1970
 #                       (default: the time of the last commit)
@@ -49,9 +49,7 @@ musl=
 sed -e "s/@VERSION@/$version/g" -e "s/@ARCHITECTURE@/$architecture/g" -e "s/@MUSL@/$musl/g" \
     scripts/archive-README.md >"$work/$name/README.md"
 
-on_this_machine go -C test build -o "$work/funnel-sbom" ./dist/funnel-sbom
 mkdir "$work/stage"
-"$work/funnel-sbom" -version "$version" -date "$date" "$module" >"$work/stage/funnel.cdx.json"
 cp LICENSE "$work/$name/funnel.so" "$work/stage"
 gzip -9 -n <CHANGELOG.md >"$work/stage/changelog.gz"
 write_packages "$work/stage" "$architecture" "$version" "$date"
@@ -60,7 +58,6 @@ mkdir -p dist
 tar -c -C "$work" --format=ustar --sort=name --mtime="@$date" --mode=u=rwX,go=rX \
     --owner=0 --group=0 --numeric-owner "$name" | gzip -9 -n >"$work/archive"
 mv "$work/archive" "dist/$name.tar.gz"
-mv "$work/stage/funnel.cdx.json" "dist/$name.cdx.json"
 mv "$work/stage/packages"/* dist
 
 cd dist

@@ -2,8 +2,8 @@
 # compile.sh. packages/nfpm.yaml says what is in them.
 # shellcheck shell=bash
 
-# write_packages STAGE ARCHITECTURE VERSION DATE: STAGE is a folder with funnel.so,
-# funnel.cdx.json, LICENSE and changelog.gz. Writes the packages to STAGE/packages.
+# write_packages STAGE ARCHITECTURE VERSION DATE: STAGE is a folder with funnel.so, LICENSE
+# and changelog.gz. Writes the packages to STAGE/packages.
 write_packages() {
     local stage=$1 architecture=$2 version=$3 date=$4 server format formats=(deb rpm)
     # On arm64, the module does not load with musl.

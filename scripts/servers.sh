@@ -24,14 +24,11 @@
 
 set -euo pipefail
 
-# name, suites, package; or name, suites, "source:" and the source package to build with
-# musl; or name, "-", why there is none.
+# Name, suites, package, or "source:" and the source package to build with musl. No suite
+# has Redis 6.2, 7.2 or 7.4; Redict 7.3 is a fork of 7.2.
 servers='
-redis-6.2       -                 in no Debian suite: bullseye has 6.0, bookworm 7.0
 redis-7.0       bookworm          redis-server
 redis-7.0-musl  bookworm          source:redis
-redis-7.2       -                 in no Debian suite: bookworm has 7.0, trixie 8.0; redict-7.3 is a fork of it
-redis-7.4       -                 in no Debian suite: bookworm has 7.0, trixie 8.0
 redict-7.3      forky             redict-server
 redis-8         trixie            redis-server
 redis-8-latest  sid,experimental  redis-server
@@ -243,9 +240,7 @@ had=0
 while read -r name suites package <&3; do
     [ -n "$name" ] || continue
     [ $# = 0 ] || [[ " $* " == *" $name "* ]] || continue
-    if [ "$suites" = - ]; then
-        printf '%s\t-\t%s\n' "$name" "$package"
-    elif [ -e "$cache/$name" ] || fetch "$name" "$suites" "$package"; then
+    if [ -e "$cache/$name" ] || fetch "$name" "$suites" "$package"; then
         printf '%s\t%s\t%s\n' "$name" "$(<"$cache/$name/version")" "$cache/$name/redis-server"
         had=$((had + 1))
     else

@@ -90,11 +90,9 @@ import_server() {
 make_alpine() {
     local root=$work/alpine
     echo "making an alpine of busybox and $FUNNEL_MUSL_SERVER" >&2
-    mkdir -p "$root"/{bin,sbin,etc,dev,proc,sys,root,run,usr/bin,usr/sbin,usr/local/bin} "$work/busybox"
+    mkdir -p "$root"/{bin,sbin,etc,dev,proc,sys,root,run,usr/bin,usr/sbin,usr/local/bin}
     mkdir -m 1777 "$root/tmp"
-    chown _apt "$work/busybox"
-    (cd "$work/busybox" && apt-get -qq download busybox-static >&2 && dpkg-deb -x ./*.deb .) ||
-        die "busybox-static cannot be had: apt-get update may help"
+    unpack_package busybox-static "$work/busybox"
     cp "$work/busybox/bin/busybox" "$root/bin/"
     chroot "$root" /bin/busybox --install -s
     # The C library, which is the loader, and the server.
@@ -113,8 +111,6 @@ is_current funnel-standin-golang || makers=make_golang
 
 [ "$(id -u)" = 0 ] || die "debootstrap needs root: sudo $0"
 work=$(mktemp -d)
-# For root, apt downloads as the user _apt.
-chmod 755 "$work"
 # Only files in $work itself: debootstrap mounts /proc in there for a while.
 trap 'rm -rf --one-file-system "$work"' EXIT
 

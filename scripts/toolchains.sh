@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds and proves with the oldest Go that go.mod allows, with the one that go.mod names
+# Builds and checks with the oldest Go that go.mod allows, with the one that go.mod names
 # and with the newest that the module proxy has, and tests each result: FUNNEL_TESTS, by
 # default a few.
 
@@ -22,7 +22,7 @@ named=$(sed -n 's/^toolchain //p' go.mod)
 newest=$(newest_go) || die "the module proxy does not list the releases of Go: see above"
 mkdir -p build/toolchains
 for toolchain in "$oldest" "$named" "$newest"; do
-    echo "building and proving with $toolchain"
+    echo "building and checking with $toolchain"
     export GOTOOLCHAIN=$toolchain
     export FUNNEL_MODULE=$PWD/build/toolchains/$toolchain.so FUNNEL_DEBUG_MODULE=$PWD/build/toolchains/$toolchain-debug.so
     compile "$FUNNEL_MODULE"

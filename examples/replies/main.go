@@ -30,7 +30,7 @@ func main() {
 }
 
 func reply(ctx context.Context, l *limiter.Limiter) error {
-	const key = "laoqian:reply"
+	const key = "user:42"
 	limit := limiter.PerMinute(30).Burst(15)
 
 	// Each run begins with an empty funnel.

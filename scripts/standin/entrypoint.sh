@@ -1,7 +1,7 @@
 #!/bin/sh
 # Does what the entrypoints of the official images do for a server: options or a file
 # alone are for the server, its user gets /data, and it runs as that user. In plain sh,
-# like those of the Alpine images.
+# like the entrypoints of the Alpine images.
 
 set -e
 

@@ -31,8 +31,7 @@ func newPlace(t *testing.T, programs ...string) (folder string) {
 		require.NoError(t, os.Mkdir(filepath.Join(folder, name), 0o755))
 	}
 	for _, source := range []string{"build.sh", "scripts", "go.mod"} {
-		output, err := exec.Command("cp", "-R", filepath.Join(top, source), filepath.Join(folder, "sources")).CombinedOutput()
-		require.NoError(t, err, string(output))
+		require.NoError(t, exec.Command("cp", "-R", filepath.Join(top, source), filepath.Join(folder, "sources")).Run())
 	}
 	// Scripts first, into an empty folder: to write over a link would write to what it leads to.
 	for _, program := range append(programs, "bash", "cat", "dirname", "env", "id", "mkdir", "mktemp", "readlink", "rm", "sed") {
@@ -72,8 +71,9 @@ func run(t *testing.T, place, line string, variables ...string) (output string, 
 	if _, err := os.Stat(filepath.Join(programs, "go")); err != nil {
 		variables = append(variables, "GOROOT=/nonexistent") // else build.sh looks where Go is usually unpacked
 	}
+	command.Env = append(command.Env, "GOTOOLCHAIN=local", "PATH="+programs, "HOME="+filepath.Join(place, "home"))
 	// Go's telemetry goes on when the test is over: it gets no folder.
-	command.Env = append(append(command.Env, "GOTOOLCHAIN=local", "PATH="+programs, "HOME="+filepath.Join(place, "home"), "XDG_CONFIG_HOME=/dev/null"), variables...)
+	command.Env = append(append(command.Env, "XDG_CONFIG_HOME=/dev/null"), variables...)
 	printed, err := command.CombinedOutput()
 	return string(printed), err
 }
@@ -87,37 +87,70 @@ func TestWhatIsMissingOrWrong(t *testing.T) {
 	t.Cleanup(func() { listener.Close() }) // after the rows, which are parallel
 	taken := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 
-	const build, start, goIsMissing = "sources/build.sh build", "sources/build.sh run", "Go is missing: install Go 1.26.0 or newer, from https://go.dev/dl/"
+	const build, start = "sources/build.sh build", "sources/build.sh run"
+	const goIsMissing = "Go is missing: install Go 1.26.0 or newer, from https://go.dev/dl/"
 	const installGCC = "install gcc (apt-get install gcc libc6-dev; dnf install gcc), or name another compiler in CC"
-	const sudo, notAServer = `sudo=[ "$1" != -n ] || shift; "$@"`, "which is no redis-server or valkey-server that runs here: name one"
+	const sudo = `sudo=[ "$1" != -n ] || shift; "$@"`
+	onlyGo, compilers := []string{"go"}, []string{"go", "gcc"}
 	for name, c := range map[string]struct {
 		line      string
 		programs  []string
 		variables []string
 		says      string
 	}{
-		"no Go":                       {build, nil, nil, goIsMissing},
-		"called by a link":            {"ln -s sources/build.sh link; ./link build", []string{"ln"}, nil, goIsMissing},
-		"called by another shell":     {"dash sources/build.sh build", []string{"dash"}, nil, goIsMissing},
-		"a Go that is too old":        {"echo 'go 1.99.0' >>sources/go.mod; sed -i '/^go 1.26/d; /^toolchain/d' sources/go.mod; " + build, []string{"go"}, nil, "build.sh: this Go cannot build funnel, for the reason above: install Go 1.99.0 or newer"},
-		"flags that no file names":    {build, []string{"go"}, []string{"GOFLAGS=-gcflags=all=-wb=false -gcflags=funnel/gcra=-l"}, "build.sh: GOFLAGS is '-gcflags=all=-wb=false -gcflags=funnel/gcra=-l': the finished file names one"},
-		"no gcc":                      {build, []string{"go"}, nil, "build.sh: the C compiler 'gcc' is missing: " + installGCC},
-		"no such compiler":            {build, []string{"go"}, []string{"CC=gcc-0"}, "the C compiler 'gcc-0' is missing: " + installGCC},
-		"a compiler that is none":     {build, []string{"go", "true"}, []string{"CC=true"}, "the C compiler 'true' compiles for , but GOARCH is"},
-		"no header files":             {build, []string{"go", "gcc"}, []string{"CC=gcc -nostdinc"}, "the C compiler 'gcc -nostdinc' finds no header files of the C library: " + installGCC},
-		"another architecture":        {build, []string{"go", "gcc"}, []string{"GOARCH=riscv64"}, "GOARCH is 'riscv64': funnel is built for amd64 and arm64"},
-		"port 65536":                  {start, nil, []string{"PORT=65536"}, "build.sh: PORT must be a number from 1 to 65535, not '65536'"},
-		"a port that is none":         {start, nil, []string{"PORT=6379x"}, "build.sh: PORT must be a number from 1 to 65535, not '6379x'"},
-		"a port that is taken":        {start, []string{"go", "gcc"}, []string{"PORT=" + taken, "FUNNEL_SERVER=" + server}, "build.sh: port " + taken + " is taken"},
-		"a server beside the caller":  {"ln -s " + server + " programs/s; " + start, []string{"go", "gcc", "ln"}, []string{"PORT=" + taken, "FUNNEL_SERVER=programs/s"}, "build.sh: port " + taken + " is taken"},
-		"no such server":              {start, []string{"go", "gcc"}, []string{"FUNNEL_SERVER=/nonexistent/redis-server"}, notAServer},
-		"a server that is a function": {start, []string{"go", "gcc"}, []string{"FUNNEL_SERVER=help"}, notAServer},
-		"a server that is none":       {start, []string{"go", "gcc", "true"}, []string{"FUNNEL_SERVER=true"}, notAServer},
-		"no package manager":          {start, []string{"go", "gcc"}, nil, "build.sh: redis-server is missing: install Redis 6.2.8 or newer, or Valkey, or name one in FUNNEL_SERVER"},
-		"apt-get fails":               {start, []string{"go", "gcc", sudo, "apt-get=echo E: no such package; exit 100"}, nil, "E: no such package\nbuild.sh: apt-get cannot install redis-server, for the reason above"},
-		"dnf has Valkey only":         {start, []string{"go", "gcc", "ln", sudo, `dnf=[ "$*" = "-q -y install valkey" ] && ln -s ` + server + ` "${0%/*}/valkey-server"`}, []string{"PORT=" + taken}, "is taken"},
-		"nobody may install":          {start, []string{"go", "gcc", "id=echo 1000", "apt-get="}, nil, "build.sh: redis-server is missing, and only root may install it: sudo apt-get install redis-server\n"},
-		"no valgrind":                 {"sources/build.sh bench", []string{"go", "gcc"}, []string{"FUNNEL_SERVER=" + server}, "build.sh: valgrind is missing, and there is neither apt-get nor dnf to install it with"},
+		"no Go":                   {build, nil, nil, goIsMissing},
+		"called by a link":        {"ln -s sources/build.sh link; ./link build", []string{"ln"}, nil, goIsMissing},
+		"called by another shell": {"dash sources/build.sh build", []string{"dash"}, nil, goIsMissing},
+		"a Go that is too old": {
+			"sed -i '/^toolchain/d; s/^go 1.26.*/go 1.99.0/' sources/go.mod; " + build, onlyGo, nil,
+			"build.sh: this Go cannot build funnel, for the reason above: install Go 1.99.0 or newer",
+		},
+		"flags that no file names": {
+			build, onlyGo, []string{"GOFLAGS=-gcflags=all=-wb=false -gcflags=funnel/gcra=-l"},
+			"build.sh: GOFLAGS is '-gcflags=all=-wb=false -gcflags=funnel/gcra=-l': the finished file names one",
+		},
+		"no gcc": {build, onlyGo, nil, "build.sh: the C compiler 'gcc' is missing: " + installGCC},
+		"a compiler that is none": {
+			build, []string{"go", "true"}, []string{"CC=true"}, "the C compiler 'true' compiles for , but GOARCH is",
+		},
+		"no header files": {
+			build, compilers, []string{"CC=gcc -nostdinc"},
+			"the C compiler 'gcc -nostdinc' finds no header files of the C library: " + installGCC,
+		},
+		"another architecture": {
+			build, compilers, []string{"GOARCH=riscv64"}, "GOARCH is 'riscv64': funnel is built for amd64 and arm64",
+		},
+		"port 65536": {
+			start, nil, []string{"PORT=65536"}, "build.sh: PORT must be a number from 1 to 65535, not '65536'",
+		},
+		"a port that is taken": {
+			start, compilers, []string{"PORT=" + taken, "FUNNEL_SERVER=" + server}, "build.sh: port " + taken + " is taken",
+		},
+		"a server beside the caller": {
+			"ln -s " + server + " programs/s; " + start, append(compilers, "ln"),
+			[]string{"PORT=" + taken, "FUNNEL_SERVER=programs/s"}, "build.sh: port " + taken + " is taken",
+		},
+		"a server that is none": {
+			start, append(compilers, "true"), []string{"FUNNEL_SERVER=true"},
+			"which is no redis-server or valkey-server that runs here: name one",
+		},
+		"no package manager": {
+			start, compilers, nil,
+			"build.sh: redis-server is missing: install Redis 6.2.8 or newer, or Valkey, or name one in FUNNEL_SERVER",
+		},
+		"apt-get fails": {
+			start, append(compilers, sudo, "apt-get=echo E: no such package; exit 100"), nil,
+			"E: no such package\nbuild.sh: apt-get cannot install redis-server, for the reason above",
+		},
+		"dnf has Valkey only": {
+			start, append(compilers, "ln", sudo,
+				`dnf=[ "$*" = "-q -y install valkey" ] && ln -s `+server+` "${0%/*}/valkey-server"`),
+			[]string{"PORT=" + taken}, "is taken",
+		},
+		"nobody may install": {
+			start, append(compilers, "id=echo 1000", "apt-get="), nil,
+			"build.sh: redis-server is missing, and only root may install it: sudo apt-get install redis-server\n",
+		},
 		"a folder build that is none": {"echo >sources/build; " + build, nil, nil, "build.sh: cannot write to "},
 	} {
 		t.Run(name, func(t *testing.T) {

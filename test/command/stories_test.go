@@ -305,7 +305,7 @@ func TestInRedisCellMode(t *testing.T) {
 	client := server.Client(t)
 	servertest.ClockOf(client).Set(t, servertest.Epoch)
 	for _, step := range []struct{ call, reply string }{
-		{"cl.throttle laoqian:reply 15 30 60", "0 16 15 -1 2"},
+		{"cl.throttle user:42 15 30 60", "0 16 15 -1 2"},
 		{"cl.peek k 0 1 1 1", "0 0 [0 1 1 0 0]"},
 		{"cl.throttle k 0 1 1 2", "1 1 1 -1 0"},
 		{"cl.reserve k 0 1 1 1 5", "0 0 [0 1 0 0 1 1s]"},

@@ -89,20 +89,20 @@ func TestTwoCommands(t *testing.T) {
 }
 
 // TestProgramOutsideOfTheRepository: the lines of the README, in a folder beside a clone,
-// make a program that asks. Once the README fetches the module, a proxy serves the clone.
+// make a program that asks.
 func TestProgramOutsideOfTheRepository(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartModule(t)
 	clone := page.Clone(t, top)
-	folder, proxy := filepath.Dir(clone), page.Proxy(t, clone)
-	page.Shell(t, folder, server.Port, proxy+marked(t, "a new program"))
+	folder := filepath.Dir(clone)
+	page.Shell(t, folder, server.Port, marked(t, "a new program"))
 	program := marked(t, "main.go")
 	require.Equal(t, 1, strings.Count(program, "localhost:6379"))
 	program = strings.Replace(program, "localhost:6379", server.Addr(), 1)
 	folder = filepath.Join(folder, "hello")
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte(program), 0o644))
 	for range 2 { // a token leaks in 2 seconds, and the lines may take longer
-		require.Regexp(t, `(^|\n)true 1[34]\n$`, page.Shell(t, folder, server.Port, proxy+marked(t, "run it")))
+		require.Regexp(t, `(^|\n)true 1[34]\n$`, page.Shell(t, folder, server.Port, marked(t, "run it")))
 	}
 	require.Equal(t, int64(2), servertest.InfoField(t, server.Client(t), "funnel", "funnel_allowed"))
 }

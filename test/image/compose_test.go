@@ -26,7 +26,7 @@ func (p project) run(t testing.TB, line string) string {
 	t.Helper()
 	arguments := strings.Fields(strings.TrimPrefix(line, "docker compose "))
 	if arguments[0] == "exec" {
-		// No terminal; the newer tool detects that by itself.
+		// No terminal; the newer tool detects that alone.
 		arguments = slices.Insert(arguments, 1, "-T")
 	}
 	output, err := p.command(arguments...).CombinedOutput()
@@ -34,7 +34,7 @@ func (p project) run(t testing.TB, line string) string {
 	return strings.TrimSpace(strings.ReplaceAll(string(output), "\r", ""))
 }
 
-// container is that of a service.
+// container returns the container of a service.
 func (p project) container(t testing.TB, service string) container {
 	t.Helper()
 	id := docker(t, "ps", "--all", "--quiet", "--no-trunc",

@@ -1,4 +1,4 @@
-// Package image_test tests the Docker image in containers, as ./build.sh image-test
+// Package image_test tests the Docker image in containers, as scripts/image-test.sh
 // builds it:
 //
 //	FUNNEL_IMAGE       the image; without it, what needs one is skipped
@@ -32,7 +32,7 @@ func fromEnvironment(t testing.TB, name string) string {
 	t.Helper()
 	value := os.Getenv(name)
 	if value == "" {
-		t.Skipf("%s is not set: ./build.sh image-test builds an image and names it there", name)
+		t.Skipf("%s is not set: scripts/image-test.sh builds an image and names it there", name)
 	}
 	return value
 }
@@ -108,7 +108,7 @@ func (c container) client(t testing.TB, password ...string) *redis.Client {
 // in the mode of redis-cell.
 func requireReply(t testing.TB, client *redis.Client, limit int64) {
 	t.Helper()
-	require.Equal(t, servertest.Reply{0, limit, limit - 1, -1, 2}, servertest.Throttle(t, client, "laoqian:reply", 15, 30, 60))
+	require.Equal(t, servertest.Reply{0, limit, limit - 1, -1, 2}, servertest.Throttle(t, client, "user:42", 15, 30, 60))
 }
 
 // exec runs a command in a container.

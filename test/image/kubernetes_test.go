@@ -9,85 +9,102 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/pod-security-admission/api"
-	"k8s.io/pod-security-admission/policy"
-	"sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v3"
 
 	"funnel/internal/servertest"
 	"funnel/test/page"
 )
 
-// decode takes no field that Kubernetes does not know, in this case.
-func decode(t *testing.T, text string, into any) {
+// decode reads the YAML documents of a block of docs/kubernetes.md, one after the other.
+func decode(t *testing.T, block string, documents ...any) {
 	t.Helper()
-	content, err := yaml.YAMLToJSONStrict([]byte(text))
-	require.NoError(t, err)
-	wrong, err := json.UnmarshalStrict(content, into)
-	require.NoError(t, err)
-	require.Empty(t, wrong)
+	decoder := yaml.NewDecoder(strings.NewReader(page.Marked(t, top+"/docs/kubernetes.md", block)))
+	for _, document := range documents {
+		require.NoError(t, decoder.Decode(document))
+	}
 }
 
-// requireRestricted has Kubernetes itself check a Pod.
-func requireRestricted(t *testing.T, pod corev1.PodSpec) {
-	t.Helper()
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	require.NoError(t, err)
-	level := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
-	result := policy.AggregateCheckResults(evaluator.EvaluatePod(level, &metav1.ObjectMeta{}, &pod))
-	require.True(t, result.Allowed, result.ForbiddenDetail())
+type probe struct{ Exec struct{ Command []string } }
+
+type mount struct {
+	Name string
+	Path string `yaml:"mountPath"`
 }
 
-// The manifest is one that Kubernetes knows, and a container with its restrictions is ready.
+// The names in the manifest match each other, and a container with its restrictions is ready.
 func TestManifestOfThePage(t *testing.T) {
-	first, second, _ := strings.Cut(page.Marked(t, top+"/docs/kubernetes.md", "funnel.yaml"), "---\n")
-	var service corev1.Service
-	var set appsv1.StatefulSet
-	decode(t, first, &service)
-	decode(t, second, &set)
-	pod, labels := set.Spec.Template.Spec, set.Spec.Template.Labels
-	funnel, user := pod.Containers[0], pod.SecurityContext
-	requireRestricted(t, pod)
-	require.True(t, *funnel.SecurityContext.ReadOnlyRootFilesystem)
-	require.Equal(t, []any{labels, labels, service.Name}, []any{set.Spec.Selector.MatchLabels, service.Spec.Selector, set.Spec.ServiceName})
-	require.Equal(t, []corev1.VolumeMount{{Name: pod.Volumes[0].Name, MountPath: "/data"}}, funnel.VolumeMounts)
+	var service struct {
+		Metadata struct{ Name string }
+		Spec     struct{ Selector map[string]string }
+	}
+	var set struct {
+		Spec struct {
+			ServiceName string `yaml:"serviceName"`
+			Selector    struct {
+				Labels map[string]string `yaml:"matchLabels"`
+			}
+			Template struct {
+				Metadata struct{ Labels map[string]string }
+				Spec     struct {
+					User struct {
+						ID        int `yaml:"runAsUser"`
+						Group     int `yaml:"runAsGroup"`
+						FileGroup int `yaml:"fsGroup"`
+					} `yaml:"securityContext"`
+					Containers []struct {
+						Args      []string
+						Resources struct{ Limits struct{ Memory string } }
+						Startup   probe   `yaml:"startupProbe"`
+						Readiness probe   `yaml:"readinessProbe"`
+						Mounts    []mount `yaml:"volumeMounts"`
+					}
+					Volumes []struct{ Name string }
+				}
+			}
+		}
+	}
+	decode(t, "funnel.yaml", &service, &set)
+	pod, labels := set.Spec.Template.Spec, set.Spec.Template.Metadata.Labels
+	funnel, user := pod.Containers[0], pod.User
+	require.NotEmpty(t, labels)
+	require.Equal(t, labels, set.Spec.Selector.Labels)
+	require.Equal(t, labels, service.Spec.Selector)
+	require.Equal(t, service.Metadata.Name, set.Spec.ServiceName)
+	require.Equal(t, []mount{{pod.Volumes[0].Name, "/data"}}, funnel.Mounts)
 	t.Run("in a container", func(t *testing.T) {
 		command := strings.Split(strings.Replace(strings.Join(funnel.Args, "\n"), "$(REDISCLI_AUTH)", "secret", 1), "\n")
-		box := start(t, []string{"--env", "REDISCLI_AUTH=secret", "--read-only", "--user", fmt.Sprintf("%d:%d", *user.RunAsUser, *user.RunAsGroup),
-			"--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--tmpfs", fmt.Sprintf("/data:mode=770,gid=%d", *user.FSGroup),
-			"--memory", fmt.Sprint(funnel.Resources.Limits.Memory().Value())}, command...)
+		box := start(t, []string{"--env", "REDISCLI_AUTH=secret", "--read-only", "--user", fmt.Sprintf("%d:%d", user.ID, user.Group),
+			"--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--tmpfs", fmt.Sprintf("/data:mode=770,gid=%d", user.FileGroup),
+			"--memory", strings.TrimSuffix(funnel.Resources.Limits.Memory, "i")}, command...)
 		requireReply(t, box.client(t, "secret"), 15)
-		box.exec(t, funnel.ReadinessProbe.Exec.Command...)
-		box.exec(t, funnel.StartupProbe.Exec.Command...)
+		box.exec(t, funnel.Readiness.Exec.Command...)
+		box.exec(t, funnel.Startup.Exec.Command...)
 	})
 }
 
-// The values are of the types that the chart passes on, and a server loads what the init
-// container has copied.
+// A server loads what the init container of the values has copied.
 func TestValuesOfThePage(t *testing.T) {
 	var values struct {
-		Strategy appsv1.DeploymentStrategyType `json:"deploymentStrategy"`
-		Volumes  []corev1.Volume               `json:"extraVolumes"`
-		Init     []corev1.Container            `json:"extraInitContainers"`
-		Mounts   []corev1.VolumeMount          `json:"extraVolumeMounts"`
-		Config   string                        `json:"valkeyConfig"`
+		Volumes []struct{ Name string } `yaml:"extraVolumes"`
+		Init    []struct {
+			Command []string
+			Mounts  []mount `yaml:"volumeMounts"`
+		} `yaml:"extraInitContainers"`
+		Mounts []mount `yaml:"extraVolumeMounts"`
+		Config string  `yaml:"valkeyConfig"`
 	}
-	decode(t, page.Marked(t, top+"/docs/kubernetes.md", "values.yaml"), &values)
-	init := values.Init[0]
-	require.Equal(t, []corev1.VolumeMount{{Name: values.Volumes[0].Name, MountPath: values.Mounts[0].MountPath}}, init.VolumeMounts)
-	seccomp := &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault} // which the chart sets
-	requireRestricted(t, corev1.PodSpec{Containers: values.Init, SecurityContext: &corev1.PodSecurityContext{SeccompProfile: seccomp}})
+	decode(t, "values.yaml", &values)
+	init, path := values.Init[0], values.Mounts[0].Path
+	require.Equal(t, []mount{{values.Volumes[0].Name, path}}, values.Mounts)
+	require.Equal(t, values.Mounts, init.Mounts)
 
 	dockerfile, err := os.ReadFile(filepath.Join(top, "Dockerfile"))
 	require.NoError(t, err)
 	require.Contains(t, string(dockerfile), " "+init.Command[1]+"\n")
 	inImage, folder := filepath.Join(t.TempDir(), "funnel.so"), t.TempDir()
 	require.NoError(t, os.Symlink(servertest.Module(t), inImage))
-	output, err := exec.Command(init.Command[0], inImage, strings.Replace(init.Command[2], init.VolumeMounts[0].MountPath, folder, 1)).CombinedOutput()
+	output, err := exec.Command(init.Command[0], inImage, strings.Replace(init.Command[2], path, folder, 1)).CombinedOutput()
 	require.NoError(t, err, string(output))
-	line := strings.Replace(values.Config, values.Mounts[0].MountPath, folder, 1)
+	line := strings.Replace(values.Config, path, folder, 1)
 	requireReply(t, servertest.Start(t, page.WithModule(t, line)).Client(t), 15)
 }

@@ -16,13 +16,10 @@ import (
 // top is the repository.
 const top = "../.."
 
-// linesOf returns the commands of the block of a page that has that mark, with the image named
-// funnel: on the pages, it has the name that the README builds or pulls.
+// linesOf returns the commands of the block of a page that has that mark.
 func linesOf(t testing.TB, path, mark string) []string {
 	t.Helper()
-	name := regexp.MustCompile(`^docker (?:build -t|pull) (\S+)`).FindStringSubmatch(page.Marked(t, filepath.Join(top, "README.md"), "docker"))
-	require.NotNil(t, name)
-	return strings.Split(strings.TrimSpace(strings.ReplaceAll(page.Marked(t, filepath.Join(top, path), mark), " "+name[1], " funnel")), "\n")
+	return strings.Split(strings.TrimSpace(page.Marked(t, filepath.Join(top, path), mark)), "\n")
 }
 
 // TestGoOfTheImageIsThatOfTheModule: the Dockerfile names the toolchain of go.mod.
@@ -42,8 +39,7 @@ func TestLinesOfTheREADME(t *testing.T) {
 	t.Parallel()
 	labels := inspect[map[string]string](t, image(t), ".Config.Labels")
 	lines := linesOf(t, "README.md", "docker")
-	require.Contains(t, []string{"docker build -t funnel .", "docker pull funnel"}, lines[0])
-	require.Equal(t, "docker run -p 127.0.0.1:6379:6379 funnel", lines[1])
+	require.Equal(t, []string{"docker build -t funnel .", "docker run -p 127.0.0.1:6379:6379 funnel"}, lines)
 	name := unique()
 	t.Cleanup(func() { tryDocker("rmi", name) })
 	command := exec.Command("docker", "build", "-t", name, "--build-arg", "GO_IMAGE="+fromEnvironment(t, "FUNNEL_IMAGE_GO"),
