@@ -18,10 +18,10 @@
 // # Which to use
 //
 // In production, use the commands of the module, or package limiter, which works with and
-// without the module. Both say how long to wait. They take several tokens at once, limit by
-// several funnels in one call, and cost the server less. Package limiter also decides what
-// happens while Redis is down. Package gcra explains their arithmetic: it stores one whole
-// number where the funnel here has two, and rounds nothing.
+// without the module. Both say how long to wait, take several tokens at once, and decide on
+// several funnels in one call. The commands cost the server a fraction of a script. Package limiter
+// also decides what happens while Redis is down. Package gcra explains their arithmetic: it stores
+// one whole number where the funnel here has two, and adds up no rounding errors.
 //
 // Of the three here:
 //
