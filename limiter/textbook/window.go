@@ -24,8 +24,8 @@ import (
 //     count. Here all calls go by the server's clock.
 //   - Any number is accepted. A period of 0 allows every call. Here it is an error.
 //
-// Memory grows with the number of calls: some 40 bytes for each, and 120 where a key has more than
-// 128. A window of a million calls takes 120 MB, for one user.
+// Memory grows with the number of calls: some 40 bytes for each, and up to 120 where a key has more than
+// 128. A window of a million calls takes up to 120 MB, for one user.
 type Window struct {
 	// Now replaces the server's clock, for tests. Set it before the first call. Sorted sets always
 	// expire by the server's clock.
