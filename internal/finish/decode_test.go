@@ -11,59 +11,47 @@ import (
 // A lead is an instruction at address 0x1000: its kind, and where a branch leads, or another
 // refers to, 0 for nowhere.
 type lead struct {
-	bytes, text string // as the disassembler prints it; bytes of further instructions stand behind a space
-	kind        kind
-	to          uint64
+	code string
+	kind kind
+	to   uint64
 }
 
-func decode(t *testing.T, decode func([]line) ([]instruction, error), c lead) instruction {
-	t.Helper()
-	var lines []line
-	for n, text := range strings.Split(c.bytes, " ") {
-		content, err := hex.DecodeString(text)
-		require.NoError(t, err)
-		lines = append(lines, line{0x1000 + 4*uint64(n), content, c.text})
-	}
-	code, err := decode(lines)
-	require.NoError(t, err, c.text)
-	return code[0]
-}
-
-func requireLeads(t *testing.T, decoder func([]line) ([]instruction, error), leads []lead) {
+func requireLeads(t *testing.T, decode func(code string) instruction, leads []lead) {
 	t.Helper()
 	for _, c := range leads {
-		want := instruction{address: 0x1000, text: c.text, kind: c.kind}
+		got := decode(c.code)
+		want := instruction{address: 0x1000, text: got.text, kind: c.kind}
 		if c.kind == branch || c.kind == jump {
 			want.target = c.to
 		} else if c.to != 0 {
 			want.references = []uint64{c.to}
 		}
-		require.Equal(t, want, decode(t, decoder, c))
+		require.Equal(t, want, got, c.code)
 	}
 }
 
-// TestAMD64: where an instruction leads, and what it refers to, which counts from the one
-// behind it.
+// TestAMD64: addresses relative to the instruction count from the one behind it.
 func TestAMD64(t *testing.T) {
-	requireLeads(t, decodeAMD64, []lead{
-		{"e8b6000000", "callq 0x10bb", branch, 0x10bb}, {"e8fbffffff", "call 0x1000", branch, 0x1000},
-		{"e9fbffffff", "jmpq 0x1000", jump, 0x1000}, {"ebfe", "jmp 0x1000", jump, 0x1000},
-		{"0f8500010000", "jne 0x1106", branch, 0x1106}, {"e2fc", "loop 0xffe", branch, 0xffe},
-		{"ffd0", "callq *%rax", indirect, 0}, {"ffe0", "jmp *%rax", indirect, 0},
-		{"ff2500000000", "jmpq *0x0(%rip)", indirect, 0}, {"3effe0", "notrack jmp *%rax", indirect, 0},
-		{"c3", "retq", back, 0}, {"f3c3", "repz retq", back, 0}, {"c20800", "retq $0x8", trap, 0}, {"cb", "lret", trap, 0},
-		{"0f05", "syscall", trap, 0}, {"0f34", "sysenter", trap, 0}, {"cd80", "int $0x80", trap, 0}, {"cc", "int3", trap, 0},
-		{"f1", "icebp", trap, 0}, {"0f0b", "ud2a", trap, 0}, {"f4", "hlt", trap, 0},
+	decode := func(text string) instruction {
+		code, err := decodeAMD64([]line{{0x1000, make([]byte, 7), text}})
+		require.NoError(t, err, text)
+		return code[0]
+	}
+	requireLeads(t, decode, []lead{
+		{"callq 0x10bb", branch, 0x10bb}, {"call 0x1000", branch, 0x1000}, {"jne 0x1106", branch, 0x1106},
+		{"loop 0xffe", branch, 0xffe}, {"jmpq 0x1000", jump, 0x1000}, {"jmp 0x1000", jump, 0x1000},
+		{"callq *%rax", indirect, 0}, {"jmp *%rax", indirect, 0}, {"jmpq *0x0(%rip)", indirect, 0},
+		{"notrack jmp *%rax", indirect, 0}, {"retq", back, 0}, {"repz retq", back, 0},
+		{"retq $0x8", trap, 0}, {"lret", trap, 0}, {"syscall", trap, 0}, {"sysenter", trap, 0}, {"int $0x80", trap, 0},
+		{"int3", trap, 0}, {"icebp", trap, 0}, {"ud2a", trap, 0}, {"hlt", trap, 0},
 		// With prefixes, which nothing but data has.
-		{"f2e8b6000000", "bnd callq 0x10bc", trap, 0}, {"48ebd0", "rex.W jmp 0xfd3", trap, 0},
-		{"48ffc0", "inc %rax", plain, 0}, {"ff33", "pushq (%rbx)", plain, 0}, {"f30f1efa", "endbr64", plain, 0},
-		{"488d3d66d40a00", "lea 0xad466(%rip),%rdi", plain, 0x1007 + 0xad466},
-		{"488d05d9ffffff", "lea 0xffffffd9(%rip),%rax", plain, 0x1007 - 0x27},
-		{"488b05d9ffffff", "mov -0x27(%rip),%rax", plain, 0x1007 - 0x27}, {"488b4008", "mov 0x8(%rax),%rax", plain, 0},
-		{"488d04c500000000", "lea 0x0(,%rax,8),%rax", plain, 0}, {"48c7c078560000", "mov $0x5678,%rax", plain, 0},
+		{"bnd callq 0x10bc", trap, 0}, {"rex.W jmp 0xfd3", trap, 0},
+		{"inc %rax", plain, 0}, {"pushq (%rbx)", plain, 0}, {"endbr64", plain, 0}, {"mov 0x8(%rax),%rax", plain, 0},
+		{"lea 0xad466(%rip),%rdi", plain, 0x1007 + 0xad466}, {"lea 0xffffffd9(%rip),%rax", plain, 0x1007 - 0x27},
+		{"mov -0x27(%rip),%rax", plain, 0x1007 - 0x27}, {"lea 0x0(,%rax,8),%rax", plain, 0}, {"mov $0x5678,%rax", plain, 0},
 	})
 	for _, text := range []string{"mov 0x0,%eax", "mov 0x0(,%rax,8),%eax", "mov %fs:0xfffffffffffffff8,%rcx"} {
-		require.NotEmpty(t, decode(t, decodeAMD64, lead{text: text}).problem, text)
+		require.NotEmpty(t, decode(text).problem, text)
 	}
 	for _, text := range []string{"mov (%rip),%rax", "mov 0x1ffffffff(%rip),%rax"} {
 		_, err := decodeAMD64([]line{{0x1000, nil, text}})
@@ -72,26 +60,34 @@ func TestAMD64(t *testing.T) {
 }
 
 func TestARM64(t *testing.T) {
-	requireLeads(t, decodeARM64, []lead{
-		{"94000001", "bl", branch, 0x1004}, {"97fffe08", "bl back", branch, 0x820}, {"14000002", "b", jump, 0x1008},
-		{"54000040", "b.eq", branch, 0x1008}, {"b4000040", "cbz", branch, 0x1008}, {"35ffffe0", "cbnz", branch, 0xffc},
-		{"36000040", "tbz", branch, 0x1008}, {"b7ffffe3", "tbnz", branch, 0xffc},
-		{"d63f0060", "blr x3", indirect, 0}, {"d61f0220", "br x17", indirect, 0}, {"d65f0060", "ret x3", indirect, 0},
-		{"d65f03c0", "ret", back, 0},
-		{"d4000001", "svc", trap, 0}, {"d4200000", "brk", trap, 0}, {"d53bd040", "mrs of the thread's pointer", trap, 0},
-		{"d503201f", "nop", plain, 0}, {"f94017e0", "ldr", plain, 0}, {"4e080c00", "dup", plain, 0},
-		{"10000041", "adr", plain, 0x1008}, {"58000041", "ldr of a literal", plain, 0x1008},
-		{"b0000001 91000421", "adrp x1; add x1, x1, #1", plain, 0x2001},
-		{"b000001b f940077b", "adrp x27; ldr x27, [x27, #8]", plain, 0x2008},
-		{"b000001b 3dc0077b", "adrp x27; ldr q27, [x27, #16]", plain, 0x2010},
-		{"b000001b b900077b", "adrp x27; str w27, [x27, #4]", plain, 0x2004},
+	decode := func(words string) instruction {
+		var lines []line
+		for word := range strings.FieldsSeq(words) {
+			content, err := hex.DecodeString(word)
+			require.NoError(t, err)
+			lines = append(lines, line{0x1000 + 4*uint64(len(lines)), content, ""})
+		}
+		code, err := decodeARM64(lines)
+		require.NoError(t, err)
+		return code[0]
+	}
+	requireLeads(t, decode, []lead{
+		{"94000001", branch, 0x1004}, {"97fffe08", branch, 0x820}, {"14000002", jump, 0x1008}, // bl, bl back, b
+		{"54000040", branch, 0x1008}, {"b4000040", branch, 0x1008}, {"35ffffe0", branch, 0xffc}, // b.eq, cbz, cbnz
+		{"36000040", branch, 0x1008}, {"b7ffffe3", branch, 0xffc}, // tbz, tbnz
+		{"d63f0060", indirect, 0}, {"d61f0220", indirect, 0}, {"d65f0060", indirect, 0}, // blr x3, br x17, ret x3
+		{"d65f03c0", back, 0},                                               // ret
+		{"d4000001", trap, 0}, {"d4200000", trap, 0}, {"d53bd040", trap, 0}, // svc, brk, mrs of the thread's pointer
+		{"d503201f", plain, 0}, {"f94017e0", plain, 0}, {"4e080c00", plain, 0}, // nop, ldr, dup
+		{"10000041", plain, 0x1008}, {"58000041", plain, 0x1008}, // adr, ldr of a literal
+		{"b0000001 91000421", plain, 0x2001}, // adrp x1; add x1, x1, #1
+		{"b000001b f940077b", plain, 0x2008}, // adrp x27; ldr x27, [x27, #8]
+		{"b000001b 3dc0077b", plain, 0x2010}, // adrp x27; ldr q27, [x27, #16]
+		{"b000001b b900077b", plain, 0x2004}, // adrp x27; str w27, [x27, #4]
 	})
-	for _, c := range []lead{
-		{bytes: "b0000001", text: "adrp alone"},
-		{bytes: "b0000001 91000442", text: "completed from another register"},
-		{bytes: "b0000001 d503201f 91000421", text: "completed later"},
-	} {
-		require.NotEmpty(t, decode(t, decodeARM64, c).problem, c.text)
+	// adrp that nothing completes, that another register's addition follows, that is completed later
+	for _, words := range []string{"b0000001", "b0000001 91000442", "b0000001 d503201f 91000421"} {
+		require.NotEmpty(t, decode(words).problem, words)
 	}
 }
 
