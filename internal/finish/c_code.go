@@ -11,14 +11,15 @@ import (
 // entries names the only ways from C into Go.
 var entries = strings.Join(Functions, ", ")
 
-// checkCCode returns the problems of C code: instructions that lead into Go other than
-// through the variables of the entry points, or that cannot be read. It does not follow
-// calls through pointers: checkPointersToGo looks at the pointers.
-func (l *library) checkCCode(functions []*function) (problems []string) {
+// checkCCode: no instruction of C leads into Go other than through the variables of the
+// entry points, and all can be read. It does not follow calls through pointers:
+// checkPointersToGo looks at the pointers.
+func (l *library) checkCCode(functions []*function) error {
+	var problems []error
 	for _, f := range functions {
 		note := func(i instruction, problem string) {
-			problems = append(problems,
-				fmt.Sprintf("%s\n  has the instruction %q at %s, which %s", f.Name, i.text, l.describe(i.address), problem))
+			problems = append(problems, fmt.Errorf("the C function %s has the instruction %q at %s, which %s",
+				f.Name, i.text, l.describe(i.address), problem))
 		}
 		for _, i := range f.code {
 			if i.problem == cannotBeRead {
@@ -31,7 +32,7 @@ func (l *library) checkCCode(functions []*function) (problems []string) {
 			}
 		}
 	}
-	return problems
+	return errors.Join(problems...)
 }
 
 // nameOfC matches the name of a C variable or function, with the suffixes that gcc adds.

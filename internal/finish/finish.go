@@ -21,9 +21,9 @@
 //
 // # The checks
 //
-// Go promises nothing about code that runs without its runtime: a careless line of ours, an
+// Go promises nothing about code that runs without its runtime. A careless line of ours, an
 // option, or a new release of a compiler or a linker may break it. So the package reads the
-// finished file again. It checks, in this order:
+// finished file again, and checks:
 //
 //   - what a loader reads (loading.go, imports.go): loading runs no Go code, C has its way
 //     into Go, and every kernel and C library takes the file;
@@ -33,7 +33,7 @@
 //     reads nothing that the runtime sets up;
 //   - C code (c_code.go): it refers to no Go function except the entry points.
 //
-// For the last two, the disassembler lists the instructions (disassembly.go), and amd64.go
+// For the last two, a disassembler lists the instructions (disassembly.go), and amd64.go
 // and arm64.go say where each leads and which memory it refers to.
 //
 // An error lists all problems, and no file is written. The checks find mistakes, and prove
@@ -121,7 +121,12 @@ func open(path string) (*library, error) {
 }
 
 func (l *library) check(path string, options Options) error {
+	goCode, cCode, err := l.disassemble(path)
+	if err != nil {
+		return err
+	}
 	return errors.Join(
+		// What a loader reads.
 		l.checkStart(),
 		l.checkFunctions(),
 		l.checkExports(),
@@ -130,29 +135,15 @@ func (l *library) check(path string, options Options) error {
 		l.checkFlags(),
 		l.checkSegments(),
 		l.checkImports(options),
-
+		// What the Go compiler was told.
 		l.checkSettings(),
 		l.checkCompiler(),
 		l.checkInitializers(),
-
-		l.checkCgo(),
+		// Go code.
+		l.checkGoCode(goCode),
+		// C code.
+		l.checkCCode(cCode),
 		l.checkPointersToGo(),
-		l.checkCode(path),
+		l.checkCgo(),
 	)
-}
-
-func (l *library) checkCode(path string) error {
-	goCode, cCode, err := l.disassemble(path)
-	if err != nil {
-		return err
-	}
-	var problems []error
-	if found := l.checkGoCode(goCode); len(found) > 0 {
-		problems = append(problems,
-			fmt.Errorf("this Go code is not safe without the Go runtime:\n%s", strings.Join(found, "\n")))
-	}
-	if found := l.checkCCode(cCode); len(found) > 0 {
-		problems = append(problems, fmt.Errorf("this C code is not safe in a server:\n%s", strings.Join(found, "\n")))
-	}
-	return errors.Join(problems...)
 }

@@ -26,26 +26,29 @@ type walk struct {
 // Everything that needs the Go runtime is one of these: a panic, an allocation, a larger
 // stack, a write barrier, the comparison of two strings.
 //
-// It returns, for each function with problems, the chain of calls that leads there, and
-// what is wrong.
-func (l *library) checkGoCode(code map[uint64]*function) (problems []string) {
+// The error names, for each function with problems, the chain of calls that leads there.
+func (l *library) checkGoCode(code map[uint64]*function) error {
 	w := &walk{library: l, code: code, callers: map[uint64]*function{}, followed: map[uint64]bool{}}
 	for _, name := range Functions {
 		symbol, err := l.goFunction(name)
 		if err != nil || code[symbol.Value] == nil {
-			return []string{"there is no code of " + name}
+			return fmt.Errorf("there is no code of %s", name)
 		}
 		w.reach(code[symbol.Value], nil)
 	}
+	var problems []string
 	for len(w.waiting) > 0 {
 		current := w.waiting[0]
 		w.waiting, w.problems = w.waiting[1:], nil
 		w.checkFunction(current)
 		if len(w.problems) > 0 {
-			problems = append(problems, w.chain(current)+"\n  which "+strings.Join(w.problems, "\n  which "))
+			problems = append(problems, "\n"+w.chain(current)+"\n  which "+strings.Join(w.problems, "\n  which "))
 		}
 	}
-	return problems
+	if len(problems) > 0 {
+		return fmt.Errorf("this Go code is not safe without the Go runtime:%s", strings.Join(problems, ""))
+	}
+	return nil
 }
 
 func (w *walk) reach(f, caller *function) {
