@@ -104,8 +104,8 @@ var (
 		"a newer processor": {func(t *testing.T, l *library) {
 			exchange("\t"+l.level+"="+l.lowest, "\t"+l.level+"="+strings.Repeat("v", len(l.lowest)))(t, l)
 		}, "nobody checks the processor"},
-		"flags of the compiler": {exchange("build\t-buildmode=c-shared\n", "build\t-gcflags=funnel/=-B\n"),
-			"it was built with -gcflags=funnel/=-B"},
+		"flags of the compiler": {exchange("build\t-buildmode=c-shared\n", "build\t-gcflags=\"-l -wb=0\"\n"),
+			"it was built with -gcflags=-l -wb=0"},
 		"flags of the assembler": {exchange("build\t-buildmode=c-shared\n", "build\t-asmflags=-D=ABCDEF\n"),
 			"it was built with -asmflags=-D=ABCD"},
 		"no debugging information": {exchange(".debug_", ".dabug_"), "build without -ldflags=-w"},

@@ -177,12 +177,3 @@ func TestFlagBehindAnother(t *testing.T) {
 	_, err := finish(t, link(t, recipe{flags: []string{"-gcflags=funnel/...=-B", "-gcflags=funnel/cmd/funnel=-l"}}))
 	require.ErrorContains(t, err, "was compiled with -B")
 }
-
-func TestHarmlessFlags(t *testing.T) {
-	for flags, want := range map[string]bool{
-		"": true, "-l": true, "funnel/...= -l ": true,
-		"-B": false, "funnel/...=-B": false, "funnel/...=-l -wb=false": false,
-	} {
-		require.Equal(t, want, harmless.MatchString(flags), flags)
-	}
-}
