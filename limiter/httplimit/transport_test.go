@@ -147,11 +147,19 @@ func TestTransportErrors(t *testing.T) {
 			defer time.AfterFunc(c.canceled, func() { stop(gone) }).Stop()
 			body, _ := os.Open(os.DevNull)
 			r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+key+":443", body)
-			_, err = (&httplimit.Transport{Limiter: l, Limit: limit, LongestWait: c.longest}).RoundTrip(r)
+			_, err = (&httplimit.Transport{Limiter: l, Limit: limit, MaxWait: c.longest}).RoundTrip(r)
 			require.ErrorIs(t, err, c.want)
 			require.Equal(t, c.took, time.Since(begin))
 			require.ErrorIs(t, body.Close(), os.ErrClosed)
 		})
+	}
+}
+
+// It is no zero Transport that limits nothing, and none that panics.
+func TestTransportNeedsALimiter(t *testing.T) {
+	for _, none := range []httplimit.Reserver{nil, (*limiter.Limiter)(nil)} {
+		_, err := (&httplimit.Transport{Limiter: none, Limit: slow(1)}).RoundTrip(from("192.0.2.1"))
+		require.EqualError(t, err, "httplimit: Transport.Limiter is nil: set it to a limiter.Limiter")
 	}
 }
 

@@ -1,0 +1,63 @@
+// Package idle keeps a map small: each new entry removes some of those that are idle.
+//
+// Adding an entry looks at a few others, from where the order of the map happens to begin.
+// Where entries are added as fast as others become idle, about a quarter of the map is idle.
+// No goroutine runs, and no list or heap beside the map has to be kept in order.
+package idle
+
+import "maps"
+
+const (
+	// looks is how many entries Add looks at: more than the one that it adds.
+	looks = 4
+
+	// A map keeps the memory that it once had, and takes long to find an entry when nearly all
+	// are gone. It is made anew when it has held shrinkFrom entries and no more than one in
+	// shrinkBy is left.
+	shrinkFrom = 1024
+	shrinkBy   = 8
+)
+
+// A Map is a map that removes idle entries. The zero Map is empty. It needs a lock where
+// several goroutines use it.
+type Map[Key comparable, Value any] struct {
+	entries map[Key]Value
+	peak    int // the largest number of entries since the map was made
+}
+
+// Get returns the value of a key, or the zero Value.
+func (m *Map[Key, Value]) Get(key Key) Value { return m.entries[key] }
+
+// Has reports whether the map has the key.
+func (m *Map[Key, Value]) Has(key Key) bool {
+	_, has := m.entries[key]
+	return has
+}
+
+// Len returns the number of entries, idle ones included.
+func (m *Map[Key, Value]) Len() int { return len(m.entries) }
+
+// Set sets the value of a key that the map has.
+func (m *Map[Key, Value]) Set(key Key, value Value) { m.entries[key] = value }
+
+// Add adds an entry, and removes others that isIdle reports.
+func (m *Map[Key, Value]) Add(key Key, value Value, isIdle func(Key, Value) bool) {
+	m.removeIdle(isIdle)
+	if m.entries == nil || m.peak >= shrinkFrom && len(m.entries) <= m.peak/shrinkBy {
+		m.entries, m.peak = maps.Collect(maps.All(m.entries)), 0
+	}
+	m.entries[key] = value
+	m.peak = max(m.peak, len(m.entries))
+}
+
+func (m *Map[Key, Value]) removeIdle(isIdle func(Key, Value) bool) {
+	looked := 0
+	for key, value := range m.entries {
+		if isIdle(key, value) {
+			delete(m.entries, key)
+		}
+		if looked++; looked == looks {
+			return
+		}
+	}
+}
