@@ -15,7 +15,7 @@ type Allower interface {
 }
 
 // Shadow tries limits on real traffic. AllowN of the Allower that it returns asks l, which
-// takes the tokens, and then allows the call, whatever l has decided. It returns no error.
+// takes the tokens where they fit, and then allows the call. It returns no error.
 //
 // Report is called for each call that l limits, and for each that l cannot decide: then err is
 // not nil. It gets the Result of l, and must be quick, and safe for concurrent use. A call whose
