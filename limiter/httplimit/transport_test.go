@@ -128,8 +128,8 @@ func TestTransportErrors(t *testing.T) {
 	const key, backOff = "api.example.com", "{api.example.com}:backoff"
 	gone, never := errors.New("gone"), time.Hour
 	for _, c := range []struct {
-		full                    string          // the key of a funnel that is full for 10 s
-		down                    limiter.Failure // where there is none
+		full                    string                // the key of a funnel that is full for 10 s
+		down                    limiter.FailurePolicy // where there is none
 		longest, canceled, took time.Duration
 		want                    error
 	}{
