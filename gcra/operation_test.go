@@ -78,18 +78,17 @@ func (o operation) contract(n numbers) (decision contract.Decision, taken int64,
 	if failure == contract.ErrIncrement && o.Operation == gcra.Take {
 		failure = ""
 	}
-	lastWord := big.NewInt(max(n.maxWait, 0))
-	if o.Operation == gcra.Refund {
-		if lastWord = nil; n.receipt != gcra.NoReceipt {
-			lastWord = big.NewInt(max(n.receipt, 0))
-		}
+	var receipt *big.Int
+	if n.receipt != gcra.NoReceipt {
+		receipt = big.NewInt(max(n.receipt, 0))
 	}
 	switch {
 	case failure != "":
 	case n.quantity < 0:
 		return decision, 0, gcra.ErrQuantity
 	default:
-		decision, taken, failure = funnel.Decide(o.name, big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0)), lastWord)
+		decision, taken, failure = funnel.Decide(o.name, big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0)),
+			big.NewInt(max(n.maxWait, 0)), receipt)
 	}
 	if failure != "" {
 		err = gcra.Error(strings.TrimPrefix(string(failure), "ERR "))

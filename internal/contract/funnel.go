@@ -54,12 +54,12 @@ type Decision struct {
 	TAT        int64 // stored; that of before, when nothing was taken
 }
 
-// Decide is the arithmetic of an operation; taken is set by take alone. The last word is
-// max_wait of reserve, in nanoseconds, and tat of refund, nil where it is left out.
-func (f Funnel) Decide(operation string, tat, now, lastWord *big.Int) (decision Decision, taken int64, err Error) {
+// Decide is the arithmetic of an operation. MaxWait is for reserve alone, and receipt for
+// refund, nil where it is left out. Taken is set by take alone.
+func (f Funnel) Decide(operation string, tat, now, maxWait, receipt *big.Int) (decision Decision, taken int64, err Error) {
 	switch operation {
 	case "reserve":
-		decision, err = f.Reserve(tat, now, lastWord)
+		decision, err = f.Reserve(tat, now, maxWait)
 	case "take":
 		return f.Take(tat, now)
 	case "peek":
@@ -67,7 +67,7 @@ func (f Funnel) Decide(operation string, tat, now, lastWord *big.Int) (decision 
 	case "charge":
 		decision, err = f.Charge(tat, now)
 	case "refund":
-		decision, err = f.Refund(tat, now, lastWord)
+		decision, err = f.Refund(tat, now, receipt)
 	default:
 		panic("unknown operation: " + operation)
 	}
@@ -139,12 +139,12 @@ func (f Funnel) Charge(tat, now *big.Int) (Decision, Error) {
 	return f.peekZero(tat, now)
 }
 
-// Refund is the arithmetic of CL.REFUND, with the tat of a reply or nil. One to an empty
-// funnel writes nothing.
-func (f Funnel) Refund(tat, now, ofReply *big.Int) (Decision, Error) {
+// Refund is the arithmetic of CL.REFUND, with a receipt or nil. One to an empty funnel
+// writes nothing.
+func (f Funnel) Refund(tat, now, receipt *big.Int) (Decision, Error) {
 	back := f.Inc
-	if ofReply != nil {
-		if left := larger(new(big.Int).Sub(ofReply, now), new(big.Int)); left.Cmp(back) < 0 {
+	if receipt != nil {
+		if left := larger(new(big.Int).Sub(receipt, now), new(big.Int)); left.Cmp(back) < 0 {
 			back = left
 		}
 	}

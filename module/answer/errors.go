@@ -13,10 +13,6 @@ const (
 	badPeriod            = "period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits"
 	badQuantity          = "quantity must be an integer from 0 to 9223372036854775807"
 
-	// Of GCRA, whose names for the words message.add puts in.
-	badTokens = "quantity must be an integer from 1 to 9223372036854775807"
-	badSyntax = "syntax error"
-
 	badMaxWait          = "max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
 	badMaxWaitOfSeveral = "max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
 	badTAT              = "tat must be an integer from 0 to 9223372036854775807"
@@ -38,12 +34,12 @@ const longestValue = 40
 //go:nosplit
 func (call *Call) failStored(index uint) {
 	if index < MostFunnels && call.Funnels[index].Stored == StoredString {
-		call.name(index)
-		call.Outcome.fail(noFunnel)
+		call.setErrorFunnel(index)
+		call.fail(noFunnel)
 		return
 	}
-	call.Outcome.Verdict = Error
-	message := message{text: &call.Outcome.Message}
+	call.Verdict = Error
+	message := message{text: &call.Message}
 	message.add(wrongType)
 	message.end()
 }
@@ -52,8 +48,8 @@ func (call *Call) failStored(index uint) {
 // returns false for its callers to return in the same line.
 //
 //go:nosplit
-func (outcome *Outcome) fail(reason string) bool {
-	message := outcome.begin(reason)
+func (call *Call) fail(reason string) bool {
+	message := call.begin(reason)
 	message.end()
 	return false
 }
@@ -61,8 +57,8 @@ func (outcome *Outcome) fail(reason string) bool {
 // failArgument answers with an error reply that shows the argument.
 //
 //go:nosplit
-func (outcome *Outcome) failArgument(reason, argument string) bool {
-	message := outcome.begin(reason)
+func (call *Call) failArgument(reason, argument string) bool {
+	message := call.begin(reason)
 	if argument != "" {
 		message.add(", not ")
 		message.addQuoted(argument)
@@ -75,24 +71,23 @@ func (outcome *Outcome) failArgument(reason, argument string) bool {
 // false, not a number.
 //
 //go:nosplit
-func (outcome *Outcome) failCapacity(capacity string, limitSurplus int64, isNumber bool) bool {
+func (call *Call) failCapacity(capacity string, isNumber bool) bool {
 	switch {
-	case isNumber:
-		return outcome.fail(zeroCapacity)
-	case limitSurplus == 0:
-		return outcome.failArgument(badCapacity, capacity)
-	default:
-		return outcome.failArgument(badCapacityRedisCell, capacity)
+	case isNumber && call.Form == InSeconds:
+		return call.fail(zeroCapacity)
+	case call.LimitSurplus == 0:
+		return call.failArgument(badCapacity, capacity)
 	}
+	return call.failArgument(badCapacityRedisCell, capacity)
 }
 
-// failTogether answers with an error reply that shows all arguments of a funnel, when each
-// is valid alone, but not all together.
+// failCombination answers with an error reply that shows all arguments of a funnel, when
+// each is valid alone, but not all together.
 //
 //go:nosplit
-func (outcome *Outcome) failTogether(err error, funnel *Funnel) bool {
+func (call *Call) failCombination(err error, funnel *Funnel) bool {
 	reason, _ := err.(gcra.Error)
-	message := outcome.begin(string(reason))
+	message := call.begin(string(reason))
 	message.add(": got capacity ")
 	message.add(funnel.Capacity)
 	message.add(", count ")
@@ -105,15 +100,15 @@ func (outcome *Outcome) failTogether(err error, funnel *Funnel) bool {
 	return false
 }
 
-// begin starts an error reply, which names the funnel if there are several.
+// begin starts an error reply, which names the row of the funnel if there are several.
 //
 //go:nosplit
-func (outcome *Outcome) begin(reason string) message {
-	outcome.Verdict = Error
-	message := message{text: &outcome.Message, wording: outcome.Wording}
+func (call *Call) begin(reason string) message {
+	call.Verdict = Error
+	message := message{text: &call.Message}
 	message.add("ERR ")
-	if number := outcome.Funnel; number > 0 {
-		message.add("funnel ")
+	if number := call.ErrorFunnel; number > 0 {
+		message.add("row ")
 		if number >= 10 {
 			message.addByte(byte('0' + number/10%10))
 		}
@@ -127,48 +122,18 @@ func (outcome *Outcome) begin(reason string) message {
 // A message is an error reply that is being written: one line of printable ASCII.
 // Longer text is truncated; no current message is that long.
 type message struct {
-	text    *[MessageCapacity]byte
-	length  int
-	wording uint32
+	text   *[MessageCapacity]byte
+	length int
 }
 
-// addOfGCRA appends the first byte of a text, or the word that it begins with, by the name
-// that GCRA has for it. It returns how much of the text that was.
-//
-//go:nosplit
-func (message *message) addOfGCRA(text string) (length uint) {
-	name, length := text, uint(1)
-	switch {
-	case len(text) >= 8 && text[:8] == "capacity":
-		name, length = "max_burst", 8
-	case len(text) >= 8 && text[:8] == "quantity":
-		name, length = "count", 8
-	case len(text) >= 5 && text[:5] == "count":
-		name, length = "tokens_per_period", 5
-	case len(text) >= 1:
-		name = text[:1]
-	}
-	for i := 0; i < len(name); i++ {
-		message.addByte(name[i])
-	}
-	return length
-}
-
-// add appends printable text, with the names that capacity, count and quantity have in this
-// command. If it were inlined, its callers would exceed the linker's stack limit in
-// instrumented code, as for fuzzing.
+// add appends printable text. If it were inlined, its callers would exceed the linker's
+// stack limit in instrumented code, as for fuzzing.
 //
 //go:noinline
 //go:nosplit
 func (message *message) add(text string) {
-	for at := uint(0); at < uint(len(text)); {
-		length := uint(1)
-		if message.wording != OfGCRA {
-			message.addByte(text[at])
-		} else {
-			length = message.addOfGCRA(text[at:])
-		}
-		at += length
+	for i := 0; i < len(text); i++ {
+		message.addByte(text[i])
 	}
 }
 
