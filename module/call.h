@@ -104,6 +104,7 @@ struct call {
     enum verdict verdict;           /* from both crossings */
     uint32_t error_funnel;          /* used by Go only */
     char message[MESSAGE_CAPACITY]; /* an error reply, NUL-terminated */
+    uint64_t message_length;        /* used by Go only */
     int64_t writes;                 /* how many keys to write */
 
     int64_t seconds[SECONDS_LENGTH]; /* the reply IN_SECONDS */

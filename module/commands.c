@@ -39,11 +39,11 @@ static struct command_argument funnels_and_tat[] = {
 };
 
 /* The words of a command, where the keys are among them, and how it replies. */
-#define ARGUMENTS_OF_ONE(words_of_it, form_of_reply, arity_of_it, documented)                                   \
-    .words = words_of_it, .form = form_of_reply, .last_key = 1, .key_step = 1, .arity = arity_of_it,            \
+#define ARGUMENTS_OF_ONE(kind, reply, command_arity, documented)                             \
+    .words = kind, .form = reply, .last_key = 1, .key_step = 1, .arity = command_arity,            \
     .arguments = documented, .complexity = "O(1)"
-#define ARGUMENTS_OF_SEVERAL(words_of_it, last, documented)                                                     \
-    .words = words_of_it, .form = IN_ROWS, .last_key = last, .key_step = WORDS_PER_FUNNEL, .arity = -6,         \
+#define ARGUMENTS_OF_SEVERAL(kind, last, documented)                                                     \
+    .words = kind, .form = IN_ROWS, .last_key = last, .key_step = WORDS_PER_FUNNEL, .arity = -6,         \
     .arguments = documented, .complexity = "O(N) where N is the number of funnels, at most 64."
 
 /* What a command does to its keys. */

@@ -3,6 +3,7 @@ package contract
 import (
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -62,12 +63,10 @@ func Call(mode Mode, words []string, now int64, get func(key string) Value) Outc
 	if err != "" {
 		return Outcome{Name: string(err), Err: err}
 	}
-	seen := map[string]bool{}
 	for i, funnel := range funnels {
-		if seen[funnel.Key] {
+		if slices.ContainsFunc(funnels[:i], func(before Funnel) bool { return before.Key == funnel.Key }) {
 			return failed(ErrTwice, i, length)
 		}
-		seen[funnel.Key] = true
 	}
 
 	tats := make([]*big.Int, length)
@@ -101,20 +100,18 @@ func (c Command) parseLastWord(word []string, length int) (maxWait, receipt *big
 	case len(word) == 0:
 	case c.LastWord == "tat":
 		if receipt, ok = Integer(0, word[0]); !ok {
-			return nil, nil, ErrLastTAT
-		}
-		if length > 1 {
-			return nil, nil, ErrTATs
+			err = ErrLastTAT
+		} else if length > 1 {
+			err = ErrTATs
 		}
 	default:
 		if maxWait, ok = Seconds(word[0]); !ok {
-			return nil, nil, ErrMaxWait
-		}
-		if maxWait.Sign() > 0 && length > 1 {
-			return nil, nil, ErrSeveral
+			err = ErrMaxWait
+		} else if maxWait.Sign() > 0 && length > 1 {
+			err = ErrSeveral
 		}
 	}
-	return maxWait, receipt, ""
+	return maxWait, receipt, err
 }
 
 // together is the call as a whole: limited if any row is, and the longest wait, or -1 if
@@ -137,9 +134,9 @@ func together(command Command, funnels []Funnel, tats []*big.Int, decisions []De
 		if command.Operation == "reserve" && limited {
 			decision = funnels[i].state(tats[i], big.NewInt(now), decision.Limited, big.NewInt(decision.Wait))
 		}
-		receipt := "0"
+		tat, receipt := strconv.FormatInt(decision.TAT, 10), "0"
 		if decision.TAT != tats[i].Int64() && command.Operation != "refund" {
-			receipt = strconv.FormatInt(decision.TAT, 10)
+			receipt = tat
 		}
 		rows[i] = []any{number(decision.Limited), decision.Limit, decision.Remaining,
 			seconds(decision.Wait), seconds(decision.ResetAfter), receipt}
@@ -148,7 +145,7 @@ func together(command Command, funnels []Funnel, tats []*big.Int, decisions []De
 		case decision.TAT <= now:
 			outcome.Writes = append(outcome.Writes, Write{Key: funnels[i].Key})
 		default:
-			outcome.Writes = append(outcome.Writes, set(funnels[i].Key, decision.TAT))
+			outcome.Writes = append(outcome.Writes, Write{funnels[i].Key, tat, roundedUp(big.NewInt(decision.TAT), 1e6)})
 		}
 	}
 	outcome.Reply = []any{number(limited), seconds(wait), rows}
@@ -181,10 +178,6 @@ func nameOf(operation string, asked, limited bool, wait, taken int64) string {
 	return Allowed
 }
 
-func set(key string, tat int64) Write {
-	return Write{key, strconv.FormatInt(tat, 10), roundedUp(big.NewInt(tat), 1e6)}
-}
-
 // inSeconds is the reply of CL.THROTTLE.
 func (d Decision) inSeconds() []any {
 	retryAfter := int64(-1)
@@ -200,12 +193,8 @@ func roundedUp(number *big.Int, unit int64) int64 {
 	return quotient.Int64() + int64(rest.Sign())
 }
 
-func number(is bool) int64 {
-	if is {
-		return 1
-	}
-	return 0
-}
+// number is 1 for true, and 0 for false.
+func number(is bool) int64 { return map[bool]int64{true: 1}[is] }
 
 // seconds writes nanoseconds as the replies of these commands do; -1 stays.
 func seconds(nanoseconds int64) string {

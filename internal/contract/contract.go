@@ -1,9 +1,9 @@
 // Package contract says what the commands answer, store and refuse: a second
 // implementation for tests to compare with, in integers of any size.
 //
-// It says what docs/commands.md says, section by section, and can be checked by reading.
-// Nothing in it watches for overflow: sums and products are exact, and what does not fit 63
-// bits is seen in the result. It knows neither package gcra nor the module.
+// It says what docs/commands.md says, and can be checked by reading. Nothing in it watches
+// for overflow: sums and products are exact, and what does not fit 63 bits is seen in the
+// result. It knows neither package gcra nor the module.
 //
 // A call takes three steps, each of which may end it with an [Error]: its words are read
 // ([ParseFunnel], [NewFunnel]), then its keys ([Funnel.Stored]), and then its funnels

@@ -122,10 +122,7 @@ func (f Funnel) Take(tat, now *big.Int) (decision Decision, taken int64, err Err
 // Peek is the arithmetic of CL.PEEK.
 func (f Funnel) Peek(tat, now *big.Int) (Decision, Error) {
 	asked, err := f.Reserve(tat, now, new(big.Int))
-	if err != "" {
-		return Decision{}, err
-	}
-	return f.state(tat, now, asked.Limited, big.NewInt(asked.Wait)), ""
+	return f.state(tat, now, asked.Limited, big.NewInt(asked.Wait)), err
 }
 
 // Charge is the arithmetic of CL.CHARGE.

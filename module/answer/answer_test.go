@@ -31,7 +31,7 @@ func callOf(mode contract.Mode, words []string, now int64, get func(key string) 
 	}
 	words = words[1:]
 	call := &Call{Operation: operation, Form: InRows, Length: uint32(max(1, len(words)/5)), Now: now,
-		MaxWait: 77, Receipt: 77, Verdict: 77, ErrorFunnel: 77, Writes: 77,
+		MaxWait: 77, Receipt: 77, Verdict: 77, ErrorFunnel: 77, MessageLength: 77, Writes: 77,
 		Seconds: [SecondsLength]int64{77, 77, 77, 77, 77}, Limited: 77, Taken: 77, Wait: used()}
 	if command.Seconds {
 		call.Form, call.LimitSurplus = InSeconds, int64(mode)

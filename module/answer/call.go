@@ -58,10 +58,11 @@ type Call struct {
 	// LastWord as a number: parse sets the one that the operation uses.
 	MaxWait, Receipt int64
 
-	Verdict     uint32                // Error, Parsed, ...
-	ErrorFunnel uint32                // the funnel that an error names, counted from 1, or 0
-	Message     [MessageCapacity]byte // an error reply, NUL-terminated
-	Writes      int64                 // how many keys to write
+	Verdict       uint32                // Error, Parsed, ...
+	ErrorFunnel   uint32                // the funnel that an error names, counted from 1, or 0
+	Message       [MessageCapacity]byte // an error reply, NUL-terminated
+	MessageLength uint64
+	Writes        int64 // how many keys to write
 
 	Seconds [SecondsLength]int64 // the reply InSeconds
 	Limited int64                // with Wait, Rows and, of CL.TAKE, Taken, the reply InRows

@@ -1,5 +1,7 @@
 package answer
 
+import "unsafe"
+
 // DecimalCapacity is three times eight digits; 2^63-1 has 19.
 const DecimalCapacity = 24
 
@@ -78,7 +80,6 @@ func putEight(text *[8]byte, number uint64) {
 	hundreds := fours * 5243 >> 19 & 0x0000007f_0000007f
 	pairs := hundreds | (fours-100*hundreds)<<16
 	tens := pairs * 103 >> 10 & 0x000f_000f_000f_000f
-	digits := (tens | (pairs-10*tens)<<8) + 0x30303030_30303030 // '0' is 0x30
-	text[0], text[1], text[2], text[3] = byte(digits), byte(digits>>8), byte(digits>>16), byte(digits>>24)
-	text[4], text[5], text[6], text[7] = byte(digits>>32), byte(digits>>40), byte(digits>>48), byte(digits>>56)
+	// As text, where '0' is 0x30, with the first digit in the lowest byte, as in memory.
+	*(*uint64)(unsafe.Pointer(text)) = (tens | (pairs-10*tens)<<8) + 0x30303030_30303030
 }

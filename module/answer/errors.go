@@ -3,8 +3,8 @@ package answer
 import "funnel/gcra"
 
 // Error replies, without "ERR ". WRONGTYPE is the text of Redis itself. The errors of package
-// gcra name the numbers that are too large together. limiter/funnels_exact.lua repeats all
-// texts; tests compare them with those of internal/contract.
+// gcra name the numbers that are too large together. limiter/funnels.lua repeats all texts;
+// tests compare them with those of internal/contract.
 const (
 	badCapacity          = "capacity must be an integer from 1 to 9223372036854775807"
 	zeroCapacity         = "capacity must be an integer from 1 to 9223372036854775807, not '0': for clients of redis-cell, whose argument is one less than the limit, load the module with 'compat redis-cell'"
@@ -38,32 +38,39 @@ func (call *Call) failStored(index uint) {
 		call.fail(noFunnel)
 		return
 	}
-	call.Verdict = Error
-	message := message{text: &call.Message}
-	message.add(wrongType)
-	message.end()
+	call.Verdict, call.MessageLength = Error, 0
+	call.add(wrongType)
 }
 
-// fail answers with an error reply that needs no details. Like the functions below, it
-// returns false for its callers to return in the same line.
+// fail answers with an error reply, which names the row of the funnel if there are several.
+// Like the functions below, which add details, it returns false for its callers to return
+// in the same line.
 //
 //go:nosplit
 func (call *Call) fail(reason string) bool {
-	message := call.begin(reason)
-	message.end()
+	call.Verdict, call.MessageLength = Error, 0
+	call.add("ERR ")
+	if number := call.ErrorFunnel; number > 0 {
+		call.add("row ")
+		if number >= 10 {
+			call.addByte(byte('0' + number/10%10))
+		}
+		call.addByte(byte('0' + number%10))
+		call.add(": ")
+	}
+	call.add(reason)
 	return false
 }
 
-// failArgument answers with an error reply that shows the argument.
+// failArgument also shows the argument.
 //
 //go:nosplit
 func (call *Call) failArgument(reason, argument string) bool {
-	message := call.begin(reason)
+	call.fail(reason)
 	if argument != "" {
-		message.add(", not ")
-		message.addQuoted(argument)
+		call.add(", not ")
+		call.addQuoted(argument)
 	}
-	message.end()
 	return false
 }
 
@@ -81,91 +88,60 @@ func (call *Call) failCapacity(capacity string, isNumber bool) bool {
 	return call.failArgument(badCapacityRedisCell, capacity)
 }
 
-// failCombination answers with an error reply that shows all arguments of a funnel, when
-// each is valid alone, but not all together.
+// failCombination also shows all arguments of a funnel: each is valid alone, but not all
+// together.
 //
 //go:nosplit
 func (call *Call) failCombination(err error, funnel *Funnel) bool {
 	reason, _ := err.(gcra.Error)
-	message := call.begin(string(reason))
-	message.add(": got capacity ")
-	message.add(funnel.Capacity)
-	message.add(", count ")
-	message.add(funnel.Count)
-	message.add(", period ")
-	message.add(funnel.Period)
-	message.add(", quantity ")
-	message.add(funnel.Quantity)
-	message.end()
+	call.fail(string(reason))
+	call.add(": got capacity ")
+	call.add(funnel.Capacity)
+	call.add(", count ")
+	call.add(funnel.Count)
+	call.add(", period ")
+	call.add(funnel.Period)
+	call.add(", quantity ")
+	call.add(funnel.Quantity)
 	return false
 }
 
-// begin starts an error reply, which names the row of the funnel if there are several.
-//
-//go:nosplit
-func (call *Call) begin(reason string) message {
-	call.Verdict = Error
-	message := message{text: &call.Message}
-	message.add("ERR ")
-	if number := call.ErrorFunnel; number > 0 {
-		message.add("row ")
-		if number >= 10 {
-			message.addByte(byte('0' + number/10%10))
-		}
-		message.addByte(byte('0' + number%10))
-		message.add(": ")
-	}
-	message.add(reason)
-	return message
-}
-
-// A message is an error reply that is being written: one line of printable ASCII.
-// Longer text is truncated; no current message is that long.
-type message struct {
-	text   *[MessageCapacity]byte
-	length int
-}
-
-// add appends printable text. If it were inlined, its callers would exceed the linker's
-// stack limit in instrumented code, as for fuzzing.
+// add appends printable text to the message. If it were inlined, its callers would exceed
+// the linker's stack limit in instrumented code, as for fuzzing.
 //
 //go:noinline
 //go:nosplit
-func (message *message) add(text string) {
+func (call *Call) add(text string) {
 	for i := 0; i < len(text); i++ {
-		message.addByte(text[i])
+		call.addByte(text[i])
 	}
 }
 
 // addQuoted appends an argument, which may hold any bytes, as a short printable text.
 //
 //go:nosplit
-func (message *message) addQuoted(argument string) {
-	message.add("'")
+func (call *Call) addQuoted(argument string) {
+	call.add("'")
 	for i := 0; i < len(argument) && i < longestValue; i++ {
 		character := argument[i]
 		if character < ' ' || character > '~' {
 			character = '?'
 		}
-		message.addByte(character)
+		call.addByte(character)
 	}
-	message.add("'")
+	call.add("'")
 	if len(argument) > longestValue {
-		message.add(" and more")
+		call.add(" and more")
 	}
 }
 
+// addByte appends a byte, and ends the message behind it. Longer text is truncated; no
+// current message is that long.
+//
 //go:nosplit
-func (message *message) addByte(character byte) {
-	if at := uint(message.length); at < MessageCapacity-1 {
-		message.text[at] = character
-		message.length++
-	}
-}
-
-//go:nosplit
-func (message *message) end() {
-	if at := uint(message.length); at < MessageCapacity {
-		message.text[at] = 0
+func (call *Call) addByte(character byte) {
+	if at := call.MessageLength; at < MessageCapacity-1 {
+		call.Message[at], call.Message[at+1] = character, 0
+		call.MessageLength++
 	}
 }
