@@ -117,15 +117,13 @@ func (c Command) parseLastWord(word []string, length int) (maxWait, receipt *big
 // together is the call as a whole: limited if any row is, and the longest wait, or -1 if
 // any row says -1. A reservation that is limited takes nothing anywhere.
 func together(command Command, funnels []Funnel, tats []*big.Int, decisions []Decision, taken, now int64) Outcome {
-	limited, never, wait, asked := false, false, int64(0), false
+	limited, wait, asked := false, int64(0), false
 	for i, decision := range decisions {
 		limited = limited || decision.Limited
-		never = never || decision.Wait < 0
-		wait = max(wait, decision.Wait)
+		if wait >= 0 && (decision.Wait < 0 || decision.Wait > wait) {
+			wait = decision.Wait
+		}
 		asked = asked || funnels[i].Quantity.Sign() > 0
-	}
-	if never {
-		wait = -1
 	}
 
 	outcome := Outcome{Name: nameOf(command.Operation, asked, limited, wait, taken)}

@@ -5,10 +5,9 @@
 // for overflow: sums and products are exact, and what does not fit 63 bits is seen in the
 // result. It knows neither package gcra nor the module.
 //
-// A call takes three steps, each of which may end it with an [Error]: its words are read
-// ([ParseFunnel], [NewFunnel]), then its keys ([Funnel.Stored]), and then its funnels
-// decide ([Funnel.Reserve], ...). Each step is made for all funnels, from the left, before the
-// next. [Call] is all of them.
+// A [Call] takes three steps, each of which may end it with an [Error]: its words are read
+// ([ParseFunnel]), then its keys ([Funnel.Stored]), and then its funnels decide
+// ([Funnel.Decide]). Each step is made for all funnels, from the left, before the next.
 package contract
 
 import (

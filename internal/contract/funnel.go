@@ -10,9 +10,8 @@ type Funnel struct {
 	T, Tau, Inc     *big.Int
 }
 
-// NewFunnel finds what is too large together among arguments that are valid one by one.
-// The contract leaves open which is named where several things are; this is the module's
-// order.
+// NewFunnel finds what is too large together among arguments that are valid one by one, in
+// the module's order: the contract leaves open which of several faults is named.
 func NewFunnel(key string, limit, count, period, quantity *big.Int) (Funnel, Error) {
 	T := new(big.Int).Quo(period, count)
 	tau := new(big.Int).Mul(T, limit)
@@ -121,8 +120,11 @@ func (f Funnel) Take(tat, now *big.Int) (decision Decision, taken int64, err Err
 
 // Peek is the arithmetic of CL.PEEK.
 func (f Funnel) Peek(tat, now *big.Int) (Decision, Error) {
-	asked, err := f.Reserve(tat, now, new(big.Int))
-	return f.state(tat, now, asked.Limited, big.NewInt(asked.Wait)), err
+	decision, err := f.Reserve(tat, now, new(big.Int))
+	if err == "" {
+		decision = f.state(tat, now, decision.Limited, big.NewInt(decision.Wait))
+	}
+	return decision, err
 }
 
 // Charge is the arithmetic of CL.CHARGE.
@@ -136,8 +138,7 @@ func (f Funnel) Charge(tat, now *big.Int) (Decision, Error) {
 	return f.peekZero(tat, now)
 }
 
-// Refund is the arithmetic of CL.REFUND, with a receipt or nil. One to an empty funnel
-// writes nothing.
+// Refund is the arithmetic of CL.REFUND, with a receipt or nil.
 func (f Funnel) Refund(tat, now, receipt *big.Int) (Decision, Error) {
 	back := f.Inc
 	if receipt != nil {
@@ -170,7 +171,6 @@ func (f Funnel) state(tat, now *big.Int, limited bool, wait *big.Int) Decision {
 	}
 }
 
-// larger is the larger of two numbers.
 func larger(a, b *big.Int) *big.Int {
 	if a.Cmp(b) > 0 {
 		return a
