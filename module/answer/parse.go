@@ -2,12 +2,14 @@ package answer
 
 import "math"
 
+// mostDigits is how many an integer may have. A number of as many fits 64 bits.
+const mostDigits = 19
+
 // parseInteger reads a decimal integer from 0 to 2^63-1, in the form of the server's
 // own integers: digits only, no sign, no leading zeros.
 //
 //go:nosplit
 func parseInteger(text string) (value int64, ok bool) {
-	const mostDigits = 19 // the sum then fits 64 bits
 	if text == "" || len(text) > mostDigits || (text[0] == '0' && len(text) > 1) {
 		return 0, false
 	}
@@ -35,7 +37,7 @@ const (
 //go:nosplit
 func parseSeconds(text string) (nanoseconds int64, ok bool) {
 	whole := text
-	for i := 0; i < len(text); i++ {
+	for i := 0; i < len(text) && i < mostDigits; i++ {
 		if text[i] == '.' {
 			whole = text[:i]
 			if nanoseconds, ok = parseFraction(text[i+1:]); !ok {
