@@ -100,15 +100,15 @@ func (c Command) parseLastWord(word []string, length int) (maxWait, receipt *big
 	case len(word) == 0:
 	case c.LastWord == "tat":
 		if receipt, ok = Integer(0, word[0]); !ok {
-			err = ErrLastTAT
+			err = ErrReceipt
 		} else if length > 1 {
-			err = ErrTATs
+			err = ErrReceipts
 		}
 	default:
 		if maxWait, ok = Seconds(word[0]); !ok {
 			err = ErrMaxWait
 		} else if maxWait.Sign() > 0 && length > 1 {
-			err = ErrSeveral
+			err = ErrMaxWaits
 		}
 	}
 	return maxWait, receipt, err

@@ -43,11 +43,11 @@ const (
 	ErrTolerance        Error = "ERR capacity and period are too large together for count: a full funnel must drain within 2^63-1 nanoseconds (292 years)"
 	ErrIncrement        Error = "ERR quantity and period are too large together for count: the tokens must leak within 2^63-1 nanoseconds (292 years)"
 
-	ErrMaxWait Error = "ERR max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
-	ErrSeveral Error = "ERR max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
-	ErrLastTAT Error = "ERR tat must be an integer from 0 to 9223372036854775807"
-	ErrTATs    Error = "ERR tat must be left out for several funnels: give the tokens of each back by a call of its own"
-	ErrTwice   Error = "ERR the key is named twice in this call: ask once, for all of its tokens"
+	ErrMaxWait  Error = "ERR max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
+	ErrMaxWaits Error = "ERR max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
+	ErrReceipt  Error = "ERR tat must be an integer from 0 to 9223372036854775807"
+	ErrReceipts Error = "ERR tat must be left out for several funnels: give the tokens of each back by a call of its own"
+	ErrTwice    Error = "ERR the key is named twice in this call: ask once, for all of its tokens"
 
 	ErrType   Error = "WRONGTYPE Operation against a key holding the wrong kind of value"
 	ErrFunnel Error = "ERR the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807"
@@ -81,7 +81,7 @@ var Outcomes = []string{
 	Allowed, Later, Partly, Limited, Never, Peeked, Charged, Refunded,
 	string(ErrArity), string(ErrCapacity), string(ErrCount), string(ErrPeriod), string(ErrQuantity),
 	string(ErrEmissionInterval), string(ErrTolerance), string(ErrIncrement),
-	string(ErrMaxWait), string(ErrSeveral), string(ErrLastTAT), string(ErrTATs), string(ErrTwice),
+	string(ErrMaxWait), string(ErrMaxWaits), string(ErrReceipt), string(ErrReceipts), string(ErrTwice),
 	string(ErrType), string(ErrFunnel), string(ErrTAT),
 }
 

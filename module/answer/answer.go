@@ -54,10 +54,10 @@ func (call *Call) parseMaxWait() (ok bool) {
 //go:nosplit
 func (call *Call) parseReceipt() (ok bool) {
 	if call.Receipt, ok = parseInteger(call.LastWord); !ok {
-		return call.failArgument(badTAT, call.LastWord)
+		return call.failArgument(badReceipt, call.LastWord)
 	}
 	if call.Length > 1 {
-		return call.fail(badTATOfSeveral)
+		return call.fail(badReceiptOfSeveral)
 	}
 	return true
 }

@@ -15,8 +15,8 @@ const (
 
 	badMaxWait          = "max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
 	badMaxWaitOfSeveral = "max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
-	badTAT              = "tat must be an integer from 0 to 9223372036854775807"
-	badTATOfSeveral     = "tat must be left out for several funnels: give the tokens of each back by a call of its own"
+	badReceipt          = "tat must be an integer from 0 to 9223372036854775807"
+	badReceiptOfSeveral = "tat must be left out for several funnels: give the tokens of each back by a call of its own"
 	keyTwice            = "the key is named twice in this call: ask once, for all of its tokens"
 
 	wrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"

@@ -123,7 +123,7 @@ var stories = map[string][]step{
 		{"0.5s", "cl.reserve a 2 1 1 0 d 2 1 1 1", "0 0 [0 2 0 0 1.5] [0 2 1 0 1 1.5s]", "a=2s b=2s c=1.5s d=1.5s"},
 	},
 	"not later": {
-		{"0s", "cl.reserve a 2 1 1 1 b 2 1 1 1 0.000000001", string(contract.ErrSeveral) + ", not '0.000000001'", ""},
+		{"0s", "cl.reserve a 2 1 1 1 b 2 1 1 1 0.000000001", string(contract.ErrMaxWaits) + ", not '0.000000001'", ""},
 	},
 	"or from none": {
 		{"0s", "cl.charge b 2 1 1 1 c 2 1 1 2", "0 0 [0 2 1 0 1 1s] [0 2 0 0 2 2s]", "b=1s c=2s"},
