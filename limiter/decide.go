@@ -65,7 +65,7 @@ func (l *Limiter) await(ctx context.Context, q *query, ask func(*Limiter, contex
 			a, err = answer{sent: true}, context.Cause(ctx)
 		}
 	}
-	if err == l.timeoutCause {
+	if err == l.timeoutCause && a.sent { // an open breaker repeats that error
 		l.breaker.failed(l.now(), err)
 	}
 	return a, err
