@@ -25,7 +25,7 @@ func (l *Limiter) decide(ctx context.Context, q *query) (a answer, err error) {
 		if l.outage.begun.Load() && a.path != PathLocal {
 			l.outage.answered(ctx, l.logger, l.now())
 		}
-	case q.invalid != nil || isFault(cause):
+	case q.invalid != nil || l.server == nil || isFault(cause):
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case q.decider == redisOrPolicy:
