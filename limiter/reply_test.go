@@ -1,0 +1,68 @@
+// Replies may grow. What is no reply of the command or of the script is an error that says so, and
+// decides nothing.
+
+package limiter_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/limiter"
+)
+
+// A foreign client sends a script for each command: what it returns is the reply of a server that
+// has other commands under the names of ours.
+type foreign struct {
+	*redis.Client
+	script string
+}
+
+func (c *foreign) Process(ctx context.Context, command redis.Cmder) error {
+	reply, err := c.Eval(ctx, c.script, nil).Result()
+	command.(*redis.Cmd).SetVal(reply)
+	return err
+}
+
+func TestReplies(t *testing.T) {
+	t.Parallel()
+	client := bare(t).Client(t)
+	for _, c := range []struct {
+		name, reply string // to AllowAtMost of 2 tokens
+		path        limiter.Path
+		allowed     int
+		err         string
+	}{
+		{"as it is", "{1, '9', {{1, 15, 0, '9', '86400', '4102444800100000000'}}, 1}", limiter.PathModule, 1, ""},
+		{"with more elements", "{1, '9', {{1, 15, 0, '9', '86400', '4102444800100000000', 'new'}}, 1, 'new'}", limiter.PathModule, 1, ""},
+		{"numbers as text", "{'1', '9', {{'1', '15', '0', '9', '86400', '4102444800100000000'}}, '1'}", limiter.PathModule, 1, ""},
+		{"more taken than asked for", "{0, '0', {{0, 15, 0, '0', '1', '41'}}, 3}", limiter.PathModule, 0, "is no reply of cl.take"},
+		{"less than nothing taken", "{0, '0', {{0, 15, 0, '0', '1', '41'}}, -1}", limiter.PathModule, 0, "is no reply of cl.take"},
+		{"nothing on what was taken", "{0, '0', {{0, 15, 0, '0', '1', '41'}}}", limiter.PathModule, 0, "is no reply of cl.take"},
+		{"no row", "{0, '0', {}, 1}", limiter.PathModule, 0, "is no reply of cl.take"},
+		{"two rows", "{0, '0', {{0, 15, 0, '0', '1', '41'}, {0, 15, 0, '0', '1', '41'}}, 1}", limiter.PathModule, 0, "is no reply of cl.take"},
+		{"a short row", "{0, '0', {{0, 15, 0, '0', '1'}}, 1}", limiter.PathModule, 0, "is no reply of cl.take"},
+		{"a time in words", "{0, '0', {{0, 15, 0, 'soon', '1', '41'}}, 1}", limiter.PathModule, 0, "is no reply of cl.take"},
+		{"a time beyond 292 years", "{0, '0', {{0, 15, 0, '9223372037', '1', '41'}}, 1}", limiter.PathModule, 0, "is no reply of cl.take"},
+		{"CL.THROTTLE's", "{0, 15, 14, -1, 5760}", limiter.PathModule, 0, "is the command that of another module?"},
+		{"a word", "'OK'", limiter.PathModule, 0, "the server replied OK, which is no reply of cl.take"},
+		{"the script's", "'410245632000000000041024448000 2'", limiter.PathScript, 2, ""},
+		{"another script's word", "'OK'", limiter.PathScript, 0, `the script replied "OK", which take.lua does not`},
+		{"another script's list", "{1}", limiter.PathScript, 0, "which take.lua does not"},
+		{"a funnel below empty", "-1", limiter.PathScript, 0, "which take.lua does not"},
+		{"the script took more than asked for", "'410246208000000000041024448000 3'", limiter.PathScript, 0, "took other tokens"},
+	} {
+		l := limiter.New(&foreign{client, "return " + c.reply}, limiter.WithPath(c.path))
+		result, err := l.AllowAtMost(t.Context(), "key", fifteenPerDay, 2)
+		if c.err != "" {
+			require.ErrorContains(t, err, c.err, c.name)
+			require.Equal(t, limiter.Result{Key: "key", Limit: fifteenPerDay, Quantity: 2}, result, c.name)
+			continue
+		}
+		require.NoError(t, err, c.name)
+		require.Equal(t, []any{c.allowed, c.path}, []any{result.Allowed, result.Path}, c.name)
+		require.Positive(t, result.Receipt, c.name)
+	}
+}
