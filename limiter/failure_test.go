@@ -48,7 +48,7 @@ func TestPoliciesOfADeadServer(t *testing.T) {
 				event := told.last()
 				require.ErrorIs(t, event.Cause, syscall.ECONNREFUSED, "hooks get the reason")
 				require.Equal(t, fails, err != nil)
-				require.Equal(t, limiter.Event{Command: "reserve", Key: "key", Result: result, Err: err, Cause: event.Cause, Duration: event.Duration}, event)
+				require.Equal(t, []any{result, err}, []any{event.Result, event.Err})
 				require.Equal(t, []any{"key", c.path}, []any{result.Key, result.Path})
 				return result
 			}
@@ -56,7 +56,8 @@ func TestPoliciesOfADeadServer(t *testing.T) {
 				result := ask(1)
 				require.Equal(t, []int{c.allowed[i], c.remaining[i]}, []int{result.Allowed, result.Remaining}, i)
 				if c.policy == limiter.FailClosed {
-					require.Equal(t, []time.Duration{time.Second, 24 * time.Hour}, []time.Duration{result.RetryAfter, result.ResetAfter})
+					require.Equal(t, time.Second, result.RetryAfter)
+					require.Equal(t, 24*time.Hour, result.ResetAfter)
 				}
 			}
 			if never, none := ask(4), ask(0); !fails {
@@ -76,7 +77,7 @@ func TestPoliciesOfADeadServer(t *testing.T) {
 			clock.advance(time.Second)
 			require.Equal(t, limiter.PathModule, allow(t, l, "key", limit).Path)
 			require.NoError(t, told.last().Cause)
-			line := `level=WARN msg="rate limits are decided without Redis" policy=` + c.policy.String() + ` error=.*connection refused"\n$`
+			line := `level=WARN msg="rate limits are decided without Redis" policy=` + c.policy.String() + ` error=.*refused"\n$`
 			if fails {
 				line = "^$"
 			}

@@ -42,22 +42,27 @@ func allow(t testing.TB, l *limiter.Limiter, key string, limit limiter.Limit) li
 	return result
 }
 
-// An ask is a method of a Limiter that takes a quantity.
-type ask func(l *limiter.Limiter, ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error)
+// An ask is a call for tokens of a key, fifteenPerDay.
+type ask func(l *limiter.Limiter, key string, quantity int) (limiter.Result, error)
 
 // The methods by the names that hooks are told.
 var commands = map[string]ask{
-	"reserve": (*limiter.Limiter).AllowN, "take": (*limiter.Limiter).AllowAtMost, "charge": (*limiter.Limiter).Charge,
-	"peek": func(l *limiter.Limiter, ctx context.Context, key string, limit limiter.Limit, _ int) (limiter.Result, error) {
-		return l.Peek(ctx, key, limit)
+	"reserve": by((*limiter.Limiter).AllowN),
+	"take":    by((*limiter.Limiter).AllowAtMost),
+	"charge":  by((*limiter.Limiter).Charge),
+	"peek": func(l *limiter.Limiter, key string, _ int) (limiter.Result, error) {
+		return l.Peek(context.Background(), key, fifteenPerDay)
 	},
-	"refund": refund,
+	"refund": func(l *limiter.Limiter, key string, quantity int) (limiter.Result, error) {
+		taken := limiter.Result{Key: key, Limit: fifteenPerDay, Allowed: quantity, Receipt: math.MaxInt64}
+		return l.Settle(context.Background(), &taken, 0) // none of the tokens has leaked
+	},
 }
 
-// refund gives back tokens of which none has leaked yet.
-func refund(l *limiter.Limiter, ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
-	taken := limiter.Result{Key: key, Limit: limit, Allowed: quantity, Receipt: math.MaxInt64}
-	return l.Settle(ctx, &taken, 0)
+func by(method func(*limiter.Limiter, context.Context, string, limiter.Limit, int) (limiter.Result, error)) ask {
+	return func(l *limiter.Limiter, key string, quantity int) (limiter.Result, error) {
+		return method(l, context.Background(), key, fifteenPerDay, quantity)
+	}
 }
 
 // once turns retries off: errors return at once.
@@ -106,13 +111,6 @@ type preparing struct {
 func (c *preparing) Process(ctx context.Context, command redis.Cmder) error {
 	c.before(command.Name())
 	return c.Client.Process(ctx, command)
-}
-
-// A client withoutCancel goes on when a context is done.
-type withoutCancel struct{ limiter.Client }
-
-func (c *withoutCancel) Process(ctx context.Context, command redis.Cmder) error {
-	return c.Client.Process(context.WithoutCancel(ctx), command)
 }
 
 // A recorder keeps what hooks are told.

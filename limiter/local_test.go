@@ -5,7 +5,6 @@ package limiter_test
 
 import (
 	"context"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -84,15 +83,16 @@ func TestNewPanics(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{})
 	defer rdb.Close()
+	const policies = "OnFailure needs one of the constants, not "
 	for want, make := range map[string]func(){
-		"limiter: New needs a client of Redis, not nil":                        func() { limiter.New(nil) },
-		"limiter: New needs a client of Redis, not nil ":                       func() { limiter.New((*redis.Client)(nil)) },
-		"limiter: OnFailure needs one of the constants, not FailurePolicy(17)": func() { limiter.New(rdb, limiter.OnFailure(17)) },
-		"limiter: OnFailure needs one of the constants, not FailurePolicy(-1)": func() { limiter.NewLocal(limiter.OnFailure(-1)) },
-		`limiter: WithPath needs PathModule or PathScript, not "local"`:        func() { limiter.New(rdb, limiter.WithPath(limiter.PathLocal)) },
-		"limiter: WithLogger needs a logger, not nil":                          func() { limiter.New(rdb, limiter.WithLogger((*slog.Logger)(nil))) },
-		"limiter: WithHook needs a hook, not nil":                              func() { limiter.New(rdb, limiter.WithHook(nil)) },
+		"New needs a client of Redis, not nil":                 func() { limiter.New(nil) },
+		"New needs a client of Redis, not nil ":                func() { limiter.New((*redis.Client)(nil)) },
+		"WithLogger needs a logger, not nil":                   func() { limiter.New(rdb, limiter.WithLogger(nil)) },
+		"WithHook needs a hook, not nil":                       func() { limiter.New(rdb, limiter.WithHook(nil)) },
+		policies + "FailurePolicy(17)":                         func() { limiter.New(rdb, limiter.OnFailure(17)) },
+		policies + "FailurePolicy(-1)":                         func() { limiter.NewLocal(limiter.OnFailure(-1)) },
+		`WithPath needs PathModule or PathScript, not "local"`: func() { limiter.NewLocal(limiter.WithPath("local")) },
 	} {
-		require.PanicsWithValue(t, strings.TrimSpace(want), make)
+		require.PanicsWithValue(t, "limiter: "+strings.TrimSpace(want), make)
 	}
 }

@@ -44,7 +44,7 @@ func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, pa
 	peeked, err := l.Peek(ctx, key, fifteenPerDay)
 	require.NoError(t, err)
 	require.Equal(t, 8, peeked.Remaining, "%s: 6 and 2", key)
-	again, err := refund(refunding, ctx, key, fifteenPerDay, 1)
+	again, err := commands["refund"](refunding, key, 1)
 	require.NoError(t, err)
 	require.Equal(t, 9, again.Remaining, key)
 }

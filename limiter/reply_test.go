@@ -5,6 +5,7 @@ package limiter_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -29,30 +30,32 @@ func (c *foreign) Process(ctx context.Context, command redis.Cmder) error {
 func TestReplies(t *testing.T) {
 	t.Parallel()
 	client := bare(t).Client(t)
+	const no = "is no reply of cl.take: is the command that of another module?"
+	const wrong, others = "the script replied %s, which take.lua does not", "took other tokens than it was asked for"
 	for _, c := range []struct {
 		name, reply string // to AllowAtMost of 2 tokens
 		path        limiter.Path
 		allowed     int
 		err         string
 	}{
-		{"as it is", "{1, '9', {{1, 15, 0, '9', '86400', '4102444800100000000'}}, 1}", limiter.PathModule, 1, ""},
-		{"with more elements", "{1, '9', {{1, 15, 0, '9', '86400', '4102444800100000000', 'new'}}, 1, 'new'}", limiter.PathModule, 1, ""},
-		{"numbers as text", "{'1', '9', {{'1', '15', '0', '9', '86400', '4102444800100000000'}}, '1'}", limiter.PathModule, 1, ""},
-		{"more taken than asked for", "{0, '0', {{0, 15, 0, '0', '1', '41'}}, 3}", limiter.PathModule, 0, "is no reply of cl.take"},
-		{"less than nothing taken", "{0, '0', {{0, 15, 0, '0', '1', '41'}}, -1}", limiter.PathModule, 0, "is no reply of cl.take"},
-		{"nothing on what was taken", "{0, '0', {{0, 15, 0, '0', '1', '41'}}}", limiter.PathModule, 0, "is no reply of cl.take"},
-		{"no row", "{0, '0', {}, 1}", limiter.PathModule, 0, "is no reply of cl.take"},
-		{"two rows", "{0, '0', {{0, 15, 0, '0', '1', '41'}, {0, 15, 0, '0', '1', '41'}}, 1}", limiter.PathModule, 0, "is no reply of cl.take"},
-		{"a short row", "{0, '0', {{0, 15, 0, '0', '1'}}, 1}", limiter.PathModule, 0, "is no reply of cl.take"},
-		{"a time in words", "{0, '0', {{0, 15, 0, 'soon', '1', '41'}}, 1}", limiter.PathModule, 0, "is no reply of cl.take"},
-		{"a time beyond 292 years", "{0, '0', {{0, 15, 0, '9223372037', '1', '41'}}, 1}", limiter.PathModule, 0, "is no reply of cl.take"},
-		{"CL.THROTTLE's", "{0, 15, 14, -1, 5760}", limiter.PathModule, 0, "is the command that of another module?"},
-		{"a word", "'OK'", limiter.PathModule, 0, "the server replied OK, which is no reply of cl.take"},
-		{"the script's", "'410245632000000000041024448000 2'", limiter.PathScript, 2, ""},
-		{"another script's word", "'OK'", limiter.PathScript, 0, `the script replied "OK", which take.lua does not`},
-		{"another script's list", "{1}", limiter.PathScript, 0, "which take.lua does not"},
-		{"a funnel below empty", "-1", limiter.PathScript, 0, "which take.lua does not"},
-		{"the script took more than asked for", "'410246208000000000041024448000 3'", limiter.PathScript, 0, "took other tokens"},
+		{"as it is", "{1, '9', {{1, 15, 0, '9', '86400', '41'}}, 1}", limiter.PathModule, 1, ""},
+		{"more elements", "{1, '9', {{1, 15, 0, '9', '86400', '41', 'new'}}, 1, 'new'}", limiter.PathModule, 1, ""},
+		{"numbers as text", "{'1', '9', {{'1', '15', '0', '9', '86400', '41'}}, '1'}", limiter.PathModule, 1, ""},
+		{"more taken than asked for", "{0, '0', {{0, 15, 0, '0', '1', '41'}}, 3}", limiter.PathModule, 0, no},
+		{"less than nothing taken", "{0, '0', {{0, 15, 0, '0', '1', '41'}}, -1}", limiter.PathModule, 0, no},
+		{"fewer elements", "{0, '0', {{0, 15, 0, '0', '1', '41'}}}", limiter.PathModule, 0, no},
+		{"fewer elements in a row", "{0, '0', {{0, 15, 0, '0', '1'}}, 1}", limiter.PathModule, 0, no},
+		{"no row", "{0, '0', {}, 1}", limiter.PathModule, 0, no},
+		{"two rows", "{0, '0', {{0, 15, 0, '0', '1', '41'}, {0, 15, 0, '0', '1', '41'}}, 1}", limiter.PathModule, 0, no},
+		{"a time in words", "{0, '0', {{0, 15, 0, 'soon', '1', '41'}}, 1}", limiter.PathModule, 0, no},
+		{"a time beyond 292 years", "{0, '0', {{0, 15, 0, '9223372037', '1', '41'}}, 1}", limiter.PathModule, 0, no},
+		{"CL.THROTTLE's", "{0, 15, 14, -1, 5760}", limiter.PathModule, 0, no},
+		{"a word", "'OK'", limiter.PathModule, 0, "limiter: the server replied OK, which " + no},
+		{"take.lua's", "'410245632000000000041024448000 2'", limiter.PathScript, 2, ""},
+		{"another script's word", "'OK'", limiter.PathScript, 0, fmt.Sprintf(wrong, `"OK"`)},
+		{"another script's list", "{1}", limiter.PathScript, 0, fmt.Sprintf(wrong, "[1]")},
+		{"a funnel below empty", "-1", limiter.PathScript, 0, fmt.Sprintf(wrong, "-1")},
+		{"more taken by the script", "'410246208000000000041024448000 3'", limiter.PathScript, 0, others},
 	} {
 		l := limiter.New(&foreign{client, "return " + c.reply}, limiter.WithPath(c.path))
 		result, err := l.AllowAtMost(t.Context(), "key", fifteenPerDay, 2)

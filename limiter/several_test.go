@@ -68,7 +68,8 @@ func TestWaitAll(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
 		ctx, l := context.Background(), limiter.New(client)
 		wait := func(l *limiter.Limiter, quick, slow int) (limiter.Results, error) {
-			return l.WaitAll(ctx, limiter.Request{"quick", limiter.Every(100 * time.Millisecond), quick}, limiter.Request{"slow", perDay(30), slow})
+			tenth := limiter.Every(100 * time.Millisecond)
+			return l.WaitAll(ctx, limiter.Request{"quick", tenth, quick}, limiter.Request{"slow", perDay(30), slow})
 		}
 		start := time.Now()
 		for i := range 4 {
