@@ -116,7 +116,7 @@ func TestCallersWhoGiveUpAfterAnOutage(t *testing.T) {
 						}}, err
 					}
 				})
-				l := limiter.New(&preparing{client, func(string) {
+				l := limiter.New(&counting{Client: client, before: func() {
 					if when == "before it is sent" {
 						giveUp()
 					}

@@ -91,25 +91,17 @@ func as(t testing.TB, server *servertest.Server, rules ...string) *redis.Client 
 	return server.Client(t, func(options *redis.Options) { options.Username, options.Password = "app", "secret" })
 }
 
-// A counting client counts round trips.
+// A counting client counts round trips. Before each it calls a function, if there is one.
 type counting struct {
 	*redis.Client
-	trips atomic.Int64
+	before func()
+	trips  atomic.Int64
 }
 
 func (c *counting) Process(ctx context.Context, command redis.Cmder) error {
-	c.trips.Add(1)
-	return c.Client.Process(ctx, command)
-}
-
-// A preparing client has a function run before each command.
-type preparing struct {
-	*redis.Client
-	before func(command string)
-}
-
-func (c *preparing) Process(ctx context.Context, command redis.Cmder) error {
-	c.before(command.Name())
+	if c.trips.Add(1); c.before != nil {
+		c.before()
+	}
 	return c.Client.Process(ctx, command)
 }
 

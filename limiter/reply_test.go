@@ -42,7 +42,7 @@ func TestReplies(t *testing.T) {
 		{"more elements", "{1, '9', {{1, 15, 0, '9', '86400', '41', 'new'}}, 1, 'new'}", limiter.PathModule, 1, ""},
 		{"numbers as text", "{'1', '9', {{'1', '15', '0', '9', '86400', '41'}}, '1'}", limiter.PathModule, 1, ""},
 		{"more taken than asked for", "{0, '0', {{0, 15, 0, '0', '1', '41'}}, 3}", limiter.PathModule, 0, no},
-		{"less than nothing taken", "{0, '0', {{0, 15, 0, '0', '1', '41'}}, -1}", limiter.PathModule, 0, no},
+		{"fewer than none taken", "{0, '0', {{0, 15, 0, '0', '1', '41'}}, -1}", limiter.PathModule, 0, no},
 		{"fewer elements", "{0, '0', {{0, 15, 0, '0', '1', '41'}}}", limiter.PathModule, 0, no},
 		{"fewer elements in a row", "{0, '0', {{0, 15, 0, '0', '1'}}, 1}", limiter.PathModule, 0, no},
 		{"no row", "{0, '0', {}, 1}", limiter.PathModule, 0, no},

@@ -18,8 +18,8 @@ import (
 	"funnel/limiter"
 )
 
-// A module that is loaded is noticed within a minute, one that is gone and a script that was
-// flushed at once. No token is lost.
+// A module that is loaded, or granted again, is noticed within a minute; one that is gone or denied,
+// and a script that was flushed, at once. No token is lost.
 func TestModuleComesAndGoes(t *testing.T) {
 	t.Parallel()
 	ctx, server := context.Background(), bare(t, "--save", "", "--appendonly", "yes")
@@ -29,6 +29,10 @@ func TestModuleComesAndGoes(t *testing.T) {
 	nothing := func() {}
 	load := func() { require.NoError(t, client.Do(ctx, "module", "load", servertest.Module(t)).Err()) }
 	minute := func() { clock.advance(time.Minute) }
+	almost := func() { clock.advance(time.Minute - 1) }
+	one := func() { clock.advance(1) }
+	deny := func() { servertest.Call(t, client, "acl setuser default -cl.reserve") }
+	grant := func() { servertest.Call(t, client, "acl setuser default +cl.reserve") }
 	flush := func() { require.NoError(t, client.ScriptFlush(ctx).Err()) }
 	restart := func() { // with all but the module
 		server.Stop()
@@ -45,6 +49,10 @@ func TestModuleComesAndGoes(t *testing.T) {
 		{"module loaded", load, limiter.PathScript},
 		{"a minute later", minute, limiter.PathModule},
 		{"script flushed beside the module", flush, limiter.PathModule},
+		{"module denied", deny, limiter.PathScript},
+		{"module granted", grant, limiter.PathScript},
+		{"almost a minute later", almost, limiter.PathScript},
+		{"a minute later", one, limiter.PathModule},
 		{"module gone", restart, limiter.PathScript},
 		{"a minute later, still gone", minute, limiter.PathScript},
 		{"module loaded again", load, limiter.PathScript},
@@ -62,20 +70,20 @@ func TestModuleComesAndGoes(t *testing.T) {
 // The minute is of the monotonic clock.
 func TestWallClockIsSetBack(t *testing.T) {
 	t.Parallel()
-	client, now := bare(t).Client(t), time.Now()
-	l := limiter.New(client)
+	client, begin := bare(t).Client(t), time.Now()
+	l, now := limiter.New(client), begin
 	limiter.SetNow(l, func() time.Time { return now })
 	require.Equal(t, limiter.PathScript, allow(t, l, "key", fifteenPerDay).Path)
 	require.NoError(t, client.Do(t.Context(), "module", "load", servertest.Module(t)).Err())
-
-	later := now.Add(time.Minute)
-	back := later.Add(-time.Hour)
-	monotonic := func(t *time.Time) *int64 { return (*int64)(unsafe.Add(unsafe.Pointer(t), 8)) } // its second word
-	*monotonic(&back) = *monotonic(&later)
-	require.Equal(t, time.Minute, back.Sub(now))
-	require.Equal(t, -59*time.Minute, back.Round(0).Sub(now.Round(0)))
-	now = back
-	require.Equal(t, limiter.PathModule, allow(t, l, "key", fifteenPerDay).Path)
+	for after, path := range map[time.Duration]limiter.Path{time.Minute - 1: "script", time.Minute: "module"} {
+		later := begin.Add(after)
+		now = later.Add(-time.Hour)
+		monotonic := func(t *time.Time) *int64 { return (*int64)(unsafe.Add(unsafe.Pointer(t), 8)) } // its second word
+		*monotonic(&now) = *monotonic(&later)
+		require.Equal(t, after, now.Sub(begin))
+		require.Equal(t, after-time.Hour, now.Round(0).Sub(begin.Round(0)))
+		require.Equal(t, path, allow(t, l, "key", fifteenPerDay).Path)
+	}
 }
 
 // With one path only, a server that lacks the module counts as down, and one that has it is asked
@@ -83,11 +91,11 @@ func TestWallClockIsSetBack(t *testing.T) {
 func TestOnePathOnly(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
-		for _, only := range []limiter.Path{limiter.PathModule, limiter.PathScript} {
-			want := only
-			if only == limiter.PathModule && path == limiter.PathScript {
-				want = limiter.PathOpen
-			}
+		byModule := path
+		if path == limiter.PathScript {
+			byModule = limiter.PathOpen
+		}
+		for only, want := range map[limiter.Path]limiter.Path{"module": byModule, "script": limiter.PathScript} {
 			l := limiter.New(client, limiter.WithPath(only), limiter.OnFailure(limiter.FailOpen))
 			for range 2 {
 				require.Equal(t, want, allow(t, l, "key", fifteenPerDay).Path, only)
@@ -103,9 +111,6 @@ func TestPermissions(t *testing.T) {
 	ctx, server := context.Background(), servertest.StartModule(t)
 	module := []string{"+cl.reserve", "+cl.take", "+cl.peek", "+cl.charge", "+cl.refund"}
 	script := []string{"+eval", "+evalsha", "+eval_ro", "+evalsha_ro", "+get", "+set", "+del"}
-	if !servertest.Since7(t) {
-		script = slices.DeleteFunc(script, func(rule string) bool { return rule == "+eval_ro" || rule == "+evalsha_ro" })
-	}
 	withTime := append(slices.Clone(script), "+time")
 	for _, c := range []struct {
 		name  string
@@ -148,19 +153,4 @@ func TestPermissions(t *testing.T) {
 			require.Equal(t, c.path, allow(t, l, "user:42", fifteenPerDay).Path, c.name)
 		}
 	}
-}
-
-// A command that is denied is not tried again for a minute.
-func TestModuleIsDeniedForAMinute(t *testing.T) {
-	t.Parallel()
-	server := servertest.StartModule(t)
-	client := as(t, server, "+@all", "-cl.reserve", "~*")
-	l := limiter.New(client)
-	clock := startClock(l)
-	require.Equal(t, limiter.PathScript, allow(t, l, "key", fifteenPerDay).Path)
-	require.NoError(t, server.Client(t).ACLSetUser(t.Context(), "app", "+cl.reserve").Err())
-	clock.advance(time.Minute - 1)
-	require.Equal(t, limiter.PathScript, allow(t, l, "key", fifteenPerDay).Path)
-	clock.advance(1)
-	require.Equal(t, limiter.PathModule, allow(t, l, "key", fifteenPerDay).Path)
 }

@@ -1,6 +1,6 @@
-// Settle gives back what a call took and did not use, or charges what it used beyond, once, by one
-// command. Without a receipt nothing is given back. A Result is settled as soon as a command may
-// have been sent.
+// Settle gives back what a call took and did not use, or charges what it used beyond, by one command.
+// Without a receipt nothing is given back. A Result is settled once a command may have been sent. No
+// client of go-redis sends a refund again whose answer is lost.
 
 package limiter_test
 
@@ -8,8 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"io"
 	"math"
+	"net"
 	"slices"
 	"strings"
 	"syscall"
@@ -26,15 +27,13 @@ import (
 
 func TestSettle(t *testing.T) {
 	t.Parallel()
-	var told recorder
-	quiet := limiter.WithLogger(slog.New(slog.DiscardHandler))
-	options := []limiter.Option{limiter.WithPrefix("p:"), limiter.WithHook(told.hook), quiet}
+	prefix := limiter.WithPrefix("p:")
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
 		address, sent := servertest.HideCommands(t, client.Options().Addr, "cl.none")
 		rdb := redis.NewClient(&redis.Options{Addr: address})
 		t.Cleanup(func() { rdb.Close() })
 		require.NoError(t, client.ScriptLoad(t.Context(), limiter.Script()).Err())
-		testSettle(t, limiter.New(rdb, options...), path, &told, func() (lines string) {
+		testSettle(t, limiter.New(rdb, prefix), path, func() (lines string) {
 			for _, words := range sent() {
 				if path == limiter.PathScript && len(words) > 5 { // EVALSHA, its hash, 1, the key, the operation, ...
 					words = slices.Concat([]string{"cl." + words[4], words[3]}, words[5:])
@@ -44,60 +43,56 @@ func TestSettle(t *testing.T) {
 			return lines
 		})
 	})
-	t.Run("NewLocal", func(t *testing.T) { testSettle(t, limiter.NewLocal(options...), limiter.PathLocal, &told, nil) })
+	t.Run("NewLocal", func(t *testing.T) { testSettle(t, limiter.NewLocal(prefix), limiter.PathLocal, nil) })
 	t.Run("FailLocal", func(t *testing.T) {
-		l := limiter.New(unreachable(t), append(options, limiter.OnFailure(limiter.FailLocal))...)
-		testSettle(t, l, limiter.PathLocal, &told, nil)
+		testSettle(t, limiter.New(unreachable(t), prefix, limiter.OnFailure(limiter.FailLocal)), limiter.PathLocal, nil)
 	})
 }
 
 // testSettle takes n tokens in each row, and settles them. Sent, where something is, returns the
 // commands that were sent since it was called last.
-func testSettle(t *testing.T, l *limiter.Limiter, path limiter.Path, told *recorder, sent func() string) {
-	type take func(key string, n int) (limiter.Result, error)
+func testSettle(t *testing.T, l *limiter.Limiter, path limiter.Path, sent func() string) {
 	ctx, day := t.Context(), fifteenPerDay
-	by := func(command string) take {
-		return func(key string, n int) (limiter.Result, error) { return commands[command](l, key, n) }
-	}
-	later := func(key string, n int) (limiter.Result, error) {
-		_, _ = l.AllowN(ctx, key, day, 15)
+	reserve, take, charge, peek := commands["reserve"], commands["take"], commands["charge"], commands["peek"]
+	later := func(l *limiter.Limiter, key string, n int) (limiter.Result, error) {
+		_, _ = reserve(l, key, 15)
 		return l.Reserve(ctx, key, day, n, 48*time.Hour)
 	}
-	several := func(key string, n int) (limiter.Result, error) {
+	several := func(l *limiter.Limiter, key string, n int) (limiter.Result, error) {
 		results, err := l.AllowAll(ctx, limiter.Request{key + "'", perDay(30), 1}, limiter.Request{key, day, n})
 		return results[1], err
 	}
-	besideALimited := func(key string, n int) (limiter.Result, error) {
+	besideALimited := func(l *limiter.Limiter, key string, n int) (limiter.Result, error) {
 		results, err := l.AllowAll(ctx, limiter.Request{key, day, 1}, limiter.Request{key + "'", perDay(30), n})
 		return results[0], err
 	}
-	inAnotherProcess := func(key string, n int) (limiter.Result, error) {
-		taken, err := l.AllowN(ctx, key, day, n)
+	inAnotherProcess := func(l *limiter.Limiter, key string, n int) (limiter.Result, error) {
+		taken, err := reserve(l, key, n)
 		return limiter.Result{Key: key, Limit: day, Allowed: n, Receipt: taken.Receipt, Path: path}, err
 	}
 	for _, c := range []struct {
 		name    string
-		take    take
+		take    ask
 		n, used int
 		want    string // the operation and its quantity
 	}{
-		{"all used", by("reserve"), 10, 10, ""},
-		{"none used", by("reserve"), 1, 0, "refund 1"},
-		{"some used", by("reserve"), 10, 4, "refund 6"},
-		{"more used", by("reserve"), 10, 20, "charge 10"},
-		{"taken in part, some used", by("take"), 20, 4, "refund 11"},
-		{"taken in part, more used", by("take"), 20, 20, "charge 5"},
+		{"all used", reserve, 10, 10, ""},
+		{"none used", reserve, 1, 0, "refund 1"},
+		{"some used", reserve, 10, 4, "refund 6"},
+		{"more used", reserve, 10, 20, "charge 10"},
+		{"taken in part, some used", take, 20, 4, "refund 11"},
+		{"taken in part, more used", take, 20, 20, "charge 5"},
 		{"reserved for later", later, 12, 0, "refund 12"},
-		{"charged, some used", by("charge"), 20, 3, "refund 17"},
+		{"charged, some used", charge, 20, 3, "refund 17"},
 		{"one of several, some used", several, 10, 4, "refund 6"},
-		{"limited", by("reserve"), 16, 0, ""},
-		{"limited, and used", by("reserve"), 16, 2, "charge 2"},
+		{"limited", reserve, 16, 0, ""},
+		{"limited, and used", reserve, 16, 2, "charge 2"},
 		{"limited beside another", besideALimited, 31, 0, ""},
-		{"peeked", by("peek"), 1, 0, ""},
-		{"peeked, and used", by("peek"), 1, 3, "charge 3"},
+		{"peeked", peek, 1, 0, ""},
+		{"peeked, and used", peek, 1, 3, "charge 3"},
 		{"taken in another process", inAnotherProcess, 10, 4, "refund 6"},
 	} {
-		result, err := c.take(c.name, c.n)
+		result, err := c.take(l, c.name, c.n)
 		require.NoError(t, err, c.name)
 		given := result
 		if sent != nil {
@@ -109,11 +104,12 @@ func testSettle(t *testing.T, l *limiter.Limiter, path limiter.Path, told *recor
 			require.Equal(t, []limiter.Result{given, given}, []limiter.Result{settled, result}, c.name)
 			continue
 		}
-		operation, quantity, tokens := "", 0, 0.0
+		operation, quantity := "", 0
 		_, _ = fmt.Sscan(c.want, &operation, &quantity)
 		words := []any{"cl." + operation, "p:" + c.name, 15, 15, 86400, quantity}
-		if tokens = float64(quantity); operation == "refund" {
-			words, tokens = append(words, given.Receipt), -tokens
+		reset := given.ResetAfter + time.Duration(quantity)*96*time.Minute
+		if operation == "refund" {
+			words, reset = append(words, given.Receipt), given.ResetAfter-time.Duration(quantity)*96*time.Minute
 		}
 		if sent != nil {
 			require.Equal(t, fmt.Sprintln(words...), sent(), c.name)
@@ -121,12 +117,8 @@ func testSettle(t *testing.T, l *limiter.Limiter, path limiter.Path, told *recor
 		require.Equal(t, []any{c.name, day, quantity, quantity, path},
 			[]any{settled.Key, settled.Limit, settled.Quantity, settled.Allowed, settled.Path}, c.name)
 		if given.ResetAfter > 0 {
-			reset := max(0, float64(given.ResetAfter)+tokens*float64(96*time.Minute))
 			require.InDelta(t, reset, settled.ResetAfter, float64(time.Minute), c.name)
 		}
-		event := told.last()
-		want := limiter.Event{Command: operation, Key: "p:" + c.name, Result: settled, Duration: event.Duration}
-		require.Equal(t, want, event, c.name)
 
 		// Again.
 		given.Allowed, given.Receipt = c.used, 0
@@ -142,7 +134,7 @@ func testSettle(t *testing.T, l *limiter.Limiter, path limiter.Path, told *recor
 	}
 
 	// What is wrong changes nothing.
-	result, err := l.AllowN(ctx, "wrong", day, 10)
+	result, err := reserve(l, "wrong", 10)
 	require.NoError(t, err)
 	given := result
 	_, err = l.Settle(ctx, &result, -1)
@@ -186,11 +178,8 @@ func TestSettledWhenSent(t *testing.T) {
 	ctx, server, reason := t.Context(), servertest.StartModule(t), errors.New("the reason")
 	canceled, cancel := context.WithCancelCause(ctx)
 	cancel(reason)
-	l := limiter.New(server.Client(t, once), limiter.OnFailure(limiter.FailOpen))
+	l := limiter.New(server.Client(t, once))
 	clock := startClock(l)
-	for range 5 {
-		allow(t, l, "key", fifteenPerDay)
-	}
 	last := allow(t, l, "key", fifteenPerDay)
 	settle := func(ctx context.Context, want error, isSettled bool) {
 		t.Helper()
@@ -207,9 +196,9 @@ func TestSettledWhenSent(t *testing.T) {
 	defer cancelShort()
 	settle(short, context.DeadlineExceeded, true)
 	server.Kill()
-	require.Equal(t, limiter.PathOpen, allow(t, l, "key", fifteenPerDay).Path)
-	settle(ctx, syscall.ECONNREFUSED, true)
-	_, _ = l.Peek(ctx, "key", fifteenPerDay)
+	for range 3 {
+		settle(ctx, syscall.ECONNREFUSED, true)
+	}
 	settle(ctx, syscall.ECONNREFUSED, false) // the breaker is open
 	server.Restart(t)
 	clock.advance(time.Second)
@@ -249,5 +238,90 @@ func TestLateAnswersHaveNoReceipt(t *testing.T) {
 		_, err = l.Settle(ctx, &given, 0)
 		require.NoError(t, err)
 		require.Equal(t, stored, client.Get(ctx, "key").Val(), "nothing is given back")
+	}
+}
+
+// dialLossy connects to servers, and loses one's answer to the first refund.
+func dialLossy(t *testing.T, server string) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	lossy := servertest.LoseAnswer(t, server, "refund")
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if strings.HasSuffix(server, addr) { // go-redis leaves the host out where it is that of ClusterSlots
+			addr = lossy
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, addr)
+	}
+}
+
+// requireOneRefund loses the answer of a refund, which is sent after prepare. The server has executed
+// it, and the error is the client's.
+func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, path limiter.Path, prepare func()) {
+	t.Helper()
+	ctx, l, refunding := context.Background(), limiter.New(direct), limiter.New(lossy, limiter.WithPath(path))
+	_, err := l.Charge(ctx, key, fifteenPerDay, 4)
+	require.NoError(t, err)
+	charged, err := refunding.Charge(ctx, key, fifteenPerDay, 5)
+	require.NoError(t, err)
+	prepare()
+	_, err = refunding.Settle(ctx, &charged, 3)
+	require.ErrorIs(t, err, io.EOF, key)
+	_, err = refunding.Settle(ctx, &charged, 3)
+	require.NoError(t, err, key)
+	peeked, err := l.Peek(ctx, key, fifteenPerDay)
+	require.NoError(t, err)
+	require.Equal(t, 8, peeked.Remaining, "%s: 6 and 2", key)
+	again, err := commands["refund"](refunding, key, 1)
+	require.NoError(t, err)
+	require.Equal(t, 9, again.Remaining, key)
+}
+
+func TestRefundsAreSentOnce(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, direct *redis.Client, path limiter.Path) {
+		addr := direct.Options().Addr
+		require.NoError(t, direct.ScriptLoad(context.Background(), limiter.Script()).Err()) // whose text has the word
+		client := func() *redis.Client { return redis.NewClient(&redis.Options{Addr: addr, Dialer: dialLossy(t, addr)}) }
+		pipelining, err := client().AutoPipeline()
+		require.NoError(t, err)
+		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": addr}, Dialer: dialLossy(t, addr)})
+		for name, lossy := range map[string]interface {
+			limiter.Client
+			Close() error
+		}{"client": client(), "autopipeline": pipelining, "ring": ring} {
+			requireOneRefund(t, direct, lossy, name, path, func() {})
+			require.NoError(t, lossy.Close())
+		}
+	})
+}
+
+// requireOneRefundInACluster also has the client follow redirections, before which nothing was
+// executed.
+func requireOneRefundInACluster(t *testing.T, cluster *servertest.Cluster) {
+	for _, primary := range cluster.Primaries {
+		require.NoError(t, primary.Direct.ScriptLoad(context.Background(), limiter.Script()).Err())
+	}
+	for _, path := range []limiter.Path{limiter.PathModule, limiter.PathScript} {
+		for _, redirection := range []string{"none", "moved", "ask"} {
+			key := redirection + string(path)
+			slot := cluster.Slot(t, key)
+			owner, other := cluster.Owner(slot), cluster.Primaries[0]
+			if owner == other {
+				other = cluster.Primaries[1]
+			}
+			executes, prepare, slots := owner, func() {}, []redis.ClusterSlot(nil)
+			switch redirection {
+			case "moved":
+				slots = []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: other.Addr()}}}}
+			case "ask":
+				move := cluster.Move(slot, owner, other)
+				executes, prepare = other, func() { move.Begin(t); move.MoveKeys(t, 1) }
+			}
+			lossy := cluster.Client(t, func(options *redis.ClusterOptions) {
+				options.Dialer = dialLossy(t, executes.Addr())
+				if slots != nil {
+					options.ClusterSlots = func(context.Context) ([]redis.ClusterSlot, error) { return slots, nil }
+				}
+			})
+			requireOneRefund(t, cluster.Client(t), lossy, key, path, prepare)
+		}
 	}
 }
