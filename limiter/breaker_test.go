@@ -26,8 +26,9 @@ func TestServerThatHangs(t *testing.T) {
 	for _, honors := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ContextTimeoutEnabled %v", honors), func(t *testing.T) {
 			ctx, server, goroutines := context.Background(), servertest.StartModule(t), runtime.NumGoroutine()
-			patience := func(options *redis.Options) { options.ReadTimeout = servertest.Patience }
-			client := &counting{Client: server.NewClient(once, honoring(honors), patience)}
+			client := &counting{Client: server.NewClient(once, func(options *redis.Options) {
+				options.ContextTimeoutEnabled, options.ReadTimeout = honors, servertest.Patience
+			})}
 			l, patient := limiter.New(client, limiter.WithTimeout(50*time.Millisecond)), limiter.New(client)
 			clock := startClock(l, patient)
 			ask := func() error { _, err := l.Allow(ctx, "key", fifteenPerDay); return err }
@@ -105,8 +106,9 @@ func TestCallersWhoGiveUpAfterAnOutage(t *testing.T) {
 	for _, honors := range []bool{false, true} {
 		for _, when := range []string{"before the call", "before it is sent", "before the answer"} {
 			t.Run(fmt.Sprintf("%s, ContextTimeoutEnabled %v", when, honors), func(t *testing.T) {
-				server, giveUp, stay := servertest.StartModule(t), func() {}, func() {}
-				client := server.Client(t, once, honoring(honors), func(options *redis.Options) {
+				server, giveUp := servertest.StartModule(t), func() {}
+				client := server.Client(t, once, func(options *redis.Options) {
+					options.ContextTimeoutEnabled = honors
 					options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 						conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 						return &sendingConn{conn, func() {
@@ -137,7 +139,7 @@ func TestCallersWhoGiveUpAfterAnOutage(t *testing.T) {
 					_, _ = l.Allow(ctx, "key", fifteenPerDay)
 					cancel()
 				}
-				giveUp = stay
+				giveUp = func() {}
 				servertest.Eventually(t, "Redis decides", func() bool {
 					_, err := l.Allow(t.Context(), "key", fifteenPerDay)
 					return err == nil

@@ -68,14 +68,6 @@ func by(method func(*limiter.Limiter, context.Context, string, limiter.Limit, in
 // once turns retries off: errors return at once.
 func once(options *redis.Options) { options.MaxRetries, options.DialerRetries = -1, 1 }
 
-// retrying turns retries on, for restarts of the server.
-func retrying(options *redis.Options) { options.MaxRetries = 3 }
-
-// honoring has the client heed the deadline of a context, or not.
-func honoring(honors bool) func(*redis.Options) {
-	return func(options *redis.Options) { options.ContextTimeoutEnabled = honors }
-}
-
 // unreachable is a client without a server.
 func unreachable(t testing.TB) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})

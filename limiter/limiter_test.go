@@ -111,7 +111,6 @@ func TestLimitsOfEverySize(t *testing.T) {
 			limiter.Per(math.MaxInt64, math.MaxInt64),
 			limiter.Per(7, 500*time.Millisecond).Burst(3),
 			limiter.Per(1, 1234567890*time.Nanosecond),
-			limiter.PerHour(1),
 		} {
 			result := allow(t, l, limit.String(), limit)
 			require.False(t, result.Limited(), limit)

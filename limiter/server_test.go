@@ -22,18 +22,13 @@ import (
 // and a script that was flushed, at once. No token is lost.
 func TestModuleComesAndGoes(t *testing.T) {
 	t.Parallel()
-	ctx, server := context.Background(), bare(t, "--save", "", "--appendonly", "yes")
-	client := server.Client(t, retrying)
+	server := bare(t, "--save", "", "--appendonly", "yes")
+	client := server.Client(t, func(options *redis.Options) { options.MaxRetries = 3 }) // for the restart
 	l := limiter.New(client)
 	clock := startClock(l)
-	nothing := func() {}
-	load := func() { require.NoError(t, client.Do(ctx, "module", "load", servertest.Module(t)).Err()) }
-	minute := func() { clock.advance(time.Minute) }
-	almost := func() { clock.advance(time.Minute - 1) }
-	one := func() { clock.advance(1) }
-	deny := func() { servertest.Call(t, client, "acl setuser default -cl.reserve") }
-	grant := func() { servertest.Call(t, client, "acl setuser default +cl.reserve") }
-	flush := func() { require.NoError(t, client.ScriptFlush(ctx).Err()) }
+	after := func(d time.Duration) func() { return func() { clock.advance(d) } }
+	send := func(line string) func() { return func() { servertest.Call(t, client, line) } }
+	flush, load := send("script flush"), send("module load "+servertest.Module(t))
 	restart := func() { // with all but the module
 		server.Stop()
 		server.Restart(t)
@@ -44,17 +39,17 @@ func TestModuleComesAndGoes(t *testing.T) {
 		change func()
 		path   limiter.Path
 	}{
-		{"no module", nothing, limiter.PathScript},
+		{"no module", after(0), limiter.PathScript},
 		{"script flushed", flush, limiter.PathScript},
 		{"module loaded", load, limiter.PathScript},
-		{"a minute later", minute, limiter.PathModule},
+		{"a minute later", after(time.Minute), limiter.PathModule},
 		{"script flushed beside the module", flush, limiter.PathModule},
-		{"module denied", deny, limiter.PathScript},
-		{"module granted", grant, limiter.PathScript},
-		{"almost a minute later", almost, limiter.PathScript},
-		{"a minute later", one, limiter.PathModule},
+		{"module denied", send("acl setuser default -cl.reserve"), limiter.PathScript},
+		{"module granted", send("acl setuser default +cl.reserve"), limiter.PathScript},
+		{"almost a minute later", after(time.Minute - 1), limiter.PathScript},
+		{"a minute later", after(1), limiter.PathModule},
 		{"module gone", restart, limiter.PathScript},
-		{"a minute later, still gone", minute, limiter.PathScript},
+		{"a minute later, still gone", after(time.Minute), limiter.PathScript},
 		{"module loaded again", load, limiter.PathScript},
 	} {
 		step.change()
