@@ -116,13 +116,13 @@ func (b byTake) words(call *scriptCall, hash string) []string {
 	if len(call.keys()) > 1 || !ok {
 		return []string{"echo", ""}
 	}
-	lastWord := int64(0)
+	maxWait := int64(0)
 	if len(call.words) > 5 {
 		wait, _ := contract.Seconds(call.words[5])
-		lastWord = wait.Int64()
+		maxWait = wait.Int64()
 	}
 	limit := limiter.Limit{Count: number(2), Period: time.Duration(period.Int64()), Capacity: number(1)}
-	take := limiter.NewTakeCall(operation, limit, number(4), lastWord)
+	take := limiter.NewTakeCall(operation, limit, number(4), maxWait)
 	if take == nil {
 		return []string{"echo", ""}
 	}
@@ -139,23 +139,23 @@ func (b byTake) read(call *scriptCall, reply any) any {
 		return nil
 	}
 	take := b.calls[call.words[0]]
-	part, receipt, again, ok := take.Read(reply)
-	if _, isError := reply.(servertest.ErrorReply); isError || !ok {
+	item, decided, err := take.Read(reply)
+	if _, isError := reply.(servertest.ErrorReply); isError || err != nil {
 		return reply
 	}
-	if again {
+	if !decided {
 		return nil
 	}
-	decision := part.Decision
+	decision := item.Decision
 	limited := map[bool]int64{true: 1}[decision.Limited]
 	wait := "-1"
 	if decision.Wait >= 0 {
 		wait = seconds(decision.Wait)
 	}
-	row := []any{limited, decision.Limit, decision.Remaining, wait, seconds(decision.ResetAfter), fmt.Sprint(receipt)}
+	row := []any{limited, decision.Limit, decision.Remaining, wait, seconds(decision.ResetAfter), fmt.Sprint(decision.TAT)}
 	whole := []any{limited, wait, []any{row}}
 	if call.command == "take" {
-		whole = append(whole, part.Taken)
+		whole = append(whole, item.Taken)
 	}
 	return ofScript(whole)
 }
