@@ -30,8 +30,8 @@ func (c *foreign) Process(ctx context.Context, command redis.Cmder) error {
 func TestReplies(t *testing.T) {
 	t.Parallel()
 	client := bare(t).Client(t)
-	const no = "is no reply of cl.take: is the command that of another module?"
-	const wrong, others = "the script replied %s, which take.lua does not", "took other tokens than it was asked for"
+	const no = "is no reply of cl.take: does another module have this command?"
+	const wrong = "limiter: take.lua replied %s, which does not answer the call"
 	for _, c := range []struct {
 		name, reply string // to AllowAtMost of 2 tokens
 		path        limiter.Path
@@ -52,10 +52,10 @@ func TestReplies(t *testing.T) {
 		{"CL.THROTTLE's", "{0, 15, 14, -1, 5760}", limiter.PathModule, 0, no},
 		{"a word", "'OK'", limiter.PathModule, 0, "limiter: the server replied OK, which " + no},
 		{"take.lua's", "'410245632000000000041024448000 2'", limiter.PathScript, 2, ""},
-		{"another script's word", "'OK'", limiter.PathScript, 0, fmt.Sprintf(wrong, `"OK"`)},
+		{"another script's word", "'OK'", limiter.PathScript, 0, fmt.Sprintf(wrong, "OK")},
 		{"another script's list", "{1}", limiter.PathScript, 0, fmt.Sprintf(wrong, "[1]")},
 		{"a funnel below empty", "-1", limiter.PathScript, 0, fmt.Sprintf(wrong, "-1")},
-		{"more taken by the script", "'410246208000000000041024448000 3'", limiter.PathScript, 0, others},
+		{"more taken by the script", "'410246208000000000041024448000 3'", limiter.PathScript, 0, "which does not answer the call"},
 	} {
 		l := limiter.New(&foreign{client, "return " + c.reply}, limiter.WithPath(c.path))
 		result, err := l.AllowAtMost(t.Context(), "key", fifteenPerDay, 2)

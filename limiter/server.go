@@ -58,11 +58,11 @@ func (s *server) ask(ctx context.Context, q *query) (answer, error) {
 		}
 	}
 	a, err := s.askScript(ctx, q)
-	switch {
-	case denied != nil && err == nil:
+	if denied != nil {
+		if isCommandDenied(err) {
+			return a, denied
+		}
 		s.leaveModuleOut()
-	case denied != nil && isCommandDenied(err):
-		return a, denied
 	}
 	return a, err
 }
