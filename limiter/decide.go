@@ -41,15 +41,15 @@ func (l *Limiter) decide(ctx context.Context, q *query) (a answer, err error) {
 // An ask sends what a query asks, and waits for the answer.
 type ask func(*Limiter, context.Context, *query) (answer, error)
 
-// await asks within the time-out. It returns when the context is done, which the client may
-// not: an answer that comes after that belongs to nobody.
+// await asks within the time-out. It returns when the context is done, which a client of go-redis
+// may not: an answer that comes after that belongs to nobody.
 func (l *Limiter) await(ctx context.Context, q *query, ask ask) (a answer, err error) {
 	if l.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, l.timeout, l.timeoutCause)
 		defer cancel()
 	}
-	if l.clientHonorsContext || ctx.Done() == nil {
+	if ctx.Done() == nil {
 		a, err = ask(l, ctx, q)
 	} else {
 		type reply struct {

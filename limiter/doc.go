@@ -48,12 +48,9 @@
 // # From golang.org/x/time/rate
 //
 // There a Limiter is one bucket in one process; here it is all funnels in Redis. Make one,
-// and pass key and limit with each call. rate.NewLimiter(30, 15) is PerSecond(30).Burst(15).
-// Allow returns a [Result], whose method Limited is the opposite of the bool there. As there,
-// WaitN returns an error at once for more than the capacity, which is [ErrNeverFits], and when
-// the wait would end after the deadline. Reserve takes a max wait. There is no rate.Inf, and the
-// zero Limit is an error. [Limiter.Settle] with 0 takes the place of Cancel: it gives back those
-// tokens of the reservation that have not leaked, even once it is due.
+// and pass key and limit with each call: rate.NewLimiter(30, 15) is PerSecond(30).Burst(15).
+// Limited is the opposite of the bool there. [Limiter.Settle] with 0 takes the place of Cancel.
+// There is no rate.Inf, and the zero Limit is an error.
 //
 // # Module or script
 //
@@ -83,9 +80,9 @@
 //
 // # Options of go-redis
 //
-// Set ContextTimeoutEnabled in [redis.Options], or each call that has a timeout or can be
-// canceled needs a goroutine. With it go-redis heeds deadlines only: a call whose context
-// is canceled ends by its timeout.
+// Set ContextTimeoutEnabled in [redis.Options]. A call returns when its time is over or its context
+// is done, with or without it; without it, a goroutine waits on for go-redis, and a connection is
+// in use, until the client's own ReadTimeout.
 //
 // go-redis repeats a command after a network error, three times by default. If the first attempt
 // did reach the server, tokens are taken twice, which limits a little early, never late; refunds

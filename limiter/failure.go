@@ -39,19 +39,8 @@ const (
 // closedRetryAfter is the RetryAfter of FailClosed.
 const closedRetryAfter = time.Second
 
-// String is the name of the constant without Fail.
-func (p FailurePolicy) String() string {
-	switch p {
-	case FailOpen:
-		return "open"
-	case FailClosed:
-		return "closed"
-	case FailLocal:
-		return "local"
-	default:
-		return "error"
-	}
-}
+// String is the name of the constant without Fail, in lower case.
+func (p FailurePolicy) String() string { return [...]string{"error", "open", "closed", "local"}[p] }
 
 // fallback answers a query that Redis has not, because of cause.
 func (l *Limiter) fallback(ctx context.Context, q *query, cause error) (answer, error) {

@@ -22,21 +22,20 @@ import (
 // or, unless [OnFailure] says otherwise, a Redis that does not answer. The Result beside an
 // error is limited.
 type Limiter struct {
-	server              *server // nil for [NewLocal]
-	path                Path    // of WithPath, or empty
-	prefix              string
-	timeout             time.Duration
-	timeoutCause        error // what a call that waited for the whole timeout gets
-	clientHonorsContext bool  // the client returns when the context is done
-	maxWait             time.Duration
-	hooks               []Hook
-	logger              *slog.Logger
-	policy              FailurePolicy
-	local               *funnels.Set
-	limits              limits
-	breaker             breaker
-	outage              outage
-	now                 func() time.Time
+	server       *server // nil for [NewLocal]
+	path         Path    // of WithPath, or empty
+	prefix       string
+	timeout      time.Duration
+	timeoutCause error // what a call that waited for the whole timeout gets
+	maxWait      time.Duration
+	hooks        []Hook
+	logger       *slog.Logger
+	policy       FailurePolicy
+	local        *funnels.Set
+	limits       limits
+	breaker      breaker
+	outage       outage
+	now          func() time.Time
 }
 
 // New returns a Limiter that uses rdb. It sends nothing yet. Share one Limiter between all
@@ -49,7 +48,6 @@ func New(rdb Client, options ...Option) *Limiter {
 	}
 	l := NewLocal(options...)
 	l.server = newServer(rdb, l.path, l.now)
-	l.clientHonorsContext = honorsContext(rdb)
 	return l
 }
 
@@ -66,20 +64,6 @@ func NewLocal(options ...Option) *Limiter {
 	l.timeoutCause = fmt.Errorf("limiter: no answer from Redis within %v: %w", l.timeout, context.DeadlineExceeded)
 	l.local = funnels.New(l.now)
 	return l
-}
-
-// honorsContext reports whether a client of go-redis returns when the context is done, which is
-// off by default.
-func honorsContext(rdb Client) bool {
-	switch rdb := rdb.(type) {
-	case interface{ Options() *redis.Options }:
-		return rdb.Options().ContextTimeoutEnabled
-	case interface{ Options() *redis.ClusterOptions }:
-		return rdb.Options().ContextTimeoutEnabled
-	case interface{ Options() *redis.RingOptions }:
-		return rdb.Options().ContextTimeoutEnabled
-	}
-	return false
 }
 
 // Allow is AllowN of one token.
