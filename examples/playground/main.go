@@ -47,11 +47,9 @@ func main() {
 	rdb := redis.NewClient(options)
 	defer rdb.Close()
 	rdb.AddHook(recorder{})
-	newLimiter := func() *limiter.Limiter {
-		return limiter.New(rdb, limiter.WithPrefix(*prefix), limiter.WithTimeout(time.Second))
-	}
+	l := limiter.New(rdb, limiter.WithPrefix(*prefix), limiter.WithTimeout(time.Second))
 
-	if err := web.Serve(*listen, 5*time.Second, handler(newLimiter, options.Addr), logger); err != nil {
+	if err := web.Serve(*listen, 5*time.Second, handler(l, options.Addr), logger); err != nil {
 		logger.Error("the server has failed", "error", err)
 		os.Exit(1)
 	}
