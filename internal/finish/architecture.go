@@ -20,15 +20,10 @@ type architecture struct {
 	tls      uint32   // the one that puts the place of a thread-local variable there
 	symbolic []uint32 // those that put the address of an imported name there
 
-	decode    func(lines []line) ([]instruction, error)
-	isUnknown func(line) bool
+	// mistaken are first bytes of instructions that the disassembler takes for others.
+	mistaken []byte
 
-	// filling counts the bytes, from the first, that fill the space between functions.
-	filling func(code []byte) int
-
-	// moved counts the bytes, from the first, that the linker has moved from a function of C
-	// to this space, which ends at an address; nil where linkers move none.
-	moved func(l *library, code []byte, address, end uint64) uint64
+	decode func(lines []line) ([]instruction, error)
 }
 
 var architectures = map[elf.Machine]architecture{
@@ -43,10 +38,9 @@ var architectures = map[elf.Machine]architecture{
 		relative: uint32(elf.R_X86_64_RELATIVE),
 		tls:      uint32(elf.R_X86_64_TPOFF64),
 		symbolic: []uint32{uint32(elf.R_X86_64_64), uint32(elf.R_X86_64_GLOB_DAT), uint32(elf.R_X86_64_JMP_SLOT)},
-		decode:   decodeAMD64,
 
-		isUnknown: isUnknownAMD64,
-		filling:   fillingAMD64,
+		mistaken: []byte{0xC4, 0xC5, 0x62}, // AVX and AVX-512
+		decode:   decodeAMD64,
 	},
 	elf.EM_AARCH64: {
 		goName: "arm64",
@@ -59,11 +53,8 @@ var architectures = map[elf.Machine]architecture{
 		relative: uint32(elf.R_AARCH64_RELATIVE),
 		tls:      uint32(elf.R_AARCH64_TLS_TPREL64),
 		symbolic: []uint32{uint32(elf.R_AARCH64_ABS64), uint32(elf.R_AARCH64_GLOB_DAT), uint32(elf.R_AARCH64_JUMP_SLOT)},
-		decode:   decodeARM64,
 
-		isUnknown: isUnknownARM64,
-		filling:   fillingARM64,
-		moved:     movedARM64,
+		decode: decodeARM64,
 	},
 }
 

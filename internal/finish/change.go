@@ -27,7 +27,7 @@ func (l *library) change() error {
 // disableStart replaces the function in .init_array that starts the Go runtime by a C
 // function that does nothing.
 func (l *library) disableStart() error {
-	start, err := l.named(l.start, "the start of the Go runtime", func(symbol elf.Symbol) bool { return l.isGo(symbol.Value) })
+	start, err := l.named(l.start, "the start of the Go runtime", l.isGoSymbol)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,8 @@ func (l *library) disableStart() error {
 	}
 	section := l.SectionByType(elf.SHT_INIT_ARRAY)
 	if section == nil {
-		return errors.New("there is no .init_array in which the Go runtime starts: was this file built with -buildmode=c-shared?")
+		return errors.New("there is no .init_array in which the Go runtime starts: " +
+			"was this file built with -buildmode=c-shared?")
 	}
 	slots := 0
 	for slot := section.Addr; slot < section.Addr+section.Size; slot += 8 {
@@ -112,7 +113,8 @@ func (l *library) removeTLS() error {
 		}
 		segments++
 		if segment.Memsz != known || segment.Filesz != 0 {
-			return fmt.Errorf("thread-local storage is %d bytes, and %d of them the Go runtime's: the rest would be lost", segment.Memsz, known)
+			return fmt.Errorf("thread-local storage is %d bytes, and %d of them the Go runtime's: the rest would be lost",
+				segment.Memsz, known)
 		}
 		header := l.word(programHeaders) + uint64(i)*programHeaderSize
 		binary.LittleEndian.PutUint32(l.content[header:], uint32(elf.PT_NULL))
@@ -128,7 +130,8 @@ func (l *library) removeTLS() error {
 		}
 		relocations++
 		if r.symbol != 0 || r.addend != 0 {
-			return fmt.Errorf("the thread-local variable at %#x is not known to be the Go runtime's: was this linked by another linker than GNU ld or lld?", r.offset)
+			return fmt.Errorf("the thread-local variable at %#x is not known to be the Go runtime's: "+
+				"was this linked by another linker than GNU ld or lld?", r.offset)
 		}
 		slot, err := l.place(r.offset, 8)
 		if err != nil {

@@ -3,7 +3,6 @@ package finish
 import (
 	"bytes"
 	"debug/elf"
-	"encoding/binary"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,116 +12,164 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDamagedFiles changes bytes of a file that is fine: each change is found.
+// A damage changes bytes of a file that is fine, and names the problem that this is.
+type damage struct {
+	change  func(t *testing.T, l *library)
+	problem string
+}
+
+// TestDamagedFiles: each damage is found.
 func TestDamagedFiles(t *testing.T) {
 	linked := link(t, recipe{})
+	for name, d := range damagesOfLinked {
+		t.Run(name, func(t *testing.T) {
+			_, err := finish(t, damaged(t, linked, d))
+			require.ErrorContains(t, err, d.problem)
+		})
+	}
 	finished, err := finish(t, linked)
 	require.NoError(t, err)
+	for name, d := range damagesOfFinished {
+		t.Run(name, func(t *testing.T) {
+			require.ErrorContains(t, Check(damaged(t, finished, d), Options{}), d.problem)
+		})
+	}
+	t.Run("a name that is permitted", func(t *testing.T) {
+		renamed := damaged(t, finished, damage{change: exchange("\x00strerror\x00", "\x00__asan_x\x00")})
+		require.ErrorContains(t, Check(renamed, Options{}), "it imports __asan_x")
+		require.NoError(t, Check(renamed, Options{Imports: []string{"__asan_"}}))
+	})
+}
 
-	for name, c := range map[string]struct {
-		path   string
-		damage func(t *testing.T, l *library)
-		fault  string
-	}{
-		"a newer glibc": {linked, func(t *testing.T, l *library) {
-			exchange(t, l.content, "GLIBC_2.34\x00", "GLIBC_2.39\x00")
-		}, `of version "GLIBC_2.39", and servers may have glibc 2.34`},
-		"another name for the start": {linked, func(t *testing.T, l *library) {
-			exchange(t, l.content, "\x00"+l.start+"\x00", "\x00"+strings.ToUpper(l.start)+"\x00")
-		}, "there are 0 symbols for the start of the Go runtime"},
-		"another name for a variable": {linked, func(t *testing.T, l *library) {
-			exchange(t, l.content, "\x00go_parse\x00", "\x00go_prase\x00")
-		}, "symbols for the C variable go_parse, not one: a compiler that optimizes"},
-		"another name for the entry of servers": {finished, func(t *testing.T, l *library) {
-			exchange(t, l.content, "\x00RedisModule_OnLoad\x00", "\x00RedisModule_OnLaod\x00")
-		}, "it does not export RedisModule_OnLoad"},
-		"an end that is missing": {linked, func(_ *testing.T, l *library) {
-			l.content[l.word(40)+64+32+3] = 0x7f // the size of section 1
-		}, "reaches beyond the end of the file"},
-		"another machine":   {linked, func(_ *testing.T, l *library) { l.content[18] = byte(elf.EM_RISCV) }, "built for amd64 and arm64"},
-		"no library at all": {linked, func(_ *testing.T, l *library) { clear(l.content) }, "bad magic number"},
-		"an unknown relocation": {finished, func(_ *testing.T, l *library) {
-			l.setWord(l.relocations[len(l.relocations)-1].at+8, 37)
-		}, "is of type 37, which is not known to be safe"},
-		"thread-local storage again": {finished, func(_ *testing.T, l *library) {
-			header := l.word(programHeaders)
-			for i, segment := range l.Progs {
-				if segment.Type == elf.PT_NULL {
-					l.content[header+uint64(i)*programHeaderSize] = byte(elf.PT_TLS)
-				}
-			}
-		}, "there is thread-local storage"},
-		"a function of Go among the constructors": {finished, func(t *testing.T, l *library) {
+var (
+	// What the Go linker wrote is not as the changes expect it.
+	damagesOfLinked = map[string]damage{
+		"no library":             {func(_ *testing.T, l *library) { clear(l.content) }, "bad magic number"},
+		"another machine":        {func(_ *testing.T, l *library) { l.content[18] = byte(elf.EM_RISCV) }, "amd64 and arm64"},
+		"a program":              {func(_ *testing.T, l *library) { l.content[16] = byte(elf.ET_EXEC) }, "no shared library"},
+		"an end that is missing": {sectionHeader(".text", 32+3, 0x7f), "reaches beyond the end of the file"},
+		"no symbols":             {sectionHeader(".symtab", 4, byte(elf.SHT_NULL)), "symbols are needed"},
+		"packed relocations":     {sectionHeader(".rela.dyn", 4, byte(shtRelr)), "packed relocations"},
+		"another name for the start": {exchange("\x00_rt0_", "\x00_RT0_"),
+			"there are 0 symbols for the start of the Go runtime"},
+		"another name for a variable": {exchange("\x00go_parse\x00", "\x00go_prase\x00"),
+			"symbols for the C variable go_parse, not one: a compiler that optimizes"},
+		"a variable that is not set": {func(t *testing.T, l *library) {
+			r := pointerOf(t, l, "go_parse")
+			l.setWord(r.at, r.offset+1)
+		}, "no relocation sets the pointer"},
+		"a variable that is set otherwise": {func(t *testing.T, l *library) {
+			l.setWord(pointerOf(t, l, "go_parse").at+16, l.goFrom)
+		}, "the variable go_parse does not point to not_finished"},
+		"a thread-local variable of C": {exchange("\x00runtime.tls", "\x00runtame.tls"), "is not the Go runtime's"},
+		"more thread-local storage":    {programHeader(isType(elf.PT_TLS), 40, 64), "the rest would be lost"},
+	}
+
+	// The finished file is not as loaders, servers and the Go code need it.
+	damagesOfFinished = map[string]damage{
+		"a function of Go among the constructors": {func(t *testing.T, l *library) {
 			r, err := l.pointer(l.SectionByType(elf.SHT_INIT_ARRAY).Addr)
 			require.NoError(t, err)
 			l.setWord(r.at+16, l.goFrom+64)
-		}, "which is not a function of C"},
-		"a variable that points elsewhere": {finished, func(t *testing.T, l *library) {
-			variable, err := l.variable("go_decide")
-			require.NoError(t, err)
-			r, err := l.pointer(variable.Value)
-			require.NoError(t, err)
+		}, ".init_array calls"},
+		"a function of Go that starts": {func(t *testing.T, l *library) {
+			dynamic(elf.DT_INIT, l.goFrom)(t, l)
+		}, "DT_INIT calls"},
+		"a variable that points elsewhere": {func(t *testing.T, l *library) {
+			r := pointerOf(t, l, "go_decide")
 			l.setWord(r.at+16, r.addend+1)
 		}, "the variable go_decide points to go_decide+0x1"},
-		"the flag NODELETE": {finished, func(t *testing.T, l *library) {
-			at, found := l.dynamic(elf.DT_FLAGS_1)
-			require.True(t, found)
-			l.setWord(at, uint64(elf.DF_1_NODELETE))
-		}, "NODELETE is set"},
-		"a segment that is writable and executable": {finished, func(t *testing.T, l *library) {
-			segment := slices.IndexFunc(l.Progs, func(p *elf.Prog) bool { return p.Flags == elf.PF_R|elf.PF_W && p.Type == elf.PT_LOAD })
-			l.content[l.word(programHeaders)+uint64(segment)*programHeaderSize+4] |= byte(elf.PF_X)
-		}, "is writable and executable"},
-		"a call into the table of imports":             {finished, callTo(".plt", 32), "calls .plt+0x20"},
-		"a call into the middle of a function of ours": {finished, callTo("funnel/module/answer.decide", 4), "calls funnel/module/answer.decide+0x4"},
-		"a call into nowhere":                          {finished, callTo("", 1<<30), "calls 0x40000000"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			content, err := os.ReadFile(c.path)
-			require.NoError(t, err)
-			l, err := parse(content)
-			require.NoError(t, err)
-			c.damage(t, l)
-			path := write(t, "damaged.so", string(l.content))
-			if c.path == linked {
-				_, err = finish(t, path)
-			} else {
-				err = Check(path, Options{})
-			}
-			require.ErrorContains(t, err, c.fault)
-		})
-	}
-}
+		"another name for the entry of servers": {exchange("\x00RedisModule_OnLoad\x00", "\x00RedisModule_OnLaod\x00"),
+			"it does not export RedisModule_OnLoad"},
+		"an unknown relocation": {func(_ *testing.T, l *library) {
+			l.setWord(l.relocations[len(l.relocations)-1].at+8, 37)
+		}, "is of type 37, which is not known to be safe"},
+		"code that the loader changes": {dynamic(elf.DT_FLAGS, uint64(elf.DF_TEXTREL)), "code would be changed"},
+		"thread-local storage": {programHeader(isType(elf.PT_NULL), 0, byte(elf.PT_TLS)),
+			"there is thread-local storage"},
+		"static thread-local storage": {dynamic(elf.DT_FLAGS, uint64(elf.DF_STATIC_TLS)), "there is thread-local storage"},
+		"the flag NODELETE":           {dynamic(elf.DT_FLAGS_1, uint64(elf.DF_1_NODELETE)), "NODELETE is set"},
+		"the flag NOOPEN":             {dynamic(elf.DT_FLAGS_1, uint64(elf.DF_1_NOOPEN)), "the flags DF_1_NOOPEN are set"},
+		"a segment that is writable and executable": {programHeader(func(p *elf.Prog) bool {
+			return p.Type == elf.PT_LOAD && p.Flags == elf.PF_R|elf.PF_W
+		}, 4, byte(elf.PF_R|elf.PF_W|elf.PF_X)), "is writable and executable"},
+		"small pages":         {programHeader(isType(elf.PT_LOAD), 48+1, 1), "is aligned to 256 bytes"},
+		"an executable stack": {programHeader(isType(elf.PT_GNU_STACK), 4, 7), "it asks for an executable stack"},
 
-func exchange(t *testing.T, content []byte, old, new string) {
+		"another library": {exchange("\x00libc.so.6\x00", "\x00libm.so.6\x00"), "it needs the libraries [libm.so.6]"},
+		"a newer glibc": {exchange("GLIBC_2.34\x00", "GLIBC_2.39\x00"),
+			`of version "GLIBC_2.39", and servers may have glibc 2.34`},
+		"a name that musl lacks": {exchange("\x00strerror\x00", "\x00strerrer\x00"), "it imports strerrer, which"},
+
+		"a newer processor": {func(t *testing.T, l *library) {
+			exchange("\t"+l.level+"="+l.lowest, "\t"+l.level+"="+strings.Repeat("v", len(l.lowest)))(t, l)
+		}, "nobody checks the processor"},
+		"flags of the compiler": {exchange("build\t-buildmode=c-shared\n", "build\t-gcflags=\"-l -wb=0\"\n"),
+			"it was built with -gcflags=-l -wb=0"},
+		"flags of the assembler": {exchange("build\t-buildmode=c-shared\n", "build\t-asmflags=-D=ABCDEF\n"),
+			"it was built with -asmflags=-D=ABCD"},
+		"no debugging information": {exchange(".debug_", ".dabug_"), "build without -ldflags=-w"},
+	}
+)
+
+// damaged is a damaged copy of a file.
+func damaged(t *testing.T, path string, d damage) string {
 	t.Helper()
-	require.Len(t, new, len(old))
-	require.True(t, bytes.Contains(content, []byte(old)), "%q", old)
-	copy(content, bytes.ReplaceAll(content, []byte(old), []byte(new)))
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	l, err := parse(content)
+	require.NoError(t, err)
+	d.change(t, l)
+	return write(t, "damaged.so", string(l.content))
 }
 
-// callTo changes where the one call in go_parse leads: so far behind the start of a section
-// or of a function of Go, or of the file.
-func callTo(name string, offset uint64) func(t *testing.T, l *library) {
+func exchange(old, new string) func(t *testing.T, l *library) {
 	return func(t *testing.T, l *library) {
-		if l.goName != "amd64" {
-			t.Skip("the call is changed in the code of amd64")
-		}
-		target := offset
-		if section := l.Section(name); section != nil {
-			target += section.Addr
-		} else if name != "" {
-			function, err := l.goFunction(name)
-			require.NoError(t, err)
-			target += function.Value
-		}
-		function, err := l.goFunction("go_parse")
-		require.NoError(t, err)
-		place, err := l.place(function.Value, function.Size)
-		require.NoError(t, err)
-		call := uint64(bytes.IndexByte(l.content[place:place+function.Size], 0xE8))
-		binary.LittleEndian.PutUint32(l.content[place+call+1:], uint32(target-(function.Value+call+5)))
+		require.Len(t, new, len(old))
+		require.True(t, bytes.Contains(l.content, []byte(old)), "%q", old)
+		copy(l.content, bytes.ReplaceAll(l.content, []byte(old), []byte(new)))
 	}
+}
+
+// dynamic sets the entry with a tag in the dynamic section.
+func dynamic(tag elf.DynTag, value uint64) func(t *testing.T, l *library) {
+	return func(t *testing.T, l *library) {
+		at, found := l.dynamic(tag)
+		require.True(t, found)
+		l.setWord(at, value)
+	}
+}
+
+// sectionHeader sets one byte in the header of a section.
+func sectionHeader(name string, offset uint64, value byte) func(t *testing.T, l *library) {
+	return func(t *testing.T, l *library) {
+		n := slices.IndexFunc(l.Sections, func(s *elf.Section) bool { return s.Name == name })
+		require.Positive(t, n)
+		l.content[l.word(40)+uint64(n)*64+offset] = value
+	}
+}
+
+// programHeader sets one byte in the first header of a segment that is wanted.
+func programHeader(wanted func(*elf.Prog) bool, offset uint64, value byte) func(t *testing.T, l *library) {
+	return func(t *testing.T, l *library) {
+		n := slices.IndexFunc(l.Progs, wanted)
+		require.GreaterOrEqual(t, n, 0)
+		l.content[l.word(programHeaders)+uint64(n)*programHeaderSize+offset] = value
+	}
+}
+
+func isType(wanted elf.ProgType) func(*elf.Prog) bool {
+	return func(p *elf.Prog) bool { return p.Type == wanted }
+}
+
+// pointerOf finds what sets a variable of C.
+func pointerOf(t *testing.T, l *library, name string) relocation {
+	t.Helper()
+	variable, err := l.variable(name)
+	require.NoError(t, err)
+	r, err := l.pointer(variable.Value)
+	require.NoError(t, err)
+	return r
 }
 
 // TestMuslHasWhatIsImported looks up every name of the list.

@@ -1,12 +1,12 @@
 // Package finish converts the shared library that the Go linker writes into the
-// funnel.so that servers load, and verifies it.
+// funnel.so that servers load, and checks the result.
 //
-// # The idea
+// # The changes
 //
 // A Go shared library starts the Go runtime when it is loaded, and C enters Go through
 // the runtime. The Go code that decides a command needs no runtime: it runs like a C
 // function. So the finished file has the runtime disabled, by changes to fields of fixed
-// size:
+// size (change.go):
 //
 //   - in .init_array, a function that does nothing replaces the one that starts the
 //     runtime;
@@ -19,23 +19,29 @@
 // Each field is found by its symbol and its type of relocation. If anything is not exactly
 // as expected, that is an error, and no file is written.
 //
-// Then the package reads the result again, verifies it, and proves parts of it. It
-// verifies that loading runs no Go code, that every C library it may run with has its
-// imports, and that the Go compiler left out no check. It proves two parts of the machine
-// code:
+// # The checks
 //
-//   - Go code that the entry points reach: it calls nothing of the runtime, reads nothing
-//     that the runtime sets up, and has only instructions that every processor has;
-//   - C code, all of it: it refers to no Go function except the entry points, and has only
-//     instructions that every processor has.
+// Go promises nothing about code that runs without its runtime. A careless line of ours, an
+// option, or a new release of a compiler or a linker may break it. So the package reads the
+// finished file again, and checks:
 //
-// It does not prove that pointers are valid: a nil pointer in Go, or a division by zero in
-// assembler, raises a signal, as in C. It also does not follow C where C computes a
-// pointer to a function. docs/go-runtime.md explains why the rest is enough.
+//   - what a loader reads (loading.go, imports.go): loading runs no Go code, C has its way
+//     into Go, and every kernel and C library takes the file;
+//   - what the Go compiler was told (build.go): no flag took away a check, and no package
+//     has an initializer, which would never run;
+//   - Go code (go_code.go): what the entry points reach calls nothing of the runtime, and
+//     reads nothing that the runtime sets up;
+//   - C code (c_code.go): it refers to no Go function except the entry points.
+//
+// For the last two, a disassembler lists the instructions (disassembly.go), and amd64.go
+// and arm64.go say where each leads and which memory it refers to.
+//
+// An error lists all problems, and no file is written. The checks find mistakes, and prove
+// nothing: docs/go-runtime.md names their gaps.
 package finish
 
 import (
-	"debug/elf"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -53,8 +59,7 @@ const (
 	startNothing = "start_nothing" // does nothing, when the library is loaded
 )
 
-// project is the prefix of this project's Go packages: that of this one, whatever the path of
-// the module is.
+// project is the prefix of this project's Go packages, found in the path of this package.
 var project = strings.TrimSuffix(reflect.TypeFor[Options]().PkgPath(), "internal/finish")
 
 // Options change what a file may contain.
@@ -91,6 +96,18 @@ func File(input, output string, options Options) error {
 	return os.Rename(path, output)
 }
 
+// Check checks a finished library. The error lists every problem.
+func Check(path string, options Options) error {
+	library, err := open(path)
+	if err != nil {
+		return err
+	}
+	if err := library.check(path, options); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
 func open(path string) (*library, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -103,38 +120,30 @@ func open(path string) (*library, error) {
 	return library, nil
 }
 
-// Check verifies and proves a finished library.
-func Check(path string, options Options) error {
-	library, err := open(path)
-	if err != nil {
-		return err
-	}
-	if err := library.check(path, options); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
-}
-
 func (l *library) check(path string, options Options) error {
-	if err := l.verify(options); err != nil {
-		return err
-	}
-	starts := make([]elf.Symbol, len(Functions))
-	for i, name := range Functions {
-		var err error
-		if starts[i], err = l.goFunction(name); err != nil {
-			return err
-		}
-	}
-	ours, c, err := l.code(path, starts)
+	goCode, cCode, err := l.disassemble(path)
 	if err != nil {
 		return err
 	}
-	if faults := l.judgeC(c); len(faults) > 0 {
-		return fmt.Errorf("this C code is not safe in a server:\n%s", strings.Join(faults, "\n"))
-	}
-	if faults := l.prove(ours, starts); len(faults) > 0 {
-		return fmt.Errorf("this Go code is not safe without the Go runtime:\n%s", strings.Join(faults, "\n"))
-	}
-	return nil
+	return errors.Join(
+		// What a loader reads.
+		l.checkStart(),
+		l.checkFunctions(),
+		l.checkExports(),
+		l.checkRelocations(),
+		l.checkThreadLocal(),
+		l.checkFlags(),
+		l.checkSegments(),
+		l.checkImports(options),
+		// What the Go compiler was told.
+		l.checkSettings(),
+		l.checkCompiler(),
+		l.checkInitializers(),
+		// Go code.
+		l.checkGoCode(goCode),
+		// C code.
+		l.checkCCode(cCode),
+		l.checkPointersToGo(),
+		l.checkCgo(),
+	)
 }

@@ -19,8 +19,8 @@ const (
 // musl is installed. Most are imports of the Go runtime, which is not called, but the
 // loader still resolves them.
 var inMusl = strings.Fields(`
-	abort bcmp clearenv clock_gettime __errno_location fprintf fputc fputs free fwrite malloc memchr memcmp memcpy memset
-	mmap munmap nanosleep
+	abort bcmp clearenv clock_gettime __cxa_finalize __errno_location fprintf fputc fputs free fwrite
+	malloc memchr memcmp memcpy memset mmap munmap nanosleep
 	pthread_attr_destroy pthread_attr_getstack pthread_attr_getstacksize pthread_attr_init
 	pthread_attr_setdetachstate pthread_cond_broadcast pthread_cond_wait pthread_create pthread_detach
 	pthread_getattr_np pthread_getspecific pthread_key_create pthread_mutex_lock pthread_mutex_unlock
@@ -30,43 +30,37 @@ var inMusl = strings.Fields(`
 	__stack_chk_fail stderr strcasecmp strcmp strerror strlen unsetenv vfprintf
 `)
 
-// verifyImports: every C library that the file may run with has its imports.
-func (l *library) verifyImports(options Options) error {
+// checkImports: every C library that the file may run with has its imports.
+func (l *library) checkImports(options Options) error {
 	libraries, err := l.ImportedLibraries()
 	if err != nil {
 		return err
 	}
 	if !slices.Equal(libraries, []string{cLibrary}) {
-		return fmt.Errorf("it needs the libraries %v, not %s alone: a compiler that protects stacks asks for the loader on arm64, see CGO_CFLAGS in build.sh", libraries, cLibrary)
-	}
-	for _, tag := range []elf.DynTag{elf.DT_FILTER, elf.DT_AUXILIARY, elf.DT_AUDIT, elf.DT_DEPAUDIT} {
-		if _, found := l.dynamic(tag); found {
-			return fmt.Errorf("it names a library by %v, which glibc looks for and musl does not: link without --filter, --auxiliary and --audit", tag)
-		}
+		return fmt.Errorf("it needs the libraries %v, not %s alone: a compiler that protects stacks asks for the loader "+
+			"on arm64, see CGO_CFLAGS in scripts/compile.sh", libraries, cLibrary)
 	}
 	symbols, err := l.DynamicSymbols()
 	if err != nil {
 		return err
 	}
 	for _, symbol := range symbols {
-		if elf.ST_TYPE(symbol.Info) == elf.STT_GNU_IFUNC {
-			return fmt.Errorf("%s is chosen when the library is loaded (STT_GNU_IFUNC), which musl does not do: compile without target_clones and ifunc", symbol.Name)
-		}
 		// A weak symbol may be missing, but its version may not.
-		weak := elf.ST_BIND(symbol.Info) == elf.STB_WEAK
-		if symbol.Section != elf.SHN_UNDEF || weak && symbol.Version == "" {
+		optional := elf.ST_BIND(symbol.Info) == elf.STB_WEAK && symbol.Version == ""
+		hasName := func(start string) bool { return strings.HasPrefix(symbol.Name, start) }
+		extra := slices.ContainsFunc(options.Imports, hasName)
+		if symbol.Section != elf.SHN_UNDEF || optional || extra {
 			continue
 		}
-		extra := slices.ContainsFunc(options.Imports, func(start string) bool { return strings.HasPrefix(symbol.Name, start) })
-		if !extra && !weak && !slices.Contains(inMusl, symbol.Name) {
-			return fmt.Errorf("it imports %s, which is not on the list of what musl has: if musl has it, add it to inMusl; if not, find the option that keeps the compiler from using it (-U_FORTIFY_SOURCE for names that end in _chk)", symbol.Name)
+		if !slices.Contains(inMusl, symbol.Name) {
+			return fmt.Errorf("it imports %s, which is not on the list of what musl has: if musl has it, add it to inMusl; "+
+				"if not, find the option that keeps the compiler from using it (-U_FORTIFY_SOURCE for names that end in _chk)",
+				symbol.Name)
 		}
 		var minor int
-		if symbol.Version == "" && extra {
-			continue
-		}
 		if _, err := fmt.Sscanf(symbol.Version, versionPattern, &minor); err != nil || minor > newestGlibc {
-			return fmt.Errorf("it imports %s of version %q, and servers may have glibc 2.%d: build on a system with an older glibc", symbol.Name, symbol.Version, newestGlibc)
+			return fmt.Errorf("it imports %s of version %q, and servers may have glibc 2.%d: "+
+				"build on a system with an older glibc", symbol.Name, symbol.Version, newestGlibc)
 		}
 	}
 	return nil

@@ -39,7 +39,8 @@ func parse(content []byte) (*library, error) {
 		return nil, err
 	}
 	if file.Class != elf.ELFCLASS64 || file.Data != elf.ELFDATA2LSB || file.Type != elf.ET_DYN {
-		return nil, fmt.Errorf("this is no shared library of 64 bits, little endian, but %v, %v, %v", file.Class, file.Data, file.Type)
+		return nil, fmt.Errorf("this is no shared library of 64 bits, little endian, but %v, %v, %v",
+			file.Class, file.Data, file.Type)
 	}
 	architecture, known := architectures[file.Machine]
 	if !known {
@@ -88,15 +89,17 @@ func (l *library) readSymbols() error {
 
 // readRelocations reads a section if it is a table of relocations.
 func (l *library) readRelocations(section *elf.Section) error {
-	if end := section.Offset + section.FileSize; section.Type != elf.SHT_NOBITS && (end < section.Offset || end > uint64(len(l.content))) {
+	end := section.Offset + section.FileSize
+	if section.Type != elf.SHT_NOBITS && (end < section.Offset || end > uint64(len(l.content))) {
 		return fmt.Errorf("section %s reaches beyond the end of the file", section.Name)
 	}
 	switch {
 	case section.Type == elf.SHT_REL && section.Flags&elf.SHF_ALLOC != 0, section.Type == shtRelr:
-		return fmt.Errorf("section %s holds packed relocations: link without them, by CGO_LDFLAGS='-Wl,-z,nopack-relative-relocs' perhaps", section.Name)
+		return fmt.Errorf("section %s holds packed relocations: link without them, "+
+			"by CGO_LDFLAGS='-Wl,-z,nopack-relative-relocs' perhaps", section.Name)
 	case section.Type != elf.SHT_RELA || section.Flags&elf.SHF_ALLOC == 0:
 		return nil
-	case section.Size%relocationSize != 0 || section.Offset+section.Size > uint64(len(l.content)):
+	case section.Size%relocationSize != 0:
 		return fmt.Errorf("section %s is no table of relocations", section.Name)
 	}
 	for at := section.Offset; at < section.Offset+section.Size; at += relocationSize {
@@ -153,7 +156,7 @@ func (l *library) named(name, what string, wanted func(elf.Symbol) bool) (elf.Sy
 
 // goFunction finds a Go function, cFunction a C function, and variable a pointer in C.
 func (l *library) goFunction(name string) (elf.Symbol, error) {
-	return l.named(name, "the Go function", func(symbol elf.Symbol) bool { return l.isGo(symbol.Value) })
+	return l.named(name, "the Go function", l.isGoSymbol)
 }
 
 func (l *library) cFunction(name string) (elf.Symbol, error) {
@@ -172,6 +175,8 @@ func (l *library) variable(name string) (elf.Symbol, error) {
 // isGo reports whether an address is in the code that the Go linker laid out.
 func (l *library) isGo(address uint64) bool { return l.goFrom <= address && address < l.goTo }
 
+func (l *library) isGoSymbol(symbol elf.Symbol) bool { return l.isGo(symbol.Value) }
+
 // pointer finds the one relative relocation that puts a pointer at an address.
 func (l *library) pointer(address uint64) (relocation, error) {
 	for _, r := range l.relocations {
@@ -179,7 +184,8 @@ func (l *library) pointer(address uint64) (relocation, error) {
 			continue
 		}
 		if r.kind != l.relative || r.symbol != 0 {
-			return relocation{}, fmt.Errorf("the pointer at %#x is set by a relocation of type %d, not by the relative one, %d", address, r.kind, l.relative)
+			return relocation{}, fmt.Errorf("the pointer at %#x is set by a relocation of type %d, not by the relative one, %d",
+				address, r.kind, l.relative)
 		}
 		return r, nil
 	}
@@ -217,4 +223,32 @@ func (l *library) entry(name string) (relocation, elf.Symbol, error) {
 	}
 	r, err := l.pointer(variable.Value)
 	return r, function, err
+}
+
+// describe names the place of an address as precisely as possible.
+func (l *library) describe(address uint64) string {
+	if symbol, found := l.symbolAt(address); found {
+		if symbol.Value == address {
+			return symbol.Name
+		}
+		return fmt.Sprintf("%s+%#x", symbol.Name, address-symbol.Value)
+	}
+	if section := l.section(address); section != nil {
+		return fmt.Sprintf("%s+%#x", section.Name, address-section.Addr)
+	}
+	return fmt.Sprintf("%#x", address)
+}
+
+// symbolAt returns the symbol at an address. Marks, which have no size, count only if
+// there is nothing else.
+func (l *library) symbolAt(address uint64) (found elf.Symbol, ok bool) {
+	for _, symbol := range l.symbols {
+		if symbol.Value > address {
+			break
+		}
+		if address-symbol.Value < symbol.Size || symbol.Value == address && !ok {
+			found, ok = symbol, true
+		}
+	}
+	return found, ok
 }

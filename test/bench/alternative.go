@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"funnel/limiter"
-	"funnel/limiter/textbook/hashfunnel"
+	"funnel/limiter/textbook"
 )
 
 // An Alternative is one way to limit a rate, or a command to compare with.
@@ -59,7 +58,7 @@ func Alternatives(peer string) []Alternative {
 			Script: limiter.Script(), Operation: script},
 		{Name: "lua-gcra", Title: "GCRA in a Lua script", Peeks: true,
 			Script: gcraScript, Operation: command("EVALSHA", hash(gcraScript), "1")},
-		{Name: "lua-funnel", Title: "funnel in a Lua script, on a hash", Script: hashfunnel.Script, Operation: hashFunnel},
+		{Name: "lua-funnel", Title: "funnel in a Lua script, on a hash", Script: hashFunnelScript, Operation: hashFunnel},
 		{Name: "redis_rate", Title: "redis_rate v10", Script: redisRateScript, Operation: redisRate},
 		{Name: "window", Title: "sliding window on a sorted set", Operation: window},
 		{Name: "incr", Title: "INCR and EXPIRE", Operation: counter},
@@ -157,14 +156,26 @@ var limiterScript = record(func(client *redis.Client) error {
 
 func hash(script string) string { return redis.NewScript(script).Hash() }
 
-// hashFunnel is a call of the script of package hashfunnel, which takes the leaking
-// rate as one number and replies 1 for allowed.
+// hashFunnel is a call of the script of textbook.Hash, which replies 1 for allowed.
 func hashFunnel(limit Limit, _ int64) Operation {
-	leakingRate := strconv.FormatFloat(float64(limit.Count)/float64(limit.Period), 'g', -1, 64)
-	operation := words([]string{"EVALSHA", hash(hashfunnel.Script), "1"}, strconv.FormatInt(limit.Capacity, 10), leakingRate)
+	evalsha := recordHashFunnel(int(limit.Capacity), float64(limit.Count)/float64(limit.Period))
+	operation := words([]string{"EVALSHA", hash(hashFunnelScript), "1"}, strings.Fields(fmt.Sprintln(evalsha[4:]...))...)
 	operation.Limited = func(replies []int64) bool { return replies[0] == 0 }
 	return operation
 }
+
+func recordHashFunnel(capacity int, leakingRate float64) []any {
+	return record(func(client *redis.Client) error {
+		funnels, err := textbook.NewHash(client, capacity, leakingRate)
+		if err != nil {
+			return err
+		}
+		_, err = funnels.Allow(context.Background(), "")
+		return err
+	})
+}
+
+var hashFunnelScript = recordHashFunnel(1, 1)[1].(string)
 
 // window is the usual sliding window: every call adds a member to a sorted set, scored
 // by its time, and removes older ones. A pipeline cannot decide halfway, so a limited
@@ -197,7 +208,7 @@ func counter(limit Limit, _ int64) Operation {
 	}
 }
 
-// record returns the EVAL that a library sends, because neither exports its script.
+// record returns the EVAL that a library sends, because none exports its script.
 func record(allow func(*redis.Client) error) (eval []any) {
 	client := redis.NewClient(&redis.Options{})
 	defer client.Close()

@@ -25,9 +25,7 @@ func breaches(call *Call) {
 	readsThroughPointer()
 	fallsOffItsEnd()
 	usesUnknown()
-	pushesAndReturns()
-	losesItsStack()
-	takesTwoWays()
+	readsNowhere()
 }
 
 //go:noinline
@@ -109,6 +107,4 @@ func readsThroughPointer() { anyNumber = *foreign }
 
 func fallsOffItsEnd()
 func usesUnknown()
-func pushesAndReturns()
-func losesItsStack()
-func takesTwoWays()
+func readsNowhere()

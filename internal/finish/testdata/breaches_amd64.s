@@ -31,18 +31,7 @@ TEXT ·usesUnknown(SB), NOSPLIT, $0
 	VZEROUPPER
 	RET
 
-TEXT ·pushesAndReturns(SB), NOSPLIT|NOFRAME, $0
-	BYTE $0x50
-	RET
-
-TEXT ·losesItsStack(SB), NOSPLIT|NOFRAME, $0
-	MOVQ AX, SP
-	RET
-
-TEXT ·takesTwoWays(SB), NOSPLIT|NOFRAME, $0
-	TESTQ AX, AX
-	JEQ both
-	BYTE $0x50
-both:
-	BYTE $0x58
+// LEAQ 0x40000000(IP), AX
+TEXT ·readsNowhere(SB), NOSPLIT, $0
+	BYTE $0x48; BYTE $0x8D; BYTE $0x05; LONG $0x40000000
 	RET

@@ -29,17 +29,8 @@ TEXT ·usesUnknown(SB), NOSPLIT, $0
 	WORD $0x04200000
 	RET
 
-TEXT ·pushesAndReturns(SB), NOSPLIT|NOFRAME, $0
-	MOVD.W R0, -16(RSP)
-	RET
-
-TEXT ·losesItsStack(SB), NOSPLIT|NOFRAME, $0
-	MOVD R0, RSP
-	RET
-
-TEXT ·takesTwoWays(SB), NOSPLIT|NOFRAME, $0
-	CBZ R0, both
-	SUB $16, RSP, RSP
-both:
-	ADD $16, RSP, RSP
+// ADRP of a page 1 GB further, and ADD
+TEXT ·readsNowhere(SB), NOSPLIT, $0
+	WORD $0x90200000
+	WORD $0x91000000
 	RET

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -18,32 +19,22 @@ type kind int
 
 const (
 	plain    kind = iota // goes on to the next instruction
-	branch               // may go to target; a call comes back
+	branch               // may go to target, or calls it
+	jump                 // goes to target
 	indirect             // goes wherever a register or the memory says
 	trap                 // goes into the kernel, or to a signal handler
 	back                 // returns
 )
 
-// An instruction holds as much of one as the proof needs.
+// An instruction holds as much of one as the checks need.
 type instruction struct {
-	address, length uint64
-	kind            kind
-	target          uint64   // of a branch
-	ends            bool     // a branch that is always taken and does not come back
-	references      []uint64 // addresses that it computes, reads or writes relative to itself
-	stack           int64    // bytes that it puts onto the stack
-	doubt           string   // why Go code must not have it
-	text            string
+	address    uint64
+	kind       kind
+	target     uint64   // of a branch or a jump
+	references []uint64 // addresses that it computes, reads or writes relative to itself
+	problem    string   // why it cannot be checked, worded to follow "which"
+	text       string
 }
-
-// Doubts about an instruction, worded to follow "which". The first two apply to C, too.
-const (
-	notEverywhere = "not every processor has"
-	notKnown      = "the disassembler does not know, as those that not every processor has"
-	changesState  = "changes what C relies on"
-	changesStack  = "changes the stack pointer in a way that cannot be followed"
-	ofTheKernel   = "only a kernel may execute"
-)
 
 // A function is a symbol and its code, up to the first unknown instruction.
 type function struct {
@@ -58,105 +49,89 @@ type line struct {
 	text    string // in the assembler's syntax that has numbers where Go's has names
 }
 
-// code reads the machine code of this project: the functions where it starts, all
-// functions whose names are ours, and all of C. If it misses a function, the proof fails
-// there, because it finds no code.
+// disassemble reads the machine code of this project's Go functions, by address, and of
+// C functions, which are those of the Go runtime's C part, too.
 //
 // Instructions differ in length on amd64, so a disassembler finds them: Go's own, which
 // comes with each release. It prints numbers beside names, and only the numbers are read.
-// A function is whole if its instructions fill it from end to end.
-func (l *library) code(path string, starts []elf.Symbol) (ours map[uint64]*function, c []*function, err error) {
+func (l *library) disassemble(path string) (goCode map[uint64]*function, cCode []*function, err error) {
 	var symbols []elf.Symbol
 	for _, symbol := range l.symbols {
-		if elf.ST_TYPE(symbol.Info) == elf.STT_FUNC && l.isGo(symbol.Value) && isOurs(symbol, starts) {
-			if symbol.Size == 0 {
-				return nil, nil, fmt.Errorf("the function %s has no size", symbol.Name)
-			}
+		section := l.section(symbol.Value)
+		isCode := section != nil && section.Flags&elf.SHF_EXECINSTR != 0 && symbol.Size > 0
+		if isCode && (!l.isGo(symbol.Value) || isOurs(symbol)) {
 			symbols = append(symbols, symbol)
 		}
 	}
-	functions, err := l.cFunctions()
+	lines, err := list(path, symbols)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := l.verifyNames(functions); err != nil {
-		return nil, nil, err
-	}
-	symbols = append(symbols, functions...)
-	lines, err := disassemble(path, symbols)
-	if err != nil {
-		return nil, nil, err
-	}
-	ours = map[uint64]*function{}
+	goCode = map[uint64]*function{}
 	for _, symbol := range symbols {
 		f, err := l.read(symbol, lines)
 		if err != nil {
 			return nil, nil, err
 		}
 		if l.isGo(symbol.Value) {
-			ours[symbol.Value] = f
+			goCode[symbol.Value] = f
 		} else {
-			c = append(c, f)
+			cCode = append(cCode, f)
 		}
 	}
-	return ours, c, nil
+	return goCode, cCode, nil
 }
 
-// read collects the instructions of a function.
+// isOurs reports whether a function belongs to this project.
+func isOurs(symbol elf.Symbol) bool {
+	return strings.HasPrefix(symbol.Name, project) || slices.Contains(Functions, symbol.Name)
+}
+
+// read collects the instructions of a function: they fill it from end to end, except for
+// zeros behind the last.
 func (l *library) read(symbol elf.Symbol, lines map[uint64]line) (*function, error) {
+	place, err := l.place(symbol.Value, symbol.Size)
+	if err != nil {
+		return nil, err
+	}
 	var own []line
-	var stranger *instruction
-	for at, end := symbol.Value, symbol.Value+symbol.Size; at < end && stranger == nil; {
+	var unknown []instruction // none or one
+	for rest := l.content[place : place+symbol.Size]; len(rest) > 0; {
+		at := symbol.Value + symbol.Size - uint64(len(rest))
 		line, found := lines[at]
-		if !found || len(line.bytes) == 0 {
+		if !found || len(line.bytes) > len(rest) {
 			return nil, fmt.Errorf("the disassembler shows no instruction at %s", l.describe(at))
 		}
-		place, err := l.place(at, end-at)
-		if err != nil {
-			return nil, err
-		}
-		switch {
-		case !l.isUnknown(line):
-		case len(line.bytes) == 1 && bytes.HasPrefix(l.content[place:place+end-at], endbr64):
+		if line.text == notKnown && len(line.bytes) == 1 && bytes.HasPrefix(rest, endbr64) {
 			line.bytes, line.text = endbr64, "endbr64"
-		default:
-			stranger = &instruction{address: at, doubt: notKnown, text: hex.EncodeToString(line.bytes)}
-			continue
+		}
+		if line.text == notKnown || slices.Contains(l.mistaken, line.bytes[0]) {
+			if len(bytes.Trim(rest, "\x00")) > 0 {
+				unknown = []instruction{{address: at, text: hex.EncodeToString(line.bytes), problem: cannotBeRead}}
+			}
+			break
 		}
 		own = append(own, line)
-		if at += uint64(len(line.bytes)); at > end {
-			return nil, fmt.Errorf("the last instruction of %s reaches beyond it", symbol.Name)
-		}
-	}
-	for len(own) > 0 && own[len(own)-1].isPadding() {
-		own = own[:len(own)-1]
+		rest = rest[len(line.bytes):]
 	}
 	code, err := l.decode(own)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", symbol.Name, err)
 	}
-	if stranger != nil {
-		code = append(code, *stranger)
-	}
-	return &function{symbol, code}, nil
+	return &function{symbol, append(code, unknown...)}, nil
 }
+
+const (
+	notKnown     = "?" // the disassembler's text for bytes that it does not know
+	cannotBeRead = "the disassembler does not know, so what follows cannot be checked"
+)
 
 // endbr64 does nothing on any amd64, and the disassembler does not know it. Ubuntu's gcc
 // begins functions with it.
 var endbr64 = []byte{0xF3, 0x0F, 0x1E, 0xFA}
 
-// isOurs reports whether a function belongs to this project.
-func isOurs(symbol elf.Symbol, starts []elf.Symbol) bool {
-	for _, start := range starts {
-		if symbol.Value == start.Value {
-			return true
-		}
-	}
-	return strings.HasPrefix(symbol.Name, project)
-}
-
-// disassemble lists the instructions of functions by address.
-func disassemble(path string, symbols []elf.Symbol) (map[uint64]line, error) {
+// list has the disassembler list the instructions of functions, and returns them by address.
+func list(path string, symbols []elf.Symbol) (map[uint64]line, error) {
 	var names []string
 	for _, symbol := range symbols {
 		names = append(names, regexp.QuoteMeta(symbol.Name))
@@ -202,12 +177,3 @@ func readListing(listing string) (map[uint64]line, error) {
 //
 // Names come first, and may hold the separator. Numbers do not.
 var listed = regexp.MustCompile(`^[^\t]+\t+0x([0-9a-f]+)\t+((?:[0-9a-f]{2})+)\t+(?:(\?)|[^\t]* // ([^\t]*?)) *\t*$`)
-
-// unknown is the disassembler's text for bytes that it does not know.
-const unknown = "?"
-
-// isPadding reports whether a line is one of the zeros that fill the end of a function on
-// arm64. They are not instructions, so nothing is lost without them.
-func (l line) isPadding() bool {
-	return l.text == unknown && len(bytes.Trim(l.bytes, "\x00")) == 0
-}

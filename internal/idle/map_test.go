@@ -1,0 +1,54 @@
+package idle_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/idle"
+)
+
+// Entries that are not idle stay, with their values, and idle ones are removed as others come:
+// the map stays near the size of what is in use.
+func TestIdleEntriesAreRemoved(t *testing.T) {
+	const live, added = 1000, 100_000
+	var m idle.Map[int, int]
+	isIdle := func(oldest int) func(int, int) bool { return func(_, born int) bool { return born < oldest } }
+	for now := range added {
+		m.Add(now, now, isIdle(now-live))
+		require.LessOrEqual(t, m.Len(), 2*live)
+	}
+	for born := added - live; born < added; born++ {
+		require.True(t, m.Has(born))
+		require.Equal(t, born, m.Get(born))
+	}
+	require.False(t, m.Has(0))
+	require.Zero(t, m.Get(0))
+	m.Set(added-1, 7)
+	require.Equal(t, 7, m.Get(added-1))
+
+	for i := range added { // all others are idle
+		m.Add(-1-i%10, added, isIdle(added))
+	}
+	require.Equal(t, 10, m.Len())
+}
+
+// To add an entry takes as long when the map has held many: it is made anew. A map that is only
+// nearly empty takes long to find its first entry.
+func BenchmarkAddAfterMany(b *testing.B) {
+	for _, held := range []int{1, 300_000} {
+		b.Run(map[int]string{1: "few", 300_000: "many"}[held], func(b *testing.B) {
+			var m idle.Map[int, bool]
+			for i := range held {
+				m.Add(i, true, func(int, bool) bool { return false })
+			}
+			isIdle := func(int, bool) bool { return true }
+			for range held {
+				m.Add(-1, true, isIdle)
+			}
+			for i := 0; b.Loop(); i++ {
+				m.Add(i%100, true, isIdle)
+			}
+		})
+	}
+}

@@ -1,0 +1,519 @@
+package textbook_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"funnel/gcra"
+	"funnel/internal/servertest"
+	"funnel/limiter/textbook"
+)
+
+// rdb is a client of the server that all tests share. It has no module.
+var rdb *redis.Client
+
+func TestMain(m *testing.M) {
+	os.Exit(servertest.RunWithClient(m, func(client *redis.Client) { rdb = client }))
+}
+
+// Twenty replies at once, of which the funnel holds fifteen, and then one every two seconds.
+func ExampleNewLocal() {
+	replies, err := textbook.NewLocal(15, 0.5)
+	if err != nil {
+		panic(err)
+	}
+	now := time.Now()
+	replies.Now = func() time.Time { return now }
+	count := func() (allowed int) {
+		for range 20 {
+			if ok, _ := replies.Allow(context.Background(), textbook.Key("laoqian", "reply")); ok {
+				allowed++
+			}
+		}
+		return allowed
+	}
+
+	fmt.Println(count())
+	now = now.Add(2 * time.Second)
+	fmt.Println(count())
+	// Output:
+	// 15
+	// 1
+}
+
+// Two attempts to log in, and then one every hour. DEL resets a key.
+func ExampleNewHash() {
+	ctx, user := context.Background(), textbook.Key("laoqian", "login")
+	logins, err := textbook.NewHash(rdb, 2, 1.0/3600)
+	if err != nil {
+		panic(err)
+	}
+	for range 3 {
+		fmt.Println(logins.Allow(ctx, user))
+	}
+	fmt.Println(rdb.Del(ctx, user).Err())
+	fmt.Println(logins.Allow(ctx, user))
+	// Output:
+	// true <nil>
+	// true <nil>
+	// false <nil>
+	// <nil>
+	// true <nil>
+}
+
+// At most five replies in any minute: the sixth is too early, and the seventh is not.
+func ExampleNewWindow() {
+	replies, err := textbook.NewWindow(rdb, 5, time.Minute)
+	if err != nil {
+		panic(err)
+	}
+	now := time.Now()
+	replies.Now = func() time.Time { return now }
+	for range 7 {
+		allowed, err := replies.Allow(context.Background(), "window of laoqian")
+		fmt.Println(allowed, err)
+		now = now.Add(10 * time.Second)
+	}
+	// Output:
+	// true <nil>
+	// true <nil>
+	// true <nil>
+	// true <nil>
+	// true <nil>
+	// false <nil>
+	// true <nil>
+}
+
+func ExampleKey() {
+	fmt.Println(textbook.Key("laoqian", "reply"))
+	fmt.Println(textbook.Key("a:b", "c"))
+	fmt.Println(textbook.Key("a", "b:c"))
+	// Output:
+	// laoqian:reply
+	// a%3Ab:c
+	// a:b:c
+}
+
+// A limiter is what the three have in common.
+type limiter interface {
+	Allow(ctx context.Context, key string) (bool, error)
+}
+
+// kinds are the three limiters.
+var kinds = []string{"local", "hash", "window"}
+
+// open returns a limiter that allows capacity calls at once, and as many again after the period.
+func open(kind string, rdb *redis.Client, capacity int, period time.Duration, now func() time.Time) limiter {
+	leakingRate := float64(capacity) / period.Seconds()
+	switch kind {
+	case "local":
+		local := must(textbook.NewLocal(capacity, leakingRate))
+		local.Now = now
+		return local
+	case "hash":
+		hash := must(textbook.NewHash(rdb, capacity, leakingRate))
+		hash.Now = now
+		return hash
+	}
+	window := must(textbook.NewWindow(rdb, capacity, period))
+	window.Now = now
+	return window
+}
+
+func must[Value any](value Value, err error) Value {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// A clock shows what the test sets it to. It starts in a year in which no key expires by the
+// server's clock.
+type clock struct{ time.Time }
+
+func newClock() *clock { return &clock{servertest.Epoch} }
+
+func (c *clock) now() time.Time { return c.Time }
+
+func (c *clock) set(sinceStart time.Duration) { c.Time = servertest.Epoch.Add(sinceStart) }
+
+// forEach runs a test of what all three promise. Keys begin with the name of the test.
+func forEach(t *testing.T, capacity int, period time.Duration, test func(*testing.T, limiter, *clock)) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			clock := newClock()
+			test(t, open(kind, rdb, capacity, period, clock.now), clock)
+		})
+	}
+}
+
+func allow(t require.TestingT, limiter limiter, key string) bool {
+	allowed, err := limiter.Allow(context.Background(), key)
+	require.NoError(t, err)
+	return allowed
+}
+
+// count is how many of 20 calls are allowed: the first ones.
+func count(t *testing.T, limiter limiter, key string) (allowed int) {
+	t.Helper()
+	for call := range 20 {
+		if allow(t, limiter, key) {
+			require.Equal(t, call, allowed, "allowed after a call that was limited")
+			allowed++
+		}
+	}
+	return allowed
+}
+
+func TestCapacity(t *testing.T) {
+	forEach(t, 15, 30*time.Second, func(t *testing.T, limiter limiter, clock *clock) {
+		for round := range 3 {
+			clock.set(time.Duration(round) * 30 * time.Second)
+			require.Equal(t, 15, count(t, limiter, t.Name()))
+		}
+		require.Equal(t, 15, count(t, limiter, t.Name()+"another"))
+		clock.set(90*time.Second - time.Millisecond)
+		require.Less(t, count(t, limiter, t.Name()), 15)
+	})
+}
+
+// A caller who keeps calling is served when one who slept would be. Limited calls store nothing.
+func TestLimitedCallsCostNothing(t *testing.T) {
+	forEach(t, 2, 10*time.Second, func(t *testing.T, limiter limiter, clock *clock) {
+		require.Equal(t, 2, count(t, limiter, t.Name()))
+		stored := rdb.Dump(t.Context(), t.Name()).Val()
+		for milliseconds := 0; milliseconds < 5000; milliseconds += 100 {
+			clock.set(time.Duration(milliseconds) * time.Millisecond)
+			require.False(t, allow(t, limiter, t.Name()))
+			require.Equal(t, stored, rdb.Dump(t.Context(), t.Name()).Val())
+		}
+		clock.set(10 * time.Second)
+		require.Equal(t, 2, count(t, limiter, t.Name()))
+	})
+}
+
+func TestClockSetBack(t *testing.T) {
+	forEach(t, 2, 10*time.Second, func(t *testing.T, limiter limiter, clock *clock) {
+		clock.set(time.Hour)
+		require.True(t, allow(t, limiter, t.Name()))
+		clock.set(0)
+		require.Equal(t, 1, count(t, limiter, t.Name()), "one was taken")
+		clock.set(time.Hour)
+		require.Zero(t, count(t, limiter, t.Name()))
+		if _, local := limiter.(*textbook.Local); !local {
+			requireExpiry(t, time.Hour+10*time.Second, t.Name())
+		}
+	})
+}
+
+// Callers at the same time, each with its own connection, get the capacity and no more.
+func TestConcurrency(t *testing.T) {
+	const callers, calls, keys, capacity = 8, 180, 3, 15
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			var allowed [keys]atomic.Int64
+			var done sync.WaitGroup
+			begin := make(chan bool)
+			limiter := open(kind, rdb, capacity, time.Hour, newClock().now)
+			for range callers {
+				if kind != "local" {
+					client := redis.NewClient(rdb.Options())
+					defer client.Close()
+					limiter = open(kind, client, capacity, time.Hour, newClock().now)
+				}
+				done.Go(func() {
+					<-begin
+					for call := range calls {
+						ok, err := limiter.Allow(t.Context(), t.Name()+strconv.Itoa(call%keys))
+						if err != nil {
+							t.Error(err)
+						}
+						if ok {
+							allowed[call%keys].Add(1)
+						}
+					}
+				})
+			}
+			close(begin)
+			done.Wait()
+			for key := range allowed {
+				require.EqualValues(t, capacity, allowed[key].Load())
+			}
+		})
+	}
+}
+
+// Without a clock of a test, the local funnel goes by time.Now, which moves in a bubble when all
+// goroutines sleep.
+func TestLocalClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		local := must(textbook.NewLocal(2, 1))
+		require.Equal(t, 2, count(t, local, ""))
+		time.Sleep(time.Second - time.Millisecond)
+		require.Zero(t, count(t, local, ""))
+		time.Sleep(time.Millisecond)
+		require.Equal(t, 1, count(t, local, ""))
+	})
+}
+
+// The others go by the server's clock, and their keys expire by it.
+func TestServerClock(t *testing.T) {
+	hash, window := must(textbook.NewHash(rdb, 1, 20)), must(textbook.NewWindow(rdb, 1, 50*time.Millisecond))
+	require.Nil(t, hash.Now)
+	require.Nil(t, window.Now)
+	before := must(rdb.Time(t.Context()).Result()).UnixMicro()
+	require.True(t, allow(t, hash, "hash by the clock"))
+	lastTime := must(rdb.HGet(t.Context(), "hash by the clock", "lastTime").Int64())
+	require.True(t, allow(t, window, "window by the clock"))
+	score := must(rdb.ZRangeWithScores(t.Context(), "window by the clock", 0, -1).Result())[0].Score
+	after := must(rdb.Time(t.Context()).Result()).UnixMicro()
+	require.IsNonDecreasing(t, []int64{before, lastTime, int64(score), after})
+	servertest.Eventually(t, "both keys expire", func() bool {
+		return rdb.Exists(t.Context(), "hash by the clock", "window by the clock").Val() == 0
+	})
+}
+
+// Keys that were used once leave no memory behind.
+func TestLocalForgetsIdleKeys(t *testing.T) {
+	heap := func() uint64 {
+		runtime.GC()
+		var statistics runtime.MemStats
+		runtime.ReadMemStats(&statistics)
+		return statistics.HeapAlloc
+	}
+	clock := newClock()
+	local := open("local", rdb, 15, 15*time.Second, clock.now)
+	before := heap()
+	for user := range 100_000 { // which would be 8 MB
+		clock.set(time.Duration(user) * time.Second)
+		require.True(t, allow(t, local, strconv.Itoa(user)))
+	}
+	require.Less(t, heap(), before+1<<19)
+	runtime.KeepAlive(local)
+}
+
+func requireExpiry(t *testing.T, sinceStart time.Duration, key string) {
+	t.Helper()
+	want := servertest.Epoch.Add(sinceStart).UnixMilli()
+	require.Equal(t, want, servertest.ExpiryOf(t, rdb, key), key)
+}
+
+// A hash expires when its funnel has drained, and a sorted set when its last call is forgotten.
+func TestKeysExpire(t *testing.T) {
+	clock := newClock()
+	for _, test := range []struct {
+		capacity    int
+		leakingRate float64
+		calls       int
+		want        time.Duration
+	}{
+		{15, 0.5, 1, 2 * time.Second},
+		{15, 0.5, 15, 30 * time.Second},
+		{10, 1e-4, 10, 100_000 * time.Second}, // more than a day
+		{1, 7000, 1, time.Millisecond},        // rounded up
+		{1, 1e-9, 1, 1e9 * time.Second},
+	} {
+		hash, key := must(textbook.NewHash(rdb, test.capacity, test.leakingRate)), fmt.Sprint(t.Name(), test)
+		hash.Now = clock.now
+		for range test.calls {
+			require.True(t, allow(t, hash, key))
+		}
+		requireExpiry(t, test.want, key)
+	}
+
+	window := open("window", rdb, 2, time.Minute+time.Microsecond, clock.now)
+	for range 2 {
+		clock.set(clock.Sub(servertest.Epoch) + time.Second)
+		require.True(t, allow(t, window, "window that expires"))
+	}
+	requireExpiry(t, time.Minute+2*time.Second+time.Millisecond, "window that expires")
+
+	// The fullest and slowest funnel there can be drains in 30 million years.
+	hash := must(textbook.NewHash(rdb, 1e6, 1e-9))
+	rdb.HSet(t.Context(), "slowest", "water", 999_999, "lastTime", time.Now().UnixMicro())
+	require.True(t, allow(t, hash, "slowest"))
+	require.InEpsilon(t, 1e18, servertest.ExpiryOf(t, rdb, "slowest"), 1e-3)
+}
+
+func TestArguments(t *testing.T) {
+	for _, test := range []struct {
+		capacity    int
+		leakingRate float64
+		want        string
+	}{
+		{-1, 1, "capacity must be from 1 to 1e6 tokens, not -1"},
+		{0, 1, "capacity must be from 1 to 1e6 tokens, not 0"},
+		{1e6 + 1, 1, "capacity must be from 1 to 1e6 tokens, not 1000001"},
+		{1, 0, "leaking rate must be from 1e-9 to 1e6 tokens per second, not 0"},
+		{1, -1, "leaking rate must be from 1e-9 to 1e6 tokens per second, not -1"},
+		{1, 9e-10, "leaking rate must be from 1e-9 to 1e6 tokens per second, not 9e-10"},
+		{1, 1e6 + 1, "leaking rate must be from 1e-9 to 1e6 tokens per second, not 1.000001e+06"},
+		{1, math.NaN(), "leaking rate must be from 1e-9 to 1e6 tokens per second, not NaN"},
+	} {
+		_, err := textbook.NewLocal(test.capacity, test.leakingRate)
+		require.EqualError(t, err, "textbook: "+test.want)
+		_, err = textbook.NewHash(rdb, test.capacity, test.leakingRate)
+		require.EqualError(t, err, "textbook: "+test.want)
+	}
+	_, err := textbook.NewWindow(rdb, 0, time.Minute)
+	require.EqualError(t, err, "textbook: maxCount must be at least 1 call, not 0")
+	_, err = textbook.NewWindow(rdb, 1, time.Microsecond-1)
+	require.EqualError(t, err, "textbook: period must be at least 1µs, not 999ns")
+	must(textbook.NewHash(rdb, 1, 1e6))
+	must(textbook.NewWindow(rdb, 1, time.Microsecond))
+}
+
+// An error is no permission, and changes nothing.
+func TestErrors(t *testing.T) {
+	gone := servertest.Start(t, servertest.Options{})
+	unreachable := gone.Client(t, func(options *redis.Options) { options.DialerRetries = 1 })
+	gone.Stop()
+	requireError := func(limiter limiter, key, want string) {
+		t.Helper()
+		before := servertest.Dumps(t, rdb)
+		allowed, err := limiter.Allow(t.Context(), key)
+		require.ErrorContains(t, err, "textbook: ")
+		require.ErrorContains(t, err, want)
+		require.False(t, allowed)
+		require.Equal(t, before, servertest.Dumps(t, rdb))
+	}
+	require.NoError(t, rdb.Set(t.Context(), t.Name(), "text", 0).Err())
+	for _, kind := range kinds[1:] {
+		requireError(open(kind, rdb, 1, time.Second, nil), t.Name(), "WRONGTYPE")
+		requireError(open(kind, unreachable, 1, time.Second, nil), t.Name(), "refused")
+	}
+	hash := must(textbook.NewHash(rdb, 1, 1))
+	for _, field := range []string{"water", "lastTime"} {
+		require.NoError(t, rdb.HSet(t.Context(), t.Name()+field, field, "much").Err())
+		requireError(hash, t.Name()+field, "the fields water and lastTime are not numbers")
+	}
+}
+
+// Both funnels decide like package gcra. A call that comes too early by two microseconds, or by a
+// millionth of a token, may be allowed: it is moved to its time.
+func TestFunnelsAreGCRA(t *testing.T) {
+	keys := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		keys++
+		key := t.Name() + strconv.Itoa(keys)
+		capacity := rapid.IntRange(1, 20).Draw(rt, "capacity")
+		token := rapid.SampledFrom([]time.Duration{10 * time.Second, 3 * time.Second, time.Second,
+			700 * time.Millisecond, 30 * time.Millisecond, time.Millisecond, 70 * time.Microsecond}).Draw(rt, "token")
+		rate := must(gcra.NewRate(int64(capacity), 1, int64(token)))
+		local := must(textbook.NewLocal(capacity, 1/token.Seconds()))
+		hash := must(textbook.NewHash(rdb, capacity, 1/token.Seconds()))
+		clock := newClock()
+		local.Now, hash.Now = clock.now, clock.now
+
+		var tat int64
+		for range rapid.IntRange(1, 80).Draw(rt, "calls") {
+			share := rapid.SampledFrom([]time.Duration{0, 0, 0, 1, 33, 90, 100, 250, 1000}).Draw(rt, "hundredths of a token")
+			clock.Time = clock.Add(token * share / 100).Truncate(time.Microsecond)
+			margin := 2*time.Microsecond + token/1e6
+			want := must(rate.Decide(tat, clock.UnixNano(), 1))
+			if early := time.Duration(want.RetryAfter()); want.Limited {
+				if early > margin && rapid.Bool().Draw(rt, "just too early") {
+					clock.Time = clock.Add(early - margin).Truncate(time.Microsecond)
+				} else if early <= margin || rapid.Bool().Draw(rt, "just in time") {
+					clock.Time = clock.Add(early)
+				}
+				want = must(rate.Decide(tat, clock.UnixNano(), 1))
+			}
+			tat = want.TAT
+			require.Equal(rt, !want.Limited, allow(rt, local, key))
+			require.Equal(rt, !want.Limited, allow(rt, hash, key))
+		}
+	})
+}
+
+// The limit of a hash may change, with the water that it has.
+func TestHashOfAnotherLimit(t *testing.T) {
+	clock := newClock()
+	of := func(capacity int, period time.Duration) limiter {
+		return open("hash", rdb, capacity, period, clock.now)
+	}
+	require.Equal(t, 2, count(t, of(2, 4*time.Second), t.Name()))
+	require.Equal(t, 1, count(t, of(3, 6*time.Second), t.Name()))
+	clock.set(2 * time.Second)
+	require.Zero(t, count(t, of(2, 4*time.Second), t.Name()))
+	require.Equal(t, 1, count(t, of(2, 2*time.Second), t.Name()))
+}
+
+// The window allows a call where it has allowed fewer in the period before, and holds the times of
+// those. On a clock that goes back, calls count as at the latest time.
+func TestWindowIsALog(t *testing.T) {
+	keys := 0
+	rapid.Check(t, func(t *rapid.T) {
+		keys++
+		key := "log" + strconv.Itoa(keys)
+		maxCount := rapid.IntRange(1, 6).Draw(t, "maxCount")
+		period := time.Duration(rapid.IntRange(1, 40).Draw(t, "period")) * time.Microsecond
+		window := must(textbook.NewWindow(rdb, maxCount, period))
+		clock := newClock()
+		window.Now = clock.now
+		var log []int64
+		for range rapid.IntRange(1, 60).Draw(t, "calls") {
+			step := rapid.SampledFrom([]time.Duration{0, 0, 1, 7, period / time.Microsecond, -5}).Draw(t, "step")
+			clock.Time = clock.Add(step * time.Microsecond)
+			now := clock.UnixMicro()
+			if len(log) > 0 {
+				now = max(now, log[len(log)-1])
+			}
+			kept := len(log)
+			for kept > 0 && now-log[len(log)-kept] >= period.Microseconds() {
+				kept--
+			}
+			want := kept < maxCount
+			if want {
+				log = append(log, now)
+				kept++
+			}
+			require.Equal(t, want, allow(t, window, key))
+			members := must(rdb.ZRangeWithScores(context.Background(), key, 0, -1).Result())
+			require.Len(t, members, kept)
+			for i, member := range members {
+				require.Equal(t, float64(log[len(log)-kept+i]), member.Score)
+			}
+		}
+	})
+}
+
+// The comment says how much memory a call takes.
+func TestWindowMemory(t *testing.T) {
+	for calls, want := range map[int]int64{100: 40, 1000: 100} {
+		window, key := must(textbook.NewWindow(rdb, calls, time.Hour)), fmt.Sprint(t.Name(), calls)
+		for range calls {
+			require.True(t, allow(t, window, key))
+		}
+		require.InDelta(t, want, must(rdb.MemoryUsage(t.Context(), key, 0).Result())/int64(calls), 25)
+	}
+}
+
+// No two pairs of user and action share a key.
+func TestKey(t *testing.T) {
+	text := rapid.StringOfN(rapid.SampledFrom([]rune(":%25A3a")), 0, 6, -1)
+	rapid.Check(t, func(t *rapid.T) {
+		user, action := text.Draw(t, "user"), text.Draw(t, "action")
+		key := textbook.Key(user, action)
+		for _, letters := range []string{user + ":" + action, key} {
+			for i, letter := range letters {
+				if other := letters[:i]; letter == ':' && other != user {
+					require.NotEqual(t, key, textbook.Key(other, letters[i+1:]), "user %q and user %q", user, other)
+				}
+			}
+		}
+	})
+}
