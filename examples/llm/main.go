@@ -153,7 +153,8 @@ var began = time.Now()
 
 // tell prints what has happened to the request that is not answered yet.
 func (t *tenant) tell(format string, values ...any) {
-	fmt.Printf("%5.2fs %s, request %d: %s\n", time.Since(began).Seconds(), t.name, t.answered+1, fmt.Sprintf(format, values...))
+	what := fmt.Sprintf(format, values...)
+	fmt.Printf("%5.2fs %s, request %d: %s\n", time.Since(began).Seconds(), t.name, t.answered+1, what)
 }
 
 // A model answers as a language model does: after a while, at a length that nobody knew

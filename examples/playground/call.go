@@ -49,7 +49,8 @@ func (c call) check() error {
 }
 
 func (f funnel) request() limiter.Request {
-	return limiter.Request{Key: f.Key, Limit: limiter.Per(f.Count, duration(f.Period)).Burst(f.Capacity), Quantity: f.Quantity}
+	limit := limiter.Per(f.Count, duration(f.Period)).Burst(f.Capacity)
+	return limiter.Request{Key: f.Key, Limit: limit, Quantity: f.Quantity}
 }
 
 func duration(seconds float64) time.Duration { return time.Duration(math.Round(seconds * 1e9)) }
@@ -67,7 +68,8 @@ func (c call) ask(ctx context.Context, l *limiter.Limiter) (results limiter.Resu
 		case "charge":
 			result, err = l.Charge(ctx, r.Key, r.Limit, r.Quantity)
 		case "refund": // the page has kept what Settle needs of a Result
-			result, err = l.Settle(ctx, &limiter.Result{Key: r.Key, Limit: r.Limit, Allowed: r.Quantity, Receipt: f.Receipt}, 0)
+			taken := limiter.Result{Key: r.Key, Limit: r.Limit, Allowed: r.Quantity, Receipt: f.Receipt}
+			result, err = l.Settle(ctx, &taken, 0)
 		case "reset":
 			if err = l.Reset(ctx, r.Key); err != nil {
 				return nil, err

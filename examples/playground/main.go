@@ -27,7 +27,8 @@ import (
 
 func main() {
 	options := &redis.Options{Addr: "localhost:6379"}
-	flag.Func("redis", "`address` of Redis or Valkey, or a URL as in redis://:PASSWORD@HOST:PORT (default localhost:6379)", func(text string) (err error) {
+	const usage = "`address` of Redis or Valkey, or redis://USER:PASSWORD@HOST:PORT (default localhost:6379)"
+	flag.Func("redis", usage, func(text string) (err error) {
 		if strings.Contains(text, "://") {
 			options, err = redis.ParseURL(text)
 			return err

@@ -115,7 +115,7 @@ export class Funnel {
     set(this.parts.marks, "d", lines);
   }
 
-  // heightAbove is that of a token above the brim.
+  // heightAbove is the height of a token above the brim.
   heightAbove(over) {
     const most = this.maxWait > 0 ? this.maxWait / this.interval : over;
     return Math.min(depth / this.capacity, (this.brim - 22) / Math.max(most, 1e-9));
