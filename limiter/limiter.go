@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"funnel/gcra"
 	"funnel/internal/funnels"
+	"funnel/internal/isnil"
 )
 
 // A Limiter limits the rate of calls by funnels in Redis. Make one with [New], or with
@@ -44,7 +44,7 @@ type Limiter struct {
 //
 // New panics when rdb is nil or an option is not valid.
 func New(rdb Client, options ...Option) *Limiter {
-	if v := reflect.ValueOf(rdb); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if isnil.Is(rdb) {
 		panic("limiter: New needs a client of Redis, not nil")
 	}
 	l := NewLocal(options...)

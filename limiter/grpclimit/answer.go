@@ -25,7 +25,8 @@ import (
 const pushback = "grpc-retry-pushback-ms"
 
 func (p *Policy) answerLimited(ctx context.Context, result limiter.Result) error {
-	text := fmt.Sprintf("call too large: it costs %d, and at most %d can be granted", result.Quantity, result.Limit.Capacity)
+	text := fmt.Sprintf("call too large: it costs %d, and at most %d can be granted",
+		result.Quantity, result.Limit.Capacity)
 	milliseconds := int64(-1)
 	details := []protoadapt.MessageV1{&errdetails.QuotaFailure{
 		Violations: []*errdetails.QuotaFailure_Violation{{
@@ -51,24 +52,10 @@ func (p *Policy) answerLimited(ctx context.Context, result limiter.Result) error
 
 // answerError keeps the cause from the client: it may contain the address of Redis.
 func (p *Policy) answerError(ctx context.Context, err error) error {
-	p.logError(ctx, err)
+	slog.ErrorContext(ctx, "no decision about the rate limit of a call", "policy", p.name, "error", err)
 	if wrong := gcra.Error(""); errors.As(err, &wrong) {
 		// The limit or the cost of this call is out of range, and will be again.
 		return status.Error(codes.Internal, "the limit or the cost of this call is out of range")
 	}
 	return status.Error(codes.Unavailable, "rate limits cannot be checked: try again later")
-}
-
-func (p *Policy) logError(ctx context.Context, err error) {
-	slog.ErrorContext(ctx, "no decision about the rate limit of a call", "policy", p.name, "error", err)
-}
-
-// logShadow is the report of [WithShadow] without one.
-func (p *Policy) logShadow(ctx context.Context, key string, result limiter.Result, err error) {
-	if err != nil {
-		p.logError(ctx, err)
-		return
-	}
-	slog.InfoContext(ctx, "shadow: this call would be limited",
-		"policy", p.name, "key", key, "limit", result.Limit.String(), "retry_after", result.RetryAfter)
 }

@@ -53,4 +53,9 @@
 //
 // For other answers, chain an interceptor of your own in front: it receives these errors,
 // and package status reads them.
+//
+// # Trying a limit
+//
+// [limiter.Shadow] tries a policy on real traffic: New(limiter.Shadow(l, nil), limit) takes
+// tokens, logs the calls that it would have limited, and lets all of them through.
 package grpclimit

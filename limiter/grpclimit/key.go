@@ -3,18 +3,14 @@ package grpclimit
 import (
 	"context"
 	"net"
-	"net/http"
 	"net/netip"
-	"net/url"
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
 	"funnel/limiter/httplimit"
+	"funnel/limiter/internal/policy"
 )
-
-// Package httplimit knows how addresses, secrets and lists become keys. A gRPC call is an
-// HTTP request, and these functions show it the part that it needs.
 
 // A KeyFunc returns the key of a call: calls with the same key share a funnel. Write your
 // own for other keys, such as the account that your authentication has found, or a field of
@@ -29,19 +25,16 @@ type KeyFunc func(context.Context, Call) string
 // Peers without an address, as of a Unix socket, share one key. [httplimit.ClientIP] has the
 // rules.
 func ByPeer(trusted ...netip.Prefix) KeyFunc {
-	key := httplimit.ByIP(trusted...)
+	client := httplimit.ClientIP{Trusted: trusted}
 	return func(ctx context.Context, _ Call) string {
-		r := &http.Request{}
-		if client, found := peer.FromContext(ctx); found && client.Addr != nil {
+		address := ""
+		if peer, found := peer.FromContext(ctx); found && peer.Addr != nil {
 			// The client chooses the path of its end of a Unix socket: it may look like an address.
-			if _, isUnix := client.Addr.(*net.UnixAddr); !isUnix {
-				r.RemoteAddr = client.Addr.String()
+			if _, isUnix := peer.Addr.(*net.UnixAddr); !isUnix {
+				address = peer.Addr.String()
 			}
 		}
-		if len(trusted) > 0 {
-			r.Header = http.Header{"X-Forwarded-For": metadata.ValueFromIncomingContext(ctx, "x-forwarded-for")}
-		}
-		return key(r)
+		return client.KeyOf(address, metadata.ValueFromIncomingContext(ctx, "x-forwarded-for"))
 	}
 }
 
@@ -54,13 +47,15 @@ func ByPeer(trusted ...netip.Prefix) KeyFunc {
 // A client can send any value that is not verified, and each value has a funnel of its own:
 // authenticate in front of the policy, or limit by address, too.
 func ByMetadata(name string, absent KeyFunc) KeyFunc {
-	key, header := httplimit.ByHeader(name, nil), http.CanonicalHeaderKey(name)
 	return func(ctx context.Context, call Call) string {
-		values := metadata.ValueFromIncomingContext(ctx, name)
-		if absent != nil && (len(values) == 0 || values[0] == "") {
+		value := ""
+		if values := metadata.ValueFromIncomingContext(ctx, name); len(values) > 0 {
+			value = values[0]
+		}
+		if value == "" && absent != nil {
 			return absent(ctx, call)
 		}
-		return key(&http.Request{Header: http.Header{header: values}})
+		return policy.Secret(name, value)
 	}
 }
 
@@ -68,20 +63,17 @@ func ByMetadata(name string, absent KeyFunc) KeyFunc {
 // longer than 64 bytes. There are as many keys as methods, except with
 // [google.golang.org/grpc.UnknownServiceHandler]: there the client chooses the method.
 func ByMethod() KeyFunc {
-	key := httplimit.ByPath()
-	return func(_ context.Context, call Call) string {
-		return key(&http.Request{URL: &url.URL{Path: call.Method}})
-	}
+	return func(_ context.Context, call Call) string { return policy.Path(call.Method) }
 }
 
 // Join keys by all of the keys together: Join(ByPeer(), ByMethod()) is a funnel for each
 // address at each method. Different lists of keys are different keys, whatever is in them.
 func Join(keys ...KeyFunc) KeyFunc {
 	return func(ctx context.Context, call Call) string {
-		parts := make([]httplimit.KeyFunc, len(keys))
+		parts := make([]string, len(keys))
 		for i, key := range keys {
-			parts[i] = func(*http.Request) string { return key(ctx, call) }
+			parts[i] = key(ctx, call)
 		}
-		return httplimit.Join(parts...)(nil)
+		return policy.Join(parts)
 	}
 }

@@ -45,21 +45,3 @@ func WithCost(cost func(context.Context, Call) int) Option {
 func WithSkip(skip func(context.Context, Call) bool) Option {
 	return func(p *Policy) { p.skip = skip }
 }
-
-// WithShadow tries a policy on real traffic: it decides, takes the tokens and lets every
-// call through, also those that it could not decide. Clients get no trailer and no details.
-//
-// report is called for each call that would have been limited, where err is nil, and for
-// each that could not be decided. It is not called for a call whose own context is done. The
-// key is the one that the Limiter was given: the name of the policy, a colon and the key of
-// the call. report must be quick, and safe for concurrent use. If it is nil, these calls are
-// logged to [log/slog.Default].
-//
-// A call still waits for Redis: give the Limiter [limiter.WithTimeout].
-func WithShadow(report func(ctx context.Context, key string, result limiter.Result, err error)) Option {
-	return func(p *Policy) {
-		if p.shadow = report; report == nil {
-			p.shadow = p.logShadow
-		}
-	}
-}

@@ -2,20 +2,13 @@ package grpclimit
 
 import (
 	"context"
-	"fmt"
-	"reflect"
-	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
 	"funnel/limiter"
+	"funnel/limiter/internal/policy"
 )
-
-// A Limiter decides on calls: a [limiter.Limiter], or what takes its place in tests.
-type Limiter interface {
-	AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error)
-}
 
 // A Call is what a [Policy] decides on.
 type Call struct {
@@ -26,18 +19,14 @@ type Call struct {
 // A Policy limits the rate of calls. Its methods [Policy.Unary] and [Policy.Stream] are the
 // interceptors.
 type Policy struct {
-	limiter Limiter
-	limit   limiter.Limit
-	name    string
-	key     KeyFunc
+	policy policy.Policy
+	name   string
+	key    KeyFunc
 
 	// nil for what New says
 	limitOf func(context.Context, Call) limiter.Limit
 	cost    func(context.Context, Call) int
 	skip    func(context.Context, Call) bool
-	shadow  func(context.Context, string, limiter.Result, error)
-
-	keyPrefix string
 }
 
 // New returns a policy that asks l to allow each call, by the funnel of its key. By default
@@ -45,22 +34,15 @@ type Policy struct {
 // is called "default".
 //
 // New panics when l is nil, limit is not valid, or an option is not.
-func New(l Limiter, limit limiter.Limit, options ...Option) *Policy {
-	p := &Policy{limiter: l, limit: limit, name: "default", key: ByPeer()}
+func New(l limiter.Allower, limit limiter.Limit, options ...Option) *Policy {
+	p := &Policy{name: "default", key: ByPeer()}
 	for _, option := range options {
 		option(p)
-	}
-	if v := reflect.ValueOf(l); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		panic("grpclimit: New needs a Limiter, not nil")
 	}
 	if p.key == nil {
 		panic("grpclimit: WithKey needs a KeyFunc, not nil")
 	}
-	if _, err := limit.Rate(); err != nil {
-		panic(fmt.Sprintf("grpclimit: New needs a valid limit, not %v: %v", limit, err))
-	}
-	// As in package httplimit: both have the same funnels.
-	p.keyPrefix = strings.NewReplacer(`\`, `\\`, `:`, `\:`).Replace(p.name) + ":"
+	p.policy = policy.New("grpclimit", p.name, l, limit)
 	return p
 }
 
@@ -85,29 +67,16 @@ func (p *Policy) decide(ctx context.Context, call Call) error {
 	if p.skip != nil && p.skip(ctx, call) {
 		return nil
 	}
-	limit, cost := p.limit, 1
+	limit, cost := limiter.Limit{}, 1
 	if p.limitOf != nil {
-		if own := p.limitOf(ctx, call); own != (limiter.Limit{}) {
-			limit = own
-		}
+		limit = p.limitOf(ctx, call)
 	}
 	if p.cost != nil {
 		cost = p.cost(ctx, call)
 	}
-	key := p.keyPrefix + p.key(ctx, call)
-	asked := cost
-	if cost > limit.Capacity {
-		asked = limit.Capacity + 1 // as little fits, and the Limiter can compute with it
-	}
-	result, err := p.limiter.AllowN(ctx, key, limit, asked)
-	result.Quantity += cost - asked
+	result, err := p.policy.Decide(ctx, p.key(ctx, call), limit, cost)
 	switch {
 	case err == nil && !result.Limited():
-		return nil
-	case p.shadow != nil:
-		if err == nil || ctx.Err() == nil {
-			p.shadow(ctx, key, result, err)
-		}
 		return nil
 	case err == nil:
 		return p.answerLimited(ctx, result)

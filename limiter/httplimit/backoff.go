@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -27,19 +26,19 @@ func (t *Transport) backOff(ctx context.Context, key string) (time.Duration, err
 	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	wait := max(time.Until(t.heard[key]), 0)
+	wait := max(time.Until(t.retryAt.Get(key)), 0)
 	if result.Limited() {
 		wait = max(wait, result.RetryAfter)
 	}
 	return wait, nil
 }
 
-// hear tells this process and the others to wait if the response says so.
-func (t *Transport) hear(ctx context.Context, key string, response *http.Response) {
+// noteRetryAfter tells this process and the others to wait if the response says so.
+func (t *Transport) noteRetryAfter(ctx context.Context, key string, response *http.Response) {
 	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode != http.StatusServiceUnavailable {
 		return
 	}
-	longest := t.LongestBackOff
+	longest := t.MaxBackOff
 	if longest == 0 {
 		longest = time.Minute
 	}
@@ -49,21 +48,15 @@ func (t *Transport) hear(ctx context.Context, key string, response *http.Respons
 		return
 	}
 	t.mutex.Lock()
-	if now.Sub(t.swept) >= time.Second { // not each time: there may be very many hosts
-		maps.DeleteFunc(t.heard, func(_ string, until time.Time) bool { return until.Before(now) })
-		t.swept = now
-	}
-	if until := now.Add(wait); until.After(t.heard[key]) {
-		if t.heard == nil {
-			t.heard = map[string]time.Time{}
-		}
-		t.heard[key] = until
+	if at := now.Add(wait); at.After(t.retryAt.Get(key)) {
+		t.retryAt.Add(key, at, func(_ string, at time.Time) bool { return at.Before(now) })
 	}
 	t.mutex.Unlock()
 	// The response is there already: the others hear of it also if the caller has gone.
 	complete(ctx, func(ctx context.Context) {
 		if _, err := t.Limiter.Reserve(ctx, backOffKey(key), limiter.Every(wait), 1, 0); err != nil {
-			slog.WarnContext(ctx, "only this process backs off: the others could not be told", "key", key, "retry_after", wait, "error", err)
+			slog.WarnContext(ctx, "only this process backs off: the others could not be told",
+				"key", key, "retry_after", wait, "error", err)
 		}
 	})
 }

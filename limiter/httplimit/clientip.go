@@ -1,9 +1,11 @@
 package httplimit
 
 import (
+	"iter"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -23,10 +25,10 @@ type ClientIP struct {
 	// has no address, so without this all its requests share one key.
 	TrustUnixSocket bool
 
-	// Header is the header that the proxies write, and do not pass on unchanged: the
-	// canonical name of a list of addresses, X-Forwarded-For if it is empty, or
-	// Forwarded (RFC 7239). There is only one, because a proxy that adds to one of
-	// them may hand on the others just as the client sent them.
+	// Header is the header that the proxies write, and do not pass on unchanged: a list of
+	// addresses, which Forwarded (RFC 7239) is not. It is X-Forwarded-For if it is empty.
+	// There is only one, because a proxy that adds to one of them may hand on the others
+	// just as the client sent them.
 	Header string
 
 	// IPv6Bits is the length of the prefix of an IPv6 address that is the key, 1 to
@@ -42,41 +44,71 @@ const UnknownClient = "unknown"
 const mostHops = 32
 
 // Key is a [KeyFunc]: "192.0.2.1", "2001:db8:1:2::/64", or [UnknownClient].
-func (c ClientIP) Key(r *http.Request) string {
-	address, known := c.Addr(r)
+func (c ClientIP) Key(r *http.Request) string { return c.keyOf(c.Addr(r)) }
+
+// KeyOf is Key for connections that are not of net/http. The peer is the address of the other
+// end, "" if it has none, and forwarded has the lines of the header.
+func (c ClientIP) KeyOf(peer string, forwarded []string) string {
+	return c.keyOf(c.find(peer, false, forwarded))
+}
+
+func (c ClientIP) keyOf(client netip.Addr, known bool) string {
 	if !known {
 		return UnknownClient
 	}
-	if address.Is4() {
-		return address.String()
+	if client.Is4() {
+		return client.String()
 	}
 	bits := c.IPv6Bits
 	if bits < 1 {
 		bits = 64
 	}
-	return netip.PrefixFrom(address, min(bits, 128)).Masked().String()
+	return netip.PrefixFrom(client, min(bits, 128)).Masked().String()
 }
 
 // Addr returns the address itself. When a proxy sends none that can be parsed, such as
-// "unknown", it is that of the proxy. It is not known when the peer has none.
+// "unknown", it is the address of the proxy. It is not known when the peer has none.
 func (c ClientIP) Addr(r *http.Request) (client netip.Addr, known bool) {
-	client, known = parseAddress(r.RemoteAddr)
-	if known && !c.trusts(client) || !known && !(c.TrustUnixSocket && throughUnixSocket(r)) {
+	header := c.Header
+	if header == "" {
+		header = "X-Forwarded-For"
+	}
+	return c.find(r.RemoteAddr, throughUnixSocket(r), r.Header.Values(header))
+}
+
+func (c ClientIP) find(peer string, isUnix bool, forwarded []string) (client netip.Addr, known bool) {
+	client, known = parseAddress(peer)
+	if known && !c.trusts(client) || !known && !(isUnix && c.TrustUnixSocket) {
 		return client, known
 	}
-	hops := hopsOf(r.Header, c.Header)
-	for range mostHops {
-		text, found := hops.last()
+	hops := 0
+	for text := range fromTheRight(forwarded) {
 		hop, valid := parseAddress(text)
-		if !found || !valid {
+		if !valid {
 			break
 		}
 		client, known = hop, true
-		if !c.trusts(hop) {
+		if hops++; hops == mostHops || !c.trusts(hop) {
 			break
 		}
 	}
 	return client, known
+}
+
+// fromTheRight yields the elements of a list on one line or several, the last first. Empty ones
+// do not count.
+func fromTheRight(lines []string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, line := range slices.Backward(lines) {
+			for line != "" {
+				comma := strings.LastIndexByte(line, ',')
+				element := strings.Trim(line[comma+1:], " \t")
+				if line = line[:max(comma, 0)]; element != "" && !yield(element) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (c ClientIP) trusts(address netip.Addr) bool {

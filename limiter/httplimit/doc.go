@@ -36,8 +36,9 @@
 //
 // # Trying a limit
 //
-// [WithShadow] tries a policy on real traffic. The middleware decides, takes the tokens, and
-// reports or logs what it would have limited. Every request goes to the handler.
+// [limiter.Shadow] tries a policy on real traffic: New(limiter.Shadow(l, nil), limit) takes
+// tokens, logs the requests that it would have limited, and lets all of them through. They get
+// the headers, but for Retry-After; a handler can delete them.
 //
 // # Outgoing requests
 //

@@ -76,9 +76,9 @@ func ExampleTransport() {
 	service := httptest.NewServer(httplimit.New(limiter.NewLocal(), limiter.Every(24*time.Hour))(http.NotFoundHandler()))
 	defer service.Close()
 	client := http.Client{Transport: &httplimit.Transport{
-		Limiter:        limiter.NewLocal(), // for this process; limiter.New, for a fleet
-		Limit:          limiter.PerSecond(5),
-		LongestBackOff: time.Second,
+		Limiter:    limiter.NewLocal(), // for this process; limiter.New, for a fleet
+		Limit:      limiter.PerSecond(5),
+		MaxBackOff: time.Second,
 	}}
 	begin := time.Now()
 	for range 3 {

@@ -14,11 +14,15 @@ import (
 // 3.3.1). Larger numbers are sent as this one.
 const largestInteger = 999_999_999_999_999
 
-// setHeaders sets the headers for that result, but for Retry-After.
-func (m *middleware) setHeaders(header http.Header, limit limiter.Limit, result limiter.Result) {
-	policy := m.policy
-	if limit != m.limit {
-		policy = policyHeader(m.quotedName, limit)
+// setHeaders sets the headers for that result, but for Retry-After. A limit that is not valid
+// has none.
+func (m *middleware) setHeaders(header http.Header, result limiter.Result) {
+	quota := m.quota
+	if result.Limit != m.limit {
+		quota = quotaOf(result.Limit)
+	}
+	if quota == "" {
+		return
 	}
 	reset := integer(seconds(result.ResetAfter))
 	remaining := integer(int64(result.Remaining))
@@ -28,7 +32,7 @@ func (m *middleware) setHeaders(header http.Header, limit limiter.Limit, result 
 	if result.Limited() && Status(result) == http.StatusTooManyRequests {
 		again = integer(seconds(result.RetryAfter))
 	}
-	header.Add("RateLimit-Policy", policy)
+	header.Add("RateLimit-Policy", m.quotedName+quota)
 	header.Add("RateLimit", m.quotedName+";r="+remaining+";t="+again)
 
 	if other, err := strconv.Atoi(header.Get("X-RateLimit-Remaining")); err == nil && other <= result.Remaining {
@@ -39,14 +43,14 @@ func (m *middleware) setHeaders(header http.Header, limit limiter.Limit, result 
 	header.Set("X-RateLimit-Reset", reset)
 }
 
-// policyHeader is the header RateLimit-Policy: as many tokens as the funnel holds, in
-// the time in which that many leak. A limit that is not valid has none.
-func policyHeader(quotedName string, limit limiter.Limit) string {
+// quotaOf is what the header RateLimit-Policy says of a limit: as many tokens as the funnel
+// holds, in the time in which that many leak.
+func quotaOf(limit limiter.Limit) string {
 	rate, err := limit.Rate()
 	if err != nil {
 		return ""
 	}
-	return quotedName + ";q=" + integer(int64(limit.Capacity)) + ";w=" + integer(gcra.Seconds(rate.Tolerance()))
+	return ";q=" + integer(int64(limit.Capacity)) + ";w=" + integer(gcra.Seconds(rate.Tolerance()))
 }
 
 // quote writes a string as structured fields do (RFC 9651, section 3.3.3).

@@ -6,22 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"reflect"
-	"strings"
 
 	"funnel/gcra"
 	"funnel/limiter"
+	"funnel/limiter/internal/policy"
 )
 
 // statusClientClosedRequest is what web servers log when the client has gone. Without
 // any status, net/http would send 200 to a client that is still there, as when a server
 // that shuts down cancels its requests.
 const statusClientClosedRequest = 499
-
-// A Limiter decides on requests: a [limiter.Limiter], or what takes its place in tests.
-type Limiter interface {
-	AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error)
-}
 
 // New returns middleware that asks l to allow each request, by the funnel of its key.
 // By default the key is the address of the peer (see [ByIP]), a request takes one
@@ -32,40 +26,32 @@ type Limiter interface {
 // policies of different names never share a funnel.
 //
 // New panics when l is nil, limit is not valid, or an option is not.
-func New(l Limiter, limit limiter.Limit, options ...Option) func(http.Handler) http.Handler {
+func New(l limiter.Allower, limit limiter.Limit, options ...Option) func(http.Handler) http.Handler {
 	m := &middleware{
-		limiter: l,
-		limit:   limit,
 		name:    "default",
 		key:     ByIP(),
 		limited: answerLimited,
+		limit:   limit,
+		quota:   quotaOf(limit),
 	}
-	m.failed, m.report = m.answerError, m.logShadow
+	m.failed = m.answerError
 	for _, option := range options {
 		option(m)
-	}
-	if v := reflect.ValueOf(l); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		panic("httplimit: New needs a Limiter, not nil")
 	}
 	if m.key == nil {
 		panic("httplimit: WithKey needs a KeyFunc, not nil")
 	}
-	if _, err := limit.Rate(); err != nil {
-		panic(fmt.Sprintf("httplimit: New needs a valid limit, not %v: %v", limit, err))
-	}
+	m.policy = policy.New("httplimit", m.name, l, limit)
 	m.quotedName = quote(m.name)
-	m.keyPrefix = strings.NewReplacer(`\`, `\\`, `:`, `\:`).Replace(m.name) + ":"
-	m.policy = policyHeader(m.quotedName, limit)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
 	}
 }
 
 type middleware struct {
-	limiter Limiter
-	limit   limiter.Limit
-	name    string
-	key     KeyFunc
+	policy policy.Policy
+	name   string
+	key    KeyFunc
 
 	// nil for what New says
 	limitOf func(*http.Request) limiter.Limit
@@ -75,12 +61,10 @@ type middleware struct {
 	limited func(http.ResponseWriter, *http.Request, limiter.Result)
 	failed  func(http.ResponseWriter, *http.Request, error)
 
-	shadow, shadowHeaders bool
-	report                func(ctx context.Context, key string, result limiter.Result, err error)
-
+	// for headers
 	quotedName string
-	keyPrefix  string
-	policy     string // the header RateLimit-Policy of limit
+	limit      limiter.Limit
+	quota      string // of limit
 }
 
 func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -88,43 +72,16 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		next.ServeHTTP(w, r)
 		return
 	}
-	limit, cost := m.limit, 1
-	if m.limitOf != nil {
-		if own := m.limitOf(r); own != (limiter.Limit{}) {
-			limit = own
-		}
-	}
-	if m.cost != nil {
-		cost = m.cost(r)
-	}
-	key := m.keyPrefix + m.key(r)
-	asked := cost
-	if cost > limit.Capacity {
-		asked = limit.Capacity + 1 // as little fits, and the Limiter can compute with it
-	}
-	result, err := m.limiter.AllowN(r.Context(), key, limit, asked)
-	result.Quantity += cost - asked
-	gone := err != nil && errors.Is(r.Context().Err(), context.Canceled)
-	if m.shadow {
-		if m.shadowHeaders && err == nil {
-			m.setHeaders(w.Header(), limit, result)
-		}
-		if !gone && (err != nil || result.Limited()) {
-			m.report(r.Context(), key, result, err)
-		}
-		next.ServeHTTP(w, r)
-		return
-	}
-	if gone {
+	result, err := m.decide(r)
+	switch {
+	case err != nil && errors.Is(r.Context().Err(), context.Canceled):
 		w.WriteHeader(statusClientClosedRequest)
 		return
-	}
-	if err != nil {
+	case err != nil:
 		m.failed(w, r, err)
 		return
 	}
-
-	m.setHeaders(w.Header(), limit, result)
+	m.setHeaders(w.Header(), result)
 	if result.Limited() {
 		if Status(result) == http.StatusTooManyRequests {
 			w.Header().Set("Retry-After", integer(seconds(result.RetryAfter)))
@@ -135,14 +92,15 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	next.ServeHTTP(w, r)
 }
 
-// logShadow is the report of a policy in shadow mode.
-func (m *middleware) logShadow(ctx context.Context, key string, result limiter.Result, err error) {
-	if err != nil {
-		m.logError(ctx, err)
-		return
+func (m *middleware) decide(r *http.Request) (limiter.Result, error) {
+	limit, cost := limiter.Limit{}, 1
+	if m.limitOf != nil {
+		limit = m.limitOf(r)
 	}
-	slog.InfoContext(ctx, "shadow: this request would be limited",
-		"policy", m.name, "key", key, "limit", result.Limit.String(), "retry_after", result.RetryAfter)
+	if m.cost != nil {
+		cost = m.cost(r)
+	}
+	return m.policy.Decide(r.Context(), m.key(r), limit, cost)
 }
 
 // Status returns the status of a limited request: 429 Too Many Requests, or 413 Content
@@ -159,14 +117,15 @@ func answerLimited(w http.ResponseWriter, _ *http.Request, result limiter.Result
 	status := Status(result)
 	text := fmt.Sprintf("too many requests: try again in %d seconds", seconds(result.RetryAfter))
 	if status == http.StatusRequestEntityTooLarge {
-		text = fmt.Sprintf("request too large: it costs %d, and at most %d can be granted", result.Quantity, result.Limit.Capacity)
+		text = fmt.Sprintf("request too large: it costs %d, and at most %d can be granted",
+			result.Quantity, result.Limit.Capacity)
 	}
 	http.Error(w, text, status)
 }
 
 // answerError logs the cause, which would tell a client the address of Redis.
 func (m *middleware) answerError(w http.ResponseWriter, r *http.Request, err error) {
-	m.logError(r.Context(), err)
+	slog.ErrorContext(r.Context(), "no decision about the rate limit of a request", "policy", m.name, "error", err)
 	if wrong := gcra.Error(""); errors.As(err, &wrong) {
 		// The limit or the cost of this request is out of range, and will be again.
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
@@ -174,8 +133,4 @@ func (m *middleware) answerError(w http.ResponseWriter, r *http.Request, err err
 	}
 	w.Header().Set("Retry-After", "1")
 	http.Error(w, "rate limits cannot be checked: try again in 1 second", http.StatusServiceUnavailable)
-}
-
-func (m *middleware) logError(ctx context.Context, err error) {
-	slog.ErrorContext(ctx, "no decision about the rate limit of a request", "policy", m.name, "error", err)
 }

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -81,7 +81,7 @@ func TestSkip(t *testing.T) {
 func TestWithoutRedis(t *testing.T) { synctest.Test(t, testWithoutRedis) }
 
 func testWithoutRedis(t *testing.T) {
-	for policy, want := range map[limiter.Failure][]int{
+	for policy, want := range map[limiter.FailurePolicy][]int{
 		limiter.FailOpen:   {200, 200, 200, 200},
 		limiter.FailClosed: {429, 429, 429, 429},
 		limiter.FailLocal:  {200, 200, 200, 429},
@@ -161,30 +161,27 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// A shadow takes tokens and lets everything through. It tells of requests that it would have
-// limited and of those without a decision.
+// A policy in shadow mode lets all requests through, with the headers of what is known.
 func TestShadow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log, l, down, told := captureLog(t), limiter.NewLocal(), limiter.New(unreachable(t)), ""
-		report := func(_ context.Context, key string, result limiter.Result, err error) {
-			told += fmt.Sprintln(key, result.RetryAfter, err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		through := func(by httplimit.Limiter, options ...httplimit.Option) string {
-			options = append(options, httplimit.WithName("reply"))
-			got := ask(httplimit.New(by, slow(1), options...)(ok), from("192.0.2.1").WithContext(ctx))
-			return strconv.Itoa(got.Code) + got.Header().Get("Retry-After") + got.Header().Get("RateLimit") + got.Body.String()
-		}
-		require.Equal(t, "200ok", through(l, httplimit.WithShadow(report)))
-		require.Equal(t, `200"reply";r=0;t=86400ok`, through(l, httplimit.WithShadow(report), httplimit.WithShadowHeaders()))
-		require.Equal(t, "200ok", through(l, httplimit.WithShadow(nil)))
-		require.Equal(t, "200ok", through(down, httplimit.WithShadow(report), httplimit.WithShadowHeaders()))
-		require.Equal(t, "200ok", through(down, httplimit.WithShadow(nil)))
-		cancel()
-		require.Equal(t, "200ok", through(l, httplimit.WithShadow(report)))
-		require.Regexp(t, `^reply:192.0.2.1 24h0m0s <nil>\nreply:192.0.2.1 0s .*127.0.0.1:1.*\n$`, told)
-		require.Regexp(t, `^.*policy=reply key=reply:192.0.2.1 limit="1 per day, burst 1" retry_after=24h0m0s\n.*policy=reply error=.*127.0.0.1:1.*\n$`, log.String())
-	})
+	reported := 0
+	l := limiter.Shadow(limiter.NewLocal(), func(context.Context, limiter.Result, error) { reported++ })
+	for i, row := range []struct {
+		cost      int
+		limit     limiter.Limit
+		rateLimit string
+	}{
+		{1, slow(1), `"default";r=0;t=86400`}, // is allowed; the others are not
+		{1, slow(1), `"default";r=0;t=86400`},
+		{math.MaxInt, slow(1), `"default";r=0;t=86400`},
+		{-1, slow(1), ""},
+		{0, limiter.PerSecond(-1), ""},
+		{1, limiter.PerSecond(-1), ""},
+	} {
+		got := ask(httplimit.New(l, slow(9), httplimit.WithCost(func(*http.Request) int { return row.cost }),
+			httplimit.WithLimit(func(*http.Request) limiter.Limit { return row.limit }))(ok), from("192.0.2.1"))
+		require.Equal(t, []any{200, "ok", "", row.rateLimit, i},
+			[]any{got.Code, got.Body.String(), got.Header().Get("Retry-After"), got.Header().Get("RateLimit"), reported}, row)
+	}
 }
 
 // So handlers can flush, hijack and set deadlines as without the middleware.
@@ -198,26 +195,9 @@ func TestHandlersGetTheWriterAndTheRequestThemselves(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, recorder.Code)
 }
 
-// A fake returns one result.
-type fake limiter.Result
-
-func (f fake) AllowN(context.Context, string, limiter.Limit, int) (limiter.Result, error) {
-	return limiter.Result(f), nil
-}
-
-func TestLimitersCanBeFaked(t *testing.T) {
-	for status, result := range map[int]limiter.Result{
-		200: {Limit: slow(1), Quantity: 1, Allowed: 1, RetryAfter: limiter.NoRetry},
-		429: {Limit: slow(1), Quantity: 1, RetryAfter: time.Second},
-		413: {Limit: slow(1), Quantity: 2, RetryAfter: limiter.NoRetry},
-	} {
-		require.Equal(t, status, ask(httplimit.New(fake(result), slow(1))(ok), from("192.0.2.1")).Code)
-	}
-}
-
 func TestNewPanics(t *testing.T) {
 	l := limiter.NewLocal()
-	for _, none := range []httplimit.Limiter{nil, (*limiter.Limiter)(nil)} {
+	for _, none := range []limiter.Allower{nil, (*limiter.Limiter)(nil)} {
 		require.PanicsWithValue(t, "httplimit: New needs a Limiter, not nil", func() { httplimit.New(none, slow(1)) })
 	}
 	require.PanicsWithValue(t, "httplimit: New needs a valid limit, not 0 per day, burst 0: "+gcra.ErrCount.Error(),

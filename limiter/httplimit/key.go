@@ -1,11 +1,10 @@
 package httplimit
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
 	"net/netip"
-	"strings"
+
+	"funnel/limiter/internal/policy"
 )
 
 // A KeyFunc returns the key of a request: requests with the same key share a funnel.
@@ -31,17 +30,12 @@ func ByIP(trusted ...netip.Prefix) KeyFunc { return ClientIP{Trusted: trusted}.K
 // A client can send any value in a header that is not verified, and each value has a
 // funnel of its own: authenticate in front of the middleware, or limit by address, too.
 func ByHeader(name string, absent KeyFunc) KeyFunc {
-	prefix := strings.ToLower(name) + ":"
 	return func(r *http.Request) string {
 		value := r.Header.Get(name)
-		switch {
-		case value != "":
-			return prefix + digest(value)
-		case absent != nil:
+		if value == "" && absent != nil {
 			return absent(r)
-		default:
-			return prefix
 		}
+		return policy.Secret(name, value)
 	}
 }
 
@@ -51,7 +45,7 @@ func ByHeader(name string, absent KeyFunc) KeyFunc {
 // mux itself, and under routers that do not set [http.Request].Pattern before it,
 // all requests share one funnel.
 func ByPattern() KeyFunc {
-	return func(r *http.Request) string { return escape(r.Pattern) }
+	return func(r *http.Request) string { return policy.Escape(r.Pattern) }
 }
 
 // ByPath keys by the path of the URL, hashed when it is longer than 64 bytes.
@@ -60,29 +54,7 @@ func ByPattern() KeyFunc {
 // front of the middleware. One resource may have several paths: /a, //a and /a/.
 // [ByPattern] has neither problem.
 func ByPath() KeyFunc {
-	return func(r *http.Request) string {
-		if len(r.URL.Path) > longestPath {
-			return digest(r.URL.Path)
-		}
-		return escape(r.URL.Path)
-	}
-}
-
-const longestPath = 64
-
-// ByHost keys a request that a [Transport] sends by the host that it goes to, such as
-// "api.example.com": in lower case, and with the port where it is not that of the scheme.
-func ByHost() KeyFunc {
-	return func(r *http.Request) string {
-		host := strings.ToLower(r.URL.Host)
-		switch r.URL.Scheme {
-		case "http":
-			host = strings.TrimSuffix(host, ":80")
-		case "https":
-			host = strings.TrimSuffix(host, ":443")
-		}
-		return escape(host)
-	}
+	return func(r *http.Request) string { return policy.Path(r.URL.Path) }
 }
 
 // Join keys by all of the keys together: Join(ByIP(), ByPattern()) is a funnel for
@@ -91,21 +63,8 @@ func Join(keys ...KeyFunc) KeyFunc {
 	return func(r *http.Request) string {
 		parts := make([]string, len(keys))
 		for i, key := range keys {
-			parts[i] = separator.Replace(key(r))
+			parts[i] = key(r)
 		}
-		return strings.Join(parts, "|")
+		return policy.Join(parts)
 	}
-}
-
-var separator = strings.NewReplacer("%", "%25", "|", "%7C")
-
-// escape replaces braces: in a cluster they mark the part of a key that decides on its
-// slot, and all routes with {id} would be in one, or in one that a client chooses.
-func escape(text string) string { return braces.Replace(text) }
-
-var braces = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
-
-func digest(value string) string {
-	sum := sha256.Sum256([]byte(value))
-	return hex.EncodeToString(sum[:16])
 }

@@ -53,6 +53,31 @@ func TestByPath(t *testing.T) {
 	require.NotEqual(t, of(long+"x"), of(long+"y"))
 }
 
+// However a URL writes a host, its requests share a funnel. Other ports and hosts have others.
+func TestByHost(t *testing.T) {
+	for want, urls := range map[string][]string{
+		"api.example.com": {"http://api.example.com", "http://API.Example.com:80/", "https://api.example.com:443",
+			"http://api.example.com.", "http://api.example.com.:080", "http://api.example.com:", "https://api.example.com:00443"},
+		"api.example.com:8080":  {"http://api.example.com:8080", "https://api.example.com.:08080"},
+		"api.example.com:80":    {"https://api.example.com:80"},
+		"api.example.com:443":   {"http://api.example.com:443"},
+		"2001:db8::1":           {"http://[2001:db8::1]", "http://[2001:0DB8:0:0::0001]:80", "http://[2001:db8::0.0.0.1]"},
+		"[2001:db8::1]:8080":    {"http://[2001:db8::1]:8080", "http://[2001:DB8::0001]:08080"},
+		"192.0.2.1":             {"http://192.0.2.1", "http://[::ffff:192.0.2.1]", "http://[::ffff:c000:201]:80"},
+		"fe80::1%25eth0":        {"http://[fe80::1%25eth0]", "http://[fe80:0::01%25eth0]:80"},
+		"xn--bcher-kva.example": {"http://xn--bcher-kva.example", "http://XN--bcher-KVA.example."},
+		"non-ascii":             {"http://non-ASCII"},
+		"non-ASCII": {"http://bücher.example", "http://ａｐｉ.example.com", "http://api。example．com｡:80",
+			"http://%EF%BD%81pi.example.com", "http://１92.0.2.1"},
+	} {
+		for _, text := range urls {
+			r, err := http.NewRequest(http.MethodGet, text, nil)
+			require.NoError(t, err)
+			require.Equal(t, want, httplimit.ByHost()(r), text)
+		}
+	}
+}
+
 // Two lists of keys are one key only if they are the same.
 func TestJoinKeepsKeysApart(t *testing.T) {
 	join := func(parts ...string) string {

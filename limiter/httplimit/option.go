@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 
@@ -71,33 +70,4 @@ func OnLimited(answer func(w http.ResponseWriter, r *http.Request, result limite
 // client has gone: the status is 499 then, for the access log.
 func OnError(answer func(w http.ResponseWriter, r *http.Request, err error)) Option {
 	return func(m *middleware) { m.failed = answer }
-}
-
-// WithShadow tries a policy on real traffic: each request takes its tokens, and goes to the
-// handler whatever the decision is. Report is called with each request that would have been
-// limited, or that the Limiter could not decide: then err is not nil. The key is that of the
-// funnel, without the prefix of the Limiter. If report is nil, a line is logged to
-// [log/slog.Default].
-//
-// Answers of [OnLimited] and [OnError] are not given. No headers are set without
-// [WithShadowHeaders]. Requests still wait for the Limiter: give it [limiter.WithTimeout].
-//
-// Hooks of the Limiter see all decisions, as of any policy. To count those of a policy in
-// shadow mode apart, give it a Limiter of its own, or count in report.
-//
-// Report must be safe for concurrent use. It is not told of an error when the context of the
-// request has been canceled, because the client has gone.
-func WithShadow(report func(ctx context.Context, key string, result limiter.Result, err error)) Option {
-	return func(m *middleware) {
-		m.shadow = true
-		if report != nil {
-			m.report = report
-		}
-	}
-}
-
-// WithShadowHeaders has a policy in shadow mode set the headers, but for Retry-After, which
-// belongs to refused requests.
-func WithShadowHeaders() Option {
-	return func(m *middleware) { m.shadowHeaders = true }
 }

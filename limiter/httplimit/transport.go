@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"funnel/internal/idle"
+	"funnel/internal/isnil"
 	"funnel/limiter"
 )
 
@@ -44,41 +46,41 @@ type Transport struct {
 	// and the prefix and "{KEY}:backoff". Unlike those of [New], they have no name in front.
 	Key KeyFunc
 
-	// LongestWait bounds how long a request waits before it is sent, as the deadline of its
+	// MaxWait bounds how long a request waits before it is sent, as the deadline of its
 	// context does. A request that would have to wait longer gets an error at once. At 0,
 	// the deadline alone bounds it.
 	//
 	// A request that is canceled while it sleeps leaves its reservation behind. Where that
-	// happens often, set LongestWait, or the reservations of canceled requests starve the
+	// happens often, set MaxWait, or the reservations of canceled requests starve the
 	// others.
-	LongestWait time.Duration
+	MaxWait time.Duration
 
-	// LongestBackOff bounds the time of a Retry-After. 0 means one minute. Below 0 there is
+	// MaxBackOff bounds the time of a Retry-After. 0 means one minute. Below 0 there is
 	// no back-off.
-	LongestBackOff time.Duration
+	MaxBackOff time.Duration
 
 	// Base sends the requests; nil means [http.DefaultTransport].
 	Base http.RoundTripper
 
-	mutex sync.Mutex
-	heard map[string]time.Time // until when this process has been told to wait, by key
-	swept time.Time            // when heard was last rid of those that are over
+	mutex   sync.Mutex
+	retryAt idle.Map[string, time.Time] // when this process may send requests again, by key
 }
 
 // A Reserver reserves tokens for requests: a [limiter.Limiter], or what takes its place in
 // tests.
 type Reserver interface {
 	Peek(ctx context.Context, key string, limit limiter.Limit) (limiter.Result, error)
-	Reserve(ctx context.Context, key string, limit limiter.Limit, quantity int, longestWait time.Duration) (limiter.Result, error)
+	Reserve(ctx context.Context, key string, limit limiter.Limit, quantity int, maxWait time.Duration) (
+		limiter.Result, error)
 	Settle(ctx context.Context, result *limiter.Result, used int) (limiter.Result, error)
 }
 
-// forever is the longest wait that a Reserver takes.
+// forever is the largest max wait of a Reserver.
 const forever time.Duration = 1<<63 - 1
 
 // RoundTrip sends the request when its turn has come. A request that is not sent has an error
 // of the Limiter, the cause when its context is done, or, if its turn would come after the
-// deadline or LongestWait, an error that wraps [context.DeadlineExceeded], at once.
+// deadline or MaxWait, an error that wraps [context.DeadlineExceeded], at once.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	keyOf := t.Key
 	if keyOf == nil {
@@ -93,7 +95,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	response, err := t.base().RoundTrip(r)
 	if err == nil {
-		t.hear(r.Context(), key, response)
+		t.noteRetryAfter(r.Context(), key, response)
 	}
 	return response, err
 }
@@ -114,11 +116,11 @@ func (t *Transport) base() http.RoundTripper {
 
 // awaitTurn returns nil when a request of that key may be sent.
 func (t *Transport) awaitTurn(ctx context.Context, key string) error {
-	if t.Limiter == nil {
+	if isnil.Is(t.Limiter) {
 		return errors.New("httplimit: Transport.Limiter is nil: set it to a limiter.Limiter")
 	}
-	if t.LongestWait > 0 {
-		within, cancel := context.WithTimeout(ctx, t.LongestWait)
+	if t.MaxWait > 0 {
+		within, cancel := context.WithTimeout(ctx, t.MaxWait)
 		defer cancel()
 		ctx = within
 	}
@@ -130,8 +132,8 @@ func (t *Transport) awaitTurn(ctx context.Context, key string) error {
 		if err := sleep(ctx, key, wait); err != nil {
 			return err
 		}
-		longest := left(ctx)
-		reserved, err := t.Limiter.Reserve(ctx, key, t.Limit, 1, longest)
+		maxWait := left(ctx)
+		reserved, err := t.Limiter.Reserve(ctx, key, t.Limit, 1, maxWait)
 		wait = reserved.Wait
 		switch {
 		case err != nil:
@@ -140,7 +142,7 @@ func (t *Transport) awaitTurn(ctx context.Context, key string) error {
 		case reserved.Path == limiter.PathClosed: // there is no queue
 			wait = reserved.RetryAfter
 		default:
-			wait = longest + min(reserved.RetryAfter, forever-longest)
+			wait = maxWait + min(reserved.RetryAfter, forever-maxWait)
 		}
 		if err := sleep(ctx, key, wait); err != nil {
 			return err
@@ -162,9 +164,9 @@ func sleep(ctx context.Context, key string, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
-	if longest := left(ctx); d > longest {
+	if maxWait := left(ctx); d > maxWait {
 		return fmt.Errorf("httplimit: key %q: the request would be sent after %v, and it waits for no more than %v: %w",
-			key, d, longest, context.DeadlineExceeded)
+			key, d, maxWait, context.DeadlineExceeded)
 	}
 	select {
 	case <-time.After(d):

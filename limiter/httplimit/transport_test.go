@@ -37,7 +37,7 @@ func (c clocked) Process(ctx context.Context, command redis.Cmder) error {
 	return c.UniversalClient.Process(ctx, command)
 }
 
-// Processes go by one server, or one cluster, where api.example.com is on the node of clock.
+// Processes go by one server, or one cluster, where both hosts are on the node of clock.
 func TestTransportBacksOff(t *testing.T) {
 	options := servertest.Options{Module: servertest.DebugModule(t)}
 	server, cluster := servertest.Start(t, options), servertest.StartCluster(t, 3, 5*time.Second, options)
@@ -86,7 +86,7 @@ func testTransportBacksOff(t *testing.T, connect func(t *testing.T) redis.Univer
 		begin = time.Now()
 	}
 
-	// Eight answers do not add up. Who hears a longer time waits that.
+	// Eight answers do not add up. Who hears a longer time waits that, whatever another host says.
 	var group sync.WaitGroup
 	for range 8 { // no more than go-redis has connections: it would wait by a timer of another bubble
 		group.Go(func() { send(first, "429", "10", "") })
@@ -94,6 +94,10 @@ func testTransportBacksOff(t *testing.T, connect func(t *testing.T) redis.Univer
 	time.Sleep(time.Second / 2)
 	group.Go(func() { time.Sleep(time.Second / 4); send(second, "429", "10", "") })
 	send(second, "503", "30", "")
+	other := httptest.NewRequest(http.MethodGet, "http://other.example.com/429", nil)
+	other.Header.Set("Retry-After", "1")
+	_, err := second.RoundTrip(other)
+	require.NoError(t, err)
 	group.Wait()
 	for i, by := range []*httplimit.Transport{join(quick, answer), first, second} {
 		require.Equal(t, []time.Duration{12000, 13000, 32500}[i]*time.Millisecond, send(by, "200", "", ""))
@@ -124,8 +128,8 @@ func TestTransportErrors(t *testing.T) {
 	const key, backOff = "api.example.com", "{api.example.com}:backoff"
 	gone, never := errors.New("gone"), time.Hour
 	for _, c := range []struct {
-		full                    string          // the key of a funnel that is full for 10 s
-		down                    limiter.Failure // where there is none
+		full                    string                // the key of a funnel that is full for 10 s
+		down                    limiter.FailurePolicy // where there is none
 		longest, canceled, took time.Duration
 		want                    error
 	}{
@@ -147,11 +151,19 @@ func TestTransportErrors(t *testing.T) {
 			defer time.AfterFunc(c.canceled, func() { stop(gone) }).Stop()
 			body, _ := os.Open(os.DevNull)
 			r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+key+":443", body)
-			_, err = (&httplimit.Transport{Limiter: l, Limit: limit, LongestWait: c.longest}).RoundTrip(r)
+			_, err = (&httplimit.Transport{Limiter: l, Limit: limit, MaxWait: c.longest}).RoundTrip(r)
 			require.ErrorIs(t, err, c.want)
 			require.Equal(t, c.took, time.Since(begin))
 			require.ErrorIs(t, body.Close(), os.ErrClosed)
 		})
+	}
+}
+
+// A nil pointer in Limiter is an error that says what to do, as nil is.
+func TestTransportNeedsALimiter(t *testing.T) {
+	for _, none := range []httplimit.Reserver{nil, (*limiter.Limiter)(nil)} {
+		_, err := (&httplimit.Transport{Limiter: none, Limit: slow(1)}).RoundTrip(from("192.0.2.1"))
+		require.EqualError(t, err, "httplimit: Transport.Limiter is nil: set it to a limiter.Limiter")
 	}
 }
 

@@ -1,0 +1,69 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"funnel/internal/isnil"
+)
+
+// An Allower decides calls for tokens, as [Limiter.AllowN] says: a [Limiter], what wraps one,
+// or what takes its place in tests.
+type Allower interface {
+	AllowN(ctx context.Context, key string, limit Limit, quantity int) (Result, error)
+}
+
+// Shadow tries limits on real traffic. AllowN of the Allower that it returns asks l, which
+// takes the tokens where they fit, and allows the call in any case. It returns no error.
+//
+// Report is told each Result that is limited, and each error, except for calls whose context is
+// canceled. It must be quick, and safe for concurrent use. If it is nil, [slog.Default] gets a
+// line for each.
+//
+// The Result of a limited call is then allowed: Allowed is the quantity, and RetryAfter is
+// [NoRetry]. Remaining and ResetAfter tell the state of the funnel. The Result of a call without
+// a decision has no Limit, and Path is [PathOpen].
+//
+// Calls still wait for Redis: give l [WithTimeout]. Hooks of l see its own decisions.
+//
+// Shadow panics when l is nil.
+func Shadow(l Allower, report func(ctx context.Context, result Result, err error)) Allower {
+	if isnil.Is(l) {
+		panic("limiter: Shadow needs a Limiter, not nil")
+	}
+	if report == nil {
+		report = logShadow
+	}
+	return &shadow{l, report}
+}
+
+type shadow struct {
+	limiter Allower
+	report  func(ctx context.Context, result Result, err error)
+}
+
+func (s *shadow) AllowN(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
+	result, err := s.limiter.AllowN(ctx, key, limit, quantity)
+	if err == nil && !result.Limited() {
+		return result, nil
+	}
+	result.Key = key
+	if err == nil || !errors.Is(ctx.Err(), context.Canceled) {
+		s.report(ctx, result, err)
+	}
+	if err != nil {
+		result = Result{Key: key, Quantity: quantity, Path: PathOpen}
+	}
+	result.Allowed, result.RetryAfter = max(quantity, 0), NoRetry
+	return result, nil
+}
+
+func logShadow(ctx context.Context, result Result, err error) {
+	if err != nil {
+		slog.ErrorContext(ctx, "shadow: no decision about a call", "key", result.Key, "error", err)
+		return
+	}
+	slog.InfoContext(ctx, "shadow: this call would be limited", "key", result.Key,
+		"limit", result.Limit.String(), "quantity", result.Quantity, "retry_after", result.RetryAfter)
+}
