@@ -4,9 +4,9 @@
 //	leases := lease.New(l, 50*time.Millisecond)
 //	result, err := leases.Allow(ctx, "tenant:42", limiter.PerSecond(2000).Burst(400))
 //
-// A hot key costs about two calls in d, here 50 ms. In any stretch of time all processes together
-// hand out at most capacity + (elapsed + d) / T tokens, with the largest of their d. A token leaks
-// in T. Tokens ahead that are not used within d lapse.
+// A hot key costs about two calls in d, here 50 ms. Tokens ahead that are not used within d lapse.
+// In any stretch of time all processes together hand out at most capacity + (elapsed + d) / T
+// tokens, with the largest of their d, where T is the time in which a token leaks.
 //
 // After a reply that limited, calls that Redis would certainly limit are limited here. Where Redis
 // had too few tokens for a shared call, all are until d is over. Both end after 5 seconds. With d
@@ -37,13 +37,8 @@ type Leases struct {
 	span    time.Duration // d
 	hook    limiter.Hook
 	now     func() time.Time
-	mutex   sync.RWMutex // of the map. Lock order: this one, then that of a lease.
-	leases  idle.Map[id, *lease]
-}
-
-type id struct {
-	key   string
-	limit limiter.Limit
+	mutex   sync.Mutex                        // is not held while the Limiter or the hook runs
+	leases  idle.Map[limiter.Request, *lease] // by key and limit: the quantity is 0
 }
 
 // An Option changes how [Leases] work.
@@ -53,7 +48,7 @@ type Option func(*Leases)
 // the Limiter's hooks alone. Event.Command is reserve, and Event.Key has no prefix.
 //
 // The Limiter's hooks see calls for tokens, as take. One that asks the Leases has to pass on its
-// context: with another it may wait for the very call that waits for it.
+// context, or it may wait for a call that waits for it.
 func WithHook(hook limiter.Hook) Option { return func(s *Leases) { s.hook = hook } }
 
 // New returns Leases that ask l, and use tokens within d of taking them. At 0 or less they take
@@ -74,50 +69,18 @@ func (s *Leases) Allow(ctx context.Context, key string, limit limiter.Limit) (li
 // AllowN takes quantity tokens, all or none, as [limiter.Limiter.AllowN] does. The Limiter decides
 // on 0 tokens, on more than 1 and a tenth of the capacity, and, if d is 0, on more than 1.
 //
-// Decisions without a reply have the Path [limiter.PathLease]: Remaining is what the last reply
-// left and what is ahead, and ResetAfter is that of the last reply, less the time since. The
-// Limiter settles these results like its own.
+// Decisions without a reply have the Path [limiter.PathLease]. Their Remaining and ResetAfter are
+// those of the last reply, with what is ahead, and less the time since. The Limiter settles them.
 func (s *Leases) AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
-	var begin time.Time
-	if s.hook != nil {
-		begin = s.now()
+	got, began := outcome{}, time.Time{}
+	if ctx.Err() == nil && (quantity == 1 || quantity > 1 && quantity <= limit.Capacity/10 && s.span > 0) {
+		began = s.decide(ctx, limiter.Request{Key: key, Limit: limit}, quantity, &got)
 	}
-	got := outcome{alone: true}
-	canShare := quantity == 1 || quantity > 1 && quantity <= limit.Capacity/10 && s.span > 0
-	if canShare && ctx.Err() == nil {
-		s.find(id{key, limit}).decide(ctx, quantity, &got)
-	}
-	if got.alone { // the Limiter also says why a context is done, or a limit not valid
+	if got.err == nil && got.result.Path == "" { // the Limiter also says what is wrong with ctx or limit
 		return s.limiter.AllowN(ctx, key, limit, quantity)
 	}
 	if s.hook != nil && !got.told {
-		s.hook(ctx, limiter.Event{Command: "reserve", Key: key, Result: got.result, Duration: s.now().Sub(begin)})
+		s.hook(ctx, limiter.Event{Command: "reserve", Key: key, Result: got.result, Duration: s.now().Sub(began)})
 	}
 	return got.result, got.err
-}
-
-// find returns the lease of a key and limit, or nil if the limit is not valid.
-func (s *Leases) find(of id) *lease {
-	s.mutex.RLock()
-	l := s.leases.Get(of)
-	s.mutex.RUnlock()
-	if l != nil {
-		return l
-	}
-	return s.add(of)
-}
-
-func (s *Leases) add(of id) *lease {
-	rate, err := of.limit.Rate()
-	if err != nil {
-		return nil
-	}
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	now, l := s.now(), s.leases.Get(of)
-	if l == nil {
-		l = &lease{Leases: s, id: of, interval: time.Duration(rate.EmissionInterval()), lastCall: now}
-		s.leases.Add(of, l, func(_ id, other *lease) bool { return other.isIdle(now) })
-	}
-	return l
 }

@@ -33,7 +33,7 @@ type model struct {
 	sent            []string
 	fixed           time.Duration // of each way, in place of a random one
 	lose            bool          // is the only fault
-	denied          string        // a command
+	fails           string        // a command
 	asked           atomic.Int64  // tokens
 	calls           atomic.Int64  // that ask for tokens
 	granted, leased int64         // tokens, and those by leases
@@ -83,6 +83,7 @@ type process struct {
 	server         *model
 	limiter        *limiter.Limiter
 	leases         *lease.Leases
+	hook           limiter.Hook // of the leases
 	speed          float64
 	span           time.Duration
 	read, answered atomic.Int64
@@ -156,8 +157,8 @@ func (p *process) Process(ctx context.Context, command redis.Cmder) error {
 	switch {
 	case lost:
 		return errors.New("the answer was lost")
-	case words[0] == p.server.denied:
-		return errors.New("NOPERM it is denied")
+	case words[0] == p.server.fails:
+		return errors.New("the connection ended")
 	case outcome.Err != "":
 		return errors.New(string(outcome.Err))
 	}
@@ -190,14 +191,18 @@ func (p *process) took(at int64, words []string, reply []any) {
 }
 
 // start starts a process whose clock runs at that speed.
-func start(m *model, speed float64, span, timeout time.Duration, options ...lease.Option) *process {
+func start(m *model, speed float64, span time.Duration, options ...limiter.Option) *process {
 	begin := time.Now()
 	p := &process{server: m, speed: speed, span: span}
 	m.mutex.Lock()
 	m.processes = append(m.processes, p)
 	m.mutex.Unlock()
-	p.limiter = limiter.New(p, moduleOnly, limiter.WithTimeout(timeout))
-	p.leases = lease.New(p.limiter, span, options...)
+	p.limiter = limiter.New(p, append(options, moduleOnly)...)
+	p.leases = lease.New(p.limiter, span, lease.WithHook(func(ctx context.Context, event limiter.Event) {
+		if p.hook != nil {
+			p.hook(ctx, event)
+		}
+	}))
 	lease.SetNow(p.leases, func() time.Time {
 		now := time.Now()
 		p.read.Store(now.UnixNano())

@@ -88,11 +88,11 @@ func (h *history) simulate(seed uint64) (m *model, beyond float64, late int64) {
 		if h.mixed {
 			d = h.longest * time.Duration(own.IntN(3)) / 2
 		}
-		p := start(m, speed, d, 3*span)
+		p := start(m, speed, d, limiter.WithTimeout(3*span))
 		processes.Go(func() {
 			for _, phase := range h.script {
 				if m.faults > 0 && own.IntN(20) == 0 {
-					p = start(m, speed, d, 3*span) // those who are calling keep the old one
+					p = start(m, speed, d, limiter.WithTimeout(3*span)) // those who are calling keep the old one
 				}
 				spans := func(number float64) time.Duration { return 1 + time.Duration(float64(span)*number) }
 				end := time.Now().Add(spans(phase.last))
