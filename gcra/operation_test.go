@@ -78,18 +78,17 @@ func (o operation) contract(n numbers) (decision contract.Decision, taken int64,
 	if failure == contract.ErrIncrement && o.Operation == gcra.Take {
 		failure = ""
 	}
-	lastWord := big.NewInt(max(n.maxWait, 0))
-	if o.Operation == gcra.Refund {
-		if lastWord = nil; n.receipt != gcra.NoReceipt {
-			lastWord = big.NewInt(max(n.receipt, 0))
-		}
+	var receipt *big.Int
+	if n.receipt != gcra.NoReceipt {
+		receipt = big.NewInt(max(n.receipt, 0))
 	}
 	switch {
 	case failure != "":
 	case n.quantity < 0:
 		return decision, 0, gcra.ErrQuantity
 	default:
-		decision, taken, failure = funnel.Decide(o.name, big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0)), lastWord)
+		decision, taken, failure = funnel.Decide(o.name, big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0)),
+			big.NewInt(max(n.maxWait, 0)), receipt)
 	}
 	if failure != "" {
 		err = gcra.Error(strings.TrimPrefix(string(failure), "ERR "))
@@ -116,8 +115,8 @@ func (o operation) agree(t require.TestingT, n numbers) (got gcra.Decision, err 
 	return got, err
 }
 
-// drawLast generates the max wait and the receipt of a call, gathered where the answer changes.
-func drawLast(t *rapid.T, n numbers) numbers {
+// drawMaxWaitAndReceipt generates the max wait and the receipt of a call, gathered where the answer changes.
+func drawMaxWaitAndReceipt(t *rapid.T, n numbers) numbers {
 	decision, _ := n.decide()
 	last := rapid.OneOf(rapid.Just(int64(0)), around(max(decision.Wait, 0)), around(n.now), around(n.tat),
 		between(0, math.MaxInt64), rapid.Just(gcra.NoReceipt))
@@ -133,7 +132,7 @@ func TestOperationsAgreeWithTheContract(t *testing.T) {
 		t.Run(operation.name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				n := calls.Draw(t, "call")
-				_, _ = operation.agree(t, drawLast(t, n))
+				_, _ = operation.agree(t, drawMaxWaitAndReceipt(t, n))
 				_, _ = operation.agree(t, numbers{anything.Draw(t, "capacity"), anything.Draw(t, "count"), anything.Draw(t, "period"),
 					anything.Draw(t, "tat"), anything.Draw(t, "now"), anything.Draw(t, "quantity"),
 					anything.Draw(t, "max wait"), anything.Draw(t, "receipt")})

@@ -1,8 +1,14 @@
+// A server that hangs costs a few callers their time-out. Then calls fail at once, but for one in a
+// second, until an answer comes: late ones count. Callers who give up tell nothing of Redis, and do
+// not keep others from it. No goroutine is left behind.
+
 package limiter_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"runtime"
 	"sync"
 	"syscall"
@@ -16,94 +22,143 @@ import (
 	"funnel/limiter"
 )
 
-// A call to a server that hangs takes no longer than the timeout, whether or not the client
-// heeds it. After three of them calls fail at once, but for one in a second, until the
-// server answers. No goroutine is left behind.
 func TestServerThatHangs(t *testing.T) {
-	for _, heeds := range []bool{false, true} {
-		t.Run(fmt.Sprintf("ContextTimeoutEnabled %v", heeds), func(t *testing.T) {
-			ctx, server, now := context.Background(), servertest.StartModule(t), time.Now()
-			before := runtime.NumGoroutine()
-			client := server.NewClient(once, func(options *redis.Options) { options.ContextTimeoutEnabled = heeds })
-			counted := &counting{Client: client}
-			start := func(options ...limiter.Option) *limiter.Limiter {
-				l := limiter.New(counted, options...)
-				limiter.SetNow(l, func() time.Time { return now })
-				return l
-			}
-			l := start(limiter.WithTimeout(50 * time.Millisecond))
-			many := start(limiter.WithTimeout(50*time.Millisecond), limiter.OnFailure(limiter.FailLocal))
-			patient := start()
-			servertest.Eventually(t, "Redis decides in time", func() bool {
-				now = now.Add(time.Second)
-				_, err := l.Allow(ctx, "key", fifteenPerDay)
-				return err == nil
-			})
+	for _, honors := range []bool{false, true} {
+		t.Run(fmt.Sprintf("ContextTimeoutEnabled %v", honors), func(t *testing.T) {
+			ctx, server, goroutines := context.Background(), servertest.StartModule(t), runtime.NumGoroutine()
+			client := &counting{Client: server.NewClient(once, func(options *redis.Options) {
+				options.ContextTimeoutEnabled, options.ReadTimeout = honors, servertest.Patience
+			})}
+			l, patient := limiter.New(client, limiter.WithTimeout(50*time.Millisecond)), limiter.New(client)
+			clock := startClock(l, patient)
 			ask := func() error { _, err := l.Allow(ctx, "key", fifteenPerDay); return err }
-			askMany := func() error {
-				results, err := many.AllowMany(ctx, limiter.Request{"a", fifteenPerDay, 1}, limiter.Request{"b", fifteenPerDay, 1})
-				require.Equal(t, limiter.PathLocal, results[1].Path)
-				return err
-			}
-			sends := func(want int, ask func() error) (err error) {
+			servertest.Eventually(t, "Redis decides in time", func() bool {
+				clock.advance(time.Second)
+				return ask() == nil
+			})
+			const timeout = "limiter: no answer from Redis within 50ms: context deadline exceeded"
+			fiveCallsSend := func(want int64) {
 				t.Helper()
-				before := counted.trips.Load()
+				before := client.trips.Load()
 				for range 5 {
-					err = ask()
+					require.EqualError(t, ask(), timeout)
 				}
-				require.EqualValues(t, want, counted.trips.Load()-before)
-				return err
+				require.Equal(t, want, client.trips.Load()-before)
 			}
 
 			require.NoError(t, server.Signal(syscall.SIGSTOP))
 			t.Cleanup(func() { _ = server.Signal(syscall.SIGCONT) })
-			const timeout = "limiter: no answer from Redis within 50ms: context deadline exceeded"
-			_ = sends(0, func() error { _, err := l.Allow(ctx, "key", limiter.Limit{}); return err }) // not failures of Redis
-			require.EqualError(t, sends(3, ask), timeout)
-			require.EqualError(t, sends(0, ask), timeout)
-			require.NoError(t, sends(3, askMany))
-			require.NoError(t, sends(0, askMany))
+			for range 5 { // which are no failures of Redis
+				_, err := l.Allow(ctx, "key", limiter.Limit{})
+				require.Error(t, err)
+			}
+			fiveCallsSend(3)
+			fiveCallsSend(0)
 			require.EqualError(t, l.Reset(ctx, "key"), timeout)
 			for range 2 {
-				for _, calls := range []int{0, 1} {
-					now = now.Add(500 * time.Millisecond)
-					require.EqualError(t, sends(calls, ask), timeout)
-					require.NoError(t, sends(calls, askMany))
-				}
+				clock.advance(500 * time.Millisecond)
+				fiveCallsSend(0)
+				clock.advance(500 * time.Millisecond)
+				fiveCallsSend(1)
 			}
 
 			// Also of those who call at once, while the one that tries waits.
-			now = now.Add(time.Second)
-			trips := counted.trips.Load()
+			clock.advance(time.Second)
+			before := client.trips.Load()
 			var callers sync.WaitGroup
 			for range 16 {
 				callers.Go(func() { _ = ask() })
 			}
 			callers.Wait()
-			require.EqualValues(t, 1, counted.trips.Load()-trips)
+			require.EqualValues(t, 1, client.trips.Load()-before)
 
-			// A caller whose own context is done gets its error, and tells nothing of Redis.
-			sends(5, func() error {
-				short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
-				defer cancel()
+			// Those whose own contexts are done open no breaker.
+			before = client.trips.Load()
+			for range 5 {
+				short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 				_, err := patient.Allow(short, "key", fifteenPerDay)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
-				return err
-			})
+				cancel()
+			}
+			require.EqualValues(t, 5, client.trips.Load()-before)
 
 			require.NoError(t, server.Signal(syscall.SIGCONT))
 			servertest.Eventually(t, "Redis decides again", func() bool {
-				now = now.Add(time.Second)
+				if honors { // and no answer comes late
+					clock.advance(time.Second)
+				}
 				return ask() == nil
 			})
-			_ = sends(5, ask)
 			require.NoError(t, client.Close())
 			servertest.Await(t, time.Millisecond, "no goroutine is left", func() error {
-				if now := runtime.NumGoroutine(); now > before {
-					return fmt.Errorf("%d more", now-before)
+				if now := runtime.NumGoroutine(); now > goroutines {
+					return fmt.Errorf("%d more", now-goroutines)
 				}
 				return nil
 			})
 		})
 	}
+}
+
+// After an outage the first caller that stays is decided by Redis, whenever those before it gave up.
+func TestCallersWhoGiveUpAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, honors := range []bool{false, true} {
+		for _, when := range []string{"before the call", "before it is sent", "before the answer"} {
+			t.Run(fmt.Sprintf("%s, ContextTimeoutEnabled %v", when, honors), func(t *testing.T) {
+				server, giveUp := servertest.StartModule(t), func() {}
+				client := server.Client(t, once, func(options *redis.Options) {
+					options.ContextTimeoutEnabled = honors
+					options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+						conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+						return &sendingConn{conn, func() {
+							if when == "before the answer" {
+								giveUp()
+							}
+						}}, err
+					}
+				})
+				l := limiter.New(&counting{Client: client, before: func() {
+					if when == "before it is sent" {
+						giveUp()
+					}
+				}})
+				clock := startClock(l)
+				server.Kill()
+				for range 4 {
+					_, err := l.Allow(t.Context(), "key", fifteenPerDay)
+					require.ErrorIs(t, err, syscall.ECONNREFUSED)
+				}
+				server.Restart(t)
+				clock.advance(time.Second)
+				for range 3 {
+					ctx, cancel := context.WithCancel(t.Context())
+					if giveUp = cancel; when == "before the call" {
+						cancel()
+					}
+					_, _ = l.Allow(ctx, "key", fifteenPerDay)
+					cancel()
+				}
+				giveUp = func() {}
+				servertest.Eventually(t, "Redis decides", func() bool {
+					_, err := l.Allow(t.Context(), "key", fifteenPerDay)
+					return err == nil
+				})
+			})
+		}
+	}
+}
+
+// A sendingConn calls a function when it has sent CL.RESERVE.
+type sendingConn struct {
+	net.Conn
+	sent func()
+}
+
+func (c *sendingConn) Write(data []byte) (int, error) {
+	n, err := c.Conn.Write(data)
+	if bytes.Contains(data, []byte("cl.reserve")) {
+		c.sent()
+	}
+	return n, err
 }

@@ -25,7 +25,7 @@ func (l *Limiter) decide(ctx context.Context, q *query) (a answer, err error) {
 		if l.outage.begun.Load() && a.path != PathLocal {
 			l.outage.answered(ctx, l.logger, l.now())
 		}
-	case q.invalid != nil || isFault(cause):
+	case q.invalid != nil || l.server == nil || isFault(cause):
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case q.decider == redisOrPolicy:
@@ -68,7 +68,7 @@ func (l *Limiter) await(ctx context.Context, q *query, ask ask) (a answer, err e
 			a, err = answer{sent: true}, context.Cause(ctx)
 		}
 	}
-	if err == l.timeoutCause {
+	if err == l.timeoutCause && a.sent { // an open breaker repeats that error
 		l.breaker.failed(l.now(), err)
 	}
 	return a, err

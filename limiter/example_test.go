@@ -20,7 +20,7 @@ func ExampleOnFailure() {
 		limiter.WithTimeout(50*time.Millisecond),
 		limiter.OnFailure(limiter.FailLocal))
 
-	result, _ := l.Allow(context.Background(), "user:reply", limiter.PerMinute(30).Burst(15))
+	result, _ := l.Allow(context.Background(), "user:42", limiter.PerMinute(30).Burst(15))
 	if result.Path == limiter.PathLocal {
 		fmt.Println("decided without Redis")
 	}
@@ -29,7 +29,7 @@ func ExampleOnFailure() {
 // Workers of any number of processes send mails no faster than the provider takes them,
 // in the order in which they ask. One that would wait for more than a minute gives up.
 func ExampleLimiter_Wait() {
-	l := limiter.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}), limiter.WithLongestWait(time.Minute))
+	l := limiter.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}), limiter.WithMaxWait(time.Minute))
 
 	for _, address := range []string{"a@example.com", "b@example.com"} {
 		switch err := l.Wait(context.Background(), "mail", limiter.PerSecond(10)); {
@@ -48,14 +48,14 @@ func ExampleLimiter_Wait() {
 func ExampleLimiter_AllowAll() {
 	l := limiter.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}))
 
-	whole, results, err := l.AllowAll(context.Background(),
+	results, err := l.AllowAll(context.Background(),
 		limiter.Request{Key: "{user:42}:second", Limit: limiter.PerSecond(10), Quantity: 1},
 		limiter.Request{Key: "{user:42}:hour", Limit: limiter.PerHour(1000), Quantity: 1})
 	if err != nil {
 		log.Fatal(err)
 	}
-	if whole.Limited() {
-		fmt.Println("try again in", whole.RetryAfter, "because of the hour:", results[1].Limited())
+	if results.Limited() {
+		fmt.Println("try again in", results.RetryAfter(), "because of the hour:", results[1].Limited())
 	}
 }
 

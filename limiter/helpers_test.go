@@ -1,7 +1,10 @@
+// What the tests share: servers and clients, clocks, and ears for what hooks are told.
+
 package limiter_test
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -31,9 +34,6 @@ func onBoth(t *testing.T, test func(t *testing.T, client *redis.Client, path lim
 	t.Run("script", func(t *testing.T) { test(t, bare(t).Client(t), limiter.PathScript) })
 }
 
-// only has a Limiter use one way only.
-var only = map[limiter.Path]limiter.Option{limiter.PathModule: limiter.WithModuleOnly(), limiter.PathScript: limiter.WithScriptOnly()}
-
 // allow is Allow, which must not fail.
 func allow(t testing.TB, l *limiter.Limiter, key string, limit limiter.Limit) limiter.Result {
 	t.Helper()
@@ -42,17 +42,30 @@ func allow(t testing.TB, l *limiter.Limiter, key string, limit limiter.Limit) li
 	return result
 }
 
-// An ask is a method of a Limiter that takes a quantity.
-type ask func(l *limiter.Limiter, ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error)
+// An ask is a call for tokens of a key, fifteenPerDay.
+type ask func(l *limiter.Limiter, key string, quantity int) (limiter.Result, error)
 
+// The methods by the names that hooks are told.
 var commands = map[string]ask{
-	"reserve": (*limiter.Limiter).AllowN, "take": (*limiter.Limiter).AllowAtMost, "charge": (*limiter.Limiter).Charge, "refund": (*limiter.Limiter).Refund,
-	"peek": func(l *limiter.Limiter, ctx context.Context, key string, limit limiter.Limit, _ int) (limiter.Result, error) {
-		return l.Peek(ctx, key, limit)
+	"reserve": by((*limiter.Limiter).AllowN),
+	"take":    by((*limiter.Limiter).AllowAtMost),
+	"charge":  by((*limiter.Limiter).Charge),
+	"peek": func(l *limiter.Limiter, key string, _ int) (limiter.Result, error) {
+		return l.Peek(context.Background(), key, fifteenPerDay)
+	},
+	"refund": func(l *limiter.Limiter, key string, quantity int) (limiter.Result, error) {
+		taken := limiter.Result{Key: key, Limit: fifteenPerDay, Allowed: quantity, Receipt: math.MaxInt64}
+		return l.Settle(context.Background(), &taken, 0) // none of the tokens has leaked
 	},
 }
 
-// once turns retries off, so that errors return at once.
+func by(method func(*limiter.Limiter, context.Context, string, limiter.Limit, int) (limiter.Result, error)) ask {
+	return func(l *limiter.Limiter, key string, quantity int) (limiter.Result, error) {
+		return method(l, context.Background(), key, fifteenPerDay, quantity)
+	}
+}
+
+// once turns retries off: errors return at once.
 func once(options *redis.Options) { options.MaxRetries, options.DialerRetries = -1, 1 }
 
 // unreachable is a client without a server.
@@ -70,20 +83,18 @@ func as(t testing.TB, server *servertest.Server, rules ...string) *redis.Client 
 	return server.Client(t, func(options *redis.Options) { options.Username, options.Password = "app", "secret" })
 }
 
-// A counting client counts round trips.
+// A counting client counts round trips. Before each it calls a function, if there is one.
 type counting struct {
 	*redis.Client
-	trips atomic.Int64
+	before func()
+	trips  atomic.Int64
 }
 
 func (c *counting) Process(ctx context.Context, command redis.Cmder) error {
-	c.trips.Add(1)
+	if c.trips.Add(1); c.before != nil {
+		c.before()
+	}
 	return c.Client.Process(ctx, command)
-}
-
-func (c *counting) Pipelined(ctx context.Context, send func(redis.Pipeliner) error) ([]redis.Cmder, error) {
-	c.trips.Add(1)
-	return c.Client.Pipelined(ctx, send)
 }
 
 // A recorder keeps what hooks are told.
@@ -98,38 +109,31 @@ func (r *recorder) hook(_ context.Context, event limiter.Event) {
 	r.told = append(r.told, event)
 }
 
-func (r *recorder) count() int {
+// all returns the events until now.
+func (r *recorder) all() []limiter.Event {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return len(r.told)
+	return r.told[:len(r.told):len(r.told)]
 }
 
-func (r *recorder) last() limiter.Event { return r.told[len(r.told)-1] }
-
-// A stepped clock is that of the process, and of a server whose module has FUNNEL.DEBUG.
-type stepped struct {
-	t      testing.TB
-	now    time.Time
-	server servertest.Clock
+func (r *recorder) last() limiter.Event {
+	all := r.all()
+	return all[len(all)-1]
 }
 
-func startStepped(t testing.TB) (*redis.Client, *stepped) {
-	t.Helper()
-	client, server := servertest.StartWithClock(t)
-	clock := &stepped{t, servertest.Epoch, server}
-	clock.advance(0)
-	return client, clock
+// A clock stands still until it is advanced.
+type clock struct {
+	begin   time.Time
+	elapsed atomic.Int64
 }
 
-// limiter returns a Limiter that goes by the clock.
-func (c *stepped) limiter(rdb limiter.Client, options ...limiter.Option) *limiter.Limiter {
-	l := limiter.New(rdb, options...)
-	limiter.SetNow(l, func() time.Time { return c.now })
-	return l
+// startClock has Limiters go by a clock.
+func startClock(limiters ...*limiter.Limiter) *clock {
+	c := &clock{begin: time.Now()}
+	for _, l := range limiters {
+		limiter.SetNow(l, func() time.Time { return c.begin.Add(time.Duration(c.elapsed.Load())) })
+	}
+	return c
 }
 
-func (c *stepped) advance(d time.Duration) {
-	c.t.Helper()
-	c.now = c.now.Add(d)
-	c.server.Set(c.t, c.now)
-}
+func (c *clock) advance(d time.Duration) { c.elapsed.Add(int64(d)) }

@@ -129,5 +129,9 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 }
 
 func (l *Limiter) empty(ctx context.Context, q *query) (answer, error) {
-	return answer{}, l.server.send(ctx, q, redis.NewCmd(ctx, "del", q.funnels[0].redisKey))
+	err := l.server.send(ctx, q, redis.NewCmd(ctx, "del", q.funnels[0].redisKey))
+	if err != nil && !isReply(err) {
+		err = causeOf(ctx, err)
+	}
+	return answer{sent: true}, err
 }

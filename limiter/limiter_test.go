@@ -1,9 +1,13 @@
+// Each method takes the tokens that it says, by module and by script, with limits of every size.
+// A call that is wrong is an error. A decision costs few allocations.
+
 package limiter_test
 
 import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,86 +19,79 @@ import (
 	"funnel/limiter"
 )
 
-// What each method takes and says, by module, by script, and by a module that reads the
-// capacity as redis-cell does; by one Limiter, and by those that do not know the server.
 func TestQuantities(t *testing.T) {
-	test := func(t *testing.T, client *redis.Client, path limiter.Path) {
-		old := limiter.New(client)
-		testQuantitiesOf(t, path, func(key string) *limiter.Limiter {
-			if key == "new" {
-				return limiter.New(client)
-			}
-			return old
-		})
-	}
-	onBoth(t, test)
-	t.Run("redis-cell", func(t *testing.T) {
-		test(t, servertest.StartModule(t, "compat", "redis-cell").Client(t), limiter.PathModule)
+	t.Parallel()
+	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
+		testQuantities(t, limiter.New(client), path)
 	})
 }
 
-func testQuantitiesOf(t *testing.T, path limiter.Path, limiterFor func(key string) *limiter.Limiter) {
+// testQuantities tells a story of one funnel.
+func testQuantities(t *testing.T, l *limiter.Limiter, path limiter.Path) {
 	const token, never = 96 * time.Minute, limiter.NoRetry
-	allow, charge, refund, peek, most := commands["reserve"], commands["charge"], commands["refund"], commands["peek"], (*limiter.Limiter).AllowAtMost
-	reserve := func(l *limiter.Limiter, ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
-		return l.Reserve(ctx, key, limit, quantity, 3*token)
+	allow, most, charge := commands["reserve"], commands["take"], commands["charge"]
+	peek, refund := commands["peek"], commands["refund"]
+	reserve := func(l *limiter.Limiter, key string, quantity int) (limiter.Result, error) {
+		return l.Reserve(context.Background(), key, fifteenPerDay, quantity, 3*token)
 	}
-	for i, c := range []struct {
-		ask              ask
-		quantity         int
-		want             string // allowed, remaining, and whether it is limited
-		wait, retry, tat time.Duration
+	for _, c := range []struct {
+		name               string
+		ask                ask
+		quantity           int
+		want               string        // allowed, remaining, and whether it is limited
+		wait, retry, reset time.Duration // in tokens
 	}{
-		{peek, 1, "0 15 false", 0, never, 0},
-		{refund, 3, "3 15 false", 0, never, 0},
-		{allow, 10, "10 5 false", 0, never, 10},
-		{allow, 6, "0 5 true", 0, 1, 10},
-		{allow, 16, "0 5 true", 0, never, 10},
-		{allow, 0, "0 5 false", 0, never, 10},
-		{peek, 1, "0 5 false", 0, never, 10},
-		{most, 10, "5 0 false", 0, never, 15},
-		{most, 10, "0 0 true", 0, 1, 15},
-		{most, 100, "0 0 true", 0, 1, 15},
-		{most, 0, "0 0 false", 0, never, 15},
-		{peek, 1, "0 0 true", 0, 1, 15},
-		{reserve, 2, "2 0 false", 2, never, 17},
-		{reserve, 2, "0 0 true", 0, 1, 17},
-		{reserve, 1, "1 0 false", 3, never, 18},
-		{reserve, 16, "0 0 true", 0, never, 18},
-		{reserve, 0, "0 0 false", 0, never, 18},
-		{allow, 0, "0 0 false", 0, never, 18},
-		{refund, 2, "2 0 false", 0, 1, 16},
-		{refund, 4, "4 3 false", 0, never, 12},
-		{reserve, 2, "2 1 false", 0, never, 14},
-		{charge, 20, "20 0 false", 0, 19, 34},
-		{refund, 100, "100 15 false", 0, never, 0},
-		{charge, 1, "1 14 false", 0, never, 1},
+		{"peek at an empty funnel", peek, 1, "0 15 false", 0, never, 0},
+		{"refund to an empty funnel", refund, 3, "3 15 false", 0, never, 0},
+		{"allow", allow, 10, "10 5 false", 0, never, 10},
+		{"allow one too many", allow, 6, "0 5 true", 0, 1, 10},
+		{"allow more than ever fit", allow, 16, "0 5 true", 0, never, 10},
+		{"allow none", allow, 0, "0 5 false", 0, never, 10},
+		{"peek when one fits", peek, 1, "0 5 false", 0, never, 10},
+		{"at most, in part", most, 10, "5 0 false", 0, never, 15},
+		{"at most, of a full funnel", most, 100, "0 0 true", 0, 1, 15},
+		{"at most none", most, 0, "0 0 false", 0, never, 15},
+		{"peek when none fits", peek, 1, "0 0 true", 0, 1, 15},
+		{"reserve for later", reserve, 2, "2 0 false", 2, never, 17},
+		{"reserve for too late", reserve, 2, "0 0 true", 0, 1, 17},
+		{"reserve for the last moment", reserve, 1, "1 0 false", 3, never, 18},
+		{"reserve more than ever fit", reserve, 16, "0 0 true", 0, never, 18},
+		{"reserve none", reserve, 0, "0 0 false", 0, never, 18},
+		{"refund to an overfull funnel", refund, 2, "2 0 false", 0, 1, 16},
+		{"refund until some fit", refund, 4, "4 3 false", 0, never, 12},
+		{"reserve at once", reserve, 2, "2 1 false", 0, never, 14},
+		{"charge beyond the capacity", charge, 20, "20 0 false", 0, 19, 34},
+		{"refund more than it holds", refund, 100, "100 15 false", 0, never, 0},
+		{"charge", charge, 1, "1 14 false", 0, never, 1},
 	} {
-		for _, key := range []string{"old", "new"} {
-			result, err := c.ask(limiterFor(key), context.Background(), key, fifteenPerDay, c.quantity)
-			require.NoError(t, err, i)
-			require.Equal(t, c.want, fmt.Sprint(result.Allowed, result.Remaining, result.Limited()), "step %d, %s", i, key)
-			require.InDelta(t, c.wait*token, result.Wait, float64(time.Minute), i)
-			if require.Equal(t, c.retry == never, result.RetryAfter == never, i); c.retry != never {
-				require.InDelta(t, c.retry*token, result.RetryAfter, float64(time.Minute), i)
+		result, err := c.ask(l, "key", c.quantity)
+		require.NoError(t, err, c.name)
+		require.Equal(t, c.want, fmt.Sprint(result.Allowed, result.Remaining, result.Limited()), c.name)
+		for _, times := range [][2]time.Duration{
+			{c.wait, result.Wait}, {c.retry, result.RetryAfter}, {c.reset, result.ResetAfter},
+		} {
+			want := times[0] * token
+			if times[0] == never {
+				want = never
 			}
-			require.InDelta(t, c.tat*token, result.ResetAfter, float64(time.Minute), i)
-			require.Equal(t, limiter.Result{Limit: fifteenPerDay, Quantity: c.quantity, Path: path},
-				limiter.Result{Limit: result.Limit, Quantity: result.Quantity, Path: result.Path})
+			require.InDelta(t, want, times[1], float64(time.Minute), c.name)
+			require.Equal(t, want == never, times[1] == never, c.name)
 		}
+		want := limiter.Result{Key: "key", Limit: fifteenPerDay, Quantity: c.quantity, Path: path}
+		got := limiter.Result{Key: result.Key, Limit: result.Limit, Quantity: result.Quantity, Path: result.Path}
+		require.Equal(t, want, got, c.name)
+		require.Equal(t, result.Allowed > 0 && !strings.HasPrefix(c.name, "refund"), result.Receipt > 0, c.name)
 	}
 }
 
 func TestResetEmptiesTheFunnel(t *testing.T) {
-	ctx, client := context.Background(), servertest.StartClient(t)
-	l := limiter.New(client, limiter.WithPrefix("limits:"), limiter.WithPrefilter())
-	for range 16 {
-		allow(t, l, "key", fifteenPerDay)
-	}
+	t.Parallel()
+	ctx, client := t.Context(), servertest.StartClient(t)
+	l := limiter.New(client, limiter.WithPrefix("limits:"))
+	allow(t, l, "key", fifteenPerDay)
 	require.Equal(t, []string{"limits:key"}, client.Keys(ctx, "*").Val())
 	require.NoError(t, l.Reset(ctx, "key"))
 	require.Empty(t, client.Keys(ctx, "*").Val())
-	require.Equal(t, 14, allow(t, l, "key", fifteenPerDay).Remaining)
 
 	// Without Redis, the funnels of this process.
 	l = limiter.New(unreachable(t), limiter.OnFailure(limiter.FailLocal))
@@ -105,7 +102,8 @@ func TestResetEmptiesTheFunnel(t *testing.T) {
 
 // From a year's quota to a token per nanosecond, and numbers at the ends of the range.
 func TestLimitsOfEverySize(t *testing.T) {
-	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
 		l := limiter.New(client)
 		for _, limit := range []limiter.Limit{
 			limiter.Per(1000, 365*24*time.Hour),
@@ -113,9 +111,12 @@ func TestLimitsOfEverySize(t *testing.T) {
 			limiter.Per(math.MaxInt64, math.MaxInt64),
 			limiter.Per(7, 500*time.Millisecond).Burst(3),
 			limiter.Per(1, 1234567890*time.Nanosecond),
-			limiter.Per(1, 1000000001*time.Nanosecond),
-			limiter.PerHour(1),
 		} {
+			if path == limiter.PathScript && limit.Capacity == math.MaxInt64 {
+				_, err := l.Allow(context.Background(), "key", limit)
+				require.ErrorContains(t, err, "for the script")
+				continue
+			}
 			result := allow(t, l, limit.String(), limit)
 			require.False(t, result.Limited(), limit)
 			require.InDelta(t, limit.Capacity-1, result.Remaining, 1, limit)
@@ -126,34 +127,34 @@ func TestLimitsOfEverySize(t *testing.T) {
 	})
 }
 
-// Calls that are wrong are errors, to which no failure policy applies.
+// No failure policy applies to calls that are wrong.
 func TestWrongCalls(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
-		ctx := context.Background()
-		l := limiter.New(client, limiter.OnFailure(limiter.FailOpen))
+		ctx, l := context.Background(), limiter.New(client, limiter.OnFailure(limiter.FailOpen))
 		require.NoError(t, client.LPush(ctx, "list", "element").Err())
 		require.NoError(t, client.Set(ctx, "string", "abc", 0).Err())
 		for _, c := range []struct {
-			key      string
-			limit    limiter.Limit
-			quantity int
-			want     string
+			name, key string
+			limit     limiter.Limit
+			quantity  int
+			want      string
 		}{
-			{"key", limiter.Limit{}, 1, gcra.ErrCount.Error()},
-			{"key", limiter.PerMinute(0), 1, gcra.ErrCount.Error()},
-			{"key", limiter.PerMinute(1).Burst(-1), 1, gcra.ErrCapacity.Error()},
-			{"key", limiter.PerMinute(-3).Burst(2), 1, `limiter: key "key": a limit of -3 per minute, burst 2: count must be at least 1`},
-			{"key", limiter.Per(1, 0), 1, gcra.ErrPeriod.Error()},
-			{"key", limiter.PerSecond(1e9 + 1), 1, gcra.ErrEmissionInterval.Error()},
-			{"key", perDay(1).Burst(math.MaxInt64), 1, gcra.ErrTolerance.Error()},
-			{"key", limiter.PerMinute(30), -1, `limiter: key "key": quantity -1 of a limit of 30 per minute, burst 30: ` + gcra.ErrQuantity.Error()},
-			{"key", limiter.PerMinute(30), math.MaxInt64, gcra.ErrIncrement.Error()},
-			{"list", fifteenPerDay, 1, "WRONGTYPE"},
-			{"string", fifteenPerDay, 1, `limiter: key "string": ERR the key does not hold a funnel`},
+			{"no limit", "key", limiter.Limit{}, 1, gcra.ErrCount.Error()},
+			{"count", "key", perDay(-3).Burst(2), 1, `key "key": a limit of -3 per day, burst 2: count must be at least 1`},
+			{"capacity", "key", limiter.PerMinute(1).Burst(-1), 1, gcra.ErrCapacity.Error()},
+			{"period", "key", limiter.Per(1, 0), 1, gcra.ErrPeriod.Error()},
+			{"emission interval", "key", limiter.PerSecond(1e9 + 1), 1, gcra.ErrEmissionInterval.Error()},
+			{"tolerance", "key", perDay(1).Burst(math.MaxInt64), 1, gcra.ErrTolerance.Error()},
+			{"quantity", "key", perDay(3), -1, `key "key": quantity -1 of a limit of 3 per day, burst 3: quantity must`},
+			{"increment", "key", perDay(30), math.MaxInt64, gcra.ErrIncrement.Error()},
+			{"key of another type", "list", fifteenPerDay, 1, "WRONGTYPE"},
+			{"other value", "string", fifteenPerDay, 1, `limiter: key "string": ERR the key does not hold a funnel`},
 		} {
 			result, err := l.AllowN(ctx, c.key, c.limit, c.quantity)
-			require.ErrorContains(t, err, c.want, "%+v", c)
-			require.True(t, result.Limited(), "%+v", c)
+			require.ErrorContains(t, err, c.want, c.name)
+			require.Equal(t, limiter.Result{Key: c.key, Limit: c.limit, Quantity: c.quantity}, result, c.name)
+			require.True(t, result.Limited(), c.name)
 		}
 		require.Equal(t, "abc", client.Get(ctx, "string").Val())
 		require.Zero(t, client.Exists(ctx, "key").Val())
@@ -165,27 +166,26 @@ func TestWrongCalls(t *testing.T) {
 // string.
 func TestAllocations(t *testing.T) {
 	client, small, large := servertest.StartClient(t), limiter.PerMinute(30).Burst(15), perDay(100_000)
-	cancellable := func() (context.Context, context.CancelFunc) { return context.WithCancel(context.Background()) }
-	background := func() (context.Context, context.CancelFunc) { return context.Background(), func() {} }
 	for _, c := range []struct {
-		path    limiter.Path
-		limit   limiter.Limit
-		context func() (context.Context, context.CancelFunc)
-		most    float64
+		path        limiter.Path
+		limit       limiter.Limit
+		cancellable bool
+		most        float64
 	}{
-		{limiter.PathModule, small, background, 21}, {limiter.PathModule, large, background, 23},
-		{limiter.PathScript, small, background, 9}, {limiter.PathScript, large, background, 9},
-		{limiter.PathModule, large, cancellable, 31},
+		{limiter.PathModule, small, false, 21}, {limiter.PathModule, large, false, 23}, {limiter.PathModule, large, true, 31},
+		{limiter.PathScript, small, false, 12}, {limiter.PathScript, large, false, 12},
 	} {
-		l := limiter.New(client, only[c.path])
-		key := fmt.Sprint(c.limit.Count)
+		l, key := limiter.New(client, limiter.WithPath(c.path)), fmt.Sprint(c.limit.Count)
 		got := testing.AllocsPerRun(1000, func() {
-			ctx, cancel := c.context()
+			ctx, cancel := context.Background(), func() {}
+			if c.cancellable {
+				ctx, cancel = context.WithCancel(ctx)
+			}
 			defer cancel()
 			if _, err := l.Allow(ctx, key, c.limit); err != nil {
 				t.Error(err)
 			}
 		})
-		require.LessOrEqual(t, got, c.most, "%s, %v", c.path, c.limit)
+		require.LessOrEqual(t, got, c.most, "%+v", c)
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-//go:generate sh -c "cat funnels_short.lua funnels_exact.lua >funnels.lua"
-
 // Script returns CL.RESERVE, CL.TAKE, CL.PEEK, CL.CHARGE and CL.REFUND in Lua, for EVAL in
 // Redis from 6.2 on and Valkey. It is the file funnels.lua, which clients in any language may
 // load. It takes the keys of 1 to 64 funnels; then reserve, take, peek, charge or refund; then
 // capacity, count, period and quantity for each key; and, if wanted, for reserve max_wait, and
 // for refund tat. It replies what the command does, but integers of more than 15 digits as
-// strings.
+// strings. It refuses what doubles cannot compute exactly: a number above 4,000,000 whose time is
+// 104 days or more, be it count with period, capacity with the time in which a full funnel drains,
+// or quantity, but for take, with the time in which the tokens leak.
 //
 // Where the module is missing, [Limiter] uses this script for calls that its own shorter
 // one cannot decide.

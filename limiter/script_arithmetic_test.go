@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"fmt"
 	"math"
+	"math/big"
 	"math/bits"
 	"math/rand/v2"
 	"os"
@@ -31,192 +32,156 @@ type scriptCall struct {
 	now     int64
 }
 
-// leftToTheNextPart is the kind of a call that a part of the script does not decide.
-const leftToTheNextPart = "left to the next part"
+// What a script says of calls that it does not decide: take.lua leaves them to the complete script,
+// and that refuses what Lua cannot compute exactly.
+const left, beyond = "left to the complete script", "beyond the script"
 
-// The script decides, replies and stores what the contract says, to the nanosecond, over
-// the whole range of 63 bits. Its errors are those of the module, letter by letter.
+// Within its range the complete script decides, replies and stores what the contract says, to the
+// nanosecond. Beyond it, the script says so and names the module.
 func TestScriptAgreesWithTheContract(t *testing.T) {
-	met := map[string]bool{string(contract.ErrSyntax): true} // of GCRA alone
-	for command, kinds := range map[string][]string{
-		"reserve": {"allowed", "limited", "never", "waits", "error"},
-		"take":    {"allowed", "limited", "in part", "error"},
-		"peek":    {"allowed", "limited", "never", "error"},
-		"charge":  {"allowed", "limited", "error"},
-		"refund":  {"allowed", "limited", "emptied", "error"},
-	} {
-		t.Run(command, func(t *testing.T) {
-			cases := servertest.QuickOrLong(5_000, 1_000_000)
-			outcomes := compareScript(t, limiter.Script(), command, cases, byScript{})
-			for _, kind := range kinds {
-				require.Greater(t, outcomes[kind], cases/200, kind)
-			}
-			require.Zero(t, outcomes[leftToTheNextPart])
-			for outcome := range outcomes {
-				met[outcome] = true
-			}
-
-			// The second part decides every call without the first.
-			outcomes = compareScript(t, readPart(t, "funnels_exact.lua"), command, cases/2, byScript{})
-			require.Zero(t, outcomes[leftToTheNextPart])
-
-			// The first part decides right or not at all, and never replies an error.
-			outcomes = compareScript(t, readPart(t, "funnels_short.lua"), command, cases/2, byScript{})
-			for _, kind := range append(kinds, leftToTheNextPart) {
-				if kind != "error" {
-					require.Greater(t, outcomes[kind], cases/1000, kind)
-				}
-			}
-			require.Zero(t, outcomes["error"])
-		})
-	}
+	met := compareScript(t, limiter.Script(), map[string][]string{
+		"reserve": {"allowed", "limited", "never", "waits", "error", beyond},
+		"take":    {"allowed", "limited", "in part", "error", beyond},
+		"peek":    {"allowed", "limited", "never", "error", beyond},
+		"charge":  {"allowed", "limited", "error", beyond},
+		"refund":  {"allowed", "limited", "emptied", "error", beyond},
+	})
 	for _, outcome := range contract.Outcomes {
-		require.True(t, met[outcome] || outcome[0] > 'Z', "never met: %s", outcome)
+		isError := outcome[0] <= 'Z'
+		require.True(t, met[outcome] > 0 || !isError, "never met: %s", outcome)
 	}
 }
 
 // What take.lua takes, and the client computes from its reply, is what the contract says, or it
 // leaves the call to the complete script.
 func TestTakeScriptAgreesWithTheContract(t *testing.T) {
-	for command, kinds := range map[string][]string{
-		"reserve": {"allowed", "limited", "never", "waits"},
-		"take":    {"allowed", "limited", "in part"},
-		"peek":    {"allowed", "limited", "never"},
-	} {
-		t.Run(command, func(t *testing.T) {
-			cases := servertest.QuickOrLong(5_000, 1_000_000)
-			outcomes := compareScript(t, limiter.TakeScript, command, cases, byTake{map[string]*limiter.TakeCall{}})
-			for _, kind := range append(kinds, leftToTheNextPart) {
-				require.Greater(t, outcomes[kind], cases/1000, kind)
-			}
-			require.Zero(t, outcomes["error"])
-		})
-	}
+	met := compareScript(t, limiter.TakeScript, map[string][]string{
+		"reserve": {"allowed", "limited", "never", "waits", left},
+		"take":    {"allowed", "limited", "in part", left},
+		"peek":    {"allowed", "limited", "never", left},
+	})
+	require.Zero(t, met["error"])
 }
 
-// A sending is how a script is called, and what its reply means.
-type sending interface {
-	words(call *scriptCall, hash string) []string
-	read(call *scriptCall, reply any) any // as the command's, or nil if it decides nothing
-}
-
-// byScript calls the script that others load.
-type byScript struct{}
-
-func (byScript) words(call *scriptCall, hash string) []string { return call.evalsha(hash) }
-func (byScript) read(_ *scriptCall, reply any) any            { return reply }
-
-// byTake calls take.lua, as the client does.
-type byTake struct{ calls map[string]*limiter.TakeCall }
-
-func (b byTake) words(call *scriptCall, hash string) []string {
-	operation := map[string]gcra.Operation{"reserve": gcra.Reserve, "take": gcra.Take, "peek": gcra.Peek}[call.command]
-	number := func(at int) int { number, _ := strconv.Atoi(call.words[at]); return number }
-	period, ok := contract.Seconds(call.words[3])
-	if len(call.keys()) > 1 || !ok {
-		return []string{"echo", ""}
+// evalTake is the call of take.lua as the client makes it, or nil and a command that replies nothing
+// where the client leaves the call to the complete script.
+func (c scriptCall) evalTake(hash string) (*limiter.TakeCall, []string) {
+	operation := map[string]gcra.Operation{"reserve": gcra.Reserve, "take": gcra.Take, "peek": gcra.Peek}[c.command]
+	number := func(at int) int { number, _ := strconv.Atoi(c.words[at]); return number }
+	period, ok := contract.Seconds(c.words[3])
+	var take *limiter.TakeCall
+	if len(c.keys()) == 1 && ok {
+		maxWait, _ := contract.Seconds(append(c.words, "0")[5])
+		limit := limiter.Limit{Count: number(2), Period: time.Duration(period.Int64()), Capacity: number(1)}
+		take = limiter.NewTakeCall(operation, limit, number(4), maxWait.Int64())
 	}
-	lastWord := int64(0)
-	if len(call.words) > 5 {
-		wait, _ := contract.Seconds(call.words[5])
-		lastWord = wait.Int64()
-	}
-	limit := limiter.Limit{Count: number(2), Period: time.Duration(period.Int64()), Capacity: number(1)}
-	take := limiter.NewTakeCall(operation, limit, number(4), lastWord)
 	if take == nil {
-		return []string{"echo", ""}
+		return nil, []string{"get", ""}
 	}
-	b.calls[call.words[0]] = take
-	words := append(append([]string{"evalsha", hash, "3"}, call.clock()...), call.words[0])
+	words := slices.Concat([]string{"evalsha", hash, "3"}, c.clock(), c.words[:1])
 	for _, word := range take.Words() {
 		words = append(words, fmt.Sprint(word))
 	}
-	return words
+	return take, words
 }
 
-func (b byTake) read(call *scriptCall, reply any) any {
-	if reply == nil || reply == "" {
+// readTake makes the command's reply of one of take.lua, or nil if it decides nothing.
+func (c scriptCall) readTake(take *limiter.TakeCall, reply any) any {
+	if reply == nil {
 		return nil
 	}
-	take := b.calls[call.words[0]]
-	part, receipt, again, ok := take.Read(reply)
-	if _, isError := reply.(servertest.ErrorReply); isError || !ok {
+	item, decided, err := take.Read(reply)
+	if _, isError := reply.(servertest.ErrorReply); isError || err != nil {
 		return reply
 	}
-	if again {
+	if !decided {
 		return nil
 	}
-	decision := part.Decision
-	limited := map[bool]int64{true: 1}[decision.Limited]
-	wait := "-1"
+	decision := item.Decision
+	limited, wait := map[bool]int64{true: 1}[decision.Limited], "-1"
 	if decision.Wait >= 0 {
 		wait = seconds(decision.Wait)
 	}
-	row := []any{limited, decision.Limit, decision.Remaining, wait, seconds(decision.ResetAfter), fmt.Sprint(receipt)}
+	row := []any{limited, decision.Limit, decision.Remaining, wait, seconds(decision.ResetAfter), fmt.Sprint(decision.TAT)}
 	whole := []any{limited, wait, []any{row}}
-	if call.command == "take" {
-		whole = append(whole, part.Taken)
+	if c.command == "take" {
+		whole = append(whole, item.Taken)
 	}
 	return ofScript(whole)
 }
 
-func readPart(t *testing.T, name string) string {
-	t.Helper()
-	part, err := os.ReadFile(name)
+func TestPageTellsTheHashOfTheScript(t *testing.T) {
+	page, err := os.ReadFile("../docs/clients.md")
 	require.NoError(t, err)
-	return string(part)
+	require.Contains(t, string(page), fmt.Sprintf("`%x`", sha1.Sum([]byte(limiter.Script()))))
 }
 
-// TestScriptIsItsParts: funnels.lua is what go generate makes, and the page tells its hash.
-func TestScriptIsItsParts(t *testing.T) {
-	require.True(t, readPart(t, "funnels_short.lua")+readPart(t, "funnels_exact.lua") == limiter.Script(), "funnels.lua is not of its parts: go generate ./limiter")
-	hash := fmt.Sprintf("`%x`", sha1.Sum([]byte(limiter.Script())))
-	require.Contains(t, readPart(t, "../docs/clients.md"), hash, "docs/clients.md tells the script's SHA-1")
-}
-
-// compareScript compares a script with the contract in random calls, and returns how many
-// were of which kind.
-func compareScript(t *testing.T, script, command string, cases int, how sending) (kinds map[string]int) {
+// compareScript compares a script with the contract in random calls of these commands, and returns how
+// many calls were of which kind. Of each command, those listed are among them.
+func compareScript(t *testing.T, script string, commands map[string][]string) (met map[string]int) {
 	t.Helper()
-	const batch = 500
-	wire := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)}).Wire(t)
-	hash := exchange(t, wire, []string{"script", "load", limiter.WithClock(script)})[0].(string)
-	seed := rand.Uint64()
-	t.Log("seed", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	kinds = map[string]int{}
-	for done := 0; done < cases; done += batch {
-		calls := make([]scriptCall, batch)
-		commands := [][]string{{"flushall"}, {"rpush", "list", "element"}}
-		_, byWords := how.(byScript)
-		for i := range calls {
-			calls[i] = randomCall(random, command, i)
-			if random.IntN(5) == 0 {
-				calls[i].spoil(random, byWords)
+	met = map[string]int{}
+	for command, kinds := range commands {
+		t.Run(command, func(t *testing.T) {
+			cases, seed := servertest.QuickOrLong(10_000, 1_000_000), rand.Uint64()
+			t.Log("seed", seed)
+			random, counts := rand.New(rand.NewPCG(seed, 0)), map[string]int{}
+			wire := servertest.Start(t, servertest.Options{}).Wire(t)
+			hash := exchange(t, wire, []string{"script", "load", limiter.WithClock(script)})[0].(string)
+			for done := 0; done < cases; done += 500 {
+				compareCalls(t, wire, hash, script == limiter.Script(), command, random, counts)
 			}
-			commands = append(commands, calls[i].commands(t, how.words(&calls[i], hash))...)
+			t.Logf("%d calls: %v", cases, counts)
+			for _, kind := range kinds {
+				require.Greater(t, counts[kind], cases/1000, kind)
+			}
+			for kind, count := range counts {
+				met[kind] += count
+			}
+		})
+	}
+	return met
+}
+
+// compareCalls compares 500 calls, and counts them by kind.
+func compareCalls(t *testing.T, wire *servertest.Wire, hash string, complete bool, command string, random *rand.Rand, counts map[string]int) {
+	t.Helper()
+	var calls [500]scriptCall
+	var takes [500]*limiter.TakeCall
+	commands := [][]string{{"flushall"}, {"rpush", "list", "element"}}
+	for i := range calls {
+		calls[i] = randomCall(random, command, i)
+		if random.IntN(5) == 0 {
+			calls[i].spoil(random, complete)
 		}
-		replies := exchange(t, wire, commands...)[2:]
-		wallClock := time.Now().UnixMilli()
-		for _, call := range calls {
-			length := 2 + 2*len(call.strings())
-			got, byModule := replies[1:length], replies[length+1] // beside those of MSET and the clock
-			replies = replies[length+2:]
-			got[0] = how.read(&call, got[0])
-			want, kind := call.expect(got[0] == nil, wallClock)
-			if text, isError := got[0].(servertest.ErrorReply); isError && kind[0] <= 'Z' {
-				require.Equal(t, byModule, got[0], "%+v", call)
-				kinds["error"]++
-				got[0] = contract.Error(text[:min(len(text), len(want[0].(contract.Error)))])
+		words := calls[i].evalsha(hash)
+		if !complete {
+			takes[i], words = calls[i].evalTake(hash)
+		}
+		commands = append(commands, calls[i].commands(t, words)...)
+	}
+	replies := exchange(t, wire, commands...)[2:]
+	wallClock := time.Now().UnixMilli()
+	for i, call := range calls {
+		length := 2 + 2*len(call.strings())
+		got := replies[1:length] // the reply of MSET is before these
+		replies = replies[length:]
+		if !complete {
+			got[0] = call.readTake(takes[i], got[0])
+		}
+		want, kind := call.expect(complete, got[0] == nil, wallClock)
+		counts[kind]++
+		if text, isError := got[0].(servertest.ErrorReply); isError {
+			counts["error"]++
+			require.True(t, kind != beyond || strings.Contains(string(text), "load the module funnel"), text)
+			if wanted, is := want[0].(contract.Error); is { // which tells how an error begins
+				got[0] = contract.Error(text[:min(len(text), len(wanted))])
 			}
-			if !reflect.DeepEqual(got, want) {
-				t.Fatalf("%+v on a server at %d:\ngot  %v\nwant %v", call, wallClock, got, want)
-			}
-			kinds[kind]++
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%+v on a server at %d:\ngot  %v\nwant %v", call, wallClock, got, want)
 		}
 	}
-	t.Logf("%d calls: %v", cases, kinds)
-	return kinds
 }
 
 // exchange sends commands at once and returns their replies.
@@ -244,7 +209,7 @@ func (c scriptCall) strings() []string {
 }
 
 // commands are one that stores the values, the call, and two for each key that ask what
-// became of it. Then the module has its turn: after an error it finds what the call has found.
+// became of it.
 func (c scriptCall) commands(t *testing.T, call []string) [][]string {
 	store := []string{"mset", "another", "value"}
 	for key, value := range c.stored {
@@ -254,7 +219,7 @@ func (c scriptCall) commands(t *testing.T, call []string) [][]string {
 	for _, key := range c.strings() {
 		commands = append(commands, []string{"get", key}, servertest.AskExpiry(t, key))
 	}
-	return append(commands, []string{"funnel.debug", "clock", fmt.Sprint(c.now)}, c.byModule())
+	return commands
 }
 
 // evalsha is the call of a script that has been loaded.
@@ -272,21 +237,25 @@ func (c scriptCall) clock() []string {
 	return []string{strconv.FormatInt(c.now/1e9, 10), strconv.FormatInt(c.now%1e9/1000, 10)}
 }
 
-// byModule is the same call of the module, which has a clock of its own.
-func (c scriptCall) byModule() []string { return append([]string{"cl." + c.command}, c.words...) }
-
 // expect is what the contract says: the reply, and then value and expiry of each key.
-func (c scriptCall) expect(isLeft bool, wallClock int64) (want []any, kind string) {
-	outcome := contract.Call(contract.Default, c.byModule(), c.now, func(key string) contract.Value {
+func (c scriptCall) expect(complete, isLeft bool, wallClock int64) (want []any, kind string) {
+	outcome := contract.Call(contract.Default, append([]string{"cl." + c.command}, c.words...), c.now, func(key string) contract.Value {
 		if value, is := c.stored[key]; is {
 			return contract.Value{Type: "string", Text: value}
 		}
 		return contract.Value{Type: map[bool]string{true: "list"}[key == "list"]}
 	})
+	refusal := contract.Error("")
+	if complete && outcome.Name != string(contract.ErrArity) {
+		refusal = c.refusal()
+	}
 	switch {
 	case isLeft:
 		outcome.Writes = nil
-		want, kind = []any{nil}, leftToTheNextPart
+		want, kind = []any{nil}, left
+	case refusal != "":
+		outcome.Writes = nil
+		want, kind = []any{refusal}, beyond
 	case outcome.Err != "":
 		want, kind = []any{outcome.Err}, outcome.Name
 	default:
@@ -309,6 +278,40 @@ func (c scriptCall) expect(isLeft bool, wallClock int64) (want []any, kind strin
 		want = append(want, value, expiry)
 	}
 	return want, kind
+}
+
+// refusal is how the error begins of a call that is beyond the range of the complete script: the rule of
+// the contract in integers of any size. Rows are read from the left, and words that no command accepts, or
+// that no server could compute, come first.
+func (c scriptCall) refusal() contract.Error {
+	for i := range c.keys() {
+		capacity, ok1 := contract.Integer(1, c.words[5*i+1])
+		count, ok2 := contract.Integer(1, c.words[5*i+2])
+		period, ok3 := contract.Seconds(c.words[5*i+3])
+		quantity, ok4 := contract.Integer(0, c.words[5*i+4])
+		if !ok1 || !ok2 || !ok3 || !ok4 || period.Sign() == 0 {
+			return ""
+		}
+		interval, names := new(big.Int).Div(period, count), []string{"count", "capacity", "quantity"}
+		if c.command == "take" {
+			names = names[:2]
+		}
+		for j, name := range names {
+			number := []*big.Int{count, capacity, quantity}[j]
+			time := period
+			if j > 0 {
+				time = new(big.Int).Mul(interval, number)
+			}
+			if number.Cmp(big.NewInt(mostTokens)) > 0 && time.Cmp(big.NewInt(days104)) >= 0 {
+				row := map[bool]string{true: fmt.Sprintf("row %d: ", i+1)}[len(c.keys()) > 1]
+				return contract.Error("ERR " + row + name + " and period are too large together for the script: ")
+			}
+			if interval.Sign() == 0 || !time.IsInt64() {
+				return ""
+			}
+		}
+	}
+	return ""
 }
 
 // ofScript is a reply as the script makes it: integers of more than 15 digits are strings.
@@ -358,9 +361,12 @@ func randomCall(random *rand.Rand, command string, number int) scriptCall {
 		c.now = []int64{1e18, 9e18}[random.IntN(2)] + 500*int64(random.IntN(5)-2)
 	}
 	c.now -= c.now % 1000 // servers have microseconds
-	length, lastWord := randomLength(random), ""
-	if command == "take" {
-		length = 1
+	length, lastWord := 1, ""
+	if dice := random.IntN(200); dice < 16 && command != "take" {
+		length = 2 + random.IntN(3)
+		if dice == 0 {
+			length = 1 + random.IntN(64)
+		}
 	}
 	for i := range length {
 		// Of several funnels, most are allowed, or hardly a call as a whole would be.
@@ -378,9 +384,6 @@ func randomCall(random *rand.Rand, command string, number int) scriptCall {
 		case "reserve":
 			if dice > 0 { // it is enough, or not
 				word = max(0, over+int64(random.IntN(3))-1)
-			}
-			if random.IntN(2) == 0 { // for the short part
-				word = max(0, over)%1e15/1e9*1e9 + int64(random.IntN(2))*1e9
 			}
 			lastWord = seconds(word)
 		case "refund":
@@ -438,24 +441,17 @@ func (c *scriptCall) spoil(random *rand.Rand, byWords bool) {
 	}
 }
 
-func randomLength(random *rand.Rand) int {
-	switch random.IntN(200) {
-	case 0:
-		return 1 + random.IntN(64)
-	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15:
-		return 2 + random.IntN(3)
-	}
-	return 1
-}
-
 // A scriptFunnel is one funnel of a call, in numbers.
 type scriptFunnel struct{ capacity, count, period, quantity, tat int64 }
 
 // noKey is the tat of a funnel that is not stored.
 const noKey = -1
 
-// randomFunnel draws numbers of every size, mostly such that funnels exist, and TATs where
-// decisions change.
+// The bounds of the complete script: the largest number with any time, and 104 days.
+const mostTokens, days104 = 4_000_000, 104 * 24 * 60 * 60 * 1_000_000_000
+
+// randomFunnel draws numbers of every size, mostly such that funnels exist within the range of the
+// scripts or just beyond, and TATs where decisions change.
 func randomFunnel(random *rand.Rand, now int64, allowed bool) (f scriptFunnel) {
 	for _, number := range []*int64{&f.capacity, &f.count, &f.period, &f.quantity, &f.tat} {
 		*number = randomNumber(random, math.MaxInt64)
@@ -463,26 +459,26 @@ func randomFunnel(random *rand.Rand, now int64, allowed bool) (f scriptFunnel) {
 	if !allowed && random.IntN(20) == 0 {
 		return f
 	}
-	most := int64(math.MaxInt64)
-	if random.IntN(3) > 0 { // for the short part of the script, or a little beyond it
-		f.period = min(randomNumber(random, 2_000_000), 1_000_000) * 1e9
-		most = 1_000_000_001
+	switch random.IntN(4) {
+	case 0, 1: // whole seconds
+		f.period = randomNumber(random, 1_000_000) * 1e9
+	case 2:
+		f.period = about(random, days104)
 	}
-	f.count = randomNumber(random, min(most, f.period))
+	f.count = randomTokens(random, f.period, days104/f.period*f.period)
 	interval := f.period / f.count
-	f.capacity = randomNumber(random, min(most, math.MaxInt64/interval))
-	if random.IntN(4) > 0 { // a tolerance of around 2^53 nanoseconds at most
-		f.capacity = randomNumber(random, min(most, max(1, 1<<54/interval)))
-	}
+	f.capacity = randomTokens(random, math.MaxInt64/interval, days104/interval)
 	f.quantity = randomNumber(random, f.capacity)
 	switch kind := random.IntN(10); {
-	case allowed || kind > 2:
+	case allowed || kind > 3:
 	case kind == 0:
 		f.quantity = 0
 	case kind == 1:
 		f.quantity = min(f.capacity, math.MaxInt64-1) + 1
 	case kind == 2: // a charge beyond 63 bits, or nearly
 		f.quantity = max(0, min((math.MaxInt64-now)/interval+int64(random.IntN(5)-2), math.MaxInt64/interval))
+	case kind == 3:
+		f.quantity = randomTokens(random, math.MaxInt64/interval, days104/interval)
 	}
 	if random.IntN(4) == 0 {
 		f.tat = noKey
@@ -495,10 +491,12 @@ func randomFunnel(random *rand.Rand, now int64, allowed bool) (f scriptFunnel) {
 		tolerance, // it is full, or emptied
 		increment, // a refund empties it, or not
 		min(increment, math.MaxInt64-tolerance) + tolerance, // it is overfull after a refund, or not
-		4_500_000_000_000_000,                               // 52 days
-		9_000_000_000_000_000 + random.Int64N(1e13),         // around 2^53
+		interval * random.Int64N(f.capacity),                // another token remains, or not
+		interval * random.Int64N(f.capacity),
+		4_500_000_000_000_000,                       // 52 days
+		9_000_000_000_000_000 + random.Int64N(1e13), // around 2^53
 		random.Int64N(tolerance), randomNumber(random, math.MaxInt64),
-	}[random.IntN(9)]
+	}[random.IntN(11)]
 	if level = max(0, level-2) + int64(random.IntN(5)); allowed {
 		level = random.Int64N(room + 1)
 	}
@@ -512,6 +510,26 @@ func randomFunnel(random *rand.Rand, now int64, allowed bool) (f scriptFunnel) {
 	return f
 }
 
+// randomTokens draws a number up to most: often one that the complete script takes with any time, or
+// for which that time is up to 104 days, and often one where this ends.
+func randomTokens(random *rand.Rand, most, in104Days int64) int64 {
+	number := randomNumber(random, most)
+	switch random.IntN(8) {
+	case 0, 1:
+		number = randomNumber(random, mostTokens)
+	case 2, 3, 4:
+		number = randomNumber(random, max(1, in104Days))
+	case 5:
+		number = about(random, mostTokens)
+	case 6:
+		number = about(random, in104Days)
+	}
+	return max(1, min(number, most))
+}
+
+// about draws a number that is at most 2 away.
+func about(random *rand.Rand, number int64) int64 { return max(1, number-2+random.Int64N(5)) }
+
 // randomNumber draws a number from 1 to most, of any number of bits, or one around a
 // power of 2 or 10.
 func randomNumber(random *rand.Rand, most int64) int64 {
@@ -519,9 +537,9 @@ func randomNumber(random *rand.Rand, most int64) int64 {
 	number := random.Int64N(most) >> random.IntN(size)
 	switch random.IntN(6) {
 	case 0:
-		number = 1<<random.IntN(size) + int64(random.IntN(5)) - 2
+		number = about(random, 1<<random.IntN(size))
 	case 1:
-		number = int64(math.Pow10(random.IntN(size*18/63+1))) + int64(random.IntN(5)) - 2
+		number = about(random, int64(math.Pow10(random.IntN(size*18/63+1))))
 	case 2:
 		number = int64(random.IntN(100))
 	}

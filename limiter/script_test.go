@@ -25,9 +25,12 @@ func TestScriptSaysWhatItTakes(t *testing.T) {
 		{"k", "reserve 1 1 3600 1 0 5", "wrong number of arguments for 'cl.reserve' command"},
 		{"k", "peek 15 30 60 1 0", "wrong number of arguments for 'cl.peek' command"},
 		{"k l", "charge 15 30 60 1", "wrong number of arguments for 'cl.charge' command"},
+		{"k", "peek 15 30 60 \xff\n'x", "quantity must be an integer from 0 to 9223372036854775807, not '??'x'"},
+		{"k l", "peek 15 30 60 1 5000000 1 60 7", "row 2: capacity and period are too large together for the script: it takes numbers up to 4000000," +
+			" or times below 104 days; choose smaller ones, or load the module funnel (capacity count period quantity: 5000000 1 60 7)"},
 		{strings.Repeat("k ", 65), "refund" + strings.Repeat(" 15 30 60 1", 65), "wrong number of arguments for 'cl.refund' command"},
 	} {
-		err := client.Eval(context.Background(), limiter.Script(), strings.Fields(c.keys), servertest.ToAny(strings.Fields(c.words))...).Err()
+		err := client.Eval(context.Background(), limiter.Script(), strings.Fields(c.keys), servertest.ToAny(strings.Split(c.words, " "))...).Err()
 		require.ErrorContains(t, err, "ERR "+c.want, "%v", c)
 	}
 

@@ -1,179 +1,327 @@
+// Settle gives back what a call took and did not use, or charges what it used beyond, by one command.
+// Without a receipt nothing is given back. A Result is settled once a command may have been sent. No
+// client of go-redis sends a refund again whose answer is lost.
+
 package limiter_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"log/slog"
+	"io"
 	"math"
+	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"funnel/gcra"
 	"funnel/internal/servertest"
 	"funnel/limiter"
 )
 
-// The Result of each method is settled once, by one command, also in the funnels of this
-// process: as much is given back, or charged.
 func TestSettle(t *testing.T) {
-	var told recorder
-	options := []limiter.Option{limiter.WithPrefix("p:"), limiter.WithHook(told.hook)}
+	t.Parallel()
+	prefix := limiter.WithPrefix("p:")
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
 		address, sent := servertest.HideCommands(t, client.Options().Addr, "cl.none")
 		rdb := redis.NewClient(&redis.Options{Addr: address})
 		t.Cleanup(func() { rdb.Close() })
 		require.NoError(t, client.ScriptLoad(t.Context(), limiter.Script()).Err())
-		testSettle(t, limiter.New(rdb, options...), path, &told, func(key string) (receipt, lines string) {
+		testSettle(t, limiter.New(rdb, prefix), path, func() (lines string) {
 			for _, words := range sent() {
 				if path == limiter.PathScript && len(words) > 5 { // EVALSHA, its hash, 1, the key, the operation, ...
 					words = slices.Concat([]string{"cl." + words[4], words[3]}, words[5:])
 				}
 				lines += strings.Join(words, " ") + "\n"
 			}
-			return client.Get(t.Context(), "p:"+key).Val(), lines
+			return lines
 		})
 	})
-	noWire := func(string) (receipt, lines string) { return "", "" }
-	t.Run("NewLocal", func(t *testing.T) { testSettle(t, limiter.NewLocal(options...), limiter.PathLocal, &told, noWire) })
+	t.Run("NewLocal", func(t *testing.T) { testSettle(t, limiter.NewLocal(prefix), limiter.PathLocal, nil) })
 	t.Run("FailLocal", func(t *testing.T) {
-		options = append(options, limiter.OnFailure(limiter.FailLocal), limiter.WithLogger(slog.New(slog.DiscardHandler)))
-		testSettle(t, limiter.New(unreachable(t), options...), limiter.PathLocal, &told, noWire)
+		testSettle(t, limiter.New(unreachable(t), prefix, limiter.OnFailure(limiter.FailLocal)), limiter.PathLocal, nil)
 	})
 }
 
-func testSettle(t *testing.T, l *limiter.Limiter, path limiter.Path, told *recorder, wire func(key string) (receipt, lines string)) {
-	type R = limiter.Result
-	const foreign, token = "limiter: Settle needs a Result that a method of this Limiter returned for one key", float64(96 * time.Minute)
+// testSettle takes n tokens in each row, and settles them. Sent, where something is, returns the
+// commands that were sent since it was called last.
+func testSettle(t *testing.T, l *limiter.Limiter, path limiter.Path, sent func() string) {
 	ctx, day := t.Context(), fifteenPerDay
-	allow := func(key string, n int) (R, error) { return l.AllowN(ctx, key, day, n) }
-	most := func(key string, n int) (R, error) { return l.AllowAtMost(ctx, key, day, n) }
-	peek := func(key string, _ int) (R, error) { return l.Peek(ctx, key, day) }
-	charge := func(key string, n int) (R, error) { return l.Charge(ctx, key, day, n) }
-	refund := func(key string, n int) (R, error) { return l.Refund(ctx, key, day, n) }
-	later := func(key string, n int) (R, error) {
-		_, _ = allow(key, 15)
+	reserve, take, charge, peek := commands["reserve"], commands["take"], commands["charge"], commands["peek"]
+	later := func(l *limiter.Limiter, key string, n int) (limiter.Result, error) {
+		_, _ = reserve(l, key, 15)
 		return l.Reserve(ctx, key, day, n, 48*time.Hour)
 	}
-	rows := func(i int, many bool) func(key string, n int) (R, error) {
-		return func(key string, n int) (R, error) {
-			requests := []limiter.Request{{key + "'", perDay(30), 1}, {key, day, n}}
-			if many {
-				results, err := l.AllowMany(ctx, requests...)
-				return results[i], err
-			}
-			whole, results, err := l.AllowAll(ctx, requests...)
-			return append(results, whole)[i], err
-		}
+	several := func(l *limiter.Limiter, key string, n int) (limiter.Result, error) {
+		results, err := l.AllowAll(ctx, limiter.Request{key + "'", perDay(30), 1}, limiter.Request{key, day, n})
+		return results[1], err
 	}
-	first, all, whole, many := rows(0, false), rows(1, false), rows(2, false), rows(1, true)
-	charged := func(key string, n int) (R, error) { two, _ := allow(key, 2); return l.Settle(ctx, &two, 2+n) }
-	literal := func(_ string, n int) (R, error) { return R{Limit: day, Quantity: n, Allowed: n, Path: path}, nil }
-	other := func(key string, n int) (R, error) { return limiter.NewLocal().AllowN(ctx, key, day, n) }
-	for i, c := range []struct {
-		take      func(key string, n int) (R, error)
-		n, used   int
-		operation string // and how many; with an error, those of Settle of 0 after it
-		many      int
-		err       string
+	besideALimited := func(l *limiter.Limiter, key string, n int) (limiter.Result, error) {
+		results, err := l.AllowAll(ctx, limiter.Request{key, day, 1}, limiter.Request{key + "'", perDay(30), n})
+		return results[0], err
+	}
+	inAnotherProcess := func(l *limiter.Limiter, key string, n int) (limiter.Result, error) {
+		taken, err := reserve(l, key, n)
+		return limiter.Result{Key: key, Limit: day, Allowed: n, Receipt: taken.Receipt, Path: path}, err
+	}
+	for _, c := range []struct {
+		name    string
+		take    ask
+		n, used int
+		want    string // the operation and its quantity
 	}{
-		{allow, 1, 0, "refund", 1, ""}, {allow, 10, 4, "refund", 6, ""}, {allow, 10, 13, "charge", 3, ""}, {allow, 10, 20, "charge", 10, ""},
-		{most, 10, 4, "refund", 6, ""}, {most, 20, 4, "refund", 11, ""}, {most, 20, 20, "charge", 5, ""}, // it got 15
-		{later, 12, 0, "refund", 12, ""}, {later, 12, 13, "charge", 1, ""}, {charge, 20, 3, "refund", 17, ""},
-		{all, 10, 4, "refund", 6, ""}, {all, 10, 13, "charge", 3, ""}, {many, 10, 4, "refund", 6, ""}, {many, 10, 13, "charge", 3, ""},
-		{charged, 5, 1, "refund", 4, ""},
-		// The same number, and results that took nothing; first is of a funnel that has room.
-		{allow, 10, 10, "", 0, ""}, {most, 20, 15, "", 0, ""}, {all, 10, 10, "", 0, ""}, {allow, 0, 0, "", 0, ""},
-		{allow, 16, 0, "", 0, ""}, {all, 16, 0, "", 0, ""}, {first, 16, 0, "", 0, ""}, {peek, 1, 0, "", 0, ""},
-		{allow, 16, 2, "charge", 2, ""}, {all, 16, 2, "charge", 2, ""}, {peek, 1, 3, "charge", 3, ""},
-		// Errors, which mark nothing as settled.
-		{allow, 10, -1, "refund", 10, "the number of used tokens must be at least 0, not -1"},
-		{allow, 10, math.MaxInt, "refund", 10, "quantity 9223372036854775797 of a limit of"},
-		{literal, 10, 4, "", 0, foreign}, {literal, 10, 10, "", 0, foreign}, {whole, 10, 4, "", 0, foreign}, {refund, 10, 4, "", 0, foreign}, {other, 10, 4, "", 0, foreign},
+		{"all used", reserve, 10, 10, ""},
+		{"none used", reserve, 1, 0, "refund 1"},
+		{"some used", reserve, 10, 4, "refund 6"},
+		{"more used", reserve, 10, 20, "charge 10"},
+		{"taken in part, some used", take, 20, 4, "refund 11"},
+		{"taken in part, more used", take, 20, 20, "charge 5"},
+		{"reserved for later", later, 12, 0, "refund 12"},
+		{"charged, some used", charge, 20, 3, "refund 17"},
+		{"one of several, some used", several, 10, 4, "refund 6"},
+		{"limited", reserve, 16, 0, ""},
+		{"limited, and used", reserve, 16, 2, "charge 2"},
+		{"limited beside another", besideALimited, 31, 0, ""},
+		{"peeked", peek, 1, 0, ""},
+		{"peeked, and used", peek, 1, 3, "charge 3"},
+		{"taken in another process", inAnotherProcess, 10, 4, "refund 6"},
 	} {
-		key, row := fmt.Sprint("k", i), fmt.Sprintf("row %d: %d and %d, %s", i, c.n, c.used, c.operation)
-		result, err := c.take(key, c.n)
-		require.NoError(t, err, row)
+		result, err := c.take(l, c.name, c.n)
+		require.NoError(t, err, c.name)
 		given := result
-		receipt, _ := wire(key)
-		if c.err != "" {
-			_, err = l.Settle(ctx, &result, c.used)
-			require.ErrorContains(t, err, c.err, row)
-			c.used = 0
+		if sent != nil {
+			_ = sent()
 		}
 		settled, err := l.Settle(ctx, &result, c.used)
-		after, lines := wire(key)
-		if c.operation == "" { // which may be done again
-			require.Equal(t, []any{receipt, "", given}, []any{after, lines, result}, row)
-			if require.Equal(t, c.err != "", err != nil, row); err == nil {
-				require.Equal(t, given, settled, row)
-			}
+		require.NoError(t, err, c.name)
+		if c.want == "" {
+			require.Equal(t, []limiter.Result{given, given}, []limiter.Result{settled, result}, c.name)
 			continue
 		}
-		require.NoError(t, err, row)
-		words, tokens := []any{"cl." + c.operation, "p:" + key, 15, 15, 86400, c.many}, float64(c.many)
-		if c.operation == "refund" {
-			words, tokens = append(words, receipt), -tokens
+		operation, quantity := "", 0
+		_, _ = fmt.Sscan(c.want, &operation, &quantity)
+		words := []any{"cl." + operation, "p:" + c.name, 15, 15, 86400, quantity}
+		reset := given.ResetAfter + time.Duration(quantity)*96*time.Minute
+		if operation == "refund" {
+			words, reset = append(words, given.Receipt), given.ResetAfter-time.Duration(quantity)*96*time.Minute
 		}
-		if after != "" || receipt != "" {
-			require.Equal(t, fmt.Sprintln(words...), lines, row)
+		if sent != nil {
+			require.Equal(t, fmt.Sprintln(words...), sent(), c.name)
 		}
-		require.Equal(t, []any{day, c.many, c.many, path}, []any{settled.Limit, settled.Quantity, settled.Allowed, settled.Path}, row)
-		require.InDelta(t, max(0, float64(given.ResetAfter)+tokens*token), settled.ResetAfter, float64(time.Minute), row)
-		require.Equal(t, limiter.Event{Command: c.operation, Key: "p:" + key, Result: settled, Duration: told.last().Duration}, told.last())
-		for _, used := range []int{0, result.Allowed, 100} {
-			_, err = l.Settle(ctx, &result, used)
-			require.ErrorIs(t, err, limiter.ErrSettled, row)
+		require.Equal(t, []any{c.name, day, quantity, quantity, path},
+			[]any{settled.Key, settled.Limit, settled.Quantity, settled.Allowed, settled.Path}, c.name)
+		if given.ResetAfter > 0 {
+			require.InDelta(t, reset, settled.ResetAfter, float64(time.Minute), c.name)
 		}
-		_, lines = wire(key)
-		require.Empty(t, lines, row)
+
+		// Again.
+		given.Allowed, given.Receipt = c.used, 0
+		require.Equal(t, given, result, c.name)
+		for _, used := range []int{c.used, 0} {
+			settled, err = l.Settle(ctx, &result, used)
+			require.NoError(t, err, c.name)
+			require.Equal(t, []limiter.Result{given, given}, []limiter.Result{settled, result}, c.name)
+		}
+		if sent != nil {
+			require.Empty(t, sent(), c.name)
+		}
+	}
+
+	// What is wrong changes nothing.
+	result, err := reserve(l, "wrong", 10)
+	require.NoError(t, err)
+	given := result
+	_, err = l.Settle(ctx, &result, -1)
+	require.ErrorContains(t, err, `limiter: key "wrong": the number of used tokens must be at least 0, not -1`)
+	_, err = l.Settle(ctx, &result, math.MaxInt)
+	require.ErrorContains(t, err, "quantity 9223372036854775797 of a limit of")
+	_, err = l.Settle(ctx, nil, 0)
+	require.ErrorContains(t, err, "limiter: Settle needs a Result, not nil")
+	require.Equal(t, given, result)
+}
+
+// Decisions without Redis have no receipt, and an error of Redis is Settle's, whatever the policy.
+func TestSettleWithoutAReceipt(t *testing.T) {
+	t.Parallel()
+	ctx, server := t.Context(), servertest.StartModule(t)
+	rdb, admin := as(t, server, "+@all", "~*"), server.Client(t)
+	for policy, allowed := range map[limiter.FailurePolicy]int{limiter.FailOpen: 5, limiter.FailClosed: 0} {
+		key, l := policy.String(), limiter.New(rdb, limiter.OnFailure(policy))
+		require.NoError(t, admin.ACLSetUser(ctx, "app", "-@all").Err())
+		result, err := l.AllowN(ctx, key, fifteenPerDay, 5)
+		require.NoError(t, err)
+		require.Equal(t, []any{allowed, int64(0), limiter.Path(key)}, []any{result.Allowed, result.Receipt, result.Path})
+		failed := result
+		_, err = l.Settle(ctx, &failed, allowed+2)
+		require.ErrorContains(t, err, "NOPERM", key)
+		require.Equal(t, allowed+2, failed.Allowed, "it was sent")
+
+		require.NoError(t, admin.ACLSetUser(ctx, "app", "+@all").Err())
+		settled, err := l.Settle(ctx, &result, 0)
+		require.NoError(t, err)
+		require.Equal(t, result, settled)
+		settled, err = l.Settle(ctx, &result, allowed+2)
+		require.NoError(t, err)
+		require.Equal(t, []int{2, 13}, []int{settled.Allowed, settled.Remaining}, key)
 	}
 }
 
-// Without a receipt nothing is given back, and more is charged. An error of Redis is that of
-// Settle, whatever the policy.
-func TestSettleWithoutAReceipt(t *testing.T) {
-	ctx, server := t.Context(), servertest.StartModule(t)
-	rdb, admin := as(t, server, "+@all", "~*"), server.Client(t)
-	for _, c := range []struct {
-		path           limiter.Path
-		rules          []string // while tokens are taken
-		before         int      // tokens of the funnel
-		allowed, after int
-		option         limiter.Option
-	}{
-		{limiter.PathOpen, []string{"-@all"}, 0, 5, 2, limiter.OnFailure(limiter.FailOpen)},
-		{limiter.PathClosed, []string{"-@all"}, 0, 0, 2, limiter.OnFailure(limiter.FailClosed)},
-		{limiter.PathModule, []string{"-@all", "+cl.throttle"}, 0, 5, 12, limiter.OnFailure(limiter.FailOpen)},
-		{limiter.PathPrefilter, nil, 15, 0, 4, limiter.WithPrefilter()},
-	} {
-		key, l := string(c.path), limiter.New(rdb, c.option, limiter.WithLogger(slog.New(slog.DiscardHandler)))
-		full, err := l.AllowN(ctx, key, fifteenPerDay, c.before)
-		require.NoError(t, err)
-		require.NoError(t, admin.ACLSetUser(ctx, "app", c.rules...).Err())
-		var results [2]limiter.Result
-		for i := range results {
-			results[i], err = l.AllowN(ctx, key, fifteenPerDay, 5)
-			require.NoError(t, err)
-			require.Equal(t, []any{c.path, c.allowed}, []any{results[i].Path, results[i].Allowed})
-			settled, err := l.Settle(ctx, &results[i], 0)
-			require.NoError(t, err)
-			require.Equal(t, results[i], settled)
+// A Result is settled once a command may have been sent, and not while nothing was.
+func TestSettledWhenSent(t *testing.T) {
+	t.Parallel()
+	ctx, server, reason := t.Context(), servertest.StartModule(t), errors.New("the reason")
+	canceled, cancel := context.WithCancelCause(ctx)
+	cancel(reason)
+	l := limiter.New(server.Client(t, once))
+	clock := startClock(l)
+	last := allow(t, l, "key", fifteenPerDay)
+	settle := func(ctx context.Context, want error, isSettled bool) {
+		t.Helper()
+		result := last
+		_, err := l.Settle(ctx, &result, 0)
+		require.ErrorIs(t, err, want)
+		require.Equal(t, isSettled, result.Allowed == 0)
+		require.Equal(t, isSettled, result.Receipt == 0)
+	}
+	settle(canceled, reason, false)
+
+	require.NoError(t, server.Signal(syscall.SIGSTOP))
+	short, cancelShort := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancelShort()
+	settle(short, context.DeadlineExceeded, true)
+	server.Kill()
+	for range 3 {
+		settle(ctx, syscall.ECONNREFUSED, true)
+	}
+	settle(ctx, syscall.ECONNREFUSED, false) // the breaker is open
+	server.Restart(t)
+	clock.advance(time.Second)
+	settle(ctx, nil, true)
+
+	l = limiter.NewLocal()
+	last = allow(t, l, "key", fifteenPerDay)
+	settle(canceled, reason, false)
+	result := last
+	_, err := l.Settle(ctx, &result, 1_500_000)
+	require.ErrorIs(t, err, gcra.ErrTAT)
+	require.Equal(t, last, result)
+	settle(ctx, nil, true)
+}
+
+// A Result decided without Redis has no receipt of an answer that comes after it.
+func TestLateAnswersHaveNoReceipt(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []limiter.FailurePolicy{limiter.FailOpen, limiter.FailLocal} {
+		ctx, server := context.Background(), servertest.StartModule(t)
+		client := server.Client(t)
+		require.Zero(t, client.Exists(ctx, "key").Val(), "it is connected")
+		answered := func(context.Context, limiter.Event) {
+			require.NoError(t, server.Signal(syscall.SIGCONT))
+			servertest.Eventually(t, "it has been executed", func() bool { return client.Exists(ctx, "key").Val() > 0 })
+			time.Sleep(20 * time.Millisecond) // the answer is read
 		}
-		if _, err = l.Settle(ctx, &results[0], c.allowed+2); c.rules != nil {
-			require.ErrorContains(t, err, "NOPERM")
+		timeout := limiter.WithTimeout(50 * time.Millisecond)
+		l := limiter.New(client, timeout, limiter.OnFailure(policy), limiter.WithHook(answered))
+		require.NoError(t, server.Signal(syscall.SIGSTOP))
+		given, err := l.AllowN(ctx, "key", fifteenPerDay, 10)
+		require.NoError(t, err)
+		require.Equal(t, 10, given.Allowed)
+		require.Equal(t, policy == limiter.FailOpen, given.Receipt == 0, policy)
+		stored := client.Get(ctx, "key").Val()
+		require.NotEqual(t, stored, fmt.Sprint(given.Receipt))
+		_, err = l.Settle(ctx, &given, 0)
+		require.NoError(t, err)
+		require.Equal(t, stored, client.Get(ctx, "key").Val(), "nothing is given back")
+	}
+}
+
+// dialLossy connects to servers, and loses one's answer to the first refund.
+func dialLossy(t *testing.T, server string) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	lossy := servertest.LoseAnswer(t, server, "refund")
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if strings.HasSuffix(server, addr) { // go-redis leaves the host out where it is that of ClusterSlots
+			addr = lossy
 		}
-		_, err = l.Settle(ctx, &results[0], c.allowed+2)
-		require.ErrorIs(t, err, limiter.ErrSettled)
-		require.NoError(t, admin.ACLSetUser(ctx, "app", "+@all").Err())
-		_, err = l.Settle(ctx, &results[1], c.allowed+2)
+		return (&net.Dialer{}).DialContext(ctx, network, addr)
+	}
+}
+
+// requireOneRefund loses the answer of a refund, which is sent after prepare. The server has executed
+// it, and the error is the client's.
+func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, path limiter.Path, prepare func()) {
+	t.Helper()
+	ctx, l, refunding := context.Background(), limiter.New(direct), limiter.New(lossy, limiter.WithPath(path))
+	_, err := l.Charge(ctx, key, fifteenPerDay, 4)
+	require.NoError(t, err)
+	charged, err := refunding.Charge(ctx, key, fifteenPerDay, 5)
+	require.NoError(t, err)
+	prepare()
+	_, err = refunding.Settle(ctx, &charged, 3)
+	require.ErrorIs(t, err, io.EOF, key)
+	_, err = refunding.Settle(ctx, &charged, 3)
+	require.NoError(t, err, key)
+	peeked, err := l.Peek(ctx, key, fifteenPerDay)
+	require.NoError(t, err)
+	require.Equal(t, 8, peeked.Remaining, "%s: 6 and 2", key)
+	again, err := commands["refund"](refunding, key, 1)
+	require.NoError(t, err)
+	require.Equal(t, 9, again.Remaining, key)
+}
+
+func TestRefundsAreSentOnce(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, direct *redis.Client, path limiter.Path) {
+		addr := direct.Options().Addr
+		require.NoError(t, direct.ScriptLoad(context.Background(), limiter.Script()).Err()) // whose text has the word
+		client := func() *redis.Client { return redis.NewClient(&redis.Options{Addr: addr, Dialer: dialLossy(t, addr)}) }
+		pipelining, err := client().AutoPipeline()
 		require.NoError(t, err)
-		_, err = l.Settle(ctx, &full, 0)
-		require.NoError(t, err)
-		left, err := l.AllowN(ctx, key, fifteenPerDay, 15-c.after) // which the prefilter knows
-		require.NoError(t, err)
-		require.Equal(t, []int{15 - c.after, 0}, []int{left.Allowed, left.Remaining}, c.path)
+		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": addr}, Dialer: dialLossy(t, addr)})
+		for name, lossy := range map[string]interface {
+			limiter.Client
+			Close() error
+		}{"client": client(), "autopipeline": pipelining, "ring": ring} {
+			requireOneRefund(t, direct, lossy, name, path, func() {})
+			require.NoError(t, lossy.Close())
+		}
+	})
+}
+
+// requireOneRefundInACluster also has the client follow redirections, before which nothing was
+// executed.
+func requireOneRefundInACluster(t *testing.T, cluster *servertest.Cluster) {
+	for _, primary := range cluster.Primaries {
+		require.NoError(t, primary.Direct.ScriptLoad(context.Background(), limiter.Script()).Err())
+	}
+	for _, path := range []limiter.Path{limiter.PathModule, limiter.PathScript} {
+		for _, redirection := range []string{"none", "moved", "ask"} {
+			key := redirection + string(path)
+			slot := cluster.Slot(t, key)
+			owner, other := cluster.Owner(slot), cluster.Primaries[0]
+			if owner == other {
+				other = cluster.Primaries[1]
+			}
+			executes, prepare, slots := owner, func() {}, []redis.ClusterSlot(nil)
+			switch redirection {
+			case "moved":
+				slots = []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: other.Addr()}}}}
+			case "ask":
+				move := cluster.Move(slot, owner, other)
+				executes, prepare = other, func() { move.Begin(t); move.MoveKeys(t, 1) }
+			}
+			lossy := cluster.Client(t, func(options *redis.ClusterOptions) {
+				options.Dialer = dialLossy(t, executes.Addr())
+				if slots != nil {
+					options.ClusterSlots = func(context.Context) ([]redis.ClusterSlot, error) { return slots, nil }
+				}
+			})
+			requireOneRefund(t, cluster.Client(t), lossy, key, path, prepare)
+		}
 	}
 }

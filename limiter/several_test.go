@@ -1,3 +1,6 @@
+// Several requests are decided as one: tokens are taken from all funnels or from none. A caller can
+// wait for several funnels.
+
 package limiter_test
 
 import (
@@ -9,112 +12,84 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"funnel/gcra"
 	"funnel/limiter"
 )
 
-// Each request has its own answer, and all together take one round trip, but for the
-// first, which find out what the server has. An error concerns its request alone.
-func TestAllowMany(t *testing.T) {
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
-		ctx, counted := context.Background(), &counting{Client: client}
-		l := limiter.New(counted)
-		require.NoError(t, client.LPush(ctx, "list", "element").Err())
-		for round, key := range []string{"first", "second", "third"} {
-			before := counted.trips.Load()
-			results, err := l.AllowMany(ctx,
-				limiter.Request{"list", perDay(1), 1},
-				limiter.Request{key, fifteenPerDay, 10},
-				limiter.Request{key, fifteenPerDay, 10},
-				limiter.Request{key, limiter.Limit{}, 1},
-				limiter.Request{key, fifteenPerDay, 0},
-				limiter.Request{key, perDay(1), 1},
-				limiter.Request{key + " one", perDay(1), 1},
-			)
-			var got []string
-			for _, result := range results[1:] {
-				got = append(got, fmt.Sprint(result.Allowed, result.Remaining, result.Limited(), result.Path))
-			}
-			by := string(path)
-			require.Equal(t, []string{"10 5 false" + by, "0 5 true" + by, "0 0 true", "0 0 true", "0 0 true" + by, "1 0 false" + by}, got)
-			require.Regexp(t, `^limiter: key "list": WRONGTYPE .*
-limiter: key "`+key+`": a limit of .*count must be at least 1
-limiter: key "`+key+`": the quantity of a request must be at least 1, not 0: use Peek to take nothing$`, err)
-			require.ErrorIs(t, err, gcra.ErrCount)
-			require.True(t, results[0].Limited())
-			if round > 0 {
-				trips := map[limiter.Path]int64{limiter.PathModule: 1, limiter.PathScript: 2}[path] // the complete script says what is wrong
-				require.EqualValues(t, before+trips, counted.trips.Load())
-			}
-		}
-		none, err := l.AllowMany(ctx)
-		require.NoError(t, err)
-		require.Empty(t, none)
-	})
-}
-
-// Tokens are taken from all funnels or from none.
 func TestAllowAll(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
-		const token = 96 * time.Minute
+		const token, never = 96 * time.Minute, limiter.NoRetry
 		ctx, l := context.Background(), limiter.New(client)
-		for i, c := range []struct {
+		for _, c := range []struct {
+			name    string
 			a, b    int // quantities
-			want    string
+			limited bool
 			retry   time.Duration
-			results [2]string
+			want    string // allowed, remaining and limited of a, then of b
 		}{
-			{10, 1, "11 5 false", limiter.NoRetry, [2]string{"10 5 false", "1 29 false"}},
-			{7, 1, "0 5 true", 2 * token, [2]string{"0 5 true", "0 29 false"}},
-			{7, 31, "0 5 true", limiter.NoRetry, [2]string{"0 5 true", "0 29 true"}},
-			{16, 1, "0 5 true", limiter.NoRetry, [2]string{"0 5 true", "0 29 false"}},
-			{5, 29, "34 0 false", limiter.NoRetry, [2]string{"5 0 false", "29 0 false"}},
+			{"both fit", 10, 1, false, never, "10 5 false, 1 29 false"},
+			{"one does not fit", 7, 1, true, 2 * token, "0 5 true, 0 29 false"},
+			{"the other never fits", 7, 31, true, never, "0 5 true, 0 29 true"},
+			{"one never fits", 16, 1, true, never, "0 5 true, 0 29 false"},
+			{"both fit exactly", 5, 29, false, never, "5 0 false, 29 0 false"},
+			{"neither fits", 1, 2, true, 2 * token / 2, "0 0 true, 0 0 true"},
 		} {
-			whole, results, err := l.AllowAll(ctx, limiter.Request{"a", fifteenPerDay, c.a}, limiter.Request{"b", perDay(30), c.b})
-			require.NoError(t, err)
-			require.Equal(t, c.want, fmt.Sprint(whole.Allowed, whole.Remaining, whole.Limited()), i)
-			require.InDelta(t, c.retry, whole.RetryAfter, float64(time.Minute), i)
-			require.Equal(t, path, whole.Path)
-			for j, result := range results {
-				require.Equal(t, c.results[j], fmt.Sprint(result.Allowed, result.Remaining, result.Limited()), i)
-			}
+			results, err := l.AllowAll(ctx, limiter.Request{"a", fifteenPerDay, c.a}, limiter.Request{"b", perDay(30), c.b})
+			require.NoError(t, err, c.name)
+			require.Equal(t, c.limited, results.Limited(), c.name)
+			require.InDelta(t, c.retry, results.RetryAfter(), float64(time.Minute), c.name)
+			got := func(r limiter.Result) string { return fmt.Sprint(r.Allowed, r.Remaining, r.Limited()) }
+			require.Equal(t, c.want, got(results[0])+", "+got(results[1]), c.name)
+			require.Equal(t, []any{"a", "b", path}, []any{results[0].Key, results[1].Key, results[1].Path}, c.name)
+			require.Equal(t, !c.limited, results[0].Receipt > 0 && results[1].Receipt > 0, c.name)
 		}
-		_, _, err := l.AllowAll(ctx, limiter.Request{"a", fifteenPerDay, 1}, limiter.Request{"a", fifteenPerDay, 1})
-		require.ErrorContains(t, err, `limiter: keys "a", "a": ERR funnel 2: the key is named twice`)
+
+		results, err := l.AllowAll(ctx, limiter.Request{"a", fifteenPerDay, 1}, limiter.Request{"a", fifteenPerDay, 1})
+		require.ErrorContains(t, err, `limiter: keys "a", "a": ERR `)
+		require.ErrorContains(t, err, "the key is named twice")
+		require.True(t, results.Limited())
 		forgotten := limiter.Request{Key: "a", Limit: fifteenPerDay}
-		_, _, err = l.AllowAll(ctx, forgotten)
+		_, err = l.AllowAll(ctx, forgotten)
 		require.ErrorContains(t, err, "use Peek")
-		require.ErrorContains(t, l.WaitAll(ctx, forgotten), "use Peek")
+		_, err = l.WaitAll(ctx, forgotten)
+		require.ErrorContains(t, err, "use Peek")
 		for _, count := range []int{0, 65} {
-			_, _, err = l.AllowAll(ctx, make([]limiter.Request, count)...)
+			results, err = l.AllowAll(ctx, make([]limiter.Request, count)...)
 			require.ErrorContains(t, err, fmt.Sprintf("limiter: there must be 1 to 64 requests, not %d", count))
+			require.True(t, results.Limited())
 		}
 	})
 }
 
 // A caller that waits for several funnels asks again when the one that limits has leaked.
 func TestWaitAll(t *testing.T) {
-	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
 		ctx, l := context.Background(), limiter.New(client)
-		wait := func(quantity int) error {
-			return l.WaitAll(ctx, limiter.Request{"quick", limiter.Per(1, 100*time.Millisecond), quantity}, limiter.Request{"slow", perDay(30), 1})
+		wait := func(l *limiter.Limiter, quick, slow int) (limiter.Results, error) {
+			tenth := limiter.Every(100 * time.Millisecond)
+			return l.WaitAll(ctx, limiter.Request{"quick", tenth, quick}, limiter.Request{"slow", perDay(30), slow})
 		}
 		start := time.Now()
-		for range 4 {
-			require.NoError(t, wait(1))
+		for i := range 4 {
+			results, err := wait(l, 1, 1)
+			require.NoError(t, err)
+			require.Equal(t, []any{29 - i, 1, path}, []any{results[1].Remaining, results[0].Allowed, results[0].Path})
 		}
 		require.GreaterOrEqual(t, time.Since(start), 300*time.Millisecond)
-		require.ErrorIs(t, wait(2), limiter.ErrNeverFits)
-		allowed, err := l.AllowAtMost(ctx, "slow", perDay(30), 30)
-		require.NoError(t, err)
-		require.Equal(t, 26, allowed.Allowed)
+		_, err := wait(l, 2, 1)
+		require.ErrorIs(t, err, limiter.ErrNeverFits)
 
-		limited, cancel := context.WithTimeout(ctx, time.Hour)
+		// It gives up at once where the deadline or WithMaxWait would be too early.
+		ctx, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
-		err = l.WaitAll(limited, limiter.Request{"slow", perDay(30), 2})
+		results, err := wait(l, 1, 30)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.NoError(t, limited.Err(), "at once")
-		l = limiter.New(client, limiter.WithLongestWait(time.Minute))
-		require.ErrorIs(t, wait(1), context.DeadlineExceeded)
+		require.NoError(t, ctx.Err(), "at once")
+		require.True(t, results.Limited())
+		ctx = context.Background()
+		_, err = wait(limiter.New(client, limiter.WithMaxWait(time.Minute)), 1, 30)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "the caller waits for no more than 1m0s")
 	})
 }

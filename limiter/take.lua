@@ -1,5 +1,5 @@
 -- Takes tokens of one funnel for package limiter, which has read and checked the limit, and
--- computes the reply: little is left to do, at 0.6 of what funnels_short.lua costs.
+-- computes the reply: little is left to do, at half of what funnels.lua costs.
 --
 --   EVAL script 1 key ceiling increment [most]
 --

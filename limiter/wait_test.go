@@ -1,3 +1,6 @@
+// A caller that waits asks once and sleeps once, and callers are served in the order of asking. One
+// who cannot be served in time gets an error at once, and takes nothing.
+
 package limiter_test
 
 import (
@@ -10,17 +13,17 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/servertest"
 	"funnel/limiter"
 )
 
-// Callers that wait call once each, and are served in the order of asking, a token apart.
 func TestWaitIsOneCallAndOneSleep(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
 		const waiting, token = 8, 50 * time.Millisecond
 		var told recorder
-		counted := &counting{Client: client}
+		counted, limit := &counting{Client: client}, limiter.Every(token)
 		l := limiter.New(counted, limiter.WithHook(told.hook))
-		limit := limiter.Per(1, token)
 		require.NoError(t, l.WaitN(context.Background(), "key", limit, 0), "nothing to wait for")
 		require.NoError(t, l.Wait(context.Background(), "key", limit))
 		before := counted.trips.Load()
@@ -31,20 +34,18 @@ func TestWaitIsOneCallAndOneSleep(t *testing.T) {
 				if err := l.Wait(context.Background(), "key", limit); err != nil {
 					t.Error(err)
 				}
-				told.mutex.Lock()
-				defer told.mutex.Unlock()
-				if wait := told.told[2+i].Result.Wait; time.Since(start) < wait {
+				if wait := told.all()[2+i].Result.Wait; time.Since(start) < wait {
 					t.Error("it did not wait for", wait)
 				}
 			})
-			require.Eventually(t, func() bool { return told.count() == 3+i }, time.Minute, time.Millisecond)
+			servertest.Eventually(t, "it has asked", func() bool { return len(told.all()) == 3+i })
 		}
 		group.Wait()
-		require.Equal(t, 2+waiting, told.count())
+		events := told.all()
+		require.Len(t, events, 2+waiting)
 		require.EqualValues(t, before+waiting, counted.trips.Load())
-		for i := 3; i < len(told.told); i++ {
-			earlier, later := told.told[i-1].Result, told.told[i].Result
-			require.Equal(t, "reserve", told.told[i].Command)
+		for i := 3; i < len(events); i++ {
+			earlier, later := events[i-1].Result, events[i].Result
 			require.LessOrEqual(t, later.Wait, earlier.Wait+token)
 			require.Equal(t, later.Wait+token, later.ResetAfter)
 		}
@@ -52,24 +53,22 @@ func TestWaitIsOneCallAndOneSleep(t *testing.T) {
 }
 
 func TestWaitGivesUp(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
-		l := limiter.New(client)
-		ctx := context.Background()
+		ctx, l := context.Background(), limiter.New(client)
 		require.ErrorIs(t, l.WaitN(ctx, "key", fifteenPerDay, 16), limiter.ErrNeverFits)
 		require.NoError(t, l.WaitN(ctx, "key", fifteenPerDay, 15))
-
-		// At an error, and rather than at the deadline, at once, and without a
-		// reservation.
 		require.NoError(t, client.LPush(ctx, "list", "element").Err())
 		require.ErrorContains(t, l.Wait(ctx, "list", fifteenPerDay), "WRONGTYPE")
+
+		// At once, not at the deadline, and without a reservation.
 		stored := client.Get(ctx, "key").Val()
 		limited, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
 		err := l.Wait(limited, "key", fifteenPerDay)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "limiter: the tokens would be due after 1h3")
-		short := limiter.New(client, limiter.WithLongestWait(time.Minute))
-		err = short.Wait(limited, "key", fifteenPerDay)
+		err = limiter.New(client, limiter.WithMaxWait(time.Minute)).Wait(limited, "key", fifteenPerDay)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "the caller waits for no more than 1m0s")
 		require.Equal(t, stored, client.Get(ctx, "key").Val())
@@ -82,15 +81,10 @@ func TestWaitGivesUp(t *testing.T) {
 		require.NotEqual(t, stored, client.Get(ctx, "key").Val())
 
 		// Before it began: nothing is sent.
-		options := *client.Options()
-		options.ContextTimeoutEnabled = true // no goroutine sends later
-		counted := &counting{Client: redis.NewClient(&options)}
-		t.Cleanup(func() { counted.Close() })
+		counted := &counting{Client: client}
 		l = limiter.New(counted)
 		require.ErrorIs(t, l.Wait(canceled, "another", fifteenPerDay), reason)
 		_, err = l.Allow(canceled, "another", fifteenPerDay)
-		require.ErrorIs(t, err, reason)
-		_, err = l.AllowMany(canceled, limiter.Request{"another", fifteenPerDay, 1})
 		require.ErrorIs(t, err, reason)
 		require.Zero(t, counted.trips.Load())
 	})

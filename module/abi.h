@@ -37,9 +37,6 @@ typedef int (*RedisModuleCmdFunc)(RedisModuleCtx *ctx, RedisModuleString **argv,
 typedef void (*RedisModuleInfoFunc)(RedisModuleInfoCtx *ctx, int for_crash_report);
 typedef void (*RedisModuleEventCallback)(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data);
 typedef void (*RedisModuleCommandFilterFunc)(RedisModuleCommandFilterCtx *command);
-typedef int (*RedisModuleConfigGetEnumFunc)(const char *name, void *data);
-typedef int (*RedisModuleConfigSetEnumFunc)(const char *name, int value, void *data, RedisModuleString **error);
-typedef int (*RedisModuleConfigApplyFunc)(RedisModuleCtx *ctx, void *data, RedisModuleString **error);
 
 enum { REDISMODULE_OK = 0, REDISMODULE_ERR = 1 };
 enum { REDISMODULE_APIVER_1 = 1 };
@@ -62,9 +59,6 @@ enum { REDISMODULE_NOTIFY_GENERIC = 1 << 2, REDISMODULE_NOTIFY_STRING = 1 << 3 }
 
 /* SubscribeToServerEvent. */
 enum { REDISMODULE_EVENT_SHUTDOWN = 5, REDISMODULE_EVENT_CRON_LOOP = 8 };
-
-/* RegisterEnumConfig. */
-enum { REDISMODULE_CONFIG_IMMUTABLE = 1 << 0 };
 
 /* clang-format off */
 #define REQUIRED_FUNCTIONS(FUNCTION)                                                                                \
@@ -108,11 +102,6 @@ enum { REDISMODULE_CONFIG_IMMUTABLE = 1 << 0 };
     /* Redis 7.0 */                                                                                              \
     FUNCTION(RedisModuleCommand *, GetCommand, (RedisModuleCtx *ctx, const char *name))                          \
     FUNCTION(int, SetCommandInfo, (RedisModuleCommand *command, const struct RedisModuleCommandInfo *info))      \
-    FUNCTION(int, RegisterEnumConfig, (RedisModuleCtx *ctx, const char *name, int default_value, unsigned flags, \
-                                       const char **names, const int *values, int count,                         \
-                                       RedisModuleConfigGetEnumFunc get, RedisModuleConfigSetEnumFunc set,       \
-                                       RedisModuleConfigApplyFunc apply, void *data))                            \
-    FUNCTION(int, LoadConfigs, (RedisModuleCtx *ctx))                                                            \
     /* Redis 7.2 */                                                                                              \
     FUNCTION(int, GetModuleOptionsAll, (void))                                                                   \
     FUNCTION(int, SetCommandACLCategories, (RedisModuleCommand *command, const char *categories))                \

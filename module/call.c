@@ -41,13 +41,13 @@ static void ask_known(struct call *call, enum form form)
         .stored_value = {"1700000002000000001", 19},
     };
     go_parse(call);
-    if (call->outcome.verdict == VERDICT_PARSED) go_decide(call);
+    if (call->verdict == VERDICT_PARSED) go_decide(call);
 }
 
 static int writes_as_known(const struct call *call)
 {
     const struct funnel *funnel = &call->funnels[0];
-    return call->outcome.verdict == VERDICT_ALLOWED && call->writes == 1 && funnel->write == WRITE_TAT &&
+    return call->verdict == VERDICT_ALLOWED && call->writes == 1 && funnel->write == WRITE_TAT &&
            is_text(&funnel->tat, "1700000004000000001") && is_text(&funnel->expiry, "1700000004001");
 }
 

@@ -46,21 +46,15 @@ enum verdict {
 
 enum operation { RESERVE, TAKE, PEEK, CHARGE, REFUND };
 
-/* The names of a funnel's words, for errors. */
-enum wording {
-    OF_FUNNELS, /* key, capacity, count, period, quantity */
-    OF_GCRA,    /* key, max_burst, tokens_per_period, period, count */
-};
-
 enum form {
-    IN_SECONDS, /* five integers, of one funnel, in whole seconds */
+    IN_SECONDS, /* five integers, of one funnel, in whole seconds: CL.THROTTLE */
     IN_ROWS,    /* a row for each funnel, in exact times */
 };
 
 enum {
     SECONDS_LENGTH = 5,
-    PART_LENGTH = 13,
-    DECIMAL_CAPACITY = 20, /* of 9223372036.854775807 */
+    ITEM_LENGTH = 13,
+    DECIMAL_CAPACITY = 24,
     MESSAGE_CAPACITY = 512,
     MOST_FUNNELS = 64,
 };
@@ -71,9 +65,9 @@ struct decimal {
     char bytes[DECIMAL_CAPACITY];
 };
 
-/* Used by Go only: a funnel's part in the call, as package gcra sees it. */
-struct part {
-    int64_t of_go[PART_LENGTH];
+/* Used by Go only: a funnel as package gcra sees it. */
+struct item {
+    int64_t opaque[ITEM_LENGTH];
 };
 
 /* One funnel of a call. */
@@ -89,14 +83,6 @@ struct funnel {
     struct decimal tat, expiry;  /* the words of the replicated SET */
 };
 
-/* From both crossings. */
-struct outcome {
-    enum verdict verdict;
-    uint32_t funnel;                /* used by Go only */
-    enum wording wording;           /* from C, for go_parse */
-    char message[MESSAGE_CAPACITY]; /* an error reply, NUL-terminated */
-};
-
 /* The reply of one funnel. */
 struct row {
     int64_t limited, limit, remaining;
@@ -109,20 +95,24 @@ struct call {
     enum operation operation;
     enum form form;
     uint32_t length;       /* how many funnels there are, at most MOST_FUNNELS */
-    int64_t limit_surplus; /* limit minus capacity: 1 in redis-cell mode, else 0 */
+    int64_t limit_surplus; /* limit minus capacity: 1 for CL.THROTTLE in redis-cell mode, else 0 */
     int64_t now;           /* nanoseconds since the epoch, for go_decide */
-    struct text last_word; /* max_wait, tat or TOKENS; bytes is NULL if it was left out */
-    int64_t last;          /* used by Go only */
+    struct text last_word; /* max_wait or tat; bytes is NULL if it was left out */
+    int64_t max_wait;      /* used by Go only */
+    int64_t receipt;       /* used by Go only */
 
-    struct outcome outcome;
-    int64_t writes; /* how many keys to write */
+    enum verdict verdict;           /* from both crossings */
+    uint32_t error_funnel;          /* used by Go only */
+    char message[MESSAGE_CAPACITY]; /* an error reply, NUL-terminated */
+    uint64_t message_length;        /* used by Go only */
+    int64_t writes;                 /* how many keys to write */
 
     int64_t seconds[SECONDS_LENGTH]; /* the reply IN_SECONDS */
     int64_t limited;                 /* with wait, rows and, of CL.TAKE, taken, the reply IN_ROWS */
     int64_t taken;
     struct decimal wait;
 
-    struct part parts[MOST_FUNNELS];
+    struct item items[MOST_FUNNELS];
     struct funnel funnels[MOST_FUNNELS];
     struct row rows[MOST_FUNNELS];
 };

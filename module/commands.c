@@ -1,11 +1,13 @@
 #include "commands.h"
 
 #include "clock.h"
+#include "compat.h"
 #include "key.h"
-#include "outcomes.h"
-#include "settings.h"
+#include "reply.h"
 
 /* Arrays of arguments end with an entry of zeroes. The server copies them, and writes to none. */
+
+enum { WORDS_PER_FUNNEL = 5 };
 
 /* clang-format off */
 
@@ -25,7 +27,7 @@ static struct command_argument funnel_words[] = {FUNNEL_WORDS(0)}; /* also CL.TA
      .subarguments = funnel_words}
 
 static struct command_argument funnels[] = {FUNNEL_ARGUMENTS, {0}};
-static struct command_argument funnels_and_wait[] = {
+static struct command_argument funnels_and_max_wait[] = {
     FUNNEL_ARGUMENTS,
     {.name = "max_wait", .type = ARGUMENT_DOUBLE, .key_spec_index = -1, .flags = ARGUMENT_OPTIONAL},
     {0},
@@ -36,30 +38,20 @@ static struct command_argument funnels_and_tat[] = {
     {0},
 };
 
-static struct command_argument words_of_gcra[] = {
-    {.name = "key", .type = ARGUMENT_KEY, .key_spec_index = 0},
-    {.name = "max_burst", .type = ARGUMENT_INTEGER, .key_spec_index = -1},
-    {.name = "tokens_per_period", .type = ARGUMENT_INTEGER, .key_spec_index = -1},
-    {.name = "period", .type = ARGUMENT_DOUBLE, .key_spec_index = -1},
-    {.name = "count", .type = ARGUMENT_INTEGER, .key_spec_index = -1, .flags = ARGUMENT_OPTIONAL, .token = "TOKENS"},
-    {0},
-};
-
 /* The words of a command, where the keys are among them, and how it replies. */
-#define WORDS_OF_ONE(kind, reply, words_at_least, documented)                                           \
-    .words = kind, .form = reply, .last_key = 1, .key_step = 1, .arity = words_at_least,                \
+#define ARGUMENTS_OF_ONE(kind, reply, command_arity, documented)                             \
+    .words = kind, .form = reply, .last_key = 1, .key_step = 1, .arity = command_arity,            \
     .arguments = documented, .complexity = "O(1)"
-#define WORDS_OF_SEVERAL(kind, last, documented)                                                        \
-    .words = kind, .form = IN_ROWS, .last_key = last, .key_step = 5, .arity = -6,                       \
+#define ARGUMENTS_OF_SEVERAL(kind, last, documented)                                                     \
+    .words = kind, .form = IN_ROWS, .last_key = last, .key_step = WORDS_PER_FUNNEL, .arity = -6,         \
     .arguments = documented, .complexity = "O(N) where N is the number of funnels, at most 64."
 
 /* What a command does to its keys. */
-#define USES_KEYS(command_flags, builtin, key_flags)                                                    \
+#define FLAGS(command_flags, builtin, key_flags)                                                                \
     .flags = command_flags, .categories = builtin " throttle", .builtin_categories = builtin, .access = key_flags
-#define READS_KEYS USES_KEYS("readonly fast", "read fast", KEY_READ_ONLY)
-#define EMPTIES_KEYS USES_KEYS("write fast", "write fast", KEY_READ_WRITE | KEY_UPDATE)
-#define FILLS_KEYS USES_KEYS("write deny-oom fast", "write fast", KEY_READ_WRITE | KEY_UPDATE)
-#define FILLS_KEYS_IF(setting) FILLS_KEYS, .is_wanted = &setting
+#define READS_KEYS FLAGS("readonly fast", "read fast", KEY_READ_ONLY)
+#define EMPTIES_KEYS FLAGS("write fast", "write fast", KEY_READ_WRITE | KEY_UPDATE)
+#define FILLS_KEYS FLAGS("write deny-oom fast", "write fast", KEY_READ_WRITE | KEY_UPDATE)
 
 /* The server does not say which command it calls, so each has its own function. */
 #define FUNCTION(command) static int command##_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
@@ -69,28 +61,30 @@ FUNCTION(take);
 FUNCTION(peek);
 FUNCTION(charge);
 FUNCTION(refund);
-FUNCTION(gcra);
 
-enum { THROTTLE_ROW, RESERVE_ROW, TAKE_ROW, PEEK_ROW, CHARGE_ROW, REFUND_ROW, GCRA_ROW };
+enum { THROTTLE_ROW, RESERVE_ROW, TAKE_ROW, PEEK_ROW, CHARGE_ROW, REFUND_ROW };
 
-#define COMMAND(called, command, does, takes, uses, says)                                                       \
-    {.name = called, .function = command##_command, .operation = does, takes, uses, .summary = says}
+#define COMMAND(name, function, operation, arguments, flags, summary) {name, function, operation, summary, arguments, flags}
 
 const struct command commands[] = {
-    [THROTTLE_ROW] = COMMAND("cl.throttle", throttle, RESERVE, WORDS_OF_ONE(ONE_FUNNEL_OR_LESS, IN_SECONDS, -5, one_funnel), FILLS_KEYS,
+    [THROTTLE_ROW] = COMMAND("cl.throttle", throttle_command, RESERVE,
+        ARGUMENTS_OF_ONE(ONE_FUNNEL_OR_LESS, IN_SECONDS, -5, one_funnel), FILLS_KEYS,
         "Takes tokens from a funnel that leaks at a fixed rate, or says when they would fit."),
-    [RESERVE_ROW] = COMMAND("cl.reserve", reserve, RESERVE, WORDS_OF_SEVERAL(FUNNELS_AND_LAST_WORD, -2, funnels_and_wait), FILLS_KEYS,
+    [RESERVE_ROW] = COMMAND("cl.reserve", reserve_command, RESERVE,
+        ARGUMENTS_OF_SEVERAL(FUNNELS_AND_LAST_WORD, -2, funnels_and_max_wait), FILLS_KEYS,
         "Takes tokens from all of the funnels or from none, or reserves tokens of one ahead of time."),
-    [TAKE_ROW] = COMMAND("cl.take", take, TAKE, WORDS_OF_ONE(ONE_FUNNEL, IN_ROWS, 6, funnel_words), FILLS_KEYS,
+    [TAKE_ROW] = COMMAND("cl.take", take_command, TAKE,
+        ARGUMENTS_OF_ONE(ONE_FUNNEL, IN_ROWS, 6, funnel_words), FILLS_KEYS,
         "Takes as many tokens from a funnel as fit, up to a quantity."),
-    [PEEK_ROW] = COMMAND("cl.peek", peek, PEEK, WORDS_OF_SEVERAL(FUNNELS, -1, funnels), READS_KEYS,
+    [PEEK_ROW] = COMMAND("cl.peek", peek_command, PEEK,
+        ARGUMENTS_OF_SEVERAL(FUNNELS, -1, funnels), READS_KEYS,
         "Says whether tokens would fit into all of the funnels, and takes none."),
-    [CHARGE_ROW] = COMMAND("cl.charge", charge, CHARGE, WORDS_OF_SEVERAL(FUNNELS, -1, funnels), FILLS_KEYS,
+    [CHARGE_ROW] = COMMAND("cl.charge", charge_command, CHARGE,
+        ARGUMENTS_OF_SEVERAL(FUNNELS, -1, funnels), FILLS_KEYS,
         "Accounts for tokens that were used, whatever the funnels hold."),
-    [REFUND_ROW] = COMMAND("cl.refund", refund, REFUND, WORDS_OF_SEVERAL(FUNNELS_AND_LAST_WORD, -2, funnels_and_tat), EMPTIES_KEYS,
+    [REFUND_ROW] = COMMAND("cl.refund", refund_command, REFUND,
+        ARGUMENTS_OF_SEVERAL(FUNNELS_AND_LAST_WORD, -2, funnels_and_tat), EMPTIES_KEYS,
         "Gives tokens back to the funnels."),
-    [GCRA_ROW] = COMMAND("gcra", gcra, RESERVE, WORDS_OF_ONE(WORDS_OF_GCRA, IN_SECONDS, -5, words_of_gcra), FILLS_KEYS_IF(has_gcra),
-        "Takes tokens from a funnel whose limit is max_burst + 1, or says when they would fit."),
 #ifdef FUNNEL_DEBUG
     {.name = "funnel.debug", .function = debug_command, .flags = "admin", .last_key = 1, .key_step = 1},
 #endif
@@ -99,15 +93,12 @@ const struct command commands[] = {
 
 const int command_count = sizeof commands / sizeof commands[0];
 
-enum { WORDS_PER_FUNNEL = 5 };
-
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 /* How many funnels a call has, or 0 if the command does not take that number of words. */
 ALWAYS_INLINE uint32_t count_funnels(const struct command *command, int argc)
 {
     int words = argc - 1;
-    if (command->words == WORDS_OF_GCRA) return words == 4 || words == 6;
     if (command->words == ONE_FUNNEL) return words == WORDS_PER_FUNNEL;
     if (command->words == ONE_FUNNEL_OR_LESS) return words == WORDS_PER_FUNNEL || words == WORDS_PER_FUNNEL - 1;
     int funnels = words / WORDS_PER_FUNNEL, more = words % WORDS_PER_FUNNEL;
@@ -121,14 +112,10 @@ static RedisModuleString *name_of(RedisModuleString **argv, uint32_t funnel)
     return argv[1 + WORDS_PER_FUNNEL * funnel];
 }
 
-/* Go needs keys only to compare them with each other. A quantity that is left out is 1.
- * GCRA has TOKENS, for Go the last word, in front of the quantity. */
-ALWAYS_INLINE void read_arguments(struct call *call, RedisModuleString **argv, int argc, const struct command *command,
-                                  uint32_t length)
+/* Go needs keys only to compare them with each other. A quantity that is left out is 1. */
+ALWAYS_INLINE void read_arguments(struct call *call, RedisModuleString **argv, int argc, uint32_t length)
 {
-    int words = argc - 1, is_gcra = command->words == WORDS_OF_GCRA;
-    call->outcome.wording = is_gcra ? OF_GCRA : OF_FUNNELS;
-    call->limit_surplus = is_gcra ? 1 : limit_surplus;
+    int words = argc - 1;
     for (uint32_t i = 0; i < length; i++) {
         RedisModuleString **word = argv + 1 + WORDS_PER_FUNNEL * i;
         struct funnel *funnel = &call->funnels[i];
@@ -136,46 +123,10 @@ ALWAYS_INLINE void read_arguments(struct call *call, RedisModuleString **argv, i
         funnel->capacity = text_of(word[1]);
         funnel->count = text_of(word[2]);
         funnel->period = text_of(word[3]);
-        funnel->quantity = words < WORDS_PER_FUNNEL ? (struct text){"1", 1} : text_of(word[4 + is_gcra]);
+        funnel->quantity = words < WORDS_PER_FUNNEL ? (struct text){"1", 1} : text_of(word[4]);
     }
     int has_last_word = words > WORDS_PER_FUNNEL * (int)length;
-    call->last_word = has_last_word ? text_of(argv[argc - 1 - is_gcra]) : (struct text){NULL, 0};
-}
-
-static void reply_with_decimal(RedisModuleCtx *ctx, const struct decimal *decimal)
-{
-    redis.ReplyWithStringBuffer(ctx, decimal->bytes + decimal->start, decimal->end - decimal->start);
-}
-
-static void reply_with_row(RedisModuleCtx *ctx, const struct row *row, const struct funnel *funnel)
-{
-    redis.ReplyWithArray(ctx, 6);
-    redis.ReplyWithLongLong(ctx, row->limited);
-    redis.ReplyWithLongLong(ctx, row->limit);
-    redis.ReplyWithLongLong(ctx, row->remaining);
-    reply_with_decimal(ctx, &row->wait);
-    reply_with_decimal(ctx, &row->reset_after);
-    if (row->has_receipt)
-        reply_with_decimal(ctx, &funnel->tat);
-    else
-        redis.ReplyWithStringBuffer(ctx, "0", 1);
-}
-
-ALWAYS_INLINE int reply(RedisModuleCtx *ctx, const struct call *call, const struct command *command, uint32_t length)
-{
-    reply_counts[call->outcome.verdict]++;
-    if (command->form == IN_SECONDS) {
-        redis.ReplyWithArray(ctx, SECONDS_LENGTH);
-        for (int i = 0; i < SECONDS_LENGTH; i++) redis.ReplyWithLongLong(ctx, call->seconds[i]);
-        return REDISMODULE_OK;
-    }
-    redis.ReplyWithArray(ctx, command->operation == TAKE ? 4 : 3);
-    redis.ReplyWithLongLong(ctx, call->limited);
-    reply_with_decimal(ctx, &call->wait);
-    redis.ReplyWithArray(ctx, length);
-    for (uint32_t i = 0; i < length; i++) reply_with_row(ctx, &call->rows[i], &call->funnels[i]);
-    if (command->operation == TAKE) redis.ReplyWithLongLong(ctx, call->taken);
-    return REDISMODULE_OK;
+    call->last_word = has_last_word ? text_of(argv[argc - 1]) : (struct text){NULL, 0};
 }
 
 /* The path of a call into Go:
@@ -200,9 +151,10 @@ ALWAYS_INLINE int answer(RedisModuleCtx *ctx, RedisModuleString **argv, int argc
     call.operation = command->operation;
     call.form = command->form;
     call.length = length;
-    read_arguments(&call, argv, argc, command, length);
+    call.limit_surplus = command->form == IN_SECONDS ? compat_surplus : 0;
+    read_arguments(&call, argv, argc, length);
     go_parse(&call);
-    if (call.outcome.verdict != VERDICT_PARSED) return reply_with_error(ctx, &call.outcome);
+    if (call.verdict != VERDICT_PARSED) return reply(ctx, &call);
 
     /* Opened for writing although many calls write nothing, because one lookup then serves
      * both. The module has turned the implicit "key was modified" off, so closing the key
@@ -213,17 +165,15 @@ ALWAYS_INLINE int answer(RedisModuleCtx *ctx, RedisModuleString **argv, int argc
     for (uint32_t i = 0; i < length; i++) key_read(&call.funnels[i], keys[i]);
     call.now = clock_nanoseconds();
     go_decide(&call);
-    int failed = call.outcome.verdict == VERDICT_ERROR, writes = !failed && call.writes > 0;
     for (uint32_t i = 0; i < length; i++) {
-        if (writes) key_write(keys[i], &call.funnels[i]);
+        if (call.writes > 0) key_write(keys[i], &call.funnels[i]);
         redis.CloseKey(keys[i]);
     }
-    if (failed) return reply_with_error(ctx, &call.outcome);
-    if (writes) {
+    if (call.writes > 0) {
         for (uint32_t i = 0; i < length; i++) key_replicate(ctx, name_of(argv, i), &call.funnels[i]);
         for (uint32_t i = 0; i < length; i++) key_notify(ctx, name_of(argv, i), &call.funnels[i]);
     }
-    return reply(ctx, &call, command, length);
+    return reply(ctx, &call);
 }
 
 /* clang-format off */
@@ -233,5 +183,4 @@ FUNCTION(take) { return answer(ctx, argv, argc, &commands[TAKE_ROW]); }
 FUNCTION(peek) { return answer(ctx, argv, argc, &commands[PEEK_ROW]); }
 FUNCTION(charge) { return answer(ctx, argv, argc, &commands[CHARGE_ROW]); }
 FUNCTION(refund) { return answer(ctx, argv, argc, &commands[REFUND_ROW]); }
-FUNCTION(gcra) { return answer(ctx, argv, argc, &commands[GCRA_ROW]); }
 /* clang-format on */

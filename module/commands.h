@@ -10,16 +10,15 @@ enum words {
     ONE_FUNNEL,            /* all of its words */
     FUNNELS,               /* from 1 to MOST_FUNNELS */
     FUNNELS_AND_LAST_WORD, /* which may be left out */
-    WORDS_OF_GCRA,         /* key max_burst tokens_per_period period [TOKENS count] */
 };
 
 /* Everything about a command. */
 struct command {
     const char *name;
     RedisModuleCmdFunc function;
-    const int *is_wanted; /* the setting that registers it, which has its name; NULL: always */
-
     enum operation operation;
+    const char *summary;
+
     enum words words;
     enum form form;
 
@@ -28,10 +27,10 @@ struct command {
     uint64_t access;                             /* of the keys, the first of which is word 1 */
     int last_key, key_step;
 
-    /* For COMMAND DOCS. */
+    /* For COMMAND DOCS, as is the summary. */
     int arity;
     struct command_argument *arguments; /* the server copies them */
-    const char *summary, *complexity;
+    const char *complexity;
 };
 
 extern const struct command commands[];

@@ -14,7 +14,7 @@
 //	               ▼
 //	           answer/             Go: asks package gcra
 //	               ▼
-//	           key.c, commands.c   write the keys, replicate, reply
+//	           key.c, reply.c      write the keys, replicate, reply
 //
 // One struct (call.h) crosses over, twice, whatever the number of funnels. Go runs
 // like a C function, and its runtime never starts: docs/go-runtime.md.
@@ -24,13 +24,12 @@
 //   - abi.h, abi.c: the part of the Redis Modules ABI that funnel uses, found by name
 //     at load time. No header file of the server is needed or copied.
 //   - load.c: loading the module.
-//   - settings.c: the load arguments, and the settings of the same names.
+//   - compat.c: the load argument compat.
 //   - commands.c: the table of the commands, and the function that answers all of them.
 //   - register.c, command_info.h: registration of the commands, with their flags, keys,
 //     documentation and ACL categories.
 //   - key.c: the key of a funnel: reading, writing, replication, events.
-//   - outcomes.c: error replies, and the counts that INFO shows; commands.c makes all other
-//     replies.
+//   - reply.c: the replies, and the counts that INFO shows.
 //   - call.h, call.c: the structs that cross from C to Go, the entry points, and the
 //     calls that test them when the module is loaded.
 //   - answer/: the commands as Go sees them, free of cgo and tested without a server;

@@ -19,23 +19,27 @@ var (
 	cCall C.struct_call
 	gCall answer.Call
 
-	_ [unsafe.Sizeof(cCall)]int                                                      = [unsafe.Sizeof(gCall)]int{}
-	_ [unsafe.Offsetof(cCall.operation)][unsafe.Sizeof(cCall.operation)]none         = [unsafe.Offsetof(gCall.Operation)][unsafe.Sizeof(gCall.Operation)]none{}
-	_ [unsafe.Offsetof(cCall.form)][unsafe.Sizeof(cCall.form)]none                   = [unsafe.Offsetof(gCall.Form)][unsafe.Sizeof(gCall.Form)]none{}
-	_ [unsafe.Offsetof(cCall.length)][unsafe.Sizeof(cCall.length)]none               = [unsafe.Offsetof(gCall.Length)][unsafe.Sizeof(gCall.Length)]none{}
-	_ [unsafe.Offsetof(cCall.limit_surplus)][unsafe.Sizeof(cCall.limit_surplus)]none = [unsafe.Offsetof(gCall.LimitSurplus)][unsafe.Sizeof(gCall.LimitSurplus)]none{}
-	_ [unsafe.Offsetof(cCall.now)][unsafe.Sizeof(cCall.now)]none                     = [unsafe.Offsetof(gCall.Now)][unsafe.Sizeof(gCall.Now)]none{}
-	_ [unsafe.Offsetof(cCall.last_word)][unsafe.Sizeof(cCall.last_word)]none         = [unsafe.Offsetof(gCall.LastWord)][unsafe.Sizeof(gCall.LastWord)]none{}
-	_ [unsafe.Offsetof(cCall.last)][unsafe.Sizeof(cCall.last)]none                   = [unsafe.Offsetof(gCall.Last)][unsafe.Sizeof(gCall.Last)]none{}
-	_ [unsafe.Offsetof(cCall.outcome)][unsafe.Sizeof(cCall.outcome)]none             = [unsafe.Offsetof(gCall.Outcome)][unsafe.Sizeof(gCall.Outcome)]none{}
-	_ [unsafe.Offsetof(cCall.writes)][unsafe.Sizeof(cCall.writes)]none               = [unsafe.Offsetof(gCall.Writes)][unsafe.Sizeof(gCall.Writes)]none{}
-	_ [unsafe.Offsetof(cCall.seconds)][unsafe.Sizeof(cCall.seconds)]none             = [unsafe.Offsetof(gCall.Seconds)][unsafe.Sizeof(gCall.Seconds)]none{}
-	_ [unsafe.Offsetof(cCall.limited)][unsafe.Sizeof(cCall.limited)]none             = [unsafe.Offsetof(gCall.Limited)][unsafe.Sizeof(gCall.Limited)]none{}
-	_ [unsafe.Offsetof(cCall.taken)][unsafe.Sizeof(cCall.taken)]none                 = [unsafe.Offsetof(gCall.Taken)][unsafe.Sizeof(gCall.Taken)]none{}
-	_ [unsafe.Offsetof(cCall.wait)][unsafe.Sizeof(cCall.wait)]none                   = [unsafe.Offsetof(gCall.Wait)][unsafe.Sizeof(gCall.Wait)]none{}
-	_ [unsafe.Offsetof(cCall.parts)][unsafe.Sizeof(cCall.parts)]none                 = [unsafe.Offsetof(gCall.Parts)][unsafe.Sizeof(gCall.Parts)]none{}
-	_ [unsafe.Offsetof(cCall.funnels)][unsafe.Sizeof(cCall.funnels)]none             = [unsafe.Offsetof(gCall.Funnels)][unsafe.Sizeof(gCall.Funnels)]none{}
-	_ [unsafe.Offsetof(cCall.rows)][unsafe.Sizeof(cCall.rows)]none                   = [unsafe.Offsetof(gCall.Rows)][unsafe.Sizeof(gCall.Rows)]none{}
+	_ [unsafe.Sizeof(cCall)]int                                                        = [unsafe.Sizeof(gCall)]int{}
+	_ [unsafe.Offsetof(cCall.operation)][unsafe.Sizeof(cCall.operation)]none           = [unsafe.Offsetof(gCall.Operation)][unsafe.Sizeof(gCall.Operation)]none{}
+	_ [unsafe.Offsetof(cCall.form)][unsafe.Sizeof(cCall.form)]none                     = [unsafe.Offsetof(gCall.Form)][unsafe.Sizeof(gCall.Form)]none{}
+	_ [unsafe.Offsetof(cCall.length)][unsafe.Sizeof(cCall.length)]none                 = [unsafe.Offsetof(gCall.Length)][unsafe.Sizeof(gCall.Length)]none{}
+	_ [unsafe.Offsetof(cCall.limit_surplus)][unsafe.Sizeof(cCall.limit_surplus)]none   = [unsafe.Offsetof(gCall.LimitSurplus)][unsafe.Sizeof(gCall.LimitSurplus)]none{}
+	_ [unsafe.Offsetof(cCall.now)][unsafe.Sizeof(cCall.now)]none                       = [unsafe.Offsetof(gCall.Now)][unsafe.Sizeof(gCall.Now)]none{}
+	_ [unsafe.Offsetof(cCall.last_word)][unsafe.Sizeof(cCall.last_word)]none           = [unsafe.Offsetof(gCall.LastWord)][unsafe.Sizeof(gCall.LastWord)]none{}
+	_ [unsafe.Offsetof(cCall.max_wait)][unsafe.Sizeof(cCall.max_wait)]none             = [unsafe.Offsetof(gCall.MaxWait)][unsafe.Sizeof(gCall.MaxWait)]none{}
+	_ [unsafe.Offsetof(cCall.receipt)][unsafe.Sizeof(cCall.receipt)]none               = [unsafe.Offsetof(gCall.Receipt)][unsafe.Sizeof(gCall.Receipt)]none{}
+	_ [unsafe.Offsetof(cCall.verdict)][unsafe.Sizeof(cCall.verdict)]none               = [unsafe.Offsetof(gCall.Verdict)][unsafe.Sizeof(gCall.Verdict)]none{}
+	_ [unsafe.Offsetof(cCall.error_funnel)][unsafe.Sizeof(cCall.error_funnel)]none     = [unsafe.Offsetof(gCall.ErrorFunnel)][unsafe.Sizeof(gCall.ErrorFunnel)]none{}
+	_ [unsafe.Offsetof(cCall.message)][unsafe.Sizeof(cCall.message)]none               = [unsafe.Offsetof(gCall.Message)][unsafe.Sizeof(gCall.Message)]none{}
+	_ [unsafe.Offsetof(cCall.message_length)][unsafe.Sizeof(cCall.message_length)]none = [unsafe.Offsetof(gCall.MessageLength)][unsafe.Sizeof(gCall.MessageLength)]none{}
+	_ [unsafe.Offsetof(cCall.writes)][unsafe.Sizeof(cCall.writes)]none                 = [unsafe.Offsetof(gCall.Writes)][unsafe.Sizeof(gCall.Writes)]none{}
+	_ [unsafe.Offsetof(cCall.seconds)][unsafe.Sizeof(cCall.seconds)]none               = [unsafe.Offsetof(gCall.Seconds)][unsafe.Sizeof(gCall.Seconds)]none{}
+	_ [unsafe.Offsetof(cCall.limited)][unsafe.Sizeof(cCall.limited)]none               = [unsafe.Offsetof(gCall.Limited)][unsafe.Sizeof(gCall.Limited)]none{}
+	_ [unsafe.Offsetof(cCall.taken)][unsafe.Sizeof(cCall.taken)]none                   = [unsafe.Offsetof(gCall.Taken)][unsafe.Sizeof(gCall.Taken)]none{}
+	_ [unsafe.Offsetof(cCall.wait)][unsafe.Sizeof(cCall.wait)]none                     = [unsafe.Offsetof(gCall.Wait)][unsafe.Sizeof(gCall.Wait)]none{}
+	_ [unsafe.Offsetof(cCall.items)][unsafe.Sizeof(cCall.items)]none                   = [unsafe.Offsetof(gCall.Items)][unsafe.Sizeof(gCall.Items)]none{}
+	_ [unsafe.Offsetof(cCall.funnels)][unsafe.Sizeof(cCall.funnels)]none               = [unsafe.Offsetof(gCall.Funnels)][unsafe.Sizeof(gCall.Funnels)]none{}
+	_ [unsafe.Offsetof(cCall.rows)][unsafe.Sizeof(cCall.rows)]none                     = [unsafe.Offsetof(gCall.Rows)][unsafe.Sizeof(gCall.Rows)]none{}
 
 	cFunnel C.struct_funnel
 	gFunnel answer.Funnel
@@ -54,15 +58,6 @@ var (
 	_ [unsafe.Offsetof(cFunnel.expiry_milliseconds)][unsafe.Sizeof(cFunnel.expiry_milliseconds)]none = [unsafe.Offsetof(gFunnel.ExpiryMilliseconds)][unsafe.Sizeof(gFunnel.ExpiryMilliseconds)]none{}
 	_ [unsafe.Offsetof(cFunnel.tat)][unsafe.Sizeof(cFunnel.tat)]none                                 = [unsafe.Offsetof(gFunnel.TAT)][unsafe.Sizeof(gFunnel.TAT)]none{}
 	_ [unsafe.Offsetof(cFunnel.expiry)][unsafe.Sizeof(cFunnel.expiry)]none                           = [unsafe.Offsetof(gFunnel.Expiry)][unsafe.Sizeof(gFunnel.Expiry)]none{}
-
-	cOutcome C.struct_outcome
-	gOutcome answer.Outcome
-
-	_ [unsafe.Sizeof(cOutcome)]int                                             = [unsafe.Sizeof(gOutcome)]int{}
-	_ [unsafe.Offsetof(cOutcome.verdict)][unsafe.Sizeof(cOutcome.verdict)]none = [unsafe.Offsetof(gOutcome.Verdict)][unsafe.Sizeof(gOutcome.Verdict)]none{}
-	_ [unsafe.Offsetof(cOutcome.funnel)][unsafe.Sizeof(cOutcome.funnel)]none   = [unsafe.Offsetof(gOutcome.Funnel)][unsafe.Sizeof(gOutcome.Funnel)]none{}
-	_ [unsafe.Offsetof(cOutcome.wording)][unsafe.Sizeof(cOutcome.wording)]none = [unsafe.Offsetof(gOutcome.Wording)][unsafe.Sizeof(gOutcome.Wording)]none{}
-	_ [unsafe.Offsetof(cOutcome.message)][unsafe.Sizeof(cOutcome.message)]none = [unsafe.Offsetof(gOutcome.Message)][unsafe.Sizeof(gOutcome.Message)]none{}
 
 	cRow C.struct_row
 	gRow answer.Row
@@ -88,13 +83,11 @@ var (
 	_     [unsafe.Sizeof(cText)]int         = [unsafe.Sizeof("")]int{}
 	_     [unsafe.Offsetof(cText.bytes)]int = [0]int{}
 
-	_ [unsafe.Sizeof(C.struct_part{})]int = [unsafe.Sizeof(gcra.Item{})]int{}
+	_ [unsafe.Sizeof(C.struct_item{})]int = [unsafe.Sizeof(gcra.Item{})]int{}
 
 	_ [C.SECONDS_LENGTH]int    = [answer.SecondsLength]int{}
 	_ [C.IN_SECONDS]int        = [answer.InSeconds]int{}
 	_ [C.IN_ROWS]int           = [answer.InRows]int{}
-	_ [C.OF_FUNNELS]int        = [answer.OfFunnels]int{}
-	_ [C.OF_GCRA]int           = [answer.OfGCRA]int{}
 	_ [C.DECIMAL_CAPACITY]int  = [answer.DecimalCapacity]int{}
 	_ [C.MESSAGE_CAPACITY]int  = [answer.MessageCapacity]int{}
 	_ [C.MOST_FUNNELS]int      = [answer.MostFunnels]int{}

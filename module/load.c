@@ -2,10 +2,10 @@
 
 #include "abi.h"
 #include "call.h"
-#include "register.h"
 #include "key.h"
-#include "outcomes.h"
-#include "settings.h"
+#include "register.h"
+#include "reply.h"
+#include "compat.h"
 #include "unload.h"
 #include "version.h"
 
@@ -18,11 +18,11 @@ static void add_info(RedisModuleInfoCtx *info, int for_crash_report)
     redis.InfoAddSection(info, "");
     redis.InfoAddFieldCString(info, "version", FUNNEL_VERSION);
     redis.InfoAddFieldCString(info, "commit", FUNNEL_COMMIT);
-    settings_add_info(info);
+    redis.InfoAddFieldCString(info, "compat", compat_name());
     reply_add_counts(info);
 }
 
-/* Sets no option that the server does not know: it may mean something else one day. */
+/* Unknown option bits may get another meaning in a later server. */
 static int module_options(void)
 {
     int options = REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
@@ -61,8 +61,7 @@ PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int
     }
     redis.SetModuleOptions(ctx, module_options());
 
-    if (settings_read_load_arguments(ctx, argv, argc) != REDISMODULE_OK) return REDISMODULE_ERR;
-    if (settings_register(ctx) != REDISMODULE_OK) return REDISMODULE_ERR;
+    if (compat_read(ctx, argv, argc) != REDISMODULE_OK) return REDISMODULE_ERR;
     redis.RegisterInfoFunc(ctx, add_info);
     memset(reply_counts, 0, sizeof reply_counts);
     redis.Log(ctx, "notice", "funnel %s (%s) loaded, compat %s", FUNNEL_VERSION, FUNNEL_COMMIT, compat_name());

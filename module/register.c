@@ -69,19 +69,8 @@ static int is_taken(RedisModuleCtx *ctx, const char *name)
 const char *find_taken_command(RedisModuleCtx *ctx)
 {
     for (int i = 0; i < command_count; i++)
-        if (commands[i].is_wanted == NULL && is_taken(ctx, commands[i].name)) return commands[i].name;
+        if (is_taken(ctx, commands[i].name)) return commands[i].name;
     return NULL;
-}
-
-/* Whether to register a command. Servers may have those that a setting asks for. */
-static int may_register(RedisModuleCtx *ctx, const struct command *command)
-{
-    if (command->is_wanted == NULL) return 1;
-    if (!*command->is_wanted) return 0;
-    if (!is_taken(ctx, command->name)) return 1;
-    redis.Log(ctx, "warning", "funnel is loaded without its command %s: the server has one of that name",
-              command->name);
-    return 0;
 }
 
 int register_commands(RedisModuleCtx *ctx)
@@ -93,7 +82,6 @@ int register_commands(RedisModuleCtx *ctx)
     /* The most used command is last (unload.h). */
     for (int i = command_count - 1; i >= 0; i--) {
         const struct command *command = &commands[i];
-        if (!may_register(ctx, command)) continue;
         if (redis.CreateCommand(ctx, command->name, command->function, command->flags, 1, command->last_key,
                                 command->key_step) != REDISMODULE_OK) {
             redis.Log(ctx, "warning", "the server does not accept the command %s", command->name);

@@ -10,164 +10,120 @@ import (
 
 // A Command is how a command reads its words, which operation it is, and how it replies.
 type Command struct {
-	Name             string
-	Operation        string
-	Funnels          int    // at most
-	QuantityOptional bool   // of the only funnel
-	LastWord         string // which may be left out
-	Seconds          bool   // five integers, in whole seconds; otherwise rows
-	Burst            bool   // words of GCRA: max_burst tokens_per_period period [TOKENS count]
+	Name       string
+	Operation  string
+	LeastWords int    // the name included; 5 where the quantity may be left out
+	Funnels    int    // at most
+	LastWord   string // which may be left out
+	Seconds    bool   // five integers, in whole seconds; otherwise rows
 }
 
 // Commands are all commands: tests with random calls take theirs from here.
 var Commands = []Command{
-	{Name: "cl.throttle", Operation: "reserve", Funnels: 1, QuantityOptional: true, Seconds: true},
-	{Name: "cl.reserve", Operation: "reserve", Funnels: 64, LastWord: "max_wait"},
-	{Name: "cl.take", Operation: "take", Funnels: 1},
-	{Name: "cl.peek", Operation: "peek", Funnels: 64},
-	{Name: "cl.charge", Operation: "charge", Funnels: 64},
-	{Name: "cl.refund", Operation: "refund", Funnels: 64, LastWord: "tat"},
-	{Name: "gcra", Operation: "reserve", Funnels: 1, QuantityOptional: true, Seconds: true, Burst: true},
+	{Name: "cl.throttle", Operation: "reserve", LeastWords: 5, Funnels: 1, Seconds: true},
+	{Name: "cl.reserve", Operation: "reserve", LeastWords: 6, Funnels: 64, LastWord: "max_wait"},
+	{Name: "cl.take", Operation: "take", LeastWords: 6, Funnels: 1},
+	{Name: "cl.peek", Operation: "peek", LeastWords: 6, Funnels: 64},
+	{Name: "cl.charge", Operation: "charge", LeastWords: 6, Funnels: 64},
+	{Name: "cl.refund", Operation: "refund", LeastWords: 6, Funnels: 64, LastWord: "tat"},
 }
 
 // CommandOf is the command of that name, if it is one of ours.
 func CommandOf(name string) (command Command, ours bool) {
-	at := slices.IndexFunc(Commands, func(c Command) bool { return c.Name == name })
-	if at < 0 {
-		return Command{}, false
+	for _, command := range Commands {
+		if command.Name == name {
+			return command, true
+		}
 	}
-	return Commands[at], true
-}
-
-// LeastWords is how many words a call has at least, the name included.
-func (c Command) LeastWords() int {
-	if c.QuantityOptional {
-		return 5
-	}
-	return 6
-}
-
-// Written puts the words of funnels, the command's name in front, as the command has them:
-// GCRA has TOKENS in front of the quantity.
-func (c Command) Written(words []string) []string {
-	if c.Burst && len(words) > 5 {
-		return slices.Insert(slices.Clone(words), 5, "TOKENS")
-	}
-	return words
-}
-
-// Worded is an error with the command's own names for the words.
-func (c Command) Worded(err Error) Error {
-	if c.Burst {
-		return Error(strings.NewReplacer("capacity", "max_burst", "count", "tokens_per_period", "quantity", "count").Replace(string(err)))
-	}
-	return err
+	return Command{}, false
 }
 
 // Call is a command with its words, the name in front, at an instant in nanoseconds; get
 // reads a key.
 func Call(mode Mode, words []string, now int64, get func(key string) Value) Outcome {
 	command, _ := CommandOf(words[0])
-	words = words[1:]
-	isTokens := true
-	if command.Burst {
-		mode = RedisCell
-		if len(words) == 5 {
-			return failed(ErrArity)
-		}
-		if len(words) == 6 {
-			isTokens = strings.EqualFold(words[4], "TOKENS")
-			words = slices.Delete(slices.Clone(words), 4, 5)
-		}
+	if command.Name != "cl.throttle" {
+		mode = Default
 	}
-	if command.QuantityOptional && len(words) == 4 {
+	if words = words[1:]; len(words) == 4 && command.LeastWords == 5 {
 		words = append(words[:4:4], "1")
 	}
 	length, rest := len(words)/5, len(words)%5
 	if length < 1 || length > command.Funnels || rest > 1 || rest == 1 && command.LastWord == "" {
-		return failed(ErrArity)
+		return Outcome{Name: string(ErrArity), Err: ErrArity}
 	}
+	var err Error
 	funnels := make([]Funnel, length)
 	for i := range funnels {
-		var err Error
-		funnels[i], err = ParseFunnel(mode, [5]string(words[5*i:]), command.Operation == "take")
-		if before := err == ErrCapacity || err == ErrCount || err == ErrPeriod; command.Burst && !before {
-			if !isTokens {
-				return failed(ErrSyntax)
-			}
-			if _, ok := Integer(1, words[4]); !ok {
-				return failed(ErrCount) // its count is the quantity
-			}
-		}
-		if err != "" {
-			return command.failedAt(i, length, err)
+		if funnels[i], err = ParseFunnel(mode, [5]string(words[5*i:]), command.Operation == "take"); err != "" {
+			return failed(err, i, length)
 		}
 	}
-	lastWord, err := command.parseLastWord(words[5*length:], length)
+	maxWait, receipt, err := command.parseLastWord(words[5*length:], length)
 	if err != "" {
-		return failed(err)
+		return Outcome{Name: string(err), Err: err}
 	}
-	seen := map[string]bool{}
 	for i, funnel := range funnels {
-		if seen[funnel.Key] {
-			return command.failedAt(i, length, ErrTwice)
+		if slices.ContainsFunc(funnels[:i], func(before Funnel) bool { return before.Key == funnel.Key }) {
+			return failed(ErrTwice, i, length)
 		}
-		seen[funnel.Key] = true
 	}
 
 	tats := make([]*big.Int, length)
 	for i, funnel := range funnels {
-		var err Error
 		if tats[i], err = funnel.Stored(get(funnel.Key)); err != "" {
-			return command.failedAt(i, length, err)
+			return failed(err, i, length)
 		}
 	}
 	decisions, taken := make([]Decision, length), int64(0)
 	for i, funnel := range funnels {
-		var err Error
-		if decisions[i], taken, err = funnel.Decide(command.Operation, tats[i], big.NewInt(now), lastWord); err != "" {
-			return command.failedAt(i, length, err)
+		decisions[i], taken, err = funnel.Decide(command.Operation, tats[i], big.NewInt(now), maxWait, receipt)
+		if err != "" {
+			return failed(err, i, length)
 		}
 	}
 	return together(command, funnels, tats, decisions, taken, now)
 }
 
-// parseLastWord reads the last word of a call, which is there or not.
-func (c Command) parseLastWord(word []string, length int) (number *big.Int, err Error) {
-	number, ok := new(big.Int), true
+// failed is an error of a row; it names the row where there are several.
+func failed(err Error, index, length int) Outcome {
+	if length == 1 {
+		return Outcome{Name: string(err), Err: err}
+	}
+	return Outcome{Name: string(err), Err: err.Of(index + 1)}
+}
+
+// parseLastWord reads max_wait, which is 0 if it is left out, or the receipt, which is nil.
+func (c Command) parseLastWord(word []string, length int) (maxWait, receipt *big.Int, err Error) {
+	maxWait, ok := new(big.Int), true
 	switch {
-	case c.LastWord == "tat" && len(word) == 0:
-		return nil, ""
+	case len(word) == 0:
 	case c.LastWord == "tat":
-		if number, ok = Integer(0, word[0]); !ok {
-			return nil, ErrLastTAT
+		if receipt, ok = Integer(0, word[0]); !ok {
+			err = ErrReceipt
+		} else if length > 1 {
+			err = ErrReceipts
 		}
-		if length > 1 {
-			return nil, ErrTATs
-		}
-	case len(word) > 0:
-		if number, ok = Seconds(word[0]); !ok {
-			return nil, ErrMaxWait
-		}
-		if number.Sign() > 0 && length > 1 {
-			return nil, ErrSeveral
+	default:
+		if maxWait, ok = Seconds(word[0]); !ok {
+			err = ErrMaxWait
+		} else if maxWait.Sign() > 0 && length > 1 {
+			err = ErrMaxWaits
 		}
 	}
-	return number, ""
+	return maxWait, receipt, err
 }
 
 // together is the call as a whole: limited if any row is, and the longest wait, or -1 if
 // any row says -1. A reservation that is limited takes nothing anywhere.
 func together(command Command, funnels []Funnel, tats []*big.Int, decisions []Decision, taken, now int64) Outcome {
-	limited, never, wait, asked := false, false, int64(0), false
+	limited, wait, asked := false, int64(0), false
 	for i, decision := range decisions {
 		limited = limited || decision.Limited
-		never = never || decision.Wait < 0
-		wait = max(wait, decision.Wait)
+		if wait >= 0 && (decision.Wait < 0 || decision.Wait > wait) {
+			wait = decision.Wait
+		}
 		asked = asked || funnels[i].Quantity.Sign() > 0
-	}
-	if never {
-		wait = -1
 	}
 
 	outcome := Outcome{Name: nameOf(command.Operation, asked, limited, wait, taken)}
@@ -176,9 +132,9 @@ func together(command Command, funnels []Funnel, tats []*big.Int, decisions []De
 		if command.Operation == "reserve" && limited {
 			decision = funnels[i].state(tats[i], big.NewInt(now), decision.Limited, big.NewInt(decision.Wait))
 		}
-		receipt := "0"
+		tat, receipt := strconv.FormatInt(decision.TAT, 10), "0"
 		if decision.TAT != tats[i].Int64() && command.Operation != "refund" {
-			receipt = strconv.FormatInt(decision.TAT, 10)
+			receipt = tat
 		}
 		rows[i] = []any{number(decision.Limited), decision.Limit, decision.Remaining,
 			seconds(decision.Wait), seconds(decision.ResetAfter), receipt}
@@ -187,7 +143,7 @@ func together(command Command, funnels []Funnel, tats []*big.Int, decisions []De
 		case decision.TAT <= now:
 			outcome.Writes = append(outcome.Writes, Write{Key: funnels[i].Key})
 		default:
-			outcome.Writes = append(outcome.Writes, set(funnels[i].Key, decision.TAT))
+			outcome.Writes = append(outcome.Writes, Write{funnels[i].Key, tat, roundedUp(big.NewInt(decision.TAT), 1e6)})
 		}
 	}
 	outcome.Reply = []any{number(limited), seconds(wait), rows}
@@ -220,22 +176,6 @@ func nameOf(operation string, asked, limited bool, wait, taken int64) string {
 	return Allowed
 }
 
-// failedAt names the funnel where there are several.
-func (c Command) failedAt(index, length int, err Error) Outcome {
-	outcome := failed(err)
-	outcome.Err = c.Worded(err)
-	if length > 1 {
-		outcome.Err = outcome.Err.Of(index + 1)
-	}
-	return outcome
-}
-
-func set(key string, tat int64) Write {
-	return Write{key, strconv.FormatInt(tat, 10), roundedUp(big.NewInt(tat), 1e6)}
-}
-
-func failed(err Error) Outcome { return Outcome{Name: string(err), Err: err} }
-
 // inSeconds is the reply of CL.THROTTLE.
 func (d Decision) inSeconds() []any {
 	retryAfter := int64(-1)
@@ -251,12 +191,8 @@ func roundedUp(number *big.Int, unit int64) int64 {
 	return quotient.Int64() + int64(rest.Sign())
 }
 
-func number(is bool) int64 {
-	if is {
-		return 1
-	}
-	return 0
-}
+// number is 1 for true, and 0 for false.
+func number(is bool) int64 { return map[bool]int64{true: 1}[is] }
 
 // seconds writes nanoseconds as the replies of these commands do; -1 stays.
 func seconds(nanoseconds int64) string {

@@ -1,14 +1,13 @@
 // Package contract says what the commands answer, store and refuse: a second
 // implementation for tests to compare with, in integers of any size.
 //
-// It says what docs/commands.md says, section by section, and can be checked by reading. Nothing in it watches for overflow: sums and products are
-// exact, and what does not fit 63 bits is seen in the result. It knows neither package
-// gcra nor the module.
+// It says what docs/commands.md says, and can be checked by reading. Nothing in it watches
+// for overflow: sums and products are exact, and what does not fit 63 bits is seen in the
+// result. It knows neither package gcra nor the module.
 //
-// A call takes three steps, each of which may end it with an [Error]: its words are read
-// ([ParseFunnel], [NewFunnel]), then its keys ([Funnel.Stored]), and then its funnels
-// decide ([Funnel.Reserve], ...). Each step is made for all funnels, from the left, before the
-// next. [Call] is all of them.
+// A [Call] takes three steps, each of which may end it with an [Error]: its words are read
+// ([ParseFunnel]), then its keys ([Funnel.Stored]), and then its funnels decide
+// ([Funnel.Decide]). Each step is made for all funnels, from the left, before the next.
 package contract
 
 import (
@@ -16,8 +15,8 @@ import (
 	"strings"
 )
 
-// A Mode is how the second argument is read: how much more than that argument the
-// funnel holds.
+// A Mode is how CL.THROTTLE, and it alone, reads its second argument: how much more than
+// that argument the funnel holds.
 type Mode int64
 
 // What `compat` selects.
@@ -34,23 +33,21 @@ type Error string
 const (
 	ErrArity Error = "ERR wrong number of arg"
 
-	// The least number follows, which depends on the mode.
+	// The least number follows: 1, or 0 for CL.THROTTLE in redis-cell mode.
 	ErrCapacity Error = "ERR capacity must be an integer from "
 	ErrCount    Error = "ERR count must be an integer from 1 to 9223372036854775807"
 	ErrPeriod   Error = "ERR period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits"
 	ErrQuantity Error = "ERR quantity must be an integer from 0 to 9223372036854775807"
 
-	ErrSyntax Error = "ERR syntax error" // for TOKENS
-
 	ErrEmissionInterval Error = "ERR count is too large for period: less than 1 nanosecond per token"
 	ErrTolerance        Error = "ERR capacity and period are too large together for count: a full funnel must drain within 2^63-1 nanoseconds (292 years)"
 	ErrIncrement        Error = "ERR quantity and period are too large together for count: the tokens must leak within 2^63-1 nanoseconds (292 years)"
 
-	ErrMaxWait Error = "ERR max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
-	ErrSeveral Error = "ERR max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
-	ErrLastTAT Error = "ERR tat must be an integer from 0 to 9223372036854775807"
-	ErrTATs    Error = "ERR tat must be left out for several funnels: give the tokens of each back by a call of its own"
-	ErrTwice   Error = "ERR the key is named twice in this call: ask once, for all of its tokens"
+	ErrMaxWait  Error = "ERR max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
+	ErrMaxWaits Error = "ERR max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
+	ErrReceipt  Error = "ERR tat must be an integer from 0 to 9223372036854775807"
+	ErrReceipts Error = "ERR tat must be left out for several funnels: give the tokens of each back by a call of its own"
+	ErrTwice    Error = "ERR the key is named twice in this call: ask once, for all of its tokens"
 
 	ErrType   Error = "WRONGTYPE Operation against a key holding the wrong kind of value"
 	ErrFunnel Error = "ERR the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807"
@@ -58,11 +55,11 @@ const (
 	ErrTAT Error = "ERR quantity and period are too large together for count: the funnel must be empty again before the year 2262, 2^63-1 nanoseconds after the epoch"
 )
 
-// Of is the error of a funnel in a call of several; number counts from 1. WRONGTYPE stays
+// Of is the error of a row in a call of several; number counts from 1. WRONGTYPE stays
 // as the server words it.
 func (e Error) Of(number int) Error {
 	if text, ours := strings.CutPrefix(string(e), "ERR "); ours {
-		return Error(fmt.Sprintf("ERR funnel %d: %s", number, text))
+		return Error(fmt.Sprintf("ERR row %d: %s", number, text))
 	}
 	return e
 }
@@ -82,9 +79,9 @@ const (
 // Outcomes are all that a call can come to, for tests that have to meet each.
 var Outcomes = []string{
 	Allowed, Later, Partly, Limited, Never, Peeked, Charged, Refunded,
-	string(ErrArity), string(ErrCapacity), string(ErrCount), string(ErrPeriod), string(ErrSyntax), string(ErrQuantity),
+	string(ErrArity), string(ErrCapacity), string(ErrCount), string(ErrPeriod), string(ErrQuantity),
 	string(ErrEmissionInterval), string(ErrTolerance), string(ErrIncrement),
-	string(ErrMaxWait), string(ErrSeveral), string(ErrLastTAT), string(ErrTATs), string(ErrTwice),
+	string(ErrMaxWait), string(ErrMaxWaits), string(ErrReceipt), string(ErrReceipts), string(ErrTwice),
 	string(ErrType), string(ErrFunnel), string(ErrTAT),
 }
 

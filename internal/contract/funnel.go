@@ -10,9 +10,8 @@ type Funnel struct {
 	T, Tau, Inc     *big.Int
 }
 
-// NewFunnel finds what is too large together among arguments that are valid one by one.
-// The contract leaves open which is named where several things are; this is the module's
-// order.
+// NewFunnel finds what is too large together among arguments that are valid one by one, in
+// the module's order: the contract leaves open which of several faults is named.
 func NewFunnel(key string, limit, count, period, quantity *big.Int) (Funnel, Error) {
 	T := new(big.Int).Quo(period, count)
 	tau := new(big.Int).Mul(T, limit)
@@ -54,12 +53,12 @@ type Decision struct {
 	TAT        int64 // stored; that of before, when nothing was taken
 }
 
-// Decide is the arithmetic of an operation; taken is set by take alone. The last word is
-// max_wait of reserve, in nanoseconds, and tat of refund, nil where it is left out.
-func (f Funnel) Decide(operation string, tat, now, lastWord *big.Int) (decision Decision, taken int64, err Error) {
+// Decide is the arithmetic of an operation. MaxWait is for reserve alone, and receipt for
+// refund, nil where it is left out. Taken is set by take alone.
+func (f Funnel) Decide(operation string, tat, now, maxWait, receipt *big.Int) (decision Decision, taken int64, err Error) {
 	switch operation {
 	case "reserve":
-		decision, err = f.Reserve(tat, now, lastWord)
+		decision, err = f.Reserve(tat, now, maxWait)
 	case "take":
 		return f.Take(tat, now)
 	case "peek":
@@ -67,7 +66,7 @@ func (f Funnel) Decide(operation string, tat, now, lastWord *big.Int) (decision 
 	case "charge":
 		decision, err = f.Charge(tat, now)
 	case "refund":
-		decision, err = f.Refund(tat, now, lastWord)
+		decision, err = f.Refund(tat, now, receipt)
 	default:
 		panic("unknown operation: " + operation)
 	}
@@ -121,11 +120,11 @@ func (f Funnel) Take(tat, now *big.Int) (decision Decision, taken int64, err Err
 
 // Peek is the arithmetic of CL.PEEK.
 func (f Funnel) Peek(tat, now *big.Int) (Decision, Error) {
-	asked, err := f.Reserve(tat, now, new(big.Int))
-	if err != "" {
-		return Decision{}, err
+	decision, err := f.Reserve(tat, now, new(big.Int))
+	if err == "" {
+		decision = f.state(tat, now, decision.Limited, big.NewInt(decision.Wait))
 	}
-	return f.state(tat, now, asked.Limited, big.NewInt(asked.Wait)), ""
+	return decision, err
 }
 
 // Charge is the arithmetic of CL.CHARGE.
@@ -139,12 +138,11 @@ func (f Funnel) Charge(tat, now *big.Int) (Decision, Error) {
 	return f.peekZero(tat, now)
 }
 
-// Refund is the arithmetic of CL.REFUND, with the tat of a reply or nil. One to an empty
-// funnel writes nothing.
-func (f Funnel) Refund(tat, now, ofReply *big.Int) (Decision, Error) {
+// Refund is the arithmetic of CL.REFUND, with a receipt or nil.
+func (f Funnel) Refund(tat, now, receipt *big.Int) (Decision, Error) {
 	back := f.Inc
-	if ofReply != nil {
-		if left := larger(new(big.Int).Sub(ofReply, now), new(big.Int)); left.Cmp(back) < 0 {
+	if receipt != nil {
+		if left := larger(new(big.Int).Sub(receipt, now), new(big.Int)); left.Cmp(back) < 0 {
 			back = left
 		}
 	}
@@ -173,7 +171,6 @@ func (f Funnel) state(tat, now *big.Int, limited bool, wait *big.Int) Decision {
 	}
 }
 
-// larger is the larger of two numbers.
 func larger(a, b *big.Int) *big.Int {
 	if a.Cmp(b) > 0 {
 		return a

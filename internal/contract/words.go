@@ -28,10 +28,7 @@ func Seconds(text string) (nanoseconds *big.Int, ok bool) {
 	if !decimal.MatchString(text) {
 		return nil, false
 	}
-	seconds, ok := new(big.Rat).SetString(text)
-	if !ok {
-		return nil, false
-	}
+	seconds, _ := new(big.Rat).SetString(text)
 	exact := seconds.Mul(seconds, big.NewRat(1e9, 1))
 	return exact.Num(), exact.IsInt() && fits(exact.Num())
 }

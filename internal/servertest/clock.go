@@ -16,7 +16,7 @@ var Epoch = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 // StartWithClock starts a server whose module takes its time from a test.
 func StartWithClock(t testing.TB) (*redis.Client, Clock) {
 	t.Helper()
-	server := Start(t, Options{Module: DebugModule(t), ModuleArguments: AllCommands})
+	server := Start(t, Options{Module: DebugModule(t)})
 	client := server.Client(t)
 	return client, ClockOf(client)
 }

@@ -7,16 +7,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// AllCommands are the load arguments with which the module has GCRA, too.
-var AllCommands = []string{"gcra", "yes"}
-
 // StartModule starts a server with the module and load arguments, such as "compat",
-// "redis-cell"; without any, it has all commands.
+// "redis-cell".
 func StartModule(t testing.TB, arguments ...string) *Server {
 	t.Helper()
-	if len(arguments) == 0 {
-		arguments = AllCommands
-	}
 	return Start(t, Options{Module: Module(t), ModuleArguments: arguments})
 }
 

@@ -4,7 +4,7 @@
 //
 //	replies, err := textbook.NewHash(rdb, 15, 0.5) // 15 at once, then one every 2 seconds
 //	...
-//	allowed, err := replies.Allow(ctx, textbook.Key("laoqian", "reply"))
+//	allowed, err := replies.Allow(ctx, textbook.Key("42", "reply"))
 //
 // # The ideas
 //

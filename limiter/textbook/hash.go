@@ -10,7 +10,7 @@ import (
 // Hash is a set of funnels in Redis or Valkey, each a hash with the fields water and lastTime. All
 // processes that use a key share its funnel. Make it with [NewHash].
 //
-//	> hgetall laoqian:reply
+//	> hgetall 42:reply
 //	1) "water"
 //	2) "15"
 //	3) "lastTime"

@@ -39,7 +39,7 @@ func ExampleNewLocal() {
 	replies.Now = func() time.Time { return now }
 	count := func() (allowed int) {
 		for range 20 {
-			if ok, _ := replies.Allow(context.Background(), textbook.Key("laoqian", "reply")); ok {
+			if ok, _ := replies.Allow(context.Background(), textbook.Key("42", "reply")); ok {
 				allowed++
 			}
 		}
@@ -56,7 +56,7 @@ func ExampleNewLocal() {
 
 // Two attempts to log in, and then one every hour. DEL resets a key.
 func ExampleNewHash() {
-	ctx, user := context.Background(), textbook.Key("laoqian", "login")
+	ctx, user := context.Background(), textbook.Key("42", "login")
 	logins, err := textbook.NewHash(rdb, 2, 1.0/3600)
 	if err != nil {
 		panic(err)
@@ -83,7 +83,7 @@ func ExampleNewWindow() {
 	now := time.Now()
 	replies.Now = func() time.Time { return now }
 	for range 7 {
-		allowed, err := replies.Allow(context.Background(), "window of laoqian")
+		allowed, err := replies.Allow(context.Background(), "window of 42")
 		fmt.Println(allowed, err)
 		now = now.Add(10 * time.Second)
 	}
@@ -98,11 +98,11 @@ func ExampleNewWindow() {
 }
 
 func ExampleKey() {
-	fmt.Println(textbook.Key("laoqian", "reply"))
+	fmt.Println(textbook.Key("42", "reply"))
 	fmt.Println(textbook.Key("a:b", "c"))
 	fmt.Println(textbook.Key("a", "b:c"))
 	// Output:
-	// laoqian:reply
+	// 42:reply
 	// a%3Ab:c
 	// a:b:c
 }

@@ -11,66 +11,53 @@ import (
 //
 //go:nosplit
 func parse(call *Call) {
+	call.Writes = 0
 	length := min(call.Length, MostFunnels)
 	for i := range length {
-		call.name(uint(i))
-		if !call.Funnels[i].parse(call, &call.Parts[i].Request) {
+		call.setErrorFunnel(uint(i))
+		if !call.parseFunnel(&call.Funnels[i], &call.Items[i].Request) {
 			return
 		}
 	}
-	call.Outcome.Funnel = 0
+	call.ErrorFunnel = 0
 	if !call.parseLastWord() || length > 1 && call.namesAKeyTwice() {
 		return
 	}
-	call.Outcome.Verdict = Parsed
-}
-
-// readsTokens and countsTokens validate the words "TOKENS count" of GCRA, which may be left
-// out. If they were inlined, their caller would exceed the stack limit, as of message.add.
-//
-//go:noinline
-//go:nosplit
-func (call *Call) readsTokens() bool {
-	return unsafe.StringData(call.LastWord) == nil || isTokens(call.LastWord)
-}
-
-//go:noinline
-//go:nosplit
-func (funnel *Funnel) countsTokens() bool {
-	count, ok := parseInteger(funnel.Quantity)
-	return ok && count > 0
+	call.Verdict = Parsed
 }
 
 // parseLastWord validates the word behind the funnels, which may be left out: max_wait, or
 // for CL.REFUND tat. Otherwise it writes an error, and returns false.
 //
 //go:nosplit
-func (call *Call) parseLastWord() (ok bool) {
+func (call *Call) parseLastWord() bool {
 	isLeftOut := unsafe.StringData(call.LastWord) == nil
-	switch {
-	case call.Operation == gcra.Refund:
-		call.Last = gcra.NoReceipt
-		return isLeftOut || call.parseTAT()
-	case isLeftOut, call.Outcome.Wording == OfGCRA:
-		call.Last = 0
-		return true
+	if call.Operation == gcra.Refund {
+		call.Receipt = gcra.NoReceipt
+		return isLeftOut || call.parseReceipt()
 	}
-	if call.Last, ok = parseSeconds(call.LastWord); !ok {
-		return call.Outcome.failArgument(badMaxWait, call.LastWord)
+	call.MaxWait = 0
+	return isLeftOut || call.parseMaxWait()
+}
+
+//go:nosplit
+func (call *Call) parseMaxWait() (ok bool) {
+	if call.MaxWait, ok = parseSeconds(call.LastWord); !ok {
+		return call.failArgument(badMaxWait, call.LastWord)
 	}
-	if call.Last > 0 && call.Length > 1 {
-		return call.Outcome.failArgument(badMaxWaitOfSeveral, call.LastWord)
+	if call.MaxWait > 0 && call.Length > 1 {
+		return call.failArgument(badMaxWaitOfSeveral, call.LastWord)
 	}
 	return true
 }
 
 //go:nosplit
-func (call *Call) parseTAT() (ok bool) {
-	if call.Last, ok = parseInteger(call.LastWord); !ok {
-		return call.Outcome.failArgument(badTAT, call.LastWord)
+func (call *Call) parseReceipt() (ok bool) {
+	if call.Receipt, ok = parseInteger(call.LastWord); !ok {
+		return call.failArgument(badReceipt, call.LastWord)
 	}
 	if call.Length > 1 {
-		return call.Outcome.fail(badTATOfSeveral)
+		return call.fail(badReceiptOfSeveral)
 	}
 	return true
 }
@@ -80,49 +67,49 @@ func (call *Call) parseTAT() (ok bool) {
 //
 //go:nosplit
 func decide(call *Call) {
-	parts := call.Parts[:min(call.Length, MostFunnels)]
-	for i := range parts {
-		if !call.Funnels[i].readStored(&parts[i].TAT) {
+	items := call.Items[:min(call.Length, MostFunnels)]
+	for i := range items {
+		if !call.Funnels[i].readStored(&items[i].TAT) {
 			call.failStored(uint(i))
 			return
 		}
 	}
-	if failed, err := call.Operation.Decide(parts, call.Now, call.Last, call.Last); err != nil && failed >= 0 && failed < MostFunnels {
-		call.name(uint(failed))
-		call.Outcome.failTogether(err, &call.Funnels[failed])
+	failed, err := call.Operation.Decide(items, call.Now, call.MaxWait, call.Receipt)
+	if err != nil && failed >= 0 && failed < MostFunnels {
+		call.setErrorFunnel(uint(failed))
+		call.failCombination(err, &call.Funnels[failed])
 		return
 	}
-	call.Writes = 0
-	for i := range parts {
+	for i := range items {
 		call.Funnels[i].Write = WriteNothing
-		if tat := parts[i].Decision.TAT; tat != parts[i].TAT {
+		if tat := items[i].Decision.TAT; tat != items[i].TAT {
 			call.Funnels[i].write(tat, max(call.Now, 0))
 			call.Writes++
 		}
 	}
-	asked, limited, wait := together(parts)
-	call.Outcome.Verdict = call.verdict(asked, limited)
+	asked, limited, wait := together(items)
+	call.Verdict = call.verdict(asked, limited)
 	if call.Form == InSeconds {
-		call.replyInSeconds(&call.Parts[0].Decision)
+		call.replyInSeconds(&call.Items[0].Decision)
 	} else {
-		call.replyInRows(parts, limited, wait)
+		call.replyInRows(items, limited, wait)
 	}
 }
 
 // together sums a call up: whether it asks for tokens, is limited, and how long to wait.
 //
 //go:nosplit
-func together(parts []gcra.Item) (asked, limited bool, wait int64) {
-	for i := range parts {
-		part := &parts[i]
-		asked = asked || part.Request.Quantity() > 0
-		limited = limited || part.Decision.Limited
-		wait = gcra.Longer(wait, part.Decision.Wait)
+func together(items []gcra.Item) (asked, limited bool, wait int64) {
+	for i := range items {
+		item := &items[i]
+		asked = asked || item.Request.Quantity() > 0
+		limited = limited || item.Decision.Limited
+		wait = gcra.Longer(wait, item.Decision.Wait)
 	}
 	return asked, limited, wait
 }
 
-// verdict is the outcome that INFO counts for a call.
+// verdict is what INFO counts a call as.
 //
 //go:nosplit
 func (call *Call) verdict(asked, limited bool) uint32 {
@@ -133,7 +120,7 @@ func (call *Call) verdict(asked, limited bool) uint32 {
 		return Charged
 	case call.Operation == gcra.Refund:
 		return Refunded
-	case limited && (call.Operation != gcra.Take || call.Parts[0].Taken == 0):
+	case limited && (call.Operation != gcra.Take || call.Items[0].Taken == 0):
 		return Limited
 	}
 	return Allowed
@@ -149,11 +136,11 @@ func (call *Call) replyInSeconds(decision *gcra.Decision) {
 }
 
 //go:nosplit
-func (call *Call) replyInRows(parts []gcra.Item, limited bool, wait int64) {
+func (call *Call) replyInRows(items []gcra.Item, limited bool, wait int64) {
 	call.Limited = number(limited)
 	longest := &call.Rows[0]
-	for i := 0; i < MostFunnels && i < len(parts); i++ {
-		row, decision := &call.Rows[i], &parts[i].Decision
+	for i := 0; i < MostFunnels && i < len(items); i++ {
+		row, decision := &call.Rows[i], &items[i].Decision
 		row.Limited = number(decision.Limited)
 		row.Limit = decision.Limit
 		row.Remaining = decision.Remaining
@@ -167,18 +154,17 @@ func (call *Call) replyInRows(parts []gcra.Item, limited bool, wait int64) {
 		row.HasReceipt = number(call.Funnels[i].Write == WriteTAT && call.Operation != gcra.Refund)
 	}
 	call.Wait = longest.Wait
-	call.Taken = call.Parts[0].Taken
+	call.Taken = call.Items[0].Taken
 }
 
-// name makes errors name the funnel with this index, if there are several.
+// setErrorFunnel makes errors name the funnel with this index, if there are several.
 //
 //go:nosplit
-func (call *Call) name(index uint) {
-	number := uint32(index) + 1
-	if call.Length == 1 {
-		number = 0
+func (call *Call) setErrorFunnel(index uint) {
+	call.ErrorFunnel = 0
+	if call.Length > 1 {
+		call.ErrorFunnel = uint32(index) + 1
 	}
-	call.Outcome.Funnel = number
 }
 
 //go:nosplit

@@ -23,40 +23,31 @@ func nothing(string) contract.Value { return contract.Value{} }
 
 // callOf is a call as C makes it, of the words of a command: what Go fills in holds
 // whatever was there before. Get reads a key.
-func callOf(words []string, now int64, get func(key string) contract.Value) *Call {
+func callOf(mode contract.Mode, words []string, now int64, get func(key string) contract.Value) *Call {
 	command, _ := contract.CommandOf(words[0])
 	operation, known := operations[command.Operation]
 	if !known {
 		panic("unknown operation: " + command.Operation)
 	}
-	words, wording, keyword := words[1:], OfFunnels, ""
-	if command.Burst {
-		wording = OfGCRA
-		if len(words) == 6 {
-			words, keyword = slices.Delete(slices.Clone(words), 4, 5), words[4]
-		}
-	}
-	form := InRows
+	words = words[1:]
+	call := &Call{Operation: operation, Form: InRows, Length: uint32(max(1, len(words)/5)), Now: now,
+		MaxWait: 77, Receipt: 77, Verdict: 77, ErrorFunnel: 77, MessageLength: 77, Writes: 77,
+		Seconds: [SecondsLength]int64{77, 77, 77, 77, 77}, Limited: 77, Taken: 77, Wait: used()}
 	if command.Seconds {
-		form = InSeconds
+		call.Form, call.LimitSurplus = InSeconds, int64(mode)
 	}
-	call := &Call{Operation: operation, Form: form, Length: uint32(max(1, len(words)/5)), Now: now, Last: 77,
-		Outcome: Outcome{Verdict: 77, Funnel: 77, Wording: wording}, Writes: 77, Seconds: [SecondsLength]int64{77, 77, 77, 77, 77}, Limited: 77, Taken: 77, Wait: used()}
-	for i := range call.Outcome.Message {
-		call.Outcome.Message[i] = 'x'
+	for i := range call.Message {
+		call.Message[i] = 'x'
 	}
-	if hasLastWord := len(words)%5 == 1; hasLastWord || command.Burst && len(words) == 5 {
-		call.LastWord = keyword
-		if hasLastWord {
-			call.LastWord = words[len(words)-1]
-		}
+	if len(words)%5 == 1 {
+		call.LastWord = words[len(words)-1]
 		if call.LastWord == "" { // of the server's, which has bytes
 			call.LastWord = "x"[:0]
 		}
 	}
 	for i := range call.Length {
-		part, funnel := &call.Parts[i], &call.Funnels[i]
-		part.TAT, part.Decision.Wait, part.Taken = 77, 77, 77
+		item, funnel := &call.Items[i], &call.Funnels[i]
+		item.TAT, item.Decision.Wait, item.Taken = 77, 77, 77
 		call.Rows[i] = Row{Limited: 77, Limit: 77, Remaining: 77, Wait: used(), ResetAfter: used(), HasReceipt: 77}
 		word := append(slices.Clone(words[5*i:]), "1")
 		*funnel = Funnel{Key: word[0], Capacity: word[1], Count: word[2], Period: word[3], Quantity: word[4],
@@ -74,7 +65,7 @@ func callOf(words []string, now int64, get func(key string) contract.Value) *Cal
 
 // answer makes the two crossings of a command.
 func answer(call *Call) {
-	if parse(call); call.Outcome.Verdict == Parsed {
+	if parse(call); call.Verdict == Parsed {
 		decide(call)
 	}
 }
@@ -82,8 +73,8 @@ func answer(call *Call) {
 // errorOf is the error reply to a call that has been answered.
 func errorOf(t testing.TB, call *Call) string {
 	t.Helper()
-	require.Equal(t, Error, call.Outcome.Verdict)
-	text, _, terminated := strings.Cut(string(call.Outcome.Message[:]), "\x00")
+	require.Equal(t, Error, call.Verdict)
+	text, _, terminated := strings.Cut(string(call.Message[:]), "\x00")
 	require.True(t, terminated)
 	return text
 }
@@ -195,21 +186,19 @@ func FuzzAnswer(f *testing.F) {
 		var calls [][]string
 		for _, command := range contract.Commands {
 			for _, words := range [][]string{one[:4], one, two, append(one[:5:5], lastWord), append(two[:10:10], lastWord)} {
-				call := command.Written(append([]string{command.Name}, words...))
-				if len(call) >= command.LeastWords() && len(words)/5 <= command.Funnels && (len(words)%5 != 1 || command.LastWord != "") {
+				call := append([]string{command.Name}, words...)
+				if len(call) >= command.LeastWords && len(words)/5 <= command.Funnels && (len(words)%5 != 1 || command.LastWord != "") {
 					calls = append(calls, call)
 				}
 			}
 		}
 		for _, words := range calls {
-			call := callOf(words, now, get)
-			if call.LimitSurplus = int64(mode); words[0] == "gcra" {
-				call.LimitSurplus = 1
-			}
+			call := callOf(mode, words, now, get)
 			require.Zero(t, testing.AllocsPerRun(1, func() { answer(call) }))
 			want := contract.Call(mode, words, max(now, 0), get)
-			if want.Err != "" || call.Outcome.Verdict == Error {
+			if want.Err != "" || call.Verdict == Error {
 				message := errorOf(t, call)
+				require.Zero(t, call.Writes)
 				require.Regexp(t, `^(ERR|WRONGTYPE) [ -~]+$`, message)
 				require.Less(t, len(message), MessageCapacity-1, "nothing was left out")
 				require.NotEmpty(t, want.Err, message)
@@ -218,7 +207,7 @@ func FuzzAnswer(f *testing.F) {
 			}
 			require.Equal(t, want.Reply, replyOf(call), "%q", words)
 			require.Equal(t, want.Writes, writesOf(t, call), "%q", words)
-			require.Equal(t, verdicts[want.Name], call.Outcome.Verdict, "%q", words)
+			require.Equal(t, verdicts[want.Name], call.Verdict, "%q", words)
 		}
 	})
 }

@@ -11,14 +11,8 @@ const (
 
 // The forms of a reply.
 const (
-	InSeconds uint32 = iota // five integers, of one funnel, in whole seconds
+	InSeconds uint32 = iota // five integers, of one funnel, in whole seconds: CL.THROTTLE
 	InRows                  // a row for each funnel, in exact times
-)
-
-// The names of a funnel's words, for errors.
-const (
-	OfFunnels uint32 = iota // capacity, count, period, quantity
-	OfGCRA                  // max_burst, tokens_per_period, period, count
 )
 
 // The types of stored values.
@@ -35,7 +29,7 @@ const (
 	WriteDeletion        // the funnel is empty: delete the key
 )
 
-// The outcome of a call.
+// The verdict on a call.
 const (
 	Error   uint32 = iota // Message holds the reply
 	Parsed                // the arguments are fine
@@ -57,30 +51,27 @@ type Call struct {
 	Operation    gcra.Operation
 	Form         uint32 // InSeconds, for one funnel, or InRows
 	Length       uint32 // how many funnels there are
-	LimitSurplus int64  // limit minus capacity: 1 in redis-cell mode, else 0
+	LimitSurplus int64  // limit minus capacity: 1 for CL.THROTTLE in redis-cell mode, else 0
 	Now          int64  // nanoseconds since the epoch
-	LastWord     string // max_wait, tat or TOKENS; its data pointer is nil if it was left out
-	Last         int64  // the same: the longest wait in nanoseconds, or the receipt
+	LastWord     string // max_wait or tat; its data pointer is nil if it was left out
 
-	Outcome Outcome
-	Writes  int64 // how many keys to write
+	// LastWord as a number: parse sets the one that the operation uses.
+	MaxWait, Receipt int64
+
+	Verdict       uint32                // Error, Parsed, ...
+	ErrorFunnel   uint32                // the funnel that an error names, counted from 1, or 0
+	Message       [MessageCapacity]byte // an error reply, NUL-terminated
+	MessageLength uint64
+	Writes        int64 // how many keys to write
 
 	Seconds [SecondsLength]int64 // the reply InSeconds
 	Limited int64                // with Wait, Rows and, of CL.TAKE, Taken, the reply InRows
 	Taken   int64
 	Wait    Decimal
 
-	Parts   [MostFunnels]gcra.Item
+	Items   [MostFunnels]gcra.Item
 	Funnels [MostFunnels]Funnel
 	Rows    [MostFunnels]Row
-}
-
-// An Outcome is the result of a call.
-type Outcome struct {
-	Verdict uint32                // Error, Parsed, ...
-	Funnel  uint32                // the funnel that an error names, counted from 1, or 0
-	Wording uint32                // OfFunnels or OfGCRA
-	Message [MessageCapacity]byte // an error reply, NUL-terminated
 }
 
 // A Funnel is one funnel of a call: its words, the stored value, and the write.

@@ -3,8 +3,8 @@ package answer
 import "funnel/gcra"
 
 // Error replies, without "ERR ". WRONGTYPE is the text of Redis itself. The errors of package
-// gcra name the numbers that are too large together. limiter/funnels_exact.lua repeats all
-// texts; tests compare them with those of internal/contract.
+// gcra name the numbers that are too large together. limiter/funnels.lua repeats all texts;
+// tests compare them with those of internal/contract.
 const (
 	badCapacity          = "capacity must be an integer from 1 to 9223372036854775807"
 	zeroCapacity         = "capacity must be an integer from 1 to 9223372036854775807, not '0': for clients of redis-cell, whose argument is one less than the limit, load the module with 'compat redis-cell'"
@@ -13,14 +13,10 @@ const (
 	badPeriod            = "period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits"
 	badQuantity          = "quantity must be an integer from 0 to 9223372036854775807"
 
-	// Of GCRA, whose names for the words message.add puts in.
-	badTokens = "quantity must be an integer from 1 to 9223372036854775807"
-	badSyntax = "syntax error"
-
 	badMaxWait          = "max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
 	badMaxWaitOfSeveral = "max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
-	badTAT              = "tat must be an integer from 0 to 9223372036854775807"
-	badTATOfSeveral     = "tat must be left out for several funnels: give the tokens of each back by a call of its own"
+	badReceipt          = "tat must be an integer from 0 to 9223372036854775807"
+	badReceiptOfSeveral = "tat must be left out for several funnels: give the tokens of each back by a call of its own"
 	keyTwice            = "the key is named twice in this call: ask once, for all of its tokens"
 
 	wrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"
@@ -38,36 +34,43 @@ const longestValue = 40
 //go:nosplit
 func (call *Call) failStored(index uint) {
 	if index < MostFunnels && call.Funnels[index].Stored == StoredString {
-		call.name(index)
-		call.Outcome.fail(noFunnel)
+		call.setErrorFunnel(index)
+		call.fail(noFunnel)
 		return
 	}
-	call.Outcome.Verdict = Error
-	message := message{text: &call.Outcome.Message}
-	message.add(wrongType)
-	message.end()
+	call.Verdict, call.MessageLength = Error, 0
+	call.add(wrongType)
 }
 
-// fail answers with an error reply that needs no details. Like the functions below, it
-// returns false for its callers to return in the same line.
+// fail answers with an error reply, which names the row of the funnel if there are several.
+// Like the functions below, which add details, it returns false for its callers to return
+// in the same line.
 //
 //go:nosplit
-func (outcome *Outcome) fail(reason string) bool {
-	message := outcome.begin(reason)
-	message.end()
+func (call *Call) fail(reason string) bool {
+	call.Verdict, call.MessageLength = Error, 0
+	call.add("ERR ")
+	if number := call.ErrorFunnel; number > 0 {
+		call.add("row ")
+		if number >= 10 {
+			call.addByte(byte('0' + number/10%10))
+		}
+		call.addByte(byte('0' + number%10))
+		call.add(": ")
+	}
+	call.add(reason)
 	return false
 }
 
-// failArgument answers with an error reply that shows the argument.
+// failArgument also shows the argument.
 //
 //go:nosplit
-func (outcome *Outcome) failArgument(reason, argument string) bool {
-	message := outcome.begin(reason)
+func (call *Call) failArgument(reason, argument string) bool {
+	call.fail(reason)
 	if argument != "" {
-		message.add(", not ")
-		message.addQuoted(argument)
+		call.add(", not ")
+		call.addQuoted(argument)
 	}
-	message.end()
 	return false
 }
 
@@ -75,132 +78,70 @@ func (outcome *Outcome) failArgument(reason, argument string) bool {
 // false, not a number.
 //
 //go:nosplit
-func (outcome *Outcome) failCapacity(capacity string, limitSurplus int64, isNumber bool) bool {
+func (call *Call) failCapacity(capacity string, isNumber bool) bool {
 	switch {
-	case isNumber:
-		return outcome.fail(zeroCapacity)
-	case limitSurplus == 0:
-		return outcome.failArgument(badCapacity, capacity)
-	default:
-		return outcome.failArgument(badCapacityRedisCell, capacity)
+	case isNumber && call.Form == InSeconds:
+		return call.fail(zeroCapacity)
+	case call.LimitSurplus == 0:
+		return call.failArgument(badCapacity, capacity)
 	}
+	return call.failArgument(badCapacityRedisCell, capacity)
 }
 
-// failTogether answers with an error reply that shows all arguments of a funnel, when each
-// is valid alone, but not all together.
+// failCombination also shows all arguments of a funnel: each is valid alone, but not all
+// together.
 //
 //go:nosplit
-func (outcome *Outcome) failTogether(err error, funnel *Funnel) bool {
+func (call *Call) failCombination(err error, funnel *Funnel) bool {
 	reason, _ := err.(gcra.Error)
-	message := outcome.begin(string(reason))
-	message.add(": got capacity ")
-	message.add(funnel.Capacity)
-	message.add(", count ")
-	message.add(funnel.Count)
-	message.add(", period ")
-	message.add(funnel.Period)
-	message.add(", quantity ")
-	message.add(funnel.Quantity)
-	message.end()
+	call.fail(string(reason))
+	call.add(": got capacity ")
+	call.add(funnel.Capacity)
+	call.add(", count ")
+	call.add(funnel.Count)
+	call.add(", period ")
+	call.add(funnel.Period)
+	call.add(", quantity ")
+	call.add(funnel.Quantity)
 	return false
 }
 
-// begin starts an error reply, which names the funnel if there are several.
-//
-//go:nosplit
-func (outcome *Outcome) begin(reason string) message {
-	outcome.Verdict = Error
-	message := message{text: &outcome.Message, wording: outcome.Wording}
-	message.add("ERR ")
-	if number := outcome.Funnel; number > 0 {
-		message.add("funnel ")
-		if number >= 10 {
-			message.addByte(byte('0' + number/10%10))
-		}
-		message.addByte(byte('0' + number%10))
-		message.add(": ")
-	}
-	message.add(reason)
-	return message
-}
-
-// A message is an error reply that is being written: one line of printable ASCII.
-// Longer text is truncated; no current message is that long.
-type message struct {
-	text    *[MessageCapacity]byte
-	length  int
-	wording uint32
-}
-
-// addOfGCRA appends the first byte of a text, or the word that it begins with, by the name
-// that GCRA has for it. It returns how much of the text that was.
-//
-//go:nosplit
-func (message *message) addOfGCRA(text string) (length uint) {
-	name, length := text, uint(1)
-	switch {
-	case len(text) >= 8 && text[:8] == "capacity":
-		name, length = "max_burst", 8
-	case len(text) >= 8 && text[:8] == "quantity":
-		name, length = "count", 8
-	case len(text) >= 5 && text[:5] == "count":
-		name, length = "tokens_per_period", 5
-	case len(text) >= 1:
-		name = text[:1]
-	}
-	for i := 0; i < len(name); i++ {
-		message.addByte(name[i])
-	}
-	return length
-}
-
-// add appends printable text, with the names that capacity, count and quantity have in this
-// command. If it were inlined, its callers would exceed the linker's stack limit in
-// instrumented code, as for fuzzing.
+// add appends printable text to the message. If it were inlined, its callers would exceed
+// the linker's stack limit in instrumented code, as for fuzzing.
 //
 //go:noinline
 //go:nosplit
-func (message *message) add(text string) {
-	for at := uint(0); at < uint(len(text)); {
-		length := uint(1)
-		if message.wording != OfGCRA {
-			message.addByte(text[at])
-		} else {
-			length = message.addOfGCRA(text[at:])
-		}
-		at += length
+func (call *Call) add(text string) {
+	for i := 0; i < len(text); i++ {
+		call.addByte(text[i])
 	}
 }
 
 // addQuoted appends an argument, which may hold any bytes, as a short printable text.
 //
 //go:nosplit
-func (message *message) addQuoted(argument string) {
-	message.add("'")
+func (call *Call) addQuoted(argument string) {
+	call.add("'")
 	for i := 0; i < len(argument) && i < longestValue; i++ {
 		character := argument[i]
 		if character < ' ' || character > '~' {
 			character = '?'
 		}
-		message.addByte(character)
+		call.addByte(character)
 	}
-	message.add("'")
+	call.add("'")
 	if len(argument) > longestValue {
-		message.add(" and more")
+		call.add(" and more")
 	}
 }
 
+// addByte appends a byte, and ends the message behind it. Longer text is truncated; no
+// current message is that long.
+//
 //go:nosplit
-func (message *message) addByte(character byte) {
-	if at := uint(message.length); at < MessageCapacity-1 {
-		message.text[at] = character
-		message.length++
-	}
-}
-
-//go:nosplit
-func (message *message) end() {
-	if at := uint(message.length); at < MessageCapacity {
-		message.text[at] = 0
+func (call *Call) addByte(character byte) {
+	if at := call.MessageLength; at < MessageCapacity-1 {
+		call.Message[at], call.Message[at+1] = character, 0
+		call.MessageLength++
 	}
 }

@@ -6,52 +6,41 @@ import (
 	"funnel/gcra"
 )
 
-// parse validates the words of a funnel of the call and makes the request to gcra. Otherwise
-// it writes an error, and returns false.
+// parseFunnel validates the words of a funnel and makes the request to gcra. Otherwise it
+// writes an error, and returns false.
 //
 //go:nosplit
-func (funnel *Funnel) parse(call *Call, request *gcra.Request) (ok bool) {
-	limitSurplus, outcome := call.LimitSurplus, &call.Outcome
+func (call *Call) parseFunnel(funnel *Funnel, request *gcra.Request) (ok bool) {
 	capacity, ok := parseInteger(funnel.Capacity)
-	if !ok || capacity == 0 && limitSurplus == 0 {
-		return outcome.failCapacity(funnel.Capacity, limitSurplus, ok)
+	if !ok || capacity == 0 && call.LimitSurplus == 0 {
+		return call.failCapacity(funnel.Capacity, ok)
 	}
 	count, ok := parseInteger(funnel.Count)
 	if !ok || count < 1 {
-		return outcome.failArgument(badCount, funnel.Count)
+		return call.failArgument(badCount, funnel.Count)
 	}
 	period, ok := parseSeconds(funnel.Period)
 	if !ok || period < 1 {
-		return outcome.failArgument(badPeriod, funnel.Period)
-	}
-	if outcome.Wording == OfGCRA {
-		if !call.readsTokens() {
-			return outcome.fail(badSyntax)
-		}
-		if !funnel.countsTokens() {
-			return outcome.failArgument(badTokens, funnel.Quantity)
-		}
+		return call.failArgument(badPeriod, funnel.Period)
 	}
 	quantity, ok := parseInteger(funnel.Quantity)
 	if !ok {
-		return outcome.failArgument(badQuantity, funnel.Quantity)
+		return call.failArgument(badQuantity, funnel.Quantity)
 	}
 
-	most := math.MaxInt64 - limitSurplus
-	rate, err := gcra.NewRate(min(capacity, most)+limitSurplus, count, period)
-	if err == nil && capacity > most {
+	most := math.MaxInt64 - call.LimitSurplus
+	rate, err := gcra.NewRate(min(capacity, most)+call.LimitSurplus, count, period)
+	switch {
+	case err != nil:
+	case capacity > most:
 		err = gcra.ErrTolerance
-	}
-	if err != nil {
-		return outcome.failTogether(err, funnel)
-	}
-	if call.Operation == gcra.Take {
+	case call.Operation == gcra.Take:
 		*request, err = rate.RequestUpTo(quantity)
-	} else {
+	default:
 		*request, err = rate.Request(quantity)
 	}
 	if err != nil {
-		return outcome.failTogether(err, funnel)
+		return call.failCombination(err, funnel)
 	}
 	return true
 }
@@ -65,7 +54,7 @@ func (funnel *Funnel) readStored(tat *int64) (ok bool) {
 		*tat = gcra.Empty
 		return true
 	}
-	*tat, ok = parseTAT(funnel.StoredValue)
+	*tat, ok = parseInteger(funnel.StoredValue)
 	return ok && funnel.Stored == StoredString
 }
 

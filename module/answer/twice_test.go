@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"funnel/internal/contract"
 )
 
 func callOfKeys(keys []string) *Call {
@@ -15,7 +17,7 @@ func callOfKeys(keys []string) *Call {
 	for _, key := range keys {
 		words = append(words, key, "1", "1", "1", "1")
 	}
-	return callOf(words, today, nothing)
+	return callOf(contract.Default, words, today, nothing)
 }
 
 // TestKeysNamedTwiceAreFound among keys that are alike: the error names the first whose key
@@ -27,12 +29,12 @@ func TestKeysNamedTwiceAreFound(t *testing.T) {
 		for i := range keys {
 			key := fmt.Sprintf("%0*b", length, rand.IntN(1<<length))[:max(0, length-rand.IntN(2))]
 			if seen[key] && want == "" {
-				want = fmt.Sprintf("ERR funnel %d: %s", i+1, keyTwice)
+				want = fmt.Sprintf("ERR row %d: %s", i+1, keyTwice)
 			}
 			keys[i], seen[key] = key, true
 		}
 		call, got := callOfKeys(keys), ""
-		if parse(call); call.Outcome.Verdict == Error {
+		if parse(call); call.Verdict == Error {
 			got = errorOf(t, call)
 		}
 		require.Equal(t, want, got, "%q", keys)
@@ -56,7 +58,7 @@ func TestKeysNamedTwiceTakeLinearTime(t *testing.T) {
 			parse(call)
 			fastest = min(fastest, time.Since(start))
 		}
-		require.Equal(t, Parsed, call.Outcome.Verdict)
+		require.Equal(t, Parsed, call.Verdict)
 		return fastest
 	}
 	inFirst := func(key []byte, i int) { key[0] = byte(i) }

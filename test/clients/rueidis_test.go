@@ -31,25 +31,6 @@ func TestRueidisBuilder(t *testing.T) {
 	reply, err = client.Do(ctx, fraction.Build()).AsIntSlice()
 	require.NoError(t, err)
 	require.Equal(t, []int64{0, 15, 14, -1, 1}, reply)
-
-	gcra := client.B().Gcra().Key("gcra").MaxBurst(15).TokensPerPeriod(30).Period(60)
-	for _, command := range []rueidis.Completed{gcra.Count(1).Build(), client.B().Gcra().Key("other").MaxBurst(15).TokensPerPeriod(1).Period(0.000001).Build()} {
-		reply, err = client.Do(ctx, command).AsIntSlice()
-		require.NoError(t, err)
-		require.Equal(t, []int64{0, 16, 15, -1}, reply[:4])
-	}
-}
-
-// TestRedisson sends the commands of its RGcra: until 4.6 one, and from 4.7 on a script, which reads
-// the limit from a hash beside the key.
-func TestRedisson(t *testing.T) {
-	client := servertest.StartClient(t)
-	const acquire = `local limit = redis.call('HMGET', KEYS[1], 'maxBurst', 'rate', 'period')
-		return redis.call('GCRA', KEYS[2], limit[1], limit[2], limit[3], unpack(ARGV))`
-	require.NoError(t, client.HSet(t.Context(), "{k}:config", "maxBurst", "2", "rate", "4", "period", "0.5").Err())
-	require.Equal(t, "0 3 2 -1 1", servertest.Call(t, client, "GCRA k 2 4 0.5"))
-	require.Equal(t, "0 3 0 -1 1", servertest.Line(client.Eval(t.Context(), acquire, []string{"{k}:config", "k"}, "TOKENS", 2)))
-	require.Equal(t, "1 3 0 1 1", servertest.Line(client.Eval(t.Context(), acquire, []string{"{k}:config", "k"})))
 }
 
 func TestRueidisScript(t *testing.T) {

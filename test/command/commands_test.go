@@ -22,7 +22,6 @@ var commands = []command{
 	{"cl.take", funnel, "write denyoom fast", [4]int{6, 1, 1, 1}, contract.ErrIncrement},
 	{"cl.peek", funnel + " [" + funnel + " ...]", "readonly fast", [4]int{-6, 1, -1, 5}, ""},
 	{"cl.charge", funnel + " [" + funnel + " ...]", "write denyoom fast", [4]int{-6, 1, -1, 5}, ""},
-	{"gcra", "key max_burst tokens_per_period period [TOKENS count]", "write denyoom fast", [4]int{-5, 1, 1, 1}, ""},
 	{"cl.refund", funnel + " [" + funnel + " ...] [tat]", "write fast", [4]int{-6, 1, -2, 5}, contract.ErrTAT},
 }
 
@@ -36,18 +35,16 @@ type command struct {
 
 func (c command) is(flag string) bool { return slices.Contains(strings.Fields(c.flags), flag) }
 
-func (c command) takes(word string) bool { return strings.Contains(c.syntax, word) }
-
 // most is how many funnels it takes.
 func (c command) most() int {
-	if c.takes("...") {
+	if strings.Contains(c.syntax, "...") {
 		return 64
 	}
 	return 1
 }
 
 // sound are the words of a call that is allowed.
-var sound = strings.NewReplacer("max_burst", "1", "tokens_per_period", "1", "TOKENS count", "TOKENS 1", "capacity", "2", "count", "1", "period", "1000", "quantity", "1", "max_wait", "0", "tat", "0")
+var sound = strings.NewReplacer("capacity", "2", "count", "1", "period", "1000", "quantity", "1", "max_wait", "0", "tat", "0")
 
 // calls are all ways to ask for a token of each key: without the words that may be left out,
 // and with them.
@@ -61,16 +58,6 @@ func (c command) calls(keys ...string) (lines []string) {
 		return []string{line}
 	}
 	return []string{line, line + " " + sound.Replace(last)}
-}
-
-// ofFunnels are the commands whose words are those of funnels.
-func ofFunnels() (all []command) {
-	for _, c := range commands {
-		if c.takes("capacity") {
-			all = append(all, c)
-		}
-	}
-	return all
 }
 
 // names of the commands that have a flag, or of all.

@@ -43,9 +43,6 @@ func syntaxOf(arguments any) string {
 		if argument["type"] == "block" {
 			word = syntaxOf(argument["arguments"])
 		}
-		if token, has := argument["token"]; has {
-			word = token.(string) + " " + word
-		}
 		flags := fmt.Sprint(argument["flags"])
 		if strings.Contains(flags, "multiple") {
 			word += " [" + word + " ...]"
@@ -114,8 +111,8 @@ func TestUsersNeedPermission(t *testing.T) {
 func TestACLCategories(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{})
 	admin := server.Client(t)
-	require.Error(t, admin.Do(t.Context(), "module", "loadex", servertest.Module(t), "config", "funnel.burst", "1", "args", "gcra", "yes").Err())
-	require.NoError(t, admin.Do(t.Context(), "module", "load", servertest.Module(t), "gcra", "yes").Err())
+	require.Error(t, admin.Do(t.Context(), "module", "loadex", servertest.Module(t), "config", "funnel.burst", "1").Err())
+	require.NoError(t, admin.Do(t.Context(), "module", "load", servertest.Module(t)).Err())
 	rules := map[string][]string{
 		"+@write": names("write"), "+@read": names("readonly"), "+@fast": names("fast"), "+@throttle": names(""), "+@all -@write": names("readonly"),
 	}

@@ -28,7 +28,7 @@ func commandsPage(t *testing.T) string {
 // TestDocs runs every transcript of docs/commands.md, each on an empty server, whose clock
 // stands still but for lines such as "(1.5 seconds later)".
 func TestDocs(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t), ModuleArguments: servertest.AllCommands})
+	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
 	client := server.Client(t)
 	clock := servertest.ClockOf(client)
 

@@ -16,7 +16,7 @@ import (
 
 // TestBothProtocols carry the same bytes.
 func TestBothProtocols(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t), ModuleArguments: servertest.AllCommands})
+	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
 	servertest.ClockOf(server.Client(t)).Set(t, servertest.Epoch)
 	for _, protocol := range []string{"2", "3"} {
 		wire := server.Wire(t)
@@ -74,9 +74,9 @@ func TestInReadOnlyScripts(t *testing.T) {
 
 // TestOnReplicas: CL.PEEK answers there, from scripts too, and writes nothing.
 func TestOnReplicas(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t), ModuleArguments: servertest.AllCommands})
+	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
 	client := server.Client(t)
-	replica := servertest.StartReplica(t, server, servertest.Options{Module: servertest.DebugModule(t), ModuleArguments: servertest.AllCommands}).Client(t)
+	replica := servertest.StartReplica(t, server, servertest.Options{Module: servertest.DebugModule(t)}).Client(t)
 	for _, client := range []*redis.Client{client, replica} {
 		servertest.ClockOf(client).Set(t, servertest.Epoch)
 	}

@@ -22,7 +22,7 @@ type pair struct {
 // newPair puts a replica beside a primary.
 func newPair(t testing.TB, primary *servertest.Server, client *redis.Client) *pair {
 	t.Helper()
-	replica := servertest.StartReplica(t, primary, servertest.Options{Module: servertest.DebugModule(t), ModuleArguments: servertest.AllCommands})
+	replica := servertest.StartReplica(t, primary, servertest.Options{Module: servertest.DebugModule(t)})
 	return &pair{primary: primary, replica: replica, primaryClient: client, replicaClient: replica.Client(t)}
 }
 
@@ -32,7 +32,7 @@ func newPair(t testing.TB, primary *servertest.Server, client *redis.Client) *pa
 func TestCallsAreLinearizableAcrossFailovers(t *testing.T) {
 	history := newHistory()
 	var current atomic.Pointer[pair]
-	primary := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t), ModuleArguments: servertest.AllCommands})
+	primary := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
 	first := newPair(t, primary, primary.Client(t))
 	history.record(0, startOfTime(), onServer(first.primaryClient, 0))
 	current.Store(first)

@@ -17,7 +17,7 @@ import (
 
 // TestCallsAreLinearizable while clients set the clock.
 func TestCallsAreLinearizable(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t), ModuleArguments: servertest.AllCommands})
+	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
 	history := newHistory()
 	history.record(0, startOfTime(), onServer(server.Client(t), 0))
 	history.work(servertest.QuickOrLong(400, 4000), onFunnelsAndClock, func() func(operation) result {

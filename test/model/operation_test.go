@@ -188,9 +188,6 @@ func onFunnels() operation {
 		command, _ = contract.CommandOf("cl.refund")
 	}
 	call := append([]string{command.Name}, words(first)...)
-	if command.Burst && call[5] == "0" {
-		call[5] = "1"
-	}
 	if command.Operation == "take" && rand.IntN(4) == 0 { // whatever is there
 		call[5] = fmt.Sprint(first.capacity + 1)
 	}
@@ -202,7 +199,7 @@ func onFunnels() operation {
 	case dice > 0 && command.LastWord == "max_wait":
 		call = append(call, []string{"0.05", "0.0001", fmt.Sprint(3 * servertest.StillPeriod)}[rand.IntN(3)])
 	}
-	return operation{group, command.Written(call)}
+	return operation{group, call}
 }
 
 // onFunnelsAndClock also sets the clock, forward and backward, at times by an hour.

@@ -97,7 +97,7 @@ func (w *words) ours() []string {
 		call = append(append(call, key), w.arguments()...)
 	}
 	switch {
-	case command.QuantityOptional && w.chance(0.3):
+	case command.LeastWords == 5 && w.chance(0.3):
 		call = call[:len(call)-1]
 	case command.LastWord == "tat" && (length == 1 && w.chance(0.7) || w.chance(0.05)):
 		call = append(call, w.receipt(call[1]))
@@ -107,10 +107,6 @@ func (w *words) ours() []string {
 			maxWait = pick(w, []string{"0.5", "2", "60", "0.000000001", "9223372036.854775807", w.odd(w.seconds)})
 		}
 		call = append(call, maxWait)
-	}
-	call = command.Written(call)
-	if command.Burst && len(call) > 5 && w.chance(0.3) {
-		call[5] = pick(w, []string{"tokens", "Tokens", "TOKEN", "QUANTITY", ""})
 	}
 	return w.miscounted(call)
 }

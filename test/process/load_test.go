@@ -13,52 +13,28 @@ import (
 	"funnel/test/page"
 )
 
-// TestLoad by arguments and by the configuration file: what is not understood, or
-// contradicts the other, is not loaded, and the log says why.
+// TestLoad by its argument: what is not understood, or contradicts itself, is not loaded,
+// and the log says why.
 func TestLoad(t *testing.T) {
-	const (
-		noValue     = "load argument 'compat' needs a value: 'none' or 'redis-cell'"
-		twice       = "load argument 'compat' is given twice, as 'none' and as 'redis-cell'"
-		contradicts = "it contradicts the load argument of that name: remove one of the two"
-	)
-	for _, c := range []struct {
-		arguments, setting string
-		compat             string // empty: does not load
-		log                string
+	const twice = "load argument 'compat' is given twice, as 'none' and as 'redis-cell'"
+	for arguments, c := range map[string]struct {
+		compat string // empty: does not load
+		log    string
 	}{
-		{"", "", "none", ""},
-		{"compat none", "", "none", ""},
-		{"compat redis-cell", "", "redis-cell", ""},
-		{"COMPAT Redis-Cell", "", "redis-cell", ""},
-		{"compat none compat none", "", "none", ""},
-		{"compat redis-cell COMPAT redis-CELL", "", "redis-cell", ""},
-		{"", "compat redis-cell", "redis-cell", ""},
-		{"", "compat none", "none", ""},
-		{"compat redis-cell", "compat redis-cell", "redis-cell", ""},
-		{"compat none", "compat none", "none", ""},
-		{"compat", "", "", noValue},
-		{"compat none compat", "", "", noValue},
-		{"compat none compat redis-cell", "", "", twice},
-		{"compat redis-cell compat none", "", "", twice},
-		{"compat dragonfly", "", "", "load argument 'compat' must be 'none' or 'redis-cell', not 'dragonfly'"},
-		{"burst 1", "", "", "unknown load argument 'burst'"},
-		{"compat none more", "", "", "unknown load argument 'more'"},
-		{"compat none", "compat redis-cell", "", contradicts},
-		{"compat redis-cell", "compat none", "", contradicts},
-		{"gcra yes compat redis-cell", "", "redis-cell", ""},
-		{"Gcra no", "gcra no", "none", ""},
-		{"", "gcra yes", "none", ""},
-		{"gcra yes", "gcra no", "", contradicts},
-		{"gcra yes gcra", "", "", "load argument 'gcra' needs a value: 'no' or 'yes'"},
-		{"gcra 1", "", "", "load argument 'gcra' must be 'no' or 'yes', not '1'"},
+		"":                                    {"none", ""},
+		"compat none":                         {"none", ""},
+		"COMPAT Redis-Cell":                   {"redis-cell", ""},
+		"compat redis-cell COMPAT redis-CELL": {"redis-cell", ""},
+		"compat":                              {"", "load argument 'compat' must be 'none' or 'redis-cell', not ''"},
+		"compat none compat":                  {"", "load argument 'compat' must be 'none' or 'redis-cell', not ''"},
+		"compat none compat redis-cell":       {"", twice},
+		"compat redis-cell compat none":       {"", twice},
+		"compat dragonfly":                    {"", "load argument 'compat' must be 'none' or 'redis-cell', not 'dragonfly'"},
+		"burst 1":                             {"", "unknown load argument 'burst': funnel knows 'compat none' and 'compat redis-cell'"},
+		"compat none more":                    {"", "unknown load argument 'more'"},
 	} {
-		t.Run(c.arguments+" and "+c.setting, func(t *testing.T) {
-			options := servertest.Options{Module: servertest.Module(t), ModuleArguments: strings.Fields(c.arguments)}
-			if c.setting != "" {
-				servertest.NeedSince7(t, "settings of modules")
-				name, value, _ := strings.Cut(c.setting, " ")
-				options.Config = []string{"--save", "", "--funnel." + name, value}
-			}
+		t.Run(arguments, func(t *testing.T) {
+			options := servertest.Options{Module: servertest.Module(t), ModuleArguments: strings.Fields(arguments)}
 			server, err := servertest.TryStart(t, options)
 			if c.compat == "" {
 				require.Error(t, err)
@@ -69,17 +45,21 @@ func TestLoad(t *testing.T) {
 			require.Regexp(t, `<funnel> funnel \d+\.\d+\.\d+(-dev)? \(.+\) loaded, compat `+c.compat+"\n", server.Log())
 			client := server.Client(t)
 			require.Contains(t, client.Info(t.Context(), "funnel").Val(), "funnel_compat:"+c.compat+"\r\n")
-			gcra := map[bool]string{true: "yes", false: "no"}[strings.Contains(c.arguments+c.setting, "gcra yes")]
-			require.Contains(t, client.Info(t.Context(), "funnel").Val(), "funnel_gcra:"+gcra+"\r\n")
-			require.Equal(t, gcra == "no", strings.HasPrefix(servertest.Try(client, "gcra k 15 30 60"), "ERR unknown command"))
 			limit := map[string]int64{"none": 15, "redis-cell": 16}[c.compat]
 			require.Equal(t, servertest.Reply{0, limit, limit - 1, -1, 2}, servertest.Throttle(t, client, "key", 15, 30, 60))
-			if servertest.Since7(t) {
-				require.Equal(t, map[string]string{"funnel.compat": c.compat, "funnel.gcra": gcra}, client.ConfigGet(t.Context(), "funnel.*").Val())
-				require.Error(t, client.ConfigSet(t.Context(), "funnel.compat", "none").Err(), "it is fixed at load")
-			}
 		})
 	}
+}
+
+// TestThereIsNoSetting: compat is an argument of the load, and a server whose configuration
+// sets it otherwise does not start.
+func TestThereIsNoSetting(t *testing.T) {
+	servertest.NeedSince7(t, "settings of modules")
+	_, err := servertest.TryStart(t, servertest.Options{
+		Module: servertest.Module(t), Config: []string{"--save", "", "--funnel.compat", "redis-cell"},
+	})
+	require.Error(t, err)
+	require.Empty(t, servertest.StartClient(t).ConfigGet(t.Context(), "funnel.*").Val())
 }
 
 // TestLoadedTwice: the second load fails, and the first is not affected.
@@ -163,25 +143,15 @@ func otherModule(t *testing.T, command string) (path string) {
 var noReply = []any{int64(0), int64(0), int64(0), int64(0), int64(0)}
 
 // TestLoadBesideAnotherModule that has one of the commands fails before any is registered:
-// a server with io threads crashes where one has looked up a command that is taken back. The
-// module loads without a GCRA that the server has.
+// a server with io threads crashes where one has looked up a command that is taken back.
 func TestLoadBesideAnotherModule(t *testing.T) {
-	for command, c := range map[string]struct {
-		loads bool
-		log   string
-	}{
-		"cl.throttle": {false, "<funnel> funnel is not loaded: another module has the command cl.throttle\n"},
-		"gcra":        {true, "<funnel> funnel is loaded without its command gcra: the server has one of that name\n"},
-	} {
+	for _, command := range []string{"cl.throttle", "cl.refund"} {
 		server := servertest.Start(t, servertest.Options{Module: otherModule(t, command)})
 		client := server.Wire(t)
-		require.Equal(t, c.loads, client.MustDo(t, "module", "load", servertest.Module(t), "gcra", "yes") == "OK")
-		require.Contains(t, server.Log(), c.log)
-		require.Equal(t, c.loads, strings.Contains(server.Log(), " loaded, compat "))
+		require.NotEqual(t, "OK", client.MustDo(t, "module", "load", servertest.Module(t)))
+		require.Contains(t, server.Log(), "<funnel> funnel is not loaded: another module has the command "+command+"\n")
+		require.NotContains(t, server.Log(), " loaded, compat ")
 		require.Equal(t, noReply, client.MustDo(t, command, "key", "15", "30", "60"))
-		if c.loads {
-			require.Equal(t, []any{int64(0), int64(15), int64(14), int64(-1), int64(2)}, client.MustDo(t, "cl.throttle", "key", "15", "30", "60"))
-		}
 	}
 }
 

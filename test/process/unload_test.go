@@ -87,15 +87,13 @@ func TestLoadWithAnUnknownSettingFails(t *testing.T) {
 	servertest.NeedSince7(t, "MODULE LOADEX")
 	server := servertest.Start(t, servertest.Options{})
 	client := server.Client(t)
-	load := func(setting, value string) error {
-		return client.Do(t.Context(), "module", "loadex", servertest.Module(t), "config", setting, value).Err()
-	}
 	for range 2 {
-		require.ErrorContains(t, load("funnel.burst", "1"), "Error loading the extension")
+		err := client.Do(t.Context(), "module", "loadex", servertest.Module(t), "config", "funnel.burst", "1").Err()
+		require.ErrorContains(t, err, "Error loading the extension")
 		servertest.RequireError(t, client, "ERR unknown command", "key", 15, 30, 60)
 		servertest.AwaitCron(t, client)
 	}
-	require.NoError(t, load("funnel.compat", "redis-cell"))
+	require.NoError(t, client.Do(t.Context(), "module", "loadex", servertest.Module(t), "args", "compat", "redis-cell").Err())
 	require.Equal(t, servertest.Reply{0, 16, 15, -1, 2}, servertest.Throttle(t, client, "key", 15, 30, 60))
 	servertest.AwaitCron(t, client)
 	require.EqualError(t, client.Do(t.Context(), "module", "unload", "funnel").Err(), servertest.RefusedUnload)

@@ -21,7 +21,7 @@ const patientNodes = time.Minute
 
 func startCluster(t *testing.T, primaries int, nodeTimeout time.Duration, config ...string) *servertest.Cluster {
 	t.Helper()
-	return servertest.StartCluster(t, primaries, nodeTimeout, servertest.Options{Module: servertest.Module(t), ModuleArguments: servertest.AllCommands, Config: config})
+	return servertest.StartCluster(t, primaries, nodeTimeout, servertest.Options{Module: servertest.Module(t), Config: config})
 }
 
 // TestClusterFunnelsHaveSlots, as any key has: those of one call are in one slot, which hash
@@ -49,7 +49,7 @@ func TestClusterFunnelsHaveSlots(t *testing.T) {
 				require.NoError(t, client.Do(ctx, before...).Err())
 			}
 			got := "no error"
-			if err := client.Do(ctx, servertest.ToAny(command.Written(strings.Fields(line(command.Name, keys))))...).Err(); err != nil {
+			if err := client.Do(ctx, servertest.ToAny(strings.Fields(line(command.Name, keys)))...).Err(); err != nil {
 				got = err.Error()
 			}
 			require.True(t, strings.HasPrefix(got, want), "%s: %s, not %s", line(command.Name, keys), got, want)

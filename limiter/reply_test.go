@@ -1,0 +1,71 @@
+// Replies may grow. What is no reply of the command or of the script is an error that says so, and
+// decides nothing.
+
+package limiter_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/limiter"
+)
+
+// A foreign client sends a script for each command: what it returns is the reply of a server that
+// has other commands under the names of ours.
+type foreign struct {
+	*redis.Client
+	script string
+}
+
+func (c *foreign) Process(ctx context.Context, command redis.Cmder) error {
+	reply, err := c.Eval(ctx, c.script, nil).Result()
+	command.(*redis.Cmd).SetVal(reply)
+	return err
+}
+
+func TestReplies(t *testing.T) {
+	t.Parallel()
+	client := bare(t).Client(t)
+	const no = "is no reply of cl.take: is the command that of another module?"
+	const wrong, others = "the script replied %s, which take.lua does not", "took other tokens than it was asked for"
+	for _, c := range []struct {
+		name, reply string // to AllowAtMost of 2 tokens
+		path        limiter.Path
+		allowed     int
+		err         string
+	}{
+		{"as it is", "{1, '9', {{1, 15, 0, '9', '86400', '41'}}, 1}", limiter.PathModule, 1, ""},
+		{"more elements", "{1, '9', {{1, 15, 0, '9', '86400', '41', 'new'}}, 1, 'new'}", limiter.PathModule, 1, ""},
+		{"numbers as text", "{'1', '9', {{'1', '15', '0', '9', '86400', '41'}}, '1'}", limiter.PathModule, 1, ""},
+		{"more taken than asked for", "{0, '0', {{0, 15, 0, '0', '1', '41'}}, 3}", limiter.PathModule, 0, no},
+		{"fewer than none taken", "{0, '0', {{0, 15, 0, '0', '1', '41'}}, -1}", limiter.PathModule, 0, no},
+		{"fewer elements", "{0, '0', {{0, 15, 0, '0', '1', '41'}}}", limiter.PathModule, 0, no},
+		{"fewer elements in a row", "{0, '0', {{0, 15, 0, '0', '1'}}, 1}", limiter.PathModule, 0, no},
+		{"no row", "{0, '0', {}, 1}", limiter.PathModule, 0, no},
+		{"two rows", "{0, '0', {{0, 15, 0, '0', '1', '41'}, {0, 15, 0, '0', '1', '41'}}, 1}", limiter.PathModule, 0, no},
+		{"a time in words", "{0, '0', {{0, 15, 0, 'soon', '1', '41'}}, 1}", limiter.PathModule, 0, no},
+		{"a time beyond 292 years", "{0, '0', {{0, 15, 0, '9223372037', '1', '41'}}, 1}", limiter.PathModule, 0, no},
+		{"CL.THROTTLE's", "{0, 15, 14, -1, 5760}", limiter.PathModule, 0, no},
+		{"a word", "'OK'", limiter.PathModule, 0, "limiter: the server replied OK, which " + no},
+		{"take.lua's", "'410245632000000000041024448000 2'", limiter.PathScript, 2, ""},
+		{"another script's word", "'OK'", limiter.PathScript, 0, fmt.Sprintf(wrong, `"OK"`)},
+		{"another script's list", "{1}", limiter.PathScript, 0, fmt.Sprintf(wrong, "[1]")},
+		{"a funnel below empty", "-1", limiter.PathScript, 0, fmt.Sprintf(wrong, "-1")},
+		{"more taken by the script", "'410246208000000000041024448000 3'", limiter.PathScript, 0, others},
+	} {
+		l := limiter.New(&foreign{client, "return " + c.reply}, limiter.WithPath(c.path))
+		result, err := l.AllowAtMost(t.Context(), "key", fifteenPerDay, 2)
+		if c.err != "" {
+			require.ErrorContains(t, err, c.err, c.name)
+			require.Equal(t, limiter.Result{Key: "key", Limit: fifteenPerDay, Quantity: 2}, result, c.name)
+			continue
+		}
+		require.NoError(t, err, c.name)
+		require.Equal(t, []any{c.allowed, c.path}, []any{result.Allowed, result.Path}, c.name)
+		require.Positive(t, result.Receipt, c.name)
+	}
+}
