@@ -102,7 +102,6 @@ func (s *Leases) find(of limiter.Request, now time.Time, quantity int) *lease {
 // alone gets no Path. A reply, whose Path is not that of leases, decides all who waited for it.
 func (l *lease) decideNow(at time.Time, quantity int, path limiter.Path, result *limiter.Result) (decided bool) {
 	oldest := slices.IndexFunc(l.grants, func(g grant) bool { return g.left >= quantity && !at.After(g.last) })
-	wait := l.limitedFor(at, quantity)
 	switch {
 	case oldest >= 0:
 		from := &l.grants[oldest]
@@ -111,8 +110,8 @@ func (l *lease) decideNow(at time.Time, quantity int, path limiter.Path, result 
 		result.Receipt = max(0, from.receipt-int64(from.left)*int64(l.interval))
 	case at.Before(l.alone):
 		return true
-	case wait > 0 || path != limiter.PathLease:
-		result.RetryAfter = max(wait, 1)
+	case l.limitedFor(at, quantity) > 0 || path != limiter.PathLease:
+		result.RetryAfter = max(l.limitedFor(at, quantity), 1)
 	default:
 		return false
 	}

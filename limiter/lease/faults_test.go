@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,19 +94,19 @@ func TestFaults(t *testing.T) {
 		}
 	})
 	tell(t, "hooks may ask", hundred, 0, func(s *story) {
-		inner := []limiter.Result{}
-		s.hook = func(ctx context.Context, event limiter.Event) {
-			if len(inner) == 0 {
-				inner = append(inner, limiter.Result{})
-				inner[0], _ = s.leases.Allow(ctx, "key", hundred)
+		var asked atomic.Bool
+		var inner limiter.Result
+		s.hook = func(context.Context, limiter.Event) {
+			if !asked.Swap(true) {
+				inner, _ = s.leases.Allow(ctx, "key", hundred)
 			}
 		}
 		callers := []*answer{s.ask(ctx, 1), s.ask(ctx, 1), s.ask(ctx, 1)}
 		pass(time.Minute)
-		require.Equal(s, []int{1, 1, 1, 1}, []int{callers[0].Allowed, callers[1].Allowed, callers[2].Allowed, inner[0].Allowed})
+		require.Equal(s, []int{1, 1, 1, 1}, []int{callers[0].Allowed, callers[1].Allowed, callers[2].Allowed, inner.Allowed})
 	})
 	var leases *lease.Leases
-	asks := true
+	var asked atomic.Bool
 	tell(t, "hooks of the Limiter may ask", hundred, time.Minute, func(s *story) {
 		leases = s.leases
 		first := s.ask(ctx, 1)
@@ -113,8 +114,7 @@ func TestFaults(t *testing.T) {
 		require.Equal(s, 1, first.Allowed)
 		require.Equal(s, 4*time.Second+4, first.took)
 	}, limiter.WithHook(func(ctx context.Context, event limiter.Event) {
-		if asks && event.Key == "key" {
-			asks = false
+		if event.Key == "key" && !asked.Swap(true) {
 			_, _ = leases.Allow(ctx, "key", hundred)
 		}
 	}))
@@ -158,30 +158,33 @@ func TestMemory(t *testing.T) {
 // A wall clock that steps is not noticed: neither do tokens ahead last, nor do callers back off
 // for longer or shorter.
 func TestWallClock(t *testing.T) {
-	client, server := servertest.StartWithClock(t)
-	now, steps := time.Now(), uint64(0)
-	server.Set(t, servertest.Epoch)
-	leases := lease.New(limiter.New(client), 10*time.Second)
-	lease.SetNow(leases, func() time.Time {
-		stepped := now
-		*(*uint64)(unsafe.Pointer(&stepped)) -= steps * 3600 << 30 // its seconds; the monotonic reading stays
-		return stepped
-	})
+	begin, hours, later := time.Now(), atomic.Int64{}, atomic.Int64{}
+	now := func() time.Time {
+		now := begin.Add(time.Duration(later.Load()))
+		*(*uint64)(unsafe.Pointer(&now)) -= uint64(hours.Load()) * 3600 << 30 // of the wall clock alone
+		return now
+	}
+	hours.Store(1)
+	require.Zero(t, now().Sub(begin))
+	require.Equal(t, time.Hour, begin.Round(0).Sub(now().Round(0)))
+	hours.Store(0)
+	leases := lease.New(limiter.New(servertest.StartClient(t)), 10*time.Second)
+	lease.SetNow(leases, now)
 	ask := func() limiter.Path {
-		result, err := leases.Allow(ctx, "key", hundred)
+		result, err := leases.Allow(ctx, "key", limiter.PerSecond(100).Burst(1000))
 		require.NoError(t, err)
 		return result.Path
 	}
-	require.Equal(t, now, now.Add(0))
-	for ask() != limiter.PathLease { // there are tokens ahead
-	}
-	for range 20 {
+	for range 30 {
 		ask()
 	}
-	steps = 1
-	require.Equal(t, time.Hour, now.Round(0).Sub(func() time.Time { s := now; *(*uint64)(unsafe.Pointer(&s)) -= 3600 << 30; return s }().Round(0)))
+	hours.Store(1)
+	for ask() != limiter.PathLease { // tokens are ahead
+	}
+	hours.Store(0)
 	require.Equal(t, limiter.PathLease, ask())
-	now = now.Add(10*time.Second + 1)
+	hours.Store(2)
+	later.Store(int64(10*time.Second + 1))
 	require.Equal(t, limiter.PathModule, ask(), "they have lapsed")
 }
 

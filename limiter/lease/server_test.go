@@ -29,16 +29,20 @@ func (c *counting) Process(ctx context.Context, command redis.Cmder) error {
 	return c.Client.Process(ctx, command)
 }
 
-// withClock starts a server, and returns a function that sets its clock and that of Leases to a
-// time after the start.
+// A clock is how long after the start it is, for Leases.
+type clock struct{ atomic.Int64 }
+
+func (c *clock) now() time.Time { return servertest.Epoch.Add(time.Duration(c.Load())) }
+
+// withClock starts a server, and returns a function that sets its clock and that of Leases.
 func withClock(t *testing.T, d time.Duration) (*counting, *lease.Leases, func(after time.Duration)) {
 	client, server := servertest.StartWithClock(t)
-	counted, now := &counting{Client: client}, servertest.Epoch
+	counted, clock := &counting{Client: client}, &clock{}
 	leases := lease.New(limiter.New(counted, moduleOnly), d)
-	lease.SetNow(leases, func() time.Time { return now })
+	lease.SetNow(leases, clock.now)
 	set := func(after time.Duration) {
-		now = servertest.Epoch.Add(after)
-		server.Set(t, now)
+		clock.Store(int64(after))
+		server.Set(t, clock.now())
 	}
 	set(0)
 	return counted, leases, set
@@ -47,13 +51,18 @@ func withClock(t *testing.T, d time.Duration) (*counting, *lease.Leases, func(af
 // A key that one caller asks about less than once in d sends what it sends without leases.
 func TestRareKeys(t *testing.T) {
 	server := servertest.StartModule(t)
-	sends := func(wrap func(limiter.Client) limits) (all [][]string) {
+	sends := func(leased bool) (all [][]string) {
 		require.NoError(t, server.Client(t).FlushAll(ctx).Err())
 		address, sent := servertest.HideCommands(t, server.Addr())
-		l := wrap(server.Client(t, func(options *redis.Options) { options.Addr = address }))
+		l, clock := limiter.New(server.Client(t, func(options *redis.Options) { options.Addr = address })), &clock{}
+		allow, leases := l.AllowN, lease.New(l, time.Second)
+		if lease.SetNow(leases, clock.now); leased {
+			allow = leases.AllowN
+		}
 		for _, quantity := range []int{1, 10, 1, 2, 0, 11, 10, 3, 80} {
-			_, err := l.AllowN(ctx, "key", limiter.PerHour(100), quantity)
+			_, err := allow(ctx, "key", limiter.PerHour(100), quantity)
 			require.NoError(t, err)
+			clock.Add(int64(1001 * time.Millisecond))
 		}
 		for _, words := range sent() {
 			if words[0] != "hello" && words[0] != "client" {
@@ -62,28 +71,7 @@ func TestRareKeys(t *testing.T) {
 		}
 		return all
 	}
-	plain := sends(func(client limiter.Client) limits { return limiter.New(client) })
-	require.Equal(t, plain, sends(func(client limiter.Client) limits {
-		leases, now := lease.New(limiter.New(client), time.Second), time.Now()
-		lease.SetNow(leases, func() time.Time { return now })
-		return stepping{leases, func() { now = now.Add(1001 * time.Millisecond) }}
-	}))
-}
-
-// limits is AllowN.
-type limits interface {
-	AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error)
-}
-
-// A stepping limiter sets the clock before each call.
-type stepping struct {
-	limits
-	step func()
-}
-
-func (s stepping) AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
-	s.step()
-	return s.limits.AllowN(ctx, key, limit, quantity)
+	require.Equal(t, sends(false), sends(true))
 }
 
 // Leases keep the bound, by module and by script, and take nothing from their grants that is

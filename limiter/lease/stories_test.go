@@ -33,7 +33,9 @@ func tell(t *testing.T, name string, limit limiter.Limit, d time.Duration, of fu
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &story{t, start(newModel(1, 0, 0), 1, d, options...), limit, nil}
-			s.hook = func(_ context.Context, event limiter.Event) { s.told = append(s.told, event) }
+			s.hook = func(_ context.Context, event limiter.Event) {
+				s.server.set(func() { s.told = append(s.told, event) })
+			}
 			_, err := s.limiter.Peek(ctx, "other", limit) // it knows the server then
 			require.NoError(t, err)
 			s.network(time.Second)
