@@ -95,9 +95,7 @@ func TestWebAPIWithoutRedis(t *testing.T) {
 	server.Kill()
 	for _, status := range []int{http.StatusOK, http.StatusTooManyRequests} {
 		servertest.Eventually(t, http.StatusText(status)+" without Redis", func() bool {
-			// The whole funnel at once, so that a second one in time is too much. The
-			// first may be limited by the prefilter, which remembers the level of
-			// the funnel in Redis, and allows nothing.
+			// The whole funnel at once: a second one in time is too much.
 			response, _ := get(t, base+"/search?pages=4")
 			return response.StatusCode == status
 		})

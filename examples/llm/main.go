@@ -1,6 +1,6 @@
 // Llm shows budgets for the tenants of a language model: how many requests a minute each
 // may send, and how many tokens a minute it may use. How many tokens an answer takes is
-// known only when it is there, so each request goes like this:
+// known only when it is there. Each request goes like this:
 //
 //  1. reserve one request and the estimated tokens, both or neither;
 //  2. ask the model;
@@ -11,10 +11,10 @@
 //	./build.sh run          # a server with the module, in another terminal
 //	go run ./examples/llm   # -redis ADDRESS for another server
 //
-// Of two tenants one is greedy: it waits for its own budget, and the other is none the
-// worse for it. The model is a function of this program; -seed changes its answers, and
-// -requests how many each tenant asks for. It ends by itself after some seconds, and on
-// Ctrl-C. Run it twice at the same time to see two processes share the budgets.
+// Of two tenants one is greedy: it waits for its own budget, and the other does not notice.
+// The model is a function of this program; -seed changes its answers, and -requests how
+// many each tenant asks for. It ends after some seconds, and on Ctrl-C. Run it twice at the
+// same time to see two processes share the budgets.
 package main
 
 import (
@@ -34,7 +34,9 @@ import (
 	"funnel/limiter"
 )
 
-// The budgets of a tenant.
+// The budgets of a tenant. Tokens that have leaked before the request is settled do not come
+// back. A burst of 3,000 tokens, of which 500 leak a second, is enough for requests of 6 s.
+// For longer ones take a larger burst, or a low estimate, and charge the rest.
 var (
 	requestsLimit = limiter.PerMinute(60).Burst(10)
 	tokensLimit   = limiter.PerMinute(30_000).Burst(3_000)
@@ -48,8 +50,8 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	// A call that the client repeats after a network error would be accounted for twice.
-	rdb := redis.NewClient(&redis.Options{Addr: *address, MaxRetries: -1})
+	// A call that the client repeats after a network error may take its tokens twice.
+	rdb := redis.NewClient(&redis.Options{Addr: *address, ContextTimeoutEnabled: true, MaxRetries: -1})
 	defer rdb.Close()
 	l := limiter.New(rdb, limiter.WithPrefix("example:llm:"), limiter.WithTimeout(time.Second))
 
@@ -116,35 +118,25 @@ func (t *tenant) request(ctx context.Context) error {
 }
 
 // reserve takes a request and the tokens from the budgets, and waits until both fit. It
-// returns the Result of the tokens. Limiter.WaitAll also waits, but returns no Result.
+// returns the Result of the tokens.
 func (t *tenant) reserve(ctx context.Context, tokens int) (limiter.Result, error) {
-	for {
-		both, each, err := t.limiter.AllowAll(ctx,
-			limiter.Request{Key: t.requestsKey(), Limit: requestsLimit, Quantity: 1},
-			limiter.Request{Key: t.tokensKey(), Limit: tokensLimit, Quantity: tokens})
-		if err != nil {
-			return limiter.Result{}, err
-		}
-		remain := fmt.Sprintf("%d requests and %d tokens remain", each[0].Remaining, each[1].Remaining)
-		switch {
-		case !both.Limited():
-			t.tell("%d tokens reserved; %s", tokens, remain)
-			return each[1], nil
-		case both.RetryAfter == limiter.NoRetry:
-			return limiter.Result{}, fmt.Errorf("%d tokens are more than the budget ever holds: %w", tokens, limiter.ErrNeverFits)
-		}
-		t.tell("limited for %d tokens, waits %v; %s", tokens, both.RetryAfter.Round(time.Millisecond), remain)
-		select {
-		case <-time.After(both.RetryAfter):
-			t.waited += both.RetryAfter
-		case <-ctx.Done():
-			return limiter.Result{}, context.Cause(ctx)
-		}
+	asked := time.Now()
+	results, err := t.limiter.WaitAll(ctx,
+		limiter.Request{Key: t.requestsKey(), Limit: requestsLimit, Quantity: 1},
+		limiter.Request{Key: t.tokensKey(), Limit: tokensLimit, Quantity: tokens})
+	if err != nil {
+		return limiter.Result{}, err
 	}
+	waited := time.Since(asked)
+	t.waited += waited
+	t.tell("%d tokens reserved after %v; %d requests and %d tokens remain",
+		tokens, waited.Round(time.Millisecond), results[0].Remaining, results[1].Remaining)
+	return results[1], nil
 }
 
-// settle accounts for the difference between what was reserved and what was used.
+// settle corrects what was reserved to what was used.
 func (t *tenant) settle(ctx context.Context, reserved limiter.Result, used int) error {
+	estimate := reserved.Allowed // which Settle changes
 	result, err := t.limiter.Settle(ctx, &reserved, used)
 	if err != nil {
 		return err
@@ -153,7 +145,7 @@ func (t *tenant) settle(ctx context.Context, reserved limiter.Result, used int) 
 	if result.RetryAfter > 0 { // the next request has to wait for what this one used too much
 		overfull = fmt.Sprintf(", overfull for %v", result.RetryAfter.Round(time.Millisecond))
 	}
-	t.tell("%d tokens used of %d; %d tokens remain%s", used, reserved.Allowed, result.Remaining, overfull)
+	t.tell("%d tokens used of %d; %d tokens remain%s", used, estimate, result.Remaining, overfull)
 	return nil
 }
 
@@ -161,7 +153,8 @@ var began = time.Now()
 
 // tell prints what has happened to the request that is not answered yet.
 func (t *tenant) tell(format string, values ...any) {
-	fmt.Printf("%5.2fs %s, request %d: %s\n", time.Since(began).Seconds(), t.name, t.answered+1, fmt.Sprintf(format, values...))
+	what := fmt.Sprintf(format, values...)
+	fmt.Printf("%5.2fs %s, request %d: %s\n", time.Since(began).Seconds(), t.name, t.answered+1, what)
 }
 
 // A model answers as a language model does: after a while, at a length that nobody knew

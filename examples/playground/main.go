@@ -27,7 +27,8 @@ import (
 
 func main() {
 	options := &redis.Options{Addr: "localhost:6379"}
-	flag.Func("redis", "`address` of Redis or Valkey, or a URL as in redis://:PASSWORD@HOST:PORT (default localhost:6379)", func(text string) (err error) {
+	const usage = "`address` of Redis or Valkey, or redis://USER:PASSWORD@HOST:PORT (default localhost:6379)"
+	flag.Func("redis", usage, func(text string) (err error) {
 		if strings.Contains(text, "://") {
 			options, err = redis.ParseURL(text)
 			return err
@@ -47,11 +48,9 @@ func main() {
 	rdb := redis.NewClient(options)
 	defer rdb.Close()
 	rdb.AddHook(recorder{})
-	newLimiter := func() *limiter.Limiter {
-		return limiter.New(rdb, limiter.WithPrefix(*prefix), limiter.WithTimeout(time.Second))
-	}
+	l := limiter.New(rdb, limiter.WithPrefix(*prefix), limiter.WithTimeout(time.Second))
 
-	if err := web.Serve(*listen, 5*time.Second, handler(newLimiter, options.Addr), logger); err != nil {
+	if err := web.Serve(*listen, 5*time.Second, handler(l, options.Addr), logger); err != nil {
 		logger.Error("the server has failed", "error", err)
 		os.Exit(1)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -30,13 +29,6 @@ func record(ctx context.Context) (context.Context, *[]exchange) {
 // has made, from one goroutine each: those of package limiter.
 type recorder struct{}
 
-// A reply of any type tells the commands of package limiter from those that a new
-// connection sends.
-type command interface {
-	redis.Cmder
-	Val() any
-}
-
 func (recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
@@ -47,30 +39,27 @@ func (recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, sending redis.Cmder) error {
 		err := next(ctx, sending)
 		recording, isRecorded := ctx.Value(recordingKey{}).(*[]exchange)
-		if command, ok := sending.(command); ok && isRecorded {
+		// The commands that a new connection sends are of other types.
+		if command, ok := sending.(*redis.Cmd); ok && isRecorded {
 			*recording = append(*recording, exchange{Sent: sent(command), Reply: replied(command, err)})
 		}
 		return err
 	}
 }
 
-func sent(command command) string {
+func sent(command *redis.Cmd) string {
 	words := make([]string, len(command.Args()))
 	for i, argument := range command.Args() {
 		words[i] = fmt.Sprint(argument)
-		switch {
-		case i == 0:
-			words[i] = strings.ToUpper(words[i])
-		case strings.Contains(words[i], "redis.call"):
+		if strings.Contains(words[i], "redis.call") {
 			words[i] = "(the text of the script)"
-		case words[i] == "" || strings.ContainsAny(words[i], " \"'\\"):
-			words[i] = strconv.Quote(words[i])
 		}
 	}
+	words[0] = strings.ToUpper(words[0])
 	return strings.Join(words, " ")
 }
 
-func replied(command command, err error) string {
+func replied(command *redis.Cmd, err error) string {
 	var reply redis.Error
 	switch {
 	case errors.As(err, &reply):

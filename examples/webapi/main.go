@@ -9,7 +9,7 @@
 // Stop Redis meanwhile: the limits hold, by funnels in this process, and the log says
 // so, until Redis is back. Ctrl-C lets running requests end.
 //
-// Behind a proxy, name its addresses (-trust 10.0.0.0/24), or all its clients are one.
+// Behind a proxy, name its addresses (-trust 10.0.0.0/24), or all its clients count as one.
 // For metrics, there is examples/monitoring/prometheus.
 package main
 
@@ -21,7 +21,6 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,23 +28,15 @@ import (
 	"funnel/examples/internal/web"
 	"funnel/limiter"
 	"funnel/limiter/httplimit"
+	"funnel/limiter/lease"
 )
 
 func main() {
 	address := flag.String("redis", "localhost:6379", "`address` of Redis or Valkey")
 	listen := flag.String("listen", "localhost:8080", "`address` to serve on; port 0 picks one")
 	timeout := flag.Duration("timeout", 10*time.Second, "how long a client may take to send a request, or the next one")
-	var proxies []netip.Prefix
-	flag.Func("trust", "`prefixes` of the proxies in front, separated by commas", func(list string) error {
-		for text := range strings.SplitSeq(list, ",") {
-			prefix, err := netip.ParsePrefix(text)
-			if err != nil {
-				return err
-			}
-			proxies = append(proxies, prefix)
-		}
-		return nil
-	})
+	var proxies netip.Prefix
+	flag.TextVar(&proxies, "trust", netip.Prefix{}, "`prefix` of the proxies in front, as 10.0.0.0/24")
 	flag.Parse()
 
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -53,9 +44,10 @@ func main() {
 		Addr: *address,
 		// Fail soon: the limiter falls back to funnels in this process. Without
 		// retries, no call takes tokens twice.
-		MaxRetries:    -1,
-		DialerRetries: 1,
-		DialTimeout:   time.Second,
+		ContextTimeoutEnabled: true,
+		MaxRetries:            -1,
+		DialerRetries:         1,
+		DialTimeout:           time.Second,
 	})
 	defer rdb.Close()
 
@@ -66,17 +58,21 @@ func main() {
 }
 
 // handler is the whole API.
-func handler(rdb *redis.Client, logger *slog.Logger, proxies []netip.Prefix) http.Handler {
+func handler(rdb *redis.Client, logger *slog.Logger, proxies netip.Prefix) http.Handler {
 	l := limiter.New(rdb,
 		limiter.WithPrefix("webapi:"),
 		limiter.WithTimeout(100*time.Millisecond), // for each decision
 		limiter.OnFailure(limiter.FailLocal),
-		limiter.WithPrefilter(), // calls that are surely limited do not reach Redis
 		limiter.WithLogger(logger),
 	)
-	limit := httplimit.New(l, limiter.PerSecond(2).Burst(5),
+	key := httplimit.ByIP()
+	if proxies.IsValid() {
+		key = httplimit.ByIP(proxies)
+	}
+	prefilter := lease.New(l, 0) // calls that Redis would certainly limit do not reach it
+	limit := httplimit.New(prefilter, limiter.PerSecond(2).Burst(5),
 		httplimit.WithName("api"),
-		httplimit.WithKey(httplimit.ByIP(proxies...)),
+		httplimit.WithKey(key),
 		httplimit.WithCost(cost),
 	)
 

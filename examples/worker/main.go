@@ -12,12 +12,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log"
+	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -39,49 +40,34 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	rdb := redis.NewClient(&redis.Options{Addr: *address})
+	rdb := redis.NewClient(&redis.Options{Addr: *address, ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	l := limiter.New(rdb, limiter.WithTimeout(time.Second))
 
-	done, err := work(ctx, *jobs, *workers, func(ctx context.Context) error { return l.Wait(ctx, key, limit) })
-	fmt.Printf("%d of %d jobs done\n", done, *jobs)
-	switch {
-	case ctx.Err() != nil: // interrupted
-	case err != nil:
-		log.Fatal(err)
-	}
-}
-
-// work does the jobs with so many workers, and returns how many it has done.
-func work(ctx context.Context, jobs, workers int, wait func(context.Context) error) (int, error) {
-	queue := make(chan int, jobs)
-	for job := range jobs {
+	queue := make(chan int, *jobs)
+	for job := range *jobs {
 		queue <- job + 1
 	}
 	close(queue)
 
 	start := time.Now()
-	var mutex sync.Mutex
-	done, errs := 0, []error(nil)
+	var done atomic.Int64
 	var running sync.WaitGroup
-	for worker := range workers {
+	for worker := range *workers {
 		running.Go(func() {
 			for job := range queue {
-				err := wait(ctx)
-				mutex.Lock()
-				if err != nil {
-					errs = append(errs, fmt.Errorf("worker %d gives up before job %d: %w", worker+1, job, err))
-				} else {
-					done++
-					fmt.Printf("%4.1fs worker %d: job %d\n", time.Since(start).Seconds(), worker+1, job)
-				}
-				mutex.Unlock()
-				if err != nil {
+				if err := l.Wait(ctx, key, limit); err != nil {
+					log.Printf("worker %d gives up before job %d: %v", worker+1, job, err)
 					return
 				}
+				done.Add(1)
+				fmt.Printf("%4.1fs worker %d: job %d\n", time.Since(start).Seconds(), worker+1, job)
 			}
 		})
 	}
 	running.Wait()
-	return done, errors.Join(errs...)
+	fmt.Printf("%d of %d jobs done\n", done.Load(), *jobs)
+	if ctx.Err() == nil && int(done.Load()) < *jobs {
+		os.Exit(1)
+	}
 }

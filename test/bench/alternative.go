@@ -139,7 +139,7 @@ func script(limit Limit, quantity int64) Operation {
 // if nothing was taken.
 func limiterCall(limit Limit, _ int64) Operation {
 	evalsha := record(func(client *redis.Client) error {
-		_, err := limiter.New(client, limiter.WithScriptOnly()).Allow(context.Background(), "",
+		_, err := limiter.New(client, limiter.WithPath(limiter.PathScript)).Allow(context.Background(), "",
 			limiter.Per(int(limit.Count), time.Duration(limit.Period)*time.Second).Burst(int(limit.Capacity)))
 		return err
 	})
@@ -150,7 +150,7 @@ func limiterCall(limit Limit, _ int64) Operation {
 }
 
 var limiterScript = record(func(client *redis.Client) error {
-	_, err := limiter.New(client, limiter.WithScriptOnly()).Allow(context.Background(), "", limiter.PerSecond(1))
+	_, err := limiter.New(client, limiter.WithPath(limiter.PathScript)).Allow(context.Background(), "", limiter.PerSecond(1))
 	return err
 })[1].(string)
 

@@ -106,8 +106,8 @@ func (c *Client) goClients() (clients []*goClient, closeAll func()) {
 	add("limiter, go-redis, cancellable context", cancellable(allow(connect())))
 	add("limiter, AutoPipeline", allow(pipelining()))
 	add("limiter, AutoPipeline, cancellable context", cancellable(allow(pipelining())))
-	add("limiter by script, go-redis", allow(connect(), limiter.WithScriptOnly()))
-	add("limiter by script, AutoPipeline", allow(pipelining(), limiter.WithScriptOnly()))
+	add("limiter by script, go-redis", allow(connect(), limiter.WithPath(limiter.PathScript)))
+	add("limiter by script, AutoPipeline", allow(pipelining(), limiter.WithPath(limiter.PathScript)))
 	rates := redis_rate.NewLimiter(connect())
 	add(redisRateTitle, func(ctx context.Context, key string) error {
 		result, err := rates.Allow(ctx, key, redis_rate.Limit{Rate: int(Roomy.Count), Burst: int(Roomy.Capacity), Period: time.Duration(Roomy.Period) * time.Second})
@@ -131,7 +131,13 @@ func allow(rdb limiter.Client, options ...limiter.Option) func(context.Context, 
 }
 
 func allowBy(limit limiter.Limit, rdb limiter.Client, options ...limiter.Option) func(context.Context, string) error {
-	l := limiter.New(rdb, options...)
+	return allowOf(limiter.New(rdb, options...), limit)
+}
+
+// allowOf calls a Limiter, or Leases.
+func allowOf(l interface {
+	Allow(context.Context, string, limiter.Limit) (limiter.Result, error)
+}, limit limiter.Limit) func(context.Context, string) error {
 	return func(ctx context.Context, key string) error {
 		result, err := l.Allow(ctx, key, limit)
 		return allowed(err, !result.Limited())

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"funnel/limiter"
+	"funnel/limiter/lease"
 )
 
 // hotKey measures calls from this process on one key, which allows all of them.
@@ -54,7 +55,7 @@ func (c *Client) hotClients(goroutines int) (clients []*goClient) {
 	c.failed(err)
 	add("Allow, AutoPipeline", allowBy(limit, pipelining))
 	for _, span := range []time.Duration{0, 10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond} {
-		add(fmt.Sprintf("WithLease(%v)", span), allowBy(limit, connect(), limiter.WithLease(span)))
+		add(fmt.Sprintf("leases of %v", span), allowOf(lease.New(limiter.New(connect()), span), limit))
 	}
 	rates := redis_rate.NewLimiter(connect())
 	add(redisRateTitle, func(ctx context.Context, key string) error {

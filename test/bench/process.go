@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"funnel/limiter"
+	"funnel/limiter/lease"
 )
 
 // The limit that processes share, and for how long they decide without Redis.
@@ -97,21 +98,27 @@ type decide func(context.Context) (allowed bool, err error)
 var allDemands = []float64{0.5, 0.9, 1.1, 2, 10} // in proportion to the rate
 
 var ways = []way{
-	{"leases", byLimiter(limiter.WithLease(span)), sharedBurst, fmt.Sprint(sharedBurst + perSpan), "ours", allDemands},
+	{"leases", byLeases, sharedBurst, fmt.Sprint(sharedBurst + perSpan), "ours", allDemands},
 	{"local counts, 400 in 200 ms", byCounter(200 * time.Millisecond), sharedBurst, "none", "", allDemands},
 	{"local counts, 2,000 in 1 s", byCounter(time.Second), sharedRate, "none", "bar", allDemands},
-	{"Allow", byLimiter(), sharedBurst, fmt.Sprint(sharedBurst), "", []float64{1.1}},
+	{"Allow", byLimiter, sharedBurst, fmt.Sprint(sharedBurst), "", []float64{1.1}},
 }
 
 const sharedKey = "shared"
 
-func byLimiter(options ...limiter.Option) func(context.Context, *redis.Client) decide {
-	return func(_ context.Context, rdb *redis.Client) decide {
-		l := limiter.New(rdb, options...)
-		return func(ctx context.Context) (bool, error) {
-			result, err := l.Allow(ctx, sharedKey, sharedLimit)
-			return !result.Limited(), err
-		}
+func byLimiter(_ context.Context, rdb *redis.Client) decide {
+	l := limiter.New(rdb)
+	return func(ctx context.Context) (bool, error) {
+		result, err := l.Allow(ctx, sharedKey, sharedLimit)
+		return !result.Limited(), err
+	}
+}
+
+func byLeases(_ context.Context, rdb *redis.Client) decide {
+	leases := lease.New(limiter.New(rdb), span)
+	return func(ctx context.Context) (bool, error) {
+		result, err := leases.Allow(ctx, sharedKey, sharedLimit)
+		return !result.Limited(), err
 	}
 }
 

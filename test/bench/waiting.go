@@ -27,9 +27,6 @@ type line struct {
 	path    limiter.Path
 }
 
-// only has a limiter use one way only.
-var only = map[limiter.Path]limiter.Option{limiter.PathModule: limiter.WithModuleOnly(), limiter.PathScript: limiter.WithScriptOnly()}
-
 // A reservation is one Wait. Only the server knows the instant at which it begins: between
 // the start and the end of the call, plus the wait in the reply.
 type reservation struct {
@@ -85,7 +82,7 @@ func (c *Client) wait(l line) (result lineResult) {
 	}
 	rdb := c.server.NewClient()
 	defer rdb.Close()
-	limit := limiter.New(rdb, only[l.path], limiter.WithHook(noteReservation))
+	limit := limiter.New(rdb, limiter.WithPath(l.path), limiter.WithHook(noteReservation))
 	key := fmt.Sprint("line:", l)
 	if _, err := limit.Charge(c.Ctx, key, l.limit, l.limit.Capacity); c.failed(err) { // which also loads the script
 		return result

@@ -2,7 +2,6 @@ package model_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"funnel/internal/servertest"
 	"funnel/limiter"
+	"funnel/limiter/lease"
 )
 
 // TestCallsAreLinearizable while clients set the clock.
@@ -27,41 +27,61 @@ func TestCallsAreLinearizable(t *testing.T) {
 	history.requireLinearizable(t)
 }
 
-// Callers of two processes who share calls, and refunds, on a funnel that leaks nothing, have
-// had their turn in some order.
+// Callers of two processes who share calls, and give tokens back, on a funnel that leaks nothing,
+// have had their turn in some order. A process that limits without Redis, and so does not notice
+// what is given back, forgets what it knows.
 func TestSharedCallsAreLinearizable(t *testing.T) {
 	limit := limiter.Every(time.Hour).Burst(3)
-	taken := porcupine.Model{
+	tokens := porcupine.Model{
 		Init: func() any { return 0 },
-		Step: func(before, input, output any) (bool, any) {
-			if input.(operation).words[0] == "refund" {
-				return true, max(0, before.(int)-1)
+		Step: func(before, _, output any) (bool, any) {
+			level := before.(int)
+			switch output.(result).reply {
+			case "taken":
+				return level < limit.Capacity, level + 1
+			case "given back":
+				return true, level - 1
+			case "limited":
+				return level == limit.Capacity, level
 			}
-			after := min(limit.Capacity, before.(int)+1)
-			return output.(result).reply == fmt.Sprint(after-before.(int)), after
+			return true, level
 		},
 	}
 	for _, module := range []string{servertest.Module(t), ""} {
 		client, history := servertest.Start(t, servertest.Options{Module: module}).Client(t), newHistory()
 		var shared, next atomic.Int64
-		hook := limiter.WithHook(func(_ context.Context, event limiter.Event) {
-			if event.Command == "lease" {
+		l := limiter.New(client, limiter.WithHook(func(_ context.Context, event limiter.Event) {
+			if event.Command == "take" {
 				shared.Add(int64(event.Result.Quantity - 1))
 			}
-		})
-		processes := [2]*limiter.Limiter{limiter.New(client, limiter.WithLease(0), hook), limiter.New(client, limiter.WithLease(0), hook)}
+		}))
+		processes := [2]atomic.Pointer[lease.Leases]{}
 		history.work(servertest.QuickOrLong(400, 4000), func() operation {
-			return operation{words: []string{[]string{"allow", "allow", "refund"}[rand.IntN(3)]}}
+			return operation{words: []string{[]string{"take", "take", "give back"}[rand.IntN(3)]}}
 		}, func() func(operation) result {
-			l := processes[next.Add(1)%2]
+			process := &processes[next.Add(1)%2]
+			process.CompareAndSwap(nil, lease.New(l, 0))
+			var held []limiter.Result
 			return func(operation operation) result {
-				ask := map[string]func(context.Context, string, limiter.Limit, int) (limiter.Result, error){"allow": l.AllowN, "refund": l.Refund}
-				got, err := ask[operation.words[0]](context.Background(), "key", limit, 1)
-				return result{reply: fmt.Sprint(got.Allowed), unknown: err != nil}
+				if last := len(held) - 1; operation.words[0] == "give back" && last >= 0 {
+					_, err := l.Settle(context.Background(), &held[last], 0)
+					held = held[:last]
+					return result{reply: "given back", unknown: err != nil}
+				}
+				got, err := process.Load().Allow(context.Background(), "key", limit)
+				reply := "limited"
+				switch {
+				case got.Allowed > 0:
+					reply, held = "taken", append(held, got)
+				case got.Path == limiter.PathLease:
+					reply = "limited without Redis"
+					process.Store(lease.New(l, 0))
+				}
+				return result{reply: reply, unknown: err != nil}
 			}
 		})
 		require.Zero(t, history.outcomes()["unknown"])
 		require.Positive(t, shared.Load())
-		require.Equal(t, porcupine.Ok, porcupine.CheckOperationsTimeout(taken, history.operations, servertest.Patience))
+		require.Equal(t, porcupine.Ok, porcupine.CheckOperationsTimeout(tokens, history.operations, servertest.Patience))
 	}
 }

@@ -46,15 +46,14 @@ func TestScrapeShowsWhatWasDecided(t *testing.T) {
 		return limiter.New(rdb, append(options, limiter.WithHook(hook))...)
 	}
 
-	require.Equal(t, 3, ask(t, counted(limiter.WithModuleOnly()), "module"))
-	require.Equal(t, 3, ask(t, counted(limiter.WithScriptOnly()), "script"))
-	require.Equal(t, 3, ask(t, counted(limiter.WithPrefilter()), "prefilter"))
+	require.Equal(t, 3, ask(t, counted(limiter.WithPath(limiter.PathModule)), "module"))
+	require.Equal(t, 3, ask(t, counted(limiter.WithPath(limiter.PathScript)), "script"))
 	l := counted()
 	_, err := l.Peek(ctx, "module", still)
 	require.NoError(t, err)
-	_, err = l.Charge(ctx, "module", still, 1)
+	charged, err := l.Charge(ctx, "module", still, 1)
 	require.NoError(t, err)
-	_, err = l.Refund(ctx, "module", still, 4)
+	_, err = l.Settle(ctx, &charged, 0)
 	require.NoError(t, err)
 	_, err = l.Allow(ctx, "module", limiter.PerMinute(0))
 	require.Error(t, err)
@@ -70,18 +69,17 @@ funnel_decisions_total{command="charge",outcome="allowed",path="module"} 1
 funnel_decisions_total{command="peek",outcome="limited",path="module"} 1
 funnel_decisions_total{command="refund",outcome="allowed",path="module"} 1
 funnel_decisions_total{command="reserve",outcome="allowed",path="local"} 3
-funnel_decisions_total{command="reserve",outcome="allowed",path="module"} 6
+funnel_decisions_total{command="reserve",outcome="allowed",path="module"} 3
 funnel_decisions_total{command="reserve",outcome="allowed",path="script"} 3
 funnel_decisions_total{command="reserve",outcome="limited",path="local"} 3
 funnel_decisions_total{command="reserve",outcome="limited",path="module"} 3
-funnel_decisions_total{command="reserve",outcome="limited",path="prefilter"} 3
 funnel_decisions_total{command="reserve",outcome="limited",path="script"} 3
 # HELP funnel_errors_total Calls that Redis has not decided, also where this process did instead.
 # TYPE funnel_errors_total counter
 funnel_errors_total 8
 `), "funnel_decisions_total", "funnel_errors_total"))
 	require.Equal(t, map[string]uint64{
-		"local": 6, "module": 12, "none": 2, "prefilter": 3, "script": 6,
+		"local": 6, "module": 9, "none": 2, "script": 6,
 	}, observed(t, registry))
 
 	problems, err := testutil.GatherAndLint(registry)

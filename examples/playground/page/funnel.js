@@ -17,7 +17,7 @@ export class Funnel {
   // With compact, only the funnel, without what is written beside it.
   constructor(parent, { headroom = 40, compact = false }) {
     const brim = headroom, bottom = brim + depth, end = bottom + 66;
-    Object.assign(this, { brim, bottom, shown: 0, pours: 0, texts: new Map() });
+    Object.assign(this, { brim, bottom, shown: 0, texts: new Map() });
     const side = (to) => `${middle + to * mouth} ${brim} L${middle + to * neck} ${bottom} L${middle + to * spout} ${bottom + 22} L${middle + to * spout} ${end}`;
     const left = side(-1), right = side(1);
     const back = right.split(" L").reverse().join(" L");
@@ -40,7 +40,6 @@ export class Funnel {
         </g>
         <path class="wall" d="M${left}"/><path class="wall" d="M${right}"/>
         <circle class="drop" cx="${middle}" cy="${end + 6}" r="4.5"/>
-        <g class="poured"></g>
         <path class="measure"/><path class="ceiling"/>
         <text class="count" data-text="capacity" x="${middle - mouth - 12}" y="${brim + 6}" text-anchor="end"></text>
         <text class="word" x="${middle - mouth - 12}" y="${brim + 22}" text-anchor="end">capacity</text>
@@ -51,7 +50,7 @@ export class Funnel {
       </svg>`;
     this.svg = parent.firstElementChild;
     if (compact) this.svg.querySelectorAll("text, .measure, .ceiling").forEach((e) => e.remove());
-    this.parts = Object.fromEntries(["above", "water", "marks", "poured", "measure", "ceiling"].map((name) => [name, this.svg.querySelector(`.${name}`)]));
+    this.parts = Object.fromEntries(["above", "water", "marks", "measure", "ceiling"].map((name) => [name, this.svg.querySelector(`.${name}`)]));
     for (const text of this.svg.querySelectorAll("[data-text]")) this.texts.set(text.dataset.text, text);
   }
 
@@ -116,7 +115,7 @@ export class Funnel {
     set(this.parts.marks, "d", lines);
   }
 
-  // heightAbove is that of a token above the brim.
+  // heightAbove is the height of a token above the brim.
   heightAbove(over) {
     const most = this.maxWait > 0 ? this.maxWait / this.interval : over;
     return Math.min(depth / this.capacity, (this.brim - 22) / Math.max(most, 1e-9));
@@ -137,23 +136,6 @@ export class Funnel {
     }
     if (parts !== this.above) this.parts.above.innerHTML = this.above = parts;
     return over;
-  }
-
-  // A call pours: tokens fall in, or fade above the brim when it is limited.
-  pour(quantity, limited) {
-    if (still.matches) return;
-    const over = this.shown - this.capacity;
-    const surface = over > 0 ? this.brim - over * this.heightAbove(over) : this.bottom - this.shown / this.capacity * depth;
-    const to = Math.max(limited ? Math.min(surface, this.brim) - 14 : surface, 8);
-    for (let token = 0; token < Math.min(quantity, 5); token++) {
-      const circle = document.createElementNS("http://www.w3.org/2000/svg", "circle");
-      const x = middle + (((this.pours++ * 37) % 80) - 40) * (limited ? 1 : 0.5);
-      for (const [name, value] of Object.entries({ cx: x, cy: 0, r: 5, class: limited ? "token limited" : "token" })) circle.setAttribute(name, value);
-      this.parts.poured.append(circle);
-      const fall = [{ transform: "translateY(-6px)" }, { transform: `translateY(${to}px)`, easing: "ease-out" }];
-      circle.animate(limited ? [...fall, { transform: `translateY(${to - 10}px)`, opacity: 0 }] : fall,
-        { duration: limited ? 700 : 280, delay: token * 60, easing: "ease-in", fill: "both" }).finished.then(() => circle.remove());
-    }
   }
 }
 

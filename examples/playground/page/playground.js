@@ -20,19 +20,14 @@ function ask(call) {
 // notice shows above all else whether Redis decides, and by which way.
 function notice(answer) {
   const outage = document.getElementById("outage"), server = document.getElementById("server");
-  const isOut = answer.status !== 200 && answer.status !== 400;
-  const text = !isOut ? "" : answer.status === 0 ? `No decision: ${answer.error}` :
-    answer.status === 502 ? `Redis at ${answer.redis} replies an error: ${answer.error}` :
-    `Redis at ${answer.redis} does not answer: ${answer.error}. The page goes on asking.`;
-  if (outage.textContent !== text) outage.textContent = text;
-  outage.hidden = !isOut;
-  if (isOut) {
+  outage.hidden = answer.status === 200 || answer.status === 400;
+  if (!outage.hidden) {
+    set(outage, `No decision${answer.redis ? ` by Redis at ${answer.redis}` : ""}: ${answer.error}`);
+    set(server, "no decision");
     server.dataset.state = "out";
-    server.textContent = "no decision";
   } else if (answer.status === 200) {
+    set(server, `by the ${answer.path}`);
     server.dataset.state = answer.path;
-    server.textContent = `by the ${answer.path}`;
-    server.title = answer.redis;
   }
   return answer;
 }
@@ -41,9 +36,9 @@ const words = ["limited", "limit", "remaining", "wait", "reset_after", "tat"];
 
 class Section {
   calls = []; // the latest ones: whether they were limited
+  taken = []; // the funnels of calls that took tokens, with their receipts
   turns = [];
   callers = 0;
-  pressed = 0; // buttons whose calls are not answered yet
   verdict = { kind: "idle" };
 
   constructor(form) {
@@ -57,115 +52,94 @@ class Section {
     form.addEventListener("input", () => this.read());
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.press(event.submitter.value, Number(event.submitter.dataset.times ?? 1));
+      this.makeCalls(event.submitter.value, Number(event.submitter.dataset.times ?? 1));
     });
     this.read();
     this.showCalls();
   }
 
-  // input is that of the funnel, or of all of them.
-  input(funnel, name) {
-    return funnel.element.querySelector(`[name=${name}]`) ?? this.part(`[name=${name}]`);
+  // number is what is typed for the funnel, or for all of them.
+  number(funnel, name) {
+    return Number((funnel.element.querySelector(`[name=${name}]`) ?? this.part(`[name=${name}]`)).value);
   }
 
-  get used() {
-    return this.funnels.filter((funnel) => funnel.element.querySelector("[name=used]")?.checked ?? true);
-  }
+  get maxWait() { return Number(this.part("[name=max_wait]")?.value ?? 0); }
 
   // read has the funnels drawn with the limits as they are typed: only the level is stored.
   read() {
-    for (const input of this.form.querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
     for (const funnel of this.funnels) {
-      const [capacity, count, period] = ["capacity", "count", "period"].map((name) => Number(this.input(funnel, name).value));
+      const [capacity, count, period] = ["capacity", "count", "period"].map((name) => this.number(funnel, name));
       const interval = Math.floor(Math.round(period * 1e9) / count) / 1e9;
       if (capacity >= 1 && interval > 0 && interval < Infinity) Object.assign(funnel, { capacity, interval });
-      funnel.maxWait = Number(this.part("[name=max_wait]")?.value) || 0;
-      funnel.element.disabled = !this.used.includes(funnel); // but not what is in its legend
+      funnel.maxWait = this.maxWait;
     }
-    this.part(".side legend span").textContent = this.used.map((funnel) => funnel.key).join(" ");
   }
 
-  ask(command) {
-    return ask({
-      command,
-      funnels: this.used.map((funnel) => ({
-        key: funnel.key,
-        ...Object.fromEntries(["capacity", "count", "period", "quantity"].map((name) => [name, this.input(funnel, name).value.trim()])),
-      })),
-      max_wait: command === "reserve" ? this.part("[name=max_wait]")?.value.trim() ?? "" : "",
-    });
+  get asked() {
+    return this.funnels.map((funnel) => ({
+      key: funnel.key,
+      ...Object.fromEntries(["capacity", "count", "period", "quantity"].map((name) => [name, this.number(funnel, name)])),
+    }));
   }
 
   async peek() {
-    const used = this.used, answer = await this.ask("peek");
-    if (answer.status === 200) this.learn(used, answer.rows);
+    const answer = await ask({ command: "peek", funnels: this.asked });
+    if (answer.status === 200) this.learn(answer.rows);
     return answer;
   }
 
-  learn(used, rows) {
+  learn(rows) {
     const now = performance.now();
-    rows.forEach((row, i) => { used[i].emptyAt = now + row.reset_after * 1000; });
-  }
-
-  async press(command, times) {
-    this.form.ariaBusy = String(++this.pressed > 0);
-    try {
-      await this.makeCalls(command, times);
-    } finally {
-      this.form.ariaBusy = String(--this.pressed > 0);
-    }
+    rows.forEach((row, i) => { this.funnels[i].emptyAt = now + row.reset_after * 1000; });
   }
 
   async makeCalls(command, times) {
-    const tally = { allowed: 0, limited: 0 };
-    let answer, used;
+    let answer;
+    this.form.ariaBusy = "true";
     for (let call = 0; call < times; call++) {
-      used = this.used;
-      const quantity = Number(this.input(used[0], "quantity").value);
-      answer = await this.ask(command);
-      if (answer.status !== 200) break;
-      if (command === "reserve" && quantity > 0) {
-        tally[answer.limited ? "limited" : "allowed"]++;
-        this.calls = [...this.calls, answer.limited].slice(-40);
-        for (const funnel of used) funnel.pour(quantity, answer.limited);
+      const funnels = command === "refund" ? this.taken.pop() : this.asked;
+      if (!funnels || funnels.emptyAt <= performance.now()) {
+        this.verdict = { kind: "nothing" };
+        break;
       }
-      this.learn(used, answer.rows);
-      this.judge(command, quantity, used, answer);
-    }
-    this.verdict.tally = times > 1 && answer.status === 200 ? `${tally.allowed} allowed, ${tally.limited} limited` : "";
-    if (answer.status !== 200) {
-      const input = answer.field && this.input(used[answer.funnel], answer.field);
-      const whose = input?.closest("[data-key]") ? `${used[answer.funnel].key}: ` : "";
-      this.verdict = { kind: "error", text: answer.status === 400 ? whose + answer.error : "Redis has not decided." };
-      input?.setAttribute("aria-invalid", "true");
+      answer = await ask({ command, funnels, max_wait: this.maxWait });
+      if (answer.status !== 200) {
+        this.verdict = { kind: "error", text: answer.status === 400 ? answer.error : "Redis has not decided." };
+        break;
+      }
+      this.learn(answer.rows);
+      this.judge(command, funnels, answer.rows);
     }
     this.showCalls();
-    if (answer.commands?.length) this.showCommands(answer.commands);
+    if (answer?.commands?.length) this.showCommands(answer.commands);
     const { headline, detail } = this.say(performance.now());
-    this.part("[role=status]").textContent = [headline, this.verdict.tally, detail].filter(Boolean).join(". ");
+    this.part("[role=status]").textContent = `${headline}. ${detail}`;
+    this.form.ariaBusy = "false";
   }
 
   // judge keeps what the answer means.
-  judge(command, quantity, used, answer) {
-    const now = performance.now(), until = now + answer.wait * 1000;
-    used.forEach((funnel, i) => {
-      const { limited, wait } = answer.rows[i];
-      funnel.limitedUntil = !limited ? 0 : wait < 0 ? Infinity : now + wait * 1000;
-    });
+  judge(command, asked, rows) {
+    const now = performance.now(), { quantity } = asked[0];
+    const instant = ({ wait }) => wait < 0 ? Infinity : now + wait * 1000;
+    this.funnels.forEach((funnel, i) => { funnel.limitedUntil = rows[i].limited ? instant(rows[i]) : 0; });
+    const limiting = this.funnels.filter((_, i) => rows[i].limited), limited = limiting.length > 0;
+    const until = limited ? Math.max(...limiting.map((funnel) => funnel.limitedUntil)) : instant(rows[0]);
+    if (command === "reserve") this.calls = [...this.calls, limited].slice(-40);
+    if (command === "charge" || command === "reserve" && !limited) {
+      const taken = asked.map((funnel, i) => ({ ...funnel, receipt: rows[i].receipt }));
+      this.taken.push(Object.assign(taken, { emptyAt: this.funnels[0].emptyAt }));
+    }
     if (command === "reset") {
-      Object.assign(this, { calls: [], turns: [], callers: 0 });
-      for (const funnel of used) Object.assign(funnel, { turns: this.turns, limitedUntil: 0 });
+      Object.assign(this, { calls: [], taken: [], turns: [], callers: 0 });
+      for (const funnel of this.funnels) funnel.limitedUntil = 0;
       this.verdict = { kind: "emptied" };
     } else if (command !== "reserve") {
-      this.verdict = { kind: command, until, quantity };
-    } else if (answer.limited) {
-      const limiting = used.filter((_, i) => answer.rows[i].limited);
-      this.verdict = { kind: answer.wait < 0 ? "never" : "limited", until, quantity, limiting };
+      this.verdict = { kind: command, until };
+    } else if (limited) {
+      this.verdict = { kind: until === Infinity ? "never" : "limited", until, quantity, limiting };
     } else if (this.part("[name=max_wait]")) {
-      const turn = { caller: ++this.callers, at: until, quantity };
-      this.turns.push(turn);
-      used[0].turns = this.turns;
-      this.verdict = { kind: "reserved", until, caller: turn.caller };
+      this.turns.push({ caller: ++this.callers, at: until, quantity });
+      this.verdict = { kind: "reserved", until, caller: this.callers };
     } else {
       this.verdict = { kind: "allowed" };
     }
@@ -187,7 +161,7 @@ class Section {
         return { state: "ready", headline: "come back now", detail: alone ? state : `it was ${by}` };
       case "never":
         return { state: "limited", headline: `limited: ${tokens} never fit`, detail: `The quantity is larger than the capacity${by ? ` of ${limiting.map((funnel) => funnel.key).join(" and ")}` : ""}: no waiting helps.` };
-      case "allowed": return { state: "allowed", headline: "allowed", detail: usual || "poured into all of them" };
+      case "allowed": return { state: "allowed", headline: "allowed", detail: usual || "poured into both of them" };
       case "reserved":
         if (left > 0) return { state: "reserved", headline: `caller ${caller}: your turn in ${span(left)}`, detail: usual };
         return { state: "allowed", headline: `caller ${caller}: go ahead`, detail: usual };
@@ -195,6 +169,7 @@ class Section {
         if (left > 0) return { state: "limited", headline: `charged: overfull for ${span(left)}`, detail: usual };
         return { state: "allowed", headline: "charged", detail: usual };
       case "refund": return { state: "allowed", headline: "refunded", detail: usual };
+      case "nothing": return { state: "idle", headline: "nothing to refund", detail: "No tokens of a call are left in the funnel." };
       case "error": return { state: "error", headline: "error", detail: text };
     }
     return { state: "idle", headline: level > 0 ? "leaking" : "empty", detail: usual || "pour, and see which of them limits" };
@@ -202,12 +177,13 @@ class Section {
 
   showCalls() {
     const strip = this.part(".calls"), limited = this.calls.filter(Boolean).length;
+    this.counts = this.calls.length > 1 ? `${this.calls.length - limited} allowed, ${limited} limited` : "";
     strip.replaceChildren(...this.calls.map((isLimited) => {
       const square = document.createElement("i");
       square.className = isLimited ? "limited" : "allowed";
       return square;
     }));
-    strip.setAttribute("aria-label", `The last ${this.calls.length} calls: ${this.calls.length - limited} allowed, ${limited} limited`);
+    strip.setAttribute("aria-label", `The last calls: ${this.counts}`);
   }
 
   // The commands as they were sent, with the names of what was replied.
@@ -231,40 +207,22 @@ class Section {
     }
   }
 
-  showQueue(now) {
-    const list = this.part(".queue");
-    if (!list) return;
-    this.turns = this.turns.filter(({ at }) => at > now - 2500);
-    this.funnels[0].turns = this.turns;
-    while (list.children.length > this.turns.length) list.lastChild.remove();
-    while (list.children.length < this.turns.length) {
-      const item = document.createElement("li");
-      item.append(document.createElement("b"), document.createElement("span"));
-      list.append(item);
-    }
-    this.turns.forEach(({ caller, at }, i) => {
-      const item = list.children[i], waits = at > now;
-      item.classList.toggle("waits", waits);
-      set(item.firstChild, `caller ${caller}`);
-      set(item.lastChild, waits ? span((at - now) / 1000) : "go ahead");
-    });
-  }
-
   draw(now, elapsed) {
+    this.turns = this.turns.filter(({ at }) => at > now);
     for (const funnel of this.funnels) {
+      funnel.turns = this.turns;
       funnel.draw(now, elapsed);
       const remaining = `${short(funnel.remaining(now))} of ${short(funnel.capacity)} remaining`;
       if (funnel.svg.ariaLabel !== remaining) funnel.svg.setAttribute("aria-label", remaining);
       const row = funnel.element.querySelector(".row");
       if (!row) continue;
       row.classList.toggle("limited", funnel.isLimited);
-      set(row, funnel.element.disabled ? "not asked" : !funnel.isLimited ? remaining : funnel.limitedUntil === Infinity ? "limits: never fits" : `limits: wait ${span((funnel.limitedUntil - now) / 1000)}`);
+      set(row, !funnel.isLimited ? remaining : funnel.limitedUntil === Infinity ? "limits: never fits" : `limits: wait ${span((funnel.limitedUntil - now) / 1000)}`);
     }
-    this.showQueue(now);
     const { state, headline, detail } = this.say(now);
     if (this.form.dataset.state !== state) this.form.dataset.state = state;
     set(this.part(".headline"), headline);
-    set(this.part(".detail"), [this.verdict.tally, detail].filter(Boolean).join(" · "));
+    set(this.part(".detail"), [this.counts, detail].filter(Boolean).join(" · "));
   }
 }
 
@@ -275,33 +233,15 @@ function set(element, text) {
 const sections = [...document.querySelectorAll("form")].map((form) => new Section(form));
 let active;
 
-function open(id) {
-  active = sections.find(({ form }) => form.id === id) ?? sections[0];
-  for (const section of sections) {
-    const tab = document.getElementById(`tab-${section.form.id}`);
-    section.form.hidden = section !== active;
-    tab.setAttribute("aria-selected", section === active);
-    tab.tabIndex = section === active ? 0 : -1;
-  }
+function open() {
+  active = sections.find(({ form }) => `#${form.id}` === location.hash) ?? sections[0];
+  for (const { form } of sections) form.hidden = form !== active.form;
+  for (const link of document.querySelectorAll("nav a")) link.ariaCurrent = link.hash === `#${active.form.id}` ? "page" : null;
   active.peek();
 }
 
-const tabs = [...document.querySelectorAll("[role=tab]")];
-tabs.forEach((tab, i) => {
-  tab.addEventListener("click", () => {
-    const id = tab.getAttribute("aria-controls");
-    history.pushState(null, "", `#${id}`); // to set location.hash would take the focus away
-    open(id);
-  });
-  tab.addEventListener("keydown", ({ key }) => {
-    const to = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: -1 }[key];
-    if (to === undefined) return;
-    tabs.at(to % tabs.length).focus();
-    tabs.at(to % tabs.length).click();
-  });
-});
-addEventListener("hashchange", () => open(location.hash.slice(1)));
-open(location.hash.slice(1));
+addEventListener("hashchange", open);
+open();
 
 // Others may use the funnels, too, and Redis may go away: the page asks now and then.
 async function keepAsking() {

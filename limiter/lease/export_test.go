@@ -1,0 +1,13 @@
+package lease
+
+import "time"
+
+// SetNow has Leases take the time from now.
+func SetNow(s *Leases, now func() time.Time) { s.now = now }
+
+// Count is how many leases there are.
+func Count(s *Leases) int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.leases.Len()
+}

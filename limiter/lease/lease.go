@@ -1,0 +1,86 @@
+// Package lease limits hot keys with few calls to Redis. Its [Leases] take tokens ahead and hand
+// them to the callers of this process. Callers who would ask at the same time share a call.
+//
+//	leases := lease.New(l, 50*time.Millisecond)
+//	result, err := leases.Allow(ctx, "tenant:42", limiter.PerSecond(2000).Burst(400))
+//
+// A hot key costs about two calls in d, here 50 ms. Tokens ahead that are not used within d lapse.
+// In any stretch of time all processes together hand out at most capacity + (elapsed + d) / T
+// tokens, with the largest of their d, where T is the time in which a token leaks.
+//
+// After a reply that limited, calls that Redis would certainly limit are limited here. Where Redis
+// had too few tokens for a shared call, all are until d is over. Both end after 5 seconds. With d
+// of 0, Leases take nothing ahead: they are a local pre-filter.
+//
+// Where Redis fails, tokens ahead are used until they lapse, and for a second callers ask alone.
+package lease
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"funnel/internal/idle"
+	"funnel/limiter"
+)
+
+// A Limiter decides calls: a [limiter.Limiter], or what wraps one.
+type Limiter interface {
+	AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error)
+	AllowAtMost(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error)
+}
+
+// Leases decide calls as their Limiter does, with fewer calls to Redis. Make them with [New].
+// All methods may be called from any number of goroutines.
+type Leases struct {
+	limiter Limiter
+	span    time.Duration // d
+	hook    limiter.Hook
+	now     func() time.Time
+	mutex   sync.Mutex                        // is not held while the Limiter or the hook runs
+	leases  idle.Map[limiter.Request, *lease] // by key and limit: the quantity is 0
+}
+
+// An Option changes how [Leases] work.
+type Option func(*Leases)
+
+// WithHook sets the hook for decisions of the Leases. Those of the Limiter's AllowN are told to
+// the Limiter's hooks alone. Event.Command is reserve, and Event.Key has no prefix.
+//
+// The Limiter's hooks see calls for tokens, as take. One that asks the Leases has to pass on its
+// context, or it may wait for a call that waits for it.
+func WithHook(hook limiter.Hook) Option { return func(s *Leases) { s.hook = hook } }
+
+// New returns Leases that ask l, and use tokens within d of taking them. At 0 or less they take
+// none ahead. Calls for tokens end by [limiter.WithTimeout], not by a caller's context.
+func New(l Limiter, d time.Duration, options ...Option) *Leases {
+	s := &Leases{limiter: l, span: max(d, 0), now: time.Now}
+	for _, option := range options {
+		option(s)
+	}
+	return s
+}
+
+// Allow is AllowN of one token.
+func (s *Leases) Allow(ctx context.Context, key string, limit limiter.Limit) (limiter.Result, error) {
+	return s.AllowN(ctx, key, limit, 1)
+}
+
+// AllowN takes quantity tokens, all or none, as [limiter.Limiter.AllowN] does. The Limiter decides
+// on 0 tokens, on more than 1 and a tenth of the capacity, and, if d is 0, on more than 1.
+//
+// Decisions without a reply have the Path [limiter.PathLease]. Their Remaining and ResetAfter are
+// those of the last reply, with what is ahead, and less the time since. The Limiter settles them.
+func (s *Leases) AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
+	got, began := outcome{}, time.Time{}
+	if ctx.Err() == nil && (quantity == 1 || quantity > 1 && quantity <= limit.Capacity/10 && s.span > 0) {
+		began = s.decide(ctx, limiter.Request{Key: key, Limit: limit}, quantity, &got)
+	}
+	if got.err == nil && got.result.Path == "" { // the Limiter also says what is wrong with ctx or limit
+		return s.limiter.AllowN(ctx, key, limit, quantity)
+	}
+	if s.hook != nil && !got.told {
+		s.hook(ctx, limiter.Event{Command: "reserve", Key: key, Result: got.result, Duration: s.now().Sub(began)})
+	}
+	return got.result, got.err
+}

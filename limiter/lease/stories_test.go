@@ -1,0 +1,261 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/limiter"
+)
+
+// A story is told in a bubble, about Leases on a model whose commands take a second each way.
+type story struct {
+	*testing.T
+	*process
+	limit limiter.Limit
+	told  []limiter.Event // by the hook of the Leases
+}
+
+var (
+	ctx     = context.Background()
+	hundred = limiter.Every(time.Second).Burst(100)
+)
+
+// tell tells a story of Leases with that d.
+func tell(t *testing.T, name string, limit limiter.Limit, d time.Duration, of func(s *story), options ...limiter.Option) {
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := &story{t, start(newModel(1, 0, 0), 1, d, options...), limit, nil}
+			s.hook = func(_ context.Context, event limiter.Event) {
+				s.server.set(func() { s.told = append(s.told, event) })
+			}
+			_, err := s.limiter.Peek(ctx, "other", limit) // it knows the server then
+			require.NoError(t, err)
+			s.network(time.Second)
+			defer pass(time.Hour)
+			of(s)
+		})
+	})
+}
+
+// network sets how long a way takes, and forgets what was sent.
+func (s *story) network(way time.Duration) {
+	s.server.set(func() { s.server.fixed, s.server.sent = way, nil })
+}
+
+// sent returns the commands that were sent since it was called last, without key and limit.
+func (s *story) sent() string {
+	s.server.mutex.Lock()
+	defer s.server.mutex.Unlock()
+	all := s.server.sent
+	s.server.sent = nil
+	for i, line := range all {
+		words := strings.Fields(line)
+		all[i] = strings.Join(append(words[:1:1], words[min(5, len(words)):]...), " ")
+	}
+	return strings.Join(all, ", ")
+}
+
+// An answer is what a caller gets, and after how long.
+type answer struct {
+	limiter.Result
+	err  error
+	took time.Duration
+}
+
+// ask asks in a goroutine, and returns when all callers wait or have their answers.
+func (s *story) ask(ctx context.Context, quantity int) *answer {
+	a, begin := &answer{}, time.Now()
+	go func() {
+		a.Result, a.err = s.leases.AllowN(ctx, "key", s.limit, quantity)
+		a.took = time.Since(begin)
+	}()
+	synctest.Wait()
+	return a
+}
+
+// now asks, and returns the answer, which must not be an error.
+func (s *story) now(quantity int) limiter.Result {
+	s.Helper()
+	result, err := s.leases.AllowN(ctx, "key", s.limit, quantity)
+	require.NoError(s, err)
+	return result
+}
+
+// pass has time pass, and all callers who are due return.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// Stories of callers who share calls, sentence by sentence of the contract.
+func TestStories(t *testing.T) {
+	tell(t, "callers share calls", hundred, 0, func(s *story) {
+		first, others := s.ask(ctx, 1), []*answer{s.ask(ctx, 1), s.ask(ctx, 1)}
+		pass(2500 * time.Millisecond)
+		require.Equal(s, "cl.reserve 1", s.sent())
+		require.Equal(s, limiter.PathModule, first.Path)
+		pass(2 * time.Second)
+		require.Equal(s, "cl.take 2", s.sent())
+		for i, a := range others {
+			require.Equal(s, limiter.Result{Key: "key", Limit: hundred, Quantity: 1, Allowed: 1, Remaining: 99 - i, RetryAfter: limiter.NoRetry,
+				ResetAfter: 2 * time.Second, Receipt: others[0].Receipt + int64(i)*1e9, Path: limiter.PathModule}, a.Result)
+		}
+		require.Len(s, s.told, 2, "the first was told to the Limiter's hooks")
+	})
+	tell(t, "calls that are not shared", hundred, time.Minute, func(s *story) {
+		for _, quantity := range []int{0, 11, 70} {
+			under := s.ask(ctx, 1)
+			s.ask(ctx, quantity)
+			pass(1500 * time.Millisecond)
+			require.Contains(s, s.sent(), fmt.Sprint("cl.reserve ", quantity))
+			pass(time.Second)
+			require.Equal(s, 1, under.Allowed)
+		}
+		require.ErrorContains(s, s.ask(ctx, -1).err, "quantity")
+		_, err := s.leases.Allow(ctx, "key", limiter.Limit{})
+		require.ErrorContains(s, err, "count")
+		require.Empty(s, s.told)
+	})
+	tell(t, "tokens ahead, and receipts", hundred, 20*time.Second, func(s *story) {
+		s.network(time.Millisecond)
+		paths, results := "", []limiter.Result{}
+		for _, quantity := range []int{2, 2, 2, 2, 2, 2, 2, 2, 2, 1} {
+			results = append(results, s.now(quantity))
+			paths += string(results[len(results)-1].Path[0])
+		}
+		require.Equal(s, "cl.reserve 2, cl.reserve 2, cl.take 3, cl.take 4, cl.take 6, cl.take 9", s.sent(), "half of what was asked for")
+		require.Equal(s, "mmmmlmllml", paths)
+		require.Equal(s, 83+1, results[7].Remaining, "of the reply, and of an older grant")
+		require.Equal(s, []int{2, 8}, []int{len(results) - len(s.told), len(s.told)})
+		stored, err := strconv.ParseInt(s.server.values["key"].Text, 10, 64)
+		require.NoError(s, err)
+		for i, left := range map[int]int64{5: 9 + 4, 6: 9 + 2, 7: 9, 8: 7, 9: 9 + 6 + 4} { // and what was taken later
+			require.Equal(s, stored-left*1e9, results[i].Receipt, i)
+		}
+	})
+	for _, c := range []struct {
+		capacity, most int
+		d              time.Duration
+		sent           string
+	}{{100, 5, 5 * time.Second, "cl.take 6, cl.take 6"}, {30, 3, 20 * time.Second, "cl.take 4, cl.take 4"}} {
+		tell(t, "no more ahead than leaks in d, or than a tenth", hundred.Burst(c.capacity), c.d, func(s *story) {
+			for range 20 {
+				s.ask(ctx, 1)
+			}
+			pass(4 * time.Second)
+			require.Equal(s, "cl.reserve 1, cl.take 19", s.sent())
+			for _, quantity := range []int{1, c.most - 1, 2} {
+				s.ask(ctx, quantity)
+				pass(2 * time.Second)
+			}
+			require.Equal(s, c.sent, s.sent(), "what is ahead counts")
+		})
+	}
+	for _, c := range []struct {
+		d    time.Duration
+		sent string
+		path limiter.Path
+	}{{time.Minute, "cl.reserve 1", limiter.PathLease}, {0, "cl.reserve 1, cl.reserve 1", limiter.PathModule}} {
+		tell(t, "one who gives up leaves the tokens", hundred, c.d, func(s *story) {
+			short, cancel := context.WithTimeoutCause(ctx, time.Second/2, errors.New("too long"))
+			defer cancel()
+			gone := s.ask(short, 1)
+			pass(1500 * time.Millisecond)
+			require.EqualError(s, gone.err, "too long")
+			require.Equal(s, time.Second/2, gone.took)
+			require.EqualError(s, s.ask(short, 1).err, "too long")
+			next := s.ask(ctx, 1)
+			pass(3 * time.Second)
+			require.Equal(s, c.sent, s.sent())
+			require.Equal(s, c.path, next.Path)
+		})
+	}
+	tell(t, "the next in line gets the tokens of one who has gone", hundred.Burst(2), 0, func(s *story) {
+		s.ask(ctx, 1)
+		short, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		before, cancelBefore := context.WithTimeout(ctx, time.Second)
+		defer cancelBefore()
+		gone, next, never := s.ask(short, 1), s.ask(ctx, 1), s.ask(before, 1)
+		pass(5 * time.Second)
+		require.Equal(s, "cl.reserve 1, cl.take 2", s.sent())
+		require.ErrorIs(s, gone.err, context.DeadlineExceeded)
+		require.ErrorIs(s, never.err, context.DeadlineExceeded)
+		require.Equal(s, 1, next.Allowed)
+	})
+}
+
+// Stories of callers who are limited without Redis.
+func TestBackOff(t *testing.T) {
+	tell(t, "while the tokens cannot fit", hundred, time.Millisecond, func(s *story) {
+		s.network(time.Millisecond)
+		require.Equal(s, 91, s.now(91).Allowed)
+		limited := s.now(10)
+		require.Equal(s, limiter.PathModule, limited.Path)
+		require.Equal(s, 1, s.now(1).Allowed, "9 are left")
+		require.Equal(s, "cl.reserve 91, cl.reserve 10, cl.reserve 1", s.sent())
+		limited = s.now(10)
+		require.Equal(s, "cl.reserve 10", s.sent())
+		pass(time.Second)
+		again := s.now(10)
+		require.Equal(s, limiter.Result{Key: "key", Limit: hundred, Quantity: 10, Remaining: 8, RetryAfter: limited.RetryAfter - time.Second - 2*time.Millisecond - 2,
+			ResetAfter: limited.ResetAfter - time.Second - 2*time.Millisecond - 2, Path: limiter.PathLease}, again)
+		require.Equal(s, []limiter.Event{{Command: "reserve", Key: "key", Result: again}}, s.told)
+		pass(again.RetryAfter - 1)
+		require.Equal(s, time.Duration(1), s.now(10).RetryAfter)
+		pass(1)
+		require.Empty(s, s.sent())
+		require.Equal(s, 10, s.now(10).Allowed)
+	})
+	tell(t, "no longer than 5 seconds, also with Reset", hundred.Burst(1), time.Minute, func(s *story) {
+		s.limit = limiter.Every(time.Hour).Burst(1)
+		s.network(0)
+		require.Equal(s, 1, s.now(1).Allowed)
+		require.True(s, s.now(1).Limited(), "a reply that allowed limits nobody")
+		require.Equal(s, "cl.reserve 1, cl.reserve 1", s.sent())
+		require.NoError(s, s.limiter.Reset(ctx, "key"))
+		pass(5*time.Second - 5) // and 4 for two round trips
+		require.Equal(s, time.Hour-5*time.Second, s.now(1).RetryAfter.Round(time.Millisecond))
+		pass(1)
+		require.Equal(s, 1, s.now(1).Allowed)
+	})
+	tell(t, "with d of 0 after each reply", hundred.Burst(2), 0, func(s *story) {
+		s.network(0)
+		for range 5 {
+			s.now(1)
+		}
+		require.Equal(s, "cl.reserve 1, cl.reserve 1", s.sent())
+		pass(time.Second)
+		require.Equal(s, 1, s.now(1).Allowed)
+	})
+	for _, c := range []struct {
+		capacity int
+		d, until time.Duration
+	}{{100, 3 * time.Second, 3 * time.Second}, {10, time.Minute, time.Second / 2}, {1000, time.Minute, 5 * time.Second}} {
+		tell(t, "after a call that got less", limiter.Every(100*time.Millisecond).Burst(c.capacity), c.d, func(s *story) {
+			s.network(0)
+			require.Equal(s, 1, s.now(1).Allowed)
+			require.Equal(s, c.capacity-3, s.now(c.capacity-3).Allowed)
+			s.network(time.Millisecond)
+			callers := []*answer{s.ask(ctx, 1), s.ask(ctx, 1), s.ask(ctx, 1)}
+			pass(4*time.Millisecond + 4)
+			require.Equal(s, "cl.reserve 1, cl.take 2", s.sent())
+			sent := time.Now().Add(-2*time.Millisecond - 2)
+			require.Equal(s, 1, callers[1].Allowed)
+			require.Equal(s, c.until, callers[2].RetryAfter, "it counts from when the call was sent")
+			pass(time.Until(sent.Add(c.until - 1)))
+			require.Equal(s, time.Duration(1), s.now(1).RetryAfter, "though some fit")
+			require.Empty(s, s.sent())
+			pass(1)
+			require.Equal(s, 1, s.now(1).Allowed)
+		})
+	}
+}
