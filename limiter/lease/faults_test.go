@@ -105,6 +105,18 @@ func TestFaults(t *testing.T) {
 		pass(time.Minute)
 		require.Equal(s, []int{1, 1, 1, 1}, []int{callers[0].Allowed, callers[1].Allowed, callers[2].Allowed, inner.Allowed})
 	})
+	tell(t, "a server that lies", hundred, 0, func(s *story) {
+		s.leases = lease.New(liar{s.limiter}, 0)
+		callers := []*answer{s.ask(ctx, 1), s.ask(ctx, 1), s.ask(ctx, 1)}
+		pass(time.Minute)
+		require.Equal(s, "cl.reserve 1, cl.take 2", s.sent(), "a reply decides all who waited for it")
+		for _, a := range callers {
+			require.NoError(s, a.err)
+			require.Equal(s, limiter.PathModule, a.Path)
+			require.Zero(s, a.Allowed)
+		}
+		require.Equal(s, time.Duration(1), callers[2].RetryAfter)
+	})
 	var leases *lease.Leases
 	var asked atomic.Bool
 	tell(t, "hooks of the Limiter may ask", hundred, time.Minute, func(s *story) {
@@ -118,6 +130,21 @@ func TestFaults(t *testing.T) {
 			_, _ = leases.Allow(ctx, "key", hundred)
 		}
 	}))
+}
+
+// A liar limits all calls, and says that the funnel is empty.
+type liar struct{ lease.Limiter }
+
+func (l liar) AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
+	result, err := l.Limiter.AllowN(ctx, key, limit, quantity)
+	result.Allowed, result.ResetAfter = 0, 0
+	return result, err
+}
+
+func (l liar) AllowAtMost(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
+	result, err := l.Limiter.AllowAtMost(ctx, key, limit, quantity)
+	result.Allowed, result.ResetAfter = 0, 0
+	return result, err
 }
 
 // A Limiter without Redis decides all calls.

@@ -39,7 +39,7 @@ type model struct {
 	granted, leased int64         // tokens, and those by leases
 }
 
-var moduleOnly = limiter.WithModuleOnly()
+var moduleOnly = limiter.WithPath(limiter.PathModule)
 
 // A use is of tokens at an instant.
 type use struct{ at, quantity int64 }

@@ -145,7 +145,7 @@ func TestPermissions(t *testing.T) {
 		require.Equal(t, all > 0, byLease > 0, "another key is leased")
 	}
 	var told []string
-	l := limiter.New(server.ClientOfUser(t, "~* +@all -cl.take -cl.throttle"), moduleOnly, limiter.WithHook(func(_ context.Context, event limiter.Event) { told = append(told, event.Command) }))
+	l := limiter.New(server.ClientOfUser(t, "~* +@all -cl.take"), moduleOnly, limiter.WithHook(func(_ context.Context, event limiter.Event) { told = append(told, event.Command) }))
 	all, byLease := allowed(lease.New(l, time.Hour), "b")
 	require.Equal(t, []int{100, 0}, []int{all, byLease}, "limited as without leases")
 	require.Contains(t, told, "take")
