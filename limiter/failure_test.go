@@ -154,16 +154,13 @@ func TestFirstWordsOfErrors(t *testing.T) {
 	client := bare(t).Client(t)
 	const oom = "-OOM command not allowed when used memory > 'maxmemory'."
 	for text, isFault := range map[string]bool{
-		"ERR row 2: count must be an integer":            true,
-		"ERR limit must be an integer":                   true,
-		"ERR ttl must be seconds":                        true,
-		"ERR holder must be 1 to 255 bytes":              true,
-		"CROSSSLOT Keys in request don't hash":           true,
-		"ERR max number of clients reached":              false,
-		"ERR max number of clients + cluster":            false,
-		"ERR Connection refused":                         false, // twemproxy
-		"ERR unknown command 'cl.reserve'":               false,
-		"ERR Error running script (call to f_1): " + oom: false, // Redis 6.2
+		"ERR row 2: count must be an integer":                                                  true,
+		"CROSSSLOT Keys in request don't hash":                                                 true,
+		"ERR max number of clients reached":                                                    false,
+		"ERR max number of clients + cluster":                                                  false,
+		"ERR Connection refused":                                                               false, // twemproxy
+		"ERR unknown command 'cl.reserve'":                                                     false,
+		"ERR Error running script (call to f_1): " + oom:                                       false, // Redis 6.2
 		"ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -NOREPLICAS": false,
 		"ERR user_script:1: -READONLY You can't write against a read only replica. script: f1": false,
 		"ERR The user executing the script can't run this command or subcommand script: f1":    false, // Redis 7.0

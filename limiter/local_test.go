@@ -53,7 +53,7 @@ func TestNewLocalHasNoPolicy(t *testing.T) {
 	for policy := limiter.FailWithError; policy <= limiter.FailLocal; policy++ {
 		l := limiter.NewLocal(limiter.WithPrefix("p:"), limiter.OnFailure(policy))
 		results, err := l.AllowAll(t.Context(), limiter.Request{"d", perDay(1), 1}, limiter.Request{"d", perDay(1), 1})
-		require.ErrorContains(t, err, `limiter: key "p:d" is named twice`, policy)
+		require.ErrorContains(t, err, `limiter: key "d" is named twice`, policy)
 		require.True(t, results.Limited(), policy)
 	}
 }

@@ -14,20 +14,20 @@ const quiet = 10 * time.Second
 // An outage is a time in which calls are decided without Redis. It is logged twice, when
 // it begins and when it is over, however many calls succeed or fail meanwhile.
 type outage struct {
-	begun atomic.Bool // calls that Redis decides take the lock only then
+	begun atomic.Bool // calls that Redis decides are told of only then
 
-	mutex sync.Mutex
-	since time.Time
-	last  time.Time // of the calls that Redis has not decided
-	calls int
+	mutex       sync.Mutex
+	since       time.Time
+	lastFailure time.Time
+	calls       int // that Redis has not decided
 }
 
-// add is told of a call that Redis has not decided.
-func (o *outage) add(ctx context.Context, logger *slog.Logger, now time.Time, policy FailurePolicy, cause error) {
+// failed is told of a call that Redis has not decided.
+func (o *outage) failed(ctx context.Context, logger *slog.Logger, now time.Time, policy FailurePolicy, cause error) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	o.calls++
-	o.last = now
+	o.lastFailure = now
 	if !o.begun.Load() {
 		o.begun.Store(true)
 		o.since = now
@@ -35,17 +35,14 @@ func (o *outage) add(ctx context.Context, logger *slog.Logger, now time.Time, po
 	}
 }
 
-// answered is told of a call that Redis has decided.
-func (o *outage) answered(ctx context.Context, logger *slog.Logger, now time.Time) {
-	if !o.begun.Load() {
-		return
-	}
+// decided is told of a call that Redis has decided.
+func (o *outage) decided(ctx context.Context, logger *slog.Logger, now time.Time) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
-	if !o.begun.Load() || now.Sub(o.last) < quiet {
+	if !o.begun.Load() || now.Sub(o.lastFailure) < quiet {
 		return
 	}
-	logger.InfoContext(ctx, "rate limits are decided by Redis again", "after", o.last.Sub(o.since), "calls", o.calls)
+	logger.InfoContext(ctx, "rate limits are decided by Redis again", "after", o.lastFailure.Sub(o.since), "calls", o.calls)
 	o.begun.Store(false)
 	o.calls = 0
 }

@@ -4,9 +4,74 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"funnel/gcra"
 )
+
+// An answer is what was decided. The zero path means that nothing was decided.
+type answer struct {
+	query   *query
+	path    Path
+	limited bool // by any of the funnels
+	acted   bool // tokens may have changed hands, whatever came back
+
+	// The decision on each funnel, whose TAT is the receipt, or 0. Most queries have one, which
+	// needs no allocation.
+	first  gcra.Item
+	others []gcra.Item
+}
+
+// item is the decision on one funnel.
+func (a *answer) item(index int) *gcra.Item {
+	if index == 0 {
+		return &a.first
+	}
+	return &a.others[index-1]
+}
+
+// result is what the caller gets for one funnel.
+func (a *answer) result(index int) Result {
+	q, f := a.query, &a.query.funnels[index]
+	result := Result{Key: f.Key, Limit: f.Limit, Quantity: f.Quantity}
+	if a.path == "" {
+		return result
+	}
+	item := a.item(index)
+	decision := &item.Decision
+	result.Path, result.RetryAfter, result.Receipt = a.path, NoRetry, decision.TAT
+	result.Remaining, result.ResetAfter = int(decision.Remaining), time.Duration(decision.ResetAfter)
+	switch q.operation {
+	case gcra.Take:
+		result.Allowed = int(item.Taken)
+	case gcra.Reserve:
+		if !a.limited {
+			result.Allowed = f.Quantity
+		}
+	case gcra.Charge, gcra.Refund:
+		if a.path != PathClosed {
+			result.Allowed = f.Quantity
+		}
+	}
+	switch {
+	case f.Quantity == 0 && !q.accounts(): // no funnel limits a call for nothing
+	case q.operation == gcra.Take && result.Allowed > 0:
+	case decision.Limited:
+		result.RetryAfter = time.Duration(decision.Wait)
+	default:
+		result.Wait = time.Duration(decision.Wait)
+	}
+	return result
+}
+
+// newAnswer returns items as an answer. The TAT of each Decision is the receipt, or 0.
+func newAnswer(q *query, path Path, items []gcra.Item) answer {
+	a := answer{query: q, path: path, acted: true, first: items[0], others: items[1:]}
+	for i := range items {
+		a.limited = a.limited || items[i].Decision.Limited
+	}
+	return a
+}
 
 // read reads a reply of the module or of the complete script: limited, wait, the rows, and for
 // CL.TAKE how many tokens were taken. Later versions may add elements to replies and rows.
@@ -18,11 +83,14 @@ func (q *query) read(reply any, path Path) (answer, error) {
 	elements, _ := reply.([]any)
 	ok := len(elements) >= 3 && a.readRows(elements[2])
 	if ok && q.operation == gcra.Take {
-		ok = len(elements) >= 4 && a.readTaken(elements[3])
+		if ok = len(elements) >= 4; ok {
+			a.first.Taken, ok = integerOf(elements[3])
+		}
+		ok = ok && a.first.Taken >= 0 && a.first.Taken <= int64(q.funnels[0].Quantity)
 	}
 	if !ok {
-		return answer{}, fmt.Errorf("limiter: the server replied %v, which is no reply of %v: does another module have this command?",
-			reply, operationNames[q.operation].command)
+		return answer{}, fmt.Errorf("%w %v, which is no reply of %v: does another module have this command?",
+			errUnreadable, reply, operationNames[q.operation].command)
 	}
 	return a, nil
 }
@@ -54,12 +122,6 @@ func (a *answer) readRows(reply any) bool {
 	return true
 }
 
-func (a *answer) readTaken(reply any) bool {
-	taken, ok := integerOf(reply)
-	a.first.Taken = taken
-	return ok && taken >= 0 && taken <= int64(a.query.funnels[0].Quantity)
-}
-
 // integerOf reads an integer. The script replies large ones as text.
 func integerOf(reply any) (int64, bool) {
 	switch reply := reply.(type) {
@@ -72,7 +134,7 @@ func integerOf(reply any) (int64, bool) {
 	return 0, false
 }
 
-// maxSeconds are the whole ones of 2^63-1 nanoseconds.
+// maxSeconds is the number of whole seconds in 2^63-1 nanoseconds.
 const maxSeconds = 9223372036
 
 // nanosecondsOf reads seconds with up to nine fraction digits, or -1, which it returns.
