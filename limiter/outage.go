@@ -25,12 +25,15 @@ type outage struct {
 // add is told of a call that Redis has not decided.
 func (o *outage) add(ctx context.Context, logger *slog.Logger, now time.Time, policy FailurePolicy, cause error) {
 	o.mutex.Lock()
-	defer o.mutex.Unlock()
 	o.calls++
 	o.last = now
-	if !o.begun.Load() {
+	begins := !o.begun.Load()
+	if begins {
 		o.begun.Store(true)
 		o.since = now
+	}
+	o.mutex.Unlock() // before it logs: the logger may block, or call the Limiter
+	if begins {
 		logger.WarnContext(ctx, "rate limits are decided without Redis", "policy", policy.String(), "error", cause)
 	}
 }
@@ -41,11 +44,14 @@ func (o *outage) answered(ctx context.Context, logger *slog.Logger, now time.Tim
 		return
 	}
 	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	if !o.begun.Load() || now.Sub(o.last) < quiet {
-		return
+	ends := o.begun.Load() && now.Sub(o.last) >= quiet
+	lasted, calls := o.last.Sub(o.since), o.calls
+	if ends {
+		o.begun.Store(false)
+		o.calls = 0
 	}
-	logger.InfoContext(ctx, "rate limits are decided by Redis again", "after", o.last.Sub(o.since), "calls", o.calls)
-	o.begun.Store(false)
-	o.calls = 0
+	o.mutex.Unlock()
+	if ends {
+		logger.InfoContext(ctx, "rate limits are decided by Redis again", "after", lasted, "calls", calls)
+	}
 }
