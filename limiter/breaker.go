@@ -41,12 +41,15 @@ func (b *breaker) admit(now time.Time) (isProbe bool, cause error) {
 	return true, nil
 }
 
-// failed is told of a call without an answer.
+// failed is told of a call without an answer. The calls that were under way when the breaker opened
+// do not put off the probe.
 func (b *breaker) failed(now time.Time, err error) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	b.last, b.until = err, now.Add(openFor)
-	b.failures.Add(1)
+	b.last = err
+	if b.failures.Add(1) <= failuresToOpen {
+		b.until = now.Add(openFor)
+	}
 }
 
 // answered is told of an answer, which may be an error reply.
