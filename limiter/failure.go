@@ -2,8 +2,6 @@ package limiter
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"time"
 
 	"funnel/gcra"
@@ -84,13 +82,8 @@ func decideClosed(q *query) answer {
 
 // decideLocally decides by the funnels in this process.
 func (l *Limiter) decideLocally(q *query) (answer, error) {
-	keys, items := q.keys(), q.items()
-	for i, key := range keys {
-		if slices.Contains(keys[:i], key) {
-			return answer{}, fmt.Errorf("limiter: key %q is named twice in this call: ask once, for all of its tokens", key)
-		}
-	}
-	if err := l.local.Decide(q.operation, keys, items, int64(q.maxWait), q.receipt); err != nil {
+	items := q.items()
+	if err := l.local.Decide(q.operation, q.keys(), items, int64(q.maxWait), q.receipt); err != nil {
 		return answer{}, q.wrap(err)
 	}
 	for i := range items {

@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"funnel/gcra"
@@ -20,7 +21,11 @@ type Request struct {
 // hash tag.
 func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, error) {
 	q := l.newQuery(gcra.Reserve, requests...)
-	for _, request := range requests {
+	for i, request := range requests {
+		isSame := func(earlier Request) bool { return earlier.Key == request.Key }
+		if q.invalid == nil && slices.ContainsFunc(requests[:i], isSame) {
+			q.reject(fmt.Errorf("limiter: key %q is named twice in this call: ask once, for all of its tokens", request.Key))
+		}
 		if request.Quantity < 1 {
 			q.reject(fmt.Errorf("limiter: key %q: the quantity of a request must be at least 1, not %d: use Peek to take nothing",
 				request.Key, request.Quantity))
