@@ -114,7 +114,10 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 
 func (l *Limiter) empty(ctx context.Context, q *query) (answer, error) {
 	err := l.server.send(ctx, q, redis.NewCmd(ctx, "del", q.funnels[0].redisKey))
-	if err != nil && !isReply(err) {
+	switch {
+	case isReply(err):
+		err = q.wrap(err)
+	case err != nil:
 		err = causeOf(ctx, err)
 	}
 	return answer{sent: true}, err
