@@ -21,8 +21,8 @@ func (q *query) read(reply any, path Path) (answer, error) {
 		ok = len(elements) >= 4 && a.readTaken(elements[3])
 	}
 	if !ok {
-		return answer{}, fmt.Errorf("limiter: the server replied %v, which is no reply of %v: does another module have this command?",
-			reply, operationNames[q.operation].command)
+		return answer{}, q.wrap(fmt.Errorf("the server replied %v, which is no reply of %v: does another module have this command?",
+			reply, operationNames[q.operation].command))
 	}
 	return a, nil
 }

@@ -31,7 +31,7 @@ func TestReplies(t *testing.T) {
 	t.Parallel()
 	client := bare(t).Client(t)
 	const no = "is no reply of cl.take: does another module have this command?"
-	const wrong = "limiter: take.lua replied %s, which does not answer the call"
+	const wrong = "limiter: key \"key\": take.lua replied %s, which does not answer the call"
 	for _, c := range []struct {
 		name, reply string // to AllowAtMost of 2 tokens
 		path        limiter.Path
@@ -55,7 +55,7 @@ func TestReplies(t *testing.T) {
 		{"empty at no time", "{0, '0', {{0, 15, 0, '0', '-1', '41'}}, 1}", limiter.PathModule, 0, no},
 		{"a receipt below 0", "{0, '0', {{0, 15, 0, '0', '1', '-41'}}, 1}", limiter.PathModule, 0, no},
 		{"CL.THROTTLE's", "{0, 15, 14, -1, 5760}", limiter.PathModule, 0, no},
-		{"a word", "'OK'", limiter.PathModule, 0, "limiter: the server replied OK, which " + no},
+		{"a word", "'OK'", limiter.PathModule, 0, "limiter: key \"key\": the server replied OK, which " + no},
 		{"take.lua's", "'410245632000000000041024448000 2'", limiter.PathScript, 2, ""},
 		{"another script's word", "'OK'", limiter.PathScript, 0, fmt.Sprintf(wrong, "OK")},
 		{"another script's list", "{1}", limiter.PathScript, 0, fmt.Sprintf(wrong, "[1]")},

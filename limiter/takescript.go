@@ -60,7 +60,7 @@ func (q *query) readTakeScript(reply any) (a answer, decided bool, err error) {
 	}
 	took, takes := receipt != 0, item.Decision.TAT != item.TAT
 	if !ok || took && (!takes || q.operation == gcra.Take && item.Taken != times) {
-		return a, false, fmt.Errorf("limiter: take.lua replied %v, which does not answer the call", reply)
+		return a, false, q.wrap(fmt.Errorf("take.lua replied %v, which does not answer the call", reply))
 	}
 	item.Decision.TAT = receipt
 	return q.decidedBy(PathScript, items), took == takes, nil
