@@ -112,8 +112,12 @@ func (a *answer) readRows(reply any) bool {
 		wait, ok4 := nanosecondsOf(row[3])
 		reset, ok5 := nanosecondsOf(row[4])
 		receipt, ok6 := integerOf(row[5])
-		if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) {
+		if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) || remaining < 0 || reset < 0 || receipt < 0 {
 			return false
+		}
+		f := &a.query.funnels[i]
+		if isNever := limited != 0 && f.Quantity > f.Limit.Capacity; wait < 0 && !isNever {
+			return false // nor would Result.Limited say that it is limited
 		}
 		a.limited = a.limited || limited != 0
 		a.item(i).Decision = gcra.Decision{Limited: limited != 0, Limit: limit, Remaining: remaining,
@@ -155,5 +159,6 @@ func nanosecondsOf(reply any) (int64, bool) {
 	for range 9 - len(fraction) {
 		nanoseconds *= 10
 	}
-	return int64(seconds)*1e9 + int64(nanoseconds), err == nil
+	total := int64(seconds)*1e9 + int64(nanoseconds)
+	return total, err == nil && total >= 0
 }

@@ -33,12 +33,15 @@ func (b *breaker) admit(now time.Time) error {
 	return nil
 }
 
-// failed is told of a call without an answer.
+// failed is told of a call without an answer. The calls that were under way when the breaker opened
+// do not put off the probe.
 func (b *breaker) failed(now time.Time, err error) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	b.lastError, b.until = err, now.Add(openFor)
-	b.failures.Add(1)
+	b.lastError = err
+	if b.failures.Add(1) <= failuresToOpen {
+		b.until = now.Add(openFor)
+	}
 }
 
 // answered is told of an answer, which may be an error reply.

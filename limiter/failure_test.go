@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"syscall"
@@ -216,3 +217,36 @@ func TestOutageIsLoggedTwice(t *testing.T) {
 	allow(t, l, "good:0", fifteenPerDay)
 	require.Contains(t, log.String(), "by Redis again\" after=0s calls=1\n", "another outage")
 }
+
+// A logger may call the Limiter, and one that blocks delays its own call only.
+func TestLoggerCallsTheLimiter(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartModule(t)
+	var l *limiter.Limiter
+	lines := 0
+	l = limiter.New(server.Client(t, once), limiter.OnFailure(limiter.FailOpen),
+		limiter.WithLogger(slog.New(slog.NewTextHandler(writerFunc(func(line []byte) (int, error) {
+			lines++
+			answered := make(chan error)
+			go func() { _, err := l.Allow(context.Background(), "log", fifteenPerDay); answered <- err }()
+			select {
+			case err := <-answered:
+				return len(line), err
+			case <-time.After(10 * time.Second):
+				t.Error("the call within the logger does not return")
+				return 0, io.ErrNoProgress
+			}
+		}), nil))))
+	clock := startClock(l)
+	server.Kill()
+	require.Equal(t, limiter.PathOpen, allow(t, l, "key", fifteenPerDay).Path)
+	require.Equal(t, 1, lines)
+	server.Restart(t)
+	clock.advance(10 * time.Second)
+	require.Equal(t, limiter.PathModule, allow(t, l, "key", fifteenPerDay).Path)
+	require.Equal(t, 2, lines)
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(data []byte) (int, error) { return f(data) }

@@ -115,7 +115,10 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 // sendDel asks also while the breaker is open: only its time-outs count.
 func (l *Limiter) sendDel(ctx context.Context, q *query) (answer, error) {
 	err := l.server.send(ctx, q, redis.NewCmd(ctx, "del", q.funnels[0].redisKey))
-	if err != nil && !isReply(err) {
+	switch {
+	case isReply(err):
+		err = q.wrap(err)
+	case err != nil:
 		err = causeOf(ctx, err)
 	}
 	return answer{acted: true}, err

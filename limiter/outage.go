@@ -25,12 +25,15 @@ type outage struct {
 // failed is told of a call that Redis has not decided.
 func (o *outage) failed(ctx context.Context, logger *slog.Logger, now time.Time, policy FailurePolicy, cause error) {
 	o.mutex.Lock()
-	defer o.mutex.Unlock()
 	o.calls++
 	o.lastFailure = now
-	if !o.begun.Load() {
+	begins := !o.begun.Load()
+	if begins {
 		o.begun.Store(true)
 		o.since = now
+	}
+	o.mutex.Unlock() // before it logs: the logger may block, or call the Limiter
+	if begins {
 		logger.WarnContext(ctx, "rate limits are decided without Redis", "policy", policy.String(), "error", cause)
 	}
 }
@@ -38,11 +41,14 @@ func (o *outage) failed(ctx context.Context, logger *slog.Logger, now time.Time,
 // decided is told of a call that Redis has decided.
 func (o *outage) decided(ctx context.Context, logger *slog.Logger, now time.Time) {
 	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	if !o.begun.Load() || now.Sub(o.lastFailure) < quiet {
-		return
+	ends := o.begun.Load() && now.Sub(o.lastFailure) >= quiet
+	lasted, calls := o.lastFailure.Sub(o.since), o.calls
+	if ends {
+		o.begun.Store(false)
+		o.calls = 0
 	}
-	logger.InfoContext(ctx, "rate limits are decided by Redis again", "after", o.lastFailure.Sub(o.since), "calls", o.calls)
-	o.begun.Store(false)
-	o.calls = 0
+	o.mutex.Unlock()
+	if ends {
+		logger.InfoContext(ctx, "rate limits are decided by Redis again", "after", lasted, "calls", calls)
+	}
 }

@@ -17,8 +17,8 @@ type Request struct {
 }
 
 // AllowAll decides 1 to 64 requests as one: it takes the tokens from all funnels, or, if
-// one of them limits the call, from none. The keys differ, and in a cluster they have one
-// hash tag.
+// one of them limits the call, from none. The keys differ, and in a cluster or a ring they have
+// one hash tag: a ring sends the call to the server of the first key, and no error tells of others.
 func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, error) {
 	q := l.newQuery(gcra.Reserve, requests...)
 	for i, request := range requests {
