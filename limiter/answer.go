@@ -83,10 +83,7 @@ func (q *query) read(reply any, path Path) (answer, error) {
 	elements, _ := reply.([]any)
 	ok := len(elements) >= 3 && a.readRows(elements[2])
 	if ok && q.operation == gcra.Take {
-		if ok = len(elements) >= 4; ok {
-			a.first.Taken, ok = integerOf(elements[3])
-		}
-		ok = ok && a.first.Taken >= 0 && a.first.Taken <= int64(q.funnels[0].Quantity)
+		ok = len(elements) >= 4 && a.readTaken(elements[3])
 	}
 	if !ok {
 		return answer{}, fmt.Errorf("%w %v, which is no reply of %v: does another module have this command?",
@@ -115,15 +112,19 @@ func (a *answer) readRows(reply any) bool {
 		if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) || remaining < 0 || reset < 0 || receipt < 0 {
 			return false
 		}
-		f := &a.query.funnels[i]
-		if isNever := limited != 0 && f.Quantity > f.Limit.Capacity; wait < 0 && !isNever {
-			return false // nor would Result.Limited say that it is limited
+		if f := &a.query.funnels[i]; wait < 0 && (limited == 0 || f.Quantity <= f.Limit.Capacity) {
+			return false // Result.Limited would not say that it is limited
 		}
 		a.limited = a.limited || limited != 0
 		a.item(i).Decision = gcra.Decision{Limited: limited != 0, Limit: limit, Remaining: remaining,
 			Wait: wait, ResetAfter: reset, TAT: receipt}
 	}
 	return true
+}
+
+func (a *answer) readTaken(reply any) (ok bool) {
+	a.first.Taken, ok = integerOf(reply)
+	return ok && a.first.Taken >= 0 && a.first.Taken <= int64(a.query.funnels[0].Quantity)
 }
 
 // integerOf reads an integer. The script replies large ones as text.

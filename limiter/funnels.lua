@@ -11,8 +11,6 @@
 -- So a time is two numbers: seconds (_s) and nanoseconds (_ns). Sums are exact. The product of a
 -- time and a number is exact if the number is at most MOST or the product below DAYS_104. A call
 -- that needs others gets an error.
---
--- Each call makes all functions anew, and again what they use from outside. There are few.
 
 ---- Times
 

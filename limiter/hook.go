@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// A Hook is called with each decision, before the caller gets it: for metrics and
-// traces. It must be quick, and safe for concurrent use. The folder examples/monitoring has one
-// for Prometheus and one for OpenTelemetry.
+// A Hook is called with each decision, before the caller gets it, for metrics and traces. It must be
+// quick, and safe for concurrent use. examples/monitoring has hooks for Prometheus and OpenTelemetry.
 type Hook func(ctx context.Context, event Event)
 
 // An Event is a decision on one funnel, or an error.
@@ -19,8 +18,7 @@ type Event struct {
 	Result Result
 	Err    error
 
-	// Cause is why Redis has not decided, or nil. It is set also when the caller gets
-	// no error because of [OnFailure].
+	// Cause is why Redis has not decided, or nil, also where the caller gets no error.
 	Cause error
 
 	// Duration is the time from the call to the decision.

@@ -18,8 +18,7 @@ type Limit struct {
 	Capacity int
 }
 
-// PerSecond allows count tokens per second, all of which may be taken at once; see
-// [Limit.Burst].
+// PerSecond allows count tokens per second. All may be taken at once, see [Limit.Burst].
 func PerSecond(count int) Limit { return Per(count, time.Second) }
 
 // PerMinute allows count tokens per minute, as [PerSecond] does per second.
@@ -28,8 +27,7 @@ func PerMinute(count int) Limit { return Per(count, time.Minute) }
 // PerHour allows count tokens per hour, as [PerSecond] does per second.
 func PerHour(count int) Limit { return Per(count, time.Hour) }
 
-// Per allows count tokens per period, all of which may be taken at once; see
-// [Limit.Burst].
+// Per allows count tokens per period. All may be taken at once, see [Limit.Burst].
 func Per(count int, period time.Duration) Limit {
 	return Limit{Count: count, Period: period, Capacity: count}
 }
@@ -37,8 +35,9 @@ func Per(count int, period time.Duration) Limit {
 // Every allows one token per interval: at most one per nanosecond.
 func Every(interval time.Duration) Limit { return Per(1, interval) }
 
-// Burst returns the same rate for a funnel of that capacity: how many tokens may be taken
-// at once. Without Burst it is as many as leak per period.
+// Burst returns the same rate for a funnel of that capacity: how many tokens may be taken at once.
+// The first period lets capacity and count - 1 tokens through: PerMinute(100) 199, and with a
+// Burst of 10 no more than 109.
 func (l Limit) Burst(capacity int) Limit {
 	l.Capacity = capacity
 	return l
@@ -66,8 +65,7 @@ func (l Limit) Rate() (gcra.Rate, error) {
 	return gcra.NewRate(int64(l.Capacity), int64(l.Count), int64(l.Period))
 }
 
-// secondsOf writes a time as the commands take it: exact, and without a fraction if
-// possible.
+// secondsOf writes a time as the commands take it: exact, and without a fraction if possible.
 func secondsOf(d time.Duration) string {
 	seconds, nanoseconds := d/time.Second, d%time.Second
 	if nanoseconds == 0 {

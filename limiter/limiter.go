@@ -51,9 +51,9 @@ func New(rdb Client, options ...Option) *Limiter {
 	return l
 }
 
-// NewLocal returns a Limiter without Redis, by funnels in this process: for tests, and for
-// programs of one process. Options about Redis have no effect. In a bubble of
-// testing/synctest it goes by the clock of the bubble.
+// NewLocal returns a Limiter without Redis, by funnels in this process: for tests, and for programs
+// of one process. Options about Redis have no effect. In a bubble of testing/synctest it goes by
+// the clock of the bubble.
 //
 // NewLocal panics when an option is not valid.
 func NewLocal(options ...Option) *Limiter {

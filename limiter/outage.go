@@ -46,9 +46,7 @@ func (o *outage) decided(ctx context.Context, logger *slog.Logger, now time.Time
 	if ends {
 		o.begun.Store(false)
 		o.calls = 0
+		defer logger.InfoContext(ctx, "rate limits are decided by Redis again", "after", lasted, "calls", calls)
 	}
-	o.mutex.Unlock()
-	if ends {
-		logger.InfoContext(ctx, "rate limits are decided by Redis again", "after", lasted, "calls", calls)
-	}
+	o.mutex.Unlock() // before it logs
 }

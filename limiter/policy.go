@@ -7,13 +7,12 @@ import (
 	"funnel/gcra"
 )
 
-// A FailurePolicy is what to do when Redis cannot decide: it is down, does not answer in
-// time, is loading, has no memory left, denies access, ... It does not apply to calls
-// that are wrong themselves, whose error is always returned.
+// A FailurePolicy is what to do when Redis cannot decide: it is down, does not answer in time, is
+// loading, has no memory left, denies access, ... The error of a call that is wrong is always
+// returned.
 //
-// All but FailWithError return a result without an error. Result.Path and hooks tell
-// them from decisions of Redis. The Limiter logs when this begins, and when Redis has
-// decided all calls again for 10 seconds.
+// All but FailWithError return a result without an error, whose Path tells it from decisions of
+// Redis. The Limiter logs when this begins, and when Redis has decided all calls for 10 seconds.
 type FailurePolicy int
 
 const (

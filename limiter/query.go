@@ -120,8 +120,7 @@ type limits struct {
 	known map[Limit]*limitArgs
 }
 
-// limitArgs is a limit's checked rate, and its arguments as commands and take.lua have them.
-// Strings and numbers that become any would be allocated for each call.
+// limitArgs is a limit's checked rate, and its arguments. Values that become any are allocated.
 type limitArgs struct {
 	rate                    gcra.Rate
 	capacity, count, period any

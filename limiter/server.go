@@ -67,8 +67,7 @@ func (s *server) leaveModuleOut() {
 	s.moduleFrom.Store(int64(s.now().Add(moduleRetryAfter).Sub(s.start)))
 }
 
-// operationNames are for hooks, for the script, and for the module. Strings that become any would
-// be allocated for each call.
+// operationNames are for hooks, the script and the module. Strings that become any are allocated.
 var operationNames = [...]struct {
 	text            string
 	script, command any

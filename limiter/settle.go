@@ -21,11 +21,9 @@ import (
 //
 // Settle sets Allowed to used, and Receipt to 0, once a command may have been sent: to settle the
 // same Result again does nothing. Copies of it do not know, and two goroutines must not settle one
-// at the same time. A lost answer is an error, and the tokens stay taken. [OnFailure] does not
-// apply.
+// at the same time. A lost answer is an error, and the tokens stay taken: no [OnFailure] applies.
 //
-// The Result that Settle returns tells the state after the refund or the charge, or is a copy of
-// the given one where there is nothing to do.
+// Settle returns the Result of the refund or the charge, or a copy where there is nothing to do.
 func (l *Limiter) Settle(ctx context.Context, result *Result, used int) (Result, error) {
 	switch {
 	case result == nil:

@@ -8,11 +8,10 @@ import (
 	"funnel/gcra"
 )
 
-// take.lua computes in doubles, and writes no more than 14 digits of a number. maxSpan is what
-// spans, in nanoseconds, stay below; maxTake bounds the quantity of AllowAtMost.
+// take.lua computes in doubles, and writes no more than 14 digits of a number.
 const (
-	maxSpan = 4_500_000_000_000_000
-	maxTake = 1_000_000_000
+	maxSpan = 4_500_000_000_000_000 // nanoseconds, which spans stay below
+	maxTake = 1_000_000_000         // tokens of AllowAtMost
 )
 
 // fitsTakeScript reports whether take.lua can decide the query: it is for tokens of one funnel,

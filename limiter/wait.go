@@ -41,9 +41,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit) error {
 // [context.DeadlineExceeded]. It returns [ErrNeverFits] when the quantity is larger than the
 // capacity, and the cause when ctx is done before the reservation is due.
 //
-// A caller that gives up leaves its reservation behind: nobody else gets the tokens. Where
-// callers without a deadline give up often, as when users close their connections, set
-// [WithMaxWait], or the reservations of callers that have gone starve the others.
+// A caller that gives up leaves its reservation behind: nobody else gets the tokens. Where callers
+// without a deadline give up often, set [WithMaxWait], or those reservations starve the others.
 func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity int) error {
 	return l.wait(ctx, func(maxWait time.Duration) (Results, time.Duration, error) {
 		result, err := l.Reserve(ctx, key, limit, quantity, maxWait)
