@@ -37,7 +37,9 @@ const (
 const closedRetryAfter = time.Second
 
 // String is the name of the constant without Fail, in lower case.
-func (p FailurePolicy) String() string { return [...]string{"error", "open", "closed", "local"}[p] }
+func (p FailurePolicy) String() string {
+	return [...]string{"error", "open", "closed", "local"}[max(0, min(p, FailLocal))]
+}
 
 // fallback answers a query that Redis has not, because of cause.
 func (l *Limiter) fallback(ctx context.Context, q *query, cause error) (answer, error) {
