@@ -15,16 +15,12 @@ import (
 
 // Each alternative limits as it says, and what is measured is checked and counted.
 
-var (
-	shared = &Client{} // has the scripts of all alternatives
-	folder string
-)
+var shared, folder = &Client{}, "" // the server has the scripts of all alternatives
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	m.Run()
 	shared.Close()
 	os.RemoveAll(folder)
-	os.Exit(code)
 }
 
 // start returns a client of the shared server, which is empty.
@@ -32,8 +28,8 @@ func start(t *testing.T) *Client {
 	t.Helper()
 	if shared.server == nil {
 		folder, _ = os.MkdirTemp("", "funnel-bench-test-")
-		s := &Setting{Ctx: t.Context(), Module: servertest.Module(t), Rounds: 3, Round: 5 * time.Millisecond}
-		s.Progress = func(string, ...any) {}
+		s := &Setting{Ctx: t.Context(), Module: servertest.Module(t), Rounds: 3, Round: 5 * time.Millisecond,
+			Progress: func(string, ...any) {}}
 		s.Marker, s.Err = BuildMarker(t.Context(), folder)
 		shared = s.Start(s.Module, nil)
 		for _, a := range Alternatives("") {
@@ -41,10 +37,9 @@ func start(t *testing.T) *Client {
 		}
 		require.NoError(t, s.Err)
 	}
-	client, setting := *shared, *shared.Setting
-	setting.Ctx, client.Setting = t.Context(), &setting
-	client.Do("FLUSHALL")
-	return &client
+	shared.Ctx, shared.Err = t.Context(), nil
+	shared.Do("FLUSHALL")
+	return shared
 }
 
 // TestAlternativesAllowExactlyTheCapacity at one instant, whatever was peeked before, and
@@ -58,17 +53,14 @@ func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 		for _, capacity := range []int{1, 2, 7, 100} {
 			client.Do("FLUSHALL")
 			limit := Limit{int64(capacity), 1, 3600} // so slow that nothing leaks during the test
-			if a.Peeks {
-				require.Equal(t, []bool{false, false}, client.Call(a.Operation(limit, 0), "k", "k"), "%s: peeks", a.Name)
-			}
+			require.False(t, a.Peeks && client.Call(a.Operation(limit, 0), "k")[0], "%s: a peek", a.Name)
 			limited := client.Call(a.Operation(limit, 1), slices.Repeat([]string{"k"}, capacity+3)...)
 			require.NoError(t, client.Err, a.Name)
 			want := append(make([]bool, capacity), true, true, true)
 			require.Equal(t, want, limited, "%s: of %d calls, then three beyond", a.Name, capacity)
 			require.EqualValues(t, 1+2*strings.Count(a.Name, "3"), client.Do("DBSIZE"), a.Name)
 			left := client.Do("PTTL", client.Do("RANDOMKEY")).(int64)
-			require.Positive(t, left, "%s: the key must expire", a.Name)
-			require.LessOrEqual(t, left, (limit.Drain()+1)*1000, a.Name)
+			require.True(t, left > 0 && left <= (limit.Drain()+1)*1000, "%s: the key must expire, in %d ms", a.Name, left)
 		}
 	}
 }
@@ -76,12 +68,11 @@ func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 func TestGCRAInLuaAnswersLikeTheCommand(t *testing.T) {
 	client := start(t)
 	for i := range 20 {
-		arguments := []any{15, 30, 60, 1 + i%3}
-		want := client.Do(append([]any{"CL.THROTTLE", "a"}, arguments...)...)
-		got := client.Do(append([]any{"EVAL", gcraScript, 1, "b"}, arguments...)...)
-		require.NoError(t, client.Err)
+		want := client.Do("CL.THROTTLE", "a", 15, 30, 60, 1+i%3)
+		got := client.Do("EVAL", gcraScript, 1, "b", 15, 30, 60, 1+i%3)
 		require.Equal(t, want, got, "call %d", i+1)
 	}
+	require.NoError(t, client.Err)
 }
 
 // What the floor leaves and replies is as long as what CL.THROTTLE does, or it would not be the
@@ -120,15 +111,12 @@ func TestRedisBenchmarkIsTimed(t *testing.T) {
 	require.NoError(t, s.Err)
 	require.Len(t, all, 3, "without the two of the window")
 	for _, l := range all {
-		require.Len(t, l.rounds, 3)
 		require.Positive(t, min(l.median(rate), l.median(processor)), l.ID())
 		require.Greater(t, l.median(p99), 5.0, "%s, in microseconds", l.ID())
 	}
 	require.Equal(t, "1.00 (1.00 to 1.00)", all[0].ratio(&all[0].contestant, rate))
-	for _, broken := range []string{"", "\"rps\",\"p99_latency_ms\"\n", "\"rps\",\"p99_latency_ms\"\n\"0\",\"0\"\n"} {
-		_, err := readCSV(broken)
-		require.ErrorContains(t, err, "has printed")
-	}
+	_, err := readCSV("\"rps\",\"p99_latency_ms\"\n\"0\",\"0\"\n")
+	require.ErrorContains(t, err, "has printed")
 }
 
 func TestCallsFromGoAreTimed(t *testing.T) {
@@ -137,7 +125,6 @@ func TestCallsFromGoAreTimed(t *testing.T) {
 	require.NoError(t, s.Err)
 	require.Len(t, table.Rows, 2*6)
 	for _, row := range table.Rows {
-		require.Len(t, row, len(table.Columns))
 		require.NotRegexp(t, `NaN|\| (0|0\.0|) \|`, strings.Join(row[:6], " | ")+" |", row)
 	}
 }
