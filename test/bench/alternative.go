@@ -1,19 +1,12 @@
 package bench
 
 import (
-	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/go-redis/redis_rate/v10"
-	"github.com/redis/go-redis/v9"
 
 	"funnel/limiter"
-	"funnel/limiter/textbook"
 )
 
 // An Alternative is one way to limit a rate, or a command to compare with.
@@ -36,8 +29,10 @@ const exampleTAT = "1600000000000000001"
 //go:embed scripts/gcra.lua
 var gcraScript string
 
-// Alternatives returns all that can be measured, in the order of the tables.
+// Alternatives returns all that can be measured, in the order of the tables. Peer names the
+// other module and its version.
 func Alternatives(peer string) []Alternative {
+	throttle, reserve := command("CL.THROTTLE"), command("CL.RESERVE")
 	return []Alternative{
 		// Like a funnel: 19 digits, and an expiry that is not reached meanwhile.
 		{Name: "set", Title: "SET PX", Yardstick: true, Operation: set},
@@ -45,21 +40,19 @@ func Alternatives(peer string) []Alternative {
 		{Name: "noop", Title: "a module command that does nothing", Yardstick: true,
 			Operation: plain("BENCH.NOOP", arguments(Roomy, 1)...)},
 		{Name: "floor", Title: "CL.THROTTLE's server calls, no decision", Yardstick: true, Operation: floor},
-		{Name: "throttle", Title: "CL.THROTTLE", Peeks: true, Operation: command("CL.THROTTLE")},
-		{Name: "reserve-floor", Title: "CL.RESERVE's server calls, no decision", Yardstick: true, Operation: reserveFloor},
-		{Name: "reserve", Title: "CL.RESERVE", Operation: command("CL.RESERVE")},
+		{Name: "throttle", Title: "CL.THROTTLE", Peeks: true, Operation: throttle},
+		{Name: "reserve", Title: "CL.RESERVE", Operation: reserve},
 		{Name: "take", Title: "CL.TAKE", Operation: command("CL.TAKE")},
-		{Name: "throttle3", Title: "3 calls of CL.THROTTLE, sent at once", Operation: three(command("CL.THROTTLE"), false)},
-		{Name: "reserve3-floor", Title: "CL.RESERVE of 3 funnels: server calls, no decision", Yardstick: true, Operation: three(reserveFloor, true)},
-		{Name: "reserve3", Title: "CL.RESERVE of 3 funnels", Operation: three(command("CL.RESERVE"), true)},
-		{Name: "peer", Title: "CL.THROTTLE of " + strings.TrimRight(peer, " 0123456789"), Peer: true, Peeks: true, Operation: command("CL.THROTTLE")},
-		{Name: "script", Title: "package limiter's Lua script", Script: limiterScript, Operation: limiterCall},
-		{Name: "complete-script", Title: "the complete Lua script", Peeks: true,
-			Script: limiter.Script(), Operation: script},
-		{Name: "lua-gcra", Title: "GCRA in a Lua script", Peeks: true,
-			Script: gcraScript, Operation: command("EVALSHA", hash(gcraScript), "1")},
-		{Name: "lua-funnel", Title: "funnel in a Lua script, on a hash", Script: hashFunnelScript, Operation: hashFunnel},
-		{Name: "redis_rate", Title: "redis_rate v10", Script: redisRateScript, Operation: redisRate},
+		{Name: "throttle3", Title: "3 calls of CL.THROTTLE, sent at once", Operation: three(throttle, false)},
+		{Name: "reserve3", Title: "CL.RESERVE of 3 funnels", Operation: three(reserve, true)},
+		{Name: "peer", Title: "CL.THROTTLE of " + strings.TrimRight(peer, " 0123456789"), Peer: true, Peeks: true,
+			Operation: throttle},
+		byLibrary("script", "package limiter's Lua script", allowByLimiter, notZero),
+		{Name: "complete-script", Title: "the complete Lua script", Peeks: true, Script: limiter.Script(), Operation: script},
+		{Name: "lua-gcra", Title: "GCRA in a Lua script", Peeks: true, Script: gcraScript,
+			Operation: command("EVALSHA", hash(gcraScript), "1")},
+		byLibrary("lua-funnel", "funnel in a Lua script, on a hash", allowByHash, isZero),
+		byLibrary("redis_rate", "redis_rate v10", allowByRedisRate, isZero),
 		{Name: "window", Title: "sliding window on a sorted set", Operation: window},
 		{Name: "incr", Title: "INCR and EXPIRE", Operation: counter},
 	}
@@ -72,7 +65,9 @@ func choose(names ...string) []Alternative {
 
 // words makes an operation of one command that has the key after its first words.
 func words(before []string, after ...string) Operation {
-	return Operation{Commands: func(call Call) [][]string { return [][]string{slices.Concat(before, []string{call.Key}, after)} }}
+	return Operation{Commands: func(call Call) [][]string {
+		return [][]string{slices.Concat(before, []string{call.Key}, after)}
+	}}
 }
 
 func plain(name string, after ...string) func(Limit, int64) Operation {
@@ -86,23 +81,25 @@ func arguments(limit Limit, quantity int64) []string {
 	return strings.Fields(fmt.Sprint(limit.Capacity, limit.Count, limit.Period, quantity))
 }
 
+// What the first number of a reply says of a call that was limited.
+func notZero(replies []int64) bool { return replies[0] != 0 }
+func isZero(replies []int64) bool  { return replies[0] == 0 }
+
 // command takes arguments and replies like CL.THROTTLE.
 func command(before ...string) func(Limit, int64) Operation {
 	return func(limit Limit, quantity int64) Operation {
 		operation := words(before, arguments(limit, quantity)...)
-		operation.Limited = func(replies []int64) bool { return replies[0] != 0 }
+		operation.Limited = notZero
 		return operation
 	}
 }
 
-// floor is the command of marker/floor.c that replies as this limit would.
+// floor is a command of marker/marker.c: one replies as an allowed call, one as a limited call.
 func floor(limit Limit, quantity int64) Operation {
-	return command(map[bool]string{false: "BENCH.ALLOW", true: "BENCH.LIMIT"}[limit == Narrow])(limit, quantity)
-}
-
-// reserveFloor is the same for CL.RESERVE.
-func reserveFloor(limit Limit, quantity int64) Operation {
-	return command(map[bool]string{false: "BENCH.TAKE", true: "BENCH.STOP"}[limit == Narrow])(limit, quantity)
+	if limit == Narrow {
+		return command("BENCH.LIMIT")(limit, quantity)
+	}
+	return command("BENCH.ALLOW")(limit, quantity)
 }
 
 // three turns a call of one funnel into a call of three, whose keys end in a, b and c: three
@@ -129,53 +126,14 @@ func three(one func(Limit, int64) Operation, joined bool) func(Limit, int64) Ope
 
 // script is a call of the script that clients of other languages load.
 func script(limit Limit, quantity int64) Operation {
-	name := map[bool]string{false: "reserve", true: "peek"}[quantity == 0]
-	operation := words([]string{"EVALSHA", hash(limiter.Script()), "1"}, append([]string{name}, arguments(limit, quantity)...)...)
-	operation.Limited = func(replies []int64) bool { return replies[0] != 0 }
+	after := append([]string{"reserve"}, arguments(limit, quantity)...)
+	if quantity == 0 {
+		after[0] = "peek"
+	}
+	operation := words([]string{"EVALSHA", hash(limiter.Script()), "1"}, after...)
+	operation.Limited = notZero
 	return operation
 }
-
-// limiterCall is a call of the script that package limiter sends first. It replies an integer
-// if nothing was taken.
-func limiterCall(limit Limit, _ int64) Operation {
-	evalsha := record(func(client *redis.Client) error {
-		_, err := limiter.New(client, limiter.WithPath(limiter.PathScript)).Allow(context.Background(), "",
-			limiter.Per(int(limit.Count), time.Duration(limit.Period)*time.Second).Burst(int(limit.Capacity)))
-		return err
-	})
-	after := strings.Fields(fmt.Sprintln(evalsha[4:]...))
-	operation := words([]string{"EVALSHA", hash(limiterScript), "1"}, after...)
-	operation.Limited = func(replies []int64) bool { return replies[0] != 0 }
-	return operation
-}
-
-var limiterScript = record(func(client *redis.Client) error {
-	_, err := limiter.New(client, limiter.WithPath(limiter.PathScript)).Allow(context.Background(), "", limiter.PerSecond(1))
-	return err
-})[1].(string)
-
-func hash(script string) string { return redis.NewScript(script).Hash() }
-
-// hashFunnel is a call of the script of textbook.Hash, which replies 1 for allowed.
-func hashFunnel(limit Limit, _ int64) Operation {
-	evalsha := recordHashFunnel(int(limit.Capacity), float64(limit.Count)/float64(limit.Period))
-	operation := words([]string{"EVALSHA", hash(hashFunnelScript), "1"}, strings.Fields(fmt.Sprintln(evalsha[4:]...))...)
-	operation.Limited = func(replies []int64) bool { return replies[0] == 0 }
-	return operation
-}
-
-func recordHashFunnel(capacity int, leakingRate float64) []any {
-	return record(func(client *redis.Client) error {
-		funnels, err := textbook.NewHash(client, capacity, leakingRate)
-		if err != nil {
-			return err
-		}
-		_, err = funnels.Allow(context.Background(), "")
-		return err
-	})
-}
-
-var hashFunnelScript = recordHashFunnel(1, 1)[1].(string)
 
 // window is the usual sliding window: every call adds a member to a sorted set, scored
 // by its time, and removes older ones. A pipeline cannot decide halfway, so a limited
@@ -206,59 +164,4 @@ func counter(limit Limit, _ int64) Operation {
 		},
 		Limited: func(replies []int64) bool { return replies[0] > limit.Capacity },
 	}
-}
-
-// record returns the EVAL that a library sends, because none exports its script.
-func record(allow func(*redis.Client) error) (eval []any) {
-	client := redis.NewClient(&redis.Options{})
-	defer client.Close()
-	sent := errors.New("sent")
-	client.AddHook(recorder(func(command redis.Cmder) error {
-		eval = command.Args()
-		if command.Name() == "evalsha" {
-			return noScript{} // makes the library send the source
-		}
-		return sent
-	}))
-	if err := allow(client); !errors.Is(err, sent) {
-		panic(fmt.Sprintf("bench: a library has not been recorded: %v", err))
-	}
-	return eval
-}
-
-// recordRedisRate works for any version of redis_rate in go.mod.
-func recordRedisRate(limit redis_rate.Limit, key string) []any {
-	return record(func(client *redis.Client) error {
-		_, err := redis_rate.NewLimiter(client).Allow(context.Background(), key, limit)
-		return err
-	})
-}
-
-// A recorder replaces a connection.
-type recorder func(redis.Cmder) error
-
-func (r recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (r recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (r recorder) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, command redis.Cmder) error { return r(command) }
-}
-
-// noScript is the error of a server that does not know a script.
-type noScript struct{}
-
-func (noScript) Error() string { return "NOSCRIPT recorded, not run" }
-func (noScript) RedisError()   {}
-
-var redisRateScript = recordRedisRate(redis_rate.PerSecond(1), "")[1].(string)
-
-// redisRate takes the same numbers as CL.THROTTLE. Its reply begins with the number of
-// tokens that were granted.
-func redisRate(limit Limit, quantity int64) Operation {
-	operation := command("EVALSHA", hash(redisRateScript), "1")(limit, quantity)
-	commands := operation.Commands
-	operation.Commands = func(call Call) [][]string { call.Key = "rate:" + call.Key; return commands(call) }
-	operation.Limited = func(replies []int64) bool { return replies[0] == 0 }
-	return operation
 }

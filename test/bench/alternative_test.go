@@ -3,197 +3,128 @@ package bench
 import (
 	"fmt"
 	"os"
-	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-redis/redis_rate/v10"
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
 )
 
-// setting uses our own module as the peer.
-func setting(t *testing.T) *Setting {
-	t.Helper()
-	marker, err := BuildMarker(t.Context(), t.TempDir())
-	require.NoError(t, err)
-	return &Setting{Ctx: t.Context(), Module: servertest.Module(t), Peer: servertest.Module(t), Marker: marker, Rounds: 3, Progress: t.Logf}
+// Each alternative limits as it says, and what is measured is checked and counted.
+
+var shared, folder = &Client{}, "" // the server has the scripts of all alternatives
+
+func TestMain(m *testing.M) {
+	m.Run()
+	shared.Close()
+	os.RemoveAll(folder)
 }
 
-// start starts a server with the scripts of all alternatives, and returns those that limit.
-func start(t *testing.T) (*Client, []Alternative) {
+// start returns a client of the shared server, which is empty.
+func start(t *testing.T) *Client {
 	t.Helper()
-	s := setting(t)
-	client := s.Start(s.Module, nil)
-	require.NoError(t, s.Err)
-	t.Cleanup(client.Close)
-	var limiters []Alternative
-	for _, a := range s.Alternatives() {
-		if a.Yardstick || a.Name == "incr" && !servertest.Since7(t) { // which has EXPIRE with NX
-			continue
+	if shared.server == nil {
+		folder, _ = os.MkdirTemp("", "funnel-bench-test-")
+		s := &Setting{Ctx: t.Context(), Module: servertest.Module(t), Rounds: 3, Round: 5 * time.Millisecond,
+			Progress: func(string, ...any) {}}
+		s.Marker, s.Err = BuildMarker(t.Context(), folder)
+		shared = s.Start(s.Module, nil)
+		for _, a := range Alternatives("") {
+			shared.Do("SCRIPT", "LOAD", a.Script)
 		}
-		if a.Script != "" {
-			client.Do("SCRIPT", "LOAD", a.Script)
-		}
-		limiters = append(limiters, a)
+		require.NoError(t, s.Err)
 	}
-	require.NoError(t, client.Err)
-	return client, limiters
-}
-
-// call makes one call on a key that the alternative has to itself.
-func call(t *testing.T, client *Client, a Alternative, limit Limit, quantity int64) bool {
-	t.Helper()
-	limited := client.Call(a.Operation(limit, quantity), a.Name)
-	require.NoError(t, client.Err, a.Name)
-	return limited[0]
+	shared.Ctx, shared.Err = t.Context(), nil
+	shared.Do("FLUSHALL")
+	return shared
 }
 
 // TestAlternativesAllowExactlyTheCapacity at one instant, whatever was peeked before, and
 // leave one key that expires, or three.
 func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
-	client, limiters := start(t)
-	for _, a := range limiters {
-		for _, capacity := range []int64{1, 2, 7, 100} {
-			client.Do("FLUSHALL")
-			limit := Limit{capacity, 1, 3600} // so slow that nothing leaks during the test
-			for range 3 {
-				require.False(t, a.Peeks && call(t, client, a, limit, 0), "%s: a peek", a.Name)
-			}
-			for i := range capacity {
-				require.False(t, call(t, client, a, limit, 1), "%s: call %d of %d", a.Name, i+1, capacity)
-			}
-			for range 3 {
-				require.True(t, call(t, client, a, limit, 1), "%s: a call beyond %d", a.Name, capacity)
-			}
-			keys := 1
-			if strings.HasSuffix(a.Name, "3") {
-				keys = 3
-			}
-			require.EqualValues(t, keys, client.Do("DBSIZE"), a.Name)
-			left := client.Do("PTTL", client.Do("RANDOMKEY")).(int64)
-			require.Positive(t, left, "%s: the key must expire", a.Name)
-			require.LessOrEqual(t, left, (limit.Drain()+1)*1000, a.Name)
-		}
-	}
-}
-
-// The script of ours answers what the command does.
-func TestGCRAInLuaAnswersLikeTheCommand(t *testing.T) {
-	client, _ := start(t)
-	for i := range 20 {
-		arguments := []any{15, 30, 60, 1 + i%3}
-		want := client.Do(append([]any{"CL.THROTTLE", "a"}, arguments...)...)
-		got := client.Do(append([]any{"EVAL", gcraScript, 1, "b"}, arguments...)...)
-		require.NoError(t, client.Err)
-		require.Equal(t, want, got, "call %d", i+1)
-	}
-}
-
-func TestRedisRateIsSentAsItsLibraryDoes(t *testing.T) {
-	eval := recordRedisRate(redis_rate.Limit{Burst: 15, Rate: 30, Period: time.Minute}, "k")
-	require.Contains(t, redisRateScript, "redis.call")
-	require.Equal(t, redisRateScript, eval[1])
-	commands := redisRate(Limit{Capacity: 15, Count: 30, Period: 60}, 1).Commands(Call{Key: "k"})
-	require.Equal(t, fmt.Sprint("EVALSHA ", hash(redisRateScript), eval[2:]), fmt.Sprint(commands[0][0], " ", commands[0][1], commands[0][2:]))
-}
-
-// What the floor leaves and replies is as long as what CL.THROTTLE does, or it would not
-// be the floor of that. Its rows are those of CL.RESERVE, but for the length of their times.
-func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
-	client, _ := start(t)
-	for _, c := range Cases(choose("floor", "throttle")) {
-		if c.Case == "peek" {
+	client := start(t)
+	for _, a := range Alternatives("") {
+		if a.Yardstick || a.Name == "incr" && !servertest.Since7(t) { // which has EXPIRE with NX
 			continue
 		}
-		key := keys(c.Case+":", 1)[0]
-		client.Do("DEL", key)
-		client.prepare(c, []string{key})
-		client.expect(c, key)
-		require.NoError(t, client.Err)
-		require.Len(t, client.Do("GET", key), 19, c.ID())
-		require.Positive(t, client.Do("PTTL", key), c.ID())
-	}
-	floors, commands := Cases(choose("floor")), Cases(choose("throttle"))
-	for i, floor := range floors {
-		client.prepare(commands[i], []string{"a"})
-		require.Equal(t, lengths(client, commands[i]), lengths(client, floor), floor.ID())
-		client.Do("DEL", "a")
-	}
-	for _, name := range []string{"reserve", "reserve3"} {
-		floors, commands := Cases(choose(name+"-floor")), Cases(choose(name))
-		for i, floor := range floors {
-			client.prepare(commands[i], []string{"a"})
-			require.Equal(t, receipts(client, commands[i]), receipts(client, floor), floor.ID())
+		for _, capacity := range []int{1, 2, 7, 100} {
 			client.Do("FLUSHALL")
+			limit := Limit{int64(capacity), 1, 3600} // so slow that nothing leaks during the test
+			require.False(t, a.Peeks && client.Call(a.Operation(limit, 0), "k")[0], "%s: a peek", a.Name)
+			limited := client.Call(a.Operation(limit, 1), slices.Repeat([]string{"k"}, capacity+3)...)
+			require.NoError(t, client.Err, a.Name)
+			want := append(make([]bool, capacity), true, true, true)
+			require.Equal(t, want, limited, "%s: of %d calls, then three beyond", a.Name, capacity)
+			require.EqualValues(t, 1+2*strings.Count(a.Name, "3"), client.Do("DBSIZE"), a.Name)
+			left := client.Do("PTTL", client.Do("RANDOMKEY")).(int64)
+			require.True(t, left > 0 && left <= (limit.Drain()+1)*1000, "%s: the key must expire, in %d ms", a.Name, left)
 		}
 	}
 }
 
-// replyTo is the reply to a call.
-func replyTo(client *Client, c Case) []any {
-	return client.Do(servertest.ToAny(c.operation.Commands(Call{Key: "a"})[0])...).([]any)
+func TestGCRAInLuaAnswersLikeTheCommand(t *testing.T) {
+	client := start(t)
+	for i := range 20 {
+		want := client.Do("CL.THROTTLE", "a", 15, 30, 60, 1+i%3)
+		got := client.Do("EVAL", gcraScript, 1, "b", 15, 30, 60, 1+i%3)
+		require.Equal(t, want, got, "call %d", i+1)
+	}
+	require.NoError(t, client.Err)
 }
 
-// receipts are the lengths of the rows in a reply, and of the receipts in them.
-func receipts(client *Client, c Case) (lengths [][2]int) {
-	for _, row := range replyTo(client, c)[2].([]any) {
-		last := len(row.([]any)) - 1
-		lengths = append(lengths, [2]int{last + 1, len(fmt.Sprint(row.([]any)[last]))})
+// What the floor leaves and replies is as long as what CL.THROTTLE does, or it would not be the
+// floor of that.
+func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
+	client := start(t)
+	floors, commands := Cases(choose("floor")), Cases(choose("throttle"))
+	lengths := func(c Case) (lengths []int) {
+		key := keys(c.ID(), 1)[0]
+		client.prepare(c, []string{key})
+		for range 10 { // as many as a key has seen in the middle of what is counted
+			client.expect(c, key)
+		}
+		for _, number := range client.Do(servertest.ToAny(c.operation.Commands(Call{Key: key})[0])...).([]any) {
+			lengths = append(lengths, len(fmt.Sprint(number)))
+		}
+		require.Positive(t, client.Do("PTTL", key), c.ID())
+		return append(lengths, len(client.Do("GET", key).(string)))
 	}
-	return lengths
-}
-
-// lengths are those of the numbers in a reply, after as many calls as a key has seen in
-// the middle of what is counted.
-func lengths(client *Client, c Case) (lengths []int) {
-	for range 10 {
-		client.expect(c, "a")
+	for i, floor := range floors {
+		require.Equal(t, lengths(commands[i]), lengths(floor), floor.ID())
 	}
-	for _, number := range replyTo(client, c) {
-		lengths = append(lengths, len(fmt.Sprint(number)))
-	}
-	return lengths
+	require.NoError(t, client.Err)
 }
 
 func TestReplyThatIsNotWhatTheCaseWantsIsAnError(t *testing.T) {
-	client, _ := start(t)
-	c := Cases(choose("throttle"))[1]
-	client.expect(c, "fresh")
+	client := start(t)
+	client.expect(Cases(choose("throttle"))[1], "fresh")
 	require.ErrorContains(t, client.Err, "throttle/limited: a call was limited: false")
 	require.Nil(t, client.Do("PING"), "nothing is done after an error")
 }
 
-// Few calls and wide bounds: whether counting works, not what comes out.
-func TestInstructionsAreCounted(t *testing.T) {
-	if os.Getenv("FUNNEL_LONG") == "" {
-		t.Skip("a server under callgrind takes its time: FUNNEL_LONG=1")
-	}
-	if _, err := exec.LookPath("valgrind"); err != nil {
-		t.Skip("valgrind is not installed")
-	}
-	s := setting(t)
-	counts := s.Count(s.Module, Cases(choose("get", "throttle")), 320)
+func TestRedisBenchmarkIsTimed(t *testing.T) {
+	s := start(t).Setting
+	all := s.load("test", withoutCase("peek", Cases(choose("set", "throttle", "window"))), 4)
 	require.NoError(t, s.Err)
-	require.Len(t, counts, 4)
-	require.Greater(t, counts["get"].PerCall, 500.0)
-	require.Less(t, counts["get"].PerCall, counts["throttle/limited"].PerCall)
-	require.Less(t, counts["throttle/limited"].PerCall, counts["throttle/allowed"].PerCall)
+	require.Len(t, all, 3, "without the two of the window")
+	for _, l := range all {
+		require.Positive(t, min(l.median(rate), l.median(processor)), l.ID())
+		require.Greater(t, l.median(p99), 5.0, "%s, in microseconds", l.ID())
+	}
+	require.Equal(t, "1.00 (1.00 to 1.00)", all[0].ratio(&all[0].contestant, rate))
+	_, err := readCSV("\"rps\",\"p99_latency_ms\"\n\"0\",\"0\"\n")
+	require.ErrorContains(t, err, "has printed")
 }
 
-func TestRedisBenchmarkIsTimed(t *testing.T) {
-	s := setting(t)
-	cases := Cases(choose("set", "throttle", "window"))
-	runs := s.measure(cases, load{clients: 2, pipeline: 4, keys: 10, replica: true})
+func TestCallsFromGoAreTimed(t *testing.T) {
+	s := start(t).Setting
+	table := s.goClients()
 	require.NoError(t, s.Err)
-	require.Len(t, runs, 4, "without the two of the window")
-	for _, r := range runs {
-		require.Len(t, r.rounds, 3)
-		for _, figure := range []int{rate, processor, p50, p99} {
-			require.Positive(t, r.median(figure), "%s: figure %d", r.ID(), figure)
-		}
+	require.Len(t, table.Rows, 2*6)
+	for _, row := range table.Rows {
+		require.NotRegexp(t, `NaN|\| (0|0\.0|) \|`, strings.Join(row[:6], " | ")+" |", row)
 	}
-	require.Equal(t, "1.00 (1.00 to 1.00)", ratio(runs[0], runs[0], rate))
 }

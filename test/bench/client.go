@@ -3,9 +3,9 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,6 +18,7 @@ type Client struct {
 	*Setting
 	server *servertest.Server // nil if it has not started
 	redis  *redis.Client
+	others []*redis.Client // that end with it
 	calls  int64
 }
 
@@ -39,7 +40,9 @@ func (s *Setting) Start(module string, wrapper []string, config ...string) *Clie
 // Close ends the server.
 func (c *Client) Close() {
 	if c.server != nil {
-		c.redis.Close()
+		for _, client := range append(c.others, c.redis) {
+			client.Close()
+		}
 		c.server.Close()
 	}
 }
@@ -83,17 +86,18 @@ func (c *Client) Call(operation Operation, keys ...string) []bool {
 	return limited
 }
 
-// Info adds up fields of INFO that are numbers, or absent.
-func (c *Client) Info(fields ...string) (sum float64) {
-	text, _ := c.Do("INFO").(string)
-	for line := range strings.Lines(text) {
-		if name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); slices.Contains(fields, name) {
-			number, _ := strconv.ParseFloat(value, 64)
-			sum += number
-		}
+// Info adds up the numbers of INFO whose names match.
+func (c *Client) Info(names string) (sum float64) {
+	text, _ := c.Do("INFO", "everything").(string)
+	for _, found := range regexp.MustCompile(`(?m)^(?:`+names+`)[:=]([\d.]+)`).FindAllStringSubmatch(text, -1) {
+		number, _ := strconv.ParseFloat(found[1], 64)
+		sum += number
 	}
 	return sum
 }
+
+// serverTime matches the seconds that the server's threads worked.
+const serverTime = "used_cpu_user|used_cpu_sys"
 
 // prepare calls every key until it is in a steady state: redis-cell lets two calls through
 // where we let one, and limits the third.

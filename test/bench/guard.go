@@ -15,7 +15,7 @@ import (
 //
 //   - to commands of the server, with those in instructions.txt for its version, which a
 //     person has committed; other versions do different work and are not judged;
-//   - to the floor (marker/floor.c), on all servers: any cost above it is funnel's own;
+//   - to the floor (marker/marker.c), on all servers: any cost above it is funnel's own;
 //   - of CL.RESERVE and CL.TAKE to CL.THROTTLE, on all servers.
 //
 //go:embed instructions.txt
@@ -56,7 +56,8 @@ func parseCommitted(text, server string) (map[string]float64, error) {
 		var name, version, id string
 		var count float64
 		if _, err := fmt.Sscanln(line, &name, &version, &id, &count); err != nil || count <= 0 {
-			return nil, fmt.Errorf("instructions.txt: line %d must be server, version, name and count, as in 'redis 7.0.15 set 9693', not '%s'", i+1, line)
+			return nil, fmt.Errorf("instructions.txt: line %d must be server, version, name and count, "+
+				"as in 'redis 7.0.15 set 9693', not '%s'", i+1, line)
 		}
 		if name+" "+version == server {
 			committed[id] = count
@@ -96,11 +97,12 @@ func judge(committed map[string]float64, counts map[string]Count) ([]verdict, er
 func (s *Setting) Guard(output io.Writer) {
 	committed, err := parseCommitted(committedText, s.server)
 	s.failed(err)
-	cases := slices.DeleteFunc(Cases(choose("set", "noop", "floor", "throttle", "reserve-floor", "reserve", "take", "throttle3", "reserve3-floor", "reserve3")), func(c Case) bool { return c.Case == "peek" })
+	cases := Cases(choose("set", "noop", "floor", "throttle", "reserve", "take", "throttle3", "reserve3"))
+	cases = withoutCase("peek", cases)
 	var counts map[string]Count
 	var verdicts []verdict
 	for run := 0; run == 0 || run < guardRuns && slices.ContainsFunc(verdicts, verdict.failed); run++ {
-		counts = s.Count(s.Module, cases, Calls)
+		counts = s.Count(s.Module, cases, instructionCalls)
 		again, err := judge(committed, counts)
 		if s.failed(err) {
 			return
@@ -110,12 +112,14 @@ func (s *Setting) Guard(output io.Writer) {
 		}
 		verdicts = again
 	}
-	fmt.Fprintf(output, "Instructions per call. To commit them on purpose, with the reason, in test/bench/instructions.txt:\n\n%s\n", committedLines(s.server, counts))
+	fmt.Fprintf(output, "Instructions per call. To commit them on purpose, with the reason, in %s:\n\n%s\n",
+		"test/bench/instructions.txt", committedLines(s.server, counts))
 	for _, v := range verdicts {
 		word := "ok"
 		if v.failed() {
 			word = "FAILED"
-			s.failed(errors.New("calls have become more expensive: make them cheaper again, or commit the lines above in test/bench/instructions.txt and say why"))
+			s.failed(errors.New("calls have become more expensive: make them cheaper again, " +
+				"or commit the lines above in test/bench/instructions.txt and say why"))
 		}
 		fmt.Fprintf(output, "%-6s  %-16s is %.3f times %-13s  at most %.3f\n", word, v.id, v.measured, v.yardstick, v.most)
 	}

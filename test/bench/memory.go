@@ -15,14 +15,16 @@ const (
 // the share of the hash tables.
 func (s *Setting) memory() Table {
 	table := Table{
-		Title:   "Bytes per key",
-		Columns: []string{"key of", "MEMORY USAGE, 1 call", "MEMORY USAGE, 100 calls", "growth of the server", "growth / SET PX"},
-		Note:    fmt.Sprintf("%s, keys of 16 bytes, SET PX of 19 digits. Growth: used_memory over %s keys of one call, with the tables that hold keys and expiries.", s.server, thousands(memoryKeys)),
-		Chart:   Chart{Title: "Bytes per key after 100 calls (less is better)", Note: "MEMORY USAGE, " + s.server},
+		Title: "Bytes per key",
+		Columns: []string{"key of", "MEMORY USAGE, 1 call", "MEMORY USAGE, 100 calls", "growth of the server",
+			"growth / SET PX"},
+		Note: fmt.Sprintf("%s, keys of 16 bytes, SET PX of 19 digits. Growth: used_memory over %s keys of one call, "+
+			"with the tables that hold keys and expiries.", s.server, thousands(memoryKeys)),
+		Chart: Chart{Title: "Bytes per key after 100 calls (less is better)", Note: "MEMORY USAGE, " + s.server},
 	}
 	reference := 0.0
-	for _, c := range Cases(s.Alternatives()) {
-		if c.Yardstick && c.Name != Reference || c.Case == "limited" || c.Case == "peek" {
+	for _, c := range withoutCase("peek", withoutCase("limited", Cases(s.Alternatives()))) {
+		if c.Yardstick && c.Name != Reference {
 			continue
 		}
 		s.Progress("memory: %s", c.Title)
@@ -30,7 +32,8 @@ func (s *Setting) memory() Table {
 		if c.Name == Reference { // which is the first
 			reference = growth
 		}
-		table.Rows = append(table.Rows, []string{c.Title, thousands(first), thousands(busy), thousands(growth), fmt.Sprintf("%.2f", growth/reference)})
+		table.Rows = append(table.Rows, []string{c.Title, thousands(first), thousands(busy), thousands(growth),
+			fmt.Sprintf("%.2f", growth/reference)})
 		table.Chart.add(c, busy, thousands(busy))
 	}
 	return table

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -75,4 +76,9 @@ func Cases(alternatives []Alternative) (cases []Case) {
 		}
 	}
 	return cases
+}
+
+// withoutCase leaves out a case of each alternative.
+func withoutCase(name string, cases []Case) []Case {
+	return slices.DeleteFunc(cases, func(c Case) bool { return c.Case == name })
 }

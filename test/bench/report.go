@@ -85,7 +85,6 @@ func thousands(number float64) string {
 type Chart struct {
 	Title, Note string
 	Bars        []Bar
-	InOrder     bool // draws all bars, in the order in which they were added
 	Height      int
 }
 
@@ -98,10 +97,10 @@ type Bar struct {
 }
 
 // add adds the bar of a case. Of limited calls, only those of modules have one. Peeks,
-// floors, which nobody can choose, and calls of several funnels, which do more, have none.
+// the floor, which nobody can choose, and calls of several funnels, which do more, have none.
 func (c *Chart) add(of Case, value float64, label string) {
 	module := of.Name == "throttle" || of.Name == "peer"
-	left := strings.HasSuffix(of.Name, "floor") || strings.HasSuffix(of.Name, "3")
+	left := of.Name == "floor" || strings.HasSuffix(of.Name, "3")
 	if left || of.Case == "peek" || of.Case == "limited" && !module {
 		return
 	}
@@ -120,28 +119,24 @@ var chartSource string
 
 var chartTemplate = template.Must(template.New("chart").Parse(chartSource))
 
-// Draw draws the charts of tables into a folder, the shortest bar first unless they have an order. It leaves out a
-// bar more than five times as long as the next, because the others would be too short to
-// compare, and names it in the note.
+// Draw draws the charts of tables into a folder, the shortest bar first. It leaves out a bar
+// more than five times as long as the next, because the others would be too short to compare,
+// and names it in the note.
 func Draw(folder string, tables []Table) error {
 	for _, table := range tables {
 		c := table.Chart
 		if len(c.Bars) == 0 {
 			continue
 		}
-		byLength := func(a, b Bar) int { return cmp.Compare(a.Value, b.Value) }
+		slices.SortStableFunc(c.Bars, func(a, b Bar) int { return cmp.Compare(a.Value, b.Value) })
 		last := len(c.Bars) - 1
-		if !c.InOrder {
-			slices.SortStableFunc(c.Bars, byLength)
-			for ; last > 0 && c.Bars[last].Value > 5*c.Bars[last-1].Value; last-- {
-				c.Note += fmt.Sprintf("; left out: %s, %s", c.Bars[last].Title, c.Bars[last].Label)
-			}
+		for ; last > 0 && c.Bars[last].Value > 5*c.Bars[last-1].Value; last-- {
+			c.Note += fmt.Sprintf("; left out: %s, %s", c.Bars[last].Title, c.Bars[last].Label)
 		}
 		c.Bars, c.Height = c.Bars[:last+1], 82+26*(last+1)
-		longest := slices.MaxFunc(c.Bars, byLength).Value
 		for row := range c.Bars {
 			c.Bars[row].Top = 51 + 26*row
-			c.Bars[row].Width = fmt.Sprintf("%.1f", c.Bars[row].Value/longest*330)
+			c.Bars[row].Width = fmt.Sprintf("%.1f", c.Bars[row].Value/c.Bars[last].Value*330)
 		}
 		var svg bytes.Buffer
 		err := chartTemplate.Execute(&svg, c)

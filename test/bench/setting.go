@@ -6,7 +6,6 @@ package bench
 import (
 	"cmp"
 	"context"
-	"embed"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,10 +25,10 @@ type Setting struct {
 	Module string // path of funnel.so
 	Peer   string // of another module with CL.THROTTLE, or empty
 	Marker string // from BuildMarker
-	Rounds int    // of each case, where time is measured
 
-	// Window is how long to measure waiting, or ten rounds of clients in Go.
-	Window time.Duration
+	// Where time is measured, each case has so many rounds, each about so long.
+	Rounds int
+	Round  time.Duration
 
 	// Progress receives a line for each step.
 	Progress func(format string, arguments ...any)
@@ -49,18 +48,19 @@ func (s *Setting) Alternatives() []Alternative {
 }
 
 const (
-	Reference = "set" // the alternative that ratios are taken against
-	Calls     = 8000  // in a block that is counted; counts repeat to within 0.5%
+	Reference  = "set" // the alternative that ratios are taken against
+	sentAtOnce = 16    // calls that share reads and writes of the socket
 )
 
-// Parts are the measurements. A part with two tables is here twice.
+// Parts are the measurements, each a table of this name in documents.
 var Parts = []struct {
 	Name    string
 	Measure func(*Setting) Table
 }{
-	{"instructions", (*Setting).instructions}, {"memory", (*Setting).memory},
-	{"throughput", (*Setting).throughput}, {"latency", (*Setting).latency}, {"scale", (*Setting).scale},
-	{"clients", (*Setting).goClients}, {"waiting", (*Setting).waiting}, {"leases", (*Setting).hotKey}, {"leases", (*Setting).leases},
+	{"instructions", (*Setting).instructions},
+	{"memory", (*Setting).memory},
+	{"throughput", (*Setting).throughput},
+	{"clients", (*Setting).goClients},
 }
 
 func (s *Setting) moduleOf(peer bool) string {
@@ -71,7 +71,9 @@ func (s *Setting) moduleOf(peer bool) string {
 func (s *Setting) Describe() Table {
 	table := Table{Name: "environment", Columns: []string{"what", "which"}}
 	s.server, s.module = s.versions(s.Module)
-	table.Rows = [][]string{{"measured", time.Now().UTC().Format("2006-01-02 15:04 UTC")}, {"server", s.server}, {"module", s.module}}
+	table.set("measured", 1, time.Now().UTC().Format("2006-01-02 15:04 UTC"))
+	table.set("server", 1, s.server)
+	table.set("module", 1, s.module)
 	if s.Peer != "" {
 		_, s.peer = s.versions(s.Peer)
 		table.set("other module", 1, s.peer)
@@ -108,18 +110,14 @@ func (s *Setting) versions(path string) (server, module string) {
 	return server, module
 }
 
-//go:embed marker/*.c
-var markerSources embed.FS
-
-// BuildMarker compiles the module of the folder marker into a folder, by the C
-// compiler that CC names, or cc, and returns its path.
+// BuildMarker compiles marker/marker.c into a folder, by the C compiler that CC names, or cc, and
+// returns the path of the module. The sources are read from where this program was compiled.
 func BuildMarker(ctx context.Context, folder string) (string, error) {
-	compiler := strings.Fields(cmp.Or(os.Getenv("CC"), "cc"))
-	if err := os.CopyFS(folder, markerSources); err != nil {
-		return "", err
-	}
-	module, sources := filepath.Join(folder, "marker.so"), filepath.Join(folder, "marker")
-	line := append(compiler, "-shared", "-fPIC", "-O2", "-o", module, filepath.Join(sources, "marker.c"), filepath.Join(sources, "floor.c"))
+	_, here, _, _ := runtime.Caller(0)
+	marker, abi := filepath.Join(here, "../marker/marker.c"), filepath.Join(here, "../../../module")
+	module := filepath.Join(folder, "marker.so")
+	line := append(strings.Fields(cmp.Or(os.Getenv("CC"), "cc")), "-shared", "-fPIC", "-fvisibility=hidden", "-O2",
+		"-I", abi, "-o", module, marker, filepath.Join(abi, "abi.c"))
 	if output, err := exec.CommandContext(ctx, line[0], line[1:]...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot compile the marker module, with the compiler in CC or cc: %w\n%s", err, output)
 	}

@@ -1,62 +1,145 @@
-/* The module that funnel-bench loads in addition to the one it measures, compiled
- * when it runs. It adds these commands, and those of floor.c:
+/* The module that funnel-bench loads in addition to the one it measures, compiled when it
+ * runs. It has these commands:
  *
- *   BENCH.NOOP key argument...   replies five integers and does nothing else: the
- *                                cost of any module command before its own work
+ *   BENCH.NOOP key argument...   replies five integers and does nothing else: the cost of any
+ *                                module command before its own work
  *   BENCH.MARK                   replies an integer; callgrind, with the option
- *                                --dump-before=bench_mark, writes its count since
- *                                the last mark
+ *                                --dump-before=bench_mark, writes its count since the last mark
  *
- * So one run of a server under callgrind measures any number of commands, without a
- * debugger interface and without symbols of the server. */
+ * So one run of a server under callgrind measures any number of commands, without a debugger
+ * interface and without symbols of the server.
+ *
+ * The floor of CL.THROTTLE is commands that make the same calls of the Modules API, in the same
+ * order (module/commands.c), but with constants instead of parsed numbers and a decision:
+ *
+ *   BENCH.ALLOW key capacity count period quantity   as an allowed CL.THROTTLE
+ *   BENCH.LIMIT key capacity count period quantity   as a limited one
+ *
+ * Any cost of CL.THROTTLE above these is funnel's own: arguments, arithmetic. The names are as
+ * long as that of the command, and the constants have as many digits as the numbers in the calls
+ * that are counted. */
 
-#include <stddef.h>
+#include <string.h>
+#include <time.h>
 
-typedef struct RedisModuleCtx RedisModuleCtx;
-typedef struct RedisModuleString RedisModuleString;
-typedef int (*command_function)(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
+#include "abi.h"
 
-/* The server hands out its functions by name, through the first word of the
- * context; module/abi.h explains it. */
-typedef int (*get_api_function)(const char *name, void *target);
+enum { REPLY_LENGTH = 5 };
 
-static void (*set_module_attributes)(RedisModuleCtx *ctx, const char *name, int version, int api_version);
-static int (*create_command)(RedisModuleCtx *ctx, const char *name, command_function function, const char *flags,
-                             int first_key, int last_key, int key_step);
-static int (*reply_with_array)(RedisModuleCtx *ctx, long length);
-static int (*reply_with_number)(RedisModuleCtx *ctx, long long number);
+/* In the year 2200: no key expires meanwhile. */
+static const char tat[] = "7258118400000000000", expiry[] = "7258118400000";
+static const long long expiry_milliseconds = 7258118400000;
+static const long long allowed_reply[REPLY_LENGTH] = {0, 700000, 699990, -1, 90};
+static const long long limited_reply[REPLY_LENGTH] = {1, 1, 0, 599990, 599990};
 
-int load_floor(RedisModuleCtx *ctx, get_api_function get_api); /* floor.c */
+static RedisModuleString *pxat;
 
-enum { OK = 0, ERROR = 1, API_VERSION = 1, REPLY_LENGTH = 5 };
+/* Takes what was read, because the compiler would leave out reads that nobody uses. */
+static volatile long long sink;
+
+static void read_words(RedisModuleString **words, int count)
+{
+    for (int i = 0; i < count; i++) {
+        size_t length;
+        sink = *redis.StringPtrLen(words[i], &length);
+        sink = (long long)length;
+    }
+}
+
+static void read_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    sink = (long long)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static int read_stored(RedisModuleKey *key)
+{
+    size_t length;
+    if (redis.KeyType(key) != REDISMODULE_KEYTYPE_STRING) return 0;
+    sink = *redis.StringDMA(key, &length, REDISMODULE_READ);
+    return 1;
+}
+
+static void write_tat(RedisModuleKey *key, int stored)
+{
+    const size_t tat_length = sizeof(tat) - 1;
+    size_t length = 0;
+    char *place = NULL;
+    if (stored) place = redis.StringDMA(key, &length, REDISMODULE_WRITE);
+    if (place != NULL && length == tat_length) {
+        memcpy(place, tat, tat_length);
+    } else {
+        RedisModuleString *value = redis.CreateString(NULL, tat, tat_length);
+        redis.StringSet(key, value);
+        redis.FreeString(NULL, value);
+    }
+    redis.SetAbsExpire(key, expiry_milliseconds);
+}
+
+static int reply(RedisModuleCtx *ctx, const long long *numbers)
+{
+    redis.ReplyWithArray(ctx, REPLY_LENGTH);
+    for (int i = 0; i < REPLY_LENGTH; i++) redis.ReplyWithLongLong(ctx, numbers[i]);
+    return REDISMODULE_OK;
+}
 
 static int noop(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     (void)argv, (void)argc;
-    reply_with_array(ctx, REPLY_LENGTH);
-    for (int i = 0; i < REPLY_LENGTH; i++) reply_with_number(ctx, i);
-    return OK;
+    redis.ReplyWithArray(ctx, REPLY_LENGTH);
+    for (int i = 0; i < REPLY_LENGTH; i++) redis.ReplyWithLongLong(ctx, i);
+    return REDISMODULE_OK;
 }
 
-/* Visible, because callgrind gets this name. */
-__attribute__((noinline)) int bench_mark(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+/* Callgrind gets this name. */
+static __attribute__((noinline)) int bench_mark(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     (void)argv, (void)argc;
-    return reply_with_number(ctx, 1);
+    return redis.ReplyWithLongLong(ctx, 1);
 }
 
-int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+static int allow(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-    get_api_function get_api = *(get_api_function *)(void *)ctx;
+    if (argc != 6) return redis.WrongArity(ctx);
+    read_words(argv + 2, 4);
+    RedisModuleKey *key = redis.OpenKey(ctx, argv[1], REDISMODULE_READ | REDISMODULE_WRITE);
+    int stored = read_stored(key);
+    read_clock();
+    write_tat(key, stored);
+    redis.CloseKey(key);
+    redis.Replicate(ctx, "SET", "sbsb", argv[1], tat, sizeof(tat) - 1, pxat, expiry, sizeof(expiry) - 1);
+    redis.SignalModifiedKey(ctx, argv[1]);
+    redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_STRING, "set", argv[1]);
+    redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "expire", argv[1]);
+    return reply(ctx, allowed_reply);
+}
+
+static int limit(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    if (argc != 6) return redis.WrongArity(ctx);
+    read_words(argv + 2, 4);
+    RedisModuleKey *key = redis.OpenKey(ctx, argv[1], REDISMODULE_READ | REDISMODULE_WRITE);
+    int stored = read_stored(key);
+    read_clock();
+    /* A limited call finds the key that an allowed one has left. */
+    if (!stored) write_tat(key, stored);
+    redis.CloseKey(key);
+    return reply(ctx, limited_reply);
+}
+
+__attribute__((visibility("default"))) int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
     (void)argv, (void)argc;
-
-    if (get_api("RedisModule_SetModuleAttribs", &set_module_attributes) != OK) return ERROR;
-    if (get_api("RedisModule_CreateCommand", &create_command) != OK) return ERROR;
-    if (get_api("RedisModule_ReplyWithArray", &reply_with_array) != OK) return ERROR;
-    if (get_api("RedisModule_ReplyWithLongLong", &reply_with_number) != OK) return ERROR;
-
-    set_module_attributes(ctx, "bench", 1, API_VERSION);
-    if (create_command(ctx, "bench.noop", noop, "fast", 1, 1, 1) != OK) return ERROR;
-    if (create_command(ctx, "bench.mark", bench_mark, "fast", 0, 0, 0) != OK) return ERROR;
-    return load_floor(ctx, get_api);
+    if (find_functions(ctx) != NULL) return REDISMODULE_ERR;
+    redis.SetModuleAttribs(ctx, "bench", 1, REDISMODULE_APIVER_1);
+    /* As in module/load.c. Otherwise, closing the key would call SignalModifiedKey a second
+     * time. */
+    redis.SetModuleOptions(ctx, REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED);
+    pxat = redis.CreateString(NULL, "PXAT", 4);
+    if (redis.CreateCommand(ctx, "bench.noop", noop, "fast", 1, 1, 1) != REDISMODULE_OK) return REDISMODULE_ERR;
+    if (redis.CreateCommand(ctx, "bench.mark", bench_mark, "fast", 0, 0, 0) != REDISMODULE_OK) return REDISMODULE_ERR;
+    if (redis.CreateCommand(ctx, "bench.allow", allow, "write deny-oom fast", 1, 1, 1) != REDISMODULE_OK)
+        return REDISMODULE_ERR;
+    return redis.CreateCommand(ctx, "bench.limit", limit, "write deny-oom fast", 1, 1, 1);
 }
