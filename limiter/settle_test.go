@@ -30,7 +30,7 @@ func TestSettle(t *testing.T) {
 	prefix := limiter.WithPrefix("p:")
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
 		address, sent := servertest.HideCommands(t, client.Options().Addr, "cl.none")
-		rdb := redis.NewClient(&redis.Options{Addr: address})
+		rdb := redis.NewClient(&redis.Options{Addr: address, DB: client.Options().DB})
 		t.Cleanup(func() { rdb.Close() })
 		require.NoError(t, client.ScriptLoad(t.Context(), limiter.Script()).Err())
 		testSettle(t, limiter.New(rdb, prefix), path, func() (lines string) {
@@ -277,12 +277,14 @@ func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, pa
 func TestRefundsAreSentOnce(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, direct *redis.Client, path limiter.Path) {
-		addr := direct.Options().Addr
+		addr, db := direct.Options().Addr, direct.Options().DB
 		require.NoError(t, direct.ScriptLoad(context.Background(), limiter.Script()).Err()) // whose text has the word
-		client := func() *redis.Client { return redis.NewClient(&redis.Options{Addr: addr, Dialer: dialLossy(t, addr)}) }
+		client := func() *redis.Client {
+			return redis.NewClient(&redis.Options{Addr: addr, DB: db, Dialer: dialLossy(t, addr)})
+		}
 		pipelining, err := client().AutoPipeline()
 		require.NoError(t, err)
-		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": addr}, Dialer: dialLossy(t, addr)})
+		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": addr}, DB: db, Dialer: dialLossy(t, addr)})
 		for name, lossy := range map[string]interface {
 			limiter.Client
 			Close() error
