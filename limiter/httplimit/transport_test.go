@@ -1,3 +1,5 @@
+// A transport sends requests no faster than the limit, and all processes stop for as long as a service says.
+
 package httplimit_test
 
 import (
@@ -39,6 +41,7 @@ func (c clocked) Process(ctx context.Context, command redis.Cmder) error {
 
 // Processes go by one server, or one cluster, where both hosts are on the node of clock.
 func TestTransportBacksOff(t *testing.T) {
+	t.Parallel()
 	options := servertest.Options{Module: servertest.DebugModule(t)}
 	server, cluster := servertest.Start(t, options), servertest.StartCluster(t, 3, 5*time.Second, options)
 	for _, connect := range []func(t *testing.T) redis.UniversalClient{
