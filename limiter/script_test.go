@@ -1,3 +1,5 @@
+// The script says what it takes, replicates its effect and nothing else, and needs few permissions.
+
 package limiter_test
 
 import (
