@@ -100,6 +100,34 @@ func TestServerThatHangs(t *testing.T) {
 	}
 }
 
+// A second after the breaker opened a call tries, also where calls that were under way then end later.
+func TestCallsUnderWayWhenTheBreakerOpens(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartModule(t)
+	client := &counting{Client: server.Client(t, once)}
+	l := limiter.New(client, limiter.WithTimeout(time.Second))
+	clock := startClock(l)
+	ask := func() { _, _ = l.Allow(t.Context(), "key", fifteenPerDay) }
+	require.NoError(t, server.Signal(syscall.SIGSTOP))
+	t.Cleanup(func() { _ = server.Signal(syscall.SIGCONT) })
+	var early, late sync.WaitGroup
+	for range 3 {
+		early.Go(ask)
+	}
+	servertest.Eventually(t, "three are under way", func() bool { return client.trips.Load() == 3 })
+	time.Sleep(500 * time.Millisecond)
+	late.Go(ask)
+	early.Wait()
+	require.EqualValues(t, 4, client.trips.Load())
+	clock.advance(900 * time.Millisecond)
+	late.Wait()
+	ask()
+	require.EqualValues(t, 4, client.trips.Load())
+	clock.advance(100 * time.Millisecond)
+	ask()
+	require.EqualValues(t, 5, client.trips.Load())
+}
+
 // After an outage the first caller that stays is decided by Redis, whenever those before it gave up.
 func TestCallersWhoGiveUpAfterAnOutage(t *testing.T) {
 	t.Parallel()

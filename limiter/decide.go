@@ -22,10 +22,10 @@ func (l *Limiter) decide(ctx context.Context, q *query) (a answer, err error) {
 	cause := err
 	switch {
 	case cause == nil:
-		if l.outage.begun.Load() && a.path != PathLocal {
-			l.outage.answered(ctx, l.logger, l.now())
+		if l.outage.begun.Load() && a.path != PathLocal { // a decision here says nothing of Redis
+			l.outage.decided(ctx, l.logger, l.now())
 		}
-	case q.invalid != nil || l.server == nil || isFault(cause):
+	case q.invalid != nil || l.server == nil || isFault(cause): // no policy for wrong calls
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case q.decider == redisOrPolicy:
@@ -38,12 +38,12 @@ func (l *Limiter) decide(ctx context.Context, q *query) (a answer, err error) {
 	return a, err
 }
 
-// An ask sends what a query asks, and waits for the answer.
-type ask func(*Limiter, context.Context, *query) (answer, error)
+// An attempt asks Redis once.
+type attempt func(*Limiter, context.Context, *query) (answer, error)
 
-// await asks within the time-out. It returns when the context is done, which a client of go-redis
-// may not: an answer that comes after that belongs to nobody.
-func (l *Limiter) await(ctx context.Context, q *query, ask ask) (a answer, err error) {
+// await makes an attempt within the time-out. It returns when the context is done, which a client
+// of go-redis may not: an answer that comes after that belongs to nobody.
+func (l *Limiter) await(ctx context.Context, q *query, ask attempt) (a answer, err error) {
 	if l.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, l.timeout, l.timeoutCause)
@@ -52,23 +52,21 @@ func (l *Limiter) await(ctx context.Context, q *query, ask ask) (a answer, err e
 	if ctx.Done() == nil {
 		a, err = ask(l, ctx, q)
 	} else {
-		type reply struct {
-			answer answer
-			err    error
-		}
-		replied := make(chan reply, 1) // from no pool: a channel of a bubble of synctest must not leave it
+		var late answer
+		var lateErr error
+		answered := make(chan struct{})
 		go func() {
-			a, err := ask(l, ctx, q)
-			replied <- reply{a, err}
+			defer close(answered)
+			late, lateErr = ask(l, ctx, q)
 		}()
 		select {
-		case r := <-replied:
-			a, err = r.answer, r.err
+		case <-answered:
+			a, err = late, lateErr
 		case <-ctx.Done():
-			a, err = answer{sent: true}, context.Cause(ctx)
+			a, err = answer{acted: true}, context.Cause(ctx)
 		}
 	}
-	if err == l.timeoutCause && a.sent { // an open breaker repeats that error
+	if err == l.timeoutCause && a.acted { // an open breaker repeats that error
 		l.breaker.failed(l.now(), err)
 	}
 	return a, err
@@ -77,15 +75,14 @@ func (l *Limiter) await(ctx context.Context, q *query, ask ask) (a answer, err e
 // try asks Redis, unless it has ceased to answer. It tells the breaker what came back, also
 // where the caller has given up meanwhile.
 func (l *Limiter) try(ctx context.Context, q *query) (answer, error) {
-	isProbe := false
-	if l.breaker.failures.Load() > 0 {
-		var cause error
-		if isProbe, cause = l.breaker.admit(l.now()); cause != nil {
-			return answer{}, cause
+	isProbe := l.breaker.failures.Load() >= failuresToOpen
+	if isProbe {
+		if refusal := l.breaker.admit(l.now()); refusal != nil {
+			return answer{}, refusal
 		}
 	}
 	a, err := l.server.ask(ctx, q)
-	a.sent = true
+	a.acted = true
 	if err == nil || isReply(err) {
 		if l.breaker.failures.Load() > 0 {
 			l.breaker.answered()
@@ -108,7 +105,7 @@ func (l *Limiter) try(ctx context.Context, q *query) (answer, error) {
 // causeOf says why, where the context is the reason for an error.
 func causeOf(ctx context.Context, err error) error {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		<-ctx.Done() // the connection, which has the same deadline, may be faster
+		<-ctx.Done() // the connection has the same deadline, and may report it first
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

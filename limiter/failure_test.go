@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"syscall"
@@ -156,16 +157,13 @@ func TestFirstWordsOfErrors(t *testing.T) {
 	client := connect(t, limiter.PathScript)
 	const oom = "-OOM command not allowed when used memory > 'maxmemory'."
 	for text, isFault := range map[string]bool{
-		"ERR row 2: count must be an integer":            true,
-		"ERR limit must be an integer":                   true,
-		"ERR ttl must be seconds":                        true,
-		"ERR holder must be 1 to 255 bytes":              true,
-		"CROSSSLOT Keys in request don't hash":           true,
-		"ERR max number of clients reached":              false,
-		"ERR max number of clients + cluster":            false,
-		"ERR Connection refused":                         false, // twemproxy
-		"ERR unknown command 'cl.reserve'":               false,
-		"ERR Error running script (call to f_1): " + oom: false, // Redis 6.2
+		"ERR row 2: count must be an integer":                                                  true,
+		"CROSSSLOT Keys in request don't hash":                                                 true,
+		"ERR max number of clients reached":                                                    false,
+		"ERR max number of clients + cluster":                                                  false,
+		"ERR Connection refused":                                                               false, // twemproxy
+		"ERR unknown command 'cl.reserve'":                                                     false,
+		"ERR Error running script (call to f_1): " + oom:                                       false, // Redis 6.2
 		"ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -NOREPLICAS": false,
 		"ERR user_script:1: -READONLY You can't write against a read only replica. script: f1": false,
 		"ERR The user executing the script can't run this command or subcommand script: f1":    false, // Redis 7.0
@@ -221,3 +219,36 @@ func TestOutageIsLoggedTwice(t *testing.T) {
 	allow(t, l, "good:0", fifteenPerDay)
 	require.Contains(t, log.String(), "by Redis again\" after=0s calls=1\n", "another outage")
 }
+
+// A logger may call the Limiter, and one that blocks delays its own call only.
+func TestLoggerCallsTheLimiter(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartModule(t)
+	var l *limiter.Limiter
+	lines := 0
+	l = limiter.New(server.Client(t, once), limiter.OnFailure(limiter.FailOpen),
+		limiter.WithLogger(slog.New(slog.NewTextHandler(writerFunc(func(line []byte) (int, error) {
+			lines++
+			answered := make(chan error)
+			go func() { _, err := l.Allow(context.Background(), "log", fifteenPerDay); answered <- err }()
+			select {
+			case err := <-answered:
+				return len(line), err
+			case <-time.After(10 * time.Second):
+				t.Error("the call within the logger does not return")
+				return 0, io.ErrNoProgress
+			}
+		}), nil))))
+	clock := startClock(l)
+	server.Kill()
+	require.Equal(t, limiter.PathOpen, allow(t, l, "key", fifteenPerDay).Path)
+	require.Equal(t, 1, lines)
+	server.Restart(t)
+	clock.advance(10 * time.Second)
+	require.Equal(t, limiter.PathModule, allow(t, l, "key", fifteenPerDay).Path)
+	require.Equal(t, 2, lines)
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(data []byte) (int, error) { return f(data) }

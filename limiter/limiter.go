@@ -23,7 +23,7 @@ import (
 // error is limited.
 type Limiter struct {
 	server       *server // nil for [NewLocal]
-	path         Path    // of WithPath, or empty
+	onlyPath     Path    // of WithPath, or empty
 	prefix       string
 	timeout      time.Duration
 	timeoutCause error // what a call that waited for the whole timeout gets
@@ -47,7 +47,7 @@ func New(rdb Client, options ...Option) *Limiter {
 		panic("limiter: New needs a client of Redis, not nil")
 	}
 	l := NewLocal(options...)
-	l.server = newServer(rdb, l.path, l.now)
+	l.server = &server{rdb: rdb, onlyPath: l.onlyPath, now: l.now, start: l.now()}
 	return l
 }
 
@@ -108,14 +108,18 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if l.server == nil {
 		return context.Cause(ctx)
 	}
-	_, err := l.await(ctx, &query{funnels: []funnel{{redisKey: l.prefix + key}}}, (*Limiter).empty)
+	_, err := l.await(ctx, &query{funnels: []funnel{{redisKey: l.prefix + key}}}, (*Limiter).sendDel)
 	return err
 }
 
-func (l *Limiter) empty(ctx context.Context, q *query) (answer, error) {
+// sendDel asks also while the breaker is open: only its time-outs count.
+func (l *Limiter) sendDel(ctx context.Context, q *query) (answer, error) {
 	err := l.server.send(ctx, q, redis.NewCmd(ctx, "del", q.funnels[0].redisKey))
-	if err != nil && !isReply(err) {
+	switch {
+	case isReply(err):
+		err = q.wrap(err)
+	case err != nil:
 		err = causeOf(ctx, err)
 	}
-	return answer{sent: true}, err
+	return answer{acted: true}, err
 }

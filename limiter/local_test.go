@@ -5,6 +5,7 @@ package limiter_test
 
 import (
 	"context"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"funnel/gcra"
 	"funnel/limiter"
 )
 
@@ -52,9 +54,10 @@ func TestNewLocalHasNoPolicy(t *testing.T) {
 	t.Parallel()
 	for policy := limiter.FailWithError; policy <= limiter.FailLocal; policy++ {
 		l := limiter.NewLocal(limiter.WithPrefix("p:"), limiter.OnFailure(policy))
-		results, err := l.AllowAll(t.Context(), limiter.Request{"d", perDay(1), 1}, limiter.Request{"d", perDay(1), 1})
-		require.ErrorContains(t, err, `limiter: key "p:d" is named twice`, policy)
-		require.True(t, results.Limited(), policy)
+		result, err := l.Charge(t.Context(), "d", limiter.Every(math.MaxInt64), 1) // until after the year 2262
+		require.ErrorIs(t, err, gcra.ErrTAT, policy)
+		require.ErrorContains(t, err, `limiter: key "p:d": `, policy)
+		require.True(t, result.Limited(), policy)
 	}
 }
 

@@ -19,10 +19,9 @@ func WithPrefix(prefix string) Option {
 // client together. At 0 or less, only the context and the client limit it. When it is
 // over, [OnFailure] applies. It does not count how long [Limiter.Wait] sleeps.
 //
-// Without it, a client of go-redis with its default options took two seconds to
-// give up without a server, and ten with a server that hangs (v9.23, measured). A
-// call that was given up may still reach the server, and take tokens. With
-// ContextTimeoutEnabled, go-redis reads a very long reply to its end before it heeds the time-out.
+// Without it, a client of go-redis with its default options took two seconds to give up without a
+// server, and ten with a server that hangs (v9.23, measured). A call that was given up may still
+// reach the server, and take tokens.
 func WithTimeout(timeout time.Duration) Option {
 	return func(l *Limiter) { l.timeout = timeout }
 }
@@ -67,7 +66,7 @@ func WithPath(path Path) Option {
 		if path != PathModule && path != PathScript {
 			panic(fmt.Sprintf("limiter: WithPath needs PathModule or PathScript, not %q", path))
 		}
-		l.path = path
+		l.onlyPath = path
 	}
 }
 

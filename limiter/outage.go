@@ -14,38 +14,41 @@ const quiet = 10 * time.Second
 // An outage is a time in which calls are decided without Redis. It is logged twice, when
 // it begins and when it is over, however many calls succeed or fail meanwhile.
 type outage struct {
-	begun atomic.Bool // calls that Redis decides take the lock only then
+	begun atomic.Bool // calls that Redis decides are told of only then
 
-	mutex sync.Mutex
-	since time.Time
-	last  time.Time // of the calls that Redis has not decided
-	calls int
+	mutex       sync.Mutex
+	since       time.Time
+	lastFailure time.Time
+	calls       int // that Redis has not decided
 }
 
-// add is told of a call that Redis has not decided.
-func (o *outage) add(ctx context.Context, logger *slog.Logger, now time.Time, policy FailurePolicy, cause error) {
+// failed is told of a call that Redis has not decided.
+func (o *outage) failed(ctx context.Context, logger *slog.Logger, now time.Time, policy FailurePolicy, cause error) {
 	o.mutex.Lock()
-	defer o.mutex.Unlock()
 	o.calls++
-	o.last = now
-	if !o.begun.Load() {
+	o.lastFailure = now
+	begins := !o.begun.Load()
+	if begins {
 		o.begun.Store(true)
 		o.since = now
+	}
+	o.mutex.Unlock() // before it logs: the logger may block, or call the Limiter
+	if begins {
 		logger.WarnContext(ctx, "rate limits are decided without Redis", "policy", policy.String(), "error", cause)
 	}
 }
 
-// answered is told of a call that Redis has decided.
-func (o *outage) answered(ctx context.Context, logger *slog.Logger, now time.Time) {
-	if !o.begun.Load() {
-		return
-	}
+// decided is told of a call that Redis has decided.
+func (o *outage) decided(ctx context.Context, logger *slog.Logger, now time.Time) {
 	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	if !o.begun.Load() || now.Sub(o.last) < quiet {
-		return
+	ends := o.begun.Load() && now.Sub(o.lastFailure) >= quiet
+	lasted, calls := o.lastFailure.Sub(o.since), o.calls
+	if ends {
+		o.begun.Store(false)
+		o.calls = 0
 	}
-	logger.InfoContext(ctx, "rate limits are decided by Redis again", "after", o.last.Sub(o.since), "calls", o.calls)
-	o.begun.Store(false)
-	o.calls = 0
+	o.mutex.Unlock()
+	if ends {
+		logger.InfoContext(ctx, "rate limits are decided by Redis again", "after", lasted, "calls", calls)
+	}
 }

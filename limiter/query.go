@@ -8,14 +8,13 @@ import (
 	"funnel/gcra"
 )
 
-// A query is what one call asks. It does not change once it has been sent. An answer that comes
-// late finds it as it was.
+// A query is what one call asks. It does not change once it has been sent.
 type query struct {
 	operation gcra.Operation
 	funnels   []funnel      // 1 to 64, decided as one
 	maxWait   time.Duration // of Reserve
 	receipt   int64         // of Refund, or NoReceipt
-	last      []any         // the last argument of the command: max_wait, tat, or none
+	extra     []any         // the argument behind the funnels: max_wait, tat, or none
 	decider   decider
 	invalid   error // why the query cannot be asked, or nil
 
@@ -74,7 +73,7 @@ func (l *Limiter) newQuery(operation gcra.Operation, requests ...Request) *query
 // waitUpTo makes the query one for a caller who can wait.
 func (q *query) waitUpTo(maxWait time.Duration) *query {
 	if maxWait > 0 {
-		q.maxWait, q.last = maxWait, []any{secondsOf(maxWait)}
+		q.maxWait, q.extra = maxWait, []any{secondsOf(maxWait)}
 	}
 	return q
 }
@@ -115,72 +114,7 @@ func (q *query) wrap(err error) error {
 	return fmt.Errorf("limiter: keys %q: %w", q.keys(), err)
 }
 
-// An answer is what was decided. The zero path means that nothing was decided.
-type answer struct {
-	query   *query
-	path    Path
-	limited bool // by any of the funnels
-	sent    bool // a command may have been sent, or this process has decided
-
-	// The decision on each funnel, whose TAT is the receipt, or 0. Most queries have one, which
-	// needs no allocation.
-	first  gcra.Item
-	others []gcra.Item
-}
-
-// item is the decision on one funnel.
-func (a *answer) item(index int) *gcra.Item {
-	if index == 0 {
-		return &a.first
-	}
-	return &a.others[index-1]
-}
-
-// result is what the caller gets for one funnel.
-func (a *answer) result(index int) Result {
-	q, f := a.query, &a.query.funnels[index]
-	result := Result{Key: f.Key, Limit: f.Limit, Quantity: f.Quantity}
-	if a.path == "" {
-		return result
-	}
-	item := a.item(index)
-	decision := &item.Decision
-	result.Path, result.RetryAfter, result.Receipt = a.path, NoRetry, decision.TAT
-	result.Remaining, result.ResetAfter = int(decision.Remaining), time.Duration(decision.ResetAfter)
-	switch q.operation {
-	case gcra.Take:
-		result.Allowed = int(item.Taken)
-	case gcra.Reserve:
-		if !a.limited {
-			result.Allowed = f.Quantity
-		}
-	case gcra.Charge, gcra.Refund:
-		if a.path != PathClosed {
-			result.Allowed = f.Quantity
-		}
-	}
-	switch {
-	case f.Quantity == 0 && !q.accounts(): // no funnel limits a call for nothing
-	case q.operation == gcra.Take && result.Allowed > 0:
-	case decision.Limited:
-		result.RetryAfter = time.Duration(decision.Wait)
-	default:
-		result.Wait = time.Duration(decision.Wait)
-	}
-	return result
-}
-
-// decidedBy returns the answer that items hold, without their receipts.
-func (q *query) decidedBy(path Path, items []gcra.Item) answer {
-	a := answer{query: q, path: path, sent: true, first: items[0], others: items[1:]}
-	for i := range items {
-		a.limited = a.limited || items[i].Decision.Limited
-	}
-	return a
-}
-
-// limits caches what a limit takes to check and to write: 10 allocations of each call. Programs
-// have few limits.
+// limits caches limitArgs, which take 10 allocations to make. Programs have few limits.
 type limits struct {
 	mutex sync.RWMutex
 	known map[Limit]*limitArgs

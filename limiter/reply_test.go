@@ -31,7 +31,7 @@ func TestReplies(t *testing.T) {
 	t.Parallel()
 	client := connect(t, limiter.PathScript)
 	const no = "is no reply of cl.take: does another module have this command?"
-	const wrong = "limiter: take.lua replied %s, which does not answer the call"
+	const wrong = `limiter: key "key": the server replied %s, which does not answer take.lua`
 	for _, c := range []struct {
 		name, reply string // to AllowAtMost of 2 tokens
 		path        limiter.Path
@@ -49,13 +49,18 @@ func TestReplies(t *testing.T) {
 		{"two rows", "{0, '0', {{0, 15, 0, '0', '1', '41'}, {0, 15, 0, '0', '1', '41'}}, 1}", limiter.PathModule, 0, no},
 		{"a time in words", "{0, '0', {{0, 15, 0, 'soon', '1', '41'}}, 1}", limiter.PathModule, 0, no},
 		{"a time beyond 292 years", "{0, '0', {{0, 15, 0, '9223372037', '1', '41'}}, 1}", limiter.PathModule, 0, no},
+		{"a time of 292 years and some", "{0, '0', {{0, 15, 0, '9223372036.9', '1', '41'}}, 1}", limiter.PathModule, 0, no},
+		{"never, for what fits", "{1, '-1', {{1, 15, 0, '-1', '1', '0'}}, 0}", limiter.PathModule, 0, no},
+		{"fewer than none remain", "{0, '0', {{0, 15, -1, '0', '1', '41'}}, 1}", limiter.PathModule, 0, no},
+		{"empty at no time", "{0, '0', {{0, 15, 0, '0', '-1', '41'}}, 1}", limiter.PathModule, 0, no},
+		{"a receipt below 0", "{0, '0', {{0, 15, 0, '0', '1', '-41'}}, 1}", limiter.PathModule, 0, no},
 		{"CL.THROTTLE's", "{0, 15, 14, -1, 5760}", limiter.PathModule, 0, no},
-		{"a word", "'OK'", limiter.PathModule, 0, "limiter: the server replied OK, which " + no},
+		{"a word", "'OK'", limiter.PathModule, 0, `limiter: key "key": the server replied OK, which ` + no},
 		{"take.lua's", "'410245632000000000041024448000 2'", limiter.PathScript, 2, ""},
 		{"another script's word", "'OK'", limiter.PathScript, 0, fmt.Sprintf(wrong, "OK")},
 		{"another script's list", "{1}", limiter.PathScript, 0, fmt.Sprintf(wrong, "[1]")},
 		{"a funnel below empty", "-1", limiter.PathScript, 0, fmt.Sprintf(wrong, "-1")},
-		{"more taken by the script", "'410246208000000000041024448000 3'", limiter.PathScript, 0, "which does not answer the call"},
+		{"more taken by the script", "'410246208000000000041024448000 3'", limiter.PathScript, 0, "which does not answer take.lua"},
 	} {
 		l := limiter.New(&foreign{client, "return " + c.reply}, limiter.WithPath(c.path))
 		result, err := l.AllowAtMost(t.Context(), "key", fifteenPerDay, 2)

@@ -8,21 +8,15 @@ const NoRetry time.Duration = -1
 // A Result is the decision on one funnel. Tests of other packages can make one; the zero
 // Result is limited.
 type Result struct {
-	// Key is that of the call, without the prefix of [WithPrefix].
-	Key string
-
-	// Limit is the limit of the call.
-	Limit Limit
-
-	// Quantity is the number of tokens that the call was for.
-	Quantity int
+	Key      string // of the call, without the prefix of [WithPrefix]
+	Limit    Limit  // of the call
+	Quantity int    // how many tokens the call was for
 
 	// Allowed is the number of tokens that were taken, all or none except with
 	// [Limiter.AllowAtMost], or that [Limiter.Charge] accounted for.
 	Allowed int
 
-	// Remaining is how many whole tokens fit right now, after this call: from 0 to
-	// the capacity.
+	// Remaining is how many whole tokens fit after this call: from 0 to the capacity.
 	Remaining int
 
 	// Wait is how long to wait before going ahead: 0 unless the tokens were reserved
@@ -34,8 +28,7 @@ type Result struct {
 	// for more than the capacity, which is always limited.
 	RetryAfter time.Duration
 
-	// ResetAfter is the time until the funnel is empty and the whole capacity fits
-	// again.
+	// ResetAfter is the time until the funnel is empty, and the whole capacity fits.
 	ResetAfter time.Duration
 
 	// Receipt tells [Limiter.Settle] which tokens the call took: the TAT that it stored, in
@@ -56,7 +49,7 @@ func (r Result) Limited() bool {
 	case r.RetryAfter == NoRetry:
 		return r.Quantity > r.Limit.Capacity
 	}
-	return r.Quantity > 0 || r.RetryAfter == 0 // which no decision says
+	return r.Quantity > 0 || r.RetryAfter == 0 // the zero Result
 }
 
 // A Path is what decided: Redis, by module or script, or this process.

@@ -14,9 +14,6 @@ import (
 // strings. It refuses what doubles cannot compute exactly: a number above 4,000,000 whose time is
 // 104 days or more, be it count with period, capacity with the time in which a full funnel drains,
 // or quantity, but for take, with the time in which the tokens leak.
-//
-// Where the module is missing, [Limiter] uses this script for calls that its own shorter
-// one cannot decide.
 func Script() string { return completeText }
 
 var (

@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"context"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -17,14 +16,15 @@ type Client interface {
 	Process(ctx context.Context, command redis.Cmder) error
 }
 
-// askAgain is how long a server is not asked by a command that it did not know or denied.
-const askAgain = time.Minute
+// moduleRetryAfter is how long the module's commands are not sent after the server did not know
+// or denied one.
+const moduleRetryAfter = time.Minute
 
 // A server asks Redis, by the module's commands, or by the script where these are missing or
 // denied. Both keep the same value under the same key: nodes may differ.
 type server struct {
-	rdb   Client
-	route Path // PathModule or PathScript, if only that may be used
+	rdb      Client
+	onlyPath Path // of WithPath, or empty
 
 	now   func() time.Time
 	start time.Time
@@ -36,18 +36,14 @@ type server struct {
 	lacksReadOnly atomic.Bool
 }
 
-func newServer(rdb Client, route Path, now func() time.Time) *server {
-	return &server{rdb: rdb, route: route, now: now, start: now()}
-}
-
 // ask asks by the module's command, and where the server does not know or denies it, by the
 // script.
 func (s *server) ask(ctx context.Context, q *query) (answer, error) {
 	var denied error
-	if s.route == PathModule || s.route == "" && s.now().Sub(s.start) >= time.Duration(s.moduleFrom.Load()) {
+	if s.onlyPath == PathModule || s.onlyPath == "" && s.now().Sub(s.start) >= time.Duration(s.moduleFrom.Load()) {
 		a, err := s.askModule(ctx, q)
 		switch {
-		case s.route == PathModule:
+		case err == nil || s.onlyPath == PathModule:
 			return a, err
 		case isMissing(err):
 			s.leaveModuleOut()
@@ -67,10 +63,12 @@ func (s *server) ask(ctx context.Context, q *query) (answer, error) {
 	return a, err
 }
 
-func (s *server) leaveModuleOut() { s.moduleFrom.Store(int64(s.now().Add(askAgain).Sub(s.start))) }
+func (s *server) leaveModuleOut() {
+	s.moduleFrom.Store(int64(s.now().Add(moduleRetryAfter).Sub(s.start)))
+}
 
-// operationNames are the operations' names for hooks and the script, and the module's commands.
-// Strings that become any would be allocated for each call.
+// operationNames are for hooks, for the script, and for the module. Strings that become any would
+// be allocated for each call.
 var operationNames = [...]struct {
 	text            string
 	script, command any
@@ -88,7 +86,7 @@ func (s *server) askModule(ctx context.Context, q *query) (answer, error) {
 		f := &q.funnels[i]
 		args = append(args, f.redisKey, f.args.capacity, f.args.count, f.args.period, f.Quantity)
 	}
-	command := redis.NewCmd(ctx, append(args, q.last...)...)
+	command := redis.NewCmd(ctx, append(args, q.extra...)...)
 	if err := s.send(ctx, q, command); err != nil {
 		return answer{}, err
 	}
@@ -133,19 +131,16 @@ func (s *server) run(ctx context.Context, q *query, script *script, args []any) 
 }
 
 func (s *server) eval(ctx context.Context, q *query, name string, script any, args []any) (any, error) {
-	args[1] = script
-	if q.operation == gcra.Peek && !s.lacksReadOnly.Load() {
+	readsOnly := q.operation == gcra.Peek && !s.lacksReadOnly.Load()
+	if args[0], args[1] = name, script; readsOnly {
 		args[0] = name + "_ro"
-		command := redis.NewCmd(ctx, args...)
-		err := s.send(ctx, q, command)
-		if !isMissing(err) {
-			return command.Val(), err
-		}
-		s.lacksReadOnly.Store(true)
 	}
-	args[0] = name
 	command := redis.NewCmd(ctx, args...)
 	err := s.send(ctx, q, command)
+	if readsOnly && isMissing(err) {
+		s.lacksReadOnly.Store(true)
+		return s.eval(ctx, q, name, script, args)
+	}
 	return command.Val(), err
 }
 
@@ -170,19 +165,9 @@ func (s *server) askScript(ctx context.Context, q *query) (answer, error) {
 		f := &q.funnels[i]
 		args = append(args, f.args.capacity, f.args.count, f.args.period, f.Quantity)
 	}
-	reply, err := s.run(ctx, q, &completeScript, append(args, q.last...))
+	reply, err := s.run(ctx, q, &completeScript, append(args, q.extra...))
 	if err != nil {
 		return answer{}, err
 	}
 	return q.read(reply, PathScript)
-}
-
-// isMissing reports whether the server does not know the command. It says that in words only,
-// which are the same in all servers.
-func isMissing(err error) bool { return err != nil && redis.HasErrorPrefix(err, "unknown command") }
-
-// isCommandDenied reports whether the user may not call the command. A key that the user may not
-// access says nothing of the command: for that, too, servers have words only.
-func isCommandDenied(err error) bool {
-	return redis.IsPermissionError(err) && strings.Contains(err.Error(), "permissions to run")
 }

@@ -145,6 +145,7 @@ func TestPermissions(t *testing.T) {
 			require.ErrorContains(t, err, "NOPERM", c.name)
 			require.Contains(t, err.Error(), `limiter: key "other:42": `, c.name)
 			require.EqualValues(t, 1, counted.trips.Load()-before, c.name)
+			require.ErrorContains(t, l.Reset(ctx, "other:42"), `limiter: key "other:42": NOPERM`, c.name)
 			require.Equal(t, c.path, allow(t, l, "user:42", fifteenPerDay).Path, c.name)
 		}
 	}

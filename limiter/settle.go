@@ -10,21 +10,19 @@ import (
 
 // Settle corrects what a call took to what was used, at least 0 tokens: it gives the rest back,
 // or charges more. With 0, it gives back a reservation that is not used. The Result is one that
-// [Limiter.Allow] and its like, [Limiter.Reserve] or [Limiter.Charge] returned, for one key, or
-// one of the Results of [Limiter.AllowAll]. Another Limiter, also of another process, may settle
-// it, by Key, Limit, Allowed and Receipt.
+// [Limiter.Allow] and its like, [Limiter.Reserve] or [Limiter.Charge] returned, or one of
+// [Limiter.AllowAll]. Another Limiter, also of another process, may settle it, by Key, Limit,
+// Allowed and Receipt.
 //
-// Tokens that have leaked meanwhile do not come back. The bound holds as if the call had
-// taken less, but for what docs/commands.md says of refunds.
-//
-// Where nothing was taken, or nothing tells which tokens (limited calls, Peek, decisions
-// without Redis), nothing is given back, and more is charged. Results of funnels in this
+// Tokens that have leaked meanwhile do not come back. The bound holds as if the call had taken
+// less, but for what docs/commands.md says of refunds. Without a receipt (limited calls, Peek,
+// decisions without Redis) nothing is given back, and more is charged. Results of funnels in this
 // process ([NewLocal], [FailLocal]) are settled there.
 //
-// Settle sets Allowed to used, and Receipt to 0, once a command may have been sent, whatever
-// came back: to settle the same Result again does nothing. Copies of it do not know, and two
-// goroutines must not settle one at the same time. A lost answer is an error, and the tokens
-// stay taken. [OnFailure] does not apply: where Redis fails, that is the error.
+// Settle sets Allowed to used, and Receipt to 0, once a command may have been sent: to settle the
+// same Result again does nothing. Copies of it do not know, and two goroutines must not settle one
+// at the same time. A lost answer is an error, and the tokens stay taken. [OnFailure] does not
+// apply.
 //
 // The Result that Settle returns tells the state after the refund or the charge, or is a copy of
 // the given one where there is nothing to do.
@@ -37,19 +35,19 @@ func (l *Limiter) Settle(ctx context.Context, result *Result, used int) (Result,
 	case used == result.Allowed, used < result.Allowed && result.Receipt == 0:
 		return *result, nil
 	}
-	a, err := l.decide(ctx, l.newSettling(result, used))
-	if a.sent {
+	a, err := l.decide(ctx, l.settlementQuery(result, used))
+	if a.acted {
 		result.Allowed, result.Receipt = used, 0
 	}
 	return a.result(0), err
 }
 
-// newSettling is the refund of what was not used, or the charge of what was used beyond.
-func (l *Limiter) newSettling(result *Result, used int) *query {
+// settlementQuery is for the refund of what was not used, or the charge of what was used beyond.
+func (l *Limiter) settlementQuery(result *Result, used int) *query {
 	var q *query
 	if used < result.Allowed {
 		q = l.newQuery(gcra.Refund, Request{result.Key, result.Limit, result.Allowed - used})
-		q.receipt, q.last = result.Receipt, []any{result.Receipt}
+		q.receipt, q.extra = result.Receipt, []any{result.Receipt}
 	} else {
 		q = l.newQuery(gcra.Charge, Request{result.Key, result.Limit, used - result.Allowed})
 	}

@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"funnel/gcra"
@@ -16,14 +17,17 @@ type Request struct {
 }
 
 // AllowAll decides 1 to 64 requests as one: it takes the tokens from all funnels, or, if
-// one of them limits the call, from none. The keys differ, and in a cluster they have one
-// hash tag.
+// one of them limits the call, from none. The keys differ, and in a cluster or a ring they have
+// one hash tag: a ring sends the call to the server of the first key, and no error tells of others.
 func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, error) {
 	q := l.newQuery(gcra.Reserve, requests...)
-	for _, request := range requests {
+	for i, request := range requests {
 		if request.Quantity < 1 {
 			q.reject(fmt.Errorf("limiter: key %q: the quantity of a request must be at least 1, not %d: use Peek to take nothing",
 				request.Key, request.Quantity))
+		}
+		if slices.ContainsFunc(requests[:i], func(other Request) bool { return other.Key == request.Key }) {
+			q.reject(fmt.Errorf("limiter: key %q is named twice in this call: ask once, for all of its tokens", request.Key))
 		}
 	}
 	a, err := l.decide(ctx, q)
@@ -40,14 +44,7 @@ type Results []Result
 
 // Limited reports whether the call as a whole was limited: one of its funnels limits it. No
 // results are limited.
-func (r Results) Limited() bool {
-	for i := range r {
-		if r[i].Limited() {
-			return true
-		}
-	}
-	return len(r) == 0
-}
+func (r Results) Limited() bool { return len(r) == 0 || slices.ContainsFunc(r, Result.Limited) }
 
 // RetryAfter is how long a limited call should wait before it asks again: the longest time of
 // all, or [NoRetry] if one of its funnels can never allow it. It is NoRetry, too, for a call that

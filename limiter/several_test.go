@@ -44,21 +44,29 @@ func TestAllowAll(t *testing.T) {
 			require.Equal(t, !c.limited, results[0].Receipt > 0 && results[1].Receipt > 0, c.name)
 		}
 
-		results, err := l.AllowAll(ctx, limiter.Request{"a", fifteenPerDay, 1}, limiter.Request{"a", fifteenPerDay, 1})
-		require.ErrorContains(t, err, `limiter: keys ["a" "a"]: ERR `)
-		require.ErrorContains(t, err, "the key is named twice")
-		require.True(t, results.Limited())
 		forgotten := limiter.Request{Key: "a", Limit: fifteenPerDay}
-		_, err = l.AllowAll(ctx, forgotten)
+		_, err := l.AllowAll(ctx, forgotten)
 		require.ErrorContains(t, err, "use Peek")
 		_, err = l.WaitAll(ctx, forgotten)
 		require.ErrorContains(t, err, "use Peek")
 		for _, count := range []int{0, 65} {
-			results, err = l.AllowAll(ctx, make([]limiter.Request, count)...)
+			results, err := l.AllowAll(ctx, make([]limiter.Request, count)...)
 			require.ErrorContains(t, err, fmt.Sprintf("limiter: there must be 1 to 64 requests, not %d", count))
 			require.True(t, results.Limited())
 		}
 	})
+}
+
+// A key that is named twice is an error, also where the policy decides.
+func TestAllowAllOfOneKey(t *testing.T) {
+	t.Parallel()
+	for policy := limiter.FailWithError; policy <= limiter.FailLocal; policy++ {
+		l := limiter.New(unreachable(t), limiter.OnFailure(policy))
+		results, err := l.AllowAll(t.Context(), limiter.Request{"a", perDay(1), 1}, limiter.Request{"b", perDay(1), 1},
+			limiter.Request{"a", perDay(1), 1})
+		require.EqualError(t, err, `limiter: key "a" is named twice in this call: ask once, for all of its tokens`, policy)
+		require.True(t, results.Limited(), policy)
+	}
 }
 
 // A caller that waits for several funnels asks again when the one that limits has leaked.

@@ -8,8 +8,7 @@ import (
 	"funnel/internal/isnil"
 )
 
-// An Allower decides calls for tokens, as [Limiter.AllowN] says: a [Limiter], what wraps one,
-// or what takes its place in tests.
+// An Allower decides calls as [Limiter.AllowN] does: a [Limiter], what wraps one, or a fake.
 type Allower interface {
 	AllowN(ctx context.Context, key string, limit Limit, quantity int) (Result, error)
 }
@@ -18,16 +17,12 @@ type Allower interface {
 // takes the tokens where they fit, and allows the call in any case. It returns no error.
 //
 // Report is told each Result that is limited, and each error, except for calls whose context is
-// canceled. It must be quick, and safe for concurrent use. If it is nil, [slog.Default] gets a
-// line for each.
+// canceled. It must be quick, and safe for concurrent use. If it is nil, slog gets a line for each.
 //
-// The Result of a limited call is then allowed: Allowed is the quantity, and RetryAfter is
-// [NoRetry]. Remaining and ResetAfter tell the state of the funnel. The Result of a call without
-// a decision has no Limit, and Path is [PathOpen].
+// Then Allowed is the quantity, and RetryAfter is [NoRetry]. Remaining and ResetAfter tell the
+// state of the funnel. Without a decision there is no Limit, and Path is [PathOpen].
 //
-// Calls still wait for Redis: give l [WithTimeout]. Hooks of l see its own decisions.
-//
-// Shadow panics when l is nil.
+// Calls still wait for Redis: give l [WithTimeout]. Shadow panics when l is nil.
 func Shadow(l Allower, report func(ctx context.Context, result Result, err error)) Allower {
 	if isnil.Is(l) {
 		panic("limiter: Shadow needs a Limiter, not nil")

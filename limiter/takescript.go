@@ -24,16 +24,14 @@ func (q *query) fitsTakeScript() bool {
 }
 
 // takeScriptArgs are the arguments of EVAL with take.lua; the first two are left to the caller.
-// The funnel may be no fuller than ceiling after the call. One that has to be below empty takes
-// nothing.
+// Ceiling is the highest level after the call; -1 has the script only tell the level.
 func (q *query) takeScriptArgs() []any {
-	const nothing int64 = -1
 	f := &q.funnels[0]
 	ceiling, increment := f.args.rate.Tolerance(), f.checked.Increment()
 	args := append(make([]any, 0, 7), nil, nil, 1, f.redisKey)
 	switch {
 	case f.Quantity == 0, q.operation == gcra.Peek, q.operation == gcra.Reserve && increment > ceiling:
-		ceiling = nothing
+		ceiling = -1
 	case q.operation == gcra.Take:
 		return append(args, f.args.tolerance, f.args.interval, f.Quantity)
 	case q.maxWait > 0:
@@ -46,7 +44,7 @@ func (q *query) takeScriptArgs() []any {
 
 // readTakeScript reads a reply of take.lua. Package gcra decides from the level that the reply
 // tells, at the instant 0. Decided is false where the complete script has to decide: the reply is
-// nil, or package gcra takes the tokens, and the script did not reckon with so long a max wait.
+// nil, or take.lua refused what package gcra takes, because it counts with a shorter max wait.
 func (q *query) readTakeScript(reply any) (a answer, decided bool, err error) {
 	if reply == nil {
 		return a, false, nil
@@ -60,10 +58,10 @@ func (q *query) readTakeScript(reply any) (a answer, decided bool, err error) {
 	}
 	took, takes := receipt != 0, item.Decision.TAT != item.TAT
 	if !ok || took && (!takes || q.operation == gcra.Take && item.Taken != times) {
-		return a, false, fmt.Errorf("limiter: take.lua replied %v, which does not answer the call", reply)
+		return a, false, fmt.Errorf("%w %v, which does not answer take.lua", errUnreadable, reply)
 	}
 	item.Decision.TAT = receipt
-	return q.decidedBy(PathScript, items), took == takes, nil
+	return newAnswer(q, PathScript, items), took == takes, nil
 }
 
 // parseTakeReply reads the level before the call. If the script took nothing, that is the reply.

@@ -21,9 +21,8 @@ var ErrNeverFits = errors.New("limiter: the quantity is larger than the capacity
 // then. A max wait of 0 or less is AllowN.
 //
 // If the wait would be longer, the call is limited and has reserved nothing, and RetryAfter
-// says after what time the same call would be allowed.
-//
-// An unused reservation is not returned: settle its Result with 0, see [Limiter.Settle].
+// says after what time the same call would be allowed. Settle the Result of an unused reservation
+// with 0, see [Limiter.Settle].
 func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, quantity int, maxWait time.Duration) (Result, error) {
 	a, err := l.decide(ctx, l.newQuery(gcra.Reserve, Request{key, limit, quantity}).waitUpTo(maxWait))
 	return a.result(0), err
@@ -56,11 +55,9 @@ func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity i
 	})
 }
 
-// WaitAll waits until it has taken the tokens of 1 to 64 requests from all funnels, and returns
-// what [Limiter.AllowAll] does. There is no queue for several funnels: it asks, as AllowAll does,
-// and asks again after RetryAfter. Smaller requests may be served first.
-//
-// Deadlines and errors are as in [Limiter.WaitN]. The Results beside an error are limited.
+// WaitAll asks as [Limiter.AllowAll] does, and asks again after RetryAfter, until it has taken the
+// tokens from all funnels. There is no queue for several funnels: smaller requests may be served
+// first. Deadlines and errors are as in [Limiter.WaitN]. The Results beside an error are limited.
 func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) (results Results, err error) {
 	err = l.wait(ctx, func(time.Duration) (Results, time.Duration, error) {
 		results, err = l.AllowAll(ctx, requests...)

@@ -2,8 +2,6 @@ package limiter
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"time"
 
 	"funnel/gcra"
@@ -47,7 +45,7 @@ func (l *Limiter) fallback(ctx context.Context, q *query, cause error) (answer, 
 	if l.policy == FailWithError {
 		return answer{}, cause
 	}
-	l.outage.add(ctx, l.logger, l.now(), l.policy, cause)
+	l.outage.failed(ctx, l.logger, l.now(), l.policy, cause)
 	switch l.policy {
 	case FailOpen:
 		return l.decideOpen(q)
@@ -67,7 +65,7 @@ func (l *Limiter) decideOpen(q *query) (answer, error) {
 	for i := range items {
 		items[i].Decision.TAT = 0 // no funnel holds the tokens
 	}
-	return q.decidedBy(PathOpen, items), nil
+	return newAnswer(q, PathOpen, items), nil
 }
 
 func decideClosed(q *query) answer {
@@ -79,18 +77,13 @@ func decideClosed(q *query) answer {
 		}
 		items[i].Decision = gcra.Decision{Limited: true, Wait: wait, ResetAfter: f.args.rate.Tolerance()}
 	}
-	return q.decidedBy(PathClosed, items)
+	return newAnswer(q, PathClosed, items)
 }
 
 // decideLocally decides by the funnels in this process.
 func (l *Limiter) decideLocally(q *query) (answer, error) {
-	keys, items := q.keys(), q.items()
-	for i, key := range keys {
-		if slices.Contains(keys[:i], key) {
-			return answer{}, fmt.Errorf("limiter: key %q is named twice in this call: ask once, for all of its tokens", key)
-		}
-	}
-	if err := l.local.Decide(q.operation, keys, items, int64(q.maxWait), q.receipt); err != nil {
+	items := q.items()
+	if err := l.local.Decide(q.operation, q.keys(), items, int64(q.maxWait), q.receipt); err != nil {
 		return answer{}, q.wrap(err)
 	}
 	for i := range items {
@@ -98,5 +91,5 @@ func (l *Limiter) decideLocally(q *query) (answer, error) {
 			item.Decision.TAT = 0 // nothing was taken
 		}
 	}
-	return q.decidedBy(PathLocal, items), nil
+	return newAnswer(q, PathLocal, items), nil
 }

@@ -1,0 +1,164 @@
+package limiter
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"funnel/gcra"
+)
+
+// An answer is what was decided. The zero path means that nothing was decided.
+type answer struct {
+	query   *query
+	path    Path
+	limited bool // by any of the funnels
+	acted   bool // tokens may have changed hands, whatever came back
+
+	// The decision on each funnel, whose TAT is the receipt, or 0. Most queries have one, which
+	// needs no allocation.
+	first  gcra.Item
+	others []gcra.Item
+}
+
+// item is the decision on one funnel.
+func (a *answer) item(index int) *gcra.Item {
+	if index == 0 {
+		return &a.first
+	}
+	return &a.others[index-1]
+}
+
+// result is what the caller gets for one funnel.
+func (a *answer) result(index int) Result {
+	q, f := a.query, &a.query.funnels[index]
+	result := Result{Key: f.Key, Limit: f.Limit, Quantity: f.Quantity}
+	if a.path == "" {
+		return result
+	}
+	item := a.item(index)
+	decision := &item.Decision
+	result.Path, result.RetryAfter, result.Receipt = a.path, NoRetry, decision.TAT
+	result.Remaining, result.ResetAfter = int(decision.Remaining), time.Duration(decision.ResetAfter)
+	switch q.operation {
+	case gcra.Take:
+		result.Allowed = int(item.Taken)
+	case gcra.Reserve:
+		if !a.limited {
+			result.Allowed = f.Quantity
+		}
+	case gcra.Charge, gcra.Refund:
+		if a.path != PathClosed {
+			result.Allowed = f.Quantity
+		}
+	}
+	switch {
+	case f.Quantity == 0 && !q.accounts(): // no funnel limits a call for nothing
+	case q.operation == gcra.Take && result.Allowed > 0:
+	case decision.Limited:
+		result.RetryAfter = time.Duration(decision.Wait)
+	default:
+		result.Wait = time.Duration(decision.Wait)
+	}
+	return result
+}
+
+// newAnswer returns items as an answer. The TAT of each Decision is the receipt, or 0.
+func newAnswer(q *query, path Path, items []gcra.Item) answer {
+	a := answer{query: q, path: path, acted: true, first: items[0], others: items[1:]}
+	for i := range items {
+		a.limited = a.limited || items[i].Decision.Limited
+	}
+	return a
+}
+
+// read reads a reply of the module or of the complete script: limited, wait, the rows, and for
+// CL.TAKE how many tokens were taken. Later versions may add elements to replies and rows.
+func (q *query) read(reply any, path Path) (answer, error) {
+	a := answer{query: q, path: path}
+	if len(q.funnels) > 1 {
+		a.others = make([]gcra.Item, len(q.funnels)-1)
+	}
+	elements, _ := reply.([]any)
+	ok := len(elements) >= 3 && a.readRows(elements[2])
+	if ok && q.operation == gcra.Take {
+		if ok = len(elements) >= 4; ok {
+			a.first.Taken, ok = integerOf(elements[3])
+		}
+		ok = ok && a.first.Taken >= 0 && a.first.Taken <= int64(q.funnels[0].Quantity)
+	}
+	if !ok {
+		return answer{}, fmt.Errorf("%w %v, which is no reply of %v: does another module have this command?",
+			errUnreadable, reply, operationNames[q.operation].command)
+	}
+	return a, nil
+}
+
+// readRows reads the rows of a reply: limited, limit, remaining, wait, reset_after and tat.
+func (a *answer) readRows(reply any) bool {
+	rows, _ := reply.([]any)
+	if len(rows) != 1+len(a.others) {
+		return false
+	}
+	for i := range rows {
+		row, _ := rows[i].([]any)
+		if len(row) < 6 {
+			return false
+		}
+		limited, ok1 := integerOf(row[0])
+		limit, ok2 := integerOf(row[1])
+		remaining, ok3 := integerOf(row[2])
+		wait, ok4 := nanosecondsOf(row[3])
+		reset, ok5 := nanosecondsOf(row[4])
+		receipt, ok6 := integerOf(row[5])
+		if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) || remaining < 0 || reset < 0 || receipt < 0 {
+			return false
+		}
+		f := &a.query.funnels[i]
+		if isNever := limited != 0 && f.Quantity > f.Limit.Capacity; wait < 0 && !isNever {
+			return false // nor would Result.Limited say that it is limited
+		}
+		a.limited = a.limited || limited != 0
+		a.item(i).Decision = gcra.Decision{Limited: limited != 0, Limit: limit, Remaining: remaining,
+			Wait: wait, ResetAfter: reset, TAT: receipt}
+	}
+	return true
+}
+
+// integerOf reads an integer. The script replies large ones as text.
+func integerOf(reply any) (int64, bool) {
+	switch reply := reply.(type) {
+	case int64:
+		return reply, true
+	case string:
+		number, err := strconv.ParseInt(reply, 10, 64)
+		return number, err == nil
+	}
+	return 0, false
+}
+
+// maxSeconds is the number of whole seconds in 2^63-1 nanoseconds.
+const maxSeconds = 9223372036
+
+// nanosecondsOf reads seconds with up to nine fraction digits, or -1, which it returns.
+func nanosecondsOf(reply any) (int64, bool) {
+	text, ok := reply.(string)
+	if !ok || text == "-1" {
+		return gcra.Never, ok
+	}
+	whole, fraction, _ := strings.Cut(text, ".")
+	seconds, err := strconv.ParseUint(whole, 10, 63)
+	if err != nil || seconds > maxSeconds || len(fraction) > 9 {
+		return 0, false
+	}
+	if fraction == "" {
+		return int64(seconds) * 1e9, true
+	}
+	nanoseconds, err := strconv.ParseUint(fraction, 10, 63)
+	for range 9 - len(fraction) {
+		nanoseconds *= 10
+	}
+	total := int64(seconds)*1e9 + int64(nanoseconds)
+	return total, err == nil && total >= 0
+}
