@@ -91,7 +91,9 @@ func TestPoliciesOfADeadServer(t *testing.T) {
 // it replies.
 func TestPoliciesOfAServerThatRepliesErrors(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
+	for path, client := range map[limiter.Path]*redis.Client{
+		limiter.PathModule: servertest.StartClient(t), limiter.PathScript: bare(t).Client(t),
+	} {
 		for _, c := range []struct{ fail, repair, want string }{
 			{"config set maxmemory 1", "config set maxmemory 0", "OOM"},
 			{"acl setuser default -@all +acl", "acl setuser default +@all", "NOPERM"},
@@ -114,7 +116,7 @@ func TestPoliciesOfAServerThatRepliesErrors(t *testing.T) {
 				require.Equal(t, path, allow(t, l, "key", fifteenPerDay).Path, "%s opens no breaker", c.want)
 			}
 		}
-	})
+	}
 }
 
 // Every error that docs/commands.md lists says that the call is wrong, by module and script.
@@ -152,7 +154,7 @@ func TestFaultsOfACall(t *testing.T) {
 // By its first words an error tells whether the call is wrong or the server has failed.
 func TestFirstWordsOfErrors(t *testing.T) {
 	t.Parallel()
-	client := bare(t).Client(t)
+	client := connect(t, limiter.PathScript)
 	const oom = "-OOM command not allowed when used memory > 'maxmemory'."
 	for text, isFault := range map[string]bool{
 		"ERR row 2: count must be an integer":                                                  true,

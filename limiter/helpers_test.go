@@ -22,16 +22,55 @@ var fifteenPerDay = perDay(15)
 
 func perDay(count int) limiter.Limit { return limiter.Per(count, 24*time.Hour) }
 
-// bare starts a server without the module.
-func bare(t testing.TB, config ...string) *servertest.Server {
+// Tests share two servers, one of which lacks the module. Each has databases of its own.
+var (
+	servers   sync.Map // by path
+	databases atomic.Int64
+)
+
+func TestMain(m *testing.M) {
+	m.Run()
+	servers.Range(func(_, server any) bool { server.(func() *servertest.Server)().Close(); return true })
+}
+
+// shared is the server whose calls take that path.
+func shared(t testing.TB, path limiter.Path) *servertest.Server {
+	options := servertest.Options{Config: []string{"--save", "", "--databases", "1000"}}
+	if path == limiter.PathModule {
+		options.Module = servertest.Module(t)
+	}
+	server, _ := servers.LoadOrStore(path, sync.OnceValue(func() *servertest.Server {
+		server, err := servertest.Run(options)
+		if err != nil {
+			panic(err)
+		}
+		return server
+	}))
+	return server.(func() *servertest.Server)()
+}
+
+// ownDatabase is one that no other test uses.
+func ownDatabase() int { return int(databases.Add(1) % 1000) }
+
+// connect connects to an empty database of the shared server whose calls take that path.
+func connect(t testing.TB, path limiter.Path) *redis.Client {
 	t.Helper()
-	return servertest.Start(t, servertest.Options{Config: config})
+	client := shared(t, path).Client(t, func(options *redis.Options) { options.DB = ownDatabase() })
+	require.NoError(t, client.FlushDB(context.Background()).Err())
+	return client
 }
 
 // onBoth runs a test by module and by script.
 func onBoth(t *testing.T, test func(t *testing.T, client *redis.Client, path limiter.Path)) {
-	t.Run("module", func(t *testing.T) { test(t, servertest.StartClient(t), limiter.PathModule) })
-	t.Run("script", func(t *testing.T) { test(t, bare(t).Client(t), limiter.PathScript) })
+	for _, path := range []limiter.Path{limiter.PathModule, limiter.PathScript} {
+		t.Run(string(path), func(t *testing.T) { test(t, connect(t, path), path) })
+	}
+}
+
+// bare starts a server without the module.
+func bare(t testing.TB, config ...string) *servertest.Server {
+	t.Helper()
+	return servertest.Start(t, servertest.Options{Config: config})
 }
 
 // allow is Allow, which must not fail.

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/gcra"
-	"funnel/internal/servertest"
 	"funnel/limiter"
 )
 
@@ -21,7 +20,7 @@ func TestHooks(t *testing.T) {
 		require.Equal(t, first.last(), event)
 		second.hook(ctx, event)
 	}
-	rdb := servertest.StartClient(t)
+	rdb := connect(t, limiter.PathModule)
 	l := limiter.New(rdb, limiter.WithHook(first.hook), limiter.WithPrefix("limits:"), limiter.WithHook(both))
 	requireTold := func(event limiter.Event, command string, result limiter.Result, err error) {
 		t.Helper()

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/gcra"
-	"funnel/internal/servertest"
 	"funnel/limiter"
 )
 
@@ -86,7 +85,7 @@ func testQuantities(t *testing.T, l *limiter.Limiter, path limiter.Path) {
 
 func TestResetEmptiesTheFunnel(t *testing.T) {
 	t.Parallel()
-	ctx, client := t.Context(), servertest.StartClient(t)
+	ctx, client := t.Context(), connect(t, limiter.PathModule)
 	l := limiter.New(client, limiter.WithPrefix("limits:"))
 	allow(t, l, "key", fifteenPerDay)
 	require.Equal(t, []string{"limits:key"}, client.Keys(ctx, "*").Val())
@@ -165,7 +164,7 @@ func TestWrongCalls(t *testing.T) {
 // receipt costs 2 more, and a context that can be cancelled 8; the reply of take.lua is one
 // string.
 func TestAllocations(t *testing.T) {
-	client, small, large := servertest.StartClient(t), limiter.PerMinute(30).Burst(15), perDay(100_000)
+	client, small, large := connect(t, limiter.PathModule), limiter.PerMinute(30).Burst(15), perDay(100_000)
 	for _, c := range []struct {
 		path        limiter.Path
 		limit       limiter.Limit

@@ -29,7 +29,7 @@ func (c *foreign) Process(ctx context.Context, command redis.Cmder) error {
 
 func TestReplies(t *testing.T) {
 	t.Parallel()
-	client := bare(t).Client(t)
+	client := connect(t, limiter.PathScript)
 	const no = "is no reply of cl.take: does another module have this command?"
 	const wrong = `limiter: key "key": the server replied %s, which does not answer take.lua`
 	for _, c := range []struct {

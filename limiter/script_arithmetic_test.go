@@ -1,3 +1,6 @@
+// Within its range each script decides, replies and stores what the contract says, to the nanosecond. Beyond it, take.lua
+// leaves the call to the complete script, and that says so and names the module.
+
 package limiter_test
 
 import (
@@ -23,8 +26,7 @@ import (
 	"funnel/limiter"
 )
 
-// A scriptCall is one call of the script: in the words of the command, with what its keys
-// hold, at a given time.
+// A scriptCall is a call in the words of the command, with what its keys hold, at a given time.
 type scriptCall struct {
 	command string
 	words   []string
@@ -32,12 +34,9 @@ type scriptCall struct {
 	now     int64
 }
 
-// What a script says of calls that it does not decide: take.lua leaves them to the complete script,
-// and that refuses what Lua cannot compute exactly.
+// What scripts do not decide.
 const left, beyond = "left to the complete script", "beyond the script"
 
-// Within its range the complete script decides, replies and stores what the contract says, to the
-// nanosecond. Beyond it, the script says so and names the module.
 func TestScriptAgreesWithTheContract(t *testing.T) {
 	met := compareScript(t, limiter.Script(), map[string][]string{
 		"reserve": {"allowed", "limited", "never", "waits", "error", beyond},
@@ -52,8 +51,7 @@ func TestScriptAgreesWithTheContract(t *testing.T) {
 	}
 }
 
-// What take.lua takes, and the client computes from its reply, is what the contract says, or it
-// leaves the call to the complete script.
+// The client computes the rest of the reply from what take.lua replies.
 func TestTakeScriptAgreesWithTheContract(t *testing.T) {
 	met := compareScript(t, limiter.TakeScript, map[string][]string{
 		"reserve": {"allowed", "limited", "never", "waits", left},
@@ -63,26 +61,21 @@ func TestTakeScriptAgreesWithTheContract(t *testing.T) {
 	require.Zero(t, met["error"])
 }
 
-// evalTake is the call of take.lua as the client makes it, or nil and a command that replies nothing
-// where the client leaves the call to the complete script.
+// evalTake calls take.lua as the client does, which leaves some calls to the complete script.
 func (c scriptCall) evalTake(hash string) (*limiter.TakeCall, []string) {
 	operation := map[string]gcra.Operation{"reserve": gcra.Reserve, "take": gcra.Take, "peek": gcra.Peek}[c.command]
 	number := func(at int) int { number, _ := strconv.Atoi(c.words[at]); return number }
 	period, ok := contract.Seconds(c.words[3])
-	var take *limiter.TakeCall
-	if len(c.keys()) == 1 && ok {
-		maxWait, _ := contract.Seconds(append(c.words, "0")[5])
-		limit := limiter.Limit{Count: number(2), Period: time.Duration(period.Int64()), Capacity: number(1)}
-		take = limiter.NewTakeCall(operation, limit, number(4), maxWait.Int64())
+	if !ok || len(c.keys()) > 1 {
+		return nil, []string{"get", ""}
 	}
+	maxWait, _ := contract.Seconds(append(c.words, "0")[5])
+	limit := limiter.Limit{Count: number(2), Period: time.Duration(period.Int64()), Capacity: number(1)}
+	take := limiter.NewTakeCall(operation, limit, number(4), maxWait.Int64())
 	if take == nil {
 		return nil, []string{"get", ""}
 	}
-	words := slices.Concat([]string{"evalsha", hash, "3"}, c.clock(), c.words[:1])
-	for _, word := range take.Words() {
-		words = append(words, fmt.Sprint(word))
-	}
-	return take, words
+	return take, c.evalsha(hash, c.keys(), strings.Fields(fmt.Sprintln(take.Words()...))...)
 }
 
 // readTake makes the command's reply of one of take.lua, or nil if it decides nothing.
@@ -116,29 +109,28 @@ func TestPageTellsTheHashOfTheScript(t *testing.T) {
 	require.Contains(t, string(page), fmt.Sprintf("`%x`", sha1.Sum([]byte(limiter.Script()))))
 }
 
-// compareScript compares a script with the contract in random calls of these commands, and returns how
-// many calls were of which kind. Of each command, those listed are among them.
+// compareScript makes random calls of these commands, and returns how many were of which kind: for each
+// command also of those listed.
 func compareScript(t *testing.T, script string, commands map[string][]string) (met map[string]int) {
 	t.Helper()
 	met = map[string]int{}
+	t.Parallel()
+	wire := shared(t, limiter.PathScript).Wire(t)
+	exchange(t, wire, []string{"select", fmt.Sprint(ownDatabase())})
+	hash := exchange(t, wire, []string{"script", "load", limiter.WithClock(script)})[0].(string)
+	cases, seed := servertest.QuickOrLong(10_000, 1_000_000), rand.Uint64()
 	for command, kinds := range commands {
-		t.Run(command, func(t *testing.T) {
-			cases, seed := servertest.QuickOrLong(10_000, 1_000_000), rand.Uint64()
-			t.Log("seed", seed)
-			random, counts := rand.New(rand.NewPCG(seed, 0)), map[string]int{}
-			wire := servertest.Start(t, servertest.Options{}).Wire(t)
-			hash := exchange(t, wire, []string{"script", "load", limiter.WithClock(script)})[0].(string)
-			for done := 0; done < cases; done += 500 {
-				compareCalls(t, wire, hash, script == limiter.Script(), command, random, counts)
-			}
-			t.Logf("%d calls: %v", cases, counts)
-			for _, kind := range kinds {
-				require.Greater(t, counts[kind], cases/1000, kind)
-			}
-			for kind, count := range counts {
-				met[kind] += count
-			}
-		})
+		random, counts := rand.New(rand.NewPCG(seed, 0)), map[string]int{}
+		for done := 0; done < cases; done += 500 {
+			compareCalls(t, wire, hash, script == limiter.Script(), command, random, counts)
+		}
+		t.Logf("seed %d: %d calls of %s: %v", seed, cases, command, counts)
+		for _, kind := range kinds {
+			require.Greater(t, counts[kind], cases/1000, kind)
+		}
+		for kind, count := range counts {
+			met[kind] += count
+		}
 	}
 	return met
 }
@@ -148,17 +140,17 @@ func compareCalls(t *testing.T, wire *servertest.Wire, hash string, complete boo
 	t.Helper()
 	var calls [500]scriptCall
 	var takes [500]*limiter.TakeCall
-	commands := [][]string{{"flushall"}, {"rpush", "list", "element"}}
+	commands := [][]string{{"flushdb"}, {"rpush", "list", "element"}}
 	for i := range calls {
 		calls[i] = randomCall(random, command, i)
 		if random.IntN(5) == 0 {
 			calls[i].spoil(random, complete)
 		}
-		words := calls[i].evalsha(hash)
+		call := calls[i].complete(hash)
 		if !complete {
-			takes[i], words = calls[i].evalTake(hash)
+			takes[i], call = calls[i].evalTake(hash)
 		}
-		commands = append(commands, calls[i].commands(t, words)...)
+		commands = append(commands, calls[i].commands(t, call)...)
 	}
 	replies := exchange(t, wire, commands...)[2:]
 	wallClock := time.Now().UnixMilli()
@@ -208,8 +200,7 @@ func (c scriptCall) strings() []string {
 	return slices.DeleteFunc(c.keys(), func(key string) bool { return key == "list" })
 }
 
-// commands are one that stores the values, the call, and two for each key that ask what
-// became of it.
+// commands store the values, call, and ask for value and expiry of each key.
 func (c scriptCall) commands(t *testing.T, call []string) [][]string {
 	store := []string{"mset", "another", "value"}
 	for key, value := range c.stored {
@@ -222,19 +213,19 @@ func (c scriptCall) commands(t *testing.T, call []string) [][]string {
 	return commands
 }
 
-// evalsha is the call of a script that has been loaded.
-func (c scriptCall) evalsha(hash string) []string {
-	keys := c.keys()
-	call := slices.Concat([]string{"evalsha", hash, strconv.Itoa(2 + len(keys))}, c.clock(), keys, []string{c.command})
-	for i := range keys {
-		call = append(call, c.words[5*i+1:5*i+5]...)
-	}
-	return append(call, c.words[5*len(keys):]...)
+// evalsha calls a script with the clock and these keys.
+func (c scriptCall) evalsha(hash string, keys []string, words ...string) []string {
+	clock := []string{strconv.FormatInt(c.now/1e9, 10), strconv.FormatInt(c.now%1e9/1000, 10)} // as TIME replies it
+	return slices.Concat([]string{"evalsha", hash, strconv.Itoa(2 + len(keys))}, clock, keys, words)
 }
 
-// clock is the time as TIME replies it.
-func (c scriptCall) clock() []string {
-	return []string{strconv.FormatInt(c.now/1e9, 10), strconv.FormatInt(c.now%1e9/1000, 10)}
+// complete calls the complete script.
+func (c scriptCall) complete(hash string) []string {
+	words, keys := []string{c.command}, c.keys()
+	for i := range keys {
+		words = append(words, c.words[5*i+1:5*i+5]...)
+	}
+	return c.evalsha(hash, keys, append(words, c.words[5*len(keys):]...)...)
 }
 
 // expect is what the contract says: the reply, and then value and expiry of each key.
@@ -251,11 +242,9 @@ func (c scriptCall) expect(complete, isLeft bool, wallClock int64) (want []any, 
 	}
 	switch {
 	case isLeft:
-		outcome.Writes = nil
-		want, kind = []any{nil}, left
+		want, kind, outcome.Writes = []any{nil}, left, nil
 	case refusal != "":
-		outcome.Writes = nil
-		want, kind = []any{refusal}, beyond
+		want, kind, outcome.Writes = []any{refusal}, beyond, nil
 	case outcome.Err != "":
 		want, kind = []any{outcome.Err}, outcome.Name
 	default:
@@ -280,9 +269,8 @@ func (c scriptCall) expect(complete, isLeft bool, wallClock int64) (want []any, 
 	return want, kind
 }
 
-// refusal is how the error begins of a call that is beyond the range of the complete script: the rule of
-// the contract in integers of any size. Rows are read from the left, and words that no command accepts, or
-// that no server could compute, come first.
+// refusal is how the error begins of a call beyond the range of the complete script: the contract's rule in
+// integers of any size. Rows are read from the left; what no command accepts or computes comes first.
 func (c scriptCall) refusal() contract.Error {
 	for i := range c.keys() {
 		capacity, ok1 := contract.Integer(1, c.words[5*i+1])
@@ -316,31 +304,28 @@ func (c scriptCall) refusal() contract.Error {
 
 // ofScript is a reply as the script makes it: integers of more than 15 digits are strings.
 func ofScript(reply any) any {
-	switch reply := reply.(type) {
-	case []any:
-		for i := range reply {
-			reply[i] = ofScript(reply[i])
+	if row, is := reply.([]any); is {
+		for i := range row {
+			row[i] = ofScript(row[i])
 		}
-	case int64:
-		if reply >= 1e15 {
-			return strconv.FormatInt(reply, 10)
-		}
+	}
+	if number, is := reply.(int64); is && number >= 1e15 {
+		return strconv.FormatInt(number, 10)
 	}
 	return reply
 }
 
 func kindOf(outcome contract.Outcome) string {
-	limited, wait := outcome.Reply[0] == int64(1), outcome.Reply[1]
-	switch {
+	switch wait := outcome.Reply[1]; {
 	case outcome.Name == contract.Partly:
 		return "in part"
 	case wait == "-1":
 		return "never"
-	case limited:
+	case outcome.Reply[0] == int64(1):
 		return "limited"
 	case wait != "0":
 		return "waits"
-	case slices.ContainsFunc(outcome.Writes, func(write contract.Write) bool { return write.Value == "" }):
+	case len(outcome.Writes) > 0 && outcome.Writes[0].Value == "":
 		return "emptied"
 	}
 	return "allowed"
@@ -417,15 +402,14 @@ var (
 	}
 )
 
-// spoil makes a call odd: by what a key holds, or, where byWords says that words are sent as
-// they are, by these.
+// spoil makes a call odd: by what a key holds, or, where words are sent as they are, by these.
 func (c *scriptCall) spoil(random *rand.Rand, byWords bool) {
-	keys, kind := c.keys(), random.IntN(2)
+	keys, kinds := c.keys(), 2
 	if byWords {
-		kind = random.IntN(min(8, 4+len(keys))) // more often what concerns several
+		kinds = min(8, 4+len(keys)-1) // more often what concerns several
 	}
 	anyOf := func(texts []string) string { return texts[random.IntN(len(texts))] }
-	switch key := random.IntN(len(keys)); kind {
+	switch key := random.IntN(len(keys)); random.IntN(kinds) {
 	case 0:
 		c.stored[keys[key]] = anyOf(oddValues)
 	case 1:
@@ -433,9 +417,7 @@ func (c *scriptCall) spoil(random *rand.Rand, byWords bool) {
 	case 2:
 		c.words[5*key+1+random.IntN(4)] = anyOf(oddWords)
 	case 3:
-		c.words = append(c.words, anyOf(oddWords))
-	case 4:
-		c.words = append(c.words, "1")
+		c.words = append(c.words, anyOf(append(oddWords, "1", "1", "1")))
 	default:
 		c.words[5*key] = anyOf(keys)
 	}
@@ -469,16 +451,10 @@ func randomFunnel(random *rand.Rand, now int64, allowed bool) (f scriptFunnel) {
 	interval := f.period / f.count
 	f.capacity = randomTokens(random, math.MaxInt64/interval, days104/interval)
 	f.quantity = randomNumber(random, f.capacity)
-	switch kind := random.IntN(10); {
-	case allowed || kind > 3:
-	case kind == 0:
-		f.quantity = 0
-	case kind == 1:
-		f.quantity = min(f.capacity, math.MaxInt64-1) + 1
-	case kind == 2: // a charge beyond 63 bits, or nearly
-		f.quantity = max(0, min((math.MaxInt64-now)/interval+int64(random.IntN(5)-2), math.MaxInt64/interval))
-	case kind == 3:
-		f.quantity = randomTokens(random, math.MaxInt64/interval, days104/interval)
+	if kind := random.IntN(10); kind < 4 && !allowed {
+		f.quantity = []int64{0, min(f.capacity, math.MaxInt64-1) + 1,
+			max(0, min((math.MaxInt64-now)/interval+int64(random.IntN(5)-2), math.MaxInt64/interval)), // a charge beyond 63 bits, or nearly
+			randomTokens(random, math.MaxInt64/interval, days104/interval)}[kind]
 	}
 	if random.IntN(4) == 0 {
 		f.tat = noKey
@@ -513,17 +489,9 @@ func randomFunnel(random *rand.Rand, now int64, allowed bool) (f scriptFunnel) {
 // randomTokens draws a number up to most: often one that the complete script takes with any time, or
 // for which that time is up to 104 days, and often one where this ends.
 func randomTokens(random *rand.Rand, most, in104Days int64) int64 {
-	number := randomNumber(random, most)
-	switch random.IntN(8) {
-	case 0, 1:
-		number = randomNumber(random, mostTokens)
-	case 2, 3, 4:
-		number = randomNumber(random, max(1, in104Days))
-	case 5:
-		number = about(random, mostTokens)
-	case 6:
-		number = about(random, in104Days)
-	}
+	some := randomNumber(random, max(1, in104Days))
+	number := []int64{randomNumber(random, most), randomNumber(random, mostTokens), some, some,
+		about(random, mostTokens), about(random, in104Days)}[random.IntN(6)]
 	return max(1, min(number, most))
 }
 

@@ -1,3 +1,5 @@
+// The script says what it takes, replicates its effect and nothing else, and needs few permissions.
+
 package limiter_test
 
 import (
@@ -14,7 +16,8 @@ import (
 )
 
 func TestScriptSaysWhatItTakes(t *testing.T) {
-	client := bare(t).Client(t)
+	t.Parallel()
+	client := connect(t, limiter.PathScript)
 	for _, c := range []struct{ keys, words, want string }{
 		{"", "", "the script takes"},
 		{"k", "15 30 60 1", "the script takes"},
@@ -43,6 +46,7 @@ func TestScriptSaysWhatItTakes(t *testing.T) {
 // The AOF, and so replicas, get what the script writes, as they do from the module, and
 // several funnels of one call in one transaction. Peeks run where nothing may be written.
 func TestScriptReplicatesItsEffect(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	server := servertest.Start(t, servertest.Options{Config: []string{"--appendonly", "yes", "--appendfsync", "always"}})
 	client := server.Client(t)
@@ -83,6 +87,7 @@ func TestScriptReplicatesItsEffect(t *testing.T) {
 // With the permissions of docs/clients.md, and above maxmemory: whatever is refused has
 // written nothing.
 func TestScriptOfAUserAboveMaxmemory(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	server := bare(t)
 	admin := server.Client(t)

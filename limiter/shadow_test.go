@@ -1,3 +1,5 @@
+// A shadow allows each call. It tells of those that are limited and of those without a decision.
+
 package limiter_test
 
 import (
@@ -14,7 +16,6 @@ import (
 	"funnel/limiter"
 )
 
-// A shadow allows each call. It tells of those that are limited and of those without a decision.
 func TestShadow(t *testing.T) { synctest.Test(t, testShadow) }
 
 func testShadow(t *testing.T) {

@@ -1,3 +1,5 @@
+// Calls that are limited tell their clients when to try again, and other errors tell them no more than they need.
+
 package grpclimit_test
 
 import (
@@ -99,8 +101,8 @@ func TestLimitedCalls(t *testing.T) {
 // millisecond, and does not retry what never fits.
 func TestRetryingClients(t *testing.T) {
 	asked := 0
-	l := limiter.New(servertest.StartClient(t), limiter.WithHook(func(context.Context, limiter.Event) { asked++ }))
-	_, client := serve(t, grpclimit.New(l, limiter.Every(300*time.Millisecond), grpclimit.WithCost(
+	l := limiter.NewLocal(limiter.WithHook(func(context.Context, limiter.Event) { asked++ }))
+	_, client := serve(t, grpclimit.New(l, limiter.Every(100*time.Millisecond), grpclimit.WithCost(
 		func(_ context.Context, call grpclimit.Call) int {
 			return 1 + len(call.Request.(*healthpb.HealthCheckRequest).Service)
 		})),

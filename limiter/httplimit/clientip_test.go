@@ -1,3 +1,5 @@
+// The address of a client is the one that the last trusted proxy saw, whatever the client writes into headers.
+
 package httplimit_test
 
 import (

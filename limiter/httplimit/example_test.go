@@ -78,14 +78,14 @@ func ExampleTransport() {
 	client := http.Client{Transport: &httplimit.Transport{
 		Limiter:    limiter.NewLocal(), // for this process; limiter.New, for a fleet
 		Limit:      limiter.PerSecond(5),
-		MaxBackOff: time.Second,
+		MaxBackOff: 100 * time.Millisecond,
 	}}
 	begin := time.Now()
 	for range 3 {
 		response, _ := client.Get(service.URL)
 		fmt.Print(response.StatusCode, " ")
 	}
-	fmt.Println("waited:", time.Since(begin) >= time.Second)
+	fmt.Println("waited:", time.Since(begin) >= 100*time.Millisecond)
 	// Output: 404 429 429 waited: true
 }
 

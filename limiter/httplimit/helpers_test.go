@@ -1,3 +1,5 @@
+// What the tests share.
+
 package httplimit_test
 
 import (

@@ -1,10 +1,11 @@
+// The middleware lets as many requests through as the funnel of their key holds, and says what it answers the others.
+
 package httplimit_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"net/http"
@@ -67,43 +68,15 @@ func testCost(t *testing.T) {
 
 func TestSkip(t *testing.T) {
 	handler := httplimit.New(limiter.NewLocal(), slow(1),
-		httplimit.WithSkip(func(r *http.Request) bool { return r.URL.Path == "/health" }))(ok)
-	for range 3 {
-		got := ask(handler, httptest.NewRequest(http.MethodGet, "/health", nil))
-		require.Equal(t, map[string]string{"status": "200"}, headersOf(got))
-		require.Equal(t, "ok", got.Body.String())
+		httplimit.WithSkip(func(r *http.Request) bool { return r.RemoteAddr == "192.0.2.9:4711" }))(ok)
+	for _, want := range []struct {
+		address string
+		status  int
+	}{{"192.0.2.9", 200}, {"192.0.2.9", 200}, {"192.0.2.1", 200}, {"192.0.2.1", 429}} {
+		got := ask(handler, from(want.address))
+		require.Equal(t, want.status, got.Code)
+		require.Equal(t, want.address == "192.0.2.9", got.Header().Get("RateLimit") == "")
 	}
-	require.Equal(t, http.StatusOK, ask(handler, from("192.0.2.1")).Code)
-	require.Equal(t, http.StatusTooManyRequests, ask(handler, from("192.0.2.1")).Code)
-}
-
-// What requests are answered while there is no Redis, by the policy of the Limiter.
-func TestWithoutRedis(t *testing.T) { synctest.Test(t, testWithoutRedis) }
-
-func testWithoutRedis(t *testing.T) {
-	for policy, want := range map[limiter.FailurePolicy][]int{
-		limiter.FailOpen:   {200, 200, 200, 200},
-		limiter.FailClosed: {429, 429, 429, 429},
-		limiter.FailLocal:  {200, 200, 200, 429},
-	} {
-		l := limiter.New(unreachable(t), limiter.OnFailure(policy),
-			limiter.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))))
-		handler := httplimit.New(l, slow(3))(ok)
-		for _, status := range want {
-			got := ask(handler, from("192.0.2.1"))
-			require.Equal(t, status, got.Code, policy)
-			requireWellFormed(t, got, "default")
-		}
-	}
-}
-
-// captureLog collects what is logged by default, until the test ends.
-func captureLog(t *testing.T) *strings.Builder {
-	previous := slog.Default()
-	t.Cleanup(func() { slog.SetDefault(previous) })
-	log := new(strings.Builder)
-	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
-	return log
 }
 
 // Errors of Redis are answered 503, those of the application 500, where a retry would
@@ -114,28 +87,28 @@ func TestErrors(t *testing.T) {
 	cancel(errors.New("gone"))
 	late, cancelLate := context.WithDeadline(context.Background(), time.Now())
 	defer cancelLate()
-	internal := "Internal Server Error\n"
-	unchecked := "rate limits cannot be checked: try again in 1 second\n"
+	const internal, unchecked = "Internal Server Error\n", "rate limits cannot be checked: try again in 1 second\n"
+	negative := httplimit.WithCost(func(*http.Request) int { return -1 })
+	invalid := httplimit.WithLimit(func(*http.Request) limiter.Limit { return limiter.PerSecond(-1) })
 	for _, test := range []struct {
-		name       string
-		l          *limiter.Limiter
-		ctx        context.Context
-		options    []httplimit.Option
-		status     int
-		retryAfter string
-		body, log  string
+		name                  string
+		l                     *limiter.Limiter
+		ctx                   context.Context
+		option                httplimit.Option
+		status                int
+		retryAfter, body, log string
 	}{
-		{"no Redis", limiter.New(unreachable(t)), context.Background(), nil, 503, "1", unchecked, "127.0.0.1:1"},
-		{"late", limiter.NewLocal(), late, nil, 503, "1", unchecked, "context deadline exceeded"},
-		{"gone", limiter.NewLocal(), gone, nil, 499, "", "", ""},
-		{"negative cost", limiter.NewLocal(), context.Background(), []httplimit.Option{
-			httplimit.WithCost(func(*http.Request) int { return -1 })}, 500, "", internal, gcra.ErrQuantity.Error()},
-		{"invalid limit", limiter.NewLocal(), context.Background(), []httplimit.Option{
-			httplimit.WithLimit(func(*http.Request) limiter.Limit { return limiter.PerSecond(-1) })}, 500, "", internal, "-1 per second"},
+		{"no Redis", limiter.New(unreachable(t)), t.Context(), httplimit.WithKey(httplimit.ByPath()), 503, "1", unchecked, "127.0.0.1:1"},
+		{"late", limiter.NewLocal(), late, httplimit.WithKey(httplimit.ByPath()), 503, "1", unchecked, "context deadline exceeded"},
+		{"gone", limiter.NewLocal(), gone, httplimit.WithKey(httplimit.ByPath()), 499, "", "", ""},
+		{"negative cost", limiter.NewLocal(), t.Context(), negative, 500, "", internal, gcra.ErrQuantity.Error()},
+		{"invalid limit", limiter.NewLocal(), t.Context(), invalid, 500, "", internal, "-1 per second"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			log := captureLog(t)
-			options := append(test.options, httplimit.WithName("reply"))
+			previous, log := slog.Default(), new(strings.Builder)
+			defer slog.SetDefault(previous)
+			slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
+			options := []httplimit.Option{test.option, httplimit.WithName("reply")}
 			got := ask(httplimit.New(test.l, slow(1), options...)(unreachableHandler(t)), from("192.0.2.1").WithContext(test.ctx))
 			require.Equal(t, test.status, got.Code)
 			require.Equal(t, test.body, got.Body.String(), "clients do not get the cause")

@@ -1,3 +1,5 @@
+// Each key tells apart what has a funnel of its own, and is the same however a request writes it.
+
 package httplimit_test
 
 import (

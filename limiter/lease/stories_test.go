@@ -1,9 +1,13 @@
+// Stories of callers who share calls and tokens, sentence by sentence of the contract, and of those who are
+// limited without Redis.
+
 package lease_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/limiter"
+	"funnel/limiter/lease"
 )
 
 // A story is told in a bubble, about Leases on a model whose commands take a second each way.
@@ -32,12 +37,10 @@ var (
 func tell(t *testing.T, name string, limit limiter.Limit, d time.Duration, of func(s *story), options ...limiter.Option) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			s := &story{t, start(newModel(1, 0, 0), 1, d, options...), limit, nil}
+			s := &story{t, start(newModel(0), 1, d, options...), limit, nil}
 			s.hook = func(_ context.Context, event limiter.Event) {
 				s.server.set(func() { s.told = append(s.told, event) })
 			}
-			_, err := s.limiter.Peek(ctx, "other", limit) // it knows the server then
-			require.NoError(t, err)
 			s.network(time.Second)
 			defer pass(time.Hour)
 			of(s)
@@ -45,17 +48,27 @@ func tell(t *testing.T, name string, limit limiter.Limit, d time.Duration, of fu
 	})
 }
 
-// network sets how long a way takes, and forgets what was sent.
+// network sets how long each way takes, and forgets what was sent.
 func (s *story) network(way time.Duration) {
-	s.server.set(func() { s.server.fixed, s.server.sent = way, nil })
+	s.server.set(func() { s.server.way, s.server.sent = func() time.Duration { return way }, nil })
+}
+
+// meets has commands whose names begin so meet a fate.
+func (s *story) meets(name string, f fate) {
+	s.server.set(func() {
+		s.server.fate = func(command string) fate {
+			if strings.HasPrefix(command, name) {
+				return f
+			}
+			return fate{}
+		}
+	})
 }
 
 // sent returns the commands that were sent since it was called last, without key and limit.
 func (s *story) sent() string {
-	s.server.mutex.Lock()
-	defer s.server.mutex.Unlock()
-	all := s.server.sent
-	s.server.sent = nil
+	var all []string
+	s.server.set(func() { all, s.server.sent = s.server.sent, nil })
 	for i, line := range all {
 		words := strings.Fields(line)
 		all[i] = strings.Join(append(words[:1:1], words[min(5, len(words)):]...), " ")
@@ -95,18 +108,25 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// Stories of callers who share calls, sentence by sentence of the contract.
 func TestStories(t *testing.T) {
-	tell(t, "callers share calls", hundred, 0, func(s *story) {
-		first, others := s.ask(ctx, 1), []*answer{s.ask(ctx, 1), s.ask(ctx, 1)}
+	tell(t, "callers share calls, and the next in line gets the tokens of one who has gone", limiter.Every(10*time.Second).Burst(3), 0, func(s *story) {
+		first := s.ask(ctx, 1)
+		during, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		before, cancelBefore := context.WithTimeoutCause(ctx, time.Second, errors.New("too long"))
+		defer cancelBefore()
+		gone, others, never := s.ask(during, 1), []*answer{s.ask(ctx, 1), s.ask(ctx, 1)}, s.ask(before, 1)
 		pass(2500 * time.Millisecond)
 		require.Equal(s, "cl.reserve 1", s.sent())
 		require.Equal(s, limiter.PathModule, first.Path)
 		pass(2 * time.Second)
-		require.Equal(s, "cl.take 2", s.sent())
+		require.Equal(s, "cl.take 3", s.sent(), "not for one who had gone")
+		require.ErrorIs(s, gone.err, context.DeadlineExceeded)
+		require.EqualError(s, never.err, "too long")
+		require.Equal(s, time.Second, never.took)
 		for i, a := range others {
-			require.Equal(s, limiter.Result{Key: "key", Limit: hundred, Quantity: 1, Allowed: 1, Remaining: 99 - i, RetryAfter: limiter.NoRetry,
-				ResetAfter: 2 * time.Second, Receipt: others[0].Receipt + int64(i)*1e9, Path: limiter.PathModule}, a.Result)
+			require.Equal(s, limiter.Result{Key: "key", Limit: s.limit, Quantity: 1, Allowed: 1, Remaining: 1 - i, RetryAfter: limiter.NoRetry,
+				ResetAfter: 28 * time.Second, Receipt: others[0].Receipt + int64(i)*1e10, Path: limiter.PathModule}, a.Result)
 		}
 		require.Len(s, s.told, 2, "the first was told to the Limiter's hooks")
 	})
@@ -124,6 +144,19 @@ func TestStories(t *testing.T) {
 		require.ErrorContains(s, err, "count")
 		require.Empty(s, s.told)
 	})
+	tell(t, "with d of 0 calls for several tokens are not shared", hundred, 0, func(s *story) {
+		s.ask(ctx, 2)
+		s.ask(ctx, 2)
+		pass(time.Second)
+		require.Equal(s, "cl.reserve 2, cl.reserve 2", s.sent())
+	})
+	tell(t, "a key that one caller asks about less than once in d", hundred, time.Second, func(s *story) {
+		for _, quantity := range []int{1, 10, 1, 2, 0, 11, 10, 3, 80} {
+			s.now(quantity)
+			require.Equal(s, fmt.Sprint("cl.reserve ", quantity), s.sent(), "as without leases")
+			pass(time.Second)
+		}
+	})
 	tell(t, "tokens ahead, and receipts", hundred, 20*time.Second, func(s *story) {
 		s.network(time.Millisecond)
 		paths, results := "", []limiter.Result{}
@@ -135,18 +168,36 @@ func TestStories(t *testing.T) {
 		require.Equal(s, "mmmmlmllml", paths)
 		require.Equal(s, 83+1, results[7].Remaining, "of the reply, and of an older grant")
 		require.Equal(s, []int{2, 8}, []int{len(results) - len(s.told), len(s.told)})
-		stored, err := strconv.ParseInt(s.server.values["key"].Text, 10, 64)
-		require.NoError(s, err)
+		stored := func() (tat int64) {
+			s.server.set(func() { tat, _ = strconv.ParseInt(s.server.values["key"].Text, 10, 64) })
+			return tat
+		}
 		for i, left := range map[int]int64{5: 9 + 4, 6: 9 + 2, 7: 9, 8: 7, 9: 9 + 6 + 4} { // and what was taken later
-			require.Equal(s, stored-left*1e9, results[i].Receipt, i)
+			require.Equal(s, stored()-left*1e9, results[i].Receipt, i)
+		}
+
+		// What was not used is given back, but for what has leaked: of two tokens all, and one and a half.
+		for i, back := range map[int]int64{8: 2e9, 6: 15e8} {
+			if i == 6 {
+				pass(time.Until(time.Unix(0, results[i].Receipt-back)) - s.server.way())
+			}
+			before := stored()
+			_, err := s.limiter.Settle(ctx, &results[i], 0)
+			require.NoError(s, err)
+			require.Equal(s, before-back, stored())
+			require.Equal(s, []int64{0, 0}, []int64{int64(results[i].Allowed), results[i].Receipt})
 		}
 	})
 	for _, c := range []struct {
+		name           string
 		capacity, most int
 		d              time.Duration
 		sent           string
-	}{{100, 5, 5 * time.Second, "cl.take 6, cl.take 6"}, {30, 3, 20 * time.Second, "cl.take 4, cl.take 4"}} {
-		tell(t, "no more ahead than leaks in d, or than a tenth", hundred.Burst(c.capacity), c.d, func(s *story) {
+	}{
+		{"no more ahead than leaks in d", 100, 5, 5 * time.Second, "cl.take 6, cl.take 6"},
+		{"no more ahead than a tenth", 30, 3, 20 * time.Second, "cl.take 4, cl.take 4"},
+	} {
+		tell(t, c.name, hundred.Burst(c.capacity), c.d, func(s *story) {
 			for range 20 {
 				s.ask(ctx, 1)
 			}
@@ -159,41 +210,21 @@ func TestStories(t *testing.T) {
 			require.Equal(s, c.sent, s.sent(), "what is ahead counts")
 		})
 	}
-	for _, c := range []struct {
-		d    time.Duration
-		sent string
-		path limiter.Path
-	}{{time.Minute, "cl.reserve 1", limiter.PathLease}, {0, "cl.reserve 1, cl.reserve 1", limiter.PathModule}} {
-		tell(t, "one who gives up leaves the tokens", hundred, c.d, func(s *story) {
-			short, cancel := context.WithTimeoutCause(ctx, time.Second/2, errors.New("too long"))
-			defer cancel()
-			gone := s.ask(short, 1)
-			pass(1500 * time.Millisecond)
-			require.EqualError(s, gone.err, "too long")
-			require.Equal(s, time.Second/2, gone.took)
-			require.EqualError(s, s.ask(short, 1).err, "too long")
-			next := s.ask(ctx, 1)
-			pass(3 * time.Second)
-			require.Equal(s, c.sent, s.sent())
-			require.Equal(s, c.path, next.Path)
-		})
-	}
-	tell(t, "the next in line gets the tokens of one who has gone", hundred.Burst(2), 0, func(s *story) {
-		s.ask(ctx, 1)
-		short, cancel := context.WithTimeout(ctx, 3*time.Second)
+	tell(t, "one who has gone leaves the tokens, which last for d from when they were asked for", hundred, 10*time.Second, func(s *story) {
+		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		before, cancelBefore := context.WithTimeout(ctx, time.Second)
-		defer cancelBefore()
-		gone, next, never := s.ask(short, 1), s.ask(ctx, 1), s.ask(before, 1)
-		pass(5 * time.Second)
-		require.Equal(s, "cl.reserve 1, cl.take 2", s.sent())
+		gone := s.ask(short, 10)
+		pass(2 * time.Second)
 		require.ErrorIs(s, gone.err, context.DeadlineExceeded)
-		require.ErrorIs(s, never.err, context.DeadlineExceeded)
-		require.Equal(s, 1, next.Allowed)
+		require.ErrorIs(s, s.ask(short, 1).err, context.DeadlineExceeded)
+		require.Equal(s, limiter.PathLease, s.now(8).Path)
+		pass(8 * time.Second)
+		require.Equal(s, limiter.PathLease, s.now(1).Path)
+		pass(1)
+		require.Equal(s, limiter.PathModule, s.now(1).Path)
 	})
 }
 
-// Stories of callers who are limited without Redis.
 func TestBackOff(t *testing.T) {
 	tell(t, "while the tokens cannot fit", hundred, time.Millisecond, func(s *story) {
 		s.network(time.Millisecond)
@@ -206,8 +237,8 @@ func TestBackOff(t *testing.T) {
 		require.Equal(s, "cl.reserve 10", s.sent())
 		pass(time.Second)
 		again := s.now(10)
-		require.Equal(s, limiter.Result{Key: "key", Limit: hundred, Quantity: 10, Remaining: 8, RetryAfter: limited.RetryAfter - time.Second - 2*time.Millisecond - 2,
-			ResetAfter: limited.ResetAfter - time.Second - 2*time.Millisecond - 2, Path: limiter.PathLease}, again)
+		require.Equal(s, limiter.Result{Key: "key", Limit: hundred, Quantity: 10, Remaining: 8, RetryAfter: limited.RetryAfter - time.Second - 2*time.Millisecond,
+			ResetAfter: limited.ResetAfter - time.Second - 2*time.Millisecond, Path: limiter.PathLease}, again)
 		require.Equal(s, []limiter.Event{{Command: "reserve", Key: "key", Result: again}}, s.told)
 		pass(again.RetryAfter - 1)
 		require.Equal(s, time.Duration(1), s.now(10).RetryAfter)
@@ -215,25 +246,16 @@ func TestBackOff(t *testing.T) {
 		require.Empty(s, s.sent())
 		require.Equal(s, 10, s.now(10).Allowed)
 	})
-	tell(t, "no longer than 5 seconds, also with Reset", hundred.Burst(1), time.Minute, func(s *story) {
+	tell(t, "no longer than 5 seconds, also when the key is deleted", hundred.Burst(1), time.Minute, func(s *story) {
 		s.limit = limiter.Every(time.Hour).Burst(1)
 		s.network(0)
 		require.Equal(s, 1, s.now(1).Allowed)
 		require.True(s, s.now(1).Limited(), "a reply that allowed limits nobody")
 		require.Equal(s, "cl.reserve 1, cl.reserve 1", s.sent())
-		require.NoError(s, s.limiter.Reset(ctx, "key"))
-		pass(5*time.Second - 5) // and 4 for two round trips
+		s.server.set(func() { delete(s.server.values, "key") })
+		pass(5*time.Second - 1)
 		require.Equal(s, time.Hour-5*time.Second, s.now(1).RetryAfter.Round(time.Millisecond))
 		pass(1)
-		require.Equal(s, 1, s.now(1).Allowed)
-	})
-	tell(t, "with d of 0 after each reply", hundred.Burst(2), 0, func(s *story) {
-		s.network(0)
-		for range 5 {
-			s.now(1)
-		}
-		require.Equal(s, "cl.reserve 1, cl.reserve 1", s.sent())
-		pass(time.Second)
 		require.Equal(s, 1, s.now(1).Allowed)
 	})
 	for _, c := range []struct {
@@ -246,9 +268,9 @@ func TestBackOff(t *testing.T) {
 			require.Equal(s, c.capacity-3, s.now(c.capacity-3).Allowed)
 			s.network(time.Millisecond)
 			callers := []*answer{s.ask(ctx, 1), s.ask(ctx, 1), s.ask(ctx, 1)}
-			pass(4*time.Millisecond + 4)
+			pass(4 * time.Millisecond)
 			require.Equal(s, "cl.reserve 1, cl.take 2", s.sent())
-			sent := time.Now().Add(-2*time.Millisecond - 2)
+			sent := time.Now().Add(-2 * time.Millisecond)
 			require.Equal(s, 1, callers[1].Allowed)
 			require.Equal(s, c.until, callers[2].RetryAfter, "it counts from when the call was sent")
 			pass(time.Until(sent.Add(c.until - 1)))
@@ -256,6 +278,78 @@ func TestBackOff(t *testing.T) {
 			require.Empty(s, s.sent())
 			pass(1)
 			require.Equal(s, 1, s.now(1).Allowed)
+		})
+	}
+}
+
+// Leases limit no call without Redis that Redis would allow at that instant, whatever others take, whenever
+// they call and whatever their limits.
+func TestNeverLimitsWhatRedisWouldAllow(t *testing.T) {
+	for _, d := range []time.Duration{0, time.Nanosecond} {
+		tell(t, d.String(), limiter.Limit{}, d, func(s *story) {
+			s.network(0)
+			seed, spared := rand.Uint64(), 0
+			random := rand.New(rand.NewPCG(seed, 0))
+			for call := range 10_000 {
+				if call%50 == 0 || random.IntN(10) == 0 {
+					period := 1000 + time.Duration(random.Int64N(int64(time.Minute)))>>random.IntN(30)
+					s.limit = limiter.Per(1+random.IntN(100), period).Burst([]int{1, 2, 10, 20, 50}[random.IntN(5)])
+				}
+				time.Sleep(time.Duration([]int64{0, random.Int64N(100), random.Int64N(int64(s.limit.Period))}[random.IntN(3)]))
+				redis := func(quantity int) limiter.Result {
+					result, err := s.limiter.AllowN(ctx, fmt.Sprint(call/50), s.limit, quantity)
+					require.NoError(s, err)
+					return result
+				}
+				if random.IntN(2) == 0 {
+					redis(1 + random.IntN(s.limit.Capacity))
+					continue
+				}
+				quantity := 1 + random.IntN(max(1, s.limit.Capacity/10*int(d)))
+				result, err := s.leases.AllowN(ctx, fmt.Sprint(call/50), s.limit, quantity)
+				require.NoError(s, err)
+				if result.Path == limiter.PathLease {
+					spared++
+					truth := redis(quantity)
+					require.Equal(s, []bool{true, true}, []bool{result.Limited(), truth.Limited()}, "seed %d: %v", seed, s.limit)
+					require.LessOrEqual(s, result.RetryAfter, truth.RetryAfter)
+					require.LessOrEqual(s, result.ResetAfter, truth.ResetAfter)
+					require.GreaterOrEqual(s, result.Remaining, 0)
+				}
+			}
+			require.Greater(s, spared, 500)
+		})
+	}
+}
+
+// In a storm of callers on small funnels, calls that Redis would limit are not sent. Keys that nobody asks
+// about are removed when others come.
+func TestStorm(t *testing.T) {
+	tell(t, "of 1000 keys", hundred, 0, func(s *story) {
+		s.network(0)
+		random, allowed := rand.New(rand.NewPCG(1, 2)), 0
+		for range 25_000 { // 5 calls for each key and second
+			time.Sleep(200 * time.Microsecond)
+			number := random.IntN(1000)
+			result, err := s.leases.Allow(ctx, strconv.Itoa(number), limiter.Every(time.Second).Burst(1+number%10))
+			require.NoError(s, err)
+			allowed += result.Allowed
+		}
+		require.Less(s, allowed, 15_000)
+		require.Len(s, s.server.sent, allowed)
+	})
+	for _, d := range []time.Duration{0, time.Second} {
+		tell(t, "of keys that are not asked about again", hundred.Burst(1), d, func(s *story) {
+			s.network(0)
+			for i := range 9000 {
+				if i == 6000 {
+					require.Greater(s, lease.Count(s.leases), 5900)
+					pass(3 * time.Second)
+				}
+				_, err := s.leases.Allow(ctx, strconv.Itoa(i), s.limit)
+				require.NoError(s, err)
+			}
+			require.Less(s, lease.Count(s.leases), 4500)
 		})
 	}
 }
