@@ -141,6 +141,15 @@ func TestStories(t *testing.T) {
 			require.Equal(s, stored-left*1e9, results[i].Receipt, i)
 		}
 	})
+	tell(t, "no more remain than the capacity", hundred, 20*time.Second, func(s *story) {
+		s.network(0)
+		for _, quantity := range []int{2, 2, 2, 4, 8} {
+			s.now(quantity)
+		}
+		require.Equal(s, "cl.reserve 2, cl.reserve 2, cl.take 3, cl.take 5, cl.take 9", s.sent(), "three tokens are ahead")
+		require.NoError(s, s.limiter.Reset(ctx, "key"))
+		require.Equal(s, 100, s.now(2).Remaining, "of 91, and of 10 ahead")
+	})
 	for _, c := range []struct {
 		capacity, most int
 		d              time.Duration
@@ -195,7 +204,7 @@ func TestStories(t *testing.T) {
 
 // Stories of callers who are limited without Redis.
 func TestBackOff(t *testing.T) {
-	tell(t, "while the tokens cannot fit", hundred, time.Millisecond, func(s *story) {
+	tell(t, "while the tokens cannot fit", hundred, time.Nanosecond, func(s *story) {
 		s.network(time.Millisecond)
 		require.Equal(s, 91, s.now(91).Allowed)
 		limited := s.now(10)
