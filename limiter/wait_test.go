@@ -104,5 +104,15 @@ func TestMaxWait(t *testing.T) {
 		local := limiter.NewLocal(limiter.WithMaxWait(0))
 		require.NoError(t, local.Wait(ctx, "key", limiter.Every(time.Nanosecond)))
 		require.ErrorIs(t, local.Wait(ctx, "key", limiter.Every(time.Nanosecond)), context.DeadlineExceeded)
+
+		// What is due just in time is waited for.
+		for _, interval := range []time.Duration{time.Nanosecond, time.Second} {
+			begin, exact := time.Now(), limiter.NewLocal(limiter.WithMaxWait(interval))
+			for range 2 {
+				_, err := exact.WaitAll(ctx, limiter.Request{"key", limiter.Every(interval), 1})
+				require.NoError(t, err)
+			}
+			require.Equal(t, interval, time.Since(begin))
+		}
 	})
 }
