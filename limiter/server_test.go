@@ -99,6 +99,21 @@ func TestOnePathOnly(t *testing.T) {
 	})
 }
 
+// A server that lacks EVALSHA_RO, as Redis 6.2 does, is asked for it once.
+func TestServerWithoutReadOnlyScripts(t *testing.T) {
+	t.Parallel()
+	counted := &counting{Client: bare(t, "--rename-command", "evalsha_ro", "hidden").Client(t)}
+	l := limiter.New(counted, limiter.WithPath(limiter.PathScript))
+	require.Equal(t, 14, allow(t, l, "key", fifteenPerDay).Remaining)
+	for _, trips := range []int64{2, 1, 1} {
+		before := counted.trips.Load()
+		result, err := l.Peek(t.Context(), "key", fifteenPerDay)
+		require.NoError(t, err)
+		require.Equal(t, 14, result.Remaining)
+		require.Equal(t, trips, counted.trips.Load()-before)
+	}
+}
+
 // What a user may do, by the rules of ACL: all methods work by the module or the script, each call
 // is one command, and an error says what is missing.
 func TestPermissions(t *testing.T) {

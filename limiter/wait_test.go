@@ -8,6 +8,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -87,5 +88,31 @@ func TestWaitGivesUp(t *testing.T) {
 		_, err = l.Allow(canceled, "another", fifteenPerDay)
 		require.ErrorIs(t, err, reason)
 		require.Zero(t, counted.trips.Load())
+	})
+}
+
+// The time that a caller has slept counts. At a max wait of 0 nobody waits for a nanosecond.
+func TestMaxWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begin := time.Now()
+		closed := limiter.New(unreachable(t), limiter.OnFailure(limiter.FailClosed), limiter.WithMaxWait(2500*time.Millisecond))
+		require.ErrorIs(t, closed.Wait(ctx, "key", fifteenPerDay), context.DeadlineExceeded)
+		require.Equal(t, 2*time.Second, time.Since(begin), "after the third call")
+
+		local := limiter.NewLocal(limiter.WithMaxWait(0))
+		require.NoError(t, local.Wait(ctx, "key", limiter.Every(time.Nanosecond)))
+		require.ErrorIs(t, local.Wait(ctx, "key", limiter.Every(time.Nanosecond)), context.DeadlineExceeded)
+
+		// What is due just in time is waited for.
+		for _, interval := range []time.Duration{time.Nanosecond, time.Second} {
+			begin, exact := time.Now(), limiter.NewLocal(limiter.WithMaxWait(interval))
+			for range 2 {
+				_, err := exact.WaitAll(ctx, limiter.Request{"key", limiter.Every(interval), 1})
+				require.NoError(t, err)
+			}
+			require.Equal(t, interval, time.Since(begin))
+		}
 	})
 }

@@ -188,6 +188,15 @@ func TestStories(t *testing.T) {
 			require.Equal(s, []int64{0, 0}, []int64{int64(results[i].Allowed), results[i].Receipt})
 		}
 	})
+	tell(t, "no more remain than the capacity", hundred, 20*time.Second, func(s *story) {
+		s.network(0)
+		for _, quantity := range []int{2, 2, 2, 4, 8} {
+			s.now(quantity)
+		}
+		require.Equal(s, "cl.reserve 2, cl.reserve 2, cl.take 3, cl.take 5, cl.take 9", s.sent(), "three tokens are ahead")
+		require.NoError(s, s.limiter.Reset(ctx, "key"))
+		require.Equal(s, 100, s.now(2).Remaining, "of 91, and of 10 ahead")
+	})
 	for _, c := range []struct {
 		name           string
 		capacity, most int
@@ -226,7 +235,7 @@ func TestStories(t *testing.T) {
 }
 
 func TestBackOff(t *testing.T) {
-	tell(t, "while the tokens cannot fit", hundred, time.Millisecond, func(s *story) {
+	tell(t, "while the tokens cannot fit", hundred, time.Nanosecond, func(s *story) {
 		s.network(time.Millisecond)
 		require.Equal(s, 91, s.now(91).Allowed)
 		limited := s.now(10)
