@@ -18,22 +18,15 @@ import (
 // whether there is an order of the calls, each somewhere between its start and its end,
 // in which the contract gives the same answers. If there is none, calls are not atomic.
 
-// model is the contract. What went without an answer was done, or not.
-var model = (&porcupine.NondeterministicModel{
+// model is the contract.
+var model = porcupine.Model{
 	Partition: byGroup,
-	Init:      func() []any { return []any{world{}} },
-	Step: func(state, input, output any) []any {
-		before := state.(world)
-		after, expected := input.(operation).in(before)
-		switch {
-		case output.(result).unknown:
-			return []any{before, after}
-		case output != expected:
-			return nil
-		}
-		return []any{after}
+	Init:      func() any { return world{} },
+	Step: func(state, input, output any) (bool, any) {
+		after, expected := input.(operation).in(state.(world))
+		return output == expected, after
 	},
-}).ToModel()
+}
 
 // byGroup cuts a history into one for each group of funnels. The clock belongs to all.
 func byGroup(operations []porcupine.Operation) (parts [][]porcupine.Operation) {
@@ -58,7 +51,6 @@ type history struct {
 	began      time.Time
 	mutex      sync.Mutex
 	operations []porcupine.Operation
-	settled    int // of the operations: no server will execute them any more
 }
 
 func newHistory() *history { return &history{began: time.Now()} }
@@ -75,68 +67,48 @@ func (h *history) record(client int, operation operation, do func(operation) res
 	})
 }
 
-// settle is called when the server has ended. Until then it may have executed the
-// operations that went without an answer.
-func (h *history) settle() {
-	now := time.Since(h.began)
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	for i := h.settled; i < len(h.operations); i++ {
-		if h.operations[i].Output.(result).unknown {
-			h.operations[i].Return = int64(now)
-		}
-	}
-	h.settled = len(h.operations)
-}
-
-// size is the number of operations.
-func (h *history) size() int {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	return len(h.operations)
-}
-
-// outcomes counts the calls by command and by what was answered.
-func (h *history) outcomes() map[string]int {
-	counts := map[string]int{}
+// requireNoFailure requires that each operation was answered.
+func (h *history) requireNoFailure(t testing.TB) {
+	t.Helper()
 	for _, recorded := range h.operations {
-		operation, result := recorded.Input.(operation), recorded.Output.(result)
-		switch {
-		case result.unknown:
-			counts["unknown"]++
-		case operation.setsClock() || operation.reads():
-		default:
-			outcome := " limited"
-			if strings.HasPrefix(result.reply, "[0 ") {
-				outcome = " allowed"
-			}
-			counts[operation.words[0]+outcome]++
-			switch length := len(operation.words); {
-			case length > 10:
-				counts["two funnels"+outcome]++
-			case length == 7:
-				counts[operation.words[0]+" with a last word"]++
-			case operation.words[0] == "cl.take" && outcome == " limited" && !strings.HasSuffix(result.reply, " 0]"):
-				counts["cl.take allowed in part"]++
-			}
-			if operation.words[0] == "cl.reserve" && outcome == " allowed" && !strings.HasPrefix(result.reply, "[0 0 ") {
-				counts["cl.reserve allowed later"]++
-			}
-		}
+		require.False(t, recorded.Output.(result).failed, "%v", recorded.Input)
 	}
-	return counts
 }
 
-// check searches for an order of the operations that the contract allows.
-func (h *history) check() porcupine.CheckResult {
-	return porcupine.CheckOperationsTimeout(model, h.operations, servertest.Patience)
+// outcomes are what a call, and its answer, is an example of.
+func (o operation) outcomes(reply string) []string {
+	if o.setsClock() || o.reads() {
+		return nil
+	}
+	command, outcome := o.words[0], " limited"
+	if strings.HasPrefix(reply, "[0 ") {
+		outcome = " allowed"
+	}
+	names := []string{command + outcome}
+	switch length := len(o.words); {
+	case length > 10:
+		names = append(names, "two funnels"+outcome)
+	case length == 7:
+		names = append(names, command+" with a last word")
+	case command == "cl.take" && outcome == " limited" && !strings.HasSuffix(reply, " 0]"):
+		names = append(names, "cl.take allowed in part")
+	}
+	if command == "cl.reserve" && outcome == " allowed" && !strings.HasPrefix(reply, "[0 0 ") {
+		names = append(names, "cl.reserve allowed later")
+	}
+	return names
 }
 
-// requireLinearizable requires that there is such an order. If not, it leaves a page
-// behind that shows how far the operations can be explained.
+// requireLinearizable requires that there is an order of the operations that the contract
+// allows. If not, it leaves a page behind that shows how far they can be explained.
 func (h *history) requireLinearizable(t testing.TB) {
 	t.Helper()
-	outcomes := h.outcomes()
+	met := map[string]int{}
+	for _, recorded := range h.operations {
+		for _, outcome := range recorded.Input.(operation).outcomes(recorded.Output.(result).reply) {
+			met[outcome]++
+		}
+	}
 	want := []string{"two funnels allowed", "two funnels limited", "cl.reserve allowed later", "cl.take allowed in part"}
 	for _, command := range contract.Commands {
 		want = append(want, command.Name+" allowed", command.Name+" limited")
@@ -145,11 +117,10 @@ func (h *history) requireLinearizable(t testing.TB) {
 		}
 	}
 	for _, outcome := range want {
-		require.NotZero(t, outcomes[outcome], outcome)
+		require.NotZero(t, met[outcome], outcome)
 	}
-	verdict := h.check()
+	verdict, information := porcupine.CheckOperationsVerbose(model, h.operations, servertest.Patience)
 	if verdict != porcupine.Ok {
-		_, information := porcupine.CheckOperationsVerbose(model, h.operations, 10*time.Second)
 		page, err := os.CreateTemp("", "not-linearizable-*.html")
 		require.NoError(t, err)
 		defer page.Close()
@@ -157,7 +128,7 @@ func (h *history) requireLinearizable(t testing.TB) {
 		t.Logf("see %s", page.Name())
 	}
 	require.Equal(t, porcupine.Ok, verdict)
-	t.Logf("%d operations, calls: %v: linearizable", h.size(), outcomes)
+	t.Logf("%d operations, calls: %v: linearizable", len(h.operations), met)
 }
 
 const clients = 8
