@@ -9,26 +9,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ReadAppendOnlyFile returns the commands of the incremental part of the AOF.
+// ReadAppendOnlyFile returns the commands of the incremental part of the append-only file.
+// Before Redis 7.0 there was one file of all.
 func ReadAppendOnlyFile(t testing.TB, server *Server) [][]string {
 	t.Helper()
-	files := AppendOnlyFiles(t, server, "*.incr.aof")
+	pattern := "appendonlydir/*.incr.aof"
+	if !Since7(t) {
+		pattern = "appendonly.aof"
+	}
+	files, err := filepath.Glob(filepath.Join(server.Dir, pattern))
+	require.NoError(t, err)
 	require.Len(t, files, 1)
 	content, err := os.ReadFile(files[0])
 	require.NoError(t, err)
 	return parseCommands(content)
-}
-
-// AppendOnlyFiles are the parts of the append-only file, as paths. Before Redis 7.0
-// it was one file.
-func AppendOnlyFiles(t testing.TB, server *Server, pattern string) []string {
-	t.Helper()
-	if !Since7(t) {
-		return []string{filepath.Join(server.Dir, "appendonly.aof")}
-	}
-	files, err := filepath.Glob(filepath.Join(server.Dir, "appendonlydir", pattern))
-	require.NoError(t, err)
-	return files
 }
 
 // WithoutTransactions leaves out the MULTI and EXEC that Redis 6.2 puts around everything
