@@ -13,10 +13,10 @@ import (
 )
 
 // By any number of workers, in one process or two, each job is done once, and all of
-// them together no faster than the limit: 4 at once, and 4 a second.
+// them together no faster than the limit: 4 at once, and 4 a second. Here by script.
 func TestWorkersShareALimit(t *testing.T) {
 	t.Parallel()
-	server, began := servertest.StartModule(t), time.Now()
+	server, began := servertest.Start(t, servertest.Options{}), time.Now()
 	var processes []*process
 	for range 2 {
 		processes = append(processes, start(t, "worker", server, "-jobs", "5", "-workers", "3"))
