@@ -33,6 +33,7 @@ func callOf(command, key, capacity, period, quantity string) string {
 // Pages of other sites cannot call, and its own can do no more than it shows. What the page
 // looks like is tested in test/playground, with a browser.
 func TestPlaygroundIsForItsOwnPage(t *testing.T) {
+	t.Parallel()
 	server := servertest.StartModule(t)
 	url := start(t, "playground", server, "-listen", "127.0.0.1:0").find(t, `msg=serving address=(\S+)`)[1]
 	right := callOf("reserve", "demo", "15", "60", "1")
@@ -70,6 +71,7 @@ func TestPlaygroundIsForItsOwnPage(t *testing.T) {
 
 // As another user than the default one, and without the module.
 func TestPlaygroundWithoutTheModule(t *testing.T) {
+	t.Parallel()
 	server := servertest.Start(t, servertest.Options{})
 	require.NoError(t, server.Client(t).ACLSetUser(t.Context(), "visitor", "on", ">pw", "~*", "+@all").Err())
 	p := start(t, "playground", server, "-listen", "127.0.0.1:0", "-prefix", "p:", "-redis", "redis://visitor:pw@"+server.Addr())

@@ -13,6 +13,7 @@ import (
 // Of 20 replies at one instant 15 are allowed, and 5 limited for 2 seconds; also the
 // second time.
 func TestReplies(t *testing.T) {
+	t.Parallel()
 	var want strings.Builder
 	for i := 1; i <= 20; i++ {
 		if i <= 15 {
@@ -30,9 +31,8 @@ func TestReplies(t *testing.T) {
 }
 
 func TestRepliesWithoutRedis(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{})
-	server.Kill()
-	p := start(t, "replies", server)
+	t.Parallel()
+	p := start(t, "replies", &servertest.Server{Port: servertest.FreePort(t)})
 	_, err := p.wait(t)
 	require.Error(t, err)
 	require.Contains(t, printed(t, p.stderr), "connection refused")

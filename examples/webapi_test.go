@@ -41,6 +41,7 @@ func do(t *testing.T, request *http.Request) (*http.Response, string) {
 }
 
 func TestWebAPI(t *testing.T) {
+	t.Parallel()
 	server := startAtOneInstant(t)
 	p, base := startWebAPI(t, server, "-trust", "127.0.0.0/8")
 
@@ -72,6 +73,7 @@ func TestWebAPI(t *testing.T) {
 
 // A client that does not send what it announced, or nothing more, is not waited for.
 func TestWebAPIClosesConnections(t *testing.T) {
+	t.Parallel()
 	_, base := startWebAPI(t, servertest.Start(t, servertest.Options{}), "-timeout", "100ms")
 	for _, body := range []string{"Content-Length: 9\r\n\r\n{", "\r\n"} {
 		connection, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
@@ -87,6 +89,7 @@ func TestWebAPIClosesConnections(t *testing.T) {
 
 // Redis ends and is started again: the limit holds.
 func TestWebAPIWithoutRedis(t *testing.T) {
+	t.Parallel()
 	server := servertest.Start(t, servertest.Options{})
 	p, base := startWebAPI(t, server)
 	response, _ := get(t, base+"/hello")
@@ -113,6 +116,7 @@ func TestWebAPIWithoutRedis(t *testing.T) {
 }
 
 func TestWebAPIChecksPrefixes(t *testing.T) {
+	t.Parallel()
 	p := start(t, "webapi", servertest.Start(t, servertest.Options{}), "-trust", "10.0.0.1")
 	_, err := p.wait(t)
 	require.Error(t, err)

@@ -1,7 +1,6 @@
 package examples_test
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,32 +13,22 @@ import (
 )
 
 // By any number of workers, in one process or two, each job is done once, and all of
-// them together no faster than the limit: 4 at once, and 4 a second.
+// them together no faster than the limit: 4 at once, and 4 a second. Here by script.
 func TestWorkersShareALimit(t *testing.T) {
-	for _, module := range []bool{true, false} {
-		t.Run(fmt.Sprintf("module %v", module), func(t *testing.T) {
-			t.Parallel()
-			options := servertest.Options{}
-			if module {
-				options.Module = servertest.Module(t)
-			}
-			server := servertest.Start(t, options)
-			began := time.Now()
-			var processes []*process
-			for range 2 {
-				processes = append(processes, start(t, "worker", server, "-jobs", "5", "-workers", "3"))
-			}
-			for _, process := range processes {
-				output, err := process.wait(t)
-				require.NoError(t, err)
-				require.Equal(t, []string{"1", "2", "3", "4", "5"}, jobsDone(output), output)
-				require.True(t, strings.HasSuffix(output, "5 of 5 jobs done\n"), output)
-			}
-			// The first 4 of all 10 are allowed at once, and the others need a quarter
-			// of a second each.
-			require.GreaterOrEqual(t, time.Since(began), 1500*time.Millisecond)
-		})
+	t.Parallel()
+	server, began := servertest.Start(t, servertest.Options{}), time.Now()
+	var processes []*process
+	for range 2 {
+		processes = append(processes, start(t, "worker", server, "-jobs", "5", "-workers", "3"))
 	}
+	for _, process := range processes {
+		output, err := process.wait(t)
+		require.NoError(t, err)
+		require.Equal(t, []string{"1", "2", "3", "4", "5"}, jobsDone(output), output)
+		require.True(t, strings.HasSuffix(output, "5 of 5 jobs done\n"), output)
+	}
+	// The first 4 of all 10 are allowed at once, the others need a quarter of a second each.
+	require.GreaterOrEqual(t, time.Since(began), 1500*time.Millisecond)
 }
 
 // jobsDone are the numbers of the jobs, in order.
@@ -54,6 +43,7 @@ func jobsDone(output string) []string {
 
 // Ctrl-C ends workers that sleep, and would for an hour and more.
 func TestWorkersEndOnInterrupt(t *testing.T) {
+	t.Parallel()
 	server := startAtOneInstant(t)
 	rdb := server.Client(t)
 	servertest.Throttle(t, rdb, "example:mails", 4, 1, 3600, 4)

@@ -2,7 +2,6 @@ package servertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
 )
 
 // slots is the number of hash slots of any cluster.
@@ -76,26 +76,13 @@ func StartCluster(t testing.TB, primaries int, nodeTimeout time.Duration, option
 	return cluster
 }
 
-// startClusterNode starts a node. Its cluster bus listens 10000 ports higher, among
-// the ports of outgoing connections: if it is taken the server ends, and another pair
-// is tried.
 func startClusterNode(t testing.TB, options Options) *ClusterNode {
 	t.Helper()
-	var server *Server
-	var err error
-	for range 5 {
-		server, err = TryStart(t, options)
-		if err == nil || !strings.Contains(server.Log(), "Address already in use") {
-			break
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := Start(t, options)
 	node := &ClusterNode{Server: server, Direct: server.Client(t)}
-	if node.ID, err = node.Direct.Do(context.Background(), "cluster", "myid").Text(); err != nil {
-		t.Fatal(err)
-	}
+	var err error
+	node.ID, err = node.Direct.Do(context.Background(), "cluster", "myid").Text()
+	require.NoError(t, err)
 	return node
 }
 
@@ -200,9 +187,7 @@ func (c *Cluster) Client(t testing.TB, change ...func(*redis.ClusterOptions)) *r
 func (c *Cluster) Slot(t testing.TB, key string) int {
 	t.Helper()
 	slot, err := c.Primaries[0].Direct.ClusterKeySlot(context.Background(), key).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return int(slot)
 }
 
@@ -240,9 +225,7 @@ func (m Move) MoveKeys(t testing.TB, batch int) int {
 	t.Helper()
 	ctx := context.Background()
 	keys, err := m.From.Direct.ClusterGetKeysInSlot(ctx, m.Slot, batch).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(keys) == 0 {
 		return 0
 	}
@@ -258,26 +241,18 @@ func (m Move) MoveKeys(t testing.TB, batch int) int {
 // redirect a client to a server that redirects it back.
 func (m Move) End(t testing.TB) {
 	t.Helper()
-	nodes := []*ClusterNode{m.To, m.From}
-	for _, primary := range m.cluster.Primaries {
-		if primary != m.From && primary != m.To {
-			nodes = append(nodes, primary)
-		}
-	}
-	for _, node := range nodes {
+	for _, node := range append([]*ClusterNode{m.To, m.From}, m.cluster.Primaries...) {
 		m.cluster.do(t, node, "cluster", "setslot", m.Slot, "node", m.To.ID)
 	}
 }
 
-// MigrateAll hands all slots of a primary to another, as Valkey 9 does by itself: it
-// streams the keys over, and what is written to them meanwhile, and the slots change
-// hands at one instant. It returns when that is done and every primary knows.
+// MigrateAll hands all slots of a primary to another, as Valkey 9 does it: it streams the
+// keys over, with what is written to them meanwhile, and the slots change hands at one
+// instant. It returns when every primary knows.
 func (c *Cluster) MigrateAll(t testing.TB, from, to *ClusterNode) {
 	t.Helper()
 	members, err := from.members()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	command := []any{"cluster", "migrateslots", "slotsrange"}
 	for _, run := range members[from.ID].slots {
 		first, last, more := strings.Cut(run, "-")
@@ -287,25 +262,34 @@ func (c *Cluster) MigrateAll(t testing.TB, from, to *ClusterNode) {
 		command = append(command, first, last)
 	}
 	c.do(t, from, append(command, "node", to.ID)...)
+	c.awaitSlots(t, func(members map[string]member) bool { return len(members[from.ID].slots) == 0 },
+		from, "cluster", "getslotmigrations")
+}
+
+// Import has a primary ask for the slots from 0 to last, as Redis does it since 8.4, with
+// the same promise as [Cluster.MigrateAll]. The old owner has to keep other slots, or it
+// becomes a replica.
+func (c *Cluster) Import(t testing.TB, last int, to *ClusterNode) {
+	t.Helper()
+	c.do(t, to, "cluster", "migration", "import", 0, last)
+	c.awaitSlots(t, func(members map[string]member) bool {
+		slots := members[to.ID].slots
+		return len(slots) > 0 && strings.HasPrefix(slots[0], "0-")
+	}, to, "cluster", "migration", "status", "all")
+}
+
+// awaitSlots waits until every primary sees the slots where they should be. Where that takes
+// too long, it shows how the node answers the question.
+func (c *Cluster) awaitSlots(t testing.TB, done func(map[string]member) bool, node *ClusterNode, question ...any) {
+	t.Helper()
 	Await(t, pollInterval, "the slots change hands", func() error {
-		jobs, err := from.Direct.Do(context.Background(), "cluster", "getslotmigrations").Slice()
-		if err != nil {
-			return err
-		}
-		job := fmt.Sprint(jobs[0]) // the latest
-		if strings.Contains(job, "state:failed") || strings.Contains(job, "state:cancelled") {
-			t.Fatalf("node %d does not migrate: %s", from.Port, job)
-		}
-		if !strings.Contains(job, "state:success") {
-			return errors.New(job)
-		}
 		for _, primary := range c.Primaries {
 			members, err := primary.members()
 			if err != nil {
 				return err
 			}
-			if left := members[from.ID].slots; len(left) > 0 {
-				return fmt.Errorf("node %d still sees slots on node %d: %v", primary.Port, from.Port, left)
+			if !done(members) {
+				return fmt.Errorf("node %d sees %v; %v", primary.Port, members, node.Direct.Do(context.Background(), question...))
 			}
 		}
 		return nil
@@ -321,9 +305,7 @@ func (n *ClusterNode) IsPrimary() bool {
 func (c *Cluster) do(t testing.TB, node *ClusterNode, command ...any) {
 	t.Helper()
 	// MIGRATE answers NOKEY, without error, when a key has expired meanwhile.
-	if err := node.Direct.Do(context.Background(), command...).Err(); err != nil {
-		t.Fatalf("node %d: %v: %v", node.Port, command, err)
-	}
+	require.NoError(t, node.Direct.Do(context.Background(), command...).Err(), "node %d: %v", node.Port, command)
 }
 
 // A member is a node of the cluster as one of them sees it.
@@ -331,6 +313,7 @@ type member struct {
 	flags   []string
 	primary string // the ID of its primary, "-" for a primary
 	linked  bool
+	shard   string
 	slots   []string // ranges such as 0-8191, or single slots
 }
 
@@ -338,47 +321,41 @@ type member struct {
 // shaking hands, under an ID that is still to change, are left out.
 func (n *ClusterNode) members() (map[string]member, error) {
 	list, err := n.Direct.ClusterNodes(context.Background()).Result()
-	if err != nil {
-		return nil, err
+	members := parseMembers(list)
+	for id, member := range members {
+		if slices.Contains(member.flags, "handshake") {
+			delete(members, id)
+		}
 	}
+	return members, err
+}
+
+func parseMembers(list string) map[string]member {
 	members := map[string]member{}
 	for line := range strings.Lines(list) {
 		fields := strings.Fields(line)
 		if len(fields) < 8 {
-			return nil, fmt.Errorf("CLUSTER NODES says %q", line)
+			continue // the line of the epochs, in a file
 		}
-		flags := strings.Split(fields[2], ",")
-		if !slices.Contains(flags, "handshake") {
-			members[fields[0]] = member{flags: flags, primary: fields[3], linked: fields[7] == "connected", slots: fields[8:]}
-		}
+		_, shard, _ := strings.Cut(fields[1], "shard-id=")
+		members[fields[0]] = member{strings.Split(fields[2], ","), fields[3], fields[7] == "connected", shard, fields[8:]}
 	}
-	return members, nil
+	return members
 }
 
 // recordsShards checks that the node's file puts every replica into the shard of its
-// primary. Nodes learn that last. A server that is killed before may reject the file when it
-// starts again
-// (https://github.com/valkey-io/valkey/issues/774). Old servers know no shards.
+// primary. Nodes learn that last, and a server that is killed before may reject the file
+// when it starts again (https://github.com/valkey-io/valkey/issues/774). Old servers know
+// no shards.
 func (n *ClusterNode) recordsShards() error {
 	file, err := os.ReadFile(filepath.Join(n.Dir, "nodes.conf"))
-	if err != nil {
-		return err
-	}
-	primary, shard := map[string]string{}, map[string]string{}
-	for line := range strings.Lines(string(file)) {
-		fields := strings.Fields(line)
-		if len(fields) < 8 {
-			continue // the line of the epochs
-		}
-		primary[fields[0]] = fields[3]
-		_, shard[fields[0]], _ = strings.Cut(fields[1], "shard-id=")
-	}
-	for id := range primary {
-		if of := primary[id]; of != "-" && shard[of] != shard[id] {
+	members := parseMembers(string(file))
+	for id, member := range members {
+		if member.primary != "-" && members[member.primary].shard != member.shard {
 			return fmt.Errorf("node %d records %s in another shard than its primary", n.Port, id)
 		}
 	}
-	return nil
+	return err
 }
 
 func milliseconds(duration time.Duration) string {

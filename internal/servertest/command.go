@@ -21,6 +21,14 @@ type Commander interface {
 // Words are the words of a command.
 func Words(line string) []any { return ToAny(strings.Fields(line)) }
 
+// ToAny converts words to arguments of Do.
+func ToAny(words []string) (arguments []any) {
+	for _, word := range words {
+		arguments = append(arguments, word)
+	}
+	return arguments
+}
+
 // Call sends a command, such as "cl.throttle k 15 30 60", requires a reply that is no
 // error, and returns it as [Line] writes it.
 func Call(t testing.TB, client Commander, line string) string {

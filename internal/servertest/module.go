@@ -12,6 +12,10 @@ import (
 	"funnel/internal/finish"
 )
 
+// RefusedUnload is the error of MODULE UNLOAD. Servers free the commands of a module
+// while clients may still point at them, and crash, so the module refuses.
+const RefusedUnload = "ERR Error unloading module: operation not possible."
+
 // Module returns the path of funnel.so.
 func Module(t testing.TB) string {
 	t.Helper()
@@ -29,7 +33,7 @@ var (
 	debug   = build{variable: "FUNNEL_DEBUG_MODULE", name: "funnel-debug.so", tags: "funneldebug"}
 )
 
-// A build is one way to build the module, done once per test binary at the most.
+// A build is one way to build the module, done at most once per test binary.
 type build struct {
 	variable string // names a ready-made module
 	name     string
@@ -42,42 +46,35 @@ type build struct {
 
 func (b *build) path(t testing.TB) string {
 	t.Helper()
-	b.once.Do(b.make)
+	b.once.Do(func() {
+		if b.result = os.Getenv(b.variable); b.result == "" {
+			b.result, b.err = b.make()
+		}
+	})
 	if b.err != nil {
-		t.Fatalf("cannot build %s: %v\n%s", b.name, b.err, b.result)
+		t.Fatalf("cannot build %s: %v", b.name, b.err)
 	}
 	return b.result
 }
 
-func (b *build) make() {
-	if b.result = os.Getenv(b.variable); b.result != "" {
-		return
-	}
-	folder, err := buildFolder()
-	if err != nil {
-		b.err = err
-		return
-	}
-	// Test binaries of several packages may build at once: each builds under a
-	// name of its own, and the last one to be finished serves all.
-	path := filepath.Join(folder, b.name)
-	draft := fmt.Sprintf("%s.%d", path, os.Getpid())
-	defer os.Remove(draft)
-	command := exec.Command("go", "build", "-buildmode=c-shared", "-tags", b.tags, "-o", draft, "funnel/cmd/funnel")
-	if output, err := command.CombinedOutput(); err != nil {
-		b.result, b.err = string(output), err
-		return
-	}
-	b.result, b.err = path, finish.File(draft, path, finish.Options{})
-}
-
-// buildFolder is the folder build at the top of this project.
-func buildFolder() (string, error) {
+// make builds into the folder build at the top of this project. Test binaries of several
+// packages may build at once: each builds under a name of its own, and the last one to be
+// finished serves all.
+func (b *build) make() (path string, err error) {
 	// Not the go.mod of the tests, which are a module of their own.
 	top, err := exec.Command("go", "list", "-f", "{{.Module.Dir}}", "funnel/cmd/funnel").Output()
 	if err != nil {
 		return "", err
 	}
-	folder := filepath.Join(strings.TrimSpace(string(top)), "build")
-	return folder, os.MkdirAll(folder, 0o755)
+	path = filepath.Join(strings.TrimSpace(string(top)), "build", b.name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", err
+	}
+	draft := fmt.Sprintf("%s.%d", path, os.Getpid())
+	defer os.Remove(draft)
+	command := exec.Command("go", "build", "-buildmode=c-shared", "-tags", b.tags, "-o", draft, "funnel/cmd/funnel")
+	if output, err := command.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, output)
+	}
+	return path, finish.File(draft, path, finish.Options{})
 }

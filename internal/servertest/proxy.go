@@ -1,16 +1,56 @@
 package servertest
 
 import (
+	"bytes"
 	"io"
 	"net"
+	"regexp"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
 
-// proxy returns an address that leads to a server until the test ends. Each piece that a
-// client sends is passed to the server after the function has seen it, and perhaps changed
-// bytes of it. Where the function returns true, the connection is closed once the server has
+// LoseAnswer returns an address that leads to a server until the test ends. The first
+// connection that sends the word, in lower or upper case, is closed once the server has
 // answered; its client never gets that answer.
+func LoseAnswer(t testing.TB, server, word string) string {
+	t.Helper()
+	lost := &atomic.Bool{}
+	return proxy(t, server, func(sent []byte) bool {
+		return bytes.Contains(bytes.ToLower(sent), []byte(strings.ToLower(word))) && lost.CompareAndSwap(false, true)
+	})
+}
+
+// HideCommands returns an address that leads to a server until the test ends. Commands with
+// these names reach the server under others of the same length, which it does not know: the
+// replies are its own. Sent returns the words of all commands since its last call, with the
+// names that the clients gave them.
+func HideCommands(t testing.TB, server string, names ...string) (address string, sent func() [][]string) {
+	t.Helper()
+	word := regexp.MustCompile(`(?i)\r\n(` + strings.ReplaceAll(strings.Join(names, "|"), ".", `\.`) + `)\r\n`)
+	var mutex sync.Mutex
+	var all [][]string
+	address = proxy(t, server, func(sent []byte) bool {
+		mutex.Lock()
+		defer mutex.Unlock()
+		all = append(all, parseCommands(sent)...)
+		for _, place := range word.FindAllIndex(sent, -1) {
+			sent[place[0]+len("\r\n")] = '?'
+		}
+		return false
+	})
+	return address, func() [][]string {
+		mutex.Lock()
+		defer mutex.Unlock()
+		defer func() { all = nil }()
+		return all
+	}
+}
+
+// proxy returns an address that leads to a server until the test ends. The function sees
+// each piece that a client sends, and may change its bytes, before the server gets it. When
+// it returns true, the connection is closed in place of the server's next answer.
 func proxy(t testing.TB, server string, see func(sent []byte) (lose bool)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -30,8 +70,7 @@ func proxy(t testing.TB, server string, see func(sent []byte) (lose bool)) strin
 	return listener.Addr().String()
 }
 
-// relay owns the client's connection. It passes all that is sent, and the answers until
-// see is true of what was sent; the next one ends the connection.
+// relay owns the client's connection.
 func relay(client net.Conn, address string, see func(sent []byte) (lose bool)) {
 	defer client.Close()
 	server, err := net.Dial("tcp", address)

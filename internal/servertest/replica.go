@@ -2,7 +2,6 @@ package servertest
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,11 +30,8 @@ func AwaitReplicas(t testing.TB, primary *redis.Client, replicas ...*redis.Clien
 	t.Helper()
 	offset := InfoField(t, primary, "replication", "master_repl_offset")
 	for _, replica := range replicas {
-		Await(t, pollInterval, "the replica has everything", func() error {
-			if InfoField(t, replica, "replication", "master_repl_offset") < offset {
-				return errors.New("it lags behind")
-			}
-			return nil
+		Eventually(t, "the replica has everything", func() bool {
+			return InfoField(t, replica, "replication", "master_repl_offset") >= offset
 		})
 	}
 }

@@ -2,6 +2,7 @@ package servertest
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -78,6 +79,45 @@ func (w *Wire) MustDo(t testing.TB, words ...string) any {
 	got, err := w.Do(words...)
 	require.NoError(t, err)
 	return got
+}
+
+// CallMany sends many calls, in batches. Words makes the i-th call, and check sees its reply.
+func CallMany(wire *Wire, calls int, words func(i int) []string, check func(i int, reply any) error) error {
+	const batch = 1000
+	for first := 0; first < calls; first += batch {
+		end := min(first+batch, calls)
+		var buffer []byte
+		for i := first; i < end; i++ {
+			buffer = AppendCommand(buffer, words(i)...)
+		}
+		if _, err := wire.Write(buffer); err != nil {
+			return err
+		}
+		for i := first; i < end; i++ {
+			reply, err := wire.Receive()
+			if err == nil {
+				err = check(i, reply)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// parseCommands reads commands until what follows is none.
+func parseCommands(sent []byte) (commands [][]string) {
+	wire := Wire{reader: bufio.NewReader(bytes.NewReader(sent))}
+	for value, err := wire.value(); err == nil; value, err = wire.value() {
+		values, _ := value.([]any)
+		words := make([]string, len(values))
+		for i := range values {
+			words[i], _ = values[i].(string)
+		}
+		commands = append(commands, words)
+	}
+	return commands
 }
 
 // Receive returns the next reply or push, or an error if none comes in time.

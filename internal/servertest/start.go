@@ -1,10 +1,13 @@
 package servertest
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
 )
 
 // StartModule starts a server with the module and load arguments, such as "compat",
@@ -18,6 +21,30 @@ func StartModule(t testing.TB, arguments ...string) *Server {
 func StartClient(t testing.TB) *redis.Client {
 	t.Helper()
 	return StartModule(t).Client(t)
+}
+
+// RunWithClient runs the tests of a package beside a bare server that lasts as long as they
+// all do, and returns the exit code: for TestMain of packages whose examples need a server,
+// since an example has no test to start one for. Use receives the client.
+func RunWithClient(m *testing.M, use func(*redis.Client)) int {
+	server, err := Run(Options{})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer server.Close()
+	client := server.NewClient()
+	defer client.Close()
+	use(client)
+	return m.Run()
+}
+
+// ClientOfUser connects as a user who has only the permissions of these ACL rules.
+func (s *Server) ClientOfUser(t testing.TB, rules string) *redis.Client {
+	t.Helper()
+	setUser := append(Words("acl setuser user reset on >secret"), Words(rules)...)
+	require.NoError(t, s.Client(t).Do(context.Background(), setUser...).Err())
+	return s.Client(t, func(options *redis.Options) { options.Username, options.Password = "user", "secret" })
 }
 
 // QuickOrLong picks the size of a test: quick by default, so that the suite can

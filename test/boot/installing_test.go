@@ -21,6 +21,7 @@ const (
 // built is the folder dist that the page's first step makes of a new clone with this version.
 func built(t *testing.T, version string) string {
 	t.Helper()
+	boot.Need(t)
 	clone := page.Clone(t, top)
 	header, err := os.ReadFile(clone + "/module/version.h")
 	require.NoError(t, err)

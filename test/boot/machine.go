@@ -19,12 +19,17 @@ import (
 // A Machine ends with its test, and so does all that was written in it.
 type Machine struct{ init string }
 
-// Debian boots a Debian of a suite with packages installed.
-func Debian(t testing.TB, suite string, packages ...string) *Machine {
-	t.Helper()
+// Need skips a test unless FUNNEL_BOOT asks for it.
+func Need(t testing.TB) {
 	if os.Getenv("FUNNEL_BOOT") == "" {
 		t.Skip("boots a Debian, as root: FUNNEL_BOOT=1")
 	}
+}
+
+// Debian boots a Debian of a suite with packages installed.
+func Debian(t testing.TB, suite string, packages ...string) *Machine {
+	t.Helper()
+	Need(t)
 	var complaint bytes.Buffer
 	script := exec.Command("../../scripts/machine.sh", append([]string{suite}, packages...)...)
 	script.Stderr = &complaint

@@ -3,7 +3,6 @@
 package clients_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,35 +35,50 @@ func snippet(t *testing.T, name string) string {
 	return strings.TrimSuffix(page.Marked(t, clientsPage, name), "\n")
 }
 
-// rounds is how often a snippet runs in one process: as often as the funnel of narrow
-// lets through at once, and once more.
-const rounds = 4
+// key is the funnel of all snippets, and ofThePage its limit.
+const (
+	key       = "user:42"
+	ofThePage = "15 30 60"
+)
 
-// narrow puts a limit of 3 that leaks one per two seconds in the place of the page's,
-// so that the last round has to wait for 2 seconds, and the funnel drains in 6.
-func narrow(t *testing.T, text, old, new string) string {
+// rounds is how often a snippet runs in one process: as often as the funnel lets through at
+// once, and once more.
+const rounds = 16
+
+// quick is the page's limit in a shorter period: a token leaks in half a second, so the last
+// round waits for that long, and the funnel drains in 7.5 s.
+var quick = limiter.Per(30, 15*time.Second).Burst(15)
+
+// replaced puts new in the place of old, which the snippet has once.
+func replaced(t *testing.T, text, old, new string) string {
 	t.Helper()
 	require.Equal(t, 1, strings.Count(text, old), "the snippet has %q once", old)
 	return strings.Replace(text, old, new, 1)
 }
 
-// key is the funnel of all snippets.
-const key = "user:42"
+// emptied forgets what a server holds and has counted.
+func emptied(t *testing.T, server *servertest.Server) *redis.Client {
+	t.Helper()
+	client := server.Client(t)
+	for _, line := range []string{"flushall", "config resetstat", "slowlog reset"} {
+		servertest.Call(t, client, line)
+	}
+	return client
+}
 
 // requireTurns requires that a process goes through all rounds with one call each, and
 // sleeps until its turn, no longer. Then another process, which would have to wait for too
 // long, gives up with an error, and leaves nothing behind.
 func requireTurns(t *testing.T, server *servertest.Server, command func() *exec.Cmd) {
 	t.Helper()
-	ctx := context.Background()
-	client := server.Client(t)
+	ctx, client := t.Context(), emptied(t, server)
 	output, err := command().CombinedOutput()
 	left := client.PTTL(ctx, key).Val()
 	require.NoError(t, err, "%s", output)
-	lines := regexp.MustCompile(`(?m)^remaining: [0-2]\n`).ReplaceAllString(string(output), "")
+	lines := regexp.MustCompile(`(?m)^remaining: \d+\n`).ReplaceAllString(string(output), "")
 	require.Equal(t, strings.Repeat("went on\n", rounds), lines)
-	require.LessOrEqual(t, left, 6*time.Second, "it has waited for its turn")
-	require.Greater(t, left, 2500*time.Millisecond, "it has not waited for much longer")
+	require.LessOrEqual(t, left, 7500*time.Millisecond, "it has waited for its turn")
+	require.Positive(t, left, "it has not waited for much longer")
 	calls := callsOf(t, client)
 	if asked := calls["evalsha"] + calls["eval"]; asked > 0 {
 		require.LessOrEqual(t, asked, rounds+1, "one of them sends the text of the script")
@@ -73,7 +87,7 @@ func requireTurns(t *testing.T, server *servertest.Server, command func() *exec.
 		require.Equal(t, rounds, calls["cl.reserve"])
 	}
 
-	result, err := limiter.New(client).Charge(ctx, key, limiter.Per(1, 2*time.Second).Burst(3), 100)
+	result, err := limiter.New(client).Charge(ctx, key, quick, 1000)
 	require.NoError(t, err)
 	require.Greater(t, result.RetryAfter, time.Minute)
 	before := client.Get(ctx, key).Val()
@@ -84,10 +98,33 @@ func requireTurns(t *testing.T, server *servertest.Server, command func() *exec.
 	require.Equal(t, before, client.Get(ctx, key).Val())
 }
 
+// requireRefund requires that a client reserves a token and gives it back with its receipt;
+// and, when the answer is lost, that it fails, and does not send the refund again.
+func requireRefund(t *testing.T, server *servertest.Server, command func(addr string) *exec.Cmd) {
+	t.Helper()
+	ctx, client := t.Context(), emptied(t, server)
+	require.NoError(t, client.ConfigSet(ctx, "slowlog-log-slower-than", "0").Err())
+	output, err := command(server.Addr()).CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	require.Zero(t, client.Exists(ctx, key).Val())
+	var refunds []string
+	for _, logged := range client.SlowLogGet(ctx, -1).Val() {
+		if line := strings.Join(logged.Args, " "); strings.HasPrefix(strings.ToLower(line), "cl.refund") {
+			refunds = append(refunds, line)
+		}
+	}
+	require.Len(t, refunds, 1)
+	require.Regexp(t, key+" "+ofThePage+` 1 \d{19}$`, refunds[0])
+
+	output, err = command(servertest.LoseAnswer(t, server.Addr(), "cl.refund")).CombinedOutput()
+	require.Equal(t, 2, callsOf(t, client)["cl.refund"], "%s", output)
+	require.Error(t, err, "%s", output)
+}
+
 // callsOf are how often each command was called, also by scripts.
 func callsOf(t *testing.T, client *redis.Client) map[string]int {
 	t.Helper()
-	info, err := client.InfoMap(context.Background(), "commandstats").Result()
+	info, err := client.InfoMap(t.Context(), "commandstats").Result()
 	require.NoError(t, err)
 	calls := map[string]int{}
 	for field, values := range info["Commandstats"] {

@@ -43,12 +43,6 @@ func (p project) container(t testing.TB, service string) container {
 	return container(id)
 }
 
-// address is where a service listens, which changes when it comes back.
-func (p project) address(t testing.TB, service string) string {
-	t.Helper()
-	return docker(t, "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", string(p.container(t, service)))
-}
-
 // awaitSentinels waits until each sentinel knows the others and the replica, and that the
 // replica's link is up. From then on a failure leads to a failover.
 func (p project) awaitSentinels(t testing.TB) {
@@ -73,30 +67,23 @@ func (p project) awaitSentinels(t testing.TB) {
 	}
 }
 
-// funnel is what a service, which need not be on any network, holds of the one funnel.
-func (p project) funnel(t testing.TB, service string) string {
-	t.Helper()
-	return p.container(t, service).exec(t, "redis-cli", "get", "user:42")
-}
-
 // awaitRole waits until a service has that role, master or "slave" with its link up, and
 // holds that value.
 func (p project) awaitRole(t testing.TB, service, role, value string) {
 	t.Helper()
+	box := p.container(t, service)
 	eventually(t, service+" is a "+role, func() error {
-		got, err := tryDocker("exec", string(p.container(t, service)), "redis-cli", "role")
-		if err != nil || !strings.HasPrefix(got, role+"\n") || role == "slave" && !strings.Contains(got, "\nconnected\n") {
-			return fmt.Errorf("%v: %s", err, got)
-		}
-		if got := p.funnel(t, service); got != value {
-			return fmt.Errorf("it has %q, not %q", got, value)
+		got, err := tryDocker("exec", string(box), "redis-cli", "role")
+		held, _ := tryDocker("exec", string(box), "redis-cli", "get", "user:42")
+		if err != nil || !strings.HasPrefix(got, role+"\n") || role == "slave" && !strings.Contains(got, "\nconnected\n") || held != value {
+			return fmt.Errorf("%v: %s, with %q instead of %q", err, got, held, value)
 		}
 		return nil
 	})
 }
 
-// TestComposeFailsOver: with the lines that docs/docker.md shows, a primary is stopped, and
-// comes back. Each time the replica holds the funnel, byte for byte.
+// TestComposeFailsOver: the lines that docs/docker.md shows. A primary is stopped, and its
+// replica takes over with the same funnel, byte for byte.
 func TestComposeFailsOver(t *testing.T) {
 	t.Parallel()
 	image(t)
@@ -114,34 +101,12 @@ func TestComposeFailsOver(t *testing.T) {
 	// The image is built, on another base than this line would take.
 	p.run(t, strings.TrimSuffix(up, " --build")+" --no-build")
 	p.awaitSentinels(t)
-
-	// Stopped: its name is no longer known in the network.
 	require.Equal(t, "0\n15\n14\n-1\n3600", p.run(t, take))
-	value := p.funnel(t, "redis-1")
+	value := p.container(t, "redis-1").exec(t, "redis-cli", "get", "user:42")
 	p.awaitRole(t, "redis-2", "slave", value)
-	firstAddress := p.address(t, "redis-1")
 	p.run(t, stop)
 	p.awaitRole(t, "redis-2", "master", value)
-	for i := range 3 {
-		eventually(t, "the sentinels name the new primary", func() error {
-			sentinel := p.container(t, fmt.Sprintf("sentinel-%d", i+1))
-			if got := sentinel.exec(t, "redis-cli", "-p", "26379", "sentinel", "get-master-addr-by-name", "funnel"); got != "redis-2\n6379" {
-				return fmt.Errorf("it answers %q", got)
-			}
-			return nil
-		})
-	}
 	require.Regexp(t, `^0\n15\n13\n-1\n\d+$`, p.run(t, takeAgain))
-
-	// It comes back under the same name, and another address, as its own is taken.
-	taker := newContainer(t)
-	docker(t, "run", "--detach", "--name", string(taker), "--network", string(p)+"_default", "--entrypoint", "sleep", image(t), "600")
-	docker(t, "start", string(p.container(t, "redis-1")))
-	require.NotEqual(t, firstAddress, p.address(t, "redis-1"))
-	p.awaitRole(t, "redis-1", "slave", p.funnel(t, "redis-2"))
-	docker(t, "rm", "--force", "--volumes", string(taker))
-	p.awaitSentinels(t)
-
 	p.run(t, down)
 	require.Empty(t, docker(t, "ps", "--all", "--quiet", "--filter", "label=com.docker.compose.project="+string(p)))
 }

@@ -2,7 +2,6 @@ package image_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -52,26 +51,24 @@ func TestContradictionsEndTheContainer(t *testing.T) {
 // Docker makes a folder of it, which servers read as an empty file.
 func TestConfigurationFileThatIsMissing(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ mount, log string }{
-		"on the host":                {filepath.Join(t.TempDir(), "redis.conf"), "/etc/redis.conf is a folder, not a configuration file. Docker makes one where the file to mount is missing"},
-		"by a path that is a volume": {volume(t), "remove the folder, write the file, and mount it as in -v \"$PWD/redis.conf:/etc/redis.conf\""},
-		"in the container":           {"", "there is no configuration file /etc/redis.conf in the container: mount it, as in -v"},
+	const isFolder = "/etc/redis.conf is a folder, not a configuration file. Docker makes one where the file to mount is missing"
+	const mountIt = `mount it, as in -v "$PWD/redis.conf:`
+	for name, c := range map[string]struct{ mount, command, log string }{
+		"on the host":                {filepath.Join(t.TempDir(), "redis.conf"), "redis-server /etc/redis.conf", isFolder},
+		"by a path that is a volume": {volume(t), "/etc/redis.conf --loglevel debug", isFolder},
+		"in the container":           {"", "/etc/redis.conf", "there is no configuration file /etc/redis.conf in the container: " + mountIt},
+		"by a relative path":         {"", "redis-server relative.conf", mountIt + `/data/relative.conf"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, command := range []string{"redis-server /etc/redis.conf", "/etc/redis.conf --loglevel debug"} {
-				var options []string
-				if c.mount != "" {
-					options = []string{"--volume", c.mount + ":/etc/redis.conf"}
-				}
-				box := start(t, options, strings.Fields(command)...)
-				require.Equal(t, 1, box.exitCode(t))
-				require.Contains(t, docker(t, "logs", string(box)), c.log)
+			var options []string
+			if c.mount != "" {
+				options = []string{"--volume", c.mount + ":/etc/redis.conf"}
 			}
+			box := start(t, options, strings.Fields(c.command)...)
+			require.Equal(t, 1, box.exitCode(t))
+			require.Contains(t, docker(t, "logs", string(box)), c.log)
 		})
 	}
-	box := start(t, nil, "redis-server", "relative.conf")
-	require.Equal(t, 1, box.exitCode(t))
-	require.Contains(t, docker(t, "logs", string(box)), `-v "$PWD/redis.conf:/data/relative.conf"`)
 }
 
 // TestRestartAfterCONFIGREWRITE: CONFIG REWRITE writes a loadmodule line into the file.
@@ -83,24 +80,6 @@ func TestRestartAfterCONFIGREWRITE(t *testing.T) {
 	require.Contains(t, box.exec(t, "cat", "/etc/redis/redis.conf"), moduleLine)
 	docker(t, "restart", "--time", "20", string(box))
 	requireReply(t, box.client(t), 16)
-}
-
-// TestFileFromStandardInput: `docker run -i funnel - <redis.conf`.
-func TestFileFromStandardInput(t *testing.T) {
-	t.Parallel()
-	name := image(t)
-	box := newContainer(t)
-	command := exec.Command("docker", "run", "--interactive", "--name", string(box), "--publish", "127.0.0.1::6379", name, "-")
-	command.Stdin = strings.NewReader("maxmemory 123456789\n")
-	require.NoError(t, command.Start())
-	t.Cleanup(func() { tryDocker("kill", string(box)); command.Wait() })
-	eventually(t, "the container exists", func() error {
-		_, err := tryDocker("port", string(box), "6379/tcp")
-		return err
-	})
-	client := box.client(t)
-	requireReply(t, client, 15)
-	require.Equal(t, map[string]string{"maxmemory": "123456789"}, client.ConfigGet(t.Context(), "maxmemory").Val())
 }
 
 // TestOtherCommandsRunAsTheyAre, also the commands of the server that only print.

@@ -10,10 +10,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// When the clock of the machine steps, now steps and the stored TATs stay: the stories of
-// test/command say what that means for calls. Here it is about the server, by whose clock
-// keys expire. These tests step the clock of the module, and the server's goes on: it is the
-// instant after the step.
+// The clock: the module reads the machine's, and the server expires keys by its own. When the
+// machine's clock steps, the stories of test/command say what that means for calls.
 
 // TestTheClockIsThatOfTheMachine, to the nanosecond: the instant of a call lies between
 // what the clock says before and after.
@@ -29,24 +27,6 @@ func TestTheClockIsThatOfTheMachine(t *testing.T) {
 		require.LessOrEqual(t, before, tat-60e9)
 		require.LessOrEqual(t, tat-60e9, after)
 	}
-}
-
-// TestKeysExpireByTheServersOwnClock: after a step back they stay until that
-// clock has caught up; after a step forward those that have drained are gone.
-func TestKeysExpireByTheServersOwnClock(t *testing.T) {
-	client, clock := servertest.StartWithClock(t)
-	ctx := context.Background()
-
-	clock.Set(t, time.Now().Add(time.Hour)) // the server's clock is an hour behind: it was stepped back
-	servertest.Call(t, client, "cl.throttle back 15 30 60")
-	ttl := client.PTTL(ctx, "back").Val()
-	require.Greater(t, ttl, 59*time.Minute)
-	require.LessOrEqual(t, ttl, time.Hour+2*time.Second+time.Millisecond)
-
-	clock.Set(t, time.Now().Add(-time.Hour)) // an hour ahead: it was stepped forward
-	require.Equal(t, "0 15 0 -1 30", servertest.Call(t, client, "cl.throttle forward 15 30 60 15"))
-	require.Zero(t, client.Exists(ctx, "forward").Val())
-	require.Equal(t, "0 15 14 -1 2", servertest.Call(t, client, "cl.throttle forward 15 30 60"))
 }
 
 // TestFunnelsThatHaveExpiredWhenTheyAreStoredAreLoggedInOrder: a clock that steps

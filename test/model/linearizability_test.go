@@ -2,86 +2,299 @@ package model_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/contract"
 	"funnel/internal/servertest"
-	"funnel/limiter"
-	"funnel/limiter/lease"
 )
 
-// TestCallsAreLinearizable while clients set the clock.
+// TestCallsAreLinearizable: clients call at once, and set the clock, so the contract knows every
+// answer to the nanosecond. Porcupine finds out whether there is an order of the calls, each
+// somewhere between its start and its end, in which the contract gives the same answers. If there
+// is none, calls are not atomic, and a page is left behind that shows how far they can be explained.
 func TestCallsAreLinearizable(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
-	history := newHistory()
-	history.record(0, startOfTime(), onServer(server.Client(t), 0))
-	history.work(servertest.QuickOrLong(400, 4000), onFunnelsAndClock, func() func(operation) result {
-		return onServer(server.Client(t), 0)
-	})
-	require.Zero(t, history.outcomes()["unknown"])
-	history.requireLinearizable(t)
-}
-
-// Callers of two processes who share calls, and give tokens back, on a funnel that leaks nothing,
-// have had their turn in some order. A process that limits without Redis, and so does not notice
-// what is given back, forgets what it knows.
-func TestSharedCallsAreLinearizable(t *testing.T) {
-	limit := limiter.Every(time.Hour).Burst(3)
-	tokens := porcupine.Model{
-		Init: func() any { return 0 },
-		Step: func(before, _, output any) (bool, any) {
-			level := before.(int)
-			switch output.(result).reply {
-			case "taken":
-				return level < limit.Capacity, level + 1
-			case "given back":
-				return true, level - 1
-			case "limited":
-				return level == limit.Capacity, level
-			}
-			return true, level
-		},
+	began := time.Now()
+	var mutex sync.Mutex
+	var history []porcupine.Operation
+	record := func(number int, client *redis.Client, operation operation) {
+		called := time.Since(began) // by the monotonic clock
+		answer := client.Do(context.Background(), servertest.ToAny(operation.words)...)
+		returned := time.Since(began)
+		mutex.Lock()
+		defer mutex.Unlock()
+		history = append(history, porcupine.Operation{
+			ClientId: number, Input: operation, Call: int64(called), Output: resultOf(operation, answer), Return: int64(returned),
+		})
 	}
-	for _, module := range []string{servertest.Module(t), ""} {
-		client, history := servertest.Start(t, servertest.Options{Module: module}).Client(t), newHistory()
-		var shared, next atomic.Int64
-		l := limiter.New(client, limiter.WithHook(func(_ context.Context, event limiter.Event) {
-			if event.Command == "take" {
-				shared.Add(int64(event.Result.Quantity - 1))
-			}
-		}))
-		processes := [2]atomic.Pointer[lease.Leases]{}
-		history.work(servertest.QuickOrLong(400, 4000), func() operation {
-			return operation{words: []string{[]string{"take", "take", "give back"}[rand.IntN(3)]}}
-		}, func() func(operation) result {
-			process := &processes[next.Add(1)%2]
-			process.CompareAndSwap(nil, lease.New(l, 0))
-			var held []limiter.Result
-			return func(operation operation) result {
-				if last := len(held) - 1; operation.words[0] == "give back" && last >= 0 {
-					_, err := l.Settle(context.Background(), &held[last], 0)
-					held = held[:last]
-					return result{reply: "given back", unknown: err != nil}
-				}
-				got, err := process.Load().Allow(context.Background(), "key", limit)
-				reply := "limited"
-				switch {
-				case got.Allowed > 0:
-					reply, held = "taken", append(held, got)
-				case got.Path == limiter.PathLease:
-					reply = "limited without Redis"
-					process.Store(lease.New(l, 0))
-				}
-				return result{reply: reply, unknown: err != nil}
+	record(0, server.Client(t), setClock(servertest.Epoch))
+	var running sync.WaitGroup
+	for number := range 8 {
+		client := server.Client(t)
+		running.Go(func() {
+			for range servertest.QuickOrLong(400, 4000) {
+				record(number, client, onFunnelsAndClock())
 			}
 		})
-		require.Zero(t, history.outcomes()["unknown"])
-		require.Positive(t, shared.Load())
-		require.Equal(t, porcupine.Ok, porcupine.CheckOperationsTimeout(tokens, history.operations, servertest.Patience))
 	}
+	running.Wait()
+	requireLinearizable(t, history)
+}
+
+func requireLinearizable(t *testing.T, history []porcupine.Operation) {
+	t.Helper()
+	met := map[string]int{}
+	for _, recorded := range history {
+		for _, outcome := range recorded.Input.(operation).outcomes(string(recorded.Output.(result))) {
+			met[outcome]++
+		}
+	}
+	want := []string{"two funnels allowed", "two funnels limited", "cl.reserve allowed later", "cl.take allowed in part"}
+	for _, command := range contract.Commands {
+		want = append(want, command.Name+" allowed", command.Name+" limited")
+		if command.LastWord != "" {
+			want = append(want, command.Name+" with a last word")
+		}
+	}
+	for _, outcome := range want {
+		require.NotZero(t, met[outcome], outcome)
+	}
+	verdict, information := porcupine.CheckOperationsVerbose(model, history, servertest.Patience)
+	if verdict != porcupine.Ok {
+		page, err := os.CreateTemp("", "not-linearizable-*.html")
+		require.NoError(t, err)
+		defer page.Close()
+		require.NoError(t, porcupine.Visualize(model, information, page))
+		t.Logf("see %s", page.Name())
+	}
+	require.Equal(t, porcupine.Ok, verdict)
+	t.Logf("%d operations, calls: %v: linearizable", len(history), met)
+}
+
+// model is the contract.
+var model = porcupine.Model{
+	Partition: byGroup,
+	Init:      func() any { return world{} },
+	Step: func(state, input, output any) (bool, any) {
+		after, expected := input.(operation).in(state.(world))
+		return output == expected, after
+	},
+}
+
+// byGroup cuts a history into one for each group of funnels. The clock belongs to all.
+func byGroup(operations []porcupine.Operation) (parts [][]porcupine.Operation) {
+	groups := map[string][]porcupine.Operation{}
+	var clocks []porcupine.Operation
+	for _, o := range operations {
+		if operation := o.Input.(operation); operation.setsClock() {
+			clocks = append(clocks, o)
+		} else {
+			name := operation.group[0].key
+			groups[name] = append(groups[name], o)
+		}
+	}
+	for _, part := range groups {
+		parts = append(parts, append(part, clocks...))
+	}
+	return parts
+}
+
+// outcomes are what a call, and its answer, is an example of.
+func (o operation) outcomes(reply string) []string {
+	if o.setsClock() || o.reads() {
+		return nil
+	}
+	command, outcome := o.words[0], " limited"
+	if strings.HasPrefix(reply, "[0 ") {
+		outcome = " allowed"
+	}
+	names := []string{command + outcome}
+	switch length := len(o.words); {
+	case length > 10:
+		names = append(names, "two funnels"+outcome)
+	case length == 7:
+		names = append(names, command+" with a last word")
+	case command == "cl.take" && outcome == " limited" && !strings.HasSuffix(reply, " 0]"):
+		names = append(names, "cl.take allowed in part")
+	}
+	if command == "cl.reserve" && outcome == " allowed" && !strings.HasPrefix(reply, "[0 0 ") {
+		names = append(names, "cl.reserve allowed later")
+	}
+	return names
+}
+
+// An operation is what a client asked for: the input of porcupine's model. It is about the
+// funnels of one group, or sets the clock.
+type operation struct {
+	group []funnel
+	words []string
+}
+
+// A funnel is a key with its rate.
+type funnel struct {
+	key                     string
+	capacity, count, period int64
+}
+
+// words are the funnel's, of a call.
+func (f funnel) words(quantity int64) []string {
+	return []string{f.key, fmt.Sprint(f.capacity), fmt.Sprint(f.count), fmt.Sprint(f.period), fmt.Sprint(quantity)}
+}
+
+func (o operation) setsClock() bool { return o.words[0] == "funnel.debug" }
+func (o operation) reads() bool     { return o.words[0] == "get" }
+
+// A result is what a client was answered: the output of porcupine's model.
+type result string // in Go's form; of the clock nothing
+
+func resultOf(operation operation, answer *redis.Cmd) result {
+	if err := servertest.IgnoreNil(answer.Err()); err != nil {
+		return result(err.Error()) // which the contract never answers
+	}
+	if operation.setsClock() {
+		return ""
+	}
+	keepReceipt(operation, answer)
+	return result(fmt.Sprint(answer.Val()))
+}
+
+// receipts are the latest of each key that a client was given.
+var receipts sync.Map
+
+// keepReceipt keeps that of the first funnel for later refunds.
+func keepReceipt(operation operation, answer *redis.Cmd) {
+	if reply, _ := answer.Slice(); len(reply) > 2 {
+		if rows, ofRows := reply[2].([]any); ofRows {
+			if tat, err := strconv.ParseInt(rows[0].([]any)[5].(string), 10, 64); err == nil && tat > 0 {
+				receipts.Store(operation.words[1], tat)
+			}
+		}
+	}
+}
+
+// receiptOf is the last word of a refund: the latest receipt, or another instant.
+func receiptOf(funnel funnel) string {
+	tat, given := receipts.Load(funnel.key)
+	if !given || rand.IntN(3) == 0 {
+		return fmt.Sprint(servertest.Epoch.UnixNano() + rand.Int64N(int64(time.Second)))
+	}
+	return fmt.Sprint(tat.(int64) - rand.Int64N(2))
+}
+
+// A world is all that decides over answers on one group: what its keys hold.
+type world struct {
+	now    int64
+	values [2]string
+}
+
+// in is what comes of an operation by the contract.
+func (o operation) in(before world) (after world, expected result) {
+	get := func(key string) contract.Value {
+		if value := before.values[o.indexOf(key)]; value != "" {
+			return contract.Value{Type: "string", Text: value}
+		}
+		return contract.Value{}
+	}
+	after = before
+	switch {
+	case o.setsClock():
+		now, err := strconv.ParseInt(o.words[2], 10, 64)
+		if err != nil {
+			panic(err)
+		}
+		after.now = now
+		return after, ""
+	case o.reads():
+		if value := get(o.words[1]); value.Type != "" {
+			return after, result(value.Text)
+		}
+		return after, result(fmt.Sprint(nil))
+	}
+	outcome := contract.Call(contract.Default, o.words, before.now, get)
+	if outcome.Err != "" {
+		panic(outcome.Err)
+	}
+	for _, write := range outcome.Writes {
+		after.values[o.indexOf(write.Key)] = write.Value
+	}
+	return after, result(fmt.Sprint(outcome.Reply))
+}
+
+func (o operation) indexOf(key string) int {
+	return slices.IndexFunc(o.group, func(f funnel) bool { return f.key == key })
+}
+
+// groups are of funnels that are called together. They leak nothing while the clock is set,
+// or some, or nearly at once; and are large or small.
+var groups = [][]funnel{
+	{{key: "still and large", capacity: 1000, count: 1, period: 1000}, {key: "leaks 100 per second", capacity: 20, count: 100, period: 1}},
+	{{key: "still and small", capacity: 100, count: 1, period: servertest.StillPeriod}, {key: "leaks 20000 per second", capacity: 5, count: 20_000, period: 1}},
+}
+
+// onFunnels is an operation on one funnel of a group or on both, at random.
+func onFunnels() operation {
+	group := groups[rand.IntN(len(groups))]
+	words := func(funnel funnel) []string {
+		switch dice := rand.IntN(100); {
+		case dice < 20:
+			return funnel.words(2 + rand.Int64N(3))
+		case dice < 30:
+			return funnel.words(0)
+		case dice < 33:
+			return funnel.words(funnel.capacity + 1)
+		}
+		return funnel.words(1)
+	}
+	first, second := group[0], group[1]
+	if rand.IntN(2) == 0 {
+		first, second = second, first
+	}
+	if rand.IntN(5) == 0 {
+		return operation{group, []string{"get", first.key}}
+	}
+	command := contract.Commands[rand.IntN(len(contract.Commands))]
+	if command.Operation == "charge" && rand.IntN(2) == 0 { // less than is given back, so that funnels do not stay overfull
+		command, _ = contract.CommandOf("cl.refund")
+	}
+	call := append([]string{command.Name}, words(first)...)
+	if command.Operation == "take" && rand.IntN(4) == 0 { // whatever is there
+		call[5] = fmt.Sprint(first.capacity + 1)
+	}
+	switch dice := rand.IntN(3); {
+	case dice == 0 && command.Funnels > 1:
+		call = append(call, words(second)...)
+	case dice > 0 && command.LastWord == "tat":
+		call = append(call, receiptOf(first))
+	case dice > 0 && command.LastWord == "max_wait":
+		call = append(call, []string{"0.05", "0.0001", fmt.Sprint(3 * servertest.StillPeriod)}[rand.IntN(3)])
+	}
+	return operation{group, call}
+}
+
+// onFunnelsAndClock also sets the clock, forward and backward, at times by an hour.
+func onFunnelsAndClock() operation {
+	if rand.IntN(100) >= 4 {
+		return onFunnels()
+	}
+	instant := servertest.Epoch.Add(time.Duration(rand.Int64N(int64(400 * time.Millisecond))))
+	if rand.IntN(10) == 0 {
+		instant = instant.Add(time.Hour)
+	}
+	return setClock(instant)
+}
+
+func setClock(instant time.Time) operation {
+	return operation{words: []string{"funnel.debug", "clock", fmt.Sprint(instant.UnixNano())}}
 }
