@@ -36,8 +36,7 @@ func Per(count int, period time.Duration) Limit {
 func Every(interval time.Duration) Limit { return Per(1, interval) }
 
 // Burst returns the same rate for a funnel of that capacity: how many tokens may be taken at once.
-// The first period lets capacity and count - 1 tokens through: PerMinute(100) 199, and with a
-// Burst of 10 no more than 109.
+// The first period lets capacity + count - 1 tokens through: PerMinute(100) 199, with Burst(10) 109.
 func (l Limit) Burst(capacity int) Limit {
 	l.Capacity = capacity
 	return l

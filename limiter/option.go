@@ -70,10 +70,9 @@ func WithPath(path Path) Option {
 	}
 }
 
-// WithMaxWait bounds how long [Limiter.Wait] and its like wait, whatever the deadline of
-// the context: a caller that would have to wait longer gets an error at once. It also bounds
-// the reservations that callers leave behind when they give up. Without it they wait as long
-// as the context allows; at 0 or less, they do not wait at all.
+// WithMaxWait bounds how long [Limiter.Wait] and its like wait, whatever the context allows: a caller
+// that would have to wait longer gets an error at once. It also bounds the reservations that callers
+// leave behind when they give up. At 0 or less, they do not wait.
 func WithMaxWait(maxWait time.Duration) Option {
 	return func(l *Limiter) { l.maxWait = max(maxWait, 0) }
 }
