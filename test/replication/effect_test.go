@@ -119,8 +119,10 @@ func TestScriptOfMillionsOfCallsReplicates(t *testing.T) {
 	if os.Getenv("FUNNEL_LONG") == "" {
 		t.Skip("takes a minute and some gigabytes: set FUNNEL_LONG")
 	}
-	server := startServer(t, servertest.Module(t), []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no",
-		"--auto-aof-rewrite-percentage", "0", "--crash-memcheck-enabled", "no"}) // a server that crashes here may hang in it
+	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t), Config: []string{
+		"--save", "", "--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0",
+		"--crash-memcheck-enabled", "no", // a server that crashes here may hang in it
+	}})
 	client := server.Client(t, func(options *redis.Options) { options.ReadTimeout = 5 * time.Minute })
 	const calls = 8_450_000
 	const script = `
