@@ -15,6 +15,7 @@ import (
 // TestMemoryOfTheProcessIsAsWithoutTheModule, but for the file itself: the medians of
 // several servers side by side, because the memory of one varies.
 func TestMemoryOfTheProcessIsAsWithoutTheModule(t *testing.T) {
+	t.Parallel()
 	commands := map[string][]string{
 		servertest.Module(t): {"cl.throttle", "key", "1000000", "1", "1000"},
 		"":                   {"set", "key", "1700000000000000000", "px", "1000000"},

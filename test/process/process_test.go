@@ -38,6 +38,7 @@ func threadsOf(t testing.TB, server *servertest.Server) (threads []thread) {
 // TestProcessIsAsWithoutTheModule, thread for thread and signal for signal: the Go
 // runtime, which would bring threads, handlers and masks of its own, never starts.
 func TestProcessIsAsWithoutTheModule(t *testing.T) {
+	t.Parallel()
 	with, without := servertest.StartModule(t), servertest.Start(t, servertest.Options{})
 	same := func(when string) {
 		t.Helper()
@@ -87,6 +88,7 @@ func crash(t *testing.T, module string) (report string, headings []string) {
 // TestCrashReportsAreWhole: a server that crashes says as much about it as it does
 // without the module, and about the module, too.
 func TestCrashReportsAreWhole(t *testing.T) {
+	t.Parallel()
 	_, want := crash(t, "")
 	report, got := crash(t, servertest.Module(t))
 	require.NotEmpty(t, want)
