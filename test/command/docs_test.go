@@ -28,8 +28,7 @@ func commandsPage(t *testing.T) string {
 // TestDocs runs every transcript of docs/commands.md, each on an empty server, whose clock
 // stands still but for lines such as "(1.5 seconds later)".
 func TestDocs(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
-	client := server.Client(t)
+	server, client := servertest.Shared(t)
 	clock := servertest.ClockOf(client)
 
 	ran := 0
@@ -68,7 +67,8 @@ func TestDocsHaveEveryError(t *testing.T) {
 
 // TestDocsHaveEveryFieldOfInfo, and no others.
 func TestDocsHaveEveryFieldOfInfo(t *testing.T) {
-	info, err := servertest.StartClient(t).Info(context.Background(), "funnel").Result()
+	_, client := servertest.Shared(t)
+	info, err := client.Info(context.Background(), "funnel").Result()
 	require.NoError(t, err)
 	_, table, found := strings.Cut(commandsPage(t), "## INFO\n")
 	require.True(t, found)

@@ -55,9 +55,8 @@ func withTATs(call string) string {
 // same number as funnel, with an expiry in whole seconds. A funnel that was
 // copied, renamed or restored is one, too.
 func TestValuesOfOthers(t *testing.T) {
-	client, clock := servertest.StartWithClock(t)
-	ctx := context.Background()
-	clock.Set(t, servertest.Epoch)
+	_, client := servertest.Shared(t)
+	ctx := t.Context()
 	tat := fmt.Sprint(servertest.Epoch.Add(10 * time.Second).UnixNano())
 	for name, write := range map[string]func(key string) error{
 		"int":        func(key string) error { return client.Set(ctx, key, tat, 0).Err() },

@@ -241,7 +241,8 @@ var stories = map[string][]step{
 }
 
 func TestStories(t *testing.T) {
-	client, clock := servertest.StartWithClock(t)
+	_, client := servertest.Shared(t)
+	clock := servertest.ClockOf(client)
 	for name, steps := range stories {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, client.FlushAll(context.Background()).Err())
@@ -261,8 +262,7 @@ func TestStories(t *testing.T) {
 
 // TestSixtyFourFunnels in one call, each with arguments of its own.
 func TestSixtyFourFunnels(t *testing.T) {
-	client, clock := servertest.StartWithClock(t)
-	clock.Set(t, servertest.Epoch)
+	_, client := servertest.Shared(t)
 	var words, full, taken string
 	for i := range 64 {
 		words += fmt.Sprintf(" key:%d %d 1 1 %d", i, 100+i, i+1)
@@ -281,6 +281,7 @@ func TestSixtyFourFunnels(t *testing.T) {
 
 // TestInRedisCellMode: CL.THROTTLE allows one more, and all other commands read 15 as 15.
 func TestInRedisCellMode(t *testing.T) {
+	t.Parallel()
 	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t), ModuleArguments: []string{"compat", "redis-cell"}})
 	client := server.Client(t)
 	servertest.ClockOf(client).Set(t, servertest.Epoch)
