@@ -24,17 +24,14 @@ func startCluster(t *testing.T, config ...string) *servertest.Cluster {
 func TestClusterFunnelsHaveSlots(t *testing.T) {
 	t.Parallel()
 	cluster := startCluster(t)
-	ctx, client := t.Context(), cluster.Client(t)
+	ctx := t.Context()
 	slot := cluster.Slot(t, "{u}")
 	from, to, replica := cluster.Primaries[0], cluster.Primaries[1], cluster.Replicas[0]
 	if cluster.Owner(slot) != from {
 		from, to, replica = to, from, cluster.Replicas[1]
 	}
-	line := func(command, keys string) string {
-		return command + strings.ReplaceAll(" "+keys+" ", "} ", fmt.Sprintf("} 9 1 %d 1 ", servertest.StillPeriod))
-	}
-	// reply requires that each command replies that error, or none.
-	reply := func(client servertest.Commander, keys, want string, before ...any) {
+	// requireAll requires that the reply of each command to a call of these keys begins so.
+	requireAll := func(client servertest.Commander, keys, want string, before ...any) {
 		t.Helper()
 		for _, command := range contract.Commands {
 			if command.Funnels == 1 && strings.Contains(keys, " ") {
@@ -43,55 +40,41 @@ func TestClusterFunnelsHaveSlots(t *testing.T) {
 			if before != nil {
 				require.NoError(t, client.Do(ctx, before...).Err())
 			}
-			got := "no error"
-			if err := client.Do(ctx, servertest.ToAny(strings.Fields(line(command.Name, keys)))...).Err(); err != nil {
-				got = err.Error()
-			}
-			require.True(t, strings.HasPrefix(got, want), "%s: %s, not %s", line(command.Name, keys), got, want)
+			line := command.Name + strings.ReplaceAll(" "+keys+" ", "} ", "} 9 1 10000 1 ")
+			require.Regexp(t, "^"+want, servertest.Try(client, line), line)
 		}
 	}
+	const fine, both = "0 ", "cl.peek 1{u} 9 1 10000 1 2{u} 9 1 10000 1"
 	held := func(client servertest.Commander) string {
-		return servertest.WithoutTimes(servertest.Call(t, client, line("cl.peek", "1{u} 2{u}")))
+		return servertest.WithoutTimes(servertest.Call(t, client, both))
 	}
-	moved := fmt.Sprintf("MOVED %d %s", slot, from.Addr())
-	reply(from.Direct, "1{u} 2{u} 1{v}", "CROSSSLOT")
-	reply(to.Direct, "1{u}", moved)
-	reply(to.Direct, "1{u} 2{u}", moved)
-	reply(client, "1{u} 2{u}", "no error")
-	for _, command := range contract.Commands {
-		if command.LastWord != "" {
-			require.NoError(t, from.Direct.Do(ctx, servertest.Words(line(command.Name, "1{u}")+" 0")...).Err(), "%s is no key", command.LastWord)
-		}
-	}
-	const both = `return redis.call('cl.charge', KEYS[1], 9, 1, 1, 1, KEYS[2], 9, 1, 1, 1)`
-	require.NoError(t, client.Eval(ctx, both, []string{"3{u}", "4{u}"}).Err())
-	require.ErrorContains(t, from.Direct.Eval(ctx, both, []string{"1{u}", "1{v}"}).Err(), "CROSSSLOT")
+	requireAll(from.Direct, "1{u} 2{u} 1{v}", "CROSSSLOT")
+	requireAll(to.Direct, "1{u} 2{u}", fmt.Sprintf("MOVED %d %s", slot, from.Addr()))
+	requireAll(cluster.Client(t), "1{u} 2{u}", fine)
+	const script = `return redis.call('cl.charge', KEYS[1], 9, 1, 1, 1, KEYS[2], 9, 1, 1, 1)`
+	require.NoError(t, from.Direct.Eval(ctx, script, []string{"3{u}", "4{u}"}).Err())
+	require.ErrorContains(t, from.Direct.Eval(ctx, script, []string{"1{u}", "1{v}"}).Err(), "CROSSSLOT")
 
 	reader, asking := replica.Direct.Conn(), to.Direct.Conn()
 	defer reader.Close()
 	defer asking.Close()
 	servertest.AwaitReplicas(t, from.Direct, replica.Direct)
-	reply(reader, "1{u} 2{u}", "MOVED")
 	require.NoError(t, reader.ReadOnly(ctx).Err())
 	require.Equal(t, held(from.Direct), held(reader))
-	require.ErrorContains(t, reader.Do(ctx, servertest.Words(line("cl.reserve", "1{u} 2{u}"))...).Err(), "MOVED")
+	require.Contains(t, servertest.Try(reader, strings.Replace(both, "peek", "charge", 1)), "MOVED")
 
 	move := cluster.Move(slot, from, to)
 	move.Begin(t)
-	reply(from.Direct, "1{u} 2{u}", "no error") // both are here
-	reply(from.Direct, "8{u} 9{u}", "ASK")      // neither is
-	reply(from.Direct, "1{u} 9{u}", "TRYAGAIN")
-	reply(from.Direct, "9{u} 1{u}", "TRYAGAIN")
-	reply(asking, "8{u} 9{u}", "TRYAGAIN", "asking") // none has come
+	requireAll(from.Direct, "8{u} 9{u}", "ASK")      // neither is here
+	requireAll(from.Direct, "1{u} 9{u}", "TRYAGAIN") // one is
 	before := held(from.Direct)
 	for move.MoveKeys(t, 10) > 0 {
 	}
 	require.NoError(t, asking.Do(ctx, "asking").Err())
 	require.Equal(t, before, held(asking))
-	reply(from.Direct, "1{u} 2{u}", "ASK")
-	reply(asking, "1{u} 2{u}", "no error", "asking")
+	requireAll(asking, "1{u} 2{u}", fine, "asking")
 	move.End(t)
-	reply(client, "1{u} 2{u}", "no error")
+	requireAll(cluster.Client(t), "1{u} 2{u}", fine)
 }
 
 // TestClusterSlotsMigrateAtomicallyWhileInUse: Valkey 9 and Redis 8.4 migrate slots
