@@ -106,10 +106,8 @@ func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
 	require.NoError(t, client.Set(ctx, "key", 1, time.Millisecond).Err())
 	time.Sleep(2 * time.Millisecond)
 	for _, c := range commands {
-		for _, bad := range []string{" 15 1", " x 1 1 1", " 15 x 1 1", " 15 1 x 1", " 15 1 1 x", " 15 1000000001 1 1", " " + most + " 1 1 1", " 15 1 1 " + most} {
-			if c.without != contract.ErrIncrement || bad != " 15 1 1 "+most {
-				require.Regexp(t, "^ERR ", servertest.Try(client, c.name+" key"+bad))
-			}
+		for _, bad := range []string{"15 1", "x 1 1 1", "15 x 1 1", "15 1 x 1", "15 1 1 x", "15 1000000001 1 1", most + " 1 1 1"} {
+			require.Regexp(t, "^ERR ", servertest.Try(client, c.name+" key "+bad))
 		}
 	}
 	require.EqualValues(t, 1, client.DBSize(ctx).Val())

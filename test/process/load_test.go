@@ -16,7 +16,7 @@ import (
 // TestLoad by its arguments: what is not understood, or contradicts itself, is not loaded,
 // and the log says why. What failed does not stay in the process, so a better file of the
 // same name is read. It has to come by rename: writing into a file that is loaded crashes
-// the server.
+// the server. What is loaded stays.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.Options{})
@@ -51,6 +51,14 @@ func TestLoad(t *testing.T) {
 	require.NoError(t, load("COMPAT Redis-Cell compat redis-CELL"))
 	requireLoaded(t, server, "redis-cell", 16)
 	servertest.ClockOf(client).Set(t, servertest.Epoch)
+
+	// Loaded once more, from here or from elsewhere, it goes on as it was.
+	for tries, again := range []string{path, servertest.Module(t)} {
+		require.ErrorContains(t, client.Do(t.Context(), "module", "load", again, "compat", "none").Err(), "Error loading the extension")
+		require.Equal(t, tries+1, strings.Count(server.Log(), "funnel is not loaded: a module of that name is already loaded"))
+	}
+	require.EqualValues(t, 16, servertest.Throttle(t, client, "key", 15, 30, 60)[1])
+	require.EqualValues(t, 2, servertest.InfoField(t, client, "funnel", "funnel_allowed"))
 }
 
 // requireLoaded requires that the log and INFO name the mode, and that the first call
@@ -78,24 +86,6 @@ func TestStartingWithTheModule(t *testing.T) {
 		_, err = servertest.TryStart(t, options)
 		require.Error(t, err)
 	}
-}
-
-// TestLoadedTwice: the second load fails, and the first is not affected.
-func TestLoadedTwice(t *testing.T) {
-	t.Parallel()
-	server := servertest.StartModule(t, "compat", "redis-cell")
-	client := server.Client(t)
-	servertest.Throttle(t, client, "key", 15, 1, servertest.StillPeriod)
-	elsewhere := filepath.Join(server.Dir, "another.so")
-	place(t, servertest.Module(t), elsewhere)
-	for tries, path := range []string{servertest.Module(t), elsewhere} {
-		require.ErrorContains(t, client.Do(t.Context(), "module", "load", path, "compat", "none").Err(), "Error loading the extension")
-		const reason = "funnel is not loaded: a module of that name is already loaded"
-		require.Equal(t, tries+1, strings.Count(server.Log(), reason))
-	}
-	reply := servertest.Throttle(t, client, "key", 15, 1, servertest.StillPeriod)
-	require.Equal(t, []int64{0, 16, 14, -1}, reply[:4])
-	require.EqualValues(t, 2, servertest.InfoField(t, client, "funnel", "funnel_allowed"))
 }
 
 // place puts a copy of a module at a path at once, as an installation should.

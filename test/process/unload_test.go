@@ -73,15 +73,13 @@ func TestServersEndCleanly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := servertest.StartModule(t)
-			client := server.Client(t)
-			servertest.Throttle(t, client, "key", 15, 30, 60)
-			require.EqualError(t, client.Do(t.Context(), "module", "unload", "funnel").Err(), servertest.RefusedUnload)
+			unload := server.Client(t).Do(t.Context(), "module", "unload", "funnel")
+			require.EqualError(t, unload.Err(), servertest.RefusedUnload)
 			require.NoError(t, servertest.IgnoreNil(end(server)))
 			state, err := server.Wait()
 			require.NoError(t, err)
 			require.Zero(t, state.ExitCode(), "%v", state)
 			require.Contains(t, server.Log(), "ready to exit")
-			require.NotContains(t, server.Log(), "crashed")
 			require.Equal(t, 1, strings.Count(server.Log(), "MODULE UNLOAD is refused"))
 		})
 	}
@@ -101,7 +99,6 @@ func TestLoadWithAnUnknownSettingFails(t *testing.T) {
 		servertest.AwaitCron(t, client)
 	}
 	require.NoError(t, client.Do(t.Context(), "module", "loadex", servertest.Module(t), "args", "compat", "redis-cell").Err())
-	require.Equal(t, servertest.Reply{0, 16, 15, -1, 2}, servertest.Throttle(t, client, "key", 15, 30, 60))
-	servertest.AwaitCron(t, client)
+	requireLoaded(t, server, "redis-cell", 16)
 	require.EqualError(t, client.Do(t.Context(), "module", "unload", "funnel").Err(), servertest.RefusedUnload)
 }
