@@ -33,28 +33,3 @@ func TestBothProtocols(t *testing.T) {
 		}
 	}
 }
-
-// TestOnReplicas: CL.PEEK answers there, from read-only scripts too, and writes nothing.
-func TestOnReplicas(t *testing.T) {
-	t.Parallel()
-	options := servertest.Options{Module: servertest.DebugModule(t), Config: []string{"--save", "", "--hz", "100"}}
-	server := servertest.Start(t, options)
-	client, replica := server.Client(t), servertest.StartReplica(t, server, options).Client(t)
-	servertest.ClockOf(client).Set(t, servertest.Epoch)
-	servertest.ClockOf(replica).Set(t, servertest.Epoch)
-	servertest.Call(t, client, "cl.charge user:1 2 1 1000 1 full 2 1 1 3")
-	servertest.AwaitReplicas(t, client, replica)
-	before := servertest.Dumps(t, replica)
-	const want = "1 2 [1 2 0 2 3] [0 2 1 0 1000] [0 5 5 0 0]"
-	require.Equal(t, want, servertest.Call(t, replica, "cl.peek full 2 1 1 1 user:1 2 1 1000 1 new 5 1 1 5"))
-	if servertest.Since7(t) {
-		const script = `return redis.call('cl.peek', KEYS[1], 2, 1, 1, 1, KEYS[2], 2, 1, 1000, 1, KEYS[3], 5, 1, 1, 5)`
-		require.Equal(t, want, servertest.Line(replica.EvalRO(t.Context(), script, []string{"full", "user:1", "new"})))
-	}
-	for _, c := range commands {
-		for _, line := range c.calls("user:1") {
-			require.Equal(t, c.is("write"), strings.Contains(servertest.Try(replica, line), "READONLY"), line)
-		}
-	}
-	require.Equal(t, before, servertest.Dumps(t, replica))
-}

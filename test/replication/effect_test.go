@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/contract"
 	"funnel/internal/servertest"
 )
 
@@ -18,7 +19,7 @@ import (
 // the keys that were written, never a command of ours, and all writes of a call, a
 // transaction, a script or a function as one transaction; of a call that wrote nothing they
 // receive nothing. A replica holds the same with a clock of its own or without the module,
-// and so does a server without it that reads the file.
+// and so does a server without it that reads the file. CL.PEEK alone answers on a replica.
 func TestEffectsAreReplicated(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -75,6 +76,16 @@ func TestEffectsAreReplicated(t *testing.T) {
 	for _, replica := range replicas {
 		require.Equal(t, want, servertest.Dumps(t, replica))
 	}
+	servertest.ClockOf(replicas[0]).Set(t, servertest.Epoch)
+	for _, command := range contract.Commands {
+		if reply := servertest.Try(replicas[0], command.Name+" d 3 1 1 1"); command.Name != "cl.peek" {
+			require.Contains(t, reply, "READONLY", command.Name)
+		} else if require.Equal(t, "1 2 [1 3 0 2 4]", reply); servertest.Since7(t) {
+			peek := replicas[0].EvalRO(ctx, `return redis.call('cl.peek', KEYS[1], 3, 1, 1, 1)`, []string{"d"})
+			require.Equal(t, reply, servertest.Line(peek))
+		}
+	}
+	require.Equal(t, want, servertest.Dumps(t, replicas[0]))
 	primary.Kill()
 	primary.Reconfigure(func(options *servertest.Options) { options.Module = "" })
 	primary.Restart(t)

@@ -14,8 +14,8 @@ import (
 func TestPromotedReplicaGrantsNothingTwice(t *testing.T) {
 	t.Parallel()
 	load := &load{}
-	primary := startPrimary(t)
-	behind, further := startReplica(t, primary), startReplica(t, primary)
+	primary := servertest.Start(t, withModule(t))
+	behind, further := servertest.StartReplica(t, primary, withModule(t)), servertest.StartReplica(t, primary, withModule(t))
 	load.start(t, primary.Client(t))
 	load.goOn(t, 1000)
 	replicate(t, behind, 1)

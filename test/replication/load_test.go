@@ -162,26 +162,17 @@ func heldBy(t testing.TB, client servertest.Commander) (tokens []int64) {
 	return tokens
 }
 
-// primaryConfig lets full copies be made without waiting for what servers do once a second.
-func primaryConfig(more ...string) []string {
-	return append([]string{
+// withModule are the options of a server whose full copies do not wait for what servers do
+// once a second.
+func withModule(t testing.TB, more ...string) servertest.Options {
+	t.Helper()
+	return servertest.Options{Module: servertest.Module(t), Config: append([]string{
 		"--save", "",
 		"--hz", "100", // notices that a copy is written
 		"--repl-diskless-sync", "no", // else a replica that is done too soon says so a second later
 		"--repl-diskless-sync-delay", "0", // for those who say yes
 		"--repl-diskless-load", "swapdb", // else Valkey 9 checks once a second for the file
-		"--repl-backlog-size", "64mb",
-	}, more...)
-}
-
-func startPrimary(t testing.TB, more ...string) *servertest.Server {
-	t.Helper()
-	return servertest.Start(t, servertest.Options{Module: servertest.Module(t), Config: primaryConfig(more...)})
-}
-
-func startReplica(t testing.TB, primary *servertest.Server, more ...string) *servertest.Server {
-	t.Helper()
-	return servertest.StartReplica(t, primary, servertest.Options{Module: servertest.Module(t), Config: primaryConfig(more...)})
+	}, more...)}
 }
 
 func awaitAttached(t testing.TB, replica *servertest.Server) {

@@ -15,10 +15,10 @@ func TestReplicaServesItsFunnelsUntilItHasTheNewOnes(t *testing.T) {
 	servertest.NeedSince7(t, "replicas that answer while they load")
 	t.Parallel()
 	load := &load{}
-	primary := startPrimary(t, "--repl-diskless-sync", "yes", "--repl-backlog-size", "16kb")
+	primary := servertest.Start(t, withModule(t, "--repl-diskless-sync", "yes", "--repl-backlog-size", "16kb"))
 	// A server that loads serves its clients every so many bytes: by default, every few
 	// megabytes, which is more than the funnels.
-	replica := startReplica(t, primary, "--loading-process-events-interval-bytes", "1024")
+	replica := servertest.StartReplica(t, primary, withModule(t, "--loading-process-events-interval-bytes", "1024"))
 	client, replicaClient := primary.Client(t), replica.Client(t)
 	require.NoError(t, client.Do(t.Context(), "debug", "populate", 10_000, "other", 100).Err(), "keys that make the copy last")
 
