@@ -22,11 +22,10 @@ func threadsOf(t testing.TB, server *servertest.Server) (threads []string) {
 	folders, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", server.Pid()))
 	require.NoError(t, err)
 	for _, folder := range folders {
-		thread := ""
+		status, thread := servertest.ProcessStatus(t, strings.TrimPrefix(folder, "/proc/")), ""
 		for _, field := range strings.Fields("Name SigPnd ShdPnd SigBlk SigIgn SigCgt") {
-			value := servertest.ProcessStatus(t, strings.TrimPrefix(folder, "/proc/"))[field]
-			require.NotEmpty(t, value, field)
-			thread += field + " " + value + " "
+			require.NotEmpty(t, status[field], field)
+			thread += field + " " + status[field] + " "
 		}
 		threads = append(threads, thread)
 	}

@@ -84,21 +84,3 @@ func TestServersEndCleanly(t *testing.T) {
 		})
 	}
 }
-
-// TestLoadWithAnUnknownSettingFails and is taken back by the server after OnLoad, which
-// the module has to allow: Redis 8 ends itself otherwise. A good load succeeds later.
-func TestLoadWithAnUnknownSettingFails(t *testing.T) {
-	servertest.NeedSince7(t, "MODULE LOADEX")
-	t.Parallel()
-	server := servertest.Start(t, servertest.Options{})
-	client := server.Client(t)
-	for range 2 {
-		err := client.Do(t.Context(), "module", "loadex", servertest.Module(t), "config", "funnel.burst", "1").Err()
-		require.ErrorContains(t, err, "Error loading the extension")
-		servertest.RequireError(t, client, "ERR unknown command", "key", 15, 30, 60)
-		servertest.AwaitCron(t, client)
-	}
-	require.NoError(t, client.Do(t.Context(), "module", "loadex", servertest.Module(t), "args", "compat", "redis-cell").Err())
-	requireLoaded(t, server, "redis-cell", 16)
-	require.EqualError(t, client.Do(t.Context(), "module", "unload", "funnel").Err(), servertest.RefusedUnload)
-}
