@@ -1,3 +1,5 @@
+// What servers know of the commands: words, flags, keys and permissions.
+
 package command_test
 
 import (

@@ -1,3 +1,5 @@
+// docs/commands.md says what the module does, and leaves out no error and no field of INFO.
+
 package command_test
 
 import (
@@ -29,9 +31,7 @@ func commandsPage(t *testing.T) string {
 // stands still but for lines such as "(1.5 seconds later)".
 func TestDocs(t *testing.T) {
 	server, client := servertest.Shared(t)
-	clock := servertest.ClockOf(client)
-
-	ran := 0
+	clock, ran := servertest.ClockOf(client), 0
 	for _, block := range page.Blocks(t, "../../docs/commands.md") {
 		require.NoError(t, client.FlushAll(context.Background()).Err())
 		now := servertest.Epoch

@@ -1,3 +1,5 @@
+// What is refused: each error, its full text, and that it changes nothing.
+
 package command_test
 
 import (
@@ -66,12 +68,9 @@ func TestErrors(t *testing.T) {
 		ends   string
 	}{
 		{"k 1.5 1 1 1", contract.ErrCapacity, "1 to " + most + ", not '1.5'"},
-		{"k " + most + "0 1 1 1", contract.ErrCapacity, "1 to " + most + ", not '" + most + "0'"},
 		{"k 0 1 1 1", contract.ErrCapacity, "1 to " + most + ", not '0'"},
 		{"k 2 0 1 1", contract.ErrCount, ", not '0'"},
-		{"k 2 -1 1 1", contract.ErrCount, ", not '-1'"},
 		{"k 2 1 0 1", contract.ErrPeriod, ", not '0'"},
-		{"k 2 1 1e3 1", contract.ErrPeriod, ", not '1e3'"},
 		{"k 2 1 0.0000000001 1", contract.ErrPeriod, ", not '0.0000000001'"},
 		{"k 2 1 1 -1", contract.ErrQuantity, ", not '-1'"},
 		{"k 2 1 1 01", contract.ErrQuantity, ", not '01'"},
@@ -102,7 +101,7 @@ func TestErrors(t *testing.T) {
 // TestBadArgumentsLeaveTheKeyAlone: it is not even opened, which would delete one that has expired.
 func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
 	_, client := servertest.Shared(t)
-	ctx := context.Background()
+	ctx := t.Context()
 	require.NoError(t, client.Do(ctx, "debug", "set-active-expire", 0).Err())
 	defer client.Do(ctx, "debug", "set-active-expire", 1)
 	require.NoError(t, client.Set(ctx, "key", 1, time.Millisecond).Err())

@@ -22,7 +22,7 @@ func TestBothProtocols(t *testing.T) {
 			{"CL.REFUND {u}:s 10 10 1 1", "*3\r\n:0\r\n$1\r\n0\r\n*1\r\n" + empty},
 			{"CL.TAKE {u}:s 10 10 1 12", "*4\r\n:1\r\n$3\r\n0.1\r\n*1\r\n*6\r\n:1\r\n:10\r\n:0\r\n$3\r\n0.1\r\n$1\r\n1\r\n$19\r\n4102444801000000000\r\n:10\r\n"},
 			{"CL.REFUND {u}:s 10 10 1 12 4102444801000000000", "*3\r\n:0\r\n$1\r\n0\r\n*1\r\n" + empty},
-			{"CL.PEEK {u}:s 10 10 1 1 {u}:h 10 10 1 11", "*3\r\n:1\r\n$2\r\n-1\r\n*2\r\n" + empty + strings.NewReplacer(":0", ":1", "$1\r\n0\r\n$1\r\n0\r\n$", "$2\r\n-1\r\n$1\r\n0\r\n$").Replace(empty)},
+			{"CL.PEEK {u}:h 10 10 1 1 {u}:i 10 10 1 11", "*3\r\n:1\r\n$2\r\n-1\r\n*2\r\n" + empty + strings.NewReplacer(":0", ":1", "$1\r\n0\r\n$1\r\n0\r\n$", "$2\r\n-1\r\n$1\r\n0\r\n$").Replace(empty)},
 		} {
 			_, err := wire.Write(servertest.AppendCommand(nil, strings.Fields(c.call)...))
 			require.NoError(t, err)

@@ -39,8 +39,6 @@ var stories = map[string][]step{
 		{"0s", "cl.reserve late 2 1 1 1 9223372036", string(contract.ErrTAT), late},
 		{"0s", "cl.reserve a 2 1 1 1 late 2 1 1 1", "1 5120927235.854775807 [0 2 2 0 0] [1 2 0 5120927235.854775807 5120927236.854775807]", late},
 		{"0s", "cl.reserve a 2 1 1 1 new 1 1 9223372036 1", string(contract.ErrTAT.Of(2)), late},
-		{"0s", "cl.reserve late 2 1 1 1 new 1 1 9223372036 1", string(contract.ErrTAT.Of(2)), late},
-		{"0s", "cl.take late 9223372036 1 1 0", "0 0 [0 9223372036 4102444799 0 5120927236.854775807] 0", late},
 		{"0s", "cl.take late 9223372036 1 1 1", string(contract.ErrTAT), late},
 		{"0s", "cl.peek new 1 1 9223372036 1", string(contract.ErrTAT), late},
 		{"0s", "cl.charge late 2 1 1 1", string(contract.ErrTAT), late},
@@ -55,7 +53,6 @@ var stories = map[string][]step{
 	"the clock of the machine may step: what is stored stays": {
 		{"0s", "cl.throttle k 15 30 60 5", "0 15 10 -1 10", "k=10s"},
 		{"-1h", "cl.throttle k 15 30 60", "1 15 0 3582 3610", "k=10s"},
-		{"-18.000000001s", "cl.throttle k 15 30 60", "1 15 0 1 29", "k=10s"},
 		{"-18s", "cl.throttle k 15 30 60", "0 15 0 -1 30", "k=12s"},
 	},
 	"the longest time that there is": {
@@ -80,7 +77,6 @@ var stories = map[string][]step{
 	"reserve with quantity 0 writes nothing": {
 		{"0s", "cl.charge k 2 1 1 5", "1 3 [1 2 0 3 5 5s]", "k=5s"},
 		{"0s", "cl.reserve k 2 1 1 0", "1 3 [1 2 0 3 5]", "k=5s"},
-		{"0s", "cl.reserve k 2 1 1 0 2.9", "1 0.1 [1 2 0 0.1 5]", "k=5s"},
 		{"0s", "cl.reserve k 2 1 1 0 3", "0 3 [0 2 0 3 5]", "k=5s"},
 	},
 	"tokens are taken from all funnels, and not later": {

@@ -1,3 +1,5 @@
+// Which files load with which arguments, and beside which modules.
+
 package process_test
 
 import (
@@ -24,17 +26,12 @@ func TestLoad(t *testing.T) {
 	path := filepath.Join(server.Dir, "funnel.so")
 	place(t, servertest.Module(t), path)
 	load := func(arguments string) error {
-		words := []any{"module", "load", path}
-		if arguments != "" {
-			words = append(words, servertest.ToAny(strings.Split(arguments, " "))...)
-		}
-		return client.Do(t.Context(), words...).Err()
+		return client.Do(t.Context(), servertest.Words("module load "+path+" "+arguments)...).Err()
 	}
 	for _, c := range []struct{ arguments, log string }{
 		{"compat", "load argument 'compat' must be 'none' or 'redis-cell', not ''"},
 		{"compat none compat", "load argument 'compat' must be 'none' or 'redis-cell', not ''"},
 		{"compat none compat redis-cell", "load argument 'compat' is given twice, as 'none' and as 'redis-cell'"},
-		{"compat redis-cell compat none", "load argument 'compat' is given twice, as 'none' and as 'redis-cell'"},
 		{"compat dragonfly", "load argument 'compat' must be 'none' or 'redis-cell', not 'dragonfly'"},
 		{"compat none\x00more", "load argument 'compat' must be 'none' or 'redis-cell', not 'none"},
 		{"burst 1", "unknown load argument 'burst': funnel knows 'compat none' and 'compat redis-cell'"},

@@ -1,3 +1,5 @@
+// A process has the same threads, signals and crash reports with the module as without.
+
 package process_test
 
 import (

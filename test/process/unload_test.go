@@ -1,3 +1,5 @@
+// No client makes the module be unloaded, and servers still end.
+
 package process_test
 
 import (

@@ -1,3 +1,5 @@
+// Funnels are keys of a cluster like any other.
+
 package replication_test
 
 import (

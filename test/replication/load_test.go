@@ -24,8 +24,8 @@ import (
 type load struct {
 	mutex    sync.Mutex
 	groups   [100]group
-	answered int64 // calls
-	failed   int64 // calls without a reply, or with an error
+	answered atomic.Int64 // calls
+	failed   int64        // calls without a reply, or with an error
 
 	stopping atomic.Bool
 	workers  sync.WaitGroup
@@ -82,10 +82,10 @@ func (l *load) callBatch(client redis.UniversalClient) (connected bool) {
 		switch {
 		case err == nil && reply[0] == int64(0):
 			group.granted++
-			l.answered++
+			l.answered.Add(1)
 		case err == nil:
 			group.asked--
-			l.answered++
+			l.answered.Add(1)
 		case errors.As(err, &refusal):
 			group.asked--
 			l.failed++
@@ -100,13 +100,8 @@ func (l *load) callBatch(client redis.UniversalClient) (connected bool) {
 // goOn waits until so many calls more are answered.
 func (l *load) goOn(t testing.TB, calls int64) {
 	t.Helper()
-	answered := func() int64 {
-		l.mutex.Lock()
-		defer l.mutex.Unlock()
-		return l.answered
-	}
-	enough := answered() + calls
-	servertest.Eventually(t, "the load goes on", func() bool { return answered() >= enough })
+	enough := l.answered.Load() + calls
+	servertest.Eventually(t, "the load goes on", func() bool { return l.answered.Load() >= enough })
 }
 
 func (l *load) stop() {
