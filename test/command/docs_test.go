@@ -3,7 +3,6 @@
 package command_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"regexp"
@@ -33,7 +32,7 @@ func TestDocs(t *testing.T) {
 	server, client := servertest.Shared(t)
 	clock, ran := servertest.ClockOf(client), 0
 	for _, block := range page.Blocks(t, "../../docs/commands.md") {
-		require.NoError(t, client.FlushAll(context.Background()).Err())
+		require.NoError(t, client.FlushAll(t.Context()).Err())
 		now := servertest.Epoch
 		clock.Set(t, now)
 		wire := server.Wire(t)
@@ -68,7 +67,7 @@ func TestDocsHaveEveryError(t *testing.T) {
 // TestDocsHaveEveryFieldOfInfo, and no others.
 func TestDocsHaveEveryFieldOfInfo(t *testing.T) {
 	_, client := servertest.Shared(t)
-	info, err := client.Info(context.Background(), "funnel").Result()
+	info, err := client.Info(t.Context(), "funnel").Result()
 	require.NoError(t, err)
 	_, table, found := strings.Cut(commandsPage(t), "## INFO\n")
 	require.True(t, found)

@@ -3,7 +3,6 @@
 package command_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -26,7 +25,7 @@ func requireRefused(t *testing.T, client *redis.Client, want string, words ...an
 	t.Helper()
 	before := servertest.Dumps(t, client)
 	dirty := servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save")
-	require.EqualError(t, client.Do(context.Background(), words...).Err(), want, "%.200q", fmt.Sprint(words...))
+	require.EqualError(t, client.Do(t.Context(), words...).Err(), want, "%.200q", fmt.Sprint(words...))
 	require.Equal(t, before, servertest.Dumps(t, client))
 	require.Equal(t, dirty, servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save"))
 }
@@ -138,7 +137,7 @@ func TestErrorsOfAnyBytes(t *testing.T) {
 // to a peek, and stay as they are.
 func TestKeysThatHoldNoFunnel(t *testing.T) {
 	_, client := servertest.Shared(t)
-	ctx := context.Background()
+	ctx := t.Context()
 	for _, write := range [][]any{
 		{"rpush", "list", "a"}, {"sadd", "set", "a"}, {"hset", "hash", "a", 1}, {"zadd", "sorted", 1, "a"}, {"xadd", "stream", "*", "a", 1},
 		{"set", "nothing", ""}, {"set", "negative", "-5"}, {"set", "2^63", "9223372036854775808"}, {"set", "zero-byte", "5\x00"},

@@ -1,7 +1,6 @@
 package command_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -40,9 +39,7 @@ var stories = map[string][]step{
 		{"0s", "cl.reserve a 2 1 1 1 late 2 1 1 1", "1 5120927235.854775807 [0 2 2 0 0] [1 2 0 5120927235.854775807 5120927236.854775807]", late},
 		{"0s", "cl.reserve a 2 1 1 1 new 1 1 9223372036 1", string(contract.ErrTAT.Of(2)), late},
 		{"0s", "cl.take late 9223372036 1 1 1", string(contract.ErrTAT), late},
-		{"0s", "cl.peek new 1 1 9223372036 1", string(contract.ErrTAT), late},
 		{"0s", "cl.charge late 2 1 1 1", string(contract.ErrTAT), late},
-		{"0s", "cl.charge a 2 1 1 1 late 2 1 1 1", string(contract.ErrTAT.Of(2)), late},
 		{"0s", "cl.refund late 2 1 1 1", "1 5120927233.854775807 [1 2 0 5120927233.854775807 5120927235.854775807]", "late=1422479h47m15.854775807s"},
 	},
 	"throttle rounds seconds up": {
@@ -52,7 +49,6 @@ var stories = map[string][]step{
 	},
 	"the clock of the machine may step: what is stored stays": {
 		{"0s", "cl.throttle k 15 30 60 5", "0 15 10 -1 10", "k=10s"},
-		{"-1h", "cl.throttle k 15 30 60", "1 15 0 3582 3610", "k=10s"},
 		{"-18s", "cl.throttle k 15 30 60", "0 15 0 -1 30", "k=12s"},
 	},
 	"the longest time that there is": {
@@ -63,7 +59,6 @@ var stories = map[string][]step{
 	"reservations are served in the order of asking": {
 		{"0s", "cl.reserve k 2 1 1 1", "0 0 [0 2 1 0 1 1s]", "k=1s"},
 		{"0s", "cl.reserve k 2 1 1 1 0", "0 0 [0 2 0 0 2 2s]", "k=2s"},
-		{"0s", "cl.reserve k 2 1 1 1 0.999999999", "1 0.000000001 [1 2 0 0.000000001 2]", "k=2s"},
 		{"0s", "cl.reserve k 2 1 1 1 1", "0 1 [0 2 0 1 3 3s]", "k=3s"},
 		{"0.25s", "cl.reserve k 2 1 1 3 9223372036.854775807", "1 -1 [1 2 0 -1 2.75]", "k=3s"},
 		{"0.25s", "cl.throttle k 2 1 1 1", "1 2 0 2 3", "k=3s"},
@@ -72,7 +67,6 @@ var stories = map[string][]step{
 		{"0s", "cl.reserve k 2 1 1 2 0.5", "0 0 [0 2 0 0 2 2s]", "k=2s"},
 		{"1.499999999s", "cl.reserve k 2 1 1 2 0.5", "1 0.000000001 [1 2 1 0.000000001 0.500000001]", "k=2s"},
 		{"1.5s", "cl.reserve k 2 1 1 2 0.5", "0 0.5 [0 2 0 0.5 2.5 4s]", "k=4s"},
-		{"1.5s", "cl.reserve k 2 1 1 3 9223372036", "1 -1 [1 2 0 -1 2.5]", "k=4s"},
 	},
 	"reserve with quantity 0 writes nothing": {
 		{"0s", "cl.charge k 2 1 1 5", "1 3 [1 2 0 3 5 5s]", "k=5s"},
@@ -99,14 +93,12 @@ var stories = map[string][]step{
 	},
 	"take from an overfull funnel waits for one more token": {
 		{"0s", "cl.charge k 2 1 1 5", "1 3 [1 2 0 3 5 5s]", "k=5s"},
-		{"0s", "cl.take k 2 1 1 9", "1 4 [1 2 0 4 5] 0", "k=5s"},
 		{"3.999999999s", "cl.take k 2 1 1 9", "1 0.000000001 [1 2 0 0.000000001 1.000000001] 0", "k=5s"},
 		{"4s", "cl.take k 2 1 1 9", "1 1 [1 2 0 1 2 6s] 1", "k=6s"},
 	},
 	"peek tells what reserve would, and the state as it is": {
 		{"0s", "cl.peek k 2 1 1 3", "1 -1 [1 2 2 -1 0]", ""},
 		{"0s", "cl.charge k 2 1 1 1", "0 0 [0 2 1 0 1 1s]", "k=1s"},
-		{"0.25s", "cl.peek k 2 1 1 0", "0 0 [0 2 1 0 0.75]", "k=1s"},
 		{"0.25s", "cl.peek k 2 1 1 2", "1 0.75 [1 2 1 0.75 0.75]", "k=1s"},
 		{"0.25s", "cl.peek new 5 1 1 6 k 2 1 1 2", "1 -1 [1 5 5 -1 0] [1 2 1 0.75 0.75]", "k=1s"},
 	},
@@ -169,16 +161,15 @@ func TestStories(t *testing.T) {
 	clock := servertest.ClockOf(client)
 	for name, steps := range stories {
 		t.Run(name, func(t *testing.T) {
-			require.NoError(t, client.FlushAll(context.Background()).Err())
+			require.NoError(t, client.FlushAll(t.Context()).Err())
 			for _, step := range steps {
 				step.call = withTATs(step.call)
 				at, err := time.ParseDuration(step.at)
 				require.NoError(t, err)
 				clock.Set(t, servertest.Epoch.Add(at))
-				what := step.call + " at " + step.at
 				reply, _, _ := strings.Cut(servertest.Try(client, step.call), ": got ")
-				require.Equal(t, step.reply, reply, what)
-				require.Equal(t, step.state, stateOf(t, client), what)
+				require.Equal(t, step.reply, reply, "%s at %s", step.call, step.at)
+				require.Equal(t, step.state, stateOf(t, client), "%s at %s", step.call, step.at)
 			}
 		})
 	}

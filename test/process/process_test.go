@@ -1,5 +1,3 @@
-// A process has the same threads, signals and crash reports with the module as without.
-
 package process_test
 
 import (

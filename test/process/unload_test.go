@@ -1,5 +1,3 @@
-// No client makes the module be unloaded, and servers still end.
-
 package process_test
 
 import (

@@ -1,5 +1,3 @@
-// Funnels are keys of a cluster like any other.
-
 package replication_test
 
 import (
