@@ -18,16 +18,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestTranscript is the first call of the README: user 42
-// may call 15 times in a row, and 30 times in 60 seconds.
-func TestTranscript(t *testing.T) {
-	client := servertest.StartClient(t)
-	require.Equal(t, "0 15 14 -1 2", servertest.Call(t, client, "cl.throttle user:42 15 30 60"))
-	require.Equal(t, "0 15 13 -1 4", servertest.Call(t, client, "cl.throttle user:42 15 30 60 1"))
-}
-
-// tour has a transcript for each thing that one can do. A line that begins with > is a
-// command, and the next one its reply. The replies of CL.THROTTLE are
+// tour has a transcript of each command. A line that begins with > is a command, and the
+// next one its reply. The reply of CL.THROTTLE is
 //
 //	limited limit remaining retry_after reset_after
 //
@@ -39,91 +31,48 @@ func TestTranscript(t *testing.T) {
 //
 // The clock stands still, but for what stands in parentheses.
 var tour = map[string]string{
-	"limit a rate": `
-		> cl.throttle user:1 3 1 2
-		0 3 2 -1 2
-		> cl.throttle user:1 3 1 2
-		0 3 1 -1 4
-		> cl.throttle user:1 3 1 2
-		0 3 0 -1 6
-		> cl.throttle user:1 3 1 2
-		1 3 0 2 6
-		(1.999999999s later)
-		> cl.throttle user:1 3 1 2
-		1 3 0 1 5
-		(1ns later)
-		> cl.throttle user:1 3 1 2
-		0 3 0 -1 6
-		(6s later: it has drained)
-		> cl.throttle user:1 3 1 2
-		0 3 2 -1 2`,
+	"limit a rate: 15 in a row, and 30 in 60 seconds": `
+		> cl.throttle user:42 15 30 60
+		0 15 14 -1 2
+		> cl.throttle user:42 15 30 60 14
+		0 15 0 -1 30
+		> cl.throttle user:42 15 30 60
+		1 15 0 2 30
+		(2s later)
+		> cl.throttle user:42 15 30 60
+		0 15 0 -1 30`,
 
 	"limit by second and by hour: all funnels, or none": `
-		> cl.reserve {u42}:s 2 2 1 1 {u42}:h 3 3 3600 1
-		0 0 [0 2 1 0 0.5 500ms] [0 3 2 0 1200 20m0s]
-		> cl.reserve {u42}:s 2 2 1 1 {u42}:h 3 3 3600 1
-		0 0 [0 2 0 0 1 1s] [0 3 1 0 2400 40m0s]
-		> cl.reserve {u42}:s 2 2 1 1 {u42}:h 3 3 3600 1
-		1 0.5 [1 2 0 0.5 1] [0 3 1 0 2400]
-		(1s later)
-		> cl.reserve {u42}:s 2 2 1 1 {u42}:h 3 3 3600 1
-		0 0 [0 2 1 0 0.5 1.5s] [0 3 0 0 3599 1h0m0s]
-		> cl.reserve {u42}:s 2 2 1 1 {u42}:h 3 3 3600 1
-		1 1199 [0 2 1 0 0.5] [1 3 0 1199 3599]
-		> cl.reserve {u42}:s 2 2 1 3 {u42}:h 3 3 3600 1
-		1 -1 [1 2 1 -1 0.5] [1 3 0 1199 3599]`,
+		> cl.reserve {u42}:s 1 2 1 1 {u42}:h 3 3 3600 1
+		0 0 [0 1 0 0 0.5 500ms] [0 3 2 0 1200 20m0s]
+		> cl.reserve {u42}:s 1 2 1 1 {u42}:h 3 3 3600 1
+		1 0.5 [1 1 0 0.5 0.5] [0 3 2 0 1200]`,
 
 	"wait: ask once, sleep once, and go ahead in the order of asking": `
 		> cl.reserve mails 1 4 1 1 60
 		0 0 [0 1 0 0 0.25 250ms]
 		> cl.reserve mails 1 4 1 1 60
-		0 0.25 [0 1 0 0.25 0.5 500ms]
-		> cl.reserve mails 1 4 1 1 60
-		0 0.5 [0 1 0 0.5 0.75 750ms]
-		> cl.reserve mails 1 4 1 1 0.5
-		1 0.25 [1 1 0 0.25 0.75]
-		> cl.throttle mails 1 4 1
-		1 1 0 1 1
-		(0.25s later)
-		> cl.reserve mails 1 4 1 1 0.5
-		0 0.5 [0 1 0 0.5 0.75 1s]`,
+		0 0.25 [0 1 0 0.25 0.5 500ms]`,
 
 	"take as many tokens as fit, and ask for the others after the wait": `
-		> cl.take rows 10 1 1 7
-		0 0 [0 10 3 0 7 7s] 7
-		(0.5s later)
-		> cl.take rows 10 1 1 7
-		1 0.5 [1 10 0 0.5 9.5 10s] 3
-		> cl.take rows 10 1 1 4
-		1 0.5 [1 10 0 0.5 9.5] 0
-		(0.5s later)
-		> cl.take rows 10 1 1 4
-		1 1 [1 10 0 1 10 11s] 1`,
-
-	"look without taking": `
-		> cl.throttle user:1 3 1 1 2
-		0 3 1 -1 2
-		> cl.peek user:1 3 1 1 1 user:2 3 1 1 3
-		0 0 [0 3 1 0 2] [0 3 3 0 0]
-		> cl.peek user:1 3 1 1 2 user:2 3 1 1 4
-		1 -1 [1 3 1 1 2] [1 3 3 -1 0]
-		> dbsize
-		1`,
+		> cl.take rows 10 1 1 12
+		1 1 [1 10 0 1 10 10s] 10
+		(2s later)
+		> cl.take rows 10 1 1 2
+		0 0 [0 10 0 0 10 12s] 2`,
 
 	"settle what a call has cost: reserve an estimate, then charge or refund the difference": `
 		> cl.reserve tokens 3000 500 1 2000
 		0 0 [0 3000 1000 0 4 4s]
 		> cl.charge tokens 3000 500 1 1500
 		1 1 [1 3000 0 1 7 7s]
-		> cl.throttle tokens 3000 500 1 1
-		1 3000 0 2 7
 		> cl.refund tokens 3000 500 1 700
-		0 0 [0 3000 200 0 5.6]
-		> cl.throttle tokens 3000 500 1 1
-		0 3000 199 -1 6
-		> cl.refund tokens 3000 500 1 1000000
-		0 0 [0 3000 3000 0 0]
-		> exists tokens
+		0 0 [0 3000 200 0 5.6]`,
+
+	"look without taking": `
+		> cl.peek user:1 3 1 1 1 user:2 3 1 1 4
+		1 -1 [0 3 3 0 0] [1 3 3 -1 0]
+		> dbsize
 		0`,
 }
 

@@ -296,12 +296,6 @@ func (c *Cluster) awaitSlots(t testing.TB, done func(map[string]member) bool, no
 	})
 }
 
-// IsPrimary reports whether the node is a primary, by itself.
-func (n *ClusterNode) IsPrimary() bool {
-	members, err := n.members()
-	return err == nil && slices.Contains(members[n.ID].flags, "master")
-}
-
 func (c *Cluster) do(t testing.TB, node *ClusterNode, command ...any) {
 	t.Helper()
 	// MIGRATE answers NOKEY, without error, when a key has expired meanwhile.

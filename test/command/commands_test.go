@@ -4,15 +4,20 @@ package command_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"funnel/internal/contract"
 	"funnel/internal/servertest"
 )
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	servertest.EndShared()
+	os.Exit(code)
+}
 
 const funnel = "key capacity count period quantity"
 
@@ -76,14 +81,4 @@ func keyNames(count int) (keys []string) {
 		keys = append(keys, fmt.Sprint("key:", i))
 	}
 	return keys
-}
-
-// requireAllowed requires that the user of a client may make a call, or may not.
-func requireAllowed(t *testing.T, allowed bool, client servertest.Commander, line, rules string) {
-	t.Helper()
-	if reply := servertest.Try(client, line); allowed {
-		require.Regexp(t, "^[01] ", reply, "%s with %s", line, rules)
-	} else {
-		require.Contains(t, reply, "NOPERM", "%s with %s", line, rules)
-	}
 }

@@ -1,7 +1,8 @@
+// What is refused: each error, its full text, and that it changes nothing.
+
 package command_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -19,23 +20,12 @@ const (
 	century = "9223372036.854775807"
 )
 
-// startWithoutFunnels has keys that are no funnels.
-func startWithoutFunnels(t *testing.T) *redis.Client {
-	t.Helper()
-	client := servertest.StartClient(t)
-	for _, number := range []string{"1", "2"} {
-		require.NoError(t, client.RPush(t.Context(), "list"+number, "a").Err())
-		require.NoError(t, client.Set(t.Context(), "word"+number, "abc", 0).Err())
-	}
-	return client
-}
-
 // requireRefused requires the error of a call, and that it changes nothing.
 func requireRefused(t *testing.T, client *redis.Client, want string, words ...any) {
 	t.Helper()
 	before := servertest.Dumps(t, client)
 	dirty := servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save")
-	require.EqualError(t, client.Do(context.Background(), words...).Err(), want, "%.200q", fmt.Sprint(words...))
+	require.EqualError(t, client.Do(t.Context(), words...).Err(), want, "%.200q", fmt.Sprint(words...))
 	require.Equal(t, before, servertest.Dumps(t, client))
 	require.Equal(t, dirty, servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save"))
 }
@@ -43,7 +33,7 @@ func requireRefused(t *testing.T, client *redis.Client, want string, words ...an
 // TestNumberOfWords: one reply for none, for a part of a funnel, and for more funnels than a
 // command takes.
 func TestNumberOfWords(t *testing.T) {
-	client := startWithoutFunnels(t)
+	_, client := servertest.Shared(t)
 	var words []any
 	for _, key := range keyNames(1000) {
 		words = append(words, key, 2, 1, 1, 1)
@@ -53,9 +43,11 @@ func TestNumberOfWords(t *testing.T) {
 		for count := 1; count <= c.most(); count++ {
 			for _, line := range c.calls(keyNames(count)...) {
 				accepted[len(strings.Fields(line))-1] = true
+				require.NotContains(t, servertest.Try(client, line), "wrong number", line)
 			}
 		}
-		for _, count := range []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 319, 320, 321, 322, 324, 325, 326, 5000} {
+		require.NoError(t, client.FlushAll(t.Context()).Err())
+		for _, count := range []int{0, 3, 4, 5, 6, 7, 9, 10, 11, 12, 319, 320, 321, 322, 325, 326, 5000} {
 			if !accepted[count] {
 				requireRefused(t, client, "ERR wrong number of arguments for '"+c.name+"' command", append([]any{c.name}, words[:count]...)...)
 			}
@@ -66,29 +58,26 @@ func TestNumberOfWords(t *testing.T) {
 // TestErrors, each with its full text: of a call of one funnel, and of three, of which the
 // second is wrong.
 func TestErrors(t *testing.T) {
-	client := startWithoutFunnels(t)
+	_, client := servertest.Shared(t)
+	require.NoError(t, client.RPush(t.Context(), "list", "a").Err())
+	require.NoError(t, client.Set(t.Context(), "word", "abc", 0).Err())
 	for _, c := range []struct {
 		funnel string
 		begins contract.Error
 		ends   string
 	}{
 		{"k 1.5 1 1 1", contract.ErrCapacity, "1 to " + most + ", not '1.5'"},
-		{"k " + most + "0 1 1 1", contract.ErrCapacity, "1 to " + most + ", not '" + most + "0'"},
 		{"k 0 1 1 1", contract.ErrCapacity, "1 to " + most + ", not '0'"},
 		{"k 2 0 1 1", contract.ErrCount, ", not '0'"},
-		{"k 2 -1 1 1", contract.ErrCount, ", not '-1'"},
 		{"k 2 1 0 1", contract.ErrPeriod, ", not '0'"},
-		{"k 2 1 1e3 1", contract.ErrPeriod, ", not '1e3'"},
 		{"k 2 1 0.0000000001 1", contract.ErrPeriod, ", not '0.0000000001'"},
 		{"k 2 1 1 -1", contract.ErrQuantity, ", not '-1'"},
 		{"k 2 1 1 01", contract.ErrQuantity, ", not '01'"},
 		{"k 2 1000000001 1 1", contract.ErrEmissionInterval, ": got capacity 2, count 1000000001, period 1, quantity 1"},
 		{"k " + most + " 1 1 1", contract.ErrTolerance, ": got capacity " + most + ", count 1, period 1, quantity 1"},
 		{"k 2 1 1 " + most, contract.ErrIncrement, ": got capacity 2, count 1, period 1, quantity " + most},
-		{"list1 2 1 1 1", contract.ErrType, ""},
-		{"list1 2 1 1 0", contract.ErrType, ""},
-		{"word1 2 1 1 1", contract.ErrFunnel, ""},
-		{"word1 2 1 1 0", contract.ErrFunnel, ""},
+		{"list 2 1 1 1", contract.ErrType, ""},
+		{"word 2 1 1 0", contract.ErrFunnel, ""},
 		{"k 1 1 " + century + " 1", contract.ErrTAT, ": got capacity 1, count 1, period " + century + ", quantity 1"},
 	} {
 		for _, command := range commands {
@@ -110,17 +99,15 @@ func TestErrors(t *testing.T) {
 
 // TestBadArgumentsLeaveTheKeyAlone: it is not even opened, which would delete one that has expired.
 func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
-	client := servertest.StartClient(t)
-	ctx := context.Background()
+	_, client := servertest.Shared(t)
+	ctx := t.Context()
 	require.NoError(t, client.Do(ctx, "debug", "set-active-expire", 0).Err())
+	defer client.Do(ctx, "debug", "set-active-expire", 1)
 	require.NoError(t, client.Set(ctx, "key", 1, time.Millisecond).Err())
-	expiry := time.Now().Add(time.Millisecond)
-	servertest.Eventually(t, "the key expires", func() bool { return time.Now().After(expiry.Add(time.Millisecond)) })
+	time.Sleep(2 * time.Millisecond)
 	for _, c := range commands {
-		for _, bad := range []string{" 15 1", " x 1 1 1", " 15 x 1 1", " 15 1 x 1", " 15 1 1 x", " 15 1000000001 1 1", " " + most + " 1 1 1", " 15 1 1 " + most} {
-			if c.without != contract.ErrIncrement || bad != " 15 1 1 "+most {
-				require.Regexp(t, "^ERR ", servertest.Try(client, c.name+" key"+bad))
-			}
+		for _, bad := range []string{"15 1", "x 1 1 1", "15 x 1 1", "15 1 x 1", "15 1 1 x", "15 1000000001 1 1", most + " 1 1 1"} {
+			require.Regexp(t, "^ERR ", servertest.Try(client, c.name+" key "+bad))
 		}
 	}
 	require.EqualValues(t, 1, client.DBSize(ctx).Val())
@@ -130,7 +117,7 @@ func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
 
 // TestErrorsOfAnyBytes are a line, not a flood, and let nothing into the protocol.
 func TestErrorsOfAnyBytes(t *testing.T) {
-	client := servertest.StartClient(t)
+	_, client := servertest.Shared(t)
 	long := strings.Repeat("9", 1<<20)
 	for _, c := range commands {
 		for at := 2; at <= 5; at++ {
@@ -149,8 +136,8 @@ func TestErrorsOfAnyBytes(t *testing.T) {
 // TestKeysThatHoldNoFunnel, of other types or with other values: they reply an error, also
 // to a peek, and stay as they are.
 func TestKeysThatHoldNoFunnel(t *testing.T) {
-	client := servertest.StartClient(t)
-	ctx := context.Background()
+	_, client := servertest.Shared(t)
+	ctx := t.Context()
 	for _, write := range [][]any{
 		{"rpush", "list", "a"}, {"sadd", "set", "a"}, {"hset", "hash", "a", 1}, {"zadd", "sorted", 1, "a"}, {"xadd", "stream", "*", "a", 1},
 		{"set", "nothing", ""}, {"set", "negative", "-5"}, {"set", "2^63", "9223372036854775808"}, {"set", "zero-byte", "5\x00"},

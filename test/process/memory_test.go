@@ -1,7 +1,6 @@
 package process_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -15,40 +14,35 @@ import (
 // TestMemoryOfTheProcessIsAsWithoutTheModule, but for the file itself: the medians of
 // several servers side by side, because the memory of one varies.
 func TestMemoryOfTheProcessIsAsWithoutTheModule(t *testing.T) {
-	commands := map[string][]string{
-		servertest.Module(t): {"cl.throttle", "key", "1000000", "1", "1000"},
-		"":                   {"set", "key", "1700000000000000000", "px", "1000000"},
-	}
-	servers := map[string][]*servertest.Server{}
-	for range servertest.QuickOrLong(3, 9) {
-		for module, command := range commands {
+	t.Parallel()
+	started := func(module string, words ...string) (servers []*servertest.Server) {
+		for range servertest.QuickOrLong(3, 9) {
 			server := servertest.Start(t, servertest.Options{Module: module})
 			if servertest.Emulated(t, server) {
 				t.Skip("the emulator keeps what it has translated")
 			}
 			require.NoError(t, servertest.CallMany(server.Wire(t), 1000,
-				func(int) []string { return command }, func(int, any) error { return nil }))
-			servers[module] = append(servers[module], server)
+				func(int) []string { return words }, func(int, any) error { return nil }))
+			servers = append(servers, server)
 		}
+		return servers
 	}
-	median := func(module, kind string) int64 {
+	median := func(servers []*servertest.Server, kind string) int64 {
 		var sizes []int64
-		for _, server := range servers[module] {
-			sizes = append(sizes, servertest.MemoryOf(t, server, kind))
+		for _, server := range servers {
+			sizes = append(sizes, servertest.MemoryOf(t, server, kind)>>10)
 		}
 		slices.Sort(sizes)
 		return sizes[len(sizes)/2]
 	}
-	for kind, most := range map[string]int64{"RssAnon": 200 << 10, "VmRSS": 700 << 10} {
-		var figures string
+	with := started(servertest.Module(t), "cl.throttle", "key", "1000000", "1", "1000")
+	without := started("", "set", "key", "1700000000000000000", "px", "1000000")
+	for kind, most := range map[string]int64{"RssAnon": 200, "VmRSS": 700} { // KB
 		servertest.Await(t, 100*time.Millisecond, "the memory is as without the module", func() error {
-			with, without := median(servertest.Module(t), kind), median("", kind)
-			figures = fmt.Sprintf("%s is %d KB with the module, and %d KB without", kind, with>>10, without>>10)
-			if with > without+most {
-				return errors.New(figures)
+			if got, want := median(with, kind), median(without, kind); got > want+most {
+				return fmt.Errorf("%s is %d KB with the module, and %d KB without", kind, got, want)
 			}
 			return nil
 		})
-		t.Log(figures)
 	}
 }

@@ -2,7 +2,6 @@ package replication_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -12,20 +11,23 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/contract"
 	"funnel/internal/servertest"
 )
 
-// TestEffectsAreReplicated: of a call that wrote, replicas and the append-only file receive
-// SET key TAT PXAT expiry or DEL key, as one transaction if it wrote several funnels; of any
-// other, nothing at all. So wherever the call comes from. Replicas have a clock of their own
-// or no module, and a server without it reads the same from the file.
+// TestEffectsAreReplicated: replicas and the append-only file receive SET with PXAT or DEL of
+// the keys that were written, never a command of ours, and all writes of a call, a
+// transaction, a script or a function as one transaction; of a call that wrote nothing they
+// receive nothing. A replica holds the same with a clock of its own or without the module,
+// and so does a server without it that reads the file. CL.PEEK alone answers on a replica.
 func TestEffectsAreReplicated(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	primary := servertest.Start(t, servertest.Options{
 		Module: servertest.DebugModule(t),
-		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "always", "--repl-ping-replica-period", "3600"},
+		Config: []string{"--save", "", "--hz", "100", "--appendonly", "yes", "--appendfsync", "always", "--repl-ping-replica-period", "3600"},
 	})
-	client := primary.Client(t)
+	client := primary.Client(t, func(options *redis.Options) { options.PoolSize = 1 }) // MULTI is of a connection
 	servertest.ClockOf(client).Set(t, servertest.Epoch)
 	replicas := []*redis.Client{
 		servertest.StartReplica(t, primary, servertest.Options{Module: servertest.DebugModule(t)}).Client(t),
@@ -37,58 +39,36 @@ func TestEffectsAreReplicated(t *testing.T) {
 		for _ = 1, 3 do redis.call('cl.throttle', KEYS[1], 2, 1, 1) end
 		redis.call('cl.charge', KEYS[2], 3, 1, 1, 4, KEYS[3], 3, 1, 1, 1)
 		return redis.pcall('cl.throttle', KEYS[1], 'x', 1, 1).err`
+	calls := [][2]string{
+		{"cl.throttle a 2 1 1.000000001", "SET a"},
+		{"cl.throttle a 2 1 1", ""},
+		{"cl.reserve a 9 1 1 1 b 3 1 1 2 c 3 1 1 3", "MULTI SET a SET b SET c EXEC"},
+		{"cl.refund b 3 1 1 1 c 3 1 1 5", "MULTI SET b DEL c EXEC"},
+		{"multi\ncl.peek a 3 1 1 1\ncl.charge a 3 1 1 1\ncl.refund b 3 1 1 9\nexec", "MULTI SET a DEL b EXEC"},
+		{"evalsha " + client.ScriptLoad(ctx, script).Val() + " 3 c d e", "MULTI SET c SET c SET d SET e EXEC"},
+	}
 	if servertest.Since7(t) {
 		require.NoError(t, client.FunctionLoad(ctx, "#!lua name=limits\nredis.register_function('take', function(KEYS)"+script+"\nend)").Err())
+		calls = append(calls, [2]string{"fcall take 3 f g h", "MULTI SET f SET f SET g SET h EXEC"})
 	}
-	hash, err := client.ScriptLoad(ctx, script).Result()
-	require.NoError(t, err)
-	// TAT and expiry are milliseconds from the epoch. TestEffects of test/command has more calls.
-	for _, c := range []struct{ commands, replicated string }{
-		{"cl.throttle a 2 1 1.000000001", "SET a 1000.000001 1001"},
-		{"cl.throttle a 3 1 1", "SET a 2000.000001 2001"},
-		{"cl.throttle a 2 1 1", ""},
-		{"cl.throttle a x 1 1", ""},
-		{"cl.reserve a 9 1 1 1 b 3 1 1 2 c 3 1 1 3", "MULTI SET a 3000.000001 3001 SET b 2000 2000 SET c 3000 3000 EXEC"},
-		{"cl.reserve a 3 1 1 1 b 3 1 1 1", ""},
-		{"cl.peek a 3 1 1 1 b 3 1 1 1", ""},
-		{"cl.charge b 3 1 1 5 a 3 1 1 0 c 3 1 1 1", "MULTI SET b 7000 7000 SET c 4000 4000 EXEC"},
-		{"cl.refund b 3 1 1 6 c 3 1 1 5", "MULTI SET b 1000 1000 DEL c EXEC"},
-		{"cl.refund c 3 1 1 1 b 3 1 1 1 a 3 1 1 9", "MULTI DEL b DEL a EXEC"},
-		{"cl.take a 3 1 1 2", "SET a 2000 2000"},
-		{"cl.take a 3 1 1 9", "SET a 3000 3000"},
-		{"cl.refund a 3 1 1 1 4102444800000000001", "SET a 2999.999999 3000"},
-		{"cl.refund a 3 1 1 9", "DEL a"},
-		{"multi\ncl.peek a 3 1 1 1\ncl.throttle a 2 1 1\ncl.charge a 3 1 1 1 b 3 1 1 1\nexec", "MULTI SET a 1000 1000 SET a 2000 2000 SET b 1000 1000 EXEC"},
-		{"evalsha " + hash + " 3 c d e", "MULTI SET c 1000 1000 SET c 2000 2000 SET d 4000 4000 SET e 1000 1000 EXEC"},
-		{"fcall take 3 f g h", "MULTI SET f 1000 1000 SET f 2000 2000 SET g 4000 4000 SET h 1000 1000 EXEC"},
-	} {
-		if strings.HasPrefix(c.commands, "fcall") && !servertest.Since7(t) {
-			continue
-		}
+	for _, c := range calls {
 		logged, offset := len(servertest.ReadAppendOnlyFile(t, primary)), replicationOffset(t, client)
-		_, _ = client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			for line := range strings.Lines(c.commands) {
-				pipe.Do(ctx, servertest.Words(line)...)
-			}
-			return nil
-		})
+		for line := range strings.Lines(c[0]) {
+			servertest.Call(t, client, line)
+		}
 		var got []string
 		for _, words := range servertest.WithoutTransactions(t, servertest.ReadAppendOnlyFile(t, primary)[logged:]) {
-			switch command := strings.ToUpper(words[0]); command {
-			case "SELECT": // which some put inside, some before
-			case "SET":
-				require.Equal(t, "PXAT", words[3])
-				got = append(got, command, words[1], sinceEpoch(t, words[2], time.Nanosecond), sinceEpoch(t, words[4], time.Millisecond))
-			default:
-				got = append(append(got, command), words[1:]...)
+			if words[0] = strings.ToUpper(words[0]); words[0] != "SELECT" { // which some put inside, some before
+				require.True(t, words[0] != "SET" || words[3] == "PXAT", "%q", words)
+				got = append(got, words[:min(len(words), 2)]...)
 			}
 		}
-		want := strings.Fields(c.replicated)
+		want := strings.Fields(c[1])
 		if !servertest.Since7(t) {
 			want = slices.DeleteFunc(want, func(word string) bool { return word == "MULTI" || word == "EXEC" })
 		}
-		require.Equal(t, strings.Join(want, " "), strings.Join(got, " "), c.commands)
-		require.Equal(t, c.replicated == "", offset == replicationOffset(t, client), c.commands)
+		require.Equal(t, want, append([]string{}, got...), c[0])
+		require.Equal(t, c[1] == "", offset == replicationOffset(t, client), c[0])
 	}
 
 	want := servertest.Dumps(t, client)
@@ -96,20 +76,20 @@ func TestEffectsAreReplicated(t *testing.T) {
 	for _, replica := range replicas {
 		require.Equal(t, want, servertest.Dumps(t, replica))
 	}
+	servertest.ClockOf(replicas[0]).Set(t, servertest.Epoch)
+	for _, command := range contract.Commands {
+		if reply := servertest.Try(replicas[0], command.Name+" d 3 1 1 1"); command.Name != "cl.peek" {
+			require.Contains(t, reply, "READONLY", command.Name)
+		} else if require.Equal(t, "1 2 [1 3 0 2 4]", reply); servertest.Since7(t) {
+			peek := replicas[0].EvalRO(ctx, `return redis.call('cl.peek', KEYS[1], 3, 1, 1, 1)`, []string{"d"})
+			require.Equal(t, reply, servertest.Line(peek))
+		}
+	}
+	require.Equal(t, want, servertest.Dumps(t, replicas[0]))
 	primary.Kill()
 	primary.Reconfigure(func(options *servertest.Options) { options.Module = "" })
 	primary.Restart(t)
 	require.Equal(t, want, servertest.Dumps(t, primary.Client(t)), "a server without the module")
-}
-
-// sinceEpoch is how many milliseconds after the epoch an instant is, which is written in a
-// unit.
-func sinceEpoch(t *testing.T, instant string, unit time.Duration) string {
-	t.Helper()
-	var number int64
-	_, err := fmt.Sscan(instant, &number)
-	require.NoError(t, err)
-	return fmt.Sprint(float64(number*int64(unit)-servertest.Epoch.UnixNano()) / 1e6)
 }
 
 // TestScriptOfMillionsOfCallsReplicates: until it is over, all that it has written waits
@@ -119,8 +99,10 @@ func TestScriptOfMillionsOfCallsReplicates(t *testing.T) {
 	if os.Getenv("FUNNEL_LONG") == "" {
 		t.Skip("takes a minute and some gigabytes: set FUNNEL_LONG")
 	}
-	server := startServer(t, servertest.Module(t), []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no",
-		"--auto-aof-rewrite-percentage", "0", "--crash-memcheck-enabled", "no"}) // a server that crashes here may hang in it
+	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t), Config: []string{
+		"--save", "", "--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0",
+		"--crash-memcheck-enabled", "no", // a server that crashes here may hang in it
+	}})
 	client := server.Client(t, func(options *redis.Options) { options.ReadTimeout = 5 * time.Minute })
 	const calls = 8_450_000
 	const script = `

@@ -2,11 +2,14 @@ package replication_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -14,132 +17,175 @@ import (
 	"funnel/internal/servertest"
 )
 
-// A load is a number of workers that call CL.THROTTLE and CL.TAKE on random funnels of a
-// ledger, and CL.RESERVE on two or three at once, until they are told to stop: mostly for one
-// token, sometimes for more, and sometimes a peek.
+// A load is a number of workers that take one token from each of the three funnels of a
+// group, all or none, and a tally of their calls. No funnel leaks during a test. A group
+// must therefore hold at least the tokens that are known to be safe, and at most those that
+// were asked for. Both are one number when nothing has failed.
 type load struct {
-	ledger *ledger
-	client redis.UniversalClient
-	failed int64 // calls, before
+	mutex    sync.Mutex
+	groups   [100]group
+	answered atomic.Int64 // calls
+	failed   int64        // calls without a reply, or with an error
 
 	stopping atomic.Bool
 	workers  sync.WaitGroup
 }
 
-const loadWorkers, loadBatch = 6, 32
+// A group counts tokens of each of its funnels.
+type group struct {
+	asked   int64 // of calls that have taken them, or may have
+	granted int64
+	safe    int64 // granted, and on a disk or a replica
+}
 
-// startLoad starts a load, which ends with the test if not before. The client must send
+// callOf is a call of a group. One funnel in every other group is small and soon full.
+func callOf(command string, group int) []any {
+	small := 100_000
+	if group%2 == 1 {
+		small = 1 + group%16
+	}
+	const line = "%[1]s {%[2]d}:a 100000 1 10000 1 {%[2]d}:b 100000 1 10000 1 {%[2]d}:c %[3]d 1 10000 1"
+	return servertest.Words(fmt.Sprintf(line, command, group, small))
+}
+
+// start starts the workers, which end with the test if not before. The client must send
 // every call at most once: a retry could take tokens twice.
-func startLoad(t testing.TB, ledger *ledger, client redis.UniversalClient) *load {
-	t.Helper()
-	load := &load{ledger: ledger, client: client, failed: ledger.count().failed()}
-	for range loadWorkers {
-		load.workers.Go(func() {
-			for !load.stopping.Load() {
-				if !load.callBatch() {
-					time.Sleep(time.Millisecond) // a dead server fails calls at once
-				}
+func (l *load) start(t testing.TB, client redis.UniversalClient) {
+	l.stopping.Store(false)
+	for range 6 {
+		l.workers.Go(func() {
+			for !l.stopping.Load() && l.callBatch(client) {
 			}
 		})
 	}
-	t.Cleanup(load.end)
-	return load
+	t.Cleanup(l.stop)
 }
 
-// callBatch sends a batch and enters what became of it. A call of several funnels is sent by
-// itself: when it meets a slot in two halves, go-redis would repeat the whole batch.
-func (l *load) callBatch() (answered bool) {
-	ctx := context.Background()
-	pipeline := l.client.Pipeline()
-	var calls []call
-	var replies []*redis.Cmd
-	for i := range loadBatch {
-		calls = append(calls, l.ask(1))
-		command := []string{"cl.throttle", "cl.take"}[i%2]
-		replies = append(replies, pipeline.Do(ctx, calls[len(calls)-1].words(command)...))
+// callBatch reports whether the connection still stands.
+func (l *load) callBatch(client redis.UniversalClient) (connected bool) {
+	ctx, pipeline := context.Background(), client.Pipeline()
+	numbers, replies := rand.Perm(len(l.groups))[:16], make([]*redis.Cmd, 16)
+	l.mutex.Lock()
+	for i, number := range numbers {
+		replies[i] = pipeline.Do(ctx, callOf("cl.reserve", number)...)
+		l.groups[number].asked++
 	}
-	pipeline.Exec(ctx) // each call has an error of its own
-	for range 2 {
-		calls = append(calls, l.ask(2+rand.IntN(groupSize-1)))
-		replies = append(replies, l.client.Do(ctx, calls[len(calls)-1].words("cl.reserve")...))
-	}
-	answered = true
-	for i, call := range calls {
-		// When a connection breaks, go-redis gives the error to the whole batch, also to
-		// calls that were answered before.
-		rows := call.rowsOf(replies[i].Val())
-		if len(rows) != len(call) {
-			l.ledger.enterFailure(call, replies[i].Err())
-			answered = false
-			continue
-		}
-		l.ledger.enterReply(call, rows)
-	}
-	return answered
-}
-
-// ask enters a call of so many funnels of a group.
-func (l *load) ask(number int) call {
-	group, funnels := rand.IntN(len(l.ledger.accounts)/groupSize), rand.Perm(groupSize)[:number]
-	for i := range funnels {
-		funnels[i] += group * groupSize
-	}
-	quantities := []int64{0, 1, 1, 1, 1, 1, 2, 3}
-	return l.ledger.ask(funnels, quantities[rand.IntN(len(quantities))])
-}
-
-// words are the command as it is sent.
-func (c call) words(command string) []any {
-	words := []any{command}
-	for _, part := range c {
-		words = append(words, part.key, part.capacity, 1, part.interval.Seconds(), part.tokens)
-	}
-	return words
-}
-
-// rowsOf reads the reply of CL.THROTTLE, which is one row of five, CL.RESERVE or CL.TAKE. If
-// one row is limited, nothing was taken from any funnel, except by CL.TAKE.
-func (c call) rowsOf(reply any) (rows []row) {
-	values, _ := reply.([]any)
-	all, width := []any{values}, 5
-	if len(values) == 3 || len(values) == 4 {
-		all, width = values[2].([]any), 6
-	}
-	limited := len(values) > 0 && values[0] == int64(1)
-	for i, values := range all {
-		fields, _ := values.([]any)
-		if len(fields) != width {
-			return nil
-		}
-		limit, _ := fields[1].(int64)
-		remaining, _ := fields[2].(int64)
-		rows = append(rows, row{fields[0] == int64(1), limit, remaining, c[i].tokens})
-		if limited {
-			rows[i].taken = 0
+	l.mutex.Unlock()
+	_, _ = pipeline.Exec(ctx) // each call has an error of its own
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	connected = true
+	for i, number := range numbers {
+		group := &l.groups[number]
+		reply, err := replies[i].Slice()
+		var refusal redis.Error
+		switch {
+		case err == nil && reply[0] == int64(0):
+			group.granted++
+			l.answered.Add(1)
+		case err == nil:
+			group.asked--
+			l.answered.Add(1)
+		case errors.As(err, &refusal):
+			group.asked--
+			l.failed++
+		default: // nobody knows what became of it
+			l.failed++
+			connected = false
 		}
 	}
-	if len(values) == 4 {
-		rows[0].taken, _ = values[3].(int64)
-	}
-	return rows
+	return connected
 }
 
 // goOn waits until so many calls more are answered.
 func (l *load) goOn(t testing.TB, calls int64) {
 	t.Helper()
-	enough := l.ledger.count().answered() + calls
-	servertest.Eventually(t, "the load goes on", func() bool { return l.ledger.count().answered() >= enough })
+	enough := l.answered.Load() + calls
+	servertest.Eventually(t, "the load goes on", func() bool { return l.answered.Load() >= enough })
 }
 
-// stop ends a load during which nothing has failed: every call was answered.
-func (l *load) stop(t testing.TB) {
-	t.Helper()
-	l.end()
-	require.Equal(t, l.failed, l.ledger.count().failed(), "calls without a reply, though nothing has failed")
-}
-
-// end ends a load whose server was killed.
-func (l *load) end() {
+func (l *load) stop() {
 	l.stopping.Store(true)
 	l.workers.Wait()
+}
+
+// granted are the tokens that clients were told of, by group.
+func (l *load) granted() (tokens []int64) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	for _, group := range l.groups {
+		tokens = append(tokens, group.granted)
+	}
+	return tokens
+}
+
+// keep enters that tokens are safe.
+func (l *load) keep(tokens []int64) {
+	for i := range tokens {
+		l.groups[i].safe = tokens[i]
+	}
+}
+
+// audit requires that a server holds what it may, while no workers run, and that the load
+// goes on from there. It returns how many granted tokens are lost.
+func (l *load) audit(t testing.TB, client redis.UniversalClient) (lost int64) {
+	t.Helper()
+	for i, held := range heldBy(t, client) {
+		group := &l.groups[i]
+		require.GreaterOrEqual(t, held, group.safe, "tokens in group %d: a safe one is lost", i)
+		require.LessOrEqual(t, held, group.asked, "tokens in group %d: some were not asked for", i)
+		lost += max(0, group.granted-held)
+		group.asked, group.granted, group.safe = held, held, held
+	}
+	return lost
+}
+
+// heldBy are the tokens in the funnels of each group.
+func heldBy(t testing.TB, client servertest.Commander) (tokens []int64) {
+	t.Helper()
+	for i := range (&load{}).groups {
+		reply, err := client.Do(context.Background(), callOf("cl.peek", i)...).Slice()
+		require.NoError(t, err)
+		var held []int64
+		for _, row := range reply[2].([]any) {
+			row := row.([]any)
+			held = append(held, row[1].(int64)-row[2].(int64))
+		}
+		require.Len(t, slices.Compact(held), 1, "the funnels of group %d hold %v: not all or none", i, held)
+		tokens = append(tokens, held[0])
+	}
+	return tokens
+}
+
+// withModule are the options of a server whose full copies do not wait for what servers do
+// once a second.
+func withModule(t testing.TB, more ...string) servertest.Options {
+	t.Helper()
+	return servertest.Options{Module: servertest.Module(t), Config: append([]string{
+		"--save", "",
+		"--hz", "100", // notices that a copy is written
+		"--repl-diskless-sync", "no", // else a replica that is done too soon says so a second later
+		"--repl-diskless-sync-delay", "0", // for those who say yes
+		"--repl-diskless-load", "swapdb", // else Valkey 9 checks once a second for the file
+	}, more...)}
+}
+
+func awaitAttached(t testing.TB, replica *servertest.Server) {
+	t.Helper()
+	client := replica.Client(t)
+	servertest.Eventually(t, "the replica is attached", func() bool { // a server that loads may refuse INFO
+		return strings.Contains(client.Info(context.Background(), "replication").Val(), "master_link_status:up")
+	})
+}
+
+// replicate lets a server be a replica of the one at a port; at port 1 there is none.
+func replicate(t testing.TB, replica *servertest.Server, port int) {
+	t.Helper()
+	require.NoError(t, replica.Client(t).ReplicaOf(context.Background(), "127.0.0.1", fmt.Sprint(port)).Err())
+}
+
+// replicationOffset is how much of the stream a primary has sent, or a replica executed.
+func replicationOffset(t testing.TB, client *redis.Client) int64 {
+	t.Helper()
+	return servertest.InfoField(t, client, "replication", "master_repl_offset")
 }
