@@ -125,7 +125,7 @@ func (l *lease) decideNow(at time.Time, quantity int, path limiter.Path, result 
 func (l *lease) limitedFor(at time.Time, quantity int) time.Duration {
 	wait := l.limitsAll.Sub(at)
 	if at.Before(l.limits) { // Redis decided after l.sent, so the tokens fit no sooner
-		wait = max(wait, time.Duration(quantity-l.Limit.Capacity)*l.interval+l.reply.ResetAfter-at.Sub(l.sent))
+		wait = max(wait, time.Duration(quantity-l.Limit.Capacity)*l.interval+max(0, l.reply.ResetAfter-at.Sub(l.sent)))
 	}
 	return wait
 }

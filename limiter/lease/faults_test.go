@@ -3,6 +3,7 @@ package lease_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -156,6 +157,17 @@ func TestLocal(t *testing.T) {
 		require.Equal(t, limiter.PathLocal, result.Path)
 		require.Equal(t, i >= 100, result.Limited())
 	}
+}
+
+// A capacity of which no time is left in 63 bits limits nobody.
+func TestHugeCapacity(t *testing.T) {
+	tell(t, "d of 0", limiter.PerSecond(1_000_000_000).Burst(math.MaxInt), 0, func(s *story) {
+		s.network(time.Millisecond)
+		for range 3 {
+			require.Equal(s, 1, s.now(1).Allowed)
+			pass(time.Millisecond)
+		}
+	})
 }
 
 // Keys that nobody asks about are removed when others come.
