@@ -147,8 +147,11 @@ func (l *lease) ask() {
 	defer l.mutex.Unlock()
 	for len(l.queue) > 0 {
 		waiters, sent := l.queue, l.now()
-		l.queue = nil
 		quantity := l.wanted(waiters, sent)
+		if first := waiters[0].quantity; first > 1 && l.reply.Allowed < l.reply.Quantity {
+			waiters, quantity = waiters[:1:1], first // what is taken may be too few for any, and lapse
+		}
+		l.queue = l.queue[len(waiters):]
 		call, shared := l.limiter.AllowN, len(waiters) > 1 || quantity > waiters[0].quantity
 		if shared {
 			call = l.limiter.AllowAtMost

@@ -227,6 +227,40 @@ func TestWallClock(t *testing.T) {
 	require.Equal(t, limiter.PathModule, ask(), "they have lapsed")
 }
 
+// Callers of many tokens get what is possible, too, where their tokens take longer to leak than
+// calls back off, and where several processes ask: tokens too few for any of them are not taken.
+func TestCallersOfManyTokens(t *testing.T) {
+	for _, c := range []struct {
+		processes, quantity int
+		limit               limiter.Limit
+		d, gap, length      time.Duration
+		share               float64 // at least
+	}{
+		{1, 10, limiter.PerMinute(100), time.Second, 100 * time.Millisecond, 5 * time.Minute, 0.95},
+		{20, 10, limiter.PerSecond(2000).Burst(400), 50 * time.Millisecond, 10 * time.Millisecond, 2 * time.Second, 0.65},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m, begin := newModel(1, 0, time.Millisecond), time.Now()
+			var callers sync.WaitGroup
+			for i := range c.processes {
+				random, p := rand.New(rand.NewPCG(uint64(i), 0)), start(m, 1, c.d)
+				callers.Go(func() {
+					for time.Since(begin) < c.length {
+						time.Sleep(time.Duration(random.ExpFloat64() * float64(c.gap)))
+						callers.Go(func() { p.allow(ctx, c.limit, c.quantity) })
+					}
+				})
+			}
+			callers.Wait()
+			possible := float64(c.limit.Capacity) + float64(c.length)/float64(c.limit.Period)*float64(c.limit.Count)
+			calls := float64(m.calls.Load()) / float64(c.processes) / float64(c.length/c.d)
+			t.Logf("%.3f of what is possible, %.2f calls within d", float64(m.granted)/possible, calls)
+			require.GreaterOrEqual(t, float64(m.granted)/possible, c.share)
+			require.LessOrEqual(t, calls, 3.0)
+		})
+	}
+}
+
 // What processes get of what is possible, and what it costs: demand is how much of the rate they
 // ask for.
 func TestLeasesGrantWhatIsPossible(t *testing.T) {
