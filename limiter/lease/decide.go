@@ -125,7 +125,7 @@ func (l *lease) decideNow(at time.Time, quantity int, path limiter.Path, result 
 func (l *lease) limitedFor(at time.Time, quantity int) time.Duration {
 	wait := l.limitsAll.Sub(at)
 	if at.Before(l.limits) { // Redis decided after l.sent, so the tokens fit no sooner
-		wait = max(wait, time.Duration(quantity-l.Limit.Capacity)*l.interval+l.reply.ResetAfter-at.Sub(l.sent))
+		wait = max(wait, time.Duration(quantity-l.Limit.Capacity)*l.interval+max(0, l.reply.ResetAfter-at.Sub(l.sent)))
 	}
 	return wait
 }
@@ -147,8 +147,11 @@ func (l *lease) ask() {
 	defer l.mutex.Unlock()
 	for len(l.queue) > 0 {
 		waiters, sent := l.queue, l.now()
-		l.queue = nil
 		quantity := l.wanted(waiters, sent)
+		if first := waiters[0].quantity; first > 1 && l.reply.Allowed < l.reply.Quantity {
+			waiters, quantity = waiters[:1:1], first // what is taken may be too few for any, and lapse
+		}
+		l.queue = l.queue[len(waiters):]
 		call, shared := l.limiter.AllowN, len(waiters) > 1 || quantity > waiters[0].quantity
 		if shared {
 			call = l.limiter.AllowAtMost

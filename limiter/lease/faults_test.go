@@ -5,6 +5,7 @@ package lease_test
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -181,4 +182,48 @@ func TestLeasesGrantWhatIsPossible(t *testing.T) {
 			require.LessOrEqual(s, m.excess(s.limit), d.Seconds()*float64(c.rate))
 		})
 	}
+}
+
+// Callers of many tokens get what is possible, too: tokens too few for any of them are not taken.
+func TestCallersOfManyTokens(t *testing.T) {
+	for name, c := range map[string]struct {
+		processes int
+		limit     limiter.Limit
+		d, gap    time.Duration
+		length    time.Duration
+		share     float64 // at least
+	}{
+		"that leak slowly":  {1, limiter.PerMinute(100), time.Second, 100 * time.Millisecond, 5 * time.Minute, 0.95},
+		"of many processes": {20, limiter.PerSecond(2000).Burst(400), 50 * time.Millisecond, 10 * time.Millisecond, 2 * time.Second, 0.65},
+	} {
+		tell(t, name, c.limit, c.d, func(s *story) {
+			s.network(time.Millisecond)
+			begin, m := time.Now(), s.server
+			var callers sync.WaitGroup
+			for i := range c.processes {
+				random, p := rand.New(rand.NewPCG(uint64(i), 0)), start(m, 1, c.d)
+				callers.Go(func() {
+					for time.Since(begin) < c.length {
+						time.Sleep(time.Duration(random.ExpFloat64() * float64(c.gap)))
+						callers.Go(func() { p.allow(ctx, c.limit, 10) })
+					}
+				})
+			}
+			callers.Wait()
+			possible := float64(c.limit.Capacity) + float64(c.length)/float64(c.limit.Period)*float64(c.limit.Count)
+			require.GreaterOrEqual(s, float64(10*len(m.uses))/possible, c.share)
+			require.LessOrEqual(s, float64(len(m.sent))/float64(c.processes)/float64(c.length/c.d), 3.0, "calls within d")
+		})
+	}
+}
+
+// A capacity of which no time is left in 63 bits limits nobody.
+func TestHugeCapacity(t *testing.T) {
+	tell(t, "d of 0", limiter.PerSecond(1_000_000_000).Burst(math.MaxInt), 0, func(s *story) {
+		s.network(time.Millisecond)
+		for range 3 {
+			require.Equal(s, 1, s.now(1).Allowed)
+			pass(time.Millisecond)
+		}
+	})
 }
