@@ -47,7 +47,7 @@ type Option func(*Leases)
 // WithHook sets the hook for decisions of the Leases. Those of the Limiter's AllowN are told to
 // the Limiter's hooks alone. Event.Command is reserve, and Event.Key has no prefix.
 // The Limiter's hooks see calls for tokens, as take. One that asks the Leases has to pass on its
-// context, or it may wait for a call that waits for it.
+// context, or it may wait for a call that waits for it. One that panics ends the program.
 func WithHook(hook limiter.Hook) Option { return func(s *Leases) { s.hook = hook } }
 
 // New returns Leases that ask l, and use tokens within d of taking them. At 0 or less they take
