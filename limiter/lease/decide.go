@@ -33,7 +33,6 @@ type grant struct {
 	receipt int64
 }
 
-// A waiter is a caller who waits for a reply.
 type waiter struct {
 	ctx      context.Context
 	quantity int
@@ -130,7 +129,6 @@ func (l *lease) limitedFor(at time.Time, quantity int) time.Duration {
 	return wait
 }
 
-// ahead is how many tokens are ahead.
 func (l *lease) ahead(at time.Time) (ahead int) {
 	for _, g := range l.grants {
 		if !at.After(g.last) {

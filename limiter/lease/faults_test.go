@@ -16,6 +16,7 @@ import (
 
 	"funnel/internal/contract"
 	"funnel/limiter"
+	"funnel/limiter/lease"
 )
 
 func TestFaults(t *testing.T) {
@@ -226,4 +227,10 @@ func TestHugeCapacity(t *testing.T) {
 			pass(time.Millisecond)
 		}
 	})
+}
+
+func TestNewPanics(t *testing.T) {
+	for _, none := range []lease.Limiter{nil, (*limiter.Limiter)(nil)} {
+		require.PanicsWithValue(t, "lease: New needs a Limiter, not nil", func() { lease.New(none, 0) })
+	}
 }

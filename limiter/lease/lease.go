@@ -1,5 +1,5 @@
-// Package lease limits hot keys with few calls to Redis. Its [Leases] take tokens ahead and hand
-// them to the callers of this process. Callers who would ask at the same time share a call.
+// Package lease limits hot keys with few calls to Redis. Its [Leases] take tokens ahead for the
+// callers of this process. Callers who would ask at the same time share a call.
 //
 //	leases := lease.New(l, 50*time.Millisecond)
 //	result, err := leases.Allow(ctx, "tenant:42", limiter.PerSecond(2000).Burst(400))
@@ -11,7 +11,6 @@
 // After a reply that limited, calls that Redis would certainly limit are limited here. Where Redis
 // had too few tokens for a shared call, all are until d is over. Both end after 5 seconds. With d
 // of 0, Leases take nothing ahead: they are a local pre-filter.
-//
 // Where Redis fails, tokens ahead are used until they lapse, and for a second callers ask alone.
 package lease
 
@@ -21,6 +20,7 @@ import (
 	"time"
 
 	"funnel/internal/idle"
+	"funnel/internal/isnil"
 	"funnel/limiter"
 )
 
@@ -47,12 +47,15 @@ type Option func(*Leases)
 // WithHook sets the hook for decisions of the Leases. Those of the Limiter's AllowN are told to
 // the Limiter's hooks alone. Event.Command is reserve, and Event.Key has no prefix.
 // The Limiter's hooks see calls for tokens, as take. One that asks the Leases has to pass on its
-// context, or it may wait for a call that waits for it. One that panics ends the program.
+// context. One that panics ends the program.
 func WithHook(hook limiter.Hook) Option { return func(s *Leases) { s.hook = hook } }
 
 // New returns Leases that ask l, and use tokens within d of taking them. At 0 or less they take
-// none ahead. Calls for tokens end by [limiter.WithTimeout], not by a caller's context.
+// none ahead. Calls for tokens end by [limiter.WithTimeout]. New panics when l is nil.
 func New(l Limiter, d time.Duration, options ...Option) *Leases {
+	if isnil.Is(l) {
+		panic("lease: New needs a Limiter, not nil")
+	}
 	s := &Leases{limiter: l, span: max(d, 0), now: time.Now}
 	for _, option := range options {
 		option(s)
@@ -67,7 +70,6 @@ func (s *Leases) Allow(ctx context.Context, key string, limit limiter.Limit) (li
 
 // AllowN takes quantity tokens, all or none, as [limiter.Limiter.AllowN] does. The Limiter decides
 // on 0 tokens, on more than 1 and a tenth of the capacity, and, if d is 0, on more than 1.
-//
 // Decisions without a reply have the Path [limiter.PathLease]. Their Remaining and ResetAfter are
 // those of the last reply, with what is ahead, and less the time since. The Limiter settles them.
 func (s *Leases) AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
