@@ -91,6 +91,7 @@ func TestResetEmptiesTheFunnel(t *testing.T) {
 	require.Equal(t, []string{"limits:key"}, client.Keys(ctx, "*").Val())
 	require.NoError(t, l.Reset(ctx, "key"))
 	require.Empty(t, client.Keys(ctx, "*").Val())
+	require.ErrorIs(t, limiter.New(client, limiter.WithTimeout(1)).Reset(ctx, "key"), context.DeadlineExceeded)
 
 	// Without Redis, the funnels of this process.
 	l = limiter.New(unreachable(t), limiter.OnFailure(limiter.FailLocal))

@@ -46,6 +46,7 @@ func TestNewLocal(t *testing.T) {
 		result, err := l.Allow(canceled, "c", perDay(1))
 		require.ErrorIs(t, err, context.Canceled)
 		require.True(t, result.Limited())
+		require.ErrorIs(t, l.Reset(canceled, "c"), context.Canceled)
 	})
 }
 
