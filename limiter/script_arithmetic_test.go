@@ -378,6 +378,9 @@ func randomCall(random *rand.Rand, command string, number int) scriptCall {
 			lastWord = fmt.Sprint(max(0, word))
 		}
 	}
+	if length > 1 && random.IntN(4) == 0 && (command == "reserve" || command == "refund") {
+		lastWord = "5" // which is for one funnel
+	}
 	if lastWord != "" {
 		c.words = append(c.words, lastWord)
 	}
