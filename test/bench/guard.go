@@ -35,8 +35,8 @@ var guarded = []struct {
 }{
 	{"throttle/allowed", "set", 0},
 	{"throttle/limited", "noop", 0},
-	{"throttle/allowed", "floor/allowed", 1.13},
-	{"throttle/limited", "floor/limited", 1.15},
+	{"throttle/allowed", "floor/allowed", 1.14},
+	{"throttle/limited", "floor/limited", 1.17},
 	{"reserve/allowed", "throttle/allowed", 1.20},
 	{"reserve/limited", "throttle/limited", 1.30},
 	{"take/allowed", "throttle/allowed", 1.22},
