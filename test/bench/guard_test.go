@@ -44,7 +44,7 @@ func TestGuardFailsWhenCallsBecomeMoreExpensive(t *testing.T) {
 		{"throttle", 1.028, ""},
 		{"throttle/allowed", 1.04, "throttle/allowed set"},
 		{"throttle/limited", 1.04, "throttle/limited noop"},
-		{"floor", 0.92, "throttle/allowed floor/allowed, throttle/limited floor/limited"},
+		{"floor", 0.90, "throttle/allowed floor/allowed, throttle/limited floor/limited"},
 		{"reserve/", 1.2, "reserve/allowed throttle/allowed, reserve/limited throttle/limited"},
 		{"take", 1.12, "take/allowed throttle/allowed, take/limited throttle/limited"},
 		{"reserve3", 1.1, "reserve3/allowed throttle3/allowed, reserve3/limited throttle3/limited"},
