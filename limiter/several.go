@@ -21,7 +21,7 @@ type Request struct {
 // one hash tag: a ring sends the call to the server of the first key, and no error tells of others.
 func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, error) {
 	q := l.newQuery(gcra.Reserve, requests...)
-	for i, request := range requests {
+	for i, request := range requests[:min(len(requests), maxFunnels)] { // more are rejected
 		if request.Quantity < 1 {
 			q.reject(fmt.Errorf("limiter: key %q: the quantity of a request must be at least 1, not %d: use Peek to take nothing",
 				request.Key, request.Quantity))
