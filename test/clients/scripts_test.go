@@ -1,3 +1,6 @@
+// What docs/clients.md says of scripts is so: in redis-cli, of the permissions, and of scripts
+// and functions that call the commands inside the server.
+
 package clients_test
 
 import (
@@ -89,14 +92,4 @@ func TestInsideTheServer(t *testing.T) {
 			require.EqualValues(t, 15, client.LLen(ctx, keys[1]).Val())
 		})
 	}
-}
-
-func TestPeriodsWithFractionsAreStringsInLua(t *testing.T) {
-	ctx := t.Context()
-	client := servertest.StartClient(t)
-	err := client.Eval(ctx, `return redis.call('CL.THROTTLE', KEYS[1], 15, 30, 0.1)`, []string{"user:42"}).Err()
-	if err != nil { // newer servers send the shortest decimal
-		require.ErrorContains(t, err, "not '0.10000000000000001'")
-	}
-	require.NoError(t, client.Eval(ctx, `return redis.call('CL.THROTTLE', KEYS[1], 15, 30, '0.1')`, []string{"user:42"}).Err())
 }
