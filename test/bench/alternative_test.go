@@ -1,3 +1,5 @@
+// Each alternative limits as it says, and what is measured is checked and counted.
+
 package bench
 
 import (
@@ -12,8 +14,6 @@ import (
 
 	"funnel/internal/servertest"
 )
-
-// Each alternative limits as it says, and what is measured is checked and counted.
 
 var shared, folder = &Client{}, "" // the server has the scripts of all alternatives
 

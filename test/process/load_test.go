@@ -142,10 +142,9 @@ func TestLoadBesideAnotherModule(t *testing.T) {
 }
 
 // TestTakingOverFromAnotherModule: by the lines of the page, unloading that, and loading
-// funnel, in one transaction leaves no instant without the command. The client calls from
-// a script: one
-// whose last command was the other module's may crash the server, with any module, which
-// is why funnel refuses to be unloaded.
+// funnel, in one transaction leaves no instant without the command. The client calls from a
+// script: one whose last command was the other module's may crash the server, with any module,
+// which is why funnel refuses to be unloaded.
 func TestTakingOverFromAnotherModule(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.Options{Module: otherModule(t, "cl.throttle")})

@@ -1,3 +1,5 @@
+// Servers that are killed and started again hold what was safe on disk.
+
 package replication_test
 
 import (
