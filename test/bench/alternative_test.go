@@ -65,16 +65,6 @@ func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 	}
 }
 
-func TestGCRAInLuaAnswersLikeTheCommand(t *testing.T) {
-	client := start(t)
-	for i := range 20 {
-		want := client.Do("CL.THROTTLE", "a", 15, 30, 60, 1+i%3)
-		got := client.Do("EVAL", gcraScript, 1, "b", 15, 30, 60, 1+i%3)
-		require.Equal(t, want, got, "call %d", i+1)
-	}
-	require.NoError(t, client.Err)
-}
-
 // What the floor leaves and replies is as long as what CL.THROTTLE does, or it would not be the
 // floor of that.
 func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
