@@ -29,9 +29,9 @@ func programInGo(t *testing.T) (program string) {
 	source, program := filepath.Join(folder, "main.go"), filepath.Join(folder, "program")
 	text, err := os.ReadFile("testdata/program.go")
 	require.NoError(t, err)
-	wait := replaced(t, snippet(t, "limiter"), "limiter.PerMinute(30).Burst(15)", "limiter.Per(30, 15*time.Second).Burst(15)")
+	const slow, quick = "limiter.PerMinute(30).Burst(15)", "limiter.Per(30, 15*time.Second).Burst(15)"
 	for name, snippet := range map[string]string{
-		"limiter":         replaced(t, wait, "10*time.Second", "time.Minute"),
+		"limiter":         replaced(t, replaced(t, snippet(t, "limiter"), slow, quick), "10*time.Second", "time.Minute"),
 		"go-redis":        replaced(t, snippet(t, "go-redis"), "15, 30, 60", "15, 30, 15"),
 		"rueidis":         replaced(t, snippet(t, "rueidis"), `"15", "30", "60"`, `"15", "30", "15"`),
 		"settle":          strings.TrimSuffix(page.Marked(t, "../../docs/go.md", "settle"), "\n"),
