@@ -114,11 +114,3 @@ func TestWebAPIWithoutRedis(t *testing.T) {
 	})
 	p.interrupt(t)
 }
-
-func TestWebAPIChecksPrefixes(t *testing.T) {
-	t.Parallel()
-	p := start(t, "webapi", servertest.Start(t, servertest.Options{}), "-trust", "10.0.0.1")
-	_, err := p.wait(t)
-	require.Error(t, err)
-	require.Contains(t, printed(t, p.stderr), `invalid value "10.0.0.1" for flag -trust`)
-}
