@@ -1,3 +1,5 @@
+// The web API limits each address, closes connections that wait, and goes on while Redis does not answer.
+
 package examples_test
 
 import (
