@@ -1,17 +1,16 @@
-// Package image_test tests the Docker image in containers, as scripts/image-test.sh
-// builds it:
-//
-//	FUNNEL_IMAGE       the image; without it, what needs one is skipped
-//	FUNNEL_IMAGE_BASE  the image that it is built on
-//	FUNNEL_IMAGE_GO    the image that it is built in
+// The tests of the Docker image run containers, as scripts/image-test.sh builds it. FUNNEL_IMAGE
+// names the image; without it, what needs one is skipped. FUNNEL_IMAGE_BASE is the image that it
+// is built on, and FUNNEL_IMAGE_GO the one that it is built in.
+
 package image_test
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,9 +23,6 @@ import (
 
 // image is the image to test.
 func image(t testing.TB) string { return fromEnvironment(t, "FUNNEL_IMAGE") }
-
-// baseImage is the image that it is built on.
-func baseImage(t testing.TB) string { return fromEnvironment(t, "FUNNEL_IMAGE_BASE") }
 
 func fromEnvironment(t testing.TB, name string) string {
 	t.Helper()
@@ -50,19 +46,19 @@ func docker(t testing.TB, arguments ...string) string {
 	return output
 }
 
-// tryDocker is docker for commands that may fail; it returns stderr, too.
+// tryDocker is docker for commands that may fail; it returns stderr, too. A container that does
+// not end is waited for as long as a server.
 func tryDocker(arguments ...string) (string, error) {
-	output, err := exec.Command("docker", arguments...).CombinedOutput()
+	ctx, end := context.WithTimeout(context.Background(), servertest.Patience)
+	defer end()
+	output, err := exec.CommandContext(ctx, "docker", arguments...).CombinedOutput()
 	return strings.TrimSpace(string(output)), err
 }
 
-// inspect reads one field of a container or an image.
-func inspect[T any](t testing.TB, what, field string) T {
+// inspect prints one field of a container or an image.
+func inspect[T ~string](t testing.TB, what T, field string) string {
 	t.Helper()
-	var value T
-	printed := docker(t, "inspect", "--format", "{{json "+field+"}}", what)
-	require.NoErrorf(t, json.Unmarshal([]byte(printed), &value), "%s of %s: %s", field, what, printed)
-	return value
+	return docker(t, "inspect", "--format", "{{json "+field+"}}", string(what))
 }
 
 // A container is one of the image, by name or by number.
@@ -86,8 +82,8 @@ func newContainer(t testing.TB) container {
 func start(t testing.TB, options []string, command ...string) container {
 	t.Helper()
 	c := newContainer(t)
-	arguments := append([]string{"run", "--detach", "--name", string(c), "--publish", "127.0.0.1::6379"}, options...)
-	docker(t, append(append(arguments, image(t)), command...)...)
+	options = slices.Concat([]string{"run", "--detach", "--name", string(c), "--publish", "127.0.0.1::6379"}, options)
+	docker(t, slices.Concat(options, []string{image(t)}, command)...)
 	return c
 }
 
@@ -115,18 +111,6 @@ func requireReply(t testing.TB, client *redis.Client, limit int64) {
 func (c container) exec(t testing.TB, command ...string) string {
 	t.Helper()
 	return docker(t, append([]string{"exec", string(c)}, command...)...)
-}
-
-// exitCode waits until a container has ended.
-func (c container) exitCode(t testing.TB) int {
-	t.Helper()
-	eventually(t, "the container ends", func() error {
-		if inspect[bool](t, string(c), ".State.Running") {
-			return fmt.Errorf("%s is running", c)
-		}
-		return nil
-	})
-	return inspect[int](t, string(c), ".State.ExitCode")
 }
 
 // volume makes a volume until the test ends.
