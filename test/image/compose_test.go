@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
 )
 
 // A project is compose.yaml, running under a name of its own.
@@ -37,7 +39,7 @@ func (p project) run(t testing.TB, line string) string {
 // await waits until a command in a service prints what a regular expression matches.
 func (p project) await(t testing.TB, service, command, want string) {
 	t.Helper()
-	eventually(t, service+" prints "+want, func() error {
+	servertest.Await(t, pause, service+" prints "+want, func() error {
 		output, err := p.try("exec " + service + " " + command)
 		if err != nil || !regexp.MustCompile(want).MatchString(output) {
 			return fmt.Errorf("%v: %s", err, output)

@@ -33,6 +33,9 @@ func fromEnvironment(t testing.TB, name string) string {
 	return value
 }
 
+// pause is between two questions to Docker, each of which starts a process.
+const pause = 50 * time.Millisecond
+
 // unique makes a name that nothing else on this machine has.
 func unique() string { return fmt.Sprintf("funnel-test-%08x", rand.Uint32()) }
 
@@ -96,7 +99,7 @@ func (c container) client(t testing.TB, password ...string) *redis.Client {
 		Addr: published[0], Password: strings.Join(password, ""), MaxRetries: -1, ReadTimeout: servertest.Patience,
 	})
 	t.Cleanup(func() { client.Close() })
-	eventually(t, "the server answers", func() error { return client.Ping(t.Context()).Err() })
+	servertest.Await(t, pause, "the server answers", func() error { return client.Ping(t.Context()).Err() })
 	return client
 }
 
@@ -120,10 +123,4 @@ func volume(t testing.TB) string {
 	// Cleanups run in reverse: the containers that use it are gone by then.
 	t.Cleanup(func() { tryDocker("volume", "rm", "--force", name) })
 	return name
-}
-
-// eventually waits until a condition holds. Each question to Docker starts a process.
-func eventually(t testing.TB, what string, condition func() error) {
-	t.Helper()
-	servertest.Await(t, 50*time.Millisecond, what, condition)
 }

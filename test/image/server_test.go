@@ -21,7 +21,7 @@ func TestImageAnswersAsTheREADMESays(t *testing.T) {
 	t.Parallel()
 	box := start(t, []string{"--health-interval", "1s"})
 	client := box.client(t)
-	eventually(t, "the container is healthy", func() error {
+	servertest.Await(t, pause, "the container is healthy", func() error {
 		if status := inspect(t, box, ".State.Health.Status"); status != `"healthy"` {
 			return fmt.Errorf("it is %s", status)
 		}
@@ -64,14 +64,10 @@ func TestImageAddsThreeFilesToItsBase(t *testing.T) {
 func TestServerIsNotRoot(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{
-		"", "--loglevel debug", "redis-server", "valkey-server", "/usr/local/bin/redis-server --loglevel debug", "--user",
+		"", "--loglevel debug", "redis-server", "valkey-server", "/usr/local/bin/redis-server --loglevel debug",
 	} {
 		t.Run(command, func(t *testing.T) {
-			var options []string
-			if command == "--user" { // an option of docker run
-				options, command = []string{"--user", "999:999"}, ""
-			}
-			box := start(t, options, strings.Fields(command)...)
+			box := start(t, nil, strings.Fields(command)...)
 			requireReply(t, box.client(t), 15)
 			status := box.exec(t, "grep", "-hE", "^(Uid|Gid|Groups|CapEff):", "/proc/1/status")
 			require.Regexp(t, `^Uid:(\s+999){4}\nGid:(\s+999){4}\nGroups:(\s+999)?\s*\nCapEff:\s+0+$`, status)
@@ -124,7 +120,7 @@ func TestHealthcheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			box := start(t, c.options, strings.Fields(c.command)...)
-			eventually(t, "the check says "+c.says, func() error {
+			servertest.Await(t, pause, "the check says "+c.says, func() error {
 				output, err := tryDocker("exec", string(box), "funnel-healthcheck.sh")
 				if (err == nil) != (c.says == "") || !strings.Contains(output, c.says) {
 					return fmt.Errorf("%v: %s", err, output)
