@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -34,6 +35,18 @@ func Await(t testing.TB, interval time.Duration, what string, missing func() err
 func Eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	require.Eventually(t, condition, Patience, 5*time.Millisecond, what)
+}
+
+// AwaitListener waits until a program accepts connections at an address.
+func AwaitListener(t testing.TB, address string) {
+	t.Helper()
+	Await(t, pollInterval, "something listens at "+address, func() error {
+		connection, err := net.Dial("tcp", address)
+		if err == nil {
+			connection.Close()
+		}
+		return err
+	})
 }
 
 // AwaitCron waits for a run of the server's periodic work, which among other things

@@ -1,7 +1,9 @@
+// docs/installing.md leads to a server that has the module, to the next version and back, with the
+// packages and the units of Debian. Removing a package leaves nothing.
+
 package boot_test
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -23,15 +25,7 @@ func built(t *testing.T, version string) string {
 	t.Helper()
 	boot.Need(t)
 	clone := page.Clone(t, top)
-	header, err := os.ReadFile(clone + "/module/version.h")
-	require.NoError(t, err)
-	lines := strings.Split(string(header), "\n")
-	for i, line := range lines {
-		if strings.HasPrefix(line, "#define FUNNEL_VERSION ") {
-			lines[i] = `#define FUNNEL_VERSION "` + version + `"`
-		}
-	}
-	require.NoError(t, os.WriteFile(clone+"/module/version.h", []byte(strings.Join(lines, "\n")), 0o644))
+	page.Shell(t, clone, 0, `sed -i 's/^\(#define FUNNEL_VERSION\) .*/\1 "`+version+`"/' module/version.h`)
 	t.Setenv("SOURCE_DATE_EPOCH", "1767323045") // a clone without .git
 	page.Shell(t, clone, 0, page.Marked(t, installing, "install, build"))
 	return clone + "/dist"
@@ -52,8 +46,9 @@ func marked(t *testing.T, name string) string { return page.Marked(t, installing
 // the names that the page gives: with the package, and with the file alone.
 func TestInstalling(t *testing.T) {
 	dist := built(t, "1.2.3")
-	// With rpm, the machine is TestRPM's.
-	for _, test := range []struct{ suite, kind, more string }{{"bookworm", "redis", ""}, {"trixie", "redis", ""}, {"trixie", "valkey", "rpm"}} {
+	for _, test := range []struct{ suite, kind, more string }{
+		{"bookworm", "redis", ""}, {"trixie", "redis", ""}, {"trixie", "valkey", "rpm"}, // with rpm, the machine is TestRPM's
+	} {
 		t.Run(test.suite+" "+test.kind, func(t *testing.T) {
 			machine := boot.Debian(t, test.suite, strings.Fields(test.kind+"-server "+test.more)...)
 			named := strings.NewReplacer("redis-cell", "redis-cell", "redis", test.kind).Replace
@@ -65,12 +60,14 @@ func TestInstalling(t *testing.T) {
 			download(t, machine, dist, "dist")
 			shell("cp -p /etc/redis/redis.conf .")
 			load := marked(t, "install, load")
-			require.Contains(t, shell(marked(t, "install, package")), named("add this line to /etc/redis/redis.conf, and restart the server (systemctl restart redis-server):\n"+load))
+			require.Contains(t, shell(marked(t, "install, package")), named("add this line to /etc/redis/redis.conf, "+
+				"and restart the server (systemctl restart redis-server):\n"+load))
 			require.Equal(t, "0\n15\n14\n-1\n2\n", ask(load))
 			require.Equal(t, "0\n16\n15\n-1\n2\n", ask(marked(t, "install, compat")))
 			require.Equal(t, marked(t, "install, compat"), page.Marked(t, top+"/docs/moving-from-redis-cell.md", "compat"))
 
-			require.Contains(t, shell(marked(t, "install, remove")), named("take these lines out, or the server does not start any more:\n/etc/redis/redis.conf:"+marked(t, "install, compat")))
+			require.Contains(t, shell(marked(t, "install, remove")), named("take these lines out, "+
+				"or the server does not start any more:\n/etc/redis/redis.conf:"+marked(t, "install, compat")))
 			requireGone(t, machine)
 			_, err := machine.Try(named("systemctl restart redis-server"))
 			require.Error(t, err)
@@ -115,11 +112,13 @@ func TestRPM(t *testing.T) {
 		mkdir /etc/systemd/system/valkey-server.service.d
 		printf '[Service]\nExecPaths=/usr/lib64\n' >/etc/systemd/system/valkey-server.service.d/lib64.conf
 		systemctl daemon-reload`)
-	require.Contains(t, shell("rpm -K old/*.rpm; rpm -i --nodeps old/valkey-*.rpm"), "loads version 1.0.0 when you restart it: systemctl restart valkey\n")
+	require.Contains(t, shell("rpm -K old/*.rpm; rpm -i --nodeps old/valkey-*.rpm"),
+		"loads version 1.0.0 when you restart it: systemctl restart valkey\n")
 	require.Contains(t, restarted(), "funnel_version:1.0.0")
 	require.Equal(t, "640 root:valkey\n", shell("stat -c '%a %U:%G' /etc/valkey/modules/funnel.conf"))
 
-	shell("sed -i 's/$/ compat redis-cell/' /etc/valkey/modules/funnel.conf; echo loadmodule /usr/lib64/valkey/modules/funnel.so >>/etc/valkey/valkey.conf")
+	shell(`sed -i 's/$/ compat redis-cell/' /etc/valkey/modules/funnel.conf
+		echo loadmodule /usr/lib64/valkey/modules/funnel.so >>/etc/valkey/valkey.conf`)
 	require.Regexp(t, "^valkey-funnel: .* both load funnel.*\n$", shell("rpm -U --nodeps dist/valkey-*.rpm 2>&1 | grep funnel:"))
 	shell("sed -i '$d' /etc/valkey/valkey.conf")
 	require.Contains(t, shell("valkey-cli info funnel"), "funnel_version:1.0.0")
@@ -131,10 +130,7 @@ func TestRPM(t *testing.T) {
 }
 
 // A unit is a server of one machine.
-type unit struct {
-	name string
-	port int
-}
+type unit struct{ name, port string }
 
 // TestUpgrading follows the page with a primary and a replica, there and back: the funnel
 // stays as it is, and both always know the command.
@@ -142,7 +138,7 @@ func TestUpgrading(t *testing.T) {
 	machine := boot.Debian(t, "bookworm", "redis-server")
 	shell := func(lines string) string { return strings.TrimSpace(machine.Shell(t, lines)) }
 	cli := func(server unit, words string) string {
-		return shell(fmt.Sprint("redis-cli -p ", server.port, " ", words))
+		return shell("redis-cli -p " + server.port + " " + words)
 	}
 	await := func(server unit, want string) {
 		servertest.Eventually(t, want, func() bool { return strings.Contains(cli(server, "info replication"), want) })
@@ -155,7 +151,7 @@ func TestUpgrading(t *testing.T) {
 		echo 'replicaof 127.0.0.1 6379' >>/etc/redis/redis-replica.conf
 		chown redis:redis /etc/redis/redis-replica.conf
 		systemctl restart redis-server redis-server@replica`)
-	primary, replica := unit{"redis-server", 6379}, unit{"redis-server@replica", 6380}
+	primary, replica := unit{"redis-server", "6379"}, unit{"redis-server@replica", "6380"}
 	cli(primary, "cl.charge user:42 15 30 3600 7")
 	tat := cli(primary, "get user:42")
 

@@ -1,9 +1,9 @@
+// A build between releases does not look like a release: version, change log and tag agree.
+
 package dist_test
 
 import (
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -24,11 +24,11 @@ func TestVersion(t *testing.T) {
 		require.NoError(t, err)
 		number = 100*number + digits
 	}
-	require.Contains(t, source(t, "module/version.h"), "#define FUNNEL_VERSION_NUMBER "+strconv.Itoa(number)+"\n")
+	require.Contains(t, read(t, top, "module/version.h"), "#define FUNNEL_VERSION_NUMBER "+strconv.Itoa(number)+"\n")
 
-	headings := regexp.MustCompile(`(?m)^## \[(.*?)\](?: - \d{4}-\d\d-\d\d)?$`).FindAllStringSubmatch(source(t, "CHANGELOG.md"), -1)
+	heading := regexp.MustCompile(`(?m)^## \[(.*?)\](?: - \d{4}-\d\d-\d\d)?$`)
 	var released []string
-	for _, heading := range headings {
+	for _, heading := range heading.FindAllStringSubmatch(read(t, top, "CHANGELOG.md"), -1) {
 		released = append(released, heading[1])
 	}
 	require.Equal(t, "Unreleased", released[0])
@@ -41,14 +41,7 @@ func TestVersion(t *testing.T) {
 	tag := exec.Command("git", "rev-parse", "--verify", "--quiet", "v"+version+"^{commit}")
 	tag.Dir = top
 	if tagged, err := tag.Output(); err == nil {
-		require.Equal(t, run(t, top, nil, "git", "rev-parse", "HEAD"), string(tagged), "commits after the release v%s need the next version, with -dev", version)
+		require.Equal(t, run(t, top, nil, "git", "rev-parse", "HEAD"), string(tagged),
+			"commits after the release v%s need the next version, with -dev", version)
 	}
-}
-
-// source is the text of a file of the repository.
-func source(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(top, path))
-	require.NoError(t, err)
-	return string(text)
 }

@@ -1,8 +1,10 @@
+// The ways to start work as the READMEs show them: the first call, the first of the two
+// commands, and the program of four lines. Figures are the same on all pages.
+
 package docs_test
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,50 +50,28 @@ func TestFiguresAreThoseOfThePage(t *testing.T) {
 	require.Contains(t, read(t, "README.zh-CN.md"), " "+ratio[1]+" 倍")
 }
 
-// TestFirstCall: the module answers as the README shows.
+// TestFirstCall: the server of the first of the two commands, run in a new clone, answers as
+// the README shows. (The second runs this test.) The short form starts a server without it.
 func TestFirstCall(t *testing.T) {
-	requireFirstCall(t, servertest.StartModule(t).Port)
-}
-
-func requireFirstCall(t *testing.T, port int) {
-	t.Helper()
 	page.NeedRedisCLI(t)
-	first, shown, _ := strings.Cut(strings.TrimPrefix(marked(t, "the first call"), "$ "), "\n")
-	want := regexp.MustCompile(`(?m)^\d\) \(integer\) (-?\d+) +# .*$`).ReplaceAllString(shown, "$1")
-	require.Equal(t, want, page.Shell(t, top, port, first))
-}
-
-// TestTwoCommands: the first of them, in a new clone, starts a server that answers as the
-// README shows. (The second runs this test.)
-func TestTwoCommands(t *testing.T) {
-	if os.Getenv("FUNNEL_LONG") == "" {
-		t.Skip("builds the module once more: set FUNNEL_LONG")
-	}
 	run, test, _ := strings.Cut(marked(t, "the two commands"), "\n")
 	require.Regexp(t, `^\./build\.sh test\b`, test)
 	port := servertest.FreePort(t)
-	command := exec.Command("bash", "-ec", "exec "+run)
-	command.Dir = page.Clone(t, top)
-	command.Env = append(os.Environ(), "PORT="+strconv.Itoa(port), "FUNNEL_SERVER="+servertest.Program())
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	log := &strings.Builder{}
-	command.Stdout, command.Stderr = log, log
-	require.NoError(t, command.Start())
-	t.Cleanup(func() {
-		command.Process.Kill()
-		command.Wait()
-		if t.Failed() {
-			t.Log(log.String())
-		}
-	})
-	servertest.Eventually(t, "the server listens", func() bool {
-		connection, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			connection.Close()
-		}
-		return err == nil
-	})
-	requireFirstCall(t, port)
+	if os.Getenv("FUNNEL_LONG") == "" {
+		port = servertest.StartModule(t).Port
+	} else {
+		command := exec.Command("bash", "-ec", "exec "+run)
+		command.Dir = page.Clone(t, top)
+		command.Env = append(os.Environ(), "PORT="+strconv.Itoa(port), "FUNNEL_SERVER="+servertest.Program())
+		command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		command.Stdout, command.Stderr = t.Output(), t.Output()
+		require.NoError(t, command.Start())
+		t.Cleanup(func() { command.Process.Kill(); command.Wait() })
+		servertest.AwaitListener(t, "127.0.0.1:"+strconv.Itoa(port))
+	}
+	first, shown, _ := strings.Cut(strings.TrimPrefix(marked(t, "the first call"), "$ "), "\n")
+	want := regexp.MustCompile(`(?m)^\d\) \(integer\) (-?\d+) +# .*$`).ReplaceAllString(shown, "$1")
+	require.Equal(t, want, page.Shell(t, top, port, first))
 }
 
 // program is the four lines of the README in a main.go.

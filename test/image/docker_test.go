@@ -1,17 +1,16 @@
-// Package image_test tests the Docker image in containers, as scripts/image-test.sh
-// builds it:
-//
-//	FUNNEL_IMAGE       the image; without it, what needs one is skipped
-//	FUNNEL_IMAGE_BASE  the image that it is built on
-//	FUNNEL_IMAGE_GO    the image that it is built in
+// The tests of the Docker image run containers, as scripts/image-test.sh builds it. FUNNEL_IMAGE
+// names the image; without it, what needs one is skipped. FUNNEL_IMAGE_BASE is the image that it
+// is built on, and FUNNEL_IMAGE_GO the one that it is built in.
+
 package image_test
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,9 +24,6 @@ import (
 // image is the image to test.
 func image(t testing.TB) string { return fromEnvironment(t, "FUNNEL_IMAGE") }
 
-// baseImage is the image that it is built on.
-func baseImage(t testing.TB) string { return fromEnvironment(t, "FUNNEL_IMAGE_BASE") }
-
 func fromEnvironment(t testing.TB, name string) string {
 	t.Helper()
 	value := os.Getenv(name)
@@ -36,6 +32,9 @@ func fromEnvironment(t testing.TB, name string) string {
 	}
 	return value
 }
+
+// pause is between two questions to Docker, each of which starts a process.
+const pause = 50 * time.Millisecond
 
 // unique makes a name that nothing else on this machine has.
 func unique() string { return fmt.Sprintf("funnel-test-%08x", rand.Uint32()) }
@@ -50,19 +49,19 @@ func docker(t testing.TB, arguments ...string) string {
 	return output
 }
 
-// tryDocker is docker for commands that may fail; it returns stderr, too.
+// tryDocker is docker for commands that may fail; it returns stderr, too. A container that does
+// not end is waited for as long as a server.
 func tryDocker(arguments ...string) (string, error) {
-	output, err := exec.Command("docker", arguments...).CombinedOutput()
+	ctx, end := context.WithTimeout(context.Background(), servertest.Patience)
+	defer end()
+	output, err := exec.CommandContext(ctx, "docker", arguments...).CombinedOutput()
 	return strings.TrimSpace(string(output)), err
 }
 
-// inspect reads one field of a container or an image.
-func inspect[T any](t testing.TB, what, field string) T {
+// inspect prints one field of a container or an image.
+func inspect[T ~string](t testing.TB, what T, field string) string {
 	t.Helper()
-	var value T
-	printed := docker(t, "inspect", "--format", "{{json "+field+"}}", what)
-	require.NoErrorf(t, json.Unmarshal([]byte(printed), &value), "%s of %s: %s", field, what, printed)
-	return value
+	return docker(t, "inspect", "--format", "{{json "+field+"}}", string(what))
 }
 
 // A container is one of the image, by name or by number.
@@ -86,8 +85,8 @@ func newContainer(t testing.TB) container {
 func start(t testing.TB, options []string, command ...string) container {
 	t.Helper()
 	c := newContainer(t)
-	arguments := append([]string{"run", "--detach", "--name", string(c), "--publish", "127.0.0.1::6379"}, options...)
-	docker(t, append(append(arguments, image(t)), command...)...)
+	options = slices.Concat([]string{"run", "--detach", "--name", string(c), "--publish", "127.0.0.1::6379"}, options)
+	docker(t, slices.Concat(options, []string{image(t)}, command)...)
 	return c
 }
 
@@ -100,7 +99,7 @@ func (c container) client(t testing.TB, password ...string) *redis.Client {
 		Addr: published[0], Password: strings.Join(password, ""), MaxRetries: -1, ReadTimeout: servertest.Patience,
 	})
 	t.Cleanup(func() { client.Close() })
-	eventually(t, "the server answers", func() error { return client.Ping(t.Context()).Err() })
+	servertest.Await(t, pause, "the server answers", func() error { return client.Ping(t.Context()).Err() })
 	return client
 }
 
@@ -117,18 +116,6 @@ func (c container) exec(t testing.TB, command ...string) string {
 	return docker(t, append([]string{"exec", string(c)}, command...)...)
 }
 
-// exitCode waits until a container has ended.
-func (c container) exitCode(t testing.TB) int {
-	t.Helper()
-	eventually(t, "the container ends", func() error {
-		if inspect[bool](t, string(c), ".State.Running") {
-			return fmt.Errorf("%s is running", c)
-		}
-		return nil
-	})
-	return inspect[int](t, string(c), ".State.ExitCode")
-}
-
 // volume makes a volume until the test ends.
 func volume(t testing.TB) string {
 	t.Helper()
@@ -136,10 +123,4 @@ func volume(t testing.TB) string {
 	// Cleanups run in reverse: the containers that use it are gone by then.
 	t.Cleanup(func() { tryDocker("volume", "rm", "--force", name) })
 	return name
-}
-
-// eventually waits until a condition holds. Each question to Docker starts a process.
-func eventually(t testing.TB, what string, condition func() error) {
-	t.Helper()
-	servertest.Await(t, 50*time.Millisecond, what, condition)
 }

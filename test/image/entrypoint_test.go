@@ -1,3 +1,7 @@
+// The entrypoint loads the module once, with the arguments of FUNNEL_ARGS, and runs other commands
+// as they are. Where the configuration file is missing or says something else, the container ends,
+// and its log says why.
+
 package image_test
 
 import (
@@ -9,7 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const moduleLine = "loadmodule /usr/local/lib/redis/funnel.so"
+const (
+	moduleLine = "loadmodule /usr/local/lib/redis/funnel.so"
+	inFolder   = "/etc/redis/redis.conf" // where configFile mounts it
+)
 
 // configFile makes a folder with a redis.conf, and returns the option that mounts it.
 func configFile(t testing.TB, text string) []string {
@@ -21,65 +28,56 @@ func configFile(t testing.TB, text string) []string {
 	return []string{"--volume", folder + ":/etc/redis"}
 }
 
-// TestFileThatLoadsTheModuleItself: such files come from servers outside of Docker.
-// The module is loaded once, with the arguments that the file has.
+// TestFileThatLoadsTheModuleItself: such files come from servers outside of Docker, and from
+// CONFIG REWRITE. The module is loaded once, with the arguments that the file has.
 func TestFileThatLoadsTheModuleItself(t *testing.T) {
 	t.Parallel()
-	mount := configFile(t, strings.Replace(moduleLine, "loadmodule", "LoadModule", 1)+"  compat redis-cell \n")
+	arguments := []string{"--env", "FUNNEL_ARGS=\ncompat  redis-cell"}
+	line := strings.Replace(moduleLine, "loadmodule", "LoadModule", 1) + "  compat redis-cell \n"
+	mount := append(configFile(t, line), arguments...)
 	for _, command := range []string{
-		"redis-server /etc/redis/redis.conf", "/etc/redis/redis.conf --loglevel debug", "--" + moduleLine + " compat redis-cell",
+		"redis-server " + inFolder, inFolder + " --loglevel debug", "--" + moduleLine + " compat redis-cell",
 	} {
-		requireReply(t, start(t, append(mount, "--env", "FUNNEL_ARGS=\ncompat  redis-cell"), strings.Fields(command)...).client(t), 16)
+		requireReply(t, start(t, mount, strings.Fields(command)...).client(t), 16)
 	}
-}
-
-// TestContradictionsEndTheContainer, and its log says why: ignoring one of the two, or an
-// argument, would change limits silently. Arguments are not expanded as file names.
-func TestContradictionsEndTheContainer(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ file, arguments, log string }{
-		{moduleLine, "compat redis-cell", "/etc/redis/redis.conf loads funnel with '', and FUNNEL_ARGS is 'compat redis-cell'"},
-		{"", "compat /usr/*", "load argument 'compat' must be 'none' or 'redis-cell', not '/usr/*'"},
-	} {
-		box := start(t, append(configFile(t, c.file+"\n"), "--env", "FUNNEL_ARGS="+c.arguments), "redis-server", "/etc/redis/redis.conf")
-		require.Equal(t, 1, box.exitCode(t))
-		require.Contains(t, docker(t, "logs", string(box)), c.log)
-	}
-}
-
-// TestConfigurationFileThatIsMissing ends the container, and its log says what to do:
-// Docker makes a folder of it, which servers read as an empty file.
-func TestConfigurationFileThatIsMissing(t *testing.T) {
-	t.Parallel()
-	const isFolder = "/etc/redis.conf is a folder, not a configuration file. Docker makes one where the file to mount is missing"
-	const mountIt = `mount it, as in -v "$PWD/redis.conf:`
-	for name, c := range map[string]struct{ mount, command, log string }{
-		"on the host":                {filepath.Join(t.TempDir(), "redis.conf"), "redis-server /etc/redis.conf", isFolder},
-		"by a path that is a volume": {volume(t), "/etc/redis.conf --loglevel debug", isFolder},
-		"in the container":           {"", "/etc/redis.conf", "there is no configuration file /etc/redis.conf in the container: " + mountIt},
-		"by a relative path":         {"", "redis-server relative.conf", mountIt + `/data/relative.conf"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var options []string
-			if c.mount != "" {
-				options = []string{"--volume", c.mount + ":/etc/redis.conf"}
-			}
-			box := start(t, options, strings.Fields(c.command)...)
-			require.Equal(t, 1, box.exitCode(t))
-			require.Contains(t, docker(t, "logs", string(box)), c.log)
-		})
-	}
-}
-
-// TestRestartAfterCONFIGREWRITE: CONFIG REWRITE writes a loadmodule line into the file.
-func TestRestartAfterCONFIGREWRITE(t *testing.T) {
-	t.Parallel()
-	options := append(configFile(t, "maxmemory 123456789\n"), "--env", "FUNNEL_ARGS=compat redis-cell")
-	box := start(t, options, "/etc/redis/redis.conf")
+	box := start(t, append(configFile(t, "maxmemory 123456789\n"), arguments...), inFolder)
 	require.NoError(t, box.client(t).ConfigRewrite(t.Context()).Err())
-	require.Contains(t, box.exec(t, "cat", "/etc/redis/redis.conf"), moduleLine)
+	require.Contains(t, box.exec(t, "cat", inFolder), moduleLine)
 	docker(t, "restart", "--time", "20", string(box))
 	requireReply(t, box.client(t), 16)
+}
+
+// TestWhatEndsTheContainer, and its log says why. To ignore an argument would change limits
+// silently. Docker makes a folder of a file that is missing, which servers read as an empty file.
+func TestWhatEndsTheContainer(t *testing.T) {
+	t.Parallel()
+	const isFolder = "/etc/redis.conf is a folder, not a configuration file. Docker makes one where the file"
+	const mountIt = `mount it, as in -v "$PWD/redis.conf:`
+	at := func(source string) []string { return []string{"--volume", source + ":/etc/redis.conf"} }
+	for name, c := range map[string]struct {
+		options            []string
+		arguments, command string
+		log                string
+	}{
+		"the file says something else": {configFile(t, moduleLine+"\n"), "compat redis-cell", "redis-server " + inFolder,
+			"/etc/redis/redis.conf loads funnel with '', and FUNNEL_ARGS is 'compat redis-cell'"},
+		"an argument, not expanded as file names": {nil, "compat /usr/*", "redis-server",
+			"load argument 'compat' must be 'none' or 'redis-cell', not '/usr/*'"},
+		"no file on the host":   {at(t.TempDir() + "/redis.conf"), "", "redis-server /etc/redis.conf", isFolder},
+		"no file, but a volume": {at(volume(t)), "", "/etc/redis.conf --loglevel debug", isFolder},
+		"no file in the container": {nil, "", "/etc/redis.conf", "no configuration file /etc/redis.conf in the container: " +
+			mountIt},
+		"no file at a relative path": {nil, "", "redis-server relative.conf", mountIt + `/data/relative.conf"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			box := newContainer(t)
+			run := append([]string{"run", "--name", string(box), "--env", "FUNNEL_ARGS=" + c.arguments}, c.options...)
+			log, err := tryDocker(append(append(run, image(t)), strings.Fields(c.command)...)...)
+			require.Error(t, err)
+			require.Equal(t, "1", inspect(t, box, ".State.ExitCode"))
+			require.Contains(t, log, c.log)
+		})
+	}
 }
 
 // TestOtherCommandsRunAsTheyAre, also the commands of the server that only print.

@@ -1,10 +1,13 @@
+// The manifest of docs/kubernetes.md makes a container that is ready, and its values make a server
+// that has the module. The names in each match each other.
+
 package image_test
 
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,96 +18,77 @@ import (
 	"funnel/test/page"
 )
 
-// decode reads the YAML documents of a block of docs/kubernetes.md, one after the other.
-func decode(t *testing.T, block string, documents ...any) {
+// decode returns the YAML documents of a block of docs/kubernetes.md.
+func decode(t *testing.T, block string) (documents []any) {
 	t.Helper()
-	decoder := yaml.NewDecoder(strings.NewReader(page.Marked(t, top+"/docs/kubernetes.md", block)))
-	for _, document := range documents {
-		require.NoError(t, decoder.Decode(document))
+	for text := range strings.SplitSeq(page.Marked(t, top+"/docs/kubernetes.md", block), "---\n") {
+		var document any
+		require.NoError(t, yaml.Unmarshal([]byte(text), &document))
+		documents = append(documents, document)
 	}
+	return documents
 }
 
-type probe struct{ Exec struct{ Command []string } }
+// at returns what is in a part of a document at a path of keys and indexes.
+func at(part any, path string) any {
+	for key := range strings.SplitSeq(path, ".") {
+		if list, isList := part.([]any); isList {
+			index, _ := strconv.Atoi(key)
+			part = list[index]
+		} else {
+			part = part.(map[string]any)[key]
+		}
+	}
+	return part
+}
 
-type mount struct {
-	Name string
-	Path string `yaml:"mountPath"`
+func words(list any) (words []string) {
+	for _, word := range list.([]any) {
+		words = append(words, word.(string))
+	}
+	return words
 }
 
 // The names in the manifest match each other, and a container with its restrictions is ready.
 func TestManifestOfThePage(t *testing.T) {
-	var service struct {
-		Metadata struct{ Name string }
-		Spec     struct{ Selector map[string]string }
-	}
-	var set struct {
-		Spec struct {
-			ServiceName string `yaml:"serviceName"`
-			Selector    struct {
-				Labels map[string]string `yaml:"matchLabels"`
-			}
-			Template struct {
-				Metadata struct{ Labels map[string]string }
-				Spec     struct {
-					User struct {
-						ID        int `yaml:"runAsUser"`
-						Group     int `yaml:"runAsGroup"`
-						FileGroup int `yaml:"fsGroup"`
-					} `yaml:"securityContext"`
-					Containers []struct {
-						Args      []string
-						Resources struct{ Limits struct{ Memory string } }
-						Startup   probe   `yaml:"startupProbe"`
-						Readiness probe   `yaml:"readinessProbe"`
-						Mounts    []mount `yaml:"volumeMounts"`
-					}
-					Volumes []struct{ Name string }
-				}
-			}
-		}
-	}
-	decode(t, "funnel.yaml", &service, &set)
-	pod, labels := set.Spec.Template.Spec, set.Spec.Template.Metadata.Labels
-	funnel, user := pod.Containers[0], pod.User
+	documents := decode(t, "funnel.yaml")
+	service, set := documents[0], documents[1]
+	pod, labels := at(set, "spec.template.spec"), at(set, "spec.template.metadata.labels")
+	funnel, user := at(pod, "containers.0"), at(pod, "securityContext")
 	require.NotEmpty(t, labels)
-	require.Equal(t, labels, set.Spec.Selector.Labels)
-	require.Equal(t, labels, service.Spec.Selector)
-	require.Equal(t, service.Metadata.Name, set.Spec.ServiceName)
-	require.Equal(t, []mount{{pod.Volumes[0].Name, "/data"}}, funnel.Mounts)
+	require.Equal(t, labels, at(set, "spec.selector.matchLabels"))
+	require.Equal(t, labels, at(service, "spec.selector"))
+	require.Equal(t, at(service, "metadata.name"), at(set, "spec.serviceName"))
+	mount := map[string]any{"name": at(pod, "volumes.0.name"), "mountPath": "/data"}
+	require.Equal(t, []any{mount}, at(funnel, "volumeMounts"))
 	t.Run("in a container", func(t *testing.T) {
-		command := strings.Split(strings.Replace(strings.Join(funnel.Args, "\n"), "$(REDISCLI_AUTH)", "secret", 1), "\n")
-		box := start(t, []string{"--env", "REDISCLI_AUTH=secret", "--read-only", "--user", fmt.Sprintf("%d:%d", user.ID, user.Group),
-			"--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--tmpfs", fmt.Sprintf("/data:mode=770,gid=%d", user.FileGroup),
-			"--memory", strings.TrimSuffix(funnel.Resources.Limits.Memory, "i")}, command...)
+		command := words(at(funnel, "args"))
+		require.Equal(t, "$(REDISCLI_AUTH)", command[1])
+		command[1] = "secret"
+		box := start(t, []string{
+			"--env", "REDISCLI_AUTH=secret", "--user", fmt.Sprint(at(user, "runAsUser"), ":", at(user, "runAsGroup")),
+			"--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
+			"--tmpfs", fmt.Sprint("/data:mode=770,gid=", at(user, "fsGroup")),
+			"--memory", strings.TrimSuffix(at(funnel, "resources.limits.memory").(string), "i"),
+		}, command...)
 		requireReply(t, box.client(t, "secret"), 15)
-		box.exec(t, funnel.Readiness.Exec.Command...)
-		box.exec(t, funnel.Startup.Exec.Command...)
+		box.exec(t, words(at(funnel, "readinessProbe.exec.command"))...)
+		box.exec(t, words(at(funnel, "startupProbe.exec.command"))...)
 	})
 }
 
 // A server loads what the init container of the values has copied.
 func TestValuesOfThePage(t *testing.T) {
-	var values struct {
-		Volumes []struct{ Name string } `yaml:"extraVolumes"`
-		Init    []struct {
-			Command []string
-			Mounts  []mount `yaml:"volumeMounts"`
-		} `yaml:"extraInitContainers"`
-		Mounts []mount `yaml:"extraVolumeMounts"`
-		Config string  `yaml:"valkeyConfig"`
-	}
-	decode(t, "values.yaml", &values)
-	init, path := values.Init[0], values.Mounts[0].Path
-	require.Equal(t, []mount{{values.Volumes[0].Name, path}}, values.Mounts)
-	require.Equal(t, values.Mounts, init.Mounts)
+	values := decode(t, "values.yaml")[0]
+	mounts, path := at(values, "extraVolumeMounts"), at(values, "extraVolumeMounts.0.mountPath").(string)
+	require.Equal(t, at(values, "extraVolumes.0.name"), at(mounts, "0.name"))
+	require.Equal(t, mounts, at(values, "extraInitContainers.0.volumeMounts"))
 
-	dockerfile, err := os.ReadFile(filepath.Join(top, "Dockerfile"))
-	require.NoError(t, err)
-	require.Contains(t, string(dockerfile), " "+init.Command[1]+"\n")
+	command := words(at(values, "extraInitContainers.0.command"))
+	require.Contains(t, read(t, "Dockerfile"), " "+command[1]+"\n")
 	inImage, folder := filepath.Join(t.TempDir(), "funnel.so"), t.TempDir()
 	require.NoError(t, os.Symlink(servertest.Module(t), inImage))
-	output, err := exec.Command(init.Command[0], inImage, strings.Replace(init.Command[2], path, folder, 1)).CombinedOutput()
-	require.NoError(t, err, string(output))
-	line := strings.Replace(values.Config, path, folder, 1)
+	page.Shell(t, "", 0, strings.Join([]string{command[0], inImage, strings.Replace(command[2], path, folder, 1)}, " "))
+	line := strings.Replace(at(values, "valkeyConfig").(string), path, folder, 1)
 	requireReply(t, servertest.Start(t, page.WithModule(t, line)).Client(t), 15)
 }

@@ -1,3 +1,5 @@
+// Each line of the README and of docs/docker.md that starts a container does what the page says.
+
 package image_test
 
 import (
@@ -16,6 +18,13 @@ import (
 // top is the repository.
 const top = "../.."
 
+func read(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(top, path))
+	require.NoError(t, err)
+	return string(text)
+}
+
 // linesOf returns the commands of the block of a page that has that mark.
 func linesOf(t testing.TB, path, mark string) []string {
 	t.Helper()
@@ -24,29 +33,23 @@ func linesOf(t testing.TB, path, mark string) []string {
 
 // TestGoOfTheImageIsThatOfTheModule: the Dockerfile names the toolchain of go.mod.
 func TestGoOfTheImageIsThatOfTheModule(t *testing.T) {
-	module, err := os.ReadFile(filepath.Join(top, "go.mod"))
-	require.NoError(t, err)
-	version := regexp.MustCompile(`(?m)^toolchain go(\S+)$`).FindSubmatch(module)
+	version := regexp.MustCompile(`(?m)^toolchain go(\S+)$`).FindStringSubmatch(read(t, "go.mod"))
 	require.NotNil(t, version)
-	dockerfile, err := os.ReadFile(filepath.Join(top, "Dockerfile"))
-	require.NoError(t, err)
-	require.Contains(t, string(dockerfile), "\nARG GO_IMAGE=golang:"+string(version[1])+"-bookworm\n")
+	require.Contains(t, read(t, "Dockerfile"), "\nARG GO_IMAGE=golang:"+version[1]+"-bookworm\n")
 }
 
 // TestLinesOfTheREADME builds an image as the README says, on the base that is tested,
 // and starts it. All layers but the labels are there already.
 func TestLinesOfTheREADME(t *testing.T) {
 	t.Parallel()
-	labels := inspect[map[string]string](t, image(t), ".Config.Labels")
+	commit := inspect(t, image(t), `(index .Config.Labels "org.opencontainers.image.revision")`)
 	lines := linesOf(t, "README.md", "docker")
 	require.Equal(t, []string{"docker build -t funnel .", "docker run -p 127.0.0.1:6379:6379 funnel"}, lines)
 	name := unique()
 	t.Cleanup(func() { tryDocker("rmi", name) })
-	command := exec.Command("docker", "build", "-t", name, "--build-arg", "GO_IMAGE="+fromEnvironment(t, "FUNNEL_IMAGE_GO"),
-		"--build-arg", "BASE="+baseImage(t), "--build-arg", "COMMIT="+labels["org.opencontainers.image.revision"], ".")
-	command.Dir = top
-	output, err := command.CombinedOutput()
-	require.NoError(t, err, string(output))
+	page.Shell(t, top, 0, strings.Replace(lines[0], "funnel", name, 1)+" --build-arg COMMIT="+commit+
+		" --build-arg BASE="+fromEnvironment(t, "FUNNEL_IMAGE_BASE")+
+		" --build-arg GO_IMAGE="+fromEnvironment(t, "FUNNEL_IMAGE_GO"))
 	box := newContainer(t)
 	run(t, detached(lines[1], box), name)
 	requireReply(t, box.client(t), 15)
@@ -54,45 +57,49 @@ func TestLinesOfTheREADME(t *testing.T) {
 
 // detached makes a line return at once, and listen on a port that nobody else has.
 func detached(line string, box container) string {
-	return strings.Replace(line, "docker run -p 127.0.0.1:6379:6379 ", "docker run --detach --name "+string(box)+" -p 127.0.0.1::6379 ", 1)
+	return strings.Replace(line, "-p 127.0.0.1:6379:6379 ", "--detach --name "+string(box)+" -p 127.0.0.1::6379 ", 1)
 }
 
 // TestLinesOfThePage runs each line that docs/docker.md shows, as it stands but for the
 // names of the image and of the volume, the port and what makes it return.
 func TestLinesOfThePage(t *testing.T) {
 	t.Parallel()
-	const client, password = `docker run funnel redis-cli -h other cl.throttle user:42 15 30 60`,
-		`docker run -p 127.0.0.1:6379:6379 -e REDISCLI_AUTH=secret funnel --requirepass secret`
+	// By what follows "docker run", and the port.
 	servers := map[string]struct {
 		limit         int64
 		config, value string
 	}{
-		`docker run -p 127.0.0.1:6379:6379 -v funnel:/data funnel --appendonly yes`:                                  {15, "appendonly", "yes"},
-		`docker run -p 127.0.0.1:6379:6379 funnel redis-server --maxmemory 100mb`:                                    {15, "maxmemory", "104857600"},
-		`docker run -p 127.0.0.1:6379:6379 -e FUNNEL_ARGS="compat redis-cell" funnel`:                                {16, "appendonly", "no"},
-		`docker run -p 127.0.0.1:6379:6379 -v "$PWD/redis.conf:/etc/redis.conf" funnel redis-server /etc/redis.conf`: {15, "maxmemory", "123456789"},
-		password: {15, "requirepass", "secret"},
+		`-v funnel:/data funnel --appendonly yes`:                                  {15, "appendonly", "yes"},
+		`funnel redis-server --maxmemory 100mb`:                                    {15, "maxmemory", "104857600"},
+		`-e FUNNEL_ARGS="compat redis-cell" funnel`:                                {16, "appendonly", "no"},
+		`-v "$PWD/redis.conf:/etc/redis.conf" funnel redis-server /etc/redis.conf`: {15, "maxmemory", "123456789"},
+		`-e REDISCLI_AUTH=secret funnel --requirepass secret`:                      {15, "requirepass", "secret"},
 	}
 	lines := linesOf(t, "docs/docker.md", "docker run")
 	require.Len(t, lines, len(servers)+1)
 	for _, line := range lines {
 		t.Run(line, func(t *testing.T) {
-			if line == client {
+			if line == "docker run funnel redis-cli -h other cl.throttle user:42 15 30 60" {
 				network := unique()
 				docker(t, "network", "create", network)
 				t.Cleanup(func() { tryDocker("network", "rm", network) })
 				start(t, []string{"--network", network, "--network-alias", "other"}).client(t)
-				require.Equal(t, "0\n15\n14\n-1\n2\n", run(t, strings.Replace(line, "run", "run --rm --network "+network, 1), image(t)))
+				line = strings.Replace(line, "run", "run --rm --network "+network, 1)
+				require.Equal(t, "0\n15\n14\n-1\n2\n", run(t, line, image(t)))
 				return
 			}
-			want, known := servers[line]
+			want, known := servers[strings.TrimPrefix(line, "docker run -p 127.0.0.1:6379:6379 ")]
 			require.True(t, known, "no test for this line")
 			box := newContainer(t)
 			run(t, detached(line, box), image(t))
-			server := box.client(t, map[bool]string{true: "secret"}[line == password])
+			var password []string
+			if want.config == "requirepass" {
+				password = []string{want.value}
+			}
+			server := box.client(t, password...)
 			requireReply(t, server, want.limit)
 			require.Equal(t, want.value, server.ConfigGet(t.Context(), want.config).Val()[want.config])
-			if line == password {
+			if password != nil {
 				box.exec(t, "funnel-healthcheck.sh")
 				require.NotContains(t, server.Info(t.Context(), "errorstats").Val(), "NOAUTH", "the check knows the password")
 			}
