@@ -143,13 +143,15 @@ func TestSettledWhenSent(t *testing.T) {
 		cancel(reason)
 		short, cancelShort := context.WithTimeout(ctx, time.Second)
 		defer cancelShort()
+		denied := replyError("NOPERM User app has no permissions to access one of the keys")
+		failure := error(denied)
 		l := limiter.New(clientFunc(func(ctx context.Context, command redis.Cmder) error {
 			switch command, isReserve := command.(*redis.Cmd); {
 			case isReserve:
 				command.SetVal(allows)
 				return nil
 			case ctx.Done() == nil:
-				return syscall.ECONNREFUSED
+				return failure
 			}
 			<-ctx.Done() // it hangs
 			return ctx.Err()
@@ -165,6 +167,8 @@ func TestSettledWhenSent(t *testing.T) {
 		last := allow(t, l, "key", fifteenPerDay)
 		settle(l, last, canceled, reason, false)
 		settle(l, last, short, context.DeadlineExceeded, true)
+		settle(l, last, ctx, denied, true)
+		failure = syscall.ECONNREFUSED
 		for range 3 {
 			settle(l, last, ctx, syscall.ECONNREFUSED, true)
 		}
