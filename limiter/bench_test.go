@@ -1,3 +1,5 @@
+// What a decision costs by each path, for one caller and for several.
+
 package limiter_test
 
 import (

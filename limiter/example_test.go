@@ -1,3 +1,5 @@
+// The examples of the documentation compile, and print what they say.
+
 package limiter_test
 
 import (

@@ -1,3 +1,5 @@
+// What the tests see of the package beyond its exported names.
+
 package limiter
 
 import (

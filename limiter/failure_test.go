@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"syscall"
@@ -17,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/contract"
 	"funnel/internal/servertest"
 	"funnel/limiter"
 )
@@ -119,44 +119,18 @@ func TestPoliciesOfAServerThatRepliesErrors(t *testing.T) {
 	}
 }
 
-// Every error that docs/commands.md lists says that the call is wrong, by module and script.
-func TestFaultsOfACall(t *testing.T) {
-	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
-		ctx := context.Background()
-		require.NoError(t, client.LPush(ctx, "list", "element").Err())
-		require.NoError(t, client.Set(ctx, "string", "abc", 0).Err())
-		for want, line := range map[string]string{
-			"ERR wrong number of arguments": "reserve k 15 30",
-			"ERR capacity must be":          "reserve k 0 30 60 1",
-			"ERR count must be":             "take k 15 -1 60 1",
-			"ERR period must be":            "peek k 15 30 0.0 1",
-			"ERR quantity must be":          "charge k 15 30 60 many",
-			"ERR max_wait must be":          "reserve k 15 30 60 1 -1",
-			"ERR tat must be":               "refund k 15 30 60 1 -1",
-			"ERR count is too large":        "reserve k 15 1000000001 1 1",
-			"ERR capacity and period":       "reserve k 9223372036854775807 1 60 1",
-			"ERR quantity and period":       "reserve k 1 1 9000000000 2",
-			"ERR the ":                      "reserve string 15 30 60 1",
-			"WRONGTYPE":                     "reserve list 15 30 60 1",
-		} {
-			words := servertest.Words("cl." + line)
-			if path == limiter.PathScript {
-				words = append([]any{"eval", limiter.Script(), 1, words[1], strings.Fields(line)[0]}, words[2:]...)
-			}
-			err := client.Do(ctx, words...).Err()
-			require.ErrorContains(t, err, want)
-			require.True(t, limiter.IsFault(err), err)
-		}
-	})
-}
+// A replyError is an error that a server replies.
+type replyError string
 
-// By its first words an error tells whether the call is wrong or the server has failed.
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}
+
+// By its first words an error tells whether the call is wrong or the server has failed. All errors of
+// the contract say that the call is wrong.
 func TestFirstWordsOfErrors(t *testing.T) {
 	t.Parallel()
-	client := connect(t, limiter.PathScript)
 	const oom = "-OOM command not allowed when used memory > 'maxmemory'."
-	for text, isFault := range map[string]bool{
+	errors := map[string]bool{
 		"ERR row 2: count must be an integer":                                                  true,
 		"CROSSSLOT Keys in request don't hash":                                                 true,
 		"ERR max number of clients reached":                                                    false,
@@ -170,36 +144,35 @@ func TestFirstWordsOfErrors(t *testing.T) {
 		"ERR ACL failure in script: User app has no permissions to run the 'time' command":     false,
 		"LOADING": false, "OOM": false, "READONLY": false, "NOPERM": false, "NOREPLICAS": false, "MISCONF": false,
 		"BUSY": false, "CLUSTERDOWN": false, "MASTERDOWN": false, "NOAUTH": false, "TRYAGAIN": false, "NEWCODE ERR": false,
-	} {
-		err := client.Eval(context.Background(), "return {err = ARGV[1]}", nil, text).Err()
-		require.ErrorContains(t, err, text)
-		require.Equal(t, isFault, limiter.IsFault(err), text)
+	}
+	for _, outcome := range contract.Outcomes {
+		if outcome[0] <= 'Z' { // an error
+			errors[outcome] = true
+		}
+	}
+	for text, isFault := range errors {
+		require.Equal(t, isFault, limiter.IsFault(replyError(text)), text)
 	}
 }
 
-// A caller that waits while Redis has failed, and every call is limited, is served when it is back.
-func TestWaitOutlastsAFailure(t *testing.T) {
-	t.Parallel()
-	server := bare(t)
-	var told recorder
-	l := limiter.New(server.Client(t, once), limiter.OnFailure(limiter.FailClosed), limiter.WithHook(told.hook))
-	server.Kill()
-	done := make(chan error)
-	ctx, cancel := context.WithTimeout(context.Background(), servertest.Patience)
-	defer cancel()
-	go func() { done <- l.Wait(ctx, "key", fifteenPerDay) }()
-	servertest.Eventually(t, "it has asked", func() bool { return len(told.all()) > 0 })
-	server.Restart(t)
-	require.NoError(t, <-done)
-	require.Equal(t, limiter.PathScript, told.last().Result.Path)
-}
-
-// One key that fails beside good ones is one outage, not thousands.
+// One key that fails beside good ones is one outage, not thousands. A logger may call the Limiter, and
+// one that blocks delays its own call only.
 func TestOutageIsLoggedTwice(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	l := limiter.New(as(t, servertest.StartModule(t), "+@all", "~good:*"),
-		limiter.OnFailure(limiter.FailOpen), limiter.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	var l *limiter.Limiter
+	l = limiter.New(as(t, servertest.StartModule(t), "+@all", "~good:*"), limiter.OnFailure(limiter.FailOpen),
+		limiter.WithLogger(slog.New(slog.NewTextHandler(writerFunc(func(line []byte) (int, error) {
+			answered := make(chan error)
+			go func() { _, err := l.Allow(context.Background(), "good:log", fifteenPerDay); answered <- err }()
+			select {
+			case err := <-answered:
+				require.NoError(t, err)
+			case <-time.After(10 * time.Second):
+				t.Error("the call within the logger does not return")
+			}
+			return log.Write(line)
+		}), nil))))
 	clock := startClock(l)
 	for i := range 100 {
 		require.Equal(t, limiter.PathModule, allow(t, l, fmt.Sprint("good:", i), fifteenPerDay).Path)
@@ -222,35 +195,6 @@ func TestOutageIsLoggedTwice(t *testing.T) {
 	clock.advance(10 * time.Second)
 	allow(t, l, "good:0", fifteenPerDay)
 	require.Contains(t, log.String(), "by Redis again\" after=0s calls=1\n", "another outage")
-}
-
-// A logger may call the Limiter, and one that blocks delays its own call only.
-func TestLoggerCallsTheLimiter(t *testing.T) {
-	t.Parallel()
-	server := servertest.StartModule(t)
-	var l *limiter.Limiter
-	lines := 0
-	l = limiter.New(server.Client(t, once), limiter.OnFailure(limiter.FailOpen),
-		limiter.WithLogger(slog.New(slog.NewTextHandler(writerFunc(func(line []byte) (int, error) {
-			lines++
-			answered := make(chan error)
-			go func() { _, err := l.Allow(context.Background(), "log", fifteenPerDay); answered <- err }()
-			select {
-			case err := <-answered:
-				return len(line), err
-			case <-time.After(10 * time.Second):
-				t.Error("the call within the logger does not return")
-				return 0, io.ErrNoProgress
-			}
-		}), nil))))
-	clock := startClock(l)
-	server.Kill()
-	require.Equal(t, limiter.PathOpen, allow(t, l, "key", fifteenPerDay).Path)
-	require.Equal(t, 1, lines)
-	server.Restart(t)
-	clock.advance(10 * time.Second)
-	require.Equal(t, limiter.PathModule, allow(t, l, "key", fifteenPerDay).Path)
-	require.Equal(t, 2, lines)
 }
 
 type writerFunc func([]byte) (int, error)

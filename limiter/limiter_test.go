@@ -142,9 +142,6 @@ func TestWrongCalls(t *testing.T) {
 		}{
 			{"no limit", "key", limiter.Limit{}, 1, gcra.ErrCount.Error()},
 			{"count", "key", perDay(-3).Burst(2), 1, `key "key": a limit of -3 per day, burst 2: count must be at least 1`},
-			{"capacity", "key", limiter.PerMinute(1).Burst(-1), 1, gcra.ErrCapacity.Error()},
-			{"period", "key", limiter.Per(1, 0), 1, gcra.ErrPeriod.Error()},
-			{"emission interval", "key", limiter.PerSecond(1e9 + 1), 1, gcra.ErrEmissionInterval.Error()},
 			{"tolerance", "key", perDay(1).Burst(math.MaxInt64), 1, gcra.ErrTolerance.Error()},
 			{"quantity", "key", perDay(3), -1, `key "key": quantity -1 of a limit of 3 per day, burst 3: quantity must`},
 			{"increment", "key", perDay(30), math.MaxInt64, gcra.ErrIncrement.Error()},
