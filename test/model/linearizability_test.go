@@ -265,7 +265,7 @@ func onFunnels() operation {
 		return operation{group, []string{"get", first.key}}
 	}
 	command := contract.Commands[rand.IntN(len(contract.Commands))]
-	if command.Operation == "charge" && rand.IntN(2) == 0 { // less than is given back, so that funnels do not stay overfull
+	if command.Operation == "charge" && rand.IntN(2) == 0 { // less than is given back: funnels do not stay overfull
 		command, _ = contract.CommandOf("cl.refund")
 	}
 	call := append([]string{command.Name}, words(first)...)
