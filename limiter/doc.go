@@ -67,12 +67,19 @@
 //
 // # Options of go-redis
 //
-// Set ContextTimeoutEnabled in [redis.Options]. A call returns when its time is over or its context
-// is done, with or without it; without it, a goroutine waits on for go-redis, and a connection is
-// in use, until the client's own ReadTimeout.
+//	rdb := redis.NewClient(&redis.Options{
+//		Addr:                  "localhost:6379",
+//		ContextTimeoutEnabled: true,
+//		MaxRetries:            -1,
+//		DialerRetries:         1,
+//	})
 //
-// go-redis repeats a command after a network error, three times by default. If the first attempt
-// did reach the server, tokens are taken twice, which limits a little early, never late; refunds
-// are sent once. MaxRetries = -1 turns retries off, and DialerRetries = 1 turns off the five
-// attempts to connect, which take half a second when no server listens.
+// A call returns when its time is over or its context is done, whatever the options. Without
+// ContextTimeoutEnabled, a goroutine waits on for go-redis, and a connection is in use, until the
+// client's own ReadTimeout.
+//
+// By default go-redis repeats a command three times after a network error. If the first attempt
+// did reach the server, tokens are taken twice, which limits a little early, never late. Refunds
+// are sent once. MaxRetries = -1 turns retries off. DialerRetries = 1 turns off the five attempts
+// to connect, which take half a second when no server listens.
 package limiter

@@ -78,7 +78,7 @@ func TestPoliciesOfADeadServer(t *testing.T) {
 			clock.advance(time.Second)
 			require.Equal(t, limiter.PathModule, allow(t, l, "key", limit).Path)
 			require.NoError(t, told.last().Cause)
-			line := `level=WARN msg="rate limits are decided without Redis" policy=` + c.policy.String() + ` error=.*refused"\n$`
+			line := `level=WARN msg="rate limits are decided without Redis" on_failure=` + c.policy.String() + ` error=.*refused"\n$`
 			if fails {
 				line = "^$"
 			}

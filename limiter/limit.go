@@ -9,9 +9,11 @@ import (
 )
 
 // A Limit is a rate and a capacity: Count tokens leak per Period, and up to Capacity
-// tokens can be taken at once. All three are at least 1, and there is at most one token
-// per nanosecond. For others, the zero Limit among them, methods of [Limiter] return an
-// error of package gcra.
+// tokens can be taken at once. The first period lets up to Capacity + Count - 1 through: with
+// PerMinute(100) these are 199, and with PerMinute(100).Burst(10) 109.
+//
+// Capacity, Count and Period are at least 1, and there is at most one token per nanosecond. For
+// others, the zero Limit among them, methods of [Limiter] return an error of package gcra.
 type Limit struct {
 	Count    int
 	Period   time.Duration
@@ -36,7 +38,7 @@ func Per(count int, period time.Duration) Limit {
 func Every(interval time.Duration) Limit { return Per(1, interval) }
 
 // Burst returns the same rate for a funnel of that capacity: how many tokens may be taken at once.
-// The first period lets capacity + count - 1 tokens through: PerMinute(100) 199, with Burst(10) 109.
+// A smaller one lets fewer tokens through in the first period, see [Limit].
 func (l Limit) Burst(capacity int) Limit {
 	l.Capacity = capacity
 	return l

@@ -34,7 +34,7 @@ func (o *outage) failed(ctx context.Context, logger *slog.Logger, now time.Time,
 	}
 	o.mutex.Unlock() // before it logs: the logger may block, or call the Limiter
 	if begins {
-		logger.WarnContext(ctx, "rate limits are decided without Redis", "policy", policy.String(), "error", cause)
+		logger.WarnContext(ctx, "rate limits are decided without Redis", "on_failure", policy.String(), "error", cause)
 	}
 }
 

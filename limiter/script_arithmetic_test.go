@@ -103,10 +103,11 @@ func (c scriptCall) readTake(take *limiter.TakeCall, reply any) any {
 	return ofScript(whole)
 }
 
-func TestPageTellsTheHashOfTheScript(t *testing.T) {
+func TestPageTellsTheHashAndSizeOfTheScript(t *testing.T) {
 	page, err := os.ReadFile("../docs/clients.md")
 	require.NoError(t, err)
 	require.Contains(t, string(page), fmt.Sprintf("`%x`", sha1.Sum([]byte(limiter.Script()))))
+	require.Contains(t, string(page), fmt.Sprintf(" %d,%03d bytes", len(limiter.Script())/1000, len(limiter.Script())%1000))
 }
 
 // compareScript makes random calls of these commands, and returns how many were of which kind: for each

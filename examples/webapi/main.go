@@ -41,13 +41,10 @@ func main() {
 
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	rdb := redis.NewClient(&redis.Options{
-		Addr: *address,
-		// Fail soon: the limiter falls back to funnels in this process. Without
-		// retries, no call takes tokens twice.
-		ContextTimeoutEnabled: true,
+		Addr:                  *address,
+		ContextTimeoutEnabled: true, // these three as package limiter says
 		MaxRetries:            -1,
 		DialerRetries:         1,
-		DialTimeout:           time.Second,
 	})
 	defer rdb.Close()
 

@@ -36,7 +36,6 @@ func programInGo(t *testing.T) (program string) {
 		"rueidis":         replaced(t, snippet(t, "rueidis"), `"15", "30", "60"`, `"15", "30", "15"`),
 		"settle":          strings.TrimSuffix(page.Marked(t, "../../docs/go.md", "settle"), "\n"),
 		"go-redis-refund": snippet(t, "go-redis-refund"),
-		"rueidis-refund":  snippet(t, "rueidis-refund"),
 	} {
 		place := regexp.MustCompile(`(?m)^(\t*)// snippet: ` + name + "$").FindSubmatch(text)
 		require.NotNil(t, place, name)

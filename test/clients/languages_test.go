@@ -1,5 +1,5 @@
 // The snippets of docs/clients.md in other languages than Go wait for their turn, say the
-// server's error, send a refund once, and take what fits.
+// server's error, and send a refund once.
 
 package clients_test
 
@@ -17,36 +17,38 @@ import (
 
 // A language has a client in a package of Debian.
 type language struct {
-	name  string // the mark of its snippet that reserves
-	also  []string
-	limit string // as its snippets write it
-	needs string // a program that ends well where the client is installed, and prints its version
+	name   string // the mark of its snippet that reserves
+	refund string // follows that snippet
+	script string // the mark of its snippet for servers without the module, if it has one
+	limit  string // as its snippets write it
+	needs  string // a program that ends well where the client is installed, and prints its version
 
 	program string // connects to PORT, and runs TEXT
 	round   string // one TEXT of several
 	command []string
 }
 
-// languages have a row each. The marks of a language follow in the order refund, take, script.
 var languages = []language{
 	{
-		"redis-cli", []string{"redis-cli-refund", "redis-cli-take"}, "15 30 60",
+		"redis-cli", `redis-cli cl.refund user:42 15 30 60 1 "$8"`, "", "15 30 60",
 		"redis-cli --version",
 		"redis-cli() { command redis-cli -e -p PORT \"$@\"; }\nTEXT",
 		"TEXT\necho went on\n",
 		[]string{"bash", "-e", "-c"},
 	}, {
-		"redis-py", []string{"redis-py-refund", "redis-py-take", "redis-py-script"}, "15, 30, 60",
+		"redis-py", `r.execute_command("CL.REFUND", "user:42", 15, 30, 60, 1, rows[0][5])`, "redis-py-script", "15, 30, 60",
 		"import redis; print(redis.__version__)",
 		"import redis, time\nfrom redis.retry import Retry\nfrom redis.backoff import NoBackoff\n" +
 			"r = redis.Redis(port=PORT, retry=Retry(NoBackoff(), 0))\nTEXT",
 		"TEXT\nprint('went on')\n",
 		[]string{"/usr/bin/python3", "-c"},
 	}, {
-		"node-redis", []string{"node-redis-refund", "node-redis-take", "node-redis-script"}, `"15", "30", "60"`,
+		"node-redis", `await client.sendCommand(["CL.REFUND", "user:42", "15", "30", "60", "1", rows[0][5]]);`,
+		"node-redis-script", `"15", "30", "60"`,
 		`require("redis"); console.log(process.version)`,
 		// It connects again: half a second to do so.
 		`const client = require("redis").createClient({ url: "redis://127.0.0.1:PORT" });
+			const { createHash } = require("node:crypto");
 			const { readFileSync } = require("node:fs");
 			const { setTimeout } = require("node:timers/promises");
 			client.on("error", () => {});
@@ -55,26 +57,31 @@ var languages = []language{
 		"{ TEXT\nconsole.log('went on'); }\n",
 		[]string{"node", "-e"},
 	}, {
-		"phpredis", []string{"phpredis-refund", "phpredis-take", "phpredis-script"}, "15, 30, 60",
+		"phpredis", `$reply = $redis->rawCommand("CL.REFUND", "user:42", 15, 30, 60, 1, $rows[0][5]);
+			if ($reply === false) throw new RuntimeException($redis->getLastError());`, "", "15, 30, 60",
 		"new Redis(); echo phpversion('redis');",
 		// If the connection closes before it reads the answer, it connects again, and waits for that answer.
 		"ini_set('default_socket_timeout', 2); $redis = new Redis(); $redis->connect('127.0.0.1', PORT);\nTEXT",
 		"TEXT\necho \"went on\\n\";\n",
 		[]string{"php", "-r"},
 	}, {
-		"redis-rb", []string{"redis-rb-refund", "", "redis-rb-script"}, "15, 30, 60",
+		"redis-rb", `redis.call("CL.REFUND", "user:42", 15, 30, 60, 1, rows[0][5])`, "", "15, 30, 60",
 		"require 'redis'; puts Redis::VERSION",
-		"require 'redis'; require 'digest'\nredis = Redis.new(port: PORT, reconnect_attempts: 0)\nTEXT",
+		"require 'redis'\nredis = Redis.new(port: PORT, reconnect_attempts: 0)\nTEXT",
 		"TEXT\nputs 'went on'\n",
 		[]string{"ruby", "-e"},
 	}, {
-		"perl-redis", []string{"perl-redis-refund"}, "15, 30, 60",
+		"perl-redis", `$redis->${\"CL.REFUND"}("user:42", 15, 30, 60, 1, $rows->[0][5]);`, "", "15, 30, 60",
 		"use Redis; print Redis->VERSION",
 		"use strict; use warnings FATAL => 'all'; use Redis; use Time::HiRes 'sleep'; my $redis = Redis->new(server => '127.0.0.1:PORT');\nTEXT",
 		"{ TEXT\nprint \"went on\\n\"; }\n",
 		[]string{"perl", "-e"},
 	}, {
-		"hiredis", []string{"hiredis-refund"}, "15 30 60",
+		"hiredis", `redisReply *refund = redisCommand(c, "CL.REFUND %s 15 30 60 1 %s", "user:42", row->element[5]->str);
+			if (refund == NULL || refund->type == REDIS_REPLY_ERROR) {
+				fprintf(stderr, "%s\n", refund == NULL ? c->errstr : refund->str);
+				exit(1);
+			}`, "", "15 30 60",
 		"echo '#include <hiredis/hiredis.h>' | cc -E - | grep -c redisReply",
 		`folder=$(mktemp -d); trap 'rm -r "$folder"' EXIT; cc -Wall -Wextra -Werror -o "$folder/program" -x c - -lhiredis -lm <<'END' && "$folder/program"
 #include <hiredis/hiredis.h>
@@ -127,16 +134,11 @@ func TestSnippets(t *testing.T) {
 				require.Error(t, end.err, "an error of the server is one of the snippet: %v", end)
 				require.Contains(t, end.output, "count must be", end)
 			}
-			server, also := servertest.StartModule(t), append(l.also, "", "")
+			server := servertest.StartModule(t)
 			turns(l.name, server)
-			requireRefund(t, server, func(addr string) *exec.Cmd { return l.at(addr, snippet(t, l.name)+"\n"+snippet(t, also[0])) })
-			if also[1] != "" {
-				end := run(t, emptied(t, server), l.at(server.Addr(), snippet(t, also[1])))
-				require.NoError(t, end.err, end)
-				require.Equal(t, "taken: 15\n", end.output, "of 20: %v", end)
-			}
-			if also[2] != "" {
-				turns(also[2], servertest.Start(t, servertest.Options{}))
+			requireRefund(t, server, func(addr string) *exec.Cmd { return l.at(addr, snippet(t, l.name)+"\n"+l.refund) })
+			if l.script != "" {
+				turns(l.script, servertest.Start(t, servertest.Options{}))
 			}
 		})
 	}

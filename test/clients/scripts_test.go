@@ -1,26 +1,26 @@
 // What docs/clients.md says of scripts is so: in redis-cli, of the permissions, and of scripts
-// and functions that call the commands inside the server.
+// that call the commands inside the server.
 
 package clients_test
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
 	"funnel/limiter"
 )
 
-// TestScriptInRedisCLI: the row of the page.
+// TestScriptInRedisCLI: the line of the page.
 func TestScriptInRedisCLI(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{})
-	row := regexp.MustCompile("(?m)^\\| redis-cli \\| `(redis-cli --eval .*)`").FindStringSubmatch(clients(t))
-	require.NotNil(t, row)
-	output, err := languages[0].at(server.Addr(), row[1]).CombinedOutput()
+	line := regexp.MustCompile("`(redis-cli --eval [^`]*)`").FindStringSubmatch(clients(t))
+	require.NotNil(t, line)
+	output, err := languages[0].at(server.Addr(), line[1]).CombinedOutput()
 	require.NoError(t, err, string(output))
 	require.Regexp(t, `^0\n0\n0\n15\n14\n0\n2\n\d{19}\n$`, string(output))
 }
@@ -51,6 +51,18 @@ func TestScriptPermissions(t *testing.T) {
 	_, err = l.Allow(ctx, "admin:1", limit)
 	require.ErrorContains(t, err, "NOPERM")
 
+	t.Run("redis-py", func(t *testing.T) { // loads the script, which needs a permission of its own
+		python := languages[slices.IndexFunc(languages, func(l language) bool { return l.name == "redis-py" })]
+		if output, err := python.run(python.needs).CombinedOutput(); err != nil {
+			t.Skipf("needs redis-py: %v: %s", err, output)
+		}
+		python.program = replaced(t, python.program, "port=PORT", "port=PORT, username='user', password='secret'")
+		client := server.Client(t)
+		require.NoError(t, client.ScriptFlush(ctx).Err())
+		end := run(t, client, python.at(server.Addr(), snippet(t, python.script)))
+		require.NoError(t, end.err, end)
+	})
+
 	if !servertest.Since7(t) {
 		return // there, a permission for a key is one to read and to write it
 	}
@@ -63,24 +75,14 @@ func TestScriptPermissions(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestInsideTheServer: a script or function pushes until the funnel is full, and fails
-// from then on.
+// TestInsideTheServer: a script pushes until the funnel is full, and fails from then on.
 func TestInsideTheServer(t *testing.T) {
 	ctx, client := t.Context(), servertest.StartClient(t)
 	keys := []string{"{user:42}", "{user:42}:posts"}
-	posts := map[string]func() *redis.Cmd{
-		"lua": func() *redis.Cmd { return client.Eval(ctx, snippet(t, "lua"), keys, "hello") },
+	for call := range 15 {
+		require.EqualValues(t, call+1, client.Eval(ctx, snippet(t, "lua"), keys, "hello").Val())
 	}
-	if servertest.Since7(t) {
-		require.NoError(t, client.FunctionLoad(ctx, snippet(t, "function")).Err())
-		posts["function"] = func() *redis.Cmd { return client.FCall(ctx, "post", keys, "hello") }
-	}
-	for name, post := range posts {
-		require.NoError(t, client.FlushAll(ctx).Err())
-		for call := range 15 {
-			require.EqualValues(t, call+1, post().Val(), name)
-		}
-		require.Regexp(t, `^LIMITED retry in 1\.\d+ seconds, remaining 0`, post().Err().Error(), name)
-		require.EqualValues(t, 15, client.LLen(ctx, keys[1]).Val(), name)
-	}
+	err := client.Eval(ctx, snippet(t, "lua"), keys, "hello").Err()
+	require.Regexp(t, `^LIMITED retry in 1\.\d+ seconds, remaining 0`, err.Error())
+	require.EqualValues(t, 15, client.LLen(ctx, keys[1]).Val())
 }

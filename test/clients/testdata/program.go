@@ -62,8 +62,9 @@ func main() {
 			}
 			rows, _ := reply[2].ToArray()
 			row, _ := rows[0].ToArray()
-			// snippet: rueidis-refund
-			return nil
+			tat, _ := row[5].ToString()
+			refund := client.B().Arbitrary("CL.REFUND").Keys("user:42").Args("15", "30", "60", "1", tat).Build()
+			return client.Do(ctx, refund).Error()
 		},
 	}[os.Args[1]]
 	for round := range len(os.Args[3]) {

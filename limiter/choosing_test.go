@@ -1,0 +1,108 @@
+// What docs/operations.md says of choosing a limit: how much the first period lets through, and how
+// much of a limit a busy tenant uses when the work takes long; and how docs/go.md tests a limit.
+
+package limiter_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/limiter"
+)
+
+func TestThirtyPerMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, limit := limiter.NewLocal(), limiter.PerMinute(30).Burst(15)
+		if result, err := l.AllowN(t.Context(), "user:42", limit, 15); err != nil || result.Limited() {
+			t.Error(result, err)
+		}
+		if result, err := l.Allow(t.Context(), "user:42", limit); err != nil || result.RetryAfter != 2*time.Second {
+			t.Error(result, err)
+		}
+		time.Sleep(time.Hour)
+		if result, err := l.Allow(t.Context(), "user:42", limit); err != nil || result.Remaining != 14 {
+			t.Error(result, err)
+		}
+	})
+}
+
+// TestThirtyPerMinute is the block "synctest" of docs/go.md.
+func TestPageHasThirtyPerMinute(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/go.md")
+	require.NoError(t, err)
+	source, err := os.ReadFile("choosing_test.go")
+	require.NoError(t, err)
+	_, begun, _ := strings.Cut(string(source), "\nfunc TestThirtyPerMinute")
+	body, _, _ := strings.Cut(begun, "\n}\n")
+	require.Contains(t, string(page), "func TestThirtyPerMinute"+body+"\n}\n```")
+}
+
+func TestFirstPeriod(t *testing.T) {
+	t.Parallel()
+	for allowed, limit := range map[int]limiter.Limit{199: limiter.PerMinute(100), 109: limiter.PerMinute(100).Burst(10)} {
+		synctest.Test(t, func(t *testing.T) {
+			l, began, got := limiter.NewLocal(), time.Now(), 0
+			for ; time.Since(began) < time.Minute; time.Sleep(100 * time.Millisecond) {
+				result, err := l.AllowAtMost(context.Background(), "key", limit, 100)
+				require.NoError(t, err)
+				got += result.Allowed
+			}
+			require.Equal(t, allowed, got)
+		})
+	}
+}
+
+func TestLongestPieceOfWork(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ capacity, estimate, perMinute int }{
+		{3_000, 2_000, 7_500},
+		{10_000, 2_000, 7_500},
+		{14_000, 2_000, 30_000},
+		{3_000, 100, 30_000},
+	} {
+		t.Run(fmt.Sprint(c.capacity, " ", c.estimate), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l, limit := limiter.NewLocal(), limiter.PerMinute(30_000).Burst(c.capacity)
+				require.InDelta(t, c.perMinute, usedPerMinute(t, l, limit, c.estimate), 500)
+			})
+		})
+	}
+}
+
+// usedPerMinute is what a tenant uses who begins a piece of work as soon as its estimate fits. It takes
+// 20 seconds and 500 tokens, and is settled. The first five minutes do not count.
+func usedPerMinute(t *testing.T, l *limiter.Limiter, limit limiter.Limit, estimate int) float64 {
+	const warmUp, minutes, work, tokens = 5 * time.Minute, 30, 20 * time.Second, 500
+	ctx, began := context.Background(), time.Now()
+	var working sync.WaitGroup
+	used := 0
+	for time.Since(began) < warmUp+minutes*time.Minute {
+		result, err := l.AllowN(ctx, "tenant", limit, estimate)
+		require.NoError(t, err)
+		if result.Limited() {
+			time.Sleep(min(result.RetryAfter, 100*time.Millisecond)) // less, where tokens are given back
+			continue
+		}
+		if time.Since(began) >= warmUp {
+			used += tokens
+		}
+		working.Go(func() {
+			time.Sleep(work)
+			if _, err := l.Settle(ctx, &result, tokens); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	working.Wait()
+	return float64(used) / minutes
+}
