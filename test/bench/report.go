@@ -79,13 +79,14 @@ func thousands(number float64) string {
 	return digits
 }
 
-// A Chart is a drawing of horizontal bars, for documents. Its colours follow the
+// A Chart is a drawing of horizontal bars, for documents, the best first. Its colours follow the
 // reader's choice of light or dark, which plotting libraries for Go cannot do. Its numbers
 // are next to the bars, so nobody has to tell colours apart.
 type Chart struct {
-	Title, Note string
-	Bars        []Bar
-	Height      int
+	Title, Note  string
+	MoreIsBetter bool
+	Bars         []Bar
+	Height       int
 }
 
 // A Bar is one row of a chart. Class is "ours" to set it off from the others.
@@ -108,7 +109,7 @@ func (c *Chart) add(of Case, value float64, label string) {
 	if of.Case == "limited" {
 		bar.Title += ", limited"
 	}
-	if of.Name == "throttle" || of.Name == "reserve" || of.Name == "script" {
+	if slices.Contains([]string{"throttle", "reserve", "take", "script", "complete-script"}, of.Name) {
 		bar.Class = "ours"
 	}
 	c.Bars = append(c.Bars, bar)
@@ -119,7 +120,7 @@ var chartSource string
 
 var chartTemplate = template.Must(template.New("chart").Parse(chartSource))
 
-// Draw draws the charts of tables into a folder, the shortest bar first. It leaves out a bar
+// Draw draws the charts of tables into a folder. It leaves out a bar
 // more than five times as long as the next, because the others would be too short to compare,
 // and names it in the note.
 func Draw(folder string, tables []Table) error {
@@ -133,10 +134,14 @@ func Draw(folder string, tables []Table) error {
 		for ; last > 0 && c.Bars[last].Value > 5*c.Bars[last-1].Value; last-- {
 			c.Note += fmt.Sprintf("; left out: %s, %s", c.Bars[last].Title, c.Bars[last].Label)
 		}
-		c.Bars, c.Height = c.Bars[:last+1], 82+26*(last+1)
+		longest := c.Bars[last].Value
+		c.Bars, c.Height = c.Bars[:last+1], 108+26*(last+1)
+		if c.MoreIsBetter {
+			slices.Reverse(c.Bars)
+		}
 		for row := range c.Bars {
-			c.Bars[row].Top = 51 + 26*row
-			c.Bars[row].Width = fmt.Sprintf("%.1f", c.Bars[row].Value/c.Bars[last].Value*330)
+			c.Bars[row].Top = 77 + 26*row
+			c.Bars[row].Width = fmt.Sprintf("%.1f", c.Bars[row].Value/longest*330)
 		}
 		var svg bytes.Buffer
 		err := chartTemplate.Execute(&svg, c)

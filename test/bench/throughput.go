@@ -30,7 +30,7 @@ func (s *Setting) throughput() Table {
 	table := Table{Title: "Throughput and latency",
 		Columns: []string{"call", "calls per second", "ratio to SET PX", "server µs per call", "ratio to SET PX",
 			"limited calls per second", "p99 µs, one call at once"},
-		Chart: Chart{Title: "Calls per second, in proportion to SET PX (more is better)",
+		Chart: Chart{Title: "Calls per second, in proportion to SET PX (more is better)", MoreIsBetter: true,
 			Note: fmt.Sprintf("%s, redis-benchmark, %d clients, %d calls at once", s.server, loadClients, sentAtOnce)}}
 	cases := withoutCase("peek", Cases(s.Alternatives()))
 	many := s.load("throughput", cases, sentAtOnce)
