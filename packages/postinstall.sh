@@ -4,16 +4,15 @@
 
 set -e
 
+@LOADS@
 configuration=@CONFIGURATION@ drop_in=@DROP_IN@
+in_drop_in=$(loads "$drop_in")
+directives include "$configuration" | grep -q "${drop_in%/*}/" || in_drop_in=
+in_folder=$(loads "${configuration%/*}"/*.conf)
 
-names_funnel() { grep -iqs '^[[:space:]]*loadmodule[[:space:]].*@FOLDER@/funnel\.so' "$@"; }
-reads_drop_in() {
-    [ -n "$drop_in" ] && names_funnel "$drop_in" && grep -iqs "^[[:space:]]*include[[:space:]].*${drop_in%/*}/" "$configuration"
-}
-
-if reads_drop_in && names_funnel "${configuration%/*}"/*.conf; then
+if [ -n "$in_drop_in" ] && [ -n "$in_folder" ]; then
     echo "@NAME@: $drop_in and a file in ${configuration%/*} both load funnel. A server that loads it twice does not start: take one of the lines out."
-elif reads_drop_in || names_funnel "${configuration%/*}"/*.conf; then
+elif [ -n "$in_drop_in$in_folder" ]; then
     echo "@NAME@: a running server loads version @VERSION@ when you restart it: @RESTART@"
 else
     echo "@NAME@: to load funnel, add this line to $configuration, and restart the server (@RESTART@):"

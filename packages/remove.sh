@@ -7,8 +7,8 @@ set -e
 
 case ${1-} in upgrade | failed-upgrade | deconfigure | 1) exit 0 ;; esac
 
-# grep fails, too, if one of the files is missing.
-lines=$(grep -His '^[[:space:]]*loadmodule[[:space:]].*@FOLDER@/funnel\.so' /etc/@SERVER@.conf /etc/@SERVER@/*.conf @DROP_IN@) || true
+@LOADS@
+lines=$(loads /etc/@SERVER@.conf /etc/@SERVER@/*.conf @DROP_IN@)
 [ -n "$lines" ] || exit 0
 echo "@NAME@: take these lines out, or the server does not start any more:"
 echo "$lines"

@@ -37,6 +37,10 @@ if [ -z "$date" ]; then
 fi
 [[ $date =~ ^[0-9]+$ ]] || die "SOURCE_DATE_EPOCH must be seconds since 1970, not '$date'"
 
+# Until a version is released, each build of it is one of its own: package managers upgrade
+# to a later one, and go back to an earlier one.
+[[ $version != *-dev ]] || version+=.$(date -u -d "@$date" +%Y%m%d%H%M%S)$(commit | sed -e 's/^/.g/' -e 's/-dirty$/.dirty/')
+
 name=funnel-$version-linux-$architecture
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -55,6 +59,10 @@ gzip -9 -n <CHANGELOG.md >"$work/stage/changelog.gz"
 write_packages "$work/stage" "$architecture" "$version" "$date"
 
 mkdir -p dist
+# dist holds one version: redis-funnel_*_amd64.deb, as pages write it, is one file.
+processor=x86_64
+[ "$architecture" = amd64 ] || processor=aarch64
+rm -f dist/*[_-]"$architecture".* dist/*[_.]"$processor".*
 tar -c -C "$work" --format=ustar --sort=name --mtime="@$date" --mode=u=rwX,go=rX \
     --owner=0 --group=0 --numeric-owner "$name" | gzip -9 -n >"$work/archive"
 mv "$work/archive" "dist/$name.tar.gz"

@@ -33,14 +33,15 @@ describe() {
         [ "$server" = redis ] || drop_in=/etc/valkey/modules/funnel.conf
         ;;
     apk)
-        # The words that Alpine allows in a version do not include dev.
-        package_version=${version/-dev/-pre} restart="rc-service $server restart"
+        # Alpine allows neither dev nor words of our own in a version, and numbers of 31 bits.
+        package_version=${version/-dev*/-pre$date} restart="rc-service $server restart"
         if [ "$server" = redis ]; then configuration=/etc/redis.conf; else drop_in=/etc/valkey/valkey.d/funnel.conf; fi
         ;;
     esac
     [ -z "$drop_in" ] || whose="The package brings that file. If \`$configuration\` does not include it, add the line there."
     cp packages/{README.md,changelog.yaml,drop-in.conf,nfpm.yaml,postinstall.sh,remove.sh} "$stage"
     [ -z "$drop_in" ] || cat packages/drop-in.yaml >>"$stage/nfpm.yaml"
+    sed -i -e '/^@LOADS@$/{r packages/loads.sh' -e 'd}' "$stage"/{postinstall,remove}.sh
     sed -i -e "s|@NAME@|$server-funnel|g" -e "s|@ARCHITECTURE@|$architecture|g" -e "s|@DATE@|$(date -u -d "@$date" +%FT%TZ)|g" \
         -e "s|@VERSION@|$version|g" -e "s|@PACKAGE_VERSION@|$package_version|g" -e "s|@TITLE@|$title|g" \
         -e "s|@SERVER@|$server|g" -e "s|@EPOCH@|$epoch|g" -e "s|@OLDEST@|$oldest|g" -e "s|@FOLDER@|$folder|g" \
