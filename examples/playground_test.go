@@ -1,3 +1,5 @@
+// The playground is for its own page, and says what it sends to Redis.
+
 package examples_test
 
 import (
@@ -66,7 +68,8 @@ func TestPlaygroundIsForItsOwnPage(t *testing.T) {
 
 	status, answer := post(t, url, right, "Sec-Fetch-Site", "same-origin")
 	require.Equal(t, http.StatusOK, status, answer)
-	require.Regexp(t, `^playground:[a-z2-7]{4}:demo$`, server.Client(t).RandomKey(t.Context()).Val(), "each run has keys of its own")
+	key := server.Client(t).RandomKey(t.Context()).Val()
+	require.Regexp(t, `^playground:[a-z2-7]{4}:demo$`, key, "each run has keys of its own")
 }
 
 // As another user than the default one, and without the module.
@@ -74,7 +77,8 @@ func TestPlaygroundWithoutTheModule(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.Options{})
 	require.NoError(t, server.Client(t).ACLSetUser(t.Context(), "visitor", "on", ">pw", "~*", "+@all").Err())
-	p := start(t, "playground", server, "-listen", "127.0.0.1:0", "-prefix", "p:", "-redis", "redis://visitor:pw@"+server.Addr())
+	p := start(t, "playground", server,
+		"-listen", "127.0.0.1:0", "-prefix", "p:", "-redis", "redis://visitor:pw@"+server.Addr())
 	url := p.find(t, `msg=serving address=(\S+)`)[1]
 	_, answer := post(t, url, callOf("reserve", "demo", "15", "60", "1"))
 	require.Contains(t, answer, `(the text of the script) 1 p:demo 30000000000 2000000000"`)

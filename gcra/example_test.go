@@ -1,3 +1,5 @@
+// How a program uses the arithmetic: the pages of go doc show these examples.
+
 package gcra_test
 
 import (
@@ -5,25 +7,6 @@ import (
 
 	"funnel/gcra"
 )
-
-// The transcript of a new key: cl.throttle user:42 15 30 60.
-func Example() {
-	const now = 1_800_000_000 * 1e9
-
-	rate, err := gcra.NewRate(15, 30, 60*1e9)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	decision, err := rate.Decide(gcra.Empty, now, 1)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-
-	fmt.Println(decision.Limited, decision.Limit, decision.Remaining, gcra.Seconds(decision.RetryAfter()), gcra.Seconds(decision.ResetAfter))
-	// Output: false 15 14 -1 2
-}
 
 // A limiter stores one number, the TAT of each decision, and passes it to the next
 // call. A limited call waits as long as RetryAfter says.

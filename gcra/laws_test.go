@@ -1,3 +1,6 @@
+// Callers who go ahead when they are told keep the bound, by rates, times and quantities drawn where the
+// answer changes.
+
 package gcra_test
 
 import (

@@ -1,3 +1,6 @@
+// Every operation decides as package contract says, for all numbers of 64 bits. The stories of test/command
+// keep the contract honest: they are worked out by hand.
+
 package gcra_test
 
 import (
@@ -13,9 +16,6 @@ import (
 	"funnel/internal/contract"
 )
 
-// The operations are compared with the contract, which the stories of test/command keep
-// honest: those are worked out by hand.
-
 const (
 	second = int64(1e9)
 
@@ -25,15 +25,6 @@ const (
 
 // Numbers are all that a call depends on.
 type numbers struct{ capacity, count, period, tat, now, quantity, maxWait, receipt int64 }
-
-// decide is what the package makes of a call.
-func (n numbers) decide() (gcra.Decision, error) {
-	rate, err := gcra.NewRate(n.capacity, n.count, n.period)
-	if err != nil {
-		return gcra.Decision{}, err
-	}
-	return rate.Decide(n.tat, n.now, n.quantity)
-}
 
 // An operation is one of the package, with its name in the contract.
 type operation struct {
@@ -117,7 +108,8 @@ func (o operation) agree(t require.TestingT, n numbers) (got gcra.Decision, err 
 
 // drawMaxWaitAndReceipt generates the max wait and the receipt of a call, gathered where the answer changes.
 func drawMaxWaitAndReceipt(t *rapid.T, n numbers) numbers {
-	decision, _ := n.decide()
+	rate, _ := gcra.NewRate(n.capacity, n.count, n.period)
+	decision, _ := rate.Decide(n.tat, n.now, n.quantity)
 	last := rapid.OneOf(rapid.Just(int64(0)), around(max(decision.Wait, 0)), around(n.now), around(n.tat),
 		between(0, math.MaxInt64), rapid.Just(gcra.NoReceipt))
 	n.maxWait, n.receipt = last.Draw(t, "max wait"), last.Draw(t, "receipt")
@@ -141,19 +133,14 @@ func TestOperationsAgreeWithTheContract(t *testing.T) {
 	}
 }
 
-// FuzzOperations takes any numbers, and all operations.
+// FuzzOperations takes any numbers, and all operations. It begins with products and sums at the ends of 63 bits.
 func FuzzOperations(f *testing.F) {
 	const least, most = math.MinInt64, math.MaxInt64
 	for _, n := range []numbers{
-		{15, 30, 60 * second, gcra.Empty, today, 1, 0, 0},
-		{10, 3, 10 * second, today + 1, today, 10, 0, 0},
-		{1, 1, second, today + 5*second, today, 1, 0, 0},
 		{1, 1, most, most, most - 1, 1, 0, 0},
 		{most, 1, 1, gcra.Empty, 1, most, 0, 0},
 		{1 << 31, 1, 1 << 32, 0, 0, 1, 0, 0},
 		{1, 1, 1<<32 + 1, 0, 0, 1 << 32, 0, 0},
-		{1, 2, 1, 0, 0, 1, 0, 0},
-		{1, 1, 1, least, least, least, 0, 0},
 		{least, least, least, 0, 0, 0, 0, 0},
 	} {
 		for _, last := range []int64{least, 0, 5 * second, today + second, most} {

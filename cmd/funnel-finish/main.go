@@ -1,5 +1,5 @@
-// Command funnel-finish makes the funnel.so that servers load out of what the Go linker
-// wrote (package funnel/internal/finish):
+// Command funnel-finish makes funnel.so, which servers load, out of what the Go linker wrote
+// (package funnel/internal/finish):
 //
 //	funnel-finish [-imports PREFIX] LINKED FINISHED
 //

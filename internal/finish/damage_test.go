@@ -1,3 +1,5 @@
+// A file that is not as the changes, loaders or servers need it is refused, and the error says why.
+
 package finish
 
 import (

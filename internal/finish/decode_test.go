@@ -1,3 +1,5 @@
+// Each kind of instruction is read as what it is, and what is not understood is an error.
+
 package finish
 
 import (

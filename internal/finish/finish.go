@@ -1,5 +1,5 @@
-// Package finish converts the shared library that the Go linker writes into the
-// funnel.so that servers load, and checks the result.
+// Package finish converts the shared library that the Go linker writes into funnel.so, which
+// servers load, and checks the result.
 //
 // # The changes
 //

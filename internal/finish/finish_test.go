@@ -1,3 +1,6 @@
+// What is built in the ways that the pages name is finished; code that needs the Go runtime is
+// refused, with the chain of calls that leads to it.
+
 package finish
 
 import (

@@ -1,8 +1,11 @@
+// A Set decides as package gcra does, for callers in any number of goroutines.
+
 package funnels_test
 
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,19 +66,16 @@ func TestSetIsSafe(t *testing.T) {
 		return !items[0].Decision.Limited, err
 	}
 	var callers sync.WaitGroup
-	var mutex sync.Mutex
-	allowed := 0
+	var allowed atomic.Int64
 	for range 200 {
 		callers.Go(func() {
 			if ok, _ := take(1); ok {
-				mutex.Lock()
-				defer mutex.Unlock()
-				allowed++
+				allowed.Add(1)
 			}
 		})
 	}
 	callers.Wait()
-	require.Equal(t, 100, allowed)
+	require.EqualValues(t, 100, allowed.Load())
 	require.Equal(t, 1, set.Len())
 
 	charge := []gcra.Item{{}, {}}

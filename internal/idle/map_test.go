@@ -1,3 +1,5 @@
+// A map keeps what is in use, and not much more.
+
 package idle_test
 
 import (

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Epoch is an instant to set the clock to: ahead of the real clock, by which the
-// server expires keys, so that its funnels do not expire during a test.
+// Epoch is an instant to set the clock to. It is ahead of the real clock, by which the server
+// expires keys: funnels do not expire during a test.
 var Epoch = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // StartWithClock starts a server whose module takes its time from a test.

@@ -2,7 +2,7 @@
 // module or without, each on its own loopback port and in its own temporary
 // directory, and stops them when the test ends.
 //
-// The environment names server and module, so that one suite runs against many:
+// The environment names server and module. One suite runs against many:
 //
 //	FUNNEL_SERVER        the server program; redis-server from the PATH by default
 //	FUNNEL_MODULE        a built funnel.so; built afresh by default

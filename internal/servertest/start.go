@@ -47,8 +47,8 @@ func (s *Server) ClientOfUser(t testing.TB, rules string) *redis.Client {
 	return s.Client(t, func(options *redis.Options) { options.Username, options.Password = "user", "secret" })
 }
 
-// QuickOrLong picks the size of a test: quick by default, so that the suite can
-// run against many servers, long when FUNNEL_LONG is set.
+// QuickOrLong picks the size of a test: quick by default, because the suite runs against many
+// servers, and long when FUNNEL_LONG is set.
 func QuickOrLong[T any](quick, long T) T {
 	if os.Getenv("FUNNEL_LONG") != "" {
 		return long

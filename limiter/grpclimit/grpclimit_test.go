@@ -30,20 +30,6 @@ import (
 	"funnel/limiter/grpclimit"
 )
 
-// serve starts a server of gRPC's health service behind that policy, and a client of it.
-func serve(t *testing.T, policy *grpclimit.Policy, options ...grpc.DialOption) (*health.Server, healthpb.HealthClient) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	server, service := grpc.NewServer(grpc.UnaryInterceptor(policy.Unary), grpc.StreamInterceptor(policy.Stream)), health.NewServer()
-	healthpb.RegisterHealthServer(server, service)
-	go server.Serve(listener)
-	t.Cleanup(server.Stop)
-	connection, err := grpc.NewClient(listener.Addr().String(), append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	require.NoError(t, err)
-	t.Cleanup(func() { connection.Close() })
-	return service, healthpb.NewHealthClient(connection)
-}
-
 // told is all that a client learns from an answer.
 func told(err error, trailer metadata.MD) string {
 	answer := status.Convert(err)
@@ -61,11 +47,30 @@ func told(err error, trailer metadata.MD) string {
 }
 
 // Both kinds of call are allowed as often as their funnel holds, at one instant, and then
-// say when the next one is. A stream takes one token, whatever it sends.
+// say when the next one is. A stream takes one token, whatever it sends. A call that never
+// fits tells the client not to retry, by gRFC A6.
 func TestLimitedCalls(t *testing.T) {
+	const policy = "v2:re v2:re 30 per minute, burst 2 2"
 	rdb, clock := servertest.StartWithClock(t)
-	service, client := serve(t, grpclimit.New(limiter.New(rdb, limiter.WithPrefix("app:")), limiter.PerMinute(30).Burst(2),
-		grpclimit.WithName("v2:re"), grpclimit.WithKey(grpclimit.Join(grpclimit.ByMethod(), grpclimit.ByPeer()))))
+	l := limiter.New(rdb, limiter.WithPrefix("app:"))
+	limited := grpclimit.New(l, limiter.PerMinute(30).Burst(2), grpclimit.WithName("v2:re"),
+		grpclimit.WithKey(grpclimit.Join(grpclimit.ByMethod(), grpclimit.ByPeer())),
+		grpclimit.WithCost(func(_ context.Context, call grpclimit.Call) int {
+			request, _ := call.Request.(*healthpb.HealthCheckRequest) // nil for a stream
+			return 1 + len(request.GetService())
+		}))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := grpc.NewServer(grpc.UnaryInterceptor(limited.Unary), grpc.StreamInterceptor(limited.Stream))
+	defer server.Stop()
+	service := health.NewServer()
+	healthpb.RegisterHealthServer(server, service)
+	go server.Serve(listener)
+	insecurely := grpc.WithTransportCredentials(insecure.NewCredentials())
+	connection, err := grpc.NewClient(listener.Addr().String(), insecurely)
+	require.NoError(t, err)
+	defer connection.Close()
+	client := healthpb.NewHealthClient(connection)
 	for _, call := range []func(grpc.CallOption) error{func(trailer grpc.CallOption) error {
 		_, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{}, trailer)
 		return err
@@ -84,8 +89,8 @@ func TestLimitedCalls(t *testing.T) {
 		}{
 			{0, "OK  []"},
 			{0, "OK  []"},
-			{0, "ResourceExhausted too many calls: try again in 2 seconds [2000] v2:re v2:re 30 per minute, burst 2 2 2s"},
-			{2*time.Second - 1, "ResourceExhausted too many calls: try again in 1 seconds [1] v2:re v2:re 30 per minute, burst 2 2 1ns"},
+			{0, "ResourceExhausted too many calls: try again in 2 seconds [2000] " + policy + " 2s"},
+			{2*time.Second - 1, "ResourceExhausted too many calls: try again in 1 seconds [1] " + policy + " 1ns"},
 			{2 * time.Second, "OK  []"},
 		} {
 			clock.Set(t, servertest.Epoch.Add(step.after))
@@ -93,29 +98,14 @@ func TestLimitedCalls(t *testing.T) {
 			require.Equal(t, step.told, told(call(grpc.Trailer(&trailer)), trailer))
 		}
 	}
-	require.ElementsMatch(t, []string{`app:v2\:re:/grpc.health.v1.Health/Check|127.0.0.1`, `app:v2\:re:/grpc.health.v1.Health/Watch|127.0.0.1`},
-		rdb.Keys(t.Context(), "*").Val())
-}
-
-// A client whose service config retries waits as long as the funnel needs, not its own
-// millisecond, and does not retry what never fits.
-func TestRetryingClients(t *testing.T) {
-	asked := 0
-	l := limiter.NewLocal(limiter.WithHook(func(context.Context, limiter.Event) { asked++ }))
-	_, client := serve(t, grpclimit.New(l, limiter.Every(100*time.Millisecond), grpclimit.WithCost(
-		func(_ context.Context, call grpclimit.Call) int {
-			return 1 + len(call.Request.(*healthpb.HealthCheckRequest).Service)
-		})),
-		grpc.WithDefaultServiceConfig(`{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 2, "initialBackoff": "0.001s",
-			"maxBackoff": "0.001s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`))
-	for range 3 {
-		_, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{})
-		require.NoError(t, err)
-	}
-	before := asked
-	_, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "x"})
-	require.ErrorContains(t, err, "call too large")
-	require.Equal(t, before+1, asked)
+	var trailer metadata.MD
+	_, err = client.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "xx"}, grpc.Trailer(&trailer))
+	require.Equal(t, "ResourceExhausted call too large: it costs 3, and at most 2 can be granted [-1] "+policy,
+		told(err, trailer))
+	require.ElementsMatch(t, []string{
+		`app:v2\:re:/grpc.health.v1.Health/Check|127.0.0.1`,
+		`app:v2\:re:/grpc.health.v1.Health/Watch|127.0.0.1`,
+	}, rdb.Keys(t.Context(), "*").Val())
 }
 
 // Clients do not get the cause of an error, and the log does. In shadow mode all calls get to
@@ -144,7 +134,6 @@ func TestAnswers(t *testing.T) {
 		option    grpclimit.Option
 		told, log string
 	}{
-		"allowed":       {t.Context(), false, cost(1), "OK  []", ""},
 		"its own limit": {t.Context(), false, perSecond(9), "OK  []", ""},
 		"skipped":       {t.Context(), true, skip, "OK  []", ""},
 		"too large":     {t.Context(), false, cost(math.MaxInt), tooLarge + " reply reply 1 per second, burst 1 1", ""},
@@ -177,7 +166,8 @@ func TestAnswers(t *testing.T) {
 
 // As httplimit has them for the same addresses, values and paths.
 func TestKeys(t *testing.T) {
-	key := grpclimit.Join(grpclimit.ByMetadata("X-Api-Key", grpclimit.ByPeer(netip.MustParsePrefix("10.0.0.0/8"))), grpclimit.ByMethod())
+	byPeer := grpclimit.ByPeer(netip.MustParsePrefix("10.0.0.0/8"))
+	key := grpclimit.Join(grpclimit.ByMetadata("X-Api-Key", byPeer), grpclimit.ByMethod())
 	for _, test := range []struct{ address, forwarded, secret, method, key string }{
 		{"192.0.2.1:80", "198.51.100.1", "", "/s/{m}", "192.0.2.1|/s/%257Bm%257D"},
 		{"10.0.0.7:80", "203.0.113.9, 2001:db8:1:2:3:4:5:6", "", "/s/m", "2001:db8:1:2::/64|/s/m"},

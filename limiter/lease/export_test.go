@@ -1,3 +1,5 @@
+// The tests set the clock of Leases, and count what they keep.
+
 package lease
 
 import "time"

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -129,6 +130,7 @@ func TestStories(t *testing.T) {
 				ResetAfter: 28 * time.Second, Receipt: others[0].Receipt + int64(i)*1e10, Path: limiter.PathModule}, a.Result)
 		}
 		require.Len(s, s.told, 2, "the first was told to the Limiter's hooks")
+		require.Equal(s, 4*time.Second, s.told[0].Duration)
 	})
 	tell(t, "calls that are not shared", hundred, time.Minute, func(s *story) {
 		for _, quantity := range []int{0, 11, 70} {
@@ -255,6 +257,19 @@ func TestBackOff(t *testing.T) {
 		require.Empty(s, s.sent())
 		require.Equal(s, 10, s.now(10).Allowed)
 	})
+	tell(t, "with d of 0 also after a call that was allowed", hundred.Burst(1), 0, func(s *story) {
+		s.network(0)
+		require.Equal(s, 1, s.now(1).Allowed)
+		require.Equal(s, time.Second, s.now(1).RetryAfter)
+		require.Equal(s, "cl.reserve 1", s.sent())
+		pass(time.Second)
+		require.Equal(s, 1, s.now(1).Allowed)
+	})
+	tell(t, "a capacity of which no time is left in 63 bits limits nobody", limiter.PerSecond(1_000_000_000).Burst(math.MaxInt), 0, func(s *story) {
+		for range 3 {
+			require.Equal(s, 1, s.now(1).Allowed)
+		}
+	})
 	tell(t, "no longer than 5 seconds, also when the key is deleted", hundred.Burst(1), time.Minute, func(s *story) {
 		s.limit = limiter.Every(time.Hour).Burst(1)
 		s.network(0)
@@ -331,34 +346,27 @@ func TestNeverLimitsWhatRedisWouldAllow(t *testing.T) {
 	}
 }
 
-// In a storm of callers on small funnels, calls that Redis would limit are not sent. Keys that nobody asks
-// about are removed when others come.
-func TestStorm(t *testing.T) {
-	tell(t, "of 1000 keys", hundred, 0, func(s *story) {
-		s.network(0)
-		random, allowed := rand.New(rand.NewPCG(1, 2)), 0
-		for range 25_000 { // 5 calls for each key and second
-			time.Sleep(200 * time.Microsecond)
-			number := random.IntN(1000)
-			result, err := s.leases.Allow(ctx, strconv.Itoa(number), limiter.Every(time.Second).Burst(1+number%10))
-			require.NoError(s, err)
-			allowed += result.Allowed
-		}
-		require.Less(s, allowed, 15_000)
-		require.Len(s, s.server.sent, allowed)
-	})
+// Idle keys are removed when others come, while those that are limited here stay.
+func TestMemory(t *testing.T) {
 	for _, d := range []time.Duration{0, time.Second} {
-		tell(t, "of keys that are not asked about again", hundred.Burst(1), d, func(s *story) {
+		tell(t, "with d of "+d.String(), hundred.Burst(1), d, func(s *story) {
 			s.network(0)
-			for i := range 9000 {
-				if i == 6000 {
-					require.Greater(s, lease.Count(s.leases), 5900)
-					pass(3 * time.Second)
-				}
-				_, err := s.leases.Allow(ctx, strconv.Itoa(i), s.limit)
+			ask := func(key string, limit limiter.Limit) {
+				_, err := s.leases.Allow(ctx, key, limit)
 				require.NoError(s, err)
 			}
-			require.Less(s, lease.Count(s.leases), 4500)
+			for i := range 6000 {
+				ask(strconv.Itoa(i), s.limit)
+			}
+			require.Greater(s, lease.Count(s.leases), 5900)
+			pass(3 * time.Second)
+			for i := range 6000 {
+				time.Sleep(100 * time.Microsecond)
+				ask("limited:"+strconv.Itoa(i%20), limiter.Every(time.Hour).Burst(1))
+				ask(strconv.Itoa(6000+i), s.limit)
+			}
+			require.Less(s, lease.Count(s.leases), 8500)
+			s.server.set(func() { require.Len(s, s.server.sent, 12_000+20+map[time.Duration]int{0: 0, time.Second: 20}[d]) })
 		})
 	}
 }

@@ -1,3 +1,5 @@
+// A call is answered as the contract says, whatever its words and keys.
+
 package answer
 
 import (

@@ -1,3 +1,5 @@
+// Replies have numbers and seconds in decimals, exactly.
+
 package answer
 
 import (

@@ -1,3 +1,5 @@
+// An error names the argument and the row that is wrong, in one printable line.
+
 package answer
 
 import (

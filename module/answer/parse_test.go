@@ -1,3 +1,5 @@
+// Arguments are read exactly, and what is no number of the contract is refused.
+
 package answer
 
 import (

@@ -1,3 +1,5 @@
+// Each alternative limits as it says, and what is measured is checked and counted.
+
 package bench
 
 import (
@@ -12,8 +14,6 @@ import (
 
 	"funnel/internal/servertest"
 )
-
-// Each alternative limits as it says, and what is measured is checked and counted.
 
 var shared, folder = &Client{}, "" // the server has the scripts of all alternatives
 
@@ -63,16 +63,6 @@ func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 			require.True(t, left > 0 && left <= (limit.Drain()+1)*1000, "%s: the key must expire, in %d ms", a.Name, left)
 		}
 	}
-}
-
-func TestGCRAInLuaAnswersLikeTheCommand(t *testing.T) {
-	client := start(t)
-	for i := range 20 {
-		want := client.Do("CL.THROTTLE", "a", 15, 30, 60, 1+i%3)
-		got := client.Do("EVAL", gcraScript, 1, "b", 15, 30, 60, 1+i%3)
-		require.Equal(t, want, got, "call %d", i+1)
-	}
-	require.NoError(t, client.Err)
 }
 
 // What the floor leaves and replies is as long as what CL.THROTTLE does, or it would not be the

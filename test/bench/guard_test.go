@@ -1,3 +1,5 @@
+// The guard fails when calls become more expensive, and says what is missing.
+
 package bench
 
 import (
@@ -7,8 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
-
-// The guard fails when calls become more expensive, and says what is missing.
 
 const committedExample = `# a comment
 

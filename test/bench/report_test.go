@@ -1,3 +1,5 @@
+// Figures are put into pages and charts as they were measured.
+
 package bench
 
 import (
@@ -8,8 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
-
-// Figures are put into pages and charts as they were measured.
 
 func TestUpdateReplacesWhatStandsBetweenTheMarkers(t *testing.T) {
 	table := Table{Name: "memory", Columns: []string{"a", "b"}, Note: "note"}

@@ -1,3 +1,6 @@
+// The snippets of docs/clients.md in other languages than Go wait for their turn, say the
+// server's error, send a refund once, and take what fits.
+
 package clients_test
 
 import (
@@ -101,8 +104,7 @@ func (l language) at(addr, text string) *exec.Cmd {
 	return l.run(strings.NewReplacer("PORT", port, "TEXT", text).Replace(l.program))
 }
 
-// TestSnippets: each takes its turn, with the module and by script; says the server's error;
-// sends a refund once; and takes what fits. TestGoSnippets has the clients in Go.
+// TestSnippets runs them with the module, and by script. TestGoSnippets has the clients in Go.
 func TestSnippets(t *testing.T) {
 	for _, option := range []string{"retry=Retry(NoBackoff(), 0)", "reconnect_attempts: 0"} {
 		require.Contains(t, clients(t), option)
@@ -121,18 +123,17 @@ func TestSnippets(t *testing.T) {
 				round := strings.Replace(l.round, "TEXT", replaced(t, snippet(t, name), l.limit, shorter), 1)
 				requireTurns(t, server, func() *exec.Cmd { return l.at(server.Addr(), strings.Repeat(round, rounds)) })
 				wrong := strings.Replace(round, shorter, strings.Replace(shorter, "30", "0", 1), 1)
-				output, err := l.at(server.Addr(), wrong).CombinedOutput()
-				require.Error(t, err, "an error of the server is one of the snippet")
-				require.Contains(t, string(output), "count must be")
+				end := run(t, server.Client(t), l.at(server.Addr(), wrong))
+				require.Error(t, end.err, "an error of the server is one of the snippet: %v", end)
+				require.Contains(t, end.output, "count must be", end)
 			}
 			server, also := servertest.StartModule(t), append(l.also, "", "")
 			turns(l.name, server)
 			requireRefund(t, server, func(addr string) *exec.Cmd { return l.at(addr, snippet(t, l.name)+"\n"+snippet(t, also[0])) })
 			if also[1] != "" {
-				emptied(t, server)
-				output, err := l.at(server.Addr(), snippet(t, also[1])).CombinedOutput()
-				require.NoError(t, err, "%s", output)
-				require.Equal(t, "taken: 15\n", string(output), "of 20")
+				end := run(t, emptied(t, server), l.at(server.Addr(), snippet(t, also[1])))
+				require.NoError(t, end.err, end)
+				require.Equal(t, "taken: 15\n", end.output, "of 20: %v", end)
 			}
 			if also[2] != "" {
 				turns(also[2], servertest.Start(t, servertest.Options{}))

@@ -1,8 +1,10 @@
-// Package clients_test runs what docs/clients.md and docs/moving-from-redis-rate.md say,
-// with the clients themselves, against real servers.
+// Package clients_test runs what docs/clients.md, docs/go.md and docs/moving-from-redis-rate.md
+// say, with the clients themselves, against real servers. This file has what runs a snippet, and
+// what it has to do.
 package clients_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,12 +21,10 @@ import (
 	"funnel/test/page"
 )
 
-const clientsPage = "../../docs/clients.md"
-
 // clients returns the page.
 func clients(t *testing.T) string {
 	t.Helper()
-	content, err := os.ReadFile(clientsPage)
+	content, err := os.ReadFile("../../docs/clients.md")
 	require.NoError(t, err)
 	return string(content)
 }
@@ -32,14 +32,11 @@ func clients(t *testing.T) string {
 // snippet returns the block of docs/clients.md that is marked with that name.
 func snippet(t *testing.T, name string) string {
 	t.Helper()
-	return strings.TrimSuffix(page.Marked(t, clientsPage, name), "\n")
+	return strings.TrimSuffix(page.Marked(t, "../../docs/clients.md", name), "\n")
 }
 
-// key is the funnel of all snippets, and ofThePage its limit.
-const (
-	key       = "user:42"
-	ofThePage = "15 30 60"
-)
+// key is the funnel of all snippets.
+const key = "user:42"
 
 // rounds is how often a snippet runs in one process: as often as the funnel lets through at
 // once, and once more.
@@ -66,36 +63,65 @@ func emptied(t *testing.T, server *servertest.Server) *redis.Client {
 	return client
 }
 
-// requireTurns requires that a process goes through all rounds with one call each, and
-// sleeps until its turn, no longer. Then another process, which would have to wait for too
-// long, gives up with an error, and leaves nothing behind.
+// An end is how a process ended, and what its server has seen by then. Failures print it.
+type end struct {
+	err    error
+	took   time.Duration
+	left   time.Duration  // until the key expires; negative when there is none
+	calls  map[string]int // of each command, also by scripts
+	output string
+}
+
+// run runs a process until it ends. A process that hangs is killed.
+func run(t *testing.T, client *redis.Client, command *exec.Cmd) (e end) {
+	t.Helper()
+	var output bytes.Buffer
+	command.Stdout, command.Stderr, command.WaitDelay = &output, &output, time.Second
+	start := time.Now()
+	require.NoError(t, command.Start())
+	hangs := time.AfterFunc(servertest.Patience, func() { _ = command.Process.Kill() })
+	e.err = command.Wait()
+	hangs.Stop()
+	e.took, e.left = time.Since(start), client.PTTL(t.Context(), key).Val()
+	e.calls, e.output = map[string]int{}, output.String()
+	info, err := client.InfoMap(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	for field, values := range info["Commandstats"] {
+		var count int
+		_, err := fmt.Sscanf(values, "calls=%d,", &count)
+		require.NoError(t, err)
+		e.calls[strings.TrimPrefix(field, "cmdstat_")] = count
+	}
+	return e
+}
+
+// requireTurns requires that a process goes through all rounds with one call each, and sleeps
+// until its turn. Then another process, which would have to wait for too long, gives up with
+// an error, and leaves nothing behind. A slow process has less to wait for, or nothing.
 func requireTurns(t *testing.T, server *servertest.Server, command func() *exec.Cmd) {
 	t.Helper()
 	ctx, client := t.Context(), emptied(t, server)
-	output, err := command().CombinedOutput()
-	left := client.PTTL(ctx, key).Val()
-	require.NoError(t, err, "%s", output)
-	lines := regexp.MustCompile(`(?m)^remaining: \d+\n`).ReplaceAllString(string(output), "")
-	require.Equal(t, strings.Repeat("went on\n", rounds), lines)
-	require.LessOrEqual(t, left, 7500*time.Millisecond, "it has waited for its turn")
-	require.Positive(t, left, "it has not waited for much longer")
-	calls := callsOf(t, client)
-	if asked := calls["evalsha"] + calls["eval"]; asked > 0 {
-		require.LessOrEqual(t, asked, rounds+1, "one of them sends the text of the script")
-		require.Equal(t, rounds, calls["set"])
+	end := run(t, client, command())
+	require.NoError(t, end.err, end)
+	lines := regexp.MustCompile(`(?m)^remaining: \d+\n`).ReplaceAllString(end.output, "")
+	require.Equal(t, strings.Repeat("went on\n", rounds), lines, end)
+	require.LessOrEqual(t, end.left, 7500*time.Millisecond, "it has not waited for its turn: %v", end)
+	if asked := end.calls["evalsha"] + end.calls["eval"]; asked > 0 {
+		require.LessOrEqual(t, asked, rounds+1, "one of them sends the text of the script: %v", end)
+		require.Equal(t, rounds, end.calls["set"], end)
 	} else {
-		require.Equal(t, rounds, calls["cl.reserve"])
+		require.Equal(t, rounds, end.calls["cl.reserve"], end)
 	}
 
 	result, err := limiter.New(client).Charge(ctx, key, quick, 1000)
 	require.NoError(t, err)
-	require.Greater(t, result.RetryAfter, time.Minute)
+	require.Greater(t, result.RetryAfter, 2*servertest.Patience)
 	before := client.Get(ctx, key).Val()
-	output, err = command().CombinedOutput()
-	require.Error(t, err, "%s", output)
-	require.Regexp(t, "no token within 10 s, ask again in|the caller waits for no more than", string(output))
-	require.NotContains(t, string(output), "went on")
-	require.Equal(t, before, client.Get(ctx, key).Val())
+	end = run(t, client, command())
+	require.Error(t, end.err, end)
+	require.Regexp(t, "no token within 10 s, ask again in|the caller waits for no more than", end.output, end)
+	require.NotContains(t, end.output, "went on", end)
+	require.Equal(t, before, client.Get(ctx, key).Val(), end)
 }
 
 // requireRefund requires that a client reserves a token and gives it back with its receipt;
@@ -104,36 +130,21 @@ func requireRefund(t *testing.T, server *servertest.Server, command func(addr st
 	t.Helper()
 	ctx, client := t.Context(), emptied(t, server)
 	require.NoError(t, client.ConfigSet(ctx, "slowlog-log-slower-than", "0").Err())
-	output, err := command(server.Addr()).CombinedOutput()
-	require.NoError(t, err, "%s", output)
-	require.Zero(t, client.Exists(ctx, key).Val())
+	end := run(t, client, command(server.Addr()))
+	require.NoError(t, end.err, end)
+	require.Negative(t, end.left, "the token is not given back: %v", end)
 	var refunds []string
 	for _, logged := range client.SlowLogGet(ctx, -1).Val() {
 		if line := strings.Join(logged.Args, " "); strings.HasPrefix(strings.ToLower(line), "cl.refund") {
 			refunds = append(refunds, line)
 		}
 	}
-	require.Len(t, refunds, 1)
-	require.Regexp(t, key+" "+ofThePage+` 1 \d{19}$`, refunds[0])
+	require.Len(t, refunds, 1, end)
+	require.Regexp(t, key+` 15 30 60 1 \d{19}$`, refunds[0])
 
-	output, err = command(servertest.LoseAnswer(t, server.Addr(), "cl.refund")).CombinedOutput()
-	require.Equal(t, 2, callsOf(t, client)["cl.refund"], "%s", output)
-	require.Error(t, err, "%s", output)
-}
-
-// callsOf are how often each command was called, also by scripts.
-func callsOf(t *testing.T, client *redis.Client) map[string]int {
-	t.Helper()
-	info, err := client.InfoMap(t.Context(), "commandstats").Result()
-	require.NoError(t, err)
-	calls := map[string]int{}
-	for field, values := range info["Commandstats"] {
-		var count int
-		_, err := fmt.Sscanf(values, "calls=%d,", &count)
-		require.NoError(t, err)
-		calls[strings.TrimPrefix(field, "cmdstat_")] = count
-	}
-	return calls
+	end = run(t, client, command(servertest.LoseAnswer(t, server.Addr(), "cl.refund")))
+	require.Equal(t, 2, end.calls["cl.refund"], end)
+	require.Error(t, end.err, end)
 }
 
 // TestTableOfCalls: each line of the page's table, one after the other.

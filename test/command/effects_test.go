@@ -1,3 +1,6 @@
+// Clients and operators see what a call did, and nothing else: in WATCH and client-side caches,
+// keyspace events, the append-only file and INFO.
+
 package command_test
 
 import (
@@ -42,9 +45,8 @@ var effects = []struct{ name, call, writes, counted string }{
 	{"no receipt", "cl.refund one 3 1 1 1 x", "", "errors"},
 }
 
-// TestEffects: WATCH (and with it client-side caches), keyspace events, the dirty counter and
-// the append-only file see the keys that a call writes, in the order of the call, and no
-// others. Each write is a SET with PXAT, or a DEL. INFO counts the call by its outcome.
+// TestEffects: they see the keys that a call writes, in the order of the call. Each write is a
+// SET with PXAT, or a DEL. INFO counts the call by its outcome.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.Options{

@@ -1,3 +1,5 @@
+// Clients of RESP2 and RESP3 read the same replies.
+
 package command_test
 
 import (
@@ -10,7 +12,6 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestBothProtocols carry the same bytes.
 func TestBothProtocols(t *testing.T) {
 	server, _ := servertest.Shared(t)
 	const empty = "*6\r\n:0\r\n:10\r\n:10\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n"

@@ -1,3 +1,5 @@
+// What a key holds: a TAT, with an expiry to match. A call reads it in any encoding, from any writer.
+
 package command_test
 
 import (

@@ -1,3 +1,5 @@
+// What each command replies and stores, call after call, to the nanosecond.
+
 package command_test
 
 import (

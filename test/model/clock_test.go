@@ -1,3 +1,6 @@
+// The module reads the machine's clock, to the nanosecond, and the server expires keys by its own.
+// The stories of test/command say what it means for calls when the machine's clock steps.
+
 package model_test
 
 import (
@@ -9,9 +12,6 @@ import (
 
 	"funnel/internal/servertest"
 )
-
-// The clock: the module reads the machine's, and the server expires keys by its own. When the
-// machine's clock steps, the stories of test/command say what that means for calls.
 
 // TestTheClockIsThatOfTheMachine, to the nanosecond: the instant of a call lies between
 // what the clock says before and after.

@@ -1,3 +1,6 @@
+// No input breaks the server or its answers: replies, values and expiries are what the contract
+// says, after any sequence of calls, transactions, scripts, reloads and commands of others.
+
 package model_test
 
 import (

@@ -1,3 +1,5 @@
+// A call leaves nothing in the server's memory but what the funnel holds, whatever becomes of it.
+
 package model_test
 
 import (
@@ -9,8 +11,6 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestNoCallKeepsMemory, whatever becomes of it: what a funnel holds is all that a call
-// leaves behind.
 func TestNoCallKeepsMemory(t *testing.T) {
 	const fast, slow = " 1000000000 1 0.000000001 1 ", " 2 1 1000000 1 "
 	server := servertest.StartModule(t)

@@ -1,3 +1,6 @@
+// What a server answers and holds: our commands as package contract has them, and the other
+// commands that the fuzzer sends, as far as it uses them.
+
 package model_test
 
 import (
@@ -8,9 +11,6 @@ import (
 	"funnel/internal/contract"
 	"funnel/internal/servertest"
 )
-
-// What a server answers and holds: the commands of ours as package contract has them, and of the
-// other commands those that the fuzzer sends, as far as it uses them.
 
 // An entry is what a key holds.
 type entry struct {

@@ -1,3 +1,5 @@
+// The commands that the fuzzer sends: sound, valid but odd, and hostile.
+
 package model_test
 
 import (

@@ -68,21 +68,10 @@ func requireLoaded(t *testing.T, server *servertest.Server, compat string, limit
 	require.Equal(t, servertest.Reply{0, limit, limit - 1, -1, 2}, servertest.Throttle(t, client, "key", 15, 30, 60))
 }
 
-// TestStartingWithTheModule: by default as with compat none; an argument that is not
-// understood ends the server, and so does a setting, because there is none.
+// TestStartingWithTheModule: by default as with compat none.
 func TestStartingWithTheModule(t *testing.T) {
 	t.Parallel()
 	requireLoaded(t, servertest.StartModule(t), "none", 15)
-	requireLoaded(t, servertest.StartModule(t, "compat", "none"), "none", 15)
-	options := servertest.Options{Module: servertest.Module(t), ModuleArguments: []string{"compat", "dragonfly"}}
-	server, err := servertest.TryStart(t, options)
-	require.Error(t, err)
-	require.Contains(t, server.Log(), "not 'dragonfly'")
-	if servertest.Since7(t) {
-		options.ModuleArguments, options.Config = nil, []string{"--save", "", "--funnel.compat", "redis-cell"}
-		_, err = servertest.TryStart(t, options)
-		require.Error(t, err)
-	}
 }
 
 // place puts a copy of a module at a path at once, as an installation should.
@@ -142,10 +131,9 @@ func TestLoadBesideAnotherModule(t *testing.T) {
 }
 
 // TestTakingOverFromAnotherModule: by the lines of the page, unloading that, and loading
-// funnel, in one transaction leaves no instant without the command. The client calls from
-// a script: one
-// whose last command was the other module's may crash the server, with any module, which
-// is why funnel refuses to be unloaded.
+// funnel, in one transaction leaves no instant without the command. The client calls from a
+// script: one whose last command was the other module's may crash the server, with any module,
+// which is why funnel refuses to be unloaded.
 func TestTakingOverFromAnotherModule(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.Options{Module: otherModule(t, "cl.throttle")})

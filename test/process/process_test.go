@@ -1,3 +1,5 @@
+// The module brings the process no threads and no signal handlers, and crash reports stay whole.
+
 package process_test
 
 import (

@@ -1,3 +1,5 @@
+// A server never loses the module while clients use it, and ends cleanly with it.
+
 package process_test
 
 import (

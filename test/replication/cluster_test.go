@@ -1,3 +1,6 @@
+// In a cluster, the funnels of a call are in one slot, and move with it; no token is lost, and none
+// is granted twice.
+
 package replication_test
 
 import (

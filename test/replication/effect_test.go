@@ -1,3 +1,5 @@
+// Replicas and files receive what a call wrote, never the call: they need no module and no clock.
+
 package replication_test
 
 import (

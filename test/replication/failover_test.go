@@ -1,3 +1,5 @@
+// A promoted replica grants no token again that it knows was taken.
+
 package replication_test
 
 import (

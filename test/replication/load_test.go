@@ -1,3 +1,6 @@
+// Calls under which the tests of this package kill, promote and move servers, and what must hold
+// afterwards.
+
 package replication_test
 
 import (

@@ -1,3 +1,5 @@
+// A replica answers peeks while it loads.
+
 package replication_test
 
 import (

@@ -1,3 +1,5 @@
+// A scrape shows what was decided, by each path, and what was not.
+
 package promhook
 
 import (
@@ -34,7 +36,6 @@ func ask(t *testing.T, l *limiter.Limiter, key string) (allowed int) {
 	return allowed
 }
 
-// What a scrape says is what was asked, by each path.
 func TestScrapeShowsWhatWasDecided(t *testing.T) {
 	server := servertest.StartModule(t)
 	rdb := server.Client(t, func(options *redis.Options) { options.DialerRetries = 1 })
@@ -78,29 +79,21 @@ funnel_decisions_total{command="reserve",outcome="limited",path="script"} 3
 # TYPE funnel_errors_total counter
 funnel_errors_total 8
 `), "funnel_decisions_total", "funnel_errors_total"))
-	require.Equal(t, map[string]uint64{
-		"local": 6, "module": 9, "none": 2, "script": 6,
-	}, observed(t, registry))
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	observed := map[string]uint64{} // durations, by path
+	for _, family := range families {
+		for _, metric := range family.Metric {
+			if family.GetName() == "funnel_decision_duration_seconds" {
+				observed[metric.Label[0].GetValue()] = metric.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	require.Equal(t, map[string]uint64{"local": 6, "module": 9, "none": 2, "script": 6}, observed)
 
 	problems, err := testutil.GatherAndLint(registry)
 	require.NoError(t, err)
 	require.Empty(t, problems)
-}
-
-// observed is how many durations were observed, by path.
-func observed(t *testing.T, registry prometheus.Gatherer) map[string]uint64 {
-	t.Helper()
-	families, err := registry.Gather()
-	require.NoError(t, err)
-	counts := map[string]uint64{}
-	for _, family := range families {
-		for _, metric := range family.Metric {
-			if family.GetName() == "funnel_decision_duration_seconds" {
-				counts[metric.Label[0].GetValue()] = metric.GetHistogram().GetSampleCount()
-			}
-		}
-	}
-	return counts
 }
 
 func ExampleNew() {

@@ -1,3 +1,5 @@
+// The script gives redis_exporter the counts of INFO funnel.
+
 package promhook
 
 import (

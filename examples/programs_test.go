@@ -1,7 +1,10 @@
+// The programs that end print what they were told, share their limits, and end on Ctrl-C.
+
 package examples_test
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +14,71 @@ import (
 	"funnel/internal/servertest"
 	"funnel/limiter"
 )
+
+// Of 20 replies at one instant 15 are allowed, and 5 limited for 2 seconds; also the
+// second time.
+func TestReplies(t *testing.T) {
+	t.Parallel()
+	var want strings.Builder
+	for i := 1; i <= 20; i++ {
+		if i <= 15 {
+			fmt.Fprintf(&want, "reply %d: allowed, %d more at once, all 15 again in %ds\n", i, 15-i, 2*i)
+		} else {
+			fmt.Fprintf(&want, "reply %d: limited, try again in 2s\n", i)
+		}
+	}
+	server := startAtOneInstant(t)
+	for range 2 {
+		output, err := start(t, "replies", server).wait(t)
+		require.NoError(t, err)
+		require.Equal(t, want.String(), output)
+	}
+}
+
+func TestRepliesWithoutRedis(t *testing.T) {
+	t.Parallel()
+	p := start(t, "replies", &servertest.Server{Port: servertest.FreePort(t)})
+	_, err := p.wait(t)
+	require.Error(t, err)
+	require.Contains(t, printed(t, p.stderr), "connection refused")
+}
+
+// By any number of workers, in one process or two, each job is done once, and all of
+// them together no faster than the limit: 4 at once, and 4 a second. Here by script.
+func TestWorkersShareALimit(t *testing.T) {
+	t.Parallel()
+	server, began := servertest.Start(t, servertest.Options{}), time.Now()
+	line := regexp.MustCompile(`(?m)^ *\d+\.\ds worker [1-3]: job (\d+)$`)
+	var processes []*process
+	for range 2 {
+		processes = append(processes, start(t, "worker", server, "-jobs", "5", "-workers", "3"))
+	}
+	for _, process := range processes {
+		output, err := process.wait(t)
+		require.NoError(t, err)
+		var done []string
+		for _, match := range line.FindAllStringSubmatch(output, -1) {
+			done = append(done, match[1])
+		}
+		require.ElementsMatch(t, []string{"1", "2", "3", "4", "5"}, done, output)
+		require.True(t, strings.HasSuffix(output, "5 of 5 jobs done\n"), output)
+	}
+	// The first 4 of all 10 are allowed at once, the others need a quarter of a second each.
+	require.GreaterOrEqual(t, time.Since(began), 1500*time.Millisecond)
+}
+
+// Ctrl-C ends workers that sleep, and would for an hour and more.
+func TestWorkersEndOnInterrupt(t *testing.T) {
+	t.Parallel()
+	server := startAtOneInstant(t)
+	rdb := server.Client(t)
+	servertest.Throttle(t, rdb, "example:mails", 4, 1, 3600, 4)
+	process := start(t, "worker", server)
+	servertest.Eventually(t, "workers wait for their turns", func() bool {
+		return servertest.InfoField(t, rdb, "funnel", "funnel_allowed") >= 4
+	})
+	require.Equal(t, "0 of 12 jobs done\n", process.interrupt(t))
+}
 
 // The budgets of the example.
 var (
@@ -54,8 +122,8 @@ func TestLLM(t *testing.T) {
 	usedTokens(t, output, "greedy", 4, 4)
 	usedTokens(t, output, "modest", 4, 4)
 	// Its prompts alone are 3,200 tokens: 3,000 at once, and 500 a second.
-	_, waited, _ := strings.Cut(output[strings.Index(output, "\ngreedy: "):], "tokens used, ")
-	duration, err := time.ParseDuration(waited[:strings.Index(waited, " waited")])
+	waited := regexp.MustCompile(`greedy: .* tokens used, (\S+) waited`).FindStringSubmatch(output)[1]
+	duration, err := time.ParseDuration(waited)
 	require.NoError(t, err)
 	require.Greater(t, duration, 400*time.Millisecond)
 	require.Less(t, duration, servertest.Patience)
