@@ -1,20 +1,19 @@
 // Llm shows budgets for the tenants of a language model: how many requests a minute each
 // may send, and how many tokens a minute it may use. How many tokens an answer takes is
-// known only when it is there. Each request goes like this:
+// known only when its stream ends, after seconds. Each request goes like this:
 //
-//  1. reserve one request and the estimated tokens, both or neither;
-//  2. ask the model;
-//  3. settle: charge what was used beyond the estimate, or refund what was not used.
+//  1. reserve one request and the tokens of the longest answer, both or neither;
+//  2. stream the answer;
+//  3. settle: what was not used is given back.
 //
 // Run it:
 //
 //	./build.sh run          # a server with the module, in another terminal
 //	go run ./examples/llm   # -redis ADDRESS for another server
 //
-// Of two tenants one is greedy: it waits for its own budget, and the other does not notice.
-// The model is a function of this program; -seed changes its answers, and -requests how
-// many each tenant asks for. It ends after some seconds, and on Ctrl-C. Run it twice at the
-// same time to see two processes share the budgets.
+// Of two tenants one is greedy, and sends all its requests at once: it waits for its own
+// budget, and the other does not notice. The model is a function of this program. Run it
+// twice at the same time to see two processes share the budgets.
 package main
 
 import (
@@ -34,18 +33,19 @@ import (
 	"funnel/limiter"
 )
 
-// The budgets of a tenant. Tokens that have leaked before the request is settled do not come
-// back. A burst of 3,000 tokens, of which 500 leak a second, is enough for requests of 6 s.
-// For longer ones take a larger burst, or a low estimate, and charge the rest.
+const longestAnswer = 1000 // tokens
+
+// The budgets of a tenant. Tokens that leak while an answer streams cannot be given back, so the
+// burst is more than leaks in the longest stream: 500 a second, for 4 seconds.
 var (
 	requestsLimit = limiter.PerMinute(60).Burst(10)
-	tokensLimit   = limiter.PerMinute(30_000).Burst(3_000)
+	tokensLimit   = limiter.PerMinute(30_000).Burst(6_000)
 )
 
 func main() {
 	address := flag.String("redis", "localhost:6379", "`address` of Redis or Valkey")
 	requests := flag.Int("requests", 6, "number of requests of each tenant")
-	seed := flag.Uint64("seed", 1, "seed of the model's answers")
+	perToken := flag.Duration("token", 4*time.Millisecond, "how long the model takes for a token of an answer")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -55,128 +55,96 @@ func main() {
 	defer rdb.Close()
 	l := limiter.New(rdb, limiter.WithPrefix("example:llm:"), limiter.WithTimeout(time.Second))
 
-	tenants := []*tenant{
-		{name: "greedy", prompt: 800, limiter: l, model: newModel(*seed, 1)},
-		{name: "modest", prompt: 50, limiter: l, model: newModel(*seed, 2)},
-	}
-	errs := make([]error, len(tenants))
+	var greedy, modest error
 	var running sync.WaitGroup
-	for i, tenant := range tenants {
-		running.Go(func() { errs[i] = tenant.run(ctx, *requests) })
-	}
+	running.Go(func() { greedy = run(ctx, tenant{"greedy", 800, l, *perToken}, *requests, *requests) })
+	running.Go(func() { modest = run(ctx, tenant{"modest", 50, l, *perToken}, *requests, 1) })
 	running.Wait()
-	if err := errors.Join(errs...); err != nil && ctx.Err() == nil {
+	if err := errors.Join(greedy, modest); err != nil && ctx.Err() == nil {
 		log.Fatal(err)
 	}
 }
 
+// run sends requests, some of them at once, and prints what they used.
+func run(ctx context.Context, t tenant, requests, atOnce int) error {
+	var mutex sync.Mutex
+	answered, used := 0, 0
+	var failed error
+	next := make(chan int)
+	var streams sync.WaitGroup
+	for range atOnce {
+		streams.Go(func() {
+			for number := range next {
+				tokens, err := t.request(ctx, number)
+				mutex.Lock()
+				used += tokens
+				if err == nil {
+					answered++
+				} else {
+					failed = fmt.Errorf("%s: %w", t.name, err)
+				}
+				mutex.Unlock()
+			}
+		})
+	}
+	for number := range requests {
+		next <- number + 1
+	}
+	close(next)
+	streams.Wait()
+	fmt.Printf("%s: %d of %d requests answered, %d tokens used\n", t.name, answered, requests, used)
+	return failed
+}
+
 // A tenant has a budget of requests and one of tokens, each a funnel.
 type tenant struct {
-	name    string
-	prompt  int // tokens of each of its prompts
-	limiter *limiter.Limiter
-	model   *model
-
-	answered, used int           // requests, tokens
-	waited         time.Duration // for the budgets
+	name     string
+	prompt   int // tokens of each of its prompts
+	limiter  *limiter.Limiter
+	perToken time.Duration
 }
 
-// The keys have one hash tag: a cluster keeps both in one slot, and decides on them as one.
-func (t *tenant) requestsKey() string { return "{" + t.name + "}:requests" }
-func (t *tenant) tokensKey() string   { return "{" + t.name + "}:tokens" }
-
-// run sends the requests, one after the other.
-func (t *tenant) run(ctx context.Context, requests int) (err error) {
-	for t.answered < requests && err == nil {
-		err = t.request(ctx)
-	}
-	fmt.Printf("%s: %d of %d requests answered, %d tokens used, %v waited\n",
-		t.name, t.answered, requests, t.used, t.waited.Round(time.Millisecond))
-	if err != nil {
-		return fmt.Errorf("%s: %w", t.name, err)
-	}
-	return nil
-}
-
-// request is one request to the model, within the budgets.
-func (t *tenant) request(ctx context.Context) error {
-	reserved, err := t.reserve(ctx, t.prompt+usualAnswer)
-	if err != nil {
-		return err
-	}
-	used, err := t.model.ask(ctx, t.prompt)
-	t.used += used
-	// Also when the model has failed, or the program is to end: what was reserved and
-	// not used would be missing from the budget.
-	if err := t.settle(context.WithoutCancel(ctx), reserved, used); err != nil {
-		return err
-	}
-	if err == nil {
-		t.answered++
-	}
-	return err
-}
-
-// reserve takes a request and the tokens from the budgets, and waits until both fit. It
-// returns the Result of the tokens.
-func (t *tenant) reserve(ctx context.Context, tokens int) (limiter.Result, error) {
+// request is one request to the model, within the budgets. It returns how many tokens it used.
+func (t tenant) request(ctx context.Context, number int) (used int, err error) {
 	asked := time.Now()
+	// The keys have one hash tag: a cluster keeps both in one slot, and decides on them as one.
 	results, err := t.limiter.WaitAll(ctx,
-		limiter.Request{Key: t.requestsKey(), Limit: requestsLimit, Quantity: 1},
-		limiter.Request{Key: t.tokensKey(), Limit: tokensLimit, Quantity: tokens})
+		limiter.Request{Key: "{" + t.name + "}:requests", Limit: requestsLimit, Quantity: 1},
+		limiter.Request{Key: "{" + t.name + "}:tokens", Limit: tokensLimit, Quantity: t.prompt + longestAnswer})
 	if err != nil {
-		return limiter.Result{}, err
+		return 0, err
 	}
-	waited := time.Since(asked)
-	t.waited += waited
-	t.tell("%d tokens reserved after %v; %d requests and %d tokens remain",
-		tokens, waited.Round(time.Millisecond), results[0].Remaining, results[1].Remaining)
-	return results[1], nil
+	tokens := &results[1]
+	t.tell(number, "%d tokens reserved after %v, %d remain", tokens.Allowed, since(asked), tokens.Remaining)
+
+	asked = time.Now()
+	answer, failed := stream(ctx, t.perToken)
+	used = t.prompt + answer
+	// Also when the model has failed, or the program is to end: what was not used would be missing.
+	unused := tokens.Allowed - used
+	settled, err := t.limiter.Settle(context.WithoutCancel(ctx), tokens, used)
+	if err == nil {
+		t.tell(number, "%d tokens used in %v, %d given back, %d remain", used, since(asked), unused, settled.Remaining)
+	}
+	return used, errors.Join(failed, err)
 }
 
-// settle corrects what was reserved to what was used.
-func (t *tenant) settle(ctx context.Context, reserved limiter.Result, used int) error {
-	estimate := reserved.Allowed // which Settle changes
-	result, err := t.limiter.Settle(ctx, &reserved, used)
-	if err != nil {
-		return err
-	}
-	overfull := ""
-	if result.RetryAfter > 0 { // the next request has to wait for what this one used too much
-		overfull = fmt.Sprintf(", overfull for %v", result.RetryAfter.Round(time.Millisecond))
-	}
-	t.tell("%d tokens used of %d; %d tokens remain%s", used, estimate, result.Remaining, overfull)
-	return nil
+// tell prints what has happened to a request.
+func (t tenant) tell(number int, format string, values ...any) {
+	fmt.Printf("%s, request %d: %s\n", t.name, number, fmt.Sprintf(format, values...))
 }
 
-var began = time.Now()
+func since(instant time.Time) time.Duration { return time.Since(instant).Round(time.Millisecond) }
 
-// tell prints what has happened to the request that is not answered yet.
-func (t *tenant) tell(format string, values ...any) {
-	what := fmt.Sprintf(format, values...)
-	fmt.Printf("%5.2fs %s, request %d: %s\n", time.Since(began).Seconds(), t.name, t.answered+1, what)
-}
-
-// A model answers as a language model does: after a while, at a length that nobody knew
-// before.
-type model struct{ random *rand.Rand }
-
-func newModel(seed, tenant uint64) *model { return &model{rand.New(rand.NewPCG(seed, tenant))} }
-
-// In tokens. The estimate is neither the shortest nor the longest answer.
-const (
-	shortestAnswer = 50
-	usualAnswer    = 200
-	longestAnswer  = 400
-)
-
-// ask returns how many tokens prompt and answer have used.
-func (m *model) ask(ctx context.Context, prompt int) (used int, err error) {
-	answer := shortestAnswer + m.random.IntN(longestAnswer-shortestAnswer+1)
+// stream answers as a language model does: token by token, and nobody knows how many there will
+// be. It returns how many there were.
+func stream(ctx context.Context, perToken time.Duration) (tokens int, err error) {
+	tokens = 100 + rand.IntN(longestAnswer-100+1)
+	began := time.Now()
 	select {
-	case <-time.After(time.Duration(answer) * 200 * time.Microsecond):
-		return prompt + answer, nil
-	case <-ctx.Done(): // the prompt has been read
-		return prompt, context.Cause(ctx)
+	case <-time.After(time.Duration(tokens) * perToken):
+		return tokens, nil
+	case <-ctx.Done():
+		return min(tokens, int(time.Since(began)/perToken)), context.Cause(ctx)
 	}
 }

@@ -24,6 +24,9 @@
 // ByIP there and [ByPeer] here, or ByHeader and [ByMetadata], is one limit over HTTP and
 // gRPC.
 //
+// A handler that learns only while it works what a call costs takes the Result from the
+// context ([ResultFrom]), and settles it: [limiter.Limiter.Settle].
+//
 // # Limited calls
 //
 // A limited call gets the status RESOURCE_EXHAUSTED, with details of google.rpc that

@@ -190,3 +190,32 @@ func TestPanics(t *testing.T) {
 	require.Panics(t, func() { grpclimit.WithName("") })
 	require.Panics(t, func() { grpclimit.WithName("\xff") })
 }
+
+// stream is a stream with a context.
+type stream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s stream) Context() context.Context { return s.ctx }
+
+// Handlers of calls and of streams get the Result, to settle it.
+func TestHandlersGetTheResult(t *testing.T) {
+	policy := grpclimit.New(limiter.NewLocal(), limiter.PerHour(1).Burst(5),
+		grpclimit.WithKey(func(context.Context, grpclimit.Call) string { return "key" }))
+	remains := func(ctx context.Context, want int) {
+		result, ok := grpclimit.ResultFrom(ctx)
+		require.True(t, ok)
+		require.Equal(t, want, result.Remaining)
+	}
+	_, err := policy.Unary(t.Context(), nil, &grpc.UnaryServerInfo{}, func(ctx context.Context, _ any) (any, error) {
+		remains(ctx, 4)
+		return nil, nil
+	})
+	require.NoError(t, err)
+	err = policy.Stream(nil, stream{ctx: t.Context()}, &grpc.StreamServerInfo{}, func(_ any, s grpc.ServerStream) error {
+		remains(s.Context(), 3)
+		return nil
+	})
+	require.NoError(t, err)
+}

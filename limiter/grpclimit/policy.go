@@ -48,7 +48,8 @@ func New(l limiter.Allower, limit limiter.Limit, options ...Option) *Policy {
 
 // Unary is the interceptor for unary calls, a [grpc.UnaryServerInterceptor].
 func (p *Policy) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if err := p.decide(ctx, Call{info.FullMethod, request}); err != nil {
+	ctx, err := p.decide(ctx, Call{info.FullMethod, request})
+	if err != nil {
 		return nil, err
 	}
 	return handler(ctx, request)
@@ -56,16 +57,30 @@ func (p *Policy) Unary(ctx context.Context, request any, info *grpc.UnaryServerI
 
 // Stream is the interceptor for streams, a [grpc.StreamServerInterceptor].
 func (p *Policy) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if err := p.decide(stream.Context(), Call{info.FullMethod, nil}); err != nil {
+	ctx, err := p.decide(stream.Context(), Call{info.FullMethod, nil})
+	if err != nil {
 		return err
 	}
-	return handler(server, stream)
+	return handler(server, allowedStream{stream, ctx})
 }
 
-// decide returns nil if the call goes to its handler.
-func (p *Policy) decide(ctx context.Context, call Call) error {
+// allowedStream is a stream whose context has the Result.
+type allowedStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s allowedStream) Context() context.Context { return s.ctx }
+
+// ResultFrom returns the Result of the policy that let the call with this context through, and
+// whether there is one. After several policies, it is the Result of the innermost. A handler can
+// settle it, with [limiter.Limiter.Settle].
+func ResultFrom(ctx context.Context) (result limiter.Result, ok bool) { return policy.ResultFrom(ctx) }
+
+// decide returns the context for the handler of an allowed call, or the error that answers it.
+func (p *Policy) decide(ctx context.Context, call Call) (context.Context, error) {
 	if p.skip != nil && p.skip(ctx, call) {
-		return nil
+		return ctx, nil
 	}
 	limit, cost := limiter.Limit{}, 1
 	if p.limitOf != nil {
@@ -77,11 +92,11 @@ func (p *Policy) decide(ctx context.Context, call Call) error {
 	result, err := p.policy.Decide(ctx, p.key(ctx, call), limit, cost)
 	switch {
 	case err == nil && !result.Limited():
-		return nil
+		return policy.WithResult(ctx, result), nil
 	case err == nil:
-		return p.answerLimited(ctx, result)
+		return nil, p.answerLimited(ctx, result)
 	case ctx.Err() != nil:
-		return status.FromContextError(ctx.Err()).Err()
+		return nil, status.FromContextError(ctx.Err()).Err()
 	}
-	return p.answerError(ctx, err)
+	return nil, p.answerError(ctx, err)
 }

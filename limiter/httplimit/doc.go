@@ -26,6 +26,12 @@
 // with the least remaining. The tokens that an outer middleware has taken stay taken when
 // an inner one limits the request.
 //
+// # Handlers
+//
+// A handler that learns only while it works what a request costs takes the Result from the
+// context ([ResultFrom]), and settles it: [limiter.Limiter.Settle]. One that decides itself
+// writes the headers with [SetHeaders].
+//
 // # Without Redis
 //
 // With [limiter.FailOpen], [limiter.FailClosed] and [limiter.FailLocal] the Limiter
@@ -50,8 +56,7 @@
 // # Routers
 //
 // The middleware does not wrap the [http.ResponseWriter], so handlers can flush,
-// hijack and use [http.ResponseController] as without it, nor does it copy the
-// request. It is plain net/http:
+// hijack and use [http.ResponseController] as without it. It is plain net/http:
 //
 //	http.ListenAndServe(address, limit(mux))   // everything
 //	mux.Handle("POST /reply", limit(reply))    // one route

@@ -14,26 +14,29 @@ import (
 // 3.3.1). Larger numbers are sent as this one.
 const largestInteger = 999_999_999_999_999
 
-// setHeaders sets the headers for that result, but for Retry-After. A limit that is not valid
-// has none.
-func (m *middleware) setHeaders(header http.Header, result limiter.Result) {
-	quota := m.quota
-	if result.Limit != m.limit {
-		quota = quotaOf(result.Limit)
-	}
-	if quota == "" {
+// SetHeaders sets the headers that the middleware of [New] sets for a Result of the policy with
+// that name: RateLimit-Policy and RateLimit get a member more, X-RateLimit-Limit, -Remaining and
+// -Reset tell of the policy with the least remaining, and Retry-After is set where the request is
+// limited and can be repeated. A handler that decides itself calls it before it writes. It sets
+// nothing where the limit is not valid. The name is one that [WithName] accepts.
+func SetHeaders(header http.Header, name string, result limiter.Result) {
+	rate, err := result.Limit.Rate()
+	if err != nil {
 		return
 	}
-	reset := integer(seconds(result.ResetAfter))
+	quoted := quote(name)
+	window := integer(gcra.Seconds(rate.Tolerance())) // in which the whole capacity leaks
 	remaining := integer(int64(result.Remaining))
+	reset := integer(seconds(result.ResetAfter))
 
 	// A request that never fits has no time to retry: t is that of the reset then.
 	again := reset
 	if result.Limited() && Status(result) == http.StatusTooManyRequests {
 		again = integer(seconds(result.RetryAfter))
+		header.Set("Retry-After", again)
 	}
-	header.Add("RateLimit-Policy", m.quotedName+quota)
-	header.Add("RateLimit", m.quotedName+";r="+remaining+";t="+again)
+	header.Add("RateLimit-Policy", quoted+";q="+integer(int64(result.Limit.Capacity))+";w="+window)
+	header.Add("RateLimit", quoted+";r="+remaining+";t="+again)
 
 	if other, err := strconv.Atoi(header.Get("X-RateLimit-Remaining")); err == nil && other <= result.Remaining {
 		return
@@ -41,16 +44,6 @@ func (m *middleware) setHeaders(header http.Header, result limiter.Result) {
 	header.Set("X-RateLimit-Limit", integer(int64(result.Limit.Capacity)))
 	header.Set("X-RateLimit-Remaining", remaining)
 	header.Set("X-RateLimit-Reset", reset)
-}
-
-// quotaOf is what the header RateLimit-Policy says of a limit: as many tokens as the funnel
-// holds, in the time in which that many leak.
-func quotaOf(limit limiter.Limit) string {
-	rate, err := limit.Rate()
-	if err != nil {
-		return ""
-	}
-	return ";q=" + integer(int64(limit.Capacity)) + ";w=" + integer(gcra.Seconds(rate.Tolerance()))
 }
 
 // quote writes a string as structured fields do (RFC 9651, section 3.3.3).

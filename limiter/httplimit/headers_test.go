@@ -96,3 +96,34 @@ func testHeadersOfSeveralPolicies(t *testing.T) {
 	require.Equal(t, []string{"200", "", `"account";q=2;w=2, "address";q=3;w=3`, `"account";r=0;t=2, "address";r=1;t=2`,
 		"2", "0", "2"}, headersOf(ask(perAccount(perAddress(ok)), from("192.0.2.1"))))
 }
+
+// A handler settles what its request has cost, by the Result of the innermost policy. One that
+// decides itself writes the same headers as the middleware.
+func TestHandlersSettle(t *testing.T) {
+	l := limiter.NewLocal()
+	settle := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		result, ok := httplimit.ResultFrom(r.Context())
+		require.True(t, ok)
+		_, err := l.Settle(r.Context(), &result, 3)
+		require.NoError(t, err)
+	})
+	cost := httplimit.WithCost(func(*http.Request) int { return 8 })
+	inner := httplimit.New(l, slow(10), httplimit.WithName("inner"), cost)(settle)
+	handler := httplimit.New(l, slow(10), httplimit.WithName("outer"))(inner)
+	require.Equal(t, http.StatusOK, ask(handler, from("192.0.2.1")).Code)
+	inside, err := l.Peek(t.Context(), "inner:192.0.2.1", slow(10))
+	require.NoError(t, err)
+	require.Equal(t, 7, inside.Remaining)
+	_, ok := httplimit.ResultFrom(t.Context())
+	require.False(t, ok)
+
+	by := httptest.NewRecorder()
+	limited, err := l.AllowN(t.Context(), "inner:192.0.2.1", slow(10), 8)
+	require.NoError(t, err)
+	by.WriteHeader(http.StatusTooManyRequests)
+	httplimit.SetHeaders(by.Header(), "inner", limited)
+	require.Equal(t, headersOf(ask(inner, from("192.0.2.1")))[2:], headersOf(by)[2:])
+	require.NotEmpty(t, by.Header().Get("Retry-After"))
+	httplimit.SetHeaders(by.Header(), "invalid", limiter.Result{})
+	require.Len(t, by.Header().Values("RateLimit"), 1)
+}

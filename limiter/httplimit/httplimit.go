@@ -31,8 +31,6 @@ func New(l limiter.Allower, limit limiter.Limit, options ...Option) func(http.Ha
 		name:    "default",
 		key:     ByIP(),
 		limited: answerLimited,
-		limit:   limit,
-		quota:   quotaOf(limit),
 	}
 	m.failed = m.answerError
 	for _, option := range options {
@@ -42,7 +40,6 @@ func New(l limiter.Allower, limit limiter.Limit, options ...Option) func(http.Ha
 		panic("httplimit: WithKey needs a KeyFunc, not nil")
 	}
 	m.policy = policy.New("httplimit", m.name, l, limit)
-	m.quotedName = quote(m.name)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
 	}
@@ -60,11 +57,6 @@ type middleware struct {
 
 	limited func(http.ResponseWriter, *http.Request, limiter.Result)
 	failed  func(http.ResponseWriter, *http.Request, error)
-
-	// for headers
-	quotedName string
-	limit      limiter.Limit
-	quota      string // of limit
 }
 
 func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -81,16 +73,22 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		m.failed(w, r, err)
 		return
 	}
-	m.setHeaders(w.Header(), result)
+	SetHeaders(w.Header(), m.name, result)
 	if result.Limited() {
-		if Status(result) == http.StatusTooManyRequests {
-			w.Header().Set("Retry-After", integer(seconds(result.RetryAfter)))
-		}
 		m.limited(w, r, result)
 		return
 	}
-	next.ServeHTTP(w, r)
+	next.ServeHTTP(w, r.WithContext(policy.WithResult(r.Context(), result)))
 }
+
+// ResultFrom returns the Result of the middleware that let the request with this context through,
+// and whether there is one. After several middlewares, it is the Result of the innermost. A
+// handler can settle it:
+//
+//	result, ok := httplimit.ResultFrom(r.Context())
+//	...
+//	l.Settle(ctx, &result, used)
+func ResultFrom(ctx context.Context) (result limiter.Result, ok bool) { return policy.ResultFrom(ctx) }
 
 func (m *middleware) decide(r *http.Request) (limiter.Result, error) {
 	limit, cost := limiter.Limit{}, 1

@@ -7,6 +7,7 @@ package promhook
 
 import (
 	"context"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -17,17 +18,34 @@ import (
 // New registers the metrics, and returns the hook that counts: for limiter.WithHook. One
 // hook may serve several limiters.
 //
-// Keys are no labels: there may be any number of them, and each would be a time series.
-func New(registerer prometheus.Registerer) limiter.Hook {
+// The label policy is the one of these policies whose name, with a colon, begins the key, as
+// httplimit and grpclimit write keys; it is empty for all other keys. Keys themselves are no
+// labels: there may be any number of them, and each would be a time series.
+func New(registerer prometheus.Registerer, policies ...string) limiter.Hook {
 	factory := promauto.With(registerer)
 	decisions := factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "funnel_decisions_total",
-		Help: "Decisions on one funnel, by command, outcome (allowed, limited) and path: what has decided.",
-	}, []string{"command", "outcome", "path"})
-	undecided := factory.NewCounter(prometheus.CounterOpts{
+		Help: "Decisions on one funnel, by policy, command, outcome (allowed, limited) and path: what has decided.",
+	}, []string{"policy", "command", "outcome", "path"})
+	undecided := factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "funnel_errors_total",
-		Help: "Calls that Redis has not decided, also where this process did instead.",
-	})
+		Help: "Calls that Redis has not decided, by policy, also where this process did instead.",
+	}, []string{"policy"})
+	prefixes := make([]string, len(policies)) // of keys
+	for i, policy := range policies {
+		prefixes[i] = strings.NewReplacer(`\`, `\\`, `:`, `\:`).Replace(policy) + ":"
+		undecided.WithLabelValues(policy) // 0, not absent, before the first
+	}
+	undecided.WithLabelValues("")
+	policyOf := func(key string) string {
+		for i, prefix := range prefixes {
+			if strings.HasPrefix(key, prefix) {
+				return policies[i]
+			}
+		}
+		return ""
+	}
+
 	durations := factory.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "funnel_decision_duration_seconds",
 		Help: "Time from call to decision, by path. It does not count the sleep of a Wait.",
@@ -36,8 +54,9 @@ func New(registerer prometheus.Registerer) limiter.Hook {
 	}, []string{"path"})
 
 	return func(_ context.Context, event limiter.Event) {
+		policy := policyOf(event.Result.Key)
 		if event.Cause != nil {
-			undecided.Inc()
+			undecided.WithLabelValues(policy).Inc()
 		}
 		path := string(event.Result.Path)
 		if path == "" { // nobody has decided: the caller gets the error
@@ -48,7 +67,7 @@ func New(registerer prometheus.Registerer) limiter.Hook {
 		if event.Result.Limited() {
 			outcome = "limited"
 		}
-		decisions.WithLabelValues(event.Command, outcome, path).Inc()
+		decisions.WithLabelValues(policy, event.Command, outcome, path).Inc()
 		durations.WithLabelValues(path).Observe(event.Duration.Seconds())
 	}
 }

@@ -40,44 +40,46 @@ func TestScrapeShowsWhatWasDecided(t *testing.T) {
 	server := servertest.StartModule(t)
 	rdb := server.Client(t, func(options *redis.Options) { options.DialerRetries = 1 })
 	registry := prometheus.NewPedanticRegistry()
-	hook := New(registry)
+	hook := New(registry, "login", "a:b")
 	metrics := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	defer metrics.Close()
 	counted := func(options ...limiter.Option) *limiter.Limiter {
 		return limiter.New(rdb, append(options, limiter.WithHook(hook))...)
 	}
 
-	require.Equal(t, 3, ask(t, counted(limiter.WithPath(limiter.PathModule)), "module"))
-	require.Equal(t, 3, ask(t, counted(limiter.WithPath(limiter.PathScript)), "script"))
+	require.Equal(t, 3, ask(t, counted(limiter.WithPath(limiter.PathModule)), "login:module"))
+	require.Equal(t, 3, ask(t, counted(limiter.WithPath(limiter.PathScript)), `a\:b:script`))
 	l := counted()
-	_, err := l.Peek(ctx, "module", still)
+	_, err := l.Peek(ctx, "login:module", still)
 	require.NoError(t, err)
-	charged, err := l.Charge(ctx, "module", still, 1)
+	charged, err := l.Charge(ctx, "login:module", still, 1)
 	require.NoError(t, err)
 	_, err = l.Settle(ctx, &charged, 0)
 	require.NoError(t, err)
-	_, err = l.Allow(ctx, "module", limiter.PerMinute(0))
+	_, err = l.Allow(ctx, "login:module", limiter.PerMinute(0))
 	require.Error(t, err)
 	server.Kill()
-	_, err = l.Allow(ctx, "module", still)
+	_, err = l.Allow(ctx, "login:module", still)
 	require.Error(t, err)
 	require.Equal(t, 3, ask(t, counted(limiter.OnFailure(limiter.FailLocal)), "local"))
 
 	require.NoError(t, testutil.ScrapeAndCompare(metrics.URL, strings.NewReader(`
-# HELP funnel_decisions_total Decisions on one funnel, by command, outcome (allowed, limited) and path: what has decided.
+# HELP funnel_decisions_total Decisions on one funnel, by policy, command, outcome (allowed, limited) and path: what has decided.
 # TYPE funnel_decisions_total counter
-funnel_decisions_total{command="charge",outcome="allowed",path="module"} 1
-funnel_decisions_total{command="peek",outcome="limited",path="module"} 1
-funnel_decisions_total{command="refund",outcome="allowed",path="module"} 1
-funnel_decisions_total{command="reserve",outcome="allowed",path="local"} 3
-funnel_decisions_total{command="reserve",outcome="allowed",path="module"} 3
-funnel_decisions_total{command="reserve",outcome="allowed",path="script"} 3
-funnel_decisions_total{command="reserve",outcome="limited",path="local"} 3
-funnel_decisions_total{command="reserve",outcome="limited",path="module"} 3
-funnel_decisions_total{command="reserve",outcome="limited",path="script"} 3
-# HELP funnel_errors_total Calls that Redis has not decided, also where this process did instead.
+funnel_decisions_total{command="charge",outcome="allowed",path="module",policy="login"} 1
+funnel_decisions_total{command="peek",outcome="limited",path="module",policy="login"} 1
+funnel_decisions_total{command="refund",outcome="allowed",path="module",policy="login"} 1
+funnel_decisions_total{command="reserve",outcome="allowed",path="local",policy=""} 3
+funnel_decisions_total{command="reserve",outcome="allowed",path="module",policy="login"} 3
+funnel_decisions_total{command="reserve",outcome="allowed",path="script",policy="a:b"} 3
+funnel_decisions_total{command="reserve",outcome="limited",path="local",policy=""} 3
+funnel_decisions_total{command="reserve",outcome="limited",path="module",policy="login"} 3
+funnel_decisions_total{command="reserve",outcome="limited",path="script",policy="a:b"} 3
+# HELP funnel_errors_total Calls that Redis has not decided, by policy, also where this process did instead.
 # TYPE funnel_errors_total counter
-funnel_errors_total 8
+funnel_errors_total{policy=""} 6
+funnel_errors_total{policy="a:b"} 0
+funnel_errors_total{policy="login"} 2
 `), "funnel_decisions_total", "funnel_errors_total"))
 	families, err := registry.Gather()
 	require.NoError(t, err)

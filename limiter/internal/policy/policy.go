@@ -45,3 +45,17 @@ func (p *Policy) Decide(ctx context.Context, key string, limit limiter.Limit, co
 	result.Quantity += cost - asked
 	return result, err
 }
+
+// resultKey is the key of a Result in a context.
+type resultKey struct{}
+
+// WithResult returns a context from which ResultFrom returns the Result.
+func WithResult(ctx context.Context, result limiter.Result) context.Context {
+	return context.WithValue(ctx, resultKey{}, result)
+}
+
+// ResultFrom returns the Result that WithResult put there last, and whether there is one.
+func ResultFrom(ctx context.Context) (result limiter.Result, ok bool) {
+	result, ok = ctx.Value(resultKey{}).(limiter.Result)
+	return result, ok
+}
