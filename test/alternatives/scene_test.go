@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/go-redis/redis_rate/v10"
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
@@ -25,7 +23,6 @@ const (
 	redisCell = "redis-cell"
 	plain     = "redis" // without any module
 	onReplica = " replica"
-	goCalls   = "go" // Go with redis_rate, which asks the plain server
 )
 
 // A scene is a server that a block of the page asks, and its replica.
@@ -75,8 +72,6 @@ func start(t *testing.T, name string, entries []transcript.Entry) *scene {
 func (s *scene) step(t *testing.T, entry transcript.Entry) []string {
 	t.Helper()
 	switch {
-	case entry.Prompt == goCalls:
-		return []string{call(t, s.server, entry.Command)}
 	case entry.Command != "":
 		words, err := transcript.Words(entry.Command)
 		require.NoError(t, err)
@@ -110,24 +105,12 @@ func (s *scene) ask(t *testing.T, prompt string, words []string) string {
 	if s.wires[prompt] == nil {
 		s.wires[prompt] = server.Wire(t)
 	}
-	reply, err := s.wires[prompt].Do(evaluated(t, words)...)
+	reply, err := s.wires[prompt].Do(words...)
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 		return "Error: Server closed the connection"
 	}
 	require.NoError(t, err)
 	return transcript.Piped(reply)
-}
-
-// evaluated turns redis-cli's option --eval FILE KEY , ARGUMENT... into a command.
-func evaluated(t *testing.T, words []string) []string {
-	t.Helper()
-	if words[0] != "--eval" {
-		return words
-	}
-	script, err := os.ReadFile(filepath.Join("../..", words[1]))
-	require.NoError(t, err)
-	require.Equal(t, ",", words[3])
-	return append([]string{"EVAL", string(script), "1", words[2]}, words[4:]...)
 }
 
 // appendOnlyFile returns the commands that the file got, which are those that replicas get.
@@ -161,26 +144,4 @@ func (s *scene) pass(t *testing.T, step string) {
 	default:
 		t.Fatalf("%s has no clock to set", s.name)
 	}
-}
-
-// call runs a line of Go, and returns the error, or the result but for its limit.
-func call(t *testing.T, server *servertest.Server, line string) string {
-	t.Helper()
-	var result *redis_rate.Result
-	var err error
-	switch ctx, limiter := t.Context(), redis_rate.NewLimiter(server.Client(t)); line {
-	case `limiter.Allow(ctx, "k", redis_rate.PerSecond(10))`:
-		result, err = limiter.Allow(ctx, "k", redis_rate.PerSecond(10))
-	case `limiter.AllowN(ctx, "l", redis_rate.PerHour(15), 16)`:
-		result, err = limiter.AllowN(ctx, "l", redis_rate.PerHour(15), 16)
-	case `limiter.Allow(ctx, "k", redis_rate.PerHour(15))`:
-		result, err = limiter.Allow(ctx, "k", redis_rate.PerHour(15))
-	default:
-		t.Fatalf("the page has the line %q, which is not here", line)
-	}
-	if err != nil {
-		return err.Error()
-	}
-	return fmt.Sprintf("Allowed:%d Remaining:%d RetryAfter:%v ResetAfter:%v",
-		result.Allowed, result.Remaining, result.RetryAfter, result.ResetAfter)
 }
