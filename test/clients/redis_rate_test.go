@@ -24,6 +24,10 @@ func TestMovingFromRedisRate(t *testing.T) {
 		t.Helper()
 		require.InDelta(t, want, got, float64(time.Minute))
 	}
+
+	if ourLimit == (limiter.Limit{}) || theirLimit.IsZero() {
+		t.Error("a limit counts as the zero Limit")
+	}
 	require.Equal(t, "10 req/m (burst 10)", redis_rate.PerMinute(10).String())
 	require.Equal(t, "10 per minute, burst 10", limiter.PerMinute(10).String())
 	for _, step := range []struct {
