@@ -20,13 +20,15 @@ const (
 	installing = top + "/docs/installing.md"
 )
 
-// built is the folder dist that the page's first step makes of a new clone with this version.
-func built(t *testing.T, version string) string {
+// built is the folder dist that the page's first step makes of a new clone with this version, of a
+// commit and its time.
+func built(t *testing.T, version, commit, seconds string) string {
 	t.Helper()
 	boot.Need(t)
 	clone := page.Clone(t, top)
+	t.Setenv("FUNNEL_COMMIT", commit)
+	t.Setenv("SOURCE_DATE_EPOCH", seconds)
 	page.Shell(t, clone, 0, `sed -i 's/^\(#define FUNNEL_VERSION\) .*/\1 "`+version+`"/' module/version.h`)
-	t.Setenv("SOURCE_DATE_EPOCH", "1767323045") // a clone without .git
 	page.Shell(t, clone, 0, page.Marked(t, installing, "install, build"))
 	return clone + "/dist"
 }
@@ -45,7 +47,7 @@ func marked(t *testing.T, name string) string { return page.Marked(t, installing
 // TestInstalling follows the page within the units of Debian's packages, for Valkey with
 // the names that the page gives: with the package, and with the file alone.
 func TestInstalling(t *testing.T) {
-	dist := built(t, "1.2.3")
+	dist := built(t, "1.2.3", "", "1767323045")
 	for _, test := range []struct{ suite, kind, more string }{
 		{"bookworm", "redis", ""}, {"trixie", "redis", ""}, {"trixie", "valkey", "rpm"}, // with rpm, the machine is TestRPM's
 	} {
@@ -104,8 +106,8 @@ func requireGone(t *testing.T, machine *boot.Machine, but ...string) {
 // configuration has: the file of the package loads the module, and stays as the user wrote it.
 func TestRPM(t *testing.T) {
 	machine := boot.Debian(t, "trixie", "valkey-server", "rpm")
-	download(t, machine, built(t, "1.0.0"), "old")
-	download(t, machine, built(t, "2.0.0"), "dist")
+	download(t, machine, built(t, "1.0.0", "", "1767323045"), "old")
+	download(t, machine, built(t, "2.0.0", "", "1767323045"), "dist")
 	shell := func(lines string) string { return machine.Shell(t, lines) }
 	restarted := func() string { return shell("systemctl restart valkey-server; valkey-cli info funnel") }
 	shell(`echo 'include /etc/valkey/modules/*.conf' >>/etc/valkey/valkey.conf
@@ -143,7 +145,7 @@ func TestUpgrading(t *testing.T) {
 	await := func(server unit, want string) {
 		servertest.Eventually(t, want, func() bool { return strings.Contains(cli(server, "info replication"), want) })
 	}
-	download(t, machine, built(t, "1.0.0"), "old")
+	download(t, machine, built(t, "1.2.3-dev", "111111111111", "1767323045"), "old")
 	shell("cp -R old dist; " + marked(t, "install, package"))
 	shell("printf '%s\n' '" + marked(t, "install, load") + "' 'repl-diskless-sync-delay 0' >>/etc/redis/redis.conf")
 	shell(`sed -e 's/^port .*/port 6380/' -e 's/^dbfilename .*/dbfilename replica.rdb/' \
@@ -155,9 +157,9 @@ func TestUpgrading(t *testing.T) {
 	cli(primary, "cl.charge user:42 15 30 3600 7")
 	tat := cli(primary, "get user:42")
 
-	requireVersion := func(version string) {
+	requireCommit := func(commit string) {
 		for _, server := range []unit{primary, replica} {
-			require.Contains(t, cli(server, "info funnel"), "funnel_version:"+version)
+			require.Contains(t, cli(server, "info funnel"), "funnel_commit:"+commit)
 			require.Equal(t, tat, cli(server, "get user:42"))
 			require.Regexp(t, `^0\n0\n0\n15\n8\n`, cli(server, "cl.peek user:42 15 30 3600 1"))
 		}
@@ -178,15 +180,15 @@ func TestUpgrading(t *testing.T) {
 	await(replica, "master_link_status:up")
 
 	shell("rm -r dist")
-	download(t, machine, built(t, "2.0.0"), "dist")
+	download(t, machine, built(t, "1.2.3-dev", "222222222222", "1767323046"), "dist")
 	said := shell(marked(t, "install, package"))
-	require.Contains(t, said, "loads version 2.0.0 when you restart it: systemctl restart redis-server")
+	require.Contains(t, said, "loads version 1.2.3-dev.20260102030406.g222222222222 when you restart it: systemctl restart redis-server")
 	require.NotContains(t, said, "take these lines out")
-	requireVersion("1.0.0")
-	require.Contains(t, shell(marked(t, "upgrade, see")), "funnel 2.0.0 (unknown commit) loaded")
+	requireCommit("111111111111")
+	require.Contains(t, shell(marked(t, "upgrade, see")), "funnel 1.2.3-dev (222222222222) loaded")
 	restartAndFailOver()
-	requireVersion("2.0.0")
+	requireCommit("222222222222")
 	shell(marked(t, "upgrade, back"))
 	restartAndFailOver()
-	requireVersion("1.0.0")
+	requireCommit("111111111111")
 }

@@ -27,9 +27,9 @@ func TestScriptsOfPackages(t *testing.T) {
 
 	says := func(script, line string) string {
 		require.NoError(t, os.WriteFile(configuration+"/redis.conf", []byte("\x1b[31m\nport 6379\n"+line), 0o644))
-		text := strings.NewReplacer("@LOADS@\n", source(t, "packages/loads.sh"), "/etc/@SERVER@", configuration,
+		text := strings.NewReplacer("@LOADS@\n", read(t, top, "packages/loads.sh"), "/etc/@SERVER@", configuration,
 			"@CONFIGURATION@", configuration+"/redis.conf", "@DROP_IN@", "", "@NAME@", "redis-funnel",
-			"@VERSION@", "1.2.3", "@RESTART@", "restart").Replace(source(t, "packages/"+script))
+			"@VERSION@", "1.2.3", "@RESTART@", "restart").Replace(read(t, top, "packages/"+script))
 		text = strings.ReplaceAll(text, "@FOLDER@", folder)
 		path := filepath.Join(t.TempDir(), script)
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o755))
