@@ -70,8 +70,10 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	for _, command := range commands {
-		words := servertest.Words(command.name + " k 2 1 1 1 0 0")
-		requireRefused(t, client, "ERR wrong number of arguments for '"+command.name+"' command", words...)
+		for _, call := range command.calls(keyNames(command.most())...) {
+			require.NotContains(t, servertest.Try(client, call), "wrong number")
+			requireRefused(t, client, "ERR wrong number of arguments for '"+command.name+"' command", servertest.Words(call+" k 2 1 1 1")...)
+		}
 	}
 }
 
