@@ -31,7 +31,6 @@ func TestLoad(t *testing.T) {
 	for _, c := range []struct{ arguments, log string }{
 		{"compat", "load argument 'compat' must be 'none' or 'redis-cell', not ''"},
 		{"compat none compat redis-cell", "load argument 'compat' is given twice, as 'none' and as 'redis-cell'"},
-		{"compat dragonfly", "load argument 'compat' must be 'none' or 'redis-cell', not 'dragonfly'"},
 		{"compat none\x00more", "load argument 'compat' must be 'none' or 'redis-cell', not 'none"},
 		{"burst 1", "unknown load argument 'burst': funnel knows 'compat none' and 'compat redis-cell'"},
 		{"compat\x00more none", "unknown load argument 'compat"},

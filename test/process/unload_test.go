@@ -13,8 +13,7 @@ import (
 )
 
 // TestUnloadIsRefused to all who ask, and the module goes on: as soon as a client has
-// called the command, queued it or sent it, and after the server's periodic work, from
-// which on the module sees no commands.
+// called the command, queued it or sent it, and after the server's periodic work.
 func TestUnloadIsRefused(t *testing.T) {
 	t.Parallel()
 	const refused = servertest.ErrorReply(servertest.RefusedUnload)
@@ -34,7 +33,7 @@ func TestUnloadIsRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			server := servertest.Start(t, servertest.Options{Config: []string{"--save", "", "--hz", "1"}}) // work in a second
-			defer server.Kill() // a shutdown would wait for the periodic work
+			defer server.Kill()                                                                            // a shutdown would wait for the periodic work
 			client, other := server.Wire(t), server.Wire(t)
 			require.Equal(t, "OK", client.MustDo(t, "module", "load", servertest.Module(t)))
 			if c.later {
@@ -63,8 +62,7 @@ func TestUnloadIsRefused(t *testing.T) {
 func TestServersEndCleanly(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartModule(t)
-	unload := server.Client(t).Do(t.Context(), "module", "unload", "funnel")
-	require.EqualError(t, unload.Err(), servertest.RefusedUnload)
+	require.EqualError(t, server.Client(t).Do(t.Context(), "module", "unload", "funnel").Err(), servertest.RefusedUnload)
 	require.NoError(t, server.Signal(syscall.SIGTERM))
 	state, err := server.Wait()
 	require.NoError(t, err)
