@@ -131,7 +131,7 @@ func TestBreaches(t *testing.T) {
 				{"panics", "which calls runtime.panic"},
 				{"allocates", "which calls runtime.newobject"},
 				{"grows", "which calls runtime.morestack"},
-				{"generic[go.shape.struct { A int \"// \"; B string }]", "which calls runtime."},
+				{"generic[go.shape.struct { A int \" // \"; B string }]", "which calls runtime."},
 				{"callsValue", "which may lead anywhere"},
 				{"readsForeignVariable", "which uses the variable runtime.MemProfileRate, which is not this project's"},
 				{"readsThroughPointer", "which uses the variable runtime.MemProfileRate, which is not this project's"},

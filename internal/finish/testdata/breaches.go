@@ -10,7 +10,7 @@ func breaches(call *Call) {
 	allocates(call)
 	grows(call)
 	generic[struct {
-		A int "// "
+		A int " // "
 		B string
 	}](call)
 	callsValue(call)
