@@ -32,7 +32,7 @@ func requireRefused(t *testing.T, client *redis.Client, want string, words ...an
 }
 
 // TestErrors, each with its full text: of a call of one funnel, and of three, of which the
-// second is wrong. The fuzzer of test/model has all numbers of words.
+// second is wrong. The fuzzer has all numbers of words.
 func TestErrors(t *testing.T) {
 	_, client := servertest.Shared(t)
 	require.NoError(t, client.RPush(t.Context(), "list", "a").Err())
@@ -72,7 +72,8 @@ func TestErrors(t *testing.T) {
 	for _, command := range commands {
 		for _, call := range command.calls(keyNames(command.most())...) {
 			require.NotContains(t, servertest.Try(client, call), "wrong number")
-			requireRefused(t, client, "ERR wrong number of arguments for '"+command.name+"' command", servertest.Words(call+" k 2 1 1 1")...)
+			want := "ERR wrong number of arguments for '" + command.name + "' command"
+			requireRefused(t, client, want, servertest.Words(call+" k 2 1 1 1")...)
 		}
 	}
 }

@@ -32,8 +32,8 @@ func TestUnloadIsRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			server := servertest.Start(t, servertest.Options{Config: []string{"--save", "", "--hz", "1"}}) // work in a second
-			defer server.Kill()                                                                            // a shutdown would wait for the periodic work
+			server := servertest.Start(t, servertest.Options{Config: []string{"--save", "", "--hz", "1"}})
+			defer server.Kill() // a shutdown would wait for the periodic work
 			client, other := server.Wire(t), server.Wire(t)
 			require.Equal(t, "OK", client.MustDo(t, "module", "load", servertest.Module(t)))
 			if c.later {
