@@ -40,9 +40,8 @@ func TestAMD64(t *testing.T) {
 		return code[0]
 	}
 	requireLeads(t, decode, []lead{
-		{"callq 0x10bb", branch, 0x10bb}, {"call 0x1000", branch, 0x1000}, {"jne 0x1106", branch, 0x1106},
-		{"loop 0xffe", branch, 0xffe}, {"jmpq 0x1000", jump, 0x1000}, {"jmp 0x1000", jump, 0x1000},
-		{"callq *%rax", indirect, 0}, {"jmp *%rax", indirect, 0}, {"jmpq *0x0(%rip)", indirect, 0},
+		{"callq 0x10bb", branch, 0x10bb}, {"call 0x1000", branch, 0x1000}, {"loop 0xffe", branch, 0xffe},
+		{"jmpq 0x1000", jump, 0x1000}, {"jmp 0x1000", jump, 0x1000}, {"jmpq *0x0(%rip)", indirect, 0},
 		{"notrack jmp *%rax", indirect, 0}, {"retq", back, 0}, {"repz retq", back, 0},
 		{"retq $0x8", trap, 0}, {"lret", trap, 0}, {"syscall", trap, 0}, {"sysenter", trap, 0}, {"int $0x80", trap, 0},
 		{"int3", trap, 0}, {"icebp", trap, 0}, {"ud2a", trap, 0}, {"hlt", trap, 0},
@@ -93,16 +92,8 @@ func TestARM64(t *testing.T) {
 	}
 }
 
-// TestReadListing: a name may hold anything, and whatever is not understood is an error.
+// TestReadListing: whatever is not understood is an error. TestBreaches has a name that holds anything.
 func TestReadListing(t *testing.T) {
-	listing := "TEXT funnel/x.f[go.shape.struct { A int \"// \" }](SB) f.go\n" +
-		"  f.go:1\t0x99a60\t\t\te8b6000000\t\tCALL funnel/x.f[go.shape.struct { A int \" // \" }](SB) // callq 0x99b1b\t\n" +
-		"  f.go:2\t0x99a65\t\t\t00000000\t\t?\t\n\n"
-	lines, err := readListing(listing)
-	require.NoError(t, err)
-	require.Equal(t, map[uint64]line{
-		0x99a60: {0x99a60, []byte{0xe8, 0xb6, 0, 0, 0}, "callq 0x99b1b"}, 0x99a65: {0x99a65, make([]byte, 4), "?"},
-	}, lines)
 	for _, garbage := range []string{"9\tc3\tRET // retq", "0xz\tc3\tRET // retq", "0x1\tc\tRET // retq", "0x1\tc3\tRET"} {
 		_, err := readListing("  f.go:1\t" + garbage + "\n")
 		require.ErrorContains(t, err, "a line that cannot be read", garbage)

@@ -1,4 +1,4 @@
-// A call is answered as the contract says, whatever its words and keys.
+// A call is answered as the contract says, and an error names what is wrong in one printable line.
 
 package answer
 
@@ -15,8 +15,10 @@ import (
 	"funnel/internal/contract"
 )
 
-// today is an instant in 2026.
-const today int64 = 1795236055976124882
+const (
+	today int64 = 1795236055976124882 // an instant in 2026
+	most        = "9223372036854775807"
+)
 
 // operations are those of the contract.
 var operations = map[string]gcra.Operation{"reserve": gcra.Reserve, "take": gcra.Take, "peek": gcra.Peek, "charge": gcra.Charge, "refund": gcra.Refund}
@@ -132,7 +134,6 @@ var verdicts = map[string]uint32{
 // contract says, an error is one printable line that fits its buffer, and nothing is
 // allocated on the way. Kinds say what the two keys hold.
 func FuzzAnswer(f *testing.F) {
-	const most = "9223372036854775807"
 	in := func(ahead int64) string { return strconv.FormatInt(today+ahead, 10) }
 	for _, c := range []struct {
 		words     string // of one funnel
@@ -212,4 +213,29 @@ func FuzzAnswer(f *testing.F) {
 			require.Equal(t, verdicts[want.Name], call.Verdict, "%q", words)
 		}
 	})
+}
+
+// TestErrorMessages show the argument within limits, as printable ASCII, and number the
+// row. FuzzAnswer compares the texts with the contract, and test/command has all of them.
+func TestErrorMessages(t *testing.T) {
+	count, forty, first := contract.ErrCount, strings.Repeat("9", 40), "cl.charge "+strings.Repeat("k 1 1 1 1 ", 8)
+	for _, c := range []struct {
+		words string
+		mode  contract.Mode
+		want  contract.Error
+	}{
+		{"cl.throttle k 15  60", contract.Default, count},
+		{"cl.throttle k 15 ~\x1f\x7f漏 60", contract.Default, count + ", not '~?????'"},
+		{"cl.throttle k 15 " + forty + " 60", contract.Default, count + contract.Error(", not '"+forty+"'")},
+		{"cl.throttle k 15 " + forty + "8 60", contract.Default, count + contract.Error(", not '"+forty+"' and more")},
+		{first + "k 1 1 1 1 a 1 x 1 1", contract.Default, count.Of(10) + ", not 'x'"},
+		{"cl.throttle k x 30 60", contract.RedisCell, contract.ErrCapacity + "0 to " + most + ", not 'x'"},
+		{"cl.peek k 0 x 60 1", contract.RedisCell, contract.ErrCapacity + "1 to " + most + ", not '0'"},
+		{"cl.throttle k " + most + " " + most + " 9223372036.854775807 " + most, contract.RedisCell, contract.ErrTolerance + ": got capacity " + most +
+			", count " + most + ", period 9223372036.854775807, quantity " + most},
+	} {
+		call := callOf(c.mode, strings.Split(c.words, " "), today, nothing)
+		answer(call)
+		require.Equal(t, string(c.want), errorOf(t, call), c.words)
+	}
 }

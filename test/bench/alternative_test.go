@@ -65,8 +65,8 @@ func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 	}
 }
 
-// What the floor leaves and replies is as long as what CL.THROTTLE does, or it would not be the
-// floor of that.
+// TestFloorDoesWhatTheCommandDoes: what it leaves and replies is as long as what CL.THROTTLE does.
+// A reply that is not what the case wants is an error.
 func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
 	client := start(t)
 	floors, commands := Cases(choose("floor")), Cases(choose("throttle"))
@@ -86,16 +86,13 @@ func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
 		require.Equal(t, lengths(commands[i]), lengths(floor), floor.ID())
 	}
 	require.NoError(t, client.Err)
-}
-
-func TestReplyThatIsNotWhatTheCaseWantsIsAnError(t *testing.T) {
-	client := start(t)
-	client.expect(Cases(choose("throttle"))[1], "fresh")
+	client.expect(commands[1], "fresh")
 	require.ErrorContains(t, client.Err, "throttle/limited: a call was limited: false")
 	require.Nil(t, client.Do("PING"), "nothing is done after an error")
 }
 
-func TestRedisBenchmarkIsTimed(t *testing.T) {
+// TestCallsAreTimed of redis-benchmark, and from Go.
+func TestCallsAreTimed(t *testing.T) {
 	s := start(t).Setting
 	all := s.load("test", withoutCase("peek", Cases(choose("set", "throttle", "window"))), 4)
 	require.NoError(t, s.Err)
@@ -107,10 +104,8 @@ func TestRedisBenchmarkIsTimed(t *testing.T) {
 	require.Equal(t, "1.00 (1.00 to 1.00)", all[0].ratio(&all[0].contestant, rate))
 	_, err := readCSV("\"rps\",\"p99_latency_ms\"\n\"0\",\"0\"\n")
 	require.ErrorContains(t, err, "has printed")
-}
 
-func TestCallsFromGoAreTimed(t *testing.T) {
-	s := start(t).Setting
+	shared.Do("FLUSHALL")
 	table := s.goClients()
 	require.NoError(t, s.Err)
 	require.Len(t, table.Rows, 2*6)

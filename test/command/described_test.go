@@ -102,9 +102,6 @@ func TestUsersNeedPermission(t *testing.T) {
 	if !slices.Contains(strings.Fields(servertest.Call(t, admin, "acl cat")), "throttle") {
 		delete(rules, "+@throttle ~*")
 	}
-	for _, c := range commands {
-		rules[all+" ~* -"+c.name] = slices.DeleteFunc(names(""), func(name string) bool { return name == c.name })
-	}
 	if servertest.Since7(t) { // before, a permission for a key is one to read and to write it
 		rules[all+" %R~user:*"], rules[all+" %W~user:*"], rules[all+" %RW~user:*"] = names("readonly"), nil, names("")
 	}

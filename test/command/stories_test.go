@@ -1,12 +1,18 @@
-// What each command replies and stores, call after call, to the nanosecond.
+// What each command replies and stores, call after call, to the nanosecond: a TAT, with an expiry
+// to match, which a call reads in any encoding, from any writer.
 
 package command_test
 
 import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/contract"
@@ -70,11 +76,6 @@ var stories = map[string][]step{
 		{"1.499999999s", "cl.reserve k 2 1 1 2 0.5", "1 0.000000001 [1 2 1 0.000000001 0.500000001]", "k=2s"},
 		{"1.5s", "cl.reserve k 2 1 1 2 0.5", "0 0.5 [0 2 0 0.5 2.5 4s]", "k=4s"},
 	},
-	"reserve with quantity 0 writes nothing": {
-		{"0s", "cl.charge k 2 1 1 5", "1 3 [1 2 0 3 5 5s]", "k=5s"},
-		{"0s", "cl.reserve k 2 1 1 0", "1 3 [1 2 0 3 5]", "k=5s"},
-		{"0s", "cl.reserve k 2 1 1 0 3", "0 3 [0 2 0 3 5]", "k=5s"},
-	},
 	"tokens are taken from all funnels, and not later": {
 		{"0s", "cl.reserve a 2 1 1 1 b 2 1 1 1 0.000000001", string(contract.ErrMaxWaits) + ", not '0.000000001'", ""},
 		{"0s", "cl.reserve a 2 1 1 1 b 4 2 1 3", "0 0 [0 2 1 0 1 1s] [0 4 1 0 1.5 1.5s]", "a=1s b=1.5s"},
@@ -124,11 +125,6 @@ var stories = map[string][]step{
 		{"3s", "cl.charge a 2 1 1 1 b 2 1 1 2", "0 0 [0 2 1 0 1 4s] [0 2 0 0 2 5s]", "a=4s b=5s k=2s"},
 		{"3s", "cl.refund a 2 1 1 1 b 2 1 1 1 k 2 1 1 1", "0 0 [0 2 2 0 0] [0 2 1 0 1] [0 2 2 0 0]", "b=4s k=2s"},
 	},
-	"refund with a receipt leaves the tokens of others": {
-		{"0s", "cl.reserve k 10 10 1 10", "0 0 [0 10 0 0 1 1s]", "k=1s"},
-		{"1.1s", "cl.reserve k 10 10 1 10", "0 0 [0 10 0 0 1 2.1s]", "k=2.1s"},
-		{"1.1s", "cl.refund k 10 10 1 10 @1s", "0 0 [0 10 0 0 1]", "k=2.1s"},
-	},
 	"refund with a receipt gives back what has not leaked": {
 		{"0s", "cl.reserve k 10 10 1 10", "0 0 [0 10 0 0 1 1s]", "k=1s"},
 		{"0.25s", "cl.refund k 10 10 1 2 @1s", "0 0 [0 10 4 0 0.55]", "k=800ms"},
@@ -158,6 +154,38 @@ var stories = map[string][]step{
 	},
 }
 
+// stateOf is the TAT of each key, after the first instant. It requires that each expires at
+// its TAT, rounded up to the next millisecond.
+func stateOf(t *testing.T, client *redis.Client) string {
+	t.Helper()
+	ctx := context.Background()
+	keys, err := client.Keys(ctx, "*").Result()
+	require.NoError(t, err)
+	slices.Sort(keys)
+	for i, key := range keys {
+		tat, err := client.Get(ctx, key).Int64()
+		require.NoError(t, err)
+		require.Equal(t, tat/1e6+(tat%1e6+999_999)/1e6, servertest.ExpiryOf(t, client, key), key)
+		keys[i] += "=" + time.Unix(0, tat).Sub(servertest.Epoch).String()
+	}
+	return strings.Join(keys, " ")
+}
+
+// withTATs writes a word such as @1s, a TAT after the first instant, as commands take it.
+func withTATs(call string) string {
+	words := strings.Fields(call)
+	for i, word := range words {
+		if after, isTAT := strings.CutPrefix(word, "@"); isTAT {
+			duration, err := time.ParseDuration(after)
+			if err != nil {
+				panic(err)
+			}
+			words[i] = fmt.Sprint(servertest.Epoch.Add(duration).UnixNano())
+		}
+	}
+	return strings.Join(words, " ")
+}
+
 func TestStories(t *testing.T) {
 	_, client := servertest.Shared(t)
 	clock := servertest.ClockOf(client)
@@ -174,5 +202,56 @@ func TestStories(t *testing.T) {
 				require.Equal(t, step.state, stateOf(t, client), "%s at %s", step.call, step.at)
 			}
 		})
+	}
+}
+
+// TestValuesOfOthers are read in every encoding that a server keeps them in (an integer,
+// an embedded string, a raw string), and written in place or anew. redis-cell stores the
+// same number as funnel, with an expiry in whole seconds.
+func TestValuesOfOthers(t *testing.T) {
+	_, client := servertest.Shared(t)
+	ctx := t.Context()
+	tat := fmt.Sprint(servertest.Epoch.Add(10 * time.Second).UnixNano())
+	for name, write := range map[string]func(key string) error{
+		"int":        func(key string) error { return client.Set(ctx, key, tat, 0).Err() },
+		"raw":        func(key string) error { return client.Append(ctx, key, tat).Err() },
+		"shared":     func(key string) error { return client.MSet(ctx, key, tat, "unchanged", tat).Err() },
+		"redis-cell": func(key string) error { return client.Do(ctx, "set", key, tat, "ex", 10).Err() },
+		"short":      func(key string) error { return client.Set(ctx, key, "7", 0).Err() },
+	} {
+		require.NoError(t, client.FlushAll(ctx).Err())
+		require.NoError(t, write(name))
+		level := map[bool]int{false: 10}[name == "short"]
+		for call := range 3 { // the first takes nothing
+			require.Equal(t, fmt.Sprintf("0 15 %d -1 %d", 15-level-call, level+call),
+				servertest.Call(t, client, fmt.Sprint("cl.throttle ", name, " 15 1 1 ", min(call, 1))), "%s, call %d", name, call)
+		}
+		if name == "shared" {
+			require.Equal(t, tat, client.GetDel(ctx, "unchanged").Val())
+		}
+		require.Equal(t, fmt.Sprintf("%s=%ds", name, level+2), stateOf(t, client))
+	}
+}
+
+// TestBothProtocols: clients of RESP2 and RESP3 read the same bytes.
+func TestBothProtocols(t *testing.T) {
+	server, _ := servertest.Shared(t)
+	const empty = "*6\r\n:0\r\n:10\r\n:10\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n"
+	for _, protocol := range []string{"2", "3"} {
+		wire := server.Wire(t)
+		wire.MustDo(t, "hello", protocol)
+		for _, c := range []struct{ call, reply string }{
+			{"CL.THROTTLE {u}:s 10 10 1 1", "*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:1\r\n"},
+			{"CL.TAKE {u}:s 10 10 1 12", "*4\r\n:1\r\n$3\r\n0.1\r\n*1\r\n*6\r\n:1\r\n:10\r\n:0\r\n$3\r\n0.1\r\n$1\r\n1\r\n$19\r\n4102444801000000000\r\n:9\r\n"},
+			{"CL.REFUND {u}:s 10 10 1 12 4102444801000000000", "*3\r\n:0\r\n$1\r\n0\r\n*1\r\n" + empty},
+			{"CL.PEEK {u}:h 10 10 1 1 {u}:i 10 10 1 11", "*3\r\n:1\r\n$2\r\n-1\r\n*2\r\n" + empty + strings.NewReplacer(":0", ":1", "$1\r\n0\r\n$1\r\n0\r\n$", "$2\r\n-1\r\n$1\r\n0\r\n$").Replace(empty)},
+		} {
+			_, err := wire.Write(servertest.AppendCommand(nil, strings.Fields(c.call)...))
+			require.NoError(t, err)
+			got := make([]byte, len(c.reply))
+			_, err = io.ReadFull(wire, got)
+			require.NoError(t, err)
+			require.Equal(t, c.reply, string(got), c.call)
+		}
 	}
 }

@@ -30,13 +30,10 @@ func TestLoad(t *testing.T) {
 	}
 	for _, c := range []struct{ arguments, log string }{
 		{"compat", "load argument 'compat' must be 'none' or 'redis-cell', not ''"},
-		{"compat none compat", "load argument 'compat' must be 'none' or 'redis-cell', not ''"},
 		{"compat none compat redis-cell", "load argument 'compat' is given twice, as 'none' and as 'redis-cell'"},
-		{"compat dragonfly", "load argument 'compat' must be 'none' or 'redis-cell', not 'dragonfly'"},
 		{"compat none\x00more", "load argument 'compat' must be 'none' or 'redis-cell', not 'none"},
 		{"burst 1", "unknown load argument 'burst': funnel knows 'compat none' and 'compat redis-cell'"},
 		{"compat\x00more none", "unknown load argument 'compat"},
-		{"compat none more", "unknown load argument 'more'"},
 	} {
 		before := len(server.Log())
 		require.ErrorContains(t, load(c.arguments), "Error loading the extension", "%q", c.arguments)
@@ -46,7 +43,9 @@ func TestLoad(t *testing.T) {
 
 	place(t, servertest.DebugModule(t), path) // which has one command more
 	require.NoError(t, load("COMPAT Redis-Cell compat redis-CELL"))
-	requireLoaded(t, server, "redis-cell", 16)
+	require.Contains(t, server.Log(), " loaded, compat redis-cell\n")
+	require.Contains(t, client.Info(t.Context(), "funnel").Val(), "funnel_compat:redis-cell\r\n")
+	require.Equal(t, servertest.Reply{0, 16, 15, -1, 2}, servertest.Throttle(t, client, "key", 15, 30, 60))
 	servertest.ClockOf(client).Set(t, servertest.Epoch)
 
 	// Loaded once more, from here or from elsewhere, it goes on as it was.
@@ -56,22 +55,6 @@ func TestLoad(t *testing.T) {
 	}
 	require.EqualValues(t, 16, servertest.Throttle(t, client, "key", 15, 30, 60)[1])
 	require.EqualValues(t, 2, servertest.InfoField(t, client, "funnel", "funnel_allowed"))
-}
-
-// requireLoaded requires that the log and INFO name the mode, and that the first call
-// on a key goes by it.
-func requireLoaded(t *testing.T, server *servertest.Server, compat string, limit int64) {
-	t.Helper()
-	client := server.Client(t)
-	require.Regexp(t, `<funnel> funnel \d+\.\d+\.\d+(-dev)? \(.+\) loaded, compat `+compat+"\n", server.Log())
-	require.Contains(t, client.Info(t.Context(), "funnel").Val(), "funnel_compat:"+compat+"\r\n")
-	require.Equal(t, servertest.Reply{0, limit, limit - 1, -1, 2}, servertest.Throttle(t, client, "key", 15, 30, 60))
-}
-
-// TestStartingWithTheModule: by default as with compat none.
-func TestStartingWithTheModule(t *testing.T) {
-	t.Parallel()
-	requireLoaded(t, servertest.StartModule(t), "none", 15)
 }
 
 // place puts a copy of a module at a path at once, as an installation should.
@@ -121,13 +104,11 @@ var noReply = []any{int64(0), int64(0), int64(0), int64(0), int64(0)}
 // a server with io threads crashes where one has looked up a command that is taken back.
 func TestLoadBesideAnotherModule(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"cl.throttle", "cl.refund"} {
-		server := servertest.Start(t, servertest.Options{Module: otherModule(t, command)})
-		client := server.Wire(t)
-		require.NotEqual(t, "OK", client.MustDo(t, "module", "load", servertest.Module(t)))
-		require.Contains(t, server.Log(), "<funnel> funnel is not loaded: another module has the command "+command+"\n")
-		require.Equal(t, noReply, client.MustDo(t, command, "key", "15", "30", "60"))
-	}
+	server := servertest.Start(t, servertest.Options{Module: otherModule(t, "cl.refund")})
+	client := server.Wire(t)
+	require.NotEqual(t, "OK", client.MustDo(t, "module", "load", servertest.Module(t)))
+	require.Contains(t, server.Log(), "<funnel> funnel is not loaded: another module has the command cl.refund\n")
+	require.Equal(t, noReply, client.MustDo(t, "cl.refund", "key", "15", "30", "60"))
 }
 
 // TestTakingOverFromAnotherModule: by the lines of the page, unloading that, and loading

@@ -1,4 +1,5 @@
-// The module brings the process no threads and no signal handlers, and crash reports stay whole.
+// The module brings the process no threads, no signal handlers and next to no memory, and crash
+// reports stay whole.
 
 package process_test
 
@@ -61,6 +62,42 @@ func TestProcessIsAsWithoutTheModule(t *testing.T) {
 	same("after calls and errors")
 }
 
+// TestMemoryOfTheProcessIsAsWithoutTheModule, but for the file itself: the medians of
+// several servers side by side, because the memory of one varies.
+func TestMemoryOfTheProcessIsAsWithoutTheModule(t *testing.T) {
+	t.Parallel()
+	started := func(module string, words ...string) (servers []*servertest.Server) {
+		for range servertest.QuickOrLong(3, 9) {
+			server := servertest.Start(t, servertest.Options{Module: module})
+			if servertest.Emulated(t, server) {
+				t.Skip("the emulator keeps what it has translated")
+			}
+			require.NoError(t, servertest.CallMany(server.Wire(t), 1000,
+				func(int) []string { return words }, func(int, any) error { return nil }))
+			servers = append(servers, server)
+		}
+		return servers
+	}
+	median := func(servers []*servertest.Server, kind string) int64 {
+		var sizes []int64
+		for _, server := range servers {
+			sizes = append(sizes, servertest.MemoryOf(t, server, kind)>>10)
+		}
+		slices.Sort(sizes)
+		return sizes[len(sizes)/2]
+	}
+	with := started(servertest.Module(t), "cl.throttle", "key", "1000000", "1", "1000")
+	without := started("", "set", "key", "1700000000000000000", "px", "1000000")
+	for kind, most := range map[string]int64{"RssAnon": 200, "VmRSS": 700} { // KB
+		servertest.Await(t, 100*time.Millisecond, "the memory is as without the module", func() error {
+			if got, want := median(with, kind), median(without, kind); got > want+most {
+				return fmt.Errorf("%s is %d KB with the module, and %d KB without", kind, got, want)
+			}
+			return nil
+		})
+	}
+}
+
 // TestCrashReportsAreWhole: a server that crashes says as much about it as it does
 // without the module, and about the module, too.
 func TestCrashReportsAreWhole(t *testing.T) {
@@ -69,7 +106,8 @@ func TestCrashReportsAreWhole(t *testing.T) {
 	headings := regexp.MustCompile(`(?m)^------ .* ------`)
 	require.NotEmpty(t, headings.FindAllString(want, -1))
 	require.Equal(t, headings.FindAllString(want, -1), headings.FindAllString(report, -1))
-	require.Contains(t, report, "funnel_allowed:1", "INFO of the module")
+	require.Regexp(t, `<funnel> funnel \d+\.\d+\.\d+(-dev)? \(.+\) loaded, compat none\n`, report)
+	require.Regexp(t, `funnel_compat:none\r?\n(?s:.*)funnel_allowed:1`, report, "INFO of the module")
 }
 
 // crash makes a server crash, and returns its report. A server that collects the stacks of

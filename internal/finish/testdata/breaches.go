@@ -9,10 +9,8 @@ func breaches(call *Call) {
 	panics(int(call.Now))
 	allocates(call)
 	grows(call)
-	comparesStrings(call)
-	writesPointers(call)
 	generic[struct {
-		A int
+		A int " // "
 		B string
 	}](call)
 	callsValue(call)
@@ -53,19 +51,7 @@ func grows(call *Call) {
 	sink = large[call.Now&4095]
 }
 
-//go:noinline
-//go:nosplit
-func comparesStrings(call *Call) {
-	if call.Funnels[0].Capacity == call.Funnels[0].Count {
-		sink = 1
-	}
-}
-
-//go:noinline
-//go:nosplit
-func writesPointers(call *Call) { pointer = call }
-
-// generic is instantiated over a type whose name has spaces, a comma and braces.
+// generic is instantiated over a type whose name has all that lines are split at.
 //
 //go:noinline
 func generic[T any](call *Call) {
