@@ -5,7 +5,7 @@ package lease_test
 import (
 	"context"
 	"errors"
-	"sync/atomic"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,53 +19,26 @@ import (
 func TestFaults(t *testing.T) {
 	failed := fate{err: errors.New("the connection ended")}
 	patient := limiter.WithTimeout(5 * time.Second)
-	tell(t, "those who share a call that fails ask alone", hundred, time.Minute, func(s *story) {
-		s.network(time.Second)
+	tell(t, "those who share a call that fails ask alone, and others for a second", hundred, time.Minute, func(s *story) {
 		s.meets("cl.take", failed) // as where it is denied
-		callers := []*answer{s.ask(ctx, 1), s.ask(ctx, 1), s.ask(ctx, 1)}
-		pass(3 * time.Second)
-		callers = append(callers, s.ask(ctx, 1))
-		pass(10 * time.Second)
-		for i, took := range []time.Duration{2, 6, 6, 3} {
-			require.Equal(s, limiter.PathModule, callers[i].Path)
-			require.Equal(s, took*time.Second, callers[i].took, i)
+		const failure = 4 * time.Second
+		var callers []*answer
+		var passed time.Duration
+		for _, at := range []time.Duration{0, 0, 0, failure - 1, failure + time.Second - 1, failure + time.Second - 1} {
+			pass(at - passed)
+			passed, callers = at, append(callers, s.ask(ctx, 1))
 		}
-		require.Equal(s, "cl.reserve 1, cl.take 2, cl.reserve 1, cl.reserve 1, cl.reserve 1", s.sent())
-		require.Empty(s, s.told)
-		pass(time.Hour)
-		s.network(time.Millisecond)
-		for range 3 {
-			s.ask(ctx, 1)
-		}
-		pass(time.Second + 3*time.Millisecond) // a second after the call for the last two
-		s.sent()
-		s.network(time.Second)
-		for range 2 {
-			s.ask(ctx, 1)
-		}
-		pass(time.Second)
-		require.Equal(s, "cl.reserve 1, cl.reserve 1", s.sent(), "for a second callers ask alone")
+		s.meets("none", failed)
+		pass(1)
+		callers = append(callers, s.ask(ctx, 1), s.ask(ctx, 1))
 		pass(time.Minute)
-		for range 2 {
-			s.ask(ctx, 1)
+		for i, took := range []time.Duration{2, 6, 6, 2, 2, 2, 2, 2} {
+			require.NoError(s, callers[i].err)
+			require.Equal(s, took*time.Second, callers[i].took.Round(time.Second), i)
 		}
-		pass(time.Second)
-		require.Equal(s, "cl.reserve 1", s.sent(), "they share calls again")
+		require.Equal(s, "cl.reserve 1, cl.take 2"+strings.Repeat(", cl.reserve 1", 5)+", cl.take 3", s.sent())
+		require.Len(s, s.told, 2, "of the last call")
 	}, patient)
-	tell(t, "nobody waits for more than three calls", hundred, time.Minute, func(s *story) {
-		s.network(time.Minute)
-		callers := []*answer{s.ask(ctx, 1)}
-		pass(time.Millisecond)
-		for range 8 {
-			callers = append(callers, s.ask(ctx, 1))
-		}
-		pass(time.Hour)
-		for _, a := range callers {
-			require.Equal(s, limiter.PathOpen, a.Path)
-		}
-		require.Equal(s, 5*time.Second, callers[0].took)
-		require.Equal(s, 10*time.Second-time.Millisecond, callers[8].took, "the first call failed, so all others ask alone")
-	}, limiter.OnFailure(limiter.FailOpen), patient)
 	tell(t, "tokens ahead are used while Redis is down, and limits end", hundred, time.Minute, func(s *story) {
 		s.network(1)
 		for range 20 {
@@ -102,7 +75,7 @@ func TestFaults(t *testing.T) {
 		}
 		require.Equal(s, limiter.PathLease, result.Path)
 	})
-	tell(t, "a server that lies", hundred, 0, func(s *story) {
+	tell(t, "with d of 0, a server that lies, and calls for several tokens", hundred, 0, func(s *story) {
 		s.meets("cl.take", fate{reply: []any{int64(1), "0", []any{[]any{int64(1), int64(100), int64(100), "0", "0", "0"}}, int64(0)}})
 		callers := []*answer{s.ask(ctx, 1), s.ask(ctx, 1), s.ask(ctx, 1)}
 		pass(time.Minute)
@@ -111,26 +84,28 @@ func TestFaults(t *testing.T) {
 			require.NoError(s, a.err)
 			require.Equal(s, []any{0, limiter.PathModule, time.Duration(1)}, []any{a.Allowed, a.Path, a.RetryAfter})
 		}
+		s.ask(ctx, 2)
+		s.ask(ctx, 2)
+		pass(time.Second)
+		require.Equal(s, "cl.reserve 2, cl.reserve 2", s.sent())
 	})
 	var of *story
-	var asked atomic.Int64
-	asks := func() limiter.Hook {
-		var begun atomic.Bool
-		return func(ctx context.Context, _ limiter.Event) {
-			if !begun.Swap(true) {
-				result, err := of.leases.Allow(ctx, "key", hundred)
-				require.NoError(of, err)
-				asked.Add(int64(result.Allowed))
-			}
+	type nested struct{}
+	asks := func(ctx context.Context, _ limiter.Event) {
+		if ctx.Value(nested{}) == nil {
+			result, err := of.leases.Allow(context.WithValue(ctx, nested{}, true), "key", hundred)
+			require.NoError(of, err)
+			require.Equal(of, 1, result.Allowed)
 		}
 	}
 	tell(t, "hooks of the Limiter and of the Leases may ask", hundred, time.Minute, func(s *story) {
-		of, s.hook = s, asks()
+		of, s.hook = s, asks
 		callers := []*answer{s.ask(ctx, 1), s.ask(ctx, 1), s.ask(ctx, 1)}
 		pass(time.Minute)
-		require.EqualValues(s, 2, asked.Load())
-		require.Equal(s, []int{1, 1, 1}, []int{callers[0].Allowed, callers[1].Allowed, callers[2].Allowed})
-	}, limiter.WithHook(asks()), patient)
+		for _, a := range callers {
+			require.Equal(s, 1, a.Allowed)
+		}
+	}, limiter.WithHook(asks), patient)
 }
 
 func TestNewPanics(t *testing.T) {

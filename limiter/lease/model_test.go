@@ -31,15 +31,15 @@ type model struct {
 	uses   []use
 	asked  int // tokens
 	leased int // tokens used from leases
+	wrong  []limiter.Result
 }
 
-// A fate delays a command and its reply, or executes it twice. The reply that comes is that of the second
-// execution, an error, or another one.
+// A fate delays a command and its reply, or executes it twice. An error or another reply may come.
 type fate struct {
-	there, back   time.Duration
-	twice, second bool
-	err           error
-	reply         []any
+	there, back time.Duration
+	twice       bool
+	err         error
+	reply       []any
 }
 
 // A use is of tokens at an instant.
@@ -98,9 +98,7 @@ func (p *process) Process(ctx context.Context, command redis.Cmder) error {
 	time.Sleep(f.there)
 	outcome, at := m.execute(words), time.Now().UnixNano()
 	if f.twice {
-		if again := m.execute(words); f.second {
-			outcome = again
-		}
+		outcome = m.execute(words)
 	}
 	time.Sleep(f.back)
 	switch {
@@ -146,6 +144,9 @@ func (p *process) allow(ctx context.Context, limit limiter.Limit, quantity int) 
 	var own atomic.Int64
 	p.server.set(func() { p.server.asked += quantity })
 	result, err := p.leases.AllowN(context.WithValue(ctx, instantKey{}, &own), "key", limit, quantity)
+	if result.Remaining < 0 || result.Remaining > limit.Capacity || result.ResetAfter < 0 || result.Receipt < 0 {
+		p.server.set(func() { p.server.wrong = append(p.server.wrong, result) })
+	}
 	if err != nil || result.Allowed == 0 {
 		return
 	}
