@@ -69,7 +69,7 @@ static int answers_in_rows(void)
            row->has_receipt;
 }
 
-const char *prove_go(void)
+const char *check_go(void)
 {
     if (go_parse == not_finished || go_decide == not_finished)
         return "this file comes straight from the Go linker: build funnel.so with ./build.sh build, then restart "

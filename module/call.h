@@ -127,6 +127,6 @@ extern go_function go_parse, go_decide;
 
 /* Tests the entry points with calls whose answers are known. Returns NULL, or a string
  * constant that says what is wrong. */
-const char *prove_go(void);
+const char *check_go(void);
 
 #endif

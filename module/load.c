@@ -49,7 +49,7 @@ PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int
                   missing);
         return REDISMODULE_ERR;
     }
-    const char *fault = prove_go();
+    const char *fault = check_go();
     if (fault != NULL) {
         redis.Log(ctx, "warning", "funnel is not loaded: %s", fault);
         return REDISMODULE_ERR;

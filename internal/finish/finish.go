@@ -36,8 +36,8 @@
 // For the last two, a disassembler lists the instructions (disassembly.go), and amd64.go
 // and arm64.go say where each leads and which memory it refers to.
 //
-// An error lists all problems, and no file is written. The checks find mistakes, and prove
-// nothing: docs/go-runtime.md names their gaps.
+// An error lists all problems, and no file is written. The checks find mistakes, and are no
+// proof: docs/go-runtime.md names their gaps.
 package finish
 
 import (

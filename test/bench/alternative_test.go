@@ -101,7 +101,7 @@ func TestCallsAreTimed(t *testing.T) {
 		require.Positive(t, min(l.median(rate), l.median(processor)), l.ID())
 		require.Greater(t, l.median(p99), 5.0, "%s, in microseconds", l.ID())
 	}
-	require.Equal(t, "1.00 (1.00 to 1.00)", all[0].ratio(&all[0].contestant, rate))
+	require.Equal(t, "1.00 (1.00–1.00)", all[0].ratio(&all[0].contestant, rate))
 	_, err := readCSV("\"rps\",\"p99_latency_ms\"\n\"0\",\"0\"\n")
 	require.ErrorContains(t, err, "has printed")
 

@@ -52,7 +52,7 @@ func (c *contestant) median(figure int) float64 { return c.quartiles(nil, figure
 // ratio formats the median of the ratio to a reference, and its quartiles.
 func (c *contestant) ratio(reference *contestant, figure int) string {
 	q := c.quartiles(reference, figure)
-	return fmt.Sprintf("%.2f (%.2f to %.2f)", q.Q2, q.Q1, q.Q3)
+	return fmt.Sprintf("%.2f (%.2f–%.2f)", q.Q2, q.Q1, q.Q3)
 }
 
 // quartiles sums rounds up, divided by the same rounds of a reference.

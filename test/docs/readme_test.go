@@ -35,8 +35,8 @@ func TestREADMEsShowTheSame(t *testing.T) {
 	require.Equal(t, commands("README.md"), commands("README.zh-CN.md"))
 }
 
-// TestFiguresAreThoseOfThePage: instructions per call are measured into docs/performance.md,
-// and copied elsewhere by hand.
+// TestFiguresAreThoseOfThePage: docs/performance.md has what was measured, and other pages
+// have copies made by hand.
 func TestFiguresAreThoseOfThePage(t *testing.T) {
 	measured := read(t, "docs/performance.md")
 	figures := regexp.MustCompile(`\b\d{1,3},\d{3}\b`).FindAllString(read(t, "docs/moving-from-redis-rate.md"), -1)
@@ -48,6 +48,12 @@ func TestFiguresAreThoseOfThePage(t *testing.T) {
 	require.NotNil(t, ratio)
 	require.Contains(t, read(t, "README.md"), " "+ratio[1]+" times")
 	require.Contains(t, read(t, "README.zh-CN.md"), " "+ratio[1]+" 倍")
+	leases := regexp.MustCompile(`(?m)^\| leases of 50ms \| 64 \| ([\d,]+) \|`).FindStringSubmatch(measured)
+	require.NotNil(t, leases)
+	decisions, err := strconv.Atoi(strings.ReplaceAll(leases[1], ",", ""))
+	require.NoError(t, err)
+	require.Contains(t, read(t, "README.md"), fmt.Sprintf(" %.1f million calls a second", float64(decisions)/1e6))
+	require.Contains(t, read(t, "README.zh-CN.md"), fmt.Sprintf(" %d 万次", (decisions+50_000)/100_000*10))
 }
 
 // TestFirstCall: the server of the first of the two commands, run in a new clone, answers as
