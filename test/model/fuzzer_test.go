@@ -192,7 +192,7 @@ func (f *fuzzer) finish() {
 	for i, expected := range f.expected {
 		got := f.receive()
 		if !agrees(expected, got) {
-			f.t.Fatalf("reply %d of %d:\nexpected %.1000q\ngot      %.1000q\nall words %.2000q",
+			f.t.Fatalf("reply %d of %d is not that of the model, internal/contract:\nexpected %.1000q\ngot      %.1000q\nall words %.2000q",
 				i+1, len(f.expected), fmt.Sprint(expected), fmt.Sprint(got), f.sent)
 		}
 	}
