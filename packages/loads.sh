@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Part of both scripts. The server's user may write its configuration: only regular files are
 # read, and of those a megabyte of printable characters.
 
