@@ -1,4 +1,4 @@
-// In a ring and in a cluster the commands on one key meet, whichever path each of them takes.
+// In a cluster the commands on one key meet, whichever path each of them takes.
 
 package limiter_test
 
@@ -37,17 +37,6 @@ func requireToMeet(t *testing.T, name string, connect func() limiter.Client, pat
 		limiter.Request{"{" + name + "}a", fifteenPerDay, 1}, limiter.Request{"{" + name + "}b", fifteenPerDay, 2})
 	require.NoError(t, err)
 	require.False(t, results.Limited())
-}
-
-func TestRing(t *testing.T) {
-	t.Parallel()
-	addresses := map[string]string{"one": servertest.StartModule(t).Addr(), "two": bare(t).Addr()}
-	connect := func() limiter.Client {
-		ring := redis.NewRing(&redis.RingOptions{Addrs: addresses})
-		t.Cleanup(func() { ring.Close() })
-		return ring
-	}
-	requireToMeet(t, "ring", connect, limiter.PathModule, limiter.PathScript)
 }
 
 // By the script, by either while the module is loaded node by node, and by the module. Clients that

@@ -62,27 +62,6 @@ func TestNewLocalHasNoPolicy(t *testing.T) {
 	}
 }
 
-// What Limited makes of the fields.
-func TestResultsCanBeMade(t *testing.T) {
-	t.Parallel()
-	limit := limiter.PerSecond(10)
-	for name, c := range map[string]struct {
-		result  limiter.Result
-		limited bool
-	}{
-		"zero":            {limiter.Result{}, true},
-		"allowed":         {limiter.Result{Allowed: 1}, false},
-		"limited":         {limiter.Result{Limit: limit, Quantity: 3, RetryAfter: time.Second}, true},
-		"never fits":      {limiter.Result{Limit: limit, Quantity: 11, RetryAfter: limiter.NoRetry}, true},
-		"taken in part":   {limiter.Result{Limit: limit, Quantity: 11, Allowed: 4, RetryAfter: limiter.NoRetry}, false},
-		"charged":         {limiter.Result{Limit: limit, Quantity: 20, Allowed: 20, RetryAfter: time.Second}, false},
-		"peeked, it fits": {limiter.Result{Limit: limit, Quantity: 1, RetryAfter: limiter.NoRetry}, false},
-		"for no tokens":   {limiter.Result{Limit: limit, RetryAfter: limiter.NoRetry}, false},
-	} {
-		require.Equal(t, c.limited, c.result.Limited(), name)
-	}
-}
-
 func TestNewPanics(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{})
