@@ -19,7 +19,8 @@ func TestAllowAll(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
 		const token, never = 96 * time.Minute, limiter.NoRetry
-		ctx, l := context.Background(), limiter.New(client)
+		var told recorder
+		ctx, l := context.Background(), limiter.New(client, limiter.WithHook(told.hook))
 		for _, c := range []struct {
 			name    string
 			a, b    int // quantities
@@ -41,6 +42,9 @@ func TestAllowAll(t *testing.T) {
 			got := func(r limiter.Result) string { return fmt.Sprint(r.Allowed, r.Remaining, r.Limited()) }
 			require.Equal(t, c.want, got(results[0])+", "+got(results[1]), c.name)
 			require.Equal(t, []any{"a", "b", path}, []any{results[0].Key, results[1].Key, results[1].Path}, c.name)
+			events := told.all()
+			require.Equal(t, []limiter.Result(results), []limiter.Result{events[0].Result, events[1].Result}, c.name)
+			told = recorder{}
 			require.Equal(t, !c.limited, results[0].Receipt > 0 && results[1].Receipt > 0, c.name)
 		}
 
