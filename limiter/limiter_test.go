@@ -43,7 +43,7 @@ func testQuantities(t *testing.T, path limiter.Path, make func(...limiter.Option
 		{"allow", "reserve", 10, "10 5 false", 0, never, 10},
 		{"allow one too many", "reserve", 6, "0 5 true", 0, 1, 10},
 		{"allow more than ever fit", "reserve", 16, "0 5 true", 0, never, 10},
-		{"at most, in part", "take", 10, "5 0 false", 0, never, 15},
+		{"at most, in part", "take", 100, "5 0 false", 0, never, 15},
 		{"at most, of a full funnel", "take", 100, "0 0 true", 0, 1, 15},
 		{"at most none", "take", 0, "0 0 false", 0, never, 15},
 		{"peek when none fits", "peek", 1, "0 0 true", 0, 1, 15},
