@@ -1,4 +1,4 @@
-// In a ring and in a cluster the commands on one key meet, whichever path each of them takes.
+// In a cluster the commands on one key meet, whichever path each of them takes.
 
 package limiter_test
 
@@ -17,48 +17,15 @@ import (
 	"funnel/limiter"
 )
 
-// requireToMeet has each command come from a client that has not asked the servers yet.
-func requireToMeet(t *testing.T, name string, connect func() limiter.Client, paths ...limiter.Path) {
-	t.Helper()
-	ctx := context.Background()
-	for i := range 8 {
-		key := fmt.Sprint(name, i)
-		for _, step := range []struct {
-			command             string
-			quantity, remaining int
-		}{{"reserve", 5, 10}, {"charge", 3, 7}, {"refund", 1, 8}, {"peek", 1, 8}, {"take", 20, 0}} {
-			result, err := commands[step.command](limiter.New(connect()), key, step.quantity)
-			require.NoError(t, err, name)
-			require.Equal(t, step.remaining, result.Remaining, name)
-			require.Contains(t, paths, result.Path, name)
-		}
-	}
-	results, err := limiter.New(connect()).AllowAll(ctx,
-		limiter.Request{"{" + name + "}a", fifteenPerDay, 1}, limiter.Request{"{" + name + "}b", fifteenPerDay, 2})
-	require.NoError(t, err)
-	require.False(t, results.Limited())
-}
-
-func TestRing(t *testing.T) {
-	t.Parallel()
-	addresses := map[string]string{"one": servertest.StartModule(t).Addr(), "two": bare(t).Addr()}
-	connect := func() limiter.Client {
-		ring := redis.NewRing(&redis.RingOptions{Addrs: addresses})
-		t.Cleanup(func() { ring.Close() })
-		return ring
-	}
-	requireToMeet(t, "ring", connect, limiter.PathModule, limiter.PathScript)
-}
-
 // By the script, by either while the module is loaded node by node, and by the module. Clients that
 // read from replicas peek there. Keys of two slots are an error, whatever the policy.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	cluster := servertest.StartCluster(t, 3, 5*time.Second, servertest.Options{})
+	ctx, cluster := t.Context(), servertest.StartCluster(t, 3, 5*time.Second, servertest.Options{})
 	load := func(nodes ...*servertest.ClusterNode) func() {
 		return func() {
 			for _, node := range nodes {
-				require.NoError(t, node.Direct.Do(context.Background(), "module", "load", servertest.Module(t)).Err())
+				require.NoError(t, node.Direct.Do(ctx, "module", "load", servertest.Module(t)).Err())
 			}
 		}
 	}
@@ -74,11 +41,25 @@ func TestCluster(t *testing.T) {
 		{"all", load(slices.Concat(cluster.Primaries[1:], cluster.Replicas[1:])...), []limiter.Path{module}, "cl.peek"},
 	} {
 		step.prepare()
-		requireToMeet(t, step.name, func() limiter.Client { return cluster.Client(t) }, step.paths...)
-
-		l := limiter.New(cluster.Client(t), limiter.OnFailure(limiter.FailOpen))
-		results, err := l.AllowAll(context.Background(),
-			limiter.Request{"{" + step.name + "}a", fifteenPerDay, 1}, limiter.Request{"{another}b", fifteenPerDay, 2})
+		connect := func() *limiter.Limiter { // which has not asked the servers yet
+			return limiter.New(cluster.Client(t), limiter.OnFailure(limiter.FailOpen))
+		}
+		for i := range 8 {
+			for _, call := range []struct {
+				command             string
+				quantity, remaining int
+			}{{"reserve", 5, 10}, {"charge", 3, 7}, {"refund", 1, 8}, {"peek", 1, 8}, {"take", 20, 0}} {
+				result, err := commands[call.command](connect(), fmt.Sprint(step.name, i), call.quantity)
+				require.NoError(t, err, step.name)
+				require.Equal(t, call.remaining, result.Remaining, step.name)
+				require.Contains(t, step.paths, result.Path, step.name)
+			}
+		}
+		a := limiter.Request{"{" + step.name + "}a", fifteenPerDay, 1}
+		results, err := connect().AllowAll(ctx, a, limiter.Request{"{" + step.name + "}b", fifteenPerDay, 2})
+		require.NoError(t, err)
+		require.False(t, results.Limited())
+		results, err = connect().AllowAll(ctx, a, limiter.Request{"{another}b", fifteenPerDay, 2})
 		require.ErrorContains(t, err, "CROSSSLOT", step.name)
 		require.True(t, results.Limited(), step.name)
 

@@ -55,7 +55,6 @@ func TestReplies(t *testing.T) {
 		{"fewer than none remain", "{0, '0', {{0, 15, -1, '0', '1', '41'}}, 1}", limiter.PathModule, 0, no},
 		{"empty at no time", "{0, '0', {{0, 15, 0, '0', '-1', '41'}}, 1}", limiter.PathModule, 0, no},
 		{"a receipt below 0", "{0, '0', {{0, 15, 0, '0', '1', '-41'}}, 1}", limiter.PathModule, 0, no},
-		{"CL.THROTTLE's", "{0, 15, 14, -1, 5760}", limiter.PathModule, 0, no},
 		{"a word", "'OK'", limiter.PathModule, 0, `limiter: key "key": the server replied OK, which ` + no},
 		{"take.lua's", "'410245632000000000041024448000 2'", limiter.PathScript, 2, ""},
 		{"another script's word", "'OK'", limiter.PathScript, 0, fmt.Sprintf(wrong, "OK")},

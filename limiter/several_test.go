@@ -19,7 +19,8 @@ func TestAllowAll(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
 		const token, never = 96 * time.Minute, limiter.NoRetry
-		ctx, l := context.Background(), limiter.New(client)
+		var told recorder
+		ctx, l := context.Background(), limiter.New(client, limiter.WithHook(told.hook))
 		for _, c := range []struct {
 			name    string
 			a, b    int // quantities
@@ -41,6 +42,9 @@ func TestAllowAll(t *testing.T) {
 			got := func(r limiter.Result) string { return fmt.Sprint(r.Allowed, r.Remaining, r.Limited()) }
 			require.Equal(t, c.want, got(results[0])+", "+got(results[1]), c.name)
 			require.Equal(t, []any{"a", "b", path}, []any{results[0].Key, results[1].Key, results[1].Path}, c.name)
+			events := told.all()
+			require.Equal(t, []limiter.Result(results), []limiter.Result{events[0].Result, events[1].Result}, c.name)
+			told = recorder{}
 			require.Equal(t, !c.limited, results[0].Receipt > 0 && results[1].Receipt > 0, c.name)
 		}
 
@@ -49,6 +53,9 @@ func TestAllowAll(t *testing.T) {
 		require.ErrorContains(t, err, "use Peek")
 		_, err = l.WaitAll(ctx, forgotten)
 		require.ErrorContains(t, err, "use Peek")
+		a, b := limiter.Request{"a", perDay(1), 1}, limiter.Request{"b", perDay(1), 1}
+		_, err = l.AllowAll(ctx, a, b, a)
+		require.EqualError(t, err, `limiter: key "a" is named twice in this call: ask once, for all of its tokens`)
 		for _, count := range []int{0, 65} {
 			results, err := l.AllowAll(ctx, make([]limiter.Request, count)...)
 			require.ErrorContains(t, err, fmt.Sprintf("limiter: there must be 1 to 64 requests, not %d", count))
@@ -57,47 +64,31 @@ func TestAllowAll(t *testing.T) {
 	})
 }
 
-// A key that is named twice is an error, also where the policy decides.
-func TestAllowAllOfOneKey(t *testing.T) {
-	t.Parallel()
-	for policy := limiter.FailWithError; policy <= limiter.FailLocal; policy++ {
-		l := limiter.New(unreachable(t), limiter.OnFailure(policy))
-		results, err := l.AllowAll(t.Context(), limiter.Request{"a", perDay(1), 1}, limiter.Request{"b", perDay(1), 1},
-			limiter.Request{"a", perDay(1), 1})
-		require.EqualError(t, err, `limiter: key "a" is named twice in this call: ask once, for all of its tokens`, policy)
-		require.True(t, results.Limited(), policy)
-	}
-}
-
 // A caller that waits for several funnels asks again when the one that limits has leaked.
 func TestWaitAll(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
 		ctx, l := context.Background(), limiter.New(client)
-		wait := func(l *limiter.Limiter, quick, slow int) (limiter.Results, error) {
+		wait := func(quick, slow int) (limiter.Results, error) {
 			tenth := limiter.Every(100 * time.Millisecond)
 			return l.WaitAll(ctx, limiter.Request{"quick", tenth, quick}, limiter.Request{"slow", perDay(30), slow})
 		}
 		start := time.Now()
 		for i := range 4 {
-			results, err := wait(l, 1, 1)
+			results, err := wait(1, 1)
 			require.NoError(t, err)
 			require.Equal(t, []any{29 - i, 1, path}, []any{results[1].Remaining, results[0].Allowed, results[0].Path})
 		}
 		require.GreaterOrEqual(t, time.Since(start), 300*time.Millisecond)
-		_, err := wait(l, 2, 1)
+		_, err := wait(2, 1)
 		require.ErrorIs(t, err, limiter.ErrNeverFits)
 
-		// It gives up at once where the deadline or WithMaxWait would be too early.
+		// It gives up at once where the deadline would be too early.
 		ctx, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
-		results, err := wait(l, 1, 30)
+		results, err := wait(1, 30)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NoError(t, ctx.Err(), "at once")
 		require.True(t, results.Limited())
-		ctx = context.Background()
-		_, err = wait(limiter.New(client, limiter.WithMaxWait(time.Minute)), 1, 30)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "the caller waits for no more than 1m0s")
 	})
 }
