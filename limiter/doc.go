@@ -67,19 +67,10 @@
 //
 // # Options of go-redis
 //
-//	rdb := redis.NewClient(&redis.Options{
-//		Addr:                  "localhost:6379",
-//		ContextTimeoutEnabled: true,
-//		MaxRetries:            -1,
-//		DialerRetries:         1,
-//	})
+//	&redis.Options{Addr: address, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1}
 //
-// A call returns when its time is over or its context is done, whatever the options. Without
-// ContextTimeoutEnabled, a goroutine waits on for go-redis, and a connection is in use, until the
-// client's own ReadTimeout.
-//
-// By default go-redis repeats a command three times after a network error. If the first attempt
-// did reach the server, tokens are taken twice, which limits a little early, never late. Refunds
-// are sent once. MaxRetries = -1 turns retries off. DialerRetries = 1 turns off the five attempts
-// to connect, which take half a second when no server listens.
+// Without ContextTimeoutEnabled, a goroutine and a connection wait on until the ReadTimeout.
+// By default go-redis repeats a command three times after a network error: tokens may be taken
+// twice, which limits a little early, never late. Refunds are sent once. DialerRetries = 1 tries
+// to connect once; five attempts take half a second.
 package limiter

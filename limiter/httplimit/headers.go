@@ -17,8 +17,9 @@ const largestInteger = 999_999_999_999_999
 // SetHeaders sets the headers that the middleware of [New] sets for a Result of the policy with
 // that name: RateLimit-Policy and RateLimit get a member more, X-RateLimit-Limit, -Remaining and
 // -Reset tell of the policy with the least remaining, and Retry-After is set where the request is
-// limited and can be repeated. A handler that decides itself calls it before it writes. It sets
-// nothing where the limit is not valid. The name is one that [WithName] accepts.
+// limited and can be repeated, to the longest wait of all policies. A handler that decides itself calls it before it writes. It sets
+// nothing where the limit is not valid. The name is one that [WithName] accepts. Call it once for
+// each policy: what the middleware has set tells the state before a handler settles.
 func SetHeaders(header http.Header, name string, result limiter.Result) {
 	rate, err := result.Limit.Rate()
 	if err != nil {
@@ -33,7 +34,9 @@ func SetHeaders(header http.Header, name string, result limiter.Result) {
 	again := reset
 	if result.Limited() && Status(result) == http.StatusTooManyRequests {
 		again = integer(seconds(result.RetryAfter))
-		header.Set("Retry-After", again)
+		if other, err := strconv.ParseInt(header.Get("Retry-After"), 10, 64); err != nil || other < seconds(result.RetryAfter) {
+			header.Set("Retry-After", again)
+		}
 	}
 	header.Add("RateLimit-Policy", quoted+";q="+integer(int64(result.Limit.Capacity))+";w="+window)
 	header.Add("RateLimit", quoted+";r="+remaining+";t="+again)

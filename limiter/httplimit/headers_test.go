@@ -124,6 +124,13 @@ func TestHandlersSettle(t *testing.T) {
 	httplimit.SetHeaders(by.Header(), "inner", limited)
 	require.Equal(t, headersOf(ask(inner, from("192.0.2.1")))[2:], headersOf(by)[2:])
 	require.NotEmpty(t, by.Header().Get("Retry-After"))
+	longest := by.Header().Get("Retry-After")
+	sooner := limited
+	sooner.RetryAfter = time.Second
+	httplimit.SetHeaders(by.Header(), "sooner", sooner)
+	require.Equal(t, longest, by.Header().Get("Retry-After"))
+	by.Header().Del("RateLimit")
+	httplimit.SetHeaders(by.Header(), "later", limited)
 	httplimit.SetHeaders(by.Header(), "invalid", limiter.Result{})
 	require.Len(t, by.Header().Values("RateLimit"), 1)
 }
