@@ -22,7 +22,7 @@ func TestNewLocal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, second := context.Background(), limiter.Every(time.Second)
-		l := limiter.NewLocal(limiter.WithPrefix("p:"), limiter.OnFailure(limiter.FailOpen))
+		l := limiter.NewLocal(limiter.WithPrefix("p:"), limiter.OnFailure(limiter.FailClosed))
 		testQuantities(t, limiter.PathLocal, limiter.NewLocal)
 
 		start := time.Now()
