@@ -119,8 +119,6 @@ func TestLLM(t *testing.T) {
 	require.NoError(t, err)
 	usedTokens(t, output, "greedy", 4, 4)
 	usedTokens(t, output, "modest", 4, 4)
-	fourth := strings.Index(output, "greedy, request 4: 1800 tokens reserved")
-	require.Positive(t, fourth, output)
 	require.Regexp(t, `greedy, request \d: \d+ tokens used in \S+, [1-9]\d* given back`, output)
 }
 
