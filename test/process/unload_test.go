@@ -18,7 +18,7 @@ func TestUnloadIsRefused(t *testing.T) {
 	t.Parallel()
 	const refused = servertest.ErrorReply(servertest.RefusedUnload)
 	call, unload := []string{"cl.throttle", "key", "15", "1", "1000000"}, []string{"module", "unload", "funnel"}
-	reply := func(calls int64) []any { return []any{int64(0), int64(15), 15 - calls, int64(-1), calls * 1_000_000} }
+	reply := func(calls int64) []any { return []any{int64(0), int64(15), 15 - calls, int64(-1)} }
 	for _, c := range []struct {
 		name    string
 		later   bool       // than a call of another client, and than the first periodic work
@@ -37,7 +37,7 @@ func TestUnloadIsRefused(t *testing.T) {
 			client, other := server.Wire(t), server.Wire(t)
 			require.Equal(t, "OK", client.MustDo(t, "module", "load", servertest.Module(t)))
 			if c.later {
-				require.Equal(t, reply(1), other.MustDo(t, call...))
+				require.Equal(t, reply(1), withoutReset(other.MustDo(t, call...)))
 				servertest.AwaitCron(t, server.Client(t))
 			}
 			var sent []byte
@@ -49,12 +49,24 @@ func TestUnloadIsRefused(t *testing.T) {
 			for _, want := range c.replies {
 				got, err := client.Receive()
 				require.NoError(t, err)
-				require.Equal(t, want, got)
+				require.Equal(t, want, withoutReset(got))
 			}
 			require.Regexp(t, `<funnel> MODULE UNLOAD is refused: .+`, server.Log())
 			require.NotEmpty(t, other.MustDo(t, "client", "list"), "names the last command of each client")
 		})
 	}
+}
+
+// withoutReset leaves the time until the funnel is empty out of replies: it runs.
+func withoutReset(reply any) any {
+	row, isArray := reply.([]any)
+	if isArray && len(row) == 5 {
+		return row[:4]
+	}
+	for i := range row {
+		row[i] = withoutReset(row[i])
+	}
+	return reply
 }
 
 // TestServersEndCleanly although the module refuses to be unloaded: Valkey 9 unloads
