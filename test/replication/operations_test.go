@@ -26,7 +26,7 @@ func TestUsersOnEveryServer(t *testing.T) {
 		ports := strings.NewReplacer("6379", fmt.Sprint(primary.Port), "6380", fmt.Sprint(replica.Port))
 		return page.Shell(t, t.TempDir(), primary.Port, ports.Replace(page.Marked(t, operationsPage, name)))
 	}
-	require.Regexp(t, `^(funnel_version:\S+\s+){2}$`, run("each instance"))
+	require.Regexp(t, `^(funnel_commit:\S.*\s+){2}$`, run("each instance"))
 
 	servertest.Call(t, primary.Client(t), "acl setuser alone on >secret ~user:* +cl.throttle")
 	require.Equal(t, "OK\nOK\n", run("users on every server"))
