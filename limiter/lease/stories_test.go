@@ -336,7 +336,7 @@ func TestMemory(t *testing.T) {
 				ask(strconv.Itoa(i), s.limit)
 			}
 			require.Greater(s, lease.Count(s.leases), 5900)
-			pass(3 * time.Second)
+			pass(2100 * time.Millisecond)
 			for i := range 6000 {
 				time.Sleep(100 * time.Microsecond)
 				ask("limited:"+strconv.Itoa(i%20), limiter.Every(time.Hour).Burst(1))
