@@ -9,7 +9,7 @@ type Error string
 //go:nosplit
 func (e Error) Error() string { return string(e) }
 
-// Errors of [NewRate] and [Rate.Decide].
+// Errors of [NewRate], [Rate.Decide] and, the last three, of slots.
 const (
 	ErrCapacity Error = "capacity must be at least 1"
 	ErrCount    Error = "count must be at least 1"
@@ -20,4 +20,8 @@ const (
 	ErrTolerance        Error = "capacity and period are too large together for count: a full funnel must drain within 2^63-1 nanoseconds (292 years)"
 	ErrIncrement        Error = "quantity and period are too large together for count: the tokens must leak within 2^63-1 nanoseconds (292 years)"
 	ErrTAT              Error = "quantity and period are too large together for count: the funnel must be empty again before the year 2262, 2^63-1 nanoseconds after the epoch"
+
+	ErrLimit Error = "limit must be at least 0"
+	ErrTTL   Error = "ttl must be at least 1 millisecond"
+	ErrEnd   Error = "ttl is too large: the slot must end before the year 2262, 2^63-1 nanoseconds after the epoch"
 )

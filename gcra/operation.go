@@ -1,11 +1,12 @@
 package gcra
 
-// A Request asks one funnel for tokens. Make one with [Rate.Request], which checks the
-// quantity.
+// A Request asks one funnel for tokens, or for one of several slots. Make one with
+// [Rate.Request], which checks the quantity, or with [SlotsRequest].
 type Request struct {
-	rate      Rate
+	rate      Rate // of slots, the capacity is their limit
 	quantity  int64
-	increment int64 // the time in which the tokens leak
+	increment int64 // the time in which the tokens leak; of slots, ttl
+	isSlots   bool
 }
 
 // Request asks a funnel of rate r for quantity tokens. A negative quantity is reported as
@@ -21,7 +22,7 @@ func (r Rate) Request(quantity int64) (Request, error) {
 	if err != nil {
 		return Request{}, err
 	}
-	return Request{r, quantity, increment}, nil
+	return Request{rate: r, quantity: quantity, increment: increment}, nil
 }
 
 // RequestUpTo is Request for [Item.Take], which takes as many of the tokens as fit. No
@@ -58,6 +59,8 @@ type Item struct {
 	TAT      int64 // as stored, or Empty
 	Decision Decision
 	Taken    int64 // by Take: from 0 to the quantity
+
+	Running, First, Last int64 // of slots alone: see [SlotsRequest]
 }
 
 // Reserve takes the tokens, like [Rate.Decide], for a caller that can wait for
@@ -218,14 +221,15 @@ const (
 	Refund
 )
 
-// Decide decides a call over different funnels as one, at the instant now. Reserve takes
+// Decide decides a call over different funnels and slots as one, at the instant now. Reserve takes
 // tokens from all funnels, or from none if one is limited; the other operations apply to
 // each. Limited and Wait of a Decision are what its funnel says alone; the other fields
 // are the state after the whole call. The call is limited if an item is, and its wait is the
 // [Longer] of all waits.
 //
 // MaxWait is for Reserve alone, in nanoseconds, and 0 for several funnels. Receipt is for
-// Refund alone: the TAT of the Decision by which the tokens were taken, or [NoReceipt].
+// Refund alone: the TAT of the Decision by which the tokens were taken, or [NoReceipt]. Take is
+// not for slots.
 //
 // An error is the first item's that has one, at the index failed. Then no tokens are
 // taken, and no Decision may be used.
@@ -233,16 +237,18 @@ const (
 //go:nosplit
 func (operation Operation) Decide(items []Item, now, maxWait, receipt int64) (failed int, err error) {
 	for i := range items {
-		switch item := &items[i]; operation {
-		case Reserve:
+		switch item := &items[i]; {
+		case item.Request.isSlots:
+			err = item.decideSlots(operation, now)
+		case operation == Reserve:
 			err = item.Reserve(now, maxWait)
-		case Take:
+		case operation == Take:
 			err = item.Take(now)
-		case Peek:
+		case operation == Peek:
 			err = item.Peek(now)
-		case Charge:
+		case operation == Charge:
 			err = item.Charge(now)
-		case Refund:
+		default:
 			item.Refund(now, receipt)
 		}
 		if err != nil {
@@ -260,18 +266,16 @@ func (operation Operation) Decide(items []Item, now, maxWait, receipt int64) (fa
 //
 //go:nosplit
 func allOrNothing(items []Item, now int64) {
+	limited := false
 	for i := range items {
-		if items[i].Decision.Limited {
-			takeNothing(items, now)
-			return
-		}
+		limited = limited || items[i].Decision.Limited
 	}
-}
-
-//go:nosplit
-func takeNothing(items []Item, now int64) {
 	for i := range items {
-		if item := &items[i]; !item.Decision.Limited {
+		switch item := &items[i]; {
+		case item.Decision.Limited, !limited:
+		case item.Request.isSlots:
+			item.decideSlotsState(item.TAT, max(now, 0))
+		default:
 			item.decide(max(item.TAT, 0), max(now, 0), false, 0)
 		}
 	}

@@ -45,7 +45,10 @@ enum { REDISMODULE_APIVER_1 = 1 };
 enum { REDISMODULE_READ = 1 << 0, REDISMODULE_WRITE = 1 << 1 };
 
 /* KeyType. */
-enum { REDISMODULE_KEYTYPE_EMPTY = 0, REDISMODULE_KEYTYPE_STRING = 1 };
+enum { REDISMODULE_KEYTYPE_EMPTY = 0, REDISMODULE_KEYTYPE_STRING = 1, REDISMODULE_KEYTYPE_ZSET = 5 };
+
+/* GetAbsExpire and SetAbsExpire. */
+enum { REDISMODULE_NO_EXPIRE = -1 };
 
 /* SetModuleOptions. */
 enum {
@@ -55,7 +58,7 @@ enum {
 };
 
 /* NotifyKeyspaceEvent. */
-enum { REDISMODULE_NOTIFY_GENERIC = 1 << 2, REDISMODULE_NOTIFY_STRING = 1 << 3 };
+enum { REDISMODULE_NOTIFY_GENERIC = 1 << 2, REDISMODULE_NOTIFY_STRING = 1 << 3, REDISMODULE_NOTIFY_ZSET = 1 << 7 };
 
 /* SubscribeToServerEvent. */
 enum { REDISMODULE_EVENT_SHUTDOWN = 5, REDISMODULE_EVENT_CRON_LOOP = 8 };
@@ -83,6 +86,20 @@ enum { REDISMODULE_EVENT_SHUTDOWN = 5, REDISMODULE_EVENT_CRON_LOOP = 8 };
     FUNCTION(int, DeleteKey, (RedisModuleKey *key))                                                                 \
     FUNCTION(int, StringSet, (RedisModuleKey *key, RedisModuleString *value))                                       \
     FUNCTION(int, SetAbsExpire, (RedisModuleKey *key, long long unix_milliseconds))                                 \
+    FUNCTION(int, StringCompare, (RedisModuleString *a, RedisModuleString *b))                                      \
+    FUNCTION(size_t, ValueLength, (RedisModuleKey *key))                                                            \
+    FUNCTION(long long, GetAbsExpire, (RedisModuleKey *key))                                                        \
+    FUNCTION(int, ZsetScore, (RedisModuleKey *key, RedisModuleString *member, double *score))                       \
+    FUNCTION(int, ZsetAdd, (RedisModuleKey *key, double score, RedisModuleString *member, int *flags))              \
+    FUNCTION(int, ZsetRem, (RedisModuleKey *key, RedisModuleString *member, int *deleted))                          \
+    FUNCTION(int, ZsetFirstInScoreRange, (RedisModuleKey *key, double least, double most, int above, int below))    \
+    FUNCTION(int, ZsetLastInScoreRange, (RedisModuleKey *key, double least, double most, int above, int below))     \
+    /* The caller frees the string. */                                                                              \
+    FUNCTION(RedisModuleString *, ZsetRangeCurrentElement, (RedisModuleKey *key, double *score))                    \
+    FUNCTION(int, ZsetRangeNext, (RedisModuleKey *key))                                                             \
+    FUNCTION(int, ZsetRangePrev, (RedisModuleKey *key))                                                             \
+    FUNCTION(int, ZsetRangeEndReached, (RedisModuleKey *key))                                                       \
+    FUNCTION(void, ZsetRangeStop, (RedisModuleKey *key))                                                            \
     FUNCTION(int, SignalModifiedKey, (RedisModuleCtx *ctx, RedisModuleString *name))                                \
     FUNCTION(int, NotifyKeyspaceEvent, (RedisModuleCtx *ctx, int type, const char *event, RedisModuleString *name)) \
     FUNCTION(int, Replicate, (RedisModuleCtx *ctx, const char *command, const char *format, ...))                   \

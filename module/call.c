@@ -37,7 +37,7 @@ static void ask_known(struct call *call, enum form form)
         .count = {"30", 2},
         .period = {"60", 2},
         .quantity = {"1", 1},
-        .stored = STORED_STRING,
+        .stored = STORED_VALUE,
         .stored_value = {"1700000002000000001", 19},
     };
     go_parse(call);

@@ -21,16 +21,18 @@ struct text {
     size_t length;
 };
 
+enum kind { FUNNEL, SLOTS };
+
 enum stored {
     STORED_NOTHING,    /* there is no such key */
-    STORED_STRING,     /* the key holds the string in stored_value */
+    STORED_VALUE,      /* of a funnel, the string in stored_value; of slots, a sorted set */
     STORED_OTHER_TYPE, /* the key holds a list, a hash, ... */
 };
 
 enum write {
     WRITE_NOTHING,
-    WRITE_TAT,      /* tat and expiry are set */
-    WRITE_DELETION, /* the funnel is empty: delete the key */
+    WRITE_TAT,      /* tat and expiry are set; of slots, expiry: when the holder's slot ends */
+    WRITE_DELETION, /* the funnel is empty: delete the key; of slots, the holder's slot has ended */
 };
 
 enum verdict {
@@ -53,7 +55,7 @@ enum form {
 
 enum {
     SECONDS_LENGTH = 5,
-    ITEM_LENGTH = 13,
+    ITEM_LENGTH = 17,
     DECIMAL_CAPACITY = 24,
     MESSAGE_CAPACITY = 512,
     MOST_FUNNELS = 64,
@@ -70,24 +72,42 @@ struct item {
     int64_t opaque[ITEM_LENGTH];
 };
 
-/* One funnel of a call. */
-struct funnel {
-    struct text key, capacity, count, period, quantity; /* from C, for go_parse */
-    uint64_t compared_with, alike;                      /* used by Go only */
+/* What C reads and writes of a sorted set of slots. Ends are in milliseconds since the epoch. */
+struct slots {
+    int64_t limit; /* from go_parse */
 
+    /* From C, for go_decide: how many slots run, at most limit + 1; when the holder's own ends, and
+     * the first and the last of the others; 0 for none. The first is read only if limit or more run:
+     * a call that is allowed does not wait. */
+    int64_t running, own, first, last;
+
+    /* Used by C only: whether there were ended slots, how many of them were removed, and what became
+     * of the key's expiry. */
+    int64_t some_ended, removed, expiry;
+    enum { EXPIRY_KEPT, EXPIRY_SET, EXPIRY_REMOVED, KEY_GONE } change;
+};
+
+/* One row of a call: a funnel or slots. */
+struct funnel {
+    /* From C, for go_parse. Of slots: key, limit, the word SLOTS, ttl and holder. */
+    struct text key, capacity, count, period, quantity;
+    uint64_t compared_with, alike; /* used by Go only */
+
+    enum kind kind;     /* from go_parse */
     enum stored stored; /* from C, for go_decide */
     enum write write;   /* from go_decide */
     struct text stored_value;
+    struct slots slots;
 
-    int64_t expiry_milliseconds; /* Unix time at which the funnel is empty */
-    struct decimal tat, expiry;  /* the words of the replicated SET */
+    int64_t expiry_milliseconds; /* Unix time at which the funnel is empty, or the holder's slot ends */
+    struct decimal tat, expiry;  /* the words of the replicated SET; of slots, held and that of ZADD */
 };
 
 /* The reply of one funnel. */
 struct row {
     int64_t limited, limit, remaining;
     struct decimal wait, reset_after;
-    int64_t has_receipt; /* 1: it is the funnel's tat; 0: it is "0" */
+    int64_t has_receipt; /* 1: it is the funnel's tat, or held; 0: it is "0" */
 };
 
 /* A call of a command. */

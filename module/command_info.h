@@ -7,7 +7,15 @@
  * struct command_info_version and steps through the arrays by them. Newer servers,
  * whose structures are longer, therefore still understand these. */
 
-enum argument_type { ARGUMENT_INTEGER = 1, ARGUMENT_DOUBLE = 2, ARGUMENT_KEY = 3, ARGUMENT_BLOCK = 8 };
+enum argument_type {
+    ARGUMENT_STRING = 0,
+    ARGUMENT_INTEGER = 1,
+    ARGUMENT_DOUBLE = 2,
+    ARGUMENT_KEY = 3,
+    ARGUMENT_TOKEN = 6,
+    ARGUMENT_ONE_OF = 7,
+    ARGUMENT_BLOCK = 8,
+};
 enum { ARGUMENT_OPTIONAL = 1 << 0, ARGUMENT_MULTIPLE = 1 << 1 };
 
 struct command_argument {

@@ -22,18 +22,31 @@ enum { WORDS_PER_FUNNEL = 5 };
 static struct command_argument one_funnel[] = {FUNNEL_WORDS(ARGUMENT_OPTIONAL)};
 static struct command_argument funnel_words[] = {FUNNEL_WORDS(0)}; /* also CL.TAKE's */
 
-#define FUNNEL_ARGUMENTS                                                                         \
-    {.name = "funnel", .type = ARGUMENT_BLOCK, .key_spec_index = -1, .flags = ARGUMENT_MULTIPLE, \
-     .subarguments = funnel_words}
+static struct command_argument slots_words[] = {
+    {.name = "key", .type = ARGUMENT_KEY, .key_spec_index = 0},
+    {.name = "limit", .type = ARGUMENT_INTEGER, .key_spec_index = -1},
+    {.name = "slots", .type = ARGUMENT_TOKEN, .key_spec_index = -1, .token = "SLOTS"},
+    {.name = "ttl", .type = ARGUMENT_DOUBLE, .key_spec_index = -1},
+    {.name = "holder", .type = ARGUMENT_STRING, .key_spec_index = -1},
+    {0},
+};
+static struct command_argument kinds[] = {
+    {.name = "funnel", .type = ARGUMENT_BLOCK, .key_spec_index = -1, .subarguments = funnel_words},
+    {.name = "slots", .type = ARGUMENT_BLOCK, .key_spec_index = -1, .subarguments = slots_words},
+    {0},
+};
 
-static struct command_argument funnels[] = {FUNNEL_ARGUMENTS, {0}};
-static struct command_argument funnels_and_max_wait[] = {
-    FUNNEL_ARGUMENTS,
+#define ROW_ARGUMENTS \
+    {.name = "row", .type = ARGUMENT_ONE_OF, .key_spec_index = -1, .flags = ARGUMENT_MULTIPLE, .subarguments = kinds}
+
+static struct command_argument rows[] = {ROW_ARGUMENTS, {0}};
+static struct command_argument rows_and_max_wait[] = {
+    ROW_ARGUMENTS,
     {.name = "max_wait", .type = ARGUMENT_DOUBLE, .key_spec_index = -1, .flags = ARGUMENT_OPTIONAL},
     {0},
 };
-static struct command_argument funnels_and_tat[] = {
-    FUNNEL_ARGUMENTS,
+static struct command_argument rows_and_tat[] = {
+    ROW_ARGUMENTS,
     {.name = "tat", .type = ARGUMENT_INTEGER, .key_spec_index = -1, .flags = ARGUMENT_OPTIONAL},
     {0},
 };
@@ -44,7 +57,8 @@ static struct command_argument funnels_and_tat[] = {
     .arguments = documented, .complexity = "O(1)"
 #define ARGUMENTS_OF_SEVERAL(kind, last, documented)                                                     \
     .words = kind, .form = IN_ROWS, .last_key = last, .key_step = WORDS_PER_FUNNEL, .arity = -6,         \
-    .arguments = documented, .complexity = "O(N) where N is the number of funnels, at most 64."
+    .arguments = documented,                                                                             \
+    .complexity = "O(N) where N is the number of rows and of slots that run, of each row at most limit + 1."
 
 /* What a command does to its keys. */
 #define FLAGS(command_flags, builtin, key_flags)                                                                \
@@ -71,20 +85,20 @@ const struct command commands[] = {
         ARGUMENTS_OF_ONE(ONE_FUNNEL_OR_LESS, IN_SECONDS, -5, one_funnel), FILLS_KEYS,
         "Takes tokens from a funnel that leaks at a fixed rate, or says when they would fit."),
     [RESERVE_ROW] = COMMAND("cl.reserve", reserve_command, RESERVE,
-        ARGUMENTS_OF_SEVERAL(FUNNELS_AND_LAST_WORD, -2, funnels_and_max_wait), FILLS_KEYS,
-        "Takes tokens from all of the funnels or from none, or reserves tokens of one ahead of time."),
+        ARGUMENTS_OF_SEVERAL(FUNNELS_AND_LAST_WORD, -2, rows_and_max_wait), FILLS_KEYS,
+        "Takes tokens and slots of all rows or of none, or reserves tokens of one funnel ahead of time."),
     [TAKE_ROW] = COMMAND("cl.take", take_command, TAKE,
         ARGUMENTS_OF_ONE(ONE_FUNNEL, IN_ROWS, 6, funnel_words), FILLS_KEYS,
         "Takes as many tokens from a funnel as fit, up to a quantity."),
     [PEEK_ROW] = COMMAND("cl.peek", peek_command, PEEK,
-        ARGUMENTS_OF_SEVERAL(FUNNELS, -1, funnels), READS_KEYS,
-        "Says whether tokens would fit into all of the funnels, and takes none."),
+        ARGUMENTS_OF_SEVERAL(FUNNELS, -1, rows), READS_KEYS,
+        "Says whether CL.RESERVE would take tokens and slots, and takes none."),
     [CHARGE_ROW] = COMMAND("cl.charge", charge_command, CHARGE,
-        ARGUMENTS_OF_SEVERAL(FUNNELS, -1, funnels), FILLS_KEYS,
-        "Accounts for tokens that were used, whatever the funnels hold."),
+        ARGUMENTS_OF_SEVERAL(FUNNELS, -1, rows), FILLS_KEYS,
+        "Accounts for tokens and slots that are used, whatever the keys hold."),
     [REFUND_ROW] = COMMAND("cl.refund", refund_command, REFUND,
-        ARGUMENTS_OF_SEVERAL(FUNNELS_AND_LAST_WORD, -2, funnels_and_tat), EMPTIES_KEYS,
-        "Gives tokens back to the funnels."),
+        ARGUMENTS_OF_SEVERAL(FUNNELS_AND_LAST_WORD, -2, rows_and_tat), EMPTIES_KEYS,
+        "Gives tokens and slots back."),
 #ifdef FUNNEL_DEBUG
     {.name = "funnel.debug", .function = debug_command, .flags = "admin", .last_key = 1, .key_step = 1},
 #endif
@@ -110,6 +124,13 @@ ALWAYS_INLINE uint32_t count_funnels(const struct command *command, int argc)
 static RedisModuleString *name_of(RedisModuleString **argv, uint32_t funnel)
 {
     return argv[1 + WORDS_PER_FUNNEL * funnel];
+}
+
+/* The last word of a row, the holder of slots, or NULL if it was left out. */
+static RedisModuleString *holder_of(RedisModuleString **argv, int argc, uint32_t row)
+{
+    int word = WORDS_PER_FUNNEL * ((int)row + 1);
+    return word < argc ? argv[word] : NULL;
 }
 
 /* Go needs keys only to compare them with each other. A quantity that is left out is 1. */
@@ -162,15 +183,16 @@ ALWAYS_INLINE int answer(RedisModuleCtx *ctx, RedisModuleString **argv, int argc
     RedisModuleKey *keys[MOST_FUNNELS];
     int mode = command->operation == PEEK ? REDISMODULE_READ : REDISMODULE_READ | REDISMODULE_WRITE;
     for (uint32_t i = 0; i < length; i++) keys[i] = redis.OpenKey(ctx, name_of(argv, i), mode);
-    for (uint32_t i = 0; i < length; i++) key_read(&call.funnels[i], keys[i]);
     call.now = clock_nanoseconds();
+    for (uint32_t i = 0; i < length; i++) key_read(&call.funnels[i], keys[i], holder_of(argv, argc, i), call.now);
     go_decide(&call);
     for (uint32_t i = 0; i < length; i++) {
-        if (call.writes > 0) key_write(keys[i], &call.funnels[i]);
+        if (call.writes > 0) key_write(keys[i], &call.funnels[i], holder_of(argv, argc, i), call.now);
         redis.CloseKey(keys[i]);
     }
     if (call.writes > 0) {
-        for (uint32_t i = 0; i < length; i++) key_replicate(ctx, name_of(argv, i), &call.funnels[i]);
+        for (uint32_t i = 0; i < length; i++)
+            key_replicate(ctx, name_of(argv, i), &call.funnels[i], holder_of(argv, argc, i));
         for (uint32_t i = 0; i < length; i++) key_notify(ctx, name_of(argv, i), &call.funnels[i]);
     }
     return reply(ctx, &call);

@@ -28,7 +28,8 @@
 //   - commands.c: the table of the commands, and the function that answers all of them.
 //   - register.c, command_info.h: registration of the commands, with their flags, keys,
 //     documentation and ACL categories.
-//   - key.c: the key of a funnel: reading, writing, replication, events.
+//   - key.c: the key of a funnel: reading, writing, replication, events; slots.c: the
+//     same for slots, a sorted set.
 //   - reply.c: the replies, and the counts that INFO shows.
 //   - call.h, call.c: the structs that cross from C to Go, the entry points, and the
 //     calls that test them when the module is loaded.

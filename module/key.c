@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "slots.h"
+
 /* The constant word of the replicated SET, owned by this file. Every SET that waits to be
  * sent to a replica or the AOF holds a reference to it, and a string of Redis 8.6 counts
  * at most 2^23 references. So a new string replaces it from time to time. */
@@ -25,25 +27,24 @@ void key_stop(void)
     pxat_uses = 0;
 }
 
-void key_read(struct funnel *funnel, RedisModuleKey *key)
+void key_read(struct funnel *funnel, RedisModuleKey *key, RedisModuleString *holder, int64_t now)
 {
+    if (funnel->kind == SLOTS) {
+        slots_read(funnel, key, holder, now);
+        return;
+    }
     funnel->stored_value = (struct text){NULL, 0};
     switch (redis.KeyType(key)) {
     case REDISMODULE_KEYTYPE_EMPTY:
         funnel->stored = STORED_NOTHING;
         break;
     case REDISMODULE_KEYTYPE_STRING:
-        funnel->stored = STORED_STRING;
+        funnel->stored = STORED_VALUE;
         funnel->stored_value.bytes = redis.StringDMA(key, &funnel->stored_value.length, REDISMODULE_READ);
         break;
     default:
         funnel->stored = STORED_OTHER_TYPE;
     }
-}
-
-static struct text digits_of(const struct decimal *decimal)
-{
-    return (struct text){decimal->bytes + decimal->start, decimal->end - decimal->start};
 }
 
 /* Stores the new TAT. From the year 2001 to 2286 a TAT has 19 digits. It therefore nearly
@@ -54,7 +55,7 @@ static void write_tat(RedisModuleKey *key, const struct funnel *funnel)
     struct text tat = digits_of(&funnel->tat);
     size_t length = 0;
     char *place = NULL;
-    if (funnel->stored == STORED_STRING) place = redis.StringDMA(key, &length, REDISMODULE_WRITE);
+    if (funnel->stored == STORED_VALUE) place = redis.StringDMA(key, &length, REDISMODULE_WRITE);
     if (place != NULL && length == tat.length) {
         memcpy(place, tat.bytes, length);
     } else {
@@ -65,29 +66,40 @@ static void write_tat(RedisModuleKey *key, const struct funnel *funnel)
     redis.SetAbsExpire(key, funnel->expiry_milliseconds);
 }
 
-void key_write(RedisModuleKey *key, const struct funnel *funnel)
+void key_write(RedisModuleKey *key, struct funnel *funnel, RedisModuleString *holder, int64_t now)
 {
-    if (funnel->write == WRITE_TAT) write_tat(key, funnel);
-    if (funnel->write == WRITE_DELETION) redis.DeleteKey(key);
+    if (funnel->write == WRITE_NOTHING) return;
+    if (funnel->kind == SLOTS)
+        slots_write(key, funnel, holder, now);
+    else if (funnel->write == WRITE_TAT)
+        write_tat(key, funnel);
+    else
+        redis.DeleteKey(key);
 }
 
-void key_replicate(RedisModuleCtx *ctx, RedisModuleString *name, const struct funnel *funnel)
+void key_replicate(RedisModuleCtx *ctx, RedisModuleString *name, const struct funnel *funnel, RedisModuleString *holder)
 {
-    if (funnel->write == WRITE_TAT) {
+    if (funnel->write == WRITE_NOTHING) return;
+    if (funnel->kind == SLOTS) {
+        slots_replicate(ctx, name, funnel, holder);
+    } else if (funnel->write == WRITE_TAT) {
         struct text tat = digits_of(&funnel->tat), expiry = digits_of(&funnel->expiry);
         redis.Replicate(ctx, "SET", "sbsb", name, tat.bytes, tat.length, shared_pxat(), expiry.bytes, expiry.length);
+    } else {
+        redis.Replicate(ctx, "DEL", "s", name);
     }
-    if (funnel->write == WRITE_DELETION) redis.Replicate(ctx, "DEL", "s", name);
 }
 
 void key_notify(RedisModuleCtx *ctx, RedisModuleString *name, const struct funnel *funnel)
 {
     if (funnel->write == WRITE_NOTHING) return;
     redis.SignalModifiedKey(ctx, name);
-    if (funnel->write == WRITE_DELETION) {
+    if (funnel->kind == SLOTS) {
+        slots_notify(ctx, name, funnel);
+    } else if (funnel->write == WRITE_TAT) {
+        redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_STRING, "set", name);
+        redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "expire", name);
+    } else {
         redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "del", name);
-        return;
     }
-    redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_STRING, "set", name);
-    redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "expire", name);
 }

@@ -1,8 +1,8 @@
 #ifndef FUNNEL_KEY_H
 #define FUNNEL_KEY_H
 
-/* The key of a funnel: reading it, writing it, and announcing the write. Keys and names
- * belong to the caller. */
+/* The key of a row: reading it, writing it, and announcing the write. Of slots, slots.h does it.
+ * Keys, names and holders belong to the caller. */
 
 #include "abi.h"
 #include "call.h"
@@ -15,12 +15,17 @@ static inline struct text text_of(const RedisModuleString *string)
     return text;
 }
 
+static inline struct text digits_of(const struct decimal *decimal)
+{
+    return (struct text){decimal->bytes + decimal->start, decimal->end - decimal->start};
+}
+
 /* Points the funnel at the key's value. The value is not copied, so one of many megabytes
  * costs no more than a funnel's. */
-void key_read(struct funnel *funnel, RedisModuleKey *key);
+void key_read(struct funnel *funnel, RedisModuleKey *key, RedisModuleString *holder, int64_t now);
 
 /* Makes the write that the funnel asks for. */
-void key_write(RedisModuleKey *key, const struct funnel *funnel);
+void key_write(RedisModuleKey *key, struct funnel *funnel, RedisModuleString *holder, int64_t now);
 
 /* Announce the write, once the key is closed: to replicas and the AOF; then to WATCH,
  * client-side caches and keyspace notifications. They all see the ordinary SET with PXAT,
@@ -29,7 +34,8 @@ void key_write(RedisModuleKey *key, const struct funnel *funnel);
  * Replication comes first. Any lookup of the key deletes it if it has expired by the
  * server's clock, which may happen after the clock was stepped. Replicas must receive the
  * SET before they receive that deletion. */
-void key_replicate(RedisModuleCtx *ctx, RedisModuleString *name, const struct funnel *funnel);
+void key_replicate(RedisModuleCtx *ctx, RedisModuleString *name, const struct funnel *funnel,
+                   RedisModuleString *holder);
 void key_notify(RedisModuleCtx *ctx, RedisModuleString *name, const struct funnel *funnel);
 
 /* Frees the strings that calls share. The next call makes them again. */

@@ -52,12 +52,24 @@ var (
 	_ [unsafe.Offsetof(cFunnel.quantity)][unsafe.Sizeof(cFunnel.quantity)]none                       = [unsafe.Offsetof(gFunnel.Quantity)][unsafe.Sizeof(gFunnel.Quantity)]none{}
 	_ [unsafe.Offsetof(cFunnel.compared_with)][unsafe.Sizeof(cFunnel.compared_with)]none             = [unsafe.Offsetof(gFunnel.ComparedWith)][unsafe.Sizeof(gFunnel.ComparedWith)]none{}
 	_ [unsafe.Offsetof(cFunnel.alike)][unsafe.Sizeof(cFunnel.alike)]none                             = [unsafe.Offsetof(gFunnel.Alike)][unsafe.Sizeof(gFunnel.Alike)]none{}
+	_ [unsafe.Offsetof(cFunnel.kind)][unsafe.Sizeof(cFunnel.kind)]none                               = [unsafe.Offsetof(gFunnel.Kind)][unsafe.Sizeof(gFunnel.Kind)]none{}
+	_ [unsafe.Offsetof(cFunnel.slots)][unsafe.Sizeof(cFunnel.slots)]none                             = [unsafe.Offsetof(gFunnel.Slots)][unsafe.Sizeof(gFunnel.Slots)]none{}
 	_ [unsafe.Offsetof(cFunnel.stored)][unsafe.Sizeof(cFunnel.stored)]none                           = [unsafe.Offsetof(gFunnel.Stored)][unsafe.Sizeof(gFunnel.Stored)]none{}
 	_ [unsafe.Offsetof(cFunnel.write)][unsafe.Sizeof(cFunnel.write)]none                             = [unsafe.Offsetof(gFunnel.Write)][unsafe.Sizeof(gFunnel.Write)]none{}
 	_ [unsafe.Offsetof(cFunnel.stored_value)][unsafe.Sizeof(cFunnel.stored_value)]none               = [unsafe.Offsetof(gFunnel.StoredValue)][unsafe.Sizeof(gFunnel.StoredValue)]none{}
 	_ [unsafe.Offsetof(cFunnel.expiry_milliseconds)][unsafe.Sizeof(cFunnel.expiry_milliseconds)]none = [unsafe.Offsetof(gFunnel.ExpiryMilliseconds)][unsafe.Sizeof(gFunnel.ExpiryMilliseconds)]none{}
 	_ [unsafe.Offsetof(cFunnel.tat)][unsafe.Sizeof(cFunnel.tat)]none                                 = [unsafe.Offsetof(gFunnel.TAT)][unsafe.Sizeof(gFunnel.TAT)]none{}
 	_ [unsafe.Offsetof(cFunnel.expiry)][unsafe.Sizeof(cFunnel.expiry)]none                           = [unsafe.Offsetof(gFunnel.Expiry)][unsafe.Sizeof(gFunnel.Expiry)]none{}
+
+	cSlots C.struct_slots
+	gSlots answer.Slots
+
+	_ [unsafe.Sizeof(cSlots)]int                                           = [unsafe.Sizeof(gSlots)]int{}
+	_ [unsafe.Offsetof(cSlots.limit)][unsafe.Sizeof(cSlots.limit)]none     = [unsafe.Offsetof(gSlots.Limit)][unsafe.Sizeof(gSlots.Limit)]none{}
+	_ [unsafe.Offsetof(cSlots.running)][unsafe.Sizeof(cSlots.running)]none = [unsafe.Offsetof(gSlots.Running)][unsafe.Sizeof(gSlots.Running)]none{}
+	_ [unsafe.Offsetof(cSlots.own)][unsafe.Sizeof(cSlots.own)]none         = [unsafe.Offsetof(gSlots.Own)][unsafe.Sizeof(gSlots.Own)]none{}
+	_ [unsafe.Offsetof(cSlots.first)][unsafe.Sizeof(cSlots.first)]none     = [unsafe.Offsetof(gSlots.First)][unsafe.Sizeof(gSlots.First)]none{}
+	_ [unsafe.Offsetof(cSlots.last)][unsafe.Sizeof(cSlots.last)]none       = [unsafe.Offsetof(gSlots.Last)][unsafe.Sizeof(gSlots.Last)]none{}
 
 	cRow C.struct_row
 	gRow answer.Row
@@ -92,7 +104,9 @@ var (
 	_ [C.MESSAGE_CAPACITY]int  = [answer.MessageCapacity]int{}
 	_ [C.MOST_FUNNELS]int      = [answer.MostFunnels]int{}
 	_ [C.STORED_NOTHING]int    = [answer.StoredNothing]int{}
-	_ [C.STORED_STRING]int     = [answer.StoredString]int{}
+	_ [C.FUNNEL]int            = [answer.FunnelKind]int{}
+	_ [C.SLOTS]int             = [answer.SlotsKind]int{}
+	_ [C.STORED_VALUE]int      = [answer.StoredOfKind]int{}
 	_ [C.STORED_OTHER_TYPE]int = [answer.StoredOtherType]int{}
 	_ [C.WRITE_NOTHING]int     = [answer.WriteNothing]int{}
 	_ [C.WRITE_TAT]int         = [answer.WriteTAT]int{}

@@ -50,18 +50,24 @@ func Call(mode Mode, words []string, now int64, get func(key string) Value) Outc
 	}
 	length, rest := len(words)/5, len(words)%5
 	if length < 1 || length > command.Funnels || rest > 1 || rest == 1 && command.LastWord == "" {
-		return Outcome{Name: string(ErrArity), Err: ErrArity}
+		return failed(ErrArity, 0, 1)
 	}
 	var err Error
 	funnels := make([]Funnel, length)
 	for i := range funnels {
-		if funnels[i], err = ParseFunnel(mode, [5]string(words[5*i:]), command.Operation == "take"); err != "" {
+		row := [5]string(words[5*i:])
+		if isSlots(row) && command.Operation != "take" && !command.Seconds {
+			funnels[i], err = parseSlots(row)
+		} else {
+			funnels[i], err = ParseFunnel(mode, row, command.Operation == "take")
+		}
+		if err != "" {
 			return failed(err, i, length)
 		}
 	}
-	maxWait, receipt, err := command.parseLastWord(words[5*length:], length)
+	maxWait, receipt, err := command.parseLastWord(words[5*length:], funnels)
 	if err != "" {
-		return Outcome{Name: string(err), Err: err}
+		return failed(err, 0, 1)
 	}
 	for i, funnel := range funnels {
 		if slices.ContainsFunc(funnels[:i], func(before Funnel) bool { return before.Key == funnel.Key }) {
@@ -71,7 +77,7 @@ func Call(mode Mode, words []string, now int64, get func(key string) Value) Outc
 
 	tats := make([]*big.Int, length)
 	for i, funnel := range funnels {
-		if tats[i], err = funnel.Stored(get(funnel.Key)); err != "" {
+		if tats[i], err = funnel.Stored(get(funnel.Key), big.NewInt(now)); err != "" {
 			return failed(err, i, length)
 		}
 	}
@@ -85,7 +91,7 @@ func Call(mode Mode, words []string, now int64, get func(key string) Value) Outc
 	return together(command, funnels, tats, decisions, taken, now)
 }
 
-// failed is an error of a row; it names the row where there are several.
+// failed is an error of a row; it names the row if there are several.
 func failed(err Error, index, length int) Outcome {
 	if length == 1 {
 		return Outcome{Name: string(err), Err: err}
@@ -94,24 +100,28 @@ func failed(err Error, index, length int) Outcome {
 }
 
 // parseLastWord reads max_wait, which is 0 if it is left out, or the receipt, which is nil.
-func (c Command) parseLastWord(word []string, length int) (maxWait, receipt *big.Int, err Error) {
-	maxWait, ok := new(big.Int), true
-	switch {
-	case len(word) == 0:
-	case c.LastWord == "tat":
-		if receipt, ok = Integer(0, word[0]); !ok {
-			err = ErrReceipt
-		} else if length > 1 {
-			err = ErrReceipts
-		}
-	default:
-		if maxWait, ok = Seconds(word[0]); !ok {
-			err = ErrMaxWait
-		} else if maxWait.Sign() > 0 && length > 1 {
-			err = ErrMaxWaits
-		}
+func (c Command) parseLastWord(word []string, funnels []Funnel) (maxWait, receipt *big.Int, err Error) {
+	maxWait = new(big.Int)
+	if len(word) == 0 {
+		return maxWait, nil, ""
 	}
-	return maxWait, receipt, err
+	wrong, ofSlots, ofSeveral, ok := ErrMaxWait, ErrMaxWaitOfSlots, ErrMaxWaits, false
+	if c.LastWord == "tat" {
+		wrong, ofSlots, ofSeveral = ErrReceipt, ErrReceiptOfSlots, ErrReceipts
+		receipt, ok = Integer(0, word[0])
+	} else {
+		maxWait, ok = Seconds(word[0])
+	}
+	switch {
+	case !ok:
+		return nil, nil, wrong
+	case receipt == nil && maxWait.Sign() == 0:
+	case slices.ContainsFunc(funnels, func(funnel Funnel) bool { return funnel.Slots != nil }):
+		return nil, nil, ofSlots
+	case len(funnels) > 1:
+		return nil, nil, ofSeveral
+	}
+	return maxWait, receipt, ""
 }
 
 // together is the call as a whole: limited if any row is, and the longest wait, or -1 if
@@ -132,18 +142,23 @@ func together(command Command, funnels []Funnel, tats []*big.Int, decisions []De
 		if command.Operation == "reserve" && limited {
 			decision = funnels[i].state(tats[i], big.NewInt(now), decision.Limited, big.NewInt(decision.Wait))
 		}
+		slots, changed := funnels[i].Slots, decision.TAT != tats[i].Int64()
 		tat, receipt := strconv.FormatInt(decision.TAT, 10), "0"
-		if decision.TAT != tats[i].Int64() && command.Operation != "refund" {
+		if slots != nil {
+			receipt = seconds(until(tats[i].Int64(), big.NewInt(now)).Int64())
+		} else if changed && command.Operation != "refund" {
 			receipt = tat
 		}
 		rows[i] = []any{number(decision.Limited), decision.Limit, decision.Remaining,
 			seconds(decision.Wait), seconds(decision.ResetAfter), receipt}
 		switch {
-		case decision.TAT == tats[i].Int64():
+		case !changed:
+		case slots != nil:
+			outcome.Writes = append(outcome.Writes, slots.write(funnels[i].Key, decision.TAT))
 		case decision.TAT <= now:
 			outcome.Writes = append(outcome.Writes, Write{Key: funnels[i].Key})
 		default:
-			outcome.Writes = append(outcome.Writes, Write{funnels[i].Key, tat, roundedUp(big.NewInt(decision.TAT), 1e6)})
+			outcome.Writes = append(outcome.Writes, Write{Key: funnels[i].Key, Value: tat, Expiry: roundedUp(big.NewInt(decision.TAT), 1e6)})
 		}
 	}
 	outcome.Reply = []any{number(limited), seconds(wait), rows}

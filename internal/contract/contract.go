@@ -39,20 +39,27 @@ const (
 	ErrPeriod   Error = "ERR period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits"
 	ErrQuantity Error = "ERR quantity must be an integer from 0 to 9223372036854775807"
 
+	ErrLimit  Error = "ERR limit must be an integer from 0 to 9223372036854775807"
+	ErrTTL    Error = "ERR ttl must be seconds from 0.001 to 9223372036.854775807 with up to 9 fraction digits"
+	ErrHolder Error = "ERR holder must be 1 to 255 bytes"
+
 	ErrEmissionInterval Error = "ERR count is too large for period: less than 1 nanosecond per token"
 	ErrTolerance        Error = "ERR capacity and period are too large together for count: a full funnel must drain within 2^63-1 nanoseconds (292 years)"
 	ErrIncrement        Error = "ERR quantity and period are too large together for count: the tokens must leak within 2^63-1 nanoseconds (292 years)"
 
-	ErrMaxWait  Error = "ERR max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
-	ErrMaxWaits Error = "ERR max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
-	ErrReceipt  Error = "ERR tat must be an integer from 0 to 9223372036854775807"
-	ErrReceipts Error = "ERR tat must be left out for several funnels: give the tokens of each back by a call of its own"
-	ErrTwice    Error = "ERR the key is named twice in this call: ask once, for all of its tokens"
+	ErrMaxWait        Error = "ERR max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
+	ErrMaxWaits       Error = "ERR max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
+	ErrReceipt        Error = "ERR tat must be an integer from 0 to 9223372036854775807"
+	ErrReceipts       Error = "ERR tat must be left out for several funnels: give the tokens of each back by a call of its own"
+	ErrMaxWaitOfSlots Error = "ERR max_wait must be left out with SLOTS: ask again after a moment"
+	ErrReceiptOfSlots Error = "ERR tat must be left out with SLOTS: the holder's name says which slot ends"
+	ErrTwice          Error = "ERR the key is named twice in this call: ask once, for all of its tokens"
 
 	ErrType   Error = "WRONGTYPE Operation against a key holding the wrong kind of value"
 	ErrFunnel Error = "ERR the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807"
 
 	ErrTAT Error = "ERR quantity and period are too large together for count: the funnel must be empty again before the year 2262, 2^63-1 nanoseconds after the epoch"
+	ErrEnd Error = "ERR ttl is too large: the slot must end before the year 2262, 2^63-1 nanoseconds after the epoch"
 )
 
 // Of is the error of a row in a call of several; number counts from 1. WRONGTYPE stays
@@ -85,6 +92,11 @@ var Outcomes = []string{
 	string(ErrType), string(ErrFunnel), string(ErrTAT),
 }
 
+// ErrorsOfSlots are those that calls without slots do not come to.
+var ErrorsOfSlots = []string{
+	string(ErrLimit), string(ErrTTL), string(ErrHolder), string(ErrMaxWaitOfSlots), string(ErrReceiptOfSlots), string(ErrEnd),
+}
+
 // An Outcome is what a call came to.
 type Outcome struct {
 	Name   string // one of Outcomes
@@ -93,14 +105,26 @@ type Outcome struct {
 	Writes []Write
 }
 
-// A Write is SET Key Value PXAT Expiry, or DEL Key where the value is "".
+// A Write is SET Key Value PXAT Expiry, or DEL Key where the value is "". Of slots, it is ZADD Key
+// Value Holder, or ZREM Key Holder where the value is ""; then the first members are removed, and
+// the key gets its expiry.
 type Write struct {
 	Key, Value string
-	Expiry     int64 // Unix milliseconds
+	Expiry     int64 // Unix milliseconds, or NoExpiry
+
+	// Of slots alone.
+	Holder  string
+	Removed int
+	Left    map[string]float64 // the members and their scores afterwards
 }
+
+// NoExpiry is the expiry of a key that has none.
+const NoExpiry = -1
 
 // A Value is what a key holds.
 type Value struct {
 	Type string // as TYPE names it; "" and "none" for nothing
 	Text string // of a string
+
+	Scores map[string]float64 // of a sorted set
 }

@@ -2,12 +2,13 @@ package contract
 
 import "math/big"
 
-// A Funnel is one funnel of a call: its key, its rate and the tokens that are asked for.
-// Times are nanoseconds. T, tau and inc are those of the contract.
+// A Funnel is one row of a call: its key, its rate and the tokens that are asked for.
+// Times are nanoseconds. T, tau and inc are those of the contract; slots have none.
 type Funnel struct {
 	Key             string
 	Limit, Quantity *big.Int
 	T, Tau, Inc     *big.Int
+	Slots           *Slots // or nil
 }
 
 // NewFunnel finds what is too large together among arguments that are valid one by one, in
@@ -22,15 +23,19 @@ func NewFunnel(key string, limit, count, period, quantity *big.Int) (Funnel, Err
 	case !fits(limit), !fits(tau):
 		return Funnel{}, ErrTolerance
 	}
-	funnel := Funnel{key, limit, quantity, T, tau, inc}
+	funnel := Funnel{Key: key, Limit: limit, Quantity: quantity, T: T, Tau: tau, Inc: inc}
 	if !fits(inc) {
 		return funnel, ErrIncrement
 	}
 	return funnel, ""
 }
 
-// Stored is the TAT that a key holds. No key counts as a TAT that has passed.
-func (f Funnel) Stored(value Value) (tat *big.Int, err Error) {
+// Stored is the TAT that a key holds; of slots, when the holder's own ends. No key counts as a TAT
+// that has passed.
+func (f Funnel) Stored(value Value, now *big.Int) (tat *big.Int, err Error) {
+	if f.Slots != nil {
+		return f.Slots.stored(value, now)
+	}
 	switch value.Type {
 	case "", "none":
 		return new(big.Int), ""
@@ -56,16 +61,18 @@ type Decision struct {
 // Decide is the arithmetic of an operation. MaxWait is for reserve alone, and receipt for
 // refund, nil where it is left out. Taken is set by take alone.
 func (f Funnel) Decide(operation string, tat, now, maxWait, receipt *big.Int) (decision Decision, taken int64, err Error) {
-	switch operation {
-	case "reserve":
+	switch {
+	case f.Slots != nil:
+		decision, err = f.Slots.decide(operation, f.Limit, now)
+	case operation == "reserve":
 		decision, err = f.Reserve(tat, now, maxWait)
-	case "take":
+	case operation == "take":
 		return f.Take(tat, now)
-	case "peek":
+	case operation == "peek":
 		decision, err = f.Peek(tat, now)
-	case "charge":
+	case operation == "charge":
 		decision, err = f.Charge(tat, now)
-	case "refund":
+	case operation == "refund":
 		decision, err = f.Refund(tat, now, receipt)
 	default:
 		panic("unknown operation: " + operation)
@@ -159,6 +166,9 @@ func (f Funnel) peekZero(tat, now *big.Int) (Decision, Error) {
 
 // state is a decision whose last numbers follow from the TAT after the call.
 func (f Funnel) state(tat, now *big.Int, limited bool, wait *big.Int) Decision {
+	if f.Slots != nil {
+		return f.Slots.state(f.Slots.ends, f.Limit, now, limited, wait)
+	}
 	level := larger(new(big.Int).Sub(tat, now), new(big.Int))
 	remaining := larger(new(big.Int).Sub(f.Tau, level), new(big.Int))
 	return Decision{

@@ -38,7 +38,7 @@ func TestSetDecidesAsPackageGCRA(t *testing.T) {
 			operation := rapid.SampledFrom(operations).Draw(t, "operation")
 			_, err = operation.Decide(want, now.UnixNano(), 0, gcra.NoReceipt)
 			require.NoError(t, err)
-			require.NoError(t, set.Decide(operation, keys, got, 0, gcra.NoReceipt))
+			require.NoError(t, set.Decide(operation, keys, "", got, 0, gcra.NoReceipt))
 			for i, key := range keys {
 				tats[key] = want[i].Decision.TAT
 				got[i].Decision.TAT, want[i].Decision.TAT = 0, 0 // of empty funnels, any TAT in the past
@@ -62,7 +62,7 @@ func TestSetIsSafe(t *testing.T) {
 		request, err := rate.Request(quantity)
 		require.NoError(t, err)
 		items := []gcra.Item{{Request: request}}
-		err = set.Decide(gcra.Reserve, []string{"key"}, items, 0, 0)
+		err = set.Decide(gcra.Reserve, []string{"key"}, "", items, 0, 0)
 		return !items[0].Decision.Limited, err
 	}
 	var callers sync.WaitGroup
@@ -83,7 +83,7 @@ func TestSetIsSafe(t *testing.T) {
 	require.NoError(t, err)
 	charge[1].Request, err = rate.Request(9e9)
 	require.NoError(t, err)
-	require.ErrorIs(t, set.Decide(gcra.Charge, []string{"new", "other"}, charge, 0, 0), gcra.ErrTAT)
+	require.ErrorIs(t, set.Decide(gcra.Charge, []string{"new", "other"}, "", charge, 0, 0), gcra.ErrTAT)
 	require.Equal(t, 1, set.Len())
 	now = now.Add(100 * time.Second)
 	ok, err := take(100)

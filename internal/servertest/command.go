@@ -66,8 +66,8 @@ func Line(command *redis.Cmd) string {
 	})
 }
 
-// Receipts are in rows of six.
-var receipts = regexp.MustCompile(`\[([^][ ]+ ){5}\d+\]`)
+// Receipts are in rows of six. Shorter ones are seconds: how long a slot was held.
+var receipts = regexp.MustCompile(`\[([^][ ]+ ){5}(\d{11,}|0)\]`)
 
 // WithoutTimes leaves the times out of a line of rows, for clocks that go on.
 func WithoutTimes(reply string) string {

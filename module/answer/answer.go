@@ -45,6 +45,9 @@ func (call *Call) parseMaxWait() (ok bool) {
 	if call.MaxWait, ok = parseSeconds(call.LastWord); !ok {
 		return call.failArgument(badMaxWait, call.LastWord)
 	}
+	if call.MaxWait > 0 && call.hasSlots() {
+		return call.failArgument(badMaxWaitOfSlots, call.LastWord)
+	}
 	if call.MaxWait > 0 && call.Length > 1 {
 		return call.failArgument(badMaxWaitOfSeveral, call.LastWord)
 	}
@@ -55,6 +58,9 @@ func (call *Call) parseMaxWait() (ok bool) {
 func (call *Call) parseReceipt() (ok bool) {
 	if call.Receipt, ok = parseInteger(call.LastWord); !ok {
 		return call.failArgument(badReceipt, call.LastWord)
+	}
+	if call.hasSlots() {
+		return call.fail(badReceiptOfSlots)
 	}
 	if call.Length > 1 {
 		return call.fail(badReceiptOfSeveral)
@@ -69,7 +75,7 @@ func (call *Call) parseReceipt() (ok bool) {
 func decide(call *Call) {
 	items := call.Items[:min(call.Length, MostFunnels)]
 	for i := range items {
-		if !call.Funnels[i].readStored(&items[i].TAT) {
+		if !call.Funnels[i].readStored(&items[i]) {
 			call.failStored(uint(i))
 			return
 		}
@@ -151,7 +157,12 @@ func (call *Call) replyInRows(items []gcra.Item, limited bool, wait int64) {
 		if row.ResetAfter = row.Wait; decision.ResetAfter != decision.Wait { // a token that is all of the capacity
 			row.ResetAfter.setSeconds(decision.ResetAfter)
 		}
-		row.HasReceipt = number(call.Funnels[i].Write == WriteTAT && call.Operation != gcra.Refund)
+		funnel := &call.Funnels[i]
+		row.HasReceipt = number(funnel.Write == WriteTAT && call.Operation != gcra.Refund)
+		if funnel.Kind == SlotsKind {
+			funnel.TAT.setSeconds(gcra.UntilMillisecond(items[i].TAT, call.Now))
+			row.HasReceipt = 1
+		}
 	}
 	call.Wait = longest.Wait
 	call.Taken = call.Items[0].Taken

@@ -4,6 +4,7 @@ package answer
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,8 +27,8 @@ var operations = map[string]gcra.Operation{"reserve": gcra.Reserve, "take": gcra
 func nothing(string) contract.Value { return contract.Value{} }
 
 // callOf is a call as C makes it, of the words of a command: what Go fills in holds
-// whatever was there before. Get reads a key.
-func callOf(mode contract.Mode, words []string, now int64, get func(key string) contract.Value) *Call {
+// whatever was there before.
+func callOf(mode contract.Mode, words []string, now int64) *Call {
 	command, _ := contract.CommandOf(words[0])
 	operation, known := operations[command.Operation]
 	if !known {
@@ -55,21 +56,59 @@ func callOf(mode contract.Mode, words []string, now int64, get func(key string) 
 		call.Rows[i] = Row{Limited: 77, Limit: 77, Remaining: 77, Wait: used(), ResetAfter: used(), HasReceipt: 77}
 		word := append(slices.Clone(words[5*i:]), "1")
 		*funnel = Funnel{Key: word[0], Capacity: word[1], Count: word[2], Period: word[3], Quantity: word[4],
-			ComparedWith: 77, Alike: 77, Write: 77, TAT: used(), Expiry: used()}
-		switch value := get(word[0]); value.Type {
-		case "":
-		case "string":
-			funnel.Stored, funnel.StoredValue = StoredString, value.Text
-		default:
-			funnel.Stored = StoredOtherType
-		}
+			ComparedWith: 77, Alike: 77, Kind: 77, Write: 77, TAT: used(), Expiry: used(), Slots: Slots{Limit: 77}}
 	}
 	return call
 }
 
-// answer makes the two crossings of a command.
-func answer(call *Call) {
+// store has the keys of a call that was parsed hold values, as C reads them.
+func (call *Call) store(get func(key string) contract.Value) {
+	for i := range call.Length {
+		funnel := &call.Funnels[i]
+		switch value := get(funnel.Key); {
+		case value.Type == "":
+			funnel.Stored, funnel.Slots = StoredNothing, Slots{Limit: funnel.Slots.Limit}
+		case value.Type == "string" && funnel.Kind == FunnelKind:
+			funnel.Stored, funnel.StoredValue = StoredOfKind, value.Text
+		case value.Type == "zset" && funnel.Kind == SlotsKind:
+			funnel.Stored, funnel.Slots = StoredOfKind, slotsOf(value.Scores, funnel, call.Now/1e6)
+		default:
+			funnel.Stored = StoredOtherType
+		}
+	}
+}
+
+// slotsOf is what C reads of a set, at an instant in milliseconds.
+func slotsOf(scores map[string]float64, funnel *Funnel, now int64) Slots {
+	slots := Slots{Limit: funnel.Slots.Limit}
+	for member, score := range scores {
+		end := int64(math.MaxInt64)
+		if score < 0x1p63 {
+			end = int64(max(0, math.Ceil(score)))
+		}
+		if score <= float64(now) {
+			continue
+		}
+		slots.Running++
+		if member == funnel.Quantity {
+			slots.Own = end
+			continue
+		}
+		if slots.First == 0 || end < slots.First {
+			slots.First = end
+		}
+		slots.Last = max(slots.Last, end)
+	}
+	if slots.Running > slots.Limit {
+		slots.Running = slots.Limit + 1
+	}
+	return slots
+}
+
+// answer makes the two crossings of a command. Get reads a key.
+func answer(call *Call, get func(key string) contract.Value) {
 	if parse(call); call.Verdict == Parsed {
+		call.store(get)
 		decide(call)
 	}
 }
@@ -110,15 +149,23 @@ func replyOf(call *Call) (reply []any) {
 
 func writesOf(t testing.TB, call *Call) (writes []contract.Write) {
 	for i := range call.Length {
-		switch funnel := &call.Funnels[i]; funnel.Write {
-		case WriteTAT:
-			require.Equal(t, strconv.FormatInt(funnel.ExpiryMilliseconds, 10), funnel.Expiry.text())
-			writes = append(writes, contract.Write{Key: funnel.Key, Value: funnel.TAT.text(), Expiry: funnel.ExpiryMilliseconds})
-		case WriteDeletion:
-			writes = append(writes, contract.Write{Key: funnel.Key})
-		default:
-			require.Equal(t, WriteNothing, funnel.Write)
+		funnel := &call.Funnels[i]
+		if funnel.Write == WriteNothing {
+			continue
 		}
+		write := contract.Write{Key: funnel.Key}
+		if funnel.Kind == SlotsKind {
+			write.Holder = funnel.Quantity
+		}
+		if funnel.Write == WriteTAT {
+			require.Equal(t, strconv.FormatInt(funnel.ExpiryMilliseconds, 10), funnel.Expiry.text())
+			if write.Value, write.Expiry = funnel.TAT.text(), funnel.ExpiryMilliseconds; funnel.Kind == SlotsKind {
+				write.Value, write.Expiry = funnel.Expiry.text(), 0
+			}
+		} else {
+			require.Equal(t, WriteDeletion, funnel.Write)
+		}
+		writes = append(writes, write)
 	}
 	require.Len(t, writes, int(call.Writes))
 	return writes
@@ -128,6 +175,21 @@ func writesOf(t testing.TB, call *Call) (writes []contract.Write) {
 var verdicts = map[string]uint32{
 	contract.Allowed: Allowed, contract.Later: Allowed, contract.Partly: Allowed, contract.Limited: Limited, contract.Never: Limited,
 	contract.Peeked: Peeked, contract.Charged: Charged, contract.Refunded: Refunded,
+}
+
+// ends is an end so many milliseconds ahead of today.
+func ends(ahead int64) string { return strconv.FormatInt(today/1e6+ahead, 10) }
+
+// scoresIn reads a set of the form "member=score member=score".
+func scoresIn(text string) map[string]float64 {
+	scores := map[string]float64{}
+	for _, word := range strings.Fields(text) {
+		member, score, _ := strings.Cut(word, "=")
+		if number, err := strconv.ParseFloat(score, 64); err == nil && !math.IsNaN(number) {
+			scores[member] = number
+		}
+	}
+	return scores
 }
 
 // FuzzAnswer: whatever the words and the keys, the answer of each command is what the
@@ -168,11 +230,27 @@ func FuzzAnswer(f *testing.F) {
 		f.Add("15", "30", "60", "7", uint8(1), in(10e9), "b", "1", "1", "1", "1", uint8(0), "", receipt, today, false)
 		f.Add("15", "30", "60", "20", uint8(1), in(40e9), "b", "1", "1", "1", "1", uint8(0), "", receipt, int64(-1), false)
 	}
+	// Slots: free, taken by the holder or by others, more than the limit, ended just now; then errors.
+	for _, set := range []string{"", "h=" + ends(1), "x=" + ends(1), "h=" + ends(0), "x=" + ends(0), "h=" + ends(30_000), "h=+Inf", "x=-Inf", "x=" + ends(1) + "5 y=+Inf",
+		"h=" + ends(1) + " x=" + ends(2), "x=" + ends(40_000) + " y=9e15 z=1", "h=9300000000000"} {
+		for _, limit := range []string{"0", "1", "2", most} {
+			f.Add(limit, "SLOTS", "30", "h", uint8(3), set, "b", "1", "1", "1", "1", uint8(1), in(1e9), "0", today, false)
+			f.Add(limit, "SLOTS", "30", "h", uint8(3), set, "b", "1", "sLoTs", "0.001", "h", uint8(0), "", "0", today, false)
+			f.Add("1", "1", "1", "1", uint8(1), in(0), "b", limit, "SLOTS", "30", "h", uint8(3), set, "5", today, false)
+		}
+	}
+	for _, words := range []string{"x SLOTS x ", "-1 SLOTS 1 h", "1 SLOTS 0.0009 h", "1 SLOTS 0.001 h", "1 SLOTS 1 ", "1 SLOTS 9223372036.854775807 h", "1 SLOT 1 1", "1 SLOTSS 1 1"} {
+		word := strings.Split(words, " ")
+		for kind := range uint8(4) {
+			f.Add(word[0], word[1], word[2], word[3], kind, "h=1", "b", "1", "1", "1", "1", kind, in(0), "7", today, false)
+		}
+	}
+	f.Add("1", "SLOTS", "1", strings.Repeat("h", 255), uint8(0), "", "b", "1", "SLOTS", "1", strings.Repeat("h", 256), uint8(0), "", "0", int64(-1), false)
 	// Instants before 1970 count as 0, also for a refund that empties a funnel.
 	f.Add("1", "1", "1", "0", uint8(0), "", "0", "1", "1", "1", "1", uint8(1), "1", "0", int64(-1), false)
 	f.Fuzz(func(t *testing.T, capacity, count, period, quantity string, kind uint8, value, key, capacity2, count2, period2, quantity2 string, kind2 uint8, value2, lastWord string, now int64, redisCell bool) {
 		held := func(kind uint8, text string) contract.Value {
-			return []contract.Value{{}, {Type: "string", Text: text}, {Type: "list"}}[kind%3]
+			return []contract.Value{{}, {Type: "string", Text: text}, {Type: "list"}, {Type: "zset", Scores: scoresIn(text)}}[kind%4]
 		}
 		get := func(name string) contract.Value {
 			if name == "a" {
@@ -196,8 +274,13 @@ func FuzzAnswer(f *testing.F) {
 			}
 		}
 		for _, words := range calls {
-			call := callOf(mode, words, now, get)
-			require.Zero(t, testing.AllocsPerRun(1, func() { answer(call) }))
+			call := callOf(mode, words, now)
+			answer(call, get)
+			require.Zero(t, testing.AllocsPerRun(1, func() {
+				if parse(call); call.Verdict == Parsed {
+					decide(call)
+				}
+			}))
 			want := contract.Call(mode, words, max(now, 0), get)
 			if want.Err != "" || call.Verdict == Error {
 				message := errorOf(t, call)
@@ -209,6 +292,11 @@ func FuzzAnswer(f *testing.F) {
 				continue
 			}
 			require.Equal(t, want.Reply, replyOf(call), "%q", words)
+			for i, write := range want.Writes {
+				if write.Holder != "" { // what C finds out when it writes
+					want.Writes[i].Removed, want.Writes[i].Left, want.Writes[i].Expiry = 0, nil, 0
+				}
+			}
 			require.Equal(t, want.Writes, writesOf(t, call), "%q", words)
 			require.Equal(t, verdicts[want.Name], call.Verdict, "%q", words)
 		}
@@ -234,8 +322,8 @@ func TestErrorMessages(t *testing.T) {
 		{"cl.throttle k " + most + " " + most + " 9223372036.854775807 " + most, contract.RedisCell, contract.ErrTolerance + ": got capacity " + most +
 			", count " + most + ", period 9223372036.854775807, quantity " + most},
 	} {
-		call := callOf(c.mode, strings.Split(c.words, " "), today, nothing)
-		answer(call)
+		call := callOf(c.mode, strings.Split(c.words, " "), today)
+		answer(call, nothing)
 		require.Equal(t, string(c.want), errorOf(t, call), c.words)
 	}
 }

@@ -15,18 +15,24 @@ const (
 	InRows                  // a row for each funnel, in exact times
 )
 
+// The kinds of a row.
+const (
+	FunnelKind uint32 = iota
+	SlotsKind
+)
+
 // The types of stored values.
 const (
 	StoredNothing   uint32 = iota // there is no such key
-	StoredString                  // a string, which is StoredValue
+	StoredOfKind                  // of a funnel, the string StoredValue; of slots, a sorted set
 	StoredOtherType               // a list, a hash, ...
 )
 
 // The write that a call makes to a key.
 const (
 	WriteNothing  uint32 = iota
-	WriteTAT             // write TAT and Expiry
-	WriteDeletion        // the funnel is empty: delete the key
+	WriteTAT             // write TAT and Expiry; of slots, Expiry: when the holder's slot ends
+	WriteDeletion        // the funnel is empty: delete the key; of slots, the holder's slot has ended
 )
 
 // The verdict on a call.
@@ -74,25 +80,41 @@ type Call struct {
 	Rows    [MostFunnels]Row
 }
 
-// A Funnel is one funnel of a call: its words, the stored value, and the write.
+// A Funnel is one row of a call, a funnel or slots: its words, the stored value, and the write.
 type Funnel struct {
-	Key, Capacity, Count, Period, Quantity string // as the client sent them
+	// As the client sent them. Of slots: key, limit, the word SLOTS, ttl and holder.
+	Key, Capacity, Count, Period, Quantity string
 
 	// For namesAKeyTwice: which key this one was last compared with, counted from 1, and
 	// how many bytes at their ends are alike.
 	ComparedWith, Alike uint64
 
-	Stored      uint32 // StoredNothing, StoredString or StoredOtherType
+	Kind        uint32 // FunnelKind or SlotsKind
+	Stored      uint32 // StoredNothing, StoredOfKind or StoredOtherType
 	Write       uint32 // WriteNothing, WriteTAT or WriteDeletion
 	StoredValue string
+	Slots       Slots
 
-	ExpiryMilliseconds int64   // Unix time at which the funnel is empty
-	TAT, Expiry        Decimal // the words of the replicated SET
+	ExpiryMilliseconds int64   // Unix time at which the funnel is empty, or the holder's slot ends
+	TAT, Expiry        Decimal // the words of the replicated SET; of slots, held and that of ZADD
+}
+
+// Slots are what C reads and writes of a sorted set. Ends are in milliseconds since the epoch.
+type Slots struct {
+	Limit int64 // of the call
+
+	// How many slots run, at most Limit + 1; when the holder's own ends, and the first and the
+	// last of the others; 0 for none. First is set only if Limit or more run.
+	Running, Own, First, Last int64
+
+	// Used by C only.
+	SomeEnded, Removed, Expiry int64
+	Change                     uint32
 }
 
 // A Row is the reply of one funnel.
 type Row struct {
 	Limited, Limit, Remaining int64
 	Wait, ResetAfter          Decimal
-	HasReceipt                int64 // 1: it is the funnel's TAT; 0: it is "0"
+	HasReceipt                int64 // 1: it is the funnel's TAT, or held; 0: it is "0"
 }

@@ -13,6 +13,12 @@ const (
 	badPeriod            = "period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits"
 	badQuantity          = "quantity must be an integer from 0 to 9223372036854775807"
 
+	badLimit          = "limit must be an integer from 0 to 9223372036854775807"
+	badTTL            = "ttl must be seconds from 0.001 to 9223372036.854775807 with up to 9 fraction digits"
+	badHolder         = "holder must be 1 to 255 bytes"
+	badMaxWaitOfSlots = "max_wait must be left out with SLOTS: ask again after a moment"
+	badReceiptOfSlots = "tat must be left out with SLOTS: the holder's name says which slot ends"
+
 	badMaxWait          = "max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
 	badMaxWaitOfSeveral = "max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
 	badReceipt          = "tat must be an integer from 0 to 9223372036854775807"
@@ -28,12 +34,12 @@ const (
 // longestValue is how much of a wrong argument an error repeats, in bytes.
 const longestValue = 40
 
-// failStored answers a call when a key holds something other than a funnel. For a key of
+// failStored answers a call when a key holds something other than the row's kind. For a key of
 // another type it replies as the server's own commands do.
 //
 //go:nosplit
 func (call *Call) failStored(index uint) {
-	if index < MostFunnels && call.Funnels[index].Stored == StoredString {
+	if index < MostFunnels && call.Funnels[index].Stored == StoredOfKind {
 		call.setErrorFunnel(index)
 		call.fail(noFunnel)
 		return
@@ -95,6 +101,11 @@ func (call *Call) failCapacity(capacity string, isNumber bool) bool {
 func (call *Call) failCombination(err error, funnel *Funnel) bool {
 	reason, _ := err.(gcra.Error)
 	call.fail(string(reason))
+	if funnel.Kind == SlotsKind {
+		call.add(": got ttl ")
+		call.add(funnel.Period)
+		return false
+	}
 	call.add(": got capacity ")
 	call.add(funnel.Capacity)
 	call.add(", count ")

@@ -11,6 +11,10 @@ import (
 //
 //go:nosplit
 func (call *Call) parseFunnel(funnel *Funnel, request *gcra.Request) (ok bool) {
+	if isSlotsWord(funnel.Count) && call.Form == InRows && call.Operation != gcra.Take {
+		return call.parseSlots(funnel, request)
+	}
+	funnel.Kind = FunnelKind
 	capacity, ok := parseInteger(funnel.Capacity)
 	if !ok || capacity == 0 && call.LimitSurplus == 0 {
 		return call.failCapacity(funnel.Capacity, ok)
@@ -45,29 +49,39 @@ func (call *Call) parseFunnel(funnel *Funnel, request *gcra.Request) (ok bool) {
 	return true
 }
 
-// readStored takes the TAT from the stored value, and returns false if the key does not
-// hold a funnel.
+// readStored takes the state from the stored value, and returns false if the key holds
+// something else.
 //
 //go:nosplit
-func (funnel *Funnel) readStored(tat *int64) (ok bool) {
-	if funnel.Stored == StoredNothing {
-		*tat = gcra.Empty
+func (funnel *Funnel) readStored(item *gcra.Item) (ok bool) {
+	switch {
+	case funnel.Kind == SlotsKind:
+		item.TAT, item.Running = funnel.Slots.Own, funnel.Slots.Running
+		item.First, item.Last = funnel.Slots.First, funnel.Slots.Last
+		return funnel.Stored != StoredOtherType
+	case funnel.Stored == StoredNothing:
+		item.TAT = gcra.Empty
 		return true
 	}
-	*tat, ok = parseInteger(funnel.StoredValue)
-	return ok && funnel.Stored == StoredString
+	item.TAT, ok = parseInteger(funnel.StoredValue)
+	return ok && funnel.Stored == StoredOfKind
 }
 
-// write has the key written with a TAT, or deleted where that has passed.
+// write has the key written with a TAT, or deleted if that has passed; of slots, with the end of
+// the holder's.
 //
 //go:nosplit
 func (funnel *Funnel) write(tat, now int64) {
-	if tat <= now {
+	funnel.Write = WriteTAT
+	switch {
+	case tat == 0, funnel.Kind == FunnelKind && tat <= now:
 		funnel.Write = WriteDeletion
 		return
+	case funnel.Kind == SlotsKind:
+		funnel.ExpiryMilliseconds = tat
+	default:
+		funnel.ExpiryMilliseconds = gcra.Milliseconds(tat)
+		funnel.TAT.setInteger(tat)
 	}
-	funnel.Write = WriteTAT
-	funnel.ExpiryMilliseconds = gcra.Milliseconds(tat)
-	funnel.TAT.setInteger(tat)
 	funnel.Expiry.setInteger(funnel.ExpiryMilliseconds)
 }

@@ -19,7 +19,7 @@ func callOfKeys(keys []string) *Call {
 	for _, key := range keys {
 		words = append(words, key, "1", "1", "1", "1")
 	}
-	return callOf(contract.Default, words, today, nothing)
+	return callOf(contract.Default, words, today)
 }
 
 // TestKeysNamedTwiceAreFound among keys that are alike: the error names the first whose key

@@ -4,15 +4,18 @@
 package clients_test
 
 import (
+	"bytes"
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
+	"funnel/test/page"
 )
 
 // A language has a client in a package of Debian.
@@ -142,4 +145,31 @@ func TestSnippets(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWaitForASlot, as docs/commands.md has it: the work begins when another holder gives its slot
+// back, and its own is free when it fails.
+func TestWaitForASlot(t *testing.T) {
+	t.Parallel()
+	l := languages[slices.IndexFunc(languages, func(l language) bool { return l.name == "redis-py" })]
+	if output, err := l.run(l.needs).CombinedOutput(); err != nil {
+		t.Skipf("needs redis-py: %v: %s", err, output)
+	}
+	server := servertest.StartModule(t)
+	client := server.Client(t)
+	servertest.Call(t, client, "cl.reserve jobs 1 SLOTS 60 other")
+	work := "import random, uuid\ndef work(): print(r.zcard('jobs')); raise SystemExit('failed')\n"
+	snippet := replaced(t, page.Marked(t, "../../docs/commands.md", "wait for a slot"), `"jobs", 5`, `"jobs", 1`)
+	command := l.at(server.Addr(), work+snippet)
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
+	require.NoError(t, command.Start())
+	servertest.Eventually(t, "the snippet asks again", func() bool {
+		return servertest.InfoField(t, client, "funnel", "funnel_limited") > 1
+	})
+	require.EqualValues(t, 1, client.ZCard(t.Context(), "jobs").Val())
+	servertest.Call(t, client, "cl.refund jobs 1 SLOTS 60 other")
+	require.Error(t, command.Wait())
+	require.Equal(t, "1\nfailed\n", output.String())
+	require.Zero(t, client.Exists(t.Context(), "jobs").Val())
 }

@@ -19,15 +19,18 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-const funnel = "key capacity count period quantity"
+const (
+	funnel = "key capacity count period quantity"
+	row    = "(" + funnel + "|key limit SLOTS ttl holder)"
+)
 
 var commands = []command{
 	{"cl.throttle", "key capacity count period [quantity]", "write denyoom fast", [4]int{-5, 1, 1, 1}, ""},
-	{"cl.reserve", funnel + " [" + funnel + " ...] [max_wait]", "write denyoom fast", [4]int{-6, 1, -2, 5}, ""},
+	{"cl.reserve", row + " [" + row + " ...] [max_wait]", "write denyoom fast", [4]int{-6, 1, -2, 5}, ""},
 	{"cl.take", funnel, "write denyoom fast", [4]int{6, 1, 1, 1}, contract.ErrIncrement},
-	{"cl.peek", funnel + " [" + funnel + " ...]", "readonly fast", [4]int{-6, 1, -1, 5}, ""},
-	{"cl.charge", funnel + " [" + funnel + " ...]", "write denyoom fast", [4]int{-6, 1, -1, 5}, ""},
-	{"cl.refund", funnel + " [" + funnel + " ...] [tat]", "write fast", [4]int{-6, 1, -2, 5}, contract.ErrTAT},
+	{"cl.peek", row + " [" + row + " ...]", "readonly fast", [4]int{-6, 1, -1, 5}, ""},
+	{"cl.charge", row + " [" + row + " ...]", "write denyoom fast", [4]int{-6, 1, -1, 5}, ""},
+	{"cl.refund", row + " [" + row + " ...] [tat]", "write fast", [4]int{-6, 1, -2, 5}, contract.ErrTAT},
 }
 
 // A command is how COMMAND DOCS and COMMAND INFO describe it: the tests derive from that
@@ -49,20 +52,25 @@ func (c command) most() int {
 }
 
 // sound are the words of a call that is allowed.
-var sound = strings.NewReplacer("capacity", "2", "count", "1", "period", "1000", "quantity", "1", "max_wait", "0", "tat", "0")
+var sound = strings.NewReplacer("capacity", "2", "count", "1", "period", "1000", "quantity", "1", "max_wait", "0", "tat", "0",
+	"limit", "2", "ttl", "1000", "holder", "me", "(", "", ")", "")
 
-// calls are all ways to ask for a token of each key: without the words that may be left out,
-// and with them.
+// calls are all ways to ask for a token of each key, and for a slot: without the words that may be
+// left out, and with them.
 func (c command) calls(keys ...string) (lines []string) {
 	parts := strings.Split(strings.TrimSuffix(c.syntax, "]"), " [")
-	line, last := c.name, parts[len(parts)-1]
-	for _, key := range keys {
-		line += strings.Replace(" "+sound.Replace(parts[0]), "key", key, 1)
+	for form := range strings.SplitSeq(parts[0], "|") {
+		line, last := c.name, parts[len(parts)-1]
+		for _, key := range keys {
+			line += strings.Replace(" "+sound.Replace(form), "key", key, 1)
+		}
+		lines = append(lines, line)
+		isError := last == "tat" && strings.Contains(form, "SLOTS")
+		if len(parts) > 1 && !strings.HasSuffix(last, "...") && !isError {
+			lines = append(lines, line+" "+sound.Replace(last))
+		}
 	}
-	if len(parts) == 1 || strings.HasSuffix(last, "...") {
-		return []string{line}
-	}
-	return []string{line, line + " " + sound.Replace(last)}
+	return lines
 }
 
 // names of the commands that have a flag, or of all.

@@ -5,7 +5,9 @@ package command_test
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,8 +17,10 @@ import (
 	"funnel/internal/servertest"
 )
 
-// effects are calls, the keys that they write, in that order, and how INFO counts them.
-// Funnel one holds 1 token of 3, two holds 2, and new is none. TestErrors has all errors.
+// effects are calls, what they write, in that order, and how INFO counts them. Of a funnel, what is
+// written is the key; of slots, each command, in which +1 is a millisecond after the first instant.
+// Funnel one holds 1 token of 3, two holds 2, a slot of busy is held for 30 seconds by a, and new is
+// none. Lines before the call are commands of others.
 var effects = []struct{ name, call, writes, counted string }{
 	{"taken", "cl.throttle one 3 1 1", "one", "allowed"},
 	{"does not fit", "cl.throttle two 3 1 1 2", "", "limited"},
@@ -39,15 +43,41 @@ var effects = []struct{ name, call, writes, counted string }{
 	{"nothing to refund", "cl.refund new 3 1 1 2", "", "refunded"},
 	{"refund of a receipt", "cl.refund two 3 1 1 1 @2s", "two", "refunded"},
 	{"refund of a receipt that has leaked", "cl.refund two 3 1 1 1 @0s", "", "refunded"},
+
+	{"slot", "cl.reserve new 1 SLOTS 9.0000001 b", "ZADD new +9001 b, PEXPIREAT new +9001", "allowed"},
+	{"slot that does not end last", "cl.reserve busy 2 SLOTS 20 b", "ZADD busy +20000 b", "allowed"},
+	{"no slot is free", "cl.reserve busy 1 SLOTS 40 b", "", "limited"},
+	{"slot and tokens", "cl.reserve one 3 1 1 1 new 1 SLOTS 5 b two 3 1 1 1", "one, ZADD new +5000 b, PEXPIREAT new +5000, two", "allowed"},
+	{"slot without tokens", "cl.reserve busy 2 SLOTS 40 a new 1 SLOTS 1 a two 3 1 1 2", "", "limited"},
+	{"renewed", "cl.reserve busy 0 SLOTS 40 a", "ZADD busy +40000 a, PEXPIREAT busy +40000", "allowed"},
+	{"renewed to end earlier", "cl.reserve busy 0 SLOTS 10 a", "ZADD busy +10000 a, PEXPIREAT busy +10000", "allowed"},
+	{"renewed to the same millisecond", "cl.reserve busy 0 SLOTS 30 a", "", "allowed"},
+	{"renewed to the same millisecond, with one ended", "zadd busy 1 x\ncl.reserve busy 0 SLOTS 30 a", "", "allowed"},
+	{"renewal of nothing, with one ended", "zadd busy 1 x\ncl.reserve busy 0 SLOTS 30 x", "", "limited"},
+	{"peek at slots, with one ended", "zadd busy 1 x\ncl.peek busy 2 SLOTS 20 b new 1 SLOTS 1 b", "", "peeked"},
+	{"slot charged", "cl.charge busy 0 SLOTS 40 b", "ZADD busy +40000 b, PEXPIREAT busy +40000", "charged"},
+	{"last slot given back", "cl.refund busy 0 SLOTS 1 a", "ZREM busy a", "refunded"},
+	{"slot given back that ended last", "zadd busy +9000 b\ncl.refund busy 1 SLOTS 1 a", "ZREM busy a, PEXPIREAT busy +9000", "refunded"},
+	{"slot given back that did not end last", "zadd busy +9000 b\ncl.refund busy 1 SLOTS 1 b", "ZREM busy b", "refunded"},
+	{"no slot to give back", "zadd busy +0 x\ncl.refund busy 1 SLOTS 1 x", "", "refunded"},
+	{"ended ones are removed", "zadd busy 1 x +0 y\ncl.reserve busy 2 SLOTS 30 b", "ZADD busy +30000 b, ZREMRANGEBYRANK busy 0 1", "allowed"},
+	{"slot of a holder whose last has ended", "zadd busy 1 x 2 b\ncl.reserve busy 2 SLOTS 40 b",
+		"ZADD busy +40000 b, ZREMRANGEBYRANK busy 0 0, PEXPIREAT busy +40000", "allowed"},
+	{"last slot given back, and ended ones", "zadd busy -inf x 1.5 y\ncl.refund busy 1 SLOTS 1 a", "ZREM busy a, ZREMRANGEBYRANK busy 0 1", "refunded"},
+	{"beside one that never ends", "zadd busy inf x\ncl.reserve busy 3 SLOTS 1 b", "ZADD busy +1000 b, PERSIST busy", "allowed"},
+	{"no expiry to remove", "zadd new 9223372036854775808 x\ncl.reserve new 3 SLOTS 1 b", "ZADD new +1000 b", "allowed"},
+	{"no expiry, which it should have", "persist busy\ncl.reserve busy 2 SLOTS 9 b", "ZADD busy +9000 b, PEXPIREAT busy +30000", "allowed"},
+	{"slots under a funnel's key", "cl.reserve busy 0 SLOTS 40 a one 2 SLOTS 1 b", "", "errors"},
+	{"no ttl", "cl.reserve busy 1 SLOTS 0 a", "", "errors"},
 }
 
-// TestEffects: they see the keys that a call writes, in the order of the call. Each write is a
-// SET with PXAT, or a DEL. INFO counts the call by its outcome.
+// TestEffects: they see the keys that a call writes, in the order of the call. Each write of a funnel
+// is a SET with PXAT, or a DEL. INFO counts the call by its outcome.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.Options{
 		Module: servertest.DebugModule(t),
-		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "always", "--notify-keyspace-events", "Kg$"},
+		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "always", "--notify-keyspace-events", "Kg$z"},
 	})
 	client, ctx := server.Client(t), t.Context()
 	servertest.ClockOf(client).Set(t, servertest.Epoch)
@@ -59,28 +89,35 @@ func TestEffects(t *testing.T) {
 	var want []string // of the append-only file, by row
 	for _, c := range effects {
 		require.NoError(t, client.FlushAll(ctx).Err())
-		servertest.Call(t, client, "cl.charge one 3 1 1 1 two 3 1 1 2")
-		prepared, _ := written(t, client, "one two")
+		servertest.Call(t, client, "cl.charge one 3 1 1 1 two 3 1 1 2 busy 1 SLOTS 30 a")
+		commands, _ := written(t, client, "one two, ZADD busy +30000 a, PEXPIREAT busy +30000")
+		prepared := logged(t, commands)
+		lines := strings.Split(withInstants(c.call), "\n")
+		for _, line := range lines[:len(lines)-1] {
+			servertest.Call(t, client, line)
+			command, words, _ := strings.Cut(line, " ")
+			prepared += strings.ToUpper(command) + " " + words + "\n"
+		}
 		drain(t, client, subscription)
 		watchers := map[string]*servertest.Wire{}
-		for _, key := range []string{"one", "two", "new"} {
+		for _, key := range []string{"one", "two", "new", "busy"} {
 			watchers[key] = server.Wire(t)
 			require.Equal(t, "OK", watchers[key].MustDo(t, "watch", key))
 			require.Equal(t, "OK", watchers[key].MustDo(t, "multi"))
 		}
 		dumps, counts := servertest.Dumps(t, client), countsOf(t, client)
 
-		servertest.Try(client, withTATs(c.call))
+		servertest.Try(client, withTATs(lines[len(lines)-1]))
 
+		commands, events := written(t, client, c.writes)
 		counts[c.counted]++
-		counts["dirty"] += int64(len(strings.Fields(c.writes)))
+		counts["dirty"] += int64(len(commands))
 		require.Equal(t, counts, countsOf(t, client), c.name)
-		log, events := written(t, client, c.writes)
-		want = append(want, prepared+log)
+		want = append(want, prepared+logged(t, commands))
 		require.Equal(t, events, drain(t, client, subscription), c.name)
 		after := servertest.Dumps(t, client)
 		for key, watcher := range watchers {
-			touched := slices.Contains(strings.Fields(c.writes), key)
+			touched := slices.Contains(strings.Fields(strings.ReplaceAll(c.writes, ",", "")), key)
 			require.Equal(t, touched, dumps[key] != after[key], "%s: the value of %s", c.name, key)
 			require.Equal(t, touched, watcher.MustDo(t, "exec") == nil, "%s: WATCH of %s", c.name, key)
 		}
@@ -96,23 +133,54 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// written are the commands and events of a call that wrote these keys.
-func written(t *testing.T, client *redis.Client, keys string) (log string, events []string) {
+// written are the commands and events of a call that wrote that: see effects.
+func written(t *testing.T, client *redis.Client, writes string) (commands, events []string) {
 	t.Helper()
-	for _, key := range strings.Fields(keys) {
-		if value, err := client.Get(t.Context(), key).Result(); err == nil {
-			log += fmt.Sprintf("SET %s %s PXAT %d\n", key, value, servertest.ExpiryOf(t, client, key))
-			events = append(events, key+" set", key+" expire")
-		} else {
-			log += "DEL " + key + "\n"
-			events = append(events, key+" del")
+	slots := ""
+	for write := range strings.SplitSeq(withInstants(writes), ", ") {
+		words := strings.Fields(write)
+		if len(words) > 1 && words[0] == strings.ToUpper(words[0]) {
+			slots = words[1]
+			commands = append(commands, write)
+			events = append(events, slots+" "+eventOf[words[0]])
+			continue
+		}
+		for _, key := range words {
+			if value, err := client.Get(t.Context(), key).Result(); err == nil {
+				commands = append(commands, fmt.Sprintf("SET %s %s PXAT %d", key, value, servertest.ExpiryOf(t, client, key)))
+				events = append(events, key+" set", key+" expire")
+			} else {
+				commands = append(commands, "DEL "+key)
+				events = append(events, key+" del")
+			}
 		}
 	}
-	if servertest.Since7(t) && strings.Contains(keys, " ") {
-		log = "MULTI\n" + log + "EXEC\n"
+	if slots != "" && client.Exists(t.Context(), slots).Val() == 0 {
+		events = append(events, slots+" del")
 	}
-	return log, events
+	return commands, events
 }
+
+var eventOf = map[string]string{"ZADD": "zadd", "ZREM": "zrem", "ZREMRANGEBYRANK": "zremrangebyrank", "PEXPIREAT": "expire", "PERSIST": "persist"}
+
+// logged are commands of one call, as the append-only file has them.
+func logged(t *testing.T, commands []string) string {
+	t.Helper()
+	if servertest.Since7(t) && len(commands) > 1 {
+		commands = slices.Concat([]string{"MULTI"}, commands, []string{"EXEC"})
+	}
+	return strings.Join(append(commands, ""), "\n")
+}
+
+// withInstants writes a word such as +1, milliseconds after the first instant, as ZADD takes it.
+func withInstants(text string) string {
+	return instants.ReplaceAllStringFunc(text, func(word string) string {
+		milliseconds, _ := strconv.ParseInt(word, 10, 64)
+		return fmt.Sprint(servertest.Epoch.UnixMilli() + milliseconds)
+	})
+}
+
+var instants = regexp.MustCompile(`\+\d+`)
 
 // countsOf are the calls that INFO counts, by outcome, and the dirty counter.
 func countsOf(t *testing.T, client *redis.Client) map[string]int64 {

@@ -31,12 +31,13 @@ func requireRefused(t *testing.T, client *redis.Client, want string, words ...an
 	require.Equal(t, dirty, servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save"))
 }
 
-// TestErrors, each with its full text: of a call of one funnel, and of three, of which the
-// second is wrong. The fuzzer has all numbers of words.
+// TestErrors, each with its full text: of a call of one row, and of three, of which the
+// second is wrong. The commands of one funnel take no slots. The fuzzer has all numbers of words.
 func TestErrors(t *testing.T) {
 	_, client := servertest.Shared(t)
 	require.NoError(t, client.RPush(t.Context(), "list", "a").Err())
 	require.NoError(t, client.Set(t.Context(), "word", "abc", 0).Err())
+	require.NoError(t, client.Do(t.Context(), "zadd", "slots", most, "a").Err())
 	for _, c := range []struct {
 		funnel string
 		begins contract.Error
@@ -51,11 +52,22 @@ func TestErrors(t *testing.T) {
 		{"k " + most + " 1 1 1", contract.ErrTolerance, ": got capacity " + most + ", count 1, period 1, quantity 1"},
 		{"k 2 1 1 " + most, contract.ErrIncrement, ": got capacity 2, count 1, period 1, quantity " + most},
 		{"list 2 1 1 1", contract.ErrType, ""},
+		{"slots 2 1 1 0", contract.ErrType, ""},
 		{"word 2 1 1 0", contract.ErrFunnel, ""},
 		{"k 1 1 " + century + " 1", contract.ErrTAT, ": got capacity 1, count 1, period " + century + ", quantity 1"},
+		{"k -1 slots 0 a", contract.ErrLimit, ", not '-1'"},
+		{"k " + most + "0 Slots 1 a", contract.ErrLimit, ", not '" + most + "0'"},
+		{"k 2 SLOTS 0.000999999 a", contract.ErrTTL, ", not '0.000999999'"},
+		{"k 2 SLOTS 1e3 a", contract.ErrTTL, ", not '1e3'"},
+		{"k 2 SLOTS 1 " + strings.Repeat("h", 256), contract.ErrHolder, ", not '" + strings.Repeat("h", 40) + "' and more"},
+		{"k 2 SLOTTS 1 a", contract.ErrCount, ", not 'SLOTTS'"},
+		{"list 2 SLOTS 1 a", contract.ErrType, ""},
+		{"word 0 SLOTS 1 a", contract.ErrType, ""},
+		{"k 2 SLOTS " + century + " a", contract.ErrEnd, ": got ttl " + century},
 	} {
 		for _, command := range commands {
-			if c.begins == command.without {
+			isSlots := strings.Contains(strings.ToUpper(c.funnel), " SLOTS ")
+			if c.begins == command.without || c.begins == contract.ErrEnd && command.name == "cl.refund" || isSlots && command.most() == 1 {
 				continue
 			}
 			ends := c.ends
@@ -66,6 +78,8 @@ func TestErrors(t *testing.T) {
 			if command.most() > 1 {
 				line := command.name + " first 2 1 1 1 " + c.funnel + " last 2 1 1 1"
 				requireRefused(t, client, string(c.begins.Of(2))+c.ends, servertest.Words(line)...)
+			} else {
+				requireRefused(t, client, string(contract.ErrCount)+", not 'SLOTS'", command.name, "k", 2, "SLOTS", 1, 1)
 			}
 		}
 	}
@@ -87,7 +101,7 @@ func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
 	require.NoError(t, client.Set(ctx, "key", 1, time.Millisecond).Err())
 	time.Sleep(2 * time.Millisecond)
 	for _, c := range commands {
-		for _, bad := range []string{"15 1", "x 1 1 1", "15 x 1 1", "15 1 x 1", "15 1 1 x", "15 1000000001 1 1", most + " 1 1 1"} {
+		for _, bad := range []string{"15 1", "x 1 1 1", "15 x 1 1", "15 1 x 1", "15 1 1 x", "15 1000000001 1 1", most + " 1 1 1", "-1 SLOTS 1 a"} {
 			require.Regexp(t, "^ERR ", servertest.Try(client, c.name+" key "+bad))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,7 @@ type step struct {
 	at    string // after the first instant
 	call  string
 	reply string
-	state string // the TAT of each key, after the first instant
+	state string // the TAT of each key, after the first instant, or the ends of its slots
 }
 
 const late = "late=1422479h47m16.854775807s" // 2^63-1 nanoseconds after 1970
@@ -152,6 +153,70 @@ var stories = map[string][]step{
 		{"11s", "cl.throttle k 1 1 0.002", "0 1 0 -1 1", "k=11.002s"},
 		{"3h", "cl.take k 3 3 1 4", "1 0.333333333 [1 3 0 0.333333333 0.999999999 3h0m0.999999999s] 3", "k=3h0m0.999999999s"},
 	},
+	"a slot is taken, renewed and given back": {
+		{"0s", "cl.reserve k 2 SLOTS 30 a", "0 0 [0 2 1 0 30]", "k{a:30s}"},
+		{"10s", "cl.reserve k 0 slots 30 a", "0 0 [0 0 0 0 30 20]", "k{a:40s}"},
+		{"10s", "cl.peek k 2 Slots 1 a", "0 0 [0 2 1 0 30 30]", "k{a:40s}"},
+		{"10s", "cl.reserve k 2 SLOTS 1 a 0", "0 0 [0 2 1 0 1 30]", "k{a:11s}"},
+		{"10.5s", "cl.refund k 9 SLOTS 30 a", "0 0 [0 9 9 0 0 0.5]", ""},
+		{"10.5s", "cl.refund k 2 SLOTS 30 a", "0 0 [0 2 2 0 0]", ""},
+		{"10.5s", "cl.reserve k 0 SLOTS 30 a", "1 -1 [1 0 0 -1 0]", ""},
+		{"10.5s", "cl.peek k 1 SLOTS 30 a", "0 0 [0 1 1 0 0]", ""},
+	},
+	"no more than limit slots run": {
+		{"0s", "cl.reserve k 2 SLOTS 30 a", "0 0 [0 2 1 0 30]", "k{a:30s}"},
+		{"5s", "cl.reserve k 2 SLOTS 30 b", "0 0 [0 2 0 0 30]", "k{a:30s b:35s}"},
+		{"10s", "cl.reserve k 2 SLOTS 30 c", "1 20 [1 2 0 20 25]", "k{a:30s b:35s}"},
+		{"10s", "cl.reserve k 1 SLOTS 30 c", "1 20 [1 1 0 20 25]", "k{a:30s b:35s}"},
+		{"10s", "cl.reserve k 1 SLOTS 30 a", "0 0 [0 1 0 0 30 20]", "k{b:35s a:40s}"},
+		{"10s", "cl.peek k 9223372036854775807 SLOTS 30 c", "0 0 [0 9223372036854775807 9223372036854775805 0 30]", "k{b:35s a:40s}"},
+		{"10s", "cl.peek k 0 SLOTS 30 c", "1 -1 [1 0 0 -1 30]", "k{b:35s a:40s}"},
+	},
+	"a slot ends when the clock reaches its millisecond": {
+		{"500ns", "cl.reserve k 1 SLOTS 0.001 a", "0 0 [0 1 0 0 0.0019995]", "k{a:2ms}"},
+		{"1.999999ms", "cl.reserve k 1 SLOTS 0.001 b", "1 0.000000001 [1 1 0 0.000000001 0.000000001]", "k{a:2ms}"},
+		{"2ms", "cl.reserve k 0 SLOTS 0.001 a", "1 -1 [1 0 0 -1 0]", "k{a:2ms}"},
+		{"2ms", "cl.refund k 1 SLOTS 0.001 a", "0 0 [0 1 1 0 0]", "k{a:2ms}"},
+		{"2ms", "cl.reserve k 1 SLOTS 0.001 b", "0 0 [0 1 0 0 0.001]", "k{b:3ms}"},
+		{"3ms", "cl.reserve k 1 SLOTS 0.0010001 b", "0 0 [0 1 0 0 0.002]", "k{b:5ms}"},
+	},
+	"a clock that steps back lets slots run longer": {
+		{"0s", "cl.reserve k 1 SLOTS 30 a", "0 0 [0 1 0 0 30]", "k{a:30s}"},
+		{"-1h", "cl.reserve k 1 SLOTS 30 b", "1 3630 [1 1 0 3630 3630]", "k{a:30s}"},
+		{"-1h", "cl.reserve k 0 SLOTS 30 a", "0 0 [0 0 0 0 30 3630]", "k{a:-59m30s}"},
+	},
+	"charge takes a slot that is not free": {
+		{"0s", "cl.reserve k 1 SLOTS 30 a", "0 0 [0 1 0 0 30]", "k{a:30s}"},
+		{"0s", "cl.charge k 1 SLOTS 20 b", "1 20 [1 1 0 20 30]", "k{b:20s a:30s}"},
+		{"0s", "cl.charge k 2 SLOTS 20 b", "0 0 [0 2 0 0 30 20]", "k{b:20s a:30s}"},
+		{"0s", "cl.charge k 0 SLOTS 40 c", "1 20 [1 0 0 20 40]", "k{b:20s a:30s c:40s}"},
+		{"0s", "cl.refund k 0 SLOTS 30 b", "0 0 [0 0 0 0 40 20]", "k{a:30s c:40s}"},
+		{"0s", "cl.charge new 0 SLOTS 10 a", "1 10 [1 0 0 10 10]", "k{a:30s c:40s} new{a:10s}"},
+	},
+	"slots and tokens are taken as one": {
+		{"0s", "cl.reserve k 1 SLOTS 30 a f 2 1 1 1", "0 0 [0 1 0 0 30] [0 2 1 0 1 1s]", "f=1s k{a:30s}"},
+		{"0s", "cl.reserve f 2 1 1 1 k 1 SLOTS 30 b", "1 30 [0 2 1 0 1] [1 1 0 30 30]", "f=1s k{a:30s}"},
+		{"0s", "cl.reserve k 1 SLOTS 60 a f 2 1 1 2 l 1 SLOTS 9 a", "1 1 [0 1 0 0 30 30] [1 2 1 1 1] [0 1 1 0 0]", "f=1s k{a:30s}"},
+		{"0s", "cl.peek k 1 SLOTS 60 a f 2 1 1 3", "1 -1 [0 1 0 0 30 30] [1 2 1 -1 1]", "f=1s k{a:30s}"},
+		{"0s", "cl.reserve k 1 SLOTS 30 a f 2 1 1 1", "0 0 [0 1 0 0 30 30] [0 2 0 0 2 2s]", "f=2s k{a:30s}"},
+		{"0s", "cl.refund f 2 1 1 1 k 1 SLOTS 30 a", "0 0 [0 2 1 0 1] [0 1 1 0 0 30]", "f=1s"},
+		{"0s", "cl.reserve k 1 SLOTS 30 a l 1 SLOTS 60 a", "0 0 [0 1 0 0 30] [0 1 0 0 60]", "f=1s k{a:30s} l{a:1m0s}"},
+	},
+	"members that others wrote count by their scores, rounded up": {
+		{"0s", "zadd k -inf gone 4102444799999.5 half 4102444800000.5 soon inf ever", "4", "k{gone:-Inf half:-500µs soon:500µs ever:+Inf}"},
+		{"0s", "cl.reserve k 2 SLOTS 1 a", "1 0.001 [1 2 0 0.001 9223372036.854775807]", "k{gone:-Inf half:-500µs soon:500µs ever:+Inf}"},
+		{"0s", "cl.reserve k 3 SLOTS 1 a", "0 0 [0 3 0 0 9223372036.854775807]", "k{soon:500µs a:1s ever:+Inf}"},
+		{"1ms", "cl.refund k 3 SLOTS 1 ever", "0 0 [0 3 2 0 0.999 9223372036.854775807]", "k{a:1s}"},
+		{"1ms", "cl.reserve k 3 SLOTS 1 b", "0 0 [0 3 1 0 1]", "k{a:1s b:1.001s}"},
+	},
+	"the longest ttl that there is": {
+		{"-4102444800s", "cl.reserve k 1 SLOTS 9223372036.854775807 a", "0 0 [0 1 0 0 9223372036.854775807]", "k{a:1422479h47m16.855s}"},
+		{"0s", "cl.reserve k 1 SLOTS 9223372036 b", "1 5120927236.855 [1 1 0 5120927236.855 5120927236.855]", "k{a:1422479h47m16.855s}"},
+		{"0s", "cl.reserve k 2 SLOTS 5120927236.854775808 b", string(contract.ErrEnd), "k{a:1422479h47m16.855s}"},
+		{"0s", "cl.peek k 0 SLOTS 5120927236.854775808 a", string(contract.ErrEnd), "k{a:1422479h47m16.855s}"},
+		{"0s", "cl.charge f 1 1 1 1 new 1 SLOTS 5120927236.854775808 b", string(contract.ErrEnd.Of(2)), "k{a:1422479h47m16.855s}"},
+		{"0s", "cl.refund k 2 SLOTS 5120927236.854775808 a", "0 0 [0 2 2 0 0 5120927236.855]", ""},
+	},
 }
 
 // stateOf is the TAT of each key, after the first instant. It requires that each expires at
@@ -163,12 +228,38 @@ func stateOf(t *testing.T, client *redis.Client) string {
 	require.NoError(t, err)
 	slices.Sort(keys)
 	for i, key := range keys {
+		if client.Type(ctx, key).Val() == "zset" {
+			keys[i] += slotsOf(t, client, key)
+			continue
+		}
 		tat, err := client.Get(ctx, key).Int64()
 		require.NoError(t, err)
 		require.Equal(t, tat/1e6+(tat%1e6+999_999)/1e6, servertest.ExpiryOf(t, client, key), key)
 		keys[i] += "=" + time.Unix(0, tat).Sub(servertest.Epoch).String()
 	}
 	return strings.Join(keys, " ")
+}
+
+// slotsOf are the holders of slots and when these end, after the first instant.
+func slotsOf(t *testing.T, client *redis.Client, key string) string {
+	t.Helper()
+	members, err := client.ZRangeWithScores(context.Background(), key, 0, -1).Result()
+	require.NoError(t, err)
+	var words []string
+	for _, member := range members {
+		word := fmt.Sprint(member.Score)
+		if milliseconds := member.Score - float64(servertest.Epoch.UnixMilli()); !math.IsInf(milliseconds, 0) {
+			whole, part := math.Modf(milliseconds)
+			word = (time.Duration(whole)*time.Millisecond + time.Duration(part*1e6)).String()
+		}
+		words = append(words, fmt.Sprint(member.Member, ":", word))
+	}
+	expiry, last := int64(-1), members[len(members)-1].Score
+	if last < 1<<63 {
+		expiry = int64(math.Ceil(last))
+	}
+	require.Equal(t, expiry, servertest.ExpiryOf(t, client, key), "%s: %v", key, words)
+	return "{" + strings.Join(words, " ") + "}"
 }
 
 // withTATs writes a word such as @1s, a TAT after the first instant, as commands take it.
@@ -245,6 +336,8 @@ func TestBothProtocols(t *testing.T) {
 			{"CL.TAKE {u}:s 10 10 1 12", "*4\r\n:1\r\n$3\r\n0.1\r\n*1\r\n*6\r\n:1\r\n:10\r\n:0\r\n$3\r\n0.1\r\n$1\r\n1\r\n$19\r\n4102444801000000000\r\n:9\r\n"},
 			{"CL.REFUND {u}:s 10 10 1 12 4102444801000000000", "*3\r\n:0\r\n$1\r\n0\r\n*1\r\n" + empty},
 			{"CL.PEEK {u}:h 10 10 1 1 {u}:i 10 10 1 11", "*3\r\n:1\r\n$2\r\n-1\r\n*2\r\n" + empty + strings.NewReplacer(":0", ":1", "$1\r\n0\r\n$1\r\n0\r\n$", "$2\r\n-1\r\n$1\r\n0\r\n$").Replace(empty)},
+			{"CL.RESERVE {u}:slots 2 SLOTS 0.5 me", "*3\r\n:0\r\n$1\r\n0\r\n*1\r\n*6\r\n:0\r\n:2\r\n:1\r\n$1\r\n0\r\n$3\r\n0.5\r\n$1\r\n0\r\n"},
+			{"CL.REFUND {u}:slots 10 SLOTS 1 me", "*3\r\n:0\r\n$1\r\n0\r\n*1\r\n" + strings.TrimSuffix(empty, "$1\r\n0\r\n") + "$3\r\n0.5\r\n"},
 		} {
 			_, err := wire.Write(servertest.AppendCommand(nil, strings.Fields(c.call)...))
 			require.NoError(t, err)

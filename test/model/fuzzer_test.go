@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -66,7 +67,7 @@ func (f *fuzzer) missing() string {
 			}
 		}
 	}
-	for _, outcome := range contract.Outcomes {
+	for _, outcome := range slices.Concat(contract.Outcomes, contract.ErrorsOfSlots) {
 		if all[outcome] == 0 {
 			return outcome
 		}
@@ -182,6 +183,8 @@ func (f *fuzzer) finish() {
 			continue
 		case entry.Type == "list":
 			f.send(entry.size, "llen", key)
+		case entry.Type == "zset":
+			f.sendSet(key, entry.Scores)
 		default:
 			f.send(entry.Text, "get", key)
 		}
@@ -198,6 +201,19 @@ func (f *fuzzer) finish() {
 	}
 	f.buffer, f.sent, f.expected = f.buffer[:0], f.sent[:0], f.expected[:0]
 	clear(f.touched)
+}
+
+// sendSet asks for the members of a set, one by one: replies of scores differ by protocol.
+func (f *fuzzer) sendSet(key string, scores map[string]float64) {
+	f.send(int64(len(scores)), "zcard", key)
+	for member, score := range scores {
+		from := strconv.FormatFloat(score, 'g', 17, 64)
+		f.send([]any{member}, "eval", `local at = {}
+			for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], ARGV[1], ARGV[1])) do
+				if member == ARGV[2] then at[1] = member end
+			end
+			return at`, "1", key, from, member)
+	}
 }
 
 // receive skips what client-side caching pushes.

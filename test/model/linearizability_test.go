@@ -1,15 +1,21 @@
-// Calls of clients at once are as if each were executed at one instant: no token is granted twice,
-// and a call of two funnels sees both at that instant.
+// Calls of clients at once are as if each were executed at one instant, through kill -9: no token and
+// no slot is granted twice, and a call of two keys sees both at that instant.
 
 package model_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"math"
 	"math/rand/v2"
+	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,8 +31,14 @@ import (
 // answer to the nanosecond. Porcupine finds out whether there is an order of the calls, each
 // somewhere between its start and its end, in which the contract gives the same answers. If there
 // is none, calls are not atomic, and a page is left behind that shows how far they can be explained.
+//
+// The server is killed and reads its log. A call without an answer may have been executed, or may be
+// at any later time, which is as if it never were.
 func TestCallsAreLinearizable(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
+	server := servertest.Start(t, servertest.Options{
+		Module: servertest.DebugModule(t),
+		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no"},
+	})
 	began := time.Now()
 	var mutex sync.Mutex
 	var history []porcupine.Operation
@@ -34,21 +46,45 @@ func TestCallsAreLinearizable(t *testing.T) {
 		called := time.Since(began) // by the monotonic clock
 		answer := client.Do(context.Background(), servertest.ToAny(operation.words)...)
 		returned := time.Since(began)
+		var failure net.Error
+		switch err := answer.Err(); {
+		case errors.Is(err, syscall.ECONNREFUSED):
+			return
+		case errors.Is(err, io.EOF) || errors.As(err, &failure):
+			returned = math.MaxInt64
+		}
 		mutex.Lock()
 		defer mutex.Unlock()
 		history = append(history, porcupine.Operation{
 			ClientId: number, Input: operation, Call: int64(called), Output: resultOf(operation, answer), Return: int64(returned),
 		})
 	}
-	record(0, server.Client(t), setClock(servertest.Epoch))
+	client := server.Client(t)
+	record(0, client, setClock(servertest.Epoch))
 	var running sync.WaitGroup
+	var started sync.RWMutex // the server has started, and its clock is set
+	calls, kills := servertest.QuickOrLong(400, 4000), 2
 	for number := range 8 {
 		client := server.Client(t)
 		running.Go(func() {
-			for range servertest.QuickOrLong(400, 4000) {
+			for range calls {
+				started.RLock()
 				record(number, client, anyOperation())
+				started.RUnlock()
 			}
 		})
+	}
+	for kill := range kills {
+		servertest.Eventually(t, "calls go on", func() bool {
+			mutex.Lock()
+			defer mutex.Unlock()
+			return len(history) > 8*calls*(kill+1)/(kills+2)
+		})
+		server.Kill()
+		started.Lock()
+		server.Restart(t)
+		record(0, client, setClock(servertest.Epoch))
+		started.Unlock()
 	}
 	running.Wait()
 	requireLinearizable(t, history)
@@ -61,11 +97,13 @@ func requireLinearizable(t *testing.T, history []porcupine.Operation) {
 		words := recorded.Input.(operation).words
 		name := fmt.Sprintf("%s, %d words", words[0], len(words))
 		if len(words) > 10 {
-			name = "two funnels"
+			name = "two keys"
+		} else if len(words) == 6 && words[3] == "SLOTS" {
+			name = words[0] + " of slots"
 		}
 		met[fmt.Sprintf("%s: %.2s", name, recorded.Output)]++
 	}
-	names := []string{"two funnels", "cl.reserve, 7 words", "cl.refund, 7 words"}
+	names := []string{"two keys", "cl.reserve, 7 words", "cl.refund, 7 words", "cl.reserve of slots", "cl.charge of slots", "cl.peek of slots"}
 	for _, command := range contract.Commands {
 		names = append(names, command.Name+", 6 words")
 	}
@@ -90,7 +128,7 @@ var model = porcupine.Model{
 	Init:      func() any { return world{} },
 	Step: func(state, input, output any) (bool, any) {
 		after, expected := input.(operation).in(state.(world))
-		return output == expected, after
+		return output == expected || output == noAnswer, after
 	},
 }
 
@@ -119,25 +157,36 @@ type operation struct {
 	words []string
 }
 
-// A funnel is a key with its rate.
+// A funnel is a key with its rate, or with slots where the count is 0: the capacity is their limit.
 type funnel struct {
 	key                     string
 	capacity, count, period int64
 }
 
-// words are the funnel's, of a call.
+func (f funnel) isSlots() bool { return f.count == 0 }
+
+// words are the funnel's, of a call. With a quantity of 0, a slot is renewed.
 func (f funnel) words(quantity int64) []string {
+	if f.isSlots() {
+		limit, ttl := fmt.Sprint(min(quantity, 1)*f.capacity), []string{"0.05", "0.2", "10000"}[rand.IntN(3)]
+		return []string{f.key, limit, "SLOTS", ttl, fmt.Sprint("holder-", rand.IntN(5))}
+	}
 	return []string{f.key, fmt.Sprint(f.capacity), fmt.Sprint(f.count), fmt.Sprint(f.period), fmt.Sprint(quantity)}
 }
 
 func (o operation) setsClock() bool { return o.words[0] == "funnel.debug" }
-func (o operation) reads() bool     { return o.words[0] == "get" }
+func (o operation) reads() bool     { return o.words[0] == "get" || o.words[0] == "zrange" }
 
 // A result is what a client was answered: the output of porcupine's model.
 type result string // in Go's form; of the clock nothing
 
+const noAnswer result = "no answer"
+
 func resultOf(operation operation, answer *redis.Cmd) result {
 	if err := servertest.IgnoreNil(answer.Err()); err != nil {
+		if _, isReply := err.(redis.Error); !isReply {
+			return noAnswer
+		}
 		return result(err.Error()) // which the contract never answers
 	}
 	if operation.setsClock() {
@@ -171,7 +220,11 @@ type world struct {
 // in is what comes of an operation by the contract.
 func (o operation) in(before world) (after world, expected result) {
 	get := func(key string) contract.Value {
-		if value := before.values[o.indexOf(key)]; value != "" {
+		index := o.indexOf(key)
+		switch value := before.values[index]; {
+		case o.group[index].isSlots():
+			return contract.Value{Type: "zset", Scores: scoresOf(value)}
+		case value != "":
 			return contract.Value{Type: "string", Text: value}
 		}
 		return contract.Value{}
@@ -181,6 +234,13 @@ func (o operation) in(before world) (after world, expected result) {
 	case o.setsClock():
 		after.now = mustParse(o.words[2])
 		return after, ""
+	case o.words[0] == "zrange":
+		var members []any
+		for word := range strings.FieldsSeq(before.values[o.indexOf(o.words[1])]) {
+			_, member, _ := strings.Cut(word, "=")
+			members = append(members, member)
+		}
+		return after, result(fmt.Sprint(members))
 	case o.reads():
 		if value := get(o.words[1]); value.Type != "" {
 			return after, result(value.Text)
@@ -193,8 +253,31 @@ func (o operation) in(before world) (after world, expected result) {
 	}
 	for _, write := range outcome.Writes {
 		after.values[o.indexOf(write.Key)] = write.Value
+		if write.Holder != "" {
+			after.values[o.indexOf(write.Key)] = textOf(write.Left)
+		}
 	}
 	return after, result(fmt.Sprint(outcome.Reply))
+}
+
+// textOf is a set as a world has it: words such as 4102444800000=holder, in the order of ends, all of
+// which have as many digits.
+func textOf(scores map[string]float64) string {
+	var words []string
+	for member, score := range scores {
+		words = append(words, fmt.Sprintf("%.0f=%s", score, member))
+	}
+	slices.Sort(words)
+	return strings.Join(words, " ")
+}
+
+func scoresOf(text string) map[string]float64 {
+	scores := map[string]float64{}
+	for word := range strings.FieldsSeq(text) {
+		end, member, _ := strings.Cut(word, "=")
+		scores[member] = float64(mustParse(end))
+	}
+	return scores
 }
 
 func (o operation) indexOf(key string) int {
@@ -205,6 +288,7 @@ func (o operation) indexOf(key string) int {
 // or some, or nearly at once; and are large or small.
 var groups = [][]funnel{
 	{{key: "still and large", capacity: 1000, count: 1, period: 1000}, {key: "leaks 100 per second", capacity: 20, count: 100, period: 1}},
+	{{key: "slots", capacity: 2}, {key: "leaks 50 per second", capacity: 10, count: 50, period: 1}},
 	{{key: "still and small", capacity: 100, count: 1, period: servertest.StillPeriod}, {key: "leaks 20000 per second", capacity: 5, count: 20_000, period: 1}},
 }
 
@@ -232,9 +316,15 @@ func anyOperation() operation {
 		first, second = second, first
 	}
 	if rand.IntN(5) == 0 {
+		if first.isSlots() {
+			return operation{group, []string{"zrange", first.key, "0", "-1"}}
+		}
 		return operation{group, []string{"get", first.key}}
 	}
 	command := contract.Commands[rand.IntN(len(contract.Commands))]
+	if first.isSlots() && command.Funnels == 1 {
+		first, second = second, first
+	}
 	if command.Operation == "charge" && rand.IntN(2) == 0 { // less than is given back: funnels do not stay overfull
 		command, _ = contract.CommandOf("cl.refund")
 	}
@@ -245,6 +335,7 @@ func anyOperation() operation {
 	switch dice := rand.IntN(4); {
 	case dice == 0 && command.Funnels > 1:
 		call = append(call, words(second)...)
+	case first.isSlots():
 	case dice < 3 && command.LastWord == "tat":
 		call = append(call, receiptOf(first))
 	case dice < 3 && command.LastWord == "max_wait":

@@ -17,6 +17,7 @@ func TestNoCallKeepsMemory(t *testing.T) {
 	client, wire := server.Client(t), server.Wire(t)
 	require.NoError(t, client.LPush(t.Context(), "list", 1).Err())
 	require.NoError(t, client.Set(t.Context(), "text", "no funnel", 0).Err())
+	servertest.Call(t, client, "cl.charge full 1 SLOTS 10000 running")
 	for name, lines := range map[string][]string{
 		"allowed":              {"cl.throttle a 9223372036854775807 1 0.000000001"},
 		"allowed on a new key": {"cl.throttle new 1 1 1", "del new"},
@@ -30,6 +31,10 @@ func TestNoCallKeepsMemory(t *testing.T) {
 		"given back":           {"cl.charge f" + slow + "g" + slow, "cl.refund f" + slow + "g" + slow},
 		"given by a receipt":   {"cl.charge k" + slow, "cl.refund k" + slow + "9223372036854775806"},
 		"nothing to give":      {"cl.refund h" + slow + "i" + slow},
+		"slot taken":           {"cl.reserve l 2 SLOTS 1000 h m 2 SLOTS 1000 h", "cl.refund m 2 SLOTS 1 h l 2 SLOTS 1 h"},
+		"slot renewed":         {"cl.charge n 0 SLOTS 1000 h", "cl.reserve n 0 SLOTS 2000 h"},
+		"no slot":              {"cl.reserve full 1 SLOTS 1000 h", "cl.peek full 2 SLOTS 1000 h"},
+		"ended slots":          {"zadd full 1 x 2 y 3 z", "cl.charge full 1 SLOTS 1000 running"},
 		"number of words":      {"cl.reserve a" + fast + "b c"},
 		"wrong argument":       {"cl.charge a" + fast + "b 1 x 1 1"},
 		"named twice":          {"cl.charge a" + fast + "b" + fast + "a" + fast},

@@ -4,6 +4,7 @@
 package model_test
 
 import (
+	"maps"
 	"reflect"
 	"strconv"
 	"strings"
@@ -74,9 +75,12 @@ func (s *server) apply(words []string) any {
 		}
 		s.met[command.Name][outcome.Name]++
 		for _, write := range outcome.Writes {
-			if write.Value == "" {
+			switch {
+			case write.Holder != "" && len(write.Left) > 0:
+				s.keys[write.Key] = entry{Value: contract.Value{Type: "zset", Scores: write.Left}, expiry: write.Expiry}
+			case write.Value == "" || write.Holder != "":
 				delete(s.keys, write.Key)
-			} else {
+			default:
 				s.putString(write.Key, write.Value, write.Expiry)
 				if receipts := s.receipts[write.Key]; command.Operation != "refund" {
 					s.receipts[write.Key] = append(receipts[max(0, len(receipts)-3):], mustParse(write.Value))
@@ -89,7 +93,8 @@ func (s *server) apply(words []string) any {
 		return outcome.Reply
 	}
 	entry, found := s.get(words[1])
-	switch isString := entry.Type == "string"; {
+	needed := map[string]string{"append": "string", "get": "string", "lpush": "list", "zadd": "zset", "zrem": "zset"}[words[0]]
+	switch {
 	case words[0] == "set": // key value [PXAT milliseconds]
 		expiry := int64(noExpiry)
 		if len(words) > 3 {
@@ -100,8 +105,10 @@ func (s *server) apply(words []string) any {
 	case words[0] == "del":
 		delete(s.keys, words[1])
 		return map[bool]int64{true: 1}[found]
-	case found && isString == (words[0] == "lpush"):
+	case found && entry.Type != needed:
 		return wrongType
+	case words[0] == "zadd" || words[0] == "zrem":
+		return s.changeSet(words, entry)
 	case words[0] == "append":
 		s.putString(words[1], entry.Text+words[2], entry.expiry)
 		return int64(len(entry.Text + words[2]))
@@ -114,6 +121,25 @@ func (s *server) apply(words []string) any {
 		return entry.Text
 	}
 	return nil
+}
+
+// changeSet is ZADD key score member, and ZREM key member.
+func (s *server) changeSet(words []string, set entry) any {
+	scores := maps.Clone(set.Scores)
+	if scores == nil {
+		scores = map[string]float64{}
+	}
+	member := words[len(words)-1]
+	_, had := scores[member]
+	changed := had == (words[0] == "zrem")
+	if delete(scores, member); words[0] == "zadd" {
+		scores[member], _ = strconv.ParseFloat(words[2], 64)
+	}
+	set.Type, set.Scores = "zset", scores
+	if s.keys[words[1]] = set; len(scores) == 0 {
+		delete(s.keys, words[1])
+	}
+	return map[bool]int64{true: 1}[changed]
 }
 
 func mustParse(text string) int64 {

@@ -59,7 +59,30 @@ func (w *words) command() []string {
 		{"append", key, pick(w, []string{"", "0", "x", "7", w.value()})},
 		{"del", key}, {"del", key}, {"del", key},
 		{"lpush", key, "element"},
+		{"zadd", key, w.score(), pick(w, fuzzHolders)}, {"zadd", key, w.score(), pick(w, fuzzHolders)},
+		{"zrem", key, pick(w, fuzzHolders)},
 	})
+}
+
+var fuzzHolders = []string{"request-1", "request-2", "request-3", "\x00", "\xff\r\n", strings.Repeat("h", 255)}
+
+// score makes the score of a member that is no command's of ours: about now, or any.
+func (w *words) score() string {
+	now := *w.now / 1e6
+	return pick(w, []string{"inf", "-inf", "-1", "0", "0.5", "1e300", "9223372036854775808", "9223372036854774784", "9300000000000.5",
+		strconv.FormatInt(now, 10), strconv.FormatInt(now+1, 10), strconv.FormatInt(now+1, 10) + ".25",
+		strconv.FormatInt(now+w.random.Int64N(120_000)-60_000, 10)})
+}
+
+// slots makes limit, SLOTS, ttl and holder.
+func (w *words) slots() []string {
+	limit := pick(w, []string{"0", "1", "2", "2", "3", "9223372036854775807", w.odd(w.positive)})
+	ttl := pick(w, []string{"30", "60", "0.001", "0.0015", "2.5", "9223372036.854775807", w.odd(w.seconds)})
+	holder := pick(w, fuzzHolders)
+	if w.chance(0.03) {
+		holder = pick(w, oddWords)
+	}
+	return []string{limit, pick(w, []string{"SLOTS", "slots", "Slots"}), ttl, holder}
 }
 
 // value makes a string to find where a funnel is expected.
@@ -141,7 +164,9 @@ func (w *words) miscounted(call []string) []string {
 // arguments makes capacity, count, period and quantity: sensible, or valid, or hostile.
 func (w *words) arguments() []string {
 	switch dice := w.random.Float64(); {
-	case dice < 0.7:
+	case dice < 0.3:
+		return w.slots()
+	case dice < 0.75:
 		rate := pick(w, fuzzRates)
 		limit := mustParse(rate[0])
 		return append(rate[:3:3], pick(w, []string{

@@ -18,7 +18,7 @@ import (
 )
 
 // TestEffectsAreReplicated: replicas and the append-only file receive SET with PXAT or DEL of
-// the keys that were written, never a command of ours, and all writes of a call, a
+// the funnels that were written, and ZADD or ZREM of slots, never a command of ours, and all writes of a call, a
 // transaction, a script or a function as one transaction; of a call that wrote nothing they
 // receive nothing. A replica holds the same with a clock of its own or without the module,
 // and so does a server without it that reads the file. CL.PEEK alone answers on a replica.
@@ -47,6 +47,8 @@ func TestEffectsAreReplicated(t *testing.T) {
 		{"cl.reserve a 9 1 1 1 b 3 1 1 2 c 3 1 1 3", "MULTI SET a SET b SET c EXEC"},
 		{"cl.refund b 3 1 1 1 c 3 1 1 5", "MULTI SET b DEL c EXEC"},
 		{"multi\ncl.peek a 3 1 1 1\ncl.charge a 3 1 1 1\ncl.refund b 3 1 1 9\nexec", "MULTI SET a DEL b EXEC"},
+		{"cl.reserve s 1 SLOTS 30 h", "MULTI ZADD s PEXPIREAT s EXEC"},
+		{"multi\ncl.reserve s 2 SLOTS 60 i\ncl.refund s 1 SLOTS 1 h\ncl.reserve s 1 SLOTS 9 h\nexec", "MULTI ZADD s PEXPIREAT s ZREM s EXEC"},
 		{"evalsha " + client.ScriptLoad(ctx, script).Val() + " 3 c d e", "MULTI SET c SET c SET d SET e EXEC"},
 	}
 	if servertest.Since7(t) {
