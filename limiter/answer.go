@@ -15,6 +15,7 @@ type answer struct {
 	path    Path
 	limited bool // by any of the funnels
 	acted   bool // tokens may have changed hands, whatever came back
+	held    bool // the holder of a slot had it before
 
 	// The decision on each funnel, whose TAT is the receipt, or 0. Most queries have one, which
 	// needs no allocation.
@@ -64,9 +65,18 @@ func (a *answer) result(index int) Result {
 	return result
 }
 
+func (a *answer) results() Results {
+	results := make(Results, len(a.query.funnels))
+	for i := range results {
+		results[i] = a.result(i)
+	}
+	return results
+}
+
 // newAnswer returns items as an answer. The TAT of each Decision is the receipt, or 0.
 func newAnswer(q *query, path Path, items []gcra.Item) answer {
 	a := answer{query: q, path: path, acted: true, first: items[0], others: items[1:]}
+	a.held = items[0].Request.IsSlots() && items[0].TAT > 0
 	for i := range items {
 		a.limited = a.limited || items[i].Decision.Limited
 	}
@@ -89,10 +99,24 @@ func (q *query) read(reply any, path Path) (answer, error) {
 		return answer{}, fmt.Errorf("%w %v, which is no reply of %v: does another module have this command?",
 			errUnreadable, reply, operationNames[q.operation].command)
 	}
+	if a.held && q.operation == gcra.Reserve {
+		a.adopt()
+	}
 	return a, nil
 }
 
-// readRows reads the rows of a reply: limited, limit, remaining, wait, reset_after and tat.
+// adopt has the call allowed: its holder is new, so an earlier copy of it was, whose answer was lost.
+func (a *answer) adopt() {
+	a.limited = false
+	for i := range a.others {
+		if decision := &a.others[i].Decision; decision.Limited {
+			decision.Limited, decision.Wait = false, 0
+		}
+	}
+}
+
+// readRows reads the rows of a reply: limited, limit, remaining, wait, reset_after and tat. In the
+// place of tat, slots tell how long the holder's slot would have run on.
 func (a *answer) readRows(reply any) bool {
 	rows, _ := reply.([]any)
 	if len(rows) != 1+len(a.others) {
@@ -108,12 +132,19 @@ func (a *answer) readRows(reply any) bool {
 		remaining, ok3 := integerOf(row[2])
 		wait, ok4 := nanosecondsOf(row[3])
 		reset, ok5 := nanosecondsOf(row[4])
-		receipt, ok6 := integerOf(row[5])
+		f, readLast := &a.query.funnels[i], integerOf
+		if f.holder != "" {
+			readLast = nanosecondsOf
+		}
+		receipt, ok6 := readLast(row[5])
 		if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) || remaining < 0 || reset < 0 || receipt < 0 {
 			return false
 		}
-		if f := &a.query.funnels[i]; wait < 0 && (limited == 0 || f.Quantity <= f.Limit.Capacity) {
+		if wait < 0 && (limited == 0 || f.Quantity <= f.Limit.Capacity) {
 			return false // Result.Limited would not say that it is limited
+		}
+		if f.holder != "" {
+			a.held, receipt = receipt > 0, 0
 		}
 		a.limited = a.limited || limited != 0
 		a.item(i).Decision = gcra.Decision{Limited: limited != 0, Limit: limit, Remaining: remaining,

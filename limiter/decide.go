@@ -49,19 +49,15 @@ func (l *Limiter) await(ctx context.Context, q *query, ask attempt) (a answer, e
 		ctx, cancel = context.WithTimeoutCause(ctx, l.timeout, l.timeoutCause)
 		defer cancel()
 	}
+	var reply *pending
 	if ctx.Done() == nil {
 		a, err = ask(l, ctx, q)
 	} else {
-		var late answer
-		var lateErr error
-		answered := make(chan struct{})
-		go func() {
-			defer close(answered)
-			late, lateErr = ask(l, ctx, q)
-		}()
+		reply = &pending{done: make(chan struct{})}
+		go reply.await(l, ctx, q, ask)
 		select {
-		case <-answered:
-			a, err = late, lateErr
+		case <-reply.done:
+			a, err = reply.answer, reply.err
 		case <-ctx.Done():
 			a, err = answer{acted: true}, context.Cause(ctx)
 		}
@@ -69,13 +65,28 @@ func (l *Limiter) await(ctx context.Context, q *query, ask attempt) (a answer, e
 	if err == l.timeoutCause && a.acted { // an open breaker repeats that error
 		l.breaker.failed(l.now(), err)
 	}
+	if q.undo != nil && err != nil && a.acted && !isReply(err) {
+		go l.undo(context.WithoutCancel(ctx), q, reply)
+	}
 	return a, err
 }
 
-// try asks Redis, unless it has ceased to answer. It tells the breaker what came back, also
-// where the caller has given up meanwhile.
+// A pending answer is there when done is closed.
+type pending struct {
+	answer answer
+	err    error
+	done   chan struct{}
+}
+
+func (p *pending) await(l *Limiter, ctx context.Context, q *query, ask attempt) {
+	defer close(p.done)
+	p.answer, p.err = ask(l, ctx, q)
+}
+
+// try asks Redis, unless it has ceased to answer; slots are given back in any case. It tells the
+// breaker what came back, also where the caller has given up meanwhile.
 func (l *Limiter) try(ctx context.Context, q *query) (answer, error) {
-	isProbe := l.breaker.failures.Load() >= failuresToOpen
+	isProbe := l.breaker.failures.Load() >= failuresToOpen && !q.endsSlot()
 	if isProbe {
 		if refusal := l.breaker.admit(l.now()); refusal != nil {
 			return answer{}, refusal

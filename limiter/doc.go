@@ -39,6 +39,19 @@
 // Where the cost of an action is known only afterwards, take an estimate, and pass the
 // [Result] and the number of used tokens to [Limiter.Settle].
 //
+// # Slots
+//
+// A funnel does not limit what is in flight. [Limiter.Acquire] does: it takes one of several slots,
+// and tokens with it, as one. The slot is held until it is released or its holder has gone:
+//
+//	slot, results, err := l.Acquire(ctx, "{u42}:slots", limiter.Slots{Limit: 5, TTL: 30 * time.Second},
+//		limiter.Request{Key: "{u42}:rpm", Limit: limiter.PerMinute(60), Quantity: 1})
+//	if err != nil || results.Limited() {
+//		return err // or ask again, after a moment with jitter
+//	}
+//	defer slot.Release(ctx)
+//	work(slot.Context()) // which ends when the slot is lost
+//
 // # From golang.org/x/time/rate
 //
 // There a Limiter is one bucket in one process; here it is all funnels in Redis. Make one,

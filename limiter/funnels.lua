@@ -3,9 +3,10 @@
 --
 --   EVAL script n key ... operation capacity count period quantity ... [max_wait | tat]
 --
--- The keys are 1 to 64 funnels. The operation is reserve, take, peek, charge or refund, in lower
--- case. Four words follow for each key, in the order of the keys. max_wait is for reserve, tat
--- for refund. Integers of more than 15 digits are strings in the reply.
+-- The keys are 1 to 64 funnels or slots. The operation is reserve, take, peek, charge or refund, in
+-- lower case. Four words follow for each key, in the order of the keys; of slots, these are limit
+-- SLOTS ttl holder. max_wait is for reserve, tat for refund. Integers of more than 15 digits are
+-- strings in the reply.
 --
 -- A time has up to 63 bits, but doubles of Lua are exact up to 2^53, the nanoseconds of 104 days.
 -- So a time is two numbers: seconds (_s) and nanoseconds (_ns). Sums are exact. The product of a
@@ -95,21 +96,21 @@ end
 local MOST, DAYS_104 = 4000000, 104 * 86400
 local BEYOND_SCRIPT = ' and period are too large together for the script:'
     .. ' it takes numbers up to 4000000, or times below 104 days; choose smaller ones, or load the module funnel'
-local rows = {}
-for i = 1, length do
-    local word = 4 * i - 2
+
+-- Both return a row, or nothing and an error.
+local function parse_funnel(i, word)
     local capacity, count = parse_integer(ARGV[word]), parse_integer(ARGV[word + 1])
     local period_s, period_ns = parse_seconds(ARGV[word + 2])
     local quantity = parse_integer(ARGV[word + 3])
     if not capacity or capacity == 0 then
-        return fail(i, 'capacity must be an integer from 1 to 9223372036854775807', ARGV[word])
+        return nil, fail(i, 'capacity must be an integer from 1 to 9223372036854775807', ARGV[word])
     elseif not count or count == 0 then
-        return fail(i, 'count must be an integer from 1 to 9223372036854775807', ARGV[word + 1])
+        return nil, fail(i, 'count must be an integer from 1 to 9223372036854775807', ARGV[word + 1])
     elseif not period_s or period_s + period_ns == 0 then
-        return fail(i, 'period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits',
+        return nil, fail(i, 'period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits',
             ARGV[word + 2])
     elseif not quantity then
-        return fail(i, 'quantity must be an integer from 0 to 9223372036854775807', ARGV[word + 3])
+        return nil, fail(i, 'quantity must be an integer from 0 to 9223372036854775807', ARGV[word + 3])
     end
 
     local rest = period_s % count -- of a long division, period by count
@@ -118,26 +119,54 @@ for i = 1, length do
     local tolerance_s, tolerance_ns = carry(interval_s * capacity, interval_ns * capacity)
     local increment_s, increment_ns = carry(interval_s * quantity, interval_ns * quantity)
     if count > MOST and period_s >= DAYS_104 then
-        return fail(i, 'count' .. BEYOND_SCRIPT, nil, true)
+        return nil, fail(i, 'count' .. BEYOND_SCRIPT, nil, true)
     elseif interval_s + interval_ns == 0 then
-        return fail(i, 'count is too large for period: less than 1 nanosecond per token', nil, true)
+        return nil, fail(i, 'count is too large for period: less than 1 nanosecond per token', nil, true)
     elseif capacity > MOST and tolerance_s >= DAYS_104 then
-        return fail(i, 'capacity' .. BEYOND_SCRIPT, nil, true)
+        return nil, fail(i, 'capacity' .. BEYOND_SCRIPT, nil, true)
     elseif too_long(tolerance_s, tolerance_ns) then
-        return fail(i, 'capacity and period are too large together for count:'
+        return nil, fail(i, 'capacity and period are too large together for count:'
             .. ' a full funnel must drain within 2^63-1 nanoseconds (292 years)', nil, true)
     elseif not takes and quantity > MOST and increment_s >= DAYS_104 then
-        return fail(i, 'quantity' .. BEYOND_SCRIPT, nil, true)
+        return nil, fail(i, 'quantity' .. BEYOND_SCRIPT, nil, true)
     elseif not takes and too_long(increment_s, increment_ns) then
-        return fail(i, 'quantity and period are too large together for count:'
+        return nil, fail(i, 'quantity and period are too large together for count:'
             .. ' the tokens must leak within 2^63-1 nanoseconds (292 years)', nil, true)
     end
-    rows[i] = {
+    return {
         limit = capacity < 1e15 and capacity or ARGV[word], quantity = quantity,
         interval_s = interval_s, interval_ns = interval_ns, tolerance_s = tolerance_s, tolerance_ns = tolerance_ns,
         increment_s = increment_s, increment_ns = increment_ns,
         level_s = 0, level_ns = 0, -- how long the funnel takes to drain
     }
+end
+
+local function parse_slots(i, word)
+    local limit_s, limit_ns = parse_nanoseconds(ARGV[word]) -- a pair, as times are
+    local ttl_s, ttl_ns = parse_seconds(ARGV[word + 2])
+    local holder = ARGV[word + 3]
+    if not limit_s then
+        return nil, fail(i, 'limit must be an integer from 0 to 9223372036854775807', ARGV[word])
+    elseif not ttl_s or ttl_s == 0 and ttl_ns < 1e6 then
+        return nil, fail(i, 'ttl must be seconds from 0.001 to 9223372036.854775807 with up to 9 fraction digits',
+            ARGV[word + 2])
+    elseif #holder < 1 or #holder > 255 then
+        return nil, fail(i, 'holder must be 1 to 255 bytes', holder)
+    end
+    local most = limit_s * 1e9 + limit_ns -- no set has as many members as a double rounds
+    return {
+        slots = true, limit = most < 1e15 and most or ARGV[word], most = most, limit_s = limit_s, limit_ns = limit_ns,
+        ttl_s = ttl_s, ttl_ns = ttl_ns, ttl = ARGV[word + 2], holder = holder,
+    }
+end
+
+local rows, has_slots, wrong = {}, false, nil
+for i = 1, length do
+    local word = 4 * i - 2
+    local slots = ARGV[word + 1]:lower() == 'slots' and not takes
+    rows[i], wrong = (slots and parse_slots or parse_funnel)(i, word)
+    if wrong then return wrong end
+    has_slots = has_slots or slots
 end
 
 local time = redis.call('TIME')
@@ -147,6 +176,8 @@ if last_word and refunds then
     local s, ns = parse_nanoseconds(last_word)
     if not s then
         return fail(nil, 'tat must be an integer from 0 to 9223372036854775807', last_word)
+    elseif has_slots then
+        return fail(nil, "tat must be left out with SLOTS: the holder's name says which slot ends")
     elseif length > 1 then
         return fail(nil, 'tat must be left out for several funnels: give the tokens of each back by a call of its own')
     end
@@ -157,6 +188,8 @@ elseif last_word then
     if not max_wait_s then
         return fail(nil, 'max_wait must be seconds from 0 to 9223372036.854775807'
             .. ' with up to 9 fraction digits', last_word)
+    elseif has_slots and max_wait_s + max_wait_ns > 0 then
+        return fail(nil, 'max_wait must be left out with SLOTS: ask again after a moment', last_word)
     elseif length > 1 and max_wait_s + max_wait_ns > 0 then
         return fail(nil, 'max_wait must be 0 for several funnels:'
             .. ' ask again after the wait that a limited call replies')
@@ -169,22 +202,54 @@ for i = 2, length do
     if seen[KEYS[i]] then return fail(i, 'the key is named twice in this call: ask once, for all of its tokens') end
 end
 
+-- A slot ends at its score, in milliseconds, rounded up. It runs until now, rounded down, reaches that.
+local now_ms = now_s * 1000 + math.floor(now_ns / 1e6)
+local RUNNING = string.format('(%d', now_ms)
+
+local function end_of(score) return math.ceil(tonumber(score) or score == 'inf' and math.huge or 0) end
+
+-- The time until an end that has not passed, at most 2^63-1 nanoseconds; 0 for none.
+local function until_end(ms)
+    if ms == 0 then return 0, 0 end
+    local s, ns = carry(math.floor(ms / 1000) - now_s, ms % 1000 * 1e6 - now_ns)
+    if ms >= 1e14 or too_long(s, ns) then return 9223372036, 854775807 end
+    return s, ns
+end
+
+-- When the first of two slots ends that is not the holder's; 0 for none.
+local function end_of_other(holder, slots)
+    return end_of(slots[slots[1] == holder and 4 or 2])
+end
+
+local function read_slots(key, row)
+    row.own = end_of(redis.call('ZSCORE', key, row.holder))
+    if row.own <= now_ms then row.own = 0 end
+    row.others = redis.call('ZCOUNT', key, RUNNING, '+inf') - (row.own > 0 and 1 or 0)
+    row.first = end_of_other(row.holder, redis.call('ZRANGEBYSCORE', key, RUNNING, '+inf', 'WITHSCORES', 'LIMIT', 0, 2))
+    row.last = end_of_other(row.holder, redis.call('ZREVRANGEBYSCORE', key, '+inf', RUNNING, 'WITHSCORES', 'LIMIT', 0, 2))
+end
+
 for i = 1, length do
-    local stored = redis.pcall('GET', KEYS[i]) or '0'
-    if stored.err then return {err = stored.err} end
-    local tat_s, tat_ns = parse_nanoseconds(stored)
-    if not tat_s then
-        return fail(i, 'the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807')
+    local row, stored = rows[i], redis.pcall(rows[i].slots and 'ZCARD' or 'GET', KEYS[i]) or '0'
+    if type(stored) == 'table' then return {err = stored.err} end
+    if row.slots then
+        read_slots(KEYS[i], row)
+    else
+        local tat_s, tat_ns = parse_nanoseconds(stored)
+        if not tat_s then
+            return fail(i, 'the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807')
+        end
+        local level_s, level_ns = carry(tat_s - now_s, tat_ns - now_ns)
+        if level_s >= 0 then row.level_s, row.level_ns = level_s, level_ns end
     end
-    local level_s, level_ns = carry(tat_s - now_s, tat_ns - now_ns)
-    if level_s >= 0 then rows[i].level_s, rows[i].level_ns = level_s, level_ns end
 end
 
 ---- The call is decided: each funnel alone, and what that makes of the call
 
 local limited, wait, wait_s, wait_ns, taken = 0, '0', 0, 0, nil
-for i = 1, length do
-    local row = rows[i]
+
+-- Both set what follows from the call, and return how long to wait, 1e12 seconds for never.
+local function decide_funnel(row)
     local level_s, level_ns, add_s, add_ns = row.level_s, row.level_ns, row.increment_s, row.increment_ns
     local tolerance_s, tolerance_ns = row.tolerance_s, row.tolerance_ns
     if takes then
@@ -197,7 +262,8 @@ for i = 1, length do
         add_s, add_ns = -add_s, -add_ns
     end
     level_s, level_ns = carry(level_s + add_s, level_ns + add_ns)
-    row.next_s, row.next_ns, row.limited, row.wait = level_s, level_ns, 0, '0'
+    row.next_s, row.next_ns = level_s, level_ns
+    row.too_long = too_long(carry(now_s + level_s, now_ns + level_ns))
 
     local over_s, over_ns = carry(level_s - tolerance_s, level_ns - tolerance_ns)
     local waits = over_s >= 0 and over_s + over_ns > 0
@@ -209,12 +275,36 @@ for i = 1, length do
     elseif waits and compare(over_s, over_ns, max_wait_s, max_wait_ns) > 0 then
         row.limited, over_s, over_ns = 1, carry(over_s - max_wait_s, over_ns - max_wait_ns)
     end
-    if waits then
+    if not waits then return 0, 0 end
+    return over_s, over_ns
+end
+
+local function decide_slots(row)
+    local free, renews = row.others < row.most, decides and row.own > 0
+    row.next = refunds and 0 or row.own
+    if not refunds and (free or renews or not decides) then
+        local s, ns = carry(now_s + row.ttl_s, now_ns + row.ttl_ns)
+        row.next, row.too_long = s * 1000 + math.ceil(ns / 1e6), too_long(s, ns)
+    end
+    if refunds or free or renews then return 0, 0 end
+    row.limited = 1
+    if decides and row.most == 0 then return 1e12, 0 end
+    return until_end(math.min(row.first > 0 and row.first or math.huge, row.next > 0 and row.next or math.huge))
+end
+
+for i = 1, length do
+    local row = rows[i]
+    row.limited, row.wait = 0, '0'
+    local over_s, over_ns = (row.slots and decide_slots or decide_funnel)(row)
+    if over_s + over_ns > 0 then
         row.wait = decimal(over_s, over_ns)
         if compare(over_s, over_ns, wait_s, wait_ns) > 0 then wait, wait_s, wait_ns = row.wait, over_s, over_ns end
     end
-    if row.limited == 1 then limited = 1 end
-    if (row.limited == 0 or not decides) and too_long(carry(now_s + level_s, now_ns + level_ns)) then
+    limited = math.max(limited, row.limited)
+    if row.too_long and row.slots then
+        return fail(i, 'ttl is too large: the slot must end before the year 2262,'
+            .. ' 2^63-1 nanoseconds after the epoch: got ttl ' .. row.ttl)
+    elseif row.too_long and (row.limited == 0 or not decides) then
         return fail(i, 'quantity and period are too large together for count:'
             .. ' the funnel must be empty again before the year 2262, 2^63-1 nanoseconds after the epoch', nil, true)
     end
@@ -223,23 +313,54 @@ end
 ---- The call is written. Each row becomes its reply
 
 local writes = operation ~= 'peek' and (operation ~= 'reserve' or limited == 0)
-for i = 1, length do
-    local row, receipt = rows[i], '0'
-    local level_s, level_ns = row.level_s, row.level_ns
+
+local function write_funnel(key, row)
+    local receipt, level_s, level_ns = '0', row.level_s, row.level_ns
     if writes and (row.next_s ~= level_s or row.next_ns ~= level_ns) then
         level_s, level_ns = row.next_s, row.next_ns
         if level_s + level_ns == 0 then
-            redis.call('DEL', KEYS[i])
+            redis.call('DEL', key)
         else
             local s, ns = carry(now_s + level_s, now_ns + level_ns)
             local tat = s == 0 and string.format('%d', ns) or string.format('%d%09d', s, ns)
-            redis.call('SET', KEYS[i], tat, 'PXAT', string.format('%d', s * 1000 + math.ceil(ns / 1e6)))
+            redis.call('SET', key, tat, 'PXAT', string.format('%d', s * 1000 + math.ceil(ns / 1e6)))
             if not refunds then receipt = tat end
         end
     end
     local remaining = tokens_in(row.tolerance_s - level_s, row.tolerance_ns - level_ns, row.interval_s, row.interval_ns)
     if remaining >= 1e15 then remaining = string.format('%d', remaining) end
-    rows[i] = {row.limited, row.limit, remaining, row.wait, decimal(level_s, level_ns), receipt}
+    return {row.limited, row.limit, remaining, row.wait, decimal(level_s, level_ns), receipt}
 end
+
+-- The key expires with the last end, and not at all where that is 2^63 or more.
+local function write_slots(key, row)
+    if row.next == 0 then
+        redis.call('ZREM', key, row.holder)
+    else
+        redis.call('ZADD', key, string.format('%d', row.next), row.holder)
+    end
+    local ended = redis.call('ZCOUNT', key, '-inf', string.format('%d', now_ms))
+    if ended > 0 then redis.call('ZREMRANGEBYRANK', key, 0, math.min(ended, 1000) - 1) end
+    local score = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2]
+    if not score then return end
+    local last, expiry = math.max(0, end_of(score)), redis.pcall('PEXPIRETIME', key) -- an error before Redis 7.0
+    if last >= 2 ^ 63 then
+        if expiry ~= -1 then redis.call('PERSIST', key) end
+    elseif expiry ~= last then
+        redis.call('PEXPIREAT', key, string.format('%d', last))
+    end
+end
+
+local function reply_slots(key, row)
+    local own = writes and row.next or row.own
+    if own ~= row.own then write_slots(key, row) end
+    local left_s, left_ns = carry(row.limit_s, row.limit_ns - row.others - (own > 0 and 1 or 0))
+    if left_s < 0 then left_s, left_ns = 0, 0 end
+    local remaining = left_s * 1e9 + left_ns
+    if remaining >= 1e15 then remaining = string.format('%d%09d', left_s, left_ns) end
+    return {row.limited, row.limit, remaining, row.wait, decimal(until_end(math.max(own, row.last))), decimal(until_end(row.own))}
+end
+
+for i = 1, length do rows[i] = (rows[i].slots and reply_slots or write_funnel)(KEYS[i], rows[i]) end
 if takes and taken >= 1e15 then taken = string.format('%d', taken) end
 return {limited, wait, rows, taken}

@@ -20,16 +20,17 @@ const (
 	FailWithError FailurePolicy = iota
 
 	// FailOpen decides every call as if its funnel were empty: it allows all but a quantity
-	// above the capacity, and accounts for nothing.
+	// above the capacity, and accounts for nothing. Nobody counts its slots.
 	FailOpen
 
 	// FailClosed limits every call for tokens. RetryAfter is one second, or NoRetry for a
 	// quantity above the capacity. Charges are limited, too: nothing accounts for them.
 	FailClosed
 
-	// FailLocal uses funnels inside this process, with the same limits. They are
+	// FailLocal uses funnels and slots inside this process, with the same limits. They are
 	// empty when it begins, and each process has its own: n processes together may
-	// allow n times the limit, and a burst more.
+	// allow n times the limit, and a burst more. A slot stays here until it is released, also
+	// when Redis is back.
 	FailLocal
 )
 
@@ -84,13 +85,14 @@ func decideClosed(q *query) answer {
 // decideLocally decides by the funnels in this process.
 func (l *Limiter) decideLocally(q *query) (answer, error) {
 	items := q.items()
-	if err := l.local.Decide(q.operation, q.keys(), items, int64(q.maxWait), q.receipt); err != nil {
+	if err := l.local.Decide(q.operation, q.keys(), q.funnels[0].holder, items, int64(q.maxWait), q.receipt); err != nil {
 		return answer{}, q.wrap(err)
 	}
+	a := newAnswer(q, PathLocal, items)
 	for i := range items {
-		if item := &items[i]; item.Decision.TAT == item.TAT || q.operation == gcra.Refund {
-			item.Decision.TAT = 0 // nothing was taken
+		if item := a.item(i); item.Decision.TAT == item.TAT || q.operation == gcra.Refund || item.Request.IsSlots() {
+			item.Decision.TAT = 0 // nothing was taken that has a receipt
 		}
 	}
-	return newAnswer(q, PathLocal, items), nil
+	return a, nil
 }

@@ -11,10 +11,11 @@ import (
 // A query is what one call asks. It does not change once it has been sent.
 type query struct {
 	operation gcra.Operation
-	funnels   []funnel      // 1 to 64, decided as one
+	funnels   []funnel      // 1 to 64, decided as one; the first may be slots
 	maxWait   time.Duration // of Reserve
 	receipt   int64         // of Refund, or NoReceipt
 	extra     []any         // the argument behind the funnels: max_wait, tat, or none
+	undo      *query        // sent where nobody gets the answer of what was sent, or nil
 	decider   decider
 	invalid   error // why the query cannot be asked, or nil
 
@@ -36,6 +37,16 @@ type funnel struct {
 	redisKey string // with the prefix
 	args     *limitArgs
 	checked  gcra.Request
+	holder   string // of a slot, or empty
+}
+
+// appendTo appends the words behind the key.
+func (f *funnel) appendTo(args []any) []any {
+	args = append(args, f.args.capacity, f.args.count, f.args.period)
+	if f.holder != "" {
+		return append(args, f.holder)
+	}
+	return append(args, f.Quantity)
 }
 
 // maxFunnels is how many funnels a command takes.
@@ -46,9 +57,6 @@ func (l *Limiter) newQuery(operation gcra.Operation, requests ...Request) *query
 	q := &query{operation: operation, receipt: gcra.NoReceipt}
 	if q.funnels = q.single[:]; len(requests) != 1 {
 		q.funnels = make([]funnel, len(requests))
-	}
-	if len(requests) < 1 || len(requests) > maxFunnels {
-		q.invalid = fmt.Errorf("limiter: there must be 1 to %d requests, not %d", maxFunnels, len(requests))
 	}
 	for i, request := range requests {
 		args, err := l.limits.args(request.Limit)

@@ -10,7 +10,8 @@ import (
 
 // faultWords are the first words of the errors that the module and the complete script reply to a
 // call that is wrong: the argument, the key, the row, or the number of arguments.
-var faultWords = []string{"capacity", "count", "period", "quantity", "max_wait", "tat", "the", "row", "wrong"}
+var faultWords = []string{"capacity", "count", "period", "quantity", "max_wait", "tat", "limit", "ttl", "holder",
+	"the", "row", "wrong"}
 
 // isFault reports whether the call itself is wrong, and any server would reply an error. The code
 // of an error reply is its first word. Whatever else a server replies is a failure, to which

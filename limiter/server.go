@@ -82,8 +82,7 @@ var operationNames = [...]struct {
 func (s *server) askModule(ctx context.Context, q *query) (answer, error) {
 	args := append(make([]any, 0, 2+5*len(q.funnels)), operationNames[q.operation].command)
 	for i := range q.funnels {
-		f := &q.funnels[i]
-		args = append(args, f.redisKey, f.args.capacity, f.args.count, f.args.period, f.Quantity)
+		args = q.funnels[i].appendTo(append(args, q.funnels[i].redisKey))
 	}
 	command := redis.NewCmd(ctx, append(args, q.extra...)...)
 	if err := s.send(ctx, q, command); err != nil {
@@ -95,15 +94,15 @@ func (s *server) askModule(ctx context.Context, q *query) (answer, error) {
 // send sends a command, and waits for the reply also where the client, one that pipelines,
 // returns at once. It sends nothing for a caller who has given up.
 //
-// A refund that is executed twice gives other callers' tokens back: go-redis must not repeat it
-// after its answer was lost. Any other command that is executed twice limits too early, never
-// too late.
+// A refund of tokens that is executed twice gives other callers' tokens back: go-redis must not
+// repeat it after its answer was lost. Any other command that is executed twice limits too early,
+// never too late.
 func (s *server) send(ctx context.Context, q *query, command *redis.Cmd) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	var sent redis.Cmder = command
-	if q.operation == gcra.Refund {
+	if q.operation == gcra.Refund && !q.endsSlot() {
 		sent = once{command}
 	}
 	if err := s.rdb.Process(ctx, sent); err != nil {
@@ -161,8 +160,7 @@ func (s *server) askScript(ctx context.Context, q *query) (answer, error) {
 	}
 	args = append(args, operationNames[q.operation].script)
 	for i := range q.funnels {
-		f := &q.funnels[i]
-		args = append(args, f.args.capacity, f.args.count, f.args.period, f.Quantity)
+		args = q.funnels[i].appendTo(args)
 	}
 	reply, err := s.run(ctx, q, &completeScript, append(args, q.extra...))
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"funnel/gcra"
 )
 
-// A Request is for tokens of a funnel, for [Limiter.AllowAll] and [Limiter.WaitAll].
+// A Request is for tokens of a funnel, for [Limiter.AllowAll], [Limiter.WaitAll] and
+// [Limiter.Acquire].
 type Request struct {
 	Key      string
 	Limit    Limit
@@ -21,21 +22,28 @@ type Request struct {
 // one hash tag: a ring sends the call to the server of the first key, and no error tells of others.
 func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, error) {
 	q := l.newQuery(gcra.Reserve, requests...)
-	for i, request := range requests[:min(len(requests), maxFunnels)] { // more are rejected
+	if len(requests) < 1 || len(requests) > maxFunnels {
+		q.invalid = fmt.Errorf("limiter: there must be 1 to %d requests, not %d", maxFunnels, len(requests))
+	}
+	for _, request := range requests {
 		if request.Quantity < 1 {
 			q.reject(fmt.Errorf("limiter: key %q: the quantity of a request must be at least 1, not %d: use Peek to take nothing",
 				request.Key, request.Quantity))
 		}
-		if slices.ContainsFunc(requests[:i], func(other Request) bool { return other.Key == request.Key }) {
-			q.reject(fmt.Errorf("limiter: key %q is named twice in this call: ask once, for all of its tokens", request.Key))
+	}
+	a, err := l.decide(ctx, q.rejectTwice())
+	return a.results(), err
+}
+
+// rejectTwice rejects keys that are named twice.
+func (q *query) rejectTwice() *query {
+	for i := range min(len(q.funnels), maxFunnels) { // more are rejected
+		key := q.funnels[i].Key
+		if slices.ContainsFunc(q.funnels[:i], func(other funnel) bool { return other.Key == key }) {
+			q.reject(fmt.Errorf("limiter: key %q is named twice in this call: ask once, for all of its tokens", key))
 		}
 	}
-	a, err := l.decide(ctx, q)
-	results := make(Results, len(requests))
-	for i := range results {
-		results[i] = a.result(i)
-	}
-	return results, err
+	return q
 }
 
 // Results are the decisions on the requests of one call, in their order. Limited and RetryAfter

@@ -19,7 +19,7 @@ const (
 func (q *query) fitsTakeScript() bool {
 	f := &q.funnels[0]
 	isTooMuch := q.operation == gcra.Take && f.Quantity > maxTake
-	return len(q.funnels) == 1 && !q.accounts() && !isTooMuch && f.args.rate.Tolerance() < maxSpan
+	return len(q.funnels) == 1 && f.holder == "" && !q.accounts() && !isTooMuch && f.args.rate.Tolerance() < maxSpan
 }
 
 // takeScriptArgs are the arguments of EVAL with take.lua; the first two are left to the caller.

@@ -1,0 +1,351 @@
+// No more than the limit hold a slot, whatever happens to answers, contexts and processes. A holder
+// that is not counted any more is told, and what was taken with a slot is taken as one.
+
+package limiter_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/gcra"
+	"funnel/internal/servertest"
+	"funnel/limiter"
+)
+
+// acquire is Acquire, which must not fail.
+func acquire(t testing.TB, l *limiter.Limiter, key string, slots limiter.Slots, requests ...limiter.Request) (*limiter.Slot, limiter.Results) {
+	t.Helper()
+	slot, results, err := l.Acquire(t.Context(), key, slots, requests...)
+	require.NoError(t, err)
+	require.Equal(t, results.Limited(), slot == nil)
+	return slot, results
+}
+
+var two = limiter.Slots{Limit: 2, TTL: 3 * time.Second}
+
+// testSlots is what holds whatever decides: the limit, tokens as one, Results, hooks, Release.
+func testSlots(t *testing.T, l *limiter.Limiter, told *recorder, path limiter.Path) {
+	ctx := context.Background()
+	tokens := limiter.Request{Key: "{a}tokens", Limit: fifteenPerDay, Quantity: 10}
+	limit := limiter.Limit{Capacity: 2}
+	first, results := acquire(t, l, "{a}slots", two, tokens)
+	require.Len(t, results, 2)
+	require.Equal(t, limiter.Result{Key: "{a}slots", Limit: limit, Quantity: 1, Allowed: 1, Remaining: 1,
+		RetryAfter: limiter.NoRetry, ResetAfter: results[0].ResetAfter, Path: path}, results[0])
+	require.InDelta(t, 3*time.Second, results[0].ResetAfter, float64(time.Millisecond))
+	require.Equal(t, []int{10, 5}, []int{results[1].Allowed, results[1].Remaining})
+	require.Positive(t, results[1].Receipt)
+	require.NoError(t, first.Context().Err())
+	events := told.all()
+	require.Len(t, events, 2)
+	for i, event := range events {
+		require.Equal(t, []any{"reserve", "p:" + results[i].Key, results[i], nil}, []any{event.Command, event.Key, event.Result, event.Err})
+	}
+
+	_, results = acquire(t, l, "{a}slots", two, tokens) // a slot is free, and takes no tokens alone
+	require.Equal(t, []bool{false, true}, []bool{results[0].Limited(), results[1].Limited()})
+	require.Equal(t, []int{0, 0, 1}, []int{results[0].Allowed, results[1].Allowed, results[0].Remaining})
+	tokens.Quantity = 0
+	second, results := acquire(t, l, "{a}slots", two, tokens)
+	require.Equal(t, []int{0, 5}, []int{results[0].Remaining, results[1].Remaining})
+	tokens.Quantity = 1
+	_, results = acquire(t, l, "{a}slots", two, tokens)
+	require.Equal(t, []bool{true, false}, []bool{results[0].Limited(), results[1].Limited()})
+	require.InDelta(t, 3*time.Second, results.RetryAfter(), float64(3*time.Second))
+	require.Equal(t, 5, results[1].Remaining)
+
+	require.NoError(t, first.Release(ctx))
+	require.Equal(t, context.Canceled, context.Cause(first.Context()))
+	require.Equal(t, []any{"refund", "p:{a}slots", 1}, []any{told.last().Command, told.last().Key, told.last().Result.Allowed})
+	events = told.all()
+	require.NoError(t, first.Release(ctx), "twice")
+	require.Len(t, told.all(), len(events), "nothing is asked")
+	third, _ := acquire(t, l, "{a}slots", two)
+	limited, _ := acquire(t, l, "{a}slots", two)
+	require.Nil(t, limited, "the second release gave nothing back")
+	require.NoError(t, third.Release(ctx))
+	require.NoError(t, second.Release(ctx))
+}
+
+// renewals is how often slots were renewed.
+func (r *recorder) renewals() (count int) {
+	for _, event := range r.all() {
+		if event.Command == "reserve" && event.Result.Limit == (limiter.Limit{}) {
+			count++
+		}
+	}
+	return count
+}
+
+func TestSlotsInThisProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var told recorder
+		l := limiter.NewLocal(limiter.WithPrefix("p:"), limiter.WithHook(told.hook))
+		testSlots(t, l, &told, limiter.PathLocal)
+
+		one := limiter.Slots{Limit: 1, TTL: 3 * time.Second}
+		type key struct{}
+		slot, _, err := l.Acquire(context.WithValue(ctx, key{}, 1), "renewed", one)
+		require.NoError(t, err)
+		time.Sleep(10*time.Second + 1)
+		require.Equal(t, 10, told.renewals(), "each third of the TTL")
+		require.NoError(t, slot.Context().Err())
+		require.Equal(t, 1, slot.Context().Value(key{}))
+		limited, _ := acquire(t, l, "renewed", one)
+		require.Nil(t, limited)
+		cancel()
+		require.ErrorIs(t, slot.Context().Err(), context.Canceled)
+		time.Sleep(time.Second)
+		require.Equal(t, 11, told.renewals(), "until it is released")
+		require.NoError(t, slot.Release(ctx), "the context does not matter")
+		time.Sleep(time.Minute)
+		require.Equal(t, 11, told.renewals())
+		_, _, err = l.Acquire(ctx, "renewed", one)
+		require.ErrorIs(t, err, context.Canceled)
+
+		slot, _ = acquire(t, l, "deleted", one)
+		require.NoError(t, l.Reset(t.Context(), "deleted"))
+		other, _ := acquire(t, l, "deleted", one)
+		require.NoError(t, slot.Context().Err())
+		<-slot.Context().Done()
+		require.Equal(t, limiter.ErrSlotLost, context.Cause(slot.Context()))
+		require.NoError(t, slot.Release(ctx))
+		limited, _ = acquire(t, l, "deleted", one)
+		require.Nil(t, limited, "the release of a lost slot leaves the other's alone")
+		require.NoError(t, other.Release(ctx))
+	})
+}
+
+// A process that stands still is told before it goes on, also while a renewal is under way.
+func TestSlotIsLostAfterAPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var pause atomic.Int64
+		l := limiter.NewLocal(limiter.WithHook(func(context.Context, limiter.Event) { time.Sleep(time.Duration(pause.Load())) }))
+		start := time.Now()
+		slot, _ := acquire(t, l, "key", two)
+		pause.Store(int64(10 * time.Second))
+		time.Sleep(3*time.Second - 1)
+		ctx := slot.Context()
+		require.NoError(t, ctx.Err())
+		time.Sleep(time.Nanosecond)
+		require.NoError(t, ctx.Err(), "the renewal has not come back")
+		require.Equal(t, limiter.ErrSlotLost, context.Cause(slot.Context()))
+		require.Equal(t, limiter.ErrSlotLost, context.Cause(ctx))
+		pause.Store(0)
+		require.NoError(t, slot.Release(t.Context()))
+		require.Equal(t, 11*time.Second, time.Since(start), "Release waits for the renewal")
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestWrongSlots(t *testing.T) {
+	t.Parallel()
+	l, second := limiter.NewLocal(), limiter.Slots{1, time.Second}
+	for want, c := range map[string]struct {
+		slots    limiter.Slots
+		requests []limiter.Request
+		is       error
+	}{
+		`key "key": there must be at least 1 slot`:                       {limiter.Slots{0, time.Second}, nil, gcra.ErrLimit},
+		`key "key": slots of {Limit:-1 TTL:1s}: limit must`:              {limiter.Slots{-1, time.Second}, nil, gcra.ErrLimit},
+		`key "key": slots of {Limit:1 TTL:999.999µs}: ttl must`:          {limiter.Slots{1, time.Millisecond - 1}, nil, gcra.ErrTTL},
+		`ttl is too large: the slot must end before the year 2262`:       {limiter.Slots{1, 1<<63 - 1}, nil, gcra.ErrEnd},
+		"there must be at most 63 requests beside slots, not 64":         {second, make([]limiter.Request, 64), nil},
+		`key "key" is named twice in this call`:                          {second, []limiter.Request{{"key", fifteenPerDay, 1}}, nil},
+		`key "a": quantity -1 of a limit of 15 per day, burst 15: quant`: {second, []limiter.Request{{"a", fifteenPerDay, -1}}, gcra.ErrQuantity},
+	} {
+		slot, results, err := l.Acquire(t.Context(), "key", c.slots, c.requests...)
+		require.Nil(t, slot)
+		require.Len(t, results, 1+len(c.requests))
+		require.True(t, results.Limited())
+		require.ErrorContains(t, err, want)
+		require.True(t, c.is == nil || errors.Is(err, c.is), err)
+	}
+}
+
+func TestSlotsInRedis(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
+		var told recorder
+		testSlots(t, limiter.New(client, limiter.WithPrefix("p:"), limiter.WithHook(told.hook)), &told, path)
+		require.Zero(t, client.Exists(t.Context(), "p:{a}slots").Val())
+
+		l, short := limiter.New(client, limiter.WithHook(told.hook)), limiter.Slots{1, 300 * time.Millisecond}
+		before := told.renewals()
+		slot, _ := acquire(t, l, "renewed", short)
+		servertest.Eventually(t, "six renewals", func() bool { return told.renewals() >= before+6 })
+		limited, _ := acquire(t, l, "renewed", short)
+		require.Nil(t, limited)
+		require.NoError(t, slot.Context().Err())
+		require.NoError(t, client.Del(t.Context(), "renewed").Err())
+		<-slot.Context().Done()
+		require.Equal(t, limiter.ErrSlotLost, context.Cause(slot.Context()))
+		require.True(t, told.last().Result.Limited(), "a renewal takes no slot")
+		require.NoError(t, slot.Release(t.Context()))
+
+		require.NoError(t, client.Set(t.Context(), "text", "1", 0).Err())
+		_, _, err := limiter.New(client, limiter.OnFailure(limiter.FailOpen)).Acquire(t.Context(), "text", short)
+		require.ErrorContains(t, err, "WRONGTYPE")
+	})
+}
+
+// go-redis repeats a command whose answer was lost: the second copy finds the slot of the first.
+// Without retries the slot is given back, whatever the policy decides.
+func TestSlotsWithLostAnswers(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, direct *redis.Client, path limiter.Path) {
+		ctx, addr, db := t.Context(), direct.Options().Addr, direct.Options().DB
+		require.NoError(t, direct.ScriptLoad(ctx, limiter.Script()).Err()) // whose text has the word
+		lossy := func(change func(*redis.Options)) *redis.Client {
+			options := &redis.Options{Addr: servertest.LoseAnswer(t, addr, "slots"), DB: db}
+			change(options)
+			client := redis.NewClient(options)
+			t.Cleanup(func() { client.Close() })
+			return client
+		}
+		tokens := limiter.Request{"tokens", fifteenPerDay, 10}
+		slot, results := acquire(t, limiter.New(lossy(func(*redis.Options) {}), limiter.WithPath(path)), "slots", two, tokens)
+		require.EqualValues(t, 1, direct.ZCard(ctx, "slots").Val())
+		require.Equal(t, []any{10, 5, limiter.NoRetry, int64(0)},
+			[]any{results[1].Allowed, results[1].Remaining, results[1].RetryAfter, results[1].Receipt})
+		require.NoError(t, slot.Release(ctx))
+		require.Zero(t, direct.Exists(ctx, "slots").Val())
+
+		for _, policy := range []limiter.FailurePolicy{limiter.FailWithError, limiter.FailOpen} {
+			var told recorder
+			tokens.Key = policy.String()
+			l := limiter.New(lossy(once), limiter.WithPath(path), limiter.OnFailure(policy), limiter.WithHook(told.hook))
+			slot, _, err := l.Acquire(ctx, "slots", two, tokens)
+			require.Equal(t, policy == limiter.FailOpen, err == nil && slot != nil)
+			require.EqualValues(t, 1, direct.Exists(ctx, tokens.Key).Val(), "it was executed")
+			servertest.Eventually(t, "the slot is given back", func() bool { return told.last().Command == "refund" })
+			require.Zero(t, direct.Exists(ctx, "slots").Val())
+			if slot != nil {
+				require.NoError(t, slot.Release(ctx))
+				require.Equal(t, 3, len(told.all()), "nobody counts it")
+			}
+		}
+	})
+}
+
+// Contexts that are done leave no slot behind, at Acquire and at Release.
+func TestSlotsOfCanceledCallers(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
+		ctx, cancel := context.WithCancel(t.Context())
+		executed, goOn := make(chan struct{}), make(chan struct{})
+		var told recorder
+		l := limiter.New(clientFunc(func(ctx context.Context, command redis.Cmder) error {
+			err := client.Process(context.WithoutCancel(ctx), command)
+			if ctx.Value(two) != nil && err == nil {
+				close(executed)
+				<-goOn
+			}
+			return err
+		}), limiter.WithHook(told.hook))
+		go func() { <-executed; cancel() }()
+		slot, results, err := l.Acquire(context.WithValue(ctx, two, true), "key", two)
+		require.Nil(t, slot)
+		require.True(t, results.Limited())
+		require.ErrorIs(t, err, context.Canceled)
+		require.EqualValues(t, 1, client.ZCard(t.Context(), "key").Val())
+		executed = make(chan struct{}, 1)
+		close(goOn)
+		servertest.Eventually(t, "the slot is given back", func() bool { return client.Exists(t.Context(), "key").Val() == 0 })
+
+		slot, _ = acquire(t, limiter.New(client), "key", two)
+		require.NoError(t, slot.Release(ctx))
+		require.Zero(t, client.Exists(t.Context(), "key").Val())
+	})
+}
+
+func TestSlotsOfADeadServer(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[limiter.FailurePolicy][3]bool{
+		limiter.FailOpen: {true, true, true}, limiter.FailClosed: {}, limiter.FailLocal: {true, true, false},
+	} {
+		t.Run(policy.String(), func(t *testing.T) {
+			t.Parallel()
+			ctx, server := t.Context(), servertest.StartModule(t)
+			l := limiter.New(server.Client(t, once), limiter.OnFailure(policy), limiter.WithTimeout(servertest.Patience))
+			counted, _ := acquire(t, l, "lost", limiter.Slots{1, 500 * time.Millisecond})
+			server.Kill()
+			slots := [3]*limiter.Slot{}
+			for i := range slots {
+				var results limiter.Results
+				slots[i], results = acquire(t, l, "key", two)
+				require.Equal(t, []any{want[i], limiter.Path(policy.String())}, []any{slots[i] != nil, results[0].Path})
+				if policy == limiter.FailClosed {
+					require.Equal(t, time.Second, results.RetryAfter())
+				}
+			}
+			<-counted.Context().Done()
+			require.Equal(t, limiter.ErrSlotLost, context.Cause(counted.Context()))
+			require.Error(t, counted.Release(ctx))
+			server.Restart(t)
+			require.NoError(t, counted.Release(ctx), "asks again, also while other calls do not")
+			for _, slot := range slots {
+				if slot != nil {
+					require.NoError(t, slot.Context().Err())
+					require.NoError(t, slot.Release(ctx))
+				}
+			}
+		})
+	}
+}
+
+// TestHolder is the process that the next test stops.
+func TestHolder(t *testing.T) {
+	addr := os.Getenv("FUNNEL_TEST_HOLDER")
+	if addr == "" {
+		t.Skip("for TestSlotIsLostByAStoppedProcess")
+	}
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	slot, _ := acquire(t, limiter.New(client), "key", limiter.Slots{1, time.Second})
+	ctx := slot.Context()
+	fmt.Println("held")
+	<-ctx.Done()
+	fmt.Println(context.Cause(ctx))
+}
+
+func TestSlotIsLostByAStoppedProcess(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartModule(t)
+	holder := exec.Command(os.Args[0], "-test.run=^TestHolder$")
+	holder.Env = append(os.Environ(), "FUNNEL_TEST_HOLDER="+server.Addr())
+	output, err := holder.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, holder.Start())
+	defer holder.Wait()
+	defer holder.Process.Kill()
+	lines := bufio.NewScanner(output)
+	require.True(t, lines.Scan())
+	require.Equal(t, "held", lines.Text())
+	l := limiter.New(server.Client(t))
+	limited, _ := acquire(t, l, "key", limiter.Slots{1, time.Minute})
+	require.Nil(t, limited)
+	require.NoError(t, holder.Process.Signal(syscall.SIGSTOP))
+	servertest.Eventually(t, "the slot comes back", func() bool {
+		slot, _ := acquire(t, l, "key", limiter.Slots{1, time.Minute})
+		return slot != nil
+	})
+	require.NoError(t, holder.Process.Signal(syscall.SIGCONT))
+	require.True(t, lines.Scan())
+	require.Equal(t, limiter.ErrSlotLost.Error(), lines.Text())
+}
