@@ -18,6 +18,7 @@ import (
 
 	"funnel/gcra"
 	"funnel/limiter"
+	"funnel/limiter/internal/policy"
 )
 
 // pushback is the trailer of gRFC A6 that tells retrying clients when to retry; a negative
@@ -25,6 +26,9 @@ import (
 const pushback = "grpc-retry-pushback-ms"
 
 func (p *Policy) answerLimited(ctx context.Context, result limiter.Result) error {
+	if policy.IsOfSlots(result) {
+		return status.Error(codes.ResourceExhausted, "too many calls at once: try again in a moment")
+	}
 	text := fmt.Sprintf("call too large: it costs %d, and at most %d can be granted",
 		result.Quantity, result.Limit.Capacity)
 	milliseconds := int64(-1)

@@ -40,6 +40,18 @@ func WithCost(cost func(context.Context, Call) int) Option {
 	return func(p *Policy) { p.cost = cost }
 }
 
+// WithSlots lets no more than slots.Limit calls of one key run at once. A call, also a stream,
+// holds a slot until its handler returns. It is taken in one call with the tokens, by
+// [limiter.Limiter.Acquire]: l of New needs that method, which Shadow and leases have not. The
+// context of the call ends when the slot is lost, with [limiter.ErrSlotLost] as its cause.
+//
+// Where only a slot is missing, a call gets RESOURCE_EXHAUSTED without details and without
+// pushback, since nobody knows when one is free: a client that retries goes by its own backoff.
+// The funnel's key has braces around it, and the slots' is that and ":slots".
+func WithSlots(slots limiter.Slots) Option {
+	return func(p *Policy) { p.slots = &slots }
+}
+
 // WithSkip lets some calls through without a decision, such as health checks: they take no
 // tokens.
 func WithSkip(skip func(context.Context, Call) bool) Option {

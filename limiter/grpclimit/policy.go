@@ -27,6 +27,7 @@ type Policy struct {
 	limitOf func(context.Context, Call) limiter.Limit
 	cost    func(context.Context, Call) int
 	skip    func(context.Context, Call) bool
+	slots   *limiter.Slots
 }
 
 // New returns a policy that asks l to allow each call, by the funnel of its key. By default
@@ -42,25 +43,27 @@ func New(l limiter.Allower, limit limiter.Limit, options ...Option) *Policy {
 	if p.key == nil {
 		panic("grpclimit: WithKey needs a KeyFunc, not nil")
 	}
-	p.policy = policy.New("grpclimit", p.name, l, limit)
+	p.policy = policy.New("grpclimit", p.name, l, limit, p.slots)
 	return p
 }
 
 // Unary is the interceptor for unary calls, a [grpc.UnaryServerInterceptor].
 func (p *Policy) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	ctx, err := p.decide(ctx, Call{info.FullMethod, request})
+	ctx, end, err := p.decide(ctx, Call{info.FullMethod, request})
 	if err != nil {
 		return nil, err
 	}
+	defer end()
 	return handler(ctx, request)
 }
 
 // Stream is the interceptor for streams, a [grpc.StreamServerInterceptor].
 func (p *Policy) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	ctx, err := p.decide(stream.Context(), Call{info.FullMethod, nil})
+	ctx, end, err := p.decide(stream.Context(), Call{info.FullMethod, nil})
 	if err != nil {
 		return err
 	}
+	defer end()
 	return handler(server, allowedStream{stream, ctx})
 }
 
@@ -77,10 +80,11 @@ func (s allowedStream) Context() context.Context { return s.ctx }
 // settle it, with [limiter.Limiter.Settle].
 func ResultFrom(ctx context.Context) (result limiter.Result, ok bool) { return policy.ResultFrom(ctx) }
 
-// decide returns the context for the handler of an allowed call, or the error that answers it.
-func (p *Policy) decide(ctx context.Context, call Call) (context.Context, error) {
+// decide returns the context for the handler of an allowed call, and what to call when it has
+// returned, or the error that answers the call.
+func (p *Policy) decide(ctx context.Context, call Call) (handler context.Context, end func(), err error) {
 	if p.skip != nil && p.skip(ctx, call) {
-		return ctx, nil
+		return ctx, func() {}, nil
 	}
 	limit, cost := limiter.Limit{}, 1
 	if p.limitOf != nil {
@@ -89,14 +93,16 @@ func (p *Policy) decide(ctx context.Context, call Call) (context.Context, error)
 	if p.cost != nil {
 		cost = p.cost(ctx, call)
 	}
-	result, err := p.policy.Decide(ctx, p.key(ctx, call), limit, cost)
+	decision, err := p.policy.Decide(ctx, p.key(ctx, call), limit, cost)
+	result, limited := decision.Limiting()
 	switch {
-	case err == nil && !result.Limited():
-		return policy.WithResult(ctx, result), nil
-	case err == nil:
-		return nil, p.answerLimited(ctx, result)
-	case ctx.Err() != nil:
-		return nil, status.FromContextError(ctx.Err()).Err()
+	case err != nil && ctx.Err() != nil:
+		return nil, nil, status.FromContextError(ctx.Err()).Err()
+	case err != nil:
+		return nil, nil, p.answerError(ctx, err)
+	case limited:
+		return nil, nil, p.answerLimited(ctx, result)
 	}
-	return nil, p.answerError(ctx, err)
+	handler, end = decision.Begin(ctx)
+	return handler, end, nil
 }

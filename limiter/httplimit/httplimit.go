@@ -22,8 +22,8 @@ const statusClientClosedRequest = 499
 // token, and the policy is called "default".
 //
 // The funnel's key in Redis is the prefix of l, the name of the policy, a colon and
-// the key of the request. A colon or backslash in the name has a backslash in front:
-// policies of different names never share a funnel.
+// the key of the request. A colon, backslash or opening brace in the name has a backslash in
+// front: policies of different names never share a funnel.
 //
 // New panics when l is nil, limit is not valid, or an option is not.
 func New(l limiter.Allower, limit limiter.Limit, options ...Option) func(http.Handler) http.Handler {
@@ -39,7 +39,7 @@ func New(l limiter.Allower, limit limiter.Limit, options ...Option) func(http.Ha
 	if m.key == nil {
 		panic("httplimit: WithKey needs a KeyFunc, not nil")
 	}
-	m.policy = policy.New("httplimit", m.name, l, limit)
+	m.policy = policy.New("httplimit", m.name, l, limit, m.slots)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
 	}
@@ -54,6 +54,7 @@ type middleware struct {
 	limitOf func(*http.Request) limiter.Limit
 	cost    func(*http.Request) int
 	skip    func(*http.Request) bool
+	slots   *limiter.Slots
 
 	limited func(http.ResponseWriter, *http.Request, limiter.Result)
 	failed  func(http.ResponseWriter, *http.Request, error)
@@ -64,7 +65,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		next.ServeHTTP(w, r)
 		return
 	}
-	result, err := m.decide(r)
+	decision, err := m.decide(r)
 	switch {
 	case err != nil && errors.Is(r.Context().Err(), context.Canceled):
 		w.WriteHeader(statusClientClosedRequest)
@@ -73,12 +74,14 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		m.failed(w, r, err)
 		return
 	}
-	SetHeaders(w.Header(), m.name, result)
-	if result.Limited() {
+	SetHeaders(w.Header(), m.name, decision.Tokens)
+	if result, limited := decision.Limiting(); limited {
 		m.limited(w, r, result)
 		return
 	}
-	next.ServeHTTP(w, r.WithContext(policy.WithResult(r.Context(), result)))
+	ctx, end := decision.Begin(r.Context())
+	defer end()
+	next.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // ResultFrom returns the Result of the middleware that let the request with this context through,
@@ -90,7 +93,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 //	l.Settle(ctx, &result, used)
 func ResultFrom(ctx context.Context) (result limiter.Result, ok bool) { return policy.ResultFrom(ctx) }
 
-func (m *middleware) decide(r *http.Request) (limiter.Result, error) {
+func (m *middleware) decide(r *http.Request) (policy.Decision, error) {
 	limit, cost := limiter.Limit{}, 1
 	if m.limitOf != nil {
 		limit = m.limitOf(r)
@@ -114,7 +117,10 @@ func Status(result limiter.Result) int {
 func answerLimited(w http.ResponseWriter, _ *http.Request, result limiter.Result) {
 	status := Status(result)
 	text := fmt.Sprintf("too many requests: try again in %d seconds", seconds(result.RetryAfter))
-	if status == http.StatusRequestEntityTooLarge {
+	switch {
+	case policy.IsOfSlots(result):
+		text = "too many requests at once: try again in a moment"
+	case status == http.StatusRequestEntityTooLarge:
 		text = fmt.Sprintf("request too large: it costs %d, and at most %d can be granted",
 			result.Quantity, result.Limit.Capacity)
 	}

@@ -48,6 +48,18 @@ func WithCost(cost func(*http.Request) int) Option {
 	return func(m *middleware) { m.cost = cost }
 }
 
+// WithSlots lets no more than slots.Limit requests of one key run at once. A request holds a slot
+// until its handler returns, also one that streams or has hijacked the connection; what goes on
+// after that is not counted. It is taken in one call with the tokens, by [limiter.Limiter.Acquire]:
+// l of New needs that method, which Shadow and leases have not. The context of the request ends
+// when the slot is lost, with [limiter.ErrSlotLost] as its cause.
+//
+// Where only a slot is missing, a request is answered 429 without Retry-After, since nobody knows
+// when one is free. The funnel's key has braces around it, and the slots' is that and ":slots".
+func WithSlots(slots limiter.Slots) Option {
+	return func(m *middleware) { m.slots = &slots }
+}
+
 // WithSkip skips the middleware for some requests, such as health checks: they take
 // no tokens and get no headers.
 func WithSkip(skip func(*http.Request) bool) Option {
@@ -56,7 +68,8 @@ func WithSkip(skip func(*http.Request) bool) Option {
 
 // OnLimited sets the answer to limited requests. The headers have been set, with
 // Retry-After among them where it belongs; [Status] returns the status. By default the
-// answer is a line of text.
+// answer is a line of text. Where only a slot is missing ([WithSlots]), the Result is on the slots:
+// its Limit has a Capacity alone.
 func OnLimited(answer func(w http.ResponseWriter, r *http.Request, result limiter.Result)) Option {
 	return func(m *middleware) { m.limited = answer }
 }

@@ -1,0 +1,136 @@
+// No more requests of a key than there are slots run at once, and each gives its slot back, however it
+// ends. A request for which only a slot is missing is not told when to come again.
+
+package httplimit_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/limiter"
+	"funnel/limiter/httplimit"
+)
+
+func TestSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var keys []string
+		l := limiter.NewLocal(limiter.WithHook(func(_ context.Context, event limiter.Event) {
+			keys = append(keys, event.Command+" "+event.Key)
+		}))
+		begun, end := make(chan *http.Request, 1), make(chan struct{})
+		cost := 1
+		handler := httplimit.New(l, slow(5), httplimit.WithName("{s"),
+			httplimit.WithCost(func(*http.Request) int { return cost }),
+			httplimit.WithSlots(limiter.Slots{Limit: 1, TTL: 3 * time.Second}),
+		)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			result, ok := httplimit.ResultFrom(r.Context())
+			require.True(t, ok)
+			require.Equal(t, slow(5), result.Limit)
+			begun <- r
+			<-end
+			if r.URL.Path == "/panics" {
+				panic(http.ErrAbortHandler)
+			}
+			io.WriteString(w, "ok")
+		}))
+		begin := func(path string) (r *http.Request, answered chan *httptest.ResponseRecorder) {
+			answered = make(chan *httptest.ResponseRecorder, 1)
+			go func() {
+				defer close(answered)
+				defer func() { _ = recover() }()
+				r := from("192.0.2.1")
+				r.URL.Path = path
+				answered <- ask(handler, r)
+			}()
+			return <-begun, answered
+		}
+
+		_, first := begin("/")
+		require.Equal(t, []string{`reserve {\{s:192.0.2.1}:slots`, `reserve {\{s:192.0.2.1}`}, keys)
+		for _, c := range []struct {
+			cost, status     int
+			body, retryAfter string
+		}{
+			{1, 429, "too many requests at once: try again in a moment\n", ""},
+			{0, 429, "too many requests at once: try again in a moment\n", ""},
+			{5, 429, "too many requests: try again in 86400 seconds\n", "86400"},
+			{6, 413, "request too large: it costs 6, and at most 5 can be granted\n", ""},
+		} {
+			cost = c.cost
+			limited := ask(handler, from("192.0.2.1"))
+			require.Equal(t, []any{c.status, c.body}, []any{limited.Code, limited.Body.String()})
+			require.Equal(t, []string{c.retryAfter, "4"},
+				[]string{limited.Header().Get("Retry-After"), limited.Header().Get("X-RateLimit-Remaining")})
+		}
+		cost = 1
+		end <- struct{}{}
+		require.Equal(t, "ok", (<-first).Body.String())
+
+		_, panics := begin("/panics")
+		end <- struct{}{}
+		require.Nil(t, <-panics)
+		lost, last := begin("/")
+		require.NoError(t, l.Reset(t.Context(), `{\{s:192.0.2.1}:slots`))
+		<-lost.Context().Done()
+		require.Equal(t, limiter.ErrSlotLost, context.Cause(lost.Context()))
+		end <- struct{}{}
+		require.Equal(t, "2", (<-last).Header().Get("X-RateLimit-Remaining"))
+		require.Equal(t, `refund {\{s:192.0.2.1}:slots`, keys[len(keys)-1])
+	})
+}
+
+// A hijacked connection holds its slot until the handler returns.
+func TestSlotsOfHijackedConnections(t *testing.T) {
+	hijacked, end := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(httplimit.New(limiter.NewLocal(), slow(100),
+		httplimit.WithSlots(limiter.Slots{Limit: 1, TTL: time.Minute}),
+	)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/hijack" {
+			return
+		}
+		connection, _, err := w.(http.Hijacker).Hijack()
+		require.NoError(t, err)
+		hijacked <- struct{}{}
+		<-end
+		require.NoError(t, r.Context().Err())
+		connection.Close()
+	})))
+	defer server.Close()
+	status := func(path string) int {
+		response, err := http.Get(server.URL + path)
+		if err != nil {
+			return 0
+		}
+		defer response.Body.Close()
+		return response.StatusCode
+	}
+	go status("/hijack")
+	<-hijacked
+	require.Equal(t, 429, status("/"))
+	close(end)
+	require.Eventually(t, func() bool { return status("/") == 200 }, 10*time.Second, 10*time.Millisecond)
+}
+
+func TestWithSlotsPanics(t *testing.T) {
+	l := limiter.NewLocal()
+	for want, make := range map[string]func(){
+		"httplimit: WithSlots needs a Limiter with Acquire": func() {
+			httplimit.New(limiter.Shadow(l, nil), slow(1), httplimit.WithSlots(limiter.Slots{Limit: 1, TTL: time.Second}))
+		},
+		"httplimit: WithSlots needs a Limit of at least 1 and a TTL of at least 1ms, not {Limit:0 TTL:1s}": func() {
+			httplimit.New(l, slow(1), httplimit.WithSlots(limiter.Slots{TTL: time.Second}))
+		},
+		"httplimit: WithSlots needs a Limit of at least 1 and a TTL of at least 1ms, not {Limit:1 TTL:0s}": func() {
+			httplimit.New(l, slow(1), httplimit.WithSlots(limiter.Slots{Limit: 1}))
+		},
+	} {
+		require.PanicsWithValue(t, want, make)
+	}
+}
