@@ -11,12 +11,13 @@ import (
 
 // An Alternative is one way to limit a rate, or a command to compare with.
 type Alternative struct {
-	Name      string // in options and files
-	Title     string // in tables
-	Yardstick bool   // limits nothing
-	Peer      bool   // runs in a server of its own, with the other module
-	Peeks     bool   // a quantity of 0 peeks
-	Script    string // is loaded into the server first
+	Name      string   // in options and files
+	Title     string   // in tables
+	Yardstick bool     // limits nothing
+	Peer      bool     // runs in a server of its own, with the other module
+	Peeks     bool     // a quantity of 0 peeks
+	Slots     bool     // limits what is in flight: only its instructions are counted
+	Scripts   []string // are loaded into the server first
 
 	// Operation is one call that asks for quantity tokens: 1, or 0 if Peeks.
 	Operation func(limit Limit, quantity int64) Operation
@@ -29,10 +30,16 @@ const exampleTAT = "1600000000000000001"
 //go:embed scripts/gcra.lua
 var gcraScript string
 
+//go:embed scripts/slots.lua
+var slotsScript string
+
 // Alternatives returns all that can be measured, in the order of the tables. Peer names the
 // other module and its version.
 func Alternatives(peer string) []Alternative {
 	throttle, reserve := command("CL.THROTTLE"), command("CL.RESERVE")
+	slot := takeSlot([]string{"CL.RESERVE"}, notZero, "SLOTS")
+	slotByScript := takeSlot([]string{"EVALSHA", hash(slotsScript), "1"}, isZero)
+	redisRate := byLibrary("redis_rate", "redis_rate v10", allowByRedisRate, isZero)
 	return []Alternative{
 		// Like a funnel: 19 digits, and an expiry that is not reached meanwhile.
 		{Name: "set", Title: "SET PX", Yardstick: true, Operation: set},
@@ -43,18 +50,29 @@ func Alternatives(peer string) []Alternative {
 		{Name: "throttle", Title: "CL.THROTTLE", Peeks: true, Operation: throttle},
 		{Name: "reserve", Title: "CL.RESERVE", Operation: reserve},
 		{Name: "take", Title: "CL.TAKE", Operation: command("CL.TAKE")},
-		{Name: "throttle3", Title: "3 calls of CL.THROTTLE, sent at once", Operation: three(throttle, false)},
-		{Name: "reserve3", Title: "CL.RESERVE of 3 funnels", Operation: three(reserve, true)},
+		{Name: "throttle3", Title: "3 calls of CL.THROTTLE, sent at once", Operation: together(false, throttle, throttle, throttle)},
+		{Name: "reserve3", Title: "CL.RESERVE of 3 funnels", Operation: together(true, reserve, reserve, reserve)},
 		{Name: "peer", Title: "CL.THROTTLE of " + strings.TrimRight(peer, " 0123456789"), Peer: true, Peeks: true,
 			Operation: throttle},
 		byLibrary("script", "package limiter's Lua script", allowByLimiter, notZero),
-		{Name: "complete-script", Title: "the complete Lua script", Peeks: true, Script: limiter.Script(), Operation: script},
-		{Name: "lua-gcra", Title: "GCRA in a Lua script", Peeks: true, Script: gcraScript,
-			Operation: command("EVALSHA", hash(gcraScript), "1")},
+		{Name: "complete-script", Title: "the complete Lua script", Peeks: true, Operation: script,
+			Scripts: []string{limiter.Script()}},
+		{Name: "lua-gcra", Title: "GCRA in a Lua script", Peeks: true, Operation: command("EVALSHA", hash(gcraScript), "1"),
+			Scripts: []string{gcraScript}},
 		byLibrary("lua-funnel", "funnel in a Lua script, on a hash", allowByHash, isZero),
-		byLibrary("redis_rate", "redis_rate v10", allowByRedisRate, isZero),
+		redisRate,
 		{Name: "window", Title: "sliding window on a sorted set", Operation: window},
 		{Name: "incr", Title: "INCR and EXPIRE", Operation: counter},
+		{Name: "slot", Title: "CL.RESERVE of a slot", Slots: true, Operation: slot},
+		{Name: "slot-renewal", Title: "CL.RESERVE of the same slot again", Slots: true, Yardstick: true,
+			Operation: plain("CL.RESERVE", "1", "SLOTS", slotSeconds, Call{}.holder())},
+		{Name: "slot-script", Title: "a slot in a Lua script", Slots: true, Operation: slotByScript,
+			Scripts: []string{slotsScript}},
+		{Name: "slot3", Title: "CL.RESERVE of a slot and 2 funnels", Slots: true,
+			Operation: together(true, slot, reserve, reserve)},
+		{Name: "slot-script3", Title: "that script and 2 calls of redis_rate, sent at once", Slots: true,
+			Operation: together(false, slotByScript, redisRate.Operation, redisRate.Operation),
+			Scripts:   append([]string{slotsScript}, redisRate.Scripts...)},
 	}
 }
 
@@ -102,25 +120,46 @@ func floor(limit Limit, quantity int64) Operation {
 	return command("BENCH.ALLOW")(limit, quantity)
 }
 
-// three turns a call of one funnel into a call of three, whose keys end in a, b and c: three
-// commands, or one with the words of all.
-func three(one func(Limit, int64) Operation, joined bool) func(Limit, int64) Operation {
+// together makes one call of several, each of one command. Their keys end in a, b, c and so on.
+// If joined, one command has the words of all.
+func together(joined bool, calls ...func(Limit, int64) Operation) func(Limit, int64) Operation {
 	return func(limit Limit, quantity int64) Operation {
-		operation := one(limit, quantity)
-		commands := operation.Commands
-		operation.Commands = func(call Call) (all [][]string) {
-			for _, suffix := range []string{"a", "b", "c"} {
-				words := commands(Call{call.Key + suffix, call.Now, call.Unique})[0]
-				if joined && len(all) > 0 {
-					all[0] = append(all[0], words[1:]...)
-				} else {
-					all = append(all, words)
-				}
-			}
-			return all
+		var operations []Operation
+		for _, call := range calls {
+			operations = append(operations, call(limit, quantity))
 		}
-		operation.Limited = func(replies []int64) bool { return slices.Max(replies) != 0 }
-		return operation
+		return Operation{
+			Commands: func(call Call) (all [][]string) {
+				for i, operation := range operations {
+					words := operation.Commands(Call{call.Key + string(rune('a'+i)), call.Now, call.Unique})[0]
+					if joined && i > 0 {
+						all[0] = append(all[0], words[1:]...)
+					} else {
+						all = append(all, words)
+					}
+				}
+				return all
+			},
+			Limited: func(replies []int64) (limited bool) {
+				for i, reply := range replies {
+					limited = limited || operations[i].Limited([]int64{reply})
+				}
+				return limited
+			},
+		}
+	}
+}
+
+const slotSeconds = "3600" // so long that no slot ends meanwhile
+
+// takeSlot takes one of as many slots as the capacity says, and gives none back. The words between
+// stand after the limit.
+func takeSlot(before []string, limited func([]int64) bool, between ...string) func(Limit, int64) Operation {
+	return func(limit Limit, _ int64) Operation {
+		return Operation{Limited: limited, Commands: func(call Call) [][]string {
+			return [][]string{slices.Concat(before, []string{call.Key, fmt.Sprint(limit.Capacity)}, between,
+				[]string{slotSeconds, call.holder()})}
+		}}
 	}
 }
 
@@ -142,7 +181,7 @@ func window(limit Limit, _ int64) Operation {
 	return Operation{
 		Commands: func(call Call) [][]string {
 			return [][]string{
-				{"ZADD", call.Key, fmt.Sprint(call.Now), fmt.Sprintf("%d-%012d", call.Now, call.Unique)},
+				{"ZADD", call.Key, fmt.Sprint(call.Now), call.holder()},
 				{"ZREMRANGEBYSCORE", call.Key, "0", fmt.Sprint(call.Now - limit.Drain()*1000)},
 				{"ZCARD", call.Key},
 				// A second more than the window, because the server's clock may be behind.

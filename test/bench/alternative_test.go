@@ -33,7 +33,9 @@ func start(t *testing.T) *Client {
 		s.Marker, s.Err = BuildMarker(t.Context(), folder)
 		shared = s.Start(s.Module, nil)
 		for _, a := range Alternatives("") {
-			shared.Do("SCRIPT", "LOAD", a.Script)
+			for _, script := range a.Scripts {
+				shared.Do("SCRIPT", "LOAD", script)
+			}
 		}
 		require.NoError(t, s.Err)
 	}
@@ -65,6 +67,13 @@ func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 	}
 }
 
+func TestRenewalTakesOneSlot(t *testing.T) {
+	client := start(t)
+	client.Call(choose("slot-renewal")[0].Operation(Roomy, 1), "k", "k", "k")
+	require.EqualValues(t, 1, client.Do("ZCARD", "k"))
+	require.NoError(t, client.Err)
+}
+
 // TestFloorDoesWhatTheCommandDoes: what it leaves and replies is as long as what CL.THROTTLE does.
 // A reply that is not what the case wants is an error.
 func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
@@ -94,9 +103,9 @@ func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
 // TestCallsAreTimed of redis-benchmark, and from Go.
 func TestCallsAreTimed(t *testing.T) {
 	s := start(t).Setting
-	all := s.load("test", withoutCase("peek", Cases(choose("set", "throttle", "window"))), 4)
+	all := s.load("test", withoutCase("peek", Cases(choose("set", "throttle", "window", "slot", "slot-script"))), 4)
 	require.NoError(t, s.Err)
-	require.Len(t, all, 3, "without the two of the window")
+	require.Len(t, all, 3, "without the two of the window, and without slots")
 	for _, l := range all {
 		require.Positive(t, min(l.median(rate), l.median(processor)), l.ID())
 		require.Greater(t, l.median(p99), 5.0, "%s, in microseconds", l.ID())

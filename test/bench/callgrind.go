@@ -106,15 +106,15 @@ func (s *Setting) instructions() Table {
 				table.set(c.Title, 4, fmt.Sprintf("%.2f", count.PerCall/reference))
 			}
 			table.Chart.add(c, count.PerCall, thousands(count.PerCall))
-			// The sorted set grows with each call, so its blocks differ.
-			if c.Name != "window" {
+			// Sorted sets grow with each call, so their blocks differ.
+			if c.Name != "window" && !c.Slots {
 				worst = max(worst, count.Spread)
 			}
 		}
 	}
 	table.Note = fmt.Sprintf("Counted by callgrind in %s, %d calls sent at once on random keys out of %s. "+
-		"The middle one of three blocks of calls, which are at most %.1f%% apart, except for the sorted set, "+
-		"which grows with each call.",
+		"The middle one of three blocks of calls, which are at most %.1f%% apart, except for sorted sets, "+
+		"which grow with each call. No slot is given back meanwhile.",
 		s.server, sentAtOnce, thousands(instructionKeys), worst*100)
 	return table
 }

@@ -102,8 +102,8 @@ const serverTime = "used_cpu_user|used_cpu_sys"
 // prepare calls every key until it is in a steady state: redis-cell lets two calls through
 // where we let one, and limits the third.
 func (c *Client) prepare(cs Case, keys []string) {
-	if cs.Script != "" {
-		c.Do("SCRIPT", "LOAD", cs.Script)
+	for _, script := range cs.Scripts {
+		c.Do("SCRIPT", "LOAD", script)
 	}
 	fill := cs.operation
 	if cs.Name == "get" {

@@ -16,7 +16,7 @@ import (
 // byLibrary is an alternative that sends what a library for Go sends. Libraries do not export
 // their scripts, so a call of allow is recorded.
 func byLibrary(name, title string, allow func(*redis.Client, Limit) error, limited func([]int64) bool) Alternative {
-	return Alternative{Name: name, Title: title, Script: record(allow, Roomy)[1],
+	return Alternative{Name: name, Title: title, Scripts: record(allow, Roomy)[1:2],
 		Operation: func(limit Limit, _ int64) Operation {
 			eval := record(allow, limit) // EVAL, the script, 1, the prefix of keys, arguments
 			return Operation{Limited: limited, Commands: func(call Call) [][]string {

@@ -24,7 +24,7 @@ func (s *Setting) memory() Table {
 	}
 	reference := 0.0
 	for _, c := range withoutCase("peek", withoutCase("limited", Cases(s.Alternatives()))) {
-		if c.Yardstick && c.Name != Reference {
+		if c.Slots || c.Yardstick && c.Name != Reference {
 			continue
 		}
 		s.Progress("memory: %s", c.Title)

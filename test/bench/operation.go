@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -28,6 +29,9 @@ type Call struct {
 	Key         string
 	Now, Unique int64
 }
+
+// holder is a name that no other call has, of 26 bytes.
+func (c Call) holder() string { return fmt.Sprintf("%013d-%012d", c.Now, c.Unique) }
 
 // An Operation is one call of one alternative, as it goes over the wire.
 type Operation struct {

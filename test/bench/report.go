@@ -98,10 +98,11 @@ type Bar struct {
 }
 
 // add adds the bar of a case. Of limited calls, only those of modules have one. Peeks,
-// the floor, which nobody can choose, and calls of several funnels, which do more, have none.
+// the floor, which nobody can choose, calls of several funnels, which do more, and slots, which
+// limit no rate, have none.
 func (c *Chart) add(of Case, value float64, label string) {
 	module := of.Name == "throttle" || of.Name == "peer"
-	left := of.Name == "floor" || strings.HasSuffix(of.Name, "3")
+	left := of.Slots || of.Name == "floor" || strings.HasSuffix(of.Name, "3")
 	if left || of.Case == "peek" || of.Case == "limited" && !module {
 		return
 	}

@@ -62,12 +62,12 @@ func (s *Setting) throughput() Table {
 }
 
 // load lets cases take turns. It leaves out those of several commands, because redis-benchmark
-// can only send one.
+// can only send one, and those of slots, because it cannot make a holder for each call.
 func (s *Setting) load(part string, cases []Case, pipeline int) (all []*loaded) {
 	servers := map[bool]*Client{}
 	var turns []*contestant
 	for i, c := range cases {
-		if len(c.operation.Commands(Call{})) > 1 {
+		if c.Slots || len(c.operation.Commands(Call{})) > 1 {
 			continue
 		}
 		if servers[c.Peer] == nil {
