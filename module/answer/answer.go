@@ -15,7 +15,13 @@ func parse(call *Call) {
 	length := min(call.Length, MostFunnels)
 	for i := range length {
 		call.setErrorFunnel(uint(i))
-		if !call.parseFunnel(&call.Funnels[i], &call.Items[i].Request) {
+		funnel, request, ok := &call.Funnels[i], &call.Items[i].Request, false
+		if call.Form == InRows && isSlotsWord(funnel.Count) && call.Operation != gcra.Take {
+			ok = call.parseSlots(funnel, request)
+		} else {
+			ok = call.parseFunnel(funnel, request)
+		}
+		if !ok {
 			return
 		}
 	}

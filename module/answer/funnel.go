@@ -11,9 +11,6 @@ import (
 //
 //go:nosplit
 func (call *Call) parseFunnel(funnel *Funnel, request *gcra.Request) (ok bool) {
-	if isSlotsWord(funnel.Count) && call.Form == InRows && call.Operation != gcra.Take {
-		return call.parseSlots(funnel, request)
-	}
 	funnel.Kind = FunnelKind
 	capacity, ok := parseInteger(funnel.Capacity)
 	if !ok || capacity == 0 && call.LimitSurplus == 0 {
