@@ -111,7 +111,7 @@ run_tests() {
     local module packages concurrent
     need_compilers
     need_server
-    echo "building, then testing: a minute or two, some four with empty caches"
+    echo "building, then testing: a minute or two, four to seven with empty caches"
     compile_for_tests
     packages=$(go list ./...)
     # These have goroutines of their own.
