@@ -107,25 +107,25 @@ check() {
     fi
 }
 
+# shellcheck disable=SC2046,SC2086 # packages and flags have no spaces
 run_tests() {
-    local module packages concurrent
+    local module packages with_goroutines flags
     need_compilers
     need_server
-    echo "building, then testing: a minute or two, four to seven with empty caches"
+    echo "building, then testing: a minute or two, five with empty caches"
     compile_for_tests
     packages=$(go list ./...)
-    # These have goroutines of their own.
-    concurrent=$(grep -E '/(limiter|internal/funnels)(/|$)' <<<"$packages")
+    with_goroutines=$(grep -E '/(limiter|internal/funnels)(/|$)' <<<"$packages")
     # Go's cache of test results does not know that the tests depend on funnel.so: -count=1.
+    # Vet takes a quarter of the time, and check runs it. -w leaves out what only debuggers read.
+    flags='-count=1 -timeout 10m -vet=off -ldflags=-w'
     echo "testing, on $("$FUNNEL_SERVER" --version)"
-    # shellcheck disable=SC2046 # names of packages have no spaces
-    go test -count=1 -timeout 10m $(grep -vxF "$concurrent" <<<"$packages")
+    go test $flags $(grep -vxF "$with_goroutines" <<<"$packages")
     echo "testing with the race detector"
-    # shellcheck disable=SC2086
-    go test -count=1 -timeout 10m -race $concurrent
+    go test $flags -race $with_goroutines
     for module in "${nested_modules[@]}"; do
         echo "testing $module"
-        go -C "$module" test -count=1 -timeout 10m ./...
+        go -C "$module" test $flags ./...
     done
 }
 
