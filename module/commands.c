@@ -120,17 +120,10 @@ ALWAYS_INLINE uint32_t count_funnels(const struct command *command, int argc)
     return (uint32_t)funnels;
 }
 
-/* The name of a funnel's key among the words of the command. */
-static RedisModuleString *name_of(RedisModuleString **argv, uint32_t funnel)
+/* The words of a row among those of the command. */
+static RedisModuleString **words_of(RedisModuleString **argv, uint32_t row)
 {
-    return argv[1 + WORDS_PER_FUNNEL * funnel];
-}
-
-/* The last word of a row, the holder of slots, or NULL if it was left out. */
-static RedisModuleString *holder_of(RedisModuleString **argv, int argc, uint32_t row)
-{
-    int word = WORDS_PER_FUNNEL * ((int)row + 1);
-    return word < argc ? argv[word] : NULL;
+    return argv + 1 + WORDS_PER_FUNNEL * row;
 }
 
 /* Go needs keys only to compare them with each other. A quantity that is left out is 1. */
@@ -138,7 +131,7 @@ ALWAYS_INLINE void read_arguments(struct call *call, RedisModuleString **argv, i
 {
     int words = argc - 1;
     for (uint32_t i = 0; i < length; i++) {
-        RedisModuleString **word = argv + 1 + WORDS_PER_FUNNEL * i;
+        RedisModuleString **word = words_of(argv, i);
         struct funnel *funnel = &call->funnels[i];
         if (length > 1) funnel->key = text_of(word[0]);
         funnel->capacity = text_of(word[1]);
@@ -182,18 +175,17 @@ ALWAYS_INLINE int answer(RedisModuleCtx *ctx, RedisModuleString **argv, int argc
      * leaves no trace. */
     RedisModuleKey *keys[MOST_FUNNELS];
     int mode = command->operation == PEEK ? REDISMODULE_READ : REDISMODULE_READ | REDISMODULE_WRITE;
-    for (uint32_t i = 0; i < length; i++) keys[i] = redis.OpenKey(ctx, name_of(argv, i), mode);
+    for (uint32_t i = 0; i < length; i++) keys[i] = redis.OpenKey(ctx, words_of(argv, i)[0], mode);
     call.now = clock_nanoseconds();
-    for (uint32_t i = 0; i < length; i++) key_read(&call.funnels[i], keys[i], holder_of(argv, argc, i), call.now);
+    for (uint32_t i = 0; i < length; i++) key_read(&call.funnels[i], keys[i], words_of(argv, i), call.now);
     go_decide(&call);
     for (uint32_t i = 0; i < length; i++) {
-        if (call.writes > 0) key_write(keys[i], &call.funnels[i], holder_of(argv, argc, i), call.now);
+        if (call.writes > 0) key_write(keys[i], &call.funnels[i], words_of(argv, i), call.now);
         redis.CloseKey(keys[i]);
     }
     if (call.writes > 0) {
-        for (uint32_t i = 0; i < length; i++)
-            key_replicate(ctx, name_of(argv, i), &call.funnels[i], holder_of(argv, argc, i));
-        for (uint32_t i = 0; i < length; i++) key_notify(ctx, name_of(argv, i), &call.funnels[i]);
+        for (uint32_t i = 0; i < length; i++) key_replicate(ctx, words_of(argv, i), &call.funnels[i]);
+        for (uint32_t i = 0; i < length; i++) key_notify(ctx, words_of(argv, i)[0], &call.funnels[i]);
     }
     return reply(ctx, &call);
 }

@@ -23,22 +23,16 @@
 //
 //   - abi.h, abi.c: the part of the Redis Modules ABI that funnel uses, found by name
 //     at load time. No header file of the server is needed or copied.
-//   - load.c: loading the module.
-//   - compat.c: the load argument compat.
+//   - load.c, compat.c, register.c, unload.c: loading, with its argument; the description of
+//     the commands to the server; when MODULE UNLOAD is granted.
 //   - commands.c: the table of the commands, and the function that answers all of them.
-//   - register.c, command_info.h: registration of the commands, with their flags, keys,
-//     documentation and ACL categories.
-//   - key.c: the key of a funnel: reading, writing, replication, events; slots.c: the
-//     same for slots, a sorted set.
+//   - key.c, slots.c: reading and writing a key, replication, events.
 //   - reply.c: the replies, and the counts that INFO shows.
-//   - call.h, call.c: the structs that cross from C to Go, the entry points, and the
-//     calls that test them when the module is loaded.
-//   - answer/: the commands as Go sees them, free of cgo and tested without a server;
-//     in layout.go the compiler checks that C and Go declare the same structs.
-//   - clock.c: the time; and FUNNEL.DEBUG, which exists only in builds with the tag
-//     funneldebug (debug.go). Tests set the clock with it.
-//   - unload.c: when MODULE UNLOAD is granted.
-//   - version.h: the version.
+//   - call.h, call.c, layout.go: the structs that cross from C to Go, the entry points, and
+//     what checks them when the module is compiled and when it is loaded.
+//   - answer/: the commands as Go sees them, free of cgo and tested without a server.
+//   - clock.c: the time. Tests set it with FUNNEL.DEBUG, which exists only in builds with the
+//     tag funneldebug (debug.go).
 //
 // The package exports nothing to Go. A package main that imports it and is built with
 // -buildmode=c-shared becomes the library that funnel-finish turns into the module.

@@ -4,6 +4,9 @@
 
 #include "slots.h"
 
+/* Which word of a row of slots is the holder. */
+enum { HOLDER = 4 };
+
 /* The constant word of the replicated SET, owned by this file. Every SET that waits to be
  * sent to a replica or the AOF holds a reference to it, and a string of Redis 8.6 counts
  * at most 2^23 references. So a new string replaces it from time to time. */
@@ -27,10 +30,10 @@ void key_stop(void)
     pxat_uses = 0;
 }
 
-void key_read(struct funnel *funnel, RedisModuleKey *key, RedisModuleString *holder, int64_t now)
+void key_read(struct funnel *funnel, RedisModuleKey *key, RedisModuleString **words, int64_t now)
 {
     if (funnel->kind == SLOTS) {
-        slots_read(funnel, key, holder, now);
+        slots_read(funnel, key, words[HOLDER], now);
         return;
     }
     funnel->stored_value = (struct text){NULL, 0};
@@ -66,22 +69,23 @@ static void write_tat(RedisModuleKey *key, const struct funnel *funnel)
     redis.SetAbsExpire(key, funnel->expiry_milliseconds);
 }
 
-void key_write(RedisModuleKey *key, struct funnel *funnel, RedisModuleString *holder, int64_t now)
+void key_write(RedisModuleKey *key, struct funnel *funnel, RedisModuleString **words, int64_t now)
 {
     if (funnel->write == WRITE_NOTHING) return;
     if (funnel->kind == SLOTS)
-        slots_write(key, funnel, holder, now);
+        slots_write(key, funnel, words[HOLDER], now);
     else if (funnel->write == WRITE_TAT)
         write_tat(key, funnel);
     else
         redis.DeleteKey(key);
 }
 
-void key_replicate(RedisModuleCtx *ctx, RedisModuleString *name, const struct funnel *funnel, RedisModuleString *holder)
+void key_replicate(RedisModuleCtx *ctx, RedisModuleString **words, const struct funnel *funnel)
 {
+    RedisModuleString *name = words[0];
     if (funnel->write == WRITE_NOTHING) return;
     if (funnel->kind == SLOTS) {
-        slots_replicate(ctx, name, funnel, holder);
+        slots_replicate(ctx, name, funnel, words[HOLDER]);
     } else if (funnel->write == WRITE_TAT) {
         struct text tat = digits_of(&funnel->tat), expiry = digits_of(&funnel->expiry);
         redis.Replicate(ctx, "SET", "sbsb", name, tat.bytes, tat.length, shared_pxat(), expiry.bytes, expiry.length);

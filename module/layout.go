@@ -13,33 +13,28 @@ import (
 type none struct{}
 
 // C and Go each declare the structures that cross the boundary. The compiler compares
-// them here: an array of one length is not assignable to an array of another. A field has
-// an array of both its offset and its size.
+// them here: an array of one length is not assignable to an array of another. A field that both
+// use has an array of both its offset and its size.
 var (
 	cCall C.struct_call
 	gCall answer.Call
 
-	_ [unsafe.Sizeof(cCall)]int                                                        = [unsafe.Sizeof(gCall)]int{}
-	_ [unsafe.Offsetof(cCall.operation)][unsafe.Sizeof(cCall.operation)]none           = [unsafe.Offsetof(gCall.Operation)][unsafe.Sizeof(gCall.Operation)]none{}
-	_ [unsafe.Offsetof(cCall.form)][unsafe.Sizeof(cCall.form)]none                     = [unsafe.Offsetof(gCall.Form)][unsafe.Sizeof(gCall.Form)]none{}
-	_ [unsafe.Offsetof(cCall.length)][unsafe.Sizeof(cCall.length)]none                 = [unsafe.Offsetof(gCall.Length)][unsafe.Sizeof(gCall.Length)]none{}
-	_ [unsafe.Offsetof(cCall.limit_surplus)][unsafe.Sizeof(cCall.limit_surplus)]none   = [unsafe.Offsetof(gCall.LimitSurplus)][unsafe.Sizeof(gCall.LimitSurplus)]none{}
-	_ [unsafe.Offsetof(cCall.now)][unsafe.Sizeof(cCall.now)]none                       = [unsafe.Offsetof(gCall.Now)][unsafe.Sizeof(gCall.Now)]none{}
-	_ [unsafe.Offsetof(cCall.last_word)][unsafe.Sizeof(cCall.last_word)]none           = [unsafe.Offsetof(gCall.LastWord)][unsafe.Sizeof(gCall.LastWord)]none{}
-	_ [unsafe.Offsetof(cCall.max_wait)][unsafe.Sizeof(cCall.max_wait)]none             = [unsafe.Offsetof(gCall.MaxWait)][unsafe.Sizeof(gCall.MaxWait)]none{}
-	_ [unsafe.Offsetof(cCall.receipt)][unsafe.Sizeof(cCall.receipt)]none               = [unsafe.Offsetof(gCall.Receipt)][unsafe.Sizeof(gCall.Receipt)]none{}
-	_ [unsafe.Offsetof(cCall.verdict)][unsafe.Sizeof(cCall.verdict)]none               = [unsafe.Offsetof(gCall.Verdict)][unsafe.Sizeof(gCall.Verdict)]none{}
-	_ [unsafe.Offsetof(cCall.error_funnel)][unsafe.Sizeof(cCall.error_funnel)]none     = [unsafe.Offsetof(gCall.ErrorFunnel)][unsafe.Sizeof(gCall.ErrorFunnel)]none{}
-	_ [unsafe.Offsetof(cCall.message)][unsafe.Sizeof(cCall.message)]none               = [unsafe.Offsetof(gCall.Message)][unsafe.Sizeof(gCall.Message)]none{}
-	_ [unsafe.Offsetof(cCall.message_length)][unsafe.Sizeof(cCall.message_length)]none = [unsafe.Offsetof(gCall.MessageLength)][unsafe.Sizeof(gCall.MessageLength)]none{}
-	_ [unsafe.Offsetof(cCall.writes)][unsafe.Sizeof(cCall.writes)]none                 = [unsafe.Offsetof(gCall.Writes)][unsafe.Sizeof(gCall.Writes)]none{}
-	_ [unsafe.Offsetof(cCall.seconds)][unsafe.Sizeof(cCall.seconds)]none               = [unsafe.Offsetof(gCall.Seconds)][unsafe.Sizeof(gCall.Seconds)]none{}
-	_ [unsafe.Offsetof(cCall.limited)][unsafe.Sizeof(cCall.limited)]none               = [unsafe.Offsetof(gCall.Limited)][unsafe.Sizeof(gCall.Limited)]none{}
-	_ [unsafe.Offsetof(cCall.taken)][unsafe.Sizeof(cCall.taken)]none                   = [unsafe.Offsetof(gCall.Taken)][unsafe.Sizeof(gCall.Taken)]none{}
-	_ [unsafe.Offsetof(cCall.wait)][unsafe.Sizeof(cCall.wait)]none                     = [unsafe.Offsetof(gCall.Wait)][unsafe.Sizeof(gCall.Wait)]none{}
-	_ [unsafe.Offsetof(cCall.items)][unsafe.Sizeof(cCall.items)]none                   = [unsafe.Offsetof(gCall.Items)][unsafe.Sizeof(gCall.Items)]none{}
-	_ [unsafe.Offsetof(cCall.funnels)][unsafe.Sizeof(cCall.funnels)]none               = [unsafe.Offsetof(gCall.Funnels)][unsafe.Sizeof(gCall.Funnels)]none{}
-	_ [unsafe.Offsetof(cCall.rows)][unsafe.Sizeof(cCall.rows)]none                     = [unsafe.Offsetof(gCall.Rows)][unsafe.Sizeof(gCall.Rows)]none{}
+	_ [unsafe.Sizeof(cCall)]int                                                      = [unsafe.Sizeof(gCall)]int{}
+	_ [unsafe.Offsetof(cCall.operation)][unsafe.Sizeof(cCall.operation)]none         = [unsafe.Offsetof(gCall.Operation)][unsafe.Sizeof(gCall.Operation)]none{}
+	_ [unsafe.Offsetof(cCall.form)][unsafe.Sizeof(cCall.form)]none                   = [unsafe.Offsetof(gCall.Form)][unsafe.Sizeof(gCall.Form)]none{}
+	_ [unsafe.Offsetof(cCall.length)][unsafe.Sizeof(cCall.length)]none               = [unsafe.Offsetof(gCall.Length)][unsafe.Sizeof(gCall.Length)]none{}
+	_ [unsafe.Offsetof(cCall.limit_surplus)][unsafe.Sizeof(cCall.limit_surplus)]none = [unsafe.Offsetof(gCall.LimitSurplus)][unsafe.Sizeof(gCall.LimitSurplus)]none{}
+	_ [unsafe.Offsetof(cCall.now)][unsafe.Sizeof(cCall.now)]none                     = [unsafe.Offsetof(gCall.Now)][unsafe.Sizeof(gCall.Now)]none{}
+	_ [unsafe.Offsetof(cCall.last_word)][unsafe.Sizeof(cCall.last_word)]none         = [unsafe.Offsetof(gCall.LastWord)][unsafe.Sizeof(gCall.LastWord)]none{}
+	_ [unsafe.Offsetof(cCall.verdict)][unsafe.Sizeof(cCall.verdict)]none             = [unsafe.Offsetof(gCall.Verdict)][unsafe.Sizeof(gCall.Verdict)]none{}
+	_ [unsafe.Offsetof(cCall.message)][unsafe.Sizeof(cCall.message)]none             = [unsafe.Offsetof(gCall.Message)][unsafe.Sizeof(gCall.Message)]none{}
+	_ [unsafe.Offsetof(cCall.writes)][unsafe.Sizeof(cCall.writes)]none               = [unsafe.Offsetof(gCall.Writes)][unsafe.Sizeof(gCall.Writes)]none{}
+	_ [unsafe.Offsetof(cCall.seconds)][unsafe.Sizeof(cCall.seconds)]none             = [unsafe.Offsetof(gCall.Seconds)][unsafe.Sizeof(gCall.Seconds)]none{}
+	_ [unsafe.Offsetof(cCall.limited)][unsafe.Sizeof(cCall.limited)]none             = [unsafe.Offsetof(gCall.Limited)][unsafe.Sizeof(gCall.Limited)]none{}
+	_ [unsafe.Offsetof(cCall.taken)][unsafe.Sizeof(cCall.taken)]none                 = [unsafe.Offsetof(gCall.Taken)][unsafe.Sizeof(gCall.Taken)]none{}
+	_ [unsafe.Offsetof(cCall.wait)][unsafe.Sizeof(cCall.wait)]none                   = [unsafe.Offsetof(gCall.Wait)][unsafe.Sizeof(gCall.Wait)]none{}
+	_ [unsafe.Offsetof(cCall.funnels)][unsafe.Sizeof(cCall.funnels)]none             = [unsafe.Offsetof(gCall.Funnels)][unsafe.Sizeof(gCall.Funnels)]none{}
+	_ [unsafe.Offsetof(cCall.rows)][unsafe.Sizeof(cCall.rows)]none                   = [unsafe.Offsetof(gCall.Rows)][unsafe.Sizeof(gCall.Rows)]none{}
 
 	cFunnel C.struct_funnel
 	gFunnel answer.Funnel
@@ -50,8 +45,6 @@ var (
 	_ [unsafe.Offsetof(cFunnel.count)][unsafe.Sizeof(cFunnel.count)]none                             = [unsafe.Offsetof(gFunnel.Count)][unsafe.Sizeof(gFunnel.Count)]none{}
 	_ [unsafe.Offsetof(cFunnel.period)][unsafe.Sizeof(cFunnel.period)]none                           = [unsafe.Offsetof(gFunnel.Period)][unsafe.Sizeof(gFunnel.Period)]none{}
 	_ [unsafe.Offsetof(cFunnel.quantity)][unsafe.Sizeof(cFunnel.quantity)]none                       = [unsafe.Offsetof(gFunnel.Quantity)][unsafe.Sizeof(gFunnel.Quantity)]none{}
-	_ [unsafe.Offsetof(cFunnel.compared_with)][unsafe.Sizeof(cFunnel.compared_with)]none             = [unsafe.Offsetof(gFunnel.ComparedWith)][unsafe.Sizeof(gFunnel.ComparedWith)]none{}
-	_ [unsafe.Offsetof(cFunnel.alike)][unsafe.Sizeof(cFunnel.alike)]none                             = [unsafe.Offsetof(gFunnel.Alike)][unsafe.Sizeof(gFunnel.Alike)]none{}
 	_ [unsafe.Offsetof(cFunnel.kind)][unsafe.Sizeof(cFunnel.kind)]none                               = [unsafe.Offsetof(gFunnel.Kind)][unsafe.Sizeof(gFunnel.Kind)]none{}
 	_ [unsafe.Offsetof(cFunnel.slots)][unsafe.Sizeof(cFunnel.slots)]none                             = [unsafe.Offsetof(gFunnel.Slots)][unsafe.Sizeof(gFunnel.Slots)]none{}
 	_ [unsafe.Offsetof(cFunnel.stored)][unsafe.Sizeof(cFunnel.stored)]none                           = [unsafe.Offsetof(gFunnel.Stored)][unsafe.Sizeof(gFunnel.Stored)]none{}

@@ -154,18 +154,14 @@ void slots_write(RedisModuleKey *key, struct funnel *row, RedisModuleString *hol
 void slots_replicate(RedisModuleCtx *ctx, RedisModuleString *name, const struct funnel *row, RedisModuleString *holder)
 {
     const struct slots *slots = &row->slots;
-    struct text end = {NULL, 0};
     if (row->write == WRITE_TAT) {
-        end = digits_of(&row->expiry);
+        struct text end = digits_of(&row->expiry);
         redis.Replicate(ctx, "ZADD", "sbs", name, end.bytes, end.length, holder);
     } else {
         redis.Replicate(ctx, "ZREM", "ss", name, holder);
     }
     if (slots->removed > 0) redis.Replicate(ctx, "ZREMRANGEBYRANK", "scl", name, "0", (long long)slots->removed - 1);
-    if (slots->change == EXPIRY_SET && end.length > 0 && slots->expiry == row->expiry_milliseconds)
-        redis.Replicate(ctx, "PEXPIREAT", "sb", name, end.bytes, end.length); /* cheaper than a number */
-    else if (slots->change == EXPIRY_SET)
-        redis.Replicate(ctx, "PEXPIREAT", "sl", name, (long long)slots->expiry);
+    if (slots->change == EXPIRY_SET) redis.Replicate(ctx, "PEXPIREAT", "sl", name, (long long)slots->expiry);
     if (slots->change == EXPIRY_REMOVED) redis.Replicate(ctx, "PERSIST", "s", name);
 }
 

@@ -32,44 +32,32 @@ func parse(call *Call) {
 	call.Verdict = Parsed
 }
 
-// parseLastWord validates the word behind the funnels, which may be left out: max_wait, or
-// for CL.REFUND tat. Otherwise it writes an error, and returns false.
+// parseLastWord validates the word behind the rows, which may be left out: max_wait, or for
+// CL.REFUND tat. Otherwise it writes an error, and returns false. A max wait of 0 changes nothing, so
+// it may stand behind any rows.
 //
 //go:nosplit
-func (call *Call) parseLastWord() bool {
+func (call *Call) parseLastWord() (ok bool) {
+	call.MaxWait, call.Receipt = 0, gcra.NoReceipt
 	isLeftOut := unsafe.StringData(call.LastWord) == nil
+	if isLeftOut {
+		return true
+	}
+	wrong, withSlots, withSeveral := badMaxWait, badMaxWaitOfSlots, badMaxWaitOfSeveral
 	if call.Operation == gcra.Refund {
-		call.Receipt = gcra.NoReceipt
-		return isLeftOut || call.parseReceipt()
+		wrong, withSlots, withSeveral = badReceipt, badReceiptOfSlots, badReceiptOfSeveral
+		call.Receipt, ok = parseInteger(call.LastWord)
+	} else {
+		call.MaxWait, ok = parseSeconds(call.LastWord)
 	}
-	call.MaxWait = 0
-	return isLeftOut || call.parseMaxWait()
-}
-
-//go:nosplit
-func (call *Call) parseMaxWait() (ok bool) {
-	if call.MaxWait, ok = parseSeconds(call.LastWord); !ok {
-		return call.failArgument(badMaxWait, call.LastWord)
-	}
-	if call.MaxWait > 0 && call.hasSlots() {
-		return call.failArgument(badMaxWaitOfSlots, call.LastWord)
-	}
-	if call.MaxWait > 0 && call.Length > 1 {
-		return call.failArgument(badMaxWaitOfSeveral, call.LastWord)
-	}
-	return true
-}
-
-//go:nosplit
-func (call *Call) parseReceipt() (ok bool) {
-	if call.Receipt, ok = parseInteger(call.LastWord); !ok {
-		return call.failArgument(badReceipt, call.LastWord)
-	}
-	if call.hasSlots() {
-		return call.fail(badReceiptOfSlots)
-	}
-	if call.Length > 1 {
-		return call.fail(badReceiptOfSeveral)
+	switch {
+	case !ok:
+		return call.failArgument(wrong, call.LastWord)
+	case call.MaxWait == 0 && call.Operation != gcra.Refund:
+	case call.hasSlots():
+		return call.failArgument(withSlots, call.LastWord)
+	case call.Length > 1:
+		return call.failArgument(withSeveral, call.LastWord)
 	}
 	return true
 }

@@ -99,17 +99,11 @@ type Funnel struct {
 	TAT, Expiry        Decimal // the words of the replicated SET; of slots, held and that of ZADD
 }
 
-// Slots are what C reads and writes of a sorted set. Ends are in milliseconds since the epoch.
+// Slots are struct slots: what C reads and writes of a sorted set.
 type Slots struct {
-	Limit int64 // of the call
+	Limit, Running, Own, First, Last int64
 
-	// How many slots run, at most Limit + 1; when the holder's own ends, and the first and the
-	// last of the others; 0 for none. First is set only if Limit or more run.
-	Running, Own, First, Last int64
-
-	// Used by C only.
-	SomeEnded, Removed, Expiry int64
-	Change                     uint32
+	_ [4]int64 // used by C only
 }
 
 // A Row is the reply of one funnel.
