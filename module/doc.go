@@ -21,8 +21,7 @@
 //
 // # The files
 //
-//   - abi.h, abi.c: the part of the Redis Modules ABI that funnel uses, found by name
-//     at load time. No header file of the server is needed or copied.
+//   - abi.h, abi.c: the part of the Redis Modules ABI that funnel uses.
 //   - load.c, compat.c, register.c, unload.c: loading, with its argument; the description of
 //     the commands to the server; when MODULE UNLOAD is granted.
 //   - commands.c: the table of the commands, and the function that answers all of them.
@@ -31,8 +30,7 @@
 //   - call.h, call.c, layout.go: the structs that cross from C to Go, the entry points, and
 //     what checks them when the module is compiled and when it is loaded.
 //   - answer/: the commands as Go sees them, free of cgo and tested without a server.
-//   - clock.c: the time. Tests set it with FUNNEL.DEBUG, which exists only in builds with the
-//     tag funneldebug (debug.go).
+//   - clock.c, debug.go: the time, and FUNNEL.DEBUG, with which tests set it.
 //
 // The package exports nothing to Go. A package main that imports it and is built with
 // -buildmode=c-shared becomes the library that funnel-finish turns into the module.

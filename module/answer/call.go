@@ -61,8 +61,7 @@ type Call struct {
 	Now          int64  // nanoseconds since the epoch
 	LastWord     string // max_wait or tat; its data pointer is nil if it was left out
 
-	// LastWord as a number: parse sets the one that the operation uses.
-	MaxWait, Receipt int64
+	MaxWait, Receipt int64 // LastWord as a number: one of them
 
 	Verdict       uint32                // Error, Parsed, ...
 	ErrorFunnel   uint32                // the funnel that an error names, counted from 1, or 0
