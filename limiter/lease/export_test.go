@@ -5,7 +5,10 @@ package lease
 import "time"
 
 // SetNow has Leases take the time from now.
-func SetNow(s *Leases, now func() time.Time) { s.now = now }
+func SetNow(s *Leases, now func() time.Time) {
+	began := now()
+	s.now = func() time.Duration { return now().Sub(began) }
+}
 
 // Count is how many leases there are.
 func Count(s *Leases) int {

@@ -36,8 +36,8 @@ type Leases struct {
 	limiter Limiter
 	span    time.Duration // d
 	hook    limiter.Hook
-	now     func() time.Time
-	mutex   sync.Mutex                        // is not held while the Limiter or the hook runs
+	now     func() time.Duration // since the Leases were made, by the monotonic clock
+	mutex   sync.RWMutex
 	leases  idle.Map[limiter.Request, *lease] // by key and limit: the quantity is 0
 }
 
@@ -56,7 +56,8 @@ func New(l Limiter, d time.Duration, options ...Option) *Leases {
 	if isnil.Is(l) {
 		panic("lease: New needs a Limiter, not nil")
 	}
-	s := &Leases{limiter: l, span: max(d, 0), now: time.Now}
+	began := time.Now()
+	s := &Leases{limiter: l, span: max(d, 0), now: func() time.Duration { return time.Since(began) }}
 	for _, option := range options {
 		option(s)
 	}
@@ -73,7 +74,7 @@ func (s *Leases) Allow(ctx context.Context, key string, limit limiter.Limit) (li
 // Decisions without a reply have the Path [limiter.PathLease]. Their Remaining and ResetAfter are
 // those of the last reply, with what is ahead, and less the time since. The Limiter settles them.
 func (s *Leases) AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
-	got, began := outcome{}, time.Time{}
+	got, began := outcome{}, time.Duration(0)
 	if ctx.Err() == nil && (quantity == 1 || quantity > 1 && quantity <= limit.Capacity/10 && s.span > 0) {
 		began = s.decide(ctx, limiter.Request{Key: key, Limit: limit}, quantity, &got)
 	}
@@ -81,7 +82,7 @@ func (s *Leases) AllowN(ctx context.Context, key string, limit limiter.Limit, qu
 		return s.limiter.AllowN(ctx, key, limit, quantity)
 	}
 	if s.hook != nil && !got.told {
-		s.hook(ctx, limiter.Event{Command: "reserve", Key: key, Result: got.result, Duration: s.now().Sub(began)})
+		s.hook(ctx, limiter.Event{Command: "reserve", Key: key, Result: got.result, Duration: s.now() - began})
 	}
 	return got.result, got.err
 }

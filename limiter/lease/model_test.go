@@ -30,6 +30,7 @@ type model struct {
 	sent   []string                  // commands, as they were executed
 	uses   []use
 	asked  int // tokens
+	waited int // callers, after the first second
 	leased int // tokens used from leases
 	wrong  []limiter.Result
 }
@@ -81,6 +82,7 @@ type process struct {
 	limiter  *limiter.Limiter
 	leases   *lease.Leases
 	hook     limiter.Hook // of the leases
+	begin    time.Time
 	read     atomic.Int64 // when the leases read their clock last
 	executed atomic.Int64 // when the call for tokens was executed that was answered last
 }
@@ -123,7 +125,8 @@ var outside = time.Now()
 
 // start starts a process whose monotonic clock runs at that speed, and whose wall clock steps at random.
 func start(m *model, speed float64, d time.Duration, options ...limiter.Option) *process {
-	begin, p := time.Now(), &process{server: m}
+	begin := time.Now()
+	p := &process{server: m, begin: begin}
 	p.limiter = limiter.New(p, append(options, limiter.WithPath(limiter.PathModule))...)
 	p.leases = lease.New(p.limiter, d, lease.WithHook(func(ctx context.Context, event limiter.Event) {
 		if p.hook != nil {
@@ -142,6 +145,7 @@ func start(m *model, speed float64, d time.Duration, options ...limiter.Option) 
 // allow asks, and notes the use of tokens.
 func (p *process) allow(ctx context.Context, limit limiter.Limit, quantity int) {
 	var own atomic.Int64
+	begin := time.Now()
 	p.server.set(func() { p.server.asked += quantity })
 	result, err := p.leases.AllowN(context.WithValue(ctx, instantKey{}, &own), "key", limit, quantity)
 	if result.Remaining < 0 || result.Remaining > limit.Capacity || result.ResetAfter < 0 || result.Receipt < 0 {
@@ -152,6 +156,9 @@ func (p *process) allow(ctx context.Context, limit limiter.Limit, quantity int) 
 	}
 	at := p.executed.Load()
 	p.server.set(func() {
+		if time.Since(begin) > 0 && begin.Sub(p.begin) > time.Second {
+			p.server.waited++
+		}
 		switch {
 		case own.Load() != 0:
 			at = own.Load()

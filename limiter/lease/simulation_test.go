@@ -159,6 +159,7 @@ func TestLeasesAreBounded(t *testing.T) {
 // not taken.
 func TestLeasesGrantWhatIsPossible(t *testing.T) {
 	fast, small := limiter.Every(time.Second/2000).Burst(400), limiter.Every(time.Millisecond).Burst(20)
+	hot := limiter.Every(time.Microsecond).Burst(100_000)
 	slow, d := limiter.Every(600*time.Millisecond).Burst(100), 50*time.Millisecond
 	for _, c := range []struct {
 		name   string
@@ -168,12 +169,16 @@ func TestLeasesGrantWhatIsPossible(t *testing.T) {
 		script phase
 		share  float64 // at least
 		calls  float64 // within d, for each process, at most
+		waits  float64 // share of the callers, after the first second, at most
 	}{
-		{"half of the rate", fast, d, 20, phase{1, 1, 0.4, 40, false}, 0.99, 2.6},
-		{"double the rate", fast, d, 20, phase{1, 1, 0.1, 40, false}, 0.96, 2.5},
-		{"batches for a small capacity", small, d, 5, phase{5, 1, 0.56, 120, false}, 0.82, 8},
-		{"many tokens that leak slowly", slow, time.Second, 1, phase{1, 10, 0.1, 300, false}, 0.95, 3},
-		{"many tokens for many processes", fast, d, 20, phase{1, 10, 0.2, 40, false}, 0.65, 4},
+		{"half of the rate", fast, d, 20, phase{1, 1, 0.4, 40, false}, 0.99, 2.6, 1},
+		{"1.1 times the rate", fast, d, 20, phase{1, 1, 0.182, 40, false}, 0.97, 2.5, 1},
+		{"double the rate", fast, d, 20, phase{1, 1, 0.1, 40, false}, 0.98, 2.5, 1},
+		{"ten times the rate", fast, d, 20, phase{1, 1, 0.02, 40, false}, 0.98, 2.5, 1},
+		{"a hot key, callers who wake together", hot, d, 1, phase{64, 1, 0.0256, 30, false}, 0.99, 2.5, 0.001},
+		{"batches for a small capacity", small, d, 5, phase{5, 1, 0.56, 120, false}, 0.82, 8, 1},
+		{"many tokens that leak slowly", slow, time.Second, 1, phase{1, 10, 0.1, 300, false}, 0.95, 3, 1},
+		{"many tokens for many processes", fast, d, 20, phase{1, 10, 0.2, 40, false}, 0.65, 4, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -182,6 +187,7 @@ func TestLeasesGrantWhatIsPossible(t *testing.T) {
 				possible := min(m.asked, int(c.script.last*float64(c.d)/float64(c.limit.Period))+c.limit.Capacity)
 				require.GreaterOrEqual(t, float64(c.script.quantity*len(m.uses))/float64(possible), c.share)
 				require.LessOrEqual(t, float64(len(m.sent))/float64(c.count)/c.script.last, c.calls, "calls within d")
+				require.LessOrEqual(t, float64(m.waited)/float64(len(m.uses)), c.waits, "callers who waited")
 			})
 		})
 	}
