@@ -15,6 +15,7 @@ type lease struct {
 	*Leases
 	limiter.Request
 	interval time.Duration // T
+	most     int           // tokens that may be ahead
 
 	// Demand is counted in windows of time, of d or until the next call.
 	window, lastCall, asked, askedBefore atomic.Int64
@@ -113,6 +114,7 @@ func (s *Leases) find(of limiter.Request) *lease {
 	if l = s.leases.Get(of); l == nil {
 		now := s.now()
 		l = &lease{Leases: s, Request: of, interval: time.Duration(rate.EmissionInterval())}
+		l.most = int(min(time.Duration(of.Limit.Capacity/10), s.span/l.interval))
 		l.state.Store(&state{lease: l})
 		l.window.Store(int64(now))
 		l.lastCall.Store(int64(now))
@@ -189,9 +191,6 @@ func (s *state) ahead(at time.Duration) (ahead int) {
 	return ahead
 }
 
-// most is how many tokens may be ahead.
-func (l *lease) most() int { return int(min(time.Duration(l.Limit.Capacity/10), l.span/l.interval)) }
-
 // isLow reports whether it is time to ask ahead.
 func (s *state) isLow(at time.Duration) bool {
 	return s.low > 0 && at >= s.askAhead && s.ahead(at+s.early) < s.low
@@ -233,7 +232,7 @@ func (s *state) wanted(waiters []*waiter, at time.Duration) (wanted int) {
 	for _, w := range waiters {
 		wanted += w.quantity
 	}
-	return wanted + max(0, min(s.demand()/2-wanted, s.most()-s.ahead(at)))
+	return wanted + max(0, min(s.demand()/2-wanted, s.most-s.ahead(at)))
 }
 
 // learn returns the state after a call: what it brought, and for how long calls are limited or
@@ -259,9 +258,9 @@ func (l *lease) learn(reply limiter.Result, err error, sent time.Duration, share
 	granted.left.Store(int64(reply.Allowed))
 	next.grants = append(slices.DeleteFunc(slices.Clone(next.grants), ended), granted)
 
-	if took := now - sent; !gotLess && took < l.span/2 {
+	if took := now - sent; !gotLess && took < l.span/2 && l.demand()/2 <= l.most {
 		next.askAhead, next.early = sent+l.span/3, took+l.span/8 // no more than three calls in d
-		next.low = min(int(float64(l.demand())*float64(next.early)/float64(l.span)), l.most()/2)
+		next.low = min(int(float64(l.demand())*float64(next.early)/float64(l.span)), l.most/2)
 	}
 	return &next
 }
