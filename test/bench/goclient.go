@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -24,31 +25,32 @@ const goRate, goBurst = 100_000_000, 50_000_000
 // A goClient is one way to limit a rate from Go. Its call is allowed, or an error.
 type goClient struct {
 	title string
-	call  func(context.Context) error
+	call  func(ctx context.Context, key string) error
 }
 
-// goClients measures calls from this process on one key, by leases, too.
+// goClients measures calls from this process on one key, and on many in Zipf's proportion.
 func (s *Setting) goClients() Table {
-	table := Table{Title: "Calls from Go", Columns: []string{"client", "goroutines", "decisions per second",
+	table := Table{Title: "Calls from Go", Columns: []string{"client", "goroutines", "keys", "decisions per second",
 		"ratio to redis_rate", "calls to Redis per second", "p50 µs", "p99 µs", "allocations per decision"}}
-	for _, goroutines := range []int{1, 64} {
+	for _, of := range [][2]int{{1, 1}, {64, 1}, {64, zipfKeys}} {
+		goroutines, drawn := of[0], keys("", of[1])
 		server := s.Start(s.Module, nil)
 		var all []*contestant
 		for _, c := range server.goClients(goroutines) {
-			all = append(all, &contestant{round: func() round { return server.goRound(c, goroutines) }, title: c.title})
+			all = append(all, &contestant{round: func() round { return server.goRound(c, goroutines, drawn) }, title: c.title})
 		}
-		turns := s.takeTurns(fmt.Sprintf("%d goroutines", goroutines), all)
+		turns := s.takeTurns(fmt.Sprintf("%d goroutines, %d keys", goroutines, len(drawn)), all)
 		server.Close()
 		if !turns {
 			break
 		}
 		for _, c := range all {
-			table.Rows = append(table.Rows, []string{c.title, fmt.Sprint(goroutines), thousands(c.median(rate)),
+			table.Rows = append(table.Rows, []string{c.title, fmt.Sprint(goroutines), thousands(float64(len(drawn))), thousands(c.median(rate)),
 				c.ratio(all[len(all)-1], rate), thousands(c.median(asked)), fmt.Sprintf("%.1f", c.median(p50)),
 				fmt.Sprintf("%.1f", c.median(p99)), fmt.Sprintf("%.2f", c.median(allocations))})
 		}
 	}
-	table.Note = fmt.Sprintf("%s, one key, all calls allowed. Medians of %d rounds of %v, the clients in turn; "+
+	table.Note = fmt.Sprintf("%s, all calls allowed; 1,000 keys are asked about in Zipf's proportion. Medians of %d rounds of %v, the clients in turn; "+
 		"in brackets the quartiles of the rounds. Of %d calls one is timed. Client and server share the machine.",
 		s.server, s.Rounds, s.Round, timedCalls)
 	return table
@@ -69,8 +71,8 @@ func (c *Client) goClients(goroutines int) (clients []goClient) {
 	add := func(title string, l interface {
 		Allow(context.Context, string, limiter.Limit) (limiter.Result, error)
 	}) {
-		clients = append(clients, goClient{title, func(ctx context.Context) error {
-			result, err := l.Allow(ctx, title, limit)
+		clients = append(clients, goClient{title, func(ctx context.Context, key string) error {
+			result, err := l.Allow(ctx, key, limit)
 			return allowed(err, !result.Limited())
 		}})
 	}
@@ -81,9 +83,10 @@ func (c *Client) goClients(goroutines int) (clients []goClient) {
 	for _, span := range []time.Duration{0, 10 * time.Millisecond, 50 * time.Millisecond} {
 		add(fmt.Sprintf("leases of %v", span), lease.New(limiter.New(connect()), span))
 	}
+	add(fmt.Sprintf("leases of %v, AutoPipeline", leaseSpan), lease.New(limiter.New(pipelining), leaseSpan))
 	rates := redis_rate.NewLimiter(connect())
-	return append(clients, goClient{"redis_rate v10, go-redis", func(ctx context.Context) error {
-		result, err := rates.Allow(ctx, "k", redis_rate.Limit{Rate: goRate, Burst: goBurst, Period: time.Second})
+	return append(clients, goClient{"redis_rate v10, go-redis", func(ctx context.Context, key string) error {
+		result, err := rates.Allow(ctx, key, redis_rate.Limit{Rate: goRate, Burst: goBurst, Period: time.Second})
 		return allowed(err, result != nil && result.Allowed == 1)
 	}})
 }
@@ -95,24 +98,32 @@ func allowed(err error, is bool) error {
 	return err
 }
 
-const timedCalls = 64 // of so many calls one is timed
+const (
+	timedCalls = 64 // of so many calls one is timed
+	zipfKeys   = 1000
+)
 
-// goRound lets goroutines call for a round.
-func (c *Client) goRound(client goClient, goroutines int) (result round) {
+// goRound lets goroutines call for a round, the first keys most often.
+func (c *Client) goRound(client goClient, goroutines int, keys []string) (result round) {
 	latencies, calls, errs := make([][]float64, goroutines), make([]int, goroutines), make([]error, goroutines)
 	var over atomic.Bool
 	var callers sync.WaitGroup
 	sent, objects, begin := c.Info(limiterCalls), allocated(), time.Now()
 	time.AfterFunc(c.Round, func() { over.Store(true) })
 	for i := range goroutines {
+		zipf, drawn := rand.NewZipf(rand.New(rand.NewPCG(1, uint64(i))), 1.01, 1, uint64(len(keys)-1)), [1 << 12]string{}
+		for i := range drawn {
+			drawn[i] = keys[zipf.Uint64()]
+		}
 		callers.Go(func() {
 			for ; errs[i] == nil && !over.Load(); calls[i]++ {
+				key := drawn[calls[i]%len(drawn)]
 				if calls[i]%timedCalls > 0 {
-					errs[i] = client.call(c.Ctx)
+					errs[i] = client.call(c.Ctx, key)
 					continue
 				}
 				sent := time.Now()
-				errs[i] = client.call(c.Ctx)
+				errs[i] = client.call(c.Ctx, key)
 				latencies[i] = append(latencies[i], time.Since(sent).Seconds()*1e6)
 			}
 		})

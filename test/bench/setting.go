@@ -61,6 +61,7 @@ var Parts = []struct {
 	{"memory", (*Setting).memory},
 	{"throughput", (*Setting).throughput},
 	{"clients", (*Setting).goClients},
+	{"leases", (*Setting).leases},
 }
 
 func (s *Setting) moduleOf(peer bool) string {
