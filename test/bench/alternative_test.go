@@ -117,8 +117,9 @@ func TestCallsAreTimed(t *testing.T) {
 	shared.Do("FLUSHALL")
 	table := s.goClients()
 	require.NoError(t, s.Err)
-	require.Len(t, table.Rows, 2*6)
-	for _, row := range table.Rows {
-		require.NotRegexp(t, `NaN|\| (0|0\.0|) \|`, strings.Join(row[:6], " | ")+" |", row)
+	require.Len(t, table.Rows, 3*7)
+	for _, row := range append(table.Rows, s.leases().Rows...) {
+		require.NotRegexp(t, `NaN|\| (0|0\.0|) \|`, strings.Join(row[:4], " | ")+" |", row)
 	}
+	require.NoError(t, s.Err)
 }
