@@ -116,8 +116,6 @@ func (s *Leases) find(of limiter.Request) *lease {
 		l = &lease{Leases: s, Request: of, interval: time.Duration(rate.EmissionInterval())}
 		l.most = int(min(time.Duration(of.Limit.Capacity/10), s.span/l.interval))
 		l.state.Store(&state{lease: l})
-		l.window.Store(int64(now))
-		l.lastCall.Store(int64(now))
 		s.leases.Add(of, l, func(_ limiter.Request, l *lease) bool {
 			state, last := l.state.Load(), time.Duration(l.lastCall.Load())
 			return !l.asking.Load() && (now-last)/2 > s.span && now >= state.alone && state.limitedFor(now, 1) <= 0
