@@ -135,15 +135,15 @@ func (h *history) simulate(seed uint64) *model {
 var (
 	perMillisecond = limiter.Every(time.Millisecond).Burst(100)
 	found          = []history{
+		// d begins when the reply comes.
+		{perMillisecond, 245 * time.Millisecond, 67, 132 * time.Millisecond, 0, 1,
+			[]phase{{2, 2, 0.7, 1.21, true}, {1, 7, 1.59, 2.14, true}, {20, 1, 1, 0.1, false}}},
 		// A lease is used after its end.
 		{perMillisecond, 50 * time.Millisecond, 60, time.Millisecond, 0, 1,
 			[]phase{{2, 8, 10, 10, true}, {20, 1, 1, 0.1, false}}},
 		// Tokens take over the end of those that are taken later.
 		{perMillisecond, 89 * time.Millisecond, 37, time.Millisecond, 0, 1,
 			[]phase{{1, 3, 1.48, 1.26, true}, {2, 5, 0.64, 0.58, true}, {3, 10, 0.86, 0.44, true}, {20, 1, 1, 0.04, false}}},
-		// d begins when the reply comes.
-		{perMillisecond, 245 * time.Millisecond, 67, 132 * time.Millisecond, 0, 1,
-			[]phase{{2, 2, 0.7, 1.21, true}, {1, 7, 1.59, 2.14, true}, {20, 1, 1, 0.1, false}}},
 		// What is left at the end of a lease is given back.
 		{perMillisecond, 50 * time.Millisecond, 100, time.Millisecond, 0, 1,
 			[]phase{{1, 9, 1.2, 10, true}, {20, 9, 1, 0.05, false}}},

@@ -80,7 +80,7 @@ func (c *Client) goClients(goroutines int) (clients []goClient) {
 	pipelining, err := connect().AutoPipeline()
 	c.failed(err)
 	add("Allow, AutoPipeline", limiter.New(pipelining))
-	for _, span := range []time.Duration{0, 10 * time.Millisecond, 50 * time.Millisecond} {
+	for _, span := range []time.Duration{0, leaseSpan} {
 		add(fmt.Sprintf("leases of %v", span), lease.New(limiter.New(connect()), span))
 	}
 	add(fmt.Sprintf("leases of %v, AutoPipeline", leaseSpan), lease.New(limiter.New(pipelining), leaseSpan))
