@@ -34,9 +34,9 @@ type state struct {
 	sent, limits, limitsAll time.Duration  // when its call was sent, until when it limits some, and all
 	alone                   time.Duration  // until when callers ask alone, after an error
 
-	// The lease asks ahead from that instant on, if fewer than low tokens are left so much later.
+	// The lease asks ahead from that instant on, where fewer than low tokens would last for that time.
 	askAhead, early time.Duration
-	low             int
+	low             int // as many as are asked for in that time
 }
 
 // A grant is tokens ahead. The receipt is for those that are left and all before them.
@@ -65,11 +65,11 @@ func (s *Leases) decide(ctx context.Context, of limiter.Request, quantity int, g
 	if l == nil {
 		return 0
 	}
-	now := l.state.Load()
+	known := l.state.Load()
 	began = s.now() // after the state was read: no token is used at an instant before it was taken
 	l.count(began, quantity)
-	if now.decide(began, quantity, limiter.PathLease, &got.result) {
-		if now.isLow(began) && l.asking.CompareAndSwap(false, true) {
+	if known.decide(began, quantity, limiter.PathLease, &got.result) {
+		if known.isLow(began) && l.asking.CompareAndSwap(false, true) {
 			go l.ask()
 		}
 		return began
@@ -200,16 +200,16 @@ func (l *lease) ask() {
 	ctx := context.WithValue(context.Background(), l.Leases, true)
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	for now, ahead := l.state.Load(), true; ; ahead = false {
-		l.queue = now.serve(l.queue, l.now(), outcome{result: limiter.Result{Path: limiter.PathLease}})
-		l.state.Store(now) // others take what those who waited have left
+	for known, ahead := l.state.Load(), true; ; ahead = false {
+		l.queue = known.serve(l.queue, l.now(), outcome{result: limiter.Result{Path: limiter.PathLease}})
+		l.state.Store(known) // others take what those who waited have left
 		waiters, sent := l.queue, l.now()
-		quantity := now.wanted(waiters, sent)
+		quantity := known.wanted(waiters, sent)
 		switch {
-		case len(waiters) == 0 && (!ahead || quantity == 0 || !now.isLow(sent)):
+		case len(waiters) == 0 && (!ahead || quantity == 0 || !known.isLow(sent)):
 			l.asking.Store(false)
 			return
-		case len(waiters) > 0 && waiters[0].quantity > 1 && now.reply.Allowed < now.reply.Quantity:
+		case len(waiters) > 0 && waiters[0].quantity > 1 && known.reply.Allowed < known.reply.Quantity:
 			waiters, quantity = waiters[:1:1], waiters[0].quantity // what is taken may be too few for any, and lapse
 		}
 		l.queue = l.queue[len(waiters):]
@@ -220,8 +220,8 @@ func (l *lease) ask() {
 		l.mutex.Unlock()
 		reply, err := call(ctx, l.Key, l.Limit, quantity)
 		l.mutex.Lock()
-		now = l.learn(reply, err, sent, shared)
-		now.serve(waiters, sent, outcome{reply, err, !shared})
+		known = l.learn(reply, err, sent, shared)
+		known.serve(waiters, sent, outcome{reply, err, !shared})
 	}
 }
 

@@ -4,7 +4,8 @@
 //	leases := lease.New(l, 50*time.Millisecond)
 //	result, err := leases.Allow(ctx, "tenant:42", limiter.PerSecond(2000).Burst(400))
 //
-// A hot key costs about two calls in d, here 50 ms. Tokens ahead that are not used within d lapse.
+// A hot key costs about two calls in d, here 50 ms. Leases ask before their tokens are used up, at
+// the demand of the last d: callers do not wait. Tokens that are not used within d lapse.
 // In any stretch of time all processes together hand out at most capacity + (elapsed + d) / T
 // tokens, with the largest of their d, where T is the time in which a token leaks.
 //
@@ -57,7 +58,7 @@ func New(l Limiter, d time.Duration, options ...Option) *Leases {
 		panic("lease: New needs a Limiter, not nil")
 	}
 	began := time.Now()
-	s := &Leases{limiter: l, span: max(d, 0), now: func() time.Duration { return time.Since(began) }}
+	s := &Leases{limiter: l, span: min(max(d, 0), 1<<62), now: func() time.Duration { return time.Since(began) }}
 	for _, option := range options {
 		option(s)
 	}
