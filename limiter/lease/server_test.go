@@ -1,9 +1,10 @@
 // On a server without the module, what the script grants is kept ahead by the clock of this process. A decision
-// from it allocates nothing, and the Limiter settles it.
+// from it allocates nothing, takes tokens that no other caller gets, and the Limiter settles it.
 
 package lease_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +29,20 @@ func TestByScript(t *testing.T) {
 			t.Error(result, err)
 		}
 	}))
+
+	var receipts sync.Map
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() {
+			for range 5000 {
+				own, err := leases.Allow(ctx, "key", limit)
+				if _, others := receipts.LoadOrStore(own.Receipt, true); others || err != nil {
+					t.Error("two callers have one token", own, err)
+				}
+			}
+		})
+	}
+	callers.Wait()
 
 	before, _ := client.Get(ctx, "key").Int64()
 	_, err := l.Settle(ctx, &result, 4000)

@@ -24,8 +24,7 @@ func (s *Setting) leases() Table {
 		"calls in d for each process", "callers who wait for Redis", "worst stretch", "bound"}}
 	shared, hot := limiter.PerSecond(2000).Burst(400), limiter.PerSecond(goRate).Burst(goBurst)
 	for _, times := range []float64{0.5, 0.9, 1.1, 2, 10} {
-		title := fmt.Sprintf("%v times the rate", times)
-		table.Rows = append(table.Rows, s.meet(title, shared, 20, 1, times*2000))
+		table.Rows = append(table.Rows, s.meet(fmt.Sprintf("%v times the rate", times), shared, 20, 1, times*2000))
 	}
 	table.Rows = append(table.Rows, s.meet("50,000, 64 at once", hot, 1, 64, 50_000))
 	table.Note = fmt.Sprintf("%s, leases of %v. 20 processes share 2,000 tokens a second, burst 400; they are leases of "+
@@ -67,7 +66,8 @@ func (s *Setting) meet(title string, limit limiter.Limit, count, together int, p
 		processes.Go(func() {
 			var callers sync.WaitGroup
 			defer callers.Wait()
-			for due := rand.Float64() * gap; time.Duration(due) < length; due += gap * (0.8 + 0.4*rand.Float64()) {
+			for i := 0.0; i*gap < float64(length); i++ {
+				due := (i + rand.Float64()) * gap
 				time.Sleep(time.Until(begin.Add(time.Duration(due))))
 				for range together {
 					callers.Go(func() {
@@ -99,6 +99,6 @@ func (s *Setting) meet(title string, limit limiter.Limit, count, together int, p
 		most = max(most, int64(i+1)*interval-at-least)
 	}
 	return []string{title, fmt.Sprint(count), fmt.Sprintf("%.3f", float64(len(granted))/possible),
-		fmt.Sprintf("%.2f", calls/float64(count)/(took/float64(leaseSpan))), fmt.Sprintf("%.4f", waited/(asked*4/5)), thousands(float64(most) / float64(interval)),
-		thousands(float64(limit.Capacity) + float64(leaseSpan)/float64(interval))}
+		fmt.Sprintf("%.2f", calls/float64(count)/(took/float64(leaseSpan))), fmt.Sprintf("%.4f", waited/(asked*4/5)),
+		thousands(float64(most) / float64(interval)), thousands(float64(limit.Capacity) + float64(leaseSpan)/float64(interval))}
 }
