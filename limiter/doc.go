@@ -47,7 +47,7 @@
 //	slot, results, err := l.Acquire(ctx, "{u42}:slots", limiter.Slots{Limit: 5, TTL: 30 * time.Second},
 //		limiter.Request{Key: "{u42}:rpm", Limit: limiter.PerMinute(60), Quantity: 1})
 //	if err != nil || results.Limited() {
-//		return err // or ask again, after a moment with jitter
+//		return err // or ask again, after a moment with jitter, as examples/llm does
 //	}
 //	defer slot.Release(ctx)
 //	work(slot.Context()) // which ends when the slot is lost
