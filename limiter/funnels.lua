@@ -291,10 +291,12 @@ end
 
 for i = 1, length do
     local row = rows[i]
-    row.limited = 0
+    row.limited, row.wait = 0, '0'
     local over_s, over_ns = (row.slots and decide_slots or decide_funnel)(row)
-    row.wait = decimal(over_s, over_ns)
-    if compare(over_s, over_ns, wait_s, wait_ns) > 0 then wait, wait_s, wait_ns = row.wait, over_s, over_ns end
+    if over_s + over_ns > 0 then
+        row.wait = decimal(over_s, over_ns)
+        if compare(over_s, over_ns, wait_s, wait_ns) > 0 then wait, wait_s, wait_ns = row.wait, over_s, over_ns end
+    end
     limited = math.max(limited, row.limited)
     if row.too_long and row.slots then
         return fail(i, 'ttl is too large: the slot must end before the year 2262,'
