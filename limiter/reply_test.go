@@ -48,6 +48,7 @@ func TestReplies(t *testing.T) {
 		{"no row", "{0, '0', {}, 1}", limiter.PathModule, 0, no},
 		{"two rows", "{0, '0', {{0, 15, 0, '0', '1', '41'}, {0, 15, 0, '0', '1', '41'}}, 1}", limiter.PathModule, 0, no},
 		{"a time in words", "{0, '0', {{0, 15, 0, 'soon', '1', '41'}}, 1}", limiter.PathModule, 0, no},
+		{"no time", "{0, '0', {{0, 15, 0, '', '1', '41'}}, 1}", limiter.PathModule, 0, no},
 		{"a limit in words", "{0, '0', {{0, 'many', 0, '0', '1', '41'}}, 1}", limiter.PathModule, 0, no},
 		{"a time beyond 292 years", "{0, '0', {{0, 15, 0, '9223372037', '1', '41'}}, 1}", limiter.PathModule, 0, no},
 		{"a time of 292 years and some", "{0, '0', {{0, 15, 0, '9223372036.9', '1', '41'}}, 1}", limiter.PathModule, 0, no},
