@@ -46,6 +46,21 @@ func told(err error, trailer metadata.MD) string {
 	return strings.TrimSpace(fmt.Sprintln(words...))
 }
 
+// serve starts a service behind a policy, and connects to it.
+func serve(t *testing.T, limited *grpclimit.Policy) (healthpb.HealthClient, *health.Server) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server, service := grpc.NewServer(grpc.UnaryInterceptor(limited.Unary), grpc.StreamInterceptor(limited.Stream)), health.NewServer()
+	t.Cleanup(server.Stop)
+	healthpb.RegisterHealthServer(server, service)
+	go server.Serve(listener)
+	connection, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { connection.Close() })
+	return healthpb.NewHealthClient(connection), service
+}
+
 // Both kinds of call are allowed as often as their funnel holds, at one instant, and then
 // say when the next one is. A stream takes one token, whatever it sends. A call that never
 // fits tells the client not to retry, by gRFC A6.
@@ -59,18 +74,7 @@ func TestLimitedCalls(t *testing.T) {
 			request, _ := call.Request.(*healthpb.HealthCheckRequest) // nil for a stream
 			return 1 + len(request.GetService())
 		}))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	server := grpc.NewServer(grpc.UnaryInterceptor(limited.Unary), grpc.StreamInterceptor(limited.Stream))
-	defer server.Stop()
-	service := health.NewServer()
-	healthpb.RegisterHealthServer(server, service)
-	go server.Serve(listener)
-	insecurely := grpc.WithTransportCredentials(insecure.NewCredentials())
-	connection, err := grpc.NewClient(listener.Addr().String(), insecurely)
-	require.NoError(t, err)
-	defer connection.Close()
-	client := healthpb.NewHealthClient(connection)
+	client, service := serve(t, limited)
 	for _, call := range []func(grpc.CallOption) error{func(trailer grpc.CallOption) error {
 		_, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{}, trailer)
 		return err
@@ -99,7 +103,7 @@ func TestLimitedCalls(t *testing.T) {
 		}
 	}
 	var trailer metadata.MD
-	_, err = client.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "xx"}, grpc.Trailer(&trailer))
+	_, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "xx"}, grpc.Trailer(&trailer))
 	require.Equal(t, "ResourceExhausted call too large: it costs 3, and at most 2 can be granted [-1] "+policy,
 		told(err, trailer))
 	require.ElementsMatch(t, []string{
@@ -191,7 +195,6 @@ func TestPanics(t *testing.T) {
 	require.Panics(t, func() { grpclimit.WithName("\xff") })
 }
 
-// stream is a stream with a context.
 type stream struct {
 	grpc.ServerStream
 	ctx context.Context

@@ -5,15 +5,12 @@ package grpclimit_test
 
 import (
 	"context"
-	"net"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -25,16 +22,7 @@ import (
 func TestSlots(t *testing.T) {
 	l := limiter.NewLocal()
 	limited := grpclimit.New(l, limiter.PerSecond(1000), grpclimit.WithSlots(limiter.Slots{Limit: 1, TTL: time.Minute}))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	server := grpc.NewServer(grpc.UnaryInterceptor(limited.Unary), grpc.StreamInterceptor(limited.Stream))
-	defer server.Stop()
-	healthpb.RegisterHealthServer(server, health.NewServer())
-	go server.Serve(listener)
-	connection, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	defer connection.Close()
-	client := healthpb.NewHealthClient(connection)
+	client, _ := serve(t, limited)
 	check := func(trailer *metadata.MD) error {
 		_, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{}, grpc.Trailer(trailer))
 		return err
