@@ -6,7 +6,6 @@ package clients_test
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -21,21 +20,13 @@ import (
 	"funnel/test/page"
 )
 
-// clients returns the page.
-func clients(t *testing.T) string {
-	t.Helper()
-	content, err := os.ReadFile("../../docs/clients.md")
-	require.NoError(t, err)
-	return string(content)
-}
+func clients(t *testing.T) string { return page.Read(t, "../../docs/clients.md") }
 
-// snippet returns the block of docs/clients.md that is marked with that name.
 func snippet(t *testing.T, name string) string {
 	t.Helper()
 	return strings.TrimSuffix(page.Marked(t, "../../docs/clients.md", name), "\n")
 }
 
-// key is the funnel of all snippets.
 const key = "user:42"
 
 // rounds is how often a snippet runs in one process: as often as the funnel lets through at

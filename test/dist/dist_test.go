@@ -36,12 +36,7 @@ func run(t *testing.T, folder string, variables []string, program string, argume
 	return string(output)
 }
 
-func read(t *testing.T, folder, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(folder, path))
-	require.NoError(t, err)
-	return string(text)
-}
+func read(t *testing.T, folder, path string) string { return page.Read(t, filepath.Join(folder, path)) }
 
 // dist runs ./build.sh dist in a new copy of the sources, and returns its folder dist.
 func dist(t *testing.T, variables ...string) string {
@@ -118,7 +113,6 @@ func followReadme(t *testing.T, release string) {
 	require.True(t, strings.HasSuffix(output, "0\n15\n14\n-1\n2\n"), output)
 }
 
-// versionOf is the version that the sources name.
 func versionOf(t *testing.T) string {
 	t.Helper()
 	version := regexp.MustCompile(`FUNNEL_VERSION "(.*)"`).FindStringSubmatch(read(t, top, "module/version.h"))

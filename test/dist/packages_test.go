@@ -43,7 +43,6 @@ func formats() []format {
 	return all
 }
 
-// requirePackage requires that the package holds what the archive does, and nothing else.
 func requirePackage(t *testing.T, format format, server, dist, archive string) {
 	for _, tool := range strings.Fields(format.tools) {
 		if _, err := exec.LookPath(tool); err != nil {

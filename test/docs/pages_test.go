@@ -21,20 +21,13 @@ import (
 // top is the repository.
 const top = "../.."
 
-// marked returns the text of the one block of README.md that has the mark "test: NAME".
 func marked(t *testing.T, name string) string {
 	t.Helper()
 	return page.Marked(t, filepath.Join(top, "README.md"), name)
 }
 
-func read(t *testing.T, path string) string {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join(top, path))
-	require.NoError(t, err)
-	return string(content)
-}
+func read(t *testing.T, path string) string { return page.Read(t, filepath.Join(top, path)) }
 
-// pages are the READMEs and docs/.
 func pages(t *testing.T) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(top, "docs", "*.md"))

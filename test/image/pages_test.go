@@ -18,14 +18,8 @@ import (
 // top is the repository.
 const top = "../.."
 
-func read(t testing.TB, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(top, path))
-	require.NoError(t, err)
-	return string(text)
-}
+func read(t testing.TB, path string) string { return page.Read(t, filepath.Join(top, path)) }
 
-// linesOf returns the commands of the block of a page that has that mark.
 func linesOf(t testing.TB, path, mark string) []string {
 	t.Helper()
 	return strings.Split(strings.TrimSpace(page.Marked(t, filepath.Join(top, path), mark)), "\n")
