@@ -74,7 +74,6 @@ func start(t *testing.T, name string, server *servertest.Server, arguments ...st
 	return p
 }
 
-// printed is what a process has printed so far.
 func printed(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -112,7 +111,6 @@ func (p *process) find(t *testing.T, pattern string) (groups []string) {
 	return groups
 }
 
-// startAtOneInstant starts a server whose module sees the clock standing still.
 func startAtOneInstant(t *testing.T) *servertest.Server {
 	t.Helper()
 	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})

@@ -26,7 +26,6 @@ func post(t *testing.T, url, body string, headers ...string) (status int, answer
 	return response.StatusCode, answer
 }
 
-// callOf is a call of one funnel.
 func callOf(command, key, capacity, period, quantity string) string {
 	return fmt.Sprintf(`{"command":%q,"funnels":[{"key":%q,"capacity":%s,"count":30,"period":%s,"quantity":%s}]}`,
 		command, key, capacity, period, quantity)

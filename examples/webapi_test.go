@@ -15,7 +15,6 @@ import (
 	"funnel/internal/servertest"
 )
 
-// startWebAPI starts the example and returns it with its address.
 func startWebAPI(t *testing.T, server *servertest.Server, arguments ...string) (*process, string) {
 	t.Helper()
 	p := start(t, "webapi", server, append([]string{"-listen", "127.0.0.1:0"}, arguments...)...)
@@ -30,7 +29,6 @@ func get(t *testing.T, url string, forwardedFor ...string) (*http.Response, stri
 	return do(t, request)
 }
 
-// do sends a request, and returns the response and its body.
 func do(t *testing.T, request *http.Request) (*http.Response, string) {
 	t.Helper()
 	client := http.Client{Timeout: servertest.Patience}

@@ -34,7 +34,6 @@ type operation struct {
 
 var operations = []operation{{gcra.Reserve, "reserve"}, {gcra.Take, "take"}, {gcra.Peek, "peek"}, {gcra.Charge, "charge"}, {gcra.Refund, "refund"}}
 
-// ask makes the operation.
 func (o operation) ask(rate gcra.Rate, tat, now, quantity, maxWait, receipt int64) (decision gcra.Decision, taken int64, err error) {
 	request, err := rate.Request(quantity)
 	if increment, _ := rate.Increment(quantity); err != nil && (increment != 0 || request != gcra.Request{}) {

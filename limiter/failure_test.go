@@ -119,7 +119,6 @@ func TestPoliciesOfAServerThatRepliesErrors(t *testing.T) {
 	}
 }
 
-// A replyError is an error that a server replies.
 type replyError string
 
 func (e replyError) Error() string { return string(e) }

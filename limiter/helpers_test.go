@@ -49,7 +49,6 @@ func shared(t testing.TB, path limiter.Path) *servertest.Server {
 	return server.(func() *servertest.Server)()
 }
 
-// ownDatabase is one that no other test uses.
 func ownDatabase() int { return int(databases.Add(1) % 1000) }
 
 // connect connects to an empty database of the shared server whose calls take that path.
@@ -60,7 +59,6 @@ func connect(t testing.TB, path limiter.Path) *redis.Client {
 	return client
 }
 
-// onBoth runs a test by module and by script.
 func onBoth(t *testing.T, test func(t *testing.T, client *redis.Client, path limiter.Path)) {
 	for _, path := range []limiter.Path{limiter.PathModule, limiter.PathScript} {
 		t.Run(string(path), func(t *testing.T) { test(t, connect(t, path), path) })
@@ -107,7 +105,6 @@ func by(method func(*limiter.Limiter, context.Context, string, limiter.Limit, in
 // once turns retries off: errors return at once.
 func once(options *redis.Options) { options.MaxRetries, options.DialerRetries = -1, 1 }
 
-// unreachable is a client without a server.
 func unreachable(t testing.TB) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { client.Close() })
@@ -122,7 +119,6 @@ func as(t testing.TB, server *servertest.Server, rules ...string) *redis.Client 
 	return server.Client(t, func(options *redis.Options) { options.Username, options.Password = "app", "secret" })
 }
 
-// A clientFunc is a client of Redis that is a function.
 type clientFunc func(ctx context.Context, command redis.Cmder) error
 
 func (f clientFunc) Process(ctx context.Context, command redis.Cmder) error { return f(ctx, command) }
@@ -130,7 +126,6 @@ func (f clientFunc) Process(ctx context.Context, command redis.Cmder) error { re
 // allows is a reply that allows CL.RESERVE of a token, with the receipt 41.
 var allows = []any{int64(0), "0", []any{[]any{int64(0), int64(15), int64(14), "0", "5760", "41"}}}
 
-// A counting client counts round trips.
 type counting struct {
 	*redis.Client
 	trips atomic.Int64
@@ -141,7 +136,6 @@ func (c *counting) Process(ctx context.Context, command redis.Cmder) error {
 	return c.Client.Process(ctx, command)
 }
 
-// A recorder keeps what hooks are told.
 type recorder struct {
 	mutex sync.Mutex
 	told  []limiter.Event
@@ -153,7 +147,6 @@ func (r *recorder) hook(_ context.Context, event limiter.Event) {
 	r.told = append(r.told, event)
 }
 
-// all returns the events until now.
 func (r *recorder) all() []limiter.Event {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -156,7 +156,6 @@ func compareCalls(t *testing.T, wire *servertest.Wire, hash string, complete boo
 	}
 }
 
-// exchange sends commands at once and returns their replies.
 func exchange(t *testing.T, wire *servertest.Wire, commands ...[]string) (replies []any) {
 	t.Helper()
 	err := servertest.CallMany(wire, len(commands), func(i int) []string { return commands[i] },
@@ -194,7 +193,6 @@ func (c scriptCall) evalsha(hash string, keys []string, words ...string) []strin
 	return slices.Concat([]string{"evalsha", hash, strconv.Itoa(2 + len(keys))}, clock, keys, words)
 }
 
-// complete calls the complete script.
 func (c scriptCall) complete(hash string) []string {
 	words, keys := []string{c.command}, c.keys()
 	for i := range keys {
@@ -427,7 +425,6 @@ func randomTokens(random *rand.Rand, most, in104Days int64) int64 {
 	return max(1, min(number, most))
 }
 
-// about draws a number that is at most 2 away.
 func about(random *rand.Rand, number int64) int64 { return max(1, number-2+random.Int64N(5)) }
 
 // randomNumber draws a number from 1 to most, of any number of bits, or one around a

@@ -20,7 +20,6 @@ type damage struct {
 	problem string
 }
 
-// TestDamagedFiles: each damage is found.
 func TestDamagedFiles(t *testing.T) {
 	linked := link(t, recipe{})
 	for name, d := range damagesOfLinked {
@@ -98,7 +97,6 @@ var (
 	}
 )
 
-// damaged is a damaged copy of a file.
 func damaged(t *testing.T, path string, d damage) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -154,7 +152,6 @@ func pointerOf(t *testing.T, l *library, name string) relocation {
 	return r
 }
 
-// TestMuslHasWhatIsImported looks up every name of the list.
 func TestMuslHasWhatIsImported(t *testing.T) {
 	loaders, _ := filepath.Glob("/lib/ld-musl-*.so.1")
 	if len(loaders) == 0 {

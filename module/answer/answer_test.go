@@ -21,7 +21,6 @@ const (
 	most        = "9223372036854775807"
 )
 
-// operations are those of the contract.
 var operations = map[string]gcra.Operation{"reserve": gcra.Reserve, "take": gcra.Take, "peek": gcra.Peek, "charge": gcra.Charge, "refund": gcra.Refund}
 
 func nothing(string) contract.Value { return contract.Value{} }
@@ -113,7 +112,6 @@ func answer(call *Call, get func(key string) contract.Value) {
 	}
 }
 
-// errorOf is the error reply to a call that has been answered.
 func errorOf(t testing.TB, call *Call) string {
 	t.Helper()
 	require.Equal(t, Error, call.Verdict)

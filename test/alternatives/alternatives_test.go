@@ -20,7 +20,6 @@ import (
 	"funnel/test/transcript"
 )
 
-// The prompts of the page.
 const (
 	funnel    = "funnel"
 	plain     = "redis" // without any module

@@ -192,7 +192,6 @@ func countsOf(t *testing.T, client *redis.Client) map[string]int64 {
 	return counts
 }
 
-// drain returns the keyspace events so far.
 func drain(t *testing.T, client *redis.Client, subscription *redis.PubSub) (events []string) {
 	t.Helper()
 	require.NoError(t, client.Publish(t.Context(), "__keyspace@0__:", "end").Err())

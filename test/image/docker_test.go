@@ -21,7 +21,6 @@ import (
 	"funnel/internal/servertest"
 )
 
-// image is the image to test.
 func image(t testing.TB) string { return fromEnvironment(t, "FUNNEL_IMAGE") }
 
 func fromEnvironment(t testing.TB, name string) string {
@@ -110,7 +109,6 @@ func requireReply(t testing.TB, client *redis.Client, limit int64) {
 	require.Equal(t, servertest.Reply{0, limit, limit - 1, -1, 2}, servertest.Throttle(t, client, "user:42", 15, 30, 60))
 }
 
-// exec runs a command in a container.
 func (c container) exec(t testing.TB, command ...string) string {
 	t.Helper()
 	return docker(t, append([]string{"exec", string(c)}, command...)...)

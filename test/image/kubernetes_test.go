@@ -49,7 +49,6 @@ func words(list any) (words []string) {
 	return words
 }
 
-// The names in the manifest match each other, and a container with its restrictions is ready.
 func TestManifestOfThePage(t *testing.T) {
 	documents := decode(t, "funnel.yaml")
 	service, set := documents[0], documents[1]
@@ -77,7 +76,6 @@ func TestManifestOfThePage(t *testing.T) {
 	})
 }
 
-// A server loads what the init container of the values has copied.
 func TestValuesOfThePage(t *testing.T) {
 	values := decode(t, "values.yaml")[0]
 	mounts, path := at(values, "extraVolumeMounts"), at(values, "extraVolumeMounts.0.mountPath").(string)

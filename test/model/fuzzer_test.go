@@ -103,7 +103,6 @@ func environment(name, otherwise string) string {
 	return otherwise
 }
 
-// A fuzzer sends steps of several commands each.
 type fuzzer struct {
 	*words
 	t      *testing.T
@@ -163,7 +162,6 @@ func newFuzzer(t *testing.T, seed uint64, options servertest.Options, mode contr
 	return f
 }
 
-// send adds a command to the step.
 func (f *fuzzer) send(expected any, words ...string) {
 	f.sendSilently(words...)
 	f.expected = append(f.expected, expected)
@@ -235,7 +233,6 @@ func (f *fuzzer) receive() any {
 	}
 }
 
-// apply runs a command on the model.
 func (f *fuzzer) apply(words []string) any {
 	for _, key := range keysOf(words) {
 		f.touched[key] = true
@@ -366,7 +363,6 @@ func (f *fuzzer) decideByScript(words []string) {
 	}
 }
 
-// inLua runs commands inside Lua.
 func (f *fuzzer) inLua(words ...string) {
 	words = append(words, "0")
 	var replies []any

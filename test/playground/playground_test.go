@@ -101,7 +101,6 @@ func (v *visit) do(actions ...chromedp.Action[chromedp.Void]) {
 	require.NoError(v.t, chromedp.Do(v.ctx, actions...))
 }
 
-// until waits for a condition in the page.
 func (v *visit) until(condition string) {
 	v.t.Helper()
 	err := chromedp.Do(v.ctx, chromedp.Poll[chromedp.Void](condition, chromedp.WithPollingTimeout(servertest.Patience)))
@@ -126,7 +125,6 @@ func (v *visit) press(button string) {
 	v.until(`document.querySelector("form:not([hidden])").ariaBusy === "false"`)
 }
 
-// set types into an input.
 func (v *visit) set(name, value string) {
 	v.t.Helper()
 	selectText := fmt.Sprintf(`document.querySelector("form:not([hidden]) [name=%s]").select()`, name)

@@ -100,7 +100,6 @@ func (l *load) callBatch(client redis.UniversalClient) (connected bool) {
 	return connected
 }
 
-// goOn waits until so many calls more are answered.
 func (l *load) goOn(t testing.TB, calls int64) {
 	t.Helper()
 	enough := l.answered.Load() + calls
@@ -122,7 +121,6 @@ func (l *load) granted() (tokens []int64) {
 	return tokens
 }
 
-// keep enters that tokens are safe.
 func (l *load) keep(tokens []int64) {
 	for i := range tokens {
 		l.groups[i].safe = tokens[i]

@@ -25,7 +25,6 @@ var ctx = context.Background()
 // still is a limit whose funnel leaks nothing during a test.
 var still = limiter.Per(1, servertest.StillPeriod*time.Second).Burst(3)
 
-// ask asks for six tokens, one by one.
 func ask(t *testing.T, l *limiter.Limiter, key string) (allowed int) {
 	t.Helper()
 	for range 6 {
