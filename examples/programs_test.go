@@ -87,7 +87,6 @@ var quick = []string{"-token", "100us", "-requests"}
 
 // tokensUsed is what the answers of a tenant used, and requires how many there were.
 func tokensUsed(t *testing.T, output, tenant string, answers int) (tokens int) {
-	t.Helper()
 	matches := regexp.MustCompile(tenant+`, request \d: (\d+) tokens used`).FindAllStringSubmatch(output, -1)
 	require.Len(t, matches, answers, output)
 	for _, match := range matches {
@@ -100,7 +99,6 @@ func tokensUsed(t *testing.T, output, tenant string, answers int) (tokens int) {
 
 // requireBooked requires what a tenant has used of its budgets, and that it holds no slot.
 func requireBooked(t *testing.T, server *servertest.Server, tenant string, requests, tokens int) {
-	t.Helper()
 	key, client := "example:llm:{"+tenant+"}:", server.Client(t)
 	result, err := limiter.New(client).Peek(t.Context(), key+"requests", limiter.PerMinute(60).Burst(10))
 	require.NoError(t, err)

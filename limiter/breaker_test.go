@@ -36,7 +36,6 @@ func TestServerThatHangs(t *testing.T) {
 			})
 			const timeout = "limiter: no answer from Redis within 50ms: context deadline exceeded"
 			fiveCallsSend := func(want int64) {
-				t.Helper()
 				before := client.trips.Load()
 				for range 5 {
 					require.EqualError(t, ask(), timeout)

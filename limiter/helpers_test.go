@@ -53,7 +53,6 @@ func ownDatabase() int { return int(databases.Add(1) % 1000) }
 
 // connect connects to an empty database of the shared server whose calls take that path.
 func connect(t testing.TB, path limiter.Path) *redis.Client {
-	t.Helper()
 	client := shared(t, path).Client(t, func(options *redis.Options) { options.DB = ownDatabase() })
 	require.NoError(t, client.FlushDB(context.Background()).Err())
 	return client
@@ -67,13 +66,11 @@ func onBoth(t *testing.T, test func(t *testing.T, client *redis.Client, path lim
 
 // bare starts a server without the module.
 func bare(t testing.TB, config ...string) *servertest.Server {
-	t.Helper()
 	return servertest.Start(t, servertest.Options{Config: config})
 }
 
 // allow is Allow, which must not fail.
 func allow(t testing.TB, l *limiter.Limiter, key string, limit limiter.Limit) limiter.Result {
-	t.Helper()
 	result, err := l.Allow(context.Background(), key, limit)
 	require.NoError(t, err)
 	return result
@@ -113,7 +110,6 @@ func unreachable(t testing.TB) *redis.Client {
 
 // as connects as a user who may do what the rules say.
 func as(t testing.TB, server *servertest.Server, rules ...string) *redis.Client {
-	t.Helper()
 	rules = append([]string{"reset", "on", ">secret"}, rules...)
 	require.NoError(t, server.Client(t).ACLSetUser(context.Background(), "app", rules...).Err())
 	return server.Client(t, func(options *redis.Options) { options.Username, options.Password = "app", "secret" })

@@ -157,7 +157,6 @@ func compareCalls(t *testing.T, wire *servertest.Wire, hash string, complete boo
 }
 
 func exchange(t *testing.T, wire *servertest.Wire, commands ...[]string) (replies []any) {
-	t.Helper()
 	err := servertest.CallMany(wire, len(commands), func(i int) []string { return commands[i] },
 		func(_ int, reply any) error {
 			replies = append(replies, reply)

@@ -98,7 +98,6 @@ var (
 )
 
 func damaged(t *testing.T, path string, d damage) string {
-	t.Helper()
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
 	l, err := parse(content)
@@ -144,7 +143,6 @@ func programHeader(kind elf.ProgType, offset uint64, value byte) func(t *testing
 
 // pointerOf finds what sets a variable of C.
 func pointerOf(t *testing.T, l *library, name string) relocation {
-	t.Helper()
 	variable, err := l.variable(name)
 	require.NoError(t, err)
 	r, err := l.pointer(variable.Value)

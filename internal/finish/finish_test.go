@@ -59,14 +59,12 @@ func link(t *testing.T, r recipe) string {
 }
 
 func write(t *testing.T, name, content string) string {
-	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 	return path
 }
 
 func finish(t *testing.T, linked string) (string, error) {
-	t.Helper()
 	output := filepath.Join(t.TempDir(), "funnel.so")
 	return output, File(linked, output, Options{})
 }

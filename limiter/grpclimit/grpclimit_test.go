@@ -48,7 +48,6 @@ func told(err error, trailer metadata.MD) string {
 
 // serve starts a service behind a policy, and connects to it.
 func serve(t *testing.T, limited *grpclimit.Policy) (healthpb.HealthClient, *health.Server) {
-	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	server, service := grpc.NewServer(grpc.UnaryInterceptor(limited.Unary), grpc.StreamInterceptor(limited.Stream)), health.NewServer()

@@ -42,7 +42,6 @@ func from(address string) *http.Request {
 }
 
 func unreachable(t *testing.T) *redis.Client {
-	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { rdb.Close() })
 	return rdb

@@ -261,7 +261,6 @@ func TestErrors(t *testing.T) {
 	unreachable := gone.Client(t, func(options *redis.Options) { options.DialerRetries = 1 })
 	gone.Stop()
 	requireError := func(limiter limiter, key, want string) {
-		t.Helper()
 		before := servertest.Dumps(t, rdb)
 		allowed, err := limiter.Allow(t.Context(), key)
 		require.ErrorContains(t, err, "textbook: ")

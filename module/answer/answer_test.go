@@ -113,7 +113,6 @@ func answer(call *Call, get func(key string) contract.Value) {
 }
 
 func errorOf(t testing.TB, call *Call) string {
-	t.Helper()
 	require.Equal(t, Error, call.Verdict)
 	text, _, terminated := strings.Cut(string(call.Message[:]), "\x00")
 	require.True(t, terminated)

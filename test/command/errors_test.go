@@ -23,7 +23,6 @@ const (
 
 // requireRefused requires the error of a call, and that it changes nothing.
 func requireRefused(t *testing.T, client *redis.Client, want string, words ...any) {
-	t.Helper()
 	before := servertest.Dumps(t, client)
 	dirty := servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save")
 	require.EqualError(t, client.Do(t.Context(), words...).Err(), want, "%.200q", fmt.Sprint(words...))

@@ -28,7 +28,6 @@ const made, shown = "1767323045", "2026-01-02 03:04:05"
 
 // run runs a program in a folder, with further variables, and returns what it prints.
 func run(t *testing.T, folder string, variables []string, program string, arguments ...string) string {
-	t.Helper()
 	command := exec.Command(program, arguments...)
 	command.Dir, command.Env = folder, append(os.Environ(), variables...)
 	output, err := command.CombinedOutput()
@@ -40,7 +39,6 @@ func read(t *testing.T, folder, path string) string { return page.Read(t, filepa
 
 // dist runs ./build.sh dist in a new copy of the sources, and returns its folder dist.
 func dist(t *testing.T, variables ...string) string {
-	t.Helper()
 	folder := page.Clone(t, top)
 	run(t, folder, append(variables, "SOURCE_DATE_EPOCH="+made), "./build.sh", "dist")
 	return filepath.Join(folder, "dist")
@@ -114,7 +112,6 @@ func followReadme(t *testing.T, release string) {
 }
 
 func versionOf(t *testing.T) string {
-	t.Helper()
 	version := regexp.MustCompile(`FUNNEL_VERSION "(.*)"`).FindStringSubmatch(read(t, top, "module/version.h"))
 	require.NotNil(t, version)
 	return version[1]
@@ -122,7 +119,6 @@ func versionOf(t *testing.T) string {
 
 // packedVersion is the version of what is packed: until there is a release, each build has its time.
 func packedVersion(t *testing.T) string {
-	t.Helper()
 	if version := versionOf(t); !strings.HasSuffix(version, "-dev") {
 		return version
 	}

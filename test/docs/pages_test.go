@@ -22,14 +22,12 @@ import (
 const top = "../.."
 
 func marked(t *testing.T, name string) string {
-	t.Helper()
 	return page.Marked(t, filepath.Join(top, "README.md"), name)
 }
 
 func read(t *testing.T, path string) string { return page.Read(t, filepath.Join(top, path)) }
 
 func pages(t *testing.T) []string {
-	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(top, "docs", "*.md"))
 	require.NoError(t, err)
 	for i := range paths {

@@ -20,7 +20,6 @@ import (
 
 // decode returns the YAML documents of a block of docs/kubernetes.md.
 func decode(t *testing.T, block string) (documents []any) {
-	t.Helper()
 	for text := range strings.SplitSeq(page.Marked(t, top+"/docs/kubernetes.md", block), "---\n") {
 		var document any
 		require.NoError(t, yaml.Unmarshal([]byte(text), &document))

@@ -61,7 +61,6 @@ func TestLoad(t *testing.T) {
 
 // place puts a copy of a module at a path at once, as an installation should.
 func place(t testing.TB, module, path string) {
-	t.Helper()
 	content, err := os.ReadFile(module)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path+".new", content, 0o755))
@@ -89,7 +88,6 @@ func TestFileThatWasNotFinishedDoesNotLoad(t *testing.T) {
 
 // otherModule builds one that has a command of that name, too.
 func otherModule(t *testing.T, command string) (path string) {
-	t.Helper()
 	path = filepath.Join(t.TempDir(), "standin.so")
 	compiler, err := exec.Command("go", "env", "CC").Output()
 	require.NoError(t, err)

@@ -26,7 +26,6 @@ var ctx = context.Background()
 var still = limiter.Per(1, servertest.StillPeriod*time.Second).Burst(3)
 
 func ask(t *testing.T, l *limiter.Limiter, key string) (allowed int) {
-	t.Helper()
 	for range 6 {
 		result, err := l.Allow(ctx, key, still)
 		require.NoError(t, err)
