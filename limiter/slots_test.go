@@ -205,7 +205,8 @@ func TestSlotsInRedis(t *testing.T) {
 }
 
 // go-redis repeats a command whose answer was lost: the second copy finds the slot of the first.
-// Without retries the slot is given back, whatever the policy decides.
+// Without retries, or where the server refuses the second copy, the slot is given back, whatever the
+// policy decides.
 func TestSlotsWithLostAnswers(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, direct *redis.Client, path limiter.Path) {
@@ -240,6 +241,18 @@ func TestSlotsWithLostAnswers(t *testing.T) {
 				require.Equal(t, 3, len(told.all()), "nobody counts it")
 			}
 		}
+
+		var calls atomic.Int64 // the answer to the first copy is lost, and the second is refused
+		_, _, err := limiter.New(clientFunc(func(ctx context.Context, command redis.Cmder) error {
+			err := direct.Process(ctx, command)
+			if calls.Add(1) == 1 {
+				err = replyError("OOM command not allowed when used memory > 'maxmemory'.")
+				command.SetErr(err)
+			}
+			return err
+		}), limiter.WithPath(path)).Acquire(ctx, "refused", limiter.Slots{1, time.Hour})
+		require.ErrorContains(t, err, "OOM")
+		servertest.Eventually(t, "the slot is given back", func() bool { return direct.Exists(ctx, "refused").Val() == 0 })
 	})
 }
 

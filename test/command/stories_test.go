@@ -18,6 +18,7 @@ import (
 
 	"funnel/internal/contract"
 	"funnel/internal/servertest"
+	"funnel/limiter"
 )
 
 // A step of a story is a call at an instant, and what comes of it.
@@ -321,6 +322,30 @@ func TestValuesOfOthers(t *testing.T) {
 			require.Equal(t, tat, client.GetDel(ctx, "unchanged").Val())
 		}
 		require.Equal(t, fmt.Sprintf("%s=%ds", name, level+2), stateOf(t, client))
+	}
+}
+
+// TestBrokenSets: RESTORE takes scores that are no numbers, or not in order. No call crashes or hangs,
+// and the script's CL.PEEK writes nothing.
+func TestBrokenSets(t *testing.T) {
+	_, client := servertest.Shared(t)
+	servertest.ClockOf(client).Set(t, servertest.Epoch)
+	ctx, script := t.Context(), redis.NewScript(limiter.Script())
+	for name, payload := range map[string]string{
+		"nan, h": "\x0c%%\x00\x00\x00\x15\x00\x00\x00\x04\x00\x00\x01n\x03\x03nan\x05\x01h\x03\x0d4102444830000" +
+			"\xff\x09\x00\xb7y-\xcfNl\x9bg",
+		"h, -5, inf": "\x0c,,\x00\x00\x00&\x00\x00\x00\x06\x00\x00\x01h\x03\x0d4102444830000\x0f\x01n\x03\x02-5" +
+			"\x04\x01i\x03\x03inf\xff\x09\x00\x22^#$0\xda\xbcz",
+		"nan of h": "\x0c\x13\x13\x00\x00\x00\x0d\x00\x00\x00\x02\x00\x00\x01h\x03\x03nan\xff\x09\x00\xd8\xef\xc0\xb2\xc8\x11A\xfb",
+	} {
+		for _, call := range []string{"cl.peek k 1 SLOTS 30 h", "cl.refund k 1 SLOTS 30 h"} {
+			require.NoError(t, client.RestoreReplace(ctx, "k", 0, payload).Err(), name)
+			require.Contains(t, servertest.Call(t, client, call), " 1 0 ", "%s: %s", name, call)
+		}
+		require.NoError(t, client.RestoreReplace(ctx, "k", 0, payload).Err(), name)
+		before := client.Dump(ctx, "k").Val()
+		require.NoError(t, script.Eval(ctx, client, []string{"k"}, "peek", 3, "SLOTS", 30, "h").Err(), name)
+		require.Equal(t, before, client.Dump(ctx, "k").Val(), name)
 	}
 }
 
