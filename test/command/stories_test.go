@@ -180,6 +180,21 @@ var stories = map[string][]step{
 		{"2ms", "cl.reserve k 1 SLOTS 0.001 b", "0 0 [0 1 0 0 0.001]", "k{b:3ms}"},
 		{"3ms", "cl.reserve k 1 SLOTS 0.0010001 b", "0 0 [0 1 0 0 0.002]", "k{b:5ms}"},
 	},
+	"two of three get in, and the third when one ends": { // KumoMTA's four steps
+		{"0s", "cl.reserve k 2 SLOTS 30 a", "0 0 [0 2 1 0 30]", "k{a:30s}"},
+		{"1s", "cl.reserve k 2 SLOTS 30 b", "0 0 [0 2 0 0 30]", "k{a:30s b:31s}"},
+		{"2s", "cl.reserve k 2 SLOTS 30 c", "1 28 [1 2 0 28 29]", "k{a:30s b:31s}"},
+		{"3s", "cl.refund k 2 SLOTS 30 a", "0 0 [0 2 1 0 28 27]", "k{b:31s}"},
+		{"3s", "cl.reserve k 2 SLOTS 30 c", "0 0 [0 2 0 0 30]", "k{b:31s c:33s}"},
+	},
+	"a slot that was renewed too late is given back twice, and lets nobody in": { // rails/solid_queue 761
+		{"0s", "cl.reserve k 1 SLOTS 30 a", "0 0 [0 1 0 0 30]", "k{a:30s}"},
+		{"31s", "cl.reserve k 1 SLOTS 30 b", "0 0 [0 1 0 0 30]", "k{b:1m1s}"},
+		{"31s", "cl.reserve k 0 SLOTS 30 a", "1 -1 [1 0 0 -1 30]", "k{b:1m1s}"},
+		{"32s", "cl.refund k 1 SLOTS 30 a", "0 0 [0 1 0 0 29]", "k{b:1m1s}"},
+		{"32s", "cl.refund k 1 SLOTS 30 a", "0 0 [0 1 0 0 29]", "k{b:1m1s}"},
+		{"32s", "cl.reserve k 1 SLOTS 30 c", "1 29 [1 1 0 29 29]", "k{b:1m1s}"},
+	},
 	"a clock that steps back lets slots run longer": {
 		{"0s", "cl.reserve k 1 SLOTS 30 a", "0 0 [0 1 0 0 30]", "k{a:30s}"},
 		{"-1h", "cl.reserve k 1 SLOTS 30 b", "1 3630 [1 1 0 3630 3630]", "k{a:30s}"},
