@@ -4,12 +4,8 @@
 package limiter_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"os/exec"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -336,45 +332,4 @@ func TestSlotsOfAServerThatHangs(t *testing.T) {
 	soon(t, "the slot is given back", func() bool { return told.last().Command == "refund" && told.last().Key == "key" })
 	require.NoError(t, slot.Release(ctx))
 	require.Zero(t, client.Exists(ctx, "key", "released").Val())
-}
-
-// TestHolder is the process that the next test stops.
-func TestHolder(t *testing.T) {
-	addr := os.Getenv("FUNNEL_TEST_HOLDER")
-	if addr == "" {
-		t.Skip("for TestSlotIsLostByAStoppedProcess")
-	}
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	defer client.Close()
-	slot, _ := acquire(t, limiter.New(client), "key", limiter.Slots{1, time.Second})
-	ctx := slot.Context()
-	fmt.Println("held")
-	<-ctx.Done()
-	fmt.Println(context.Cause(ctx))
-}
-
-func TestSlotIsLostByAStoppedProcess(t *testing.T) {
-	t.Parallel()
-	server := servertest.StartModule(t)
-	holder := exec.Command(os.Args[0], "-test.run=^TestHolder$")
-	holder.Env = append(os.Environ(), "FUNNEL_TEST_HOLDER="+server.Addr())
-	output, err := holder.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, holder.Start())
-	defer holder.Wait()
-	defer holder.Process.Kill()
-	lines := bufio.NewScanner(output)
-	require.True(t, lines.Scan())
-	require.Equal(t, "held", lines.Text())
-	l := limiter.New(server.Client(t))
-	limited, _ := acquire(t, l, "key", limiter.Slots{1, time.Minute})
-	require.Nil(t, limited)
-	require.NoError(t, holder.Process.Signal(syscall.SIGSTOP))
-	servertest.Eventually(t, "the slot comes back", func() bool {
-		slot, _ := acquire(t, l, "key", limiter.Slots{1, time.Minute})
-		return slot != nil
-	})
-	require.NoError(t, holder.Process.Signal(syscall.SIGCONT))
-	require.True(t, lines.Scan())
-	require.Equal(t, limiter.ErrSlotLost.Error(), lines.Text())
 }
