@@ -128,6 +128,7 @@ func TestSlotsInThisProcess(t *testing.T) {
 		require.NoError(t, slot.Context().Err())
 		<-slot.Context().Done()
 		require.Equal(t, limiter.ErrSlotLost, context.Cause(slot.Context()))
+		require.True(t, told.last().Result.Limited(), "a renewal takes no slot")
 		require.NoError(t, slot.Release(ctx))
 		limited, _ = acquire(t, l, "deleted", one)
 		require.Nil(t, limited, "the release of a lost slot leaves the other's alone")
