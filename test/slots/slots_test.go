@@ -60,8 +60,9 @@ func work(l *limiter.Limiter, name string) {
 	if now := time.Now(); slot.Context().Err() == nil {
 		fmt.Println(name, 0, now.UnixMicro())
 	}
-	for slot.Release(ctx) != nil || slot.Release(ctx) != nil {
+	for slot.Release(ctx) != nil {
 	}
+	_ = slot.Release(ctx)
 }
 
 // A span is the time in which a holder surely has a slot, in microseconds.
