@@ -164,7 +164,7 @@ var stories = map[string][]step{
 		{"10.5s", "cl.reserve k 0 SLOTS 30 a", "1 -1 [1 0 0 -1 0]", ""},
 		{"10.5s", "cl.peek k 1 SLOTS 30 a", "0 0 [0 1 1 0 0]", ""},
 	},
-	"no more than limit slots run": {
+	"no more than limit slots run": { // with KumoMTA's four steps: a, b, not c, and c when a ends
 		{"0s", "cl.reserve k 2 SLOTS 30 a", "0 0 [0 2 1 0 30]", "k{a:30s}"},
 		{"5s", "cl.reserve k 2 SLOTS 30 b", "0 0 [0 2 0 0 30]", "k{a:30s b:35s}"},
 		{"10s", "cl.reserve k 2 SLOTS 30 c", "1 20 [1 2 0 20 25]", "k{a:30s b:35s}"},
@@ -172,6 +172,8 @@ var stories = map[string][]step{
 		{"10s", "cl.reserve k 1 SLOTS 30 a", "0 0 [0 1 0 0 30 20]", "k{b:35s a:40s}"},
 		{"10s", "cl.peek k 9223372036854775807 SLOTS 30 c", "0 0 [0 9223372036854775807 9223372036854775805 0 30]", "k{b:35s a:40s}"},
 		{"10s", "cl.peek k 0 SLOTS 30 c", "1 -1 [1 0 0 -1 30]", "k{b:35s a:40s}"},
+		{"11s", "cl.refund k 2 SLOTS 30 a", "0 0 [0 2 1 0 24 29]", "k{b:35s}"},
+		{"11s", "cl.reserve k 2 SLOTS 30 c", "0 0 [0 2 0 0 30]", "k{b:35s c:41s}"},
 	},
 	"a slot ends when the clock reaches its millisecond": {
 		{"500ns", "cl.reserve k 1 SLOTS 0.001 a", "0 0 [0 1 0 0 0.0019995]", "k{a:2ms}"},
@@ -180,6 +182,14 @@ var stories = map[string][]step{
 		{"2ms", "cl.refund k 1 SLOTS 0.001 a", "0 0 [0 1 1 0 0]", "k{a:2ms}"},
 		{"2ms", "cl.reserve k 1 SLOTS 0.001 b", "0 0 [0 1 0 0 0.001]", "k{b:3ms}"},
 		{"3ms", "cl.reserve k 1 SLOTS 0.0010001 b", "0 0 [0 1 0 0 0.002]", "k{b:5ms}"},
+	},
+	"a slot that was renewed too late is given back twice, and lets nobody in": { // rails/solid_queue 761
+		{"0s", "cl.reserve k 1 SLOTS 30 a", "0 0 [0 1 0 0 30]", "k{a:30s}"},
+		{"31s", "cl.reserve k 1 SLOTS 30 b", "0 0 [0 1 0 0 30]", "k{b:1m1s}"},
+		{"31s", "cl.reserve k 0 SLOTS 30 a", "1 -1 [1 0 0 -1 30]", "k{b:1m1s}"},
+		{"32s", "cl.refund k 1 SLOTS 30 a", "0 0 [0 1 0 0 29]", "k{b:1m1s}"},
+		{"32s", "cl.refund k 1 SLOTS 30 a", "0 0 [0 1 0 0 29]", "k{b:1m1s}"},
+		{"32s", "cl.reserve k 1 SLOTS 30 c", "1 29 [1 1 0 29 29]", "k{b:1m1s}"},
 	},
 	"a clock that steps back lets slots run longer": {
 		{"0s", "cl.reserve k 1 SLOTS 30 a", "0 0 [0 1 0 0 30]", "k{a:30s}"},
