@@ -348,6 +348,10 @@ func TestBrokenSets(t *testing.T) {
 			"\x04\x01i\x03\x03inf\xff\x09\x00\x22^#$0\xda\xbcz",
 		"nan of h": "\x0c\x13\x13\x00\x00\x00\x0d\x00\x00\x00\x02\x00\x00\x01h\x03\x03nan\xff\x09\x00\xd8\xef\xc0\xb2\xc8\x11A\xfb",
 	} {
+		if err := client.RestoreReplace(ctx, "k", 0, payload).Err(); err != nil { // Valkey 9 and some sets
+			require.ErrorContains(t, err, "Bad data format")
+			continue
+		}
 		for _, call := range []string{"cl.peek k 1 SLOTS 30 h", "cl.refund k 1 SLOTS 30 h"} {
 			require.NoError(t, client.RestoreReplace(ctx, "k", 0, payload).Err(), name)
 			require.Contains(t, servertest.Call(t, client, call), " 1 0 ", "%s: %s", name, call)
