@@ -62,7 +62,7 @@ func (l *Limiter) await(ctx context.Context, q *query) (a answer, err error) {
 	if err == l.timeoutCause && a.acted { // an open breaker repeats that error
 		l.breaker.failed(l.now(), err)
 	}
-	if q.undo != nil && err != nil && a.acted && !isReply(err) {
+	if q.undo != nil && err != nil && a.acted && !isFault(err) {
 		go l.undo(context.WithoutCancel(ctx), q, reply)
 	}
 	return a, err

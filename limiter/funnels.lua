@@ -203,7 +203,7 @@ end
 local now_ms = now_s * 1000 + math.floor(now_ns / 1e6)
 local RUNNING = string.format('(%d', now_ms)
 
-local function end_of(score) return math.ceil(tonumber(score) or score == 'inf' and math.huge or 0) end
+local function end_of(score) return math.ceil(math.max(0, tonumber(score) or score == 'inf' and math.huge or 0)) end
 
 -- The time until an end that has not passed, at most 2^63-1 nanoseconds; 0 for none.
 local function until_end(ms)
@@ -340,7 +340,7 @@ local function write_slots(key, row)
     if ended > 0 then redis.call('ZREMRANGEBYRANK', key, 0, math.min(ended, 1000) - 1) end
     local score = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2]
     if not score then return end
-    local last, expiry = math.max(0, end_of(score)), redis.pcall('PEXPIRETIME', key) -- an error before Redis 7.0
+    local last, expiry = end_of(score), redis.pcall('PEXPIRETIME', key) -- an error before Redis 7.0
     if last >= 2 ^ 63 then
         if expiry ~= -1 then redis.call('PERSIST', key) end
     elseif expiry ~= last then
