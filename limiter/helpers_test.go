@@ -108,13 +108,6 @@ func unreachable(t testing.TB) *redis.Client {
 	return client
 }
 
-// as connects as a user who may do what the rules say.
-func as(t testing.TB, server *servertest.Server, rules ...string) *redis.Client {
-	rules = append([]string{"reset", "on", ">secret"}, rules...)
-	require.NoError(t, server.Client(t).ACLSetUser(context.Background(), "app", rules...).Err())
-	return server.Client(t, func(options *redis.Options) { options.Username, options.Password = "app", "secret" })
-}
-
 type clientFunc func(ctx context.Context, command redis.Cmder) error
 
 func (f clientFunc) Process(ctx context.Context, command redis.Cmder) error { return f(ctx, command) }
