@@ -147,17 +147,6 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// So handlers can flush, hijack and set deadlines as without the middleware.
-func TestHandlersGetTheWriterItself(t *testing.T) {
-	recorder, request := httptest.NewRecorder(), from("192.0.2.1")
-	httplimit.New(limiter.NewLocal(), slow(1))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		require.Same(t, recorder, w)
-		require.Same(t, request.URL, r.URL)
-		w.WriteHeader(http.StatusAccepted)
-	})).ServeHTTP(recorder, request)
-	require.Equal(t, http.StatusAccepted, recorder.Code)
-}
-
 func TestNewPanics(t *testing.T) {
 	l := limiter.NewLocal()
 	for _, none := range []limiter.Allower{nil, (*limiter.Limiter)(nil)} {
