@@ -52,7 +52,8 @@ func told(err error, trailer metadata.MD) string {
 func serve(t *testing.T, limited *grpclimit.Policy) (healthpb.HealthClient, *health.Server) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	server, service := grpc.NewServer(grpc.UnaryInterceptor(limited.Unary), grpc.StreamInterceptor(limited.Stream)), health.NewServer()
+	server := grpc.NewServer(grpc.UnaryInterceptor(limited.Unary), grpc.StreamInterceptor(limited.Stream))
+	service := health.NewServer()
 	t.Cleanup(server.Stop)
 	healthpb.RegisterHealthServer(server, service)
 	go server.Serve(listener)

@@ -23,8 +23,8 @@ import (
 
 // TestNoInputBreaksTheServerOrItsAnswers is a fuzzer. It speaks to a real server as a
 // client that calls our commands with all kinds of arguments, plainly, in transactions,
-// scripts and functions, and works on the same keys with other commands; or has the script decide. After each
-// step, replies, values and expiries are compared with a model of the server.
+// scripts and functions, or has the script decide, and works on the same keys with other
+// commands. After each step, replies, values and expiries are compared with a model of the server.
 //
 //	FUNNEL_FUZZ_TIME   how long, such as 20m
 //	FUNNEL_FUZZ_SEED   repeats the run that failed
@@ -139,7 +139,8 @@ var fuzzScript = strings.NewReplacer(
 
 func newFuzzer(t *testing.T, seed uint64, options servertest.Options, mode contract.Mode) *fuzzer {
 	t.Logf("to repeat this: FUNNEL_FUZZ_SEED=%d", seed)
-	options.Config = []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-min-size", "1mb"}
+	options.Config = []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no",
+		"--auto-aof-rewrite-min-size", "1mb"}
 	running := servertest.Start(t, options)
 	model := newServer(mode)
 	f := &fuzzer{
@@ -355,11 +356,11 @@ func (f *fuzzer) decideByScript(words []string) {
 	require.NoError(f.t, err)
 	f.buffer = f.buffer[:0]
 	got := f.receive()
-	if text, isError := got.(servertest.ErrorReply); isError && strings.Contains(string(text), "too large together for the script") {
+	if text, _ := got.(servertest.ErrorReply); strings.Contains(string(text), "too large together for the script") {
 		return
 	}
 	if expected := throughLua(f.apply(words)); !agrees(expected, got) {
-		f.t.Fatalf("the reply is not that of the contract:\nexpected %q\ngot      %q\nall words %.2000q", expected, got, words)
+		f.t.Fatalf("the script's reply to %.2000q is %q, not %q", words, got, expected)
 	}
 }
 
