@@ -1,5 +1,5 @@
 // What is refused: each error, its full text, and that it changes nothing. FuzzAnswer has more
-// values that are no funnels, and TestErrorMessages more arguments, of module/answer.
+// values that are no funnels.
 
 package command_test
 
@@ -49,6 +49,8 @@ func TestErrors(t *testing.T) {
 		{"k 1.5 1 1 1", contract.ErrCapacity, "1 to " + most + ", not '1.5'"},
 		{"k 0 1 1 1", contract.ErrCapacity, "1 to " + most + ", not '0'"},
 		{"k 2 0 1 1", contract.ErrCount, ", not '0'"},
+		{"k 2 ~\x1f\x7f漏 1 1", contract.ErrCount, ", not '~?????'"},
+		{"k 2 " + strings.Repeat("9", 40) + " 1 1", contract.ErrCount, ", not '" + strings.Repeat("9", 40) + "'"},
 		{"k 2 1 0 1", contract.ErrPeriod, ", not '0'"},
 		{"k 2 1 1 -1", contract.ErrQuantity, ", not '-1'"},
 		{"k 2 1000000001 1 1", contract.ErrEmissionInterval, ": got capacity 2, count 1000000001, period 1, quantity 1"},
@@ -87,6 +89,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	for _, command := range commands {
+		requireRefused(t, client, string(contract.ErrCount), command.name, "k", 2, "", 1, 1)
 		for _, call := range command.calls(keyNames(command.most())...) {
 			require.NotContains(t, servertest.Try(client, call), "wrong number")
 			want := "ERR wrong number of arguments for '" + command.name + "' command"

@@ -48,6 +48,8 @@ func TestLoad(t *testing.T) {
 	require.Contains(t, server.Log(), " loaded, compat redis-cell\n")
 	require.Contains(t, client.Info(t.Context(), "funnel").Val(), "funnel_compat:redis-cell\r\n")
 	require.Equal(t, servertest.Reply{0, 16, 15, -1, 2}, servertest.Throttle(t, client, "key", 15, 30, 60))
+	servertest.RequireError(t, client, "ERR capacity must be an integer from 0 to", "key", "x", 30, 60)
+	require.Contains(t, servertest.Try(client, "cl.peek key 0 30 60 1"), "capacity must be an integer from 1 to")
 	servertest.ClockOf(client).Set(t, servertest.Epoch)
 
 	// Loaded once more, from here or from elsewhere, it goes on as it was.
