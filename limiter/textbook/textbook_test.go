@@ -338,7 +338,9 @@ func TestHashOfAnotherLimit(t *testing.T) {
 	allows := func(capacity int, period time.Duration) bool {
 		return allow(t, open("hash", rdb, capacity, period, clock.now), t.Name())
 	}
-	require.True(t, allows(2, 4*time.Second) && allows(2, 4*time.Second) && allows(3, 6*time.Second))
+	for _, capacity := range []int{2, 2, 3} {
+		require.True(t, allows(capacity, time.Duration(2*capacity)*time.Second))
+	}
 	require.False(t, allows(3, 6*time.Second))
 	clock.Time = clock.Add(2 * time.Second)
 	require.False(t, allows(2, 4*time.Second))

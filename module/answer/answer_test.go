@@ -23,8 +23,6 @@ const (
 
 var operations = map[string]gcra.Operation{"reserve": gcra.Reserve, "take": gcra.Take, "peek": gcra.Peek, "charge": gcra.Charge, "refund": gcra.Refund}
 
-func nothing(string) contract.Value { return contract.Value{} }
-
 // callOf is a call as C makes it, of the words of a command: what Go fills in holds
 // whatever was there before.
 func callOf(mode contract.Mode, words []string, now int64) *Call {

@@ -337,6 +337,9 @@ func (f *fuzzer) transaction() {
 
 // decideByScript makes a call by the script, which leaves to the module what is too large for it.
 func (f *fuzzer) decideByScript(words []string) {
+	if len(words) > 1 && f.chance(0.7) { // much happens to one key
+		words[1] = fuzzKeys[0]
+	}
 	call, rows := words, (len(words)-1)/5
 	if command, ours := contract.CommandOf(words[0]); ours {
 		if command.Seconds || rows == 0 || len(words) > 2+5*rows {
