@@ -74,9 +74,7 @@ func start(t *testing.T, name string, server *servertest.Server, arguments ...st
 	return p
 }
 
-// printed is what a process has printed so far.
 func printed(t *testing.T, path string) string {
-	t.Helper()
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
 	return string(content)
@@ -95,7 +93,6 @@ func (p *process) wait(t *testing.T) (output string, err error) {
 
 // interrupt sends SIGINT, as Ctrl-C does, and requires exit code 0.
 func (p *process) interrupt(t *testing.T) string {
-	t.Helper()
 	require.NoError(t, p.Process.Signal(os.Interrupt))
 	output, err := p.wait(t)
 	require.NoError(t, err)
@@ -104,7 +101,6 @@ func (p *process) interrupt(t *testing.T) string {
 
 // find waits for a line on stderr, and returns the groups of the pattern.
 func (p *process) find(t *testing.T, pattern string) (groups []string) {
-	t.Helper()
 	servertest.Eventually(t, "stderr has "+pattern, func() bool {
 		groups = regexp.MustCompile(pattern).FindStringSubmatch(printed(t, p.stderr))
 		return groups != nil
@@ -112,9 +108,7 @@ func (p *process) find(t *testing.T, pattern string) (groups []string) {
 	return groups
 }
 
-// startAtOneInstant starts a server whose module sees the clock standing still.
 func startAtOneInstant(t *testing.T) *servertest.Server {
-	t.Helper()
 	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
 	servertest.ClockOf(server.Client(t)).Set(t, servertest.Epoch)
 	return server

@@ -16,7 +16,6 @@ import (
 
 // post makes a call, as a page of the same origin does; headers, in pairs, may change that.
 func post(t *testing.T, url, body string, headers ...string) (status int, answer string) {
-	t.Helper()
 	request, err := http.NewRequest(http.MethodPost, url+"/call", strings.NewReader(body))
 	require.NoError(t, err)
 	for header := range slices.Chunk(append([]string{"Origin", url}, headers...), 2) {
@@ -26,7 +25,6 @@ func post(t *testing.T, url, body string, headers ...string) (status int, answer
 	return response.StatusCode, answer
 }
 
-// callOf is a call of one funnel.
 func callOf(command, key, capacity, period, quantity string) string {
 	return fmt.Sprintf(`{"command":%q,"funnels":[{"key":%q,"capacity":%s,"count":30,"period":%s,"quantity":%s}]}`,
 		command, key, capacity, period, quantity)

@@ -15,24 +15,19 @@ import (
 	"funnel/internal/servertest"
 )
 
-// startWebAPI starts the example and returns it with its address.
 func startWebAPI(t *testing.T, server *servertest.Server, arguments ...string) (*process, string) {
-	t.Helper()
 	p := start(t, "webapi", server, append([]string{"-listen", "127.0.0.1:0"}, arguments...)...)
 	return p, p.find(t, `msg=serving address=(\S+)`)[1]
 }
 
 func get(t *testing.T, url string, forwardedFor ...string) (*http.Response, string) {
-	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, url, nil)
 	require.NoError(t, err)
 	request.Header["X-Forwarded-For"] = forwardedFor
 	return do(t, request)
 }
 
-// do sends a request, and returns the response and its body.
 func do(t *testing.T, request *http.Request) (*http.Response, string) {
-	t.Helper()
 	client := http.Client{Timeout: servertest.Patience}
 	response, err := client.Do(request)
 	require.NoError(t, err)

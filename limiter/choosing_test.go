@@ -1,5 +1,5 @@
-// What docs/operations.md says of choosing a limit: how much the first period lets through, and how
-// much of a limit a busy tenant uses when the work takes long; and how docs/go.md tests a limit.
+// How much of a limit a busy tenant uses when the work takes long, as docs/operations.md has it; and how
+// docs/go.md tests a limit.
 
 package limiter_test
 
@@ -44,21 +44,6 @@ func TestPageHasThirtyPerMinute(t *testing.T) {
 	_, begun, _ := strings.Cut(string(source), "\nfunc TestThirtyPerMinute")
 	body, _, _ := strings.Cut(begun, "\n}\n")
 	require.Contains(t, string(page), "func TestThirtyPerMinute"+body+"\n}\n```")
-}
-
-func TestFirstPeriod(t *testing.T) {
-	t.Parallel()
-	for allowed, limit := range map[int]limiter.Limit{199: limiter.PerMinute(100), 109: limiter.PerMinute(100).Burst(10)} {
-		synctest.Test(t, func(t *testing.T) {
-			l, began, got := limiter.NewLocal(), time.Now(), 0
-			for ; time.Since(began) < time.Minute; time.Sleep(100 * time.Millisecond) {
-				result, err := l.AllowAtMost(context.Background(), "key", limit, 100)
-				require.NoError(t, err)
-				got += result.Allowed
-			}
-			require.Equal(t, allowed, got)
-		})
-	}
 }
 
 func TestLongestPieceOfWork(t *testing.T) {

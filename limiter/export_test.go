@@ -10,7 +10,6 @@ import (
 	"funnel/internal/funnels"
 )
 
-// IsFault is isFault.
 var IsFault = isFault
 
 // SetNow has a Limiter, with its funnels in this process, take the time from now.
@@ -26,10 +25,8 @@ func WithClock(script string) string {
 	return "local clock = {table.remove(KEYS, 1), table.remove(KEYS, 1)}\n" + strings.ReplaceAll(script, "redis.call('TIME')", "clock")
 }
 
-// TakeScript is take.lua.
 var TakeScript = takeText
 
-// A TakeCall is a call by take.lua.
 type TakeCall struct{ query *query }
 
 // NewTakeCall returns nil for a call that is wrong, or that take.lua cannot decide.

@@ -119,7 +119,6 @@ func TestPoliciesOfAServerThatRepliesErrors(t *testing.T) {
 	}
 }
 
-// A replyError is an error that a server replies.
 type replyError string
 
 func (e replyError) Error() string { return string(e) }
@@ -161,7 +160,7 @@ func TestOutageIsLoggedTwice(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	var l *limiter.Limiter
-	l = limiter.New(as(t, servertest.StartModule(t), "+@all", "~good:*"), limiter.OnFailure(limiter.FailOpen),
+	l = limiter.New(servertest.StartModule(t).ClientOfUser(t, "+@all ~good:*"), limiter.OnFailure(limiter.FailOpen),
 		limiter.WithLogger(slog.New(slog.NewTextHandler(writerFunc(func(line []byte) (int, error) {
 			answered := make(chan error)
 			go func() { _, err := l.Allow(context.Background(), "good:log", fifteenPerDay); answered <- err }()

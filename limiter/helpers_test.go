@@ -49,18 +49,15 @@ func shared(t testing.TB, path limiter.Path) *servertest.Server {
 	return server.(func() *servertest.Server)()
 }
 
-// ownDatabase is one that no other test uses.
 func ownDatabase() int { return int(databases.Add(1) % 1000) }
 
 // connect connects to an empty database of the shared server whose calls take that path.
 func connect(t testing.TB, path limiter.Path) *redis.Client {
-	t.Helper()
 	client := shared(t, path).Client(t, func(options *redis.Options) { options.DB = ownDatabase() })
 	require.NoError(t, client.FlushDB(context.Background()).Err())
 	return client
 }
 
-// onBoth runs a test by module and by script.
 func onBoth(t *testing.T, test func(t *testing.T, client *redis.Client, path limiter.Path)) {
 	for _, path := range []limiter.Path{limiter.PathModule, limiter.PathScript} {
 		t.Run(string(path), func(t *testing.T) { test(t, connect(t, path), path) })
@@ -69,13 +66,11 @@ func onBoth(t *testing.T, test func(t *testing.T, client *redis.Client, path lim
 
 // bare starts a server without the module.
 func bare(t testing.TB, config ...string) *servertest.Server {
-	t.Helper()
 	return servertest.Start(t, servertest.Options{Config: config})
 }
 
 // allow is Allow, which must not fail.
 func allow(t testing.TB, l *limiter.Limiter, key string, limit limiter.Limit) limiter.Result {
-	t.Helper()
 	result, err := l.Allow(context.Background(), key, limit)
 	require.NoError(t, err)
 	return result
@@ -107,22 +102,12 @@ func by(method func(*limiter.Limiter, context.Context, string, limiter.Limit, in
 // once turns retries off: errors return at once.
 func once(options *redis.Options) { options.MaxRetries, options.DialerRetries = -1, 1 }
 
-// unreachable is a client without a server.
 func unreachable(t testing.TB) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { client.Close() })
 	return client
 }
 
-// as connects as a user who may do what the rules say.
-func as(t testing.TB, server *servertest.Server, rules ...string) *redis.Client {
-	t.Helper()
-	rules = append([]string{"reset", "on", ">secret"}, rules...)
-	require.NoError(t, server.Client(t).ACLSetUser(context.Background(), "app", rules...).Err())
-	return server.Client(t, func(options *redis.Options) { options.Username, options.Password = "app", "secret" })
-}
-
-// A clientFunc is a client of Redis that is a function.
 type clientFunc func(ctx context.Context, command redis.Cmder) error
 
 func (f clientFunc) Process(ctx context.Context, command redis.Cmder) error { return f(ctx, command) }
@@ -130,7 +115,6 @@ func (f clientFunc) Process(ctx context.Context, command redis.Cmder) error { re
 // allows is a reply that allows CL.RESERVE of a token, with the receipt 41.
 var allows = []any{int64(0), "0", []any{[]any{int64(0), int64(15), int64(14), "0", "5760", "41"}}}
 
-// A counting client counts round trips.
 type counting struct {
 	*redis.Client
 	trips atomic.Int64
@@ -141,7 +125,6 @@ func (c *counting) Process(ctx context.Context, command redis.Cmder) error {
 	return c.Client.Process(ctx, command)
 }
 
-// A recorder keeps what hooks are told.
 type recorder struct {
 	mutex sync.Mutex
 	told  []limiter.Event
@@ -153,7 +136,6 @@ func (r *recorder) hook(_ context.Context, event limiter.Event) {
 	r.told = append(r.told, event)
 }
 
-// all returns the events until now.
 func (r *recorder) all() []limiter.Event {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -50,7 +50,6 @@ func TestScriptReplicatesItsEffect(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Config: []string{"--appendonly", "yes", "--appendfsync", "always"}})
 	client := server.Client(t)
 	call := func(keys string, words ...any) {
-		t.Helper()
 		require.NoError(t, client.Eval(ctx, limiter.Script(), strings.Fields(keys), words...).Err())
 	}
 	var want [][]string

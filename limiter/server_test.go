@@ -119,23 +119,22 @@ func TestServerWithoutReadOnlyScripts(t *testing.T) {
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	ctx, server := context.Background(), servertest.StartModule(t)
-	module := []string{"+cl.reserve", "+cl.take", "+cl.peek", "+cl.charge", "+cl.refund"}
-	script := []string{"+eval", "+evalsha", "+eval_ro", "+evalsha_ro", "+get", "+set", "+del"}
-	withTime := append(slices.Clone(script), "+time")
+	const module = "+cl.reserve +cl.take +cl.peek +cl.charge +cl.refund"
+	const script = "+eval +evalsha +eval_ro +evalsha_ro +get +set +del"
 	for _, c := range []struct {
 		name  string
-		rules []string
+		rules string
 		path  limiter.Path
 		sent  int64  // commands of a call, but for the first
 		err   string // if none decides
 	}{
 		{"module", module, limiter.PathModule, 1, ""},
-		{"script", withTime, limiter.PathScript, 1, ""},
-		{"both", append(slices.Clone(withTime), module...), limiter.PathModule, 1, ""},
-		{"neither", []string{"+get"}, "", 2, "'?cl.(reserve|take|peek|charge|refund)'? command"},
+		{"script", script + " +time", limiter.PathScript, 1, ""},
+		{"both", script + " +time " + module, limiter.PathModule, 1, ""},
+		{"neither", "+get", "", 2, "'?cl.(reserve|take|peek|charge|refund)'? command"},
 		{"script without TIME", script, "", 1, "failure in script|can't run this command"},
 	} {
-		counted := &counting{Client: as(t, server, append(slices.Clone(c.rules), "~user:*")...)}
+		counted := &counting{Client: server.ClientOfUser(t, c.rules+" ~user:*")}
 		l := limiter.New(counted)
 		for round := range 2 {
 			for _, command := range slices.Sorted(maps.Keys(commands)) {

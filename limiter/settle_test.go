@@ -157,7 +157,6 @@ func TestSettledWhenSent(t *testing.T) {
 			return ctx.Err()
 		}))
 		settle := func(l *limiter.Limiter, last limiter.Result, ctx context.Context, want error, isSettled bool) {
-			t.Helper()
 			result := last
 			_, err := l.Settle(ctx, &result, 0)
 			require.ErrorIs(t, err, want)
@@ -217,7 +216,6 @@ func dialLossy(t *testing.T, server string) func(ctx context.Context, network, a
 // requireOneRefund loses the answer of a refund. The server has executed it, and the error is the
 // client's.
 func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, path limiter.Path) {
-	t.Helper()
 	ctx, l, refunding := context.Background(), limiter.New(direct), limiter.New(lossy, limiter.WithPath(path))
 	_, err := l.Charge(ctx, key, fifteenPerDay, 4)
 	require.NoError(t, err)

@@ -20,7 +20,6 @@ type damage struct {
 	problem string
 }
 
-// TestDamagedFiles: each damage is found.
 func TestDamagedFiles(t *testing.T) {
 	linked := link(t, recipe{})
 	for name, d := range damagesOfLinked {
@@ -98,9 +97,7 @@ var (
 	}
 )
 
-// damaged is a damaged copy of a file.
 func damaged(t *testing.T, path string, d damage) string {
-	t.Helper()
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
 	l, err := parse(content)
@@ -146,7 +143,6 @@ func programHeader(kind elf.ProgType, offset uint64, value byte) func(t *testing
 
 // pointerOf finds what sets a variable of C.
 func pointerOf(t *testing.T, l *library, name string) relocation {
-	t.Helper()
 	variable, err := l.variable(name)
 	require.NoError(t, err)
 	r, err := l.pointer(variable.Value)
@@ -154,7 +150,6 @@ func pointerOf(t *testing.T, l *library, name string) relocation {
 	return r
 }
 
-// TestMuslHasWhatIsImported looks up every name of the list.
 func TestMuslHasWhatIsImported(t *testing.T) {
 	loaders, _ := filepath.Glob("/lib/ld-musl-*.so.1")
 	if len(loaders) == 0 {

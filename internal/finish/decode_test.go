@@ -19,7 +19,6 @@ type lead struct {
 }
 
 func requireLeads(t *testing.T, decode func(code string) instruction, leads []lead) {
-	t.Helper()
 	for _, c := range leads {
 		got := decode(c.code)
 		want := instruction{address: 0x1000, text: got.text, kind: c.kind}

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A recipe says how to link the module.
 type recipe struct {
 	arch        string            // GOARCH; this machine's when empty
 	flags       []string          // of go build
@@ -59,17 +58,13 @@ func link(t *testing.T, r recipe) string {
 	return output
 }
 
-// write writes a temporary file, and returns its path.
 func write(t *testing.T, name, content string) string {
-	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 	return path
 }
 
-// finish finishes a library, and returns the path of what it has become.
 func finish(t *testing.T, linked string) (string, error) {
-	t.Helper()
 	output := filepath.Join(t.TempDir(), "funnel.so")
 	return output, File(linked, output, Options{})
 }
@@ -103,7 +98,6 @@ func TestFinished(t *testing.T) {
 	}
 }
 
-// TestBreaches: whatever needs the Go runtime is found, with the chain of calls.
 func TestBreaches(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {

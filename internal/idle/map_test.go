@@ -34,23 +34,3 @@ func TestIdleEntriesAreRemoved(t *testing.T) {
 	}
 	require.Equal(t, 10, m.Len())
 }
-
-// To add an entry takes as long when the map has held many: it is made anew. A map that is only
-// nearly empty takes long to find its first entry.
-func BenchmarkAddAfterMany(b *testing.B) {
-	for _, held := range []int{1, 300_000} {
-		b.Run(map[int]string{1: "few", 300_000: "many"}[held], func(b *testing.B) {
-			var m idle.Map[int, bool]
-			for i := range held {
-				m.Add(i, true, func(int, bool) bool { return false })
-			}
-			isIdle := func(int, bool) bool { return true }
-			for range held {
-				m.Add(-1, true, isIdle)
-			}
-			for i := 0; b.Loop(); i++ {
-				m.Add(i%100, true, isIdle)
-			}
-		})
-	}
-}

@@ -1,4 +1,5 @@
 // Calls that are limited tell their clients when to try again, and other errors tell them no more than they need.
+// Calls and streams hold their slots until the handlers return.
 
 package grpclimit_test
 
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -46,6 +48,21 @@ func told(err error, trailer metadata.MD) string {
 	return strings.TrimSpace(fmt.Sprintln(words...))
 }
 
+// serve starts a service behind a policy, and connects to it.
+func serve(t *testing.T, limited *grpclimit.Policy) (healthpb.HealthClient, *health.Server) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := grpc.NewServer(grpc.UnaryInterceptor(limited.Unary), grpc.StreamInterceptor(limited.Stream))
+	service := health.NewServer()
+	t.Cleanup(server.Stop)
+	healthpb.RegisterHealthServer(server, service)
+	go server.Serve(listener)
+	connection, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { connection.Close() })
+	return healthpb.NewHealthClient(connection), service
+}
+
 // Both kinds of call are allowed as often as their funnel holds, at one instant, and then
 // say when the next one is. A stream takes one token, whatever it sends. A call that never
 // fits tells the client not to retry, by gRFC A6.
@@ -59,18 +76,7 @@ func TestLimitedCalls(t *testing.T) {
 			request, _ := call.Request.(*healthpb.HealthCheckRequest) // nil for a stream
 			return 1 + len(request.GetService())
 		}))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	server := grpc.NewServer(grpc.UnaryInterceptor(limited.Unary), grpc.StreamInterceptor(limited.Stream))
-	defer server.Stop()
-	service := health.NewServer()
-	healthpb.RegisterHealthServer(server, service)
-	go server.Serve(listener)
-	insecurely := grpc.WithTransportCredentials(insecure.NewCredentials())
-	connection, err := grpc.NewClient(listener.Addr().String(), insecurely)
-	require.NoError(t, err)
-	defer connection.Close()
-	client := healthpb.NewHealthClient(connection)
+	client, service := serve(t, limited)
 	for _, call := range []func(grpc.CallOption) error{func(trailer grpc.CallOption) error {
 		_, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{}, trailer)
 		return err
@@ -99,7 +105,7 @@ func TestLimitedCalls(t *testing.T) {
 		}
 	}
 	var trailer metadata.MD
-	_, err = client.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "xx"}, grpc.Trailer(&trailer))
+	_, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "xx"}, grpc.Trailer(&trailer))
 	require.Equal(t, "ResourceExhausted call too large: it costs 3, and at most 2 can be granted [-1] "+policy,
 		told(err, trailer))
 	require.ElementsMatch(t, []string{
@@ -191,7 +197,6 @@ func TestPanics(t *testing.T) {
 	require.Panics(t, func() { grpclimit.WithName("\xff") })
 }
 
-// stream is a stream with a context.
 type stream struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -218,4 +223,46 @@ func TestHandlersGetTheResult(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
+}
+
+func TestSlots(t *testing.T) {
+	l := limiter.NewLocal()
+	limited := grpclimit.New(l, limiter.PerSecond(1000), grpclimit.WithSlots(limiter.Slots{Limit: 1, TTL: time.Minute}))
+	client, _ := serve(t, limited)
+	check := func(trailer *metadata.MD) error {
+		_, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{}, grpc.Trailer(trailer))
+		return err
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	stream, err := client.Watch(ctx, &healthpb.HealthCheckRequest{})
+	require.NoError(t, err)
+	_, err = stream.Recv()
+	require.NoError(t, err)
+	for range 2 {
+		var trailer metadata.MD
+		err = check(&trailer)
+		require.Equal(t, "ResourceExhausted too many calls at once: try again in a moment []", told(err, trailer))
+	}
+	cancel()
+	for range 3 {
+		require.Eventually(t, func() bool { return check(&metadata.MD{}) == nil }, 10*time.Second, time.Millisecond)
+	}
+
+	// The context of a handler ends with its slot, and has the Result on the tokens.
+	lost := grpclimit.New(l, limiter.PerSecond(1000), grpclimit.WithName("lost"),
+		grpclimit.WithKey(func(context.Context, grpclimit.Call) string { return "key" }),
+		grpclimit.WithSlots(limiter.Slots{Limit: 1, TTL: time.Millisecond}))
+	_, err = lost.Unary(t.Context(), nil, &grpc.UnaryServerInfo{}, func(ctx context.Context, _ any) (any, error) {
+		result, ok := grpclimit.ResultFrom(ctx)
+		require.True(t, ok)
+		require.Equal(t, "{lost:key}", result.Key)
+		require.NoError(t, l.Reset(ctx, "{lost:key}:slots"))
+		<-ctx.Done()
+		return nil, status.Error(codes.Aborted, context.Cause(ctx).Error())
+	})
+	require.ErrorContains(t, err, limiter.ErrSlotLost.Error())
+	require.Panics(t, func() {
+		grpclimit.New(limiter.Shadow(l, nil), limiter.PerSecond(1), grpclimit.WithSlots(limiter.Slots{Limit: 1, TTL: time.Second}))
+	})
 }

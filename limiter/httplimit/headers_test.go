@@ -82,7 +82,6 @@ func TestHeadersForAnyLimit(t *testing.T) {
 	}
 }
 
-// A request that passes several policies gets the headers of all of them.
 func TestHeadersOfSeveralPolicies(t *testing.T) { synctest.Test(t, testHeadersOfSeveralPolicies) }
 
 func testHeadersOfSeveralPolicies(t *testing.T) {

@@ -27,26 +27,21 @@ import (
 // slow is a limit whose funnel leaks nothing while a test runs.
 func slow(capacity int) limiter.Limit { return limiter.Per(1, 24*time.Hour).Burst(capacity) }
 
-// ok is the handler behind the middleware.
 var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
 
-// ask sends a request through a handler.
 func ask(handler http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, r)
 	return recorder
 }
 
-// from is a request of a peer.
 func from(address string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = net.JoinHostPort(address, "4711")
 	return r
 }
 
-// unreachable is a client of Redis where no server listens.
 func unreachable(t *testing.T) *redis.Client {
-	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { rdb.Close() })
 	return rdb
@@ -150,17 +145,6 @@ func TestErrors(t *testing.T) {
 			require.Contains(t, got.Body.String(), test.log)
 		})
 	}
-}
-
-// So handlers can flush, hijack and set deadlines as without the middleware.
-func TestHandlersGetTheWriterItself(t *testing.T) {
-	recorder, request := httptest.NewRecorder(), from("192.0.2.1")
-	httplimit.New(limiter.NewLocal(), slow(1))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		require.Same(t, recorder, w)
-		require.Same(t, request.URL, r.URL)
-		w.WriteHeader(http.StatusAccepted)
-	})).ServeHTTP(recorder, request)
-	require.Equal(t, http.StatusAccepted, recorder.Code)
 }
 
 func TestNewPanics(t *testing.T) {

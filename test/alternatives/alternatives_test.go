@@ -20,7 +20,6 @@ import (
 	"funnel/test/transcript"
 )
 
-// The prompts of the page.
 const (
 	funnel    = "funnel"
 	plain     = "redis" // without any module
@@ -108,7 +107,6 @@ func numbers(line string) string {
 // requireSame requires that a line is that of the page, on which "..." stands for anything.
 // It returns the instants in them.
 func requireSame(t *testing.T, shown, met string) (instants []pair) {
-	t.Helper()
 	if strings.Contains(shown, "...") {
 		require.Regexp(t, "^"+strings.ReplaceAll(regexp.QuoteMeta(shown), `\.\.\.`, ".*")+"$", met)
 		return nil
@@ -134,7 +132,6 @@ type scene struct {
 
 // start starts the server of that name, and a replica if the entries ask one.
 func start(t *testing.T, name string, entries []transcript.Entry) *scene {
-	t.Helper()
 	var module string
 	if name == funnel {
 		module = servertest.DebugModule(t)
@@ -150,7 +147,7 @@ func start(t *testing.T, name string, entries []transcript.Entry) *scene {
 		}
 	}
 	if name == funnel {
-		s.now = time.Now()
+		s.now = time.Now().Truncate(time.Millisecond) // at which slots end
 		servertest.ClockOf(s.server.Client(t)).Set(t, s.now)
 	}
 	return s
@@ -180,7 +177,6 @@ func (s *scene) step(t *testing.T, entry transcript.Entry) []string {
 
 // ask sends a command to the server, or to the replica once it has what was written.
 func (s *scene) ask(t *testing.T, prompt string, words []string) string {
-	t.Helper()
 	server := s.server
 	if strings.HasSuffix(prompt, onReplica) {
 		server = s.replica
@@ -194,7 +190,6 @@ func (s *scene) ask(t *testing.T, prompt string, words []string) string {
 
 // evaluated turns redis-cli's option --eval FILE KEY , ARGUMENT... into a command.
 func evaluated(t *testing.T, words []string) []string {
-	t.Helper()
 	if words[0] != "--eval" {
 		return words
 	}
@@ -206,7 +201,6 @@ func evaluated(t *testing.T, words []string) []string {
 
 // appendOnlyFile returns the commands that the file got, which are those that replicas get.
 func (s *scene) appendOnlyFile(t *testing.T) (lines []string) {
-	t.Helper()
 	for _, words := range servertest.ReadAppendOnlyFile(t, s.server) {
 		if words[0] != "SELECT" {
 			lines = append(lines, strings.Join(words, " "))
@@ -218,7 +212,6 @@ func (s *scene) appendOnlyFile(t *testing.T) (lines []string) {
 // pass lets minutes pass: by the clock of the debug module, or, in a plain Redis, by moving the
 // expiry of the keys nearer.
 func (s *scene) pass(t *testing.T, step string) {
-	t.Helper()
 	var minutes time.Duration
 	_, err := fmt.Sscanf(step, "%d minute", &minutes)
 	require.NoError(t, err)

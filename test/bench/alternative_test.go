@@ -25,7 +25,6 @@ func TestMain(m *testing.M) {
 
 // start returns a client of the shared server, which is empty.
 func start(t *testing.T) *Client {
-	t.Helper()
 	if shared.server == nil {
 		folder, _ = os.MkdirTemp("", "funnel-bench-test-")
 		s := &Setting{Ctx: t.Context(), Module: servertest.Module(t), Rounds: 3, Round: 5 * time.Millisecond,

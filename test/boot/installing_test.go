@@ -23,7 +23,6 @@ const (
 // built is the folder dist that the page's first step makes of a new clone with this version, of a
 // commit and its time.
 func built(t *testing.T, version, commit, seconds string) string {
-	t.Helper()
 	boot.Need(t)
 	clone := page.Clone(t, top)
 	t.Setenv("FUNNEL_COMMIT", commit)
@@ -36,7 +35,6 @@ func built(t *testing.T, version, commit, seconds string) string {
 // download puts a folder dist where the lines of the pages are run. apt asks nothing there, and
 // passes on what packages print as it is.
 func download(t *testing.T, machine *boot.Machine, dist, folder string) {
-	t.Helper()
 	require.NoError(t, os.CopyFS(machine.Path("/root/"+folder), os.DirFS(dist)))
 	machine.Shell(t, `echo 'APT::Get::Assume-Yes "true"; Dpkg::Use-Pty "false";' >/etc/apt/apt.conf.d/yes`)
 }
@@ -97,7 +95,6 @@ func TestInstalling(t *testing.T) {
 
 // requireGone requires that a removed package has left nothing but the named files.
 func requireGone(t *testing.T, machine *boot.Machine, but ...string) {
-	t.Helper()
 	found := machine.Shell(t, `find / -xdev -path '*funnel*' ! -path '/root/*'; dpkg-query -W '*-funnel' 2>/dev/null || true`)
 	require.ElementsMatch(t, but, strings.Fields(found))
 }

@@ -56,7 +56,6 @@ func run(t *testing.T, line string, programs []string, variables ...string) (out
 	return string(printed), err
 }
 
-// TestWhatIsMissingOrWrong is named, with what to do.
 func TestWhatIsMissingOrWrong(t *testing.T) {
 	server, err := exec.LookPath(servertest.Program())
 	require.NoError(t, err)

@@ -24,7 +24,6 @@ import (
 // programInGo builds testdata/program.go with the snippets in their places. Those that wait do so
 // at a quick rate, and at a limiter for longer.
 func programInGo(t *testing.T) (program string) {
-	t.Helper()
 	folder := t.TempDir()
 	source, program := filepath.Join(folder, "main.go"), filepath.Join(folder, "program")
 	text, err := os.ReadFile("testdata/program.go")

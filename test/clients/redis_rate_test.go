@@ -21,7 +21,6 @@ func TestMovingFromRedisRate(t *testing.T) {
 	theirs, ours := redis_rate.NewLimiter(client), limiter.New(client)
 	theirLimit, ourLimit := redis_rate.Limit{Rate: 1, Burst: 10, Period: day}, limiter.Per(1, day).Burst(10)
 	near := func(want, got time.Duration) {
-		t.Helper()
 		require.InDelta(t, want, got, float64(time.Minute))
 	}
 

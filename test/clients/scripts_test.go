@@ -15,7 +15,6 @@ import (
 	"funnel/limiter"
 )
 
-// TestScriptInRedisCLI: the line of the page.
 func TestScriptInRedisCLI(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{})
 	line := regexp.MustCompile("`(redis-cli --eval [^`]*)`").FindStringSubmatch(clients(t))

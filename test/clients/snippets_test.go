@@ -6,7 +6,6 @@ package clients_test
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -21,21 +20,12 @@ import (
 	"funnel/test/page"
 )
 
-// clients returns the page.
-func clients(t *testing.T) string {
-	t.Helper()
-	content, err := os.ReadFile("../../docs/clients.md")
-	require.NoError(t, err)
-	return string(content)
-}
+func clients(t *testing.T) string { return page.Read(t, "../../docs/clients.md") }
 
-// snippet returns the block of docs/clients.md that is marked with that name.
 func snippet(t *testing.T, name string) string {
-	t.Helper()
 	return strings.TrimSuffix(page.Marked(t, "../../docs/clients.md", name), "\n")
 }
 
-// key is the funnel of all snippets.
 const key = "user:42"
 
 // rounds is how often a snippet runs in one process: as often as the funnel lets through at
@@ -48,14 +38,12 @@ var quick = limiter.Per(30, 15*time.Second).Burst(15)
 
 // replaced puts new in the place of old, which the snippet has once.
 func replaced(t *testing.T, text, old, new string) string {
-	t.Helper()
 	require.Equal(t, 1, strings.Count(text, old), "the snippet has %q once", old)
 	return strings.Replace(text, old, new, 1)
 }
 
 // emptied forgets what a server holds and has counted.
 func emptied(t *testing.T, server *servertest.Server) *redis.Client {
-	t.Helper()
 	client := server.Client(t)
 	for _, line := range []string{"flushall", "config resetstat", "slowlog reset"} {
 		servertest.Call(t, client, line)
@@ -74,7 +62,6 @@ type end struct {
 
 // run runs a process until it ends. A process that hangs is killed.
 func run(t *testing.T, client *redis.Client, command *exec.Cmd) (e end) {
-	t.Helper()
 	var output bytes.Buffer
 	command.Stdout, command.Stderr, command.WaitDelay = &output, &output, time.Second
 	start := time.Now()
@@ -99,7 +86,6 @@ func run(t *testing.T, client *redis.Client, command *exec.Cmd) (e end) {
 // until its turn. Then another process, which would have to wait for too long, gives up with
 // an error, and leaves nothing behind. A slow process has less to wait for, or nothing.
 func requireTurns(t *testing.T, server *servertest.Server, command func() *exec.Cmd) {
-	t.Helper()
 	ctx, client := t.Context(), emptied(t, server)
 	end := run(t, client, command())
 	require.NoError(t, end.err, end)
@@ -128,7 +114,6 @@ func requireTurns(t *testing.T, server *servertest.Server, command func() *exec.
 // requireRefund requires that a client reserves a token and gives it back with its receipt;
 // and, when the answer is lost, that it fails, and does not send the refund again.
 func requireRefund(t *testing.T, server *servertest.Server, command func(addr string) *exec.Cmd) {
-	t.Helper()
 	ctx, client := t.Context(), emptied(t, server)
 	require.NoError(t, client.ConfigSet(ctx, "slowlog-log-slower-than", "0").Err())
 	end := run(t, client, command(server.Addr()))

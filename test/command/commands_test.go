@@ -43,7 +43,6 @@ type command struct {
 
 func (c command) is(flag string) bool { return slices.Contains(strings.Fields(c.flags), flag) }
 
-// most is how many funnels it takes.
 func (c command) most() int {
 	if strings.Contains(c.syntax, "...") {
 		return 64
@@ -83,7 +82,6 @@ func names(flag string) (names []string) {
 	return names
 }
 
-// keyNames are so many different keys.
 func keyNames(count int) (keys []string) {
 	for i := range count {
 		keys = append(keys, fmt.Sprint("key:", i))

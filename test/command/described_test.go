@@ -13,7 +13,6 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestCommandsAreDescribed to servers and their clients.
 func TestCommandsAreDescribed(t *testing.T) {
 	_, client := servertest.Shared(t)
 	known := []string{"write", "readonly", "denyoom", "fast", "movablekeys", "admin", "blocking", "noscript"}

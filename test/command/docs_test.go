@@ -4,7 +4,6 @@ package command_test
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,12 +18,7 @@ import (
 	"funnel/test/transcript"
 )
 
-func commandsPage(t *testing.T) string {
-	t.Helper()
-	content, err := os.ReadFile("../../docs/commands.md")
-	require.NoError(t, err)
-	return string(content)
-}
+func commandsPage(t *testing.T) string { return page.Read(t, "../../docs/commands.md") }
 
 // TestDocs runs every transcript of docs/commands.md, each on an empty server, whose clock
 // stands still but for lines such as "(1.5 seconds later)".
@@ -55,7 +49,6 @@ func TestDocs(t *testing.T) {
 	require.Greater(t, ran, 20)
 }
 
-// TestDocsHaveEveryError, in its own words.
 func TestDocsHaveEveryError(t *testing.T) {
 	for _, outcome := range append(contract.Outcomes, string(contract.ErrCount.Of(2)), "ERR capacity must be an integer from 1 to "+most+", not '0': for") {
 		if outcome[0] <= 'Z' { // the others are no errors

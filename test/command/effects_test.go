@@ -135,7 +135,6 @@ func TestEffects(t *testing.T) {
 
 // written are the commands and events of a call that wrote that: see effects.
 func written(t *testing.T, client *redis.Client, writes string) (commands, events []string) {
-	t.Helper()
 	slots := ""
 	for write := range strings.SplitSeq(withInstants(writes), ", ") {
 		words := strings.Fields(write)
@@ -165,7 +164,6 @@ var eventOf = map[string]string{"ZADD": "zadd", "ZREM": "zrem", "ZREMRANGEBYRANK
 
 // logged are commands of one call, as the append-only file has them.
 func logged(t *testing.T, commands []string) string {
-	t.Helper()
 	if servertest.Since7(t) && len(commands) > 1 {
 		commands = slices.Concat([]string{"MULTI"}, commands, []string{"EXEC"})
 	}
@@ -184,7 +182,6 @@ var instants = regexp.MustCompile(`\+\d+`)
 
 // countsOf are the calls that INFO counts, by outcome, and the dirty counter.
 func countsOf(t *testing.T, client *redis.Client) map[string]int64 {
-	t.Helper()
 	counts := map[string]int64{"dirty": servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save")}
 	for _, outcome := range []string{"allowed", "limited", "peeked", "charged", "refunded", "errors"} {
 		counts[outcome] = servertest.InfoField(t, client, "funnel", "funnel_"+outcome)
@@ -192,9 +189,7 @@ func countsOf(t *testing.T, client *redis.Client) map[string]int64 {
 	return counts
 }
 
-// drain returns the keyspace events so far.
 func drain(t *testing.T, client *redis.Client, subscription *redis.PubSub) (events []string) {
-	t.Helper()
 	require.NoError(t, client.Publish(t.Context(), "__keyspace@0__:", "end").Err())
 	for {
 		message, err := subscription.ReceiveMessage(t.Context())

@@ -1,5 +1,5 @@
 // What is refused: each error, its full text, and that it changes nothing. FuzzAnswer has more
-// values that are no funnels, and TestErrorMessages more arguments, of module/answer.
+// values that are no funnels.
 
 package command_test
 
@@ -23,7 +23,6 @@ const (
 
 // requireRefused requires the error of a call, and that it changes nothing.
 func requireRefused(t *testing.T, client *redis.Client, want string, words ...any) {
-	t.Helper()
 	before := servertest.Dumps(t, client)
 	dirty := servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save")
 	require.EqualError(t, client.Do(t.Context(), words...).Err(), want, "%.200q", fmt.Sprint(words...))
@@ -31,13 +30,17 @@ func requireRefused(t *testing.T, client *redis.Client, want string, words ...an
 	require.Equal(t, dirty, servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save"))
 }
 
-// TestErrors, each with its full text: of a call of one row, and of three, of which the
-// second is wrong. The commands of one funnel take no slots. The fuzzer has all numbers of words.
+// TestErrors, each with its full text: of a call of one row, and of eleven, of which the
+// tenth is wrong. The commands of one funnel take no slots. The fuzzer has all numbers of words.
 func TestErrors(t *testing.T) {
 	_, client := servertest.Shared(t)
 	require.NoError(t, client.RPush(t.Context(), "list", "a").Err())
 	require.NoError(t, client.Set(t.Context(), "word", "abc", 0).Err())
 	require.NoError(t, client.Do(t.Context(), "zadd", "slots", most, "a").Err())
+	nine := " "
+	for row := range 9 {
+		nine += fmt.Sprint(row, " 2 1 1 1 ")
+	}
 	for _, c := range []struct {
 		funnel string
 		begins contract.Error
@@ -46,6 +49,8 @@ func TestErrors(t *testing.T) {
 		{"k 1.5 1 1 1", contract.ErrCapacity, "1 to " + most + ", not '1.5'"},
 		{"k 0 1 1 1", contract.ErrCapacity, "1 to " + most + ", not '0'"},
 		{"k 2 0 1 1", contract.ErrCount, ", not '0'"},
+		{"k 2 ~\x1f\x7f漏 1 1", contract.ErrCount, ", not '~?????'"},
+		{"k 2 " + strings.Repeat("9", 40) + " 1 1", contract.ErrCount, ", not '" + strings.Repeat("9", 40) + "'"},
 		{"k 2 1 0 1", contract.ErrPeriod, ", not '0'"},
 		{"k 2 1 1 -1", contract.ErrQuantity, ", not '-1'"},
 		{"k 2 1000000001 1 1", contract.ErrEmissionInterval, ": got capacity 2, count 1000000001, period 1, quantity 1"},
@@ -76,14 +81,15 @@ func TestErrors(t *testing.T) {
 			}
 			requireRefused(t, client, string(c.begins)+ends, servertest.Words(command.name+" "+c.funnel)...)
 			if command.most() > 1 {
-				line := command.name + " first 2 1 1 1 " + c.funnel + " last 2 1 1 1"
-				requireRefused(t, client, string(c.begins.Of(2))+c.ends, servertest.Words(line)...)
+				line := command.name + nine + c.funnel + " last 2 1 1 1"
+				requireRefused(t, client, string(c.begins.Of(10))+c.ends, servertest.Words(line)...)
 			} else {
 				requireRefused(t, client, string(contract.ErrCount)+", not 'SLOTS'", command.name, "k", 2, "SLOTS", 1, 1)
 			}
 		}
 	}
 	for _, command := range commands {
+		requireRefused(t, client, string(contract.ErrCount), command.name, "k", 2, "", 1, 1)
 		for _, call := range command.calls(keyNames(command.most())...) {
 			require.NotContains(t, servertest.Try(client, call), "wrong number")
 			want := "ERR wrong number of arguments for '" + command.name + "' command"

@@ -28,7 +28,6 @@ const made, shown = "1767323045", "2026-01-02 03:04:05"
 
 // run runs a program in a folder, with further variables, and returns what it prints.
 func run(t *testing.T, folder string, variables []string, program string, arguments ...string) string {
-	t.Helper()
 	command := exec.Command(program, arguments...)
 	command.Dir, command.Env = folder, append(os.Environ(), variables...)
 	output, err := command.CombinedOutput()
@@ -36,16 +35,10 @@ func run(t *testing.T, folder string, variables []string, program string, argume
 	return string(output)
 }
 
-func read(t *testing.T, folder, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(folder, path))
-	require.NoError(t, err)
-	return string(text)
-}
+func read(t *testing.T, folder, path string) string { return page.Read(t, filepath.Join(folder, path)) }
 
 // dist runs ./build.sh dist in a new copy of the sources, and returns its folder dist.
 func dist(t *testing.T, variables ...string) string {
-	t.Helper()
 	folder := page.Clone(t, top)
 	run(t, folder, append(variables, "SOURCE_DATE_EPOCH="+made), "./build.sh", "dist")
 	return filepath.Join(folder, "dist")
@@ -118,9 +111,7 @@ func followReadme(t *testing.T, release string) {
 	require.True(t, strings.HasSuffix(output, "0\n15\n14\n-1\n2\n"), output)
 }
 
-// versionOf is the version that the sources name.
 func versionOf(t *testing.T) string {
-	t.Helper()
 	version := regexp.MustCompile(`FUNNEL_VERSION "(.*)"`).FindStringSubmatch(read(t, top, "module/version.h"))
 	require.NotNil(t, version)
 	return version[1]
@@ -128,7 +119,6 @@ func versionOf(t *testing.T) string {
 
 // packedVersion is the version of what is packed: until there is a release, each build has its time.
 func packedVersion(t *testing.T) string {
-	t.Helper()
 	if version := versionOf(t); !strings.HasSuffix(version, "-dev") {
 		return version
 	}

@@ -21,22 +21,13 @@ import (
 // top is the repository.
 const top = "../.."
 
-// marked returns the text of the one block of README.md that has the mark "test: NAME".
 func marked(t *testing.T, name string) string {
-	t.Helper()
 	return page.Marked(t, filepath.Join(top, "README.md"), name)
 }
 
-func read(t *testing.T, path string) string {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join(top, path))
-	require.NoError(t, err)
-	return string(content)
-}
+func read(t *testing.T, path string) string { return page.Read(t, filepath.Join(top, path)) }
 
-// pages are the READMEs and docs/.
 func pages(t *testing.T) []string {
-	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(top, "docs", "*.md"))
 	require.NoError(t, err)
 	for i := range paths {
@@ -70,6 +61,14 @@ func TestEveryBlockIsRunOrSaysWhyNot(t *testing.T) {
 				"or <!-- not run: WHY -->", path, block.Line)
 		}
 	}
+}
+
+// TestWaitForASlot: examples/llm waits by the lines that docs/go.md recommends.
+func TestWaitForASlot(t *testing.T) {
+	loop, lines, _ := strings.Cut(page.Marked(t, filepath.Join(top, "docs/go.md"), "wait for a slot"), "\n")
+	source := strings.ReplaceAll(read(t, "examples/llm/main.go"), "\n\t", "\n")
+	require.Contains(t, source, loop)
+	require.Contains(t, source, lines)
 }
 
 // TestLinksLeadSomewhere: each link within the repository is to a file or folder, and to a

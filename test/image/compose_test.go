@@ -30,7 +30,6 @@ func (p project) try(line string) (string, error) {
 }
 
 func (p project) run(t testing.TB, line string) string {
-	t.Helper()
 	output, err := p.try(strings.TrimPrefix(line, "docker compose "))
 	require.NoErrorf(t, err, "%s: %s", line, output)
 	return output
@@ -38,7 +37,6 @@ func (p project) run(t testing.TB, line string) string {
 
 // await waits until a command in a service prints what a regular expression matches.
 func (p project) await(t testing.TB, service, command, want string) {
-	t.Helper()
 	servertest.Await(t, pause, service+" prints "+want, func() error {
 		output, err := p.try("exec " + service + " " + command)
 		if err != nil || !regexp.MustCompile(want).MatchString(output) {

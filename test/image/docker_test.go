@@ -21,7 +21,6 @@ import (
 	"funnel/internal/servertest"
 )
 
-// image is the image to test.
 func image(t testing.TB) string { return fromEnvironment(t, "FUNNEL_IMAGE") }
 
 func fromEnvironment(t testing.TB, name string) string {
@@ -42,7 +41,6 @@ func unique() string { return fmt.Sprintf("funnel-test-%08x", rand.Uint32()) }
 // docker runs a command of Docker and returns what it prints. It skips the
 // test where there is no image, and so perhaps no Docker.
 func docker(t testing.TB, arguments ...string) string {
-	t.Helper()
 	image(t)
 	output, err := tryDocker(arguments...)
 	require.NoErrorf(t, err, "docker %s: %s", strings.Join(arguments, " "), output)
@@ -60,7 +58,6 @@ func tryDocker(arguments ...string) (string, error) {
 
 // inspect prints one field of a container or an image.
 func inspect[T ~string](t testing.TB, what T, field string) string {
-	t.Helper()
 	return docker(t, "inspect", "--format", "{{json "+field+"}}", string(what))
 }
 
@@ -83,7 +80,6 @@ func newContainer(t testing.TB) container {
 
 // start starts a container with options of docker run and a command.
 func start(t testing.TB, options []string, command ...string) container {
-	t.Helper()
 	c := newContainer(t)
 	options = slices.Concat([]string{"run", "--detach", "--name", string(c), "--publish", "127.0.0.1::6379"}, options)
 	docker(t, slices.Concat(options, []string{image(t)}, command)...)
@@ -92,7 +88,6 @@ func start(t testing.TB, options []string, command ...string) container {
 
 // client connects to a container, and waits until its server answers.
 func (c container) client(t testing.TB, password ...string) *redis.Client {
-	t.Helper()
 	published := strings.Fields(docker(t, "port", string(c), "6379/tcp"))
 	require.NotEmpty(t, published)
 	client := redis.NewClient(&redis.Options{
@@ -106,19 +101,15 @@ func (c container) client(t testing.TB, password ...string) *redis.Client {
 // requireReply requires what the README shows, of a new server whose limit is 15, or 16
 // in the mode of redis-cell.
 func requireReply(t testing.TB, client *redis.Client, limit int64) {
-	t.Helper()
 	require.Equal(t, servertest.Reply{0, limit, limit - 1, -1, 2}, servertest.Throttle(t, client, "user:42", 15, 30, 60))
 }
 
-// exec runs a command in a container.
 func (c container) exec(t testing.TB, command ...string) string {
-	t.Helper()
 	return docker(t, append([]string{"exec", string(c)}, command...)...)
 }
 
 // volume makes a volume until the test ends.
 func volume(t testing.TB) string {
-	t.Helper()
 	name := docker(t, "volume", "create", unique())
 	// Cleanups run in reverse: the containers that use it are gone by then.
 	t.Cleanup(func() { tryDocker("volume", "rm", "--force", name) })

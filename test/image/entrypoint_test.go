@@ -20,7 +20,6 @@ const (
 
 // configFile makes a folder with a redis.conf, and returns the option that mounts it.
 func configFile(t testing.TB, text string) []string {
-	t.Helper()
 	folder := t.TempDir()
 	// The server is another user, and CONFIG REWRITE makes a new file beside this one.
 	require.NoError(t, os.Chmod(folder, 0o777))

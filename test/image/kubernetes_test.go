@@ -20,7 +20,6 @@ import (
 
 // decode returns the YAML documents of a block of docs/kubernetes.md.
 func decode(t *testing.T, block string) (documents []any) {
-	t.Helper()
 	for text := range strings.SplitSeq(page.Marked(t, top+"/docs/kubernetes.md", block), "---\n") {
 		var document any
 		require.NoError(t, yaml.Unmarshal([]byte(text), &document))
@@ -49,7 +48,6 @@ func words(list any) (words []string) {
 	return words
 }
 
-// The names in the manifest match each other, and a container with its restrictions is ready.
 func TestManifestOfThePage(t *testing.T) {
 	documents := decode(t, "funnel.yaml")
 	service, set := documents[0], documents[1]
@@ -77,7 +75,6 @@ func TestManifestOfThePage(t *testing.T) {
 	})
 }
 
-// A server loads what the init container of the values has copied.
 func TestValuesOfThePage(t *testing.T) {
 	values := decode(t, "values.yaml")[0]
 	mounts, path := at(values, "extraVolumeMounts"), at(values, "extraVolumeMounts.0.mountPath").(string)

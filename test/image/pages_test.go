@@ -18,16 +18,9 @@ import (
 // top is the repository.
 const top = "../.."
 
-func read(t testing.TB, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(top, path))
-	require.NoError(t, err)
-	return string(text)
-}
+func read(t testing.TB, path string) string { return page.Read(t, filepath.Join(top, path)) }
 
-// linesOf returns the commands of the block of a page that has that mark.
 func linesOf(t testing.TB, path, mark string) []string {
-	t.Helper()
 	return strings.Split(strings.TrimSpace(page.Marked(t, filepath.Join(top, path), mark)), "\n")
 }
 
@@ -110,7 +103,6 @@ func TestLinesOfThePage(t *testing.T) {
 // run runs a line in a folder with a redis.conf, with that image and a volume of its own,
 // and returns what it prints.
 func run(t *testing.T, line, image string) string {
-	t.Helper()
 	line = regexp.MustCompile(` funnel( |$)`).ReplaceAllString(line, " "+image+"$1")
 	if before, after, found := strings.Cut(line, " funnel:/data "); found {
 		line = before + " " + volume(t) + ":/data " + after

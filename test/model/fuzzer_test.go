@@ -18,24 +18,27 @@ import (
 
 	"funnel/internal/contract"
 	"funnel/internal/servertest"
+	"funnel/limiter"
 )
 
 // TestNoInputBreaksTheServerOrItsAnswers is a fuzzer. It speaks to a real server as a
 // client that calls our commands with all kinds of arguments, plainly, in transactions,
-// scripts and functions, and works on the same keys with other commands. After each
-// step, replies, values and expiries are compared with a model of the server.
+// scripts and functions, or has the script decide, and works on the same keys with other
+// commands. After each step, replies, values and expiries are compared with a model of the server.
 //
 //	FUNNEL_FUZZ_TIME   how long, such as 20m
 //	FUNNEL_FUZZ_SEED   repeats the run that failed
 func TestNoInputBreaksTheServerOrItsAnswers(t *testing.T) {
-	duration, err := time.ParseDuration(environment("FUNNEL_FUZZ_TIME", servertest.QuickOrLong("6s", "60s")))
+	duration, err := time.ParseDuration(environment("FUNNEL_FUZZ_TIME", servertest.QuickOrLong("9s", "90s")))
 	require.NoError(t, err)
 	seed, err := strconv.ParseUint(environment("FUNNEL_FUZZ_SEED", fmt.Sprint(rand.Uint64())), 10, 64)
 	require.NoError(t, err)
 
 	for compat, mode := range map[string]contract.Mode{"none": contract.Default, "redis-cell": contract.RedisCell} {
-		t.Run(compat, func(t *testing.T) { newFuzzer(t, seed, compat, mode).run(duration / 2) })
+		options := servertest.Options{Module: servertest.DebugModule(t), ModuleArguments: []string{"compat", compat}}
+		t.Run(compat, func(t *testing.T) { newFuzzer(t, seed, options, mode).run(duration / 3) })
 	}
+	t.Run("script", func(t *testing.T) { newFuzzer(t, seed, servertest.Options{}, contract.Default).run(duration / 3) })
 }
 
 func (f *fuzzer) run(duration time.Duration) {
@@ -57,6 +60,9 @@ func (f *fuzzer) run(duration time.Duration) {
 func (f *fuzzer) missing() string {
 	all := map[string]int{}
 	for _, command := range contract.Commands {
+		if command.Seconds && f.script != "" { // which the script has not
+			continue
+		}
 		met := f.model.met[command.Name]
 		for outcome, count := range met {
 			all[outcome] += count
@@ -97,12 +103,12 @@ func environment(name, otherwise string) string {
 	return otherwise
 }
 
-// A fuzzer sends steps of several commands each.
 type fuzzer struct {
 	*words
-	t     *testing.T
-	wire  *servertest.Wire
-	model *server
+	t      *testing.T
+	wire   *servertest.Wire
+	model  *server
+	script string // its hash, on a server without the module
 
 	// One step: what to send, what to expect, and the keys to read afterwards.
 	buffer   []byte
@@ -131,14 +137,11 @@ var fuzzScript = strings.NewReplacer(
 	"#!lua name=fuzz", "", "redis.register_function('run', run)", "return run(KEYS, ARGV)",
 ).Replace(fuzzLibrary)
 
-func newFuzzer(t *testing.T, seed uint64, compat string, mode contract.Mode) *fuzzer {
+func newFuzzer(t *testing.T, seed uint64, options servertest.Options, mode contract.Mode) *fuzzer {
 	t.Logf("to repeat this: FUNNEL_FUZZ_SEED=%d", seed)
-	running := servertest.Start(t, servertest.Options{
-		Module:          servertest.DebugModule(t),
-		ModuleArguments: []string{"compat", compat},
-		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no",
-			"--auto-aof-rewrite-min-size", "1mb"},
-	})
+	options.Config = []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no",
+		"--auto-aof-rewrite-min-size", "1mb"}
+	running := servertest.Start(t, options)
 	model := newServer(mode)
 	f := &fuzzer{
 		words:   &words{random: rand.New(rand.NewPCG(seed, 0)), now: &model.now, receipts: model.receipts},
@@ -147,7 +150,12 @@ func newFuzzer(t *testing.T, seed uint64, compat string, mode contract.Mode) *fu
 		model:   model,
 		touched: map[string]bool{},
 	}
-	if servertest.Since7(t) {
+	switch {
+	case options.Module == "": // the script takes the time from two keys
+		const clock = "local clock = {table.remove(KEYS, 1), table.remove(KEYS, 1)}\n"
+		script := clock + strings.ReplaceAll(limiter.Script(), "redis.call('TIME')", "clock")
+		f.script = f.wire.MustDo(t, "script", "load", script).(string)
+	case servertest.Since7(t):
 		f.send("fuzz", "function", "load", fuzzLibrary)
 	}
 	f.setClock(f.model.now)
@@ -155,7 +163,6 @@ func newFuzzer(t *testing.T, seed uint64, compat string, mode contract.Mode) *fu
 	return f
 }
 
-// send adds a command to the step.
 func (f *fuzzer) send(expected any, words ...string) {
 	f.sendSilently(words...)
 	f.expected = append(f.expected, expected)
@@ -227,7 +234,6 @@ func (f *fuzzer) receive() any {
 	}
 }
 
-// apply runs a command on the model.
 func (f *fuzzer) apply(words []string) any {
 	for _, key := range keysOf(words) {
 		f.touched[key] = true
@@ -248,15 +254,17 @@ func (f *fuzzer) step() {
 		f.session()
 	case dice < 0.15:
 		f.moveClock()
+	case f.script != "":
+		f.decideByScript(f.command())
 	case dice < 0.79:
 		words := f.command()
 		f.send(f.apply(words), words...)
 	case dice < 0.86:
 		f.transaction()
 	case dice < 0.92:
-		f.script("eval", fuzzScript)
+		f.inLua("eval", fuzzScript)
 	case dice < 0.97 && servertest.Since7(f.t):
-		f.script("fcall", "run")
+		f.inLua("fcall", "run")
 	default: // the reply is left out, the effect is not
 		words := f.command()
 		f.sendSilently("client", "reply", "skip")
@@ -327,8 +335,39 @@ func (f *fuzzer) transaction() {
 	}
 }
 
-// script runs commands inside Lua.
-func (f *fuzzer) script(words ...string) {
+// decideByScript makes a call by the script, which leaves to the module what is too large for it.
+func (f *fuzzer) decideByScript(words []string) {
+	if len(words) > 1 && f.chance(0.7) { // much happens to one key
+		words[1] = fuzzKeys[0]
+	}
+	call, rows := words, (len(words)-1)/5
+	if command, ours := contract.CommandOf(words[0]); ours {
+		if command.Seconds || rows == 0 || len(words) > 2+5*rows {
+			return
+		}
+		call = []string{"evalsha", f.script, strconv.Itoa(2 + rows), strconv.FormatInt(f.model.now/1e9, 10),
+			strconv.FormatInt(f.model.now%1e9/1e3, 10)}
+		arguments := []string{command.Operation}
+		for row := range slices.Chunk(words[1:1+5*rows], 5) {
+			call, arguments = append(call, row[0]), append(arguments, row[1:]...)
+		}
+		call = slices.Concat(call, arguments, words[1+5*rows:])
+	}
+	f.finish() // what this step has sent before
+	f.sendSilently(call...)
+	_, err := f.wire.Write(f.buffer)
+	require.NoError(f.t, err)
+	f.buffer = f.buffer[:0]
+	got := f.receive()
+	if text, _ := got.(servertest.ErrorReply); strings.Contains(string(text), "too large together for the script") {
+		return
+	}
+	if expected := throughLua(f.apply(words)); !agrees(expected, got) {
+		f.t.Fatalf("the script's reply to %.2000q is %q, not %q", words, got, expected)
+	}
+}
+
+func (f *fuzzer) inLua(words ...string) {
 	words = append(words, "0")
 	var replies []any
 	for range f.random.IntN(4) + 1 {
@@ -339,9 +378,9 @@ func (f *fuzzer) script(words ...string) {
 	f.send(replies, words...)
 }
 
-// throughLua is what is left of a reply: Lua has no integers beyond 2^53.
+// throughLua is what is left of a reply: Lua has no integers beyond 2^53, and the script makes some strings.
 func throughLua(reply any) any {
-	const exact = 1 << 53
+	const exact = 1e15
 	switch reply := reply.(type) {
 	case []any:
 		converted := make([]any, len(reply))
@@ -377,7 +416,10 @@ func (f *fuzzer) moveClock() {
 }
 
 func (f *fuzzer) setClock(now int64) {
-	f.model.now = now
+	if f.model.now = now; f.script != "" {
+		f.model.now -= now % 1e3
+		return
+	}
 	f.send(now, "funnel.debug", "clock", strconv.FormatInt(now, 10))
 }
 

@@ -122,7 +122,6 @@ func requireLinearizable(t *testing.T, history []porcupine.Operation) {
 	t.Logf("%d operations, calls: %v: linearizable", len(history), met)
 }
 
-// model is the contract.
 var model = porcupine.Model{
 	Partition: byGroup,
 	Init:      func() any { return world{} },

@@ -13,7 +13,6 @@ import (
 	"funnel/internal/servertest"
 )
 
-// An entry is what a key holds.
 type entry struct {
 	contract.Value
 	size   int64 // how many elements, of a list

@@ -33,12 +33,18 @@ var (
 	fence = regexp.MustCompile("^( *)```[a-z]*$")
 )
 
-// Blocks returns the blocks of a page, a file.
-func Blocks(t testing.TB, path string) (blocks []Block) {
+// Read returns what is in a file.
+func Read(t testing.TB, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
-	lines := strings.Split(string(content), "\n")
+	return string(content)
+}
+
+// Blocks returns the blocks of a page, a file.
+func Blocks(t testing.TB, path string) (blocks []Block) {
+	t.Helper()
+	lines := strings.Split(Read(t, path), "\n")
 	above := ""
 	for i := 0; i < len(lines); i++ {
 		text := ""

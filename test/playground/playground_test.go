@@ -101,7 +101,6 @@ func (v *visit) do(actions ...chromedp.Action[chromedp.Void]) {
 	require.NoError(v.t, chromedp.Do(v.ctx, actions...))
 }
 
-// until waits for a condition in the page.
 func (v *visit) until(condition string) {
 	v.t.Helper()
 	err := chromedp.Do(v.ctx, chromedp.Poll[chromedp.Void](condition, chromedp.WithPollingTimeout(servertest.Patience)))
@@ -126,7 +125,6 @@ func (v *visit) press(button string) {
 	v.until(`document.querySelector("form:not([hidden])").ariaBusy === "false"`)
 }
 
-// set types into an input.
 func (v *visit) set(name, value string) {
 	v.t.Helper()
 	selectText := fmt.Sprintf(`document.querySelector("form:not([hidden]) [name=%s]").select()`, name)
@@ -166,6 +164,14 @@ func TestStory(t *testing.T) {
 		{"", "", "", "Pour", 4 * time.Second, "allowed", "50 of 50 remaining"},
 		{"", "", "", "Refund", 0, "nothing to refund", "No tokens of a call are left in the funnel."},
 		{"several", "", "", "Pour 20 times", 0, `limited: come back in 1\.0 s`, "5 allowed, 15 limited · limited by second"},
+		{"slots", "", "", "7 jobs", 0, "limited: no slot is free", "5 allowed, 2 limited · limited by slots"},
+		{"", "", "", "End", 0, "given back", "5 allowed, 2 limited"},
+		{"", "", "", "Begin", 9 * time.Second, "allowed", "6 allowed, 2 limited · took a slot and tokens"},
+		{"", "", "", "Renew", 10*time.Second - time.Millisecond, "renewed", ""},
+		{"", "", "", "Begin", 0, "limited: no slot is free", "6 allowed, 3 limited · limited by slots"},
+		{"", "", "", "", time.Millisecond, "a slot is free", ""},
+		{"", "quantity", "21", "Begin", 0, "limited: 21 tokens never fit", ".* of tokens: no waiting helps."},
+		{"", "", "", "End", 0, "nothing to refund", "No job runs."},
 		{"turns", "", "", "5 callers", time.Second, `caller 5: your turn in 3\.0 s`, ""},
 		{"", "max_wait", "4.5", "Reserve", 0, `limited: come back in 0\.5 s`, ""},
 	} {

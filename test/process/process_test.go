@@ -21,7 +21,6 @@ import (
 // threadsOf is what the system says of each thread of a server: its name, the signals that
 // wait for it or for the process, and which signals it blocks, ignores and catches.
 func threadsOf(t testing.TB, server *servertest.Server) (threads []string) {
-	t.Helper()
 	folders, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", server.Pid()))
 	require.NoError(t, err)
 	for _, folder := range folders {
@@ -42,7 +41,6 @@ func TestProcessIsAsWithoutTheModule(t *testing.T) {
 	t.Parallel()
 	with, without := servertest.StartModule(t), servertest.Start(t, servertest.Options{})
 	same := func(when string) {
-		t.Helper()
 		// The server starts its own threads one after the other, and they name themselves.
 		servertest.Await(t, 5*time.Millisecond, "the processes are the same "+when, func() error {
 			got, want := threadsOf(t, with), threadsOf(t, without)

@@ -18,7 +18,6 @@ import (
 
 // startCluster starts two primaries. No node is given up only because the machine is busy.
 func startCluster(t *testing.T, config ...string) *servertest.Cluster {
-	t.Helper()
 	return servertest.StartCluster(t, 2, time.Minute, servertest.Options{Module: servertest.Module(t), Config: config})
 }
 
@@ -35,7 +34,6 @@ func TestClusterFunnelsHaveSlots(t *testing.T) {
 	}
 	// requireAll requires that the reply of each command to a call of these keys begins so.
 	requireAll := func(client servertest.Commander, keys, want string, before ...any) {
-		t.Helper()
 		for _, command := range contract.Commands {
 			if command.Funnels == 1 && strings.Contains(keys, " ") {
 				continue

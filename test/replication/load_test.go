@@ -100,9 +100,7 @@ func (l *load) callBatch(client redis.UniversalClient) (connected bool) {
 	return connected
 }
 
-// goOn waits until so many calls more are answered.
 func (l *load) goOn(t testing.TB, calls int64) {
-	t.Helper()
 	enough := l.answered.Load() + calls
 	servertest.Eventually(t, "the load goes on", func() bool { return l.answered.Load() >= enough })
 }
@@ -122,7 +120,6 @@ func (l *load) granted() (tokens []int64) {
 	return tokens
 }
 
-// keep enters that tokens are safe.
 func (l *load) keep(tokens []int64) {
 	for i := range tokens {
 		l.groups[i].safe = tokens[i]
@@ -132,7 +129,6 @@ func (l *load) keep(tokens []int64) {
 // audit requires that a server holds what it may, while no workers run, and that the load
 // goes on from there. It returns how many granted tokens are lost.
 func (l *load) audit(t testing.TB, client redis.UniversalClient) (lost int64) {
-	t.Helper()
 	for i, held := range heldBy(t, client) {
 		group := &l.groups[i]
 		require.GreaterOrEqual(t, held, group.safe, "tokens in group %d: a safe one is lost", i)
@@ -145,7 +141,6 @@ func (l *load) audit(t testing.TB, client redis.UniversalClient) (lost int64) {
 
 // heldBy are the tokens in the funnels of each group.
 func heldBy(t testing.TB, client servertest.Commander) (tokens []int64) {
-	t.Helper()
 	for i := range (&load{}).groups {
 		reply, err := client.Do(context.Background(), callOf("cl.peek", i)...).Slice()
 		require.NoError(t, err)
@@ -163,7 +158,6 @@ func heldBy(t testing.TB, client servertest.Commander) (tokens []int64) {
 // withModule are the options of a server whose full copies do not wait for what servers do
 // once a second.
 func withModule(t testing.TB, more ...string) servertest.Options {
-	t.Helper()
 	return servertest.Options{Module: servertest.Module(t), Config: append([]string{
 		"--save", "",
 		"--hz", "100", // notices that a copy is written
@@ -174,7 +168,6 @@ func withModule(t testing.TB, more ...string) servertest.Options {
 }
 
 func awaitAttached(t testing.TB, replica *servertest.Server) {
-	t.Helper()
 	client := replica.Client(t)
 	servertest.Eventually(t, "the replica is attached", func() bool { // a server that loads may refuse INFO
 		return strings.Contains(client.Info(context.Background(), "replication").Val(), "master_link_status:up")
@@ -183,12 +176,10 @@ func awaitAttached(t testing.TB, replica *servertest.Server) {
 
 // replicate lets a server be a replica of the one at a port; at port 1 there is none.
 func replicate(t testing.TB, replica *servertest.Server, port int) {
-	t.Helper()
 	require.NoError(t, replica.Client(t).ReplicaOf(context.Background(), "127.0.0.1", fmt.Sprint(port)).Err())
 }
 
 // replicationOffset is how much of the stream a primary has sent, or a replica executed.
 func replicationOffset(t testing.TB, client *redis.Client) int64 {
-	t.Helper()
 	return servertest.InfoField(t, client, "replication", "master_repl_offset")
 }

@@ -61,7 +61,6 @@ func TestSlotsAreTheSameEverywhere(t *testing.T) {
 
 // slotsHeld are the members of all sets, with their scores and the key's expiry.
 func slotsHeld(t *testing.T, client *redis.Client) map[string]string {
-	t.Helper()
 	held := map[string]string{}
 	for _, key := range client.Keys(t.Context(), "*").Val() {
 		members, err := client.Do(t.Context(), "zrange", key, 0, -1, "withscores").Result()
