@@ -4,8 +4,6 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -17,8 +15,6 @@ import (
 	"github.com/envoyproxy/ratelimit/src/service_cmd/runner"
 	"github.com/envoyproxy/ratelimit/src/settings"
 	"github.com/envoyproxy/ratelimit/src/stats"
-	"github.com/envoyproxy/ratelimit/src/trace"
-	"github.com/envoyproxy/ratelimit/src/utils"
 	"github.com/sirupsen/logrus"
 
 	"funnel/cmd/funnel-ratelimit/backend"
@@ -33,10 +29,6 @@ func main() {
 	logrus.SetLevel(level)
 	if strings.EqualFold(s.LogFormat, "json") {
 		logrus.SetFormatter(&logrus.JSONFormatter{FieldMap: logrus.FieldMap{"time": "@timestamp", "msg": "@message"}})
-	}
-	if s.TracingEnabled {
-		trace.InitProductionTraceProvider(s.TracingExporterProtocol, s.TracingServiceName,
-			s.TracingServiceNamespace, s.TracingServiceInstanceId, s.TracingSamplingRate)
 	}
 	srv, err := newServer(s)
 	if err != nil {
@@ -57,9 +49,8 @@ func newServer(s settings.Settings) (server.Server, error) {
 	manager := stats.NewStatManager(store, s)
 	reporter := metrics.NewServerReporter(store.ScopeWithTags("ratelimit_server", s.ExtraTags))
 	srv := server.NewServer(s, "ratelimit", manager, nil, settings.GrpcUnaryInterceptor(reporter.UnaryServerInterceptor()))
-	service := service{ratelimit.NewService(decides, srv.Provider(), manager, srv.HealthChecker(),
-		utils.NewTimeSourceImpl(), s.GlobalShadowMode, s.ForceStartWithoutInitialConfig,
-		s.HealthyWithAtLeastOneConfigLoaded)}
+	service := ratelimit.NewService(decides, srv.Provider(), manager, srv.HealthChecker(), start{},
+		s.GlobalShadowMode, s.ForceStartWithoutInitialConfig, s.HealthyWithAtLeastOneConfigLoaded)
 	srv.AddDebugHttpEndpoint("/rlconfig", "print out the currently loaded configuration for debugging",
 		func(w http.ResponseWriter, _ *http.Request) {
 			if current, _, _ := service.GetCurrentConfig(); current != nil {
@@ -71,21 +62,8 @@ func newServer(s settings.Settings) (server.Server, error) {
 	return srv, nil
 }
 
-// A service is the reference's, whose header for the reset tells the end of a window.
-type service struct {
-	ratelimit.RateLimitServiceServer
-}
+// start is a clock that stands still at the start of all windows: the header for the reset tells the
+// whole unit, after which a funnel is empty.
+type start struct{}
 
-// ShouldRateLimit has that header tell what the status does to which the headers belong.
-func (s service) ShouldRateLimit(ctx context.Context, request *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
-	response, err := s.RateLimitServiceServer.ShouldRateLimit(ctx, request)
-	if headers := response.GetResponseHeadersToAdd(); len(headers) == 3 { // limit, remaining, reset
-		for _, status := range response.Statuses {
-			if status.DurationUntilReset != nil && headers[1].Value == fmt.Sprint(status.LimitRemaining) &&
-				headers[0].Value == fmt.Sprint(status.CurrentLimit.GetRequestsPerUnit()) {
-				headers[2].Value = fmt.Sprint(status.DurationUntilReset.Seconds)
-			}
-		}
-	}
-	return response, err
-}
+func (start) UnixNow() int64 { return 0 }

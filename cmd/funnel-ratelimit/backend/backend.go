@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/url"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/envoyproxy/ratelimit/src/config"
+	reference "github.com/envoyproxy/ratelimit/src/limiter"
 	"github.com/envoyproxy/ratelimit/src/redis"
 	"github.com/envoyproxy/ratelimit/src/settings"
 	"github.com/envoyproxy/ratelimit/src/utils"
@@ -32,7 +34,8 @@ type Backend struct {
 	own      own
 	limiter  *limiter.Limiter
 	single   limiter.Allower // decides on one funnel: the limiter, or leases
-	Close    func() error    // closes the connections to Redis
+	client   io.Closer
+	counts   *reference.BaseRateLimiter
 }
 
 // DoLimit decides on a request, whose descriptors have a limit each, or nil. It panics with a
@@ -51,8 +54,7 @@ func (b *Backend) DoLimit(ctx context.Context, request *pb.RateLimitRequest,
 	for i, limit := range limits {
 		statuses[i] = &pb.RateLimitResponse_DescriptorStatus{Code: pb.RateLimitResponse_OK}
 		if limit != nil {
-			of[i].describe(statuses[i], limit)
-			of[i].count(limit, hits[i], b.settings.NearLimitRatio)
+			statuses[i] = b.status(of[i], limit, hits[i])
 		}
 	}
 	return statuses
@@ -61,6 +63,9 @@ func (b *Backend) DoLimit(ctx context.Context, request *pb.RateLimitRequest,
 // Flush has nothing to wait for.
 func (b *Backend) Flush() {}
 
+// Close closes the connections to Redis.
+func (b *Backend) Close() error { return b.client.Close() }
+
 // A question is what the descriptors with one key ask, and the answer. Those that refuse are decided
 // as one: if one is limited, no question of the request takes tokens. Descriptors in shadow mode or
 // quota mode do not refuse, and are asked afterwards.
@@ -68,13 +73,9 @@ type question struct {
 	limiter.Request // the quantity is 0 to look only
 	refuses         bool
 	used            bool // the tokens were used already
-
-	limited bool
-	result  limiter.Result
+	limited         bool
+	result          limiter.Result
 }
-
-// maxQuestions is how many funnels a command takes.
-const maxQuestions = 64
 
 // questions returns what a request asks, and the question of each descriptor.
 func (b *Backend) questions(request *pb.RateLimitRequest, limits []*config.RateLimit,
@@ -98,8 +99,8 @@ func (b *Backend) questions(request *pb.RateLimitRequest, limits []*config.RateL
 		})
 		if known >= 0 {
 			q = questions[known]
-		} else if questions = append(questions, q); len(questions) > maxQuestions {
-			return nil, nil, fmt.Errorf("more than %d descriptors of a request have limits", maxQuestions)
+		} else if questions = append(questions, q); len(questions) > 64 { // as many as a command takes
+			return nil, nil, errors.New("more than 64 descriptors of a request have limits")
 		}
 		most := uint64(math.MaxInt64)
 		if !q.used {
@@ -118,11 +119,8 @@ func (b *Backend) limitOf(limit *pb.RateLimitResponse_RateLimit) limiter.Limit {
 	return limiter.Per(min(count, int(period)), period).Burst(int(math.Ceil(float64(count) * b.own.Burst)))
 }
 
-// maxEntries is how many bytes of entries are in a key as they are.
-const maxEntries = 400
-
 // keyOf returns the key of a descriptor: {domain}:key=value,key=value:20/MINUTE. Names and values
-// are escaped. The hash tag keeps a domain on one node of a cluster.
+// are escaped, and where they are long, hashed. The hash tag keeps a domain on one node of a cluster.
 func keyOf(domain string, descriptor *common.RateLimitDescriptor, limit *config.RateLimit) string {
 	words := make([]string, len(descriptor.Entries))
 	for i, entry := range descriptor.Entries {
@@ -133,7 +131,7 @@ func keyOf(domain string, descriptor *common.RateLimitDescriptor, limit *config.
 		words[i] = url.QueryEscape(entry.Key) + "=" + url.QueryEscape(value)
 	}
 	entries := strings.Join(words, ",")
-	if len(entries) > maxEntries {
+	if len(entries) > 400 {
 		entries = fmt.Sprintf("%x", sha256.Sum256([]byte(entries)))
 	}
 	return fmt.Sprintf("{%s}:%s:%d/%v", url.QueryEscape(domain), entries, limit.Limit.RequestsPerUnit, limit.Limit.Unit)
@@ -208,13 +206,19 @@ func (b *Backend) askOne(ctx context.Context, q *question, refused bool) (err er
 	return err
 }
 
-func (q *question) describe(status *pb.RateLimitResponse_DescriptorStatus, limit *config.RateLimit) {
-	if q.limited && !limit.ShadowMode {
-		status.Code = pb.RateLimitResponse_OVER_LIMIT
+// status counts the decision, and describes it.
+func (b *Backend) status(q *question, limit *config.RateLimit, hits uint64) *pb.RateLimitResponse_DescriptorStatus {
+	most := uint64(limit.Limit.RequestsPerUnit)
+	after := most - uint64(q.result.Remaining)
+	before := after - min(after, hits)
+	if q.limited {
+		before, after = most, most+1
 	}
-	status.CurrentLimit = limit.Limit
+	info := reference.NewRateLimitInfo(limit, before, after, 0, 0)
+	status := b.counts.GetResponseDescriptorStatus(q.Key, info, false, hits)
 	status.LimitRemaining = uint32(q.result.Remaining)
-	status.DurationUntilReset = &durationpb.Duration{Seconds: gcra.Seconds(int64(q.untilMore()))}
+	status.DurationUntilReset = durationpb.New(time.Duration(gcra.Seconds(int64(q.untilMore()))) * time.Second)
+	return status
 }
 
 // untilMore returns how long it takes until the request fits, or where it did, until more remains.
@@ -225,23 +229,6 @@ func (q *question) untilMore() time.Duration {
 	case q.limited && q.result.RetryAfter > 0:
 		return q.result.RetryAfter
 	}
-	interval := q.Limit.Period / time.Duration(q.Limit.Count)
-	later := time.Duration(q.Limit.Capacity-q.result.Remaining-1) * interval // when all but one have leaked
+	later := time.Duration(q.Limit.Capacity-q.result.Remaining-1) * (q.Limit.Period / time.Duration(q.Limit.Count))
 	return max(0, min(q.result.ResetAfter, q.result.ResetAfter-later))
-}
-
-// count counts what the reference counts.
-func (q *question) count(limit *config.RateLimit, hits uint64, nearLimitRatio float32) {
-	if !q.limited {
-		limit.Stats.WithinLimit.Add(hits)
-		taken := q.Limit.Capacity - q.result.Remaining
-		if near := int(float32(q.Limit.Capacity) * nearLimitRatio); taken > near {
-			limit.Stats.NearLimit.Add(min(hits, uint64(taken-near)))
-		}
-		return
-	}
-	limit.Stats.OverLimit.Add(hits)
-	if limit.ShadowMode {
-		limit.Stats.ShadowMode.Add(hits)
-	}
 }

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	reference "github.com/envoyproxy/ratelimit/src/limiter"
 	"github.com/envoyproxy/ratelimit/src/settings"
+	"github.com/envoyproxy/ratelimit/src/utils"
 	"github.com/kelseyhightower/envconfig"
 	"github.com/redis/go-redis/v9"
 	"github.com/sirupsen/logrus"
@@ -30,6 +32,7 @@ var policies = map[string]limiter.FailurePolicy{"error": limiter.FailWithError, 
 // the environment. It sends nothing yet.
 func New(s settings.Settings) (*Backend, error) {
 	b := &Backend{settings: s}
+	b.counts = reference.NewBaseRateLimit(utils.NewTimeSourceImpl(), nil, 0, nil, s.NearLimitRatio, "", nil)
 	if err := envconfig.Process("", &b.own); err != nil {
 		return nil, err
 	}
@@ -39,8 +42,6 @@ func New(s settings.Settings) (*Backend, error) {
 		return nil, fmt.Errorf("FUNNEL_ON_FAILURE is '%s': it must be error, open, closed or local", b.own.OnFailure)
 	case !(b.own.Burst > 0 && b.own.Burst <= 1):
 		return nil, fmt.Errorf("FUNNEL_BURST is %v: it must be above 0, and at most 1", b.own.Burst)
-	case s.BackendType != "redis" && s.BackendType != "":
-		return nil, fmt.Errorf("BACKEND_TYPE is '%s': it must be redis", s.BackendType)
 	case s.RedisPerSecond || s.LocalCacheSizeInBytes != 0:
 		logrus.Warn("REDIS_PERSECOND and LOCAL_CACHE_SIZE_IN_BYTES are ignored: one server decides on a request")
 	}
@@ -48,7 +49,7 @@ func New(s settings.Settings) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.Close = client.Close
+	b.client = client
 	b.limiter = limiter.New(client, limiter.WithPrefix(s.CacheKeyPrefix), limiter.WithTimeout(s.RedisTimeout),
 		limiter.OnFailure(policy))
 	b.single = b.limiter
@@ -78,8 +79,8 @@ func newClient(s settings.Settings) (redis.UniversalClient, error) {
 		user, password = &options.SentinelUsername, &options.SentinelPassword
 		*user, *password = credentials(s.RedisSentinelAuth)
 	default:
-		return nil, fmt.Errorf("REDIS_TYPE is '%s', and REDIS_URL has %d parts: it must be single with one address, cluster, "+
-			"or sentinel with the name of the primary before the addresses", s.RedisType, len(options.Addrs))
+		return nil, fmt.Errorf("REDIS_TYPE is '%s', and REDIS_URL has %d parts: it must be single with one address, "+
+			"cluster, or sentinel with the name of the primary before the addresses", s.RedisType, len(options.Addrs))
 	}
 	for i, address := range options.Addrs {
 		if parsed, err := redis.ParseURL(address); err == nil {
