@@ -5,10 +5,12 @@ package examples_test
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
@@ -83,15 +85,30 @@ func TestWorkersEndOnInterrupt(t *testing.T) {
 // quick has the model answer in at most 0.1 s.
 var quick = []string{"-token", "100us", "-requests"}
 
-// usedTokens is what a tenant says at the end, and requires how many requests were answered.
-func usedTokens(t *testing.T, output, tenant string, answered, requests int) (tokens int) {
+// tokensUsed is what the answers of a tenant used, and requires how many there were.
+func tokensUsed(t *testing.T, output, tenant string, answers int) (tokens int) {
 	t.Helper()
-	line := fmt.Sprintf("%s: %d of %d requests answered, ", tenant, answered, requests)
-	_, used, found := strings.Cut(output, line)
-	require.True(t, found, output)
-	_, err := fmt.Sscanf(used, "%d tokens used", &tokens)
-	require.NoError(t, err)
+	matches := regexp.MustCompile(tenant+`, request \d: (\d+) tokens used`).FindAllStringSubmatch(output, -1)
+	require.Len(t, matches, answers, output)
+	for _, match := range matches {
+		used, err := strconv.Atoi(match[1])
+		require.NoError(t, err)
+		tokens += used
+	}
 	return tokens
+}
+
+// requireBooked requires what a tenant has used of its budgets, and that it holds no slot.
+func requireBooked(t *testing.T, server *servertest.Server, tenant string, requests, tokens int) {
+	t.Helper()
+	key, client := "example:llm:{"+tenant+"}:", server.Client(t)
+	result, err := limiter.New(client).Peek(t.Context(), key+"requests", limiter.PerMinute(60).Burst(10))
+	require.NoError(t, err)
+	require.Equal(t, 10-requests, result.Remaining)
+	result, err = limiter.New(client).Peek(t.Context(), key+"tokens", limiter.PerMinute(30_000).Burst(7_000))
+	require.NoError(t, err)
+	require.Equal(t, 7_000-tokens, result.Remaining)
+	require.Zero(t, client.Exists(t.Context(), key+"slots").Val())
 }
 
 // While nothing leaks, what is in the funnels is what was used, to the token.
@@ -100,39 +117,46 @@ func TestLLMBooksEveryToken(t *testing.T) {
 	server := startAtOneInstant(t)
 	output, err := start(t, "llm", server, append(quick, "2")...).wait(t)
 	require.NoError(t, err)
-	for _, tenant := range []string{"greedy", "modest"} {
-		l := limiter.New(server.Client(t))
-		requests, err := l.Peek(t.Context(), "example:llm:{"+tenant+"}:requests", limiter.PerMinute(60).Burst(10))
-		require.NoError(t, err)
-		require.Equal(t, 8, requests.Remaining)
-		tokens, err := l.Peek(t.Context(), "example:llm:{"+tenant+"}:tokens", limiter.PerMinute(30_000).Burst(6_000))
-		require.NoError(t, err)
-		require.Equal(t, 6_000-usedTokens(t, output, tenant, 2, 2), tokens.Remaining)
+	for _, tenant := range []string{"chatty", "greedy"} {
+		requireBooked(t, server, tenant, 2, tokensUsed(t, output, tenant, 2))
 	}
 }
 
-// While time goes on, the greedy tenant waits for what others of its requests give back, here by
-// script. Its budget holds three requests at once.
+// While time goes on, a tenant waits for slots, here of another process, and for the tokens that
+// others of its requests give back; here by script.
 func TestLLM(t *testing.T) {
 	t.Parallel()
-	output, err := start(t, "llm", servertest.Start(t, servertest.Options{}), append(quick, "4")...).wait(t)
+	server, slots := servertest.Start(t, servertest.Options{}), "example:llm:{chatty}:slots"
+	client := server.Client(t)
+	later := float64(time.Now().Add(time.Hour).UnixMilli())
+	for holder := range 5 {
+		require.NoError(t, client.ZAdd(t.Context(), slots, redis.Z{Score: later, Member: holder}).Err())
+	}
+	p := start(t, "llm", server, append(quick, "4")...)
+	servertest.Eventually(t, "it waits for a slot", func() bool {
+		return strings.Contains(printed(t, p.stdout), "chatty, request 4: limited; 0 slots, 10 requests, 7000 tokens remain")
+	})
+	require.NoError(t, client.ZRem(t.Context(), slots, 3).Err())
+	output, err := p.wait(t)
 	require.NoError(t, err)
-	usedTokens(t, output, "greedy", 4, 4)
-	usedTokens(t, output, "modest", 4, 4)
-	require.Regexp(t, `greedy, request \d: \d+ tokens used in \S+, [1-9]\d* given back`, output)
+	tokensUsed(t, output, "chatty", 4)
+	tokensUsed(t, output, "greedy", 4)
+	require.EqualValues(t, 4, client.ZCard(t.Context(), slots).Val())
 }
 
-// The budget of one is exhausted for ever, as the clock stands still, and the other gets
-// all of its answers.
-func TestLLMTenantsAreApart(t *testing.T) {
+// Of seven requests, five hold a slot while the model answers, or as many as the tokens are enough
+// for. Ctrl-C gives slots and tokens back.
+func TestLLMEndsOnInterrupt(t *testing.T) {
 	t.Parallel()
 	server := startAtOneInstant(t)
-	p := start(t, "llm", server, append(quick, "6")...)
-	fifth := regexp.MustCompile(`modest, request 5: \d+ tokens used`)
-	servertest.Eventually(t, "the modest tenant is answered, and the greedy one waits", func() bool {
-		return fifth.MatchString(printed(t, p.stdout)) &&
-			servertest.InfoField(t, server.Client(t), "funnel", "funnel_limited") > 0
+	p := start(t, "llm", server, "-token", "1m")
+	servertest.Eventually(t, "five and three requests are in flight", func() bool {
+		output := printed(t, p.stdout)
+		return strings.Count(output, "limited; 0 slots, 5 requests, 1750 tokens remain") == 2 &&
+			strings.Count(output, "limited; 2 slots, 7 requests, 400 tokens remain") == 4
 	})
+	require.EqualValues(t, 5, server.Client(t).ZCard(t.Context(), "example:llm:{chatty}:slots").Val())
 	output := p.interrupt(t)
-	require.NotContains(t, output, "greedy: 6 of 6")
+	requireBooked(t, server, "chatty", 5, tokensUsed(t, output, "chatty", 5))
+	requireBooked(t, server, "greedy", 3, tokensUsed(t, output, "greedy", 3))
 }

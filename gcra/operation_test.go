@@ -64,22 +64,15 @@ func (o operation) contract(n numbers) (decision contract.Decision, taken int64,
 	case n.period < 1:
 		return decision, 0, gcra.ErrPeriod
 	}
-	funnel, failure := contract.NewFunnel("", big.NewInt(n.capacity), big.NewInt(n.count), big.NewInt(n.period),
+	funnel, failure := contract.NewFunnel(o.name, "", big.NewInt(n.capacity), big.NewInt(n.count), big.NewInt(n.period),
 		big.NewInt(max(n.quantity, 0)))
-	if failure == contract.ErrIncrement && o.Operation == gcra.Take {
-		failure = ""
-	}
-	var receipt *big.Int
-	if n.receipt != gcra.NoReceipt {
-		receipt = big.NewInt(max(n.receipt, 0))
-	}
 	switch {
 	case failure != "":
 	case n.quantity < 0:
 		return decision, 0, gcra.ErrQuantity
 	default:
 		decision, taken, failure = funnel.Decide(o.name, big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0)),
-			big.NewInt(max(n.maxWait, 0)), receipt)
+			big.NewInt(max(n.maxWait, 0)), big.NewInt(max(n.receipt, 0)))
 	}
 	if failure != "" {
 		err = gcra.Error(strings.TrimPrefix(string(failure), "ERR "))

@@ -42,17 +42,11 @@ func (a *answer) result(index int) Result {
 	decision := &item.Decision
 	result.Path, result.RetryAfter, result.Receipt = a.path, NoRetry, decision.TAT
 	result.Remaining, result.ResetAfter = int(decision.Remaining), time.Duration(decision.ResetAfter)
-	switch q.operation {
-	case gcra.Take:
+	switch {
+	case q.operation == gcra.Take:
 		result.Allowed = int(item.Taken)
-	case gcra.Reserve:
-		if !a.limited {
-			result.Allowed = f.Quantity
-		}
-	case gcra.Charge, gcra.Refund:
-		if a.path != PathClosed {
-			result.Allowed = f.Quantity
-		}
+	case q.operation == gcra.Reserve && !a.limited, q.accounts() && a.path != PathClosed:
+		result.Allowed = f.Quantity
 	}
 	switch {
 	case f.Quantity == 0 && !q.accounts(): // no funnel limits a call for nothing
@@ -99,24 +93,12 @@ func (q *query) read(reply any, path Path) (answer, error) {
 		return answer{}, fmt.Errorf("%w %v, which is no reply of %v: does another module have this command?",
 			errUnreadable, reply, operationNames[q.operation].command)
 	}
-	if a.held && q.operation == gcra.Reserve {
-		a.adopt()
-	}
 	return a, nil
 }
 
-// adopt has the call allowed: its holder is new, so an earlier copy of it was, whose answer was lost.
-func (a *answer) adopt() {
-	a.limited = false
-	for i := range a.others {
-		if decision := &a.others[i].Decision; decision.Limited {
-			decision.Limited, decision.Wait = false, 0
-		}
-	}
-}
-
 // readRows reads the rows of a reply: limited, limit, remaining, wait, reset_after and tat. In the
-// place of tat, slots tell how long the holder's slot would have run on.
+// place of tat, slots tell how long the holder's slot would have run on. Where a new holder has one,
+// an earlier copy of the call was allowed, and its answer was lost: then no row limits the call.
 func (a *answer) readRows(reply any) bool {
 	rows, _ := reply.([]any)
 	if len(rows) != 1+len(a.others) {
@@ -143,8 +125,11 @@ func (a *answer) readRows(reply any) bool {
 		if wait < 0 && (limited == 0 || f.Quantity <= f.Limit.Capacity) {
 			return false // Result.Limited would not say that it is limited
 		}
-		if f.holder != "" {
+		switch {
+		case f.holder != "":
 			a.held, receipt = receipt > 0, 0
+		case a.held && a.query.operation == gcra.Reserve:
+			limited, wait = 0, 0
 		}
 		a.limited = a.limited || limited != 0
 		a.item(i).Decision = gcra.Decision{Limited: limited != 0, Limit: limit, Remaining: remaining,
@@ -170,9 +155,6 @@ func integerOf(reply any) (int64, bool) {
 	return 0, false
 }
 
-// maxSeconds is the number of whole seconds in 2^63-1 nanoseconds.
-const maxSeconds = 9223372036
-
 // nanosecondsOf reads seconds with up to nine fraction digits, or -1, which it returns.
 func nanosecondsOf(reply any) (int64, bool) {
 	text, ok := reply.(string)
@@ -180,17 +162,9 @@ func nanosecondsOf(reply any) (int64, bool) {
 		return gcra.Never, ok
 	}
 	whole, fraction, _ := strings.Cut(text, ".")
-	seconds, err := strconv.ParseUint(whole, 10, 63)
-	if err != nil || seconds > maxSeconds || len(fraction) > 9 {
+	if whole == "" || len(fraction) > 9 {
 		return 0, false
 	}
-	if fraction == "" {
-		return int64(seconds) * 1e9, true
-	}
-	nanoseconds, err := strconv.ParseUint(fraction, 10, 63)
-	for range 9 - len(fraction) {
-		nanoseconds *= 10
-	}
-	total := int64(seconds)*1e9 + int64(nanoseconds)
-	return total, err == nil && total >= 0
+	nanoseconds, err := strconv.ParseUint(whole+fraction+"000000000"[len(fraction):], 10, 63)
+	return int64(nanoseconds), err == nil
 }

@@ -48,7 +48,9 @@ func TestServerThatHangs(t *testing.T) {
 			t.Cleanup(func() { _ = server.Signal(syscall.SIGCONT) })
 			fiveCallsSend(3)
 			fiveCallsSend(0)
+			before := client.trips.Load()
 			require.EqualError(t, l.Reset(ctx, "key"), timeout)
+			require.EqualValues(t, 1, client.trips.Load()-before, "Reset asks in any case")
 			for _, want := range []int64{0, 1, 0, 1} {
 				clock.advance(500 * time.Millisecond)
 				fiveCallsSend(want)

@@ -62,6 +62,10 @@ func TestCluster(t *testing.T) {
 		results, err = connect().AllowAll(ctx, a, limiter.Request{"{another}b", fifteenPerDay, 2})
 		require.ErrorContains(t, err, "CROSSSLOT", step.name)
 		require.True(t, results.Limited(), step.name)
+		a.Quantity = 0
+		slot, results := acquire(t, connect(), "{"+step.name+"}slots", two, a)
+		require.Contains(t, step.paths, results[0].Path, step.name)
+		require.NoError(t, slot.Release(ctx), step.name)
 
 		if servertest.Since7(t) { // without EVALSHA_RO peeks go to primaries
 			requireReplicasToPeek(t, cluster, "{"+step.name+"}a", step.peek)

@@ -17,7 +17,7 @@ func (l *Limiter) decide(ctx context.Context, q *query) (a answer, err error) {
 	case l.server == nil || q.decider == processAlone:
 		a, err = l.decideLocally(q)
 	default:
-		a, err = l.await(ctx, q, (*Limiter).try)
+		a, err = l.await(ctx, q)
 	}
 	cause := err
 	switch {
@@ -38,12 +38,9 @@ func (l *Limiter) decide(ctx context.Context, q *query) (a answer, err error) {
 	return a, err
 }
 
-// An attempt asks Redis once.
-type attempt func(*Limiter, context.Context, *query) (answer, error)
-
-// await makes an attempt within the time-out. It returns when the context is done, which a client
-// of go-redis may not: an answer that comes after that belongs to nobody.
-func (l *Limiter) await(ctx context.Context, q *query, ask attempt) (a answer, err error) {
+// await asks Redis within the time-out. It returns when the context is done, which a client of
+// go-redis may not: an answer that comes after that belongs to nobody.
+func (l *Limiter) await(ctx context.Context, q *query) (a answer, err error) {
 	if l.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, l.timeout, l.timeoutCause)
@@ -51,10 +48,10 @@ func (l *Limiter) await(ctx context.Context, q *query, ask attempt) (a answer, e
 	}
 	var reply *pending
 	if ctx.Done() == nil {
-		a, err = ask(l, ctx, q)
+		a, err = l.try(ctx, q)
 	} else {
 		reply = &pending{done: make(chan struct{})}
-		go reply.await(l, ctx, q, ask)
+		go reply.await(l, ctx, q)
 		select {
 		case <-reply.done:
 			a, err = reply.answer, reply.err
@@ -65,7 +62,7 @@ func (l *Limiter) await(ctx context.Context, q *query, ask attempt) (a answer, e
 	if err == l.timeoutCause && a.acted { // an open breaker repeats that error
 		l.breaker.failed(l.now(), err)
 	}
-	if q.undo != nil && err != nil && a.acted && !isReply(err) {
+	if q.undo != nil && err != nil && a.acted && !isFault(err) {
 		go l.undo(context.WithoutCancel(ctx), q, reply)
 	}
 	return a, err
@@ -78,15 +75,15 @@ type pending struct {
 	done   chan struct{}
 }
 
-func (p *pending) await(l *Limiter, ctx context.Context, q *query, ask attempt) {
+func (p *pending) await(l *Limiter, ctx context.Context, q *query) {
 	defer close(p.done)
-	p.answer, p.err = ask(l, ctx, q)
+	p.answer, p.err = l.try(ctx, q)
 }
 
-// try asks Redis, unless it has ceased to answer; slots are given back in any case. It tells the
-// breaker what came back, also where the caller has given up meanwhile.
+// try asks Redis, unless it has ceased to answer; slots are given back and keys are deleted in any
+// case. It tells the breaker what came back, also where the caller has given up meanwhile.
 func (l *Limiter) try(ctx context.Context, q *query) (answer, error) {
-	isProbe := l.breaker.failures.Load() >= failuresToOpen && !q.endsSlot()
+	isProbe := l.breaker.failures.Load() >= failuresToOpen && !q.endsSlot() && !q.deletes
 	if isProbe {
 		if refusal := l.breaker.admit(l.now()); refusal != nil {
 			return answer{}, refusal

@@ -22,10 +22,8 @@
 // which the funnel will be empty, and expires then. Burst may change at any time. Another
 // rate needs another key, or a correction: see docs/commands.md, "Changing a limit".
 //
-// # One call
+// # Several limits, many calls
 //
-// A method makes a query, checks it, and passes it to decide, which returns an answer:
-// from Redis, or, where Redis fails, from the [FailurePolicy]. An answer becomes a [Result].
 // [Limiter.AllowAll] decides on several funnels as one, such as 10 a second and 1000 an hour.
 // For unrelated calls in one round trip, use a client that pipelines (AutoPipeline), and
 // goroutines. Package limiter/lease decides most calls for a hot key without a round trip.
@@ -42,15 +40,8 @@
 // # Slots
 //
 // A funnel does not limit what is in flight. [Limiter.Acquire] does: it takes one of several slots,
-// and tokens with it, as one. The slot is held until it is released or its holder has gone:
-//
-//	slot, results, err := l.Acquire(ctx, "{u42}:slots", limiter.Slots{Limit: 5, TTL: 30 * time.Second},
-//		limiter.Request{Key: "{u42}:rpm", Limit: limiter.PerMinute(60), Quantity: 1})
-//	if err != nil || results.Limited() {
-//		return err // or ask again, after a moment with jitter
-//	}
-//	defer slot.Release(ctx)
-//	work(slot.Context()) // which ends when the slot is lost
+// and tokens with it, as one. The slot is held until it is released or its holder has gone.
+// docs/go.md, "Slots", has an example; examples/llm asks again after a moment.
 //
 // # From golang.org/x/time/rate
 //

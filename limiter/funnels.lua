@@ -172,27 +172,24 @@ end
 local time = redis.call('TIME')
 local now_s, now_ns = time[1] + 0, time[2] * 1000
 local max_wait_s, max_wait_ns, most_back_s, most_back_ns = 0, 0, 1e12, 0
-if last_word and refunds then
-    local s, ns = parse_nanoseconds(last_word)
+if last_word then
+    local s, ns = (refunds and parse_nanoseconds or parse_seconds)(last_word)
+    local counts = s and (refunds or s + ns > 0)
     if not s then
-        return fail(nil, 'tat must be an integer from 0 to 9223372036854775807', last_word)
-    elseif has_slots then
-        return fail(nil, "tat must be left out with SLOTS: the holder's name says which slot ends")
-    elseif length > 1 then
-        return fail(nil, 'tat must be left out for several funnels: give the tokens of each back by a call of its own')
-    end
-    most_back_s, most_back_ns = carry(s - now_s, ns - now_ns)
-    if most_back_s < 0 then most_back_s, most_back_ns = 0, 0 end
-elseif last_word then
-    max_wait_s, max_wait_ns = parse_seconds(last_word)
-    if not max_wait_s then
-        return fail(nil, 'max_wait must be seconds from 0 to 9223372036.854775807'
-            .. ' with up to 9 fraction digits', last_word)
-    elseif has_slots and max_wait_s + max_wait_ns > 0 then
-        return fail(nil, 'max_wait must be left out with SLOTS: ask again after a moment', last_word)
-    elseif length > 1 and max_wait_s + max_wait_ns > 0 then
-        return fail(nil, 'max_wait must be 0 for several funnels:'
-            .. ' ask again after the wait that a limited call replies')
+        return fail(nil, refunds and 'tat must be an integer from 0 to 9223372036854775807'
+            or 'max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits', last_word)
+    elseif counts and has_slots then
+        return fail(nil, refunds and "tat must be left out with SLOTS: the holder's name says which slot ends"
+            or 'max_wait must be left out with SLOTS: ask again after a moment', last_word)
+    elseif counts and length > 1 then
+        return fail(nil, refunds and 'tat must be left out for several funnels:'
+            .. ' give the tokens of each back by a call of its own'
+            or 'max_wait must be 0 for several funnels: ask again after the wait that a limited call replies', last_word)
+    elseif refunds then
+        most_back_s, most_back_ns = carry(s - now_s, ns - now_ns)
+        if most_back_s < 0 then most_back_s, most_back_ns = 0, 0 end
+    else
+        max_wait_s, max_wait_ns = s, ns
     end
 end
 
@@ -206,7 +203,7 @@ end
 local now_ms = now_s * 1000 + math.floor(now_ns / 1e6)
 local RUNNING = string.format('(%d', now_ms)
 
-local function end_of(score) return math.ceil(tonumber(score) or score == 'inf' and math.huge or 0) end
+local function end_of(score) return math.ceil(math.max(0, tonumber(score) or score == 'inf' and math.huge or 0)) end
 
 -- The time until an end that has not passed, at most 2^63-1 nanoseconds; 0 for none.
 local function until_end(ms)
@@ -343,7 +340,7 @@ local function write_slots(key, row)
     if ended > 0 then redis.call('ZREMRANGEBYRANK', key, 0, math.min(ended, 1000) - 1) end
     local score = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2]
     if not score then return end
-    local last, expiry = math.max(0, end_of(score)), redis.pcall('PEXPIRETIME', key) -- an error before Redis 7.0
+    local last, expiry = end_of(score), redis.pcall('PEXPIRETIME', key) -- an error before Redis 7.0
     if last >= 2 ^ 63 then
         if expiry ~= -1 then redis.call('PERSIST', key) end
     elseif expiry ~= last then

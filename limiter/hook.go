@@ -27,7 +27,7 @@ type Event struct {
 
 // callHooks calls the hooks with the decision on each funnel of a query.
 func (l *Limiter) callHooks(ctx context.Context, a *answer, event Event) {
-	event.Command = operationNames[a.query.operation].text
+	event.Command = operationNames[a.query.operation].name.(string)
 	for i := range a.query.funnels {
 		event.Key, event.Result = a.query.funnels[i].redisKey, a.result(i)
 		for _, hook := range l.hooks {

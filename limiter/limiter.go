@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"funnel/gcra"
 	"funnel/internal/funnels"
 	"funnel/internal/isnil"
@@ -108,18 +106,6 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if l.server == nil {
 		return context.Cause(ctx)
 	}
-	_, err := l.await(ctx, &query{funnels: []funnel{{redisKey: l.prefix + key}}}, (*Limiter).sendDel)
+	_, err := l.await(ctx, &query{deletes: true, funnels: []funnel{{redisKey: l.prefix + key}}})
 	return err
-}
-
-// sendDel asks also while the breaker is open: only its time-outs count.
-func (l *Limiter) sendDel(ctx context.Context, q *query) (answer, error) {
-	err := l.server.send(ctx, q, redis.NewCmd(ctx, "del", q.funnels[0].redisKey))
-	switch {
-	case isReply(err):
-		err = q.wrap(err)
-	case err != nil:
-		err = causeOf(ctx, err)
-	}
-	return answer{acted: true}, err
 }

@@ -11,6 +11,7 @@ import (
 // A query is what one call asks. It does not change once it has been sent.
 type query struct {
 	operation gcra.Operation
+	deletes   bool          // the key, by DEL, instead of the operation
 	funnels   []funnel      // 1 to 64, decided as one; the first may be slots
 	maxWait   time.Duration // of Reserve
 	receipt   int64         // of Refund, or NoReceipt

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -38,9 +39,9 @@ func TestReplies(t *testing.T) {
 		allowed     int
 		err         string
 	}{
-		{"as it is", "{1, '9', {{1, 15, 0, '9', '86400', '41'}}, 1}", limiter.PathModule, 1, ""},
-		{"more elements", "{1, '9', {{1, 15, 0, '9', '86400', '41', 'new'}}, 1, 'new'}", limiter.PathModule, 1, ""},
-		{"numbers as text", "{'1', '9', {{'1', '15', '0', '9', '86400', '41'}}, '1'}", limiter.PathModule, 1, ""},
+		{"as it is", "{1, '9', {{1, 15, 0, '9', '86400.5', '41'}}, 1}", limiter.PathModule, 1, ""},
+		{"more elements", "{1, '9', {{1, 15, 0, '9', '86400.5', '41', 'new'}}, 1, 'new'}", limiter.PathModule, 1, ""},
+		{"numbers as text", "{'1', '9', {{'1', '15', '0', '9', '86400.5', '41'}}, '1'}", limiter.PathModule, 1, ""},
 		{"more taken than asked for", "{0, '0', {{0, 15, 0, '0', '1', '41'}}, 3}", limiter.PathModule, 0, no},
 		{"fewer than none taken", "{0, '0', {{0, 15, 0, '0', '1', '41'}}, -1}", limiter.PathModule, 0, no},
 		{"fewer elements", "{0, '0', {{0, 15, 0, '0', '1', '41'}}}", limiter.PathModule, 0, no},
@@ -48,6 +49,7 @@ func TestReplies(t *testing.T) {
 		{"no row", "{0, '0', {}, 1}", limiter.PathModule, 0, no},
 		{"two rows", "{0, '0', {{0, 15, 0, '0', '1', '41'}, {0, 15, 0, '0', '1', '41'}}, 1}", limiter.PathModule, 0, no},
 		{"a time in words", "{0, '0', {{0, 15, 0, 'soon', '1', '41'}}, 1}", limiter.PathModule, 0, no},
+		{"no time", "{0, '0', {{0, 15, 0, '', '1', '41'}}, 1}", limiter.PathModule, 0, no},
 		{"a limit in words", "{0, '0', {{0, 'many', 0, '0', '1', '41'}}, 1}", limiter.PathModule, 0, no},
 		{"a time beyond 292 years", "{0, '0', {{0, 15, 0, '9223372037', '1', '41'}}, 1}", limiter.PathModule, 0, no},
 		{"a time of 292 years and some", "{0, '0', {{0, 15, 0, '9223372036.9', '1', '41'}}, 1}", limiter.PathModule, 0, no},
@@ -72,5 +74,8 @@ func TestReplies(t *testing.T) {
 		require.NoError(t, err, c.name)
 		require.Equal(t, []any{c.allowed, c.path}, []any{result.Allowed, result.Path}, c.name)
 		require.Positive(t, result.Receipt, c.name)
+		if c.path == limiter.PathModule {
+			require.Equal(t, 24*time.Hour+500*time.Millisecond, result.ResetAfter, c.name)
+		}
 	}
 }

@@ -37,46 +37,34 @@ type server struct {
 }
 
 // ask asks by the module's command, and where the server does not know or denies it, by the
-// script.
+// script. Where both are denied, the error is that of the module's command.
 func (s *server) ask(ctx context.Context, q *query) (answer, error) {
-	var denied error
-	if s.onlyPath == PathModule || s.onlyPath == "" && s.now().Sub(s.start) >= time.Duration(s.moduleFrom.Load()) {
-		a, err := s.askModule(ctx, q)
-		switch {
-		case err == nil || s.onlyPath == PathModule:
-			return a, err
-		case isMissing(err):
-			s.leaveModuleOut()
-		case isCommandDenied(err):
-			denied = err
-		default:
-			return a, err
-		}
+	if q.deletes {
+		return answer{}, s.send(ctx, q, redis.NewCmd(ctx, "del", q.funnels[0].redisKey))
 	}
-	a, err := s.askScript(ctx, q)
-	if denied != nil {
-		if isCommandDenied(err) {
-			return a, denied
-		}
-		s.leaveModuleOut()
+	if s.onlyPath == PathScript || s.onlyPath == "" && s.now().Sub(s.start) < time.Duration(s.moduleFrom.Load()) {
+		return s.askScript(ctx, q)
 	}
-	return a, err
-}
-
-func (s *server) leaveModuleOut() {
+	a, err := s.askModule(ctx, q)
+	if s.onlyPath == PathModule || !isMissing(err) && !isCommandDenied(err) {
+		return a, err
+	}
+	byScript, scriptErr := s.askScript(ctx, q)
+	if isCommandDenied(err) && isCommandDenied(scriptErr) {
+		return a, err
+	}
 	s.moduleFrom.Store(int64(s.now().Add(moduleRetryAfter).Sub(s.start)))
+	return byScript, scriptErr
 }
 
-// operationNames are for hooks, the script and the module. Strings that become any are allocated.
-var operationNames = [...]struct {
-	text            string
-	script, command any
-}{
-	gcra.Reserve: {"reserve", "reserve", "cl.reserve"},
-	gcra.Take:    {"take", "take", "cl.take"},
-	gcra.Peek:    {"peek", "peek", "cl.peek"},
-	gcra.Charge:  {"charge", "charge", "cl.charge"},
-	gcra.Refund:  {"refund", "refund", "cl.refund"},
+// operationNames are for hooks and the script, and for the module. Strings that become any are
+// allocated.
+var operationNames = [...]struct{ name, command any }{
+	gcra.Reserve: {"reserve", "cl.reserve"},
+	gcra.Take:    {"take", "cl.take"},
+	gcra.Peek:    {"peek", "cl.peek"},
+	gcra.Charge:  {"charge", "cl.charge"},
+	gcra.Refund:  {"refund", "cl.refund"},
 }
 
 func (s *server) askModule(ctx context.Context, q *query) (answer, error) {
@@ -158,7 +146,7 @@ func (s *server) askScript(ctx context.Context, q *query) (answer, error) {
 	for i := range q.funnels {
 		args = append(args, q.funnels[i].redisKey)
 	}
-	args = append(args, operationNames[q.operation].script)
+	args = append(args, operationNames[q.operation].name)
 	for i := range q.funnels {
 		args = q.funnels[i].appendTo(args)
 	}

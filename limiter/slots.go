@@ -63,10 +63,9 @@ func (l *Limiter) newSlotsQuery(key string, slots Slots, requests []Request) *qu
 	case slots.Limit == 0:
 		q.reject(fmt.Errorf("limiter: key %q: there must be at least 1 slot: %w", key, gcra.ErrLimit))
 	}
-	limit := Limit{Capacity: slots.Limit}
-	q.funnels = append([]funnel{{Request: Request{key, limit, 1}, redisKey: l.prefix + key, holder: rand.Text(),
+	q.funnels = append([]funnel{{Request: Request{key, Limit{Capacity: slots.Limit}, 1}, redisKey: l.prefix + key,
 		args:    &limitArgs{capacity: slots.Limit, count: "SLOTS", period: secondsOf(slots.TTL)},
-		checked: checked}}, q.funnels...)
+		checked: checked, holder: rand.Text()}}, q.funnels...)
 	q.undo = &query{operation: gcra.Refund, funnels: q.funnels[:1], receipt: gcra.NoReceipt, decider: redisAlone}
 	return q.rejectTwice()
 }

@@ -66,11 +66,9 @@ static int64_t end_of_other(RedisModuleKey *key, RedisModuleString *holder, int 
     while (end == 0 && !redis.ZsetRangeEndReached(key)) {
         double score = 0;
         RedisModuleString *member = redis.ZsetRangeCurrentElement(key, &score); /* freed here */
-        if (redis.StringCompare(member, holder) == 0)
-            step(key);
-        else
-            end = milliseconds_of(score);
+        if (redis.StringCompare(member, holder) != 0) end = milliseconds_of(score);
         redis.FreeString(NULL, member);
+        step(key);
     }
     redis.ZsetRangeStop(key);
     return end;
@@ -124,7 +122,7 @@ static int64_t last_end(RedisModuleKey *key, const struct funnel *row)
     if (slots->last > 0) return slots->last;
     double score = 0;
     redis.ZsetLastInScoreRange(key, -everything, everything, 0, 0);
-    redis.FreeString(NULL, redis.ZsetRangeCurrentElement(key, &score));
+    if (!redis.ZsetRangeEndReached(key)) redis.FreeString(NULL, redis.ZsetRangeCurrentElement(key, &score));
     redis.ZsetRangeStop(key);
     return milliseconds_of(score);
 }

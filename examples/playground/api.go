@@ -16,8 +16,15 @@ import (
 //go:embed page
 var files embed.FS
 
+// A store holds the funnels, which package limiter asks, and slots, which commands ask.
+type store struct {
+	limiter *limiter.Limiter
+	rdb     *redis.Client
+	prefix  string
+}
+
 // handler serves the page and the calls that it makes.
-func handler(l *limiter.Limiter, address string) http.Handler {
+func handler(s store) http.Handler {
 	page, err := fs.Sub(files, "page")
 	if err != nil {
 		panic(err) // the name above is invalid
@@ -25,8 +32,8 @@ func handler(l *limiter.Limiter, address string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /", http.FileServerFS(page))
 	mux.HandleFunc("POST /call", func(w http.ResponseWriter, r *http.Request) {
-		status, a := decide(w, r, l)
-		a.Redis = address
+		status, a := decide(w, r, s)
+		a.Redis = s.rdb.Options().Addr
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(a) // nobody is left to be told of an error
@@ -60,7 +67,7 @@ type row struct {
 
 // decide answers a call, with status 400 when it is wrong, 502 when Redis replies an error,
 // and 503 when Redis does not reply.
-func decide(w http.ResponseWriter, r *http.Request, l *limiter.Limiter) (status int, a answer) {
+func decide(w http.ResponseWriter, r *http.Request, s store) (status int, a answer) {
 	var asked call
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, 16<<10))
 	decoder.DisallowUnknownFields()
@@ -74,7 +81,13 @@ func decide(w http.ResponseWriter, r *http.Request, l *limiter.Limiter) (status 
 	}
 
 	ctx, recording := record(r.Context())
-	results, err := asked.ask(ctx, l)
+	var results limiter.Results
+	if asked.Funnels[0].Job > 0 && asked.Command != "reset" {
+		a.Path = limiter.PathModule
+		a.Rows, err = asked.askModule(ctx, s)
+	} else {
+		results, err = asked.ask(ctx, s.limiter)
+	}
 	a.Commands = *recording
 	var invalid gcra.Error
 	var reply redis.Error
@@ -94,8 +107,8 @@ func decide(w http.ResponseWriter, r *http.Request, l *limiter.Limiter) (status 
 }
 
 func (a *answer) tell(results limiter.Results) {
-	a.Path = results[0].Path
 	for _, result := range results {
+		a.Path = result.Path
 		limited, wait := result.Limited() || result.RetryAfter > 0, result.Wait
 		if limited {
 			wait = result.RetryAfter

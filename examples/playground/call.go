@@ -6,6 +6,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"time"
 
 	"funnel/limiter"
@@ -24,6 +25,7 @@ type funnel struct {
 	Period          float64 // seconds
 	Quantity        int
 	Receipt         int64 `json:",string"` // for refund: of the call that took the quantity
+	Job             int   // above 0, it holds one of Capacity slots, for Period
 }
 
 var keys = regexp.MustCompile(`^[a-z]{1,20}$`)
@@ -74,6 +76,10 @@ func (c call) ask(ctx context.Context, l *limiter.Limiter) (results limiter.Resu
 			if err = l.Reset(ctx, r.Key); err != nil {
 				return nil, err
 			}
+			if f.Job > 0 { // there is no slot left to peek at
+				result = limiter.Result{RetryAfter: limiter.NoRetry, Path: limiter.PathModule}
+				break
+			}
 			fallthrough
 		case "peek":
 			result, err = l.Peek(ctx, r.Key, r.Limit)
@@ -84,4 +90,28 @@ func (c call) ask(ctx context.Context, l *limiter.Limiter) (results limiter.Resu
 		results = append(results, result)
 	}
 	return results, nil
+}
+
+// askModule makes a call for slots by a command: a Slot of package limiter renews itself, and these
+// end unless the visitor renews them.
+func (c call) askModule(ctx context.Context, s store) (rows []row, err error) {
+	words := []any{"cl." + c.Command}
+	for _, f := range c.Funnels {
+		if words = append(words, s.prefix+f.Key, f.Capacity); f.Job > 0 {
+			words = append(words, "SLOTS", f.Period, fmt.Sprint("job-", f.Job))
+		} else {
+			words = append(words, f.Count, f.Period, f.Quantity)
+		}
+	}
+	reply, err := s.rdb.Do(ctx, words...).Slice()
+	if err != nil {
+		return nil, err
+	}
+	for _, words := range reply[2].([]any) {
+		words := words.([]any)
+		wait, _ := strconv.ParseFloat(words[3].(string), 64)
+		resetAfter, _ := strconv.ParseFloat(words[4].(string), 64)
+		rows = append(rows, row{Limited: words[0] == int64(1), Wait: wait, ResetAfter: resetAfter})
+	}
+	return rows, nil
 }

@@ -8,7 +8,7 @@
 // for a minute or two. Keys begin with playground: and four characters that change with
 // each run; with -prefix, several playgrounds share their funnels.
 //
-// A server without the module works, too: the page says what decides.
+// A server without the module works, too, but for slots: the page says what decides.
 package main
 
 import (
@@ -50,7 +50,7 @@ func main() {
 	rdb.AddHook(recorder{})
 	l := limiter.New(rdb, limiter.WithPrefix(*prefix), limiter.WithTimeout(time.Second))
 
-	if err := web.Serve(*listen, 5*time.Second, handler(l, options.Addr), logger); err != nil {
+	if err := web.Serve(*listen, 5*time.Second, handler(store{l, rdb, *prefix}), logger); err != nil {
 		logger.Error("the server has failed", "error", err)
 		os.Exit(1)
 	}

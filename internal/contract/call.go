@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"fmt"
 	"math/big"
 	"slices"
 	"strconv"
@@ -42,7 +41,7 @@ func CommandOf(name string) (command Command, ours bool) {
 // reads a key.
 func Call(mode Mode, words []string, now int64, get func(key string) Value) Outcome {
 	command, _ := CommandOf(words[0])
-	if command.Name != "cl.throttle" {
+	if !command.Seconds {
 		mode = Default
 	}
 	if words = words[1:]; len(words) == 4 && command.LeastWords == 5 {
@@ -56,10 +55,10 @@ func Call(mode Mode, words []string, now int64, get func(key string) Value) Outc
 	funnels := make([]Funnel, length)
 	for i := range funnels {
 		row := [5]string(words[5*i:])
-		if isSlots(row) && command.Operation != "take" && !command.Seconds {
+		if strings.ToLower(row[2]) == "slots" && command.Operation != "take" && !command.Seconds {
 			funnels[i], err = parseSlots(row)
 		} else {
-			funnels[i], err = ParseFunnel(mode, row, command.Operation == "take")
+			funnels[i], err = parseFunnel(command.Operation, mode, row)
 		}
 		if err != "" {
 			return failed(err, i, length)
@@ -75,35 +74,35 @@ func Call(mode Mode, words []string, now int64, get func(key string) Value) Outc
 		}
 	}
 
-	tats := make([]*big.Int, length)
+	tats, instant := make([]*big.Int, length), big.NewInt(now)
 	for i, funnel := range funnels {
-		if tats[i], err = funnel.Stored(get(funnel.Key), big.NewInt(now)); err != "" {
+		if tats[i], err = funnel.stored(get(funnel.Key), instant); err != "" {
 			return failed(err, i, length)
 		}
 	}
 	decisions, taken := make([]Decision, length), int64(0)
 	for i, funnel := range funnels {
-		decisions[i], taken, err = funnel.Decide(command.Operation, tats[i], big.NewInt(now), maxWait, receipt)
+		decisions[i], taken, err = funnel.Decide(command.Operation, tats[i], instant, maxWait, receipt)
 		if err != "" {
 			return failed(err, i, length)
 		}
 	}
-	return together(command, funnels, tats, decisions, taken, now)
+	return together(command, funnels, tats, decisions, taken, instant)
 }
 
 // failed is an error of a row; it names the row if there are several.
 func failed(err Error, index, length int) Outcome {
-	if length == 1 {
-		return Outcome{Name: string(err), Err: err}
+	outcome := Outcome{Name: string(err), Err: err}
+	if length > 1 {
+		outcome.Err = err.Of(index + 1)
 	}
-	return Outcome{Name: string(err), Err: err.Of(index + 1)}
+	return outcome
 }
 
-// parseLastWord reads max_wait, which is 0 if it is left out, or the receipt, which is nil.
+// parseLastWord reads max_wait, 0 if it is left out, or the receipt: as late as can be, it bounds no refund.
 func (c Command) parseLastWord(word []string, funnels []Funnel) (maxWait, receipt *big.Int, err Error) {
-	maxWait = new(big.Int)
 	if len(word) == 0 {
-		return maxWait, nil, ""
+		return zero, most, ""
 	}
 	wrong, ofSlots, ofSeveral, ok := ErrMaxWait, ErrMaxWaitOfSlots, ErrMaxWaits, false
 	if c.LastWord == "tat" {
@@ -115,7 +114,7 @@ func (c Command) parseLastWord(word []string, funnels []Funnel) (maxWait, receip
 	switch {
 	case !ok:
 		return nil, nil, wrong
-	case receipt == nil && maxWait.Sign() == 0:
+	case c.LastWord == "max_wait" && maxWait.Sign() == 0:
 	case slices.ContainsFunc(funnels, func(funnel Funnel) bool { return funnel.Slots != nil }):
 		return nil, nil, ofSlots
 	case len(funnels) > 1:
@@ -126,7 +125,7 @@ func (c Command) parseLastWord(word []string, funnels []Funnel) (maxWait, receip
 
 // together is the call as a whole: limited if any row is, and the longest wait, or -1 if
 // any row says -1. A reservation that is limited takes nothing anywhere.
-func together(command Command, funnels []Funnel, tats []*big.Int, decisions []Decision, taken, now int64) Outcome {
+func together(command Command, funnels []Funnel, tats []*big.Int, decisions []Decision, taken int64, now *big.Int) Outcome {
 	limited, wait, asked := false, int64(0), false
 	for i, decision := range decisions {
 		limited = limited || decision.Limited
@@ -135,31 +134,22 @@ func together(command Command, funnels []Funnel, tats []*big.Int, decisions []De
 		}
 		asked = asked || funnels[i].Quantity.Sign() > 0
 	}
-
-	outcome := Outcome{Name: nameOf(command.Operation, asked, limited, wait, taken)}
-	rows := make([]any, len(funnels))
+	outcome, rows := Outcome{Name: nameOf(command.Operation, asked, limited, wait, taken)}, []any{}
 	for i, decision := range decisions {
-		if command.Operation == "reserve" && limited {
-			decision = funnels[i].state(tats[i], big.NewInt(now), decision.Limited, big.NewInt(decision.Wait))
+		if command.Operation == "reserve" && limited && !decision.Limited {
+			decision, _, _ = funnels[i].Decide("peek", tats[i], now, nil, nil)
 		}
-		slots, changed := funnels[i].Slots, decision.TAT != tats[i].Int64()
-		tat, receipt := strconv.FormatInt(decision.TAT, 10), "0"
-		if slots != nil {
-			receipt = seconds(until(tats[i].Int64(), big.NewInt(now)).Int64())
+		changed, receipt := decision.TAT != tats[i].Int64(), "0"
+		if changed {
+			outcome.Writes = append(outcome.Writes, funnels[i].write(decision.TAT, now.Int64()))
+		}
+		if funnels[i].Slots != nil {
+			receipt = seconds(until(tats[i].Int64(), now))
 		} else if changed && command.Operation != "refund" {
-			receipt = tat
+			receipt = strconv.FormatInt(decision.TAT, 10)
 		}
-		rows[i] = []any{number(decision.Limited), decision.Limit, decision.Remaining,
-			seconds(decision.Wait), seconds(decision.ResetAfter), receipt}
-		switch {
-		case !changed:
-		case slots != nil:
-			outcome.Writes = append(outcome.Writes, slots.write(funnels[i].Key, decision.TAT))
-		case decision.TAT <= now:
-			outcome.Writes = append(outcome.Writes, Write{Key: funnels[i].Key})
-		default:
-			outcome.Writes = append(outcome.Writes, Write{Key: funnels[i].Key, Value: tat, Expiry: roundedUp(big.NewInt(decision.TAT), 1e6)})
-		}
+		rows = append(rows, []any{number(decision.Limited), decision.Limit, decision.Remaining,
+			seconds(decision.Wait), seconds(decision.ResetAfter), receipt})
 	}
 	outcome.Reply = []any{number(limited), seconds(wait), rows}
 	switch {
@@ -200,20 +190,5 @@ func (d Decision) inSeconds() []any {
 	return []any{number(d.Limited), d.Limit, d.Remaining, retryAfter, roundedUp(big.NewInt(d.ResetAfter), 1e9)}
 }
 
-// roundedUp is the least number of units that reaches the number.
-func roundedUp(number *big.Int, unit int64) int64 {
-	quotient, rest := new(big.Int).QuoRem(number, big.NewInt(unit), new(big.Int))
-	return quotient.Int64() + int64(rest.Sign())
-}
-
 // number is 1 for true, and 0 for false.
 func number(is bool) int64 { return map[bool]int64{true: 1}[is] }
-
-// seconds writes nanoseconds as the replies of these commands do; -1 stays.
-func seconds(nanoseconds int64) string {
-	if nanoseconds < 0 {
-		return "-1"
-	}
-	text := fmt.Sprintf("%d.%09d", nanoseconds/1e9, nanoseconds%1e9)
-	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
-}

@@ -6,7 +6,7 @@
 // result. It knows neither package gcra nor the module.
 //
 // A [Call] takes three steps, each of which may end it with an [Error]: its words are read
-// ([ParseFunnel]), then its keys ([Funnel.Stored]), and then its funnels decide
+// (parseFunnel, parseSlots), then its keys (stored), and then its funnels decide
 // ([Funnel.Decide]). Each step is made for all funnels, from the left, before the next.
 package contract
 
@@ -65,10 +65,7 @@ const (
 // Of is the error of a row in a call of several; number counts from 1. WRONGTYPE stays
 // as the server words it.
 func (e Error) Of(number int) Error {
-	if text, ours := strings.CutPrefix(string(e), "ERR "); ours {
-		return Error(fmt.Sprintf("ERR row %d: %s", number, text))
-	}
-	return e
+	return Error(strings.Replace(string(e), "ERR ", fmt.Sprintf("ERR row %d: ", number), 1))
 }
 
 // What becomes of a call that is no error.
@@ -110,12 +107,9 @@ type Outcome struct {
 // the key gets its expiry.
 type Write struct {
 	Key, Value string
-	Expiry     int64 // Unix milliseconds, or NoExpiry
-
-	// Of slots alone.
-	Holder  string
-	Removed int
-	Left    map[string]float64 // the members and their scores afterwards
+	Expiry     int64              // Unix milliseconds, or NoExpiry
+	Holder     string             // of slots
+	Left       map[string]float64 // of slots, the members and their scores afterwards
 }
 
 // NoExpiry is the expiry of a key that has none.
@@ -123,8 +117,7 @@ const NoExpiry = -1
 
 // A Value is what a key holds.
 type Value struct {
-	Type string // as TYPE names it; "" and "none" for nothing
-	Text string // of a string
-
+	Type   string             // as TYPE names it; "" for nothing
+	Text   string             // of a string
 	Scores map[string]float64 // of a sorted set
 }

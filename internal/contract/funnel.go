@@ -1,6 +1,9 @@
 package contract
 
-import "math/big"
+import (
+	"math/big"
+	"strconv"
+)
 
 // A Funnel is one row of a call: its key, its rate and the tokens that are asked for.
 // Times are nanoseconds. T, tau and inc are those of the contract; slots have none.
@@ -11,41 +14,58 @@ type Funnel struct {
 	Slots           *Slots // or nil
 }
 
+// parseFunnel reads key, capacity, count, period and quantity.
+func parseFunnel(operation string, mode Mode, words [5]string) (Funnel, Error) {
+	capacity, isCapacity := Integer(1-int64(mode), words[1])
+	count, isCount := Integer(1, words[2])
+	period, isPeriod := Seconds(words[3])
+	quantity, isQuantity := Integer(0, words[4])
+	switch {
+	case !isCapacity:
+		return Funnel{}, ErrCapacity
+	case !isCount:
+		return Funnel{}, ErrCount
+	case !isPeriod || period.Sign() == 0:
+		return Funnel{}, ErrPeriod
+	case !isQuantity:
+		return Funnel{}, ErrQuantity
+	}
+	return NewFunnel(operation, words[0], add(capacity, big.NewInt(int64(mode))), count, period, quantity)
+}
+
 // NewFunnel finds what is too large together among arguments that are valid one by one, in
-// the module's order: the contract leaves open which of several faults is named.
-func NewFunnel(key string, limit, count, period, quantity *big.Int) (Funnel, Error) {
-	T := new(big.Int).Quo(period, count)
-	tau := new(big.Int).Mul(T, limit)
-	inc := new(big.Int).Mul(T, quantity)
+// the module's order: the contract leaves open which of several faults is named. No quantity
+// is too large for take.
+func NewFunnel(operation, key string, limit, count, period, quantity *big.Int) (Funnel, Error) {
+	T := quo(period, count)
+	tau, inc := mul(T, limit), mul(T, quantity)
 	switch {
 	case T.Sign() == 0:
 		return Funnel{}, ErrEmissionInterval
 	case !fits(limit), !fits(tau):
 		return Funnel{}, ErrTolerance
+	case !fits(inc) && operation != "take":
+		return Funnel{}, ErrIncrement
 	}
-	funnel := Funnel{Key: key, Limit: limit, Quantity: quantity, T: T, Tau: tau, Inc: inc}
-	if !fits(inc) {
-		return funnel, ErrIncrement
-	}
-	return funnel, ""
+	return Funnel{Key: key, Limit: limit, Quantity: quantity, T: T, Tau: tau, Inc: inc}, ""
 }
 
-// Stored is the TAT that a key holds; of slots, when the holder's own ends. No key counts as a TAT
+// stored is the TAT that a key holds; of slots, when the holder's own ends. No key counts as a TAT
 // that has passed.
-func (f Funnel) Stored(value Value, now *big.Int) (tat *big.Int, err Error) {
-	if f.Slots != nil {
+func (f Funnel) stored(value Value, now *big.Int) (tat *big.Int, err Error) {
+	switch {
+	case f.Slots != nil:
 		return f.Slots.stored(value, now)
+	case value.Type == "":
+		return zero, ""
+	case value.Type != "string":
+		return nil, ErrType
 	}
-	switch value.Type {
-	case "", "none":
-		return new(big.Int), ""
-	case "string":
-		if tat, ok := Integer(0, value.Text); ok {
-			return tat, ""
-		}
+	tat, ok := Integer(0, value.Text)
+	if !ok {
 		return nil, ErrFunnel
 	}
-	return nil, ErrType
+	return tat, ""
 }
 
 // A Decision is what a funnel says to a call, in nanoseconds.
@@ -59,139 +79,65 @@ type Decision struct {
 }
 
 // Decide is the arithmetic of an operation. MaxWait is for reserve alone, and receipt for
-// refund, nil where it is left out. Taken is set by take alone.
+// refund, as late as can be where it is left out. Taken is set by take alone.
 func (f Funnel) Decide(operation string, tat, now, maxWait, receipt *big.Int) (decision Decision, taken int64, err Error) {
-	switch {
-	case f.Slots != nil:
-		decision, err = f.Slots.decide(operation, f.Limit, now)
-	case operation == "reserve":
-		decision, err = f.Reserve(tat, now, maxWait)
-	case operation == "take":
-		return f.Take(tat, now)
-	case operation == "peek":
-		decision, err = f.Peek(tat, now)
-	case operation == "charge":
-		decision, err = f.Charge(tat, now)
-	case operation == "refund":
-		decision, err = f.Refund(tat, now, receipt)
-	default:
-		panic("unknown operation: " + operation)
-	}
-	return decision, 0, err
-}
-
-// Reserve is the arithmetic of CL.RESERVE, and with a maxWait of 0 that of CL.THROTTLE.
-func (f Funnel) Reserve(tat, now, maxWait *big.Int) (Decision, Error) {
-	next := new(big.Int).Add(larger(tat, now), f.Inc)
-	over := new(big.Int).Sub(next, new(big.Int).Add(now, f.Tau))
-	fitsAtAll := f.Inc.Cmp(f.Tau) <= 0
-
-	if over.Sign() > 0 && !(fitsAtAll && over.Cmp(maxWait) <= 0) {
-		wait := big.NewInt(-1)
-		if fitsAtAll {
-			wait.Sub(over, maxWait)
-		}
-		return f.state(tat, now, true, wait), ""
-	}
-	if !fits(next) {
-		return Decision{}, ErrTAT
-	}
-	if f.Quantity.Sign() > 0 {
-		tat = next
-	}
-	return f.state(tat, now, false, larger(over, new(big.Int))), ""
-}
-
-// Take is the arithmetic of CL.TAKE.
-func (f Funnel) Take(tat, now *big.Int) (decision Decision, taken int64, err Error) {
-	room := new(big.Int).Sub(new(big.Int).Add(now, f.Tau), larger(tat, now))
-	number := new(big.Int)
-	if room.Sign() > 0 {
-		number.Quo(room, f.T)
-	}
-	wait := new(big.Int)
-	limited := number.Cmp(f.Quantity) < 0
-	if !limited {
-		number.Set(f.Quantity)
-	}
-	if number.Sign() > 0 {
-		if tat = new(big.Int).Add(larger(tat, now), new(big.Int).Mul(f.T, number)); !fits(tat) {
-			return Decision{}, 0, ErrTAT
-		}
-	}
-	if limited { // until another token fits
-		wait.Sub(new(big.Int).Add(larger(tat, now), f.T), new(big.Int).Add(now, f.Tau))
-	}
-	return f.state(tat, now, limited, wait), number.Int64(), ""
-}
-
-// Peek is the arithmetic of CL.PEEK.
-func (f Funnel) Peek(tat, now *big.Int) (Decision, Error) {
-	decision, err := f.Reserve(tat, now, new(big.Int))
-	if err == "" {
-		decision = f.state(tat, now, decision.Limited, big.NewInt(decision.Wait))
-	}
-	return decision, err
-}
-
-// Charge is the arithmetic of CL.CHARGE.
-func (f Funnel) Charge(tat, now *big.Int) (Decision, Error) {
-	if f.Quantity.Sign() > 0 {
-		tat = new(big.Int).Add(larger(tat, now), f.Inc)
-	}
-	if !fits(tat) {
-		return Decision{}, ErrTAT
-	}
-	return f.peekZero(tat, now)
-}
-
-// Refund is the arithmetic of CL.REFUND, with a receipt or nil.
-func (f Funnel) Refund(tat, now, receipt *big.Int) (Decision, Error) {
-	back := f.Inc
-	if receipt != nil {
-		if left := larger(new(big.Int).Sub(receipt, now), new(big.Int)); left.Cmp(back) < 0 {
-			back = left
-		}
-	}
-	if tat.Cmp(now) > 0 {
-		tat = larger(now, new(big.Int).Sub(tat, back))
-	}
-	return f.peekZero(tat, now)
-}
-
-func (f Funnel) peekZero(tat, now *big.Int) (Decision, Error) {
-	f.Quantity, f.Inc = new(big.Int), new(big.Int)
-	return f.Peek(tat, now)
-}
-
-// state is a decision whose last numbers follow from the TAT after the call.
-func (f Funnel) state(tat, now *big.Int, limited bool, wait *big.Int) Decision {
 	if f.Slots != nil {
-		return f.Slots.state(f.Slots.ends, f.Limit, now, limited, wait)
+		decision, err = f.Slots.decide(operation, f.Limit, now)
+		return decision, 0, err
 	}
-	level := larger(new(big.Int).Sub(tat, now), new(big.Int))
-	remaining := larger(new(big.Int).Sub(f.Tau, level), new(big.Int))
+	begin, full := largest(tat, now), add(now, f.Tau)
+	change, number := f.Inc, zero
+	switch operation {
+	case "take":
+		room := largest(sub(full, begin), zero)
+		number = smallest(quo(room, f.T), f.Quantity)
+		change = mul(f.T, number)
+	case "refund":
+		back := smallest(f.Inc, sub(begin, now), largest(sub(receipt, now), zero))
+		change = sub(zero, back)
+	}
+	next := add(begin, change)
+
+	limited, wait := less(full, next), largest(sub(next, full), zero)
+	refused := limited && (operation == "reserve" || operation == "peek")
+	switch {
+	case operation == "take":
+		if limited, wait = less(number, f.Quantity), zero; limited {
+			wait = sub(add(next, f.T), full) // until another token fits
+		}
+	case !refused:
+	case less(f.Tau, f.Inc):
+		wait = big.NewInt(-1)
+	case operation == "reserve" && !less(maxWait, wait):
+		limited, refused = false, false
+	case operation == "reserve":
+		wait = sub(wait, maxWait)
+	}
+
+	if !refused && !fits(next) {
+		return Decision{}, 0, ErrTAT
+	}
+	if refused || operation == "peek" || change.Sign() == 0 {
+		next = tat
+	}
+	level := largest(sub(next, now), zero)
 	return Decision{
 		Limited:    limited,
 		Limit:      in63Bits(f.Limit),
-		Remaining:  in63Bits(remaining.Quo(remaining, f.T)),
+		Remaining:  in63Bits(quo(largest(sub(f.Tau, level), zero), f.T)),
 		Wait:       in63Bits(wait),
 		ResetAfter: in63Bits(level),
-		TAT:        in63Bits(tat),
-	}
+		TAT:        in63Bits(next),
+	}, in63Bits(number), ""
 }
 
-func larger(a, b *big.Int) *big.Int {
-	if a.Cmp(b) > 0 {
-		return a
+// write stores a TAT or, of slots, when the holder's own ends.
+func (f Funnel) write(tat, now int64) Write {
+	switch {
+	case f.Slots != nil:
+		return f.Slots.write(f.Key, tat)
+	case tat <= now:
+		return Write{Key: f.Key}
 	}
-	return b
-}
-
-// in63Bits panics rather than wrap: the contract says of each of these that it fits.
-func in63Bits(number *big.Int) int64 {
-	if !number.IsInt64() {
-		panic("beyond 63 bits: " + number.String())
-	}
-	return number.Int64()
+	return Write{Key: f.Key, Value: strconv.FormatInt(tat, 10), Expiry: roundedUp(big.NewInt(tat), 1e6)}
 }

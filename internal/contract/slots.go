@@ -7,13 +7,12 @@ import (
 	"math/big"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // Slots are a row of slots: what is asked, and the set as it is stored. Ends are in milliseconds.
 type Slots struct {
-	Holder string
-	TTL    *big.Int // nanoseconds
+	holder string
+	ttl    *big.Int // nanoseconds
 
 	scores map[string]float64 // of all members
 	ends   map[string]int64   // of those that run
@@ -21,22 +20,19 @@ type Slots struct {
 
 // parseSlots reads key, limit, SLOTS, ttl and holder.
 func parseSlots(words [5]string) (Funnel, Error) {
-	limit, ok := Integer(0, words[1])
-	if !ok {
+	limit, isLimit := Integer(0, words[1])
+	ttl, isTTL := Seconds(words[3])
+	holder := words[4]
+	switch {
+	case !isLimit:
 		return Funnel{}, ErrLimit
-	}
-	ttl, ok := Seconds(words[3])
-	if !ok || ttl.Cmp(big.NewInt(1e6)) < 0 {
+	case !isTTL || less(ttl, big.NewInt(1e6)):
 		return Funnel{}, ErrTTL
-	}
-	if len(words[4]) < 1 || len(words[4]) > 255 {
+	case len(holder) < 1 || len(holder) > 255:
 		return Funnel{}, ErrHolder
 	}
-	return Funnel{Key: words[0], Limit: limit, Quantity: big.NewInt(1), Slots: &Slots{Holder: words[4], TTL: ttl}}, ""
+	return Funnel{Key: words[0], Limit: limit, Quantity: big.NewInt(1), Slots: &Slots{holder: holder, ttl: ttl}}, ""
 }
-
-// isSlots says whether the third word makes a row one of slots.
-func isSlots(words [5]string) bool { return strings.EqualFold(words[2], "slots") && len(words[2]) == 5 }
 
 // endOf is when a slot of that score ends, rounded up, from 0 to 2^63-1.
 func endOf(score float64) int64 {
@@ -46,9 +42,15 @@ func endOf(score float64) int64 {
 	return int64(math.Ceil(max(0, score)))
 }
 
+// until is the time until an end, from 0 to 2^63-1 nanoseconds.
+func until(end int64, now *big.Int) int64 {
+	span := sub(mul(big.NewInt(end), big.NewInt(1e6)), now)
+	return in63Bits(smallest(largest(span, zero), most))
+}
+
 // stored takes the set that a key holds. It returns when the holder's own slot ends, or 0.
 func (s *Slots) stored(value Value, now *big.Int) (own *big.Int, err Error) {
-	if value.Type != "zset" && value.Type != "" && value.Type != "none" {
+	if value.Type != "zset" && value.Type != "" {
 		return nil, ErrType
 	}
 	s.scores, s.ends = value.Scores, map[string]int64{}
@@ -57,82 +59,64 @@ func (s *Slots) stored(value Value, now *big.Int) (own *big.Int, err Error) {
 			s.ends[member] = end
 		}
 	}
-	return big.NewInt(s.ends[s.Holder]), ""
+	return big.NewInt(s.ends[s.holder]), ""
 }
 
 // decide is the arithmetic of the commands. The TAT of the Decision is when the holder's own slot
 // ends, or 0.
 func (s *Slots) decide(operation string, limit, now *big.Int) (Decision, Error) {
-	after, limited := maps.Clone(s.ends), false
+	decision, after := Decision{Limit: limit.Int64()}, maps.Clone(s.ends)
 	switch {
 	case operation == "refund":
-		delete(after, s.Holder)
-	case operation == "charge" || s.ends[s.Holder] > 0 || int64(len(s.ends)) < limit.Int64():
-		end := new(big.Int).Add(now, s.TTL)
+		delete(after, s.holder)
+	case operation == "charge" || s.ends[s.holder] > 0 || int64(len(s.ends)) < limit.Int64():
+		end := add(now, s.ttl)
 		if !fits(end) {
 			return Decision{}, ErrEnd
 		}
-		after[s.Holder] = roundedUp(end, 1e6)
-		limited = operation == "charge" && int64(len(after)) > limit.Int64()
+		after[s.holder] = roundedUp(end, 1e6)
+		decision.Limited = operation == "charge" && int64(len(after)) > limit.Int64()
 	default:
-		limited = true
+		decision.Limited = true
 	}
 	if operation == "peek" {
 		after = s.ends
 	}
-	wait := new(big.Int)
-	if limited && operation != "charge" && limit.Sign() == 0 {
-		wait.SetInt64(-1)
-	} else if limited {
-		wait = until(slices.Min(slices.Collect(maps.Values(after))), now)
+	ends := slices.Sorted(maps.Values(after))
+	if len(ends) > 0 {
+		decision.ResetAfter = until(ends[len(ends)-1], now)
 	}
-	return s.state(after, limit, now, limited, wait), ""
-}
-
-// state is a decision whose last numbers follow from the slots that run after the call.
-func (s *Slots) state(after map[string]int64, limit, now *big.Int, limited bool, wait *big.Int) Decision {
-	return Decision{
-		Limited:    limited,
-		Limit:      in63Bits(limit),
-		Remaining:  max(0, in63Bits(limit)-int64(len(after))),
-		Wait:       in63Bits(wait),
-		ResetAfter: in63Bits(until(slices.Max(append(slices.Collect(maps.Values(after)), 0)), now)),
-		TAT:        after[s.Holder],
+	if decision.Limited && operation != "charge" && limit.Sign() == 0 {
+		decision.Wait = -1
+	} else if decision.Limited {
+		decision.Wait = until(ends[0], now)
 	}
-}
-
-// until is the time until an end, at least 0 and at most 2^63-1.
-func until(end int64, now *big.Int) *big.Int {
-	span := new(big.Int).Mul(big.NewInt(end), big.NewInt(1e6))
-	if span.Sub(span, now); !fits(span) {
-		return most
-	}
-	return larger(span, new(big.Int))
+	decision.Remaining, decision.TAT = max(0, limit.Int64()-int64(len(ends))), after[s.holder]
+	return decision, ""
 }
 
 // write is what becomes of the set when the holder's own slot ends then, or has ended: up to 1,000
 // slots that have ended go, and the key expires with the last end.
 func (s *Slots) write(key string, end int64) Write {
-	left, last := map[string]float64{}, int64(0)
+	left := map[string]float64{}
 	maps.Copy(left, s.scores)
-	delete(left, s.Holder)
+	delete(left, s.holder)
 	ended := slices.SortedFunc(maps.Keys(left), func(a, b string) int {
 		return cmp.Or(cmp.Compare(left[a], left[b]), cmp.Compare(a, b))
 	})
 	ended = slices.DeleteFunc(ended, func(member string) bool { return s.ends[member] > 0 })
-	ended = ended[:min(len(ended), 1000)]
-	for _, member := range ended {
+	for _, member := range ended[:min(len(ended), 1000)] {
 		delete(left, member)
 	}
-	write := Write{Key: key, Holder: s.Holder, Removed: len(ended), Left: left, Expiry: NoExpiry}
+	write := Write{Key: key, Holder: s.holder, Left: left}
 	if end > 0 {
-		write.Value, left[s.Holder] = strconv.FormatInt(end, 10), float64(end)
+		write.Value, left[s.holder] = strconv.FormatInt(end, 10), float64(end)
 	}
 	for _, score := range left {
-		last = max(last, endOf(score))
+		write.Expiry = max(write.Expiry, endOf(score))
 	}
-	if last < math.MaxInt64 {
-		write.Expiry = last
+	if write.Expiry == math.MaxInt64 {
+		write.Expiry = NoExpiry
 	}
 	return write
 }

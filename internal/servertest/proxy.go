@@ -17,7 +17,7 @@ import (
 func LoseAnswer(t testing.TB, server, word string) string {
 	t.Helper()
 	lost := &atomic.Bool{}
-	return proxy(t, server, func(sent []byte) bool {
+	return Proxy(t, func() string { return server }, func(sent []byte) bool {
 		return bytes.Contains(bytes.ToLower(sent), []byte(strings.ToLower(word))) && lost.CompareAndSwap(false, true)
 	})
 }
@@ -31,7 +31,7 @@ func HideCommands(t testing.TB, server string, names ...string) (address string,
 	word := regexp.MustCompile(`(?i)\r\n(` + strings.ReplaceAll(strings.Join(names, "|"), ".", `\.`) + `)\r\n`)
 	var mutex sync.Mutex
 	var all [][]string
-	address = proxy(t, server, func(sent []byte) bool {
+	address = Proxy(t, func() string { return server }, func(sent []byte) bool {
 		mutex.Lock()
 		defer mutex.Unlock()
 		all = append(all, parseCommands(sent)...)
@@ -48,10 +48,11 @@ func HideCommands(t testing.TB, server string, names ...string) (address string,
 	}
 }
 
-// proxy returns an address that leads to a server until the test ends. The function sees
-// each piece that a client sends, and may change its bytes, before the server gets it. When
-// it returns true, the connection is closed in place of the server's next answer.
-func proxy(t testing.TB, server string, see func(sent []byte) (lose bool)) string {
+// Proxy returns an address that leads to a server until the test ends: each connection to the one
+// that server names then. The function see is called with each piece that a client sends, and may
+// change its bytes, before the server gets it. When it returns true, the connection is closed in
+// place of the server's next answer.
+func Proxy(t testing.TB, server func() string, see func(sent []byte) (lose bool)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -64,7 +65,7 @@ func proxy(t testing.TB, server string, see func(sent []byte) (lose bool)) strin
 			if err != nil {
 				return
 			}
-			go relay(client, server, see)
+			go relay(client, server(), see)
 		}
 	}()
 	return listener.Addr().String()

@@ -86,36 +86,46 @@ func TestSlots(t *testing.T) {
 	})
 }
 
-// A hijacked connection holds its slot until the handler returns.
-func TestSlotsOfHijackedConnections(t *testing.T) {
-	hijacked, end := make(chan struct{}), make(chan struct{})
-	server := httptest.NewServer(httplimit.New(limiter.NewLocal(), slow(100),
-		httplimit.WithSlots(limiter.Slots{Limit: 1, TTL: time.Minute}),
+// A response that streams and a hijacked connection hold their slot until the handler returns. When
+// the client goes away, that is at once, and not after the TTL (LiteLLM 27955).
+func TestSlotsOfLongRequests(t *testing.T) {
+	ended := make(chan error)
+	server := httptest.NewServer(httplimit.New(limiter.NewLocal(), slow(1000),
+		httplimit.WithSlots(limiter.Slots{Limit: 1, TTL: time.Hour}),
 	)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/hijack" {
-			return
+		switch r.URL.Path {
+		case "/hijack":
+			connection, _, err := w.(http.Hijacker).Hijack()
+			require.NoError(t, err)
+			io.WriteString(connection, "HTTP/1.1 200 OK\r\n\r\n")
+			_, err = connection.Read(make([]byte, 1)) // until the client has gone
+			ended <- err
+			require.NoError(t, r.Context().Err())
+			connection.Close()
+		case "/stream":
+			require.NoError(t, http.NewResponseController(w).Flush())
+			<-r.Context().Done()
+			ended <- context.Cause(r.Context())
 		}
-		connection, _, err := w.(http.Hijacker).Hijack()
-		require.NoError(t, err)
-		hijacked <- struct{}{}
-		<-end
-		require.NoError(t, r.Context().Err())
-		connection.Close()
 	})))
 	defer server.Close()
-	status := func(path string) int {
+	get := func(path string) *http.Response {
 		response, err := http.Get(server.URL + path)
-		if err != nil {
-			return 0
-		}
+		require.NoError(t, err)
+		return response
+	}
+	status := func() int {
+		response := get("/")
 		defer response.Body.Close()
 		return response.StatusCode
 	}
-	go status("/hijack")
-	<-hijacked
-	require.Equal(t, 429, status("/"))
-	close(end)
-	require.Eventually(t, func() bool { return status("/") == 200 }, 10*time.Second, 10*time.Millisecond)
+	for path, cause := range map[string]error{"/hijack": io.EOF, "/stream": context.Canceled} {
+		response := get(path)
+		require.Equal(t, []int{200, 429}, []int{response.StatusCode, status()})
+		response.Body.Close()
+		require.Equal(t, cause, <-ended)
+		require.Eventually(t, func() bool { return status() == 200 }, 10*time.Second, 10*time.Millisecond)
+	}
 }
 
 func TestWithSlotsPanics(t *testing.T) {

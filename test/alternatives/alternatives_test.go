@@ -150,7 +150,7 @@ func start(t *testing.T, name string, entries []transcript.Entry) *scene {
 		}
 	}
 	if name == funnel {
-		s.now = time.Now()
+		s.now = time.Now().Truncate(time.Millisecond) // at which slots end
 		servertest.ClockOf(s.server.Client(t)).Set(t, s.now)
 	}
 	return s

@@ -31,13 +31,17 @@ func requireRefused(t *testing.T, client *redis.Client, want string, words ...an
 	require.Equal(t, dirty, servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save"))
 }
 
-// TestErrors, each with its full text: of a call of one row, and of three, of which the
-// second is wrong. The commands of one funnel take no slots. The fuzzer has all numbers of words.
+// TestErrors, each with its full text: of a call of one row, and of eleven, of which the
+// tenth is wrong. The commands of one funnel take no slots. The fuzzer has all numbers of words.
 func TestErrors(t *testing.T) {
 	_, client := servertest.Shared(t)
 	require.NoError(t, client.RPush(t.Context(), "list", "a").Err())
 	require.NoError(t, client.Set(t.Context(), "word", "abc", 0).Err())
 	require.NoError(t, client.Do(t.Context(), "zadd", "slots", most, "a").Err())
+	nine := " "
+	for row := range 9 {
+		nine += fmt.Sprint(row, " 2 1 1 1 ")
+	}
 	for _, c := range []struct {
 		funnel string
 		begins contract.Error
@@ -76,8 +80,8 @@ func TestErrors(t *testing.T) {
 			}
 			requireRefused(t, client, string(c.begins)+ends, servertest.Words(command.name+" "+c.funnel)...)
 			if command.most() > 1 {
-				line := command.name + " first 2 1 1 1 " + c.funnel + " last 2 1 1 1"
-				requireRefused(t, client, string(c.begins.Of(2))+c.ends, servertest.Words(line)...)
+				line := command.name + nine + c.funnel + " last 2 1 1 1"
+				requireRefused(t, client, string(c.begins.Of(10))+c.ends, servertest.Words(line)...)
 			} else {
 				requireRefused(t, client, string(contract.ErrCount)+", not 'SLOTS'", command.name, "k", 2, "SLOTS", 1, 1)
 			}

@@ -18,6 +18,7 @@ import (
 
 	"funnel/internal/contract"
 	"funnel/internal/servertest"
+	"funnel/limiter"
 )
 
 // A step of a story is a call at an instant, and what comes of it.
@@ -163,7 +164,7 @@ var stories = map[string][]step{
 		{"10.5s", "cl.reserve k 0 SLOTS 30 a", "1 -1 [1 0 0 -1 0]", ""},
 		{"10.5s", "cl.peek k 1 SLOTS 30 a", "0 0 [0 1 1 0 0]", ""},
 	},
-	"no more than limit slots run": {
+	"no more than limit slots run": { // with KumoMTA's four steps: a, b, not c, and c when a ends
 		{"0s", "cl.reserve k 2 SLOTS 30 a", "0 0 [0 2 1 0 30]", "k{a:30s}"},
 		{"5s", "cl.reserve k 2 SLOTS 30 b", "0 0 [0 2 0 0 30]", "k{a:30s b:35s}"},
 		{"10s", "cl.reserve k 2 SLOTS 30 c", "1 20 [1 2 0 20 25]", "k{a:30s b:35s}"},
@@ -171,6 +172,8 @@ var stories = map[string][]step{
 		{"10s", "cl.reserve k 1 SLOTS 30 a", "0 0 [0 1 0 0 30 20]", "k{b:35s a:40s}"},
 		{"10s", "cl.peek k 9223372036854775807 SLOTS 30 c", "0 0 [0 9223372036854775807 9223372036854775805 0 30]", "k{b:35s a:40s}"},
 		{"10s", "cl.peek k 0 SLOTS 30 c", "1 -1 [1 0 0 -1 30]", "k{b:35s a:40s}"},
+		{"11s", "cl.refund k 2 SLOTS 30 a", "0 0 [0 2 1 0 24 29]", "k{b:35s}"},
+		{"11s", "cl.reserve k 2 SLOTS 30 c", "0 0 [0 2 0 0 30]", "k{b:35s c:41s}"},
 	},
 	"a slot ends when the clock reaches its millisecond": {
 		{"500ns", "cl.reserve k 1 SLOTS 0.001 a", "0 0 [0 1 0 0 0.0019995]", "k{a:2ms}"},
@@ -179,6 +182,14 @@ var stories = map[string][]step{
 		{"2ms", "cl.refund k 1 SLOTS 0.001 a", "0 0 [0 1 1 0 0]", "k{a:2ms}"},
 		{"2ms", "cl.reserve k 1 SLOTS 0.001 b", "0 0 [0 1 0 0 0.001]", "k{b:3ms}"},
 		{"3ms", "cl.reserve k 1 SLOTS 0.0010001 b", "0 0 [0 1 0 0 0.002]", "k{b:5ms}"},
+	},
+	"a slot that was renewed too late is given back twice, and lets nobody in": { // rails/solid_queue 761
+		{"0s", "cl.reserve k 1 SLOTS 30 a", "0 0 [0 1 0 0 30]", "k{a:30s}"},
+		{"31s", "cl.reserve k 1 SLOTS 30 b", "0 0 [0 1 0 0 30]", "k{b:1m1s}"},
+		{"31s", "cl.reserve k 0 SLOTS 30 a", "1 -1 [1 0 0 -1 30]", "k{b:1m1s}"},
+		{"32s", "cl.refund k 1 SLOTS 30 a", "0 0 [0 1 0 0 29]", "k{b:1m1s}"},
+		{"32s", "cl.refund k 1 SLOTS 30 a", "0 0 [0 1 0 0 29]", "k{b:1m1s}"},
+		{"32s", "cl.reserve k 1 SLOTS 30 c", "1 29 [1 1 0 29 29]", "k{b:1m1s}"},
 	},
 	"a clock that steps back lets slots run longer": {
 		{"0s", "cl.reserve k 1 SLOTS 30 a", "0 0 [0 1 0 0 30]", "k{a:30s}"},
@@ -321,6 +332,34 @@ func TestValuesOfOthers(t *testing.T) {
 			require.Equal(t, tat, client.GetDel(ctx, "unchanged").Val())
 		}
 		require.Equal(t, fmt.Sprintf("%s=%ds", name, level+2), stateOf(t, client))
+	}
+}
+
+// TestBrokenSets: RESTORE takes scores that are no numbers, or not in order. No call crashes or hangs,
+// and the script's CL.PEEK writes nothing.
+func TestBrokenSets(t *testing.T) {
+	_, client := servertest.Shared(t)
+	servertest.ClockOf(client).Set(t, servertest.Epoch)
+	ctx, script := t.Context(), redis.NewScript(limiter.Script())
+	for name, payload := range map[string]string{
+		"nan, h": "\x0c%%\x00\x00\x00\x15\x00\x00\x00\x04\x00\x00\x01n\x03\x03nan\x05\x01h\x03\x0d4102444830000" +
+			"\xff\x09\x00\xb7y-\xcfNl\x9bg",
+		"h, -5, inf": "\x0c,,\x00\x00\x00&\x00\x00\x00\x06\x00\x00\x01h\x03\x0d4102444830000\x0f\x01n\x03\x02-5" +
+			"\x04\x01i\x03\x03inf\xff\x09\x00\x22^#$0\xda\xbcz",
+		"nan of h": "\x0c\x13\x13\x00\x00\x00\x0d\x00\x00\x00\x02\x00\x00\x01h\x03\x03nan\xff\x09\x00\xd8\xef\xc0\xb2\xc8\x11A\xfb",
+	} {
+		if err := client.RestoreReplace(ctx, "k", 0, payload).Err(); err != nil { // Valkey 9 and some sets
+			require.ErrorContains(t, err, "Bad data format")
+			continue
+		}
+		for _, call := range []string{"cl.peek k 1 SLOTS 30 h", "cl.refund k 1 SLOTS 30 h"} {
+			require.NoError(t, client.RestoreReplace(ctx, "k", 0, payload).Err(), name)
+			require.Contains(t, servertest.Call(t, client, call), " 1 0 ", "%s: %s", name, call)
+		}
+		require.NoError(t, client.RestoreReplace(ctx, "k", 0, payload).Err(), name)
+		before := client.Dump(ctx, "k").Val()
+		require.NoError(t, script.Eval(ctx, client, []string{"k"}, "peek", 3, "SLOTS", 30, "h").Err(), name)
+		require.Equal(t, before, client.Dump(ctx, "k").Val(), name)
 	}
 }
 

@@ -1,4 +1,5 @@
 import { Funnel, short, span } from "./funnel.js";
+import { Slots } from "./slots.js";
 
 // All calls go through one queue: answers come in the order of the calls, and so does
 // what the page learns from them.
@@ -44,11 +45,16 @@ class Section {
   constructor(form) {
     this.form = form;
     this.part = (name) => form.querySelector(name);
+    const begin = `<div class="verdict"><p class="headline"></p><p class="detail"></p><p class="calls" role="img"></p></div>`;
+    const end = `<pre class="terminal" tabindex="0" aria-label="The last command and its reply"></pre>`;
+    this.part(".side").innerHTML = begin + this.part(".side").innerHTML + end + `<p class="spoken" role="status"></p>`;
     this.funnels = [...form.querySelectorAll("[data-key]")].map((element) => {
       const drawing = element.querySelector(".drawing");
-      const funnel = new Funnel(drawing, { headroom: Number(drawing.dataset.headroom ?? 40), compact: "compact" in drawing.dataset });
+      const funnel = "slots" in drawing.dataset ? new Slots(drawing)
+        : new Funnel(drawing, { headroom: Number(drawing.dataset.headroom ?? 40), compact: "compact" in drawing.dataset });
       return Object.assign(funnel, { element, key: element.dataset.key });
     });
+    this.slots = this.funnels.find((funnel) => funnel instanceof Slots);
     form.addEventListener("input", () => this.read());
     form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -70,7 +76,7 @@ class Section {
     for (const funnel of this.funnels) {
       const [capacity, count, period] = ["capacity", "count", "period"].map((name) => this.number(funnel, name));
       const interval = Math.floor(Math.round(period * 1e9) / count) / 1e9;
-      if (capacity >= 1 && interval > 0 && interval < Infinity) Object.assign(funnel, { capacity, interval });
+      if (capacity >= 1 && interval > 0 && interval < Infinity) Object.assign(funnel, { capacity, period, interval });
       funnel.maxWait = this.maxWait;
     }
   }
@@ -78,6 +84,7 @@ class Section {
   get asked() {
     return this.funnels.map((funnel) => ({
       key: funnel.key,
+      job: funnel === this.slots ? this.callers + 1 : 0,
       ...Object.fromEntries(["capacity", "count", "period", "quantity"].map((name) => [name, this.number(funnel, name)])),
     }));
   }
@@ -96,18 +103,22 @@ class Section {
   async makeCalls(command, times) {
     let answer;
     this.form.ariaBusy = "true";
+    if (this.slots) this.slots.taken = this.taken = this.slots.running(performance.now());
+    if (command === "renew") times = this.taken.length;
     for (let call = 0; call < times; call++) {
-      const funnels = command === "refund" ? this.taken.pop() : this.asked;
+      const renewed = command === "renew" && [{ ...this.taken[call][0], capacity: 0 }];
+      const funnels = renewed || (command === "refund" ? this.taken.pop() : this.asked);
       if (!funnels || funnels.emptyAt <= performance.now()) {
         this.verdict = { kind: "nothing" };
         break;
       }
-      answer = await ask({ command, funnels, max_wait: this.maxWait });
+      answer = await ask({ command: renewed ? "reserve" : command, funnels, max_wait: this.maxWait });
       if (answer.status !== 200) {
         this.verdict = { kind: "error", text: answer.status === 400 ? answer.error : "Redis has not decided." };
         break;
       }
       this.learn(answer.rows);
+      if (renewed && !answer.rows[0].limited) this.taken[call].emptyAt = this.slots.emptyAt;
       this.judge(command, funnels, answer.rows);
     }
     this.showCalls();
@@ -121,12 +132,13 @@ class Section {
   judge(command, asked, rows) {
     const now = performance.now(), { quantity } = asked[0];
     const instant = ({ wait }) => wait < 0 ? Infinity : now + wait * 1000;
-    this.funnels.forEach((funnel, i) => { funnel.limitedUntil = rows[i].limited ? instant(rows[i]) : 0; });
-    const limiting = this.funnels.filter((_, i) => rows[i].limited), limited = limiting.length > 0;
+    rows.forEach((row, i) => { this.funnels[i].limitedUntil = row.limited ? instant(row) : 0; });
+    const limiting = this.funnels.filter((_, i) => rows[i]?.limited), limited = limiting.length > 0;
     const until = limited ? Math.max(...limiting.map((funnel) => funnel.limitedUntil)) : instant(rows[0]);
     if (command === "reserve") this.calls = [...this.calls, limited].slice(-40);
     if (command === "charge" || command === "reserve" && !limited) {
-      const taken = asked.map((funnel, i) => ({ ...funnel, receipt: rows[i].receipt }));
+      const kept = this.slots ? asked.slice(0, 1) : asked; // a job that ends has used its tokens
+      const taken = kept.map((funnel, i) => ({ ...funnel, receipt: rows[i].receipt }));
       this.taken.push(Object.assign(taken, { emptyAt: this.funnels[0].emptyAt }));
     }
     if (command === "reset") {
@@ -135,12 +147,15 @@ class Section {
       this.verdict = { kind: "emptied" };
     } else if (command !== "reserve") {
       this.verdict = { kind: command, until };
+    } else if (limited && limiting[0] === this.slots) {
+      this.verdict = { kind: "full", limiting };
     } else if (limited) {
       this.verdict = { kind: until === Infinity ? "never" : "limited", until, quantity, limiting };
     } else if (this.part("[name=max_wait]")) {
       this.turns.push({ caller: ++this.callers, at: until, quantity });
       this.verdict = { kind: "reserved", until, caller: this.callers };
     } else {
+      this.callers++;
       this.verdict = { kind: "allowed" };
     }
   }
@@ -161,18 +176,22 @@ class Section {
         return { state: "ready", headline: "come back now", detail: alone ? state : `it was ${by}` };
       case "never":
         return { state: "limited", headline: `limited: ${tokens} never fit`, detail: `The quantity is larger than the capacity${by ? ` of ${limiting.map((funnel) => funnel.key).join(" and ")}` : ""}: no waiting helps.` };
-      case "allowed": return { state: "allowed", headline: "allowed", detail: usual || "poured into both of them" };
+      case "full":
+        if (this.slots.isLimited) return { state: "limited", headline: "limited: no slot is free", detail: by };
+        return { state: "ready", headline: "a slot is free", detail: `it was ${by}` };
+      case "allowed": return { state: "allowed", headline: "allowed", detail: usual || (this.slots ? "took a slot and tokens" : "poured into both of them") };
       case "reserved":
         if (left > 0) return { state: "reserved", headline: `caller ${caller}: your turn in ${span(left)}`, detail: usual };
         return { state: "allowed", headline: `caller ${caller}: go ahead`, detail: usual };
       case "charge":
         if (left > 0) return { state: "limited", headline: `charged: overfull for ${span(left)}`, detail: usual };
         return { state: "allowed", headline: "charged", detail: usual };
-      case "refund": return { state: "allowed", headline: "refunded", detail: usual };
-      case "nothing": return { state: "idle", headline: "nothing to refund", detail: "No tokens of a call are left in the funnel." };
+      case "renew": return { state: "allowed", headline: "renewed", detail: "" };
+      case "refund": return { state: "allowed", headline: this.slots ? "given back" : "refunded", detail: usual };
+      case "nothing": return { state: "idle", headline: "nothing to refund", detail: this.slots ? "No job runs." : "No tokens of a call are left in the funnel." };
       case "error": return { state: "error", headline: "error", detail: text };
     }
-    return { state: "idle", headline: level > 0 ? "leaking" : "empty", detail: usual || "pour, and see which of them limits" };
+    return { state: "idle", headline: level > 0 ? "leaking" : "empty", detail: usual || "call, and see which of them limits" };
   }
 
   showCalls() {
@@ -196,11 +215,12 @@ class Section {
       terminal.append(terminal.childNodes.length ? "\n> " : "> ", line);
       const lines = reply.split("\n"), named = lines.length > 1 && lines.length % words.length === 2;
       const width = Math.max(...lines.map((text) => text.length));
+      const word = (i) => i === 5 && sent.includes(" SLOTS ") ? "held" : words[i % words.length];
       lines.forEach((text, i) => {
         terminal.append("\n", text);
         if (named) {
           const name = document.createElement("span");
-          name.textContent = `${" ".repeat(width - text.length)}   # ${i < 2 ? ["limited", "wait"][i] : words[(i - 2) % words.length]}`;
+          name.textContent = `${" ".repeat(width - text.length)}   # ${i < 2 ? ["limited", "wait"][i] : word(i - 2)}`;
           terminal.append(name);
         }
       });
@@ -209,6 +229,7 @@ class Section {
 
   draw(now, elapsed) {
     this.turns = this.turns.filter(({ at }) => at > now);
+    if (this.slots) this.slots.taken = this.taken;
     for (const funnel of this.funnels) {
       funnel.turns = this.turns;
       funnel.draw(now, elapsed);
@@ -217,7 +238,7 @@ class Section {
       const row = funnel.element.querySelector(".row");
       if (!row) continue;
       row.classList.toggle("limited", funnel.isLimited);
-      set(row, !funnel.isLimited ? remaining : funnel.limitedUntil === Infinity ? "limits: never fits" : `limits: wait ${span((funnel.limitedUntil - now) / 1000)}`);
+      set(row, !funnel.isLimited ? remaining : funnel === this.slots ? "limits: none is free" : funnel.limitedUntil === Infinity ? "limits: never fits" : `limits: wait ${span((funnel.limitedUntil - now) / 1000)}`);
     }
     const { state, headline, detail } = this.say(now);
     if (this.form.dataset.state !== state) this.form.dataset.state = state;
