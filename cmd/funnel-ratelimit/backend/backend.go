@@ -1,0 +1,234 @@
+// Package backend decides on requests of Envoy by funnels. A [Backend] takes the place of the
+// fixed windows in github.com/envoyproxy/ratelimit.
+package backend
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/envoyproxy/ratelimit/src/config"
+	reference "github.com/envoyproxy/ratelimit/src/limiter"
+	"github.com/envoyproxy/ratelimit/src/redis"
+	"github.com/envoyproxy/ratelimit/src/settings"
+	"github.com/envoyproxy/ratelimit/src/utils"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"funnel/gcra"
+	"funnel/limiter"
+)
+
+// A Backend is a RateLimitCache of the reference. Make one with [New].
+type Backend struct {
+	settings settings.Settings
+	own      own
+	limiter  *limiter.Limiter
+	single   limiter.Allower // decides on one funnel: the limiter, or leases
+	client   io.Closer
+	counts   *reference.BaseRateLimiter
+}
+
+// DoLimit decides on a request, whose descriptors have a limit each, or nil. It panics with a
+// RedisError, which the service returns as an error. Another panic would end the process.
+func (b *Backend) DoLimit(ctx context.Context, request *pb.RateLimitRequest,
+	limits []*config.RateLimit) []*pb.RateLimitResponse_DescriptorStatus {
+	hits := utils.GetHitsAddends(request)
+	questions, of, err := b.questions(request, limits, hits)
+	if err == nil {
+		err = b.ask(ctx, questions)
+	}
+	if err != nil {
+		panic(redis.RedisError(err.Error()))
+	}
+	statuses := make([]*pb.RateLimitResponse_DescriptorStatus, len(limits))
+	for i, limit := range limits {
+		statuses[i] = &pb.RateLimitResponse_DescriptorStatus{Code: pb.RateLimitResponse_OK}
+		if limit != nil {
+			statuses[i] = b.status(of[i], limit, hits[i])
+		}
+	}
+	return statuses
+}
+
+// Flush has nothing to wait for.
+func (b *Backend) Flush() {}
+
+// Close closes the connections to Redis.
+func (b *Backend) Close() error { return b.client.Close() }
+
+// A question is what the descriptors with one key ask, and the answer. Those that refuse are decided
+// as one: if one is limited, no question of the request takes tokens. Descriptors in shadow mode or
+// quota mode do not refuse, and are asked afterwards.
+type question struct {
+	limiter.Request // the quantity is 0 to look only
+	refuses         bool
+	used            bool // the tokens were used already
+	limited         bool
+	result          limiter.Result
+}
+
+// questions returns what a request asks, and the question of each descriptor.
+func (b *Backend) questions(request *pb.RateLimitRequest, limits []*config.RateLimit,
+	hits []uint64) (questions, of []*question, err error) {
+	of = make([]*question, len(limits))
+	for i, limit := range limits {
+		if limit == nil {
+			continue
+		}
+		limit.Stats.TotalHits.Add(hits[i])
+		unit, descriptor := limit.Limit.Unit, request.Descriptors[i]
+		if unit < pb.RateLimitResponse_RateLimit_SECOND || unit > pb.RateLimitResponse_RateLimit_WEEK {
+			return nil, nil, fmt.Errorf("the limit of a descriptor has the unit %v", unit)
+		}
+		q := &question{used: b.own.Charge && descriptor.HitsAddend.GetValue() > 0}
+		q.refuses = !q.used && !limit.ShadowMode && !limit.QuotaMode &&
+			!b.settings.GlobalShadowMode && !b.settings.GlobalQuotaMode
+		q.Key, q.Limit = keyOf(request.Domain, descriptor, limit), b.limitOf(limit.Limit)
+		known := slices.IndexFunc(questions, func(other *question) bool {
+			return other.Key == q.Key && other.refuses == q.refuses && other.used == q.used
+		})
+		if known >= 0 {
+			q = questions[known]
+		} else if questions = append(questions, q); len(questions) > 64 { // as many as a command takes
+			return nil, nil, errors.New("more than 64 descriptors of a request have limits")
+		}
+		most := uint64(math.MaxInt64)
+		if !q.used {
+			most = uint64(q.Limit.Capacity) + 1 // which never fits
+		}
+		q.Quantity = int(min(uint64(q.Quantity)+min(hits[i], math.MaxInt64), most))
+		of[i] = q
+	}
+	return questions, of, nil
+}
+
+// limitOf returns the funnel of a limit. It leaks at most one token per nanosecond.
+func (b *Backend) limitOf(limit *pb.RateLimitResponse_RateLimit) limiter.Limit {
+	period := time.Duration(utils.UnitToDivider(limit.Unit)) * time.Second
+	count := int(limit.RequestsPerUnit)
+	return limiter.Per(min(count, int(period)), period).Burst(int(math.Ceil(float64(count) * b.own.Burst)))
+}
+
+// keyOf returns the key of a descriptor: {domain}:key=value,key=value:20/MINUTE. Names and values
+// are escaped, and where they are long, hashed. The hash tag keeps a domain on one node of a cluster.
+func keyOf(domain string, descriptor *common.RateLimitDescriptor, limit *config.RateLimit) string {
+	words := make([]string, len(descriptor.Entries))
+	for i, entry := range descriptor.Entries {
+		value := entry.Value
+		if i < len(limit.ShareThresholdKeyPattern) && limit.ShareThresholdKeyPattern[i] != "" {
+			value = limit.ShareThresholdKeyPattern[i]
+		}
+		words[i] = url.QueryEscape(entry.Key) + "=" + url.QueryEscape(value)
+	}
+	entries := strings.Join(words, ",")
+	if len(entries) > 400 {
+		entries = fmt.Sprintf("%x", sha256.Sum256([]byte(entries)))
+	}
+	return fmt.Sprintf("{%s}:%s:%d/%v", url.QueryEscape(domain), entries, limit.Limit.RequestsPerUnit, limit.Limit.Unit)
+}
+
+// ask asks the questions of a request, in three steps: for what only looks, and for tokens that were
+// used; for tokens that are taken as one; and for what refuses nobody.
+func (b *Backend) ask(ctx context.Context, questions []*question) error {
+	var steps [3][]*question
+	for _, q := range questions {
+		step := 1
+		switch {
+		case q.used || q.refuses && (q.Quantity == 0 || q.Limit.Capacity == 0):
+			step = 0
+		case !q.refuses:
+			step = 2
+		}
+		steps[step] = append(steps[step], q)
+	}
+	refused := false
+	for step, now := range steps {
+		askThem := b.each
+		if step == 1 && len(now) > 1 && !refused {
+			askThem = b.takeAll
+		}
+		if err := askThem(ctx, now, refused); err != nil {
+			return err
+		}
+		refused = refused || slices.ContainsFunc(now, func(q *question) bool { return q.refuses && q.limited })
+	}
+	return nil
+}
+
+// takeAll takes the tokens of all questions, or of none.
+func (b *Backend) takeAll(ctx context.Context, questions []*question, _ bool) error {
+	requests := make([]limiter.Request, len(questions))
+	for i, q := range questions {
+		requests[i] = q.Request
+	}
+	results, err := b.limiter.AllowAll(ctx, requests...)
+	for i := range results {
+		questions[i].result, questions[i].limited = results[i], results[i].Limited()
+	}
+	return err
+}
+
+// each asks each question alone, all at once. In a refused request they only look.
+func (b *Backend) each(ctx context.Context, questions []*question, refused bool) error {
+	errs := make([]error, len(questions))
+	var group sync.WaitGroup
+	for i, q := range questions {
+		group.Go(func() { errs[i] = b.askOne(ctx, q, refused) })
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+func (b *Backend) askOne(ctx context.Context, q *question, refused bool) (err error) {
+	switch {
+	case q.Limit.Capacity == 0:
+		q.limited = true
+	case q.used:
+		q.result, err = b.limiter.Charge(ctx, q.Key, q.Limit, q.Quantity)
+		q.limited = q.result.RetryAfter != limiter.NoRetry
+	case refused || q.Quantity == 0:
+		q.result, err = b.limiter.Peek(ctx, q.Key, q.Limit)
+		q.limited = q.result.Remaining < max(q.Quantity, 1)
+	default:
+		q.result, err = b.single.AllowN(ctx, q.Key, q.Limit, q.Quantity)
+		q.limited = q.result.Limited()
+	}
+	return err
+}
+
+// status counts the decision, and describes it.
+func (b *Backend) status(q *question, limit *config.RateLimit, hits uint64) *pb.RateLimitResponse_DescriptorStatus {
+	most := uint64(limit.Limit.RequestsPerUnit)
+	after := most - uint64(q.result.Remaining)
+	before := after - min(after, hits)
+	if q.limited {
+		before, after = most, most+1
+	}
+	info := reference.NewRateLimitInfo(limit, before, after, 0, 0)
+	status := b.counts.GetResponseDescriptorStatus(q.Key, info, false, hits)
+	status.LimitRemaining = uint32(q.result.Remaining)
+	status.DurationUntilReset = durationpb.New(time.Duration(gcra.Seconds(int64(q.untilMore()))) * time.Second)
+	return status
+}
+
+// untilMore returns how long it takes until the request fits, or where it did, until more remains.
+func (q *question) untilMore() time.Duration {
+	switch {
+	case q.Limit.Capacity == 0:
+		return q.Limit.Period
+	case q.limited && q.result.RetryAfter > 0:
+		return q.result.RetryAfter
+	}
+	later := time.Duration(q.Limit.Capacity-q.result.Remaining-1) * (q.Limit.Period / time.Duration(q.Limit.Count))
+	return max(0, min(q.result.ResetAfter, q.result.ResetAfter-later))
+}

@@ -1,0 +1,103 @@
+package backend
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	reference "github.com/envoyproxy/ratelimit/src/limiter"
+	"github.com/envoyproxy/ratelimit/src/settings"
+	"github.com/envoyproxy/ratelimit/src/utils"
+	"github.com/kelseyhightower/envconfig"
+	"github.com/redis/go-redis/v9"
+	"github.com/sirupsen/logrus"
+
+	"funnel/limiter"
+	"funnel/limiter/lease"
+)
+
+// own are the settings that the reference lacks.
+type own struct {
+	Lease     time.Duration `envconfig:"FUNNEL_LEASE"`
+	OnFailure string        `envconfig:"FUNNEL_ON_FAILURE" default:"error"`
+	Burst     float64       `envconfig:"FUNNEL_BURST" default:"1"`
+	Charge    bool          `envconfig:"FUNNEL_CHARGE"`
+}
+
+var policies = map[string]limiter.FailurePolicy{"error": limiter.FailWithError, "open": limiter.FailOpen,
+	"closed": limiter.FailClosed, "local": limiter.FailLocal}
+
+// New returns a Backend by the reference's settings, and by those that only this service has, from
+// the environment. It sends nothing yet.
+func New(s settings.Settings) (*Backend, error) {
+	b := &Backend{settings: s}
+	b.counts = reference.NewBaseRateLimit(utils.NewTimeSourceImpl(), nil, 0, nil, s.NearLimitRatio, "", nil)
+	if err := envconfig.Process("", &b.own); err != nil {
+		return nil, err
+	}
+	policy, known := policies[b.own.OnFailure]
+	switch {
+	case !known:
+		return nil, fmt.Errorf("FUNNEL_ON_FAILURE is '%s': it must be error, open, closed or local", b.own.OnFailure)
+	case !(b.own.Burst > 0 && b.own.Burst <= 1):
+		return nil, fmt.Errorf("FUNNEL_BURST is %v: it must be above 0, and at most 1", b.own.Burst)
+	case s.RedisPerSecond || s.LocalCacheSizeInBytes != 0:
+		logrus.Warn("REDIS_PERSECOND and LOCAL_CACHE_SIZE_IN_BYTES are ignored: one server decides on a request")
+	}
+	client, err := newClient(s)
+	if err != nil {
+		return nil, err
+	}
+	b.client = client
+	b.limiter = limiter.New(client, limiter.WithPrefix(s.CacheKeyPrefix), limiter.WithTimeout(s.RedisTimeout),
+		limiter.OnFailure(policy))
+	b.single = b.limiter
+	if b.own.Lease > 0 {
+		b.single = lease.New(b.limiter, b.own.Lease)
+	}
+	return b, nil
+}
+
+// newClient returns a client for the Redis of REDIS_URL and the settings beside it. An address is
+// host:port, the path of a socket, or a URL.
+func newClient(s settings.Settings) (redis.UniversalClient, error) {
+	options := &redis.UniversalOptions{Addrs: strings.Split(s.RedisUrl, ","), PoolSize: s.RedisPoolSize,
+		DialTimeout: s.RedisTimeout, ReadTimeout: s.RedisTimeout,
+		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1} // as package limiter says
+	if s.RedisTls {
+		options.TLSConfig = s.RedisTlsConfig
+	}
+	options.Username, options.Password = credentials(s.RedisAuth)
+	user, password := &options.Username, &options.Password // of the addresses
+	switch kind := strings.ToLower(s.RedisType); {
+	case kind == "single" && len(options.Addrs) == 1:
+	case kind == "cluster":
+		options.IsClusterMode = true
+	case kind == "sentinel" && len(options.Addrs) > 1:
+		options.MasterName, options.Addrs = options.Addrs[0], options.Addrs[1:]
+		user, password = &options.SentinelUsername, &options.SentinelPassword
+		*user, *password = credentials(s.RedisSentinelAuth)
+	default:
+		return nil, fmt.Errorf("REDIS_TYPE is '%s', and REDIS_URL has %d parts: it must be single with one address, "+
+			"cluster, or sentinel with the name of the primary before the addresses", s.RedisType, len(options.Addrs))
+	}
+	for i, address := range options.Addrs {
+		if parsed, err := redis.ParseURL(address); err == nil {
+			options.Addrs[i], options.DB = parsed.Addr, parsed.DB
+			*user, *password = cmp.Or(*user, parsed.Username), cmp.Or(*password, parsed.Password)
+			options.TLSConfig = cmp.Or(options.TLSConfig, parsed.TLSConfig)
+		} else if strings.Contains(address, "://") {
+			return nil, fmt.Errorf("REDIS_URL: %w", err)
+		}
+	}
+	return redis.NewUniversalClient(options), nil
+}
+
+// credentials splits user:password. Without a user it is the password.
+func credentials(auth string) (user, password string) {
+	if user, password, found := strings.Cut(auth, ":"); found {
+		return user, password
+	}
+	return "", auth
+}

@@ -1,0 +1,69 @@
+// Command funnel-ratelimit is a rate limit service for Envoy, Istio and other clients of gRPC. It
+// reads the configuration and the settings of github.com/envoyproxy/ratelimit, and serves by its
+// packages. Package backend decides, by funnels: docs/envoy.md says what differs.
+package main
+
+import (
+	"io"
+	"net/http"
+	"strings"
+
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/envoyproxy/ratelimit/src/metrics"
+	"github.com/envoyproxy/ratelimit/src/server"
+	ratelimit "github.com/envoyproxy/ratelimit/src/service"
+	"github.com/envoyproxy/ratelimit/src/service_cmd/runner"
+	"github.com/envoyproxy/ratelimit/src/settings"
+	"github.com/envoyproxy/ratelimit/src/stats"
+	"github.com/sirupsen/logrus"
+
+	"funnel/cmd/funnel-ratelimit/backend"
+)
+
+func main() {
+	s := settings.NewSettings()
+	level, err := logrus.ParseLevel(s.LogLevel)
+	if err != nil {
+		logrus.Fatalf("LOG_LEVEL: %v", err)
+	}
+	logrus.SetLevel(level)
+	if strings.EqualFold(s.LogFormat, "json") {
+		logrus.SetFormatter(&logrus.JSONFormatter{FieldMap: logrus.FieldMap{"time": "@timestamp", "msg": "@message"}})
+	}
+	srv, err := newServer(s)
+	if err != nil {
+		logrus.Fatal(err)
+	}
+	srv.Start() // until a signal ends the process
+}
+
+// newServer puts the service together as the reference's runner does, which takes no other
+// backend. It waits for the first configuration.
+func newServer(s settings.Settings) (server.Server, error) {
+	decides, err := backend.New(s)
+	if err != nil {
+		return nil, err
+	}
+	sinks := runner.NewRunner(s) // for statistics
+	store := sinks.GetStatsStore()
+	manager := stats.NewStatManager(store, s)
+	reporter := metrics.NewServerReporter(store.ScopeWithTags("ratelimit_server", s.ExtraTags))
+	srv := server.NewServer(s, "ratelimit", manager, nil, settings.GrpcUnaryInterceptor(reporter.UnaryServerInterceptor()))
+	service := ratelimit.NewService(decides, srv.Provider(), manager, srv.HealthChecker(), start{},
+		s.GlobalShadowMode, s.ForceStartWithoutInitialConfig, s.HealthyWithAtLeastOneConfigLoaded)
+	srv.AddDebugHttpEndpoint("/rlconfig", "print out the currently loaded configuration for debugging",
+		func(w http.ResponseWriter, _ *http.Request) {
+			if current, _, _ := service.GetCurrentConfig(); current != nil {
+				io.WriteString(w, current.Dump())
+			}
+		})
+	srv.AddJsonHandler(service)
+	pb.RegisterRateLimitServiceServer(srv.GrpcServer(), service)
+	return srv, nil
+}
+
+// start is a clock that stands still at the start of all windows: the header for the reset tells the
+// whole unit, after which a funnel is empty.
+type start struct{}
+
+func (start) UnixNow() int64 { return 0 }

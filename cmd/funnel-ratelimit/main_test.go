@@ -1,0 +1,200 @@
+// Requests by gRPC to the service, on real servers: what it answers, what it counts, and what it does where it
+// cannot decide.
+
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/envoyproxy/ratelimit/src/settings"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"funnel/internal/servertest"
+)
+
+type served struct {
+	client pb.RateLimitServiceClient
+	config string // the folder of the configuration
+}
+
+// serve starts the service with the configuration in testdata.
+func serve(t *testing.T, redis string, environment ...string) served {
+	t.Helper()
+	folder, port := t.TempDir(), strconv.Itoa(servertest.FreePort(t))
+	service := served{config: filepath.Join(folder, "config")}
+	require.NoError(t, os.CopyFS(service.config, os.DirFS("testdata")))
+	for _, setting := range append([]string{
+		"HOST=127.0.0.1", "PORT=0", "DEBUG_HOST=127.0.0.1", "DEBUG_PORT=0", "GRPC_HOST=127.0.0.1", "GRPC_PORT=" + port,
+		"RUNTIME_ROOT=" + folder, "RUNTIME_WATCH_ROOT=false", "DISABLE_STATS=true", "LIMIT_RESPONSE_HEADERS_ENABLED=true",
+		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + redis, "REDIS_TIMEOUT=5s",
+	}, environment...) {
+		name, value, _ := strings.Cut(setting, "=")
+		t.Setenv(name, value)
+	}
+	srv, err := newServer(settings.NewSettings())
+	require.NoError(t, err)
+	go srv.Start()
+	t.Cleanup(srv.Stop)
+	connection, err := grpc.NewClient("127.0.0.1:"+port, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	require.NoError(t, err)
+	t.Cleanup(func() { connection.Close() })
+	service.client = pb.NewRateLimitServiceClient(connection)
+	return service
+}
+
+// request reads "domain: key=value,key=value key=value#5", where #5 is the descriptor's hits_addend.
+func request(text string) *pb.RateLimitRequest {
+	domain, descriptors, _ := strings.Cut(text, ": ")
+	request := &pb.RateLimitRequest{Domain: domain}
+	for word := range strings.SplitSeq(descriptors, " ") {
+		descriptor := &common.RateLimitDescriptor{}
+		word, hits, found := strings.Cut(word, "#")
+		if number, err := strconv.ParseUint(hits, 10, 64); found && err == nil {
+			descriptor.HitsAddend = wrapperspb.UInt64(number)
+		}
+		for pair := range strings.SplitSeq(word, ",") {
+			key, value, _ := strings.Cut(pair, "=")
+			descriptor.Entries = append(descriptor.Entries, &common.RateLimitDescriptor_Entry{Key: key, Value: value})
+		}
+		request.Descriptors = append(request.Descriptors, descriptor)
+	}
+	return request
+}
+
+// ask returns the answer as "OVER_LIMIT: OK 9 360s, OVER_LIMIT 0 1200s", or the error.
+func (s served) ask(t *testing.T, text string) string {
+	t.Helper()
+	response, err := s.client.ShouldRateLimit(t.Context(), request(text))
+	if err != nil {
+		return err.Error()
+	}
+	answer, separator := response.OverallCode.String(), ": "
+	for _, status := range response.Statuses {
+		answer += fmt.Sprint(separator, status.Code, " ", status.LimitRemaining)
+		if separator = ", "; status.DurationUntilReset != nil {
+			answer += fmt.Sprint(" ", status.DurationUntilReset.Seconds, "s")
+		}
+	}
+	return answer
+}
+
+// A funnel of 10 an hour leaks a token in 360 s, one of 3 in 1200 s.
+func TestAnswers(t *testing.T) {
+	steps := []struct{ ask, answer string }{
+		{"shop: user=1", "OK: OK 9 360s"},
+		{"shop: user=1#5", "OK: OK 4 360s"},
+		{"shop: user=1#5", "OVER_LIMIT: OVER_LIMIT 4 360s"},
+		{"shop: user=1#18446744073709551615", "OVER_LIMIT: OVER_LIMIT 4 360s"}, // never fits
+		{"shop: user=1#0", "OK: OK 4 360s"},
+		{"shop: user=1 tenant=1#3", "OK: OK 3 360s, OK 0 1200s"},
+		// One refuses: no other counts the request.
+		{"shop: user=1 tenant=1 shadow=1 quota=1", "OVER_LIMIT: OK 3 360s, OVER_LIMIT 0 1200s, OK 1 0s, OK 1 0s"},
+		{"shop: user=1 tenant=1#0", "OVER_LIMIT: OK 3 360s, OVER_LIMIT 0 1200s"},
+		{"shop: user=1#4 closed=1", "OVER_LIMIT: OVER_LIMIT 3 360s, OVER_LIMIT 0 60s"},
+		// The same key twice is one funnel.
+		{"shop: user=1 user=1", "OK: OK 1 360s, OK 1 360s"},
+		// These refuse nobody. The service does not tell the reset of a quota.
+		{"shop: user=2 shadow=1 quota=1", "OK: OK 9 360s, OK 0 3600s, OK 0 3600s"},
+		{"shop: user=2 shadow=1 quota=1", "OK: OK 8 360s, OK 0 3600s, OK 0"},
+		{"shop: free=1 other=1 user=2", "OK: OK 4294967295, OK 0, OK 7 360s"},
+		{"none: user=1", "OK: OK 0"},
+		{"shop: named=1", "OK: OK 0 3600s"},
+		{"shop: named=1 replacing=1", "OK: OK 0, OK 4 720s"},
+		{"shop: file=/a/1#2", "OK: OK 0 1800s"},
+		{"shop: file=/a/2", "OVER_LIMIT: OVER_LIMIT 0 1800s"},
+	}
+	t.Run("module", func(t *testing.T) {
+		rdb, clock := servertest.StartWithClock(t)
+		clock.Set(t, servertest.Epoch)
+		service := serve(t, rdb.Options().Addr)
+		for _, step := range steps {
+			require.Equal(t, step.answer, service.ask(t, step.ask), step.ask)
+		}
+		response, err := service.client.ShouldRateLimit(t.Context(), request("shop: user=2 tenant=1"))
+		require.NoError(t, err)
+		require.Regexp(t, `RateLimit-Limit.*"3".*RateLimit-Remaining.*"0".*RateLimit-Reset.*"3600"`,
+			fmt.Sprint(response.ResponseHeadersToAdd))
+	})
+	t.Run("script", func(t *testing.T) {
+		service := serve(t, servertest.Start(t, servertest.Options{}).Client(t).Options().Addr)
+		for _, step := range steps {
+			answer, _, _ := strings.Cut(service.ask(t, step.ask), " ")
+			require.Equal(t, strings.Split(step.answer, " ")[0], answer, step.ask)
+		}
+	})
+}
+
+// Descriptors with separators in them are not mistaken for others, and a domain has one hash tag.
+func TestKeys(t *testing.T) {
+	rdb := servertest.Start(t, servertest.Options{Module: servertest.Module(t)}).Client(t)
+	service := serve(t, rdb.Options().Addr, "CACHE_KEY_PREFIX=envoy:")
+	hostile := request("a}{b: user=1")
+	hostile.Descriptors[0].Entries[0].Value = "1,path=2:10/HOUR"
+	_, err := service.client.ShouldRateLimit(t.Context(), hostile)
+	require.NoError(t, err)
+	long := strings.Repeat("x", 1_000_000)
+	for _, text := range []string{"a}{b: user=1", "a}{b: user=1,path=2", "a}{b: user=" + long} {
+		require.Equal(t, "OK: OK 9 360s", service.ask(t, text))
+	}
+	require.ElementsMatch(t, []string{
+		"envoy:{a%7D%7Bb}:user=1%2Cpath%3D2%3A10%2FHOUR:10/HOUR",
+		"envoy:{a%7D%7Bb}:user=1:10/HOUR",
+		"envoy:{a%7D%7Bb}:user=1,path=2:10/HOUR",
+		fmt.Sprintf("envoy:{a%%7D%%7Bb}:%x:10/HOUR", sha256.Sum256([]byte("user="+long))),
+	}, rdb.Keys(t.Context(), "*").Val())
+}
+
+// Settings that only this service has, and a configuration that changes meanwhile.
+func TestSettings(t *testing.T) {
+	rdb, clock := servertest.StartWithClock(t)
+	clock.Set(t, servertest.Epoch)
+	service := serve(t, rdb.Options().Addr, "FUNNEL_CHARGE=true", "FUNNEL_BURST=0.5", "FUNNEL_LEASE=200ms")
+	require.Equal(t, "OK: OK 5 0s", service.ask(t, "shop: user=1#0"))
+	require.Equal(t, "OVER_LIMIT: OVER_LIMIT 0 2520s", service.ask(t, "shop: user=1#12")) // 7 more than the capacity
+	require.Equal(t, "OVER_LIMIT: OVER_LIMIT 0 2880s", service.ask(t, "shop: user=1#0"))
+	servertest.Eventually(t, "a lease that takes tokens ahead", func() bool {
+		service.ask(t, "shop: hot=1")
+		return strings.Contains(rdb.Info(t.Context(), "commandstats").Val(), "cl.take")
+	})
+	file := filepath.Join(service.config, "shop.yaml")
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, bytes.ReplaceAll(content, []byte("10"), []byte("40")), 0o644))
+	servertest.Eventually(t, "the new limit", func() bool { return service.ask(t, "shop: user=1") == "OK: OK 19 90s" })
+}
+
+func TestErrors(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{})
+	redis := server.Client(t).Options().Addr
+	service := serve(t, redis)
+	many := "shop: user=0"
+	for i := range 64 {
+		many += fmt.Sprint(" user=", 1+i)
+	}
+	require.Contains(t, service.ask(t, many), "more than 64 descriptors")
+	override := request("shop: user=1")
+	override.Descriptors[0].Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 1}
+	_, err := service.client.ShouldRateLimit(t.Context(), override)
+	require.ErrorContains(t, err, "the limit of a descriptor has the unit UNKNOWN")
+	server.Kill()
+	require.Contains(t, service.ask(t, "shop: user=1"), "connection refused")
+	require.Equal(t, "OK: OK 9 360s", serve(t, redis, "FUNNEL_ON_FAILURE=local").ask(t, "shop: user=1"))
+	for _, name := range []string{"REDIS_TYPE", "FUNNEL_BURST", "FUNNEL_ON_FAILURE"} { // checked in the opposite order
+		t.Setenv(name, "7")
+		_, err := newServer(settings.NewSettings())
+		require.ErrorContains(t, err, name)
+	}
+}

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# The tests of cmd/funnel-ratelimit. Then integration tests of github.com/envoyproxy/ratelimit, with the same
+# backend: in a copy of its sources, whose runner makes that backend. They have servers on fixed ports.
+
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." >/dev/null
+. scripts/common.sh
+
+reference=github.com/envoyproxy/ratelimit
+# Other tests expect that refused requests count, or statistics of a cache of windows.
+tests='^TestBasicConfig$/Overlimit|^TestShareThreshold$|^TestBasicReloadConfig$'
+skip='^TestBasicConfig$/LocalCache'
+
+need_server
+top=$PWD
+cd cmd/funnel-ratelimit
+go test -count=1 -race ./...
+for port in 6380 6383 8082 8083 8084; do
+    ! (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null || die "port $port is taken, which these tests need"
+done
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+ln -s "$FUNNEL_SERVER" "$copy/redis-server"
+cp -r "$(go list -m -f '{{.Dir}}' "$reference")" "$copy/ratelimit"
+chmod -R u+w "$copy/ratelimit"
+sed -i -e 's|^import (|&\n"funnel/cmd/funnel-ratelimit/backend"|' \
+    -e 's|case "redis", "":|&\nb, err := backend.New(s)\nif err != nil { panic(err) }\nreturn b, b|' \
+    "$copy/ratelimit/src/service_cmd/runner/runner.go"
+# This test stops counting over the limit, as those of TestBasicConfig here do.
+stop=WithStopCacheKeyIncrementWhenOverlimit
+sed -i "/^func testBasicConfigWithoutWatchRoot(/,/^}/s/RedisSettings(/RedisSettings$stop(/" \
+    "$copy/ratelimit/test/integration/integration_test.go"
+sed "s|=> ../..|=> $top|" go.mod >"$copy/go.mod"
+cp go.sum "$copy/go.sum"
+go mod edit -replace "$reference=$copy/ratelimit" "$copy/go.mod"
+PATH=$copy:$PATH go test -count=1 -vet=off -mod=mod -modfile "$copy/go.mod" -tags integration \
+    -run "$tests" -skip "$skip" "$reference/test/integration"
