@@ -20,7 +20,9 @@ func ExampleNew() {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	l := limiter.New(rdb, limiter.OnFailure(limiter.FailLocal))
 
-	limit := httplimit.New(l, limiter.PerMinute(30).Burst(2), httplimit.WithName("reply"))
+	limit := httplimit.New(l, limiter.PerMinute(30).Burst(2),
+		httplimit.WithName("reply"),
+		httplimit.WithKey(httplimit.ByIP(netip.MustParsePrefix("10.0.0.0/24"))))
 	mux := http.NewServeMux()
 	mux.Handle("/reply", limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "posted")
@@ -39,22 +41,6 @@ func ExampleNew() {
 	// "reply";q=2;w=4   "reply";r=0;t=4
 	// 429 too many requests: try again in 2 seconds
 	// "reply";q=2;w=4   "reply";r=0;t=2
-}
-
-// Behind a load balancer in 10.0.0.0/24 that adds to X-Forwarded-For.
-func ExampleByIP() {
-	byIP := httplimit.ByIP(netip.MustParsePrefix("10.0.0.0/24"))
-
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.RemoteAddr = "10.0.0.7:40112"
-	r.Header.Set("X-Forwarded-For", "203.0.113.9, 2001:db8:1:2:3:4:5:6") // the first is a lie
-	fmt.Println(byIP(r))
-
-	r.RemoteAddr = "198.51.100.3:40112" // not the load balancer
-	fmt.Println(byIP(r))
-	// Output:
-	// 2001:db8:1:2::/64
-	// 198.51.100.3
 }
 
 // A funnel for each API key at each route, or for each address without an API key.
