@@ -47,7 +47,6 @@ type process struct {
 
 // start starts an example against the server; it is killed when the test ends.
 func start(t *testing.T, name string, server *servertest.Server, arguments ...string) *process {
-	t.Helper()
 	folder := t.TempDir()
 	p := &process{stdout: filepath.Join(folder, "stdout"), stderr: filepath.Join(folder, "stderr"), ended: make(chan struct{})}
 	stdout, err := os.Create(p.stdout)

@@ -75,7 +75,6 @@ func TestCluster(t *testing.T) {
 }
 
 func requireReplicasToPeek(t *testing.T, cluster *servertest.Cluster, key, command string) {
-	t.Helper()
 	for i, replica := range cluster.Replicas {
 		servertest.AwaitReplicas(t, cluster.Primaries[i].Direct, replica.Direct)
 		require.NoError(t, replica.Direct.ConfigResetStat(context.Background()).Err())

@@ -69,7 +69,6 @@ func bare(t testing.TB, config ...string) *servertest.Server {
 	return servertest.Start(t, servertest.Options{Config: config})
 }
 
-// allow is Allow, which must not fail.
 func allow(t testing.TB, l *limiter.Limiter, key string, limit limiter.Limit) limiter.Result {
 	result, err := l.Allow(context.Background(), key, limit)
 	require.NoError(t, err)

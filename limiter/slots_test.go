@@ -20,9 +20,7 @@ import (
 	"funnel/limiter"
 )
 
-// acquire is Acquire, which must not fail.
 func acquire(t testing.TB, l *limiter.Limiter, key string, slots limiter.Slots, requests ...limiter.Request) (*limiter.Slot, limiter.Results) {
-	t.Helper()
 	slot, results, err := l.Acquire(t.Context(), key, slots, requests...)
 	require.NoError(t, err)
 	require.Equal(t, results.Limited(), slot == nil)
@@ -36,7 +34,6 @@ var (
 
 // soon waits for what takes no time of a machine that is not busy.
 func soon(t *testing.T, what string, condition func() bool) {
-	t.Helper()
 	require.Eventually(t, condition, 10*time.Second, 5*time.Millisecond, what)
 }
 

@@ -31,7 +31,6 @@ type served struct {
 
 // serve starts the service with the configuration in testdata.
 func serve(t *testing.T, redis string, environment ...string) served {
-	t.Helper()
 	folder, port := t.TempDir(), strconv.Itoa(servertest.FreePort(t))
 	service := served{config: filepath.Join(folder, "config")}
 	require.NoError(t, os.CopyFS(service.config, os.DirFS("testdata")))
@@ -76,7 +75,6 @@ func request(text string) *pb.RateLimitRequest {
 
 // ask returns the answer as "OVER_LIMIT: OK 9 360s, OVER_LIMIT 0 1200s", or the error.
 func (s served) ask(t *testing.T, text string) string {
-	t.Helper()
 	response, err := s.client.ShouldRateLimit(t.Context(), request(text))
 	if err != nil {
 		return err.Error()

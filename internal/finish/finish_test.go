@@ -27,7 +27,6 @@ var crossCompilers = map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64":
 
 // link builds the library that the Go linker writes, and returns its path.
 func link(t *testing.T, r recipe) string {
-	t.Helper()
 	output := filepath.Join(t.TempDir(), "linked.so")
 	arguments := append([]string{"build", "-buildmode=c-shared", "-o", output}, r.flags...)
 	environment := append(os.Environ(), "CGO_ENABLED=1")

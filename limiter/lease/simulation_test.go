@@ -76,7 +76,6 @@ func draw(random *rand.Rand) (h history) {
 	return h
 }
 
-// simulate runs a history on a new model, and returns it.
 func (h *history) simulate(seed uint64) *model {
 	m, random := newModel(0), rand.New(rand.NewPCG(seed, 1))
 	m.way = func() time.Duration { return 1 + time.Duration(random.Float64()*float64(h.delay)) }

@@ -97,7 +97,6 @@ func (s *story) ask(ctx context.Context, quantity int) *answer {
 
 // now asks, and returns the answer, which must not be an error.
 func (s *story) now(quantity int) limiter.Result {
-	s.Helper()
 	result, err := s.leases.AllowN(ctx, "key", s.limit, quantity)
 	require.NoError(s, err)
 	return result

@@ -22,7 +22,6 @@ import (
 // prints. The folder programs is all of the PATH: what scripts take for granted, and the given
 // ones. A name with "=" is a program with that script.
 func run(t *testing.T, line string, programs []string, variables ...string) (output string, err error) {
-	t.Helper()
 	folder := t.TempDir()
 	for _, name := range []string{"sources", "programs", "home"} {
 		require.NoError(t, os.Mkdir(filepath.Join(folder, name), 0o755))

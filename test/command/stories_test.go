@@ -233,7 +233,6 @@ var stories = map[string][]step{
 // stateOf is the TAT of each key, after the first instant. It requires that each expires at
 // its TAT, rounded up to the next millisecond.
 func stateOf(t *testing.T, client *redis.Client) string {
-	t.Helper()
 	ctx := context.Background()
 	keys, err := client.Keys(ctx, "*").Result()
 	require.NoError(t, err)
@@ -253,7 +252,6 @@ func stateOf(t *testing.T, client *redis.Client) string {
 
 // slotsOf are the holders of slots and when these end, after the first instant.
 func slotsOf(t *testing.T, client *redis.Client, key string) string {
-	t.Helper()
 	members, err := client.ZRangeWithScores(context.Background(), key, 0, -1).Result()
 	require.NoError(t, err)
 	var words []string

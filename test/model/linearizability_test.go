@@ -91,7 +91,6 @@ func TestCallsAreLinearizable(t *testing.T) {
 }
 
 func requireLinearizable(t *testing.T, history []porcupine.Operation) {
-	t.Helper()
 	met := map[string]int{} // how often each command, of so many words, was allowed (0) and limited
 	for _, recorded := range history {
 		words := recorded.Input.(operation).words

@@ -37,7 +37,6 @@ type visit struct {
 }
 
 func newVisit(t *testing.T) *visit {
-	t.Helper()
 	named := os.Getenv("FUNNEL_CHROMIUM")
 	chromium, err := exec.LookPath(cmp.Or(named, "chromium"))
 	if err != nil && named == "" {
@@ -97,12 +96,10 @@ func call[P, R any](command cdp.Command[P, R], parameters P) chromedp.Action[chr
 }
 
 func (v *visit) do(actions ...chromedp.Action[chromedp.Void]) {
-	v.t.Helper()
 	require.NoError(v.t, chromedp.Do(v.ctx, actions...))
 }
 
 func (v *visit) until(condition string) {
-	v.t.Helper()
 	err := chromedp.Do(v.ctx, chromedp.Poll[chromedp.Void](condition, chromedp.WithPollingTimeout(servertest.Patience)))
 	if err != nil {
 		text, _ := chromedp.Run(v.ctx, chromedp.TextContent(chromedp.CSS("form:not([hidden])")))
@@ -112,21 +109,18 @@ func (v *visit) until(condition string) {
 
 // says waits until an element of the section that is open has a text, a regular expression.
 func (v *visit) says(selector, pattern string) {
-	v.t.Helper()
 	selector = "form:not([hidden]) " + selector
 	v.until(fmt.Sprintf("new RegExp(%q).test(document.querySelector(%q).textContent)", pattern, selector))
 }
 
 // press presses the button that has this text, and waits for the answers.
 func (v *visit) press(button string) {
-	v.t.Helper()
 	v.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(
 		`[...document.querySelectorAll("form:not([hidden]) button")].find((b) => b.textContent === %q).click()`, button)))
 	v.until(`document.querySelector("form:not([hidden])").ariaBusy === "false"`)
 }
 
 func (v *visit) set(name, value string) {
-	v.t.Helper()
 	selectText := fmt.Sprintf(`document.querySelector("form:not([hidden]) [name=%s]").select()`, name)
 	v.do(chromedp.Evaluate[chromedp.Void](selectText), chromedp.KeyEvent(value))
 }
@@ -134,7 +128,6 @@ func (v *visit) set(name, value string) {
 // pass lets time pass in the server and in the page. The page may ask in between, and so be
 // wrong about the level until it asks again.
 func (v *visit) pass(d time.Duration) {
-	v.t.Helper()
 	v.now = v.now.Add(d)
 	v.clock.Set(v.t, v.now)
 	v.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf("clock += %g", d.Seconds()*1000)))
