@@ -1,12 +1,7 @@
 // Llm shows budgets for the tenants of a language model: how many requests may be in flight, how
 // many a minute, and how many tokens a minute. How many tokens an answer takes is known only when
-// its stream ends, after seconds. Each request goes like this:
-//
-//  1. take a slot, one request and the tokens of the longest answer: all of it or nothing;
-//  2. stream the answer;
-//  3. settle: tokens that were not used are given back, and then the slot.
-//
-// Run it:
+// its stream ends, after seconds. A request takes a slot, one request and the tokens of the
+// longest answer, as one, and settles them when it ends:
 //
 //	./build.sh run          # a server with the module, in another terminal
 //	go run ./examples/llm   # -redis ADDRESS for another server
@@ -78,7 +73,6 @@ type tenant struct {
 	perToken time.Duration
 }
 
-// request is one request to the model, within the budgets.
 func (t tenant) request(ctx context.Context, number int) error {
 	// The hash tag keeps the keys on one server of a cluster, which decides on them as one.
 	l, key, work := t.limiter, "{"+t.name+"}", t.perToken*longestAnswer/2

@@ -54,7 +54,6 @@ func main() {
 	}
 }
 
-// handler is the whole API.
 func handler(rdb *redis.Client, logger *slog.Logger, proxies netip.Prefix) http.Handler {
 	l := limiter.New(rdb,
 		limiter.WithPrefix("webapi:"),

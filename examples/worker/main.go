@@ -1,13 +1,11 @@
-// Worker shows workers that do jobs no faster than a limit allows, all of them
-// together, on however many machines: they share the funnel of one key.
+// Worker shows workers that do jobs no faster than a limit allows, all of them together,
+// on any number of machines: they share the funnel of one key.
 //
 //	./build.sh run                    # a server with the module, in another terminal
 //	go run ./examples/worker
 //
-// Each waits by [limiter.Limiter.Wait]: one call and one sleep, in the order of asking.
-//
-// Flags change the number of jobs and workers, and -redis the server. Run it twice at
-// the same time to see two processes share the limit; Ctrl-C ends it.
+// Each waits by [limiter.Limiter.Wait]: one call and one sleep, in the order of asking. Run it
+// twice at the same time to see two processes share the limit. -help shows the flags.
 package main
 
 import (

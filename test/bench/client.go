@@ -37,7 +37,6 @@ func (s *Setting) Start(module string, wrapper []string, config ...string) *Clie
 	return client
 }
 
-// Close ends the server.
 func (c *Client) Close() {
 	if c.server != nil {
 		for _, client := range append(c.others, c.redis) {
@@ -47,7 +46,6 @@ func (c *Client) Close() {
 	}
 }
 
-// Do sends a command and returns its reply.
 func (c *Client) Do(words ...any) any {
 	if c.failed(nil) {
 		return nil

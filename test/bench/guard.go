@@ -128,7 +128,6 @@ func (s *Setting) Guard(output io.Writer) {
 	}
 }
 
-// committedLines formats counts for instructions.txt.
 func committedLines(server string, counts map[string]Count) (text string) {
 	for _, id := range slices.Sorted(maps.Keys(counts)) {
 		text += fmt.Sprintf("%s %-18s %6.0f\n", server, id, counts[id].PerCall)

@@ -70,7 +70,6 @@ func record(allow func(*redis.Client, Limit) error, limit Limit) (eval []string)
 	return eval
 }
 
-// A recorder replaces a connection.
 type recorder func(redis.Cmder) error
 
 func (r recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -81,7 +80,6 @@ func (r recorder) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, command redis.Cmder) error { return r(command) }
 }
 
-// noScript is the error of a server that does not know a script.
 type noScript struct{}
 
 func (noScript) Error() string { return "NOSCRIPT recorded, not run" }

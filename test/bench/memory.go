@@ -10,9 +10,7 @@ const (
 	memoryCalls = 100     // on a busy key
 )
 
-// memory compares the MEMORY USAGE of a key, and the server's growth with each key. The
-// growth includes what MEMORY USAGE leaves out: the entry among the keys that expire, and
-// the share of the hash tables.
+// memory compares the MEMORY USAGE of a key, and the server's growth with each key.
 func (s *Setting) memory() Table {
 	table := Table{
 		Title: "Bytes per key",

@@ -66,7 +66,6 @@ type Case struct {
 // ID names the case in files: "throttle/allowed".
 func (c Case) ID() string { return strings.TrimSuffix(c.Name+"/"+c.Case, "/") }
 
-// Cases returns all cases of the alternatives.
 func Cases(alternatives []Alternative) (cases []Case) {
 	for _, a := range alternatives {
 		allowed := a.Operation(Roomy, 1)
@@ -82,7 +81,6 @@ func Cases(alternatives []Alternative) (cases []Case) {
 	return cases
 }
 
-// withoutCase leaves out a case of each alternative.
 func withoutCase(name string, cases []Case) []Case {
 	return slices.DeleteFunc(cases, func(c Case) bool { return c.Case == name })
 }

@@ -14,8 +14,7 @@ type contestant struct {
 	rounds []round
 }
 
-// A round has figures.
-type round [6]float64
+type round [6]float64 // figures
 
 const (
 	rate        = iota // calls per second
@@ -46,7 +45,6 @@ func (s *Setting) takeTurns(part string, all []*contestant) bool {
 	return true
 }
 
-// median returns a figure of the rounds.
 func (c *contestant) median(figure int) float64 { return c.quartiles(nil, figure).Q2 }
 
 // ratio formats the median of the ratio to a reference, and its quartiles.

@@ -1,6 +1,4 @@
-// Command funnel-bench measures what CL.THROTTLE costs in a Redis or Valkey server,
-// compared with plain commands, the usual scripts and pipelines for limiting a rate, and
-// any other module with that command.
+// Command funnel-bench prints the measurements of package bench, and puts them into pages.
 package main
 
 import (
