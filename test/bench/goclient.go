@@ -116,7 +116,7 @@ func (c *Client) goRound(client goClient, goroutines int, keys []string) (result
 			drawn[i] = keys[zipf.Uint64()]
 		}
 		callers.Go(func() {
-			for ; errs[i] == nil && !over.Load(); calls[i]++ {
+			for ; errs[i] == nil && (calls[i] == 0 || !over.Load()); calls[i]++ {
 				key := drawn[calls[i]%len(drawn)]
 				if calls[i]%timedCalls > 0 {
 					errs[i] = client.call(c.Ctx, key)
