@@ -16,8 +16,9 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" >/dev/null
 . scripts/common.sh
 . scripts/compile.sh
 
-# Each has a go.mod of its own: importers of limiter do not inherit their requirements. .ci/run tests the last.
-nested_modules=(test examples/monitoring limiter/grpclimit cmd/funnel-ratelimit)
+# Each has a go.mod of its own: importers of limiter do not inherit their requirements. .ci/run tests the other one.
+tested_modules=(test examples/monitoring limiter/grpclimit)
+nested_modules=("${tested_modules[@]}" cmd/funnel-ratelimit)
 
 help() {
     cat <<'HELP'
@@ -122,7 +123,7 @@ run_tests() {
     go test $flags $(grep -vxF "$with_goroutines" <<<"$packages")
     echo "testing with the race detector"
     go test $flags -race $with_goroutines
-    for module in "${nested_modules[@]:0:3}"; do
+    for module in "${tested_modules[@]}"; do
         echo "testing $module"
         go -C "$module" test $flags ./...
     done

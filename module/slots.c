@@ -139,7 +139,7 @@ void slots_write(RedisModuleKey *key, struct funnel *row, RedisModuleString *hol
         slots->removed = remove_ended(key, nanoseconds / NANOSECONDS_PER_MILLISECOND);
     slots->change = KEY_GONE;
     if (redis.ValueLength(key) == 0) return;
-    /* A score below 2^63 is at most 2^63-1024. */
+    /* No expiry where the last end is 2^63 or more. A score below is at most 2^63-1024, not INT64_MAX. */
     int64_t last = last_end(key, row);
     slots->expiry = last < INT64_MAX ? last : REDISMODULE_NO_EXPIRE;
     slots->change = EXPIRY_KEPT;

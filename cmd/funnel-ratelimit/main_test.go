@@ -104,7 +104,7 @@ func TestAnswers(t *testing.T) {
 		{"shop: user=1#4 closed=1", "OVER_LIMIT: OVER_LIMIT 3 360s, OVER_LIMIT 0 60s"},
 		// The same key twice is one funnel.
 		{"shop: user=1 user=1", "OK: OK 1 360s, OK 1 360s"},
-		// These refuse nobody. The service does not tell the reset of a quota.
+		// These refuse no request. The service does not tell the reset of a quota.
 		{"shop: user=2 shadow=1 quota=1", "OK: OK 9 360s, OK 0 3600s, OK 0 3600s"},
 		{"shop: user=2 shadow=1 quota=1", "OK: OK 8 360s, OK 0 3600s, OK 0"},
 		{"shop: free=1 other=1 user=2", "OK: OK 4294967295, OK 0, OK 7 360s"},

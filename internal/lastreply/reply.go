@@ -10,7 +10,7 @@ import (
 // longest is how long a reply limits calls at most.
 const longest = 5 * time.Second
 
-// A Reply is the last one. The zero Reply limits nobody. Instants are durations since some beginning.
+// A Reply is the last one. The zero Reply limits no call. Instants are durations since some beginning.
 type Reply struct {
 	limiter.Result
 	sent, interval time.Duration // when its call was sent, and the emission interval

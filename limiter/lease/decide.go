@@ -115,13 +115,13 @@ func (s *Leases) find(of limiter.Request) *lease {
 // alone gets no Path. A reply, whose Path is not that of leases, decides all who waited for it.
 func (s *state) decide(at time.Duration, quantity int, path limiter.Path, result *limiter.Result) (decided bool) {
 	receipt, taken := s.grants.Take(at, quantity)
-	switch wait := s.reply.LimitedFor(at, quantity); {
+	switch {
 	case taken:
 		result.Allowed, result.RetryAfter, result.Receipt = quantity, limiter.NoRetry, receipt
 	case at < s.alone:
 		return true
-	case wait > 0 || path != limiter.PathLease:
-		result.RetryAfter = max(wait, 1)
+	case s.reply.LimitedFor(at, quantity) > 0 || path != limiter.PathLease:
+		result.RetryAfter = max(s.reply.LimitedFor(at, quantity), 1)
 	default:
 		return false
 	}

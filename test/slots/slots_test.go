@@ -25,7 +25,7 @@ import (
 
 var twenty = limiter.Slots{Limit: 20, TTL: 2 * time.Second}
 
-// TestMain is the program of the workers, too. It ends when nobody reads what they tell.
+// TestMain is the program of the workers, too. It ends when its output is no longer read.
 func TestMain(m *testing.M) {
 	addr := os.Getenv("FUNNEL_TEST_WORKERS")
 	if addr == "" {

@@ -138,7 +138,7 @@ func keyOf(domain string, descriptor *common.RateLimitDescriptor, limit *config.
 }
 
 // ask asks the questions of a request, in three steps: for what only looks, and for tokens that were
-// used; for tokens that are taken as one; and for what refuses nobody.
+// used; for tokens that are taken as one; and for what refuses no request.
 func (b *Backend) ask(ctx context.Context, questions []*question) error {
 	var steps [3][]*question
 	for _, q := range questions {
