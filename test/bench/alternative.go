@@ -27,9 +27,6 @@ type Alternative struct {
 // CL.THROTTLE a key that holds it is an empty funnel.
 const exampleTAT = "1600000000000000001"
 
-//go:embed scripts/gcra.lua
-var gcraScript string
-
 //go:embed scripts/slots.lua
 var slotsScript string
 
@@ -43,7 +40,6 @@ func Alternatives(peer string) []Alternative {
 	return []Alternative{
 		// Like a funnel: 19 digits, and an expiry that is not reached meanwhile.
 		{Name: "set", Title: "SET PX", Yardstick: true, Operation: set},
-		{Name: "get", Title: "GET", Yardstick: true, Operation: plain("GET")},
 		{Name: "noop", Title: "a module command that does nothing", Yardstick: true,
 			Operation: plain("BENCH.NOOP", arguments(Roomy, 1)...)},
 		{Name: "floor", Title: "CL.THROTTLE's server calls, no decision", Yardstick: true, Operation: floor},
@@ -57,8 +53,6 @@ func Alternatives(peer string) []Alternative {
 		byLibrary("script", "package limiter's Lua script", allowByLimiter, notZero),
 		{Name: "complete-script", Title: "the complete Lua script", Peeks: true, Operation: script,
 			Scripts: []string{limiter.Script()}},
-		{Name: "lua-gcra", Title: "GCRA in a Lua script", Peeks: true, Operation: command("EVALSHA", hash(gcraScript), "1"),
-			Scripts: []string{gcraScript}},
 		byLibrary("lua-funnel", "funnel in a Lua script, on a hash", allowByHash, isZero),
 		redisRate,
 		{Name: "window", Title: "sliding window on a sorted set", Operation: window},

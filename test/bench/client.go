@@ -104,9 +104,7 @@ func (c *Client) prepare(cs Case, keys []string) {
 		c.Do("SCRIPT", "LOAD", script)
 	}
 	fill := cs.operation
-	if cs.Name == "get" {
-		fill = set(Roomy, 1)
-	} else if cs.Case == "peek" {
+	if cs.Case == "peek" {
 		fill = cs.Operation(Roomy, 1)
 	}
 	for range 3 {

@@ -30,35 +30,34 @@ type goClient struct {
 
 // goClients measures calls from this process on one key, and on many in Zipf's proportion.
 func (s *Setting) goClients() Table {
-	table := Table{Title: "Calls from Go", Columns: []string{"client", "goroutines", "keys", "decisions per second",
+	table := Table{Title: "Calls from Go", Columns: []string{"client", "keys", "decisions per second",
 		"ratio to redis_rate", "calls to Redis per second", "p50 µs", "p99 µs", "allocations per decision"}}
-	for _, of := range [][2]int{{1, 1}, {64, 1}, {64, zipfKeys}} {
-		goroutines, drawn := of[0], keys("", of[1])
-		server := s.Start(s.Module, nil)
+	for _, count := range []int{1, zipfKeys} {
+		drawn, server := keys("", count), s.Start(s.Module, nil)
 		var all []*contestant
-		for _, c := range server.goClients(goroutines) {
-			all = append(all, &contestant{round: func() round { return server.goRound(c, goroutines, drawn) }, title: c.title})
+		for _, c := range server.goClients() {
+			all = append(all, &contestant{round: func() round { return server.goRound(c, drawn) }, title: c.title})
 		}
-		turns := s.takeTurns(fmt.Sprintf("%d goroutines, %d keys", goroutines, len(drawn)), all)
+		turns := s.takeTurns(fmt.Sprintf("clients, keys: %d", count), all)
 		server.Close()
 		if !turns {
 			break
 		}
 		for _, c := range all {
-			table.Rows = append(table.Rows, []string{c.title, fmt.Sprint(goroutines), thousands(float64(len(drawn))), thousands(c.median(rate)),
+			table.Rows = append(table.Rows, []string{c.title, thousands(float64(count)), thousands(c.median(rate)),
 				c.ratio(all[len(all)-1], rate), thousands(c.median(asked)), fmt.Sprintf("%.1f", c.median(p50)),
 				fmt.Sprintf("%.1f", c.median(p99)), fmt.Sprintf("%.2f", c.median(allocations))})
 		}
 	}
-	table.Note = fmt.Sprintf("%s, all calls allowed; 1,000 keys are asked about in Zipf's proportion. Medians of %d rounds of %v, the clients in turn; "+
-		"in brackets the quartiles of the rounds. Of %d calls one is timed. Client and server share the machine.",
-		s.server, s.Rounds, s.Round, timedCalls)
+	table.Note = fmt.Sprintf("%s, %d goroutines, all calls allowed; 1,000 keys are asked about in Zipf's proportion. Medians of %d rounds of %v, "+
+		"the clients in turn; in brackets the quartiles of the rounds. Of %d calls one is timed. Client and server share the machine.",
+		s.server, goroutines, s.Rounds, s.Round, timedCalls)
 	return table
 }
 
 // goClients connects all ways to decide, each with a connection for each goroutine. The last of
 // them is the reference.
-func (c *Client) goClients(goroutines int) (clients []goClient) {
+func (c *Client) goClients() (clients []goClient) {
 	if c.failed(nil) {
 		return nil
 	}
@@ -99,12 +98,13 @@ func allowed(err error, is bool) error {
 }
 
 const (
+	goroutines = 64
 	timedCalls = 64 // of so many calls one is timed
 	zipfKeys   = 1000
 )
 
 // goRound lets goroutines call for a round, the first keys most often.
-func (c *Client) goRound(client goClient, goroutines int, keys []string) (result round) {
+func (c *Client) goRound(client goClient, keys []string) (result round) {
 	latencies, calls, errs := make([][]float64, goroutines), make([]int, goroutines), make([]error, goroutines)
 	var over atomic.Bool
 	var callers sync.WaitGroup

@@ -22,7 +22,9 @@ func (s *Setting) memory() Table {
 	}
 	reference := 0.0
 	for _, c := range withoutCase("peek", withoutCase("limited", Cases(s.Alternatives()))) {
-		if c.Slots || c.Yardstick && c.Name != Reference {
+		// These store what others of funnel store.
+		left := slices.Contains([]string{"reserve", "take", "throttle3", "reserve3", "complete-script"}, c.Name)
+		if left || c.Slots || c.Yardstick && c.Name != Reference {
 			continue
 		}
 		s.Progress("memory: %s", c.Title)

@@ -48,7 +48,7 @@ func TestFiguresAreThoseOfThePage(t *testing.T) {
 	require.NotNil(t, ratio)
 	require.Contains(t, read(t, "README.md"), " "+ratio[1]+" times")
 	require.Contains(t, read(t, "README.zh-CN.md"), " "+ratio[1]+" 倍")
-	leases := regexp.MustCompile(`(?m)^\| leases of 50ms \| 64 \| 1 \| ([\d,]+) \|`).FindStringSubmatch(measured)
+	leases := regexp.MustCompile(`(?m)^\| leases of 50ms \| 1 \| ([\d,]+) \|`).FindStringSubmatch(measured)
 	require.NotNil(t, leases)
 	decisions, err := strconv.Atoi(strings.ReplaceAll(leases[1], ",", ""))
 	require.NoError(t, err)
