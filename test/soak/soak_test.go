@@ -126,17 +126,26 @@ func (s *soak) follow(replica, primary *servertest.Server) {
 	})
 }
 
-// failOver loses nothing: writes are paused until the replica has everything.
+// failOver swaps the roles, after a kill -9 or without.
 func (s *soak) failOver(servers []*servertest.Server, kill bool) {
-	ctx, old := context.Background(), s.primary.Load()
-	replica := servers[0]
+	old, replica := s.primary.Load(), servers[0]
 	if replica == old {
 		replica = servers[1]
 	}
-	client, promoted := old.NewClient(), replica.NewClient()
+	s.promote(old, replica, kill)
+	if kill {
+		old.Restart(s.t)
+	}
+	s.follow(old, replica)
+}
+
+// promote loses nothing: writes are paused until the replica has everything.
+func (s *soak) promote(old, replica *servertest.Server, kill bool) {
+	ctx, client, promoted := context.Background(), old.NewClient(), replica.NewClient()
 	defer client.Close()
 	defer promoted.Close()
 	s.calling.Lock()
+	defer s.calling.Unlock()
 	require.NoError(s.t, client.Do(ctx, "client", "pause", 60_000, "write").Err())
 	servertest.AwaitReplicas(s.t, client, promoted)
 	require.NoError(s.t, promoted.ReplicaOf(ctx, "no", "one").Err())
@@ -149,11 +158,6 @@ func (s *soak) failOver(servers []*servertest.Server, kill bool) {
 		require.NoError(s.t, client.Do(ctx, "client", "unpause").Err())
 		require.NoError(s.t, client.Do(ctx, "client", "kill", "type", "normal").Err())
 	}
-	s.calling.Unlock()
-	if kill {
-		old.Restart(s.t)
-	}
-	s.follow(old, replica)
 }
 
 // keepBusy writes to the disk and waits for it, until it is stopped.
