@@ -53,7 +53,7 @@ func (s *soak) callByLimiters() {
 	s.t.Cleanup(func() { s.workers.Wait(); rdb.Close() })
 	limiters := []*limiter.Limiter{limiter.New(rdb, limiter.WithPath(limiter.PathModule)), limiter.New(rdb, limiter.WithPath(limiter.PathScript))}
 	const d = 50 * time.Millisecond
-	leased := &bound{limit: limiter.PerSecond(1000).Burst(200), more: d}
+	leased := &bound{limit: limiter.PerSecond(200), more: d}
 	reserved := &bound{limit: limiter.PerSecond(50).Burst(10)}
 	held := holders{slots: map[*limiter.Slot]bool{}}
 	for i := range 8 {
@@ -88,16 +88,17 @@ func (s *soak) repeat(kind int, call func() error) {
 
 // useLease lets leases take ahead, be idle until the funnel is empty, and then use all there is.
 func (s *soak) useLease(leases *lease.Leases, bound *bound) error {
+	const cycle, burst, again = 3 * time.Second, 40 * time.Millisecond, 1500 * time.Millisecond
 	calls, pause := 0, time.Duration(0)
-	switch part := time.Duration(time.Now().UnixNano()) % time.Second; {
-	case part < 200*time.Millisecond:
+	switch part := time.Duration(time.Now().UnixNano()) % cycle; {
+	case part < burst:
 		calls, pause = 1, 5*time.Millisecond
-	case part < 600*time.Millisecond:
-		pause = 600*time.Millisecond - part
-	case part < 650*time.Millisecond:
-		calls, pause = 60, 50*time.Millisecond
+	case part < again:
+		pause = again - part
+	case part < again+burst:
+		calls, pause = 60, burst
 	default:
-		pause = time.Second - part
+		pause = cycle - part
 	}
 	time.Sleep(pause)
 	for range calls {
