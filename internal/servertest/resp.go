@@ -35,21 +35,10 @@ func (e ErrorReply) Error() string { return string(e) }
 // Wire connects to the server, until the test ends.
 func (s *Server) Wire(t testing.TB) *Wire {
 	t.Helper()
-	wire, err := s.TryWire()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { wire.Close() })
-	return wire
-}
-
-// TryWire is Wire for connections that may fail. The caller closes it.
-func (s *Server) TryWire() (*Wire, error) {
 	connection, err := net.DialTimeout("tcp", s.Addr(), Patience)
-	if err != nil {
-		return nil, err
-	}
-	return &Wire{connection, bufio.NewReaderSize(connection, 1<<16)}, nil
+	require.NoError(t, err)
+	t.Cleanup(func() { connection.Close() })
+	return &Wire{connection, bufio.NewReaderSize(connection, 1<<16)}
 }
 
 // AppendCommand appends a command as it goes over the wire.
