@@ -39,19 +39,3 @@ func ExampleRate_Decide() {
 	// allowed, 0 remaining
 	// limited, waiting 1000000000 ns
 }
-
-func ExampleNewRate() {
-	rate, err := gcra.NewRate(10, 3, 10*1e9) // 3 tokens per 10 seconds
-	fmt.Println(rate.EmissionInterval(), rate.Tolerance(), err)
-
-	_, err = gcra.NewRate(10, 2e9, 1e9)
-	fmt.Println(err)
-	// Output:
-	// 3333333333 33333333330 <nil>
-	// count is too large for period: less than 1 nanosecond per token
-}
-
-func ExampleSeconds() {
-	fmt.Println(gcra.Seconds(2_000_000_000), gcra.Seconds(2_000_000_001), gcra.Seconds(gcra.Never), gcra.Seconds(-2_000_000_000))
-	// Output: 2 3 -1 -1
-}

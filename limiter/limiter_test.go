@@ -122,7 +122,7 @@ func TestWrongCalls(t *testing.T) {
 			want      string
 		}{
 			{"no limit", "key", limiter.Limit{}, 1, gcra.ErrCount.Error()},
-			{"count", "key", perDay(-3).Burst(2), 1, `key "key": a limit of -3 per day, burst 2: count must be at least 1`},
+			{"count", "key", limiter.PerHour(-3).Burst(2), 1, `key "key": a limit of -3 per hour, burst 2: count must be at least 1`},
 			{"quantity", "key", perDay(3), -1, `key "key": quantity -1 of a limit of 3 per day, burst 3: quantity must`},
 			{"key of another type", "list", fifteenPerDay, 1, "WRONGTYPE"},
 			{"other value", "string", fifteenPerDay, 1, `limiter: key "string": ERR the key does not hold a funnel`},

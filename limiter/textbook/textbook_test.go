@@ -93,16 +93,6 @@ func ExampleNewWindow() {
 	// Output: true true true true true false true
 }
 
-func ExampleKey() {
-	fmt.Println(textbook.Key("42", "reply"))
-	fmt.Println(textbook.Key("a:b", "c"))
-	fmt.Println(textbook.Key("a", "b:c"))
-	// Output:
-	// 42:reply
-	// a%3Ab:c
-	// a:b:c
-}
-
 // A limiter is what the three have in common.
 type limiter interface {
 	Allow(ctx context.Context, key string) (bool, error)

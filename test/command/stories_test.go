@@ -1,4 +1,4 @@
-// What each command replies and stores, call after call, to the nanosecond: a TAT, with an expiry
+// What each command replies and stores, call after call, to the nanosecond of the machine's clock: a TAT, with an expiry
 // to match, which a call reads in any encoding, from any writer.
 
 package command_test
@@ -302,6 +302,21 @@ func TestStories(t *testing.T) {
 				require.Equal(t, step.state, stateOf(t, client), "%s at %s", step.call, step.at)
 			}
 		})
+	}
+}
+
+// TestTheClockIsThatOfTheMachine, to the nanosecond: the instant of a call lies between
+// what the clock says before and after.
+func TestTheClockIsThatOfTheMachine(t *testing.T) {
+	ctx, client := t.Context(), servertest.StartClient(t)
+	for range 100 {
+		before := time.Now().UnixNano()
+		servertest.Call(t, client, "cl.throttle key 1 1 60")
+		after := time.Now().UnixNano()
+		tat, err := client.GetDel(ctx, "key").Int64()
+		require.NoError(t, err)
+		require.LessOrEqual(t, before, tat-60e9)
+		require.LessOrEqual(t, tat-60e9, after)
 	}
 }
 
