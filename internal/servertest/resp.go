@@ -127,14 +127,12 @@ func (w *Wire) value() (any, error) {
 	}
 	kind, text := line[0], line[1:len(line)-2]
 	switch kind {
-	case '+', ',', '(': // simple string; double and big number of RESP3, as text
+	case '+':
 		return text, nil
 	case '-':
 		return ErrorReply(text), nil
 	case '_':
 		return nil, nil
-	case '#':
-		return text == "t", nil
 	}
 
 	number, err := strconv.ParseInt(text, 10, 64)
@@ -144,13 +142,9 @@ func (w *Wire) value() (any, error) {
 	switch kind {
 	case ':':
 		return number, nil
-	case '$', '=', '!':
-		content, err := w.bulk(number)
-		if kind == '!' && err == nil {
-			return ErrorReply(content.(string)), nil
-		}
-		return content, err
-	case '*', '~':
+	case '$':
+		return w.bulk(number)
+	case '*':
 		return w.values(number)
 	case '%':
 		return w.values(2 * number)
@@ -158,11 +152,6 @@ func (w *Wire) value() (any, error) {
 		values, err := w.values(number)
 		push, _ := values.([]any)
 		return Push(push), err
-	case '|': // attributes, which precede the value
-		if _, err := w.values(2 * number); err != nil {
-			return nil, err
-		}
-		return w.value()
 	}
 	return nil, fmt.Errorf("the server sent the line %q", line)
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"runtime"
 	"strconv"
 	"sync"
@@ -29,7 +28,13 @@ import (
 var rdb *redis.Client
 
 func TestMain(m *testing.M) {
-	os.Exit(servertest.RunWithClient(m, func(client *redis.Client) { rdb = client }))
+	server, err := servertest.Run(servertest.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	rdb = server.NewClient()
+	m.Run()
 }
 
 // Twenty replies at once, of which the funnel holds fifteen, and then one every two seconds.

@@ -1,5 +1,5 @@
-// What each command replies and stores, call after call, to the nanosecond of the machine's clock: a TAT, with an expiry
-// to match, which a call reads in any encoding, from any writer.
+// What each command replies and stores, call after call, to the nanosecond of the machine's clock: a TAT,
+// with an expiry to match, which a call reads in any encoding, from any writer.
 
 package command_test
 
