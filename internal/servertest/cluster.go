@@ -55,7 +55,9 @@ func StartCluster(t testing.TB, primaries int, nodeTimeout time.Duration, option
 
 	cluster := &Cluster{}
 	for i := range 2 * primaries {
-		node := startClusterNode(t, options)
+		server := Start(t, options)
+		node := &ClusterNode{Server: server, Direct: server.Client(t)}
+		node.ID = Call(t, node.Direct, "cluster myid")
 		if i < primaries {
 			cluster.Primaries = append(cluster.Primaries, node)
 		} else {
@@ -72,16 +74,6 @@ func StartCluster(t testing.TB, primaries int, nodeTimeout time.Duration, option
 		cluster.do(t, node, "config", "set", "cluster-node-timeout", milliseconds(nodeTimeout))
 	}
 	return cluster
-}
-
-func startClusterNode(t testing.TB, options Options) *ClusterNode {
-	t.Helper()
-	server := Start(t, options)
-	node := &ClusterNode{Server: server, Direct: server.Client(t)}
-	var err error
-	node.ID, err = node.Direct.Do(context.Background(), "cluster", "myid").Text()
-	require.NoError(t, err)
-	return node
 }
 
 // introduce makes every node meet every other, rather than wait for gossip. Each node of a
