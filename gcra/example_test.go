@@ -1,4 +1,4 @@
-// How a program uses the arithmetic: the pages of go doc show these examples.
+// How a program uses the arithmetic: the pages of go doc show this example.
 
 package gcra_test
 
@@ -11,19 +11,11 @@ import (
 // A limiter stores one number, the TAT of each decision, and passes it to the next
 // call. A limited call waits as long as RetryAfter says.
 func ExampleRate_Decide() {
-	rate, err := gcra.NewRate(2, 1, 1e9) // holds 2 tokens, leaks 1 per second
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	rate, _ := gcra.NewRate(2, 1, 1e9) // holds 2 tokens, leaks 1 per second
 	tat, now := gcra.Empty, int64(1_800_000_000*1e9)
 
 	for range 5 {
-		decision, err := rate.Decide(tat, now, 1)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
+		decision, _ := rate.Decide(tat, now, 1)
 		tat = decision.TAT
 		if decision.Limited {
 			fmt.Println("limited, waiting", decision.RetryAfter(), "ns")
