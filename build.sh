@@ -115,7 +115,7 @@ run_tests() {
     echo "building, then testing: a minute or two, five with empty caches"
     compile_for_tests
     packages=$(go list ./...)
-    with_goroutines=$(grep -E '/(limiter|internal/funnels)(/|$)' <<<"$packages")
+    with_goroutines=$(grep -E '/limiter(/|$)' <<<"$packages")
     # Go's cache of test results does not know that the tests depend on funnel.so: -count=1.
     # Vet takes a quarter of the time, and check runs it. -w leaves out what only debuggers read.
     flags='-count=1 -timeout 10m -vet=off -ldflags=-w'

@@ -32,11 +32,6 @@ var (
 	still = limiter.Slots{Limit: 2, TTL: time.Hour} // a slot comes back only if somebody gives it back
 )
 
-// soon waits for what takes no time of a machine that is not busy.
-func soon(t *testing.T, what string, condition func() bool) {
-	require.Eventually(t, condition, 10*time.Second, 5*time.Millisecond, what)
-}
-
 // testSlots is what holds whatever decides: the limit, tokens as one, Results, hooks, Release.
 func testSlots(t *testing.T, l *limiter.Limiter, told *recorder, path limiter.Path) {
 	ctx := context.Background()
@@ -196,7 +191,7 @@ func TestSlotsInRedis(t *testing.T) {
 		require.Nil(t, limited)
 		require.NoError(t, slot.Context().Err())
 		require.NoError(t, client.Del(t.Context(), "renewed").Err())
-		soon(t, "it is told", func() bool { return slot.Context().Err() != nil })
+		servertest.Eventually(t, "it is told", func() bool { return slot.Context().Err() != nil })
 		require.Equal(t, limiter.ErrSlotLost, context.Cause(slot.Context()))
 		require.True(t, told.last().Result.Limited(), "a renewal takes no slot")
 		require.NoError(t, slot.Release(t.Context()))
@@ -237,7 +232,7 @@ func TestSlotsWithLostAnswers(t *testing.T) {
 			slot, _, err := l.Acquire(ctx, "slots", still, tokens)
 			require.Equal(t, policy == limiter.FailOpen, err == nil && slot != nil)
 			require.EqualValues(t, 1, direct.Exists(ctx, tokens.Key).Val(), "it was executed")
-			soon(t, "the slot is given back", func() bool { return told.last().Command == "refund" })
+			servertest.Eventually(t, "the slot is given back", func() bool { return told.last().Command == "refund" })
 			require.Zero(t, direct.Exists(ctx, "slots").Val())
 			if slot != nil {
 				require.NoError(t, slot.Release(ctx))
@@ -282,7 +277,7 @@ func TestSlotsOfCanceledCallers(t *testing.T) {
 		require.EqualValues(t, 1, client.ZCard(t.Context(), "key").Val())
 		executed = make(chan struct{}, 1)
 		close(goOn)
-		soon(t, "the slot is given back", func() bool { return client.Exists(t.Context(), "key").Val() == 0 })
+		servertest.Eventually(t, "the slot is given back", func() bool { return client.Exists(t.Context(), "key").Val() == 0 })
 
 		slot, _ = acquire(t, limiter.New(client), "key", still)
 		require.NoError(t, slot.Release(ctx))
@@ -340,7 +335,7 @@ func TestSlotsOfAServerThatHangs(t *testing.T) {
 	require.ErrorContains(t, err, "no answer from Redis within 500ms")
 	require.ErrorIs(t, slot.Release(ctx), context.DeadlineExceeded)
 	require.NoError(t, server.Signal(syscall.SIGCONT))
-	soon(t, "the slot is given back", func() bool { return told.last().Command == "refund" && told.last().Key == "key" })
+	servertest.Eventually(t, "the slot is given back", func() bool { return told.last().Command == "refund" && told.last().Key == "key" })
 	require.NoError(t, slot.Release(ctx))
 	require.Zero(t, client.Exists(ctx, "key", "released").Val())
 }

@@ -114,3 +114,32 @@ func TestMaxWait(t *testing.T) {
 		}
 	})
 }
+
+// A caller that waits for several funnels asks again when the one that limits has leaked.
+func TestWaitAll(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
+		ctx, l := context.Background(), limiter.New(client)
+		wait := func(quick, slow int) (limiter.Results, error) {
+			tenth := limiter.Every(100 * time.Millisecond)
+			return l.WaitAll(ctx, limiter.Request{"quick", tenth, quick}, limiter.Request{"slow", perDay(30), slow})
+		}
+		start := time.Now()
+		for i := range 4 {
+			results, err := wait(1, 1)
+			require.NoError(t, err)
+			require.Equal(t, []any{29 - i, 1, path}, []any{results[1].Remaining, results[0].Allowed, results[0].Path})
+		}
+		require.GreaterOrEqual(t, time.Since(start), 300*time.Millisecond)
+		_, err := wait(2, 1)
+		require.ErrorIs(t, err, limiter.ErrNeverFits)
+
+		// It gives up at once where the deadline would be too early.
+		ctx, cancel := context.WithTimeout(ctx, time.Hour)
+		defer cancel()
+		results, err := wait(1, 30)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NoError(t, ctx.Err(), "at once")
+		require.True(t, results.Limited())
+	})
+}

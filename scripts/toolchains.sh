@@ -27,5 +27,5 @@ for toolchain in "$oldest" "$named" "$newest"; do
     export FUNNEL_MODULE=$PWD/build/toolchains/$toolchain.so FUNNEL_DEBUG_MODULE=$PWD/build/toolchains/$toolchain-debug.so
     compile "$FUNNEL_MODULE"
     compile "$FUNNEL_DEBUG_MODULE" -tags funneldebug
-    go test -count=1 -run "${FUNNEL_TESTS-^Test(Transcript|Fifteen|Quantity|Replies|Breaches|Code|Finished|DamagedFiles)}" . ./internal/finish
+    go test -count=1 -run "${FUNNEL_TESTS-^Test(Tour|Breaches|Finished|DamagedFiles)}" . ./internal/finish
 done

@@ -81,7 +81,7 @@ func (t tenant) request(ctx context.Context, number int) error {
 		{Key: key + ":tokens", Limit: tokensLimit, Quantity: t.prompt + longestAnswer},
 	}
 	slot, results, err := l.Acquire(ctx, key+":slots", slots, requests...)
-	for err == nil && results.Limited() {
+	for err == nil && results.RetryAfter() != limiter.NoRetry {
 		t.tell(number, "limited", results)
 		select {
 		case <-ctx.Done(): // Acquire returns the cause
@@ -91,6 +91,9 @@ func (t tenant) request(ctx context.Context, number int) error {
 	}
 	if err != nil {
 		return err
+	}
+	if results.Limited() {
+		return errors.New("the prompt is too large for the budget")
 	}
 	defer slot.Release(ctx) // if Redis does not answer, the slot ends with its TTL
 	t.tell(number, "allowed", results)

@@ -3,8 +3,6 @@ package servertest
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,7 +55,9 @@ func StartCluster(t testing.TB, primaries int, nodeTimeout time.Duration, option
 
 	cluster := &Cluster{}
 	for i := range 2 * primaries {
-		node := startClusterNode(t, options)
+		server := Start(t, options)
+		node := &ClusterNode{Server: server, Direct: server.Client(t)}
+		node.ID = Call(t, node.Direct, "cluster myid")
 		if i < primaries {
 			cluster.Primaries = append(cluster.Primaries, node)
 		} else {
@@ -74,16 +74,6 @@ func StartCluster(t testing.TB, primaries int, nodeTimeout time.Duration, option
 		cluster.do(t, node, "config", "set", "cluster-node-timeout", milliseconds(nodeTimeout))
 	}
 	return cluster
-}
-
-func startClusterNode(t testing.TB, options Options) *ClusterNode {
-	t.Helper()
-	server := Start(t, options)
-	node := &ClusterNode{Server: server, Direct: server.Client(t)}
-	var err error
-	node.ID, err = node.Direct.Do(context.Background(), "cluster", "myid").Text()
-	require.NoError(t, err)
-	return node
 }
 
 // introduce makes every node meet every other, rather than wait for gossip. Each node of a
@@ -148,9 +138,6 @@ func (c *Cluster) whole() error {
 				return fmt.Errorf("node %d sees replica %d as %+v", node.Port, replica.Port, member)
 			}
 		}
-		if err := node.recordsShards(); err != nil {
-			return err
-		}
 	}
 	for _, replica := range c.Replicas {
 		info, err := replica.Direct.Info(ctx, "replication").Result()
@@ -202,47 +189,36 @@ func (c *Cluster) Owner(slot int) *ClusterNode {
 }
 
 // A Move moves one slot from one primary to another while both serve it, in the
-// steps that a cluster manager takes: Begin, MoveKeys until nothing is left, End.
+// steps that a cluster manager takes: Begin, MoveKeys, End.
 type Move struct {
+	Cluster  *Cluster
 	Slot     int
 	From, To *ClusterNode
-	cluster  *Cluster
 }
-
-// Move prepares to move a slot; nothing happens before Begin.
-func (c *Cluster) Move(slot int, from, to *ClusterNode) Move { return Move{slot, from, to, c} }
 
 // Begin opens the slot at both ends. From now on the old owner redirects calls
 // for a key that it lacks to the new owner, with ASK.
 func (m Move) Begin(t testing.TB) {
 	t.Helper()
-	m.cluster.do(t, m.To, "cluster", "setslot", m.Slot, "importing", m.From.ID)
-	m.cluster.do(t, m.From, "cluster", "setslot", m.Slot, "migrating", m.To.ID)
+	m.Cluster.do(t, m.To, "cluster", "setslot", m.Slot, "importing", m.From.ID)
+	m.Cluster.do(t, m.From, "cluster", "setslot", m.Slot, "migrating", m.To.ID)
 }
 
-// MoveKeys moves up to batch keys, and returns how many.
-func (m Move) MoveKeys(t testing.TB, batch int) int {
+// MoveKeys moves the keys of the slot, of which there are at most a hundred.
+func (m Move) MoveKeys(t testing.TB) {
 	t.Helper()
-	ctx := context.Background()
-	keys, err := m.From.Direct.ClusterGetKeysInSlot(ctx, m.Slot, batch).Result()
+	keys, err := m.From.Direct.ClusterGetKeysInSlot(context.Background(), m.Slot, 100).Result()
 	require.NoError(t, err)
-	if len(keys) == 0 {
-		return 0
-	}
 	command := []any{"migrate", "127.0.0.1", m.To.Port, "", 0, Patience.Milliseconds(), "keys"}
-	for _, key := range keys {
-		command = append(command, key)
-	}
-	m.cluster.do(t, m.From, command...)
-	return len(keys)
+	m.Cluster.do(t, m.From, append(command, ToAny(keys)...)...)
 }
 
 // End gives the slot to the new owner. The new owner is told first: otherwise a node would
 // redirect a client to a server that redirects it back.
 func (m Move) End(t testing.TB) {
 	t.Helper()
-	for _, node := range append([]*ClusterNode{m.To, m.From}, m.cluster.Primaries...) {
-		m.cluster.do(t, node, "cluster", "setslot", m.Slot, "node", m.To.ID)
+	for _, node := range append([]*ClusterNode{m.To, m.From}, m.Cluster.Primaries...) {
+		m.Cluster.do(t, node, "cluster", "setslot", m.Slot, "node", m.To.ID)
 	}
 }
 
@@ -304,10 +280,8 @@ func (c *Cluster) do(t testing.TB, node *ClusterNode, command ...any) {
 
 // A member is a node of the cluster as one of them sees it.
 type member struct {
-	flags   []string
 	primary string // the ID of its primary, "-" for a primary
 	linked  bool
-	shard   string
 	slots   []string // ranges such as 0-8191, or single slots
 }
 
@@ -315,41 +289,13 @@ type member struct {
 // shaking hands, under an ID that is still to change, are left out.
 func (n *ClusterNode) members() (map[string]member, error) {
 	list, err := n.Direct.ClusterNodes(context.Background()).Result()
-	members := parseMembers(list)
-	for id, member := range members {
-		if slices.Contains(member.flags, "handshake") {
-			delete(members, id)
+	members := map[string]member{}
+	for line := range strings.Lines(list) {
+		if fields := strings.Fields(line); !strings.Contains(fields[2], "handshake") {
+			members[fields[0]] = member{fields[3], fields[7] == "connected", fields[8:]}
 		}
 	}
 	return members, err
-}
-
-func parseMembers(list string) map[string]member {
-	members := map[string]member{}
-	for line := range strings.Lines(list) {
-		fields := strings.Fields(line)
-		if len(fields) < 8 {
-			continue // the line of the epochs, in a file
-		}
-		_, shard, _ := strings.Cut(fields[1], "shard-id=")
-		members[fields[0]] = member{strings.Split(fields[2], ","), fields[3], fields[7] == "connected", shard, fields[8:]}
-	}
-	return members
-}
-
-// recordsShards checks that the node's file puts every replica into the shard of its
-// primary. Nodes learn that last, and a server that is killed before may reject the file
-// when it starts again (https://github.com/valkey-io/valkey/issues/774). Old servers know
-// no shards.
-func (n *ClusterNode) recordsShards() error {
-	file, err := os.ReadFile(filepath.Join(n.Dir, "nodes.conf"))
-	members := parseMembers(string(file))
-	for id, member := range members {
-		if member.primary != "-" && members[member.primary].shard != member.shard {
-			return fmt.Errorf("node %d records %s in another shard than its primary", n.Port, id)
-		}
-	}
-	return err
 }
 
 func milliseconds(duration time.Duration) string {

@@ -69,16 +69,6 @@ func Line(command *redis.Cmd) string {
 // Receipts are in rows of six. Shorter ones are seconds: how long a slot was held.
 var receipts = regexp.MustCompile(`\[([^][ ]+ ){5}(\d{11,}|0)\]`)
 
-// WithoutTimes leaves the times out of a line of rows, for clocks that go on.
-func WithoutTimes(reply string) string {
-	rows := strings.Split(reply, " [")
-	limited, _, _ := strings.Cut(rows[0], " ")
-	for i, row := range rows[1:] {
-		rows[i+1] = strings.Join(strings.Fields(row)[:3], " ")
-	}
-	return limited + " [" + strings.Join(rows[1:], "] [") + "]"
-}
-
 // A Reply is the answer of CL.THROTTLE, for tests that calculate with it: limited, limit,
 // remaining, retry after and reset after.
 type Reply [5]int64
@@ -92,14 +82,12 @@ func Throttle(t testing.TB, client Commander, arguments ...any) Reply {
 	return Reply(got)
 }
 
-// RequireError requires that CL.THROTTLE replies an error that begins with the prefix, and
-// returns it.
-func RequireError(t testing.TB, client Commander, prefix string, arguments ...any) string {
+// RequireError requires that CL.THROTTLE replies an error that begins with the prefix.
+func RequireError(t testing.TB, client Commander, prefix string, arguments ...any) {
 	t.Helper()
 	err := client.Do(context.Background(), append([]any{"cl.throttle"}, arguments...)...).Err()
 	require.Error(t, err)
 	require.Truef(t, strings.HasPrefix(err.Error(), prefix), "error %q does not begin with %q", err, prefix)
-	return err.Error()
 }
 
 // InfoField reads a number from INFO.
@@ -116,12 +104,4 @@ func InfoField(t testing.TB, client *redis.Client, section, field string) int64 
 	}
 	t.Fatalf("INFO %s has no field %s:\n%s", section, field, info)
 	return 0
-}
-
-// IgnoreNil returns the error, but not that of a nil reply.
-func IgnoreNil(err error) error {
-	if err == redis.Nil {
-		return nil
-	}
-	return err
 }

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
-	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -20,32 +18,6 @@ func LoseAnswer(t testing.TB, server, word string) string {
 	return Proxy(t, func() string { return server }, func(sent []byte) bool {
 		return bytes.Contains(bytes.ToLower(sent), []byte(strings.ToLower(word))) && lost.CompareAndSwap(false, true)
 	})
-}
-
-// HideCommands returns an address that leads to a server until the test ends. Commands with
-// these names reach the server under others of the same length, which it does not know: the
-// replies are its own. Sent returns the words of all commands since its last call, with the
-// names that the clients gave them.
-func HideCommands(t testing.TB, server string, names ...string) (address string, sent func() [][]string) {
-	t.Helper()
-	word := regexp.MustCompile(`(?i)\r\n(` + strings.ReplaceAll(strings.Join(names, "|"), ".", `\.`) + `)\r\n`)
-	var mutex sync.Mutex
-	var all [][]string
-	address = Proxy(t, func() string { return server }, func(sent []byte) bool {
-		mutex.Lock()
-		defer mutex.Unlock()
-		all = append(all, parseCommands(sent)...)
-		for _, place := range word.FindAllIndex(sent, -1) {
-			sent[place[0]+len("\r\n")] = '?'
-		}
-		return false
-	})
-	return address, func() [][]string {
-		mutex.Lock()
-		defer mutex.Unlock()
-		defer func() { all = nil }()
-		return all
-	}
 }
 
 // Proxy returns an address that leads to a server until the test ends: each connection to the one

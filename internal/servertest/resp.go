@@ -35,21 +35,10 @@ func (e ErrorReply) Error() string { return string(e) }
 // Wire connects to the server, until the test ends.
 func (s *Server) Wire(t testing.TB) *Wire {
 	t.Helper()
-	wire, err := s.TryWire()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { wire.Close() })
-	return wire
-}
-
-// TryWire is Wire for connections that may fail. The caller closes it.
-func (s *Server) TryWire() (*Wire, error) {
 	connection, err := net.DialTimeout("tcp", s.Addr(), Patience)
-	if err != nil {
-		return nil, err
-	}
-	return &Wire{connection, bufio.NewReaderSize(connection, 1<<16)}, nil
+	require.NoError(t, err)
+	t.Cleanup(func() { connection.Close() })
+	return &Wire{connection, bufio.NewReaderSize(connection, 1<<16)}
 }
 
 // AppendCommand appends a command as it goes over the wire.
@@ -138,14 +127,12 @@ func (w *Wire) value() (any, error) {
 	}
 	kind, text := line[0], line[1:len(line)-2]
 	switch kind {
-	case '+', ',', '(': // simple string; double and big number of RESP3, as text
+	case '+':
 		return text, nil
 	case '-':
 		return ErrorReply(text), nil
 	case '_':
 		return nil, nil
-	case '#':
-		return text == "t", nil
 	}
 
 	number, err := strconv.ParseInt(text, 10, 64)
@@ -155,13 +142,9 @@ func (w *Wire) value() (any, error) {
 	switch kind {
 	case ':':
 		return number, nil
-	case '$', '=', '!':
-		content, err := w.bulk(number)
-		if kind == '!' && err == nil {
-			return ErrorReply(content.(string)), nil
-		}
-		return content, err
-	case '*', '~':
+	case '$':
+		return w.bulk(number)
+	case '*':
 		return w.values(number)
 	case '%':
 		return w.values(2 * number)
@@ -169,11 +152,6 @@ func (w *Wire) value() (any, error) {
 		values, err := w.values(number)
 		push, _ := values.([]any)
 		return Push(push), err
-	case '|': // attributes, which precede the value
-		if _, err := w.values(2 * number); err != nil {
-			return nil, err
-		}
-		return w.value()
 	}
 	return nil, fmt.Errorf("the server sent the line %q", line)
 }

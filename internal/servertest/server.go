@@ -44,9 +44,6 @@ type Options struct {
 	// Without any, nothing is saved to disk.
 	Config []string
 
-	// Environment holds further variables, as NAME=value.
-	Environment []string
-
 	// Wrapper is a command line that runs the server, such as callgrind's.
 	Wrapper []string
 }
@@ -192,7 +189,6 @@ func (s *Server) spawn() error {
 
 	line := slices.Concat(s.options.Wrapper, []string{Program()}, arguments)
 	s.process = exec.Command(line[0], line[1:]...)
-	s.process.Env = append(os.Environ(), s.options.Environment...)
 	// A test binary that is killed takes its servers with it. Each server leads a
 	// process group, for Kill.
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}

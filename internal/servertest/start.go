@@ -2,7 +2,6 @@ package servertest
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"testing"
 
@@ -21,22 +20,6 @@ func StartModule(t testing.TB, arguments ...string) *Server {
 func StartClient(t testing.TB) *redis.Client {
 	t.Helper()
 	return StartModule(t).Client(t)
-}
-
-// RunWithClient runs the tests of a package beside a bare server that lasts as long as they
-// all do, and returns the exit code: for TestMain of packages whose examples need a server,
-// since an example has no test to start one for. Use receives the client.
-func RunWithClient(m *testing.M, use func(*redis.Client)) int {
-	server, err := Run(Options{})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer server.Close()
-	client := server.NewClient()
-	defer client.Close()
-	use(client)
-	return m.Run()
 }
 
 // ClientOfUser connects as a user who has only the permissions of these ACL rules.

@@ -204,22 +204,13 @@ type stream struct {
 
 func (s stream) Context() context.Context { return s.ctx }
 
-// Handlers of calls and of streams get the Result, to settle it.
-func TestHandlersGetTheResult(t *testing.T) {
-	policy := grpclimit.New(limiter.NewLocal(), limiter.PerHour(1).Burst(5),
-		grpclimit.WithKey(func(context.Context, grpclimit.Call) string { return "key" }))
-	remains := func(ctx context.Context, want int) {
-		result, ok := grpclimit.ResultFrom(ctx)
+// Handlers of streams get the Result, to settle it. TestSlots has those of calls.
+func TestHandlersOfStreamsGetTheResult(t *testing.T) {
+	policy := grpclimit.New(limiter.NewLocal(), limiter.PerHour(1).Burst(5))
+	err := policy.Stream(nil, stream{ctx: t.Context()}, &grpc.StreamServerInfo{}, func(_ any, s grpc.ServerStream) error {
+		result, ok := grpclimit.ResultFrom(s.Context())
 		require.True(t, ok)
-		require.Equal(t, want, result.Remaining)
-	}
-	_, err := policy.Unary(t.Context(), nil, &grpc.UnaryServerInfo{}, func(ctx context.Context, _ any) (any, error) {
-		remains(ctx, 4)
-		return nil, nil
-	})
-	require.NoError(t, err)
-	err = policy.Stream(nil, stream{ctx: t.Context()}, &grpc.StreamServerInfo{}, func(_ any, s grpc.ServerStream) error {
-		remains(s.Context(), 3)
+		require.Equal(t, 4, result.Remaining)
 		return nil
 	})
 	require.NoError(t, err)

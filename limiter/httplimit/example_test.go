@@ -43,20 +43,6 @@ func ExampleNew() {
 	// "reply";q=2;w=4   "reply";r=0;t=2
 }
 
-// A funnel for each API key at each route, or for each address without an API key.
-func ExampleJoin() {
-	key := httplimit.Join(httplimit.ByPattern(), httplimit.ByHeader("X-Api-Key", httplimit.ByIP()))
-
-	r := httptest.NewRequest(http.MethodGet, "/search", nil)
-	r.Pattern = "GET /search" // as http.ServeMux sets it
-	fmt.Println(key(r))
-	r.Header.Set("X-Api-Key", "secret")
-	fmt.Println(key(r))
-	// Output:
-	// GET /search|192.0.2.1
-	// GET /search|x-api-key:2bb80d537b1da3e38bd30361aa855686
-}
-
 // A service allows one request a day, and its client believes that it allows five a second.
 func ExampleTransport() {
 	service := httptest.NewServer(httplimit.New(limiter.NewLocal(), limiter.Every(24*time.Hour))(http.NotFoundHandler()))

@@ -139,6 +139,7 @@ func FuzzForwarding(f *testing.F) {
 func TestByHeader(t *testing.T) {
 	r := from("192.0.2.1")
 	require.Equal(t, "x-api-key:", httplimit.ByHeader("x-api-KEY", nil)(r), "without the header")
+	require.Equal(t, "192.0.2.1", httplimit.ByHeader("x-api-KEY", httplimit.ByIP())(r), "by another key then")
 	r.Header["X-Api-Key"] = []string{"secret", "another"}
 	require.Equal(t, "x-api-key:2bb80d537b1da3e38bd30361aa855686", httplimit.ByHeader("x-api-KEY", nil)(r), "the first")
 }

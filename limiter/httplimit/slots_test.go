@@ -5,6 +5,7 @@ package httplimit_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -129,18 +130,11 @@ func TestSlotsOfLongRequests(t *testing.T) {
 }
 
 func TestWithSlotsPanics(t *testing.T) {
-	l := limiter.NewLocal()
-	for want, make := range map[string]func(){
-		"httplimit: WithSlots needs a Limiter with Acquire": func() {
-			httplimit.New(limiter.Shadow(l, nil), slow(1), httplimit.WithSlots(limiter.Slots{Limit: 1, TTL: time.Second}))
-		},
-		"httplimit: WithSlots needs a Limit of at least 1 and a TTL of at least 1ms, not {Limit:0 TTL:1s}": func() {
-			httplimit.New(l, slow(1), httplimit.WithSlots(limiter.Slots{TTL: time.Second}))
-		},
-		"httplimit: WithSlots needs a Limit of at least 1 and a TTL of at least 1ms, not {Limit:1 TTL:0s}": func() {
-			httplimit.New(l, slow(1), httplimit.WithSlots(limiter.Slots{Limit: 1}))
-		},
-	} {
-		require.PanicsWithValue(t, want, make)
+	l, second := limiter.NewLocal(), limiter.Slots{Limit: 1, TTL: time.Second}
+	require.PanicsWithValue(t, "httplimit: WithSlots needs a Limiter with Acquire",
+		func() { httplimit.New(limiter.Shadow(l, nil), slow(1), httplimit.WithSlots(second)) })
+	for _, wrong := range []limiter.Slots{{TTL: time.Second}, {Limit: 1}} {
+		want := fmt.Sprintf("httplimit: WithSlots needs a Limit of at least 1 and a TTL of at least 1ms, not %+v", wrong)
+		require.PanicsWithValue(t, want, func() { httplimit.New(l, slow(1), httplimit.WithSlots(wrong)) })
 	}
 }

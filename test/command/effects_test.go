@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -199,4 +200,21 @@ func drain(t *testing.T, client *redis.Client, subscription *redis.PubSub) (even
 		}
 		events = append(events, strings.TrimPrefix(message.Channel, "__keyspace@0__:")+" "+message.Payload)
 	}
+}
+
+// TestFunnelsThatHaveExpiredWhenTheyAreStoredAreLoggedInOrder: a clock that steps
+// back at the moment of a call fills a funnel that the server, by the time at
+// which the call began, deletes at once. Its log and its replicas learn of it in
+// that order; else they would keep a key that it has not.
+func TestFunnelsThatHaveExpiredWhenTheyAreStoredAreLoggedInOrder(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{
+		Module: servertest.DebugModule(t),
+		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no"},
+	})
+	ctx, client := t.Context(), server.Client(t)
+	servertest.ClockOf(client).Set(t, time.Now().Add(-time.Hour))
+	servertest.Call(t, client, "cl.throttle key 15 30 60")
+	require.EqualValues(t, 1, client.Incr(ctx, "key").Val(), "the key was gone")
+	require.NoError(t, client.Do(ctx, "debug", "loadaof").Err())
+	require.Equal(t, "1", client.Get(ctx, "key").Val(), "the log says otherwise")
 }

@@ -1,5 +1,5 @@
-// What each command replies and stores, call after call, to the nanosecond: a TAT, with an expiry
-// to match, which a call reads in any encoding, from any writer.
+// What each command replies and stores, call after call, to the nanosecond of the machine's clock: a TAT,
+// with an expiry to match. The fuzzer of test/model has values of other writers, in any encoding.
 
 package command_test
 
@@ -305,31 +305,18 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// TestValuesOfOthers are read in every encoding that a server keeps them in (an integer,
-// an embedded string, a raw string), and written in place or anew. redis-cell stores the
-// same number as funnel, with an expiry in whole seconds.
-func TestValuesOfOthers(t *testing.T) {
-	_, client := servertest.Shared(t)
-	ctx := t.Context()
-	tat := fmt.Sprint(servertest.Epoch.Add(10 * time.Second).UnixNano())
-	for name, write := range map[string]func(key string) error{
-		"int":        func(key string) error { return client.Set(ctx, key, tat, 0).Err() },
-		"raw":        func(key string) error { return client.Append(ctx, key, tat).Err() },
-		"shared":     func(key string) error { return client.MSet(ctx, key, tat, "unchanged", tat).Err() },
-		"redis-cell": func(key string) error { return client.Do(ctx, "set", key, tat, "ex", 10).Err() },
-		"short":      func(key string) error { return client.Set(ctx, key, "7", 0).Err() },
-	} {
-		require.NoError(t, client.FlushAll(ctx).Err())
-		require.NoError(t, write(name))
-		level := map[bool]int{false: 10}[name == "short"]
-		for call := range 3 { // the first takes nothing
-			require.Equal(t, fmt.Sprintf("0 15 %d -1 %d", 15-level-call, level+call),
-				servertest.Call(t, client, fmt.Sprint("cl.throttle ", name, " 15 1 1 ", min(call, 1))), "%s, call %d", name, call)
-		}
-		if name == "shared" {
-			require.Equal(t, tat, client.GetDel(ctx, "unchanged").Val())
-		}
-		require.Equal(t, fmt.Sprintf("%s=%ds", name, level+2), stateOf(t, client))
+// TestTheClockIsThatOfTheMachine, to the nanosecond: the instant of a call lies between
+// what the clock says before and after.
+func TestTheClockIsThatOfTheMachine(t *testing.T) {
+	ctx, client := t.Context(), servertest.StartClient(t)
+	for range 100 {
+		before := time.Now().UnixNano()
+		servertest.Call(t, client, "cl.throttle key 1 1 60")
+		after := time.Now().UnixNano()
+		tat, err := client.GetDel(ctx, "key").Int64()
+		require.NoError(t, err)
+		require.LessOrEqual(t, before, tat-60e9)
+		require.LessOrEqual(t, tat-60e9, after)
 	}
 }
 

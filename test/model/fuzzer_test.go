@@ -4,6 +4,7 @@
 package model_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -29,9 +30,9 @@ import (
 //	FUNNEL_FUZZ_TIME   how long, such as 20m
 //	FUNNEL_FUZZ_SEED   repeats the run that failed
 func TestNoInputBreaksTheServerOrItsAnswers(t *testing.T) {
-	duration, err := time.ParseDuration(environment("FUNNEL_FUZZ_TIME", servertest.QuickOrLong("9s", "90s")))
+	duration, err := time.ParseDuration(cmp.Or(os.Getenv("FUNNEL_FUZZ_TIME"), servertest.QuickOrLong("9s", "90s")))
 	require.NoError(t, err)
-	seed, err := strconv.ParseUint(environment("FUNNEL_FUZZ_SEED", fmt.Sprint(rand.Uint64())), 10, 64)
+	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("FUNNEL_FUZZ_SEED"), fmt.Sprint(rand.Uint64())), 10, 64)
 	require.NoError(t, err)
 
 	for compat, mode := range map[string]contract.Mode{"none": contract.Default, "redis-cell": contract.RedisCell} {
@@ -94,13 +95,6 @@ func outcomesOf(command contract.Command) []string {
 		outcomes = append(outcomes, contract.Later)
 	}
 	return append(outcomes, contract.Peeked)
-}
-
-func environment(name, otherwise string) string {
-	if value := os.Getenv(name); value != "" {
-		return value
-	}
-	return otherwise
 }
 
 type fuzzer struct {

@@ -181,7 +181,7 @@ type result string // in Go's form; of the clock nothing
 const noAnswer result = "no answer"
 
 func resultOf(operation operation, answer *redis.Cmd) result {
-	if err := servertest.IgnoreNil(answer.Err()); err != nil {
+	if err := answer.Err(); err != nil && err != redis.Nil {
 		if _, isReply := err.(redis.Error); !isReply {
 			return noAnswer
 		}

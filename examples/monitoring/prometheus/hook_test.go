@@ -5,7 +5,6 @@ package promhook
 
 import (
 	"context"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
@@ -97,12 +96,6 @@ funnel_errors_total{policy="login"} 2
 	problems, err := testutil.GatherAndLint(registry)
 	require.NoError(t, err)
 	require.Empty(t, problems)
-}
-
-func ExampleNew() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	_ = limiter.New(rdb, limiter.WithHook(New(prometheus.DefaultRegisterer)))
-	http.Handle("GET /metrics", promhttp.Handler())
 }
 
 // redis_exporter takes the reply of the script for names and numbers, and what it has shown
