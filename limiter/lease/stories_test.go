@@ -218,6 +218,21 @@ func TestStories(t *testing.T) {
 		require.Equal(s, limiter.PathLease, s.now(6).Path, "of the later call")
 		require.Equal(s, limiter.PathModule, s.now(1).Path)
 	})
+	tell(t, "no token is used at an instant before it was taken", hundred, time.Minute, func(s *story) {
+		var meanwhile func() // after the clock was read
+		lease.SetNow(s.leases, func() time.Time {
+			now := time.Now()
+			if pause := meanwhile; pause != nil {
+				meanwhile = nil
+				pause()
+			}
+			return now
+		})
+		s.now(10)
+		pass(time.Second)
+		meanwhile = func() { pass(time.Second); s.ask(ctx, 1); pass(2 * time.Second) } // which takes 5
+		require.Equal(s, 9*time.Second, s.now(1).ResetAfter, "11 seconds when they were asked for, 2 before")
+	})
 	for capacity, sent := range map[int]string{10_000: "cl.take 40", 600: "cl.take 31"} {
 		tell(t, "callers of a hot key do not wait", limiter.Every(time.Millisecond).Burst(capacity), 8*time.Second, func(s *story) {
 			for i := range 400 {
