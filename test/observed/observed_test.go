@@ -284,5 +284,5 @@ func TestLeasesKeepTheirBound(t *testing.T) {
 	share := float64(granted) / float64(min(calls, cycles*int(capacity+steady/interval)))
 	t.Logf("%.0f tokens; %.1f in the worst stretch; %.3f of what is possible", ended, worst, share)
 	require.LessOrEqual(t, worst, float64(capacity+d/interval))
-	require.GreaterOrEqual(t, share, servertest.QuickOrLong(0.5, 0.8)) // 0.8 is for a machine that is not busy
+	require.GreaterOrEqual(t, share, servertest.QuickOrLong(0.2, 0.8)) // 0.8 is for a machine that is not busy
 }
