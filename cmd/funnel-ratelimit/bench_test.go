@@ -43,7 +43,7 @@ func BenchmarkBesideReference(b *testing.B) {
 	}
 }
 
-func startReference(_ testing.TB, s settings.Settings) (stop func()) {
+func startReference(s settings.Settings) (stop func()) {
 	reference := runner.NewRunner(s)
 	go reference.Run()
 	return reference.Stop
