@@ -1,12 +1,10 @@
-// Command funnel-ratelimit is a rate limit service for Envoy, Istio and other clients of gRPC. It
-// reads the configuration and the settings of github.com/envoyproxy/ratelimit, and serves by its
-// packages. Package backend decides, by funnels: docs/envoy.md says what differs.
+// Command funnel-ratelimit is a rate limit service for Envoy, Istio and other clients of gRPC, made of packages of
+// github.com/envoyproxy/ratelimit. Package backend decides, by funnels: docs/envoy.md says what differs.
 package main
 
 import (
 	"io"
 	"net/http"
-	"strings"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/envoyproxy/ratelimit/src/metrics"
@@ -27,7 +25,7 @@ func main() {
 		logrus.Fatalf("LOG_LEVEL: %v", err)
 	}
 	logrus.SetLevel(level)
-	if strings.EqualFold(s.LogFormat, "json") {
+	if s.LogFormat == "json" {
 		logrus.SetFormatter(&logrus.JSONFormatter{FieldMap: logrus.FieldMap{"time": "@timestamp", "msg": "@message"}})
 	}
 	srv, err := newServer(s)
@@ -37,8 +35,7 @@ func main() {
 	srv.Start() // until a signal ends the process
 }
 
-// newServer puts the service together as the reference's runner does, which takes no other
-// backend. It waits for the first configuration.
+// newServer does what the reference's runner does, which takes no other backend. It waits for a configuration.
 func newServer(s settings.Settings) (server.Server, error) {
 	decides, err := backend.New(s)
 	if err != nil {
@@ -46,7 +43,7 @@ func newServer(s settings.Settings) (server.Server, error) {
 	}
 	sinks := runner.NewRunner(s) // for statistics
 	store := sinks.GetStatsStore()
-	manager := stats.NewStatManager(store, s)
+	manager := &bounded{Manager: stats.NewStatManager(store, s)}
 	reporter := metrics.NewServerReporter(store.ScopeWithTags("ratelimit_server", s.ExtraTags))
 	srv := server.NewServer(s, "ratelimit", manager, nil, settings.GrpcUnaryInterceptor(reporter.UnaryServerInterceptor()))
 	service := ratelimit.NewService(decides, srv.Provider(), manager, srv.HealthChecker(), start{},
@@ -62,8 +59,7 @@ func newServer(s settings.Settings) (server.Server, error) {
 	return srv, nil
 }
 
-// start is a clock that stands still at the start of all windows: the header for the reset tells the
-// whole unit, after which a funnel is empty.
+// start is a clock at the start of all windows: the header for the reset tells the whole unit.
 type start struct{}
 
 func (start) UnixNow() int64 { return 0 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,7 +31,17 @@ type served struct {
 }
 
 // serve starts the service with the configuration in testdata.
-func serve(t *testing.T, redis string, environment ...string) served {
+func serve(t testing.TB, redis string, environment ...string) served {
+	return serveBy(t, func(s settings.Settings) (stop func()) {
+		srv, err := newServer(s)
+		require.NoError(t, err)
+		go srv.Start()
+		return srv.Stop
+	}, redis, environment...)
+}
+
+func serveBy(t testing.TB, start func(settings.Settings) (stop func()), redis string,
+	environment ...string) served {
 	folder, port := t.TempDir(), strconv.Itoa(servertest.FreePort(t))
 	service := served{config: filepath.Join(folder, "config")}
 	require.NoError(t, os.CopyFS(service.config, os.DirFS("testdata")))
@@ -42,10 +53,7 @@ func serve(t *testing.T, redis string, environment ...string) served {
 		name, value, _ := strings.Cut(setting, "=")
 		t.Setenv(name, value)
 	}
-	srv, err := newServer(settings.NewSettings())
-	require.NoError(t, err)
-	go srv.Start()
-	t.Cleanup(srv.Stop)
+	t.Cleanup(start(settings.NewSettings()))
 	connection, err := grpc.NewClient("127.0.0.1:"+port, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	require.NoError(t, err)
@@ -163,6 +171,7 @@ func TestSettings(t *testing.T) {
 	require.Equal(t, "OK: OK 5 0s", service.ask(t, "shop: user=1#0"))
 	require.Equal(t, "OVER_LIMIT: OVER_LIMIT 0 2520s", service.ask(t, "shop: user=1#12")) // 7 more than the capacity
 	require.Equal(t, "OVER_LIMIT: OVER_LIMIT 0 2880s", service.ask(t, "shop: user=1#0"))
+	require.Equal(t, "OVER_LIMIT: OVER_LIMIT 0 3153598200s", service.ask(t, "shop: user=2#18446744073709551615"))
 	servertest.Eventually(t, "a lease that takes tokens ahead", func() bool {
 		service.ask(t, "shop: hot=1")
 		return strings.Contains(rdb.Info(t.Context(), "commandstats").Val(), "cl.take")
@@ -172,6 +181,27 @@ func TestSettings(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, bytes.ReplaceAll(content, []byte("10"), []byte("40")), 0o644))
 	servertest.Eventually(t, "the new limit", func() bool { return service.ask(t, "shop: user=1") == "OK: OK 19 90s" })
+}
+
+// Callers make up 100,000 descriptors and long names of domains. Their statistics would take more than 200 MB.
+func TestCallersDoNotFillTheMemory(t *testing.T) {
+	service := serve(t, "127.0.0.1:1")
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range 100 {
+		many := request("shop:" + strings.Repeat(" x=", 1000))
+		for j, descriptor := range many.Descriptors {
+			descriptor.Entries[0].Value = fmt.Sprint(i, j)
+			descriptor.Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 1, Unit: 1}
+		}
+		_, err := service.client.ShouldRateLimit(t.Context(), many)
+		require.ErrorContains(t, err, "more than 64 descriptors")
+		require.Equal(t, "OK: OK 0", service.ask(t, fmt.Sprint(i, strings.Repeat("x", 1_000_000), ": x=")))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.HeapAlloc, before.HeapAlloc+25<<20)
 }
 
 func TestErrors(t *testing.T) {

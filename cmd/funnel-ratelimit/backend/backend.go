@@ -1,5 +1,4 @@
-// Package backend decides on requests of Envoy by funnels. A [Backend] takes the place of the
-// fixed windows in github.com/envoyproxy/ratelimit.
+// Package backend decides on requests of Envoy by funnels, in the place of github.com/envoyproxy/ratelimit's windows.
 package backend
 
 import (
@@ -7,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/url"
 	"slices"
@@ -34,22 +32,15 @@ type Backend struct {
 	own      own
 	limiter  *limiter.Limiter
 	single   limiter.Allower // decides on one funnel: the limiter, or leases
-	client   io.Closer
 	counts   *reference.BaseRateLimiter
 }
 
-// DoLimit decides on a request, whose descriptors have a limit each, or nil. It panics with a
-// RedisError, which the service returns as an error. Another panic would end the process.
+// DoLimit decides on a request, whose descriptors have a limit each, or nil. It panics as [check] does.
 func (b *Backend) DoLimit(ctx context.Context, request *pb.RateLimitRequest,
 	limits []*config.RateLimit) []*pb.RateLimitResponse_DescriptorStatus {
 	hits := utils.GetHitsAddends(request)
-	questions, of, err := b.questions(request, limits, hits)
-	if err == nil {
-		err = b.ask(ctx, questions)
-	}
-	if err != nil {
-		panic(redis.RedisError(err.Error()))
-	}
+	questions, of := b.questions(request, limits, hits)
+	b.ask(ctx, questions)
 	statuses := make([]*pb.RateLimitResponse_DescriptorStatus, len(limits))
 	for i, limit := range limits {
 		statuses[i] = &pb.RateLimitResponse_DescriptorStatus{Code: pb.RateLimitResponse_OK}
@@ -60,15 +51,10 @@ func (b *Backend) DoLimit(ctx context.Context, request *pb.RateLimitRequest,
 	return statuses
 }
 
-// Flush has nothing to wait for.
 func (b *Backend) Flush() {}
 
-// Close closes the connections to Redis.
-func (b *Backend) Close() error { return b.client.Close() }
-
-// A question is what the descriptors with one key ask, and the answer. Those that refuse are decided
-// as one: if one is limited, no question of the request takes tokens. Descriptors in shadow mode or
-// quota mode do not refuse, and are asked afterwards.
+// A question is what the descriptors with one key ask, and the answer. Those that refuse are decided as one: if one is
+// limited, no question of the request takes tokens. Descriptors in shadow mode or quota mode are asked afterwards.
 type question struct {
 	limiter.Request // the quantity is 0 to look only
 	refuses         bool
@@ -79,7 +65,7 @@ type question struct {
 
 // questions returns what a request asks, and the question of each descriptor.
 func (b *Backend) questions(request *pb.RateLimitRequest, limits []*config.RateLimit,
-	hits []uint64) (questions, of []*question, err error) {
+	hits []uint64) (questions, of []*question) {
 	of = make([]*question, len(limits))
 	for i, limit := range limits {
 		if limit == nil {
@@ -88,7 +74,7 @@ func (b *Backend) questions(request *pb.RateLimitRequest, limits []*config.RateL
 		limit.Stats.TotalHits.Add(hits[i])
 		unit, descriptor := limit.Limit.Unit, request.Descriptors[i]
 		if unit < pb.RateLimitResponse_RateLimit_SECOND || unit > pb.RateLimitResponse_RateLimit_WEEK {
-			return nil, nil, fmt.Errorf("the limit of a descriptor has the unit %v", unit)
+			check(fmt.Errorf("the limit of a descriptor has the unit %v", unit))
 		}
 		q := &question{used: b.own.Charge && descriptor.HitsAddend.GetValue() > 0}
 		q.refuses = !q.used && !limit.ShadowMode && !limit.QuotaMode &&
@@ -100,16 +86,16 @@ func (b *Backend) questions(request *pb.RateLimitRequest, limits []*config.RateL
 		if known >= 0 {
 			q = questions[known]
 		} else if questions = append(questions, q); len(questions) > 64 { // as many as a command takes
-			return nil, nil, errors.New("more than 64 descriptors of a request have limits")
+			check(errors.New("more than 64 descriptors of a request have limits"))
 		}
-		most := uint64(math.MaxInt64)
+		most := uint64(876_000 * time.Hour / (q.Limit.Period / time.Duration(max(1, q.Limit.Count)))) // leak in 100 years
 		if !q.used {
 			most = uint64(q.Limit.Capacity) + 1 // which never fits
 		}
 		q.Quantity = int(min(uint64(q.Quantity)+min(hits[i], math.MaxInt64), most))
 		of[i] = q
 	}
-	return questions, of, nil
+	return questions, of
 }
 
 // limitOf returns the funnel of a limit. It leaks at most one token per nanosecond.
@@ -139,60 +125,60 @@ func keyOf(domain string, descriptor *common.RateLimitDescriptor, limit *config.
 
 // ask asks the questions of a request, in three steps: for what only looks, and for tokens that were
 // used; for tokens that are taken as one; and for what refuses no request.
-func (b *Backend) ask(ctx context.Context, questions []*question) error {
-	var steps [3][]*question
+func (b *Backend) ask(ctx context.Context, questions []*question) {
+	var first, asOne, last []*question
 	for _, q := range questions {
-		step := 1
 		switch {
 		case q.used || q.refuses && (q.Quantity == 0 || q.Limit.Capacity == 0):
-			step = 0
-		case !q.refuses:
-			step = 2
+			first = append(first, q)
+		case q.refuses:
+			asOne = append(asOne, q)
+		default:
+			last = append(last, q)
 		}
-		steps[step] = append(steps[step], q)
 	}
-	refused := false
-	for step, now := range steps {
-		askThem := b.each
-		if step == 1 && len(now) > 1 && !refused {
-			askThem = b.takeAll
-		}
-		if err := askThem(ctx, now, refused); err != nil {
-			return err
-		}
-		refused = refused || slices.ContainsFunc(now, func(q *question) bool { return q.refuses && q.limited })
+	refuses := func(q *question) bool { return q.refuses && q.limited }
+	b.each(ctx, first, false)
+	if refused := slices.ContainsFunc(first, refuses); refused || len(asOne) < 2 {
+		b.each(ctx, asOne, refused)
+	} else {
+		b.takeAll(ctx, asOne)
 	}
-	return nil
+	b.each(ctx, last, slices.ContainsFunc(questions, refuses))
 }
 
 // takeAll takes the tokens of all questions, or of none.
-func (b *Backend) takeAll(ctx context.Context, questions []*question, _ bool) error {
+func (b *Backend) takeAll(ctx context.Context, questions []*question) {
 	requests := make([]limiter.Request, len(questions))
 	for i, q := range questions {
 		requests[i] = q.Request
 	}
 	results, err := b.limiter.AllowAll(ctx, requests...)
+	check(err)
 	for i := range results {
 		questions[i].result, questions[i].limited = results[i], results[i].Limited()
 	}
-	return err
 }
 
 // each asks each question alone, all at once. In a refused request they only look.
-func (b *Backend) each(ctx context.Context, questions []*question, refused bool) error {
+func (b *Backend) each(ctx context.Context, questions []*question, refused bool) {
+	if len(questions) == 1 {
+		check(b.askOne(ctx, questions[0], refused))
+		return
+	}
 	errs := make([]error, len(questions))
 	var group sync.WaitGroup
 	for i, q := range questions {
 		group.Go(func() { errs[i] = b.askOne(ctx, q, refused) })
 	}
 	group.Wait()
-	return errors.Join(errs...)
+	check(errors.Join(errs...))
 }
 
 func (b *Backend) askOne(ctx context.Context, q *question, refused bool) (err error) {
 	switch {
 	case q.Limit.Capacity == 0:
-		q.limited = true
+		q.limited, q.result.RetryAfter = true, q.Limit.Period
 	case q.used:
 		q.result, err = b.limiter.Charge(ctx, q.Key, q.Limit, q.Quantity)
 		q.limited = q.result.RetryAfter != limiter.NoRetry
@@ -223,12 +209,16 @@ func (b *Backend) status(q *question, limit *config.RateLimit, hits uint64) *pb.
 
 // untilMore returns how long it takes until the request fits, or where it did, until more remains.
 func (q *question) untilMore() time.Duration {
-	switch {
-	case q.Limit.Capacity == 0:
-		return q.Limit.Period
-	case q.limited && q.result.RetryAfter > 0:
+	if q.limited && q.result.RetryAfter > 0 {
 		return q.result.RetryAfter
 	}
 	later := time.Duration(q.Limit.Capacity-q.result.Remaining-1) * (q.Limit.Period / time.Duration(q.Limit.Count))
 	return max(0, min(q.result.ResetAfter, q.result.ResetAfter-later))
+}
+
+// check panics with what the service returns as an error. Another panic would end the process.
+func check(err error) {
+	if err != nil {
+		panic(redis.RedisError(err.Error()))
+	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/envoyproxy/ratelimit/src/utils"
 	"github.com/kelseyhightower/envconfig"
 	"github.com/redis/go-redis/v9"
-	"github.com/sirupsen/logrus"
 
 	"funnel/limiter"
 	"funnel/limiter/lease"
@@ -28,8 +27,7 @@ type own struct {
 var policies = map[string]limiter.FailurePolicy{"error": limiter.FailWithError, "open": limiter.FailOpen,
 	"closed": limiter.FailClosed, "local": limiter.FailLocal}
 
-// New returns a Backend by the reference's settings, and by those that only this service has, from
-// the environment. It sends nothing yet.
+// New returns a Backend by the reference's settings, and by own ones from the environment. It sends nothing yet.
 func New(s settings.Settings) (*Backend, error) {
 	b := &Backend{settings: s}
 	b.counts = reference.NewBaseRateLimit(utils.NewTimeSourceImpl(), nil, 0, nil, s.NearLimitRatio, "", nil)
@@ -42,14 +40,11 @@ func New(s settings.Settings) (*Backend, error) {
 		return nil, fmt.Errorf("FUNNEL_ON_FAILURE is '%s': it must be error, open, closed or local", b.own.OnFailure)
 	case !(b.own.Burst > 0 && b.own.Burst <= 1):
 		return nil, fmt.Errorf("FUNNEL_BURST is %v: it must be above 0, and at most 1", b.own.Burst)
-	case s.RedisPerSecond || s.LocalCacheSizeInBytes != 0:
-		logrus.Warn("REDIS_PERSECOND and LOCAL_CACHE_SIZE_IN_BYTES are ignored: one server decides on a request")
 	}
 	client, err := newClient(s)
 	if err != nil {
 		return nil, err
 	}
-	b.client = client
 	b.limiter = limiter.New(client, limiter.WithPrefix(s.CacheKeyPrefix), limiter.WithTimeout(s.RedisTimeout),
 		limiter.OnFailure(policy))
 	b.single = b.limiter
@@ -59,8 +54,7 @@ func New(s settings.Settings) (*Backend, error) {
 	return b, nil
 }
 
-// newClient returns a client for the Redis of REDIS_URL and the settings beside it. An address is
-// host:port, the path of a socket, or a URL.
+// newClient returns a client for REDIS_URL, whose addresses are host:port, paths of sockets, or URLs.
 func newClient(s settings.Settings) (redis.UniversalClient, error) {
 	options := &redis.UniversalOptions{Addrs: strings.Split(s.RedisUrl, ","), PoolSize: s.RedisPoolSize,
 		DialTimeout: s.RedisTimeout, ReadTimeout: s.RedisTimeout,
@@ -96,8 +90,6 @@ func newClient(s settings.Settings) (redis.UniversalClient, error) {
 
 // credentials splits user:password. Without a user it is the password.
 func credentials(auth string) (user, password string) {
-	if user, password, found := strings.Cut(auth, ":"); found {
-		return user, password
-	}
-	return "", auth
+	colon := strings.Index(auth, ":")
+	return auth[:max(0, colon)], auth[colon+1:]
 }
