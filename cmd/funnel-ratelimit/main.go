@@ -5,6 +5,7 @@ package main
 import (
 	"io"
 	"net/http"
+	"strings"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/envoyproxy/ratelimit/src/metrics"
@@ -25,7 +26,7 @@ func main() {
 		logrus.Fatalf("LOG_LEVEL: %v", err)
 	}
 	logrus.SetLevel(level)
-	if s.LogFormat == "json" {
+	if strings.EqualFold(s.LogFormat, "json") {
 		logrus.SetFormatter(&logrus.JSONFormatter{FieldMap: logrus.FieldMap{"time": "@timestamp", "msg": "@message"}})
 	}
 	srv, err := newServer(s)

@@ -16,7 +16,6 @@ type bounded struct {
 }
 
 func (b *bounded) NewStats(of string) stats.RateLimitStats { return b.Manager.NewStats(b.name(of)) }
-
 func (b *bounded) NewDomainStats(of string) stats.DomainStats {
 	return b.Manager.NewDomainStats(b.name(of))
 }
