@@ -7,7 +7,6 @@ package limiter_test
 import (
 	"context"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,6 +24,10 @@ func TestQuantities(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
 		testQuantities(t, path, func(options ...limiter.Option) *limiter.Limiter { return limiter.New(client, options...) })
 	})
+}
+
+func TestQuantitiesInThisProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { testQuantities(t, limiter.PathLocal, limiter.NewLocal) })
 }
 
 // testQuantities tells a story of one funnel. Hooks get each decision before its caller, in their order.
@@ -155,6 +158,9 @@ func TestResetEmptiesTheFunnel(t *testing.T) {
 	allow(t, l, "key", fifteenPerDay)
 	require.Error(t, l.Reset(ctx, "key"))
 	require.Equal(t, 14, allow(t, l, "key", fifteenPerDay).Remaining)
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	require.ErrorIs(t, limiter.NewLocal().Reset(canceled, "key"), context.Canceled)
 }
 
 // No failure policy applies to calls that are wrong.
@@ -216,41 +222,6 @@ func TestAllocations(t *testing.T) {
 		})
 		require.LessOrEqual(t, got, c.most, "%+v", c)
 	}
-}
-
-func TestNewLocal(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, second := context.Background(), limiter.Every(time.Second)
-		l := limiter.NewLocal(limiter.WithPrefix("p:"), limiter.OnFailure(limiter.FailClosed))
-		testQuantities(t, limiter.PathLocal, limiter.NewLocal)
-
-		start := time.Now()
-		for range 3 {
-			require.NoError(t, l.Wait(ctx, "waiting", second))
-		}
-		require.Equal(t, 2*time.Second, time.Since(start))
-		_, err := l.WaitAll(ctx, limiter.Request{"waiting", second, 1}, limiter.Request{"b", perDay(1), 1})
-		require.NoError(t, err)
-		require.Equal(t, 3*time.Second, time.Since(start))
-
-		require.True(t, allow(t, l, "b", perDay(1)).Limited())
-		require.NoError(t, l.Reset(ctx, "b"))
-		require.False(t, allow(t, l, "b", perDay(1)).Limited())
-
-		canceled, cancel := context.WithCancel(ctx)
-		cancel()
-		result, err := l.Allow(canceled, "c", perDay(1))
-		require.ErrorIs(t, err, context.Canceled)
-		require.True(t, result.Limited())
-		require.ErrorIs(t, l.Reset(canceled, "c"), context.Canceled)
-
-		// No policy applies where there is no Redis that could fail.
-		result, err = l.Charge(ctx, "d", limiter.Every(math.MaxInt64), 1) // until after the year 2262
-		require.ErrorIs(t, err, gcra.ErrTAT)
-		require.ErrorContains(t, err, `limiter: key "p:d": `)
-		require.True(t, result.Limited())
-	})
 }
 
 func TestNewPanics(t *testing.T) {

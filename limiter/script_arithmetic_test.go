@@ -1,5 +1,6 @@
 // Within its range each script decides, replies and stores what the contract says, to the nanosecond. Beyond it, take.lua
-// leaves the call to the complete script, and that says so and names the module.
+// leaves the call to the complete script, and that says so and names the module. The fuzzer of test/model has calls of
+// several funnels, slots and odd words.
 
 package limiter_test
 
@@ -7,7 +8,6 @@ import (
 	"crypto/sha1"
 	"fmt"
 	"math"
-	"math/big"
 	"math/bits"
 	"math/rand/v2"
 	"os"
@@ -26,11 +26,12 @@ import (
 	"funnel/limiter"
 )
 
-// A scriptCall is a call in the words of the command, with what its keys hold, at a given time.
+// A scriptCall is a call of one funnel, also in the words of the command, at a given time.
 type scriptCall struct {
+	scriptFunnel
 	command string
 	words   []string
-	stored  map[string]string
+	stored  []string // the key and its value, or nothing
 	now     int64
 }
 
@@ -43,7 +44,7 @@ func TestScriptAgreesWithTheContract(t *testing.T) {
 		require.Positive(t, met[outcome], "never met: %s", outcome)
 	}
 	for _, err := range []contract.Error{contract.ErrEmissionInterval, contract.ErrTolerance, contract.ErrIncrement,
-		contract.ErrMaxWaits, contract.ErrReceipts, contract.ErrType, contract.ErrFunnel, contract.ErrTAT} {
+		contract.ErrType, contract.ErrFunnel, contract.ErrTAT} {
 		require.Positive(t, met[string(err)], "never met: %s", err)
 	}
 }
@@ -59,18 +60,13 @@ func TestTakeScriptAgreesWithTheContract(t *testing.T) {
 // evalTake calls take.lua as the client does, which leaves some calls to the complete script.
 func (c scriptCall) evalTake(hash string) (*limiter.TakeCall, []string) {
 	operation := map[string]gcra.Operation{"reserve": gcra.Reserve, "take": gcra.Take, "peek": gcra.Peek}[c.command]
-	number := func(at int) int { number, _ := strconv.Atoi(c.words[at]); return number }
-	period, ok := contract.Seconds(c.words[3])
-	if !ok || len(c.keys()) > 1 {
-		return nil, []string{"get", ""}
-	}
 	maxWait, _ := contract.Seconds(append(c.words, "0")[5])
-	limit := limiter.Limit{Count: number(2), Period: time.Duration(period.Int64()), Capacity: number(1)}
-	take := limiter.NewTakeCall(operation, limit, number(4), maxWait.Int64())
+	limit := limiter.Limit{Count: int(c.count), Period: time.Duration(c.period), Capacity: int(c.capacity)}
+	take := limiter.NewTakeCall(operation, limit, int(c.quantity), maxWait.Int64())
 	if take == nil {
 		return nil, []string{"get", ""}
 	}
-	return take, c.evalsha(hash, c.keys(), strings.Fields(fmt.Sprintln(take.Words()...))...)
+	return take, c.evalsha(hash, strings.Fields(fmt.Sprintln(take.Words()...))...)
 }
 
 // readTake makes the command's reply of one of take.lua, or nil if it decides nothing.
@@ -135,18 +131,18 @@ func compareCalls(t *testing.T, wire *servertest.Wire, hash string, complete boo
 		if random.IntN(5) == 0 {
 			calls[i].spoil(random)
 		}
-		call := calls[i].complete(hash)
+		call := calls[i].evalsha(hash, append([]string{command}, calls[i].words[1:]...)...)
 		if !complete {
 			takes[i], call = calls[i].evalTake(hash)
 		}
-		commands = append(commands, calls[i].commands(t, call)...)
+		key := calls[i].words[0]
+		store := append([]string{"mset", "another", "value"}, calls[i].stored...)
+		commands = append(commands, store, call, []string{"get", key}, servertest.AskExpiry(t, key))
 	}
 	replies := exchange(t, wire, commands...)[2:]
 	wallClock := time.Now().UnixMilli()
 	for i, call := range calls {
-		length := 2 + 2*len(call.keys())
-		got := replies[1:length] // the reply of MSET is before these
-		replies = replies[length:]
+		got := replies[4*i+1 : 4*i+4] // the reply of MSET is before these
 		if !complete {
 			got[0] = call.readTake(takes[i], got[0])
 		}
@@ -168,45 +164,17 @@ func exchange(t *testing.T, wire *servertest.Wire, commands ...[]string) (replie
 	return replies
 }
 
-func (c scriptCall) keys() (keys []string) {
-	for i := 0; i+4 < len(c.words); i += 5 {
-		keys = append(keys, c.words[i])
-	}
-	return keys
-}
-
-// commands store the values, call, and ask for value and expiry of each key.
-func (c scriptCall) commands(t *testing.T, call []string) [][]string {
-	store := []string{"mset", "another", "value"}
-	for key, value := range c.stored {
-		store = append(store, key, value)
-	}
-	commands := [][]string{store, call}
-	for _, key := range c.keys() {
-		commands = append(commands, []string{"get", key}, servertest.AskExpiry(t, key))
-	}
-	return commands
-}
-
-// evalsha calls a script with the clock and these keys.
-func (c scriptCall) evalsha(hash string, keys []string, words ...string) []string {
+// evalsha calls a script with the clock and the key.
+func (c scriptCall) evalsha(hash string, words ...string) []string {
 	clock := []string{strconv.FormatInt(c.now/1e9, 10), strconv.FormatInt(c.now%1e9/1000, 10)} // as TIME replies it
-	return slices.Concat([]string{"evalsha", hash, strconv.Itoa(2 + len(keys))}, clock, keys, words)
+	return slices.Concat([]string{"evalsha", hash, "3"}, clock, c.words[:1], words)
 }
 
-func (c scriptCall) complete(hash string) []string {
-	words, keys := []string{c.command}, c.keys()
-	for i := range keys {
-		words = append(words, c.words[5*i+1:5*i+5]...)
-	}
-	return c.evalsha(hash, keys, append(words, c.words[5*len(keys):]...)...)
-}
-
-// expect is what the contract says: the reply, and then value and expiry of each key. It names the outcome.
+// expect is what the contract says: the reply, and then value and expiry of the key. It names the outcome.
 func (c scriptCall) expect(complete bool, got any, wallClock int64) (want []any, name string) {
 	outcome := contract.Call(contract.Default, append([]string{"cl." + c.command}, c.words...), c.now, func(key string) contract.Value {
-		if value, is := c.stored[key]; is {
-			return contract.Value{Type: "string", Text: value}
+		if c.stored != nil {
+			return contract.Value{Type: "string", Text: c.stored[1]}
 		}
 		return contract.Value{Type: map[bool]string{true: "list"}[key == "list"]}
 	})
@@ -225,47 +193,26 @@ func (c scriptCall) expect(complete bool, got any, wallClock int64) (want []any,
 			want[0] = text
 		}
 	}
-	for _, key := range c.keys() {
-		value, expiry := any(nil), int64(-2)
-		if stored, is := c.stored[key]; is {
-			value, expiry = stored, -1
-		} else if key == "list" {
-			value, expiry = servertest.ErrorReply(contract.ErrType), -1
-		}
-		for _, write := range outcome.Writes {
-			switch {
-			case write.Key != key:
-			case write.Expiry > wallClock:
-				value, expiry = write.Value, write.Expiry
-			default: // deleted, or, since a server does so, expired before its own time
-				value, expiry = nil, -2
-			}
-		}
-		want = append(want, value, expiry)
+	value, expiry := any(nil), int64(-2)
+	if c.stored != nil {
+		value, expiry = c.stored[1], -1
+	} else if c.words[0] == "list" {
+		value, expiry = servertest.ErrorReply(contract.ErrType), -1
 	}
-	return want, name
+	for _, write := range outcome.Writes {
+		if value, expiry = write.Value, write.Expiry; expiry <= wallClock {
+			value, expiry = nil, -2 // deleted, or, since a server does so, expired before its own time
+		}
+	}
+	return append(want, value, expiry), name
 }
 
-// isBeyond reports whether a row is beyond the range of the complete script, whatever else is wrong: a number
+// isBeyond reports whether the call is beyond the range of the complete script, whatever else is wrong: a number
 // above 4,000,000 makes a time of 104 days or more.
 func (c scriptCall) isBeyond() bool {
-	for row := range slices.Chunk(c.words[:5*len(c.keys())], 5) {
-		count, ok := contract.Integer(1, row[2])
-		period, isPeriod := contract.Seconds(row[3])
-		if !ok || !isPeriod {
-			continue
-		}
-		interval := new(big.Int).Div(period, count)
-		isLarge := func(word string) bool {
-			number, ok := contract.Integer(0, word)
-			return ok && number.Cmp(big.NewInt(mostTokens)) > 0 && number.Mul(number, interval).Cmp(big.NewInt(days104)) >= 0
-		}
-		isLargeCount := count.Cmp(big.NewInt(mostTokens)) > 0 && period.Cmp(big.NewInt(days104)) >= 0
-		if isLargeCount || isLarge(row[1]) || c.command != "take" && isLarge(row[4]) {
-			return true
-		}
-	}
-	return false
+	interval := c.period / c.count
+	isLarge := func(number int64) bool { return number > mostTokens && interval > (days104-1)/number }
+	return c.count > mostTokens && c.period >= days104 || isLarge(c.capacity) || c.command != "take" && isLarge(c.quantity)
 }
 
 // ofScript is a reply as the script makes it: integers of more than 15 digits are strings.
@@ -287,52 +234,37 @@ func seconds(nanoseconds int64) string {
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 
-// randomCall draws a call, mostly of one funnel. Keys begin with the number.
+// randomCall draws a call of the key with that number.
 func randomCall(random *rand.Rand, command string, number int) scriptCall {
-	c := scriptCall{command: command, stored: map[string]string{}, now: randomNumber(random, math.MaxInt64)}
+	c := scriptCall{command: command, now: randomNumber(random, math.MaxInt64)}
 	if random.IntN(4) > 0 { // our times
 		c.now = time.Date(2027+random.IntN(30), 1, 1, 0, 0, 0, random.IntN(1e9), time.UTC).UnixNano()
 	} else if random.IntN(4) == 0 { // around the first and the last that take.lua takes
 		c.now = []int64{1e18, 9e18}[random.IntN(2)] + 500*int64(random.IntN(5)-2)
 	}
 	c.now -= c.now % 1000 // servers have microseconds
-	length, lastWord := 1, ""
-	if dice := random.IntN(200); dice < 16 && command != "take" {
-		length = 2 + random.IntN(3)
-		if dice == 0 {
-			length = 1 + random.IntN(64)
-		}
+	f := randomFunnel(random, c.now)
+	key := fmt.Sprint(number)
+	c.scriptFunnel = f
+	c.words = []string{key, fmt.Sprint(f.capacity), fmt.Sprint(f.count), seconds(f.period), fmt.Sprint(f.quantity)}
+	if f.tat != noKey {
+		c.stored = []string{key, fmt.Sprint(f.tat)}
 	}
-	for i := range length {
-		// Of several funnels, most are allowed, or hardly a call as a whole would be.
-		f := randomFunnel(random, c.now, random.IntN(length) > 0)
-		key := fmt.Sprint(number, ":", i)
-		c.words = append(c.words, key, fmt.Sprint(f.capacity), fmt.Sprint(f.count), seconds(f.period), fmt.Sprint(f.quantity))
-		if f.tat != noKey {
-			c.stored[key] = fmt.Sprint(f.tat)
-		}
-		if length > 1 || random.IntN(2) == 0 {
-			continue
-		}
-		word, over := randomNumber(random, math.MaxInt64), max(0, f.tat-c.now)+f.period/f.count*(f.quantity-f.capacity)
-		switch dice := random.IntN(3); command {
-		case "reserve":
-			if dice > 0 { // it is enough, or not
-				word = max(0, over+int64(random.IntN(3))-1)
-			}
-			lastWord = seconds(word)
-		case "refund":
-			if dice > 0 { // what is left is more than what is given back, or not
-				word = c.now + f.period/f.count*min(f.quantity, f.capacity)*int64(dice-1) + int64(random.IntN(5)) - 2
-			}
-			lastWord = fmt.Sprint(max(0, word))
-		}
+	if random.IntN(2) == 0 {
+		return c
 	}
-	if length > 1 && random.IntN(4) == 0 && (command == "reserve" || command == "refund") {
-		lastWord = "5" // which is for one funnel
-	}
-	if lastWord != "" {
-		c.words = append(c.words, lastWord)
+	word, over := randomNumber(random, math.MaxInt64), max(0, f.tat-c.now)+f.period/f.count*(f.quantity-f.capacity)
+	switch dice := random.IntN(3); command {
+	case "reserve":
+		if dice > 0 { // it is enough, or not
+			word = max(0, over+int64(random.IntN(3))-1)
+		}
+		c.words = append(c.words, seconds(word))
+	case "refund":
+		if dice > 0 { // what is left is more than what is given back, or not
+			word = c.now + f.period/f.count*min(f.quantity, f.capacity)*int64(dice-1) + int64(random.IntN(5)) - 2
+		}
+		c.words = append(c.words, fmt.Sprint(max(0, word)))
 	}
 	return c
 }
@@ -344,17 +276,16 @@ var oddValues = []string{
 	"1e0             1e0", "179536502946200000", "17953650294620000000", "0795365029462000000",
 }
 
-// spoil makes a call odd by what a key holds. The fuzzer of test/model has odd words.
+// spoil makes a call odd by what its key holds.
 func (c *scriptCall) spoil(random *rand.Rand) {
-	keys := c.keys()
-	if key := random.IntN(len(keys)); random.IntN(2) == 0 {
-		c.stored[keys[key]] = oddValues[random.IntN(len(oddValues))]
+	if random.IntN(2) == 0 {
+		c.stored = []string{c.words[0], oddValues[random.IntN(len(oddValues))]}
 	} else {
-		c.words[5*key] = "list"
+		c.words[0], c.stored = "list", nil
 	}
 }
 
-// A scriptFunnel is one funnel of a call, in numbers.
+// A scriptFunnel is the funnel of a call, in numbers.
 type scriptFunnel struct{ capacity, count, period, quantity, tat int64 }
 
 // noKey is the tat of a funnel that is not stored.
@@ -365,11 +296,11 @@ const mostTokens, days104 = 4_000_000, 104 * 24 * 60 * 60 * 1_000_000_000
 
 // randomFunnel draws numbers of every size, mostly such that funnels exist within the range of the
 // scripts or just beyond, and TATs where decisions change.
-func randomFunnel(random *rand.Rand, now int64, allowed bool) (f scriptFunnel) {
+func randomFunnel(random *rand.Rand, now int64) (f scriptFunnel) {
 	for _, number := range []*int64{&f.capacity, &f.count, &f.period, &f.quantity, &f.tat} {
 		*number = randomNumber(random, math.MaxInt64)
 	}
-	if !allowed && random.IntN(20) == 0 {
+	if random.IntN(20) == 0 {
 		return f
 	}
 	switch random.IntN(4) {
@@ -382,7 +313,7 @@ func randomFunnel(random *rand.Rand, now int64, allowed bool) (f scriptFunnel) {
 	interval := f.period / f.count
 	f.capacity = randomTokens(random, math.MaxInt64/interval, days104/interval)
 	f.quantity = randomNumber(random, f.capacity)
-	if kind := random.IntN(10); kind < 4 && !allowed {
+	if kind := random.IntN(10); kind < 4 {
 		f.quantity = []int64{0, min(f.capacity, math.MaxInt64-1) + 1,
 			max(0, min((math.MaxInt64-now)/interval+int64(random.IntN(5)-2), math.MaxInt64/interval)), // a charge beyond 63 bits, or nearly
 			randomTokens(random, math.MaxInt64/interval, days104/interval)}[kind]
@@ -404,9 +335,7 @@ func randomFunnel(random *rand.Rand, now int64, allowed bool) (f scriptFunnel) {
 		9_000_000_000_000_000 + random.Int64N(1e13), // around 2^53
 		random.Int64N(tolerance), randomNumber(random, math.MaxInt64),
 	}[random.IntN(11)]
-	if level = max(0, level-2) + int64(random.IntN(5)); allowed {
-		level = random.Int64N(room + 1)
-	}
+	level = max(0, level-2) + int64(random.IntN(5))
 	f.tat = int64(min(uint64(now)+uint64(level), math.MaxInt64))
 	switch random.IntN(8) {
 	case 0:

@@ -179,6 +179,7 @@ func TestSettledWhenSent(t *testing.T) {
 		result := last
 		_, err := local.Settle(ctx, &result, 1_500_000)
 		require.ErrorIs(t, err, gcra.ErrTAT)
+		require.ErrorContains(t, err, `limiter: key "key": `)
 		require.Equal(t, last, result)
 		settle(local, last, ctx, nil, true)
 	})

@@ -1,12 +1,10 @@
 package httplimit_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -41,31 +39,4 @@ func ExampleNew() {
 	// "reply";q=2;w=4   "reply";r=0;t=4
 	// 429 too many requests: try again in 2 seconds
 	// "reply";q=2;w=4   "reply";r=0;t=2
-}
-
-// A service allows one request a day, and its client believes that it allows five a second.
-func ExampleTransport() {
-	service := httptest.NewServer(httplimit.New(limiter.NewLocal(), limiter.Every(24*time.Hour))(http.NotFoundHandler()))
-	defer service.Close()
-	client := http.Client{Transport: &httplimit.Transport{
-		Limiter:    limiter.NewLocal(), // for this process; limiter.New, for a fleet
-		Limit:      limiter.PerSecond(5),
-		MaxBackOff: 100 * time.Millisecond,
-	}}
-	begin := time.Now()
-	for range 3 {
-		response, _ := client.Get(service.URL)
-		fmt.Print(response.StatusCode, " ")
-	}
-	fmt.Println("waited:", time.Since(begin) >= 100*time.Millisecond)
-	// Output: 404 429 429 waited: true
-}
-
-// An answer for programs, with the status and the headers of the default one.
-func ExampleOnLimited() {
-	_ = httplimit.OnLimited(func(w http.ResponseWriter, _ *http.Request, result limiter.Result) {
-		w.Header().Set("Content-Type", "application/problem+json")
-		w.WriteHeader(httplimit.Status(result))
-		json.NewEncoder(w).Encode(map[string]any{"title": "Too many requests", "limit": result.Limit.String()})
-	})
 }

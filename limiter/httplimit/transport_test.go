@@ -62,18 +62,20 @@ func testTransportBacksOff(t *testing.T) {
 	first, second := join(quick, answer), join(quick, answer)
 	for _, row := range []struct {
 		name, status, after, date string
-		want                      time.Duration
+		longest, want             time.Duration // MaxBackOff, and how long both wait
 	}{
-		{"a date", "429", day + "21 GMT", "", 20},
-		{"a date, by the clock of the service", "429", day + "20 GMT", day + "00 GMT", 20},
-		{"a date that is over", "429", day + "20 GMT", day + "21 GMT", 0},
-		{"spaces", "503", " 10 ", "", 10},
-		{"another status", "500", "10", "", 0},
-		{"more than a minute", "429", "3600", "", 60},
-		{"more than an integer", "429", "99999999999999999999", "", 60},
-		{"nothing", "429", "", "", 0},
-		{"a fraction", "429", "1.5", "", 0},
+		{"a date", "429", day + "21 GMT", "", 0, 20},
+		{"a date, by the clock of the service", "429", day + "20 GMT", day + "00 GMT", 0, 20},
+		{"a date that is over", "429", day + "20 GMT", day + "21 GMT", 0, 0},
+		{"spaces", "503", " 10 ", "", 0, 10},
+		{"another status", "500", "10", "", 0, 0},
+		{"more than a minute", "429", "3600", "", 0, 60},
+		{"more than an integer", "429", "99999999999999999999", "", 0, 60},
+		{"more than MaxBackOff", "429", "10", "", 5 * time.Second, 5},
+		{"nothing", "429", "", "", 0, 0},
+		{"a fraction", "429", "1.5", "", 0, 0},
 	} {
+		first.MaxBackOff = row.longest
 		send(first, row.status, row.after, row.date)
 		require.Equal(t, (2+row.want)*time.Second, send(second, "200", "", ""), row.name)
 		time.Sleep(time.Hour)

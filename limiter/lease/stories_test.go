@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -131,19 +130,10 @@ func TestStories(t *testing.T) {
 		require.Len(s, s.told, 2, "the first was told to the Limiter's hooks")
 		require.Equal(s, 4*time.Second, s.told[0].Duration)
 	})
-	tell(t, "calls that are not shared", hundred, time.Minute, func(s *story) {
-		for _, quantity := range []int{0, 11, 70} {
-			under := s.ask(ctx, 1)
-			s.ask(ctx, quantity)
-			pass(1500 * time.Millisecond)
-			require.Contains(s, s.sent(), fmt.Sprint("cl.reserve ", quantity))
-			pass(time.Second)
-			require.Equal(s, 1, under.Allowed)
-		}
+	tell(t, "calls that are wrong", hundred, time.Minute, func(s *story) {
 		require.ErrorContains(s, s.ask(ctx, -1).err, "quantity")
 		_, err := s.leases.Allow(ctx, "key", limiter.Limit{})
 		require.ErrorContains(s, err, "count")
-		require.Empty(s, s.told)
 	})
 	tell(t, "a key that one caller asks about less than once in d", hundred, time.Second, func(s *story) {
 		for _, quantity := range []int{1, 10, 1, 2, 0, 11, 10, 3, 80} {
@@ -312,46 +302,6 @@ func TestBackOff(t *testing.T) {
 			require.Empty(s, s.sent())
 			pass(1)
 			require.Equal(s, 1, s.now(1).Allowed)
-		})
-	}
-}
-
-// Leases limit no call without Redis that Redis would allow at that instant, whatever others take, whenever
-// they call and whatever their limits.
-func TestNeverLimitsWhatRedisWouldAllow(t *testing.T) {
-	for _, d := range []time.Duration{0, time.Nanosecond} {
-		tell(t, d.String(), limiter.Limit{}, d, func(s *story) {
-			s.network(0)
-			seed, spared := rand.Uint64(), 0
-			random := rand.New(rand.NewPCG(seed, 0))
-			for call := range 10_000 {
-				if call%50 == 0 || random.IntN(10) == 0 {
-					period := 1000 + time.Duration(random.Int64N(int64(time.Minute)))>>random.IntN(30)
-					s.limit = limiter.Per(1+random.IntN(100), period).Burst([]int{1, 2, 10, 20, 50}[random.IntN(5)])
-				}
-				time.Sleep(time.Duration([]int64{0, random.Int64N(100), random.Int64N(int64(s.limit.Period))}[random.IntN(3)]))
-				redis := func(quantity int) limiter.Result {
-					result, err := s.limiter.AllowN(ctx, fmt.Sprint(call/50), s.limit, quantity)
-					require.NoError(s, err)
-					return result
-				}
-				if random.IntN(2) == 0 {
-					redis(1 + random.IntN(s.limit.Capacity))
-					continue
-				}
-				quantity := 1 + random.IntN(max(1, s.limit.Capacity/10*int(d)))
-				result, err := s.leases.AllowN(ctx, fmt.Sprint(call/50), s.limit, quantity)
-				require.NoError(s, err)
-				if result.Path == limiter.PathLease {
-					spared++
-					truth := redis(quantity)
-					require.Equal(s, []bool{true, true}, []bool{result.Limited(), truth.Limited()}, "seed %d: %v", seed, s.limit)
-					require.LessOrEqual(s, result.RetryAfter, truth.RetryAfter)
-					require.LessOrEqual(s, result.ResetAfter, truth.ResetAfter)
-					require.GreaterOrEqual(s, result.Remaining, 0)
-				}
-			}
-			require.Greater(s, spared, 500)
 		})
 	}
 }

@@ -5,7 +5,6 @@ package textbook_test
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"runtime"
 	"strconv"
@@ -35,58 +34,6 @@ func TestMain(m *testing.M) {
 	defer server.Close()
 	rdb = server.NewClient()
 	m.Run()
-}
-
-// Twenty replies at once, of which the funnel holds fifteen, and then one every two seconds.
-func ExampleNewLocal() {
-	replies, _ := textbook.NewLocal(15, 0.5)
-	now := time.Now()
-	replies.Now = func() time.Time { return now }
-	count := func() (allowed int) {
-		for range 20 {
-			if ok, _ := replies.Allow(context.Background(), textbook.Key("42", "reply")); ok {
-				allowed++
-			}
-		}
-		return allowed
-	}
-
-	fmt.Println(count())
-	now = now.Add(2 * time.Second)
-	fmt.Println(count())
-	// Output:
-	// 15
-	// 1
-}
-
-// Two attempts to log in, and then one every hour. DEL resets a key.
-func ExampleNewHash() {
-	ctx, user := context.Background(), textbook.Key("42", "login")
-	logins, _ := textbook.NewHash(rdb, 2, 1.0/3600)
-	for range 3 {
-		fmt.Println(logins.Allow(ctx, user))
-	}
-	fmt.Println(rdb.Del(ctx, user).Err())
-	fmt.Println(logins.Allow(ctx, user))
-	// Output:
-	// true <nil>
-	// true <nil>
-	// false <nil>
-	// <nil>
-	// true <nil>
-}
-
-// At most five replies in any minute: the sixth is too early, and the seventh is not.
-func ExampleNewWindow() {
-	replies, _ := textbook.NewWindow(rdb, 5, time.Minute)
-	now := time.Now()
-	replies.Now = func() time.Time { return now }
-	for range 7 {
-		allowed, _ := replies.Allow(context.Background(), "window of 42")
-		fmt.Print(allowed, " ")
-		now = now.Add(10 * time.Second)
-	}
-	// Output: true true true true true false true
 }
 
 // A limiter is what the three have in common.
@@ -378,6 +325,7 @@ func TestWindowIsALog(t *testing.T) {
 
 // No two pairs of user and action share a key.
 func TestKey(t *testing.T) {
+	require.Equal(t, "a%3Ab%25:c", textbook.Key("a:b%", "c"))
 	text := rapid.StringOfN(rapid.SampledFrom([]rune(":%25A3a")), 0, 6, -1)
 	rapid.Check(t, func(t *rapid.T) {
 		user, action := text.Draw(t, "user"), text.Draw(t, "action")

@@ -43,7 +43,14 @@ func TestPage(t *testing.T) {
 		for name, entries := range byServer {
 			t.Run(fmt.Sprintf("line %d, %s", block.Line, name), func(t *testing.T) {
 				t.Parallel()
-				run(t, name, entries)
+				scene := start(t, name, entries)
+				for _, entry := range entries {
+					met := scene.step(t, entry)
+					require.Len(t, met, len(entry.Reply), "%s%s: %q", entry.Command, entry.Step, met)
+					for i, shown := range entry.Reply {
+						requireSame(t, shown, met[i])
+					}
+				}
 			})
 		}
 	}
@@ -67,17 +74,6 @@ func byServer(t *testing.T, all []transcript.Entry) map[string][]transcript.Entr
 		}
 	}
 	return entries
-}
-
-func run(t *testing.T, name string, entries []transcript.Entry) {
-	scene := start(t, name, entries)
-	for _, entry := range entries {
-		met := scene.step(t, entry)
-		require.Len(t, met, len(entry.Reply), "%s%s: %q", entry.Command, entry.Step, met)
-		for i, shown := range entry.Reply {
-			requireSame(t, shown, met[i])
-		}
-	}
 }
 
 // An instant is a number that depends on the clock: nine digits or more, and perhaps a
@@ -136,7 +132,7 @@ func start(t *testing.T, name string, entries []transcript.Entry) *scene {
 }
 
 // step runs an entry, and returns what the page shows of it.
-func (s *scene) step(t *testing.T, entry transcript.Entry) []string {
+func (s *scene) step(t *testing.T, entry transcript.Entry) (shown []string) {
 	t.Helper()
 	switch {
 	case entry.Command != "":
@@ -147,14 +143,18 @@ func (s *scene) step(t *testing.T, entry transcript.Entry) []string {
 		s.server.Stop()
 		s.server.Restart(t)
 		delete(s.wires, s.name)
-	case entry.Step == "the append-only file":
-		return s.appendOnlyFile(t)
+	case entry.Step == "the append-only file": // the commands that replicas get
+		for _, words := range servertest.ReadAppendOnlyFile(t, s.server) {
+			if words[0] != "SELECT" {
+				shown = append(shown, strings.Join(words, " "))
+			}
+		}
 	case strings.HasSuffix(entry.Step, " later"):
 		s.pass(t, entry.Step)
 	default:
 		t.Fatalf("the page has %q, which is none of its steps", entry.Step)
 	}
-	return nil
+	return shown
 }
 
 // ask sends a command to the server, or to the replica once it has what was written.
@@ -167,28 +167,13 @@ func (s *scene) ask(t *testing.T, prompt string, words []string) string {
 	if s.wires[prompt] == nil {
 		s.wires[prompt] = server.Wire(t)
 	}
-	return transcript.Piped(s.wires[prompt].MustDo(t, evaluated(t, words)...))
-}
-
-// evaluated turns redis-cli's option --eval FILE KEY , ARGUMENT... into a command.
-func evaluated(t *testing.T, words []string) []string {
-	if words[0] != "--eval" {
-		return words
+	if words[0] == "--eval" { // redis-cli's option, then FILE KEY , ARGUMENT...
+		script, err := os.ReadFile(filepath.Join("../..", words[1]))
+		require.NoError(t, err)
+		require.Equal(t, ",", words[3])
+		words = append([]string{"EVAL", string(script), "1", words[2]}, words[4:]...)
 	}
-	script, err := os.ReadFile(filepath.Join("../..", words[1]))
-	require.NoError(t, err)
-	require.Equal(t, ",", words[3])
-	return append([]string{"EVAL", string(script), "1", words[2]}, words[4:]...)
-}
-
-// appendOnlyFile returns the commands that the file got, which are those that replicas get.
-func (s *scene) appendOnlyFile(t *testing.T) (lines []string) {
-	for _, words := range servertest.ReadAppendOnlyFile(t, s.server) {
-		if words[0] != "SELECT" {
-			lines = append(lines, strings.Join(words, " "))
-		}
-	}
-	return lines
+	return transcript.Piped(s.wires[prompt].MustDo(t, words...))
 }
 
 // pass lets minutes pass: by the clock of the debug module, or, in a plain Redis, by moving the

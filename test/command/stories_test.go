@@ -57,10 +57,6 @@ var stories = map[string][]step{
 		{"1ns", "cl.throttle k 1 1 1.000000001", "1 1 0 1 1", "k=1.000000001s"},
 		{"1.000000001s", "cl.throttle k 1 1 1.000000001", "0 1 0 -1 2", "k=2.000000002s"},
 	},
-	"the clock of the machine may step: what is stored stays": {
-		{"0s", "cl.throttle k 15 30 60 5", "0 15 10 -1 10", "k=10s"},
-		{"-18s", "cl.throttle k 15 30 60", "0 15 0 -1 30", "k=12s"},
-	},
 	"the longest time that there is": {
 		{"-4102444800s", "cl.reserve k 1 1 9223372036.854775807 1 9223372036.854775807", "0 0 [0 1 0 0 9223372036.854775807 1422479h47m16.854775807s]", "k" + late[4:]},
 		{"0s", "cl.refund k 1 1 9223372036.854775807 1", "0 0 [0 1 1 0 0]", ""},
@@ -190,11 +186,6 @@ var stories = map[string][]step{
 		{"32s", "cl.refund k 1 SLOTS 30 a", "0 0 [0 1 0 0 29]", "k{b:1m1s}"},
 		{"32s", "cl.refund k 1 SLOTS 30 a", "0 0 [0 1 0 0 29]", "k{b:1m1s}"},
 		{"32s", "cl.reserve k 1 SLOTS 30 c", "1 29 [1 1 0 29 29]", "k{b:1m1s}"},
-	},
-	"a clock that steps back lets slots run longer": {
-		{"0s", "cl.reserve k 1 SLOTS 30 a", "0 0 [0 1 0 0 30]", "k{a:30s}"},
-		{"-1h", "cl.reserve k 1 SLOTS 30 b", "1 3630 [1 1 0 3630 3630]", "k{a:30s}"},
-		{"-1h", "cl.reserve k 0 SLOTS 30 a", "0 0 [0 0 0 0 30 3630]", "k{a:-59m30s}"},
 	},
 	"charge takes a slot that is not free": {
 		{"0s", "cl.reserve k 1 SLOTS 30 a", "0 0 [0 1 0 0 30]", "k{a:30s}"},
