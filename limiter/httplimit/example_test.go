@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -20,7 +21,10 @@ func ExampleNew() {
 
 	limit := httplimit.New(l, limiter.PerMinute(30).Burst(2),
 		httplimit.WithName("reply"),
-		httplimit.WithKey(httplimit.ByIP(netip.MustParsePrefix("10.0.0.0/24"))))
+		httplimit.WithKey(httplimit.ByIP(netip.MustParsePrefix("10.0.0.0/24"))),
+		httplimit.OnLimited(func(w http.ResponseWriter, _ *http.Request, result limiter.Result) {
+			http.Error(w, fmt.Sprint("full for ", result.RetryAfter.Round(time.Second)), http.StatusTooManyRequests)
+		}))
 	mux := http.NewServeMux()
 	mux.Handle("/reply", limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "posted")
@@ -37,6 +41,6 @@ func ExampleNew() {
 	// "reply";q=2;w=4   "reply";r=1;t=2
 	// 200 posted
 	// "reply";q=2;w=4   "reply";r=0;t=4
-	// 429 too many requests: try again in 2 seconds
+	// 429 full for 2s
 	// "reply";q=2;w=4   "reply";r=0;t=2
 }
