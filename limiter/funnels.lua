@@ -199,32 +199,86 @@ for i = 2, length do
     if seen[KEYS[i]] then return fail(i, 'the key is named twice in this call: ask once, for all of its tokens') end
 end
 
--- A slot ends at its score, in milliseconds, rounded up. It runs until now, rounded down, reaches that.
-local now_ms = now_s * 1000 + math.floor(now_ns / 1e6)
-local RUNNING = string.format('(%d', now_ms)
+local writes -- whether what is decided is written
 
-local function end_of(score) return math.ceil(math.max(0, tonumber(score) or score == 'inf' and math.huge or 0)) end
+---- Slots. A call without them does not spend the time that it takes to make these functions
 
--- The time until an end that has not passed, at most 2^63-1 nanoseconds; 0 for none.
-local function until_end(ms)
-    if ms == 0 then return 0, 0 end
-    local s, ns = carry(math.floor(ms / 1000) - now_s, ms % 1000 * 1e6 - now_ns)
-    if ms >= 1e14 or too_long(s, ns) then return 9223372036, 854775807 end
-    return s, ns
+local function functions_of_slots()
+    -- A slot ends at its score, in milliseconds, rounded up. It runs until now, rounded down, reaches that.
+    local now_ms = now_s * 1000 + math.floor(now_ns / 1e6)
+    local RUNNING = string.format('(%d', now_ms)
+
+    local function end_of(score) return math.ceil(math.max(0, tonumber(score) or score == 'inf' and math.huge or 0)) end
+
+    -- The time until an end that has not passed, at most 2^63-1 nanoseconds; 0 for none.
+    local function until_end(ms)
+        if ms == 0 then return 0, 0 end
+        local s, ns = carry(math.floor(ms / 1000) - now_s, ms % 1000 * 1e6 - now_ns)
+        if ms >= 1e14 or too_long(s, ns) then return 9223372036, 854775807 end
+        return s, ns
+    end
+
+    -- When the first of two slots ends that is not the holder's; 0 for none.
+    local function end_of_other(holder, slots)
+        return end_of(slots[slots[1] == holder and 4 or 2])
+    end
+
+    local function read_slots(key, row)
+        row.own = end_of(redis.call('ZSCORE', key, row.holder))
+        if row.own <= now_ms then row.own = 0 end
+        row.others = redis.call('ZCOUNT', key, RUNNING, '+inf') - (row.own > 0 and 1 or 0)
+        row.first = end_of_other(row.holder, redis.call('ZRANGEBYSCORE', key, RUNNING, '+inf', 'WITHSCORES', 'LIMIT', 0, 2))
+        row.last = end_of_other(row.holder, redis.call('ZREVRANGEBYSCORE', key, '+inf', RUNNING, 'WITHSCORES', 'LIMIT', 0, 2))
+    end
+
+    local function decide_slots(row)
+        local free, renews = row.others < row.most, decides and row.own > 0
+        row.next = refunds and 0 or row.own
+        if not refunds and (free or renews or not decides) then
+            local s, ns = carry(now_s + row.ttl_s, now_ns + row.ttl_ns)
+            row.next, row.too_long = s * 1000 + math.ceil(ns / 1e6), too_long(s, ns)
+        end
+        if refunds or free or renews then return 0, 0 end
+        row.limited = 1
+        if decides and row.most == 0 then return 1e12, 0 end
+        return until_end(math.min(row.first > 0 and row.first or math.huge, row.next > 0 and row.next or math.huge))
+    end
+
+    -- The key expires with the last end, and not at all where that is 2^63 or more.
+    local function write_slots(key, row)
+        if row.next == 0 then
+            redis.call('ZREM', key, row.holder)
+        else
+            redis.call('ZADD', key, string.format('%d', row.next), row.holder)
+        end
+        local ended = redis.call('ZCOUNT', key, '-inf', string.format('%d', now_ms))
+        if ended > 0 then redis.call('ZREMRANGEBYRANK', key, 0, math.min(ended, 1000) - 1) end
+        local score = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2]
+        if not score then return end
+        local last, expiry = end_of(score), redis.pcall('PEXPIRETIME', key) -- an error before Redis 7.0
+        if last >= 2 ^ 63 then
+            if expiry ~= -1 then redis.call('PERSIST', key) end
+        elseif expiry ~= last then
+            redis.call('PEXPIREAT', key, string.format('%d', last))
+        end
+    end
+
+    local function reply_slots(key, row)
+        local own = writes and row.next or row.own
+        if own ~= row.own then write_slots(key, row) end
+        local left_s, left_ns = carry(row.limit_s, row.limit_ns - row.others - (own > 0 and 1 or 0))
+        if left_s < 0 then left_s, left_ns = 0, 0 end
+        local remaining = left_s * 1e9 + left_ns
+        if remaining >= 1e15 then remaining = string.format('%d%09d', left_s, left_ns) end
+        return {row.limited, row.limit, remaining, row.wait, decimal(until_end(math.max(own, row.last))), decimal(until_end(row.own))}
+    end
+    return read_slots, decide_slots, reply_slots
 end
 
--- When the first of two slots ends that is not the holder's; 0 for none.
-local function end_of_other(holder, slots)
-    return end_of(slots[slots[1] == holder and 4 or 2])
-end
+local read_slots, decide_slots, reply_slots
+if has_slots then read_slots, decide_slots, reply_slots = functions_of_slots() end
 
-local function read_slots(key, row)
-    row.own = end_of(redis.call('ZSCORE', key, row.holder))
-    if row.own <= now_ms then row.own = 0 end
-    row.others = redis.call('ZCOUNT', key, RUNNING, '+inf') - (row.own > 0 and 1 or 0)
-    row.first = end_of_other(row.holder, redis.call('ZRANGEBYSCORE', key, RUNNING, '+inf', 'WITHSCORES', 'LIMIT', 0, 2))
-    row.last = end_of_other(row.holder, redis.call('ZREVRANGEBYSCORE', key, '+inf', RUNNING, 'WITHSCORES', 'LIMIT', 0, 2))
-end
+---- What the keys hold
 
 for i = 1, length do
     local row, stored = rows[i], redis.pcall(rows[i].slots and 'ZCARD' or 'GET', KEYS[i]) or '0'
@@ -276,19 +330,6 @@ local function decide_funnel(row)
     return over_s, over_ns
 end
 
-local function decide_slots(row)
-    local free, renews = row.others < row.most, decides and row.own > 0
-    row.next = refunds and 0 or row.own
-    if not refunds and (free or renews or not decides) then
-        local s, ns = carry(now_s + row.ttl_s, now_ns + row.ttl_ns)
-        row.next, row.too_long = s * 1000 + math.ceil(ns / 1e6), too_long(s, ns)
-    end
-    if refunds or free or renews then return 0, 0 end
-    row.limited = 1
-    if decides and row.most == 0 then return 1e12, 0 end
-    return until_end(math.min(row.first > 0 and row.first or math.huge, row.next > 0 and row.next or math.huge))
-end
-
 for i = 1, length do
     local row = rows[i]
     row.limited, row.wait = 0, '0'
@@ -309,7 +350,7 @@ end
 
 ---- The call is written. Each row becomes its reply
 
-local writes = operation ~= 'peek' and (operation ~= 'reserve' or limited == 0)
+writes = operation ~= 'peek' and (operation ~= 'reserve' or limited == 0)
 
 local function write_funnel(key, row)
     local receipt, level_s, level_ns = '0', row.level_s, row.level_ns
@@ -327,35 +368,6 @@ local function write_funnel(key, row)
     local remaining = tokens_in(row.tolerance_s - level_s, row.tolerance_ns - level_ns, row.interval_s, row.interval_ns)
     if remaining >= 1e15 then remaining = string.format('%d', remaining) end
     return {row.limited, row.limit, remaining, row.wait, decimal(level_s, level_ns), receipt}
-end
-
--- The key expires with the last end, and not at all where that is 2^63 or more.
-local function write_slots(key, row)
-    if row.next == 0 then
-        redis.call('ZREM', key, row.holder)
-    else
-        redis.call('ZADD', key, string.format('%d', row.next), row.holder)
-    end
-    local ended = redis.call('ZCOUNT', key, '-inf', string.format('%d', now_ms))
-    if ended > 0 then redis.call('ZREMRANGEBYRANK', key, 0, math.min(ended, 1000) - 1) end
-    local score = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2]
-    if not score then return end
-    local last, expiry = end_of(score), redis.pcall('PEXPIRETIME', key) -- an error before Redis 7.0
-    if last >= 2 ^ 63 then
-        if expiry ~= -1 then redis.call('PERSIST', key) end
-    elseif expiry ~= last then
-        redis.call('PEXPIREAT', key, string.format('%d', last))
-    end
-end
-
-local function reply_slots(key, row)
-    local own = writes and row.next or row.own
-    if own ~= row.own then write_slots(key, row) end
-    local left_s, left_ns = carry(row.limit_s, row.limit_ns - row.others - (own > 0 and 1 or 0))
-    if left_s < 0 then left_s, left_ns = 0, 0 end
-    local remaining = left_s * 1e9 + left_ns
-    if remaining >= 1e15 then remaining = string.format('%d%09d', left_s, left_ns) end
-    return {row.limited, row.limit, remaining, row.wait, decimal(until_end(math.max(own, row.last))), decimal(until_end(row.own))}
 end
 
 for i = 1, length do rows[i] = (rows[i].slots and reply_slots or write_funnel)(KEYS[i], rows[i]) end
