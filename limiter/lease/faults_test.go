@@ -54,11 +54,12 @@ func TestFaults(t *testing.T) {
 		s.meets("none", failed)
 		require.Equal(s, limiter.PathModule, s.now(1).Path)
 		pass(time.Hour)
-		s.now(91)
+		s.now(95)
 		require.True(s, s.now(10).Limited())
 		require.Equal(s, limiter.PathLease, s.now(10).Path)
 		s.meets("", failed)
 		s.now(1)
+		pass(time.Second)
 		require.Equal(s, limiter.PathLocal, s.now(10).Path, "nobody backs off")
 	}, limiter.OnFailure(limiter.FailLocal), patient)
 	tell(t, "errors of a call reach the callers of that key", hundred, time.Minute, func(s *story) {
