@@ -25,8 +25,7 @@
 // # Several limits, many calls
 //
 // [Limiter.AllowAll] decides on several funnels as one, such as 10 a second and 1000 an hour.
-// For unrelated calls in one round trip, use a client that pipelines (AutoPipeline), and
-// goroutines. Package limiter/lease decides most calls for a hot key without a round trip.
+// For unrelated calls, use goroutines and a client that pipelines. For hot keys, see package lease.
 //
 // # Waiting and settling
 //
