@@ -6,6 +6,7 @@ package limiter_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -232,7 +233,8 @@ func TestSlotsWithLostAnswers(t *testing.T) {
 			slot, _, err := l.Acquire(ctx, "slots", still, tokens)
 			require.Equal(t, policy == limiter.FailOpen, err == nil && slot != nil)
 			require.EqualValues(t, 1, direct.Exists(ctx, tokens.Key).Val(), "it was executed")
-			servertest.Eventually(t, "the slot is given back", func() bool { return told.last().Command == "refund" })
+			refund := func(event limiter.Event) bool { return event.Command == "refund" } // maybe told before the others
+			servertest.Eventually(t, "the slot is given back", func() bool { return slices.ContainsFunc(told.all(), refund) })
 			require.Zero(t, direct.Exists(ctx, "slots").Val())
 			if slot != nil {
 				require.NoError(t, slot.Release(ctx))

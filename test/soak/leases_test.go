@@ -14,10 +14,8 @@ import (
 	"funnel/limiter/lease"
 )
 
-const (
-	span  = 50 * time.Millisecond // d of the leases
-	slack = 20 * time.Millisecond // how late a caller may be to count: an instant is known to that
-)
+const span = 50 * time.Millisecond  // d of the leases
+const slack = 20 * time.Millisecond // how late a caller may be to count: an instant is known to that
 
 var leasedLimit = limiter.PerSecond(200)
 
@@ -39,8 +37,7 @@ func (b *bound) add(tokens int, since time.Time) error {
 	}
 	b.tokens.Add(int64(tokens))
 	perSecond := float64(leasedLimit.Count) / leasedLimit.Period.Seconds()
-	b.level = max(0, b.level-now.Sub(b.last).Seconds()*perSecond) + float64(tokens)
-	b.last = now
+	b.level, b.last = max(0, b.level-now.Sub(b.last).Seconds()*perSecond)+float64(tokens), now
 	if most := float64(leasedLimit.Capacity) + (span+slack).Seconds()*perSecond; b.level > most {
 		return fmt.Errorf("leases let through %.1f tokens at once, more than %.1f", b.level, most)
 	}
