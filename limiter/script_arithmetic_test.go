@@ -261,7 +261,7 @@ func randomCall(random *rand.Rand, command string, number int) scriptCall {
 		}
 		c.words = append(c.words, seconds(word))
 	case "refund":
-		if dice > 0 { // what is left is more than what is given back, or not
+		if dice > 0 { // about all of the tokens have leaked, or about none
 			word = c.now + f.period/f.count*min(f.quantity, f.capacity)*int64(dice-1) + int64(random.IntN(5)) - 2
 		}
 		c.words = append(c.words, fmt.Sprint(max(0, word)))

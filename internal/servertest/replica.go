@@ -35,3 +35,12 @@ func AwaitReplicas(t testing.TB, primary *redis.Client, replicas ...*redis.Clien
 		})
 	}
 }
+
+// Promote makes a replica a primary. It loses nothing: for a minute the old one executes no writes.
+func Promote(t testing.TB, primary, replica *redis.Client) {
+	t.Helper()
+	ctx := context.Background()
+	require.NoError(t, primary.Do(ctx, "client", "pause", 60_000, "write").Err())
+	AwaitReplicas(t, primary, replica)
+	require.NoError(t, replica.ReplicaOf(ctx, "no", "one").Err())
+}

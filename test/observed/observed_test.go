@@ -146,9 +146,7 @@ func TestNoMoreThanTheLimitRun(t *testing.T) {
 		return slot != nil
 	})
 	own := span{from: time.Now().UnixMicro()}
-	require.NoError(t, client.Do(ctx, "client", "pause", 60_000, "write").Err())
-	servertest.AwaitReplicas(t, client, promoted)
-	require.NoError(t, promoted.ReplicaOf(ctx, "no", "one").Err())
+	servertest.Promote(t, client, promoted)
 	current.Store(replica)
 	primary.Kill()
 	last := fmt.Sprintf("(%.0f", promoted.ZRevRangeWithScores(ctx, "slots", 0, 0).Val()[0].Score) // the test's

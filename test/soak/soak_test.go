@@ -127,7 +127,7 @@ func (s *soak) failOver(kill bool) {
 	if replica == old {
 		replica = s.servers[1]
 	}
-	ctx, client := context.Background(), old.NewClient()
+	client := old.NewClient()
 	defer client.Close()
 	s.promote(client, replica)
 	if kill {
@@ -135,18 +135,16 @@ func (s *soak) failOver(kill bool) {
 		old.Restart(s)
 	}
 	s.attach(old, replica)
-	require.NoError(s, client.Do(ctx, "client", "unpause").Err())
+	require.NoError(s, client.Do(context.Background(), "client", "unpause").Err())
 }
 
-// promote loses nothing: writes are paused until the replica has everything.
+// promote lets callers go on with the replica.
 func (s *soak) promote(old *redis.Client, replica *servertest.Server) {
-	ctx, promoted := context.Background(), replica.NewClient()
+	promoted := replica.NewClient()
 	defer promoted.Close()
 	s.calling.Lock()
 	defer s.calling.Unlock()
-	require.NoError(s, old.Do(ctx, "client", "pause", 60_000, "write").Err())
-	servertest.AwaitReplicas(s, old, promoted)
-	require.NoError(s, promoted.ReplicaOf(ctx, "no", "one").Err())
+	servertest.Promote(s, old, promoted)
 	s.primary.Store(replica)
 }
 
