@@ -17,7 +17,7 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" >/dev/null
 . scripts/compile.sh
 
 # Each has a go.mod of its own: importers of limiter do not inherit their requirements. .ci/run tests the other one.
-tested_modules=(test examples/monitoring limiter/grpclimit)
+tested_modules=(cmd/funnel-link test examples/monitoring limiter/grpclimit)
 nested_modules=("${tested_modules[@]}" cmd/funnel-ratelimit)
 
 help() {

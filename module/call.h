@@ -137,13 +137,13 @@ struct call {
     struct row rows[MOST_FUNNELS];
 };
 
-/* The entry points into Go (docs/go-runtime.md). They point to a function that does
- * nothing until funnel-finish points them to the Go functions of the same names.
- *
- * Volatile, because no C code assigns to them: the compiler would assume that they keep
- * their initial value. */
-typedef void (*volatile go_function)(struct call *call);
-extern go_function go_parse, go_decide;
+/* Functions of Go, which run like functions of C (docs/go-runtime.md). Both borrow the call, and
+ * what it points to, until they return. */
+void go_parse(struct call *call);
+void go_decide(struct call *call);
+
+/* The first of them in Go. NULL: funnel-link has not linked this file, and both crash. */
+extern const void *const go_code;
 
 /* Tests the entry points with calls whose answers are known. Returns NULL, or a string
  * constant that says what is wrong. */

@@ -143,14 +143,10 @@ ALWAYS_INLINE void read_arguments(struct call *call, RedisModuleString **argv, i
     call->last_word = has_last_word ? text_of(argv[argc - 1]) : (struct text){NULL, 0};
 }
 
-/* The path of a call into Go:
+/* A call goes into Go by go_parse and go_decide (enter_*.S), which lead to Parse and Decide of
+ * package answer.
  *
- *   go_parse, go_decide    C variables; funnel-finish points them to   call.c
- *   go_parse, go_decide    C functions, written in assembler; they     answer/go_functions_*.s
- *                          preserve C's registers, and call
- *   parse, decide          in Go                                       answer/answer.go
- *
- * A call takes that path twice, whatever the number of funnels: with all arguments, then
+ * It goes there twice, whatever the number of funnels: with all arguments, then
  * with all stored values. All keys are opened before any is written, and closed before
  * the write is replicated or notified.
  *

@@ -27,13 +27,14 @@
 //   - commands.c: the table of the commands, and the function that answers all of them.
 //   - key.c, slots.c: reading and writing a key, replication, events.
 //   - reply.c: the replies, and the counts that INFO shows.
-//   - call.h, call.c, layout.go: the structs that cross from C to Go, the entry points, and
-//     what checks them when the module is compiled and when it is loaded.
+//   - call.h, call.c, layout.go: the structs that cross from C to Go, and what checks them
+//     when the module is compiled and when it is loaded.
+//   - enter_amd64.S, enter_arm64.S: from C's calling convention to Go's.
 //   - answer/: the commands as Go sees them, free of cgo and tested without a server.
 //   - clock.c, debug.go: the time, and FUNNEL.DEBUG, with which tests set it.
 //
 // The package exports nothing to Go. A package main that imports it and is built with
-// -buildmode=c-shared becomes the library that funnel-finish turns into the module.
+// -buildmode=c-shared becomes the module. Its linker is cmd/funnel-link.
 package module
 
 // #cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra -Werror -fvisibility=hidden

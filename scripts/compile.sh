@@ -18,10 +18,10 @@ need_compilers() {
     has go || die "Go is missing: install $wanted"
     go list -m >/dev/null || die "this Go cannot build funnel, for the reason above: install $wanted"
 
-    # The finished file names only the last of several: the check cannot read the others.
+    # Other flags may take away checks that the build relies on, such as those of bounds.
     for flags in gcflags asmflags; do
-        [[ $(go env GOFLAGS) != *-$flags*-$flags* ]] ||
-            die "GOFLAGS is '$(go env GOFLAGS)': the finished file names one -$flags only, and the others could not be checked; leave one"
+        [[ $(go env GOFLAGS) != *-$flags* ]] ||
+            die "GOFLAGS is '$(go env GOFLAGS)': funnel.so is built without -$flags; leave it out"
     done
 
     # cgo is off by default for another architecture. The code is for all processors,
@@ -68,22 +68,28 @@ commit() {
 on_this_machine() { GOOS=$(go env GOHOSTOS) GOARCH=$(go env GOHOSTARCH) CGO_ENABLED=0 "$@"; }
 
 # compile OUTPUT [FLAG...]: OUTPUT changes whole or not at all, because a server may have
-# it loaded. FUNNEL_IMPORTS is the prefix of AddressSanitizer's imports.
+# it loaded.
 compile() {
-    local output=$1 commit flags draft
+    local output=$1 commit flags draft foreign
     shift
     # Ubuntu's gcc and others protect stacks and formats by default, with functions of
-    # glibc that musl lacks.
-    flags="$(go env CGO_CFLAGS) -U_FORTIFY_SOURCE -fno-stack-protector"
+    # glibc that musl lacks. The linker removes unused sections, so each function has one.
+    flags="$(go env CGO_CFLAGS) -U_FORTIFY_SOURCE -fno-stack-protector -fno-lto -ffunction-sections -fdata-sections"
     commit=$(commit)
     [ -z "$commit" ] || flags+=" '-DFUNNEL_COMMIT=\"$commit\"'"
     mkdir -p build
-    draft=$(mktemp -d build/draft.XXXXXX)
+    draft=$(mktemp -d "$PWD/build/draft.XXXXXX")
     (
         trap 'rm -rf "$draft"' EXIT
-        CGO_CFLAGS=$flags go build -trimpath -buildvcs=false -buildmode=c-shared "$@" -o "$draft/linked.so" ./cmd/funnel
-        on_this_machine go build -o "$draft/funnel-finish" ./cmd/funnel-finish
-        "$draft/funnel-finish" -imports "${FUNNEL_IMPORTS-}" "$draft/linked.so" "$draft/funnel.so"
+        on_this_machine go -C cmd/funnel-link build -o "$draft/funnel-link" .
+        # A bare name, because Go's build ID includes it: the bytes must not depend on the folder.
+        # -ldflags is last, because the last one counts.
+        CC=$(go env CC) FUNNEL_GO=$(sed -n 's/^toolchain //p' go.mod) PATH=$draft:$PATH CGO_CFLAGS=$flags \
+            go build -trimpath -buildvcs=false -buildmode=c-shared "$@" -ldflags=-extld=funnel-link -o "$draft/funnel.so" ./cmd/funnel
+        foreign=$(nm "$draft/funnel.so" | grep -iE 'runtime|cgo|pthread') || true
+        [ -z "$foreign" ] || die "$output was not linked by funnel-link: it has $(wc -l <<<"$foreign") symbols of the Go runtime"
+        # Servers do not load a module without the execute bit.
+        chmod +x "$draft/funnel.so"
         mv -f "$draft/funnel.so" "$output"
     )
 }

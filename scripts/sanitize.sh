@@ -37,22 +37,18 @@ asan)
     [ -e "$library" ] || die "libasan is missing: apt-get install gcc"
     # Not -asan: the Go side would call the sanitizer's part of the Go runtime.
     export CGO_CFLAGS='-g -O1 -fno-omit-frame-pointer -fsanitize=address'
-    export FUNNEL_IMPORTS=__asan_
-    flags=()
+    export CGO_LDFLAGS=-fsanitize=address
     watch "env LD_PRELOAD=$library ASAN_OPTIONS=detect_leaks=0:log_path=$folder/report"
     ;;
 memcheck)
     command -v valgrind >/dev/null || die "valgrind is missing: apt-get install valgrind"
-    # Valgrind 3.19 reads no newer debug information.
-    export GOEXPERIMENT=nodwarf5
-    flags=(-ldflags=-compressdwarf=false)
     watch "valgrind --quiet --read-inline-info=no --child-silent-after-fork=yes --suppressions=$PWD/scripts/noise.supp --log-file=$folder/report.%p"
     ;;
 esac
-compile "$folder/funnel.so" "${flags[@]}"
-compile "$folder/funnel-debug.so" "${flags[@]}" -tags funneldebug
+compile "$folder/funnel.so"
+compile "$folder/funnel-debug.so" -tags funneldebug
 
-unset CGO_CFLAGS GOEXPERIMENT FUNNEL_IMPORTS
+unset CGO_CFLAGS CGO_LDFLAGS
 FUNNEL_SERVER=$folder/server FUNNEL_MODULE=$folder/funnel.so FUNNEL_DEBUG_MODULE=$folder/funnel-debug.so \
     FUNNEL_FUZZ_TIME=${FUNNEL_FUZZ_TIME:-20s} go -C test test -count=1 -timeout 10m -v \
     -run '^Test(Errors|Keys|Values|BadArg|Nothing|Unload|In|Both|NoInput)' ./command ./model ./process | tee "$folder/test.log" | grep -E '^---|steps,|^(ok|FAIL)'

@@ -21,11 +21,13 @@ oldest=go$(sed -n 's/^go //p' go.mod)
 named=$(sed -n 's/^toolchain //p' go.mod)
 newest=$(newest_go) || die "the module proxy does not list the releases of Go: see above"
 mkdir -p build/toolchains
+tests=${FUNNEL_TESTS-^Test(Tour|Breaks|File)}
 for toolchain in "$oldest" "$named" "$newest"; do
     echo "building and checking with $toolchain"
     export GOTOOLCHAIN=$toolchain
     export FUNNEL_MODULE=$PWD/build/toolchains/$toolchain.so FUNNEL_DEBUG_MODULE=$PWD/build/toolchains/$toolchain-debug.so
     compile "$FUNNEL_MODULE"
     compile "$FUNNEL_DEBUG_MODULE" -tags funneldebug
-    go test -count=1 -run "${FUNNEL_TESTS-^Test(Tour|Breaches|Finished|DamagedFiles)}" . ./internal/finish
+    go test -count=1 -run "$tests" .
+    go -C cmd/funnel-link test -count=1 -run "$tests" .
 done

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"funnel/internal/finish"
 )
 
 // RefusedUnload is the error of MODULE UNLOAD. Servers free the commands of a module
@@ -57,24 +55,20 @@ func (b *build) path(t testing.TB) string {
 	return b.result
 }
 
-// make builds into the folder build at the top of this project. Test binaries of several
-// packages may build at once: each builds under a name of its own, and the last one to be
-// finished serves all.
+// make builds into the folder build at the top of this project, as build.sh does. Test binaries of
+// several packages may build at once: the last one to end serves all.
 func (b *build) make() (path string, err error) {
 	// Not the go.mod of the tests, which are a module of their own.
 	top, err := exec.Command("go", "list", "-f", "{{.Module.Dir}}", "funnel/cmd/funnel").Output()
 	if err != nil {
 		return "", err
 	}
+	const script = `. scripts/common.sh; . scripts/compile.sh; need_compilers; compile "$@"`
 	path = filepath.Join(strings.TrimSpace(string(top)), "build", b.name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return "", err
-	}
-	draft := fmt.Sprintf("%s.%d", path, os.Getpid())
-	defer os.Remove(draft)
-	command := exec.Command("go", "build", "-buildmode=c-shared", "-tags", b.tags, "-o", draft, "funnel/cmd/funnel")
+	command := exec.Command("bash", "-euc", script, "servertest", path, "-tags", b.tags)
+	command.Dir = strings.TrimSpace(string(top))
 	if output, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, output)
 	}
-	return path, finish.File(draft, path, finish.Options{})
+	return path, nil
 }

@@ -6,11 +6,12 @@ import (
 	"funnel/gcra"
 )
 
-// parse validates the arguments of a call before its keys are read, as the server's own
+// Parse validates the arguments of a call before its keys are read, as the server's own
 // commands do. C calls it as go_parse.
 //
+//go:noinline
 //go:nosplit
-func parse(call *Call) {
+func Parse(call *Call) {
 	call.Writes = 0
 	length := min(call.Length, MostFunnels)
 	for i := range length {
@@ -62,11 +63,12 @@ func (call *Call) parseLastWord() (ok bool) {
 	return true
 }
 
-// decide answers a call that parse has accepted, from the stored values and the time. C
+// Decide answers a call that Parse has accepted, from the stored values and the time. C
 // calls it as go_decide.
 //
+//go:noinline
 //go:nosplit
-func decide(call *Call) {
+func Decide(call *Call) {
 	items := call.Items[:min(call.Length, MostFunnels)]
 	for i := range items {
 		if !call.Funnels[i].readStored(&items[i]) {

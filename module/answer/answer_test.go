@@ -104,9 +104,9 @@ func slotsOf(scores map[string]float64, funnel *Funnel, now int64) Slots {
 
 // answer makes the two crossings of a command. Get reads a key.
 func answer(call *Call, get func(key string) contract.Value) {
-	if parse(call); call.Verdict == Parsed {
+	if Parse(call); call.Verdict == Parsed {
 		call.store(get)
-		decide(call)
+		Decide(call)
 	}
 }
 
@@ -272,8 +272,8 @@ func FuzzAnswer(f *testing.F) {
 			call := callOf(mode, words, now)
 			answer(call, get)
 			require.Zero(t, testing.AllocsPerRun(1, func() {
-				if parse(call); call.Verdict == Parsed {
-					decide(call)
+				if Parse(call); call.Verdict == Parsed {
+					Decide(call)
 				}
 			}))
 			want := contract.Call(mode, words, max(now, 0), get)

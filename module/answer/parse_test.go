@@ -102,7 +102,7 @@ func TestKeysNamedTwiceAreFound(t *testing.T) {
 			keys[i], seen[key] = key, true
 		}
 		call, got := callOfKeys(keys), ""
-		if parse(call); call.Verdict == Error {
+		if Parse(call); call.Verdict == Error {
 			got = errorOf(t, call)
 		}
 		require.Equal(t, want, got, "%q", keys)
@@ -123,7 +123,7 @@ func TestKeysNamedTwiceTakeLinearTime(t *testing.T) {
 		call, fastest := callOfKeys(keys), time.Hour
 		for range 20 {
 			start := time.Now()
-			parse(call)
+			Parse(call)
 			fastest = min(fastest, time.Since(start))
 		}
 		require.Equal(t, Parsed, call.Verdict)

@@ -69,23 +69,23 @@ func place(t testing.TB, module, path string) {
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
-// TestFileThatWasNotFinishedDoesNotLoad: what the Go linker wrote would start the Go
-// runtime in the server, and has no way into Go.
-func TestFileThatWasNotFinishedDoesNotLoad(t *testing.T) {
+// TestFileOfAnotherLinkerDoesNotLoad: what gcc links for Go starts the Go runtime in the server, and
+// has no way from C into Go.
+func TestFileOfAnotherLinkerDoesNotLoad(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("GOARCH") != "" {
 		t.Skip("built for this machine only")
 	}
-	unfinished := filepath.Join(t.TempDir(), "funnel.so")
-	output, err := exec.Command("go", "build", "-buildmode=c-shared", "-o", unfinished, "funnel/cmd/funnel").CombinedOutput()
+	linkedByGCC := filepath.Join(t.TempDir(), "funnel.so")
+	output, err := exec.Command("go", "build", "-buildmode=c-shared", "-o", linkedByGCC, "funnel/cmd/funnel").CombinedOutput()
 	require.NoError(t, err, "%s", output)
-	require.NoError(t, os.Chmod(unfinished, 0o755))
-	server, err := servertest.TryStart(t, servertest.Options{Module: unfinished})
+	require.NoError(t, os.Chmod(linkedByGCC, 0o755))
+	server, err := servertest.TryStart(t, servertest.Options{Module: linkedByGCC})
 	require.Error(t, err)
 	if strings.Contains(server.Log(), "initial-exec TLS") {
 		t.Skip("musl does not even map it")
 	}
-	require.Contains(t, server.Log(), "<funnel> funnel is not loaded: this file comes straight from the Go linker: build funnel.so with")
+	require.Contains(t, server.Log(), "<funnel> funnel is not loaded: this file was not linked by funnel-link: build funnel.so with")
 }
 
 // otherModule builds one that has a command of that name, too.

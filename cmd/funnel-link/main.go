@@ -1,0 +1,101 @@
+// Command funnel-link is the external linker of funnel.so, which leaves the Go runtime out. It
+// stands in for the C compiler at the end of
+//
+//	go build -buildmode=c-shared -ldflags=-extld=funnel-link ./cmd/funnel
+//
+// A linker takes what is needed. But Go's linker hands over all Go code as one object, go.o, in
+// which functions call each other without relocations. So funnel-link reads go.o (object.go), and
+// follows calls and references from the functions that C calls (walk.go), for which it decodes the
+// instructions (instructions.go). It writes what it has reached for the assembler (assembler.go): a
+// section for each symbol of this project. Symbols of other packages, such as the runtime, stay
+// undefined. Then it calls the C compiler as Go's linker wants, with the new object for go.o.
+//
+// Code that needs the runtime is an undefined reference, and the linker names the function. What
+// no linker sees is an error of funnel-link: initializers, variables, calls through pointers. CC names the C compiler, as for Go. FUNNEL_GO names the release of Go that should build both
+// funnel-link and funnel.so; another release is a warning.
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func main() {
+	if named := os.Getenv("FUNNEL_GO"); named != "" && named != runtime.Version() {
+		fmt.Fprintf(os.Stderr, "funnel-link: warning: this is %s, and funnel is released with %s\n", runtime.Version(), named)
+	}
+	if err := link(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "funnel-link:", err)
+		os.Exit(1)
+	}
+}
+
+// link does what Go's linker asks for: it links a library, or tries what the C compiler can do.
+func link(args []string) error {
+	isProbe := slices.ContainsFunc(args, func(arg string) bool {
+		return filepath.Base(arg) == "trivial.c" || strings.HasSuffix(arg, "--version") || strings.HasPrefix(arg, "--print-")
+	})
+	if isProbe {
+		return compile(args...)
+	}
+	args, err := expand(args)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(args, func(arg string) bool { return filepath.Base(arg) == "go.o" })
+	if at < 0 {
+		return fmt.Errorf("there is no go.o among %q: funnel-link links what go build -buildmode=c-shared makes", args)
+	}
+	code, err := extract(args[at], slices.Concat(args[:at], args[at+1:]))
+	if err != nil {
+		return err
+	}
+	source, exports := args[at]+"-used.s", args[at]+"-exports"
+	exported := []byte("{ global: RedisModule_OnLoad; RedisModule_OnUnload; local: *; };\n")
+	if err := errors.Join(os.WriteFile(source, code, 0o644), os.WriteFile(exports, exported, 0o644)); err != nil {
+		return err
+	}
+	// Go's linker adds these for its runtime: nodelete keeps a library with threads in the
+	// process, -rdynamic exports all functions of C, and runtime/cgo needs pthread.
+	forRuntime := []string{"-Wl,-z,nodelete", "-rdynamic", "-lpthread"}
+	args[at] = source + ".o"
+	if err := compile("-c", source, "-o", args[at]); err != nil {
+		return err
+	}
+	args = slices.DeleteFunc(args, func(arg string) bool { return slices.Contains(forRuntime, arg) })
+	return compile(append([]string{"-Wl,--gc-sections", "-Wl,-z,defs", "-Wl,-z,noexecstack",
+		"-Wl,--version-script=" + exports}, args...)...)
+}
+
+// expand reads the arguments from a file if there are many: Go's linker then passes @FILE, with a
+// quoted argument on each line.
+func expand(args []string) (expanded []string, err error) {
+	if len(args) != 1 || !strings.HasPrefix(args[0], "@") {
+		return args, nil
+	}
+	text, err := os.ReadFile(args[0][1:])
+	for line := range strings.Lines(string(text)) {
+		arg, unquoteErr := strconv.Unquote(strings.TrimSpace(line))
+		expanded, err = append(expanded, arg), errors.Join(err, unquoteErr)
+	}
+	return expanded, err
+}
+
+// compile calls the C compiler. A shell splits CC, which may hold options and quotes.
+func compile(args ...string) error {
+	compiler := cmp.Or(os.Getenv("CC"), "cc")
+	command := exec.Command("sh", append([]string{"-c", "exec " + compiler + ` "$@"`, "cc"}, args...)...)
+	command.Stdout, command.Stderr = os.Stdout, os.Stderr
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("the C compiler, %s, failed: %w", compiler, err)
+	}
+	return nil
+}
