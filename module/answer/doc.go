@@ -3,7 +3,7 @@
 // writes, or an error.
 //
 // C calls it like a C function, on the server's own stack, in a file without the Go runtime.
-// docs/go-runtime.md explains how, and what the build refuses: every function is marked
-// go:nosplit, nothing panics or allocates, there are no package-level variables, and no two
-// strings are compared.
+// docs/go-runtime.md explains how, and what the build refuses: there are no package-level
+// variables, nothing panics or allocates, no two strings are compared, and every function is
+// marked go:nosplit.
 package answer
