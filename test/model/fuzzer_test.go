@@ -28,11 +28,11 @@ import (
 // commands. After each step, replies, values and expiries are compared with a model of the server.
 //
 //	FUNNEL_FUZZ_TIME   how long, such as 20m
-//	FUNNEL_FUZZ_SEED   repeats the run that failed
+//	FUNNEL_SEED        repeats the run that failed
 func TestNoInputBreaksTheServerOrItsAnswers(t *testing.T) {
 	duration, err := time.ParseDuration(cmp.Or(os.Getenv("FUNNEL_FUZZ_TIME"), servertest.QuickOrLong("9s", "90s")))
 	require.NoError(t, err)
-	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("FUNNEL_FUZZ_SEED"), fmt.Sprint(rand.Uint64())), 10, 64)
+	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("FUNNEL_SEED"), fmt.Sprint(rand.Uint64())), 10, 64)
 	require.NoError(t, err)
 
 	for compat, mode := range map[string]contract.Mode{"none": contract.Default, "redis-cell": contract.RedisCell} {
@@ -132,7 +132,7 @@ var fuzzScript = strings.NewReplacer(
 ).Replace(fuzzLibrary)
 
 func newFuzzer(t *testing.T, seed uint64, options servertest.Options, mode contract.Mode) *fuzzer {
-	t.Logf("to repeat this: FUNNEL_FUZZ_SEED=%d", seed)
+	t.Logf("to repeat this: FUNNEL_SEED=%d", seed)
 	options.Config = []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no",
 		"--auto-aof-rewrite-min-size", "1mb"}
 	running := servertest.Start(t, options)
