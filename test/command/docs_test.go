@@ -14,8 +14,8 @@ import (
 	"funnel/internal/contract"
 	"funnel/internal/rediscli"
 	"funnel/internal/servertest"
-	"funnel/test/page"
-	"funnel/test/transcript"
+	"funnel/test/pages/page"
+	"funnel/test/pages/transcript"
 )
 
 func commandsPage(t *testing.T) string { return page.Read(t, "../../docs/commands.md") }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
-	"funnel/test/page"
+	"funnel/test/pages/page"
 )
 
 // TestLoad by its arguments: what is not understood, or contradicts itself, is not loaded,

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
-	"funnel/test/page"
+	"funnel/test/pages/page"
 )
 
 // TestPromotedReplicaGrantsNothingTwice: both replicas lose their links, one after the

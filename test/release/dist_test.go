@@ -1,9 +1,9 @@
 // What ./build.sh dist makes is complete, is the same in any folder, and answers when a reader
 // follows the README of the archive. This needs FUNNEL_LONG, because dist compiles everything.
-// test/boot installs the packages. A build between releases does not look like a release: version, change
+// installing_test.go installs the packages. A build between releases does not look like a release: version, change
 // log and tag agree.
 
-package dist_test
+package release_test
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
-	"funnel/test/page"
+	"funnel/test/pages/page"
 )
 
 // top is the repository.

@@ -2,7 +2,7 @@
 // installed and removed, the line that loads the module is found however it is spelled, and files that the
 // server's user has put there neither hang the scripts nor reach the terminal.
 
-package dist_test
+package release_test
 
 import (
 	"os"
@@ -87,9 +87,9 @@ func TestScriptsOfPackages(t *testing.T) {
 
 	says := func(script, line string) string {
 		require.NoError(t, os.WriteFile(configuration+"/redis.conf", []byte("\x1b[31m\nport 6379\n"+line), 0o644))
-		text := strings.NewReplacer("@LOADS@\n", read(t, top, "packages/loads.sh"), "/etc/@SERVER@", configuration,
+		text := strings.NewReplacer("@LOADS@\n", read(t, top, "release/packages/loads.sh"), "/etc/@SERVER@", configuration,
 			"@CONFIGURATION@", configuration+"/redis.conf", "@DROP_IN@", "", "@NAME@", "redis-funnel",
-			"@VERSION@", "1.2.3", "@RESTART@", "restart").Replace(read(t, top, "packages/"+script))
+			"@VERSION@", "1.2.3", "@RESTART@", "restart").Replace(read(t, top, "release/packages/"+script))
 		text = strings.ReplaceAll(text, "@FOLDER@", folder)
 		path := filepath.Join(t.TempDir(), script)
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o755))

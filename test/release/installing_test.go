@@ -1,7 +1,7 @@
 // docs/installing.md leads to a server that has the module, to the next version and back, with the
 // packages and the units of Debian. Removing a package leaves nothing.
 
-package boot_test
+package release_test
 
 import (
 	"os"
@@ -11,19 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
-	"funnel/test/boot"
-	"funnel/test/page"
+	"funnel/test/pages/page"
 )
 
-const (
-	top        = "../.."
-	installing = top + "/docs/installing.md"
-)
+const installing = top + "/docs/installing.md"
 
 // built is the folder dist that the page's first step makes of a new clone with this version, of a
 // commit and its time.
 func built(t *testing.T, version, commit, seconds string) string {
-	boot.Need(t)
+	needMachine(t)
 	clone := page.Clone(t, top)
 	t.Setenv("FUNNEL_COMMIT", commit)
 	t.Setenv("SOURCE_DATE_EPOCH", seconds)
@@ -34,78 +30,78 @@ func built(t *testing.T, version, commit, seconds string) string {
 
 // download puts a folder dist where the lines of the pages are run. apt asks nothing there, and
 // passes on what packages print as it is.
-func download(t *testing.T, machine *boot.Machine, dist, folder string) {
-	require.NoError(t, os.CopyFS(machine.Path("/root/"+folder), os.DirFS(dist)))
-	machine.Shell(t, `echo 'APT::Get::Assume-Yes "true"; Dpkg::Use-Pty "false";' >/etc/apt/apt.conf.d/yes`)
+func download(t *testing.T, machine *machine, dist, folder string) {
+	require.NoError(t, os.CopyFS(machine.path("/root/"+folder), os.DirFS(dist)))
+	machine.shell(t, `echo 'APT::Get::Assume-Yes "true"; Dpkg::Use-Pty "false";' >/etc/apt/apt.conf.d/yes`)
 }
 
-// marked are lines of the page.
-func marked(t *testing.T, name string) string { return page.Marked(t, installing, name) }
+// installLines are lines of the page.
+func installLines(t *testing.T, name string) string { return page.Marked(t, installing, name) }
 
-// TestInstalling follows the page within the units of Debian's packages, for Valkey with
+// TestBootedInstalling follows the page within the units of Debian's packages, for Valkey with
 // the names that the page gives: with the package, and with the file alone.
-func TestInstalling(t *testing.T) {
+func TestBootedInstalling(t *testing.T) {
 	dist := built(t, "1.2.3", "", "1767323045")
 	for _, test := range []struct{ suite, kind, more string }{
-		{"bookworm", "redis", ""}, {"trixie", "redis", ""}, {"trixie", "valkey", "rpm"}, // with rpm, the machine is TestRPM's
+		{"bookworm", "redis", ""}, {"trixie", "redis", ""}, {"trixie", "valkey", "rpm"}, // with rpm, the machine is TestBootedRPM's
 	} {
 		t.Run(test.suite+" "+test.kind, func(t *testing.T) {
-			machine := boot.Debian(t, test.suite, strings.Fields(test.kind+"-server "+test.more)...)
+			machine := bootDebian(t, test.suite, strings.Fields(test.kind+"-server "+test.more)...)
 			named := strings.NewReplacer("redis-cell", "redis-cell", "redis", test.kind).Replace
-			shell := func(lines string) string { return machine.Shell(t, named(lines)) }
+			shell := func(lines string) string { return machine.shell(t, named(lines)) }
 			ask := func(line string) string {
 				shell("cp -p redis.conf /etc/redis/redis.conf; echo '" + line + "' >>/etc/redis/redis.conf; redis-cli del user:42")
-				return shell(marked(t, "install, ask"))
+				return shell(installLines(t, "install, ask"))
 			}
 			download(t, machine, dist, "dist")
 			shell("cp -p /etc/redis/redis.conf .")
-			load := marked(t, "install, load")
-			require.Contains(t, shell(marked(t, "install, package")), named("add this line to /etc/redis/redis.conf, "+
+			load := installLines(t, "install, load")
+			require.Contains(t, shell(installLines(t, "install, package")), named("add this line to /etc/redis/redis.conf, "+
 				"and restart the server (systemctl restart redis-server):\n"+load))
 			require.Equal(t, "0\n15\n14\n-1\n2\n", ask(load))
-			require.Equal(t, "0\n16\n15\n-1\n2\n", ask(marked(t, "install, compat")))
-			require.Equal(t, marked(t, "install, compat"), page.Marked(t, top+"/docs/moving-from-redis-cell.md", "compat"))
+			require.Equal(t, "0\n16\n15\n-1\n2\n", ask(installLines(t, "install, compat")))
+			require.Equal(t, installLines(t, "install, compat"), page.Marked(t, top+"/docs/moving-from-redis-cell.md", "compat"))
 
-			require.Contains(t, shell(marked(t, "install, remove")), named("take these lines out, "+
-				"or the server does not start any more:\n/etc/redis/redis.conf:"+marked(t, "install, compat")))
+			require.Contains(t, shell(installLines(t, "install, remove")), named("take these lines out, "+
+				"or the server does not start any more:\n/etc/redis/redis.conf:"+installLines(t, "install, compat")))
 			requireGone(t, machine)
-			_, err := machine.Try(named("systemctl restart redis-server"))
+			_, err := machine.try(named("systemctl restart redis-server"))
 			require.Error(t, err)
 			shell("cp -p redis.conf /etc/redis/redis.conf; systemctl reset-failed; systemctl restart redis-server")
 
 			shell("tar -xzf dist/funnel-1.2.3-*.tar.gz --strip-components 1")
 			for range 2 { // the second time over the first
-				shell(marked(t, "install, put"))
+				shell(installLines(t, "install, put"))
 			}
 			require.Equal(t, "0\n15\n14\n-1\n2\n", ask(load))
 
 			// Elsewhere: the upgrade's trial says what the unit forbids.
 			elsewhere := strings.NewReplacer("/usr/lib/redis/modules", "/usr/local/lib/redis").Replace
-			shell(elsewhere(marked(t, "install, put")))
-			see := named(elsewhere(marked(t, "upgrade, see")))
-			output, err := machine.Try(see)
+			shell(elsewhere(installLines(t, "install, put")))
+			see := named(elsewhere(installLines(t, "upgrade, see")))
+			output, err := machine.try(see)
 			require.Error(t, err)
 			require.Contains(t, output, "failed to map segment from shared object")
-			shell(marked(t, "install, elsewhere"))
+			shell(installLines(t, "install, elsewhere"))
 			require.Equal(t, "0\n15\n14\n-1\n2\n", ask(elsewhere(load)))
-			require.Contains(t, machine.Shell(t, see), "funnel 1.2.3 (unknown commit) loaded")
+			require.Contains(t, machine.shell(t, see), "funnel 1.2.3 (unknown commit) loaded")
 		})
 	}
 }
 
 // requireGone requires that a removed package has left nothing but the named files.
-func requireGone(t *testing.T, machine *boot.Machine, but ...string) {
-	found := machine.Shell(t, `find / -xdev -path '*funnel*' ! -path '/root/*'; dpkg-query -W '*-funnel' 2>/dev/null || true`)
+func requireGone(t *testing.T, machine *machine, but ...string) {
+	found := machine.shell(t, `find / -xdev -path '*funnel*' ! -path '/root/*'; dpkg-query -W '*-funnel' 2>/dev/null || true`)
 	require.ElementsMatch(t, but, strings.Fields(found))
 }
 
-// TestRPM installs, upgrades and removes the rpm in Valkey, with the lines that Fedora's
+// TestBootedRPM installs, upgrades and removes the rpm in Valkey, with the lines that Fedora's
 // configuration has: the file of the package loads the module, and stays as the user wrote it.
-func TestRPM(t *testing.T) {
-	machine := boot.Debian(t, "trixie", "valkey-server", "rpm")
+func TestBootedRPM(t *testing.T) {
+	machine := bootDebian(t, "trixie", "valkey-server", "rpm")
 	download(t, machine, built(t, "1.0.0", "", "1767323045"), "old")
 	download(t, machine, built(t, "2.0.0", "", "1767323045"), "dist")
-	shell := func(lines string) string { return machine.Shell(t, lines) }
+	shell := func(lines string) string { return machine.shell(t, lines) }
 	restarted := func() string { return shell("systemctl restart valkey-server; valkey-cli info funnel") }
 	shell(`echo 'include /etc/valkey/modules/*.conf' >>/etc/valkey/valkey.conf
 		mkdir /etc/systemd/system/valkey-server.service.d
@@ -131,11 +127,11 @@ func TestRPM(t *testing.T) {
 // A unit is a server of one machine.
 type unit struct{ name, port string }
 
-// TestUpgrading follows the page with a primary and a replica, there and back: the funnel
+// TestBootedUpgrading follows the page with a primary and a replica, there and back: the funnel
 // stays as it is, and both always know the command.
-func TestUpgrading(t *testing.T) {
-	machine := boot.Debian(t, "bookworm", "redis-server")
-	shell := func(lines string) string { return strings.TrimSpace(machine.Shell(t, lines)) }
+func TestBootedUpgrading(t *testing.T) {
+	machine := bootDebian(t, "bookworm", "redis-server")
+	shell := func(lines string) string { return strings.TrimSpace(machine.shell(t, lines)) }
 	cli := func(server unit, words string) string {
 		return shell("redis-cli -p " + server.port + " " + words)
 	}
@@ -143,8 +139,8 @@ func TestUpgrading(t *testing.T) {
 		servertest.Eventually(t, want, func() bool { return strings.Contains(cli(server, "info replication"), want) })
 	}
 	download(t, machine, built(t, "1.2.3-dev", "111111111111", "1767323045"), "old")
-	shell("cp -R old dist; " + marked(t, "install, package"))
-	shell("printf '%s\n' '" + marked(t, "install, load") + "' 'repl-diskless-sync-delay 0' >>/etc/redis/redis.conf")
+	shell("cp -R old dist; " + installLines(t, "install, package"))
+	shell("printf '%s\n' '" + installLines(t, "install, load") + "' 'repl-diskless-sync-delay 0' >>/etc/redis/redis.conf")
 	shell(`sed -e 's/^port .*/port 6380/' -e 's/^dbfilename .*/dbfilename replica.rdb/' \
 		-e 's/redis-server\./redis-server-replica./' /etc/redis/redis.conf >/etc/redis/redis-replica.conf
 		echo 'replicaof 127.0.0.1 6379' >>/etc/redis/redis-replica.conf
@@ -178,14 +174,14 @@ func TestUpgrading(t *testing.T) {
 
 	shell("rm -r dist")
 	download(t, machine, built(t, "1.2.3-dev", "222222222222", "1767323046"), "dist")
-	said := shell(marked(t, "install, package"))
+	said := shell(installLines(t, "install, package"))
 	require.Contains(t, said, "loads version 1.2.3-dev.20260102030406.g222222222222 when you restart it: systemctl restart redis-server")
 	require.NotContains(t, said, "take these lines out")
 	requireCommit("111111111111")
-	require.Contains(t, shell(marked(t, "upgrade, see")), "funnel 1.2.3-dev (222222222222) loaded")
+	require.Contains(t, shell(installLines(t, "upgrade, see")), "funnel 1.2.3-dev (222222222222) loaded")
 	restartAndFailOver()
 	requireCommit("222222222222")
-	shell(marked(t, "upgrade, back"))
+	shell(installLines(t, "upgrade, back"))
 	restartAndFailOver()
 	requireCommit("111111111111")
 }

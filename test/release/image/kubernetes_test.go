@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"funnel/internal/servertest"
-	"funnel/test/page"
+	"funnel/test/pages/page"
 )
 
 // decode returns the YAML documents of a block of docs/kubernetes.md.

@@ -3,7 +3,7 @@
 //
 // FUNNEL_BOOT=1 asks for it: the first time a machine is made out of packages, which takes
 // a minute. Without it, and where no machine can be booted, tests are skipped.
-package boot
+package release_test
 
 import (
 	"bufio"
@@ -16,20 +16,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Machine ends with its test, and so does all that was written in it.
-type Machine struct{ init string }
+// A machine ends with its test, and so does all that was written in it.
+type machine struct{ init string }
 
-// Need skips a test unless FUNNEL_BOOT asks for it.
-func Need(t testing.TB) {
+// needMachine skips a test unless FUNNEL_BOOT asks for it.
+func needMachine(t testing.TB) {
 	if os.Getenv("FUNNEL_BOOT") == "" {
 		t.Skip("boots a Debian, as root: FUNNEL_BOOT=1")
 	}
 }
 
-// Debian boots a Debian of a suite with packages installed.
-func Debian(t testing.TB, suite string, packages ...string) *Machine {
+// bootDebian boots a Debian of a suite with packages installed.
+func bootDebian(t testing.TB, suite string, packages ...string) *machine {
 	t.Helper()
-	Need(t)
+	needMachine(t)
 	var complaint bytes.Buffer
 	script := exec.Command("../../scripts/machine.sh", append([]string{suite}, packages...)...)
 	script.Stderr = &complaint
@@ -41,10 +41,10 @@ func Debian(t testing.TB, suite string, packages ...string) *Machine {
 	require.NoError(t, err)
 	require.NoError(t, script.Start())
 	init, _ := bufio.NewReader(output).ReadString('\n')
-	machine := &Machine{strings.TrimSpace(init)}
+	machine := &machine{strings.TrimSpace(init)}
 	t.Cleanup(func() {
 		if t.Failed() && machine.init != "" {
-			logs, _ := machine.Try("journalctl --no-pager --lines 20; tail -n 20 /var/log/*/*.log")
+			logs, _ := machine.try("journalctl --no-pager --lines 20; tail -n 20 /var/log/*/*.log")
 			t.Logf("ends of the journal and of the servers' logs:\n%s", logs)
 		}
 		stop.Close()
@@ -60,21 +60,21 @@ func Debian(t testing.TB, suite string, packages ...string) *Machine {
 	return machine
 }
 
-// Shell runs lines as root, and returns what they print. The test fails if a line does.
-func (m *Machine) Shell(t testing.TB, lines string) string {
+// shell runs lines as root, and returns what they print. The test fails if a line does.
+func (m *machine) shell(t testing.TB, lines string) string {
 	t.Helper()
-	output, err := m.Try(lines)
+	output, err := m.try(lines)
 	require.NoError(t, err, "%s\n%s", lines, output)
 	return output
 }
 
-// Try is Shell for lines that may fail.
-func (m *Machine) Try(lines string) (string, error) {
+// try is shell for lines that may fail.
+func (m *machine) try(lines string) (string, error) {
 	command := exec.Command("nsenter", "--all", "--target", m.init, "bash", "-ec", "cd\n"+lines)
 	command.Env = []string{"HOME=/root", "LANG=C.UTF-8", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	output, err := command.CombinedOutput()
 	return string(output), err
 }
 
-// Path is where this machine sees a file of that one.
-func (m *Machine) Path(path string) string { return "/proc/" + m.init + "/root" + path }
+// path is where this machine sees a file of that one.
+func (m *machine) path(path string) string { return "/proc/" + m.init + "/root" + path }

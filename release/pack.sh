@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Packs a built module for users who do not build it themselves:
 #
-#   scripts/pack.sh FUNNEL.SO ARCHITECTURE
+#   release/pack.sh FUNNEL.SO ARCHITECTURE
 #
 # It makes dist/funnel-VERSION-linux-ARCHITECTURE.tar.gz, with the module, its licence,
 # change log and a README; packages for Debian, Fedora and Alpine; and dist/SHA256SUMS for
@@ -19,9 +19,9 @@ export LC_ALL=C
 cd "$(dirname "${BASH_SOURCE[0]}")/.." >/dev/null
 . scripts/common.sh
 . scripts/compile.sh
-. scripts/packages.sh
+. release/packages.sh
 
-[ $# = 2 ] || die "usage: scripts/pack.sh FUNNEL.SO ARCHITECTURE"
+[ $# = 2 ] || die "usage: release/pack.sh FUNNEL.SO ARCHITECTURE"
 module=$1 architecture=$2
 [ -f "$module" ] || die "$module is not a file: ./build.sh dist builds and packs"
 tar --version 2>/dev/null | grep -q 'GNU tar' || die "tar is not GNU tar, which can make the same archive every time: run this on Linux"
@@ -51,7 +51,7 @@ install -m 755 "$module" "$work/$name/funnel.so"
 musl=
 [ "$architecture" != amd64 ] || musl=' or with musl (Alpine)'
 sed -e "s/@VERSION@/$version/g" -e "s/@ARCHITECTURE@/$architecture/g" -e "s/@MUSL@/$musl/g" \
-    scripts/archive-README.md >"$work/$name/README.md"
+    release/archive-README.md >"$work/$name/README.md"
 
 mkdir "$work/stage"
 cp LICENSE "$work/$name/funnel.so" "$work/stage"

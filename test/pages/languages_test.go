@@ -1,7 +1,7 @@
 // The snippets of docs/clients.md in other languages than Go wait for their turn, say the
 // server's error, and send a refund once.
 
-package clients_test
+package pages_test
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
-	"funnel/test/page"
+	"funnel/test/pages/page"
 )
 
 // A language has a client in a package of Debian.

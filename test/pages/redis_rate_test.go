@@ -1,6 +1,6 @@
 // What docs/moving-from-redis-rate.md says of both libraries is so.
 
-package clients_test
+package pages_test
 
 import (
 	"testing"

@@ -1,7 +1,7 @@
 // What docs/clients.md says of scripts is so: in redis-cli, of the permissions, and of scripts
 // that call the commands inside the server.
 
-package clients_test
+package pages_test
 
 import (
 	"regexp"

@@ -1,7 +1,7 @@
 // Readers of the READMEs and of docs/ see commands that tests have run, or a reason why no
 // test does. Their links lead somewhere.
 
-package docs_test
+package pages_test
 
 import (
 	"io/fs"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"funnel/test/page"
+	"funnel/test/pages/page"
 )
 
 // top is the repository.
@@ -63,8 +63,8 @@ func TestEveryBlockIsRunOrSaysWhyNot(t *testing.T) {
 	}
 }
 
-// TestWaitForASlot: examples/llm waits by the lines that docs/go.md recommends.
-func TestWaitForASlot(t *testing.T) {
+// TestExampleWaitsForASlot: examples/llm waits by the lines that docs/go.md recommends.
+func TestExampleWaitsForASlot(t *testing.T) {
 	loop, lines, _ := strings.Cut(page.Marked(t, filepath.Join(top, "docs/go.md"), "wait for a slot"), "\n")
 	source := strings.ReplaceAll(read(t, "examples/llm/main.go"), "\n\t", "\n")
 	require.Contains(t, source, loop)

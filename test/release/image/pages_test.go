@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
-	"funnel/test/page"
+	"funnel/test/pages/page"
 )
 
 // top is the repository.
-const top = "../.."
+const top = "../../.."
 
 func read(t testing.TB, path string) string { return page.Read(t, filepath.Join(top, path)) }
 

@@ -1,7 +1,7 @@
 // The ways to start work as the READMEs show them: the first call, the first of the two
 // commands, and the program of four lines. Figures are the same on all pages.
 
-package docs_test
+package pages_test
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
-	"funnel/test/page"
+	"funnel/test/pages/page"
 )
 
 // TestREADMEsShowTheSame: a reader of either runs what is tested.

@@ -1,7 +1,7 @@
 // Limits hold by an observer's account, whatever becomes of processes, answers and servers: no more work runs at
 // once than there are slots, and no more tokens are used in any stretch of time than the bound of leases.
 
-package observed_test
+package soak_test
 
 import (
 	"bytes"
@@ -89,8 +89,8 @@ func work(l *limiter.Limiter, name string) {
 	_ = slot.Release(ctx)
 }
 
-// A span is the time in which a holder surely has a slot, in microseconds.
-type span struct {
+// A stretch is the time in which a holder surely has a slot, in microseconds.
+type stretch struct {
 	from, until int64
 	ended       bool // the holder has not crashed, nor lost its slot
 }
@@ -145,7 +145,7 @@ func TestNoMoreThanTheLimitRun(t *testing.T) {
 		slot, _, _ = l.Acquire(ctx, "slots", limiter.Slots{Limit: 20, TTL: 3 * twenty.TTL})
 		return slot != nil
 	})
-	own := span{from: time.Now().UnixMicro()}
+	own := stretch{from: time.Now().UnixMicro()}
 	servertest.Promote(t, client, promoted)
 	current.Store(replica)
 	primary.Kill()
@@ -162,10 +162,10 @@ func TestNoMoreThanTheLimitRun(t *testing.T) {
 	left := promoted.PTTL(ctx, "slots").Val()
 	require.True(t, left != -1 && left <= twenty.TTL+time.Millisecond, "all slots are back in %v", left)
 
-	spans := map[string]span{}
+	spans := map[string]stretch{}
 	for line := range strings.Lines(told) {
 		var name string
-		var held span
+		var held stretch
 		fmt.Sscan(line, &name, &held.from, &held.until, &held.ended)
 		spans[name] = held
 	}

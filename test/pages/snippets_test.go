@@ -1,7 +1,7 @@
 // Package clients_test runs what docs/clients.md, docs/go.md and docs/moving-from-redis-rate.md
 // say, with the clients themselves, against real servers. This file has what runs a snippet, and
 // what it has to do.
-package clients_test
+package pages_test
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 
 	"funnel/internal/servertest"
 	"funnel/limiter"
-	"funnel/test/page"
+	"funnel/test/pages/page"
 )
 
 func clients(t *testing.T) string { return page.Read(t, "../../docs/clients.md") }

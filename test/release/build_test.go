@@ -1,7 +1,7 @@
 // build.sh fails where something is missing, wrong or not allowed. It says what was wrong and
 // what to do. Nothing is compiled.
 
-package build_test
+package release_test
 
 import (
 	"net"
@@ -18,10 +18,10 @@ import (
 	"funnel/internal/servertest"
 )
 
-// run runs a line in a folder with the sources that build.sh needs to begin, and returns what it
+// runScript runs a line in a folder with the sources that build.sh needs to begin, and returns what it
 // prints. The folder programs is all of the PATH: what scripts take for granted, and the given
 // ones. A name with "=" is a program with that script.
-func run(t *testing.T, line string, programs []string, variables ...string) (output string, err error) {
+func runScript(t *testing.T, line string, programs []string, variables ...string) (output string, err error) {
 	folder := t.TempDir()
 	for _, name := range []string{"sources", "programs", "home"} {
 		require.NoError(t, os.Mkdir(filepath.Join(folder, name), 0o755))
@@ -105,7 +105,7 @@ func TestWhatIsMissingOrWrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			output, err := run(t, c.line, c.programs, c.variable)
+			output, err := runScript(t, c.line, c.programs, c.variable)
 			require.Error(t, err)
 			require.Contains(t, output, c.says)
 			require.NotRegexp(t, `(?m)^\S*\.sh: line \d+:`, output, "a message of the shell's own")

@@ -1,7 +1,7 @@
 // What docs/alternatives.md says about funnel, and shows of a plain Redis beside it, is what
 // servers reply. The lines that ask redis-cell or redis_rate are not run.
 
-package alternatives_test
+package pages_test
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
-	"funnel/test/page"
-	"funnel/test/transcript"
+	"funnel/test/pages/page"
+	"funnel/test/pages/transcript"
 )
 
 const (
@@ -26,9 +26,9 @@ const (
 	onReplica = " replica"
 )
 
-// TestPage runs each block of the page, on new servers. The lines of each server are run
+// TestAlternatives runs each block of the page, on new servers. The lines of each server are run
 // separately.
-func TestPage(t *testing.T) {
+func TestAlternatives(t *testing.T) {
 	servertest.NeedSince7(t, "EXPIRE with NX")
 	blocks := 0
 	for _, block := range page.Blocks(t, "../../docs/alternatives.md") {

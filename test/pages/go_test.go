@@ -1,7 +1,7 @@
 // The snippets in Go, of docs/clients.md and docs/go.md, do what the pages say: they wait for
 // their turn, send a refund once, and settle.
 
-package clients_test
+package pages_test
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 
 	"funnel/internal/servertest"
 	"funnel/limiter"
-	"funnel/test/page"
+	"funnel/test/pages/page"
 )
 
 // programInGo builds testdata/program.go with the snippets in their places. Those that wait do so

@@ -1,5 +1,5 @@
 # Makes the packages of a release: functions. Source this file after common.sh and
-# compile.sh. packages/nfpm.yaml says what is in them.
+# compile.sh. release/packages/nfpm.yaml says what is in them.
 # shellcheck shell=bash
 
 # write_packages STAGE ARCHITECTURE VERSION DATE: STAGE is a folder with funnel.so, LICENSE
@@ -9,7 +9,7 @@ write_packages() {
     # On arm64, the module does not load with musl.
     [ "$architecture" != amd64 ] || formats+=(apk)
     mkdir "$stage/packages"
-    on_this_machine go -C packages build -o "$stage/nfpm" github.com/goreleaser/nfpm/v2/cmd/nfpm
+    on_this_machine go -C release/packages build -o "$stage/nfpm" github.com/goreleaser/nfpm/v2/cmd/nfpm
     for server in redis valkey; do
         for format in "${formats[@]}"; do
             describe "$server" "$format"
@@ -18,7 +18,7 @@ write_packages() {
     done
 }
 
-# describe SERVER FORMAT: fills in the files of packages/, for nfpm to read. Where a
+# describe SERVER FORMAT: fills in the files of release/packages/, for nfpm to read. Where a
 # distribution's server reads drop-ins, and leaves them alone when it rewrites its
 # configuration, the package brings one: the Valkey of Fedora and of Alpine.
 describe() {
@@ -39,9 +39,9 @@ describe() {
         ;;
     esac
     [ -z "$drop_in" ] || whose="The package brings that file. If \`$configuration\` does not include it, add the line there."
-    cp packages/{README.md,changelog.yaml,drop-in.conf,nfpm.yaml,postinstall.sh,remove.sh} "$stage"
-    [ -z "$drop_in" ] || cat packages/drop-in.yaml >>"$stage/nfpm.yaml"
-    sed -i -e '/^@LOADS@$/{r packages/loads.sh' -e 'd}' "$stage"/{postinstall,remove}.sh
+    cp release/packages/{README.md,changelog.yaml,drop-in.conf,nfpm.yaml,postinstall.sh,remove.sh} "$stage"
+    [ -z "$drop_in" ] || cat release/packages/drop-in.yaml >>"$stage/nfpm.yaml"
+    sed -i -e '/^@LOADS@$/{r release/packages/loads.sh' -e 'd}' "$stage"/{postinstall,remove}.sh
     sed -i -e "s|@NAME@|$server-funnel|g" -e "s|@ARCHITECTURE@|$architecture|g" -e "s|@DATE@|$(date -u -d "@$date" +%FT%TZ)|g" \
         -e "s|@VERSION@|$version|g" -e "s|@PACKAGE_VERSION@|$package_version|g" -e "s|@TITLE@|$title|g" \
         -e "s|@SERVER@|$server|g" -e "s|@EPOCH@|$epoch|g" -e "s|@OLDEST@|$oldest|g" -e "s|@FOLDER@|$folder|g" \
