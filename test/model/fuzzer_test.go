@@ -32,9 +32,7 @@ import (
 func TestNoInputBreaksTheServerOrItsAnswers(t *testing.T) {
 	duration, err := time.ParseDuration(cmp.Or(os.Getenv("FUNNEL_FUZZ_TIME"), servertest.QuickOrLong("9s", "90s")))
 	require.NoError(t, err)
-	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("FUNNEL_SEED"), fmt.Sprint(rand.Uint64())), 10, 64)
-	require.NoError(t, err)
-
+	seed := servertest.Seed(t)
 	for compat, mode := range map[string]contract.Mode{"none": contract.Default, "redis-cell": contract.RedisCell} {
 		options := servertest.Options{Module: servertest.DebugModule(t), ModuleArguments: []string{"compat", compat}}
 		t.Run(compat, func(t *testing.T) { newFuzzer(t, seed, options, mode).run(duration / 3) })
@@ -132,7 +130,6 @@ var fuzzScript = strings.NewReplacer(
 ).Replace(fuzzLibrary)
 
 func newFuzzer(t *testing.T, seed uint64, options servertest.Options, mode contract.Mode) *fuzzer {
-	t.Logf("to repeat this: FUNNEL_SEED=%d", seed)
 	options.Config = []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no",
 		"--auto-aof-rewrite-min-size", "1mb"}
 	running := servertest.Start(t, options)
