@@ -1,5 +1,5 @@
-// What docs/alternatives.md says about funnel, and shows of a plain Redis beside it, is what
-// servers reply. The lines that ask redis-cell or redis_rate are not run.
+// docs/alternatives.md shows what funnel replies, and a plain Redis beside it. Servers reply the same.
+// Lines that ask redis-cell or redis_rate are not run.
 
 package pages_test
 
@@ -57,8 +57,8 @@ func TestAlternatives(t *testing.T) {
 	require.Greater(t, blocks, 4)
 }
 
-// byServer sorts entries by the server that they are about, without those that ask the software
-// of others. A step is about the server of the entry before.
+// byServer sorts entries by their server. It leaves out entries that ask other software. A step belongs
+// to the server of the entry before it.
 func byServer(t *testing.T, all []transcript.Entry) map[string][]transcript.Entry {
 	entries, name := map[string][]transcript.Entry{}, ""
 	for _, entry := range all {
@@ -76,11 +76,11 @@ func byServer(t *testing.T, all []transcript.Entry) map[string][]transcript.Entr
 	return entries
 }
 
-// An instant is a number that depends on the clock: nine digits or more, and perhaps a
-// fraction. Those of one unit have as many digits.
+// An instant is a number that depends on the clock: nine digits or more, and perhaps a fraction. Instants
+// in the same unit have the same number of digits.
 var instant = regexp.MustCompile(`\d{9,}(\.\d+)?`)
 
-// numbers puts the number of digits in the place of each instant.
+// numbers replaces each instant by its number of digits.
 func numbers(line string) string {
 	return instant.ReplaceAllStringFunc(line, func(number string) string {
 		whole, _, _ := strings.Cut(number, ".")
@@ -88,7 +88,7 @@ func numbers(line string) string {
 	})
 }
 
-// requireSame requires that a line is that of the page, on which "..." stands for anything.
+// requireSame requires that a server replied the line of the page, on which "..." stands for anything.
 func requireSame(t *testing.T, shown, met string) {
 	if strings.Contains(shown, "...") {
 		require.Regexp(t, "^"+strings.ReplaceAll(regexp.QuoteMeta(shown), `\.\.\.`, ".*")+"$", met)

@@ -1,5 +1,5 @@
-// The snippets in Go, of docs/clients.md and docs/go.md, do what the pages say: they wait for
-// their turn, send a refund once, and settle.
+// The Go snippets of docs/clients.md and docs/go.md do what the pages say: they wait for their turn, send
+// a refund once, and settle.
 
 package pages_test
 
@@ -21,8 +21,8 @@ import (
 	"funnel/test/pages/page"
 )
 
-// programInGo builds testdata/program.go with the snippets in their places. Those that wait do so
-// at a quick rate, and at a limiter for longer.
+// programInGo builds testdata/program.go with the snippets in their places. Snippets that wait get a
+// quick rate, and the snippet with a limiter waits longer than it does on the page.
 func programInGo(t *testing.T) (program string) {
 	folder := t.TempDir()
 	source, program := filepath.Join(folder, "main.go"), filepath.Join(folder, "program")
@@ -52,7 +52,7 @@ func programInGo(t *testing.T) (program string) {
 
 func TestGoSnippets(t *testing.T) {
 	t.Parallel()
-	program, module, bare := programInGo(t), servertest.StartModule(t), servertest.Start(t, servertest.Options{})
+	program, module, withoutModule := programInGo(t), servertest.StartModule(t), servertest.Start(t, servertest.Options{})
 	turns := func(name string, server *servertest.Server) {
 		requireTurns(t, server, func() *exec.Cmd {
 			return exec.Command(program, name, server.Addr(), strings.Repeat("x", rounds))
@@ -61,7 +61,7 @@ func TestGoSnippets(t *testing.T) {
 	turns("limiter", module)
 	turns("go-redis", module)
 	turns("rueidis", module)
-	turns("limiter", bare)
+	turns("limiter", withoutModule)
 	for _, name := range []string{"go-redis refund", "rueidis refund"} {
 		requireRefund(t, module, func(addr string) *exec.Cmd { return exec.Command(program, name, addr, "x") })
 	}
@@ -70,7 +70,7 @@ func TestGoSnippets(t *testing.T) {
 	require.Equal(t, 1, end.calls["cl.refund"], end)
 }
 
-// TestRueidis: what the page says of its builder, and of the script.
+// TestRueidis tests what the page says of rueidis' builder, and of the script.
 func TestRueidis(t *testing.T) {
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{servertest.StartModule(t).Addr()}})
 	require.NoError(t, err)

@@ -24,8 +24,8 @@ func TestScriptInRedisCLI(t *testing.T) {
 	require.Regexp(t, `^0\n0\n0\n15\n14\n0\n2\n\d{19}\n$`, string(output))
 }
 
-// TestScriptPermissions: those that the page names suffice for all that a Limiter does
-// without the module, on those keys and no others; and those of a user who only peeks.
+// TestScriptPermissions: the permissions on the page suffice for all that a Limiter does without the
+// module, on the page's keys and no others. Fewer suffice for a user who only peeks.
 func TestScriptPermissions(t *testing.T) {
 	ctx, server := t.Context(), servertest.Start(t, servertest.Options{})
 	as := func(rules string) *limiter.Limiter {

@@ -1,6 +1,6 @@
-// Package clients_test runs what docs/clients.md, docs/go.md and docs/moving-from-redis-rate.md
-// say, with the clients themselves, against real servers. This file has what runs a snippet, and
-// what it has to do.
+// Package pages_test follows the pages. It runs what the READMEs and docs/ show, with the clients
+// themselves and against real servers, and checks links and figures. This file runs a snippet, and says
+// what a snippet has to do.
 package pages_test
 
 import (

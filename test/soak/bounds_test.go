@@ -1,5 +1,6 @@
-// Limits hold by an observer's account, whatever becomes of processes, answers and servers: no more work runs at
-// once than there are slots, and no more tokens are used in any stretch of time than the bound of leases.
+// An observer checks two bounds while processes are killed and stopped, replies are lost, and a
+// replica takes over: no more work runs at once than there are slots, and no more tokens are used in
+// any stretch of time than the bound of leases allows.
 
 package soak_test
 
@@ -26,7 +27,8 @@ import (
 	"funnel/limiter/lease"
 )
 
-// TestMain is the programs, too. They tell what they do, and end when their output is no longer read.
+// TestMain runs the tests, or, in a process that a test has started, a program. Programs print what they
+// do, and run until they are killed.
 func TestMain(m *testing.M) {
 	programs := map[string]func(addr string){"slots": holdSlots, "leases": useLeases}
 	if program := programs[os.Args[1]]; program != nil {
@@ -35,6 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// start starts a process with a program, which uses the server at addr.
 func start(t *testing.T, program, addr string) *exec.Cmd {
 	process := exec.Command(os.Args[0], program, addr)
 	process.Stdout = &bytes.Buffer{}
@@ -43,18 +46,20 @@ func start(t *testing.T, program, addr string) *exec.Cmd {
 	return process
 }
 
-// kill returns what a process has told.
+// kill kills a process, and returns what it has printed.
 func kill(process *exec.Cmd) string {
 	process.Process.Kill()
 	process.Wait()
 	return process.Stdout.(*bytes.Buffer).String()
 }
 
+// twenty slots are what all processes share.
 var twenty = limiter.Slots{Limit: 20, TTL: 2 * time.Second}
 
-// holdSlots is the program of 50 workers.
+// holdSlots is the program of 50 workers. The client of every other worker repeats calls that were not
+// answered.
 func holdSlots(addr string) {
-	for worker := range 50 { // every other one repeats a call without an answer
+	for worker := range 50 {
 		l := limiter.New(redis.NewClient(&redis.Options{Addr: addr, MaxRetries: 4*(worker%2) - 1}))
 		go func() {
 			for piece := 0; ; piece++ {
@@ -65,8 +70,9 @@ func holdSlots(addr string) {
 	select {}
 }
 
-// work asks for a slot until it has one, works, and gives it back twice. It tells when it begins, until
-// when the slot surely runs, and when it ends, unless it has lost the slot.
+// work asks for a slot until it has one, works, and gives the slot back twice. It prints when the work
+// begins, and until when the slot runs for certain. At the end it prints when the work ended, unless
+// it has lost the slot.
 func work(l *limiter.Limiter, name string) {
 	ctx, sent := context.Background(), time.Now()
 	slot, _, _ := l.Acquire(ctx, "slots", twenty)
@@ -89,14 +95,14 @@ func work(l *limiter.Limiter, name string) {
 	_ = slot.Release(ctx)
 }
 
-// A stretch is the time in which a holder surely has a slot, in microseconds.
+// A stretch is a time in which a holder has a slot for certain, in microseconds since 1970.
 type stretch struct {
 	from, until int64
 	ended       bool // the holder has not crashed, nor lost its slot
 }
 
-// TestNoMoreThanTheLimitRun: each second, of ten processes one is killed and started again, and at
-// times one is stopped for longer than the ttl. Answers are lost. In the end a replica takes over.
+// TestNoMoreThanTheLimitRun runs ten processes. Each second it kills one of them and starts it again. Every
+// third second it stops one for longer than the ttl. Replies are lost. In the end a replica takes over.
 func TestNoMoreThanTheLimitRun(t *testing.T) {
 	ctx, options := t.Context(), servertest.Options{Module: servertest.Module(t)}
 	primary := servertest.Start(t, options)
@@ -107,7 +113,7 @@ func TestNoMoreThanTheLimitRun(t *testing.T) {
 	lose := func([]byte) bool { return rand.IntN(300) == 0 }
 	addr := servertest.Proxy(t, func() string { return current.Load().Addr() }, lose)
 
-	told, processes := "", [10]*exec.Cmd{}
+	output, processes := "", [10]*exec.Cmd{}
 	for i := range processes {
 		processes[i] = start(t, "slots", addr)
 	}
@@ -118,14 +124,14 @@ func TestNoMoreThanTheLimitRun(t *testing.T) {
 	end := begin.Add(time.Duration(seconds+1) * time.Second).UnixMicro()
 	for second := range seconds {
 		time.Sleep(time.Until(begin.Add(time.Duration(second+1) * time.Second)))
-		told += kill(processes[second%10])
+		output += kill(processes[second%10])
 		processes[second%10] = start(t, "slots", addr)
 		if stopped := processes[(second+5)%10].Process; second%3 == 0 {
 			stopped.Signal(syscall.SIGSTOP)
 			time.AfterFunc(twenty.TTL+time.Second, func() { stopped.Signal(syscall.SIGCONT) })
 		}
-		// Work takes 50 ms at most, so slots that were taken before now and run on are of the dead, or
-		// of the stopped. Their holders may not have told.
+		// Work takes 50 ms at most. Slots that were taken before now and are still held half a second
+		// later belong to processes that were killed or stopped, and these may not have printed it.
 		now := time.Now()
 		ends := now.Add(twenty.TTL).UnixMilli()
 		time.Sleep(time.Second / 2)
@@ -157,21 +163,21 @@ func TestNoMoreThanTheLimitRun(t *testing.T) {
 	err := slot.Context().Err()
 	servertest.Eventually(t, "it is given back", func() bool { return slot.Release(ctx) == nil })
 	for _, process := range processes {
-		told += kill(process)
+		output += kill(process)
 	}
 	left := promoted.PTTL(ctx, "slots").Val()
 	require.True(t, left != -1 && left <= twenty.TTL+time.Millisecond, "all slots are back in %v", left)
 
-	spans := map[string]stretch{}
-	for line := range strings.Lines(told) {
+	stretches := map[string]stretch{}
+	for line := range strings.Lines(output) {
 		var name string
 		var held stretch
 		fmt.Sscan(line, &name, &held.from, &held.until, &held.ended)
-		spans[name] = held
+		stretches[name] = held
 	}
 	changes := [][2]int64{{own.from, 1}, {own.until, -1}}
 	var pieces, used, running, most int64
-	for _, held := range spans {
+	for _, held := range stretches {
 		changes = append(changes, [2]int64{held.from, 1}, [2]int64{max(held.from, held.until), -1})
 		if within := min(held.until, end) - held.from; within > 0 && held.ended {
 			used += within
@@ -195,15 +201,17 @@ func TestNoMoreThanTheLimitRun(t *testing.T) {
 
 const capacity, interval, d = 400, time.Second / 2000, 50 * time.Millisecond
 
-// In a cycle processes ask steadily for twice what there is. When the funnel is empty they take tokens ahead, and
-// when these have lapsed they ask for all at once. In one cycle the answers to the former are late until then, in
-// the next those to the latter are lost.
+// In each cycle, processes ask steadily for twice the rate, until steady. At ahead the funnel is empty,
+// and they take tokens ahead. At burst these have lapsed, and they ask for all there is at once. In every
+// other cycle, the replies to calls at ahead come only at burst; in the cycles between, the replies to calls at
+// burst are lost.
 const cycle, steady, ahead, burst = 24 * d, 7 * d, 11 * d, 14 * d
 
+// intoTwoCycles returns how much of two cycles has passed.
 func intoTwoCycles() time.Duration { return time.Since(time.Now().Truncate(2 * cycle)) }
 
-// useLeases is the program of a process. It tells when each call began and ended, and what it got: the tokens are
-// used anywhere in between, where a process may be stopped.
+// useLeases is the program of a process with leases. It prints when each call began and ended, and how many
+// tokens it got. The tokens count as used at any instant in between: the process may be stopped there.
 func useLeases(addr string) {
 	late := limiter.WithHook(func(context.Context, limiter.Event) {
 		if into := intoTwoCycles(); into > ahead {
@@ -233,20 +241,20 @@ func useLeases(addr string) {
 	}
 }
 
-// TestLeasesKeepTheirBound: in each cycle, of twenty processes one is killed and started again, and one is stopped
-// for longer than d. While they ask steadily, they get most of what is possible.
+// TestLeasesKeepTheirBound runs twenty processes. In each cycle it kills one of them and starts it again, and
+// stops another for longer than d. While they ask steadily, they get most of what is possible.
 func TestLeasesKeepTheirBound(t *testing.T) {
 	addr := servertest.Proxy(t, servertest.StartModule(t).Addr, func([]byte) (lose bool) {
 		return intoTwoCycles() > cycle+burst && intoTwoCycles() < cycle+burst+d/5
 	})
-	told, processes := "", [20]*exec.Cmd{}
+	output, processes := "", [20]*exec.Cmd{}
 	for i := range processes {
 		processes[i] = start(t, "leases", addr)
 	}
 	begin, cycles := time.Now().Add(4*d).Truncate(cycle).Add(cycle), servertest.QuickOrLong(2, 50)
 	for i := range cycles {
 		time.Sleep(time.Until(begin.Add(time.Duration(i)*cycle + ahead + time.Duration(i%4)*d)))
-		told += kill(processes[i%20])
+		output += kill(processes[i%20])
 		processes[i%20] = start(t, "leases", addr)
 		stopped := processes[(i+10)%20].Process
 		stopped.Signal(syscall.SIGSTOP)
@@ -254,12 +262,12 @@ func TestLeasesKeepTheirBound(t *testing.T) {
 	}
 	time.Sleep(4 * d)
 	for _, process := range processes {
-		told += kill(process)
+		output += kill(process)
 	}
 
 	var changes [][2]int64
 	calls, granted := 0, 0
-	for line := range strings.Lines(told) {
+	for line := range strings.Lines(output) {
 		var began, ended, tokens int64
 		fmt.Sscan(line, &began, &ended, &tokens)
 		for range tokens {
