@@ -44,7 +44,7 @@ func TestWanted(t *testing.T) {
 		{"the tokens of one caller", perSecond.Burst(100), time.Minute, []int{1}, 0, []int{1}, 1},
 		{"of three callers", perSecond.Burst(100), time.Minute, []int{1, 2, 3}, 0, []int{1, 2, 3}, 6},
 		{"half of the demand, rounded down", perSecond.Burst(100), time.Minute, []int{8, 1}, 0, []int{1}, 4},
-		{"a call of 10 is one call: nothing more for it alone", perSecond.Burst(100), time.Minute, []int{10}, 0, []int{10}, 10},
+		{"one call of 10: nothing more", perSecond.Burst(100), time.Minute, []int{10}, 0, []int{10}, 10},
 		{"a tenth of the capacity ahead", perSecond.Burst(30), time.Minute, []int{99, 1}, 0, []int{1}, 1 + 3},
 		{"what leaks in d ahead", perSecond.Burst(100), 5 * time.Second, []int{99, 1}, 0, []int{1}, 1 + 5},
 		{"what is ahead counts", perSecond.Burst(100), time.Minute, []int{99, 1}, 8, []int{1}, 1 + 2},
@@ -100,8 +100,8 @@ func TestRefill(t *testing.T) {
 		demand  int
 		want    refill
 	}{
-		{"early is an eighth of d and as long as the call took", 10, d / 8, 80, refill{from: d / 3, early: d / 4, tokens: 20}},
-		{"no more tokens than half of what may be ahead", 10, 3 * d / 8, 180, refill{from: d / 3, early: d / 2, tokens: 50}},
+		{"early: an eighth of d, and as long as the call took", 10, d / 8, 80, refill{d / 3, d / 4, 20}},
+		{"no more tokens than half of what may be ahead", 10, 3 * d / 8, 180, refill{d / 3, d / 2, 50}},
 		{"the call got less", 9, 0, 80, refill{}},
 		{"the call took half of d", 10, d / 2, 80, refill{}},
 		{"half of the demand is more than may be ahead", 10, 0, 202, refill{}},

@@ -1,3 +1,5 @@
+// What a decision by a lease costs.
+
 package lease_test
 
 import (
@@ -9,16 +11,16 @@ import (
 	"funnel/limiter/lease"
 )
 
-// A generous Limiter grants all that is asked for, as Redis by the module would with an empty funnel.
+// A generous Limiter grants all that is asked for, as Redis does if the funnel is empty.
 type generous struct{}
 
-func (generous) AllowN(_ context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
-	return limiter.Result{Key: key, Limit: limit, Quantity: quantity, Allowed: quantity, Remaining: limit.Capacity - quantity,
+func (generous) AllowN(_ context.Context, key string, limit limiter.Limit, n int) (limiter.Result, error) {
+	return limiter.Result{Key: key, Limit: limit, Quantity: n, Allowed: n, Remaining: limit.Capacity - n,
 		RetryAfter: limiter.NoRetry, Receipt: time.Now().UnixNano(), Path: limiter.PathModule}, nil
 }
 
-func (g generous) AllowAtMost(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
-	return g.AllowN(ctx, key, limit, quantity)
+func (g generous) AllowAtMost(ctx context.Context, key string, limit limiter.Limit, n int) (limiter.Result, error) {
+	return g.AllowN(ctx, key, limit, n)
 }
 
 // BenchmarkHotKey measures callers of one key whose tokens are ahead. -cpu says how many run at a time.

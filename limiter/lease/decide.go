@@ -64,7 +64,8 @@ func (s *Leases) find(request limiter.Request) *lease {
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if l = s.leases.Get(request); l != nil {
+	l = s.leases.Get(request)
+	if l != nil {
 		return l
 	}
 	now, interval := s.now(), time.Duration(rate.EmissionInterval())

@@ -161,7 +161,8 @@ func TestTokensAhead(t *testing.T) {
 			f.requireCommands() // nobody asks
 		})
 	}
-	test(t, "they are asked for again before they lapse", limiter.Every(time.Millisecond).Burst(10_000), d, func(f *fixture) {
+	perMillisecond := limiter.Every(time.Millisecond).Burst(10_000)
+	test(t, "they are asked for again before they lapse", perMillisecond, d, func(f *fixture) {
 		for range 160 {
 			f.start(ctx, 1)
 			f.pass(100 * time.Millisecond)
@@ -202,7 +203,8 @@ func TestRejections(t *testing.T) {
 			require.Equal(f, 1, f.allow(1).Allowed)
 		}
 	})
-	test(t, "no longer than 5 seconds, even if the key is deleted", limiter.Every(time.Hour).Burst(1), time.Minute, func(f *fixture) {
+	hourly := limiter.Every(time.Hour).Burst(1)
+	test(t, "no longer than 5 seconds, even if the key is deleted", hourly, time.Minute, func(f *fixture) {
 		f.latency(0)
 		require.Equal(f, 1, f.allow(1).Allowed)
 		require.True(f, f.allow(1).Limited())
@@ -214,7 +216,8 @@ func TestRejections(t *testing.T) {
 		f.pass(1)
 		require.Equal(f, 1, f.allow(1).Allowed)
 	})
-	test(t, "of all calls, after a shared call that got less", limiter.Every(100*time.Millisecond).Burst(10), time.Minute, func(f *fixture) {
+	perTenth := limiter.Every(100 * time.Millisecond).Burst(10)
+	test(t, "of all calls, after a shared call that got less", perTenth, time.Minute, func(f *fixture) {
 		f.latency(0)
 		f.allow(8)
 		f.latency(time.Millisecond)

@@ -36,7 +36,9 @@ var (
 
 // test runs a test of Leases with that limit and d. Commands and replies are under way for a second
 // each.
-func test(t *testing.T, name string, limit limiter.Limit, d time.Duration, of func(f *fixture), options ...limiter.Option) {
+func test(
+	t *testing.T, name string, limit limiter.Limit, d time.Duration, of func(f *fixture), options ...limiter.Option,
+) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fixture{t, startProcess(newRedisModel(time.Second), 1, d, options...), limit, nil}

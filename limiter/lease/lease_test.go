@@ -74,7 +74,7 @@ func (f *fixture) allowOrPanic() (value any) {
 	return nil
 }
 
-// New keys remove those that are idle. Keys that are rejected here stay.
+// New keys remove idle keys. Keys that are rejected here stay.
 func TestMemory(t *testing.T) {
 	const keys, rejectedKeys = 6000, 20
 	hourly := limiter.Every(time.Hour).Burst(1)

@@ -24,7 +24,7 @@ func TestReplyRejects(t *testing.T) {
 		limit    limiter.Limit
 		d        time.Duration
 		shared   bool
-		after    time.Duration // when a call comes, from when that of the reply was sent
+		after    time.Duration // when a call comes, from when the replied call was sent
 		quantity int
 		want     time.Duration
 	}{

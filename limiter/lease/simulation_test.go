@@ -24,7 +24,7 @@ import (
 )
 
 // excess returns the largest number of tokens beyond capacity + elapsed / T in any stretch of time.
-// It looks at stretches whose first and last instant are those of uses.
+// Stretches that begin and end with a use suffice.
 func (m *redisModel) excess(limit limiter.Limit) float64 {
 	slices.SortFunc(m.uses, func(a, b use) int { return cmp.Compare(a.at, b.at) })
 	interval := int64(limit.Period) / int64(limit.Count)
@@ -151,7 +151,7 @@ var (
 		// A lease is used after its end.
 		{perMillisecond, 50 * time.Millisecond, 60, time.Millisecond, 0, 1,
 			[]phase{{2, 8, 10, 10, true}, {20, 1, 1, 0.1, false}}},
-		// Tokens take over the end of those that are taken later.
+		// Tokens that are left get the end of tokens that are taken later.
 		{perMillisecond, 89 * time.Millisecond, 37, time.Millisecond, 0, 1,
 			[]phase{{1, 3, 1.48, 1.26, true}, {2, 5, 0.64, 0.58, true}, {3, 10, 0.86, 0.44, true}, {20, 1, 1, 0.04, false}}},
 		// What is left at the end of a lease is given back.

@@ -1,5 +1,5 @@
-// build.sh fails where something is missing, wrong or not allowed. It says what was wrong and
-// what to do. Nothing is compiled.
+// If something is missing, wrong or not allowed, build.sh fails, and says what was wrong and what to do.
+// These tests compile nothing.
 
 package release_test
 

@@ -1,7 +1,7 @@
-// What ./build.sh dist makes is complete, is the same in any folder, and answers when a reader
-// follows the README of the archive. This needs FUNNEL_LONG, because dist compiles everything.
-// installing_test.go installs the packages. A build between releases does not look like a release: version, change
-// log and tag agree.
+// ./build.sh dist makes a complete release, with the same bytes in any folder. A reader who follows the
+// README of the archive gets an answer from the module. This needs FUNNEL_LONG, because dist compiles
+// everything. installing_test.go installs the packages. Version, change log and tag agree, so a build
+// between releases does not look like a release.
 
 package release_test
 
@@ -119,7 +119,8 @@ func versionOf(t *testing.T) string {
 	return version[1]
 }
 
-// packedVersion is the version of what is packed: until there is a release, each build has its time.
+// packedVersion returns the version in the names of archive and packages. Between releases, it has the
+// time of the commit.
 func packedVersion(t *testing.T) string {
 	if version := versionOf(t); !strings.HasSuffix(version, "-dev") {
 		return version

@@ -1,5 +1,5 @@
-// docs/installing.md leads to a server that has the module, to the next version and back, with the
-// packages and the units of Debian. Removing a package leaves nothing.
+// A reader who follows docs/installing.md gets a server with the module, upgrades it and goes back, with
+// the packages and the units of Debian. Removing a package leaves nothing.
 
 package release_test
 
@@ -28,8 +28,8 @@ func built(t *testing.T, version, commit, seconds string) string {
 	return clone + "/dist"
 }
 
-// download puts a folder dist where the lines of the pages are run. apt asks nothing there, and
-// passes on what packages print as it is.
+// download copies a folder dist to the folder in which the lines of the pages run. apt asks nothing there,
+// and shows what packages print unchanged.
 func download(t *testing.T, machine *machine, dist, folder string) {
 	require.NoError(t, os.CopyFS(machine.path("/root/"+folder), os.DirFS(dist)))
 	machine.shell(t, `echo 'APT::Get::Assume-Yes "true"; Dpkg::Use-Pty "false";' >/etc/apt/apt.conf.d/yes`)
@@ -89,7 +89,7 @@ func TestBootedInstalling(t *testing.T) {
 	}
 }
 
-// requireGone requires that a removed package has left nothing but the named files.
+// requireGone requires that a removed package has left only the named files.
 func requireGone(t *testing.T, machine *machine, but ...string) {
 	found := machine.shell(t, `find / -xdev -path '*funnel*' ! -path '/root/*'; dpkg-query -W '*-funnel' 2>/dev/null || true`)
 	require.ElementsMatch(t, but, strings.Fields(found))

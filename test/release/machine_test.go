@@ -76,5 +76,5 @@ func (m *machine) try(lines string) (string, error) {
 	return string(output), err
 }
 
-// path is where this machine sees a file of that one.
+// path returns the path on this machine of a file in the booted one.
 func (m *machine) path(path string) string { return "/proc/" + m.init + "/root" + path }

@@ -1,6 +1,6 @@
-// Each package holds the files of the archive, where its distribution has them, and nothing else. When it is
-// installed and removed, the line that loads the module is found however it is spelled, and files that the
-// server's user has put there neither hang the scripts nor reach the terminal.
+// Each package holds the files of the archive in the folders of its distribution, and nothing else. When a
+// package is installed or removed, its scripts find the line that loads the module, in any spelling. Files
+// that the server's user has put there neither hang the scripts nor reach the terminal.
 
 package release_test
 
@@ -17,7 +17,7 @@ import (
 )
 
 // A format of packages: the lines that unpack $1 and print what it says of itself, with some
-// of these words; and where its distribution has modules, licences, and other files.
+// of these words; and the folders of its distribution for modules, licences, and other files.
 type format struct {
 	name, tools, unpack                           string
 	says                                          []string

@@ -14,8 +14,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// Clone returns a copy of the sources, as a new clone has them but for .git, in a folder
-// that is named funnel. Top is the repository.
+// Clone copies the repository at top into a folder that is named funnel, and returns that folder. The copy
+// is like a new clone, without .git.
 func Clone(t testing.TB, top string) string {
 	t.Helper()
 	entries, err := os.ReadDir(top)
@@ -35,14 +35,15 @@ func Clone(t testing.TB, top string) string {
 // nothing, and redis-cli asks the server at the port.
 func Shell(t testing.TB, folder string, port int, lines string) string {
 	t.Helper()
-	command := exec.Command("bash", "-ec", fmt.Sprintf("sudo() { \"$@\"; }; redis-cli() { command redis-cli -p %d \"$@\"; }\n%s", port, lines))
+	const functions = "sudo() { \"$@\"; }; redis-cli() { command redis-cli -p %d \"$@\"; }\n%s"
+	command := exec.Command("bash", "-ec", fmt.Sprintf(functions, port, lines))
 	command.Dir = folder
 	output, err := command.CombinedOutput()
 	require.NoError(t, err, "%s\n%s", lines, output)
 	return string(output)
 }
 
-// NeedRedisCLI skips a test whose lines call it where it is not installed.
+// NeedRedisCLI skips a test whose lines call redis-cli, if that is not installed.
 func NeedRedisCLI(t testing.TB) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-cli"); err != nil {

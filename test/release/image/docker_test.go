@@ -1,6 +1,6 @@
 // The tests of the Docker image run containers, as scripts/image-test.sh builds it. FUNNEL_IMAGE
 // names the image; without it, what needs one is skipped. FUNNEL_IMAGE_BASE is the image that it
-// is built on, and FUNNEL_IMAGE_GO the one that it is built in.
+// is built on, and FUNNEL_IMAGE_GO the image with Go that compiles the module.
 
 package image_test
 
@@ -39,7 +39,7 @@ const pause = 50 * time.Millisecond
 func unique() string { return fmt.Sprintf("funnel-test-%08x", rand.Uint32()) }
 
 // docker runs a command of Docker and returns what it prints. It skips the
-// test where there is no image, and so perhaps no Docker.
+// test if there is no image, and so perhaps no Docker.
 func docker(t testing.TB, arguments ...string) string {
 	image(t)
 	output, err := tryDocker(arguments...)

@@ -1,5 +1,5 @@
 // The entrypoint loads the module once, with the arguments of FUNNEL_ARGS, and runs other commands
-// as they are. Where the configuration file is missing or says something else, the container ends,
+// as they are. If the configuration file is missing or contradicts them, the container ends,
 // and its log says why.
 
 package image_test
@@ -79,7 +79,7 @@ func TestWhatEndsTheContainer(t *testing.T) {
 	}
 }
 
-// TestOtherCommandsRunAsTheyAre, also the commands of the server that only print.
+// TestOtherCommandsRunAsTheyAre, even commands of the server that only print.
 func TestOtherCommandsRunAsTheyAre(t *testing.T) {
 	t.Parallel()
 	run := func(command ...string) string {

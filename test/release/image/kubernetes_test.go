@@ -28,7 +28,7 @@ func decode(t *testing.T, block string) (documents []any) {
 	return documents
 }
 
-// at returns what is in a part of a document at a path of keys and indexes.
+// at returns the part of a document at a path of keys and indexes.
 func at(part any, path string) any {
 	for key := range strings.SplitSeq(path, ".") {
 		if list, isList := part.([]any); isList {

@@ -35,7 +35,7 @@ func TestGoOfTheImageIsThatOfTheModule(t *testing.T) {
 }
 
 // TestLinesOfTheREADME builds an image as the README says, on the base that is tested,
-// and starts it. All layers but the labels are there already.
+// and starts it. All layers except the labels exist already.
 func TestLinesOfTheREADME(t *testing.T) {
 	t.Parallel()
 	commit := inspect(t, image(t), `(index .Config.Labels "org.opencontainers.image.revision")`)
@@ -56,8 +56,8 @@ func detached(line string, box container) string {
 	return strings.Replace(line, "-p 127.0.0.1:6379:6379 ", "--detach --name "+string(box)+" -p 127.0.0.1::6379 ", 1)
 }
 
-// TestLinesOfThePage runs each line that docs/docker.md shows, as it stands but for the
-// names of the image and of the volume, the port and what makes it return.
+// TestLinesOfThePage runs each line that docs/docker.md shows. It changes the names of the image and of
+// the volume and the port, and makes the line return.
 func TestLinesOfThePage(t *testing.T) {
 	t.Parallel()
 	// By what follows "docker run", and the port.

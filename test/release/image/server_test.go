@@ -92,12 +92,11 @@ func TestVolumeKeepsFunnels(t *testing.T) {
 	require.EqualValues(t, 13, servertest.Throttle(t, client, "user:42", 15, 1, 3600)[2])
 }
 
-// TestHealthcheck passes wherever a server has the module and answers, whether or not it
-// would decide now. It fails where the module is missing, the data are being loaded, or
-// nobody answers.
+// TestHealthcheck: the check passes if a server has the module and answers, even if it would not decide
+// now. The check fails if the module is missing, the data are being loaded, or nobody answers.
 func TestHealthcheck(t *testing.T) {
 	t.Parallel()
-	bare := []string{"--entrypoint", "docker-entrypoint.sh"}
+	withoutModule := []string{"--entrypoint", "docker-entrypoint.sh"}
 	commands := configFile(t, strings.Repeat("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n", 200_000))
 	for name, c := range map[string]struct {
 		options []string
@@ -114,8 +113,8 @@ func TestHealthcheck(t *testing.T) {
 		// The file of commands takes minutes, at a millisecond each.
 		"data that are being loaded": {commands,
 			"--appendonly yes --dir /etc/redis --appendfilename redis.conf --key-load-delay 1000", "loading its data"},
-		"no module":                {bare, "redis-server", "the module is not loaded"},
-		"no module and a password": {bare, "redis-server --requirepass secret", "unknown command"},
+		"no module":                {withoutModule, "redis-server", "the module is not loaded"},
+		"no module and a password": {withoutModule, "redis-server --requirepass secret", "unknown command"},
 		"no server":                {[]string{"--entrypoint", "sleep"}, "600", "Could not connect"},
 	} {
 		t.Run(name, func(t *testing.T) {
