@@ -124,7 +124,10 @@ func TestReceiveServesTheQueue(t *testing.T) {
 	reply := limiter.Result{Quantity: 2, Allowed: 2, Path: limiter.PathModule}
 	gaveUp, cancel := context.WithCancel(context.Background())
 	cancel()
-	l.receive(&call{waiters: []*waiter{{gaveUp, 2, nil}}, quantity: 2, sent: l.leases.now()}, reply, nil)
+	waiters := waitersFor(2)
+	waiters[0].ctx = gaveUp
+	l.receive(&call{waiters: waiters, quantity: 2, sent: l.leases.now()}, reply, nil)
+	require.Empty(t, waiters[0].done)
 	require.Len(t, l.queue, 1)
 	require.Equal(t, 2, l.queue[0].quantity)
 	require.Zero(t, l.state.Load().grants.ahead(l.leases.now()), "both others have one")

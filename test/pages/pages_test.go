@@ -1,5 +1,4 @@
-// Readers of the READMEs and of docs/ see commands that tests have run, or a reason why no
-// test does. Their links lead somewhere.
+// Each block of commands on the READMEs and in docs/ is run by a test, or says why not. Links lead somewhere.
 
 package pages_test
 
@@ -36,8 +35,8 @@ func pages(t *testing.T) []string {
 	return append(paths, "README.md", "README.zh-CN.md")
 }
 
-// TestEveryBlockIsRunOrSaysWhyNot: the comment before a block says which. "test: NAME" is in a
-// package of tests that also names the page.
+// TestEveryBlockIsRunOrSaysWhyNot: a comment before each block says which test runs it. The NAME of
+// "test: NAME" is a string of a test package that also names the page.
 func TestEveryBlockIsRunOrSaysWhyNot(t *testing.T) {
 	packages := map[string]string{}
 	require.NoError(t, filepath.WalkDir(top, func(path string, _ fs.DirEntry, err error) error {
@@ -71,8 +70,8 @@ func TestExampleWaitsForASlot(t *testing.T) {
 	require.Contains(t, source, lines)
 }
 
-// TestLinksLeadSomewhere: each link within the repository is to a file or folder, and to a
-// heading that is there.
+// TestLinksLeadSomewhere: each link within the repository leads to a file or folder, and to a heading, that
+// exists.
 func TestLinksLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)|(?:src|srcset)="([^"]+)"`)
 	count := 0
@@ -98,7 +97,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	require.Greater(t, count, 50)
 }
 
-// anchors are the names that GitHub gives to the headings of a page.
+// anchors returns the names that GitHub gives to the headings of a page.
 func anchors(text string) (names []string) {
 	for _, match := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
 		names = append(names, strings.Map(func(r rune) rune {

@@ -1,5 +1,5 @@
-// The ways to start work as the READMEs show them: the first call, the first of the two
-// commands, and the program of four lines. Figures are the same on all pages.
+// Whoever starts with the READMEs gets what they show: the first call, the first of the two commands, and the
+// program of four lines. Figures are the same on all pages.
 
 package pages_test
 
@@ -20,7 +20,7 @@ import (
 	"funnel/test/pages/page"
 )
 
-// TestREADMEsShowTheSame: a reader of either runs what is tested.
+// TestREADMEsShowTheSame: both READMEs show the commands that are tested.
 func TestREADMEsShowTheSame(t *testing.T) {
 	commands := func(path string) (commands []page.Block) {
 		for _, block := range page.Blocks(t, filepath.Join(top, path)) {
@@ -42,22 +42,25 @@ func TestFiguresAreThoseOfThePage(t *testing.T) {
 	figures := regexp.MustCompile(`\b\d{1,3},\d{3}\b`).FindAllString(read(t, "docs/moving-from-redis-rate.md"), -1)
 	require.Greater(t, len(figures), 2)
 	for _, figure := range figures {
-		require.Contains(t, measured, "| "+figure+" |", "instructions that were not measured")
+		require.Contains(t, measured, "| "+figure+" |", "docs/moving-from-redis-rate.md: not a figure of docs/performance.md")
 	}
 	ratio := regexp.MustCompile(`(?m)^\| CL.THROTTLE \| [\d,]+ .* ([\d.]+) \|$`).FindStringSubmatch(measured)
 	require.NotNil(t, ratio)
-	require.Contains(t, read(t, "README.md"), " "+ratio[1]+" times")
-	require.Contains(t, read(t, "README.zh-CN.md"), " "+ratio[1]+" 倍")
+	requireCopy := func(page, figure string) {
+		require.True(t, strings.Contains(read(t, page), figure), "%s needs the figure of docs/performance.md: %s", page, figure)
+	}
+	requireCopy("README.md", " "+ratio[1]+" times")
+	requireCopy("README.zh-CN.md", " "+ratio[1]+" 倍")
 	leases := regexp.MustCompile(`(?m)^\| leases of 50ms \| 1 \| ([\d,]+) \|`).FindStringSubmatch(measured)
 	require.NotNil(t, leases)
 	decisions, err := strconv.Atoi(strings.ReplaceAll(leases[1], ",", ""))
 	require.NoError(t, err)
-	require.Contains(t, read(t, "README.md"), fmt.Sprintf(" %.1f million calls a second", float64(decisions)/1e6))
-	require.Contains(t, read(t, "README.zh-CN.md"), fmt.Sprintf(" %d 万次", (decisions+50_000)/100_000*10))
+	requireCopy("README.md", fmt.Sprintf(" %.1f million calls a second", float64(decisions)/1e6))
+	requireCopy("README.zh-CN.md", fmt.Sprintf(" %d 万次", (decisions+50_000)/100_000*10))
 }
 
-// TestFirstCall: the server of the first of the two commands, run in a new clone, answers as
-// the README shows. (The second runs this test.) The short form starts a server without it.
+// TestFirstCall runs the first of the two commands in a new clone: its server answers as the README shows.
+// (The second command runs this test.) The short form starts the server itself.
 func TestFirstCall(t *testing.T) {
 	page.NeedRedisCLI(t)
 	run, test, _ := strings.Cut(marked(t, "the two commands"), "\n")
