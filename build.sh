@@ -145,7 +145,7 @@ dist() {
     arch=$(go env GOARCH)
     [ "$(go env GOOS)" = linux ] || die "GOOS is '$(go env GOOS)': releases are for linux"
     compile "build/funnel-$arch.so"
-    scripts/pack.sh "build/funnel-$arch.so" "$arch"
+    release/pack.sh "build/funnel-$arch.so" "$arch"
 }
 
 command=${1-help}

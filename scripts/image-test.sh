@@ -36,7 +36,7 @@ jobs=()
 for base in "${bases[@]}"; do
     echo "testing funnel-test-$base"
     FUNNEL_IMAGE=funnel-test-$base FUNNEL_IMAGE_BASE=funnel-standin-$base FUNNEL_IMAGE_GO=funnel-standin-golang \
-        go -C test test -count=1 -timeout 8m -parallel 4 ./image/ &
+        go -C test test -count=1 -timeout 8m -parallel 4 ./release/image &
     jobs+=($!)
 done
 failed=

@@ -1,25 +1,24 @@
-// Package idle keeps a map small: each new entry removes some of those that are idle.
+// Package idle keeps a map small: each new entry removes some idle entries.
 //
-// Adding an entry looks at a few others, from where the order of the map happens to begin.
-// Where entries are added as fast as others become idle, about a quarter of the map is idle.
-// No goroutine runs, and no list or heap beside the map has to be kept in order.
+// Adding an entry looks at a few others, at which Go's random order of the map begins. If entries are
+// added as fast as others become idle, about a quarter of the map is idle. No goroutine runs, and no
+// list or heap beside the map has to be kept in order.
 package idle
 
 import "maps"
 
 const (
-	// looks is how many entries Add looks at: more than the one that it adds.
+	// looks is how many entries Add looks at. It has to be more than one, since Add adds one.
 	looks = 4
 
-	// A map keeps the memory that it once had, and takes long to find an entry when nearly all
-	// are gone. It is made anew when it has held shrinkFrom entries and no more than one in
-	// shrinkBy is left.
+	// A map of Go never gives memory back, and is slow to range over if nearly all entries are gone.
+	// It is made anew if it has held shrinkFrom entries, and no more than one in shrinkBy is left.
 	shrinkFrom = 1024
 	shrinkBy   = 8
 )
 
-// A Map is a map that removes idle entries. The zero Map is empty. It needs a lock where
-// several goroutines use it.
+// A Map is a map that removes idle entries. The zero Map is empty. It needs a lock if several goroutines
+// use it.
 type Map[Key comparable, Value any] struct {
 	entries map[Key]Value
 	peak    int // the largest number of entries since the map was made
@@ -37,10 +36,10 @@ func (m *Map[Key, Value]) Has(key Key) bool {
 // Len returns the number of entries, idle ones included.
 func (m *Map[Key, Value]) Len() int { return len(m.entries) }
 
-// Set sets the value of a key that the map has.
+// Set changes the value of a key in the map.
 func (m *Map[Key, Value]) Set(key Key, value Value) { m.entries[key] = value }
 
-// Add adds an entry, and removes others that isIdle reports.
+// Add adds an entry, and removes others for which isIdle returns true.
 func (m *Map[Key, Value]) Add(key Key, value Value, isIdle func(Key, Value) bool) {
 	m.removeIdle(isIdle)
 	if m.entries == nil || m.peak >= shrinkFrom && len(m.entries) <= m.peak/shrinkBy {
@@ -56,7 +55,8 @@ func (m *Map[Key, Value]) removeIdle(isIdle func(Key, Value) bool) {
 		if isIdle(key, value) {
 			delete(m.entries, key)
 		}
-		if looked++; looked == looks {
+		looked++
+		if looked == looks {
 			return
 		}
 	}

@@ -2,7 +2,9 @@ package servertest
 
 import (
 	"context"
+	"math/rand/v2"
 	"os"
+	"strconv"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -37,6 +39,21 @@ func QuickOrLong[T any](quick, long T) T {
 		return long
 	}
 	return quick
+}
+
+// Seed returns the seed of a random test: FUNNEL_SEED, to repeat a run that failed, or a new one,
+// which it logs.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	text := os.Getenv("FUNNEL_SEED")
+	if text != "" {
+		var err error
+		seed, err = strconv.ParseUint(text, 10, 64)
+		require.NoError(t, err, "FUNNEL_SEED")
+	}
+	t.Logf("to repeat this: FUNNEL_SEED=%d", seed)
+	return seed
 }
 
 // StillPeriod is the seconds in which a still funnel leaks one token: 11 days. No

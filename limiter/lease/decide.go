@@ -2,210 +2,176 @@ package lease
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"funnel/internal/demand"
-	"funnel/internal/grants"
-	"funnel/internal/lastreply"
 	"funnel/limiter"
 )
 
-// A lease decides the calls for one key and limit. Instants are durations since the Leases began.
+// A lease decides the calls for one key and limit. A call is decided by what the lease knows, or
+// waits in the queue for a call for tokens (ask.go). Instants are durations since the Leases were
+// made.
 type lease struct {
-	*Leases
-	limiter.Request
-	most   int // tokens that may be ahead
-	demand demand.Counter
-	state  atomic.Pointer[state]
-	asking atomic.Bool // a call for tokens is under way
-	mutex  sync.Mutex  // guards the queue, and changes of the state
-	queue  []*waiter   // for the next call for tokens
+	leases   *Leases
+	request  limiter.Request // the key and the limit: the quantity is 0
+	maxAhead int             // how many tokens may be ahead
+	demand   demand
+	state    atomic.Pointer[state]
+	asking   atomic.Bool // a call for tokens is under way
+	mutex    sync.Mutex  // guards the queue, and changes of the state
+	queue    []*waiter   // callers for the next call for tokens
 }
 
-// A state is what replies brought. Callers read it without the mutex: only the tokens of its grants change.
+// A state is what a lease knows. Callers read it without the mutex. Once stored, it changes in one
+// respect only: callers take tokens from its grants.
 type state struct {
-	*lease
-	grants grants.Grants
-	reply  lastreply.Reply
-	low    grants.Low    // when the lease asks ahead
-	alone  time.Duration // until when callers ask alone, after an error
+	request    limiter.Request
+	grants     grants
+	refill     refill
+	reply      lastReply
+	aloneUntil time.Duration // until then callers ask alone, after an error
 }
 
+// A waiter is a caller in the queue.
 type waiter struct {
 	ctx      context.Context
 	quantity int
 	done     chan outcome // of one element
 }
 
-// An outcome is what becomes of a caller. One that has neither Path nor error asks alone.
+// An outcome is the answer to a caller. The zero outcome means that the caller asks alone.
 type outcome struct {
 	result limiter.Result
 	err    error
-	told   bool // to the Limiter's hooks
+	told   bool // the Limiter's hooks have seen it
 }
 
-// decide decides a call, and returns when it began.
-func (s *Leases) decide(ctx context.Context, of limiter.Request, quantity int, got *outcome) (began time.Duration) {
-	l := s.find(of)
-	if l == nil {
-		return 0
-	}
-	known := l.state.Load()
-	began = s.now() // after the state was read: no token is used at an instant before it was taken
-	l.demand.Add(began, l.span, quantity)
-	if known.decide(began, quantity, limiter.PathLease, &got.result) {
-		if known.grants.IsLow(began, known.low) && l.asking.CompareAndSwap(false, true) {
-			go l.ask()
-		}
-		return began
-	}
-	if ctx.Value(s) != nil { // the caller is a hook for which a call for tokens waits
-		return began
-	}
-	w := &waiter{ctx, quantity, make(chan outcome, 1)}
-	l.mutex.Lock()
-	l.queue = append(l.queue, w)
-	if l.asking.CompareAndSwap(false, true) {
-		go l.ask()
-	}
-	l.mutex.Unlock()
-	select {
-	case *got = <-w.done:
-	case <-ctx.Done(): // the tokens are for others, unless it has them already
-		l.mutex.Lock()
-		defer l.mutex.Unlock()
-		if len(w.done) > 0 {
-			*got = <-w.done
-		}
-	}
-	return began
-}
+func (o *outcome) isZero() bool { return o.err == nil && o.result.Path == "" }
 
-// find returns the lease of a key and limit, or nil if the limit is not valid. A new one removes idle ones.
-func (s *Leases) find(of limiter.Request) *lease {
+// find returns the lease of a key and limit, or nil if the limit is not valid. Making one removes
+// idle ones.
+func (s *Leases) find(request limiter.Request) *lease {
 	s.mutex.RLock()
-	l := s.leases.Get(of)
+	l := s.leases.Get(request)
 	s.mutex.RUnlock()
 	if l != nil {
 		return l
 	}
-	rate, err := of.Limit.Rate()
+	rate, err := request.Limit.Rate()
 	if err != nil {
 		return nil
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if l = s.leases.Get(of); l == nil {
-		now := s.now()
-		interval := time.Duration(rate.EmissionInterval())
-		l = &lease{Leases: s, Request: of, most: int(min(time.Duration(of.Limit.Capacity/10), s.span/interval))}
-		l.state.Store(&state{lease: l, grants: grants.Grants{Interval: interval}})
-		s.leases.Add(of, l, func(_ limiter.Request, l *lease) bool {
-			state, last := l.state.Load(), l.demand.LastCall()
-			return !l.asking.Load() && (now-last)/2 > s.span && now >= state.alone && state.reply.LimitedFor(now, 1) <= 0
-		})
+	l = s.leases.Get(request)
+	if l != nil {
+		return l
 	}
+	now, interval := s.now(), time.Duration(rate.EmissionInterval())
+	l = &lease{leases: s, request: request}
+	l.maxAhead = int(min(time.Duration(request.Limit.Capacity/10), s.span/interval))
+	l.state.Store(&state{request: request, grants: grants{interval: interval}})
+	s.leases.Add(request, l, func(_ limiter.Request, other *lease) bool { return other.isIdle(now) })
 	return l
 }
 
-// decide decides a call at an instant, unless it has to wait for a reply. A caller who asks
-// alone gets no Path. A reply, whose Path is not that of leases, decides all who waited for it.
-func (s *state) decide(at time.Duration, quantity int, path limiter.Path, result *limiter.Result) (decided bool) {
-	receipt, taken := s.grants.Take(at, quantity)
-	switch {
-	case taken:
-		result.Allowed, result.RetryAfter, result.Receipt = quantity, limiter.NoRetry, receipt
-	case at < s.alone:
-		return true
-	case s.reply.LimitedFor(at, quantity) > 0 || path != limiter.PathLease:
-		result.RetryAfter = max(s.reply.LimitedFor(at, quantity), 1)
+// isIdle reports whether the lease can be forgotten.
+func (l *lease) isIdle(now time.Duration) bool {
+	known, lastCall := l.state.Load(), time.Duration(l.demand.lastCall.Load())
+	return !l.asking.Load() && (now-lastCall)/2 > l.leases.span &&
+		now >= known.aloneUntil && known.reply.rejectedFor(now, 1) <= 0
+}
+
+// allow decides a call, and returns when the call began. It leaves got zero if the caller has to
+// ask alone.
+func (l *lease) allow(ctx context.Context, quantity int, got *outcome) (began time.Duration) {
+	known := l.state.Load()
+	began = l.leases.now() // after the state was read: no token is used at an instant before it was taken
+	l.demand.add(began, l.leases.span, quantity)
+	if known.tryLocal(began, quantity, &got.result) {
+		if known.refill.isDue(began, &known.grants) {
+			l.startAsking()
+		}
+		return began
+	}
+	if ctx.Value(l.leases) != nil { // the caller is a hook, and a call for tokens waits for it
+		return began
+	}
+	w := &waiter{ctx, quantity, make(chan outcome, 1)}
+	l.enqueue(w)
+	select {
+	case *got = <-w.done:
+	case <-ctx.Done():
+		l.leave(w, got)
+	}
+	return began
+}
+
+// enqueue puts a caller into the queue, and sees to it that somebody asks for its tokens.
+func (l *lease) enqueue(w *waiter) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.queue = append(l.queue, w)
+	l.startAsking()
+}
+
+// leave is for a caller who gives up. It gets its outcome if there is one already. Otherwise the
+// tokens are for others, who see that its context is done.
+func (l *lease) leave(w *waiter, got *outcome) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	select {
+	case *got = <-w.done:
 	default:
+	}
+}
+
+// tryLocal decides a call without Redis, if it can: there are tokens ahead, or Redis would
+// certainly limit the call. After an error the call is decided as well: the caller asks alone, and
+// the result stays empty.
+func (s *state) tryLocal(at time.Duration, quantity int, result *limiter.Result) (decided bool) {
+	if s.take(at, quantity, limiter.PathLease, result) || at < s.aloneUntil {
+		return true
+	}
+	retryAfter := s.reply.rejectedFor(at, quantity)
+	if retryAfter <= 0 {
 		return false
 	}
-	result.Key, result.Limit, result.Quantity, result.Path = s.Key, s.Limit, quantity, path
-	result.Remaining = s.reply.Remaining + min(s.grants.Ahead(at), s.Limit.Capacity-s.reply.Remaining)
-	result.ResetAfter = s.reply.ResetAfterAt(at)
+	s.reject(at, quantity, limiter.PathLease, retryAfter, result)
 	return true
 }
 
-// ask makes calls for tokens: one ahead, if it is time, and others until nobody waits. They belong
-// to nobody: no caller ends them.
-func (l *lease) ask() {
-	ctx := context.WithValue(context.Background(), l.Leases, true)
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	for known, ahead := l.state.Load(), true; ; ahead = false {
-		l.queue = known.serve(l.queue, l.now(), outcome{result: limiter.Result{Path: limiter.PathLease}})
-		l.state.Store(known) // others take what those who waited have left
-		waiters, sent := l.queue, l.now()
-		quantity := known.wanted(waiters, sent)
-		switch {
-		case len(waiters) == 0 && (!ahead || quantity == 0 || !known.grants.IsLow(sent, known.low)):
-			l.asking.Store(false)
-			return
-		case len(waiters) > 0 && waiters[0].quantity > 1 && known.reply.Allowed < known.reply.Quantity:
-			waiters, quantity = waiters[:1:1], waiters[0].quantity // what is taken may be too few for any, and lapse
-		}
-		l.queue = l.queue[len(waiters):]
-		call, shared := l.limiter.AllowN, len(waiters) != 1 || quantity > waiters[0].quantity
-		if shared {
-			call = l.limiter.AllowAtMost
-		}
-		l.mutex.Unlock()
-		reply, err := call(ctx, l.Key, l.Limit, quantity)
-		l.mutex.Lock()
-		known = l.learn(reply, err, sent, shared)
-		known.serve(waiters, sent, outcome{reply, err, !shared})
+// decideByReply decides the call of a caller who waited for the last reply, at the instant when its
+// call was sent.
+func (s *state) decideByReply(quantity int, result *limiter.Result) {
+	at, path := s.reply.sent, s.reply.result.Path
+	if !s.take(at, quantity, path, result) {
+		s.reject(at, quantity, path, max(s.reply.rejectedFor(at, quantity), 1), result)
 	}
 }
 
-// wanted is how many tokens to ask for: what waiters want, or half of the demand if that is more.
-func (s *state) wanted(waiters []*waiter, at time.Duration) (wanted int) {
-	for _, w := range waiters {
-		wanted += w.quantity
+// take allows a call by tokens that are ahead, if there are enough.
+func (s *state) take(at time.Duration, quantity int, path limiter.Path, result *limiter.Result) bool {
+	receipt, taken := s.grants.take(at, quantity)
+	if taken {
+		s.describe(at, quantity, path, result)
+		result.Allowed, result.RetryAfter, result.Receipt = quantity, limiter.NoRetry, receipt
 	}
-	return wanted + max(0, min(s.demand.Tokens()/2-wanted, s.most-s.grants.Ahead(at)))
+	return taken
 }
 
-// learn returns the state after a call: what it brought, and for how long calls are limited or
-// alone because of it.
-func (l *lease) learn(reply limiter.Result, err error, sent time.Duration, shared bool) *state {
-	next, now := *l.state.Load(), l.now()
-	next.low = grants.Low{}
-	next.reply.LimitNone()
-	if err != nil || reply.Path != limiter.PathModule && reply.Path != limiter.PathScript {
-		next.alone = now + time.Second
-		return &next
-	}
-	next.reply = lastreply.New(reply, l.Limit, next.grants.Interval, sent)
-	next.reply.LimitOthers(l.span, shared)
-	next.grants = next.grants.With(reply.Allowed, reply.Receipt, sent, sent+l.span)
-	took, asked := now-sent, l.demand.Tokens()
-	if reply.Allowed == reply.Quantity && took < l.span/2 && asked/2 <= l.most {
-		next.low = grants.Low{From: sent + l.span/3, Early: took + l.span/8} // no more than three calls in d
-		next.low.Tokens = min(int(float64(asked)*float64(next.low.Early)/float64(l.span)), l.most/2)
-	}
-	return &next
+// reject limits a call.
+func (s *state) reject(at time.Duration, quantity int, path limiter.Path, after time.Duration, result *limiter.Result) {
+	s.describe(at, quantity, path, result)
+	result.RetryAfter = after
 }
 
-// serve decides waiters in order, and returns those who have to wait for another reply. A call for
-// one caller alone has its very answer.
-func (s *state) serve(waiters []*waiter, at time.Duration, answer outcome) []*waiter {
-	return slices.DeleteFunc(waiters, func(w *waiter) bool {
-		if w.ctx.Err() != nil { // it has given up, or will
-			return true
-		}
-		var got outcome
-		decided := s.decide(at, w.quantity, answer.result.Path, &got.result)
-		if answer.told {
-			got = answer
-		}
-		if decided {
-			w.done <- got
-		}
-		return decided
-	})
+// describe sets what all results have: the call, who decides it, and how full the funnel is. The
+// tokens ahead are in the funnel, and still to be had.
+func (s *state) describe(at time.Duration, quantity int, path limiter.Path, result *limiter.Result) {
+	capacity, remaining := s.request.Limit.Capacity, s.reply.result.Remaining
+	result.Key, result.Limit, result.Quantity, result.Path = s.request.Key, s.request.Limit, quantity, path
+	result.Remaining = remaining + min(s.grants.ahead(at), capacity-remaining)
+	result.ResetAfter = s.reply.resetAfter(at)
 }

@@ -1,11 +1,10 @@
-// A call for tokens that fails or hangs harms only those who wait for it, and hooks may ask the Leases.
+// If a call for tokens fails or hangs, callers ask alone, and no key but its own is concerned.
 
 package lease_test
 
 import (
-	"context"
-	"errors"
-	"strings"
+	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -13,104 +12,123 @@ import (
 
 	"funnel/internal/contract"
 	"funnel/limiter"
-	"funnel/limiter/lease"
 )
 
-func TestFaults(t *testing.T) {
-	failed := fate{err: errors.New("the connection ended")}
-	patient := limiter.WithTimeout(5 * time.Second)
-	tell(t, "those who share a call that fails ask alone, and others for a second", hundred, time.Minute, func(s *story) {
-		s.meets("cl.take", failed) // as where it is denied
-		const failure = 4 * time.Second
-		var callers []*answer
-		var passed time.Duration
-		for _, at := range []time.Duration{0, 0, 0, failure - 1, failure + time.Second - 1, failure + time.Second - 1} {
-			pass(at - passed)
-			passed, callers = at, append(callers, s.ask(ctx, 1))
+// patient lets calls wait for the fixture's Redis, which takes two seconds.
+var patient = limiter.WithTimeout(5 * time.Second)
+
+func TestAfterAFailureCallersAskAlone(t *testing.T) {
+	test(t, "for a second", perSecond100, time.Minute, func(f *fixture) {
+		f.disturb("cl.take", disturbance{err: errConnection}) // CL.TAKE is denied, perhaps
+		callers := f.startThree()
+		f.pass(4 * time.Second) // CL.RESERVE is answered at 2 s, CL.TAKE at 4 s
+		f.pass(time.Second - 1)
+		callers = append(callers, f.start(ctx, 1), f.start(ctx, 1))
+		f.pass(10 * time.Second)
+		f.requireCommands("cl.reserve 1", "cl.take 2",
+			"cl.reserve 1", "cl.reserve 1", // of the two callers who shared the call
+			"cl.reserve 1", "cl.reserve 1") // of the two who came within the second
+		for i, took := range []time.Duration{2, 6, 6, 2, 2} {
+			require.NoError(f, callers[i].err)
+			require.Equal(f, took*time.Second, callers[i].took, "caller %d", i)
 		}
-		s.meets("none", failed)
-		pass(1)
-		callers = append(callers, s.ask(ctx, 1), s.ask(ctx, 1))
-		pass(time.Minute)
-		for i, took := range []time.Duration{2, 6, 6, 2, 2, 2, 2, 2} {
-			require.NoError(s, callers[i].err)
-			require.Equal(s, took*time.Second, callers[i].took.Round(time.Second), i)
-		}
-		require.Equal(s, "cl.reserve 1, cl.take 2"+strings.Repeat(", cl.reserve 1", 5)+", cl.take 3", s.sent())
-		require.Len(s, s.told, 2, "of the last call")
+		f.recover()
+		f.start(ctx, 1)
+		f.start(ctx, 1)
+		f.pass(10 * time.Second)
+		commands := f.newCommands()
+		require.Contains(f, commands[len(commands)-1], "cl.take", "callers share calls again")
 	}, patient)
-	tell(t, "tokens ahead are used while Redis is down, and limits end", hundred, time.Minute, func(s *story) {
-		s.network(1)
-		for range 20 {
-			s.now(1)
-		}
-		s.meets("", failed)
-		for s.now(1).Path != limiter.PathLocal {
-		}
-		for range 20 {
-			require.Equal(s, limiter.PathLocal, s.now(1).Path, "what Redis did not grant is not ahead")
-			pass(time.Second)
-		}
-		s.meets("none", failed)
-		require.Equal(s, limiter.PathModule, s.now(1).Path)
-		pass(time.Hour)
-		s.now(95)
-		require.True(s, s.now(10).Limited())
-		require.Equal(s, limiter.PathLease, s.now(10).Path)
-		s.meets("", failed)
-		s.now(1)
-		pass(time.Second)
-		require.Equal(s, limiter.PathLocal, s.now(10).Path, "nobody backs off")
-	}, limiter.OnFailure(limiter.FailLocal), patient)
-	tell(t, "errors of a call reach the callers of that key", hundred, time.Minute, func(s *story) {
-		s.server.values["key"] = contract.Value{Type: "string", Text: "no funnel"}
-		callers := []*answer{s.ask(ctx, 1), s.ask(ctx, 1), s.ask(ctx, 1)}
-		pass(time.Minute)
-		for _, a := range callers {
-			require.ErrorContains(s, a.err, "does not hold a funnel")
-		}
-		require.Equal(s, "cl.reserve 1, cl.reserve 1, cl.reserve 1", s.sent())
-		var result limiter.Result
-		for range 10 {
-			result, _ = s.leases.Allow(ctx, "other", hundred)
-		}
-		require.Equal(s, limiter.PathLease, result.Path)
-	})
-	tell(t, "with d of 0, a server that lies, and calls for several tokens", hundred, 0, func(s *story) {
-		s.meets("cl.take", fate{reply: []any{int64(1), "0", []any{[]any{int64(1), int64(100), int64(100), "0", "0", "0"}}, int64(0)}})
-		callers := []*answer{s.ask(ctx, 1), s.ask(ctx, 1), s.ask(ctx, 1)}
-		pass(time.Minute)
-		require.Equal(s, "cl.reserve 1, cl.take 2", s.sent(), "a reply decides all who waited for it")
-		for _, a := range callers[1:] {
-			require.NoError(s, a.err)
-			require.Equal(s, []any{0, limiter.PathModule, time.Duration(1)}, []any{a.Allowed, a.Path, a.RetryAfter})
-		}
-		s.ask(ctx, 2)
-		s.ask(ctx, 2)
-		pass(time.Second)
-		require.Equal(s, "cl.reserve 2, cl.reserve 2", s.sent())
-	})
-	var of *story
-	type nested struct{}
-	asks := func(ctx context.Context, _ limiter.Event) {
-		if ctx.Value(nested{}) == nil {
-			result, err := of.leases.Allow(context.WithValue(ctx, nested{}, true), "key", hundred)
-			require.NoError(of, err)
-			require.Equal(of, 1, result.Allowed)
-		}
-	}
-	tell(t, "hooks of the Limiter and of the Leases may ask", hundred, time.Minute, func(s *story) {
-		of, s.hook = s, asks
-		callers := []*answer{s.ask(ctx, 1), s.ask(ctx, 1), s.ask(ctx, 1)}
-		pass(time.Minute)
-		for _, a := range callers {
-			require.Equal(s, 1, a.Allowed)
-		}
-	}, limiter.WithHook(asks), patient)
 }
 
-func TestNewPanics(t *testing.T) {
-	for _, none := range []lease.Limiter{nil, (*limiter.Limiter)(nil)} {
-		require.PanicsWithValue(t, "lease: New needs a Limiter, not nil", func() { lease.New(none, 0) })
-	}
+func TestWhileRedisIsDown(t *testing.T) {
+	test(t, "tokens ahead are used", perSecond100, time.Minute, func(f *fixture) {
+		f.latency(1)
+		for range 20 {
+			f.allow(1)
+		}
+		f.disturb("", disturbance{err: errConnection})
+		leased := 0
+		for f.allow(1).Path == limiter.PathLease {
+			leased++
+		}
+		require.Positive(f, leased)
+		for range 20 {
+			require.Equal(f, limiter.PathLocal, f.allow(1).Path, "what Redis did not grant is not kept ahead")
+			f.pass(time.Second)
+		}
+		f.recover()
+		require.Equal(f, limiter.PathModule, f.allow(1).Path)
+	}, limiter.OnFailure(limiter.FailLocal), patient)
+	test(t, "nobody is rejected by an old reply", perSecond100, time.Minute, func(f *fixture) {
+		f.latency(1)
+		f.allow(95)
+		require.True(f, f.allow(10).Limited())
+		require.Equal(f, limiter.PathLease, f.allow(10).Path, "by the reply")
+		f.disturb("", disturbance{err: errConnection})
+		f.allow(1)
+		f.pass(time.Second)
+		require.Equal(f, limiter.PathLocal, f.allow(10).Path)
+	}, limiter.OnFailure(limiter.FailLocal), patient)
+}
+
+func TestErrorsReachTheCallersOfTheKey(t *testing.T) {
+	test(t, "a key without a funnel", perSecond100, time.Minute, func(f *fixture) {
+		f.redis.values["key"] = contract.Value{Type: "string", Text: "no funnel"}
+		callers := f.startThree()
+		f.pass(time.Minute)
+		for _, c := range callers {
+			require.ErrorContains(f, c.err, "does not hold a funnel")
+		}
+		f.requireCommands("cl.reserve 1", "cl.reserve 1", "cl.reserve 1")
+		var other limiter.Result
+		for range 10 {
+			other, _ = f.leases.Allow(ctx, "other", perSecond100)
+		}
+		require.Equal(f, limiter.PathLease, other.Path)
+	})
+}
+
+func TestAServerThatLies(t *testing.T) {
+	test(t, "a limited reply that says when tokens fit: now", perSecond100, 0, func(f *fixture) {
+		row := []any{int64(1), int64(100), int64(100), "0", "0", "0"}
+		f.disturb("cl.take", disturbance{reply: []any{int64(1), "0", []any{row}, int64(0)}})
+		callers := f.startThree()
+		f.pass(time.Minute)
+		f.requireCommands("cl.reserve 1", "cl.take 2")
+		for _, c := range callers[1:] {
+			require.NoError(f, c.err)
+			require.Equal(f, limiter.PathModule, c.Path)
+			require.True(f, c.Limited())
+			require.EqualValues(f, 1, c.RetryAfter, "nobody spins without a pause")
+		}
+	})
+}
+
+func TestHugeQuantities(t *testing.T) {
+	test(t, "their sum does not fit into an int", limiter.PerSecond(1e9).Burst(8e18), time.Minute, func(f *fixture) {
+		var callers []*caller
+		for range 20 {
+			callers = append(callers, f.start(ctx, 8e17))
+		}
+		f.pass(time.Minute)
+		f.requireCommands("cl.reserve 800000000000000000", fmt.Sprint("cl.take ", math.MaxInt))
+		allowed := 0
+		for _, c := range callers {
+			require.NoError(f, c.err)
+			if !c.Limited() {
+				allowed++
+			}
+		}
+		require.Equal(f, 10, allowed, "as many as fit")
+	})
+}
+
+func TestWithDOf0CallersOfSeveralTokensAskAlone(t *testing.T) {
+	test(t, "each", perSecond100, 0, func(f *fixture) {
+		f.start(ctx, 2)
+		f.start(ctx, 2)
+		f.pass(time.Second)
+		f.requireCommands("cl.reserve 2", "cl.reserve 2")
+	})
 }

@@ -5,14 +5,15 @@
 //	result, err := leases.Allow(ctx, "tenant:42", limiter.PerSecond(2000).Burst(400))
 //
 // A hot key costs about two calls in d, here 50 ms. Leases ask before their tokens are used up, at
-// the demand of the last d: callers do not wait. Tokens that are not used within d lapse.
-// In any stretch of time all processes together hand out at most capacity + (elapsed + d) / T
-// tokens, with the largest of their d, where T is the time in which a token leaks.
+// the demand of the last d, so callers do not wait. Tokens that are not used within d lapse. In any
+// stretch of time all processes together hand out at most capacity + (elapsed + d) / T tokens. T is
+// the time in which a token leaks; d is the largest d of all processes.
 //
-// After a reply that limited, calls that Redis would certainly limit are limited here. Where Redis
-// had too few tokens for a shared call, all are until d is over. Both end after 5 seconds. With d
-// of 0, Leases take nothing ahead: they are a local pre-filter.
-// Where Redis fails, tokens ahead are used until they lapse, and for a second callers ask alone.
+// After a reply that limited, the Leases reject the calls that Redis would certainly limit. If
+// Redis had too few tokens for a shared call, the Leases reject all calls until d is over. Both end
+// after 5 seconds. With d of 0, Leases take nothing ahead: they are a local pre-filter.
+//
+// If Redis fails, tokens ahead are used until they lapse, and callers ask alone for a second.
 package lease
 
 import (
@@ -45,14 +46,17 @@ type Leases struct {
 // An Option changes how [Leases] work.
 type Option func(*Leases)
 
-// WithHook sets the hook for decisions of the Leases. Those of the Limiter's AllowN are told to
-// the Limiter's hooks alone. Event.Command is reserve, and Event.Key has no prefix.
-// The Limiter's hooks see calls for tokens, as take. One that asks the Leases has to pass on its
-// context. One that panics ends the program.
+// WithHook sets the hook for decisions of the Leases. Event.Command is reserve, and Event.Key has
+// no prefix. Decisions of the Limiter's AllowN are reported to the Limiter's hooks alone, and calls
+// for tokens, as take.
+//
+// A hook that calls the Leases must pass its context on. If a hook of the Leases panics, the caller
+// gets the panic. If a hook of the Limiter panics during a call for tokens, the program crashes: such
+// a call has no caller.
 func WithHook(hook limiter.Hook) Option { return func(s *Leases) { s.hook = hook } }
 
-// New returns Leases that ask l, and use tokens within d of taking them. At 0 or less they take
-// none ahead. Calls for tokens end by [limiter.WithTimeout]. New panics when l is nil.
+// New returns Leases that ask l, and use tokens within d of taking them. If d is 0 or less, they take
+// nothing ahead. [limiter.WithTimeout] bounds calls for tokens. New panics if l is nil.
 func New(l Limiter, d time.Duration, options ...Option) *Leases {
 	if isnil.Is(l) {
 		panic("lease: New needs a Limiter, not nil")
@@ -72,18 +76,28 @@ func (s *Leases) Allow(ctx context.Context, key string, limit limiter.Limit) (li
 
 // AllowN takes quantity tokens, all or none, as [limiter.Limiter.AllowN] does. The Limiter decides
 // on 0 tokens, on more than 1 and a tenth of the capacity, and, if d is 0, on more than 1.
+//
 // Decisions without a reply have the Path [limiter.PathLease]. Their Remaining and ResetAfter are
-// those of the last reply, with what is ahead, and less the time since. The Limiter settles them.
+// those of the last reply, plus what is ahead, less the time since. The Limiter settles them.
 func (s *Leases) AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
-	got, began := outcome{}, time.Duration(0)
-	if ctx.Err() == nil && (quantity == 1 || quantity > 1 && quantity <= limit.Capacity/10 && s.span > 0) {
-		began = s.decide(ctx, limiter.Request{Key: key, Limit: limit}, quantity, &got)
+	var got outcome
+	var began time.Duration
+	if ctx.Err() == nil && s.isFor(limit, quantity) {
+		l := s.find(limiter.Request{Key: key, Limit: limit})
+		if l != nil {
+			began = l.allow(ctx, quantity, &got)
+		}
 	}
-	if got.err == nil && got.result.Path == "" { // the Limiter also says what is wrong with ctx or limit
+	if got.isZero() { // the Limiter also says what is wrong with ctx or limit
 		return s.limiter.AllowN(ctx, key, limit, quantity)
 	}
 	if s.hook != nil && !got.told {
 		s.hook(ctx, limiter.Event{Command: "reserve", Key: key, Result: got.result, Duration: s.now() - began})
 	}
 	return got.result, got.err
+}
+
+// isFor reports whether leases decide on that quantity.
+func (s *Leases) isFor(limit limiter.Limit, quantity int) bool {
+	return quantity == 1 || quantity > 1 && quantity <= limit.Capacity/10 && s.span > 0
 }

@@ -1,5 +1,9 @@
-// A model is a server that decides as package contract says, by the clock of a bubble. Its network may be slow,
-// hang, lose answers, and have commands executed twice. Processes ask it, by clocks that are not right.
+// What the tests are built of: a model of Redis, and processes that ask it.
+//
+// The model decides as package contract says, by the clock of a bubble of testing/synctest. Its
+// network may be slow, hang, lose replies, and deliver commands twice. A process has Leases, and a
+// clock that may run fast or slow. The model keeps a record of what it executed, and of the tokens
+// that callers used.
 
 package lease_test
 
@@ -7,12 +11,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/redis/go-redis/v9"
 
@@ -21,49 +23,51 @@ import (
 	"funnel/limiter/lease"
 )
 
-// The mutex also guards what the functions use.
-type model struct {
-	mutex  sync.Mutex
-	values map[string]contract.Value
-	way    func() time.Duration      // how long a command or a reply is under way
-	fate   func(command string) fate // what becomes of a command
-	sent   []string                  // commands, as they were executed
-	uses   []use
-	asked  int // tokens
-	waited int // callers, after the first second
-	leased int // tokens used from leases
-	wrong  []limiter.Result
+// A redisModel is one server. The mutex guards the fields, and what latency and disturb use.
+type redisModel struct {
+	mutex   sync.Mutex
+	values  map[string]contract.Value
+	latency func() time.Duration                 // of a command, and of a reply
+	disturb func(command string) (d disturbance) // what happens to a command
+
+	commands []string // in the order in which they were executed
+	uses     []use
+	asked    int              // tokens that callers asked for
+	leased   int              // tokens that were decided by leases
+	waited   int              // callers who waited, after the first second
+	wrong    []limiter.Result // out of range
 }
 
-// A fate delays a command and its reply, or executes it twice. An error or another reply may come.
-type fate struct {
-	there, back time.Duration
-	twice       bool
-	err         error
-	reply       []any
+// A disturbance is what happens to one command. The zero disturbance is none.
+type disturbance struct {
+	delayCommand time.Duration // before it is executed, beside the latency
+	delayReply   time.Duration // after that
+	twice        bool          // it is executed twice
+	err          error         // replaces the reply
+	reply        []any         // replaces the reply
 }
 
-// A use is of tokens at an instant.
+// A use is of tokens that a caller got, at the instant that counts for the bound.
 type use struct{ at, quantity int64 }
 
-func newModel(way time.Duration) *model {
-	return &model{
-		values: map[string]contract.Value{},
-		way:    func() time.Duration { return way },
-		fate:   func(string) fate { return fate{} },
+func newRedisModel(latency time.Duration) *redisModel {
+	return &redisModel{
+		values:  map[string]contract.Value{},
+		latency: func() time.Duration { return latency },
+		disturb: func(string) disturbance { return disturbance{} },
 	}
 }
 
-// set changes the model, or reads of it.
-func (m *model) set(change func()) {
+// locked reads or changes the model.
+func (m *redisModel) locked(do func()) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	change()
+	do()
 }
 
-func (m *model) execute(words []string) (outcome contract.Outcome) {
-	m.set(func() {
-		m.sent = append(m.sent, strings.Join(words, " "))
+func (m *redisModel) execute(words []string) (outcome contract.Outcome) {
+	m.locked(func() {
+		m.commands = append(m.commands, strings.Join(words, " "))
 		get := func(key string) contract.Value { return m.values[key] }
 		outcome = contract.Call(contract.Default, words, time.Now().UnixNano(), get)
 		for _, write := range outcome.Writes {
@@ -76,96 +80,97 @@ func (m *model) execute(words []string) (outcome contract.Outcome) {
 	return outcome
 }
 
-// A process has Leases, and is the client of their Limiter.
+// A process has Leases. It is the client of their Limiter, too.
 type process struct {
-	server   *model
-	limiter  *limiter.Limiter
-	leases   *lease.Leases
-	hook     limiter.Hook // of the leases
-	begin    time.Time
-	read     atomic.Int64 // when the leases read their clock last
-	executed atomic.Int64 // when the call for tokens was executed that was answered last
+	redis     *redisModel
+	limiter   *limiter.Limiter
+	leases    *lease.Leases
+	hook      limiter.Hook // of the Leases
+	began     time.Time
+	clockRead atomic.Int64 // when the Leases read their clock last
+	executed  atomic.Int64 // when the last call for tokens was executed
 }
 
-// instantKey is for the instant of a caller who asks alone.
-type instantKey struct{}
-
-func (p *process) Process(ctx context.Context, command redis.Cmder) error {
-	m, words := p.server, strings.Fields(fmt.Sprintln(command.Args()...))
-	var f fate
-	m.set(func() {
-		f = m.fate(words[0])
-		f.there, f.back = f.there+m.way(), f.back+m.way()
-	})
-	time.Sleep(f.there)
-	outcome, at := m.execute(words), time.Now().UnixNano()
-	if f.twice {
-		outcome = m.execute(words)
-	}
-	time.Sleep(f.back)
-	switch {
-	case f.err != nil:
-		return f.err
-	case outcome.Err != "":
-		return errors.New(string(outcome.Err))
-	case f.reply != nil:
-		outcome.Reply = f.reply
-	}
-	instant, alone := ctx.Value(instantKey{}).(*atomic.Int64)
-	if !alone {
-		instant = &p.executed
-	}
-	instant.Store(at)
-	command.(interface{ SetVal(any) }).SetVal(outcome.Reply)
-	return nil
-}
-
-// outside of bubbles instants are also of the monotonic clock.
-var outside = time.Now()
-
-// start starts a process whose monotonic clock runs at that speed, and whose wall clock steps at random.
-func start(m *model, speed float64, d time.Duration, options ...limiter.Option) *process {
-	begin := time.Now()
-	p := &process{server: m, begin: begin}
+// startProcess starts a process whose clock runs at that speed: 1.01 is 1 % fast.
+func startProcess(m *redisModel, speed float64, d time.Duration, options ...limiter.Option) *process {
+	p := &process{redis: m, began: time.Now()}
 	p.limiter = limiter.New(p, append(options, limiter.WithPath(limiter.PathModule))...)
 	p.leases = lease.New(p.limiter, d, lease.WithHook(func(ctx context.Context, event limiter.Event) {
 		if p.hook != nil {
 			p.hook(ctx, event)
 		}
 	}))
-	lease.SetNow(p.leases, func() time.Time {
-		p.read.Store(time.Now().UnixNano())
-		now := outside.Add(time.Duration(float64(time.Since(begin)) * speed))
-		*(*uint64)(unsafe.Pointer(&now)) -= rand.Uint64N(100) * 3600 << 30 // hours of the wall clock alone
-		return now
+	lease.SetClock(p.leases, func() time.Duration {
+		p.clockRead.Store(time.Now().UnixNano())
+		return time.Duration(float64(time.Since(p.began)) * speed)
 	})
 	return p
 }
 
-// allow asks, and notes the use of tokens.
+// executedKey is the key of a context's *atomic.Int64: the instant at which its command was
+// executed. Calls for tokens have contexts without it.
+type executedKey struct{}
+
+// Process sends a command to the model. The process is a [limiter.Client].
+func (p *process) Process(ctx context.Context, command redis.Cmder) error {
+	m, words := p.redis, strings.Fields(fmt.Sprintln(command.Args()...))
+	var d disturbance
+	m.locked(func() {
+		d = m.disturb(words[0])
+		d.delayCommand += m.latency()
+		d.delayReply += m.latency()
+	})
+	time.Sleep(d.delayCommand)
+	outcome, at := m.execute(words), time.Now().UnixNano()
+	if d.twice {
+		outcome = m.execute(words)
+	}
+	time.Sleep(d.delayReply)
+	switch {
+	case d.err != nil:
+		return d.err
+	case outcome.Err != "":
+		return errors.New(string(outcome.Err))
+	case d.reply != nil:
+		outcome.Reply = d.reply
+	}
+	executed, ofCaller := ctx.Value(executedKey{}).(*atomic.Int64)
+	if !ofCaller {
+		executed = &p.executed
+	}
+	executed.Store(at)
+	command.(interface{ SetVal(any) }).SetVal(outcome.Reply)
+	return nil
+}
+
+// allow asks the Leases, and records the use of tokens.
 func (p *process) allow(ctx context.Context, limit limiter.Limit, quantity int) {
-	var own atomic.Int64
-	begin := time.Now()
-	p.server.set(func() { p.server.asked += quantity })
-	result, err := p.leases.AllowN(context.WithValue(ctx, instantKey{}, &own), "key", limit, quantity)
-	if result.Remaining < 0 || result.Remaining > limit.Capacity || result.ResetAfter < 0 || result.Receipt < 0 {
-		p.server.set(func() { p.server.wrong = append(p.server.wrong, result) })
+	var executed atomic.Int64 // if the caller asks alone
+	began := time.Now()
+	p.redis.locked(func() { p.redis.asked += quantity })
+	result, err := p.leases.AllowN(context.WithValue(ctx, executedKey{}, &executed), "key", limit, quantity)
+	at, isLeased := p.executed.Load(), result.Path == limiter.PathLease
+	switch {
+	case executed.Load() != 0:
+		at = executed.Load()
+	case isLeased:
+		at = p.clockRead.Load()
 	}
-	if err != nil || result.Allowed == 0 {
-		return
-	}
-	at := p.executed.Load()
-	p.server.set(func() {
-		if time.Since(begin) > 0 && begin.Sub(p.begin) > time.Second {
-			p.server.waited++
+	isWrong := result.Remaining < 0 || result.Remaining > limit.Capacity || result.ResetAfter < 0 || result.Receipt < 0
+	waits := time.Since(began) > 0 && began.Sub(p.began) > time.Second
+	p.redis.locked(func() {
+		if isWrong {
+			p.redis.wrong = append(p.redis.wrong, result)
 		}
-		switch {
-		case own.Load() != 0:
-			at = own.Load()
-		case result.Path == limiter.PathLease:
-			at = p.read.Load()
-			p.server.leased += quantity
+		if err != nil || result.Allowed == 0 {
+			return
 		}
-		p.server.uses = append(p.server.uses, use{at, int64(quantity)})
+		p.redis.uses = append(p.redis.uses, use{at, int64(quantity)})
+		if isLeased {
+			p.redis.leased += quantity
+		}
+		if waits {
+			p.redis.waited++
+		}
 	})
 }

@@ -46,7 +46,8 @@ func Alternatives(peer string) []Alternative {
 		{Name: "throttle", Title: "CL.THROTTLE", Peeks: true, Operation: throttle},
 		{Name: "reserve", Title: "CL.RESERVE", Operation: reserve},
 		{Name: "take", Title: "CL.TAKE", Operation: command("CL.TAKE")},
-		{Name: "throttle3", Title: "3 calls of CL.THROTTLE, sent at once", Operation: together(false, throttle, throttle, throttle)},
+		{Name: "throttle3", Title: "3 calls of CL.THROTTLE, sent at once",
+			Operation: together(false, throttle, throttle, throttle)},
 		{Name: "reserve3", Title: "CL.RESERVE of 3 funnels", Operation: together(true, reserve, reserve, reserve)},
 		{Name: "peer", Title: "CL.THROTTLE of " + strings.TrimRight(peer, " 0123456789"), Peer: true, Peeks: true,
 			Operation: throttle},
@@ -88,7 +89,7 @@ func plain(name string, after ...string) func(Limit, int64) Operation {
 
 var set = plain("SET", exampleTAT, "PX", "86400000")
 
-// arguments returns those of CL.THROTTLE. Our scripts take the same.
+// arguments returns the arguments of CL.THROTTLE. Our scripts take the same.
 func arguments(limit Limit, quantity int64) []string {
 	return strings.Fields(fmt.Sprint(limit.Capacity, limit.Count, limit.Period, quantity))
 }

@@ -1,4 +1,4 @@
-// Each alternative limits as it says, and what is measured is checked and counted.
+// Each alternative limits as it says, and measurements count and check the calls.
 
 package bench
 
@@ -43,8 +43,8 @@ func start(t *testing.T) *Client {
 	return shared
 }
 
-// TestAlternativesAllowExactlyTheCapacity at one instant, whatever was peeked before, and
-// leave one key that expires, or three.
+// TestAlternativesAllowExactlyTheCapacity at one instant, even after peeks. They leave one key that expires, or
+// three.
 func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 	client := start(t)
 	for _, a := range Alternatives("") {

@@ -42,7 +42,7 @@ func (s *Setting) Count(module string, cases []Case, calls int) map[string]Count
 	s.Progress("instructions: starting the server under callgrind")
 	client := s.Start(module, []string{"valgrind", "--tool=callgrind",
 		"--callgrind-out-file=" + dumps, "--dump-before=bench_mark",
-		// The program may be a script that ends in the server, like those of
+		// The program may be a script that ends in the server, like the scripts of
 		// scripts/servers.sh.
 		"--trace-children=yes", "--trace-children-skip=*/dirname,*/readlink"},
 		// As little as possible besides the commands.

@@ -13,7 +13,7 @@ import (
 	"funnel/internal/servertest"
 )
 
-// A Client makes calls where no time is measured, over one connection to its own server.
+// A Client makes calls whose time is not measured, over one connection to a server of its own.
 type Client struct {
 	*Setting
 	server *servertest.Server // nil if it has not started
@@ -97,8 +97,8 @@ func (c *Client) Info(names string) (sum float64) {
 // serverTime matches the seconds that the server's threads worked.
 const serverTime = "used_cpu_user|used_cpu_sys"
 
-// prepare calls every key until it is in a steady state: redis-cell lets two calls through
-// where we let one, and limits the third.
+// prepare calls every key until it is in a steady state. If funnel lets one call through, redis-cell lets
+// two, and limits the third.
 func (c *Client) prepare(cs Case, keys []string) {
 	for _, script := range cs.Scripts {
 		c.Do("SCRIPT", "LOAD", script)
@@ -114,7 +114,7 @@ func (c *Client) prepare(cs Case, keys []string) {
 	}
 }
 
-// batch is how many calls are sent at once where it does not matter.
+// batch is how many calls are sent at once, if the number does not matter.
 const batch = 128
 
 // expect makes a call on each key, at once, and fails if a reply does not match the name of

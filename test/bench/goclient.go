@@ -49,8 +49,9 @@ func (s *Setting) goClients() Table {
 				fmt.Sprintf("%.1f", c.median(p99)), fmt.Sprintf("%.2f", c.median(allocations))})
 		}
 	}
-	table.Note = fmt.Sprintf("%s, %d goroutines, all calls allowed; 1,000 keys are asked about in Zipf's proportion. Medians of %d rounds of %v, "+
-		"the clients in turn; in brackets the quartiles of the rounds. Of %d calls one is timed. Client and server share the machine.",
+	table.Note = fmt.Sprintf("%s, %d goroutines, all calls allowed; 1,000 keys are asked about in Zipf's proportion. "+
+		"Medians of %d rounds of %v, the clients in turn; in brackets the quartiles of the rounds. "+
+		"Of %d calls one is timed. Client and server share the machine.",
 		s.server, goroutines, s.Rounds, s.Round, timedCalls)
 	return table
 }

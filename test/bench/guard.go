@@ -50,7 +50,8 @@ var guarded = []struct {
 func parseCommitted(text, server string) (map[string]float64, error) {
 	committed := map[string]float64{}
 	for i, line := range strings.Split(text, "\n") {
-		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
 			continue
 		}
 		var name, version, id string

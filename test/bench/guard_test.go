@@ -11,7 +11,9 @@ import (
 
 // counted are counts that pass, or others of what begins with a name, in proportion.
 func counted(name string, proportion float64) map[string]Count {
-	counts := map[string]Count{"set": {10000, 0}, "noop": {5000, 0}, "floor/allowed": {13000, 0}, "floor/limited": {8500, 0}}
+	counts := map[string]Count{
+		"set": {10000, 0}, "noop": {5000, 0}, "floor/allowed": {13000, 0}, "floor/limited": {8500, 0},
+	}
 	for id, share := range map[string]float64{"throttle": 1, "reserve": 1.1, "take": 1.1, "throttle3": 3, "reserve3": 2.7} {
 		counts[id+"/allowed"], counts[id+"/limited"] = Count{14000 * share, 0}, Count{9000 * share, 0}
 	}

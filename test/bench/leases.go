@@ -35,7 +35,7 @@ func (s *Setting) leases() Table {
 	return table
 }
 
-// A waiting context counts callers who ask it for their end: those who wait.
+// A waiting context notices a caller that waits: such a caller asks when the context is done.
 type waiting struct {
 	context.Context
 	waits *bool
@@ -77,7 +77,8 @@ func (s *Setting) meet(title string, limit limiter.Limit, count, together int, p
 						mutex.Lock()
 						defer mutex.Unlock()
 						c.failed(err)
-						if asked++; result.Allowed > 0 {
+						asked++
+						if result.Allowed > 0 {
 							granted = append(granted, at)
 						}
 						if waits && time.Duration(due) > length/5 {
@@ -98,7 +99,8 @@ func (s *Setting) meet(title string, limit limiter.Limit, count, together int, p
 		least = min(least, int64(i)*interval-at)
 		most = max(most, int64(i+1)*interval-at-least)
 	}
+	bound := float64(limit.Capacity) + float64(leaseSpan)/float64(interval)
 	return []string{title, fmt.Sprint(count), fmt.Sprintf("%.3f", float64(len(granted))/possible),
 		fmt.Sprintf("%.2f", calls/float64(count)/(took/float64(leaseSpan))), fmt.Sprintf("%.4f", waited/(asked*4/5)),
-		thousands(float64(most) / float64(interval)), thousands(float64(limit.Capacity) + float64(leaseSpan)/float64(interval))}
+		thousands(float64(most) / float64(interval)), thousands(bound)}
 }

@@ -97,9 +97,9 @@ type Bar struct {
 	Top                 int
 }
 
-// add adds the bar of a case. Of limited calls, only those of modules have one. Peeks,
-// the floor, which nobody can choose, calls of several funnels, which do more, and slots, which
-// limit no rate, have none.
+// add adds the bar of a case. Limited calls have a bar only if a module decides them. Some cases have
+// none: peeks; the floor, which nobody can choose; calls of several funnels, which do more; and slots,
+// which limit no rate.
 func (c *Chart) add(of Case, value float64, label string) {
 	module := of.Name == "throttle" || of.Name == "peer"
 	left := of.Slots || of.Name == "floor" || strings.HasSuffix(of.Name, "3")

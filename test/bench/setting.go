@@ -26,9 +26,8 @@ type Setting struct {
 	Peer   string // of another module with CL.THROTTLE, or empty
 	Marker string // from BuildMarker
 
-	// Where time is measured, each case has so many rounds, each about so long.
-	Rounds int
-	Round  time.Duration
+	Rounds int           // of each case whose time is measured
+	Round  time.Duration // about how long one of them is
 
 	// Progress receives a line for each step.
 	Progress func(format string, arguments ...any)
@@ -42,7 +41,7 @@ func (s *Setting) failed(err error) bool {
 	return s.Err != nil
 }
 
-// Alternatives returns those that can be measured.
+// Alternatives returns the alternatives that can be measured.
 func (s *Setting) Alternatives() []Alternative {
 	return slices.DeleteFunc(Alternatives(s.peer), func(a Alternative) bool { return a.Peer && s.Peer == "" })
 }
@@ -112,7 +111,7 @@ func (s *Setting) versions(path string) (server, module string) {
 }
 
 // BuildMarker compiles marker/marker.c into a folder, by the C compiler that CC names, or cc, and
-// returns the path of the module. The sources are read from where this program was compiled.
+// returns the path of the module. It reads the sources in the folder where this program was compiled.
 func BuildMarker(ctx context.Context, folder string) (string, error) {
 	_, here, _, _ := runtime.Caller(0)
 	marker, abi := filepath.Join(here, "../marker/marker.c"), filepath.Join(here, "../../../module")

@@ -61,8 +61,8 @@ func (s *Setting) throughput() Table {
 	return table
 }
 
-// load lets cases take turns. It leaves out those of several commands, because redis-benchmark
-// can only send one, and those of slots, because it cannot make a holder for each call.
+// load lets cases take turns. It leaves out cases of several commands, because redis-benchmark can only
+// send one, and cases of slots, because redis-benchmark cannot make a holder for each call.
 func (s *Setting) load(part string, cases []Case, pipeline int) (all []*loaded) {
 	servers := map[bool]*Client{}
 	var turns []*contestant

@@ -1,5 +1,5 @@
-// Package command_test is about what the commands answer, store and refuse, and how servers
-// know them. Its tests go through one table: a new command is a row here.
+// Package command_test tests what the commands reply, store and refuse, and how servers describe
+// them. Its tests go through one table: a new command is a row here.
 package command_test
 
 import (
@@ -33,16 +33,17 @@ var commands = []command{
 	{"cl.refund", row + " [" + row + " ...] [tat]", "write fast", [4]int{-6, 1, -2, 5}, contract.ErrTAT},
 }
 
-// A command is how COMMAND DOCS and COMMAND INFO describe it: the tests derive from that
-// what it has to accept, and who may call it when.
+// A command has what COMMAND DOCS and COMMAND INFO say. The tests derive from that what it has to
+// accept, and who may call it.
 type command struct {
 	name, syntax, flags string
-	positions           [4]int         // arity; first key, last key, step
-	without             contract.Error // the error that the others have, and it has not
+	positions           [4]int         // arity, first key, last key, step
+	without             contract.Error // other commands reply this error, and this command never does
 }
 
 func (c command) is(flag string) bool { return slices.Contains(strings.Fields(c.flags), flag) }
 
+// most returns how many rows a call may have. A row asks for tokens of a funnel, or for a slot.
 func (c command) most() int {
 	if strings.Contains(c.syntax, "...") {
 		return 64
@@ -50,12 +51,12 @@ func (c command) most() int {
 	return 1
 }
 
-// sound are the words of a call that is allowed.
+// sound replaces the words of a syntax by values of a call that is allowed.
 var sound = strings.NewReplacer("capacity", "2", "count", "1", "period", "1000", "quantity", "1", "max_wait", "0", "tat", "0",
 	"limit", "2", "ttl", "1000", "holder", "me", "(", "", ")", "")
 
-// calls are all ways to ask for a token of each key, and for a slot: without the words that may be
-// left out, and with them.
+// calls returns a call for each form of the command: for a token of each key, and for a slot; each
+// without the words that may be left out, and with them.
 func (c command) calls(keys ...string) (lines []string) {
 	parts := strings.Split(strings.TrimSuffix(c.syntax, "]"), " [")
 	for form := range strings.SplitSeq(parts[0], "|") {
@@ -72,7 +73,7 @@ func (c command) calls(keys ...string) (lines []string) {
 	return lines
 }
 
-// names of the commands that have a flag, or of all.
+// names returns the names of the commands that have a flag, or of all commands if flag is empty.
 func names(flag string) (names []string) {
 	for _, command := range commands {
 		if flag == "" || command.is(flag) {

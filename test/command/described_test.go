@@ -1,4 +1,4 @@
-// What servers know of the commands: words, flags, keys and permissions.
+// What servers say of the commands: words, flags, keys and permissions.
 
 package command_test
 
@@ -62,7 +62,7 @@ func syntaxOf(arguments any) string {
 	return strings.Join(words, " ")
 }
 
-// TestKeysAreFound by servers and clients, with what the call does to them.
+// TestKeysAreFound: servers find the keys of a call, and how the call uses them.
 func TestKeysAreFound(t *testing.T) {
 	_, client := servertest.Shared(t)
 	for _, c := range commands {
@@ -80,11 +80,13 @@ func TestKeysAreFound(t *testing.T) {
 	}
 }
 
-// TestUsersNeedPermission for the command, and for every key: to write it, and CL.PEEK only
-// to read it. Built-in categories hold where a module can join them, and their own where it
-// can add one (Redis 7.4, Valkey 8); Redis 7.0 and before let no module join one: there no
-// rule for a category forbids. A first load fails by an unknown setting, which the server
-// takes back after OnLoad; the module has to allow it, or Redis 8 ends itself.
+// TestUsersNeedPermission: users need permission for the command and to write every key. CL.PEEK needs
+// permission to read. Rules for the built-in categories apply if a module can join these, and rules
+// for the module's own category if a module can add one (Redis 7.4, Valkey 8). In Redis 7.0 and
+// before, a module joins no category, so a rule for a category forbids nothing.
+//
+// The first load fails: the server refuses an unknown setting after OnLoad, and unloads the module.
+// The module has to allow that, or Redis 8 ends itself.
 func TestUsersNeedPermission(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.Options{})

@@ -1,4 +1,4 @@
-// docs/commands.md says what the module does, and leaves out no error and no field of INFO.
+// docs/commands.md shows what the module replies, and has every error and every field of INFO.
 
 package command_test
 
@@ -14,14 +14,14 @@ import (
 	"funnel/internal/contract"
 	"funnel/internal/rediscli"
 	"funnel/internal/servertest"
-	"funnel/test/page"
-	"funnel/test/transcript"
+	"funnel/test/pages/page"
+	"funnel/test/pages/transcript"
 )
 
 func commandsPage(t *testing.T) string { return page.Read(t, "../../docs/commands.md") }
 
-// TestDocs runs every transcript of docs/commands.md, each on an empty server, whose clock
-// stands still but for lines such as "(1.5 seconds later)".
+// TestDocs runs every transcript of docs/commands.md, each on an empty server. The server's clock
+// stands still, except at lines such as "(1.5 seconds later)".
 func TestDocs(t *testing.T) {
 	server, client := servertest.Shared(t)
 	clock, ran := servertest.ClockOf(client), 0
@@ -57,7 +57,7 @@ func TestDocsHaveEveryError(t *testing.T) {
 	}
 }
 
-// TestDocsHaveEveryFieldOfInfo, and no others.
+// TestDocsHaveEveryFieldOfInfo: the page has the fields of INFO, and no others.
 func TestDocsHaveEveryFieldOfInfo(t *testing.T) {
 	_, client := servertest.Shared(t)
 	info, err := client.Info(t.Context(), "funnel").Result()

@@ -1,5 +1,5 @@
-// Clients and operators see what a call did, and nothing else: in WATCH and client-side caches,
-// keyspace events, the append-only file and INFO.
+// Clients and operators see what a call did, and nothing else: by WATCH, keyspace events, the
+// append-only file and INFO.
 
 package command_test
 
@@ -18,10 +18,14 @@ import (
 	"funnel/internal/servertest"
 )
 
-// effects are calls, what they write, in that order, and how INFO counts them. Of a funnel, what is
-// written is the key; of slots, each command, in which +1 is a millisecond after the first instant.
-// Funnel one holds 1 token of 3, two holds 2, a slot of busy is held for 30 seconds by a, and new is
-// none. Lines before the call are commands of others.
+// effects says for each call what it writes, in that order, and how INFO counts it.
+//
+// Before each call, funnel one holds 1 token of 3, and funnel two holds 2 of 3. The holder a has a slot
+// of busy for 30 seconds. The key new does not exist. If a call has several lines, the last one is the
+// call, and the others come from other clients.
+//
+// A write of a funnel is its key: the command is SET or DEL. A write of slots is the command. In all
+// lines +1 is a millisecond after [servertest.Epoch], and @2s the receipt of that instant.
 var effects = []struct{ name, call, writes, counted string }{
 	{"taken", "cl.throttle one 3 1 1", "one", "allowed"},
 	{"does not fit", "cl.throttle two 3 1 1 2", "", "limited"},
@@ -72,8 +76,8 @@ var effects = []struct{ name, call, writes, counted string }{
 	{"no ttl", "cl.reserve busy 1 SLOTS 0 a", "", "errors"},
 }
 
-// TestEffects: they see the keys that a call writes, in the order of the call. Each write of a funnel
-// is a SET with PXAT, or a DEL. INFO counts the call by its outcome.
+// TestEffects requires that the keys that a call writes are seen in the order of the call. A write of
+// a funnel is a SET with PXAT, or a DEL. INFO counts the call by its outcome.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.Options{
@@ -134,7 +138,8 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// written are the commands and events of a call that wrote that: see effects.
+// written returns the commands in the append-only file and the keyspace events of a call with these
+// writes, which are as in effects.
 func written(t *testing.T, client *redis.Client, writes string) (commands, events []string) {
 	slots := ""
 	for write := range strings.SplitSeq(withInstants(writes), ", ") {
@@ -163,7 +168,7 @@ func written(t *testing.T, client *redis.Client, writes string) (commands, event
 
 var eventOf = map[string]string{"ZADD": "zadd", "ZREM": "zrem", "ZREMRANGEBYRANK": "zremrangebyrank", "PEXPIREAT": "expire", "PERSIST": "persist"}
 
-// logged are commands of one call, as the append-only file has them.
+// logged returns the commands of one call as the append-only file has them.
 func logged(t *testing.T, commands []string) string {
 	if servertest.Since7(t) && len(commands) > 1 {
 		commands = slices.Concat([]string{"MULTI"}, commands, []string{"EXEC"})
@@ -181,7 +186,7 @@ func withInstants(text string) string {
 
 var instants = regexp.MustCompile(`\+\d+`)
 
-// countsOf are the calls that INFO counts, by outcome, and the dirty counter.
+// countsOf returns how INFO has counted calls, by outcome, and the number of changes since the last save.
 func countsOf(t *testing.T, client *redis.Client) map[string]int64 {
 	counts := map[string]int64{"dirty": servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save")}
 	for _, outcome := range []string{"allowed", "limited", "peeked", "charged", "refunded", "errors"} {
@@ -190,6 +195,7 @@ func countsOf(t *testing.T, client *redis.Client) map[string]int64 {
 	return counts
 }
 
+// drain returns the keyspace events since the last drain.
 func drain(t *testing.T, client *redis.Client, subscription *redis.PubSub) (events []string) {
 	require.NoError(t, client.Publish(t.Context(), "__keyspace@0__:", "end").Err())
 	for {
@@ -202,10 +208,9 @@ func drain(t *testing.T, client *redis.Client, subscription *redis.PubSub) (even
 	}
 }
 
-// TestFunnelsThatHaveExpiredWhenTheyAreStoredAreLoggedInOrder: a clock that steps
-// back at the moment of a call fills a funnel that the server, by the time at
-// which the call began, deletes at once. Its log and its replicas learn of it in
-// that order; else they would keep a key that it has not.
+// TestFunnelsThatHaveExpiredWhenTheyAreStoredAreLoggedInOrder: if the clock steps back during a call,
+// the server may delete at once what the call has stored, by the time at which the call began. Its log
+// and its replicas get both in that order. Otherwise they would keep a key that the server lacks.
 func TestFunnelsThatHaveExpiredWhenTheyAreStoredAreLoggedInOrder(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{
 		Module: servertest.DebugModule(t),

@@ -1,5 +1,5 @@
-// What is refused: each error, its full text, and that it changes nothing. FuzzAnswer has more
-// values that are no funnels.
+// Each error has its full text here, and changes nothing. FuzzAnswer tries more values that are no
+// funnels.
 
 package command_test
 
@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	most    = "9223372036854775807"
-	century = "9223372036.854775807"
+	most    = "9223372036854775807"  // the largest integer of 64 bits
+	century = "9223372036.854775807" // as many nanoseconds, in seconds: almost three centuries
 )
 
 // requireRefused requires the error of a call, and that it changes nothing.
@@ -30,14 +30,14 @@ func requireRefused(t *testing.T, client *redis.Client, want string, words ...an
 	require.Equal(t, dirty, servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save"))
 }
 
-// TestErrors, each with its full text: of a call of one row, and of eleven, of which the
-// tenth is wrong. The commands of one funnel take no slots. The fuzzer has all numbers of words.
+// TestErrors makes each error by a call of one row, and by a call of eleven rows whose tenth is wrong.
+// Commands that take one row take no slots. The fuzzer tries all numbers of words.
 func TestErrors(t *testing.T) {
 	_, client := servertest.Shared(t)
 	require.NoError(t, client.RPush(t.Context(), "list", "a").Err())
 	require.NoError(t, client.Set(t.Context(), "word", "abc", 0).Err())
 	require.NoError(t, client.Do(t.Context(), "zadd", "slots", most, "a").Err())
-	nine := " "
+	nine := " " // rows that are right
 	for row := range 9 {
 		nine += fmt.Sprint(row, " 2 1 1 1 ")
 	}
@@ -98,7 +98,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestBadArgumentsLeaveTheKeyAlone: it is not even opened, which would delete one that has expired.
+// TestBadArgumentsLeaveTheKeyAlone: a call with a wrong argument does not open its key, which would
+// delete the key if it has expired.
 func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
 	_, client := servertest.Shared(t)
 	ctx := t.Context()

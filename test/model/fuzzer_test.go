@@ -6,7 +6,6 @@ package model_test
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -28,13 +27,11 @@ import (
 // commands. After each step, replies, values and expiries are compared with a model of the server.
 //
 //	FUNNEL_FUZZ_TIME   how long, such as 20m
-//	FUNNEL_FUZZ_SEED   repeats the run that failed
+//	FUNNEL_SEED        repeats the run that failed
 func TestNoInputBreaksTheServerOrItsAnswers(t *testing.T) {
 	duration, err := time.ParseDuration(cmp.Or(os.Getenv("FUNNEL_FUZZ_TIME"), servertest.QuickOrLong("9s", "90s")))
 	require.NoError(t, err)
-	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("FUNNEL_FUZZ_SEED"), fmt.Sprint(rand.Uint64())), 10, 64)
-	require.NoError(t, err)
-
+	seed := servertest.Seed(t)
 	for compat, mode := range map[string]contract.Mode{"none": contract.Default, "redis-cell": contract.RedisCell} {
 		options := servertest.Options{Module: servertest.DebugModule(t), ModuleArguments: []string{"compat", compat}}
 		t.Run(compat, func(t *testing.T) { newFuzzer(t, seed, options, mode).run(duration / 3) })
@@ -57,7 +54,7 @@ func (f *fuzzer) run(duration time.Duration) {
 	require.Empty(f.t, f.missing(), "never met")
 }
 
-// missing is an outcome that has not been met.
+// missing returns an outcome that no step has met yet, or an empty text.
 func (f *fuzzer) missing() string {
 	all := map[string]int{}
 	for _, command := range contract.Commands {
@@ -82,7 +79,7 @@ func (f *fuzzer) missing() string {
 	return ""
 }
 
-// outcomesOf are what a call of a command comes to that is no error.
+// outcomesOf returns the outcomes of a command that are no errors.
 func outcomesOf(command contract.Command) []string {
 	outcomes, known := map[string][]string{
 		"reserve": {contract.Allowed, contract.Limited, contract.Never}, "take": {contract.Allowed, contract.Partly, contract.Limited},
@@ -132,7 +129,6 @@ var fuzzScript = strings.NewReplacer(
 ).Replace(fuzzLibrary)
 
 func newFuzzer(t *testing.T, seed uint64, options servertest.Options, mode contract.Mode) *fuzzer {
-	t.Logf("to repeat this: FUNNEL_FUZZ_SEED=%d", seed)
 	options.Config = []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no",
 		"--auto-aof-rewrite-min-size", "1mb"}
 	running := servertest.Start(t, options)
@@ -235,7 +231,7 @@ func (f *fuzzer) apply(words []string) any {
 	return f.model.apply(words)
 }
 
-// step is one of many kinds, most of which are about our commands.
+// step does something at random. Most steps send the module's commands.
 func (f *fuzzer) step() {
 	f.steps++
 	f.model.instant = time.Now().UnixMilli()
@@ -259,43 +255,13 @@ func (f *fuzzer) step() {
 		f.inLua("eval", fuzzScript)
 	case dice < 0.97 && servertest.Since7(f.t):
 		f.inLua("fcall", "run")
-	default: // the reply is left out, the effect is not
+	default: // the server leaves out the reply
 		words := f.command()
 		f.sendSilently("client", "reply", "skip")
 		f.sendSilently(words...)
 		f.apply(words)
 	}
 	f.finish()
-}
-
-// settle leaves out keys that expire about now, by the server's clock: whether they
-// are still there would depend on how fast the test runs.
-func (f *fuzzer) settle() {
-	for key, entry := range f.model.keys {
-		if entry.expiry > f.model.instant-60_000 && entry.expiry < f.model.instant+600_000 {
-			f.send(anything{}, "del", key)
-			delete(f.model.keys, key)
-		}
-	}
-}
-
-// lookAtAll compares all keys, at times after the server has read them anew. What the
-// log of effects says is what the model says.
-func (f *fuzzer) lookAtAll() {
-	switch f.random.IntN(3) {
-	case 0:
-		f.send("OK", "debug", "reload")
-	case 1:
-		f.send("OK", "debug", "loadaof")
-	}
-	count := 0
-	for key := range f.model.keys {
-		f.touched[key] = true
-		if _, found := f.model.get(key); found {
-			count++
-		}
-	}
-	f.send(int64(count), "dbsize")
 }
 
 func (f *fuzzer) transaction() {
@@ -372,7 +338,8 @@ func (f *fuzzer) inLua(words ...string) {
 	f.send(replies, words...)
 }
 
-// throughLua is what is left of a reply: Lua has no integers beyond 2^53, and the script makes some strings.
+// throughLua returns a reply as it arrives through Lua. Lua rounds integers beyond 2^53, and the script
+// replies large integers as text, so any reply will do for these.
 func throughLua(reply any) any {
 	const exact = 1e15
 	switch reply := reply.(type) {
@@ -388,52 +355,4 @@ func throughLua(reply any) any {
 		}
 	}
 	return reply
-}
-
-func (f *fuzzer) moveClock() {
-	now := f.model.now
-	switch f.random.IntN(12) {
-	case 0:
-		now = pick(f.words, []int64{0, 1, 1e9, 1 << 53, 1 << 62, math.MaxInt64 - 1, math.MaxInt64})
-	case 1:
-		now = f.random.Int64()
-	case 2:
-		now = servertest.Epoch.UnixNano()
-	case 3:
-		now = max(0, now-int64(time.Hour))
-	case 4:
-		now += min(int64(time.Hour), math.MaxInt64-now)
-	default:
-		now += min(f.random.Int64N(int64(3*time.Second)), math.MaxInt64-now)
-	}
-	f.setClock(now)
-}
-
-func (f *fuzzer) setClock(now int64) {
-	if f.model.now = now; f.script != "" {
-		f.model.now -= now % 1e3
-		return
-	}
-	f.send(now, "funnel.debug", "clock", strconv.FormatInt(now, 10))
-}
-
-// session changes what a client or an operator may change at any time, and what
-// must make no difference.
-func (f *fuzzer) session() {
-	switch f.random.IntN(4) {
-	case 0:
-		f.send(anything{}, "hello", pick(f.words, []string{"2", "3"}))
-		f.send(anything{}, "client", "tracking", "off")
-	case 1: // pushes need RESP3
-		f.send(anything{}, "hello", "3")
-		f.send("OK", "client", "tracking", "on")
-	default:
-		setting := pick(f.words, [][]string{
-			{"slowlog-log-slower-than", "0"}, {"slowlog-log-slower-than", "10000"},
-			{"notify-keyspace-events", "KEA"}, {"notify-keyspace-events", ""},
-			{"maxmemory-policy", "allkeys-lfu"}, {"maxmemory-policy", "noeviction"},
-			{"tracking-table-max-keys", "1"}, {"tracking-table-max-keys", "1000000"},
-		})
-		f.send("OK", append([]string{"config", "set"}, setting...)...)
-	}
 }

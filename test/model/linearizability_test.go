@@ -1,5 +1,5 @@
-// Calls of clients at once are as if each were executed at one instant, through kill -9: no token and
-// no slot is granted twice, and a call of two keys sees both at that instant.
+// Calls of many clients at once are linearizable, even through kill -9: each is executed at one instant. No
+// token and no slot is granted twice, and a call of two keys sees both at that instant.
 
 package model_test
 
@@ -27,13 +27,13 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestCallsAreLinearizable: clients call at once, and set the clock, so the contract knows every
-// answer to the nanosecond. Porcupine finds out whether there is an order of the calls, each
-// somewhere between its start and its end, in which the contract gives the same answers. If there
-// is none, calls are not atomic, and a page is left behind that shows how far they can be explained.
+// TestCallsAreLinearizable: many clients call at once. They also set the clock, so the contract knows every
+// answer to the nanosecond. Porcupine looks for an order of the calls, each between its start and its
+// end, in which the contract gives the same answers. If there is none, calls are not atomic. Then a page
+// is left behind, which shows how far the calls can be explained.
 //
-// The server is killed and reads its log. A call without an answer may have been executed, or may be
-// at any later time, which is as if it never were.
+// The server is killed, and reads its log. A call without an answer may have been executed, or is executed
+// at any later time; at the end of time counts as never.
 func TestCallsAreLinearizable(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{
 		Module: servertest.DebugModule(t),
@@ -56,7 +56,8 @@ func TestCallsAreLinearizable(t *testing.T) {
 		mutex.Lock()
 		defer mutex.Unlock()
 		history = append(history, porcupine.Operation{
-			ClientId: number, Input: operation, Call: int64(called), Output: resultOf(operation, answer), Return: int64(returned),
+			ClientId: number, Input: operation, Output: resultOf(operation, answer),
+			Call: int64(called), Return: int64(returned),
 		})
 	}
 	client := server.Client(t)
@@ -102,7 +103,8 @@ func requireLinearizable(t *testing.T, history []porcupine.Operation) {
 		}
 		met[fmt.Sprintf("%s: %.2s", name, recorded.Output)]++
 	}
-	names := []string{"two keys", "cl.reserve, 7 words", "cl.refund, 7 words", "cl.reserve of slots", "cl.charge of slots", "cl.peek of slots"}
+	names := []string{"two keys", "cl.reserve, 7 words", "cl.refund, 7 words",
+		"cl.reserve of slots", "cl.charge of slots", "cl.peek of slots"}
 	for _, command := range contract.Commands {
 		names = append(names, command.Name+", 6 words")
 	}
@@ -155,7 +157,7 @@ type operation struct {
 	words []string
 }
 
-// A funnel is a key with its rate, or with slots where the count is 0: the capacity is their limit.
+// A funnel is a key with its rate. If the count is 0, the key holds slots, and the capacity is their limit.
 type funnel struct {
 	key                     string
 	capacity, count, period int64
@@ -209,13 +211,13 @@ func receiptOf(funnel funnel) string {
 	return fmt.Sprint(servertest.Epoch.UnixNano() + rand.Int64N(int64(time.Second)))
 }
 
-// A world is all that decides over answers on one group: what its keys hold.
+// A world is the state on which the answers of one group depend: the clock, and the values of its keys.
 type world struct {
 	now    int64
 	values [2]string
 }
 
-// in is what comes of an operation by the contract.
+// in executes an operation as the contract says, and returns the world after it and the result.
 func (o operation) in(before world) (after world, expected result) {
 	get := func(key string) contract.Value {
 		index := o.indexOf(key)
@@ -258,8 +260,8 @@ func (o operation) in(before world) (after world, expected result) {
 	return after, result(fmt.Sprint(outcome.Reply))
 }
 
-// textOf is a set as a world has it: words such as 4102444800000=holder, in the order of ends, all of
-// which have as many digits.
+// textOf returns a set as a world has it: words such as 4102444800000=holder, in the order of the ends,
+// which all have the same number of digits.
 func textOf(scores map[string]float64) string {
 	var words []string
 	for member, score := range scores {
@@ -282,16 +284,23 @@ func (o operation) indexOf(key string) int {
 	return slices.IndexFunc(o.group, func(f funnel) bool { return f.key == key })
 }
 
-// groups are of funnels that are called together. They leak nothing while the clock is set,
-// or some, or nearly at once; and are large or small.
+// groups has the funnels that are called together. Some leak nothing within the clock's range, some a few
+// tokens, some nearly all. Some are large and some are small.
 var groups = [][]funnel{
-	{{key: "still and large", capacity: 1000, count: 1, period: 1000}, {key: "leaks 100 per second", capacity: 20, count: 100, period: 1}},
-	{{key: "slots", capacity: 2}, {key: "leaks 50 per second", capacity: 10, count: 50, period: 1}},
-	{{key: "still and small", capacity: 100, count: 1, period: servertest.StillPeriod}, {key: "leaks 20000 per second", capacity: 5, count: 20_000, period: 1}},
+	{
+		{key: "still and large", capacity: 1000, count: 1, period: 1000},
+		{key: "leaks 100 per second", capacity: 20, count: 100, period: 1},
+	}, {
+		{key: "slots", capacity: 2},
+		{key: "leaks 50 per second", capacity: 10, count: 50, period: 1},
+	}, {
+		{key: "still and small", capacity: 100, count: 1, period: servertest.StillPeriod},
+		{key: "leaks 20000 per second", capacity: 5, count: 20_000, period: 1},
+	},
 }
 
-// anyOperation is on one funnel of a group or on both, or sets the clock, forward and backward, at
-// times by an hour.
+// anyOperation returns a call for one funnel of a group or for both, or sets the clock forward or backward,
+// at times by an hour.
 func anyOperation() operation {
 	if rand.IntN(100) < 4 {
 		hour := time.Duration(rand.IntN(10)/9) * time.Hour

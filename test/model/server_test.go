@@ -1,5 +1,5 @@
-// What a server answers and holds: our commands as package contract has them, and the other
-// commands that the fuzzer sends, as far as it uses them.
+// The fuzzer's model of a server: its replies and its keys. The module's commands are as package contract
+// has them, and other commands as far as the fuzzer uses them.
 
 package model_test
 
@@ -21,7 +21,7 @@ type entry struct {
 
 const noExpiry = -1
 
-// A server follows a real one.
+// A server is the model of a real server.
 type server struct {
 	keys    map[string]entry
 	mode    contract.Mode
@@ -33,12 +33,13 @@ type server struct {
 }
 
 func newServer(mode contract.Mode) *server {
-	return &server{keys: map[string]entry{}, mode: mode, now: servertest.Epoch.UnixNano(), met: map[string]map[string]int{}, receipts: map[string][]int64{}}
+	return &server{keys: map[string]entry{}, mode: mode, now: servertest.Epoch.UnixNano(),
+		met: map[string]map[string]int{}, receipts: map[string][]int64{}}
 }
 
 // Replies are nil, int64, string, []any, or one of these.
 type (
-	// A failure is what an error reply begins with, whatever the case.
+	// A failure is the beginning of an error reply, in upper or lower case.
 	failure string
 
 	// Anything is any reply but an error.
@@ -47,7 +48,7 @@ type (
 
 const wrongType = failure(contract.ErrType)
 
-// get finds what is there for a client: not what has expired.
+// get returns the value that a client finds: none if it has expired.
 func (s *server) get(key string) (entry, bool) {
 	held, found := s.keys[key]
 	if !found || held.expiry != noExpiry && held.expiry < s.instant {

@@ -66,7 +66,7 @@ func (w *words) command() []string {
 
 var fuzzHolders = []string{"request-1", "request-2", "request-3", "\x00", "\xff\r\n", strings.Repeat("h", 255)}
 
-// score makes the score of a member that is no command's of ours: about now, or any.
+// score makes a score that another client gives a member: about now, or any number.
 func (w *words) score() string {
 	now := *w.now / 1e6
 	return pick(w, []string{"inf", "-inf", "-1", "0", "0.5", "1e300", "9223372036854775808", "9223372036854774784", "9300000000000.5",
@@ -136,8 +136,8 @@ func (w *words) ours() []string {
 	return w.miscounted(call)
 }
 
-// receipt makes the last word of a refund: most often a receipt of that key, or one that is
-// some nanoseconds or seconds off.
+// receipt makes the last word of a refund: most often a receipt of that key, exact or off by some
+// nanoseconds or seconds.
 func (w *words) receipt(key string) string {
 	held := w.receipts[key]
 	if len(held) == 0 || w.chance(0.2) {

@@ -14,13 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
-	"funnel/test/page"
+	"funnel/test/pages/page"
 )
 
-// TestLoad by its arguments: what is not understood, or contradicts itself, is not loaded,
-// and the log says why. What failed does not stay in the process, so a better file of the
-// same name is read. It has to come by rename: writing into a file that is loaded crashes
-// the server. What is loaded stays.
+// TestLoad: load arguments that are unknown, or contradict each other, fail, and the log says why. A file
+// that failed does not stay in the process, so a better file of the same name is read. It has to come by
+// rename: writing into a file that is loaded crashes the server. A module that is loaded stays.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.Options{})
@@ -88,7 +87,7 @@ func TestFileOfAnotherLinkerDoesNotLoad(t *testing.T) {
 	require.Contains(t, server.Log(), "<funnel> funnel is not loaded: this file was not linked by funnel-link: build funnel.so with")
 }
 
-// otherModule builds one that has a command of that name, too.
+// otherModule builds a module that has a command of that name, too.
 func otherModule(t *testing.T, command string) (path string) {
 	path = filepath.Join(t.TempDir(), "standin.so")
 	compiler, err := exec.Command("go", "env", "CC").Output()
@@ -99,7 +98,7 @@ func otherModule(t *testing.T, command string) (path string) {
 	return path
 }
 
-// noReply is that of the other module.
+// noReply is what the other module replies.
 var noReply = []any{int64(0), int64(0), int64(0), int64(0), int64(0)}
 
 // TestLoadBesideAnotherModule that has one of the commands fails before any is registered:

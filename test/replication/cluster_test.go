@@ -21,8 +21,8 @@ func startCluster(t *testing.T, config ...string) *servertest.Cluster {
 	return servertest.StartCluster(t, 2, time.Minute, servertest.Options{Module: servertest.Module(t), Config: config})
 }
 
-// TestClusterFunnelsHaveSlots, as any key has: those of one call are in one slot, which hash
-// tags see to, and stay together while the slot moves. A replica can be peeked at.
+// TestClusterFunnelsHaveSlots: a funnel is in a slot of the cluster, as any key is. The funnels of one
+// call are in one slot, by hash tags, and stay together while the slot moves. A replica answers CL.PEEK.
 func TestClusterFunnelsHaveSlots(t *testing.T) {
 	t.Parallel()
 	cluster := startCluster(t)

@@ -17,11 +17,12 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestEffectsAreReplicated: replicas and the append-only file receive SET with PXAT or DEL of
-// the funnels that were written, and ZADD or ZREM of slots, never a command of ours, and all writes of a call, a
-// transaction, a script or a function as one transaction; of a call that wrote nothing they
-// receive nothing. A replica holds the same with a clock of its own or without the module,
-// and so does a server without it that reads the file. CL.PEEK alone answers on a replica.
+// TestEffectsAreReplicated: replicas and the append-only file receive SET with PXAT or DEL for funnels
+// that were written, and ZADD or ZREM for slots, never a command of the module. All writes of a call, a
+// transaction, a script or a function are one transaction. A call that wrote nothing sends nothing.
+//
+// A replica holds the same, even if its clock is wrong or it lacks the module, and so does a server
+// without the module that reads the file. Of the commands, only CL.PEEK answers on a replica.
 func TestEffectsAreReplicated(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

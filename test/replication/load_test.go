@@ -20,10 +20,10 @@ import (
 	"funnel/internal/servertest"
 )
 
-// A load is a number of workers that take one token from each of the three funnels of a
-// group, all or none, and a tally of their calls. No funnel leaks during a test. A group
-// must therefore hold at least the tokens that are known to be safe, and at most those that
-// were asked for. Both are one number when nothing has failed.
+// A load is a number of workers and a tally of their calls. A call takes one token from each of the three
+// funnels of a group, all or none. No funnel leaks during a test. So a group must hold at least the tokens
+// that are known to be safe, and at most the tokens that were asked for. If nothing has failed, both are
+// the same number.
 type load struct {
 	mutex    sync.Mutex
 	groups   [100]group
@@ -41,7 +41,7 @@ type group struct {
 	safe    int64 // granted, and on a disk or a replica
 }
 
-// callOf is a call of a group. One funnel in every other group is small and soon full.
+// callOf returns a call for a group. Every other group has a funnel that is small and soon full.
 func callOf(command string, group int) []any {
 	small := 100_000
 	if group%2 == 1 {
@@ -92,7 +92,7 @@ func (l *load) callBatch(client redis.UniversalClient) (connected bool) {
 		case errors.As(err, &refusal):
 			group.asked--
 			l.failed++
-		default: // nobody knows what became of it
+		default: // nobody knows whether it was executed
 			l.failed++
 			connected = false
 		}
@@ -100,6 +100,7 @@ func (l *load) callBatch(client redis.UniversalClient) (connected bool) {
 	return connected
 }
 
+// goOn waits until so many more calls were answered.
 func (l *load) goOn(t testing.TB, calls int64) {
 	enough := l.answered.Load() + calls
 	servertest.Eventually(t, "the load goes on", func() bool { return l.answered.Load() >= enough })
@@ -110,7 +111,7 @@ func (l *load) stop() {
 	l.workers.Wait()
 }
 
-// granted are the tokens that clients were told of, by group.
+// granted returns how many tokens clients were granted, by group.
 func (l *load) granted() (tokens []int64) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -120,14 +121,16 @@ func (l *load) granted() (tokens []int64) {
 	return tokens
 }
 
+// keep counts tokens as safe, by group: they are on a disk or a replica.
 func (l *load) keep(tokens []int64) {
 	for i := range tokens {
 		l.groups[i].safe = tokens[i]
 	}
 }
 
-// audit requires that a server holds what it may, while no workers run, and that the load
-// goes on from there. It returns how many granted tokens are lost.
+// audit requires that a server holds no fewer tokens than are safe, and no more than were asked for. No
+// workers may run. From then on the load counts what the server holds. audit returns how many granted
+// tokens are lost.
 func (l *load) audit(t testing.TB, client redis.UniversalClient) (lost int64) {
 	for i, held := range heldBy(t, client) {
 		group := &l.groups[i]
@@ -139,7 +142,7 @@ func (l *load) audit(t testing.TB, client redis.UniversalClient) (lost int64) {
 	return lost
 }
 
-// heldBy are the tokens in the funnels of each group.
+// heldBy returns the number of tokens in the funnels of each group.
 func heldBy(t testing.TB, client servertest.Commander) (tokens []int64) {
 	for i := range (&load{}).groups {
 		reply, err := client.Do(context.Background(), callOf("cl.peek", i)...).Slice()

@@ -1,5 +1,5 @@
-// A promoted replica grants no token again that it knows was taken, and a replica answers peeks while it loads.
-// Users and versions are those of each server, as docs/operations.md says.
+// A promoted replica does not grant again the tokens that its copy says are taken. A replica answers peeks
+// while it loads. Each server has users and a version of its own, as docs/operations.md says.
 
 package replication_test
 
@@ -12,17 +12,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
-	"funnel/test/page"
+	"funnel/test/pages/page"
 )
 
-// TestPromotedReplicaGrantsNothingTwice: both replicas lose their links, one after the
-// other, before their primary is killed under load. The one that is further is promoted,
-// and what it had is still counted; the other one follows it, and has the same at once.
+// TestPromotedReplicaGrantsNothingTwice: both replicas lose their links, one after the other, before their
+// primary is killed under load. The replica that has received more is promoted, and still counts the
+// tokens of its copy. The other replica follows it, and has the same at once.
 func TestPromotedReplicaGrantsNothingTwice(t *testing.T) {
 	t.Parallel()
 	load := &load{}
 	primary := servertest.Start(t, withModule(t))
-	behind, further := servertest.StartReplica(t, primary, withModule(t)), servertest.StartReplica(t, primary, withModule(t))
+	behind := servertest.StartReplica(t, primary, withModule(t))
+	further := servertest.StartReplica(t, primary, withModule(t))
 	load.start(t, primary.Client(t))
 	load.goOn(t, 1000)
 	replicate(t, behind, 1)
@@ -86,7 +87,8 @@ func TestReplicaServesItsFunnelsUntilItHasTheNewOnes(t *testing.T) {
 
 const operationsPage = "../../docs/operations.md"
 
-// A user that only the primary has is missing after a failover; one that was created as on the page is not.
+// TestUsersOnEveryServer: a user that only the primary has is missing after a failover. A user that was
+// created as on the page is not.
 func TestUsersOnEveryServer(t *testing.T) {
 	t.Parallel()
 	page.NeedRedisCLI(t)

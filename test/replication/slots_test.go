@@ -1,5 +1,5 @@
-// Replicas and files hold the slots that the primary holds, and the key's expiry, whatever other
-// commands have written among them.
+// Replicas and files hold the same slots as the primary, and the key's expiry, even if other commands
+// have written among them.
 
 package replication_test
 
@@ -17,9 +17,10 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestSlotsAreTheSameEverywhere: on the primary, on a replica without the module, and on a server
-// without it that reads the append-only file after kill -9. The clock of some histories is an hour
-// late: the server takes what they write for expired, and deletes it in between.
+// TestSlotsAreTheSameEverywhere compares the primary with a replica without the module, and with a
+// server without the module that reads the append-only file after kill -9. It runs histories of
+// random commands, each on keys of its own. In some histories the module's clock is an hour late: the
+// server takes what the module writes for expired, and deletes it.
 func TestSlotsAreTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	primary := servertest.Start(t, servertest.Options{
@@ -28,26 +29,21 @@ func TestSlotsAreTheSameEverywhere(t *testing.T) {
 	})
 	replica := servertest.StartReplica(t, primary, servertest.Options{}).Client(t)
 	client := primary.Client(t, func(options *redis.Options) { options.PoolSize = 1 })
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(servertest.Seed(t), 0))
+	var histories []*slotsHistory
 	for number := range servertest.QuickOrLong(100, 1000) {
-		history := slotsHistory{random, servertest.Epoch, fmt.Sprint("{", number, "}")}
+		history := &slotsHistory{Rand: random, now: servertest.Epoch, tag: fmt.Sprint("{", number, "}")}
 		if random.IntN(10) == 0 {
 			history.now = time.Now().Add(-time.Hour)
 		}
-		pipeline := client.Pipeline()
-		servertest.ClockOf(client).Set(t, history.now)
-		for range 60 {
-			pipeline.Do(context.Background(), servertest.Words(history.command())...)
-		}
-		_, _ = pipeline.Exec(context.Background()) // some are WRONGTYPE, and fail alone
+		history.run(t, client)
+		histories = append(histories, history)
 	}
 
-	want := slotsHeld(t, client)
+	want := heldByKey(t, client)
 	require.Greater(t, len(want), 10)
 	servertest.AwaitReplicas(t, client, replica)
-	require.Equal(t, want, slotsHeld(t, replica), "the replica")
+	requireHeld(t, histories, want, heldByKey(t, replica), "the replica")
 	stats, err := replica.Info(t.Context(), "commandstats").Result()
 	require.NoError(t, err)
 	for _, effect := range []string{"zadd", "zrem", "zremrangebyrank", "pexpireat", "persist"} {
@@ -56,11 +52,11 @@ func TestSlotsAreTheSameEverywhere(t *testing.T) {
 	primary.Kill()
 	primary.Reconfigure(func(options *servertest.Options) { options.Module = "" })
 	primary.Restart(t)
-	require.Equal(t, want, slotsHeld(t, primary.Client(t)), "the append-only file")
+	requireHeld(t, histories, want, heldByKey(t, primary.Client(t)), "the server that read the append-only file")
 }
 
-// slotsHeld are the members of all sets, with their scores and the key's expiry.
-func slotsHeld(t *testing.T, client *redis.Client) map[string]string {
+// heldByKey returns what each key of a server holds: members, scores, and the key's expiry.
+func heldByKey(t *testing.T, client *redis.Client) map[string]string {
 	held := map[string]string{}
 	for _, key := range client.Keys(t.Context(), "*").Val() {
 		members, err := client.Do(t.Context(), "zrange", key, 0, -1, "withscores").Result()
@@ -69,23 +65,54 @@ func slotsHeld(t *testing.T, client *redis.Client) map[string]string {
 	return held
 }
 
-// A slotsHistory is of three keys with that tag.
+// requireHeld requires that a server holds what the primary holds. For the first key that differs, it
+// prints the history of that key.
+func requireHeld(t *testing.T, histories []*slotsHistory, want, got map[string]string, server string) {
+	t.Helper()
+	for _, history := range histories {
+		for _, name := range []string{"a", "b", "c", "f"} {
+			key := history.tag + name
+			if want[key] != got[key] {
+				t.Fatalf("%s holds under %s\n%q\nand the primary\n%q\nafter these commands:\n%s",
+					server, key, got[key], want[key], strings.Join(history.commands, "\n"))
+			}
+		}
+	}
+	require.Equal(t, want, got, server)
+}
+
+// A slotsHistory is a history of random commands on keys that begin with its tag: slots under a, b and
+// c, and a funnel under f.
 type slotsHistory struct {
 	*rand.Rand
-	now time.Time
-	tag string
+	now      time.Time // by the module's clock
+	tag      string
+	commands []string // as they were sent, shortened
+}
+
+// run sends 60 commands. Some of them fail, as with WRONGTYPE.
+func (h *slotsHistory) run(t *testing.T, client *redis.Client) {
+	pipeline := client.Pipeline()
+	servertest.ClockOf(client).Set(t, h.now)
+	for range 60 {
+		command := h.command()
+		h.commands = append(h.commands, fmt.Sprintf("%.200s", command))
+		pipeline.Do(context.Background(), servertest.Words(command)...)
+	}
+	_, _ = pipeline.Exec(context.Background()) // an error is of its command alone
 }
 
 func (h *slotsHistory) pick(words ...string) string { return words[h.IntN(len(words))] }
 
-// command is one of ours in six of ten, else another's.
+// command returns a random command. About two of three are the module's.
 func (h *slotsHistory) command() string {
 	key := h.tag + h.pick("a", "a", "b", "c")
 	holder := h.pick("h1", "h2", "h3", "h4")
 	switch dice := h.IntN(40); {
 	case dice < 4:
 		score := fmt.Sprint(h.now.UnixMilli()+h.Int64N(60_000)-30_000, h.pick("", ".5"))
-		return fmt.Sprint("zadd ", key, " ", h.pick(score, score, "inf", "-inf", "0", "1e300", "9223372036854774784"), " ", h.pick(holder, "x", "y"))
+		score = h.pick(score, score, "inf", "-inf", "0", "1e300", "9223372036854774784")
+		return fmt.Sprint("zadd ", key, " ", score, " ", h.pick(holder, "x", "y"))
 	case dice < 6:
 		return fmt.Sprint("zrem ", key, " ", h.pick(holder, "x", "y"))
 	case dice == 6:

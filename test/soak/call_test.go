@@ -1,3 +1,5 @@
+// Random calls, and whether the contract explains their replies.
+
 package soak_test
 
 import (
@@ -22,7 +24,7 @@ var rates = [][]string{{"20", "50", "1"}, {"100", "30", "0.5"}, {"5", "7", "3"},
 
 var scriptHash = redis.NewScript(limiter.Script()).Hash()
 
-// A call is sent in a transaction that also reads its keys.
+// A call is sent in a transaction, which also reads the call's keys before and after.
 type call struct {
 	words         []string
 	byScript      bool
@@ -33,7 +35,8 @@ type call struct {
 	sent, answer  int64 // Unix nanoseconds between which it was executed
 }
 
-// anyCall is of one, two or all keys of the caller, by the module or the script. Some are errors.
+// anyCall returns a random call of one, two or all keys of the caller, by the module or the script. Some
+// calls are wrong.
 func (c *caller) anyCall() *call {
 	command := contract.Commands[rand.IntN(len(contract.Commands))]
 	if command.Operation == "charge" && rand.IntN(2) == 0 { // less than is given back
@@ -60,10 +63,10 @@ func (c *caller) anyCall() *call {
 	return call
 }
 
-// anyRow is of a funnel, which has one rate, or of slots, which have the key 2.
+// anyRow returns the words for one key: slots for the key 2, otherwise a funnel, whose rate never changes.
 func (c *caller) anyRow(operation string, key int) []string {
 	name, dice := fmt.Sprint(c.number, ":", key), rand.IntN(100)
-	if key < 2 || operation == "peek" && dice == 0 { // of slots, this is WRONGTYPE
+	if key < 2 || operation == "peek" && dice == 0 { // a funnel under the key of slots is WRONGTYPE
 		rate := rates[(c.number+key)%len(rates)]
 		quantity := []string{"1", "1", "1", "1", "2", "3", "7", "0"}[rand.IntN(8)]
 		if dice < 5 && operation != "charge" {
@@ -124,7 +127,7 @@ func (c *call) send(wire *servertest.Wire, askExpiry func(key string) []string) 
 	return nil
 }
 
-// form is the call as it is sent: the command, or the script.
+// form returns the words that are sent: the command, or the script with its arguments.
 func (c *call) form() []string {
 	if !c.byScript {
 		return c.words
@@ -136,8 +139,8 @@ func (c *call) form() []string {
 	return slices.Concat(words, arguments, c.words[1+5*len(c.rows):])
 }
 
-// isExplained reports whether there is an instant at which the contract replies and stores the same. All
-// conditions of a reply hold from some instant on, or until one: the first of them are tried.
+// isExplained reports whether there is an instant at which the contract replies and stores the same. Each
+// condition of a reply begins or ends to hold at some instant, so it suffices to try these instants.
 func (c *call) isExplained() bool {
 	unit := int64(1)
 	if c.byScript {
@@ -152,7 +155,7 @@ func (c *call) isExplained() bool {
 	})
 }
 
-// is reports whether the outcome is what became of the call.
+// is reports whether the reply and the keys are as the outcome says.
 func (c *call) is(outcome contract.Outcome) bool {
 	if text, isError := c.reply.(servertest.ErrorReply); isError != (outcome.Err != "") ||
 		isError && !strings.HasPrefix(string(text), string(outcome.Err)) ||
@@ -178,7 +181,7 @@ func (c *call) is(outcome contract.Outcome) bool {
 	return true
 }
 
-// instants are those that the reply tells, and those from which on a condition of it holds.
+// instants returns the instants at which a condition of the reply begins to hold.
 func (c *call) instants() []int64 {
 	instants := []int64{c.sent}
 	command, _ := contract.CommandOf(c.words[0])
@@ -209,7 +212,7 @@ func (c *call) instants() []int64 {
 	return instants
 }
 
-// valueOf is what a key held by the reply of GET, or of ZRANGE WITHSCORES.
+// valueOf returns the value of a key, from the reply of GET or of ZRANGE WITHSCORES.
 func valueOf(reply any) contract.Value {
 	members, isSet := reply.([]any)
 	if text, isText := reply.(string); isText {
@@ -232,7 +235,7 @@ func isSame(held, got contract.Value, now int64) bool {
 	return held.Type == got.Type && held.Text == got.Text && maps.Equal(held.Scores, got.Scores)
 }
 
-// lastOf is the TAT, or when the last slot ends.
+// lastOf returns the TAT of a funnel, or when the last slot ends.
 func lastOf(value contract.Value) (instant int64) {
 	if value.Type == "zset" {
 		return int64(slices.Max(slices.Collect(maps.Values(value.Scores)))) * 1e6

@@ -15,11 +15,11 @@ import (
 )
 
 const span = 50 * time.Millisecond  // d of the leases
-const slack = 20 * time.Millisecond // how late a caller may be to count: an instant is known to that
+const slack = 20 * time.Millisecond // tokens of a caller that took longer are not counted
 
 var leasedLimit = limiter.PerSecond(200)
 
-// A bound watches how many tokens callers get. What it does not count makes it weaker, never wrong.
+// A bound checks how many tokens callers get. If it does not count some, it is weaker, but never wrong.
 type bound struct {
 	tokens atomic.Int64
 	mutex  sync.Mutex
@@ -27,7 +27,7 @@ type bound struct {
 	last   time.Time
 }
 
-// add is told of tokens that a caller may use from an instant on.
+// add counts tokens that a caller may use from the instant since on.
 func (b *bound) add(tokens int, since time.Time) error {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -60,8 +60,8 @@ func (s *soak) callByLeases() {
 	}
 }
 
-// useLease lets leases take ahead, be idle until the funnel is empty, and then use all there is. An error,
-// as in a failover, grants nothing.
+// useLease lets leases take tokens ahead, waits until the funnel is empty, and then uses all there is. An
+// error, as in a failover, grants nothing.
 func (s *soak) useLease(leases *lease.Leases) error {
 	const cycle, burst, again = 3 * time.Second, 40 * time.Millisecond, 1500 * time.Millisecond
 	calls, pause := 0, time.Duration(0)

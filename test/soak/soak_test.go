@@ -82,7 +82,7 @@ func TestEveryReplyFollowsTheContract(t *testing.T) {
 		at(0.6)
 		s.failOver(part%2 == 0)
 		at(1)
-		used, open := s.tell(time.Since(began))
+		used, open := s.report(time.Since(began))
 		require.Positive(t, s.leased.tokens.Swap(0), "tokens by leases")
 		if part < 2 {
 			memory, descriptors = used, open
@@ -95,7 +95,7 @@ func TestEveryReplyFollowsTheContract(t *testing.T) {
 	s.end()
 }
 
-// repeat calls until the load ends or something is wrong.
+// repeat runs call in a goroutine, again and again, until the soak is over or has failed.
 func (s *soak) repeat(call func() error) {
 	s.callers.Go(func() {
 		for !s.over.Load() && !s.Failed() {
@@ -106,6 +106,7 @@ func (s *soak) repeat(call func() error) {
 	})
 }
 
+// end ends the load.
 func (s *soak) end() {
 	s.over.Store(true)
 	s.callers.Wait()
@@ -170,8 +171,8 @@ func keepBusy(path string) (stop func()) {
 	return func() { close(stopped); <-done }
 }
 
-// tell logs a row of the table, and returns the memory and the descriptors of the servers.
-func (s *soak) tell(elapsed time.Duration) (memory, descriptors [2]int64) {
+// report logs a row of the table, and returns the memory and the descriptors of the servers.
+func (s *soak) report(elapsed time.Duration) (memory, descriptors [2]int64) {
 	for i, server := range s.servers {
 		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", server.Pid()))
 		require.NoError(s, err)
@@ -187,7 +188,7 @@ func (s *soak) tell(elapsed time.Duration) (memory, descriptors [2]int64) {
 	return memory, descriptors
 }
 
-// A caller calls for keys of its own, two funnels and slots, one call after the other: it knows what they hold.
+// A caller makes one call after another for keys of its own: two funnels and slots. So it knows what they hold.
 type caller struct {
 	*soak
 	number   int

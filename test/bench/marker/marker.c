@@ -16,7 +16,7 @@
  *   BENCH.LIMIT key capacity count period quantity   as a limited one
  *
  * Any cost of CL.THROTTLE above these is funnel's own: arguments, arithmetic. The names are as
- * long as that of the command, and the constants have as many digits as the numbers in the calls
+ * long as CL.THROTTLE, and the constants have as many digits as the numbers in the calls
  * that are counted. */
 
 #include <string.h>

@@ -1,0 +1,152 @@
+package lease
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"funnel/limiter"
+)
+
+// askAlone is for how long callers ask alone after a call for tokens has failed.
+const askAlone = time.Second
+
+// A call is a call for tokens: for waiting callers, for tokens ahead, or for both.
+type call struct {
+	waiters  []*waiter
+	quantity int
+	sent     time.Duration
+}
+
+// isShared reports whether the call is for more than the tokens of one caller. Such a call takes
+// what it can get. A call that is not shared is what its caller would ask without leases.
+func (c *call) isShared() bool { return len(c.waiters) != 1 || c.quantity > c.waiters[0].quantity }
+
+// startAsking makes calls for tokens in the background, unless that is being done already.
+func (l *lease) startAsking() {
+	if l.asking.CompareAndSwap(false, true) {
+		go l.ask()
+	}
+}
+
+// ask makes one call for tokens after another, until nobody waits. The calls belong to nobody: no
+// caller ends them.
+func (l *lease) ask() {
+	ctx := context.WithValue(context.Background(), l.leases, true)
+	for c := l.nextCall(true); c != nil; c = l.nextCall(false) {
+		reply, err := l.send(ctx, c)
+		l.receive(c, reply, err)
+	}
+}
+
+// nextCall returns the next call for tokens. It is for the callers in the queue, and the first call
+// may be for tokens ahead alone. If there is nothing to ask for, nextCall returns nil, and asking
+// is over.
+func (l *lease) nextCall(first bool) *call {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	known, now := l.state.Load(), l.leases.now()
+	l.serveQueue(known, now)
+	c := &call{waiters: l.queue, quantity: l.wanted(known, l.queue, now), sent: now}
+	switch {
+	case len(l.queue) == 0:
+		refills := first && c.quantity > 0 && known.refill.isDue(now, &known.grants)
+		if !refills {
+			l.asking.Store(false)
+			return nil
+		}
+	case l.queue[0].quantity > 1 && known.reply.gotLess():
+		// Tokens are scarce. A shared call may take too few for any of the callers, and they would lapse.
+		c.waiters, c.quantity = l.queue[:1:1], l.queue[0].quantity
+	}
+	l.queue = l.queue[len(c.waiters):]
+	return c
+}
+
+// wanted returns how many tokens to ask for: what the waiters want, or half of the demand if that is
+// more. Tokens ahead are no more than maxAhead.
+func (l *lease) wanted(known *state, waiters []*waiter, now time.Duration) (tokens int) {
+	for _, w := range waiters {
+		tokens = plus(tokens, w.quantity)
+	}
+	ahead := min(l.demand.inSpan()/2-tokens, l.maxAhead-known.grants.ahead(now))
+	return tokens + max(0, ahead)
+}
+
+func (l *lease) send(ctx context.Context, c *call) (limiter.Result, error) {
+	if c.isShared() {
+		return l.leases.limiter.AllowAtMost(ctx, l.request.Key, l.request.Limit, c.quantity)
+	}
+	return l.leases.limiter.AllowN(ctx, l.request.Key, l.request.Limit, c.quantity)
+}
+
+// receive decides the callers of a call by its reply, and then the callers who came since, as far as
+// tokens are left. All others see the new state only after that.
+func (l *lease) receive(c *call, reply limiter.Result, err error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	byRedis := err == nil && (reply.Path == limiter.PathModule || reply.Path == limiter.PathScript)
+	next := *l.state.Load()
+	if byRedis {
+		l.learn(&next, c, reply)
+	} else {
+		next.unlearn(l.leases.now())
+	}
+	for _, w := range c.waiters {
+		if w.ctx.Err() != nil { // it has given up, or is about to: the next in line gets its tokens
+			continue
+		}
+		var got outcome
+		switch {
+		case !c.isShared():
+			got = outcome{reply, err, true}
+			next.grants.take(c.sent, w.quantity) // they are not ahead
+		case byRedis:
+			next.decideByReply(w.quantity, &got.result)
+		}
+		w.done <- got
+	}
+	l.serveQueue(&next, l.leases.now())
+	l.state.Store(&next)
+}
+
+// learn changes the state by a reply of Redis: its tokens become a grant, it may reject later calls,
+// and it says when to ask ahead.
+func (l *lease) learn(s *state, c *call, reply limiter.Result) {
+	span := l.leases.span
+	s.reply = newLastReply(reply, l.request.Limit, s.grants.interval, c.sent)
+	s.reply.rejectOthers(span, c.isShared())
+	s.grants = s.grants.with(reply.Allowed, reply.Receipt, c.sent, c.sent+span)
+	s.refill = refill{}
+	took, demand := l.leases.now()-c.sent, l.demand.inSpan()
+	if s.reply.gotLess() || took >= span/2 || demand/2 > l.maxAhead {
+		return // asking ahead would not bring enough, or not in time
+	}
+	s.refill.from = c.sent + span/3 // no more than three calls in d
+	s.refill.early = took + span/8
+	inEarly := float64(demand) * float64(s.refill.early) / float64(span)
+	s.refill.tokens = min(int(inEarly), l.maxAhead/2)
+}
+
+// unlearn changes the state after a call that Redis has not decided: callers ask alone for a while,
+// and nothing is asked ahead or rejected. Grants stay.
+func (s *state) unlearn(now time.Duration) {
+	s.refill = refill{}
+	s.reply.rejectNone()
+	s.aloneUntil = now + askAlone
+}
+
+// serveQueue decides callers in the queue, in order, as far as that is possible without Redis.
+func (l *lease) serveQueue(known *state, now time.Duration) {
+	l.queue = slices.DeleteFunc(l.queue, func(w *waiter) bool {
+		if w.ctx.Err() != nil {
+			return true
+		}
+		var got outcome
+		decided := known.tryLocal(now, w.quantity, &got.result)
+		if decided {
+			w.done <- got
+		}
+		return decided
+	})
+}

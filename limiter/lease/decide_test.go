@@ -1,0 +1,237 @@
+// How callers are decided: together, by tokens ahead, or by the last reply. Each test is for a
+// sentence of the package comment.
+
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/limiter"
+	"funnel/limiter/lease"
+)
+
+func TestCallersShareCalls(t *testing.T) {
+	test(t, "callers who come during a call share the next one", perSecond100, time.Minute, func(f *fixture) {
+		callers := f.startThree()
+		f.pass(2 * time.Second)
+		require.Equal(f, limiter.PathModule, callers[0].Path)
+		require.True(f, callers[1].waits(), "the second call is under way")
+		f.pass(2 * time.Second)
+		f.requireCommands("cl.reserve 1", "cl.take 2")
+		for i, c := range callers[1:] {
+			require.NoError(f, c.err)
+			require.Equal(f, limiter.Result{
+				Key: "key", Limit: perSecond100, Quantity: 1, Allowed: 1,
+				Remaining:  98 + 1 - i, // the second caller leaves the third one's token ahead
+				RetryAfter: limiter.NoRetry,
+				ResetAfter: 2 * time.Second, // of two tokens: the first has leaked
+				Receipt:    callers[1].Receipt + int64(i)*int64(time.Second),
+				Path:       limiter.PathModule,
+			}, c.Result, i)
+		}
+		require.Len(f, f.events, 2, "the Limiter's own hooks have seen the first")
+		require.Equal(f, 4*time.Second, f.events[0].Duration)
+	})
+	test(t, "nobody asks for a caller who gave up before", perSecond100, time.Minute, func(f *fixture) {
+		impatient, cancel := context.WithTimeoutCause(ctx, time.Second, errors.New("too long"))
+		defer cancel()
+		f.start(ctx, 1)
+		c := f.start(impatient, 1)
+		f.start(ctx, 1)
+		f.pass(10 * time.Second)
+		f.requireCommands("cl.reserve 1", "cl.reserve 1")
+		require.EqualError(f, c.err, "too long")
+		require.Equal(f, time.Second, c.took)
+	})
+	hourly := limiter.Every(time.Hour).Burst(3)
+	test(t, "the token of a caller who gives up goes to the next", hourly, 0, func(f *fixture) {
+		impatient, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		f.start(ctx, 1)
+		first := f.start(impatient, 1)
+		second, third := f.start(ctx, 1), f.start(ctx, 1)
+		f.pass(10 * time.Second)
+		f.requireCommands("cl.reserve 1", "cl.take 3") // at 2 s: nobody has given up yet
+		require.ErrorIs(f, first.err, context.DeadlineExceeded)
+		require.Equal(f, []int{1, 1}, []int{second.Allowed, third.Allowed}, "Redis granted 2")
+	})
+	test(t, "a reply decides all who waited for it", perSecond100.Burst(2), time.Minute, func(f *fixture) {
+		f.startThree()
+		f.pass(3 * time.Second)
+		late := f.start(ctx, 1) // after cl.take 2, which takes the last token and one that leaked
+		f.pass(time.Second)
+		f.requireCommands("cl.reserve 1", "cl.take 2")
+		require.True(f, late.waits(), "for the next reply")
+		f.pass(2 * time.Second)
+		f.requireCommands("cl.reserve 1")
+	})
+}
+
+func TestTokensAhead(t *testing.T) {
+	test(t, "one caller in d asks as without leases", perSecond100, time.Second, func(f *fixture) {
+		for _, quantity := range []int{1, 10, 1, 2, 0, 11, 10, 3, 80} {
+			f.allow(quantity)
+			f.requireCommands(fmt.Sprint("cl.reserve ", quantity))
+			f.pass(time.Second)
+		}
+	})
+	test(t, "tokens ahead are handed out without Redis", perSecond100, 20*time.Second, func(f *fixture) {
+		f.latency(0)
+		var last limiter.Result
+		for range 4 { // the third call takes one token ahead, and the fourth takes two
+			last = f.allow(2)
+			require.Equal(f, limiter.PathModule, last.Path)
+		}
+		f.requireCommands("cl.reserve 2", "cl.reserve 2", "cl.take 3", "cl.take 4")
+		require.Equal(f, 89+3, last.Remaining, "11 tokens are taken, and 3 of them are ahead")
+		f.events = nil
+
+		ahead := f.allow(2)
+		f.requireCommands()
+		require.Equal(f, limiter.Result{Key: "key", Limit: perSecond100, Quantity: 2, Allowed: 2, Remaining: 89 + 1,
+			RetryAfter: limiter.NoRetry, ResetAfter: 11 * time.Second, Path: limiter.PathLease,
+			Receipt: time.Now().Add(11 * time.Second).UnixNano()}, ahead)
+		require.Equal(f, []limiter.Event{{Command: "reserve", Key: "key", Result: ahead}}, f.events)
+		require.Equal(f, time.Now().Add(7*time.Second).UnixNano(), f.allow(1).Receipt, "that of cl.take 3")
+	})
+	test(t, "the capacity bounds what remains", perSecond100, 20*time.Second, func(f *fixture) {
+		f.latency(0)
+		for _, quantity := range []int{2, 2, 2, 4, 8} { // three tokens are ahead then
+			f.allow(quantity)
+		}
+		f.redis.locked(func() { clear(f.redis.values) }) // others empty the funnel
+		require.Equal(f, 100, f.allow(2).Remaining, "the reply has 91 left, and 10 tokens are ahead")
+	})
+	test(t, "tokens last for d from when they were asked for", perSecond100, 10*time.Second, func(f *fixture) {
+		impatient, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		f.start(impatient, 10) // it gives up, and leaves 10 tokens
+		f.pass(2 * time.Second)
+		f.requireCommands("cl.reserve 10")
+		require.Equal(f, limiter.PathLease, f.allow(8).Path)
+		f.pass(8 * time.Second)
+		require.Equal(f, limiter.PathLease, f.allow(1).Path)
+		f.pass(1)
+		late := f.start(ctx, 1)
+		require.True(f, late.waits(), "for Redis: one token was left, and has lapsed")
+	})
+	test(t, "no token is used at an instant before it was taken", perSecond100, time.Minute, func(f *fixture) {
+		// A caller reads the clock. Before it goes on, a call for tokens is answered.
+		var afterReading func()
+		lease.SetClock(f.leases, func() time.Duration {
+			now := time.Since(f.began)
+			if do := afterReading; do != nil {
+				afterReading = nil
+				do()
+			}
+			return now
+		})
+		f.allow(10)
+		f.pass(time.Second)
+		afterReading = func() {
+			f.pass(time.Second)
+			f.start(ctx, 1)
+			f.pass(2 * time.Second)
+			require.Contains(f, f.newCommands(), "cl.take 5", "four tokens are ahead")
+		}
+		early := f.allow(1)
+		require.NotEqual(f, limiter.PathModule, early.Path)
+		require.Equal(f, 9*time.Second, early.ResetAfter, "by the state that it had read")
+	})
+	const d = 8 * time.Second
+	for name, capacity := range map[string]int{"enough": 10_000, "barely enough": 600} {
+		limit := limiter.Every(time.Millisecond).Burst(capacity)
+		test(t, "callers of a hot key do not wait: "+name+" may be ahead", limit, d, func(f *fixture) {
+			const callsInD, warmUp, length = 80, 2, 5 // the last two in d
+			for i := range callsInD * length {
+				c := f.start(ctx, 1)
+				if i >= callsInD*warmUp {
+					require.Equal(f, limiter.PathLease, c.Path, "call %d", i)
+				}
+				f.pass(d / callsInD)
+			}
+			require.LessOrEqual(f, len(f.newCommands()), 3*length+warmUp*3, "three calls within d, and more in the beginning")
+			f.pass(4 * time.Second)
+			f.requireCommands() // nobody asks
+		})
+	}
+	perMillisecond := limiter.Every(time.Millisecond).Burst(10_000)
+	test(t, "they are asked for again before they lapse", perMillisecond, d, func(f *fixture) {
+		for range 160 {
+			f.start(ctx, 1)
+			f.pass(100 * time.Millisecond)
+		}
+		f.pass(4 * time.Second)
+		f.newCommands()
+		require.Equal(f, limiter.PathLease, f.allow(1).Path)
+		f.pass(2 * time.Second)
+		require.Len(f, f.newCommands(), 1)
+	})
+}
+
+func TestRejections(t *testing.T) {
+	test(t, "while the tokens cannot fit", perSecond100, time.Nanosecond, func(f *fixture) {
+		f.latency(time.Millisecond)
+		require.Equal(f, 91, f.allow(91).Allowed)
+		limited := f.allow(10)
+		require.Equal(f, limiter.PathModule, limited.Path)
+		require.Equal(f, 1, f.allow(1).Allowed, "9 are left")
+		f.requireCommands("cl.reserve 91", "cl.reserve 10", "cl.reserve 1")
+		limited = f.allow(10)
+		f.requireCommands("cl.reserve 10")
+
+		f.pass(time.Second)
+		const passed = time.Second + 2*time.Millisecond // since the call was sent
+		again := f.allow(10)
+		require.Equal(f, limiter.Result{Key: "key", Limit: perSecond100, Quantity: 10, Remaining: 8,
+			RetryAfter: limited.RetryAfter - passed, ResetAfter: limited.ResetAfter - passed, Path: limiter.PathLease}, again)
+		require.Equal(f, []limiter.Event{{Command: "reserve", Key: "key", Result: again}}, f.events)
+		f.pass(again.RetryAfter - 1)
+		require.EqualValues(f, 1, f.allow(10).RetryAfter)
+		f.requireCommands()
+		f.pass(1)
+		require.Equal(f, 10, f.allow(10).Allowed)
+	})
+	test(t, "not by a capacity whose time fills 63 bits", limiter.PerSecond(1e9).Burst(math.MaxInt), 0, func(f *fixture) {
+		for range 3 {
+			require.Equal(f, 1, f.allow(1).Allowed)
+		}
+	})
+	hourly := limiter.Every(time.Hour).Burst(1)
+	test(t, "no longer than 5 seconds, even if the key is deleted", hourly, time.Minute, func(f *fixture) {
+		f.latency(0)
+		require.Equal(f, 1, f.allow(1).Allowed)
+		require.True(f, f.allow(1).Limited())
+		f.requireCommands("cl.reserve 1", "cl.reserve 1") // a reply that allowed rejects nothing
+		f.redis.locked(func() { clear(f.redis.values) })
+		f.pass(5*time.Second - 1)
+		require.True(f, f.allow(1).Limited())
+		f.requireCommands()
+		f.pass(1)
+		require.Equal(f, 1, f.allow(1).Allowed)
+	})
+	perTenth := limiter.Every(100 * time.Millisecond).Burst(10)
+	test(t, "of all calls, after a shared call that got less", perTenth, time.Minute, func(f *fixture) {
+		f.latency(0)
+		f.allow(8)
+		f.latency(time.Millisecond)
+		callers := f.startThree()
+		f.pass(4 * time.Millisecond)
+		f.requireCommands("cl.reserve 8", "cl.reserve 1", "cl.take 2")
+		require.Equal(f, []int{1, 1, 0}, []int{callers[0].Allowed, callers[1].Allowed, callers[2].Allowed})
+		const halfLeaks = 500 * time.Millisecond
+		require.Equal(f, halfLeaks, callers[2].RetryAfter, "from when the call was sent")
+		f.pass(halfLeaks - 2*time.Millisecond - 1)
+		require.EqualValues(f, 1, f.allow(1).RetryAfter, "though some tokens fit")
+		f.requireCommands()
+		f.pass(1)
+		require.Equal(f, 1, f.allow(1).Allowed)
+	})
+}

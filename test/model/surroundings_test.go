@@ -1,0 +1,90 @@
+// What the fuzzer does beside calls: it moves the clock, reads the server's files anew, and changes
+// settings and connections.
+
+package model_test
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"funnel/internal/servertest"
+)
+
+// settle deletes keys that expire about now, by the server's clock: whether they still exist would depend
+// on how fast the test runs.
+func (f *fuzzer) settle() {
+	for key, entry := range f.model.keys {
+		if entry.expiry > f.model.instant-60_000 && entry.expiry < f.model.instant+600_000 {
+			f.send(anything{}, "del", key)
+			delete(f.model.keys, key)
+		}
+	}
+}
+
+// lookAtAll compares all keys, at times after the server has read them anew. What the
+// log of effects says is what the model says.
+func (f *fuzzer) lookAtAll() {
+	switch f.random.IntN(3) {
+	case 0:
+		f.send("OK", "debug", "reload")
+	case 1:
+		f.send("OK", "debug", "loadaof")
+	}
+	count := 0
+	for key := range f.model.keys {
+		f.touched[key] = true
+		if _, found := f.model.get(key); found {
+			count++
+		}
+	}
+	f.send(int64(count), "dbsize")
+}
+
+func (f *fuzzer) moveClock() {
+	now := f.model.now
+	switch f.random.IntN(12) {
+	case 0:
+		now = pick(f.words, []int64{0, 1, 1e9, 1 << 53, 1 << 62, math.MaxInt64 - 1, math.MaxInt64})
+	case 1:
+		now = f.random.Int64()
+	case 2:
+		now = servertest.Epoch.UnixNano()
+	case 3:
+		now = max(0, now-int64(time.Hour))
+	case 4:
+		now += min(int64(time.Hour), math.MaxInt64-now)
+	default:
+		now += min(f.random.Int64N(int64(3*time.Second)), math.MaxInt64-now)
+	}
+	f.setClock(now)
+}
+
+func (f *fuzzer) setClock(now int64) {
+	if f.model.now = now; f.script != "" {
+		f.model.now -= now % 1e3
+		return
+	}
+	f.send(now, "funnel.debug", "clock", strconv.FormatInt(now, 10))
+}
+
+// session changes what a client or an operator may change at any time, and what
+// must make no difference.
+func (f *fuzzer) session() {
+	switch f.random.IntN(4) {
+	case 0:
+		f.send(anything{}, "hello", pick(f.words, []string{"2", "3"}))
+		f.send(anything{}, "client", "tracking", "off")
+	case 1: // pushes need RESP3
+		f.send(anything{}, "hello", "3")
+		f.send("OK", "client", "tracking", "on")
+	default:
+		setting := pick(f.words, [][]string{
+			{"slowlog-log-slower-than", "0"}, {"slowlog-log-slower-than", "10000"},
+			{"notify-keyspace-events", "KEA"}, {"notify-keyspace-events", ""},
+			{"maxmemory-policy", "allkeys-lfu"}, {"maxmemory-policy", "noeviction"},
+			{"tracking-table-max-keys", "1"}, {"tracking-table-max-keys", "1000000"},
+		})
+		f.send("OK", append([]string{"config", "set"}, setting...)...)
+	}
+}

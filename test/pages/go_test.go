@@ -1,0 +1,86 @@
+// The Go snippets of docs/clients.md and docs/go.md do what the pages say: they wait for their turn, send
+// a refund once, and settle.
+
+package pages_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+	"funnel/limiter"
+	"funnel/test/pages/page"
+)
+
+// programInGo builds testdata/program.go with the snippets in their places. Snippets that wait get a
+// quick rate, and the snippet with a limiter waits longer than it does on the page.
+func programInGo(t *testing.T) (program string) {
+	folder := t.TempDir()
+	source, program := filepath.Join(folder, "main.go"), filepath.Join(folder, "program")
+	text, err := os.ReadFile("testdata/program.go")
+	require.NoError(t, err)
+	const slow, quick = "limiter.PerMinute(30).Burst(15)", "limiter.Per(30, 15*time.Second).Burst(15)"
+	for name, snippet := range map[string]string{
+		"limiter":         replaced(t, replaced(t, snippet(t, "limiter"), slow, quick), "10*time.Second", "time.Minute"),
+		"go-redis":        replaced(t, snippet(t, "go-redis"), "15, 30, 60", "15, 30, 15"),
+		"rueidis":         replaced(t, snippet(t, "rueidis"), `"15", "30", "60"`, `"15", "30", "15"`),
+		"settle":          strings.TrimSuffix(page.Marked(t, "../../docs/go.md", "settle"), "\n"),
+		"go-redis-refund": snippet(t, "go-redis-refund"),
+	} {
+		place := regexp.MustCompile(`(?m)^(\t*)// snippet: ` + name + "$").FindSubmatch(text)
+		require.NotNil(t, place, name)
+		indented := string(place[1]) + strings.ReplaceAll(snippet, "\n", "\n"+string(place[1]))
+		text = bytes.Replace(text, append(place[0], '\n'), []byte(indented+"\n"), 1)
+	}
+	require.NoError(t, os.WriteFile(source, text, 0o600))
+	output, err := exec.Command("gofmt", "-l", source).CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	require.Empty(t, string(output), "the snippets are as gofmt wants them")
+	output, err = exec.Command("go", "build", "-o", program, source).CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	return program
+}
+
+func TestGoSnippets(t *testing.T) {
+	t.Parallel()
+	program, module, withoutModule := programInGo(t), servertest.StartModule(t), servertest.Start(t, servertest.Options{})
+	turns := func(name string, server *servertest.Server) {
+		requireTurns(t, server, func() *exec.Cmd {
+			return exec.Command(program, name, server.Addr(), strings.Repeat("x", rounds))
+		})
+	}
+	turns("limiter", module)
+	turns("go-redis", module)
+	turns("rueidis", module)
+	turns("limiter", withoutModule)
+	for _, name := range []string{"go-redis refund", "rueidis refund"} {
+		requireRefund(t, module, func(addr string) *exec.Cmd { return exec.Command(program, name, addr, "x") })
+	}
+	end := run(t, emptied(t, module), exec.Command(program, "settle", module.Addr(), "x"))
+	require.NoError(t, end.err, end)
+	require.Equal(t, 1, end.calls["cl.refund"], end)
+}
+
+// TestRueidis tests what the page says of rueidis' builder, and of the script.
+func TestRueidis(t *testing.T) {
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{servertest.StartModule(t).Addr()}})
+	require.NoError(t, err)
+	defer client.Close()
+	typed := client.B().ClThrottle().Key("user:42").MaxBurst(15).CountPerPeriod(30).Period(60).Build()
+	reply, err := client.Do(t.Context(), typed).AsIntSlice()
+	require.NoError(t, err)
+	require.Equal(t, []int64{0, 15, 14, -1, 2}, reply)
+	script := rueidis.NewLuaScript(limiter.Script())
+	decided, err := script.Exec(t.Context(), client, []string{"new"}, []string{"reserve", "15", "30", "60", "1"}).ToAny()
+	require.NoError(t, err)
+	require.Regexp(t, `^\[0 0 \[\[0 15 14 0 2 \d{19}\]\]\]$`, fmt.Sprint(decided))
+}

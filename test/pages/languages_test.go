@@ -1,0 +1,175 @@
+// The snippets of docs/clients.md in other languages than Go wait for their turn, say the
+// server's error, and send a refund once.
+
+package pages_test
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+	"funnel/test/pages/page"
+)
+
+// A language has a client in a package of Debian.
+type language struct {
+	name   string // the mark of its snippet that reserves
+	refund string // follows that snippet
+	script string // the mark of its snippet for servers without the module, if it has one
+	limit  string // as its snippets write it
+	needs  string // a program that ends well where the client is installed, and prints its version
+
+	program string // connects to PORT, and runs TEXT
+	round   string // one TEXT of several
+	command []string
+}
+
+var languages = []language{
+	{
+		"redis-cli", `redis-cli cl.refund user:42 15 30 60 1 "$8"`, "", "15 30 60",
+		"redis-cli --version",
+		"redis-cli() { command redis-cli -e -p PORT \"$@\"; }\nTEXT",
+		"TEXT\necho went on\n",
+		[]string{"bash", "-e", "-c"},
+	}, {
+		"redis-py", `r.execute_command("CL.REFUND", "user:42", 15, 30, 60, 1, rows[0][5])`, "redis-py-script", "15, 30, 60",
+		"import redis; print(redis.__version__)",
+		"import redis, time\nfrom redis.retry import Retry\nfrom redis.backoff import NoBackoff\n" +
+			"r = redis.Redis(port=PORT, retry=Retry(NoBackoff(), 0))\nTEXT",
+		"TEXT\nprint('went on')\n",
+		[]string{"/usr/bin/python3", "-c"},
+	}, {
+		"node-redis", `await client.sendCommand(["CL.REFUND", "user:42", "15", "30", "60", "1", rows[0][5]]);`,
+		"node-redis-script", `"15", "30", "60"`,
+		`require("redis"); console.log(process.version)`,
+		// It connects again: half a second to do so.
+		`const client = require("redis").createClient({ url: "redis://127.0.0.1:PORT" });
+			const { createHash } = require("node:crypto");
+			const { readFileSync } = require("node:fs");
+			const { setTimeout } = require("node:timers/promises");
+			client.on("error", () => {});
+			(async () => { await client.connect(); TEXT })()
+				.then(() => process.exit(0), (error) => { console.error(error); setTimeout(500).then(() => process.exit(1)); });`,
+		"{ TEXT\nconsole.log('went on'); }\n",
+		[]string{"node", "-e"},
+	}, {
+		"phpredis", `$reply = $redis->rawCommand("CL.REFUND", "user:42", 15, 30, 60, 1, $rows[0][5]);
+			if ($reply === false) throw new RuntimeException($redis->getLastError());`, "", "15, 30, 60",
+		"new Redis(); echo phpversion('redis');",
+		// If the connection closes before it reads the answer, it connects again, and waits for that answer.
+		"ini_set('default_socket_timeout', 2); $redis = new Redis(); $redis->connect('127.0.0.1', PORT);\nTEXT",
+		"TEXT\necho \"went on\\n\";\n",
+		[]string{"php", "-r"},
+	}, {
+		"redis-rb", `redis.call("CL.REFUND", "user:42", 15, 30, 60, 1, rows[0][5])`, "", "15, 30, 60",
+		"require 'redis'; puts Redis::VERSION",
+		"require 'redis'\nredis = Redis.new(port: PORT, reconnect_attempts: 0)\nTEXT",
+		"TEXT\nputs 'went on'\n",
+		[]string{"ruby", "-e"},
+	}, {
+		"perl-redis", `$redis->${\"CL.REFUND"}("user:42", 15, 30, 60, 1, $rows->[0][5]);`, "", "15, 30, 60",
+		"use Redis; print Redis->VERSION",
+		"use strict; use warnings FATAL => 'all'; use Redis; use Time::HiRes 'sleep'; my $redis = Redis->new(server => '127.0.0.1:PORT');\nTEXT",
+		"{ TEXT\nprint \"went on\\n\"; }\n",
+		[]string{"perl", "-e"},
+	}, {
+		"hiredis", `redisReply *refund = redisCommand(c, "CL.REFUND %s 15 30 60 1 %s", "user:42", row->element[5]->str);
+			if (refund == NULL || refund->type == REDIS_REPLY_ERROR) {
+				fprintf(stderr, "%s\n", refund == NULL ? c->errstr : refund->str);
+				exit(1);
+			}`, "", "15 30 60",
+		"echo '#include <hiredis/hiredis.h>' | cc -E - | grep -c redisReply",
+		`folder=$(mktemp -d); trap 'rm -r "$folder"' EXIT; cc -Wall -Wextra -Werror -o "$folder/program" -x c - -lhiredis -lm <<'END' && "$folder/program"
+#include <hiredis/hiredis.h>
+#include <math.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) { redisContext *c = redisConnect("127.0.0.1", PORT); TEXT }
+END`,
+		"{ TEXT\nputs(\"went on\"); }\n",
+		[]string{"bash", "-c"},
+	},
+}
+
+// run returns a command that runs text. Debian keeps node-redis in a folder that its own node
+// knows, and others do not.
+func (l language) run(text string) *exec.Cmd {
+	command := exec.Command(l.command[0], append(l.command[1:len(l.command):len(l.command)], text)...)
+	command.Dir = "../.."
+	command.Env = append(os.Environ(), "NODE_PATH=/usr/share/nodejs:"+os.Getenv("NODE_PATH"))
+	return command
+}
+
+// at returns a command that runs text with a client of a server.
+func (l language) at(addr, text string) *exec.Cmd {
+	_, port, _ := net.SplitHostPort(addr)
+	return l.run(strings.NewReplacer("PORT", port, "TEXT", text).Replace(l.program))
+}
+
+// TestSnippets runs them with the module, and by script. TestGoSnippets has the clients in Go.
+func TestSnippets(t *testing.T) {
+	for _, option := range []string{"retry=Retry(NoBackoff(), 0)", "reconnect_attempts: 0"} {
+		require.Contains(t, clients(t), option)
+	}
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			version, err := l.run(l.needs).CombinedOutput()
+			if err != nil {
+				t.Skipf("needs %s: %v: %s", l.name, err, version)
+			}
+			t.Log(l.name, string(version))
+
+			shorter := strings.Replace(l.limit, "60", "15", 1)
+			turns := func(name string, server *servertest.Server) {
+				round := strings.Replace(l.round, "TEXT", replaced(t, snippet(t, name), l.limit, shorter), 1)
+				requireTurns(t, server, func() *exec.Cmd { return l.at(server.Addr(), strings.Repeat(round, rounds)) })
+				wrong := strings.Replace(round, shorter, strings.Replace(shorter, "30", "0", 1), 1)
+				end := run(t, server.Client(t), l.at(server.Addr(), wrong))
+				require.Error(t, end.err, "an error of the server is one of the snippet: %v", end)
+				require.Contains(t, end.output, "count must be", end)
+			}
+			server := servertest.StartModule(t)
+			turns(l.name, server)
+			requireRefund(t, server, func(addr string) *exec.Cmd { return l.at(addr, snippet(t, l.name)+"\n"+l.refund) })
+			if l.script != "" {
+				turns(l.script, servertest.Start(t, servertest.Options{}))
+			}
+		})
+	}
+}
+
+// TestWaitForASlot, as docs/commands.md has it: the work begins when another holder gives its slot
+// back, and its own is free when it fails.
+func TestWaitForASlot(t *testing.T) {
+	t.Parallel()
+	l := languages[slices.IndexFunc(languages, func(l language) bool { return l.name == "redis-py" })]
+	if output, err := l.run(l.needs).CombinedOutput(); err != nil {
+		t.Skipf("needs redis-py: %v: %s", err, output)
+	}
+	server := servertest.StartModule(t)
+	client := server.Client(t)
+	servertest.Call(t, client, "cl.reserve jobs 1 SLOTS 60 other")
+	work := "import random, uuid\ndef work(): print(r.zcard('jobs')); raise SystemExit('failed')\n"
+	snippet := replaced(t, page.Marked(t, "../../docs/commands.md", "wait for a slot"), `"jobs", 5`, `"jobs", 1`)
+	command := l.at(server.Addr(), work+snippet)
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
+	require.NoError(t, command.Start())
+	servertest.Eventually(t, "the snippet asks again", func() bool {
+		return servertest.InfoField(t, client, "funnel", "funnel_limited") > 1
+	})
+	require.EqualValues(t, 1, client.ZCard(t.Context(), "jobs").Val())
+	servertest.Call(t, client, "cl.refund jobs 1 SLOTS 60 other")
+	require.Error(t, command.Wait())
+	require.Equal(t, "1\nfailed\n", output.String())
+	require.Zero(t, client.Exists(t.Context(), "jobs").Val())
+}

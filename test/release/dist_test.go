@@ -1,0 +1,163 @@
+// ./build.sh dist makes a complete release, with the same bytes in any folder. A reader who follows the
+// README of the archive gets an answer from the module. This needs FUNNEL_LONG, because dist compiles
+// everything. installing_test.go installs the packages. Version, change log and tag agree, so a build
+// between releases does not look like a release.
+
+package release_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+	"funnel/test/pages/page"
+)
+
+// top is the repository.
+const top = "../.."
+
+// The date of the files in the archives, as SOURCE_DATE_EPOCH and as tar shows it.
+const made, shown = "1767323045", "2026-01-02 03:04:05"
+
+// run runs a program in a folder, with further variables, and returns what it prints.
+func run(t *testing.T, folder string, variables []string, program string, arguments ...string) string {
+	command := exec.Command(program, arguments...)
+	command.Dir, command.Env = folder, append(os.Environ(), variables...)
+	output, err := command.CombinedOutput()
+	require.NoError(t, err, "%s %s: %s", program, arguments, output)
+	return string(output)
+}
+
+func read(t *testing.T, folder, path string) string { return page.Read(t, filepath.Join(folder, path)) }
+
+// dist runs ./build.sh dist in a new copy of the sources, and returns its folder dist.
+func dist(t *testing.T, variables ...string) string {
+	folder := page.Clone(t, top)
+	run(t, folder, append(variables, "SOURCE_DATE_EPOCH="+made), "./build.sh", "dist")
+	return filepath.Join(folder, "dist")
+}
+
+// TestRelease is the way from the download to the first call: the checksums, the files, and
+// what the README of the archive says. Another folder, another folder for temporary files and
+// an empty cache make the same bytes.
+func TestRelease(t *testing.T) {
+	if os.Getenv("FUNNEL_LONG") == "" {
+		t.Skip("compiles all of Go's library: set FUNNEL_LONG")
+	}
+	folder := dist(t)
+	sums := read(t, folder, "SHA256SUMS")
+	require.Equal(t, run(t, folder, []string{"LC_ALL=C"}, "sh", "-c", "sha256sum [!S]*"), sums)
+	require.Equal(t, 1+2*len(formats()), strings.Count(sums, "\n"), sums)
+	require.Equal(t, sums, read(t, dist(t, "GOCACHE="+t.TempDir(), "TMPDIR="+t.TempDir()), "SHA256SUMS"))
+
+	name := fmt.Sprintf("funnel-%s-linux-%s", packedVersion(t), runtime.GOARCH)
+	unpacked := t.TempDir()
+	listed := run(t, unpacked, []string{"TZ=UTC"}, "tar", "-xvvzf", filepath.Join(folder, name+".tar.gz"), "--full-time")
+	const entries = "drwxr-xr-x /\n-rw-r--r-- /CHANGELOG.md\n-rw-r--r-- /LICENSE\n-rw-r--r-- /README.md\n-rwxr-xr-x /funnel.so\n"
+	pattern := strings.ReplaceAll(entries, " ", ` 0/0 +\d+ `+shown+" "+regexp.QuoteMeta(name))
+	require.Regexp(t, "^"+pattern+"$", listed, "no owner's name, and the given time")
+
+	release := filepath.Join(unpacked, name)
+	for _, file := range []string{"CHANGELOG.md", "LICENSE"} {
+		require.Equal(t, read(t, top, file), read(t, release, file))
+	}
+	// An offset in a crash report can be looked up, in C and in Go.
+	symbols := run(t, release, nil, "readelf", "-SsW", "funnel.so")
+	for _, want := range []string{" throttle_command\n", " funnel/module/answer.decide\n", " .debug_line "} {
+		require.True(t, strings.Contains(symbols, want), want)
+	}
+	// As SECURITY.md says.
+	modules := run(t, release, nil, "go", "version", "-m", "funnel.so")
+	require.Regexp(t, `^funnel\.so: `+runtime.Version()+`\n\tpath\t.*\n\tmod\tfunnel\t.*\n\tbuild\t`, modules)
+	require.NotContains(t, modules, "\n\tdep\t")
+	for _, format := range formats() {
+		for _, server := range []string{"redis", "valkey"} {
+			t.Run(server+" "+format.name, func(t *testing.T) {
+				requirePackage(t, format, server, folder, release)
+			})
+		}
+	}
+	t.Run("README", func(t *testing.T) { followReadme(t, release) })
+}
+
+// followReadme runs all that the README of the archive says, with a folder of its own
+// in place of /usr/lib, and without root.
+func followReadme(t *testing.T, release string) {
+	page.NeedRedisCLI(t)
+	text := read(t, release, "README.md")
+	require.NotContains(t, text, "](", "a link")
+	require.NotRegexp(t, "@[A-Z]+@", text, "a placeholder")
+	require.Contains(t, text, fmt.Sprintf("# funnel %s for Linux on %s\n", packedVersion(t), runtime.GOARCH))
+	prefix := t.TempDir()
+	var blocks []string
+	for _, block := range page.Blocks(t, filepath.Join(release, "README.md")) {
+		blocks = append(blocks, strings.ReplaceAll(block.Text, "/usr/lib/", prefix+"/"))
+	}
+	require.Len(t, blocks, 3, "install, load, ask")
+	require.NotContains(t, fmt.Sprint(blocks), "/usr/")
+	for range 2 { // the second time as for a new version
+		page.Shell(t, release, 0, blocks[0])
+	}
+	server := servertest.Start(t, page.WithModule(t, blocks[1]))
+	output := page.Shell(t, release, server.Port, blocks[2])
+	require.Contains(t, output, "funnel_version:"+versionOf(t))
+	require.True(t, strings.HasSuffix(output, "0\n15\n14\n-1\n2\n"), output)
+}
+
+func versionOf(t *testing.T) string {
+	version := regexp.MustCompile(`FUNNEL_VERSION "(.*)"`).FindStringSubmatch(read(t, top, "module/version.h"))
+	require.NotNil(t, version)
+	return version[1]
+}
+
+// packedVersion returns the version in the names of archive and packages. Between releases, it has the
+// time of the commit.
+func packedVersion(t *testing.T) string {
+	if version := versionOf(t); !strings.HasSuffix(version, "-dev") {
+		return version
+	}
+	return versionOf(t) + ".20260102030405"
+}
+
+// TestVersion: text and number name one version. A version without -dev is a release: the
+// change log has its entry, and if its tag is there, the tag names this very commit.
+func TestVersion(t *testing.T) {
+	version := versionOf(t)
+	parts := regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d?)\.(0|[1-9]\d?)(-dev)?$`).FindStringSubmatch(version)
+	require.NotNil(t, parts, "%q is neither 1.2.3 nor 1.2.3-dev", version)
+	number := 0
+	for _, part := range parts[1:4] {
+		digits, err := strconv.Atoi(part)
+		require.NoError(t, err)
+		number = 100*number + digits
+	}
+	require.Contains(t, read(t, top, "module/version.h"), "#define FUNNEL_VERSION_NUMBER "+strconv.Itoa(number)+"\n")
+
+	heading := regexp.MustCompile(`(?m)^## \[(.*?)\](?: - \d{4}-\d\d-\d\d)?$`)
+	var released []string
+	for _, heading := range heading.FindAllStringSubmatch(read(t, top, "CHANGELOG.md"), -1) {
+		released = append(released, heading[1])
+	}
+	require.Equal(t, "Unreleased", released[0])
+	if core, isBetween := strings.CutSuffix(version, "-dev"); isBetween {
+		require.NotContains(t, released, core, "the release has been: name the next version")
+		return
+	}
+	require.Greater(t, len(released), 1, "there is no entry for %s", version)
+	require.Equal(t, version, released[1], "the newest entry of the change log")
+	tag := exec.Command("git", "rev-parse", "--verify", "--quiet", "v"+version+"^{commit}")
+	tag.Dir = top
+	if tagged, err := tag.Output(); err == nil {
+		require.Equal(t, run(t, top, nil, "git", "rev-parse", "HEAD"), string(tagged),
+			"commits after the release v%s need the next version, with -dev", version)
+	}
+}

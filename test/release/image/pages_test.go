@@ -1,0 +1,186 @@
+// Each line of the README and of docs/docker.md that starts a container does what the page says, and
+// compose.yaml fails over as shown there.
+
+package image_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+	"funnel/test/pages/page"
+)
+
+// top is the repository.
+const top = "../../.."
+
+func read(t testing.TB, path string) string { return page.Read(t, filepath.Join(top, path)) }
+
+func linesOf(t testing.TB, path, mark string) []string {
+	return strings.Split(strings.TrimSpace(page.Marked(t, filepath.Join(top, path), mark)), "\n")
+}
+
+// TestGoOfTheImageIsThatOfTheModule: the Dockerfile names the toolchain of go.mod.
+func TestGoOfTheImageIsThatOfTheModule(t *testing.T) {
+	version := regexp.MustCompile(`(?m)^toolchain go(\S+)$`).FindStringSubmatch(read(t, "go.mod"))
+	require.NotNil(t, version)
+	require.Contains(t, read(t, "Dockerfile"), "\nARG GO_IMAGE=golang:"+version[1]+"-bookworm\n")
+}
+
+// TestLinesOfTheREADME builds an image as the README says, on the base that is tested,
+// and starts it. All layers except the labels exist already.
+func TestLinesOfTheREADME(t *testing.T) {
+	t.Parallel()
+	commit := inspect(t, image(t), `(index .Config.Labels "org.opencontainers.image.revision")`)
+	lines := linesOf(t, "README.md", "docker")
+	require.Equal(t, []string{"docker build -t funnel .", "docker run -p 127.0.0.1:6379:6379 funnel"}, lines)
+	name := unique()
+	t.Cleanup(func() { tryDocker("rmi", name) })
+	page.Shell(t, top, 0, strings.Replace(lines[0], "funnel", name, 1)+" --build-arg COMMIT="+commit+
+		" --build-arg BASE="+fromEnvironment(t, "FUNNEL_IMAGE_BASE")+
+		" --build-arg GO_IMAGE="+fromEnvironment(t, "FUNNEL_IMAGE_GO"))
+	box := newContainer(t)
+	run(t, detached(lines[1], box), name)
+	requireReply(t, box.client(t), 15)
+}
+
+// detached makes a line return at once, and listen on a port that nobody else has.
+func detached(line string, box container) string {
+	return strings.Replace(line, "-p 127.0.0.1:6379:6379 ", "--detach --name "+string(box)+" -p 127.0.0.1::6379 ", 1)
+}
+
+// TestLinesOfThePage runs each line that docs/docker.md shows. It changes the names of the image and of
+// the volume and the port, and makes the line return.
+func TestLinesOfThePage(t *testing.T) {
+	t.Parallel()
+	// By what follows "docker run", and the port.
+	servers := map[string]struct {
+		limit         int64
+		config, value string
+	}{
+		`-v funnel:/data funnel --appendonly yes`:                                  {15, "appendonly", "yes"},
+		`funnel redis-server --maxmemory 100mb`:                                    {15, "maxmemory", "104857600"},
+		`-e FUNNEL_ARGS="compat redis-cell" funnel`:                                {16, "appendonly", "no"},
+		`-v "$PWD/redis.conf:/etc/redis.conf" funnel redis-server /etc/redis.conf`: {15, "maxmemory", "123456789"},
+		`-e REDISCLI_AUTH=secret funnel --requirepass secret`:                      {15, "requirepass", "secret"},
+	}
+	lines := linesOf(t, "docs/docker.md", "docker run")
+	require.Len(t, lines, len(servers)+1)
+	for _, line := range lines {
+		t.Run(line, func(t *testing.T) {
+			if line == "docker run funnel redis-cli -h other cl.throttle user:42 15 30 60" {
+				network := unique()
+				docker(t, "network", "create", network)
+				t.Cleanup(func() { tryDocker("network", "rm", network) })
+				start(t, []string{"--network", network, "--network-alias", "other"}).client(t)
+				line = strings.Replace(line, "run", "run --rm --network "+network, 1)
+				require.Equal(t, "0\n15\n14\n-1\n2\n", run(t, line, image(t)))
+				return
+			}
+			want, known := servers[strings.TrimPrefix(line, "docker run -p 127.0.0.1:6379:6379 ")]
+			require.True(t, known, "no test for this line")
+			box := newContainer(t)
+			run(t, detached(line, box), image(t))
+			var password []string
+			if want.config == "requirepass" {
+				password = []string{want.value}
+			}
+			server := box.client(t, password...)
+			requireReply(t, server, want.limit)
+			require.Equal(t, want.value, server.ConfigGet(t.Context(), want.config).Val()[want.config])
+			if password != nil {
+				box.exec(t, "funnel-healthcheck.sh")
+				require.NotContains(t, server.Info(t.Context(), "errorstats").Val(), "NOAUTH", "the check knows the password")
+			}
+		})
+	}
+}
+
+// run runs a line in a folder with a redis.conf, with that image and a volume of its own,
+// and returns what it prints.
+func run(t *testing.T, line, image string) string {
+	line = regexp.MustCompile(` funnel( |$)`).ReplaceAllString(line, " "+image+"$1")
+	if before, after, found := strings.Cut(line, " funnel:/data "); found {
+		line = before + " " + volume(t) + ":/data " + after
+	}
+	command := exec.Command("bash", "-c", line)
+	command.Dir = t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(command.Dir, "redis.conf"), []byte("maxmemory 123456789\n"), 0o644))
+	output, err := command.Output()
+	require.NoError(t, err, line)
+	return string(output)
+}
+
+// A project is compose.yaml, running under a name of its own.
+type project string
+
+// try runs docker compose, or the older docker-compose, with what follows the name in a line of
+// docs/docker.md.
+func (p project) try(line string) (string, error) {
+	const tool = `! docker compose version >/dev/null 2>&1 || exec docker compose "$@"; exec docker-compose "$@"`
+	line = strings.Replace(line, "exec ", "exec -T ", 1) // no terminal
+	arguments := append([]string{"-c", tool, "compose", "--project-name", string(p)}, strings.Fields(line)...)
+	command := exec.Command("bash", arguments...)
+	command.Dir = top // with FUNNEL_IMAGE in the environment, which compose.yaml reads
+	output, err := command.CombinedOutput()
+	return strings.TrimSpace(strings.ReplaceAll(string(output), "\r", "")), err
+}
+
+func (p project) run(t testing.TB, line string) string {
+	output, err := p.try(strings.TrimPrefix(line, "docker compose "))
+	require.NoErrorf(t, err, "%s: %s", line, output)
+	return output
+}
+
+// await waits until a command in a service prints what a regular expression matches.
+func (p project) await(t testing.TB, service, command, want string) {
+	servertest.Await(t, pause, service+" prints "+want, func() error {
+		output, err := p.try("exec " + service + " " + command)
+		if err != nil || !regexp.MustCompile(want).MatchString(output) {
+			return fmt.Errorf("%v: %s", err, output)
+		}
+		return nil
+	})
+}
+
+// TestComposeFailsOver: a primary is stopped, and its replica takes over with the same funnel,
+// byte for byte.
+func TestComposeFailsOver(t *testing.T) {
+	t.Parallel()
+	image(t)
+	lines := linesOf(t, "docs/docker.md", "docker compose")
+	require.Len(t, lines, 5)
+	up, take, stop, takeAgain, down := lines[0], lines[1], lines[2], lines[3], lines[4]
+	p := project(unique())
+	t.Cleanup(func() {
+		if t.Failed() {
+			log, _ := p.try("logs --tail 30")
+			t.Logf("end of the logs:\n%s", log)
+		}
+		p.try("down --volumes --timeout 0")
+	})
+	// The image is built, on another base than this line would take.
+	p.run(t, strings.TrimSuffix(up, " --build")+" --no-build")
+	// From then on, a failure leads to a failover.
+	for _, sentinel := range []string{"sentinel-1", "sentinel-2", "sentinel-3"} {
+		p.await(t, sentinel, "redis-cli -p 26379 info sentinel", `name=funnel,status=ok,.*,slaves=1,sentinels=3`)
+	}
+	require.Equal(t, "0\n15\n14\n-1\n3600", p.run(t, take))
+	const ask = "redis-cli get user:42"
+	value := p.run(t, "exec redis-1 "+ask)
+	p.await(t, "redis-2", "redis-cli role", `^slave\n(?s:.*)\nconnected\n`)
+	p.await(t, "redis-2", ask, "^"+value+"$")
+	p.run(t, stop)
+	p.await(t, "redis-2", "redis-cli role", `^master\n`)
+	require.Equal(t, value, p.run(t, "exec redis-2 "+ask))
+	require.Regexp(t, `^0\n15\n13\n-1\n\d+$`, p.run(t, takeAgain))
+	p.run(t, down)
+	require.Empty(t, docker(t, "ps", "--all", "--quiet", "--filter", "label=com.docker.compose.project="+string(p)))
+}

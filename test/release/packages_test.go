@@ -1,0 +1,116 @@
+// Each package holds the files of the archive in the folders of its distribution, and nothing else. When a
+// package is installed or removed, its scripts find the line that loads the module, in any spelling. Files
+// that the server's user has put there neither hang the scripts nor reach the terminal.
+
+package release_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A format of packages: the lines that unpack $1 and print what it says of itself, with some
+// of these words; and the folders of its distribution for modules, licences, and other files.
+type format struct {
+	name, tools, unpack                           string
+	says                                          []string
+	folder, license, more, valkeyMore, valkeySays string
+}
+
+// formats lists the formats for this architecture: the module loads with musl on amd64 alone.
+func formats() []format {
+	all := []format{
+		{"deb", "dpkg-deb", `dpkg-deb -x "$1" .; dpkg-deb -f "$1"`,
+			[]string{"Depends: libc6 (>= 2.34), SERVER-server (>= "},
+			"usr/lib", "usr/share/doc/SERVER-funnel/copyright", "644 usr/share/doc/SERVER-funnel/changelog.Debian.gz\n", "", ""},
+		{"rpm", "cpio rpm rpm2cpio", `rpm -K "$1"; rpm2cpio "$1" | cpio -idm --quiet --no-absolute-filenames 2>/dev/null
+			rpm -qp --requires --qf 'built on %{BUILDHOST}\n[%{FILEFLAGS:fflags} %{FILENAMES}\n]' "$1"`,
+			[]string{"digests OK", "glibc >= 2.34\n", "SERVER >= ", "built on localhost\n"},
+			"usr/lib64", "usr/share/licenses/SERVER-funnel/LICENSE", "",
+			"640 etc/valkey/modules/funnel.conf\n", "cn /etc/valkey/modules/funnel.conf\n"},
+		{"apk", "tar", `tar -xvvzf "$1" --warning=no-unknown-keyword; cat .PKGINFO; echo .p*; rm .[Pp]*`,
+			[]string{"depend = musl>=1.2.3\n", "depend = SERVER>=", ".post-deinstall .post-install .post-upgrade"},
+			"usr/lib", "usr/share/licenses/SERVER-funnel/LICENSE", "", "640 etc/valkey/valkey.d/funnel.conf\n",
+			// apk changes the folders of the server's package to these.
+			`drwxr-x--- valkey/valkey .* etc/valkey/\n.*drwxr-x--- valkey/valkey .* etc/valkey/valkey.d/\n`},
+	}
+	if runtime.GOARCH != "amd64" {
+		return all[:2]
+	}
+	return all
+}
+
+func requirePackage(t *testing.T, format format, server, dist, archive string) {
+	for _, tool := range strings.Fields(format.tools) {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip("needs it: ", err)
+		}
+	}
+	found, _ := filepath.Glob(filepath.Join(dist, server+"-funnel?[0-9]*."+format.name))
+	require.Len(t, found, 1)
+	folder, named := t.TempDir(), strings.NewReplacer("SERVER", server).Replace
+	says := run(t, folder, nil, "sh", "-ec", format.unpack, "sh", found[0])
+	for _, words := range format.says {
+		require.Contains(t, says, named(words))
+	}
+	want := named("644 " + format.license + "\n644 usr/share/doc/SERVER-funnel/README.md\n" +
+		"644 usr/share/doc/SERVER-funnel/changelog.gz\n755 " + format.folder + "/SERVER/modules/funnel.so\n" + format.more)
+	if server == "valkey" {
+		want += format.valkeyMore
+		require.Regexp(t, format.valkeySays, says)
+	}
+	got := run(t, folder, []string{"LC_ALL=C"}, "find", ".", "-type", "f", "-printf", "%m %P\n")
+	require.ElementsMatch(t, strings.Fields(want), strings.Fields(got))
+	run(t, folder, nil, "sh", "-ec", named(`cmp usr/lib*/SERVER/modules/funnel.so "$1/funnel.so"
+		cmp `+format.license+` "$1/LICENSE"
+		cd usr/share/doc/SERVER-funnel
+		gzip -d <changelog.gz | cmp - "$1/CHANGELOG.md"
+		! grep -rn '@[A-Z_]*@' .`), "sh", archive)
+}
+
+func TestScriptsOfPackages(t *testing.T) {
+	root := t.TempDir()
+	folder, configuration := root+"/usr/lib/redis/modules", root+"/etc/redis"
+	require.NoError(t, os.MkdirAll(folder, 0o755))
+	require.NoError(t, os.MkdirAll(configuration, 0o755))
+	require.NoError(t, os.Symlink("usr/lib", root+"/lib"))
+	require.NoError(t, os.WriteFile(folder+"/funnel.so", nil, 0o644))
+	require.NoError(t, syscall.Mkfifo(configuration+"/fifo.conf", 0o644))
+	require.NoError(t, os.Symlink("/dev/zero", configuration+"/zero.conf"))
+
+	says := func(script, line string) string {
+		require.NoError(t, os.WriteFile(configuration+"/redis.conf", []byte("\x1b[31m\nport 6379\n"+line), 0o644))
+		text := strings.NewReplacer("@LOADS@\n", read(t, top, "release/packages/loads.sh"), "/etc/@SERVER@", configuration,
+			"@CONFIGURATION@", configuration+"/redis.conf", "@DROP_IN@", "", "@NAME@", "redis-funnel",
+			"@VERSION@", "1.2.3", "@RESTART@", "restart").Replace(read(t, top, "release/packages/"+script))
+		text = strings.ReplaceAll(text, "@FOLDER@", folder)
+		path := filepath.Join(t.TempDir(), script)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o755))
+		output, err := exec.CommandContext(t.Context(), "sh", path).CombinedOutput()
+		require.NoError(t, err, string(output))
+		require.NotContains(t, string(output), "\x1b")
+		return string(output)
+	}
+	for _, line := range []string{
+		"loadmodule FOLDER/funnel.so",
+		" \tLoadModule  \"FOLDER/funnel.so\" compat redis-cell",
+		"loadmodule 'FOLDER/funnel.so' \x1b[31m\n",
+		"loadmodule ROOT/lib//redis/./modules/../modules/funnel.so\n",
+	} {
+		line = strings.NewReplacer("FOLDER", folder, "ROOT", root).Replace(line)
+		require.Equal(t, "redis-funnel: a running server loads version 1.2.3 when you restart it: restart\n", says("postinstall.sh", line))
+		require.Contains(t, says("remove.sh", line), "take these lines out", line)
+	}
+	for _, line := range []string{"", "# loadmodule FOLDER/funnel.so", "loadmodule FOLDER/funnel.so.new", "loadmodule ROOT/funnel.so"} {
+		line = strings.NewReplacer("FOLDER", folder, "ROOT", root).Replace(line)
+		require.Contains(t, says("postinstall.sh", line), "add this line to "+configuration+"/redis.conf", line)
+		require.Empty(t, says("remove.sh", line), line)
+	}
+}

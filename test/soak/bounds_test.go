@@ -1,0 +1,294 @@
+// An observer checks two bounds while processes are killed and stopped, replies are lost, and a
+// replica takes over: no more work runs at once than there are slots, and no more tokens are used in
+// any stretch of time than the bound of leases allows.
+
+package soak_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+	"funnel/limiter"
+	"funnel/limiter/lease"
+)
+
+// TestMain runs the tests, or, in a process that a test has started, a program. Programs print what they
+// do, and run until they are killed.
+func TestMain(m *testing.M) {
+	programs := map[string]func(addr string){"slots": holdSlots, "leases": useLeases}
+	if program := programs[os.Args[1]]; program != nil {
+		program(os.Args[2])
+	}
+	os.Exit(m.Run())
+}
+
+// start starts a process with a program, which uses the server at addr.
+func start(t *testing.T, program, addr string) *exec.Cmd {
+	process := exec.Command(os.Args[0], program, addr)
+	process.Stdout = &bytes.Buffer{}
+	require.NoError(t, process.Start())
+	t.Cleanup(func() { process.Process.Kill() })
+	return process
+}
+
+// kill kills a process, and returns what it has printed.
+func kill(process *exec.Cmd) string {
+	process.Process.Kill()
+	process.Wait()
+	return process.Stdout.(*bytes.Buffer).String()
+}
+
+// twenty slots are what all processes share.
+var twenty = limiter.Slots{Limit: 20, TTL: 2 * time.Second}
+
+// holdSlots is the program of 50 workers. The client of every other worker repeats calls that were not
+// answered.
+func holdSlots(addr string) {
+	for worker := range 50 {
+		l := limiter.New(redis.NewClient(&redis.Options{Addr: addr, MaxRetries: 4*(worker%2) - 1}))
+		go func() {
+			for piece := 0; ; piece++ {
+				work(l, fmt.Sprint(os.Getpid(), ":", worker, ":", piece))
+			}
+		}()
+	}
+	select {}
+}
+
+// work asks for a slot until it has one, works, and gives the slot back twice. It prints when the work
+// begins, and until when the slot runs for certain. At the end it prints when the work ended, unless
+// it has lost the slot.
+func work(l *limiter.Limiter, name string) {
+	ctx, sent := context.Background(), time.Now()
+	slot, _, _ := l.Acquire(ctx, "slots", twenty)
+	for pause := 25 * time.Millisecond; slot == nil; pause = min(2*pause, time.Second/2) {
+		time.Sleep(pause/2 + rand.N(pause))
+		sent = time.Now()
+		slot, _, _ = l.Acquire(ctx, "slots", twenty)
+	}
+	begun := time.Now()
+	fmt.Println(name, begun.UnixMicro(), sent.Add(twenty.TTL).UnixMicro(), false)
+	select {
+	case <-time.After(time.Millisecond + rand.N(49*time.Millisecond)):
+	case <-slot.Context().Done():
+	}
+	if now := time.Now(); slot.Context().Err() == nil {
+		fmt.Println(name, begun.UnixMicro(), now.UnixMicro(), true)
+	}
+	for slot.Release(ctx) != nil {
+	}
+	_ = slot.Release(ctx)
+}
+
+// A stretch is a time in which a holder has a slot for certain, in microseconds since 1970.
+type stretch struct {
+	from, until int64
+	ended       bool // the holder has not crashed, nor lost its slot
+}
+
+// TestNoMoreThanTheLimitRun runs ten processes. Each second it kills one of them and starts it again. Every
+// third second it stops one for longer than the ttl. Replies are lost. In the end a replica takes over.
+func TestNoMoreThanTheLimitRun(t *testing.T) {
+	ctx, options := t.Context(), servertest.Options{Module: servertest.Module(t)}
+	primary := servertest.Start(t, options)
+	replica := servertest.StartReplica(t, primary, options)
+	client, promoted := primary.Client(t), replica.Client(t)
+	var current atomic.Pointer[servertest.Server]
+	current.Store(primary)
+	lose := func([]byte) bool { return rand.IntN(300) == 0 }
+	addr := servertest.Proxy(t, func() string { return current.Load().Addr() }, lose)
+
+	output, processes := "", [10]*exec.Cmd{}
+	for i := range processes {
+		processes[i] = start(t, "slots", addr)
+	}
+	count := func(field string) int64 { return servertest.InfoField(t, client, "funnel", field) }
+	servertest.Eventually(t, "work", func() bool { return count("funnel_allowed") > 100 })
+	begin, seconds := time.Now(), servertest.QuickOrLong(3, 60)
+	lost, known := int64(0), begin.Add(twenty.TTL).UnixMilli()
+	end := begin.Add(time.Duration(seconds+1) * time.Second).UnixMicro()
+	for second := range seconds {
+		time.Sleep(time.Until(begin.Add(time.Duration(second+1) * time.Second)))
+		output += kill(processes[second%10])
+		processes[second%10] = start(t, "slots", addr)
+		if stopped := processes[(second+5)%10].Process; second%3 == 0 {
+			stopped.Signal(syscall.SIGSTOP)
+			time.AfterFunc(twenty.TTL+time.Second, func() { stopped.Signal(syscall.SIGCONT) })
+		}
+		// Work takes 50 ms at most. Slots that were taken before now and are still held half a second
+		// later belong to processes that were killed or stopped, and these may not have printed it.
+		now := time.Now()
+		ends := now.Add(twenty.TTL).UnixMilli()
+		time.Sleep(time.Second / 2)
+		for _, held := range client.ZRangeByScoreWithScores(ctx, "slots", &redis.ZRangeBy{
+			Min: fmt.Sprint("(", known), Max: fmt.Sprint(ends),
+		}).Val() {
+			lost += min(int64(held.Score)*1000, end) - now.UnixMicro()
+		}
+		known = ends
+	}
+	time.Sleep(time.Until(time.UnixMicro(end)))
+	asked := count("funnel_limited") + count("funnel_allowed")
+
+	var slot *limiter.Slot
+	l := limiter.New(redis.NewClient(&redis.Options{Addr: addr}))
+	servertest.Eventually(t, "the test has a slot, too", func() bool {
+		slot, _, _ = l.Acquire(ctx, "slots", limiter.Slots{Limit: 20, TTL: 3 * twenty.TTL})
+		return slot != nil
+	})
+	own := stretch{from: time.Now().UnixMicro()}
+	servertest.Promote(t, client, promoted)
+	current.Store(replica)
+	primary.Kill()
+	last := fmt.Sprintf("(%.0f", promoted.ZRevRangeWithScores(ctx, "slots", 0, 0).Val()[0].Score) // the test's
+	servertest.Eventually(t, "it is renewed, or lost", func() bool {
+		return promoted.ZCount(ctx, "slots", last, "inf").Val() > 0 || slot.Context().Err() != nil
+	})
+	own.until = time.Now().UnixMicro()
+	err := slot.Context().Err()
+	servertest.Eventually(t, "it is given back", func() bool { return slot.Release(ctx) == nil })
+	for _, process := range processes {
+		output += kill(process)
+	}
+	left := promoted.PTTL(ctx, "slots").Val()
+	require.True(t, left != -1 && left <= twenty.TTL+time.Millisecond, "all slots are back in %v", left)
+
+	stretches := map[string]stretch{}
+	for line := range strings.Lines(output) {
+		var name string
+		var held stretch
+		fmt.Sscan(line, &name, &held.from, &held.until, &held.ended)
+		stretches[name] = held
+	}
+	changes := [][2]int64{{own.from, 1}, {own.until, -1}}
+	var pieces, used, running, most int64
+	for _, held := range stretches {
+		changes = append(changes, [2]int64{held.from, 1}, [2]int64{max(held.from, held.until), -1})
+		if within := min(held.until, end) - held.from; within > 0 && held.ended {
+			used += within
+			pieces++
+		}
+	}
+	slices.SortFunc(changes, func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
+	for _, change := range changes {
+		running += change[1]
+		most = max(most, running)
+	}
+	use, calls := float64(used)/float64(20*(end-begin.UnixMicro())-lost), float64(asked)/float64(pieces)
+	t.Logf("%d pieces of work, at most %d at once; %.3f in use; %.2f calls for each", pieces, most, use, calls)
+	require.LessOrEqual(t, most, int64(20))
+	require.NoError(t, err, "the replica has renewed the test's slot")
+	if servertest.QuickOrLong(false, true) { // for a machine that is not busy
+		require.GreaterOrEqual(t, use, 0.9)
+		require.LessOrEqual(t, calls, 6.0)
+	}
+}
+
+const capacity, interval, d = 400, time.Second / 2000, 50 * time.Millisecond
+
+// In each cycle, processes ask steadily for twice the rate, until steady. At ahead the funnel is empty,
+// and they take tokens ahead. At burst these have lapsed, and they ask for all there is at once. In every
+// other cycle, the replies to calls at ahead come only at burst; in the cycles between, the replies to calls at
+// burst are lost.
+const cycle, steady, ahead, burst = 24 * d, 7 * d, 11 * d, 14 * d
+
+// intoTwoCycles returns how much of two cycles has passed.
+func intoTwoCycles() time.Duration { return time.Since(time.Now().Truncate(2 * cycle)) }
+
+// useLeases is the program of a process with leases. It prints when each call began and ended, and how many
+// tokens it got. The tokens count as used at any instant in between: the process may be stopped there.
+func useLeases(addr string) {
+	late := limiter.WithHook(func(context.Context, limiter.Event) {
+		if into := intoTwoCycles(); into > ahead {
+			time.Sleep(burst - into)
+		}
+	})
+	leases := lease.New(limiter.New(redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}), late), d)
+	ask := func(quantity int) {
+		began := time.Now()
+		ctx, cancel := context.WithDeadline(context.Background(), began.Add(2*d))
+		defer cancel()
+		result, _ := leases.AllowN(ctx, "key", limiter.Every(interval).Burst(capacity), quantity)
+		fmt.Println(began.UnixNano(), time.Now().UnixNano(), result.Allowed)
+	}
+	for at := time.Now().Truncate(d); ; at = at.Add(10 * interval) {
+		time.Sleep(time.Until(at))
+		switch into := at.Sub(at.Truncate(cycle)); {
+		case into < steady:
+			ask(1)
+		case into == ahead:
+			ask(16)
+		case into == burst:
+			for range 3 {
+				go ask(16)
+			}
+		}
+	}
+}
+
+// TestLeasesKeepTheirBound runs twenty processes. In each cycle it kills one of them and starts it again, and
+// stops another for longer than d. While they ask steadily, they get most of what is possible.
+func TestLeasesKeepTheirBound(t *testing.T) {
+	addr := servertest.Proxy(t, servertest.StartModule(t).Addr, func([]byte) (lose bool) {
+		return intoTwoCycles() > cycle+burst && intoTwoCycles() < cycle+burst+d/5
+	})
+	output, processes := "", [20]*exec.Cmd{}
+	for i := range processes {
+		processes[i] = start(t, "leases", addr)
+	}
+	begin, cycles := time.Now().Add(4*d).Truncate(cycle).Add(cycle), servertest.QuickOrLong(2, 50)
+	for i := range cycles {
+		time.Sleep(time.Until(begin.Add(time.Duration(i)*cycle + ahead + time.Duration(i%4)*d)))
+		output += kill(processes[i%20])
+		processes[i%20] = start(t, "leases", addr)
+		stopped := processes[(i+10)%20].Process
+		stopped.Signal(syscall.SIGSTOP)
+		time.AfterFunc(2*d, func() { stopped.Signal(syscall.SIGCONT) })
+	}
+	time.Sleep(4 * d)
+	for _, process := range processes {
+		output += kill(process)
+	}
+
+	var changes [][2]int64
+	calls, granted := 0, 0
+	for line := range strings.Lines(output) {
+		var began, ended, tokens int64
+		fmt.Sscan(line, &began, &ended, &tokens)
+		for range tokens {
+			changes = append(changes, [2]int64{began, 0}, [2]int64{ended, 1})
+		}
+		if since := time.Duration(began - begin.UnixNano()); since >= 0 && since%cycle < steady {
+			calls, granted = calls+1, granted+int(tokens)
+		}
+	}
+	slices.SortFunc(changes, func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
+	began, ended, least, worst := 0.0, 0.0, math.Inf(1), 0.0
+	for _, change := range changes { // in a stretch are what ended by its end, less what began before it
+		leaked := float64(change[0]-begin.UnixNano()) / float64(interval)
+		if change[1] == 0 {
+			least, began = min(least, began-leaked), began+1
+		} else {
+			worst, ended = max(worst, ended+1-leaked-least), ended+1
+		}
+	}
+	share := float64(granted) / float64(min(calls, cycles*int(capacity+steady/interval)))
+	t.Logf("%.0f tokens; %.1f in the worst stretch; %.3f of what is possible", ended, worst, share)
+	require.LessOrEqual(t, worst, float64(capacity+d/interval))
+	require.GreaterOrEqual(t, share, servertest.QuickOrLong(0.2, 0.8)) // 0.8 is for a machine that is not busy
+}
