@@ -1,8 +1,10 @@
-#include "slots.h"
+#include "kind.h"
 
-#include "key.h"
+/* Slots are a sorted set: each member is a holder, its score the Unix time in milliseconds at
+ * which the slot ends. A slot runs until the instant of the call, in whole milliseconds, reaches
+ * its end. The key expires with the last end. */
 
-enum { MOST_REMOVED = 1000, NANOSECONDS_PER_MILLISECOND = 1000000 };
+enum { HOLDER_WORD = 4, MAX_REMOVED = 1000, NANOSECONDS_PER_MILLISECOND = 1000000 };
 
 static const double everything = __builtin_inf();
 
@@ -74,15 +76,19 @@ static int64_t end_of_other(RedisModuleKey *key, RedisModuleString *holder, int 
     return end;
 }
 
-void slots_read(struct funnel *row, RedisModuleKey *key, RedisModuleString *holder, int64_t nanoseconds)
+static void read_slots(struct row *row, RedisModuleCtx *ctx, RedisModuleKey *key, RedisModuleString **words,
+                       int64_t nanoseconds)
 {
+    (void)ctx;
     const int64_t now = nanoseconds / NANOSECONDS_PER_MILLISECOND;
+    RedisModuleString *holder = words[HOLDER_WORD];
     struct slots *slots = &row->slots;
-    *slots = (struct slots){.limit = slots->limit};
+    slots->own = slots->running = slots->first = slots->last = 0;
+    slots->some_ended = slots->removed = 0;
     int type = redis.KeyType(key);
     row->stored = type == REDISMODULE_KEYTYPE_EMPTY ? STORED_NOTHING : STORED_OTHER_TYPE;
     if (type != REDISMODULE_KEYTYPE_ZSET) return;
-    row->stored = STORED_VALUE;
+    row->stored = STORED_OF_KIND;
 
     double score;
     if (redis.ZsetScore(key, holder, &score) == REDISMODULE_OK && score > (double)now)
@@ -99,10 +105,10 @@ void slots_read(struct funnel *row, RedisModuleKey *key, RedisModuleString *hold
 /* Removes the members that ended first. The strings belong to this function. */
 static int64_t remove_ended(RedisModuleKey *key, int64_t now)
 {
-    RedisModuleString *members[MOST_REMOVED];
+    RedisModuleString *members[MAX_REMOVED];
     int64_t number = 0;
     first_ended(key, now);
-    while (number < MOST_REMOVED && !redis.ZsetRangeEndReached(key)) {
+    while (number < MAX_REMOVED && !redis.ZsetRangeEndReached(key)) {
         members[number++] = redis.ZsetRangeCurrentElement(key, NULL);
         redis.ZsetRangeNext(key);
     }
@@ -115,10 +121,10 @@ static int64_t remove_ended(RedisModuleKey *key, int64_t now)
 }
 
 /* When the last of all members ends: of those that run, or of those that have ended if none runs. */
-static int64_t last_end(RedisModuleKey *key, const struct funnel *row)
+static int64_t last_end(const struct row *row, RedisModuleKey *key)
 {
     const struct slots *slots = &row->slots;
-    if (row->write == WRITE_TAT && row->expiry_milliseconds > slots->last) return row->expiry_milliseconds;
+    if (row->write == WRITE_STATE && slots->end_milliseconds > slots->last) return slots->end_milliseconds;
     if (slots->last > 0) return slots->last;
     double score = 0;
     redis.ZsetLastInScoreRange(key, -everything, everything, 0, 0);
@@ -127,20 +133,21 @@ static int64_t last_end(RedisModuleKey *key, const struct funnel *row)
     return milliseconds_of(score);
 }
 
-void slots_write(RedisModuleKey *key, struct funnel *row, RedisModuleString *holder, int64_t nanoseconds)
+/* Also removes slots that have ended, up to MAX_REMOVED. */
+static void write_slots(struct row *row, RedisModuleKey *key, RedisModuleString **words, int64_t nanoseconds)
 {
     struct slots *slots = &row->slots;
-    if (row->write == WRITE_TAT)
-        redis.ZsetAdd(key, (double)row->expiry_milliseconds, holder, NULL);
+    if (row->write == WRITE_STATE)
+        redis.ZsetAdd(key, (double)slots->end_milliseconds, words[HOLDER_WORD], NULL);
     else
-        redis.ZsetRem(key, holder, NULL);
+        redis.ZsetRem(key, words[HOLDER_WORD], NULL);
     /* The server deletes the key with its last member. */
     if (slots->some_ended && redis.ValueLength(key) > 0)
         slots->removed = remove_ended(key, nanoseconds / NANOSECONDS_PER_MILLISECOND);
     slots->change = KEY_GONE;
     if (redis.ValueLength(key) == 0) return;
-    /* No expiry where the last end is 2^63 or more. A score below is at most 2^63-1024, not INT64_MAX. */
-    int64_t last = last_end(key, row);
+    /* No expiry if the last end is 2^63 or more. A score below is at most 2^63-1024, not INT64_MAX. */
+    int64_t last = last_end(row, key);
     slots->expiry = last < INT64_MAX ? last : REDISMODULE_NO_EXPIRE;
     slots->change = EXPIRY_KEPT;
     if (redis.GetAbsExpire(key) == slots->expiry) return;
@@ -148,11 +155,12 @@ void slots_write(RedisModuleKey *key, struct funnel *row, RedisModuleString *hol
     slots->change = slots->expiry == REDISMODULE_NO_EXPIRE ? EXPIRY_REMOVED : EXPIRY_SET;
 }
 
-void slots_replicate(RedisModuleCtx *ctx, RedisModuleString *name, const struct funnel *row, RedisModuleString *holder)
+static void replicate_slots(const struct row *row, RedisModuleCtx *ctx, RedisModuleString **words)
 {
+    RedisModuleString *name = words[0], *holder = words[HOLDER_WORD];
     const struct slots *slots = &row->slots;
-    if (row->write == WRITE_TAT) {
-        struct text end = digits_of(&row->expiry);
+    if (row->write == WRITE_STATE) {
+        struct text end = digits_of(&slots->end);
         redis.Replicate(ctx, "ZADD", "sbs", name, end.bytes, end.length, holder);
     } else {
         redis.Replicate(ctx, "ZREM", "ss", name, holder);
@@ -162,12 +170,20 @@ void slots_replicate(RedisModuleCtx *ctx, RedisModuleString *name, const struct 
     if (slots->change == EXPIRY_REMOVED) redis.Replicate(ctx, "PERSIST", "s", name);
 }
 
-void slots_notify(RedisModuleCtx *ctx, RedisModuleString *name, const struct funnel *row)
+static void notify_slots(const struct row *row, RedisModuleCtx *ctx, RedisModuleString *name)
 {
     const struct slots *slots = &row->slots;
-    redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_ZSET, row->write == WRITE_TAT ? "zadd" : "zrem", name);
+    redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_ZSET, row->write == WRITE_STATE ? "zadd" : "zrem", name);
     if (slots->removed > 0) redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_ZSET, "zremrangebyrank", name);
     if (slots->change == KEY_GONE) redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "del", name);
     if (slots->change == EXPIRY_SET) redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "expire", name);
     if (slots->change == EXPIRY_REMOVED) redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "persist", name);
 }
+
+/* How long the holder's slot would have run on. */
+static struct text reply_slots(const struct row *row)
+{
+    return digits_of(&row->slots.held);
+}
+
+const struct kind_functions slots_functions = {read_slots, write_slots, replicate_slots, notify_slots, reply_slots};
