@@ -63,7 +63,7 @@ func (o operation) ask(rate gcra.Rate, tat, now, quantity, maxWait, receipt int6
 
 // contract is what the contract makes of a call. The contract has no numbers below 0; the
 // package documents what they mean.
-func (o operation) contract(n numbers) (decision contract.Decision, taken int64, err error) {
+func (o operation) contract(n numbers) (decision gcra.Decision, taken int64, err error) {
 	switch {
 	case n.capacity < 1:
 		return decision, 0, gcra.ErrCapacity
@@ -79,8 +79,12 @@ func (o operation) contract(n numbers) (decision contract.Decision, taken int64,
 	case n.quantity < 0:
 		return decision, 0, gcra.ErrQuantity
 	default:
-		decision, taken, failure = funnel.Decide(o.name, big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0)),
+		var d contract.Decision
+		var tat int64
+		d, tat, taken, failure = funnel.Decide(o.name, big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0)),
 			big.NewInt(max(n.maxWait, 0)), big.NewInt(max(n.receipt, 0)))
+		decision = gcra.Decision{Limited: d.Limited, Limit: d.Limit, Remaining: d.Remaining, Wait: d.Wait,
+			ResetAfter: d.ResetAfter, TAT: tat}
 	}
 	if failure != "" {
 		err = gcra.Error(strings.TrimPrefix(string(failure), "ERR "))
@@ -100,7 +104,7 @@ func (o operation) agree(t require.TestingT, n numbers) (got gcra.Decision, err 
 		panic("a rate beside an error")
 	}
 	want, wantTaken, wantErr := o.contract(n)
-	if got != gcra.Decision(want) || taken != wantTaken || err != wantErr {
+	if got != want || taken != wantTaken || err != wantErr {
 		require.FailNow(t, "package and contract differ", "%s of %+v:\ngot  %+v, %d, %v\nwant %+v, %d, %v",
 			o.name, n, got, taken, err, want, wantTaken, wantErr)
 	}
