@@ -52,7 +52,7 @@ static struct command_argument refund_arguments[] = {
 
 static const char one_row_complexity[] = "O(1)";
 static const char rows_complexity[] =
-    "O(N) where N is the number of rows and of slots that run, of each row at most limit + 1.";
+    "O(N) where N is the number of rows, and O(log(M)) more for each row of slots, M of which are in its set.";
 
 static const struct shape throttle_shape = {
     .words = ONE_ROW_OR_LESS,

@@ -4,7 +4,7 @@
  * which the slot ends. A slot runs until the instant of the call, in whole milliseconds, reaches
  * its end. The key expires with the last end. */
 
-enum { HOLDER_WORD = 4, MAX_REMOVED = 1000, NANOSECONDS_PER_MILLISECOND = 1000000 };
+enum { HOLDER_WORD = 4, MAX_STEPS = 128, MAX_REMOVED = 1000, NANOSECONDS_PER_MILLISECOND = 1000000 };
 
 static const double everything = __builtin_inf();
 
@@ -30,34 +30,53 @@ static void last_running(RedisModuleKey *key, int64_t now)
 }
 
 /* Steps through the range that was begun, at most so many times. Returns how many members were
- * passed, and whether the range has ended. */
-static uint64_t count(RedisModuleKey *key, uint64_t most, int (*step)(RedisModuleKey *key), int *ended)
+ * passed, and whether they are all members of the range. */
+static uint64_t count(RedisModuleKey *key, uint64_t most, int (*step)(RedisModuleKey *key), int *is_all)
 {
     uint64_t passed = 0;
     while (passed < most && !redis.ZsetRangeEndReached(key)) {
         passed++;
         step(key);
     }
-    *ended = redis.ZsetRangeEndReached(key);
+    *is_all = redis.ZsetRangeEndReached(key);
     redis.ZsetRangeStop(key);
     return passed;
 }
 
-/* How many slots run, or limit + 1 if there are more. The server cannot count a range, so this
- * steps through it from both ends, in turns of twice the length each time: the cost depends on the
- * shorter one of those that have ended and those that run, and no more than limit + 1 of these. */
-static int64_t count_running(RedisModuleKey *key, int64_t limit, int64_t now, int64_t *some_ended)
+/* How many members have ended, as the server counts them, or -1 if it refuses to. The key stays
+ * open meanwhile. ZCOUNT only reads it, and does not find it expired either: within a command, the
+ * server's clock stands still, and the key was there when it was opened. */
+static int64_t ask_ended(RedisModuleCtx *ctx, RedisModuleString *name, int64_t now)
 {
-    uint64_t most = (uint64_t)limit + 1, length = redis.ValueLength(key);
-    int ended;
+    RedisModuleCallReply *reply = redis.Call(ctx, "ZCOUNT", "scl", name, "-inf", (long long)now);
+    if (reply == NULL) return -1;
+    int64_t ended = redis.CallReplyType(reply) == REDISMODULE_REPLY_INTEGER ? redis.CallReplyInteger(reply) : -1;
+    redis.FreeCallReply(reply);
+    return ended;
+}
+
+/* How many slots run, or limit + 1 if there are more. Mostly few run or few have ended: this steps
+ * from both ends, in turns of twice the length each time, until one of them is known. Beyond
+ * MAX_STEPS it asks the server, which counts in the logarithm of the set's length, but for as much
+ * as a few hundred steps. */
+static int64_t count_running(struct slots *slots, RedisModuleCtx *ctx, RedisModuleKey *key, RedisModuleString *name,
+                             int64_t now)
+{
+    uint64_t most = (uint64_t)slots->limit + 1, length = redis.ValueLength(key);
     for (uint64_t turn = 1;; turn *= 2) {
+        int is_all;
+        if (turn == 2 * MAX_STEPS) {
+            int64_t ended = ask_ended(ctx, name, now);
+            uint64_t running = length - (uint64_t)ended;
+            if (ended >= 0) return (int64_t)(running < most ? running : most);
+        }
         first_ended(key, now);
-        uint64_t number = count(key, turn, redis.ZsetRangeNext, &ended);
-        *some_ended = number > 0;
-        if (ended) return (int64_t)(length - number < most ? length - number : most);
+        uint64_t number = count(key, turn, redis.ZsetRangeNext, &is_all);
+        slots->some_ended = number > 0;
+        if (is_all) return (int64_t)(length - number < most ? length - number : most);
         last_running(key, now);
-        number = count(key, turn < most ? turn : most, redis.ZsetRangePrev, &ended);
-        if (ended || number == most) return (int64_t)number;
+        number = count(key, turn < most ? turn : most, redis.ZsetRangePrev, &is_all);
+        if (is_all || number == most) return (int64_t)number;
     }
 }
 
@@ -79,7 +98,6 @@ static int64_t end_of_other(RedisModuleKey *key, RedisModuleString *holder, int 
 static void read_slots(struct row *row, RedisModuleCtx *ctx, RedisModuleKey *key, RedisModuleString **words,
                        int64_t nanoseconds)
 {
-    (void)ctx;
     const int64_t now = nanoseconds / NANOSECONDS_PER_MILLISECOND;
     RedisModuleString *holder = words[HOLDER_WORD];
     struct slots *slots = &row->slots;
@@ -93,7 +111,7 @@ static void read_slots(struct row *row, RedisModuleCtx *ctx, RedisModuleKey *key
     double score;
     if (redis.ZsetScore(key, holder, &score) == REDISMODULE_OK && score > (double)now)
         slots->own = milliseconds_of(score);
-    slots->running = count_running(key, slots->limit, now, &slots->some_ended);
+    slots->running = count_running(slots, ctx, key, words[0], now);
     if (slots->running >= slots->limit) {
         redis.ZsetFirstInScoreRange(key, (double)now, everything, 1, 0);
         slots->first = end_of_other(key, holder, redis.ZsetRangeNext);
