@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"funnel/gcra"
+	"funnel/internal/call"
 )
 
 // An answer is what was decided. The zero path means that nothing was decided.
@@ -17,14 +18,20 @@ type answer struct {
 	acted   bool // tokens may have changed hands, whatever came back
 	held    bool // the holder of a slot had it before
 
-	// The decision on each funnel, whose TAT is the receipt, or 0. Most queries have one, which
-	// needs no allocation.
-	first  gcra.Item
-	others []gcra.Item
+	// The decision on each row. Most queries have one, which needs no allocation.
+	first  decision
+	others []decision
 }
 
-// item is the decision on one funnel.
-func (a *answer) item(index int) *gcra.Item {
+// A decision is what was decided about one row.
+type decision struct {
+	call.Decision
+	receipt int64 // 0 if nothing was taken that has a receipt
+	taken   int64 // by Take
+}
+
+// on is the decision on one row.
+func (a *answer) on(index int) *decision {
 	if index == 0 {
 		return &a.first
 	}
@@ -38,19 +45,18 @@ func (a *answer) result(index int) Result {
 	if a.path == "" {
 		return result
 	}
-	item := a.item(index)
-	decision := &item.Decision
-	result.Path, result.RetryAfter, result.Receipt = a.path, NoRetry, decision.TAT
+	decision := a.on(index)
+	result.Path, result.RetryAfter, result.Receipt = a.path, NoRetry, decision.receipt
 	result.Remaining, result.ResetAfter = int(decision.Remaining), time.Duration(decision.ResetAfter)
 	switch {
-	case q.operation == gcra.Take:
-		result.Allowed = int(item.Taken)
-	case q.operation == gcra.Reserve && !a.limited, q.accounts() && a.path != PathClosed:
+	case q.operation == call.Take:
+		result.Allowed = int(decision.taken)
+	case q.operation == call.Reserve && !a.limited, q.accounts() && a.path != PathClosed:
 		result.Allowed = f.Quantity
 	}
 	switch {
 	case f.Quantity == 0 && !q.accounts(): // no funnel limits a call for nothing
-	case q.operation == gcra.Take && result.Allowed > 0:
+	case q.operation == call.Take && result.Allowed > 0:
 	case decision.Limited:
 		result.RetryAfter = time.Duration(decision.Wait)
 	default:
@@ -67,12 +73,17 @@ func (a *answer) results() Results {
 	return results
 }
 
-// newAnswer returns items as an answer. The TAT of each Decision is the receipt, or 0.
-func newAnswer(q *query, path Path, items []gcra.Item) answer {
-	a := answer{query: q, path: path, acted: true, first: items[0], others: items[1:]}
-	a.held = items[0].Request.IsSlots() && items[0].TAT > 0
-	for i := range items {
-		a.limited = a.limited || items[i].Decision.Limited
+// newAnswer returns rows that were decided in this process as an answer without receipts.
+func newAnswer(q *query, path Path, rows []call.Row) answer {
+	a := answer{query: q, path: path, acted: true}
+	if len(rows) > 1 {
+		a.others = make([]decision, len(rows)-1)
+	}
+	a.held = rows[0].Kind == call.Slots && rows[0].Slots.State.Own > 0
+	for i := range rows {
+		decision := a.on(i)
+		decision.Decision, decision.taken = rows[i].Decision, rows[i].Funnel.Taken
+		a.limited = a.limited || decision.Limited
 	}
 	return a
 }
@@ -82,11 +93,11 @@ func newAnswer(q *query, path Path, items []gcra.Item) answer {
 func (q *query) read(reply any, path Path) (answer, error) {
 	a := answer{query: q, path: path}
 	if len(q.funnels) > 1 {
-		a.others = make([]gcra.Item, len(q.funnels)-1)
+		a.others = make([]decision, len(q.funnels)-1)
 	}
 	elements, _ := reply.([]any)
 	ok := len(elements) >= 3 && a.readRows(elements[2])
-	if ok && q.operation == gcra.Take {
+	if ok && q.operation == call.Take {
 		ok = len(elements) >= 4 && a.readTaken(elements[3])
 	}
 	if !ok {
@@ -128,19 +139,19 @@ func (a *answer) readRows(reply any) bool {
 		switch {
 		case f.holder != "":
 			a.held, receipt = receipt > 0, 0
-		case a.held && a.query.operation == gcra.Reserve:
+		case a.held && a.query.operation == call.Reserve:
 			limited, wait = 0, 0
 		}
 		a.limited = a.limited || limited != 0
-		a.item(i).Decision = gcra.Decision{Limited: limited != 0, Limit: limit, Remaining: remaining,
-			Wait: wait, ResetAfter: reset, TAT: receipt}
+		*a.on(i) = decision{receipt: receipt, Decision: call.Decision{Limited: limited != 0, Limit: limit,
+			Remaining: remaining, Wait: wait, ResetAfter: reset}}
 	}
 	return true
 }
 
 func (a *answer) readTaken(reply any) (ok bool) {
-	a.first.Taken, ok = integerOf(reply)
-	return ok && a.first.Taken >= 0 && a.first.Taken <= int64(a.query.funnels[0].Quantity)
+	a.first.taken, ok = integerOf(reply)
+	return ok && a.first.taken >= 0 && a.first.taken <= int64(a.query.funnels[0].Quantity)
 }
 
 // integerOf reads an integer. The script replies large ones as text.

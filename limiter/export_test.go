@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/internal/funnels"
 )
 
@@ -30,7 +30,7 @@ var TakeScript = takeText
 type TakeCall struct{ query *query }
 
 // NewTakeCall returns nil for a call that is wrong, or that take.lua cannot decide.
-func NewTakeCall(operation gcra.Operation, limit Limit, quantity int, maxWait int64) *TakeCall {
+func NewTakeCall(operation call.Operation, limit Limit, quantity int, maxWait int64) *TakeCall {
 	l := &Limiter{}
 	q := l.newQuery(operation, Request{"", limit, quantity}).waitUpTo(time.Duration(maxWait))
 	if q.invalid != nil || !q.fitsTakeScript() {
@@ -42,12 +42,12 @@ func NewTakeCall(operation gcra.Operation, limit Limit, quantity int, maxWait in
 // Words are those behind the keys.
 func (c *TakeCall) Words() []any { return c.query.takeScriptArgs()[4:] }
 
-// Read returns the item of the funnel, whose TAT is relative and whose decision's is the receipt,
-// or decided false if the complete script has to decide.
-func (c *TakeCall) Read(reply any) (item gcra.Item, decided bool, err error) {
+// Read returns the decision on the funnel with its receipt and the tokens taken, or decided false
+// if the complete script has to decide.
+func (c *TakeCall) Read(reply any) (decision call.Decision, receipt, taken int64, decided bool, err error) {
 	a, decided, err := c.query.readTakeScript(reply)
 	if decided {
-		item = a.first
+		decision, receipt, taken = a.first.Decision, a.first.receipt, a.first.taken
 	}
-	return item, decided, err
+	return decision, receipt, taken, decided, err
 }

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/internal/funnels"
 	"funnel/internal/isnil"
 )
@@ -73,21 +73,21 @@ func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Result, e
 // none when they do not fit. More than the capacity never fit: the call is limited, and
 // RetryAfter is [NoRetry].
 func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	a, err := l.decide(ctx, l.newQuery(gcra.Reserve, Request{key, limit, quantity}))
+	a, err := l.decide(ctx, l.newQuery(call.Reserve, Request{key, limit, quantity}))
 	return a.result(0), err
 }
 
 // AllowAtMost takes as many whole tokens as fit, up to quantity, which is at least 0.
 // Result.Allowed is how many. When it is 0, RetryAfter is the time until one fits.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	a, err := l.decide(ctx, l.newQuery(gcra.Take, Request{key, limit, quantity}))
+	a, err := l.decide(ctx, l.newQuery(call.Take, Request{key, limit, quantity}))
 	return a.result(0), err
 }
 
 // Peek answers as Allow would, and takes nothing: Remaining and ResetAfter tell the state
 // as it is, and Allowed is 0. Clients that read from replicas ask one of these.
 func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (Result, error) {
-	a, err := l.decide(ctx, l.newQuery(gcra.Peek, Request{key, limit, 1}))
+	a, err := l.decide(ctx, l.newQuery(call.Peek, Request{key, limit, 1}))
 	return a.result(0), err
 }
 
@@ -95,7 +95,7 @@ func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (Result, er
 // become overfull, and then limits until enough has leaked. Result.RetryAfter says for how
 // long, and is [NoRetry] if it is not overfull. A quantity above the capacity is fine.
 func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	a, err := l.decide(ctx, l.newQuery(gcra.Charge, Request{key, limit, quantity}))
+	a, err := l.decide(ctx, l.newQuery(call.Charge, Request{key, limit, quantity}))
 	return a.result(0), err
 }
 

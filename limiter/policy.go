@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"funnel/gcra"
+	"funnel/internal/call"
 )
 
 // A FailurePolicy is what to do when Redis cannot decide: it is down, does not answer in time, is
@@ -60,38 +61,36 @@ func (l *Limiter) fallback(ctx context.Context, q *query, cause error) (answer, 
 
 // decideOpen decides as if all funnels were empty.
 func (l *Limiter) decideOpen(q *query) (answer, error) {
-	items := q.items()
-	if _, err := q.operation.Decide(items, l.now().UnixNano(), int64(q.maxWait), q.receipt); err != nil {
+	rows := q.rows()
+	if _, err := q.operation.Apply(rows, l.now().UnixNano(), int64(q.maxWait), q.receipt); err != nil {
 		return answer{}, q.wrap(err)
 	}
-	for i := range items {
-		items[i].Decision.TAT = 0 // no funnel holds the tokens
-	}
-	return newAnswer(q, PathOpen, items), nil
+	return newAnswer(q, PathOpen, rows), nil
 }
 
 func decideClosed(q *query) answer {
-	items := q.items()
-	for i := range items {
+	a := newAnswer(q, PathClosed, q.rows())
+	a.limited = true
+	for i := range q.funnels {
 		f, wait := &q.funnels[i], int64(closedRetryAfter)
-		if f.Quantity > f.Limit.Capacity && q.operation != gcra.Take {
+		if f.Quantity > f.Limit.Capacity && q.operation != call.Take {
 			wait = gcra.Never
 		}
-		items[i].Decision = gcra.Decision{Limited: true, Wait: wait, ResetAfter: f.args.rate.Tolerance()}
+		a.on(i).Decision = call.Decision{Limited: true, Wait: wait, ResetAfter: f.args.rate.Tolerance()}
 	}
-	return newAnswer(q, PathClosed, items)
+	return a
 }
 
 // decideLocally decides by the funnels in this process.
 func (l *Limiter) decideLocally(q *query) (answer, error) {
-	items := q.items()
-	if err := l.local.Decide(q.operation, q.keys(), q.funnels[0].holder, items, int64(q.maxWait), q.receipt); err != nil {
+	rows := q.rows()
+	if err := l.local.Apply(q.operation, q.keys(), q.funnels[0].holder, rows, int64(q.maxWait), q.receipt); err != nil {
 		return answer{}, q.wrap(err)
 	}
-	a := newAnswer(q, PathLocal, items)
-	for i := range items {
-		if item := a.item(i); item.Decision.TAT == item.TAT || q.operation == gcra.Refund || item.Request.IsSlots() {
-			item.Decision.TAT = 0 // nothing was taken that has a receipt
+	a := newAnswer(q, PathLocal, rows)
+	for i := range rows {
+		if rows[i].Kind == call.Funnel && rows[i].Changes() && q.operation != call.Refund {
+			a.on(i).receipt = rows[i].Funnel.Decision.TAT
 		}
 	}
 	return a, nil

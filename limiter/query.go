@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"funnel/gcra"
+	"funnel/internal/call"
 )
 
 // A query is what one call asks. It does not change once it has been sent.
 type query struct {
-	operation gcra.Operation
+	operation call.Operation
 	deletes   bool          // the key, by DEL, instead of the operation
 	funnels   []funnel      // 1 to 64, decided as one; the first may be slots
 	maxWait   time.Duration // of Reserve
@@ -37,7 +38,7 @@ type funnel struct {
 	Request
 	redisKey string // with the prefix
 	args     *limitArgs
-	checked  gcra.Request
+	row      call.Row // with the request alone
 	holder   string // of a slot, or empty
 }
 
@@ -54,7 +55,7 @@ func (f *funnel) appendTo(args []any) []any {
 const maxFunnels = 64
 
 // newQuery checks what is asked, without asking the server.
-func (l *Limiter) newQuery(operation gcra.Operation, requests ...Request) *query {
+func (l *Limiter) newQuery(operation call.Operation, requests ...Request) *query {
 	q := &query{operation: operation, receipt: gcra.NoReceipt}
 	if q.funnels = q.single[:]; len(requests) != 1 {
 		q.funnels = make([]funnel, len(requests))
@@ -66,10 +67,11 @@ func (l *Limiter) newQuery(operation gcra.Operation, requests ...Request) *query
 			q.reject(fmt.Errorf("limiter: key %q: a limit of %v: %w", request.Key, request.Limit, err))
 			continue
 		}
-		if operation == gcra.Take {
-			q.funnels[i].checked, err = args.rate.RequestUpTo(int64(request.Quantity))
+		checked := &q.funnels[i].row.Funnel.Request
+		if operation == call.Take {
+			*checked, err = args.rate.RequestUpTo(int64(request.Quantity))
 		} else {
-			q.funnels[i].checked, err = args.rate.Request(int64(request.Quantity))
+			*checked, err = args.rate.Request(int64(request.Quantity))
 		}
 		if err != nil {
 			q.reject(fmt.Errorf("limiter: key %q: quantity %d of a limit of %v: %w",
@@ -94,17 +96,17 @@ func (q *query) reject(reason error) {
 	}
 }
 
-// items are the requests as package gcra takes them.
-func (q *query) items() []gcra.Item {
-	items := make([]gcra.Item, len(q.funnels))
-	for i := range items {
-		items[i].Request = q.funnels[i].checked
+// rows are the requests as package call takes them.
+func (q *query) rows() []call.Row {
+	rows := make([]call.Row, len(q.funnels))
+	for i := range rows {
+		rows[i] = q.funnels[i].row
 	}
-	return items
+	return rows
 }
 
 // accounts reports whether the query is for tokens that were used, or that were not.
-func (q *query) accounts() bool { return q.operation == gcra.Charge || q.operation == gcra.Refund }
+func (q *query) accounts() bool { return q.operation == call.Charge || q.operation == call.Refund }
 
 // keys are the keys in Redis.
 func (q *query) keys() []string {

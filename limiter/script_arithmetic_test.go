@@ -20,7 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/internal/contract"
 	"funnel/internal/servertest"
 	"funnel/limiter"
@@ -59,7 +59,7 @@ func TestTakeScriptAgreesWithTheContract(t *testing.T) {
 
 // evalTake calls take.lua as the client does, which leaves some calls to the complete script.
 func (c scriptCall) evalTake(hash string) (*limiter.TakeCall, []string) {
-	operation := map[string]gcra.Operation{"reserve": gcra.Reserve, "take": gcra.Take, "peek": gcra.Peek}[c.command]
+	operation := map[string]call.Operation{"reserve": call.Reserve, "take": call.Take, "peek": call.Peek}[c.command]
 	maxWait, _ := contract.Seconds(append(c.words, "0")[5])
 	limit := limiter.Limit{Count: int(c.count), Period: time.Duration(c.period), Capacity: int(c.capacity)}
 	take := limiter.NewTakeCall(operation, limit, int(c.quantity), maxWait.Int64())
@@ -74,22 +74,21 @@ func (c scriptCall) readTake(take *limiter.TakeCall, reply any) any {
 	if reply == nil {
 		return nil
 	}
-	item, decided, err := take.Read(reply)
+	decision, receipt, taken, decided, err := take.Read(reply)
 	if _, isError := reply.(servertest.ErrorReply); isError || err != nil {
 		return reply
 	}
 	if !decided {
 		return nil
 	}
-	decision := item.Decision
 	limited, wait := map[bool]int64{true: 1}[decision.Limited], "-1"
 	if decision.Wait >= 0 {
 		wait = seconds(decision.Wait)
 	}
-	row := []any{limited, decision.Limit, decision.Remaining, wait, seconds(decision.ResetAfter), fmt.Sprint(decision.TAT)}
+	row := []any{limited, decision.Limit, decision.Remaining, wait, seconds(decision.ResetAfter), fmt.Sprint(receipt)}
 	whole := []any{limited, wait, []any{row}}
 	if c.command == "take" {
-		whole = append(whole, item.Taken)
+		whole = append(whole, taken)
 	}
 	return ofScript(whole)
 }
@@ -172,7 +171,7 @@ func (c scriptCall) evalsha(hash string, words ...string) []string {
 
 // expect is what the contract says: the reply, and then value and expiry of the key. It names the outcome.
 func (c scriptCall) expect(complete bool, got any, wallClock int64) (want []any, name string) {
-	outcome := contract.Call(contract.Default, append([]string{"cl." + c.command}, c.words...), c.now, func(key string) contract.Value {
+	outcome := contract.Run(contract.Default, append([]string{"cl." + c.command}, c.words...), c.now, func(key string) contract.Value {
 		if c.stored != nil {
 			return contract.Value{Type: "string", Text: c.stored[1]}
 		}
@@ -200,7 +199,7 @@ func (c scriptCall) expect(complete bool, got any, wallClock int64) (want []any,
 		value, expiry = servertest.ErrorReply(contract.ErrType), -1
 	}
 	for _, write := range outcome.Writes {
-		if value, expiry = write.Value, write.Expiry; expiry <= wallClock {
+		if value, expiry = write.Value.Text, write.Expiry; expiry <= wallClock {
 			value, expiry = nil, -2 // deleted, or, since a server does so, expired before its own time
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 )
 
 // A Client is what a [Limiter] needs of go-redis: a client of one server, of servers behind
@@ -60,11 +60,11 @@ func (s *server) ask(ctx context.Context, q *query) (answer, error) {
 // operationNames are for hooks and the script, and for the module. Strings that become any are
 // allocated.
 var operationNames = [...]struct{ name, command any }{
-	gcra.Reserve: {"reserve", "cl.reserve"},
-	gcra.Take:    {"take", "cl.take"},
-	gcra.Peek:    {"peek", "cl.peek"},
-	gcra.Charge:  {"charge", "cl.charge"},
-	gcra.Refund:  {"refund", "cl.refund"},
+	call.Reserve: {"reserve", "cl.reserve"},
+	call.Take:    {"take", "cl.take"},
+	call.Peek:    {"peek", "cl.peek"},
+	call.Charge:  {"charge", "cl.charge"},
+	call.Refund:  {"refund", "cl.refund"},
 }
 
 func (s *server) askModule(ctx context.Context, q *query) (answer, error) {
@@ -90,7 +90,7 @@ func (s *server) send(ctx context.Context, q *query, command *redis.Cmd) error {
 		return err
 	}
 	var sent redis.Cmder = command
-	if q.operation == gcra.Refund && !q.endsSlot() {
+	if q.operation == call.Refund && !q.endsSlot() {
 		sent = once{command}
 	}
 	if err := s.rdb.Process(ctx, sent); err != nil {
@@ -117,7 +117,7 @@ func (s *server) run(ctx context.Context, q *query, script *script, args []any) 
 }
 
 func (s *server) eval(ctx context.Context, q *query, name string, script any, args []any) (any, error) {
-	readsOnly := q.operation == gcra.Peek && !s.lacksReadOnly.Load()
+	readsOnly := q.operation == call.Peek && !s.lacksReadOnly.Load()
 	if args[0], args[1] = name, script; readsOnly {
 		args[0] = name + "_ro"
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 )
 
 // Settle corrects what a call took to what was used, at least 0 tokens: it gives the rest back,
@@ -44,10 +44,10 @@ func (l *Limiter) Settle(ctx context.Context, result *Result, used int) (Result,
 func (l *Limiter) settlementQuery(result *Result, used int) *query {
 	var q *query
 	if used < result.Allowed {
-		q = l.newQuery(gcra.Refund, Request{result.Key, result.Limit, result.Allowed - used})
+		q = l.newQuery(call.Refund, Request{result.Key, result.Limit, result.Allowed - used})
 		q.receipt, q.extra = result.Receipt, []any{result.Receipt}
 	} else {
-		q = l.newQuery(gcra.Charge, Request{result.Key, result.Limit, used - result.Allowed})
+		q = l.newQuery(call.Charge, Request{result.Key, result.Limit, used - result.Allowed})
 	}
 	if q.decider = redisAlone; result.Path == PathLocal {
 		q.decider = processAlone

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 )
 
 // A Request is for tokens of a funnel, for [Limiter.AllowAll], [Limiter.WaitAll] and
@@ -21,7 +21,7 @@ type Request struct {
 // one of them limits the call, from none. The keys differ, and in a cluster or a ring they have
 // one hash tag: a ring sends the call to the server of the first key, and no error tells of others.
 func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, error) {
-	q := l.newQuery(gcra.Reserve, requests...)
+	q := l.newQuery(call.Reserve, requests...)
 	if len(requests) < 1 || len(requests) > maxFunnels {
 		q.invalid = fmt.Errorf("limiter: there must be 1 to %d requests, not %d", maxFunnels, len(requests))
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"funnel/gcra"
+	"funnel/internal/call"
+	inflight "funnel/slots"
 )
 
 // Slots limit what is in flight instead of a rate: at most Limit holders at once.
@@ -52,22 +54,28 @@ type Acquirer interface {
 
 // newSlotsQuery is for a new holder.
 func (l *Limiter) newSlotsQuery(key string, slots Slots, requests []Request) *query {
-	q := l.newQuery(gcra.Reserve, requests...)
+	q := l.newQuery(call.Reserve, requests...)
 	if len(requests) >= maxFunnels {
 		q.invalid = fmt.Errorf("limiter: there must be at most %d requests beside slots, not %d", maxFunnels-1, len(requests))
 	}
-	checked, err := gcra.SlotsRequest(int64(slots.Limit), int64(slots.TTL))
+	checked, err := newSlotsRow(slots.Limit, slots.TTL)
 	switch {
 	case err != nil:
 		q.reject(fmt.Errorf("limiter: key %q: slots of %+v: %w", key, slots, err))
 	case slots.Limit == 0:
-		q.reject(fmt.Errorf("limiter: key %q: there must be at least 1 slot: %w", key, gcra.ErrLimit))
+		q.reject(fmt.Errorf("limiter: key %q: there must be at least 1 slot: %w", key, inflight.ErrLimit))
 	}
 	q.funnels = append([]funnel{{Request: Request{key, Limit{Capacity: slots.Limit}, 1}, redisKey: l.prefix + key,
 		args:    &limitArgs{capacity: slots.Limit, count: "SLOTS", period: secondsOf(slots.TTL)},
-		checked: checked, holder: rand.Text()}}, q.funnels...)
-	q.undo = &query{operation: gcra.Refund, funnels: q.funnels[:1], receipt: gcra.NoReceipt, decider: redisAlone}
+		row: checked, holder: rand.Text()}}, q.funnels...)
+	q.undo = &query{operation: call.Refund, funnels: q.funnels[:1], receipt: gcra.NoReceipt, decider: redisAlone}
 	return q.rejectTwice()
+}
+
+// newSlotsRow asks for one of limit slots.
+func newSlotsRow(limit int, ttl time.Duration) (call.Row, error) {
+	request, err := inflight.NewRequest(int64(limit), int64(ttl))
+	return call.Row{Kind: call.Slots, Slots: inflight.Slots{Request: request}}, err
 }
 
 // undo gives back the slot that a call may have taken whose answer nobody got. No copy of that call
@@ -82,7 +90,7 @@ func (l *Limiter) undo(ctx context.Context, q *query, reply *pending) {
 }
 
 // endsSlot reports whether the query gives a slot back. It may be sent any number of times.
-func (q *query) endsSlot() bool { return q.operation == gcra.Refund && q.funnels[0].holder != "" }
+func (q *query) endsSlot() bool { return q.operation == call.Refund && q.funnels[0].holder != "" }
 
 // A Slot is held from [Limiter.Acquire] until it is released or lost. All methods may be called
 // from any number of goroutines.
@@ -115,12 +123,12 @@ func (l *Limiter) newSlot(ctx context.Context, a *answer, ttl time.Duration, tak
 	f, refund := a.query.funnels[0], *a.query.undo
 	args := *f.args
 	f.Limit, f.args, args.capacity = Limit{}, &args, 0
-	f.checked, _ = gcra.SlotsRequest(0, int64(ttl)) // as in Acquire
+	f.row, _ = newSlotsRow(0, ttl) // as in Acquire
 	if a.path == PathLocal {
 		refund.decider = processAlone
 	}
 	s.refund = &refund
-	s.renewal = &query{operation: gcra.Reserve, funnels: []funnel{f}, receipt: gcra.NoReceipt, decider: refund.decider}
+	s.renewal = &query{operation: call.Reserve, funnels: []funnel{f}, receipt: gcra.NoReceipt, decider: refund.decider}
 	s.asking <- struct{}{} // the timer may be due
 	defer func() { <-s.asking }()
 	s.timer = time.AfterFunc(ttl/3-time.Since(taken), s.renew)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/gcra"
+	inflight "funnel/slots"
 	"funnel/internal/servertest"
 	"funnel/limiter"
 )
@@ -160,10 +161,10 @@ func TestWrongSlots(t *testing.T) {
 		requests []limiter.Request
 		is       error
 	}{
-		`key "key": there must be at least 1 slot`:                       {limiter.Slots{0, time.Second}, nil, gcra.ErrLimit},
-		`key "key": slots of {Limit:-1 TTL:1s}: limit must`:              {limiter.Slots{-1, time.Second}, nil, gcra.ErrLimit},
-		`key "key": slots of {Limit:1 TTL:999.999µs}: ttl must`:          {limiter.Slots{1, time.Millisecond - 1}, nil, gcra.ErrTTL},
-		`ttl is too large: the slot must end before the year 2262`:       {limiter.Slots{1, 1<<63 - 1}, nil, gcra.ErrEnd},
+		`key "key": there must be at least 1 slot`:                       {limiter.Slots{0, time.Second}, nil, inflight.ErrLimit},
+		`key "key": slots of {Limit:-1 TTL:1s}: limit must`:              {limiter.Slots{-1, time.Second}, nil, inflight.ErrLimit},
+		`key "key": slots of {Limit:1 TTL:999.999µs}: ttl must`:          {limiter.Slots{1, time.Millisecond - 1}, nil, inflight.ErrTTL},
+		`ttl is too large: the slot must end before the year 2262`:       {limiter.Slots{1, 1<<63 - 1}, nil, inflight.ErrEnd},
 		"there must be at most 63 requests beside slots, not 64":         {second, make([]limiter.Request, 64), nil},
 		`key "key" is named twice in this call`:                          {second, []limiter.Request{{"key", fifteenPerDay, 1}}, nil},
 		`key "a": quantity -1 of a limit of 15 per day, burst 15: quant`: {second, []limiter.Request{{"a", fifteenPerDay, -1}}, gcra.ErrQuantity},

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 )
 
 // take.lua computes in doubles, and writes no more than 14 digits of a number.
@@ -18,7 +18,7 @@ const (
 // or peeks at it.
 func (q *query) fitsTakeScript() bool {
 	f := &q.funnels[0]
-	isTooMuch := q.operation == gcra.Take && f.Quantity > maxTake
+	isTooMuch := q.operation == call.Take && f.Quantity > maxTake
 	return len(q.funnels) == 1 && f.holder == "" && !q.accounts() && !isTooMuch && f.args.rate.Tolerance() < maxSpan
 }
 
@@ -26,12 +26,12 @@ func (q *query) fitsTakeScript() bool {
 // Ceiling is the highest level after the call; -1 has the script only tell the level.
 func (q *query) takeScriptArgs() []any {
 	f := &q.funnels[0]
-	ceiling, increment := f.args.rate.Tolerance(), f.checked.Increment()
+	ceiling, increment := f.args.rate.Tolerance(), f.row.Funnel.Request.Increment()
 	args := append(make([]any, 0, 7), nil, nil, 1, f.redisKey)
 	switch {
-	case f.Quantity == 0, q.operation == gcra.Peek, q.operation == gcra.Reserve && increment > ceiling:
+	case f.Quantity == 0, q.operation == call.Peek, q.operation == call.Reserve && increment > ceiling:
 		ceiling = -1
-	case q.operation == gcra.Take:
+	case q.operation == call.Take:
 		return append(args, f.args.tolerance, f.args.interval, f.Quantity)
 	case q.maxWait > 0:
 		ceiling += min(int64(q.maxWait), maxSpan-1-ceiling)
@@ -48,19 +48,20 @@ func (q *query) readTakeScript(reply any) (a answer, decided bool, err error) {
 	if reply == nil {
 		return a, false, nil
 	}
-	items := q.items()
-	item := &items[0]
-	receipt, times, ok := q.parseTakeReply(reply, &item.TAT)
+	rows := q.rows()
+	funnel := &rows[0].Funnel
+	receipt, times, ok := q.parseTakeReply(reply, &funnel.TAT)
 	if ok {
-		_, err := q.operation.Decide(items, 0, int64(q.maxWait), q.receipt)
-		ok = err == nil && item.TAT >= 0
+		_, err := q.operation.Apply(rows, 0, int64(q.maxWait), q.receipt)
+		ok = err == nil && funnel.TAT >= 0
 	}
-	took, takes := receipt != 0, item.Decision.TAT != item.TAT
-	if !ok || took && (!takes || q.operation == gcra.Take && item.Taken != times) {
+	took, takes := receipt != 0, funnel.Changes()
+	if !ok || took && (!takes || q.operation == call.Take && funnel.Taken != times) {
 		return a, false, fmt.Errorf("%w %v, which does not answer take.lua", errUnreadable, reply)
 	}
-	item.Decision.TAT = receipt
-	return newAnswer(q, PathScript, items), took == takes, nil
+	a = newAnswer(q, PathScript, rows)
+	a.first.receipt = receipt
+	return a, took == takes, nil
 }
 
 // parseTakeReply reads the level before the call. If the script took nothing, that is the reply.
@@ -76,7 +77,7 @@ func (q *query) parseTakeReply(reply any, level *int64) (receipt, times int64, o
 		return 0, 0, false
 	}
 	microseconds, number, isTake := strings.Cut(text[29:], " ")
-	increment := q.funnels[0].checked.Increment()
+	increment := q.funnels[0].row.Funnel.Request.Increment()
 	if isTake {
 		increment = q.funnels[0].args.rate.EmissionInterval()
 	} else {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 )
 
 // maxDuration is the longest max wait that the commands take.
@@ -24,7 +24,7 @@ var ErrNeverFits = errors.New("limiter: the quantity is larger than the capacity
 // says after what time the same call would be allowed. Settle the Result of an unused reservation
 // with 0, see [Limiter.Settle].
 func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, quantity int, maxWait time.Duration) (Result, error) {
-	a, err := l.decide(ctx, l.newQuery(gcra.Reserve, Request{key, limit, quantity}).waitUpTo(maxWait))
+	a, err := l.decide(ctx, l.newQuery(call.Reserve, Request{key, limit, quantity}).waitUpTo(maxWait))
 	return a.result(0), err
 }
 

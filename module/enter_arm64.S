@@ -58,8 +58,8 @@
     .size \name, . - \name
 .endm
 
-enter go_parse, funnel/module/answer.Parse
-enter go_decide, funnel/module/answer.Decide
+enter go_parse, funnel/module/command.Parse
+enter go_decide, funnel/module/command.Decide
 
     .section .data.rel.ro.go_code, "aw", @progbits
     .balign 8
@@ -67,7 +67,7 @@ enter go_decide, funnel/module/answer.Decide
     .hidden go_code
     .type go_code, @object
 go_code:
-    .quad "funnel/module/answer.Parse"
+    .quad "funnel/module/command.Parse"
     .size go_code, . - go_code
 
     .section .note.GNU-stack, "", @progbits

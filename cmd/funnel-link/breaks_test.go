@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A change is a function that somebody might add to package answer, and what is said of it.
+// A change is a function that somebody might add to package command, and what is said of it.
 type change struct {
 	name, body string
 	says       string // a regular expression
@@ -16,9 +16,9 @@ type change struct {
 
 // Who refuses, and what it says of a function.
 const (
-	byLinker     = "\\.text\\.funnel/module/answer\\.%s\\+0x[0-9a-f]+\\): undefined reference to `"
-	byFunnelLink = `funnel/module/answer\.%s: `
-	byGo         = `(?s)nosplit stack over [0-9]+ byte limit.*calls funnel/module/answer\.%s<1>\n`
+	byLinker     = "\\.text\\.funnel/module/command\\.%s\\+0x[0-9a-f]+\\): undefined reference to `"
+	byFunnelLink = `funnel/module/command\.%s: `
+	byGo         = `(?s)nosplit stack over [0-9]+ byte limit.*calls funnel/module/command\.%s<1>\n`
 )
 
 // TestBreaks: code that needs the runtime does not become a module. What the build prints names the
@@ -29,15 +29,15 @@ func TestBreaks(t *testing.T) {
 		changes                     []change
 	}{
 		{"what the linker refuses", byLinker, ``, []change{
-			{"index", `call.Message[call.Now] = 1`, `runtime\.panicBounds`},
-			{"slice", `call.add(call.LastWord[call.Now:])`, `runtime\.panicBounds`},
-			{"maps", `call.Now = map[string]int64{call.LastWord: 1}[call.LastWord]`, `runtime\.map`},
-			{"allocation", `call.add(string(make([]byte, call.Now)))`, `runtime\.makeslice`},
-			{"join", `call.add(call.LastWord + call.Funnels[0].Key)`, `runtime\.concatstring`},
-			{"compare", `call.Now = number(call.LastWord < call.Funnels[0].Key)`, `runtime\.cmpstring|internal/bytealg`},
-			{"division", `call.Now /= call.MaxWait`, `runtime\.panicdivide`},
-			{"stack", `fails(call); fails(call)`, `runtime\.morestack`},
-			{"library", `print(call.LastWord)`, `runtime\.print`},
+			{"index", `c.Message[c.Now] = 1`, `runtime\.panicBounds`},
+			{"slice", `c.add(c.LastWord[c.Now:])`, `runtime\.panicBounds`},
+			{"maps", `c.Now = map[string]int64{c.LastWord: 1}[c.LastWord]`, `runtime\.map`},
+			{"allocation", `c.add(string(make([]byte, c.Now)))`, `runtime\.makeslice`},
+			{"join", `c.add(c.LastWord + c.Rows[0].Words[0])`, `runtime\.concatstring`},
+			{"compare", `c.Now = number(c.LastWord < c.Rows[0].Words[0])`, `runtime\.cmpstring|internal/bytealg`},
+			{"division", `c.Now /= c.MaxWait`, `runtime\.panicdivide`},
+			{"stack", `fails(c); fails(c)`, `runtime\.morestack`},
+			{"library", `print(c.LastWord)`, `runtime\.print`},
 		}},
 		{"what funnel-link refuses", byFunnelLink, `
 			type integer interface{ integer() int64 }
@@ -47,22 +47,22 @@ func TestBreaks(t *testing.T) {
 			func (two) integer() int64 { return 2 }
 			//go:noinline
 			//go:nosplit
-			func choose(call *Call) integer { if call.Now > 0 { return one{} }; return two{} }
+			func choose(c *Call) integer { if c.Now > 0 { return one{} }; return two{} }
 			//go:noinline
 			func words() []string { return []string{"a"} }
 			var written, computed = int64(0), len(words())
 			`, []change{
-			{"interfaces", `call.Now = choose(call).integer()`, `the instruction at .* calls or jumps through a pointer`},
-			{"closure", `f := func() { call.Now++ }; if call.Now > 0 { f = func() { call.Now-- } }; f()`,
+			{"interfaces", `c.Now = choose(c).integer()`, `the instruction at .* calls or jumps through a pointer`},
+			{"closure", `f := func() { c.Now++ }; if c.Now > 0 { f = func() { c.Now-- } }; f()`,
 				`the instruction at .* calls or jumps through a pointer`},
-			{"goroutine", `go fails(call)`, `the instruction at .* takes the address of code, as for a goroutine`},
-			{"deferred", `for range call.Now { defer fails(call) }`, `the instruction at .* takes the address of code`},
-			{"writes", `written++`, `it uses the variable funnel/module/answer\.written in `},
-			{"reads", `call.Now = int64(computed)`, `it uses the variable funnel/module/answer\.computed in `},
+			{"goroutine", `go fails(c)`, `the instruction at .* takes the address of code, as for a goroutine`},
+			{"deferred", `for range c.Now { defer fails(c) }`, `the instruction at .* takes the address of code`},
+			{"writes", `written++`, `it uses the variable funnel/module/command\.written in `},
+			{"reads", `c.Now = int64(computed)`, `it uses the variable funnel/module/command\.computed in `},
 			{"init", ``, `nothing runs this initializer`},
 		}},
 		{"what Go's linker refuses", byGo, ``, []change{
-			{"deep", `var large [1000]byte; for i := range large { large[i] = byte(call.Now) }; call.add(string(large[:0]))`,
+			{"deep", `var large [1000]byte; for i := range large { large[i] = byte(c.Now) }; c.add(string(large[:0]))`,
 				` *grows [0-9]+ bytes`},
 		}},
 	} {
@@ -87,14 +87,14 @@ func TestBreaks(t *testing.T) {
 // withChanges has Parse call functions that need the runtime. They are marked go:nosplit, like all
 // functions there, except the one that tests that.
 func withChanges(t *testing.T, declarations string, changes []change) map[string]string {
-	source, err := os.ReadFile(filepath.Join(top(t), "module/answer/answer.go"))
+	source, err := os.ReadFile(filepath.Join(top(t), "module/command/command.go"))
 	must(t, err)
-	const parse = "\nfunc Parse(call *Call) {\n"
+	const parse = "\nfunc Parse(c *Call) {\n"
 	if strings.Count(string(source), parse) != 1 {
-		t.Fatalf("module/answer/answer.go has not one line %q", parse)
+		t.Fatalf("module/command/command.go has not one line %q", parse)
 	}
-	functions, calls := "package answer\n"+declarations+"\n", ""
-	functions += "//go:noinline\nfunc fails(call *Call) { var large [4096]byte; call.add(string(large[:0])) }\n"
+	functions, calls := "package command\n"+declarations+"\n", ""
+	functions += "//go:noinline\nfunc fails(c *Call) { var large [4096]byte; c.add(string(large[:0])) }\n"
 	for _, c := range changes {
 		if c.body == "" {
 			continue // the compiler makes that function
@@ -102,11 +102,11 @@ func withChanges(t *testing.T, declarations string, changes []change) map[string
 		if c.name != "stack" {
 			functions += "//go:nosplit\n"
 		}
-		functions += "//go:noinline\nfunc " + c.name + "(call *Call) { " + c.body + " }\n"
-		calls += c.name + "(call)\n"
+		functions += "//go:noinline\nfunc " + c.name + "(c *Call) { " + c.body + " }\n"
+		calls += c.name + "(c)\n"
 	}
 	return map[string]string{
-		"module/answer/answer.go": strings.Replace(string(source), parse, parse+calls, 1),
-		"module/answer/breaks.go": functions,
+		"module/command/command.go": strings.Replace(string(source), parse, parse+calls, 1),
+		"module/command/breaks.go": functions,
 	}
 }

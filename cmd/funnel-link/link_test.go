@@ -52,8 +52,8 @@ func TestGoLacksWhatCCalls(t *testing.T) {
 	main, err := os.ReadFile("../funnel/main.go")
 	must(t, err)
 	_, printed, err := build(t, "amd64", map[string]string{
-		"cmd/funnel/main.go": strings.Replace(string(main), "\tanswer.Decide(nil)\n", "", 1)})
-	if err == nil || !strings.Contains(printed, "go.o lacks funnel/module/answer.Decide, which C calls: main must name it") {
+		"cmd/funnel/main.go": strings.Replace(string(main), "\tcommand.Decide(nil)\n", "", 1)})
+	if err == nil || !strings.Contains(printed, "go.o lacks funnel/module/command.Decide, which C calls: main must name it") {
 		t.Fatalf("%v\n%s", err, printed)
 	}
 }

@@ -5,11 +5,11 @@ package main
 
 import (
 	_ "funnel/module"
-	"funnel/module/answer"
+	"funnel/module/command"
 )
 
 // main is never called. It names the functions that C calls, or Go's linker would leave them out.
 func main() {
-	answer.Parse(nil)
-	answer.Decide(nil)
+	command.Parse(nil)
+	command.Decide(nil)
 }

@@ -1,5 +1,5 @@
-// Package funnels keeps funnels and slots in the memory of the process, for package limiter where
-// it decides without Redis. A funnel takes a key and a TAT, and is removed some time after it has
+// Package funnels keeps funnels and slots in the memory of the process, for package limiter if it
+// decides without Redis. A funnel takes a key and a TAT, and is removed some time after it has
 // drained.
 package funnels
 
@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/internal/idle"
+	"funnel/slots"
 )
 
 // A Set is funnels and slots, each under its key. Make one with [New]; all methods may be called from
@@ -30,35 +32,35 @@ func New(now func() time.Time) *Set {
 	return &Set{now: now, start: now(), slots: map[string]map[string]int64{}}
 }
 
-// Decide has an operation decide a call over the funnels of different keys as one, as
-// [gcra.Operation.Decide] describes: items has the request for each key, and gets TAT and
-// Decision. An error changes nothing. Items of slots are the holder's.
-func (s *Set) Decide(operation gcra.Operation, keys []string, holder string, items []gcra.Item, maxWait, receipt int64) error {
+// Apply decides a call over rows atomically, as [call.Operation.Apply] describes: rows has the
+// request for each of the keys, which differ, and gets state and decision. Slots are the holder's.
+// An error changes nothing.
+func (s *Set) Apply(operation call.Operation, keys []string, holder string, rows []call.Row, maxWait, receipt int64) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	now := s.instant() // under the lock: no call has an earlier time than the last
 	for i, key := range keys {
-		if item := &items[i]; item.Request.IsSlots() {
-			s.readSlots(key, holder, item, now/1e6)
+		if row := &rows[i]; row.Kind == call.Slots {
+			row.Slots.State = s.readSlots(key, holder, now/1e6)
 		} else {
-			item.TAT = s.tats.Get(key)
+			row.Funnel.TAT = s.tats.Get(key)
 		}
 	}
-	if _, err := operation.Decide(items, now, maxWait, receipt); err != nil {
+	if _, err := operation.Apply(rows, now, maxWait, receipt); err != nil {
 		return err
 	}
 	for i, key := range keys {
-		switch tat := items[i].Decision.TAT; {
-		case tat == items[i].TAT:
-		case !items[i].Request.IsSlots():
-			s.keep(key, tat, now)
-		case tat == 0:
+		switch row := &rows[i]; {
+		case !row.Changes():
+		case row.Kind == call.Funnel:
+			s.keep(key, row.Funnel.Decision.TAT, now)
+		case row.Slots.Decision.End == 0:
 			delete(s.slots[key], holder)
 		default:
 			if s.slots[key] == nil {
 				s.slots[strings.Clone(key)] = map[string]int64{}
 			}
-			s.slots[key][holder] = tat
+			s.slots[key][holder] = row.Slots.Decision.End
 		}
 		if len(s.slots[key]) == 0 {
 			delete(s.slots, key)
@@ -67,16 +69,18 @@ func (s *Set) Decide(operation gcra.Operation, keys []string, holder string, ite
 	return nil
 }
 
-// readSlots tells an item of the slots that run, and removes those that have ended.
-func (s *Set) readSlots(key, holder string, item *gcra.Item, now int64) {
-	slots := s.slots[key]
-	maps.DeleteFunc(slots, func(_ string, end int64) bool { return end <= now })
-	item.TAT, item.Running = slots[holder], int64(len(slots))
-	for other, end := range slots {
+// readSlots describes the slots that run to one holder. It removes slots that have ended.
+func (s *Set) readSlots(key, holder string, now int64) slots.State {
+	ends := s.slots[key]
+	maps.DeleteFunc(ends, func(_ string, end int64) bool { return end <= now })
+	state := slots.State{Own: ends[holder], Running: int64(len(ends))}
+	for other, end := range ends {
 		if other != holder {
-			item.First, item.Last = min(end, cmp.Or(item.First, end)), max(end, item.Last)
+			state.First = min(end, cmp.Or(state.First, end))
+			state.Last = max(end, state.Last)
 		}
 	}
+	return state
 }
 
 // instant is the time in nanoseconds since the Unix epoch. It adds the time since the start,

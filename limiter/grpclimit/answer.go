@@ -19,6 +19,7 @@ import (
 	"funnel/gcra"
 	"funnel/limiter"
 	"funnel/limiter/internal/policy"
+	"funnel/slots"
 )
 
 // pushback is the trailer of gRFC A6 that tells retrying clients when to retry; a negative
@@ -57,7 +58,7 @@ func (p *Policy) answerLimited(ctx context.Context, result limiter.Result) error
 // answerError keeps the cause from the client: it may contain the address of Redis.
 func (p *Policy) answerError(ctx context.Context, err error) error {
 	slog.ErrorContext(ctx, "no decision about the rate limit of a call", "policy", p.name, "error", err)
-	if wrong := gcra.Error(""); errors.As(err, &wrong) {
+	if rate, inFlight := gcra.Error(""), slots.Error(""); errors.As(err, &rate) || errors.As(err, &inFlight) {
 		// The limit or the cost of this call is out of range, and will be again.
 		return status.Error(codes.Internal, "the limit or the cost of this call is out of range")
 	}

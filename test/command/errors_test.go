@@ -1,4 +1,4 @@
-// Each error has its full text here, and changes nothing. FuzzAnswer tries more values that are no
+// Each error has its full text here, and changes nothing. FuzzCommand tries more values that are no
 // funnels.
 
 package command_test

@@ -71,7 +71,7 @@ func (f *fuzzer) missing() string {
 			}
 		}
 	}
-	for _, outcome := range slices.Concat(contract.Outcomes, contract.ErrorsOfSlots) {
+	for _, outcome := range slices.Concat(contract.Outcomes, contract.SlotsErrors) {
 		if all[outcome] == 0 {
 			return outcome
 		}

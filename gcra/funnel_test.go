@@ -30,33 +30,40 @@ type numbers struct{ capacity, count, period, tat, now, quantity, maxWait, recei
 
 // An operation is one of the package, with its name in the contract.
 type operation struct {
-	gcra.Operation
-	name string
+	name  string
+	apply func(f *gcra.Funnel, now, maxWait, receipt int64) error
 }
 
-var operations = []operation{{gcra.Reserve, "reserve"}, {gcra.Take, "take"}, {gcra.Peek, "peek"}, {gcra.Charge, "charge"}, {gcra.Refund, "refund"}}
+var operations = []operation{
+	{"reserve", func(f *gcra.Funnel, now, maxWait, _ int64) error { return f.Reserve(now, maxWait) }},
+	{"take", func(f *gcra.Funnel, now, _, _ int64) error { return f.Take(now) }},
+	{"peek", func(f *gcra.Funnel, now, _, _ int64) error { return f.Peek(now) }},
+	{"charge", func(f *gcra.Funnel, now, _, _ int64) error { return f.Charge(now) }},
+	{"refund", func(f *gcra.Funnel, now, _, receipt int64) error { f.Refund(now, receipt); return nil }},
+}
 
+// ask makes a call of a funnel whose Decision holds numbers of an earlier call.
 func (o operation) ask(rate gcra.Rate, tat, now, quantity, maxWait, receipt int64) (decision gcra.Decision, taken int64, err error) {
 	request, err := rate.Request(quantity)
 	if increment, _ := rate.Increment(quantity); err != nil && (increment != 0 || request != gcra.Request{}) {
 		panic("a number beside an error")
 	}
-	if o.Operation == gcra.Take {
+	if o.name == "take" {
 		request, err = rate.RequestUpTo(quantity)
 	}
 	if err != nil {
 		return gcra.Decision{}, 0, err
 	}
-	items := []gcra.Item{{Request: request, TAT: tat, Decision: gcra.Decision{Wait: 77, TAT: 77}}}
-	if _, err = o.Decide(items, now, maxWait, receipt); err != nil {
+	funnel := gcra.Funnel{Request: request, TAT: tat, Decision: gcra.Decision{Limited: true, Wait: 77, TAT: 77}}
+	if err = o.apply(&funnel, now, maxWait, receipt); err != nil {
 		return gcra.Decision{}, 0, err
 	}
-	return items[0].Decision, items[0].Taken, nil
+	return funnel.Decision, funnel.Taken, nil
 }
 
 // contract is what the contract makes of a call. The contract has no numbers below 0; the
 // package documents what they mean.
-func (o operation) contract(n numbers) (decision contract.Decision, taken int64, err error) {
+func (o operation) contract(n numbers) (decision gcra.Decision, taken int64, err error) {
 	switch {
 	case n.capacity < 1:
 		return decision, 0, gcra.ErrCapacity
@@ -72,8 +79,12 @@ func (o operation) contract(n numbers) (decision contract.Decision, taken int64,
 	case n.quantity < 0:
 		return decision, 0, gcra.ErrQuantity
 	default:
-		decision, taken, failure = funnel.Decide(o.name, big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0)),
+		var d contract.Decision
+		var tat int64
+		d, tat, taken, failure = funnel.Decide(o.name, big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0)),
 			big.NewInt(max(n.maxWait, 0)), big.NewInt(max(n.receipt, 0)))
+		decision = gcra.Decision{Limited: d.Limited, Limit: d.Limit, Remaining: d.Remaining, Wait: d.Wait,
+			ResetAfter: d.ResetAfter, TAT: tat}
 	}
 	if failure != "" {
 		err = gcra.Error(strings.TrimPrefix(string(failure), "ERR "))
@@ -93,7 +104,7 @@ func (o operation) agree(t require.TestingT, n numbers) (got gcra.Decision, err 
 		panic("a rate beside an error")
 	}
 	want, wantTaken, wantErr := o.contract(n)
-	if got != gcra.Decision(want) || taken != wantTaken || err != wantErr {
+	if got != want || taken != wantTaken || err != wantErr {
 		require.FailNow(t, "package and contract differ", "%s of %+v:\ngot  %+v, %d, %v\nwant %+v, %d, %v",
 			o.name, n, got, taken, err, want, wantTaken, wantErr)
 	}
