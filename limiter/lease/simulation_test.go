@@ -90,14 +90,18 @@ func (h *history) drawDisturbance(m *redisModel, random *rand.Rand) disturbance 
 	return all[random.IntN(len(all))]
 }
 
+// Gaps are multiplied by a random number: callers come evenly, or at random instants (Poisson).
+func evenly(random *rand.Rand) float64   { return 0.8 + 0.4*random.Float64() }
+func atRandom(random *rand.Rand) float64 { return random.ExpFloat64() }
+
 // simulate runs a history, in a bubble, and returns what happened.
-func (h *history) simulate(seed uint64) *redisModel {
+func (h *history) simulate(seed uint64, jitter func(*rand.Rand) float64) *redisModel {
 	m, random := newRedisModel(0), rand.New(rand.NewPCG(seed, 1))
 	m.latency = func() time.Duration { return 1 + time.Duration(random.Float64()*float64(h.latency)) }
 	m.disturb = func(string) disturbance { return h.drawDisturbance(m, random) }
 	var processes, callers sync.WaitGroup
 	for i := range h.processes {
-		processes.Go(func() { h.runProcess(m, rand.New(rand.NewPCG(seed, uint64(i)+2)), &callers) })
+		processes.Go(func() { h.runProcess(m, rand.New(rand.NewPCG(seed, uint64(i)+2)), jitter, &callers) })
 	}
 	processes.Wait()
 	callers.Wait()
@@ -106,7 +110,9 @@ func (h *history) simulate(seed uint64) *redisModel {
 }
 
 // runProcess runs all phases of one process, which may be started anew between them.
-func (h *history) runProcess(m *redisModel, random *rand.Rand, callers *sync.WaitGroup) {
+func (h *history) runProcess(
+	m *redisModel, random *rand.Rand, jitter func(*rand.Rand) float64, callers *sync.WaitGroup,
+) {
 	unit := max(h.d, h.limit.Period) // of gaps and lengths
 	units := func(number float64) time.Duration { return 1 + time.Duration(float64(unit)*number) }
 	speed := []float64{1.01, 1 / 1.01}[random.IntN(2)]
@@ -135,7 +141,7 @@ func (h *history) runProcess(m *redisModel, random *rand.Rand, callers *sync.Wai
 					p.allow(ctx, h.limit, quantity)
 				})
 			}
-			time.Sleep(min(time.Until(end), units(phase.gap*(0.8+0.4*random.Float64()))))
+			time.Sleep(min(time.Until(end), units(phase.gap*jitter(random))))
 		}
 	}
 }
@@ -175,7 +181,7 @@ func TestLeasesAreBounded(t *testing.T) {
 			if i := seed - first; i < uint64(len(found)) {
 				h = found[i]
 			}
-			m := h.simulate(seed)
+			m := h.simulate(seed, evenly)
 			beyond := m.excess(h.limit) - float64(h.d)*1.01/float64(h.limit.Period)
 			if ahead, closest = ahead+m.leased, max(closest, beyond); beyond > 0 {
 				t.Errorf("seed %d: %.3f tokens beyond the bound: %+v", seed, beyond, h)
@@ -201,20 +207,22 @@ func TestLeasesGrantWhatIsPossible(t *testing.T) {
 		share     float64 // of what is possible, at least
 		calls     float64 // within d, for each process, at most
 		waits     float64 // the share of callers who wait, after the first second, at most
+		jitter    func(*rand.Rand) float64
 	}{
-		{"half of the rate", fast, d, 20, phase{1, 1, 0.4, 40, false}, 0.99, 2.6, 1},
-		{"1.1 times the rate", fast, d, 20, phase{1, 1, 0.182, 40, false}, 0.97, 2.5, 1},
-		{"double the rate", fast, d, 20, phase{1, 1, 0.1, 40, false}, 0.98, 2.5, 1},
-		{"ten times the rate", fast, d, 20, phase{1, 1, 0.02, 40, false}, 0.98, 2.5, 1},
-		{"a hot key, callers who wake together", hot, d, 1, phase{64, 1, 0.0256, 30, false}, 0.99, 2.5, 0.001},
-		{"batches for a small capacity", small, d, 5, phase{5, 1, 0.56, 120, false}, 0.82, 8, 1},
-		{"many tokens that leak slowly", slow, time.Second, 1, phase{1, 10, 0.1, 300, false}, 0.95, 3, 1},
-		{"many tokens for many processes", fast, d, 20, phase{1, 10, 0.2, 40, false}, 0.65, 4, 1},
+		{"half of the rate", fast, d, 20, phase{1, 1, 0.4, 40, false}, 0.99, 2.6, 1, evenly},
+		{"1.1 times the rate", fast, d, 20, phase{1, 1, 0.182, 40, false}, 0.97, 2.5, 1, evenly},
+		{"1.1 times the rate, at random", fast, d, 20, phase{1, 1, 0.182, 400, false}, 0.955, 2.5, 1, atRandom},
+		{"double the rate", fast, d, 20, phase{1, 1, 0.1, 40, false}, 0.98, 2.5, 1, evenly},
+		{"ten times the rate", fast, d, 20, phase{1, 1, 0.02, 40, false}, 0.98, 2.5, 1, evenly},
+		{"a hot key, callers who wake together", hot, d, 1, phase{64, 1, 0.0256, 30, false}, 0.99, 2.5, 0.001, evenly},
+		{"batches for a small capacity", small, d, 5, phase{5, 1, 0.56, 120, false}, 0.82, 8, 1, evenly},
+		{"many tokens that leak slowly", slow, time.Second, 1, phase{1, 10, 0.1, 300, false}, 0.95, 3, 1, evenly},
+		{"many tokens for many processes", fast, d, 20, phase{1, 10, 0.2, 40, false}, 0.65, 4, 1, evenly},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := history{c.limit, c.d, c.processes, time.Millisecond, 0, 1, []phase{c.asking}}
-				m := h.simulate(1)
+				m := h.simulate(1, c.jitter)
 				leaked := int(c.asking.length * float64(c.d) / float64(c.limit.Period))
 				possible := min(m.asked, leaked+c.limit.Capacity)
 				require.GreaterOrEqual(t, float64(c.asking.quantity*len(m.uses))/float64(possible), c.share)
