@@ -38,7 +38,7 @@ local function tokens_in(s, ns, interval_s, interval_ns)
     return rest < 0 and tokens - 1 or tokens
 end
 
----- Words. Those that parse return nothing for a word that is wrong
+---- Words. The functions that parse return nothing for a word that is wrong
 
 -- From 0 to 2^63-1, without sign and leading zeros.
 local function parse_nanoseconds(text)
