@@ -114,7 +114,7 @@ func TestBreaches(t *testing.T) {
 					strings.Replace(string(source), parse, parse+"breaches(c)\n", 1)),
 				"module/command/breaches.go":             "testdata/breaches.go",
 				"module/command/breaches_" + arch + ".s": "testdata/breaches_" + arch + ".s",
-				"module/breaches.c":                     "testdata/breaches.c",
+				"module/breaches.c":                      "testdata/breaches.c",
 				"module/breaches.go": write(t, "breaches.go",
 					"package module\nimport \"C\"\n"+initializer+"//export funnel_exported\nfunc funnel_exported() {}\n"),
 				"cmd/funnel/breaches.go": write(t, "breaches.go", "package main\n"+initializer),
