@@ -39,7 +39,7 @@ type funnel struct {
 	redisKey string // with the prefix
 	args     *limitArgs
 	row      call.Row // with the request alone
-	holder   string // of a slot, or empty
+	holder   string   // of a slot, or empty
 }
 
 // appendTo appends the words behind the key.

@@ -66,8 +66,8 @@ func (l *Limiter) newSlotsQuery(key string, slots Slots, requests []Request) *qu
 		q.reject(fmt.Errorf("limiter: key %q: there must be at least 1 slot: %w", key, inflight.ErrLimit))
 	}
 	q.funnels = append([]funnel{{Request: Request{key, Limit{Capacity: slots.Limit}, 1}, redisKey: l.prefix + key,
-		args:    &limitArgs{capacity: slots.Limit, count: "SLOTS", period: secondsOf(slots.TTL)},
-		row: checked, holder: rand.Text()}}, q.funnels...)
+		args: &limitArgs{capacity: slots.Limit, count: "SLOTS", period: secondsOf(slots.TTL)},
+		row:  checked, holder: rand.Text()}}, q.funnels...)
 	q.undo = &query{operation: call.Refund, funnels: q.funnels[:1], receipt: gcra.NoReceipt, decider: redisAlone}
 	return q.rejectTwice()
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/gcra"
-	inflight "funnel/slots"
 	"funnel/internal/servertest"
 	"funnel/limiter"
+	inflight "funnel/slots"
 )
 
 func acquire(t testing.TB, l *limiter.Limiter, key string, slots limiter.Slots, requests ...limiter.Request) (*limiter.Slot, limiter.Results) {

@@ -9,7 +9,7 @@
  * lists below, which also drive the lookup in abi.c:
  *
  *   REQUIRED_FUNCTIONS  exist since Redis 6.2.8; without one, loading fails;
- *   OPTIONAL_FUNCTIONS  came later; NULL where the server lacks them.
+ *   OPTIONAL_FUNCTIONS  came later; NULL if the server lacks them.
  *
  * Ownership, unless a comment says otherwise: a function borrows its arguments
  * for the call, and everything that the server passes to a command (context,

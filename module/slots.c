@@ -18,7 +18,7 @@ static int64_t milliseconds_of(double score)
     return whole + ((double)whole < score);
 }
 
-/* Members that have ended by now, and those that run, are two ranges of scores. */
+/* Slots that have ended by now, and slots that run, are two ranges of scores. */
 static void first_ended(RedisModuleKey *key, int64_t now)
 {
     redis.ZsetFirstInScoreRange(key, -everything, (double)now, 0, 0);
@@ -138,7 +138,7 @@ static int64_t remove_ended(RedisModuleKey *key, int64_t now)
     return number;
 }
 
-/* When the last of all members ends: of those that run, or of those that have ended if none runs. */
+/* When the last of all members ends. If none runs, that is the last that has ended. */
 static int64_t last_end(const struct row *row, RedisModuleKey *key)
 {
     const struct slots *slots = &row->slots;

@@ -44,13 +44,17 @@ const (
 	ErrHolder Error = "ERR holder must be 1 to 255 bytes"
 
 	ErrEmissionInterval Error = "ERR count is too large for period: less than 1 nanosecond per token"
-	ErrTolerance        Error = "ERR capacity and period are too large together for count: a full funnel must drain within 2^63-1 nanoseconds (292 years)"
-	ErrIncrement        Error = "ERR quantity and period are too large together for count: the tokens must leak within 2^63-1 nanoseconds (292 years)"
+	ErrTolerance        Error = "ERR capacity and period are too large together for count: " +
+		"a full funnel must drain within 2^63-1 nanoseconds (292 years)"
+	ErrIncrement Error = "ERR quantity and period are too large together for count: " +
+		"the tokens must leak within 2^63-1 nanoseconds (292 years)"
 
-	ErrMaxWait          Error = "ERR max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
-	ErrMaxWaits         Error = "ERR max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
-	ErrReceipt          Error = "ERR tat must be an integer from 0 to 9223372036854775807"
-	ErrReceipts         Error = "ERR tat must be left out for several funnels: give the tokens of each back by a call of its own"
+	ErrMaxWait  Error = "ERR max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
+	ErrMaxWaits Error = "ERR max_wait must be 0 for several funnels: " +
+		"ask again after the wait that a limited call replies"
+	ErrReceipt  Error = "ERR tat must be an integer from 0 to 9223372036854775807"
+	ErrReceipts Error = "ERR tat must be left out for several funnels: " +
+		"give the tokens of each back by a call of its own"
 	ErrMaxWaitWithSlots Error = "ERR max_wait must be left out with SLOTS: ask again after a moment"
 	ErrReceiptWithSlots Error = "ERR tat must be left out with SLOTS: the holder's name says which slot ends"
 	ErrTwice            Error = "ERR the key is named twice in this call: ask once, for all of its tokens"
@@ -58,7 +62,8 @@ const (
 	ErrType   Error = "WRONGTYPE Operation against a key holding the wrong kind of value"
 	ErrFunnel Error = "ERR the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807"
 
-	ErrTAT Error = "ERR quantity and period are too large together for count: the funnel must be empty again before the year 2262, 2^63-1 nanoseconds after the epoch"
+	ErrTAT Error = "ERR quantity and period are too large together for count: " +
+		"the funnel must be empty again before the year 2262, 2^63-1 nanoseconds after the epoch"
 	ErrEnd Error = "ERR ttl is too large: the slot must end before the year 2262, 2^63-1 nanoseconds after the epoch"
 )
 
@@ -91,7 +96,8 @@ var Outcomes = []string{
 
 // SlotsErrors are the errors that only calls with slots come to.
 var SlotsErrors = []string{
-	string(ErrLimit), string(ErrTTL), string(ErrHolder), string(ErrMaxWaitWithSlots), string(ErrReceiptWithSlots), string(ErrEnd),
+	string(ErrLimit), string(ErrTTL), string(ErrHolder), string(ErrMaxWaitWithSlots), string(ErrReceiptWithSlots),
+	string(ErrEnd),
 }
 
 // An Outcome is the result of a call.

@@ -81,7 +81,7 @@ func (f *Funnel) decide(operation string, now, maxWait, receipt *big.Int) (decis
 
 // Decide is the arithmetic of an operation on a funnel with this TAT. Receipt is as late as
 // can be if it is left out. Next is the TAT after the call, and taken is set by take alone.
-func (f *Funnel) Decide(operation string, tat, now, maxWait, receipt *big.Int) (decision Decision, next, taken int64, err Error) {
+func (f *Funnel) Decide(operation string, tat, now, maxWait, receipt *big.Int) (d Decision, next, taken int64, err Error) {
 	begin, full := largest(tat, now), add(now, f.Tau)
 	change, number := f.Inc, zero
 	switch operation {
@@ -99,7 +99,8 @@ func (f *Funnel) Decide(operation string, tat, now, maxWait, receipt *big.Int) (
 	refused := limited && (operation == "reserve" || operation == "peek")
 	switch {
 	case operation == "take":
-		if limited, wait = less(number, f.Quantity), zero; limited {
+		limited, wait = less(number, f.Quantity), zero
+		if limited {
 			wait = sub(add(after, f.T), full) // until another token fits
 		}
 	case !refused:

@@ -7,22 +7,22 @@ import (
 
 // A Command is how a command reads its words, which operation it is, and how it replies.
 type Command struct {
-	Name       string
-	Operation  string
-	LeastWords int    // the name included; 5 if the quantity may be left out
-	Rows       int    // at most
-	LastWord   string // which may be left out
-	Seconds    bool   // the reply has five integers, in whole seconds; otherwise it has rows
+	Name      string
+	Operation string
+	MinWords  int    // the name included; 5 if the quantity may be left out
+	Rows      int    // at most
+	LastWord  string // which may be left out
+	Seconds   bool   // the reply has five integers, in whole seconds; otherwise it has rows
 }
 
 // Commands are all commands: tests with random calls take theirs from here.
 var Commands = []Command{
-	{Name: "cl.throttle", Operation: "reserve", LeastWords: 5, Rows: 1, Seconds: true},
-	{Name: "cl.reserve", Operation: "reserve", LeastWords: 6, Rows: 64, LastWord: "max_wait"},
-	{Name: "cl.take", Operation: "take", LeastWords: 6, Rows: 1},
-	{Name: "cl.peek", Operation: "peek", LeastWords: 6, Rows: 64},
-	{Name: "cl.charge", Operation: "charge", LeastWords: 6, Rows: 64},
-	{Name: "cl.refund", Operation: "refund", LeastWords: 6, Rows: 64, LastWord: "tat"},
+	{Name: "cl.throttle", Operation: "reserve", MinWords: 5, Rows: 1, Seconds: true},
+	{Name: "cl.reserve", Operation: "reserve", MinWords: 6, Rows: 64, LastWord: "max_wait"},
+	{Name: "cl.take", Operation: "take", MinWords: 6, Rows: 1},
+	{Name: "cl.peek", Operation: "peek", MinWords: 6, Rows: 64},
+	{Name: "cl.charge", Operation: "charge", MinWords: 6, Rows: 64},
+	{Name: "cl.refund", Operation: "refund", MinWords: 6, Rows: 64, LastWord: "tat"},
 }
 
 // CommandOf is the command of that name, if it is one of ours.
@@ -42,7 +42,8 @@ func Run(mode Mode, words []string, now int64, get func(key string) Value) Outco
 	if !command.Seconds {
 		mode = Default
 	}
-	if words = words[1:]; len(words) == 4 && command.LeastWords == 5 {
+	words = words[1:]
+	if len(words) == 4 && command.MinWords == 5 {
 		words = append(words[:4:4], "1")
 	}
 	length, rest := len(words)/5, len(words)%5
@@ -94,7 +95,7 @@ func failed(err Error, index, length int) Outcome {
 // so late that it bounds no refund.
 func (c Command) parseLastWord(word []string, rows []Row) (maxWait, receipt *big.Int, err Error) {
 	if len(word) == 0 {
-		return zero, most, ""
+		return zero, maxInt63, ""
 	}
 	wrong, withSlots, withSeveral, ok := ErrMaxWait, ErrMaxWaitWithSlots, ErrMaxWaits, false
 	if c.LastWord == "tat" {
@@ -133,7 +134,7 @@ func together(command Command, rows []Row, decisions []Decision, now *big.Int) O
 	outcome, replies := Outcome{Name: nameOf(command.Operation, asks, limited, wait, taken)}, []any{}
 	for i, decision := range decisions {
 		if command.Operation == "reserve" && limited && !decision.Limited {
-			decision, _ = rows[i].decide("peek", now, zero, most)
+			decision, _ = rows[i].decide("peek", now, zero, maxInt63)
 		}
 		if write, changes := rows[i].write(now.Int64()); changes {
 			outcome.Writes = append(outcome.Writes, write)

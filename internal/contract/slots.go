@@ -62,7 +62,7 @@ func (s *Slots) decide(operation string, now, _, _ *big.Int) (decision Decision,
 
 // Decide is the arithmetic of an operation on the slots that run, by holder. Own is when the
 // holder's slot ends after the call, or 0.
-func (s *Slots) Decide(operation string, ends map[string]int64, now *big.Int) (decision Decision, own int64, err Error) {
+func (s *Slots) Decide(operation string, ends map[string]int64, now *big.Int) (d Decision, own int64, err Error) {
 	limit, after := s.Limit.Int64(), map[string]int64{}
 	maps.Copy(after, ends)
 	switch {
@@ -74,24 +74,24 @@ func (s *Slots) Decide(operation string, ends map[string]int64, now *big.Int) (d
 			return Decision{}, 0, ErrEnd
 		}
 		after[s.Holder] = roundedUp(end, 1e6)
-		decision.Limited = operation == "charge" && int64(len(after)) > limit
+		d.Limited = operation == "charge" && int64(len(after)) > limit
 	default:
-		decision.Limited = true
+		d.Limited = true
 	}
 	if operation == "peek" {
 		after = ends
 	}
 	sorted := slices.Sorted(maps.Values(after))
 	if len(sorted) > 0 {
-		decision.ResetAfter = until(sorted[len(sorted)-1], now)
+		d.ResetAfter = until(sorted[len(sorted)-1], now)
 	}
-	if decision.Limited && operation != "charge" && limit == 0 {
-		decision.Wait = -1
-	} else if decision.Limited {
-		decision.Wait = until(sorted[0], now)
+	if d.Limited && operation != "charge" && limit == 0 {
+		d.Wait = -1
+	} else if d.Limited {
+		d.Wait = until(sorted[0], now)
 	}
-	decision.Limit, decision.Remaining = limit, max(0, limit-int64(len(after)))
-	return decision, after[s.Holder], ""
+	d.Limit, d.Remaining = limit, max(0, limit-int64(len(after)))
+	return d, after[s.Holder], ""
 }
 
 // write adds or removes the holder. Up to 1,000 slots that have ended go, and the key expires
@@ -135,5 +135,5 @@ func endOf(score float64) int64 {
 // until is the time until an end, from 0 to 2^63-1 nanoseconds.
 func until(end int64, now *big.Int) int64 {
 	span := sub(mul(big.NewInt(end), big.NewInt(1e6)), now)
-	return in63Bits(smallest(largest(span, zero), most))
+	return in63Bits(smallest(largest(span, zero), maxInt63))
 }

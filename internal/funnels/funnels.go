@@ -35,7 +35,8 @@ func New(now func() time.Time) *Set {
 // Apply decides a call over rows atomically, as [call.Operation.Apply] describes: rows has the
 // request for each of the keys, which differ, and gets state and decision. Slots are the holder's.
 // An error changes nothing.
-func (s *Set) Apply(operation call.Operation, keys []string, holder string, rows []call.Row, maxWait, receipt int64) error {
+func (s *Set) Apply(operation call.Operation, keys []string, holder string, rows []call.Row,
+	maxWait, receipt int64) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	now := s.instant() // under the lock: no call has an earlier time than the last

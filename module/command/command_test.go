@@ -21,7 +21,7 @@ const (
 	most        = "9223372036854775807"
 )
 
-// operations are those of package call, by their names in the contract.
+// operations are the operations of package call, by their names in the contract.
 var operations = map[string]call.Operation{
 	"reserve": call.Reserve, "take": call.Take, "peek": call.Peek, "charge": call.Charge, "refund": call.Refund,
 }
@@ -279,7 +279,7 @@ func FuzzCommand(f *testing.F) {
 		}
 	}
 	f.Add("1", "SLOTS", "1", strings.Repeat("h", 255), uint8(0), "", "b", "1", "SLOTS", "1", strings.Repeat("h", 256), uint8(0), "", "0", int64(-1), false)
-	// Instants before 1970 count as 0, also for a refund that empties a funnel.
+	// Instants before 1970 count as 0, even for a refund that empties a funnel.
 	f.Add("1", "1", "1", "0", uint8(0), "", "0", "1", "1", "1", "1", uint8(1), "1", "0", int64(-1), false)
 	f.Fuzz(func(t *testing.T, capacity, count, period, quantity string, kind uint8, value, key, capacity2, count2, period2, quantity2 string, kind2 uint8, value2, lastWord string, now int64, redisCell bool) {
 		held := func(kind uint8, text string) contract.Value {
@@ -300,7 +300,7 @@ func FuzzCommand(f *testing.F) {
 		var calls [][]string
 		for _, command := range contract.Commands {
 			for _, words := range [][]string{one[:4], one, two, append(one[:5:5], lastWord), append(two[:10:10], lastWord)} {
-				if 1+len(words) >= command.LeastWords && len(words)/5 <= command.Rows && (len(words)%5 != 1 || command.LastWord != "") {
+				if 1+len(words) >= command.MinWords && len(words)/5 <= command.Rows && (len(words)%5 != 1 || command.LastWord != "") {
 					calls = append(calls, append([]string{command.Name}, words...))
 				}
 			}

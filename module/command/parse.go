@@ -40,7 +40,8 @@ func parseSeconds(text string) (nanoseconds int64, ok bool) {
 	for i := 0; i < len(text) && i < maxDigits; i++ {
 		if text[i] == '.' {
 			whole = text[:i]
-			if nanoseconds, ok = parseFraction(text[i+1:]); !ok {
+			nanoseconds, ok = parseFraction(text[i+1:])
+			if !ok {
 				return 0, false
 			}
 			break

@@ -273,7 +273,7 @@ func (f *fuzzer) transaction() {
 		words := queue[i]
 		// Redis 6.2 leaves the number of words to the module. Others know the least, and that of CL.TAKE.
 		command, ours := contract.CommandOf(words[0])
-		miscounted := len(words) < command.LeastWords || command.Operation == "take" && len(words) > command.LeastWords
+		miscounted := len(words) < command.MinWords || command.Operation == "take" && len(words) > command.MinWords
 		if ours && miscounted && servertest.Since7(f.t) {
 			aborted = true
 			f.send(failure(contract.ErrArity), words...)

@@ -122,7 +122,7 @@ func (w *words) ours() []string {
 		call = append(append(call, key), w.arguments()...)
 	}
 	switch {
-	case command.LeastWords == 5 && w.chance(0.3):
+	case command.MinWords == 5 && w.chance(0.3):
 		call = call[:len(call)-1]
 	case command.LastWord == "tat" && (length == 1 && w.chance(0.7) || w.chance(0.05)):
 		call = append(call, w.receipt(call[1]))
