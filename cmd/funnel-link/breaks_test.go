@@ -107,6 +107,6 @@ func withChanges(t *testing.T, declarations string, changes []change) map[string
 	}
 	return map[string]string{
 		"module/command/command.go": strings.Replace(string(source), parse, parse+calls, 1),
-		"module/command/breaks.go": functions,
+		"module/command/breaks.go":  functions,
 	}
 }
