@@ -25,6 +25,10 @@ static void ask_known(struct call *call, enum form form)
         .stored = STORED_VALUE,
         .stored_value = {"1700000002000000001", 19},
     };
+#ifdef __x86_64__
+    /* Go relies on the entry to make this register 0: it must not be so by chance. */
+    __asm__ volatile("pcmpeqd %%xmm15, %%xmm15" ::: "xmm15");
+#endif
     go_parse(call);
     if (call->verdict == VERDICT_PARSED) go_decide(call);
 }

@@ -28,7 +28,12 @@ func TestBreaks(t *testing.T) {
 		name, message, declarations string
 		changes                     []change
 	}{
-		{"what the linker refuses", byLinker, ``, []change{
+		{"what the linker refuses", byLinker, `
+			//go:linkname length strlen
+			//go:noinline
+			//go:nosplit
+			func length(call *Call) { call.Now++ }
+			`, []change{
 			{"index", `call.Message[call.Now] = 1`, `runtime\.panicBounds`},
 			{"slice", `call.add(call.LastWord[call.Now:])`, `runtime\.panicBounds`},
 			{"maps", `call.Now = map[string]int64{call.LastWord: 1}[call.LastWord]`, `runtime\.map`},
@@ -38,6 +43,7 @@ func TestBreaks(t *testing.T) {
 			{"division", `call.Now /= call.MaxWait`, `runtime\.panicdivide`},
 			{"stack", `fails(call); fails(call)`, `runtime\.morestack`},
 			{"library", `print(call.LastWord)`, `runtime\.print`},
+			{"named", `length(call)`, `go:strlen`},
 		}},
 		{"what funnel-link refuses", byFunnelLink, `
 			type integer interface{ integer() int64 }
@@ -84,6 +90,17 @@ func TestBreaks(t *testing.T) {
 	}
 }
 
+// TestInitializerOfAPackageWithADot: the name of a package may hold dots, as the names of its functions do.
+func TestInitializerOfAPackageWithADot(t *testing.T) {
+	_, printed, err := build(t, "amd64", map[string]string{
+		"gcra/v1.2/x/x.go":        "package x\nvar y = 3\nfunc init() { y++ }\n",
+		"module/answer/breaks.go": "package answer\nimport _ \"funnel/gcra/v1.2/x\"\n",
+	})
+	if err == nil || !strings.Contains(printed, "funnel/gcra/v1.2/x.init.0: nothing runs this initializer") {
+		t.Fatalf("%v\n%s", err, printed)
+	}
+}
+
 // withChanges has Parse call functions that need the runtime. They are marked go:nosplit, like all
 // functions there, except the one that tests that.
 func withChanges(t *testing.T, declarations string, changes []change) map[string]string {
@@ -93,7 +110,7 @@ func withChanges(t *testing.T, declarations string, changes []change) map[string
 	if strings.Count(string(source), parse) != 1 {
 		t.Fatalf("module/answer/answer.go has not one line %q", parse)
 	}
-	functions, calls := "package answer\n"+declarations+"\n", ""
+	functions, calls := "package answer\nimport _ \"unsafe\"\n"+declarations+"\n", ""
 	functions += "//go:noinline\nfunc fails(call *Call) { var large [4096]byte; call.add(string(large[:0])) }\n"
 	for _, c := range changes {
 		if c.body == "" {
