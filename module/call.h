@@ -159,6 +159,9 @@ struct call {
 void go_parse(struct call *call);
 void go_decide(struct call *call);
 
+/* Enters as they do, stores the register that Go expects to be 0, and overwrites all: for check_go. */
+void go_overwrite(int64_t zero[2]);
+
 /* The first of them in Go. NULL: funnel-link has not linked this file, and both crash. */
 extern const void *const go_code;
 

@@ -47,6 +47,20 @@
 
 enter go_parse, funnel/module/command.Parse
 enter go_decide, funnel/module/command.Decide
+enter go_overwrite, overwrite_registers
+
+    .section .text.overwrite_registers, "ax", @progbits
+    .globl overwrite_registers
+    .hidden overwrite_registers
+    .type overwrite_registers, @function
+overwrite_registers:
+    movups %xmm15, (%rax)
+    mov $-1, %rax
+    .irp register, rbx,rcx,rdx,rsi,rdi,rbp,r8,r9,r10,r11,r12,r13,r14,r15
+    mov %rax, %\register
+    .endr
+    ret
+    .size overwrite_registers, . - overwrite_registers
 
     .section .data.rel.ro.go_code, "aw", @progbits
     .balign 8

@@ -60,6 +60,23 @@
 
 enter go_parse, funnel/module/command.Parse
 enter go_decide, funnel/module/command.Decide
+enter go_overwrite, overwrite_registers
+
+    .section .text.overwrite_registers, "ax", @progbits
+    .balign 4
+    .globl overwrite_registers
+    .hidden overwrite_registers
+    .type overwrite_registers, @function
+overwrite_registers:
+    stp xzr, xzr, [x0] /* there is no such register */
+    .irp number, 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,19,20,21,22,23,24,25,26,27,28,29
+    mov x\number, #-1
+    .endr
+    .irp number, 8,9,10,11,12,13,14,15
+    fmov d\number, #-1.0
+    .endr
+    ret
+    .size overwrite_registers, . - overwrite_registers
 
     .section .data.rel.ro.go_code, "aw", @progbits
     .balign 8

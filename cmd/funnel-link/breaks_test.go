@@ -28,7 +28,12 @@ func TestBreaks(t *testing.T) {
 		name, message, declarations string
 		changes                     []change
 	}{
-		{"what the linker refuses", byLinker, ``, []change{
+		{"what the linker refuses", byLinker, `
+			//go:linkname length strlen
+			//go:noinline
+			//go:nosplit
+			func length(c *Call) { c.Now++ }
+			`, []change{
 			{"index", `c.Message[c.Now] = 1`, `runtime\.panicBounds`},
 			{"slice", `c.add(c.LastWord[c.Now:])`, `runtime\.panicBounds`},
 			{"maps", `c.Now = map[string]int64{c.LastWord: 1}[c.LastWord]`, `runtime\.map`},
@@ -38,6 +43,7 @@ func TestBreaks(t *testing.T) {
 			{"division", `c.Now /= c.MaxWait`, `runtime\.panicdivide`},
 			{"stack", `fails(c); fails(c)`, `runtime\.morestack`},
 			{"library", `print(c.LastWord)`, `runtime\.print`},
+			{"named", `length(c)`, `go:strlen`},
 		}},
 		{"what funnel-link refuses", byFunnelLink, `
 			type integer interface{ integer() int64 }
@@ -84,6 +90,17 @@ func TestBreaks(t *testing.T) {
 	}
 }
 
+// TestInitializerOfAPackageWithADot: the name of a package may hold dots, as the names of its functions do.
+func TestInitializerOfAPackageWithADot(t *testing.T) {
+	_, printed, err := build(t, "amd64", map[string]string{
+		"gcra/v1.2/x/x.go":         "package x\nvar y = 3\nfunc init() { y++ }\n",
+		"module/command/breaks.go": "package command\nimport _ \"funnel/gcra/v1.2/x\"\n",
+	})
+	if err == nil || !strings.Contains(printed, "funnel/gcra/v1.2/x.init.0: nothing runs this initializer") {
+		t.Fatalf("%v\n%s", err, printed)
+	}
+}
+
 // withChanges has Parse call functions that need the runtime. They are marked go:nosplit, like all
 // functions there, except the one that tests that.
 func withChanges(t *testing.T, declarations string, changes []change) map[string]string {
@@ -93,7 +110,7 @@ func withChanges(t *testing.T, declarations string, changes []change) map[string
 	if strings.Count(string(source), parse) != 1 {
 		t.Fatalf("module/command/command.go has not one line %q", parse)
 	}
-	functions, calls := "package command\n"+declarations+"\n", ""
+	functions, calls := "package command\nimport _ \"unsafe\"\n"+declarations+"\n", ""
 	functions += "//go:noinline\nfunc fails(c *Call) { var large [4096]byte; c.add(string(large[:0])) }\n"
 	for _, c := range changes {
 		if c.body == "" {

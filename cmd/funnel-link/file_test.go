@@ -26,6 +26,7 @@ func TestFile(t *testing.T) {
 			way{"optimized when it is linked", "amd64", []string{"CGO_CFLAGS=-O2 -flto"}},
 			way{"protected as by Ubuntu", "amd64", []string{
 				"CGO_CFLAGS=-O2 -fstack-protector-all -fcf-protection=full -fstack-clash-protection"}},
+			way{"linked with careless options", "amd64", []string{"CGO_LDFLAGS=-Wl,-z,undefs -Wl,-z,execstack"}},
 			way{"by clang", "amd64", []string{"CC=clang"}},
 		)
 	}

@@ -79,8 +79,7 @@ func arm64(code []byte, isRelocated func(from, to int) bool, hasTable bool) (fou
 		// target adds a signed distance in words, which has size bits from low on.
 		target := func(low, size int) int { return at + int(int32(word<<(32-low-size))>>(32-size))*4 }
 		switch {
-		case isRelocated(at, at+4):
-			continue
+		case isRelocated(at, at+4), is(0xffffffff, 0xd65f03c0), is(0xfffffc1f, 0xd61f0000) && hasTable: // RET, BR
 		case is(0xfc000000, 0x94000000): // BL
 			i.target, i.kind = target(0, 26), call
 		case is(0xfc000000, 0x14000000): // B
@@ -91,16 +90,14 @@ func arm64(code []byte, isRelocated func(from, to int) bool, hasTable bool) (fou
 			i.target = target(5, 14)
 		case is(0x1f000000, 0x10000000), is(0x3b000000, 0x18000000): // ADR, ADRP, LDR of a constant among the code
 			i.wrong = takesAddress
-		case is(0xffffffff, 0xd65f03c0), is(0xfffffc1f, 0xd61f0000) && hasTable: // RET, BR
-			continue
 		case is(0xfe000000, 0xd6000000): // BR, BLR, and those that authenticate pointers
 			i.wrong = throughPointer
 		case is(0xff00001f, 0xd4000001), is(0xff00001e, 0xd4000002): // SVC, HVC, SMC
 			i.wrong = entersKernel
-		default:
-			continue
 		}
-		found = append(found, i)
+		if i != (instruction{at: at}) {
+			found = append(found, i)
+		}
 	}
 	return found
 }

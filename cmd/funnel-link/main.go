@@ -71,8 +71,8 @@ func link(args []string) error {
 		return err
 	}
 	args = slices.DeleteFunc(args, func(arg string) bool { return slices.Contains(forRuntime, arg) })
-	return compile(append([]string{"-Wl,--gc-sections", "-Wl,-z,defs", "-Wl,-z,noexecstack",
-		"-Wl,--version-script=" + exports}, args...)...)
+	return compile(append(args, "-Wl,--gc-sections", "-Wl,-z,defs", "-Wl,-z,noexecstack", // after CGO_LDFLAGS: the last counts
+		"-Wl,--version-script="+exports)...)
 }
 
 // expand reads the arguments from a file if there are many: Go's linker then passes @FILE, with a

@@ -72,7 +72,7 @@ func (o *object) next(section *elf.Section, address uint64) uint64 {
 }
 
 // rootsOf are the functions of Go that objects of C call, among the arguments of a linker. These
-// names are weak, because cgo also links the objects without Go.
+// names are weak, because cgo also links the objects without Go, and no name of C has a dot.
 func rootsOf(args []string) (roots []string) {
 	for _, path := range args {
 		file, err := elf.Open(path)
@@ -82,7 +82,7 @@ func rootsOf(args []string) (roots []string) {
 		symbols, _ := file.Symbols() // an object may have none
 		file.Close()
 		for _, s := range symbols {
-			if elf.ST_BIND(s.Info) == elf.STB_WEAK && s.Section == elf.SHN_UNDEF && strings.HasPrefix(s.Name, project) {
+			if elf.ST_BIND(s.Info) == elf.STB_WEAK && s.Section == elf.SHN_UNDEF && strings.Contains(s.Name, ".") {
 				roots = append(roots, s.Name)
 			}
 		}

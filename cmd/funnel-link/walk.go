@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-const project = "funnel/" // the names of this project's packages begin with it
+const project = "funnel/" // how the names of this project's packages begin
 
 // A piece is a part of go.o that is written for the assembler: a function, or data.
 type piece struct {
@@ -42,8 +42,8 @@ func extract(path string, objects []string) ([]byte, error) {
 	}
 	w := &walk{object: o, machine: machines[o.Machine]}
 	for _, root := range roots {
-		at := slices.IndexFunc(o.symbols, func(s elf.Symbol) bool { return s.Name == root && s.Section != elf.SHN_UNDEF })
-		if at < 0 {
+		at := slices.IndexFunc(o.symbols, func(s elf.Symbol) bool { return s.Name == root && elf.ST_TYPE(s.Info) == elf.STT_FUNC })
+		if at < 0 || !strings.HasPrefix(root, project) {
 			return nil, fmt.Errorf("go.o lacks %s, which C calls: main must name it, and it must be go:noinline", root)
 		}
 		w.assembly.add(".globl %s\n.hidden %[1]s", quoted(root))
@@ -62,7 +62,7 @@ func (w *walk) reject(name, format string, args ...any) {
 
 // rejectInitializers rejects code that Go would run before main: nothing runs it.
 func (w *walk) rejectInitializers() {
-	initializer := regexp.MustCompile(`^(main|` + regexp.QuoteMeta(project) + `[^.]*)\.(init|\.inittask|(map\.)?init\.\d+)$`)
+	initializer := regexp.MustCompile(`^(main|` + regexp.QuoteMeta(project) + `(.*/)?[^./]*)\.(init|\.inittask|(map\.)?init\.\d+)$`)
 	for _, symbol := range w.symbols {
 		if initializer.MatchString(symbol.Name) {
 			w.reject(symbol.Name, "nothing runs this initializer, a function init or the value of a variable")
@@ -84,7 +84,11 @@ func (w *walk) follow(symbol elf.Symbol, addend int64) (name string, rest int64)
 		p.name, p.end, addend = fmt.Sprintf("type:%#x", p.start), p.start+48, 0
 	case isData && strings.HasPrefix(p.name, "go:string."): // one symbol for all constants, whose lengths are in the code
 		p.end = w.next(p.section, p.start)
+	case isData && strings.Contains(p.name, "..stmp_"): // a constant, of any package that has an equal one
+		p.name = fmt.Sprintf("constant:%#x", p.start)
 	case isData && (isMethods(p.name) || strings.HasPrefix(p.name, "$f")): // "$f64." and the bits of a constant
+	case !strings.ContainsAny(p.name, ".:"): // C must not stand in for a function or variable of Go
+		return "go:" + p.name, addend
 	default:
 		return p.name, addend
 	}
@@ -94,10 +98,8 @@ func (w *walk) follow(symbol elf.Symbol, addend int64) (name string, rest int64)
 	return p.name, addend
 }
 
-func isType(name string) bool {
-	return strings.HasPrefix(name, "type:") || strings.HasPrefix(name, "typerel.")
-}
-func isMethods(name string) bool { return strings.HasPrefix(name, "go:itab.") }
+var isType = regexp.MustCompile(`^type(:|rel\.)`).MatchString
+var isMethods = regexp.MustCompile(`^go:itab\.`).MatchString
 
 // write writes a piece for the assembler, and follows all that it refers to.
 func (w *walk) write(p piece) {
