@@ -43,7 +43,7 @@ var operations = []operation{
 }
 
 // ask makes a call of a funnel whose Decision holds numbers of an earlier call.
-func (o operation) ask(rate gcra.Rate, tat, now, quantity, maxWait, receipt int64) (decision gcra.Decision, taken int64, err error) {
+func (o operation) ask(rate gcra.Rate, tat, now, quantity, maxWait, receipt int64) (d gcra.Decision, taken int64, err error) {
 	request, err := rate.Request(quantity)
 	if increment, _ := rate.Increment(quantity); err != nil && (increment != 0 || request != gcra.Request{}) {
 		panic("a number beside an error")
@@ -130,8 +130,8 @@ func TestOperationsAgreeWithTheContract(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				n := calls.Draw(t, "call")
 				_, _ = operation.agree(t, drawMaxWaitAndReceipt(t, n))
-				_, _ = operation.agree(t, numbers{anything.Draw(t, "capacity"), anything.Draw(t, "count"), anything.Draw(t, "period"),
-					anything.Draw(t, "tat"), anything.Draw(t, "now"), anything.Draw(t, "quantity"),
+				_, _ = operation.agree(t, numbers{anything.Draw(t, "capacity"), anything.Draw(t, "count"),
+					anything.Draw(t, "period"), anything.Draw(t, "tat"), anything.Draw(t, "now"), anything.Draw(t, "quantity"),
 					anything.Draw(t, "max wait"), anything.Draw(t, "receipt")})
 			})
 		})

@@ -3,7 +3,6 @@
 #include "clock.h"
 #include "compat.h"
 #include "key.h"
-#include "kind.h"
 #include "reply.h"
 
 /* Arrays of arguments end with an entry of zeroes. The server copies them, and writes to none. */
@@ -28,14 +27,14 @@ static struct command_argument slots_arguments[] = {
     {.name = "holder", .type = ARGUMENT_STRING, .key_spec_index = -1},
     {0},
 };
-static struct command_argument kinds[] = {
+static struct command_argument row_kinds[] = {
     {.name = "funnel", .type = ARGUMENT_BLOCK, .key_spec_index = -1, .subarguments = funnel_arguments},
     {.name = "slots", .type = ARGUMENT_BLOCK, .key_spec_index = -1, .subarguments = slots_arguments},
     {0},
 };
 
 #define ROW_ARGUMENTS \
-    {.name = "row", .type = ARGUMENT_ONE_OF, .key_spec_index = -1, .flags = ARGUMENT_MULTIPLE, .subarguments = kinds}
+    {.name = "row", .type = ARGUMENT_ONE_OF, .key_spec_index = -1, .flags = ARGUMENT_MULTIPLE, .subarguments = row_kinds}
 
 static struct command_argument rows_arguments[] = {ROW_ARGUMENTS, {0}};
 static struct command_argument reserve_arguments[] = {

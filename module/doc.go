@@ -10,11 +10,11 @@
 //	               ▼
 //	           command/            Go: parses them, words the errors
 //	               ▼
-//	           key.c, clock.c      read the states of the keys, read the clock
+//	           key.h, clock.c      read the states of the keys, read the clock
 //	               ▼
 //	           command/            Go: has package internal/call decide
 //	               ▼
-//	           key.c, reply.c      write the keys, replicate, reply
+//	           key.h, reply.c      write the keys, replicate, reply
 //
 // One struct (call.h) crosses over, twice, whatever the number of rows. Go runs like a C
 // function, and its runtime never starts: docs/go-runtime.md.
@@ -30,7 +30,7 @@
 //   - load.c, compat.c, register.c, unload.c: loading, with its argument; the description of
 //     the commands to the server; when MODULE UNLOAD is granted.
 //   - commands.c: the table of the commands, and the function that answers all of them.
-//   - key.c, kind.h: what happens to the key of a row of any kind: reading, writing,
+//   - key.h, key.c, kind.h: what happens to the key of a row of any kind: reading, writing,
 //     replication, events. funnel.c, slots.c: the same for each kind.
 //   - reply.c: the replies, and the counts that INFO shows.
 //   - call.h, call.c, layout.go: the structs that cross from C to Go, and what checks them

@@ -41,12 +41,14 @@ func TestOneCallAtATime(t *testing.T) {
 				Writes: []contract.Write{{Key: "k", Value: text("4102444802000000000"), Expiry: 4_102_444_802_000}}},
 		},
 		"a full funnel limits, and nothing is written": {
-			run(contract.Default, map[string]contract.Value{"k": text("4102444810000000000")}, "cl.reserve", "k", "10", "1", "1", "1"),
+			run(contract.Default, map[string]contract.Value{"k": text("4102444810000000000")},
+				"cl.reserve", "k", "10", "1", "1", "1"),
 			contract.Outcome{Name: contract.Limited, Reply: []any{int64(1), "1",
 				[]any{[]any{int64(1), int64(10), int64(0), "1", "10", "0"}}}},
 		},
 		"a refund that empties a funnel deletes it": {
-			run(contract.Default, map[string]contract.Value{"k": text("4102444800000000001")}, "cl.refund", "k", "10", "1", "1", "1"),
+			run(contract.Default, map[string]contract.Value{"k": text("4102444800000000001")},
+				"cl.refund", "k", "10", "1", "1", "1"),
 			contract.Outcome{Name: contract.Refunded, Reply: []any{int64(0), "0",
 				[]any{[]any{int64(0), int64(10), int64(10), "0", "0", "0"}}}, Writes: []contract.Write{{Key: "k"}}},
 		},
@@ -57,7 +59,8 @@ func TestOneCallAtATime(t *testing.T) {
 				[]any{int64(0), int64(2), int64(0), "0", "30", "0"},
 				[]any{int64(0), int64(10), int64(9), "0", "1", "4102444801000000000"},
 			}}, Writes: []contract.Write{
-				{Key: "s", Value: set(map[string]float64{"a": 4_102_444_805_000, "h": 4_102_444_830_000}), Expiry: 4_102_444_830_000},
+				{Key: "s", Value: set(map[string]float64{"a": 4_102_444_805_000, "h": 4_102_444_830_000}),
+					Expiry: 4_102_444_830_000},
 				{Key: "k", Value: text("4102444801000000000"), Expiry: 4_102_444_801_000},
 			}},
 		},

@@ -60,7 +60,8 @@ func callOf(mode contract.Mode, words []string, now int64) *Call {
 		decided.Funnel.TAT, decided.Funnel.Decision.Wait, decided.Funnel.Taken = stale, stale, stale
 		decided.Slots.State.Own, decided.Slots.Decision.Wait = stale, stale
 		decided.Decision = call.Decision{Limited: true, Wait: stale}
-		c.Replies[i] = RowReply{Limited: stale, Limit: stale, Remaining: stale, Wait: staleDecimal(), ResetAfter: staleDecimal()}
+		c.Replies[i] = RowReply{Limited: stale, Limit: stale, Remaining: stale,
+			Wait: staleDecimal(), ResetAfter: staleDecimal()}
 		c.Rows[i] = Row{
 			Words:        [WordsPerRow]string(append(slices.Clone(words[5*i:]), "1")),
 			ComparedWith: stale, Alike: stale, Kind: stale, Write: stale,
@@ -206,7 +207,8 @@ func onlyOwn(c *Call, writes []contract.Write) []contract.Write {
 
 // verdicts are what INFO counts the outcomes of the contract as.
 var verdicts = map[string]uint32{
-	contract.Allowed: Allowed, contract.Later: Allowed, contract.Partly: Allowed, contract.Limited: Limited, contract.Never: Limited,
+	contract.Allowed: Allowed, contract.Later: Allowed, contract.Partly: Allowed,
+	contract.Limited: Limited, contract.Never: Limited,
 	contract.Peeked: Peeked, contract.Charged: Charged, contract.Refunded: Refunded,
 }
 
@@ -236,23 +238,51 @@ func FuzzCommand(f *testing.F) {
 		value     string
 		redisCell bool
 	}{
-		{"15 30 60 1", 0, "", false}, {"15 30 60 1", 1, in(0), false}, {"15 30 60 1", 1, in(10e9), false}, {"15 30 60 1", 1, in(28e9), false}, {"15 30 60 1", 1, in(28e9 + 1), false},
+		{"15 30 60 1", 0, "", false},
+		{"15 30 60 1", 1, in(0), false},
+		{"15 30 60 1", 1, in(10e9), false},
+		{"15 30 60 1", 1, in(28e9), false},
+		{"15 30 60 1", 1, in(28e9 + 1), false},
 		{"15 30 60 1", 1, in(30e9), false},
-		{"15 30 60 " + most, 0, "", false}, {"15 30 60 " + most, 1, in(28e9), false}, {"15 30 60 " + most, 1, in(28e9 + 1), false}, {"15 30 60 4", 1, in(25e9), false},
-		{"15 30 60 16", 1, in(30e9), false}, {"15 30 60 0", 1, in(10e9), false}, {"15 30 60 0", 1, in(40e9), false},
-		{"1 1 0.000000001 1", 0, "", false}, {"1 1 9223372036 1", 0, "", false}, {"1 1 1 1", 1, most, false},
-		{"0 1 1 1", 0, "", true}, {"0 1 1 1", 0, "", false}, {"9223372036854775806 1 0.000000001 1", 0, "", true}, {most + " 1 0.000000001 1", 0, "", true}, {most + " 2 0.000000001 1", 0, "", true},
-		{"15 30 60 1", 1, "-1", false}, {"15 30 60 1", 1, "9223372036854775808", false}, {"15 30 60 1", 1, "", false}, {"15 30 60 1", 1, "01", false},
+		{"15 30 60 " + most, 0, "", false},
+		{"15 30 60 " + most, 1, in(28e9), false},
+		{"15 30 60 " + most, 1, in(28e9 + 1), false},
+		{"15 30 60 4", 1, in(25e9), false},
+		{"15 30 60 16", 1, in(30e9), false},
+		{"15 30 60 0", 1, in(10e9), false},
+		{"15 30 60 0", 1, in(40e9), false},
+		{"1 1 0.000000001 1", 0, "", false},
+		{"1 1 9223372036 1", 0, "", false},
+		{"1 1 1 1", 1, most, false},
+		{"0 1 1 1", 0, "", true},
+		{"0 1 1 1", 0, "", false},
+		{"9223372036854775806 1 0.000000001 1", 0, "", true},
+		{most + " 1 0.000000001 1", 0, "", true},
+		{most + " 2 0.000000001 1", 0, "", true},
+		{"15 30 60 1", 1, "-1", false},
+		{"15 30 60 1", 1, "9223372036854775808", false},
+		{"15 30 60 1", 1, "", false},
+		{"15 30 60 1", 1, "01", false},
 		// Errors come in this order.
-		{"x x x x", 2, "", false}, {"x x x x", 2, "", true}, {"1 x x x", 2, "", false}, {"1 1 x x", 2, "", false}, {"1 1 1 x", 2, "", false},
-		{most + " " + most + " 1 " + most, 2, "", false}, {most + " 1 1 " + most, 2, "", false}, {"1 1 1 " + most, 2, "", false}, {"1 1 1 1", 2, "", false},
-		{most + " " + most + " 9223372036.854775807 " + most, 1, "0", false}, {"1 1 1 " + strings.Repeat("\xff", 100), 0, "", false},
+		{"x x x x", 2, "", false},
+		{"x x x x", 2, "", true},
+		{"1 x x x", 2, "", false},
+		{"1 1 x x", 2, "", false},
+		{"1 1 1 x", 2, "", false},
+		{most + " " + most + " 1 " + most, 2, "", false},
+		{most + " 1 1 " + most, 2, "", false},
+		{"1 1 1 " + most, 2, "", false},
+		{"1 1 1 1", 2, "", false},
+		{most + " " + most + " 9223372036.854775807 " + most, 1, "0", false},
+		{"1 1 1 " + strings.Repeat("\xff", 100), 0, "", false},
 	} {
 		words := strings.Split(c.words, " ")
 		for key, lastWord := range map[string]string{"a": "0", "b": "2.5", "": most} {
-			f.Add(words[0], words[1], words[2], words[3], c.kind, c.value, key, "1", "1", "1", "1", c.kind/2, in(1e9), lastWord, today, c.redisCell)
+			f.Add(words[0], words[1], words[2], words[3], c.kind, c.value,
+				key, "1", "1", "1", "1", c.kind/2, in(1e9), lastWord, today, c.redisCell)
 		}
-		f.Add(words[0], words[1], words[2], words[3], c.kind, c.value, "b", words[0], "30", "60", "1", c.kind, "0", "x", int64(-1), c.redisCell)
+		f.Add(words[0], words[1], words[2], words[3], c.kind, c.value,
+			"b", words[0], "30", "60", "1", c.kind, "0", "x", int64(-1), c.redisCell)
 	}
 	// Stored values are read from the left: the first holds a word, the second is a list.
 	f.Add("15", "30", "60", "1", uint8(1), "abc", "b", "1", "1", "1", "1", uint8(2), "", "0", today, false)
@@ -264,7 +294,8 @@ func FuzzCommand(f *testing.F) {
 		f.Add("15", "30", "60", "20", uint8(1), in(40e9), "b", "1", "1", "1", "1", uint8(0), "", receipt, int64(-1), false)
 	}
 	// Slots: free, taken by the holder or by others, more than the limit, ended just now; then errors.
-	for _, set := range []string{"", "h=" + ends(1), "x=" + ends(1), "h=" + ends(0), "x=" + ends(0), "h=" + ends(30_000), "h=+Inf", "x=-Inf", "x=" + ends(1) + "5 y=+Inf",
+	for _, set := range []string{"", "h=" + ends(1), "x=" + ends(1), "h=" + ends(0), "x=" + ends(0), "h=" + ends(30_000),
+		"h=+Inf", "x=-Inf", "x=" + ends(1) + "5 y=+Inf",
 		"h=" + ends(1) + " x=" + ends(2), "x=" + ends(40_000) + " y=9e15 z=1", "h=9300000000000"} {
 		for _, limit := range []string{"0", "1", "2", most} {
 			f.Add(limit, "SLOTS", "30", "h", uint8(3), set, "b", "1", "1", "1", "1", uint8(1), in(1e9), "0", today, false)
@@ -272,18 +303,24 @@ func FuzzCommand(f *testing.F) {
 			f.Add("1", "1", "1", "1", uint8(1), in(0), "b", limit, "SLOTS", "30", "h", uint8(3), set, "5", today, false)
 		}
 	}
-	for _, words := range []string{"x SLOTS x ", "-1 SLOTS 1 h", "1 SLOTS 0.0009 h", "1 SLOTS 0.001 h", "1 SLOTS 1 ", "1 SLOTS 9223372036.854775807 h", "1 SLOT 1 1", "1 SLOTSS 1 1"} {
+	for _, words := range []string{"x SLOTS x ", "-1 SLOTS 1 h", "1 SLOTS 0.0009 h", "1 SLOTS 0.001 h",
+		"1 SLOTS 1 ", "1 SLOTS 9223372036.854775807 h", "1 SLOT 1 1", "1 SLOTSS 1 1"} {
 		word := strings.Split(words, " ")
 		for kind := range uint8(4) {
 			f.Add(word[0], word[1], word[2], word[3], kind, "h=1", "b", "1", "1", "1", "1", kind, in(0), "7", today, false)
 		}
 	}
-	f.Add("1", "SLOTS", "1", strings.Repeat("h", 255), uint8(0), "", "b", "1", "SLOTS", "1", strings.Repeat("h", 256), uint8(0), "", "0", int64(-1), false)
+	f.Add("1", "SLOTS", "1", strings.Repeat("h", 255), uint8(0), "",
+		"b", "1", "SLOTS", "1", strings.Repeat("h", 256), uint8(0), "", "0", int64(-1), false)
 	// Instants before 1970 count as 0, even for a refund that empties a funnel.
 	f.Add("1", "1", "1", "0", uint8(0), "", "0", "1", "1", "1", "1", uint8(1), "1", "0", int64(-1), false)
-	f.Fuzz(func(t *testing.T, capacity, count, period, quantity string, kind uint8, value, key, capacity2, count2, period2, quantity2 string, kind2 uint8, value2, lastWord string, now int64, redisCell bool) {
+	f.Fuzz(func(t *testing.T, capacity, count, period, quantity string, kind uint8, value string,
+		key, capacity2, count2, period2, quantity2 string, kind2 uint8, value2, lastWord string, now int64, redisCell bool) {
 		held := func(kind uint8, text string) contract.Value {
-			return []contract.Value{{}, {Type: "string", Text: text}, {Type: "list"}, {Type: "zset", Scores: scoresIn(text)}}[kind%4]
+			return []contract.Value{
+				{}, {Type: "string", Text: text}, {Type: "list"},
+				{Type: "zset", Scores: scoresIn(text)},
+			}[kind%4]
 		}
 		get := func(name string) contract.Value {
 			if name == "a" {
@@ -300,7 +337,8 @@ func FuzzCommand(f *testing.F) {
 		var calls [][]string
 		for _, command := range contract.Commands {
 			for _, words := range [][]string{one[:4], one, two, append(one[:5:5], lastWord), append(two[:10:10], lastWord)} {
-				if 1+len(words) >= command.MinWords && len(words)/5 <= command.Rows && (len(words)%5 != 1 || command.LastWord != "") {
+				takesLastWord := len(words)%5 != 1 || command.LastWord != ""
+				if 1+len(words) >= command.MinWords && len(words)/5 <= command.Rows && takesLastWord {
 					calls = append(calls, append([]string{command.Name}, words...))
 				}
 			}
