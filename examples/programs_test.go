@@ -100,10 +100,10 @@ func tokensUsed(t *testing.T, output, tenant string, answers int) (tokens int) {
 // requireBooked requires what a tenant has used of its budgets, and that it holds no slot.
 func requireBooked(t *testing.T, server *servertest.Server, tenant string, requests, tokens int) {
 	key, client := "example:llm:{"+tenant+"}:", server.Client(t)
-	result, err := limiter.New(client).Peek(t.Context(), key+"requests", limiter.PerMinute(60).Burst(10))
+	result, err := limiter.New(client).Peek(t.Context(), key+"requests", limiter.PerMinute(60).WithCapacity(10))
 	require.NoError(t, err)
 	require.Equal(t, 10-requests, result.Remaining)
-	result, err = limiter.New(client).Peek(t.Context(), key+"tokens", limiter.PerMinute(30_000).Burst(7_000))
+	result, err = limiter.New(client).Peek(t.Context(), key+"tokens", limiter.PerMinute(30_000).WithCapacity(7_000))
 	require.NoError(t, err)
 	require.Equal(t, 7_000-tokens, result.Remaining)
 	require.Zero(t, client.Exists(t.Context(), key+"slots").Val())

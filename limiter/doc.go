@@ -2,7 +2,7 @@
 // module funnel where it is loaded, and by an equivalent script where it is not.
 //
 //	l := limiter.New(rdb)
-//	result, err := l.Allow(ctx, "user:42", limiter.PerMinute(30).Burst(15))
+//	result, err := l.Allow(ctx, "user:42", limiter.PerMinute(30).WithCapacity(15))
 //	if err != nil {
 //		return err
 //	}
@@ -13,7 +13,7 @@
 // # The idea
 //
 // Each key is a funnel. The tokens that a call takes fill it, and leak out at a constant
-// rate: limiter.PerMinute(30).Burst(15) is a funnel that holds 15 tokens and leaks one
+// rate: limiter.PerMinute(30).WithCapacity(15) is a funnel that holds 15 tokens and leaks one
 // every two seconds. 15 calls may come at once, and then one every two seconds: 44 in the first
 // minute. A call whose tokens do not all fit is limited and changes nothing. The server decides in
 // one atomic step; package funnel/gcra explains the arithmetic.
@@ -45,7 +45,7 @@
 // # From golang.org/x/time/rate
 //
 // There a Limiter is one bucket in one process; here it is all funnels in Redis. Make one,
-// and pass key and limit with each call: rate.NewLimiter(30, 15) is PerSecond(30).Burst(15).
+// and pass key and limit with each call: rate.NewLimiter(30, 15) is PerSecond(30).WithCapacity(15).
 // Limited is the opposite of the bool there. [Limiter.Settle] with 0 takes the place of Cancel.
 // There is no rate.Inf, and the zero Limit is an error.
 //
@@ -53,7 +53,7 @@
 //
 // If the server does not know the module's command, or denies it to the user, the Limiter sends
 // the script, and tries the command again after a minute. Servers with redis-cell or Dragonfly,
-// which have CL.THROTTLE alone, get the script. [WithPath] allows one path only.
+// which have CL.THROTTLE alone, get the script. [WithSource] allows one path only.
 //
 // Module and script keep the same value under the same key: nodes may differ, and a fleet can move
 // from one to the other. The script costs the server about five times as much, and its clock

@@ -34,9 +34,9 @@ func TestMain(m *testing.M) {
 }
 
 // shared is the server whose calls take that path.
-func shared(t testing.TB, path limiter.Path) *servertest.Server {
+func shared(t testing.TB, path limiter.Source) *servertest.Server {
 	options := servertest.Options{Config: []string{"--save", "", "--databases", "1000"}}
-	if path == limiter.PathModule {
+	if path == limiter.FromModule {
 		options.Module = servertest.Module(t)
 	}
 	server, _ := servers.LoadOrStore(path, sync.OnceValue(func() *servertest.Server {
@@ -52,14 +52,14 @@ func shared(t testing.TB, path limiter.Path) *servertest.Server {
 func ownDatabase() int { return int(databases.Add(1) % 1000) }
 
 // connect connects to an empty database of the shared server whose calls take that path.
-func connect(t testing.TB, path limiter.Path) *redis.Client {
+func connect(t testing.TB, path limiter.Source) *redis.Client {
 	client := shared(t, path).Client(t, func(options *redis.Options) { options.DB = ownDatabase() })
 	require.NoError(t, client.FlushDB(context.Background()).Err())
 	return client
 }
 
-func onBoth(t *testing.T, test func(t *testing.T, client *redis.Client, path limiter.Path)) {
-	for _, path := range []limiter.Path{limiter.PathModule, limiter.PathScript} {
+func onBoth(t *testing.T, test func(t *testing.T, client *redis.Client, path limiter.Source)) {
+	for _, path := range []limiter.Source{limiter.FromModule, limiter.FromScript} {
 		t.Run(string(path), func(t *testing.T) { test(t, connect(t, path), path) })
 	}
 }
@@ -147,18 +147,18 @@ func (r *recorder) last() limiter.Event {
 }
 
 // A clock stands still until it is advanced.
-type clock struct {
-	begin   time.Time
-	elapsed atomic.Int64
-}
+type clock struct{ elapsed atomic.Int64 }
 
-// startClock has Limiters go by a clock.
-func startClock(limiters ...*limiter.Limiter) *clock {
-	c := &clock{begin: time.Now()}
-	for _, l := range limiters {
-		limiter.SetNow(l, func() time.Time { return c.begin.Add(time.Duration(c.elapsed.Load())) })
-	}
-	return c
+// onClock returns a Limiter that goes by a clock.
+func onClock(rdb limiter.Client, options ...limiter.Option) (*limiter.Limiter, *clock) {
+	c := &clock{}
+	return limiter.NewOnClock(rdb, func() time.Duration { return time.Duration(c.elapsed.Load()) }, options...), c
 }
 
 func (c *clock) advance(d time.Duration) { c.elapsed.Add(int64(d)) }
+
+// A replyError is an error reply, as go-redis returns it.
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}

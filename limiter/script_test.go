@@ -4,6 +4,9 @@ package limiter_test
 
 import (
 	"context"
+	"crypto/sha1"
+	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,7 +19,7 @@ import (
 
 func TestScriptSaysWhatItTakes(t *testing.T) {
 	t.Parallel()
-	client := connect(t, limiter.PathScript)
+	client := connect(t, limiter.FromScript)
 	for _, c := range []struct{ keys, words, want string }{
 		{"", "", "the script takes"},
 		{"k", "RESERVE 15 30 60 1", "the script takes"},
@@ -38,7 +41,8 @@ func TestScriptSaysWhatItTakes(t *testing.T) {
 
 	// Servers drop at once what expires in 1970, so this looks at what they are sent.
 	const stop = "local redis = {pcall = redis.pcall, call = function(_, _, value) error(value) end}\n"
-	err := client.Eval(context.Background(), stop+limiter.WithClock(limiter.Script()), []string{"0", "1", "k"}, "reserve", 30, 30, 1, 1).Err()
+	atOne := stop + "local clock = {0, 1}\n" + strings.ReplaceAll(limiter.Script(), "redis.call('TIME')", "clock")
+	err := client.Eval(context.Background(), atOne, []string{"k"}, "reserve", 30, 30, 1, 1).Err()
 	require.ErrorContains(t, err, ": 33334333")
 }
 
@@ -86,5 +90,19 @@ func TestScriptReplicatesItsEffect(t *testing.T) {
 	if servertest.Since7(t) {
 		require.NoError(t, client.ReplicaOf(ctx, "127.0.0.1", "1").Err())
 		require.NoError(t, client.EvalRO(ctx, limiter.Script(), []string{"one", "two"}, "peek", 15, 30, 6000, 1, 15, 30, 6000, 1).Err())
+	}
+}
+
+func TestPageTellsTheHashAndSizeOfTheScript(t *testing.T) {
+	page, err := os.ReadFile("../docs/clients.md")
+	require.NoError(t, err)
+	hash, size := sha1.Sum([]byte(limiter.Script())), len(limiter.Script())
+	for name, want := range map[string]string{
+		"hash": fmt.Sprintf("`%x`", hash),
+		"size": fmt.Sprintf(" %d,%03d bytes", size/1000, size%1000),
+	} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("docs/clients.md does not say the %s of the script: %s", name, want)
+		}
 	}
 }

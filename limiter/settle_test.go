@@ -26,19 +26,19 @@ import (
 
 func TestSettle(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
+	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Source) {
 		testSettle(t, path, func(options ...limiter.Option) *limiter.Limiter { return limiter.New(client, options...) })
 	})
-	t.Run("NewLocal", func(t *testing.T) { testSettle(t, limiter.PathLocal, limiter.NewLocal) })
+	t.Run("NewLocal", func(t *testing.T) { testSettle(t, limiter.FromLocal, limiter.NewLocal) })
 	t.Run("FailLocal", func(t *testing.T) {
-		testSettle(t, limiter.PathLocal, func(options ...limiter.Option) *limiter.Limiter {
+		testSettle(t, limiter.FromLocal, func(options ...limiter.Option) *limiter.Limiter {
 			return limiter.New(unreachable(t), append(options, limiter.OnFailure(limiter.FailLocal))...)
 		})
 	})
 }
 
 // testSettle takes n tokens of a funnel in each row, and settles them, and then once more.
-func testSettle(t *testing.T, path limiter.Path, make func(...limiter.Option) *limiter.Limiter) {
+func testSettle(t *testing.T, path limiter.Source, make func(...limiter.Option) *limiter.Limiter) {
 	ctx, day := t.Context(), fifteenPerDay
 	var told recorder
 	l := make(limiter.WithPrefix("p:"), limiter.WithHook(told.hook))
@@ -89,7 +89,7 @@ func testSettle(t *testing.T, path limiter.Path, make func(...limiter.Option) *l
 			event := told.last()
 			require.Equal(t, []any{c.operation, "p:" + c.name, settled}, []any{event.Command, event.Key, event.Result}, c.name)
 			require.Equal(t, []any{c.name, day, c.quantity, c.quantity, path},
-				[]any{settled.Key, settled.Limit, settled.Quantity, settled.Allowed, settled.Path}, c.name)
+				[]any{settled.Key, settled.Limit, settled.Quantity, settled.Allowed, settled.Source}, c.name)
 			given.Allowed, given.Receipt, before = c.used, 0, before+1
 			requireNothing(0)
 		}
@@ -116,12 +116,12 @@ func testSettle(t *testing.T, path limiter.Path, make func(...limiter.Option) *l
 // Another Limiter may settle them.
 func TestSettleWithoutAReceipt(t *testing.T) {
 	t.Parallel()
-	ctx, another := t.Context(), limiter.New(connect(t, limiter.PathModule))
+	ctx, another := t.Context(), limiter.New(connect(t, limiter.FromModule))
 	for policy, allowed := range map[limiter.FailurePolicy]int{limiter.FailOpen: 5, limiter.FailClosed: 0} {
 		key, l := policy.String(), limiter.New(unreachable(t), limiter.OnFailure(policy))
 		result, err := l.AllowN(ctx, key, fifteenPerDay, 5)
 		require.NoError(t, err)
-		require.Equal(t, []any{allowed, int64(0), limiter.Path(key)}, []any{result.Allowed, result.Receipt, result.Path})
+		require.Equal(t, []any{allowed, int64(0), limiter.Source(key)}, []any{result.Allowed, result.Receipt, result.Source})
 		failed := result
 		_, err = l.Settle(ctx, &failed, allowed+2)
 		require.ErrorIs(t, err, syscall.ECONNREFUSED, key)
@@ -196,7 +196,7 @@ func TestLateAnswersHaveNoReceipt(t *testing.T) {
 			}), limiter.WithTimeout(time.Second), limiter.OnFailure(policy),
 				limiter.WithHook(func(context.Context, limiter.Event) { time.Sleep(2 * time.Second) })) // it has come
 			given := allow(t, l, "key", fifteenPerDay)
-			require.Equal(t, []any{1, limiter.Path(policy.String())}, []any{given.Allowed, given.Path})
+			require.Equal(t, []any{1, limiter.Source(policy.String())}, []any{given.Allowed, given.Source})
 			require.NotEqualValues(t, 41, given.Receipt)
 			require.Equal(t, policy == limiter.FailOpen, given.Receipt == 0)
 		})
@@ -216,8 +216,8 @@ func dialLossy(t *testing.T, server string) func(ctx context.Context, network, a
 
 // requireOneRefund loses the answer of a refund. The server has executed it, and the error is the
 // client's.
-func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, path limiter.Path) {
-	ctx, l, refunding := context.Background(), limiter.New(direct), limiter.New(lossy, limiter.WithPath(path))
+func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, path limiter.Source) {
+	ctx, l, refunding := context.Background(), limiter.New(direct), limiter.New(lossy, limiter.WithSource(path))
 	_, err := l.Charge(ctx, key, fifteenPerDay, 4)
 	require.NoError(t, err)
 	charged, err := refunding.Charge(ctx, key, fifteenPerDay, 5)
@@ -236,7 +236,7 @@ func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, pa
 
 func TestRefundsAreSentOnce(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, direct *redis.Client, path limiter.Path) {
+	onBoth(t, func(t *testing.T, direct *redis.Client, path limiter.Source) {
 		addr, db := direct.Options().Addr, direct.Options().DB
 		require.NoError(t, direct.ScriptLoad(context.Background(), limiter.Script()).Err()) // whose text has the word
 		client := func() *redis.Client {
@@ -257,7 +257,7 @@ func TestRefundsAreSentOnce(t *testing.T) {
 
 // requireOneRefundInACluster has the client follow a redirection, before which nothing was executed.
 func requireOneRefundInACluster(t *testing.T, cluster *servertest.Cluster) {
-	for _, path := range []limiter.Path{limiter.PathModule, limiter.PathScript} {
+	for _, path := range []limiter.Source{limiter.FromModule, limiter.FromScript} {
 		key := "moved by " + string(path)
 		owner := cluster.Owner(cluster.Slot(t, key))
 		require.NoError(t, owner.Direct.ScriptLoad(context.Background(), limiter.Script()).Err())

@@ -20,7 +20,7 @@ import (
 
 func TestWaitIsOneCallAndOneSleep(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
+	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Source) {
 		const waiting, token = 8, 50 * time.Millisecond
 		var told recorder
 		counted, limit := &counting{Client: client}, limiter.Every(token)
@@ -55,7 +55,7 @@ func TestWaitIsOneCallAndOneSleep(t *testing.T) {
 
 func TestWaitGivesUp(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
+	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Source) {
 		ctx, l := context.Background(), limiter.New(client)
 		require.ErrorIs(t, l.WaitN(ctx, "key", fifteenPerDay, 16), limiter.ErrNeverFits)
 		require.NoError(t, l.WaitN(ctx, "key", fifteenPerDay, 15))
@@ -68,7 +68,8 @@ func TestWaitGivesUp(t *testing.T) {
 		defer cancel()
 		err := l.Wait(limited, "key", fifteenPerDay)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "limiter: the tokens would be due after 1h3")
+		require.ErrorIs(t, err, limiter.ErrWaitTooLong)
+		require.ErrorContains(t, err, "limiter: wait too long: the tokens would be due after 1h3")
 		err = limiter.New(client, limiter.WithMaxWait(time.Minute)).Wait(limited, "key", fifteenPerDay)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "the caller waits for no more than 1m0s")
@@ -118,7 +119,7 @@ func TestMaxWait(t *testing.T) {
 // A caller that waits for several funnels asks again when the one that limits has leaked.
 func TestWaitAll(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
+	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Source) {
 		ctx, l := context.Background(), limiter.New(client)
 		wait := func(quick, slow int) (limiter.Results, error) {
 			tenth := limiter.Every(100 * time.Millisecond)
@@ -128,7 +129,7 @@ func TestWaitAll(t *testing.T) {
 		for i := range 4 {
 			results, err := wait(1, 1)
 			require.NoError(t, err)
-			require.Equal(t, []any{29 - i, 1, path}, []any{results[1].Remaining, results[0].Allowed, results[0].Path})
+			require.Equal(t, []any{29 - i, 1, path}, []any{results[1].Remaining, results[0].Allowed, results[0].Source})
 		}
 		require.GreaterOrEqual(t, time.Since(start), 300*time.Millisecond)
 		_, err := wait(2, 1)

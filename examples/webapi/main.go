@@ -66,7 +66,7 @@ func handler(rdb *redis.Client, logger *slog.Logger, proxies netip.Prefix) http.
 		key = httplimit.ByIP(proxies)
 	}
 	prefilter := lease.New(l, 0) // calls that Redis would certainly limit do not reach it
-	limit := httplimit.New(prefilter, limiter.PerSecond(2).Burst(5),
+	limit := httplimit.New(prefilter, limiter.PerSecond(2).WithCapacity(5),
 		httplimit.WithName("api"),
 		httplimit.WithKey(key),
 		httplimit.WithCost(cost),

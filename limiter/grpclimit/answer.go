@@ -18,7 +18,6 @@ import (
 
 	"funnel/gcra"
 	"funnel/limiter"
-	"funnel/limiter/internal/policy"
 )
 
 // pushback is the trailer of gRFC A6 that tells retrying clients when to retry; a negative
@@ -26,7 +25,7 @@ import (
 const pushback = "grpc-retry-pushback-ms"
 
 func (p *Policy) answerLimited(ctx context.Context, result limiter.Result) error {
-	if policy.IsOfSlots(result) {
+	if result.Slots.Max > 0 {
 		return status.Error(codes.ResourceExhausted, "too many calls at once: try again in a moment")
 	}
 	text := fmt.Sprintf("call too large: it costs %d, and at most %d can be granted",

@@ -1,7 +1,7 @@
 // Package grpclimit implements rate limiting interceptors for gRPC servers, on a
 // [limiter.Limiter].
 //
-//	limit := grpclimit.New(l, limiter.PerMinute(30).Burst(15),
+//	limit := grpclimit.New(l, limiter.PerMinute(30).WithCapacity(15),
 //		grpclimit.WithName("reply"),
 //		grpclimit.WithKey(grpclimit.ByMetadata("x-api-key", grpclimit.ByPeer())))
 //	server := grpc.NewServer(

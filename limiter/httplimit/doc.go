@@ -2,7 +2,7 @@
 // the requests that a server gets, and a [Transport] for those that a client sends.
 //
 //	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
-//	limit := httplimit.New(l, limiter.PerMinute(30).Burst(15),
+//	limit := httplimit.New(l, limiter.PerMinute(30).WithCapacity(15),
 //		httplimit.WithName("reply"),
 //		httplimit.WithKey(httplimit.ByIP(proxies...)))
 //	http.Handle("POST /reply", limit(reply))

@@ -22,10 +22,10 @@ const statusClientClosedRequest = 499
 // token, and the policy is called "default".
 //
 // The funnel's key in Redis is the prefix of l, the name of the policy, a colon and
-// the key of the request. A colon, backslash or opening brace in the name has a backslash in
+// the key of the request: see [FunnelKey]. A colon, backslash or opening brace in the name has a backslash in
 // front: policies of different names never share a funnel.
 //
-// New panics when l is nil, limit is not valid, or an option is not.
+// New panics if l is nil, or if limit or an option is not valid.
 func New(l limiter.Allower, limit limiter.Limit, options ...Option) func(http.Handler) http.Handler {
 	m := &middleware{
 		name:    "default",
@@ -75,7 +75,13 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		return
 	}
 	SetHeaders(w.Header(), m.name, decision.Tokens)
+	if decision.Slots.Slots.Max > 0 {
+		SetHeaders(w.Header(), m.name, decision.Slots)
+	}
 	if result, limited := decision.Limiting(); limited {
+		if Status(result) == http.StatusRequestEntityTooLarge {
+			w.Header().Del("Retry-After") // even if a slot is missing, too
+		}
 		m.limited(w, r, result)
 		return
 	}
@@ -108,7 +114,7 @@ func (m *middleware) decide(r *http.Request) (policy.Decision, error) {
 // Too Large when it costs more than the capacity: waiting does not help, and there is no
 // Retry-After.
 func Status(result limiter.Result) int {
-	if result.Quantity > result.Limit.Capacity {
+	if result.RetryAfter == limiter.NoRetry {
 		return http.StatusRequestEntityTooLarge
 	}
 	return http.StatusTooManyRequests
@@ -118,7 +124,7 @@ func answerLimited(w http.ResponseWriter, _ *http.Request, result limiter.Result
 	status := Status(result)
 	text := fmt.Sprintf("too many requests: try again in %d seconds", seconds(result.RetryAfter))
 	switch {
-	case policy.IsOfSlots(result):
+	case result.Slots.Max > 0:
 		text = "too many requests at once: try again in a moment"
 	case status == http.StatusRequestEntityTooLarge:
 		text = fmt.Sprintf("request too large: it costs %d, and at most %d can be granted",

@@ -139,7 +139,7 @@ func (t *Transport) awaitTurn(ctx context.Context, key string) error {
 		case err != nil:
 			return err
 		case !reserved.Limited():
-		case reserved.Path == limiter.PathClosed: // there is no queue
+		case reserved.Source == limiter.FromClosed: // there is no queue
 			wait = reserved.RetryAfter
 		default:
 			wait = maxWait + min(reserved.RetryAfter, forever-maxWait)

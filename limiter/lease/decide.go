@@ -56,7 +56,7 @@ func (s *Leases) decide(ctx context.Context, of limiter.Request, quantity int, g
 	known := l.state.Load()
 	began = s.now() // after the state was read: no token is used at an instant before it was taken
 	l.demand.Add(began, l.span, quantity)
-	if known.decide(began, quantity, limiter.PathLease, &got.result) {
+	if known.decide(began, quantity, limiter.FromLease, &got.result) {
 		if known.grants.IsLow(began, known.low) && l.asking.CompareAndSwap(false, true) {
 			go l.ask()
 		}
@@ -113,19 +113,19 @@ func (s *Leases) find(of limiter.Request) *lease {
 
 // decide decides a call at an instant, unless it has to wait for a reply. A caller who asks
 // alone gets no Path. A reply, whose Path is not that of leases, decides all who waited for it.
-func (s *state) decide(at time.Duration, quantity int, path limiter.Path, result *limiter.Result) (decided bool) {
+func (s *state) decide(at time.Duration, quantity int, path limiter.Source, result *limiter.Result) (decided bool) {
 	receipt, taken := s.grants.Take(at, quantity)
 	switch {
 	case taken:
-		result.Allowed, result.RetryAfter, result.Receipt = quantity, limiter.NoRetry, receipt
+		result.Allowed, result.OK, result.Receipt = quantity, true, receipt
 	case at < s.alone:
 		return true
-	case s.reply.LimitedFor(at, quantity) > 0 || path != limiter.PathLease:
+	case s.reply.LimitedFor(at, quantity) > 0 || path != limiter.FromLease:
 		result.RetryAfter = max(s.reply.LimitedFor(at, quantity), 1)
 	default:
 		return false
 	}
-	result.Key, result.Limit, result.Quantity, result.Path = s.Key, s.Limit, quantity, path
+	result.Key, result.Limit, result.Quantity, result.Source = s.Key, s.Limit, quantity, path
 	result.Remaining = s.reply.Remaining + min(s.grants.Ahead(at), s.Limit.Capacity-s.reply.Remaining)
 	result.ResetAfter = s.reply.ResetAfterAt(at)
 	return true
@@ -138,7 +138,7 @@ func (l *lease) ask() {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	for known, ahead := l.state.Load(), true; ; ahead = false {
-		l.queue = known.serve(l.queue, l.now(), outcome{result: limiter.Result{Path: limiter.PathLease}})
+		l.queue = known.serve(l.queue, l.now(), outcome{result: limiter.Result{Source: limiter.FromLease}})
 		l.state.Store(known) // others take what those who waited have left
 		waiters, sent := l.queue, l.now()
 		quantity := known.wanted(waiters, sent)
@@ -176,7 +176,7 @@ func (l *lease) learn(reply limiter.Result, err error, sent time.Duration, share
 	next, now := *l.state.Load(), l.now()
 	next.low = grants.Low{}
 	next.reply.LimitNone()
-	if err != nil || reply.Path != limiter.PathModule && reply.Path != limiter.PathScript {
+	if err != nil || reply.Source != limiter.FromModule && reply.Source != limiter.FromScript {
 		next.alone = now + time.Second
 		return &next
 	}
@@ -199,7 +199,7 @@ func (s *state) serve(waiters []*waiter, at time.Duration, answer outcome) []*wa
 			return true
 		}
 		var got outcome
-		decided := s.decide(at, w.quantity, answer.result.Path, &got.result)
+		decided := s.decide(at, w.quantity, answer.result.Source, &got.result)
 		if answer.told {
 			got = answer
 		}

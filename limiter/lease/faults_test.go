@@ -45,22 +45,22 @@ func TestFaults(t *testing.T) {
 			s.now(1)
 		}
 		s.meets("", failed)
-		for s.now(1).Path != limiter.PathLocal {
+		for s.now(1).Source != limiter.FromLocal {
 		}
 		for range 20 {
-			require.Equal(s, limiter.PathLocal, s.now(1).Path, "what Redis did not grant is not ahead")
+			require.Equal(s, limiter.FromLocal, s.now(1).Source, "what Redis did not grant is not ahead")
 			pass(time.Second)
 		}
 		s.meets("none", failed)
-		require.Equal(s, limiter.PathModule, s.now(1).Path)
+		require.Equal(s, limiter.FromModule, s.now(1).Source)
 		pass(time.Hour)
 		s.now(95)
 		require.True(s, s.now(10).Limited())
-		require.Equal(s, limiter.PathLease, s.now(10).Path)
+		require.Equal(s, limiter.FromLease, s.now(10).Source)
 		s.meets("", failed)
 		s.now(1)
 		pass(time.Second)
-		require.Equal(s, limiter.PathLocal, s.now(10).Path, "nobody backs off")
+		require.Equal(s, limiter.FromLocal, s.now(10).Source, "nobody backs off")
 	}, limiter.OnFailure(limiter.FailLocal), patient)
 	tell(t, "errors of a call reach the callers of that key", hundred, time.Minute, func(s *story) {
 		s.server.values["key"] = contract.Value{Type: "string", Text: "no funnel"}
@@ -74,7 +74,7 @@ func TestFaults(t *testing.T) {
 		for range 10 {
 			result, _ = s.leases.Allow(ctx, "other", hundred)
 		}
-		require.Equal(s, limiter.PathLease, result.Path)
+		require.Equal(s, limiter.FromLease, result.Source)
 	})
 	tell(t, "with d of 0, a server that lies, and calls for several tokens", hundred, 0, func(s *story) {
 		s.meets("cl.take", fate{reply: []any{int64(1), "0", []any{[]any{int64(1), int64(100), int64(100), "0", "0", "0"}}, int64(0)}})
@@ -83,7 +83,7 @@ func TestFaults(t *testing.T) {
 		require.Equal(s, "cl.reserve 1, cl.take 2", s.sent(), "a reply decides all who waited for it")
 		for _, a := range callers[1:] {
 			require.NoError(s, a.err)
-			require.Equal(s, []any{0, limiter.PathModule, time.Duration(1)}, []any{a.Allowed, a.Path, a.RetryAfter})
+			require.Equal(s, []any{0, limiter.FromModule, time.Duration(1)}, []any{a.Allowed, a.Source, a.RetryAfter})
 		}
 		s.ask(ctx, 2)
 		s.ask(ctx, 2)

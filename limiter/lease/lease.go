@@ -2,7 +2,7 @@
 // callers of this process. Callers who would ask at the same time share a call.
 //
 //	leases := lease.New(l, 50*time.Millisecond)
-//	result, err := leases.Allow(ctx, "tenant:42", limiter.PerSecond(2000).Burst(400))
+//	result, err := leases.Allow(ctx, "tenant:42", limiter.PerSecond(2000).WithCapacity(400))
 //
 // A hot key costs about two calls in d, here 50 ms. Leases ask before their tokens are used up, at
 // the demand of the last d: callers do not wait. Tokens that are not used within d lapse.
@@ -72,14 +72,14 @@ func (s *Leases) Allow(ctx context.Context, key string, limit limiter.Limit) (li
 
 // AllowN takes quantity tokens, all or none, as [limiter.Limiter.AllowN] does. The Limiter decides
 // on 0 tokens, on more than 1 and a tenth of the capacity, and, if d is 0, on more than 1.
-// Decisions without a reply have the Path [limiter.PathLease]. Their Remaining and ResetAfter are
+// Decisions without a reply have the Path [limiter.FromLease]. Their Remaining and ResetAfter are
 // those of the last reply, with what is ahead, and less the time since. The Limiter settles them.
 func (s *Leases) AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
 	got, began := outcome{}, time.Duration(0)
 	if ctx.Err() == nil && (quantity == 1 || quantity > 1 && quantity <= limit.Capacity/10 && s.span > 0) {
 		began = s.decide(ctx, limiter.Request{Key: key, Limit: limit}, quantity, &got)
 	}
-	if got.err == nil && got.result.Path == "" { // the Limiter also says what is wrong with ctx or limit
+	if got.err == nil && got.result.Source == "" { // the Limiter also says what is wrong with ctx or limit
 		return s.limiter.AllowN(ctx, key, limit, quantity)
 	}
 	if s.hook != nil && !got.told {

@@ -127,7 +127,7 @@ var outside = time.Now()
 func start(m *model, speed float64, d time.Duration, options ...limiter.Option) *process {
 	begin := time.Now()
 	p := &process{server: m, begin: begin}
-	p.limiter = limiter.New(p, append(options, limiter.WithPath(limiter.PathModule))...)
+	p.limiter = limiter.New(p, append(options, limiter.WithSource(limiter.FromModule))...)
 	p.leases = lease.New(p.limiter, d, lease.WithHook(func(ctx context.Context, event limiter.Event) {
 		if p.hook != nil {
 			p.hook(ctx, event)
@@ -162,7 +162,7 @@ func (p *process) allow(ctx context.Context, limit limiter.Limit, quantity int) 
 		switch {
 		case own.Load() != 0:
 			at = own.Load()
-		case result.Path == limiter.PathLease:
+		case result.Source == limiter.FromLease:
 			at = p.read.Load()
 			p.server.leased += quantity
 		}

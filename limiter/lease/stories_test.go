@@ -30,7 +30,7 @@ type story struct {
 
 var (
 	ctx     = context.Background()
-	hundred = limiter.Every(time.Second).Burst(100)
+	hundred = limiter.Every(time.Second).WithCapacity(100)
 )
 
 // tell tells a story of Leases with that d.
@@ -108,7 +108,7 @@ func pass(d time.Duration) {
 }
 
 func TestStories(t *testing.T) {
-	tell(t, "callers share calls, and the next in line gets the tokens of one who has gone", limiter.Every(10*time.Second).Burst(3), 0, func(s *story) {
+	tell(t, "callers share calls, and the next in line gets the tokens of one who has gone", limiter.Every(10*time.Second).WithCapacity(3), 0, func(s *story) {
 		first := s.ask(ctx, 1)
 		during, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
@@ -117,15 +117,15 @@ func TestStories(t *testing.T) {
 		gone, others, never := s.ask(during, 1), []*answer{s.ask(ctx, 1), s.ask(ctx, 1)}, s.ask(before, 1)
 		pass(2500 * time.Millisecond)
 		require.Equal(s, "cl.reserve 1", s.sent())
-		require.Equal(s, limiter.PathModule, first.Path)
+		require.Equal(s, limiter.FromModule, first.Source)
 		pass(2 * time.Second)
 		require.Equal(s, "cl.take 3", s.sent(), "not for one who had gone")
 		require.ErrorIs(s, gone.err, context.DeadlineExceeded)
 		require.EqualError(s, never.err, "too long")
 		require.Equal(s, time.Second, never.took)
 		for i, a := range others {
-			require.Equal(s, limiter.Result{Key: "key", Limit: s.limit, Quantity: 1, Allowed: 1, Remaining: 1 - i, RetryAfter: limiter.NoRetry,
-				ResetAfter: 28 * time.Second, Receipt: others[0].Receipt + int64(i)*1e10, Path: limiter.PathModule}, a.Result)
+			require.Equal(s, limiter.Result{Key: "key", Limit: s.limit, Quantity: 1, Allowed: 1, Remaining: 1 - i, OK: true,
+				ResetAfter: 28 * time.Second, Receipt: others[0].Receipt + int64(i)*1e10, Source: limiter.FromModule}, a.Result)
 		}
 		require.Len(s, s.told, 2, "the first was told to the Limiter's hooks")
 		require.Equal(s, 4*time.Second, s.told[0].Duration)
@@ -147,7 +147,7 @@ func TestStories(t *testing.T) {
 		paths, results := "", []limiter.Result{}
 		for _, quantity := range []int{2, 2, 2, 2, 2, 2, 2, 2, 2, 1} {
 			results = append(results, s.now(quantity))
-			paths += string(results[len(results)-1].Path[0])
+			paths += string(results[len(results)-1].Source[0])
 		}
 		require.Equal(s, "cl.reserve 2, cl.reserve 2, cl.take 3, cl.take 4, cl.take 6, cl.take 9", s.sent(), "half of what was asked for")
 		require.Equal(s, "mmmmlmllml", paths)
@@ -179,7 +179,7 @@ func TestStories(t *testing.T) {
 		{"no more ahead than leaks in d", 100, 5, 5 * time.Second, "cl.take 6, cl.take 6"},
 		{"no more ahead than a tenth", 30, 3, 20 * time.Second, "cl.take 4, cl.take 4"},
 	} {
-		tell(t, c.name, hundred.Burst(c.capacity), c.d, func(s *story) {
+		tell(t, c.name, hundred.WithCapacity(c.capacity), c.d, func(s *story) {
 			for range 20 {
 				s.ask(ctx, 1)
 			}
@@ -199,14 +199,14 @@ func TestStories(t *testing.T) {
 		pass(2 * time.Second)
 		require.ErrorIs(s, gone.err, context.DeadlineExceeded)
 		require.ErrorIs(s, s.ask(short, 1).err, context.DeadlineExceeded)
-		require.Equal(s, limiter.PathLease, s.now(8).Path)
-		require.Equal(s, limiter.PathModule, s.now(5).Path)
+		require.Equal(s, limiter.FromLease, s.now(8).Source)
+		require.Equal(s, limiter.FromModule, s.now(5).Source)
 		require.Equal(s, "cl.reserve 10, cl.take 11", s.sent())
 		pass(6 * time.Second)
-		require.Equal(s, limiter.PathLease, s.now(1).Path)
+		require.Equal(s, limiter.FromLease, s.now(1).Source)
 		pass(1)
-		require.Equal(s, limiter.PathLease, s.now(6).Path, "of the later call")
-		require.Equal(s, limiter.PathModule, s.now(1).Path)
+		require.Equal(s, limiter.FromLease, s.now(6).Source, "of the later call")
+		require.Equal(s, limiter.FromModule, s.now(1).Source)
 	})
 	tell(t, "no token is used at an instant before it was taken", hundred, time.Minute, func(s *story) {
 		var meanwhile func() // after the clock was read
@@ -224,11 +224,11 @@ func TestStories(t *testing.T) {
 		require.Equal(s, 9*time.Second, s.now(1).ResetAfter, "11 seconds when they were asked for, 2 before")
 	})
 	for capacity, sent := range map[int]string{10_000: "cl.take 40", 600: "cl.take 31"} {
-		tell(t, "callers of a hot key do not wait", limiter.Every(time.Millisecond).Burst(capacity), 8*time.Second, func(s *story) {
+		tell(t, "callers of a hot key do not wait", limiter.Every(time.Millisecond).WithCapacity(capacity), 8*time.Second, func(s *story) {
 			for i := range 400 {
 				a := s.ask(ctx, 1)
 				if i >= 160 {
-					require.Equal(s, limiter.PathLease, a.Path, "call %d", i)
+					require.Equal(s, limiter.FromLease, a.Source, "call %d", i)
 				}
 				pass(100 * time.Millisecond)
 			}
@@ -237,7 +237,7 @@ func TestStories(t *testing.T) {
 			require.LessOrEqual(s, len(all), 22, "in 5 d, the first included")
 			pass(4 * time.Second)
 			require.Empty(s, s.sent(), "nobody asks")
-			require.Equal(s, limiter.PathLease, s.now(1).Path)
+			require.Equal(s, limiter.FromLease, s.now(1).Source)
 			pass(2 * time.Second)
 			require.Contains(s, s.sent(), "cl.take", "before the tokens lapse")
 		})
@@ -249,7 +249,7 @@ func TestBackOff(t *testing.T) {
 		s.network(time.Millisecond)
 		require.Equal(s, 91, s.now(91).Allowed)
 		limited := s.now(10)
-		require.Equal(s, limiter.PathModule, limited.Path)
+		require.Equal(s, limiter.FromModule, limited.Source)
 		require.Equal(s, 1, s.now(1).Allowed, "9 are left")
 		require.Equal(s, "cl.reserve 91, cl.reserve 10, cl.reserve 1", s.sent())
 		limited = s.now(10)
@@ -257,7 +257,7 @@ func TestBackOff(t *testing.T) {
 		pass(time.Second)
 		again := s.now(10)
 		require.Equal(s, limiter.Result{Key: "key", Limit: hundred, Quantity: 10, Remaining: 8, RetryAfter: limited.RetryAfter - time.Second - 2*time.Millisecond,
-			ResetAfter: limited.ResetAfter - time.Second - 2*time.Millisecond, Path: limiter.PathLease}, again)
+			ResetAfter: limited.ResetAfter - time.Second - 2*time.Millisecond, Source: limiter.FromLease}, again)
 		require.Equal(s, []limiter.Event{{Command: "reserve", Key: "key", Result: again}}, s.told)
 		pass(again.RetryAfter - 1)
 		require.Equal(s, time.Duration(1), s.now(10).RetryAfter)
@@ -265,13 +265,13 @@ func TestBackOff(t *testing.T) {
 		require.Empty(s, s.sent())
 		require.Equal(s, 10, s.now(10).Allowed)
 	})
-	tell(t, "a capacity of which no time is left in 63 bits limits nobody", limiter.PerSecond(1_000_000_000).Burst(math.MaxInt), 0, func(s *story) {
+	tell(t, "a capacity of which no time is left in 63 bits limits nobody", limiter.PerSecond(1_000_000_000).WithCapacity(math.MaxInt), 0, func(s *story) {
 		for range 3 {
 			require.Equal(s, 1, s.now(1).Allowed)
 		}
 	})
-	tell(t, "no longer than 5 seconds, also when the key is deleted", hundred.Burst(1), time.Minute, func(s *story) {
-		s.limit = limiter.Every(time.Hour).Burst(1)
+	tell(t, "no longer than 5 seconds, also when the key is deleted", hundred.WithCapacity(1), time.Minute, func(s *story) {
+		s.limit = limiter.Every(time.Hour).WithCapacity(1)
 		s.network(0)
 		require.Equal(s, 1, s.now(1).Allowed)
 		require.True(s, s.now(1).Limited(), "a reply that allowed limits nobody")
@@ -286,7 +286,7 @@ func TestBackOff(t *testing.T) {
 		capacity int
 		d, until time.Duration
 	}{{100, 3 * time.Second, 3 * time.Second}, {10, time.Minute, time.Second / 2}, {1000, time.Minute, 5 * time.Second}} {
-		tell(t, "after a call that got less", limiter.Every(100*time.Millisecond).Burst(c.capacity), c.d, func(s *story) {
+		tell(t, "after a call that got less", limiter.Every(100*time.Millisecond).WithCapacity(c.capacity), c.d, func(s *story) {
 			s.network(0)
 			require.Equal(s, 1, s.now(1).Allowed)
 			require.Equal(s, c.capacity-3, s.now(c.capacity-3).Allowed)
@@ -309,7 +309,7 @@ func TestBackOff(t *testing.T) {
 // Idle keys are removed when others come, while those that are limited here stay.
 func TestMemory(t *testing.T) {
 	for _, d := range []time.Duration{0, time.Second} {
-		tell(t, "with d of "+d.String(), hundred.Burst(1), d, func(s *story) {
+		tell(t, "with d of "+d.String(), hundred.WithCapacity(1), d, func(s *story) {
 			s.network(0)
 			ask := func(key string, limit limiter.Limit) {
 				_, err := s.leases.Allow(ctx, key, limit)
@@ -322,7 +322,7 @@ func TestMemory(t *testing.T) {
 			pass(2100 * time.Millisecond)
 			for i := range 6000 {
 				time.Sleep(100 * time.Microsecond)
-				ask("limited:"+strconv.Itoa(i%20), limiter.Every(time.Hour).Burst(1))
+				ask("limited:"+strconv.Itoa(i%20), limiter.Every(time.Hour).WithCapacity(1))
 				ask(strconv.Itoa(6000+i), s.limit)
 			}
 			require.Less(s, lease.Count(s.leases), 7000)

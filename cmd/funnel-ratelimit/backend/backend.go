@@ -102,7 +102,7 @@ func (b *Backend) questions(request *pb.RateLimitRequest, limits []*config.RateL
 func (b *Backend) limitOf(limit *pb.RateLimitResponse_RateLimit) limiter.Limit {
 	period := time.Duration(utils.UnitToDivider(limit.Unit)) * time.Second
 	count := int(limit.RequestsPerUnit)
-	return limiter.Per(min(count, int(period)), period).Burst(int(math.Ceil(float64(count) * b.own.Burst)))
+	return limiter.Per(min(count, int(period)), period).WithCapacity(int(math.Ceil(float64(count) * b.own.Burst)))
 }
 
 // keyOf returns the key of a descriptor: {domain}:key=value,key=value:20/MINUTE. Names and values
@@ -181,7 +181,7 @@ func (b *Backend) askOne(ctx context.Context, q *question, refused bool) (err er
 		q.limited, q.result.RetryAfter = true, q.Limit.Period
 	case q.used:
 		q.result, err = b.limiter.Charge(ctx, q.Key, q.Limit, q.Quantity)
-		q.limited = q.result.RetryAfter != limiter.NoRetry
+		q.limited = q.result.RetryAfter > 0
 	case refused || q.Quantity == 0:
 		q.result, err = b.limiter.Peek(ctx, q.Key, q.Limit)
 		q.limited = q.result.Remaining < max(q.Quantity, 1)

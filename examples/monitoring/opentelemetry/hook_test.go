@@ -19,7 +19,7 @@ import (
 )
 
 // still is a limit whose funnel leaks nothing during a test.
-var still = limiter.Per(1, servertest.StillPeriod*time.Second).Burst(1)
+var still = limiter.Per(1, servertest.StillPeriod*time.Second).WithCapacity(1)
 
 // A decision is counted by its attributes. The span of the caller is told that it was limited,
 // and why Redis has not decided, whoever has decided then.
@@ -47,8 +47,8 @@ func TestHookTellsWhatWasDecided(t *testing.T) {
 	require.Equal(t, []attribute.KeyValue{
 		attribute.String("funnel.command", "reserve"),
 		attribute.String("funnel.outcome", "limited"),
-		attribute.String("funnel.path", "module"),
-		attribute.String("funnel.limit", "1 per 277h46m40s, burst 1"),
+		attribute.String("funnel.source", "module"),
+		attribute.String("funnel.limit", "1 per 277h46m40s, capacity 1"),
 		attribute.Int("funnel.quantity", 2),
 	}, limited[0].Attributes)
 	// Without a span there is nobody to tell, and it is counted.
@@ -82,12 +82,12 @@ func TestHookTellsWhatWasDecided(t *testing.T) {
 		counts[point.Attributes.Encoded(attribute.DefaultEncoder())] = point.Count
 	}
 	require.Equal(t, map[string]uint64{
-		"funnel.command=reserve,funnel.outcome=allowed,funnel.path=module":                       1,
-		"funnel.command=reserve,funnel.outcome=limited,funnel.path=module":                       1,
-		"funnel.command=peek,funnel.outcome=limited,funnel.path=module":                          1,
-		"error.type=OOM,funnel.command=reserve":                                                  1,
-		"error.type=OOM,funnel.command=reserve,funnel.outcome=limited,funnel.path=closed":        1,
-		"error.type=*net.OpError,funnel.command=reserve,funnel.outcome=allowed,funnel.path=open": 1,
-		"error.type=funnel/gcra.Error,funnel.command=reserve":                                    1,
+		"funnel.command=reserve,funnel.outcome=allowed,funnel.source=module":                      1,
+		"funnel.command=reserve,funnel.outcome=limited,funnel.source=module":                      1,
+		"funnel.command=peek,funnel.outcome=limited,funnel.source=module":                         1,
+		"error.type=OOM,funnel.command=reserve":                                                   1,
+		"error.type=OOM,funnel.command=reserve,funnel.outcome=limited,funnel.source=closed":       1,
+		"error.type=unavailable,funnel.command=reserve,funnel.outcome=allowed,funnel.source=open": 1,
+		"error.type=invalid,funnel.command=reserve":                                               1,
 	}, counts)
 }
