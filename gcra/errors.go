@@ -9,7 +9,7 @@ type Error string
 //go:nosplit
 func (e Error) Error() string { return string(e) }
 
-// Errors of [NewRate], [Rate.Decide] and, the last three, of slots.
+// Errors of [NewRate] and [Rate.Decide].
 const (
 	ErrCapacity Error = "capacity must be at least 1"
 	ErrCount    Error = "count must be at least 1"
@@ -17,11 +17,10 @@ const (
 	ErrQuantity Error = "quantity must be at least 0"
 
 	ErrEmissionInterval Error = "count is too large for period: less than 1 nanosecond per token"
-	ErrTolerance        Error = "capacity and period are too large together for count: a full funnel must drain within 2^63-1 nanoseconds (292 years)"
-	ErrIncrement        Error = "quantity and period are too large together for count: the tokens must leak within 2^63-1 nanoseconds (292 years)"
-	ErrTAT              Error = "quantity and period are too large together for count: the funnel must be empty again before the year 2262, 2^63-1 nanoseconds after the epoch"
-
-	ErrLimit Error = "limit must be at least 0"
-	ErrTTL   Error = "ttl must be at least 1 millisecond"
-	ErrEnd   Error = "ttl is too large: the slot must end before the year 2262, 2^63-1 nanoseconds after the epoch"
+	ErrTolerance        Error = "capacity and period are too large together for count: " +
+		"a full funnel must drain within 2^63-1 nanoseconds (292 years)"
+	ErrIncrement Error = "quantity and period are too large together for count: " +
+		"the tokens must leak within 2^63-1 nanoseconds (292 years)"
+	ErrTAT Error = "quantity and period are too large together for count: " +
+		"the funnel must be empty again before the year 2262, 2^63-1 nanoseconds after the epoch"
 )

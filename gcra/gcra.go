@@ -37,15 +37,15 @@
 // and sums 64 unsigned bits, and a result that does not fit 63 bits is an [Error]
 // rather than a wrong answer.
 //
-// The package reads no clock and allocates nothing. Package funnel/module/answer runs it
-// inside a server without the Go runtime, so it does not need the runtime even for more
+// The package reads no clock and allocates nothing. Package funnel/module/command runs it
+// inside a server without the Go runtime, so it must not need the runtime even for more
 // stack: hence go:nosplit.
 package gcra
 
 import "math/bits"
 
-// Empty is the TAT of an empty funnel, also of one that was never used. Any TAT at or
-// before now means the same.
+// Empty is the TAT of an empty funnel, even if it was never used. Any TAT at or before now
+// means the same.
 const Empty int64 = 0
 
 // Never is the [Decision.Wait] of a call for more tokens than the funnel ever holds: asking
@@ -172,9 +172,8 @@ func (d Decision) RetryAfter() int64 {
 // allowed but its new TAT is beyond the year 2262, where 63 bits end. With an error, the
 // Decision is zero.
 //
-// A stored TAT may come from another rate or another clock: one that is further
-// ahead than the tolerance is an overfull funnel, which limits every call until
-// enough has leaked.
+// A stored TAT may come from another rate or another clock. If it is further ahead than
+// the tolerance, the funnel is overfull: it limits every call until enough has leaked.
 //
 //go:nosplit
 func (r Rate) Decide(tat, now, quantity int64) (Decision, error) {
@@ -182,11 +181,11 @@ func (r Rate) Decide(tat, now, quantity int64) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	item := Item{Request: request, TAT: tat}
-	if err := item.Reserve(now, 0); err != nil {
+	funnel := Funnel{Request: request, TAT: tat}
+	if err := funnel.Reserve(now, 0); err != nil {
 		return Decision{}, err
 	}
-	return item.Decision, nil
+	return funnel.Decision, nil
 }
 
 // product multiplies two numbers that are not negative; ok says that the result

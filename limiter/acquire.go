@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/limiter/internal/redis"
 )
 
@@ -55,18 +55,18 @@ type Acquirer interface {
 // background what Redis may have taken for it: the slot. It asks each tenth of the TTL, until Redis answers or the TTL
 // is over. Tokens stay taken.
 func (l *Limiter) TryAcquire(ctx context.Context, key string, slots Slots, requests ...Request) (Acquisition, error) {
-	c := newCall(gcra.Reserve, 1+len(requests))
+	q := newQuery(call.Reserve, 1+len(requests))
 	if slots.Max == 0 {
-		c.reject(fmt.Errorf("limiter: key %q: there must be at least 1 slot: %w", key, gcra.ErrLimit))
+		q.reject(fmt.Errorf("limiter: key %q: %w", key, errNoSlots))
 	}
-	c.addSlots(l, key, slots, rand.Text())
+	q.addSlots(l, key, slots, rand.Text())
 	for _, request := range requests {
-		c.addFunnel(l, request)
+		q.addFunnel(l, request.Key, request.Limit, request.Quantity)
 	}
-	h := hold{limiter: l, key: key, slots: slots, holder: c.Rows[0].Holder, taken: time.Now()}
-	c.Lost = h.giveBack
-	reply, err := l.decide(ctx, l.backend, c)
-	got := Acquisition{Slots: c.results[0], Requests: c.results[1:]}
+	h := hold{limiter: l, key: key, slots: slots, holder: q.Rows[0].Holder, taken: time.Now()}
+	q.Lost = h.giveBack
+	reply, err := l.decide(ctx, l.backend, q)
+	got := Acquisition{Slots: q.results[0], Requests: q.results[1:]}
 	if err == nil && !reply.Limited {
 		got.Slot = h.newSlot(ctx, reply.Source)
 	}
@@ -83,17 +83,17 @@ type hold struct {
 }
 
 // renewal returns a call that renews the slot. It has a limit of 0, which takes no slot.
-func (h *hold) renewal() *call {
-	c := newCall(gcra.Reserve, 1)
-	c.addSlots(h.limiter, h.key, Slots{TTL: h.slots.TTL}, h.holder)
-	return c
+func (h *hold) renewal() *query {
+	q := newQuery(call.Reserve, 1)
+	q.addSlots(h.limiter, h.key, Slots{TTL: h.slots.TTL}, h.holder)
+	return q
 }
 
 // refund returns a call that ends the slot.
-func (h *hold) refund() *call {
-	c := newCall(gcra.Refund, 1)
-	c.addSlots(h.limiter, h.key, h.slots, h.holder)
-	return c
+func (h *hold) refund() *query {
+	q := newQuery(call.Refund, 1)
+	q.addSlots(h.limiter, h.key, h.slots, h.holder)
+	return q
 }
 
 // giveBack ends the slot that a call may have taken whose answer was lost. A server that stands still has that call in

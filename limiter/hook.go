@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
 )
 
@@ -35,19 +35,19 @@ type Event struct {
 
 // commands are the values of Event.Command.
 var commands = [...]string{
-	gcra.Reserve: "reserve",
-	gcra.Take:    "take",
-	gcra.Peek:    "peek",
-	gcra.Charge:  "charge",
-	gcra.Refund:  "refund",
+	call.Reserve: "reserve",
+	call.Take:    "take",
+	call.Peek:    "peek",
+	call.Charge:  "charge",
+	call.Refund:  "refund",
 }
 
 // callHooks calls the hooks with the decision on each row of a call.
-func (l *Limiter) callHooks(ctx context.Context, c *call, event Event) {
-	event.Command = commands[c.Operation]
-	event.Limited = Results(c.results).Limited()
-	for i := range c.results {
-		event.Key, event.Result = c.Rows[i].Key, c.results[i]
+func (l *Limiter) callHooks(ctx context.Context, q *query, event Event) {
+	event.Command = commands[q.Operation]
+	event.Limited = Results(q.results).Limited()
+	for i := range q.results {
+		event.Key, event.Result = q.Rows[i].Key, q.results[i]
 		for _, hook := range l.hooks {
 			hook(ctx, event)
 		}

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/internal/isnil"
 	"funnel/limiter/internal/backend"
 	"funnel/limiter/internal/guard"
@@ -25,7 +25,7 @@ type Limiter struct {
 	words wordsCache
 	now   func() time.Duration // since the Limiter was made: a wall clock that steps does not change it
 
-	local   *local.Backend  // rows in this process
+	local   *local.Rows     // rows in this process
 	shared  backend.Backend // Redis behind its guard, or local for [NewLocal]
 	backend backend.Backend // shared, and the policy of [OnFailure] if that fails
 	stores  []store         // whatever may keep a key
@@ -101,32 +101,32 @@ func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Result, e
 // none if they do not fit. More than the capacity never fit: the call is limited, and
 // RetryAfter is [NoRetry].
 func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	return l.decideOne(ctx, l.callFor(gcra.Reserve, Request{key, limit, quantity}))
+	return l.decideOne(ctx, l.queryFor(call.Reserve, key, limit, quantity))
 }
 
 // AllowAtMost takes as many whole tokens as fit, up to quantity, which is at least 0.
 // Result.Allowed is how many. If it is 0, RetryAfter is the time until one fits.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	return l.decideOne(ctx, l.callFor(gcra.Take, Request{key, limit, quantity}))
+	return l.decideOne(ctx, l.queryFor(call.Take, key, limit, quantity))
 }
 
 // Peek answers as Allow would, and takes nothing: Remaining and ResetAfter tell the state
 // as it is, and Allowed is 0. Clients that read from replicas ask one of these.
 func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (Result, error) {
-	return l.decideOne(ctx, l.callFor(gcra.Peek, Request{key, limit, 1}))
+	return l.decideOne(ctx, l.queryFor(call.Peek, key, limit, 1))
 }
 
 // Charge accounts for tokens that were used, at least 0, whatever the funnel holds: it may
 // become overfull, and then limits until enough has leaked. Result.RetryAfter says for how
 // long, and is 0 if the funnel is not overfull. A quantity above the capacity is fine.
 func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	return l.decideOne(ctx, l.callFor(gcra.Charge, Request{key, limit, quantity}))
+	return l.decideOne(ctx, l.queryFor(call.Charge, key, limit, quantity))
 }
 
 // decideOne decides a call of one row.
-func (l *Limiter) decideOne(ctx context.Context, c *call) (Result, error) {
-	_, err := l.decide(ctx, l.backend, c)
-	return c.results[0], err
+func (l *Limiter) decideOne(ctx context.Context, q *query) (Result, error) {
+	_, err := l.decide(ctx, l.backend, q)
+	return q.results[0], err
 }
 
 // Reset empties the funnel of that key, by DEL: whatever the key holds is deleted, slots too. It returns

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
 )
 
@@ -68,19 +69,19 @@ const (
 )
 
 // fill fills in the result of a row. Without a decision it only tells what the call was for.
-func (c *call) fill(index int, reply *backend.Reply) {
-	asked := &c.results[index]
+func (q *query) fill(index int, reply *backend.Reply) {
+	asked := &q.results[index]
 	result := Result{Key: asked.Key, Limit: asked.Limit, Slots: asked.Slots, Quantity: asked.Quantity}
 	if reply.Source != "" {
 		row := reply.Row(index)
 		result.Source, result.Remaining, result.Receipt = Source(reply.Source), int(row.Remaining), row.Receipt
 		result.ResetAfter = row.ResetAfter
-		result.Allowed = c.allowed(index, reply)
-		result.OK = c.isOK(&result, row)
+		result.Allowed = q.allowed(index, reply)
+		result.OK = q.isOK(&result, row)
 		switch {
 		case !row.Limited:
 			result.Wait = row.Wait
-		case !result.OK || c.Accounts():
+		case !result.OK || q.Accounts():
 			result.RetryAfter = row.Wait
 			if row.Wait == time.Duration(gcra.Never) {
 				result.RetryAfter = NoRetry
@@ -91,25 +92,25 @@ func (c *call) fill(index int, reply *backend.Reply) {
 }
 
 // allowed is how many tokens or slots of a row were taken or accounted for.
-func (c *call) allowed(index int, reply *backend.Reply) int {
+func (q *query) allowed(index int, reply *backend.Reply) int {
 	switch {
-	case c.Operation == gcra.Take:
+	case q.Operation == call.Take:
 		return int(reply.First.Taken)
-	case c.Operation == gcra.Reserve && !reply.Limited, c.Accounts() && reply.Source != backend.Closed:
-		return c.results[index].Quantity
+	case q.Operation == call.Reserve && !reply.Limited, q.Accounts() && reply.Source != backend.Closed:
+		return q.results[index].Quantity
 	}
 	return 0
 }
 
 // isOK reports whether a row does not limit the call. A call that accounts for tokens is not limited by an overfull
 // funnel, nor is a call for no tokens. In a call of several rows, a row for no tokens is.
-func (c *call) isOK(result *Result, row *backend.RowReply) bool {
+func (q *query) isOK(result *Result, row *backend.RowReply) bool {
 	switch {
-	case c.Accounts():
+	case q.Accounts():
 		return result.Source != FromClosed
-	case result.Quantity == 0 && (len(c.Rows) == 1 || c.Operation == gcra.Peek):
+	case result.Quantity == 0 && (len(q.Rows) == 1 || q.Operation == call.Peek):
 		return true
-	case c.Operation == gcra.Take:
+	case q.Operation == call.Take:
 		return result.Allowed > 0
 	}
 	return !row.Limited

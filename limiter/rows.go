@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 )
 
 // A Request is for tokens of a funnel, for [Limiter.AllowAll], [Limiter.WaitAll], [Limiter.TryAcquire] and
@@ -20,24 +20,24 @@ type Request struct {
 // one hash tag. A ring uses the first key's server and does not report that other keys belong
 // elsewhere; a cluster returns [ErrInvalid].
 func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, error) {
-	c := newCall(gcra.Reserve, len(requests))
+	q := newQuery(call.Reserve, len(requests))
 	for _, request := range requests {
 		if request.Quantity < 1 {
-			c.reject(fmt.Errorf("limiter: key %q: the quantity of a request must be at least 1, not %d: use Peek to take nothing",
+			q.reject(fmt.Errorf("limiter: key %q: the quantity of a request must be at least 1, not %d: use Peek to take nothing",
 				request.Key, request.Quantity))
 		}
-		c.addFunnel(l, request)
+		q.addFunnel(l, request.Key, request.Limit, request.Quantity)
 	}
-	_, err := l.decide(ctx, l.backend, c)
-	return c.results, err
+	_, err := l.decide(ctx, l.backend, q)
+	return q.results, err
 }
 
 // A Row is what a call asks about under one key: a [Request] for tokens, or slots ([Slots.At]).
 type Row interface {
-	addTo(c *call, l *Limiter)
+	addTo(q *query, l *Limiter)
 }
 
-func (r Request) addTo(c *call, l *Limiter) { c.addFunnel(l, r) }
+func (r Request) addTo(q *query, l *Limiter) { q.addFunnel(l, r.Key, r.Limit, r.Quantity) }
 
 // At returns the slots of a key as a row, for [Limiter.PeekAll].
 func (s Slots) At(key string) Row { return slotsRow{key, s} }
@@ -47,16 +47,16 @@ type slotsRow struct {
 	slots Slots
 }
 
-func (r slotsRow) addTo(c *call, l *Limiter) { c.addSlots(l, r.key, r.slots, "peek") }
+func (r slotsRow) addTo(q *query, l *Limiter) { q.addSlots(l, r.key, r.slots, "peek") }
 
 // PeekAll answers 1 to 64 rows as [Limiter.TryAcquire] would, and takes nothing. Each Result is what its row says
 // alone, and tells its state as it is: how many tokens fit, or how many slots are free. The keys are those of a
 // call of [Limiter.AllowAll].
 func (l *Limiter) PeekAll(ctx context.Context, rows ...Row) (Results, error) {
-	c := newCall(gcra.Peek, len(rows))
+	q := newQuery(call.Peek, len(rows))
 	for _, row := range rows {
-		row.addTo(c, l)
+		row.addTo(q, l)
 	}
-	_, err := l.decide(ctx, l.backend, c)
-	return c.results, err
+	_, err := l.decide(ctx, l.backend, q)
+	return q.results, err
 }

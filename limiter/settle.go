@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
 )
 
@@ -35,23 +35,23 @@ func (l *Limiter) Settle(ctx context.Context, result *Result, used int) (Result,
 	case used == result.Allowed, used < result.Allowed && result.Receipt == 0:
 		return *result, nil
 	}
-	c, by := l.settlement(result, used), l.shared
+	q, by := l.settlement(result, used), l.shared
 	if result.Source == FromLocal {
 		by = l.local
 	}
-	reply, err := l.decide(ctx, by, c)
+	reply, err := l.decide(ctx, by, q)
 	if reply.Sent || reply.Source != "" {
 		result.Allowed, result.Receipt = used, 0
 	}
-	return c.results[0], err
+	return q.results[0], err
 }
 
 // settlement is a call that refunds what was not used, or charges what was used beyond.
-func (l *Limiter) settlement(result *Result, used int) *call {
+func (l *Limiter) settlement(result *Result, used int) *query {
 	if used > result.Allowed {
-		return l.callFor(gcra.Charge, Request{result.Key, result.Limit, used - result.Allowed})
+		return l.queryFor(call.Charge, result.Key, result.Limit, used-result.Allowed)
 	}
-	c := l.callFor(gcra.Refund, Request{result.Key, result.Limit, result.Allowed - used})
-	c.Receipt = result.Receipt
-	return c
+	q := l.queryFor(call.Refund, result.Key, result.Limit, result.Allowed-used)
+	q.Receipt = result.Receipt
+	return q
 }

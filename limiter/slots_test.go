@@ -19,6 +19,7 @@ import (
 	"funnel/gcra"
 	"funnel/internal/servertest"
 	"funnel/limiter"
+	inflight "funnel/slots"
 )
 
 // tryAcquire takes a slot, and fails the test if there is no decision.
@@ -206,10 +207,10 @@ func TestWrongSlots(t *testing.T) {
 		requests []limiter.Request
 		is       error
 	}{
-		`key "key": there must be at least 1 slot`:                 {limiter.Slots{TTL: time.Second}, nil, gcra.ErrLimit},
-		`key "key": slots of {Max:-1 TTL:1s}: limit must`:          {limiter.Slots{Max: -1, TTL: time.Second}, nil, gcra.ErrLimit},
-		`key "key": slots of {Max:1 TTL:999.999µs}: ttl must`:      {limiter.Slots{Max: 1, TTL: time.Millisecond - 1}, nil, gcra.ErrTTL},
-		`ttl is too large: the slot must end before the year 2262`: {limiter.Slots{Max: 1, TTL: 1<<63 - 1}, nil, gcra.ErrEnd},
+		`key "key": there must be at least 1 slot`:                 {limiter.Slots{TTL: time.Second}, nil, inflight.ErrLimit},
+		`key "key": slots of {Max:-1 TTL:1s}: limit must`:          {limiter.Slots{Max: -1, TTL: time.Second}, nil, inflight.ErrLimit},
+		`key "key": slots of {Max:1 TTL:999.999µs}: ttl must`:      {limiter.Slots{Max: 1, TTL: time.Millisecond - 1}, nil, inflight.ErrTTL},
+		`ttl is too large: the slot must end before the year 2262`: {limiter.Slots{Max: 1, TTL: 1<<63 - 1}, nil, inflight.ErrEnd},
 		"a call must have 1 to 64 rows, not 65":                    {second, make([]limiter.Request, 64), nil},
 		`key "key" is named twice in this call`:                    {second, []limiter.Request{{"key", fifteenPerDay, 1}}, nil},
 		`key "a": quantity -1 of a limit of 15 per day, capacity 15: quant`: {

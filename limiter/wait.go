@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 )
 
 // maxDuration is the longest max wait that the commands take.
@@ -20,9 +20,9 @@ const maxDuration time.Duration = 1<<63 - 1
 // says after what time the same call would be allowed. Settle the Result of an unused reservation
 // with 0, see [Limiter.Settle].
 func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, quantity int, maxWait time.Duration) (Result, error) {
-	c := l.callFor(gcra.Reserve, Request{key, limit, quantity})
-	c.MaxWait = max(maxWait, 0)
-	return l.decideOne(ctx, c)
+	q := l.queryFor(call.Reserve, key, limit, quantity)
+	q.MaxWait = max(maxWait, 0)
+	return l.decideOne(ctx, q)
 }
 
 // Wait is WaitN of one token.

@@ -55,7 +55,7 @@ enum form {
 
 enum {
     SECONDS_LENGTH = 5,
-    ITEM_LENGTH = 17,
+    ITEM_LENGTH = 32,
     DECIMAL_CAPACITY = 24,
     MESSAGE_CAPACITY = 512,
     MOST_FUNNELS = 64,
@@ -67,7 +67,7 @@ struct decimal {
     char bytes[DECIMAL_CAPACITY];
 };
 
-/* Used by Go only: a funnel as package gcra sees it. */
+/* Used by Go only: a row as package call sees it. */
 struct item {
     int64_t opaque[ITEM_LENGTH];
 };
@@ -76,10 +76,10 @@ struct item {
 struct slots {
     int64_t limit; /* from go_parse */
 
-    /* From C, for go_decide: how many slots run, at most limit + 1; when the holder's own ends, and
-     * the first and the last of the others; 0 for none. The first is read only if limit or more run:
-     * a call that is allowed does not wait. */
-    int64_t running, own, first, last;
+    /* From C, for go_decide: when the holder's slot ends; how many slots run, at most limit + 1; when
+     * the first and the last of the others end; 0 for none. The first is read only if limit or more
+     * run: a call that is allowed does not wait. */
+    int64_t own, running, first, last;
 
     /* Used by C only: whether there were ended slots, how many of them were removed, and what became
      * of the key's expiry. */

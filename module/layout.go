@@ -6,7 +6,7 @@ import "C"
 import (
 	"unsafe"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/module/answer"
 )
 
@@ -88,7 +88,7 @@ var (
 	_     [unsafe.Sizeof(cText)]int         = [unsafe.Sizeof("")]int{}
 	_     [unsafe.Offsetof(cText.bytes)]int = [0]int{}
 
-	_ [unsafe.Sizeof(C.struct_item{})]int = [unsafe.Sizeof(gcra.Item{})]int{}
+	_ [unsafe.Sizeof(C.struct_item{})]int = [unsafe.Sizeof(call.Row{})]int{}
 
 	_ [C.SECONDS_LENGTH]int    = [answer.SecondsLength]int{}
 	_ [C.IN_SECONDS]int        = [answer.InSeconds]int{}
@@ -111,9 +111,9 @@ var (
 	_ [C.VERDICT_ALLOWED]int   = [answer.Allowed]int{}
 	_ [C.VERDICT_CHARGED]int   = [answer.Charged]int{}
 	_ [C.VERDICT_REFUNDED]int  = [answer.Refunded]int{}
-	_ [C.RESERVE]int           = [gcra.Reserve]int{}
-	_ [C.TAKE]int              = [gcra.Take]int{}
-	_ [C.PEEK]int              = [gcra.Peek]int{}
-	_ [C.CHARGE]int            = [gcra.Charge]int{}
-	_ [C.REFUND]int            = [gcra.Refund]int{}
+	_ [C.RESERVE]int           = [call.Reserve]int{}
+	_ [C.TAKE]int              = [call.Take]int{}
+	_ [C.PEEK]int              = [call.Peek]int{}
+	_ [C.CHARGE]int            = [call.Charge]int{}
+	_ [C.REFUND]int            = [call.Refund]int{}
 )

@@ -10,6 +10,7 @@ import (
 	"funnel/gcra"
 	"funnel/limiter"
 	"funnel/limiter/internal/policy"
+	"funnel/slots"
 )
 
 // statusClientClosedRequest is what web servers log when the client has gone. Without
@@ -136,7 +137,7 @@ func answerLimited(w http.ResponseWriter, _ *http.Request, result limiter.Result
 // answerError logs the cause, which would tell a client the address of Redis.
 func (m *middleware) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	slog.ErrorContext(r.Context(), "no decision about the rate limit of a request", "policy", m.name, "error", err)
-	if wrong := gcra.Error(""); errors.As(err, &wrong) {
+	if rate, inFlight := gcra.Error(""), slots.Error(""); errors.As(err, &rate) || errors.As(err, &inFlight) {
 		// The limit or the cost of this request is out of range, and will be again.
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return

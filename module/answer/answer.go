@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"funnel/gcra"
+	decided "funnel/internal/call"
 )
 
 // parse validates the arguments of a call before its keys are read, as the server's own
@@ -15,11 +16,11 @@ func parse(call *Call) {
 	length := min(call.Length, MostFunnels)
 	for i := range length {
 		call.setErrorFunnel(uint(i))
-		funnel, request, ok := &call.Funnels[i], &call.Items[i].Request, false
-		if call.Form == InRows && isSlotsWord(funnel.Count) && call.Operation != gcra.Take {
-			ok = call.parseSlots(funnel, request)
+		funnel, row, ok := &call.Funnels[i], &call.Items[i], false
+		if call.Form == InRows && isSlotsWord(funnel.Count) && call.Operation != decided.Take {
+			ok = call.parseSlots(funnel, row)
 		} else {
-			ok = call.parseFunnel(funnel, request)
+			ok = call.parseFunnel(funnel, row)
 		}
 		if !ok {
 			return
@@ -44,7 +45,7 @@ func (call *Call) parseLastWord() (ok bool) {
 		return true
 	}
 	wrong, withSlots, withSeveral := badMaxWait, badMaxWaitOfSlots, badMaxWaitOfSeveral
-	if call.Operation == gcra.Refund {
+	if call.Operation == decided.Refund {
 		wrong, withSlots, withSeveral = badReceipt, badReceiptOfSlots, badReceiptOfSeveral
 		call.Receipt, ok = parseInteger(call.LastWord)
 	} else {
@@ -53,7 +54,7 @@ func (call *Call) parseLastWord() (ok bool) {
 	switch {
 	case !ok:
 		return call.failArgument(wrong, call.LastWord)
-	case call.MaxWait == 0 && call.Operation != gcra.Refund:
+	case call.MaxWait == 0 && call.Operation != decided.Refund:
 	case call.hasSlots():
 		return call.failArgument(withSlots, call.LastWord)
 	case call.Length > 1:
@@ -74,7 +75,7 @@ func decide(call *Call) {
 			return
 		}
 	}
-	failed, err := call.Operation.Decide(items, call.Now, call.MaxWait, call.Receipt)
+	failed, err := call.Operation.Apply(items, call.Now, call.MaxWait, call.Receipt)
 	if err != nil && failed >= 0 && failed < MostFunnels {
 		call.setErrorFunnel(uint(failed))
 		call.failCombination(err, &call.Funnels[failed])
@@ -82,31 +83,18 @@ func decide(call *Call) {
 	}
 	for i := range items {
 		call.Funnels[i].Write = WriteNothing
-		if tat := items[i].Decision.TAT; tat != items[i].TAT {
-			call.Funnels[i].write(tat, max(call.Now, 0))
+		if items[i].Changes() {
+			call.Funnels[i].write(&items[i], max(call.Now, 0))
 			call.Writes++
 		}
 	}
-	asked, limited, wait := together(items)
-	call.Verdict = call.verdict(asked, limited)
+	sum := decided.Summarize(items)
+	call.Verdict = call.verdict(sum.Asks, sum.Limited)
 	if call.Form == InSeconds {
-		call.replyInSeconds(&call.Items[0].Decision)
+		call.replyInSeconds(&call.Items[0].Funnel.Decision)
 	} else {
-		call.replyInRows(items, limited, wait)
+		call.replyInRows(items, sum.Limited, sum.Wait)
 	}
-}
-
-// together sums a call up: whether it asks for tokens, is limited, and how long to wait.
-//
-//go:nosplit
-func together(items []gcra.Item) (asked, limited bool, wait int64) {
-	for i := range items {
-		item := &items[i]
-		asked = asked || item.Request.Quantity() > 0
-		limited = limited || item.Decision.Limited
-		wait = gcra.Longer(wait, item.Decision.Wait)
-	}
-	return asked, limited, wait
 }
 
 // verdict is what INFO counts a call as.
@@ -114,13 +102,13 @@ func together(items []gcra.Item) (asked, limited bool, wait int64) {
 //go:nosplit
 func (call *Call) verdict(asked, limited bool) uint32 {
 	switch {
-	case !asked || call.Operation == gcra.Peek:
+	case !asked || call.Operation == decided.Peek:
 		return Peeked
-	case call.Operation == gcra.Charge:
+	case call.Operation == decided.Charge:
 		return Charged
-	case call.Operation == gcra.Refund:
+	case call.Operation == decided.Refund:
 		return Refunded
-	case limited && (call.Operation != gcra.Take || call.Items[0].Taken == 0):
+	case limited && (call.Operation != decided.Take || call.Items[0].Funnel.Taken == 0):
 		return Limited
 	}
 	return Allowed
@@ -136,7 +124,7 @@ func (call *Call) replyInSeconds(decision *gcra.Decision) {
 }
 
 //go:nosplit
-func (call *Call) replyInRows(items []gcra.Item, limited bool, wait int64) {
+func (call *Call) replyInRows(items []decided.Row, limited bool, wait int64) {
 	call.Limited = number(limited)
 	longest := &call.Rows[0]
 	for i := 0; i < MostFunnels && i < len(items); i++ {
@@ -152,14 +140,14 @@ func (call *Call) replyInRows(items []gcra.Item, limited bool, wait int64) {
 			row.ResetAfter.setSeconds(decision.ResetAfter)
 		}
 		funnel := &call.Funnels[i]
-		row.HasReceipt = number(funnel.Write == WriteTAT && call.Operation != gcra.Refund)
+		row.HasReceipt = number(funnel.Write == WriteTAT && call.Operation != decided.Refund)
 		if funnel.Kind == SlotsKind {
-			funnel.TAT.setSeconds(gcra.UntilMillisecond(items[i].TAT, call.Now))
+			funnel.TAT.setSeconds(items[i].Slots.Decision.Held)
 			row.HasReceipt = 1
 		}
 	}
 	call.Wait = longest.Wait
-	call.Taken = call.Items[0].Taken
+	call.Taken = call.Items[0].Funnel.Taken
 }
 
 // setErrorFunnel makes errors name the funnel with this index, if there are several.

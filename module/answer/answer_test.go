@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"funnel/gcra"
+	decided "funnel/internal/call"
 	"funnel/internal/contract"
 )
 
@@ -21,7 +21,7 @@ const (
 	most        = "9223372036854775807"
 )
 
-var operations = map[string]gcra.Operation{"reserve": gcra.Reserve, "take": gcra.Take, "peek": gcra.Peek, "charge": gcra.Charge, "refund": gcra.Refund}
+var operations = map[string]decided.Operation{"reserve": decided.Reserve, "take": decided.Take, "peek": decided.Peek, "charge": decided.Charge, "refund": decided.Refund}
 
 // callOf is a call as C makes it, of the words of a command: what Go fills in holds
 // whatever was there before.
@@ -49,7 +49,7 @@ func callOf(mode contract.Mode, words []string, now int64) *Call {
 	}
 	for i := range call.Length {
 		item, funnel := &call.Items[i], &call.Funnels[i]
-		item.TAT, item.Decision.Wait, item.Taken = 77, 77, 77
+		item.Funnel.TAT, item.Funnel.Decision.Wait, item.Funnel.Taken = 77, 77, 77
 		call.Rows[i] = Row{Limited: 77, Limit: 77, Remaining: 77, Wait: used(), ResetAfter: used(), HasReceipt: 77}
 		word := append(slices.Clone(words[5*i:]), "1")
 		*funnel = Funnel{Key: word[0], Capacity: word[1], Count: word[2], Period: word[3], Quantity: word[4],
@@ -136,7 +136,7 @@ func replyOf(call *Call) (reply []any) {
 		rows[i] = []any{row.Limited, row.Limit, row.Remaining, row.Wait.text(), row.ResetAfter.text(), receipt}
 	}
 	reply = []any{call.Limited, call.Wait.text(), rows}
-	if call.Operation == gcra.Take {
+	if call.Operation == decided.Take {
 		reply = append(reply, call.Taken)
 	}
 	return reply

@@ -1,6 +1,9 @@
 package answer
 
-import "funnel/gcra"
+import (
+	decided "funnel/internal/call"
+	"funnel/slots"
+)
 
 // The lengths of arrays that cross the boundary.
 const (
@@ -54,7 +57,7 @@ const (
 
 // A Call is one call of a command: struct call.
 type Call struct {
-	Operation    gcra.Operation
+	Operation    decided.Operation
 	Form         uint32 // InSeconds, for one funnel, or InRows
 	Length       uint32 // how many funnels there are
 	LimitSurplus int64  // limit minus capacity: 1 for CL.THROTTLE in redis-cell mode, else 0
@@ -74,7 +77,7 @@ type Call struct {
 	Taken   int64
 	Wait    Decimal
 
-	Items   [MostFunnels]gcra.Item
+	Items   [MostFunnels]decided.Row
 	Funnels [MostFunnels]Funnel
 	Rows    [MostFunnels]Row
 }
@@ -100,7 +103,8 @@ type Funnel struct {
 
 // Slots are struct slots: what C reads and writes of a sorted set.
 type Slots struct {
-	Limit, Running, Own, First, Last int64
+	Limit int64
+	slots.State
 
 	_ [4]int64 // used by C only
 }

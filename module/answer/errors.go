@@ -1,6 +1,9 @@
 package answer
 
-import "funnel/gcra"
+import (
+	"funnel/gcra"
+	"funnel/slots"
+)
 
 // Error replies, without "ERR ". WRONGTYPE is the text of Redis itself. The errors of package
 // gcra name the numbers that are too large together. limiter/funnels.lua repeats all texts;
@@ -99,13 +102,15 @@ func (call *Call) failCapacity(capacity string, isNumber bool) bool {
 //
 //go:nosplit
 func (call *Call) failCombination(err error, funnel *Funnel) bool {
-	reason, _ := err.(gcra.Error)
-	call.fail(string(reason))
 	if funnel.Kind == SlotsKind {
+		reason, _ := err.(slots.Error)
+		call.fail(string(reason))
 		call.add(": got ttl ")
 		call.add(funnel.Period)
 		return false
 	}
+	reason, _ := err.(gcra.Error)
+	call.fail(string(reason))
 	call.add(": got capacity ")
 	call.add(funnel.Capacity)
 	call.add(", count ")

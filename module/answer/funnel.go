@@ -4,14 +4,16 @@ import (
 	"math"
 
 	"funnel/gcra"
+	decided "funnel/internal/call"
 )
 
 // parseFunnel validates the words of a funnel and makes the request to gcra. Otherwise it
 // writes an error, and returns false.
 //
 //go:nosplit
-func (call *Call) parseFunnel(funnel *Funnel, request *gcra.Request) (ok bool) {
-	funnel.Kind = FunnelKind
+func (call *Call) parseFunnel(funnel *Funnel, row *decided.Row) (ok bool) {
+	funnel.Kind, row.Kind = FunnelKind, decided.Funnel
+	request := &row.Funnel.Request
 	capacity, ok := parseInteger(funnel.Capacity)
 	if !ok || capacity == 0 && call.LimitSurplus == 0 {
 		return call.failCapacity(funnel.Capacity, ok)
@@ -35,7 +37,7 @@ func (call *Call) parseFunnel(funnel *Funnel, request *gcra.Request) (ok bool) {
 	case err != nil:
 	case capacity > most:
 		err = gcra.ErrTolerance
-	case call.Operation == gcra.Take:
+	case call.Operation == decided.Take:
 		*request, err = rate.RequestUpTo(quantity)
 	default:
 		*request, err = rate.Request(quantity)
@@ -50,17 +52,16 @@ func (call *Call) parseFunnel(funnel *Funnel, request *gcra.Request) (ok bool) {
 // something else.
 //
 //go:nosplit
-func (funnel *Funnel) readStored(item *gcra.Item) (ok bool) {
+func (funnel *Funnel) readStored(row *decided.Row) (ok bool) {
 	switch {
 	case funnel.Kind == SlotsKind:
-		item.TAT, item.Running = funnel.Slots.Own, funnel.Slots.Running
-		item.First, item.Last = funnel.Slots.First, funnel.Slots.Last
+		row.Slots.State = funnel.Slots.State
 		return funnel.Stored != StoredOtherType
 	case funnel.Stored == StoredNothing:
-		item.TAT = gcra.Empty
+		row.Funnel.TAT = gcra.Empty
 		return true
 	}
-	item.TAT, ok = parseInteger(funnel.StoredValue)
+	row.Funnel.TAT, ok = parseInteger(funnel.StoredValue)
 	return ok && funnel.Stored == StoredOfKind
 }
 
@@ -68,7 +69,11 @@ func (funnel *Funnel) readStored(item *gcra.Item) (ok bool) {
 // the holder's.
 //
 //go:nosplit
-func (funnel *Funnel) write(tat, now int64) {
+func (funnel *Funnel) write(row *decided.Row, now int64) {
+	tat := row.Funnel.Decision.TAT
+	if funnel.Kind == SlotsKind {
+		tat = row.Slots.Decision.End
+	}
 	funnel.Write = WriteTAT
 	switch {
 	case tat == 0, funnel.Kind == FunnelKind && tat <= now:

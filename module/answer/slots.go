@@ -1,6 +1,9 @@
 package answer
 
-import "funnel/gcra"
+import (
+	decided "funnel/internal/call"
+	"funnel/slots"
+)
 
 const (
 	leastTTL      = 1_000_000 // nanoseconds
@@ -27,7 +30,7 @@ func isSlotsWord(word string) bool {
 // error, and returns false.
 //
 //go:nosplit
-func (call *Call) parseSlots(funnel *Funnel, request *gcra.Request) (ok bool) {
+func (call *Call) parseSlots(funnel *Funnel, row *decided.Row) (ok bool) {
 	limit, ok := parseInteger(funnel.Capacity)
 	if !ok {
 		return call.failArgument(badLimit, funnel.Capacity)
@@ -40,7 +43,8 @@ func (call *Call) parseSlots(funnel *Funnel, request *gcra.Request) (ok bool) {
 		return call.failArgument(badHolder, holder)
 	}
 	funnel.Kind, funnel.Slots.Limit = SlotsKind, limit
-	*request, _ = gcra.SlotsRequest(limit, ttl)
+	row.Kind = decided.Slots
+	row.Slots.Request, _ = slots.NewRequest(limit, ttl)
 	return true
 }
 

@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"funnel/gcra"
+	"funnel/internal/call"
+	"funnel/slots"
 )
 
-// MaxRows is how many rows a call has at most.
-const MaxRows = 64
-
-// A Call asks about 1 to 64 rows, which are decided together.
+// A Call asks about 1 to 64 rows, which are decided together: see package call.
 type Call struct {
-	Operation gcra.Operation
+	Operation call.Operation
 	Rows      []Row
 	MaxWait   time.Duration // of Reserve for one funnel: from 0
 	Receipt   int64         // of Refund for one funnel, or gcra.NoReceipt
@@ -26,14 +25,18 @@ type Call struct {
 
 // A Row asks one funnel for tokens, or asks for one of several slots.
 type Row struct {
-	Key      string       // in Redis
-	Request  gcra.Request // checked
-	Words    *Words
-	Quantity int    // tokens; 1 for a slot
-	Holder   string // who wants the slot; empty for a funnel
+	Key   string // in Redis
+	Kind  call.Kind
+	Words *Words
+
+	Tokens   gcra.Request // of a funnel, checked
+	Quantity int          // how many tokens these are
+
+	Slot   slots.Request // checked
+	Holder string        // who wants the slot
 }
 
-// Words are the words of a row between its key and its quantity or holder, as go-redis takes them. Values that
+// Words are the words of a row between its key and the last one, which is a quantity or a holder, as go-redis takes them. Values that
 // become any are allocated: a Limiter keeps those of its limits.
 type Words struct {
 	Limit, Count, Period any
@@ -42,18 +45,20 @@ type Words struct {
 }
 
 // Accounts reports whether the call is for tokens that were used, or that were not.
-func (c *Call) Accounts() bool { return c.Operation == gcra.Charge || c.Operation == gcra.Refund }
+func (c *Call) Accounts() bool { return c.Operation == call.Charge || c.Operation == call.Refund }
 
 // EndsSlot reports whether the call gives a slot back. Such a call may be sent any number of times.
-func (c *Call) EndsSlot() bool { return c.Operation == gcra.Refund && c.Rows[0].Holder != "" }
+func (c *Call) EndsSlot() bool { return c.Operation == call.Refund && c.Rows[0].Kind == call.Slots }
 
-// Items returns the rows as package gcra decides them, without their state.
-func (c *Call) Items() []gcra.Item {
-	items := make([]gcra.Item, len(c.Rows))
-	for i := range items {
-		items[i].Request = c.Rows[i].Request
+// Undecided returns the rows as package call decides them, without their state.
+func (c *Call) Undecided() []call.Row {
+	rows := make([]call.Row, len(c.Rows))
+	for i := range rows {
+		rows[i].Kind = c.Rows[i].Kind
+		rows[i].Funnel.Request = c.Rows[i].Tokens
+		rows[i].Slots.Request = c.Rows[i].Slot
 	}
-	return items
+	return rows
 }
 
 // Wrap returns an error that names the keys of the call.

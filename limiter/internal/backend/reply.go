@@ -3,7 +3,7 @@ package backend
 import (
 	"time"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 )
 
 // What may decide a call.
@@ -46,23 +46,22 @@ func (r *Reply) Row(index int) *RowReply {
 	return &r.Others[index-1]
 }
 
-// NewReply returns a reply from the decisions of package gcra, without receipts.
-func NewReply(source string, items []gcra.Item) Reply {
-	reply := Reply{Source: source}
-	if len(items) > 1 {
-		reply.Others = make([]RowReply, len(items)-1)
+// NewReply returns a reply from rows that package call has decided, without receipts.
+func NewReply(source string, rows []call.Row) Reply {
+	reply := Reply{Source: source, Limited: call.Summarize(rows).Limited}
+	if len(rows) > 1 {
+		reply.Others = make([]RowReply, len(rows)-1)
 	}
-	for i := range items {
-		item, decision := &items[i], &items[i].Decision
+	for i := range rows {
+		decision := &rows[i].Decision
 		*reply.Row(i) = RowReply{
 			Limited:    decision.Limited,
-			Held:       item.Request.IsSlots() && item.TAT > 0,
+			Held:       rows[i].Slots.Decision.Held > 0,
 			Remaining:  decision.Remaining,
 			Wait:       time.Duration(decision.Wait),
 			ResetAfter: time.Duration(decision.ResetAfter),
-			Taken:      item.Taken,
+			Taken:      rows[i].Funnel.Taken,
 		}
-		reply.Limited = reply.Limited || decision.Limited
 	}
 	return reply
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
 )
 
@@ -47,11 +48,11 @@ type Open struct{}
 
 // Ask allows all but a quantity above the capacity.
 func (Open) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
-	items := c.Items()
-	if _, err := c.Operation.Decide(items, time.Now().UnixNano(), int64(c.MaxWait), c.Receipt); err != nil {
+	rows := c.Undecided()
+	if _, err := c.Operation.Apply(rows, time.Now().UnixNano(), int64(c.MaxWait), c.Receipt); err != nil {
 		return backend.Reply{}, backend.Invalid(c.Wrap(err))
 	}
-	return backend.NewReply(backend.Open, items), nil
+	return backend.NewReply(backend.Open, rows), nil
 }
 
 // Closed limits every call.
@@ -62,13 +63,13 @@ const closedWait = int64(time.Second)
 
 // Ask limits a call for a second, or for ever if it is for more tokens than fit.
 func (Closed) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
-	items := c.Items()
-	for i := range items {
+	rows := c.Undecided()
+	for i := range rows {
 		row, wait := &c.Rows[i], closedWait
-		if row.Holder == "" && int64(row.Quantity) > row.Words.Rate.Capacity() && c.Operation != gcra.Take {
+		if row.Kind == call.Funnel && int64(row.Quantity) > row.Words.Rate.Capacity() && c.Operation != call.Take {
 			wait = gcra.Never
 		}
-		items[i].Decision = gcra.Decision{Limited: true, Wait: wait, ResetAfter: row.Words.Rate.Tolerance()}
+		rows[i].Decision = call.Decision{Limited: true, Wait: wait, ResetAfter: row.Words.Rate.Tolerance()}
 	}
-	return backend.NewReply(backend.Closed, items), nil
+	return backend.NewReply(backend.Closed, rows), nil
 }

@@ -9,96 +9,114 @@ import (
 	"time"
 
 	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/internal/idle"
 	"funnel/limiter/internal/backend"
 )
 
-// A Backend keeps funnels and slots. Make one with [New].
-type Backend struct {
+// Rows are kept in memory. Make them with [New].
+type Rows struct {
 	now   func() time.Duration
 	start time.Time
 
 	mutex   sync.Mutex
 	funnels idle.Map[string, int64] // the TAT by key
-	slots   idle.Map[string, *slots]
+	slots   idle.Map[string, *holders]
 }
 
-// New returns a backend without any state. Now is a monotonic clock: a wall clock that is set back by an hour
+// New returns a backend that keeps nothing yet. Now is a monotonic clock: a wall clock that is set back by an hour
 // would limit every call for that hour.
-func New(now func() time.Duration) *Backend { return &Backend{now: now, start: time.Now().Add(-now())} }
+func New(now func() time.Duration) *Rows { return &Rows{now: now, start: time.Now().Add(-now())} }
 
 // Ask decides a call. An error changes nothing.
-func (b *Backend) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
-	items := c.Items()
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	now := b.instant() // under the lock: no call has an earlier time than the last
-	for i := range items {
-		if items[i].Request.IsSlots() {
-			b.slots.Get(c.Rows[i].Key).read(c.Rows[i].Holder, &items[i], now/1e6)
-		} else {
-			items[i].TAT = b.funnels.Get(c.Rows[i].Key)
-		}
+func (r *Rows) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
+	rows := c.Undecided()
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	now := r.instant() // under the lock: no call has an earlier time than the last
+	for i := range rows {
+		r.read(&c.Rows[i], &rows[i], now)
 	}
-	if _, err := c.Operation.Decide(items, now, int64(c.MaxWait), c.Receipt); err != nil {
+	if _, err := c.Operation.Apply(rows, now, int64(c.MaxWait), c.Receipt); err != nil {
 		return backend.Reply{}, backend.Invalid(c.Wrap(err))
 	}
-	reply := backend.NewReply(backend.Local, items)
-	for i := range items {
-		before, after := items[i].TAT, items[i].Decision.TAT
-		switch {
-		case before == after:
-		case items[i].Request.IsSlots():
-			b.keepSlot(&c.Rows[i], after, now/1e6)
-		default:
-			b.keepFunnel(c.Rows[i].Key, after, now)
-			if c.Operation != gcra.Refund {
-				reply.Row(i).Receipt = after
-			}
+	reply := backend.NewReply(backend.Local, rows)
+	for i := range rows {
+		if rows[i].Changes() {
+			r.write(&c.Rows[i], &rows[i], now)
+			reply.Row(i).Receipt = receiptOf(c, &rows[i])
 		}
 	}
 	return reply, nil
 }
 
-// instant is the time in nanoseconds since the Unix epoch.
-func (b *Backend) instant() int64 { return b.start.UnixNano() + int64(b.now()) }
+// receiptOf is the receipt of a row that changes: of tokens that were taken.
+func receiptOf(c *backend.Call, row *call.Row) int64 {
+	if row.Kind != call.Funnel || c.Operation == call.Refund {
+		return 0
+	}
+	return row.Funnel.Decision.TAT
+}
 
-// keepFunnel keeps a funnel's TAT.
-func (b *Backend) keepFunnel(key string, tat, now int64) {
-	if b.funnels.Has(key) {
-		b.funnels.Set(key, tat)
+// read fills in the state of a row.
+func (r *Rows) read(asked *backend.Row, row *call.Row, now int64) {
+	switch row.Kind {
+	case call.Slots:
+		row.Slots.State = r.slots.Get(asked.Key).read(asked.Holder, now/1e6)
+	default:
+		row.Funnel.TAT = r.funnels.Get(asked.Key)
+	}
+}
+
+// write keeps the state of a row.
+func (r *Rows) write(asked *backend.Row, row *call.Row, now int64) {
+	switch row.Kind {
+	case call.Slots:
+		r.writeSlots(asked, row.Slots.Decision.End, now/1e6)
+	default:
+		r.writeFunnel(asked.Key, row.Funnel.Decision.TAT, now)
+	}
+}
+
+// instant is the time in nanoseconds since the Unix epoch.
+func (r *Rows) instant() int64 { return r.start.UnixNano() + int64(r.now()) }
+
+// writeFunnel keeps a funnel's TAT.
+func (r *Rows) writeFunnel(key string, tat, now int64) {
+	if r.funnels.Has(key) {
+		r.funnels.Set(key, tat)
 		return
 	}
 	// A key that is part of a larger string must not keep all of that in memory.
-	b.funnels.Add(strings.Clone(key), tat, func(_ string, tat int64) bool { return tat <= now })
+	r.funnels.Add(strings.Clone(key), tat, func(_ string, tat int64) bool { return tat <= now })
 }
 
-// keepSlot keeps when a holder's slot ends, in milliseconds since the Unix epoch; 0 ends it.
-func (b *Backend) keepSlot(row *backend.Row, end, now int64) {
-	held := b.slots.Get(row.Key)
+// writeSlots keeps when a holder's slot ends, in milliseconds since the Unix epoch; 0 ends it.
+func (r *Rows) writeSlots(asked *backend.Row, end, now int64) {
+	held := r.slots.Get(asked.Key)
 	if held == nil {
-		held = &slots{ends: map[string]int64{}}
-		b.slots.Add(strings.Clone(row.Key), held, func(_ string, held *slots) bool { return held.last() <= now })
+		held = &holders{ends: map[string]int64{}}
+		r.slots.Add(strings.Clone(asked.Key), held, func(_ string, held *holders) bool { return held.last() <= now })
 	}
-	held.set(row.Holder, end)
+	held.set(asked.Holder, end)
 }
 
 // Reset empties the funnel of a key, and ends its slots.
-func (b *Backend) Reset(ctx context.Context, key string) error {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	if b.funnels.Has(key) {
-		b.funnels.Set(key, gcra.Empty)
+func (r *Rows) Reset(ctx context.Context, key string) error {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.funnels.Has(key) {
+		r.funnels.Set(key, gcra.Empty)
 	}
-	if b.slots.Has(key) {
-		*b.slots.Get(key) = slots{ends: map[string]int64{}}
+	if r.slots.Has(key) {
+		*r.slots.Get(key) = holders{ends: map[string]int64{}}
 	}
 	return context.Cause(ctx)
 }
 
 // Len returns how many rows are kept, some of which may be over.
-func (b *Backend) Len() int {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	return b.funnels.Len() + b.slots.Len()
+func (r *Rows) Len() int {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.funnels.Len() + r.slots.Len()
 }

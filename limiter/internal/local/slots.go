@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"slices"
 
-	"funnel/gcra"
+	"funnel/slots"
 )
 
-// slots are those of one key. They are kept in the order in which they end, and so are counted by a binary search: no
+// holders are the holders of slots under one key. Their slots are kept in the order in which they end, and so are counted by a binary search: no
 // call looks at each of them. Times are milliseconds since the Unix epoch.
-type slots struct {
+type holders struct {
 	byEnd []slot
 	ends  map[string]int64 // by holder
 }
@@ -22,57 +22,60 @@ type slot struct {
 // maxForgotten bounds how many ended slots one call removes.
 const maxForgotten = 100
 
-// read tells an item which slots run, and removes some of those that have ended. Nil are no slots.
-func (s *slots) read(holder string, item *gcra.Item, now int64) {
-	if s == nil {
-		return
+// read tells a holder which slots run, and removes some of those that have ended. Nil are no holders.
+func (h *holders) read(holder string, now int64) (state slots.State) {
+	if h == nil {
+		return state
 	}
-	ended, _ := slices.BinarySearchFunc(s.byEnd, slot{end: now + 1}, compare)
+	ended, _ := slices.BinarySearchFunc(h.byEnd, slot{end: now + 1}, compare)
 	forgotten := min(ended, maxForgotten)
-	for _, old := range s.byEnd[:forgotten] {
-		delete(s.ends, old.holder)
+	for _, old := range h.byEnd[:forgotten] {
+		delete(h.ends, old.holder)
 	}
-	s.byEnd = s.byEnd[forgotten:]
-	running := s.byEnd[ended-forgotten:]
-	item.Running = int64(len(running))
-	if end := s.ends[holder]; end > now {
-		item.TAT = end
+	h.byEnd = h.byEnd[forgotten:]
+	running := h.byEnd[ended-forgotten:]
+	state.Running = int64(len(running))
+	if end := h.ends[holder]; end > now {
+		state.Own = end
 	}
-	for _, other := range running[:min(2, len(running))] { // one of them may be the holder's own
+	state.First, state.Last = endOfAnother(running, holder), 0
+	for i := len(running) - 1; i >= 0 && state.Last == 0; i-- {
+		state.Last = endOfAnother(running[i:i+1], holder)
+	}
+	return state
+}
+
+// endOfAnother is when the first of some slots ends that another holder has, or 0.
+func endOfAnother(running []slot, holder string) int64 {
+	for _, other := range running { // a holder has one slot, so this looks at two
 		if other.holder != holder {
-			item.First = other.end
-			break
+			return other.end
 		}
 	}
-	for _, other := range slices.Backward(running[max(0, len(running)-2):]) {
-		if other.holder != holder {
-			item.Last = other.end
-			break
-		}
-	}
+	return 0
 }
 
 // set sets when a holder's slot ends; 0 ends it.
-func (s *slots) set(holder string, end int64) {
-	if old, has := s.ends[holder]; has {
-		if at, found := slices.BinarySearchFunc(s.byEnd, slot{old, holder}, compare); found {
-			s.byEnd = slices.Delete(s.byEnd, at, at+1)
+func (h *holders) set(holder string, end int64) {
+	if old, has := h.ends[holder]; has {
+		if at, found := slices.BinarySearchFunc(h.byEnd, slot{old, holder}, compare); found {
+			h.byEnd = slices.Delete(h.byEnd, at, at+1)
 		}
-		delete(s.ends, holder)
+		delete(h.ends, holder)
 	}
 	if end > 0 {
-		at, _ := slices.BinarySearchFunc(s.byEnd, slot{end, holder}, compare)
-		s.byEnd = slices.Insert(s.byEnd, at, slot{end, holder})
-		s.ends[holder] = end
+		at, _ := slices.BinarySearchFunc(h.byEnd, slot{end, holder}, compare)
+		h.byEnd = slices.Insert(h.byEnd, at, slot{end, holder})
+		h.ends[holder] = end
 	}
 }
 
 // last is when the last slot ends, or 0 if there is none.
-func (s *slots) last() int64 {
-	if len(s.byEnd) == 0 {
+func (h *holders) last() int64 {
+	if len(h.byEnd) == 0 {
 		return 0
 	}
-	return s.byEnd[len(s.byEnd)-1].end
+	return h.byEnd[len(h.byEnd)-1].end
 }
 
 func compare(a, b slot) int {

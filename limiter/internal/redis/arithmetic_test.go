@@ -18,7 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/internal/contract"
 	"funnel/internal/servertest"
 	"funnel/limiter"
@@ -58,7 +58,7 @@ func TestTakeScriptAgreesWithTheContract(t *testing.T) {
 
 // evalTake calls take.lua as the client does, which leaves some calls to the complete script.
 func (c scriptCall) evalTake(hash string) (*redis.TakeCall, []string) {
-	operation := map[string]gcra.Operation{"reserve": gcra.Reserve, "take": gcra.Take, "peek": gcra.Peek}[c.command]
+	operation := map[string]call.Operation{"reserve": call.Reserve, "take": call.Take, "peek": call.Peek}[c.command]
 	maxWait, _ := contract.Seconds(append(c.words, "0")[5])
 	take := redis.NewTakeCall(operation, c.capacity, c.count, c.period, c.quantity, maxWait.Int64())
 	if take == nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
 )
 
@@ -24,18 +25,18 @@ func WithClock(script string) string {
 type TakeCall struct{ call *backend.Call }
 
 // NewTakeCall returns nil for a call that is wrong, or that take.lua cannot decide.
-func NewTakeCall(operation gcra.Operation, capacity, count, period, quantity, maxWait int64) *TakeCall {
+func NewTakeCall(operation call.Operation, capacity, count, period, quantity, maxWait int64) *TakeCall {
 	rate, err := gcra.NewRate(capacity, count, period)
 	if err != nil {
 		return nil
 	}
 	request, err := rate.Request(quantity)
-	if operation == gcra.Take {
+	if operation == call.Take {
 		request, err = rate.RequestUpTo(quantity)
 	}
 	words := &backend.Words{Tolerance: rate.Tolerance(), Interval: rate.EmissionInterval(), Rate: rate}
 	c := &backend.Call{Operation: operation, MaxWait: time.Duration(maxWait), Receipt: gcra.NoReceipt,
-		Rows: []backend.Row{{Request: request, Words: words, Quantity: int(quantity)}}}
+		Rows: []backend.Row{{Tokens: request, Words: words, Quantity: int(quantity)}}}
 	if err != nil || !fitsTakeScript(c) {
 		return nil
 	}

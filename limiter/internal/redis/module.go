@@ -6,26 +6,27 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
 )
 
 // commandNames are the commands of the module. Strings that become any are allocated.
 var commandNames = [...]any{
-	gcra.Reserve: "cl.reserve",
-	gcra.Take:    "cl.take",
-	gcra.Peek:    "cl.peek",
-	gcra.Charge:  "cl.charge",
-	gcra.Refund:  "cl.refund",
+	call.Reserve: "cl.reserve",
+	call.Take:    "cl.take",
+	call.Peek:    "cl.peek",
+	call.Charge:  "cl.charge",
+	call.Refund:  "cl.refund",
 }
 
 // askModule asks by the module's command: the rows, and behind them max_wait or tat.
-func (b *Backend) askModule(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+func (s *Server) askModule(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	args := append(make([]any, 0, 2+5*len(c.Rows)), commandNames[c.Operation])
 	for i := range c.Rows {
 		args = appendWords(append(args, c.Rows[i].Key), &c.Rows[i])
 	}
 	command := redis.NewCmd(ctx, appendLast(args, c)...)
-	if err := b.send(ctx, sendable(c, command)); err != nil {
+	if err := s.send(ctx, sendable(c, command)); err != nil {
 		return backend.Reply{}, err
 	}
 	return read(c, command.Val(), backend.Module)
@@ -34,7 +35,7 @@ func (b *Backend) askModule(ctx context.Context, c *backend.Call) (backend.Reply
 // appendWords appends the words of a row behind its key.
 func appendWords(args []any, row *backend.Row) []any {
 	args = append(args, row.Words.Limit, row.Words.Count, row.Words.Period)
-	if row.Holder != "" {
+	if row.Kind == call.Slots {
 		return append(args, row.Holder)
 	}
 	return append(args, row.Quantity)
@@ -45,7 +46,7 @@ func appendLast(args []any, c *backend.Call) []any {
 	switch {
 	case c.MaxWait > 0:
 		return append(args, backend.Seconds(c.MaxWait))
-	case c.Operation == gcra.Refund && c.Receipt != gcra.NoReceipt:
+	case c.Operation == call.Refund && c.Receipt != gcra.NoReceipt:
 		return append(args, c.Receipt)
 	}
 	return args

@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
 )
 
@@ -26,8 +26,8 @@ type Client interface {
 // or denied one.
 const moduleRetryAfter = time.Minute
 
-// A Backend asks Redis. Make one with [New].
-type Backend struct {
+// A Server is Redis. Make one with [New].
+type Server struct {
 	client   Client
 	only     string // backend.Module or backend.Script, or empty for both
 	complete script
@@ -39,48 +39,48 @@ type Backend struct {
 
 // New returns a backend that uses client. It asks by the module or the script only, if only is [backend.Module] or
 // [backend.Script], and otherwise by both. Complete is the text of the complete script, and now a monotonic clock.
-func New(client Client, only, complete string, now func() time.Duration) *Backend {
-	return &Backend{client: client, only: only, complete: newScript(complete), now: now}
+func New(client Client, only, complete string, now func() time.Duration) *Server {
+	return &Server{client: client, only: only, complete: newScript(complete), now: now}
 }
 
 // Ask asks for the decision on a call. An error without a class of package backend says that no answer came.
-func (b *Backend) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
-	reply, err := b.askEither(ctx, c)
+func (s *Server) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+	reply, err := s.askEither(ctx, c)
 	reply.Sent = true
 	return reply, classify(c, err)
 }
 
 // Reset deletes a key.
-func (b *Backend) Reset(ctx context.Context, key string) error {
-	err := b.send(ctx, redis.NewCmd(ctx, "del", key))
+func (s *Server) Reset(ctx context.Context, key string) error {
+	err := s.send(ctx, redis.NewCmd(ctx, "del", key))
 	return classify(&backend.Call{Rows: []backend.Row{{Key: key}}}, err)
 }
 
 // askEither asks by the module's command, and if the server does not know or denies it, by the script. If both
 // are denied, the error is that of the module's command.
-func (b *Backend) askEither(ctx context.Context, c *backend.Call) (backend.Reply, error) {
-	if b.only == backend.Script || b.only == "" && b.now() < time.Duration(b.moduleFrom.Load()) {
-		return b.askScript(ctx, c)
+func (s *Server) askEither(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+	if s.only == backend.Script || s.only == "" && s.now() < time.Duration(s.moduleFrom.Load()) {
+		return s.askScript(ctx, c)
 	}
-	reply, err := b.askModule(ctx, c)
-	if b.only == backend.Module || !isMissing(err) && !isCommandDenied(err) {
+	reply, err := s.askModule(ctx, c)
+	if s.only == backend.Module || !isMissing(err) && !isCommandDenied(err) {
 		return reply, err
 	}
-	byScript, scriptErr := b.askScript(ctx, c)
+	byScript, scriptErr := s.askScript(ctx, c)
 	if isCommandDenied(err) && isCommandDenied(scriptErr) {
 		return reply, err
 	}
-	b.moduleFrom.Store(int64(b.now() + moduleRetryAfter))
+	s.moduleFrom.Store(int64(s.now() + moduleRetryAfter))
 	return byScript, scriptErr
 }
 
 // send sends a command, and waits for the reply even if the client, one that pipelines,
 // returns at once. It sends nothing for a caller who has given up.
-func (b *Backend) send(ctx context.Context, command redis.Cmder) error {
+func (s *Server) send(ctx context.Context, command redis.Cmder) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := b.client.Process(ctx, command); err != nil {
+	if err := s.client.Process(ctx, command); err != nil {
 		return err
 	}
 	return command.Err()
@@ -90,7 +90,7 @@ func (b *Backend) send(ctx context.Context, command redis.Cmder) error {
 // answer was lost: executed twice, it gives other callers' tokens back. Any other command that is executed twice
 // limits too early, never too late.
 func sendable(c *backend.Call, command *redis.Cmd) redis.Cmder {
-	if c.Operation == gcra.Refund && !c.EndsSlot() {
+	if c.Operation == call.Refund && !c.EndsSlot() {
 		return once{command}
 	}
 	return command

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
 )
 
@@ -16,7 +17,7 @@ func read(c *backend.Call, reply any, source string) (backend.Reply, error) {
 	elements, _ := reply.([]any)
 	result := backend.Reply{Source: source}
 	ok := len(elements) >= 3 && readRows(c, elements[2], &result)
-	if ok && c.Operation == gcra.Take {
+	if ok && c.Operation == call.Take {
 		ok = len(elements) >= 4 && readTaken(c, elements[3], &result.First)
 	}
 	if !ok {
@@ -43,17 +44,18 @@ func readRows(c *backend.Call, reply any, result *backend.Reply) bool {
 			return false
 		}
 		ok := false
-		if c.Rows[i].Holder != "" {
-			ok = readSlot(words, row)
-		} else {
-			ok = readFunnel(&c.Rows[i], words, row)
+		switch c.Rows[i].Kind {
+		case call.Slots:
+			ok = readHeld(words[5], row)
+		default:
+			ok = readReceipt(&c.Rows[i], words[5], row)
 		}
 		if !ok {
 			return false
 		}
 		result.Limited = result.Limited || row.Limited
 	}
-	if c.Operation == gcra.Reserve && result.First.Held {
+	if c.Operation == call.Reserve && result.First.Held {
 		result.Limited = false
 		for i := range result.Others {
 			row := &result.Others[i]
@@ -75,17 +77,17 @@ func readState(words []any, row *backend.RowReply) bool {
 	return ok1 && ok2 && ok3 && ok4 && ok5 && remaining >= 0 && reset >= 0 && (wait >= 0 || limited != 0)
 }
 
-// readFunnel reads the last element of a funnel's row: tat, the receipt.
-func readFunnel(asked *backend.Row, words []any, row *backend.RowReply) bool {
-	receipt, ok := integerOf(words[5])
+// readReceipt reads the last element of a funnel's row: tat, the receipt.
+func readReceipt(asked *backend.Row, word any, row *backend.RowReply) bool {
+	receipt, ok := integerOf(word)
 	row.Receipt = receipt
 	canFit := int64(asked.Quantity) <= asked.Words.Rate.Capacity()
 	return ok && receipt >= 0 && !(canFit && row.Wait < 0)
 }
 
-// readSlot reads the last element of the slots' row: how long the holder's previous slot had left.
-func readSlot(words []any, row *backend.RowReply) bool {
-	held, ok := nanosecondsOf(words[5])
+// readHeld reads the last element of a row of slots: how long the holder's previous slot had left.
+func readHeld(word any, row *backend.RowReply) bool {
+	held, ok := nanosecondsOf(word)
 	row.Held = held > 0
 	return ok && held >= 0
 }

@@ -2,11 +2,10 @@ package redis
 
 import (
 	"context"
-	_ "embed"
 
 	"github.com/redis/go-redis/v9"
 
-	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
 )
 
@@ -15,30 +14,19 @@ type script struct{ text, hash any }
 
 func newScript(text string) script { return script{text, redis.NewScript(text).Hash()} }
 
-//go:embed take.lua
-var takeText string
-
-var takeScript = newScript(takeText)
-
 // operationNames are the operations as the complete script takes them.
 var operationNames = [...]any{
-	gcra.Reserve: "reserve",
-	gcra.Take:    "take",
-	gcra.Peek:    "peek",
-	gcra.Charge:  "charge",
-	gcra.Refund:  "refund",
+	call.Reserve: "reserve",
+	call.Take:    "take",
+	call.Peek:    "peek",
+	call.Charge:  "charge",
+	call.Refund:  "refund",
 }
 
 // askScript asks by take.lua if it can decide the call, and otherwise by the complete script.
-func (b *Backend) askScript(ctx context.Context, c *backend.Call) (backend.Reply, error) {
-	if fitsTakeScript(c) {
-		reply, err := b.run(ctx, c, &takeScript, takeScriptArgs(c))
-		if err != nil && err != redis.Nil {
-			return backend.Reply{}, err
-		}
-		if decision, decided, err := readTakeScript(c, reply); decided || err != nil {
-			return decision, err
-		}
+func (s *Server) askScript(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+	if decision, decided, err := s.askTake(ctx, c); decided || err != nil {
+		return decision, err
 	}
 	args := append(make([]any, 0, 5+5*len(c.Rows)), nil, nil, len(c.Rows))
 	for i := range c.Rows {
@@ -48,7 +36,7 @@ func (b *Backend) askScript(ctx context.Context, c *backend.Call) (backend.Reply
 	for i := range c.Rows {
 		args = appendWords(args, &c.Rows[i])
 	}
-	reply, err := b.run(ctx, c, &b.complete, appendLast(args, c))
+	reply, err := s.run(ctx, c, &s.complete, appendLast(args, c))
 	if err != nil {
 		return backend.Reply{}, err
 	}
@@ -56,26 +44,26 @@ func (b *Backend) askScript(ctx context.Context, c *backend.Call) (backend.Reply
 }
 
 // run runs a script by its hash, or by its text if the server lacks it. The first two arguments are left to it.
-func (b *Backend) run(ctx context.Context, c *backend.Call, script *script, args []any) (any, error) {
-	reply, err := b.eval(ctx, c, "evalsha", script.hash, args)
+func (s *Server) run(ctx context.Context, c *backend.Call, script *script, args []any) (any, error) {
+	reply, err := s.eval(ctx, c, "evalsha", script.hash, args)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, err = b.eval(ctx, c, "eval", script.text, args)
+		reply, err = s.eval(ctx, c, "eval", script.text, args)
 	}
 	return reply, err
 }
 
 // eval sends EVALSHA or EVAL. A peek goes by the form of these that only reads, for replicas.
-func (b *Backend) eval(ctx context.Context, c *backend.Call, name string, script any, args []any) (any, error) {
-	readsOnly := c.Operation == gcra.Peek && !b.lacksReadOnly.Load()
+func (s *Server) eval(ctx context.Context, c *backend.Call, name string, script any, args []any) (any, error) {
+	readsOnly := c.Operation == call.Peek && !s.lacksReadOnly.Load()
 	args[0], args[1] = name, script
 	if readsOnly {
 		args[0] = name + "_ro"
 	}
 	command := redis.NewCmd(ctx, args...)
-	err := b.send(ctx, sendable(c, command))
+	err := s.send(ctx, sendable(c, command))
 	if readsOnly && isMissing(err) {
-		b.lacksReadOnly.Store(true)
-		return b.eval(ctx, c, name, script, args)
+		s.lacksReadOnly.Store(true)
+		return s.eval(ctx, c, name, script, args)
 	}
 	return command.Val(), err
 }

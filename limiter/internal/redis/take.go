@@ -1,11 +1,15 @@
 package redis
 
 import (
+	"context"
+	_ "embed"
 	"fmt"
 	"strconv"
 	"strings"
 
-	"funnel/gcra"
+	"github.com/redis/go-redis/v9"
+
+	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
 )
 
@@ -15,24 +19,41 @@ const (
 	maxTake = 1_000_000_000         // tokens of Take
 )
 
+//go:embed take.lua
+var takeText string
+
+var takeScript = newScript(takeText)
+
+// askTake asks by take.lua. Decided is false if the complete script has to decide.
+func (s *Server) askTake(ctx context.Context, c *backend.Call) (decision backend.Reply, decided bool, err error) {
+	if !fitsTakeScript(c) {
+		return backend.Reply{}, false, nil
+	}
+	reply, err := s.run(ctx, c, &takeScript, takeScriptArgs(c))
+	if err != nil && err != redis.Nil {
+		return backend.Reply{}, false, err
+	}
+	return readTakeScript(c, reply)
+}
+
 // fitsTakeScript reports whether take.lua can decide the call: it is for tokens of one funnel,
 // or peeks at it.
 func fitsTakeScript(c *backend.Call) bool {
 	row := &c.Rows[0]
-	isTooMuch := c.Operation == gcra.Take && row.Quantity > maxTake
-	return len(c.Rows) == 1 && row.Holder == "" && !c.Accounts() && !isTooMuch && row.Words.Rate.Tolerance() < maxSpan
+	isTooMuch := c.Operation == call.Take && row.Quantity > maxTake
+	return len(c.Rows) == 1 && row.Kind == call.Funnel && !c.Accounts() && !isTooMuch && row.Words.Rate.Tolerance() < maxSpan
 }
 
 // takeScriptArgs are the arguments of EVAL with take.lua; the first two are left to the caller.
 // Ceiling is the highest level after the call; -1 has the script only tell the level.
 func takeScriptArgs(c *backend.Call) []any {
 	row := &c.Rows[0]
-	ceiling, increment := row.Words.Rate.Tolerance(), row.Request.Increment()
+	ceiling, increment := row.Words.Rate.Tolerance(), row.Tokens.Increment()
 	args := append(make([]any, 0, 7), nil, nil, 1, row.Key)
 	switch {
-	case row.Quantity == 0, c.Operation == gcra.Peek, c.Operation == gcra.Reserve && increment > ceiling:
+	case row.Quantity == 0, c.Operation == call.Peek, c.Operation == call.Reserve && increment > ceiling:
 		ceiling = -1
-	case c.Operation == gcra.Take:
+	case c.Operation == call.Take:
 		return append(args, row.Words.Tolerance, row.Words.Interval, row.Quantity)
 	case c.MaxWait > 0:
 		ceiling += min(int64(c.MaxWait), maxSpan-1-ceiling)
@@ -49,18 +70,18 @@ func readTakeScript(c *backend.Call, reply any) (decision backend.Reply, decided
 	if reply == nil {
 		return backend.Reply{}, false, nil
 	}
-	items := c.Items()
-	item := &items[0]
-	receipt, times, ok := parseTakeReply(&c.Rows[0], reply, &item.TAT)
+	rows := c.Undecided()
+	funnel := &rows[0].Funnel
+	receipt, times, ok := parseTakeReply(&c.Rows[0], reply, &funnel.TAT)
 	if ok {
-		_, err := c.Operation.Decide(items, 0, int64(c.MaxWait), c.Receipt)
-		ok = err == nil && item.TAT >= 0
+		_, err := c.Operation.Apply(rows, 0, int64(c.MaxWait), c.Receipt)
+		ok = err == nil && funnel.TAT >= 0
 	}
-	took, takes := receipt != 0, item.Decision.TAT != item.TAT
-	if !ok || took && (!takes || c.Operation == gcra.Take && item.Taken != times) {
+	took, takes := receipt != 0, funnel.Changes()
+	if !ok || took && (!takes || c.Operation == call.Take && funnel.Taken != times) {
 		return backend.Reply{}, false, fmt.Errorf("%w to take.lua: %v", errUnreadable, reply)
 	}
-	decision = backend.NewReply(backend.Script, items)
+	decision = backend.NewReply(backend.Script, rows)
 	decision.First.Receipt = receipt
 	return decision, took == takes, nil
 }
@@ -78,7 +99,7 @@ func parseTakeReply(row *backend.Row, reply any, level *int64) (receipt, times i
 		return 0, 0, false
 	}
 	microseconds, number, isTake := strings.Cut(text[29:], " ")
-	increment := row.Request.Increment()
+	increment := row.Tokens.Increment()
 	if isTake {
 		increment = row.Words.Rate.EmissionInterval()
 	} else {

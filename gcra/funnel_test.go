@@ -30,28 +30,35 @@ type numbers struct{ capacity, count, period, tat, now, quantity, maxWait, recei
 
 // An operation is one of the package, with its name in the contract.
 type operation struct {
-	gcra.Operation
-	name string
+	name  string
+	apply func(f *gcra.Funnel, now, maxWait, receipt int64) error
 }
 
-var operations = []operation{{gcra.Reserve, "reserve"}, {gcra.Take, "take"}, {gcra.Peek, "peek"}, {gcra.Charge, "charge"}, {gcra.Refund, "refund"}}
+var operations = []operation{
+	{"reserve", func(f *gcra.Funnel, now, maxWait, _ int64) error { return f.Reserve(now, maxWait) }},
+	{"take", func(f *gcra.Funnel, now, _, _ int64) error { return f.Take(now) }},
+	{"peek", func(f *gcra.Funnel, now, _, _ int64) error { return f.Peek(now) }},
+	{"charge", func(f *gcra.Funnel, now, _, _ int64) error { return f.Charge(now) }},
+	{"refund", func(f *gcra.Funnel, now, _, receipt int64) error { f.Refund(now, receipt); return nil }},
+}
 
+// ask makes a call of a funnel whose Decision holds numbers of an earlier call.
 func (o operation) ask(rate gcra.Rate, tat, now, quantity, maxWait, receipt int64) (decision gcra.Decision, taken int64, err error) {
 	request, err := rate.Request(quantity)
 	if increment, _ := rate.Increment(quantity); err != nil && (increment != 0 || request != gcra.Request{}) {
 		panic("a number beside an error")
 	}
-	if o.Operation == gcra.Take {
+	if o.name == "take" {
 		request, err = rate.RequestUpTo(quantity)
 	}
 	if err != nil {
 		return gcra.Decision{}, 0, err
 	}
-	items := []gcra.Item{{Request: request, TAT: tat, Decision: gcra.Decision{Wait: 77, TAT: 77}}}
-	if _, err = o.Decide(items, now, maxWait, receipt); err != nil {
+	funnel := gcra.Funnel{Request: request, TAT: tat, Decision: gcra.Decision{Limited: true, Wait: 77, TAT: 77}}
+	if err = o.apply(&funnel, now, maxWait, receipt); err != nil {
 		return gcra.Decision{}, 0, err
 	}
-	return items[0].Decision, items[0].Taken, nil
+	return funnel.Decision, funnel.Taken, nil
 }
 
 // contract is what the contract makes of a call. The contract has no numbers below 0; the

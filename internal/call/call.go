@@ -1,0 +1,89 @@
+// Package call decides a call over several rows atomically. A [Row] is of one of the kinds
+// that packages gcra and slots compute. The module decides with this package, and so does a
+// client that keeps rows in its own process.
+//
+// Each kind has a file with the same methods. row.go calls them by the kind of a row.
+//
+// The package reads no clock and allocates nothing. It runs inside a server without the Go
+// runtime: docs/go-runtime.md has the rules.
+package call
+
+// MaxRows is how many rows a call may have.
+const MaxRows = 64
+
+// An Operation is what a call does to its rows.
+type Operation uint32
+
+// The operations. The methods of [funnel/gcra.Funnel] and [funnel/slots.Slots] with these
+// names say what each does.
+const (
+	Reserve Operation = iota
+	Take
+	Peek
+	Charge
+	Refund
+)
+
+// Apply decides a call over rows of different keys atomically, at the instant now. Reserve
+// takes from all rows, or from none if one is limited; the other operations apply to each
+// row. Take is not for slots.
+//
+// MaxWait is for Reserve of one funnel, in nanoseconds; otherwise it is 0. Receipt is for
+// Refund of one funnel: the TAT of the decision that took the tokens. Otherwise it is
+// [funnel/gcra.NoReceipt].
+//
+// An error is the one of the first row that has one, at the index failed. Then nothing is
+// taken, and no decision may be used.
+//
+//go:nosplit
+func (operation Operation) Apply(rows []Row, now, maxWait, receipt int64) (failed int, err error) {
+	limited := false
+	for i := range rows {
+		if err = rows[i].apply(operation, now, maxWait, receipt); err != nil {
+			return i, err
+		}
+		limited = limited || rows[i].Decision.Limited
+	}
+	if operation == Reserve && limited && len(rows) > 1 {
+		undo(rows, now)
+	}
+	return 0, nil
+}
+
+// undo corrects the decisions of rows that would have allowed a call that other rows limit:
+// nothing was taken.
+//
+//go:nosplit
+func undo(rows []Row, now int64) {
+	for i := range rows {
+		if !rows[i].Decision.Limited {
+			rows[i].undo(now)
+		}
+	}
+}
+
+// A Summary is what the decisions on all rows of a call say together.
+type Summary struct {
+	Asks    bool  // whether the call asks for anything: a quantity of 0 does not
+	Limited bool  // whether a row is limited
+	Wait    int64 // the longest wait, or -1 if a row can never be allowed
+}
+
+// Summarize sums up the decisions of a call.
+//
+//go:nosplit
+func Summarize(rows []Row) (sum Summary) {
+	for i := range rows {
+		decision := &rows[i].Decision
+		sum.Asks = sum.Asks || rows[i].asks()
+		sum.Limited = sum.Limited || decision.Limited
+		sum.Wait = longer(sum.Wait, decision.Wait)
+	}
+	return sum
+}
+
+// longer returns the longer of two waits. -1, which means never, is longer than any,
+// because it is the largest unsigned number.
+//
+//go:nosplit
+func longer(a, b int64) int64 { return int64(max(uint64(a), uint64(b))) }

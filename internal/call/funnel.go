@@ -1,0 +1,31 @@
+package call
+
+//go:nosplit
+func (row *Row) applyFunnel(operation Operation, now, maxWait, receipt int64) (err error) {
+	switch operation {
+	case Reserve:
+		err = row.Funnel.Reserve(now, maxWait)
+	case Take:
+		err = row.Funnel.Take(now)
+	case Peek:
+		err = row.Funnel.Peek(now)
+	case Charge:
+		err = row.Funnel.Charge(now)
+	case Refund:
+		row.Funnel.Refund(now, receipt)
+	}
+	row.copyFunnelDecision()
+	return err
+}
+
+//go:nosplit
+func (row *Row) undoFunnel(now int64) {
+	row.Funnel.Undo(now)
+	row.copyFunnelDecision()
+}
+
+//go:nosplit
+func (row *Row) copyFunnelDecision() {
+	d := &row.Funnel.Decision
+	row.Decision = Decision{d.Limited, d.Limit, d.Remaining, d.Wait, d.ResetAfter}
+}

@@ -1,0 +1,147 @@
+package limiter
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"funnel/gcra"
+	"funnel/internal/call"
+	"funnel/limiter/internal/backend"
+	"funnel/slots"
+)
+
+// A query is the call of one method: rows for a backend, and for each of them the Result that the caller gets.
+type query struct {
+	backend.Call
+	results []Result
+	invalid error // why the call cannot be asked, or nil
+
+	oneRow    [1]backend.Row // of most calls, without an allocation of their own
+	oneResult [1]Result
+}
+
+// newQuery returns a call without rows yet, of which there will be at least 1 and at most 64.
+func newQuery(operation call.Operation, rows int) *query {
+	q := &query{Call: backend.Call{Operation: operation, Receipt: gcra.NoReceipt}}
+	q.Rows, q.results = q.oneRow[:0], q.oneResult[:0]
+	if rows > 1 {
+		q.Rows, q.results = make([]backend.Row, 0, rows), make([]Result, 0, rows)
+	}
+	if rows < 1 || rows > call.MaxRows {
+		q.reject(fmt.Errorf("limiter: a call must have 1 to %d rows, not %d", call.MaxRows, rows))
+	}
+	return q
+}
+
+// queryFor returns a call for tokens of one funnel.
+func (l *Limiter) queryFor(operation call.Operation, key string, limit Limit, quantity int) *query {
+	q := newQuery(operation, 1)
+	q.addFunnel(l, key, limit, quantity)
+	return q
+}
+
+// addFunnel adds a row for tokens of a funnel, and checks it.
+func (q *query) addFunnel(l *Limiter, key string, limit Limit, quantity int) {
+	row := backend.Row{Key: l.prefix + key, Quantity: quantity}
+	words, err := l.words.get(limit)
+	if err != nil {
+		err = fmt.Errorf("limiter: key %q: a limit of %v: %w", key, limit, err)
+	} else if row.Tokens, err = checkQuantity(q.Operation, words.Rate, quantity); err != nil {
+		err = fmt.Errorf("limiter: key %q: quantity %d of a limit of %v: %w", key, quantity, limit, err)
+	}
+	row.Words = words
+	q.add(row, Result{Key: key, Limit: limit, Quantity: quantity}, err)
+}
+
+// checkQuantity returns the tokens that a funnel is asked for, or why it cannot be.
+func checkQuantity(operation call.Operation, rate gcra.Rate, quantity int) (gcra.Request, error) {
+	if operation == call.Take {
+		return rate.RequestUpTo(int64(quantity))
+	}
+	return rate.Request(int64(quantity))
+}
+
+// errNoSlots is why a slot of none cannot be taken.
+var errNoSlots = fmt.Errorf("there must be at least 1 slot: %w", slots.ErrLimit)
+
+// addSlots adds a row for a slot of that holder, and checks it.
+func (q *query) addSlots(l *Limiter, key string, of Slots, holder string) {
+	request, err := slots.NewRequest(int64(of.Max), int64(of.TTL))
+	if err != nil {
+		err = fmt.Errorf("limiter: key %q: slots of %+v: %w", key, of, err)
+	}
+	words := &backend.Words{Limit: of.Max, Count: "SLOTS", Period: backend.Seconds(of.TTL)}
+	row := backend.Row{Key: l.prefix + key, Kind: call.Slots, Slot: request, Words: words, Holder: holder}
+	q.add(row, Result{Key: key, Slots: of, Quantity: 1}, err)
+}
+
+// add adds a row, which must have another key than those before.
+func (q *query) add(row backend.Row, result Result, err error) {
+	q.reject(err)
+	earlier := q.Rows[:min(len(q.Rows), call.MaxRows)] // a call with more is invalid
+	if slices.ContainsFunc(earlier, func(other backend.Row) bool { return other.Key == row.Key }) {
+		q.reject(fmt.Errorf("limiter: key %q is named twice in this call: ask once, for all of its tokens", result.Key))
+	}
+	q.Rows, q.results = append(q.Rows, row), append(q.results, result)
+}
+
+// reject makes the call invalid, if there is a reason. The first reason counts.
+func (q *query) reject(reason error) {
+	if q.invalid == nil && reason != nil {
+		q.invalid = backend.Invalid(reason)
+	}
+}
+
+// decide has a backend decide a call, and fills in its results. Hooks get each of them.
+func (l *Limiter) decide(ctx context.Context, by backend.Backend, q *query) (reply backend.Reply, err error) {
+	began := l.now()
+	switch {
+	case q.invalid != nil:
+		err = q.invalid
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	default:
+		reply, err = by.Ask(ctx, &q.Call)
+	}
+	for i := range q.results {
+		q.fill(i, &reply)
+	}
+	if len(l.hooks) > 0 {
+		l.callHooks(ctx, q, Event{Err: err, Cause: causeOf(&reply, err), Duration: l.now() - began})
+	}
+	return reply, err
+}
+
+// wordsCache keeps the words of limits, which take 10 allocations to make. Programs have few limits.
+type wordsCache struct {
+	mutex sync.RWMutex
+	known map[Limit]*backend.Words
+}
+
+// maxLimits bounds the memory of a program that makes up limits.
+const maxLimits = 1000
+
+// get returns the words of a limit, or why it is not valid.
+func (w *wordsCache) get(limit Limit) (*backend.Words, error) {
+	w.mutex.RLock()
+	words := w.known[limit]
+	w.mutex.RUnlock()
+	if words != nil {
+		return words, nil
+	}
+	rate, err := limit.Rate()
+	if err != nil {
+		return nil, err
+	}
+	words = &backend.Words{Limit: limit.Capacity, Count: limit.Count, Period: backend.Seconds(limit.Period),
+		Tolerance: rate.Tolerance(), Interval: rate.EmissionInterval(), Rate: rate}
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.known == nil || len(w.known) >= maxLimits {
+		w.known = map[Limit]*backend.Words{}
+	}
+	w.known[limit] = words
+	return words, nil
+}

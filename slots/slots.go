@@ -1,0 +1,232 @@
+// Package slots limits what is in flight: at most limit holders have a slot at once. A
+// holder has its slot for a time to live (ttl), unless it renews the slot or gives it back.
+// So the slot of a crashed holder becomes free by itself.
+//
+// # The state
+//
+// The state of a key is a set of slots: who holds each, and when it ends. An end is in
+// milliseconds since the Unix epoch. A slot runs until the clock, in whole milliseconds,
+// reaches its end. Slots that have ended do not count. The caller keeps the set; a decision
+// needs only the four numbers of a [State].
+//
+// # Units
+//
+// Apart from ends, every time is a count of nanoseconds in an int64. A sum that does not
+// fit 63 bits is an [Error] rather than a wrong answer.
+//
+// The package reads no clock and allocates nothing. Package funnel/module/command runs it
+// inside a server without the Go runtime, so it must not need the runtime even for more
+// stack: hence go:nosplit.
+package slots
+
+import "math/bits"
+
+// Never is the [Decision.Wait] of a call that can never get a slot: its limit is 0.
+const Never int64 = -1
+
+const (
+	nanosecondsPerMillisecond = 1_000_000
+	maxInt63                  = 1<<63 - 1
+)
+
+// A Request asks for one of several slots. Make one with [NewRequest].
+type Request struct{ limit, ttl int64 }
+
+// NewRequest asks for one of limit slots, at least 0, for ttl nanoseconds, at least a
+// millisecond. Values below are reported as [ErrLimit] and [ErrTTL]. With a limit of 0,
+// Reserve renews a slot, and gives none.
+//
+//go:nosplit
+func NewRequest(limit, ttl int64) (Request, error) {
+	switch {
+	case limit < 0:
+		return Request{}, ErrLimit
+	case ttl < nanosecondsPerMillisecond:
+		return Request{}, ErrTTL
+	}
+	return Request{limit, ttl}, nil
+}
+
+// end is when a slot ends that begins now, in milliseconds, rounded up.
+//
+//go:nosplit
+func (r *Request) end(now int64) (int64, error) {
+	nanoseconds := uint64(now) + uint64(r.ttl) // both are below 2^63
+	if nanoseconds > maxInt63 {
+		return 0, ErrEnd
+	}
+	return int64((nanoseconds + nanosecondsPerMillisecond - 1) / nanosecondsPerMillisecond), nil
+}
+
+// A State describes the slots of a key to one of its holders. Ends are in milliseconds.
+type State struct {
+	// Own is when the holder's slot ends, or 0 if it has none that runs.
+	Own int64
+
+	// Running is how many slots run, the holder's included. All numbers above the limit
+	// mean the same.
+	Running int64
+
+	// First is when the first slot of another holder ends that runs, or 0. It does not
+	// matter if fewer than limit run.
+	First int64
+
+	// Last is when the last slot of another holder ends that runs, or 0.
+	Last int64
+}
+
+// A Decision is the answer to one call.
+type Decision struct {
+	// Limited says that no slot was free, or for Charge that more than limit run.
+	Limited bool
+
+	// Limit is how many slots may run at once.
+	Limit int64
+
+	// Remaining is how many slots are free after this call: from 0 to Limit.
+	Remaining int64
+
+	// Wait is, if the call was limited, the time until the first slot ends, in
+	// nanoseconds, or Never. Otherwise it is 0.
+	Wait int64
+
+	// ResetAfter is the time, in nanoseconds, until the last slot ends.
+	ResetAfter int64
+
+	// Held is how long the holder's slot would have run on before this call, in
+	// nanoseconds.
+	Held int64
+
+	// End is when the holder's slot ends after this call, in milliseconds, or 0 if it has
+	// none. Store it if it differs from State.Own.
+	End int64
+}
+
+// Slots are the slots of a key in one call: the request, the state and the decision. The
+// methods are the operations on slots, at the instant now. Each sets Decision, and nothing
+// else changes. Instants before 1970 count as 0.
+//
+// Their only error is [ErrEnd]. With it, do not use the Decision.
+type Slots struct {
+	Request  Request
+	State    State
+	Decision Decision
+}
+
+// Reserve takes a slot for the holder, or renews the one that it has: the slot ends ttl
+// from now. The call is limited if the holder has no slot and none is free.
+//
+//go:nosplit
+func (s *Slots) Reserve(now int64) error {
+	now = max(now, 0)
+	if s.State.Own == 0 && s.State.Running >= s.Request.limit {
+		s.report(0, now)
+		s.Decision.Limited = true
+		s.Decision.Wait = Never
+		if s.State.First > 0 && s.Request.limit > 0 {
+			s.Decision.Wait = until(s.State.First, now)
+		}
+		return nil
+	}
+	end, err := s.Request.end(now)
+	if err != nil {
+		return err
+	}
+	s.report(end, now)
+	return nil
+}
+
+// Peek decides like Reserve, and takes nothing: Remaining and ResetAfter are the state as
+// it is.
+//
+//go:nosplit
+func (s *Slots) Peek(now int64) error {
+	err := s.Reserve(now)
+	if err != nil {
+		return err
+	}
+	limited, wait := s.Decision.Limited, s.Decision.Wait
+	s.Undo(now)
+	s.Decision.Limited, s.Decision.Wait = limited, wait
+	return nil
+}
+
+// Charge takes or renews a slot even if none is free. Limited then says that more than
+// limit slots run.
+//
+//go:nosplit
+func (s *Slots) Charge(now int64) error {
+	now = max(now, 0)
+	end, err := s.Request.end(now)
+	if err != nil {
+		return err
+	}
+	s.report(end, now)
+	if s.running(end) > s.Request.limit {
+		first := end
+		if s.State.First > 0 {
+			first = min(first, s.State.First)
+		}
+		s.Decision.Limited = true
+		s.Decision.Wait = until(first, now)
+	}
+	return nil
+}
+
+// Refund ends the holder's slot. Without one it does nothing.
+//
+//go:nosplit
+func (s *Slots) Refund(now int64) { s.report(0, max(now, 0)) }
+
+// Undo takes nothing after all: another row of the same call is limited. It follows a
+// Reserve that was allowed. The Decision stays allowed, and describes the state as it is.
+//
+//go:nosplit
+func (s *Slots) Undo(now int64) { s.report(s.State.Own, max(now, 0)) }
+
+// Changes reports whether the call changes the holder's slot, so that its end must be
+// stored, or removed if it is 0.
+//
+//go:nosplit
+func (s *Slots) Changes() bool { return s.Decision.End != s.State.Own }
+
+// report fills in the Decision of a call that is not limited, after which the holder's slot
+// ends at end; with 0 it has none.
+//
+//go:nosplit
+func (s *Slots) report(end, now int64) {
+	s.Decision.Limited = false
+	s.Decision.Limit = s.Request.limit
+	s.Decision.Remaining = max(0, s.Request.limit-s.running(end))
+	s.Decision.Wait = 0
+	s.Decision.ResetAfter = until(max(s.State.Last, end), now)
+	s.Decision.Held = until(s.State.Own, now)
+	s.Decision.End = end
+}
+
+// running is how many slots run if the holder's slot ends at end; with 0 it has none.
+//
+//go:nosplit
+func (s *Slots) running(end int64) int64 {
+	running := s.State.Running
+	if s.State.Own > 0 {
+		running--
+	}
+	if end > 0 {
+		running++
+	}
+	return running
+}
+
+// until is the time from now, in nanoseconds, until end, in milliseconds: 0 if end has
+// passed, and at most 2^63-1.
+//
+//go:nosplit
+func until(end, now int64) int64 {
+	high, low := bits.Mul64(uint64(max(end, 0)), nanosecondsPerMillisecond)
+	passed := uint64(now)
+	if high > 0 {
+		return maxInt63
+	}
+	return int64(min(max(low, passed)-passed, maxInt63))
+}
