@@ -209,7 +209,7 @@ func (b *Backend) status(q *question, limit *config.RateLimit, hits uint64) *pb.
 
 // untilMore returns how long it takes until the request fits, or where it did, until more remains.
 func (q *question) untilMore() time.Duration {
-	if q.limited && q.result.RetryAfter > 0 {
+	if q.limited && q.result.RetryAfter > 0 && q.result.RetryAfter != limiter.NoRetry {
 		return q.result.RetryAfter
 	}
 	later := time.Duration(q.Limit.Capacity-q.result.Remaining-1) * (q.Limit.Period / time.Duration(q.Limit.Count))
