@@ -49,7 +49,7 @@ type Acquirer interface {
 
 // TryAcquire takes a slot and the tokens of up to 63 requests atomically: all or nothing. A request may ask for 0
 // tokens. Without a free slot or enough tokens the Acquisition is limited, and has no Slot: TryAcquire does not wait.
-// The keys differ, that of the slots included, and in a cluster they have one hash tag.
+// The keys differ, the key of the slots included, and in a cluster they have one hash tag.
 //
 // If TryAcquire returns without an answer from Redis, because the context is done for instance, it gives back in the
 // background what Redis may have taken for it: the slot. It asks each tenth of the TTL, until Redis answers or the TTL

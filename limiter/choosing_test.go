@@ -75,7 +75,7 @@ func usedPerMinute(t *testing.T, l *limiter.Limiter, limit limiter.Limit, estima
 		result, err := l.AllowN(ctx, "tenant", limit, estimate)
 		require.NoError(t, err)
 		if result.Limited() {
-			time.Sleep(min(result.RetryAfter, 100*time.Millisecond)) // less, where tokens are given back
+			time.Sleep(min(result.RetryAfter, 100*time.Millisecond)) // less, since tokens are given back
 			continue
 		}
 		if time.Since(began) >= warmUp {

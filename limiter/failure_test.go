@@ -124,7 +124,7 @@ func TestPoliciesOfAServerThatRepliesErrors(t *testing.T) {
 }
 
 // One key that fails beside good ones is one outage, not thousands. A logger may call the Limiter, and
-// one that blocks delays its own call only.
+// a logger that blocks delays its own call only.
 func TestOutageIsLoggedTwice(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -213,7 +213,7 @@ func TestServerThatHangs(t *testing.T) {
 	}
 }
 
-// Callers who give up open no breaker. A second after it opened one call of many tries, also where
+// Callers who give up open no breaker. A second after it opened one call of many tries, even if
 // calls that were under way then end later.
 func TestCallsUnderWayWhenTheBreakerOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

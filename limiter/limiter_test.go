@@ -1,5 +1,5 @@
 // Each method takes the tokens that it says, by module, by script and in this process, with limits of every size.
-// A call that is wrong is an error, and options that make no sense panic. Hooks are told of calls and errors. A
+// A call that is wrong is an error, and options that make no sense panic. Hooks get calls and errors. A
 // decision costs few allocations.
 
 package limiter_test

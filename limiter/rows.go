@@ -23,7 +23,8 @@ func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, e
 	q := newQuery(call.Reserve, len(requests))
 	for _, request := range requests {
 		if request.Quantity < 1 {
-			q.reject(fmt.Errorf("limiter: key %q: the quantity of a request must be at least 1, not %d: use Peek to take nothing",
+			q.reject(fmt.Errorf(
+				"limiter: key %q: the quantity of a request must be at least 1, not %d: use Peek to take nothing",
 				request.Key, request.Quantity))
 		}
 		q.addFunnel(l, request.Key, request.Limit, request.Quantity)
@@ -50,8 +51,8 @@ type slotsRow struct {
 func (r slotsRow) addTo(q *query, l *Limiter) { q.addSlots(l, r.key, r.slots, "peek") }
 
 // PeekAll answers 1 to 64 rows as [Limiter.TryAcquire] would, and takes nothing. Each Result is what its row says
-// alone, and tells its state as it is: how many tokens fit, or how many slots are free. The keys are those of a
-// call of [Limiter.AllowAll].
+// alone, and tells its state as it is: how many tokens fit, or how many slots are free. The keys differ, and have
+// one hash tag, as in [Limiter.AllowAll].
 func (l *Limiter) PeekAll(ctx context.Context, rows ...Row) (Results, error) {
 	q := newQuery(call.Peek, len(rows))
 	for _, row := range rows {

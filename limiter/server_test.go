@@ -17,7 +17,7 @@ import (
 	"funnel/limiter"
 )
 
-// A module that is loaded, or granted again, is noticed within a minute; one that is gone or denied,
+// A module that is loaded, or granted again, is noticed within a minute; a module that is gone or denied,
 // and a script that was flushed, at once. No token is lost.
 func TestModuleComesAndGoes(t *testing.T) {
 	t.Parallel()
@@ -60,7 +60,7 @@ func TestModuleComesAndGoes(t *testing.T) {
 	}
 }
 
-// With one path only, a server that lacks the module counts as down, and one that has it is asked
+// With one source only, a server that lacks the module counts as down, and a server that has it is asked
 // by the script.
 func TestOnePathOnly(t *testing.T) {
 	t.Parallel()

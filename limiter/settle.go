@@ -10,8 +10,8 @@ import (
 )
 
 // Settle corrects what a call took to what was used, at least 0 tokens: it gives the rest back,
-// or charges more. With 0, it gives back a reservation that is not used. The Result is one that
-// [Limiter.Allow] and its like, [Limiter.Reserve] or [Limiter.Charge] returned, or a Result of
+// or charges more. With 0, it gives back a reservation that is not used. The Result comes from
+// [Limiter.Allow] and its like, [Limiter.Reserve], [Limiter.Charge],
 // [Limiter.AllowAll] or [Limiter.TryAcquire] on tokens. Another Limiter, even of another process, may settle it, by
 // Key, Limit, Allowed and Receipt.
 //

@@ -90,7 +90,8 @@ func (s *Slot) renew() {
 		s.ends.Store(int64(sent + ttl))
 		next = sent + ttl/3 - time.Since(s.taken)
 	}
-	if left = s.left(); left > 0 {
+	left = s.left()
+	if left > 0 {
 		s.timer.Reset(min(next, left))
 	}
 }

@@ -1,5 +1,5 @@
-// What becomes of slots if Redis loses answers, stands still or is dead: none is held by nobody for longer than a tenth
-// of the TTL after Redis answers again.
+// If Redis loses answers, stands still or is dead, no slot is held by nobody for longer than a tenth of the TTL after
+// Redis answers again.
 
 package limiter_test
 

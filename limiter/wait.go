@@ -19,7 +19,8 @@ const maxDuration time.Duration = 1<<63 - 1
 // If the wait would be longer, the call is limited and has reserved nothing, and RetryAfter
 // says after what time the same call would be allowed. Settle the Result of an unused reservation
 // with 0, see [Limiter.Settle].
-func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, quantity int, maxWait time.Duration) (Result, error) {
+func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, quantity int, maxWait time.Duration) (
+	Result, error) {
 	q := l.queryFor(call.Reserve, key, limit, quantity)
 	q.MaxWait = max(maxWait, 0)
 	return l.decideOne(ctx, q)
@@ -55,7 +56,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity i
 
 // WaitAll asks as [Limiter.AllowAll] does, and asks again after RetryAfter, until it has taken the
 // tokens from all funnels. There is no queue for several funnels: smaller requests may be served
-// first. Deadlines and errors are those of [Limiter.WaitN]. The Results beside an error are limited.
+// first. Deadlines and errors are as in [Limiter.WaitN]. The Results beside an error are limited.
 func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) (results Results, err error) {
 	err = l.wait(ctx, func(time.Duration) (Results, time.Duration, error) {
 		results, err = l.AllowAll(ctx, requests...)

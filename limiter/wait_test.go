@@ -116,7 +116,7 @@ func TestMaxWait(t *testing.T) {
 	})
 }
 
-// A caller that waits for several funnels asks again when the one that limits has leaked.
+// A caller that waits for several funnels asks again when the funnel that limits has leaked.
 func TestWaitAll(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Source) {

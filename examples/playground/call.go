@@ -97,7 +97,8 @@ func (c call) ask(ctx context.Context, l *limiter.Limiter) (results limiter.Resu
 func (c call) askModule(ctx context.Context, s store) (rows []row, err error) {
 	words := []any{"cl." + c.Command}
 	for _, f := range c.Funnels {
-		if words = append(words, s.prefix+f.Key, f.Capacity); f.Job > 0 {
+		words = append(words, s.prefix+f.Key, f.Capacity)
+		if f.Job > 0 {
 			words = append(words, "SLOTS", f.Period, fmt.Sprint("job-", f.Job))
 		} else {
 			words = append(words, f.Count, f.Period, f.Quantity)

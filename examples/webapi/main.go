@@ -9,7 +9,7 @@
 // Stop Redis meanwhile: the limits hold, by funnels in this process, and the log says
 // so, until Redis is back. Ctrl-C lets running requests end.
 //
-// Behind a proxy, name its addresses (-trust 10.0.0.0/24), or all its clients count as one.
+// Behind a proxy, name its addresses (-trust 10.0.0.0/24), or all its clients share one key.
 // For metrics, there is examples/monitoring/prometheus.
 package main
 

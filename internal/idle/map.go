@@ -1,14 +1,14 @@
-// Package idle keeps a map small: each new entry removes some of those that are idle.
+// Package idle keeps a map small: each new entry removes some idle entries.
 //
 // Adding an entry looks at a few others, from where the order of the map happens to begin.
-// Where entries are added as fast as others become idle, about a quarter of the map is idle.
+// If entries are added as fast as others become idle, about a quarter of the map is idle.
 // No goroutine runs, and no list or heap beside the map has to be kept in order.
 package idle
 
 import "maps"
 
 const (
-	// looks is how many entries Add looks at: more than the one that it adds.
+	// looks is how many entries Add looks at: more than it adds.
 	looks = 4
 
 	// A map keeps the memory that it once had, and takes long to find an entry when nearly all
@@ -18,7 +18,7 @@ const (
 	shrinkBy   = 8
 )
 
-// A Map is a map that removes idle entries. The zero Map is empty. It needs a lock where
+// A Map is a map that removes idle entries. The zero Map is empty. It needs a lock if
 // several goroutines use it.
 type Map[Key comparable, Value any] struct {
 	entries map[Key]Value
@@ -56,7 +56,8 @@ func (m *Map[Key, Value]) removeIdle(isIdle func(Key, Value) bool) {
 		if isIdle(key, value) {
 			delete(m.entries, key)
 		}
-		if looked++; looked == looks {
+		looked++
+		if looked == looks {
 			return
 		}
 	}

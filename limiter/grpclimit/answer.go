@@ -44,7 +44,7 @@ func (p *Policy) answerLimited(ctx context.Context, result limiter.Result) error
 		milliseconds = int64((result.RetryAfter + time.Millisecond - 1) / time.Millisecond)
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(result.RetryAfter)})
 	}
-	// It fails outside of a gRPC server, where no client reads it.
+	// It fails outside of a gRPC server, and no client reads it then.
 	_ = grpc.SetTrailer(ctx, metadata.Pairs(pushback, strconv.FormatInt(milliseconds, 10)))
 	answer := status.New(codes.ResourceExhausted, text)
 	if detailed, err := answer.WithDetails(details...); err == nil {
@@ -56,9 +56,8 @@ func (p *Policy) answerLimited(ctx context.Context, result limiter.Result) error
 // answerError keeps the cause from the client: it may contain the address of Redis.
 func (p *Policy) answerError(ctx context.Context, err error) error {
 	slog.ErrorContext(ctx, "no decision about the rate limit of a call", "policy", p.name, "error", err)
-	if wrong := gcra.Error(""); errors.As(err, &wrong) {
-		// The limit or the cost of this call is out of range, and will be again.
-		return status.Error(codes.Internal, "the limit or the cost of this call is out of range")
+	if errors.Is(err, limiter.ErrInvalid) { // and will be again
+		return status.Error(codes.Internal, "the limit, the cost or the key of this call is not valid")
 	}
 	return status.Error(codes.Unavailable, "rate limits cannot be checked: try again later")
 }

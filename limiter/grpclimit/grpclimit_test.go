@@ -132,7 +132,7 @@ func TestAnswers(t *testing.T) {
 	defer slog.SetDefault(previous)
 	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
 	const tooLarge = "ResourceExhausted call too large: it costs 9223372036854775807, and at most 1 can be granted []"
-	const outOfRange = "Internal the limit or the cost of this call is out of range []"
+	const outOfRange = "Internal the limit, the cost or the key of this call is not valid []"
 	const unchecked = "Unavailable rate limits cannot be checked: try again later []"
 	for name, test := range map[string]struct {
 		ctx       context.Context
@@ -204,7 +204,7 @@ type stream struct {
 
 func (s stream) Context() context.Context { return s.ctx }
 
-// Handlers of streams get the Result, to settle it. TestSlots has those of calls.
+// Handlers of streams get the Result, to settle it. TestSlots has the handlers of calls.
 func TestHandlersOfStreamsGetTheResult(t *testing.T) {
 	policy := grpclimit.New(limiter.NewLocal(), limiter.PerHour(1).WithCapacity(5))
 	err := policy.Stream(nil, stream{ctx: t.Context()}, &grpc.StreamServerInfo{}, func(_ any, s grpc.ServerStream) error {

@@ -45,7 +45,8 @@ func WithCost(cost func(context.Context, Call) int) Option {
 // [limiter.Limiter.TryAcquire]. The Limiter passed to New must be a [limiter.Acquirer]; Shadow and leases are not. The
 // context of the call ends if the slot is lost, with [limiter.ErrSlotLost] as its cause.
 //
-// A slot is given back in the background: no answer waits for Redis, and the next call of the client may come before.
+// A slot is given back in the background: no answer waits for Redis, and the next call of the client may come before
+// it is back.
 // If Redis does not answer, the policy asks again, each tenth of the TTL, until the TTL is over.
 //
 // If only a slot is missing, a call gets RESOURCE_EXHAUSTED without details and without

@@ -16,12 +16,12 @@ const maxInteger = 999_999_999_999_999
 
 // SetHeaders sets the headers that the middleware of [New] sets for a Result of the policy with
 // that name. RateLimit-Policy and RateLimit get one more member. X-RateLimit-Limit, -Remaining and
-// -Reset describe the policy with the least remaining. If the request is limited and can be repeated, Retry-After is set
-// to the longest wait of all policies.
+// -Reset describe the policy with the least remaining. If the request is limited and can be repeated,
+// Retry-After is set to the longest wait of all policies.
 //
 // A handler that decides itself calls it before it writes, once for each policy: what the middleware has set describes
-// the state before a handler settles. The name is one that [WithName] accepts. For a limit that is not valid nothing is
-// set.
+// the state before a handler settles. [WithName] says which names are accepted. Nothing is set for a limit that is not
+// valid.
 //
 // A Result on slots has a member of its own, with ":slots" behind the name and the quota unit "concurrent-requests".
 // Nobody knows when a slot comes free, so Retry-After is 1 then, and X-RateLimit describes the slots only if they limit

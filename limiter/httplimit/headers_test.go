@@ -1,4 +1,4 @@
-// Headers are those of docs/go.md: of each policy that a request passes, and of the one with the least remaining.
+// docs/go.md has the headers: of each policy that a request passes, and of the policy with the least remaining.
 
 package httplimit_test
 
@@ -51,7 +51,7 @@ func testHeadersAreThoseOfThePage(t *testing.T) {
 }
 
 // Numbers are rounded up, and stay within the Integers of structured fields (RFC 9651). Names
-// are quoted. With a cost of 0, and where it never fits, t is that of the reset. Each request
+// are quoted. With a cost of 0, and if it never fits, t is the time of the reset. Each request
 // has a limit of its own; the zero Limit means the one of New.
 func TestHeadersForAnyLimit(t *testing.T) {
 	huge := limiter.PerSecond(1e9).WithCapacity(9e18)
@@ -96,7 +96,7 @@ func testHeadersOfSeveralPolicies(t *testing.T) {
 		"2", "0", "2"}, headersOf(ask(perAccount(perAddress(ok)), from("192.0.2.1"))))
 }
 
-// A handler settles what its request has cost, by the Result of the innermost policy. One that
+// A handler settles what its request has cost, by the Result of the innermost policy. A handler that
 // decides itself writes the same headers as the middleware.
 func TestHandlersSettle(t *testing.T) {
 	l := limiter.NewLocal()

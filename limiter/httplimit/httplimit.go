@@ -7,10 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 
-	"funnel/gcra"
 	"funnel/limiter"
 	"funnel/limiter/internal/policy"
-	"funnel/slots"
 )
 
 // statusClientClosedRequest is what web servers log when the client has gone. Without
@@ -66,7 +64,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		next.ServeHTTP(w, r)
 		return
 	}
-	decision, err := m.decide(r)
+	decision, err := m.check(r)
 	switch {
 	case err != nil && errors.Is(r.Context().Err(), context.Canceled):
 		w.WriteHeader(statusClientClosedRequest)
@@ -100,7 +98,8 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 //	l.Settle(ctx, &result, used)
 func ResultFrom(ctx context.Context) (result limiter.Result, ok bool) { return policy.ResultFrom(ctx) }
 
-func (m *middleware) decide(r *http.Request) (policy.Decision, error) {
+// check asks for the tokens of a request, and for a slot.
+func (m *middleware) check(r *http.Request) (policy.Decision, error) {
 	limit, cost := limiter.Limit{}, 1
 	if m.limitOf != nil {
 		limit = m.limitOf(r)
@@ -108,7 +107,7 @@ func (m *middleware) decide(r *http.Request) (policy.Decision, error) {
 	if m.cost != nil {
 		cost = m.cost(r)
 	}
-	return m.policy.Decide(r.Context(), m.key(r), limit, cost)
+	return m.policy.Check(r.Context(), m.key(r), limit, cost)
 }
 
 // Status returns the status of a limited request: 429 Too Many Requests, or 413 Content
@@ -137,8 +136,7 @@ func answerLimited(w http.ResponseWriter, _ *http.Request, result limiter.Result
 // answerError logs the cause, which would tell a client the address of Redis.
 func (m *middleware) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	slog.ErrorContext(r.Context(), "no decision about the rate limit of a request", "policy", m.name, "error", err)
-	if rate, inFlight := gcra.Error(""), slots.Error(""); errors.As(err, &rate) || errors.As(err, &inFlight) {
-		// The limit or the cost of this request is out of range, and will be again.
+	if errors.Is(err, limiter.ErrInvalid) { // and will be again
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return
 	}

@@ -93,7 +93,7 @@ func testRequests(t *testing.T) {
 	require.Zero(t, result.Remaining)
 }
 
-// Errors of Redis are answered 503, and errors of the application 500, where a retry would
+// Errors of Redis are answered 503, and errors of the application 500, since a retry would
 // not help. A client that has gone is neither; beyond the deadline of a request, the
 // client still waits.
 func TestErrors(t *testing.T) {

@@ -54,7 +54,8 @@ func WithCost(cost func(*http.Request) int) Option {
 // The Limiter passed to New must be a [limiter.Acquirer]; Shadow and leases are not. The context of the request ends
 // if the slot is lost, with [limiter.ErrSlotLost] as its cause.
 //
-// A slot is given back in the background: no answer waits for Redis, and the next request of the client may come before.
+// A slot is given back in the background: no answer waits for Redis, and the next request of the client may come
+// before it is back.
 // If Redis does not answer, the middleware asks again, each tenth of the TTL, until the TTL is over.
 //
 // If only a slot is missing, a request is answered 429 with Retry-After: 1, since nobody knows
@@ -80,10 +81,10 @@ func OnLimited(answer func(w http.ResponseWriter, r *http.Request, result limite
 
 // OnError sets the answer to requests that the Limiter could not decide; see
 // [limiter.Limiter]. By default the cause is logged to [log/slog.Default], and the
-// answer is 503 Service Unavailable with Retry-After: 1, or 500 when the limit or the
-// cost is out of range (a [funnel/gcra.Error] is in the error).
+// answer is 503 Service Unavailable with Retry-After: 1, or 500 if the call was wrong
+// ([limiter.ErrInvalid]): the limit or the cost is out of range, or the key holds something else.
 //
-// It is not called when the context of the request has been canceled, because the
+// It is not called if the context of the request has been canceled, because the
 // client has gone: the status is 499 then, for the access log.
 func OnError(answer func(w http.ResponseWriter, r *http.Request, err error)) Option {
 	return func(m *middleware) { m.failed = answer }

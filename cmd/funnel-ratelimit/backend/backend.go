@@ -53,8 +53,8 @@ func (b *Backend) DoLimit(ctx context.Context, request *pb.RateLimitRequest,
 
 func (b *Backend) Flush() {}
 
-// A question is what the descriptors with one key ask, and the answer. Those that refuse are decided as one: if one is
-// limited, no question of the request takes tokens. Descriptors in shadow mode or quota mode are asked afterwards.
+// A question is what the descriptors with one key ask, and the answer. Questions that refuse are decided atomically: if
+// one is limited, no question of the request takes tokens. Descriptors in shadow mode or quota mode are asked afterwards.
 type question struct {
 	limiter.Request // the quantity is 0 to look only
 	refuses         bool
@@ -124,7 +124,7 @@ func keyOf(domain string, descriptor *common.RateLimitDescriptor, limit *config.
 }
 
 // ask asks the questions of a request, in three steps: for what only looks, and for tokens that were
-// used; for tokens that are taken as one; and for what refuses no request.
+// used; for tokens that are taken atomically; and for what refuses no request.
 func (b *Backend) ask(ctx context.Context, questions []*question) {
 	var first, asOne, last []*question
 	for _, q := range questions {

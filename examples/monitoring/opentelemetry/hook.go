@@ -82,7 +82,8 @@ func attributesOf(event limiter.Event) []attribute.KeyValue {
 		case event.Limited: // it fits, and another row limits the call
 			outcome = "limited_elsewhere"
 		}
-		attributes = append(attributes, attribute.String("funnel.outcome", outcome), attribute.String("funnel.source", string(source)))
+		attributes = append(attributes, attribute.String("funnel.outcome", outcome),
+			attribute.String("funnel.source", string(source)))
 	}
 	if event.Cause != nil {
 		attributes = append(attributes, errorType(event.Cause))

@@ -22,7 +22,7 @@ import (
 var still = limiter.Per(1, servertest.StillPeriod*time.Second).WithCapacity(1)
 
 // A decision is counted by its attributes. The span of the caller is told that it was limited,
-// and why Redis has not decided, whoever has decided then.
+// and why Redis has not decided, even if another has decided then.
 func TestHookTellsWhatWasDecided(t *testing.T) {
 	metrics, spans := metric.NewManualReader(), tracetest.NewInMemoryExporter()
 	hook, err := New(metric.NewMeterProvider(metric.WithReader(metrics)))
@@ -30,7 +30,7 @@ func TestHookTellsWhatWasDecided(t *testing.T) {
 	tracer := trace.NewTracerProvider(trace.WithSyncer(spans)).Tracer("test")
 	server := servertest.StartModule(t)
 	rdb := server.Client(t, func(options *redis.Options) { options.DialerRetries = 1 })
-	// events are those of a span around a call for tokens.
+	// events are the events of a span around a call for tokens.
 	events := func(quantity int, options ...limiter.Option) []trace.Event {
 		spans.Reset()
 		ctx, span := tracer.Start(t.Context(), "request")

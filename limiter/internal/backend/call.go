@@ -36,8 +36,8 @@ type Row struct {
 	Holder string        // who wants the slot
 }
 
-// Words are the words of a row between its key and the last one, which is a quantity or a holder, as go-redis takes them. Values that
-// become any are allocated: a Limiter keeps those of its limits.
+// Words are the words of a row between its key and the last word, which is a quantity or a holder, as go-redis takes
+// them. Values that become any are allocated: a Limiter keeps the words of its limits.
 type Words struct {
 	Limit, Count, Period any
 	Tolerance, Interval  any       // of a funnel, in nanoseconds

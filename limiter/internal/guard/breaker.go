@@ -13,8 +13,8 @@ const (
 
 // A breaker keeps calls from a Redis that does not answer: each would wait for its whole time-out.
 // After some failures in a row it is open, and only one call per second, the probe, asks, until
-// one is answered. All methods may be called from any number of goroutines. Instants are those of
-// a monotonic clock.
+// one is answered. All methods may be called from any number of goroutines. Instants are
+// times of a monotonic clock.
 type breaker struct {
 	failures atomic.Int32 // in a row
 

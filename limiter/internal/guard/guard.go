@@ -1,5 +1,5 @@
-// Package guard stands in front of Redis. A [Guard] bounds how long a call waits for Redis, and keeps calls from a Redis
-// that does not answer. A [Policy] has another backend decide the calls that get no answer.
+// Package guard stands in front of Redis. A [Guard] bounds how long a call waits for Redis, and keeps calls from a
+// Redis that does not answer. A [Policy] has another backend decide the calls that get no answer.
 package guard
 
 import (

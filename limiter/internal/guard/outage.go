@@ -12,8 +12,8 @@ import (
 const quiet = 10 * time.Second
 
 // An outage is a time in which calls are decided without Redis. It is logged twice, when
-// it begins and when it is over, however many calls succeed or fail meanwhile. Instants are those
-// of a monotonic clock.
+// it begins and when it is over, however many calls succeed or fail meanwhile. Instants are
+// times of a monotonic clock.
 type outage struct {
 	logger *slog.Logger
 	policy string

@@ -7,8 +7,8 @@ import (
 	"funnel/slots"
 )
 
-// holders are the holders of slots under one key. Their slots are kept in the order in which they end, and so are counted by a binary search: no
-// call looks at each of them. Times are milliseconds since the Unix epoch.
+// holders are the holders of slots under one key. Their slots are kept in the order in which they end, and so are
+// counted by a binary search: no call looks at each of them. Times are milliseconds since the Unix epoch.
 type holders struct {
 	byEnd []slot
 	ends  map[string]int64 // by holder
@@ -22,7 +22,7 @@ type slot struct {
 // maxForgotten bounds how many ended slots one call removes.
 const maxForgotten = 100
 
-// read tells a holder which slots run, and removes some of those that have ended. Nil are no holders.
+// read tells a holder which slots run, and removes some slots that have ended. Nil means that there are none.
 func (h *holders) read(holder string, now int64) (state slots.State) {
 	if h == nil {
 		return state

@@ -27,7 +27,7 @@ func Path(path string) string {
 const maxPath = 64
 
 // Escape replaces braces: in a cluster they mark the part of a key that decides on its slot, and
-// all routes with {id} would be in one, or in one that a client chooses.
+// all routes with {id} would be in one hash slot, or in a slot that a client chooses.
 func Escape(text string) string { return braces.Replace(text) }
 
 // Join is one key of several. Different lists of keys are different keys.

@@ -104,9 +104,9 @@ func release(ctx context.Context, slot *limiter.Slot, of *limiter.Result) {
 	}
 }
 
-// Decide asks for the tokens of a call, and for a slot. The zero Limit means the one of New. With
+// Check asks for the tokens of a call, and for a slot. The zero Limit means the one of New. With
 // slots, both keys have one hash tag.
-func (p *Policy) Decide(ctx context.Context, key string, limit limiter.Limit, cost int) (d Decision, err error) {
+func (p *Policy) Check(ctx context.Context, key string, limit limiter.Limit, cost int) (d Decision, err error) {
 	if limit == (limiter.Limit{}) {
 		limit = p.limit
 	}

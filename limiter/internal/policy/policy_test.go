@@ -51,7 +51,7 @@ func TestReleaseGoesOnUntilItIsAnswered(t *testing.T) {
 				return nil
 			}))
 			p := New("test", "name", l, limiter.PerSecond(1), &limiter.Slots{Max: 1, TTL: ttl})
-			d, err := p.Decide(t.Context(), "key", limiter.Limit{}, 1)
+			d, err := p.Check(t.Context(), "key", limiter.Limit{}, 1)
 			require.NoError(t, err, name)
 			_, limited := d.Limiting()
 			require.False(t, limited, name)

@@ -51,7 +51,7 @@ func TestScriptAgreesWithTheContract(t *testing.T) {
 // The client computes the rest of the reply from what take.lua replies.
 func TestTakeScriptAgreesWithTheContract(t *testing.T) {
 	met := compareScript(t, redis.TakeScript, "reserve", "take", "peek")
-	for _, outcome := range append(contract.Outcomes[:6:6], left) { // those of these commands
+	for _, outcome := range append(contract.Outcomes[:6:6], left) { // the outcomes of these commands
 		require.Greater(t, met[outcome], 30, outcome)
 	}
 }
@@ -335,7 +335,7 @@ func randomFunnel(random *rand.Rand, now int64) (f scriptFunnel) {
 	return f
 }
 
-// randomTokens draws a number up to most: often one that the complete script takes with any time, or
+// randomTokens draws a number up to most: often a number that the complete script takes with any time, or
 // for which that time is up to 104 days, and often one where this ends.
 func randomTokens(random *rand.Rand, most, in104Days int64) int64 {
 	some := randomNumber(random, max(1, in104Days))

@@ -1,9 +1,9 @@
 // Package redis is the backend that asks Redis or Valkey: by the commands of the module funnel, or by a script where
 // the server lacks or denies them. Both keep the same value under the same key, so nodes may differ.
 //
-// Each call is one command: that of the module (module.go), or EVALSHA of a script (script.go). A call for tokens of
-// one funnel goes to a short script first, take.lua (take.go), which leaves most of the reply to package gcra. All
-// other calls go to the complete script.
+// Each call is one command: a command of the module (module.go), or EVALSHA of a script (script.go). Take.lua, a short
+// script, takes tokens of one funnel (take.go), and leaves most of the reply to package gcra. All other calls go to the
+// complete script.
 package redis
 
 import (
@@ -17,7 +17,7 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// A Client sends commands, as those of go-redis do.
+// A Client sends commands, as the clients of go-redis do.
 type Client interface {
 	Process(ctx context.Context, command redis.Cmder) error
 }
@@ -57,7 +57,7 @@ func (s *Server) Reset(ctx context.Context, key string) error {
 }
 
 // askEither asks by the module's command, and if the server does not know or denies it, by the script. If both
-// are denied, the error is that of the module's command.
+// are denied, the error is about the module's command.
 func (s *Server) askEither(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	if s.only == backend.Script || s.only == "" && s.now() < time.Duration(s.moduleFrom.Load()) {
 		return s.askScript(ctx, c)
@@ -74,8 +74,8 @@ func (s *Server) askEither(ctx context.Context, c *backend.Call) (backend.Reply,
 	return byScript, scriptErr
 }
 
-// send sends a command, and waits for the reply even if the client, one that pipelines,
-// returns at once. It sends nothing for a caller who has given up.
+// send sends a command, and waits for the reply even if the client
+// pipelines and returns at once. It sends nothing for a caller who has given up.
 func (s *Server) send(ctx context.Context, command redis.Cmder) error {
 	if err := ctx.Err(); err != nil {
 		return err

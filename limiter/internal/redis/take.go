@@ -41,7 +41,8 @@ func (s *Server) askTake(ctx context.Context, c *backend.Call) (decision backend
 func fitsTakeScript(c *backend.Call) bool {
 	row := &c.Rows[0]
 	isTooMuch := c.Operation == call.Take && row.Quantity > maxTake
-	return len(c.Rows) == 1 && row.Kind == call.Funnel && !c.Accounts() && !isTooMuch && row.Words.Rate.Tolerance() < maxSpan
+	isOneFunnel := len(c.Rows) == 1 && row.Kind == call.Funnel
+	return isOneFunnel && !c.Accounts() && !isTooMuch && row.Words.Rate.Tolerance() < maxSpan
 }
 
 // takeScriptArgs are the arguments of EVAL with take.lua; the first two are left to the caller.
