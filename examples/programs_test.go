@@ -69,6 +69,20 @@ func TestWorkersShareALimit(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), 1500*time.Millisecond)
 }
 
+// Workers wait while Redis is down, and go on when it is back.
+func TestWorkersWaitForRedis(t *testing.T) {
+	t.Parallel()
+	server := servertest.Start(t, servertest.Options{})
+	process := start(t, "worker", server, "-jobs", "10")
+	servertest.Eventually(t, "a job is done", func() bool { return strings.Contains(printed(t, process.stdout), "job") })
+	server.Kill()
+	process.find(t, "redis unavailable: rate limits fall back to policy closed")
+	server.Restart(t)
+	output, err := process.wait(t)
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(output, "10 of 10 jobs done\n"), output)
+}
+
 // Ctrl-C ends workers that sleep, and would for an hour and more.
 func TestWorkersEndOnInterrupt(t *testing.T) {
 	t.Parallel()
