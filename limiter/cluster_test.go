@@ -1,4 +1,4 @@
-// In a cluster the commands on one key meet, whichever path each of them takes.
+// In a cluster the commands on one key meet, by module or script.
 
 package limiter_test
 
@@ -49,7 +49,7 @@ func TestCluster(t *testing.T) {
 				command             string
 				quantity, remaining int
 			}{{"reserve", 5, 10}, {"charge", 3, 7}, {"refund", 1, 8}, {"peek", 1, 8}, {"take", 20, 0}} {
-				result, err := commands[call.command](connect(), fmt.Sprint(step.name, i), call.quantity)
+				result, err := methods[call.command](connect(), fmt.Sprint(step.name, i), call.quantity)
 				require.NoError(t, err, step.name)
 				require.Equal(t, call.remaining, result.Remaining, step.name)
 				require.Contains(t, step.sources, result.Source, step.name)

@@ -1,5 +1,5 @@
-// Programs tell errors apart by errors.Is: what is wrong with the call (400), what Redis failed at (503), and what would
-// take too long (429).
+// Programs tell errors apart by errors.Is: what is wrong with the call (400), what Redis failed at (503), and what
+// would take too long (429).
 
 package limiter_test
 
@@ -107,7 +107,8 @@ func TestCausesOfCallers(t *testing.T) {
 func TestFailurePolicyInConfiguration(t *testing.T) {
 	t.Parallel()
 	var _ encoding.TextUnmarshaler = new(limiter.FailurePolicy)
-	for _, policy := range []limiter.FailurePolicy{limiter.FailWithError, limiter.FailOpen, limiter.FailClosed, limiter.FailLocal} {
+	for _, policy := range []limiter.FailurePolicy{limiter.FailWithError, limiter.FailOpen, limiter.FailClosed,
+		limiter.FailLocal} {
 		flags, got := flag.NewFlagSet("test", flag.ContinueOnError), limiter.FailOpen
 		flags.TextVar(&got, "on-failure", limiter.FailWithError, "")
 		require.NoError(t, flags.Parse([]string{"-on-failure", policy.String()}))

@@ -31,7 +31,7 @@ func TestPoliciesOfADeadServer(t *testing.T) {
 	limit := perDay(3)
 	for _, c := range []struct {
 		policy             limiter.FailurePolicy
-		path               limiter.Source
+		source             limiter.Source
 		allowed, remaining [4]int
 	}{
 		{limiter.FailOpen, limiter.FromOpen, [4]int{1, 1, 1, 1}, [4]int{2, 2, 2, 2}},
@@ -42,19 +42,20 @@ func TestPoliciesOfADeadServer(t *testing.T) {
 		t.Run(c.policy.String(), func(t *testing.T) {
 			ctx, server, fails := context.Background(), servertest.StartModule(t), c.policy == limiter.FailWithError
 			var log bytes.Buffer
-			var told recorder
-			l, clock := onClock(server.Client(t, once), limiter.OnFailure(c.policy), limiter.WithTimeout(servertest.Patience),
-				limiter.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), limiter.WithHook(told.hook))
+			var recorded recorder
+			l, clock := onClock(server.Client(t, withoutRetries), limiter.OnFailure(c.policy),
+				limiter.WithTimeout(servertest.Patience),
+				limiter.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), limiter.WithHook(recorded.hook))
 			require.Equal(t, 2, allow(t, l, "key", limit).Remaining)
 
 			server.Kill()
 			ask := func(quantity int) limiter.Result {
 				result, err := l.AllowN(ctx, "key", limit, quantity)
-				event := told.last()
+				event := recorded.last()
 				require.ErrorIs(t, event.Cause, syscall.ECONNREFUSED, "hooks get the reason")
 				require.Equal(t, fails, err != nil)
 				require.Equal(t, []any{result, err}, []any{event.Result, event.Err})
-				require.Equal(t, []any{"key", c.path}, []any{result.Key, result.Source})
+				require.Equal(t, []any{"key", c.source}, []any{result.Key, result.Source})
 				return result
 			}
 			for i := range c.allowed {
@@ -81,8 +82,9 @@ func TestPoliciesOfADeadServer(t *testing.T) {
 			server.Restart(t) // without its data
 			clock.advance(time.Second)
 			require.Equal(t, limiter.FromModule, allow(t, l, "key", limit).Source)
-			require.NoError(t, told.last().Cause)
-			line := `level=WARN msg="redis unavailable: rate limits fall back to policy ` + c.policy.String() + `" error=.*refused"\n$`
+			require.NoError(t, recorded.last().Cause)
+			line := `level=WARN msg="redis unavailable: rate limits fall back to policy ` + c.policy.String() +
+				`" error=.*refused"\n$`
 			if fails {
 				line = "^$"
 			}
@@ -95,8 +97,8 @@ func TestPoliciesOfADeadServer(t *testing.T) {
 // it replies.
 func TestPoliciesOfAServerThatRepliesErrors(t *testing.T) {
 	t.Parallel()
-	for path, client := range map[limiter.Source]*redis.Client{
-		limiter.FromModule: servertest.StartClient(t), limiter.FromScript: bare(t).Client(t),
+	for source, client := range map[limiter.Source]*redis.Client{
+		limiter.FromModule: servertest.StartClient(t), limiter.FromScript: withoutModule(t).Client(t),
 	} {
 		for _, c := range []struct{ fail, repair, want string }{
 			{"config set maxmemory 1", "config set maxmemory 0", "OOM"},
@@ -105,19 +107,19 @@ func TestPoliciesOfAServerThatRepliesErrors(t *testing.T) {
 			{"config set min-replicas-to-write 1", "config set min-replicas-to-write 0", "NOREPLICAS"},
 			{"acl setuser default -time -cl.reserve", "acl setuser default +@all", "script"}, // may not call TIME
 		} {
-			var told recorder
-			l := limiter.New(client, limiter.OnFailure(limiter.FailOpen), limiter.WithHook(told.hook))
-			if path == limiter.FromScript {
+			var recorded recorder
+			l := limiter.New(client, limiter.OnFailure(limiter.FailOpen), limiter.WithHook(recorded.hook))
+			if source == limiter.FromScript {
 				c.fail = strings.TrimSuffix(c.fail, " -cl.reserve") // which is not known
 			}
 			servertest.Call(t, client, c.fail)
 			for range 4 {
 				require.Equal(t, limiter.FromOpen, allow(t, l, "key", fifteenPerDay).Source, c.want)
-				require.ErrorContains(t, told.last().Cause, c.want)
+				require.ErrorContains(t, recorded.last().Cause, c.want)
 			}
 			servertest.Call(t, client, c.repair)
 			if l = limiter.New(client); c.want != "script" {
-				require.Equal(t, path, allow(t, l, "key", fifteenPerDay).Source, "%s opens no breaker", c.want)
+				require.Equal(t, source, allow(t, l, "key", fifteenPerDay).Source, "%s opens no breaker", c.want)
 			}
 		}
 	}
@@ -155,7 +157,8 @@ func TestOutageIsLoggedTwice(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, strings.Count(log.String(), "\n"), "Redis has decided none of these: %s", log.String())
 	allow(t, l, "good:0", fifteenPerDay)
-	require.Contains(t, log.String(), "level=INFO msg=\"redis available: it decides rate limits again\" after=1m39s calls=100\n")
+	require.Contains(t, log.String(),
+		"level=INFO msg=\"redis available: it decides rate limits again\" after=1m39s calls=100\n")
 	require.Equal(t, 2, strings.Count(log.String(), "\n"))
 
 	allow(t, l, "bad", fifteenPerDay)
@@ -172,7 +175,7 @@ func TestServerThatHangs(t *testing.T) {
 	for _, honors := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ContextTimeoutEnabled %v", honors), func(t *testing.T) {
 			ctx, server := context.Background(), servertest.StartModule(t)
-			client := &counting{Client: server.Client(t, once, func(options *redis.Options) {
+			client := &counting{Client: server.Client(t, withoutRetries, func(options *redis.Options) {
 				options.ContextTimeoutEnabled, options.ReadTimeout = honors, servertest.Patience
 			})}
 			l, clock := onClock(client, limiter.WithTimeout(50*time.Millisecond))

@@ -21,8 +21,8 @@ import (
 
 func TestQuantities(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Source) {
-		testQuantities(t, path, func(options ...limiter.Option) *limiter.Limiter { return limiter.New(client, options...) })
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
+		testQuantities(t, source, func(options ...limiter.Option) *limiter.Limiter { return limiter.New(client, options...) })
 	})
 }
 
@@ -31,12 +31,11 @@ func TestQuantitiesInThisProcess(t *testing.T) {
 }
 
 // testQuantities tells a story of one funnel. Hooks get each decision before its caller, in their order.
-func testQuantities(t *testing.T, path limiter.Source, make func(...limiter.Option) *limiter.Limiter) {
+func testQuantities(t *testing.T, source limiter.Source, make func(...limiter.Option) *limiter.Limiter) {
 	const token, never = 96 * time.Minute, limiter.NoRetry
-	var told recorder
-	l := make(limiter.WithPrefix("limits:"), limiter.WithHook(told.hook), limiter.WithHook(func(_ context.Context, event limiter.Event) {
-		require.Equal(t, told.last(), event)
-	}))
+	var recorded recorder
+	second := func(_ context.Context, event limiter.Event) { require.Equal(t, recorded.last(), event) }
+	l := make(limiter.WithPrefix("limits:"), limiter.WithHook(recorded.hook), limiter.WithHook(second))
 	for _, c := range []struct {
 		name               string
 		command            string
@@ -63,7 +62,7 @@ func testQuantities(t *testing.T, path limiter.Source, make func(...limiter.Opti
 		{"refund more than it holds", "refund", 100, "100 15 false", 0, 0, 0},
 		{"charge", "charge", 1, "1 14 false", 0, 0, 1},
 	} {
-		ask := commands[c.command]
+		ask := methods[c.command]
 		if strings.HasPrefix(c.name, "reserve") {
 			ask = func(l *limiter.Limiter, key string, quantity int) (limiter.Result, error) {
 				return l.Reserve(context.Background(), key, fifteenPerDay, quantity, 3*token)
@@ -82,13 +81,14 @@ func testQuantities(t *testing.T, path limiter.Source, make func(...limiter.Opti
 			require.InDelta(t, want, times[1], float64(time.Minute), c.name)
 			require.Equal(t, want == never, times[1] == never, c.name)
 		}
-		want := limiter.Result{Key: "key", Limit: fifteenPerDay, Quantity: c.quantity, Source: path}
+		want := limiter.Result{Key: "key", Limit: fifteenPerDay, Quantity: c.quantity, Source: source}
 		got := limiter.Result{Key: result.Key, Limit: result.Limit, Quantity: result.Quantity, Source: result.Source}
 		require.Equal(t, want, got, c.name)
-		event := told.last()
-		require.Equal(t, path != limiter.FromLocal, event.Duration > 0, c.name) // a clock of synctest stands still
+		event := recorded.last()
+		require.Equal(t, source != limiter.FromLocal, event.Duration > 0, c.name) // a clock of synctest stands still
 		event.Duration = 0
-		require.Equal(t, limiter.Event{Command: c.command, Key: "limits:key", Result: result, Limited: result.Limited()}, event, c.name)
+		require.Equal(t, limiter.Event{Command: c.command, Key: "limits:key", Result: result, Limited: result.Limited()},
+			event, c.name)
 		require.Equal(t, result.Allowed > 0 && !strings.HasPrefix(c.name, "refund"), result.Receipt > 0, c.name)
 	}
 }
@@ -96,10 +96,10 @@ func testQuantities(t *testing.T, path limiter.Source, make func(...limiter.Opti
 // The tokens of several requests are taken from all funnels or from none.
 func TestAllowAll(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Source) {
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
 		const token, never = 96 * time.Minute, limiter.NoRetry
-		var told recorder
-		ctx, l := context.Background(), limiter.New(client, limiter.WithHook(told.hook))
+		var recorded recorder
+		ctx, l := context.Background(), limiter.New(client, limiter.WithHook(recorded.hook))
 		for _, c := range []struct {
 			name    string
 			a, b    int // quantities
@@ -120,10 +120,10 @@ func TestAllowAll(t *testing.T) {
 			require.InDelta(t, c.retry, results.RetryAfter(), float64(time.Minute), c.name)
 			got := func(r limiter.Result) string { return fmt.Sprint(r.Allowed, r.Remaining, r.Limited()) }
 			require.Equal(t, c.want, got(results[0])+", "+got(results[1]), c.name)
-			require.Equal(t, []any{"a", "b", path}, []any{results[0].Key, results[1].Key, results[1].Source}, c.name)
-			events := told.all()
+			require.Equal(t, []any{"a", "b", source}, []any{results[0].Key, results[1].Key, results[1].Source}, c.name)
+			events := recorded.all()
 			require.Equal(t, []limiter.Result(results), []limiter.Result{events[0].Result, events[1].Result}, c.name)
-			told = recorder{}
+			recorded = recorder{}
 			require.Equal(t, !c.limited, results[0].Receipt > 0 && results[1].Receipt > 0, c.name)
 		}
 
@@ -166,9 +166,10 @@ func TestResetEmptiesTheFunnel(t *testing.T) {
 // No failure policy applies to calls that are wrong.
 func TestWrongCalls(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Source) {
-		var told recorder
-		ctx, l := context.Background(), limiter.New(client, limiter.OnFailure(limiter.FailOpen), limiter.WithHook(told.hook))
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, _ limiter.Source) {
+		var recorded recorder
+		ctx, l := context.Background(), limiter.New(client, limiter.OnFailure(limiter.FailOpen),
+			limiter.WithHook(recorded.hook))
 		require.NoError(t, client.LPush(ctx, "list", "element").Err())
 		require.NoError(t, client.Set(ctx, "string", "abc", 0).Err())
 		for _, c := range []struct {
@@ -178,7 +179,8 @@ func TestWrongCalls(t *testing.T) {
 			want      string
 		}{
 			{"no limit", "key", limiter.Limit{}, 1, gcra.ErrCount.Error()},
-			{"count", "key", limiter.PerHour(-3).WithCapacity(2), 1, `key "key": a limit of -3 per hour, capacity 2: count must be at least 1`},
+			{"count", "key", limiter.PerHour(-3).WithCapacity(2), 1,
+				`key "key": a limit of -3 per hour, capacity 2: count must be at least 1`},
 			{"quantity", "key", perDay(3), -1, `key "key": quantity -1 of a limit of 3 per day, capacity 3: quantity must`},
 			{"key of another type", "list", fifteenPerDay, 1, "WRONGTYPE"},
 			{"other value", "string", fifteenPerDay, 1, `limiter: key "string": ERR the key does not hold a funnel`},
@@ -187,7 +189,7 @@ func TestWrongCalls(t *testing.T) {
 			require.ErrorContains(t, err, c.want, c.name)
 			require.Equal(t, limiter.Result{Key: c.key, Limit: c.limit, Quantity: c.quantity}, result, c.name)
 			require.True(t, result.Limited(), c.name)
-			event := told.last()
+			event := recorded.last()
 			require.Equal(t, []any{result, err, err}, []any{event.Result, event.Err, event.Cause}, c.name)
 		}
 		require.Equal(t, "abc", client.Get(ctx, "string").Val())
@@ -201,7 +203,7 @@ func TestWrongCalls(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	client, small, large := connect(t, limiter.FromModule), limiter.PerMinute(30).WithCapacity(15), perDay(100_000)
 	for _, c := range []struct {
-		path        limiter.Source
+		source      limiter.Source
 		limit       limiter.Limit
 		cancellable bool
 		most        float64
@@ -209,7 +211,7 @@ func TestAllocations(t *testing.T) {
 		{limiter.FromModule, small, false, 21}, {limiter.FromModule, large, false, 23}, {limiter.FromModule, large, true, 29},
 		{limiter.FromScript, small, false, 12}, {limiter.FromScript, large, false, 12},
 	} {
-		l, key := limiter.New(client, limiter.WithSource(c.path)), fmt.Sprint(c.limit.Count)
+		l, key := limiter.New(client, limiter.WithSource(c.source)), fmt.Sprint(c.limit.Count)
 		got := testing.AllocsPerRun(1000, func() {
 			ctx, cancel := context.Background(), func() {}
 			if c.cancellable {

@@ -35,7 +35,7 @@ func TestReplies(t *testing.T) {
 	const wrong = `limiter: key "key": unexpected reply to take.lua: %s`
 	for _, c := range []struct {
 		name, reply string // to AllowAtMost of 2 tokens
-		path        limiter.Source
+		source      limiter.Source
 		allowed     int
 		err         string
 	}{
@@ -62,9 +62,10 @@ func TestReplies(t *testing.T) {
 		{"another script's word", "'OK'", limiter.FromScript, 0, fmt.Sprintf(wrong, "OK")},
 		{"another script's list", "{1}", limiter.FromScript, 0, fmt.Sprintf(wrong, "[1]")},
 		{"a funnel below empty", "-1", limiter.FromScript, 0, fmt.Sprintf(wrong, "-1")},
-		{"more taken by the script", "'410246208000000000041024448000 3'", limiter.FromScript, 0, "unexpected reply to take.lua"},
+		{"more taken by the script", "'410246208000000000041024448000 3'", limiter.FromScript, 0,
+			"unexpected reply to take.lua"},
 	} {
-		l := limiter.New(&foreign{client, "return " + c.reply}, limiter.WithSource(c.path))
+		l := limiter.New(&foreign{client, "return " + c.reply}, limiter.WithSource(c.source))
 		result, err := l.AllowAtMost(t.Context(), "key", fifteenPerDay, 2)
 		if c.err != "" {
 			require.ErrorContains(t, err, c.err, c.name)
@@ -72,9 +73,9 @@ func TestReplies(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, c.name)
-		require.Equal(t, []any{c.allowed, c.path}, []any{result.Allowed, result.Source}, c.name)
+		require.Equal(t, []any{c.allowed, c.source}, []any{result.Allowed, result.Source}, c.name)
 		require.Positive(t, result.Receipt, c.name)
-		if c.path == limiter.FromModule {
+		if c.source == limiter.FromModule {
 			require.Equal(t, 24*time.Hour+500*time.Millisecond, result.ResetAfter, c.name)
 		}
 	}

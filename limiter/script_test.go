@@ -31,11 +31,14 @@ func TestScriptSaysWhatItTakes(t *testing.T) {
 		{"k", "peek 15 30 60 \xff\n'x", "quantity must be an integer from 0 to 9223372036854775807, not '??'x'"},
 		{"k", "peek 1 5000000 10000000 1", "count and period are too large together for the script"},
 		{"k", "peek 1 1 60 5000000", "quantity and period are too large together for the script"},
-		{"k l", "peek 15 30 60 1 5000000 1 60 7", "row 2: capacity and period are too large together for the script: it takes numbers up to 4000000," +
-			" or times below 104 days; choose smaller ones, or load the module funnel (capacity count period quantity: 5000000 1 60 7)"},
-		{strings.Repeat("k ", 65), "refund" + strings.Repeat(" 15 30 60 1", 65), "wrong number of arguments for 'cl.refund' command"},
+		{"k l", "peek 15 30 60 1 5000000 1 60 7",
+			"row 2: capacity and period are too large together for the script: it takes numbers up to 4000000," +
+				" or times below 104 days; choose smaller ones, or load the module funnel (capacity count period quantity: 5000000 1 60 7)"},
+		{strings.Repeat("k ", 65), "refund" + strings.Repeat(" 15 30 60 1", 65),
+			"wrong number of arguments for 'cl.refund' command"},
 	} {
-		err := client.Eval(context.Background(), limiter.Script(), strings.Fields(c.keys), servertest.ToAny(strings.Split(c.words, " "))...).Err()
+		err := client.Eval(context.Background(), limiter.Script(), strings.Fields(c.keys),
+			servertest.ToAny(strings.Split(c.words, " "))...).Err()
 		require.ErrorContains(t, err, "ERR "+c.want, "%v", c)
 	}
 
@@ -89,7 +92,8 @@ func TestScriptReplicatesItsEffect(t *testing.T) {
 
 	if servertest.Since7(t) {
 		require.NoError(t, client.ReplicaOf(ctx, "127.0.0.1", "1").Err())
-		require.NoError(t, client.EvalRO(ctx, limiter.Script(), []string{"one", "two"}, "peek", 15, 30, 6000, 1, 15, 30, 6000, 1).Err())
+		require.NoError(t, client.EvalRO(ctx, limiter.Script(), []string{"one", "two"}, "peek", 15, 30, 6000, 1, 15, 30,
+			6000, 1).Err())
 	}
 }
 

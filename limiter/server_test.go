@@ -21,7 +21,7 @@ import (
 // and a script that was flushed, at once. No token is lost.
 func TestModuleComesAndGoes(t *testing.T) {
 	t.Parallel()
-	server := bare(t, "--save", "", "--appendonly", "yes")
+	server := withoutModule(t, "--save", "", "--appendonly", "yes")
 	client := server.Client(t, func(options *redis.Options) { options.MaxRetries = 3 }) // for the restart
 	l, clock := onClock(client)
 	after := func(d time.Duration) func() { return func() { clock.advance(d) } }
@@ -35,7 +35,7 @@ func TestModuleComesAndGoes(t *testing.T) {
 	for _, step := range []struct {
 		name   string
 		change func()
-		path   limiter.Source
+		source limiter.Source
 	}{
 		{"no module", after(0), limiter.FromScript},
 		{"script flushed", flush, limiter.FromScript},
@@ -54,7 +54,7 @@ func TestModuleComesAndGoes(t *testing.T) {
 		for range 2 {
 			remaining--
 			result := allow(t, l, "key", perDay(100))
-			require.Equal(t, step.path, result.Source, step.name)
+			require.Equal(t, step.source, result.Source, step.name)
 			require.Equal(t, remaining, result.Remaining, step.name)
 		}
 	}
@@ -64,9 +64,9 @@ func TestModuleComesAndGoes(t *testing.T) {
 // by the script.
 func TestOnePathOnly(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Source) {
-		byModule := path
-		if path == limiter.FromScript {
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
+		byModule := source
+		if source == limiter.FromScript {
 			byModule = limiter.FromOpen
 		}
 		for only, want := range map[limiter.Source]limiter.Source{"module": byModule, "script": limiter.FromScript} {
@@ -81,7 +81,7 @@ func TestOnePathOnly(t *testing.T) {
 // A server that lacks EVALSHA_RO, as Redis 6.2 does, is asked for it once.
 func TestServerWithoutReadOnlyScripts(t *testing.T) {
 	t.Parallel()
-	counted := &counting{Client: bare(t, "--rename-command", "evalsha_ro", "hidden").Client(t)}
+	counted := &counting{Client: withoutModule(t, "--rename-command", "evalsha_ro", "hidden").Client(t)}
 	l := limiter.New(counted, limiter.WithSource(limiter.FromScript))
 	require.Equal(t, 14, allow(t, l, "key", fifteenPerDay).Remaining)
 	for _, trips := range []int64{2, 1, 1} {
@@ -101,11 +101,11 @@ func TestPermissions(t *testing.T) {
 	const module = "+cl.reserve +cl.take +cl.peek +cl.charge +cl.refund"
 	const script = "+eval +evalsha +eval_ro +evalsha_ro +get +set +del"
 	for _, c := range []struct {
-		name  string
-		rules string
-		path  limiter.Source
-		sent  int64  // commands of a call, but for the first
-		err   string // if none decides
+		name   string
+		rules  string
+		source limiter.Source
+		sent   int64  // commands of a call, but for the first
+		err    string // if none decides
 	}{
 		{"module", module, limiter.FromModule, 1, ""},
 		{"script", script + " +time", limiter.FromScript, 1, ""},
@@ -116,10 +116,10 @@ func TestPermissions(t *testing.T) {
 		counted := &counting{Client: server.ClientOfUser(t, c.rules+" ~user:*")}
 		l := limiter.New(counted)
 		for round := range 2 {
-			for _, command := range slices.Sorted(maps.Keys(commands)) {
+			for _, command := range slices.Sorted(maps.Keys(methods)) {
 				before := counted.trips.Load()
-				result, err := commands[command](l, "user:42", 1)
-				require.Equal(t, c.path, result.Source, "%s: %s", c.name, command)
+				result, err := methods[command](l, "user:42", 1)
+				require.Equal(t, c.source, result.Source, "%s: %s", c.name, command)
 				if c.err == "" {
 					require.NoError(t, err, "%s: %s", c.name, command)
 				} else {
@@ -139,7 +139,7 @@ func TestPermissions(t *testing.T) {
 			require.Contains(t, err.Error(), `limiter: key "other:42": `, c.name)
 			require.EqualValues(t, 1, counted.trips.Load()-before, c.name)
 			require.ErrorContains(t, l.Reset(ctx, "other:42"), `limiter: key "other:42": NOPERM`, c.name)
-			require.Equal(t, c.path, allow(t, l, "user:42", fifteenPerDay).Source, c.name)
+			require.Equal(t, c.source, allow(t, l, "user:42", fifteenPerDay).Source, c.name)
 		}
 	}
 }

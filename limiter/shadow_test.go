@@ -33,12 +33,15 @@ func testShadow(t *testing.T) {
 		quantity     int
 		result, told string
 	}{
-		"limited":                  {full, ctx, valid, 1, "allowed 1, 0 of 1 remain, reset after 24h0m0s, local", "1 tokens, 24h0m0s"},
-		"of no tokens":             {full, ctx, valid, 0, "allowed 0, 0 of 1 remain, reset after 24h0m0s, local", ""},
-		"beyond the capacity":      {full, ctx, valid, 2, "allowed 2, 0 of 1 remain, reset after 24h0m0s, local", "2 tokens, 2562047h47m16.854775807s"},
-		"without Redis":            {down, ctx, valid, 1, "allowed 1, 0 of 0 remain, reset after 0s, open", "127.0.0.1:1"},
-		"of negative quantity":     {empty, ctx, valid, -1, "allowed 0, 0 of 0 remain, reset after 0s, open", "quantity"},
-		"by an invalid limit":      {empty, ctx, invalid, 1, "allowed 1, 0 of 0 remain, reset after 0s, open", "-1 per second"},
+		"limited": {full, ctx, valid, 1, "allowed 1, 0 of 1 remain, reset after 24h0m0s, local",
+			"1 tokens, 24h0m0s"},
+		"of no tokens": {full, ctx, valid, 0, "allowed 0, 0 of 1 remain, reset after 24h0m0s, local", ""},
+		"beyond the capacity": {full, ctx, valid, 2, "allowed 2, 0 of 1 remain, reset after 24h0m0s, local",
+			"2 tokens, 2562047h47m16.854775807s"},
+		"without Redis":        {down, ctx, valid, 1, "allowed 1, 0 of 0 remain, reset after 0s, open", "127.0.0.1:1"},
+		"of negative quantity": {empty, ctx, valid, -1, "allowed 0, 0 of 0 remain, reset after 0s, open", "quantity"},
+		"by an invalid limit": {empty, ctx, invalid, 1, "allowed 1, 0 of 0 remain, reset after 0s, open",
+			"-1 per second"},
 		"decided too late":         {empty, late, valid, 1, "allowed 1, 0 of 0 remain, reset after 0s, open", "deadline"},
 		"of a caller who has gone": {empty, gone, valid, 1, "allowed 1, 0 of 0 remain, reset after 0s, open", ""},
 	} {

@@ -23,13 +23,15 @@ import (
 // Go-redis repeats a command whose answer was lost: the second copy finds the slot of the first.
 func TestSlotOfALostAnswer(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, direct *redis.Client, source limiter.Source) {
+	byModuleAndScript(t, func(t *testing.T, direct *redis.Client, source limiter.Source) {
 		ctx, lossy := t.Context(), lossyFor(t, direct)
 		tokens := limiter.Request{Key: "tokens", Limit: fifteenPerDay, Quantity: 10}
-		got := tryAcquire(t, limiter.New(lossy(func(*redis.Options) {}), limiter.WithSource(source)), "slots", twoFor1h, tokens)
+		got := tryAcquire(t, limiter.New(lossy(func(*redis.Options) {}), limiter.WithSource(source)), "slots", twoFor1h,
+			tokens)
 		require.EqualValues(t, 1, direct.ZCard(ctx, "slots").Val(), "one slot for two copies")
 		require.NotNil(t, got.Slot)
-		require.Equal(t, limiter.Result{Key: "tokens", Limit: fifteenPerDay, Quantity: 10, OK: true, Allowed: 10, Remaining: 5,
+		require.Equal(t, limiter.Result{Key: "tokens", Limit: fifteenPerDay, Quantity: 10, OK: true, Allowed: 10,
+			Remaining:  5,
 			ResetAfter: got.Requests[0].ResetAfter, Source: source}, got.Requests[0], "the second copy was limited by its tokens")
 		require.NoError(t, got.Slot.Release(ctx))
 		require.Zero(t, direct.Exists(ctx, "slots").Val())
@@ -52,21 +54,25 @@ func lossyFor(t *testing.T, direct *redis.Client) func(change func(*redis.Option
 // Without retries the slot is given back, whatever the policy decides.
 func TestSlotOfALostAnswerIsGivenBack(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, direct *redis.Client, source limiter.Source) {
+	byModuleAndScript(t, func(t *testing.T, direct *redis.Client, source limiter.Source) {
 		ctx, lossy := t.Context(), lossyFor(t, direct)
 		for _, policy := range []limiter.FailurePolicy{limiter.FailWithError, limiter.FailOpen} {
-			var told recorder
+			var recorded recorder
 			tokens := limiter.Request{Key: policy.String(), Limit: fifteenPerDay, Quantity: 10}
-			l := limiter.New(lossy(once), limiter.WithSource(source), limiter.OnFailure(policy), limiter.WithHook(told.hook))
+			l := limiter.New(lossy(withoutRetries), limiter.WithSource(source), limiter.OnFailure(policy),
+				limiter.WithHook(recorded.hook))
 			got, err := l.TryAcquire(ctx, "slots", twoFor1h, tokens)
 			require.Equal(t, policy == limiter.FailOpen, err == nil && got.Slot != nil, policy)
 			require.EqualValues(t, 1, direct.Exists(ctx, tokens.Key).Val(), "%v: it was executed", policy)
 			isRefund := func(event limiter.Event) bool { return event.Command == "refund" } // maybe told before the others
-			servertest.Eventually(t, "the slot is given back", func() bool { return slices.ContainsFunc(told.all(), isRefund) })
+			servertest.Eventually(t, "the slot is given back", func() bool {
+				return slices.ContainsFunc(recorded.all(),
+					isRefund)
+			})
 			require.Zero(t, direct.Exists(ctx, "slots").Val(), policy)
 			if got.Slot != nil {
 				require.NoError(t, got.Slot.Release(ctx))
-				require.Len(t, told.all(), 3, "nobody counts it")
+				require.Len(t, recorded.all(), 3, "nobody counts it")
 			}
 		}
 	})
@@ -75,7 +81,7 @@ func TestSlotOfALostAnswerIsGivenBack(t *testing.T) {
 // The answer to the first copy is lost, and the server refuses the second.
 func TestSlotOfARefusedCopyIsGivenBack(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, direct *redis.Client, source limiter.Source) {
+	byModuleAndScript(t, func(t *testing.T, direct *redis.Client, source limiter.Source) {
 		var calls atomic.Int64
 		_, err := limiter.New(clientFunc(func(ctx context.Context, command redis.Cmder) error {
 			err := direct.Process(ctx, command)
@@ -87,7 +93,10 @@ func TestSlotOfARefusedCopyIsGivenBack(t *testing.T) {
 		}), limiter.WithSource(source)).TryAcquire(t.Context(), "refused", limiter.Slots{Max: 1, TTL: time.Hour})
 		require.ErrorContains(t, err, "OOM")
 		require.ErrorIs(t, err, limiter.ErrUnavailable)
-		servertest.Eventually(t, "the slot is given back", func() bool { return direct.Exists(t.Context(), "refused").Val() == 0 })
+		servertest.Eventually(t, "the slot is given back", func() bool {
+			return direct.Exists(t.Context(),
+				"refused").Val() == 0
+		})
 	})
 }
 
@@ -99,7 +108,8 @@ func TestSlotsOfADeadServer(t *testing.T) {
 		t.Run(policy.String(), func(t *testing.T) {
 			t.Parallel()
 			ctx, server := t.Context(), servertest.StartModule(t)
-			l := limiter.New(server.Client(t, once), limiter.OnFailure(policy), limiter.WithTimeout(servertest.Patience))
+			l := limiter.New(server.Client(t, withoutRetries), limiter.OnFailure(policy),
+				limiter.WithTimeout(servertest.Patience))
 			counted := requireSlot(t, l, "lost", limiter.Slots{Max: 1, TTL: 500 * time.Millisecond})
 			server.Kill()
 			slots := [3]*limiter.Slot{}
@@ -132,8 +142,8 @@ func TestSlotsOfAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	ctx, server := t.Context(), servertest.StartModule(t)
 	client := server.Client(t)
-	var told recorder
-	l := limiter.New(client, limiter.WithTimeout(500*time.Millisecond), limiter.WithHook(told.hook))
+	var recorded recorder
+	l := limiter.New(client, limiter.WithTimeout(500*time.Millisecond), limiter.WithHook(recorded.hook))
 	slot := requireSlot(t, l, "released", twoFor1h)
 	require.NoError(t, server.Signal(syscall.SIGSTOP))
 	_, err := l.TryAcquire(ctx, "key", twoFor1h)
@@ -141,7 +151,8 @@ func TestSlotsOfAServerThatHangs(t *testing.T) {
 	require.ErrorIs(t, err, limiter.ErrUnavailable)
 	require.ErrorIs(t, slot.Release(ctx), context.DeadlineExceeded)
 	require.NoError(t, server.Signal(syscall.SIGCONT))
-	servertest.Eventually(t, "the slot is given back", func() bool { return told.last().Command == "refund" && told.last().Key == "key" })
+	servertest.Eventually(t, "the slot is given back",
+		func() bool { return recorded.last().Command == "refund" && recorded.last().Key == "key" })
 	require.NoError(t, slot.Release(ctx), "the answer to the first release was lost, so held says nothing")
 	require.Zero(t, client.Exists(ctx, "key", "released").Val())
 }

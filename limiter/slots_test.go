@@ -1,5 +1,5 @@
-// No more than Max hold a slot, whatever becomes of contexts and keys. A holder that is not counted any more is told, and
-// tokens are taken with a slot or not at all.
+// No more than Max hold a slot, whatever becomes of contexts and keys. A holder that is not counted any more is told,
+// and tokens are taken with a slot or not at all.
 
 package limiter_test
 
@@ -23,7 +23,8 @@ import (
 )
 
 // tryAcquire takes a slot, and fails the test if there is no decision.
-func tryAcquire(t testing.TB, l *limiter.Limiter, key string, slots limiter.Slots, requests ...limiter.Request) limiter.Acquisition {
+func tryAcquire(t testing.TB, l *limiter.Limiter, key string, slots limiter.Slots,
+	requests ...limiter.Request) limiter.Acquisition {
 	t.Helper()
 	got, err := l.TryAcquire(t.Context(), key, slots, requests...)
 	require.NoError(t, err)
@@ -32,7 +33,8 @@ func tryAcquire(t testing.TB, l *limiter.Limiter, key string, slots limiter.Slot
 }
 
 // requireSlot takes a slot, which must be free.
-func requireSlot(t testing.TB, l *limiter.Limiter, key string, slots limiter.Slots, requests ...limiter.Request) *limiter.Slot {
+func requireSlot(t testing.TB, l *limiter.Limiter, key string, slots limiter.Slots,
+	requests ...limiter.Request) *limiter.Slot {
 	t.Helper()
 	got := tryAcquire(t, l, key, slots, requests...)
 	require.NotNil(t, got.Slot, "a slot of %q should be free: %+v", key, got.Slots)
@@ -45,7 +47,7 @@ var (
 )
 
 // testSlots is what holds whatever decides: the limit, all or nothing, Results, hooks, Release.
-func testSlots(t *testing.T, l *limiter.Limiter, told *recorder, source limiter.Source) {
+func testSlots(t *testing.T, l *limiter.Limiter, recorded *recorder, source limiter.Source) {
 	ctx := context.Background()
 	slots := map[string]*limiter.Slot{}
 	for _, step := range []struct {
@@ -67,7 +69,8 @@ func testSlots(t *testing.T, l *limiter.Limiter, told *recorder, source limiter.
 			require.NoError(t, slots[step.release].Release(ctx), step.name)
 			require.Equal(t, context.Canceled, context.Cause(slots[step.release].Context()), step.name)
 		}
-		got := tryAcquire(t, l, "{a}slots", twoFor3s, limiter.Request{Key: "{a}tokens", Limit: fifteenPerDay, Quantity: step.tokens})
+		request := limiter.Request{Key: "{a}tokens", Limit: fifteenPerDay, Quantity: step.tokens}
+		got := tryAcquire(t, l, "{a}slots", twoFor3s, request)
 		require.Equal(t, step.limited, got.Limited(), step.name)
 		word, _, _ := strings.Cut(step.name, ",")
 		slots[word] = got.Slot
@@ -79,10 +82,11 @@ func testSlots(t *testing.T, l *limiter.Limiter, told *recorder, source limiter.
 		require.Equal(t, tokens.Allowed > 0, tokens.Receipt > 0, "%s: a receipt", step.name)
 
 		require.InDelta(t, 3*time.Second, got.Slots.ResetAfter, float64(3*time.Second), step.name)
-		asked := limiter.Result{Key: "{a}slots", Slots: twoFor3s, Quantity: 1, Source: source, OK: got.Slots.OK, Allowed: got.Slots.Allowed,
+		asked := limiter.Result{Key: "{a}slots", Slots: twoFor3s, Quantity: 1, Source: source, OK: got.Slots.OK,
+			Allowed:   got.Slots.Allowed,
 			Remaining: got.Slots.Remaining, RetryAfter: got.Slots.RetryAfter, ResetAfter: got.Slots.ResetAfter}
 		require.Equal(t, asked, got.Slots, step.name)
-		events := told.all()
+		events := recorded.all()
 		for i, result := range []limiter.Result{got.Slots, tokens} {
 			event := events[len(events)-2+i]
 			require.Equal(t, []any{"reserve", "p:" + result.Key, result, step.limited, nil},
@@ -91,19 +95,21 @@ func testSlots(t *testing.T, l *limiter.Limiter, told *recorder, source limiter.
 	}
 	require.Equal(t, []string{"false 0 1", "true 0 4"}, peekAll(t, l), "seen without taking: one holder, 11 tokens")
 
-	events := len(told.all())
+	events := len(recorded.all())
 	require.NoError(t, slots["first"].Release(ctx), "a second release does nothing")
-	require.Len(t, told.all(), events, "nothing is asked")
+	require.Len(t, recorded.all(), events, "nothing is asked")
 	fourth := requireSlot(t, l, "{a}slots", twoFor3s)
 	require.True(t, tryAcquire(t, l, "{a}slots", twoFor3s).Limited(), "the second release gave nothing back")
 	require.NoError(t, fourth.Release(ctx))
-	require.Equal(t, []any{"refund", "p:{a}slots", 1}, []any{told.last().Command, told.last().Key, told.last().Result.Allowed})
+	last := recorded.last()
+	require.Equal(t, []any{"refund", "p:{a}slots", 1}, []any{last.Command, last.Key, last.Result.Allowed})
 	require.NoError(t, slots["third"].Release(ctx))
 }
 
 // peekAll peeks at the slots and the tokens of testSlots, and returns Limited, Allowed and Remaining.
 func peekAll(t *testing.T, l *limiter.Limiter) (seen []string) {
-	results, err := l.PeekAll(t.Context(), twoFor3s.At("{a}slots"), limiter.Request{Key: "{a}tokens", Limit: fifteenPerDay, Quantity: 5})
+	tokens := limiter.Request{Key: "{a}tokens", Limit: fifteenPerDay, Quantity: 5}
+	results, err := l.PeekAll(t.Context(), twoFor3s.At("{a}slots"), tokens)
 	require.NoError(t, err)
 	for _, result := range results {
 		seen = append(seen, fmt.Sprint(result.Limited(), result.Allowed, result.Remaining))
@@ -124,8 +130,9 @@ func (r *recorder) renewals() (count int) {
 func TestSlotsInThisProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var told recorder
-		testSlots(t, limiter.NewLocal(limiter.WithPrefix("p:"), limiter.WithHook(told.hook)), &told, limiter.FromLocal)
+		var recorded recorder
+		testSlots(t, limiter.NewLocal(limiter.WithPrefix("p:"), limiter.WithHook(recorded.hook)), &recorded,
+			limiter.FromLocal)
 	})
 }
 
@@ -136,23 +143,23 @@ func TestSlotRenewsItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		var told recorder
-		l := limiter.NewLocal(limiter.WithHook(told.hook))
+		var recorded recorder
+		l := limiter.NewLocal(limiter.WithHook(recorded.hook))
 		type key struct{}
 		got, err := l.TryAcquire(context.WithValue(ctx, key{}, 1), "renewed", oneFor3s)
 		require.NoError(t, err)
 		time.Sleep(10*time.Second + 1)
-		require.Equal(t, 10, told.renewals(), "each third of the TTL")
+		require.Equal(t, 10, recorded.renewals(), "each third of the TTL")
 		require.NoError(t, got.Slot.Context().Err())
 		require.Equal(t, 1, got.Slot.Context().Value(key{}))
 		require.True(t, tryAcquire(t, l, "renewed", oneFor3s).Limited(), "it is still held")
 		cancel()
 		require.ErrorIs(t, got.Slot.Context().Err(), context.Canceled)
 		time.Sleep(time.Second)
-		require.Equal(t, 11, told.renewals(), "until it is released")
+		require.Equal(t, 11, recorded.renewals(), "until it is released")
 		require.NoError(t, got.Slot.Release(ctx), "the context does not matter")
 		time.Sleep(time.Minute)
-		require.Equal(t, 11, told.renewals(), "after the release")
+		require.Equal(t, 11, recorded.renewals(), "after the release")
 	})
 }
 
@@ -171,7 +178,8 @@ func TestSlotIsLostWithItsKey(t *testing.T) {
 		require.NoError(t, second.Release(ctx))
 		require.ErrorIs(t, slot.Release(ctx), limiter.ErrSlotLost, "others may have worked at the same time")
 		require.NoError(t, slot.Release(ctx), "once it is answered")
-		require.True(t, tryAcquire(t, l, "deleted", oneFor3s).Limited(), "the release of a lost slot leaves the other's alone")
+		require.True(t, tryAcquire(t, l, "deleted", oneFor3s).Limited(),
+			"the release of a lost slot leaves the other's alone")
 		require.NoError(t, other.Release(ctx))
 	})
 }
@@ -181,7 +189,8 @@ func TestSlotIsLostAfterAPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var pause atomic.Int64
-		l := limiter.NewLocal(limiter.WithHook(func(context.Context, limiter.Event) { time.Sleep(time.Duration(pause.Load())) }))
+		sleep := func(context.Context, limiter.Event) { time.Sleep(time.Duration(pause.Load())) }
+		l := limiter.NewLocal(limiter.WithHook(sleep))
 		start := time.Now()
 		slot := requireSlot(t, l, "key", twoFor3s)
 		pause.Store(int64(10 * time.Second))
@@ -202,19 +211,23 @@ func TestSlotIsLostAfterAPause(t *testing.T) {
 func TestWrongSlots(t *testing.T) {
 	t.Parallel()
 	l, second := limiter.NewLocal(), limiter.Slots{Max: 1, TTL: time.Second}
+	request := func(key string, quantity int) []limiter.Request {
+		return []limiter.Request{{key, fifteenPerDay, quantity}}
+	}
+	short, long := limiter.Slots{Max: 1, TTL: time.Millisecond - 1}, limiter.Slots{Max: 1, TTL: 1<<63 - 1}
 	for want, c := range map[string]struct {
 		slots    limiter.Slots
 		requests []limiter.Request
 		is       error
 	}{
 		`key "key": there must be at least 1 slot`:                 {limiter.Slots{TTL: time.Second}, nil, inflight.ErrLimit},
-		`key "key": slots of {Max:-1 TTL:1s}: limit must`:          {limiter.Slots{Max: -1, TTL: time.Second}, nil, inflight.ErrLimit},
-		`key "key": slots of {Max:1 TTL:999.999µs}: ttl must`:      {limiter.Slots{Max: 1, TTL: time.Millisecond - 1}, nil, inflight.ErrTTL},
-		`ttl is too large: the slot must end before the year 2262`: {limiter.Slots{Max: 1, TTL: 1<<63 - 1}, nil, inflight.ErrEnd},
+		`key "key": slots of {Max:-1 TTL:0s}: limit must`:          {limiter.Slots{Max: -1}, nil, inflight.ErrLimit},
+		`key "key": slots of {Max:1 TTL:999.999µs}: ttl must`:      {short, nil, inflight.ErrTTL},
+		`ttl is too large: the slot must end before the year 2262`: {long, nil, inflight.ErrEnd},
 		"a call must have 1 to 64 rows, not 65":                    {second, make([]limiter.Request, 64), nil},
-		`key "key" is named twice in this call`:                    {second, []limiter.Request{{"key", fifteenPerDay, 1}}, nil},
+		`key "key" is named twice in this call`:                    {second, request("key", 1), nil},
 		`key "a": quantity -1 of a limit of 15 per day, capacity 15: quant`: {
-			second, []limiter.Request{{"a", fifteenPerDay, -1}}, gcra.ErrQuantity},
+			second, request("a", -1), gcra.ErrQuantity},
 	} {
 		got, err := l.TryAcquire(t.Context(), "key", c.slots, c.requests...)
 		require.True(t, got.Limited(), want)
@@ -227,21 +240,21 @@ func TestWrongSlots(t *testing.T) {
 
 func TestSlotsInRedis(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
-		var told recorder
-		testSlots(t, limiter.New(client, limiter.WithPrefix("p:"), limiter.WithHook(told.hook)), &told, source)
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
+		var recorded recorder
+		testSlots(t, limiter.New(client, limiter.WithPrefix("p:"), limiter.WithHook(recorded.hook)), &recorded, source)
 		require.Zero(t, client.Exists(t.Context(), "p:{a}slots").Val())
 
-		l, short := limiter.New(client, limiter.WithHook(told.hook)), limiter.Slots{Max: 1, TTL: 300 * time.Millisecond}
-		before := told.renewals()
+		l, short := limiter.New(client, limiter.WithHook(recorded.hook)), limiter.Slots{Max: 1, TTL: 300 * time.Millisecond}
+		before := recorded.renewals()
 		slot := requireSlot(t, l, "renewed", short)
-		servertest.Eventually(t, "six renewals", func() bool { return told.renewals() >= before+6 })
+		servertest.Eventually(t, "six renewals", func() bool { return recorded.renewals() >= before+6 })
 		require.True(t, tryAcquire(t, l, "renewed", short).Limited(), "it is still held")
 		require.NoError(t, slot.Context().Err())
 		require.NoError(t, client.Del(t.Context(), "renewed").Err())
 		servertest.Eventually(t, "it is told", func() bool { return slot.Context().Err() != nil })
 		require.Equal(t, limiter.ErrSlotLost, context.Cause(slot.Context()))
-		require.True(t, told.last().Result.Limited(), "a renewal takes no slot")
+		require.True(t, recorded.last().Result.Limited(), "a renewal takes no slot")
 		require.ErrorIs(t, slot.Release(t.Context()), limiter.ErrSlotLost)
 
 		require.NoError(t, client.Set(t.Context(), "text", "1", 0).Err())
@@ -254,7 +267,7 @@ func TestSlotsInRedis(t *testing.T) {
 // A holder whose key was deleted while it worked, and whose slot another holder took, is told at its release.
 func TestReleaseOfASlotThatAnotherHas(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
 		ctx, l := t.Context(), limiter.New(client)
 		first := requireSlot(t, l, "key", limiter.Slots{Max: 1, TTL: time.Hour})
 		require.NoError(t, client.Del(ctx, "key").Err())

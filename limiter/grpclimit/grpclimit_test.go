@@ -254,6 +254,7 @@ func TestSlots(t *testing.T) {
 	})
 	require.ErrorContains(t, err, limiter.ErrSlotLost.Error())
 	require.Panics(t, func() {
-		grpclimit.New(limiter.Shadow(l, nil), limiter.PerSecond(1), grpclimit.WithSlots(limiter.Slots{Max: 1, TTL: time.Second}))
+		second := limiter.Slots{Max: 1, TTL: time.Second}
+		grpclimit.New(limiter.Shadow(l, nil), limiter.PerSecond(1), grpclimit.WithSlots(second))
 	})
 }

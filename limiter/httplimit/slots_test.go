@@ -72,7 +72,8 @@ func TestSlots(t *testing.T) {
 			require.Equal(t, c.retryAfter, limited.Header().Get("Retry-After"), "cost %d", c.cost)
 			require.Equal(t, []string{"1", "0"}, []string{limited.Header().Get("X-RateLimit-Limit"),
 				limited.Header().Get("X-RateLimit-Remaining")}, "cost %d", c.cost)
-			require.Equal(t, `"{s:slots";q=1;qu="concurrent-requests"`, limited.Header().Values("RateLimit-Policy")[1], "cost %d", c.cost)
+			require.Equal(t, `"{s:slots";q=1;qu="concurrent-requests"`, limited.Header().Values("RateLimit-Policy")[1],
+				"cost %d", c.cost)
 			require.Equal(t, `"{s:slots";r=0;t=1`, limited.Header().Values("RateLimit")[1], "cost %d", c.cost)
 		}
 		cost = 1

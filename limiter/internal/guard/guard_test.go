@@ -86,7 +86,8 @@ func TestCallersWhoGiveUpGetTheirCause(t *testing.T) {
 	})
 }
 
-// Three calls in a row without an answer open the breaker. It lets one call a second through, and each that ends a slot.
+// Three calls in a row without an answer open the breaker. It lets one call a second through, and each call
+// that ends a slot.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		redis := &fakeRedis{ask: hangs}
@@ -114,10 +115,12 @@ func TestBreaker(t *testing.T) {
 		slot, err := slots.NewRequest(1, int64(time.Second))
 		require.NoError(t, err)
 		before := redis.sent.Load()
-		_, _ = g.Ask(t.Context(), &backend.Call{Operation: call.Refund, Rows: []backend.Row{{Kind: call.Slots, Slot: slot, Holder: "h"}}})
+		row := backend.Row{Kind: call.Slots, Slot: slot, Holder: "h"}
+		_, _ = g.Ask(t.Context(), &backend.Call{Operation: call.Refund, Rows: []backend.Row{row}})
 		require.EqualValues(t, 1, redis.sent.Load()-before, "a slot is given back in any case")
-		redis.ask = allows
 		time.Sleep(time.Second)
+		synctest.Wait()
+		redis.ask = allows
 		for range 3 {
 			_, err := g.Ask(t.Context(), tokens(t, 1))
 			require.NoError(t, err, "closed again")
@@ -125,7 +128,8 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-// A call whose answer nobody gets is lost, once it is not under way any more. A late answer that limits it took nothing.
+// A call whose answer nobody gets is lost, once it is not under way any more. A late answer that limits it took
+// nothing.
 func TestLostCalls(t *testing.T) {
 	for name, c := range map[string]struct {
 		reply backend.Reply
@@ -152,6 +156,7 @@ func TestLostCalls(t *testing.T) {
 			_, err := g.Ask(t.Context(), asked)
 			require.ErrorIs(t, err, context.DeadlineExceeded, name)
 			time.Sleep(2 * time.Minute)
+			synctest.Wait()
 			require.Equal(t, c.lost, lost, name)
 		})
 	}

@@ -59,7 +59,7 @@ func endOfAnother(running []slot, holder string) int64 {
 func (h *holders) set(holder string, end int64) {
 	if old, has := h.ends[holder]; has {
 		if at, found := slices.BinarySearchFunc(h.byEnd, slot{old, holder}, compare); found {
-			h.byEnd = slices.Delete(h.byEnd, at, at+1)
+			h.remove(at)
 		}
 		delete(h.ends, holder)
 	}
@@ -68,6 +68,18 @@ func (h *holders) set(holder string, end int64) {
 		h.byEnd = slices.Insert(h.byEnd, at, slot{end, holder})
 		h.ends[holder] = end
 	}
+}
+
+// remove removes the slot at an index. It moves the slots before or the slots behind, of which there are fewer: mostly
+// the first slots are renewed.
+func (h *holders) remove(at int) {
+	if at > len(h.byEnd)/2 {
+		h.byEnd = slices.Delete(h.byEnd, at, at+1)
+		return
+	}
+	copy(h.byEnd[1:at+1], h.byEnd[:at])
+	h.byEnd[0] = slot{}
+	h.byEnd = h.byEnd[1:]
 }
 
 // last is when the last slot ends, or 0 if there is none.

@@ -46,8 +46,11 @@ func TestReleaseGoesOnUntilItIsAnswered(t *testing.T) {
 						return errors.New("no answer")
 					}
 				}
-				command.SetVal([]any{int64(0), "0", []any{
-					[]any{int64(0), int64(1), int64(0), "0", "5", held}, []any{int64(0), int64(1), int64(0), "0", "5", "41"}}[:len(command.Args())/5]})
+				rows := []any{
+					[]any{int64(0), int64(1), int64(0), "0", "5", held},
+					[]any{int64(0), int64(1), int64(0), "0", "5", "41"},
+				}
+				command.SetVal([]any{int64(0), "0", rows[:len(command.Args())/5]})
 				return nil
 			}))
 			p := New("test", "name", l, limiter.PerSecond(1), &limiter.Slots{Max: 1, TTL: ttl})
@@ -61,6 +64,7 @@ func TestReleaseGoesOnUntilItIsAnswered(t *testing.T) {
 			end()
 			require.Equal(t, began, time.Now(), "%s: the answer waits", name)
 			time.Sleep(2 * ttl)
+			synctest.Wait()
 			require.Equal(t, c.asked, asked, name)
 			require.Equal(t, c.took, last.Sub(began), name)
 		})
@@ -74,10 +78,12 @@ func (f client) Process(_ context.Context, command redis.Cmder) error { return f
 
 func TestNewPanics(t *testing.T) {
 	l, limit := limiter.NewLocal(), limiter.PerSecond(1)
+	second := limiter.Slots{Max: 1, TTL: time.Second}
+	const noneFree = "p: WithSlots needs a Max of at least 1 and a TTL of at least 1ms, not {Max:0 TTL:1s}"
 	for want, make := range map[string]func(){
-		"p: New needs a Limiter, not nil":                                                      func() { New("p", "n", nil, limit, nil) },
-		"p: WithSlots needs a Limiter with TryAcquire":                                         func() { New("p", "n", limiter.Shadow(l, nil), limit, &limiter.Slots{Max: 1, TTL: time.Second}) },
-		"p: WithSlots needs a Max of at least 1 and a TTL of at least 1ms, not {Max:0 TTL:1s}": func() { New("p", "n", l, limit, &limiter.Slots{TTL: time.Second}) },
+		"p: New needs a Limiter, not nil":              func() { New("p", "n", nil, limit, nil) },
+		"p: WithSlots needs a Limiter with TryAcquire": func() { New("p", "n", limiter.Shadow(l, nil), limit, &second) },
+		noneFree: func() { New("p", "n", l, limit, &limiter.Slots{TTL: time.Second}) },
 	} {
 		require.PanicsWithValue(t, want, make)
 	}

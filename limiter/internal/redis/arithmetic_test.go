@@ -1,6 +1,6 @@
-// Within its range each script decides, replies and stores what the contract says, to the nanosecond. Beyond it, take.lua
-// leaves the call to the complete script, and that says so and names the module. The fuzzer of test/model has calls of
-// several funnels, slots and odd words.
+// Within its range each script decides, replies and stores what the contract says, to the nanosecond. Beyond it,
+// take.lua leaves the call to the complete script, and that says so and names the module. The fuzzer of test/model has
+// calls of several funnels, slots and odd words.
 
 package redis_test
 
@@ -83,7 +83,8 @@ func (c scriptCall) readTake(take *redis.TakeCall, reply any) any {
 	if decision.Wait >= 0 {
 		wait = seconds(int64(decision.Wait))
 	}
-	row := []any{limited, c.capacity, decision.Remaining, wait, seconds(int64(decision.ResetAfter)), fmt.Sprint(decision.Receipt)}
+	row := []any{limited, c.capacity, decision.Remaining, wait, seconds(int64(decision.ResetAfter)),
+		fmt.Sprint(decision.Receipt)}
 	whole := []any{limited, wait, []any{row}}
 	if c.command == "take" {
 		whole = append(whole, decision.Taken)
@@ -110,7 +111,8 @@ func compareScript(t *testing.T, script string, commands ...string) (met map[str
 }
 
 // compareCalls compares 500 calls, and counts their outcomes.
-func compareCalls(t *testing.T, wire *servertest.Wire, hash string, complete bool, command string, random *rand.Rand, met map[string]int) {
+func compareCalls(t *testing.T, wire *servertest.Wire, hash string, complete bool, command string, random *rand.Rand,
+	met map[string]int) {
 	t.Helper()
 	var calls [500]scriptCall
 	var takes [500]*redis.TakeCall
@@ -161,12 +163,13 @@ func (c scriptCall) evalsha(hash string, words ...string) []string {
 
 // expect is what the contract says: the reply, and then value and expiry of the key. It names the outcome.
 func (c scriptCall) expect(complete bool, got any, wallClock int64) (want []any, name string) {
-	outcome := contract.Call(contract.Default, append([]string{"cl." + c.command}, c.words...), c.now, func(key string) contract.Value {
-		if c.stored != nil {
-			return contract.Value{Type: "string", Text: c.stored[1]}
-		}
-		return contract.Value{Type: map[bool]string{true: "list"}[key == "list"]}
-	})
+	outcome := contract.Call(contract.Default, append([]string{"cl." + c.command}, c.words...), c.now,
+		func(key string) contract.Value {
+			if c.stored != nil {
+				return contract.Value{Type: "string", Text: c.stored[1]}
+			}
+			return contract.Value{Type: map[bool]string{true: "list"}[key == "list"]}
+		})
 	text, _ := got.(servertest.ErrorReply)
 	const tooLarge = " and period are too large together for the script: "
 	isRefused := strings.Contains(string(text), tooLarge)
@@ -304,7 +307,8 @@ func randomFunnel(random *rand.Rand, now int64) (f scriptFunnel) {
 	f.quantity = randomNumber(random, f.capacity)
 	if kind := random.IntN(10); kind < 4 {
 		f.quantity = []int64{0, min(f.capacity, math.MaxInt64-1) + 1,
-			max(0, min((math.MaxInt64-now)/interval+int64(random.IntN(5)-2), math.MaxInt64/interval)), // a charge beyond 63 bits, or nearly
+			max(0, min((math.MaxInt64-now)/interval+int64(random.IntN(5)-2),
+				math.MaxInt64/interval)), // a charge beyond 63 bits, or nearly
 			randomTokens(random, math.MaxInt64/interval, days104/interval)}[kind]
 	}
 	if random.IntN(4) == 0 {

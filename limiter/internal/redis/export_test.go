@@ -18,7 +18,8 @@ var (
 
 // WithClock is a script that takes the server's time from two keys, before the others.
 func WithClock(script string) string {
-	return "local clock = {table.remove(KEYS, 1), table.remove(KEYS, 1)}\n" + strings.ReplaceAll(script, "redis.call('TIME')", "clock")
+	const clock = "local clock = {table.remove(KEYS, 1), table.remove(KEYS, 1)}\n"
+	return clock + strings.ReplaceAll(script, "redis.call('TIME')", "clock")
 }
 
 // A TakeCall is a call that take.lua decides.
