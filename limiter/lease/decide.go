@@ -40,7 +40,7 @@ type waiter struct {
 	done     chan outcome // of one element
 }
 
-// An outcome is what becomes of a caller. One that has neither Path nor error asks alone.
+// An outcome is what becomes of a caller. One that has neither Source nor error asks alone.
 type outcome struct {
 	result limiter.Result
 	err    error
@@ -112,7 +112,7 @@ func (s *Leases) find(of limiter.Request) *lease {
 }
 
 // decide decides a call at an instant, unless it has to wait for a reply. A caller who asks
-// alone gets no Path. A reply, whose Path is not that of leases, decides all who waited for it.
+// alone gets no Source. A reply, whose Source is not FromLease, decides all who waited for it.
 func (s *state) decide(at time.Duration, quantity int, path limiter.Source, result *limiter.Result) (decided bool) {
 	receipt, taken := s.grants.Take(at, quantity)
 	switch {

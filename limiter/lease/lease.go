@@ -72,7 +72,7 @@ func (s *Leases) Allow(ctx context.Context, key string, limit limiter.Limit) (li
 
 // AllowN takes quantity tokens, all or none, as [limiter.Limiter.AllowN] does. The Limiter decides
 // on 0 tokens, on more than 1 and a tenth of the capacity, and, if d is 0, on more than 1.
-// Decisions without a reply have the Path [limiter.FromLease]. Their Remaining and ResetAfter are
+// Decisions without a reply have the Source [limiter.FromLease]. Their Remaining and ResetAfter are
 // those of the last reply, with what is ahead, and less the time since. The Limiter settles them.
 func (s *Leases) AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
 	got, began := outcome{}, time.Duration(0)
