@@ -28,7 +28,7 @@ func read(c *backend.Call, reply any, source string) (backend.Reply, error) {
 }
 
 // readRows reads the rows of a reply. If a new holder has a slot already, go-redis has repeated a call that had
-// succeeded: no row limits it, and none has a receipt.
+// succeeded: no row limits it.
 func readRows(c *backend.Call, reply any, result *backend.Reply) bool {
 	elements, _ := reply.([]any)
 	if len(elements) != len(c.Rows) {
