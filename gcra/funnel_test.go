@@ -63,7 +63,7 @@ func (o operation) ask(rate gcra.Rate, tat, now, quantity, maxWait, receipt int6
 
 // contract is what the contract makes of a call. The contract has no numbers below 0; the
 // package documents what they mean.
-func (o operation) contract(n numbers) (decision contract.Decision, taken int64, err error) {
+func (o operation) contract(n numbers) (decision gcra.Decision, taken int64, err error) {
 	switch {
 	case n.capacity < 1:
 		return decision, 0, gcra.ErrCapacity
@@ -79,8 +79,12 @@ func (o operation) contract(n numbers) (decision contract.Decision, taken int64,
 	case n.quantity < 0:
 		return decision, 0, gcra.ErrQuantity
 	default:
-		decision, taken, failure = funnel.Decide(o.name, big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0)),
+		var d contract.Decision
+		var tat int64
+		d, tat, taken, failure = funnel.Decide(o.name, big.NewInt(max(n.tat, 0)), big.NewInt(max(n.now, 0)),
 			big.NewInt(max(n.maxWait, 0)), big.NewInt(max(n.receipt, 0)))
+		decision = gcra.Decision{Limited: d.Limited, Limit: d.Limit, Remaining: d.Remaining, Wait: d.Wait,
+			ResetAfter: d.ResetAfter, TAT: tat}
 	}
 	if failure != "" {
 		err = gcra.Error(strings.TrimPrefix(string(failure), "ERR "))
@@ -100,7 +104,7 @@ func (o operation) agree(t require.TestingT, n numbers) (got gcra.Decision, err 
 		panic("a rate beside an error")
 	}
 	want, wantTaken, wantErr := o.contract(n)
-	if got != gcra.Decision(want) || taken != wantTaken || err != wantErr {
+	if got != want || taken != wantTaken || err != wantErr {
 		require.FailNow(t, "package and contract differ", "%s of %+v:\ngot  %+v, %d, %v\nwant %+v, %d, %v",
 			o.name, n, got, taken, err, want, wantTaken, wantErr)
 	}
@@ -160,6 +164,25 @@ func TestRequestOfTheZeroRate(t *testing.T) {
 		_, _, err := operation.ask(gcra.Rate{}, 0, today, 1, 0, 0)
 		require.ErrorIs(t, err, gcra.ErrCapacity, operation.name)
 	}
+}
+
+// Undo leaves a call allowed, and describes the state as it is.
+func TestUndo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := calls.Draw(t, "call")
+		rate, err := gcra.NewRate(n.capacity, n.count, n.period)
+		require.NoError(t, err)
+		request, err := rate.Request(min(n.quantity, n.capacity))
+		require.NoError(t, err)
+		f, peek := gcra.Funnel{Request: request, TAT: n.tat}, gcra.Funnel{Request: request, TAT: n.tat}
+		if err := f.Reserve(n.now, 0); err != nil || f.Decision.Limited {
+			return
+		}
+		f.Undo(n.now)
+		require.NoError(t, peek.Peek(n.now))
+		require.Equal(t, peek.Decision, f.Decision, "%+v", n)
+		require.False(t, f.Changes(), "%+v", n)
+	})
 }
 
 // More than rapid's 100 checks by default: the laws are cheap, and few inputs are

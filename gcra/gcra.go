@@ -153,7 +153,7 @@ type Decision struct {
 	TAT int64
 }
 
-// RetryAfter is the Wait of a limited call, and Never, -1, for one that was allowed: the
+// RetryAfter is the Wait of a limited call, and Never, -1, for an allowed call: the
 // retry_after of CL.THROTTLE, in nanoseconds.
 //
 //go:nosplit
@@ -168,9 +168,9 @@ func (d Decision) RetryAfter() int64 {
 // theoretical arrival time is tat ([Empty] for a funnel that is not stored). A quantity
 // of 0 takes nothing.
 //
-// The errors are those of [Rate.Request], and [ErrTAT], which says that the call would be
-// allowed but its new TAT is beyond the year 2262, where 63 bits end. With an error, the
-// Decision is zero.
+// The errors are the errors of [Rate.Request], and [ErrTAT]: the call would be allowed, but
+// its new TAT is beyond the year 2262, when 63 bits end. With an error, the Decision is
+// zero.
 //
 // A stored TAT may come from another rate or another clock. If it is further ahead than
 // the tolerance, the funnel is overfull: it limits every call until enough has leaked.

@@ -3,10 +3,13 @@
 --
 --   EVAL script n key ... operation capacity count period quantity ... [max_wait | tat]
 --
--- The keys are 1 to 64 funnels or slots. The operation is reserve, take, peek, charge or refund, in
--- lower case. Four words follow for each key, in the order of the keys; of slots, these are limit
--- SLOTS ttl holder. max_wait is for reserve, tat for refund. Integers of more than 15 digits are
--- strings in the reply.
+-- Each of the 1 to 64 keys is a row: a funnel, or slots, whose words are limit SLOTS ttl holder. The
+-- operation is reserve, take, peek, charge or refund, in lower case. Four words follow for each key,
+-- in the order of the keys. max_wait is for reserve, tat for refund. Integers of more than 15 digits
+-- are strings in the reply.
+--
+-- Each kind of row is a table of four functions: parse its words, read its state, decide, and write
+-- its state and reply. They return an error as their last result.
 --
 -- A time has up to 63 bits, but doubles of Lua are exact up to 2^53, the nanoseconds of 104 days.
 -- So a time is two numbers: seconds (_s) and nanoseconds (_ns). Sums are exact. The product of a
@@ -35,7 +38,7 @@ local function tokens_in(s, ns, interval_s, interval_ns)
     return rest < 0 and tokens - 1 or tokens
 end
 
----- Words. Those that parse return nothing for a word that is wrong
+---- Words. The functions that parse return nothing for a word that is wrong
 
 -- From 0 to 2^63-1, without sign and leading zeros.
 local function parse_nanoseconds(text)
@@ -78,7 +81,7 @@ local function fail(i, reason, word, together)
     return {err = 'ERR ' .. reason}
 end
 
----- The call is read
+---- The call
 
 local length, operation, last_word = #KEYS, ARGV[1], ARGV[2 + 4 * #KEYS]
 local takes, refunds = operation == 'take', operation == 'refund'
@@ -93,11 +96,15 @@ if length < 1 or length > (takes and 1 or 64) or more_words < 0
     return fail(nil, "wrong number of arguments for 'cl." .. operation .. "' command")
 end
 
-local MOST, DAYS_104 = 4000000, 104 * 86400
-local BEYOND_SCRIPT = ' and period are too large together for the script:'
-    .. ' it takes numbers up to 4000000, or times below 104 days; choose smaller ones, or load the module funnel'
+-- What the functions of the kinds need to know of the call. The rest is set before they need it.
+local time = redis.call('TIME')
+local now_s, now_ns = time[1] + 0, time[2] * 1000
+local max_wait_s, max_wait_ns, most_back_s, most_back_ns = 0, 0, 1e12, 0
+local taken  -- by CL.TAKE
+local writes -- whether the decision is written
 
--- Both return a row, or nothing and an error.
+---- Funnels
+
 local function parse_funnel(i, word)
     local capacity, count = parse_integer(ARGV[word]), parse_integer(ARGV[word + 1])
     local period_s, period_ns = parse_seconds(ARGV[word + 2])
@@ -107,31 +114,37 @@ local function parse_funnel(i, word)
     elseif not count or count == 0 then
         return nil, fail(i, 'count must be an integer from 1 to 9223372036854775807', ARGV[word + 1])
     elseif not period_s or period_s + period_ns == 0 then
-        return nil, fail(i, 'period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits',
-            ARGV[word + 2])
+        return nil, fail(i, 'period must be seconds above 0, at most 9223372036.854775807'
+            .. ' and with up to 9 fraction digits', ARGV[word + 2])
     elseif not quantity then
         return nil, fail(i, 'quantity must be an integer from 0 to 9223372036854775807', ARGV[word + 3])
     end
 
+    local MOST, DAYS_104 = 4000000, 104 * 86400
+    local beyond -- the number that the script cannot compute with
     local rest = period_s % count -- of a long division, period by count
     local rest_ns = rest * 1e9 + period_ns
     local interval_s, interval_ns = (period_s - rest) / count, (rest_ns - rest_ns % count) / count
     local tolerance_s, tolerance_ns = carry(interval_s * capacity, interval_ns * capacity)
     local increment_s, increment_ns = carry(interval_s * quantity, interval_ns * quantity)
     if count > MOST and period_s >= DAYS_104 then
-        return nil, fail(i, 'count' .. BEYOND_SCRIPT, nil, true)
+        beyond = 'count'
     elseif interval_s + interval_ns == 0 then
         return nil, fail(i, 'count is too large for period: less than 1 nanosecond per token', nil, true)
     elseif capacity > MOST and tolerance_s >= DAYS_104 then
-        return nil, fail(i, 'capacity' .. BEYOND_SCRIPT, nil, true)
+        beyond = 'capacity'
     elseif too_long(tolerance_s, tolerance_ns) then
         return nil, fail(i, 'capacity and period are too large together for count:'
             .. ' a full funnel must drain within 2^63-1 nanoseconds (292 years)', nil, true)
     elseif not takes and quantity > MOST and increment_s >= DAYS_104 then
-        return nil, fail(i, 'quantity' .. BEYOND_SCRIPT, nil, true)
+        beyond = 'quantity'
     elseif not takes and too_long(increment_s, increment_ns) then
         return nil, fail(i, 'quantity and period are too large together for count:'
             .. ' the tokens must leak within 2^63-1 nanoseconds (292 years)', nil, true)
+    end
+    if beyond then
+        return nil, fail(i, beyond .. ' and period are too large together for the script: it takes numbers up to'
+            .. ' 4000000, or times below 104 days; choose smaller ones, or load the module funnel', nil, true)
     end
     return {
         limit = capacity < 1e15 and capacity or ARGV[word], quantity = quantity,
@@ -141,69 +154,95 @@ local function parse_funnel(i, word)
     }
 end
 
-local function parse_slots(i, word)
-    local limit_s, limit_ns = parse_nanoseconds(ARGV[word]) -- a pair, as times are
-    local ttl_s, ttl_ns = parse_seconds(ARGV[word + 2])
-    local holder = ARGV[word + 3]
-    if not limit_s then
-        return nil, fail(i, 'limit must be an integer from 0 to 9223372036854775807', ARGV[word])
-    elseif not ttl_s or ttl_s == 0 and ttl_ns < 1e6 then
-        return nil, fail(i, 'ttl must be seconds from 0.001 to 9223372036.854775807 with up to 9 fraction digits',
-            ARGV[word + 2])
-    elseif #holder < 1 or #holder > 255 then
-        return nil, fail(i, 'holder must be 1 to 255 bytes', holder)
+local function read_funnel(i, key, row)
+    local stored = redis.pcall('GET', key) or '0'
+    if type(stored) == 'table' then return {err = stored.err} end
+    local tat_s, tat_ns = parse_nanoseconds(stored)
+    if not tat_s then
+        return fail(i, 'the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807')
     end
-    local most = limit_s * 1e9 + limit_ns -- no set has as many members as a double rounds
-    return {
-        slots = true, limit = most < 1e15 and most or ARGV[word], most = most, limit_s = limit_s, limit_ns = limit_ns,
-        ttl_s = ttl_s, ttl_ns = ttl_ns, ttl = ARGV[word + 2], holder = holder,
-    }
+    local level_s, level_ns = carry(tat_s - now_s, tat_ns - now_ns)
+    if level_s >= 0 then row.level_s, row.level_ns = level_s, level_ns end
 end
 
-local rows, has_slots, wrong = {}, false, nil
-for i = 1, length do
-    local word = 4 * i - 2
-    local slots = ARGV[word + 1]:lower() == 'slots' and not takes
-    rows[i], wrong = (slots and parse_slots or parse_funnel)(i, word)
-    if wrong then return wrong end
-    has_slots = has_slots or slots
-end
-
-local time = redis.call('TIME')
-local now_s, now_ns = time[1] + 0, time[2] * 1000
-local max_wait_s, max_wait_ns, most_back_s, most_back_ns = 0, 0, 1e12, 0
-if last_word then
-    local s, ns = (refunds and parse_nanoseconds or parse_seconds)(last_word)
-    local counts = s and (refunds or s + ns > 0)
-    if not s then
-        return fail(nil, refunds and 'tat must be an integer from 0 to 9223372036854775807'
-            or 'max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits', last_word)
-    elseif counts and has_slots then
-        return fail(nil, refunds and "tat must be left out with SLOTS: the holder's name says which slot ends"
-            or 'max_wait must be left out with SLOTS: ask again after a moment', last_word)
-    elseif counts and length > 1 then
-        return fail(nil, refunds and 'tat must be left out for several funnels:'
-            .. ' give the tokens of each back by a call of its own'
-            or 'max_wait must be 0 for several funnels: ask again after the wait that a limited call replies', last_word)
+-- Returns how long to wait, 1e12 seconds for never.
+local function decide_funnel(i, row)
+    local level_s, level_ns, add_s, add_ns = row.level_s, row.level_ns, row.increment_s, row.increment_ns
+    local tolerance_s, tolerance_ns = row.tolerance_s, row.tolerance_ns
+    if takes then
+        taken = tokens_in(tolerance_s - level_s, tolerance_ns - level_ns, row.interval_s, row.interval_ns)
+        taken = math.min(taken, row.quantity)
+        add_s, add_ns = row.interval_s * taken, row.interval_ns * taken
     elseif refunds then
-        most_back_s, most_back_ns = carry(s - now_s, ns - now_ns)
-        if most_back_s < 0 then most_back_s, most_back_ns = 0, 0 end
-    else
-        max_wait_s, max_wait_ns = s, ns
+        if compare(most_back_s, most_back_ns, add_s, add_ns) < 0 then add_s, add_ns = most_back_s, most_back_ns end
+        if compare(level_s, level_ns, add_s, add_ns) < 0 then add_s, add_ns = level_s, level_ns end
+        add_s, add_ns = -add_s, -add_ns
     end
+    level_s, level_ns = carry(level_s + add_s, level_ns + add_ns)
+    row.next_s, row.next_ns = level_s, level_ns
+    local too_late = too_long(carry(now_s + level_s, now_ns + level_ns))
+
+    local over_s, over_ns = carry(level_s - tolerance_s, level_ns - tolerance_ns)
+    local waits = over_s >= 0 and over_s + over_ns > 0
+    if takes then -- until another token fits
+        waits = taken < row.quantity
+        row.limited, over_s, over_ns = waits and 1 or 0, carry(over_s + row.interval_s, over_ns + row.interval_ns)
+    elseif waits and decides and compare(add_s, add_ns, tolerance_s, tolerance_ns) > 0 then
+        row.limited, over_s = 1, 1e12 -- never
+    elseif waits and compare(over_s, over_ns, max_wait_s, max_wait_ns) > 0 then
+        row.limited, over_s, over_ns = 1, carry(over_s - max_wait_s, over_ns - max_wait_ns)
+    end
+    if too_late and (row.limited == 0 or not decides) then
+        return nil, nil, fail(i, 'quantity and period are too large together for count:'
+            .. ' the funnel must be empty again before the year 2262, 2^63-1 nanoseconds after the epoch', nil, true)
+    end
+    if not waits then return 0, 0 end
+    return over_s, over_ns
 end
 
-local seen = length > 1 and {}
-for i = 2, length do
-    seen[KEYS[i - 1]] = true
-    if seen[KEYS[i]] then return fail(i, 'the key is named twice in this call: ask once, for all of its tokens') end
+-- Returns the reply of the row.
+local function write_funnel(key, row)
+    local receipt, level_s, level_ns = '0', row.level_s, row.level_ns
+    if writes and (row.next_s ~= level_s or row.next_ns ~= level_ns) then
+        level_s, level_ns = row.next_s, row.next_ns
+        if level_s + level_ns == 0 then
+            redis.call('DEL', key)
+        else
+            local s, ns = carry(now_s + level_s, now_ns + level_ns)
+            local tat = s == 0 and string.format('%d', ns) or string.format('%d%09d', s, ns)
+            redis.call('SET', key, tat, 'PXAT', string.format('%d', s * 1000 + math.ceil(ns / 1e6)))
+            if not refunds then receipt = tat end
+        end
+    end
+    local remaining = tokens_in(row.tolerance_s - level_s, row.tolerance_ns - level_ns, row.interval_s, row.interval_ns)
+    if remaining >= 1e15 then remaining = string.format('%d', remaining) end
+    return {row.limited, row.limit, remaining, row.wait, decimal(level_s, level_ns), receipt}
 end
 
-local writes -- whether what is decided is written
+local funnel = {parse = parse_funnel, read = read_funnel, decide = decide_funnel, write = write_funnel}
 
 ---- Slots. A call without them does not spend the time that it takes to make these functions
 
-local function functions_of_slots()
+local function make_slots()
+    local function parse_slots(i, word)
+        local limit_s, limit_ns = parse_nanoseconds(ARGV[word]) -- a pair, as times are
+        local ttl_s, ttl_ns = parse_seconds(ARGV[word + 2])
+        local holder = ARGV[word + 3]
+        if not limit_s then
+            return nil, fail(i, 'limit must be an integer from 0 to 9223372036854775807', ARGV[word])
+        elseif not ttl_s or ttl_s == 0 and ttl_ns < 1e6 then
+            return nil, fail(i, 'ttl must be seconds from 0.001 to 9223372036.854775807 with up to 9 fraction digits',
+                ARGV[word + 2])
+        elseif #holder < 1 or #holder > 255 then
+            return nil, fail(i, 'holder must be 1 to 255 bytes', holder)
+        end
+        local most = limit_s * 1e9 + limit_ns -- no set has so many members that a double rounds
+        return {
+            limit = most < 1e15 and most or ARGV[word], most = most, limit_s = limit_s, limit_ns = limit_ns,
+            ttl_s = ttl_s, ttl_ns = ttl_ns, ttl = ARGV[word + 2], holder = holder,
+        }
+    end
+
     -- A slot ends at its score, in milliseconds, rounded up. It runs until now, rounded down, reaches that.
     local now_ms = now_s * 1000 + math.floor(now_ns / 1e6)
     local RUNNING = string.format('(%d', now_ms)
@@ -223,20 +262,29 @@ local function functions_of_slots()
         return end_of(slots[slots[1] == holder and 4 or 2])
     end
 
-    local function read_slots(key, row)
+    local function read_slots(i, key, row)
+        local number = redis.pcall('ZCARD', key)
+        if type(number) == 'table' then return {err = number.err} end
         row.own = end_of(redis.call('ZSCORE', key, row.holder))
         if row.own <= now_ms then row.own = 0 end
         row.others = redis.call('ZCOUNT', key, RUNNING, '+inf') - (row.own > 0 and 1 or 0)
-        row.first = end_of_other(row.holder, redis.call('ZRANGEBYSCORE', key, RUNNING, '+inf', 'WITHSCORES', 'LIMIT', 0, 2))
-        row.last = end_of_other(row.holder, redis.call('ZREVRANGEBYSCORE', key, '+inf', RUNNING, 'WITHSCORES', 'LIMIT', 0, 2))
+        row.first = end_of_other(row.holder,
+            redis.call('ZRANGEBYSCORE', key, RUNNING, '+inf', 'WITHSCORES', 'LIMIT', 0, 2))
+        row.last = end_of_other(row.holder,
+            redis.call('ZREVRANGEBYSCORE', key, '+inf', RUNNING, 'WITHSCORES', 'LIMIT', 0, 2))
     end
 
-    local function decide_slots(row)
+    -- Returns how long to wait, 1e12 seconds for never.
+    local function decide_slots(i, row)
         local free, renews = row.others < row.most, decides and row.own > 0
         row.next = refunds and 0 or row.own
         if not refunds and (free or renews or not decides) then
             local s, ns = carry(now_s + row.ttl_s, now_ns + row.ttl_ns)
-            row.next, row.too_long = s * 1000 + math.ceil(ns / 1e6), too_long(s, ns)
+            row.next = s * 1000 + math.ceil(ns / 1e6)
+            if too_long(s, ns) then
+                return nil, nil, fail(i, 'ttl is too large: the slot must end before the year 2262,'
+                    .. ' 2^63-1 nanoseconds after the epoch: got ttl ' .. row.ttl)
+            end
         end
         if refunds or free or renews then return 0, 0 end
         row.limited = 1
@@ -244,8 +292,8 @@ local function functions_of_slots()
         return until_end(math.min(row.first > 0 and row.first or math.huge, row.next > 0 and row.next or math.huge))
     end
 
-    -- The key expires with the last end, and not at all where that is 2^63 or more.
-    local function write_slots(key, row)
+    -- The key expires with the last end, and not at all if that is 2^63 or more.
+    local function change_slots(key, row)
         if row.next == 0 then
             redis.call('ZREM', key, row.holder)
         else
@@ -263,113 +311,87 @@ local function functions_of_slots()
         end
     end
 
-    local function reply_slots(key, row)
+    -- Returns the reply of the row.
+    local function write_slots(key, row)
         local own = writes and row.next or row.own
-        if own ~= row.own then write_slots(key, row) end
+        if own ~= row.own then change_slots(key, row) end
         local left_s, left_ns = carry(row.limit_s, row.limit_ns - row.others - (own > 0 and 1 or 0))
         if left_s < 0 then left_s, left_ns = 0, 0 end
         local remaining = left_s * 1e9 + left_ns
         if remaining >= 1e15 then remaining = string.format('%d%09d', left_s, left_ns) end
-        return {row.limited, row.limit, remaining, row.wait, decimal(until_end(math.max(own, row.last))), decimal(until_end(row.own))}
+        return {row.limited, row.limit, remaining, row.wait,
+            decimal(until_end(math.max(own, row.last))), decimal(until_end(row.own))}
     end
-    return read_slots, decide_slots, reply_slots
+    return {parse = parse_slots, read = read_slots, decide = decide_slots, write = write_slots}
 end
 
-local read_slots, decide_slots, reply_slots
-if has_slots then read_slots, decide_slots, reply_slots = functions_of_slots() end
+---- The rows are parsed, then the last word
 
----- What the keys hold
-
+local rows, slots, wrong = {}, nil, nil
 for i = 1, length do
-    local row, stored = rows[i], redis.pcall(rows[i].slots and 'ZCARD' or 'GET', KEYS[i]) or '0'
-    if type(stored) == 'table' then return {err = stored.err} end
-    if row.slots then
-        read_slots(KEYS[i], row)
-    else
-        local tat_s, tat_ns = parse_nanoseconds(stored)
-        if not tat_s then
-            return fail(i, 'the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807')
-        end
-        local level_s, level_ns = carry(tat_s - now_s, tat_ns - now_ns)
-        if level_s >= 0 then row.level_s, row.level_ns = level_s, level_ns end
+    local word, kind = 4 * i - 2, funnel
+    if ARGV[word + 1]:lower() == 'slots' and not takes then
+        slots = slots or make_slots()
+        kind = slots
     end
+    rows[i], wrong = kind.parse(i, word)
+    if wrong then return wrong end
+    rows[i].kind = kind
 end
 
----- The call is decided: each funnel alone, and what that makes of the call
-
-local limited, wait, wait_s, wait_ns, taken = 0, '0', 0, 0, nil
-
--- Both set what follows from the call, and return how long to wait, 1e12 seconds for never.
-local function decide_funnel(row)
-    local level_s, level_ns, add_s, add_ns = row.level_s, row.level_ns, row.increment_s, row.increment_ns
-    local tolerance_s, tolerance_ns = row.tolerance_s, row.tolerance_ns
-    if takes then
-        taken = tokens_in(tolerance_s - level_s, tolerance_ns - level_ns, row.interval_s, row.interval_ns)
-        taken = math.min(taken, row.quantity)
-        add_s, add_ns = row.interval_s * taken, row.interval_ns * taken
+if last_word then
+    local s, ns = (refunds and parse_nanoseconds or parse_seconds)(last_word)
+    local counts = s and (refunds or s + ns > 0)
+    if not s then
+        return fail(nil, refunds and 'tat must be an integer from 0 to 9223372036854775807'
+            or 'max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits', last_word)
+    elseif counts and slots then
+        return fail(nil, refunds and "tat must be left out with SLOTS: the holder's name says which slot ends"
+            or 'max_wait must be left out with SLOTS: ask again after a moment', last_word)
+    elseif counts and length > 1 then
+        return fail(nil, refunds and 'tat must be left out for several funnels:'
+            .. ' give the tokens of each back by a call of its own'
+            or 'max_wait must be 0 for several funnels:'
+            .. ' ask again after the wait that a limited call replies', last_word)
     elseif refunds then
-        if compare(most_back_s, most_back_ns, add_s, add_ns) < 0 then add_s, add_ns = most_back_s, most_back_ns end
-        if compare(level_s, level_ns, add_s, add_ns) < 0 then add_s, add_ns = level_s, level_ns end
-        add_s, add_ns = -add_s, -add_ns
+        most_back_s, most_back_ns = carry(s - now_s, ns - now_ns)
+        if most_back_s < 0 then most_back_s, most_back_ns = 0, 0 end
+    else
+        max_wait_s, max_wait_ns = s, ns
     end
-    level_s, level_ns = carry(level_s + add_s, level_ns + add_ns)
-    row.next_s, row.next_ns = level_s, level_ns
-    row.too_long = too_long(carry(now_s + level_s, now_ns + level_ns))
-
-    local over_s, over_ns = carry(level_s - tolerance_s, level_ns - tolerance_ns)
-    local waits = over_s >= 0 and over_s + over_ns > 0
-    if takes then -- until another token fits
-        waits = taken < row.quantity
-        row.limited, over_s, over_ns = waits and 1 or 0, carry(over_s + row.interval_s, over_ns + row.interval_ns)
-    elseif waits and decides and compare(add_s, add_ns, tolerance_s, tolerance_ns) > 0 then
-        row.limited, over_s = 1, 1e12 -- never
-    elseif waits and compare(over_s, over_ns, max_wait_s, max_wait_ns) > 0 then
-        row.limited, over_s, over_ns = 1, carry(over_s - max_wait_s, over_ns - max_wait_ns)
-    end
-    if not waits then return 0, 0 end
-    return over_s, over_ns
 end
 
+local seen = length > 1 and {}
+for i = 2, length do
+    seen[KEYS[i - 1]] = true
+    if seen[KEYS[i]] then return fail(i, 'the key is named twice in this call: ask once, for all of its tokens') end
+end
+
+---- The keys are read
+
 for i = 1, length do
-    local row = rows[i]
+    wrong = rows[i].kind.read(i, KEYS[i], rows[i])
+    if wrong then return wrong end
+end
+
+---- Each row decides alone, and together they decide the call
+
+local limited, wait, wait_s, wait_ns = 0, '0', 0, 0
+for i = 1, length do
+    local row, over_s, over_ns = rows[i], nil, nil
     row.limited, row.wait = 0, '0'
-    local over_s, over_ns = (row.slots and decide_slots or decide_funnel)(row)
+    over_s, over_ns, wrong = row.kind.decide(i, row)
+    if wrong then return wrong end
     if over_s + over_ns > 0 then
         row.wait = decimal(over_s, over_ns)
         if compare(over_s, over_ns, wait_s, wait_ns) > 0 then wait, wait_s, wait_ns = row.wait, over_s, over_ns end
     end
     limited = math.max(limited, row.limited)
-    if row.too_long and row.slots then
-        return fail(i, 'ttl is too large: the slot must end before the year 2262,'
-            .. ' 2^63-1 nanoseconds after the epoch: got ttl ' .. row.ttl)
-    elseif row.too_long and (row.limited == 0 or not decides) then
-        return fail(i, 'quantity and period are too large together for count:'
-            .. ' the funnel must be empty again before the year 2262, 2^63-1 nanoseconds after the epoch', nil, true)
-    end
 end
 
----- The call is written. Each row becomes its reply
+---- The keys are written. Each row becomes its reply
 
 writes = operation ~= 'peek' and (operation ~= 'reserve' or limited == 0)
-
-local function write_funnel(key, row)
-    local receipt, level_s, level_ns = '0', row.level_s, row.level_ns
-    if writes and (row.next_s ~= level_s or row.next_ns ~= level_ns) then
-        level_s, level_ns = row.next_s, row.next_ns
-        if level_s + level_ns == 0 then
-            redis.call('DEL', key)
-        else
-            local s, ns = carry(now_s + level_s, now_ns + level_ns)
-            local tat = s == 0 and string.format('%d', ns) or string.format('%d%09d', s, ns)
-            redis.call('SET', key, tat, 'PXAT', string.format('%d', s * 1000 + math.ceil(ns / 1e6)))
-            if not refunds then receipt = tat end
-        end
-    end
-    local remaining = tokens_in(row.tolerance_s - level_s, row.tolerance_ns - level_ns, row.interval_s, row.interval_ns)
-    if remaining >= 1e15 then remaining = string.format('%d', remaining) end
-    return {row.limited, row.limit, remaining, row.wait, decimal(level_s, level_ns), receipt}
-end
-
-for i = 1, length do rows[i] = (rows[i].slots and reply_slots or write_funnel)(KEYS[i], rows[i]) end
+for i = 1, length do rows[i] = rows[i].kind.write(KEYS[i], rows[i]) end
 if takes and taken >= 1e15 then taken = string.format('%d', taken) end
 return {limited, wait, rows, taken}

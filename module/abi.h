@@ -9,7 +9,7 @@
  * lists below, which also drive the lookup in abi.c:
  *
  *   REQUIRED_FUNCTIONS  exist since Redis 6.2.8; without one, loading fails;
- *   OPTIONAL_FUNCTIONS  came later; NULL where the server lacks them.
+ *   OPTIONAL_FUNCTIONS  came later; NULL if the server lacks them.
  *
  * Ownership, unless a comment says otherwise: a function borrows its arguments
  * for the call, and everything that the server passes to a command (context,
@@ -26,6 +26,7 @@ typedef struct RedisModuleCommand RedisModuleCommand;
 typedef struct RedisModuleInfoCtx RedisModuleInfoCtx;
 typedef struct RedisModuleCommandFilter RedisModuleCommandFilter;
 typedef struct RedisModuleCommandFilterCtx RedisModuleCommandFilterCtx;
+typedef struct RedisModuleCallReply RedisModuleCallReply;
 struct RedisModuleCommandInfo;
 
 /* Passed by value. */
@@ -46,6 +47,9 @@ enum { REDISMODULE_READ = 1 << 0, REDISMODULE_WRITE = 1 << 1 };
 
 /* KeyType. */
 enum { REDISMODULE_KEYTYPE_EMPTY = 0, REDISMODULE_KEYTYPE_STRING = 1, REDISMODULE_KEYTYPE_ZSET = 5 };
+
+/* CallReplyType. */
+enum { REDISMODULE_REPLY_INTEGER = 2 };
 
 /* GetAbsExpire and SetAbsExpire. */
 enum { REDISMODULE_NO_EXPIRE = -1 };
@@ -100,6 +104,11 @@ enum { REDISMODULE_EVENT_SHUTDOWN = 5, REDISMODULE_EVENT_CRON_LOOP = 8 };
     FUNCTION(int, ZsetRangePrev, (RedisModuleKey *key))                                                             \
     FUNCTION(int, ZsetRangeEndReached, (RedisModuleKey *key))                                                       \
     FUNCTION(void, ZsetRangeStop, (RedisModuleKey *key))                                                            \
+    /* The caller frees the reply, which is NULL if the server refuses the call. */                                \
+    FUNCTION(RedisModuleCallReply *, Call, (RedisModuleCtx *ctx, const char *command, const char *format, ...))     \
+    FUNCTION(int, CallReplyType, (RedisModuleCallReply *reply))                                                     \
+    FUNCTION(long long, CallReplyInteger, (RedisModuleCallReply *reply))                                            \
+    FUNCTION(void, FreeCallReply, (RedisModuleCallReply *reply))                                                    \
     FUNCTION(int, SignalModifiedKey, (RedisModuleCtx *ctx, RedisModuleString *name))                                \
     FUNCTION(int, NotifyKeyspaceEvent, (RedisModuleCtx *ctx, int type, const char *event, RedisModuleString *name)) \
     FUNCTION(int, Replicate, (RedisModuleCtx *ctx, const char *command, const char *format, ...))                   \

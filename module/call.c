@@ -32,13 +32,10 @@ static void ask_known(struct call *call, enum form form)
     call->length = 1;
     call->now = 1700000000000000001;
     if (form == IN_ROWS) call->last_word = (struct text){"0.5", 3};
-    call->funnels[0] = (struct funnel){
-        .capacity = {"15", 2},
-        .count = {"30", 2},
-        .period = {"60", 2},
-        .quantity = {"1", 1},
-        .stored = STORED_VALUE,
-        .stored_value = {"1700000002000000001", 19},
+    call->rows[0] = (struct row){
+        .words = {{"k", 1}, {"15", 2}, {"30", 2}, {"60", 2}, {"1", 1}},
+        .stored = STORED_OF_KIND,
+        .funnel.stored = {"1700000002000000001", 19},
     };
     go_parse(call);
     if (call->verdict == VERDICT_PARSED) go_decide(call);
@@ -46,9 +43,9 @@ static void ask_known(struct call *call, enum form form)
 
 static int writes_as_known(const struct call *call)
 {
-    const struct funnel *funnel = &call->funnels[0];
-    return call->verdict == VERDICT_ALLOWED && call->writes == 1 && funnel->write == WRITE_TAT &&
-           is_text(&funnel->tat, "1700000004000000001") && is_text(&funnel->expiry, "1700000004001");
+    const struct row *row = &call->rows[0];
+    return call->verdict == VERDICT_ALLOWED && call->writes == 1 && row->write == WRITE_STATE &&
+           is_text(&row->funnel.tat, "1700000004000000001") && is_text(&row->funnel.expiry, "1700000004001");
 }
 
 static int answers_in_seconds(void)
@@ -63,10 +60,10 @@ static int answers_in_rows(void)
 {
     struct call call;
     ask_known(&call, IN_ROWS);
-    const struct row *row = &call.rows[0];
-    return writes_as_known(&call) && call.limited == 0 && is_text(&call.wait, "0") && row->limited == 0 &&
-           row->limit == 15 && row->remaining == 13 && is_text(&row->wait, "0") && is_text(&row->reset_after, "4") &&
-           row->has_receipt;
+    const struct row_reply *reply = &call.replies[0];
+    return writes_as_known(&call) && call.limited == 0 && is_text(&call.wait, "0") && reply->limited == 0 &&
+           reply->limit == 15 && reply->remaining == 13 && is_text(&reply->wait, "0") &&
+           is_text(&reply->reset_after, "4") && call.rows[0].funnel.has_receipt;
 }
 
 const char *check_go(void)

@@ -5,7 +5,7 @@
  *
  * A command crosses twice: go_parse validates the arguments, before a key is
  * touched; go_decide takes the stored values and the time, and decides. Both get the
- * same structure. Package answer has the same structures in Go, and the compiler
+ * same structure. Package command has the same structures in Go, and the compiler
  * checks that they agree (layout.go).
  *
  * A structure lives on the stack of the command. The bytes that it points to belong
@@ -25,14 +25,14 @@ enum kind { FUNNEL, SLOTS };
 
 enum stored {
     STORED_NOTHING,    /* there is no such key */
-    STORED_VALUE,      /* of a funnel, the string in stored_value; of slots, a sorted set */
+    STORED_OF_KIND,    /* the type in which the row's kind keeps its state */
     STORED_OTHER_TYPE, /* the key holds a list, a hash, ... */
 };
 
 enum write {
     WRITE_NOTHING,
-    WRITE_TAT,      /* tat and expiry are set; of slots, expiry: when the holder's slot ends */
-    WRITE_DELETION, /* the funnel is empty: delete the key; of slots, the holder's slot has ended */
+    WRITE_STATE,   /* the state is in the part of the row that has the kind's name */
+    WRITE_REMOVAL, /* the row has no state any more */
 };
 
 enum verdict {
@@ -50,15 +50,16 @@ enum operation { RESERVE, TAKE, PEEK, CHARGE, REFUND };
 
 enum form {
     IN_SECONDS, /* five integers, of one funnel, in whole seconds: CL.THROTTLE */
-    IN_ROWS,    /* a row for each funnel, in exact times */
+    IN_ROWS,    /* a reply for each row, in exact times */
 };
 
 enum {
     SECONDS_LENGTH = 5,
-    ITEM_LENGTH = 32,
+    DECIDED_LENGTH = 32,
     DECIMAL_CAPACITY = 24,
     MESSAGE_CAPACITY = 512,
-    MOST_FUNNELS = 64,
+    WORDS_PER_ROW = 5,
+    MAX_ROWS = 64,
 };
 
 /* A number in decimal: the bytes from start up to end. */
@@ -67,54 +68,66 @@ struct decimal {
     char bytes[DECIMAL_CAPACITY];
 };
 
-/* Used by Go only: a row as package call sees it. */
-struct item {
-    int64_t opaque[ITEM_LENGTH];
+/* The string that keeps a funnel. */
+struct funnel {
+    struct text stored; /* from C, for go_decide: the value of the key */
+
+    /* From go_decide. */
+    struct decimal tat;          /* the new value */
+    int64_t expiry_milliseconds; /* Unix time at which the funnel is empty */
+    struct decimal expiry;       /* the same in decimal */
+    int64_t has_receipt;         /* 1: the reply shows tat as the receipt; 0: it shows "0" */
 };
 
-/* What C reads and writes of a sorted set of slots. Ends are in milliseconds since the epoch. */
+/* The sorted set that keeps slots. Ends are Unix times in milliseconds. */
 struct slots {
     int64_t limit; /* from go_parse */
 
     /* From C, for go_decide: when the holder's slot ends; how many slots run, at most limit + 1; when
-     * the first and the last of the others end; 0 for none. The first is read only if limit or more
-     * run: a call that is allowed does not wait. */
+     * the first and the last of the other holders' slots end that run; 0 for none. The first is read
+     * only if limit or more run: a call that is allowed does not wait. */
     int64_t own, running, first, last;
 
-    /* Used by C only: whether there were ended slots, how many of them were removed, and what became
-     * of the key's expiry. */
+    /* From go_decide. */
+    int64_t end_milliseconds; /* when the holder's slot ends after the call */
+    struct decimal end;       /* the same in decimal */
+    struct decimal held;      /* how long the holder's slot would have run on, in seconds */
+
+    /* Used by C only: whether there were ended slots, how many of them were removed, and how the
+     * key's expiry has changed. */
     int64_t some_ended, removed, expiry;
     enum { EXPIRY_KEPT, EXPIRY_SET, EXPIRY_REMOVED, KEY_GONE } change;
 };
 
-/* One row of a call: a funnel or slots. */
-struct funnel {
-    /* From C, for go_parse. Of slots: key, limit, the word SLOTS, ttl and holder. */
-    struct text key, capacity, count, period, quantity;
-    uint64_t compared_with, alike; /* used by Go only */
+/* One row of a call. */
+struct row {
+    struct text words[WORDS_PER_ROW]; /* from C, for go_parse: as the client sent them */
+    uint64_t compared_with, alike;    /* used by Go only */
 
     enum kind kind;     /* from go_parse */
     enum stored stored; /* from C, for go_decide */
     enum write write;   /* from go_decide */
-    struct text stored_value;
-    struct slots slots;
 
-    int64_t expiry_milliseconds; /* Unix time at which the funnel is empty, or the holder's slot ends */
-    struct decimal tat, expiry;  /* the words of the replicated SET; of slots, held and that of ZADD */
+    struct funnel funnel; /* if kind is FUNNEL */
+    struct slots slots;   /* if kind is SLOTS */
 };
 
-/* The reply of one funnel. */
-struct row {
+/* The reply of one row, but for its last element, which depends on the kind. */
+struct row_reply {
     int64_t limited, limit, remaining;
     struct decimal wait, reset_after;
-    int64_t has_receipt; /* 1: it is the funnel's tat, or held; 0: it is "0" */
+};
+
+/* Used by Go only: a row as package internal/call decides it. */
+struct decided {
+    int64_t opaque[DECIDED_LENGTH];
 };
 
 /* A call of a command. */
 struct call {
     enum operation operation;
     enum form form;
-    uint32_t length;       /* how many funnels there are, at most MOST_FUNNELS */
+    uint32_t length;       /* how many rows there are, at most MAX_ROWS */
     int64_t limit_surplus; /* limit minus capacity: 1 for CL.THROTTLE in redis-cell mode, else 0 */
     int64_t now;           /* nanoseconds since the epoch, for go_decide */
     struct text last_word; /* max_wait or tat; bytes is NULL if it was left out */
@@ -122,19 +135,23 @@ struct call {
     int64_t receipt;       /* used by Go only */
 
     enum verdict verdict;           /* from both crossings */
-    uint32_t error_funnel;          /* used by Go only */
+    uint32_t error_row;             /* used by Go only */
     char message[MESSAGE_CAPACITY]; /* an error reply, NUL-terminated */
     uint64_t message_length;        /* used by Go only */
     int64_t writes;                 /* how many keys to write */
+    uint64_t compared_bytes;        /* used by Go only */
 
-    int64_t seconds[SECONDS_LENGTH]; /* the reply IN_SECONDS */
-    int64_t limited;                 /* with wait, rows and, of CL.TAKE, taken, the reply IN_ROWS */
-    int64_t taken;
+    /* The reply IN_SECONDS. */
+    int64_t seconds[SECONDS_LENGTH];
+
+    /* The reply IN_ROWS. */
+    int64_t limited;
+    int64_t taken; /* for CL.TAKE */
     struct decimal wait;
+    struct row_reply replies[MAX_ROWS];
 
-    struct item items[MOST_FUNNELS];
-    struct funnel funnels[MOST_FUNNELS];
-    struct row rows[MOST_FUNNELS];
+    struct row rows[MAX_ROWS];
+    struct decided decided[MAX_ROWS];
 };
 
 /* The entry points into Go (docs/go-runtime.md). They point to a function that does

@@ -6,10 +6,29 @@
 #include "command_info.h"
 
 enum words {
-    ONE_FUNNEL_OR_LESS,    /* the quantity may be left out */
-    ONE_FUNNEL,            /* all of its words */
-    FUNNELS,               /* from 1 to MOST_FUNNELS */
-    FUNNELS_AND_LAST_WORD, /* which may be left out */
+    ONE_ROW_OR_LESS,    /* the last word of the row, the quantity, may be left out */
+    ONE_ROW,            /* all of its words */
+    ROWS,               /* from 1 to MAX_ROWS */
+    ROWS_AND_LAST_WORD, /* the last word may be left out */
+};
+
+/* The words of a command, its keys among them, and how it replies. The first key is word 1. */
+struct shape {
+    enum words words;
+    enum form form;
+    int last_key, key_step;
+
+    /* For COMMAND DOCS. */
+    int arity;
+    struct command_argument *arguments; /* the server copies them */
+    const char *complexity;
+};
+
+/* What a command does to its keys. */
+struct access {
+    const char *flags;
+    const char *categories, *builtin_categories; /* for ACLs: with and without our own */
+    uint64_t keys;
 };
 
 /* Everything about a command. */
@@ -17,20 +36,9 @@ struct command {
     const char *name;
     RedisModuleCmdFunc function;
     enum operation operation;
-    const char *summary;
-
-    enum words words;
-    enum form form;
-
-    const char *flags;
-    const char *categories, *builtin_categories; /* for ACLs: with and without our own */
-    uint64_t access;                             /* of the keys, the first of which is word 1 */
-    int last_key, key_step;
-
-    /* For COMMAND DOCS, as is the summary. */
-    int arity;
-    struct command_argument *arguments; /* the server copies them */
-    const char *complexity;
+    const struct shape *shape;
+    const struct access *access;
+    const char *summary; /* for COMMAND DOCS; NULL for a command that is not described */
 };
 
 extern const struct command commands[];

@@ -6,18 +6,23 @@
 // A server calls a module through C functions, and hands out its keys, strings
 // and replies through C functions, too. C decides nothing, and Go touches no key:
 //
-//	server ──> commands.c          points at the arguments
+//	server ──> commands.c          points at the words
 //	               ▼
-//	           answer/             Go: parses them, words the errors
+//	           command/            Go: parses them, words the errors
 //	               ▼
-//	           key.c, clock.c      open the keys, point at the stored values, read the clock
+//	           key.h, clock.c      read the states of the keys, read the clock
 //	               ▼
-//	           answer/             Go: asks package gcra
+//	           command/            Go: has package internal/call decide
 //	               ▼
-//	           key.c, reply.c      write the keys, replicate, reply
+//	           key.h, reply.c      write the keys, replicate, reply
 //
-// One struct (call.h) crosses over, twice, whatever the number of funnels. Go runs
-// like a C function, and its runtime never starts: docs/go-runtime.md.
+// One struct (call.h) crosses over, twice, whatever the number of rows. Go runs like a C
+// function, and its runtime never starts: docs/go-runtime.md.
+//
+// Each row of a call is of a kind: a funnel or slots. A kind has a file in each place, with
+// the same verbs: funnel.c and slots.c here, funnel.go and slots.go in command/ and in
+// internal/call. A new kind is one more file in each, and one more line in the tables that
+// choose by kind: key.c, command/kind.go and internal/call/row.go.
 //
 // # The files
 //
@@ -25,11 +30,12 @@
 //   - load.c, compat.c, register.c, unload.c: loading, with its argument; the description of
 //     the commands to the server; when MODULE UNLOAD is granted.
 //   - commands.c: the table of the commands, and the function that answers all of them.
-//   - key.c, slots.c: reading and writing a key, replication, events.
+//   - key.h, key.c, kind.h: what happens to the key of a row of any kind: reading, writing,
+//     replication, events. funnel.c, slots.c: the same for each kind.
 //   - reply.c: the replies, and the counts that INFO shows.
 //   - call.h, call.c, layout.go: the structs that cross from C to Go, the entry points, and
 //     what checks them when the module is compiled and when it is loaded.
-//   - answer/: the commands as Go sees them, free of cgo and tested without a server.
+//   - command/: the commands as Go sees them, free of cgo and tested without a server.
 //   - clock.c, debug.go: the time, and FUNNEL.DEBUG, with which tests set it.
 //
 // The package exports nothing to Go. A package main that imports it and is built with

@@ -1,43 +1,51 @@
 #ifndef FUNNEL_KEY_H
 #define FUNNEL_KEY_H
 
-/* The key of a row: reading it, writing it, and announcing the write. Of slots, slots.h does it.
+/* The key of a row, of any kind: each function calls the function of the row's kind (kind.h).
  * Keys and words belong to the caller. The words of a row begin with the name of its key. */
 
-#include "abi.h"
-#include "call.h"
+#include "kind.h"
 
-/* The bytes of a server's string. The server owns them. */
-static inline struct text text_of(const RedisModuleString *string)
+/* By kind. */
+extern const struct kind_functions *const kinds[];
+
+/* Reads the state, at an instant in nanoseconds. Values are not copied, so a string of many
+ * megabytes costs no more than a funnel's. */
+static inline void key_read(struct row *row, RedisModuleCtx *ctx, RedisModuleKey *key, RedisModuleString **words,
+                            int64_t now)
 {
-    struct text text;
-    text.bytes = redis.StringPtrLen(string, &text.length);
-    return text;
+    kinds[row->kind]->read(row, ctx, key, words, now);
 }
 
-static inline struct text digits_of(const struct decimal *decimal)
+/* Makes the write that the row asks for. */
+static inline void key_write(struct row *row, RedisModuleKey *key, RedisModuleString **words, int64_t now)
 {
-    return (struct text){decimal->bytes + decimal->start, decimal->end - decimal->start};
+    if (row->write != WRITE_NOTHING) kinds[row->kind]->write(row, key, words, now);
 }
 
-/* Points the funnel at the key's value. The value is not copied, so one of many megabytes
- * costs no more than a funnel's. */
-void key_read(struct funnel *funnel, RedisModuleKey *key, RedisModuleString **words, int64_t now);
-
-/* Makes the write that the funnel asks for. */
-void key_write(RedisModuleKey *key, struct funnel *funnel, RedisModuleString **words, int64_t now);
-
-/* Announce the write, once the key is closed: to replicas and the AOF; then to WATCH,
- * client-side caches and keyspace notifications. They all see the ordinary SET with PXAT,
- * or DEL, that a replica will execute.
+/* key_replicate and key_notify announce the write, once the key is closed: to replicas and the
+ * AOF; then to WATCH, client-side caches and keyspace notifications. They all see the ordinary
+ * commands that a replica will execute.
  *
  * Replication comes first. Any lookup of the key deletes it if it has expired by the
  * server's clock, which may happen after the clock was stepped. Replicas must receive the
- * SET before they receive that deletion. */
-void key_replicate(RedisModuleCtx *ctx, RedisModuleString **words, const struct funnel *funnel);
-void key_notify(RedisModuleCtx *ctx, RedisModuleString *name, const struct funnel *funnel);
+ * write before they receive that deletion. */
+static inline void key_replicate(const struct row *row, RedisModuleCtx *ctx, RedisModuleString **words)
+{
+    if (row->write != WRITE_NOTHING) kinds[row->kind]->replicate(row, ctx, words);
+}
 
-/* Frees the strings that calls share. The next call makes them again. */
-void key_stop(void);
+static inline void key_notify(const struct row *row, RedisModuleCtx *ctx, RedisModuleString *name)
+{
+    if (row->write == WRITE_NOTHING) return;
+    redis.SignalModifiedKey(ctx, name);
+    kinds[row->kind]->notify(row, ctx, name);
+}
+
+/* The last element of the row's reply. */
+static inline struct text key_reply(const struct row *row)
+{
+    return kinds[row->kind]->reply(row);
+}
 
 #endif

@@ -7,113 +7,166 @@ import (
 	"unsafe"
 
 	"funnel/internal/call"
-	"funnel/module/answer"
+	"funnel/module/command"
 )
 
-type none struct{}
+// same has one element, so that any other index is a compile error: a difference that is
+// not 0, of either sign.
+var same [1]int
 
-// C and Go each declare the structures that cross the boundary. The compiler compares
-// them here: an array of one length is not assignable to an array of another. A field that both
-// use has an array of both its offset and its size.
-var (
-	cCall C.struct_call
-	gCall answer.Call
+// C and Go each declare the structures that cross the boundary. The compiler compares them
+// here: the size of each structure, and the offset and the size of each field that both
+// sides use.
+func _() {
+	{
+		var c C.struct_call
+		var g command.Call
+		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof(g)]
+		_ = same[unsafe.Offsetof(c.operation)-unsafe.Offsetof(g.Operation)]
+		_ = same[unsafe.Sizeof(c.operation)-unsafe.Sizeof(g.Operation)]
+		_ = same[unsafe.Offsetof(c.form)-unsafe.Offsetof(g.Form)]
+		_ = same[unsafe.Sizeof(c.form)-unsafe.Sizeof(g.Form)]
+		_ = same[unsafe.Offsetof(c.length)-unsafe.Offsetof(g.Length)]
+		_ = same[unsafe.Sizeof(c.length)-unsafe.Sizeof(g.Length)]
+		_ = same[unsafe.Offsetof(c.limit_surplus)-unsafe.Offsetof(g.LimitSurplus)]
+		_ = same[unsafe.Sizeof(c.limit_surplus)-unsafe.Sizeof(g.LimitSurplus)]
+		_ = same[unsafe.Offsetof(c.now)-unsafe.Offsetof(g.Now)]
+		_ = same[unsafe.Sizeof(c.now)-unsafe.Sizeof(g.Now)]
+		_ = same[unsafe.Offsetof(c.last_word)-unsafe.Offsetof(g.LastWord)]
+		_ = same[unsafe.Sizeof(c.last_word)-unsafe.Sizeof(g.LastWord)]
+		_ = same[unsafe.Offsetof(c.verdict)-unsafe.Offsetof(g.Verdict)]
+		_ = same[unsafe.Sizeof(c.verdict)-unsafe.Sizeof(g.Verdict)]
+		_ = same[unsafe.Offsetof(c.message)-unsafe.Offsetof(g.Message)]
+		_ = same[unsafe.Sizeof(c.message)-unsafe.Sizeof(g.Message)]
+		_ = same[unsafe.Offsetof(c.writes)-unsafe.Offsetof(g.Writes)]
+		_ = same[unsafe.Sizeof(c.writes)-unsafe.Sizeof(g.Writes)]
+		_ = same[unsafe.Offsetof(c.seconds)-unsafe.Offsetof(g.Seconds)]
+		_ = same[unsafe.Sizeof(c.seconds)-unsafe.Sizeof(g.Seconds)]
+		_ = same[unsafe.Offsetof(c.limited)-unsafe.Offsetof(g.Limited)]
+		_ = same[unsafe.Sizeof(c.limited)-unsafe.Sizeof(g.Limited)]
+		_ = same[unsafe.Offsetof(c.taken)-unsafe.Offsetof(g.Taken)]
+		_ = same[unsafe.Sizeof(c.taken)-unsafe.Sizeof(g.Taken)]
+		_ = same[unsafe.Offsetof(c.wait)-unsafe.Offsetof(g.Wait)]
+		_ = same[unsafe.Sizeof(c.wait)-unsafe.Sizeof(g.Wait)]
+		_ = same[unsafe.Offsetof(c.replies)-unsafe.Offsetof(g.Replies)]
+		_ = same[unsafe.Sizeof(c.replies)-unsafe.Sizeof(g.Replies)]
+		_ = same[unsafe.Offsetof(c.rows)-unsafe.Offsetof(g.Rows)]
+		_ = same[unsafe.Sizeof(c.rows)-unsafe.Sizeof(g.Rows)]
+		_ = same[unsafe.Offsetof(c.decided)-unsafe.Offsetof(g.Decided)]
+		_ = same[unsafe.Sizeof(c.decided)-unsafe.Sizeof(g.Decided)]
+	}
+	{
+		var c C.struct_row
+		var g command.Row
+		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof(g)]
+		_ = same[unsafe.Offsetof(c.words)-unsafe.Offsetof(g.Words)]
+		_ = same[unsafe.Sizeof(c.words)-unsafe.Sizeof(g.Words)]
+		_ = same[unsafe.Offsetof(c.kind)-unsafe.Offsetof(g.Kind)]
+		_ = same[unsafe.Sizeof(c.kind)-unsafe.Sizeof(g.Kind)]
+		_ = same[unsafe.Offsetof(c.stored)-unsafe.Offsetof(g.Stored)]
+		_ = same[unsafe.Sizeof(c.stored)-unsafe.Sizeof(g.Stored)]
+		_ = same[unsafe.Offsetof(c.write)-unsafe.Offsetof(g.Write)]
+		_ = same[unsafe.Sizeof(c.write)-unsafe.Sizeof(g.Write)]
+		_ = same[unsafe.Offsetof(c.funnel)-unsafe.Offsetof(g.Funnel)]
+		_ = same[unsafe.Sizeof(c.funnel)-unsafe.Sizeof(g.Funnel)]
+		_ = same[unsafe.Offsetof(c.slots)-unsafe.Offsetof(g.Slots)]
+		_ = same[unsafe.Sizeof(c.slots)-unsafe.Sizeof(g.Slots)]
+	}
+	{
+		var c C.struct_funnel
+		var g command.Funnel
+		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof(g)]
+		_ = same[unsafe.Offsetof(c.stored)-unsafe.Offsetof(g.Stored)]
+		_ = same[unsafe.Sizeof(c.stored)-unsafe.Sizeof(g.Stored)]
+		_ = same[unsafe.Offsetof(c.tat)-unsafe.Offsetof(g.TAT)]
+		_ = same[unsafe.Sizeof(c.tat)-unsafe.Sizeof(g.TAT)]
+		_ = same[unsafe.Offsetof(c.expiry_milliseconds)-unsafe.Offsetof(g.ExpiryMilliseconds)]
+		_ = same[unsafe.Sizeof(c.expiry_milliseconds)-unsafe.Sizeof(g.ExpiryMilliseconds)]
+		_ = same[unsafe.Offsetof(c.expiry)-unsafe.Offsetof(g.Expiry)]
+		_ = same[unsafe.Sizeof(c.expiry)-unsafe.Sizeof(g.Expiry)]
+		_ = same[unsafe.Offsetof(c.has_receipt)-unsafe.Offsetof(g.HasReceipt)]
+		_ = same[unsafe.Sizeof(c.has_receipt)-unsafe.Sizeof(g.HasReceipt)]
+	}
+	{
+		var c C.struct_slots
+		var g command.Slots
+		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof(g)]
+		_ = same[unsafe.Offsetof(c.limit)-unsafe.Offsetof(g.Limit)]
+		_ = same[unsafe.Sizeof(c.limit)-unsafe.Sizeof(g.Limit)]
+		_ = same[unsafe.Offsetof(c.own)-unsafe.Offsetof(g.Own)]
+		_ = same[unsafe.Sizeof(c.own)-unsafe.Sizeof(g.Own)]
+		_ = same[unsafe.Offsetof(c.running)-unsafe.Offsetof(g.Running)]
+		_ = same[unsafe.Sizeof(c.running)-unsafe.Sizeof(g.Running)]
+		_ = same[unsafe.Offsetof(c.first)-unsafe.Offsetof(g.First)]
+		_ = same[unsafe.Sizeof(c.first)-unsafe.Sizeof(g.First)]
+		_ = same[unsafe.Offsetof(c.last)-unsafe.Offsetof(g.Last)]
+		_ = same[unsafe.Sizeof(c.last)-unsafe.Sizeof(g.Last)]
+		_ = same[unsafe.Offsetof(c.end_milliseconds)-unsafe.Offsetof(g.EndMilliseconds)]
+		_ = same[unsafe.Sizeof(c.end_milliseconds)-unsafe.Sizeof(g.EndMilliseconds)]
+		_ = same[unsafe.Offsetof(c.end)-unsafe.Offsetof(g.End)]
+		_ = same[unsafe.Sizeof(c.end)-unsafe.Sizeof(g.End)]
+		_ = same[unsafe.Offsetof(c.held)-unsafe.Offsetof(g.Held)]
+		_ = same[unsafe.Sizeof(c.held)-unsafe.Sizeof(g.Held)]
+	}
+	{
+		var c C.struct_row_reply
+		var g command.RowReply
+		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof(g)]
+		_ = same[unsafe.Offsetof(c.limited)-unsafe.Offsetof(g.Limited)]
+		_ = same[unsafe.Sizeof(c.limited)-unsafe.Sizeof(g.Limited)]
+		_ = same[unsafe.Offsetof(c.limit)-unsafe.Offsetof(g.Limit)]
+		_ = same[unsafe.Sizeof(c.limit)-unsafe.Sizeof(g.Limit)]
+		_ = same[unsafe.Offsetof(c.remaining)-unsafe.Offsetof(g.Remaining)]
+		_ = same[unsafe.Sizeof(c.remaining)-unsafe.Sizeof(g.Remaining)]
+		_ = same[unsafe.Offsetof(c.wait)-unsafe.Offsetof(g.Wait)]
+		_ = same[unsafe.Sizeof(c.wait)-unsafe.Sizeof(g.Wait)]
+		_ = same[unsafe.Offsetof(c.reset_after)-unsafe.Offsetof(g.ResetAfter)]
+		_ = same[unsafe.Sizeof(c.reset_after)-unsafe.Sizeof(g.ResetAfter)]
+	}
+	{
+		var c C.struct_decimal
+		var g command.Decimal
+		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof(g)]
+		_ = same[unsafe.Offsetof(c.start)-unsafe.Offsetof(g.Start)]
+		_ = same[unsafe.Sizeof(c.start)-unsafe.Sizeof(g.Start)]
+		_ = same[unsafe.Offsetof(c.end)-unsafe.Offsetof(g.End)]
+		_ = same[unsafe.Sizeof(c.end)-unsafe.Sizeof(g.End)]
+		_ = same[unsafe.Offsetof(c.bytes)-unsafe.Offsetof(g.Bytes)]
+		_ = same[unsafe.Sizeof(c.bytes)-unsafe.Sizeof(g.Bytes)]
+	}
+	{
+		// A string in Go is a pointer to its bytes, then their number.
+		var c C.struct_text
+		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof("")]
+		_ = same[unsafe.Offsetof(c.bytes)]
+	}
+	_ = same[unsafe.Sizeof(C.struct_decided{})-unsafe.Sizeof(call.Row{})]
 
-	_ [unsafe.Sizeof(cCall)]int                                                      = [unsafe.Sizeof(gCall)]int{}
-	_ [unsafe.Offsetof(cCall.operation)][unsafe.Sizeof(cCall.operation)]none         = [unsafe.Offsetof(gCall.Operation)][unsafe.Sizeof(gCall.Operation)]none{}
-	_ [unsafe.Offsetof(cCall.form)][unsafe.Sizeof(cCall.form)]none                   = [unsafe.Offsetof(gCall.Form)][unsafe.Sizeof(gCall.Form)]none{}
-	_ [unsafe.Offsetof(cCall.length)][unsafe.Sizeof(cCall.length)]none               = [unsafe.Offsetof(gCall.Length)][unsafe.Sizeof(gCall.Length)]none{}
-	_ [unsafe.Offsetof(cCall.limit_surplus)][unsafe.Sizeof(cCall.limit_surplus)]none = [unsafe.Offsetof(gCall.LimitSurplus)][unsafe.Sizeof(gCall.LimitSurplus)]none{}
-	_ [unsafe.Offsetof(cCall.now)][unsafe.Sizeof(cCall.now)]none                     = [unsafe.Offsetof(gCall.Now)][unsafe.Sizeof(gCall.Now)]none{}
-	_ [unsafe.Offsetof(cCall.last_word)][unsafe.Sizeof(cCall.last_word)]none         = [unsafe.Offsetof(gCall.LastWord)][unsafe.Sizeof(gCall.LastWord)]none{}
-	_ [unsafe.Offsetof(cCall.verdict)][unsafe.Sizeof(cCall.verdict)]none             = [unsafe.Offsetof(gCall.Verdict)][unsafe.Sizeof(gCall.Verdict)]none{}
-	_ [unsafe.Offsetof(cCall.message)][unsafe.Sizeof(cCall.message)]none             = [unsafe.Offsetof(gCall.Message)][unsafe.Sizeof(gCall.Message)]none{}
-	_ [unsafe.Offsetof(cCall.writes)][unsafe.Sizeof(cCall.writes)]none               = [unsafe.Offsetof(gCall.Writes)][unsafe.Sizeof(gCall.Writes)]none{}
-	_ [unsafe.Offsetof(cCall.seconds)][unsafe.Sizeof(cCall.seconds)]none             = [unsafe.Offsetof(gCall.Seconds)][unsafe.Sizeof(gCall.Seconds)]none{}
-	_ [unsafe.Offsetof(cCall.limited)][unsafe.Sizeof(cCall.limited)]none             = [unsafe.Offsetof(gCall.Limited)][unsafe.Sizeof(gCall.Limited)]none{}
-	_ [unsafe.Offsetof(cCall.taken)][unsafe.Sizeof(cCall.taken)]none                 = [unsafe.Offsetof(gCall.Taken)][unsafe.Sizeof(gCall.Taken)]none{}
-	_ [unsafe.Offsetof(cCall.wait)][unsafe.Sizeof(cCall.wait)]none                   = [unsafe.Offsetof(gCall.Wait)][unsafe.Sizeof(gCall.Wait)]none{}
-	_ [unsafe.Offsetof(cCall.funnels)][unsafe.Sizeof(cCall.funnels)]none             = [unsafe.Offsetof(gCall.Funnels)][unsafe.Sizeof(gCall.Funnels)]none{}
-	_ [unsafe.Offsetof(cCall.rows)][unsafe.Sizeof(cCall.rows)]none                   = [unsafe.Offsetof(gCall.Rows)][unsafe.Sizeof(gCall.Rows)]none{}
-
-	cFunnel C.struct_funnel
-	gFunnel answer.Funnel
-
-	_ [unsafe.Sizeof(cFunnel)]int                                                                    = [unsafe.Sizeof(gFunnel)]int{}
-	_ [unsafe.Offsetof(cFunnel.key)][unsafe.Sizeof(cFunnel.key)]none                                 = [unsafe.Offsetof(gFunnel.Key)][unsafe.Sizeof(gFunnel.Key)]none{}
-	_ [unsafe.Offsetof(cFunnel.capacity)][unsafe.Sizeof(cFunnel.capacity)]none                       = [unsafe.Offsetof(gFunnel.Capacity)][unsafe.Sizeof(gFunnel.Capacity)]none{}
-	_ [unsafe.Offsetof(cFunnel.count)][unsafe.Sizeof(cFunnel.count)]none                             = [unsafe.Offsetof(gFunnel.Count)][unsafe.Sizeof(gFunnel.Count)]none{}
-	_ [unsafe.Offsetof(cFunnel.period)][unsafe.Sizeof(cFunnel.period)]none                           = [unsafe.Offsetof(gFunnel.Period)][unsafe.Sizeof(gFunnel.Period)]none{}
-	_ [unsafe.Offsetof(cFunnel.quantity)][unsafe.Sizeof(cFunnel.quantity)]none                       = [unsafe.Offsetof(gFunnel.Quantity)][unsafe.Sizeof(gFunnel.Quantity)]none{}
-	_ [unsafe.Offsetof(cFunnel.kind)][unsafe.Sizeof(cFunnel.kind)]none                               = [unsafe.Offsetof(gFunnel.Kind)][unsafe.Sizeof(gFunnel.Kind)]none{}
-	_ [unsafe.Offsetof(cFunnel.slots)][unsafe.Sizeof(cFunnel.slots)]none                             = [unsafe.Offsetof(gFunnel.Slots)][unsafe.Sizeof(gFunnel.Slots)]none{}
-	_ [unsafe.Offsetof(cFunnel.stored)][unsafe.Sizeof(cFunnel.stored)]none                           = [unsafe.Offsetof(gFunnel.Stored)][unsafe.Sizeof(gFunnel.Stored)]none{}
-	_ [unsafe.Offsetof(cFunnel.write)][unsafe.Sizeof(cFunnel.write)]none                             = [unsafe.Offsetof(gFunnel.Write)][unsafe.Sizeof(gFunnel.Write)]none{}
-	_ [unsafe.Offsetof(cFunnel.stored_value)][unsafe.Sizeof(cFunnel.stored_value)]none               = [unsafe.Offsetof(gFunnel.StoredValue)][unsafe.Sizeof(gFunnel.StoredValue)]none{}
-	_ [unsafe.Offsetof(cFunnel.expiry_milliseconds)][unsafe.Sizeof(cFunnel.expiry_milliseconds)]none = [unsafe.Offsetof(gFunnel.ExpiryMilliseconds)][unsafe.Sizeof(gFunnel.ExpiryMilliseconds)]none{}
-	_ [unsafe.Offsetof(cFunnel.tat)][unsafe.Sizeof(cFunnel.tat)]none                                 = [unsafe.Offsetof(gFunnel.TAT)][unsafe.Sizeof(gFunnel.TAT)]none{}
-	_ [unsafe.Offsetof(cFunnel.expiry)][unsafe.Sizeof(cFunnel.expiry)]none                           = [unsafe.Offsetof(gFunnel.Expiry)][unsafe.Sizeof(gFunnel.Expiry)]none{}
-
-	cSlots C.struct_slots
-	gSlots answer.Slots
-
-	_ [unsafe.Sizeof(cSlots)]int                                           = [unsafe.Sizeof(gSlots)]int{}
-	_ [unsafe.Offsetof(cSlots.limit)][unsafe.Sizeof(cSlots.limit)]none     = [unsafe.Offsetof(gSlots.Limit)][unsafe.Sizeof(gSlots.Limit)]none{}
-	_ [unsafe.Offsetof(cSlots.running)][unsafe.Sizeof(cSlots.running)]none = [unsafe.Offsetof(gSlots.Running)][unsafe.Sizeof(gSlots.Running)]none{}
-	_ [unsafe.Offsetof(cSlots.own)][unsafe.Sizeof(cSlots.own)]none         = [unsafe.Offsetof(gSlots.Own)][unsafe.Sizeof(gSlots.Own)]none{}
-	_ [unsafe.Offsetof(cSlots.first)][unsafe.Sizeof(cSlots.first)]none     = [unsafe.Offsetof(gSlots.First)][unsafe.Sizeof(gSlots.First)]none{}
-	_ [unsafe.Offsetof(cSlots.last)][unsafe.Sizeof(cSlots.last)]none       = [unsafe.Offsetof(gSlots.Last)][unsafe.Sizeof(gSlots.Last)]none{}
-
-	cRow C.struct_row
-	gRow answer.Row
-
-	_ [unsafe.Sizeof(cRow)]int                                                 = [unsafe.Sizeof(gRow)]int{}
-	_ [unsafe.Offsetof(cRow.limited)][unsafe.Sizeof(cRow.limited)]none         = [unsafe.Offsetof(gRow.Limited)][unsafe.Sizeof(gRow.Limited)]none{}
-	_ [unsafe.Offsetof(cRow.limit)][unsafe.Sizeof(cRow.limit)]none             = [unsafe.Offsetof(gRow.Limit)][unsafe.Sizeof(gRow.Limit)]none{}
-	_ [unsafe.Offsetof(cRow.remaining)][unsafe.Sizeof(cRow.remaining)]none     = [unsafe.Offsetof(gRow.Remaining)][unsafe.Sizeof(gRow.Remaining)]none{}
-	_ [unsafe.Offsetof(cRow.wait)][unsafe.Sizeof(cRow.wait)]none               = [unsafe.Offsetof(gRow.Wait)][unsafe.Sizeof(gRow.Wait)]none{}
-	_ [unsafe.Offsetof(cRow.reset_after)][unsafe.Sizeof(cRow.reset_after)]none = [unsafe.Offsetof(gRow.ResetAfter)][unsafe.Sizeof(gRow.ResetAfter)]none{}
-	_ [unsafe.Offsetof(cRow.has_receipt)][unsafe.Sizeof(cRow.has_receipt)]none = [unsafe.Offsetof(gRow.HasReceipt)][unsafe.Sizeof(gRow.HasReceipt)]none{}
-
-	cDecimal C.struct_decimal
-	gDecimal answer.Decimal
-
-	_ [unsafe.Sizeof(cDecimal)]int                                         = [unsafe.Sizeof(gDecimal)]int{}
-	_ [unsafe.Offsetof(cDecimal.start)][unsafe.Sizeof(cDecimal.start)]none = [unsafe.Offsetof(gDecimal.Start)][unsafe.Sizeof(gDecimal.Start)]none{}
-	_ [unsafe.Offsetof(cDecimal.end)][unsafe.Sizeof(cDecimal.end)]none     = [unsafe.Offsetof(gDecimal.End)][unsafe.Sizeof(gDecimal.End)]none{}
-	_ [unsafe.Offsetof(cDecimal.bytes)][unsafe.Sizeof(cDecimal.bytes)]none = [unsafe.Offsetof(gDecimal.Bytes)][unsafe.Sizeof(gDecimal.Bytes)]none{}
-
-	// A string in Go is a pointer to its bytes, then their number.
-	cText C.struct_text
-	_     [unsafe.Sizeof(cText)]int         = [unsafe.Sizeof("")]int{}
-	_     [unsafe.Offsetof(cText.bytes)]int = [0]int{}
-
-	_ [unsafe.Sizeof(C.struct_item{})]int = [unsafe.Sizeof(call.Row{})]int{}
-
-	_ [C.SECONDS_LENGTH]int    = [answer.SecondsLength]int{}
-	_ [C.IN_SECONDS]int        = [answer.InSeconds]int{}
-	_ [C.IN_ROWS]int           = [answer.InRows]int{}
-	_ [C.DECIMAL_CAPACITY]int  = [answer.DecimalCapacity]int{}
-	_ [C.MESSAGE_CAPACITY]int  = [answer.MessageCapacity]int{}
-	_ [C.MOST_FUNNELS]int      = [answer.MostFunnels]int{}
-	_ [C.STORED_NOTHING]int    = [answer.StoredNothing]int{}
-	_ [C.FUNNEL]int            = [answer.FunnelKind]int{}
-	_ [C.SLOTS]int             = [answer.SlotsKind]int{}
-	_ [C.STORED_VALUE]int      = [answer.StoredOfKind]int{}
-	_ [C.STORED_OTHER_TYPE]int = [answer.StoredOtherType]int{}
-	_ [C.WRITE_NOTHING]int     = [answer.WriteNothing]int{}
-	_ [C.WRITE_TAT]int         = [answer.WriteTAT]int{}
-	_ [C.WRITE_DELETION]int    = [answer.WriteDeletion]int{}
-	_ [C.VERDICT_ERROR]int     = [answer.Error]int{}
-	_ [C.VERDICT_PARSED]int    = [answer.Parsed]int{}
-	_ [C.VERDICT_LIMITED]int   = [answer.Limited]int{}
-	_ [C.VERDICT_PEEKED]int    = [answer.Peeked]int{}
-	_ [C.VERDICT_ALLOWED]int   = [answer.Allowed]int{}
-	_ [C.VERDICT_CHARGED]int   = [answer.Charged]int{}
-	_ [C.VERDICT_REFUNDED]int  = [answer.Refunded]int{}
-	_ [C.RESERVE]int           = [call.Reserve]int{}
-	_ [C.TAKE]int              = [call.Take]int{}
-	_ [C.PEEK]int              = [call.Peek]int{}
-	_ [C.CHARGE]int            = [call.Charge]int{}
-	_ [C.REFUND]int            = [call.Refund]int{}
-)
+	_ = same[C.SECONDS_LENGTH-command.SecondsLength]
+	_ = same[C.DECIMAL_CAPACITY-command.DecimalCapacity]
+	_ = same[C.MESSAGE_CAPACITY-command.MessageCapacity]
+	_ = same[C.WORDS_PER_ROW-command.WordsPerRow]
+	_ = same[C.MAX_ROWS-command.MaxRows]
+	_ = same[C.IN_SECONDS-command.InSeconds]
+	_ = same[C.IN_ROWS-command.InRows]
+	_ = same[C.FUNNEL-call.Funnel]
+	_ = same[C.SLOTS-call.Slots]
+	_ = same[C.STORED_NOTHING-command.StoredNothing]
+	_ = same[C.STORED_OF_KIND-command.StoredOfKind]
+	_ = same[C.STORED_OTHER_TYPE-command.StoredOtherType]
+	_ = same[C.WRITE_NOTHING-command.WriteNothing]
+	_ = same[C.WRITE_STATE-command.WriteState]
+	_ = same[C.WRITE_REMOVAL-command.WriteRemoval]
+	_ = same[C.VERDICT_ERROR-command.Error]
+	_ = same[C.VERDICT_PARSED-command.Parsed]
+	_ = same[C.VERDICT_LIMITED-command.Limited]
+	_ = same[C.VERDICT_PEEKED-command.Peeked]
+	_ = same[C.VERDICT_ALLOWED-command.Allowed]
+	_ = same[C.VERDICT_CHARGED-command.Charged]
+	_ = same[C.VERDICT_REFUNDED-command.Refunded]
+	_ = same[C.RESERVE-call.Reserve]
+	_ = same[C.TAKE-call.Take]
+	_ = same[C.PEEK-call.Peek]
+	_ = same[C.CHARGE-call.Charge]
+	_ = same[C.REFUND-call.Refund]
+}

@@ -13,9 +13,10 @@ static int set_acl_categories(RedisModuleCtx *ctx, RedisModuleCommand *server_co
     if (redis.SetCommandACLCategories == NULL) return REDISMODULE_OK;
     if (redis.AddACLCategory != NULL) {
         redis.AddACLCategory(ctx, "throttle");
-        if (redis.SetCommandACLCategories(server_command, command->categories) == REDISMODULE_OK) return REDISMODULE_OK;
+        if (redis.SetCommandACLCategories(server_command, command->access->categories) == REDISMODULE_OK)
+            return REDISMODULE_OK;
     }
-    return redis.SetCommandACLCategories(server_command, command->builtin_categories);
+    return redis.SetCommandACLCategories(server_command, command->access->builtin_categories);
 }
 
 static const struct command_info_version info_version = {
@@ -29,23 +30,24 @@ static const struct command_info_version info_version = {
 static void describe(RedisModuleCtx *ctx, const struct command *command)
 {
     if (command->summary == NULL || redis.GetCommand == NULL || redis.SetCommandInfo == NULL) return;
+    const struct shape *shape = command->shape;
     struct key_spec keys[] = {
-        {.flags = command->access | KEY_ACCESS,
+        {.flags = command->access->keys | KEY_ACCESS,
          .begin_search = BEGIN_SEARCH_INDEX,
          .begin.index = 1,
          .find_keys = FIND_KEYS_RANGE,
-         /* Relative to the first key, where it does not count from the end. */
-         .range = {.last_key = command->last_key - (command->last_key > 0), .key_step = command->key_step}},
+         /* A last key counts from the first key, or from the last word if it is negative. */
+         .range = {.last_key = shape->last_key - (shape->last_key > 0), .key_step = shape->key_step}},
         {0},
     };
     struct RedisModuleCommandInfo info = {
         .version = &info_version,
         .summary = command->summary,
-        .complexity = command->complexity,
+        .complexity = shape->complexity,
         .since = "0.1.0",
-        .arity = command->arity,
+        .arity = shape->arity,
         .key_specs = keys,
-        .arguments = command->arguments,
+        .arguments = shape->arguments,
     };
     RedisModuleCommand *server_command = redis.GetCommand(ctx, command->name);
     if (server_command == NULL || redis.SetCommandInfo(server_command, &info) != REDISMODULE_OK ||
@@ -82,8 +84,8 @@ int register_commands(RedisModuleCtx *ctx)
     /* The most used command is last (unload.h). */
     for (int i = command_count - 1; i >= 0; i--) {
         const struct command *command = &commands[i];
-        if (redis.CreateCommand(ctx, command->name, command->function, command->flags, 1, command->last_key,
-                                command->key_step) != REDISMODULE_OK) {
+        if (redis.CreateCommand(ctx, command->name, command->function, command->access->flags, 1,
+                                command->shape->last_key, command->shape->key_step) != REDISMODULE_OK) {
             redis.Log(ctx, "warning", "the server does not accept the command %s", command->name);
             return REDISMODULE_ERR;
         }

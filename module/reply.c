@@ -1,5 +1,7 @@
 #include "reply.h"
 
+#include "key.h"
+
 unsigned long long reply_counts[VERDICT_COUNT];
 
 void reply_add_counts(RedisModuleInfoCtx *info)
@@ -20,18 +22,16 @@ static void reply_with_decimal(RedisModuleCtx *ctx, const struct decimal *decima
     redis.ReplyWithStringBuffer(ctx, decimal->bytes + decimal->start, decimal->end - decimal->start);
 }
 
-static void reply_with_row(RedisModuleCtx *ctx, const struct row *row, const struct funnel *funnel)
+static void reply_with_row(RedisModuleCtx *ctx, const struct row_reply *reply, const struct row *row)
 {
     redis.ReplyWithArray(ctx, 6);
-    redis.ReplyWithLongLong(ctx, row->limited);
-    redis.ReplyWithLongLong(ctx, row->limit);
-    redis.ReplyWithLongLong(ctx, row->remaining);
-    reply_with_decimal(ctx, &row->wait);
-    reply_with_decimal(ctx, &row->reset_after);
-    if (row->has_receipt)
-        reply_with_decimal(ctx, &funnel->tat);
-    else
-        redis.ReplyWithStringBuffer(ctx, "0", 1);
+    redis.ReplyWithLongLong(ctx, reply->limited);
+    redis.ReplyWithLongLong(ctx, reply->limit);
+    redis.ReplyWithLongLong(ctx, reply->remaining);
+    reply_with_decimal(ctx, &reply->wait);
+    reply_with_decimal(ctx, &reply->reset_after);
+    struct text last = key_reply(row);
+    redis.ReplyWithStringBuffer(ctx, last.bytes, last.length);
 }
 
 int reply(RedisModuleCtx *ctx, const struct call *call)
@@ -47,7 +47,7 @@ int reply(RedisModuleCtx *ctx, const struct call *call)
     redis.ReplyWithLongLong(ctx, call->limited);
     reply_with_decimal(ctx, &call->wait);
     redis.ReplyWithArray(ctx, call->length);
-    for (uint32_t i = 0; i < call->length; i++) reply_with_row(ctx, &call->rows[i], &call->funnels[i]);
+    for (uint32_t i = 0; i < call->length; i++) reply_with_row(ctx, &call->replies[i], &call->rows[i]);
     if (call->operation == TAKE) redis.ReplyWithLongLong(ctx, call->taken);
     return REDISMODULE_OK;
 }

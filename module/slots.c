@@ -1,8 +1,10 @@
-#include "slots.h"
+#include "kind.h"
 
-#include "key.h"
+/* Slots are a sorted set: each member is a holder, its score the Unix time in milliseconds at
+ * which the slot ends. A slot runs until the instant of the call, in whole milliseconds, reaches
+ * its end. The key expires with the last end. */
 
-enum { MOST_REMOVED = 1000, NANOSECONDS_PER_MILLISECOND = 1000000 };
+enum { HOLDER_WORD = 4, MAX_STEPS = 128, MAX_REMOVED = 1000, NANOSECONDS_PER_MILLISECOND = 1000000 };
 
 static const double everything = __builtin_inf();
 
@@ -16,7 +18,7 @@ static int64_t milliseconds_of(double score)
     return whole + ((double)whole < score);
 }
 
-/* Members that have ended by now, and those that run, are two ranges of scores. */
+/* Slots that have ended by now, and slots that run, are two ranges of scores. */
 static void first_ended(RedisModuleKey *key, int64_t now)
 {
     redis.ZsetFirstInScoreRange(key, -everything, (double)now, 0, 0);
@@ -28,34 +30,53 @@ static void last_running(RedisModuleKey *key, int64_t now)
 }
 
 /* Steps through the range that was begun, at most so many times. Returns how many members were
- * passed, and whether the range has ended. */
-static uint64_t count(RedisModuleKey *key, uint64_t most, int (*step)(RedisModuleKey *key), int *ended)
+ * passed, and whether they are all members of the range. */
+static uint64_t count(RedisModuleKey *key, uint64_t most, int (*step)(RedisModuleKey *key), int *is_all)
 {
     uint64_t passed = 0;
     while (passed < most && !redis.ZsetRangeEndReached(key)) {
         passed++;
         step(key);
     }
-    *ended = redis.ZsetRangeEndReached(key);
+    *is_all = redis.ZsetRangeEndReached(key);
     redis.ZsetRangeStop(key);
     return passed;
 }
 
-/* How many slots run, or limit + 1 if there are more. The server cannot count a range, so this
- * steps through it from both ends, in turns of twice the length each time: the cost depends on the
- * shorter one of those that have ended and those that run, and no more than limit + 1 of these. */
-static int64_t count_running(RedisModuleKey *key, int64_t limit, int64_t now, int64_t *some_ended)
+/* How many members have ended, as the server counts them, or -1 if it refuses to. The key stays
+ * open meanwhile. ZCOUNT only reads it, and does not find it expired either: within a command, the
+ * server's clock stands still, and the key was there when it was opened. */
+static int64_t ask_ended(RedisModuleCtx *ctx, RedisModuleString *name, int64_t now)
 {
-    uint64_t most = (uint64_t)limit + 1, length = redis.ValueLength(key);
-    int ended;
+    RedisModuleCallReply *reply = redis.Call(ctx, "ZCOUNT", "scl", name, "-inf", (long long)now);
+    if (reply == NULL) return -1;
+    int64_t ended = redis.CallReplyType(reply) == REDISMODULE_REPLY_INTEGER ? redis.CallReplyInteger(reply) : -1;
+    redis.FreeCallReply(reply);
+    return ended;
+}
+
+/* How many slots run, or limit + 1 if there are more. Mostly few run or few have ended: this steps
+ * from both ends, in turns of twice the length each time, until one of them is known. Beyond
+ * MAX_STEPS it asks the server, which counts in the logarithm of the set's length, but for as much
+ * as a few hundred steps. */
+static int64_t count_running(struct slots *slots, RedisModuleCtx *ctx, RedisModuleKey *key, RedisModuleString *name,
+                             int64_t now)
+{
+    uint64_t most = (uint64_t)slots->limit + 1, length = redis.ValueLength(key);
     for (uint64_t turn = 1;; turn *= 2) {
+        int is_all;
+        if (turn == 2 * MAX_STEPS) {
+            int64_t ended = ask_ended(ctx, name, now);
+            uint64_t running = length - (uint64_t)ended;
+            if (ended >= 0) return (int64_t)(running < most ? running : most);
+        }
         first_ended(key, now);
-        uint64_t number = count(key, turn, redis.ZsetRangeNext, &ended);
-        *some_ended = number > 0;
-        if (ended) return (int64_t)(length - number < most ? length - number : most);
+        uint64_t number = count(key, turn, redis.ZsetRangeNext, &is_all);
+        slots->some_ended = number > 0;
+        if (is_all) return (int64_t)(length - number < most ? length - number : most);
         last_running(key, now);
-        number = count(key, turn < most ? turn : most, redis.ZsetRangePrev, &ended);
-        if (ended || number == most) return (int64_t)number;
+        number = count(key, turn < most ? turn : most, redis.ZsetRangePrev, &is_all);
+        if (is_all || number == most) return (int64_t)number;
     }
 }
 
@@ -74,20 +95,23 @@ static int64_t end_of_other(RedisModuleKey *key, RedisModuleString *holder, int 
     return end;
 }
 
-void slots_read(struct funnel *row, RedisModuleKey *key, RedisModuleString *holder, int64_t nanoseconds)
+static void read_slots(struct row *row, RedisModuleCtx *ctx, RedisModuleKey *key, RedisModuleString **words,
+                       int64_t nanoseconds)
 {
     const int64_t now = nanoseconds / NANOSECONDS_PER_MILLISECOND;
+    RedisModuleString *holder = words[HOLDER_WORD];
     struct slots *slots = &row->slots;
-    *slots = (struct slots){.limit = slots->limit};
+    slots->own = slots->running = slots->first = slots->last = 0;
+    slots->some_ended = slots->removed = 0;
     int type = redis.KeyType(key);
     row->stored = type == REDISMODULE_KEYTYPE_EMPTY ? STORED_NOTHING : STORED_OTHER_TYPE;
     if (type != REDISMODULE_KEYTYPE_ZSET) return;
-    row->stored = STORED_VALUE;
+    row->stored = STORED_OF_KIND;
 
     double score;
     if (redis.ZsetScore(key, holder, &score) == REDISMODULE_OK && score > (double)now)
         slots->own = milliseconds_of(score);
-    slots->running = count_running(key, slots->limit, now, &slots->some_ended);
+    slots->running = count_running(slots, ctx, key, words[0], now);
     if (slots->running >= slots->limit) {
         redis.ZsetFirstInScoreRange(key, (double)now, everything, 1, 0);
         slots->first = end_of_other(key, holder, redis.ZsetRangeNext);
@@ -99,10 +123,10 @@ void slots_read(struct funnel *row, RedisModuleKey *key, RedisModuleString *hold
 /* Removes the members that ended first. The strings belong to this function. */
 static int64_t remove_ended(RedisModuleKey *key, int64_t now)
 {
-    RedisModuleString *members[MOST_REMOVED];
+    RedisModuleString *members[MAX_REMOVED];
     int64_t number = 0;
     first_ended(key, now);
-    while (number < MOST_REMOVED && !redis.ZsetRangeEndReached(key)) {
+    while (number < MAX_REMOVED && !redis.ZsetRangeEndReached(key)) {
         members[number++] = redis.ZsetRangeCurrentElement(key, NULL);
         redis.ZsetRangeNext(key);
     }
@@ -114,11 +138,11 @@ static int64_t remove_ended(RedisModuleKey *key, int64_t now)
     return number;
 }
 
-/* When the last of all members ends: of those that run, or of those that have ended if none runs. */
-static int64_t last_end(RedisModuleKey *key, const struct funnel *row)
+/* When the last of all members ends. If none runs, that is the last that has ended. */
+static int64_t last_end(const struct row *row, RedisModuleKey *key)
 {
     const struct slots *slots = &row->slots;
-    if (row->write == WRITE_TAT && row->expiry_milliseconds > slots->last) return row->expiry_milliseconds;
+    if (row->write == WRITE_STATE && slots->end_milliseconds > slots->last) return slots->end_milliseconds;
     if (slots->last > 0) return slots->last;
     double score = 0;
     redis.ZsetLastInScoreRange(key, -everything, everything, 0, 0);
@@ -127,20 +151,21 @@ static int64_t last_end(RedisModuleKey *key, const struct funnel *row)
     return milliseconds_of(score);
 }
 
-void slots_write(RedisModuleKey *key, struct funnel *row, RedisModuleString *holder, int64_t nanoseconds)
+/* Also removes slots that have ended, up to MAX_REMOVED. */
+static void write_slots(struct row *row, RedisModuleKey *key, RedisModuleString **words, int64_t nanoseconds)
 {
     struct slots *slots = &row->slots;
-    if (row->write == WRITE_TAT)
-        redis.ZsetAdd(key, (double)row->expiry_milliseconds, holder, NULL);
+    if (row->write == WRITE_STATE)
+        redis.ZsetAdd(key, (double)slots->end_milliseconds, words[HOLDER_WORD], NULL);
     else
-        redis.ZsetRem(key, holder, NULL);
+        redis.ZsetRem(key, words[HOLDER_WORD], NULL);
     /* The server deletes the key with its last member. */
     if (slots->some_ended && redis.ValueLength(key) > 0)
         slots->removed = remove_ended(key, nanoseconds / NANOSECONDS_PER_MILLISECOND);
     slots->change = KEY_GONE;
     if (redis.ValueLength(key) == 0) return;
-    /* No expiry where the last end is 2^63 or more. A score below is at most 2^63-1024, not INT64_MAX. */
-    int64_t last = last_end(key, row);
+    /* No expiry if the last end is 2^63 or more. A score below is at most 2^63-1024, not INT64_MAX. */
+    int64_t last = last_end(row, key);
     slots->expiry = last < INT64_MAX ? last : REDISMODULE_NO_EXPIRE;
     slots->change = EXPIRY_KEPT;
     if (redis.GetAbsExpire(key) == slots->expiry) return;
@@ -148,11 +173,12 @@ void slots_write(RedisModuleKey *key, struct funnel *row, RedisModuleString *hol
     slots->change = slots->expiry == REDISMODULE_NO_EXPIRE ? EXPIRY_REMOVED : EXPIRY_SET;
 }
 
-void slots_replicate(RedisModuleCtx *ctx, RedisModuleString *name, const struct funnel *row, RedisModuleString *holder)
+static void replicate_slots(const struct row *row, RedisModuleCtx *ctx, RedisModuleString **words)
 {
+    RedisModuleString *name = words[0], *holder = words[HOLDER_WORD];
     const struct slots *slots = &row->slots;
-    if (row->write == WRITE_TAT) {
-        struct text end = digits_of(&row->expiry);
+    if (row->write == WRITE_STATE) {
+        struct text end = digits_of(&slots->end);
         redis.Replicate(ctx, "ZADD", "sbs", name, end.bytes, end.length, holder);
     } else {
         redis.Replicate(ctx, "ZREM", "ss", name, holder);
@@ -162,12 +188,20 @@ void slots_replicate(RedisModuleCtx *ctx, RedisModuleString *name, const struct 
     if (slots->change == EXPIRY_REMOVED) redis.Replicate(ctx, "PERSIST", "s", name);
 }
 
-void slots_notify(RedisModuleCtx *ctx, RedisModuleString *name, const struct funnel *row)
+static void notify_slots(const struct row *row, RedisModuleCtx *ctx, RedisModuleString *name)
 {
     const struct slots *slots = &row->slots;
-    redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_ZSET, row->write == WRITE_TAT ? "zadd" : "zrem", name);
+    redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_ZSET, row->write == WRITE_STATE ? "zadd" : "zrem", name);
     if (slots->removed > 0) redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_ZSET, "zremrangebyrank", name);
     if (slots->change == KEY_GONE) redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "del", name);
     if (slots->change == EXPIRY_SET) redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "expire", name);
     if (slots->change == EXPIRY_REMOVED) redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "persist", name);
 }
+
+/* How long the holder's slot would have run on. */
+static struct text reply_slots(const struct row *row)
+{
+    return digits_of(&row->slots.held);
+}
+
+const struct kind_functions slots_functions = {read_slots, write_slots, replicate_slots, notify_slots, reply_slots};

@@ -6,8 +6,8 @@ package main
 
 import (
 	_ "funnel/module"
-	"funnel/module/answer"
+	"funnel/module/command"
 )
 
 // main is never called in a shared library. It keeps the linker from removing what C calls.
-func main() { answer.Functions() }
+func main() { command.Functions() }

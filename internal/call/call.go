@@ -2,7 +2,8 @@
 // that packages gcra and slots compute. The module decides with this package, and so does a
 // client that keeps rows in its own process.
 //
-// Each kind has a file with the same methods. row.go calls them by the kind of a row.
+// Each kind has a file with the same methods. Apply, and the methods in row.go, call them by
+// the kind of a row.
 //
 // The package reads no clock and allocates nothing. It runs inside a server without the Go
 // runtime: docs/go-runtime.md has the rules.
@@ -37,26 +38,34 @@ const (
 //
 //go:nosplit
 func (operation Operation) Apply(rows []Row, now, maxWait, receipt int64) (failed int, err error) {
-	limited := false
 	for i := range rows {
-		if err = rows[i].apply(operation, now, maxWait, receipt); err != nil {
+		switch row := &rows[i]; row.Kind {
+		case Slots:
+			err = row.applySlots(operation, now)
+		default:
+			err = row.applyFunnel(operation, now, maxWait, receipt)
+		}
+		if err != nil {
 			return i, err
 		}
-		limited = limited || rows[i].Decision.Limited
 	}
-	if operation == Reserve && limited && len(rows) > 1 {
-		undo(rows, now)
+	if operation == Reserve && len(rows) > 1 {
+		allOrNothing(rows, now)
 	}
 	return 0, nil
 }
 
-// undo corrects the decisions of rows that would have allowed a call that other rows limit:
-// nothing was taken.
+// allOrNothing corrects the decisions of rows that would have allowed a call that other
+// rows limit: nothing was taken.
 //
 //go:nosplit
-func undo(rows []Row, now int64) {
+func allOrNothing(rows []Row, now int64) {
+	limited := false
 	for i := range rows {
-		if !rows[i].Decision.Limited {
+		limited = limited || rows[i].Decision.Limited
+	}
+	for i := range rows {
+		if limited && !rows[i].Decision.Limited {
 			rows[i].undo(now)
 		}
 	}

@@ -26,6 +26,10 @@ func (row *Row) undoFunnel(now int64) {
 
 //go:nosplit
 func (row *Row) copyFunnelDecision() {
-	d := &row.Funnel.Decision
-	row.Decision = Decision{d.Limited, d.Limit, d.Remaining, d.Wait, d.ResetAfter}
+	from, to := &row.Funnel.Decision, &row.Decision
+	to.Limited = from.Limited
+	to.Limit = from.Limit
+	to.Remaining = from.Remaining
+	to.Wait = from.Wait
+	to.ResetAfter = from.ResetAfter
 }

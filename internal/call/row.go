@@ -46,18 +46,6 @@ func (row *Row) Changes() bool {
 	}
 }
 
-// apply decides the row alone.
-//
-//go:nosplit
-func (row *Row) apply(operation Operation, now, maxWait, receipt int64) error {
-	switch row.Kind {
-	case Slots:
-		return row.applySlots(operation, now)
-	default:
-		return row.applyFunnel(operation, now, maxWait, receipt)
-	}
-}
-
 // undo takes nothing after all.
 //
 //go:nosplit

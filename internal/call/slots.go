@@ -24,6 +24,10 @@ func (row *Row) undoSlots(now int64) {
 
 //go:nosplit
 func (row *Row) copySlotsDecision() {
-	d := &row.Slots.Decision
-	row.Decision = Decision{d.Limited, d.Limit, d.Remaining, d.Wait, d.ResetAfter}
+	from, to := &row.Slots.Decision, &row.Decision
+	to.Limited = from.Limited
+	to.Limit = from.Limit
+	to.Remaining = from.Remaining
+	to.Wait = from.Wait
+	to.ResetAfter = from.ResetAfter
 }

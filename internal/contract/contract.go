@@ -3,11 +3,11 @@
 //
 // It says what docs/commands.md says, and can be checked by reading. Nothing in it watches
 // for overflow: sums and products are exact, and what does not fit 63 bits is seen in the
-// result. It knows neither package gcra nor the module.
+// result. It knows neither packages gcra and slots nor the module.
 //
-// A [Call] takes three steps, each of which may end it with an [Error]: its words are read
-// (parseFunnel, parseSlots), then its keys (stored), and then its funnels decide
-// ([Funnel.Decide]). Each step is made for all funnels, from the left, before the next.
+// [Run] takes three steps, each of which may end it with an [Error]: it reads the words, then
+// the keys, and then decides. It takes each step for all rows, from the left, before the next.
+// Each kind of [Row] has a file with these steps.
 package contract
 
 import (
@@ -44,21 +44,26 @@ const (
 	ErrHolder Error = "ERR holder must be 1 to 255 bytes"
 
 	ErrEmissionInterval Error = "ERR count is too large for period: less than 1 nanosecond per token"
-	ErrTolerance        Error = "ERR capacity and period are too large together for count: a full funnel must drain within 2^63-1 nanoseconds (292 years)"
-	ErrIncrement        Error = "ERR quantity and period are too large together for count: the tokens must leak within 2^63-1 nanoseconds (292 years)"
+	ErrTolerance        Error = "ERR capacity and period are too large together for count: " +
+		"a full funnel must drain within 2^63-1 nanoseconds (292 years)"
+	ErrIncrement Error = "ERR quantity and period are too large together for count: " +
+		"the tokens must leak within 2^63-1 nanoseconds (292 years)"
 
-	ErrMaxWait        Error = "ERR max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
-	ErrMaxWaits       Error = "ERR max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
-	ErrReceipt        Error = "ERR tat must be an integer from 0 to 9223372036854775807"
-	ErrReceipts       Error = "ERR tat must be left out for several funnels: give the tokens of each back by a call of its own"
-	ErrMaxWaitOfSlots Error = "ERR max_wait must be left out with SLOTS: ask again after a moment"
-	ErrReceiptOfSlots Error = "ERR tat must be left out with SLOTS: the holder's name says which slot ends"
-	ErrTwice          Error = "ERR the key is named twice in this call: ask once, for all of its tokens"
+	ErrMaxWait  Error = "ERR max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
+	ErrMaxWaits Error = "ERR max_wait must be 0 for several funnels: " +
+		"ask again after the wait that a limited call replies"
+	ErrReceipt  Error = "ERR tat must be an integer from 0 to 9223372036854775807"
+	ErrReceipts Error = "ERR tat must be left out for several funnels: " +
+		"give the tokens of each back by a call of its own"
+	ErrMaxWaitWithSlots Error = "ERR max_wait must be left out with SLOTS: ask again after a moment"
+	ErrReceiptWithSlots Error = "ERR tat must be left out with SLOTS: the holder's name says which slot ends"
+	ErrTwice            Error = "ERR the key is named twice in this call: ask once, for all of its tokens"
 
 	ErrType   Error = "WRONGTYPE Operation against a key holding the wrong kind of value"
 	ErrFunnel Error = "ERR the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807"
 
-	ErrTAT Error = "ERR quantity and period are too large together for count: the funnel must be empty again before the year 2262, 2^63-1 nanoseconds after the epoch"
+	ErrTAT Error = "ERR quantity and period are too large together for count: " +
+		"the funnel must be empty again before the year 2262, 2^63-1 nanoseconds after the epoch"
 	ErrEnd Error = "ERR ttl is too large: the slot must end before the year 2262, 2^63-1 nanoseconds after the epoch"
 )
 
@@ -68,7 +73,7 @@ func (e Error) Of(number int) Error {
 	return Error(strings.Replace(string(e), "ERR ", fmt.Sprintf("ERR row %d: ", number), 1))
 }
 
-// What becomes of a call that is no error.
+// Outcomes of a call that is no error.
 const (
 	Allowed  = "allowed"
 	Later    = "allowed later"
@@ -80,7 +85,7 @@ const (
 	Refunded = "refunded"
 )
 
-// Outcomes are all that a call can come to, for tests that have to meet each.
+// Outcomes are the names of all outcomes, for tests that have to meet each.
 var Outcomes = []string{
 	Allowed, Later, Partly, Limited, Never, Peeked, Charged, Refunded,
 	string(ErrArity), string(ErrCapacity), string(ErrCount), string(ErrPeriod), string(ErrQuantity),
@@ -89,12 +94,13 @@ var Outcomes = []string{
 	string(ErrType), string(ErrFunnel), string(ErrTAT),
 }
 
-// ErrorsOfSlots are those that calls without slots do not come to.
-var ErrorsOfSlots = []string{
-	string(ErrLimit), string(ErrTTL), string(ErrHolder), string(ErrMaxWaitOfSlots), string(ErrReceiptOfSlots), string(ErrEnd),
+// SlotsErrors are the errors that only calls with slots come to.
+var SlotsErrors = []string{
+	string(ErrLimit), string(ErrTTL), string(ErrHolder), string(ErrMaxWaitWithSlots), string(ErrReceiptWithSlots),
+	string(ErrEnd),
 }
 
-// An Outcome is what a call came to.
+// An Outcome is the result of a call.
 type Outcome struct {
 	Name   string // one of Outcomes
 	Reply  []any  // of int64, string and []any; nil for an error
@@ -102,14 +108,11 @@ type Outcome struct {
 	Writes []Write
 }
 
-// A Write is SET Key Value PXAT Expiry, or DEL Key where the value is "". Of slots, it is ZADD Key
-// Value Holder, or ZREM Key Holder where the value is ""; then the first members are removed, and
-// the key gets its expiry.
+// A Write is what a key holds after the call, and when it expires.
 type Write struct {
-	Key, Value string
-	Expiry     int64              // Unix milliseconds, or NoExpiry
-	Holder     string             // of slots
-	Left       map[string]float64 // of slots, the members and their scores afterwards
+	Key    string
+	Value  Value // the zero Value if the key is deleted
+	Expiry int64 // Unix milliseconds, or NoExpiry
 }
 
 // NoExpiry is the expiry of a key that has none.

@@ -5,86 +5,83 @@ import (
 	"strconv"
 )
 
-// A Funnel is one row of a call: its key, its rate and the tokens that are asked for.
-// Times are nanoseconds. T, tau and inc are those of the contract; slots have none.
+// A Funnel is a row that limits a rate: its key, its rate and the tokens that are asked for.
+// Times are nanoseconds. T, Tau and Inc are T, tau and inc of the contract.
 type Funnel struct {
 	Key             string
 	Limit, Quantity *big.Int
 	T, Tau, Inc     *big.Int
-	Slots           *Slots // or nil
+
+	tat   *big.Int // as stored
+	next  int64    // the TAT after the call; the stored one if nothing is taken
+	taken int64    // tokens, by take alone
 }
 
 // parseFunnel reads key, capacity, count, period and quantity.
-func parseFunnel(operation string, mode Mode, words [5]string) (Funnel, Error) {
+func parseFunnel(operation string, mode Mode, words [5]string) (Row, Error) {
 	capacity, isCapacity := Integer(1-int64(mode), words[1])
 	count, isCount := Integer(1, words[2])
 	period, isPeriod := Seconds(words[3])
 	quantity, isQuantity := Integer(0, words[4])
 	switch {
 	case !isCapacity:
-		return Funnel{}, ErrCapacity
+		return nil, ErrCapacity
 	case !isCount:
-		return Funnel{}, ErrCount
+		return nil, ErrCount
 	case !isPeriod || period.Sign() == 0:
-		return Funnel{}, ErrPeriod
+		return nil, ErrPeriod
 	case !isQuantity:
-		return Funnel{}, ErrQuantity
+		return nil, ErrQuantity
 	}
 	return NewFunnel(operation, words[0], add(capacity, big.NewInt(int64(mode))), count, period, quantity)
 }
 
-// NewFunnel finds what is too large together among arguments that are valid one by one, in
-// the module's order: the contract leaves open which of several faults is named. No quantity
-// is too large for take.
-func NewFunnel(operation, key string, limit, count, period, quantity *big.Int) (Funnel, Error) {
+// NewFunnel looks for arguments that are valid one by one and too large together, in the
+// module's order: the contract leaves open which of several faults is named. No quantity is
+// too large for take.
+func NewFunnel(operation, key string, limit, count, period, quantity *big.Int) (*Funnel, Error) {
 	T := quo(period, count)
 	tau, inc := mul(T, limit), mul(T, quantity)
 	switch {
 	case T.Sign() == 0:
-		return Funnel{}, ErrEmissionInterval
+		return nil, ErrEmissionInterval
 	case !fits(limit), !fits(tau):
-		return Funnel{}, ErrTolerance
+		return nil, ErrTolerance
 	case !fits(inc) && operation != "take":
-		return Funnel{}, ErrIncrement
+		return nil, ErrIncrement
 	}
-	return Funnel{Key: key, Limit: limit, Quantity: quantity, T: T, Tau: tau, Inc: inc}, ""
+	return &Funnel{Key: key, Limit: limit, Quantity: quantity, T: T, Tau: tau, Inc: inc}, ""
 }
 
-// stored is the TAT that a key holds; of slots, when the holder's own ends. No key counts as a TAT
-// that has passed.
-func (f Funnel) stored(value Value, now *big.Int) (tat *big.Int, err Error) {
-	switch {
-	case f.Slots != nil:
-		return f.Slots.stored(value, now)
-	case value.Type == "":
-		return zero, ""
-	case value.Type != "string":
-		return nil, ErrType
+func (f *Funnel) key() string { return f.Key }
+
+func (f *Funnel) asks() bool { return f.Quantity.Sign() > 0 }
+
+// read takes the stored TAT. A missing key is an empty funnel.
+func (f *Funnel) read(value Value, _ *big.Int) Error {
+	switch value.Type {
+	case "":
+		f.tat = zero
+		return ""
+	case "string":
+		tat, ok := Integer(0, value.Text)
+		if !ok {
+			return ErrFunnel
+		}
+		f.tat = tat
+		return ""
 	}
-	tat, ok := Integer(0, value.Text)
-	if !ok {
-		return nil, ErrFunnel
-	}
-	return tat, ""
+	return ErrType
 }
 
-// A Decision is what a funnel says to a call, in nanoseconds.
-type Decision struct {
-	Limited    bool
-	Limit      int64
-	Remaining  int64
-	Wait       int64 // -1 for never
-	ResetAfter int64
-	TAT        int64 // stored; that of before, when nothing was taken
+func (f *Funnel) decide(operation string, now, maxWait, receipt *big.Int) (decision Decision, err Error) {
+	decision, f.next, f.taken, err = f.Decide(operation, f.tat, now, maxWait, receipt)
+	return decision, err
 }
 
-// Decide is the arithmetic of an operation. MaxWait is for reserve alone, and receipt for
-// refund, as late as can be where it is left out. Taken is set by take alone.
-func (f Funnel) Decide(operation string, tat, now, maxWait, receipt *big.Int) (decision Decision, taken int64, err Error) {
-	if f.Slots != nil {
-		decision, err = f.Slots.decide(operation, f.Limit, now)
-		return decision, 0, err
-	}
+// Decide is the arithmetic of an operation on a funnel with this TAT. Receipt is as late as
+// can be if it is left out. Next is the TAT after the call, and taken is set by take alone.
+func (f *Funnel) Decide(operation string, tat, now, maxWait, receipt *big.Int) (d Decision, next, taken int64, err Error) {
 	begin, full := largest(tat, now), add(now, f.Tau)
 	change, number := f.Inc, zero
 	switch operation {
@@ -96,14 +93,15 @@ func (f Funnel) Decide(operation string, tat, now, maxWait, receipt *big.Int) (d
 		back := smallest(f.Inc, sub(begin, now), largest(sub(receipt, now), zero))
 		change = sub(zero, back)
 	}
-	next := add(begin, change)
+	after := add(begin, change)
 
-	limited, wait := less(full, next), largest(sub(next, full), zero)
+	limited, wait := less(full, after), largest(sub(after, full), zero)
 	refused := limited && (operation == "reserve" || operation == "peek")
 	switch {
 	case operation == "take":
-		if limited, wait = less(number, f.Quantity), zero; limited {
-			wait = sub(add(next, f.T), full) // until another token fits
+		limited, wait = less(number, f.Quantity), zero
+		if limited {
+			wait = sub(add(after, f.T), full) // until another token fits
 		}
 	case !refused:
 	case less(f.Tau, f.Inc):
@@ -114,30 +112,36 @@ func (f Funnel) Decide(operation string, tat, now, maxWait, receipt *big.Int) (d
 		wait = sub(wait, maxWait)
 	}
 
-	if !refused && !fits(next) {
-		return Decision{}, 0, ErrTAT
+	if !refused && !fits(after) {
+		return Decision{}, 0, 0, ErrTAT
 	}
 	if refused || operation == "peek" || change.Sign() == 0 {
-		next = tat
+		after = tat
 	}
-	level := largest(sub(next, now), zero)
+	level := largest(sub(after, now), zero)
 	return Decision{
 		Limited:    limited,
 		Limit:      in63Bits(f.Limit),
 		Remaining:  in63Bits(quo(largest(sub(f.Tau, level), zero), f.T)),
 		Wait:       in63Bits(wait),
 		ResetAfter: in63Bits(level),
-		TAT:        in63Bits(next),
-	}, in63Bits(number), ""
+	}, in63Bits(after), in63Bits(number), ""
 }
 
-// write stores a TAT or, of slots, when the holder's own ends.
-func (f Funnel) write(tat, now int64) Write {
-	switch {
-	case f.Slots != nil:
-		return f.Slots.write(f.Key, tat)
-	case tat <= now:
-		return Write{Key: f.Key}
+// write stores the TAT. The key of a funnel that is empty is deleted.
+func (f *Funnel) write(now int64) (write Write, changes bool) {
+	write.Key = f.Key
+	if f.next > now {
+		write.Value = Value{Type: "string", Text: strconv.FormatInt(f.next, 10)}
+		write.Expiry = roundedUp(big.NewInt(f.next), 1e6)
 	}
-	return Write{Key: f.Key, Value: strconv.FormatInt(tat, 10), Expiry: roundedUp(big.NewInt(tat), 1e6)}
+	return write, f.next != f.tat.Int64()
+}
+
+// last is the receipt of a call that took tokens.
+func (f *Funnel) last(operation string, _ *big.Int) string {
+	if f.next == f.tat.Int64() || operation == "refund" {
+		return "0"
+	}
+	return strconv.FormatInt(f.next, 10)
 }

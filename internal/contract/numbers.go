@@ -12,9 +12,9 @@ import (
 // The numbers of the contract are written as the server writes its own: no sign, no
 // leading zeros.
 var (
-	decimal = regexp.MustCompile(`\A(0|[1-9][0-9]*)(\.[0-9]{1,9})?\z`)
-	zero    = big.NewInt(0)
-	most    = big.NewInt(math.MaxInt64)
+	decimal  = regexp.MustCompile(`\A(0|[1-9][0-9]*)(\.[0-9]{1,9})?\z`)
+	zero     = big.NewInt(0)
+	maxInt63 = big.NewInt(math.MaxInt64)
 )
 
 // Integer reads an integer from least to 2^63-1.
@@ -56,7 +56,7 @@ func largest(numbers ...*big.Int) *big.Int  { return slices.MaxFunc(numbers, (*b
 func smallest(numbers ...*big.Int) *big.Int { return slices.MinFunc(numbers, (*big.Int).Cmp) }
 
 func less(a, b *big.Int) bool   { return a.Cmp(b) < 0 }
-func fits(number *big.Int) bool { return !less(most, number) }
+func fits(number *big.Int) bool { return !less(maxInt63, number) }
 
 // in63Bits panics rather than wrap: the contract says of each of these that it fits.
 func in63Bits(number *big.Int) int64 {

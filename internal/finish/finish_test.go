@@ -104,17 +104,17 @@ func TestBreaches(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
 			t.Parallel()
-			answer, err := os.ReadFile("../../module/answer/answer.go")
+			source, err := os.ReadFile("../../module/command/command.go")
 			require.NoError(t, err)
-			parse := "\nfunc parse(call *Call) {\n"
-			require.Equal(t, 1, strings.Count(string(answer), parse))
+			parse := "\nfunc parse(c *Call) {\n"
+			require.Equal(t, 1, strings.Count(string(source), parse))
 			initializer := "import \"os\"\nfunc init() { os.Exit(3) }\n"
 			linked := link(t, recipe{arch: arch, overlay: map[string]string{
-				"module/answer/answer.go": write(t, "answer.go",
-					strings.Replace(string(answer), parse, parse+"breaches(call)\n", 1)),
-				"module/answer/breaches.go":             "testdata/breaches.go",
-				"module/answer/breaches_" + arch + ".s": "testdata/breaches_" + arch + ".s",
-				"module/breaches.c":                     "testdata/breaches.c",
+				"module/command/command.go": write(t, "command.go",
+					strings.Replace(string(source), parse, parse+"breaches(c)\n", 1)),
+				"module/command/breaches.go":             "testdata/breaches.go",
+				"module/command/breaches_" + arch + ".s": "testdata/breaches_" + arch + ".s",
+				"module/breaches.c":                      "testdata/breaches.c",
 				"module/breaches.go": write(t, "breaches.go",
 					"package module\nimport \"C\"\n"+initializer+"//export funnel_exported\nfunc funnel_exported() {}\n"),
 				"cmd/funnel/breaches.go": write(t, "breaches.go", "package main\n"+initializer),
@@ -138,13 +138,13 @@ func TestBreaches(t *testing.T) {
 				}[arch]},
 				{"entersKernel.abi0", "which leads into the kernel"},
 				{"clears.abi0", "which calls runtime.memclrNoHeapPointers"},
-				{"takesAddress.abi0", "which takes the address of code, funnel/module/answer.clears.abi0"},
+				{"takesAddress.abi0", "which takes the address of code, funnel/module/command.clears.abi0"},
 				{"usesUnknown.abi0", "which the disassembler does not know"},
 			} {
-				chain := "  calls funnel/module/answer.parse.abi0\n" +
-					"  calls funnel/module/answer.parse\n" +
-					"  calls funnel/module/answer.breaches\n" +
-					"  calls funnel/module/answer." + breach.function + "\n"
+				chain := "  calls funnel/module/command.parse.abi0\n" +
+					"  calls funnel/module/command.parse\n" +
+					"  calls funnel/module/command.breaches\n" +
+					"  calls funnel/module/command." + breach.function + "\n"
 				found := false
 				for _, text := range chains {
 					found = found || strings.HasPrefix(text, chain) && strings.Contains(text, breach.problem)
@@ -152,7 +152,7 @@ func TestBreaches(t *testing.T) {
 				require.True(t, found, "%s: %s\nis not among\n%v", breach.function, breach.problem, err)
 			}
 			for _, problem := range []string{
-				"package funnel/module/answer has an initializer, funnel/module/answer.init",
+				"package funnel/module/command has an initializer, funnel/module/command.init",
 				"package funnel/module has an initializer, funnel/module.",
 				"package main has an initializer, main.",
 				"cgo exports a function of Go",

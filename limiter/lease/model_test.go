@@ -65,10 +65,10 @@ func (m *model) execute(words []string) (outcome contract.Outcome) {
 	m.set(func() {
 		m.sent = append(m.sent, strings.Join(words, " "))
 		get := func(key string) contract.Value { return m.values[key] }
-		outcome = contract.Call(contract.Default, words, time.Now().UnixNano(), get)
+		outcome = contract.Run(contract.Default, words, time.Now().UnixNano(), get)
 		for _, write := range outcome.Writes {
-			m.values[write.Key] = contract.Value{Type: "string", Text: write.Value}
-			if write.Value == "" {
+			m.values[write.Key] = write.Value
+			if write.Value.Type == "" {
 				delete(m.values, write.Key)
 			}
 		}

@@ -1,4 +1,4 @@
-// What is refused: each error, its full text, and that it changes nothing. FuzzAnswer has more
+// What is refused: each error, its full text, and that it changes nothing. FuzzCommand has more
 // values that are no funnels.
 
 package command_test

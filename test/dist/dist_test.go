@@ -72,7 +72,7 @@ func TestRelease(t *testing.T) {
 	}
 	// An offset in a crash report can be looked up, in C and in Go.
 	symbols := run(t, release, nil, "readelf", "-SsW", "funnel.so")
-	for _, want := range []string{" throttle_command\n", " funnel/module/answer.decide\n", " .debug_line "} {
+	for _, want := range []string{" throttle_command\n", " funnel/module/command.decide\n", " .debug_line "} {
 		require.True(t, strings.Contains(symbols, want), want)
 	}
 	// As SECURITY.md says.

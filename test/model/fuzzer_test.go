@@ -74,7 +74,7 @@ func (f *fuzzer) missing() string {
 			}
 		}
 	}
-	for _, outcome := range slices.Concat(contract.Outcomes, contract.ErrorsOfSlots) {
+	for _, outcome := range slices.Concat(contract.Outcomes, contract.SlotsErrors) {
 		if all[outcome] == 0 {
 			return outcome
 		}
@@ -307,7 +307,7 @@ func (f *fuzzer) transaction() {
 		words := queue[i]
 		// Redis 6.2 leaves the number of words to the module. Others know the least, and that of CL.TAKE.
 		command, ours := contract.CommandOf(words[0])
-		miscounted := len(words) < command.LeastWords || command.Operation == "take" && len(words) > command.LeastWords
+		miscounted := len(words) < command.MinWords || command.Operation == "take" && len(words) > command.MinWords
 		if ours && miscounted && servertest.Since7(f.t) {
 			aborted = true
 			f.send(failure(contract.ErrArity), words...)

@@ -245,14 +245,14 @@ func (o operation) in(before world) (after world, expected result) {
 		}
 		return after, result(fmt.Sprint(nil))
 	}
-	outcome := contract.Call(contract.Default, o.words, before.now, get)
+	outcome := contract.Run(contract.Default, o.words, before.now, get)
 	if outcome.Err != "" {
 		panic(outcome.Err)
 	}
 	for _, write := range outcome.Writes {
-		after.values[o.indexOf(write.Key)] = write.Value
-		if write.Holder != "" {
-			after.values[o.indexOf(write.Key)] = textOf(write.Left)
+		after.values[o.indexOf(write.Key)] = write.Value.Text
+		if write.Value.Type == "zset" {
+			after.values[o.indexOf(write.Key)] = textOf(write.Value.Scores)
 		}
 	}
 	return after, result(fmt.Sprint(outcome.Reply))
@@ -320,7 +320,7 @@ func anyOperation() operation {
 		return operation{group, []string{"get", first.key}}
 	}
 	command := contract.Commands[rand.IntN(len(contract.Commands))]
-	if first.isSlots() && command.Funnels == 1 {
+	if first.isSlots() && command.Rows == 1 {
 		first, second = second, first
 	}
 	if command.Operation == "charge" && rand.IntN(2) == 0 { // less than is given back: funnels do not stay overfull
@@ -331,7 +331,7 @@ func anyOperation() operation {
 		call[5] = fmt.Sprint(first.capacity + 1)
 	}
 	switch dice := rand.IntN(4); {
-	case dice == 0 && command.Funnels > 1:
+	case dice == 0 && command.Rows > 1:
 		call = append(call, words(second)...)
 	case first.isSlots():
 	case dice < 3 && command.LastWord == "tat":

@@ -68,22 +68,18 @@ func (s *server) apply(words []string) any {
 			entry, _ := s.get(key)
 			return entry.Value
 		}
-		outcome := contract.Call(s.mode, words, s.now, get)
+		outcome := contract.Run(s.mode, words, s.now, get)
 		if s.met[command.Name] == nil {
 			s.met[command.Name] = map[string]int{}
 		}
 		s.met[command.Name][outcome.Name]++
 		for _, write := range outcome.Writes {
-			switch {
-			case write.Holder != "" && len(write.Left) > 0:
-				s.keys[write.Key] = entry{Value: contract.Value{Type: "zset", Scores: write.Left}, expiry: write.Expiry}
-			case write.Value == "" || write.Holder != "":
+			s.keys[write.Key] = entry{Value: write.Value, expiry: write.Expiry}
+			switch receipts := s.receipts[write.Key]; {
+			case write.Value.Type == "":
 				delete(s.keys, write.Key)
-			default:
-				s.putString(write.Key, write.Value, write.Expiry)
-				if receipts := s.receipts[write.Key]; command.Operation != "refund" {
-					s.receipts[write.Key] = append(receipts[max(0, len(receipts)-3):], mustParse(write.Value))
-				}
+			case write.Value.Type == "string" && command.Operation != "refund":
+				s.receipts[write.Key] = append(receipts[max(0, len(receipts)-3):], mustParse(write.Value.Text))
 			}
 		}
 		if outcome.Err != "" {

@@ -106,7 +106,7 @@ func (w *words) ours() []string {
 	if w.chance(0.005) {
 		length = pick(w, []int{64, 65})
 	}
-	if command.Funnels == 1 && !w.chance(0.01) {
+	if command.Rows == 1 && !w.chance(0.01) {
 		length = 1
 	}
 	order := w.random.Perm(max(length, len(fuzzKeys)))
@@ -122,7 +122,7 @@ func (w *words) ours() []string {
 		call = append(append(call, key), w.arguments()...)
 	}
 	switch {
-	case command.LeastWords == 5 && w.chance(0.3):
+	case command.MinWords == 5 && w.chance(0.3):
 		call = call[:len(call)-1]
 	case command.LastWord == "tat" && (length == 1 && w.chance(0.7) || w.chance(0.05)):
 		call = append(call, w.receipt(call[1]))
@@ -184,7 +184,7 @@ func (w *words) arguments() []string {
 // several funnels, every fifth.
 func keysOf(call []string) (keys []string) {
 	step := len(call)
-	if command, _ := contract.CommandOf(call[0]); command.Funnels > 1 {
+	if command, _ := contract.CommandOf(call[0]); command.Rows > 1 {
 		step = 5
 	}
 	for at := 1; at < len(call); at += step {

@@ -35,7 +35,7 @@ func TestClusterFunnelsHaveSlots(t *testing.T) {
 	// requireAll requires that the reply of each command to a call of these keys begins so.
 	requireAll := func(client servertest.Commander, keys, want string, before ...any) {
 		for _, command := range contract.Commands {
-			if command.Funnels == 1 && strings.Contains(keys, " ") {
+			if command.Rows == 1 && strings.Contains(keys, " ") {
 				continue
 			}
 			if before != nil {

@@ -40,7 +40,7 @@ func (c *caller) anyCall() *call {
 		command, _ = contract.CommandOf("cl.refund")
 	}
 	keys := rand.Perm(3)[:1+rand.IntN(3)]
-	if command.Funnels == 1 {
+	if command.Rows == 1 {
 		keys = []int{rand.IntN(2)}
 	}
 	call := &call{words: []string{command.Name}, byScript: !command.Seconds && rand.IntN(3) == 0,
@@ -148,7 +148,7 @@ func (c *call) isExplained() bool {
 		if instant < c.sent/unit*unit || instant > c.answer {
 			return false
 		}
-		return c.is(contract.Call(contract.Default, c.words, instant, func(key string) contract.Value { return c.before[key] }))
+		return c.is(contract.Run(contract.Default, c.words, instant, func(key string) contract.Value { return c.before[key] }))
 	})
 }
 
@@ -161,14 +161,7 @@ func (c *call) is(outcome contract.Outcome) bool {
 	}
 	expected := maps.Clone(c.before)
 	for _, write := range outcome.Writes {
-		value := contract.Value{Type: "string", Text: write.Value}
-		if write.Holder != "" {
-			value = contract.Value{Type: "zset", Scores: write.Left}
-		}
-		if write.Value == "" && len(write.Left) == 0 {
-			value = contract.Value{}
-		}
-		expected[write.Key] = value
+		expected[write.Key] = write.Value
 	}
 	for key, value := range expected {
 		if got := c.after[key]; !isSame(value, got, c.answer) || got.Type != "" && c.expiries[key] != expiryOf(got) {

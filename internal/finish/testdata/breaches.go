@@ -1,4 +1,4 @@
-package answer
+package command
 
 import "runtime"
 
@@ -46,7 +46,7 @@ func allocates(call *Call) { pointer = &Call{Now: call.Now} }
 func grows(call *Call) {
 	var large [4096]byte
 	for i := range large {
-		large[i] = call.Funnels[0].Capacity[0] + byte(i)
+		large[i] = call.Rows[0].Words[1][0] + byte(i)
 	}
 	sink = large[call.Now&4095]
 }

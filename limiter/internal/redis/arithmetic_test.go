@@ -163,7 +163,7 @@ func (c scriptCall) evalsha(hash string, words ...string) []string {
 
 // expect is what the contract says: the reply, and then value and expiry of the key. It names the outcome.
 func (c scriptCall) expect(complete bool, got any, wallClock int64) (want []any, name string) {
-	outcome := contract.Call(contract.Default, append([]string{"cl." + c.command}, c.words...), c.now,
+	outcome := contract.Run(contract.Default, append([]string{"cl." + c.command}, c.words...), c.now,
 		func(key string) contract.Value {
 			if c.stored != nil {
 				return contract.Value{Type: "string", Text: c.stored[1]}
@@ -192,7 +192,7 @@ func (c scriptCall) expect(complete bool, got any, wallClock int64) (want []any,
 		value, expiry = servertest.ErrorReply(contract.ErrType), -1
 	}
 	for _, write := range outcome.Writes {
-		if value, expiry = write.Value, write.Expiry; expiry <= wallClock {
+		if value, expiry = write.Value.Text, write.Expiry; expiry <= wallClock {
 			value, expiry = nil, -2 // deleted, or, since a server does so, expired before its own time
 		}
 	}

@@ -1,16 +1,16 @@
-package answer
+package command
 
 import "math"
 
-// mostDigits is how many an integer may have. A number of as many fits 64 bits.
-const mostDigits = 19
+// maxDigits is how many an integer may have. A number of as many fits 64 bits.
+const maxDigits = 19
 
 // parseInteger reads a decimal integer from 0 to 2^63-1, in the form of the server's
 // own integers: digits only, no sign, no leading zeros.
 //
 //go:nosplit
 func parseInteger(text string) (value int64, ok bool) {
-	if text == "" || len(text) > mostDigits || (text[0] == '0' && len(text) > 1) {
+	if text == "" || len(text) > maxDigits || (text[0] == '0' && len(text) > 1) {
 		return 0, false
 	}
 	var sum uint64
@@ -28,7 +28,7 @@ func parseInteger(text string) (value int64, ok bool) {
 const (
 	nanosecondDigits     = 9
 	nanosecondsPerSecond = 1_000_000_000
-	mostSeconds          = math.MaxInt64 / nanosecondsPerSecond // 292 years
+	maxSeconds           = math.MaxInt64 / nanosecondsPerSecond // 292 years
 )
 
 // parseSeconds reads seconds, an integer or a decimal with 1 to 9 fraction
@@ -37,17 +37,18 @@ const (
 //go:nosplit
 func parseSeconds(text string) (nanoseconds int64, ok bool) {
 	whole := text
-	for i := 0; i < len(text) && i < mostDigits; i++ {
+	for i := 0; i < len(text) && i < maxDigits; i++ {
 		if text[i] == '.' {
 			whole = text[:i]
-			if nanoseconds, ok = parseFraction(text[i+1:]); !ok {
+			nanoseconds, ok = parseFraction(text[i+1:])
+			if !ok {
 				return 0, false
 			}
 			break
 		}
 	}
 	seconds, ok := parseInteger(whole)
-	if !ok || seconds > mostSeconds {
+	if !ok || seconds > maxSeconds {
 		return 0, false
 	}
 	sum := uint64(seconds)*nanosecondsPerSecond + uint64(nanoseconds) // below 2^63 + 1e9, which 64 bits hold

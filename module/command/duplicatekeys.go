@@ -1,7 +1,7 @@
-package answer
+package command
 
-// namesAKeyTwice writes an error if two funnels have the same key. It names the first
-// funnel whose key has occurred before.
+// hasDuplicateKeys writes an error if two rows have the same key. The error names the first
+// row whose key has occurred before.
 //
 // Each byte is compared at most once more than there are keys with the same bytes after
 // it, so the time is linear in the length of all keys, however alike they are. Two keys
@@ -10,26 +10,29 @@ package answer
 // ends because keys are more likely to begin alike.
 //
 //go:nosplit
-func (call *Call) namesAKeyTwice() bool {
-	for second := uint(0); second < MostFunnels && second < uint(call.Length); second++ {
-		later := &call.Funnels[second]
+func (c *Call) hasDuplicateKeys() bool {
+	c.ComparedBytes = 0
+	for second := uint(0); second < MaxRows && second < uint(c.Length); second++ {
+		later := &c.Rows[second]
 		later.ComparedWith, later.Alike = 0, 0
 		for first := uint(0); first < second; first++ {
-			earlier := &call.Funnels[first]
-			a, b := earlier.Key, later.Key
+			earlier := &c.Rows[first]
+			a, b := earlier.Words[0], later.Words[0]
 			if len(a) != len(b) || earlier.ComparedWith != later.ComparedWith || earlier.Alike != later.Alike {
 				continue
 			}
 			later.ComparedWith = uint64(first) + 1
-			// Behind the first byte, at wraps around.
-			at := uint64(len(b)) - 1 - later.Alike
+			// In front of the first byte, at wraps around.
+			start := uint64(len(b)) - 1 - later.Alike
+			at := start
 			for at < uint64(len(a)) && at < uint64(len(b)) && a[at] == b[at] {
 				at--
 			}
+			c.ComparedBytes += start - at + 1
 			later.Alike = uint64(len(b)) - 1 - at
 			if later.Alike == uint64(len(b)) {
-				call.setErrorFunnel(second)
-				call.fail(keyTwice)
+				c.setErrorRow(second)
+				c.fail(duplicateKey)
 				return true
 			}
 		}

@@ -1,9 +1,8 @@
 // A call is answered as the contract says, and an error names what is wrong in one printable line.
 
-package answer
+package command
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -12,8 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	decided "funnel/internal/call"
+	"funnel/internal/call"
 	"funnel/internal/contract"
+	"funnel/slots"
 )
 
 const (
@@ -21,10 +21,16 @@ const (
 	most        = "9223372036854775807"
 )
 
-var operations = map[string]decided.Operation{"reserve": decided.Reserve, "take": decided.Take, "peek": decided.Peek, "charge": decided.Charge, "refund": decided.Refund}
+// operations are the operations of package call, by their names in the contract.
+var operations = map[string]call.Operation{
+	"reserve": call.Reserve, "take": call.Take, "peek": call.Peek, "charge": call.Charge, "refund": call.Refund,
+}
 
-// callOf is a call as C makes it, of the words of a command: what Go fills in holds
-// whatever was there before.
+// stale is a number of an earlier call: C does not clear the struct.
+const stale = 77
+
+// callOf is a call as C makes it, of the words of a command. The fields that Go fills in hold
+// numbers of an earlier call.
 func callOf(mode contract.Mode, words []string, now int64) *Call {
 	command, _ := contract.CommandOf(words[0])
 	operation, known := operations[command.Operation]
@@ -32,52 +38,58 @@ func callOf(mode contract.Mode, words []string, now int64) *Call {
 		panic("unknown operation: " + command.Operation)
 	}
 	words = words[1:]
-	call := &Call{Operation: operation, Form: InRows, Length: uint32(max(1, len(words)/5)), Now: now,
-		MaxWait: 77, Receipt: 77, Verdict: 77, ErrorFunnel: 77, MessageLength: 77, Writes: 77,
-		Seconds: [SecondsLength]int64{77, 77, 77, 77, 77}, Limited: 77, Taken: 77, Wait: used()}
+	c := &Call{Operation: operation, Form: InRows, Length: uint32(max(1, len(words)/5)), Now: now,
+		MaxWait: stale, Receipt: stale, Verdict: stale, ErrorRow: stale, MessageLength: stale, Writes: stale,
+		Seconds: [SecondsLength]int64{stale, stale, stale, stale, stale},
+		Limited: stale, Taken: stale, Wait: staleDecimal()}
 	if command.Seconds {
-		call.Form, call.LimitSurplus = InSeconds, int64(mode)
+		c.Form, c.LimitSurplus = InSeconds, int64(mode)
 	}
-	for i := range call.Message {
-		call.Message[i] = 'x'
+	for i := range c.Message {
+		c.Message[i] = 'x'
 	}
 	if len(words)%5 == 1 {
-		call.LastWord = words[len(words)-1]
-		if call.LastWord == "" { // of the server's, which has bytes
-			call.LastWord = "x"[:0]
+		c.LastWord = words[len(words)-1]
+		if c.LastWord == "" { // an empty string of the server has bytes
+			c.LastWord = "x"[:0]
 		}
 	}
-	for i := range call.Length {
-		item, funnel := &call.Items[i], &call.Funnels[i]
-		item.Funnel.TAT, item.Funnel.Decision.Wait, item.Funnel.Taken = 77, 77, 77
-		call.Rows[i] = Row{Limited: 77, Limit: 77, Remaining: 77, Wait: used(), ResetAfter: used(), HasReceipt: 77}
-		word := append(slices.Clone(words[5*i:]), "1")
-		*funnel = Funnel{Key: word[0], Capacity: word[1], Count: word[2], Period: word[3], Quantity: word[4],
-			ComparedWith: 77, Alike: 77, Kind: 77, Write: 77, TAT: used(), Expiry: used(), Slots: Slots{Limit: 77}}
+	for i := range c.Length {
+		decided := &c.Decided[i]
+		decided.Kind = stale
+		decided.Funnel.TAT, decided.Funnel.Decision.Wait, decided.Funnel.Taken = stale, stale, stale
+		decided.Slots.State.Own, decided.Slots.Decision.Wait = stale, stale
+		decided.Decision = call.Decision{Limited: true, Wait: stale}
+		c.Replies[i] = RowReply{Limited: stale, Limit: stale, Remaining: stale, Wait: staleDecimal(), ResetAfter: staleDecimal()}
+		c.Rows[i] = Row{
+			Words:        [WordsPerRow]string(append(slices.Clone(words[5*i:]), "1")),
+			ComparedWith: stale, Alike: stale, Kind: stale, Write: stale,
+			Funnel: Funnel{TAT: staleDecimal(), Expiry: staleDecimal(), HasReceipt: stale},
+			Slots:  Slots{Limit: stale, End: staleDecimal(), Held: staleDecimal()},
+		}
 	}
-	return call
+	return c
 }
 
-// store has the keys of a call that was parsed hold values, as C reads them.
-func (call *Call) store(get func(key string) contract.Value) {
-	for i := range call.Length {
-		funnel := &call.Funnels[i]
-		switch value := get(funnel.Key); {
+// store lets the keys of a call that was parsed hold values, as C reads them.
+func (c *Call) store(get func(key string) contract.Value) {
+	for i := range c.Length {
+		row := &c.Rows[i]
+		switch value := get(row.Words[0]); {
 		case value.Type == "":
-			funnel.Stored, funnel.Slots = StoredNothing, Slots{Limit: funnel.Slots.Limit}
-		case value.Type == "string" && funnel.Kind == FunnelKind:
-			funnel.Stored, funnel.StoredValue = StoredOfKind, value.Text
-		case value.Type == "zset" && funnel.Kind == SlotsKind:
-			funnel.Stored, funnel.Slots = StoredOfKind, slotsOf(value.Scores, funnel, call.Now/1e6)
+			row.Stored, row.Slots.State = StoredNothing, slots.State{}
+		case value.Type == "string" && row.Kind == call.Funnel:
+			row.Stored, row.Funnel.Stored = StoredOfKind, value.Text
+		case value.Type == "zset" && row.Kind == call.Slots:
+			row.Stored, row.Slots.State = StoredOfKind, stateOf(value.Scores, row, c.Now/1e6)
 		default:
-			funnel.Stored = StoredOtherType
+			row.Stored = StoredOtherType
 		}
 	}
 }
 
-// slotsOf is what C reads of a set, at an instant in milliseconds.
-func slotsOf(scores map[string]float64, funnel *Funnel, now int64) Slots {
-	slots := Slots{Limit: funnel.Slots.Limit}
+// stateOf is what C reads of a set, at an instant in milliseconds.
+func stateOf(scores map[string]float64, row *Row, now int64) (state slots.State) {
 	for member, score := range scores {
 		end := int64(math.MaxInt64)
 		if score < 0x1p63 {
@@ -86,83 +98,109 @@ func slotsOf(scores map[string]float64, funnel *Funnel, now int64) Slots {
 		if score <= float64(now) {
 			continue
 		}
-		slots.Running++
-		if member == funnel.Quantity {
-			slots.Own = end
+		state.Running++
+		if member == row.Words[holderWord] {
+			state.Own = end
 			continue
 		}
-		if slots.First == 0 || end < slots.First {
-			slots.First = end
+		if state.First == 0 || end < state.First {
+			state.First = end
 		}
-		slots.Last = max(slots.Last, end)
+		state.Last = max(state.Last, end)
 	}
-	if slots.Running > slots.Limit {
-		slots.Running = slots.Limit + 1
+	if state.Running > row.Slots.Limit {
+		state.Running = row.Slots.Limit + 1
 	}
-	return slots
+	return state
 }
 
-// answer makes the two crossings of a command. Get reads a key.
-func answer(call *Call, get func(key string) contract.Value) {
-	if parse(call); call.Verdict == Parsed {
-		call.store(get)
-		decide(call)
+// run makes the two crossings of a command. Get reads a key.
+func run(c *Call, get func(key string) contract.Value) {
+	if parse(c); c.Verdict == Parsed {
+		c.store(get)
+		decide(c)
 	}
 }
 
-func errorOf(t testing.TB, call *Call) string {
-	require.Equal(t, Error, call.Verdict)
-	text, _, terminated := strings.Cut(string(call.Message[:]), "\x00")
+// errorOf returns the error reply of a call.
+func errorOf(t testing.TB, c *Call) string {
+	require.Equal(t, Error, c.Verdict)
+	text, _, terminated := strings.Cut(string(c.Message[:]), "\x00")
 	require.True(t, terminated)
 	return text
 }
 
+// text returns the digits as C sends them.
 func (decimal *Decimal) text() string { return string(decimal.Bytes[decimal.Start:decimal.End]) }
 
-// replyOf and writesOf are the answer, in the words of the contract.
-func replyOf(call *Call) (reply []any) {
-	if call.Form == InSeconds {
-		for _, number := range call.Seconds {
+// replyOf returns the reply of a call, in the words of the contract.
+func replyOf(c *Call) (reply []any) {
+	if c.Form == InSeconds {
+		for _, number := range c.Seconds {
 			reply = append(reply, number)
 		}
 		return reply
 	}
-	rows := make([]any, call.Length)
+	rows := make([]any, c.Length)
 	for i := range rows {
-		row, receipt := &call.Rows[i], fmt.Sprint(call.Rows[i].HasReceipt) // 0 for none
-		if row.HasReceipt == 1 {
-			receipt = call.Funnels[i].TAT.text()
+		row, last := &c.Replies[i], "0"
+		switch funnel := &c.Rows[i].Funnel; {
+		case c.Rows[i].Kind == call.Slots:
+			last = c.Rows[i].Slots.Held.text()
+		case funnel.HasReceipt == 1:
+			last = funnel.TAT.text()
+		case funnel.HasReceipt != 0:
+			last = "neither 0 nor 1"
 		}
-		rows[i] = []any{row.Limited, row.Limit, row.Remaining, row.Wait.text(), row.ResetAfter.text(), receipt}
+		rows[i] = []any{row.Limited, row.Limit, row.Remaining, row.Wait.text(), row.ResetAfter.text(), last}
 	}
-	reply = []any{call.Limited, call.Wait.text(), rows}
-	if call.Operation == decided.Take {
-		reply = append(reply, call.Taken)
+	reply = []any{c.Limited, c.Wait.text(), rows}
+	if c.Operation == call.Take {
+		reply = append(reply, c.Taken)
 	}
 	return reply
 }
 
-func writesOf(t testing.TB, call *Call) (writes []contract.Write) {
-	for i := range call.Length {
-		funnel := &call.Funnels[i]
-		if funnel.Write == WriteNothing {
+// writesOf returns the writes of a call, in the words of the contract: of a set, the holder's member
+// alone, since C finds out the rest when it writes.
+func writesOf(t testing.TB, c *Call) (writes []contract.Write) {
+	for i := range c.Length {
+		row := &c.Rows[i]
+		if row.Write == WriteNothing {
 			continue
 		}
-		write := contract.Write{Key: funnel.Key}
-		if funnel.Kind == SlotsKind {
-			write.Holder = funnel.Quantity
-		}
-		if funnel.Write == WriteTAT {
-			require.Equal(t, strconv.FormatInt(funnel.ExpiryMilliseconds, 10), funnel.Expiry.text())
-			if write.Value, write.Expiry = funnel.TAT.text(), funnel.ExpiryMilliseconds; funnel.Kind == SlotsKind {
-				write.Value, write.Expiry = funnel.Expiry.text(), 0
-			}
-		} else {
-			require.Equal(t, WriteDeletion, funnel.Write)
+		write := contract.Write{Key: row.Words[0]}
+		switch {
+		case row.Write == WriteRemoval:
+		case row.Kind == call.Slots:
+			require.Equal(t, strconv.FormatInt(row.Slots.EndMilliseconds, 10), row.Slots.End.text())
+			write.Value = contract.Value{Type: "zset",
+				Scores: map[string]float64{row.Words[holderWord]: float64(row.Slots.EndMilliseconds)}}
+		default:
+			require.Equal(t, WriteState, row.Write)
+			require.Equal(t, strconv.FormatInt(row.Funnel.ExpiryMilliseconds, 10), row.Funnel.Expiry.text())
+			write.Value = contract.Value{Type: "string", Text: row.Funnel.TAT.text()}
+			write.Expiry = row.Funnel.ExpiryMilliseconds
 		}
 		writes = append(writes, write)
 	}
-	require.Len(t, writes, int(call.Writes))
+	require.Len(t, writes, int(c.Writes))
+	return writes
+}
+
+// onlyOwn leaves of the sets that the contract writes what Go knows of them.
+func onlyOwn(c *Call, writes []contract.Write) []contract.Write {
+	for i := range c.Length {
+		row := &c.Rows[i]
+		for w := range writes {
+			if write := &writes[w]; write.Key == row.Words[0] && row.Kind == call.Slots {
+				end, holds := write.Value.Scores[row.Words[holderWord]]
+				if *write = (contract.Write{Key: write.Key}); holds {
+					write.Value = contract.Value{Type: "zset", Scores: map[string]float64{row.Words[holderWord]: end}}
+				}
+			}
+		}
+	}
 	return writes
 }
 
@@ -187,10 +225,10 @@ func scoresIn(text string) map[string]float64 {
 	return scores
 }
 
-// FuzzAnswer: whatever the words and the keys, the answer of each command is what the
+// FuzzCommand: whatever the words and the keys, the answer of each command is what the
 // contract says, an error is one printable line that fits its buffer, and nothing is
 // allocated on the way. Kinds say what the two keys hold.
-func FuzzAnswer(f *testing.F) {
+func FuzzCommand(f *testing.F) {
 	in := func(ahead int64) string { return strconv.FormatInt(today+ahead, 10) }
 	for _, c := range []struct {
 		words     string // of one funnel
@@ -241,7 +279,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 	}
 	f.Add("1", "SLOTS", "1", strings.Repeat("h", 255), uint8(0), "", "b", "1", "SLOTS", "1", strings.Repeat("h", 256), uint8(0), "", "0", int64(-1), false)
-	// Instants before 1970 count as 0, also for a refund that empties a funnel.
+	// Instants before 1970 count as 0, even for a refund that empties a funnel.
 	f.Add("1", "1", "1", "0", uint8(0), "", "0", "1", "1", "1", "1", uint8(1), "1", "0", int64(-1), false)
 	f.Fuzz(func(t *testing.T, capacity, count, period, quantity string, kind uint8, value, key, capacity2, count2, period2, quantity2 string, kind2 uint8, value2, lastWord string, now int64, redisCell bool) {
 		held := func(kind uint8, text string) contract.Value {
@@ -262,38 +300,32 @@ func FuzzAnswer(f *testing.F) {
 		var calls [][]string
 		for _, command := range contract.Commands {
 			for _, words := range [][]string{one[:4], one, two, append(one[:5:5], lastWord), append(two[:10:10], lastWord)} {
-				call := append([]string{command.Name}, words...)
-				if len(call) >= command.LeastWords && len(words)/5 <= command.Funnels && (len(words)%5 != 1 || command.LastWord != "") {
-					calls = append(calls, call)
+				if 1+len(words) >= command.MinWords && len(words)/5 <= command.Rows && (len(words)%5 != 1 || command.LastWord != "") {
+					calls = append(calls, append([]string{command.Name}, words...))
 				}
 			}
 		}
 		for _, words := range calls {
-			call := callOf(mode, words, now)
-			answer(call, get)
+			c := callOf(mode, words, now)
+			run(c, get)
 			require.Zero(t, testing.AllocsPerRun(1, func() {
-				if parse(call); call.Verdict == Parsed {
-					decide(call)
+				if parse(c); c.Verdict == Parsed {
+					decide(c)
 				}
 			}))
-			want := contract.Call(mode, words, max(now, 0), get)
-			if want.Err != "" || call.Verdict == Error {
-				message := errorOf(t, call)
-				require.Zero(t, call.Writes)
+			want := contract.Run(mode, words, max(now, 0), get)
+			if want.Err != "" || c.Verdict == Error {
+				message := errorOf(t, c)
+				require.Zero(t, c.Writes)
 				require.Regexp(t, `^(ERR|WRONGTYPE) [ -~]+$`, message)
 				require.Less(t, len(message), MessageCapacity-1, "nothing was left out")
 				require.NotEmpty(t, want.Err, message)
 				require.True(t, strings.HasPrefix(message, string(want.Err)), "%q: %q, want %q", words, message, want.Err)
 				continue
 			}
-			require.Equal(t, want.Reply, replyOf(call), "%q", words)
-			for i, write := range want.Writes {
-				if write.Holder != "" { // what C finds out when it writes
-					want.Writes[i].Left, want.Writes[i].Expiry = nil, 0
-				}
-			}
-			require.Equal(t, want.Writes, writesOf(t, call), "%q", words)
-			require.Equal(t, verdicts[want.Name], call.Verdict, "%q", words)
+			require.Equal(t, want.Reply, replyOf(c), "%q", words)
+			require.Equal(t, onlyOwn(c, want.Writes), writesOf(t, c), "%q", words)
+			require.Equal(t, verdicts[want.Name], c.Verdict, "%q", words)
 		}
 	})
 }

@@ -1,0 +1,43 @@
+package contract
+
+import (
+	"math/big"
+	"strings"
+)
+
+// A Row is one row of a call, of any kind: a *Funnel or *Slots. Its methods are the steps of
+// a call, in this order. Before them, parse reads the words.
+type Row interface {
+	key() string
+	asks() bool // whether it asks for anything
+
+	// read takes the state from what the key holds.
+	read(value Value, now *big.Int) Error
+
+	// decide is the arithmetic of an operation. MaxWait is for reserve alone, and receipt for
+	// refund. It may be called again: the last decision counts.
+	decide(operation string, now, maxWait, receipt *big.Int) (Decision, Error)
+
+	// write is what the key holds after the call, if that changes.
+	write(now int64) (write Write, changes bool)
+
+	// last is the last element of the row's reply.
+	last(operation string, now *big.Int) string
+}
+
+// parse reads the words of a row. The third word says what its kind is.
+func (c Command) parse(mode Mode, words [5]string) (Row, Error) {
+	if strings.ToLower(words[2]) == "slots" && c.Operation != "take" && !c.Seconds {
+		return parseSlots(words)
+	}
+	return parseFunnel(c.Operation, mode, words)
+}
+
+// A Decision is what a row says to a call, in nanoseconds.
+type Decision struct {
+	Limited    bool
+	Limit      int64
+	Remaining  int64
+	Wait       int64 // -1 for never
+	ResetAfter int64
+}

@@ -1,0 +1,186 @@
+package contract
+
+import (
+	"math/big"
+	"slices"
+)
+
+// A Command is how a command reads its words, which operation it is, and how it replies.
+type Command struct {
+	Name      string
+	Operation string
+	MinWords  int    // the name included; 5 if the quantity may be left out
+	Rows      int    // at most
+	LastWord  string // which may be left out
+	Seconds   bool   // the reply has five integers, in whole seconds; otherwise it has rows
+}
+
+// Commands are all commands: tests with random calls take theirs from here.
+var Commands = []Command{
+	{Name: "cl.throttle", Operation: "reserve", MinWords: 5, Rows: 1, Seconds: true},
+	{Name: "cl.reserve", Operation: "reserve", MinWords: 6, Rows: 64, LastWord: "max_wait"},
+	{Name: "cl.take", Operation: "take", MinWords: 6, Rows: 1},
+	{Name: "cl.peek", Operation: "peek", MinWords: 6, Rows: 64},
+	{Name: "cl.charge", Operation: "charge", MinWords: 6, Rows: 64},
+	{Name: "cl.refund", Operation: "refund", MinWords: 6, Rows: 64, LastWord: "tat"},
+}
+
+// CommandOf is the command of that name, if it is one of ours.
+func CommandOf(name string) (command Command, ours bool) {
+	for _, command := range Commands {
+		if command.Name == name {
+			return command, true
+		}
+	}
+	return Command{}, false
+}
+
+// Run executes a command with its words, the name in front, at an instant in nanoseconds;
+// get reads a key.
+func Run(mode Mode, words []string, now int64, get func(key string) Value) Outcome {
+	command, _ := CommandOf(words[0])
+	if !command.Seconds {
+		mode = Default
+	}
+	words = words[1:]
+	if len(words) == 4 && command.MinWords == 5 {
+		words = append(words[:4:4], "1")
+	}
+	length, rest := len(words)/5, len(words)%5
+	if length < 1 || length > command.Rows || rest > 1 || rest == 1 && command.LastWord == "" {
+		return failed(ErrArity, 0, 1)
+	}
+	var err Error
+	rows := make([]Row, length)
+	for i := range rows {
+		if rows[i], err = command.parse(mode, [5]string(words[5*i:])); err != "" {
+			return failed(err, i, length)
+		}
+	}
+	maxWait, receipt, err := command.parseLastWord(words[5*length:], rows)
+	if err != "" {
+		return failed(err, 0, 1)
+	}
+	for i, row := range rows {
+		if slices.ContainsFunc(rows[:i], func(before Row) bool { return before.key() == row.key() }) {
+			return failed(ErrTwice, i, length)
+		}
+	}
+
+	instant := big.NewInt(now)
+	for i, row := range rows {
+		if err = row.read(get(row.key()), instant); err != "" {
+			return failed(err, i, length)
+		}
+	}
+	decisions := make([]Decision, length)
+	for i, row := range rows {
+		if decisions[i], err = row.decide(command.Operation, instant, maxWait, receipt); err != "" {
+			return failed(err, i, length)
+		}
+	}
+	return together(command, rows, decisions, instant)
+}
+
+// failed is an error of a row; it names the row if there are several.
+func failed(err Error, index, length int) Outcome {
+	outcome := Outcome{Name: string(err), Err: err}
+	if length > 1 {
+		outcome.Err = err.Of(index + 1)
+	}
+	return outcome
+}
+
+// parseLastWord reads max_wait, 0 if it is left out, or the receipt: if it is left out, it is
+// so late that it bounds no refund.
+func (c Command) parseLastWord(word []string, rows []Row) (maxWait, receipt *big.Int, err Error) {
+	if len(word) == 0 {
+		return zero, maxInt63, ""
+	}
+	wrong, withSlots, withSeveral, ok := ErrMaxWait, ErrMaxWaitWithSlots, ErrMaxWaits, false
+	if c.LastWord == "tat" {
+		wrong, withSlots, withSeveral = ErrReceipt, ErrReceiptWithSlots, ErrReceipts
+		receipt, ok = Integer(0, word[0])
+	} else {
+		maxWait, ok = Seconds(word[0])
+	}
+	switch {
+	case !ok:
+		return nil, nil, wrong
+	case c.LastWord == "max_wait" && maxWait.Sign() == 0:
+	case slices.ContainsFunc(rows, func(row Row) bool { _, isSlots := row.(*Slots); return isSlots }):
+		return nil, nil, withSlots
+	case len(rows) > 1:
+		return nil, nil, withSeveral
+	}
+	return maxWait, receipt, ""
+}
+
+// together is the call as a whole: limited if any row is, and the longest wait, or -1 if
+// any row says -1. A reservation that is limited takes nothing anywhere.
+func together(command Command, rows []Row, decisions []Decision, now *big.Int) Outcome {
+	limited, wait, asks := false, int64(0), false
+	for i, decision := range decisions {
+		limited = limited || decision.Limited
+		if wait >= 0 && (decision.Wait < 0 || decision.Wait > wait) {
+			wait = decision.Wait
+		}
+		asks = asks || rows[i].asks()
+	}
+	taken := int64(0)
+	if funnel, isFunnel := rows[0].(*Funnel); isFunnel {
+		taken = funnel.taken
+	}
+	outcome, replies := Outcome{Name: nameOf(command.Operation, asks, limited, wait, taken)}, []any{}
+	for i, decision := range decisions {
+		if command.Operation == "reserve" && limited && !decision.Limited {
+			decision, _ = rows[i].decide("peek", now, zero, maxInt63)
+		}
+		if write, changes := rows[i].write(now.Int64()); changes {
+			outcome.Writes = append(outcome.Writes, write)
+		}
+		replies = append(replies, []any{number(decision.Limited), decision.Limit, decision.Remaining,
+			seconds(decision.Wait), seconds(decision.ResetAfter), rows[i].last(command.Operation, now)})
+	}
+	outcome.Reply = []any{number(limited), seconds(wait), replies}
+	switch {
+	case command.Seconds:
+		outcome.Reply = decisions[0].inSeconds()
+	case command.Operation == "take":
+		outcome.Reply = append(outcome.Reply, taken)
+	}
+	return outcome
+}
+
+// nameOf is the outcome of a call that is no error.
+func nameOf(operation string, asks, limited bool, wait, taken int64) string {
+	switch {
+	case !asks || operation == "peek":
+		return Peeked
+	case operation == "charge":
+		return Charged
+	case operation == "refund":
+		return Refunded
+	case limited && taken > 0:
+		return Partly
+	case wait < 0:
+		return Never
+	case limited:
+		return Limited
+	case wait > 0:
+		return Later
+	}
+	return Allowed
+}
+
+// inSeconds is the reply of CL.THROTTLE.
+func (d Decision) inSeconds() []any {
+	retryAfter := int64(-1)
+	if d.Limited && d.Wait != -1 {
+		retryAfter = roundedUp(big.NewInt(d.Wait), 1e9)
+	}
+	return []any{number(d.Limited), d.Limit, d.Remaining, retryAfter, roundedUp(big.NewInt(d.ResetAfter), 1e9)}
+}
+
+// number is 1 for true, and 0 for false.
+func number(is bool) int64 { return map[bool]int64{true: 1}[is] }

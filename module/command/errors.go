@@ -1,0 +1,119 @@
+package command
+
+// Error replies, without "ERR ". WRONGTYPE is the text of Redis itself. The errors of packages
+// gcra and slots name the numbers that are too large together. limiter/funnels.lua repeats all
+// texts; tests compare them with the texts of internal/contract.
+const (
+	badCapacity  = "capacity must be an integer from 1 to 9223372036854775807"
+	zeroCapacity = "capacity must be an integer from 1 to 9223372036854775807, not '0': " +
+		"for clients of redis-cell, whose argument is one less than the limit, load the module with 'compat redis-cell'"
+	badCapacityRedisCell = "capacity must be an integer from 0 to 9223372036854775807"
+	badCount             = "count must be an integer from 1 to 9223372036854775807"
+	badPeriod            = "period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits"
+	badQuantity          = "quantity must be an integer from 0 to 9223372036854775807"
+
+	badLimit            = "limit must be an integer from 0 to 9223372036854775807"
+	badTTL              = "ttl must be seconds from 0.001 to 9223372036.854775807 with up to 9 fraction digits"
+	badHolder           = "holder must be 1 to 255 bytes"
+	badMaxWaitWithSlots = "max_wait must be left out with SLOTS: ask again after a moment"
+	badReceiptWithSlots = "tat must be left out with SLOTS: the holder's name says which slot ends"
+
+	badMaxWait            = "max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
+	badMaxWaitWithSeveral = "max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
+	badReceipt            = "tat must be an integer from 0 to 9223372036854775807"
+	badReceiptWithSeveral = "tat must be left out for several funnels: give the tokens of each back by a call of its own"
+	duplicateKey          = "the key is named twice in this call: ask once, for all of its tokens"
+
+	wrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"
+
+	// Omit the stored value; it may be sensitive.
+	noFunnel = "the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807"
+)
+
+// maxShown is how much of a wrong argument an error repeats, in bytes.
+const maxShown = 40
+
+// failStored answers a call when a key holds something else than the row's kind. For a key of
+// another type it replies as the server's own commands do. A sorted set always holds slots.
+//
+//go:nosplit
+func (c *Call) failStored(index uint) {
+	if index < MaxRows && c.Rows[index].Stored == StoredOfKind {
+		c.setErrorRow(index)
+		c.fail(noFunnel)
+		return
+	}
+	c.Verdict, c.MessageLength = Error, 0
+	c.add(wrongType)
+}
+
+// fail answers with an error reply, which names the row if there are several. It returns
+// false for its callers to return in the same line.
+//
+//go:nosplit
+func (c *Call) fail(reason string) bool {
+	c.Verdict, c.MessageLength = Error, 0
+	c.add("ERR ")
+	if number := c.ErrorRow; number > 0 {
+		c.add("row ")
+		if number >= 10 {
+			c.addByte(byte('0' + number/10%10))
+		}
+		c.addByte(byte('0' + number%10))
+		c.add(": ")
+	}
+	c.add(reason)
+	return false
+}
+
+// failArgument also shows the argument. It returns false, too.
+//
+//go:nosplit
+func (c *Call) failArgument(reason, argument string) bool {
+	c.fail(reason)
+	if argument != "" {
+		c.add(", not ")
+		c.addQuoted(argument)
+	}
+	return false
+}
+
+// add appends printable text to the message. If it were inlined, its callers would exceed
+// the linker's stack limit in instrumented code, as for fuzzing.
+//
+//go:noinline
+//go:nosplit
+func (c *Call) add(text string) {
+	for i := 0; i < len(text); i++ {
+		c.addByte(text[i])
+	}
+}
+
+// addQuoted appends an argument, which may hold any bytes, as a short printable text.
+//
+//go:nosplit
+func (c *Call) addQuoted(argument string) {
+	c.add("'")
+	for i := 0; i < len(argument) && i < maxShown; i++ {
+		character := argument[i]
+		if character < ' ' || character > '~' {
+			character = '?'
+		}
+		c.addByte(character)
+	}
+	c.add("'")
+	if len(argument) > maxShown {
+		c.add(" and more")
+	}
+}
+
+// addByte appends a byte, and ends the message behind it. Longer text is truncated; no
+// current message is that long.
+//
+//go:nosplit
+func (c *Call) addByte(character byte) {
+	if at := c.MessageLength; at < MessageCapacity-1 {
+		c.Message[at], c.Message[at+1] = character, 0
+		c.MessageLength++
+	}
+}

@@ -1,0 +1,101 @@
+package command
+
+import (
+	"funnel/internal/call"
+	"funnel/slots"
+)
+
+// The words of slots behind their key.
+const (
+	limitWord = iota + 1
+	slotsWord
+	ttlWord
+	holderWord
+)
+
+const (
+	minTTL    = 1_000_000 // nanoseconds
+	maxHolder = 255       // bytes
+)
+
+// isSlotsWord reports whether the third word of a row makes it a row of slots, in any case.
+//
+//go:nosplit
+func isSlotsWord(word string) bool {
+	const slots = "slots"
+	if len(word) != len(slots) {
+		return false
+	}
+	for i := 0; i < len(slots); i++ {
+		if word[i]|0x20 != slots[i] { // in lower case, if it is a letter
+			return false
+		}
+	}
+	return true
+}
+
+// parseSlots makes the request for a slot: key, limit, SLOTS, ttl and holder.
+//
+//go:nosplit
+func (c *Call) parseSlots(row *Row, s *slots.Slots) (ok bool) {
+	words := &row.Words
+	limit, ok := parseInteger(words[limitWord])
+	if !ok {
+		return c.failArgument(badLimit, words[limitWord])
+	}
+	ttl, ok := parseSeconds(words[ttlWord])
+	if !ok || ttl < minTTL {
+		return c.failArgument(badTTL, words[ttlWord])
+	}
+	if holder := words[holderWord]; holder == "" || len(holder) > maxHolder {
+		return c.failArgument(badHolder, holder)
+	}
+	row.Slots.Limit = limit
+	s.Request, _ = slots.NewRequest(limit, ttl)
+	return true
+}
+
+//go:nosplit
+func (row *Row) readSlots(s *slots.Slots) (ok bool) {
+	s.State = row.Slots.State
+	return row.Stored != StoredOtherType
+}
+
+// writeSlots writes when the holder's slot ends, and removes a slot that was given back.
+//
+//go:nosplit
+func (row *Row) writeSlots(s *slots.Slots) {
+	end := s.Decision.End
+	if end == 0 {
+		row.Write = WriteRemoval
+		return
+	}
+	row.Write = WriteState
+	row.Slots.EndMilliseconds = end
+	row.Slots.End.setInteger(end)
+}
+
+// replySlots shows how long the holder's slot would have run on.
+//
+//go:nosplit
+func (row *Row) replySlots(s *slots.Slots) { row.Slots.Held.setSeconds(s.Decision.Held) }
+
+//go:nosplit
+func (c *Call) failSlots(err error, row *Row) {
+	reason, _ := err.(slots.Error)
+	c.fail(string(reason))
+	c.add(": got ttl ")
+	c.add(row.Words[ttlWord])
+}
+
+// hasSlots reports whether the call has a row of slots.
+//
+//go:nosplit
+func (c *Call) hasSlots() bool {
+	for i := range min(c.Length, MaxRows) {
+		if c.Rows[i].Kind == call.Slots {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,39 @@
+#ifndef FUNNEL_KIND_H
+#define FUNNEL_KIND_H
+
+/* What a kind of row does with its key. Each kind has a file with these functions, and a
+ * line in the table of key.c. key.h says when each is called. */
+
+#include "abi.h"
+#include "call.h"
+
+struct kind_functions {
+    void (*read)(struct row *row, RedisModuleCtx *ctx, RedisModuleKey *key, RedisModuleString **words, int64_t now);
+    void (*write)(struct row *row, RedisModuleKey *key, RedisModuleString **words, int64_t now);
+    void (*replicate)(const struct row *row, RedisModuleCtx *ctx, RedisModuleString **words);
+    void (*notify)(const struct row *row, RedisModuleCtx *ctx, RedisModuleString *name);
+
+    /* The last element of the row's reply. */
+    struct text (*reply)(const struct row *row);
+};
+
+extern const struct kind_functions funnel_functions; /* funnel.c */
+extern const struct kind_functions slots_functions;  /* slots.c */
+
+/* Frees the strings that calls share. The next call makes them again. */
+void funnel_stop(void);
+
+/* The bytes of a server's string. The server owns them. */
+static inline struct text text_of(const RedisModuleString *string)
+{
+    struct text text;
+    text.bytes = redis.StringPtrLen(string, &text.length);
+    return text;
+}
+
+static inline struct text digits_of(const struct decimal *decimal)
+{
+    return (struct text){decimal->bytes + decimal->start, decimal->end - decimal->start};
+}
+
+#endif
