@@ -80,6 +80,6 @@ func TestPlaygroundWithoutTheModule(t *testing.T) {
 	url := p.find(t, `msg=serving address=(\S+)`)[1]
 	_, answer := post(t, url, callOf("reserve", "demo", "15", "60", "1"))
 	require.Contains(t, answer, `(the text of the script) 1 p:demo 30000000000 2000000000"`)
-	require.Contains(t, answer, `"path":"script"`)
+	require.Contains(t, answer, `"source":"script"`)
 	require.Contains(t, answer, `"redis":"`+server.Addr()+`"`, "without the password")
 }

@@ -69,6 +69,20 @@ func TestWorkersShareALimit(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), 1500*time.Millisecond)
 }
 
+// Workers wait while Redis is down, and go on when it is back.
+func TestWorkersWaitForRedis(t *testing.T) {
+	t.Parallel()
+	server := servertest.Start(t, servertest.Options{})
+	process := start(t, "worker", server, "-jobs", "10")
+	servertest.Eventually(t, "a job is done", func() bool { return strings.Contains(printed(t, process.stdout), "job") })
+	server.Kill()
+	process.find(t, "redis unavailable: rate limits fall back to policy closed")
+	server.Restart(t)
+	output, err := process.wait(t)
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(output, "10 of 10 jobs done\n"), output)
+}
+
 // Ctrl-C ends workers that sleep, and would for an hour and more.
 func TestWorkersEndOnInterrupt(t *testing.T) {
 	t.Parallel()
@@ -100,10 +114,10 @@ func tokensUsed(t *testing.T, output, tenant string, answers int) (tokens int) {
 // requireBooked requires what a tenant has used of its budgets, and that it holds no slot.
 func requireBooked(t *testing.T, server *servertest.Server, tenant string, requests, tokens int) {
 	key, client := "example:llm:{"+tenant+"}:", server.Client(t)
-	result, err := limiter.New(client).Peek(t.Context(), key+"requests", limiter.PerMinute(60).Burst(10))
+	result, err := limiter.New(client).Peek(t.Context(), key+"requests", limiter.PerMinute(60).WithCapacity(10))
 	require.NoError(t, err)
 	require.Equal(t, 10-requests, result.Remaining)
-	result, err = limiter.New(client).Peek(t.Context(), key+"tokens", limiter.PerMinute(30_000).Burst(7_000))
+	result, err = limiter.New(client).Peek(t.Context(), key+"tokens", limiter.PerMinute(30_000).WithCapacity(7_000))
 	require.NoError(t, err)
 	require.Equal(t, 7_000-tokens, result.Remaining)
 	require.Zero(t, client.Exists(t.Context(), key+"slots").Val())

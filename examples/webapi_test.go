@@ -100,7 +100,7 @@ func TestWebAPIWithoutRedis(t *testing.T) {
 			return response.StatusCode == status
 		})
 	}
-	p.find(t, "rate limits are decided without Redis")
+	p.find(t, "redis unavailable: rate limits fall back to policy local")
 
 	server.Restart(t)
 	client := server.Client(t)

@@ -20,7 +20,7 @@ import (
 
 func TestThirtyPerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, limit := limiter.NewLocal(), limiter.PerMinute(30).Burst(15)
+		l, limit := limiter.NewLocal(), limiter.PerMinute(30).WithCapacity(15)
 		if result, err := l.AllowN(t.Context(), "user:42", limit, 15); err != nil || result.Limited() {
 			t.Error(result, err)
 		}
@@ -57,7 +57,7 @@ func TestLongestPieceOfWork(t *testing.T) {
 		t.Run(fmt.Sprint(c.capacity, " ", c.estimate), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				l, limit := limiter.NewLocal(), limiter.PerMinute(30_000).Burst(c.capacity)
+				l, limit := limiter.NewLocal(), limiter.PerMinute(30_000).WithCapacity(c.capacity)
 				require.InDelta(t, c.perMinute, usedPerMinute(t, l, limit, c.estimate), 500)
 			})
 		})
@@ -75,7 +75,7 @@ func usedPerMinute(t *testing.T, l *limiter.Limiter, limit limiter.Limit, estima
 		result, err := l.AllowN(ctx, "tenant", limit, estimate)
 		require.NoError(t, err)
 		if result.Limited() {
-			time.Sleep(min(result.RetryAfter, 100*time.Millisecond)) // less, where tokens are given back
+			time.Sleep(min(result.RetryAfter, 100*time.Millisecond)) // less, since tokens are given back
 			continue
 		}
 		if time.Since(began) >= warmUp {

@@ -1,4 +1,4 @@
-// In a cluster the commands on one key meet, whichever path each of them takes.
+// In a cluster the commands on one key meet, by module or script.
 
 package limiter_test
 
@@ -18,7 +18,7 @@ import (
 )
 
 // By the script, by either while the module is loaded node by node, and by the module. Clients that
-// read from replicas peek there. Keys of two slots are an error, whatever the policy.
+// read from replicas peek there. Keys of two hash slots are an error, whatever the policy.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	ctx, cluster := t.Context(), servertest.StartCluster(t, 3, 5*time.Second, servertest.Options{})
@@ -29,16 +29,16 @@ func TestCluster(t *testing.T) {
 			}
 		}
 	}
-	module, script := limiter.PathModule, limiter.PathScript
+	module, script := limiter.FromModule, limiter.FromScript
 	for _, step := range []struct {
 		name    string
 		prepare func()
-		paths   []limiter.Path
+		sources []limiter.Source
 		peek    string
 	}{
-		{"none", func() {}, []limiter.Path{script}, "eval"},
-		{"one", load(cluster.Primaries[0], cluster.Replicas[0]), []limiter.Path{module, script}, "eval"},
-		{"all", load(slices.Concat(cluster.Primaries[1:], cluster.Replicas[1:])...), []limiter.Path{module}, "cl.peek"},
+		{"none", func() {}, []limiter.Source{script}, "eval"},
+		{"one", load(cluster.Primaries[0], cluster.Replicas[0]), []limiter.Source{module, script}, "eval"},
+		{"all", load(slices.Concat(cluster.Primaries[1:], cluster.Replicas[1:])...), []limiter.Source{module}, "cl.peek"},
 	} {
 		step.prepare()
 		connect := func() *limiter.Limiter { // which has not asked the servers yet
@@ -49,10 +49,10 @@ func TestCluster(t *testing.T) {
 				command             string
 				quantity, remaining int
 			}{{"reserve", 5, 10}, {"charge", 3, 7}, {"refund", 1, 8}, {"peek", 1, 8}, {"take", 20, 0}} {
-				result, err := commands[call.command](connect(), fmt.Sprint(step.name, i), call.quantity)
+				result, err := methods[call.command](connect(), fmt.Sprint(step.name, i), call.quantity)
 				require.NoError(t, err, step.name)
 				require.Equal(t, call.remaining, result.Remaining, step.name)
-				require.Contains(t, step.paths, result.Path, step.name)
+				require.Contains(t, step.sources, result.Source, step.name)
 			}
 		}
 		a := limiter.Request{"{" + step.name + "}a", fifteenPerDay, 1}
@@ -63,9 +63,10 @@ func TestCluster(t *testing.T) {
 		require.ErrorContains(t, err, "CROSSSLOT", step.name)
 		require.True(t, results.Limited(), step.name)
 		a.Quantity = 0
-		slot, results := acquire(t, connect(), "{"+step.name+"}slots", two, a)
-		require.Contains(t, step.paths, results[0].Path, step.name)
-		require.NoError(t, slot.Release(ctx), step.name)
+		got := tryAcquire(t, connect(), "{"+step.name+"}slots", twoFor3s, a)
+		require.Contains(t, step.sources, got.Slots.Source, step.name)
+		require.NotNil(t, got.Slot, step.name)
+		require.NoError(t, got.Slot.Release(ctx), step.name)
 
 		if servertest.Since7(t) { // without EVALSHA_RO peeks go to primaries
 			requireReplicasToPeek(t, cluster, "{"+step.name+"}a", step.peek)

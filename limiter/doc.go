@@ -1,8 +1,8 @@
 // Package limiter limits the rate of calls with Redis or Valkey: by the commands of the
-// module funnel where it is loaded, and by an equivalent script where it is not.
+// module funnel if it is loaded, and by an equivalent script if it is not.
 //
 //	l := limiter.New(rdb)
-//	result, err := l.Allow(ctx, "user:42", limiter.PerMinute(30).Burst(15))
+//	result, err := l.Allow(ctx, "user:42", limiter.PerMinute(30).WithCapacity(15))
 //	if err != nil {
 //		return err
 //	}
@@ -13,39 +13,39 @@
 // # The idea
 //
 // Each key is a funnel. The tokens that a call takes fill it, and leak out at a constant
-// rate: limiter.PerMinute(30).Burst(15) is a funnel that holds 15 tokens and leaks one
+// rate: limiter.PerMinute(30).WithCapacity(15) is a funnel that holds 15 tokens and leaks one
 // every two seconds. 15 calls may come at once, and then one every two seconds: 44 in the first
 // minute. A call whose tokens do not all fit is limited and changes nothing. The server decides in
 // one atomic step; package funnel/gcra explains the arithmetic.
 //
 // The limit is an argument of each call and is not stored. The key stores the time at
-// which the funnel will be empty, and expires then. Burst may change at any time. Another
+// which the funnel will be empty, and expires then. The capacity may change at any time. Another
 // rate needs another key, or a correction: see docs/commands.md, "Changing a limit".
 //
 // # Several limits, many calls
 //
-// [Limiter.AllowAll] decides on several funnels as one, such as 10 a second and 1000 an hour.
+// [Limiter.AllowAll] decides several funnels atomically, such as 10 a second and 1000 an hour.
 // For unrelated calls, use goroutines and a client that pipelines. For hot keys, see package lease.
 //
 // # Waiting and settling
 //
 // [Limiter.Wait] reserves tokens that do not fit yet, and sleeps until they do. Callers are
-// served in the order of asking, whatever the number of processes. [Limiter.Reserve] leaves the
-// sleep to the caller. Where callers may give up before they are served, set [WithMaxWait].
+// served in the order of asking, whatever the number of processes. [Limiter.Reserve] returns the
+// delay. If callers may give up before they are served, set [WithMaxWait].
 //
-// Where the cost of an action is known only afterwards, take an estimate, and pass the
+// If the cost of an action is known only afterwards, take an estimate, and pass the
 // [Result] and the number of used tokens to [Limiter.Settle].
 //
 // # Slots
 //
-// A funnel does not limit what is in flight. [Limiter.Acquire] does: it takes one of several slots,
-// and tokens with it, as one. The slot is held until it is released or its holder has gone.
+// A funnel does not limit what is in flight. [Limiter.TryAcquire] does: it takes one of several slots,
+// and tokens with it, all or nothing. The slot is held until it is released or its holder has gone.
 // docs/go.md, "Slots", has an example; examples/llm asks again after a moment.
 //
 // # From golang.org/x/time/rate
 //
 // There a Limiter is one bucket in one process; here it is all funnels in Redis. Make one,
-// and pass key and limit with each call: rate.NewLimiter(30, 15) is PerSecond(30).Burst(15).
+// and pass key and limit with each call: rate.NewLimiter(30, 15) is PerSecond(30).WithCapacity(15).
 // Limited is the opposite of the bool there. [Limiter.Settle] with 0 takes the place of Cancel.
 // There is no rate.Inf, and the zero Limit is an error.
 //
@@ -53,17 +53,17 @@
 //
 // If the server does not know the module's command, or denies it to the user, the Limiter sends
 // the script, and tries the command again after a minute. Servers with redis-cell or Dragonfly,
-// which have CL.THROTTLE alone, get the script. [WithPath] allows one path only.
+// which have CL.THROTTLE alone, get the script. [WithSource] allows only one of the two.
 //
 // Module and script keep the same value under the same key: nodes may differ, and a fleet can move
-// from one to the other. The script costs the server about five times as much, and its clock
+// from one to the other. The script costs the server more (docs/clients.md, "Without the module"), and its clock
 // counts microseconds. It refuses limits that [Script] names. Calls that take, reserve or peek at
 // tokens of one funnel go to a shorter script first, take.lua. [Limiter.Peek] runs on replicas if
 // the client reads from them; without the module that needs Redis 7 (EVALSHA_RO).
 //
 // # Without Redis
 //
-// When Redis does not answer, [OnFailure] decides: return the error, allow every call, limit
+// If Redis does not answer, [OnFailure] decides: return the error, allow every call, limit
 // every call, or use funnels inside this process. After three calls in a row without an answer,
 // further calls do not wait: one per second tries, until Redis answers. [NewLocal] is a Limiter
 // that never asks Redis, for tests and for programs of one process.

@@ -22,7 +22,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"funnel/internal/contract"
 	"funnel/internal/servertest"
 	"funnel/limiter"
 )
@@ -32,31 +31,31 @@ func TestPoliciesOfADeadServer(t *testing.T) {
 	limit := perDay(3)
 	for _, c := range []struct {
 		policy             limiter.FailurePolicy
-		path               limiter.Path
+		source             limiter.Source
 		allowed, remaining [4]int
 	}{
-		{limiter.FailOpen, limiter.PathOpen, [4]int{1, 1, 1, 1}, [4]int{2, 2, 2, 2}},
-		{limiter.FailClosed, limiter.PathClosed, [4]int{}, [4]int{}},
-		{limiter.FailLocal, limiter.PathLocal, [4]int{1, 1, 1, 0}, [4]int{2, 1, 0, 0}},
+		{limiter.FailOpen, limiter.FromOpen, [4]int{1, 1, 1, 1}, [4]int{2, 2, 2, 2}},
+		{limiter.FailClosed, limiter.FromClosed, [4]int{}, [4]int{}},
+		{limiter.FailLocal, limiter.FromLocal, [4]int{1, 1, 1, 0}, [4]int{2, 1, 0, 0}},
 		{limiter.FailWithError, "", [4]int{}, [4]int{}},
 	} {
 		t.Run(c.policy.String(), func(t *testing.T) {
 			ctx, server, fails := context.Background(), servertest.StartModule(t), c.policy == limiter.FailWithError
 			var log bytes.Buffer
-			var told recorder
-			l := limiter.New(server.Client(t, once), limiter.OnFailure(c.policy), limiter.WithTimeout(servertest.Patience),
-				limiter.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), limiter.WithHook(told.hook))
-			clock := startClock(l)
+			var recorded recorder
+			l, clock := onClock(server.Client(t, withoutRetries), limiter.OnFailure(c.policy),
+				limiter.WithTimeout(servertest.Patience),
+				limiter.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), limiter.WithHook(recorded.hook))
 			require.Equal(t, 2, allow(t, l, "key", limit).Remaining)
 
 			server.Kill()
 			ask := func(quantity int) limiter.Result {
 				result, err := l.AllowN(ctx, "key", limit, quantity)
-				event := told.last()
+				event := recorded.last()
 				require.ErrorIs(t, event.Cause, syscall.ECONNREFUSED, "hooks get the reason")
 				require.Equal(t, fails, err != nil)
 				require.Equal(t, []any{result, err}, []any{event.Result, event.Err})
-				require.Equal(t, []any{"key", c.path}, []any{result.Key, result.Path})
+				require.Equal(t, []any{"key", c.source}, []any{result.Key, result.Source})
 				return result
 			}
 			for i := range c.allowed {
@@ -82,9 +81,10 @@ func TestPoliciesOfADeadServer(t *testing.T) {
 
 			server.Restart(t) // without its data
 			clock.advance(time.Second)
-			require.Equal(t, limiter.PathModule, allow(t, l, "key", limit).Path)
-			require.NoError(t, told.last().Cause)
-			line := `level=WARN msg="rate limits are decided without Redis" on_failure=` + c.policy.String() + ` error=.*refused"\n$`
+			require.Equal(t, limiter.FromModule, allow(t, l, "key", limit).Source)
+			require.NoError(t, recorded.last().Cause)
+			line := `level=WARN msg="redis unavailable: rate limits fall back to policy ` + c.policy.String() +
+				`" error=.*refused"\n$`
 			if fails {
 				line = "^$"
 			}
@@ -97,8 +97,8 @@ func TestPoliciesOfADeadServer(t *testing.T) {
 // it replies.
 func TestPoliciesOfAServerThatRepliesErrors(t *testing.T) {
 	t.Parallel()
-	for path, client := range map[limiter.Path]*redis.Client{
-		limiter.PathModule: servertest.StartClient(t), limiter.PathScript: bare(t).Client(t),
+	for source, client := range map[limiter.Source]*redis.Client{
+		limiter.FromModule: servertest.StartClient(t), limiter.FromScript: withoutModule(t).Client(t),
 	} {
 		for _, c := range []struct{ fail, repair, want string }{
 			{"config set maxmemory 1", "config set maxmemory 0", "OOM"},
@@ -107,66 +107,31 @@ func TestPoliciesOfAServerThatRepliesErrors(t *testing.T) {
 			{"config set min-replicas-to-write 1", "config set min-replicas-to-write 0", "NOREPLICAS"},
 			{"acl setuser default -time -cl.reserve", "acl setuser default +@all", "script"}, // may not call TIME
 		} {
-			var told recorder
-			l := limiter.New(client, limiter.OnFailure(limiter.FailOpen), limiter.WithHook(told.hook))
-			if path == limiter.PathScript {
+			var recorded recorder
+			l := limiter.New(client, limiter.OnFailure(limiter.FailOpen), limiter.WithHook(recorded.hook))
+			if source == limiter.FromScript {
 				c.fail = strings.TrimSuffix(c.fail, " -cl.reserve") // which is not known
 			}
 			servertest.Call(t, client, c.fail)
 			for range 4 {
-				require.Equal(t, limiter.PathOpen, allow(t, l, "key", fifteenPerDay).Path, c.want)
-				require.ErrorContains(t, told.last().Cause, c.want)
+				require.Equal(t, limiter.FromOpen, allow(t, l, "key", fifteenPerDay).Source, c.want)
+				require.ErrorContains(t, recorded.last().Cause, c.want)
 			}
 			servertest.Call(t, client, c.repair)
 			if l = limiter.New(client); c.want != "script" {
-				require.Equal(t, path, allow(t, l, "key", fifteenPerDay).Path, "%s opens no breaker", c.want)
+				require.Equal(t, source, allow(t, l, "key", fifteenPerDay).Source, "%s opens no breaker", c.want)
 			}
 		}
-	}
-}
-
-type replyError string
-
-func (e replyError) Error() string { return string(e) }
-func (replyError) RedisError()     {}
-
-// By its first words an error tells whether the call is wrong or the server has failed. All errors of
-// the contract say that the call is wrong.
-func TestFirstWordsOfErrors(t *testing.T) {
-	t.Parallel()
-	const oom = "-OOM command not allowed when used memory > 'maxmemory'."
-	errors := map[string]bool{
-		"ERR row 2: count must be an integer":                                                  true,
-		"CROSSSLOT Keys in request don't hash":                                                 true,
-		"ERR max number of clients reached":                                                    false,
-		"ERR max number of clients + cluster":                                                  false,
-		"ERR Connection refused":                                                               false, // twemproxy
-		"ERR unknown command 'cl.reserve'":                                                     false,
-		"ERR Error running script (call to f_1): " + oom:                                       false, // Redis 6.2
-		"ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -NOREPLICAS": false,
-		"ERR user_script:1: -READONLY You can't write against a read only replica. script: f1": false,
-		"ERR The user executing the script can't run this command or subcommand script: f1":    false, // Redis 7.0
-		"ERR ACL failure in script: User app has no permissions to run the 'time' command":     false,
-		"LOADING": false, "OOM": false, "READONLY": false, "NOPERM": false, "NOREPLICAS": false, "MISCONF": false,
-		"BUSY": false, "CLUSTERDOWN": false, "MASTERDOWN": false, "NOAUTH": false, "TRYAGAIN": false, "NEWCODE ERR": false,
-	}
-	for _, outcome := range contract.Outcomes {
-		if outcome[0] <= 'Z' { // an error
-			errors[outcome] = true
-		}
-	}
-	for text, isFault := range errors {
-		require.Equal(t, isFault, limiter.IsFault(replyError(text)), text)
 	}
 }
 
 // One key that fails beside good ones is one outage, not thousands. A logger may call the Limiter, and
-// one that blocks delays its own call only.
+// a logger that blocks delays its own call only.
 func TestOutageIsLoggedTwice(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	var l *limiter.Limiter
-	l = limiter.New(servertest.StartModule(t).ClientOfUser(t, "+@all ~good:*"), limiter.OnFailure(limiter.FailOpen),
+	l, clock := onClock(servertest.StartModule(t).ClientOfUser(t, "+@all ~good:*"), limiter.OnFailure(limiter.FailOpen),
 		limiter.WithLogger(slog.New(slog.NewTextHandler(writerFunc(func(line []byte) (int, error) {
 			answered := make(chan error)
 			go func() { _, err := l.Allow(context.Background(), "good:log", fifteenPerDay); answered <- err }()
@@ -178,28 +143,28 @@ func TestOutageIsLoggedTwice(t *testing.T) {
 			}
 			return log.Write(line)
 		}), nil))))
-	clock := startClock(l)
 	for i := range 100 {
-		require.Equal(t, limiter.PathModule, allow(t, l, fmt.Sprint("good:", i), fifteenPerDay).Path)
-		require.Equal(t, limiter.PathOpen, allow(t, l, "bad", fifteenPerDay).Path)
+		require.Equal(t, limiter.FromModule, allow(t, l, fmt.Sprint("good:", i), fifteenPerDay).Source)
+		require.Equal(t, limiter.FromOpen, allow(t, l, "bad", fifteenPerDay).Source)
 		clock.advance(time.Second)
 	}
 	clock.advance(9*time.Second - 1)
 	allow(t, l, "good:0", fifteenPerDay)
 	require.Equal(t, 1, strings.Count(log.String(), "\n"), "Redis has not decided all for 10 seconds: %s", log.String())
 	clock.advance(1)
-	local := limiter.Result{Key: "good:0", Limit: fifteenPerDay, Allowed: 1, Receipt: 1, Path: limiter.PathLocal}
+	local := limiter.Result{Key: "good:0", Limit: fifteenPerDay, Allowed: 1, Receipt: 1, Source: limiter.FromLocal}
 	_, err := l.Settle(context.Background(), &local, 0)
 	require.NoError(t, err)
 	require.Equal(t, 1, strings.Count(log.String(), "\n"), "Redis has decided none of these: %s", log.String())
 	allow(t, l, "good:0", fifteenPerDay)
-	require.Contains(t, log.String(), "level=INFO msg=\"rate limits are decided by Redis again\" after=1m39s calls=100\n")
+	require.Contains(t, log.String(),
+		"level=INFO msg=\"redis available: it decides rate limits again\" after=1m39s calls=100\n")
 	require.Equal(t, 2, strings.Count(log.String(), "\n"))
 
 	allow(t, l, "bad", fifteenPerDay)
 	clock.advance(10 * time.Second)
 	allow(t, l, "good:0", fifteenPerDay)
-	require.Contains(t, log.String(), "by Redis again\" after=0s calls=1\n", "another outage")
+	require.Contains(t, log.String(), "again\" after=0s calls=1\n", "another outage")
 }
 
 type writerFunc func([]byte) (int, error)
@@ -210,11 +175,10 @@ func TestServerThatHangs(t *testing.T) {
 	for _, honors := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ContextTimeoutEnabled %v", honors), func(t *testing.T) {
 			ctx, server := context.Background(), servertest.StartModule(t)
-			client := &counting{Client: server.Client(t, once, func(options *redis.Options) {
+			client := &counting{Client: server.Client(t, withoutRetries, func(options *redis.Options) {
 				options.ContextTimeoutEnabled, options.ReadTimeout = honors, servertest.Patience
 			})}
-			l := limiter.New(client, limiter.WithTimeout(50*time.Millisecond))
-			clock := startClock(l)
+			l, clock := onClock(client, limiter.WithTimeout(50*time.Millisecond))
 			ask := func() error { _, err := l.Allow(ctx, "key", fifteenPerDay); return err }
 			servertest.Eventually(t, "Redis decides in time", func() bool {
 				clock.advance(time.Second)
@@ -252,7 +216,7 @@ func TestServerThatHangs(t *testing.T) {
 	}
 }
 
-// Callers who give up open no breaker. A second after it opened one call of many tries, also where
+// Callers who give up open no breaker. A second after it opened one call of many tries, even if
 // calls that were under way then end later.
 func TestCallsUnderWayWhenTheBreakerOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

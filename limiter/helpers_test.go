@@ -1,4 +1,4 @@
-// What the tests share: servers and clients, clocks, and ears for what hooks are told.
+// What the tests share: servers and clients, clocks, and recorders of what hooks get.
 
 package limiter_test
 
@@ -20,11 +20,12 @@ import (
 // A limit whose funnel leaks nothing while a test runs: a token in 96 minutes.
 var fifteenPerDay = perDay(15)
 
+// perDay is a limit of count tokens that leak within a day.
 func perDay(count int) limiter.Limit { return limiter.Per(count, 24*time.Hour) }
 
 // Tests share two servers, one of which lacks the module. Each has databases of its own.
 var (
-	servers   sync.Map // by path
+	servers   sync.Map // by source
 	databases atomic.Int64
 )
 
@@ -33,13 +34,13 @@ func TestMain(m *testing.M) {
 	servers.Range(func(_, server any) bool { server.(func() *servertest.Server)().Close(); return true })
 }
 
-// shared is the server whose calls take that path.
-func shared(t testing.TB, path limiter.Path) *servertest.Server {
+// shared is the server whose calls that source decides.
+func shared(t testing.TB, source limiter.Source) *servertest.Server {
 	options := servertest.Options{Config: []string{"--save", "", "--databases", "1000"}}
-	if path == limiter.PathModule {
+	if source == limiter.FromModule {
 		options.Module = servertest.Module(t)
 	}
-	server, _ := servers.LoadOrStore(path, sync.OnceValue(func() *servertest.Server {
+	server, _ := servers.LoadOrStore(source, sync.OnceValue(func() *servertest.Server {
 		server, err := servertest.Run(options)
 		if err != nil {
 			panic(err)
@@ -49,26 +50,29 @@ func shared(t testing.TB, path limiter.Path) *servertest.Server {
 	return server.(func() *servertest.Server)()
 }
 
+// ownDatabase is the number of a database that no other test uses.
 func ownDatabase() int { return int(databases.Add(1) % 1000) }
 
-// connect connects to an empty database of the shared server whose calls take that path.
-func connect(t testing.TB, path limiter.Path) *redis.Client {
-	client := shared(t, path).Client(t, func(options *redis.Options) { options.DB = ownDatabase() })
+// connect connects to an empty database of the shared server whose calls that source decides.
+func connect(t testing.TB, source limiter.Source) *redis.Client {
+	client := shared(t, source).Client(t, func(options *redis.Options) { options.DB = ownDatabase() })
 	require.NoError(t, client.FlushDB(context.Background()).Err())
 	return client
 }
 
-func onBoth(t *testing.T, test func(t *testing.T, client *redis.Client, path limiter.Path)) {
-	for _, path := range []limiter.Path{limiter.PathModule, limiter.PathScript} {
-		t.Run(string(path), func(t *testing.T) { test(t, connect(t, path), path) })
+// byModuleAndScript runs a test against the server with the module, and against the one without.
+func byModuleAndScript(t *testing.T, test func(t *testing.T, client *redis.Client, source limiter.Source)) {
+	for _, source := range []limiter.Source{limiter.FromModule, limiter.FromScript} {
+		t.Run(string(source), func(t *testing.T) { test(t, connect(t, source), source) })
 	}
 }
 
-// bare starts a server without the module.
-func bare(t testing.TB, config ...string) *servertest.Server {
+// withoutModule starts a server without the module.
+func withoutModule(t testing.TB, config ...string) *servertest.Server {
 	return servertest.Start(t, servertest.Options{Config: config})
 }
 
+// allow takes a token, or is limited, and fails the test if there is no decision.
 func allow(t testing.TB, l *limiter.Limiter, key string, limit limiter.Limit) limiter.Result {
 	result, err := l.Allow(context.Background(), key, limit)
 	require.NoError(t, err)
@@ -79,10 +83,10 @@ func allow(t testing.TB, l *limiter.Limiter, key string, limit limiter.Limit) li
 type ask func(l *limiter.Limiter, key string, quantity int) (limiter.Result, error)
 
 // The methods by the names that hooks are told.
-var commands = map[string]ask{
-	"reserve": by((*limiter.Limiter).AllowN),
-	"take":    by((*limiter.Limiter).AllowAtMost),
-	"charge":  by((*limiter.Limiter).Charge),
+var methods = map[string]ask{
+	"reserve": askBy((*limiter.Limiter).AllowN),
+	"take":    askBy((*limiter.Limiter).AllowAtMost),
+	"charge":  askBy((*limiter.Limiter).Charge),
 	"peek": func(l *limiter.Limiter, key string, _ int) (limiter.Result, error) {
 		return l.Peek(context.Background(), key, fifteenPerDay)
 	},
@@ -92,21 +96,24 @@ var commands = map[string]ask{
 	},
 }
 
-func by(method func(*limiter.Limiter, context.Context, string, limiter.Limit, int) (limiter.Result, error)) ask {
+// askBy makes an ask of a method.
+func askBy(method func(*limiter.Limiter, context.Context, string, limiter.Limit, int) (limiter.Result, error)) ask {
 	return func(l *limiter.Limiter, key string, quantity int) (limiter.Result, error) {
 		return method(l, context.Background(), key, fifteenPerDay, quantity)
 	}
 }
 
-// once turns retries off: errors return at once.
-func once(options *redis.Options) { options.MaxRetries, options.DialerRetries = -1, 1 }
+// withoutRetries turns retries off: errors return at once.
+func withoutRetries(options *redis.Options) { options.MaxRetries, options.DialerRetries = -1, 1 }
 
+// unreachable is a client of a server that is not there.
 func unreachable(t testing.TB) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { client.Close() })
 	return client
 }
 
+// A clientFunc answers commands by a function.
 type clientFunc func(ctx context.Context, command redis.Cmder) error
 
 func (f clientFunc) Process(ctx context.Context, command redis.Cmder) error { return f(ctx, command) }
@@ -114,6 +121,7 @@ func (f clientFunc) Process(ctx context.Context, command redis.Cmder) error { re
 // allows is a reply that allows CL.RESERVE of a token, with the receipt 41.
 var allows = []any{int64(0), "0", []any{[]any{int64(0), int64(15), int64(14), "0", "5760", "41"}}}
 
+// A counting client counts its round trips.
 type counting struct {
 	*redis.Client
 	trips atomic.Int64
@@ -124,6 +132,7 @@ func (c *counting) Process(ctx context.Context, command redis.Cmder) error {
 	return c.Client.Process(ctx, command)
 }
 
+// A recorder keeps what its hook gets.
 type recorder struct {
 	mutex sync.Mutex
 	told  []limiter.Event
@@ -135,30 +144,33 @@ func (r *recorder) hook(_ context.Context, event limiter.Event) {
 	r.told = append(r.told, event)
 }
 
+// all returns all events so far.
 func (r *recorder) all() []limiter.Event {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return r.told[:len(r.told):len(r.told)]
 }
 
+// last returns the last event.
 func (r *recorder) last() limiter.Event {
 	all := r.all()
 	return all[len(all)-1]
 }
 
 // A clock stands still until it is advanced.
-type clock struct {
-	begin   time.Time
-	elapsed atomic.Int64
+type clock struct{ elapsed atomic.Int64 }
+
+// onClock returns a Limiter that goes by a clock.
+func onClock(rdb limiter.Client, options ...limiter.Option) (*limiter.Limiter, *clock) {
+	c := &clock{}
+	return limiter.NewOnClock(rdb, func() time.Duration { return time.Duration(c.elapsed.Load()) }, options...), c
 }
 
-// startClock has Limiters go by a clock.
-func startClock(limiters ...*limiter.Limiter) *clock {
-	c := &clock{begin: time.Now()}
-	for _, l := range limiters {
-		limiter.SetNow(l, func() time.Time { return c.begin.Add(time.Duration(c.elapsed.Load())) })
-	}
-	return c
-}
-
+// advance lets time pass.
 func (c *clock) advance(d time.Duration) { c.elapsed.Add(int64(d)) }
+
+// A replyError is an error reply, as go-redis returns it.
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}

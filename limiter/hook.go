@@ -3,35 +3,61 @@ package limiter
 import (
 	"context"
 	"time"
+
+	"funnel/internal/call"
+	"funnel/limiter/internal/backend"
 )
 
 // A Hook is called with each decision, before the caller gets it, for metrics and traces. It must be
-// quick, and safe for concurrent use. examples/monitoring has hooks for Prometheus and OpenTelemetry.
+// quick, and safe for concurrent use. A panic in a hook ends the program: slots are renewed and given back in
+// goroutines that nobody recovers. examples/monitoring has hooks for Prometheus and OpenTelemetry.
 type Hook func(ctx context.Context, event Event)
 
-// An Event is a decision on one funnel, or an error.
+// An Event is a decision on one row of a call, or an error.
 type Event struct {
 	Command string // reserve, take, peek, charge or refund
 	Key     string // with the prefix of [WithPrefix]
 
-	// Result and Err are what the caller gets; Result.Path says what decided.
+	// Result and Err are what the caller gets; Result.Source says what decided.
 	Result Result
 	Err    error
 
-	// Cause is why Redis has not decided, or nil, also where the caller gets no error.
+	// Limited says that the call as a whole was limited, and took nothing. Result may be OK then: another row of
+	// the call limits it.
+	Limited bool
+
+	// Cause is why Redis has not decided, or nil, even if the caller gets no error.
 	Cause error
 
 	// Duration is the time from the call to the decision.
 	Duration time.Duration
 }
 
-// callHooks calls the hooks with the decision on each funnel of a query.
-func (l *Limiter) callHooks(ctx context.Context, a *answer, event Event) {
-	event.Command = operationNames[a.query.operation].name.(string)
-	for i := range a.query.funnels {
-		event.Key, event.Result = a.query.funnels[i].redisKey, a.result(i)
+// commands are the values of Event.Command.
+var commands = [...]string{
+	call.Reserve: "reserve",
+	call.Take:    "take",
+	call.Peek:    "peek",
+	call.Charge:  "charge",
+	call.Refund:  "refund",
+}
+
+// callHooks calls the hooks with the decision on each row of a call.
+func (l *Limiter) callHooks(ctx context.Context, q *query, event Event) {
+	event.Command = commands[q.Operation]
+	event.Limited = Results(q.results).Limited()
+	for i := range q.results {
+		event.Key, event.Result = q.Rows[i].Key, q.results[i]
 		for _, hook := range l.hooks {
 			hook(ctx, event)
 		}
 	}
+}
+
+// causeOf returns why Redis has not decided.
+func causeOf(reply *backend.Reply, err error) error {
+	if reply.Cause != nil {
+		return reply.Cause
+	}
+	return err
 }

@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"funnel/gcra"
@@ -10,7 +9,7 @@ import (
 
 // A Limit is a rate and a capacity: Count tokens leak per Period, and up to Capacity
 // tokens can be taken at once. The first period lets up to Capacity + Count - 1 through: with
-// PerMinute(100) these are 199, and with PerMinute(100).Burst(10) 109.
+// PerMinute(100) these are 199, and with PerMinute(100).WithCapacity(10) 109.
 //
 // Capacity, Count and Period are at least 1, and there is at most one token per nanosecond. For
 // others, the zero Limit among them, methods of [Limiter] return an error of package gcra.
@@ -20,7 +19,7 @@ type Limit struct {
 	Capacity int
 }
 
-// PerSecond allows count tokens per second. All may be taken at once, see [Limit.Burst].
+// PerSecond allows count tokens per second. All may be taken at once, see [Limit.WithCapacity].
 func PerSecond(count int) Limit { return Per(count, time.Second) }
 
 // PerMinute allows count tokens per minute, as [PerSecond] does per second.
@@ -29,7 +28,7 @@ func PerMinute(count int) Limit { return Per(count, time.Minute) }
 // PerHour allows count tokens per hour, as [PerSecond] does per second.
 func PerHour(count int) Limit { return Per(count, time.Hour) }
 
-// Per allows count tokens per period. All may be taken at once, see [Limit.Burst].
+// Per allows count tokens per period. All may be taken at once, see [Limit.WithCapacity].
 func Per(count int, period time.Duration) Limit {
 	return Limit{Count: count, Period: period, Capacity: count}
 }
@@ -37,20 +36,20 @@ func Per(count int, period time.Duration) Limit {
 // Every allows one token per interval: at most one per nanosecond.
 func Every(interval time.Duration) Limit { return Per(1, interval) }
 
-// Burst returns the same rate for a funnel of that capacity: how many tokens may be taken at once.
+// WithCapacity returns the same rate for a funnel of that capacity: how many tokens may be taken at once.
 // A smaller one lets fewer tokens through in the first period, see [Limit].
-func (l Limit) Burst(capacity int) Limit {
+func (l Limit) WithCapacity(capacity int) Limit {
 	l.Capacity = capacity
 	return l
 }
 
-// String returns the limit for logs and errors: "30 per minute, burst 15".
+// String returns the limit for logs and errors: "30 per minute, capacity 15".
 func (l Limit) String() string {
 	name, known := periodNames[l.Period]
 	if !known {
 		name = l.Period.String()
 	}
-	return fmt.Sprintf("%d per %s, burst %d", l.Count, name, l.Capacity)
+	return fmt.Sprintf("%d per %s, capacity %d", l.Count, name, l.Capacity)
 }
 
 var periodNames = map[time.Duration]string{
@@ -60,17 +59,8 @@ var periodNames = map[time.Duration]string{
 // Rate returns the limit as package gcra computes with it, or the error of package gcra that
 // says why it is not valid.
 func (l Limit) Rate() (gcra.Rate, error) {
-	if l.Count < 1 { // without [Limit.Burst] it is the capacity, too
+	if l.Count < 1 { // without [Limit.WithCapacity] it is the capacity, too
 		return gcra.Rate{}, gcra.ErrCount
 	}
 	return gcra.NewRate(int64(l.Capacity), int64(l.Count), int64(l.Period))
-}
-
-// secondsOf writes a time as the commands take it: exact, and without a fraction if possible.
-func secondsOf(d time.Duration) string {
-	seconds, nanoseconds := d/time.Second, d%time.Second
-	if nanoseconds == 0 {
-		return strconv.Itoa(int(seconds))
-	}
-	return fmt.Sprintf("%d.%09d", seconds, nanoseconds)
 }

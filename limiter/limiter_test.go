@@ -1,5 +1,5 @@
 // Each method takes the tokens that it says, by module, by script and in this process, with limits of every size.
-// A call that is wrong is an error, and options that make no sense panic. Hooks are told of calls and errors. A
+// A call that is wrong is an error, and options that make no sense panic. Hooks get calls and errors. A
 // decision costs few allocations.
 
 package limiter_test
@@ -21,22 +21,21 @@ import (
 
 func TestQuantities(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
-		testQuantities(t, path, func(options ...limiter.Option) *limiter.Limiter { return limiter.New(client, options...) })
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
+		testQuantities(t, source, func(options ...limiter.Option) *limiter.Limiter { return limiter.New(client, options...) })
 	})
 }
 
 func TestQuantitiesInThisProcess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { testQuantities(t, limiter.PathLocal, limiter.NewLocal) })
+	synctest.Test(t, func(t *testing.T) { testQuantities(t, limiter.FromLocal, limiter.NewLocal) })
 }
 
 // testQuantities tells a story of one funnel. Hooks get each decision before its caller, in their order.
-func testQuantities(t *testing.T, path limiter.Path, make func(...limiter.Option) *limiter.Limiter) {
+func testQuantities(t *testing.T, source limiter.Source, make func(...limiter.Option) *limiter.Limiter) {
 	const token, never = 96 * time.Minute, limiter.NoRetry
-	var told recorder
-	l := make(limiter.WithPrefix("limits:"), limiter.WithHook(told.hook), limiter.WithHook(func(_ context.Context, event limiter.Event) {
-		require.Equal(t, told.last(), event)
-	}))
+	var recorded recorder
+	second := func(_ context.Context, event limiter.Event) { require.Equal(t, recorded.last(), event) }
+	l := make(limiter.WithPrefix("limits:"), limiter.WithHook(recorded.hook), limiter.WithHook(second))
 	for _, c := range []struct {
 		name               string
 		command            string
@@ -44,26 +43,26 @@ func testQuantities(t *testing.T, path limiter.Path, make func(...limiter.Option
 		want               string        // allowed, remaining, and whether it is limited
 		wait, retry, reset time.Duration // in tokens
 	}{
-		{"peek at an empty funnel", "peek", 1, "0 15 false", 0, never, 0},
-		{"refund to an empty funnel", "refund", 3, "3 15 false", 0, never, 0},
-		{"allow", "reserve", 10, "10 5 false", 0, never, 10},
+		{"peek at an empty funnel", "peek", 1, "0 15 false", 0, 0, 0},
+		{"refund to an empty funnel", "refund", 3, "3 15 false", 0, 0, 0},
+		{"allow", "reserve", 10, "10 5 false", 0, 0, 10},
 		{"allow one too many", "reserve", 6, "0 5 true", 0, 1, 10},
 		{"allow more than ever fit", "reserve", 16, "0 5 true", 0, never, 10},
-		{"at most, in part", "take", 100, "5 0 false", 0, never, 15},
+		{"at most, in part", "take", 100, "5 0 false", 0, 0, 15},
 		{"at most, of a full funnel", "take", 100, "0 0 true", 0, 1, 15},
-		{"at most none", "take", 0, "0 0 false", 0, never, 15},
+		{"at most none", "take", 0, "0 0 false", 0, 0, 15},
 		{"peek when none fits", "peek", 1, "0 0 true", 0, 1, 15},
-		{"reserve for later", "reserve", 2, "2 0 false", 2, never, 17},
+		{"reserve for later", "reserve", 2, "2 0 false", 2, 0, 17},
 		{"reserve for too late", "reserve", 2, "0 0 true", 0, 1, 17},
-		{"reserve for the last moment", "reserve", 1, "1 0 false", 3, never, 18},
+		{"reserve for the last moment", "reserve", 1, "1 0 false", 3, 0, 18},
 		{"refund to an overfull funnel", "refund", 2, "2 0 false", 0, 1, 16},
-		{"refund until some fit", "refund", 4, "4 3 false", 0, never, 12},
-		{"reserve at once", "reserve", 2, "2 1 false", 0, never, 14},
+		{"refund until some fit", "refund", 4, "4 3 false", 0, 0, 12},
+		{"reserve at once", "reserve", 2, "2 1 false", 0, 0, 14},
 		{"charge beyond the capacity", "charge", 20, "20 0 false", 0, 19, 34},
-		{"refund more than it holds", "refund", 100, "100 15 false", 0, never, 0},
-		{"charge", "charge", 1, "1 14 false", 0, never, 1},
+		{"refund more than it holds", "refund", 100, "100 15 false", 0, 0, 0},
+		{"charge", "charge", 1, "1 14 false", 0, 0, 1},
 	} {
-		ask := commands[c.command]
+		ask := methods[c.command]
 		if strings.HasPrefix(c.name, "reserve") {
 			ask = func(l *limiter.Limiter, key string, quantity int) (limiter.Result, error) {
 				return l.Reserve(context.Background(), key, fifteenPerDay, quantity, 3*token)
@@ -82,13 +81,14 @@ func testQuantities(t *testing.T, path limiter.Path, make func(...limiter.Option
 			require.InDelta(t, want, times[1], float64(time.Minute), c.name)
 			require.Equal(t, want == never, times[1] == never, c.name)
 		}
-		want := limiter.Result{Key: "key", Limit: fifteenPerDay, Quantity: c.quantity, Path: path}
-		got := limiter.Result{Key: result.Key, Limit: result.Limit, Quantity: result.Quantity, Path: result.Path}
+		want := limiter.Result{Key: "key", Limit: fifteenPerDay, Quantity: c.quantity, Source: source}
+		got := limiter.Result{Key: result.Key, Limit: result.Limit, Quantity: result.Quantity, Source: result.Source}
 		require.Equal(t, want, got, c.name)
-		event := told.last()
-		require.Equal(t, path != limiter.PathLocal, event.Duration > 0, c.name) // a clock of synctest stands still
+		event := recorded.last()
+		require.Equal(t, source != limiter.FromLocal, event.Duration > 0, c.name) // a clock of synctest stands still
 		event.Duration = 0
-		require.Equal(t, limiter.Event{Command: c.command, Key: "limits:key", Result: result}, event, c.name)
+		require.Equal(t, limiter.Event{Command: c.command, Key: "limits:key", Result: result, Limited: result.Limited()},
+			event, c.name)
 		require.Equal(t, result.Allowed > 0 && !strings.HasPrefix(c.name, "refund"), result.Receipt > 0, c.name)
 	}
 }
@@ -96,10 +96,10 @@ func testQuantities(t *testing.T, path limiter.Path, make func(...limiter.Option
 // The tokens of several requests are taken from all funnels or from none.
 func TestAllowAll(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
 		const token, never = 96 * time.Minute, limiter.NoRetry
-		var told recorder
-		ctx, l := context.Background(), limiter.New(client, limiter.WithHook(told.hook))
+		var recorded recorder
+		ctx, l := context.Background(), limiter.New(client, limiter.WithHook(recorded.hook))
 		for _, c := range []struct {
 			name    string
 			a, b    int // quantities
@@ -107,11 +107,11 @@ func TestAllowAll(t *testing.T) {
 			retry   time.Duration
 			want    string // allowed, remaining and limited of a, then of b
 		}{
-			{"both fit", 10, 1, false, never, "10 5 false, 1 29 false"},
+			{"both fit", 10, 1, false, 0, "10 5 false, 1 29 false"},
 			{"one does not fit", 7, 1, true, 2 * token, "0 5 true, 0 29 false"},
 			{"the other never fits", 7, 31, true, never, "0 5 true, 0 29 true"},
 			{"one never fits", 16, 1, true, never, "0 5 true, 0 29 false"},
-			{"both fit exactly", 5, 29, false, never, "5 0 false, 29 0 false"},
+			{"both fit exactly", 5, 29, false, 0, "5 0 false, 29 0 false"},
 			{"neither fits", 1, 2, true, 2 * token / 2, "0 0 true, 0 0 true"},
 		} {
 			results, err := l.AllowAll(ctx, limiter.Request{"a", fifteenPerDay, c.a}, limiter.Request{"b", perDay(30), c.b})
@@ -120,10 +120,10 @@ func TestAllowAll(t *testing.T) {
 			require.InDelta(t, c.retry, results.RetryAfter(), float64(time.Minute), c.name)
 			got := func(r limiter.Result) string { return fmt.Sprint(r.Allowed, r.Remaining, r.Limited()) }
 			require.Equal(t, c.want, got(results[0])+", "+got(results[1]), c.name)
-			require.Equal(t, []any{"a", "b", path}, []any{results[0].Key, results[1].Key, results[1].Path}, c.name)
-			events := told.all()
+			require.Equal(t, []any{"a", "b", source}, []any{results[0].Key, results[1].Key, results[1].Source}, c.name)
+			events := recorded.all()
 			require.Equal(t, []limiter.Result(results), []limiter.Result{events[0].Result, events[1].Result}, c.name)
-			told = recorder{}
+			recorded = recorder{}
 			require.Equal(t, !c.limited, results[0].Receipt > 0 && results[1].Receipt > 0, c.name)
 		}
 
@@ -137,7 +137,7 @@ func TestAllowAll(t *testing.T) {
 		require.EqualError(t, err, `limiter: key "a" is named twice in this call: ask once, for all of its tokens`)
 		for _, count := range []int{0, 65} {
 			results, err := l.AllowAll(ctx, make([]limiter.Request, count)...)
-			require.ErrorContains(t, err, fmt.Sprintf("limiter: there must be 1 to 64 requests, not %d", count))
+			require.ErrorContains(t, err, fmt.Sprintf("limiter: a call must have 1 to 64 rows, not %d", count))
 			require.True(t, results.Limited())
 		}
 	})
@@ -145,7 +145,7 @@ func TestAllowAll(t *testing.T) {
 
 func TestResetEmptiesTheFunnel(t *testing.T) {
 	t.Parallel()
-	ctx, client := t.Context(), connect(t, limiter.PathModule)
+	ctx, client := t.Context(), connect(t, limiter.FromModule)
 	l := limiter.New(client, limiter.WithPrefix("limits:"))
 	allow(t, l, "key", fifteenPerDay)
 	require.Equal(t, []string{"limits:key"}, client.Keys(ctx, "*").Val())
@@ -166,9 +166,10 @@ func TestResetEmptiesTheFunnel(t *testing.T) {
 // No failure policy applies to calls that are wrong.
 func TestWrongCalls(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
-		var told recorder
-		ctx, l := context.Background(), limiter.New(client, limiter.OnFailure(limiter.FailOpen), limiter.WithHook(told.hook))
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, _ limiter.Source) {
+		var recorded recorder
+		ctx, l := context.Background(), limiter.New(client, limiter.OnFailure(limiter.FailOpen),
+			limiter.WithHook(recorded.hook))
 		require.NoError(t, client.LPush(ctx, "list", "element").Err())
 		require.NoError(t, client.Set(ctx, "string", "abc", 0).Err())
 		for _, c := range []struct {
@@ -178,8 +179,9 @@ func TestWrongCalls(t *testing.T) {
 			want      string
 		}{
 			{"no limit", "key", limiter.Limit{}, 1, gcra.ErrCount.Error()},
-			{"count", "key", limiter.PerHour(-3).Burst(2), 1, `key "key": a limit of -3 per hour, burst 2: count must be at least 1`},
-			{"quantity", "key", perDay(3), -1, `key "key": quantity -1 of a limit of 3 per day, burst 3: quantity must`},
+			{"count", "key", limiter.PerHour(-3).WithCapacity(2), 1,
+				`key "key": a limit of -3 per hour, capacity 2: count must be at least 1`},
+			{"quantity", "key", perDay(3), -1, `key "key": quantity -1 of a limit of 3 per day, capacity 3: quantity must`},
 			{"key of another type", "list", fifteenPerDay, 1, "WRONGTYPE"},
 			{"other value", "string", fifteenPerDay, 1, `limiter: key "string": ERR the key does not hold a funnel`},
 		} {
@@ -187,7 +189,7 @@ func TestWrongCalls(t *testing.T) {
 			require.ErrorContains(t, err, c.want, c.name)
 			require.Equal(t, limiter.Result{Key: c.key, Limit: c.limit, Quantity: c.quantity}, result, c.name)
 			require.True(t, result.Limited(), c.name)
-			event := told.last()
+			event := recorded.last()
 			require.Equal(t, []any{result, err, err}, []any{event.Result, event.Err, event.Cause}, c.name)
 		}
 		require.Equal(t, "abc", client.Get(ctx, "string").Val())
@@ -199,17 +201,17 @@ func TestWrongCalls(t *testing.T) {
 // receipt costs 2 more. A context that can be cancelled costs 6: 3 to make it, and 3 for an answer
 // that its caller may not wait for. The reply of take.lua is one string.
 func TestAllocations(t *testing.T) {
-	client, small, large := connect(t, limiter.PathModule), limiter.PerMinute(30).Burst(15), perDay(100_000)
+	client, small, large := connect(t, limiter.FromModule), limiter.PerMinute(30).WithCapacity(15), perDay(100_000)
 	for _, c := range []struct {
-		path        limiter.Path
+		source      limiter.Source
 		limit       limiter.Limit
 		cancellable bool
 		most        float64
 	}{
-		{limiter.PathModule, small, false, 21}, {limiter.PathModule, large, false, 23}, {limiter.PathModule, large, true, 29},
-		{limiter.PathScript, small, false, 12}, {limiter.PathScript, large, false, 12},
+		{limiter.FromModule, small, false, 21}, {limiter.FromModule, large, false, 23}, {limiter.FromModule, large, true, 29},
+		{limiter.FromScript, small, false, 12}, {limiter.FromScript, large, false, 12},
 	} {
-		l, key := limiter.New(client, limiter.WithPath(c.path)), fmt.Sprint(c.limit.Count)
+		l, key := limiter.New(client, limiter.WithSource(c.source)), fmt.Sprint(c.limit.Count)
 		got := testing.AllocsPerRun(1000, func() {
 			ctx, cancel := context.Background(), func() {}
 			if c.cancellable {
@@ -230,13 +232,13 @@ func TestNewPanics(t *testing.T) {
 	defer rdb.Close()
 	const policies = "OnFailure needs one of the constants, not "
 	for want, make := range map[string]func(){
-		"New needs a client of Redis, not nil":                 func() { limiter.New(nil) },
-		"New needs a client of Redis, not nil ":                func() { limiter.New((*redis.Client)(nil)) },
-		"WithLogger needs a logger, not nil":                   func() { limiter.New(rdb, limiter.WithLogger(nil)) },
-		"WithHook needs a hook, not nil":                       func() { limiter.New(rdb, limiter.WithHook(nil)) },
-		policies + "FailurePolicy(17)":                         func() { limiter.New(rdb, limiter.OnFailure(17)) },
-		policies + "FailurePolicy(-1)":                         func() { limiter.NewLocal(limiter.OnFailure(-1)) },
-		`WithPath needs PathModule or PathScript, not "local"`: func() { limiter.NewLocal(limiter.WithPath("local")) },
+		"New needs a client of Redis, not nil":                   func() { limiter.New(nil) },
+		"New needs a client of Redis, not nil ":                  func() { limiter.New((*redis.Client)(nil)) },
+		"WithLogger needs a logger, not nil":                     func() { limiter.New(rdb, limiter.WithLogger(nil)) },
+		"WithHook needs a hook, not nil":                         func() { limiter.New(rdb, limiter.WithHook(nil)) },
+		policies + "FailurePolicy(17)":                           func() { limiter.New(rdb, limiter.OnFailure(17)) },
+		policies + "FailurePolicy(-1)":                           func() { limiter.NewLocal(limiter.OnFailure(-1)) },
+		`WithSource needs FromModule or FromScript, not "local"`: func() { limiter.NewLocal(limiter.WithSource("local")) },
 	} {
 		require.PanicsWithValue(t, "limiter: "+strings.TrimSpace(want), make)
 	}

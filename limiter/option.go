@@ -8,11 +8,22 @@ import (
 
 // An Option changes how a [Limiter] works. One whose argument is not valid panics in [New] and
 // [NewLocal].
-type Option func(*Limiter)
+type Option func(*settings)
+
+// settings are what options set.
+type settings struct {
+	source  Source // of WithSource, or empty
+	prefix  string
+	timeout time.Duration
+	maxWait time.Duration
+	hooks   []Hook
+	logger  *slog.Logger
+	policy  FailurePolicy
+}
 
 // WithPrefix puts prefix before every key. By default keys are sent as they are.
 func WithPrefix(prefix string) Option {
-	return func(l *Limiter) { l.prefix = prefix }
+	return func(s *settings) { s.prefix = prefix }
 }
 
 // WithTimeout limits the time that a method waits for Redis, all attempts of the
@@ -23,50 +34,50 @@ func WithPrefix(prefix string) Option {
 // server, and ten with a server that hangs (v9.23, measured). A call that was given up may still
 // reach the server, and take tokens.
 func WithTimeout(timeout time.Duration) Option {
-	return func(l *Limiter) { l.timeout = timeout }
+	return func(s *settings) { s.timeout = timeout }
 }
 
 // OnFailure sets what to do when Redis does not answer; [FailWithError] is the default. It
 // accepts the constants of [FailurePolicy].
 func OnFailure(policy FailurePolicy) Option {
-	return func(l *Limiter) {
+	return func(s *settings) {
 		if policy < FailWithError || policy > FailLocal {
 			panic(fmt.Sprintf("limiter: OnFailure needs one of the constants, not FailurePolicy(%d)", policy))
 		}
-		l.policy = policy
+		s.policy = policy
 	}
 }
 
 // WithLogger sets the logger for the beginning and the end of deciding without Redis. The
 // default is [slog.Default]. The logger must not be nil.
 func WithLogger(logger *slog.Logger) Option {
-	return func(l *Limiter) {
+	return func(s *settings) {
 		if logger == nil {
 			panic("limiter: WithLogger needs a logger, not nil")
 		}
-		l.logger = logger
+		s.logger = logger
 	}
 }
 
 // WithHook adds a hook, which must not be nil; hooks are called in order.
 func WithHook(hook Hook) Option {
-	return func(l *Limiter) {
+	return func(s *settings) {
 		if hook == nil {
 			panic("limiter: WithHook needs a hook, not nil")
 		}
-		l.hooks = append(l.hooks, hook)
+		s.hooks = append(s.hooks, hook)
 	}
 }
 
-// WithPath has the Limiter ask by one path only. WithPath([PathModule]) never falls back to the
-// script: a server without the module counts as down. WithPath([PathScript]) never asks for the
-// module. By default the Limiter uses the module where there is one.
-func WithPath(path Path) Option {
-	return func(l *Limiter) {
-		if path != PathModule && path != PathScript {
-			panic(fmt.Sprintf("limiter: WithPath needs PathModule or PathScript, not %q", path))
+// WithSource has the Limiter ask Redis in one way only. WithSource([FromModule]) never falls back to the
+// script: a server without the module counts as down. WithSource([FromScript]) never asks for the
+// module. By default the Limiter uses the module if there is one.
+func WithSource(source Source) Option {
+	return func(s *settings) {
+		if source != FromModule && source != FromScript {
+			panic(fmt.Sprintf("limiter: WithSource needs FromModule or FromScript, not %q", source))
 		}
-		l.onlyPath = path
+		s.source = source
 	}
 }
 
@@ -74,5 +85,5 @@ func WithPath(path Path) Option {
 // that would have to wait longer gets an error at once. It also bounds the reservations that callers
 // leave behind when they give up. At 0 or less, they do not wait.
 func WithMaxWait(maxWait time.Duration) Option {
-	return func(l *Limiter) { l.maxWait = max(maxWait, 0) }
+	return func(s *settings) { s.maxWait = max(maxWait, 0) }
 }

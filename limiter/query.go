@@ -1,165 +1,147 @@
 package limiter
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"sync"
-	"time"
 
 	"funnel/gcra"
 	"funnel/internal/call"
+	"funnel/limiter/internal/backend"
+	"funnel/slots"
 )
 
-// A query is what one call asks. It does not change once it has been sent.
+// A query is the call of one method: rows for a backend, and for each of them the Result that the caller gets.
 type query struct {
-	operation call.Operation
-	deletes   bool          // the key, by DEL, instead of the operation
-	funnels   []funnel      // 1 to 64, decided as one; the first may be slots
-	maxWait   time.Duration // of Reserve
-	receipt   int64         // of Refund, or NoReceipt
-	extra     []any         // the argument behind the funnels: max_wait, tat, or none
-	undo      *query        // sent where nobody gets the answer of what was sent, or nil
-	decider   decider
-	invalid   error // why the query cannot be asked, or nil
+	backend.Call
+	results []Result
+	invalid error // why the call cannot be asked, or nil
 
-	single [1]funnel // the funnels of most queries, without an allocation of their own
+	oneRow    [1]backend.Row // of most calls, without an allocation of their own
+	oneResult [1]Result
 }
 
-// A decider is who may decide a query.
-type decider int
-
-const (
-	redisOrPolicy decider = iota // where Redis fails, the FailurePolicy decides
-	redisAlone                   // where Redis fails, that is the error
-	processAlone                 // the funnels in this process
-)
-
-// A funnel is one of those that a query asks about.
-type funnel struct {
-	Request
-	redisKey string // with the prefix
-	args     *limitArgs
-	row      call.Row // with the request alone
-	holder   string   // of a slot, or empty
-}
-
-// appendTo appends the words behind the key.
-func (f *funnel) appendTo(args []any) []any {
-	args = append(args, f.args.capacity, f.args.count, f.args.period)
-	if f.holder != "" {
-		return append(args, f.holder)
+// newQuery returns a call without rows yet, of which there will be at least 1 and at most 64.
+func newQuery(operation call.Operation, rows int) *query {
+	q := &query{Call: backend.Call{Operation: operation, Receipt: gcra.NoReceipt}}
+	q.Rows, q.results = q.oneRow[:0], q.oneResult[:0]
+	if rows > 1 {
+		q.Rows, q.results = make([]backend.Row, 0, rows), make([]Result, 0, rows)
 	}
-	return append(args, f.Quantity)
-}
-
-// maxFunnels is how many funnels a command takes.
-const maxFunnels = 64
-
-// newQuery checks what is asked, without asking the server.
-func (l *Limiter) newQuery(operation call.Operation, requests ...Request) *query {
-	q := &query{operation: operation, receipt: gcra.NoReceipt}
-	if q.funnels = q.single[:]; len(requests) != 1 {
-		q.funnels = make([]funnel, len(requests))
-	}
-	for i, request := range requests {
-		args, err := l.limits.args(request.Limit)
-		q.funnels[i] = funnel{Request: request, redisKey: l.prefix + request.Key, args: args}
-		if err != nil {
-			q.reject(fmt.Errorf("limiter: key %q: a limit of %v: %w", request.Key, request.Limit, err))
-			continue
-		}
-		checked := &q.funnels[i].row.Funnel.Request
-		if operation == call.Take {
-			*checked, err = args.rate.RequestUpTo(int64(request.Quantity))
-		} else {
-			*checked, err = args.rate.Request(int64(request.Quantity))
-		}
-		if err != nil {
-			q.reject(fmt.Errorf("limiter: key %q: quantity %d of a limit of %v: %w",
-				request.Key, request.Quantity, request.Limit, err))
-		}
+	if rows < 1 || rows > call.MaxRows {
+		q.reject(fmt.Errorf("limiter: a call must have 1 to %d rows, not %d", call.MaxRows, rows))
 	}
 	return q
 }
 
-// waitUpTo makes the query one for a caller who can wait.
-func (q *query) waitUpTo(maxWait time.Duration) *query {
-	if maxWait > 0 {
-		q.maxWait, q.extra = maxWait, []any{secondsOf(maxWait)}
-	}
+// queryFor returns a call for tokens of one funnel.
+func (l *Limiter) queryFor(operation call.Operation, key string, limit Limit, quantity int) *query {
+	q := newQuery(operation, 1)
+	q.addFunnel(l, key, limit, quantity)
 	return q
 }
 
-// reject makes the query invalid. The first reason counts.
+// addFunnel adds a row for tokens of a funnel, and checks it.
+func (q *query) addFunnel(l *Limiter, key string, limit Limit, quantity int) {
+	row := backend.Row{Key: l.prefix + key, Quantity: quantity}
+	words, err := l.words.get(limit)
+	if err != nil {
+		err = fmt.Errorf("limiter: key %q: a limit of %v: %w", key, limit, err)
+	} else if row.Tokens, err = checkQuantity(q.Operation, words.Rate, quantity); err != nil {
+		err = fmt.Errorf("limiter: key %q: quantity %d of a limit of %v: %w", key, quantity, limit, err)
+	}
+	row.Words = words
+	q.add(row, Result{Key: key, Limit: limit, Quantity: quantity}, err)
+}
+
+// checkQuantity returns the tokens that a funnel is asked for, or why it cannot be.
+func checkQuantity(operation call.Operation, rate gcra.Rate, quantity int) (gcra.Request, error) {
+	if operation == call.Take {
+		return rate.RequestUpTo(int64(quantity))
+	}
+	return rate.Request(int64(quantity))
+}
+
+// errNoSlots is why a slot of none cannot be taken.
+var errNoSlots = fmt.Errorf("there must be at least 1 slot: %w", slots.ErrLimit)
+
+// addSlots adds a row for a slot of that holder, and checks it.
+func (q *query) addSlots(l *Limiter, key string, of Slots, holder string) {
+	request, err := slots.NewRequest(int64(of.Max), int64(of.TTL))
+	if err != nil {
+		err = fmt.Errorf("limiter: key %q: slots of %+v: %w", key, of, err)
+	}
+	words := &backend.Words{Limit: of.Max, Count: "SLOTS", Period: backend.Seconds(of.TTL)}
+	row := backend.Row{Key: l.prefix + key, Kind: call.Slots, Slot: request, Words: words, Holder: holder}
+	q.add(row, Result{Key: key, Slots: of, Quantity: 1}, err)
+}
+
+// add adds a row, which must have another key than those before.
+func (q *query) add(row backend.Row, result Result, err error) {
+	q.reject(err)
+	earlier := q.Rows[:min(len(q.Rows), call.MaxRows)] // a call with more is invalid
+	if slices.ContainsFunc(earlier, func(other backend.Row) bool { return other.Key == row.Key }) {
+		q.reject(fmt.Errorf("limiter: key %q is named twice in this call: ask once, for all of its tokens", result.Key))
+	}
+	q.Rows, q.results = append(q.Rows, row), append(q.results, result)
+}
+
+// reject makes the call invalid, if there is a reason. The first reason counts.
 func (q *query) reject(reason error) {
-	if q.invalid == nil {
-		q.invalid = reason
+	if q.invalid == nil && reason != nil {
+		q.invalid = backend.Invalid(reason)
 	}
 }
 
-// rows are the requests as package call takes them.
-func (q *query) rows() []call.Row {
-	rows := make([]call.Row, len(q.funnels))
-	for i := range rows {
-		rows[i] = q.funnels[i].row
+// decide has a backend decide a call, and fills in its results. Hooks get each of them.
+func (l *Limiter) decide(ctx context.Context, by backend.Backend, q *query) (reply backend.Reply, err error) {
+	began := l.now()
+	switch {
+	case q.invalid != nil:
+		err = q.invalid
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	default:
+		reply, err = by.Ask(ctx, &q.Call)
 	}
-	return rows
+	for i := range q.results {
+		q.fill(i, &reply)
+	}
+	if len(l.hooks) > 0 {
+		l.callHooks(ctx, q, Event{Err: err, Cause: causeOf(&reply, err), Duration: l.now() - began})
+	}
+	return reply, err
 }
 
-// accounts reports whether the query is for tokens that were used, or that were not.
-func (q *query) accounts() bool { return q.operation == call.Charge || q.operation == call.Refund }
-
-// keys are the keys in Redis.
-func (q *query) keys() []string {
-	keys := make([]string, len(q.funnels))
-	for i := range keys {
-		keys[i] = q.funnels[i].redisKey
-	}
-	return keys
-}
-
-// wrap returns an error that names the keys in Redis.
-func (q *query) wrap(err error) error {
-	if len(q.funnels) == 1 {
-		return fmt.Errorf("limiter: key %q: %w", q.funnels[0].redisKey, err)
-	}
-	return fmt.Errorf("limiter: keys %q: %w", q.keys(), err)
-}
-
-// limits caches limitArgs, which take 10 allocations to make. Programs have few limits.
-type limits struct {
+// wordsCache keeps the words of limits, which take 10 allocations to make. Programs have few limits.
+type wordsCache struct {
 	mutex sync.RWMutex
-	known map[Limit]*limitArgs
-}
-
-// limitArgs is a limit's checked rate, and its arguments. Values that become any are allocated.
-type limitArgs struct {
-	rate                    gcra.Rate
-	capacity, count, period any
-	tolerance, interval     any
+	known map[Limit]*backend.Words
 }
 
 // maxLimits bounds the memory of a program that makes up limits.
 const maxLimits = 1000
 
-// args returns the arguments of a limit, or why it is not valid.
-func (l *limits) args(limit Limit) (*limitArgs, error) {
-	l.mutex.RLock()
-	args := l.known[limit]
-	l.mutex.RUnlock()
-	if args != nil {
-		return args, nil
+// get returns the words of a limit, or why it is not valid.
+func (w *wordsCache) get(limit Limit) (*backend.Words, error) {
+	w.mutex.RLock()
+	words := w.known[limit]
+	w.mutex.RUnlock()
+	if words != nil {
+		return words, nil
 	}
 	rate, err := limit.Rate()
 	if err != nil {
 		return nil, err
 	}
-	args = &limitArgs{rate: rate, capacity: limit.Capacity, count: limit.Count, period: secondsOf(limit.Period),
-		tolerance: rate.Tolerance(), interval: rate.EmissionInterval()}
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	if l.known == nil || len(l.known) >= maxLimits {
-		l.known = map[Limit]*limitArgs{}
+	words = &backend.Words{Limit: limit.Capacity, Count: limit.Count, Period: backend.Seconds(limit.Period),
+		Tolerance: rate.Tolerance(), Interval: rate.EmissionInterval(), Rate: rate}
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.known == nil || len(w.known) >= maxLimits {
+		w.known = map[Limit]*backend.Words{}
 	}
-	l.known[limit] = args
-	return args, nil
+	w.known[limit] = words
+	return words, nil
 }

@@ -1,65 +1,134 @@
 package limiter
 
-import "time"
+import (
+	"slices"
+	"time"
 
-// NoRetry means that asking again is of no use, in [Result.RetryAfter].
-const NoRetry time.Duration = -1
+	"funnel/gcra"
+	"funnel/internal/call"
+	"funnel/limiter/internal/backend"
+)
 
-// A Result is the decision on one funnel. Tests of other packages can make one; the zero
-// Result is limited.
+// NoRetry is the RetryAfter of a call that can never be allowed: 292 years. It is the longest of all times, so a
+// program that sleeps for it does not spin.
+const NoRetry time.Duration = 1<<63 - 1
+
+// A Result is the decision on one row of a call: on the tokens of a funnel, or on a slot. Tests of other packages can
+// make one; the zero Result is limited.
 type Result struct {
 	Key      string // of the call, without the prefix of [WithPrefix]
-	Limit    Limit  // of the call
-	Quantity int    // how many tokens the call was for
+	Limit    Limit  // of the call; zero for a slot
+	Slots    Slots  // of the call; zero for tokens. In the renewal of a [Slot], Max is 0
+	Quantity int    // how many tokens the call was for, or 1 slot
 
-	// Allowed is the number of tokens that were taken, all or none except with
+	// OK says that the row does not limit the call: its tokens fit, or are accounted for, or a slot is free.
+	OK bool
+
+	// Allowed is the number of tokens or slots that were taken, all or none except with
 	// [Limiter.AllowAtMost], or that [Limiter.Charge] accounted for.
 	Allowed int
 
-	// Remaining is how many whole tokens fit after this call: from 0 to the capacity.
+	// Remaining is how many whole tokens fit after this call, from 0 to the capacity, or how many slots are free.
 	Remaining int
 
 	// Wait is how long to wait before going ahead: 0 unless the tokens were reserved
 	// by [Limiter.Reserve] for later.
 	Wait time.Duration
 
-	// RetryAfter is how long a limited call should wait before it asks again, and after
-	// Charge and Settle, how long the funnel is overfull. Otherwise it is NoRetry, -1, also
-	// for more than the capacity, which is always limited.
+	// RetryAfter is how long a limited call should wait before it asks again. It is [NoRetry] if asking again is of
+	// no use, because the quantity is above the capacity. If the call was allowed, it is 0, but after Charge and
+	// Settle it is how long the funnel is overfull.
 	RetryAfter time.Duration
 
-	// ResetAfter is the time until the funnel is empty, and the whole capacity fits.
+	// ResetAfter is the time until the funnel is empty and the whole capacity fits, or until the last slot ends.
 	ResetAfter time.Duration
 
 	// Receipt tells [Limiter.Settle] which tokens the call took: the TAT that it stored, in
-	// nanoseconds since the Unix epoch. It is 0 where no funnel holds tokens of the call.
+	// nanoseconds since the Unix epoch. It is 0 if no funnel holds tokens of the call.
 	Receipt int64
 
-	// Path says what decided. It is empty beside an error.
-	Path Path
+	// Source says what decided. It is empty beside an error.
+	Source Source
 }
 
-// Limited reports whether the call is to ask again after RetryAfter, or was for more than
-// the capacity. A call that took or accounted for tokens is not limited, nor is one for no
-// tokens. After [Limiter.Peek] it says whether a token would be limited.
-func (r Result) Limited() bool {
-	switch {
-	case r.Allowed > 0:
-		return false
-	case r.RetryAfter == NoRetry:
-		return r.Quantity > r.Limit.Capacity
-	}
-	return r.Quantity > 0 || r.RetryAfter == 0 // the zero Result
-}
+// Limited is the opposite of OK: the call is to ask again after RetryAfter. After [Limiter.Peek] it says whether a
+// token would be limited.
+func (r Result) Limited() bool { return !r.OK }
 
-// A Path is what decided: Redis, by module or script, or this process.
-type Path string
+// A Source is what decided: Redis, by module or script, or this process.
+type Source string
 
+// The sources.
 const (
-	PathModule Path = "module" // CL.RESERVE and its like
-	PathScript Path = "script" // the script
-	PathLease  Path = "lease"  // this process, by package limiter/lease
-	PathLocal  Path = "local"  // [FailLocal], [NewLocal]
-	PathOpen   Path = "open"   // [FailOpen]
-	PathClosed Path = "closed" // [FailClosed]
+	FromModule Source = backend.Module // CL.RESERVE and its like
+	FromScript Source = backend.Script // the script
+	FromLease  Source = "lease"        // this process, by package limiter/lease
+	FromLocal  Source = backend.Local  // [FailLocal], [NewLocal]
+	FromOpen   Source = backend.Open   // [FailOpen]
+	FromClosed Source = backend.Closed // [FailClosed]
 )
+
+// fill fills in the result of a row. Without a decision it only tells what the call was for.
+func (q *query) fill(index int, reply *backend.Reply) {
+	asked := &q.results[index]
+	result := Result{Key: asked.Key, Limit: asked.Limit, Slots: asked.Slots, Quantity: asked.Quantity}
+	if reply.Source != "" {
+		row := reply.Row(index)
+		result.Source, result.Remaining, result.Receipt = Source(reply.Source), int(row.Remaining), row.Receipt
+		result.ResetAfter = row.ResetAfter
+		result.Allowed = q.allowed(index, reply)
+		result.OK = q.isOK(&result, row)
+		switch {
+		case !row.Limited:
+			result.Wait = row.Wait
+		case !result.OK || q.Accounts():
+			result.RetryAfter = row.Wait
+			if row.Wait == time.Duration(gcra.Never) {
+				result.RetryAfter = NoRetry
+			}
+		}
+	}
+	*asked = result
+}
+
+// allowed is how many tokens or slots of a row were taken or accounted for.
+func (q *query) allowed(index int, reply *backend.Reply) int {
+	switch {
+	case q.Operation == call.Take:
+		return int(reply.First.Taken)
+	case q.Operation == call.Reserve && !reply.Limited, q.Accounts() && reply.Source != backend.Closed:
+		return q.results[index].Quantity
+	}
+	return 0
+}
+
+// isOK reports whether a row does not limit the call. A call that accounts for tokens is not limited by an overfull
+// funnel, nor is a call for no tokens. In a call of several rows, a row for no tokens is.
+func (q *query) isOK(result *Result, row *backend.RowReply) bool {
+	switch {
+	case q.Accounts():
+		return result.Source != FromClosed
+	case result.Quantity == 0 && (len(q.Rows) == 1 || q.Operation == call.Peek):
+		return true
+	case q.Operation == call.Take:
+		return result.Allowed > 0
+	}
+	return !row.Limited
+}
+
+// Results are the decisions on the requests of one call, in their order. Limited and RetryAfter
+// of one Result are what its row says alone.
+type Results []Result
+
+// Limited reports whether the call as a whole was limited: one of its rows limits it. No
+// results are limited.
+func (r Results) Limited() bool { return len(r) == 0 || slices.ContainsFunc(r, Result.Limited) }
+
+// RetryAfter is how long a limited call should wait before it asks again: the longest time of
+// all, so [NoRetry] if one of its rows can never allow it. It is 0 for a call that was allowed.
+func (r Results) RetryAfter() (longest time.Duration) {
+	for i := range r {
+		longest = max(longest, r[i].RetryAfter)
+	}
+	return longest
+}

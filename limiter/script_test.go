@@ -4,6 +4,9 @@ package limiter_test
 
 import (
 	"context"
+	"crypto/sha1"
+	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,7 +19,7 @@ import (
 
 func TestScriptSaysWhatItTakes(t *testing.T) {
 	t.Parallel()
-	client := connect(t, limiter.PathScript)
+	client := connect(t, limiter.FromScript)
 	for _, c := range []struct{ keys, words, want string }{
 		{"", "", "the script takes"},
 		{"k", "RESERVE 15 30 60 1", "the script takes"},
@@ -28,17 +31,21 @@ func TestScriptSaysWhatItTakes(t *testing.T) {
 		{"k", "peek 15 30 60 \xff\n'x", "quantity must be an integer from 0 to 9223372036854775807, not '??'x'"},
 		{"k", "peek 1 5000000 10000000 1", "count and period are too large together for the script"},
 		{"k", "peek 1 1 60 5000000", "quantity and period are too large together for the script"},
-		{"k l", "peek 15 30 60 1 5000000 1 60 7", "row 2: capacity and period are too large together for the script: it takes numbers up to 4000000," +
-			" or times below 104 days; choose smaller ones, or load the module funnel (capacity count period quantity: 5000000 1 60 7)"},
-		{strings.Repeat("k ", 65), "refund" + strings.Repeat(" 15 30 60 1", 65), "wrong number of arguments for 'cl.refund' command"},
+		{"k l", "peek 15 30 60 1 5000000 1 60 7",
+			"row 2: capacity and period are too large together for the script: it takes numbers up to 4000000," +
+				" or times below 104 days; choose smaller ones, or load the module funnel (capacity count period quantity: 5000000 1 60 7)"},
+		{strings.Repeat("k ", 65), "refund" + strings.Repeat(" 15 30 60 1", 65),
+			"wrong number of arguments for 'cl.refund' command"},
 	} {
-		err := client.Eval(context.Background(), limiter.Script(), strings.Fields(c.keys), servertest.ToAny(strings.Split(c.words, " "))...).Err()
+		err := client.Eval(context.Background(), limiter.Script(), strings.Fields(c.keys),
+			servertest.ToAny(strings.Split(c.words, " "))...).Err()
 		require.ErrorContains(t, err, "ERR "+c.want, "%v", c)
 	}
 
 	// Servers drop at once what expires in 1970, so this looks at what they are sent.
 	const stop = "local redis = {pcall = redis.pcall, call = function(_, _, value) error(value) end}\n"
-	err := client.Eval(context.Background(), stop+limiter.WithClock(limiter.Script()), []string{"0", "1", "k"}, "reserve", 30, 30, 1, 1).Err()
+	atOne := stop + "local clock = {0, 1}\n" + strings.ReplaceAll(limiter.Script(), "redis.call('TIME')", "clock")
+	err := client.Eval(context.Background(), atOne, []string{"k"}, "reserve", 30, 30, 1, 1).Err()
 	require.ErrorContains(t, err, ": 33334333")
 }
 
@@ -85,6 +92,21 @@ func TestScriptReplicatesItsEffect(t *testing.T) {
 
 	if servertest.Since7(t) {
 		require.NoError(t, client.ReplicaOf(ctx, "127.0.0.1", "1").Err())
-		require.NoError(t, client.EvalRO(ctx, limiter.Script(), []string{"one", "two"}, "peek", 15, 30, 6000, 1, 15, 30, 6000, 1).Err())
+		require.NoError(t, client.EvalRO(ctx, limiter.Script(), []string{"one", "two"}, "peek", 15, 30, 6000, 1, 15, 30,
+			6000, 1).Err())
+	}
+}
+
+func TestPageTellsTheHashAndSizeOfTheScript(t *testing.T) {
+	page, err := os.ReadFile("../docs/clients.md")
+	require.NoError(t, err)
+	hash, size := sha1.Sum([]byte(limiter.Script())), len(limiter.Script())
+	for name, want := range map[string]string{
+		"hash": fmt.Sprintf("`%x`", hash),
+		"size": fmt.Sprintf(" %d,%03d bytes", size/1000, size%1000),
+	} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("docs/clients.md does not say the %s of the script: %s", name, want)
+		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -18,14 +17,13 @@ import (
 	"funnel/limiter"
 )
 
-// A module that is loaded, or granted again, is noticed within a minute; one that is gone or denied,
+// A module that is loaded, or granted again, is noticed within a minute; a module that is gone or denied,
 // and a script that was flushed, at once. No token is lost.
 func TestModuleComesAndGoes(t *testing.T) {
 	t.Parallel()
-	server := bare(t, "--save", "", "--appendonly", "yes")
+	server := withoutModule(t, "--save", "", "--appendonly", "yes")
 	client := server.Client(t, func(options *redis.Options) { options.MaxRetries = 3 }) // for the restart
-	l := limiter.New(client)
-	clock := startClock(l)
+	l, clock := onClock(client)
 	after := func(d time.Duration) func() { return func() { clock.advance(d) } }
 	send := func(line string) func() { return func() { servertest.Call(t, client, line) } }
 	flush, load := send("script flush"), send("module load "+servertest.Module(t))
@@ -37,63 +35,44 @@ func TestModuleComesAndGoes(t *testing.T) {
 	for _, step := range []struct {
 		name   string
 		change func()
-		path   limiter.Path
+		source limiter.Source
 	}{
-		{"no module", after(0), limiter.PathScript},
-		{"script flushed", flush, limiter.PathScript},
-		{"module loaded", load, limiter.PathScript},
-		{"a minute later", after(time.Minute), limiter.PathModule},
-		{"script flushed beside the module", flush, limiter.PathModule},
-		{"module denied", send("acl setuser default -cl.reserve"), limiter.PathScript},
-		{"module granted", send("acl setuser default +cl.reserve"), limiter.PathScript},
-		{"almost a minute later", after(time.Minute - 1), limiter.PathScript},
-		{"a minute later", after(1), limiter.PathModule},
-		{"module gone", restart, limiter.PathScript},
-		{"a minute later, still gone", after(time.Minute), limiter.PathScript},
-		{"module loaded again", load, limiter.PathScript},
+		{"no module", after(0), limiter.FromScript},
+		{"script flushed", flush, limiter.FromScript},
+		{"module loaded", load, limiter.FromScript},
+		{"a minute later", after(time.Minute), limiter.FromModule},
+		{"script flushed beside the module", flush, limiter.FromModule},
+		{"module denied", send("acl setuser default -cl.reserve"), limiter.FromScript},
+		{"module granted", send("acl setuser default +cl.reserve"), limiter.FromScript},
+		{"almost a minute later", after(time.Minute - 1), limiter.FromScript},
+		{"a minute later", after(1), limiter.FromModule},
+		{"module gone", restart, limiter.FromScript},
+		{"a minute later, still gone", after(time.Minute), limiter.FromScript},
+		{"module loaded again", load, limiter.FromScript},
 	} {
 		step.change()
 		for range 2 {
 			remaining--
 			result := allow(t, l, "key", perDay(100))
-			require.Equal(t, step.path, result.Path, step.name)
+			require.Equal(t, step.source, result.Source, step.name)
 			require.Equal(t, remaining, result.Remaining, step.name)
 		}
 	}
 }
 
-// The minute is of the monotonic clock.
-func TestWallClockIsSetBack(t *testing.T) {
-	t.Parallel()
-	client, begin := bare(t).Client(t), time.Now()
-	l, now := limiter.New(client), begin
-	limiter.SetNow(l, func() time.Time { return now })
-	require.Equal(t, limiter.PathScript, allow(t, l, "key", fifteenPerDay).Path)
-	require.NoError(t, client.Do(t.Context(), "module", "load", servertest.Module(t)).Err())
-	for after, path := range map[time.Duration]limiter.Path{time.Minute - 1: "script", time.Minute: "module"} {
-		later := begin.Add(after)
-		now = later.Add(-time.Hour)
-		monotonic := func(t *time.Time) *int64 { return (*int64)(unsafe.Add(unsafe.Pointer(t), 8)) } // its second word
-		*monotonic(&now) = *monotonic(&later)
-		require.Equal(t, after, now.Sub(begin))
-		require.Equal(t, after-time.Hour, now.Round(0).Sub(begin.Round(0)))
-		require.Equal(t, path, allow(t, l, "key", fifteenPerDay).Path)
-	}
-}
-
-// With one path only, a server that lacks the module counts as down, and one that has it is asked
+// With one source only, a server that lacks the module counts as down, and a server that has it is asked
 // by the script.
 func TestOnePathOnly(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
-		byModule := path
-		if path == limiter.PathScript {
-			byModule = limiter.PathOpen
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
+		byModule := source
+		if source == limiter.FromScript {
+			byModule = limiter.FromOpen
 		}
-		for only, want := range map[limiter.Path]limiter.Path{"module": byModule, "script": limiter.PathScript} {
-			l := limiter.New(client, limiter.WithPath(only), limiter.OnFailure(limiter.FailOpen))
+		for only, want := range map[limiter.Source]limiter.Source{"module": byModule, "script": limiter.FromScript} {
+			l := limiter.New(client, limiter.WithSource(only), limiter.OnFailure(limiter.FailOpen))
 			for range 2 {
-				require.Equal(t, want, allow(t, l, "key", fifteenPerDay).Path, only)
+				require.Equal(t, want, allow(t, l, "key", fifteenPerDay).Source, only)
 			}
 		}
 	})
@@ -102,8 +81,8 @@ func TestOnePathOnly(t *testing.T) {
 // A server that lacks EVALSHA_RO, as Redis 6.2 does, is asked for it once.
 func TestServerWithoutReadOnlyScripts(t *testing.T) {
 	t.Parallel()
-	counted := &counting{Client: bare(t, "--rename-command", "evalsha_ro", "hidden").Client(t)}
-	l := limiter.New(counted, limiter.WithPath(limiter.PathScript))
+	counted := &counting{Client: withoutModule(t, "--rename-command", "evalsha_ro", "hidden").Client(t)}
+	l := limiter.New(counted, limiter.WithSource(limiter.FromScript))
 	require.Equal(t, 14, allow(t, l, "key", fifteenPerDay).Remaining)
 	for _, trips := range []int64{2, 1, 1} {
 		before := counted.trips.Load()
@@ -122,25 +101,25 @@ func TestPermissions(t *testing.T) {
 	const module = "+cl.reserve +cl.take +cl.peek +cl.charge +cl.refund"
 	const script = "+eval +evalsha +eval_ro +evalsha_ro +get +set +del"
 	for _, c := range []struct {
-		name  string
-		rules string
-		path  limiter.Path
-		sent  int64  // commands of a call, but for the first
-		err   string // if none decides
+		name   string
+		rules  string
+		source limiter.Source
+		sent   int64  // commands of a call, but for the first
+		err    string // if none decides
 	}{
-		{"module", module, limiter.PathModule, 1, ""},
-		{"script", script + " +time", limiter.PathScript, 1, ""},
-		{"both", script + " +time " + module, limiter.PathModule, 1, ""},
+		{"module", module, limiter.FromModule, 1, ""},
+		{"script", script + " +time", limiter.FromScript, 1, ""},
+		{"both", script + " +time " + module, limiter.FromModule, 1, ""},
 		{"neither", "+get", "", 2, "'?cl.(reserve|take|peek|charge|refund)'? command"},
 		{"script without TIME", script, "", 1, "failure in script|can't run this command"},
 	} {
 		counted := &counting{Client: server.ClientOfUser(t, c.rules+" ~user:*")}
 		l := limiter.New(counted)
 		for round := range 2 {
-			for _, command := range slices.Sorted(maps.Keys(commands)) {
+			for _, command := range slices.Sorted(maps.Keys(methods)) {
 				before := counted.trips.Load()
-				result, err := commands[command](l, "user:42", 1)
-				require.Equal(t, c.path, result.Path, "%s: %s", c.name, command)
+				result, err := methods[command](l, "user:42", 1)
+				require.Equal(t, c.source, result.Source, "%s: %s", c.name, command)
 				if c.err == "" {
 					require.NoError(t, err, "%s: %s", c.name, command)
 				} else {
@@ -160,7 +139,7 @@ func TestPermissions(t *testing.T) {
 			require.Contains(t, err.Error(), `limiter: key "other:42": `, c.name)
 			require.EqualValues(t, 1, counted.trips.Load()-before, c.name)
 			require.ErrorContains(t, l.Reset(ctx, "other:42"), `limiter: key "other:42": NOPERM`, c.name)
-			require.Equal(t, c.path, allow(t, l, "user:42", fifteenPerDay).Path, c.name)
+			require.Equal(t, c.source, allow(t, l, "user:42", fifteenPerDay).Source, c.name)
 		}
 	}
 }

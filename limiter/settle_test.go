@@ -26,23 +26,23 @@ import (
 
 func TestSettle(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
-		testSettle(t, path, func(options ...limiter.Option) *limiter.Limiter { return limiter.New(client, options...) })
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
+		testSettle(t, source, func(options ...limiter.Option) *limiter.Limiter { return limiter.New(client, options...) })
 	})
-	t.Run("NewLocal", func(t *testing.T) { testSettle(t, limiter.PathLocal, limiter.NewLocal) })
+	t.Run("NewLocal", func(t *testing.T) { testSettle(t, limiter.FromLocal, limiter.NewLocal) })
 	t.Run("FailLocal", func(t *testing.T) {
-		testSettle(t, limiter.PathLocal, func(options ...limiter.Option) *limiter.Limiter {
+		testSettle(t, limiter.FromLocal, func(options ...limiter.Option) *limiter.Limiter {
 			return limiter.New(unreachable(t), append(options, limiter.OnFailure(limiter.FailLocal))...)
 		})
 	})
 }
 
 // testSettle takes n tokens of a funnel in each row, and settles them, and then once more.
-func testSettle(t *testing.T, path limiter.Path, make func(...limiter.Option) *limiter.Limiter) {
+func testSettle(t *testing.T, source limiter.Source, make func(...limiter.Option) *limiter.Limiter) {
 	ctx, day := t.Context(), fifteenPerDay
-	var told recorder
-	l := make(limiter.WithPrefix("p:"), limiter.WithHook(told.hook))
-	reserve, take, peek := commands["reserve"], commands["take"], commands["peek"]
+	var recorded recorder
+	l := make(limiter.WithPrefix("p:"), limiter.WithHook(recorded.hook))
+	reserve, take, peek := methods["reserve"], methods["take"], methods["peek"]
 	later := func(l *limiter.Limiter, key string, n int) (limiter.Result, error) {
 		_, _ = reserve(l, key, 15)
 		return l.Reserve(ctx, key, day, n, 48*time.Hour)
@@ -76,20 +76,20 @@ func testSettle(t *testing.T, path limiter.Path, make func(...limiter.Option) *l
 	} {
 		result, err := c.take(l, c.name, c.n)
 		require.NoError(t, err, c.name)
-		given, before := result, len(told.all())
+		given, before := result, len(recorded.all())
 		requireNothing := func(used int) {
 			settled, err := l.Settle(ctx, &result, used)
 			require.NoError(t, err, c.name)
 			require.Equal(t, []limiter.Result{given, given}, []limiter.Result{settled, result}, c.name)
-			require.Len(t, told.all(), before, c.name)
+			require.Len(t, recorded.all(), before, c.name)
 		}
 		if c.operation != "" {
 			settled, err := l.Settle(ctx, &result, c.used)
 			require.NoError(t, err, c.name)
-			event := told.last()
+			event := recorded.last()
 			require.Equal(t, []any{c.operation, "p:" + c.name, settled}, []any{event.Command, event.Key, event.Result}, c.name)
-			require.Equal(t, []any{c.name, day, c.quantity, c.quantity, path},
-				[]any{settled.Key, settled.Limit, settled.Quantity, settled.Allowed, settled.Path}, c.name)
+			require.Equal(t, []any{c.name, day, c.quantity, c.quantity, source},
+				[]any{settled.Key, settled.Limit, settled.Quantity, settled.Allowed, settled.Source}, c.name)
 			given.Allowed, given.Receipt, before = c.used, 0, before+1
 			requireNothing(0)
 		}
@@ -116,12 +116,12 @@ func testSettle(t *testing.T, path limiter.Path, make func(...limiter.Option) *l
 // Another Limiter may settle them.
 func TestSettleWithoutAReceipt(t *testing.T) {
 	t.Parallel()
-	ctx, another := t.Context(), limiter.New(connect(t, limiter.PathModule))
+	ctx, another := t.Context(), limiter.New(connect(t, limiter.FromModule))
 	for policy, allowed := range map[limiter.FailurePolicy]int{limiter.FailOpen: 5, limiter.FailClosed: 0} {
 		key, l := policy.String(), limiter.New(unreachable(t), limiter.OnFailure(policy))
 		result, err := l.AllowN(ctx, key, fifteenPerDay, 5)
 		require.NoError(t, err)
-		require.Equal(t, []any{allowed, int64(0), limiter.Path(key)}, []any{result.Allowed, result.Receipt, result.Path})
+		require.Equal(t, []any{allowed, int64(0), limiter.Source(key)}, []any{result.Allowed, result.Receipt, result.Source})
 		failed := result
 		_, err = l.Settle(ctx, &failed, allowed+2)
 		require.ErrorIs(t, err, syscall.ECONNREFUSED, key)
@@ -196,7 +196,7 @@ func TestLateAnswersHaveNoReceipt(t *testing.T) {
 			}), limiter.WithTimeout(time.Second), limiter.OnFailure(policy),
 				limiter.WithHook(func(context.Context, limiter.Event) { time.Sleep(2 * time.Second) })) // it has come
 			given := allow(t, l, "key", fifteenPerDay)
-			require.Equal(t, []any{1, limiter.Path(policy.String())}, []any{given.Allowed, given.Path})
+			require.Equal(t, []any{1, limiter.Source(policy.String())}, []any{given.Allowed, given.Source})
 			require.NotEqualValues(t, 41, given.Receipt)
 			require.Equal(t, policy == limiter.FailOpen, given.Receipt == 0)
 		})
@@ -216,8 +216,8 @@ func dialLossy(t *testing.T, server string) func(ctx context.Context, network, a
 
 // requireOneRefund loses the answer of a refund. The server has executed it, and the error is the
 // client's.
-func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, path limiter.Path) {
-	ctx, l, refunding := context.Background(), limiter.New(direct), limiter.New(lossy, limiter.WithPath(path))
+func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, source limiter.Source) {
+	ctx, l, refunding := context.Background(), limiter.New(direct), limiter.New(lossy, limiter.WithSource(source))
 	_, err := l.Charge(ctx, key, fifteenPerDay, 4)
 	require.NoError(t, err)
 	charged, err := refunding.Charge(ctx, key, fifteenPerDay, 5)
@@ -229,14 +229,14 @@ func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, pa
 	peeked, err := l.Peek(ctx, key, fifteenPerDay)
 	require.NoError(t, err)
 	require.Equal(t, 8, peeked.Remaining, "%s: 6 and 2", key)
-	again, err := commands["refund"](refunding, key, 1)
+	again, err := methods["refund"](refunding, key, 1)
 	require.NoError(t, err)
 	require.Equal(t, 9, again.Remaining, key)
 }
 
 func TestRefundsAreSentOnce(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, direct *redis.Client, path limiter.Path) {
+	byModuleAndScript(t, func(t *testing.T, direct *redis.Client, source limiter.Source) {
 		addr, db := direct.Options().Addr, direct.Options().DB
 		require.NoError(t, direct.ScriptLoad(context.Background(), limiter.Script()).Err()) // whose text has the word
 		client := func() *redis.Client {
@@ -249,7 +249,7 @@ func TestRefundsAreSentOnce(t *testing.T) {
 			limiter.Client
 			Close() error
 		}{"client": client(), "autopipeline": pipelining, "ring": ring} {
-			requireOneRefund(t, direct, lossy, name, path)
+			requireOneRefund(t, direct, lossy, name, source)
 			require.NoError(t, lossy.Close())
 		}
 	})
@@ -257,8 +257,8 @@ func TestRefundsAreSentOnce(t *testing.T) {
 
 // requireOneRefundInACluster has the client follow a redirection, before which nothing was executed.
 func requireOneRefundInACluster(t *testing.T, cluster *servertest.Cluster) {
-	for _, path := range []limiter.Path{limiter.PathModule, limiter.PathScript} {
-		key := "moved by " + string(path)
+	for _, source := range []limiter.Source{limiter.FromModule, limiter.FromScript} {
+		key := "moved by " + string(source)
 		owner := cluster.Owner(cluster.Slot(t, key))
 		require.NoError(t, owner.Direct.ScriptLoad(context.Background(), limiter.Script()).Err())
 		other := cluster.Primaries[0]
@@ -270,6 +270,6 @@ func requireOneRefundInACluster(t *testing.T, cluster *servertest.Cluster) {
 			options.Dialer = dialLossy(t, owner.Addr())
 			options.ClusterSlots = func(context.Context) ([]redis.ClusterSlot, error) { return slots, nil }
 		})
-		requireOneRefund(t, cluster.Client(t), lossy, key, path)
+		requireOneRefund(t, cluster.Client(t), lossy, key, source)
 	}
 }

@@ -8,21 +8,21 @@ import (
 	"funnel/internal/isnil"
 )
 
-// An Allower decides calls as [Limiter.AllowN] does: a [Limiter], what wraps one, or a fake.
+// An Allower decides calls as [Limiter.AllowN] does: a [Limiter], a wrapper of one, or a fake.
 type Allower interface {
 	AllowN(ctx context.Context, key string, limit Limit, quantity int) (Result, error)
 }
 
 // Shadow tries limits on real traffic. AllowN of the Allower that it returns asks l, which
-// takes the tokens where they fit, and allows the call in any case. It returns no error.
+// takes the tokens if they fit, and allows the call in any case. It returns no error.
 //
-// Report is told each Result that is limited, and each error, except for calls whose context is
+// Report gets each Result that is limited, and each error, except for calls whose context is
 // canceled. It must be quick, and safe for concurrent use. If it is nil, slog gets a line for each.
 //
-// Then Allowed is the quantity, and RetryAfter is [NoRetry]. Remaining and ResetAfter tell the
-// state of the funnel. Without a decision there is no Limit, and Path is [PathOpen].
+// The Result that the caller gets is then OK: Allowed is the quantity, and RetryAfter is 0. Remaining and ResetAfter
+// tell the state of the funnel. Without a decision there is no Limit, and Source is [FromOpen].
 //
-// Calls still wait for Redis: give l [WithTimeout]. Shadow panics when l is nil.
+// Calls still wait for Redis: give l [WithTimeout]. Shadow panics if l is nil.
 func Shadow(l Allower, report func(ctx context.Context, result Result, err error)) Allower {
 	if isnil.Is(l) {
 		panic("limiter: Shadow needs a Limiter, not nil")
@@ -48,9 +48,9 @@ func (s *shadow) AllowN(ctx context.Context, key string, limit Limit, quantity i
 		s.report(ctx, result, err)
 	}
 	if err != nil {
-		result = Result{Key: key, Quantity: quantity, Path: PathOpen}
+		result = Result{Key: key, Quantity: quantity, Source: FromOpen}
 	}
-	result.Allowed, result.RetryAfter = max(quantity, 0), NoRetry
+	result.Allowed, result.OK, result.RetryAfter = max(quantity, 0), true, 0
 	return result, nil
 }
 

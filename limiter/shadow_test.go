@@ -1,4 +1,4 @@
-// A shadow allows each call. It tells of those that are limited and of those without a decision.
+// A shadow allows each call. It reports calls that are limited and calls without a decision.
 
 package limiter_test
 
@@ -33,14 +33,17 @@ func testShadow(t *testing.T) {
 		quantity     int
 		result, told string
 	}{
-		"limited":              {full, ctx, valid, 1, "allowed 1, 0 of 1 remain, reset after 24h0m0s, local", "1 tokens, 24h0m0s"},
-		"of no tokens":         {full, ctx, valid, 0, "allowed 0, 0 of 1 remain, reset after 24h0m0s, local", ""},
-		"beyond the capacity":  {full, ctx, valid, 2, "allowed 2, 0 of 1 remain, reset after 24h0m0s, local", "2 tokens, -1ns"},
+		"limited": {full, ctx, valid, 1, "allowed 1, 0 of 1 remain, reset after 24h0m0s, local",
+			"1 tokens, 24h0m0s"},
+		"of no tokens": {full, ctx, valid, 0, "allowed 0, 0 of 1 remain, reset after 24h0m0s, local", ""},
+		"beyond the capacity": {full, ctx, valid, 2, "allowed 2, 0 of 1 remain, reset after 24h0m0s, local",
+			"2 tokens, 2562047h47m16.854775807s"},
 		"without Redis":        {down, ctx, valid, 1, "allowed 1, 0 of 0 remain, reset after 0s, open", "127.0.0.1:1"},
 		"of negative quantity": {empty, ctx, valid, -1, "allowed 0, 0 of 0 remain, reset after 0s, open", "quantity"},
-		"by an invalid limit":  {empty, ctx, invalid, 1, "allowed 1, 0 of 0 remain, reset after 0s, open", "-1 per second"},
-		"decided too late":     {empty, late, valid, 1, "allowed 1, 0 of 0 remain, reset after 0s, open", "deadline"},
-		"of one who has gone":  {empty, gone, valid, 1, "allowed 1, 0 of 0 remain, reset after 0s, open", ""},
+		"by an invalid limit": {empty, ctx, invalid, 1, "allowed 1, 0 of 0 remain, reset after 0s, open",
+			"-1 per second"},
+		"decided too late":         {empty, late, valid, 1, "allowed 1, 0 of 0 remain, reset after 0s, open", "deadline"},
+		"of a caller who has gone": {empty, gone, valid, 1, "allowed 1, 0 of 0 remain, reset after 0s, open", ""},
 	} {
 		told := ""
 		l := limiter.Shadow(row.l, func(_ context.Context, result limiter.Result, err error) {
@@ -52,10 +55,10 @@ func testShadow(t *testing.T) {
 		result, err := l.AllowN(row.ctx, "user:42", row.limit, row.quantity)
 		require.NoError(t, err, name)
 		require.False(t, result.Limited(), name)
-		require.Equal(t, limiter.NoRetry, result.RetryAfter, name)
+		require.Zero(t, result.RetryAfter, name)
 		require.Equal(t, row.quantity, result.Quantity, name)
 		require.Equal(t, row.result, fmt.Sprintf("allowed %d, %d of %d remain, reset after %v, %s",
-			result.Allowed, result.Remaining, result.Limit.Capacity, result.ResetAfter, result.Path), name)
+			result.Allowed, result.Remaining, result.Limit.Capacity, result.ResetAfter, result.Source), name)
 		require.Contains(t, told, row.told, name)
 		require.Equal(t, row.told == "", told == "", name)
 	}
@@ -69,7 +72,7 @@ func testShadow(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, result.Limited())
 	}
-	require.Regexp(t, `^.*level=INFO .*key=user:42 limit="1 per day, burst 1" quantity=1 retry_after=24h0m0s\n`+
+	require.Regexp(t, `^.*level=INFO .*key=user:42 limit="1 per day, capacity 1" quantity=1 retry_after=24h0m0s\n`+
 		`.*level=ERROR .*key=user:42 error=.*127.0.0.1:1.*\n$`, log.String())
 
 	for _, none := range []limiter.Allower{nil, (*limiter.Limiter)(nil)} {

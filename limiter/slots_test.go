@@ -1,14 +1,14 @@
-// No more than the limit hold a slot, whatever happens to answers, contexts and processes. A holder
-// that is not counted any more is told, and what was taken with a slot is taken as one.
+// No more than Max hold a slot, whatever becomes of contexts and keys. A holder that is not counted any more is told,
+// and tokens are taken with a slot or not at all.
 
 package limiter_test
 
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
+	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,66 +22,105 @@ import (
 	inflight "funnel/slots"
 )
 
-func acquire(t testing.TB, l *limiter.Limiter, key string, slots limiter.Slots, requests ...limiter.Request) (*limiter.Slot, limiter.Results) {
-	slot, results, err := l.Acquire(t.Context(), key, slots, requests...)
+// tryAcquire takes a slot, and fails the test if there is no decision.
+func tryAcquire(t testing.TB, l *limiter.Limiter, key string, slots limiter.Slots,
+	requests ...limiter.Request) limiter.Acquisition {
+	t.Helper()
+	got, err := l.TryAcquire(t.Context(), key, slots, requests...)
 	require.NoError(t, err)
-	require.Equal(t, results.Limited(), slot == nil)
-	return slot, results
+	require.Equal(t, got.Slot == nil, got.Limited())
+	return got
+}
+
+// requireSlot takes a slot, which must be free.
+func requireSlot(t testing.TB, l *limiter.Limiter, key string, slots limiter.Slots,
+	requests ...limiter.Request) *limiter.Slot {
+	t.Helper()
+	got := tryAcquire(t, l, key, slots, requests...)
+	require.NotNil(t, got.Slot, "a slot of %q should be free: %+v", key, got.Slots)
+	return got.Slot
 }
 
 var (
-	two   = limiter.Slots{Limit: 2, TTL: 3 * time.Second}
-	still = limiter.Slots{Limit: 2, TTL: time.Hour} // a slot comes back only if somebody gives it back
+	twoFor3s = limiter.Slots{Max: 2, TTL: 3 * time.Second}
+	twoFor1h = limiter.Slots{Max: 2, TTL: time.Hour} // a slot comes back only if somebody gives it back
 )
 
-// testSlots is what holds whatever decides: the limit, tokens as one, Results, hooks, Release.
-func testSlots(t *testing.T, l *limiter.Limiter, told *recorder, path limiter.Path) {
+// testSlots is what holds whatever decides: the limit, all or nothing, Results, hooks, Release.
+func testSlots(t *testing.T, l *limiter.Limiter, recorded *recorder, source limiter.Source) {
 	ctx := context.Background()
-	tokens := limiter.Request{Key: "{a}tokens", Limit: fifteenPerDay, Quantity: 10}
-	limit := limiter.Limit{Capacity: 2}
-	first, results := acquire(t, l, "{a}slots", two, tokens)
-	require.Len(t, results, 2)
-	require.Equal(t, limiter.Result{Key: "{a}slots", Limit: limit, Quantity: 1, Allowed: 1, Remaining: 1,
-		RetryAfter: limiter.NoRetry, ResetAfter: results[0].ResetAfter, Path: path}, results[0])
-	require.InDelta(t, 3*time.Second, results[0].ResetAfter, float64(time.Millisecond))
-	require.Equal(t, []int{10, 5}, []int{results[1].Allowed, results[1].Remaining})
-	require.Positive(t, results[1].Receipt)
-	require.NoError(t, first.Context().Err())
-	events := told.all()
-	require.Len(t, events, 2)
-	for i, event := range events {
-		require.Equal(t, []any{"reserve", "p:" + results[i].Key, results[i], nil}, []any{event.Command, event.Key, event.Result, event.Err})
+	slots := map[string]*limiter.Slot{}
+	for _, step := range []struct {
+		name    string
+		release string // the slot that is given back first
+		tokens  int    // of 15
+		limited bool
+		want    string // of the slots and of the tokens: OK, Allowed, Remaining
+		retry   time.Duration
+	}{
+		{"first", "", 10, false, "true 1 1, true 10 5", 0},
+		{"a slot is free, and the tokens do not fit", "", 10, true, "true 0 1, false 0 5", 5 * 96 * time.Minute},
+		{"second, for no tokens", "", 0, false, "true 1 0, true 0 5", 0},
+		{"no slot is free", "", 1, true, "false 0 0, true 0 5", 3 * time.Second},
+		{"third, after a release", "first", 1, false, "true 1 0, true 1 4", 0},
+		{"more than the capacity", "second", 16, true, "true 0 1, false 0 4", limiter.NoRetry},
+	} {
+		if step.release != "" {
+			require.NoError(t, slots[step.release].Release(ctx), step.name)
+			require.Equal(t, context.Canceled, context.Cause(slots[step.release].Context()), step.name)
+		}
+		request := limiter.Request{Key: "{a}tokens", Limit: fifteenPerDay, Quantity: step.tokens}
+		got := tryAcquire(t, l, "{a}slots", twoFor3s, request)
+		require.Equal(t, step.limited, got.Limited(), step.name)
+		word, _, _ := strings.Cut(step.name, ",")
+		slots[word] = got.Slot
+		tokens := got.Requests[0]
+		require.Equal(t, step.want, fmt.Sprint(got.Slots.OK, got.Slots.Allowed, got.Slots.Remaining)+", "+
+			fmt.Sprint(tokens.OK, tokens.Allowed, tokens.Remaining), step.name)
+		require.InDelta(t, step.retry, got.RetryAfter(), float64(3*time.Second), step.name)
+		require.Equal(t, step.limited, got.RetryAfter() > 0, step.name)
+		require.Equal(t, tokens.Allowed > 0, tokens.Receipt > 0, "%s: a receipt", step.name)
+
+		require.InDelta(t, 3*time.Second, got.Slots.ResetAfter, float64(3*time.Second), step.name)
+		asked := limiter.Result{Key: "{a}slots", Slots: twoFor3s, Quantity: 1, Source: source, OK: got.Slots.OK,
+			Allowed:   got.Slots.Allowed,
+			Remaining: got.Slots.Remaining, RetryAfter: got.Slots.RetryAfter, ResetAfter: got.Slots.ResetAfter}
+		require.Equal(t, asked, got.Slots, step.name)
+		events := recorded.all()
+		for i, result := range []limiter.Result{got.Slots, tokens} {
+			event := events[len(events)-2+i]
+			require.Equal(t, []any{"reserve", "p:" + result.Key, result, step.limited, nil},
+				[]any{event.Command, event.Key, event.Result, event.Limited, event.Err}, "%s: the hook", step.name)
+		}
 	}
+	require.Equal(t, []string{"false 0 1", "true 0 4"}, peekAll(t, l), "seen without taking: one holder, 11 tokens")
 
-	_, results = acquire(t, l, "{a}slots", two, tokens) // a slot is free, and takes no tokens alone
-	require.Equal(t, []bool{false, true}, []bool{results[0].Limited(), results[1].Limited()})
-	require.Equal(t, []int{0, 0, 1}, []int{results[0].Allowed, results[1].Allowed, results[0].Remaining})
-	tokens.Quantity = 0
-	second, results := acquire(t, l, "{a}slots", two, tokens)
-	require.Equal(t, []int{0, 5}, []int{results[0].Remaining, results[1].Remaining})
-	tokens.Quantity = 1
-	_, results = acquire(t, l, "{a}slots", two, tokens)
-	require.Equal(t, []bool{true, false}, []bool{results[0].Limited(), results[1].Limited()})
-	require.InDelta(t, 3*time.Second, results.RetryAfter(), float64(3*time.Second))
-	require.Equal(t, 5, results[1].Remaining)
+	events := len(recorded.all())
+	require.NoError(t, slots["first"].Release(ctx), "a second release does nothing")
+	require.Len(t, recorded.all(), events, "nothing is asked")
+	fourth := requireSlot(t, l, "{a}slots", twoFor3s)
+	require.True(t, tryAcquire(t, l, "{a}slots", twoFor3s).Limited(), "the second release gave nothing back")
+	require.NoError(t, fourth.Release(ctx))
+	last := recorded.last()
+	require.Equal(t, []any{"refund", "p:{a}slots", 1}, []any{last.Command, last.Key, last.Result.Allowed})
+	require.NoError(t, slots["third"].Release(ctx))
+}
 
-	require.NoError(t, first.Release(ctx))
-	require.Equal(t, context.Canceled, context.Cause(first.Context()))
-	require.Equal(t, []any{"refund", "p:{a}slots", 1}, []any{told.last().Command, told.last().Key, told.last().Result.Allowed})
-	events = told.all()
-	require.NoError(t, first.Release(ctx), "twice")
-	require.Len(t, told.all(), len(events), "nothing is asked")
-	third, _ := acquire(t, l, "{a}slots", two)
-	limited, _ := acquire(t, l, "{a}slots", two)
-	require.Nil(t, limited, "the second release gave nothing back")
-	require.NoError(t, third.Release(ctx))
-	require.NoError(t, second.Release(ctx))
+// peekAll peeks at the slots and the tokens of testSlots, and returns Limited, Allowed and Remaining.
+func peekAll(t *testing.T, l *limiter.Limiter) (seen []string) {
+	tokens := limiter.Request{Key: "{a}tokens", Limit: fifteenPerDay, Quantity: 5}
+	results, err := l.PeekAll(t.Context(), twoFor3s.At("{a}slots"), tokens)
+	require.NoError(t, err)
+	for _, result := range results {
+		seen = append(seen, fmt.Sprint(result.Limited(), result.Allowed, result.Remaining))
+	}
+	return seen
 }
 
 // renewals is how often slots were renewed.
 func (r *recorder) renewals() (count int) {
 	for _, event := range r.all() {
-		if event.Command == "reserve" && event.Err == nil && event.Result.Limit == (limiter.Limit{}) {
+		if event.Command == "reserve" && event.Err == nil && event.Result.Slots.TTL > 0 && event.Result.Slots.Max == 0 {
 			count++
 		}
 	}
@@ -91,53 +130,69 @@ func (r *recorder) renewals() (count int) {
 func TestSlotsInThisProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		var told recorder
-		l := limiter.NewLocal(limiter.WithPrefix("p:"), limiter.WithHook(told.hook))
-		testSlots(t, l, &told, limiter.PathLocal)
+		var recorded recorder
+		testSlots(t, limiter.NewLocal(limiter.WithPrefix("p:"), limiter.WithHook(recorded.hook)), &recorded,
+			limiter.FromLocal)
+	})
+}
 
-		one := limiter.Slots{Limit: 1, TTL: 3 * time.Second}
+var oneFor3s = limiter.Slots{Max: 1, TTL: 3 * time.Second}
+
+// A slot renews itself until it is released, whatever becomes of the context.
+func TestSlotRenewsItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var recorded recorder
+		l := limiter.NewLocal(limiter.WithHook(recorded.hook))
 		type key struct{}
-		slot, _, err := l.Acquire(context.WithValue(ctx, key{}, 1), "renewed", one)
+		got, err := l.TryAcquire(context.WithValue(ctx, key{}, 1), "renewed", oneFor3s)
 		require.NoError(t, err)
 		time.Sleep(10*time.Second + 1)
-		require.Equal(t, 10, told.renewals(), "each third of the TTL")
-		require.NoError(t, slot.Context().Err())
-		require.Equal(t, 1, slot.Context().Value(key{}))
-		limited, _ := acquire(t, l, "renewed", one)
-		require.Nil(t, limited)
+		require.Equal(t, 10, recorded.renewals(), "each third of the TTL")
+		require.NoError(t, got.Slot.Context().Err())
+		require.Equal(t, 1, got.Slot.Context().Value(key{}))
+		require.True(t, tryAcquire(t, l, "renewed", oneFor3s).Limited(), "it is still held")
 		cancel()
-		require.ErrorIs(t, slot.Context().Err(), context.Canceled)
+		require.ErrorIs(t, got.Slot.Context().Err(), context.Canceled)
 		time.Sleep(time.Second)
-		require.Equal(t, 11, told.renewals(), "until it is released")
-		require.NoError(t, slot.Release(ctx), "the context does not matter")
+		require.Equal(t, 11, recorded.renewals(), "until it is released")
+		require.NoError(t, got.Slot.Release(ctx), "the context does not matter")
 		time.Sleep(time.Minute)
-		require.Equal(t, 11, told.renewals())
+		require.Equal(t, 11, recorded.renewals(), "after the release")
+	})
+}
 
-		slot, _ = acquire(t, l, "deleted", one)
-		require.NoError(t, l.Reset(t.Context(), "deleted"))
-		other, _ := acquire(t, l, "deleted", one)
-		require.NoError(t, slot.Context().Err())
-		time.Sleep(one.TTL)
+// A slot whose key is deleted is lost, and others may have it.
+func TestSlotIsLostWithItsKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, l := t.Context(), limiter.NewLocal()
+		slot := requireSlot(t, l, "deleted", oneFor3s)
+		require.NoError(t, l.Reset(ctx, "deleted"))
+		other := requireSlot(t, l, "deleted", oneFor3s)
+		require.NoError(t, slot.Context().Err(), "nobody knows yet")
+		time.Sleep(oneFor3s.TTL)
 		require.Equal(t, limiter.ErrSlotLost, context.Cause(slot.Context()))
-		second, _ := acquire(t, l, "deleted", two)
-		require.NotNil(t, second, "a renewal takes no slot")
+		second := requireSlot(t, l, "deleted", twoFor3s) // a renewal takes no slot
 		require.NoError(t, second.Release(ctx))
-		require.NoError(t, slot.Release(ctx))
-		limited, _ = acquire(t, l, "deleted", one)
-		require.Nil(t, limited, "the release of a lost slot leaves the other's alone")
+		require.ErrorIs(t, slot.Release(ctx), limiter.ErrSlotLost, "others may have worked at the same time")
+		require.NoError(t, slot.Release(ctx), "once it is answered")
+		require.True(t, tryAcquire(t, l, "deleted", oneFor3s).Limited(),
+			"the release of a lost slot leaves the other's alone")
 		require.NoError(t, other.Release(ctx))
 	})
 }
 
-// A process that stands still is told before it goes on, also while a renewal is under way.
+// A process that stands still is told before it goes on, even while a renewal is under way.
 func TestSlotIsLostAfterAPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var pause atomic.Int64
-		l := limiter.NewLocal(limiter.WithHook(func(context.Context, limiter.Event) { time.Sleep(time.Duration(pause.Load())) }))
+		sleep := func(context.Context, limiter.Event) { time.Sleep(time.Duration(pause.Load())) }
+		l := limiter.NewLocal(limiter.WithHook(sleep))
 		start := time.Now()
-		slot, _ := acquire(t, l, "key", two)
+		slot := requireSlot(t, l, "key", twoFor3s)
 		pause.Store(int64(10 * time.Second))
 		time.Sleep(3*time.Second - 1)
 		ctx := slot.Context()
@@ -147,7 +202,7 @@ func TestSlotIsLostAfterAPause(t *testing.T) {
 		require.Equal(t, limiter.ErrSlotLost, context.Cause(slot.Context()))
 		require.Equal(t, limiter.ErrSlotLost, context.Cause(ctx))
 		pause.Store(0)
-		require.NoError(t, slot.Release(t.Context()))
+		require.ErrorIs(t, slot.Release(t.Context()), limiter.ErrSlotLost)
 		require.Equal(t, 11*time.Second, time.Since(start), "Release waits for the renewal")
 		time.Sleep(time.Minute)
 	})
@@ -155,24 +210,29 @@ func TestSlotIsLostAfterAPause(t *testing.T) {
 
 func TestWrongSlots(t *testing.T) {
 	t.Parallel()
-	l, second := limiter.NewLocal(), limiter.Slots{1, time.Second}
+	l, second := limiter.NewLocal(), limiter.Slots{Max: 1, TTL: time.Second}
+	request := func(key string, quantity int) []limiter.Request {
+		return []limiter.Request{{key, fifteenPerDay, quantity}}
+	}
+	short, long := limiter.Slots{Max: 1, TTL: time.Millisecond - 1}, limiter.Slots{Max: 1, TTL: 1<<63 - 1}
 	for want, c := range map[string]struct {
 		slots    limiter.Slots
 		requests []limiter.Request
 		is       error
 	}{
-		`key "key": there must be at least 1 slot`:                       {limiter.Slots{0, time.Second}, nil, inflight.ErrLimit},
-		`key "key": slots of {Limit:-1 TTL:1s}: limit must`:              {limiter.Slots{-1, time.Second}, nil, inflight.ErrLimit},
-		`key "key": slots of {Limit:1 TTL:999.999µs}: ttl must`:          {limiter.Slots{1, time.Millisecond - 1}, nil, inflight.ErrTTL},
-		`ttl is too large: the slot must end before the year 2262`:       {limiter.Slots{1, 1<<63 - 1}, nil, inflight.ErrEnd},
-		"there must be at most 63 requests beside slots, not 64":         {second, make([]limiter.Request, 64), nil},
-		`key "key" is named twice in this call`:                          {second, []limiter.Request{{"key", fifteenPerDay, 1}}, nil},
-		`key "a": quantity -1 of a limit of 15 per day, burst 15: quant`: {second, []limiter.Request{{"a", fifteenPerDay, -1}}, gcra.ErrQuantity},
+		`key "key": there must be at least 1 slot`:                 {limiter.Slots{TTL: time.Second}, nil, inflight.ErrLimit},
+		`key "key": slots of {Max:-1 TTL:0s}: limit must`:          {limiter.Slots{Max: -1}, nil, inflight.ErrLimit},
+		`key "key": slots of {Max:1 TTL:999.999µs}: ttl must`:      {short, nil, inflight.ErrTTL},
+		`ttl is too large: the slot must end before the year 2262`: {long, nil, inflight.ErrEnd},
+		"a call must have 1 to 64 rows, not 65":                    {second, make([]limiter.Request, 64), nil},
+		`key "key" is named twice in this call`:                    {second, request("key", 1), nil},
+		`key "a": quantity -1 of a limit of 15 per day, capacity 15: quant`: {
+			second, request("a", -1), gcra.ErrQuantity},
 	} {
-		slot, results, err := l.Acquire(t.Context(), "key", c.slots, c.requests...)
-		require.Nil(t, slot)
-		require.Len(t, results, 1+len(c.requests))
-		require.True(t, results.Limited())
+		got, err := l.TryAcquire(t.Context(), "key", c.slots, c.requests...)
+		require.True(t, got.Limited(), want)
+		require.Len(t, got.Requests, len(c.requests), want)
+		require.ErrorIs(t, err, limiter.ErrInvalid, want)
 		require.ErrorContains(t, err, want)
 		require.True(t, c.is == nil || errors.Is(err, c.is), err)
 	}
@@ -180,132 +240,40 @@ func TestWrongSlots(t *testing.T) {
 
 func TestSlotsInRedis(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
-		var told recorder
-		testSlots(t, limiter.New(client, limiter.WithPrefix("p:"), limiter.WithHook(told.hook)), &told, path)
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
+		var recorded recorder
+		testSlots(t, limiter.New(client, limiter.WithPrefix("p:"), limiter.WithHook(recorded.hook)), &recorded, source)
 		require.Zero(t, client.Exists(t.Context(), "p:{a}slots").Val())
 
-		l, short := limiter.New(client, limiter.WithHook(told.hook)), limiter.Slots{1, 300 * time.Millisecond}
-		before := told.renewals()
-		slot, _ := acquire(t, l, "renewed", short)
-		servertest.Eventually(t, "six renewals", func() bool { return told.renewals() >= before+6 })
-		limited, _ := acquire(t, l, "renewed", short)
-		require.Nil(t, limited)
+		l, short := limiter.New(client, limiter.WithHook(recorded.hook)), limiter.Slots{Max: 1, TTL: 300 * time.Millisecond}
+		before := recorded.renewals()
+		slot := requireSlot(t, l, "renewed", short)
+		servertest.Eventually(t, "six renewals", func() bool { return recorded.renewals() >= before+6 })
+		require.True(t, tryAcquire(t, l, "renewed", short).Limited(), "it is still held")
 		require.NoError(t, slot.Context().Err())
 		require.NoError(t, client.Del(t.Context(), "renewed").Err())
 		servertest.Eventually(t, "it is told", func() bool { return slot.Context().Err() != nil })
 		require.Equal(t, limiter.ErrSlotLost, context.Cause(slot.Context()))
-		require.True(t, told.last().Result.Limited(), "a renewal takes no slot")
-		require.NoError(t, slot.Release(t.Context()))
+		require.True(t, recorded.last().Result.Limited(), "a renewal takes no slot")
+		require.ErrorIs(t, slot.Release(t.Context()), limiter.ErrSlotLost)
 
 		require.NoError(t, client.Set(t.Context(), "text", "1", 0).Err())
-		_, _, err := limiter.New(client, limiter.OnFailure(limiter.FailOpen)).Acquire(t.Context(), "text", short)
+		_, err := limiter.New(client, limiter.OnFailure(limiter.FailOpen)).TryAcquire(t.Context(), "text", short)
 		require.ErrorContains(t, err, "WRONGTYPE")
+		require.ErrorIs(t, err, limiter.ErrInvalid)
 	})
 }
 
-// go-redis repeats a command whose answer was lost: the second copy finds the slot of the first.
-// Without retries, or where the server refuses the second copy, the slot is given back, whatever the
-// policy decides.
-func TestSlotsWithLostAnswers(t *testing.T) {
+// A holder whose key was deleted while it worked, and whose slot another holder took, is told at its release.
+func TestReleaseOfASlotThatAnotherHas(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, direct *redis.Client, path limiter.Path) {
-		ctx, addr, db := t.Context(), direct.Options().Addr, direct.Options().DB
-		require.NoError(t, direct.ScriptLoad(ctx, limiter.Script()).Err()) // whose text has the word
-		lossy := func(change func(*redis.Options)) *redis.Client {
-			options := &redis.Options{Addr: servertest.LoseAnswer(t, addr, "slots"), DB: db}
-			change(options)
-			client := redis.NewClient(options)
-			t.Cleanup(func() { client.Close() })
-			return client
-		}
-		tokens := limiter.Request{"tokens", fifteenPerDay, 10}
-		slot, results := acquire(t, limiter.New(lossy(func(*redis.Options) {}), limiter.WithPath(path)), "slots", still, tokens)
-		require.EqualValues(t, 1, direct.ZCard(ctx, "slots").Val())
-		require.Equal(t, []any{10, 5, limiter.NoRetry, int64(0)},
-			[]any{results[1].Allowed, results[1].Remaining, results[1].RetryAfter, results[1].Receipt})
-		require.NoError(t, slot.Release(ctx))
-		require.Zero(t, direct.Exists(ctx, "slots").Val())
-
-		for _, policy := range []limiter.FailurePolicy{limiter.FailWithError, limiter.FailOpen} {
-			var told recorder
-			tokens.Key = policy.String()
-			l := limiter.New(lossy(once), limiter.WithPath(path), limiter.OnFailure(policy), limiter.WithHook(told.hook))
-			slot, _, err := l.Acquire(ctx, "slots", still, tokens)
-			require.Equal(t, policy == limiter.FailOpen, err == nil && slot != nil)
-			require.EqualValues(t, 1, direct.Exists(ctx, tokens.Key).Val(), "it was executed")
-			refund := func(event limiter.Event) bool { return event.Command == "refund" } // maybe told before the others
-			servertest.Eventually(t, "the slot is given back", func() bool { return slices.ContainsFunc(told.all(), refund) })
-			require.Zero(t, direct.Exists(ctx, "slots").Val())
-			if slot != nil {
-				require.NoError(t, slot.Release(ctx))
-				require.Equal(t, 3, len(told.all()), "nobody counts it")
-			}
-		}
-
-		var calls atomic.Int64 // the answer to the first copy is lost, and the second is refused
-		_, _, err := limiter.New(clientFunc(func(ctx context.Context, command redis.Cmder) error {
-			err := direct.Process(ctx, command)
-			if calls.Add(1) == 1 {
-				err = replyError("OOM command not allowed when used memory > 'maxmemory'.")
-				command.SetErr(err)
-			}
-			return err
-		}), limiter.WithPath(path)).Acquire(ctx, "refused", limiter.Slots{1, time.Hour})
-		require.ErrorContains(t, err, "OOM")
-		servertest.Eventually(t, "the slot is given back", func() bool { return direct.Exists(ctx, "refused").Val() == 0 })
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
+		ctx, l := t.Context(), limiter.New(client)
+		first := requireSlot(t, l, "key", limiter.Slots{Max: 1, TTL: time.Hour})
+		require.NoError(t, client.Del(ctx, "key").Err())
+		second := requireSlot(t, l, "key", limiter.Slots{Max: 1, TTL: time.Hour})
+		require.ErrorIs(t, first.Release(ctx), limiter.ErrSlotLost)
+		require.NoError(t, first.Release(ctx), "once it is answered")
+		require.NoError(t, second.Release(ctx))
 	})
-}
-
-func TestSlotsOfADeadServer(t *testing.T) {
-	t.Parallel()
-	for policy, want := range map[limiter.FailurePolicy][3]bool{
-		limiter.FailOpen: {true, true, true}, limiter.FailClosed: {}, limiter.FailLocal: {true, true, false},
-	} {
-		t.Run(policy.String(), func(t *testing.T) {
-			t.Parallel()
-			ctx, server := t.Context(), servertest.StartModule(t)
-			l := limiter.New(server.Client(t, once), limiter.OnFailure(policy), limiter.WithTimeout(servertest.Patience))
-			counted, _ := acquire(t, l, "lost", limiter.Slots{1, 500 * time.Millisecond})
-			server.Kill()
-			slots := [3]*limiter.Slot{}
-			for i := range slots {
-				var results limiter.Results
-				slots[i], results = acquire(t, l, "key", two)
-				require.Equal(t, []any{want[i], limiter.Path(policy.String())}, []any{slots[i] != nil, results[0].Path})
-				if policy == limiter.FailClosed {
-					require.Equal(t, time.Second, results.RetryAfter())
-				}
-			}
-			<-counted.Context().Done()
-			require.Equal(t, limiter.ErrSlotLost, context.Cause(counted.Context()))
-			require.Error(t, counted.Release(ctx))
-			server.Restart(t)
-			require.NoError(t, counted.Release(ctx), "asks again, also while other calls do not")
-			for _, slot := range slots {
-				if slot != nil {
-					require.NoError(t, slot.Context().Err())
-					require.NoError(t, slot.Release(ctx))
-				}
-			}
-		})
-	}
-}
-
-// A server that hangs is waited for no longer than the time-out. What it takes later comes back.
-func TestSlotsOfAServerThatHangs(t *testing.T) {
-	t.Parallel()
-	ctx, server := t.Context(), servertest.StartModule(t)
-	client := server.Client(t)
-	var told recorder
-	l := limiter.New(client, limiter.WithTimeout(500*time.Millisecond), limiter.WithHook(told.hook))
-	slot, _ := acquire(t, l, "released", still)
-	require.NoError(t, server.Signal(syscall.SIGSTOP))
-	_, _, err := l.Acquire(ctx, "key", still)
-	require.ErrorContains(t, err, "no answer from Redis within 500ms")
-	require.ErrorIs(t, slot.Release(ctx), context.DeadlineExceeded)
-	require.NoError(t, server.Signal(syscall.SIGCONT))
-	servertest.Eventually(t, "the slot is given back", func() bool { return told.last().Command == "refund" && told.last().Key == "key" })
-	require.NoError(t, slot.Release(ctx))
-	require.Zero(t, client.Exists(ctx, "key", "released").Val())
 }

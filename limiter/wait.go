@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -12,9 +11,6 @@ import (
 // maxDuration is the longest max wait that the commands take.
 const maxDuration time.Duration = 1<<63 - 1
 
-// ErrNeverFits means that a quantity is larger than the capacity: waiting cannot help.
-var ErrNeverFits = errors.New("limiter: the quantity is larger than the capacity: no waiting helps")
-
 // Reserve takes quantity tokens, as AllowN does, and also tokens that will have leaked
 // within maxWait: Result.Wait says how long the caller has to wait before it goes ahead.
 // Reservations are served in the order of asking, because the funnel limits others until
@@ -23,9 +19,11 @@ var ErrNeverFits = errors.New("limiter: the quantity is larger than the capacity
 // If the wait would be longer, the call is limited and has reserved nothing, and RetryAfter
 // says after what time the same call would be allowed. Settle the Result of an unused reservation
 // with 0, see [Limiter.Settle].
-func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, quantity int, maxWait time.Duration) (Result, error) {
-	a, err := l.decide(ctx, l.newQuery(call.Reserve, Request{key, limit, quantity}).waitUpTo(maxWait))
-	return a.result(0), err
+func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, quantity int, maxWait time.Duration) (
+	Result, error) {
+	q := l.queryFor(call.Reserve, key, limit, quantity)
+	q.MaxWait = max(maxWait, 0)
+	return l.decideOne(ctx, q)
 }
 
 // Wait is WaitN of one token.
@@ -37,17 +35,19 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit) error {
 // sleep, in the order of asking.
 //
 // It waits no longer than the deadline of ctx and [WithMaxWait] allow. If the wait would
-// be longer, it reserves nothing and returns an error at once, which wraps
-// [context.DeadlineExceeded]. It returns [ErrNeverFits] when the quantity is larger than the
-// capacity, and the cause when ctx is done before the reservation is due.
+// be longer, it reserves nothing and returns [ErrWaitTooLong] at once. It returns [ErrNeverFits] if the quantity is
+// larger than the capacity, and the cause if ctx is done before the reservation is due. While Redis fails, it returns
+// [ErrUnavailable], or waits as [OnFailure] says: with [FailClosed] it asks again each second.
 //
-// A caller that gives up leaves its reservation behind: nobody else gets the tokens. Where callers
-// without a deadline give up often, set [WithMaxWait], or those reservations starve the others.
+// A caller that gives up leaves its reservation behind, and nobody else gets the tokens. Callers who reserved behind it
+// keep their turns, so if the tokens came back, a newcomer would take them and go ahead beside the last of these
+// callers: more than the limit. If callers without a deadline give up often, set [WithMaxWait], or those reservations
+// starve the others.
 func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity int) error {
 	return l.wait(ctx, func(maxWait time.Duration) (Results, time.Duration, error) {
 		result, err := l.Reserve(ctx, key, limit, quantity, maxWait)
 		due := maxWait + min(result.RetryAfter, maxDuration-maxWait)
-		if result.Path == PathClosed {
+		if result.Source == FromClosed {
 			due = result.RetryAfter // there is no queue
 		}
 		return Results{result}, due, err
@@ -68,8 +68,8 @@ func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) (results Res
 // wait asks until tokens are taken, and sleeps until they are due. Ask is told how long the
 // caller can wait, and also returns when the tokens of a limited call would be due.
 func (l *Limiter) wait(ctx context.Context, ask func(maxWait time.Duration) (Results, time.Duration, error)) error {
-	begin := l.now()
-	for waited := time.Duration(0); ; waited = l.now().Sub(begin) {
+	began := l.now()
+	for waited := time.Duration(0); ; waited = l.now() - began {
 		maxWait := l.maxWait - waited
 		if deadline, ok := ctx.Deadline(); ok {
 			maxWait = min(maxWait, time.Until(deadline))
@@ -84,8 +84,8 @@ func (l *Limiter) wait(ctx context.Context, ask func(maxWait time.Duration) (Res
 		case results.RetryAfter() == NoRetry:
 			return ErrNeverFits
 		case due > maxWait:
-			return fmt.Errorf("limiter: the tokens would be due after %v, and the caller waits for no more than %v: %w",
-				due, maxWait, context.DeadlineExceeded)
+			return fmt.Errorf("%w: the tokens would be due after %v, and the caller waits for no more than %v",
+				ErrWaitTooLong, due, maxWait)
 		}
 		if err := sleep(ctx, results.RetryAfter()); err != nil {
 			return err

@@ -20,11 +20,11 @@ import (
 
 func TestWaitIsOneCallAndOneSleep(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
 		const waiting, token = 8, 50 * time.Millisecond
-		var told recorder
+		var recorded recorder
 		counted, limit := &counting{Client: client}, limiter.Every(token)
-		l := limiter.New(counted, limiter.WithHook(told.hook))
+		l := limiter.New(counted, limiter.WithHook(recorded.hook))
 		require.NoError(t, l.WaitN(context.Background(), "key", limit, 0), "nothing to wait for")
 		require.NoError(t, l.Wait(context.Background(), "key", limit))
 		before := counted.trips.Load()
@@ -35,14 +35,14 @@ func TestWaitIsOneCallAndOneSleep(t *testing.T) {
 				if err := l.Wait(context.Background(), "key", limit); err != nil {
 					t.Error(err)
 				}
-				if wait := told.all()[2+i].Result.Wait; time.Since(start) < wait {
+				if wait := recorded.all()[2+i].Result.Wait; time.Since(start) < wait {
 					t.Error("it did not wait for", wait)
 				}
 			})
-			servertest.Eventually(t, "it has asked", func() bool { return len(told.all()) == 3+i })
+			servertest.Eventually(t, "it has asked", func() bool { return len(recorded.all()) == 3+i })
 		}
 		group.Wait()
-		events := told.all()
+		events := recorded.all()
 		require.Len(t, events, 2+waiting)
 		require.EqualValues(t, before+waiting, counted.trips.Load())
 		for i := 3; i < len(events); i++ {
@@ -55,7 +55,7 @@ func TestWaitIsOneCallAndOneSleep(t *testing.T) {
 
 func TestWaitGivesUp(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, _ limiter.Path) {
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, _ limiter.Source) {
 		ctx, l := context.Background(), limiter.New(client)
 		require.ErrorIs(t, l.WaitN(ctx, "key", fifteenPerDay, 16), limiter.ErrNeverFits)
 		require.NoError(t, l.WaitN(ctx, "key", fifteenPerDay, 15))
@@ -68,7 +68,8 @@ func TestWaitGivesUp(t *testing.T) {
 		defer cancel()
 		err := l.Wait(limited, "key", fifteenPerDay)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "limiter: the tokens would be due after 1h3")
+		require.ErrorIs(t, err, limiter.ErrWaitTooLong)
+		require.ErrorContains(t, err, "limiter: wait too long: the tokens would be due after 1h3")
 		err = limiter.New(client, limiter.WithMaxWait(time.Minute)).Wait(limited, "key", fifteenPerDay)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "the caller waits for no more than 1m0s")
@@ -95,7 +96,8 @@ func TestMaxWait(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		begin := time.Now()
-		closed := limiter.New(unreachable(t), limiter.OnFailure(limiter.FailClosed), limiter.WithMaxWait(2500*time.Millisecond))
+		closed := limiter.New(unreachable(t), limiter.OnFailure(limiter.FailClosed),
+			limiter.WithMaxWait(2500*time.Millisecond))
 		require.ErrorIs(t, closed.Wait(ctx, "key", fifteenPerDay), context.DeadlineExceeded)
 		require.Equal(t, 2*time.Second, time.Since(begin), "after the third call")
 
@@ -115,10 +117,10 @@ func TestMaxWait(t *testing.T) {
 	})
 }
 
-// A caller that waits for several funnels asks again when the one that limits has leaked.
+// A caller that waits for several funnels asks again when the funnel that limits has leaked.
 func TestWaitAll(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, client *redis.Client, path limiter.Path) {
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
 		ctx, l := context.Background(), limiter.New(client)
 		wait := func(quick, slow int) (limiter.Results, error) {
 			tenth := limiter.Every(100 * time.Millisecond)
@@ -128,7 +130,7 @@ func TestWaitAll(t *testing.T) {
 		for i := range 4 {
 			results, err := wait(1, 1)
 			require.NoError(t, err)
-			require.Equal(t, []any{29 - i, 1, path}, []any{results[1].Remaining, results[0].Allowed, results[0].Path})
+			require.Equal(t, []any{29 - i, 1, source}, []any{results[1].Remaining, results[0].Allowed, results[0].Source})
 		}
 		require.GreaterOrEqual(t, time.Since(start), 300*time.Millisecond)
 		_, err := wait(2, 1)

@@ -22,7 +22,7 @@ func BenchmarkBesideReference(b *testing.B) {
 	redis := servertest.Start(b, servertest.Options{Module: servertest.Module(b)}).Client(b).Options().Addr
 	services := []served{ // each adds settings to those above it
 		serveBy(b, startReference, redis, "LOG_LEVEL=error", "REDIS_POOL_SIZE=64"),
-		serve(b, redis, "FUNNEL_BURST=0.1"),
+		serve(b, redis, "FUNNEL_BURST_RATIO=0.1"),
 		serve(b, redis, "FUNNEL_LEASE=50ms"),
 	}
 	steady := func(i int) time.Duration { return time.Duration(i) * time.Second / 2000 }

@@ -38,7 +38,7 @@ func main() {
 
 // newServer does what the reference's runner does, which takes no other backend. It waits for a configuration.
 func newServer(s settings.Settings) (server.Server, error) {
-	decides, err := backend.New(s)
+	limits, err := backend.New(s)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func newServer(s settings.Settings) (server.Server, error) {
 	manager := &bounded{Manager: stats.NewStatManager(store, s)}
 	reporter := metrics.NewServerReporter(store.ScopeWithTags("ratelimit_server", s.ExtraTags))
 	srv := server.NewServer(s, "ratelimit", manager, nil, settings.GrpcUnaryInterceptor(reporter.UnaryServerInterceptor()))
-	service := ratelimit.NewService(decides, srv.Provider(), manager, srv.HealthChecker(), start{},
+	service := ratelimit.NewService(limits, srv.Provider(), manager, srv.HealthChecker(), zeroClock{},
 		s.GlobalShadowMode, s.ForceStartWithoutInitialConfig, s.HealthyWithAtLeastOneConfigLoaded)
 	srv.AddDebugHttpEndpoint("/rlconfig", "print out the currently loaded configuration for debugging",
 		func(w http.ResponseWriter, _ *http.Request) {
@@ -60,7 +60,7 @@ func newServer(s settings.Settings) (server.Server, error) {
 	return srv, nil
 }
 
-// start is a clock at the start of all windows: the header for the reset tells the whole unit.
-type start struct{}
+// zeroClock is a clock at the start of all windows: the header for the reset tells the whole unit.
+type zeroClock struct{}
 
-func (start) UnixNow() int64 { return 0 }
+func (zeroClock) UnixNow() int64 { return 0 }

@@ -167,7 +167,7 @@ func TestKeys(t *testing.T) {
 func TestSettings(t *testing.T) {
 	rdb, clock := servertest.StartWithClock(t)
 	clock.Set(t, servertest.Epoch)
-	service := serve(t, rdb.Options().Addr, "FUNNEL_CHARGE=true", "FUNNEL_BURST=0.5", "FUNNEL_LEASE=200ms")
+	service := serve(t, rdb.Options().Addr, "FUNNEL_CHARGE=true", "FUNNEL_BURST_RATIO=0.5", "FUNNEL_LEASE=200ms")
 	require.Equal(t, "OK: OK 5 0s", service.ask(t, "shop: user=1#0"))
 	require.Equal(t, "OVER_LIMIT: OVER_LIMIT 0 2520s", service.ask(t, "shop: user=1#12")) // 7 more than the capacity
 	require.Equal(t, "OVER_LIMIT: OVER_LIMIT 0 2880s", service.ask(t, "shop: user=1#0"))
@@ -220,7 +220,7 @@ func TestErrors(t *testing.T) {
 	server.Kill()
 	require.Contains(t, service.ask(t, "shop: user=1"), "connection refused")
 	require.Equal(t, "OK: OK 9 360s", serve(t, redis, "FUNNEL_ON_FAILURE=local").ask(t, "shop: user=1"))
-	for _, name := range []string{"REDIS_TYPE", "FUNNEL_BURST", "FUNNEL_ON_FAILURE"} { // checked in the opposite order
+	for _, name := range []string{"REDIS_TYPE", "FUNNEL_BURST_RATIO", "FUNNEL_ON_FAILURE"} { // checked in the opposite order
 		t.Setenv(name, "7")
 		_, err := newServer(settings.NewSettings())
 		require.ErrorContains(t, err, name)

@@ -1,7 +1,7 @@
 // Llm shows budgets for the tenants of a language model: how many requests may be in flight, how
 // many a minute, and how many tokens a minute. How many tokens an answer takes is known only when
 // its stream ends, after seconds. A request takes a slot, one request and the tokens of the
-// longest answer, as one, and settles them when it ends:
+// longest answer, all or nothing, and settles the tokens when it ends:
 //
 //	./build.sh run          # a server with the module, in another terminal
 //	go run ./examples/llm   # -redis ADDRESS for another server
@@ -30,11 +30,11 @@ import (
 const longestAnswer = 1000 // tokens
 
 // The budgets of a tenant. Tokens that leak while an answer streams cannot be given back, so the
-// burst is more than leaks in the longest stream: 500 a second, for 4 seconds.
+// capacity is more than leaks in the longest stream: 500 a second, for 4 seconds.
 var (
-	slots         = limiter.Slots{Limit: 5, TTL: 10 * time.Second}
-	requestsLimit = limiter.PerMinute(60).Burst(10)
-	tokensLimit   = limiter.PerMinute(30_000).Burst(7_000)
+	slots         = limiter.Slots{Max: 5, TTL: 10 * time.Second}
+	requestsLimit = limiter.PerMinute(60).WithCapacity(10)
+	tokensLimit   = limiter.PerMinute(30_000).WithCapacity(7_000)
 )
 
 func main() {
@@ -74,33 +74,33 @@ type tenant struct {
 }
 
 func (t tenant) request(ctx context.Context, number int) error {
-	// The hash tag keeps the keys on one server of a cluster, which decides on them as one.
+	// The hash tag keeps the keys on one server of a cluster, which decides on them together.
 	l, key, work := t.limiter, "{"+t.name+"}", t.perToken*longestAnswer/2
 	requests := []limiter.Request{
 		{Key: key + ":requests", Limit: requestsLimit, Quantity: 1},
 		{Key: key + ":tokens", Limit: tokensLimit, Quantity: t.prompt + longestAnswer},
 	}
-	slot, results, err := l.Acquire(ctx, key+":slots", slots, requests...)
-	for err == nil && results.RetryAfter() != limiter.NoRetry {
-		t.tell(number, "limited", results)
+	got, err := l.TryAcquire(ctx, key+":slots", slots, requests...)
+	for err == nil && got.Limited() && got.RetryAfter() != limiter.NoRetry {
+		t.tell(number, "limited", got)
 		select {
-		case <-ctx.Done(): // Acquire returns the cause
-		case <-time.After(max(results[1:].RetryAfter(), work/2+rand.N(work))):
+		case <-ctx.Done(): // TryAcquire returns the cause
+		case <-time.After(max(got.Requests.RetryAfter(), work/2+rand.N(work))):
 		}
-		slot, results, err = l.Acquire(ctx, key+":slots", slots, requests...)
+		got, err = l.TryAcquire(ctx, key+":slots", slots, requests...)
 	}
 	if err != nil {
 		return err
 	}
-	if results.Limited() {
+	if got.Limited() {
 		return errors.New("the prompt is too large for the budget")
 	}
-	defer slot.Release(ctx) // if Redis does not answer, the slot ends with its TTL
-	t.tell(number, "allowed", results)
+	defer got.Slot.Release(ctx) // if Redis does not answer, the slot ends with its TTL
+	t.tell(number, "allowed", got)
 
-	answer, failed := stream(slot.Context(), t.perToken)
-	// Also when the model has failed, or the program is to end: what was not used would be missing.
-	settled, err := l.Settle(context.WithoutCancel(ctx), &results[2], t.prompt+answer)
+	answer, failed := stream(got.Slot.Context(), t.perToken)
+	// Even if the model has failed, or the program is to end: what was not used would be missing.
+	settled, err := l.Settle(context.WithoutCancel(ctx), &got.Requests[1], t.prompt+answer)
 	if err == nil {
 		fmt.Printf("%s, request %d: %d tokens used, %d given back, %d remain\n",
 			t.name, number, t.prompt+answer, longestAnswer-answer, settled.Remaining)
@@ -108,9 +108,9 @@ func (t tenant) request(ctx context.Context, number int) error {
 	return errors.Join(failed, err)
 }
 
-func (t tenant) tell(number int, what string, r limiter.Results) {
+func (t tenant) tell(number int, what string, got limiter.Acquisition) {
 	fmt.Printf("%s, request %d: %s; %d slots, %d requests, %d tokens remain\n",
-		t.name, number, what, r[0].Remaining, r[1].Remaining, r[2].Remaining)
+		t.name, number, what, got.Slots.Remaining, got.Requests[0].Remaining, got.Requests[1].Remaining)
 }
 
 // stream answers as a language model does: token by token, and nobody knows how many there will

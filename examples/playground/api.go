@@ -50,11 +50,11 @@ func handler(s store) http.Handler {
 
 // An answer is what was sent and replied, and what it means; or an error.
 type answer struct {
-	Redis    string       `json:"redis"` // its address
-	Commands []exchange   `json:"commands"`
-	Path     limiter.Path `json:"path"`
-	Rows     []row        `json:"rows"` // one for each funnel
-	Error    string       `json:"error,omitempty"`
+	Redis    string         `json:"redis"` // its address
+	Commands []exchange     `json:"commands"`
+	Source   limiter.Source `json:"source"`
+	Rows     []row          `json:"rows"` // one for each funnel
+	Error    string         `json:"error,omitempty"`
 }
 
 // A row has times in seconds.
@@ -83,7 +83,7 @@ func decide(w http.ResponseWriter, r *http.Request, s store) (status int, a answ
 	ctx, recording := record(r.Context())
 	var results limiter.Results
 	if asked.Funnels[0].Job > 0 && asked.Command != "reset" {
-		a.Path = limiter.PathModule
+		a.Source = limiter.FromModule
 		a.Rows, err = asked.askModule(ctx, s)
 	} else {
 		results, err = asked.ask(ctx, s.limiter)
@@ -108,11 +108,14 @@ func decide(w http.ResponseWriter, r *http.Request, s store) (status int, a answ
 
 func (a *answer) tell(results limiter.Results) {
 	for _, result := range results {
-		a.Path = result.Path
-		limited, wait := result.Limited() || result.RetryAfter > 0, result.Wait
-		if limited {
-			wait = result.RetryAfter
+		a.Source = result.Source
+		limited, wait := result.Limited() || result.RetryAfter > 0, result.Wait.Seconds()
+		switch {
+		case result.RetryAfter == limiter.NoRetry:
+			wait = -1
+		case limited:
+			wait = result.RetryAfter.Seconds()
 		}
-		a.Rows = append(a.Rows, row{limited, wait.Seconds(), result.ResetAfter.Seconds(), result.Receipt})
+		a.Rows = append(a.Rows, row{limited, wait, result.ResetAfter.Seconds(), result.Receipt})
 	}
 }

@@ -51,7 +51,7 @@ func (c call) check() error {
 }
 
 func (f funnel) request() limiter.Request {
-	limit := limiter.Per(f.Count, duration(f.Period)).Burst(f.Capacity)
+	limit := limiter.Per(f.Count, duration(f.Period)).WithCapacity(f.Capacity)
 	return limiter.Request{Key: f.Key, Limit: limit, Quantity: f.Quantity}
 }
 
@@ -77,7 +77,7 @@ func (c call) ask(ctx context.Context, l *limiter.Limiter) (results limiter.Resu
 				return nil, err
 			}
 			if f.Job > 0 { // there is no slot left to peek at
-				result = limiter.Result{RetryAfter: limiter.NoRetry, Path: limiter.PathModule}
+				result = limiter.Result{OK: true, Source: limiter.FromModule}
 				break
 			}
 			fallthrough
@@ -97,7 +97,8 @@ func (c call) ask(ctx context.Context, l *limiter.Limiter) (results limiter.Resu
 func (c call) askModule(ctx context.Context, s store) (rows []row, err error) {
 	words := []any{"cl." + c.Command}
 	for _, f := range c.Funnels {
-		if words = append(words, s.prefix+f.Key, f.Capacity); f.Job > 0 {
+		words = append(words, s.prefix+f.Key, f.Capacity)
+		if f.Job > 0 {
 			words = append(words, "SLOTS", f.Period, fmt.Sprint("job-", f.Job))
 		} else {
 			words = append(words, f.Count, f.Period, f.Quantity)

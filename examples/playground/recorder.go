@@ -26,7 +26,7 @@ func record(ctx context.Context) (context.Context, *[]exchange) {
 }
 
 // A recorder is a hook of go-redis that records the commands of contexts that [record]
-// has made, from one goroutine each: those of package limiter.
+// has made, from one goroutine each: the goroutines of package limiter.
 type recorder struct{}
 
 func (recorder) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -31,7 +31,7 @@ func main() {
 
 func reply(ctx context.Context, l *limiter.Limiter) error {
 	const key = "user:42"
-	limit := limiter.PerMinute(30).Burst(15)
+	limit := limiter.PerMinute(30).WithCapacity(15)
 
 	// Each run begins with an empty funnel.
 	if err := l.Reset(ctx, key); err != nil {

@@ -9,7 +9,7 @@
 // Stop Redis meanwhile: the limits hold, by funnels in this process, and the log says
 // so, until Redis is back. Ctrl-C lets running requests end.
 //
-// Behind a proxy, name its addresses (-trust 10.0.0.0/24), or all its clients count as one.
+// Behind a proxy, name its addresses (-trust 10.0.0.0/24), or all its clients share one key.
 // For metrics, there is examples/monitoring/prometheus.
 package main
 
@@ -66,7 +66,7 @@ func handler(rdb *redis.Client, logger *slog.Logger, proxies netip.Prefix) http.
 		key = httplimit.ByIP(proxies)
 	}
 	prefilter := lease.New(l, 0) // calls that Redis would certainly limit do not reach it
-	limit := httplimit.New(prefilter, limiter.PerSecond(2).Burst(5),
+	limit := httplimit.New(prefilter, limiter.PerSecond(2).WithCapacity(5),
 		httplimit.WithName("api"),
 		httplimit.WithKey(key),
 		httplimit.WithCost(cost),

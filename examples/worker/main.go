@@ -4,7 +4,8 @@
 //	./build.sh run                    # a server with the module, in another terminal
 //	go run ./examples/worker
 //
-// Each waits by [limiter.Limiter.Wait]: one call and one sleep, in the order of asking. Run it
+// Each waits by [limiter.Limiter.Wait]: one call and one sleep, in the order of asking. While Redis
+// is down they wait, too: with [limiter.FailClosed], Wait asks again each second. Run it
 // twice at the same time to see two processes share the limit. -help shows the flags.
 package main
 
@@ -40,7 +41,7 @@ func main() {
 	defer stop()
 	rdb := redis.NewClient(&redis.Options{Addr: *address, ContextTimeoutEnabled: true})
 	defer rdb.Close()
-	l := limiter.New(rdb, limiter.WithTimeout(time.Second))
+	l := limiter.New(rdb, limiter.WithTimeout(time.Second), limiter.OnFailure(limiter.FailClosed))
 
 	queue := make(chan int, *jobs)
 	for job := range *jobs {

@@ -1,36 +1,51 @@
-// A map keeps the entries in use, and few others.
-
 package idle_test
 
 import (
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"funnel/internal/idle"
 )
 
-// Entries in use stay, with their values. New entries remove idle ones, so the map has at most twice the
-// entries that are in use.
-func TestIdleEntriesAreRemoved(t *testing.T) {
-	const live, added = 1000, 100_000
-	var m idle.Map[int, int]
-	isIdle := func(oldest int) func(int, int) bool { return func(_, born int) bool { return born < oldest } }
-	for now := range added {
-		m.Add(now, now, isIdle(now-live))
-		require.LessOrEqual(t, m.Len(), 2*live)
-	}
-	for born := added - live; born < added; born++ {
-		require.True(t, m.Has(born))
-		require.Equal(t, born, m.Get(born))
-	}
-	require.False(t, m.Has(0))
-	require.Zero(t, m.Get(0))
-	m.Set(added-1, 7)
-	require.Equal(t, 7, m.Get(added-1))
+// isOdd is what the tests call idle: an odd value.
+func isOdd(_, value int) bool { return value%2 == 1 }
 
-	for i := range added { // all others are idle
-		m.Add(-1-i%10, added, isIdle(added))
+func TestEntriesThatAreUsedStay(t *testing.T) {
+	var m idle.Map[int, int]
+	for key := range 10_000 {
+		m.Add(key, 2*key, isOdd)
 	}
-	require.Equal(t, 10, m.Len())
+	m.Set(7, 100)
+	if m.Len() != 10_000 || m.Get(7) != 100 || m.Get(8) != 16 || !m.Has(9_999) || m.Has(10_000) || m.Get(10_000) != 0 {
+		t.Errorf("entries are gone or wrong: len %d, get %d and %d", m.Len(), m.Get(7), m.Get(8))
+	}
+}
+
+// Of entries that become idle at once, about a quarter of the map is left.
+func TestIdleEntriesGo(t *testing.T) {
+	var m idle.Map[int, int]
+	for key := range 100_000 {
+		m.Add(key, 1, isOdd)
+	}
+	if m.Len() > 100 {
+		t.Errorf("%d idle entries are left", m.Len())
+	}
+}
+
+// A map that was large is made anew when it has become small, with all that it has.
+func TestMapShrinks(t *testing.T) {
+	var m idle.Map[int, int]
+	for key := range 5_000 {
+		m.Add(key, key, func(int, int) bool { return false })
+	}
+	for key := range 20_000 {
+		m.Add(-key-1, 2, func(key, _ int) bool { return key >= 10 && key < 5_000 || key < -100 })
+	}
+	for key := range 10 {
+		if m.Get(key) != key {
+			t.Errorf("entry %d is %d after the map shrank", key, m.Get(key))
+		}
+	}
+	if m.Len() > 1_000 {
+		t.Errorf("%d entries are left", m.Len())
+	}
 }

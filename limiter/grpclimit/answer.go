@@ -18,8 +18,6 @@ import (
 
 	"funnel/gcra"
 	"funnel/limiter"
-	"funnel/limiter/internal/policy"
-	"funnel/slots"
 )
 
 // pushback is the trailer of gRFC A6 that tells retrying clients when to retry; a negative
@@ -27,7 +25,7 @@ import (
 const pushback = "grpc-retry-pushback-ms"
 
 func (p *Policy) answerLimited(ctx context.Context, result limiter.Result) error {
-	if policy.IsOfSlots(result) {
+	if result.Slots.Max > 0 {
 		return status.Error(codes.ResourceExhausted, "too many calls at once: try again in a moment")
 	}
 	text := fmt.Sprintf("call too large: it costs %d, and at most %d can be granted",
@@ -46,7 +44,7 @@ func (p *Policy) answerLimited(ctx context.Context, result limiter.Result) error
 		milliseconds = int64((result.RetryAfter + time.Millisecond - 1) / time.Millisecond)
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(result.RetryAfter)})
 	}
-	// It fails outside of a gRPC server, where no client reads it.
+	// It fails outside of a gRPC server, and no client reads it then.
 	_ = grpc.SetTrailer(ctx, metadata.Pairs(pushback, strconv.FormatInt(milliseconds, 10)))
 	answer := status.New(codes.ResourceExhausted, text)
 	if detailed, err := answer.WithDetails(details...); err == nil {
@@ -58,9 +56,8 @@ func (p *Policy) answerLimited(ctx context.Context, result limiter.Result) error
 // answerError keeps the cause from the client: it may contain the address of Redis.
 func (p *Policy) answerError(ctx context.Context, err error) error {
 	slog.ErrorContext(ctx, "no decision about the rate limit of a call", "policy", p.name, "error", err)
-	if rate, inFlight := gcra.Error(""), slots.Error(""); errors.As(err, &rate) || errors.As(err, &inFlight) {
-		// The limit or the cost of this call is out of range, and will be again.
-		return status.Error(codes.Internal, "the limit or the cost of this call is out of range")
+	if errors.Is(err, limiter.ErrInvalid) { // and will be again
+		return status.Error(codes.Internal, "the limit, the cost or the key of this call is not valid")
 	}
 	return status.Error(codes.Unavailable, "rate limits cannot be checked: try again later")
 }

@@ -1,7 +1,7 @@
 // Package grpclimit implements rate limiting interceptors for gRPC servers, on a
 // [limiter.Limiter].
 //
-//	limit := grpclimit.New(l, limiter.PerMinute(30).Burst(15),
+//	limit := grpclimit.New(l, limiter.PerMinute(30).WithCapacity(15),
 //		grpclimit.WithName("reply"),
 //		grpclimit.WithKey(grpclimit.ByMetadata("x-api-key", grpclimit.ByPeer())))
 //	server := grpc.NewServer(
@@ -47,8 +47,9 @@
 //
 // With [limiter.FailOpen], [limiter.FailClosed] and [limiter.FailLocal] the Limiter
 // decides without Redis. With [limiter.FailWithError], the default, calls get UNAVAILABLE.
-// A limit or cost out of range is INTERNAL. The cause is logged to [log/slog.Default] and
-// is not sent: it may contain the address of Redis. Give the Limiter [limiter.WithTimeout]
+// A call that is wrong ([limiter.ErrInvalid]), such as a cost out of range, is INTERNAL. The
+// cause is logged to [log/slog.Default] and is not sent: it may contain the address of Redis.
+// Give the Limiter [limiter.WithTimeout]
 // in any case, or calls wait as long as the client of Redis does.
 //
 // A call whose own context is done gets CANCELLED or DEADLINE_EXCEEDED, and nothing is

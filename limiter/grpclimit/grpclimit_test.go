@@ -67,10 +67,10 @@ func serve(t *testing.T, limited *grpclimit.Policy) (healthpb.HealthClient, *hea
 // say when the next one is. A stream takes one token, whatever it sends. A call that never
 // fits tells the client not to retry, by gRFC A6.
 func TestLimitedCalls(t *testing.T) {
-	const policy = "v2:re v2:re 30 per minute, burst 2 2"
+	const policy = "v2:re v2:re 30 per minute, capacity 2 2"
 	rdb, clock := servertest.StartWithClock(t)
 	l := limiter.New(rdb, limiter.WithPrefix("app:"))
-	limited := grpclimit.New(l, limiter.PerMinute(30).Burst(2), grpclimit.WithName("v2:re"),
+	limited := grpclimit.New(l, limiter.PerMinute(30).WithCapacity(2), grpclimit.WithName("v2:re"),
 		grpclimit.WithKey(grpclimit.Join(grpclimit.ByMethod(), grpclimit.ByPeer())),
 		grpclimit.WithCost(func(_ context.Context, call grpclimit.Call) int {
 			request, _ := call.Request.(*healthpb.HealthCheckRequest) // nil for a stream
@@ -132,7 +132,7 @@ func TestAnswers(t *testing.T) {
 	defer slog.SetDefault(previous)
 	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
 	const tooLarge = "ResourceExhausted call too large: it costs 9223372036854775807, and at most 1 can be granted []"
-	const outOfRange = "Internal the limit or the cost of this call is out of range []"
+	const outOfRange = "Internal the limit, the cost or the key of this call is not valid []"
 	const unchecked = "Unavailable rate limits cannot be checked: try again later []"
 	for name, test := range map[string]struct {
 		ctx       context.Context
@@ -142,7 +142,7 @@ func TestAnswers(t *testing.T) {
 	}{
 		"its own limit": {t.Context(), false, perSecond(9), "OK  []", ""},
 		"skipped":       {t.Context(), true, skip, "OK  []", ""},
-		"too large":     {t.Context(), false, cost(math.MaxInt), tooLarge + " reply reply 1 per second, burst 1 1", ""},
+		"too large":     {t.Context(), false, cost(math.MaxInt), tooLarge + " reply reply 1 per second, capacity 1 1", ""},
 		"no Redis":      {t.Context(), true, cost(1), unchecked, "127.0.0.1:1"},
 		"negative cost": {t.Context(), false, cost(-1), outOfRange, gcra.ErrQuantity.Error()},
 		"invalid limit": {t.Context(), false, perSecond(-1), outOfRange, "-1 per second"},
@@ -204,9 +204,9 @@ type stream struct {
 
 func (s stream) Context() context.Context { return s.ctx }
 
-// Handlers of streams get the Result, to settle it. TestSlots has those of calls.
+// Handlers of streams get the Result, to settle it. TestSlots has the handlers of calls.
 func TestHandlersOfStreamsGetTheResult(t *testing.T) {
-	policy := grpclimit.New(limiter.NewLocal(), limiter.PerHour(1).Burst(5))
+	policy := grpclimit.New(limiter.NewLocal(), limiter.PerHour(1).WithCapacity(5))
 	err := policy.Stream(nil, stream{ctx: t.Context()}, &grpc.StreamServerInfo{}, func(_ any, s grpc.ServerStream) error {
 		result, ok := grpclimit.ResultFrom(s.Context())
 		require.True(t, ok)
@@ -218,7 +218,7 @@ func TestHandlersOfStreamsGetTheResult(t *testing.T) {
 
 func TestSlots(t *testing.T) {
 	l := limiter.NewLocal()
-	limited := grpclimit.New(l, limiter.PerSecond(1000), grpclimit.WithSlots(limiter.Slots{Limit: 1, TTL: time.Minute}))
+	limited := grpclimit.New(l, limiter.PerSecond(1000), grpclimit.WithSlots(limiter.Slots{Max: 1, TTL: time.Minute}))
 	client, _ := serve(t, limited)
 	check := func(trailer *metadata.MD) error {
 		_, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{}, grpc.Trailer(trailer))
@@ -243,7 +243,7 @@ func TestSlots(t *testing.T) {
 	// The context of a handler ends with its slot, and has the Result on the tokens.
 	lost := grpclimit.New(l, limiter.PerSecond(1000), grpclimit.WithName("lost"),
 		grpclimit.WithKey(func(context.Context, grpclimit.Call) string { return "key" }),
-		grpclimit.WithSlots(limiter.Slots{Limit: 1, TTL: time.Millisecond}))
+		grpclimit.WithSlots(limiter.Slots{Max: 1, TTL: time.Millisecond}))
 	_, err = lost.Unary(t.Context(), nil, &grpc.UnaryServerInfo{}, func(ctx context.Context, _ any) (any, error) {
 		result, ok := grpclimit.ResultFrom(ctx)
 		require.True(t, ok)
@@ -254,6 +254,7 @@ func TestSlots(t *testing.T) {
 	})
 	require.ErrorContains(t, err, limiter.ErrSlotLost.Error())
 	require.Panics(t, func() {
-		grpclimit.New(limiter.Shadow(l, nil), limiter.PerSecond(1), grpclimit.WithSlots(limiter.Slots{Limit: 1, TTL: time.Second}))
+		second := limiter.Slots{Max: 1, TTL: time.Second}
+		grpclimit.New(limiter.Shadow(l, nil), limiter.PerSecond(1), grpclimit.WithSlots(second))
 	})
 }

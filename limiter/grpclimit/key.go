@@ -20,8 +20,8 @@ import (
 // funnel drains. A client that can choose any key is not limited, and fills the memory.
 type KeyFunc func(context.Context, Call) string
 
-// ByPeer keys by the address of the client: that of the peer, or, when the peer is one of
-// the trusted proxies, the one in the metadata x-forwarded-for. IPv6 addresses count by /64.
+// ByPeer keys by the address of the client: the address of the peer, or, if the peer is one of
+// the trusted proxies, the address in the metadata x-forwarded-for. IPv6 addresses count by /64.
 // Peers without an address, as of a Unix socket, share one key. [httplimit.ClientIP] has the
 // rules.
 func ByPeer(trusted ...netip.Prefix) KeyFunc {

@@ -34,20 +34,24 @@ func WithLimit(limit func(context.Context, Call) limiter.Limit) Option {
 }
 
 // WithCost sets how many tokens a call takes, at least 0; without it, 1. A call of cost 0 is
-// allowed, also when the funnel is full. One that costs more than the capacity is limited
+// allowed, even if the funnel is full. A call that costs more than the capacity is limited
 // and never fits. A negative cost is an error, and the call gets INTERNAL.
 func WithCost(cost func(context.Context, Call) int) Option {
 	return func(p *Policy) { p.cost = cost }
 }
 
-// WithSlots lets no more than slots.Limit calls of one key run at once. A call, also a stream,
+// WithSlots lets no more than slots.Max calls of one key run at once. A call, even a stream,
 // holds a slot until its handler returns. It is taken in one call with the tokens, by
-// [limiter.Limiter.Acquire]: l of New needs that method, which Shadow and leases have not. The
-// context of the call ends when the slot is lost, with [limiter.ErrSlotLost] as its cause.
+// [limiter.Limiter.TryAcquire]. The Limiter passed to New must be a [limiter.Acquirer]; Shadow and leases are not. The
+// context of the call ends if the slot is lost, with [limiter.ErrSlotLost] as its cause.
 //
-// Where only a slot is missing, a call gets RESOURCE_EXHAUSTED without details and without
-// pushback, since nobody knows when one is free: a client that retries goes by its own backoff.
-// The funnel's key has braces around it, and the slots' is that and ":slots".
+// A slot is given back in the background: no answer waits for Redis, and the next call of the client may come before
+// it is back.
+// If Redis does not answer, the policy asks again, each tenth of the TTL, until the TTL is over.
+//
+// If only a slot is missing, a call gets RESOURCE_EXHAUSTED without details and without
+// pushback, since nobody knows when a slot comes free: a client that retries goes by its own backoff.
+// The funnel's key has braces around it, and the slots' key is that and ":slots".
 func WithSlots(slots limiter.Slots) Option {
 	return func(p *Policy) { p.slots = &slots }
 }

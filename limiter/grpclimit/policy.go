@@ -48,8 +48,9 @@ func New(l limiter.Allower, limit limiter.Limit, options ...Option) *Policy {
 }
 
 // Unary is the interceptor for unary calls, a [grpc.UnaryServerInterceptor].
-func (p *Policy) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	ctx, end, err := p.decide(ctx, Call{info.FullMethod, request})
+func (p *Policy) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (
+	any, error) {
+	ctx, end, err := p.admit(ctx, Call{info.FullMethod, request})
 	if err != nil {
 		return nil, err
 	}
@@ -58,8 +59,9 @@ func (p *Policy) Unary(ctx context.Context, request any, info *grpc.UnaryServerI
 }
 
 // Stream is the interceptor for streams, a [grpc.StreamServerInterceptor].
-func (p *Policy) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	ctx, end, err := p.decide(stream.Context(), Call{info.FullMethod, nil})
+func (p *Policy) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
+	ctx, end, err := p.admit(stream.Context(), Call{info.FullMethod, nil})
 	if err != nil {
 		return err
 	}
@@ -80,9 +82,9 @@ func (s allowedStream) Context() context.Context { return s.ctx }
 // settle it, with [limiter.Limiter.Settle].
 func ResultFrom(ctx context.Context) (result limiter.Result, ok bool) { return policy.ResultFrom(ctx) }
 
-// decide returns the context for the handler of an allowed call, and what to call when it has
+// admit returns the context for the handler of an allowed call, and what to call when it has
 // returned, or the error that answers the call.
-func (p *Policy) decide(ctx context.Context, call Call) (handler context.Context, end func(), err error) {
+func (p *Policy) admit(ctx context.Context, call Call) (handler context.Context, end func(), err error) {
 	if p.skip != nil && p.skip(ctx, call) {
 		return ctx, func() {}, nil
 	}
@@ -93,7 +95,7 @@ func (p *Policy) decide(ctx context.Context, call Call) (handler context.Context
 	if p.cost != nil {
 		cost = p.cost(ctx, call)
 	}
-	decision, err := p.policy.Decide(ctx, p.key(ctx, call), limit, cost)
+	decision, err := p.policy.Check(ctx, p.key(ctx, call), limit, cost)
 	result, limited := decision.Limiting()
 	switch {
 	case err != nil && ctx.Err() != nil:

@@ -13,12 +13,12 @@ import (
 )
 
 // backOffKey is the key of the funnel by which processes tell each other to back off. In a
-// cluster it is in the slot of the key itself, where the Limiter has no prefix and the key has no
+// cluster it is in the hash slot of the key itself if the Limiter has no prefix and the key has no
 // braces.
 func backOffKey(key string) string { return "{" + key + "}:backoff" }
 
 // backOff is how long requests of that key have to wait because of what this process, or any
-// other, has heard. Whatever time the token leaks in, a peek for it says what is left of that.
+// other, has heard. Peek reports the remaining back-off, whatever period the token was reserved with.
 func (t *Transport) backOff(ctx context.Context, key string) (time.Duration, error) {
 	result, err := t.Limiter.Peek(ctx, backOffKey(key), limiter.Every(time.Second))
 	if err != nil {
@@ -38,12 +38,12 @@ func (t *Transport) noteRetryAfter(ctx context.Context, key string, response *ht
 	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode != http.StatusServiceUnavailable {
 		return
 	}
-	longest := t.MaxBackOff
-	if longest == 0 {
-		longest = time.Minute
+	maxBackOff := t.MaxBackOff
+	if maxBackOff == 0 {
+		maxBackOff = time.Minute
 	}
 	now := time.Now()
-	wait := min(retryAfter(response.Header, now), longest)
+	wait := min(retryAfter(response.Header, now), maxBackOff)
 	if wait <= 0 {
 		return
 	}
@@ -52,8 +52,8 @@ func (t *Transport) noteRetryAfter(ctx context.Context, key string, response *ht
 		t.retryAt.Add(key, at, func(_ string, at time.Time) bool { return at.Before(now) })
 	}
 	t.mutex.Unlock()
-	// The response is there already: the others hear of it also if the caller has gone.
-	complete(ctx, func(ctx context.Context) {
+	// The response is there already: the others hear of it even if the caller has gone.
+	detach(ctx, func(ctx context.Context) {
 		if _, err := t.Limiter.Reserve(ctx, backOffKey(key), limiter.Every(wait), 1, 0); err != nil {
 			slog.WarnContext(ctx, "only this process backs off: the others could not be told",
 				"key", key, "retry_after", wait, "error", err)
@@ -61,9 +61,8 @@ func (t *Transport) noteRetryAfter(ctx context.Context, key string, response *ht
 	})
 }
 
-// complete does what has to be done also when the context is done, and returns then at the
-// latest: Redis may not answer for long.
-func complete(ctx context.Context, do func(context.Context)) {
+// detach runs do even if ctx ends. It returns when either finishes: Redis may not answer for long.
+func detach(ctx context.Context, do func(context.Context)) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -76,7 +75,7 @@ func complete(ctx context.Context, do func(context.Context)) {
 }
 
 // retryAfter is the time that the header Retry-After says, in seconds or as a date (RFC 9110,
-// section 10.2.3). It is 0 or less without a valid one. A date is compared with that of the
+// section 10.2.3). It is 0 or less without a valid one. A date is compared with the date of the
 // response, because the clocks of both sides may differ.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	text := strings.TrimSpace(header.Get("Retry-After"))

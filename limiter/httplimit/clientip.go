@@ -13,7 +13,7 @@ import (
 // zero ClientIP takes the peer of the connection.
 //
 // Each proxy adds the address of its own peer to the right end of the header, so the
-// header is read from the right, for as long as addresses are those of trusted
+// header is read from the right, for as long as addresses belong to trusted
 // proxies. What the client itself has put into the header is not read.
 type ClientIP struct {
 	// Trusted are the addresses of the proxies, and of nothing else: a client within
@@ -40,8 +40,8 @@ type ClientIP struct {
 // UnknownClient is the key of requests that have no address.
 const UnknownClient = "unknown"
 
-// mostHops bounds the work for a header of many trusted addresses.
-const mostHops = 32
+// maxHops bounds the work for a header of many trusted addresses.
+const maxHops = 32
 
 // Key is a [KeyFunc]: "192.0.2.1", "2001:db8:1:2::/64", or [UnknownClient].
 func (c ClientIP) Key(r *http.Request) string { return c.keyOf(c.Addr(r)) }
@@ -88,7 +88,8 @@ func (c ClientIP) find(peer string, isUnix bool, forwarded []string) (client net
 			break
 		}
 		client, known = hop, true
-		if hops++; hops == mostHops || !c.trusts(hop) {
+		hops++
+		if hops == maxHops || !c.trusts(hop) {
 			break
 		}
 	}
@@ -103,7 +104,8 @@ func fromTheRight(lines []string) iter.Seq[string] {
 			for line != "" {
 				comma := strings.LastIndexByte(line, ',')
 				element := strings.Trim(line[comma+1:], " \t")
-				if line = line[:max(comma, 0)]; element != "" && !yield(element) {
+				line = line[:max(comma, 0)]
+				if element != "" && !yield(element) {
 					return
 				}
 			}

@@ -1,8 +1,8 @@
 // Package httplimit limits the rate of HTTP requests, on a [limiter.Limiter]: middleware for
-// the requests that a server gets, and a [Transport] for those that a client sends.
+// the requests that a server gets, and a [Transport] for the requests that a client sends.
 //
 //	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
-//	limit := httplimit.New(l, limiter.PerMinute(30).Burst(15),
+//	limit := httplimit.New(l, limiter.PerMinute(30).WithCapacity(15),
 //		httplimit.WithName("reply"),
 //		httplimit.WithKey(httplimit.ByIP(proxies...)))
 //	http.Handle("POST /reply", limit(reply))
@@ -22,14 +22,14 @@
 //
 // A request can pass several middlewares, say one by address and one by account; give
 // each a name of its own. RateLimit and RateLimit-Policy are lists and get one member
-// from each; the X-RateLimit headers, which hold one number, are those of the policy
+// from each; the X-RateLimit headers, which hold one number, describe the policy
 // with the least remaining. The tokens that an outer middleware has taken stay taken when
 // an inner one limits the request.
 //
 // # Handlers
 //
 // A handler that learns only while it works what a request costs takes the Result from the
-// context ([ResultFrom]), and settles it: [limiter.Limiter.Settle]. One that decides itself
+// context ([ResultFrom]), and settles it: [limiter.Limiter.Settle]. A handler that decides itself
 // writes the headers with [SetHeaders].
 //
 // # Without Redis

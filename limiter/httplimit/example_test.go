@@ -19,7 +19,7 @@ func ExampleNew() {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	l := limiter.New(rdb, limiter.OnFailure(limiter.FailLocal))
 
-	limit := httplimit.New(l, limiter.PerMinute(30).Burst(2),
+	limit := httplimit.New(l, limiter.PerMinute(30).WithCapacity(2),
 		httplimit.WithName("reply"),
 		httplimit.WithKey(httplimit.ByIP(netip.MustParsePrefix("10.0.0.0/24"))),
 		httplimit.OnLimited(func(w http.ResponseWriter, _ *http.Request, result limiter.Result) {

@@ -10,42 +10,75 @@ import (
 	"funnel/limiter"
 )
 
-// largestInteger is the largest that structured fields can hold (RFC 9651, section
+// maxInteger is the largest integer that structured fields can hold (RFC 9651, section
 // 3.3.1). Larger numbers are sent as this one.
-const largestInteger = 999_999_999_999_999
+const maxInteger = 999_999_999_999_999
 
 // SetHeaders sets the headers that the middleware of [New] sets for a Result of the policy with
-// that name: RateLimit-Policy and RateLimit get a member more, X-RateLimit-Limit, -Remaining and
-// -Reset tell of the policy with the least remaining, and Retry-After is set where the request is
-// limited and can be repeated, to the longest wait of all policies. A handler that decides itself calls it before it writes. It sets
-// nothing where the limit is not valid. The name is one that [WithName] accepts. Call it once for
-// each policy: what the middleware has set tells the state before a handler settles.
+// that name. RateLimit-Policy and RateLimit get one more member. X-RateLimit-Limit, -Remaining and
+// -Reset describe the policy with the least remaining. If the request is limited and can be repeated,
+// Retry-After is set to the longest wait of all policies.
+//
+// A handler that decides itself calls it before it writes, once for each policy: what the middleware has set describes
+// the state before a handler settles. [WithName] says which names are accepted. Nothing is set for a limit that is not
+// valid.
+//
+// A Result on slots has a member of its own, with ":slots" behind the name and the quota unit "concurrent-requests".
+// Nobody knows when a slot comes free, so Retry-After is 1 then, and X-RateLimit describes the slots only if they limit
+// the request.
 func SetHeaders(header http.Header, name string, result limiter.Result) {
+	if result.Slots.Max > 0 {
+		setSlotsHeaders(header, quote(name+":slots"), result)
+		return
+	}
 	rate, err := result.Limit.Rate()
 	if err != nil {
 		return
 	}
 	quoted := quote(name)
 	window := integer(gcra.Seconds(rate.Tolerance())) // in which the whole capacity leaks
-	remaining := integer(int64(result.Remaining))
 	reset := integer(seconds(result.ResetAfter))
 
-	// A request that never fits has no time to retry: t is that of the reset then.
+	// A request that never fits has no time to retry: t is the time of the reset then.
 	again := reset
 	if result.Limited() && Status(result) == http.StatusTooManyRequests {
 		again = integer(seconds(result.RetryAfter))
-		if other, err := strconv.ParseInt(header.Get("Retry-After"), 10, 64); err != nil || other < seconds(result.RetryAfter) {
-			header.Set("Retry-After", again)
-		}
+		setRetryAfter(header, seconds(result.RetryAfter))
 	}
 	header.Add("RateLimit-Policy", quoted+";q="+integer(int64(result.Limit.Capacity))+";w="+window)
-	header.Add("RateLimit", quoted+";r="+remaining+";t="+again)
+	header.Add("RateLimit", quoted+";r="+integer(int64(result.Remaining))+";t="+again)
+	setLeast(header, result.Limit.Capacity, result.Remaining, reset)
+}
 
-	if other, err := strconv.Atoi(header.Get("X-RateLimit-Remaining")); err == nil && other <= result.Remaining {
+// slotsRetryAfter is how many seconds a request for which only a slot is missing should wait.
+const slotsRetryAfter = 1
+
+// setSlotsHeaders sets the headers for a Result on slots.
+func setSlotsHeaders(header http.Header, quoted string, result limiter.Result) {
+	header.Add("RateLimit-Policy", quoted+";q="+integer(int64(result.Slots.Max))+`;qu="concurrent-requests"`)
+	member := quoted + ";r=" + integer(int64(result.Remaining))
+	if result.Limited() {
+		member += ";t=" + integer(slotsRetryAfter)
+		setRetryAfter(header, slotsRetryAfter)
+		setLeast(header, result.Slots.Max, result.Remaining, integer(slotsRetryAfter))
+	}
+	header.Add("RateLimit", member)
+}
+
+// setRetryAfter sets Retry-After, unless another policy has set a longer time.
+func setRetryAfter(header http.Header, after int64) {
+	if other, err := strconv.ParseInt(header.Get("Retry-After"), 10, 64); err != nil || other < after {
+		header.Set("Retry-After", integer(after))
+	}
+}
+
+// setLeast sets the headers that hold one number, unless another policy has less remaining.
+func setLeast(header http.Header, limit, remaining int, reset string) {
+	if other, err := strconv.Atoi(header.Get("X-RateLimit-Remaining")); err == nil && other <= remaining {
 		return
 	}
-	header.Set("X-RateLimit-Limit", integer(int64(result.Limit.Capacity)))
-	header.Set("X-RateLimit-Remaining", remaining)
+	header.Set("X-RateLimit-Limit", integer(int64(limit)))
+	header.Set("X-RateLimit-Remaining", integer(int64(remaining)))
 	header.Set("X-RateLimit-Reset", reset)
 }
 
@@ -57,4 +90,4 @@ func quote(text string) string {
 // seconds rounds up: a client that waits that long is not too early.
 func seconds(d time.Duration) int64 { return gcra.Seconds(int64(d)) }
 
-func integer(number int64) string { return strconv.FormatInt(min(number, largestInteger), 10) }
+func integer(number int64) string { return strconv.FormatInt(min(number, maxInteger), 10) }

@@ -1,4 +1,4 @@
-// Headers are those of docs/go.md: of each policy that a request passes, and of the one with the least remaining.
+// docs/go.md has the headers: of each policy that a request passes, and of the policy with the least remaining.
 
 package httplimit_test
 
@@ -34,7 +34,7 @@ func headersOf(got *httptest.ResponseRecorder) []string {
 func TestHeadersAreThoseOfThePage(t *testing.T) { synctest.Test(t, testHeadersAreThoseOfThePage) }
 
 func testHeadersAreThoseOfThePage(t *testing.T) {
-	handler := httplimit.New(limiter.NewLocal(), limiter.PerMinute(30).Burst(15), httplimit.WithName("reply"))(ok)
+	handler := httplimit.New(limiter.NewLocal(), limiter.PerMinute(30).WithCapacity(15), httplimit.WithName("reply"))(ok)
 	send := func() *httptest.ResponseRecorder { return ask(handler, from("192.0.2.1")) }
 	require.Equal(t, []string{"200", "", `"reply";q=15;w=30`, `"reply";r=14;t=2`, "15", "14", "2"}, headersOf(send()))
 	for range 14 {
@@ -51,26 +51,26 @@ func testHeadersAreThoseOfThePage(t *testing.T) {
 }
 
 // Numbers are rounded up, and stay within the Integers of structured fields (RFC 9651). Names
-// are quoted. With a cost of 0, and where it never fits, t is that of the reset. Each request
+// are quoted. With a cost of 0, and if it never fits, t is the time of the reset. Each request
 // has a limit of its own; the zero Limit means the one of New.
 func TestHeadersForAnyLimit(t *testing.T) {
-	huge := limiter.PerSecond(1e9).Burst(9e18)
+	huge := limiter.PerSecond(1e9).WithCapacity(9e18)
 	for name, c := range map[string]struct {
 		limit                         limiter.Limit
 		costs                         []int
 		policy, rateLimit, retryAfter string // of the last request
 	}{
-		"milliseconds":      {limiter.Per(3, 700*time.Millisecond).Burst(7), []int{1}, "q=7;w=2", "r=6;t=1", ""},
-		"limited for 40 ms": {limiter.Per(1, 20*time.Millisecond).Burst(2), []int{2, 2}, "q=2;w=1", "r=0;t=1", "1"},
-		"of no cost":        {limiter.PerMinute(7).Burst(100), []int{100, 0}, "q=100;w=858", "r=0;t=858", ""},
-		"never fits":        {limiter.PerMinute(60).Burst(4), []int{3, 5}, "q=4;w=4", "r=1;t=3", ""},
+		"milliseconds":      {limiter.Per(3, 700*time.Millisecond).WithCapacity(7), []int{1}, "q=7;w=2", "r=6;t=1", ""},
+		"limited for 40 ms": {limiter.Per(1, 20*time.Millisecond).WithCapacity(2), []int{2, 2}, "q=2;w=1", "r=0;t=1", "1"},
+		"of no cost":        {limiter.PerMinute(7).WithCapacity(100), []int{100, 0}, "q=100;w=858", "r=0;t=858", ""},
+		"never fits":        {limiter.PerMinute(60).WithCapacity(4), []int{3, 5}, "q=4;w=4", "r=1;t=3", ""},
 		"large":             {huge, []int{1}, "q=999999999999999;w=9000000000", "r=999999999999999;t=1", ""},
 		`qu"ot\ed`:          {slow(1000), []int{999}, "q=1000;w=86400000", "r=1;t=86313600", ""},
 		"the one of New":    {limiter.Limit{}, []int{1}, "q=5;w=5", "r=4;t=1", ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			cost, last := 0, []string(nil)
-			handler := httplimit.New(limiter.NewLocal(), limiter.PerSecond(1).Burst(5), httplimit.WithName(name),
+			handler := httplimit.New(limiter.NewLocal(), limiter.PerSecond(1).WithCapacity(5), httplimit.WithName(name),
 				httplimit.WithCost(func(*http.Request) int { return cost }),
 				httplimit.WithLimit(func(*http.Request) limiter.Limit { return c.limit }))(ok)
 			for _, cost = range c.costs {
@@ -86,8 +86,8 @@ func TestHeadersOfSeveralPolicies(t *testing.T) { synctest.Test(t, testHeadersOf
 
 func testHeadersOfSeveralPolicies(t *testing.T) {
 	l := limiter.NewLocal()
-	perAddress := httplimit.New(l, limiter.PerMinute(60).Burst(3), httplimit.WithName("address"))
-	perAccount := httplimit.New(l, limiter.PerHour(3600).Burst(2), httplimit.WithName("account"))
+	perAddress := httplimit.New(l, limiter.PerMinute(60).WithCapacity(3), httplimit.WithName("address"))
+	perAccount := httplimit.New(l, limiter.PerHour(3600).WithCapacity(2), httplimit.WithName("account"))
 	require.Equal(t, []string{"200", "", `"address";q=3;w=3, "account";q=2;w=2`, `"address";r=2;t=1, "account";r=1;t=1`,
 		"2", "1", "1"}, headersOf(ask(perAddress(perAccount(ok)), from("192.0.2.1"))))
 
@@ -96,7 +96,7 @@ func testHeadersOfSeveralPolicies(t *testing.T) {
 		"2", "0", "2"}, headersOf(ask(perAccount(perAddress(ok)), from("192.0.2.1"))))
 }
 
-// A handler settles what its request has cost, by the Result of the innermost policy. One that
+// A handler settles what its request has cost, by the Result of the innermost policy. A handler that
 // decides itself writes the same headers as the middleware.
 func TestHandlersSettle(t *testing.T) {
 	l := limiter.NewLocal()

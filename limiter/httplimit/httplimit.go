@@ -7,10 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 
-	"funnel/gcra"
 	"funnel/limiter"
 	"funnel/limiter/internal/policy"
-	"funnel/slots"
 )
 
 // statusClientClosedRequest is what web servers log when the client has gone. Without
@@ -23,10 +21,10 @@ const statusClientClosedRequest = 499
 // token, and the policy is called "default".
 //
 // The funnel's key in Redis is the prefix of l, the name of the policy, a colon and
-// the key of the request. A colon, backslash or opening brace in the name has a backslash in
+// the key of the request: see [FunnelKey]. A colon, backslash or opening brace in the name has a backslash in
 // front: policies of different names never share a funnel.
 //
-// New panics when l is nil, limit is not valid, or an option is not.
+// New panics if l is nil, or if limit or an option is not valid.
 func New(l limiter.Allower, limit limiter.Limit, options ...Option) func(http.Handler) http.Handler {
 	m := &middleware{
 		name:    "default",
@@ -66,7 +64,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		next.ServeHTTP(w, r)
 		return
 	}
-	decision, err := m.decide(r)
+	decision, err := m.check(r)
 	switch {
 	case err != nil && errors.Is(r.Context().Err(), context.Canceled):
 		w.WriteHeader(statusClientClosedRequest)
@@ -76,7 +74,13 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		return
 	}
 	SetHeaders(w.Header(), m.name, decision.Tokens)
+	if decision.Slots.Slots.Max > 0 {
+		SetHeaders(w.Header(), m.name, decision.Slots)
+	}
 	if result, limited := decision.Limiting(); limited {
+		if Status(result) == http.StatusRequestEntityTooLarge {
+			w.Header().Del("Retry-After") // even if a slot is missing, too
+		}
 		m.limited(w, r, result)
 		return
 	}
@@ -94,7 +98,8 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 //	l.Settle(ctx, &result, used)
 func ResultFrom(ctx context.Context) (result limiter.Result, ok bool) { return policy.ResultFrom(ctx) }
 
-func (m *middleware) decide(r *http.Request) (policy.Decision, error) {
+// check asks for the tokens of a request, and for a slot.
+func (m *middleware) check(r *http.Request) (policy.Decision, error) {
 	limit, cost := limiter.Limit{}, 1
 	if m.limitOf != nil {
 		limit = m.limitOf(r)
@@ -102,14 +107,14 @@ func (m *middleware) decide(r *http.Request) (policy.Decision, error) {
 	if m.cost != nil {
 		cost = m.cost(r)
 	}
-	return m.policy.Decide(r.Context(), m.key(r), limit, cost)
+	return m.policy.Check(r.Context(), m.key(r), limit, cost)
 }
 
 // Status returns the status of a limited request: 429 Too Many Requests, or 413 Content
 // Too Large when it costs more than the capacity: waiting does not help, and there is no
 // Retry-After.
 func Status(result limiter.Result) int {
-	if result.Quantity > result.Limit.Capacity {
+	if result.RetryAfter == limiter.NoRetry {
 		return http.StatusRequestEntityTooLarge
 	}
 	return http.StatusTooManyRequests
@@ -119,7 +124,7 @@ func answerLimited(w http.ResponseWriter, _ *http.Request, result limiter.Result
 	status := Status(result)
 	text := fmt.Sprintf("too many requests: try again in %d seconds", seconds(result.RetryAfter))
 	switch {
-	case policy.IsOfSlots(result):
+	case result.Slots.Max > 0:
 		text = "too many requests at once: try again in a moment"
 	case status == http.StatusRequestEntityTooLarge:
 		text = fmt.Sprintf("request too large: it costs %d, and at most %d can be granted",
@@ -131,8 +136,7 @@ func answerLimited(w http.ResponseWriter, _ *http.Request, result limiter.Result
 // answerError logs the cause, which would tell a client the address of Redis.
 func (m *middleware) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	slog.ErrorContext(r.Context(), "no decision about the rate limit of a request", "policy", m.name, "error", err)
-	if rate, inFlight := gcra.Error(""), slots.Error(""); errors.As(err, &rate) || errors.As(err, &inFlight) {
-		// The limit or the cost of this request is out of range, and will be again.
+	if errors.Is(err, limiter.ErrInvalid) { // and will be again
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return
 	}

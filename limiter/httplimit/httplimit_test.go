@@ -25,7 +25,7 @@ import (
 )
 
 // slow is a limit whose funnel leaks nothing while a test runs.
-func slow(capacity int) limiter.Limit { return limiter.Per(1, 24*time.Hour).Burst(capacity) }
+func slow(capacity int) limiter.Limit { return limiter.Per(1, 24*time.Hour).WithCapacity(capacity) }
 
 var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
 
@@ -93,7 +93,7 @@ func testRequests(t *testing.T) {
 	require.Zero(t, result.Remaining)
 }
 
-// Errors of Redis are answered 503, and errors of the application 500, where a retry would
+// Errors of Redis are answered 503, and errors of the application 500, since a retry would
 // not help. A client that has gone is neither; beyond the deadline of a request, the
 // client still waits.
 func TestErrors(t *testing.T) {
@@ -152,7 +152,7 @@ func TestNewPanics(t *testing.T) {
 	for _, none := range []limiter.Allower{nil, (*limiter.Limiter)(nil)} {
 		require.PanicsWithValue(t, "httplimit: New needs a Limiter, not nil", func() { httplimit.New(none, slow(1)) })
 	}
-	require.PanicsWithValue(t, "httplimit: New needs a valid limit, not 0 per day, burst 0: "+gcra.ErrCount.Error(),
+	require.PanicsWithValue(t, "httplimit: New needs a valid limit, not 0 per day, capacity 0: "+gcra.ErrCount.Error(),
 		func() { httplimit.New(l, limiter.Per(0, 24*time.Hour)) })
 	require.PanicsWithValue(t, "httplimit: WithKey needs a KeyFunc, not nil",
 		func() { httplimit.New(l, slow(1), httplimit.WithKey(nil)) })

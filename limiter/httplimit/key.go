@@ -15,8 +15,8 @@ import (
 // funnel drains. A client that can choose any key is not limited, and fills the memory.
 type KeyFunc func(*http.Request) string
 
-// ByIP keys by the address of the client: that of the peer, or, when the peer is one
-// of the trusted proxies, the one in X-Forwarded-For. It is
+// ByIP keys by the address of the client: the address of the peer, or, if the peer is one
+// of the trusted proxies, the address in X-Forwarded-For. It is
 // [ClientIP]{Trusted: trusted}.Key; see there.
 func ByIP(trusted ...netip.Prefix) KeyFunc { return ClientIP{Trusted: trusted}.Key }
 
@@ -25,7 +25,7 @@ func ByIP(trusted ...netip.Prefix) KeyFunc { return ClientIP{Trusted: trusted}.K
 // and keeps secrets out of MONITOR, SLOWLOG and backups.
 //
 // Requests without the header, or with an empty one, are keyed by absent, such as
-// ByIP(); if it is nil they share one funnel.
+// ByIP(); if absent is nil, they share one funnel.
 //
 // A client can send any value in a header that is not verified, and each value has a
 // funnel of its own: authenticate in front of the middleware, or limit by address, too.
@@ -38,6 +38,16 @@ func ByHeader(name string, absent KeyFunc) KeyFunc {
 		return policy.Secret(name, value)
 	}
 }
+
+// HeaderKey returns the key of [ByHeader] for requests with that value in the header of that name.
+func HeaderKey(name, value string) string { return policy.Secret(name, value) }
+
+// FunnelKey returns the key of the funnel that the middleware of [New] with that name asks for the key of a request,
+// without the prefix of its Limiter: for tools that peek at a funnel or reset it.
+func FunnelKey(name, key string) string { return policy.Key(name, key) }
+
+// SlotsKeys returns the keys of the funnel and of the slots if the middleware has [WithSlots]. See [FunnelKey].
+func SlotsKeys(name, key string) (funnel, slots string) { return policy.SlotsKeys(name, key) }
 
 // ByPattern keys by the pattern that an [http.ServeMux] has matched, such as
 // "GET /users/{id}": there are as many keys as routes. The pattern is known only

@@ -1,5 +1,5 @@
 // Each key tells apart what has a funnel of its own, and is the same however a request writes it. The address of
-// a client is the one that the last trusted proxy saw, whatever the client writes into headers.
+// a client is the address that the last trusted proxy saw, whatever the client writes into headers.
 
 package httplimit_test
 
@@ -108,7 +108,7 @@ func TestHostileHeadersAreNotMuchWork(t *testing.T) {
 	}
 }
 
-// Whatever a client writes into the header, its address is the one that its proxy saw,
+// Whatever a client writes into the header, its address is what its proxy saw,
 // on the same line or the next, through one proxy or two; without a proxy, it is the
 // peer.
 func FuzzForwarding(f *testing.F) {

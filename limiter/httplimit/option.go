@@ -39,8 +39,8 @@ func WithLimit(limit func(*http.Request) limiter.Limit) Option {
 }
 
 // WithCost sets how many tokens a request takes, at least 0; without it, 1. A request
-// of cost 0 is allowed, also when the funnel is full, and gets the headers.
-// One that costs more than the capacity is answered 413. A negative cost is an error;
+// of cost 0 is allowed, even if the funnel is full, and gets the headers.
+// A request that costs more than the capacity is answered 413. A negative cost is an error;
 // see [OnError].
 //
 // The body has not been read: a cost that reads it must replace it for the handler.
@@ -48,14 +48,19 @@ func WithCost(cost func(*http.Request) int) Option {
 	return func(m *middleware) { m.cost = cost }
 }
 
-// WithSlots lets no more than slots.Limit requests of one key run at once. A request holds a slot
-// until its handler returns, also one that streams or has hijacked the connection; what goes on
-// after that is not counted. It is taken in one call with the tokens, by [limiter.Limiter.Acquire]:
-// l of New needs that method, which Shadow and leases have not. The context of the request ends
-// when the slot is lost, with [limiter.ErrSlotLost] as its cause.
+// WithSlots lets no more than slots.Max requests of one key run at once. A request holds a slot
+// until its handler returns, even if it streams or has hijacked the connection; what goes on
+// after that is not counted. It is taken in one call with the tokens, by [limiter.Limiter.TryAcquire].
+// The Limiter passed to New must be a [limiter.Acquirer]; Shadow and leases are not. The context of the request ends
+// if the slot is lost, with [limiter.ErrSlotLost] as its cause.
 //
-// Where only a slot is missing, a request is answered 429 without Retry-After, since nobody knows
-// when one is free. The funnel's key has braces around it, and the slots' is that and ":slots".
+// A slot is given back in the background: no answer waits for Redis, and the next request of the client may come
+// before it is back.
+// If Redis does not answer, the middleware asks again, each tenth of the TTL, until the TTL is over.
+//
+// If only a slot is missing, a request is answered 429 with Retry-After: 1, since nobody knows
+// when a slot comes free; see [SetHeaders]. The funnel's key has braces around it, and the slots' key is that and
+// ":slots"; see [SlotsKeys].
 func WithSlots(slots limiter.Slots) Option {
 	return func(m *middleware) { m.slots = &slots }
 }
@@ -67,19 +72,19 @@ func WithSkip(skip func(*http.Request) bool) Option {
 }
 
 // OnLimited sets the answer to limited requests. The headers have been set, with
-// Retry-After among them where it belongs; [Status] returns the status. By default the
-// answer is a line of text. Where only a slot is missing ([WithSlots]), the Result is on the slots:
-// its Limit has a Capacity alone.
+// Retry-After among them if the request can be repeated; [Status] returns the status. By default the
+// answer is a line of text. If only a slot is missing ([WithSlots]), the Result is on the slots:
+// its Slots are not zero.
 func OnLimited(answer func(w http.ResponseWriter, r *http.Request, result limiter.Result)) Option {
 	return func(m *middleware) { m.limited = answer }
 }
 
 // OnError sets the answer to requests that the Limiter could not decide; see
 // [limiter.Limiter]. By default the cause is logged to [log/slog.Default], and the
-// answer is 503 Service Unavailable with Retry-After: 1, or 500 when the limit or the
-// cost is out of range (a [funnel/gcra.Error] is in the error).
+// answer is 503 Service Unavailable with Retry-After: 1, or 500 if the call was wrong
+// ([limiter.ErrInvalid]): the limit or the cost is out of range, or the key holds something else.
 //
-// It is not called when the context of the request has been canceled, because the
+// It is not called if the context of the request has been canceled, because the
 // client has gone: the status is 499 then, for the access log.
 func OnError(answer func(w http.ResponseWriter, r *http.Request, err error)) Option {
 	return func(m *middleware) { m.failed = answer }

@@ -1,5 +1,5 @@
 // No more requests of a key than there are slots run at once, and each gives its slot back, however it
-// ends. A request for which only a slot is missing is not told when to come again.
+// ends. A request for which only a slot is missing is told so by the headers. No answer waits for Redis.
 
 package httplimit_test
 
@@ -9,12 +9,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/servertest"
 	"funnel/limiter"
 	"funnel/limiter/httplimit"
 )
@@ -29,7 +31,7 @@ func TestSlots(t *testing.T) {
 		cost := 1
 		handler := httplimit.New(l, slow(5), httplimit.WithName("{s"),
 			httplimit.WithCost(func(*http.Request) int { return cost }),
-			httplimit.WithSlots(limiter.Slots{Limit: 1, TTL: 3 * time.Second}),
+			httplimit.WithSlots(limiter.Slots{Max: 1, TTL: 3 * time.Second}),
 		)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			result, ok := httplimit.ResultFrom(r.Context())
 			require.True(t, ok)
@@ -59,30 +61,37 @@ func TestSlots(t *testing.T) {
 			cost, status     int
 			body, retryAfter string
 		}{
-			{1, 429, "too many requests at once: try again in a moment\n", ""},
-			{0, 429, "too many requests at once: try again in a moment\n", ""},
+			{1, 429, "too many requests at once: try again in a moment\n", "1"},
+			{0, 429, "too many requests at once: try again in a moment\n", "1"},
 			{5, 429, "too many requests: try again in 86400 seconds\n", "86400"},
 			{6, 413, "request too large: it costs 6, and at most 5 can be granted\n", ""},
 		} {
 			cost = c.cost
 			limited := ask(handler, from("192.0.2.1"))
-			require.Equal(t, []any{c.status, c.body}, []any{limited.Code, limited.Body.String()})
-			require.Equal(t, []string{c.retryAfter, "4"},
-				[]string{limited.Header().Get("Retry-After"), limited.Header().Get("X-RateLimit-Remaining")})
+			require.Equal(t, []any{c.status, c.body}, []any{limited.Code, limited.Body.String()}, "cost %d", c.cost)
+			require.Equal(t, c.retryAfter, limited.Header().Get("Retry-After"), "cost %d", c.cost)
+			require.Equal(t, []string{"1", "0"}, []string{limited.Header().Get("X-RateLimit-Limit"),
+				limited.Header().Get("X-RateLimit-Remaining")}, "cost %d", c.cost)
+			require.Equal(t, `"{s:slots";q=1;qu="concurrent-requests"`, limited.Header().Values("RateLimit-Policy")[1],
+				"cost %d", c.cost)
+			require.Equal(t, `"{s:slots";r=0;t=1`, limited.Header().Values("RateLimit")[1], "cost %d", c.cost)
 		}
 		cost = 1
 		end <- struct{}{}
 		require.Equal(t, "ok", (<-first).Body.String())
+		synctest.Wait() // the slot is given back in the background
 
 		_, panics := begin("/panics")
 		end <- struct{}{}
 		require.Nil(t, <-panics)
+		synctest.Wait()
 		lost, last := begin("/")
 		require.NoError(t, l.Reset(t.Context(), `{\{s:192.0.2.1}:slots`))
 		<-lost.Context().Done()
 		require.Equal(t, limiter.ErrSlotLost, context.Cause(lost.Context()))
 		end <- struct{}{}
 		require.Equal(t, "2", (<-last).Header().Get("X-RateLimit-Remaining"))
+		synctest.Wait()
 		require.Equal(t, `refund {\{s:192.0.2.1}:slots`, keys[len(keys)-1])
 	})
 }
@@ -92,7 +101,7 @@ func TestSlots(t *testing.T) {
 func TestSlotsOfLongRequests(t *testing.T) {
 	ended := make(chan error)
 	server := httptest.NewServer(httplimit.New(limiter.NewLocal(), slow(1000),
-		httplimit.WithSlots(limiter.Slots{Limit: 1, TTL: time.Hour}),
+		httplimit.WithSlots(limiter.Slots{Max: 1, TTL: time.Hour}),
 	)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/hijack":
@@ -129,12 +138,31 @@ func TestSlotsOfLongRequests(t *testing.T) {
 	}
 }
 
+// Redis that hangs at the end of a request delays no answer, and gets the slot back when it answers again.
+func TestNoAnswerWaitsForRelease(t *testing.T) {
+	server := servertest.StartModule(t)
+	client := server.Client(t)
+	l := limiter.New(client, limiter.WithTimeout(500*time.Millisecond))
+	handler := httplimit.New(l, slow(1000), httplimit.WithName("hangs"),
+		httplimit.WithSlots(limiter.Slots{Max: 1, TTL: 20 * time.Second}),
+	)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		require.NoError(t, server.Signal(syscall.SIGSTOP))
+	}))
+	began := time.Now()
+	require.Equal(t, 200, ask(handler, from("192.0.2.1")).Code)
+	require.Less(t, time.Since(began), 400*time.Millisecond, "the answer waited for Redis")
+	time.Sleep(time.Second) // the first call that gives the slot back has ended
+	require.NoError(t, server.Signal(syscall.SIGCONT))
+	_, slots := httplimit.SlotsKeys("hangs", "192.0.2.1")
+	servertest.Eventually(t, "the slot is given back", func() bool { return client.Exists(t.Context(), slots).Val() == 0 })
+}
+
 func TestWithSlotsPanics(t *testing.T) {
-	l, second := limiter.NewLocal(), limiter.Slots{Limit: 1, TTL: time.Second}
-	require.PanicsWithValue(t, "httplimit: WithSlots needs a Limiter with Acquire",
+	l, second := limiter.NewLocal(), limiter.Slots{Max: 1, TTL: time.Second}
+	require.PanicsWithValue(t, "httplimit: WithSlots needs a Limiter with TryAcquire",
 		func() { httplimit.New(limiter.Shadow(l, nil), slow(1), httplimit.WithSlots(second)) })
-	for _, wrong := range []limiter.Slots{{TTL: time.Second}, {Limit: 1}} {
-		want := fmt.Sprintf("httplimit: WithSlots needs a Limit of at least 1 and a TTL of at least 1ms, not %+v", wrong)
+	for _, wrong := range []limiter.Slots{{TTL: time.Second}, {Max: 1}} {
+		want := fmt.Sprintf("httplimit: WithSlots needs a Max of at least 1 and a TTL of at least 1ms, not %+v", wrong)
 		require.PanicsWithValue(t, want, func() { httplimit.New(l, slow(1), httplimit.WithSlots(wrong)) })
 	}
 }

@@ -43,7 +43,7 @@ type Transport struct {
 
 	// Key is the key of a request: requests with the same key share the limit and the
 	// back-off. nil means [ByHost]. The keys in Redis are the prefix of the Limiter and KEY,
-	// and the prefix and "{KEY}:backoff". Unlike those of [New], they have no name in front.
+	// and the prefix and "{KEY}:backoff". Unlike the keys of [New], they have no name in front.
 	Key KeyFunc
 
 	// MaxWait bounds how long a request waits before it is sent, as the deadline of its
@@ -80,7 +80,7 @@ const forever time.Duration = 1<<63 - 1
 
 // RoundTrip sends the request when its turn has come. A request that is not sent has an error
 // of the Limiter, the cause when its context is done, or, if its turn would come after the
-// deadline or MaxWait, an error that wraps [context.DeadlineExceeded], at once.
+// deadline or MaxWait, [limiter.ErrWaitTooLong], at once.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	keyOf := t.Key
 	if keyOf == nil {
@@ -100,7 +100,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// CloseIdleConnections closes those of Base, for [http.Client.CloseIdleConnections].
+// CloseIdleConnections closes the idle connections of Base, for [http.Client.CloseIdleConnections].
 func (t *Transport) CloseIdleConnections() {
 	if base, ok := t.base().(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
@@ -139,7 +139,7 @@ func (t *Transport) awaitTurn(ctx context.Context, key string) error {
 		case err != nil:
 			return err
 		case !reserved.Limited():
-		case reserved.Path == limiter.PathClosed: // there is no queue
+		case reserved.Source == limiter.FromClosed: // there is no queue
 			wait = reserved.RetryAfter
 		default:
 			wait = maxWait + min(reserved.RetryAfter, forever-maxWait)
@@ -154,7 +154,7 @@ func (t *Transport) awaitTurn(ctx context.Context, key string) error {
 			return err
 		}
 		// After an error the token stays taken, and the limit holds.
-		complete(ctx, func(ctx context.Context) { t.Limiter.Settle(ctx, &reserved, 0) })
+		detach(ctx, func(ctx context.Context) { t.Limiter.Settle(ctx, &reserved, 0) })
 	}
 }
 
@@ -166,7 +166,7 @@ func sleep(ctx context.Context, key string, d time.Duration) error {
 	}
 	if maxWait := left(ctx); d > maxWait {
 		return fmt.Errorf("httplimit: key %q: the request would be sent after %v, and it waits for no more than %v: %w",
-			key, d, maxWait, context.DeadlineExceeded)
+			key, d, maxWait, limiter.ErrWaitTooLong)
 	}
 	select {
 	case <-time.After(d):

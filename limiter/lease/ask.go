@@ -85,7 +85,7 @@ func (l *lease) send(ctx context.Context, c *call) (limiter.Result, error) {
 func (l *lease) receive(c *call, reply limiter.Result, err error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	byRedis := err == nil && (reply.Path == limiter.PathModule || reply.Path == limiter.PathScript)
+	byRedis := err == nil && (reply.Source == limiter.FromModule || reply.Source == limiter.FromScript)
 	next := *l.state.Load()
 	if byRedis {
 		l.learn(&next, c, reply)

@@ -41,17 +41,17 @@ func TestWanted(t *testing.T) {
 		waiters []int
 		want    int
 	}{
-		{"the tokens of one caller", perSecond.Burst(100), time.Minute, []int{1}, 0, []int{1}, 1},
-		{"of three callers", perSecond.Burst(100), time.Minute, []int{1, 2, 3}, 0, []int{1, 2, 3}, 6},
-		{"half of the demand, rounded down", perSecond.Burst(100), time.Minute, []int{8, 1}, 0, []int{1}, 4},
-		{"one call of 10: nothing more", perSecond.Burst(100), time.Minute, []int{10}, 0, []int{10}, 10},
-		{"a tenth of the capacity ahead", perSecond.Burst(30), time.Minute, []int{99, 1}, 0, []int{1}, 1 + 3},
-		{"what leaks in d ahead", perSecond.Burst(100), 5 * time.Second, []int{99, 1}, 0, []int{1}, 1 + 5},
-		{"what is ahead counts", perSecond.Burst(100), time.Minute, []int{99, 1}, 8, []int{1}, 1 + 2},
-		{"more is ahead than may be", perSecond.Burst(100), time.Minute, []int{99, 1}, 20, []int{1}, 1},
-		{"nothing ahead with d of 0", perSecond.Burst(100), 0, []int{99, 1}, 0, []int{1}, 1},
-		{"for nobody: half of the demand", perSecond.Burst(100), time.Minute, []int{9, 9}, 0, nil, 9},
-		{"no overflow", limiter.PerSecond(1e9).Burst(math.MaxInt), time.Minute,
+		{"the tokens of one caller", perSecond.WithCapacity(100), time.Minute, []int{1}, 0, []int{1}, 1},
+		{"of three callers", perSecond.WithCapacity(100), time.Minute, []int{1, 2, 3}, 0, []int{1, 2, 3}, 6},
+		{"half of the demand, rounded down", perSecond.WithCapacity(100), time.Minute, []int{8, 1}, 0, []int{1}, 4},
+		{"one call of 10: nothing more", perSecond.WithCapacity(100), time.Minute, []int{10}, 0, []int{10}, 10},
+		{"a tenth of the capacity ahead", perSecond.WithCapacity(30), time.Minute, []int{99, 1}, 0, []int{1}, 1 + 3},
+		{"what leaks in d ahead", perSecond.WithCapacity(100), 5 * time.Second, []int{99, 1}, 0, []int{1}, 1 + 5},
+		{"what is ahead counts", perSecond.WithCapacity(100), time.Minute, []int{99, 1}, 8, []int{1}, 1 + 2},
+		{"more is ahead than may be", perSecond.WithCapacity(100), time.Minute, []int{99, 1}, 20, []int{1}, 1},
+		{"nothing ahead with d of 0", perSecond.WithCapacity(100), 0, []int{99, 1}, 0, []int{1}, 1},
+		{"for nobody: half of the demand", perSecond.WithCapacity(100), time.Minute, []int{9, 9}, 0, nil, 9},
+		{"no overflow", limiter.PerSecond(1e9).WithCapacity(math.MaxInt), time.Minute,
 			[]int{9e17, 9e17, 9e17, 9e17, 9e17, 9e17, 9e17, 9e17, 9e17, 9e17, 9e17}, 0,
 			[]int{9e17, 9e17, 9e17, 9e17, 9e17, 9e17, 9e17, 9e17, 9e17, 9e17, 9e17}, math.MaxInt},
 	} {
@@ -68,7 +68,7 @@ func TestWanted(t *testing.T) {
 }
 
 func TestWhenTokensAreScarceCallersOfSeveralTokensAskAlone(t *testing.T) {
-	l := newLease(t, limiter.Every(time.Second).Burst(100), time.Minute)
+	l := newLease(t, limiter.Every(time.Second).WithCapacity(100), time.Minute)
 	l.asking.Store(true)
 	l.queue = waitersFor(3, 1, 2)
 	c := l.nextCall(false)
@@ -107,7 +107,7 @@ func TestRefill(t *testing.T) {
 		{"half of the demand is more than may be ahead", 10, 0, 202, refill{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLease(t, limiter.Every(time.Second).Burst(1000), d)
+			l := newLease(t, limiter.Every(time.Second).WithCapacity(1000), d)
 			l.leases.now = func() time.Duration { return c.took }
 			l.demand.add(0, d, c.demand)
 			next := *l.state.Load()
@@ -119,9 +119,9 @@ func TestRefill(t *testing.T) {
 
 // Callers who came during a call are served before callers who see its tokens only later.
 func TestReceiveServesTheQueue(t *testing.T) {
-	l := newLease(t, limiter.Every(time.Second).Burst(100), time.Minute)
+	l := newLease(t, limiter.Every(time.Second).WithCapacity(100), time.Minute)
 	l.queue = waitersFor(1, 2, 1) // the second one does not fit
-	reply := limiter.Result{Quantity: 2, Allowed: 2, Path: limiter.PathModule}
+	reply := limiter.Result{Quantity: 2, Allowed: 2, Source: limiter.FromModule}
 	gaveUp, cancel := context.WithCancel(context.Background())
 	cancel()
 	waiters := waitersFor(2)

@@ -16,7 +16,7 @@ type generous struct{}
 
 func (generous) AllowN(_ context.Context, key string, limit limiter.Limit, n int) (limiter.Result, error) {
 	return limiter.Result{Key: key, Limit: limit, Quantity: n, Allowed: n, Remaining: limit.Capacity - n,
-		RetryAfter: limiter.NoRetry, Receipt: time.Now().UnixNano(), Path: limiter.PathModule}, nil
+		OK: true, Receipt: time.Now().UnixNano(), Source: limiter.FromModule}, nil
 }
 
 func (g generous) AllowAtMost(ctx context.Context, key string, limit limiter.Limit, n int) (limiter.Result, error) {
@@ -26,7 +26,7 @@ func (g generous) AllowAtMost(ctx context.Context, key string, limit limiter.Lim
 // BenchmarkHotKey measures callers of one key whose tokens are ahead. -cpu says how many run at a time.
 func BenchmarkHotKey(b *testing.B) {
 	leases := lease.New(generous{}, 50*time.Millisecond)
-	limit := limiter.PerSecond(100_000_000).Burst(50_000_000)
+	limit := limiter.PerSecond(100_000_000).WithCapacity(50_000_000)
 	b.ReportAllocs()
 	b.RunParallel(func(callers *testing.PB) {
 		for callers.Next() {

@@ -47,7 +47,7 @@ type outcome struct {
 	told   bool // the Limiter's hooks have seen it
 }
 
-func (o *outcome) isZero() bool { return o.err == nil && o.result.Path == "" }
+func (o *outcome) isZero() bool { return o.err == nil && o.result.Source == "" }
 
 // find returns the lease of a key and limit, or nil if the limit is not valid. Making one removes
 // idle ones.
@@ -131,47 +131,47 @@ func (l *lease) leave(w *waiter, got *outcome) {
 // certainly limit the call. After an error the call is decided as well: the caller asks alone, and
 // the result stays empty.
 func (s *state) tryLocal(at time.Duration, quantity int, result *limiter.Result) (decided bool) {
-	if s.take(at, quantity, limiter.PathLease, result) || at < s.aloneUntil {
+	if s.take(at, quantity, limiter.FromLease, result) || at < s.aloneUntil {
 		return true
 	}
 	retryAfter := s.reply.rejectedFor(at, quantity)
 	if retryAfter <= 0 {
 		return false
 	}
-	s.reject(at, quantity, limiter.PathLease, retryAfter, result)
+	s.reject(at, quantity, limiter.FromLease, retryAfter, result)
 	return true
 }
 
 // decideByReply decides the call of a caller who waited for the last reply, at the instant when its
 // call was sent.
 func (s *state) decideByReply(quantity int, result *limiter.Result) {
-	at, path := s.reply.sent, s.reply.result.Path
-	if !s.take(at, quantity, path, result) {
-		s.reject(at, quantity, path, max(s.reply.rejectedFor(at, quantity), 1), result)
+	at, source := s.reply.sent, s.reply.result.Source
+	if !s.take(at, quantity, source, result) {
+		s.reject(at, quantity, source, max(s.reply.rejectedFor(at, quantity), 1), result)
 	}
 }
 
 // take allows a call by tokens that are ahead, if there are enough.
-func (s *state) take(at time.Duration, quantity int, path limiter.Path, result *limiter.Result) bool {
+func (s *state) take(at time.Duration, quantity int, source limiter.Source, result *limiter.Result) bool {
 	receipt, taken := s.grants.take(at, quantity)
 	if taken {
-		s.describe(at, quantity, path, result)
-		result.Allowed, result.RetryAfter, result.Receipt = quantity, limiter.NoRetry, receipt
+		s.describe(at, quantity, source, result)
+		result.Allowed, result.OK, result.Receipt = quantity, true, receipt
 	}
 	return taken
 }
 
 // reject limits a call.
-func (s *state) reject(at time.Duration, quantity int, path limiter.Path, after time.Duration, result *limiter.Result) {
-	s.describe(at, quantity, path, result)
+func (s *state) reject(at time.Duration, quantity int, source limiter.Source, after time.Duration, result *limiter.Result) {
+	s.describe(at, quantity, source, result)
 	result.RetryAfter = after
 }
 
 // describe sets what all results have: the call, who decides it, and how full the funnel is. The
 // tokens ahead are in the funnel, and still to be had.
-func (s *state) describe(at time.Duration, quantity int, path limiter.Path, result *limiter.Result) {
+func (s *state) describe(at time.Duration, quantity int, source limiter.Source, result *limiter.Result) {
 	capacity, remaining := s.request.Limit.Capacity, s.reply.result.Remaining
-	result.Key, result.Limit, result.Quantity, result.Path = s.request.Key, s.request.Limit, quantity, path
+	result.Key, result.Limit, result.Quantity, result.Source = s.request.Key, s.request.Limit, quantity, source
 	result.Remaining = remaining + min(s.grants.ahead(at), capacity-remaining)
 	result.ResetAfter = s.reply.resetAfter(at)
 }

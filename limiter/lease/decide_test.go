@@ -21,7 +21,7 @@ func TestCallersShareCalls(t *testing.T) {
 	test(t, "callers who come during a call share the next one", perSecond100, time.Minute, func(f *fixture) {
 		callers := f.startThree()
 		f.pass(2 * time.Second)
-		require.Equal(f, limiter.PathModule, callers[0].Path)
+		require.Equal(f, limiter.FromModule, callers[0].Source)
 		require.True(f, callers[1].waits(), "the second call is under way")
 		f.pass(2 * time.Second)
 		f.requireCommands("cl.reserve 1", "cl.take 2")
@@ -30,10 +30,10 @@ func TestCallersShareCalls(t *testing.T) {
 			require.Equal(f, limiter.Result{
 				Key: "key", Limit: perSecond100, Quantity: 1, Allowed: 1,
 				Remaining:  98 + 1 - i, // the second caller leaves the third one's token ahead
-				RetryAfter: limiter.NoRetry,
+				OK:         true,
 				ResetAfter: 2 * time.Second, // of two tokens: the first has leaked
 				Receipt:    callers[1].Receipt + int64(i)*int64(time.Second),
-				Path:       limiter.PathModule,
+				Source:     limiter.FromModule,
 			}, c.Result, i)
 		}
 		require.Len(f, f.events, 2, "the Limiter's own hooks have seen the first")
@@ -50,7 +50,7 @@ func TestCallersShareCalls(t *testing.T) {
 		require.EqualError(f, c.err, "too long")
 		require.Equal(f, time.Second, c.took)
 	})
-	hourly := limiter.Every(time.Hour).Burst(3)
+	hourly := limiter.Every(time.Hour).WithCapacity(3)
 	test(t, "the token of a caller who gives up goes to the next", hourly, 0, func(f *fixture) {
 		impatient, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
@@ -62,7 +62,7 @@ func TestCallersShareCalls(t *testing.T) {
 		require.ErrorIs(f, first.err, context.DeadlineExceeded)
 		require.Equal(f, []int{1, 1}, []int{second.Allowed, third.Allowed}, "Redis granted 2")
 	})
-	test(t, "a reply decides all who waited for it", perSecond100.Burst(2), time.Minute, func(f *fixture) {
+	test(t, "a reply decides all who waited for it", perSecond100.WithCapacity(2), time.Minute, func(f *fixture) {
 		f.startThree()
 		f.pass(3 * time.Second)
 		late := f.start(ctx, 1) // after cl.take 2, which takes the last token and one that leaked
@@ -87,7 +87,7 @@ func TestTokensAhead(t *testing.T) {
 		var last limiter.Result
 		for range 4 { // the third call takes one token ahead, and the fourth takes two
 			last = f.allow(2)
-			require.Equal(f, limiter.PathModule, last.Path)
+			require.Equal(f, limiter.FromModule, last.Source)
 		}
 		f.requireCommands("cl.reserve 2", "cl.reserve 2", "cl.take 3", "cl.take 4")
 		require.Equal(f, 89+3, last.Remaining, "11 tokens are taken, and 3 of them are ahead")
@@ -96,7 +96,7 @@ func TestTokensAhead(t *testing.T) {
 		ahead := f.allow(2)
 		f.requireCommands()
 		require.Equal(f, limiter.Result{Key: "key", Limit: perSecond100, Quantity: 2, Allowed: 2, Remaining: 89 + 1,
-			RetryAfter: limiter.NoRetry, ResetAfter: 11 * time.Second, Path: limiter.PathLease,
+			OK: true, ResetAfter: 11 * time.Second, Source: limiter.FromLease,
 			Receipt: time.Now().Add(11 * time.Second).UnixNano()}, ahead)
 		require.Equal(f, []limiter.Event{{Command: "reserve", Key: "key", Result: ahead}}, f.events)
 		require.Equal(f, time.Now().Add(7*time.Second).UnixNano(), f.allow(1).Receipt, "that of cl.take 3")
@@ -115,9 +115,9 @@ func TestTokensAhead(t *testing.T) {
 		f.start(impatient, 10) // it gives up, and leaves 10 tokens
 		f.pass(2 * time.Second)
 		f.requireCommands("cl.reserve 10")
-		require.Equal(f, limiter.PathLease, f.allow(8).Path)
+		require.Equal(f, limiter.FromLease, f.allow(8).Source)
 		f.pass(8 * time.Second)
-		require.Equal(f, limiter.PathLease, f.allow(1).Path)
+		require.Equal(f, limiter.FromLease, f.allow(1).Source)
 		f.pass(1)
 		late := f.start(ctx, 1)
 		require.True(f, late.waits(), "for Redis: one token was left, and has lapsed")
@@ -142,18 +142,18 @@ func TestTokensAhead(t *testing.T) {
 			require.Contains(f, f.newCommands(), "cl.take 5", "four tokens are ahead")
 		}
 		early := f.allow(1)
-		require.NotEqual(f, limiter.PathModule, early.Path)
+		require.NotEqual(f, limiter.FromModule, early.Source)
 		require.Equal(f, 9*time.Second, early.ResetAfter, "by the state that it had read")
 	})
 	const d = 8 * time.Second
 	for name, capacity := range map[string]int{"enough": 10_000, "barely enough": 600} {
-		limit := limiter.Every(time.Millisecond).Burst(capacity)
+		limit := limiter.Every(time.Millisecond).WithCapacity(capacity)
 		test(t, "callers of a hot key do not wait: "+name+" may be ahead", limit, d, func(f *fixture) {
 			const callsInD, warmUp, length = 80, 2, 5 // the last two in d
 			for i := range callsInD * length {
 				c := f.start(ctx, 1)
 				if i >= callsInD*warmUp {
-					require.Equal(f, limiter.PathLease, c.Path, "call %d", i)
+					require.Equal(f, limiter.FromLease, c.Source, "call %d", i)
 				}
 				f.pass(d / callsInD)
 			}
@@ -162,7 +162,7 @@ func TestTokensAhead(t *testing.T) {
 			f.requireCommands() // nobody asks
 		})
 	}
-	perMillisecond := limiter.Every(time.Millisecond).Burst(10_000)
+	perMillisecond := limiter.Every(time.Millisecond).WithCapacity(10_000)
 	test(t, "they are asked for again before they lapse", perMillisecond, d, func(f *fixture) {
 		for range 160 {
 			f.start(ctx, 1)
@@ -170,7 +170,7 @@ func TestTokensAhead(t *testing.T) {
 		}
 		f.pass(4 * time.Second)
 		f.newCommands()
-		require.Equal(f, limiter.PathLease, f.allow(1).Path)
+		require.Equal(f, limiter.FromLease, f.allow(1).Source)
 		f.pass(2 * time.Second)
 		require.Len(f, f.newCommands(), 1)
 	})
@@ -181,7 +181,7 @@ func TestRejections(t *testing.T) {
 		f.latency(time.Millisecond)
 		require.Equal(f, 91, f.allow(91).Allowed)
 		limited := f.allow(10)
-		require.Equal(f, limiter.PathModule, limited.Path)
+		require.Equal(f, limiter.FromModule, limited.Source)
 		require.Equal(f, 1, f.allow(1).Allowed, "9 are left")
 		f.requireCommands("cl.reserve 91", "cl.reserve 10", "cl.reserve 1")
 		limited = f.allow(10)
@@ -191,7 +191,7 @@ func TestRejections(t *testing.T) {
 		const passed = time.Second + 2*time.Millisecond // since the call was sent
 		again := f.allow(10)
 		require.Equal(f, limiter.Result{Key: "key", Limit: perSecond100, Quantity: 10, Remaining: 8,
-			RetryAfter: limited.RetryAfter - passed, ResetAfter: limited.ResetAfter - passed, Path: limiter.PathLease}, again)
+			RetryAfter: limited.RetryAfter - passed, ResetAfter: limited.ResetAfter - passed, Source: limiter.FromLease}, again)
 		require.Equal(f, []limiter.Event{{Command: "reserve", Key: "key", Result: again}}, f.events)
 		f.pass(again.RetryAfter - 1)
 		require.EqualValues(f, 1, f.allow(10).RetryAfter)
@@ -199,12 +199,12 @@ func TestRejections(t *testing.T) {
 		f.pass(1)
 		require.Equal(f, 10, f.allow(10).Allowed)
 	})
-	test(t, "not by a capacity whose time fills 63 bits", limiter.PerSecond(1e9).Burst(math.MaxInt), 0, func(f *fixture) {
+	test(t, "not by a capacity whose time fills 63 bits", limiter.PerSecond(1e9).WithCapacity(math.MaxInt), 0, func(f *fixture) {
 		for range 3 {
 			require.Equal(f, 1, f.allow(1).Allowed)
 		}
 	})
-	hourly := limiter.Every(time.Hour).Burst(1)
+	hourly := limiter.Every(time.Hour).WithCapacity(1)
 	test(t, "no longer than 5 seconds, even if the key is deleted", hourly, time.Minute, func(f *fixture) {
 		f.latency(0)
 		require.Equal(f, 1, f.allow(1).Allowed)
@@ -217,7 +217,7 @@ func TestRejections(t *testing.T) {
 		f.pass(1)
 		require.Equal(f, 1, f.allow(1).Allowed)
 	})
-	perTenth := limiter.Every(100 * time.Millisecond).Burst(10)
+	perTenth := limiter.Every(100 * time.Millisecond).WithCapacity(10)
 	test(t, "of all calls, after a shared call that got less", perTenth, time.Minute, func(f *fixture) {
 		f.latency(0)
 		f.allow(8)

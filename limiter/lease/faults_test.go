@@ -49,26 +49,26 @@ func TestWhileRedisIsDown(t *testing.T) {
 		}
 		f.disturb("", disturbance{err: errConnection})
 		leased := 0
-		for f.allow(1).Path == limiter.PathLease {
+		for f.allow(1).Source == limiter.FromLease {
 			leased++
 		}
 		require.Positive(f, leased)
 		for range 20 {
-			require.Equal(f, limiter.PathLocal, f.allow(1).Path, "what Redis did not grant is not kept ahead")
+			require.Equal(f, limiter.FromLocal, f.allow(1).Source, "what Redis did not grant is not kept ahead")
 			f.pass(time.Second)
 		}
 		f.recover()
-		require.Equal(f, limiter.PathModule, f.allow(1).Path)
+		require.Equal(f, limiter.FromModule, f.allow(1).Source)
 	}, limiter.OnFailure(limiter.FailLocal), patient)
 	test(t, "nobody is rejected by an old reply", perSecond100, time.Minute, func(f *fixture) {
 		f.latency(1)
 		f.allow(95)
 		require.True(f, f.allow(10).Limited())
-		require.Equal(f, limiter.PathLease, f.allow(10).Path, "by the reply")
+		require.Equal(f, limiter.FromLease, f.allow(10).Source, "by the reply")
 		f.disturb("", disturbance{err: errConnection})
 		f.allow(1)
 		f.pass(time.Second)
-		require.Equal(f, limiter.PathLocal, f.allow(10).Path)
+		require.Equal(f, limiter.FromLocal, f.allow(10).Source)
 	}, limiter.OnFailure(limiter.FailLocal), patient)
 }
 
@@ -85,7 +85,7 @@ func TestErrorsReachTheCallersOfTheKey(t *testing.T) {
 		for range 10 {
 			other, _ = f.leases.Allow(ctx, "other", perSecond100)
 		}
-		require.Equal(f, limiter.PathLease, other.Path)
+		require.Equal(f, limiter.FromLease, other.Source)
 	})
 }
 
@@ -98,7 +98,7 @@ func TestAServerThatLies(t *testing.T) {
 		f.requireCommands("cl.reserve 1", "cl.take 2")
 		for _, c := range callers[1:] {
 			require.NoError(f, c.err)
-			require.Equal(f, limiter.PathModule, c.Path)
+			require.Equal(f, limiter.FromModule, c.Source)
 			require.True(f, c.Limited())
 			require.EqualValues(f, 1, c.RetryAfter, "nobody spins without a pause")
 		}
@@ -106,7 +106,7 @@ func TestAServerThatLies(t *testing.T) {
 }
 
 func TestHugeQuantities(t *testing.T) {
-	test(t, "their sum does not fit into an int", limiter.PerSecond(1e9).Burst(8e18), time.Minute, func(f *fixture) {
+	test(t, "their sum does not fit into an int", limiter.PerSecond(1e9).WithCapacity(8e18), time.Minute, func(f *fixture) {
 		var callers []*caller
 		for range 20 {
 			callers = append(callers, f.start(ctx, 8e17))

@@ -29,7 +29,7 @@ var (
 	ctx = context.Background()
 
 	// In most tests a token leaks in a second, and the capacity is 100.
-	perSecond100 = limiter.Every(time.Second).Burst(100)
+	perSecond100 = limiter.Every(time.Second).WithCapacity(100)
 
 	errConnection = errors.New("the connection ended")
 )

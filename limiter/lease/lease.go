@@ -2,7 +2,7 @@
 // callers of this process. Callers who would ask at the same time share a call.
 //
 //	leases := lease.New(l, 50*time.Millisecond)
-//	result, err := leases.Allow(ctx, "tenant:42", limiter.PerSecond(2000).Burst(400))
+//	result, err := leases.Allow(ctx, "tenant:42", limiter.PerSecond(2000).WithCapacity(400))
 //
 // A hot key costs about two calls in d, here 50 ms. Leases ask before their tokens are used up, at
 // the demand of the last d, so callers do not wait. Tokens that are not used within d lapse. In any
@@ -77,7 +77,7 @@ func (s *Leases) Allow(ctx context.Context, key string, limit limiter.Limit) (li
 // AllowN takes quantity tokens, all or none, as [limiter.Limiter.AllowN] does. The Limiter decides
 // on 0 tokens, on more than 1 and a tenth of the capacity, and, if d is 0, on more than 1.
 //
-// Decisions without a reply have the Path [limiter.PathLease]. Their Remaining and ResetAfter are
+// Decisions without a reply have the source [limiter.FromLease]. Their Remaining and ResetAfter are
 // those of the last reply, plus what is ahead, less the time since. The Limiter settles them.
 func (s *Leases) AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
 	var got outcome

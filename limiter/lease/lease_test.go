@@ -77,7 +77,7 @@ func (f *fixture) allowOrPanic() (value any) {
 // New keys remove idle keys. Keys that are rejected here stay.
 func TestMemory(t *testing.T) {
 	const keys, rejectedKeys = 6000, 20
-	hourly := limiter.Every(time.Hour).Burst(1)
+	hourly := limiter.Every(time.Hour).WithCapacity(1)
 	for _, d := range []time.Duration{0, time.Second} {
 		test(t, "with d of "+d.String(), perSecond100, d, func(f *fixture) {
 			f.latency(0)

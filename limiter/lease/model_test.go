@@ -94,7 +94,7 @@ type process struct {
 // startProcess starts a process whose clock runs at that speed: 1.01 is 1 % fast.
 func startProcess(m *redisModel, speed float64, d time.Duration, options ...limiter.Option) *process {
 	p := &process{redis: m, began: time.Now()}
-	p.limiter = limiter.New(p, append(options, limiter.WithPath(limiter.PathModule))...)
+	p.limiter = limiter.New(p, append(options, limiter.WithSource(limiter.FromModule))...)
 	p.leases = lease.New(p.limiter, d, lease.WithHook(func(ctx context.Context, event limiter.Event) {
 		if p.hook != nil {
 			p.hook(ctx, event)
@@ -149,7 +149,7 @@ func (p *process) allow(ctx context.Context, limit limiter.Limit, quantity int) 
 	began := time.Now()
 	p.redis.locked(func() { p.redis.asked += quantity })
 	result, err := p.leases.AllowN(context.WithValue(ctx, executedKey{}, &executed), "key", limit, quantity)
-	at, isLeased := p.executed.Load(), result.Path == limiter.PathLease
+	at, isLeased := p.executed.Load(), result.Source == limiter.FromLease
 	switch {
 	case executed.Load() != 0:
 		at = executed.Load()

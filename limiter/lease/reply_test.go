@@ -13,8 +13,8 @@ import (
 
 func TestReplyRejects(t *testing.T) {
 	const sent, ms = time.Second, time.Millisecond
-	perTenth := limiter.Every(100 * ms).Burst(10)
-	hourly := limiter.Every(time.Hour).Burst(10)
+	perTenth := limiter.Every(100 * ms).WithCapacity(10)
+	hourly := limiter.Every(time.Hour).WithCapacity(10)
 	// The funnel drains in 950 ms: 50 ms from now it holds 9 tokens, and one more fits.
 	gotLess := limiter.Result{Quantity: 2, Allowed: 1, ResetAfter: 950 * ms}
 	gotAll := limiter.Result{Quantity: 1, Allowed: 1, ResetAfter: 950 * ms}

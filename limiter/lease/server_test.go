@@ -23,9 +23,9 @@ func TestByScript(t *testing.T) {
 	for range 10 {
 		result, _ = leases.AllowN(ctx, "key", limit, 10_000)
 	}
-	require.Equal(t, limiter.PathLease, result.Path)
+	require.Equal(t, limiter.FromLease, result.Source)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		if result, err := leases.Allow(ctx, "key", limit); err != nil || result.Path != limiter.PathLease {
+		if result, err := leases.Allow(ctx, "key", limit); err != nil || result.Source != limiter.FromLease {
 			t.Error(result, err)
 		}
 	}))
@@ -52,10 +52,10 @@ func TestByScript(t *testing.T) {
 	require.Equal(t, []int64{4000, 0}, []int64{int64(result.Allowed), result.Receipt})
 
 	leases = lease.New(l, 20*time.Millisecond)
-	for _, path := range []limiter.Path{limiter.PathLease, limiter.PathScript} {
-		servertest.Eventually(t, string(path), func() bool {
+	for _, source := range []limiter.Source{limiter.FromLease, limiter.FromScript} {
+		servertest.Eventually(t, string(source), func() bool {
 			result, err := leases.Allow(ctx, "short", limiter.PerSecond(1_000_000))
-			return err == nil && result.Path == path
+			return err == nil && result.Source == source
 		})
 	}
 }

@@ -61,7 +61,7 @@ type history struct {
 // drawHistory draws a history. In it processes take tokens ahead little by little, and use all of
 // them when these are about to lapse.
 func drawHistory(random *rand.Rand) (h history) {
-	h.limit = limiter.Every(time.Millisecond << random.IntN(5)).Burst([]int{5, 20, 100, 100, 200}[random.IntN(5)])
+	h.limit = limiter.Every(time.Millisecond << random.IntN(5)).WithCapacity([]int{5, 20, 100, 100, 200}[random.IntN(5)])
 	fill := float64(h.limit.Period) * float64(h.limit.Capacity)
 	h.d = time.Duration(fill * []float64{0, 0.2, 0.6, 0.9, 2, 4}[random.IntN(6)])
 	h.processes = []int{1, 3, 20, 40, 100}[random.IntN(5)]
@@ -106,6 +106,7 @@ func (h *history) simulate(seed uint64, jitter func(*rand.Rand) float64) *redisM
 	processes.Wait()
 	callers.Wait()
 	time.Sleep(time.Hour) // calls that were given up end
+	synctest.Wait()       // so that what they wrote can be read
 	return m
 }
 
@@ -149,7 +150,7 @@ func (h *history) runProcess(
 // Histories that a search found. In each, leases with one fault go far beyond the bound. The comment
 // names the fault.
 var (
-	perMillisecond = limiter.Every(time.Millisecond).Burst(100)
+	perMillisecond = limiter.Every(time.Millisecond).WithCapacity(100)
 	found          = []history{
 		// d begins when the reply comes.
 		{perMillisecond, 245 * time.Millisecond, 67, 132 * time.Millisecond, 0, 1,
@@ -195,9 +196,9 @@ func TestLeasesAreBounded(t *testing.T) {
 
 // What processes get of what is possible, and what it costs.
 func TestLeasesGrantWhatIsPossible(t *testing.T) {
-	fast, small := limiter.Every(time.Second/2000).Burst(400), limiter.Every(time.Millisecond).Burst(20)
-	hot := limiter.Every(time.Microsecond).Burst(100_000)
-	slow, d := limiter.Every(600*time.Millisecond).Burst(100), 50*time.Millisecond
+	fast, small := limiter.Every(time.Second/2000).WithCapacity(400), limiter.Every(time.Millisecond).WithCapacity(20)
+	hot := limiter.Every(time.Microsecond).WithCapacity(100_000)
+	slow, d := limiter.Every(600*time.Millisecond).WithCapacity(100), 50*time.Millisecond
 	for _, c := range []struct {
 		name      string
 		limit     limiter.Limit

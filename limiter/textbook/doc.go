@@ -26,7 +26,7 @@
 // Of the three here:
 //
 //   - Local, for one process without a server.
-//   - Hash, where other programs share such hashes, or people read them with HGETALL.
+//   - Hash, if other programs share such hashes, or people read them with HGETALL.
 //   - Window, for "at most 5 in any minute". A funnel of 5 tokens that leaks 5 a minute allows
 //     10 in its first minute: 5 at once, and 5 as they leak. Window also shows when the calls
 //     came, with ZRANGE. It stores each of them, so use it for small numbers.

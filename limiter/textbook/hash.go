@@ -19,7 +19,7 @@ import (
 // The bugs of the book:
 //
 //   - It reads the hash, computes in the client and writes it back: two clients at once both get
-//     the last token, or need a lock. Here a script does all three as one step.
+//     the last token, or need a lock. Here a script does all three atomically.
 //   - It counts whole seconds. Two calls around the end of a second get a whole second's leak.
 //     Here lastTime counts microseconds.
 //   - It keeps each hash for a day. Most funnels drain within seconds, and their hashes stay; one

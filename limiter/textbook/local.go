@@ -15,7 +15,7 @@ import (
 //   - Two threads pour into one funnel at once, and both get the last token. Here a call holds a
 //     lock.
 //   - The dictionary only grows. Here each new key removes some funnels that have drained: a
-//     drained funnel is the same as one that was never used.
+//     drained funnel is the same as an unused one.
 //   - The version in Java drops the fraction of a token at each leak, and leaks too slowly. Here
 //     the water is a floating point number.
 //   - The version in Python adds floating point numbers up and compares them exactly: some calls

@@ -17,10 +17,10 @@ import (
 //   - It adds the call before it counts. A limited call stays in the set, and a user who keeps
 //     calling is limited forever. Here only an allowed call is added.
 //   - Two clients at once both add their call and then both count two: both are limited where one
-//     fitted. Here a script counts and adds as one step.
-//   - The millisecond is both member and score: two calls in one millisecond count as one. Here
+//     fitted. Here a script counts and adds atomically.
+//   - The millisecond is both member and score: two calls in one millisecond count once. Here
 //     members are random.
-//   - Scores come from the clocks of clients. One that is ahead removes what others should still
+//   - Scores come from the clocks of clients. A clock that is ahead removes what others should still
 //     count. Here all calls go by the server's clock.
 //   - Any number is accepted. A period of 0 allows every call. Here it is an error.
 //
@@ -50,7 +50,7 @@ func NewWindow(rdb redis.Scripter, maxCount int, period time.Duration) (*Window,
 }
 
 // Allow reports whether the window of a key has room for this call, and counts it if so. Errors
-// are those of [Hash.Allow]. Beside an error the answer is false.
+// are the errors of [Hash.Allow]. Beside an error the answer is false.
 func (w *Window) Allow(ctx context.Context, key string) (bool, error) {
 	return run(ctx, w.rdb, windowScript, key, w.Now, w.maxCount, w.period.Microseconds(), rand.Text())
 }

@@ -67,7 +67,7 @@ func (c *Client) goClients() (clients []goClient) {
 		c.others = append(c.others, client)
 		return client
 	}
-	limit := limiter.PerSecond(goRate).Burst(goBurst)
+	limit := limiter.PerSecond(goRate).WithCapacity(goBurst)
 	add := func(title string, l interface {
 		Allow(context.Context, string, limiter.Limit) (limiter.Result, error)
 	}) {

@@ -22,12 +22,12 @@ const (
 func (s *Setting) leases() Table {
 	table := Table{Title: "Leases", Columns: []string{"calls per second", "processes", "granted of possible",
 		"calls in d for each process", "callers who wait for Redis", "worst stretch", "bound"}}
-	shared, hot := limiter.PerSecond(2000).Burst(400), limiter.PerSecond(goRate).Burst(goBurst)
+	shared, hot := limiter.PerSecond(2000).WithCapacity(400), limiter.PerSecond(goRate).WithCapacity(goBurst)
 	for _, times := range []float64{0.5, 0.9, 1.1, 2, 10} {
 		table.Rows = append(table.Rows, s.meet(fmt.Sprintf("%v times the rate", times), shared, 20, 1, times*2000))
 	}
 	table.Rows = append(table.Rows, s.meet("50,000, 64 at once", hot, 1, 64, 50_000))
-	table.Note = fmt.Sprintf("%s, leases of %v. 20 processes share 2,000 tokens a second, burst 400; they are leases of "+
+	table.Note = fmt.Sprintf("%s, leases of %v. 20 processes share 2,000 tokens a second, capacity 400; they are leases of "+
 		"one program, each with its own client. Calls are made when they are due, for %v, and limited ones not again. "+
 		"Possible: the calls, or rate × time and one capacity, the lesser. Those who wait are counted after a fifth of the "+
 		"time. Worst stretch: the most tokens of any stretch of time, less those that leak in it, by clocks that are read "+

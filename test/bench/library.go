@@ -28,9 +28,9 @@ func byLibrary(name, title string, allow func(*redis.Client, Limit) error, limit
 func hash(script string) string { return redis.NewScript(script).Hash() }
 
 func allowByLimiter(client *redis.Client, limit Limit) error {
-	l := limiter.New(client, limiter.WithPath(limiter.PathScript))
+	l := limiter.New(client, limiter.WithSource(limiter.FromScript))
 	_, err := l.Allow(context.Background(), "",
-		limiter.Per(int(limit.Count), limit.period()).Burst(int(limit.Capacity)))
+		limiter.Per(int(limit.Count), limit.period()).WithCapacity(int(limit.Capacity)))
 	return err
 }
 

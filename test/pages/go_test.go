@@ -28,7 +28,7 @@ func programInGo(t *testing.T) (program string) {
 	source, program := filepath.Join(folder, "main.go"), filepath.Join(folder, "program")
 	text, err := os.ReadFile("testdata/program.go")
 	require.NoError(t, err)
-	const slow, quick = "limiter.PerMinute(30).Burst(15)", "limiter.Per(30, 15*time.Second).Burst(15)"
+	const slow, quick = "limiter.PerMinute(30).WithCapacity(15)", "limiter.Per(30, 15*time.Second).WithCapacity(15)"
 	for name, snippet := range map[string]string{
 		"limiter":         replaced(t, replaced(t, snippet(t, "limiter"), slow, quick), "10*time.Second", "time.Minute"),
 		"go-redis":        replaced(t, snippet(t, "go-redis"), "15, 30, 60", "15, 30, 15"),

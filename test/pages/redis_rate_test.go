@@ -19,7 +19,7 @@ func TestMovingFromRedisRate(t *testing.T) {
 	const day = 24 * time.Hour
 	ctx, client := t.Context(), servertest.StartClient(t)
 	theirs, ours := redis_rate.NewLimiter(client), limiter.New(client)
-	theirLimit, ourLimit := redis_rate.Limit{Rate: 1, Burst: 10, Period: day}, limiter.Per(1, day).Burst(10)
+	theirLimit, ourLimit := redis_rate.Limit{Rate: 1, Burst: 10, Period: day}, limiter.Per(1, day).WithCapacity(10)
 	near := func(want, got time.Duration) {
 		require.InDelta(t, want, got, float64(time.Minute))
 	}
@@ -28,7 +28,7 @@ func TestMovingFromRedisRate(t *testing.T) {
 		t.Error("a limit counts as the zero Limit")
 	}
 	require.Equal(t, "10 req/m (burst 10)", redis_rate.PerMinute(10).String())
-	require.Equal(t, "10 per minute, burst 10", limiter.PerMinute(10).String())
+	require.Equal(t, "10 per minute, capacity 10", limiter.PerMinute(10).String())
 	for _, step := range []struct {
 		name                           string
 		atMost                         bool

@@ -36,7 +36,7 @@ func TestScriptPermissions(t *testing.T) {
 	}
 	rules, found := strings.CutPrefix(snippet(t, "script permissions"), "ACL SETUSER app on >secret ")
 	require.True(t, found)
-	l, limit := as(rules), limiter.PerHour(1).Burst(5)
+	l, limit := as(rules), limiter.PerHour(1).WithCapacity(5)
 
 	both, err := l.AllowAll(ctx, limiter.Request{Key: "user:1", Limit: limit, Quantity: 2},
 		limiter.Request{Key: "user:2", Limit: limit, Quantity: 1})

@@ -34,7 +34,7 @@ const rounds = 16
 
 // quick is the page's limit in a shorter period: a token leaks in half a second, so the last
 // round waits for that long, and the funnel drains in 7.5 s.
-var quick = limiter.Per(30, 15*time.Second).Burst(15)
+var quick = limiter.Per(30, 15*time.Second).WithCapacity(15)
 
 // replaced puts new in the place of old, which the snippet has once.
 func replaced(t *testing.T, text, old, new string) string {

@@ -54,7 +54,7 @@ func kill(process *exec.Cmd) string {
 }
 
 // twenty slots are what all processes share.
-var twenty = limiter.Slots{Limit: 20, TTL: 2 * time.Second}
+var twenty = limiter.Slots{Max: 20, TTL: 2 * time.Second}
 
 // holdSlots is the program of 50 workers. The client of every other worker repeats calls that were not
 // answered.
@@ -75,13 +75,13 @@ func holdSlots(addr string) {
 // it has lost the slot.
 func work(l *limiter.Limiter, name string) {
 	ctx, sent := context.Background(), time.Now()
-	slot, _, _ := l.Acquire(ctx, "slots", twenty)
-	for pause := 25 * time.Millisecond; slot == nil; pause = min(2*pause, time.Second/2) {
+	got, _ := l.TryAcquire(ctx, "slots", twenty)
+	for pause := 25 * time.Millisecond; got.Limited(); pause = min(2*pause, time.Second/2) {
 		time.Sleep(pause/2 + rand.N(pause))
 		sent = time.Now()
-		slot, _, _ = l.Acquire(ctx, "slots", twenty)
+		got, _ = l.TryAcquire(ctx, "slots", twenty)
 	}
-	begun := time.Now()
+	slot, begun := got.Slot, time.Now()
 	fmt.Println(name, begun.UnixMicro(), sent.Add(twenty.TTL).UnixMicro(), false)
 	select {
 	case <-time.After(time.Millisecond + rand.N(49*time.Millisecond)):
@@ -148,7 +148,8 @@ func TestNoMoreThanTheLimitRun(t *testing.T) {
 	var slot *limiter.Slot
 	l := limiter.New(redis.NewClient(&redis.Options{Addr: addr}))
 	servertest.Eventually(t, "the test has a slot, too", func() bool {
-		slot, _, _ = l.Acquire(ctx, "slots", limiter.Slots{Limit: 20, TTL: 3 * twenty.TTL})
+		got, _ := l.TryAcquire(ctx, "slots", limiter.Slots{Max: 20, TTL: 3 * twenty.TTL})
+		slot = got.Slot
 		return slot != nil
 	})
 	own := stretch{from: time.Now().UnixMicro()}
@@ -223,7 +224,7 @@ func useLeases(addr string) {
 		began := time.Now()
 		ctx, cancel := context.WithDeadline(context.Background(), began.Add(2*d))
 		defer cancel()
-		result, _ := leases.AllowN(ctx, "key", limiter.Every(interval).Burst(capacity), quantity)
+		result, _ := leases.AllowN(ctx, "key", limiter.Every(interval).WithCapacity(capacity), quantity)
 		fmt.Println(began.UnixNano(), time.Now().UnixNano(), result.Allowed)
 	}
 	for at := time.Now().Truncate(d); ; at = at.Add(10 * interval) {

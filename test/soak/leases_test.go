@@ -52,8 +52,8 @@ func (s *soak) callByLeases() {
 		}})
 	s.Cleanup(func() { s.end(); rdb.Close() })
 	for i := range 8 {
-		path := []limiter.Path{limiter.PathModule, limiter.PathScript}[i%2]
-		leases := lease.New(limiter.New(rdb, limiter.WithPath(path)), span)
+		path := []limiter.Source{limiter.FromModule, limiter.FromScript}[i%2]
+		leases := lease.New(limiter.New(rdb, limiter.WithSource(path)), span)
 		for range 2 {
 			s.repeat(func() error { return s.useLease(leases) })
 		}

@@ -29,7 +29,7 @@ import (
 // A Backend is a RateLimitCache of the reference. Make one with [New].
 type Backend struct {
 	settings settings.Settings
-	own      own
+	options  options
 	limiter  *limiter.Limiter
 	single   limiter.Allower // decides on one funnel: the limiter, or leases
 	counts   *reference.BaseRateLimiter
@@ -53,8 +53,8 @@ func (b *Backend) DoLimit(ctx context.Context, request *pb.RateLimitRequest,
 
 func (b *Backend) Flush() {}
 
-// A question is what the descriptors with one key ask, and the answer. Those that refuse are decided as one: if one is
-// limited, no question of the request takes tokens. Descriptors in shadow mode or quota mode are asked afterwards.
+// A question is what the descriptors with one key ask, and the answer. Questions that refuse are decided atomically: if
+// one is limited, no question of the request takes tokens. Descriptors in shadow mode or quota mode are asked afterwards.
 type question struct {
 	limiter.Request // the quantity is 0 to look only
 	refuses         bool
@@ -74,9 +74,9 @@ func (b *Backend) questions(request *pb.RateLimitRequest, limits []*config.RateL
 		limit.Stats.TotalHits.Add(hits[i])
 		unit, descriptor := limit.Limit.Unit, request.Descriptors[i]
 		if unit < pb.RateLimitResponse_RateLimit_SECOND || unit > pb.RateLimitResponse_RateLimit_WEEK {
-			check(fmt.Errorf("the limit of a descriptor has the unit %v", unit))
+			panicIf(fmt.Errorf("the limit of a descriptor has the unit %v", unit))
 		}
-		q := &question{used: b.own.Charge && descriptor.HitsAddend.GetValue() > 0}
+		q := &question{used: b.options.Charge && descriptor.HitsAddend.GetValue() > 0}
 		q.refuses = !q.used && !limit.ShadowMode && !limit.QuotaMode &&
 			!b.settings.GlobalShadowMode && !b.settings.GlobalQuotaMode
 		q.Key, q.Limit = keyOf(request.Domain, descriptor, limit), b.limitOf(limit.Limit)
@@ -86,7 +86,7 @@ func (b *Backend) questions(request *pb.RateLimitRequest, limits []*config.RateL
 		if known >= 0 {
 			q = questions[known]
 		} else if questions = append(questions, q); len(questions) > 64 { // as many as a command takes
-			check(errors.New("more than 64 descriptors of a request have limits"))
+			panicIf(errors.New("more than 64 descriptors of a request have limits"))
 		}
 		most := uint64(876_000 * time.Hour / (q.Limit.Period / time.Duration(max(1, q.Limit.Count)))) // leak in 100 years
 		if !q.used {
@@ -102,7 +102,7 @@ func (b *Backend) questions(request *pb.RateLimitRequest, limits []*config.RateL
 func (b *Backend) limitOf(limit *pb.RateLimitResponse_RateLimit) limiter.Limit {
 	period := time.Duration(utils.UnitToDivider(limit.Unit)) * time.Second
 	count := int(limit.RequestsPerUnit)
-	return limiter.Per(min(count, int(period)), period).Burst(int(math.Ceil(float64(count) * b.own.Burst)))
+	return limiter.Per(min(count, int(period)), period).WithCapacity(int(math.Ceil(float64(count) * b.options.BurstRatio)))
 }
 
 // keyOf returns the key of a descriptor: {domain}:key=value,key=value:20/MINUTE. Names and values
@@ -124,7 +124,7 @@ func keyOf(domain string, descriptor *common.RateLimitDescriptor, limit *config.
 }
 
 // ask asks the questions of a request, in three steps: for what only looks, and for tokens that were
-// used; for tokens that are taken as one; and for what refuses no request.
+// used; for tokens that are taken atomically; and for what refuses no request.
 func (b *Backend) ask(ctx context.Context, questions []*question) {
 	var first, asOne, last []*question
 	for _, q := range questions {
@@ -138,13 +138,13 @@ func (b *Backend) ask(ctx context.Context, questions []*question) {
 		}
 	}
 	refuses := func(q *question) bool { return q.refuses && q.limited }
-	b.each(ctx, first, false)
+	b.askEach(ctx, first, false)
 	if refused := slices.ContainsFunc(first, refuses); refused || len(asOne) < 2 {
-		b.each(ctx, asOne, refused)
+		b.askEach(ctx, asOne, refused)
 	} else {
 		b.takeAll(ctx, asOne)
 	}
-	b.each(ctx, last, slices.ContainsFunc(questions, refuses))
+	b.askEach(ctx, last, slices.ContainsFunc(questions, refuses))
 }
 
 // takeAll takes the tokens of all questions, or of none.
@@ -154,16 +154,16 @@ func (b *Backend) takeAll(ctx context.Context, questions []*question) {
 		requests[i] = q.Request
 	}
 	results, err := b.limiter.AllowAll(ctx, requests...)
-	check(err)
+	panicIf(err)
 	for i := range results {
 		questions[i].result, questions[i].limited = results[i], results[i].Limited()
 	}
 }
 
-// each asks each question alone, all at once. In a refused request they only look.
-func (b *Backend) each(ctx context.Context, questions []*question, refused bool) {
+// askEach asks each question alone, all at once. In a refused request they only look.
+func (b *Backend) askEach(ctx context.Context, questions []*question, refused bool) {
 	if len(questions) == 1 {
-		check(b.askOne(ctx, questions[0], refused))
+		panicIf(b.askOne(ctx, questions[0], refused))
 		return
 	}
 	errs := make([]error, len(questions))
@@ -172,7 +172,7 @@ func (b *Backend) each(ctx context.Context, questions []*question, refused bool)
 		group.Go(func() { errs[i] = b.askOne(ctx, q, refused) })
 	}
 	group.Wait()
-	check(errors.Join(errs...))
+	panicIf(errors.Join(errs...))
 }
 
 func (b *Backend) askOne(ctx context.Context, q *question, refused bool) (err error) {
@@ -181,7 +181,7 @@ func (b *Backend) askOne(ctx context.Context, q *question, refused bool) (err er
 		q.limited, q.result.RetryAfter = true, q.Limit.Period
 	case q.used:
 		q.result, err = b.limiter.Charge(ctx, q.Key, q.Limit, q.Quantity)
-		q.limited = q.result.RetryAfter != limiter.NoRetry
+		q.limited = q.result.RetryAfter > 0
 	case refused || q.Quantity == 0:
 		q.result, err = b.limiter.Peek(ctx, q.Key, q.Limit)
 		q.limited = q.result.Remaining < max(q.Quantity, 1)
@@ -209,15 +209,15 @@ func (b *Backend) status(q *question, limit *config.RateLimit, hits uint64) *pb.
 
 // untilMore returns how long it takes until the request fits, or where it did, until more remains.
 func (q *question) untilMore() time.Duration {
-	if q.limited && q.result.RetryAfter > 0 {
+	if q.limited && q.result.RetryAfter > 0 && q.result.RetryAfter != limiter.NoRetry {
 		return q.result.RetryAfter
 	}
 	later := time.Duration(q.Limit.Capacity-q.result.Remaining-1) * (q.Limit.Period / time.Duration(q.Limit.Count))
 	return max(0, min(q.result.ResetAfter, q.result.ResetAfter-later))
 }
 
-// check panics with what the service returns as an error. Another panic would end the process.
-func check(err error) {
+// panicIf panics with what the service returns as an error. Another panic would end the process.
+func panicIf(err error) {
 	if err != nil {
 		panic(redis.RedisError(err.Error()))
 	}

@@ -16,40 +16,33 @@ import (
 	"funnel/limiter/lease"
 )
 
-// own are the settings that the reference lacks.
-type own struct {
-	Lease     time.Duration `envconfig:"FUNNEL_LEASE"`
-	OnFailure string        `envconfig:"FUNNEL_ON_FAILURE" default:"error"`
-	Burst     float64       `envconfig:"FUNNEL_BURST" default:"1"`
-	Charge    bool          `envconfig:"FUNNEL_CHARGE"`
+// options are the settings that the reference lacks.
+type options struct {
+	Lease      time.Duration         `envconfig:"FUNNEL_LEASE"`
+	OnFailure  limiter.FailurePolicy `envconfig:"FUNNEL_ON_FAILURE" default:"error"`
+	BurstRatio float64               `envconfig:"FUNNEL_BURST_RATIO" default:"1"` // capacity by requests_per_unit
+	Charge     bool                  `envconfig:"FUNNEL_CHARGE"`
 }
 
-var policies = map[string]limiter.FailurePolicy{"error": limiter.FailWithError, "open": limiter.FailOpen,
-	"closed": limiter.FailClosed, "local": limiter.FailLocal}
-
-// New returns a Backend by the reference's settings, and by own ones from the environment. It sends nothing yet.
+// New returns a Backend by the reference's settings, and by options from the environment. It sends nothing yet.
 func New(s settings.Settings) (*Backend, error) {
 	b := &Backend{settings: s}
 	b.counts = reference.NewBaseRateLimit(utils.NewTimeSourceImpl(), nil, 0, nil, s.NearLimitRatio, "", nil)
-	if err := envconfig.Process("", &b.own); err != nil {
+	if err := envconfig.Process("", &b.options); err != nil {
 		return nil, err
 	}
-	policy, known := policies[b.own.OnFailure]
-	switch {
-	case !known:
-		return nil, fmt.Errorf("FUNNEL_ON_FAILURE is '%s': it must be error, open, closed or local", b.own.OnFailure)
-	case !(b.own.Burst > 0 && b.own.Burst <= 1):
-		return nil, fmt.Errorf("FUNNEL_BURST is %v: it must be above 0, and at most 1", b.own.Burst)
+	if !(b.options.BurstRatio > 0 && b.options.BurstRatio <= 1) { // nor NaN
+		return nil, fmt.Errorf("FUNNEL_BURST_RATIO is %v: it must be above 0, and at most 1", b.options.BurstRatio)
 	}
 	client, err := newClient(s)
 	if err != nil {
 		return nil, err
 	}
 	b.limiter = limiter.New(client, limiter.WithPrefix(s.CacheKeyPrefix), limiter.WithTimeout(s.RedisTimeout),
-		limiter.OnFailure(policy))
+		limiter.OnFailure(b.options.OnFailure))
 	b.single = b.limiter
-	if b.own.Lease > 0 {
-		b.single = lease.New(b.limiter, b.own.Lease)
+	if b.options.Lease > 0 {
+		b.single = lease.New(b.limiter, b.options.Lease)
 	}
 	return b, nil
 }

@@ -9,6 +9,7 @@ package otelhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -24,7 +25,7 @@ import (
 // hook may serve several limiters.
 //
 // The histogram funnel.decision.duration has these attributes, and its count is the number
-// of decisions: funnel.command; funnel.outcome (allowed, limited) and funnel.path, unless
+// of decisions: funnel.command; funnel.outcome (allowed, limited, limited_elsewhere) and funnel.source, unless
 // nobody has decided; and error.type, if Redis has not.
 //
 // The span of the caller, if there is one, gets the event funnel.limited, and an exception
@@ -50,9 +51,9 @@ func New(provider metric.MeterProvider) (limiter.Hook, error) {
 		if event.Cause != nil {
 			span.RecordError(event.Cause, trace.WithAttributes(attributes...))
 		}
-		if result := event.Result; result.Path != "" && result.Limited() {
+		if result := event.Result; result.Source != "" && result.Limited() {
 			attributes = append(attributes,
-				attribute.String("funnel.limit", result.Limit.String()),
+				attribute.String("funnel.limit", limitOf(result)),
 				attribute.Int("funnel.quantity", result.Quantity))
 			if result.RetryAfter != limiter.NoRetry {
 				attributes = append(attributes, attribute.Float64("funnel.retry_after", result.RetryAfter.Seconds()))
@@ -62,15 +63,27 @@ func New(provider metric.MeterProvider) (limiter.Hook, error) {
 	}, nil
 }
 
+// limitOf is the limit or the slots of a result, in words.
+func limitOf(result limiter.Result) string {
+	if result.Slots.TTL > 0 {
+		return fmt.Sprintf("%d at once", result.Slots.Max)
+	}
+	return result.Limit.String()
+}
+
 // attributesOf takes few values: they make time series.
 func attributesOf(event limiter.Event) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{attribute.String("funnel.command", event.Command)}
-	if path := event.Result.Path; path != "" {
+	if source := event.Result.Source; source != "" {
 		outcome := "allowed"
-		if event.Result.Limited() {
+		switch {
+		case event.Result.Limited():
 			outcome = "limited"
+		case event.Limited: // it fits, and another row limits the call
+			outcome = "limited_elsewhere"
 		}
-		attributes = append(attributes, attribute.String("funnel.outcome", outcome), attribute.String("funnel.path", string(path)))
+		attributes = append(attributes, attribute.String("funnel.outcome", outcome),
+			attribute.String("funnel.source", string(source)))
 	}
 	if event.Cause != nil {
 		attributes = append(attributes, errorType(event.Cause))
@@ -79,12 +92,19 @@ func attributesOf(event limiter.Event) []attribute.KeyValue {
 }
 
 // errorType is the first word of an error reply, such as OOM or READONLY, as the
-// conventions for Redis have it, or else the Go type.
+// conventions for Redis have it; or timeout, invalid or unavailable; or else the Go type.
 func errorType(err error) attribute.KeyValue {
 	var reply redis.Error
-	if errors.As(err, &reply) {
+	switch {
+	case errors.As(err, &reply):
 		code, _, _ := strings.Cut(reply.Error(), " ")
 		return semconv.ErrorTypeKey.String(code)
+	case errors.Is(err, context.DeadlineExceeded):
+		return semconv.ErrorTypeKey.String("timeout")
+	case errors.Is(err, limiter.ErrInvalid):
+		return semconv.ErrorTypeKey.String("invalid")
+	case errors.Is(err, limiter.ErrUnavailable):
+		return semconv.ErrorTypeKey.String("unavailable")
 	}
 	return semconv.ErrorType(err)
 }

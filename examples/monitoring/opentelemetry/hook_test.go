@@ -19,10 +19,10 @@ import (
 )
 
 // still is a limit whose funnel leaks nothing during a test.
-var still = limiter.Per(1, servertest.StillPeriod*time.Second).Burst(1)
+var still = limiter.Per(1, servertest.StillPeriod*time.Second).WithCapacity(1)
 
 // A decision is counted by its attributes. The span of the caller is told that it was limited,
-// and why Redis has not decided, whoever has decided then.
+// and why Redis has not decided, even if another has decided then.
 func TestHookTellsWhatWasDecided(t *testing.T) {
 	metrics, spans := metric.NewManualReader(), tracetest.NewInMemoryExporter()
 	hook, err := New(metric.NewMeterProvider(metric.WithReader(metrics)))
@@ -30,7 +30,7 @@ func TestHookTellsWhatWasDecided(t *testing.T) {
 	tracer := trace.NewTracerProvider(trace.WithSyncer(spans)).Tracer("test")
 	server := servertest.StartModule(t)
 	rdb := server.Client(t, func(options *redis.Options) { options.DialerRetries = 1 })
-	// events are those of a span around a call for tokens.
+	// events are the events of a span around a call for tokens.
 	events := func(quantity int, options ...limiter.Option) []trace.Event {
 		spans.Reset()
 		ctx, span := tracer.Start(t.Context(), "request")
@@ -47,8 +47,8 @@ func TestHookTellsWhatWasDecided(t *testing.T) {
 	require.Equal(t, []attribute.KeyValue{
 		attribute.String("funnel.command", "reserve"),
 		attribute.String("funnel.outcome", "limited"),
-		attribute.String("funnel.path", "module"),
-		attribute.String("funnel.limit", "1 per 277h46m40s, burst 1"),
+		attribute.String("funnel.source", "module"),
+		attribute.String("funnel.limit", "1 per 277h46m40s, capacity 1"),
 		attribute.Int("funnel.quantity", 2),
 	}, limited[0].Attributes)
 	// Without a span there is nobody to tell, and it is counted.
@@ -82,12 +82,12 @@ func TestHookTellsWhatWasDecided(t *testing.T) {
 		counts[point.Attributes.Encoded(attribute.DefaultEncoder())] = point.Count
 	}
 	require.Equal(t, map[string]uint64{
-		"funnel.command=reserve,funnel.outcome=allowed,funnel.path=module":                       1,
-		"funnel.command=reserve,funnel.outcome=limited,funnel.path=module":                       1,
-		"funnel.command=peek,funnel.outcome=limited,funnel.path=module":                          1,
-		"error.type=OOM,funnel.command=reserve":                                                  1,
-		"error.type=OOM,funnel.command=reserve,funnel.outcome=limited,funnel.path=closed":        1,
-		"error.type=*net.OpError,funnel.command=reserve,funnel.outcome=allowed,funnel.path=open": 1,
-		"error.type=funnel/gcra.Error,funnel.command=reserve":                                    1,
+		"funnel.command=reserve,funnel.outcome=allowed,funnel.source=module":                      1,
+		"funnel.command=reserve,funnel.outcome=limited,funnel.source=module":                      1,
+		"funnel.command=peek,funnel.outcome=limited,funnel.source=module":                         1,
+		"error.type=OOM,funnel.command=reserve":                                                   1,
+		"error.type=OOM,funnel.command=reserve,funnel.outcome=limited,funnel.source=closed":       1,
+		"error.type=unavailable,funnel.command=reserve,funnel.outcome=allowed,funnel.source=open": 1,
+		"error.type=invalid,funnel.command=reserve":                                               1,
 	}, counts)
 }

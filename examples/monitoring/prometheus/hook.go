@@ -18,28 +18,31 @@ import (
 // New registers the metrics, and returns the hook that counts: for limiter.WithHook. One
 // hook may serve several limiters.
 //
-// The label policy is the one of these policies whose name, with a colon, begins the key, as
-// httplimit and grpclimit write keys; it is empty for all other keys. Keys themselves are no
+// The label policy is the policy whose name, with a colon, begins the key, as httplimit and grpclimit write keys, with
+// a brace in front if the policy has slots. It is empty for all other keys. Keys themselves are no
 // labels: there may be any number of them, and each would be a time series.
+//
+// The outcome of a row is limited_elsewhere if it fits, and another row limits the call: nothing was taken from it.
 func New(registerer prometheus.Registerer, policies ...string) limiter.Hook {
 	factory := promauto.With(registerer)
 	decisions := factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "funnel_decisions_total",
-		Help: "Decisions on one funnel, by policy, command, outcome (allowed, limited) and path: what has decided.",
-	}, []string{"policy", "command", "outcome", "path"})
+		Help: "Decisions on one funnel, by policy, command, outcome (allowed, limited, limited_elsewhere) and source: " +
+			"what has decided.",
+	}, []string{"policy", "command", "outcome", "source"})
 	undecided := factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "funnel_errors_total",
-		Help: "Calls that Redis has not decided, by policy, also where this process did instead.",
+		Help: "Calls that Redis has not decided, by policy, even if this process did instead.",
 	}, []string{"policy"})
 	prefixes := make([]string, len(policies)) // of keys
 	for i, policy := range policies {
-		prefixes[i] = strings.NewReplacer(`\`, `\\`, `:`, `\:`).Replace(policy) + ":"
+		prefixes[i] = strings.NewReplacer(`\`, `\\`, `:`, `\:`, `{`, `\{`).Replace(policy) + ":"
 		undecided.WithLabelValues(policy) // 0, not absent, before the first
 	}
 	undecided.WithLabelValues("")
 	policyOf := func(key string) string {
 		for i, prefix := range prefixes {
-			if strings.HasPrefix(key, prefix) {
+			if strings.HasPrefix(strings.TrimPrefix(key, "{"), prefix) {
 				return policies[i]
 			}
 		}
@@ -48,26 +51,29 @@ func New(registerer prometheus.Registerer, policies ...string) limiter.Hook {
 
 	durations := factory.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "funnel_decision_duration_seconds",
-		Help: "Time from call to decision, by path. It does not count the sleep of a Wait.",
+		Help: "Time from call to decision, by source. It does not count the sleep of a Wait.",
 		// From a round trip within one machine to the timeout of a patient client.
 		Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
-	}, []string{"path"})
+	}, []string{"source"})
 
 	return func(_ context.Context, event limiter.Event) {
 		policy := policyOf(event.Result.Key)
 		if event.Cause != nil {
 			undecided.WithLabelValues(policy).Inc()
 		}
-		path := string(event.Result.Path)
-		if path == "" { // nobody has decided: the caller gets the error
+		source := string(event.Result.Source)
+		if source == "" { // nobody has decided: the caller gets the error
 			durations.WithLabelValues("none").Observe(event.Duration.Seconds())
 			return
 		}
 		outcome := "allowed"
-		if event.Result.Limited() {
+		switch {
+		case event.Result.Limited():
 			outcome = "limited"
+		case event.Limited:
+			outcome = "limited_elsewhere"
 		}
-		decisions.WithLabelValues(policy, event.Command, outcome, path).Inc()
-		durations.WithLabelValues(path).Observe(event.Duration.Seconds())
+		decisions.WithLabelValues(policy, event.Command, outcome, source).Inc()
+		durations.WithLabelValues(source).Observe(event.Duration.Seconds())
 	}
 }

@@ -1,4 +1,4 @@
-// A scrape shows what was decided, by each path, and what was not. The script gives redis_exporter the counts
+// A scrape shows what was decided, by each source, and what was not. The script gives redis_exporter the counts
 // of INFO funnel.
 
 package promhook
@@ -25,7 +25,7 @@ import (
 var ctx = context.Background()
 
 // still is a limit whose funnel leaks nothing during a test.
-var still = limiter.Per(1, servertest.StillPeriod*time.Second).Burst(3)
+var still = limiter.Per(1, servertest.StillPeriod*time.Second).WithCapacity(3)
 
 func ask(t *testing.T, l *limiter.Limiter, key string) (allowed int) {
 	for range 6 {
@@ -47,10 +47,14 @@ func TestScrapeShowsWhatWasDecided(t *testing.T) {
 		return limiter.New(rdb, append(options, limiter.WithHook(hook))...)
 	}
 
-	require.Equal(t, 3, ask(t, counted(limiter.WithPath(limiter.PathModule)), "login:module"))
-	require.Equal(t, 3, ask(t, counted(limiter.WithPath(limiter.PathScript)), `a\:b:script`))
+	require.Equal(t, 3, ask(t, counted(limiter.WithSource(limiter.FromModule)), "login:module"))
+	require.Equal(t, 3, ask(t, counted(limiter.WithSource(limiter.FromScript)), `a\:b:script`))
 	l := counted()
-	_, err := l.Peek(ctx, "login:module", still)
+	refused, err := l.TryAcquire(ctx, "{login:slots}:slots", limiter.Slots{Max: 1, TTL: time.Minute}, // as a policy with slots
+		limiter.Request{Key: "{login:slots}", Limit: still, Quantity: 4})
+	require.NoError(t, err)
+	require.True(t, refused.Limited())
+	_, err = l.Peek(ctx, "login:module", still)
 	require.NoError(t, err)
 	charged, err := l.Charge(ctx, "login:module", still, 1)
 	require.NoError(t, err)
@@ -64,18 +68,19 @@ func TestScrapeShowsWhatWasDecided(t *testing.T) {
 	require.Equal(t, 3, ask(t, counted(limiter.OnFailure(limiter.FailLocal)), "local"))
 
 	require.NoError(t, testutil.ScrapeAndCompare(metrics.URL, strings.NewReader(`
-# HELP funnel_decisions_total Decisions on one funnel, by policy, command, outcome (allowed, limited) and path: what has decided.
+# HELP funnel_decisions_total Decisions on one funnel, by policy, command, outcome (allowed, limited, limited_elsewhere) and source: what has decided.
 # TYPE funnel_decisions_total counter
-funnel_decisions_total{command="charge",outcome="allowed",path="module",policy="login"} 1
-funnel_decisions_total{command="peek",outcome="limited",path="module",policy="login"} 1
-funnel_decisions_total{command="refund",outcome="allowed",path="module",policy="login"} 1
-funnel_decisions_total{command="reserve",outcome="allowed",path="local",policy=""} 3
-funnel_decisions_total{command="reserve",outcome="allowed",path="module",policy="login"} 3
-funnel_decisions_total{command="reserve",outcome="allowed",path="script",policy="a:b"} 3
-funnel_decisions_total{command="reserve",outcome="limited",path="local",policy=""} 3
-funnel_decisions_total{command="reserve",outcome="limited",path="module",policy="login"} 3
-funnel_decisions_total{command="reserve",outcome="limited",path="script",policy="a:b"} 3
-# HELP funnel_errors_total Calls that Redis has not decided, by policy, also where this process did instead.
+funnel_decisions_total{command="charge",outcome="allowed",policy="login",source="module"} 1
+funnel_decisions_total{command="peek",outcome="limited",policy="login",source="module"} 1
+funnel_decisions_total{command="refund",outcome="allowed",policy="login",source="module"} 1
+funnel_decisions_total{command="reserve",outcome="allowed",policy="",source="local"} 3
+funnel_decisions_total{command="reserve",outcome="allowed",policy="login",source="module"} 3
+funnel_decisions_total{command="reserve",outcome="allowed",policy="a:b",source="script"} 3
+funnel_decisions_total{command="reserve",outcome="limited",policy="",source="local"} 3
+funnel_decisions_total{command="reserve",outcome="limited",policy="login",source="module"} 4
+funnel_decisions_total{command="reserve",outcome="limited",policy="a:b",source="script"} 3
+funnel_decisions_total{command="reserve",outcome="limited_elsewhere",policy="login",source="module"} 1
+# HELP funnel_errors_total Calls that Redis has not decided, by policy, even if this process did instead.
 # TYPE funnel_errors_total counter
 funnel_errors_total{policy=""} 6
 funnel_errors_total{policy="a:b"} 0
@@ -83,7 +88,7 @@ funnel_errors_total{policy="login"} 2
 `), "funnel_decisions_total", "funnel_errors_total"))
 	families, err := registry.Gather()
 	require.NoError(t, err)
-	observed := map[string]uint64{} // durations, by path
+	observed := map[string]uint64{} // durations, by source
 	for _, family := range families {
 		for _, metric := range family.Metric {
 			if family.GetName() == "funnel_decision_duration_seconds" {
@@ -91,7 +96,7 @@ funnel_errors_total{policy="login"} 2
 			}
 		}
 	}
-	require.Equal(t, map[string]uint64{"local": 6, "module": 9, "none": 2, "script": 6}, observed)
+	require.Equal(t, map[string]uint64{"local": 6, "module": 11, "none": 2, "script": 6}, observed)
 
 	problems, err := testutil.GatherAndLint(registry)
 	require.NoError(t, err)

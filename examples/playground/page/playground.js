@@ -27,8 +27,8 @@ function notice(answer) {
     set(server, "no decision");
     server.dataset.state = "out";
   } else if (answer.status === 200) {
-    set(server, `by the ${answer.path}`);
-    server.dataset.state = answer.path;
+    set(server, `by the ${answer.source}`);
+    server.dataset.state = answer.source;
   }
   return answer;
 }

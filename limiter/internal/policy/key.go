@@ -18,16 +18,16 @@ func Secret(name, value string) string {
 
 // Path is the key of a path: hashed when it is longer than 64 bytes.
 func Path(path string) string {
-	if len(path) > longestPath {
+	if len(path) > maxPath {
 		return digest(path)
 	}
 	return Escape(path)
 }
 
-const longestPath = 64
+const maxPath = 64
 
 // Escape replaces braces: in a cluster they mark the part of a key that decides on its slot, and
-// all routes with {id} would be in one, or in one that a client chooses.
+// all routes with {id} would be in one hash slot, or in a slot that a client chooses.
 func Escape(text string) string { return braces.Replace(text) }
 
 // Join is one key of several. Different lists of keys are different keys.

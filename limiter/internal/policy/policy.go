@@ -5,6 +5,7 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"funnel/internal/isnil"
 	"funnel/limiter"
+	"funnel/limiter/internal/redis"
 )
 
 // A Policy limits the rate of calls. Its funnels have keys of their own: no policy of another
@@ -24,7 +26,7 @@ type Policy struct {
 	acquirer limiter.Acquirer
 }
 
-// New returns a policy with that name. It panics in the name of a package when l is nil, limit
+// New returns a policy with that name. It panics in the name of a package if l is nil, limit
 // or slots are not valid, or l has no slots to give.
 func New(caller, name string, l limiter.Allower, limit limiter.Limit, slots *limiter.Slots) Policy {
 	if isnil.Is(l) {
@@ -34,52 +36,77 @@ func New(caller, name string, l limiter.Allower, limit limiter.Limit, slots *lim
 		panic(fmt.Sprintf("%s: New needs a valid limit, not %v: %v", caller, limit, err))
 	}
 	acquirer, ok := l.(limiter.Acquirer)
-	if slots != nil && !ok {
-		panic(caller + ": WithSlots needs a Limiter with Acquire")
-	} else if slots != nil && (slots.Limit < 1 || slots.TTL < time.Millisecond) {
-		panic(fmt.Sprintf("%s: WithSlots needs a Limit of at least 1 and a TTL of at least 1ms, not %+v", caller, *slots))
+	switch {
+	case slots == nil:
+	case !ok:
+		panic(caller + ": WithSlots needs a Limiter with TryAcquire")
+	case slots.Max < 1 || slots.TTL < time.Millisecond:
+		panic(fmt.Sprintf("%s: WithSlots needs a Max of at least 1 and a TTL of at least 1ms, not %+v", caller, *slots))
 	}
-	prefix := strings.NewReplacer(`\`, `\\`, `:`, `\:`, `{`, `\{`).Replace(name) + ":"
-	return Policy{l, limit, prefix, slots, acquirer}
+	return Policy{l, limit, prefixOf(name), slots, acquirer}
 }
 
-// A Decision is on a call: on its tokens, and where the policy has slots, on its slot.
+// prefixOf returns what begins the keys of a policy with that name.
+func prefixOf(name string) string {
+	return strings.NewReplacer(`\`, `\\`, `:`, `\:`, `{`, `\{`).Replace(name) + ":"
+}
+
+// Key returns the key of the funnel that a policy of that name without slots asks for the key of a call, without the
+// prefix of the Limiter.
+func Key(name, key string) string { return prefixOf(name) + key }
+
+// SlotsKeys returns the keys of the funnel and of the slots that a policy of that name with slots asks. Both have one
+// hash tag.
+func SlotsKeys(name, key string) (funnel, slots string) { return withSlots(Key(name, key)) }
+
+func withSlots(key string) (funnel, slots string) { return "{" + key + "}", "{" + key + "}:slots" }
+
+// A Decision is on a call: on its tokens, and if the policy has slots, on its slot.
 type Decision struct {
 	Tokens limiter.Result
-	slots  *limiter.Result // nil without slots
-	slot   *limiter.Slot   // nil without slots, and when limited
+	Slots  limiter.Result // zero without slots
+	slot   *limiter.Slot  // nil without slots, and if limited
 }
 
-// Limiting returns the Result that limits the call, and whether there is one: on the slots where
+// Limiting returns the Result that limits the call, and whether there is one: on the slots if
 // only a slot is missing.
 func (d *Decision) Limiting() (limiter.Result, bool) {
-	if d.slots != nil && d.slot == nil && !d.Tokens.Limited() {
-		return *d.slots, true
+	if d.Slots.Limited() && d.Slots.Slots.Max > 0 && !d.Tokens.Limited() {
+		return d.Slots, true
 	}
 	return d.Tokens, d.Tokens.Limited()
 }
 
 // Begin returns the context for the handler of an allowed call, and what to call when it has
-// returned.
+// returned. That gives the slot back in the background: no answer waits for Redis.
 func (d *Decision) Begin(ctx context.Context) (handler context.Context, end func()) {
 	if d.slot == nil {
 		return context.WithValue(ctx, resultKey{}, d.Tokens), func() {}
 	}
 	return context.WithValue(d.slot.Context(), resultKey{}, d.Tokens), func() {
-		if err := d.slot.Release(ctx); err != nil {
-			slog.WarnContext(ctx, "a slot was not given back, and ends with its TTL", "key", d.slots.Key, "error", err)
-		}
+		go release(context.WithoutCancel(ctx), d.slot, &d.Slots)
 	}
 }
 
-// IsOfSlots reports whether a Result is on slots.
-func IsOfSlots(result limiter.Result) bool {
-	return result.Limit.Capacity > 0 && result.Limit == limiter.Limit{Capacity: result.Limit.Capacity}
+// release gives a slot back. It asks each tenth of the TTL, until Redis answers or the TTL is over.
+func release(ctx context.Context, slot *limiter.Slot, of *limiter.Result) {
+	began, ttl := time.Now(), of.Slots.TTL
+	for {
+		err := slot.Release(ctx)
+		if err == nil || errors.Is(err, limiter.ErrSlotLost) {
+			return
+		}
+		if redis.IsAnswered(err) || time.Since(began) >= ttl {
+			slog.WarnContext(ctx, "a slot was not given back, and ends with its TTL", "key", of.Key, "error", err)
+			return
+		}
+		time.Sleep(ttl / 10)
+	}
 }
 
-// Decide asks for the tokens of a call, and for a slot. The zero Limit means the one of New. With
+// Check asks for the tokens of a call, and for a slot. The zero Limit means the one of New. With
 // slots, both keys have one hash tag.
-func (p *Policy) Decide(ctx context.Context, key string, limit limiter.Limit, cost int) (d Decision, err error) {
+func (p *Policy) Check(ctx context.Context, key string, limit limiter.Limit, cost int) (d Decision, err error) {
 	if limit == (limiter.Limit{}) {
 		limit = p.limit
 	}
@@ -87,14 +114,16 @@ func (p *Policy) Decide(ctx context.Context, key string, limit limiter.Limit, co
 	if cost > limit.Capacity && limit.Capacity > 0 {
 		asked = limit.Capacity + 1 // as little fits, and the Limiter can compute with it
 	}
-	if key = p.prefix + key; p.slots == nil {
+	key = p.prefix + key
+	if p.slots == nil {
 		d.Tokens, err = p.limiter.AllowN(ctx, key, limit, asked)
 	} else {
-		key = "{" + key + "}"
-		var results limiter.Results
-		d.slot, results, err = p.acquirer.Acquire(ctx, key+":slots", *p.slots, limiter.Request{Key: key, Limit: limit, Quantity: asked})
-		if len(results) == 2 {
-			d.slots, d.Tokens = &results[0], results[1]
+		funnel, slots := withSlots(key)
+		var got limiter.Acquisition
+		got, err = p.acquirer.TryAcquire(ctx, slots, *p.slots, limiter.Request{Key: funnel, Limit: limit, Quantity: asked})
+		d.slot, d.Slots = got.Slot, got.Slots
+		if len(got.Requests) == 1 {
+			d.Tokens = got.Requests[0]
 		}
 	}
 	d.Tokens.Quantity += cost - asked

@@ -1,16 +1,14 @@
-// Within its range each script decides, replies and stores what the contract says, to the nanosecond. Beyond it, take.lua
-// leaves the call to the complete script, and that says so and names the module. The fuzzer of test/model has calls of
-// several funnels, slots and odd words.
+// Within its range each script decides, replies and stores what the contract says, to the nanosecond. Beyond it,
+// take.lua leaves the call to the complete script, and that says so and names the module. The fuzzer of test/model has
+// calls of several funnels, slots and odd words.
 
-package limiter_test
+package redis_test
 
 import (
-	"crypto/sha1"
 	"fmt"
 	"math"
 	"math/bits"
 	"math/rand/v2"
-	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -24,6 +22,7 @@ import (
 	"funnel/internal/contract"
 	"funnel/internal/servertest"
 	"funnel/limiter"
+	"funnel/limiter/internal/redis"
 )
 
 // A scriptCall is a call of one funnel, also in the words of the command, at a given time.
@@ -51,18 +50,17 @@ func TestScriptAgreesWithTheContract(t *testing.T) {
 
 // The client computes the rest of the reply from what take.lua replies.
 func TestTakeScriptAgreesWithTheContract(t *testing.T) {
-	met := compareScript(t, limiter.TakeScript, "reserve", "take", "peek")
-	for _, outcome := range append(contract.Outcomes[:6:6], left) { // those of these commands
+	met := compareScript(t, redis.TakeScript, "reserve", "take", "peek")
+	for _, outcome := range append(contract.Outcomes[:6:6], left) { // the outcomes of these commands
 		require.Greater(t, met[outcome], 30, outcome)
 	}
 }
 
 // evalTake calls take.lua as the client does, which leaves some calls to the complete script.
-func (c scriptCall) evalTake(hash string) (*limiter.TakeCall, []string) {
+func (c scriptCall) evalTake(hash string) (*redis.TakeCall, []string) {
 	operation := map[string]call.Operation{"reserve": call.Reserve, "take": call.Take, "peek": call.Peek}[c.command]
 	maxWait, _ := contract.Seconds(append(c.words, "0")[5])
-	limit := limiter.Limit{Count: int(c.count), Period: time.Duration(c.period), Capacity: int(c.capacity)}
-	take := limiter.NewTakeCall(operation, limit, int(c.quantity), maxWait.Int64())
+	take := redis.NewTakeCall(operation, c.capacity, c.count, c.period, c.quantity, maxWait.Int64())
 	if take == nil {
 		return nil, []string{"get", ""}
 	}
@@ -70,11 +68,11 @@ func (c scriptCall) evalTake(hash string) (*limiter.TakeCall, []string) {
 }
 
 // readTake makes the command's reply of one of take.lua, or nil if it decides nothing.
-func (c scriptCall) readTake(take *limiter.TakeCall, reply any) any {
+func (c scriptCall) readTake(take *redis.TakeCall, reply any) any {
 	if reply == nil {
 		return nil
 	}
-	decision, receipt, taken, decided, err := take.Read(reply)
+	decision, decided, err := take.Read(reply)
 	if _, isError := reply.(servertest.ErrorReply); isError || err != nil {
 		return reply
 	}
@@ -83,21 +81,15 @@ func (c scriptCall) readTake(take *limiter.TakeCall, reply any) any {
 	}
 	limited, wait := map[bool]int64{true: 1}[decision.Limited], "-1"
 	if decision.Wait >= 0 {
-		wait = seconds(decision.Wait)
+		wait = seconds(int64(decision.Wait))
 	}
-	row := []any{limited, decision.Limit, decision.Remaining, wait, seconds(decision.ResetAfter), fmt.Sprint(receipt)}
+	row := []any{limited, c.capacity, decision.Remaining, wait, seconds(int64(decision.ResetAfter)),
+		fmt.Sprint(decision.Receipt)}
 	whole := []any{limited, wait, []any{row}}
 	if c.command == "take" {
-		whole = append(whole, taken)
+		whole = append(whole, decision.Taken)
 	}
 	return ofScript(whole)
-}
-
-func TestPageTellsTheHashAndSizeOfTheScript(t *testing.T) {
-	page, err := os.ReadFile("../docs/clients.md")
-	require.NoError(t, err)
-	require.Contains(t, string(page), fmt.Sprintf("`%x`", sha1.Sum([]byte(limiter.Script()))))
-	require.Contains(t, string(page), fmt.Sprintf(" %d,%03d bytes", len(limiter.Script())/1000, len(limiter.Script())%1000))
 }
 
 // compareScript makes random calls of these commands, and returns how many came to which outcome.
@@ -105,9 +97,8 @@ func compareScript(t *testing.T, script string, commands ...string) (met map[str
 	t.Helper()
 	t.Parallel()
 	met = map[string]int{}
-	wire := shared(t, limiter.PathScript).Wire(t)
-	exchange(t, wire, []string{"select", fmt.Sprint(ownDatabase())})
-	hash := exchange(t, wire, []string{"script", "load", limiter.WithClock(script)})[0].(string)
+	wire := servertest.Start(t, servertest.Options{Config: []string{"--save", ""}}).Wire(t)
+	hash := exchange(t, wire, []string{"script", "load", redis.WithClock(script)})[0].(string)
 	cases, seed := servertest.QuickOrLong(10_000, 1_000_000), rand.Uint64()
 	t.Logf("seed %d: %d calls of each command", seed, cases)
 	for _, command := range commands {
@@ -120,10 +111,11 @@ func compareScript(t *testing.T, script string, commands ...string) (met map[str
 }
 
 // compareCalls compares 500 calls, and counts their outcomes.
-func compareCalls(t *testing.T, wire *servertest.Wire, hash string, complete bool, command string, random *rand.Rand, met map[string]int) {
+func compareCalls(t *testing.T, wire *servertest.Wire, hash string, complete bool, command string, random *rand.Rand,
+	met map[string]int) {
 	t.Helper()
 	var calls [500]scriptCall
-	var takes [500]*limiter.TakeCall
+	var takes [500]*redis.TakeCall
 	commands := [][]string{{"flushdb"}, {"rpush", "list", "element"}}
 	for i := range calls {
 		calls[i] = randomCall(random, command, i)
@@ -171,12 +163,13 @@ func (c scriptCall) evalsha(hash string, words ...string) []string {
 
 // expect is what the contract says: the reply, and then value and expiry of the key. It names the outcome.
 func (c scriptCall) expect(complete bool, got any, wallClock int64) (want []any, name string) {
-	outcome := contract.Run(contract.Default, append([]string{"cl." + c.command}, c.words...), c.now, func(key string) contract.Value {
-		if c.stored != nil {
-			return contract.Value{Type: "string", Text: c.stored[1]}
-		}
-		return contract.Value{Type: map[bool]string{true: "list"}[key == "list"]}
-	})
+	outcome := contract.Run(contract.Default, append([]string{"cl." + c.command}, c.words...), c.now,
+		func(key string) contract.Value {
+			if c.stored != nil {
+				return contract.Value{Type: "string", Text: c.stored[1]}
+			}
+			return contract.Value{Type: map[bool]string{true: "list"}[key == "list"]}
+		})
 	text, _ := got.(servertest.ErrorReply)
 	const tooLarge = " and period are too large together for the script: "
 	isRefused := strings.Contains(string(text), tooLarge)
@@ -210,8 +203,8 @@ func (c scriptCall) expect(complete bool, got any, wallClock int64) (want []any,
 // above 4,000,000 makes a time of 104 days or more.
 func (c scriptCall) isBeyond() bool {
 	interval := c.period / c.count
-	isLarge := func(number int64) bool { return number > mostTokens && interval > (days104-1)/number }
-	return c.count > mostTokens && c.period >= days104 || isLarge(c.capacity) || c.command != "take" && isLarge(c.quantity)
+	isLarge := func(number int64) bool { return number > maxTokens && interval > (days104-1)/number }
+	return c.count > maxTokens && c.period >= days104 || isLarge(c.capacity) || c.command != "take" && isLarge(c.quantity)
 }
 
 // ofScript is a reply as the script makes it: integers of more than 15 digits are strings.
@@ -291,7 +284,7 @@ type scriptFunnel struct{ capacity, count, period, quantity, tat int64 }
 const noKey = -1
 
 // The bounds of the complete script: the largest number with any time, and 104 days.
-const mostTokens, days104 = 4_000_000, 104 * 24 * 60 * 60 * 1_000_000_000
+const maxTokens, days104 = 4_000_000, 104 * 24 * 60 * 60 * 1_000_000_000
 
 // randomFunnel draws numbers of every size, mostly such that funnels exist within the range of the
 // scripts or just beyond, and TATs where decisions change.
@@ -314,7 +307,8 @@ func randomFunnel(random *rand.Rand, now int64) (f scriptFunnel) {
 	f.quantity = randomNumber(random, f.capacity)
 	if kind := random.IntN(10); kind < 4 {
 		f.quantity = []int64{0, min(f.capacity, math.MaxInt64-1) + 1,
-			max(0, min((math.MaxInt64-now)/interval+int64(random.IntN(5)-2), math.MaxInt64/interval)), // a charge beyond 63 bits, or nearly
+			max(0, min((math.MaxInt64-now)/interval+int64(random.IntN(5)-2),
+				math.MaxInt64/interval)), // a charge beyond 63 bits, or nearly
 			randomTokens(random, math.MaxInt64/interval, days104/interval)}[kind]
 	}
 	if random.IntN(4) == 0 {
@@ -345,22 +339,22 @@ func randomFunnel(random *rand.Rand, now int64) (f scriptFunnel) {
 	return f
 }
 
-// randomTokens draws a number up to most: often one that the complete script takes with any time, or
+// randomTokens draws a number up to most: often a number that the complete script takes with any time, or
 // for which that time is up to 104 days, and often one where this ends.
 func randomTokens(random *rand.Rand, most, in104Days int64) int64 {
 	some := randomNumber(random, max(1, in104Days))
-	number := []int64{randomNumber(random, most), randomNumber(random, mostTokens), some, some,
-		about(random, mostTokens), about(random, in104Days)}[random.IntN(6)]
+	number := []int64{randomNumber(random, most), randomNumber(random, maxTokens), some, some,
+		about(random, maxTokens), about(random, in104Days)}[random.IntN(6)]
 	return max(1, min(number, most))
 }
 
 func about(random *rand.Rand, number int64) int64 { return max(1, number-2+random.Int64N(5)) }
 
-// randomNumber draws a number from 1 to most, of any number of bits, or one around a
+// randomNumber draws a number from 1 to largest, of any number of bits, or one around a
 // power of 2 or 10.
-func randomNumber(random *rand.Rand, most int64) int64 {
-	size := bits.Len64(uint64(most))
-	number := random.Int64N(most) >> random.IntN(size)
+func randomNumber(random *rand.Rand, largest int64) int64 {
+	size := bits.Len64(uint64(largest))
+	number := random.Int64N(largest) >> random.IntN(size)
 	switch random.IntN(6) {
 	case 0:
 		number = about(random, 1<<random.IntN(size))
@@ -369,5 +363,5 @@ func randomNumber(random *rand.Rand, most int64) int64 {
 	case 2:
 		number = int64(random.IntN(100))
 	}
-	return max(1, min(number, most))
+	return max(1, min(number, largest))
 }

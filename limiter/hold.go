@@ -1,0 +1,45 @@
+package limiter
+
+import (
+	"context"
+	"time"
+
+	"funnel/internal/call"
+	"funnel/limiter/internal/redis"
+)
+
+// A hold is a place in slots under the name of its holder, or the attempt to get one.
+type hold struct {
+	limiter *Limiter
+	key     string
+	slots   Slots
+	holder  string
+	taken   time.Time // from before the call that took it was sent
+}
+
+// renewal returns a call that renews the slot. It has a limit of 0, which takes no slot.
+func (h *hold) renewal() *query {
+	q := newQuery(call.Reserve, 1)
+	q.addSlots(h.limiter, h.key, Slots{TTL: h.slots.TTL}, h.holder)
+	return q
+}
+
+// refund returns a call that ends the slot.
+func (h *hold) refund() *query {
+	q := newQuery(call.Refund, 1)
+	q.addSlots(h.limiter, h.key, h.slots, h.holder)
+	return q
+}
+
+// giveBack ends the slot that a call may have taken whose answer was lost. A server that stands still has that call in
+// its socket, and executes it later, so giveBack asks until the server answers or the slot has ended.
+func (h *hold) giveBack(ctx context.Context) {
+	began, pause := time.Now(), h.slots.TTL/10
+	for {
+		_, err := h.limiter.decide(ctx, h.limiter.shared, h.refund())
+		if redis.IsAnswered(err) || time.Since(began) >= h.slots.TTL {
+			return
+		}
+		time.Sleep(pause)
+	}
+}

@@ -1,0 +1,83 @@
+package backend
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"funnel/gcra"
+	"funnel/internal/call"
+	"funnel/slots"
+)
+
+// A Call asks about 1 to 64 rows, which are decided together: see package call.
+type Call struct {
+	Operation call.Operation
+	Rows      []Row
+	MaxWait   time.Duration // of Reserve for one funnel: from 0
+	Receipt   int64         // of Refund for one funnel, or gcra.NoReceipt
+
+	// Lost, if not nil, is called in a goroutine of its own if the call may have been executed, and nobody gets the
+	// answer. No copy of it is under way in this process then. Its context is never done.
+	Lost func(context.Context)
+}
+
+// A Row asks one funnel for tokens, or asks for one of several slots.
+type Row struct {
+	Key   string // in Redis
+	Kind  call.Kind
+	Words *Words
+
+	Tokens   gcra.Request // of a funnel, checked
+	Quantity int          // how many tokens these are
+
+	Slot   slots.Request // checked
+	Holder string        // who wants the slot
+}
+
+// Words are the words of a row between its key and the last word, which is a quantity or a holder, as go-redis takes
+// them. Values that become any are allocated: a Limiter keeps the words of its limits.
+type Words struct {
+	Limit, Count, Period any
+	Tolerance, Interval  any       // of a funnel, in nanoseconds
+	Rate                 gcra.Rate // of a funnel
+}
+
+// Accounts reports whether the call is for tokens that were used, or that were not.
+func (c *Call) Accounts() bool { return c.Operation == call.Charge || c.Operation == call.Refund }
+
+// EndsSlot reports whether the call gives a slot back. Such a call may be sent any number of times.
+func (c *Call) EndsSlot() bool { return c.Operation == call.Refund && c.Rows[0].Kind == call.Slots }
+
+// Undecided returns the rows as package call decides them, without their state.
+func (c *Call) Undecided() []call.Row {
+	rows := make([]call.Row, len(c.Rows))
+	for i := range rows {
+		rows[i].Kind = c.Rows[i].Kind
+		rows[i].Funnel.Request = c.Rows[i].Tokens
+		rows[i].Slots.Request = c.Rows[i].Slot
+	}
+	return rows
+}
+
+// Wrap returns an error that names the keys of the call.
+func (c *Call) Wrap(err error) error {
+	if len(c.Rows) == 1 {
+		return fmt.Errorf("limiter: key %q: %w", c.Rows[0].Key, err)
+	}
+	keys := make([]string, len(c.Rows))
+	for i := range keys {
+		keys[i] = c.Rows[i].Key
+	}
+	return fmt.Errorf("limiter: keys %q: %w", keys, err)
+}
+
+// Seconds writes a time as the commands take it: exact, and without a fraction if possible.
+func Seconds(d time.Duration) string {
+	seconds, nanoseconds := d/time.Second, d%time.Second
+	if nanoseconds == 0 {
+		return strconv.Itoa(int(seconds))
+	}
+	return fmt.Sprintf("%d.%09d", seconds, nanoseconds)
+}

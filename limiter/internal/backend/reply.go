@@ -1,0 +1,67 @@
+package backend
+
+import (
+	"time"
+
+	"funnel/internal/call"
+)
+
+// What may decide a call.
+const (
+	Module = "module"
+	Script = "script"
+	Local  = "local"
+	Open   = "open"
+	Closed = "closed"
+)
+
+// A Reply is the decision on a call. The zero Reply decides nothing.
+type Reply struct {
+	Source  string // Module, Script, Local, Open or Closed; empty if nothing was decided
+	Limited bool   // the call as a whole: a row limits it
+	Sent    bool   // something may have been executed, even if there is an error
+	Cause   error  // why Redis has not decided, if another backend has
+
+	// The replies on each row. Most calls have one row, which needs no allocation.
+	First  RowReply
+	Others []RowReply
+}
+
+// A RowReply is the decision on one row.
+type RowReply struct {
+	Limited    bool // by this row alone
+	Held       bool // of a slot: the holder had one before the call
+	Remaining  int64
+	Wait       time.Duration // or gcra.Never
+	ResetAfter time.Duration
+	Taken      int64 // by Take
+	Receipt    int64 // of tokens that were taken, or 0
+}
+
+// Row returns the reply on a row.
+func (r *Reply) Row(index int) *RowReply {
+	if index == 0 {
+		return &r.First
+	}
+	return &r.Others[index-1]
+}
+
+// NewReply returns a reply from rows that package call has decided, without receipts.
+func NewReply(source string, rows []call.Row) Reply {
+	reply := Reply{Source: source, Limited: call.Summarize(rows).Limited}
+	if len(rows) > 1 {
+		reply.Others = make([]RowReply, len(rows)-1)
+	}
+	for i := range rows {
+		decision := &rows[i].Decision
+		*reply.Row(i) = RowReply{
+			Limited:    decision.Limited,
+			Held:       rows[i].Slots.Decision.Held > 0,
+			Remaining:  decision.Remaining,
+			Wait:       time.Duration(decision.Wait),
+			ResetAfter: time.Duration(decision.ResetAfter),
+			Taken:      rows[i].Funnel.Taken,
+		}
+	}
+	return reply
+}

@@ -1,0 +1,166 @@
+// Package guard stands in front of Redis. A [Guard] bounds how long a call waits for Redis, and keeps calls from a
+// Redis that does not answer. A [Policy] has another backend decide the calls that get no answer.
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"funnel/limiter/internal/backend"
+)
+
+// Redis is the backend behind a guard. An error of it without a class of package backend says that no answer came.
+type Redis interface {
+	backend.Backend
+	Reset(ctx context.Context, key string) error
+}
+
+// A Guard asks Redis within a time-out, unless Redis has ceased to answer. Make one with [New].
+type Guard struct {
+	redis    Redis
+	timeout  time.Duration
+	timedOut error // what a call that waited for the whole time-out gets
+	now      func() time.Duration
+	breaker  breaker
+}
+
+// New returns a guard of redis. At a timeout of 0 or less, contexts and redis alone bound how long calls wait. Now is a
+// monotonic clock.
+func New(redis Redis, timeout time.Duration, now func() time.Duration) *Guard {
+	timedOut := fmt.Errorf("limiter: no answer from Redis within %v: %w", timeout, context.DeadlineExceeded)
+	return &Guard{redis: redis, timeout: timeout, timedOut: timedOut, now: now}
+}
+
+// Ask has Redis decide a call within the time-out. It returns when ctx is done, which a client of go-redis may not:
+// later answers are dropped.
+func (g *Guard) Ask(ctx context.Context, c *backend.Call) (reply backend.Reply, err error) {
+	within := ctx
+	if g.timeout > 0 {
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeoutCause(ctx, g.timeout, g.timedOut)
+		defer cancel()
+	}
+	var late *pending
+	if within.Done() == nil {
+		reply, err = g.send(within, c)
+	} else {
+		late = &pending{done: make(chan struct{})}
+		go late.run(within, g, c)
+		select {
+		case <-late.done:
+			reply, err = late.reply, late.err
+		case <-within.Done():
+			reply, err = backend.Reply{Sent: true}, context.Cause(within)
+		}
+	}
+	if err == nil || errors.Is(err, backend.ErrInvalid) {
+		return reply, err
+	}
+	if c.Lost != nil && reply.Sent {
+		go late.lose(ctx, c)
+	}
+	return reply, g.explain(ctx, err, reply.Sent)
+}
+
+// Reset deletes a key in Redis, within the time-out, even if Redis has ceased to answer.
+func (g *Guard) Reset(ctx context.Context, key string) error {
+	within := ctx
+	if g.timeout > 0 {
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeoutCause(ctx, g.timeout, g.timedOut)
+		defer cancel()
+	}
+	answer := make(chan error, 1)
+	go func() { answer <- g.note(within, g.redis.Reset(within, key), false) }()
+	var err error
+	select {
+	case err = <-answer:
+	case <-within.Done():
+		err = context.Cause(within)
+	}
+	if err == nil || errors.Is(err, backend.ErrInvalid) {
+		return err
+	}
+	return g.explain(ctx, err, true)
+}
+
+// explain returns the error of a call that Redis has not decided: the cause of ctx if its caller has given up.
+func (g *Guard) explain(ctx context.Context, err error, sent bool) error {
+	if err == g.timedOut && sent { // an open breaker repeats that error
+		g.breaker.failed(g.now(), err)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, backend.ErrUnavailable):
+		return err
+	}
+	return backend.Unavailable(err)
+}
+
+// send asks Redis, unless the breaker is open; slots are given back in any case.
+func (g *Guard) send(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+	isProbe := g.breaker.isOpen() && !c.EndsSlot()
+	if isProbe {
+		if refusal := g.breaker.admit(g.now()); refusal != nil {
+			return backend.Reply{}, refusal
+		}
+	}
+	reply, err := g.redis.Ask(ctx, c)
+	return reply, g.note(ctx, err, isProbe)
+}
+
+// note reports the outcome to the breaker, even if the caller has given up. It returns the error, or the cause of ctx
+// if that is the reason for it.
+func (g *Guard) note(ctx context.Context, err error, isProbe bool) error {
+	if err == nil || errors.Is(err, backend.ErrInvalid) || errors.Is(err, backend.ErrUnavailable) {
+		g.breaker.answered()
+		return err
+	}
+	err = causeOf(ctx, err)
+	switch {
+	case ctx.Err() == nil:
+		g.breaker.failed(g.now(), err)
+	case isProbe && err != g.timedOut:
+		g.breaker.leaveProbe()
+	}
+	return err
+}
+
+// causeOf says why, if the context is the reason for an error.
+func causeOf(ctx context.Context, err error) error {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		<-ctx.Done() // the connection has the same deadline, and may report it first
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// A pending answer is there when done is closed.
+type pending struct {
+	reply backend.Reply
+	err   error
+	done  chan struct{}
+}
+
+// run asks Redis.
+func (p *pending) run(ctx context.Context, g *Guard, c *backend.Call) {
+	defer close(p.done)
+	p.reply, p.err = g.send(ctx, c)
+}
+
+// lose has the caller told that the answer to its call was lost, when no copy of the call is under way. P is nil if
+// none can be. An answer that limits the call, or says that it is wrong, has taken nothing.
+func (p *pending) lose(ctx context.Context, c *backend.Call) {
+	if p != nil {
+		<-p.done
+		if p.err == nil && p.reply.Limited || errors.Is(p.err, backend.ErrInvalid) {
+			return
+		}
+	}
+	c.Lost(context.WithoutCancel(ctx))
+}

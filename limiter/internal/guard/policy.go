@@ -1,0 +1,75 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"funnel/gcra"
+	"funnel/internal/call"
+	"funnel/limiter/internal/backend"
+)
+
+// A Policy asks Redis, and has another backend decide the calls that Redis does not decide. Make one with [NewPolicy].
+type Policy struct {
+	redis    backend.Backend
+	fallback backend.Backend
+	now      func() time.Duration
+	outage   outage
+}
+
+// NewPolicy returns the policy of that name, by which fallback decides if redis fails. Now is a monotonic clock.
+func NewPolicy(name string, redis, fallback backend.Backend, logger *slog.Logger, now func() time.Duration) *Policy {
+	return &Policy{redis: redis, fallback: fallback, now: now, outage: outage{logger: logger, policy: name}}
+}
+
+// Ask has Redis decide a call, or the fallback, which does not decide calls that are wrong, or whose caller has
+// given up. Reply.Cause is then why Redis has not.
+func (p *Policy) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+	reply, cause := p.redis.Ask(ctx, c)
+	if cause == nil {
+		if p.outage.begun.Load() {
+			p.outage.decided(ctx, p.now())
+		}
+		return reply, nil
+	}
+	if !errors.Is(cause, backend.ErrUnavailable) {
+		return reply, cause
+	}
+	p.outage.failed(ctx, p.now(), cause)
+	instead, err := p.fallback.Ask(ctx, c)
+	instead.Cause, instead.Sent = cause, reply.Sent
+	return instead, err
+}
+
+// Open decides as if all funnels were empty and all slots free, and accounts for nothing.
+type Open struct{}
+
+// Ask allows all but a quantity above the capacity.
+func (Open) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
+	rows := c.Undecided()
+	if _, err := c.Operation.Apply(rows, time.Now().UnixNano(), int64(c.MaxWait), c.Receipt); err != nil {
+		return backend.Reply{}, backend.Invalid(c.Wrap(err))
+	}
+	return backend.NewReply(backend.Open, rows), nil
+}
+
+// Closed limits every call.
+type Closed struct{}
+
+// closedWait is how long Closed tells callers to wait.
+const closedWait = int64(time.Second)
+
+// Ask limits a call for a second, or for ever if it is for more tokens than fit.
+func (Closed) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
+	rows := c.Undecided()
+	for i := range rows {
+		row, wait := &c.Rows[i], closedWait
+		if row.Kind == call.Funnel && int64(row.Quantity) > row.Words.Rate.Capacity() && c.Operation != call.Take {
+			wait = gcra.Never
+		}
+		rows[i].Decision = call.Decision{Limited: true, Wait: wait, ResetAfter: row.Words.Rate.Tolerance()}
+	}
+	return backend.NewReply(backend.Closed, rows), nil
+}

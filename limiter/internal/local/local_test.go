@@ -1,0 +1,147 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/gcra"
+	"funnel/internal/call"
+	"funnel/limiter/internal/backend"
+	inflight "funnel/slots"
+)
+
+// tokensOf returns a call for tokens of a funnel of 15 that leaks one each two seconds.
+func tokensOf(t testing.TB, operation call.Operation, key string, quantity int64) *backend.Call {
+	rate, err := gcra.NewRate(15, 30, int64(time.Minute))
+	require.NoError(t, err)
+	tokens, err := rate.Request(quantity)
+	require.NoError(t, err)
+	return &backend.Call{Operation: operation, Receipt: gcra.NoReceipt,
+		Rows: []backend.Row{{Key: key, Tokens: tokens, Quantity: int(quantity)}}}
+}
+
+// slotOf returns a call about a slot of a holder, for ttl.
+func slotOf(t testing.TB, operation call.Operation, key, holder string, limit int64, ttl time.Duration) *backend.Call {
+	slot, err := inflight.NewRequest(limit, int64(ttl))
+	require.NoError(t, err)
+	return &backend.Call{Operation: operation, Receipt: gcra.NoReceipt,
+		Rows: []backend.Row{{Key: key, Kind: call.Slots, Slot: slot, Holder: holder}}}
+}
+
+// ask asks rows, which must decide.
+func ask(t testing.TB, rows *Rows, c *backend.Call) backend.Reply {
+	t.Helper()
+	reply, err := rows.Ask(context.Background(), c)
+	require.NoError(t, err)
+	return reply
+}
+
+func TestFunnelsAreKeptUntilTheyHaveDrained(t *testing.T) {
+	now := time.Duration(0)
+	rows := New(func() time.Duration { return now })
+	require.Positive(t, ask(t, rows, tokensOf(t, call.Reserve, "key", 15)).First.Receipt)
+	limited := ask(t, rows, tokensOf(t, call.Reserve, "key", 1))
+	require.Equal(t, backend.RowReply{Limited: true, Wait: 2 * time.Second, ResetAfter: 30 * time.Second}, limited.First)
+	require.Zero(t, ask(t, rows, tokensOf(t, call.Refund, "key", 1)).First.Receipt, "a refund takes nothing")
+	for i := range 1000 {
+		ask(t, rows, tokensOf(t, call.Reserve, fmt.Sprint(i), 1))
+		now += time.Second
+	}
+	require.Less(t, rows.Len(), 50, "drained funnels go")
+	require.NoError(t, rows.Reset(t.Context(), "999"))
+	require.EqualValues(t, 15, ask(t, rows, tokensOf(t, call.Peek, "999", 1)).First.Remaining)
+}
+
+func TestKeysOfSlotsGoWhenAllHaveEnded(t *testing.T) {
+	now := time.Duration(0)
+	rows := New(func() time.Duration { return now })
+	for i := range 1000 {
+		ask(t, rows, slotOf(t, call.Reserve, fmt.Sprint(i), "holder", 1, time.Second))
+		now += time.Second
+	}
+	require.Less(t, rows.Len(), 50)
+}
+
+// holders tells each holder what a plain list of the slots says.
+func TestSlotsAgainstAList(t *testing.T) {
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	h, list := &holders{ends: map[string]int64{}}, map[string]int64{}
+	now := int64(1000)
+	for step := range 20_000 {
+		now += random.Int64N(3)
+		holder := fmt.Sprint(random.IntN(300))
+		want := inflight.State{}
+		others := []int64{}
+		for other, end := range list {
+			switch {
+			case end <= now:
+				delete(list, other)
+				continue
+			case other == holder:
+				want.Own = end
+			default:
+				others = append(others, end)
+			}
+			want.Running++
+		}
+		if len(others) > 0 {
+			want.First, want.Last = slices.Min(others), slices.Max(others)
+		}
+		require.Equal(t, want, h.read(holder, now), "seed %d, step %d, holder %s at %d", seed, step, holder, now)
+		end := int64(0)
+		if random.IntN(3) > 0 {
+			end = now + 1 + random.Int64N(500)
+		}
+		h.set(holder, end)
+		if list[holder] = end; end == 0 {
+			delete(list, holder)
+		}
+	}
+	require.Equal(t, len(h.byEnd), len(h.ends))
+}
+
+// Many slots of one key delay no call for another key: no call looks at each of them. A walk over all slots at each
+// call takes half a minute here, and ten times that with the race detector.
+func TestManySlotsDelayNobody(t *testing.T) {
+	const many = 40_000
+	now := time.Duration(0)
+	rows := New(func() time.Duration { now += time.Microsecond; return now })
+	began := time.Now()
+	for i := range many {
+		reply, err := rows.Ask(t.Context(), slotOf(t, call.Reserve, "slots", strconv.Itoa(i), many, time.Minute))
+		if err != nil || reply.Limited {
+			t.Fatalf("slot %d: %+v, %v", i, reply, err)
+		}
+	}
+	for i := range many {
+		reply, err := rows.Ask(t.Context(), slotOf(t, call.Reserve, "slots", strconv.Itoa(i), 0, time.Minute))
+		if err != nil || !reply.First.Held {
+			t.Fatalf("renewal %d: %+v, %v", i, reply, err)
+		}
+	}
+	now += time.Hour
+	peeked := ask(t, rows, slotOf(t, call.Peek, "slots", "x", many, time.Minute))
+	require.EqualValues(t, many, peeked.First.Remaining, "all have ended")
+	require.Less(t, time.Since(began), 10*time.Second)
+}
+
+func TestErrorsChangeNothing(t *testing.T) {
+	rows := New(func() time.Duration { return 0 })
+	c := tokensOf(t, call.Charge, "key", 1)
+	rate, err := gcra.NewRate(1, 1, 4e18)
+	require.NoError(t, err)
+	c.Rows[0].Tokens, err = rate.Request(2)
+	require.NoError(t, err)
+	_, err = rows.Ask(t.Context(), c)
+	require.ErrorIs(t, err, backend.ErrInvalid)
+	require.ErrorIs(t, err, gcra.ErrTAT)
+	require.Zero(t, rows.Len())
+}

@@ -1,0 +1,95 @@
+package local
+
+import (
+	"cmp"
+	"slices"
+
+	"funnel/slots"
+)
+
+// holders are the holders of slots under one key. Their slots are kept in the order in which they end, and so are
+// counted by a binary search: no call looks at each of them. Times are milliseconds since the Unix epoch.
+type holders struct {
+	byEnd []slot
+	ends  map[string]int64 // by holder
+}
+
+type slot struct {
+	end    int64
+	holder string
+}
+
+// maxForgotten bounds how many ended slots one call removes.
+const maxForgotten = 100
+
+// read tells a holder which slots run, and removes some slots that have ended. Nil means that there are none.
+func (h *holders) read(holder string, now int64) (state slots.State) {
+	if h == nil {
+		return state
+	}
+	ended, _ := slices.BinarySearchFunc(h.byEnd, slot{end: now + 1}, compare)
+	forgotten := min(ended, maxForgotten)
+	for _, old := range h.byEnd[:forgotten] {
+		delete(h.ends, old.holder)
+	}
+	h.byEnd = h.byEnd[forgotten:]
+	running := h.byEnd[ended-forgotten:]
+	state.Running = int64(len(running))
+	if end := h.ends[holder]; end > now {
+		state.Own = end
+	}
+	state.First, state.Last = endOfAnother(running, holder), 0
+	for i := len(running) - 1; i >= 0 && state.Last == 0; i-- {
+		state.Last = endOfAnother(running[i:i+1], holder)
+	}
+	return state
+}
+
+// endOfAnother is when the first of some slots ends that another holder has, or 0.
+func endOfAnother(running []slot, holder string) int64 {
+	for _, other := range running { // a holder has one slot, so this looks at two
+		if other.holder != holder {
+			return other.end
+		}
+	}
+	return 0
+}
+
+// set sets when a holder's slot ends; 0 ends it.
+func (h *holders) set(holder string, end int64) {
+	if old, has := h.ends[holder]; has {
+		if at, found := slices.BinarySearchFunc(h.byEnd, slot{old, holder}, compare); found {
+			h.remove(at)
+		}
+		delete(h.ends, holder)
+	}
+	if end > 0 {
+		at, _ := slices.BinarySearchFunc(h.byEnd, slot{end, holder}, compare)
+		h.byEnd = slices.Insert(h.byEnd, at, slot{end, holder})
+		h.ends[holder] = end
+	}
+}
+
+// remove removes the slot at an index. It moves the slots before or the slots behind, of which there are fewer: mostly
+// the first slots are renewed.
+func (h *holders) remove(at int) {
+	if at > len(h.byEnd)/2 {
+		h.byEnd = slices.Delete(h.byEnd, at, at+1)
+		return
+	}
+	copy(h.byEnd[1:at+1], h.byEnd[:at])
+	h.byEnd[0] = slot{}
+	h.byEnd = h.byEnd[1:]
+}
+
+// last is when the last slot ends, or 0 if there is none.
+func (h *holders) last() int64 {
+	if len(h.byEnd) == 0 {
+		return 0
+	}
+	return h.byEnd[len(h.byEnd)-1].end
+}
+
+func compare(a, b slot) int {
+	return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.holder, b.holder))
+}

@@ -1,0 +1,54 @@
+// What the tests see of the package beyond its exported names.
+
+package redis
+
+import (
+	"strings"
+	"time"
+
+	"funnel/gcra"
+	"funnel/internal/call"
+	"funnel/limiter/internal/backend"
+)
+
+var (
+	IsBadCall  = isBadCall
+	TakeScript = takeText
+)
+
+// WithClock is a script that takes the server's time from two keys, before the others.
+func WithClock(script string) string {
+	const clock = "local clock = {table.remove(KEYS, 1), table.remove(KEYS, 1)}\n"
+	return clock + strings.ReplaceAll(script, "redis.call('TIME')", "clock")
+}
+
+// A TakeCall is a call that take.lua decides.
+type TakeCall struct{ call *backend.Call }
+
+// NewTakeCall returns nil for a call that is wrong, or that take.lua cannot decide.
+func NewTakeCall(operation call.Operation, capacity, count, period, quantity, maxWait int64) *TakeCall {
+	rate, err := gcra.NewRate(capacity, count, period)
+	if err != nil {
+		return nil
+	}
+	request, err := rate.Request(quantity)
+	if operation == call.Take {
+		request, err = rate.RequestUpTo(quantity)
+	}
+	words := &backend.Words{Tolerance: rate.Tolerance(), Interval: rate.EmissionInterval(), Rate: rate}
+	c := &backend.Call{Operation: operation, MaxWait: time.Duration(maxWait), Receipt: gcra.NoReceipt,
+		Rows: []backend.Row{{Tokens: request, Words: words, Quantity: int(quantity)}}}
+	if err != nil || !fitsTakeScript(c) {
+		return nil
+	}
+	return &TakeCall{c}
+}
+
+// Words are those behind the keys.
+func (c *TakeCall) Words() []any { return takeScriptArgs(c.call)[4:] }
+
+// Read returns the decision on the funnel, or decided false if the complete script has to decide.
+func (c *TakeCall) Read(reply any) (row backend.RowReply, decided bool, err error) {
+	decision, decided, err := readTakeScript(c.call, reply)
+	return decision.First, decided, err
+}

@@ -1,0 +1,22 @@
+package redis
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+
+	"funnel/limiter/internal/backend"
+)
+
+// askModule asks by the module's command: the rows, and behind them max_wait or tat.
+func (s *Server) askModule(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+	args := append(make([]any, 0, 2+5*len(c.Rows)), commandNames[c.Operation])
+	for i := range c.Rows {
+		args = appendWords(append(args, c.Rows[i].Key), &c.Rows[i])
+	}
+	command := redis.NewCmd(ctx, appendLast(args, c)...)
+	if err := s.send(ctx, sendable(c, command)); err != nil {
+		return backend.Reply{}, err
+	}
+	return read(c, command.Val(), backend.Module)
+}

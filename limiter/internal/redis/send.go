@@ -1,0 +1,65 @@
+package redis
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+
+	"funnel/internal/call"
+	"funnel/limiter/internal/backend"
+)
+
+// send sends a command, and waits for the reply even if the client
+// pipelines and returns at once. It sends nothing for a caller who has given up.
+func (s *Server) send(ctx context.Context, command redis.Cmder) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.client.Process(ctx, command); err != nil {
+		return err
+	}
+	return command.Err()
+}
+
+// sendable returns the command for a call as it is sent. Go-redis must not repeat a refund of tokens after its
+// answer was lost: executed twice, it gives other callers' tokens back. Any other command that is executed twice
+// limits too early, never too late.
+func sendable(c *backend.Call, command *redis.Cmd) redis.Cmder {
+	if c.Operation == call.Refund && !c.EndsSlot() {
+		return once{command}
+	}
+	return command
+}
+
+// once is a command that go-redis does not repeat, neither after a lost answer nor after a reply
+// such as LOADING. Go-redis follows MOVED and ASK, and asks another node after READONLY: none of
+// these was executed. Hooks of go-redis see another type than *redis.Cmd.
+type once struct{ *redis.Cmd }
+
+// NoRetry tells go-redis not to repeat the command.
+func (once) NoRetry() bool { return true }
+
+// run runs a script by its hash, or by its text if the server lacks it. The first two arguments are left to it.
+func (s *Server) run(ctx context.Context, c *backend.Call, script *script, args []any) (any, error) {
+	reply, err := s.eval(ctx, c, "evalsha", script.hash, args)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		reply, err = s.eval(ctx, c, "eval", script.text, args)
+	}
+	return reply, err
+}
+
+// eval sends EVALSHA or EVAL. A peek goes by the form of these that only reads, for replicas.
+func (s *Server) eval(ctx context.Context, c *backend.Call, name string, script any, args []any) (any, error) {
+	readsOnly := c.Operation == call.Peek && !s.lacksReadOnly.Load()
+	args[0], args[1] = name, script
+	if readsOnly {
+		args[0] = name + "_ro"
+	}
+	command := redis.NewCmd(ctx, args...)
+	err := s.send(ctx, sendable(c, command))
+	if readsOnly && isMissing(err) {
+		s.lacksReadOnly.Store(true)
+		return s.eval(ctx, c, name, script, args)
+	}
+	return command.Val(), err
+}

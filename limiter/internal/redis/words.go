@@ -1,0 +1,45 @@
+package redis
+
+import (
+	"funnel/gcra"
+	"funnel/internal/call"
+	"funnel/limiter/internal/backend"
+)
+
+// commandNames are the commands of the module. Strings that become any are allocated.
+var commandNames = [...]any{
+	call.Reserve: "cl.reserve",
+	call.Take:    "cl.take",
+	call.Peek:    "cl.peek",
+	call.Charge:  "cl.charge",
+	call.Refund:  "cl.refund",
+}
+
+// operationNames are the operations as the complete script takes them.
+var operationNames = [...]any{
+	call.Reserve: "reserve",
+	call.Take:    "take",
+	call.Peek:    "peek",
+	call.Charge:  "charge",
+	call.Refund:  "refund",
+}
+
+// appendWords appends the words of a row behind its key.
+func appendWords(args []any, row *backend.Row) []any {
+	args = append(args, row.Words.Limit, row.Words.Count, row.Words.Period)
+	if row.Kind == call.Slots {
+		return append(args, row.Holder)
+	}
+	return append(args, row.Quantity)
+}
+
+// appendLast appends the word behind the rows, if there is one.
+func appendLast(args []any, c *backend.Call) []any {
+	switch {
+	case c.MaxWait > 0:
+		return append(args, backend.Seconds(c.MaxWait))
+	case c.Operation == call.Refund && c.Receipt != gcra.NoReceipt:
+		return append(args, c.Receipt)
+	}
+	return args
+}

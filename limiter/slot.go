@@ -1,0 +1,126 @@
+package limiter
+
+import (
+	"context"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"funnel/limiter/internal/backend"
+)
+
+// A Slot is held from [Limiter.TryAcquire] until it is released or lost. All methods may be called
+// from any number of goroutines.
+//
+// It renews itself each third of its TTL, until then, even if the context of TryAcquire is done. It
+// is lost if Redis says so, or has answered no renewal for the TTL, or if the process stood
+// still for longer than the TTL.
+type Slot struct {
+	hold
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	ends   atomic.Int64 // when it is lost if it is not renewed, as the time since it was taken
+
+	asking  chan struct{}   // full while a call about the slot is under way: testing/synctest knows that
+	backend backend.Backend // which counts the slot; nil if nobody does, or does any more
+	timer   *time.Timer     // of the next renewal; nil once the slot is released
+	asked   bool            // Release has asked before, without an answer
+}
+
+// newSlot returns the slot that a backend has given. Nobody counts a slot of FailOpen.
+func (h *hold) newSlot(ctx context.Context, source string) *Slot {
+	s := &Slot{hold: *h, asking: make(chan struct{}, 1)}
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	s.ends.Store(math.MaxInt64)
+	switch source {
+	case backend.Open:
+	case backend.Local:
+		s.keep(h.limiter.local)
+	default:
+		s.keep(h.limiter.shared)
+	}
+	return s
+}
+
+// keep has the slot renew itself by the backend that counts it.
+func (s *Slot) keep(by backend.Backend) {
+	s.backend = by
+	s.ends.Store(int64(s.slots.TTL))
+	s.asking <- struct{}{} // the timer may be due
+	defer func() { <-s.asking }()
+	s.timer = time.AfterFunc(s.slots.TTL/3-time.Since(s.taken), s.renew)
+}
+
+// Context derives from the context of TryAcquire. It is done, too, when the slot is released or lost: if it was lost,
+// the cause is [ErrSlotLost]. Work that goes on after that is not counted.
+//
+// After a pause of the whole process, a context that was taken before may stay alive for some milliseconds: call
+// Context again before a step that cannot be undone.
+func (s *Slot) Context() context.Context {
+	s.left()
+	return s.ctx
+}
+
+// left is how long the slot is not lost yet.
+func (s *Slot) left() time.Duration {
+	left := time.Duration(s.ends.Load()) - time.Since(s.taken)
+	if left <= 0 {
+		s.cancel(ErrSlotLost)
+	}
+	return left
+}
+
+// renew renews the slot once. If Redis does not answer, it soon asks again.
+func (s *Slot) renew() {
+	s.asking <- struct{}{}
+	defer func() { <-s.asking }()
+	sent, left, ttl := time.Since(s.taken), s.left(), s.slots.TTL
+	if s.timer == nil || left <= 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(s.ctx), left, ErrSlotLost)
+	defer cancel()
+	reply, err := s.limiter.decide(ctx, s.backend, s.renewal())
+	next := ttl / 10
+	switch {
+	case err != nil:
+	case reply.Limited || !reply.First.Held:
+		s.ends.Store(0)
+	default:
+		s.ends.Store(int64(sent + ttl))
+		next = sent + ttl/3 - time.Since(s.taken)
+	}
+	left = s.left()
+	if left > 0 {
+		s.timer.Reset(min(next, left))
+	}
+}
+
+// Release gives the slot back and ends its Context. It waits for a renewal that is under way, and
+// for the answer of Redis, whether or not ctx is done, but no longer than [WithTimeout] allows.
+//
+// [ErrSlotLost] says that the slot had been lost before: others may have worked at the same time. (It may also mean
+// that go-redis has repeated the call after a lost answer.) [ErrUnavailable] says that Redis has not answered: the slot
+// ends with its TTL then, or Release may be called again. Once it is answered, Release does nothing.
+func (s *Slot) Release(ctx context.Context) error {
+	s.cancel(context.Canceled)
+	s.asking <- struct{}{}
+	defer func() { <-s.asking }()
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
+	if s.backend == nil {
+		return nil
+	}
+	reply, err := s.limiter.decide(context.WithoutCancel(ctx), s.backend, s.refund())
+	if err != nil {
+		s.asked = true
+		return err
+	}
+	s.backend = nil
+	if !reply.First.Held && !s.asked {
+		return ErrSlotLost
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+// If Redis loses answers, stands still or is dead, no slot is held by nobody for longer than a tenth of the TTL after
+// Redis answers again.
+
+package limiter_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+	"funnel/limiter"
+)
+
+// Go-redis repeats a command whose answer was lost: the second copy finds the slot of the first.
+func TestSlotOfALostAnswer(t *testing.T) {
+	t.Parallel()
+	byModuleAndScript(t, func(t *testing.T, direct *redis.Client, source limiter.Source) {
+		ctx, lossy := t.Context(), lossyFor(t, direct)
+		tokens := limiter.Request{Key: "tokens", Limit: fifteenPerDay, Quantity: 10}
+		got := tryAcquire(t, limiter.New(lossy(func(*redis.Options) {}), limiter.WithSource(source)), "slots", twoFor1h,
+			tokens)
+		require.EqualValues(t, 1, direct.ZCard(ctx, "slots").Val(), "one slot for two copies")
+		require.NotNil(t, got.Slot)
+		require.Equal(t, limiter.Result{Key: "tokens", Limit: fifteenPerDay, Quantity: 10, OK: true, Allowed: 10,
+			Remaining:  5,
+			ResetAfter: got.Requests[0].ResetAfter, Source: source}, got.Requests[0], "the second copy was limited by its tokens")
+		require.NoError(t, got.Slot.Release(ctx))
+		require.Zero(t, direct.Exists(ctx, "slots").Val())
+	})
+}
+
+// lossyFor returns clients for the server of a client, which lose the answer to the first command on slots.
+func lossyFor(t *testing.T, direct *redis.Client) func(change func(*redis.Options)) *redis.Client {
+	addr, db := direct.Options().Addr, direct.Options().DB
+	require.NoError(t, direct.ScriptLoad(t.Context(), limiter.Script()).Err()) // whose text has the word
+	return func(change func(*redis.Options)) *redis.Client {
+		options := &redis.Options{Addr: servertest.LoseAnswer(t, addr, "slots"), DB: db}
+		change(options)
+		client := redis.NewClient(options)
+		t.Cleanup(func() { client.Close() })
+		return client
+	}
+}
+
+// Without retries the slot is given back, whatever the policy decides.
+func TestSlotOfALostAnswerIsGivenBack(t *testing.T) {
+	t.Parallel()
+	byModuleAndScript(t, func(t *testing.T, direct *redis.Client, source limiter.Source) {
+		ctx, lossy := t.Context(), lossyFor(t, direct)
+		for _, policy := range []limiter.FailurePolicy{limiter.FailWithError, limiter.FailOpen} {
+			var recorded recorder
+			tokens := limiter.Request{Key: policy.String(), Limit: fifteenPerDay, Quantity: 10}
+			l := limiter.New(lossy(withoutRetries), limiter.WithSource(source), limiter.OnFailure(policy),
+				limiter.WithHook(recorded.hook))
+			got, err := l.TryAcquire(ctx, "slots", twoFor1h, tokens)
+			require.Equal(t, policy == limiter.FailOpen, err == nil && got.Slot != nil, policy)
+			require.EqualValues(t, 1, direct.Exists(ctx, tokens.Key).Val(), "%v: it was executed", policy)
+			isRefund := func(event limiter.Event) bool { return event.Command == "refund" } // maybe told before the others
+			servertest.Eventually(t, "the slot is given back", func() bool {
+				return slices.ContainsFunc(recorded.all(),
+					isRefund)
+			})
+			require.Zero(t, direct.Exists(ctx, "slots").Val(), policy)
+			if got.Slot != nil {
+				require.NoError(t, got.Slot.Release(ctx))
+				require.Len(t, recorded.all(), 3, "nobody counts it")
+			}
+		}
+	})
+}
+
+// The answer to the first copy is lost, and the server refuses the second.
+func TestSlotOfARefusedCopyIsGivenBack(t *testing.T) {
+	t.Parallel()
+	byModuleAndScript(t, func(t *testing.T, direct *redis.Client, source limiter.Source) {
+		var calls atomic.Int64
+		_, err := limiter.New(clientFunc(func(ctx context.Context, command redis.Cmder) error {
+			err := direct.Process(ctx, command)
+			if calls.Add(1) == 1 {
+				err = replyError("OOM command not allowed when used memory > 'maxmemory'.")
+				command.SetErr(err)
+			}
+			return err
+		}), limiter.WithSource(source)).TryAcquire(t.Context(), "refused", limiter.Slots{Max: 1, TTL: time.Hour})
+		require.ErrorContains(t, err, "OOM")
+		require.ErrorIs(t, err, limiter.ErrUnavailable)
+		servertest.Eventually(t, "the slot is given back", func() bool {
+			return direct.Exists(t.Context(),
+				"refused").Val() == 0
+		})
+	})
+}
+
+func TestSlotsOfADeadServer(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[limiter.FailurePolicy][3]bool{
+		limiter.FailOpen: {true, true, true}, limiter.FailClosed: {}, limiter.FailLocal: {true, true, false},
+	} {
+		t.Run(policy.String(), func(t *testing.T) {
+			t.Parallel()
+			ctx, server := t.Context(), servertest.StartModule(t)
+			l := limiter.New(server.Client(t, withoutRetries), limiter.OnFailure(policy),
+				limiter.WithTimeout(servertest.Patience))
+			counted := requireSlot(t, l, "lost", limiter.Slots{Max: 1, TTL: 500 * time.Millisecond})
+			server.Kill()
+			slots := [3]*limiter.Slot{}
+			for i := range slots {
+				got := tryAcquire(t, l, "key", twoFor3s)
+				require.Equal(t, want[i], got.Slot != nil, "attempt %d", i)
+				require.Equal(t, limiter.Source(policy.String()), got.Slots.Source, "attempt %d", i)
+				if policy == limiter.FailClosed {
+					require.Equal(t, time.Second, got.RetryAfter(), "attempt %d", i)
+				}
+				slots[i] = got.Slot
+			}
+			<-counted.Context().Done()
+			require.Equal(t, limiter.ErrSlotLost, context.Cause(counted.Context()))
+			require.ErrorIs(t, counted.Release(ctx), limiter.ErrUnavailable)
+			server.Restart(t)
+			require.NoError(t, counted.Release(ctx), "asks again, even while other calls do not")
+			for i, slot := range slots {
+				if slot != nil {
+					require.NoError(t, slot.Context().Err(), "attempt %d", i)
+					require.NoError(t, slot.Release(ctx), "attempt %d", i)
+				}
+			}
+		})
+	}
+}
+
+// A server that hangs is waited for no longer than the time-out. What it takes later comes back.
+func TestSlotsOfAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	ctx, server := t.Context(), servertest.StartModule(t)
+	client := server.Client(t)
+	var recorded recorder
+	l := limiter.New(client, limiter.WithTimeout(500*time.Millisecond), limiter.WithHook(recorded.hook))
+	slot := requireSlot(t, l, "released", twoFor1h)
+	require.NoError(t, server.Signal(syscall.SIGSTOP))
+	_, err := l.TryAcquire(ctx, "key", twoFor1h)
+	require.ErrorContains(t, err, "no answer from Redis within 500ms")
+	require.ErrorIs(t, err, limiter.ErrUnavailable)
+	require.ErrorIs(t, slot.Release(ctx), context.DeadlineExceeded)
+	require.NoError(t, server.Signal(syscall.SIGCONT))
+	servertest.Eventually(t, "the slot is given back",
+		func() bool { return recorded.last().Command == "refund" && recorded.last().Key == "key" })
+	require.NoError(t, slot.Release(ctx), "the answer to the first release was lost, so held says nothing")
+	require.Zero(t, client.Exists(ctx, "key", "released").Val())
+}
+
+// Calls that lie in the socket of a server that stands still are executed after their callers have gone. With
+// ContextTimeoutEnabled their connections are closed, and the first call that gives a slot back ends before a new
+// connection is ready.
+func TestAStallStrandsNoSlots(t *testing.T) {
+	t.Parallel()
+	for _, stall := range []time.Duration{150 * time.Millisecond, 600 * time.Millisecond} {
+		t.Run(stall.String(), func(t *testing.T) {
+			t.Parallel()
+			const callers = 20
+			ctx, server := t.Context(), servertest.StartModule(t)
+			client := server.Client(t, func(options *redis.Options) {
+				options.ContextTimeoutEnabled, options.PoolSize, options.MinIdleConns = true, 40, callers
+			})
+			l := limiter.New(client, limiter.WithTimeout(50*time.Millisecond))
+			slots := limiter.Slots{Max: 100, TTL: 5 * time.Second}
+			for round := range 3 {
+				servertest.Eventually(t, "each caller has a connection", func() bool {
+					return client.Ping(ctx).Err() == nil && client.PoolStats().IdleConns >= callers
+				})
+				var group sync.WaitGroup
+				require.NoError(t, server.Signal(syscall.SIGSTOP))
+				time.AfterFunc(stall, func() { _ = server.Signal(syscall.SIGCONT) })
+				for range callers {
+					group.Go(func() {
+						if got, err := l.TryAcquire(ctx, fmt.Sprint("key", round), slots); err == nil && got.Slot != nil {
+							_ = got.Slot.Release(ctx)
+						}
+					})
+				}
+				group.Wait()
+				time.Sleep(stall)
+				require.NoError(t, server.Signal(syscall.SIGCONT))
+			}
+			began := time.Now()
+			servertest.Eventually(t, "all slots are given back", func() bool {
+				return client.Exists(ctx, "key0", "key1", "key2").Val() == 0
+			})
+			require.Less(t, time.Since(began), slots.TTL/2, "before their TTL is over")
+		})
+	}
+}
