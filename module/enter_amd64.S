@@ -50,7 +50,6 @@ enter go_decide, funnel/module/command.Decide
 enter go_overwrite, overwrite_registers
 
     .section .text.overwrite_registers, "ax", @progbits
-    .globl overwrite_registers
     .hidden overwrite_registers
     .type overwrite_registers, @function
 overwrite_registers:

@@ -64,7 +64,6 @@ enter go_overwrite, overwrite_registers
 
     .section .text.overwrite_registers, "ax", @progbits
     .balign 4
-    .globl overwrite_registers
     .hidden overwrite_registers
     .type overwrite_registers, @function
 overwrite_registers:

@@ -8,11 +8,11 @@
 // follows calls and references from the functions that C calls (walk.go), for which it decodes the
 // instructions (instructions.go). It writes what it has reached for the assembler (assembler.go): a
 // section for each symbol of this project. Symbols of other packages, such as the runtime, stay
-// undefined. Then it calls the C compiler as Go's linker wants, with the new object for go.o.
+// undefined. Then it calls the C compiler, CC, as Go's linker wants, with the new object for go.o.
 //
 // Code that needs the runtime is an undefined reference, and the linker names the function. What
-// no linker sees is an error of funnel-link: initializers, variables, calls through pointers. CC names the C compiler, as for Go. FUNNEL_GO names the release of Go that should build both
-// funnel-link and funnel.so; another release is a warning.
+// no linker sees is an error of funnel-link: initializers, variables, calls through pointers. A Go
+// other than the one that FUNNEL_GO names is a warning.
 package main
 
 import (
@@ -24,7 +24,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -45,10 +44,6 @@ func link(args []string) error {
 	})
 	if isProbe {
 		return compile(args...)
-	}
-	args, err := expand(args)
-	if err != nil {
-		return err
 	}
 	at := slices.IndexFunc(args, func(arg string) bool { return filepath.Base(arg) == "go.o" })
 	if at < 0 {
@@ -73,20 +68,6 @@ func link(args []string) error {
 	args = slices.DeleteFunc(args, func(arg string) bool { return slices.Contains(forRuntime, arg) })
 	return compile(append(args, "-Wl,--gc-sections", "-Wl,-z,defs", "-Wl,-z,noexecstack", // after CGO_LDFLAGS: the last counts
 		"-Wl,--version-script="+exports)...)
-}
-
-// expand reads the arguments from a file if there are many: Go's linker then passes @FILE, with a
-// quoted argument on each line.
-func expand(args []string) (expanded []string, err error) {
-	if len(args) != 1 || !strings.HasPrefix(args[0], "@") {
-		return args, nil
-	}
-	text, err := os.ReadFile(args[0][1:])
-	for line := range strings.Lines(string(text)) {
-		arg, unquoteErr := strconv.Unquote(strings.TrimSpace(line))
-		expanded, err = append(expanded, arg), errors.Join(err, unquoteErr)
-	}
-	return expanded, err
 }
 
 // compile calls the C compiler. A shell splits CC, which may hold options and quotes.
