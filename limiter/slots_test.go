@@ -82,6 +82,8 @@ func testSlots(t *testing.T, l *limiter.Limiter, recorded *recorder, source limi
 		require.Equal(t, tokens.Allowed > 0, tokens.Receipt > 0, "%s: a receipt", step.name)
 
 		require.InDelta(t, 3*time.Second, got.Slots.ResetAfter, float64(3*time.Second), step.name)
+		leaks := time.Duration(fifteenPerDay.Capacity-tokens.Remaining) * 96 * time.Minute
+		require.InDelta(t, leaks, tokens.ResetAfter, float64(3*time.Second), step.name)
 		asked := limiter.Result{Key: "{a}slots", Slots: twoFor3s, Quantity: 1, Source: source, OK: got.Slots.OK,
 			Allowed:   got.Slots.Allowed,
 			Remaining: got.Slots.Remaining, RetryAfter: got.Slots.RetryAfter, ResetAfter: got.Slots.ResetAfter}
