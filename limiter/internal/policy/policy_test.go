@@ -75,16 +75,3 @@ func TestReleaseGoesOnUntilItIsAnswered(t *testing.T) {
 type client func(command *redis.Cmd) error
 
 func (f client) Process(_ context.Context, command redis.Cmder) error { return f(command.(*redis.Cmd)) }
-
-func TestNewPanics(t *testing.T) {
-	l, limit := limiter.NewLocal(), limiter.PerSecond(1)
-	second := limiter.Slots{Max: 1, TTL: time.Second}
-	const noneFree = "p: WithSlots needs a Max of at least 1 and a TTL of at least 1ms, not {Max:0 TTL:1s}"
-	for want, make := range map[string]func(){
-		"p: New needs a Limiter, not nil":              func() { New("p", "n", nil, limit, nil) },
-		"p: WithSlots needs a Limiter with TryAcquire": func() { New("p", "n", limiter.Shadow(l, nil), limit, &second) },
-		noneFree: func() { New("p", "n", l, limit, &limiter.Slots{TTL: time.Second}) },
-	} {
-		require.PanicsWithValue(t, want, make)
-	}
-}
