@@ -17,10 +17,6 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, `a\:b\{c:192.0.2.1`, Key("a:b{c", "192.0.2.1"))
 	funnel, slots := SlotsKeys("login", "192.0.2.1")
 	require.Equal(t, []string{"{login:192.0.2.1}", "{login:192.0.2.1}:slots"}, []string{funnel, slots})
-	require.Equal(t, "x-api-key:", Secret("X-Api-Key", ""))
-	require.Len(t, Secret("X-Api-Key", "secret"), len("x-api-key:")+32)
-	require.Equal(t, "/a/%7Bid%7D", Path("/a/{id}"))
-	require.NotEqual(t, Join([]string{"a|b", "c"}), Join([]string{"a", "b|c"}))
 }
 
 // A slot goes back in the background. If Redis does not answer, it is asked again each tenth of the TTL, until the TTL
