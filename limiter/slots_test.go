@@ -265,17 +265,3 @@ func TestSlotsInRedis(t *testing.T) {
 		require.ErrorIs(t, err, limiter.ErrInvalid)
 	})
 }
-
-// A holder whose key was deleted while it worked, and whose slot another holder took, is told at its release.
-func TestReleaseOfASlotThatAnotherHas(t *testing.T) {
-	t.Parallel()
-	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
-		ctx, l := t.Context(), limiter.New(client)
-		first := requireSlot(t, l, "key", limiter.Slots{Max: 1, TTL: time.Hour})
-		require.NoError(t, client.Del(ctx, "key").Err())
-		second := requireSlot(t, l, "key", limiter.Slots{Max: 1, TTL: time.Hour})
-		require.ErrorIs(t, first.Release(ctx), limiter.ErrSlotLost)
-		require.NoError(t, first.Release(ctx), "once it is answered")
-		require.NoError(t, second.Release(ctx))
-	})
-}
