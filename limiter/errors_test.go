@@ -8,7 +8,6 @@ import (
 	"encoding"
 	"flag"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -73,35 +72,6 @@ func TestErrUnavailable(t *testing.T) {
 		require.ErrorIs(t, err, limiter.ErrUnavailable, name)
 		require.NotErrorIs(t, err, limiter.ErrInvalid, name)
 	}
-}
-
-// A wait that would be too long is a deadline that was exceeded, too. A call that never fits tells another error.
-func TestErrWaitTooLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		l := limiter.NewLocal()
-		require.NoError(t, l.WaitN(ctx, "key", fifteenPerDay, 15))
-		for name, call := range map[string]func() error{
-			"WaitN":   func() error { return l.WaitN(ctx, "key", fifteenPerDay, 1) },
-			"WaitAll": func() error { _, err := l.WaitAll(ctx, limiter.Request{"key", fifteenPerDay, 1}); return err },
-		} {
-			err := call()
-			require.ErrorIs(t, err, limiter.ErrWaitTooLong, name)
-			require.ErrorIs(t, err, context.DeadlineExceeded, name)
-			require.NotErrorIs(t, err, limiter.ErrNeverFits, name)
-		}
-		require.ErrorIs(t, l.WaitN(ctx, "key", fifteenPerDay, 16), limiter.ErrNeverFits)
-	})
-}
-
-// A caller that has given up gets its own cause, and no error of the Limiter.
-func TestCausesOfCallers(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(context.Canceled)
-	_, err := limiter.New(unreachable(t), limiter.OnFailure(limiter.FailOpen)).Allow(ctx, "key", fifteenPerDay)
-	require.Equal(t, context.Canceled, err)
 }
 
 func TestFailurePolicyInConfiguration(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
+	"funnel/limiter/internal/redis"
 )
 
 // A Hook is called with each decision, before the caller gets it, for metrics and traces. It must be
@@ -33,18 +33,9 @@ type Event struct {
 	Duration time.Duration
 }
 
-// commands are the values of Event.Command.
-var commands = [...]string{
-	call.Reserve: "reserve",
-	call.Take:    "take",
-	call.Peek:    "peek",
-	call.Charge:  "charge",
-	call.Refund:  "refund",
-}
-
 // callHooks calls the hooks with the decision on each row of a call.
 func (l *Limiter) callHooks(ctx context.Context, q *query, event Event) {
-	event.Command = commands[q.Operation]
+	event.Command = redis.NameOf(q.Operation)
 	event.Limited = Results(q.results).Limited()
 	for i := range q.results {
 		event.Key, event.Result = q.Rows[i].Key, q.results[i]

@@ -132,14 +132,6 @@ func TestAllowAll(t *testing.T) {
 		require.ErrorContains(t, err, "use Peek")
 		_, err = l.WaitAll(ctx, forgotten)
 		require.ErrorContains(t, err, "use Peek")
-		a, b := limiter.Request{"a", perDay(1), 1}, limiter.Request{"b", perDay(1), 1}
-		_, err = l.AllowAll(ctx, a, b, a)
-		require.EqualError(t, err, `limiter: key "a" is named twice in this call: ask once, for all of its tokens`)
-		for _, count := range []int{0, 65} {
-			results, err := l.AllowAll(ctx, make([]limiter.Request, count)...)
-			require.ErrorContains(t, err, fmt.Sprintf("limiter: a call must have 1 to 64 rows, not %d", count))
-			require.True(t, results.Limited())
-		}
 	})
 }
 

@@ -185,24 +185,6 @@ func TestSettledWhenSent(t *testing.T) {
 	})
 }
 
-// A Result decided without Redis has no receipt of an answer that comes after it.
-func TestLateAnswersHaveNoReceipt(t *testing.T) {
-	for _, policy := range []limiter.FailurePolicy{limiter.FailOpen, limiter.FailLocal} {
-		synctest.Test(t, func(t *testing.T) {
-			l := limiter.New(clientFunc(func(_ context.Context, command redis.Cmder) error {
-				time.Sleep(2 * time.Second)
-				command.(*redis.Cmd).SetVal(allows)
-				return nil
-			}), limiter.WithTimeout(time.Second), limiter.OnFailure(policy),
-				limiter.WithHook(func(context.Context, limiter.Event) { time.Sleep(2 * time.Second) })) // it has come
-			given := allow(t, l, "key", fifteenPerDay)
-			require.Equal(t, []any{1, limiter.Source(policy.String())}, []any{given.Allowed, given.Source})
-			require.NotEqualValues(t, 41, given.Receipt)
-			require.Equal(t, policy == limiter.FailOpen, given.Receipt == 0)
-		})
-	}
-}
-
 // dialLossy connects to servers, and loses one's answer to the first refund.
 func dialLossy(t *testing.T, server string) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	lossy := servertest.LoseAnswer(t, server, "refund")

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -66,8 +65,7 @@ func TestSlotOfALostAnswerIsGivenBack(t *testing.T) {
 			require.EqualValues(t, 1, direct.Exists(ctx, tokens.Key).Val(), "%v: it was executed", policy)
 			isRefund := func(event limiter.Event) bool { return event.Command == "refund" } // maybe told before the others
 			servertest.Eventually(t, "the slot is given back", func() bool {
-				return slices.ContainsFunc(recorded.all(),
-					isRefund)
+				return slices.ContainsFunc(recorded.all(), isRefund)
 			})
 			require.Zero(t, direct.Exists(ctx, "slots").Val(), policy)
 			if got.Slot != nil {
@@ -75,28 +73,6 @@ func TestSlotOfALostAnswerIsGivenBack(t *testing.T) {
 				require.Len(t, recorded.all(), 3, "nobody counts it")
 			}
 		}
-	})
-}
-
-// The answer to the first copy is lost, and the server refuses the second.
-func TestSlotOfARefusedCopyIsGivenBack(t *testing.T) {
-	t.Parallel()
-	byModuleAndScript(t, func(t *testing.T, direct *redis.Client, source limiter.Source) {
-		var calls atomic.Int64
-		_, err := limiter.New(clientFunc(func(ctx context.Context, command redis.Cmder) error {
-			err := direct.Process(ctx, command)
-			if calls.Add(1) == 1 {
-				err = replyError("OOM command not allowed when used memory > 'maxmemory'.")
-				command.SetErr(err)
-			}
-			return err
-		}), limiter.WithSource(source)).TryAcquire(t.Context(), "refused", limiter.Slots{Max: 1, TTL: time.Hour})
-		require.ErrorContains(t, err, "OOM")
-		require.ErrorIs(t, err, limiter.ErrUnavailable)
-		servertest.Eventually(t, "the slot is given back", func() bool {
-			return direct.Exists(t.Context(),
-				"refused").Val() == 0
-		})
 	})
 }
 
@@ -135,26 +111,6 @@ func TestSlotsOfADeadServer(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A server that hangs is waited for no longer than the time-out. What it takes later comes back.
-func TestSlotsOfAServerThatHangs(t *testing.T) {
-	t.Parallel()
-	ctx, server := t.Context(), servertest.StartModule(t)
-	client := server.Client(t)
-	var recorded recorder
-	l := limiter.New(client, limiter.WithTimeout(500*time.Millisecond), limiter.WithHook(recorded.hook))
-	slot := requireSlot(t, l, "released", twoFor1h)
-	require.NoError(t, server.Signal(syscall.SIGSTOP))
-	_, err := l.TryAcquire(ctx, "key", twoFor1h)
-	require.ErrorContains(t, err, "no answer from Redis within 500ms")
-	require.ErrorIs(t, err, limiter.ErrUnavailable)
-	require.ErrorIs(t, slot.Release(ctx), context.DeadlineExceeded)
-	require.NoError(t, server.Signal(syscall.SIGCONT))
-	servertest.Eventually(t, "the slot is given back",
-		func() bool { return recorded.last().Command == "refund" && recorded.last().Key == "key" })
-	require.NoError(t, slot.Release(ctx), "the answer to the first release was lost, so held says nothing")
-	require.Zero(t, client.Exists(ctx, "key", "released").Val())
 }
 
 // Calls that lie in the socket of a server that stands still are executed after their callers have gone. With

@@ -140,7 +140,7 @@ func TestWaitAll(t *testing.T) {
 		ctx, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
 		results, err := wait(1, 30)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, limiter.ErrWaitTooLong)
 		require.NoError(t, ctx.Err(), "at once")
 		require.True(t, results.Limited())
 	})

@@ -1,5 +1,5 @@
 // No more requests of a key than there are slots run at once, and each gives its slot back, however it
-// ends. A request for which only a slot is missing is told so by the headers. No answer waits for Redis.
+// ends. A request for which only a slot is missing is told so by the headers.
 
 package httplimit_test
 
@@ -9,14 +9,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"funnel/internal/servertest"
 	"funnel/limiter"
 	"funnel/limiter/httplimit"
 )
@@ -136,25 +134,6 @@ func TestSlotsOfLongRequests(t *testing.T) {
 		require.Equal(t, cause, <-ended)
 		require.Eventually(t, func() bool { return status() == 200 }, 10*time.Second, 10*time.Millisecond)
 	}
-}
-
-// Redis that hangs at the end of a request delays no answer, and gets the slot back when it answers again.
-func TestNoAnswerWaitsForRelease(t *testing.T) {
-	server := servertest.StartModule(t)
-	client := server.Client(t)
-	l := limiter.New(client, limiter.WithTimeout(500*time.Millisecond))
-	handler := httplimit.New(l, slow(1000), httplimit.WithName("hangs"),
-		httplimit.WithSlots(limiter.Slots{Max: 1, TTL: 20 * time.Second}),
-	)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		require.NoError(t, server.Signal(syscall.SIGSTOP))
-	}))
-	began := time.Now()
-	require.Equal(t, 200, ask(handler, from("192.0.2.1")).Code)
-	require.Less(t, time.Since(began), 400*time.Millisecond, "the answer waited for Redis")
-	time.Sleep(time.Second) // the first call that gives the slot back has ended
-	require.NoError(t, server.Signal(syscall.SIGCONT))
-	_, slots := httplimit.SlotsKeys("hangs", "192.0.2.1")
-	servertest.Eventually(t, "the slot is given back", func() bool { return client.Exists(t.Context(), slots).Val() == 0 })
 }
 
 func TestWithSlotsPanics(t *testing.T) {

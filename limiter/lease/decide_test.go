@@ -204,19 +204,6 @@ func TestRejections(t *testing.T) {
 			require.Equal(f, 1, f.allow(1).Allowed)
 		}
 	})
-	hourly := limiter.Every(time.Hour).WithCapacity(1)
-	test(t, "no longer than 5 seconds, even if the key is deleted", hourly, time.Minute, func(f *fixture) {
-		f.latency(0)
-		require.Equal(f, 1, f.allow(1).Allowed)
-		require.True(f, f.allow(1).Limited())
-		f.requireCommands("cl.reserve 1", "cl.reserve 1") // a reply that allowed rejects nothing
-		f.redis.locked(func() { clear(f.redis.values) })
-		f.pass(5*time.Second - 1)
-		require.True(f, f.allow(1).Limited())
-		f.requireCommands()
-		f.pass(1)
-		require.Equal(f, 1, f.allow(1).Allowed)
-	})
 	perTenth := limiter.Every(100 * time.Millisecond).WithCapacity(10)
 	test(t, "of all calls, after a shared call that got less", perTenth, time.Minute, func(f *fixture) {
 		f.latency(0)

@@ -3,8 +3,6 @@
 package lease_test
 
 import (
-	"fmt"
-	"math"
 	"testing"
 	"time"
 
@@ -102,25 +100,6 @@ func TestAServerThatLies(t *testing.T) {
 			require.True(f, c.Limited())
 			require.EqualValues(f, 1, c.RetryAfter, "nobody spins without a pause")
 		}
-	})
-}
-
-func TestHugeQuantities(t *testing.T) {
-	test(t, "their sum does not fit into an int", limiter.PerSecond(1e9).WithCapacity(8e18), time.Minute, func(f *fixture) {
-		var callers []*caller
-		for range 20 {
-			callers = append(callers, f.start(ctx, 8e17))
-		}
-		f.pass(time.Minute)
-		f.requireCommands("cl.reserve 800000000000000000", fmt.Sprint("cl.take ", math.MaxInt))
-		allowed := 0
-		for _, c := range callers {
-			require.NoError(f, c.err)
-			if !c.Limited() {
-				allowed++
-			}
-		}
-		require.Equal(f, 10, allowed, "as many as fit")
 	})
 }
 

@@ -4,7 +4,6 @@ package lease
 
 import (
 	"math"
-	"sync"
 	"testing"
 	"time"
 
@@ -67,25 +66,4 @@ func TestRefillIsDue(t *testing.T) {
 	r.from = 5
 	require.False(t, r.isDue(4, &g), "it is too early to ask again")
 	require.False(t, (&refill{}).isDue(10, &g), "the zero refill never asks")
-}
-
-func TestNoTokenIsTakenTwice(t *testing.T) {
-	const callers, each = 4, 5000
-	g := grants{interval: 1}
-	g = g.with(callers*each, callers*each, 0, 0)
-	var receipts sync.Map
-	var group sync.WaitGroup
-	for range callers {
-		group.Go(func() {
-			for range each {
-				receipt, taken := g.take(0, 1)
-				_, twice := receipts.LoadOrStore(receipt, true)
-				if twice || !taken {
-					t.Errorf("receipt %d: taken twice: %v, taken at all: %v", receipt, twice, taken)
-				}
-			}
-		})
-	}
-	group.Wait()
-	require.Zero(t, g.ahead(0))
 }

@@ -17,6 +17,7 @@ func TestReplyRejects(t *testing.T) {
 	hourly := limiter.Every(time.Hour).WithCapacity(10)
 	// The funnel drains in 950 ms: 50 ms from now it holds 9 tokens, and one more fits.
 	gotLess := limiter.Result{Quantity: 2, Allowed: 1, ResetAfter: 950 * ms}
+	full := limiter.Result{Quantity: 2, ResetAfter: 10 * time.Hour}
 	gotAll := limiter.Result{Quantity: 1, Allowed: 1, ResetAfter: 950 * ms}
 	for _, c := range []struct {
 		name     string
@@ -31,6 +32,7 @@ func TestReplyRejects(t *testing.T) {
 		{"one token does not fit yet", gotLess, perTenth, time.Hour, false, 0, 1, 50 * ms},
 		{"it fits earlier by the time that has passed", gotLess, perTenth, time.Hour, false, 40 * ms, 1, 10 * ms},
 		{"ten tokens need an empty funnel", gotLess, perTenth, time.Hour, false, 0, 10, 950 * ms},
+		{"no longer than 5 s", full, hourly, time.Hour, false, 5 * time.Second, 10, 0},
 		{"shared: until half of the capacity has leaked", gotLess, perTenth, time.Hour, true, 40 * ms, 1, 460 * ms},
 		{"shared: until d is over", gotLess, perTenth, 200 * ms, true, 40 * ms, 1, 160 * ms},
 		{"shared: until the tokens fit, if that is later", gotLess, perTenth, 200 * ms, true, 40 * ms, 10, 910 * ms},

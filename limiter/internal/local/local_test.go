@@ -46,17 +46,11 @@ func ask(t testing.TB, rows *Rows, c *backend.Call) backend.Reply {
 func TestFunnelsAreKeptUntilTheyHaveDrained(t *testing.T) {
 	now := time.Duration(0)
 	rows := New(func() time.Duration { return now })
-	require.Positive(t, ask(t, rows, tokensOf(t, call.Reserve, "key", 15)).First.Receipt)
-	limited := ask(t, rows, tokensOf(t, call.Reserve, "key", 1))
-	require.Equal(t, backend.RowReply{Limited: true, Wait: 2 * time.Second, ResetAfter: 30 * time.Second}, limited.First)
-	require.Zero(t, ask(t, rows, tokensOf(t, call.Refund, "key", 1)).First.Receipt, "a refund takes nothing")
 	for i := range 1000 {
 		ask(t, rows, tokensOf(t, call.Reserve, fmt.Sprint(i), 1))
 		now += time.Second
 	}
 	require.Less(t, rows.Len(), 50, "drained funnels go")
-	require.NoError(t, rows.Reset(t.Context(), "999"))
-	require.EqualValues(t, 15, ask(t, rows, tokensOf(t, call.Peek, "999", 1)).First.Remaining)
 }
 
 func TestKeysOfSlotsGoWhenAllHaveEnded(t *testing.T) {

@@ -17,10 +17,6 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, `a\:b\{c:192.0.2.1`, Key("a:b{c", "192.0.2.1"))
 	funnel, slots := SlotsKeys("login", "192.0.2.1")
 	require.Equal(t, []string{"{login:192.0.2.1}", "{login:192.0.2.1}:slots"}, []string{funnel, slots})
-	require.Equal(t, "x-api-key:", Secret("X-Api-Key", ""))
-	require.Len(t, Secret("X-Api-Key", "secret"), len("x-api-key:")+32)
-	require.Equal(t, "/a/%7Bid%7D", Path("/a/{id}"))
-	require.NotEqual(t, Join([]string{"a|b", "c"}), Join([]string{"a", "b|c"}))
 }
 
 // A slot goes back in the background. If Redis does not answer, it is asked again each tenth of the TTL, until the TTL
@@ -75,16 +71,3 @@ func TestReleaseGoesOnUntilItIsAnswered(t *testing.T) {
 type client func(command *redis.Cmd) error
 
 func (f client) Process(_ context.Context, command redis.Cmder) error { return f(command.(*redis.Cmd)) }
-
-func TestNewPanics(t *testing.T) {
-	l, limit := limiter.NewLocal(), limiter.PerSecond(1)
-	second := limiter.Slots{Max: 1, TTL: time.Second}
-	const noneFree = "p: WithSlots needs a Max of at least 1 and a TTL of at least 1ms, not {Max:0 TTL:1s}"
-	for want, make := range map[string]func(){
-		"p: New needs a Limiter, not nil":              func() { New("p", "n", nil, limit, nil) },
-		"p: WithSlots needs a Limiter with TryAcquire": func() { New("p", "n", limiter.Shadow(l, nil), limit, &second) },
-		noneFree: func() { New("p", "n", l, limit, &limiter.Slots{TTL: time.Second}) },
-	} {
-		require.PanicsWithValue(t, want, make)
-	}
-}

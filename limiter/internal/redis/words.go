@@ -24,6 +24,9 @@ var operationNames = [...]any{
 	call.Refund:  "refund",
 }
 
+// NameOf returns the name of an operation in the complete script.
+func NameOf(operation call.Operation) string { return operationNames[operation].(string) }
+
 // appendWords appends the words of a row behind its key.
 func appendWords(args []any, row *backend.Row) []any {
 	args = append(args, row.Words.Limit, row.Words.Count, row.Words.Period)
