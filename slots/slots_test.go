@@ -1,5 +1,4 @@
-// Every operation decides as package contract says, for sets of slots drawn where the answer changes. However
-// callers come and go, no more than limit slots run.
+// Every operation decides as package contract says, for sets of slots drawn where the answer changes.
 
 package slots_test
 
@@ -164,47 +163,4 @@ func TestRequestsOutOfRange(t *testing.T) {
 			require.Zero(t, request, "a request beside an error")
 		}
 	}
-}
-
-// Undo leaves a call allowed, and describes the state as it is.
-func TestUndo(t *testing.T) {
-	request, err := slots.NewRequest(3, 30_000*millisecond)
-	require.NoError(t, err)
-	now := today / millisecond
-	s := slots.Slots{Request: request, State: slots.State{Running: 1, First: now + 5, Last: now + 5}}
-	require.NoError(t, s.Reserve(today))
-	require.True(t, s.Changes())
-	require.Equal(t, int64(1), s.Decision.Remaining)
-	s.Undo(today)
-	require.False(t, s.Changes())
-	require.Equal(t, slots.Decision{Limit: 3, Remaining: 2, ResetAfter: 5*millisecond - 1}, s.Decision)
-}
-
-// TestNoMoreThanLimitRun: holders who take, renew and give back at random never have more slots than
-// the limit, as long as nobody charges.
-func TestNoMoreThanLimitRun(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		limit, now, ends := rapid.Int64Range(1, 3).Draw(t, "limit"), today, map[string]int64{}
-		for range rapid.IntRange(1, 30).Draw(t, "calls") {
-			now += rapid.Int64Range(0, 3*millisecond).Draw(t, "elapsed")
-			for holder, end := range ends {
-				if end <= now/millisecond {
-					delete(ends, holder)
-				}
-			}
-			holder := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "holder")
-			request, err := slots.NewRequest(limit, rapid.Int64Range(1, 8).Draw(t, "ttl")*millisecond)
-			require.NoError(t, err)
-			s := slots.Slots{Request: request, State: stateOf(ends, holder)}
-			operation := rapid.SampledFrom([]string{"reserve", "reserve", "peek", "refund"}).Draw(t, "operation")
-			require.NoError(t, operations[operation](&s, now))
-			if ends[holder] = s.Decision.End; s.Decision.End == 0 {
-				delete(ends, holder)
-			}
-			require.LessOrEqual(t, int64(len(ends)), limit, "slots that run")
-			if operation != "peek" && !s.Decision.Limited {
-				require.Equal(t, limit-int64(len(ends)), s.Decision.Remaining, "remaining")
-			}
-		}
-	})
 }
