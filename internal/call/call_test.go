@@ -132,27 +132,3 @@ func TestErrors(t *testing.T) {
 	require.Equal(t, 1, failed)
 	require.Equal(t, slots.ErrEnd, err)
 }
-
-// Max wait and receipt reach the funnel.
-func TestMaxWaitAndReceipt(t *testing.T) {
-	rows := []call.Row{funnel(t, 10, 3)}
-	_, err := call.Reserve.Apply(rows, now, 3*second, gcra.NoReceipt)
-	require.NoError(t, err)
-	require.Equal(t, []answer{{false, 0, 3, 13, true}}, answersOf(rows))
-
-	rows = []call.Row{funnel(t, 10, 3)}
-	_, err = call.Refund.Apply(rows, now, 0, now+second)
-	require.NoError(t, err)
-	require.Equal(t, []answer{{false, 1, 0, 9, true}}, answersOf(rows), "no more than has not leaked")
-}
-
-// The code runs where nothing can be allocated.
-func TestNothingIsAllocated(t *testing.T) {
-	rows := []call.Row{funnel(t, 2, 3), slotsOf(t, 2, 2, false), funnel(t, 10, 1)}
-	sum := call.Summary{}
-	require.Zero(t, testing.AllocsPerRun(10, func() {
-		_, _ = call.Reserve.Apply(rows, now, 0, gcra.NoReceipt)
-		sum = call.Summarize(rows)
-	}))
-	require.True(t, sum.Limited)
-}
