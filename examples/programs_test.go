@@ -123,17 +123,6 @@ func requireBooked(t *testing.T, server *servertest.Server, tenant string, reque
 	require.Zero(t, client.Exists(t.Context(), key+"slots").Val())
 }
 
-// While nothing leaks, what is in the funnels is what was used, to the token.
-func TestLLMBooksEveryToken(t *testing.T) {
-	t.Parallel()
-	server := startAtOneInstant(t)
-	output, err := start(t, "llm", server, append(quick, "2")...).wait(t)
-	require.NoError(t, err)
-	for _, tenant := range []string{"chatty", "greedy"} {
-		requireBooked(t, server, tenant, 2, tokensUsed(t, output, tenant, 2))
-	}
-}
-
 // While time goes on, a tenant waits for slots, here of another process, and for the tokens that
 // others of its requests give back; here by script.
 func TestLLM(t *testing.T) {
