@@ -93,26 +93,6 @@ func TestApply(t *testing.T) {
 			[]answer{{false, 8, 0, 2, false}, {true, 0, 5, 5, false}},
 			call.Summary{Asks: true, Limited: true, Wait: 5 * second},
 		},
-		"a charge applies to each row": {
-			call.Charge, []call.Row{funnel(t, 8, 3), slotsOf(t, 2, 1, false)},
-			[]answer{{true, 0, 1, 11, true}, {false, 0, 0, 30, true}},
-			call.Summary{Asks: true, Limited: true, Wait: second},
-		},
-		"a refund applies to each row": {
-			call.Refund, []call.Row{funnel(t, 8, 3), slotsOf(t, 2, 2, true)},
-			[]answer{{false, 5, 0, 5, true}, {false, 1, 0, 5, true}},
-			call.Summary{Asks: true},
-		},
-		"a take takes what fits": {
-			call.Take, []call.Row{funnel(t, 8, 3)},
-			[]answer{{true, 0, 1, 10, true}},
-			call.Summary{Asks: true, Limited: true, Wait: second},
-		},
-		"no tokens are no question": {
-			call.Reserve, []call.Row{funnel(t, 2, 0)},
-			[]answer{{false, 8, 0, 2, false}},
-			call.Summary{},
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.operation.Apply(c.rows, now, 0, gcra.NoReceipt)
