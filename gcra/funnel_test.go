@@ -166,25 +166,6 @@ func TestRequestOfTheZeroRate(t *testing.T) {
 	}
 }
 
-// Undo leaves a call allowed, and describes the state as it is.
-func TestUndo(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := calls.Draw(t, "call")
-		rate, err := gcra.NewRate(n.capacity, n.count, n.period)
-		require.NoError(t, err)
-		request, err := rate.Request(min(n.quantity, n.capacity))
-		require.NoError(t, err)
-		f, peek := gcra.Funnel{Request: request, TAT: n.tat}, gcra.Funnel{Request: request, TAT: n.tat}
-		if err := f.Reserve(n.now, 0); err != nil || f.Decision.Limited {
-			return
-		}
-		f.Undo(n.now)
-		require.NoError(t, peek.Peek(n.now))
-		require.Equal(t, peek.Decision, f.Decision, "%+v", n)
-		require.False(t, f.Changes(), "%+v", n)
-	})
-}
-
 // More than rapid's 100 checks by default: the laws are cheap, and few inputs are
 // edge cases. -rapid.checks on the command line overrides it.
 func init() {

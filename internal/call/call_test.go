@@ -93,26 +93,6 @@ func TestApply(t *testing.T) {
 			[]answer{{false, 8, 0, 2, false}, {true, 0, 5, 5, false}},
 			call.Summary{Asks: true, Limited: true, Wait: 5 * second},
 		},
-		"a charge applies to each row": {
-			call.Charge, []call.Row{funnel(t, 8, 3), slotsOf(t, 2, 1, false)},
-			[]answer{{true, 0, 1, 11, true}, {false, 0, 0, 30, true}},
-			call.Summary{Asks: true, Limited: true, Wait: second},
-		},
-		"a refund applies to each row": {
-			call.Refund, []call.Row{funnel(t, 8, 3), slotsOf(t, 2, 2, true)},
-			[]answer{{false, 5, 0, 5, true}, {false, 1, 0, 5, true}},
-			call.Summary{Asks: true},
-		},
-		"a take takes what fits": {
-			call.Take, []call.Row{funnel(t, 8, 3)},
-			[]answer{{true, 0, 1, 10, true}},
-			call.Summary{Asks: true, Limited: true, Wait: second},
-		},
-		"no tokens are no question": {
-			call.Reserve, []call.Row{funnel(t, 2, 0)},
-			[]answer{{false, 8, 0, 2, false}},
-			call.Summary{},
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.operation.Apply(c.rows, now, 0, gcra.NoReceipt)
@@ -131,28 +111,4 @@ func TestErrors(t *testing.T) {
 	failed, err := call.Reserve.Apply(rows, now, 0, gcra.NoReceipt)
 	require.Equal(t, 1, failed)
 	require.Equal(t, slots.ErrEnd, err)
-}
-
-// Max wait and receipt reach the funnel.
-func TestMaxWaitAndReceipt(t *testing.T) {
-	rows := []call.Row{funnel(t, 10, 3)}
-	_, err := call.Reserve.Apply(rows, now, 3*second, gcra.NoReceipt)
-	require.NoError(t, err)
-	require.Equal(t, []answer{{false, 0, 3, 13, true}}, answersOf(rows))
-
-	rows = []call.Row{funnel(t, 10, 3)}
-	_, err = call.Refund.Apply(rows, now, 0, now+second)
-	require.NoError(t, err)
-	require.Equal(t, []answer{{false, 1, 0, 9, true}}, answersOf(rows), "no more than has not leaked")
-}
-
-// The code runs where nothing can be allocated.
-func TestNothingIsAllocated(t *testing.T) {
-	rows := []call.Row{funnel(t, 2, 3), slotsOf(t, 2, 2, false), funnel(t, 10, 1)}
-	sum := call.Summary{}
-	require.Zero(t, testing.AllocsPerRun(10, func() {
-		_, _ = call.Reserve.Apply(rows, now, 0, gcra.NoReceipt)
-		sum = call.Summarize(rows)
-	}))
-	require.True(t, sum.Limited)
 }

@@ -15,8 +15,8 @@ import (
 const now = 4_102_444_800_000_000_000
 
 // run executes a command on keys that hold these values.
-func run(mode contract.Mode, held map[string]contract.Value, words ...string) contract.Outcome {
-	return contract.Run(mode, words, now, func(key string) contract.Value { return held[key] })
+func run(held map[string]contract.Value, words ...string) contract.Outcome {
+	return contract.Run(contract.Default, words, now, func(key string) contract.Value { return held[key] })
 }
 
 // text is the value of a string, and set of a sorted set.
@@ -31,29 +31,12 @@ func TestOneCallAtATime(t *testing.T) {
 		want contract.Outcome
 	}{
 		"the first call of the README": {
-			run(contract.Default, nil, "cl.throttle", "k", "15", "30", "60"),
+			run(nil, "cl.throttle", "k", "15", "30", "60"),
 			contract.Outcome{Name: contract.Allowed, Reply: []any{int64(0), int64(15), int64(14), int64(-1), int64(2)},
 				Writes: []contract.Write{{Key: "k", Value: text("4102444802000000000"), Expiry: 4_102_444_802_000}}},
 		},
-		"the same for a client of redis-cell": {
-			run(contract.RedisCell, nil, "cl.throttle", "k", "15", "30", "60"),
-			contract.Outcome{Name: contract.Allowed, Reply: []any{int64(0), int64(16), int64(15), int64(-1), int64(2)},
-				Writes: []contract.Write{{Key: "k", Value: text("4102444802000000000"), Expiry: 4_102_444_802_000}}},
-		},
-		"a full funnel limits, and nothing is written": {
-			run(contract.Default, map[string]contract.Value{"k": text("4102444810000000000")},
-				"cl.reserve", "k", "10", "1", "1", "1"),
-			contract.Outcome{Name: contract.Limited, Reply: []any{int64(1), "1",
-				[]any{[]any{int64(1), int64(10), int64(0), "1", "10", "0"}}}},
-		},
-		"a refund that empties a funnel deletes it": {
-			run(contract.Default, map[string]contract.Value{"k": text("4102444800000000001")},
-				"cl.refund", "k", "10", "1", "1", "1"),
-			contract.Outcome{Name: contract.Refunded, Reply: []any{int64(0), "0",
-				[]any{[]any{int64(0), int64(10), int64(10), "0", "0", "0"}}}, Writes: []contract.Write{{Key: "k"}}},
-		},
 		"a slot and a token are taken together": {
-			run(contract.Default, map[string]contract.Value{"s": set(map[string]float64{"a": 4_102_444_805_000, "gone": 5})},
+			run(map[string]contract.Value{"s": set(map[string]float64{"a": 4_102_444_805_000, "gone": 5})},
 				"cl.reserve", "s", "2", "SLOTS", "30", "h", "k", "10", "1", "1", "1"),
 			contract.Outcome{Name: contract.Allowed, Reply: []any{int64(0), "0", []any{
 				[]any{int64(0), int64(2), int64(0), "0", "30", "0"},
@@ -64,27 +47,11 @@ func TestOneCallAtATime(t *testing.T) {
 				{Key: "k", Value: text("4102444801000000000"), Expiry: 4_102_444_801_000},
 			}},
 		},
-		"without a free slot no token is taken": {
-			run(contract.Default, map[string]contract.Value{"s": set(map[string]float64{"a": 4_102_444_805_000})},
-				"cl.reserve", "s", "1", "slots", "30", "h", "k", "10", "1", "1", "1"),
-			contract.Outcome{Name: contract.Limited, Reply: []any{int64(1), "5", []any{
-				[]any{int64(1), int64(1), int64(0), "5", "5", "0"},
-				[]any{int64(0), int64(10), int64(10), "0", "0", "0"},
-			}}},
-		},
 		"the last slot is given back": {
-			run(contract.Default, map[string]contract.Value{"s": set(map[string]float64{"h": 4_102_444_805_000.5})},
+			run(map[string]contract.Value{"s": set(map[string]float64{"h": 4_102_444_805_000.5})},
 				"cl.refund", "s", "1", "SLOTS", "30", "h"),
 			contract.Outcome{Name: contract.Refunded, Reply: []any{int64(0), "0",
 				[]any{[]any{int64(0), int64(1), int64(1), "0", "0", "5.001"}}}, Writes: []contract.Write{{Key: "s"}}},
-		},
-		"an error names its row": {
-			run(contract.Default, nil, "cl.peek", "k", "1", "1", "1", "1", "s", "1", "SLOTS", "0", "h"),
-			contract.Outcome{Name: string(contract.ErrTTL), Err: contract.ErrTTL.Of(2)},
-		},
-		"CL.TAKE takes no slots": {
-			run(contract.Default, nil, "cl.take", "s", "1", "SLOTS", "1", "h"),
-			contract.Outcome{Name: string(contract.ErrCount), Err: contract.ErrCount},
 		},
 	} {
 		require.Equal(t, c.want, c.got, name)
