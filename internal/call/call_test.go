@@ -138,7 +138,7 @@ func TestMaxWaitAndReceipt(t *testing.T) {
 	rows := []call.Row{funnel(t, 10, 3)}
 	_, err := call.Reserve.Apply(rows, now, 3*second, gcra.NoReceipt)
 	require.NoError(t, err)
-	require.Equal(t, []answer{{false, 0, 3, 13, true}}, answersOf(rows))
+	require.Equal(t, []answer{{false, 0, 3, 13, true}}, answersOf(rows), "the tokens fit in 3 seconds")
 
 	rows = []call.Row{funnel(t, 10, 3)}
 	_, err = call.Refund.Apply(rows, now, 0, now+second)
