@@ -1,9 +1,9 @@
-// Where Redis fails, the policy decides, as its doc comment says, and Redis decides again when it is
+// If Redis fails, the policy decides, as its doc comment says, and Redis decides again when it is
 // back. A call that is wrong is no failure of Redis. An outage is logged when it begins and ends.
 //
 // A server that hangs costs a few callers their time-out. Then calls fail at once, but for one in a
 // second, until an answer comes: late ones count. Callers who give up tell nothing of Redis, and do
-// not keep others from it. No goroutine is left behind: synctest fails where one is.
+// not keep others from it. No goroutine is left behind: synctest fails if one is.
 
 package limiter_test
 
@@ -234,7 +234,7 @@ func TestCallsUnderWayWhenTheBreakerOpens(t *testing.T) {
 		for range 5 {
 			askUntil(20 * time.Millisecond)
 		}
-		require.EqualValues(t, 5, trips.Swap(0))
+		require.EqualValues(t, 5, trips.Swap(0), "callers who give up before the time-out do not open the breaker")
 
 		for range 3 {
 			go askUntil(time.Hour)
@@ -243,13 +243,13 @@ func TestCallsUnderWayWhenTheBreakerOpens(t *testing.T) {
 		go askUntil(time.Hour)
 		time.Sleep(1400 * time.Millisecond) // the last of these ended 400 ms ago
 		askUntil(time.Hour)
-		require.EqualValues(t, 4, trips.Swap(0))
+		require.EqualValues(t, 4, trips.Swap(0), "the breaker is open until a second after the third time-out")
 		time.Sleep(100 * time.Millisecond)
 		for range 16 {
 			go askUntil(time.Hour)
 		}
 		synctest.Wait()
-		require.EqualValues(t, 1, trips.Load())
+		require.EqualValues(t, 1, trips.Load(), "the fourth time-out, after 500 ms, does not put off the probe")
 		time.Sleep(time.Second)
 	})
 }
@@ -300,5 +300,6 @@ func testCallersWhoGiveUp(t *testing.T, when string, honors bool) {
 		cancel()
 	}
 	giveUp = func() {}
-	allow(t, l, "key", fifteenPerDay)
+	_, err := l.Allow(t.Context(), "key", fifteenPerDay)
+	require.NoError(t, err, "the caller after three who gave up %s: none of them keeps the probe", when)
 }

@@ -26,7 +26,7 @@ type Limiter struct {
 	now   func() time.Duration // since the Limiter was made: a wall clock that steps does not change it
 
 	local   *local.Rows     // rows in this process
-	shared  backend.Backend // Redis behind its guard, or local for [NewLocal]
+	shared  backend.Backend // what all processes share: Redis behind its guard. For [NewLocal], local
 	backend backend.Backend // shared, and the policy of [OnFailure] if that fails
 	stores  []store         // whatever may keep a key
 }
@@ -101,7 +101,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Result, e
 // none if they do not fit. More than the capacity never fit: the call is limited, and
 // RetryAfter is [NoRetry].
 func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	return l.decideOne(ctx, l.queryFor(call.Reserve, key, limit, quantity))
+	return l.decideOne(ctx, l.queryFor(call.Reserve, key, limit, quantity)) // with a MaxWait of 0
 }
 
 // AllowAtMost takes as many whole tokens as fit, up to quantity, which is at least 0.

@@ -211,7 +211,7 @@ func TestAllocations(t *testing.T) {
 			}
 			defer cancel()
 			if _, err := l.Allow(ctx, key, c.limit); err != nil {
-				t.Error(err)
+				t.Fatalf("%+v: %v", c, err)
 			}
 		})
 		require.LessOrEqual(t, got, c.most, "%+v", c)

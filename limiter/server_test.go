@@ -126,7 +126,7 @@ func TestPermissions(t *testing.T) {
 					require.Regexp(t, c.err, err, "%s: %s", c.name, command)
 				}
 				if round > 0 {
-					require.Equal(t, c.sent, counted.trips.Load()-before, "%s: %s", c.name, command)
+					require.Equal(t, c.sent, counted.trips.Load()-before, "%s: commands sent for %s", c.name, command)
 				}
 			}
 		}

@@ -160,8 +160,8 @@ func TestSettledWhenSent(t *testing.T) {
 			result := last
 			_, err := l.Settle(ctx, &result, 0)
 			require.ErrorIs(t, err, want)
-			require.Equal(t, isSettled, result.Allowed == 0)
-			require.Equal(t, isSettled, result.Receipt == 0)
+			require.Equal(t, isSettled, result.Allowed == 0, "Allowed %d after %v", result.Allowed, err)
+			require.Equal(t, isSettled, result.Receipt == 0, "Receipt %d after %v", result.Receipt, err)
 		}
 		last := allow(t, l, "key", fifteenPerDay)
 		settle(l, last, canceled, reason, false)
@@ -210,10 +210,10 @@ func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, so
 	require.NoError(t, err, key)
 	peeked, err := l.Peek(ctx, key, fifteenPerDay)
 	require.NoError(t, err)
-	require.Equal(t, 8, peeked.Remaining, "%s: 6 and 2", key)
+	require.Equal(t, 8, peeked.Remaining, "%s: 6 remain after both charges, and 2 are refunded once", key)
 	again, err := methods["refund"](refunding, key, 1)
 	require.NoError(t, err)
-	require.Equal(t, 9, again.Remaining, key)
+	require.Equal(t, 9, again.Remaining, "%s: a refund of 1 whose answer is not lost", key)
 }
 
 func TestRefundsAreSentOnce(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 // A Slot is held from [Limiter.TryAcquire] until it is released or lost. All methods may be called
 // from any number of goroutines.
 //
-// It renews itself each third of its TTL, until then, even if the context of TryAcquire is done. It
+// Until then it renews itself each third of its TTL, even if the context of TryAcquire is done. It
 // is lost if Redis says so, or has answered no renewal for the TTL, or if the process stood
 // still for longer than the TTL.
 type Slot struct {
@@ -21,7 +21,7 @@ type Slot struct {
 	cancel context.CancelCauseFunc
 	ends   atomic.Int64 // when it is lost if it is not renewed, as the time since it was taken
 
-	asking  chan struct{}   // full while a call about the slot is under way: testing/synctest knows that
+	asking  chan struct{}   // a lock that testing/synctest can wait for: full while a call about the slot is under way
 	backend backend.Backend // which counts the slot; nil if nobody does, or does any more
 	timer   *time.Timer     // of the next renewal; nil once the slot is released
 	asked   bool            // Release has asked before, without an answer

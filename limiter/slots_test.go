@@ -210,6 +210,30 @@ func TestSlotIsLostAfterAPause(t *testing.T) {
 	})
 }
 
+// TestSlotEndsByWhenItWasAskedFor: a slot in Redis may begin when the call is sent, so an answer that comes late makes
+// none longer. Here two calls are answered after a second, and the next one not at all.
+func TestSlotEndsByWhenItWasAskedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		l := limiter.New(clientFunc(func(ctx context.Context, command redis.Cmder) error {
+			held := []string{"0", "2", ""}[min(calls.Add(1), 3)-1]
+			if held == "" {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			time.Sleep(time.Second)
+			command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{[]any{int64(0), int64(2), int64(1), "0", "3", held}}})
+			return nil
+		}))
+		start := time.Now()
+		slot := requireSlot(t, l, "key", twoFor3s)
+		<-slot.Context().Done()
+		require.Equal(t, limiter.ErrSlotLost, context.Cause(slot.Context()))
+		require.Equal(t, 4*time.Second, time.Since(start), "3 seconds after the renewal was sent")
+	})
+}
+
 func TestWrongSlots(t *testing.T) {
 	t.Parallel()
 	l, second := limiter.NewLocal(), limiter.Slots{Max: 1, TTL: time.Second}

@@ -44,7 +44,7 @@ func TestWaitIsOneCallAndOneSleep(t *testing.T) {
 		group.Wait()
 		events := recorded.all()
 		require.Len(t, events, 2+waiting)
-		require.EqualValues(t, before+waiting, counted.trips.Load())
+		require.EqualValues(t, before+waiting, counted.trips.Load(), "one command for each of %d calls", waiting)
 		for i := 3; i < len(events); i++ {
 			earlier, later := events[i-1].Result, events[i].Result
 			require.LessOrEqual(t, later.Wait, earlier.Wait+token)

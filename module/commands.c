@@ -114,20 +114,21 @@ static const struct access debug_access = {.flags = "admin"};
 typedef int command_function(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 static command_function throttle_command, reserve_command, take_command, peek_command, charge_command, refund_command;
 
-enum { THROTTLE_ROW, RESERVE_ROW, TAKE_ROW, PEEK_ROW, CHARGE_ROW, REFUND_ROW };
+/* The index of each in the table. */
+enum { THROTTLE_AT, RESERVE_AT, TAKE_AT, PEEK_AT, CHARGE_AT, REFUND_AT };
 
 const struct command commands[] = {
-    [THROTTLE_ROW] = {"cl.throttle", throttle_command, RESERVE, &throttle_shape, &fills_keys,
-                      "Takes tokens from a funnel that leaks at a fixed rate, or says when they would fit."},
-    [RESERVE_ROW] = {"cl.reserve", reserve_command, RESERVE, &reserve_shape, &fills_keys,
-                     "Takes tokens and slots of all rows or of none, or reserves tokens of one funnel ahead of time."},
-    [TAKE_ROW] = {"cl.take", take_command, TAKE, &take_shape, &fills_keys,
-                  "Takes as many tokens from a funnel as fit, up to a quantity."},
-    [PEEK_ROW] = {"cl.peek", peek_command, PEEK, &rows_shape, &reads_keys,
-                  "Says whether CL.RESERVE would take tokens and slots, and takes none."},
-    [CHARGE_ROW] = {"cl.charge", charge_command, CHARGE, &rows_shape, &fills_keys,
-                    "Accounts for tokens and slots that are used, whatever the keys hold."},
-    [REFUND_ROW] = {"cl.refund", refund_command, REFUND, &refund_shape, &empties_keys, "Gives tokens and slots back."},
+    [THROTTLE_AT] = {"cl.throttle", throttle_command, RESERVE, &throttle_shape, &fills_keys,
+                     "Takes tokens from a funnel that leaks at a fixed rate, or says when they would fit."},
+    [RESERVE_AT] = {"cl.reserve", reserve_command, RESERVE, &reserve_shape, &fills_keys,
+                    "Takes tokens and slots of all rows or of none, or reserves tokens of one funnel ahead of time."},
+    [TAKE_AT] = {"cl.take", take_command, TAKE, &take_shape, &fills_keys,
+                 "Takes as many tokens from a funnel as fit, up to a quantity."},
+    [PEEK_AT] = {"cl.peek", peek_command, PEEK, &rows_shape, &reads_keys,
+                 "Says whether CL.RESERVE would take tokens and slots, and takes none."},
+    [CHARGE_AT] = {"cl.charge", charge_command, CHARGE, &rows_shape, &fills_keys,
+                   "Accounts for tokens and slots that are used, whatever the keys hold."},
+    [REFUND_AT] = {"cl.refund", refund_command, REFUND, &refund_shape, &empties_keys, "Gives tokens and slots back."},
 #ifdef FUNNEL_DEBUG
     {"funnel.debug", debug_command, 0, &debug_shape, &debug_access, NULL},
 #endif
@@ -180,7 +181,7 @@ ALWAYS_INLINE void read_arguments(struct call *call, RedisModuleString **argv, i
  * the write is replicated or notified.
  *
  * This is inlined into the function of each command because the compiler then knows the
- * command's row in the table. */
+ * command's entry in the table. */
 ALWAYS_INLINE int run_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc, const struct command *command)
 {
     const uint32_t length = count_rows(command, argc);
@@ -195,8 +196,8 @@ ALWAYS_INLINE int run_command(RedisModuleCtx *ctx, RedisModuleString **argv, int
     go_parse(&call);
     if (call.verdict != VERDICT_PARSED) return reply(ctx, &call);
 
-    /* Opened for writing although many calls write nothing, because one lookup then serves
-     * both. The module has turned the implicit "key was modified" off, so closing the key
+    /* All but CL.PEEK open for writing although many calls write nothing, because one lookup then
+     * serves both. The module has turned the implicit "key was modified" off, so closing the key
      * leaves no trace. */
     RedisModuleKey *keys[MAX_ROWS];
     int mode = command->operation == PEEK ? REDISMODULE_READ : REDISMODULE_READ | REDISMODULE_WRITE;
@@ -217,30 +218,30 @@ ALWAYS_INLINE int run_command(RedisModuleCtx *ctx, RedisModuleString **argv, int
 
 static int throttle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-    return run_command(ctx, argv, argc, &commands[THROTTLE_ROW]);
+    return run_command(ctx, argv, argc, &commands[THROTTLE_AT]);
 }
 
 static int reserve_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-    return run_command(ctx, argv, argc, &commands[RESERVE_ROW]);
+    return run_command(ctx, argv, argc, &commands[RESERVE_AT]);
 }
 
 static int take_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-    return run_command(ctx, argv, argc, &commands[TAKE_ROW]);
+    return run_command(ctx, argv, argc, &commands[TAKE_AT]);
 }
 
 static int peek_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-    return run_command(ctx, argv, argc, &commands[PEEK_ROW]);
+    return run_command(ctx, argv, argc, &commands[PEEK_AT]);
 }
 
 static int charge_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-    return run_command(ctx, argv, argc, &commands[CHARGE_ROW]);
+    return run_command(ctx, argv, argc, &commands[CHARGE_AT]);
 }
 
 static int refund_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-    return run_command(ctx, argv, argc, &commands[REFUND_ROW]);
+    return run_command(ctx, argv, argc, &commands[REFUND_AT]);
 }

@@ -113,7 +113,8 @@ type Slots struct {
 	Decision Decision
 }
 
-// Reserve takes a slot for the holder, or renews the holder's slot: it ends ttl from now. The call is limited if the holder has no slot and none is free.
+// Reserve takes a slot for the holder, or renews the holder's slot: it ends ttl from now. The
+// call is limited if the holder has no slot and none is free.
 //
 //go:nosplit
 func (s *Slots) Reserve(now int64) error {

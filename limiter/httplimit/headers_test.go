@@ -112,7 +112,7 @@ func TestHandlersSettle(t *testing.T) {
 	require.Equal(t, http.StatusOK, ask(handler, from("192.0.2.1")).Code)
 	inside, err := l.Peek(t.Context(), "inner:192.0.2.1", slow(10))
 	require.NoError(t, err)
-	require.Equal(t, 7, inside.Remaining)
+	require.Equal(t, 7, inside.Remaining, "3 of the 8 tokens were used")
 	_, ok := httplimit.ResultFrom(t.Context())
 	require.False(t, ok)
 
@@ -127,7 +127,7 @@ func TestHandlersSettle(t *testing.T) {
 	sooner := limited
 	sooner.RetryAfter = time.Second
 	httplimit.SetHeaders(by.Header(), "sooner", sooner)
-	require.Equal(t, longest, by.Header().Get("Retry-After"))
+	require.Equal(t, longest, by.Header().Get("Retry-After"), "a policy with a shorter time does not change it")
 	by.Header().Del("RateLimit")
 	httplimit.SetHeaders(by.Header(), "later", limited)
 	httplimit.SetHeaders(by.Header(), "invalid", limiter.Result{})

@@ -100,7 +100,7 @@ func (l *lease) receive(c *call, reply limiter.Result, err error) {
 		switch {
 		case !c.isShared():
 			got = outcome{reply, err, true}
-			next.grants.take(c.sent, w.quantity) // they are not ahead
+			next.grants.take(c.sent, w.quantity) // from the grant that learn has made: they are not ahead
 		case byRedis:
 			next.decideByReply(w.quantity, &got.result)
 		}

@@ -87,7 +87,7 @@ func (l *lease) isIdle(now time.Duration) bool {
 // ask alone.
 func (l *lease) allow(ctx context.Context, quantity int, got *outcome) (began time.Duration) {
 	known := l.state.Load()
-	began = l.leases.now() // after the state was read: no token is used at an instant before it was taken
+	began = l.leases.now() // after the state was read: no earlier than the calls that took its tokens
 	l.demand.add(began, l.leases.span, quantity)
 	if known.tryLocal(began, quantity, &got.result) {
 		if known.refill.isDue(began, &known.grants) {
@@ -128,8 +128,8 @@ func (l *lease) leave(w *waiter, got *outcome) {
 }
 
 // tryLocal decides a call without Redis, if it can: there are tokens ahead, or Redis would
-// certainly limit the call. After an error the call is decided as well: the caller asks alone, and
-// the result stays empty.
+// certainly limit the call. It also returns true while callers ask alone after an error, and leaves
+// the result empty.
 func (s *state) tryLocal(at time.Duration, quantity int, result *limiter.Result) (decided bool) {
 	if s.take(at, quantity, limiter.FromLease, result) || at < s.aloneUntil {
 		return true

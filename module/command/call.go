@@ -78,7 +78,7 @@ type Call struct {
 	Replies [MaxRows]RowReply
 
 	Rows    [MaxRows]Row
-	Decided [MaxRows]call.Row // the rows as package call decides them
+	Decided [MaxRows]call.Row // the rows for package call: Parse sets the requests, Decide the states
 }
 
 // A Row is one row of a call: its words, the stored value, and the write.

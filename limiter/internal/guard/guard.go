@@ -42,15 +42,15 @@ func (g *Guard) Ask(ctx context.Context, c *backend.Call) (reply backend.Reply, 
 		within, cancel = context.WithTimeoutCause(ctx, g.timeout, g.timedOut)
 		defer cancel()
 	}
-	var late *pending
+	var answer *pending
 	if within.Done() == nil {
 		reply, err = g.send(within, c)
 	} else {
-		late = &pending{done: make(chan struct{})}
-		go late.run(within, g, c)
+		answer = &pending{done: make(chan struct{})}
+		go answer.run(within, g, c)
 		select {
-		case <-late.done:
-			reply, err = late.reply, late.err
+		case <-answer.done:
+			reply, err = answer.reply, answer.err
 		case <-within.Done():
 			reply, err = backend.Reply{Sent: true}, context.Cause(within)
 		}
@@ -59,7 +59,7 @@ func (g *Guard) Ask(ctx context.Context, c *backend.Call) (reply backend.Reply, 
 		return reply, err
 	}
 	if c.Lost != nil && reply.Sent {
-		go late.lose(ctx, c)
+		go answer.lose(ctx, c)
 	}
 	return reply, g.explain(ctx, err, reply.Sent)
 }
@@ -86,9 +86,10 @@ func (g *Guard) Reset(ctx context.Context, key string) error {
 	return g.explain(ctx, err, true)
 }
 
-// explain returns the error of a call that Redis has not decided: the cause of ctx if its caller has given up.
+// explain returns the error of a call that Redis has not decided: the cause of ctx if its caller has given up. It
+// reports a time-out to the breaker.
 func (g *Guard) explain(ctx context.Context, err error, sent bool) error {
-	if err == g.timedOut && sent { // an open breaker repeats that error
+	if err == g.timedOut && sent { // if it was not sent, an open breaker has repeated the error of an earlier call
 		g.breaker.failed(g.now(), err)
 	}
 	switch {
@@ -112,8 +113,8 @@ func (g *Guard) send(ctx context.Context, c *backend.Call) (backend.Reply, error
 	return reply, g.note(ctx, err, isProbe)
 }
 
-// note reports the outcome to the breaker, even if the caller has given up. It returns the error, or the cause of ctx
-// if that is the reason for it.
+// note reports the outcome to the breaker, even if the caller has given up; explain reports a time-out. It returns the
+// error, or the cause of ctx if that is the reason for it.
 func (g *Guard) note(ctx context.Context, err error, isProbe bool) error {
 	if err == nil || errors.Is(err, backend.ErrInvalid) || errors.Is(err, backend.ErrUnavailable) {
 		g.breaker.answered()

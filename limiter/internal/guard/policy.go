@@ -13,7 +13,7 @@ import (
 
 // A Policy asks Redis, and has another backend decide the calls that Redis does not decide. Make one with [NewPolicy].
 type Policy struct {
-	redis    backend.Backend
+	redis    backend.Backend // in a Limiter, the [Guard] of it
 	fallback backend.Backend
 	now      func() time.Duration
 	outage   outage

@@ -16,7 +16,7 @@ const moduleRetryAfter = time.Minute
 // Ask asks for the decision on a call. An error without a class of package backend says that no answer came.
 func (s *Server) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	reply, err := s.askEither(ctx, c)
-	reply.Sent = true
+	reply.Sent = true // perhaps: send sends nothing if ctx is done, and does not say so
 	return reply, classify(c, err)
 }
 

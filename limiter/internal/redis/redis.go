@@ -1,9 +1,9 @@
-// Package redis is the backend that asks Redis or Valkey: by the commands of the module funnel, or by a script where
-// the server lacks or denies them. Both keep the same value under the same key, so nodes may differ.
+// Package redis is the backend that asks Redis or Valkey: by the commands of the module funnel, or by a script if the
+// server lacks or denies them. Both keep the same value under the same key, so nodes may differ.
 //
 // Each call (ask.go) is one command (send.go): a command of the module (module.go), or EVALSHA of a script (script.go).
-// Take.lua, a short script, takes tokens of one funnel (take.go), and leaves most of the reply to package gcra. All other
-// calls go to the complete script.
+// A short script, take.lua, serves Reserve, Take and Peek of one funnel (take.go), and leaves most of the reply to
+// package gcra. All other calls go to the complete script.
 package redis
 
 import (

@@ -24,7 +24,7 @@ var takeText string
 
 var takeScript = newScript(takeText)
 
-// askTake asks by take.lua. Decided is false if the complete script has to decide.
+// askTake asks by take.lua, and not only for Take. Decided is false if the complete script has to decide.
 func (s *Server) askTake(ctx context.Context, c *backend.Call) (decision backend.Reply, decided bool, err error) {
 	if !fitsTakeScript(c) {
 		return backend.Reply{}, false, nil
@@ -66,7 +66,7 @@ func takeScriptArgs(c *backend.Call) []any {
 
 // readTakeScript reads a reply of take.lua. Package gcra decides from the level that the reply
 // tells, at the instant 0. Decided is false if the complete script has to decide: the reply is
-// nil, or take.lua refused what package gcra takes, because it counts with a shorter max wait.
+// nil, or take.lua took nothing although package gcra would, because takeScriptArgs has cut the max wait.
 func readTakeScript(c *backend.Call, reply any) (decision backend.Reply, decided bool, err error) {
 	if reply == nil {
 		return backend.Reply{}, false, nil
