@@ -13,12 +13,14 @@ import (
 // expires keys: funnels do not expire during a test.
 var Epoch = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// StartWithClock starts a server whose module takes its time from a test.
+// StartWithClock starts a server whose module takes its time from a test, from [Epoch] on.
 func StartWithClock(t testing.TB) (*redis.Client, Clock) {
 	t.Helper()
 	server := Start(t, Options{Module: DebugModule(t)})
 	client := server.Client(t)
-	return client, ClockOf(client)
+	clock := ClockOf(client)
+	clock.Set(t, Epoch)
+	return client, clock
 }
 
 // ClockOf is the clock of a server that runs a debug module.

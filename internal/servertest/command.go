@@ -82,14 +82,6 @@ func Throttle(t testing.TB, client Commander, arguments ...any) Reply {
 	return Reply(got)
 }
 
-// RequireError requires that CL.THROTTLE replies an error that begins with the prefix.
-func RequireError(t testing.TB, client Commander, prefix string, arguments ...any) {
-	t.Helper()
-	err := client.Do(context.Background(), append([]any{"cl.throttle"}, arguments...)...).Err()
-	require.Error(t, err)
-	require.Truef(t, strings.HasPrefix(err.Error(), prefix), "error %q does not begin with %q", err, prefix)
-}
-
 // InfoField reads a number from INFO.
 func InfoField(t testing.TB, client *redis.Client, section, field string) int64 {
 	t.Helper()

@@ -18,6 +18,13 @@ func StartModule(t testing.TB, arguments ...string) *Server {
 	return Start(t, Options{Module: Module(t), ModuleArguments: arguments})
 }
 
+// WithLog returns the options of a server with a module and an append-only file. The setting appendfsync says
+// when the server writes that file to the disk. More settings follow in pairs.
+func WithLog(module, appendfsync string, more ...string) Options {
+	config := []string{"--save", "", "--appendonly", "yes", "--appendfsync", appendfsync}
+	return Options{Module: module, Config: append(config, more...)}
+}
+
 // StartClient starts a server with the module and connects to it.
 func StartClient(t testing.TB) *redis.Client {
 	t.Helper()

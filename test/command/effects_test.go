@@ -80,10 +80,8 @@ var effects = []struct{ name, call, writes, counted string }{
 // a funnel is a SET with PXAT, or a DEL. INFO counts the call by its outcome.
 func TestEffects(t *testing.T) {
 	t.Parallel()
-	server := servertest.Start(t, servertest.Options{
-		Module: servertest.DebugModule(t),
-		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "always", "--notify-keyspace-events", "Kg$z"},
-	})
+	server := servertest.Start(t, servertest.WithLog(servertest.DebugModule(t), "always",
+		"--notify-keyspace-events", "Kg$z"))
 	client, ctx := server.Client(t), t.Context()
 	servertest.ClockOf(client).Set(t, servertest.Epoch)
 	subscription := client.PSubscribe(ctx, "__keyspace@0__:*")
@@ -212,10 +210,7 @@ func drain(t *testing.T, client *redis.Client, subscription *redis.PubSub) (even
 // the server may delete at once what the call has stored, by the time at which the call began. Its log
 // and its replicas get both in that order. Otherwise they would keep a key that the server lacks.
 func TestFunnelsThatHaveExpiredWhenTheyAreStoredAreLoggedInOrder(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{
-		Module: servertest.DebugModule(t),
-		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no"},
-	})
+	server := servertest.Start(t, servertest.WithLog(servertest.DebugModule(t), "no"))
 	ctx, client := t.Context(), server.Client(t)
 	servertest.ClockOf(client).Set(t, time.Now().Add(-time.Hour))
 	servertest.Call(t, client, "cl.throttle key 15 30 60")

@@ -315,7 +315,6 @@ func TestTheClockIsThatOfTheMachine(t *testing.T) {
 // and the script's CL.PEEK writes nothing.
 func TestBrokenSets(t *testing.T) {
 	_, client := servertest.Shared(t)
-	servertest.ClockOf(client).Set(t, servertest.Epoch)
 	ctx, script := t.Context(), redis.NewScript(limiter.Script())
 	for name, payload := range map[string]string{
 		"nan, h": "\x0c%%\x00\x00\x00\x15\x00\x00\x00\x04\x00\x00\x01n\x03\x03nan\x05\x01h\x03\x0d4102444830000" +

@@ -67,14 +67,8 @@ func TestNoCallKeepsMemory(t *testing.T) {
 // slots, take less than five. The fastest of some calls counts, since the machine has other work. The
 // short form has a tenth of the slots, and a tenth of the time for calls that do not write.
 func TestEndedSlotsCostNothing(t *testing.T) {
-	client, clock := servertest.StartWithClock(t)
-	clock.Set(t, servertest.Epoch)
-	ended := servertest.QuickOrLong(100_000, 1_000_000)
-	const fill = `for i = 1, tonumber(ARGV[1]) do redis.call('ZADD', KEYS[1], i, 'ended:' .. i) end`
-	require.ErrorIs(t, client.Eval(t.Context(), fill, []string{"k"}, ended).Err(), redis.Nil)
+	client := clientOfSlots(t, `'ended:' .. i`, servertest.QuickOrLong(100_000, 1_000_000))
 	servertest.Call(t, client, "cl.charge k 1 SLOTS 60 last") // the key has not expired
-	require.NoError(t, client.ConfigSet(t.Context(), "slowlog-log-slower-than", "0").Err())
-
 	reads := servertest.QuickOrLong(time.Millisecond/10, time.Millisecond)
 	for _, c := range []struct {
 		call    string // %d is another number in each round
@@ -93,6 +87,16 @@ func TestEndedSlotsCostNothing(t *testing.T) {
 		require.Less(t, fastest(t, client, c.call), c.most, c.call)
 		require.EqualValues(t, before-int64(c.removes*rounds), client.ZCount(t.Context(), "k", "-inf", "1e9").Val(), c.call)
 	}
+}
+
+// clientOfSlots returns a client of a server whose key k has members, in Lua, for each i from 1 to count. The
+// first of them has the score i. SLOWLOG has all calls.
+func clientOfSlots(t *testing.T, members string, count int) *redis.Client {
+	client, _ := servertest.StartWithClock(t)
+	fill := fmt.Sprintf("for i = 1, %d do redis.call('ZADD', KEYS[1], i, %s) end", count, members)
+	require.ErrorIs(t, client.Eval(t.Context(), fill, []string{"k"}).Err(), redis.Nil)
+	require.NoError(t, client.ConfigSet(t.Context(), "slowlog-log-slower-than", "0").Err())
+	return client
 }
 
 // rounds is how often a call is measured.
@@ -119,15 +123,8 @@ func fastest(t *testing.T, client *redis.Client, call string) time.Duration {
 // TestManySlotsAreCountedAtOnce: where as many slots run as have ended, a call does not step through half of
 // them. It takes as long as beside ended ones alone, and counts right.
 func TestManySlotsAreCountedAtOnce(t *testing.T) {
-	client, clock := servertest.StartWithClock(t)
-	clock.Set(t, servertest.Epoch)
 	half := servertest.QuickOrLong(50_000, 500_000)
-	const fill = `for i = 1, tonumber(ARGV[1]) do
-		redis.call('ZADD', KEYS[1], i, 'ended:' .. i, 4102444800000 + i, 'running:' .. i)
-	end`
-	require.ErrorIs(t, client.Eval(t.Context(), fill, []string{"k"}, half).Err(), redis.Nil)
-	require.NoError(t, client.ConfigSet(t.Context(), "slowlog-log-slower-than", "0").Err())
-
+	client := clientOfSlots(t, `'ended:' .. i, 4102444800000 + i, 'running:' .. i`, half)
 	most := servertest.QuickOrLong(time.Millisecond/10, time.Millisecond)
 	for _, limit := range []int{half / 2, half, half + 1, 10 * half} {
 		call := fmt.Sprintf("cl.peek k %d SLOTS 30 h%%d", limit)

@@ -35,10 +35,7 @@ import (
 // The server is killed, and reads its log. A call without an answer may have been executed, or is executed
 // at any later time; at the end of time counts as never.
 func TestCallsAreLinearizable(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{
-		Module: servertest.DebugModule(t),
-		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no"},
-	})
+	server := servertest.Start(t, servertest.WithLog(servertest.DebugModule(t), "no"))
 	began := time.Now()
 	var mutex sync.Mutex
 	var history []porcupine.Operation

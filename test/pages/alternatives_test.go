@@ -115,10 +115,7 @@ func start(t *testing.T, name string, entries []transcript.Entry) *scene {
 		module = servertest.DebugModule(t)
 	}
 	s := &scene{name: name, wires: map[string]*servertest.Wire{}}
-	s.server = servertest.Start(t, servertest.Options{
-		Module: module,
-		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "always"},
-	})
+	s.server = servertest.Start(t, servertest.WithLog(module, "always"))
 	for _, entry := range entries {
 		if strings.HasSuffix(entry.Prompt, onReplica) && s.replica == nil {
 			s.replica = servertest.StartReplica(t, s.server, servertest.Options{Module: module})

@@ -135,8 +135,7 @@ func requireRefund(t *testing.T, server *servertest.Server, command func(addr st
 
 // TestTableOfCalls: each line of the page's table, one after the other.
 func TestTableOfCalls(t *testing.T) {
-	client, clock := servertest.StartWithClock(t)
-	clock.Set(t, servertest.Epoch)
+	client, _ := servertest.StartWithClock(t)
 	var calls []string
 	for _, match := range regexp.MustCompile("(?m)^\\| [^|]+ \\| `(CL\\.[^`]+)` \\|").FindAllStringSubmatch(clients(t), -1) {
 		calls = append(calls, match[1]+" => "+servertest.Call(t, client, match[1]))

@@ -26,10 +26,8 @@ import (
 func TestEffectsAreReplicated(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	primary := servertest.Start(t, servertest.Options{
-		Module: servertest.DebugModule(t),
-		Config: []string{"--save", "", "--hz", "100", "--appendonly", "yes", "--appendfsync", "always", "--repl-ping-replica-period", "3600"},
-	})
+	primary := servertest.Start(t, servertest.WithLog(servertest.DebugModule(t), "always",
+		"--hz", "100", "--repl-ping-replica-period", "3600"))
 	client := primary.Client(t, func(options *redis.Options) { options.PoolSize = 1 }) // MULTI is of a connection
 	servertest.ClockOf(client).Set(t, servertest.Epoch)
 	replicas := []*redis.Client{
@@ -104,10 +102,8 @@ func TestScriptOfMillionsOfCallsReplicates(t *testing.T) {
 	if os.Getenv("FUNNEL_LONG") == "" {
 		t.Skip("takes a minute and some gigabytes: set FUNNEL_LONG")
 	}
-	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t), Config: []string{
-		"--save", "", "--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0",
-		"--crash-memcheck-enabled", "no", // a server that crashes here may hang in it
-	}})
+	server := servertest.Start(t, servertest.WithLog(servertest.Module(t), "no", "--auto-aof-rewrite-percentage", "0",
+		"--crash-memcheck-enabled", "no")) // a server that crashes here may hang in it
 	client := server.Client(t, func(options *redis.Options) { options.ReadTimeout = 5 * time.Minute })
 	const calls = 8_450_000
 	const script = `

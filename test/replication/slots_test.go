@@ -23,10 +23,7 @@ import (
 // server takes what the module writes for expired, and deletes it.
 func TestSlotsAreTheSameEverywhere(t *testing.T) {
 	t.Parallel()
-	primary := servertest.Start(t, servertest.Options{
-		Module: servertest.DebugModule(t),
-		Config: []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no", "--zset-max-listpack-entries", "8"},
-	})
+	primary := servertest.Start(t, servertest.WithLog(servertest.DebugModule(t), "no", "--zset-max-listpack-entries", "8"))
 	replica := servertest.StartReplica(t, primary, servertest.Options{}).Client(t)
 	client := primary.Client(t, func(options *redis.Options) { options.PoolSize = 1 })
 	random := rand.New(rand.NewPCG(servertest.Seed(t), 0))

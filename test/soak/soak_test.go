@@ -46,9 +46,8 @@ type soak struct {
 func TestEveryReplyFollowsTheContract(t *testing.T) {
 	duration, err := time.ParseDuration(cmp.Or(os.Getenv("FUNNEL_SOAK_TIME"), "3s"))
 	require.NoError(t, err)
-	options := servertest.Options{Module: servertest.Module(t), Config: []string{
-		"--save", "", "--appendonly", "yes", "--appendfsync", "everysec", "--repl-diskless-sync-delay", "0",
-		"--auto-aof-rewrite-percentage", "0"}}
+	options := servertest.WithLog(servertest.Module(t), "everysec", "--repl-diskless-sync-delay", "0",
+		"--auto-aof-rewrite-percentage", "0")
 	s := &soak{T: t, servers: [2]*servertest.Server{servertest.Start(t, options), servertest.Start(t, options)}}
 	s.primary.Store(s.servers[0])
 	s.attach(s.servers[1], s.servers[0])
