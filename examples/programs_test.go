@@ -88,7 +88,7 @@ func TestWorkersEndOnInterrupt(t *testing.T) {
 	t.Parallel()
 	server := startAtOneInstant(t)
 	rdb := server.Client(t)
-	servertest.Throttle(t, rdb, "example:mails", 4, 1, 3600, 4)
+	servertest.Call(t, rdb, "cl.throttle example:mails 4 1 3600 4")
 	process := start(t, "worker", server)
 	servertest.Eventually(t, "workers wait for their turns", func() bool {
 		return servertest.InfoField(t, rdb, "funnel", "funnel_allowed") >= 4

@@ -69,19 +69,6 @@ func Line(command *redis.Cmd) string {
 // Receipts are in rows of six. Shorter ones are seconds: how long a slot was held.
 var receipts = regexp.MustCompile(`\[([^][ ]+ ){5}(\d{11,}|0)\]`)
 
-// A Reply is the answer of CL.THROTTLE, for tests that calculate with it: limited, limit,
-// remaining, retry after and reset after.
-type Reply [5]int64
-
-// Throttle calls CL.THROTTLE, and requires a reply.
-func Throttle(t testing.TB, client Commander, arguments ...any) Reply {
-	t.Helper()
-	got, err := client.Do(context.Background(), append([]any{"cl.throttle"}, arguments...)...).Int64Slice()
-	require.NoError(t, err)
-	require.Len(t, got, len(Reply{}))
-	return Reply(got)
-}
-
 // InfoField reads a number from INFO.
 func InfoField(t testing.TB, client *redis.Client, section, field string) int64 {
 	t.Helper()

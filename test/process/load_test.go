@@ -46,7 +46,7 @@ func TestLoad(t *testing.T) {
 	require.NoError(t, load("COMPAT Redis-Cell compat redis-CELL"))
 	require.Contains(t, server.Log(), " loaded, compat redis-cell\n")
 	require.Contains(t, client.Info(t.Context(), "funnel").Val(), "funnel_compat:redis-cell\r\n")
-	require.Equal(t, servertest.Reply{0, 16, 15, -1, 2}, servertest.Throttle(t, client, "key", 15, 30, 60))
+	require.Equal(t, "0 16 15 -1 2", servertest.Call(t, client, "cl.throttle key 15 30 60"))
 	require.Regexp(t, "^ERR capacity must be an integer from 0 to", servertest.Try(client, "cl.throttle key x 30 60"))
 	require.Contains(t, servertest.Try(client, "cl.peek key 0 30 60 1"), "capacity must be an integer from 1 to")
 	servertest.ClockOf(client).Set(t, servertest.Epoch)
@@ -56,7 +56,7 @@ func TestLoad(t *testing.T) {
 		require.ErrorContains(t, client.Do(t.Context(), "module", "load", again, "compat", "none").Err(), "Error loading the extension")
 		require.Equal(t, tries+1, strings.Count(server.Log(), "funnel is not loaded: a module of that name is already loaded"))
 	}
-	require.EqualValues(t, 16, servertest.Throttle(t, client, "key", 15, 30, 60)[1])
+	require.Regexp(t, "^0 16 ", servertest.Call(t, client, "cl.throttle key 15 30 60"))
 	require.EqualValues(t, 2, servertest.InfoField(t, client, "funnel", "funnel_allowed"))
 }
 

@@ -53,7 +53,7 @@ func TestProcessIsAsWithoutTheModule(t *testing.T) {
 	same("after the start")
 	client, plain := with.Client(t), without.Client(t)
 	for call := range 1000 {
-		servertest.Throttle(t, client, call, 15, 30, 60)
+		servertest.Call(t, client, fmt.Sprint("cl.throttle ", call, " 15 30 60"))
 		require.Regexp(t, "^ERR ", servertest.Try(client, fmt.Sprint("cl.throttle ", call, " x 30 60")))
 		require.NoError(t, plain.Set(t.Context(), strconv.Itoa(call), 15, time.Minute).Err())
 	}
@@ -117,7 +117,7 @@ func crash(t *testing.T, module string) (report string) {
 		// The memory test at the end of the report is off: few servers get through it.
 		server := servertest.Start(t, servertest.Options{Module: module, Config: []string{"--save", "", "--crash-memcheck-enabled", "no"}})
 		if module != "" {
-			servertest.Throttle(t, server.Client(t), "key", 15, 30, 60)
+			servertest.Call(t, server.Client(t), "cl.throttle key 15 30 60")
 		}
 		_, _ = server.Wire(t).Do("debug", "segfault")
 		state, err := server.Wait()

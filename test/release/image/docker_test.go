@@ -101,7 +101,8 @@ func (c container) client(t testing.TB, password ...string) *redis.Client {
 // requireReply requires what the README shows, of a new server whose limit is 15, or 16
 // in the mode of redis-cell.
 func requireReply(t testing.TB, client *redis.Client, limit int64) {
-	require.Equal(t, servertest.Reply{0, limit, limit - 1, -1, 2}, servertest.Throttle(t, client, "user:42", 15, 30, 60))
+	want := fmt.Sprintf("0 %d %d -1 2", limit, limit-1)
+	require.Equal(t, want, servertest.Call(t, client, "cl.throttle user:42 15 30 60"))
 }
 
 func (c container) exec(t testing.TB, command ...string) string {

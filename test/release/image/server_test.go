@@ -82,14 +82,14 @@ func TestVolumeKeepsFunnels(t *testing.T) {
 	t.Parallel()
 	options := []string{"--volume", volume(t) + ":/data"}
 	box := start(t, options)
-	require.Equal(t, servertest.Reply{0, 15, 14, -1, 3600}, servertest.Throttle(t, box.client(t), "user:42", 15, 1, 3600))
+	require.Equal(t, "0 15 14 -1 3600", servertest.Call(t, box.client(t), "cl.throttle user:42 15 1 3600"))
 	taken := box.client(t).Get(t.Context(), "user:42").Val()
 	docker(t, "stop", "--time", "20", string(box))
 	require.Equal(t, "0", inspect(t, box, ".State.ExitCode"), "137 is a server that had to be killed")
 
 	client := start(t, options).client(t)
 	require.Equal(t, taken, client.Get(t.Context(), "user:42").Val())
-	require.EqualValues(t, 13, servertest.Throttle(t, client, "user:42", 15, 1, 3600)[2])
+	require.Regexp(t, "^0 15 13 ", servertest.Call(t, client, "cl.throttle user:42 15 1 3600"))
 }
 
 // TestHealthcheck: the check passes if a server has the module and answers, even if it would not decide
