@@ -39,7 +39,7 @@ func (p *Policy) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error
 	}
 	p.outage.failed(ctx, p.now(), cause)
 	instead, err := p.fallback.Ask(ctx, c)
-	instead.Cause, instead.Sent = cause, reply.Sent
+	instead.Cause = cause
 	return instead, err
 }
 
