@@ -96,10 +96,10 @@ static void notify_funnel(const struct row *row, RedisModuleCtx *ctx, RedisModul
 }
 
 /* The receipt. */
-static struct text reply_funnel(const struct row *row)
+static struct text funnel_last_element(const struct row *row)
 {
     return row->funnel.has_receipt ? digits_of(&row->funnel.tat) : (struct text){"0", 1};
 }
 
 const struct kind_functions funnel_functions = {read_funnel, write_funnel, replicate_funnel, notify_funnel,
-                                                reply_funnel};
+                                                funnel_last_element};

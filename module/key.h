@@ -43,9 +43,9 @@ static inline void key_notify(const struct row *row, RedisModuleCtx *ctx, RedisM
 }
 
 /* The last element of the row's reply. */
-static inline struct text key_reply(const struct row *row)
+static inline struct text key_last_element(const struct row *row)
 {
-    return kinds[row->kind]->reply(row);
+    return kinds[row->kind]->last_element(row);
 }
 
 #endif

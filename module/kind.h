@@ -14,7 +14,7 @@ struct kind_functions {
     void (*notify)(const struct row *row, RedisModuleCtx *ctx, RedisModuleString *name);
 
     /* The last element of the row's reply. */
-    struct text (*reply)(const struct row *row);
+    struct text (*last_element)(const struct row *row);
 };
 
 extern const struct kind_functions funnel_functions; /* funnel.c */

@@ -30,7 +30,7 @@ static void reply_with_row(RedisModuleCtx *ctx, const struct row_reply *reply, c
     redis.ReplyWithLongLong(ctx, reply->remaining);
     reply_with_decimal(ctx, &reply->wait);
     reply_with_decimal(ctx, &reply->reset_after);
-    struct text last = key_reply(row);
+    struct text last = key_last_element(row);
     redis.ReplyWithStringBuffer(ctx, last.bytes, last.length);
 }
 

@@ -199,9 +199,10 @@ static void notify_slots(const struct row *row, RedisModuleCtx *ctx, RedisModule
 }
 
 /* How long the holder's slot would have run on. */
-static struct text reply_slots(const struct row *row)
+static struct text slots_last_element(const struct row *row)
 {
     return digits_of(&row->slots.held);
 }
 
-const struct kind_functions slots_functions = {read_slots, write_slots, replicate_slots, notify_slots, reply_slots};
+const struct kind_functions slots_functions = {read_slots, write_slots, replicate_slots, notify_slots,
+                                               slots_last_element};
