@@ -110,7 +110,7 @@ func TestBreaks(t *testing.T) {
 }
 
 // withChanges has Parse call functions that need the runtime. They are marked go:nosplit, like all
-// functions there, except the one that tests that.
+// functions there, except "stack", which tests the mark.
 func withChanges(t *testing.T, declarations string, changes []change) map[string]string {
 	const file, parse = "module/command/command.go", "\nfunc Parse(c *Call) {\n"
 	functions, calls := "package command\nimport (\"os\"; _ \"unsafe\"; \"funnel/gcra\")\nvar _, _ = os.Getpid, gcra.Empty\n", ""

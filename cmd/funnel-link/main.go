@@ -11,8 +11,8 @@
 // undefined. Then it calls the C compiler, CC, as Go's linker wants, with the new object for go.o.
 //
 // Code that needs the runtime is an undefined reference, and the linker names the function. What
-// no linker sees is an error of funnel-link: initializers, variables, calls through pointers. A Go
-// other than the one that FUNNEL_GO names is a warning.
+// no linker sees is an error of funnel-link: initializers, variables, calls through pointers. If
+// FUNNEL_GO names another release of Go, it prints a warning.
 package main
 
 import (

@@ -42,7 +42,7 @@ var guarded = []struct {
 	{"take/allowed", "throttle/allowed", 1.22},
 	{"take/limited", "throttle/limited", 1.22},
 	{"reserve3/allowed", "throttle3/allowed", 0.98},
-	{"reserve3/limited", "throttle3/limited", 0.94},
+	{"reserve3/limited", "throttle3/limited", 0.945},
 }
 
 // parseCommitted reads a server's lines: server, version, ID and count. It skips empty
