@@ -1,4 +1,4 @@
-// Whoever starts with the READMEs gets what they show: the first call, the first of the two commands, and the
+// The READMEs keep what they show: the first call, the first of the two commands, and the
 // program of four lines. Figures are the same on all pages.
 
 package pages_test

@@ -36,12 +36,8 @@ func New(redis Redis, timeout time.Duration, now func() time.Duration) *Guard {
 // Ask has Redis decide a call within the time-out. It returns when ctx is done, which a client of go-redis may not:
 // later answers are dropped.
 func (g *Guard) Ask(ctx context.Context, c *backend.Call) (reply backend.Reply, err error) {
-	within := ctx
-	if g.timeout > 0 {
-		var cancel context.CancelFunc
-		within, cancel = context.WithTimeoutCause(ctx, g.timeout, g.timedOut)
-		defer cancel()
-	}
+	within, cancel := g.bound(ctx)
+	defer cancel()
 	var answer *pending
 	if within.Done() == nil {
 		reply, err = g.send(within, c)
@@ -66,12 +62,8 @@ func (g *Guard) Ask(ctx context.Context, c *backend.Call) (reply backend.Reply, 
 
 // Reset deletes a key in Redis, within the time-out, even if Redis has ceased to answer.
 func (g *Guard) Reset(ctx context.Context, key string) error {
-	within := ctx
-	if g.timeout > 0 {
-		var cancel context.CancelFunc
-		within, cancel = context.WithTimeoutCause(ctx, g.timeout, g.timedOut)
-		defer cancel()
-	}
+	within, cancel := g.bound(ctx)
+	defer cancel()
 	answer := make(chan error, 1)
 	go func() { answer <- g.note(within, g.redis.Reset(within, key), false) }()
 	var err error
@@ -84,6 +76,14 @@ func (g *Guard) Reset(ctx context.Context, key string) error {
 		return err
 	}
 	return g.explain(ctx, err, true)
+}
+
+// bound returns ctx within the time-out.
+func (g *Guard) bound(ctx context.Context) (within context.Context, cancel context.CancelFunc) {
+	if g.timeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, g.timeout, g.timedOut)
 }
 
 // explain returns the error of a call that Redis has not decided: the cause of ctx if its caller has given up. It
