@@ -1,0 +1,194 @@
+// Package calendar tells when the period of a quota ends: a day, a week or a month of a time zone, or an instant that
+// ends the only period. The server knows no calendar, so a client tells it the end of the period that runs.
+//
+// A date begins at its first instant in the zone. That is after the gap if clocks skip midnight, and the first of two
+// midnights if clocks are set back over it. A date that a zone skips has no period of its own.
+package calendar
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// A Calendar has one period after another. The zero Calendar has none. Calendars are equal if they have the same
+// periods, and the same zone by name and by its offset in 1970: a zone that is loaded twice is one zone.
+type Calendar struct {
+	unit    unit
+	zone    *time.Location
+	day     int          // of the month on which months begin
+	weekday time.Weekday // on which weeks begin
+	end     time.Time    // of the only period, in UTC
+}
+
+type unit uint8
+
+const (
+	none unit = iota
+	day
+	week
+	month
+	once
+	notMonth // From was called, and the calendar has no months
+	notWeek  // FromWeekday was called, and the calendar has no weeks
+)
+
+// Days returns the calendar of days in a zone.
+func Days(zone *time.Location) Calendar { return Calendar{unit: day, zone: canonical(zone)} }
+
+// Weeks returns the calendar of weeks in a zone, which begin on Monday.
+func Weeks(zone *time.Location) Calendar {
+	return Calendar{unit: week, zone: canonical(zone), weekday: time.Monday}
+}
+
+// Months returns the calendar of months in a zone, which begin on the first.
+func Months(zone *time.Location) Calendar {
+	return Calendar{unit: month, zone: canonical(zone), day: 1}
+}
+
+// Once returns the calendar of one period, which has always run.
+func Once(end time.Time) Calendar { return Calendar{unit: once, end: end.Round(0).UTC()} }
+
+// From has months begin on a day from 1 to 31, or on the last day of a month that is shorter.
+func (c Calendar) From(day int) Calendar {
+	c.day = day
+	if c.unit != month {
+		c.unit = notMonth
+	}
+	return c
+}
+
+// FromWeekday has weeks begin on a weekday.
+func (c Calendar) FromWeekday(day time.Weekday) Calendar {
+	c.weekday = day
+	if c.unit != week {
+		c.unit = notWeek
+	}
+	return c
+}
+
+// IsZero reports whether c is the zero Calendar.
+func (c Calendar) IsZero() bool { return c.unit == none }
+
+// The commands take ends after firstEnd, up to lastEnd.
+var firstEnd, lastEnd = time.Unix(0, 0).UTC(), time.Unix(0, math.MaxInt64).UTC()
+
+// Check returns why the calendar is not valid, or nil. The other methods are for valid calendars.
+func (c Calendar) Check() error {
+	switch {
+	case c.unit == notMonth:
+		return fmt.Errorf("From(%d) is for Monthly: use FromWeekday for Weekly, and neither for other limits", c.day)
+	case c.unit == notWeek:
+		return fmt.Errorf("FromWeekday(%v) is for Weekly: use From for Monthly, and neither for other limits", c.weekday)
+	case c.unit != once && c.zone == nil:
+		return errors.New("the zone must not be nil: use time.UTC, time.Local or time.LoadLocation")
+	case c.unit == month && (c.day < 1 || c.day > 31):
+		return fmt.Errorf("a month must begin on a day from 1 to 31, not %d", c.day)
+	case c.unit == week && (c.weekday < time.Sunday || c.weekday > time.Saturday):
+		return fmt.Errorf("a week must begin on a day from time.Sunday to time.Saturday, not %v", c.weekday)
+	case c.unit == once && (!c.end.After(firstEnd) || c.end.After(lastEnd)):
+		return fmt.Errorf("the end must be after %v, and no later than %v, not %v", firstEnd, lastEnd, c.end)
+	}
+	return nil
+}
+
+// Period returns the period that runs at an instant: from begin on, until end, which is in the next period. The only
+// period of Once begins at the zero Time, and has ended if end is not after the instant.
+func (c Calendar) Period(at time.Time) (begin, end time.Time) {
+	if c.unit == once {
+		return time.Time{}, c.end
+	}
+	date := c.firstDate(at.In(c.zone))
+	begin = c.beginOf(date)
+	for {
+		date = c.nextDate(date)
+		end = c.beginOf(date)
+		if end.After(at) { // clocks may have been set back since, into a date that has ended
+			return begin, end
+		}
+		begin = end
+	}
+}
+
+// firstDate returns the date on which the period begins that has the date of an instant. Dates are midnights in UTC.
+func (c Calendar) firstDate(at time.Time) time.Time {
+	date := dateOf(at.Date())
+	switch c.unit {
+	case week:
+		return date.AddDate(0, 0, -int((7+date.Weekday()-c.weekday)%7))
+	case month:
+		if first := c.inMonth(at.Year(), at.Month()); !first.After(date) {
+			return first
+		}
+		return c.inMonth(at.Year(), at.Month()-1)
+	}
+	return date
+}
+
+// nextDate returns the date on which the next period begins.
+func (c Calendar) nextDate(first time.Time) time.Time {
+	switch c.unit {
+	case week:
+		return first.AddDate(0, 0, 7)
+	case month:
+		return c.inMonth(first.Year(), first.Month()+1)
+	}
+	return first.AddDate(0, 0, 1)
+}
+
+// inMonth returns the date in a month on which a period begins.
+func (c Calendar) inMonth(year int, month time.Month) time.Time {
+	last := dateOf(year, month+1, 0)
+	return dateOf(last.Year(), last.Month(), min(c.day, last.Day()))
+}
+
+func dateOf(year int, month time.Month, day int) time.Time {
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+}
+
+const aDay = 24 * time.Hour
+
+// beginOf returns the first instant of a date, or of the next date that the zone has. It looks at one offset of the
+// zone after another, from an instant on at which the date has begun nowhere: offsets are at most a week.
+func (c Calendar) beginOf(date time.Time) time.Time {
+	from := date.Add(-8 * aDay).In(c.zone)
+	for {
+		_, seconds := from.Zone()
+		_, until := from.ZoneBounds()
+		if !until.IsZero() && !until.After(from) {
+			until = from.Truncate(aDay).Add(aDay) // on the last day of a leap year, ZoneBounds is a day too early
+		}
+		begin := date.Add(-time.Duration(seconds) * time.Second)
+		if begin.Before(from) {
+			begin = from // clocks skip midnight
+		}
+		if until.IsZero() || begin.Before(until) {
+			return begin.In(c.zone)
+		}
+		from = until.In(c.zone)
+	}
+}
+
+// String describes the calendar, as what stands behind a number: "per day in Europe/Berlin".
+func (c Calendar) String() string {
+	zone := "no zone"
+	if c.zone != nil {
+		zone = c.zone.String()
+	}
+	switch {
+	case c.unit == once:
+		return "until " + c.end.Format(time.RFC3339Nano)
+	case c.unit == day:
+		return "per day in " + zone
+	case c.unit == week && c.weekday == time.Monday:
+		return "per week in " + zone
+	case c.unit == week:
+		return fmt.Sprintf("per week from %v in %s", c.weekday, zone)
+	case c.unit == month && c.day == 1:
+		return "per month in " + zone
+	case c.unit == month:
+		return fmt.Sprintf("per month from day %d in %s", c.day, zone)
+	}
+	return "per period that is not valid"
+}

@@ -1,0 +1,224 @@
+package calendar
+
+import (
+	"fmt"
+	"testing"
+	"time"
+	_ "time/tzdata" // the machine may lack zones
+
+	"github.com/stretchr/testify/require"
+)
+
+func in(t testing.TB, name string) *time.Location {
+	zone, err := time.LoadLocation(name)
+	require.NoError(t, err)
+	return zone
+}
+
+// Periods begin where the zone's clocks say, also if clocks skip midnight, show it twice, or skip a date.
+func TestBordersOfPeriods(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		zone, at   string // local: with the offset, since midnight may exist twice
+		of         func(*time.Location) Calendar
+		begin, end string
+	}{
+		{"UTC", "1970-01-01T00:00:00Z", Days, "1970-01-01T00:00:00Z", "1970-01-02T00:00:00Z"},
+		{"UTC", "1969-12-31T23:59:59Z", Weeks, "1969-12-29T00:00:00Z", "1970-01-05T00:00:00Z"},
+		// Midnight does not exist: the clocks go from 24:00 to 1:00.
+		{"America/Santiago", "2026-09-05T23:59:59-04:00", Days, "2026-09-05T00:00:00-04:00", "2026-09-06T01:00:00-03:00"},
+		{"America/Santiago", "2026-09-06T01:00:00-03:00", Days, "2026-09-06T01:00:00-03:00", "2026-09-07T00:00:00-03:00"},
+		{"America/Havana", "2027-03-14T12:00:00-04:00", Days, "2027-03-14T01:00:00-04:00", "2027-03-15T00:00:00-04:00"},
+		{"Asia/Beirut", "2027-03-28T12:00:00+03:00", Days, "2027-03-28T01:00:00+03:00", "2027-03-29T00:00:00+03:00"},
+		{"Africa/Cairo", "2027-04-30T12:00:00+03:00", Days, "2027-04-30T01:00:00+03:00", "2027-05-01T00:00:00+03:00"},
+		// Midnight exists twice, on one date or on two: the first counts.
+		{"America/Havana", "2026-11-01T00:30:00-05:00", Days, "2026-11-01T00:00:00-04:00", "2026-11-02T00:00:00-05:00"},
+		{"America/Santiago", "2026-04-04T23:30:00-04:00", Days, "2026-04-04T00:00:00-03:00", "2026-04-05T00:00:00-04:00"},
+		{"America/St_Johns", "2010-11-06T23:30:00-03:30", Days, "2010-11-07T00:00:00-02:30", "2010-11-08T00:00:00-03:30"},
+		// There is no 30th.
+		{"Pacific/Apia", "2011-12-29T12:00:00-10:00", Days, "2011-12-29T00:00:00-10:00", "2011-12-31T00:00:00+14:00"},
+		{"Pacific/Apia", "2011-12-31T00:00:00+14:00", Days, "2011-12-31T00:00:00+14:00", "2012-01-01T00:00:00+14:00"},
+		{"Pacific/Apia", "2011-12-31T00:00:00+14:00", fromWeekday(time.Friday), "2011-12-31T00:00:00+14:00",
+			"2012-01-06T00:00:00+14:00"},
+		{"Pacific/Apia", "2011-12-31T00:00:00+14:00", fromDay(30), "2011-12-31T00:00:00+14:00", "2012-01-30T00:00:00+14:00"},
+		// The last day of a leap year, the days around it, and years of 53 weeks.
+		{"America/New_York", "2028-12-31T23:00:00-05:00", Days, "2028-12-31T00:00:00-05:00", "2029-01-01T00:00:00-05:00"},
+		{"America/New_York", "2028-12-30T20:00:00-05:00", Days, "2028-12-30T00:00:00-05:00", "2028-12-31T00:00:00-05:00"},
+		{"Europe/Berlin", "2026-12-31T12:00:00+01:00", Weeks, "2026-12-28T00:00:00+01:00", "2027-01-04T00:00:00+01:00"},
+		{"Europe/Berlin", "2028-01-02T23:59:59+01:00", Weeks, "2027-12-27T00:00:00+01:00", "2028-01-03T00:00:00+01:00"},
+		{"Europe/Berlin", "2026-03-29T12:00:00+02:00", fromWeekday(time.Sunday), "2026-03-29T00:00:00+01:00",
+			"2026-04-05T00:00:00+02:00"},
+		{"Europe/Berlin", "2026-03-28T12:00:00+01:00", fromWeekday(time.Sunday), "2026-03-22T00:00:00+01:00",
+			"2026-03-29T00:00:00+01:00"},
+		// Months that are shorter than the day on which they begin.
+		{"Europe/Berlin", "2027-01-30T12:00:00+01:00", fromDay(31), "2026-12-31T00:00:00+01:00", "2027-01-31T00:00:00+01:00"},
+		{"Europe/Berlin", "2027-02-28T00:00:00+01:00", fromDay(31), "2027-02-28T00:00:00+01:00", "2027-03-31T00:00:00+02:00"},
+		{"Europe/Berlin", "2027-02-27T12:00:00+01:00", fromDay(30), "2027-01-30T00:00:00+01:00", "2027-02-28T00:00:00+01:00"},
+		{"Europe/Berlin", "2027-03-01T00:00:00+01:00", fromDay(29), "2027-02-28T00:00:00+01:00", "2027-03-29T00:00:00+02:00"},
+		{"Europe/Berlin", "2028-02-29T00:00:00+01:00", fromDay(29), "2028-02-29T00:00:00+01:00", "2028-03-29T00:00:00+02:00"},
+		{"Europe/Berlin", "2027-01-14T23:59:59+01:00", fromDay(15), "2026-12-15T00:00:00+01:00", "2027-01-15T00:00:00+01:00"},
+	} {
+		at, err := time.Parse(time.RFC3339, c.at)
+		require.NoError(t, err)
+		calendar := c.of(in(t, c.zone))
+		require.NoError(t, calendar.Check())
+		begin, end := calendar.Period(at)
+		require.Equal(t, c.begin+" "+c.end, begin.Format(time.RFC3339)+" "+end.Format(time.RFC3339), "%v at %s", calendar, c.at)
+	}
+}
+
+func fromDay(day int) func(*time.Location) Calendar {
+	return func(zone *time.Location) Calendar { return Months(zone).From(day) }
+}
+
+func fromWeekday(day time.Weekday) func(*time.Location) Calendar {
+	return func(zone *time.Location) Calendar { return Weeks(zone).FromWeekday(day) }
+}
+
+// A walk over each quarter of an hour of three years, which knows nothing but local dates, finds the same borders.
+func TestPeriodsAgainstAWalk(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"UTC", "Europe/Berlin", "America/Santiago", "America/Havana", "Asia/Beirut", "Africa/Cairo",
+		"Pacific/Apia", "Australia/Lord_Howe", "Asia/Kathmandu", "America/New_York"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			zone := in(t, name)
+			newDay := func(time.Time) bool { return true }
+			walks := []walk{{Days(zone), newDay, time.Time{}}}
+			for weekday := time.Sunday; weekday <= time.Saturday; weekday++ {
+				walks = append(walks, walk{Weeks(zone).FromWeekday(weekday),
+					func(at time.Time) bool { return at.Weekday() == weekday }, time.Time{}})
+			}
+			for _, day := range []int{1, 15, 28, 29, 30, 31} {
+				walks = append(walks, walk{Months(zone).From(day), func(at time.Time) bool {
+					tomorrow := at.Add(26 * time.Hour) // from midnight, or 1:00
+					return at.Day() == day || at.Day() < day && tomorrow.Day() == 1
+				}, time.Time{}})
+			}
+			date := 0
+			for at := time.Date(2026, 1, 1, 0, 0, 0, 0, zone); at.Year() < 2029; at = at.Add(15 * time.Minute) {
+				if at.YearDay() == date {
+					continue
+				}
+				date = at.YearDay()
+				for i := range walks {
+					walks[i].requireBorder(t, at)
+				}
+			}
+		})
+	}
+}
+
+// A walk knows when a new date begins a period.
+type walk struct {
+	calendar Calendar
+	begins   func(date time.Time) bool
+	begun    time.Time // the period that runs, or zero before the first border
+}
+
+// requireBorder checks the first instant of a date, and the instant before.
+func (w *walk) requireBorder(t *testing.T, at time.Time) {
+	t.Helper()
+	if !w.begins(at) {
+		begin, _ := w.calendar.Period(at)
+		require.True(t, begin.Before(at), "%v: a period begins at %v", w.calendar, at)
+		return
+	}
+	if !w.begun.IsZero() {
+		begin, end := w.calendar.Period(at.Add(-1))
+		require.Equal(t, []time.Time{w.begun, at}, []time.Time{begin, end}, "%v before %v", w.calendar, at)
+	}
+	w.begun = at
+}
+
+// Each instant is in one period, periods touch, and none is empty, in any zone.
+func FuzzPeriods(f *testing.F) {
+	names := []string{"UTC", "Pacific/Apia", "America/St_Johns", "America/Santiago", "Asia/Manila", "Africa/Monrovia",
+		"America/Juneau", "Antarctica/Troll", "Asia/Gaza", "Europe/Dublin", "Pacific/Kwajalein", "Africa/Casablanca"}
+	f.Add(int64(1325239200e9), byte(1), byte(1), 30) // in Apia, about the date that it skips
+	f.Add(int64(1289097060e9), byte(2), byte(0), 1)  // in St. John's, midnight again
+	f.Add(int64(1861920000e9), byte(3), byte(8), 31)
+	f.Fuzz(func(t *testing.T, nanoseconds int64, zone, unit byte, day int) {
+		location := in(t, names[int(zone)%len(names)])
+		calendar := []Calendar{Days(location), Weeks(location).FromWeekday(time.Weekday(day)),
+			Months(location).From(day)}[unit%3]
+		at := time.Unix(0, nanoseconds)
+		if calendar.Check() != nil {
+			return
+		}
+		begin, end := calendar.Period(at)
+		require.False(t, begin.After(at), "%v: %v is before its period begins, %v", calendar, at, begin)
+		require.True(t, end.After(at), "%v: %v is in a period that has ended, %v", calendar, at, end)
+		require.LessOrEqual(t, end.Sub(begin), 33*aDay)
+		for _, other := range []time.Time{begin, at.Add(end.Sub(at) / 2), end.Add(-1)} {
+			first, last := calendar.Period(other)
+			require.Equal(t, []time.Time{begin, end}, []time.Time{first, last}, "%v: %v and %v", calendar, at, other)
+		}
+		_, last := calendar.Period(begin.Add(-1))
+		first, _ := calendar.Period(end)
+		require.Equal(t, []time.Time{begin, end}, []time.Time{last, first}, "%v: the neighbours of %v", calendar, at)
+	})
+}
+
+// A zone that is loaded twice is one zone. Zones of one name with other offsets are others.
+func TestCalendarsAreComparable(t *testing.T) {
+	t.Parallel()
+	first, second := in(t, "Europe/Berlin"), in(t, "Europe/Berlin")
+	require.NotSame(t, first, second)
+	end := time.Date(2026, 12, 1, 0, 0, 0, 0, first)
+	require.True(t, Months(first).From(15) == Months(second).From(15))
+	require.True(t, Once(end) == Once(end.In(time.UTC)))
+	require.True(t, Once(time.Now()) != Once(time.Now().Add(1)))
+	for _, other := range []Calendar{{}, Days(second), Weeks(second), Months(second), Months(second).From(16),
+		Months(time.UTC).From(15), Once(end)} {
+		require.True(t, Months(first).From(15) != other, "%v", other)
+	}
+	made := Days(time.FixedZone("made up", 0))
+	require.True(t, made == Days(time.FixedZone("made up", 0)))
+	require.True(t, made != Days(time.FixedZone("made up", 1)))
+	for i := range 2 * maxZones {
+		require.NoError(t, Days(time.FixedZone(fmt.Sprint(i), 0)).Check())
+	}
+	require.LessOrEqual(t, len(zones.known), maxZones)
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]Calendar{
+		"the zone must not be nil: use time.UTC, time.Local or time.LoadLocation":               Weeks(nil),
+		"a month must begin on a day from 1 to 31, not 32":                                      Months(time.UTC).From(32),
+		"a month must begin on a day from 1 to 31, not 0":                                       Months(time.UTC).From(0),
+		"a week must begin on a day from time.Sunday to time.Saturday, not %!Weekday(7)":        Weeks(time.UTC).FromWeekday(7),
+		"From(3) is for Monthly: use FromWeekday for Weekly, and neither for other limits":      Weeks(time.UTC).From(3),
+		"From(2) is for Monthly: use FromWeekday for Weekly, and neither for other limits":      Days(time.UTC).From(2),
+		"From(1) is for Monthly: use FromWeekday for Weekly, and neither for other limits":      Once(time.Now()).From(1),
+		"FromWeekday(Sunday) is for Weekly: use From for Monthly, and neither for other limits": Months(time.UTC).FromWeekday(0),
+	} {
+		require.EqualError(t, c.Check(), want)
+	}
+	for _, end := range []time.Time{{}, firstEnd, lastEnd.Add(1)} {
+		require.EqualError(t, Once(end).Check(), "the end must be after 1970-01-01 00:00:00 +0000 UTC, and no later than "+
+			"2262-04-11 23:47:16.854775807 +0000 UTC, not "+end.String())
+	}
+	require.NoError(t, Once(firstEnd.Add(1)).Check())
+	require.NoError(t, Once(lastEnd).Check())
+	require.True(t, Calendar{}.IsZero())
+	require.False(t, Weeks(nil).IsZero())
+}
+
+func TestString(t *testing.T) {
+	t.Parallel()
+	berlin := in(t, "Europe/Berlin")
+	for want, c := range map[string]Calendar{
+		"per day in Europe/Berlin":              Days(berlin),
+		"per week in Europe/Berlin":             Weeks(berlin),
+		"per week from Sunday in Europe/Berlin": Weeks(berlin).FromWeekday(time.Sunday),
+		"per month in UTC":                      Months(time.UTC),
+		"per month from day 31 in UTC":          Months(time.UTC).From(31),
+		"per month in no zone":                  Months(nil),
+		"until 2026-11-30T23:00:00Z":            Once(time.Date(2026, 12, 1, 0, 0, 0, 0, berlin)),
+		"per period that is not valid":          Days(berlin).From(2),
+	} {
+		require.Equal(t, want, c.String())
+	}
+}
