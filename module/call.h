@@ -55,7 +55,7 @@ enum form {
 
 enum {
     SECONDS_LENGTH = 5,
-    DECIDED_LENGTH = 32,
+    DECIDED_LENGTH = 46,
     DECIMAL_CAPACITY = 24,
     MESSAGE_CAPACITY = 512,
     WORDS_PER_ROW = 5,

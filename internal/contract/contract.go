@@ -3,7 +3,7 @@
 //
 // It says what docs/commands.md says, and can be checked by reading. Nothing in it watches
 // for overflow: sums and products are exact, and what does not fit 63 bits is seen in the
-// result. It knows neither packages gcra and slots nor the module.
+// result. It knows neither packages gcra, slots and quota nor the module.
 //
 // [Run] takes three steps, each of which may end it with an [Error]: it reads the words, then
 // the keys, and then decides. It takes each step for all rows, from the left, before the next.
@@ -43,6 +43,9 @@ const (
 	ErrTTL    Error = "ERR ttl must be seconds from 0.001 to 9223372036.854775807 with up to 9 fraction digits"
 	ErrHolder Error = "ERR holder must be 1 to 255 bytes"
 
+	ErrUntil Error = "ERR until must be a Unix time in seconds above 0, at most 9223372036.854775807 " +
+		"and with up to 9 fraction digits"
+
 	ErrEmissionInterval Error = "ERR count is too large for period: less than 1 nanosecond per token"
 	ErrTolerance        Error = "ERR capacity and period are too large together for count: " +
 		"a full funnel must drain within 2^63-1 nanoseconds (292 years)"
@@ -57,20 +60,33 @@ const (
 		"give the tokens of each back by a call of its own"
 	ErrMaxWaitWithSlots Error = "ERR max_wait must be left out with SLOTS: ask again after a moment"
 	ErrReceiptWithSlots Error = "ERR tat must be left out with SLOTS: the holder's name says which slot ends"
+	ErrMaxWaitWithUntil Error = "ERR max_wait must be left out with UNTIL: " +
+		"ask again after the wait that a limited call replies"
+	ErrReceiptWithUntil Error = "ERR tat must be left out with UNTIL: until says which period counted the quantity"
 	ErrTwice            Error = "ERR the key is named twice in this call: ask once, for all of its tokens"
+
+	// What follows shows until, and the instant of the call.
+	ErrEnded Error = "ENDED until must be later than the server's clock"
 
 	ErrType   Error = "WRONGTYPE Operation against a key holding the wrong kind of value"
 	ErrFunnel Error = "ERR the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807"
+	ErrQuota  Error = "ERR the key does not hold a quota: " +
+		"its value is not used:N with an integer N from 1 to 9223372036854775807"
 
 	ErrTAT Error = "ERR quantity and period are too large together for count: " +
 		"the funnel must be empty again before the year 2262, 2^63-1 nanoseconds after the epoch"
-	ErrEnd Error = "ERR ttl is too large: the slot must end before the year 2262, 2^63-1 nanoseconds after the epoch"
+	ErrEnd  Error = "ERR ttl is too large: the slot must end before the year 2262, 2^63-1 nanoseconds after the epoch"
+	ErrUsed Error = "ERR quantity is too large: the sum that is used must be at most 9223372036854775807"
 )
 
 // Of is the error of a row in a call of several; number counts from 1. WRONGTYPE stays
 // as the server words it.
 func (e Error) Of(number int) Error {
-	return Error(strings.Replace(string(e), "ERR ", fmt.Sprintf("ERR row %d: ", number), 1))
+	code, rest, _ := strings.Cut(string(e), " ")
+	if code == "WRONGTYPE" {
+		return e
+	}
+	return Error(fmt.Sprintf("%s row %d: %s", code, number, rest))
 }
 
 // Outcomes of a call that is no error.
@@ -100,6 +116,12 @@ var SlotsErrors = []string{
 	string(ErrEnd),
 }
 
+// QuotaErrors are the errors that only calls with quotas come to.
+var QuotaErrors = []string{
+	string(ErrLimit), string(ErrUntil), string(ErrMaxWaitWithUntil), string(ErrReceiptWithUntil),
+	string(ErrEnded), string(ErrQuota), string(ErrUsed),
+}
+
 // An Outcome is the result of a call.
 type Outcome struct {
 	Name   string // one of Outcomes
@@ -108,19 +130,19 @@ type Outcome struct {
 	Writes []Write
 }
 
-// A Write is what a key holds after the call, and when it expires.
+// A Write is what a key holds after the call.
 type Write struct {
-	Key    string
-	Value  Value // the zero Value if the key is deleted
-	Expiry int64 // Unix milliseconds, or NoExpiry
+	Key   string
+	Value Value // the zero Value if the key is deleted
 }
 
 // NoExpiry is the expiry of a key that has none.
-const NoExpiry = -1
+const NoExpiry = 0
 
-// A Value is what a key holds.
+// A Value is what a key holds, and when it expires.
 type Value struct {
 	Type   string             // as TYPE names it; "" for nothing
 	Text   string             // of a string
 	Scores map[string]float64 // of a sorted set
+	Expiry int64              // Unix milliseconds, or NoExpiry
 }

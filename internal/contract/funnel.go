@@ -79,6 +79,11 @@ func (f *Funnel) decide(operation string, now, maxWait, receipt *big.Int) (decis
 	return decision, err
 }
 
+func (f *Funnel) takeBack(now *big.Int) Decision {
+	decision, _ := f.decide("peek", now, zero, maxInt63)
+	return decision
+}
+
 // Decide is the arithmetic of an operation on a funnel with this TAT. Receipt is as late as
 // can be if it is left out. Next is the TAT after the call, and taken is set by take alone.
 func (f *Funnel) Decide(operation string, tat, now, maxWait, receipt *big.Int) (d Decision, next, taken int64, err Error) {
@@ -132,8 +137,7 @@ func (f *Funnel) Decide(operation string, tat, now, maxWait, receipt *big.Int) (
 func (f *Funnel) write(now int64) (write Write, changes bool) {
 	write.Key = f.Key
 	if f.next > now {
-		write.Value = Value{Type: "string", Text: strconv.FormatInt(f.next, 10)}
-		write.Expiry = roundedUp(big.NewInt(f.next), 1e6)
+		write.Value = Value{Type: "string", Text: strconv.FormatInt(f.next, 10), Expiry: roundedUp(big.NewInt(f.next), 1e6)}
 	}
 	return write, f.next != f.tat.Int64()
 }

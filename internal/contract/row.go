@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A Row is one row of a call, of any kind: a *Funnel or *Slots. Its methods are the steps of
+// A Row is one row of a call, of any kind: a *Funnel, *Slots or *Quota. Its methods are the steps of
 // a call, in this order. Before them, parse reads the words.
 type Row interface {
 	key() string
@@ -15,8 +15,11 @@ type Row interface {
 	read(value Value, now *big.Int) Error
 
 	// decide is the arithmetic of an operation. MaxWait is for reserve alone, and receipt for
-	// refund. It may be called again: the last decision counts.
+	// refund.
 	decide(operation string, now, maxWait, receipt *big.Int) (Decision, Error)
+
+	// takeBack decides again what reserve has allowed, if another row limits the call.
+	takeBack(now *big.Int) Decision
 
 	// write is what the key holds after the call, if that changes.
 	write(now int64) (write Write, changes bool)
@@ -27,8 +30,15 @@ type Row interface {
 
 // parse reads the words of a row. The third word says what its kind is.
 func (c Command) parse(mode Mode, words [5]string) (Row, Error) {
-	if strings.ToLower(words[2]) == "slots" && c.Operation != "take" && !c.Seconds {
-		return parseSlots(words)
+	switch strings.ToLower(words[2]) {
+	case "slots":
+		if c.Operation != "take" && !c.Seconds {
+			return parseSlots(words)
+		}
+	case "until":
+		if !c.Seconds {
+			return parseQuota(words)
+		}
 	}
 	return parseFunnel(c.Operation, mode, words)
 }

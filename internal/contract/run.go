@@ -3,6 +3,7 @@ package contract
 import (
 	"math/big"
 	"slices"
+	"strings"
 )
 
 // A Command is how a command reads its words, which operation it is, and how it replies.
@@ -66,8 +67,13 @@ func Run(mode Mode, words []string, now int64, get func(key string) Value) Outco
 			return failed(ErrTwice, i, length)
 		}
 	}
-
 	instant := big.NewInt(now)
+	for i, row := range rows {
+		if quota, isQuota := row.(*Quota); isQuota && quota.ended(command.Operation, instant) != "" {
+			return failed(quota.ended(command.Operation, instant), i, length)
+		}
+	}
+
 	for i, row := range rows {
 		if err = row.read(get(row.key()), instant); err != "" {
 			return failed(err, i, length)
@@ -85,6 +91,9 @@ func Run(mode Mode, words []string, now int64, get func(key string) Value) Outco
 // failed is an error of a row; it names the row if there are several.
 func failed(err Error, index, length int) Outcome {
 	outcome := Outcome{Name: string(err), Err: err}
+	if strings.HasPrefix(string(err), string(ErrEnded)) {
+		outcome.Name = string(ErrEnded)
+	}
 	if length > 1 {
 		outcome.Err = err.Of(index + 1)
 	}
@@ -97,9 +106,10 @@ func (c Command) parseLastWord(word []string, rows []Row) (maxWait, receipt *big
 	if len(word) == 0 {
 		return zero, maxInt63, ""
 	}
-	wrong, withSlots, withSeveral, ok := ErrMaxWait, ErrMaxWaitWithSlots, ErrMaxWaits, false
+	wrong, withSlots, withUntil, withSeveral := ErrMaxWait, ErrMaxWaitWithSlots, ErrMaxWaitWithUntil, ErrMaxWaits
+	ok := false
 	if c.LastWord == "tat" {
-		wrong, withSlots, withSeveral = ErrReceipt, ErrReceiptWithSlots, ErrReceipts
+		wrong, withSlots, withUntil, withSeveral = ErrReceipt, ErrReceiptWithSlots, ErrReceiptWithUntil, ErrReceipts
 		receipt, ok = Integer(0, word[0])
 	} else {
 		maxWait, ok = Seconds(word[0])
@@ -110,6 +120,8 @@ func (c Command) parseLastWord(word []string, rows []Row) (maxWait, receipt *big
 	case c.LastWord == "max_wait" && maxWait.Sign() == 0:
 	case slices.ContainsFunc(rows, func(row Row) bool { _, isSlots := row.(*Slots); return isSlots }):
 		return nil, nil, withSlots
+	case slices.ContainsFunc(rows, func(row Row) bool { _, isQuota := row.(*Quota); return isQuota }):
+		return nil, nil, withUntil
 	case len(rows) > 1:
 		return nil, nil, withSeveral
 	}
@@ -128,13 +140,16 @@ func together(command Command, rows []Row, decisions []Decision, now *big.Int) O
 		asks = asks || rows[i].asks()
 	}
 	taken := int64(0)
-	if funnel, isFunnel := rows[0].(*Funnel); isFunnel {
-		taken = funnel.taken
+	switch row := rows[0].(type) {
+	case *Funnel:
+		taken = row.taken
+	case *Quota:
+		taken = row.taken()
 	}
 	outcome, replies := Outcome{Name: nameOf(command.Operation, asks, limited, wait, taken)}, []any{}
 	for i, decision := range decisions {
 		if command.Operation == "reserve" && limited && !decision.Limited {
-			decision, _ = rows[i].decide("peek", now, zero, maxInt63)
+			decision = rows[i].takeBack(now)
 		}
 		if write, changes := rows[i].write(now.Int64()); changes {
 			outcome.Writes = append(outcome.Writes, write)

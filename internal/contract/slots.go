@@ -60,6 +60,11 @@ func (s *Slots) decide(operation string, now, _, _ *big.Int) (decision Decision,
 	return decision, err
 }
 
+func (s *Slots) takeBack(now *big.Int) Decision {
+	decision, _ := s.decide("peek", now, zero, zero)
+	return decision
+}
+
 // Decide is the arithmetic of an operation on the slots that run, by holder. Own is when the
 // holder's slot ends after the call, or 0.
 func (s *Slots) Decide(operation string, ends map[string]int64, now *big.Int) (d Decision, own int64, err Error) {
@@ -111,12 +116,12 @@ func (s *Slots) write(int64) (write Write, changes bool) {
 		left[s.Holder] = float64(s.own)
 	}
 	write.Key = s.Key
-	for _, score := range left {
-		write.Value = Value{Type: "zset", Scores: left}
-		write.Expiry = max(write.Expiry, endOf(score))
-	}
-	if write.Expiry == math.MaxInt64 {
-		write.Expiry = NoExpiry
+	if len(left) > 0 {
+		last := endOf(slices.Max(slices.Collect(maps.Values(left))))
+		if last == math.MaxInt64 {
+			last = NoExpiry
+		}
+		write.Value = Value{Type: "zset", Scores: left, Expiry: last}
 	}
 	return write, s.own != s.ends[s.Holder]
 }

@@ -180,8 +180,7 @@ func writesOf(t testing.TB, c *Call) (writes []contract.Write) {
 		default:
 			require.Equal(t, WriteState, row.Write)
 			require.Equal(t, strconv.FormatInt(row.Funnel.ExpiryMilliseconds, 10), row.Funnel.Expiry.text())
-			write.Value = contract.Value{Type: "string", Text: row.Funnel.TAT.text()}
-			write.Expiry = row.Funnel.ExpiryMilliseconds
+			write.Value = contract.Value{Type: "string", Text: row.Funnel.TAT.text(), Expiry: row.Funnel.ExpiryMilliseconds}
 		}
 		writes = append(writes, write)
 	}

@@ -185,7 +185,7 @@ func (f *fuzzer) finish() {
 		default:
 			f.send(entry.Text, "get", key)
 		}
-		f.send(entry.expiry, servertest.AskExpiry(f.t, key)...)
+		f.send(cmp.Or(entry.Expiry, -1), servertest.AskExpiry(f.t, key)...)
 	}
 	_, err := f.wire.Write(f.buffer)
 	require.NoError(f.t, err)

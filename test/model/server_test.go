@@ -15,11 +15,8 @@ import (
 
 type entry struct {
 	contract.Value
-	size   int64 // how many elements, of a list
-	expiry int64 // Unix milliseconds, or noExpiry
+	size int64 // how many elements, of a list
 }
-
-const noExpiry = -1
 
 // A server is the model of a real server.
 type server struct {
@@ -51,15 +48,15 @@ const wrongType = failure(contract.ErrType)
 // get returns the value that a client finds: none if it has expired.
 func (s *server) get(key string) (entry, bool) {
 	held, found := s.keys[key]
-	if !found || held.expiry != noExpiry && held.expiry < s.instant {
+	if !found || held.Expiry != contract.NoExpiry && held.Expiry < s.instant {
 		delete(s.keys, key)
-		return entry{expiry: noExpiry}, false
+		return entry{}, false
 	}
 	return held, true
 }
 
 func (s *server) putString(key, text string, expiry int64) {
-	s.keys[key] = entry{Value: contract.Value{Type: "string", Text: text}, expiry: expiry}
+	s.keys[key] = entry{Value: contract.Value{Type: "string", Text: text, Expiry: expiry}}
 }
 
 // apply executes a command and returns the reply.
@@ -75,7 +72,7 @@ func (s *server) apply(words []string) any {
 		}
 		s.met[command.Name][outcome.Name]++
 		for _, write := range outcome.Writes {
-			s.keys[write.Key] = entry{Value: write.Value, expiry: write.Expiry}
+			s.keys[write.Key] = entry{Value: write.Value}
 			switch receipts := s.receipts[write.Key]; {
 			case write.Value.Type == "":
 				delete(s.keys, write.Key)
@@ -92,7 +89,7 @@ func (s *server) apply(words []string) any {
 	needed := map[string]string{"append": "string", "get": "string", "lpush": "list", "zadd": "zset", "zrem": "zset"}[words[0]]
 	switch {
 	case words[0] == "set": // key value [PXAT milliseconds]
-		expiry := int64(noExpiry)
+		expiry := int64(contract.NoExpiry)
 		if len(words) > 3 {
 			expiry = mustParse(words[4])
 		}
@@ -106,7 +103,7 @@ func (s *server) apply(words []string) any {
 	case words[0] == "zadd" || words[0] == "zrem":
 		return s.changeSet(words, entry)
 	case words[0] == "append":
-		s.putString(words[1], entry.Text+words[2], entry.expiry)
+		s.putString(words[1], entry.Text+words[2], entry.Expiry)
 		return int64(len(entry.Text + words[2]))
 	case words[0] == "lpush":
 		entry.Type = "list"

@@ -15,7 +15,7 @@ import (
 // on how fast the test runs.
 func (f *fuzzer) settle() {
 	for key, entry := range f.model.keys {
-		if entry.expiry > f.model.instant-60_000 && entry.expiry < f.model.instant+600_000 {
+		if entry.Expiry > f.model.instant-60_000 && entry.Expiry < f.model.instant+600_000 {
 			f.send(anything{}, "del", key)
 			delete(f.model.keys, key)
 		}

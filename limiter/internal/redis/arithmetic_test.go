@@ -192,7 +192,7 @@ func (c scriptCall) expect(complete bool, got any, wallClock int64) (want []any,
 		value, expiry = servertest.ErrorReply(contract.ErrType), -1
 	}
 	for _, write := range outcome.Writes {
-		if value, expiry = write.Value.Text, write.Expiry; expiry <= wallClock {
+		if value, expiry = write.Value.Text, write.Value.Expiry; expiry <= wallClock {
 			value, expiry = nil, -2 // deleted, or, since a server does so, expired before its own time
 		}
 	}

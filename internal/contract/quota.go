@@ -1,0 +1,156 @@
+package contract
+
+import (
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+)
+
+// A Quota is a row that limits a sum until an instant: its key, its limit, its end and the
+// quantity that is asked for.
+type Quota struct {
+	Key             string
+	Limit, Quantity *big.Int
+	Until           *big.Int // Unix nanoseconds
+
+	until         string // as the call says it
+	before, after Period
+}
+
+// A Period is the state of a quota: the sum that is used, and when its key expires, in Unix
+// milliseconds, 0 for never. The zero Period is that of a missing key.
+type Period struct{ Used, Expiry int64 }
+
+// parseQuota reads key, limit, UNTIL, until and quantity.
+func parseQuota(words [5]string) (Row, Error) {
+	limit, isLimit := Integer(0, words[1])
+	until, isUntil := Seconds(words[3])
+	quantity, isQuantity := Integer(0, words[4])
+	switch {
+	case !isLimit:
+		return nil, ErrLimit
+	case !isUntil || until.Sign() == 0:
+		return nil, ErrUntil
+	case !isQuantity:
+		return nil, ErrQuantity
+	}
+	return &Quota{Key: words[0], Limit: limit, Quantity: quantity, Until: until, until: words[3]}, ""
+}
+
+// ended is the error of a call for a period that has ended, which only refund may name.
+func (q *Quota) ended(operation string, now *big.Int) Error {
+	if less(now, q.Until) || operation == "refund" {
+		return ""
+	}
+	return Error(fmt.Sprintf("%s: got %s, and it is %s", ErrEnded, q.until, seconds(now.Int64())))
+}
+
+func (q *Quota) key() string { return q.Key }
+
+func (q *Quota) asks() bool { return q.Quantity.Sign() > 0 }
+
+// read takes the period that runs. A string whose key expires by now counts as no key.
+func (q *Quota) read(value Value, now *big.Int) Error {
+	used, isQuota := strings.CutPrefix(value.Text, "used:")
+	sum, isSum := Integer(1, used)
+	switch {
+	case value.Type == "":
+	case value.Type != "string":
+		return ErrType
+	case value.Expiry != NoExpiry && !less(now, inNanoseconds(value.Expiry)):
+	case !isQuota || !isSum:
+		return ErrQuota
+	default:
+		q.before = Period{Used: sum.Int64(), Expiry: value.Expiry}
+	}
+	return ""
+}
+
+func (q *Quota) decide(operation string, now, _, _ *big.Int) (decision Decision, err Error) {
+	decision, q.after, err = q.Decide(operation, q.before, now)
+	return decision, err
+}
+
+// takeBack leaves a row that asks for nothing: it still cuts the period.
+func (q *Quota) takeBack(now *big.Int) (decision Decision) {
+	nothing := *q
+	nothing.Quantity = zero
+	decision, q.after, _ = nothing.Decide("reserve", q.before, now)
+	return decision
+}
+
+// Decide is the arithmetic of an operation on the period that runs. After is the period after
+// the call.
+func (q *Quota) Decide(operation string, before Period, now *big.Int) (d Decision, after Period, err Error) {
+	used, ended, end := big.NewInt(before.Used), !less(now, q.Until), q.Until
+	if expiry := inNanoseconds(before.Expiry); before.Expiry != NoExpiry && (ended || less(expiry, end)) {
+		end = expiry
+	}
+	sum, needed := add(used, q.Quantity), q.Quantity
+	d.Limited = q.asks() && less(q.Limit, sum)
+	switch {
+	case operation == "take":
+		sum, needed = smallest(sum, largest(used, q.Limit)), big.NewInt(1)
+		d.Limited = less(sum, add(used, q.Quantity))
+	case operation == "charge":
+		needed = zero // a sum above the limit is limited until the end
+	case operation == "refund":
+		sum, d.Limited = largest(sub(used, q.Quantity), zero), false
+	case operation == "peek" || d.Limited:
+		sum = used
+	}
+	if operation == "refund" && ended {
+		sum = used
+	}
+	if !fits(sum) {
+		return Decision{}, Period{}, ErrUsed
+	}
+
+	left := smallest(largest(sub(end, now), zero), maxInt63)
+	switch {
+	case d.Limited && less(q.Limit, needed):
+		d.Wait = -1
+	case d.Limited:
+		d.Wait = left.Int64()
+	}
+	if sum.Sign() > 0 {
+		d.ResetAfter = left.Int64()
+		after = Period{Used: sum.Int64(), Expiry: roundedUp(end, 1e6)}
+	}
+	// Neither a peek nor a refund cuts the period.
+	keeps := operation == "peek" || operation == "refund" && (before.Expiry != NoExpiry || after.Used == before.Used)
+	if keeps && sum.Sign() > 0 {
+		after.Expiry = before.Expiry
+	}
+	d.Limit, d.Remaining = in63Bits(q.Limit), in63Bits(largest(sub(q.Limit, sum), zero))
+	return d, after, ""
+}
+
+// taken is the quantity by which the sum has grown.
+func (q *Quota) taken() int64 { return q.after.Used - q.before.Used }
+
+// write stores the sum until the period ends. A sum of 0 has no key.
+func (q *Quota) write(int64) (write Write, changes bool) {
+	write.Key = q.Key
+	if q.after.Used > 0 {
+		write.Value = Value{Type: "string", Text: "used:" + strconv.FormatInt(q.after.Used, 10), Expiry: q.after.Expiry}
+	}
+	return write, q.after != q.before
+}
+
+// last is when the period ends in which the quantity was counted.
+func (q *Quota) last(string, *big.Int) string {
+	switch expiry := inNanoseconds(q.after.Expiry); {
+	case q.taken() <= 0:
+		return "0"
+	case less(expiry, q.Until):
+		return seconds(expiry.Int64())
+	}
+	return seconds(q.Until.Int64())
+}
+
+// inNanoseconds is a time in milliseconds.
+func inNanoseconds(milliseconds int64) *big.Int {
+	return mul(big.NewInt(milliseconds), big.NewInt(1e6))
+}
