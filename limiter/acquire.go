@@ -60,7 +60,7 @@ func (l *Limiter) TryAcquire(ctx context.Context, key string, slots Slots, reque
 	}
 	q.addSlots(l, key, slots, rand.Text())
 	for _, request := range requests {
-		q.addFunnel(l, request.Key, request.Limit, request.Quantity)
+		q.addTokens(l, request.Key, request.Limit, request.Quantity)
 	}
 	h := hold{limiter: l, key: key, slots: slots, holder: q.Rows[0].Holder, taken: time.Now()}
 	q.Lost = h.giveBack

@@ -10,7 +10,7 @@ import (
 // The errors of a [Limiter], for errors.Is. An error that is none of these is the cause of a context that is done.
 var (
 	// ErrInvalid means that the call is wrong, and that asking again is of no use: a limit, a quantity or slots
-	// out of range (an error of package gcra is inside), a key that is named twice, a key that holds something
+	// out of range (an error of package gcra, slots or quota is inside), a key that is named twice, a key that holds something
 	// else, or keys on different nodes of a cluster. No [OnFailure] applies.
 	ErrInvalid = backend.ErrInvalid
 
@@ -22,8 +22,10 @@ var (
 	// [WithMaxWait]. It is a context.DeadlineExceeded, too.
 	ErrWaitTooLong error = waitTooLong{}
 
-	// ErrNeverFits means that a quantity is larger than the capacity: waiting cannot help.
-	ErrNeverFits = errors.New("limiter: the quantity is larger than the capacity: no waiting helps")
+	// ErrNeverFits means that a quantity is larger than the capacity, or that the quota of [Until] has ended: waiting
+	// cannot help.
+	ErrNeverFits = errors.New(
+		"limiter: no waiting helps: the quantity is larger than the capacity, or the quota has ended")
 
 	// ErrSlotLost is the cause of a [Slot.Context] whose slot was lost, and the error of a [Slot.Release] that
 	// finds it lost.

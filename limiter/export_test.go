@@ -4,9 +4,11 @@ package limiter
 
 import "time"
 
-// NewOnClock is New with a monotonic clock.
-func NewOnClock(rdb Client, now func() time.Duration, options ...Option) *Limiter {
-	l := newLocal(now, options)
-	l.ask(rdb)
+// NewOnClock is New with a monotonic clock and a wall clock, or NewLocal if rdb is nil.
+func NewOnClock(rdb Client, now func() time.Duration, wall func() time.Time, options ...Option) *Limiter {
+	l := newLocal(now, wall, options)
+	if rdb != nil {
+		l.ask(rdb)
+	}
 	return l
 }

@@ -1,10 +1,12 @@
 package limiter
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"funnel/gcra"
+	"funnel/limiter/internal/calendar"
 )
 
 // A Limit is a rate and a capacity: Count tokens leak per Period, and up to Capacity
@@ -13,10 +15,14 @@ import (
 //
 // Capacity, Count and Period are at least 1, and there is at most one token per nanosecond. For
 // others, the zero Limit among them, methods of [Limiter] return an error of package gcra.
+//
+// A Limit may also be a quota, see [Daily]: up to Capacity tokens, at least 0, are used in each period of a calendar.
+// Count and Period are 0 then. Limits are comparable.
 type Limit struct {
 	Count    int
 	Period   time.Duration
 	Capacity int
+	calendar calendar.Calendar // of a quota
 }
 
 // PerSecond allows count tokens per second. All may be taken at once, see [Limit.WithCapacity].
@@ -43,8 +49,11 @@ func (l Limit) WithCapacity(capacity int) Limit {
 	return l
 }
 
-// String returns the limit for logs and errors: "30 per minute, capacity 15".
+// String returns the limit for logs and errors: "30 per minute, capacity 15", or "1000 per day in Europe/Berlin".
 func (l Limit) String() string {
+	if l.isQuota() {
+		return fmt.Sprintf("%d %v", l.Capacity, l.calendar)
+	}
 	name, known := periodNames[l.Period]
 	if !known {
 		name = l.Period.String()
@@ -56,9 +65,24 @@ var periodNames = map[time.Duration]string{
 	time.Second: "second", time.Minute: "minute", time.Hour: "hour", 24 * time.Hour: "day",
 }
 
+// Validate returns why the limit is not valid, or nil.
+func (l Limit) Validate() error {
+	if l.isQuota() {
+		return l.validateQuota()
+	}
+	_, err := l.Rate()
+	return err
+}
+
+// errNoRate is why a quota cannot be computed with as a rate.
+var errNoRate = errors.New("a quota has no rate: nothing leaks before its period ends")
+
 // Rate returns the limit as package gcra computes with it, or the error of package gcra that
-// says why it is not valid.
+// says why it is not valid. A quota has no rate, which is an error, too.
 func (l Limit) Rate() (gcra.Rate, error) {
+	if l.isQuota() {
+		return gcra.Rate{}, errNoRate
+	}
 	if l.Count < 1 { // without [Limit.WithCapacity] it is the capacity, too
 		return gcra.Rate{}, gcra.ErrCount
 	}

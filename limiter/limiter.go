@@ -13,7 +13,7 @@ import (
 	"funnel/limiter/internal/redis"
 )
 
-// A Limiter limits the rate of calls by funnels in Redis. Make one with [New], or with
+// A Limiter limits calls by funnels, slots and quotas in Redis. Make one with [New], or with
 // [NewLocal] by funnels in this process; all methods may be called from any number of
 // goroutines.
 //
@@ -24,6 +24,7 @@ type Limiter struct {
 	settings
 	words wordsCache
 	now   func() time.Duration // since the Limiter was made: a wall clock that steps does not change it
+	wall  func() time.Time     // which tells the periods of quotas
 
 	local   *local.Rows     // rows in this process
 	shared  backend.Backend // what all processes share: Redis behind its guard. For [NewLocal], local
@@ -51,7 +52,7 @@ func New(rdb Client, options ...Option) *Limiter {
 
 // ask has the Limiter ask Redis.
 func (l *Limiter) ask(rdb Client) {
-	guarded := guard.New(redis.New(rdb, string(l.source), completeText, l.now), l.timeout, l.now)
+	guarded := guard.New(redis.New(rdb, string(l.source), completeText, l.now, l.wall), l.timeout, l.now)
 	l.shared, l.backend = guarded, guarded
 	if fallback := l.fallback(); fallback != nil {
 		l.backend = guard.NewPolicy(l.policy.String(), guarded, fallback, l.logger, l.now)
@@ -63,9 +64,9 @@ func (l *Limiter) ask(rdb Client) {
 func (l *Limiter) fallback() backend.Backend {
 	switch l.policy {
 	case FailOpen:
-		return guard.Open{}
+		return guard.Open{Wall: l.wall}
 	case FailClosed:
-		return guard.Closed{}
+		return guard.Closed{Wall: l.wall}
 	case FailLocal:
 		return l.local
 	}
@@ -79,15 +80,15 @@ func (l *Limiter) fallback() backend.Backend {
 // NewLocal panics if an option is not valid.
 func NewLocal(options ...Option) *Limiter {
 	began := time.Now()
-	return newLocal(func() time.Duration { return time.Since(began) }, options)
+	return newLocal(func() time.Duration { return time.Since(began) }, time.Now, options)
 }
 
-func newLocal(now func() time.Duration, options []Option) *Limiter {
-	l := &Limiter{settings: settings{maxWait: maxDuration, logger: slog.Default()}, now: now}
+func newLocal(now func() time.Duration, wall func() time.Time, options []Option) *Limiter {
+	l := &Limiter{settings: settings{maxWait: maxDuration, logger: slog.Default()}, now: now, wall: wall}
 	for _, option := range options {
 		option(&l.settings)
 	}
-	l.local = local.New(now)
+	l.local = local.New(now, wall)
 	l.shared, l.backend, l.stores = l.local, l.local, []store{l.local}
 	return l
 }
@@ -97,8 +98,8 @@ func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Result, e
 	return l.AllowN(ctx, key, limit, 1)
 }
 
-// AllowN takes quantity tokens, at least 0, from the funnel of that key: all of them, or
-// none if they do not fit. More than the capacity never fit: the call is limited, and
+// AllowN takes quantity tokens, at least 0, from the funnel or the quota of that key: all of
+// them, or none if they do not fit. More than the capacity never fit: the call is limited, and
 // RetryAfter is [NoRetry].
 func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
 	return l.decideOne(ctx, l.queryFor(call.Reserve, key, limit, quantity)) // with a MaxWait of 0
@@ -117,8 +118,9 @@ func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (Result, er
 }
 
 // Charge accounts for tokens that were used, at least 0, whatever the funnel holds: it may
-// become overfull, and then limits until enough has leaked. Result.RetryAfter says for how
-// long, and is 0 if the funnel is not overfull. A quantity above the capacity is fine.
+// become overfull, and then limits until enough has leaked, or until the period of a quota
+// ends. Result.RetryAfter says for how long, and is 0 if the funnel is not overfull. A quantity
+// above the capacity is fine.
 func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
 	return l.decideOne(ctx, l.queryFor(call.Charge, key, limit, quantity))
 }
@@ -129,7 +131,7 @@ func (l *Limiter) decideOne(ctx context.Context, q *query) (Result, error) {
 	return q.results[0], err
 }
 
-// Reset empties the funnel of that key, by DEL: whatever the key holds is deleted, slots too. It returns
+// Reset empties the funnel or the quota of that key, by DEL: whatever the key holds is deleted, slots too. It returns
 // [ErrUnavailable] if Redis does not answer, whatever [OnFailure] says.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	for _, store := range l.stores {

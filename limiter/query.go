@@ -9,6 +9,7 @@ import (
 	"funnel/gcra"
 	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
+	"funnel/quota"
 	"funnel/slots"
 )
 
@@ -35,32 +36,37 @@ func newQuery(operation call.Operation, rows int) *query {
 	return q
 }
 
-// queryFor returns a call for tokens of one funnel.
+// queryFor returns a call for tokens of one funnel or quota.
 func (l *Limiter) queryFor(operation call.Operation, key string, limit Limit, quantity int) *query {
 	q := newQuery(operation, 1)
-	q.addFunnel(l, key, limit, quantity)
+	q.addTokens(l, key, limit, quantity)
 	return q
 }
 
-// addFunnel adds a row for tokens of a funnel, and checks it.
-func (q *query) addFunnel(l *Limiter, key string, limit Limit, quantity int) {
+// addTokens adds a row for tokens of a funnel or a quota, and checks it.
+func (q *query) addTokens(l *Limiter, key string, limit Limit, quantity int) {
 	row := backend.Row{Key: l.prefix + key, Quantity: quantity}
-	words, err := l.words.get(limit)
+	err := l.words.fill(&row, limit)
 	if err != nil {
 		err = fmt.Errorf("limiter: key %q: a limit of %v: %w", key, limit, err)
-	} else if row.Tokens, err = checkQuantity(q.Operation, words.Rate, quantity); err != nil {
+	} else if err = checkQuantity(q.Operation, &row); err != nil {
 		err = fmt.Errorf("limiter: key %q: quantity %d of a limit of %v: %w", key, quantity, limit, err)
 	}
-	row.Words = words
 	q.add(row, Result{Key: key, Limit: limit, Quantity: quantity}, err)
 }
 
-// checkQuantity returns the tokens that a funnel is asked for, or why it cannot be.
-func checkQuantity(operation call.Operation, rate gcra.Rate, quantity int) (gcra.Request, error) {
-	if operation == call.Take {
-		return rate.RequestUpTo(int64(quantity))
+// checkQuantity fills in the tokens that a funnel is asked for, or returns why a row cannot be for its quantity.
+func checkQuantity(operation call.Operation, row *backend.Row) (err error) {
+	switch {
+	case row.Kind == call.Quota && row.Quantity < 0:
+		return quota.ErrQuantity
+	case row.Kind == call.Quota:
+	case operation == call.Take:
+		row.Tokens, err = row.Words.Rate.RequestUpTo(int64(row.Quantity))
+	default:
+		row.Tokens, err = row.Words.Rate.Request(int64(row.Quantity))
 	}
-	return rate.Request(int64(quantity))
+	return err
 }
 
 // errNoSlots is why a slot of none cannot be taken.
@@ -114,7 +120,7 @@ func (l *Limiter) decide(ctx context.Context, by backend.Backend, q *query) (rep
 	return reply, err
 }
 
-// wordsCache keeps the words of limits, which take 10 allocations to make. Programs have few limits.
+// wordsCache keeps the words of rates, which take 10 allocations to make. Programs have few limits.
 type wordsCache struct {
 	mutex sync.RWMutex
 	known map[Limit]*backend.Words
@@ -123,7 +129,17 @@ type wordsCache struct {
 // maxLimits bounds the memory of a program that makes up limits.
 const maxLimits = 1000
 
-// get returns the words of a limit, or why it is not valid.
+// fill fills in a row of a limit, or returns why the limit is not valid.
+func (w *wordsCache) fill(row *backend.Row, limit Limit) (err error) {
+	if limit.isQuota() {
+		row.Kind, row.Quota = call.Quota, backend.Quota{Limit: limit.Capacity, Calendar: limit.calendar}
+		return limit.Validate()
+	}
+	row.Words, err = w.get(limit)
+	return err
+}
+
+// get returns the words of a rate, or why it is not valid.
 func (w *wordsCache) get(limit Limit) (*backend.Words, error) {
 	w.mutex.RLock()
 	words := w.known[limit]

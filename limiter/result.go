@@ -13,7 +13,7 @@ import (
 // program that sleeps for it does not spin.
 const NoRetry time.Duration = 1<<63 - 1
 
-// A Result is the decision on one row of a call: on the tokens of a funnel, or on a slot. Tests of other packages can
+// A Result is the decision on one row of a call: on the tokens of a funnel or a quota, or on a slot. Tests of other packages can
 // make one; the zero Result is limited.
 type Result struct {
 	Key      string // of the call, without the prefix of [WithPrefix]
@@ -36,15 +36,17 @@ type Result struct {
 	Wait time.Duration
 
 	// RetryAfter is how long a limited call should wait before it asks again. It is [NoRetry] if asking again is of
-	// no use, because the quantity is above the capacity. If the call was allowed, it is 0, but after Charge and
-	// Settle it is how long the funnel is overfull.
+	// no use, because the quantity is above the capacity or the quota of [Until] has ended. If the call was allowed,
+	// it is 0, but after Charge and Settle it is how long the funnel is overfull.
 	RetryAfter time.Duration
 
-	// ResetAfter is the time until the funnel is empty and the whole capacity fits, or until the last slot ends.
+	// ResetAfter is the time until the funnel is empty and the whole capacity fits, until the period of a quota ends
+	// of which something is used, or until the last slot ends.
 	ResetAfter time.Duration
 
-	// Receipt tells [Limiter.Settle] which tokens the call took: the TAT that it stored, in
-	// nanoseconds since the Unix epoch. It is 0 if no funnel holds tokens of the call.
+	// Receipt tells [Limiter.Settle] which tokens the call took: the TAT that it stored, or the end of the period
+	// of a quota in which it was counted, in nanoseconds since the Unix epoch. It is 0 if nothing holds tokens of
+	// the call.
 	Receipt int64
 
 	// Source says what decided. It is empty beside an error.
@@ -77,7 +79,7 @@ func (q *query) fill(index int, reply *backend.Reply) {
 		result.Source, result.Remaining, result.Receipt = Source(reply.Source), int(row.Remaining), row.Receipt
 		result.ResetAfter = row.ResetAfter
 		result.Allowed = q.allowed(index, reply)
-		result.OK = q.isOK(&result, row)
+		result.OK = q.isOK(&result, reply, row)
 		switch {
 		case !row.Limited:
 			result.Wait = row.Wait
@@ -96,19 +98,19 @@ func (q *query) allowed(index int, reply *backend.Reply) int {
 	switch {
 	case q.Operation == call.Take:
 		return int(reply.First.Taken)
-	case q.Operation == call.Reserve && !reply.Limited, q.Accounts() && reply.Source != backend.Closed:
+	case q.Operation == call.Reserve && !reply.Limited, q.Accounts() && !reply.Refused:
 		return q.results[index].Quantity
 	}
 	return 0
 }
 
 // isOK reports whether a row does not limit the call. A call that accounts for tokens is not limited by an overfull
-// funnel, nor is a call for no tokens. In a call of several rows, a row for no tokens is.
-func (q *query) isOK(result *Result, row *backend.RowReply) bool {
+// funnel, nor is a call for no tokens, unless its quota has ended. In a call of several rows, a row for no tokens is.
+func (q *query) isOK(result *Result, reply *backend.Reply, row *backend.RowReply) bool {
 	switch {
 	case q.Accounts():
-		return result.Source != FromClosed
-	case result.Quantity == 0 && (len(q.Rows) == 1 || q.Operation == call.Peek):
+		return !reply.Refused
+	case result.Quantity == 0 && row.Wait >= 0 && (len(q.Rows) == 1 || q.Operation == call.Peek):
 		return true
 	case q.Operation == call.Take:
 		return result.Allowed > 0

@@ -7,7 +7,7 @@ import (
 	"funnel/internal/call"
 )
 
-// A Request is for tokens of a funnel, for [Limiter.AllowAll], [Limiter.WaitAll], [Limiter.TryAcquire] and
+// A Request is for tokens of a funnel or a quota, for [Limiter.AllowAll], [Limiter.WaitAll], [Limiter.TryAcquire] and
 // [Limiter.PeekAll].
 type Request struct {
 	Key      string
@@ -27,7 +27,7 @@ func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, e
 				"limiter: key %q: the quantity of a request must be at least 1, not %d: use Peek to take nothing",
 				request.Key, request.Quantity))
 		}
-		q.addFunnel(l, request.Key, request.Limit, request.Quantity)
+		q.addTokens(l, request.Key, request.Limit, request.Quantity)
 	}
 	_, err := l.decide(ctx, l.backend, q)
 	return q.results, err
@@ -38,7 +38,7 @@ type Row interface {
 	addTo(q *query, l *Limiter)
 }
 
-func (r Request) addTo(q *query, l *Limiter) { q.addFunnel(l, r.Key, r.Limit, r.Quantity) }
+func (r Request) addTo(q *query, l *Limiter) { q.addTokens(l, r.Key, r.Limit, r.Quantity) }
 
 // At returns the slots of a key as a row, for [Limiter.PeekAll].
 func (s Slots) At(key string) Row { return slotsRow{key, s} }

@@ -15,7 +15,8 @@ import (
 // [Limiter.AllowAll] or [Limiter.TryAcquire] on tokens. Another Limiter, even of another process, may settle it, by
 // Key, Limit, Allowed and Receipt.
 //
-// Tokens that have leaked meanwhile do not come back. The bound is the one the smaller call would have
+// Tokens that have leaked meanwhile do not come back. A quota is settled in the period in which the call was counted:
+// once that is over, Settle sends what it would, and nothing changes. The bound is the one the smaller call would have
 // had; docs/commands.md lists the exceptions. Without a receipt (limited calls, Peek,
 // decisions without Redis) nothing is given back, and more is charged. Results of funnels in this
 // process ([NewLocal], [FailLocal]) are settled there.
@@ -43,15 +44,25 @@ func (l *Limiter) Settle(ctx context.Context, result *Result, used int) (Result,
 	if reply.Sent || reply.Source != "" {
 		result.Allowed, result.Receipt = used, 0
 	}
+	if reply.Refused { // the period is over
+		return *result, err
+	}
 	return q.results[0], err
 }
 
 // settlement is a call that refunds what was not used, or charges what was used beyond.
 func (l *Limiter) settlement(result *Result, used int) *query {
-	if used > result.Allowed {
-		return l.queryFor(call.Charge, result.Key, result.Limit, used-result.Allowed)
+	operation, quantity := call.Refund, result.Allowed-used
+	if quantity < 0 {
+		operation, quantity = call.Charge, used-result.Allowed
 	}
-	q := l.queryFor(call.Refund, result.Key, result.Limit, result.Allowed-used)
-	q.Receipt = result.Receipt
+	q := l.queryFor(operation, result.Key, result.Limit, quantity)
+	switch {
+	case result.Receipt == 0:
+	case result.Limit.isQuota():
+		q.forPeriodOf(result)
+	case operation == call.Refund:
+		q.Receipt = result.Receipt
+	}
 	return q
 }

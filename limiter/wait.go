@@ -14,7 +14,7 @@ const maxDuration time.Duration = 1<<63 - 1
 // Reserve takes quantity tokens, as AllowN does, and also tokens that will have leaked
 // within maxWait: Result.Wait says how long the caller has to wait before it goes ahead.
 // Reservations are served in the order of asking, because the funnel limits others until
-// then. A max wait of 0 or less is AllowN.
+// then. A max wait of 0 or less is AllowN, and for a quota it must be that.
 //
 // If the wait would be longer, the call is limited and has reserved nothing, and RetryAfter
 // says after what time the same call would be allowed. Settle the Result of an unused reservation
@@ -23,6 +23,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, quantity
 	Result, error) {
 	q := l.queryFor(call.Reserve, key, limit, quantity)
 	q.MaxWait = max(maxWait, 0)
+	q.checkMaxWait(key)
 	return l.decideOne(ctx, q)
 }
 
@@ -32,11 +33,12 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit) error {
 }
 
 // WaitN reserves quantity tokens and sleeps until the reservation is due: one call and one
-// sleep, in the order of asking.
+// sleep, in the order of asking. For a quota it asks, and asks again within a second after the period has ended, in no
+// order.
 //
 // It waits no longer than the deadline of ctx and [WithMaxWait] allow. If the wait would
 // be longer, it reserves nothing and returns [ErrWaitTooLong] at once. It returns [ErrNeverFits] if the quantity is
-// larger than the capacity, and the cause if ctx is done before the reservation is due. While Redis fails, it returns
+// larger than the capacity or the quota has ended, and the cause if ctx is done before the reservation is due. While Redis fails, it returns
 // [ErrUnavailable], or waits as [OnFailure] says: with [FailClosed] it asks again each second.
 //
 // A caller that gives up leaves its reservation behind, and nobody else gets the tokens. Callers who reserved behind it
@@ -45,6 +47,10 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit) error {
 // starve the others.
 func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity int) error {
 	return l.wait(ctx, func(maxWait time.Duration) (Results, time.Duration, error) {
+		if limit.isQuota() {
+			result, err := l.AllowN(ctx, key, limit, quantity)
+			return Results{result}, result.RetryAfter, err
+		}
 		result, err := l.Reserve(ctx, key, limit, quantity, maxWait)
 		due := maxWait + min(result.RetryAfter, maxDuration-maxWait)
 		if result.Source == FromClosed {
@@ -87,7 +93,7 @@ func (l *Limiter) wait(ctx context.Context, ask func(maxWait time.Duration) (Res
 			return fmt.Errorf("%w: the tokens would be due after %v, and the caller waits for no more than %v",
 				ErrWaitTooLong, due, maxWait)
 		}
-		if err := sleep(ctx, results.RetryAfter()); err != nil {
+		if err := sleep(ctx, pause(results, maxWait)); err != nil {
 			return err
 		}
 	}

@@ -28,8 +28,11 @@ func (p *Policy) answerLimited(ctx context.Context, result limiter.Result) error
 	if result.Slots.Max > 0 {
 		return status.Error(codes.ResourceExhausted, "too many calls at once: try again in a moment")
 	}
-	text := fmt.Sprintf("call too large: it costs %d, and at most %d can be granted",
-		result.Quantity, result.Limit.Capacity)
+	text := "too many calls: the quota has ended"
+	if result.Quantity > result.Limit.Capacity {
+		text = fmt.Sprintf("call too large: it costs %d, and at most %d can be granted",
+			result.Quantity, result.Limit.Capacity)
+	}
 	milliseconds := int64(-1)
 	details := []protoadapt.MessageV1{&errdetails.QuotaFailure{
 		Violations: []*errdetails.QuotaFailure_Violation{{

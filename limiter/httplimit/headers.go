@@ -31,23 +31,44 @@ func SetHeaders(header http.Header, name string, result limiter.Result) {
 		setSlotsHeaders(header, quote(name+":slots"), result)
 		return
 	}
-	rate, err := result.Limit.Rate()
-	if err != nil {
+	if result.Limit.Validate() != nil {
 		return
 	}
-	quoted := quote(name)
-	window := integer(gcra.Seconds(rate.Tolerance())) // in which the whole capacity leaks
-	reset := integer(seconds(result.ResetAfter))
+	quoted, now := quote(name), time.Now()
+	reset := integer(seconds(resetAfter(&result, now)))
 
 	// A request that never fits has no time to retry: t is the time of the reset then.
 	again := reset
-	if result.Limited() && Status(result) == http.StatusTooManyRequests {
+	if result.Limited() && result.RetryAfter != limiter.NoRetry {
 		again = integer(seconds(result.RetryAfter))
 		setRetryAfter(header, seconds(result.RetryAfter))
 	}
-	header.Add("RateLimit-Policy", quoted+";q="+integer(int64(result.Limit.Capacity))+";w="+window)
+	header.Add("RateLimit-Policy", quoted+";q="+integer(int64(result.Limit.Capacity))+window(result.Limit, now))
 	header.Add("RateLimit", quoted+";r="+integer(int64(result.Remaining))+";t="+again)
 	setLeast(header, result.Limit.Capacity, result.Remaining, reset)
+}
+
+// window is the parameter w: the time in which the whole capacity leaks, or the length of a quota's period. A quota of
+// one period has none.
+func window(limit limiter.Limit, now time.Time) string {
+	rate, err := limit.Rate()
+	if err == nil {
+		return ";w=" + integer(gcra.Seconds(rate.Tolerance()))
+	}
+	begin, end := limit.PeriodAt(now)
+	if begin.IsZero() {
+		return ""
+	}
+	return ";w=" + integer(seconds(end.Sub(begin)))
+}
+
+// resetAfter is the time until the whole capacity fits. A quota of which nothing is used ends, too.
+func resetAfter(result *limiter.Result, now time.Time) time.Duration {
+	if result.ResetAfter > 0 {
+		return result.ResetAfter
+	}
+	_, end := result.Limit.PeriodAt(now)
+	return max(0, end.Sub(now))
 }
 
 // slotsRetryAfter is how many seconds a request for which only a slot is missing should wait.

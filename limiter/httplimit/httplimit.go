@@ -78,7 +78,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		SetHeaders(w.Header(), m.name, decision.Slots)
 	}
 	if result, limited := decision.Limiting(); limited {
-		if Status(result) == http.StatusRequestEntityTooLarge {
+		if result.RetryAfter == limiter.NoRetry {
 			w.Header().Del("Retry-After") // even if a slot is missing, too
 		}
 		m.limited(w, r, result)
@@ -111,10 +111,10 @@ func (m *middleware) check(r *http.Request) (policy.Decision, error) {
 }
 
 // Status returns the status of a limited request: 429 Too Many Requests, or 413 Content
-// Too Large when it costs more than the capacity: waiting does not help, and there is no
-// Retry-After.
+// Too Large when it costs more than the capacity. Waiting does not help then, nor if the quota
+// of [limiter.Until] has ended: there is no Retry-After.
 func Status(result limiter.Result) int {
-	if result.RetryAfter == limiter.NoRetry {
+	if result.RetryAfter == limiter.NoRetry && result.Quantity > result.Limit.Capacity {
 		return http.StatusRequestEntityTooLarge
 	}
 	return http.StatusTooManyRequests
@@ -129,6 +129,8 @@ func answerLimited(w http.ResponseWriter, _ *http.Request, result limiter.Result
 	case status == http.StatusRequestEntityTooLarge:
 		text = fmt.Sprintf("request too large: it costs %d, and at most %d can be granted",
 			result.Quantity, result.Limit.Capacity)
+	case result.RetryAfter == limiter.NoRetry:
+		text = "too many requests: the quota has ended"
 	}
 	http.Error(w, text, status)
 }

@@ -38,7 +38,7 @@ type Transport struct {
 	// sent, wait, or are limited by each process alone, as [limiter.OnFailure] says.
 	Limiter Reserver
 
-	// Limit is the limit for each key. A request takes one token.
+	// Limit is the limit for each key, which must not be a quota. A request takes one token.
 	Limit limiter.Limit
 
 	// Key is the key of a request: requests with the same key share the limit and the

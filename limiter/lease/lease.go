@@ -75,7 +75,7 @@ func (s *Leases) Allow(ctx context.Context, key string, limit limiter.Limit) (li
 }
 
 // AllowN takes quantity tokens, all or none, as [limiter.Limiter.AllowN] does. The Limiter decides
-// on 0 tokens, on more than 1 and a tenth of the capacity, and, if d is 0, on more than 1.
+// on quotas, on 0 tokens, on more than 1 and a tenth of the capacity, and, if d is 0, on more than 1.
 //
 // Decisions without a reply have the source [limiter.FromLease]. Their Remaining and ResetAfter are
 // those of the last reply, plus what is ahead, less the time since. The Limiter settles them.

@@ -8,6 +8,8 @@ import (
 
 	"funnel/gcra"
 	"funnel/internal/call"
+	"funnel/limiter/internal/calendar"
+	"funnel/quota"
 	"funnel/slots"
 )
 
@@ -23,21 +25,46 @@ type Call struct {
 	Lost func(context.Context)
 }
 
-// A Row asks one funnel for tokens, or asks for one of several slots.
+// A Row asks one funnel for tokens, asks for one of several slots, or uses a quota.
 type Row struct {
 	Key   string // in Redis
 	Kind  call.Kind
-	Words *Words
+	Words *Words // nil for a quota
 
-	Tokens   gcra.Request // of a funnel, checked
-	Quantity int          // how many tokens these are
+	Quantity int          // how many tokens, or how much of the quota
+	Tokens   gcra.Request // of a funnel: the quantity, checked
 
 	Slot   slots.Request // checked
 	Holder string        // who wants the slot
+
+	Quota Quota // checked
+}
+
+// A Quota is how much may be used in each period of a calendar.
+type Quota struct {
+	Limit    int
+	Calendar calendar.Calendar
+}
+
+// EndAt returns when the period ends that runs at an instant, in nanoseconds since the Unix epoch.
+func (q *Quota) EndAt(at time.Time) int64 {
+	_, end := q.Calendar.Period(at)
+	return end.UnixNano()
+}
+
+// NeverFits reports whether the row asks for more than its funnel or its quota can ever hold.
+func (r *Row) NeverFits() bool {
+	switch r.Kind {
+	case call.Slots:
+		return false
+	case call.Quota:
+		return r.Quantity > r.Quota.Limit
+	}
+	return int64(r.Quantity) > r.Words.Rate.Capacity()
 }
 
 // Words are the words of a row between its key and the last word, which is a quantity or a holder, as go-redis takes
-// them. Values that become any are allocated: a Limiter keeps the words of its limits.
+// them. The words of a quota change with the period, and are not kept. Values that become any are allocated: a Limiter keeps the words of its limits.
 type Words struct {
 	Limit, Count, Period any
 	Tolerance, Interval  any       // of a funnel, in nanoseconds
@@ -50,13 +77,22 @@ func (c *Call) Accounts() bool { return c.Operation == call.Charge || c.Operatio
 // EndsSlot reports whether the call gives a slot back. Such a call may be sent any number of times.
 func (c *Call) EndsSlot() bool { return c.Operation == call.Refund && c.Rows[0].Kind == call.Slots }
 
-// Undecided returns the rows as package call decides them, without their state.
-func (c *Call) Undecided() []call.Row {
+// Undecided returns the rows as package call decides them at the instant now, without their state. Ahead is by how much
+// the wall clock, which tells the periods of quotas, is ahead of that.
+func (c *Call) Undecided(now int64, ahead time.Duration) []call.Row {
 	rows := make([]call.Row, len(c.Rows))
 	for i := range rows {
-		rows[i].Kind = c.Rows[i].Kind
-		rows[i].Funnel.Request = c.Rows[i].Tokens
-		rows[i].Slots.Request = c.Rows[i].Slot
+		row, asked := &rows[i], &c.Rows[i]
+		row.Kind = asked.Kind
+		switch row.Kind {
+		case call.Slots:
+			row.Slots.Request = asked.Slot
+		case call.Quota:
+			until := asked.Quota.EndAt(time.Unix(0, now+int64(ahead))) - int64(ahead)
+			row.Quota.Request, _ = quota.NewRequest(int64(asked.Quota.Limit), until, int64(asked.Quantity))
+		default:
+			row.Funnel.Request = asked.Tokens
+		}
 	}
 	return rows
 }

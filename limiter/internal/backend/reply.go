@@ -3,6 +3,7 @@ package backend
 import (
 	"time"
 
+	"funnel/gcra"
 	"funnel/internal/call"
 )
 
@@ -19,6 +20,7 @@ const (
 type Reply struct {
 	Source  string // Module, Script, Local, Open or Closed; empty if nothing was decided
 	Limited bool   // the call as a whole: a row limits it
+	Refused bool   // nothing was taken, charged or looked at
 	Sent    bool   // something may have been executed, even if there is an error
 	Cause   error  // why Redis has not decided, if another backend has
 
@@ -35,7 +37,7 @@ type RowReply struct {
 	Wait       time.Duration // or gcra.Never
 	ResetAfter time.Duration
 	Taken      int64 // by Take
-	Receipt    int64 // of tokens that were taken, or 0
+	Receipt    int64 // of tokens that were taken: the TAT, or the end of a quota's period; or 0
 }
 
 // Row returns the reply on a row.
@@ -60,8 +62,29 @@ func NewReply(source string, rows []call.Row) Reply {
 			Remaining:  decision.Remaining,
 			Wait:       time.Duration(decision.Wait),
 			ResetAfter: time.Duration(decision.ResetAfter),
-			Taken:      rows[i].Funnel.Taken,
+			Taken:      rows[i].Funnel.Taken + rows[i].Quota.Taken,
 		}
 	}
 	return reply
+}
+
+// Ended returns the reply on a call if a quota has ended at an instant, and has no next period. Refunds of such a
+// quota do nothing, and need no reply of their own.
+func (c *Call) Ended(source string, at time.Time) (reply Reply, ended bool) {
+	if c.Operation == call.Refund {
+		return Reply{}, false
+	}
+	rows := make([]call.Row, len(c.Rows))
+	for i := range c.Rows {
+		if row := &c.Rows[i]; row.Kind == call.Quota && row.Quota.EndAt(at) <= at.UnixNano() {
+			rows[i].Decision = call.Decision{Limited: true, Wait: gcra.Never}
+			ended = true
+		}
+	}
+	if !ended {
+		return Reply{}, false
+	}
+	reply = NewReply(source, rows)
+	reply.Refused = true
+	return reply, true
 }

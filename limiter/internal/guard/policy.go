@@ -43,33 +43,55 @@ func (p *Policy) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error
 	return instead, err
 }
 
-// Open decides as if all funnels were empty and all slots free, and accounts for nothing.
-type Open struct{}
+// Open decides as if all funnels were empty, all slots free and no quota used, and accounts for nothing.
+type Open struct {
+	Wall func() time.Time // tells the periods of quotas
+}
 
 // Ask allows all but a quantity above the capacity.
-func (Open) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
-	rows := c.Undecided()
-	if _, err := c.Operation.Apply(rows, time.Now().UnixNano(), int64(c.MaxWait), c.Receipt); err != nil {
+func (o Open) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
+	now := o.Wall()
+	if reply, ended := c.Ended(backend.Open, now); ended {
+		return reply, nil
+	}
+	rows := c.Undecided(now.UnixNano(), 0)
+	if _, err := c.Operation.Apply(rows, now.UnixNano(), int64(c.MaxWait), c.Receipt); err != nil {
 		return backend.Reply{}, backend.Invalid(c.Wrap(err))
 	}
 	return backend.NewReply(backend.Open, rows), nil
 }
 
 // Closed limits every call.
-type Closed struct{}
+type Closed struct {
+	Wall func() time.Time // tells the periods of quotas
+}
 
 // closedWait is how long Closed tells callers to wait.
 const closedWait = int64(time.Second)
 
 // Ask limits a call for a second, or for ever if it is for more tokens than fit.
-func (Closed) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
-	rows := c.Undecided()
+func (o Closed) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
+	rows := make([]call.Row, len(c.Rows))
 	for i := range rows {
 		row, wait := &c.Rows[i], closedWait
-		if row.Kind == call.Funnel && int64(row.Quantity) > row.Words.Rate.Capacity() && c.Operation != call.Take {
+		if row.NeverFits() && c.Operation != call.Take {
 			wait = gcra.Never
 		}
-		rows[i].Decision = call.Decision{Limited: true, Wait: wait, ResetAfter: row.Words.Rate.Tolerance()}
+		rows[i].Decision = call.Decision{Limited: true, Wait: wait, ResetAfter: o.resetAfter(row)}
 	}
-	return backend.NewReply(backend.Closed, rows), nil
+	reply := backend.NewReply(backend.Closed, rows)
+	reply.Refused = true
+	return reply, nil
+}
+
+// resetAfter is the longest time that the row may take to reset.
+func (o Closed) resetAfter(row *backend.Row) int64 {
+	switch row.Kind {
+	case call.Slots:
+		return 0
+	case call.Quota:
+		now := o.Wall()
+		return max(0, row.Quota.EndAt(now)-now.UnixNano())
+	}
+	return row.Words.Rate.Tolerance()
 }

@@ -1,5 +1,6 @@
 // Package local is the backend that decides in this process: it keeps rows in memory, each under its key. A row takes
-// its key and its state, and is removed some time after its funnel has drained or its last slot has ended.
+// its key and its state, and is removed some time after its funnel has drained, its last slot has ended or its quota's
+// period is over.
 package local
 
 import (
@@ -12,30 +13,39 @@ import (
 	"funnel/internal/call"
 	"funnel/internal/idle"
 	"funnel/limiter/internal/backend"
+	"funnel/quota"
 )
 
 // Rows are kept in memory. Make them with [New].
 type Rows struct {
 	now   func() time.Duration
+	wall  func() time.Time
 	start time.Time
 
 	mutex   sync.Mutex
 	funnels idle.Map[string, int64] // the TAT by key
 	slots   idle.Map[string, *holders]
+	quotas  idle.Map[string, quota.State] // by the wall clock
 }
 
 // New returns a backend that keeps nothing yet. Now is a monotonic clock: a wall clock that is set back by an hour
-// would limit every call for that hour.
-func New(now func() time.Duration) *Rows { return &Rows{now: now, start: time.Now().Add(-now())} }
+// would limit every call for that hour. Wall tells the periods of quotas, which end by a calendar.
+func New(now func() time.Duration, wall func() time.Time) *Rows {
+	return &Rows{now: now, wall: wall, start: wall().Add(-now())}
+}
 
 // Ask decides a call. An error changes nothing.
 func (r *Rows) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
-	rows := c.Undecided()
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	now := r.instant() // under the lock: no call has an earlier time than the last
+	ahead := r.ahead(now)
+	if reply, ended := c.Ended(backend.Local, time.Unix(0, now+int64(ahead))); ended {
+		return reply, nil
+	}
+	rows := c.Undecided(now, ahead)
 	for i := range rows {
-		r.read(&c.Rows[i], &rows[i], now)
+		r.read(&c.Rows[i], &rows[i], now, ahead)
 	}
 	if _, err := c.Operation.Apply(rows, now, int64(c.MaxWait), c.Receipt); err != nil {
 		return backend.Reply{}, backend.Invalid(c.Wrap(err))
@@ -43,24 +53,29 @@ func (r *Rows) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 	reply := backend.NewReply(backend.Local, rows)
 	for i := range rows {
 		if rows[i].Changes() {
-			r.write(&c.Rows[i], &rows[i], now)
-			reply.Row(i).Receipt = receiptOf(c, &rows[i])
+			r.write(&c.Rows[i], &rows[i], now, ahead)
+			reply.Row(i).Receipt = receiptOf(c, &rows[i], ahead)
 		}
 	}
 	return reply, nil
 }
 
 // receiptOf is the receipt of a row that changes: of tokens that were taken.
-func receiptOf(c *backend.Call, row *call.Row) int64 {
-	if row.Kind != call.Funnel || c.Operation == call.Refund {
-		return 0
+func receiptOf(c *backend.Call, row *call.Row, ahead time.Duration) int64 {
+	switch {
+	case row.Kind == call.Quota && row.Quota.Decision.Until > 0:
+		return row.Quota.Decision.Until + int64(ahead)
+	case row.Kind == call.Funnel && c.Operation != call.Refund:
+		return row.Funnel.Decision.TAT
 	}
-	return row.Funnel.Decision.TAT
+	return 0
 }
 
 // read fills in the state of a row.
-func (r *Rows) read(asked *backend.Row, row *call.Row, now int64) {
+func (r *Rows) read(asked *backend.Row, row *call.Row, now int64, ahead time.Duration) {
 	switch row.Kind {
+	case call.Quota:
+		row.Quota.State = later(r.quotas.Get(asked.Key), -ahead)
 	case call.Slots:
 		row.Slots.State = r.slots.Get(asked.Key).read(asked.Holder, now/1e6)
 	default:
@@ -69,8 +84,10 @@ func (r *Rows) read(asked *backend.Row, row *call.Row, now int64) {
 }
 
 // write keeps the state of a row.
-func (r *Rows) write(asked *backend.Row, row *call.Row, now int64) {
+func (r *Rows) write(asked *backend.Row, row *call.Row, now int64, ahead time.Duration) {
 	switch row.Kind {
+	case call.Quota:
+		r.writeQuota(asked.Key, later(row.Quota.Decision.State, ahead), (now+int64(ahead))/1e6)
 	case call.Slots:
 		r.writeSlots(asked, row.Slots.Decision.End, now/1e6)
 	default:
@@ -101,7 +118,7 @@ func (r *Rows) writeSlots(asked *backend.Row, end, now int64) {
 	held.set(asked.Holder, end)
 }
 
-// Reset empties the funnel of a key, and ends its slots.
+// Reset empties the funnel and the quota of a key, and ends its slots.
 func (r *Rows) Reset(ctx context.Context, key string) error {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -111,6 +128,9 @@ func (r *Rows) Reset(ctx context.Context, key string) error {
 	if r.slots.Has(key) {
 		*r.slots.Get(key) = holders{ends: map[string]int64{}}
 	}
+	if r.quotas.Has(key) {
+		r.quotas.Set(key, quota.State{})
+	}
 	return context.Cause(ctx)
 }
 
@@ -118,5 +138,5 @@ func (r *Rows) Reset(ctx context.Context, key string) error {
 func (r *Rows) Len() int {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return r.funnels.Len() + r.slots.Len()
+	return r.funnels.Len() + r.slots.Len() + r.quotas.Len()
 }

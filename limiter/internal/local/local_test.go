@@ -45,7 +45,7 @@ func ask(t testing.TB, rows *Rows, c *backend.Call) backend.Reply {
 
 func TestFunnelsAreKeptUntilTheyHaveDrained(t *testing.T) {
 	now := time.Duration(0)
-	rows := New(func() time.Duration { return now })
+	rows := New(func() time.Duration { return now }, time.Now)
 	for i := range 1000 {
 		ask(t, rows, tokensOf(t, call.Reserve, fmt.Sprint(i), 1))
 		now += time.Second
@@ -55,7 +55,7 @@ func TestFunnelsAreKeptUntilTheyHaveDrained(t *testing.T) {
 
 func TestKeysOfSlotsGoWhenAllHaveEnded(t *testing.T) {
 	now := time.Duration(0)
-	rows := New(func() time.Duration { return now })
+	rows := New(func() time.Duration { return now }, time.Now)
 	for i := range 1000 {
 		ask(t, rows, slotOf(t, call.Reserve, fmt.Sprint(i), "holder", 1, time.Second))
 		now += time.Second
@@ -107,7 +107,7 @@ func TestSlotsAgainstAList(t *testing.T) {
 func TestManySlotsDelayNobody(t *testing.T) {
 	const many = 40_000
 	now := time.Duration(0)
-	rows := New(func() time.Duration { now += time.Microsecond; return now })
+	rows := New(func() time.Duration { now += time.Microsecond; return now }, time.Now)
 	began := time.Now()
 	for i := range many {
 		reply, err := rows.Ask(t.Context(), slotOf(t, call.Reserve, "slots", strconv.Itoa(i), many, time.Minute))
@@ -128,7 +128,7 @@ func TestManySlotsDelayNobody(t *testing.T) {
 }
 
 func TestErrorsChangeNothing(t *testing.T) {
-	rows := New(func() time.Duration { return 0 })
+	rows := New(func() time.Duration { return 0 }, time.Now)
 	c := tokensOf(t, call.Charge, "key", 1)
 	rate, err := gcra.NewRate(1, 1, 4e18)
 	require.NoError(t, err)

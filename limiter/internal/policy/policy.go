@@ -32,7 +32,7 @@ func New(caller, name string, l limiter.Allower, limit limiter.Limit, slots *lim
 	if isnil.Is(l) {
 		panic(caller + ": New needs a Limiter, not nil")
 	}
-	if _, err := limit.Rate(); err != nil {
+	if err := limit.Validate(); err != nil {
 		panic(fmt.Sprintf("%s: New needs a valid limit, not %v: %v", caller, limit, err))
 	}
 	acquirer, ok := l.(limiter.Acquirer)

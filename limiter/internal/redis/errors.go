@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -13,7 +14,10 @@ import (
 // badCallWords are the first words of the errors that the module and the complete script reply to a
 // call that is wrong: the argument, the key, the row, or the number of arguments.
 var badCallWords = []string{"capacity", "count", "period", "quantity", "max_wait", "tat", "limit", "ttl", "holder",
-	"the", "row", "wrong"}
+	"until", "the", "row", "wrong"}
+
+// badCallCodes are the other codes of such errors.
+var badCallCodes = []string{"WRONGTYPE", "CROSSSLOT", "ENDED"}
 
 // classify names the keys in an error that the server has replied, and says whether the call is wrong. An error
 // without a reply stays as it is.
@@ -37,7 +41,18 @@ func isBadCall(err error) bool {
 	}
 	code, text, _ := strings.Cut(reply.Error(), " ")
 	first, _, _ := strings.Cut(text, " ")
-	return code == "WRONGTYPE" || code == "CROSSSLOT" || code == "ERR" && slices.Contains(badCallWords, first)
+	return slices.Contains(badCallCodes, code) || code == "ERR" && slices.Contains(badCallWords, first)
+}
+
+// endedAt returns the server's clock from the error that a quota's period has ended.
+func endedAt(err error) (at time.Time, ended bool) {
+	var reply redis.Error
+	if !errors.As(err, &reply) || !strings.HasPrefix(reply.Error(), "ENDED ") {
+		return time.Time{}, false
+	}
+	_, clock, _ := strings.Cut(reply.Error(), "and it is ")
+	nanoseconds, ok := nanosecondsOf(clock)
+	return time.Unix(0, nanoseconds), ok
 }
 
 // IsAnswered reports whether the server has replied to a call with that error, or with none.

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -9,10 +10,10 @@ import (
 )
 
 // askModule asks by the module's command: the rows, and behind them max_wait or tat.
-func (s *Server) askModule(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+func (s *Server) askModule(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
 	args := append(make([]any, 0, 2+5*len(c.Rows)), commandNames[c.Operation])
 	for i := range c.Rows {
-		args = appendWords(append(args, c.Rows[i].Key), &c.Rows[i])
+		args = appendWords(append(args, c.Rows[i].Key), &c.Rows[i], at)
 	}
 	command := redis.NewCmd(ctx, appendLast(args, c)...)
 	if err := s.send(ctx, sendable(c, command)); err != nil {

@@ -26,14 +26,16 @@ type Server struct {
 	complete script
 
 	now           func() time.Duration // since the Limiter was made
+	wall          func() time.Time     // which tells the periods of quotas
 	moduleFrom    atomic.Int64         // when the module's commands are sent again, by that clock
 	lacksReadOnly atomic.Bool          // the server lacks EVALSHA_RO, as Redis 6.2 does
 }
 
 // New returns a backend that uses client. It asks by the module or the script only, if only is [backend.Module] or
-// [backend.Script], and otherwise by both. Complete is the text of the complete script, and now a monotonic clock.
-func New(client Client, only, complete string, now func() time.Duration) *Server {
-	return &Server{client: client, only: only, complete: newScript(complete), now: now}
+// [backend.Script], and otherwise by both. Complete is the text of the complete script, now a monotonic clock, and wall
+// the clock that tells the periods of quotas.
+func New(client Client, only, complete string, now func() time.Duration, wall func() time.Time) *Server {
+	return &Server{client: client, only: only, complete: newScript(complete), now: now, wall: wall}
 }
 
 // A script as it is sent. Strings that become any would be allocated for each call.

@@ -47,6 +47,8 @@ func readRows(c *backend.Call, reply any, result *backend.Reply) bool {
 		switch c.Rows[i].Kind {
 		case call.Slots:
 			ok = readHeld(words[5], row)
+		case call.Quota:
+			ok = readUntil(&c.Rows[i], words[5], row)
 		default:
 			ok = readReceipt(&c.Rows[i], words[5], row)
 		}
@@ -81,8 +83,14 @@ func readState(words []any, row *backend.RowReply) bool {
 func readReceipt(asked *backend.Row, word any, row *backend.RowReply) bool {
 	receipt, ok := integerOf(word)
 	row.Receipt = receipt
-	canFit := int64(asked.Quantity) <= asked.Words.Rate.Capacity()
-	return ok && receipt >= 0 && !(canFit && row.Wait < 0)
+	return ok && receipt >= 0 && (row.Wait >= 0 || asked.NeverFits())
+}
+
+// readUntil reads the last element of a quota's row: when the period ends in which the call was counted.
+func readUntil(asked *backend.Row, word any, row *backend.RowReply) bool {
+	until, ok := nanosecondsOf(word)
+	row.Receipt = until
+	return ok && until >= 0 && (row.Wait >= 0 || asked.NeverFits())
 }
 
 // readHeld reads the last element of a row of slots: how long the holder's previous slot had left.

@@ -2,12 +2,13 @@ package redis
 
 import (
 	"context"
+	"time"
 
 	"funnel/limiter/internal/backend"
 )
 
 // askScript asks by take.lua if it can decide the call, and otherwise by the complete script.
-func (s *Server) askScript(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+func (s *Server) askScript(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
 	if decision, decided, err := s.askTake(ctx, c); decided || err != nil {
 		return decision, err
 	}
@@ -17,7 +18,7 @@ func (s *Server) askScript(ctx context.Context, c *backend.Call) (backend.Reply,
 	}
 	args = append(args, operationNames[c.Operation])
 	for i := range c.Rows {
-		args = appendWords(args, &c.Rows[i])
+		args = appendWords(args, &c.Rows[i], at)
 	}
 	reply, err := s.run(ctx, c, &s.complete, appendLast(args, c))
 	if err != nil {

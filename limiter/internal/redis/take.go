@@ -71,7 +71,7 @@ func readTakeScript(c *backend.Call, reply any) (decision backend.Reply, decided
 	if reply == nil {
 		return backend.Reply{}, false, nil
 	}
-	rows := c.Undecided()
+	rows := c.Undecided(0, 0)
 	funnel := &rows[0].Funnel
 	receipt, times, ok := parseTakeReply(&c.Rows[0], reply, &funnel.TAT)
 	if ok {

@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"time"
+
 	"funnel/gcra"
 	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
@@ -27,13 +29,16 @@ var operationNames = [...]any{
 // NameOf returns the name of an operation in the complete script.
 func NameOf(operation call.Operation) string { return operationNames[operation].(string) }
 
-// appendWords appends the words of a row behind its key.
-func appendWords(args []any, row *backend.Row) []any {
-	args = append(args, row.Words.Limit, row.Words.Count, row.Words.Period)
-	if row.Kind == call.Slots {
-		return append(args, row.Holder)
+// appendWords appends the words of a row behind its key. At tells the period of a quota.
+func appendWords(args []any, row *backend.Row, at time.Time) []any {
+	switch row.Kind {
+	case call.Slots:
+		return append(args, row.Words.Limit, row.Words.Count, row.Words.Period, row.Holder)
+	case call.Quota:
+		until := backend.Seconds(time.Duration(row.Quota.EndAt(at)))
+		return append(args, row.Quota.Limit, "UNTIL", until, row.Quantity)
 	}
-	return append(args, row.Quantity)
+	return append(args, row.Words.Limit, row.Words.Count, row.Words.Period, row.Quantity)
 }
 
 // appendLast appends the word behind the rows, if there is one.

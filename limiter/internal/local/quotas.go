@@ -1,0 +1,31 @@
+package local
+
+import (
+	"strings"
+	"time"
+
+	"funnel/quota"
+)
+
+// ahead is by how much the wall clock is ahead of the rows' instants, in whole milliseconds, as keys expire. It changes
+// if the wall clock is set, or if the machine has slept.
+func (r *Rows) ahead(now int64) time.Duration {
+	return time.Duration(r.wall().UnixNano() - now).Truncate(time.Millisecond)
+}
+
+// later returns the state of a quota by a clock that is ahead.
+func later(state quota.State, ahead time.Duration) quota.State {
+	if state.Expiry > 0 {
+		state.Expiry += ahead.Milliseconds()
+	}
+	return state
+}
+
+// writeQuota keeps the state of a quota. Now is the wall clock, in milliseconds since the Unix epoch.
+func (r *Rows) writeQuota(key string, state quota.State, now int64) {
+	if r.quotas.Has(key) {
+		r.quotas.Set(key, state)
+		return
+	}
+	r.quotas.Add(strings.Clone(key), state, func(_ string, state quota.State) bool { return state.Expiry <= now })
+}
