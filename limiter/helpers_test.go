@@ -79,27 +79,31 @@ func allow(t testing.TB, l *limiter.Limiter, key string, limit limiter.Limit) li
 	return result
 }
 
-// An ask is a call for tokens of a key, fifteenPerDay.
+// An ask is a call for tokens of a key.
 type ask func(l *limiter.Limiter, key string, quantity int) (limiter.Result, error)
 
 // The methods by the names that hooks are told.
-var methods = map[string]ask{
-	"reserve": askBy((*limiter.Limiter).AllowN),
-	"take":    askBy((*limiter.Limiter).AllowAtMost),
-	"charge":  askBy((*limiter.Limiter).Charge),
-	"peek": func(l *limiter.Limiter, key string, _ int) (limiter.Result, error) {
-		return l.Peek(context.Background(), key, fifteenPerDay)
-	},
-	"refund": func(l *limiter.Limiter, key string, quantity int) (limiter.Result, error) {
-		taken := limiter.Result{Key: key, Limit: fifteenPerDay, Allowed: quantity, Receipt: math.MaxInt64}
-		return l.Settle(context.Background(), &taken, 0) // none of the tokens has leaked
-	},
-}
+var methods = methodsFor(fifteenPerDay)
 
-// askBy makes an ask of a method.
-func askBy(method func(*limiter.Limiter, context.Context, string, limiter.Limit, int) (limiter.Result, error)) ask {
-	return func(l *limiter.Limiter, key string, quantity int) (limiter.Result, error) {
-		return method(l, context.Background(), key, fifteenPerDay, quantity)
+// methodsFor are the methods, asked for tokens of a limit.
+func methodsFor(limit limiter.Limit) map[string]ask {
+	type method func(*limiter.Limiter, context.Context, string, limiter.Limit, int) (limiter.Result, error)
+	askBy := func(method method) ask {
+		return func(l *limiter.Limiter, key string, quantity int) (limiter.Result, error) {
+			return method(l, context.Background(), key, limit, quantity)
+		}
+	}
+	return map[string]ask{
+		"reserve": askBy((*limiter.Limiter).AllowN),
+		"take":    askBy((*limiter.Limiter).AllowAtMost),
+		"charge":  askBy((*limiter.Limiter).Charge),
+		"peek": func(l *limiter.Limiter, key string, _ int) (limiter.Result, error) {
+			return l.Peek(context.Background(), key, limit)
+		},
+		"refund": func(l *limiter.Limiter, key string, quantity int) (limiter.Result, error) {
+			taken := limiter.Result{Key: key, Limit: limit, Allowed: quantity, Receipt: math.MaxInt64}
+			return l.Settle(context.Background(), &taken, 0) // none of the tokens has leaked
+		},
 	}
 }
 

@@ -132,6 +132,10 @@ func TestAnswers(t *testing.T) {
 	defer slog.SetDefault(previous)
 	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
 	const tooLarge = "ResourceExhausted call too large: it costs 9223372036854775807, and at most 1 can be granted []"
+	const over = "ResourceExhausted too many calls: the quota has ended [] reply reply 1 until 2026-11-01T00:00:00Z 1"
+	ended := grpclimit.WithLimit(func(context.Context, grpclimit.Call) limiter.Limit {
+		return limiter.Until(1, time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
+	})
 	const outOfRange = "Internal the limit, the cost or the key of this call is not valid []"
 	const unchecked = "Unavailable rate limits cannot be checked: try again later []"
 	for name, test := range map[string]struct {
@@ -143,6 +147,7 @@ func TestAnswers(t *testing.T) {
 		"its own limit": {t.Context(), false, perSecond(9), "OK  []", ""},
 		"skipped":       {t.Context(), true, skip, "OK  []", ""},
 		"too large":     {t.Context(), false, cost(math.MaxInt), tooLarge + " reply reply 1 per second, capacity 1 1", ""},
+		"ended":         {t.Context(), false, ended, over, ""},
 		"no Redis":      {t.Context(), true, cost(1), unchecked, "127.0.0.1:1"},
 		"negative cost": {t.Context(), false, cost(-1), outOfRange, gcra.ErrQuantity.Error()},
 		"invalid limit": {t.Context(), false, perSecond(-1), outOfRange, "-1 per second"},

@@ -67,6 +67,15 @@ func TestHeadersForAnyLimit(t *testing.T) {
 		"large":             {huge, []int{1}, "q=999999999999999;w=9000000000", "r=999999999999999;t=1", ""},
 		`qu"ot\ed`:          {slow(1000), []int{999}, "q=1000;w=86400000", "r=1;t=86313600", ""},
 		"the one of New":    {limiter.Limit{}, []int{1}, "q=5;w=5", "r=4;t=1", ""},
+
+		// It is midnight in a bubble.
+		"a day":      {limiter.Daily(10, time.UTC), []int{1}, "q=10;w=86400", "r=9;t=86400", ""},
+		"a new day":  {limiter.Daily(10, time.UTC), []int{0}, "q=10;w=86400", "r=10;t=86400", ""},
+		"a month":    {limiter.Monthly(3, time.UTC), []int{3, 1}, "q=3;w=2678400", "r=0;t=2678400", "2678400"},
+		"too much":   {limiter.Monthly(3, time.UTC), []int{1, 4}, "q=3;w=2678400", "r=2;t=2678400", ""},
+		"an hour":    {limiter.Until(2, time.Unix(946688400, 0)), []int{1}, "q=2", "r=1;t=3600", ""},
+		"over":       {limiter.Until(2, time.Unix(946684800, 0)), []int{1}, "q=2", "r=0;t=0", ""},
+		"over, of 0": {limiter.Until(2, time.Unix(946684800, 0)), []int{0}, "q=2", "r=0;t=0", ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			cost, last := 0, []string(nil)

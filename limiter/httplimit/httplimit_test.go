@@ -93,6 +93,26 @@ func testRequests(t *testing.T) {
 	require.Zero(t, result.Remaining)
 }
 
+// A request that no waiting helps is too large, or its quota has ended.
+func TestAnswersWithoutRetry(t *testing.T) {
+	for _, c := range []struct {
+		limit  limiter.Limit
+		cost   int
+		status int
+		body   string
+	}{
+		{limiter.Daily(5, time.UTC), 6, 413, "request too large: it costs 6, and at most 5 can be granted\n"},
+		{limiter.Until(5, time.Now().Add(time.Hour)), 6, 413, "request too large: it costs 6, and at most 5 can be granted\n"},
+		{limiter.Until(5, time.Now()), 5, 429, "too many requests: the quota has ended\n"},
+	} {
+		cost := httplimit.WithCost(func(*http.Request) int { return c.cost })
+		got := ask(httplimit.New(limiter.NewLocal(), c.limit, cost)(ok), from("192.0.2.1"))
+		require.Equal(t, c.status, got.Code, "%d of %v", c.cost, c.limit)
+		require.Equal(t, c.body, got.Body.String(), "%d of %v", c.cost, c.limit)
+		require.Empty(t, got.Header().Values("Retry-After"), "%d of %v", c.cost, c.limit)
+	}
+}
+
 // Errors of Redis are answered 503, and errors of the application 500, since a retry would
 // not help. A client that has gone is neither; beyond the deadline of a request, the
 // client still waits.

@@ -28,6 +28,20 @@ func TestWrongCalls(t *testing.T) {
 	require.ErrorContains(t, err, "count")
 }
 
+// The Limiter decides on each call for a quota.
+func TestQuotas(t *testing.T) {
+	asked := 0
+	l := limiter.NewLocal(limiter.WithHook(func(context.Context, limiter.Event) { asked++ }))
+	leases, quota := lease.New(l, time.Minute), limiter.Until(1000, time.Now().Add(time.Hour))
+	for i := range 10 {
+		result, err := leases.Allow(ctx, "key", quota)
+		require.NoError(t, err)
+		require.Equal(t, limiter.FromLocal, result.Source)
+		require.Equal(t, []int{999 - i, i + 1}, []int{result.Remaining, asked})
+	}
+	require.Zero(t, lease.Count(leases))
+}
+
 // Hooks run where a call waits for them. They may ask the Leases, which then wait for no call.
 func TestHooksMayAsk(t *testing.T) {
 	var f *fixture

@@ -14,6 +14,7 @@ import (
 	"funnel/gcra"
 	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
+	"funnel/limiter/internal/calendar"
 	inflight "funnel/slots"
 )
 
@@ -61,6 +62,47 @@ func TestKeysOfSlotsGoWhenAllHaveEnded(t *testing.T) {
 		now += time.Second
 	}
 	require.Less(t, rows.Len(), 50)
+}
+
+// dayOf returns a call for one of three a day.
+func dayOf(operation call.Operation, key string) *backend.Call {
+	quota := backend.Quota{Limit: 3, Calendar: calendar.Days(time.UTC)}
+	return &backend.Call{Operation: operation, Receipt: gcra.NoReceipt,
+		Rows: []backend.Row{{Key: key, Kind: call.Quota, Quota: quota, Quantity: 1}}}
+}
+
+// A quota goes by the wall clock, whatever the monotonic clock says: a machine that sleeps does not put off midnight.
+func TestQuotasGoByTheWallClock(t *testing.T) {
+	noon := time.Date(2026, 11, 24, 12, 0, 0, 123456, time.UTC)
+	now, wall := time.Duration(0), noon
+	rows := New(func() time.Duration { return now }, func() time.Time { return wall })
+	for _, c := range []struct {
+		name           string
+		slept, elapsed time.Duration
+		remaining      int64
+		day            int // on which the period ends
+	}{
+		{"noon", 0, 0, 2, 25},
+		{"after a day of the monotonic clock", 0, 24 * time.Hour, 1, 25},
+		{"a millisecond before midnight", 12*time.Hour - time.Millisecond, 0, 0, 25},
+		{"after midnight", time.Millisecond, 0, 2, 26},
+		{"set back by an hour: counted, and cut", -time.Hour, 0, 1, 25},
+		{"after midnight again", time.Hour, 0, 2, 26},
+	} {
+		now += c.elapsed
+		wall = wall.Add(c.slept)
+		reply := ask(t, rows, dayOf(call.Reserve, "key"))
+		midnight := time.Date(2026, 11, c.day, 0, 0, 0, 0, time.UTC)
+		require.False(t, reply.Limited, c.name)
+		require.Equal(t, c.remaining, reply.First.Remaining, c.name)
+		require.InDelta(t, midnight.Sub(wall), reply.First.ResetAfter, float64(time.Millisecond), c.name)
+		require.InDelta(t, midnight.UnixNano(), reply.First.Receipt, float64(time.Millisecond), c.name)
+	}
+	for i := range 1000 {
+		wall = wall.Add(24 * time.Hour)
+		ask(t, rows, dayOf(call.Reserve, fmt.Sprint(i)))
+	}
+	require.Less(t, rows.Len(), 50, "quotas go when their period is over")
 }
 
 // holders tells each holder what a plain list of the slots says.

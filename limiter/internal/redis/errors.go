@@ -46,6 +46,9 @@ func isBadCall(err error) bool {
 
 // endedAt returns the server's clock from the error that a quota's period has ended.
 func endedAt(err error) (at time.Time, ended bool) {
+	if err == nil { // what follows allocates
+		return time.Time{}, false
+	}
 	var reply redis.Error
 	if !errors.As(err, &reply) || !strings.HasPrefix(reply.Error(), "ENDED ") {
 		return time.Time{}, false

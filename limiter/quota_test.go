@@ -1,0 +1,409 @@
+// A quota is a limit like any other: each method takes it, by module, by script and in this process. The clock of the
+// caller tells which period runs, and the clock of the server corrects it.
+
+package limiter_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+	"funnel/limiter"
+)
+
+// noon is a zone in which it is noon: its day began 12 hours ago, and ends in 12 hours.
+func noon() *time.Location {
+	return time.FixedZone("noon", int(12*time.Hour-time.Since(time.Now().UTC().Truncate(24*time.Hour)))/1e9)
+}
+
+// endOf is when the period of a quota ends that runs at an instant.
+func endOf(limit limiter.Limit, at time.Time) time.Time {
+	_, end := limit.PeriodAt(at)
+	return end
+}
+
+// inEachWay runs a test by module, by script, and in this process.
+func inEachWay(t *testing.T, test func(t *testing.T, source limiter.Source, rdb limiter.Client)) {
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) { test(t, source, client) })
+	t.Run("NewLocal", func(t *testing.T) { test(t, limiter.FromLocal, nil) })
+}
+
+// withWall returns a Limiter whose wall clock is ahead, of this process if rdb is nil.
+func withWall(rdb limiter.Client, ahead time.Duration, options ...limiter.Option) *limiter.Limiter {
+	began := time.Now()
+	return limiter.NewOnClock(rdb, func() time.Duration { return time.Since(began) },
+		func() time.Time { return time.Now().Add(ahead) }, options...)
+}
+
+func TestQuotas(t *testing.T) {
+	t.Parallel()
+	inEachWay(t, testQuotas)
+	t.Run("in a bubble", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { testQuotas(t, limiter.FromLocal, nil) })
+	})
+	t.Run("FailLocal", func(t *testing.T) { testQuotas(t, limiter.FromLocal, unreachable(t)) })
+}
+
+func testQuotas(t *testing.T, source limiter.Source, rdb limiter.Client) {
+	const half, never = 12 * time.Hour, limiter.NoRetry
+	l, limit := withWall(rdb, 0, limiter.OnFailure(limiter.FailLocal)), limiter.Daily(15, noon())
+	end := endOf(limit, time.Now()).UnixNano()
+	methods := methodsFor(limit)
+	methods["refund"] = func(l *limiter.Limiter, key string, quantity int) (limiter.Result, error) {
+		taken := limiter.Result{Key: key, Limit: limit, Allowed: quantity, Source: source, Receipt: end}
+		return l.Settle(context.Background(), &taken, 0)
+	}
+	for _, c := range []struct {
+		name, command string
+		quantity      int
+		want          string // allowed, remaining, and whether it is limited
+		retry, reset  time.Duration
+	}{
+		{"peek at a quota of which nothing is used", "peek", 1, "0 15 false", 0, 0},
+		{"allow", "reserve", 10, "10 5 false", 0, half},
+		{"allow one too many", "reserve", 6, "0 5 true", half, half},
+		{"allow more than the limit", "reserve", 16, "0 5 true", never, half},
+		{"at most, in part", "take", 100, "5 0 false", 0, half},
+		{"at most, of a quota that is used up", "take", 100, "0 0 true", half, half},
+		{"at most none", "take", 0, "0 0 false", 0, half},
+		{"allow none", "reserve", 0, "0 0 false", 0, half},
+		{"peek when none fits", "peek", 1, "0 0 true", half, half},
+		{"charge beyond the limit", "charge", 20, "20 0 false", half, half},
+		{"refund until some fit", "refund", 22, "22 2 false", 0, half},
+		{"refund more than is used", "refund", 100, "100 15 false", 0, 0},
+		{"refund to a quota of which nothing is used", "refund", 3, "3 15 false", 0, 0},
+		{"charge", "charge", 1, "1 14 false", 0, half},
+	} {
+		result, err := methods[c.command](l, "key", c.quantity)
+		require.NoError(t, err, c.name)
+		require.Equal(t, c.want, fmt.Sprint(result.Allowed, result.Remaining, result.Limited()), c.name)
+		require.InDelta(t, c.retry, result.RetryAfter, float64(time.Minute), "retry after: %s", c.name)
+		require.InDelta(t, c.reset, result.ResetAfter, float64(time.Minute), "reset after: %s", c.name)
+		receipt := int64(0)
+		if result.Allowed > 0 && c.command != "refund" {
+			receipt = end
+		}
+		asked := c.quantity
+		if c.command == "peek" {
+			asked = 1
+		}
+		require.Equal(t, []any{"key", limit, asked, source, receipt},
+			[]any{result.Key, result.Limit, result.Quantity, result.Source, result.Receipt}, c.name)
+	}
+	require.Equal(t, never, allow(t, l, "none", limiter.Daily(0, noon())).RetryAfter, "a quota of 0")
+	err := l.Reset(context.Background(), "key")
+	require.Equal(t, rdb != nil && source == limiter.FromLocal, err != nil, "Reset asks Redis, too: %v", err)
+	peeked, err := l.Peek(context.Background(), "key", limit)
+	require.NoError(t, err)
+	require.Equal(t, 15, peeked.Remaining, "after Reset")
+}
+
+// A quota stands beside funnels and slots in one call, which takes all or nothing.
+func TestQuotasBesideOtherRows(t *testing.T) {
+	t.Parallel()
+	inEachWay(t, func(t *testing.T, source limiter.Source, rdb limiter.Client) {
+		ctx, l, quota := t.Context(), withWall(rdb, 0), limiter.Daily(10, noon())
+		for _, c := range []struct {
+			name              string
+			tokens, used      int
+			slot, limited     bool
+			rate, left, slots int // what remains
+		}{
+			{"all fit", 1, 4, true, false, 14, 6, 1},
+			{"the quota limits", 1, 7, true, true, 14, 6, 1},
+			{"the rate limits", 15, 1, true, true, 14, 6, 1},
+			{"without a slot", 1, 1, false, false, 13, 5, 1},
+			{"nothing of the quota", 1, 0, true, false, 12, 5, 0},
+			{"the slots limit", 1, 1, true, true, 12, 5, 0},
+		} {
+			requests := []limiter.Request{{"rate", fifteenPerDay, c.tokens}, {"quota", quota, c.used}}
+			limited := false
+			if c.slot {
+				got, err := l.TryAcquire(ctx, "slots", limiter.Slots{Max: 2, TTL: time.Hour}, requests...)
+				require.NoError(t, err, c.name)
+				limited = got.Limited()
+			} else {
+				results, err := l.AllowAll(ctx, requests...)
+				require.NoError(t, err, c.name)
+				limited = results.Limited()
+			}
+			require.Equal(t, c.limited, limited, c.name)
+			peeked, err := l.PeekAll(ctx, requests[0], requests[1], limiter.Slots{Max: 2, TTL: time.Hour}.At("slots"))
+			require.NoError(t, err, c.name)
+			require.Equal(t, []int{c.rate, c.left, c.slots},
+				[]int{peeked[0].Remaining, peeked[1].Remaining, peeked[2].Remaining}, c.name)
+		}
+	})
+}
+
+// A caller whose clock is behind is told so, and asks once more, for all rows. One whose clock is ahead is counted in
+// the period that runs; a longer period that it has opened is cut by the next caller.
+func TestClocksOfCallers(t *testing.T) {
+	t.Parallel()
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
+		const days = 5 * 24 * time.Hour
+		ctx, zone, counted := t.Context(), noon(), &counting{Client: client}
+		limit, week := limiter.Daily(15, zone), limiter.Monthly(15, zone)
+		end := endOf(limit, time.Now()).UnixNano()
+		exact, behind, ahead := withWall(counted, 0), withWall(counted, -40*24*time.Hour), withWall(counted, days)
+		allow(t, exact, "warm up", limit) // the script is loaded
+
+		before := counted.trips.Load()
+		results, err := behind.AllowAll(ctx, limiter.Request{"rate", fifteenPerDay, 1}, limiter.Request{"day", limit, 1},
+			limiter.Request{"month", week, 2})
+		require.NoError(t, err)
+		require.EqualValues(t, 2, counted.trips.Load()-before, "it asks once more")
+		require.Equal(t, []int{14, 14, 13}, []int{results[0].Remaining, results[1].Remaining, results[2].Remaining})
+		require.Equal(t, []int64{end, endOf(week, time.Now()).UnixNano()}, []int64{results[1].Receipt, results[2].Receipt})
+		taken, err := behind.AllowAtMost(ctx, "day", limit, 20)
+		require.NoError(t, err)
+		require.Equal(t, []any{14, end, source}, []any{taken.Allowed, taken.Receipt, taken.Source})
+
+		limited := allow(t, ahead, "day", limit)
+		require.True(t, limited.Limited(), "the day that runs is used up")
+		require.InDelta(t, 12*time.Hour, limited.RetryAfter, float64(time.Minute))
+
+		opened := allow(t, ahead, "opened", limit)
+		require.Equal(t, endOf(limit, time.Now().Add(days)).UnixNano(), opened.Receipt, "it opens a day to come")
+		cut := allow(t, exact, "opened", limit)
+		require.Equal(t, []any{13, end}, []any{cut.Remaining, cut.Receipt}, "another caller cuts it")
+		_, err = ahead.Settle(ctx, &opened, 0)
+		require.NoError(t, err)
+		require.Equal(t, 13, allow(t, exact, "opened", limit).Remaining, "its receipt gives back what the cut period holds")
+	})
+}
+
+// The server's clock is that of its error. A second ENDED is an error of the call, as is one without a clock.
+func TestSecondEnded(t *testing.T) {
+	t.Parallel()
+	const ended = "until must be later than the server's clock: got 1, and it is "
+	for name, c := range map[string]struct {
+		reply string
+		sent  []string
+	}{
+		"one row":      {"ENDED " + ended + "1796083199.999", []string{"yesterday", "1796083200"}},
+		"on a border":  {"ENDED " + ended + "1796083200", []string{"yesterday", "1796169600"}},
+		"several rows": {"ENDED row 2: " + ended + "1796083200.031", []string{"yesterday", "1796169600"}},
+		"no clock":     {"ENDED until is over", []string{"yesterday"}},
+	} {
+		var sent []string
+		yesterday := fmt.Sprint(endOf(limiter.Daily(1, time.UTC), time.Now().Add(-24*time.Hour)).Unix())
+		l := withWall(clientFunc(func(_ context.Context, command redis.Cmder) error {
+			until := fmt.Sprint(command.Args()[4])
+			sent = append(sent, strings.Replace(until, yesterday, "yesterday", 1))
+			return replyError(c.reply)
+		}), -24*time.Hour, limiter.OnFailure(limiter.FailOpen))
+		_, err := l.Allow(t.Context(), "key", limiter.Daily(1, time.UTC))
+		require.ErrorIs(t, err, limiter.ErrInvalid, name)
+		require.EqualError(t, err, `limiter: key "key": `+c.reply, name)
+		require.Equal(t, c.sent, sent, name)
+	}
+}
+
+// A quota that ends for good limits each call after its end, whatever the call asks for, and takes nothing of other rows.
+func TestUntilHasNoNextPeriod(t *testing.T) {
+	t.Parallel()
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
+		ctx, l := t.Context(), limiter.New(client)
+		running := limiter.Until(15, time.Now().Add(time.Hour))
+		require.Equal(t, endOf(running, time.Time{}).UnixNano(), allow(t, l, "key", running).Receipt)
+		over := limiter.Until(15, time.Now().Add(-time.Hour))
+		for command, ask := range methodsFor(over) {
+			if command == "refund" {
+				continue
+			}
+			for _, quantity := range []int{0, 1, 16} {
+				result, err := ask(l, "key", quantity)
+				require.NoError(t, err, command)
+				require.Equal(t, []any{true, 0, limiter.NoRetry, source, int64(0)},
+					[]any{result.Limited(), result.Allowed, result.RetryAfter, result.Source, result.Receipt}, command)
+			}
+		}
+		require.ErrorIs(t, l.Wait(ctx, "key", over), limiter.ErrNeverFits)
+		got, err := l.TryAcquire(ctx, "slots", twoFor3s, limiter.Request{"key", over, 0}, limiter.Request{"rate", fifteenPerDay, 1})
+		require.NoError(t, err)
+		require.True(t, got.Limited())
+		require.Equal(t, limiter.NoRetry, got.RetryAfter())
+		require.Equal(t, []string{"key"}, client.Keys(ctx, "*").Val(), "of other rows nothing was taken")
+		require.Equal(t, 13, allow(t, l, "key", running).Remaining, "nothing was charged")
+	})
+	t.Run("NewLocal", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l, limit := limiter.NewLocal(), limiter.Until(15, time.Now().Add(time.Hour))
+			taken := allow(t, l, "key", limit)
+			time.Sleep(time.Hour - 1)
+			require.Equal(t, 13, allow(t, l, "key", limit).Remaining)
+			time.Sleep(1)
+			require.Equal(t, limiter.NoRetry, allow(t, l, "key", limit).RetryAfter)
+			_, err := l.Settle(t.Context(), &taken, 0)
+			require.NoError(t, err)
+		})
+	})
+}
+
+// What a call took is settled in its own period. After that nothing changes, and it is no error.
+func TestSettleQuotas(t *testing.T) {
+	t.Parallel()
+	inEachWay(t, func(t *testing.T, source limiter.Source, rdb limiter.Client) {
+		ctx, l, limit := t.Context(), withWall(rdb, 0), limiter.Daily(15, noon())
+		for _, c := range []struct {
+			name      string
+			over      bool // the period of the call
+			used      int
+			remaining int
+		}{
+			{"less used", false, 4, 11}, {"more used", false, 20, 0},
+			{"less used, and the period is over", true, 4, 5}, {"more used, and the period is over", true, 20, 5},
+		} {
+			result, err := l.AllowN(ctx, c.name, limit, 10)
+			require.NoError(t, err, c.name)
+			if c.over {
+				result.Receipt -= int64(24 * time.Hour)
+			}
+			settled, err := l.Settle(ctx, &result, c.used)
+			require.NoError(t, err, c.name)
+			require.Equal(t, []any{c.used, int64(0)}, []any{result.Allowed, result.Receipt}, c.name)
+			require.Equal(t, []any{limit, source}, []any{settled.Limit, settled.Source}, c.name)
+			if c.over && c.used > 10 {
+				require.Equal(t, result, settled, "%s: a copy, since nothing is sent", c.name)
+			}
+			peeked, err := l.Peek(ctx, c.name, limit)
+			require.NoError(t, err, c.name)
+			require.Equal(t, c.remaining, peeked.Remaining, c.name)
+		}
+		asked, err := l.AllowN(ctx, "charged later", limit, 0)
+		require.NoError(t, err)
+		settled, err := l.Settle(ctx, &asked, 7)
+		require.NoError(t, err)
+		require.Equal(t, 8, settled.Remaining, "without a receipt, the period that runs is charged")
+	})
+}
+
+// A lost answer leaves the quantity used, and refunds are sent once.
+func TestQuotasAndLostAnswers(t *testing.T) {
+	t.Parallel()
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
+		require.NoError(t, client.ScriptLoad(context.Background(), limiter.Script()).Err())
+		ctx, limit, addr := t.Context(), limiter.Daily(15, noon()), client.Options().Addr
+		l := limiter.New(client)
+		lossy := redis.NewClient(&redis.Options{DB: client.Options().DB, Addr: servertest.LoseAnswer(t, addr, "lost")})
+		defer lossy.Close()
+		withoutRetries := redis.NewClient(&redis.Options{DB: client.Options().DB, MaxRetries: -1,
+			Addr: servertest.LoseAnswer(t, addr, "lost")})
+		defer withoutRetries.Close()
+		_, err := limiter.New(withoutRetries, limiter.WithSource(source)).AllowN(ctx, "lost", limit, 4)
+		require.ErrorIs(t, err, io.EOF)
+		charged, err := l.Charge(ctx, "lost", limit, 5)
+		require.NoError(t, err)
+		require.Equal(t, 6, charged.Remaining, "4 are used, although the caller got no answer")
+		_, err = limiter.New(lossy, limiter.WithSource(source)).Settle(ctx, &charged, 3)
+		require.ErrorIs(t, err, io.EOF)
+		require.Equal(t, 7, allow(t, l, "lost", limit).Remaining, "a refund of 2 is sent once")
+	})
+}
+
+// The policy decides on quotas, too.
+func TestPoliciesAndQuotas(t *testing.T) {
+	t.Parallel()
+	ctx, limit := t.Context(), limiter.Daily(3, noon())
+	over := limiter.Until(3, time.Now().Add(-time.Hour))
+	for policy, want := range map[limiter.FailurePolicy]string{
+		limiter.FailOpen:   "1 of 1, 2 remain, retry after 0s; 0 of 4, retry after 2562047h47m16.854775807s; 5 charged",
+		limiter.FailClosed: "0 of 1, 0 remain, retry after 1s; 0 of 4, retry after 2562047h47m16.854775807s; 0 charged",
+		limiter.FailLocal:  "1 of 1, 2 remain, retry after 0s; 0 of 4, retry after 2562047h47m16.854775807s; 5 charged",
+	} {
+		l := limiter.New(unreachable(t), limiter.OnFailure(policy))
+		one := allow(t, l, "key", limit)
+		require.InDelta(t, 12*time.Hour, one.ResetAfter, float64(time.Minute), policy)
+		four, err := l.AllowN(ctx, "key", limit, 4)
+		require.NoError(t, err, policy)
+		charged, err := l.Charge(ctx, "charged", limit, 5)
+		require.NoError(t, err, policy)
+		require.Equal(t, want, fmt.Sprintf("%d of 1, %d remain, retry after %v; %d of 4, retry after %v; %d charged", one.Allowed,
+			one.Remaining, one.RetryAfter, four.Allowed, four.RetryAfter, charged.Allowed), policy)
+		require.True(t, allow(t, l, "over", over).Limited(), policy)
+	}
+}
+
+// Who waits for a quota asks again within a second after the end of the period.
+func TestWaitForQuotas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const day, waiting = 24 * time.Hour, 3
+		ctx, l, limit, began := t.Context(), limiter.NewLocal(), limiter.Daily(1, time.UTC), time.Now() // at midnight
+		require.NoError(t, l.Wait(ctx, "key", limit))
+		var served sync.Map
+		var group sync.WaitGroup
+		for range waiting {
+			group.Go(func() {
+				if err := l.Wait(ctx, "key", limit); err != nil {
+					t.Error(err)
+				}
+				after := time.Since(began) % day
+				if after > time.Second {
+					t.Error("served", after, "after midnight")
+				}
+				served.Store(time.Since(began)/day, after)
+			})
+		}
+		group.Wait()
+		spread := map[any]bool{}
+		for i := range waiting {
+			after, ok := served.Load(time.Duration(i + 1))
+			require.True(t, ok, "one is served on day %d", i+1)
+			spread[after] = true
+		}
+		require.Len(t, spread, waiting, "not all at one instant")
+
+		limited := func(maxWait time.Duration) error {
+			return limiter.NewLocal(limiter.WithMaxWait(maxWait)).WaitN(ctx, "key", limiter.Daily(0, time.UTC), 1)
+		}
+		require.ErrorIs(t, limited(time.Hour), limiter.ErrNeverFits)
+		short := limiter.NewLocal(limiter.WithMaxWait(day - time.Nanosecond))
+		exact := limiter.NewLocal(limiter.WithMaxWait(day))
+		time.Sleep(day - time.Since(began)%day) // until midnight
+		begin := time.Now()
+		for l, want := range map[*limiter.Limiter]error{short: limiter.ErrWaitTooLong, exact: nil} {
+			require.NoError(t, l.Wait(ctx, "key", limit))
+			require.ErrorIs(t, l.Wait(ctx, "key", limit), want)
+		}
+		require.Equal(t, day, time.Since(begin), "no later than the max wait")
+	})
+}
+
+func TestWrongQuotas(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	l := limiter.New(clientFunc(func(context.Context, redis.Cmder) error { panic("something was sent") }))
+	for want, limit := range map[string]limiter.Limit{
+		"a limit of 3 per day in no zone: the zone must not be nil":   limiter.Daily(3, nil),
+		"a limit of -1 per week in UTC: limit must be at least 0":     limiter.Weekly(-1, time.UTC),
+		"a limit of 3 per month from day 32 in UTC: a month must":     limiter.Monthly(3, time.UTC).From(32),
+		"a limit of 3 per period that is not valid: From(2) is for":   limiter.Weekly(3, time.UTC).From(2),
+		"a limit of 3 per period that is not valid: FromWeekday(Mond": limiter.PerSecond(3).FromWeekday(time.Monday),
+		"a limit of 3 until 0001-01-01T00:00:00Z: the end must be":    limiter.Until(3, time.Time{}),
+	} {
+		_, err := l.Allow(ctx, "key", limit)
+		require.ErrorIs(t, err, limiter.ErrInvalid)
+		require.ErrorContains(t, err, `limiter: key "key": `+want)
+		begin, end := limit.PeriodAt(time.Now())
+		require.True(t, begin.IsZero() && end.IsZero(), want)
+	}
+	valid := limiter.Weekly(3, time.UTC).FromWeekday(time.Sunday)
+	require.Equal(t, "3 per week from Sunday in UTC", valid.String())
+	_, err := l.AllowN(ctx, "key", valid, -1)
+	require.ErrorContains(t, err, "quantity -1 of a limit of 3 per week from Sunday in UTC: quantity must be at least 0")
+	_, err = l.Reserve(ctx, "key", valid, 1, time.Second)
+	require.ErrorIs(t, err, limiter.ErrInvalid)
+	require.ErrorContains(t, err, `limiter: key "key": tokens of a quota cannot be reserved for later`)
+	_, err = valid.Rate()
+	require.Error(t, err)
+}
