@@ -16,5 +16,5 @@ const (
 	ErrQuantity Error = "quantity must be at least 0"
 
 	ErrEnded Error = "until must be later than the clock: the period has ended"
-	ErrUsed  Error = "quantity is too large: what is used must be at most 2^63-1"
+	ErrUsed  Error = "quantity is too large: the sum that is used must be at most 9223372036854775807"
 )

@@ -214,7 +214,7 @@ func (q *Quota) Refund(now int64) {
 	if q.Request.Ended(now) {
 		q.report(q.State.Used, now)
 		q.Decision.State = q.State
-		q.Decision.ResetAfter = max(0, nanoseconds(q.State.Expiry)-now)
+		q.Decision.ResetAfter = timeUntil(q.State.Expiry, now)
 		return
 	}
 	q.report(max(0, q.State.Used-q.Request.quantity), now)
@@ -291,12 +291,28 @@ func (q *Quota) end() int64 {
 	return q.Request.until
 }
 
-// nanoseconds of an instant in milliseconds, from 0 to 2^63-1.
+// nanoseconds of an instant in milliseconds that is not negative, at most 2^63-1.
 //
 //go:nosplit
 func nanoseconds(milliseconds int64) int64 {
 	if milliseconds > maxInt63/nanosecondsPerMillisecond {
 		return maxInt63
 	}
-	return max(0, milliseconds) * nanosecondsPerMillisecond
+	return milliseconds * nanosecondsPerMillisecond
+}
+
+// timeUntil is the time from now until a key expires, at most 2^63-1 nanoseconds, or 0 if it
+// does not expire.
+//
+//go:nosplit
+func timeUntil(expiry, now int64) int64 {
+	milliseconds := expiry - now/nanosecondsPerMillisecond
+	switch {
+	case expiry <= 0 || milliseconds <= 0:
+		return 0
+	case milliseconds > maxInt63/nanosecondsPerMillisecond+1:
+		return maxInt63
+	}
+	exact := uint64(milliseconds)*nanosecondsPerMillisecond - uint64(now%nanosecondsPerMillisecond)
+	return int64(min(exact, maxInt63))
 }
