@@ -20,7 +20,7 @@ static void ask_known(struct call *call, enum form form)
     call->rows[0] = (struct row){
         .words = {{"k", 1}, {"15", 2}, {"30", 2}, {"60", 2}, {"1", 1}},
         .stored = STORED_OF_KIND,
-        .funnel.stored = {"1700000002000000001", 19},
+        .string.stored = {"1700000002000000001", 19},
     };
     go_parse(call);
     if (call->verdict == VERDICT_PARSED) go_decide(call);
@@ -30,7 +30,7 @@ static int writes_as_known(const struct call *call)
 {
     const struct row *row = &call->rows[0];
     return call->verdict == VERDICT_ALLOWED && call->writes == 1 && row->write == WRITE_STATE &&
-           is_text(&row->funnel.tat, "1700000004000000001") && is_text(&row->funnel.expiry, "1700000004001");
+           is_text(&row->string.value, "1700000004000000001") && is_text(&row->string.expiry, "1700000004001");
 }
 
 static int answers_in_seconds(void)

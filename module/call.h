@@ -21,7 +21,7 @@ struct text {
     size_t length;
 };
 
-enum kind { FUNNEL, SLOTS };
+enum kind { FUNNEL, SLOTS, QUOTA };
 
 enum stored {
     STORED_NOTHING,    /* there is no such key */
@@ -55,7 +55,7 @@ enum form {
 
 enum {
     SECONDS_LENGTH = 5,
-    DECIDED_LENGTH = 32,
+    DECIDED_LENGTH = 46,
     DECIMAL_CAPACITY = 24,
     MESSAGE_CAPACITY = 512,
     WORDS_PER_ROW = 5,
@@ -68,15 +68,26 @@ struct decimal {
     char bytes[DECIMAL_CAPACITY];
 };
 
-/* The string that keeps a funnel. */
-struct funnel {
-    struct text stored; /* from C, for go_decide: the value of the key */
+/* The string that keeps a funnel or a quota. */
+struct string_key {
+    /* From C, for go_decide. */
+    struct text stored;    /* the value of the key */
+    int64_t stored_expiry; /* of a quota: Unix time in milliseconds at which the key expires, or below 1 */
 
     /* From go_decide. */
-    struct decimal tat;          /* the new value */
-    int64_t expiry_milliseconds; /* Unix time at which the funnel is empty */
+    struct decimal value;        /* the new value */
+    int64_t expiry_milliseconds; /* Unix time at which the key expires then */
     struct decimal expiry;       /* the same in decimal */
-    int64_t has_receipt;         /* 1: the reply shows tat as the receipt; 0: it shows "0" */
+};
+
+/* From go_decide. */
+struct funnel {
+    int64_t has_receipt; /* 1: the reply shows the new value as the receipt; 0: it shows "0" */
+};
+
+/* From go_decide. */
+struct quota {
+    struct decimal until; /* when the period ends in which the call was counted, in seconds, or "0" */
 };
 
 /* The sorted set that keeps slots. Ends are Unix times in milliseconds. */
@@ -108,8 +119,10 @@ struct row {
     enum stored stored; /* from C, for go_decide */
     enum write write;   /* from go_decide */
 
-    struct funnel funnel; /* if kind is FUNNEL */
-    struct slots slots;   /* if kind is SLOTS */
+    struct string_key string; /* if kind is FUNNEL or QUOTA */
+    struct funnel funnel;     /* if kind is FUNNEL */
+    struct slots slots;       /* if kind is SLOTS */
+    struct quota quota;       /* if kind is QUOTA */
 };
 
 /* The reply of one row, but for its last element, which depends on the kind. */

@@ -27,9 +27,23 @@ static struct command_argument slots_arguments[] = {
     {.name = "holder", .type = ARGUMENT_STRING, .key_spec_index = -1},
     {0},
 };
-static struct command_argument row_kinds[] = {
-    {.name = "funnel", .type = ARGUMENT_BLOCK, .key_spec_index = -1, .subarguments = funnel_arguments},
-    {.name = "slots", .type = ARGUMENT_BLOCK, .key_spec_index = -1, .subarguments = slots_arguments},
+static struct command_argument quota_arguments[] = {
+    {.name = "key", .type = ARGUMENT_KEY, .key_spec_index = 0},
+    {.name = "limit", .type = ARGUMENT_INTEGER, .key_spec_index = -1},
+    {.name = "until-token", .type = ARGUMENT_TOKEN, .key_spec_index = -1, .token = "UNTIL"},
+    {.name = "until", .type = ARGUMENT_DOUBLE, .key_spec_index = -1},
+    {.name = "quantity", .type = ARGUMENT_INTEGER, .key_spec_index = -1},
+    {0},
+};
+
+#define FUNNEL_KIND {.name = "funnel", .type = ARGUMENT_BLOCK, .key_spec_index = -1, .subarguments = funnel_arguments}
+#define SLOTS_KIND {.name = "slots", .type = ARGUMENT_BLOCK, .key_spec_index = -1, .subarguments = slots_arguments}
+#define QUOTA_KIND {.name = "quota", .type = ARGUMENT_BLOCK, .key_spec_index = -1, .subarguments = quota_arguments}
+
+static struct command_argument row_kinds[] = {FUNNEL_KIND, SLOTS_KIND, QUOTA_KIND, {0}};
+static struct command_argument kinds_to_take[] = {FUNNEL_KIND, QUOTA_KIND, {0}};
+static struct command_argument take_arguments[] = {
+    {.name = "row", .type = ARGUMENT_ONE_OF, .key_spec_index = -1, .subarguments = kinds_to_take},
     {0},
 };
 
@@ -68,7 +82,7 @@ static const struct shape take_shape = {
     .last_key = 1,
     .key_step = 1,
     .arity = 6,
-    .arguments = funnel_arguments,
+    .arguments = take_arguments,
     .complexity = one_row_complexity,
 };
 static const struct shape rows_shape = {
@@ -120,15 +134,18 @@ enum { THROTTLE_AT, RESERVE_AT, TAKE_AT, PEEK_AT, CHARGE_AT, REFUND_AT };
 const struct command commands[] = {
     [THROTTLE_AT] = {"cl.throttle", throttle_command, RESERVE, &throttle_shape, &fills_keys,
                      "Takes tokens from a funnel that leaks at a fixed rate, or says when they would fit."},
-    [RESERVE_AT] = {"cl.reserve", reserve_command, RESERVE, &reserve_shape, &fills_keys,
-                    "Takes tokens and slots of all rows or of none, or reserves tokens of one funnel ahead of time."},
+    [RESERVE_AT] =
+        {"cl.reserve", reserve_command, RESERVE, &reserve_shape, &fills_keys,
+         "Takes from the funnels, slots and quotas of all rows or of none, or reserves tokens of one funnel ahead "
+         "of time."},
     [TAKE_AT] = {"cl.take", take_command, TAKE, &take_shape, &fills_keys,
-                 "Takes as many tokens from a funnel as fit, up to a quantity."},
+                 "Takes as much from a funnel or a quota as fits, up to a quantity."},
     [PEEK_AT] = {"cl.peek", peek_command, PEEK, &rows_shape, &reads_keys,
-                 "Says whether CL.RESERVE would take tokens and slots, and takes none."},
+                 "Says whether CL.RESERVE would take from all rows, and takes nothing."},
     [CHARGE_AT] = {"cl.charge", charge_command, CHARGE, &rows_shape, &fills_keys,
-                   "Accounts for tokens and slots that are used, whatever the keys hold."},
-    [REFUND_AT] = {"cl.refund", refund_command, REFUND, &refund_shape, &empties_keys, "Gives tokens and slots back."},
+                   "Accounts for what is used of funnels, slots and quotas, whatever the keys hold."},
+    [REFUND_AT] = {"cl.refund", refund_command, REFUND, &refund_shape, &empties_keys,
+                   "Gives back to funnels, slots and quotas."},
 #ifdef FUNNEL_DEBUG
     {"funnel.debug", debug_command, 0, &debug_shape, &debug_access, NULL},
 #endif

@@ -19,9 +19,7 @@ struct kind_functions {
 
 extern const struct kind_functions funnel_functions; /* funnel.c */
 extern const struct kind_functions slots_functions;  /* slots.c */
-
-/* Frees the strings that calls share. The next call makes them again. */
-void funnel_stop(void);
+extern const struct kind_functions quota_functions;  /* quota.c */
 
 /* The bytes of a server's string. The server owns them. */
 static inline struct text text_of(const RedisModuleString *string)

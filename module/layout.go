@@ -67,25 +67,43 @@ func _() {
 		_ = same[unsafe.Sizeof(c.stored)-unsafe.Sizeof(g.Stored)]
 		_ = same[unsafe.Offsetof(c.write)-unsafe.Offsetof(g.Write)]
 		_ = same[unsafe.Sizeof(c.write)-unsafe.Sizeof(g.Write)]
+		_ = same[unsafe.Offsetof(c.string)-unsafe.Offsetof(g.String)]
+		_ = same[unsafe.Sizeof(c.string)-unsafe.Sizeof(g.String)]
 		_ = same[unsafe.Offsetof(c.funnel)-unsafe.Offsetof(g.Funnel)]
 		_ = same[unsafe.Sizeof(c.funnel)-unsafe.Sizeof(g.Funnel)]
 		_ = same[unsafe.Offsetof(c.slots)-unsafe.Offsetof(g.Slots)]
 		_ = same[unsafe.Sizeof(c.slots)-unsafe.Sizeof(g.Slots)]
+		_ = same[unsafe.Offsetof(c.quota)-unsafe.Offsetof(g.Quota)]
+		_ = same[unsafe.Sizeof(c.quota)-unsafe.Sizeof(g.Quota)]
+	}
+	{
+		var c C.struct_string_key
+		var g command.StringKey
+		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof(g)]
+		_ = same[unsafe.Offsetof(c.stored)-unsafe.Offsetof(g.Stored)]
+		_ = same[unsafe.Sizeof(c.stored)-unsafe.Sizeof(g.Stored)]
+		_ = same[unsafe.Offsetof(c.stored_expiry)-unsafe.Offsetof(g.StoredExpiry)]
+		_ = same[unsafe.Sizeof(c.stored_expiry)-unsafe.Sizeof(g.StoredExpiry)]
+		_ = same[unsafe.Offsetof(c.value)-unsafe.Offsetof(g.Value)]
+		_ = same[unsafe.Sizeof(c.value)-unsafe.Sizeof(g.Value)]
+		_ = same[unsafe.Offsetof(c.expiry_milliseconds)-unsafe.Offsetof(g.ExpiryMilliseconds)]
+		_ = same[unsafe.Sizeof(c.expiry_milliseconds)-unsafe.Sizeof(g.ExpiryMilliseconds)]
+		_ = same[unsafe.Offsetof(c.expiry)-unsafe.Offsetof(g.Expiry)]
+		_ = same[unsafe.Sizeof(c.expiry)-unsafe.Sizeof(g.Expiry)]
 	}
 	{
 		var c C.struct_funnel
 		var g command.Funnel
 		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof(g)]
-		_ = same[unsafe.Offsetof(c.stored)-unsafe.Offsetof(g.Stored)]
-		_ = same[unsafe.Sizeof(c.stored)-unsafe.Sizeof(g.Stored)]
-		_ = same[unsafe.Offsetof(c.tat)-unsafe.Offsetof(g.TAT)]
-		_ = same[unsafe.Sizeof(c.tat)-unsafe.Sizeof(g.TAT)]
-		_ = same[unsafe.Offsetof(c.expiry_milliseconds)-unsafe.Offsetof(g.ExpiryMilliseconds)]
-		_ = same[unsafe.Sizeof(c.expiry_milliseconds)-unsafe.Sizeof(g.ExpiryMilliseconds)]
-		_ = same[unsafe.Offsetof(c.expiry)-unsafe.Offsetof(g.Expiry)]
-		_ = same[unsafe.Sizeof(c.expiry)-unsafe.Sizeof(g.Expiry)]
 		_ = same[unsafe.Offsetof(c.has_receipt)-unsafe.Offsetof(g.HasReceipt)]
 		_ = same[unsafe.Sizeof(c.has_receipt)-unsafe.Sizeof(g.HasReceipt)]
+	}
+	{
+		var c C.struct_quota
+		var g command.Quota
+		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof(g)]
+		_ = same[unsafe.Offsetof(c.until)-unsafe.Offsetof(g.Until)]
+		_ = same[unsafe.Sizeof(c.until)-unsafe.Sizeof(g.Until)]
 	}
 	{
 		var c C.struct_slots
@@ -151,6 +169,7 @@ func _() {
 	_ = same[C.IN_ROWS-command.InRows]
 	_ = same[C.FUNNEL-call.Funnel]
 	_ = same[C.SLOTS-call.Slots]
+	_ = same[C.QUOTA-call.Quota]
 	_ = same[C.STORED_NOTHING-command.StoredNothing]
 	_ = same[C.STORED_OF_KIND-command.StoredOfKind]
 	_ = same[C.STORED_OTHER_TYPE-command.StoredOtherType]

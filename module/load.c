@@ -2,7 +2,7 @@
 
 #include "abi.h"
 #include "call.h"
-#include "kind.h"
+#include "string_key.h"
 #include "register.h"
 #include "reply.h"
 #include "compat.h"
@@ -76,6 +76,6 @@ PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int
 PUBLIC int RedisModule_OnUnload(RedisModuleCtx *ctx)
 {
     if (unload_is_refused(ctx)) return REDISMODULE_ERR;
-    funnel_stop();
+    string_key_stop();
     return REDISMODULE_OK;
 }

@@ -1,5 +1,5 @@
 // Package call decides a call over several rows atomically. A [Row] is of one of the kinds
-// that packages gcra and slots compute. The module decides with this package, and so does a
+// that packages gcra, slots and quota compute. The module decides with this package, and so does a
 // client that keeps rows in its own process.
 //
 // Each kind has a file with the same methods. Apply, and the methods in row.go, call them by
@@ -15,8 +15,8 @@ const MaxRows = 64
 // An Operation is what a call does to its rows.
 type Operation uint32
 
-// The operations. The methods of [funnel/gcra.Funnel] and [funnel/slots.Slots] with these
-// names say what each does.
+// The operations. The methods of [funnel/gcra.Funnel], [funnel/slots.Slots] and
+// [funnel/quota.Quota] with these names say what each does.
 const (
 	Reserve Operation = iota
 	Take
@@ -34,7 +34,8 @@ const (
 // [funnel/gcra.NoReceipt].
 //
 // An error is the one of the first row that has one, at the index failed. Then nothing is
-// taken, and no decision may be used.
+// taken, and no decision may be used. Ask FirstEnded first, because a period that has ended
+// comes before the errors of other rows.
 //
 //go:nosplit
 func (operation Operation) Apply(rows []Row, now, maxWait, receipt int64) (failed int, err error) {
@@ -42,6 +43,8 @@ func (operation Operation) Apply(rows []Row, now, maxWait, receipt int64) (faile
 		switch row := &rows[i]; row.Kind {
 		case Slots:
 			err = row.applySlots(operation, now)
+		case Quota:
+			err = row.applyQuota(operation, now)
 		default:
 			err = row.applyFunnel(operation, now, maxWait, receipt)
 		}
@@ -55,8 +58,22 @@ func (operation Operation) Apply(rows []Row, now, maxWait, receipt int64) (faile
 	return 0, nil
 }
 
+// FirstEnded returns the index of the first quota whose period has ended, for which the call
+// fails, or -1. It needs no states. A refund of a period that has ended does nothing, and is
+// no error.
+//
+//go:nosplit
+func (operation Operation) FirstEnded(rows []Row, now int64) int {
+	for i := range rows {
+		if row := &rows[i]; row.Kind == Quota && operation != Refund && row.Quota.Request.Ended(now) {
+			return i
+		}
+	}
+	return -1
+}
+
 // allOrNothing corrects the decisions of rows that would have allowed a call that other
-// rows limit: nothing was taken.
+// rows limit: nothing was taken. A quota still cuts its period.
 //
 //go:nosplit
 func allOrNothing(rows []Row, now int64) {

@@ -2,6 +2,7 @@ package call
 
 import (
 	"funnel/gcra"
+	"funnel/quota"
 	"funnel/slots"
 )
 
@@ -12,6 +13,7 @@ type Kind uint32
 const (
 	Funnel Kind = iota // a rate
 	Slots              // what is in flight
+	Quota              // a sum until an instant
 )
 
 // A Row is the part of a call that concerns one key. Request, state and decision are in the
@@ -20,12 +22,13 @@ type Row struct {
 	Kind   Kind
 	Funnel gcra.Funnel
 	Slots  slots.Slots
+	Quota  quota.Quota
 
 	Decision Decision // what rows of all kinds answer
 }
 
 // A Decision is the part of a decision that all kinds have. The kinds explain the fields:
-// [funnel/gcra.Decision], [funnel/slots.Decision].
+// [funnel/gcra.Decision], [funnel/slots.Decision], [funnel/quota.Decision].
 type Decision struct {
 	Limited    bool
 	Limit      int64
@@ -41,6 +44,8 @@ func (row *Row) Changes() bool {
 	switch row.Kind {
 	case Slots:
 		return row.Slots.Changes()
+	case Quota:
+		return row.Quota.Changes()
 	default:
 		return row.Funnel.Changes()
 	}
@@ -53,6 +58,8 @@ func (row *Row) undo(now int64) {
 	switch row.Kind {
 	case Slots:
 		row.undoSlots(now)
+	case Quota:
+		row.undoQuota(now)
 	default:
 		row.undoFunnel(now)
 	}
@@ -65,7 +72,19 @@ func (row *Row) asks() bool {
 	switch row.Kind {
 	case Slots:
 		return true
+	case Quota:
+		return row.Quota.Request.Quantity() > 0
 	default:
 		return row.Funnel.Request.Quantity() > 0
 	}
+}
+
+// Taken is how much Take took.
+//
+//go:nosplit
+func (row *Row) Taken() int64 {
+	if row.Kind == Quota {
+		return row.Quota.Taken
+	}
+	return row.Funnel.Taken
 }

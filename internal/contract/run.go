@@ -176,7 +176,7 @@ func nameOf(operation string, asks, limited bool, wait, taken int64) string {
 		return Charged
 	case operation == "refund":
 		return Refunded
-	case limited && taken > 0:
+	case operation == "take" && limited && taken > 0:
 		return Partly
 	case wait < 0:
 		return Never

@@ -93,18 +93,30 @@ type Row struct {
 	Stored uint32 // StoredNothing, StoredOfKind or StoredOtherType
 	Write  uint32 // WriteNothing, WriteState or WriteRemoval
 
-	Funnel Funnel // if Kind is Funnel
-	Slots  Slots  // if Kind is Slots
+	String StringKey // if Kind is Funnel or Quota
+	Funnel Funnel    // if Kind is Funnel
+	Slots  Slots     // if Kind is Slots
+	Quota  Quota     // if Kind is Quota
 }
 
-// A Funnel is struct funnel: the string that keeps a funnel.
-type Funnel struct {
-	Stored string // the value of the key
+// A StringKey is struct string_key: the string that keeps a funnel or a quota.
+type StringKey struct {
+	Stored       string // the value of the key
+	StoredExpiry int64  // of a quota: Unix time at which the key expires, or below 1
 
-	TAT                Decimal // the new value
-	ExpiryMilliseconds int64   // Unix time at which the funnel is empty
+	Value              Decimal // the new value
+	ExpiryMilliseconds int64   // Unix time at which the key expires then
 	Expiry             Decimal // the same in decimal
-	HasReceipt         int64   // 1: the reply shows TAT as the receipt; 0: it shows "0"
+}
+
+// A Funnel is struct funnel. The value of its key is the TAT.
+type Funnel struct {
+	HasReceipt int64 // 1: the reply shows the new value as the receipt; 0: it shows "0"
+}
+
+// A Quota is struct quota. The value of its key is the sum that is used.
+type Quota struct {
+	Until Decimal // when the period ends in which the call was counted, in seconds, or "0"
 }
 
 // Slots are struct slots: the sorted set that keeps slots.

@@ -39,9 +39,9 @@ func (c *Call) parseLastWord() (ok bool) {
 	if isLeftOut {
 		return true
 	}
-	wrong, withSlots, withSeveral := badMaxWait, badMaxWaitWithSlots, badMaxWaitWithSeveral
+	wrong, withSlots, withUntil, withSeveral := badMaxWait, badMaxWaitWithSlots, badMaxWaitWithUntil, badMaxWaitWithSeveral
 	if c.Operation == call.Refund {
-		wrong, withSlots, withSeveral = badReceipt, badReceiptWithSlots, badReceiptWithSeveral
+		wrong, withSlots, withUntil, withSeveral = badReceipt, badReceiptWithSlots, badReceiptWithUntil, badReceiptWithSeveral
 		c.Receipt, ok = parseInteger(c.LastWord)
 	} else {
 		c.MaxWait, ok = parseSeconds(c.LastWord)
@@ -50,8 +50,10 @@ func (c *Call) parseLastWord() (ok bool) {
 	case !ok:
 		return c.failArgument(wrong, c.LastWord)
 	case c.MaxWait == 0 && c.Operation != call.Refund:
-	case c.hasSlots():
+	case c.has(call.Slots):
 		return c.failArgument(withSlots, c.LastWord)
+	case c.has(call.Quota):
+		return c.failArgument(withUntil, c.LastWord)
 	case c.Length > 1:
 		return c.failArgument(withSeveral, c.LastWord)
 	}
@@ -65,8 +67,12 @@ func (c *Call) parseLastWord() (ok bool) {
 //go:nosplit
 func Decide(c *Call) {
 	decided := c.Decided[:min(c.Length, MaxRows)]
+	if ended := c.Operation.FirstEnded(decided, c.Now); ended >= 0 {
+		c.failEnded(uint(ended))
+		return
+	}
 	for i := range decided {
-		if row := &c.Rows[i]; !row.read(&decided[i]) {
+		if row := &c.Rows[i]; !row.read(&decided[i], c.Now) {
 			c.failStored(uint(i))
 			return
 		}
@@ -105,7 +111,7 @@ func (c *Call) verdict(sum call.Summary) uint32 {
 		return Charged
 	case c.Operation == call.Refund:
 		return Refunded
-	case sum.Limited && (c.Operation != call.Take || c.Decided[0].Funnel.Taken == 0):
+	case sum.Limited && (c.Operation != call.Take || c.Decided[0].Taken() == 0):
 		return Limited
 	}
 	return Allowed
@@ -141,7 +147,7 @@ func (c *Call) replyInRows(decided []call.Row, sum call.Summary) {
 		c.Rows[i].reply(c.Operation, &decided[i])
 	}
 	c.Wait = longest.Wait
-	c.Taken = c.Decided[0].Funnel.Taken
+	c.Taken = c.Decided[0].Taken()
 }
 
 // setErrorRow makes errors name the row with this index, if there are several.

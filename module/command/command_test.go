@@ -59,14 +59,17 @@ func callOf(mode contract.Mode, words []string, now int64) *Call {
 		decided.Kind = stale
 		decided.Funnel.TAT, decided.Funnel.Decision.Wait, decided.Funnel.Taken = stale, stale, stale
 		decided.Slots.State.Own, decided.Slots.Decision.Wait = stale, stale
+		decided.Quota.State.Used, decided.Quota.Decision.Wait, decided.Quota.Taken = stale, stale, stale
 		decided.Decision = call.Decision{Limited: true, Wait: stale}
 		c.Replies[i] = RowReply{Limited: stale, Limit: stale, Remaining: stale,
 			Wait: staleDecimal(), ResetAfter: staleDecimal()}
 		c.Rows[i] = Row{
 			Words:        [WordsPerRow]string(append(slices.Clone(words[5*i:]), "1")),
 			ComparedWith: stale, Alike: stale, Kind: stale, Write: stale,
-			Funnel: Funnel{TAT: staleDecimal(), Expiry: staleDecimal(), HasReceipt: stale},
+			String: StringKey{Stored: "77", StoredExpiry: stale, Value: staleDecimal(), Expiry: staleDecimal()},
+			Funnel: Funnel{HasReceipt: stale},
 			Slots:  Slots{Limit: stale, End: staleDecimal(), Held: staleDecimal()},
+			Quota:  Quota{Until: staleDecimal()},
 		}
 	}
 	return c
@@ -79,8 +82,8 @@ func (c *Call) store(get func(key string) contract.Value) {
 		switch value := get(row.Words[0]); {
 		case value.Type == "":
 			row.Stored, row.Slots.State = StoredNothing, slots.State{}
-		case value.Type == "string" && row.Kind == call.Funnel:
-			row.Stored, row.Funnel.Stored = StoredOfKind, value.Text
+		case value.Type == "string" && row.Kind != call.Slots:
+			row.Stored, row.String.Stored, row.String.StoredExpiry = StoredOfKind, value.Text, value.Expiry
 		case value.Type == "zset" && row.Kind == call.Slots:
 			row.Stored, row.Slots.State = StoredOfKind, stateOf(value.Scores, row, c.Now/1e6)
 		default:
@@ -144,16 +147,18 @@ func replyOf(c *Call) (reply []any) {
 	}
 	rows := make([]any, c.Length)
 	for i := range rows {
-		row, last := &c.Replies[i], "0"
-		switch funnel := &c.Rows[i].Funnel; {
-		case c.Rows[i].Kind == call.Slots:
-			last = c.Rows[i].Slots.Held.text()
-		case funnel.HasReceipt == 1:
-			last = funnel.TAT.text()
-		case funnel.HasReceipt != 0:
+		reply, row, last := &c.Replies[i], &c.Rows[i], "0"
+		switch {
+		case row.Kind == call.Slots:
+			last = row.Slots.Held.text()
+		case row.Kind == call.Quota:
+			last = row.Quota.Until.text()
+		case row.Funnel.HasReceipt == 1:
+			last = row.String.Value.text()
+		case row.Funnel.HasReceipt != 0:
 			last = "neither 0 nor 1"
 		}
-		rows[i] = []any{row.Limited, row.Limit, row.Remaining, row.Wait.text(), row.ResetAfter.text(), last}
+		rows[i] = []any{reply.Limited, reply.Limit, reply.Remaining, reply.Wait.text(), reply.ResetAfter.text(), last}
 	}
 	reply = []any{c.Limited, c.Wait.text(), rows}
 	if c.Operation == call.Take {
@@ -179,8 +184,8 @@ func writesOf(t testing.TB, c *Call) (writes []contract.Write) {
 				Scores: map[string]float64{row.Words[holderWord]: float64(row.Slots.EndMilliseconds)}}
 		default:
 			require.Equal(t, WriteState, row.Write)
-			require.Equal(t, strconv.FormatInt(row.Funnel.ExpiryMilliseconds, 10), row.Funnel.Expiry.text())
-			write.Value = contract.Value{Type: "string", Text: row.Funnel.TAT.text(), Expiry: row.Funnel.ExpiryMilliseconds}
+			require.Equal(t, strconv.FormatInt(row.String.ExpiryMilliseconds, 10), row.String.Expiry.text())
+			write.Value = contract.Value{Type: "string", Text: row.String.Value.text(), Expiry: row.String.ExpiryMilliseconds}
 		}
 		writes = append(writes, write)
 	}
@@ -226,9 +231,13 @@ func scoresIn(text string) map[string]float64 {
 	return scores
 }
 
+// expiries are when keys expire, if the instant of the call is today: in the past, just now, in a millisecond, ...
+var expiries = []int64{contract.NoExpiry, today/1e6 - 1, today / 1e6, today/1e6 + 1, today/1e6 + 20_000, today/1e6 + 20_001,
+	today/1e6 + 31_000, math.MaxInt64}
+
 // FuzzCommand: whatever the words and the keys, the answer of each command is what the
 // contract says, an error is one printable line that fits its buffer, and nothing is
-// allocated on the way. Kinds say what the two keys hold.
+// allocated on the way. Kinds say what the two keys hold, and when they expire.
 func FuzzCommand(f *testing.F) {
 	in := func(ahead int64) string { return strconv.FormatInt(today+ahead, 10) }
 	for _, c := range []struct {
@@ -311,13 +320,41 @@ func FuzzCommand(f *testing.F) {
 	}
 	f.Add("1", "SLOTS", "1", strings.Repeat("h", 255), uint8(0), "",
 		"b", "1", "SLOTS", "1", strings.Repeat("h", 256), uint8(0), "", "0", int64(-1), false)
+	// Quotas: new, with room, full, overfull, in keys that expire never, just now, before until, with it and later; then
+	// errors.
+	for _, stored := range []string{"", "used:1", "used:9", "used:10", "used:11", "used:" + most, "used:0", "used:01", "used:",
+		"Used:1", "used:9223372036854775808", "1", "used:-1"} {
+		kind := uint8(min(1, len(stored)))
+		for _, words := range []string{"10 UNTIL 1795236075.976124882 1", "10 until 1795236086.976124882 9", "0 UNTIL 1795236075 1",
+			most + " UNTIL 9223372036.854775807 " + most, "10 UnTiL 1795236055.976124882 1", "10 UNTIL 1795236055.976124883 0"} {
+			word := strings.Split(words, " ")
+			for expiry := range uint8(len(expiries)) {
+				f.Add(word[0], word[1], word[2], word[3], kind+4*expiry, stored,
+					"b", "15", "30", "60", "16", uint8(1), in(1e9), "0", today, false)
+				f.Add("1", "SLOTS", "30", "h", uint8(0), "",
+					"b", word[0], word[1], word[2], word[3], kind+4*expiry, stored, "5", today, false)
+			}
+			f.Add(word[0], word[1], word[2], word[3], uint8(2), "", "b", "1", "1", "1", "1", uint8(3), "h=1", "0", today, false)
+		}
+	}
+	for _, words := range []string{"x UNTIL 0 x", "1 UNTIL 0 x", "1 UNTIL 1e9 1", "1 UNTIL 1800000000 x", "1 UNTIL 1800000000 -1",
+		"-1 UNTIL 1800000000 1", "1 UNTILL 1 1", "1 UNTI 1 1", "0 UNTIL 9223372036.854775808 1"} {
+		word := strings.Split(words, " ")
+		for kind := range uint8(4) {
+			f.Add(word[0], word[1], word[2], word[3], kind, "used:1", "b", "1", "1", "1", "1", kind, in(0), "7", today, false)
+		}
+	}
 	// Instants before 1970 count as 0, even for a refund that empties a funnel.
 	f.Add("1", "1", "1", "0", uint8(0), "", "0", "1", "1", "1", "1", uint8(1), "1", "0", int64(-1), false)
 	f.Fuzz(func(t *testing.T, capacity, count, period, quantity string, kind uint8, value string,
 		key, capacity2, count2, period2, quantity2 string, kind2 uint8, value2, lastWord string, now int64, redisCell bool) {
 		held := func(kind uint8, text string) contract.Value {
+			expiry := expiries[int(kind/4)%len(expiries)]
+			if expiry > 0 && expiry != math.MaxInt64 {
+				expiry = max(1, expiry-today/1e6+max(now, 0)/1e6)
+			}
 			return []contract.Value{
-				{}, {Type: "string", Text: text}, {Type: "list"},
+				{}, {Type: "string", Text: text, Expiry: expiry}, {Type: "list"},
 				{Type: "zset", Scores: scoresIn(text)},
 			}[kind%4]
 		}
@@ -354,7 +391,7 @@ func FuzzCommand(f *testing.F) {
 			if want.Err != "" || c.Verdict == Error {
 				message := errorOf(t, c)
 				require.Zero(t, c.Writes)
-				require.Regexp(t, `^(ERR|WRONGTYPE) [ -~]+$`, message)
+				require.Regexp(t, `^(ERR|WRONGTYPE|ENDED) [ -~]+$`, message)
 				require.Less(t, len(message), MessageCapacity-1, "nothing was left out")
 				require.NotEmpty(t, want.Err, message)
 				require.True(t, strings.HasPrefix(message, string(want.Err)), "%q: %q, want %q", words, message, want.Err)

@@ -20,6 +20,19 @@ func (decimal *Decimal) setInteger(number int64) {
 	decimal.End = DecimalCapacity
 }
 
+// prepend writes text in front of a number. It fits if it is no longer than five bytes.
+//
+//go:nosplit
+func (decimal *Decimal) prepend(text string) {
+	start := uint(decimal.Start) - uint(len(text))
+	for i := 0; i < len(text); i++ {
+		if at := start + uint(i); at < DecimalCapacity {
+			decimal.Bytes[at] = text[i]
+		}
+	}
+	decimal.Start = uint32(start)
+}
+
 // The place of the point in seconds: nine fraction digits follow it.
 const pointAt = DecimalCapacity - 1 - nanosecondDigits
 

@@ -1,7 +1,9 @@
 package command
 
+import "funnel/internal/call"
+
 // Error replies, without "ERR ". WRONGTYPE is the text of Redis itself. The errors of packages
-// gcra and slots name the numbers that are too large together. limiter/funnels.lua repeats all
+// gcra, slots and quota name the numbers that are too large together. limiter/funnels.lua repeats all
 // texts; tests compare them with the texts of internal/contract.
 const (
 	badCapacity  = "capacity must be an integer from 1 to 9223372036854775807"
@@ -18,6 +20,12 @@ const (
 	badMaxWaitWithSlots = "max_wait must be left out with SLOTS: ask again after a moment"
 	badReceiptWithSlots = "tat must be left out with SLOTS: the holder's name says which slot ends"
 
+	badUntil = "until must be a Unix time in seconds above 0, at most 9223372036.854775807 " +
+		"and with up to 9 fraction digits"
+	badMaxWaitWithUntil = "max_wait must be left out with UNTIL: ask again after the wait that a limited call replies"
+	badReceiptWithUntil = "tat must be left out with UNTIL: until says which period counted the quantity"
+	ended               = "until must be later than the server's clock"
+
 	badMaxWait            = "max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
 	badMaxWaitWithSeveral = "max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
 	badReceipt            = "tat must be an integer from 0 to 9223372036854775807"
@@ -28,6 +36,8 @@ const (
 
 	// Omit the stored value; it may be sensitive.
 	noFunnel = "the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807"
+	noQuota  = "the key does not hold a quota: " +
+		"its value is not used:N with an integer N from 1 to 9223372036854775807"
 )
 
 // maxShown is how much of a wrong argument an error repeats, in bytes.
@@ -40,7 +50,11 @@ const maxShown = 40
 func (c *Call) failStored(index uint) {
 	if index < MaxRows && c.Rows[index].Stored == StoredOfKind {
 		c.setErrorRow(index)
-		c.fail(noFunnel)
+		reason := noFunnel
+		if c.Rows[index].Kind == call.Quota {
+			reason = noQuota
+		}
+		c.fail(reason)
 		return
 	}
 	c.Verdict, c.MessageLength = Error, 0
@@ -51,9 +65,14 @@ func (c *Call) failStored(index uint) {
 // false for its callers to return in the same line.
 //
 //go:nosplit
-func (c *Call) fail(reason string) bool {
+func (c *Call) fail(reason string) bool { return c.failWithCode("ERR ", reason) }
+
+// failWithCode is fail with another first word, which tells programs what to do.
+//
+//go:nosplit
+func (c *Call) failWithCode(code, reason string) bool {
 	c.Verdict, c.MessageLength = Error, 0
-	c.add("ERR ")
+	c.add(code)
 	if number := c.ErrorRow; number > 0 {
 		c.add("row ")
 		if number >= 10 {
@@ -86,6 +105,13 @@ func (c *Call) failArgument(reason, argument string) bool {
 func (c *Call) add(text string) {
 	for i := 0; i < len(text); i++ {
 		c.addByte(text[i])
+	}
+}
+
+//go:nosplit
+func (c *Call) addDecimal(decimal *Decimal) {
+	for at := decimal.Start; at < decimal.End && at < DecimalCapacity; at++ {
+		c.addByte(decimal.Bytes[at])
 	}
 }
 

@@ -61,7 +61,7 @@ func (row *Row) readFunnel(funnel *gcra.Funnel) (ok bool) {
 		funnel.TAT = gcra.Empty
 		return true
 	}
-	funnel.TAT, ok = parseInteger(row.Funnel.Stored)
+	funnel.TAT, ok = parseInteger(row.String.Stored)
 	return ok && row.Stored == StoredOfKind
 }
 
@@ -75,9 +75,9 @@ func (row *Row) writeFunnel(funnel *gcra.Funnel, now int64) {
 		return
 	}
 	row.Write = WriteState
-	row.Funnel.TAT.setInteger(tat)
-	row.Funnel.ExpiryMilliseconds = gcra.Milliseconds(tat)
-	row.Funnel.Expiry.setInteger(row.Funnel.ExpiryMilliseconds)
+	row.String.Value.setInteger(tat)
+	row.String.ExpiryMilliseconds = gcra.Milliseconds(tat)
+	row.String.Expiry.setInteger(row.String.ExpiryMilliseconds)
 }
 
 // replyFunnel shows the new TAT as a receipt if the call took tokens.

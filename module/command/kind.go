@@ -2,17 +2,65 @@ package command
 
 import "funnel/internal/call"
 
-// parseRow validates the words of a row, the third of which says what its kind is, and
-// makes the request. If a word is wrong, it writes an error, and returns false.
+// kindWord is the word of a row that says what its kind is.
+const kindWord = 2
+
+// kindOf returns the kind of a row. A command that does not take a kind reads its word as the
+// count of a funnel, and says that it is none.
+//
+//go:nosplit
+func (c *Call) kindOf(row *Row) call.Kind {
+	word := row.Words[kindWord]
+	switch {
+	case c.Form != InRows:
+	case isWord(word, "until"):
+		return call.Quota
+	case isWord(word, "slots") && c.Operation != call.Take:
+		return call.Slots
+	}
+	return call.Funnel
+}
+
+// isWord reports whether text is a word, in any case. The word is in lower case.
+//
+//go:nosplit
+func isWord(text, word string) bool {
+	if len(text) != len(word) {
+		return false
+	}
+	for i := 0; i < len(text) && i < len(word); i++ {
+		if text[i]|0x20 != word[i] { // in lower case, if it is a letter
+			return false
+		}
+	}
+	return true
+}
+
+// has reports whether the call has a row of a kind.
+//
+//go:nosplit
+func (c *Call) has(kind call.Kind) bool {
+	for i := range min(c.Length, MaxRows) {
+		if c.Rows[i].Kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// parseRow validates the words of a row, and makes the request. If a word is wrong, it writes
+// an error, and returns false.
 //
 //go:nosplit
 func (c *Call) parseRow(row *Row, decided *call.Row) (ok bool) {
-	switch {
-	case c.Form == InRows && c.Operation != call.Take && isSlotsWord(row.Words[slotsWord]):
-		row.Kind, decided.Kind = call.Slots, call.Slots
+	row.Kind = c.kindOf(row)
+	decided.Kind = row.Kind
+	switch row.Kind {
+	case call.Slots:
 		return c.parseSlots(row, &decided.Slots)
+	case call.Quota:
+		return c.parseQuota(row, &decided.Quota)
 	default:
-		row.Kind, decided.Kind = call.Funnel, call.Funnel
 		return c.parseFunnel(row, &decided.Funnel)
 	}
 }
@@ -21,10 +69,12 @@ func (c *Call) parseRow(row *Row, decided *call.Row) (ok bool) {
 // else.
 //
 //go:nosplit
-func (row *Row) read(decided *call.Row) (ok bool) {
+func (row *Row) read(decided *call.Row, now int64) (ok bool) {
 	switch row.Kind {
 	case call.Slots:
 		return row.readSlots(&decided.Slots)
+	case call.Quota:
+		return row.readQuota(&decided.Quota, now)
 	default:
 		return row.readFunnel(&decided.Funnel)
 	}
@@ -37,6 +87,8 @@ func (row *Row) write(decided *call.Row, now int64) {
 	switch row.Kind {
 	case call.Slots:
 		row.writeSlots(&decided.Slots)
+	case call.Quota:
+		row.writeQuota(&decided.Quota)
 	default:
 		row.writeFunnel(&decided.Funnel, now)
 	}
@@ -49,6 +101,8 @@ func (row *Row) reply(operation call.Operation, decided *call.Row) {
 	switch row.Kind {
 	case call.Slots:
 		row.replySlots(&decided.Slots)
+	case call.Quota:
+		row.replyQuota(&decided.Quota)
 	default:
 		row.replyFunnel(operation)
 	}
@@ -62,6 +116,8 @@ func (c *Call) failRow(err error, row *Row) {
 	switch row.Kind {
 	case call.Slots:
 		c.failSlots(err, row)
+	case call.Quota:
+		c.failQuota(err, row)
 	default:
 		c.failFunnel(err, row)
 	}

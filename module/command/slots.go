@@ -1,14 +1,11 @@
 package command
 
-import (
-	"funnel/internal/call"
-	"funnel/slots"
-)
+import "funnel/slots"
 
 // The words of slots behind their key.
 const (
 	limitWord = iota + 1
-	slotsWord
+	_         // SLOTS
 	ttlWord
 	holderWord
 )
@@ -17,22 +14,6 @@ const (
 	minTTL    = 1_000_000 // nanoseconds
 	maxHolder = 255       // bytes
 )
-
-// isSlotsWord reports whether the third word of a row makes it a row of slots, in any case.
-//
-//go:nosplit
-func isSlotsWord(word string) bool {
-	const slots = "slots"
-	if len(word) != len(slots) {
-		return false
-	}
-	for i := 0; i < len(slots); i++ {
-		if word[i]|0x20 != slots[i] { // in lower case, if it is a letter
-			return false
-		}
-	}
-	return true
-}
 
 // parseSlots makes the request for a slot: key, limit, SLOTS, ttl and holder.
 //
@@ -86,16 +67,4 @@ func (c *Call) failSlots(err error, row *Row) {
 	c.fail(string(reason))
 	c.add(": got ttl ")
 	c.add(row.Words[ttlWord])
-}
-
-// hasSlots reports whether the call has a row of slots.
-//
-//go:nosplit
-func (c *Call) hasSlots() bool {
-	for i := range min(c.Length, MaxRows) {
-		if c.Rows[i].Kind == call.Slots {
-			return true
-		}
-	}
-	return false
 }

@@ -5,19 +5,20 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"funnel/limiter"
 )
 
 // An Alternative is one way to limit a rate, or a command to compare with.
 type Alternative struct {
-	Name      string   // in options and files
-	Title     string   // in tables
-	Yardstick bool     // limits nothing
-	Peer      bool     // runs in a server of its own, with the other module
-	Peeks     bool     // a quantity of 0 peeks
-	Slots     bool     // limits what is in flight: only its instructions are counted
-	Scripts   []string // are loaded into the server first
+	Name        string   // in options and files
+	Title       string   // in tables
+	Yardstick   bool     // limits nothing
+	Peer        bool     // runs in a server of its own, with the other module
+	Peeks       bool     // a quantity of 0 peeks
+	OnlyCounted bool     // no funnel: only its instructions are counted
+	Scripts     []string // are loaded into the server first
 
 	// Operation is one call that asks for quantity tokens: 1, or 0 if Peeks.
 	Operation func(limit Limit, quantity int64) Operation
@@ -58,14 +59,15 @@ func Alternatives(peer string) []Alternative {
 		redisRate,
 		{Name: "window", Title: "sliding window on a sorted set", Operation: window},
 		{Name: "incr", Title: "INCR and EXPIRE", Operation: counter},
-		{Name: "slot", Title: "CL.RESERVE of a slot", Slots: true, Operation: slot},
-		{Name: "slot-renewal", Title: "CL.RESERVE of the same slot again", Slots: true, Yardstick: true,
+		{Name: "quota", Title: "CL.RESERVE of a quota", OnlyCounted: true, Operation: quota},
+		{Name: "slot", Title: "CL.RESERVE of a slot", OnlyCounted: true, Operation: slot},
+		{Name: "slot-renewal", Title: "CL.RESERVE of the same slot again", OnlyCounted: true, Yardstick: true,
 			Operation: plain("CL.RESERVE", "1", "SLOTS", slotSeconds, Call{}.holder())},
-		{Name: "slot-script", Title: "a slot in a Lua script", Slots: true, Operation: slotByScript,
+		{Name: "slot-script", Title: "a slot in a Lua script", OnlyCounted: true, Operation: slotByScript,
 			Scripts: []string{slotsScript}},
-		{Name: "slot3", Title: "CL.RESERVE of a slot and 2 funnels", Slots: true,
+		{Name: "slot3", Title: "CL.RESERVE of a slot and 2 funnels", OnlyCounted: true,
 			Operation: together(true, slot, reserve, reserve)},
-		{Name: "slot-script3", Title: "that script and 2 calls of redis_rate, sent at once", Slots: true,
+		{Name: "slot-script3", Title: "that script and 2 calls of redis_rate, sent at once", OnlyCounted: true,
 			Operation: together(false, slotByScript, redisRate.Operation, redisRate.Operation),
 			Scripts:   append([]string{slotsScript}, redisRate.Scripts...)},
 	}
@@ -143,6 +145,14 @@ func together(joined bool, calls ...func(Limit, int64) Operation) func(Limit, in
 			},
 		}
 	}
+}
+
+// quota is a sum of the capacity, until a full funnel would have drained.
+func quota(limit Limit, quantity int64) Operation {
+	until := time.Now().Unix() + limit.Drain()
+	operation := words([]string{"CL.RESERVE"}, strings.Fields(fmt.Sprint(limit.Capacity, " UNTIL ", until, quantity))...)
+	operation.Limited = notZero
+	return operation
 }
 
 const slotSeconds = "3600" // so long that no slot ends meanwhile

@@ -107,7 +107,7 @@ func (s *Setting) instructions() Table {
 			}
 			table.Chart.add(c, count.PerCall, thousands(count.PerCall))
 			// Sorted sets grow with each call, so their blocks differ.
-			if c.Name != "window" && !c.Slots {
+			if c.Name != "window" && !c.OnlyCounted {
 				worst = max(worst, count.Spread)
 			}
 		}

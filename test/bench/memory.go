@@ -24,7 +24,7 @@ func (s *Setting) memory() Table {
 	for _, c := range withoutCase("peek", withoutCase("limited", Cases(s.Alternatives()))) {
 		// These store what others of funnel store.
 		left := slices.Contains([]string{"reserve", "take", "throttle3", "reserve3", "complete-script"}, c.Name)
-		if left || c.Slots || c.Yardstick && c.Name != Reference {
+		if left || c.OnlyCounted || c.Yardstick && c.Name != Reference {
 			continue
 		}
 		s.Progress("memory: %s", c.Title)

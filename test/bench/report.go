@@ -102,7 +102,7 @@ type Bar struct {
 // which limit no rate.
 func (c *Chart) add(of Case, value float64, label string) {
 	module := of.Name == "throttle" || of.Name == "peer"
-	left := of.Slots || of.Name == "floor" || strings.HasSuffix(of.Name, "3")
+	left := of.OnlyCounted || of.Name == "floor" || strings.HasSuffix(of.Name, "3")
 	if left || of.Case == "peek" || of.Case == "limited" && !module {
 		return
 	}

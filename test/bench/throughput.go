@@ -67,7 +67,7 @@ func (s *Setting) load(part string, cases []Case, pipeline int) (all []*loaded) 
 	servers := map[bool]*Client{}
 	var turns []*contestant
 	for i, c := range cases {
-		if c.Slots || len(c.operation.Commands(Call{})) > 1 {
+		if c.OnlyCounted || len(c.operation.Commands(Call{})) > 1 {
 			continue
 		}
 		if servers[c.Peer] == nil {

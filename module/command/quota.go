@@ -1,0 +1,102 @@
+package command
+
+import "funnel/quota"
+
+// untilWord is in the place of a funnel's period. A quota has a limit, like slots, and a
+// quantity, like a funnel.
+const untilWord = periodWord
+
+// parseQuota makes the request for a quantity: key, limit, UNTIL, until and quantity.
+//
+//go:nosplit
+func (c *Call) parseQuota(row *Row, q *quota.Quota) (ok bool) {
+	words := &row.Words
+	limit, ok := parseInteger(words[limitWord])
+	if !ok {
+		return c.failArgument(badLimit, words[limitWord])
+	}
+	until, ok := parseSeconds(words[untilWord])
+	if !ok || until < 1 {
+		return c.failArgument(badUntil, words[untilWord])
+	}
+	quantity, ok := parseInteger(words[quantityWord])
+	if !ok {
+		return c.failArgument(badQuantity, words[quantityWord])
+	}
+	q.Request, _ = quota.NewRequest(limit, until, quantity)
+	return true
+}
+
+// usedPrefix precedes the sum that is used in the value of a key. No other kind begins with it.
+const usedPrefix = "used:"
+
+// readQuota reads the sum that is used, unless the key has expired.
+//
+//go:nosplit
+func (row *Row) readQuota(q *quota.Quota, now int64) (ok bool) {
+	q.State = quota.State{}
+	if row.Stored != StoredOfKind {
+		return row.Stored == StoredNothing
+	}
+	q.State.Expiry = row.String.StoredExpiry
+	value := row.String.Stored
+	if len(value) > len(usedPrefix) && hasUsedPrefix(value) {
+		q.State.Used, ok = parseInteger(value[len(usedPrefix):])
+	}
+	return ok && q.State.Used > 0 || q.State.Expired(now)
+}
+
+//go:nosplit
+func hasUsedPrefix(value string) bool {
+	for i := 0; i < len(usedPrefix) && i < len(value); i++ {
+		if value[i] != usedPrefix[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// writeQuota writes the sum that is used, and removes the key if nothing is used.
+//
+//go:nosplit
+func (row *Row) writeQuota(q *quota.Quota) {
+	after := q.Decision.State
+	if after.Used == 0 {
+		row.Write = WriteRemoval
+		return
+	}
+	row.Write = WriteState
+	row.String.Value.setInteger(after.Used)
+	row.String.Value.prepend(usedPrefix)
+	row.String.ExpiryMilliseconds = after.Expiry
+	row.String.Expiry.setInteger(after.Expiry)
+}
+
+// replyQuota shows when the period ends in which the call was counted.
+//
+//go:nosplit
+func (row *Row) replyQuota(q *quota.Quota) { row.Quota.Until.setSeconds(q.Decision.Until) }
+
+//go:nosplit
+func (c *Call) failQuota(err error, row *Row) {
+	reason, _ := err.(quota.Error)
+	c.fail(string(reason))
+	c.add(": got quantity ")
+	c.add(row.Words[quantityWord])
+}
+
+// failEnded answers a call for a period that has ended. A client that knows its calendar asks
+// again for the period that runs at the instant that the error names.
+//
+//go:nosplit
+func (c *Call) failEnded(index uint) {
+	c.setErrorRow(index)
+	c.failWithCode("ENDED ", ended)
+	if index < MaxRows {
+		c.add(": got ")
+		c.add(c.Rows[index].Words[untilWord])
+	}
+	c.add(", and it is ")
+	c.Wait.setSeconds(max(c.Now, 0))
+	c.addDecimal(&c.Wait)
+}

@@ -1,0 +1,318 @@
+// Package quota limits a sum: at most limit may be used until an instant, at which the period
+// ends. It is how plans and budgets are sold: a million tokens this month, 1,000 requests
+// until midnight. The package knows no calendar: each call says when its period ends.
+//
+// # The state
+//
+// The state of a key is the sum that is used, and when the key expires, which is the end of
+// the period in milliseconds, rounded up. A key that has expired counts as no key, so the
+// next period begins with nothing used.
+//
+// # The period
+//
+// The period ends at the instant that the call names (until), or when the key expires if that
+// is earlier. So a caller whose clock is ahead, and asks for the next period too early, is
+// counted in the period that runs. A call whose until has passed gets [ErrEnded], except for
+// a refund, which then does nothing. A key that expires later than until is cut: it expires
+// at until from then on, even if the call is limited. Otherwise one caller whose clock is
+// years ahead would lock a key for years.
+//
+// # Units
+//
+// Every instant and span is a count of nanoseconds in an int64, but a key expires at a
+// millisecond. Instants count from the Unix epoch. A sum that does not fit 63 bits is an
+// [Error] rather than a wrong answer.
+//
+// The package reads no clock and allocates nothing. Package funnel/module/command runs it
+// inside a server without the Go runtime, so it must not need the runtime even for more
+// stack: hence go:nosplit.
+package quota
+
+// Never is the [Decision.Wait] of a call for more than the limit: asking again never helps.
+const Never int64 = -1
+
+const (
+	nanosecondsPerMillisecond = 1_000_000
+	maxInt63                  = 1<<63 - 1
+)
+
+// A Request asks to use a quantity of a quota. Make one with [NewRequest].
+type Request struct{ limit, until, quantity int64 }
+
+// NewRequest asks to use quantity, of which at most limit may be used until the instant
+// until. Limit and quantity are at least 0, until is at least 1; values below are reported as
+// [ErrLimit], [ErrQuantity] and [ErrUntil]. A quantity of 0 uses nothing, and is never
+// limited.
+//
+//go:nosplit
+func NewRequest(limit, until, quantity int64) (Request, error) {
+	switch {
+	case limit < 0:
+		return Request{}, ErrLimit
+	case until < 1:
+		return Request{}, ErrUntil
+	case quantity < 0:
+		return Request{}, ErrQuantity
+	}
+	return Request{limit, until, quantity}, nil
+}
+
+// Quantity is how much the call asks to use, at least 0.
+//
+//go:nosplit
+func (r *Request) Quantity() int64 { return r.quantity }
+
+// Ended reports whether the period that the call names has ended: now is not before until.
+//
+//go:nosplit
+func (r *Request) Ended(now int64) bool { return now >= r.until }
+
+// A State is what is stored of a quota. The zero State is a quota of which nothing is used.
+type State struct {
+	// Used is the sum that is used, at least 0.
+	Used int64
+
+	// Expiry is when the key expires, in milliseconds. A key with an Expiry of 0 or less
+	// does not expire: its period ends at until.
+	Expiry int64
+}
+
+// Expired reports whether the key counts as no key at the instant now.
+//
+//go:nosplit
+func (s State) Expired(now int64) bool {
+	return s.Expiry > 0 && s.Expiry <= now/nanosecondsPerMillisecond
+}
+
+// A Decision is the answer to one call.
+type Decision struct {
+	// Limited says that the quantity did not fit, or for Charge that more than the limit is
+	// used.
+	Limited bool
+
+	// Limit is how much may be used in a period.
+	Limit int64
+
+	// Remaining is how much may still be used after this call: from 0 to Limit.
+	Remaining int64
+
+	// Wait is, if the call was limited, the time until the period ends, in nanoseconds, or
+	// Never. Otherwise it is 0.
+	Wait int64
+
+	// ResetAfter is the time until the period ends, in nanoseconds, or 0 if nothing is used.
+	ResetAfter int64
+
+	// Until is when the period ends in which the call was counted, or 0 if it used nothing. It
+	// is the receipt: a refund names the period by it.
+	Until int64
+
+	// State is the state after the call. Store it if [Quota.Changes]; if its Used is 0, the
+	// key goes.
+	State State
+}
+
+// A Quota is a quota in one call: the request, the state and the decision. The methods are the
+// operations on a quota, at the instant now. Each sets Decision, Take also sets Taken, and a
+// State that has expired is set to the zero State. Nothing else changes. Instants before 1970
+// count as 0.
+//
+// Their errors are [ErrEnded] and, of Charge, [ErrUsed]. With an error, do not use the
+// Decision.
+type Quota struct {
+	Request  Request
+	State    State
+	Decision Decision
+	Taken    int64 // by Take: from 0 to the quantity
+}
+
+// Reserve uses the quantity if all of it fits.
+//
+//go:nosplit
+func (q *Quota) Reserve(now int64) error {
+	now = max(now, 0)
+	if q.Request.Ended(now) {
+		return ErrEnded
+	}
+	q.forgetExpired(now)
+	request, used := &q.Request, q.State.Used
+	// Neither is negative, so the difference fits.
+	if request.quantity > 0 && request.quantity > request.limit-used {
+		q.report(used, now)
+		q.limit(request.quantity, now)
+		return nil
+	}
+	q.report(used+request.quantity, now)
+	return nil
+}
+
+// Take uses as much of the quantity as fits. It is limited if Taken is less than the
+// quantity.
+//
+//go:nosplit
+func (q *Quota) Take(now int64) error {
+	now = max(now, 0)
+	if q.Request.Ended(now) {
+		return ErrEnded
+	}
+	q.forgetExpired(now)
+	request := &q.Request
+	q.Taken = min(request.quantity, max(0, request.limit-q.State.Used))
+	q.report(q.State.Used+q.Taken, now)
+	if q.Taken < request.quantity {
+		q.limit(1, now)
+	}
+	return nil
+}
+
+// Peek decides like Reserve, and uses nothing: Remaining and ResetAfter are the state as it
+// is.
+//
+//go:nosplit
+func (q *Quota) Peek(now int64) error {
+	err := q.Reserve(now)
+	if err != nil {
+		return err
+	}
+	limited, wait := q.Decision.Limited, q.Decision.Wait
+	q.Undo(now)
+	q.Decision.Limited, q.Decision.Wait = limited, wait
+	q.Decision.State = q.State
+	return nil
+}
+
+// Charge accounts for a quantity that was used, whatever the limit. Limited then says that
+// more than the limit is used, and Wait until when.
+//
+//go:nosplit
+func (q *Quota) Charge(now int64) error {
+	now = max(now, 0)
+	if q.Request.Ended(now) {
+		return ErrEnded
+	}
+	q.forgetExpired(now)
+	request := &q.Request
+	used := uint64(q.State.Used) + uint64(request.quantity) // both are below 2^63
+	if used > maxInt63 {
+		return ErrUsed
+	}
+	q.report(int64(used), now)
+	if request.quantity > 0 && int64(used) > request.limit {
+		q.limit(0, now)
+	}
+	return nil
+}
+
+// Refund gives a quantity back that was used in the period that ends at until. If that period
+// has ended, it does nothing, and the Decision describes the key as it is. It never cuts the
+// period.
+//
+//go:nosplit
+func (q *Quota) Refund(now int64) {
+	now = max(now, 0)
+	q.forgetExpired(now)
+	if q.Request.Ended(now) {
+		q.report(q.State.Used, now)
+		q.Decision.State = q.State
+		q.Decision.ResetAfter = timeUntil(q.State.Expiry, now)
+		return
+	}
+	q.report(max(0, q.State.Used-q.Request.quantity), now)
+	after := &q.Decision.State
+	if after.Used > 0 && (q.State.Expiry > 0 || after.Used == q.State.Used) {
+		after.Expiry = q.State.Expiry
+	}
+}
+
+// Undo uses nothing after all: another row of the same call is limited. It follows a Reserve
+// that was allowed. The Decision stays allowed, and describes the state as it is; a period that
+// the call has cut stays cut.
+//
+//go:nosplit
+func (q *Quota) Undo(now int64) { q.report(q.State.Used, max(now, 0)) }
+
+// Changes reports whether the call changes the state, so that it must be stored.
+//
+//go:nosplit
+func (q *Quota) Changes() bool {
+	after := &q.Decision.State
+	return after.Used != q.State.Used || after.Used > 0 && after.Expiry != q.State.Expiry
+}
+
+// forgetExpired begins anew if the key has expired.
+//
+//go:nosplit
+func (q *Quota) forgetExpired(now int64) {
+	if q.State.Expired(now) {
+		q.State = State{}
+	}
+}
+
+// report fills in the Decision of a call that is not limited, after which so much is used.
+//
+//go:nosplit
+func (q *Quota) report(used, now int64) {
+	end, decision := q.end(), &q.Decision
+	decision.Limited = false
+	decision.Limit = q.Request.limit
+	decision.Remaining = max(0, q.Request.limit-used)
+	decision.Wait = 0
+	decision.ResetAfter = 0
+	decision.Until = 0
+	decision.State = State{Used: used}
+	if used > 0 {
+		decision.ResetAfter = end - now
+		// Below 2^63 before it is divided, or the sum would need more bits.
+		decision.State.Expiry = int64((uint64(end) + nanosecondsPerMillisecond - 1) / nanosecondsPerMillisecond)
+	}
+	if used > q.State.Used {
+		decision.Until = end
+	}
+}
+
+// limit limits the call until the period ends, or for ever if it needs more than the limit.
+//
+//go:nosplit
+func (q *Quota) limit(needed, now int64) {
+	q.Decision.Limited = true
+	q.Decision.Wait = Never
+	if needed <= q.Request.limit {
+		q.Decision.Wait = q.end() - now
+	}
+}
+
+// end is when the period ends.
+//
+//go:nosplit
+func (q *Quota) end() int64 {
+	if q.State.Expiry > 0 {
+		return min(q.Request.until, nanoseconds(q.State.Expiry))
+	}
+	return q.Request.until
+}
+
+// nanoseconds of an instant in milliseconds that is not negative, at most 2^63-1.
+//
+//go:nosplit
+func nanoseconds(milliseconds int64) int64 {
+	if milliseconds > maxInt63/nanosecondsPerMillisecond {
+		return maxInt63
+	}
+	return milliseconds * nanosecondsPerMillisecond
+}
+
+// timeUntil is the time from now until a key expires, at most 2^63-1 nanoseconds, or 0 if it
+// does not expire.
+//
+//go:nosplit
+func timeUntil(expiry, now int64) int64 {
+	milliseconds := expiry - now/nanosecondsPerMillisecond
+	switch {
+	case expiry <= 0 || milliseconds <= 0:
+		return 0
+	case milliseconds > maxInt63/nanosecondsPerMillisecond+1:
+		return maxInt63
+	}
+	exact := uint64(milliseconds)*nanosecondsPerMillisecond - uint64(now%nanosecondsPerMillisecond)
+	return int64(min(exact, maxInt63))
+}
