@@ -3,8 +3,9 @@
 --
 --   EVAL script n key ... operation capacity count period quantity ... [max_wait | tat]
 --
--- Each of the 1 to 64 keys is a row: a funnel, or slots, whose words are limit SLOTS ttl holder. The
--- operation is reserve, take, peek, charge or refund, in lower case. Four words follow for each key,
+-- Each of the 1 to 64 keys is a row: a funnel; slots, whose words are limit SLOTS ttl holder; or a quota,
+-- whose words are limit UNTIL until quantity. The operation is reserve, take, peek, charge or refund, in
+-- lower case. Four words follow for each key,
 -- in the order of the keys. max_wait is for reserve, tat for refund. Integers of more than 15 digits
 -- are strings in the reply.
 --
@@ -221,118 +222,254 @@ end
 
 local funnel = {parse = parse_funnel, read = read_funnel, decide = decide_funnel, write = write_funnel}
 
----- Slots. A call without them does not spend the time that it takes to make these functions
+---- Slots and quotas. A call without them does not spend the time that it takes to make their functions
 
-local function make_slots()
-    local function parse_slots(i, word)
-        local limit_s, limit_ns = parse_nanoseconds(ARGV[word]) -- a pair, as times are
-        local ttl_s, ttl_ns = parse_seconds(ARGV[word + 2])
-        local holder = ARGV[word + 3]
-        if not limit_s then
-            return nil, fail(i, 'limit must be an integer from 0 to 9223372036854775807', ARGV[word])
-        elseif not ttl_s or ttl_s == 0 and ttl_ns < 1e6 then
-            return nil, fail(i, 'ttl must be seconds from 0.001 to 9223372036.854775807 with up to 9 fraction digits',
-                ARGV[word + 2])
-        elseif #holder < 1 or #holder > 255 then
-            return nil, fail(i, 'holder must be 1 to 255 bytes', holder)
+local function make_kind(name)
+    ---- Slots
+
+    if name == 'slots' then
+        local function parse_slots(i, word)
+            local limit_s, limit_ns = parse_nanoseconds(ARGV[word]) -- a pair, as times are
+            local ttl_s, ttl_ns = parse_seconds(ARGV[word + 2])
+            local holder = ARGV[word + 3]
+            if not limit_s then
+                return nil, fail(i, 'limit must be an integer from 0 to 9223372036854775807', ARGV[word])
+            elseif not ttl_s or ttl_s == 0 and ttl_ns < 1e6 then
+                return nil, fail(i, 'ttl must be seconds from 0.001 to 9223372036.854775807'
+                    .. ' with up to 9 fraction digits', ARGV[word + 2])
+            elseif #holder < 1 or #holder > 255 then
+                return nil, fail(i, 'holder must be 1 to 255 bytes', holder)
+            end
+            local most = limit_s * 1e9 + limit_ns -- no set has so many members that a double rounds
+            return {
+                limit = most < 1e15 and most or ARGV[word], most = most, limit_s = limit_s, limit_ns = limit_ns,
+                ttl_s = ttl_s, ttl_ns = ttl_ns, ttl = ARGV[word + 2], holder = holder,
+            }
         end
-        local most = limit_s * 1e9 + limit_ns -- no set has so many members that a double rounds
+
+        -- A slot ends at its score, in milliseconds, rounded up. It runs until now, rounded down, reaches that.
+        local now_ms = now_s * 1000 + math.floor(now_ns / 1e6)
+        local RUNNING = string.format('(%d', now_ms)
+
+        local function end_of(score)
+            return math.ceil(math.max(0, tonumber(score) or score == 'inf' and math.huge or 0))
+        end
+
+        -- The time until an end that has not passed, at most 2^63-1 nanoseconds; 0 for none.
+        local function until_end(ms)
+            if ms == 0 then return 0, 0 end
+            local s, ns = carry(math.floor(ms / 1000) - now_s, ms % 1000 * 1e6 - now_ns)
+            if ms >= 1e14 or too_long(s, ns) then return 9223372036, 854775807 end
+            return s, ns
+        end
+
+        -- When the first of two slots ends that is not the holder's; 0 for none.
+        local function end_of_other(holder, slots)
+            return end_of(slots[slots[1] == holder and 4 or 2])
+        end
+
+        local function read_slots(i, key, row)
+            local number = redis.pcall('ZCARD', key)
+            if type(number) == 'table' then return {err = number.err} end
+            row.own = end_of(redis.call('ZSCORE', key, row.holder))
+            if row.own <= now_ms then row.own = 0 end
+            row.others = redis.call('ZCOUNT', key, RUNNING, '+inf') - (row.own > 0 and 1 or 0)
+            row.first = end_of_other(row.holder,
+                redis.call('ZRANGEBYSCORE', key, RUNNING, '+inf', 'WITHSCORES', 'LIMIT', 0, 2))
+            row.last = end_of_other(row.holder,
+                redis.call('ZREVRANGEBYSCORE', key, '+inf', RUNNING, 'WITHSCORES', 'LIMIT', 0, 2))
+        end
+
+        -- Returns how long to wait, 1e12 seconds for never.
+        local function decide_slots(i, row)
+            local free, renews = row.others < row.most, decides and row.own > 0
+            row.next = refunds and 0 or row.own
+            if not refunds and (free or renews or not decides) then
+                local s, ns = carry(now_s + row.ttl_s, now_ns + row.ttl_ns)
+                row.next = s * 1000 + math.ceil(ns / 1e6)
+                if too_long(s, ns) then
+                    return nil, nil, fail(i, 'ttl is too large: the slot must end before the year 2262,'
+                        .. ' 2^63-1 nanoseconds after the epoch: got ttl ' .. row.ttl)
+                end
+            end
+            if refunds or free or renews then return 0, 0 end
+            row.limited = 1
+            if decides and row.most == 0 then return 1e12, 0 end
+            return until_end(math.min(row.first > 0 and row.first or math.huge, row.next > 0 and row.next or math.huge))
+        end
+
+        -- The key expires with the last end, and not at all if that is 2^63 or more.
+        local function change_slots(key, row)
+            if row.next == 0 then
+                redis.call('ZREM', key, row.holder)
+            else
+                redis.call('ZADD', key, string.format('%d', row.next), row.holder)
+            end
+            local ended = redis.call('ZCOUNT', key, '-inf', string.format('%d', now_ms))
+            if ended > 0 then redis.call('ZREMRANGEBYRANK', key, 0, math.min(ended, 1000) - 1) end
+            local score = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2]
+            if not score then return end
+            local last, expiry = end_of(score), redis.pcall('PEXPIRETIME', key) -- an error before Redis 7.0
+            if last >= 2 ^ 63 then
+                if expiry ~= -1 then redis.call('PERSIST', key) end
+            elseif expiry ~= last then
+                redis.call('PEXPIREAT', key, string.format('%d', last))
+            end
+        end
+
+        -- Returns the reply of the row.
+        local function write_slots(key, row)
+            local own = writes and row.next or row.own
+            if own ~= row.own then change_slots(key, row) end
+            local left_s, left_ns = carry(row.limit_s, row.limit_ns - row.others - (own > 0 and 1 or 0))
+            if left_s < 0 then left_s, left_ns = 0, 0 end
+            local remaining = left_s * 1e9 + left_ns
+            if remaining >= 1e15 then remaining = string.format('%d%09d', left_s, left_ns) end
+            return {row.limited, row.limit, remaining, row.wait,
+                decimal(until_end(math.max(own, row.last))), decimal(until_end(row.own))}
+        end
+        return {parse = parse_slots, read = read_slots, decide = decide_slots, write = write_slots}
+    end
+
+    ---- Quotas
+
+    local MOST = 2 ^ 53
+
+    local function too_large(i, what, word)
+        return fail(i, what .. ' is too large for the script: it takes up to 9007199254740992;'
+            .. ' choose a smaller one, or load the module funnel', word)
+    end
+
+    -- The second result says whether the number is beyond MOST, and so is rounded.
+    local function parse_exact(text)
+        local s, ns = parse_nanoseconds(text)
+        if s then return s * 1e9 + ns, compare(s, ns, 9007199, 254740992) > 0 end
+    end
+
+    local function parse_quota(i, word)
+        local limit, limit_beyond = parse_exact(ARGV[word])
+        local until_s, until_ns = parse_seconds(ARGV[word + 2])
+        local quantity, quantity_beyond = parse_exact(ARGV[word + 3])
+        if not limit then
+            return nil, fail(i, 'limit must be an integer from 0 to 9223372036854775807', ARGV[word])
+        elseif not until_s or until_s + until_ns == 0 then
+            return nil, fail(i, 'until must be a Unix time in seconds above 0, at most 9223372036.854775807'
+                .. ' and with up to 9 fraction digits', ARGV[word + 2])
+        elseif not quantity then
+            return nil, fail(i, 'quantity must be an integer from 0 to 9223372036854775807', ARGV[word + 3])
+        elseif limit_beyond or quantity_beyond then
+            return nil, too_large(i, limit_beyond and 'limit' or 'quantity', ARGV[limit_beyond and word or word + 3])
+        end
         return {
-            limit = most < 1e15 and most or ARGV[word], most = most, limit_s = limit_s, limit_ns = limit_ns,
-            ttl_s = ttl_s, ttl_ns = ttl_ns, ttl = ARGV[word + 2], holder = holder,
+            limit = limit, quantity = quantity, until_s = until_s, until_ns = until_ns,
+            until_ms = until_s * 1000 + math.ceil(until_ns / 1e6), word = ARGV[word + 2],
+            used = 0, expiry = math.huge, -- in milliseconds; math.huge for none
         }
     end
 
-    -- A slot ends at its score, in milliseconds, rounded up. It runs until now, rounded down, reaches that.
-    local now_ms = now_s * 1000 + math.floor(now_ns / 1e6)
-    local RUNNING = string.format('(%d', now_ms)
-
-    local function end_of(score) return math.ceil(math.max(0, tonumber(score) or score == 'inf' and math.huge or 0)) end
-
-    -- The time until an end that has not passed, at most 2^63-1 nanoseconds; 0 for none.
-    local function until_end(ms)
-        if ms == 0 then return 0, 0 end
-        local s, ns = carry(math.floor(ms / 1000) - now_s, ms % 1000 * 1e6 - now_ns)
-        if ms >= 1e14 or too_long(s, ns) then return 9223372036, 854775807 end
-        return s, ns
+    -- Only a refund may name a period that has ended.
+    local function check_end(i, row)
+        row.ended = compare(row.until_s, row.until_ns, now_s, now_ns) <= 0
+        if row.ended and not refunds then
+            return {err = 'ENDED ' .. (#KEYS > 1 and 'row ' .. i .. ': ' or '') .. 'until must be later than'
+                .. " the server's clock: got " .. row.word .. ', and it is ' .. decimal(now_s, now_ns)}
+        end
     end
 
-    -- When the first of two slots ends that is not the holder's; 0 for none.
-    local function end_of_other(holder, slots)
-        return end_of(slots[slots[1] == holder and 4 or 2])
-    end
+    local function in_seconds(ms) return math.floor(ms / 1000), ms % 1000 * 1e6 end
 
-    local function read_slots(i, key, row)
-        local number = redis.pcall('ZCARD', key)
-        if type(number) == 'table' then return {err = number.err} end
-        row.own = end_of(redis.call('ZSCORE', key, row.holder))
-        if row.own <= now_ms then row.own = 0 end
-        row.others = redis.call('ZCOUNT', key, RUNNING, '+inf') - (row.own > 0 and 1 or 0)
-        row.first = end_of_other(row.holder,
-            redis.call('ZRANGEBYSCORE', key, RUNNING, '+inf', 'WITHSCORES', 'LIMIT', 0, 2))
-        row.last = end_of_other(row.holder,
-            redis.call('ZREVRANGEBYSCORE', key, '+inf', RUNNING, 'WITHSCORES', 'LIMIT', 0, 2))
+    local function read_quota(i, key, row)
+        local stored = redis.pcall('GET', key)
+        if not stored then return end
+        if type(stored) == 'table' then return {err = stored.err} end
+        local expiry = redis.pcall('PEXPIRETIME', key)
+        if type(expiry) == 'table' then -- Before Redis 7.0 the expiry is known to 2 ms, and never as too late.
+            row.inexact, expiry = true, redis.call('PTTL', key)
+            if expiry >= 0 then expiry = expiry + now_s * 1000 + math.floor(now_ns / 1e6) end
+        end
+        if expiry >= 0 then
+            row.expiry_s, row.expiry_ns = in_seconds(expiry)
+            if compare(row.expiry_s, row.expiry_ns, now_s, now_ns) <= 0 then
+                row.expiry_s = nil
+                return
+            end
+            row.expiry = expiry
+        end
+        local used, beyond = parse_exact(stored:match('^used:([1-9]%d*)$') or '')
+        if not used then
+            return fail(i, 'the key does not hold a quota:'
+                .. ' its value is not used:N with an integer N from 1 to 9223372036854775807')
+        elseif beyond then
+            return too_large(i, 'the sum that is used')
+        end
+        row.used = used
     end
 
     -- Returns how long to wait, 1e12 seconds for never.
-    local function decide_slots(i, row)
-        local free, renews = row.others < row.most, decides and row.own > 0
-        row.next = refunds and 0 or row.own
-        if not refunds and (free or renews or not decides) then
-            local s, ns = carry(now_s + row.ttl_s, now_ns + row.ttl_ns)
-            row.next = s * 1000 + math.ceil(ns / 1e6)
-            if too_long(s, ns) then
-                return nil, nil, fail(i, 'ttl is too large: the slot must end before the year 2262,'
-                    .. ' 2^63-1 nanoseconds after the epoch: got ttl ' .. row.ttl)
-            end
+    local function decide_quota(i, row)
+        local limit, used, quantity, most = row.limit, row.used, row.quantity, row.quantity
+        row.end_s, row.end_ns = row.until_s, row.until_ns
+        if row.expiry_s and (row.ended or compare(row.expiry_s, row.expiry_ns, row.until_s, row.until_ns) < 0) then
+            row.end_s, row.end_ns = row.expiry_s, row.expiry_ns
         end
-        if refunds or free or renews then return 0, 0 end
+        local waits = quantity > 0 and quantity > limit - used
+        if takes then
+            taken = math.min(quantity, math.max(0, limit - used))
+            waits, quantity, most = taken < quantity, taken, 1
+        elseif refunds then
+            waits, quantity = false, row.ended and 0 or -math.min(used, quantity)
+        elseif not decides then -- a charge
+            most = 0
+            if quantity > MOST - used then return nil, nil, too_large(i, 'the sum that is used') end
+        elseif waits then
+            quantity = 0
+        end
+        row.next = used + quantity
+        if not waits then return 0, 0 end
         row.limited = 1
-        if decides and row.most == 0 then return 1e12, 0 end
-        return until_end(math.min(row.first > 0 and row.first or math.huge, row.next > 0 and row.next or math.huge))
+        if most > limit then return 1e12, 0 end
+        return carry(row.end_s - now_s, row.end_ns - now_ns)
     end
 
-    -- The key expires with the last end, and not at all if that is 2^63 or more.
-    local function change_slots(key, row)
-        if row.next == 0 then
-            redis.call('ZREM', key, row.holder)
-        else
-            redis.call('ZADD', key, string.format('%d', row.next), row.holder)
+    -- Returns the reply of the row. Also a limited call cuts the period to until.
+    local function write_quota(key, row)
+        local used, last, left_s, left_ns = writes and row.next or row.used, '0', 0, 0
+        local ends = refunds and row.expiry_s and row.expiry or math.min(row.expiry, row.until_ms)
+        local cuts = used > 0 and ends ~= row.expiry and not refunds
+        if ARGV[1] ~= 'peek' and (used ~= row.used or cuts) then
+            if used == 0 then
+                redis.call('DEL', key)
+            elseif row.inexact and ends == row.expiry then
+                redis.call('SET', key, string.format('used:%d', used), 'KEEPTTL')
+            else
+                redis.call('SET', key, string.format('used:%d', used), 'PXAT', string.format('%d', ends))
+            end
+            if used > row.used then last = decimal(row.end_s, row.end_ns) end
         end
-        local ended = redis.call('ZCOUNT', key, '-inf', string.format('%d', now_ms))
-        if ended > 0 then redis.call('ZREMRANGEBYRANK', key, 0, math.min(ended, 1000) - 1) end
-        local score = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2]
-        if not score then return end
-        local last, expiry = end_of(score), redis.pcall('PEXPIRETIME', key) -- an error before Redis 7.0
-        if last >= 2 ^ 63 then
-            if expiry ~= -1 then redis.call('PERSIST', key) end
-        elseif expiry ~= last then
-            redis.call('PEXPIREAT', key, string.format('%d', last))
+        if used > 0 then
+            left_s, left_ns = carry(row.end_s - now_s, row.end_ns - now_ns)
+            if left_s < 0 then left_s, left_ns = 0, 0 end
+            if too_long(left_s, left_ns) then left_s, left_ns = 9223372036, 854775807 end
         end
+        local limit, remaining = row.limit, math.max(0, row.limit - used)
+        if limit >= 1e15 then limit = string.format('%d', limit) end
+        if remaining >= 1e15 then remaining = string.format('%d', remaining) end
+        return {row.limited, limit, remaining, row.wait, decimal(left_s, left_ns), last}
     end
-
-    -- Returns the reply of the row.
-    local function write_slots(key, row)
-        local own = writes and row.next or row.own
-        if own ~= row.own then change_slots(key, row) end
-        local left_s, left_ns = carry(row.limit_s, row.limit_ns - row.others - (own > 0 and 1 or 0))
-        if left_s < 0 then left_s, left_ns = 0, 0 end
-        local remaining = left_s * 1e9 + left_ns
-        if remaining >= 1e15 then remaining = string.format('%d%09d', left_s, left_ns) end
-        return {row.limited, row.limit, remaining, row.wait,
-            decimal(until_end(math.max(own, row.last))), decimal(until_end(row.own))}
-    end
-    return {parse = parse_slots, read = read_slots, decide = decide_slots, write = write_slots}
+    return {parse = parse_quota, check = check_end, read = read_quota, decide = decide_quota, write = write_quota}
 end
 
 ---- The rows are parsed, then the last word
 
-local rows, slots, wrong = {}, nil, nil
+local rows, slots, quotas, wrong = {}, nil, nil, nil
 for i = 1, length do
-    local word, kind = 4 * i - 2, funnel
-    if ARGV[word + 1]:lower() == 'slots' and not takes then
-        slots = slots or make_slots()
+    local word, kind, name = 4 * i - 2, funnel, ARGV[4 * i - 1]:lower()
+    if name == 'slots' and not takes then
+        slots = slots or make_kind(name)
         kind = slots
+    elseif name == 'until' then
+        quotas = quotas or make_kind(name)
+        kind = quotas
     end
     rows[i], wrong = kind.parse(i, word)
     if wrong then return wrong end
@@ -348,6 +485,9 @@ if last_word then
     elseif counts and slots then
         return fail(nil, refunds and "tat must be left out with SLOTS: the holder's name says which slot ends"
             or 'max_wait must be left out with SLOTS: ask again after a moment', last_word)
+    elseif counts and quotas then
+        return fail(nil, refunds and 'tat must be left out with UNTIL: until says which period counted the quantity'
+            or 'max_wait must be left out with UNTIL: ask again after the wait that a limited call replies', last_word)
     elseif counts and length > 1 then
         return fail(nil, refunds and 'tat must be left out for several funnels:'
             .. ' give the tokens of each back by a call of its own'
@@ -365,6 +505,11 @@ local seen = length > 1 and {}
 for i = 2, length do
     seen[KEYS[i - 1]] = true
     if seen[KEYS[i]] then return fail(i, 'the key is named twice in this call: ask once, for all of its tokens') end
+end
+
+for i = 1, quotas and length or 0 do
+    wrong = rows[i].kind == quotas and quotas.check(i, rows[i])
+    if wrong then return wrong end
 end
 
 ---- The keys are read

@@ -71,8 +71,8 @@ func (f *fuzzer) missing() string {
 			}
 		}
 	}
-	for _, outcome := range slices.Concat(contract.Outcomes, contract.SlotsErrors) {
-		if all[outcome] == 0 {
+	for _, outcome := range slices.Concat(contract.Outcomes, contract.SlotsErrors, contract.QuotaErrors) {
+		if all[outcome] == 0 && (f.script == "" || outcome != string(contract.ErrUsed)) { // beyond the script's numbers
 			return outcome
 		}
 	}
@@ -319,7 +319,7 @@ func (f *fuzzer) decideByScript(words []string) {
 	require.NoError(f.t, err)
 	f.buffer = f.buffer[:0]
 	got := f.receive()
-	if text, _ := got.(servertest.ErrorReply); strings.Contains(string(text), "too large together for the script") {
+	if text, _ := got.(servertest.ErrorReply); strings.Contains(string(text), " for the script: ") {
 		return
 	}
 	if expected := throughLua(f.apply(words)); !agrees(expected, got) {

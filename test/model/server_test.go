@@ -76,7 +76,7 @@ func (s *server) apply(words []string) any {
 			switch receipts := s.receipts[write.Key]; {
 			case write.Value.Type == "":
 				delete(s.keys, write.Key)
-			case write.Value.Type == "string" && command.Operation != "refund":
+			case write.Value.Type == "string" && command.Operation != "refund" && !strings.HasPrefix(write.Value.Text, "used:"):
 				s.receipts[write.Key] = append(receipts[max(0, len(receipts)-3):], mustParse(write.Value.Text))
 			}
 		}

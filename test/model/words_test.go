@@ -51,7 +51,8 @@ func (w *words) command() []string {
 	}
 	key := pick(w, fuzzKeys)
 	// A Unix time in milliseconds, well away from the present.
-	expiry := pick(w, []string{"1", "1000000000000", "4102444800000", "4102444800001", "9000000000000", "9223372036854"})
+	expiry := pick(w, []string{"1", "1000000000000", "4102444800000", "4102444800001", "9000000000000", "9223372036854",
+		strconv.FormatInt(max(1, w.end()/1e6), 10)})
 	return pick(w, [][]string{
 		{"get", key},
 		{"set", key, w.value()}, {"set", key, w.value()},
@@ -85,9 +86,33 @@ func (w *words) slots() []string {
 	return []string{limit, pick(w, []string{"SLOTS", "slots", "Slots"}), ttl, holder}
 }
 
-// value makes a string to find where a funnel is expected.
+// quota makes limit, UNTIL, until and quantity.
+func (w *words) quota() []string {
+	limit := pick(w, []string{"0", "1", "5", "5", "5", "20", "9007199254740992", "9223372036854775807", w.odd(w.positive)})
+	until := pick(w, []string{"9223372036.854775807", w.odd(w.seconds)})
+	if w.chance(0.95) {
+		end := w.end()
+		until = fmt.Sprintf("%d.%09d", end/1e9, end%1e9)
+	}
+	quantity := pick(w, []string{"0", "1", "1", "2", "3", "6", w.odd(w.positive)})
+	return []string{limit, pick(w, []string{"UNTIL", "until", "Until"}), until, quantity}
+}
+
+// end makes the end of a period: most often a border that is a few seconds ahead, off by little, or now.
+func (w *words) end() int64 {
+	border := min(*w.now, math.MaxInt64-int64(2*time.Hour))
+	border += int64(8*time.Second) - border%int64(8*time.Second)
+	return max(0, pick(w, []int64{border, border, border, border, border, border + 1, border + 1e6, border - 1, border + 1e9,
+		border - int64(8*time.Second), border + int64(8*time.Second), border + int64(time.Hour), *w.now - 1, *w.now}))
+}
+
+// value makes a string to find where a funnel or a quota is expected.
 func (w *words) value() string {
-	switch w.random.IntN(6) {
+	switch w.random.IntN(8) {
+	case 6:
+		return "used:" + pick(w, []string{"1", "4", "5", "9007199254740991", "9223372036854775807", w.odd(w.positive)})
+	case 7:
+		return pick(w, []string{"used:", "used:0", "used:05", "Used:1", "used:1 ", "used:-1", "used:9223372036854775808", "5"})
 	case 0:
 		return pick(w, append(oddWords, "00", "1.0", strings.Repeat("9", 5000), "9223372036854775807"))
 	case 1:
@@ -161,19 +186,21 @@ func (w *words) miscounted(call []string) []string {
 	return call
 }
 
-// arguments makes capacity, count, period and quantity: sensible, or valid, or hostile.
+// arguments makes the words of a row behind its key: sensible, or valid, or hostile.
 func (w *words) arguments() []string {
 	switch dice := w.random.Float64(); {
-	case dice < 0.3:
+	case dice < 0.2:
 		return w.slots()
-	case dice < 0.75:
+	case dice < 0.45:
+		return w.quota()
+	case dice < 0.8:
 		rate := pick(w, fuzzRates)
 		limit := mustParse(rate[0])
 		return append(rate[:3:3], pick(w, []string{
 			"0", "1", "1", "2", strconv.FormatInt(limit, 10), strconv.FormatInt(limit/3, 10),
 			new(big.Int).Add(big.NewInt(limit), big.NewInt(1)).String(),
 		}))
-	case dice < 0.9:
+	case dice < 0.92:
 		return []string{w.positive(), w.positive(), w.seconds(), strconv.FormatInt(w.scaled(), 10)}
 	default:
 		return []string{w.odd(w.positive), w.odd(w.positive), w.odd(w.seconds), w.odd(w.positive)}
