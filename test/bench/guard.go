@@ -41,8 +41,8 @@ var guarded = []struct {
 	{"reserve/limited", "throttle/limited", 1.30},
 	{"take/allowed", "throttle/allowed", 1.22},
 	{"take/limited", "throttle/limited", 1.22},
-	{"reserve3/allowed", "throttle3/allowed", 0.98},
-	{"reserve3/limited", "throttle3/limited", 0.945},
+	{"reserve3/allowed", "throttle/allowed", 2.92},
+	{"reserve3/limited", "throttle/limited", 2.80},
 }
 
 // parseCommitted reads a server's lines: server, version, ID and count. It skips empty
@@ -98,8 +98,7 @@ func judge(committed map[string]float64, counts map[string]Count) ([]verdict, er
 func (s *Setting) Guard(output io.Writer) {
 	committed, err := parseCommitted(committedText, s.server)
 	s.failed(err)
-	cases := Cases(choose("set", "noop", "floor", "throttle", "reserve", "take", "throttle3", "reserve3"))
-	cases = withoutCase("peek", cases)
+	cases := Cases(choose("set", "noop", "floor", "throttle", "reserve", "take", "reserve3"))
 	var counts map[string]Count
 	var verdicts []verdict
 	for run := 0; run == 0 || run < guardRuns && slices.ContainsFunc(verdicts, verdict.failed); run++ {
