@@ -2,50 +2,39 @@ package servertest
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 // pollInterval is the time between two polls of a server.
 const pollInterval = 5 * time.Millisecond
 
-// Await polls until there is no error, for at most [Patience].
-func Await(t testing.TB, interval time.Duration, what string, missing func() error) {
-	t.Helper()
-	deadline := time.Now().Add(Patience)
-	for {
-		err := missing()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(errors.Join(fmt.Errorf("timed out waiting until %s", what), err))
-		}
-		time.Sleep(interval)
-	}
-}
-
 // Eventually waits for a condition of a real server.
 func Eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	require.Eventually(t, condition, Patience, 5*time.Millisecond, what)
+	require.Eventually(t, condition, Patience, pollInterval, what)
+}
+
+// Await waits until nothing is missing from a real server. If something is, the test shows it.
+func Await(t testing.TB, what string, missing func() error) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) { require.NoError(c, missing()) }, Patience, pollInterval, what)
 }
 
 // AwaitListener waits until a program accepts connections at an address.
 func AwaitListener(t testing.TB, address string) {
 	t.Helper()
-	Await(t, pollInterval, "something listens at "+address, func() error {
+	Eventually(t, "something listens at "+address, func() bool {
 		connection, err := net.Dial("tcp", address)
 		if err == nil {
 			connection.Close()
 		}
-		return err
+		return err == nil
 	})
 }
 

@@ -67,11 +67,11 @@ func StartCluster(t testing.TB, primaries int, nodeTimeout time.Duration, option
 	cluster.introduce(t)
 	cluster.shareSlots(t)
 	for i, replica := range cluster.Replicas {
-		Await(t, pollInterval, "the replica knows its primary", func() error {
+		Await(t, "the replica knows its primary", func() error {
 			return replica.Direct.ClusterReplicate(context.Background(), cluster.Primaries[i].ID).Err()
 		})
 	}
-	Await(t, pollInterval, "the cluster serves all slots, each on a primary with a replica", cluster.whole)
+	Await(t, "the cluster serves all slots, each on a primary with a replica", cluster.whole)
 	for _, node := range cluster.Nodes() {
 		cluster.do(t, node, "config", "set", "cluster-node-timeout", milliseconds(nodeTimeout))
 	}
@@ -106,34 +106,24 @@ func (c *Cluster) shareSlots(t testing.TB) {
 	}
 }
 
-// whole returns an error until the cluster is ready.
+// whole returns an error until every node sees all slots, each on a primary with its replica.
 func (c *Cluster) whole() error {
-	ctx := context.Background()
 	for _, node := range c.Nodes() {
-		info, err := node.Direct.ClusterInfo(ctx).Result()
+		info, err := node.Direct.ClusterInfo(context.Background()).Result()
+		if err != nil || !strings.Contains(info, "cluster_state:ok") {
+			return fmt.Errorf("node %d sees no whole cluster: %v\n%s", node.Port, err, info)
+		}
+		ranges, err := node.Direct.ClusterSlots(context.Background()).Result()
 		if err != nil {
 			return err
 		}
-		if !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d", slots)) {
-			return fmt.Errorf("node %d sees no whole cluster:\n%s", node.Port, info)
-		}
-		members, err := node.members()
-		if err != nil {
-			return err
-		}
-		for i, replica := range c.Replicas {
-			if member := members[replica.ID]; member.primary != c.Primaries[i].ID || !member.linked {
-				return fmt.Errorf("node %d sees replica %d as %+v", node.Port, replica.Port, member)
+		for i, primary := range c.Primaries {
+			isServed := slices.ContainsFunc(ranges, func(r redis.ClusterSlot) bool {
+				return len(r.Nodes) == 2 && r.Nodes[0].ID == primary.ID && r.Nodes[1].ID == c.Replicas[i].ID
+			})
+			if !isServed {
+				return fmt.Errorf("node %d sees the slots as %+v", node.Port, ranges)
 			}
-		}
-	}
-	for _, replica := range c.Replicas {
-		info, err := replica.Direct.Info(ctx, "replication").Result()
-		if err != nil {
-			return err
-		}
-		if !strings.Contains(info, "master_link_status:up") {
-			return fmt.Errorf("replica %d has no link to its primary", replica.Port)
 		}
 	}
 	return nil
@@ -176,114 +166,39 @@ func (c *Cluster) Owner(slot int) *ClusterNode {
 	panic(fmt.Sprintf("there is no slot %d", slot))
 }
 
-// A Move moves one slot from one primary to another while both serve it, in the
-// steps that a cluster manager takes: Begin, MoveKeys, End.
-type Move struct {
-	Cluster  *Cluster
-	Slot     int
-	From, To *ClusterNode
-}
-
-// Begin opens the slot at both ends. From now on the old owner redirects calls
-// for a key that it lacks to the new owner, with ASK.
-func (m Move) Begin(t testing.TB) {
+// Migrate hands the slots from 0 to last over to a primary, by a command of the server: Valkey 9 has
+// CLUSTER MIGRATESLOTS, and Redis 8.4 CLUSTER MIGRATION. The keys are streamed, with what is written
+// to them meanwhile, and the slots change hands at one instant. The old owner has to keep other
+// slots, or it becomes a replica. Migrate returns when every primary knows, and reports false if the
+// server knows neither command.
+func (c *Cluster) Migrate(t testing.TB, last int, from, to *ClusterNode) bool {
 	t.Helper()
-	m.Cluster.do(t, m.To, "cluster", "setslot", m.Slot, "importing", m.From.ID)
-	m.Cluster.do(t, m.From, "cluster", "setslot", m.Slot, "migrating", m.To.ID)
-}
-
-// MoveKeys moves the keys of the slot, of which there are at most a hundred.
-func (m Move) MoveKeys(t testing.TB) {
-	t.Helper()
-	keys, err := m.From.Direct.ClusterGetKeysInSlot(context.Background(), m.Slot, 100).Result()
+	known, err := from.Direct.Do(context.Background(), "command", "info", "cluster|migrateslots", "cluster|migration").Slice()
 	require.NoError(t, err)
-	command := []any{"migrate", "127.0.0.1", m.To.Port, "", 0, Patience.Milliseconds(), "keys"}
-	m.Cluster.do(t, m.From, append(command, ToAny(keys)...)...)
-}
-
-// End gives the slot to the new owner. The new owner is told first: otherwise a node would
-// redirect a client to a server that redirects it back.
-func (m Move) End(t testing.TB) {
-	t.Helper()
-	for _, node := range append([]*ClusterNode{m.To, m.From}, m.Cluster.Primaries...) {
-		m.Cluster.do(t, node, "cluster", "setslot", m.Slot, "node", m.To.ID)
+	switch {
+	case known[0] != nil:
+		c.do(t, from, "cluster", "migrateslots", "slotsrange", 0, last, "node", to.ID)
+	case known[1] != nil:
+		c.do(t, to, "cluster", "migration", "import", 0, last)
+	default:
+		return false
 	}
-}
-
-// MigrateAll hands all slots of a primary to another, as Valkey 9 does it: it streams the
-// keys over, with what is written to them meanwhile, and the slots change hands at one
-// instant. It returns when every primary knows.
-func (c *Cluster) MigrateAll(t testing.TB, from, to *ClusterNode) {
-	t.Helper()
-	members, err := from.members()
-	require.NoError(t, err)
-	command := []any{"cluster", "migrateslots", "slotsrange"}
-	for _, run := range members[from.ID].slots {
-		first, last, more := strings.Cut(run, "-")
-		if !more {
-			last = first
-		}
-		command = append(command, first, last)
-	}
-	c.do(t, from, append(command, "node", to.ID)...)
-	c.awaitSlots(t, func(members map[string]member) bool { return len(members[from.ID].slots) == 0 },
-		from, "cluster", "getslotmigrations")
-}
-
-// Import has a primary ask for the slots from 0 to last, as Redis does it since 8.4, with
-// the same promise as [Cluster.MigrateAll]. The old owner has to keep other slots, or it
-// becomes a replica.
-func (c *Cluster) Import(t testing.TB, last int, to *ClusterNode) {
-	t.Helper()
-	c.do(t, to, "cluster", "migration", "import", 0, last)
-	c.awaitSlots(t, func(members map[string]member) bool {
-		slots := members[to.ID].slots
-		return len(slots) > 0 && strings.HasPrefix(slots[0], "0-")
-	}, to, "cluster", "migration", "status", "all")
-}
-
-// awaitSlots waits until every primary sees the slots where they should be. Where that takes
-// too long, it shows how the node answers the question.
-func (c *Cluster) awaitSlots(t testing.TB, done func(map[string]member) bool, node *ClusterNode, question ...any) {
-	t.Helper()
-	Await(t, pollInterval, "the slots change hands", func() error {
+	Await(t, "the slots change hands", func() error {
 		for _, primary := range c.Primaries {
-			members, err := primary.members()
-			if err != nil {
-				return err
-			}
-			if !done(members) {
-				return fmt.Errorf("node %d sees %v; %v", primary.Port, members, node.Direct.Do(context.Background(), question...))
+			ranges, err := primary.Direct.ClusterSlots(context.Background()).Result()
+			isDone := slices.ContainsFunc(ranges, func(r redis.ClusterSlot) bool { return r.Start == 0 && r.Nodes[0].ID == to.ID })
+			if err != nil || !isDone {
+				return fmt.Errorf("node %d sees the slots as %+v: %v", primary.Port, ranges, err)
 			}
 		}
 		return nil
 	})
+	return true
 }
 
 func (c *Cluster) do(t testing.TB, node *ClusterNode, command ...any) {
 	t.Helper()
-	// MIGRATE answers NOKEY, without error, when a key has expired meanwhile.
 	require.NoError(t, node.Direct.Do(context.Background(), command...).Err(), "node %d: %v", node.Port, command)
-}
-
-// A member is a node of the cluster as one of them sees it.
-type member struct {
-	primary string // the ID of its primary, "-" for a primary
-	linked  bool
-	slots   []string // ranges such as 0-8191, or single slots
-}
-
-// members reads the node's list of the cluster, by ID. Nodes that are only
-// shaking hands, under an ID that is still to change, are left out.
-func (n *ClusterNode) members() (map[string]member, error) {
-	list, err := n.Direct.ClusterNodes(context.Background()).Result()
-	members := map[string]member{}
-	for line := range strings.Lines(list) {
-		if fields := strings.Fields(line); !strings.Contains(fields[2], "handshake") {
-			members[fields[0]] = member{fields[3], fields[7] == "connected", fields[8:]}
-		}
-	}
-	return members, err
 }
 
 func milliseconds(duration time.Duration) string {

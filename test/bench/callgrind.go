@@ -87,9 +87,7 @@ func (s *Setting) Count(module string, cases []Case, calls int) map[string]Count
 func (s *Setting) instructions() Table {
 	table := Table{
 		Title:   "Instructions per call",
-		Columns: []string{"call", "allowed", "limited", "peek", "allowed / SET PX"},
-		Chart: Chart{Title: "Instructions per call (less is better)",
-			Note: fmt.Sprintf("%s, %s under callgrind", s.module, s.server)},
+		Columns: []string{"call", "allowed", "limited", "allowed / SET PX"},
 	}
 	worst, reference := 0.0, 0.0
 	for _, peer := range []bool{false, true} {
@@ -103,18 +101,17 @@ func (s *Setting) instructions() Table {
 			column := max(1, slices.Index(table.Columns, c.Case))
 			table.set(c.Title, column, thousands(count.PerCall))
 			if column == 1 {
-				table.set(c.Title, 4, fmt.Sprintf("%.2f", count.PerCall/reference))
+				table.set(c.Title, 3, fmt.Sprintf("%.2f", count.PerCall/reference))
 			}
-			table.Chart.add(c, count.PerCall, thousands(count.PerCall))
-			// Sorted sets grow with each call, so their blocks differ.
-			if c.Name != "window" && !c.OnlyCounted {
+			// Slots grow with each call, so their blocks differ.
+			if !c.OnlyCounted {
 				worst = max(worst, count.Spread)
 			}
 		}
 	}
 	table.Note = fmt.Sprintf("Counted by callgrind in %s, %d calls sent at once on random keys out of %s. "+
-		"The middle one of three blocks of calls, which are at most %.1f%% apart, except for sorted sets, "+
-		"which grow with each call. No slot is given back meanwhile.",
+		"The middle one of three blocks of calls, which are at most %.1f%% apart, except for slots, "+
+		"of which none is given back meanwhile.",
 		s.server, sentAtOnce, thousands(instructionKeys), worst*100)
 	return table
 }

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -65,21 +64,15 @@ func (c *Client) Call(operation Operation, keys ...string) []bool {
 	pipeline := c.redis.Pipeline()
 	for _, key := range keys {
 		c.calls++
-		for _, command := range operation.Commands(Call{key, time.Now().UnixMilli(), c.calls}) {
-			var words []any
-			for _, word := range command {
-				words = append(words, word)
-			}
-			pipeline.Do(c.Ctx, words...)
-		}
+		pipeline.Do(c.Ctx, servertest.ToAny(operation.Words(Call{key, c.calls}))...)
 	}
 	commands, err := pipeline.Exec(c.Ctx)
 	if !errors.Is(err, redis.Nil) && c.failed(err) {
 		return nil
 	}
 	var limited []bool
-	for call := range slices.Chunk(commands, len(commands)/len(keys)) {
-		limited = append(limited, operation.limited(call))
+	for _, command := range commands {
+		limited = append(limited, operation.limited(command.(*redis.Cmd).Val()))
 	}
 	return limited
 }
@@ -103,13 +96,9 @@ func (c *Client) prepare(cs Case, keys []string) {
 	for _, script := range cs.Scripts {
 		c.Do("SCRIPT", "LOAD", script)
 	}
-	fill := cs.operation
-	if cs.Case == "peek" {
-		fill = cs.Operation(Roomy, 1)
-	}
 	for range 3 {
 		for some := range slices.Chunk(keys, batch) {
-			c.Call(fill, some...)
+			c.Call(cs.operation, some...)
 		}
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"funnel/limiter/lease"
 )
 
+const leaseSpan = 50 * time.Millisecond
+
 // The limit of calls from Go is so large that no call is limited.
 const goRate, goBurst = 100_000_000, 50_000_000
 

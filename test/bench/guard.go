@@ -16,7 +16,7 @@ import (
 //   - to commands of the server, with those in instructions.txt for its version, which a
 //     person has committed; other versions do different work and are not judged;
 //   - to the floor (marker/marker.c), on all servers: any cost above it is funnel's own;
-//   - of CL.RESERVE and CL.TAKE to CL.THROTTLE, and of a quota to a funnel, on all servers.
+//   - of CL.RESERVE and CL.TAKE to CL.THROTTLE, on all servers.
 //
 //go:embed instructions.txt
 var committedText string
@@ -43,8 +43,8 @@ var guarded = []struct {
 	{"take/limited", "throttle/limited", 1.22},
 	{"quota/allowed", "reserve/allowed", 1.05},
 	{"quota/limited", "reserve/limited", 1.05},
-	{"reserve3/allowed", "throttle3/allowed", 0.98},
-	{"reserve3/limited", "throttle3/limited", 0.945},
+	{"reserve3/allowed", "throttle/allowed", 2.92},
+	{"reserve3/limited", "throttle/limited", 2.80},
 }
 
 // parseCommitted reads a server's lines: server, version, ID and count. It skips empty
@@ -100,8 +100,7 @@ func judge(committed map[string]float64, counts map[string]Count) ([]verdict, er
 func (s *Setting) Guard(output io.Writer) {
 	committed, err := parseCommitted(committedText, s.server)
 	s.failed(err)
-	cases := Cases(choose("set", "noop", "floor", "throttle", "reserve", "take", "quota", "throttle3", "reserve3"))
-	cases = withoutCase("peek", cases)
+	cases := Cases(choose("set", "noop", "floor", "throttle", "reserve", "take", "quota", "reserve3"))
 	var counts map[string]Count
 	var verdicts []verdict
 	for run := 0; run == 0 || run < guardRuns && slices.ContainsFunc(verdicts, verdict.failed); run++ {

@@ -14,7 +14,7 @@ func counted(name string, proportion float64) map[string]Count {
 	counts := map[string]Count{
 		"set": {10000, 0}, "noop": {5000, 0}, "floor/allowed": {13000, 0}, "floor/limited": {8500, 0},
 	}
-	for id, share := range map[string]float64{"throttle": 1, "reserve": 1.1, "take": 1.1, "quota": 1.1, "throttle3": 3, "reserve3": 2.7} {
+	for id, share := range map[string]float64{"throttle": 1, "reserve": 1.1, "take": 1.1, "quota": 1.1, "reserve3": 2.7} {
 		counts[id+"/allowed"], counts[id+"/limited"] = Count{14000 * share, 0}, Count{9000 * share, 0}
 	}
 	for id, count := range counts {
@@ -40,7 +40,7 @@ func TestGuardFailsWhenCallsBecomeMoreExpensive(t *testing.T) {
 		{"reserve/", 1.2, "reserve/allowed throttle/allowed, reserve/limited throttle/limited"},
 		{"take", 1.12, "take/allowed throttle/allowed, take/limited throttle/limited"},
 		{"quota/limited", 1.06, "quota/limited reserve/limited"},
-		{"reserve3", 1.1, "reserve3/allowed throttle3/allowed, reserve3/limited throttle3/limited"},
+		{"reserve3", 1.1, "reserve3/allowed throttle/allowed, reserve3/limited throttle/limited"},
 	} {
 		verdicts, err := judge(committed, counted(c.name, c.proportion))
 		require.NoError(t, err, c.name)
@@ -57,7 +57,7 @@ func TestGuardFailsWhenCallsBecomeMoreExpensive(t *testing.T) {
 func TestGuardNamesWhatIsMissing(t *testing.T) {
 	verdicts, err := judge(nil, counted("", 1))
 	require.NoError(t, err)
-	require.Len(t, verdicts, 10, "of an unknown server the floor, and others beside CL.THROTTLE")
+	require.Len(t, verdicts, 8, "of an unknown server the floor, and others beside CL.THROTTLE")
 	_, err = judge(map[string]float64{"set": 1}, counted("", 1))
 	require.ErrorContains(t, err, "throttle/allowed")
 	for _, words := range []string{"set", "set many", "set -1", "set 1 2"} {

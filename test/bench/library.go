@@ -15,12 +15,12 @@ import (
 
 // byLibrary is an alternative that sends what a library for Go sends. Libraries do not export
 // their scripts, so a call of allow is recorded.
-func byLibrary(name, title string, allow func(*redis.Client, Limit) error, limited func([]int64) bool) Alternative {
+func byLibrary(name, title string, allow func(*redis.Client, Limit) error, limited func(int64) bool) Alternative {
 	return Alternative{Name: name, Title: title, Scripts: record(allow, Roomy)[1:2],
-		Operation: func(limit Limit, _ int64) Operation {
+		Operation: func(limit Limit) Operation {
 			eval := record(allow, limit) // EVAL, the script, 1, the prefix of keys, arguments
-			return Operation{Limited: limited, Commands: func(call Call) [][]string {
-				return [][]string{append([]string{"EVALSHA", hash(eval[1]), "1", eval[3] + call.Key}, eval[4:]...)}
+			return Operation{Limited: limited, Words: func(call Call) []string {
+				return append([]string{"EVALSHA", hash(eval[1]), "1", eval[3] + call.Key}, eval[4:]...)
 			}}
 		}}
 }

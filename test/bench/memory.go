@@ -13,33 +13,30 @@ const (
 // memory compares the MEMORY USAGE of a key, and the server's growth with each key.
 func (s *Setting) memory() Table {
 	table := Table{
-		Title: "Bytes per key",
-		Columns: []string{"key of", "MEMORY USAGE, 1 call", "MEMORY USAGE, 100 calls", "growth of the server",
-			"growth / SET PX"},
-		Note: fmt.Sprintf("%s, keys of 16 bytes, SET PX of 19 digits. Growth: used_memory over %s keys of one call, "+
-			"with the tables that hold keys and expiries.", s.server, thousands(memoryKeys)),
-		Chart: Chart{Title: "Bytes per key after 100 calls (less is better)", Note: "MEMORY USAGE, " + s.server},
+		Title:   "Bytes per key",
+		Columns: []string{"key of", "MEMORY USAGE", "growth of the server", "growth / SET PX"},
+		Note: fmt.Sprintf("%s, keys of 16 bytes, SET PX of 19 digits. MEMORY USAGE after %d calls. Growth: used_memory over "+
+			"%s keys of one call, with the tables that hold keys and expiries.", s.server, memoryCalls, thousands(memoryKeys)),
 	}
 	reference := 0.0
-	for _, c := range withoutCase("peek", withoutCase("limited", Cases(s.Alternatives()))) {
+	for _, c := range Cases(s.Alternatives()) {
 		// These store what others of funnel store.
-		left := slices.Contains([]string{"reserve", "take", "throttle3", "reserve3", "complete-script"}, c.Name)
-		if left || c.OnlyCounted || c.Yardstick && c.Name != Reference {
+		left := slices.Contains([]string{"reserve", "take", "reserve3", "complete-script"}, c.Name)
+		if left || c.OnlyCounted || c.Case == "limited" || c.Yardstick && c.Name != Reference {
 			continue
 		}
 		s.Progress("memory: %s", c.Title)
-		first, busy, growth := s.memoryOf(c)
+		usage, growth := s.memoryOf(c)
 		if c.Name == Reference { // which is the first
 			reference = growth
 		}
-		table.Rows = append(table.Rows, []string{c.Title, thousands(first), thousands(busy), thousands(growth),
+		table.Rows = append(table.Rows, []string{c.Title, thousands(usage), thousands(growth),
 			fmt.Sprintf("%.2f", growth/reference)})
-		table.Chart.add(c, busy, thousands(busy))
 	}
 	return table
 }
 
-func (s *Setting) memoryOf(c Case) (first, busy, growth float64) {
+func (s *Setting) memoryOf(c Case) (usage, growth float64) {
 	client := s.Start(s.moduleOf(c.Peer), nil)
 	defer client.Close()
 	names := keys("key:", memoryKeys)
@@ -53,15 +50,11 @@ func (s *Setting) memoryOf(c Case) (first, busy, growth float64) {
 		}
 		growth = (client.Info("used_memory") - before) / memoryKeys
 	}
-	// redis_rate adds a prefix to its key.
-	usage := func() float64 {
-		bytes, _ := client.Do("MEMORY", "USAGE", client.Do("RANDOMKEY")).(int64)
-		return float64(bytes)
-	}
-	first = usage()
 	client.Do("FLUSHALL", "SYNC")
 	for range memoryCalls {
 		client.expect(c, names[0])
 	}
-	return first, usage(), growth
+	// redis_rate adds a prefix to its key.
+	bytes, _ := client.Do("MEMORY", "USAGE", client.Do("RANDOMKEY")).(int64)
+	return float64(bytes), growth
 }

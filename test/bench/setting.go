@@ -32,7 +32,7 @@ type Setting struct {
 	// Progress receives a line for each step.
 	Progress func(format string, arguments ...any)
 
-	server, module, peer string // with their versions, from Describe
+	server, peer string // with their versions, from Describe
 }
 
 // failed keeps an error, if it is the first, and reports whether there has been one.
@@ -60,7 +60,6 @@ var Parts = []struct {
 	{"memory", (*Setting).memory},
 	{"throughput", (*Setting).throughput},
 	{"clients", (*Setting).goClients},
-	{"leases", (*Setting).leases},
 }
 
 func (s *Setting) moduleOf(peer bool) string {
@@ -70,10 +69,11 @@ func (s *Setting) moduleOf(peer bool) string {
 // Describe returns the table of the environment. It fails early if a module does not load.
 func (s *Setting) Describe() Table {
 	table := Table{Name: "environment", Columns: []string{"what", "which"}}
-	s.server, s.module = s.versions(s.Module)
+	var module string
+	s.server, module = s.versions(s.Module)
 	table.set("measured", 1, time.Now().UTC().Format("2006-01-02 15:04 UTC"))
 	table.set("server", 1, s.server)
-	table.set("module", 1, s.module)
+	table.set("module", 1, module)
 	if s.Peer != "" {
 		_, s.peer = s.versions(s.Peer)
 		table.set("other module", 1, s.peer)

@@ -48,6 +48,9 @@ func TestEffectsAreReplicated(t *testing.T) {
 		{"cl.refund b 3 1 1 1 c 3 1 1 5", "MULTI SET b DEL c EXEC"},
 		{"multi\ncl.peek a 3 1 1 1\ncl.charge a 3 1 1 1\ncl.refund b 3 1 1 9\nexec", "MULTI SET a DEL b EXEC"},
 		{"cl.reserve s 1 SLOTS 30 h", "MULTI ZADD s PEXPIREAT s EXEC"},
+		{"zadd p 1 e 2 f", "ZADD p"},
+		{"cl.reserve p 9 SLOTS 30 h", "MULTI ZADD p ZREMRANGEBYRANK p PEXPIREAT p EXEC"},
+		{"zadd p inf x\ncl.reserve p 9 SLOTS 40 i", "ZADD p MULTI ZADD p PERSIST p EXEC"},
 		{"multi\ncl.reserve s 2 SLOTS 60 i\ncl.refund s 1 SLOTS 1 h\ncl.reserve s 1 SLOTS 9 h\nexec", "MULTI ZADD s PEXPIREAT s ZREM s EXEC"},
 		{"evalsha " + client.ScriptLoad(ctx, script).Val() + " 3 c d e", "MULTI SET c SET c SET d SET e EXEC"},
 	}

@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -29,7 +28,7 @@ func main() {
 
 func run(ctx context.Context) error {
 	start := time.Now()
-	s := bench.Setting{Ctx: ctx, Progress: func(format string, arguments ...any) {
+	s := bench.Setting{Ctx: ctx, Rounds: 11, Round: 300 * time.Millisecond, Progress: func(format string, arguments ...any) {
 		fmt.Fprintf(os.Stderr, "%4.0f s  %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, arguments...))
 	}}
 	var known []string
@@ -40,12 +39,8 @@ func run(ctx context.Context) error {
 		fmt.Fprintln(os.Stderr, "usage: funnel-bench [option...]; tables go to standard output")
 		flag.PrintDefaults()
 	}
-	flag.StringVar(&s.Module, "module", "funnel.so", "the module to measure: `path` of funnel.so")
 	flag.StringVar(&s.Peer, "peer", "", "another module with CL.THROTTLE, measured in a server of its own: `path`")
-	flag.IntVar(&s.Rounds, "rounds", 11, "where time is measured, `rounds` of each alternative, 3 or more")
-	flag.DurationVar(&s.Round, "round", 300*time.Millisecond, "`length` of such a round; a row of leases takes 20")
 	parts := flag.String("parts", strings.Join(known, ","), "measure only: `names`, with commas")
-	charts := flag.String("svg", "", "write charts to this `folder`")
 	update := flag.String("update", "", "put the tables into this `document`, at their markers")
 	guard := flag.Bool("guard", false,
 		"compare instructions with test/bench/instructions.txt and with the floor, and fail if they have risen")
@@ -57,11 +52,10 @@ func run(ctx context.Context) error {
 			return fmt.Errorf("-parts has '%s', but must be some of %s", part, strings.Join(known, ","))
 		}
 	}
-	if s.Rounds < 3 || s.Round <= 0 || flag.NArg() > 0 {
-		return fmt.Errorf("-rounds must be 3 or more (%d), -round above 0 (%v), and options begin with - (%v): see -help",
-			s.Rounds, s.Round, flag.Args())
+	if flag.NArg() > 0 {
+		return fmt.Errorf("options begin with -, but got '%s': see -help", flag.Arg(0))
 	}
-	s.Module, _ = filepath.Abs(s.Module) // servers run in folders of their own
+	s.Module, _ = filepath.Abs("funnel.so") // servers run in folders of their own
 	if s.Peer != "" {
 		s.Peer, _ = filepath.Abs(s.Peer)
 	}
@@ -90,11 +84,8 @@ func run(ctx context.Context) error {
 			fmt.Printf("%s\n\n%s\n", table.Title, table.Markdown())
 		}
 	}
-	if *charts != "" {
-		err = bench.Draw(*charts, tables)
-	}
 	if *update != "" {
-		err = errors.Join(err, bench.Update(*update, tables))
+		return bench.Update(*update, tables)
 	}
-	return err
+	return nil
 }
