@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
@@ -109,19 +108,6 @@ func TestTokensAhead(t *testing.T) {
 		f.redis.locked(func() { clear(f.redis.values) }) // others empty the funnel
 		require.Equal(f, 100, f.allow(2).Remaining, "the reply has 91 left, and 10 tokens are ahead")
 	})
-	test(t, "tokens last for d from when they were asked for", perSecond100, 10*time.Second, func(f *fixture) {
-		impatient, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		f.start(impatient, 10) // it gives up, and leaves 10 tokens
-		f.pass(2 * time.Second)
-		f.requireCommands("cl.reserve 10")
-		require.Equal(f, limiter.FromLease, f.allow(8).Source)
-		f.pass(8 * time.Second)
-		require.Equal(f, limiter.FromLease, f.allow(1).Source)
-		f.pass(1)
-		late := f.start(ctx, 1)
-		require.True(f, late.waits(), "for Redis: one token was left, and has lapsed")
-	})
 	test(t, "no token is used at an instant before it was taken", perSecond100, time.Minute, func(f *fixture) {
 		// A caller reads the clock. Before it goes on, a call for tokens is answered.
 		var afterReading func()
@@ -162,18 +148,6 @@ func TestTokensAhead(t *testing.T) {
 			f.requireCommands() // nobody asks
 		})
 	}
-	perMillisecond := limiter.Every(time.Millisecond).WithCapacity(10_000)
-	test(t, "they are asked for again before they lapse", perMillisecond, d, func(f *fixture) {
-		for range 160 {
-			f.start(ctx, 1)
-			f.pass(100 * time.Millisecond)
-		}
-		f.pass(4 * time.Second)
-		f.newCommands()
-		require.Equal(f, limiter.FromLease, f.allow(1).Source)
-		f.pass(2 * time.Second)
-		require.Len(f, f.newCommands(), 1)
-	})
 }
 
 func TestRejections(t *testing.T) {
@@ -198,11 +172,6 @@ func TestRejections(t *testing.T) {
 		f.requireCommands()
 		f.pass(1)
 		require.Equal(f, 10, f.allow(10).Allowed)
-	})
-	test(t, "not by a capacity whose time fills 63 bits", limiter.PerSecond(1e9).WithCapacity(math.MaxInt), 0, func(f *fixture) {
-		for range 3 {
-			require.Equal(f, 1, f.allow(1).Allowed)
-		}
 	})
 	perTenth := limiter.Every(100 * time.Millisecond).WithCapacity(10)
 	test(t, "of all calls, after a shared call that got less", perTenth, time.Minute, func(f *fixture) {
