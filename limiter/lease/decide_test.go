@@ -131,23 +131,6 @@ func TestTokensAhead(t *testing.T) {
 		require.NotEqual(f, limiter.FromModule, early.Source)
 		require.Equal(f, 9*time.Second, early.ResetAfter, "by the state that it had read")
 	})
-	const d = 8 * time.Second
-	for name, capacity := range map[string]int{"enough": 10_000, "barely enough": 600} {
-		limit := limiter.Every(time.Millisecond).WithCapacity(capacity)
-		test(t, "callers of a hot key do not wait: "+name+" may be ahead", limit, d, func(f *fixture) {
-			const callsInD, warmUp, length = 80, 2, 5 // the last two in d
-			for i := range callsInD * length {
-				c := f.start(ctx, 1)
-				if i >= callsInD*warmUp {
-					require.Equal(f, limiter.FromLease, c.Source, "call %d", i)
-				}
-				f.pass(d / callsInD)
-			}
-			require.LessOrEqual(f, len(f.newCommands()), 3*length+warmUp*3, "three calls within d, and more in the beginning")
-			f.pass(4 * time.Second)
-			f.requireCommands() // nobody asks
-		})
-	}
 }
 
 func TestRejections(t *testing.T) {
@@ -172,22 +155,5 @@ func TestRejections(t *testing.T) {
 		f.requireCommands()
 		f.pass(1)
 		require.Equal(f, 10, f.allow(10).Allowed)
-	})
-	perTenth := limiter.Every(100 * time.Millisecond).WithCapacity(10)
-	test(t, "of all calls, after a shared call that got less", perTenth, time.Minute, func(f *fixture) {
-		f.latency(0)
-		f.allow(8)
-		f.latency(time.Millisecond)
-		callers := f.startThree()
-		f.pass(4 * time.Millisecond)
-		f.requireCommands("cl.reserve 8", "cl.reserve 1", "cl.take 2")
-		require.Equal(f, []int{1, 1, 0}, []int{callers[0].Allowed, callers[1].Allowed, callers[2].Allowed})
-		const halfLeaks = 500 * time.Millisecond
-		require.Equal(f, halfLeaks, callers[2].RetryAfter, "from when the call was sent")
-		f.pass(halfLeaks - 2*time.Millisecond - 1)
-		require.EqualValues(f, 1, f.allow(1).RetryAfter, "though some tokens fit")
-		f.requireCommands()
-		f.pass(1)
-		require.Equal(f, 1, f.allow(1).Allowed)
 	})
 }
