@@ -87,6 +87,14 @@ func testRequests(t *testing.T) {
 		}
 	}
 
+	own := httplimit.New(l, slow(5), httplimit.WithName(`v2:re\ply`),
+		httplimit.OnLimited(func(w http.ResponseWriter, _ *http.Request, result limiter.Result) {
+			http.Error(w, result.RetryAfter.String(), httplimit.Status(result))
+		}))(ok)
+	got := ask(own, from("192.0.2.1"))
+	require.Equal(t, []any{429, "24h0m0s\n", "86400"}, []any{got.Code, got.Body.String(), got.Header().Get("Retry-After")},
+		"an answer of its own, after the headers")
+
 	// Separators in the name are escaped: no other name and key are the same funnel.
 	result, err := l.Peek(t.Context(), `v2\:re\\ply:192.0.2.1`, slow(5))
 	require.NoError(t, err)

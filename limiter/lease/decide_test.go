@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
@@ -109,19 +108,6 @@ func TestTokensAhead(t *testing.T) {
 		f.redis.locked(func() { clear(f.redis.values) }) // others empty the funnel
 		require.Equal(f, 100, f.allow(2).Remaining, "the reply has 91 left, and 10 tokens are ahead")
 	})
-	test(t, "tokens last for d from when they were asked for", perSecond100, 10*time.Second, func(f *fixture) {
-		impatient, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		f.start(impatient, 10) // it gives up, and leaves 10 tokens
-		f.pass(2 * time.Second)
-		f.requireCommands("cl.reserve 10")
-		require.Equal(f, limiter.FromLease, f.allow(8).Source)
-		f.pass(8 * time.Second)
-		require.Equal(f, limiter.FromLease, f.allow(1).Source)
-		f.pass(1)
-		late := f.start(ctx, 1)
-		require.True(f, late.waits(), "for Redis: one token was left, and has lapsed")
-	})
 	test(t, "no token is used at an instant before it was taken", perSecond100, time.Minute, func(f *fixture) {
 		// A caller reads the clock. Before it goes on, a call for tokens is answered.
 		var afterReading func()
@@ -144,35 +130,6 @@ func TestTokensAhead(t *testing.T) {
 		early := f.allow(1)
 		require.NotEqual(f, limiter.FromModule, early.Source)
 		require.Equal(f, 9*time.Second, early.ResetAfter, "by the state that it had read")
-	})
-	const d = 8 * time.Second
-	for name, capacity := range map[string]int{"enough": 10_000, "barely enough": 600} {
-		limit := limiter.Every(time.Millisecond).WithCapacity(capacity)
-		test(t, "callers of a hot key do not wait: "+name+" may be ahead", limit, d, func(f *fixture) {
-			const callsInD, warmUp, length = 80, 2, 5 // the last two in d
-			for i := range callsInD * length {
-				c := f.start(ctx, 1)
-				if i >= callsInD*warmUp {
-					require.Equal(f, limiter.FromLease, c.Source, "call %d", i)
-				}
-				f.pass(d / callsInD)
-			}
-			require.LessOrEqual(f, len(f.newCommands()), 3*length+warmUp*3, "three calls within d, and more in the beginning")
-			f.pass(4 * time.Second)
-			f.requireCommands() // nobody asks
-		})
-	}
-	perMillisecond := limiter.Every(time.Millisecond).WithCapacity(10_000)
-	test(t, "they are asked for again before they lapse", perMillisecond, d, func(f *fixture) {
-		for range 160 {
-			f.start(ctx, 1)
-			f.pass(100 * time.Millisecond)
-		}
-		f.pass(4 * time.Second)
-		f.newCommands()
-		require.Equal(f, limiter.FromLease, f.allow(1).Source)
-		f.pass(2 * time.Second)
-		require.Len(f, f.newCommands(), 1)
 	})
 }
 
@@ -198,27 +155,5 @@ func TestRejections(t *testing.T) {
 		f.requireCommands()
 		f.pass(1)
 		require.Equal(f, 10, f.allow(10).Allowed)
-	})
-	test(t, "not by a capacity whose time fills 63 bits", limiter.PerSecond(1e9).WithCapacity(math.MaxInt), 0, func(f *fixture) {
-		for range 3 {
-			require.Equal(f, 1, f.allow(1).Allowed)
-		}
-	})
-	perTenth := limiter.Every(100 * time.Millisecond).WithCapacity(10)
-	test(t, "of all calls, after a shared call that got less", perTenth, time.Minute, func(f *fixture) {
-		f.latency(0)
-		f.allow(8)
-		f.latency(time.Millisecond)
-		callers := f.startThree()
-		f.pass(4 * time.Millisecond)
-		f.requireCommands("cl.reserve 8", "cl.reserve 1", "cl.take 2")
-		require.Equal(f, []int{1, 1, 0}, []int{callers[0].Allowed, callers[1].Allowed, callers[2].Allowed})
-		const halfLeaks = 500 * time.Millisecond
-		require.Equal(f, halfLeaks, callers[2].RetryAfter, "from when the call was sent")
-		f.pass(halfLeaks - 2*time.Millisecond - 1)
-		require.EqualValues(f, 1, f.allow(1).RetryAfter, "though some tokens fit")
-		f.requireCommands()
-		f.pass(1)
-		require.Equal(f, 1, f.allow(1).Allowed)
 	})
 }

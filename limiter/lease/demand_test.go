@@ -44,6 +44,4 @@ func TestDemandDoesNotOverflow(t *testing.T) {
 		d.add(0, 10, math.MaxInt-1)
 		require.Positive(t, d.inSpan())
 	}
-	require.Equal(t, math.MaxInt, plus(math.MaxInt-1, 2))
-	require.Equal(t, 3, plus(1, 2))
 }

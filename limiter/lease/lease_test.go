@@ -65,19 +65,6 @@ func TestHooksMayAsk(t *testing.T) {
 	}, limiter.WithHook(hook), limiter.WithTimeout(5*time.Second))
 }
 
-func TestCallersGetThePanicOfTheirHook(t *testing.T) {
-	test(t, "and others are decided", perSecond100, 20*time.Second, func(f *fixture) {
-		f.latency(0)
-		for range 4 { // the fourth call takes two tokens ahead
-			f.allow(2)
-		}
-		f.hook = func(context.Context, limiter.Event) { panic("by the hook") }
-		require.PanicsWithValue(f, "by the hook", func() { f.allow(1) })
-		f.hook = nil
-		require.Equal(f, 1, f.allow(1).Allowed)
-	})
-}
-
 // New keys remove idle keys. Keys that are rejected here stay.
 func TestMemory(t *testing.T) {
 	const keys, rejectedKeys = 6000, 20

@@ -51,10 +51,3 @@ func TestReplyRejects(t *testing.T) {
 		})
 	}
 }
-
-func TestResetAfterCountsDown(t *testing.T) {
-	reply := newLastReply(limiter.Result{ResetAfter: 10}, limiter.Limit{}, 1, 100)
-	require.EqualValues(t, 10, reply.resetAfter(100))
-	require.EqualValues(t, 3, reply.resetAfter(107))
-	require.EqualValues(t, 0, reply.resetAfter(200))
-}
