@@ -25,9 +25,8 @@ func post(t *testing.T, url, body string, headers ...string) (status int, answer
 	return response.StatusCode, answer
 }
 
-func callOf(command, key, capacity, period, quantity string) string {
-	return fmt.Sprintf(`{"command":%q,"funnels":[{"key":%q,"capacity":%s,"count":30,"period":%s,"quantity":%s}]}`,
-		command, key, capacity, period, quantity)
+func callOf(command, key, words string) string {
+	return fmt.Sprintf(`{"command":%q,"rows":[[%q,%s]]}`, command, key, words)
 }
 
 // Pages of other sites cannot call, and its own can do no more than it shows. What the page
@@ -36,7 +35,7 @@ func TestPlaygroundIsForItsOwnPage(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartModule(t)
 	url := start(t, "playground", server, "-listen", "127.0.0.1:0").find(t, `msg=serving address=(\S+)`)[1]
-	right := callOf("reserve", "demo", "15", "60", "1")
+	right := callOf("reserve", "demo", `"15","30","60","1"`)
 	for _, header := range [][]string{
 		{"Origin", "http://example.com"}, {"Origin", "null"}, {"Sec-Fetch-Site", "same-site"},
 	} {
@@ -44,16 +43,14 @@ func TestPlaygroundIsForItsOwnPage(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, status, "%s: %s", header, answer)
 	}
 	for body, says := range map[string]string{
-		callOf("flushall", "demo", "15", "60", "1"):               "command must be reserve, peek, charge, refund or reset",
-		callOf("reserve", "a:b", "15", "60", "1"):                 "key must be 1 to 20 letters from a to z, not 'a:b'",
-		callOf("reserve", "demo", "0", "60", "1"):                 "capacity must be",
-		callOf("reserve", "demo", "15", "1e30", "1"):              "period must be",
-		callOf("reserve", "demo", "15", `"60"`, "1"):              "cannot unmarshal",
-		callOf("reserve", "demo", "15", "60", "9007199254740991"): "quantity and period are too large",
-		callOf("charge", "demo", "15", "60", "0"):                 "quantity must be at least 1, not 0",
-		`{"command":"reserve","funnels":[{},{},{}]}`:              "there must be 1 or 2 funnels, not 3",
-		`{"command":"reserve","keys":[]}`:                         "unknown field",
-		strings.Repeat(" ", 20<<10) + right:                       "request body too large",
+		callOf("flushall", "demo", `"15","30","60","1"`):     "command must be reserve, peek, charge, refund or reset",
+		callOf("reserve", "a:b", `"15","30","60","1"`):       "key must be 1 to 20 letters from a to z, not 'a:b'",
+		callOf("reserve", "demo", `"x","30","60","1"`):       "ERR capacity must be",
+		callOf("reserve", "demo", `15,"30","60","1"`):        "cannot unmarshal",
+		`{"command":"reserve","rows":[[],[],[]]}`:            "there must be 1 or 2 rows, not 3",
+		right[:len(right)-1] + `,"more":["0","other","15"]}`: "at most 1 word behind the rows, not 3",
+		`{"command":"reserve","keys":[]}`:                    "unknown field",
+		strings.Repeat(" ", 20<<10) + right:                  "request body too large",
 	} {
 		status, answer := post(t, url, body)
 		require.Equal(t, http.StatusBadRequest, status, answer)
@@ -78,8 +75,8 @@ func TestPlaygroundWithoutTheModule(t *testing.T) {
 	p := start(t, "playground", server,
 		"-listen", "127.0.0.1:0", "-prefix", "p:", "-redis", "redis://visitor:pw@"+server.Addr())
 	url := p.find(t, `msg=serving address=(\S+)`)[1]
-	_, answer := post(t, url, callOf("reserve", "demo", "15", "60", "1"))
-	require.Contains(t, answer, `(the text of the script) 1 p:demo 30000000000 2000000000"`)
+	_, answer := post(t, url, callOf("reserve", "jobs", `"5","SLOTS","10","job-1"`))
+	require.Regexp(t, `"sent":"EVALSHA [0-9a-f]{40} 1 p:jobs reserve 5 SLOTS 10 job-1"`, answer)
 	require.Contains(t, answer, `"source":"script"`)
 	require.Contains(t, answer, `"redis":"`+server.Addr()+`"`, "without the password")
 }

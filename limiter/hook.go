@@ -10,7 +10,7 @@ import (
 
 // A Hook is called with each decision, before the caller gets it, for metrics and traces. It must be
 // quick, and safe for concurrent use. A panic in a hook ends the program: slots are renewed and given back in
-// goroutines that nobody recovers. examples/monitoring has hooks for Prometheus and OpenTelemetry.
+// goroutines that nobody recovers. examples/monitoring has one for Prometheus.
 type Hook func(ctx context.Context, event Event)
 
 // An Event is a decision on one row of a call, or an error.

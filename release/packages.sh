@@ -41,11 +41,10 @@ describe() {
     [ -z "$drop_in" ] || whose="The package brings that file. If \`$configuration\` does not include it, add the line there."
     cp release/packages/{README.md,changelog.yaml,drop-in.conf,nfpm.yaml,postinstall.sh,remove.sh} "$stage"
     [ -z "$drop_in" ] || cat release/packages/drop-in.yaml >>"$stage/nfpm.yaml"
-    sed -i -e '/^@LOADS@$/{r release/packages/loads.sh' -e 'd}' "$stage"/{postinstall,remove}.sh
     sed -i -e "s|@NAME@|$server-funnel|g" -e "s|@ARCHITECTURE@|$architecture|g" -e "s|@DATE@|$(date -u -d "@$date" +%FT%TZ)|g" \
         -e "s|@VERSION@|$version|g" -e "s|@PACKAGE_VERSION@|$package_version|g" -e "s|@TITLE@|$title|g" \
         -e "s|@SERVER@|$server|g" -e "s|@EPOCH@|$epoch|g" -e "s|@OLDEST@|$oldest|g" -e "s|@FOLDER@|$folder|g" \
-        -e "s|@CONFIGURATION@|$configuration|g" -e "s|@DROP_IN@|$drop_in|g" -e "s|@RESTART@|$restart|g" \
+        -e "s|@DROP_IN@|$drop_in|g" -e "s|@RESTART@|$restart|g" \
         -e "s|@LOADED_FROM@|${drop_in:-$configuration}|g" -e "s|@WHO_ADDS_IT@|$whose|g" -e "s|@DOC@|$doc|g" \
         "$stage"/{README.md,changelog.yaml,drop-in.conf,nfpm.yaml,postinstall.sh,remove.sh}
     # nfpm takes the date of an apk's scripts from their files.

@@ -4,24 +4,20 @@ import (
 	"embed"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
-	"funnel/gcra"
-	"funnel/limiter"
+	"funnel/internal/rediscli"
 )
 
 //go:embed page
 var files embed.FS
-
-// A store holds the funnels, which package limiter asks, and slots, which commands ask.
-type store struct {
-	limiter *limiter.Limiter
-	rdb     *redis.Client
-	prefix  string
-}
 
 // handler serves the page and the calls that it makes.
 func handler(s store) http.Handler {
@@ -32,7 +28,7 @@ func handler(s store) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /", http.FileServerFS(page))
 	mux.HandleFunc("POST /call", func(w http.ResponseWriter, r *http.Request) {
-		status, a := decide(w, r, s)
+		status, a := answerTo(w, r, s)
 		a.Redis = s.rdb.Options().Addr
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
@@ -48,26 +44,47 @@ func handler(s store) http.Handler {
 	})
 }
 
-// An answer is what was sent and replied, and what it means; or an error.
+// A call is what the page asks for. The server checks all words but the command and the keys.
+type call struct {
+	Command string
+	Rows    [][5]string // a key without its prefix, and the four words of its row
+	More    []string    // at most one: a max_wait or a tat
+}
+
+var keys = regexp.MustCompile(`^[a-z]{1,20}$`)
+
+// check allows what the page does, and no other keys than those with the prefix.
+func (c call) check() error {
+	if !slices.Contains([]string{"reserve", "peek", "charge", "refund", "reset"}, c.Command) {
+		return fmt.Errorf("command must be reserve, peek, charge, refund or reset, not '%.40s'", c.Command)
+	}
+	if len(c.Rows) < 1 || len(c.Rows) > 2 {
+		return fmt.Errorf("there must be 1 or 2 rows, not %d", len(c.Rows))
+	}
+	for _, row := range c.Rows {
+		if !keys.MatchString(row[0]) {
+			return fmt.Errorf("key must be 1 to 20 letters from a to z, not '%.40s'", row[0])
+		}
+	}
+	if len(c.More) > 1 {
+		return fmt.Errorf("there must be at most 1 word behind the rows, not %d", len(c.More))
+	}
+	return nil
+}
+
+// An answer is what was sent and replied, or an error.
 type answer struct {
-	Redis    string         `json:"redis"` // its address
-	Commands []exchange     `json:"commands"`
-	Source   limiter.Source `json:"source"`
-	Rows     []row          `json:"rows"` // one for each funnel
-	Error    string         `json:"error,omitempty"`
+	Redis  string `json:"redis"` // its address
+	Sent   string `json:"sent"`
+	Shown  string `json:"shown"`  // the reply, as redis-cli shows it
+	Source string `json:"source"` // module or script
+	Reply  any    `json:"reply"`
+	Error  string `json:"error,omitempty"`
 }
 
-// A row has times in seconds.
-type row struct {
-	Limited    bool    `json:"limited"` // or overfull, after a charge
-	Wait       float64 `json:"wait"`    // before going ahead, or when limited, before asking again; below 0: never
-	ResetAfter float64 `json:"reset_after"`
-	Receipt    int64   `json:"receipt,string"` // JavaScript has no such numbers
-}
-
-// decide answers a call, with status 400 when it is wrong, 502 when Redis replies an error,
-// and 503 when Redis does not reply.
-func decide(w http.ResponseWriter, r *http.Request, s store) (status int, a answer) {
+// answerTo answers a call, with status 400 if it is wrong, 502 if Redis cannot decide, and 503 if
+// Redis does not reply.
+func answerTo(w http.ResponseWriter, r *http.Request, s store) (status int, a answer) {
 	var asked call
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, 16<<10))
 	decoder.DisallowUnknownFields()
@@ -79,43 +96,19 @@ func decide(w http.ResponseWriter, r *http.Request, s store) (status int, a answ
 		a.Error = err.Error()
 		return http.StatusBadRequest, a
 	}
-
-	ctx, recording := record(r.Context())
-	var results limiter.Results
-	if asked.Funnels[0].Job > 0 && asked.Command != "reset" {
-		a.Source = limiter.FromModule
-		a.Rows, err = asked.askModule(ctx, s)
-	} else {
-		results, err = asked.ask(ctx, s.limiter)
-	}
-	a.Commands = *recording
-	var invalid gcra.Error
+	a, err = s.send(r.Context(), asked)
 	var reply redis.Error
 	switch {
 	case err == nil:
-		a.tell(results)
+		a.Shown = strings.Join(rediscli.Lines(a.Reply), "\n")
 		return http.StatusOK, a
-	case errors.As(err, &invalid):
-		a.Error = invalid.Error()
-		return http.StatusBadRequest, a
-	case errors.As(err, &reply):
-		a.Error = reply.Error()
-		return http.StatusBadGateway, a
+	case !errors.As(err, &reply):
+		status = http.StatusServiceUnavailable
+	case strings.HasPrefix(reply.Error(), "ERR "):
+		status = http.StatusBadRequest
+	default:
+		status = http.StatusBadGateway
 	}
 	a.Error = err.Error()
-	return http.StatusServiceUnavailable, a
-}
-
-func (a *answer) tell(results limiter.Results) {
-	for _, result := range results {
-		a.Source = result.Source
-		limited, wait := result.Limited() || result.RetryAfter > 0, result.Wait.Seconds()
-		switch {
-		case result.RetryAfter == limiter.NoRetry:
-			wait = -1
-		case limited:
-			wait = result.RetryAfter.Seconds()
-		}
-		a.Rows = append(a.Rows, row{limited, wait, result.ResetAfter.Seconds(), result.Receipt})
-	}
+	return status, a
 }

@@ -1,14 +1,14 @@
-// Playground serves a page on which funnels of a real server are seen: how they fill with
-// each call, how they leak, and what a call is told.
+// Playground serves a page on which the limits of a real server are seen: how funnels fill with
+// each call, how they leak, who holds slots, and what a call replies.
 //
 //	./build.sh run                  # a server with the module, in another terminal
 //	go run ./examples/playground    # -redis ADDRESS, or a URL, for another server
 //
 // and open the address that it prints. The first go run compiles the libraries, in silence,
 // for a minute or two. Keys begin with playground: and four characters that change with
-// each run; with -prefix, several playgrounds share their funnels.
+// each run; with -prefix, several playgrounds share their keys.
 //
-// A server without the module works, too, but for slots: the page says what decides.
+// A server without the module works, too, by the script: the page says which of them decides.
 package main
 
 import (
@@ -22,7 +22,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"funnel/examples/internal/web"
-	"funnel/limiter"
 )
 
 func main() {
@@ -44,13 +43,12 @@ func main() {
 	// Fail soon, and send no call twice.
 	options.MaxRetries = -1
 	options.DialerRetries = 1
-	options.ContextTimeoutEnabled = true
+	options.DialTimeout = time.Second
+	options.ReadTimeout = time.Second
 	rdb := redis.NewClient(options)
 	defer rdb.Close()
-	rdb.AddHook(recorder{})
-	l := limiter.New(rdb, limiter.WithPrefix(*prefix), limiter.WithTimeout(time.Second))
 
-	if err := web.Serve(*listen, 5*time.Second, handler(store{l, rdb, *prefix}), logger); err != nil {
+	if err := web.Serve(*listen, 5*time.Second, handler(store{rdb, *prefix}), logger); err != nil {
 		logger.Error("the server has failed", "error", err)
 		os.Exit(1)
 	}

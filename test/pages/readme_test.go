@@ -1,5 +1,5 @@
 // The READMEs keep what they show: the first call, the first of the two commands, and the
-// program of four lines. Figures are the same on all pages.
+// program of four lines.
 
 package pages_test
 
@@ -20,43 +20,20 @@ import (
 	"funnel/test/pages/page"
 )
 
-// TestREADMEsShowTheSame: both READMEs show the commands that are tested.
+// TestREADMEsShowTheSame: the Chinese README shows commands of the English one, which are tested.
 func TestREADMEsShowTheSame(t *testing.T) {
 	commands := func(path string) (commands []page.Block) {
 		for _, block := range page.Blocks(t, filepath.Join(top, path)) {
 			if strings.HasPrefix(block.Mark, "test: ") {
+				block.Line = 0
 				block.Text = regexp.MustCompile(`(?m) +(#|//) .*$`).ReplaceAllString(block.Text, "")
 				commands = append(commands, block)
 			}
 		}
 		return commands
 	}
-	require.NotEmpty(t, commands("README.md"))
-	require.Equal(t, commands("README.md"), commands("README.zh-CN.md"))
-}
-
-// TestFiguresAreThoseOfThePage: docs/performance.md has what was measured, and other pages
-// have copies made by hand.
-func TestFiguresAreThoseOfThePage(t *testing.T) {
-	measured := read(t, "docs/performance.md")
-	figures := regexp.MustCompile(`\b\d{1,3},\d{3}\b`).FindAllString(read(t, "docs/moving-from-redis-rate.md"), -1)
-	require.Greater(t, len(figures), 2)
-	for _, figure := range figures {
-		require.Contains(t, measured, "| "+figure+" |", "docs/moving-from-redis-rate.md: not a figure of docs/performance.md")
-	}
-	ratio := regexp.MustCompile(`(?m)^\| CL.THROTTLE \| [\d,]+ .* ([\d.]+) \|$`).FindStringSubmatch(measured)
-	require.NotNil(t, ratio)
-	requireCopy := func(page, figure string) {
-		require.True(t, strings.Contains(read(t, page), figure), "%s needs the figure of docs/performance.md: %s", page, figure)
-	}
-	requireCopy("README.md", " "+ratio[1]+" times")
-	requireCopy("README.zh-CN.md", " "+ratio[1]+" 倍")
-	leases := regexp.MustCompile(`(?m)^\| leases of 50ms \| 1 \| ([\d,]+) \|`).FindStringSubmatch(measured)
-	require.NotNil(t, leases)
-	decisions, err := strconv.Atoi(strings.ReplaceAll(leases[1], ",", ""))
-	require.NoError(t, err)
-	requireCopy("README.md", fmt.Sprintf(" %.1f million calls a second", float64(decisions)/1e6))
-	requireCopy("README.zh-CN.md", fmt.Sprintf(" %d 万次", (decisions+50_000)/100_000*10))
+	require.NotEmpty(t, commands("README.zh-CN.md"))
+	require.Subset(t, commands("README.md"), commands("README.zh-CN.md"))
 }
 
 // TestFirstCall runs the first of the two commands in a new clone: its server answers as the README shows.
