@@ -9,7 +9,7 @@ type Error string
 //go:nosplit
 func (e Error) Error() string { return string(e) }
 
-// Errors of [NewRate] and [Rate.Decide].
+// Errors of [NewRate], [Rate.Request] and the operations of a [Funnel].
 const (
 	ErrCapacity Error = "capacity must be at least 1"
 	ErrCount    Error = "count must be at least 1"

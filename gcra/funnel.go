@@ -60,14 +60,17 @@ type Funnel struct {
 	Taken    int64 // by Take: from 0 to the quantity
 }
 
-// Reserve takes the tokens, like [Rate.Decide], for a caller that can wait for
-// maxWait nanoseconds: it also takes tokens that will fit by then. Decision.Wait says
+// Reserve takes the tokens if they fit, for a caller that can wait for maxWait
+// nanoseconds: it also takes tokens that will fit by then. Decision.Wait says
 // how long the caller has to wait. Until then the funnel is overfull and limits others.
 // So reservations are served in the order of asking. If callers wait as told, they go
 // ahead with at most capacity + elapsed/T tokens in any stretch of time.
 //
 // When the call is limited, Decision.Wait is the time after which the same reservation is
-// allowed. A negative maxWait counts as 0, which is Decide.
+// allowed. A negative maxWait counts as 0. A quantity of 0 takes nothing.
+//
+// A stored TAT may come from another rate or another clock. If it is further ahead than the
+// tolerance, the funnel is overfull: it limits every call until enough has leaked.
 //
 //go:nosplit
 func (f *Funnel) Reserve(now, maxWait int64) error {

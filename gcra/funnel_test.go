@@ -114,7 +114,7 @@ func (o operation) agree(t require.TestingT, n numbers) (got gcra.Decision, err 
 // drawMaxWaitAndReceipt generates the max wait and the receipt of a call, gathered where the answer changes.
 func drawMaxWaitAndReceipt(t *rapid.T, n numbers) numbers {
 	rate, _ := gcra.NewRate(n.capacity, n.count, n.period)
-	decision, _ := rate.Decide(n.tat, n.now, n.quantity)
+	decision, _, _ := operations[0].ask(rate, n.tat, n.now, n.quantity, 0, 0)
 	last := rapid.OneOf(rapid.Just(int64(0)), around(max(decision.Wait, 0)), around(n.now), around(n.tat),
 		between(0, math.MaxInt64), rapid.Just(gcra.NoReceipt))
 	n.maxWait, n.receipt = last.Draw(t, "max wait"), last.Draw(t, "receipt")

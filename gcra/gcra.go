@@ -164,30 +164,6 @@ func (d Decision) RetryAfter() int64 {
 	return Never
 }
 
-// Decide takes quantity tokens, at the instant now, from a funnel of rate r whose
-// theoretical arrival time is tat ([Empty] for a funnel that is not stored). A quantity
-// of 0 takes nothing.
-//
-// The errors are the errors of [Rate.Request], and [ErrTAT]: the call would be allowed, but
-// its new TAT is beyond the year 2262, when 63 bits end. With an error, the Decision is
-// zero.
-//
-// A stored TAT may come from another rate or another clock. If it is further ahead than
-// the tolerance, the funnel is overfull: it limits every call until enough has leaked.
-//
-//go:nosplit
-func (r Rate) Decide(tat, now, quantity int64) (Decision, error) {
-	request, err := r.Request(quantity)
-	if err != nil {
-		return Decision{}, err
-	}
-	funnel := Funnel{Request: request, TAT: tat}
-	if err := funnel.Reserve(now, 0); err != nil {
-		return Decision{}, err
-	}
-	return funnel.Decision, nil
-}
-
 // product multiplies two numbers that are not negative; ok says that the result
 // fits 63 bits.
 //
