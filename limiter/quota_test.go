@@ -201,18 +201,21 @@ func TestClocksOfCallers(t *testing.T) {
 	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
 		const days = 5 * 24 * time.Hour
 		ctx, zone, counted := t.Context(), noon(), &counting{Client: client}
-		limit, week := limiter.Daily(15, zone), limiter.Monthly(15, zone)
+		limit, month := limiter.Daily(15, zone), limiter.Monthly(15, zone)
 		end := endOf(limit, time.Now()).UnixNano()
-		exact, behind, ahead := withWall(counted, 0), withWall(counted, -40*24*time.Hour), withWall(counted, days)
+		at := func(ahead time.Duration) *limiter.Limiter {
+			return withWall(counted, ahead, limiter.WithSource(source))
+		}
+		exact, behind, ahead := at(0), at(-40*24*time.Hour), at(days)
 		allow(t, exact, "warm up", limit) // the script is loaded
 
 		before := counted.trips.Load()
 		results, err := behind.AllowAll(ctx, limiter.Request{"rate", fifteenPerDay, 1}, limiter.Request{"day", limit, 1},
-			limiter.Request{"month", week, 2})
+			limiter.Request{"month", month, 2})
 		require.NoError(t, err)
 		require.EqualValues(t, 2, counted.trips.Load()-before, "it asks once more")
 		require.Equal(t, []int{14, 14, 13}, []int{results[0].Remaining, results[1].Remaining, results[2].Remaining})
-		require.Equal(t, []int64{end, endOf(week, time.Now()).UnixNano()}, []int64{results[1].Receipt, results[2].Receipt})
+		require.Equal(t, []int64{end, endOf(month, time.Now()).UnixNano()}, []int64{results[1].Receipt, results[2].Receipt})
 		taken, err := behind.AllowAtMost(ctx, "day", limit, 20)
 		require.NoError(t, err)
 		require.Equal(t, []any{14, end, source}, []any{taken.Allowed, taken.Receipt, taken.Source})

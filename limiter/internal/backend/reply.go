@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"slices"
 	"time"
 
 	"funnel/gcra"
@@ -71,18 +72,15 @@ func NewReply(source string, rows []call.Row) Reply {
 // Ended returns the reply on a call if a quota has ended at an instant, and has no next period. Refunds of such a
 // quota do nothing, and need no reply of their own.
 func (c *Call) Ended(source string, at time.Time) (reply Reply, ended bool) {
-	if c.Operation == call.Refund {
+	hasEnded := func(row Row) bool { return row.Kind == call.Quota && row.Quota.EndAt(at) <= at.UnixNano() }
+	if c.Operation == call.Refund || !slices.ContainsFunc(c.Rows, hasEnded) {
 		return Reply{}, false
 	}
 	rows := make([]call.Row, len(c.Rows))
 	for i := range c.Rows {
-		if row := &c.Rows[i]; row.Kind == call.Quota && row.Quota.EndAt(at) <= at.UnixNano() {
+		if hasEnded(c.Rows[i]) {
 			rows[i].Decision = call.Decision{Limited: true, Wait: gcra.Never}
-			ended = true
 		}
-	}
-	if !ended {
-		return Reply{}, false
 	}
 	reply = NewReply(source, rows)
 	reply.Refused = true

@@ -10,11 +10,17 @@ import (
 	"fmt"
 	"math"
 	"time"
+	"unique"
 )
 
 // A Calendar has one period after another. The zero Calendar has none. Calendars are equal if they have the same
 // periods, and the same zone by name and by its offset in 1970: a zone that is loaded twice is one zone.
-type Calendar struct {
+//
+// It is a pointer to its rules, so that limits stay small.
+type Calendar struct{ rules unique.Handle[rules] }
+
+// rules tell when the periods of a calendar begin and end.
+type rules struct {
 	unit    unit
 	zone    *time.Location
 	day     int          // of the month on which months begin
@@ -35,60 +41,72 @@ const (
 )
 
 // Days returns the calendar of days in a zone.
-func Days(zone *time.Location) Calendar { return Calendar{unit: day, zone: canonical(zone)} }
+func Days(zone *time.Location) Calendar { return of(rules{unit: day, zone: canonical(zone)}) }
 
 // Weeks returns the calendar of weeks in a zone, which begin on Monday.
 func Weeks(zone *time.Location) Calendar {
-	return Calendar{unit: week, zone: canonical(zone), weekday: time.Monday}
+	return of(rules{unit: week, zone: canonical(zone), weekday: time.Monday})
 }
 
 // Months returns the calendar of months in a zone, which begin on the first.
 func Months(zone *time.Location) Calendar {
-	return Calendar{unit: month, zone: canonical(zone), day: 1}
+	return of(rules{unit: month, zone: canonical(zone), day: 1})
 }
 
 // Once returns the calendar of one period, which has always run.
-func Once(end time.Time) Calendar { return Calendar{unit: once, end: end.Round(0).UTC()} }
+func Once(end time.Time) Calendar { return of(rules{unit: once, end: end.Round(0).UTC()}) }
+
+func of(r rules) Calendar { return Calendar{unique.Make(r)} }
+
+// get returns the rules of the calendar.
+func (c Calendar) get() rules {
+	if c.IsZero() {
+		return rules{}
+	}
+	return c.rules.Value()
+}
 
 // From has months begin on a day from 1 to 31, or on the last day of a month that is shorter.
 func (c Calendar) From(day int) Calendar {
-	c.day = day
-	if c.unit != month {
-		c.unit = notMonth
+	r := c.get()
+	r.day = day
+	if r.unit != month {
+		r.unit = notMonth
 	}
-	return c
+	return of(r)
 }
 
 // FromWeekday has weeks begin on a weekday.
 func (c Calendar) FromWeekday(day time.Weekday) Calendar {
-	c.weekday = day
-	if c.unit != week {
-		c.unit = notWeek
+	r := c.get()
+	r.weekday = day
+	if r.unit != week {
+		r.unit = notWeek
 	}
-	return c
+	return of(r)
 }
 
 // IsZero reports whether c is the zero Calendar.
-func (c Calendar) IsZero() bool { return c.unit == none }
+func (c Calendar) IsZero() bool { return c == Calendar{} }
 
 // The commands take ends after firstEnd, up to lastEnd.
 var firstEnd, lastEnd = time.Unix(0, 0).UTC(), time.Unix(0, math.MaxInt64).UTC()
 
 // Check returns why the calendar is not valid, or nil. The other methods are for valid calendars.
 func (c Calendar) Check() error {
-	switch {
-	case c.unit == notMonth:
-		return fmt.Errorf("From(%d) is for Monthly: use FromWeekday for Weekly, and neither for other limits", c.day)
-	case c.unit == notWeek:
-		return fmt.Errorf("FromWeekday(%v) is for Weekly: use From for Monthly, and neither for other limits", c.weekday)
-	case c.unit != once && c.zone == nil:
+	switch r := c.get(); {
+	case r.unit == notMonth:
+		return fmt.Errorf("From(%d) is for Monthly: use FromWeekday for Weekly, and neither for other limits", r.day)
+	case r.unit == notWeek:
+		return fmt.Errorf("FromWeekday(%v) is for Weekly: use From for Monthly, and neither for other limits", r.weekday)
+	case r.unit != once && r.zone == nil:
 		return errors.New("the zone must not be nil: use time.UTC, time.Local or time.LoadLocation")
-	case c.unit == month && (c.day < 1 || c.day > 31):
-		return fmt.Errorf("a month must begin on a day from 1 to 31, not %d", c.day)
-	case c.unit == week && (c.weekday < time.Sunday || c.weekday > time.Saturday):
-		return fmt.Errorf("a week must begin on a day from time.Sunday to time.Saturday, not %v", c.weekday)
-	case c.unit == once && (!c.end.After(firstEnd) || c.end.After(lastEnd)):
-		return fmt.Errorf("the end must be after %v, and no later than %v, not %v", firstEnd, lastEnd, c.end)
+	case r.unit == month && (r.day < 1 || r.day > 31):
+		return fmt.Errorf("a month must begin on a day from 1 to 31, not %d", r.day)
+	case r.unit == week && (r.weekday < time.Sunday || r.weekday > time.Saturday):
+		return fmt.Errorf("a week must begin on a day from time.Sunday to time.Saturday, not %v", r.weekday)
+	case r.unit == once && (!r.end.After(firstEnd) || r.end.After(lastEnd)):
+		return fmt.Errorf("the end must be after %v, and no later than %v, not %v", firstEnd, lastEnd, r.end)
 	}
 	return nil
 }
@@ -96,14 +114,15 @@ func (c Calendar) Check() error {
 // Period returns the period that runs at an instant: from begin on, until end, which is in the next period. The only
 // period of Once begins at the zero Time, and has ended if end is not after the instant.
 func (c Calendar) Period(at time.Time) (begin, end time.Time) {
-	if c.unit == once {
-		return time.Time{}, c.end
+	r := c.get()
+	if r.unit == once {
+		return time.Time{}, r.end
 	}
-	date := c.firstDate(at.In(c.zone))
-	begin = c.beginOf(date)
+	date := r.firstDate(at.In(r.zone))
+	begin = r.beginOf(date)
 	for {
-		date = c.nextDate(date)
-		end = c.beginOf(date)
+		date = r.nextDate(date)
+		end = r.beginOf(date)
 		if end.After(at) { // clocks may have been set back since, into a date that has ended
 			return begin, end
 		}
@@ -112,35 +131,35 @@ func (c Calendar) Period(at time.Time) (begin, end time.Time) {
 }
 
 // firstDate returns the date on which the period begins that has the date of an instant. Dates are midnights in UTC.
-func (c Calendar) firstDate(at time.Time) time.Time {
+func (r *rules) firstDate(at time.Time) time.Time {
 	date := dateOf(at.Date())
-	switch c.unit {
+	switch r.unit {
 	case week:
-		return date.AddDate(0, 0, -int((7+date.Weekday()-c.weekday)%7))
+		return date.AddDate(0, 0, -int((7+date.Weekday()-r.weekday)%7))
 	case month:
-		if first := c.inMonth(at.Year(), at.Month()); !first.After(date) {
+		if first := r.inMonth(at.Year(), at.Month()); !first.After(date) {
 			return first
 		}
-		return c.inMonth(at.Year(), at.Month()-1)
+		return r.inMonth(at.Year(), at.Month()-1)
 	}
 	return date
 }
 
 // nextDate returns the date on which the next period begins.
-func (c Calendar) nextDate(first time.Time) time.Time {
-	switch c.unit {
+func (r *rules) nextDate(first time.Time) time.Time {
+	switch r.unit {
 	case week:
 		return first.AddDate(0, 0, 7)
 	case month:
-		return c.inMonth(first.Year(), first.Month()+1)
+		return r.inMonth(first.Year(), first.Month()+1)
 	}
 	return first.AddDate(0, 0, 1)
 }
 
 // inMonth returns the date in a month on which a period begins.
-func (c Calendar) inMonth(year int, month time.Month) time.Time {
+func (r *rules) inMonth(year int, month time.Month) time.Time {
 	last := dateOf(year, month+1, 0)
-	return dateOf(last.Year(), last.Month(), min(c.day, last.Day()))
+	return dateOf(last.Year(), last.Month(), min(r.day, last.Day()))
 }
 
 func dateOf(year int, month time.Month, day int) time.Time {
@@ -151,8 +170,8 @@ const aDay = 24 * time.Hour
 
 // beginOf returns the first instant of a date, or of the next date that the zone has. It looks at one offset of the
 // zone after another, from an instant on at which the date has begun nowhere: offsets are at most a week.
-func (c Calendar) beginOf(date time.Time) time.Time {
-	from := date.Add(-8 * aDay).In(c.zone)
+func (r *rules) beginOf(date time.Time) time.Time {
+	from := date.Add(-8 * aDay).In(r.zone)
 	for {
 		_, seconds := from.Zone()
 		_, until := from.ZoneBounds()
@@ -164,31 +183,31 @@ func (c Calendar) beginOf(date time.Time) time.Time {
 			begin = from // clocks skip midnight
 		}
 		if until.IsZero() || begin.Before(until) {
-			return begin.In(c.zone)
+			return begin.In(r.zone)
 		}
-		from = until.In(c.zone)
+		from = until.In(r.zone)
 	}
 }
 
 // String describes the calendar, as what stands behind a number: "per day in Europe/Berlin".
 func (c Calendar) String() string {
-	zone := "no zone"
-	if c.zone != nil {
-		zone = c.zone.String()
+	r, zone := c.get(), "no zone"
+	if r.zone != nil {
+		zone = r.zone.String()
 	}
 	switch {
-	case c.unit == once:
-		return "until " + c.end.Format(time.RFC3339Nano)
-	case c.unit == day:
+	case r.unit == once:
+		return "until " + r.end.Format(time.RFC3339Nano)
+	case r.unit == day:
 		return "per day in " + zone
-	case c.unit == week && c.weekday == time.Monday:
+	case r.unit == week && r.weekday == time.Monday:
 		return "per week in " + zone
-	case c.unit == week:
-		return fmt.Sprintf("per week from %v in %s", c.weekday, zone)
-	case c.unit == month && c.day == 1:
+	case r.unit == week:
+		return fmt.Sprintf("per week from %v in %s", r.weekday, zone)
+	case r.unit == month && r.day == 1:
 		return "per month in " + zone
-	case c.unit == month:
-		return fmt.Sprintf("per month from day %d in %s", c.day, zone)
+	case r.unit == month:
+		return fmt.Sprintf("per month from day %d in %s", r.day, zone)
 	}
 	return "per period that is not valid"
 }

@@ -39,7 +39,7 @@ func (r *Rows) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	now := r.instant() // under the lock: no call has an earlier time than the last
-	ahead := r.ahead(now)
+	ahead := r.ahead(c, now)
 	if reply, ended := c.Ended(backend.Local, time.Unix(0, now+int64(ahead))); ended {
 		return reply, nil
 	}

@@ -1,15 +1,21 @@
 package local
 
 import (
+	"slices"
 	"strings"
 	"time"
 
+	"funnel/internal/call"
+	"funnel/limiter/internal/backend"
 	"funnel/quota"
 )
 
 // ahead is by how much the wall clock is ahead of the rows' instants, in whole milliseconds, as keys expire. It changes
-// if the wall clock is set, or if the machine has slept.
-func (r *Rows) ahead(now int64) time.Duration {
+// if the wall clock is set, or if the machine has slept. Without a quota in the call nobody asks for it.
+func (r *Rows) ahead(c *backend.Call, now int64) time.Duration {
+	if !slices.ContainsFunc(c.Rows, func(row backend.Row) bool { return row.Kind == call.Quota }) {
+		return 0
+	}
 	return time.Duration(r.wall().UnixNano() - now).Truncate(time.Millisecond)
 }
 
