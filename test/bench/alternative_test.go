@@ -4,7 +4,6 @@ package bench
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,32 +14,20 @@ import (
 	"funnel/internal/servertest"
 )
 
-var shared, folder = &Client{}, "" // the server has the scripts of all alternatives
-
-func TestMain(m *testing.M) {
-	m.Run()
-	shared.Close()
-	os.RemoveAll(folder)
-}
-
-// start returns a client of the shared server, which is empty.
+// start returns a client of a server that has the scripts of all alternatives.
 func start(t *testing.T) *Client {
-	if shared.server == nil {
-		folder, _ = os.MkdirTemp("", "funnel-bench-test-")
-		s := &Setting{Ctx: t.Context(), Module: servertest.Module(t), Rounds: 3, Round: 5 * time.Millisecond,
-			Progress: func(string, ...any) {}}
-		s.Marker, s.Err = BuildMarker(t.Context(), folder)
-		shared = s.Start(s.Module, nil)
-		for _, a := range Alternatives("") {
-			for _, script := range a.Scripts {
-				shared.Do("SCRIPT", "LOAD", script)
-			}
+	s := &Setting{Ctx: t.Context(), Module: servertest.Module(t), Rounds: 3, Round: 5 * time.Millisecond,
+		Progress: func(string, ...any) {}}
+	s.Marker, s.Err = BuildMarker(t.Context(), t.TempDir())
+	client := s.Start(s.Module, nil)
+	t.Cleanup(client.Close)
+	for _, a := range Alternatives("") {
+		for _, script := range a.Scripts {
+			client.Do("SCRIPT", "LOAD", script)
 		}
-		require.NoError(t, s.Err)
 	}
-	shared.Ctx, shared.Err = t.Context(), nil
-	shared.Do("FLUSHALL")
-	return shared
+	require.NoError(t, s.Err)
+	return client
 }
 
 // TestAlternativesAllowExactlyTheCapacity at one instant. They leave one key that expires, or three.
@@ -108,7 +95,6 @@ func TestCallsAreTimed(t *testing.T) {
 	}
 	require.Equal(t, "1.00 (1.00–1.00)", all[0].ratio(&all[0].contestant, rate))
 
-	shared.Do("FLUSHALL")
 	table := s.goClients()
 	require.NoError(t, s.Err)
 	require.Len(t, table.Rows, 2*6)
