@@ -18,23 +18,24 @@
 #   FUNNEL_ARCHITECTURE    amd64 or arm64 (this machine's): servers for another one
 #                          than this machine's run emulated, by qemu-user
 #
-# Needs apt, on Debian or a derivative, but neither root nor a chroot: the packages
+# Needs mmdebstrap, on Debian or a derivative, but neither root nor a chroot: the packages
 # are unpacked, not installed, and see the host's files and ports. The server that is
-# built from source also needs gcc, make and musl-tools; for root they are installed.
+# built from source also needs gcc, make and musl-tools.
 
 set -euo pipefail
 
-# Name, suites, package, or "source:" and the source package to build with musl. No suite
+# Name, suites, package; or, to build with musl, Debian's file of its source. No suite
 # has Redis 6.2, 7.2 or 7.4; Redict 7.3 is a fork of 7.2.
 servers='
 redis-7.0       bookworm          redis-server
-redis-7.0-musl  bookworm          source:redis
+redis-7.0-musl  bookworm          r/redis/redis_7.0.15.orig.tar.gz
 redict-7.3      forky             redict-server
 redis-8         trixie            redis-server
 redis-8-latest  sid,experimental  redis-server
 valkey-8        trixie            valkey-server
 valkey-9        forky             valkey-server
 '
+source_sum=4b1dc4ee6d622a09fff9c6777191209750fb5e5a725ef78ea012d6eef4c22982
 
 cache=${FUNNEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/funnel}/servers
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
@@ -57,124 +58,61 @@ if [ "$cpu" != "$machine" ]; then
     [ -n "$emulator" ] || die "nothing runs servers for $architecture here: apt-get install qemu-user-static"
 fi
 
-# install_quietly PACKAGE: for root only; other users are told what to do.
-install_quietly() { [ "$(id -u)" = 0 ] && (packages "$1") >&2; }
-
 # Finds the tools for fetching; with a full cache, none are needed.
 prepare() {
     [ -z "${work-}" ] || return 0
-    local tool
-    for tool in apt-get dpkg-deb flock; do
-        command -v "$tool" >/dev/null || die "$tool is missing: apt, dpkg and util-linux are needed"
-    done
-    [ -e "$keyring" ] || install_quietly debian-archive-keyring ||
-        die "$keyring is missing: apt-get install debian-archive-keyring"
+    need_package mmdebstrap
+    need_package flock util-linux
+    [ -e "$keyring" ] || packages debian-archive-keyring
     mirror=$(debian_mirror)
+    mirror=${mirror%/}
 
     # Only one run at a time writes to the cache.
     mkdir -p "$cache" || die "cannot make $cache"
     exec 9>"$cache/.lock"
     flock 9 || die "cannot lock $cache"
 
-    # Not in the cache: apt drops root for the user _apt, who cannot enter a home.
     work=$(mktemp -d) || die "cannot make a temporary folder"
     trap 'rm -rf "$work" "$cache/.new"' EXIT
-    chmod 755 "$work"
-}
-
-# update SUITES TYPE: makes our own apt in the folder $apt. It knows these suites, their
-# binary packages (deb) or sources (deb-src), and no installed package. Its other settings,
-# such as a proxy, are the host's.
-update() {
-    local dir=$work/$2/$1
-    apt=$dir
-    [ ! -e "$dir/done" ] || return 0
-    mkdir -p "$dir/state/lists/partial" "$dir/cache/archives/partial"
-    : >"$dir/status"
-    cat >"$dir/debian.sources" <<END
-Types: $2
-URIs: $mirror
-Suites: ${1//,/ }
-Components: main
-Architectures: $architecture
-Signed-By: $keyring
-END
-    # Servers may come from experimental, which apt avoids; their libraries may not.
-    cat >"$dir/preferences" <<END
-Package: redis-* redict-* valkey-*
-Pin: release a=*
-Pin-Priority: 500
-END
-    cat >"$dir/apt.conf" <<END
-APT::Architecture "$architecture";
-APT::Architectures { "$architecture"; };
-Dir::State "$dir/state";
-Dir::State::status "$dir/status";
-Dir::Cache "$dir/cache";
-Dir::Etc::sourcelist "$dir/debian.sources";
-Dir::Etc::sourceparts "/dev/null";
-Dir::Etc::preferences "$dir/preferences";
-Dir::Etc::preferencesparts "/dev/null";
-Dir::Etc::trusted "/dev/null";
-Dir::Etc::trustedparts "/dev/null";
-Acquire::AllowInsecureRepositories "false";
-Acquire::Languages "none";
-Acquire::Retries "3";
-APT::Get::AllowUnauthenticated "false";
-APT::Install-Recommends "false";
-APT::Update::Error-Mode "any";
-#clear APT::Update::Post-Invoke;
-#clear APT::Update::Post-Invoke-Success;
-END
-    apt-get -qq -c "$dir/apt.conf" update >&2 </dev/null || return
-    : >"$dir/done"
 }
 
 # unpack SUITES PACKAGE ROOT: unpacks the package and its dependencies. On failure, $reason
 # says why.
 unpack() {
-    local deb
-    reason="the package lists of Debian $1 cannot be had from $mirror"
-    update "$1" deb || return
-
-    reason="$2 cannot be had from Debian $1"
-    apt-get -c "$apt/apt.conf" clean || return
-    apt-get -qq -y -c "$apt/apt.conf" --download-only install "$2" >&2 </dev/null || return
-
-    reason="the packages cannot be unpacked"
-    for deb in "$apt"/cache/archives/*.deb; do
-        dpkg-deb -x "$deb" "$3" || return
+    local suite sources=()
+    for suite in ${1//,/ }; do
+        sources+=("deb $mirror $suite main")
     done
+    reason="$2 cannot be had from Debian $1 at $mirror"
+    # Servers may come from experimental, which apt avoids; their libraries may not.
+    # shellcheck disable=SC2016 # mmdebstrap sets $1
+    mmdebstrap --quiet --variant=extract --mode=chrootless --architectures="$architecture" --keyring="$keyring" \
+        --aptopt='Acquire::Retries "3"' \
+        --setup-hook='printf "Package: redis-* redict-* valkey-*\nPin: release a=*\nPin-Priority: 500\n" \
+            >"$1/etc/apt/preferences.d/servers"' \
+        --include="$2" '' "$3" "${sources[@]}" >&2 </dev/null || return
     rm -rf "${3:?}"/{usr/share,etc,var}
 }
 
-# build SUITES SOURCE ROOT: builds the server as its authors publish it. Debian's patches
+# build SOURCE ROOT: builds the server as its authors publish it. Debian's patches
 # are for the libraries that Debian links it with. On failure, $reason says why.
 build() {
-    local loader=/lib/ld-musl-x86_64.so.1 tool source=$work/source
+    local loader=/lib/ld-musl-x86_64.so.1 source=$work/source
     reason="built on amd64 for amd64 only, where the module is tried with musl"
     [ "$architecture" = amd64 ] && [ -z "$emulator" ] || return
-    for tool in musl-gcc:musl-tools gcc:gcc make:make; do
-        reason="${tool%:*} is missing: apt-get install ${tool#*:}"
-        command -v "${tool%:*}" >/dev/null || install_quietly "${tool#*:}" || return
-    done
+    reason="musl-gcc, gcc and make are missing, and cannot be installed: apt-get install musl-tools gcc make"
+    (need_package musl-gcc musl-tools && need_package gcc && need_package make) >&2 || return
 
-    reason="the source lists of Debian $1 cannot be had from $mirror"
-    update "$1" deb-src || return
-
-    reason="the source of $2 cannot be had from Debian $1"
-    rm -rf "$source"
+    reason="$1 cannot be had from $mirror"
     mkdir "$source" || return
-    # For root, apt downloads as this user, into the current folder.
-    [ "$(id -u)" != 0 ] || chown _apt "$source" || return
-    (cd "$source" && apt-get -qq -c "$apt/apt.conf" --download-only --tar-only source "$2" >&2 </dev/null) || return
-    tar -C "$source" --no-same-owner --strip-components 1 -xf "$source"/*.orig.tar.* || return
+    /usr/lib/apt/apt-helper -qq download-file "$mirror/pool/main/$1" "$work/source.tar" "SHA256:$source_sum" >&2 || return
+    tar -C "$source" --no-same-owner --strip-components 1 -xf "$work/source.tar" || return
 
-    reason="$2 cannot be built with musl-gcc"
-    make -C "$source/src" -j "$(nproc)" MALLOC=libc USE_SYSTEMD=no CC=musl-gcc PREFIX="$3/usr" install \
+    reason="$1 cannot be built with musl-gcc"
+    make -C "$source/src" -j "$(nproc)" MALLOC=libc USE_SYSTEMD=no CC=musl-gcc PREFIX="$2/usr" install \
         >"$work/make.log" 2>&1 </dev/null || { tail -n 20 "$work/make.log" >&2; return 1; }
     # The C library is also the loader.
-    mkdir "$3/lib" && cp "$loader" "$3/lib/"
+    mkdir "$2/lib" && cp "$loader" "$2/lib/"
 }
 
 # wrap FOLDER KIND: writes the commands that start the programs in FOLDER/root.
@@ -217,12 +155,11 @@ fetch() {
     rm -rf "$new"
     mkdir "$new"
     case $package in
-    source:*) build "$suites" "${package#source:}" "$new/root" ;;
+    */*) build "$package" "$new/root" && package=redis ;;
     *) unpack "$suites" "$package" "$new/root" ;;
     esac || return
 
     reason="$package does not start"
-    package=${package#source:}
     wrap "$new" "${package%-server}" || return
     "$new/redis-server" --version | sed -n 's/.* v=\([^ ]*\) .*/\1/p' >"$new/version"
     [ -s "$new/version" ] || return
