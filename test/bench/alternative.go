@@ -49,7 +49,6 @@ func Alternatives(peer string) []Alternative {
 		byLibrary("script", "package limiter's Lua script", allowByLimiter, notZero),
 		{Name: "complete-script", Title: "the complete Lua script", Operation: script,
 			Scripts: []string{limiter.Script()}},
-		byLibrary("lua-funnel", "funnel in a Lua script, on a hash", allowByHash, isZero),
 		byLibrary("redis_rate", "redis_rate v10", allowByRedisRate, isZero),
 		{Name: "quota", Title: "CL.RESERVE of a quota", OnlyCounted: true, Operation: quota},
 		{Name: "slot", Title: "CL.RESERVE of a slot", OnlyCounted: true, Operation: slot},

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"funnel/limiter"
-	"funnel/limiter/textbook"
 )
 
 // byLibrary is an alternative that sends what a library for Go sends. Libraries do not export
@@ -31,14 +30,6 @@ func allowByLimiter(client *redis.Client, limit Limit) error {
 	l := limiter.New(client, limiter.WithSource(limiter.FromScript))
 	_, err := l.Allow(context.Background(), "",
 		limiter.Per(int(limit.Count), limit.period()).WithCapacity(int(limit.Capacity)))
-	return err
-}
-
-func allowByHash(client *redis.Client, limit Limit) error {
-	funnels, err := textbook.NewHash(client, int(limit.Capacity), float64(limit.Count)/float64(limit.Period))
-	if err == nil {
-		_, err = funnels.Allow(context.Background(), "")
-	}
 	return err
 }
 
