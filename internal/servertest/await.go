@@ -21,9 +21,9 @@ func Eventually(t testing.TB, what string, condition func() bool) {
 }
 
 // Await waits until nothing is missing from a real server. If something is, the test shows it.
-func Await(t testing.TB, what string, missing func() error) {
+func Await(t testing.TB, interval time.Duration, what string, missing func() error) {
 	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) { require.NoError(c, missing()) }, Patience, pollInterval, what)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { require.NoError(c, missing()) }, Patience, interval, what)
 }
 
 // AwaitListener waits until a program accepts connections at an address.

@@ -67,11 +67,11 @@ func StartCluster(t testing.TB, primaries int, nodeTimeout time.Duration, option
 	cluster.introduce(t)
 	cluster.shareSlots(t)
 	for i, replica := range cluster.Replicas {
-		Await(t, "the replica knows its primary", func() error {
+		Await(t, pollInterval, "the replica knows its primary", func() error {
 			return replica.Direct.ClusterReplicate(context.Background(), cluster.Primaries[i].ID).Err()
 		})
 	}
-	Await(t, "the cluster serves all slots, each on a primary with a replica", cluster.whole)
+	Await(t, pollInterval, "the cluster serves all slots, each on a primary with a replica", cluster.whole)
 	for _, node := range cluster.Nodes() {
 		cluster.do(t, node, "config", "set", "cluster-node-timeout", milliseconds(nodeTimeout))
 	}
@@ -196,7 +196,7 @@ func (c *Cluster) Migrate(t testing.TB, last int, from, to *ClusterNode) bool {
 	default:
 		return false
 	}
-	Await(t, "the slots change hands", func() error {
+	Await(t, pollInterval, "the slots change hands", func() error {
 		for _, primary := range c.Primaries {
 			ranges, err := primary.ranges()
 			if err != nil || !slices.Contains(ranges[0], to.ID) {

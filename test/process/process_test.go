@@ -42,7 +42,7 @@ func TestProcessIsAsWithoutTheModule(t *testing.T) {
 	with, without := servertest.StartModule(t), servertest.Start(t, servertest.Options{})
 	same := func(when string) {
 		// The server starts its own threads one after the other, and they name themselves.
-		servertest.Await(t, "the processes are the same "+when, func() error {
+		servertest.Await(t, 5*time.Millisecond, "the processes are the same "+when, func() error {
 			got, want := threadsOf(t, with), threadsOf(t, without)
 			if len(want) == 0 || !slices.Equal(got, want) {
 				return fmt.Errorf("with the module\n%q\nwithout\n%q", got, want)
@@ -87,7 +87,7 @@ func TestMemoryOfTheProcessIsAsWithoutTheModule(t *testing.T) {
 	with := started(servertest.Module(t), "cl.throttle", "key", "1000000", "1", "1000")
 	without := started("", "set", "key", "1700000000000000000", "px", "1000000")
 	for kind, most := range map[string]int64{"RssAnon": 200, "VmRSS": 700} { // KB
-		servertest.Await(t, "the memory is as without the module", func() error {
+		servertest.Await(t, 100*time.Millisecond, "the memory is as without the module", func() error {
 			if got, want := median(with, kind), median(without, kind); got > want+most {
 				return fmt.Errorf("%s is %d KB with the module, and %d KB without", kind, got, want)
 			}
