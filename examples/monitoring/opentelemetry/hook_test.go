@@ -30,11 +30,12 @@ func TestHookTellsWhatWasDecided(t *testing.T) {
 	tracer := trace.NewTracerProvider(trace.WithSyncer(spans)).Tracer("test")
 	server := servertest.StartModule(t)
 	rdb := server.Client(t, func(options *redis.Options) { options.DialerRetries = 1 })
+	limit := still
 	// events are the events of a span around a call for tokens.
 	events := func(quantity int, options ...limiter.Option) []trace.Event {
 		spans.Reset()
 		ctx, span := tracer.Start(t.Context(), "request")
-		limiter.New(rdb, append(options, limiter.WithHook(hook))...).AllowN(ctx, "k", still, quantity)
+		limiter.New(rdb, append(options, limiter.WithHook(hook))...).AllowN(ctx, limit.String(), limit, quantity)
 		span.End()
 		require.Len(t, spans.GetSpans(), 1)
 		return spans.GetSpans()[0].Events
@@ -51,8 +52,13 @@ func TestHookTellsWhatWasDecided(t *testing.T) {
 		attribute.String("funnel.limit", "1 per 277h46m40s, capacity 1"),
 		attribute.Int("funnel.quantity", 2),
 	}, limited[0].Attributes)
+	limit = limiter.Monthly(1, time.UTC).From(15)
+	limited = events(2)
+	require.Len(t, limited, 1)
+	require.Contains(t, limited[0].Attributes, attribute.String("funnel.limit", "1 per month from day 15 in UTC"))
+	limit = still
 	// Without a span there is nobody to tell, and it is counted.
-	_, err = limiter.New(rdb, limiter.WithHook(hook)).Peek(t.Context(), "k", still)
+	_, err = limiter.New(rdb, limiter.WithHook(hook)).Peek(t.Context(), still.String(), still)
 	require.NoError(t, err)
 
 	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
@@ -83,7 +89,7 @@ func TestHookTellsWhatWasDecided(t *testing.T) {
 	}
 	require.Equal(t, map[string]uint64{
 		"funnel.command=reserve,funnel.outcome=allowed,funnel.source=module":                      1,
-		"funnel.command=reserve,funnel.outcome=limited,funnel.source=module":                      1,
+		"funnel.command=reserve,funnel.outcome=limited,funnel.source=module":                      2,
 		"funnel.command=peek,funnel.outcome=limited,funnel.source=module":                         1,
 		"error.type=OOM,funnel.command=reserve":                                                   1,
 		"error.type=OOM,funnel.command=reserve,funnel.outcome=limited,funnel.source=closed":       1,
