@@ -35,8 +35,8 @@ func Monthly(limit int, zone *time.Location) Limit {
 	return Limit{Capacity: limit, calendar: calendar.Months(zone)}
 }
 
-// Until allows limit tokens, at least 0, until an instant after 1970 and before 2262. After it calls are limited, and
-// RetryAfter is [NoRetry].
+// Until allows limit tokens, at least 0, until an instant after 1970 and before 2262. After it calls are limited, even
+// Charge, which accounts for nothing then: RetryAfter is [NoRetry].
 func Until(limit int, end time.Time) Limit {
 	return Limit{Capacity: limit, calendar: calendar.Once(end)}
 }
