@@ -131,18 +131,18 @@ type Quota struct {
 //go:nosplit
 func (q *Quota) Reserve(now int64) error {
 	now = max(now, 0)
-	if q.Request.Ended(now) {
-		return ErrEnded
+	end, err := q.begin(now)
+	if err != nil {
+		return err
 	}
-	q.forgetExpired(now)
 	request, used := &q.Request, q.State.Used
 	// Neither is negative, so the difference fits.
 	if request.quantity > 0 && request.quantity > request.limit-used {
-		q.report(used, now)
-		q.limit(request.quantity, now)
+		q.report(used, end, now)
+		q.limit(request.quantity, end, now)
 		return nil
 	}
-	q.report(used+request.quantity, now)
+	q.report(used+request.quantity, end, now)
 	return nil
 }
 
@@ -152,15 +152,15 @@ func (q *Quota) Reserve(now int64) error {
 //go:nosplit
 func (q *Quota) Take(now int64) error {
 	now = max(now, 0)
-	if q.Request.Ended(now) {
-		return ErrEnded
+	end, err := q.begin(now)
+	if err != nil {
+		return err
 	}
-	q.forgetExpired(now)
-	request := &q.Request
-	q.Taken = min(request.quantity, max(0, request.limit-q.State.Used))
-	q.report(q.State.Used+q.Taken, now)
+	request, used := &q.Request, q.State.Used
+	q.Taken = min(request.quantity, max(0, request.limit-used))
+	q.report(used+q.Taken, end, now)
 	if q.Taken < request.quantity {
-		q.limit(1, now)
+		q.limit(1, end, now)
 	}
 	return nil
 }
@@ -187,18 +187,18 @@ func (q *Quota) Peek(now int64) error {
 //go:nosplit
 func (q *Quota) Charge(now int64) error {
 	now = max(now, 0)
-	if q.Request.Ended(now) {
-		return ErrEnded
+	end, err := q.begin(now)
+	if err != nil {
+		return err
 	}
-	q.forgetExpired(now)
 	request := &q.Request
 	used := uint64(q.State.Used) + uint64(request.quantity) // both are below 2^63
 	if used > maxInt63 {
 		return ErrUsed
 	}
-	q.report(int64(used), now)
+	q.report(int64(used), end, now)
 	if request.quantity > 0 && int64(used) > request.limit {
-		q.limit(0, now)
+		q.limit(0, end, now)
 	}
 	return nil
 }
@@ -210,14 +210,17 @@ func (q *Quota) Charge(now int64) error {
 //go:nosplit
 func (q *Quota) Refund(now int64) {
 	now = max(now, 0)
-	q.forgetExpired(now)
-	if q.Request.Ended(now) {
-		q.report(q.State.Used, now)
-		q.Decision.State = q.State
+	if q.State.Expired(now) {
+		q.State = State{}
+	}
+	end, err := q.begin(now)
+	if err != nil {
+		q.report(q.State.Used, now, now)
 		q.Decision.ResetAfter = timeUntil(q.State.Expiry, now)
+		q.Decision.State = q.State
 		return
 	}
-	q.report(max(0, q.State.Used-q.Request.quantity), now)
+	q.report(max(0, q.State.Used-q.Request.quantity), end, now)
 	after := &q.Decision.State
 	if after.Used > 0 && (q.State.Expiry > 0 || after.Used == q.State.Used) {
 		after.Expiry = q.State.Expiry
@@ -229,7 +232,11 @@ func (q *Quota) Refund(now int64) {
 // the call has cut stays cut.
 //
 //go:nosplit
-func (q *Quota) Undo(now int64) { q.report(q.State.Used, max(now, 0)) }
+func (q *Quota) Undo(now int64) {
+	now = max(now, 0)
+	end, _ := q.begin(now)
+	q.report(q.State.Used, end, now)
+}
 
 // Changes reports whether the call changes the state, so that it must be stored.
 //
@@ -239,20 +246,28 @@ func (q *Quota) Changes() bool {
 	return after.Used != q.State.Used || after.Used > 0 && after.Expiry != q.State.Expiry
 }
 
-// forgetExpired begins anew if the key has expired.
+// begin returns when the period ends, which has begun anew if the key has expired.
 //
 //go:nosplit
-func (q *Quota) forgetExpired(now int64) {
+func (q *Quota) begin(now int64) (end int64, err error) {
+	if q.Request.Ended(now) {
+		return 0, ErrEnded
+	}
 	if q.State.Expired(now) {
 		q.State = State{}
 	}
+	if q.State.Expiry > 0 && q.State.Expiry <= maxInt63/nanosecondsPerMillisecond {
+		return min(q.Request.until, q.State.Expiry*nanosecondsPerMillisecond), nil
+	}
+	return q.Request.until, nil
 }
 
-// report fills in the Decision of a call that is not limited, after which so much is used.
+// report fills in the Decision of a call that is not limited, after which so much is used in a
+// period that ends at end.
 //
 //go:nosplit
-func (q *Quota) report(used, now int64) {
-	end, decision := q.end(), &q.Decision
+func (q *Quota) report(used, end, now int64) {
+	decision := &q.Decision
 	decision.Limited = false
 	decision.Limit = q.Request.limit
 	decision.Remaining = max(0, q.Request.limit-used)
@@ -262,7 +277,7 @@ func (q *Quota) report(used, now int64) {
 	decision.State = State{Used: used}
 	if used > 0 {
 		decision.ResetAfter = end - now
-		// Below 2^63 before it is divided, or the sum would need more bits.
+		// The sum is below 2^64.
 		decision.State.Expiry = int64((uint64(end) + nanosecondsPerMillisecond - 1) / nanosecondsPerMillisecond)
 	}
 	if used > q.State.Used {
@@ -273,32 +288,12 @@ func (q *Quota) report(used, now int64) {
 // limit limits the call until the period ends, or for ever if it needs more than the limit.
 //
 //go:nosplit
-func (q *Quota) limit(needed, now int64) {
+func (q *Quota) limit(needed, end, now int64) {
 	q.Decision.Limited = true
 	q.Decision.Wait = Never
 	if needed <= q.Request.limit {
-		q.Decision.Wait = q.end() - now
+		q.Decision.Wait = end - now
 	}
-}
-
-// end is when the period ends.
-//
-//go:nosplit
-func (q *Quota) end() int64 {
-	if q.State.Expiry > 0 {
-		return min(q.Request.until, nanoseconds(q.State.Expiry))
-	}
-	return q.Request.until
-}
-
-// nanoseconds of an instant in milliseconds that is not negative, at most 2^63-1.
-//
-//go:nosplit
-func nanoseconds(milliseconds int64) int64 {
-	if milliseconds > maxInt63/nanosecondsPerMillisecond {
-		return maxInt63
-	}
-	return milliseconds * nanosecondsPerMillisecond
 }
 
 // timeUntil is the time from now until a key expires, at most 2^63-1 nanoseconds, or 0 if it

@@ -1,6 +1,9 @@
 package command
 
-import "unsafe"
+import (
+	"math/bits"
+	"unsafe"
+)
 
 // DecimalCapacity is three times eight digits; 2^63-1 has 19.
 const DecimalCapacity = 24
@@ -68,31 +71,35 @@ func (decimal *Decimal) setSeconds(nanoseconds int64) {
 // first digit that is not 0, but not behind last.
 //
 //go:nosplit
-func (decimal *Decimal) setDigits(top, middle, bottom uint64, last uint) {
-	start := uint(8)
+func (decimal *Decimal) setDigits(top, middle, bottom uint64, last uint32) {
+	start := uint32(0)
 	if top > 0 {
-		start = 4 // top is below 10^4
-		putEight((*[8]byte)(decimal.Bytes[0:8]), top)
+		start = putEight((*[8]byte)(decimal.Bytes[0:8]), top)
 	}
-	putEight((*[8]byte)(decimal.Bytes[8:16]), middle)
-	putEight((*[8]byte)(decimal.Bytes[16:24]), bottom)
-	for start < last && start < DecimalCapacity && decimal.Bytes[start] == '0' {
-		start++
+	zeros := putEight((*[8]byte)(decimal.Bytes[8:16]), middle)
+	if top == 0 {
+		start = 8 + zeros
 	}
-	decimal.Start = uint32(start)
+	zeros = putEight((*[8]byte)(decimal.Bytes[16:24]), bottom)
+	if start == 16 {
+		start += zeros
+	}
+	decimal.Start = min(start, last)
 }
 
-// putEight writes a number below 10^8 with eight digits. It finds all at once, in one
-// register: it cuts the number into two of four digits, these into four of two, and these
-// into eight. The factors divide by 100 and by 10: 5243/2^19 and 103/2^10 exceed 1/100
-// and 1/10 by so little that results below 10^4 and 100 are exact.
+// putEight writes a number below 10^8 with eight digits, and returns how many zeros are in front.
+// It finds all digits at once, in one register: it cuts the number into two of four digits, these
+// into four of two, and these into eight. The factors divide by 100 and by 10: 5243/2^19 and
+// 103/2^10 exceed 1/100 and 1/10 by so little that results below 10^4 and 100 are exact.
 //
 //go:nosplit
-func putEight(text *[8]byte, number uint64) {
+func putEight(text *[8]byte, number uint64) (zeros uint32) {
 	fours := number/10_000 | number%10_000<<32
 	hundreds := fours * 5243 >> 19 & 0x0000007f_0000007f
 	pairs := hundreds | (fours-100*hundreds)<<16
 	tens := pairs * 103 >> 10 & 0x000f_000f_000f_000f
-	// As text, where '0' is 0x30, with the first digit in the lowest byte, as in memory.
-	*(*uint64)(unsafe.Pointer(text)) = (tens | (pairs-10*tens)<<8) + 0x30303030_30303030
+	// The first digit is in the lowest byte, as in memory.
+	digits := tens | (pairs-10*tens)<<8
+	*(*uint64)(unsafe.Pointer(text)) = digits + 0x30303030_30303030 // as text, where '0' is 0x30
+	return uint32(bits.TrailingZeros64(digits)) / 8                 // 8 if there is no other digit
 }

@@ -29,6 +29,7 @@ const (
 	nanosecondDigits     = 9
 	nanosecondsPerSecond = 1_000_000_000
 	maxSeconds           = math.MaxInt64 / nanosecondsPerSecond // 292 years
+	maxSecondsDigits     = 10
 )
 
 // parseSeconds reads seconds, an integer or a decimal with 1 to 9 fraction
@@ -36,22 +37,31 @@ const (
 //
 //go:nosplit
 func parseSeconds(text string) (nanoseconds int64, ok bool) {
-	whole := text
-	for i := 0; i < len(text) && i < maxDigits; i++ {
-		if text[i] == '.' {
-			whole = text[:i]
-			nanoseconds, ok = parseFraction(text[i+1:])
-			if !ok {
-				return 0, false
-			}
+	var seconds uint64
+	length := uint(0) // of the integer, up to one digit too many
+	digits := text[:min(len(text), maxSecondsDigits+1)]
+	for length < uint(len(digits)) {
+		digit := digits[length] - '0'
+		if digit > 9 {
 			break
 		}
+		seconds = seconds*10 + uint64(digit)
+		length++
 	}
-	seconds, ok := parseInteger(whole)
-	if !ok || seconds > maxSeconds {
+	hasLeadingZero := len(text) > 1 && text[0] == '0' && text[1] != '.'
+	if length == 0 || hasLeadingZero || seconds > maxSeconds {
 		return 0, false
 	}
-	sum := uint64(seconds)*nanosecondsPerSecond + uint64(nanoseconds) // below 2^63 + 1e9, which 64 bits hold
+	if length < uint(len(text)) {
+		if text[length] != '.' {
+			return 0, false
+		}
+		nanoseconds, ok = parseFraction(text[length+1:])
+		if !ok {
+			return 0, false
+		}
+	}
+	sum := seconds*nanosecondsPerSecond + uint64(nanoseconds) // below 2^63 + 1e9, which 64 bits hold
 	return int64(sum), sum <= math.MaxInt64
 }
 

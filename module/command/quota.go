@@ -40,20 +40,12 @@ func (row *Row) readQuota(q *quota.Quota, now int64) (ok bool) {
 	}
 	q.State.Expiry = row.String.StoredExpiry
 	value := row.String.Stored
-	if len(value) > len(usedPrefix) && hasUsedPrefix(value) {
+	// Byte by byte: to compare strings may need the runtime.
+	if len(value) > len(usedPrefix) &&
+		value[0] == 'u' && value[1] == 's' && value[2] == 'e' && value[3] == 'd' && value[4] == ':' {
 		q.State.Used, ok = parseInteger(value[len(usedPrefix):])
 	}
 	return ok && q.State.Used > 0 || q.State.Expired(now)
-}
-
-//go:nosplit
-func hasUsedPrefix(value string) bool {
-	for i := 0; i < len(usedPrefix) && i < len(value); i++ {
-		if value[i] != usedPrefix[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // writeQuota writes the sum that is used, and removes the key if nothing is used.

@@ -21,13 +21,14 @@ func TestMain(m *testing.M) {
 
 const (
 	funnel = "key capacity count period quantity"
-	row    = "(" + funnel + "|key limit SLOTS ttl holder)"
+	quota  = "key limit UNTIL until quantity"
+	row    = "(" + funnel + "|key limit SLOTS ttl holder|" + quota + ")"
 )
 
 var commands = []command{
 	{"cl.throttle", "key capacity count period [quantity]", "write denyoom fast", [4]int{-5, 1, 1, 1}, ""},
 	{"cl.reserve", row + " [" + row + " ...] [max_wait]", "write denyoom fast", [4]int{-6, 1, -2, 5}, ""},
-	{"cl.take", funnel, "write denyoom fast", [4]int{6, 1, 1, 1}, contract.ErrIncrement},
+	{"cl.take", "(" + funnel + "|" + quota + ")", "write denyoom fast", [4]int{6, 1, 1, 1}, contract.ErrIncrement},
 	{"cl.peek", row + " [" + row + " ...]", "readonly fast", [4]int{-6, 1, -1, 5}, ""},
 	{"cl.charge", row + " [" + row + " ...]", "write denyoom fast", [4]int{-6, 1, -1, 5}, ""},
 	{"cl.refund", row + " [" + row + " ...] [tat]", "write fast", [4]int{-6, 1, -2, 5}, contract.ErrTAT},
@@ -43,7 +44,7 @@ type command struct {
 
 func (c command) is(flag string) bool { return slices.Contains(strings.Fields(c.flags), flag) }
 
-// most returns how many rows a call may have. A row asks for tokens of a funnel, or for a slot.
+// most returns how many rows a call may have. A row asks for tokens of a funnel, a slot, or a part of a quota.
 func (c command) most() int {
 	if strings.Contains(c.syntax, "...") {
 		return 64
@@ -53,9 +54,9 @@ func (c command) most() int {
 
 // sound replaces the words of a syntax by values of a call that is allowed.
 var sound = strings.NewReplacer("capacity", "2", "count", "1", "period", "1000", "quantity", "1", "max_wait", "0", "tat", "0",
-	"limit", "2", "ttl", "1000", "holder", "me", "(", "", ")", "")
+	"limit", "2", "ttl", "1000", "holder", "me", "until", "5000000000", "(", "", ")", "")
 
-// calls returns a call for each form of the command: for a token of each key, and for a slot; each
+// calls returns a call for each form of the command: for a token of each key, a slot, or a quota; each
 // without the words that may be left out, and with them.
 func (c command) calls(keys ...string) (lines []string) {
 	parts := strings.Split(strings.TrimSuffix(c.syntax, "]"), " [")
@@ -65,7 +66,7 @@ func (c command) calls(keys ...string) (lines []string) {
 			line += strings.Replace(" "+sound.Replace(form), "key", key, 1)
 		}
 		lines = append(lines, line)
-		isError := last == "tat" && strings.Contains(form, "SLOTS")
+		isError := last == "tat" && !strings.Contains(form, "count")
 		if len(parts) > 1 && !strings.HasSuffix(last, "...") && !isError {
 			lines = append(lines, line+" "+sound.Replace(last))
 		}

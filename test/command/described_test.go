@@ -45,8 +45,11 @@ func syntaxOf(arguments any) string {
 		case "block":
 			word = syntaxOf(argument["arguments"])
 		case "oneof":
-			forms := argument["arguments"].([]any)
-			word = "(" + syntaxOf(forms[:1]) + "|" + syntaxOf(forms[1:]) + ")"
+			var forms []string
+			for _, form := range argument["arguments"].([]any) {
+				forms = append(forms, syntaxOf([]any{form}))
+			}
+			word = "(" + strings.Join(forms, "|") + ")"
 		case "pure-token":
 			word = argument["token"].(string)
 		}
@@ -116,7 +119,7 @@ func TestUsersNeedPermission(t *testing.T) {
 		user := server.ClientOfUser(t, rule)
 		for _, c := range commands {
 			for _, line := range c.calls("user:1") {
-				require.NoError(t, admin.FlushAll(t.Context()).Err(), "a key holds a funnel or slots")
+				require.NoError(t, admin.FlushAll(t.Context()).Err(), "a key holds the state of one kind")
 				if reply := servertest.Try(user, line); slices.Contains(allowed, c.name) {
 					require.Regexp(t, "^[01] ", reply, "%s with %s", line, rule)
 				} else {

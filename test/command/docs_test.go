@@ -5,6 +5,7 @@ package command_test
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,8 @@ func TestDocs(t *testing.T) {
 }
 
 func TestDocsHaveEveryError(t *testing.T) {
-	for _, outcome := range append(contract.Outcomes, string(contract.ErrCount.Of(2)), "ERR capacity must be an integer from 1 to "+most+", not '0': for") {
+	all := slices.Concat(contract.Outcomes, contract.SlotsErrors, contract.QuotaErrors)
+	for _, outcome := range append(all, string(contract.ErrCount.Of(2)), "ERR capacity must be an integer from 1 to "+most+", not '0': for") {
 		if outcome[0] <= 'Z' { // the others are no errors
 			require.True(t, strings.Contains(commandsPage(t), strings.TrimPrefix(outcome, "ERR ")), "docs/commands.md has no %q", outcome)
 		}

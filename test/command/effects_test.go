@@ -21,10 +21,10 @@ import (
 // effects says for each call what it writes, in that order, and how INFO counts it.
 //
 // Before each call, funnel one holds 1 token of 3, and funnel two holds 2 of 3. The holder a has a slot
-// of busy for 30 seconds. The key new does not exist. If a call has several lines, the last one is the
+// of busy for 30 seconds, and 1 of 3 of the quota month is used, whose key expires at +90000. The key new does not exist. If a call has several lines, the last one is the
 // call, and the others come from other clients.
 //
-// A write of a funnel is its key: the command is SET or DEL. A write of slots is the command. In all
+// A write of a funnel or a quota is its key: the command is SET or DEL. A write of slots is the command. In all
 // lines +1 is a millisecond after [servertest.Epoch], and @2s the receipt of that instant.
 var effects = []struct{ name, call, writes, counted string }{
 	{"taken", "cl.throttle one 3 1 1", "one", "allowed"},
@@ -72,6 +72,25 @@ var effects = []struct{ name, call, writes, counted string }{
 	{"beside one that never ends", "zadd busy inf x\ncl.reserve busy 3 SLOTS 1 b", "ZADD busy +1000 b, PERSIST busy", "allowed"},
 	{"no expiry to remove", "zadd new 9223372036854775808 x\ncl.reserve new 3 SLOTS 1 b", "ZADD new +1000 b", "allowed"},
 	{"no expiry, which it should have", "persist busy\ncl.reserve busy 2 SLOTS 9 b", "ZADD busy +9000 b, PEXPIREAT busy +30000", "allowed"},
+	{"quota", "cl.reserve month 3 UNTIL ^90s 1", "month", "allowed"},
+	{"new quota beside a slot and tokens", "cl.reserve new 3 UNTIL ^90s 1 busy 2 SLOTS 9 b one 3 1 1 1", "new, ZADD busy +9000 b, one", "allowed"},
+	{"quota that is used", "cl.reserve month 3 UNTIL ^90s 3", "", "limited"},
+	{"quota that is used in a longer period", "cl.reserve month 3 UNTIL ^91s 3", "", "limited"},
+	{"quota that is used, cut", "cl.reserve month 3 UNTIL ^89s 3", "month", "limited"},
+	{"quota that is used, not cut within the millisecond", "cl.reserve month 3 UNTIL ^89.9999s 3", "", "limited"},
+	{"quota beside a funnel that limits", "cl.reserve month 3 UNTIL ^90s 1 two 3 1 1 2", "", "limited"},
+	{"quota beside a funnel that limits, cut", "cl.reserve two 3 1 1 2 month 3 UNTIL ^9s 1 new 3 UNTIL ^9s 1", "month", "limited"},
+	{"quota of which nothing is asked", "cl.reserve month 3 UNTIL ^90s 0 new 3 UNTIL ^90s 0", "", "peeked"},
+	{"quota of which nothing is asked, cut", "cl.reserve month 3 UNTIL ^9s 0", "month", "peeked"},
+	{"quota without expiry", "persist month\ncl.reserve month 3 UNTIL ^90s 0", "month", "peeked"},
+	{"quota taken in part", "cl.take month 3 UNTIL ^90s 9", "month", "allowed"},
+	{"quota of which nothing is left to take", "set month used:3 PXAT +90000\ncl.take month 3 UNTIL ^90s 9", "", "limited"},
+	{"quota peeked", "cl.peek month 3 UNTIL ^9s 9", "", "peeked"},
+	{"quota charged", "cl.charge month 3 UNTIL ^90s 9 new 3 UNTIL ^9s 100", "month new", "charged"},
+	{"quota refunded", "cl.refund month 3 UNTIL ^90s 1", "month", "refunded"},
+	{"quota refunded in part", "set month used:3 PXAT +90000\ncl.refund month 3 UNTIL ^9s 1", "month", "refunded"},
+	{"quota refunded too late", "cl.refund month 3 UNTIL ^0s 1", "", "refunded"},
+	{"quota whose period has ended", "cl.charge one 3 1 1 1 month 3 UNTIL ^0s 1", "", "errors"},
 	{"slots under a funnel's key", "cl.reserve busy 0 SLOTS 40 a one 2 SLOTS 1 b", "", "errors"},
 	{"no ttl", "cl.reserve busy 1 SLOTS 0 a", "", "errors"},
 }
@@ -92,8 +111,8 @@ func TestEffects(t *testing.T) {
 	var want []string // of the append-only file, by row
 	for _, c := range effects {
 		require.NoError(t, client.FlushAll(ctx).Err())
-		servertest.Call(t, client, "cl.charge one 3 1 1 1 two 3 1 1 2 busy 1 SLOTS 30 a")
-		commands, _ := written(t, client, "one two, ZADD busy +30000 a, PEXPIREAT busy +30000")
+		servertest.Call(t, client, "cl.charge one 3 1 1 1 two 3 1 1 2 busy 1 SLOTS 30 a "+withUntils("month 3 UNTIL ^90s 1"))
+		commands, _ := written(t, client, "one two, ZADD busy +30000 a, PEXPIREAT busy +30000, month")
 		prepared := logged(t, commands)
 		lines := strings.Split(withInstants(c.call), "\n")
 		for _, line := range lines[:len(lines)-1] {
@@ -103,14 +122,14 @@ func TestEffects(t *testing.T) {
 		}
 		drain(t, client, subscription)
 		watchers := map[string]*servertest.Wire{}
-		for _, key := range []string{"one", "two", "new", "busy"} {
+		for _, key := range []string{"one", "two", "new", "busy", "month"} {
 			watchers[key] = server.Wire(t)
 			require.Equal(t, "OK", watchers[key].MustDo(t, "watch", key))
 			require.Equal(t, "OK", watchers[key].MustDo(t, "multi"))
 		}
 		dumps, counts := servertest.Dumps(t, client), countsOf(t, client)
 
-		servertest.Try(client, withTATs(lines[len(lines)-1]))
+		servertest.Try(client, withUntils(withTATs(lines[len(lines)-1])))
 
 		commands, events := written(t, client, c.writes)
 		counts[c.counted]++

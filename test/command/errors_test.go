@@ -31,11 +31,11 @@ func requireRefused(t *testing.T, client *redis.Client, want string, words ...an
 }
 
 // TestErrors makes each error by a call of one row, and by a call of eleven rows whose tenth is wrong.
-// Commands that take one row take no slots. The fuzzer tries all numbers of words.
+// Commands that take one row take no slots, and CL.THROTTLE takes no quotas. The fuzzer tries all numbers of words.
 func TestErrors(t *testing.T) {
 	_, client := servertest.Shared(t)
 	require.NoError(t, client.RPush(t.Context(), "list", "a").Err())
-	require.NoError(t, client.Set(t.Context(), "word", "abc", 0).Err())
+	require.NoError(t, client.MSet(t.Context(), "word", "abc", "funnel", 1, "full", "used:"+most, "none", "used:0").Err())
 	require.NoError(t, client.Do(t.Context(), "zadd", "slots", most, "a").Err())
 	nine := " " // rows that are right
 	for row := range 9 {
@@ -68,11 +68,29 @@ func TestErrors(t *testing.T) {
 		{"k 2 SLOTTS 1 a", contract.ErrCount, ", not 'SLOTTS'"},
 		{"list 2 SLOTS 1 a", contract.ErrType, ""},
 		{"word 0 SLOTS 1 a", contract.ErrType, ""},
+		{"k -1 UNTIL 0 x", contract.ErrLimit, ", not '-1'"},
+		{"k 2 until 0 x", contract.ErrUntil, ", not '0'"},
+		{"k 2 UNTIL 9223372036.854775808 x", contract.ErrUntil, ", not '9223372036.854775808'"},
+		{"k 2 UNTIL 1 x", contract.ErrQuantity, ", not 'x'"},
+		{"k 2 UNTILL 1 1", contract.ErrCount, ", not 'UNTILL'"},
+		{"list 2 UNTIL 4102444800 1", contract.ErrEnded, ": got 4102444800, and it is 4102444800"},
+		{"list 2 UNTIL 5000000000 1", contract.ErrType, ""},
+		{"slots 2 UNTIL 5000000000 0", contract.ErrType, ""},
+		{"word 2 UNTIL 5000000000 0", contract.ErrQuota, ""},
+		{"funnel 2 UNTIL 5000000000 1", contract.ErrQuota, ""},
+		{"none 2 UNTIL 5000000000 1", contract.ErrQuota, ""},
+		{"full 2 1 1 1", contract.ErrFunnel, ""},
+		{"full 2 SLOTS 1 a", contract.ErrType, ""},
+		{"full 2 UNTIL 5000000000 1", contract.ErrUsed, ": got quantity 1"},
 		{"k 2 SLOTS " + century + " a", contract.ErrEnd, ": got ttl " + century},
 	} {
 		for _, command := range commands {
 			isSlots := strings.Contains(strings.ToUpper(c.funnel), " SLOTS ")
-			if c.begins == command.without || c.begins == contract.ErrEnd && command.name == "cl.refund" || isSlots && command.most() == 1 {
+			isQuota := strings.Contains(strings.ToUpper(c.funnel), " UNTIL ")
+			never := c.begins == command.without || isSlots && command.most() == 1 || isQuota && command.name == "cl.throttle"
+			never = never || c.begins == contract.ErrUsed && command.name != "cl.charge"
+			never = never || (c.begins == contract.ErrEnd || c.begins == contract.ErrEnded) && command.name == "cl.refund"
+			if never {
 				continue
 			}
 			ends := c.ends
@@ -90,6 +108,9 @@ func TestErrors(t *testing.T) {
 	}
 	for _, command := range commands {
 		requireRefused(t, client, string(contract.ErrCount), command.name, "k", 2, "", 1, 1)
+		if command.name == "cl.throttle" {
+			requireRefused(t, client, string(contract.ErrCount)+", not 'UNTIL'", command.name, "k", 2, "UNTIL", 5000000000, 1)
+		}
 		for _, call := range command.calls(keyNames(command.most())...) {
 			require.NotContains(t, servertest.Try(client, call), "wrong number")
 			want := "ERR wrong number of arguments for '" + command.name + "' command"
@@ -108,7 +129,7 @@ func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
 	require.NoError(t, client.Set(ctx, "key", 1, time.Millisecond).Err())
 	time.Sleep(2 * time.Millisecond)
 	for _, c := range commands {
-		for _, bad := range []string{"15 1", "x 1 1 1", "15 x 1 1", "15 1 x 1", "15 1 1 x", "15 1000000001 1 1", most + " 1 1 1", "-1 SLOTS 1 a"} {
+		for _, bad := range []string{"15 1", "x 1 1 1", "15 x 1 1", "15 1 x 1", "15 1 1 x", "15 1000000001 1 1", most + " 1 1 1", "-1 SLOTS 1 a", "1 UNTIL 1 x"} {
 			require.Regexp(t, "^ERR ", servertest.Try(client, c.name+" key "+bad))
 		}
 	}

@@ -7,8 +7,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +28,7 @@ type step struct {
 	at    string // after the first instant
 	call  string
 	reply string
-	state string // the TAT of each key, after the first instant, or the ends of its slots
+	state string // of each key: see stateOf
 }
 
 const late = "late=1422479h47m16.854775807s" // 2^63-1 nanoseconds after 1970
@@ -221,8 +223,8 @@ var stories = map[string][]step{
 	},
 }
 
-// stateOf is the TAT of each key, after the first instant. It requires that each expires at
-// its TAT, rounded up to the next millisecond.
+// stateOf is the TAT of each key, after the first instant, or its slots, or what is used of its quota. It
+// requires that funnels expire at their TAT, rounded up to the next millisecond.
 func stateOf(t *testing.T, client *redis.Client) string {
 	ctx := context.Background()
 	keys, err := client.Keys(ctx, "*").Result()
@@ -233,7 +235,13 @@ func stateOf(t *testing.T, client *redis.Client) string {
 			keys[i] += slotsOf(t, client, key)
 			continue
 		}
-		tat, err := client.Get(ctx, key).Int64()
+		value, err := client.Get(ctx, key).Result()
+		require.NoError(t, err)
+		if strings.HasPrefix(value, "used:") {
+			keys[i] += quotaOf(t, client, key, value)
+			continue
+		}
+		tat, err := strconv.ParseInt(value, 10, 64)
 		require.NoError(t, err)
 		require.Equal(t, tat/1e6+(tat%1e6+999_999)/1e6, servertest.ExpiryOf(t, client, key), key)
 		keys[i] += "=" + time.Unix(0, tat).Sub(servertest.Epoch).String()
@@ -280,11 +288,13 @@ func withTATs(call string) string {
 func TestStories(t *testing.T) {
 	_, client := servertest.Shared(t)
 	clock := servertest.ClockOf(client)
-	for name, steps := range stories {
+	all := maps.Clone(stories)
+	maps.Copy(all, quotaStories)
+	for name, steps := range all {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, client.FlushAll(t.Context()).Err())
 			for _, step := range steps {
-				step.call = withTATs(step.call)
+				step.call, step.reply = withUntils(withTATs(step.call)), withUntils(step.reply)
 				at, err := time.ParseDuration(step.at)
 				require.NoError(t, err)
 				clock.Set(t, servertest.Epoch.Add(at))
