@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,6 +21,8 @@ import (
 func TestScriptSaysWhatItTakes(t *testing.T) {
 	t.Parallel()
 	client := connect(t, limiter.FromScript)
+	sums := client.MSet(context.Background(), "sum", "used:9007199254740993", "most", "used:9007199254740992")
+	require.NoError(t, sums.Err())
 	for _, c := range []struct{ keys, words, want string }{
 		{"", "", "the script takes"},
 		{"k", "RESERVE 15 30 60 1", "the script takes"},
@@ -34,6 +37,10 @@ func TestScriptSaysWhatItTakes(t *testing.T) {
 		{"k l", "peek 15 30 60 1 5000000 1 60 7",
 			"row 2: capacity and period are too large together for the script: it takes numbers up to 4000000," +
 				" or times below 104 days; choose smaller ones, or load the module funnel (capacity count period quantity: 5000000 1 60 7)"},
+		{"k", "peek 9007199254740993 until 5000000000 1", "limit is too large for the script: it takes up to 9007199254740992"},
+		{"k", "peek 1 until 5000000000 9007199254740993", "quantity is too large for the script: it takes up to"},
+		{"sum", "peek 1 until 5000000000 1", "the sum that is used is too large for the script: it takes up to"},
+		{"most", "charge 1 until 5000000000 1", "the sum that is used is too large for the script: it takes up to"},
 		{strings.Repeat("k ", 65), "refund" + strings.Repeat(" 15 30 60 1", 65),
 			"wrong number of arguments for 'cl.refund' command"},
 	} {
@@ -81,6 +88,19 @@ func TestScriptReplicatesItsEffect(t *testing.T) {
 	written("one")
 	written("two")
 	want = append(want, []string{"EXEC"})
+	used := func(number, expiry string) {
+		want = append(want, []string{"SET", "sum", "used:" + number, "PXAT", expiry})
+	}
+	call("sum", "take", 5, "UNTIL", 5_000_000_000, 3)
+	used("3", "5000000000000")
+	call("sum", "peek", 2, "UNTIL", "4102444800", 1)
+	call("sum", "reserve", 2, "UNTIL", "4102444800.0001", 1) // is limited, and cuts the period
+	used("3", "4102444800001")
+	call("sum", "refund", 5, "UNTIL", 1, 3)
+	call("sum", "charge", 2, "UNTIL", 5_000_000_000, 4)
+	used("7", "4102444800001")
+	call("sum", "refund", 5, "UNTIL", 5_000_000_000, 7)
+	want = append(want, []string{"DEL", "sum"})
 	require.Equal(t, want, servertest.ReadAppendOnlyFile(t, server)[1:])
 
 	// Above maxmemory a refund is executed if it empties its funnel.
@@ -94,6 +114,44 @@ func TestScriptReplicatesItsEffect(t *testing.T) {
 		require.NoError(t, client.ReplicaOf(ctx, "127.0.0.1", "1").Err())
 		require.NoError(t, client.EvalRO(ctx, limiter.Script(), []string{"one", "two"}, "peek", 15, 30, 6000, 1, 15, 30,
 			6000, 1).Err())
+	}
+}
+
+// TestScriptBeforeRedis7: without PEXPIRETIME, the script knows the end of a period to some milliseconds. A call that
+// leaves the end where it is leaves the expiry as it is, to the millisecond.
+func TestScriptBeforeRedis7(t *testing.T) {
+	t.Parallel()
+	ctx, client := context.Background(), servertest.Start(t, servertest.Options{}).Client(t)
+	script := strings.ReplaceAll(limiter.Script(), "'PEXPIRETIME'", "'NONE'")
+	minute := time.Now().Add(time.Minute).UnixMilli()
+	for _, c := range []struct {
+		words  string // of a limit of 9, until so many milliseconds after that minute
+		after  int64
+		want   string
+		expiry int64
+	}{
+		{"reserve 2", 0, "0 used:2", 0},
+		{"reserve 3", 3_600_000, "0 used:5", 0},
+		{"charge 9", 3_600_000, "1 used:14", 0},
+		{"refund 7", -30_000, "0 used:7", 0},
+		{"take 5", 3_600_000, "1 used:9", 0},
+		{"reserve 5", 3_600_000, "1 used:9", 0},
+		{"reserve 5", -20_000, "1 used:9", -20_000}, // is limited, and cuts the period
+		{"refund 5", 0, "0 used:4", -20_000},
+	} {
+		operation, quantity, _ := strings.Cut(c.words, " ")
+		until := minute + c.after
+		seconds := fmt.Sprintf("%d.%03d", until/1000, until%1000)
+		reply, err := client.Eval(ctx, script, []string{"k"}, operation, 9, "UNTIL", seconds, quantity).Slice()
+		require.NoError(t, err)
+		require.Equal(t, c.want, fmt.Sprint(reply[0], " ", client.Get(ctx, "k").Val()), "%+v", c)
+		require.Equal(t, minute+c.expiry, servertest.ExpiryOf(t, client, "k"), "%+v", c)
+		end, err := strconv.ParseFloat(reply[2].([]any)[0].([]any)[5].(string), 64)
+		require.NoError(t, err)
+		if end > 0 {
+			require.InDelta(t, minute+c.expiry, end*1000, 500, "%+v", c)
+			require.LessOrEqual(t, end*1000, float64(minute+c.expiry)+0.1, "the receipt is of no later period")
+		}
 	}
 }
 

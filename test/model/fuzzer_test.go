@@ -58,7 +58,7 @@ func (f *fuzzer) run(duration time.Duration) {
 func (f *fuzzer) missing() string {
 	all := map[string]int{}
 	for _, command := range contract.Commands {
-		if command.Seconds && f.script != "" { // which the script has not
+		if command.Seconds && f.alone { // which the script has not
 			continue
 		}
 		met := f.model.met[command.Name]
@@ -71,8 +71,12 @@ func (f *fuzzer) missing() string {
 			}
 		}
 	}
-	for _, outcome := range slices.Concat(contract.Outcomes, contract.SlotsErrors, contract.QuotaErrors) {
-		if all[outcome] == 0 && (f.script == "" || outcome != string(contract.ErrUsed)) { // beyond the script's numbers
+	outcomes := slices.Concat(contract.Outcomes, contract.SlotsErrors)
+	if !f.alone || servertest.Since7(f.t) {
+		outcomes = append(outcomes, contract.QuotaErrors...)
+	}
+	for _, outcome := range outcomes {
+		if all[outcome] == 0 && (!f.alone || outcome != string(contract.ErrUsed)) { // beyond the script's numbers
 			return outcome
 		}
 	}
@@ -99,7 +103,8 @@ type fuzzer struct {
 	t      *testing.T
 	wire   *servertest.Wire
 	model  *server
-	script string // its hash, on a server without the module
+	script string // its hash
+	alone  bool   // the server lacks the module: the script decides all calls
 
 	// One step: what to send, what to expect, and the keys to read afterwards.
 	buffer   []byte
@@ -139,13 +144,12 @@ func newFuzzer(t *testing.T, seed uint64, options servertest.Options, mode contr
 		wire:    running.Wire(t),
 		model:   model,
 		touched: map[string]bool{},
+		alone:   options.Module == "",
 	}
-	switch {
-	case options.Module == "": // the script takes the time from two keys
-		const clock = "local clock = {table.remove(KEYS, 1), table.remove(KEYS, 1)}\n"
-		script := clock + strings.ReplaceAll(limiter.Script(), "redis.call('TIME')", "clock")
-		f.script = f.wire.MustDo(t, "script", "load", script).(string)
-	case servertest.Since7(t):
+	const clock = "local clock = {table.remove(KEYS, 1), table.remove(KEYS, 1)}\n" // the time, from two keys
+	script := clock + strings.ReplaceAll(limiter.Script(), "redis.call('TIME')", "clock")
+	f.script = f.wire.MustDo(t, "script", "load", script).(string)
+	if !f.alone && servertest.Since7(t) {
 		f.send("fuzz", "function", "load", fuzzLibrary)
 	}
 	f.setClock(f.model.now)
@@ -244,7 +248,7 @@ func (f *fuzzer) step() {
 		f.session()
 	case dice < 0.15:
 		f.moveClock()
-	case f.script != "":
+	case f.alone || dice < 0.3:
 		f.decideByScript(f.command())
 	case dice < 0.79:
 		words := f.command()
@@ -295,8 +299,15 @@ func (f *fuzzer) transaction() {
 	}
 }
 
-// decideByScript makes a call by the script, which leaves to the module what is too large for it.
+// decideByScript makes a call by the script, which leaves to the module what is too large for it, and
+// before Redis 7.0 does not know the end of a period to the millisecond.
 func (f *fuzzer) decideByScript(words []string) {
+	now := f.model.now
+	f.model.now -= now % 1e3
+	defer func() { f.model.now = now }()
+	if !servertest.Since7(f.t) && slices.ContainsFunc(words, func(word string) bool { return strings.EqualFold(word, "until") }) {
+		return
+	}
 	if len(words) > 1 && f.chance(0.7) { // much happens to one key
 		words[1] = fuzzKeys[0]
 	}

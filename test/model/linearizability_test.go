@@ -4,6 +4,7 @@
 package model_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ func TestCallsAreLinearizable(t *testing.T) {
 	record(0, client, setClock(servertest.Epoch))
 	var running sync.WaitGroup
 	var started sync.RWMutex // the server has started, and its clock is set
-	calls, kills := servertest.QuickOrLong(400, 4000), 2
+	calls, kills := servertest.QuickOrLong(500, 4000), 2
 	for number := range 8 {
 		client := server.Client(t)
 		running.Go(func() {
@@ -95,13 +96,15 @@ func requireLinearizable(t *testing.T, history []porcupine.Operation) {
 		name := fmt.Sprintf("%s, %d words", words[0], len(words))
 		if len(words) > 10 {
 			name = "two keys"
-		} else if len(words) == 6 && words[3] == "SLOTS" {
-			name = words[0] + " of slots"
+		} else if len(words) == 6 && (words[3] == "SLOTS" || words[3] == "UNTIL") {
+			name = words[0] + " " + words[3]
 		}
 		met[fmt.Sprintf("%s: %.2s", name, recorded.Output)]++
 	}
 	names := []string{"two keys", "cl.reserve, 7 words", "cl.refund, 7 words",
-		"cl.reserve of slots", "cl.charge of slots", "cl.peek of slots"}
+		"cl.reserve SLOTS", "cl.charge SLOTS", "cl.peek SLOTS",
+		"cl.reserve UNTIL", "cl.take UNTIL"}
+	require.Positive(t, met["cl.reserve UNTIL: EN"]+met["cl.take UNTIL: EN"], "ENDED: %v", met)
 	for _, command := range contract.Commands {
 		names = append(names, command.Name+", 6 words")
 	}
@@ -154,16 +157,23 @@ type operation struct {
 	words []string
 }
 
-// A funnel is a key with its rate. If the count is 0, the key holds slots, and the capacity is their limit.
+// A funnel is a key with its rate. If the count is 0, the key holds slots or a quota, and the capacity is the limit.
 type funnel struct {
 	key                     string
 	capacity, count, period int64
 }
 
-func (f funnel) isSlots() bool { return f.count == 0 }
+func (f funnel) isSlots() bool { return f.key == "slots" }
+func (f funnel) isQuota() bool { return f.key == "quota" }
 
-// words are the funnel's, of a call. With a quantity of 0, a slot is renewed.
+// words are those of a call for the funnel. With a quantity of 0, a slot is renewed. Callers disagree on the end
+// of a quota's period.
 func (f funnel) words(quantity int64) []string {
+	if f.isQuota() {
+		end := servertest.Epoch.Add([]time.Duration{1, 2, 3, 4, 36_001, 1e6}[rand.IntN(6)] * 100 * time.Millisecond)
+		until := fmt.Sprintf("%d.%03d", end.Unix(), end.UnixMilli()%1000)
+		return []string{f.key, fmt.Sprint(f.capacity), "UNTIL", until, fmt.Sprint(quantity)}
+	}
 	if f.isSlots() {
 		limit, ttl := fmt.Sprint(min(quantity, 1)*f.capacity), []string{"0.05", "0.2", "10000"}[rand.IntN(3)]
 		return []string{f.key, limit, "SLOTS", ttl, fmt.Sprint("holder-", rand.IntN(5))}
@@ -184,7 +194,7 @@ func resultOf(operation operation, answer *redis.Cmd) result {
 		if _, isReply := err.(redis.Error); !isReply {
 			return noAnswer
 		}
-		return result(err.Error()) // which the contract never answers
+		return result(err.Error()) // of these the contract only answers ENDED
 	}
 	if operation.setsClock() {
 		return ""
@@ -211,7 +221,7 @@ func receiptOf(funnel funnel) string {
 // A world is the state on which the answers of one group depend: the clock, and the values of its keys.
 type world struct {
 	now    int64
-	values [2]string
+	values [2]string // of a quota with the expiry, such as used:5@4102444800100
 }
 
 // in executes an operation as the contract says, and returns the world after it and the result.
@@ -222,7 +232,8 @@ func (o operation) in(before world) (after world, expected result) {
 		case o.group[index].isSlots():
 			return contract.Value{Type: "zset", Scores: scoresOf(value)}
 		case value != "":
-			return contract.Value{Type: "string", Text: value}
+			text, expiry, _ := strings.Cut(value, "@")
+			return contract.Value{Type: "string", Text: text, Expiry: mustParse(cmp.Or(expiry, "0"))}
 		}
 		return contract.Value{}
 	}
@@ -245,14 +256,21 @@ func (o operation) in(before world) (after world, expected result) {
 		return after, result(fmt.Sprint(nil))
 	}
 	outcome := contract.Run(contract.Default, o.words, before.now, get)
-	if outcome.Err != "" {
+	switch {
+	case outcome.Name == string(contract.ErrEnded):
+		return after, result(outcome.Err)
+	case outcome.Err != "":
 		panic(outcome.Err)
 	}
 	for _, write := range outcome.Writes {
-		after.values[o.indexOf(write.Key)] = write.Value.Text
-		if write.Value.Type == "zset" {
-			after.values[o.indexOf(write.Key)] = textOf(write.Value.Scores)
+		index, text := o.indexOf(write.Key), write.Value.Text
+		switch {
+		case write.Value.Type == "zset":
+			text = textOf(write.Value.Scores)
+		case o.group[index].isQuota() && text != "":
+			text += fmt.Sprint("@", write.Value.Expiry)
 		}
+		after.values[index] = text
 	}
 	return after, result(fmt.Sprint(outcome.Reply))
 }
@@ -291,6 +309,9 @@ var groups = [][]funnel{
 		{key: "slots", capacity: 2},
 		{key: "leaks 50 per second", capacity: 10, count: 50, period: 1},
 	}, {
+		{key: "quota", capacity: 6},
+		{key: "leaks 70 per second", capacity: 10, count: 70, period: 1},
+	}, {
 		{key: "still and small", capacity: 100, count: 1, period: servertest.StillPeriod},
 		{key: "leaks 20000 per second", capacity: 5, count: 20_000, period: 1},
 	},
@@ -326,7 +347,7 @@ func anyOperation() operation {
 		return operation{group, []string{"get", first.key}}
 	}
 	command := contract.Commands[rand.IntN(len(contract.Commands))]
-	if first.isSlots() && command.Rows == 1 {
+	if first.isSlots() && command.Rows == 1 || first.isQuota() && command.Seconds {
 		first, second = second, first
 	}
 	if command.Operation == "charge" && rand.IntN(2) == 0 { // less than is given back: funnels do not stay overfull
@@ -339,7 +360,7 @@ func anyOperation() operation {
 	switch dice := rand.IntN(4); {
 	case dice == 0 && command.Rows > 1:
 		call = append(call, words(second)...)
-	case first.isSlots():
+	case first.isSlots() || first.isQuota():
 	case dice < 3 && command.LastWord == "tat":
 		call = append(call, receiptOf(first))
 	case dice < 3 && command.LastWord == "max_wait":

@@ -61,11 +61,10 @@ func (f *fuzzer) moveClock() {
 }
 
 func (f *fuzzer) setClock(now int64) {
-	if f.model.now = now; f.script != "" {
-		f.model.now -= now % 1e3
-		return
+	f.model.now = now
+	if !f.alone {
+		f.send(now, "funnel.debug", "clock", strconv.FormatInt(now, 10))
 	}
-	f.send(now, "funnel.debug", "clock", strconv.FormatInt(now, 10))
 }
 
 // session changes what a client or an operator may change at any time, and what

@@ -19,7 +19,7 @@ import (
 )
 
 // TestEffectsAreReplicated: replicas and the append-only file receive SET with PXAT or DEL for funnels
-// that were written, and ZADD or ZREM for slots, never a command of the module. All writes of a call, a
+// and quotas that were written, and ZADD or ZREM for slots, never a command of the module. All writes of a call, a
 // transaction, a script or a function are one transaction. A call that wrote nothing sends nothing.
 //
 // A replica holds the same, even if its clock is wrong or it lacks the module, and so does a server
@@ -49,6 +49,11 @@ func TestEffectsAreReplicated(t *testing.T) {
 		{"multi\ncl.peek a 3 1 1 1\ncl.charge a 3 1 1 1\ncl.refund b 3 1 1 9\nexec", "MULTI SET a DEL b EXEC"},
 		{"cl.reserve s 1 SLOTS 30 h", "MULTI ZADD s PEXPIREAT s EXEC"},
 		{"multi\ncl.reserve s 2 SLOTS 60 i\ncl.refund s 1 SLOTS 1 h\ncl.reserve s 1 SLOTS 9 h\nexec", "MULTI ZADD s PEXPIREAT s ZREM s EXEC"},
+		{"cl.reserve q 9 UNTIL 4102448400 2", "SET q"},
+		{"cl.take q 1 UNTIL 4102444860.5 1", "SET q"}, // is limited, and cuts the period
+		{"cl.take q 1 UNTIL 4102448400 1", ""},
+		{"cl.charge r 1 UNTIL 4102444860.5 9 q 9 UNTIL 4102444860.5 9", "MULTI SET r SET q EXEC"},
+		{"cl.refund r 1 UNTIL 4102444860.5 9 q 9 UNTIL 4102448400 1", "MULTI DEL r SET q EXEC"},
 		{"evalsha " + client.ScriptLoad(ctx, script).Val() + " 3 c d e", "MULTI SET c SET c SET d SET e EXEC"},
 	}
 	if servertest.Since7(t) {

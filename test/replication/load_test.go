@@ -20,8 +20,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// A load is a number of workers and a tally of their calls. A call takes one token from each of the three
-// funnels of a group, all or none. No funnel leaks during a test. So a group must hold at least the tokens
+// A load is a number of workers and a tally of their calls. A call takes a token from each of the two
+// funnels of a group, and uses one of its quota, all or none. No funnel leaks during a test. So a group must hold at least the tokens
 // that are known to be safe, and at most the tokens that were asked for. If nothing has failed, both are
 // the same number.
 type load struct {
@@ -34,7 +34,7 @@ type load struct {
 	workers  sync.WaitGroup
 }
 
-// A group counts tokens of each of its funnels.
+// A group counts tokens of each of its rows.
 type group struct {
 	asked   int64 // of calls that have taken them, or may have
 	granted int64
@@ -47,7 +47,7 @@ func callOf(command string, group int) []any {
 	if group%2 == 1 {
 		small = 1 + group%16
 	}
-	const line = "%[1]s {%[2]d}:a 100000 1 10000 1 {%[2]d}:b 100000 1 10000 1 {%[2]d}:c %[3]d 1 10000 1"
+	const line = "%[1]s {%[2]d}:a 100000 1 10000 1 {%[2]d}:b 100000 UNTIL 4102444800 1 {%[2]d}:c %[3]d 1 10000 1"
 	return servertest.Words(fmt.Sprintf(line, command, group, small))
 }
 
@@ -142,7 +142,7 @@ func (l *load) audit(t testing.TB, client redis.UniversalClient) (lost int64) {
 	return lost
 }
 
-// heldBy returns the number of tokens in the funnels of each group.
+// heldBy returns the number of tokens in the rows of each group.
 func heldBy(t testing.TB, client servertest.Commander) (tokens []int64) {
 	for i := range (&load{}).groups {
 		reply, err := client.Do(context.Background(), callOf("cl.peek", i)...).Slice()
@@ -152,7 +152,7 @@ func heldBy(t testing.TB, client servertest.Commander) (tokens []int64) {
 			row := row.([]any)
 			held = append(held, row[1].(int64)-row[2].(int64))
 		}
-		require.Len(t, slices.Compact(held), 1, "the funnels of group %d hold %v: not all or none", i, held)
+		require.Len(t, slices.Compact(held), 1, "the rows of group %d hold %v: not all or none", i, held)
 		tokens = append(tokens, held[0])
 	}
 	return tokens

@@ -1,5 +1,5 @@
-// Replicas and files hold the same slots as the primary, and the key's expiry, even if other commands
-// have written among them.
+// Replicas and files hold the same slots and quotas as the primary, and the keys' expiry, even if other
+// commands have written among them.
 
 package replication_test
 
@@ -17,24 +17,24 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestSlotsAreTheSameEverywhere compares the primary with a replica without the module, and with a
+// TestRowsAreTheSameEverywhere compares the primary with a replica without the module, and with a
 // server without the module that reads the append-only file after kill -9. It runs histories of
 // random commands, each on keys of its own. In some histories the module's clock is an hour late: the
 // server takes what the module writes for expired, and deletes it.
-func TestSlotsAreTheSameEverywhere(t *testing.T) {
+func TestRowsAreTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	primary := servertest.Start(t, servertest.WithLog(servertest.DebugModule(t), "no", "--zset-max-listpack-entries", "8"))
 	replica := servertest.StartReplica(t, primary, servertest.Options{}).Client(t)
 	client := primary.Client(t, func(options *redis.Options) { options.PoolSize = 1 })
 	random := rand.New(rand.NewPCG(servertest.Seed(t), 0))
-	var histories []*slotsHistory
+	var histories []*history
 	for number := range servertest.QuickOrLong(100, 1000) {
-		history := &slotsHistory{Rand: random, now: servertest.Epoch, tag: fmt.Sprint("{", number, "}")}
+		one := &history{Rand: random, now: servertest.Epoch, tag: fmt.Sprint("{", number, "}")}
 		if random.IntN(10) == 0 {
-			history.now = time.Now().Add(-time.Hour)
+			one.now = time.Now().Add(-time.Hour)
 		}
-		history.run(t, client)
-		histories = append(histories, history)
+		one.run(t, client)
+		histories = append(histories, one)
 	}
 
 	want := heldByKey(t, client)
@@ -43,7 +43,7 @@ func TestSlotsAreTheSameEverywhere(t *testing.T) {
 	requireHeld(t, histories, want, heldByKey(t, replica), "the replica")
 	stats, err := replica.Info(t.Context(), "commandstats").Result()
 	require.NoError(t, err)
-	for _, effect := range []string{"zadd", "zrem", "zremrangebyrank", "pexpireat", "persist"} {
+	for _, effect := range []string{"set", "del", "zadd", "zrem", "zremrangebyrank", "pexpireat", "persist"} {
 		require.Contains(t, stats, "cmdstat_"+effect+":", "the histories have that effect")
 	}
 	primary.Kill()
@@ -52,35 +52,38 @@ func TestSlotsAreTheSameEverywhere(t *testing.T) {
 	requireHeld(t, histories, want, heldByKey(t, primary.Client(t)), "the server that read the append-only file")
 }
 
-// heldByKey returns what each key of a server holds: members, scores, and the key's expiry.
+// heldByKey returns what each key of a server holds: members and scores, or a string, and the key's expiry.
 func heldByKey(t *testing.T, client *redis.Client) map[string]string {
 	held := map[string]string{}
 	for _, key := range client.Keys(t.Context(), "*").Val() {
-		members, err := client.Do(t.Context(), "zrange", key, 0, -1, "withscores").Result()
-		held[key] = fmt.Sprint(members, err, servertest.ExpiryOf(t, client, key))
+		value, err := client.Do(t.Context(), "zrange", key, 0, -1, "withscores").Result()
+		if err != nil {
+			value = client.Get(t.Context(), key).String()
+		}
+		held[key] = fmt.Sprint(value, servertest.ExpiryOf(t, client, key))
 	}
 	return held
 }
 
 // requireHeld requires that a server holds what the primary holds. For the first key that differs, it
 // prints the history of that key.
-func requireHeld(t *testing.T, histories []*slotsHistory, want, got map[string]string, server string) {
+func requireHeld(t *testing.T, histories []*history, want, got map[string]string, server string) {
 	t.Helper()
-	for _, history := range histories {
-		for _, name := range []string{"a", "b", "c", "f"} {
-			key := history.tag + name
+	for _, one := range histories {
+		for _, name := range []string{"a", "b", "c", "f", "q"} {
+			key := one.tag + name
 			if want[key] != got[key] {
 				t.Fatalf("%s holds under %s\n%q\nand the primary\n%q\nafter these commands:\n%s",
-					server, key, got[key], want[key], strings.Join(history.commands, "\n"))
+					server, key, got[key], want[key], strings.Join(one.commands, "\n"))
 			}
 		}
 	}
 	require.Equal(t, want, got, server)
 }
 
-// A slotsHistory is a history of random commands on keys that begin with its tag: slots under a, b and
-// c, and a funnel under f.
-type slotsHistory struct {
+// A history is a history of random commands on keys that begin with its tag: slots under a, b and
+// c, a funnel under f, and a quota under q.
+type history struct {
 	*rand.Rand
 	now      time.Time // by the module's clock
 	tag      string
@@ -88,7 +91,7 @@ type slotsHistory struct {
 }
 
 // run sends 60 commands. Some of them fail, as with WRONGTYPE.
-func (h *slotsHistory) run(t *testing.T, client *redis.Client) {
+func (h *history) run(t *testing.T, client *redis.Client) {
 	pipeline := client.Pipeline()
 	servertest.ClockOf(client).Set(t, h.now)
 	for range 60 {
@@ -99,11 +102,11 @@ func (h *slotsHistory) run(t *testing.T, client *redis.Client) {
 	_, _ = pipeline.Exec(context.Background()) // an error is of its command alone
 }
 
-func (h *slotsHistory) pick(words ...string) string { return words[h.IntN(len(words))] }
+func (h *history) pick(words ...string) string { return words[h.IntN(len(words))] }
 
 // command returns a random command. About two of three are the module's.
-func (h *slotsHistory) command() string {
-	key := h.tag + h.pick("a", "a", "b", "c")
+func (h *history) command() string {
+	key := h.tag + h.pick("a", "a", "b", "c", "q")
 	holder := h.pick("h1", "h2", "h3", "h4")
 	switch dice := h.IntN(40); {
 	case dice < 4:
@@ -125,12 +128,18 @@ func (h *slotsHistory) command() string {
 		h.now = h.now.Add(step)
 		return fmt.Sprint("funnel.debug clock ", h.now.UnixNano())
 	}
+	ahead, _ := time.ParseDuration(h.pick("0.3ms", "1ms", "20s", "20s", "1h"))
+	end := h.now.Truncate(20 * time.Second).Add(ahead)
+	quota := fmt.Sprintf(" %sq 5 UNTIL %d.%09d %d", h.tag, end.Unix(), end.Nanosecond(), h.IntN(4))
 	row := func(key string) string {
+		if key == h.tag+"q" {
+			return quota
+		}
 		return fmt.Sprint(" ", key, " ", h.IntN(4), " SLOTS ", h.pick("0.001", "0.0105", "5", "30", "30", "100"), " ", holder)
 	}
 	call := h.pick("cl.reserve", "cl.reserve", "cl.reserve", "cl.charge", "cl.refund", "cl.refund", "cl.peek") + row(key)
 	if other := h.tag + "b"; other != key && h.IntN(3) == 0 {
-		call += row(other) + h.pick("", " "+h.tag+"f 9 1 60 1")
+		call += row(other) + h.pick("", quota, " "+h.tag+"f 9 1 60 1")
 	}
 	return call
 }
