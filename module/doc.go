@@ -19,9 +19,8 @@
 // One struct (call.h) crosses over, twice, whatever the number of rows. Go runs like a C
 // function, and its runtime never starts: docs/go-runtime.md.
 //
-// Each row of a call is of a kind: a funnel or slots. A kind has a file in each place, with
-// the same verbs: funnel.c and slots.c here, funnel.go and slots.go in command/ and in
-// internal/call. A new kind is one more file in each, and one more line in the tables that
+// Each row of a call is of a kind: a funnel, slots or a quota. A kind has a file in each place,
+// with the same verbs: slots.c here, and slots.go in command/ and in internal/call. A new kind is one more file in each, and one more line in the tables that
 // choose by kind: key.c, command/kind.go and internal/call/row.go.
 //
 // # The files
@@ -31,7 +30,8 @@
 //     the commands to the server; when MODULE UNLOAD is granted.
 //   - commands.c: the table of the commands, and the function that answers all of them.
 //   - key.h, key.c, kind.h: what happens to the key of a row of any kind: reading, writing,
-//     replication, events. funnel.c, slots.c: the same for each kind.
+//     replication, events. funnel.c, slots.c, quota.c: the same for each kind. string_key.c:
+//     the same for kinds that keep their state in a string.
 //   - reply.c: the replies, and the counts that INFO shows.
 //   - call.h, call.c, layout.go: the structs that cross from C to Go, and what checks them
 //     when the module is compiled and when it is loaded.

@@ -1,4 +1,4 @@
-#include "string_key.h"
+#include "kind.h"
 
 /* A funnel is a string: its TAT in decimal. The key expires when the funnel is empty. */
 

@@ -2,7 +2,7 @@
 
 #include "abi.h"
 #include "call.h"
-#include "string_key.h"
+#include "kind.h"
 #include "register.h"
 #include "reply.h"
 #include "compat.h"

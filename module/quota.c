@@ -1,4 +1,4 @@
-#include "string_key.h"
+#include "kind.h"
 
 /* A quota is a string: "used:" and the sum that is used in decimal. The key expires when the
  * period ends. */

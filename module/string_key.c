@@ -1,6 +1,6 @@
-#include "string_key.h"
-
 #include <string.h>
+
+#include "kind.h"
 
 /* The constant word of the replicated SET, owned by this file. Every SET that waits to be
  * sent to a replica or the AOF holds a reference to it, and a string of Redis 8.6 counts

@@ -180,18 +180,3 @@ func TestEndedPeriods(t *testing.T) {
 		})
 	}
 }
-
-func TestTaken(t *testing.T) {
-	for name, row := range map[string]call.Row{"funnel": funnel(t, 7, 0), "quota": quotaOf(t, 60, 7, 5)} {
-		if row.Kind == call.Funnel {
-			rate, err := gcra.NewRate(10, 1, second)
-			require.NoError(t, err)
-			row.Funnel.Request, err = rate.RequestUpTo(5)
-			require.NoError(t, err)
-		}
-		rows := []call.Row{row}
-		_, err := call.Take.Apply(rows, now, 0, gcra.NoReceipt)
-		require.NoError(t, err)
-		require.EqualValues(t, 3, rows[0].Taken(), "5 of a %s that has room for 3", name)
-	}
-}

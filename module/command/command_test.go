@@ -3,7 +3,6 @@
 package command
 
 import (
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"funnel/internal/call"
 	"funnel/internal/contract"
-	"funnel/slots"
 )
 
 const (
@@ -73,49 +71,6 @@ func callOf(mode contract.Mode, words []string, now int64) *Call {
 		}
 	}
 	return c
-}
-
-// store lets the keys of a call that was parsed hold values, as C reads them.
-func (c *Call) store(get func(key string) contract.Value) {
-	for i := range c.Length {
-		row := &c.Rows[i]
-		switch value := get(row.Words[0]); {
-		case value.Type == "":
-			row.Stored, row.Slots.State = StoredNothing, slots.State{}
-		case value.Type == "string" && row.Kind != call.Slots:
-			row.Stored, row.String.Stored, row.String.StoredExpiry = StoredOfKind, value.Text, value.Expiry
-		case value.Type == "zset" && row.Kind == call.Slots:
-			row.Stored, row.Slots.State = StoredOfKind, stateOf(value.Scores, row, c.Now/1e6)
-		default:
-			row.Stored = StoredOtherType
-		}
-	}
-}
-
-// stateOf is what C reads of a set, at an instant in milliseconds.
-func stateOf(scores map[string]float64, row *Row, now int64) (state slots.State) {
-	for member, score := range scores {
-		end := int64(math.MaxInt64)
-		if score < 0x1p63 {
-			end = int64(max(0, math.Ceil(score)))
-		}
-		if score <= float64(now) {
-			continue
-		}
-		state.Running++
-		if member == row.Words[holderWord] {
-			state.Own = end
-			continue
-		}
-		if state.First == 0 || end < state.First {
-			state.First = end
-		}
-		state.Last = max(state.Last, end)
-	}
-	if state.Running > row.Slots.Limit {
-		state.Running = row.Slots.Limit + 1
-	}
-	return state
 }
 
 // run makes the two crossings of a command. Get reads a key.
@@ -215,25 +170,6 @@ var verdicts = map[string]uint32{
 	contract.Limited: Limited, contract.Never: Limited,
 	contract.Peeked: Peeked, contract.Charged: Charged, contract.Refunded: Refunded,
 }
-
-// ends is an end so many milliseconds ahead of today.
-func ends(ahead int64) string { return strconv.FormatInt(today/1e6+ahead, 10) }
-
-// scoresIn reads a set of the form "member=score member=score".
-func scoresIn(text string) map[string]float64 {
-	scores := map[string]float64{}
-	for _, word := range strings.Fields(text) {
-		member, score, _ := strings.Cut(word, "=")
-		if number, err := strconv.ParseFloat(score, 64); err == nil && !math.IsNaN(number) {
-			scores[member] = number
-		}
-	}
-	return scores
-}
-
-// expiries are when keys expire, if the instant of the call is today: in the past, just now, in a millisecond, ...
-var expiries = []int64{contract.NoExpiry, today/1e6 - 1, today / 1e6, today/1e6 + 1, today/1e6 + 20_000, today/1e6 + 20_001,
-	today/1e6 + 31_000, math.MaxInt64}
 
 // FuzzCommand: whatever the words and the keys, the answer of each command is what the
 // contract says, an error is one printable line that fits its buffer, and nothing is
@@ -348,21 +284,11 @@ func FuzzCommand(f *testing.F) {
 	f.Add("1", "1", "1", "0", uint8(0), "", "0", "1", "1", "1", "1", uint8(1), "1", "0", int64(-1), false)
 	f.Fuzz(func(t *testing.T, capacity, count, period, quantity string, kind uint8, value string,
 		key, capacity2, count2, period2, quantity2 string, kind2 uint8, value2, lastWord string, now int64, redisCell bool) {
-		held := func(kind uint8, text string) contract.Value {
-			expiry := expiries[int(kind/4)%len(expiries)]
-			if expiry > 0 && expiry != math.MaxInt64 {
-				expiry = max(1, expiry-today/1e6+max(now, 0)/1e6)
-			}
-			return []contract.Value{
-				{}, {Type: "string", Text: text, Expiry: expiry}, {Type: "list"},
-				{Type: "zset", Scores: scoresIn(text)},
-			}[kind%4]
-		}
 		get := func(name string) contract.Value {
 			if name == "a" {
-				return held(kind, value)
+				return held(kind, value, now)
 			}
-			return held(kind2, value2)
+			return held(kind2, value2, now)
 		}
 		mode := contract.Default
 		if redisCell {

@@ -98,8 +98,8 @@ type Bar struct {
 }
 
 // add adds the bar of a case. Limited calls have a bar only if a module decides them. Some cases have
-// none: peeks; the floor, which nobody can choose; calls of several funnels, which do more; and slots,
-// which limit no rate.
+// none: peeks; the floor, which nobody can choose; calls of several funnels, which do more; and
+// slots and quotas, which limit no rate.
 func (c *Chart) add(of Case, value float64, label string) {
 	module := of.Name == "throttle" || of.Name == "peer"
 	left := of.OnlyCounted || of.Name == "floor" || strings.HasSuffix(of.Name, "3")

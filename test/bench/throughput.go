@@ -62,7 +62,7 @@ func (s *Setting) throughput() Table {
 }
 
 // load lets cases take turns. It leaves out cases of several commands, because redis-benchmark can only
-// send one, and cases of slots, because redis-benchmark cannot make a holder for each call.
+// send one, and kinds whose calls are only counted: redis-benchmark cannot make a holder of slots for each call.
 func (s *Setting) load(part string, cases []Case, pipeline int) (all []*loaded) {
 	servers := map[bool]*Client{}
 	var turns []*contestant
