@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,47 +125,38 @@ func TestUntilHasNoNextPeriod(t *testing.T) {
 	})
 }
 
-// Who waits for a quota asks again within a second after the end of the period.
+// Who waits for a quota asks again within a second after the end of the period, and no later than the max wait.
 func TestWaitForQuotas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const day, waiting = 24 * time.Hour, 3
-		ctx, l, limit, began := t.Context(), limiter.NewLocal(), limiter.Daily(1, time.UTC), time.Now() // at midnight
+		ctx, l, limit, midnight := t.Context(), limiter.NewLocal(), limiter.Daily(1, time.UTC), time.Now()
 		require.NoError(t, l.Wait(ctx, "key", limit))
-		var served sync.Map
-		var group sync.WaitGroup
+		served := make(chan time.Duration, waiting)
 		for range waiting {
-			group.Go(func() {
+			go func() {
 				if err := l.Wait(ctx, "key", limit); err != nil {
 					t.Error(err)
 				}
-				after := time.Since(began) % day
-				if after > time.Second {
-					t.Error("served", after, "after midnight")
-				}
-				served.Store(time.Since(began)/day, after)
-			})
+				served <- time.Since(midnight)
+			}()
 		}
-		group.Wait()
-		spread := map[any]bool{}
+		spread := map[time.Duration]bool{}
 		for i := range waiting {
-			after, ok := served.Load(time.Duration(i + 1))
-			require.True(t, ok, "one is served on day %d", i+1)
+			after := <-served - time.Duration(1+i)*day
+			require.True(t, 0 <= after && after <= time.Second, "after midnight of day %d: %v", 1+i, after)
 			spread[after] = true
 		}
 		require.Len(t, spread, waiting, "not all at one instant")
 
-		limited := func(maxWait time.Duration) error {
-			return limiter.NewLocal(limiter.WithMaxWait(maxWait)).WaitN(ctx, "key", limiter.Daily(0, time.UTC), 1)
-		}
-		require.ErrorIs(t, limited(time.Hour), limiter.ErrNeverFits)
-		short := limiter.NewLocal(limiter.WithMaxWait(day - time.Nanosecond))
-		exact := limiter.NewLocal(limiter.WithMaxWait(day))
-		time.Sleep(day - time.Since(began)%day) // until midnight
-		begin := time.Now()
-		for l, want := range map[*limiter.Limiter]error{short: limiter.ErrWaitTooLong, exact: nil} {
+		require.ErrorIs(t, l.Wait(ctx, "none", limiter.Daily(0, time.UTC)), limiter.ErrNeverFits)
+		time.Sleep(day - time.Since(midnight)%day)
+		midnight = time.Now()
+		for maxWait, want := range map[time.Duration]error{day - 1: limiter.ErrWaitTooLong, day: nil} {
+			l := limiter.NewLocal(limiter.WithMaxWait(maxWait))
 			require.NoError(t, l.Wait(ctx, "key", limit))
-			require.ErrorIs(t, l.Wait(ctx, "key", limit), want)
+			_, err := l.WaitAll(ctx, limiter.Request{"key", limit, 1})
+			require.ErrorIs(t, err, want)
 		}
-		require.Equal(t, day, time.Since(begin), "no later than the max wait")
+		require.Equal(t, day, time.Since(midnight))
 	})
 }

@@ -7,7 +7,6 @@ import (
 
 	"funnel/internal/call"
 	"funnel/limiter/internal/calendar"
-	"funnel/quota"
 )
 
 // Daily is a quota: it allows limit tokens, at least 0, from the beginning of each day in a zone until the next day
@@ -64,14 +63,6 @@ func (l Limit) PeriodAt(at time.Time) (begin, end time.Time) {
 }
 
 func (l Limit) isQuota() bool { return !l.calendar.IsZero() }
-
-// validateQuota returns why a quota is not valid, or nil.
-func (l Limit) validateQuota() error {
-	if l.Capacity < 0 {
-		return quota.ErrLimit
-	}
-	return l.calendar.Check()
-}
 
 // forPeriodOf has a call about one quota concern the period in which a Result was counted.
 func (q *query) forPeriodOf(result *Result) {
