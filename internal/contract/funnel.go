@@ -33,13 +33,11 @@ func parseFunnel(operation string, mode Mode, words [5]string) (Row, Error) {
 	case !isQuantity:
 		return nil, ErrQuantity
 	}
-	return NewFunnel(operation, words[0], add(capacity, big.NewInt(int64(mode))), count, period, quantity)
-}
 
-// NewFunnel looks for arguments that are valid one by one and too large together, in the
-// module's order: the contract leaves open which of several faults is named. No quantity is
-// too large for take.
-func NewFunnel(operation, key string, limit, count, period, quantity *big.Int) (*Funnel, Error) {
+	// Arguments that are valid one by one may be too large together. The contract leaves open
+	// which of several faults is named: this is the module's order. No quantity is too large
+	// for take.
+	limit := add(capacity, big.NewInt(int64(mode)))
 	T := quo(period, count)
 	tau, inc := mul(T, limit), mul(T, quantity)
 	switch {
@@ -50,7 +48,7 @@ func NewFunnel(operation, key string, limit, count, period, quantity *big.Int) (
 	case !fits(inc) && operation != "take":
 		return nil, ErrIncrement
 	}
-	return &Funnel{Key: key, Limit: limit, Quantity: quantity, T: T, Tau: tau, Inc: inc}, ""
+	return &Funnel{Key: words[0], Limit: limit, Quantity: quantity, T: T, Tau: tau, Inc: inc}, ""
 }
 
 func (f *Funnel) key() string { return f.Key }
@@ -74,20 +72,13 @@ func (f *Funnel) read(value Value, _ *big.Int) Error {
 	return ErrType
 }
 
-func (f *Funnel) decide(operation string, now, maxWait, receipt *big.Int) (decision Decision, err Error) {
-	decision, f.next, f.taken, err = f.Decide(operation, f.tat, now, maxWait, receipt)
-	return decision, err
-}
-
 func (f *Funnel) takeBack(now *big.Int) Decision {
 	decision, _ := f.decide("peek", now, zero, maxInt63)
 	return decision
 }
 
-// Decide is the arithmetic of an operation on a funnel with this TAT. Receipt is as late as
-// can be if it is left out. Next is the TAT after the call, and taken is set by take alone.
-func (f *Funnel) Decide(operation string, tat, now, maxWait, receipt *big.Int) (d Decision, next, taken int64, err Error) {
-	begin, full := largest(tat, now), add(now, f.Tau)
+func (f *Funnel) decide(operation string, now, maxWait, receipt *big.Int) (Decision, Error) {
+	begin, full := largest(f.tat, now), add(now, f.Tau)
 	change, number := f.Inc, zero
 	switch operation {
 	case "take":
@@ -118,11 +109,12 @@ func (f *Funnel) Decide(operation string, tat, now, maxWait, receipt *big.Int) (
 	}
 
 	if !refused && !fits(after) {
-		return Decision{}, 0, 0, ErrTAT
+		return Decision{}, ErrTAT
 	}
 	if refused || operation == "peek" || change.Sign() == 0 {
-		after = tat
+		after = f.tat
 	}
+	f.next, f.taken = in63Bits(after), in63Bits(number)
 	level := largest(sub(after, now), zero)
 	return Decision{
 		Limited:    limited,
@@ -130,7 +122,7 @@ func (f *Funnel) Decide(operation string, tat, now, maxWait, receipt *big.Int) (
 		Remaining:  in63Bits(quo(largest(sub(f.Tau, level), zero), f.T)),
 		Wait:       in63Bits(wait),
 		ResetAfter: in63Bits(level),
-	}, in63Bits(after), in63Bits(number), ""
+	}, ""
 }
 
 // write stores the TAT. The key of a funnel that is empty is deleted.

@@ -67,22 +67,17 @@ func (q *Quota) read(value Value, now *big.Int) Error {
 	return ""
 }
 
-func (q *Quota) decide(operation string, now, _, _ *big.Int) (decision Decision, err Error) {
-	decision, q.after, err = q.Decide(operation, q.before, now)
-	return decision, err
-}
-
 // takeBack leaves a row that asks for nothing: it still cuts the period.
-func (q *Quota) takeBack(now *big.Int) (decision Decision) {
+func (q *Quota) takeBack(now *big.Int) Decision {
 	nothing := *q
 	nothing.Quantity = zero
-	decision, q.after, _ = nothing.Decide("reserve", q.before, now)
+	decision, _ := nothing.decide("reserve", now, zero, zero)
+	q.after = nothing.after
 	return decision
 }
 
-// Decide is the arithmetic of an operation on the period that runs. After is the period after
-// the call.
-func (q *Quota) Decide(operation string, before Period, now *big.Int) (d Decision, after Period, err Error) {
+func (q *Quota) decide(operation string, now, _, _ *big.Int) (d Decision, err Error) {
+	before, after := q.before, Period{}
 	used, ended, end := big.NewInt(before.Used), !less(now, q.Until), q.Until
 	if expiry := inNanoseconds(before.Expiry); before.Expiry != NoExpiry && (ended || less(expiry, end)) {
 		end = expiry
@@ -104,7 +99,7 @@ func (q *Quota) Decide(operation string, before Period, now *big.Int) (d Decisio
 		sum = used
 	}
 	if !fits(sum) {
-		return Decision{}, Period{}, ErrUsed
+		return Decision{}, ErrUsed
 	}
 
 	left := smallest(largest(sub(end, now), zero), maxInt63)
@@ -124,7 +119,8 @@ func (q *Quota) Decide(operation string, before Period, now *big.Int) (d Decisio
 		after.Expiry = before.Expiry
 	}
 	d.Limit, d.Remaining = in63Bits(q.Limit), in63Bits(largest(sub(q.Limit, sum), zero))
-	return d, after, ""
+	q.after = after
+	return d, ""
 }
 
 // taken is the quantity by which the sum has grown.

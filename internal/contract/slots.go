@@ -55,28 +55,21 @@ func (s *Slots) read(value Value, now *big.Int) Error {
 	return ""
 }
 
-func (s *Slots) decide(operation string, now, _, _ *big.Int) (decision Decision, err Error) {
-	decision, s.own, err = s.Decide(operation, s.ends, now)
-	return decision, err
-}
-
 func (s *Slots) takeBack(now *big.Int) Decision {
 	decision, _ := s.decide("peek", now, zero, zero)
 	return decision
 }
 
-// Decide is the arithmetic of an operation on the slots that run, by holder. Own is when the
-// holder's slot ends after the call, or 0.
-func (s *Slots) Decide(operation string, ends map[string]int64, now *big.Int) (d Decision, own int64, err Error) {
+func (s *Slots) decide(operation string, now, _, _ *big.Int) (d Decision, err Error) {
 	limit, after := s.Limit.Int64(), map[string]int64{}
-	maps.Copy(after, ends)
+	maps.Copy(after, s.ends)
 	switch {
 	case operation == "refund":
 		delete(after, s.Holder)
-	case operation == "charge" || ends[s.Holder] > 0 || int64(len(ends)) < limit:
+	case operation == "charge" || s.ends[s.Holder] > 0 || int64(len(s.ends)) < limit:
 		end := add(now, s.TTL)
 		if !fits(end) {
-			return Decision{}, 0, ErrEnd
+			return Decision{}, ErrEnd
 		}
 		after[s.Holder] = roundedUp(end, 1e6)
 		d.Limited = operation == "charge" && int64(len(after)) > limit
@@ -84,7 +77,7 @@ func (s *Slots) Decide(operation string, ends map[string]int64, now *big.Int) (d
 		d.Limited = true
 	}
 	if operation == "peek" {
-		after = ends
+		after = s.ends
 	}
 	sorted := slices.Sorted(maps.Values(after))
 	if len(sorted) > 0 {
@@ -96,7 +89,8 @@ func (s *Slots) Decide(operation string, ends map[string]int64, now *big.Int) (d
 		d.Wait = until(sorted[0], now)
 	}
 	d.Limit, d.Remaining = limit, max(0, limit-int64(len(after)))
-	return d, after[s.Holder], ""
+	s.own = after[s.Holder]
+	return d, ""
 }
 
 // write adds or removes the holder. Up to 1,000 slots that have ended go, and the key expires

@@ -1,11 +1,9 @@
-// What the keys of a call hold, as C reads it and as the fuzzer makes it up.
+// What the keys of a call hold, as C reads it.
 
 package command
 
 import (
 	"math"
-	"strconv"
-	"strings"
 
 	"funnel/internal/call"
 	"funnel/internal/contract"
@@ -53,35 +51,4 @@ func stateOf(scores map[string]float64, row *Row, now int64) (state slots.State)
 		state.Running = row.Slots.Limit + 1
 	}
 	return state
-}
-
-// ends is an end so many milliseconds ahead of today.
-func ends(ahead int64) string { return strconv.FormatInt(today/1e6+ahead, 10) }
-
-// scoresIn reads a set of the form "member=score member=score".
-func scoresIn(text string) map[string]float64 {
-	scores := map[string]float64{}
-	for _, word := range strings.Fields(text) {
-		member, score, _ := strings.Cut(word, "=")
-		if number, err := strconv.ParseFloat(score, 64); err == nil && !math.IsNaN(number) {
-			scores[member] = number
-		}
-	}
-	return scores
-}
-
-// expiries are when keys expire, if the instant of the call is today: in the past, just now, in a millisecond, ...
-var expiries = []int64{contract.NoExpiry, today/1e6 - 1, today / 1e6, today/1e6 + 1, today/1e6 + 20_000, today/1e6 + 20_001,
-	today/1e6 + 31_000, math.MaxInt64}
-
-// held is what a key holds: kind says of which type, and when it expires.
-func held(kind uint8, text string, now int64) contract.Value {
-	expiry := expiries[int(kind/4)%len(expiries)]
-	if expiry > 0 && expiry != math.MaxInt64 {
-		expiry = max(1, expiry-today/1e6+max(now, 0)/1e6)
-	}
-	return []contract.Value{
-		{}, {Type: "string", Text: text, Expiry: expiry}, {Type: "list"},
-		{Type: "zset", Scores: scoresIn(text)},
-	}[kind%4]
 }

@@ -1,5 +1,5 @@
-// Each error has its full text here, and changes nothing. FuzzCommand tries more values that are no
-// funnels.
+// Each error has its full text here, and changes nothing. TestCommandsAgreeWithTheContract tries more values that
+// are no funnels.
 
 package command_test
 
