@@ -68,6 +68,17 @@ func TestInstantsBefore1970(t *testing.T) {
 	}
 }
 
+// A TAT at or before now is an empty funnel, but a refund leaves no earlier one than now.
+func TestRefundOfMoreThanThereIs(t *testing.T) {
+	rate, err := gcra.NewRate(1, 1, second)
+	require.NoError(t, err)
+	request, err := rate.Request(5)
+	require.NoError(t, err)
+	funnel := gcra.Funnel{Request: request, TAT: today + 1}
+	funnel.Refund(today, gcra.NoReceipt)
+	require.Equal(t, today, funnel.Decision.TAT)
+}
+
 // More than rapid's 100 checks by default: few inputs are edge cases. -rapid.checks on the command line overrides it.
 func init() {
 	if err := flag.Set("rapid.checks", "5000"); err != nil {

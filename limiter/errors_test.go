@@ -17,30 +17,35 @@ import (
 	"funnel/limiter"
 )
 
+// calls asks by each method for a quantity of a limit, and for slots.
+func calls(ctx context.Context, l *limiter.Limiter, limit limiter.Limit, quantity int, slots limiter.Slots) map[string]error {
+	charged, request := limiter.Result{Key: "key", Limit: limit, Allowed: 1, Receipt: 1}, limiter.Request{"key", limit, quantity}
+	errs := map[string]error{"Wait": l.Wait(ctx, "key", limit), "WaitN": l.WaitN(ctx, "key", limit, quantity)}
+	_, errs["Allow"] = l.Allow(ctx, "key", limit)
+	_, errs["AllowN"] = l.AllowN(ctx, "key", limit, quantity)
+	_, errs["AllowAtMost"] = l.AllowAtMost(ctx, "key", limit, quantity)
+	_, errs["AllowAll"] = l.AllowAll(ctx, request)
+	_, errs["Peek"] = l.Peek(ctx, "key", limit)
+	_, errs["PeekAll"] = l.PeekAll(ctx, slots.At("key"))
+	_, errs["Charge"] = l.Charge(ctx, "key", limit, quantity)
+	_, errs["Reserve"] = l.Reserve(ctx, "key", limit, quantity, time.Second)
+	_, errs["Settle"] = l.Settle(ctx, &charged, 0)
+	_, errs["TryAcquire"] = l.TryAcquire(ctx, "key", slots)
+	_, errs["WaitAll"] = l.WaitAll(ctx, request)
+	return errs
+}
+
 // Each method returns ErrInvalid for a call that is wrong, whatever the policy, and sends nothing.
 func TestErrInvalid(t *testing.T) {
 	t.Parallel()
-	ctx, none := t.Context(), limiter.Limit{}
+	ctx := t.Context()
 	l := limiter.New(clientFunc(func(context.Context, redis.Cmder) error { panic("something was sent") }),
 		limiter.OnFailure(limiter.FailOpen))
-	charged := limiter.Result{Key: "key", Allowed: 1}
-	for name, call := range map[string]func() error{
-		"Allow":       func() error { _, err := l.Allow(ctx, "key", none); return err },
-		"AllowN":      func() error { _, err := l.AllowN(ctx, "key", fifteenPerDay, -1); return err },
-		"AllowAtMost": func() error { _, err := l.AllowAtMost(ctx, "key", none, 1); return err },
-		"AllowAll":    func() error { _, err := l.AllowAll(ctx); return err },
-		"Peek":        func() error { _, err := l.Peek(ctx, "key", none); return err },
-		"PeekAll":     func() error { _, err := l.PeekAll(ctx, limiter.Slots{}.At("key")); return err },
-		"Charge":      func() error { _, err := l.Charge(ctx, "key", none, 1); return err },
-		"Reserve":     func() error { _, err := l.Reserve(ctx, "key", none, 1, time.Second); return err },
-		"Settle":      func() error { _, err := l.Settle(ctx, &charged, 2); return err },
-		"Settle nil":  func() error { _, err := l.Settle(ctx, nil, 0); return err },
-		"TryAcquire":  func() error { _, err := l.TryAcquire(ctx, "key", limiter.Slots{}); return err },
-		"Wait":        func() error { return l.Wait(ctx, "key", none) },
-		"WaitN":       func() error { return l.WaitN(ctx, "key", fifteenPerDay, -1) },
-		"WaitAll":     func() error { _, err := l.WaitAll(ctx); return err },
-	} {
-		err := call()
+	errs := calls(ctx, l, limiter.Limit{}, 1, limiter.Slots{})
+	_, errs["Settle nil"] = l.Settle(ctx, nil, 0)
+	_, errs["AllowAll of nothing"] = l.AllowAll(ctx)
+	errs["a quantity below 0"] = l.WaitN(ctx, "key", fifteenPerDay, -1)
+	for name, err := range errs {
 		require.ErrorIs(t, err, limiter.ErrInvalid, name)
 		require.NotErrorIs(t, err, limiter.ErrUnavailable, name)
 	}
@@ -51,24 +56,10 @@ func TestErrInvalid(t *testing.T) {
 // Each method returns ErrUnavailable if Redis does not decide, but the methods to which another policy applies.
 func TestErrUnavailable(t *testing.T) {
 	t.Parallel()
-	ctx := t.Context()
 	l := limiter.New(unreachable(t))
-	charged := limiter.Result{Key: "key", Limit: fifteenPerDay, Allowed: 1, Receipt: 1}
-	for name, call := range map[string]func() error{
-		"Allow":       func() error { _, err := l.Allow(ctx, "key", fifteenPerDay); return err },
-		"AllowAll":    func() error { _, err := l.AllowAll(ctx, limiter.Request{"key", fifteenPerDay, 1}); return err },
-		"AllowAtMost": func() error { _, err := l.AllowAtMost(ctx, "key", fifteenPerDay, 1); return err },
-		"Peek":        func() error { _, err := l.Peek(ctx, "key", fifteenPerDay); return err },
-		"PeekAll":     func() error { _, err := l.PeekAll(ctx, twoFor3s.At("key")); return err },
-		"Charge":      func() error { _, err := l.Charge(ctx, "key", fifteenPerDay, 1); return err },
-		"Reserve":     func() error { _, err := l.Reserve(ctx, "key", fifteenPerDay, 1, time.Second); return err },
-		"Reset":       func() error { return l.Reset(ctx, "key") },
-		"Settle":      func() error { _, err := l.Settle(ctx, &charged, 0); return err },
-		"TryAcquire":  func() error { _, err := l.TryAcquire(ctx, "key", twoFor3s); return err },
-		"Wait":        func() error { return l.Wait(ctx, "key", fifteenPerDay) },
-		"WaitAll":     func() error { _, err := l.WaitAll(ctx, limiter.Request{"key", fifteenPerDay, 1}); return err },
-	} {
-		err := call()
+	errs := calls(t.Context(), l, fifteenPerDay, 1, twoFor3s)
+	errs["Reset"] = l.Reset(t.Context(), "key")
+	for name, err := range errs {
 		require.ErrorIs(t, err, limiter.ErrUnavailable, name)
 		require.NotErrorIs(t, err, limiter.ErrInvalid, name)
 	}

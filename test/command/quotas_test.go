@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
 
 	"funnel/internal/contract"
 	"funnel/internal/servertest"
@@ -145,36 +144,4 @@ func withUntils(text string) string {
 		at := servertest.Epoch.Add(after)
 		return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%09d", at.Unix(), at.Nanosecond()), "0"), ".")
 	})
-}
-
-// TestKeysThatHaveExpiredByTheClockOfTheCall hold nothing, whatever string it is. The server, whose own clock is in
-// the past, has not removed them.
-func TestKeysThatHaveExpiredByTheClockOfTheCall(t *testing.T) {
-	_, client := servertest.Shared(t)
-	servertest.ClockOf(client).Set(t, servertest.Epoch)
-	for _, value := range []string{"used:9", "used:0", "4102444801000000000", "word"} {
-		for _, call := range []string{"cl.reserve", "cl.take", "cl.charge"} {
-			require.NoError(t, client.Set(t.Context(), "k", value, 0).Err())
-			require.NoError(t, client.ExpireAt(t.Context(), "k", servertest.Epoch).Err())
-			reply := servertest.Call(t, client, withUntils(call+" k 10 UNTIL ^60s 1"))
-			require.Contains(t, reply, withUntils("0 0 [0 10 9 0 60 ^60s]"), "%s of %q", call, value)
-			require.Equal(t, "k=used:1@1m0s", stateOf(t, client), "%s of %q", call, value)
-		}
-	}
-}
-
-// TestTheErrorOfAnEndedPeriodNamesBothInstants, so that a client can ask for the period that runs.
-func TestTheErrorOfAnEndedPeriodNamesBothInstants(t *testing.T) {
-	_, client := servertest.Shared(t)
-	require.NoError(t, client.RPush(t.Context(), "list", "a").Err())
-	servertest.ClockOf(client).Set(t, time.Unix(1796083200, 31_000_000))
-	requireRefused(t, client, "ENDED until must be later than the server's clock: got 1796083200, and it is 1796083200.031",
-		"cl.take", "k", 10, "UNTIL", 1796083200, 1)
-	for _, command := range []string{"cl.reserve", "cl.peek", "cl.charge"} {
-		requireRefused(t, client, "ENDED row 3: until must be later than the server's clock: got 1796083200.030, and it is 1796083200.031",
-			servertest.Words(command+" list 1 1 1 1 a 10 UNTIL 1796083201 1 b 10 UNTIL 1796083200.030 0 c 1 UNTIL 1 1")...)
-		requireRefused(t, client, string(contract.ErrTwice.Of(2)),
-			servertest.Words(command+" b 10 UNTIL 1796083200 1 b 10 UNTIL 1796083200 1")...)
-	}
-	requireRefused(t, client, string(contract.ErrType), servertest.Words("cl.refund list 1 UNTIL 1 1 b 10 UNTIL 1 1")...)
 }
