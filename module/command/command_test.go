@@ -259,7 +259,7 @@ func FuzzCommand(f *testing.F) {
 	// Quotas: new, with room, full, overfull, in keys that expire never, just now, before until, with it and later; then
 	// errors.
 	for _, stored := range []string{"", "used:1", "used:9", "used:10", "used:11", "used:" + most, "used:0", "used:01", "used:",
-		"Used:1", "used:9223372036854775808", "1", "used:-1"} {
+		"Used:1", "uSed:1", "us\x00d:1", "useD:1", "used;1", "used:9223372036854775808", "1", "used:-1"} {
 		kind := uint8(min(1, len(stored)))
 		for _, words := range []string{"10 UNTIL 1795236075.976124882 1", "10 until 1795236086.976124882 9", "0 UNTIL 1795236075 1",
 			most + " UNTIL 9223372036.854775807 " + most, "10 UnTiL 1795236055.976124882 1", "10 UNTIL 1795236055.976124883 0"} {
