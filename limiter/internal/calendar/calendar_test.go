@@ -41,9 +41,9 @@ func TestBordersOfPeriods(t *testing.T) {
 		{"Pacific/Apia", "2011-12-31T00:00:00+14:00", fromWeekday(time.Friday), "2011-12-31T00:00:00+14:00",
 			"2012-01-06T00:00:00+14:00"},
 		{"Pacific/Apia", "2011-12-31T00:00:00+14:00", fromDay(30), "2011-12-31T00:00:00+14:00", "2012-01-30T00:00:00+14:00"},
-		// The last day of a leap year, the days around it, and years of 53 weeks.
-		{"America/New_York", "2028-12-31T23:00:00-05:00", Days, "2028-12-31T00:00:00-05:00", "2029-01-01T00:00:00-05:00"},
-		{"America/New_York", "2028-12-30T20:00:00-05:00", Days, "2028-12-30T00:00:00-05:00", "2028-12-31T00:00:00-05:00"},
+		// The last day of a leap year that files of zones leave to a rule, the day before, and years of 53 weeks.
+		{"America/New_York", "2040-12-31T23:00:00-05:00", Days, "2040-12-31T00:00:00-05:00", "2041-01-01T00:00:00-05:00"},
+		{"America/New_York", "2040-12-30T20:00:00-05:00", Days, "2040-12-30T00:00:00-05:00", "2040-12-31T00:00:00-05:00"},
 		{"Europe/Berlin", "2026-12-31T12:00:00+01:00", Weeks, "2026-12-28T00:00:00+01:00", "2027-01-04T00:00:00+01:00"},
 		{"Europe/Berlin", "2028-01-02T23:59:59+01:00", Weeks, "2027-12-27T00:00:00+01:00", "2028-01-03T00:00:00+01:00"},
 		{"Europe/Berlin", "2026-03-29T12:00:00+02:00", fromWeekday(time.Sunday), "2026-03-29T00:00:00+01:00",
