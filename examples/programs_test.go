@@ -91,6 +91,9 @@ func requireBooked(t *testing.T, server *servertest.Server, tenant string, reque
 	result, err = limiter.New(client).Peek(t.Context(), key+"tokens", limiter.PerMinute(30_000).WithCapacity(7_000))
 	require.NoError(t, err)
 	require.Equal(t, 7_000-tokens, result.Remaining)
+	result, err = limiter.New(client).Peek(t.Context(), key+"month", limiter.Monthly(1_000_000, time.UTC))
+	require.NoError(t, err)
+	require.Equal(t, 1_000_000-tokens, result.Remaining)
 	require.Zero(t, client.Exists(t.Context(), key+"slots").Val())
 }
 

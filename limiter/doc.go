@@ -42,6 +42,21 @@
 // and tokens with it, all or nothing. The slot is held until it is released or its holder has gone.
 // docs/go.md, "Slots", has an example; examples/llm asks again after a moment.
 //
+// # Quotas
+//
+// A funnel leaks: 1000 a day lets nearly 2000 through in the first day. A quota does not. It is a
+// [Limit] like any other, and limits a sum in a day, a week or a month of a time zone, or until an
+// instant:
+//
+//	berlin, err := time.LoadLocation("Europe/Berlin")
+//	...
+//	result, err := l.AllowAll(ctx,
+//		limiter.Request{"{user:42}:rate", limiter.PerSecond(10), 1},
+//		limiter.Request{"{user:42}:month", limiter.Monthly(1_000_000, berlin), 1})
+//
+// [Daily] says when a period begins, and whose clock tells it. A receipt names the period in which a
+// call was counted, so [Limiter.Settle] gives nothing back in the next one.
+//
 // # From golang.org/x/time/rate
 //
 // There a Limiter is one bucket in one process; here it is all funnels in Redis. Make one,

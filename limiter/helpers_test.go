@@ -167,7 +167,8 @@ type clock struct{ elapsed atomic.Int64 }
 // onClock returns a Limiter that goes by a clock.
 func onClock(rdb limiter.Client, options ...limiter.Option) (*limiter.Limiter, *clock) {
 	c := &clock{}
-	return limiter.NewOnClock(rdb, func() time.Duration { return time.Duration(c.elapsed.Load()) }, time.Now, options...), c
+	now := func() time.Duration { return time.Duration(c.elapsed.Load()) }
+	return limiter.NewOnClock(rdb, now, time.Now, options...), c
 }
 
 // advance lets time pass.

@@ -7,6 +7,7 @@ import (
 
 	"funnel/gcra"
 	"funnel/limiter/internal/calendar"
+	"funnel/quota"
 )
 
 // A Limit is a rate and a capacity: Count tokens leak per Period, and up to Capacity
@@ -67,11 +68,14 @@ var periodNames = map[time.Duration]string{
 
 // Validate returns why the limit is not valid, or nil.
 func (l Limit) Validate() error {
-	if l.isQuota() {
-		return l.validateQuota()
+	if !l.isQuota() {
+		_, err := l.Rate()
+		return err
 	}
-	_, err := l.Rate()
-	return err
+	if l.Capacity < 0 {
+		return quota.ErrLimit
+	}
+	return l.calendar.Check()
 }
 
 // errNoRate is why a quota cannot be computed with as a rate.

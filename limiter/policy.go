@@ -17,8 +17,8 @@ const (
 	// FailWithError returns the error, an [ErrUnavailable].
 	FailWithError FailurePolicy = iota
 
-	// FailOpen decides every call as if its funnel were empty: it allows all but a quantity
-	// above the capacity, and accounts for nothing. Nobody counts its slots.
+	// FailOpen decides every call as if its funnel or quota were empty: it allows all but a
+	// quantity above the capacity, and accounts for nothing. Nobody counts its slots.
 	FailOpen
 
 	// FailClosed limits every call for tokens. RetryAfter is one second, or NoRetry for a
@@ -26,11 +26,12 @@ const (
 	// [Limiter.Wait] then asks again each second, which suits workers.
 	FailClosed
 
-	// FailLocal uses funnels and slots inside this process, with the same limits. They are
+	// FailLocal uses funnels, slots and quotas inside this process, with the same limits. They are
 	// empty when it begins, and each process has its own: n processes together may
 	// allow n times the limit, and a burst more. Each change between Redis and the process may allow
 	// the limit twice, even of one process: neither counts what the other has given, neither tokens
 	// nor slots that are still held. A slot stays here until it is released, even if Redis is back.
+	// Each process may allow a quota once more in a period: for money, use FailClosed.
 	FailLocal
 )
 

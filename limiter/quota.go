@@ -7,7 +7,6 @@ import (
 
 	"funnel/internal/call"
 	"funnel/limiter/internal/calendar"
-	"funnel/quota"
 )
 
 // Daily is a quota: it allows limit tokens, at least 0, from the beginning of each day in a zone until the next day
@@ -17,8 +16,8 @@ import (
 // A day begins at the first instant of its date in the zone, even if clocks skip midnight or show it twice. The zone
 // must not be nil. Limits are equal if their zones have the same name, and the same offset in 1970.
 //
-// The clock of the caller tells which period runs, and the clock of Redis corrects it: a quota is not used twice because
-// a clock is ahead, and not refused because it is behind. Programs that use one key must agree on the zone.
+// The clock of the caller tells which period runs, and the clock of Redis corrects it: a quota is not used twice
+// because a clock is ahead, and not refused because it is behind. Programs that use one key must agree on the zone.
 func Daily(limit int, zone *time.Location) Limit {
 	return Limit{Capacity: limit, calendar: calendar.Days(zone)}
 }
@@ -35,8 +34,8 @@ func Monthly(limit int, zone *time.Location) Limit {
 	return Limit{Capacity: limit, calendar: calendar.Months(zone)}
 }
 
-// Until allows limit tokens, at least 0, until an instant after 1970 and before 2262. After it calls are limited, and
-// RetryAfter is [NoRetry].
+// Until allows limit tokens, at least 0, until an instant after 1970 and before 2262. After it calls are limited, even
+// Charge, which accounts for nothing then: RetryAfter is [NoRetry].
 func Until(limit int, end time.Time) Limit {
 	return Limit{Capacity: limit, calendar: calendar.Once(end)}
 }
@@ -64,14 +63,6 @@ func (l Limit) PeriodAt(at time.Time) (begin, end time.Time) {
 }
 
 func (l Limit) isQuota() bool { return !l.calendar.IsZero() }
-
-// validateQuota returns why a quota is not valid, or nil.
-func (l Limit) validateQuota() error {
-	if l.Capacity < 0 {
-		return quota.ErrLimit
-	}
-	return l.calendar.Check()
-}
 
 // forPeriodOf has a call about one quota concern the period in which a Result was counted.
 func (q *query) forPeriodOf(result *Result) {

@@ -13,8 +13,8 @@ import (
 // program that sleeps for it does not spin.
 const NoRetry time.Duration = 1<<63 - 1
 
-// A Result is the decision on one row of a call: on the tokens of a funnel or a quota, or on a slot. Tests of other packages can
-// make one; the zero Result is limited.
+// A Result is the decision on one row of a call: on the tokens of a funnel or a quota, or on a slot. Tests of other
+// packages can make one; the zero Result is limited.
 type Result struct {
 	Key      string // of the call, without the prefix of [WithPrefix]
 	Limit    Limit  // of the call; zero for a slot

@@ -38,6 +38,8 @@ func testShadow(t *testing.T) {
 		"of no tokens": {full, ctx, valid, 0, "allowed 0, 0 of 1 remain, reset after 24h0m0s, local", ""},
 		"beyond the capacity": {full, ctx, valid, 2, "allowed 2, 0 of 1 remain, reset after 24h0m0s, local",
 			"2 tokens, 2562047h47m16.854775807s"},
+		"of a quota": {empty, ctx, limiter.Daily(0, time.UTC), 1, "allowed 1, 0 of 0 remain, reset after 0s, local",
+			"1 tokens, 2562047h47m16.854775807s"},
 		"without Redis":        {down, ctx, valid, 1, "allowed 1, 0 of 0 remain, reset after 0s, open", "127.0.0.1:1"},
 		"of negative quantity": {empty, ctx, valid, -1, "allowed 0, 0 of 0 remain, reset after 0s, open", "quantity"},
 		"by an invalid limit": {empty, ctx, invalid, 1, "allowed 1, 0 of 0 remain, reset after 0s, open",

@@ -36,9 +36,9 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit) error {
 // sleep, in the order of asking. For a quota it asks, and asks again within a second after the period has ended, in no
 // order.
 //
-// It waits no longer than the deadline of ctx and [WithMaxWait] allow. If the wait would
-// be longer, it reserves nothing and returns [ErrWaitTooLong] at once. It returns [ErrNeverFits] if the quantity is
-// larger than the capacity or the quota has ended, and the cause if ctx is done before the reservation is due. While Redis fails, it returns
+// It waits no longer than the deadline of ctx and [WithMaxWait] allow. If the wait would be longer, it reserves nothing
+// and returns [ErrWaitTooLong] at once. It returns [ErrNeverFits] if the quantity is larger than the capacity or the
+// quota has ended, and the cause if ctx is done before the reservation is due. While Redis fails, it returns
 // [ErrUnavailable], or waits as [OnFailure] says: with [FailClosed] it asks again each second.
 //
 // A caller that gives up leaves its reservation behind, and nobody else gets the tokens. Callers who reserved behind it

@@ -1,7 +1,8 @@
 // Llm shows budgets for the tenants of a language model: how many requests may be in flight, how
-// many a minute, and how many tokens a minute. How many tokens an answer takes is known only when
-// its stream ends, after seconds. A request takes a slot, one request and the tokens of the
-// longest answer, all or nothing, and settles the tokens when it ends:
+// many a minute, how many tokens a minute, and how many this month. How many tokens an answer takes
+// is known only when its stream ends, after seconds. A request takes a slot, one request and the
+// tokens of the longest answer, all or nothing, and settles the tokens when it ends. Of the month it
+// takes the tokens of the prompt: docs/operations.md, "A budget", says what may be overspent.
 //
 //	./build.sh run          # a server with the module, in another terminal
 //	go run ./examples/llm   # -redis ADDRESS for another server
@@ -35,6 +36,7 @@ var (
 	slots         = limiter.Slots{Max: 5, TTL: 10 * time.Second}
 	requestsLimit = limiter.PerMinute(60).WithCapacity(10)
 	tokensLimit   = limiter.PerMinute(30_000).WithCapacity(7_000)
+	monthLimit    = limiter.Monthly(1_000_000, time.UTC)
 )
 
 func main() {
@@ -79,9 +81,10 @@ func (t tenant) request(ctx context.Context, number int) error {
 	requests := []limiter.Request{
 		{Key: key + ":requests", Limit: requestsLimit, Quantity: 1},
 		{Key: key + ":tokens", Limit: tokensLimit, Quantity: t.prompt + longestAnswer},
+		{Key: key + ":month", Limit: monthLimit, Quantity: t.prompt},
 	}
 	got, err := l.TryAcquire(ctx, key+":slots", slots, requests...)
-	for err == nil && got.Limited() && got.RetryAfter() != limiter.NoRetry {
+	for err == nil && got.Limited() && got.RetryAfter() != limiter.NoRetry && !got.Requests[2].Limited() {
 		t.tell(number, "limited", got)
 		select {
 		case <-ctx.Done(): // TryAcquire returns the cause
@@ -92,7 +95,10 @@ func (t tenant) request(ctx context.Context, number int) error {
 	if err != nil {
 		return err
 	}
-	if got.Limited() {
+	switch {
+	case got.Requests[2].Limited():
+		return fmt.Errorf("%s has used its month: more in %v", t.name, got.Requests[2].RetryAfter)
+	case got.Limited():
 		return errors.New("the prompt is too large for the budget")
 	}
 	defer got.Slot.Release(ctx) // if Redis does not answer, the slot ends with its TTL
@@ -101,11 +107,12 @@ func (t tenant) request(ctx context.Context, number int) error {
 	answer, failed := stream(got.Slot.Context(), t.perToken)
 	// Even if the model has failed, or the program is to end: what was not used would be missing.
 	settled, err := l.Settle(context.WithoutCancel(ctx), &got.Requests[1], t.prompt+answer)
-	if err == nil {
-		fmt.Printf("%s, request %d: %d tokens used, %d given back, %d remain\n",
-			t.name, number, t.prompt+answer, longestAnswer-answer, settled.Remaining)
+	month, monthErr := l.Settle(context.WithoutCancel(ctx), &got.Requests[2], t.prompt+answer)
+	if err == nil && monthErr == nil {
+		fmt.Printf("%s, request %d: %d tokens used, %d given back, %d remain, %d this month\n",
+			t.name, number, t.prompt+answer, longestAnswer-answer, settled.Remaining, month.Remaining)
 	}
-	return errors.Join(failed, err)
+	return errors.Join(failed, err, monthErr)
 }
 
 func (t tenant) tell(number int, what string, got limiter.Acquisition) {

@@ -104,7 +104,7 @@ func answerTo(w http.ResponseWriter, r *http.Request, s store) (status int, a an
 		return http.StatusOK, a
 	case !errors.As(err, &reply):
 		status = http.StatusServiceUnavailable
-	case strings.HasPrefix(reply.Error(), "ERR "):
+	case strings.HasPrefix(reply.Error(), "ERR "), strings.HasPrefix(reply.Error(), "ENDED "):
 		status = http.StatusBadRequest
 	default:
 		status = http.StatusBadGateway

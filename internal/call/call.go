@@ -101,7 +101,7 @@ type Summary struct {
 func Summarize(rows []Row) (sum Summary) {
 	for i := range rows {
 		decision := &rows[i].Decision
-		sum.Asks = sum.Asks || rows[i].asks()
+		sum.Asks = sum.Asks || decision.Asks
 		sum.Limited = sum.Limited || decision.Limited
 		sum.Wait = longer(sum.Wait, decision.Wait)
 	}

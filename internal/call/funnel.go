@@ -27,6 +27,7 @@ func (row *Row) undoFunnel(now int64) {
 //go:nosplit
 func (row *Row) copyFunnelDecision() {
 	from, to := &row.Funnel.Decision, &row.Decision
+	to.Asks = row.Funnel.Request.Quantity() > 0
 	to.Limited = from.Limited
 	to.Limit = from.Limit
 	to.Remaining = from.Remaining

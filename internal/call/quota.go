@@ -27,6 +27,7 @@ func (row *Row) undoQuota(now int64) {
 //go:nosplit
 func (row *Row) copyQuotaDecision() {
 	from, to := &row.Quota.Decision, &row.Decision
+	to.Asks = row.Quota.Request.Quantity() > 0
 	to.Limited = from.Limited
 	to.Limit = from.Limit
 	to.Remaining = from.Remaining

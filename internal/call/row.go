@@ -30,6 +30,7 @@ type Row struct {
 // A Decision is the part of a decision that all kinds have. The kinds explain the fields:
 // [funnel/gcra.Decision], [funnel/slots.Decision], [funnel/quota.Decision].
 type Decision struct {
+	Asks       bool // whether the row asks for anything: a quantity of 0 does not
 	Limited    bool
 	Limit      int64
 	Remaining  int64
@@ -62,20 +63,6 @@ func (row *Row) undo(now int64) {
 		row.undoQuota(now)
 	default:
 		row.undoFunnel(now)
-	}
-}
-
-// asks reports whether the row asks for anything.
-//
-//go:nosplit
-func (row *Row) asks() bool {
-	switch row.Kind {
-	case Slots:
-		return true
-	case Quota:
-		return row.Quota.Request.Quantity() > 0
-	default:
-		return row.Funnel.Request.Quantity() > 0
 	}
 }
 

@@ -25,6 +25,7 @@ func (row *Row) undoSlots(now int64) {
 //go:nosplit
 func (row *Row) copySlotsDecision() {
 	from, to := &row.Slots.Decision, &row.Decision
+	to.Asks = true
 	to.Limited = from.Limited
 	to.Limit = from.Limit
 	to.Remaining = from.Remaining

@@ -103,14 +103,15 @@ func testRequests(t *testing.T) {
 
 // A request that no waiting helps is too large, or its quota has ended.
 func TestAnswersWithoutRetry(t *testing.T) {
+	const tooLarge = "request too large: it costs 6, and at most 5 can be granted\n"
 	for _, c := range []struct {
 		limit  limiter.Limit
 		cost   int
 		status int
 		body   string
 	}{
-		{limiter.Daily(5, time.UTC), 6, 413, "request too large: it costs 6, and at most 5 can be granted\n"},
-		{limiter.Until(5, time.Now().Add(time.Hour)), 6, 413, "request too large: it costs 6, and at most 5 can be granted\n"},
+		{limiter.Daily(5, time.UTC), 6, 413, tooLarge},
+		{limiter.Until(5, time.Now().Add(time.Hour)), 6, 413, tooLarge},
 		{limiter.Until(5, time.Now()), 5, 429, "too many requests: the quota has ended\n"},
 	} {
 		cost := httplimit.WithCost(func(*http.Request) int { return c.cost })

@@ -61,6 +61,7 @@ var (
 		{Type: "string"}, {Type: "string", Text: "abc"}, {Type: "string", Text: "-1"}, {Type: "string", Text: "01"},
 		{Type: "string", Text: "0"}, {Type: "string", Text: "9223372036854775808"}, {Type: "string", Text: "used:"},
 		{Type: "string", Text: "used:0"}, {Type: "string", Text: "used:01"}, {Type: "string", Text: "Used:1"},
+		{Type: "string", Text: "uSed:1"}, {Type: "string", Text: "us\x00d:1"}, {Type: "string", Text: "useD:1"}, {Type: "string", Text: "used;1"},
 		{Type: "string", Text: "used:-1"}, {Type: "string", Text: "used:9223372036854775808"}}
 )
 

@@ -39,8 +39,8 @@ const tenYears = 10 * 365 * 24 * time.Hour
 // by a clock that is ahead, even if its caller has used all of the limit first.
 func TestQuotasKeepTheirLimitsByAnyClock(t *testing.T) {
 	options := servertest.WithLog(servertest.Module(t), "no", "--repl-diskless-sync-delay", "0")
-	run := &quotaRun{soak: &soak{T: t, servers: [2]*servertest.Server{servertest.Start(t, options), servertest.Start(t, options)}},
-		periods: map[int64]*granted{}}
+	run := &quotaRun{soak: &soak{T: t}, periods: map[int64]*granted{}}
+	run.servers = [2]*servertest.Server{servertest.Start(t, options), servertest.Start(t, options)}
 	run.primary.Store(run.servers[0])
 	run.attach(run.servers[1], run.servers[0])
 	t.Cleanup(run.end)
@@ -53,6 +53,10 @@ func TestQuotasKeepTheirLimitsByAnyClock(t *testing.T) {
 		caller := &quotaCaller{quotaRun: run, lead: lead}
 		run.repeat(caller.call)
 	}
+	client := run.servers[0].Client(t)
+	servertest.Eventually(t, "another caller has cut the period of ten years", func() bool {
+		return servertest.ExpiryOf(t, client, "used") < time.Now().Add(2*period).UnixMilli()
+	})
 	nextBorder := func() time.Time {
 		border := time.Now().Truncate(period).Add(period)
 		time.Sleep(time.Until(border))
@@ -64,6 +68,11 @@ func TestQuotasKeepTheirLimitsByAnyClock(t *testing.T) {
 		nextBorder()
 		run.failOver(true)
 		killed := run.primary.Load()
+		client := killed.Client(t)
+		servertest.Eventually(t, "the log has what it received as a replica", func() bool {
+			return servertest.InfoField(t, client, "persistence", "aof_rewrite_in_progress")+
+				servertest.InfoField(t, client, "persistence", "aof_rewrite_scheduled") == 0
+		})
 		killed.Kill()
 		run.calling.Lock()
 		killed.Restart(t)
@@ -224,13 +233,17 @@ func (c *quotaCaller) ask(operation, key string, limit, quantity int64) (got tol
 			got.instant = got.until - nanoseconds(row[4])
 		}
 		// The script's clock may be that of the beginning of the event loop.
-		if wait := nanoseconds(row[3]); wait > until-sent+int64(50*time.Millisecond) {
-			return got, fmt.Errorf("%w: %s until %d, by a clock that is %v ahead, has to wait for %v: the period is longer",
-				errWrong, operation, until, c.lead, time.Duration(wait))
+		left, wrong := until-sent+int64(50*time.Millisecond), ""
+		switch wait := nanoseconds(row[3]); {
+		case left < 0:
+			wrong = "the period has ended: ENDED is missing"
+		case wait > left:
+			wrong = fmt.Sprint("it is limited for longer than its period: ", time.Duration(wait))
+		case (got.quantity > 0) != (got.instant > 0):
+			wrong = "only what is granted has a receipt"
 		}
-		if (got.quantity > 0) != (got.instant > 0) || got.until > until {
-			return got, fmt.Errorf("%w: %s until %d was granted %d with the receipt %d",
-				errWrong, operation, until, got.quantity, got.until)
+		if wrong != "" {
+			return got, fmt.Errorf("%w: %s until %d, by a clock that is %v ahead: %s", errWrong, operation, until, c.lead, wrong)
 		}
 		return got, nil
 	}

@@ -27,7 +27,7 @@ func New(registerer prometheus.Registerer, policies ...string) limiter.Hook {
 	factory := promauto.With(registerer)
 	decisions := factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "funnel_decisions_total",
-		Help: "Decisions on one funnel, by policy, command, outcome (allowed, limited, limited_elsewhere) and source: " +
+		Help: "Decisions on one row, by policy, command, outcome (allowed, limited, limited_elsewhere) and source: " +
 			"what has decided.",
 	}, []string{"policy", "command", "outcome", "source"})
 	undecided := factory.NewCounterVec(prometheus.CounterOpts{

@@ -68,7 +68,7 @@ func TestScrapeShowsWhatWasDecided(t *testing.T) {
 	require.Equal(t, 3, ask(t, counted(limiter.OnFailure(limiter.FailLocal)), "local"))
 
 	require.NoError(t, testutil.ScrapeAndCompare(metrics.URL, strings.NewReader(`
-# HELP funnel_decisions_total Decisions on one funnel, by policy, command, outcome (allowed, limited, limited_elsewhere) and source: what has decided.
+# HELP funnel_decisions_total Decisions on one row, by policy, command, outcome (allowed, limited, limited_elsewhere) and source: what has decided.
 # TYPE funnel_decisions_total counter
 funnel_decisions_total{command="charge",outcome="allowed",policy="login",source="module"} 1
 funnel_decisions_total{command="peek",outcome="limited",policy="login",source="module"} 1

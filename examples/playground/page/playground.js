@@ -1,4 +1,4 @@
-import { tabs } from "./tabs.js";
+import { funnel, tabs } from "./tabs.js";
 
 // The page keeps no state of a limit: it shows what the server replies to the visitor's calls,
 // and twice a second to CL.PEEK.
@@ -82,7 +82,7 @@ async function make(pressed, command, call) {
   }
   if (command === "charge" || command === "reserve" && limiting.length === 0) {
     const [row] = asked.rows; // a job that ends has used its tokens
-    pressed.taken.push({ rows: [row], more: isSlots(row) ? [] : [rows[0][5]] });
+    pressed.taken.push({ rows: [row], more: pressed.rows[0].kind === funnel ? [rows[0][5]] : [] });
     pressed.number++;
   }
   showCalls();
@@ -113,7 +113,7 @@ function say(command, limiting, wait, held) {
     case "reset": return "empty";
     case "renew": return isLimited ? "lost: the slot had ended" : "renewed";
     case "refund": return held === "0" ? "the slot had ended" : "given back";
-    case "charge": return isLimited ? `charged: overfull for ${seconds(wait)}` : "charged";
+    case "charge": return isLimited ? `charged: limits for ${seconds(wait)}` : "charged";
   }
   const again = wait === "-1" ? "never fits" : `retry after ${seconds(wait)}`;
   if (isLimited) return `limited by ${limiting.join(" and ")}: ${again}`;
@@ -135,7 +135,7 @@ function showCalls() {
 function showCommand({ sent, shown, error }) {
   const lines = (shown || `(error) ${error}`).split("\n");
   const width = Math.max(...lines.map((line) => line.length));
-  const sixth = sent.includes(" SLOTS ") ? "held" : "tat";
+  const sixth = sent.includes(" SLOTS ") ? "held" : sent.includes(" UNTIL ") ? "until" : "tat";
   const meanings = ["limited", "wait", ...names.slice(0, 5), sixth, ...names];
   const command = document.createElement("b");
   command.textContent = sent;
@@ -155,10 +155,10 @@ function open() {
   }
   part("lead").textContent = tab.lead;
   part("headline").textContent = part("terminal").textContent = "";
-  part("rows").innerHTML = tab.rows.map(({ key, fields }) => `
+  part("rows").innerHTML = tab.rows.map(({ key, kind, fields }) => `
     <fieldset>
       <legend>${key}</legend>
-      <div class="gauge ${fields.ttl ? "bar" : "funnel"}"><div class="level"></div></div>
+      <div class="gauge ${kind === funnel ? "funnel" : "bar"}"><div class="level"></div></div>
       <p class="state"></p>
       ${Object.keys(fields).map((name) => `<label>${name} <input name="${name}"></label>`).join("")}
     </fieldset>`).join("");

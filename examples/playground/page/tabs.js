@@ -1,5 +1,5 @@
 // What a kind of row asks, and how much of its limit a reply says is used: from 0 to 1, or more.
-const funnel = {
+export const funnel = {
   words: ({ capacity, count, period, quantity }) => [capacity, count, period, quantity],
   used: (reply, { capacity, count, period }) => Number(reply.reset_after) * count / period / capacity,
 };
@@ -7,6 +7,11 @@ const slots = {
   words: ({ limit, ttl }, job) => [limit, "SLOTS", ttl, `job-${job}`],
   used: (reply) => 1 - reply.remaining / Math.max(reply.limit, 1),
 };
+const quota = {
+  words: ({ limit, until, quantity }) => [limit, "UNTIL", until, quantity],
+  used: (reply) => 1 - reply.remaining / Math.max(reply.limit, 1),
+};
+const midnight = Math.floor(Date.now() / 86_400_000 + 1) * 86_400; // in UTC
 
 // Each tab makes calls on its rows, with the values of its fields. A button has a text, a
 // command, and how often it is called.
@@ -59,6 +64,24 @@ export const tabs = [
       ["7 jobs", "reserve", 7],
       ["Renew", "renew"],
       ["End", "refund"],
+      ["Empty", "reset"],
+    ],
+  },
+  {
+    id: "quotas",
+    title: "Quotas",
+    lead: "A quota limits a sum until an instant, in Unix time: here, until midnight. A call uses a part of the " +
+      "quota and a token, or neither. Charge records what was used, even if it does not fit. Refund gives back " +
+      "what the last call used, unless its period has ended.",
+    rows: [
+      { key: "plan", kind: quota, fields: { limit: 30, until: midnight, quantity: 1 } },
+      { key: "rate", kind: funnel, fields: { capacity: 10, count: 1, period: 1, quantity: 1 } },
+    ],
+    buttons: [
+      ["Use", "reserve"],
+      ["Use 20 times", "reserve", 20],
+      ["Charge", "charge"],
+      ["Refund", "refund"],
       ["Empty", "reset"],
     ],
   },

@@ -64,7 +64,8 @@ func (r *Row) NeverFits() bool {
 }
 
 // Words are the words of a row between its key and the last word, which is a quantity or a holder, as go-redis takes
-// them. The words of a quota change with the period, and are not kept. Values that become any are allocated: a Limiter keeps the words of its limits.
+// them. Values that become any are allocated: a Limiter keeps the words of its limits. A quota's words change with its
+// period, and are not kept.
 type Words struct {
 	Limit, Count, Period any
 	Tolerance, Interval  any       // of a funnel, in nanoseconds
@@ -78,7 +79,7 @@ func (c *Call) Accounts() bool { return c.Operation == call.Charge || c.Operatio
 func (c *Call) EndsSlot() bool { return c.Operation == call.Refund && c.Rows[0].Kind == call.Slots }
 
 // Undecided returns the rows as package call decides them at the instant now, without their state. Ahead is by how much
-// the wall clock, which tells the periods of quotas, is ahead of that.
+// the wall clock, which tells when a period ends, is ahead of that.
 func (c *Call) Undecided(now int64, ahead time.Duration) []call.Row {
 	rows := make([]call.Row, len(c.Rows))
 	for i := range rows {

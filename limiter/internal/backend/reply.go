@@ -21,7 +21,7 @@ const (
 type Reply struct {
 	Source  string // Module, Script, Local, Open or Closed; empty if nothing was decided
 	Limited bool   // the call as a whole: a row limits it
-	Refused bool   // nothing was taken, charged or looked at
+	Refused bool   // nothing was taken or charged, whatever the operation
 	Sent    bool   // something may have been executed, even if there is an error
 	Cause   error  // why Redis has not decided, if another backend has
 

@@ -63,7 +63,8 @@ func TestBordersOfPeriods(t *testing.T) {
 		calendar := c.of(in(t, c.zone))
 		require.NoError(t, calendar.Check())
 		begin, end := calendar.Period(at)
-		require.Equal(t, c.begin+" "+c.end, begin.Format(time.RFC3339)+" "+end.Format(time.RFC3339), "%v at %s", calendar, c.at)
+		require.Equal(t, []string{c.begin, c.end}, []string{begin.Format(time.RFC3339), end.Format(time.RFC3339)},
+			"%v at %s", calendar, c.at)
 	}
 }
 
@@ -78,8 +79,8 @@ func fromWeekday(day time.Weekday) func(*time.Location) Calendar {
 // A walk over each quarter of an hour of three years, which knows nothing but local dates, finds the same borders.
 func TestPeriodsAgainstAWalk(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"UTC", "Europe/Berlin", "America/Santiago", "America/Havana", "Asia/Beirut", "Africa/Cairo",
-		"Pacific/Apia", "Australia/Lord_Howe", "Asia/Kathmandu", "America/New_York"} {
+	for _, name := range []string{"UTC", "Europe/Berlin", "America/Santiago", "America/Havana", "Asia/Beirut",
+		"Africa/Cairo", "Pacific/Apia", "Australia/Lord_Howe", "Asia/Kathmandu", "America/New_York"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			zone := in(t, name)
@@ -184,15 +185,18 @@ func TestCalendarsAreComparable(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
+	const from, fromWeekday = " is for Monthly: use FromWeekday for Weekly, and neither for other limits",
+		" is for Weekly: use From for Monthly, and neither for other limits"
 	for want, c := range map[string]Calendar{
-		"the zone must not be nil: use time.UTC, time.Local or time.LoadLocation":               Weeks(nil),
-		"a month must begin on a day from 1 to 31, not 32":                                      Months(time.UTC).From(32),
-		"a month must begin on a day from 1 to 31, not 0":                                       Months(time.UTC).From(0),
-		"a week must begin on a day from time.Sunday to time.Saturday, not %!Weekday(7)":        Weeks(time.UTC).FromWeekday(7),
-		"From(3) is for Monthly: use FromWeekday for Weekly, and neither for other limits":      Weeks(time.UTC).From(3),
-		"From(2) is for Monthly: use FromWeekday for Weekly, and neither for other limits":      Days(time.UTC).From(2),
-		"From(1) is for Monthly: use FromWeekday for Weekly, and neither for other limits":      Once(time.Now()).From(1),
-		"FromWeekday(Sunday) is for Weekly: use From for Monthly, and neither for other limits": Months(time.UTC).FromWeekday(0),
+		"the zone must not be nil: use time.UTC, time.Local or time.LoadLocation": Weeks(nil),
+		"a month must begin on a day from 1 to 31, not 32":                        Months(time.UTC).From(32),
+		"a month must begin on a day from 1 to 31, not 0":                         Months(time.UTC).From(0),
+		"a week must begin on a day from time.Sunday to time.Saturday, not %!Weekday(7)": Weeks(
+			time.UTC).FromWeekday(7),
+		"From(3)" + from:                    Weeks(time.UTC).From(3),
+		"From(2)" + from:                    Days(time.UTC).From(2),
+		"From(1)" + from:                    Once(time.Now()).From(1),
+		"FromWeekday(Sunday)" + fromWeekday: Months(time.UTC).FromWeekday(0),
 	} {
 		require.EqualError(t, c.Check(), want)
 	}

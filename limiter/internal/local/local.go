@@ -29,7 +29,7 @@ type Rows struct {
 }
 
 // New returns a backend that keeps nothing yet. Now is a monotonic clock: a wall clock that is set back by an hour
-// would limit every call for that hour. Wall tells the periods of quotas, which end by a calendar.
+// would limit every call for that hour. Wall tells when the period of a quota ends.
 func New(now func() time.Duration, wall func() time.Time) *Rows {
 	return &Rows{now: now, wall: wall, start: wall().Add(-now())}
 }

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,7 +36,7 @@ func TestFirstWordsOfErrors(t *testing.T) {
 		"LOADING": false, "OOM": false, "READONLY": false, "NOPERM": false, "NOREPLICAS": false, "MISCONF": false,
 		"BUSY": false, "CLUSTERDOWN": false, "MASTERDOWN": false, "NOAUTH": false, "TRYAGAIN": false, "NEWCODE ERR": false,
 	}
-	for _, outcome := range contract.Outcomes {
+	for _, outcome := range slices.Concat(contract.Outcomes, contract.SlotsErrors, contract.QuotaErrors) {
 		if outcome[0] <= 'Z' { // an error
 			errors[outcome] = true
 		}
