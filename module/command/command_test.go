@@ -27,22 +27,17 @@ var operations = map[string]call.Operation{
 	"reserve": call.Reserve, "take": call.Take, "peek": call.Peek, "charge": call.Charge, "refund": call.Refund,
 }
 
-// stale is a number of an earlier call: C does not clear the struct.
-const stale = 77
-
-// callOf is a call as C makes it, of the words of a command. The fields that Go fills in hold
-// numbers of an earlier call.
-func callOf(mode contract.Mode, words []string, now int64) *Call {
+// set makes the call one of these words, as C does. It leaves the fields that Go fills in: they hold numbers of the
+// call before.
+func (c *Call) set(mode contract.Mode, words []string, now int64) {
 	command, _ := contract.CommandOf(words[0])
 	operation, known := operations[command.Operation]
 	if !known {
 		panic("unknown operation: " + command.Operation)
 	}
 	words = words[1:]
-	c := &Call{Operation: operation, Form: InRows, Length: uint32(max(1, len(words)/5)), Now: now,
-		MaxWait: stale, Receipt: stale, Verdict: stale, ErrorRow: stale, MessageLength: stale, Writes: stale,
-		Seconds: [SecondsLength]int64{stale, stale, stale, stale, stale},
-		Limited: stale, Taken: stale, Wait: staleDecimal()}
+	c.Operation, c.Form, c.Length, c.Now = operation, InRows, uint32(max(1, len(words)/5)), now
+	c.LimitSurplus, c.LastWord = 0, ""
 	if command.Seconds {
 		c.Form, c.LimitSurplus = InSeconds, int64(mode)
 	}
@@ -56,24 +51,8 @@ func callOf(mode contract.Mode, words []string, now int64) *Call {
 		}
 	}
 	for i := range c.Length {
-		decided := &c.Decided[i]
-		decided.Kind = stale
-		decided.Funnel.TAT, decided.Funnel.Decision.Wait, decided.Funnel.Taken = stale, stale, stale
-		decided.Slots.State.Own, decided.Slots.Decision.Wait = stale, stale
-		decided.Quota.State.Used, decided.Quota.Decision.Wait, decided.Quota.Taken = stale, stale, stale
-		decided.Decision = call.Decision{Limited: true, Wait: stale}
-		c.Replies[i] = RowReply{Limited: stale, Limit: stale, Remaining: stale,
-			Wait: staleDecimal(), ResetAfter: staleDecimal()}
-		c.Rows[i] = Row{
-			Words:        [WordsPerRow]string(append(slices.Clone(words[5*i:]), "1")),
-			ComparedWith: stale, Alike: stale, Kind: stale, Write: stale,
-			String: StringKey{Stored: "77", StoredExpiry: stale, Value: staleDecimal(), Expiry: staleDecimal()},
-			Funnel: Funnel{HasReceipt: stale},
-			Slots:  Slots{Limit: stale, End: staleDecimal(), Held: staleDecimal()},
-			Quota:  Quota{Until: staleDecimal()},
-		}
+		c.Rows[i].Words = [WordsPerRow]string(append(slices.Clone(words[5*i:]), "1"))
 	}
-	return c
 }
 
 // run makes the two crossings of a command. Get reads a key.
@@ -190,7 +169,7 @@ func agree(met map[string]int) func(t *rapid.T) {
 			}
 			return other.value
 		}
-		lastWords := first.drawLastWords(t, now)
+		c, lastWords := new(Call), first.drawLastWords(t, now)
 		one := append([]string{"a"}, first.words[:]...)
 		two := slices.Concat(one, []string{key}, other.words[:])
 		for _, command := range contract.Commands {
@@ -198,16 +177,16 @@ func agree(met map[string]int) func(t *rapid.T) {
 			for _, words := range [][]string{one[:4], one, two, append(one[:5:5], lastWord), append(two[:10:10], lastWord)} {
 				takesLastWord := len(words)%5 != 1 || command.LastWord != ""
 				if 1+len(words) >= command.MinWords && len(words)/5 <= command.Rows && takesLastWord {
-					met[requireAgreement(t, mode, append([]string{command.Name}, words...), now, get)]++
+					met[requireAgreement(t, c, mode, append([]string{command.Name}, words...), now, get)]++
 				}
 			}
 		}
 	}
 }
 
-// requireAgreement makes a call, and returns the name of its outcome.
-func requireAgreement(t *rapid.T, mode contract.Mode, words []string, now int64, get func(string) contract.Value) string {
-	c := callOf(mode, words, now)
+// requireAgreement makes a call after the one before, and returns the name of its outcome.
+func requireAgreement(t *rapid.T, c *Call, mode contract.Mode, words []string, now int64, get func(string) contract.Value) string {
+	c.set(mode, words, now)
 	run(c, get)
 	require.Zero(t, testing.AllocsPerRun(1, func() {
 		if Parse(c); c.Verdict == Parsed {

@@ -19,7 +19,9 @@ func callOfKeys(keys []string) *Call {
 	for _, key := range keys {
 		words = append(words, key, "1", "1", "1", "1")
 	}
-	return callOf(contract.Default, words, today)
+	c := new(Call)
+	c.set(contract.Default, words, today)
+	return c
 }
 
 // TestDuplicateKeysAreFound among keys that are alike: the error names the first row whose key

@@ -5,9 +5,7 @@ package command_test
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,12 +18,11 @@ import (
 
 // effects says for each call what it writes, in that order, and how INFO counts it.
 //
-// Before each call, funnel one holds 1 token of 3, and funnel two holds 2 of 3. The holder a has a slot
-// of busy for 30 seconds, and 1 of 3 of the quota month is used, whose key expires at +90000. The key new does not exist. If a call has several lines, the last one is the
-// call, and the others come from other clients.
+// Before each call, funnel one holds 1 token of 3, and funnel two holds 2 of 3. The holder a has a slot of busy for
+// 30 seconds, and 1 of 3 of the quota month is used, whose key expires at +90000. The key new does not exist. If a
+// call has several lines, the last one is the call, and the others come from other clients.
 //
-// A write of a funnel or a quota is its key: the command is SET or DEL. A write of slots is the command. In all
-// lines +1 is a millisecond after [servertest.Epoch], and @2s the receipt of that instant.
+// A write of a funnel or a quota is its key: the command is SET or DEL. A write of slots is the command.
 var effects = []struct{ name, call, writes, counted string }{
 	{"taken", "cl.throttle one 3 1 1", "one", "allowed"},
 	{"does not fit", "cl.throttle two 3 1 1 2", "", "limited"},
@@ -111,7 +108,7 @@ func TestEffects(t *testing.T) {
 	var want []string // of the append-only file, by row
 	for _, c := range effects {
 		require.NoError(t, client.FlushAll(ctx).Err())
-		servertest.Call(t, client, "cl.charge one 3 1 1 1 two 3 1 1 2 busy 1 SLOTS 30 a "+withUntils("month 3 UNTIL ^90s 1"))
+		servertest.Call(t, client, "cl.charge one 3 1 1 1 two 3 1 1 2 busy 1 SLOTS 30 a "+withInstants("month 3 UNTIL ^90s 1"))
 		commands, _ := written(t, client, "one two, ZADD busy +30000 a, PEXPIREAT busy +30000, month")
 		prepared := logged(t, commands)
 		lines := strings.Split(withInstants(c.call), "\n")
@@ -129,7 +126,7 @@ func TestEffects(t *testing.T) {
 		}
 		dumps, counts := servertest.Dumps(t, client), countsOf(t, client)
 
-		servertest.Try(client, withUntils(withTATs(lines[len(lines)-1])))
+		servertest.Try(client, lines[len(lines)-1])
 
 		commands, events := written(t, client, c.writes)
 		counts[c.counted]++
@@ -192,16 +189,6 @@ func logged(t *testing.T, commands []string) string {
 	}
 	return strings.Join(append(commands, ""), "\n")
 }
-
-// withInstants writes a word such as +1, milliseconds after the first instant, as ZADD takes it.
-func withInstants(text string) string {
-	return instants.ReplaceAllStringFunc(text, func(word string) string {
-		milliseconds, _ := strconv.ParseInt(word, 10, 64)
-		return fmt.Sprint(servertest.Epoch.UnixMilli() + milliseconds)
-	})
-}
-
-var instants = regexp.MustCompile(`\+\d+`)
 
 // countsOf returns how INFO has counted calls, by outcome, and the number of changes since the last save.
 func countsOf(t *testing.T, client *redis.Client) map[string]int64 {

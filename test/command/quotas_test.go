@@ -1,20 +1,8 @@
-// What calls with quotas reply and store. A word such as ^60s is a Unix time in seconds, that long after the first
-// instant.
+// What calls with quotas reply and store.
 
 package command_test
 
-import (
-	"fmt"
-	"regexp"
-	"strings"
-	"testing"
-	"time"
-
-	"github.com/redis/go-redis/v9"
-
-	"funnel/internal/contract"
-	"funnel/internal/servertest"
-)
+import "funnel/internal/contract"
 
 // quotaStories are more stories. The state of a quota is what is used, and when its key expires.
 var quotaStories = map[string][]step{
@@ -122,26 +110,4 @@ var quotaStories = map[string][]step{
 		{"0s", "cl.reserve k 9 UNTIL ^60s 1 s 1 SLOTS 40 b", "1 30 [0 9 5 0 60] [1 1 0 30 30]", "f=1s k=used:4@1m0s s{a:30s}"},
 		{"0s", "cl.refund s 1 SLOTS 40 a k 9 UNTIL ^60s 4 f 2 1 1 1", "0 0 [0 1 1 0 0 30] [0 9 9 0 0] [0 2 2 0 0]", ""},
 	},
-}
-
-// quotaOf is what is used of a quota, and when its key expires after the first instant.
-func quotaOf(t *testing.T, client *redis.Client, key, value string) string {
-	if expiry := servertest.ExpiryOf(t, client, key); expiry >= 0 {
-		value += "@" + time.UnixMilli(expiry).Sub(servertest.Epoch).String()
-	}
-	return "=" + value
-}
-
-var untils = regexp.MustCompile(`\^\d[0-9.]*s`)
-
-// withUntils writes a word such as ^60s as commands take it, and reply it.
-func withUntils(text string) string {
-	return untils.ReplaceAllStringFunc(text, func(word string) string {
-		after, err := time.ParseDuration(word[1:])
-		if err != nil {
-			panic(err)
-		}
-		at := servertest.Epoch.Add(after)
-		return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%09d", at.Unix(), at.Nanosecond()), "0"), ".")
-	})
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -270,19 +271,37 @@ func slotsOf(t *testing.T, client *redis.Client, key string) string {
 	return "{" + strings.Join(words, " ") + "}"
 }
 
-// withTATs writes a word such as @1s, a TAT after the first instant, as commands take it.
-func withTATs(call string) string {
-	words := strings.Fields(call)
-	for i, word := range words {
-		if after, isTAT := strings.CutPrefix(word, "@"); isTAT {
-			duration, err := time.ParseDuration(after)
-			if err != nil {
-				panic(err)
-			}
-			words[i] = fmt.Sprint(servertest.Epoch.Add(duration).UnixNano())
-		}
+// quotaOf is what is used of a quota, and when its key expires after the first instant.
+func quotaOf(t *testing.T, client *redis.Client, key, value string) string {
+	if expiry := servertest.ExpiryOf(t, client, key); expiry >= 0 {
+		value += "@" + time.UnixMilli(expiry).Sub(servertest.Epoch).String()
 	}
-	return strings.Join(words, " ")
+	return "=" + value
+}
+
+var instants = regexp.MustCompile(`\^\d[0-9.]*s|@\d[0-9.]*s|\+\d+`)
+
+// withInstants writes words that tell a time after the first instant as commands take it, and reply it: @1.5s is a TAT
+// or a receipt, ^1.5s is an until, and +1500 the milliseconds of a slot or an expiry.
+func withInstants(text string) string {
+	return instants.ReplaceAllStringFunc(text, func(word string) string {
+		kind, span := word[0], word[1:]
+		if kind == '+' {
+			span += "ms"
+		}
+		after, err := time.ParseDuration(span)
+		if err != nil {
+			panic(err)
+		}
+		switch at := servertest.Epoch.Add(after); kind {
+		case '@':
+			return fmt.Sprint(at.UnixNano())
+		case '^':
+			return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%09d", at.Unix(), at.Nanosecond()), "0"), ".")
+		default:
+			return fmt.Sprint(at.UnixMilli())
+		}
+	})
 }
 
 func TestStories(t *testing.T) {
@@ -294,7 +313,7 @@ func TestStories(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, client.FlushAll(t.Context()).Err())
 			for _, step := range steps {
-				step.call, step.reply = withUntils(withTATs(step.call)), withUntils(step.reply)
+				step.call, step.reply = withInstants(step.call), withInstants(step.reply)
 				at, err := time.ParseDuration(step.at)
 				require.NoError(t, err)
 				clock.Set(t, servertest.Epoch.Add(at))
