@@ -43,12 +43,16 @@ func (f *fuzzer) lookAtAll() {
 
 func (f *fuzzer) moveClock() {
 	now := f.model.now
-	switch f.random.IntN(12) {
+	switch f.random.IntN(13) {
+	case 5: // when a key expires
+		if expiry := f.model.keys[pick(f.words, fuzzKeys)].Expiry; expiry > 0 && expiry < 9e12 {
+			now = expiry*1e6 + pick(f.words, []int64{0, 0, -1000, 1000})
+		}
 	case 0:
 		now = pick(f.words, []int64{0, 1, 1e9, 1 << 53, 1 << 62, math.MaxInt64 - 1, math.MaxInt64})
 	case 1:
 		now = f.random.Int64()
-	case 2:
+	case 2, 6:
 		now = servertest.Epoch.UnixNano()
 	case 3:
 		now = max(0, now-int64(time.Hour))

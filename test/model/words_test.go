@@ -19,6 +19,7 @@ type words struct {
 	random   *rand.Rand
 	now      *int64             // the clock of the module
 	receipts map[string][]int64 // that calls were given, by key
+	favorite float64            // the dice of most rows, for a while, so that rows meet keys of their kind
 }
 
 func (w *words) chance(probability float64) bool { return w.random.Float64() < probability }
@@ -46,7 +47,7 @@ var (
 
 // command makes a command, most often one of ours.
 func (w *words) command() []string {
-	if w.chance(0.65) {
+	if w.chance(0.75) {
 		return w.ours()
 	}
 	key := pick(w, fuzzKeys)
@@ -108,7 +109,11 @@ func (w *words) end() int64 {
 
 // value makes a string to find where a funnel or a quota is expected.
 func (w *words) value() string {
-	switch w.random.IntN(8) {
+	dice := w.random.IntN(8)
+	if w.favorite > 0.2 && w.favorite < mostQuotas && w.chance(0.8) {
+		dice = 6
+	}
+	switch dice {
 	case 6:
 		return "used:" + pick(w, []string{"1", "4", "5", "9007199254740991", "9223372036854775807", w.odd(w.positive)})
 	case 7:
@@ -186,12 +191,21 @@ func (w *words) miscounted(call []string) []string {
 	return call
 }
 
+const mostQuotas = 0.45 // a dice from 0.2 on makes quotas
+
 // arguments makes the words of a row behind its key: sensible, or valid, or hostile.
 func (w *words) arguments() []string {
-	switch dice := w.random.Float64(); {
+	if w.chance(0.01) {
+		w.favorite = w.random.Float64()
+	}
+	dice := w.random.Float64()
+	if w.chance(0.8) {
+		dice = w.favorite
+	}
+	switch {
 	case dice < 0.2:
 		return w.slots()
-	case dice < 0.45:
+	case dice < mostQuotas:
 		return w.quota()
 	case dice < 0.8:
 		rate := pick(w, fuzzRates)
