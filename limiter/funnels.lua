@@ -394,6 +394,7 @@ local function make_kind(name)
                 return
             end
             row.expiry = expiry
+            if expiry >= MOST then row.inexact = true end -- a number that other commands have written
         end
         local used, beyond = parse_exact(stored:match('^used:([1-9]%d*)$') or '')
         if not used then

@@ -14,7 +14,7 @@ import (
 // million tokens a month.
 //
 // A day begins at the first instant of its date in the zone, even if clocks skip midnight or show it twice. The zone
-// must not be nil. Limits are equal if their zones have the same name, and the same offset in 1970.
+// must not be nil. Limits are equal if their zones have the same name and the same offsets.
 //
 // The clock of the caller tells which period runs, and the clock of Redis corrects it: a quota is not used twice
 // because a clock is ahead, and not refused because it is behind. Programs that use one key must agree on the zone.

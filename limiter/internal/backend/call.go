@@ -52,6 +52,11 @@ func (q *Quota) EndAt(at time.Time) int64 {
 	return end.UnixNano()
 }
 
+// HasEnded reports whether the row is for a quota that has no period at an instant any more.
+func (r *Row) HasEnded(at time.Time) bool {
+	return r.Kind == call.Quota && r.Quota.EndAt(at) <= at.UnixNano()
+}
+
 // NeverFits reports whether the row asks for more than its funnel or its quota can ever hold.
 func (r *Row) NeverFits() bool {
 	switch r.Kind {

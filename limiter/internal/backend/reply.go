@@ -72,13 +72,12 @@ func NewReply(source string, rows []call.Row) Reply {
 // Ended returns the reply on a call if a quota has ended at an instant, and has no next period. Refunds of such a
 // quota do nothing, and need no reply of their own.
 func (c *Call) Ended(source string, at time.Time) (reply Reply, ended bool) {
-	hasEnded := func(row Row) bool { return row.Kind == call.Quota && row.Quota.EndAt(at) <= at.UnixNano() }
-	if c.Operation == call.Refund || !slices.ContainsFunc(c.Rows, hasEnded) {
+	if c.Operation == call.Refund || !slices.ContainsFunc(c.Rows, func(row Row) bool { return row.HasEnded(at) }) {
 		return Reply{}, false
 	}
 	rows := make([]call.Row, len(c.Rows))
 	for i := range c.Rows {
-		if hasEnded(c.Rows[i]) {
+		if c.Rows[i].HasEnded(at) {
 			rows[i].Decision = call.Decision{Limited: true, Wait: gcra.Never}
 		}
 	}

@@ -11,10 +11,11 @@ var zones = struct {
 	known map[zone]*time.Location
 }{known: map[zone]*time.Location{}}
 
-// A zone is what tells zones apart: programs make up names for zones of a fixed offset.
+// A zone is what tells zones apart. Programs make up names for zones of a fixed offset, and give them names of zones
+// that have a summer.
 type zone struct {
-	name   string
-	offset int // in 1970, in seconds
+	name                  string
+	epoch, winter, summer int // the offsets at three instants, in seconds
 }
 
 // maxZones bounds the memory of a program that makes up zones. The zones beyond are told apart by their address.
@@ -25,8 +26,11 @@ func canonical(location *time.Location) *time.Location {
 	if location == nil {
 		return nil
 	}
-	_, offset := time.Unix(0, 0).In(location).Zone()
-	z := zone{location.String(), offset}
+	offset := func(year int, month time.Month) int {
+		_, seconds := time.Date(year, month, 1, 0, 0, 0, 0, time.UTC).In(location).Zone()
+		return seconds
+	}
+	z := zone{location.String(), offset(1970, time.January), offset(2026, time.January), offset(2026, time.July)}
 	zones.mutex.Lock()
 	defer zones.mutex.Unlock()
 	if known := zones.known[z]; known != nil {

@@ -69,12 +69,13 @@ type Closed struct {
 // closedWait is how long Closed tells callers to wait.
 const closedWait = int64(time.Second)
 
-// Ask limits a call for a second, or for ever if it is for more tokens than fit.
+// Ask limits a call for a second, or for ever if it is for more tokens than fit, or for a quota that has ended for good.
 func (o Closed) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
-	rows := make([]call.Row, len(c.Rows))
+	rows, now := make([]call.Row, len(c.Rows)), o.Wall()
+	takesAll := c.Operation == call.Reserve || c.Operation == call.Peek
 	for i := range rows {
 		row, wait := &c.Rows[i], closedWait
-		if row.NeverFits() && c.Operation != call.Take {
+		if takesAll && row.NeverFits() || row.HasEnded(now) {
 			wait = gcra.Never
 		}
 		rows[i].Decision = call.Decision{Limited: true, Wait: wait, ResetAfter: o.resetAfter(row)}
