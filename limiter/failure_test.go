@@ -49,35 +49,42 @@ func TestPoliciesOfADeadServer(t *testing.T) {
 			require.Equal(t, 2, allow(t, l, "key", limit).Remaining)
 
 			server.Kill()
-			ask := func(quantity int) limiter.Result {
-				result, err := l.AllowN(ctx, "key", limit, quantity)
+			ask := func(key string, limit limiter.Limit, quantity int) limiter.Result {
+				result, err := l.AllowN(ctx, key, limit, quantity)
 				event := recorded.last()
 				require.ErrorIs(t, event.Cause, syscall.ECONNREFUSED, "hooks get the reason")
 				require.Equal(t, fails, err != nil)
 				require.Equal(t, []any{result, err}, []any{event.Result, event.Err})
-				require.Equal(t, []any{"key", c.source}, []any{result.Key, result.Source})
+				require.Equal(t, []any{key, c.source}, []any{result.Key, result.Source})
 				return result
 			}
-			for i := range c.allowed {
-				result := ask(1)
-				require.Equal(t, []int{c.allowed[i], c.remaining[i]}, []int{result.Allowed, result.Remaining}, i)
-				if c.policy == limiter.FailClosed {
-					require.Equal(t, time.Second, result.RetryAfter)
-					require.Equal(t, 24*time.Hour, result.ResetAfter)
+			quota := limiter.Daily(3, noon())
+			for key, limit := range map[string]limiter.Limit{"key": limit, "quota": quota} {
+				for i := range c.allowed {
+					result := ask(key, limit, 1)
+					require.Equal(t, []int{c.allowed[i], c.remaining[i]}, []int{result.Allowed, result.Remaining}, "%d of %s", i, key)
+					if c.policy == limiter.FailClosed {
+						resetAfter := map[string]time.Duration{"key": 24 * time.Hour, "quota": 12 * time.Hour}[key]
+						require.Equal(t, time.Second, result.RetryAfter, key)
+						require.InDelta(t, resetAfter, result.ResetAfter, float64(time.Minute), key)
+					}
 				}
-			}
-			if never, none := ask(4), ask(0); !fails {
-				require.True(t, never.Limited())
-				require.Equal(t, limiter.NoRetry, never.RetryAfter)
-				require.False(t, none.Limited())
+				if never, none := ask(key, limit, 4), ask(key, limit, 0); !fails {
+					require.True(t, never.Limited(), key)
+					require.Equal(t, limiter.NoRetry, never.RetryAfter, key)
+					require.False(t, none.Limited(), key)
+					require.True(t, allow(t, l, "over", limiter.Until(3, time.Now().Add(-time.Hour))).Limited(), "its period is over")
+				}
 			}
 			results, err := l.AllowAll(ctx, limiter.Request{"a", limit, 3}, limiter.Request{"b", limit, 4})
 			require.Equal(t, fails, err != nil)
 			require.True(t, results.Limited())
 			require.Zero(t, results[0].Allowed)
-			charged, err := l.Charge(ctx, "charged", limit, 5)
-			require.Equal(t, fails, err != nil)
-			require.Equal(t, c.policy == limiter.FailOpen || c.policy == limiter.FailLocal, charged.Allowed == 5)
+			for key, limit := range map[string]limiter.Limit{"charged": limit, "charged quota": quota} {
+				charged, err := l.Charge(ctx, key, limit, 5)
+				require.Equal(t, fails, err != nil, key)
+				require.Equal(t, c.policy == limiter.FailOpen || c.policy == limiter.FailLocal, charged.Allowed == 5, key)
+			}
 
 			server.Restart(t) // without its data
 			clock.advance(time.Second)

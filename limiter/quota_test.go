@@ -5,7 +5,6 @@ package limiter_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -230,52 +229,6 @@ func TestSettleQuotas(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 8, settled.Remaining, "without a receipt, the period that runs is charged")
 	})
-}
-
-// A lost answer leaves the quantity used, and refunds are sent once.
-func TestQuotasAndLostAnswers(t *testing.T) {
-	t.Parallel()
-	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
-		require.NoError(t, client.ScriptLoad(context.Background(), limiter.Script()).Err())
-		ctx, limit, addr := t.Context(), limiter.Daily(15, noon()), client.Options().Addr
-		l := limiter.New(client)
-		lossy := redis.NewClient(&redis.Options{DB: client.Options().DB, Addr: servertest.LoseAnswer(t, addr, "lost")})
-		defer lossy.Close()
-		withoutRetries := redis.NewClient(&redis.Options{DB: client.Options().DB, MaxRetries: -1,
-			Addr: servertest.LoseAnswer(t, addr, "lost")})
-		defer withoutRetries.Close()
-		_, err := limiter.New(withoutRetries, limiter.WithSource(source)).AllowN(ctx, "lost", limit, 4)
-		require.ErrorIs(t, err, io.EOF)
-		charged, err := l.Charge(ctx, "lost", limit, 5)
-		require.NoError(t, err)
-		require.Equal(t, 6, charged.Remaining, "4 are used, although the caller got no answer")
-		_, err = limiter.New(lossy, limiter.WithSource(source)).Settle(ctx, &charged, 3)
-		require.ErrorIs(t, err, io.EOF)
-		require.Equal(t, 7, allow(t, l, "lost", limit).Remaining, "a refund of 2 is sent once")
-	})
-}
-
-// The policy decides on quotas, too.
-func TestPoliciesAndQuotas(t *testing.T) {
-	t.Parallel()
-	ctx, limit := t.Context(), limiter.Daily(3, noon())
-	over := limiter.Until(3, time.Now().Add(-time.Hour))
-	for policy, want := range map[limiter.FailurePolicy]string{
-		limiter.FailOpen:   "1 of 1, 2 remain, retry after 0s; 0 of 4, true; 5 charged",
-		limiter.FailClosed: "0 of 1, 0 remain, retry after 1s; 0 of 4, true; 0 charged",
-		limiter.FailLocal:  "1 of 1, 2 remain, retry after 0s; 0 of 4, true; 5 charged",
-	} {
-		l := limiter.New(unreachable(t), limiter.OnFailure(policy))
-		one := allow(t, l, "key", limit)
-		require.InDelta(t, 12*time.Hour, one.ResetAfter, float64(time.Minute), policy)
-		four, err := l.AllowN(ctx, "key", limit, 4)
-		require.NoError(t, err, policy)
-		charged, err := l.Charge(ctx, "charged", limit, 5)
-		require.NoError(t, err, policy)
-		require.Equal(t, want, fmt.Sprintf("%d of 1, %d remain, retry after %v; %d of 4, %v; %d charged", one.Allowed,
-			one.Remaining, one.RetryAfter, four.Allowed, four.RetryAfter == limiter.NoRetry, charged.Allowed), policy)
-		require.True(t, allow(t, l, "over", over).Limited(), policy)
-	}
 }
 
 func TestWrongQuotas(t *testing.T) {

@@ -198,20 +198,20 @@ func dialLossy(t *testing.T, server string) func(ctx context.Context, network, a
 
 // requireOneRefund loses the answer of a refund. The server has executed it, and the error is the
 // client's.
-func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, source limiter.Source) {
+func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, limit limiter.Limit, source limiter.Source) {
 	ctx, l, refunding := context.Background(), limiter.New(direct), limiter.New(lossy, limiter.WithSource(source))
-	_, err := l.Charge(ctx, key, fifteenPerDay, 4)
+	_, err := l.Charge(ctx, key, limit, 4)
 	require.NoError(t, err)
-	charged, err := refunding.Charge(ctx, key, fifteenPerDay, 5)
+	charged, err := refunding.Charge(ctx, key, limit, 5)
 	require.NoError(t, err)
 	_, err = refunding.Settle(ctx, &charged, 3)
 	require.ErrorIs(t, err, io.EOF, key)
 	_, err = refunding.Settle(ctx, &charged, 3)
 	require.NoError(t, err, key)
-	peeked, err := l.Peek(ctx, key, fifteenPerDay)
+	peeked, err := l.Peek(ctx, key, limit)
 	require.NoError(t, err)
 	require.Equal(t, 8, peeked.Remaining, "%s: 6 remain after both charges, and 2 are refunded once", key)
-	again, err := methods["refund"](refunding, key, 1)
+	again, err := methodsFor(limit)["refund"](refunding, key, 1)
 	require.NoError(t, err)
 	require.Equal(t, 9, again.Remaining, "%s: a refund of 1 whose answer is not lost", key)
 }
@@ -227,12 +227,20 @@ func TestRefundsAreSentOnce(t *testing.T) {
 		pipelining, err := client().AutoPipeline()
 		require.NoError(t, err)
 		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": addr}, DB: db, Dialer: dialLossy(t, addr)})
-		for name, lossy := range map[string]interface {
-			limiter.Client
-			Close() error
-		}{"client": client(), "autopipeline": pipelining, "ring": ring} {
-			requireOneRefund(t, direct, lossy, name, source)
-			require.NoError(t, lossy.Close())
+		quota := limiter.Daily(15, noon())
+		for _, c := range []struct {
+			name  string
+			limit limiter.Limit
+			lossy interface {
+				limiter.Client
+				Close() error
+			}
+		}{
+			{"client", fifteenPerDay, client()}, {"client, quota", quota, client()},
+			{"autopipeline", fifteenPerDay, pipelining}, {"ring", fifteenPerDay, ring},
+		} {
+			requireOneRefund(t, direct, c.lossy, c.name, c.limit, source)
+			require.NoError(t, c.lossy.Close())
 		}
 	})
 }
@@ -252,6 +260,6 @@ func requireOneRefundInACluster(t *testing.T, cluster *servertest.Cluster) {
 			options.Dialer = dialLossy(t, owner.Addr())
 			options.ClusterSlots = func(context.Context) ([]redis.ClusterSlot, error) { return slots, nil }
 		})
-		requireOneRefund(t, cluster.Client(t), lossy, key, source)
+		requireOneRefund(t, cluster.Client(t), lossy, key, fifteenPerDay, source)
 	}
 }
