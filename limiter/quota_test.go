@@ -105,44 +105,6 @@ func testQuotas(t *testing.T, source limiter.Source, rdb limiter.Client) {
 	require.Equal(t, 15, peeked.Remaining, "after Reset")
 }
 
-// A quota stands beside funnels and slots in one call, which takes all or nothing.
-func TestQuotasBesideOtherRows(t *testing.T) {
-	t.Parallel()
-	inEachWay(t, func(t *testing.T, source limiter.Source, rdb limiter.Client) {
-		ctx, l, quota := t.Context(), withWall(rdb, 0), limiter.Daily(10, noon())
-		for _, c := range []struct {
-			name              string
-			tokens, used      int
-			slot, limited     bool
-			rate, left, slots int // what remains
-		}{
-			{"all fit", 1, 4, true, false, 14, 6, 1},
-			{"the quota limits", 1, 7, true, true, 14, 6, 1},
-			{"the rate limits", 15, 1, true, true, 14, 6, 1},
-			{"without a slot", 1, 1, false, false, 13, 5, 1},
-			{"nothing of the quota", 1, 0, true, false, 12, 5, 0},
-			{"the slots limit", 1, 1, true, true, 12, 5, 0},
-		} {
-			requests := []limiter.Request{{"rate", fifteenPerDay, c.tokens}, {"quota", quota, c.used}}
-			limited := false
-			if c.slot {
-				got, err := l.TryAcquire(ctx, "slots", limiter.Slots{Max: 2, TTL: time.Hour}, requests...)
-				require.NoError(t, err, c.name)
-				limited = got.Limited()
-			} else {
-				results, err := l.AllowAll(ctx, requests...)
-				require.NoError(t, err, c.name)
-				limited = results.Limited()
-			}
-			require.Equal(t, c.limited, limited, c.name)
-			peeked, err := l.PeekAll(ctx, requests[0], requests[1], limiter.Slots{Max: 2, TTL: time.Hour}.At("slots"))
-			require.NoError(t, err, c.name)
-			require.Equal(t, []int{c.rate, c.left, c.slots},
-				[]int{peeked[0].Remaining, peeked[1].Remaining, peeked[2].Remaining}, c.name)
-		}
-	})
-}
-
 // Module, script and this process decide the same calls alike, also if callers disagree on the period.
 func TestQuotasAreOneInEachWay(t *testing.T) {
 	t.Parallel()
