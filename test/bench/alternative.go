@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"funnel/limiter"
 )
@@ -114,10 +115,10 @@ func together(calls ...func(Limit) Operation) func(Limit) Operation {
 	}
 }
 
-// quota is a sum of the capacity, until an instant that is not reached meanwhile.
+// quota is a sum of the capacity, until a full funnel would have drained.
 func quota(limit Limit) Operation {
-	const until = "4102444800"
-	return words([]string{"CL.RESERVE"}, notZero, fmt.Sprint(limit.Capacity), "UNTIL", until, "1")
+	until := time.Now().Unix() + limit.Capacity*limit.Period/limit.Count
+	return words([]string{"CL.RESERVE"}, notZero, fmt.Sprint(limit.Capacity), "UNTIL", fmt.Sprint(until), "1")
 }
 
 const slotSeconds = "3600" // so long that no slot ends meanwhile
