@@ -84,8 +84,11 @@ func (t tenant) request(ctx context.Context, number int) error {
 		{Key: key + ":month", Limit: monthLimit, Quantity: t.prompt},
 	}
 	got, err := l.TryAcquire(ctx, key+":slots", slots, requests...)
-	for err == nil && got.Limited() && got.RetryAfter() != limiter.NoRetry && !got.Requests[2].Limited() {
+	for err == nil && got.Limited() && got.RetryAfter() != limiter.NoRetry {
 		t.tell(number, "limited", got)
+		if got.Requests[2].Limited() {
+			return fmt.Errorf("%s has used its month: more in %v", t.name, got.Requests[2].RetryAfter)
+		}
 		select {
 		case <-ctx.Done(): // TryAcquire returns the cause
 		case <-time.After(max(got.Requests.RetryAfter(), work/2+rand.N(work))):
@@ -95,10 +98,7 @@ func (t tenant) request(ctx context.Context, number int) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case got.Requests[2].Limited():
-		return fmt.Errorf("%s has used its month: more in %v", t.name, got.Requests[2].RetryAfter)
-	case got.Limited():
+	if got.Limited() {
 		return errors.New("the prompt is too large for the budget")
 	}
 	defer got.Slot.Release(ctx) // if Redis does not answer, the slot ends with its TTL
