@@ -87,7 +87,7 @@ unpack() {
     # Servers may come from experimental, which apt avoids; their libraries may not.
     # shellcheck disable=SC2016 # mmdebstrap sets $1
     mmdebstrap --quiet --variant=extract --mode=chrootless --architectures="$architecture" --keyring="$keyring" \
-        --aptopt='Acquire::Retries "3"' \
+        --aptopt='Acquire::Retries "3"' --aptopt='Acquire::Check-Valid-Until "false"' \
         --setup-hook='printf "Package: redis-* redict-* valkey-*\nPin: release a=*\nPin-Priority: 500\n" \
             >"$1/etc/apt/preferences.d/servers"' \
         --include="$2" '' "$3" "${sources[@]}" >&2 </dev/null || return
