@@ -56,7 +56,7 @@ func TestClocksOfCallers(t *testing.T) {
 	})
 }
 
-// The server's clock is that of its error. A second ENDED is an error of the call, as is one without a clock.
+// The error names the server's clock. A second ENDED is an error of the call, and so is an ENDED without a clock.
 func TestSecondEnded(t *testing.T) {
 	t.Parallel()
 	const ended = "until must be later than the server's clock: got 1, and it is "

@@ -35,7 +35,8 @@ func Monthly(limit int, zone *time.Location) Limit {
 }
 
 // Until allows limit tokens, at least 0, until an instant after 1970 and before 2262. After it calls are limited, even
-// Charge, which accounts for nothing then: RetryAfter is [NoRetry].
+// Charge, which accounts for nothing then: RetryAfter is [NoRetry]. Nobody is asked about the other rows of such a call,
+// even by [Limiter.PeekAll]: their Results tell no state.
 func Until(limit int, end time.Time) Limit {
 	return Limit{Capacity: limit, calendar: calendar.Once(end)}
 }

@@ -20,8 +20,9 @@
 // function, and its runtime never starts: docs/go-runtime.md.
 //
 // Each row of a call is of a kind: a funnel, slots or a quota. A kind has a file in each place,
-// with the same verbs: slots.c here, and slots.go in command/ and in internal/call. A new kind is one more file in each, and one more line in the tables that
-// choose by kind: key.c, command/kind.go and internal/call/row.go.
+// with the same verbs: slots.c here, and slots.go in command/ and in internal/call. A new kind is
+// one more file in each, and one more line in the tables that choose by kind: key.c,
+// command/kind.go and internal/call/row.go.
 //
 // # The files
 //

@@ -210,9 +210,6 @@ func (q *Quota) Charge(now int64) error {
 //go:nosplit
 func (q *Quota) Refund(now int64) {
 	now = max(now, 0)
-	if q.State.Expired(now) {
-		q.State = State{}
-	}
 	end, err := q.begin(now)
 	if err != nil {
 		q.report(q.State.Used, now, now)
@@ -250,11 +247,11 @@ func (q *Quota) Changes() bool {
 //
 //go:nosplit
 func (q *Quota) begin(now int64) (end int64, err error) {
-	if q.Request.Ended(now) {
-		return 0, ErrEnded
-	}
 	if q.State.Expired(now) {
 		q.State = State{}
+	}
+	if q.Request.Ended(now) {
+		return 0, ErrEnded
 	}
 	if q.State.Expiry > 0 && q.State.Expiry <= maxInt63/nanosecondsPerMillisecond {
 		return min(q.Request.until, q.State.Expiry*nanosecondsPerMillisecond), nil

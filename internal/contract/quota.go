@@ -19,7 +19,7 @@ type Quota struct {
 }
 
 // A Period is the state of a quota: the sum that is used, and when its key expires, in Unix
-// milliseconds, 0 for never. The zero Period is that of a missing key.
+// milliseconds, 0 for never. A missing key has the zero Period.
 type Period struct{ Used, Expiry int64 }
 
 // parseQuota reads key, limit, UNTIL, until and quantity.

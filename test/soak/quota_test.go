@@ -232,7 +232,7 @@ func (c *quotaCaller) ask(operation, key string, limit, quantity int64) (got tol
 			got.until = nanoseconds(row[5])
 			got.instant = got.until - nanoseconds(row[4])
 		}
-		// The script's clock may be that of the beginning of the event loop.
+		// The script's clock may stand still since the event loop began.
 		left, wrong := until-sent+int64(50*time.Millisecond), ""
 		switch wait := nanoseconds(row[3]); {
 		case left < 0:

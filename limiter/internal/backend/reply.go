@@ -63,7 +63,7 @@ func NewReply(source string, rows []call.Row) Reply {
 			Remaining:  decision.Remaining,
 			Wait:       time.Duration(decision.Wait),
 			ResetAfter: time.Duration(decision.ResetAfter),
-			Taken:      rows[i].Funnel.Taken + rows[i].Quota.Taken,
+			Taken:      rows[i].Taken(),
 		}
 	}
 	return reply

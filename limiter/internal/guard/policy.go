@@ -78,20 +78,19 @@ func (o Closed) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 		if takesAll && row.NeverFits() || row.HasEnded(now) {
 			wait = gcra.Never
 		}
-		rows[i].Decision = call.Decision{Limited: true, Wait: wait, ResetAfter: o.resetAfter(row)}
+		rows[i].Decision = call.Decision{Limited: true, Wait: wait, ResetAfter: resetAfter(row, now)}
 	}
 	reply := backend.NewReply(backend.Closed, rows)
 	reply.Refused = true
 	return reply, nil
 }
 
-// resetAfter is the longest time that the row may take to reset.
-func (o Closed) resetAfter(row *backend.Row) int64 {
+// resetAfter is the longest time from now that the row may take to reset.
+func resetAfter(row *backend.Row, now time.Time) int64 {
 	switch row.Kind {
 	case call.Slots:
 		return 0
 	case call.Quota:
-		now := o.Wall()
 		return max(0, row.Quota.EndAt(now)-now.UnixNano())
 	}
 	return row.Words.Rate.Tolerance()

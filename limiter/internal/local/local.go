@@ -87,25 +87,26 @@ func (r *Rows) read(asked *backend.Row, row *call.Row, now int64, ahead time.Dur
 func (r *Rows) write(asked *backend.Row, row *call.Row, now int64, ahead time.Duration) {
 	switch row.Kind {
 	case call.Quota:
-		r.writeQuota(asked.Key, later(row.Quota.Decision.State, ahead), (now+int64(ahead))/1e6)
+		state, wall := later(row.Quota.Decision.State, ahead), (now+int64(ahead))/1e6
+		keep(&r.quotas, asked.Key, state, func(_ string, state quota.State) bool { return state.Expiry <= wall })
 	case call.Slots:
 		r.writeSlots(asked, row.Slots.Decision.End, now/1e6)
 	default:
-		r.writeFunnel(asked.Key, row.Funnel.Decision.TAT, now)
+		keep(&r.funnels, asked.Key, row.Funnel.Decision.TAT, func(_ string, tat int64) bool { return tat <= now })
 	}
 }
 
 // instant is the time in nanoseconds since the Unix epoch.
 func (r *Rows) instant() int64 { return r.start.UnixNano() + int64(r.now()) }
 
-// writeFunnel keeps a funnel's TAT.
-func (r *Rows) writeFunnel(key string, tat, now int64) {
-	if r.funnels.Has(key) {
-		r.funnels.Set(key, tat)
+// keep sets the state of a key. If the key is new, it also removes keys whose state is over.
+func keep[State any](rows *idle.Map[string, State], key string, state State, isOver func(string, State) bool) {
+	if rows.Has(key) {
+		rows.Set(key, state)
 		return
 	}
 	// A key that is part of a larger string must not keep all of that in memory.
-	r.funnels.Add(strings.Clone(key), tat, func(_ string, tat int64) bool { return tat <= now })
+	rows.Add(strings.Clone(key), state, isOver)
 }
 
 // writeSlots keeps when a holder's slot ends, in milliseconds since the Unix epoch; 0 ends it.

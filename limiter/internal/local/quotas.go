@@ -2,7 +2,6 @@ package local
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"funnel/internal/call"
@@ -25,13 +24,4 @@ func later(state quota.State, ahead time.Duration) quota.State {
 		state.Expiry += ahead.Milliseconds()
 	}
 	return state
-}
-
-// writeQuota keeps the state of a quota. Now is the wall clock, in milliseconds since the Unix epoch.
-func (r *Rows) writeQuota(key string, state quota.State, now int64) {
-	if r.quotas.Has(key) {
-		r.quotas.Set(key, state)
-		return
-	}
-	r.quotas.Add(strings.Clone(key), state, func(_ string, state quota.State) bool { return state.Expiry <= now })
 }
