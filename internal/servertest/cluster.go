@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -206,6 +207,35 @@ func (c *Cluster) Migrate(t testing.TB, last int, from, to *ClusterNode) bool {
 		return nil
 	})
 	return true
+}
+
+// FailOver kills the primary of a key while callers ask for the key. It returns how long it takes until an answer comes,
+// after all other nodes have said that the replica has taken over.
+func (c *Cluster) FailOver(t testing.TB, key string, ask func() error) time.Duration {
+	t.Helper()
+	Await(t, pollInterval, "an answer", ask)
+	var callers sync.WaitGroup
+	defer callers.Wait()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for range 8 {
+		callers.Go(func() {
+			for ; ctx.Err() == nil; time.Sleep(pollInterval) {
+				_ = ask()
+			}
+		})
+	}
+	killed := slices.Index(c.Primaries, c.Owner(c.Slot(t, key)))
+	c.Primaries[killed].Kill()
+	for _, node := range slices.Concat(c.Primaries[:killed], c.Primaries[killed+1:], c.Replicas) {
+		Eventually(t, "the replica takes over", func() bool {
+			ranges, err := node.ranges()
+			return err == nil && ranges[int64(slots*killed/len(c.Primaries))][0] == c.Replicas[killed].ID
+		})
+	}
+	began := time.Now()
+	Await(t, pollInterval, "an answer from the replica", ask)
+	return time.Since(began)
 }
 
 func (c *Cluster) do(t testing.TB, node *ClusterNode, command ...any) {

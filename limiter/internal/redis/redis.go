@@ -29,6 +29,7 @@ type Server struct {
 	wall          func() time.Time     // which tells the periods of quotas
 	moduleFrom    atomic.Int64         // when the module's commands are sent again, by that clock
 	lacksReadOnly atomic.Bool          // the server lacks EVALSHA_RO, as Redis 6.2 does
+	reloadFrom    atomic.Int64         // when the nodes of a cluster may be asked for again, by that clock
 }
 
 // New returns a backend that uses client. It asks by the module or the script only, if only is [backend.Module] or

@@ -15,10 +15,14 @@ func (s *Server) send(ctx context.Context, command redis.Cmder) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.client.Process(ctx, command); err != nil {
-		return err
+	err := s.client.Process(ctx, command)
+	if err == nil {
+		err = command.Err()
 	}
-	return command.Err()
+	if !IsAnswered(err) {
+		s.reload(ctx)
+	}
+	return err
 }
 
 // sendable returns the command for a call as it is sent. Go-redis must not repeat a refund of tokens after its
