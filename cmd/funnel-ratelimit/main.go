@@ -3,8 +3,10 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -20,7 +22,14 @@ import (
 )
 
 func main() {
-	s := settings.NewSettings()
+	if len(os.Args) > 1 {
+		fmt.Fprintln(os.Stderr, "funnel-ratelimit takes no arguments: its settings are in the environment, see docs/envoy.md")
+		os.Exit(2)
+	}
+	s, err := readSettings()
+	if err != nil {
+		logrus.Fatal(err)
+	}
 	level, err := logrus.ParseLevel(s.LogLevel)
 	if err != nil {
 		logrus.Fatalf("LOG_LEVEL: %v", err)
@@ -34,6 +43,16 @@ func main() {
 		logrus.Fatal(err)
 	}
 	srv.Start() // until a signal ends the process
+}
+
+// readSettings returns the reference's settings. Its function panics if a value is not valid, or a file is missing.
+func readSettings() (s settings.Settings, err error) {
+	defer func() {
+		if failure := recover(); failure != nil {
+			err = fmt.Errorf("settings: %v", failure)
+		}
+	}()
+	return settings.NewSettings(), nil
 }
 
 // newServer does what the reference's runner does, which takes no other backend. It waits for a configuration.
@@ -55,12 +74,13 @@ func newServer(s settings.Settings) (server.Server, error) {
 				io.WriteString(w, current.Dump())
 			}
 		})
-	srv.AddJsonHandler(service)
-	pb.RegisterRateLimitServiceServer(srv.GrpcServer(), service)
+	answering := described{service, limits, s.HeaderRatelimitReset}
+	srv.AddJsonHandler(answering)
+	pb.RegisterRateLimitServiceServer(srv.GrpcServer(), answering)
 	return srv, nil
 }
 
-// zeroClock is a clock at the start of all windows: the header for the reset tells the whole unit.
+// zeroClock is a clock at the start of all windows, which funnels do not have.
 type zeroClock struct{}
 
 func (zeroClock) UnixNow() int64 { return 0 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -129,10 +131,17 @@ func TestAnswers(t *testing.T) {
 		for _, step := range steps {
 			require.Equal(t, step.answer, service.ask(t, step.ask), step.ask)
 		}
-		response, err := service.client.ShouldRateLimit(t.Context(), request("shop: user=2 tenant=1"))
-		require.NoError(t, err)
-		require.Regexp(t, `RateLimit-Limit.*"3".*RateLimit-Remaining.*"0".*RateLimit-Reset.*"3600"`,
-			fmt.Sprint(response.ResponseHeadersToAdd))
+		service = serve(t, rdb.Options().Addr, "SOFT_BREACH_HEADER_RATIO=0.3", "FUNNEL_BURST_RATIO=0.5")
+		for _, step := range []struct{ ask, headers string }{
+			{"user=2 tenant=1", `Limit.*"3".*Remaining.*"0".*Reset.*"2400"[^-]*$`},
+			{"user=3#3 tenant=3", `Limit.*"3".*Remaining.*"1".*Reset.*"1200"[^-]*$`}, // 2 of 5, and 1 of 2
+			{"user=3 tenant=4", `Limit.*"10".*Remaining.*"1".*Reset.*"1200".*x-ratelimit-soft-breach.*"1"`},
+			{"user=3#2 tenant=3#0", `Limit.*"10".*Remaining.*"1".*Reset.*"360"[^-]*$`},
+		} {
+			response, err := service.client.ShouldRateLimit(t.Context(), request("shop: "+step.ask))
+			require.NoError(t, err)
+			require.Regexp(t, step.headers, fmt.Sprint(response.ResponseHeadersToAdd), step.ask)
+		}
 	})
 	t.Run("script", func(t *testing.T) {
 		service := serve(t, servertest.Start(t, servertest.Options{}).Client(t).Options().Addr)
@@ -181,6 +190,17 @@ func TestSettings(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, bytes.ReplaceAll(content, []byte("10"), []byte("40")), 0o644))
 	servertest.Eventually(t, "the new limit", func() bool { return service.ask(t, "shop: user=1") == "OK: OK 19 90s" })
+}
+
+// The service is served again within 5 s after its cluster has failed over.
+func TestFailover(t *testing.T) {
+	cluster := servertest.StartCluster(t, 3, time.Second, servertest.Options{Module: servertest.Module(t)})
+	service := serve(t, cluster.Primaries[0].Addr()+","+cluster.Primaries[1].Addr(), "REDIS_TYPE=cluster")
+	took := cluster.FailOver(t, "{shop}", func() error {
+		_, err := service.client.ShouldRateLimit(context.Background(), request("shop: hot=1"))
+		return err
+	})
+	require.Less(t, took, 5*time.Second)
 }
 
 // Callers make up 100,000 descriptors and long names of domains. Their statistics would take more than 200 MB.

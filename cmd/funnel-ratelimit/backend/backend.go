@@ -216,6 +216,16 @@ func (q *question) untilMore() time.Duration {
 	return max(0, min(q.result.ResetAfter, q.result.ResetAfter-later))
 }
 
+// IsSoftBreach reports whether a request is allowed, and a descriptor has less than SOFT_BREACH_HEADER_RATIO of its
+// capacity remaining.
+func (b *Backend) IsSoftBreach(response *pb.RateLimitResponse) bool {
+	isSoft := func(status *pb.RateLimitResponse_DescriptorStatus) bool {
+		limit := status.CurrentLimit
+		return limit != nil && float64(status.LimitRemaining) < b.options.SoftBreach*float64(b.limitOf(limit).Capacity)
+	}
+	return response.OverallCode == pb.RateLimitResponse_OK && slices.ContainsFunc(response.Statuses, isSoft)
+}
+
 // panicIf panics with what the service returns as an error. Another panic would end the process.
 func panicIf(err error) {
 	if err != nil {

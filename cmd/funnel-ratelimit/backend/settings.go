@@ -3,6 +3,8 @@ package backend
 import (
 	"cmp"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/envoyproxy/ratelimit/src/utils"
 	"github.com/kelseyhightower/envconfig"
 	"github.com/redis/go-redis/v9"
+	"github.com/sirupsen/logrus"
 
 	"funnel/limiter"
 	"funnel/limiter/lease"
@@ -22,6 +25,23 @@ type options struct {
 	OnFailure  limiter.FailurePolicy `envconfig:"FUNNEL_ON_FAILURE" default:"error"`
 	BurstRatio float64               `envconfig:"FUNNEL_BURST_RATIO" default:"1"` // capacity by requests_per_unit
 	Charge     bool                  `envconfig:"FUNNEL_CHARGE"`
+	SoftBreach float64               `envconfig:"SOFT_BREACH_HEADER_RATIO"` // of the capacity; 0 for no header
+}
+
+// ignored are the beginnings of the names of the reference's settings that are not read here.
+var ignored = []string{"EXPIRATION_JITTER_MAX_SECONDS", "LOCAL_CACHE_SIZE_IN_BYTES", "MEMCACHE_", "REDIS_PERSECOND",
+	"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", "REDIS_PIPELINE_", "REDIS_POOL_ON_EMPTY_BEHAVIOR",
+	"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "TRACING_"}
+
+// warn logs which settings are ignored.
+func warn(environment []string) {
+	for _, setting := range environment {
+		name, value, _ := strings.Cut(setting, "=")
+		isIgnored := slices.ContainsFunc(ignored, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+		if isIgnored && value != "" && value != "0" && value != "false" {
+			logrus.Warnf("%s is ignored: see docs/envoy.md", name)
+		}
+	}
 }
 
 // New returns a Backend by the reference's settings, and by options from the environment. It sends nothing yet.
@@ -34,6 +54,10 @@ func New(s settings.Settings) (*Backend, error) {
 	if !(b.options.BurstRatio > 0 && b.options.BurstRatio <= 1) { // nor NaN
 		return nil, fmt.Errorf("FUNNEL_BURST_RATIO is %v: it must be above 0, and at most 1", b.options.BurstRatio)
 	}
+	if s.BackendType != "redis" && s.BackendType != "" {
+		return nil, fmt.Errorf("BACKEND_TYPE is '%s': it must be redis", s.BackendType)
+	}
+	warn(os.Environ())
 	client, err := newClient(s)
 	if err != nil {
 		return nil, err
@@ -70,6 +94,9 @@ func newClient(s settings.Settings) (redis.UniversalClient, error) {
 			"cluster, or sentinel with the name of the primary before the addresses", s.RedisType, len(options.Addrs))
 	}
 	for i, address := range options.Addrs {
+		if address == "" {
+			return nil, fmt.Errorf("REDIS_URL is '%s': it must have no empty address", s.RedisUrl)
+		}
 		if parsed, err := redis.ParseURL(address); err == nil {
 			options.Addrs[i], options.DB = parsed.Addr, parsed.DB
 			*user, *password = cmp.Or(*user, parsed.Username), cmp.Or(*password, parsed.Password)
