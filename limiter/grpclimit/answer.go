@@ -24,7 +24,8 @@ import (
 // number means never.
 const pushback = "grpc-retry-pushback-ms"
 
-func (p *Policy) answerLimited(ctx context.Context, result limiter.Result) error {
+// answerLimited is the answer to a call that the limit of that name refuses.
+func answerLimited(ctx context.Context, name string, result limiter.Result) error {
 	if result.Slots.Max > 0 {
 		return status.Error(codes.ResourceExhausted, "too many calls at once: try again in a moment")
 	}
@@ -36,9 +37,9 @@ func (p *Policy) answerLimited(ctx context.Context, result limiter.Result) error
 	milliseconds := int64(-1)
 	details := []protoadapt.MessageV1{&errdetails.QuotaFailure{
 		Violations: []*errdetails.QuotaFailure_Violation{{
-			Subject:     p.name,
+			Subject:     name,
 			Description: result.Limit.String(),
-			QuotaId:     p.name,
+			QuotaId:     name,
 			QuotaValue:  int64(result.Limit.Capacity),
 		}},
 	}}

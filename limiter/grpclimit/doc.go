@@ -17,7 +17,8 @@
 //
 // A call can pass several policies, say one by address and one by account; give each a
 // name of its own. The tokens that an outer policy has taken stay taken when an inner one
-// limits the call. Interceptors that authenticate go in front.
+// limits the call. [WithAlso] decides several limits atomically instead. Interceptors that
+// authenticate go in front.
 //
 // The funnel's key in Redis is the prefix of the Limiter, the name of the policy, a colon
 // and the key of the call. Package httplimit writes the same: a policy of one name, with

@@ -114,6 +114,40 @@ func TestLimitedCalls(t *testing.T) {
 	}, rdb.Keys(t.Context(), "*").Val())
 }
 
+// All limits of a call are decided by one command, and the answer names the one with the longest wait.
+func TestAlso(t *testing.T) {
+	rdb, clock := servertest.StartWithClock(t)
+	client, service := serve(t, grpclimit.New(limiter.New(rdb), limiter.PerMinute(30).WithCapacity(2),
+		grpclimit.WithName("own"),
+		grpclimit.WithCost(func(_ context.Context, call grpclimit.Call) int {
+			return len(call.Request.(*healthpb.HealthCheckRequest).Service)
+		}),
+		grpclimit.WithAlso("all", limiter.PerHour(60).WithCapacity(3),
+			func(context.Context, grpclimit.Call) string { return "" })))
+	const own, all = "own own 30 per minute, capacity 2 2", "all all 60 per hour, capacity 3 3"
+	for calls, step := range []struct {
+		after time.Duration
+		cost  int
+		told  string
+	}{
+		{0, 2, "OK  []"},
+		{0, 1, "ResourceExhausted too many calls: try again in 2 seconds [2000] " + own + " 2s"},
+		{0, 2, "ResourceExhausted too many calls: try again in 60 seconds [60000] " + all + " 1m0s"},
+		{4 * time.Second, 1, "OK  []"},
+		{4 * time.Second, 1, "ResourceExhausted too many calls: try again in 56 seconds [56000] " + all + " 56s"},
+		{4 * time.Second, 3, "ResourceExhausted call too large: it costs 3, and at most 2 can be granted [-1] " + own},
+	} {
+		clock.Set(t, servertest.Epoch.Add(step.after))
+		name := strings.Repeat("x", step.cost)
+		service.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
+		var trailer metadata.MD
+		_, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{Service: name}, grpc.Trailer(&trailer))
+		require.Equal(t, step.told, told(err, trailer))
+		require.Contains(t, rdb.Info(t.Context(), "commandstats").Val(), fmt.Sprintf("cl.reserve:calls=%d,", calls+1))
+	}
+	require.ElementsMatch(t, []string{"own:127.0.0.1", "all:"}, rdb.Keys(t.Context(), "*").Val())
+}
+
 // Clients do not get the cause of an error, and the log does. In shadow mode all calls get to
 // their handler.
 func TestAnswers(t *testing.T) {

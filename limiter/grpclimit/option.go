@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"funnel/limiter"
+	"funnel/limiter/internal/policy"
 )
 
 // An Option changes how a [Policy] works.
@@ -15,10 +16,14 @@ type Option func(*Policy)
 // Redis: policies of different names never share a funnel. The name is not empty, and is
 // valid UTF-8, as protocol buffers require; WithName panics for others.
 func WithName(name string) Option {
+	requireName(name)
+	return func(p *Policy) { p.name = name }
+}
+
+func requireName(name string) {
 	if name == "" || !utf8.ValidString(name) {
 		panic(fmt.Sprintf("grpclimit: a policy's name must be UTF-8 and not empty, not %q", name))
 	}
-	return func(p *Policy) { p.name = name }
 }
 
 // WithKey sets the key of calls, which share a funnel if it is the same. See [ByPeer],
@@ -38,6 +43,22 @@ func WithLimit(limit func(context.Context, Call) limiter.Limit) Option {
 // and never fits. A negative cost is an error, and the call gets INTERNAL.
 func WithCost(cost func(context.Context, Call) int) Option {
 	return func(p *Policy) { p.cost = cost }
+}
+
+// WithAlso adds a limit with a name and a key of its own, such as one for all clients beside one for each. A call takes
+// its cost from the policy's own funnel, from the funnel of each WithAlso, and a slot of [WithSlots] atomically, by one
+// [limiter.Limiter.AllowAll] or TryAcquire: all or nothing. The names of a policy differ, or New panics. Without slots,
+// the Limiter passed to New must have AllowAll and PeekAll; Shadow and leases have not.
+//
+// The answer to a limited call names the limit that refuses it; if several do, the one with the longest wait.
+func WithAlso(name string, limit limiter.Limit, key KeyFunc) Option {
+	requireName(name)
+	if key == nil {
+		panic("grpclimit: WithAlso needs a KeyFunc, not nil")
+	}
+	return func(p *Policy) {
+		p.also, p.alsoKeys = append(p.also, policy.Also{Name: name, Limit: limit}), append(p.alsoKeys, key)
+	}
 }
 
 // WithSlots lets no more than slots.Max calls of one key run at once. A call, even a stream,

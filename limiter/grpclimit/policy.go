@@ -28,6 +28,9 @@ type Policy struct {
 	cost    func(context.Context, Call) int
 	skip    func(context.Context, Call) bool
 	slots   *limiter.Slots
+
+	also     []policy.Also
+	alsoKeys []KeyFunc // of these
 }
 
 // New returns a policy that asks l to allow each call, by the funnel of its key. By default
@@ -43,7 +46,7 @@ func New(l limiter.Allower, limit limiter.Limit, options ...Option) *Policy {
 	if p.key == nil {
 		panic("grpclimit: WithKey needs a KeyFunc, not nil")
 	}
-	p.policy = policy.New("grpclimit", p.name, l, limit, p.slots)
+	p.policy = policy.New("grpclimit", p.name, l, limit, p.slots, p.also)
 	return p
 }
 
@@ -82,6 +85,10 @@ func (s allowedStream) Context() context.Context { return s.ctx }
 // settle it, with [limiter.Limiter.Settle].
 func ResultFrom(ctx context.Context) (result limiter.Result, ok bool) { return policy.ResultFrom(ctx) }
 
+// ResultsFrom returns the Result of [ResultFrom], and behind it the Results on the limits of [WithAlso], in the order of
+// the options. Without a policy it is empty. A handler settles each.
+func ResultsFrom(ctx context.Context) limiter.Results { return policy.ResultsFrom(ctx) }
+
 // admit returns the context for the handler of an allowed call, and what to call when it has
 // returned, or the error that answers the call.
 func (p *Policy) admit(ctx context.Context, call Call) (handler context.Context, end func(), err error) {
@@ -95,15 +102,23 @@ func (p *Policy) admit(ctx context.Context, call Call) (handler context.Context,
 	if p.cost != nil {
 		cost = p.cost(ctx, call)
 	}
-	decision, err := p.policy.Check(ctx, p.key(ctx, call), limit, cost)
-	result, limited := decision.Limiting()
+	var also []string
+	for _, key := range p.alsoKeys {
+		also = append(also, key(ctx, call))
+	}
+	decision, err := p.policy.Check(ctx, p.key(ctx, call), limit, cost, also)
+	result, other, limited := decision.Limiting()
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, nil, status.FromContextError(ctx.Err()).Err()
 	case err != nil:
 		return nil, nil, p.answerError(ctx, err)
 	case limited:
-		return nil, nil, p.answerLimited(ctx, result)
+		name := p.name
+		if other >= 0 {
+			name = p.also[other].Name
+		}
+		return nil, nil, answerLimited(ctx, name, result)
 	}
 	handler, end = decision.Begin(ctx)
 	return handler, end, nil

@@ -24,7 +24,7 @@
 // each a name of its own. RateLimit and RateLimit-Policy are lists and get one member
 // from each; the X-RateLimit headers, which hold one number, describe the policy
 // with the least remaining. The tokens that an outer middleware has taken stay taken when
-// an inner one limits the request.
+// an inner one limits the request. [WithAlso] decides several limits atomically instead.
 //
 // # Handlers
 //

@@ -38,7 +38,7 @@ func New(l limiter.Allower, limit limiter.Limit, options ...Option) func(http.Ha
 	if m.key == nil {
 		panic("httplimit: WithKey needs a KeyFunc, not nil")
 	}
-	m.policy = policy.New("httplimit", m.name, l, limit, m.slots)
+	m.policy = policy.New("httplimit", m.name, l, limit, m.slots, m.also)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
 	}
@@ -54,6 +54,9 @@ type middleware struct {
 	cost    func(*http.Request) int
 	skip    func(*http.Request) bool
 	slots   *limiter.Slots
+
+	also     []policy.Also
+	alsoKeys []KeyFunc // of these
 
 	limited func(http.ResponseWriter, *http.Request, limiter.Result)
 	failed  func(http.ResponseWriter, *http.Request, error)
@@ -74,10 +77,13 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		return
 	}
 	SetHeaders(w.Header(), m.name, decision.Tokens)
+	for i, result := range decision.Also {
+		SetHeaders(w.Header(), m.also[i].Name, result)
+	}
 	if decision.Slots.Slots.Max > 0 {
 		SetHeaders(w.Header(), m.name, decision.Slots)
 	}
-	if result, limited := decision.Limiting(); limited {
+	if result, _, limited := decision.Limiting(); limited {
 		if result.RetryAfter == limiter.NoRetry {
 			w.Header().Del("Retry-After") // even if a slot is missing, too
 		}
@@ -98,6 +104,10 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 //	l.Settle(ctx, &result, used)
 func ResultFrom(ctx context.Context) (result limiter.Result, ok bool) { return policy.ResultFrom(ctx) }
 
+// ResultsFrom returns the Result of [ResultFrom], and behind it the Results on the limits of [WithAlso], in the order of
+// the options. Without a middleware it is empty. A handler settles each.
+func ResultsFrom(ctx context.Context) limiter.Results { return policy.ResultsFrom(ctx) }
+
 // check asks for the tokens of a request, and for a slot.
 func (m *middleware) check(r *http.Request) (policy.Decision, error) {
 	limit, cost := limiter.Limit{}, 1
@@ -107,7 +117,11 @@ func (m *middleware) check(r *http.Request) (policy.Decision, error) {
 	if m.cost != nil {
 		cost = m.cost(r)
 	}
-	return m.policy.Check(r.Context(), m.key(r), limit, cost)
+	var also []string
+	for _, key := range m.alsoKeys {
+		also = append(also, key(r))
+	}
+	return m.policy.Check(r.Context(), m.key(r), limit, cost, also)
 }
 
 // Status returns the status of a limited request: 429 Too Many Requests, or 413 Content

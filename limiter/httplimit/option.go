@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"funnel/limiter"
+	"funnel/limiter/internal/policy"
 )
 
 // An Option changes how the middleware of [New] works.
@@ -14,6 +15,11 @@ type Option func(*middleware)
 // the keys in Redis: policies of different names never share a funnel. The name is 1
 // or more printable ASCII characters; New panics for others.
 func WithName(name string) Option {
+	requireName(name)
+	return func(m *middleware) { m.name = name }
+}
+
+func requireName(name string) {
 	for i := range len(name) {
 		if name[i] < ' ' || name[i] > '~' {
 			panic(fmt.Sprintf("httplimit: a policy's name must be printable ASCII, as headers are, not %q", name))
@@ -22,7 +28,6 @@ func WithName(name string) Option {
 	if name == "" {
 		panic("httplimit: a policy's name must not be empty")
 	}
-	return func(m *middleware) { m.name = name }
 }
 
 // WithKey sets the key of requests, which share a funnel if it is the same. See [ByIP], [ByHeader],
@@ -46,6 +51,28 @@ func WithLimit(limit func(*http.Request) limiter.Limit) Option {
 // The body has not been read: a cost that reads it must replace it for the handler.
 func WithCost(cost func(*http.Request) int) Option {
 	return func(m *middleware) { m.cost = cost }
+}
+
+// WithAlso adds a limit with a name and a key of its own, such as one for all clients beside one for each:
+//
+//	httplimit.WithAlso("all", limiter.PerSecond(1000), func(*http.Request) string { return "" })
+//
+// A request takes its cost from the policy's own funnel, from the funnel of each WithAlso, and a slot of [WithSlots]
+// atomically, by one [limiter.Limiter.AllowAll] or TryAcquire: all or nothing. The names of a policy differ, or New
+// panics; the key of the funnel is that of [FunnelKey]. Without slots, the Limiter passed to New must have AllowAll and
+// PeekAll; Shadow and leases have not.
+//
+// Each limit has a member of its own in RateLimit and RateLimit-Policy. X-RateLimit describes the limit with the least
+// remaining, which refuses the request if any does. Retry-After is the longest wait of all, and [OnLimited] gets its
+// Result.
+func WithAlso(name string, limit limiter.Limit, key KeyFunc) Option {
+	requireName(name)
+	if key == nil {
+		panic("httplimit: WithAlso needs a KeyFunc, not nil")
+	}
+	return func(m *middleware) {
+		m.also, m.alsoKeys = append(m.also, policy.Also{Name: name, Limit: limit}), append(m.alsoKeys, key)
+	}
 }
 
 // WithSlots lets no more than slots.Max requests of one key run at once. A request holds a slot

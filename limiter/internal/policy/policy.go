@@ -24,11 +24,25 @@ type Policy struct {
 	prefix   string
 	slots    *limiter.Slots // nil for none
 	acquirer limiter.Acquirer
+	also     []Also
+	several  several // nil if there is no other limit, or slots
 }
 
-// New returns a policy with that name. It panics in the name of a package if l is nil, limit
-// or slots are not valid, or l has no slots to give.
-func New(caller, name string, l limiter.Allower, limit limiter.Limit, slots *limiter.Slots) Policy {
+// Also is a further limit of a policy, with a name of its own.
+type Also struct {
+	Name  string
+	Limit limiter.Limit
+}
+
+// several decides on several funnels atomically.
+type several interface {
+	AllowAll(ctx context.Context, requests ...limiter.Request) (limiter.Results, error)
+	PeekAll(ctx context.Context, rows ...limiter.Row) (limiter.Results, error)
+}
+
+// New returns a policy with that name. It panics in the name of a package if l is nil, a limit, slots or a name are not
+// valid, or l lacks a method.
+func New(caller, name string, l limiter.Allower, limit limiter.Limit, slots *limiter.Slots, also []Also) Policy {
 	if isnil.Is(l) {
 		panic(caller + ": New needs a Limiter, not nil")
 	}
@@ -43,7 +57,21 @@ func New(caller, name string, l limiter.Allower, limit limiter.Limit, slots *lim
 	case slots.Max < 1 || slots.TTL < time.Millisecond:
 		panic(fmt.Sprintf("%s: WithSlots needs a Max of at least 1 and a TTL of at least 1ms, not %+v", caller, *slots))
 	}
-	return Policy{l, limit, prefixOf(name), slots, acquirer}
+	all, ok := l.(several)
+	if len(also) > 0 && slots == nil && !ok {
+		panic(caller + ": WithAlso needs a Limiter with AllowAll and PeekAll")
+	}
+	names := map[string]bool{name: true}
+	for _, other := range also {
+		if err := other.Limit.Validate(); err != nil {
+			panic(fmt.Sprintf("%s: WithAlso needs a valid limit, not %v: %v", caller, other.Limit, err))
+		}
+		if names[other.Name] {
+			panic(fmt.Sprintf("%s: WithAlso needs another name than %q, which is taken", caller, other.Name))
+		}
+		names[other.Name] = true
+	}
+	return Policy{l, limit, prefixOf(name), slots, acquirer, also, all}
 }
 
 // prefixOf returns what begins the keys of a policy with that name.
@@ -64,28 +92,43 @@ func withSlots(key string) (funnel, slots string) { return "{" + key + "}", "{" 
 // A Decision is on a call: on its tokens, and if the policy has slots, on its slot.
 type Decision struct {
 	Tokens limiter.Result
-	Slots  limiter.Result // zero without slots
-	slot   *limiter.Slot  // nil without slots, and if limited
+	Also   limiter.Results // on the tokens of the further limits
+	Slots  limiter.Result  // zero without slots
+	slot   *limiter.Slot   // nil without slots, and if limited
 }
 
-// Limiting returns the Result that limits the call, and whether there is one: on the slots if
-// only a slot is missing.
-func (d *Decision) Limiting() (limiter.Result, bool) {
-	if d.Slots.Limited() && d.Slots.Slots.Max > 0 && !d.Tokens.Limited() {
-		return d.Slots, true
+// Limiting returns the Result that limits the call, and whether there is one: the one with the longest wait, or the one
+// on the slots if only a slot is missing. Also is the index of its further limit, or -1.
+func (d *Decision) Limiting() (result limiter.Result, also int, limited bool) {
+	result, also = d.Tokens, -1
+	for i, other := range d.Also {
+		if other.Limited() && (!result.Limited() || other.RetryAfter > result.RetryAfter) {
+			result, also = other, i
+		}
 	}
-	return d.Tokens, d.Tokens.Limited()
+	if d.Slots.Limited() && d.Slots.Slots.Max > 0 && !result.Limited() {
+		return d.Slots, -1, true
+	}
+	return result, also, result.Limited()
 }
 
 // Begin returns the context for the handler of an allowed call, and what to call when it has
 // returned. That gives the slot back in the background: no answer waits for Redis.
 func (d *Decision) Begin(ctx context.Context) (handler context.Context, end func()) {
 	if d.slot == nil {
-		return context.WithValue(ctx, resultKey{}, d.Tokens), func() {}
+		return d.into(ctx), func() {}
 	}
-	return context.WithValue(d.slot.Context(), resultKey{}, d.Tokens), func() {
+	return d.into(d.slot.Context()), func() {
 		go release(context.WithoutCancel(ctx), d.slot, &d.Slots)
 	}
+}
+
+// into puts the Results on the tokens into a context.
+func (d *Decision) into(ctx context.Context) context.Context {
+	if len(d.Also) == 0 {
+		return context.WithValue(ctx, resultKey{}, d.Tokens)
+	}
+	return context.WithValue(ctx, resultKey{}, append(limiter.Results{d.Tokens}, d.Also...))
 }
 
 // release gives a slot back. It asks each tenth of the TTL, until Redis answers or the TTL is over.
@@ -105,36 +148,83 @@ func release(ctx context.Context, slot *limiter.Slot, of *limiter.Result) {
 }
 
 // Check asks for the tokens of a call, and for a slot. The zero Limit means the one of New. With
-// slots, both keys have one hash tag.
-func (p *Policy) Check(ctx context.Context, key string, limit limiter.Limit, cost int) (d Decision, err error) {
+// slots, both keys have one hash tag. Also are the keys of the call for the further limits.
+func (p *Policy) Check(ctx context.Context, key string, limit limiter.Limit, cost int, also []string) (
+	d Decision, err error) {
 	if limit == (limiter.Limit{}) {
 		limit = p.limit
 	}
-	asked := cost
-	if cost > limit.Capacity && limit.Capacity > 0 {
-		asked = limit.Capacity + 1 // as little fits, and the Limiter can compute with it
+	own := limiter.Request{Key: p.prefix + key, Limit: limit, Quantity: fitting(cost, limit)}
+	if p.slots == nil && len(also) == 0 {
+		d.Tokens, err = p.limiter.AllowN(ctx, own.Key, own.Limit, own.Quantity)
+		d.Tokens.Quantity += cost - own.Quantity
+		return d, err
 	}
-	key = p.prefix + key
-	if p.slots == nil {
-		d.Tokens, err = p.limiter.AllowN(ctx, key, limit, asked)
-	} else {
-		funnel, slots := withSlots(key)
-		var got limiter.Acquisition
-		got, err = p.acquirer.TryAcquire(ctx, slots, *p.slots, limiter.Request{Key: funnel, Limit: limit, Quantity: asked})
-		d.slot, d.Slots = got.Slot, got.Slots
-		if len(got.Requests) == 1 {
-			d.Tokens = got.Requests[0]
-		}
+	requests := append(make([]limiter.Request, 0, 1+len(also)), own)
+	for i, key := range also {
+		other := p.also[i]
+		requests = append(requests, limiter.Request{
+			Key: Key(other.Name, key), Limit: other.Limit, Quantity: fitting(cost, other.Limit)})
 	}
-	d.Tokens.Quantity += cost - asked
+	results, err := p.ask(ctx, requests, &d)
+	for i := range results {
+		results[i].Quantity += cost - requests[i].Quantity
+	}
+	if len(results) > 0 {
+		d.Tokens, d.Also = results[0], results[1:]
+	}
 	return d, err
 }
 
-// resultKey is the key of a Result in a context.
+// fitting is the quantity of a call of that cost. Of a cost that never fits, as little as that: the Limiter can compute
+// with it.
+func fitting(cost int, limit limiter.Limit) int {
+	if cost > limit.Capacity && limit.Capacity > 0 {
+		return limit.Capacity + 1
+	}
+	return cost
+}
+
+// ask asks for the tokens of several requests, and for a slot.
+func (p *Policy) ask(ctx context.Context, requests []limiter.Request, d *Decision) (limiter.Results, error) {
+	if p.slots != nil {
+		funnel, slots := withSlots(requests[0].Key)
+		requests[0].Key = funnel
+		got, err := p.acquirer.TryAcquire(ctx, slots, *p.slots, requests...)
+		d.slot, d.Slots = got.Slot, got.Slots
+		return got.Requests, err
+	}
+	if requests[0].Quantity != 0 {
+		return p.several.AllowAll(ctx, requests...)
+	}
+	rows := make([]limiter.Row, len(requests)) // AllowAll takes no requests for nothing
+	for i := range requests {
+		rows[i] = requests[i]
+	}
+	return p.several.PeekAll(ctx, rows...)
+}
+
+// resultKey is the key of a Result in a context, or of Results.
 type resultKey struct{}
 
-// ResultFrom returns the Result on the tokens that Begin put there last, and whether there is one.
+// ResultsFrom returns the Results on the tokens that Begin put there last: on the policy's own first.
+func ResultsFrom(ctx context.Context) limiter.Results {
+	switch found := ctx.Value(resultKey{}).(type) {
+	case limiter.Result:
+		return limiter.Results{found}
+	case limiter.Results:
+		return found
+	}
+	return nil
+}
+
+// ResultFrom returns the first of them, and whether there is one.
 func ResultFrom(ctx context.Context) (result limiter.Result, ok bool) {
-	result, ok = ctx.Value(resultKey{}).(limiter.Result)
-	return result, ok
+	switch found := ctx.Value(resultKey{}).(type) {
+	case limiter.Result:
+		return found, true
+	case limiter.Results:
+		return found[0], true
+	}
+	return result, false
 }

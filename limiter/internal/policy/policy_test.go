@@ -49,10 +49,10 @@ func TestReleaseGoesOnUntilItIsAnswered(t *testing.T) {
 				command.SetVal([]any{int64(0), "0", rows[:len(command.Args())/5]})
 				return nil
 			}))
-			p := New("test", "name", l, limiter.PerSecond(1), &limiter.Slots{Max: 1, TTL: ttl})
-			d, err := p.Check(t.Context(), "key", limiter.Limit{}, 1)
+			p := New("test", "name", l, limiter.PerSecond(1), &limiter.Slots{Max: 1, TTL: ttl}, nil)
+			d, err := p.Check(t.Context(), "key", limiter.Limit{}, 1, nil)
 			require.NoError(t, err, name)
-			_, limited := d.Limiting()
+			_, _, limited := d.Limiting()
 			require.False(t, limited, name)
 			ctx, end := d.Begin(t.Context())
 			require.NoError(t, ctx.Err(), name)
