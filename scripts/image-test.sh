@@ -11,7 +11,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 need_docker
 need_compilers
 need_package debootstrap
-docker compose version >/dev/null 2>&1 || need_package docker-compose
 as_root true || die "debootstrap needs root: sudo scripts/image-test.sh"
 
 bases=(redis valkey)
@@ -31,7 +30,7 @@ for base in "${bases[@]}"; do
         --build-arg BASE="funnel-standin-$base" >/dev/null
 done
 
-# In parallel, because they spend most of the time waiting for failovers.
+# In parallel, because they spend most of the time waiting.
 jobs=()
 for base in "${bases[@]}"; do
     echo "testing funnel-test-$base"
