@@ -24,15 +24,14 @@ var rates = [][]string{{"20", "50", "1"}, {"100", "30", "0.5"}, {"5", "7", "3"},
 
 var scriptHash = redis.NewScript(limiter.Script()).Hash()
 
-// A call is sent in a transaction, which also reads the call's keys before and after.
+// A call is sent in a transaction, which also sets the clock of the commands and reads the call's keys after it.
 type call struct {
-	words         []string
-	byScript      bool
-	rows          [][]string
-	before, after map[string]contract.Value
-	expiries      map[string]int64 // in milliseconds, after it
-	reply         any
-	sent, answer  int64 // Unix nanoseconds between which it was executed
+	words    []string
+	byScript bool
+	rows     [][]string
+	now      int64 // by that clock, in Unix nanoseconds
+	after    map[string]contract.Value
+	reply    any
 }
 
 // anyCall returns a random call of one, two or all keys of the caller, by the module or the script. Some
@@ -47,7 +46,7 @@ func (c *caller) anyCall() *call {
 		keys = []int{rand.IntN(2)}
 	}
 	call := &call{words: []string{command.Name}, byScript: !command.Seconds && rand.IntN(3) == 0,
-		before: map[string]contract.Value{}, after: map[string]contract.Value{}, expiries: map[string]int64{}}
+		after: map[string]contract.Value{}}
 	for _, key := range keys {
 		call.rows = append(call.rows, c.anyRow(command.Operation, key))
 		call.words = append(call.words, call.rows[len(call.rows)-1]...)
@@ -81,29 +80,21 @@ func (c *caller) anyRow(operation string, key int) []string {
 	return []string{name, limit, "SLOTS", []string{"0.05", "0.2", "1.0005"}[rand.IntN(3)], fmt.Sprint("h", rand.IntN(8))}
 }
 
-// send sends the call and reads its reply.
-func (c *call) send(wire *servertest.Wire, askExpiry func(key string) []string) error {
-	commands := [][]string{{"multi"}}
-	read := func() {
-		for _, row := range c.rows {
-			if strings.HasSuffix(row[0], ":2") {
-				commands = append(commands, []string{"zrange", row[0], "0", "-1", "withscores"})
-			} else {
-				commands = append(commands, []string{"get", row[0]})
-			}
-		}
-	}
-	read()
-	commands = append(commands, c.form())
-	read()
+// send sends the call, and reads its reply and its keys. The script's clock has microseconds.
+func (c *call) send(wire *servertest.Wire) error {
+	c.now = time.Now().UnixNano() / 1e3 * 1e3
+	commands := [][]string{{"multi"}, {"funnel.debug", "clock", fmt.Sprint(c.now)}, c.form()}
 	for _, row := range c.rows {
-		commands = append(commands, askExpiry(row[0]))
+		read := []string{"get", row[0]}
+		if strings.HasSuffix(row[0], ":2") {
+			read = []string{"zrange", row[0], "0", "-1", "withscores"}
+		}
+		commands = append(commands, read, servertest.AskExpiry(wire, row[0]))
 	}
 	var buffer []byte
 	for _, words := range append(commands, []string{"exec"}) {
 		buffer = servertest.AppendCommand(buffer, words...)
 	}
-	c.sent = time.Now().UnixNano()
 	if _, err := wire.Write(buffer); err != nil {
 		return err
 	}
@@ -113,16 +104,13 @@ func (c *call) send(wire *servertest.Wire, askExpiry func(key string) []string) 
 		}
 	}
 	reply, err := wire.Receive()
-	c.answer = time.Now().UnixNano()
 	replies, isArray := reply.([]any)
 	if err != nil || !isArray {
 		return fmt.Errorf("%v: %v %w", commands, reply, err)
 	}
-	c.reply = replies[len(c.rows)]
+	c.reply = replies[1]
 	for i, row := range c.rows {
-		c.before[row[0]] = valueOf(replies[i])
-		c.after[row[0]] = valueOf(replies[1+len(c.rows)+i])
-		c.expiries[row[0]] = replies[1+2*len(c.rows)+i].(int64)
+		c.after[row[0]] = valueOf(replies[2+2*i], replies[3+2*i].(int64))
 	}
 	return nil
 }
