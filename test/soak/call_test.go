@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,7 +23,15 @@ import (
 
 var rates = [][]string{{"20", "50", "1"}, {"100", "30", "0.5"}, {"5", "7", "3"}, {"1000", "100", "1"}, {"3", "1000", "1"}}
 
-var scriptHash = redis.NewScript(limiter.Script()).Hash()
+// The script, which takes the clock from two keys.
+var script = "local clock = {table.remove(KEYS, 1), table.remove(KEYS, 1)}\n" +
+	strings.ReplaceAll(limiter.Script(), "redis.call('TIME')", "clock")
+
+var scriptHash = redis.NewScript(script).Hash()
+
+// lead is how far the clock of the commands is ahead of the server's, by which keys expire: what a call counts is
+// still there.
+const lead = time.Minute
 
 // A call is sent in a transaction, which also sets the clock of the commands and reads the call's keys after it.
 type call struct {
@@ -81,15 +90,15 @@ func (c *caller) anyRow(operation string, key int) []string {
 }
 
 // send sends the call, and reads its reply and its keys. The script's clock has microseconds.
-func (c *call) send(wire *servertest.Wire) error {
-	c.now = time.Now().UnixNano() / 1e3 * 1e3
+func (c *call) send(t testing.TB, wire *servertest.Wire) error {
+	c.now = time.Now().Add(lead).UnixNano() / 1e3 * 1e3
 	commands := [][]string{{"multi"}, {"funnel.debug", "clock", fmt.Sprint(c.now)}, c.form()}
 	for _, row := range c.rows {
 		read := []string{"get", row[0]}
 		if strings.HasSuffix(row[0], ":2") {
 			read = []string{"zrange", row[0], "0", "-1", "withscores"}
 		}
-		commands = append(commands, read, servertest.AskExpiry(wire, row[0]))
+		commands = append(commands, read, servertest.AskExpiry(t, row[0]))
 	}
 	var buffer []byte
 	for _, words := range append(commands, []string{"exec"}) {
@@ -120,126 +129,55 @@ func (c *call) form() []string {
 	if !c.byScript {
 		return c.words
 	}
-	words, arguments := []string{"evalsha", scriptHash, fmt.Sprint(len(c.rows))}, []string{strings.TrimPrefix(c.words[0], "cl.")}
+	words := []string{"evalsha", scriptHash, fmt.Sprint(2 + len(c.rows)), fmt.Sprint(c.now / 1e9), fmt.Sprint(c.now % 1e9 / 1e3)}
+	arguments := []string{strings.TrimPrefix(c.words[0], "cl.")}
 	for _, row := range c.rows {
 		words, arguments = append(words, row[0]), append(arguments, row[1:]...)
 	}
 	return slices.Concat(words, arguments, c.words[1+5*len(c.rows):])
 }
 
-// isExplained reports whether there is an instant at which the contract replies and stores the same. Each
-// condition of a reply begins or ends to hold at some instant, so it suffices to try these instants.
-func (c *call) isExplained() bool {
-	unit := int64(1)
-	if c.byScript {
-		unit = 1000
+// check checks the reply, and what the keys hold afterwards. Values are what they held before.
+func (c *call) check(values map[string]contract.Value) error {
+	want := contract.Run(contract.Default, c.words, c.now, func(key string) contract.Value { return values[key] })
+	text, isError := c.reply.(servertest.ErrorReply)
+	if isError != (want.Err != "") || isError && !strings.HasPrefix(string(text), string(want.Err)) ||
+		!isError && !reflect.DeepEqual(want.Reply, c.reply) {
+		return fmt.Errorf("the reply is not %+v: %+v, of %+v", want, *c, values)
 	}
-	return slices.ContainsFunc(c.instants(), func(instant int64) bool {
-		instant = (instant + unit - 1) / unit * unit
-		if instant < c.sent/unit*unit || instant > c.answer {
-			return false
-		}
-		return c.is(contract.Run(contract.Default, c.words, instant, func(key string) contract.Value { return c.before[key] }))
-	})
-}
-
-// is reports whether the reply and the keys are as the outcome says.
-func (c *call) is(outcome contract.Outcome) bool {
-	if text, isError := c.reply.(servertest.ErrorReply); isError != (outcome.Err != "") ||
-		isError && !strings.HasPrefix(string(text), string(outcome.Err)) ||
-		!isError && !reflect.DeepEqual(outcome.Reply, c.reply) {
-		return false
+	held := maps.Clone(values)
+	for _, write := range want.Writes {
+		held[write.Key] = write.Value
 	}
-	expected := maps.Clone(c.before)
-	for _, write := range outcome.Writes {
-		expected[write.Key] = write.Value
-	}
-	for key, value := range expected {
-		if got := c.after[key]; !isSame(value, got, c.answer) || got.Type != "" && c.expiries[key] != expiryOf(got) {
-			return false
+	for key, got := range c.after {
+		hasExpired := got.Type == "" && held[key].Expiry <= time.Now().UnixMilli()
+		if !hasExpired && !reflect.DeepEqual(held[key], got) {
+			return fmt.Errorf("%s does not hold %+v: %+v, of %+v", key, held[key], *c, values)
 		}
 	}
-	return true
+	return nil
 }
 
-// instants returns the instants at which a condition of the reply begins to hold.
-func (c *call) instants() []int64 {
-	instants := []int64{c.sent}
-	command, _ := contract.CommandOf(c.words[0])
-	reply, isReply := c.reply.([]any)
-	for i, row := range c.rows {
-		before, after := lastOf(c.before[row[0]]), lastOf(c.after[row[0]])
-		instants = append(instants, before)
-		switch {
-		case !isReply:
-		case command.Seconds:
-			interval := nanoseconds(row[3]) / number(row[2])
-			increment, tolerance := interval*number(row[4]), interval*number(row[1])
-			full := before + increment - tolerance
-			instants = append(instants, after-increment, after-reply[4].(int64)*1e9, after-tolerance+reply[2].(int64)*interval,
-				full, full-reply[3].(int64)*1e9)
-		default:
-			fields := reply[2].([]any)[i].([]any)
-			instants = append(instants, after-nanoseconds(fields[4]))
-			if row[2] == "SLOTS" {
-				for _, end := range c.before[row[0]].Scores {
-					instants = append(instants, int64(end)*1e6, int64(end)*1e6-nanoseconds(fields[5]))
-				}
-			} else if command.Operation == "refund" {
-				instants = append(instants, before-nanoseconds(row[3])/number(row[2])*number(row[4]))
-			}
-		}
-	}
-	return instants
-}
-
-// valueOf returns the value of a key, from the reply of GET or of ZRANGE WITHSCORES.
-func valueOf(reply any) contract.Value {
+// valueOf returns the value of a key, from the replies of GET or ZRANGE WITHSCORES, and of PEXPIRETIME.
+func valueOf(reply any, expiry int64) contract.Value {
 	members, isSet := reply.([]any)
 	if text, isText := reply.(string); isText {
-		return contract.Value{Type: "string", Text: text}
+		return contract.Value{Type: "string", Text: text, Expiry: expiry}
 	} else if !isSet || len(members) == 0 {
 		return contract.Value{}
 	}
 	scores := map[string]float64{}
 	for pair := range slices.Chunk(members, 2) {
-		scores[pair[0].(string)] = float64(number(pair[1].(string)))
+		scores[pair[0].(string)], _ = strconv.ParseFloat(pair[1].(string), 64)
 	}
-	return contract.Value{Type: "zset", Scores: scores}
+	return contract.Value{Type: "zset", Scores: scores, Expiry: expiry}
 }
 
-// isSame reports whether a key that held one value holds the other, or has expired by then.
-func isSame(held, got contract.Value, now int64) bool {
-	if got.Type == "" {
-		return held.Type == "" || expiryOf(held) <= now/1e6
-	}
-	return held.Type == got.Type && held.Text == got.Text && maps.Equal(held.Scores, got.Scores)
-}
-
-// lastOf returns the TAT of a funnel, or when the last slot ends.
-func lastOf(value contract.Value) (instant int64) {
-	if value.Type == "zset" {
-		return int64(slices.Max(slices.Collect(maps.Values(value.Scores)))) * 1e6
-	} else if value.Type == "string" {
-		return number(value.Text)
-	}
-	return 0
-}
-
-func expiryOf(value contract.Value) int64 { return (lastOf(value) + 1e6 - 1) / 1e6 }
-
+// nanoseconds reads seconds from a reply.
 func nanoseconds(word any) int64 {
 	if word == "-1" {
 		return math.MaxInt64
 	}
 	seconds, _ := contract.Seconds(word.(string))
 	return seconds.Int64()
-}
-
-func number(word string) int64 {
-	number, err := strconv.ParseInt(word, 10, 64)
-	if err != nil {
-		panic(err)
-	}
-	return number
 }

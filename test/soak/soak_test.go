@@ -23,7 +23,6 @@ import (
 
 	"funnel/internal/contract"
 	"funnel/internal/servertest"
-	"funnel/limiter"
 )
 
 // A soak is the load on a primary and its replica, and what it has seen.
@@ -45,7 +44,7 @@ type soak struct {
 func TestEveryReplyFollowsTheContract(t *testing.T) {
 	duration, err := time.ParseDuration(cmp.Or(os.Getenv("FUNNEL_SOAK_TIME"), "3s"))
 	require.NoError(t, err)
-	options := servertest.WithLog(servertest.Module(t), "everysec", "--repl-diskless-sync-delay", "0",
+	options := servertest.WithLog(servertest.DebugModule(t), "everysec", "--repl-diskless-sync-delay", "0",
 		"--auto-aof-rewrite-percentage", "0")
 	s := &soak{T: t, servers: [2]*servertest.Server{servertest.Start(t, options), servertest.Start(t, options)}}
 	s.primary.Store(s.servers[0])
@@ -202,13 +201,8 @@ func (c *caller) call() error {
 		return err
 	}
 	took := time.Since(began)
-	for key, before := range call.before {
-		if !isSame(c.values[key], before, call.answer) {
-			return fmt.Errorf("%s held %+v after the call before: %+v", key, c.values[key], *call)
-		}
-	}
-	if !call.isExplained() {
-		return fmt.Errorf("no instant from %d to %d explains the reply: %+v", call.sent, call.answer, *call)
+	if err := call.check(c.values); err != nil {
+		return err
 	}
 	maps.Copy(c.values, call.after)
 	if reply, ofRows := call.reply.([]any); ofRows && call.words[0] != "cl.throttle" {
@@ -231,9 +225,9 @@ func (c *caller) send(call *call) (began time.Time, err error) {
 			c.wire.Close()
 		}
 		c.server, c.wire = current, current.Wire(c)
-		if _, err := c.wire.Do("script", "load", limiter.Script()); err != nil {
+		if _, err := c.wire.Do("script", "load", script); err != nil {
 			return began, err
 		}
 	}
-	return time.Now(), call.send(c.wire, func(key string) []string { return servertest.AskExpiry(c, key) })
+	return time.Now(), call.send(c, c.wire)
 }
