@@ -29,6 +29,7 @@ require (
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/tools v0.49.0 // indirect
 	honnef.co/go/tools v0.8.1 // indirect
+	pgregory.net/rapid v1.3.0 // indirect
 )
 
 replace funnel => ../

@@ -158,20 +158,21 @@ var verdicts = map[string]uint32{
 // way. It counts the outcomes that it meets.
 func agree(met map[string]int) func(t *rapid.T) {
 	return func(t *rapid.T) {
-		now := rapid.OneOf(between(today, today+3600*second), between(today, today+3600*second),
-			between(-1, math.MaxInt64)).Draw(t, "now")
+		now := rapid.OneOf(contract.Between(today, today+3600*second), contract.Between(today, today+3600*second),
+			contract.Between(-1, math.MaxInt64)).Draw(t, "now")
 		mode := rapid.SampledFrom([]contract.Mode{contract.Default, contract.RedisCell}).Draw(t, "mode")
-		first, other := drawRow(t, max(now, 0)), drawRow(t, max(now, 0))
+		kinds := []string{"funnel", "funnel", "slots", "quota", "quota", "numbers"}
+		first, other := contract.DrawRow(t, max(now, 0), kinds...), contract.DrawRow(t, max(now, 0), kinds...)
 		key := rapid.SampledFrom([]string{"b", "b", "b", "b", "", "a"}).Draw(t, "second key")
 		get := func(name string) contract.Value {
 			if name == "a" {
-				return first.value
+				return first.Value
 			}
-			return other.value
+			return other.Value
 		}
-		c, lastWords := new(Call), first.drawLastWords(t, now)
-		one := append([]string{"a"}, first.words[:]...)
-		two := slices.Concat(one, []string{key}, other.words[:])
+		c, lastWords := new(Call), first.DrawLastWords(t, now)
+		one := append([]string{"a"}, first.Words[:]...)
+		two := slices.Concat(one, []string{key}, other.Words[:])
 		for _, command := range contract.Commands {
 			lastWord := lastWords[command.LastWord]
 			for _, words := range [][]string{one[:4], one, two, append(one[:5:5], lastWord), append(two[:10:10], lastWord)} {
