@@ -5,7 +5,6 @@ package soak_test
 import (
 	"fmt"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -50,9 +49,9 @@ func (c *caller) anyCall() *call {
 	if command.Operation == "charge" && rand.IntN(2) == 0 { // less than is given back
 		command, _ = contract.CommandOf("cl.refund")
 	}
-	keys := rand.Perm(3)[:1+rand.IntN(3)]
+	keys := rand.Perm(4)[:1+rand.IntN(4)]
 	if command.Rows == 1 {
-		keys = []int{rand.IntN(2)}
+		keys = []int{[]int{0, 1, 3}[rand.IntN(3)]}
 	}
 	call := &call{words: []string{command.Name}, byScript: !command.Seconds && rand.IntN(3) == 0,
 		after: map[string]contract.Value{}}
@@ -60,7 +59,7 @@ func (c *caller) anyCall() *call {
 		call.rows = append(call.rows, c.anyRow(command.Operation, key))
 		call.words = append(call.words, call.rows[len(call.rows)-1]...)
 	}
-	if len(keys) > 1 || keys[0] == 2 || rand.IntN(2) == 0 {
+	if len(keys) > 1 || keys[0] >= 2 || rand.IntN(2) == 0 {
 		return call
 	}
 	if receipt, given := c.receipts[call.rows[0][0]]; command.LastWord == "tat" && given {
@@ -71,7 +70,12 @@ func (c *caller) anyCall() *call {
 	return call
 }
 
-// anyRow returns the words for one key: slots for the key 2, otherwise a funnel, whose rate never changes.
+// Skews are how far the clocks of those who ask for quotas are ahead.
+var skews = []time.Duration{0, 0, 0, 0, 0, 300 * time.Millisecond, -300 * time.Millisecond, -3 * time.Second, 20 * time.Minute,
+	10 * 365 * 24 * time.Hour}
+
+// anyRow returns the words for one key: slots for the key 2, a quota of 9 in two seconds for the key 3, otherwise a
+// funnel, whose rate never changes.
 func (c *caller) anyRow(operation string, key int) []string {
 	name, dice := fmt.Sprint(c.number, ":", key), rand.IntN(100)
 	if key < 2 || operation == "peek" && dice == 0 { // a funnel under the key of slots is WRONGTYPE
@@ -81,6 +85,11 @@ func (c *caller) anyRow(operation string, key int) []string {
 			quantity = []string{"1001", "x"}[dice%2] // which never fits, or is an error
 		}
 		return []string{name, rate[0], rate[1], rate[2], quantity}
+	}
+	if key == 3 {
+		const period = 2 * time.Second
+		until := time.Now().Add(lead + skews[rand.IntN(len(skews))]).Truncate(period).Add(period)
+		return []string{name, "9", "UNTIL", fmt.Sprint(until.Unix()), fmt.Sprint(rand.IntN(5))}
 	}
 	limit := "3"
 	if dice < 20 {
@@ -171,13 +180,4 @@ func valueOf(reply any, expiry int64) contract.Value {
 		scores[pair[0].(string)], _ = strconv.ParseFloat(pair[1].(string), 64)
 	}
 	return contract.Value{Type: "zset", Scores: scores, Expiry: expiry}
-}
-
-// nanoseconds reads seconds from a reply.
-func nanoseconds(word any) int64 {
-	if word == "-1" {
-		return math.MaxInt64
-	}
-	seconds, _ := contract.Seconds(word.(string))
-	return seconds.Int64()
 }

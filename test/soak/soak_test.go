@@ -42,6 +42,7 @@ type soak struct {
 // TestEveryReplyFollowsTheContract: each tenth of the time has a failover, in turn with and without kill -9,
 // logs that are rewritten, and a phase of a busy disk. A run below a minute has one of each.
 func TestEveryReplyFollowsTheContract(t *testing.T) {
+	servertest.NeedSince7(t, "the end of a period to the millisecond, by the script")
 	duration, err := time.ParseDuration(cmp.Or(os.Getenv("FUNNEL_SOAK_TIME"), "3s"))
 	require.NoError(t, err)
 	options := servertest.WithLog(servertest.DebugModule(t), "everysec", "--repl-diskless-sync-delay", "0",
@@ -183,7 +184,7 @@ func (s *soak) report(elapsed time.Duration) (memory, descriptors [2]int64) {
 	return memory, descriptors
 }
 
-// A caller makes one call after another for keys of its own: two funnels and slots. So it knows what they hold.
+// A caller makes one call after another for keys of its own: two funnels, slots and a quota. So it knows what they hold.
 type caller struct {
 	*soak
 	number   int
