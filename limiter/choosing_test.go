@@ -1,13 +1,10 @@
-// How much of a limit a busy tenant uses when the work takes long, as docs/operations.md has it; and how
-// docs/go.md tests a limit.
+// How much of a limit a busy tenant uses when the work takes long, as docs/operations.md has it.
 
 package limiter_test
 
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,34 +14,6 @@ import (
 
 	"funnel/limiter"
 )
-
-func TestThirtyPerMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, limit := limiter.NewLocal(), limiter.PerMinute(30).WithCapacity(15)
-		if result, err := l.AllowN(t.Context(), "user:42", limit, 15); err != nil || result.Limited() {
-			t.Error(result, err)
-		}
-		if result, err := l.Allow(t.Context(), "user:42", limit); err != nil || result.RetryAfter != 2*time.Second {
-			t.Error(result, err)
-		}
-		time.Sleep(time.Hour)
-		if result, err := l.Allow(t.Context(), "user:42", limit); err != nil || result.Remaining != 14 {
-			t.Error(result, err)
-		}
-	})
-}
-
-// TestThirtyPerMinute is the block "synctest" of docs/go.md.
-func TestPageHasThirtyPerMinute(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../docs/go.md")
-	require.NoError(t, err)
-	source, err := os.ReadFile("choosing_test.go")
-	require.NoError(t, err)
-	_, begun, _ := strings.Cut(string(source), "\nfunc TestThirtyPerMinute")
-	body, _, _ := strings.Cut(begun, "\n}\n")
-	require.Contains(t, string(page), "func TestThirtyPerMinute"+body+"\n}\n```")
-}
 
 func TestLongestPieceOfWork(t *testing.T) {
 	t.Parallel()

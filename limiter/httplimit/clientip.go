@@ -12,9 +12,10 @@ import (
 // A ClientIP finds the address of the client of a request, behind trusted proxies. The
 // zero ClientIP takes the peer of the connection.
 //
-// Each proxy adds the address of its own peer to the right end of the header, so the
+// Each proxy adds the address of its own peer to the right end of X-Forwarded-For, so that
 // header is read from the right, for as long as addresses belong to trusted
-// proxies. What the client itself has put into the header is not read.
+// proxies. What the client itself has put into the header is not read. [ClientIP.KeyOf] reads
+// a list from elsewhere, such as another header.
 type ClientIP struct {
 	// Trusted are the addresses of the proxies, and of nothing else: a client within
 	// Trusted can take any address. IPv4 is written as IPv4, and matches
@@ -24,17 +25,6 @@ type ClientIP struct {
 	// TrustUnixSocket means that the peer of a Unix socket is a trusted proxy. It
 	// has no address, so without this all its requests share one key.
 	TrustUnixSocket bool
-
-	// Header is the header that the proxies write, and do not pass on unchanged: a list of
-	// addresses, which Forwarded (RFC 7239) is not. It is X-Forwarded-For if it is empty.
-	// There is only one, because a proxy that adds to one of them may hand on the others
-	// just as the client sent them.
-	Header string
-
-	// IPv6Bits is the length of the prefix of an IPv6 address that is the key, 1 to
-	// 128; 0 means 64. Networks give each customer at least a /64, so a client with
-	// one address has 2^64 of them.
-	IPv6Bits int
 }
 
 // UnknownClient is the key of requests that have no address.
@@ -43,37 +33,30 @@ const UnknownClient = "unknown"
 // maxHops bounds the work for a header of many trusted addresses.
 const maxHops = 32
 
-// Key is a [KeyFunc]: "192.0.2.1", "2001:db8:1:2::/64", or [UnknownClient].
-func (c ClientIP) Key(r *http.Request) string { return c.keyOf(c.Addr(r)) }
+// Key is a [KeyFunc]: "192.0.2.1", "2001:db8:1:2::/64", or [UnknownClient]. Networks give each
+// customer at least a /64 of IPv6, so a client with one address has 2^64 of them.
+func (c ClientIP) Key(r *http.Request) string { return keyOf(c.Addr(r)) }
 
-// KeyOf is Key for connections that are not of net/http. The peer is the address of the other
-// end, "" if it has none, and forwarded has the lines of the header.
+// KeyOf is Key for connections that are not of net/http, and for other headers. The peer is the
+// address of the other end, "" if it has none, and forwarded has the lines of the header.
 func (c ClientIP) KeyOf(peer string, forwarded []string) string {
-	return c.keyOf(c.find(peer, false, forwarded))
+	return keyOf(c.find(peer, false, forwarded))
 }
 
-func (c ClientIP) keyOf(client netip.Addr, known bool) string {
+func keyOf(client netip.Addr, known bool) string {
 	if !known {
 		return UnknownClient
 	}
 	if client.Is4() {
 		return client.String()
 	}
-	bits := c.IPv6Bits
-	if bits < 1 {
-		bits = 64
-	}
-	return netip.PrefixFrom(client, min(bits, 128)).Masked().String()
+	return netip.PrefixFrom(client, 64).Masked().String()
 }
 
 // Addr returns the address itself. When a proxy sends none that can be parsed, such as
 // "unknown", it is the address of the proxy. It is not known when the peer has none.
 func (c ClientIP) Addr(r *http.Request) (client netip.Addr, known bool) {
-	header := c.Header
-	if header == "" {
-		header = "X-Forwarded-For"
-	}
-	return c.find(r.RemoteAddr, throughUnixSocket(r), r.Header.Values(header))
+	return c.find(r.RemoteAddr, throughUnixSocket(r), r.Header.Values("X-Forwarded-For"))
 }
 
 func (c ClientIP) find(peer string, isUnix bool, forwarded []string) (client netip.Addr, known bool) {

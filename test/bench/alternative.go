@@ -1,7 +1,6 @@
 package bench
 
 import (
-	_ "embed"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,14 +26,10 @@ type Alternative struct {
 // CL.THROTTLE a key that holds it is an empty funnel.
 const exampleTAT = "1600000000000000001"
 
-//go:embed scripts/slots.lua
-var slotsScript string
-
 // Alternatives returns all that can be measured, in the order of the tables. Peer names the
 // other module and its version.
 func Alternatives(peer string) []Alternative {
 	throttle, reserve := command("CL.THROTTLE"), command("CL.RESERVE")
-	slot := takeSlot([]string{"CL.RESERVE"}, notZero, "SLOTS")
 	return []Alternative{
 		// Like a funnel: 19 digits, and an expiry that is not reached meanwhile.
 		{Name: "set", Title: "SET PX", Yardstick: true, Operation: set},
@@ -52,13 +47,9 @@ func Alternatives(peer string) []Alternative {
 			Scripts: []string{limiter.Script()}},
 		byLibrary("redis_rate", "redis_rate v10", allowByRedisRate, isZero),
 		{Name: "quota", Title: "CL.RESERVE of a quota", OnlyCounted: true, Operation: quota},
-		{Name: "slot", Title: "CL.RESERVE of a slot", OnlyCounted: true, Operation: slot},
-		{Name: "slot-renewal", Title: "CL.RESERVE of the same slot again", OnlyCounted: true, Yardstick: true,
-			Operation: plain("CL.RESERVE", "1", "SLOTS", slotSeconds, Call{}.holder())},
-		{Name: "slot-script", Title: "a slot in a Lua script", OnlyCounted: true, Scripts: []string{slotsScript},
-			Operation: takeSlot([]string{"EVALSHA", hash(slotsScript), "1"}, isZero)},
+		{Name: "slot", Title: "CL.RESERVE of a slot", OnlyCounted: true, Operation: takeSlot},
 		{Name: "slot3", Title: "CL.RESERVE of a slot and 2 funnels", OnlyCounted: true,
-			Operation: together(slot, reserve, reserve)},
+			Operation: together(takeSlot, reserve, reserve)},
 	}
 }
 
@@ -123,15 +114,11 @@ func quota(limit Limit) Operation {
 
 const slotSeconds = "3600" // so long that no slot ends meanwhile
 
-// takeSlot takes one of as many slots as the capacity says, and gives none back. The words between
-// stand after the limit.
-func takeSlot(before []string, limited func(int64) bool, between ...string) func(Limit) Operation {
-	return func(limit Limit) Operation {
-		return Operation{Limited: limited, Words: func(call Call) []string {
-			return slices.Concat(before, []string{call.Key, fmt.Sprint(limit.Capacity)}, between,
-				[]string{slotSeconds, call.holder()})
-		}}
-	}
+// takeSlot takes one of as many slots as the capacity says, and gives none back.
+func takeSlot(limit Limit) Operation {
+	return Operation{Limited: notZero, Words: func(call Call) []string {
+		return []string{"CL.RESERVE", call.Key, fmt.Sprint(limit.Capacity), "SLOTS", slotSeconds, call.holder()}
+	}}
 }
 
 // script is a call of the script that clients of other languages load.

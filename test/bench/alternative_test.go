@@ -51,13 +51,6 @@ func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 	}
 }
 
-func TestRenewalTakesOneSlot(t *testing.T) {
-	client := start(t)
-	client.Call(choose("slot-renewal")[0].Operation(Roomy), "k", "k", "k")
-	require.EqualValues(t, 1, client.Do("ZCARD", "k"))
-	require.NoError(t, client.Err)
-}
-
 // TestFloorDoesWhatTheCommandDoes: what it leaves and replies is as long as what CL.THROTTLE does.
 // A reply that is not what the case wants is an error.
 func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
