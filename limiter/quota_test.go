@@ -5,8 +5,6 @@ package limiter_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"funnel/internal/servertest"
 	"funnel/limiter"
 )
 
@@ -118,56 +115,6 @@ func TestQuotasBesideOtherRows(t *testing.T) {
 				[]any{got.Limited(), got.Slots.Remaining, got.Requests[0].Remaining, got.Requests[1].Remaining}, "%+v", c)
 		}
 	})
-}
-
-// Module, script and this process decide the same calls alike, also if callers disagree on the period.
-func TestQuotasAreOneInEachWay(t *testing.T) {
-	t.Parallel()
-	seed, zone := servertest.Seed(t), noon()
-	random := rand.New(rand.NewPCG(seed, 0))
-	limiters := []*limiter.Limiter{limiter.New(connect(t, limiter.FromModule)),
-		limiter.New(connect(t, limiter.FromScript)), limiter.NewLocal()}
-	limits := []limiter.Limit{limiter.Daily(20, zone), limiter.Weekly(20, zone), limiter.Monthly(30, zone).From(15),
-		limiter.Until(20, time.Now().Add(time.Hour).Truncate(time.Millisecond)), limiter.Daily(0, zone)}
-	last := make([]limiter.Result, len(limiters))
-	for step := range 1000 {
-		limit, key, quantity := limits[random.IntN(len(limits))], fmt.Sprint(random.IntN(3)), random.IntN(12)
-		command, late := random.IntN(7), int64(random.IntN(2)*24*3600e9)
-		if step == 0 {
-			command = 0 // there is nothing to settle yet
-		}
-		outcomes := make([]string, len(limiters))
-		for i, l := range limiters {
-			var result limiter.Result
-			var err error
-			switch command {
-			case 5:
-				before := last[i]
-				before.Receipt = max(0, before.Receipt-late)
-				result, err = l.Settle(t.Context(), &before, quantity)
-			case 6:
-				var results limiter.Results
-				results, err = l.AllowAll(t.Context(), limiter.Request{key, limit, quantity + 1},
-					limiter.Request{"another", limits[0], 1})
-				result = results[0]
-			default:
-				method := []string{"reserve", "reserve", "take", "peek", "charge"}[command]
-				result, err = methodsFor(limit)[method](l, key, quantity)
-			}
-			require.NoError(t, err, "seed %d, step %d", seed, step)
-			last[i] = result
-			outcomes[i] = fmt.Sprint(result.Allowed, result.Remaining, result.OK, result.Receipt,
-				result.RetryAfter > 0, result.RetryAfter == limiter.NoRetry)
-			require.InDelta(t, last[0].ResetAfter, result.ResetAfter, float64(time.Minute), "seed %d, step %d", seed, step)
-		}
-		require.Equal(t, slices.Repeat(outcomes[:1], len(limiters)), outcomes,
-			"seed %d, step %d: command %d, key %s, %d of %v", seed, step, command, key, quantity, limit)
-		if random.IntN(20) == 0 {
-			for _, l := range limiters {
-				require.NoError(t, l.Reset(t.Context(), key))
-			}
-		}
-	}
 }
 
 // What a call took is settled in its own period. After that nothing changes, and it is no error.

@@ -76,62 +76,6 @@ func fromWeekday(day time.Weekday) func(*time.Location) Calendar {
 	return func(zone *time.Location) Calendar { return Weeks(zone).FromWeekday(day) }
 }
 
-// A walk over each quarter of an hour of three years, which knows nothing but local dates, finds the same borders.
-func TestPeriodsAgainstAWalk(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"UTC", "Europe/Berlin", "America/Santiago", "America/Havana", "Asia/Beirut",
-		"Africa/Cairo", "Pacific/Apia", "Australia/Lord_Howe", "Asia/Kathmandu", "America/New_York"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			zone := in(t, name)
-			newDay := func(time.Time) bool { return true }
-			walks := []walk{{Days(zone), newDay, time.Time{}}}
-			for weekday := time.Sunday; weekday <= time.Saturday; weekday++ {
-				walks = append(walks, walk{Weeks(zone).FromWeekday(weekday),
-					func(at time.Time) bool { return at.Weekday() == weekday }, time.Time{}})
-			}
-			for _, day := range []int{1, 15, 28, 29, 30, 31} {
-				walks = append(walks, walk{Months(zone).From(day), func(at time.Time) bool {
-					tomorrow := at.Add(26 * time.Hour) // from midnight, or 1:00
-					return at.Day() == day || at.Day() < day && tomorrow.Day() == 1
-				}, time.Time{}})
-			}
-			date := 0
-			for at := time.Date(2026, 1, 1, 0, 0, 0, 0, zone); at.Year() < 2029; at = at.Add(15 * time.Minute) {
-				if at.YearDay() == date {
-					continue
-				}
-				date = at.YearDay()
-				for i := range walks {
-					walks[i].requireBorder(t, at)
-				}
-			}
-		})
-	}
-}
-
-// A walk knows when a new date begins a period.
-type walk struct {
-	calendar Calendar
-	begins   func(date time.Time) bool
-	begun    time.Time // the period that runs, or zero before the first border
-}
-
-// requireBorder checks the first instant of a date, and the instant before.
-func (w *walk) requireBorder(t *testing.T, at time.Time) {
-	t.Helper()
-	if !w.begins(at) {
-		begin, _ := w.calendar.Period(at)
-		require.True(t, begin.Before(at), "%v: a period begins at %v", w.calendar, at)
-		return
-	}
-	if !w.begun.IsZero() {
-		begin, end := w.calendar.Period(at.Add(-1))
-		require.Equal(t, []time.Time{w.begun, at}, []time.Time{begin, end}, "%v before %v", w.calendar, at)
-	}
-	w.begun = at
-}
-
 // Each instant is in one period, periods touch, and none is empty, in any zone.
 func FuzzPeriods(f *testing.F) {
 	names := []string{"UTC", "Pacific/Apia", "America/St_Johns", "America/Santiago", "Asia/Manila", "Africa/Monrovia",
