@@ -1,6 +1,5 @@
-// An observer checks two bounds while processes are killed and stopped, replies are lost, and a
-// replica takes over: no more work runs at once than there are slots, and no more tokens are used in
-// any stretch of time than the bound of leases allows.
+// An observer checks a bound while processes are killed and stopped, replies are lost, and a replica
+// takes over: no more work runs at once than there are slots.
 
 package soak_test
 
@@ -8,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -24,13 +22,12 @@ import (
 
 	"funnel/internal/servertest"
 	"funnel/limiter"
-	"funnel/limiter/lease"
 )
 
 // TestMain runs the tests, or, in a process that a test has started, a program. Programs print what they
 // do, and run until they are killed.
 func TestMain(m *testing.M) {
-	programs := map[string]func(addr string){"slots": holdSlots, "leases": useLeases}
+	programs := map[string]func(addr string){"slots": holdSlots}
 	if program := programs[os.Args[1]]; program != nil {
 		program(os.Args[2])
 	}
@@ -198,98 +195,4 @@ func TestNoMoreThanTheLimitRun(t *testing.T) {
 		require.GreaterOrEqual(t, use, 0.9)
 		require.LessOrEqual(t, calls, 6.0)
 	}
-}
-
-const capacity, interval, d = 400, time.Second / 2000, 50 * time.Millisecond
-
-// In each cycle, processes ask steadily for twice the rate, until steady. At ahead the funnel is empty,
-// and they take tokens ahead. At burst these have lapsed, and they ask for all there is at once. In every
-// other cycle, the replies to calls at ahead come only at burst; in the cycles between, the replies to calls at
-// burst are lost.
-const cycle, steady, ahead, burst = 24 * d, 7 * d, 11 * d, 14 * d
-
-// intoTwoCycles returns how much of two cycles has passed.
-func intoTwoCycles() time.Duration { return time.Since(time.Now().Truncate(2 * cycle)) }
-
-// useLeases is the program of a process with leases. It prints when each call began and ended, and how many
-// tokens it got. The tokens count as used at any instant in between: the process may be stopped there.
-func useLeases(addr string) {
-	late := limiter.WithHook(func(context.Context, limiter.Event) {
-		if into := intoTwoCycles(); into > ahead {
-			time.Sleep(burst - into)
-		}
-	})
-	leases := lease.New(limiter.New(redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}), late), d)
-	ask := func(quantity int) {
-		began := time.Now()
-		ctx, cancel := context.WithDeadline(context.Background(), began.Add(2*d))
-		defer cancel()
-		result, _ := leases.AllowN(ctx, "key", limiter.Every(interval).WithCapacity(capacity), quantity)
-		fmt.Println(began.UnixNano(), time.Now().UnixNano(), result.Allowed)
-	}
-	for at := time.Now().Truncate(d); ; at = at.Add(10 * interval) {
-		time.Sleep(time.Until(at))
-		switch into := at.Sub(at.Truncate(cycle)); {
-		case into < steady:
-			ask(1)
-		case into == ahead:
-			ask(16)
-		case into == burst:
-			for range 3 {
-				go ask(16)
-			}
-		}
-	}
-}
-
-// TestLeasesKeepTheirBound runs twenty processes. In each cycle it kills one of them and starts it again, and
-// stops another for longer than d. While they ask steadily, they get most of what is possible.
-func TestLeasesKeepTheirBound(t *testing.T) {
-	addr := servertest.Proxy(t, servertest.StartModule(t).Addr, func([]byte) (lose bool) {
-		return intoTwoCycles() > cycle+burst && intoTwoCycles() < cycle+burst+d/5
-	})
-	output, processes := "", [20]*exec.Cmd{}
-	for i := range processes {
-		processes[i] = start(t, "leases", addr)
-	}
-	begin, cycles := time.Now().Add(4*d).Truncate(cycle).Add(cycle), servertest.QuickOrLong(2, 50)
-	for i := range cycles {
-		time.Sleep(time.Until(begin.Add(time.Duration(i)*cycle + ahead + time.Duration(i%4)*d)))
-		output += kill(processes[i%20])
-		processes[i%20] = start(t, "leases", addr)
-		stopped := processes[(i+10)%20].Process
-		stopped.Signal(syscall.SIGSTOP)
-		time.AfterFunc(2*d, func() { stopped.Signal(syscall.SIGCONT) })
-	}
-	time.Sleep(4 * d)
-	for _, process := range processes {
-		output += kill(process)
-	}
-
-	var changes [][2]int64
-	calls, granted := 0, 0
-	for line := range strings.Lines(output) {
-		var began, ended, tokens int64
-		fmt.Sscan(line, &began, &ended, &tokens)
-		for range tokens {
-			changes = append(changes, [2]int64{began, 0}, [2]int64{ended, 1})
-		}
-		if since := time.Duration(began - begin.UnixNano()); since >= 0 && since%cycle < steady {
-			calls, granted = calls+1, granted+int(tokens)
-		}
-	}
-	slices.SortFunc(changes, func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
-	began, ended, least, worst := 0.0, 0.0, math.Inf(1), 0.0
-	for _, change := range changes { // in a stretch are what ended by its end, less what began before it
-		leaked := float64(change[0]-begin.UnixNano()) / float64(interval)
-		if change[1] == 0 {
-			least, began = min(least, began-leaked), began+1
-		} else {
-			worst, ended = max(worst, ended+1-leaked-least), ended+1
-		}
-	}
-	share := float64(granted) / float64(min(calls, cycles*int(capacity+steady/interval)))
-	t.Logf("%.0f tokens; %.1f in the worst stretch; %.3f of what is possible", ended, worst, share)
-	require.LessOrEqual(t, worst, float64(capacity+d/interval))
-	require.GreaterOrEqual(t, share, servertest.QuickOrLong(0.2, 0.8)) // 0.8 is for a machine that is not busy
 }
