@@ -74,12 +74,6 @@ var languages = []language{
 		"TEXT\nputs 'went on'\n",
 		[]string{"ruby", "-e"},
 	}, {
-		"perl-redis", `$redis->${\"CL.REFUND"}("user:42", 15, 30, 60, 1, $rows->[0][5]);`, "", "15, 30, 60",
-		"use Redis; print Redis->VERSION",
-		"use strict; use warnings FATAL => 'all'; use Redis; use Time::HiRes 'sleep'; my $redis = Redis->new(server => '127.0.0.1:PORT');\nTEXT",
-		"{ TEXT\nprint \"went on\\n\"; }\n",
-		[]string{"perl", "-e"},
-	}, {
 		"hiredis", `redisReply *refund = redisCommand(c, "CL.REFUND %s 15 30 60 1 %s", "user:42", row->element[5]->str);
 			if (refund == NULL || refund->type == REDIS_REPLY_ERROR) {
 				fprintf(stderr, "%s\n", refund == NULL ? c->errstr : refund->str);
