@@ -4,6 +4,7 @@ package examples_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -25,6 +26,16 @@ func post(t *testing.T, url, body string, headers ...string) (status int, answer
 	return response.StatusCode, answer
 }
 
+func do(t *testing.T, request *http.Request) (*http.Response, string) {
+	client := http.Client{Timeout: servertest.Patience}
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response, string(body)
+}
+
 func callOf(command, key, words string) string {
 	return fmt.Sprintf(`{"command":%q,"rows":[[%q,%s]]}`, command, key, words)
 }
@@ -34,7 +45,8 @@ func callOf(command, key, words string) string {
 func TestPlaygroundIsForItsOwnPage(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartModule(t)
-	url := start(t, "playground", server, "-listen", "127.0.0.1:0").find(t, `msg=serving address=(\S+)`)[1]
+	p := start(t, "playground", server, "-listen", "127.0.0.1:0")
+	url := p.find(t, `msg=serving address=(\S+)`)[1]
 	right := callOf("reserve", "demo", `"15","30","60","1"`)
 	for _, header := range [][]string{
 		{"Origin", "http://example.com"}, {"Origin", "null"}, {"Sec-Fetch-Site", "same-site"},
@@ -56,7 +68,9 @@ func TestPlaygroundIsForItsOwnPage(t *testing.T) {
 		require.Equal(t, http.StatusBadRequest, status, answer)
 		require.Contains(t, answer, says)
 	}
-	response, _ := get(t, url+"/")
+	page, err := http.NewRequest(http.MethodGet, url, nil)
+	require.NoError(t, err)
+	response, _ := do(t, page)
 	require.Equal(t, "default-src 'self'; frame-ancestors 'none'", response.Header.Get("Content-Security-Policy"))
 	require.Equal(t, "nosniff", response.Header.Get("X-Content-Type-Options"))
 	require.Zero(t, server.Client(t).DBSize(t.Context()).Val())
@@ -65,6 +79,7 @@ func TestPlaygroundIsForItsOwnPage(t *testing.T) {
 	require.Equal(t, http.StatusOK, status, answer)
 	key := server.Client(t).RandomKey(t.Context()).Val()
 	require.Regexp(t, `^playground:[a-z2-7]{4}:demo$`, key, "each run has keys of its own")
+	p.interrupt(t)
 }
 
 // As another user than the default one, and without the module.

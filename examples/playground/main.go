@@ -20,8 +20,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"funnel/examples/internal/web"
 )
 
 func main() {
@@ -48,7 +46,7 @@ func main() {
 	rdb := redis.NewClient(options)
 	defer rdb.Close()
 
-	if err := web.Serve(*listen, 5*time.Second, handler(store{rdb, *prefix}), logger); err != nil {
+	if err := serve(*listen, 5*time.Second, handler(store{rdb, *prefix}), logger); err != nil {
 		logger.Error("the server has failed", "error", err)
 		os.Exit(1)
 	}

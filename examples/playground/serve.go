@@ -1,5 +1,4 @@
-// Package web serves the examples that are web servers.
-package web
+package main
 
 import (
 	"context"
@@ -12,10 +11,10 @@ import (
 	"time"
 )
 
-// Serve serves until the program is told to end, and then lets the requests end that have
+// serve serves until the program is told to end, and then lets the requests end that have
 // begun. A connection is closed whose client takes longer than timeout to send a request,
 // or the next one.
-func Serve(address string, timeout time.Duration, handler http.Handler, logger *slog.Logger) error {
+func serve(address string, timeout time.Duration, handler http.Handler, logger *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	listener, err := net.Listen("tcp", address)
