@@ -162,6 +162,7 @@ func TestWrongQuotas(t *testing.T) {
 	for want, limit := range map[string]limiter.Limit{
 		"a limit of 3 per day in no zone: the zone must not be nil":   limiter.Daily(3, nil),
 		"a limit of -1 per week in UTC: limit must be at least 0":     limiter.Weekly(-1, time.UTC),
+		"a limit of -1 per month in UTC: limit must be at least 0":    limiter.Monthly(-1, time.UTC),
 		"a limit of 3 per month from day 32 in UTC: a month must":     limiter.Monthly(3, time.UTC).From(32),
 		"a limit of 3 per period that is not valid: From(2) is for":   limiter.Weekly(3, time.UTC).From(2),
 		"a limit of 3 per period that is not valid: FromWeekday(Mond": limiter.PerSecond(3).FromWeekday(time.Monday),

@@ -154,20 +154,3 @@ func TestCheck(t *testing.T) {
 	require.True(t, Calendar{}.IsZero())
 	require.False(t, Weeks(nil).IsZero())
 }
-
-func TestString(t *testing.T) {
-	t.Parallel()
-	berlin := in(t, "Europe/Berlin")
-	for want, c := range map[string]Calendar{
-		"per day in Europe/Berlin":              Days(berlin),
-		"per week in Europe/Berlin":             Weeks(berlin),
-		"per week from Sunday in Europe/Berlin": Weeks(berlin).FromWeekday(time.Sunday),
-		"per month in UTC":                      Months(time.UTC),
-		"per month from day 31 in UTC":          Months(time.UTC).From(31),
-		"per month in no zone":                  Months(nil),
-		"until 2026-11-30T23:00:00Z":            Once(time.Date(2026, 12, 1, 0, 0, 0, 0, berlin)),
-		"per period that is not valid":          Days(berlin).From(2),
-	} {
-		require.Equal(t, want, c.String())
-	}
-}
