@@ -1,12 +1,8 @@
-// Numbers are read and written exactly, and a word that is no number of the contract is refused.
+// A word that is no number of the contract is refused, and the others are read exactly.
 
 package command
 
 import (
-	"fmt"
-	"math"
-	"math/rand/v2"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -14,41 +10,6 @@ import (
 
 	"funnel/internal/contract"
 )
-
-// staleDecimal is a Decimal of an earlier call.
-func staleDecimal() Decimal {
-	return Decimal{Start: 7, End: 9, Bytes: [DecimalCapacity]byte{'x', 'x', 'x'}}
-}
-
-// TestDecimals writes numbers as they are, and nanoseconds as seconds: all halves of eight
-// digits, each beside some others, numbers of any length, and random ones.
-func TestDecimals(t *testing.T) {
-	check := func(number int64) {
-		integer, seconds := staleDecimal(), staleDecimal()
-		integer.setInteger(number)
-		seconds.setSeconds(number)
-		wantInteger, wantSeconds := strconv.FormatInt(number, 10), fmt.Sprintf("%d.%09d", number/1e9, number%1e9)
-		wantSeconds = strings.TrimSuffix(strings.TrimRight(wantSeconds, "0"), ".")
-		if integer.text() != wantInteger || seconds.text() != wantSeconds { // require is slow
-			require.Equal(t, []string{wantInteger, wantSeconds}, []string{integer.text(), seconds.text()})
-		}
-	}
-	check(math.MaxInt64)
-	for power := int64(1); power <= 1e18/10; power *= 10 {
-		for _, number := range []int64{power - 1, power, power + 1, 10*power - 1, 10 * power, 10*power + 1, math.MaxInt64 / power * power} {
-			check(number)
-		}
-	}
-	for half := range int64(10_000) {
-		for _, other := range []int64{0, 1, 99, 100, 5000, 9999} {
-			check(half*10_000 + other)
-			check(other*10_000 + half)
-		}
-	}
-	for range 100_000 {
-		check(rand.Int64() >> rand.IntN(63))
-	}
-}
 
 // FuzzParse compares with patterns and arithmetic of any size.
 func FuzzParse(f *testing.F) {
