@@ -100,38 +100,6 @@ func TestPoliciesOfADeadServer(t *testing.T) {
 	}
 }
 
-// A server that has no memory left, denies access, is a replica, or lacks one, has failed, whatever
-// it replies.
-func TestPoliciesOfAServerThatRepliesErrors(t *testing.T) {
-	t.Parallel()
-	for source, client := range map[limiter.Source]*redis.Client{
-		limiter.FromModule: servertest.StartClient(t), limiter.FromScript: withoutModule(t).Client(t),
-	} {
-		for _, c := range []struct{ fail, repair, want string }{
-			{"config set maxmemory 1", "config set maxmemory 0", "OOM"},
-			{"acl setuser default -@all +acl", "acl setuser default +@all", "NOPERM"},
-			{"replicaof 127.0.0.1 1", "replicaof no one", "READONLY"},
-			{"config set min-replicas-to-write 1", "config set min-replicas-to-write 0", "NOREPLICAS"},
-			{"acl setuser default -time -cl.reserve", "acl setuser default +@all", "script"}, // may not call TIME
-		} {
-			var recorded recorder
-			l := limiter.New(client, limiter.OnFailure(limiter.FailOpen), limiter.WithHook(recorded.hook))
-			if source == limiter.FromScript {
-				c.fail = strings.TrimSuffix(c.fail, " -cl.reserve") // which is not known
-			}
-			servertest.Call(t, client, c.fail)
-			for range 4 {
-				require.Equal(t, limiter.FromOpen, allow(t, l, "key", fifteenPerDay).Source, c.want)
-				require.ErrorContains(t, recorded.last().Cause, c.want)
-			}
-			servertest.Call(t, client, c.repair)
-			if l = limiter.New(client); c.want != "script" {
-				require.Equal(t, source, allow(t, l, "key", fifteenPerDay).Source, "%s opens no breaker", c.want)
-			}
-		}
-	}
-}
-
 // One key that fails beside good ones is one outage, not thousands. A logger may call the Limiter, and
 // a logger that blocks delays its own call only.
 func TestOutageIsLoggedTwice(t *testing.T) {
