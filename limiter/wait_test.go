@@ -105,6 +105,13 @@ func TestMaxWait(t *testing.T) {
 		require.NoError(t, local.Wait(ctx, "key", limiter.Every(time.Nanosecond)))
 		require.ErrorIs(t, local.Wait(ctx, "key", limiter.Every(time.Nanosecond)), context.DeadlineExceeded)
 
+		full, all := limiter.NewLocal(), limiter.Request{"key", fifteenPerDay, 15}
+		_, err := full.WaitAll(ctx, all)
+		require.NoError(t, err)
+		results, err := full.WaitAll(ctx, all)
+		require.ErrorIs(t, err, limiter.ErrWaitTooLong)
+		require.True(t, results.Limited())
+
 		// What is due just in time is waited for.
 		for _, interval := range []time.Duration{time.Nanosecond, time.Second} {
 			begin, exact := time.Now(), limiter.NewLocal(limiter.WithMaxWait(interval))
@@ -114,34 +121,5 @@ func TestMaxWait(t *testing.T) {
 			}
 			require.Equal(t, interval, time.Since(begin))
 		}
-	})
-}
-
-// A caller that waits for several funnels asks again when the funnel that limits has leaked.
-func TestWaitAll(t *testing.T) {
-	t.Parallel()
-	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
-		ctx, l := context.Background(), limiter.New(client)
-		wait := func(quick, slow int) (limiter.Results, error) {
-			tenth := limiter.Every(100 * time.Millisecond)
-			return l.WaitAll(ctx, limiter.Request{"quick", tenth, quick}, limiter.Request{"slow", perDay(30), slow})
-		}
-		start := time.Now()
-		for i := range 4 {
-			results, err := wait(1, 1)
-			require.NoError(t, err)
-			require.Equal(t, []any{29 - i, 1, source}, []any{results[1].Remaining, results[0].Allowed, results[0].Source})
-		}
-		require.GreaterOrEqual(t, time.Since(start), 300*time.Millisecond)
-		_, err := wait(2, 1)
-		require.ErrorIs(t, err, limiter.ErrNeverFits)
-
-		// It gives up at once where the deadline would be too early.
-		ctx, cancel := context.WithTimeout(ctx, time.Hour)
-		defer cancel()
-		results, err := wait(1, 30)
-		require.ErrorIs(t, err, limiter.ErrWaitTooLong)
-		require.NoError(t, ctx.Err(), "at once")
-		require.True(t, results.Limited())
 	})
 }
