@@ -44,6 +44,7 @@ func TestErrInvalid(t *testing.T) {
 	errs := calls(ctx, l, limiter.Limit{}, 1, limiter.Slots{})
 	_, errs["Settle nil"] = l.Settle(ctx, nil, 0)
 	_, errs["AllowAll of nothing"] = l.AllowAll(ctx)
+	_, errs["AllowAll of no tokens"] = l.AllowAll(ctx, limiter.Request{"key", fifteenPerDay, 0})
 	errs["a quantity below 0"] = l.WaitN(ctx, "key", fifteenPerDay, -1)
 	for name, err := range errs {
 		require.ErrorIs(t, err, limiter.ErrInvalid, name)

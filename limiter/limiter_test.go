@@ -93,48 +93,6 @@ func testQuantities(t *testing.T, source limiter.Source, make func(...limiter.Op
 	}
 }
 
-// The tokens of several requests are taken from all funnels or from none.
-func TestAllowAll(t *testing.T) {
-	t.Parallel()
-	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
-		const token, never = 96 * time.Minute, limiter.NoRetry
-		var recorded recorder
-		ctx, l := context.Background(), limiter.New(client, limiter.WithHook(recorded.hook))
-		for _, c := range []struct {
-			name    string
-			a, b    int // quantities
-			limited bool
-			retry   time.Duration
-			want    string // allowed, remaining and limited of a, then of b
-		}{
-			{"both fit", 10, 1, false, 0, "10 5 false, 1 29 false"},
-			{"one does not fit", 7, 1, true, 2 * token, "0 5 true, 0 29 false"},
-			{"the other never fits", 7, 31, true, never, "0 5 true, 0 29 true"},
-			{"one never fits", 16, 1, true, never, "0 5 true, 0 29 false"},
-			{"both fit exactly", 5, 29, false, 0, "5 0 false, 29 0 false"},
-			{"neither fits", 1, 2, true, 2 * token / 2, "0 0 true, 0 0 true"},
-		} {
-			results, err := l.AllowAll(ctx, limiter.Request{"a", fifteenPerDay, c.a}, limiter.Request{"b", perDay(30), c.b})
-			require.NoError(t, err, c.name)
-			require.Equal(t, c.limited, results.Limited(), c.name)
-			require.InDelta(t, c.retry, results.RetryAfter(), float64(time.Minute), c.name)
-			got := func(r limiter.Result) string { return fmt.Sprint(r.Allowed, r.Remaining, r.Limited()) }
-			require.Equal(t, c.want, got(results[0])+", "+got(results[1]), c.name)
-			require.Equal(t, []any{"a", "b", source}, []any{results[0].Key, results[1].Key, results[1].Source}, c.name)
-			events := recorded.all()
-			require.Equal(t, []limiter.Result(results), []limiter.Result{events[0].Result, events[1].Result}, c.name)
-			recorded = recorder{}
-			require.Equal(t, !c.limited, results[0].Receipt > 0 && results[1].Receipt > 0, c.name)
-		}
-
-		forgotten := limiter.Request{Key: "a", Limit: fifteenPerDay}
-		_, err := l.AllowAll(ctx, forgotten)
-		require.ErrorContains(t, err, "use Peek")
-		_, err = l.WaitAll(ctx, forgotten)
-		require.ErrorContains(t, err, "use Peek")
-	})
-}
-
 func TestResetEmptiesTheFunnel(t *testing.T) {
 	t.Parallel()
 	ctx, client := t.Context(), connect(t, limiter.FromModule)

@@ -102,21 +102,6 @@ func testQuotas(t *testing.T, source limiter.Source, rdb limiter.Client) {
 	require.Equal(t, 15, peeked.Remaining, "after Reset")
 }
 
-// A quota stands beside a rate and slots in one call, which takes all or nothing.
-func TestQuotasBesideOtherRows(t *testing.T) {
-	t.Parallel()
-	inEachWay(t, func(t *testing.T, _ limiter.Source, rdb limiter.Client) {
-		l, quota := withWall(rdb, 0), limiter.Daily(10, noon())
-		for _, c := range []struct{ used, slots, rate, left int }{{4, 2, 14, 6}, {7, 2, 14, 6}, {6, 1, 13, 0}} {
-			got, err := l.TryAcquire(t.Context(), "slots", limiter.Slots{Max: 3, TTL: time.Hour},
-				limiter.Request{"rate", fifteenPerDay, 1}, limiter.Request{"quota", quota, c.used})
-			require.NoError(t, err)
-			require.Equal(t, []any{c.used == 7, c.slots, c.rate, c.left},
-				[]any{got.Limited(), got.Slots.Remaining, got.Requests[0].Remaining, got.Requests[1].Remaining}, "%+v", c)
-		}
-	})
-}
-
 // What a call took is settled in its own period. After that nothing changes, and it is no error.
 func TestSettleQuotas(t *testing.T) {
 	t.Parallel()
