@@ -102,44 +102,6 @@ func testQuotas(t *testing.T, source limiter.Source, rdb limiter.Client) {
 	require.Equal(t, 15, peeked.Remaining, "after Reset")
 }
 
-// What a call took is settled in its own period. After that nothing changes, and it is no error.
-func TestSettleQuotas(t *testing.T) {
-	t.Parallel()
-	inEachWay(t, func(t *testing.T, source limiter.Source, rdb limiter.Client) {
-		ctx, l, limit := t.Context(), withWall(rdb, 0), limiter.Daily(15, noon())
-		for _, c := range []struct {
-			name      string
-			over      bool // the period of the call
-			used      int
-			remaining int
-		}{
-			{"less used", false, 4, 11}, {"more used", false, 20, 0},
-			{"less used, and the period is over", true, 4, 5}, {"more used, and the period is over", true, 20, 5},
-		} {
-			result, err := l.AllowN(ctx, c.name, limit, 10)
-			require.NoError(t, err, c.name)
-			if c.over {
-				result.Receipt -= int64(24 * time.Hour)
-			}
-			settled, err := l.Settle(ctx, &result, c.used)
-			require.NoError(t, err, c.name)
-			require.Equal(t, []any{c.used, int64(0)}, []any{result.Allowed, result.Receipt}, c.name)
-			require.Equal(t, []any{limit, source}, []any{settled.Limit, settled.Source}, c.name)
-			if c.over && c.used > 10 {
-				require.Equal(t, result, settled, "%s: a copy, since nothing is sent", c.name)
-			}
-			peeked, err := l.Peek(ctx, c.name, limit)
-			require.NoError(t, err, c.name)
-			require.Equal(t, c.remaining, peeked.Remaining, c.name)
-		}
-		asked, err := l.AllowN(ctx, "charged later", limit, 0)
-		require.NoError(t, err)
-		settled, err := l.Settle(ctx, &asked, 7)
-		require.NoError(t, err)
-		require.Equal(t, 8, settled.Remaining, "without a receipt, the period that runs is charged")
-	})
-}
-
 func TestWrongQuotas(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
