@@ -1,4 +1,5 @@
-// docs/commands.md shows what the module replies, and has every error and every field of INFO.
+// docs/commands.md and docs/alternatives.md show what servers reply. The former has every error and every field of
+// INFO.
 
 package command_test
 
@@ -16,38 +17,65 @@ import (
 	"funnel/internal/rediscli"
 	"funnel/internal/servertest"
 	"funnel/test/pages/page"
-	"funnel/test/pages/transcript"
 )
 
 func commandsPage(t *testing.T) string { return page.Read(t, "../../docs/commands.md") }
 
-// TestDocs runs every transcript of docs/commands.md, each on an empty server. The server's clock
-// stands still, except at lines such as "(1.5 seconds later)".
+// TestDocs runs every transcript of the pages, each on an empty server. The server's clock stands still, except
+// at lines such as "(1.5 seconds later)".
 func TestDocs(t *testing.T) {
+	for name, least := range map[string]int{"commands.md": 20, "alternatives.md": 25} {
+		t.Run(name, func(t *testing.T) {
+			ran := 0
+			for _, block := range page.Blocks(t, "../../docs/"+name) {
+				if kind, _, _ := strings.Cut(block.Mark, ": "); kind != "not run" {
+					ran += runTranscript(t, block)
+				}
+			}
+			require.Greater(t, ran, least)
+		})
+	}
+}
+
+// runTranscript returns how many commands it has run. A prompt without a name shows a reply as redis-cli does in a
+// terminal, others show it on one line. Commands of the prompt redis are the server's own. It expires keys by a clock
+// that a test cannot set: its keys expire sooner instead. Other software is not asked.
+func runTranscript(t *testing.T, block page.Block) (ran int) {
 	server, client := servertest.Shared(t)
-	clock, ran := servertest.ClockOf(client), 0
-	for _, block := range page.Blocks(t, "../../docs/commands.md") {
-		require.NoError(t, client.FlushAll(t.Context()).Err())
-		now := servertest.Epoch
-		clock.Set(t, now)
-		wire := server.Wire(t)
-		for _, entry := range transcript.Parse(block.Text) {
-			if entry.Step != "" {
-				var seconds float64
-				_, err := fmt.Sscanf(entry.Step, "%g seconds later", &seconds)
-				require.NoError(t, err, entry.Step)
-				now = now.Add(time.Duration(seconds * float64(time.Second)))
+	clock, wire, now, asked := servertest.ClockOf(client), server.Wire(t), servertest.Epoch, ""
+	for _, entry := range parseTranscript(block.Text) {
+		if entry.step == "" {
+			asked = entry.prompt
+		}
+		if asked != "" && asked != "funnel" && asked != "redis" {
+			continue
+		}
+		if entry.step != "" {
+			var passed float64
+			var unit string
+			_, err := fmt.Sscanf(entry.step, "%g %s later", &passed, &unit)
+			require.NoError(t, err, entry.step)
+			later := time.Duration(passed * float64(map[byte]time.Duration{'s': time.Second, 'm': time.Minute}[unit[0]]))
+			if asked != "redis" {
+				now = now.Add(later)
 				clock.Set(t, now)
 				continue
 			}
-			words, err := transcript.Words(entry.Command)
-			require.NoError(t, err)
-			require.NotEmpty(t, words, "line %d: the block does not begin with a command", block.Line)
-			require.Equal(t, entry.Reply, rediscli.Lines(wire.MustDo(t, words...)), "line %d and below: %s", block.Line, entry.Command)
-			ran++
+			for _, key := range client.Keys(t.Context(), "*").Val() {
+				expiry := servertest.ExpiryOf(t, client, key) - later.Milliseconds()
+				require.NoError(t, client.Do(t.Context(), "pexpireat", key, expiry).Err())
+			}
+			continue
 		}
+		reply := wire.MustDo(t, wordsOf(t, entry.command)...)
+		got := rediscli.Lines(reply)
+		if asked != "" {
+			got = []string{strings.NewReplacer("[", "", "]", "").Replace(fmt.Sprint(reply))}
+		}
+		require.Equal(t, entry.reply, got, "line %d and below: %s", block.Line, entry.command)
+		ran++
 	}
-	require.Greater(t, ran, 20)
+	return ran
 }
 
 func TestDocsHaveEveryError(t *testing.T) {

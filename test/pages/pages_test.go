@@ -35,6 +35,8 @@ func pages(t *testing.T) []string {
 	return append(paths, "README.md", "README.zh-CN.md")
 }
 
+var prompt = regexp.MustCompile(`^[a-z-]*> `)
+
 // TestEveryBlockIsRunOrSaysWhyNot: a comment before each block says which test runs it. The NAME of
 // "test: NAME" is a string of a test package that also names the page.
 func TestEveryBlockIsRunOrSaysWhyNot(t *testing.T) {
@@ -50,8 +52,8 @@ func TestEveryBlockIsRunOrSaysWhyNot(t *testing.T) {
 		name := strings.Replace(filepath.Base(path), ".zh-CN", "", 1) + `"`
 		for _, block := range page.Blocks(t, filepath.Join(top, path)) {
 			kind, rest, _ := strings.Cut(block.Mark, ": ")
-			// test/command runs all transcripts of its page.
-			isTranscript := path == "docs/commands.md" && strings.HasPrefix(block.Text, "> ")
+			// test/command runs all transcripts of these pages.
+			isTranscript := (path == "docs/commands.md" || path == "docs/alternatives.md") && prompt.MatchString(block.Text)
 			fine := isTranscript || kind == "grammar" || kind == "not run" && len(rest) > 10
 			for _, tests := range packages {
 				fine = fine || kind == "test" && strings.Contains(tests, name) && strings.Contains(tests, `"`+rest+`"`)
