@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -222,6 +221,22 @@ var stories = map[string][]step{
 		{"0s", "cl.charge f 1 1 1 1 new 1 SLOTS 5120927236.854775808 b", string(contract.ErrEnd.Of(2)), "k{a:1422479h47m16.855s}"},
 		{"0s", "cl.refund k 2 SLOTS 5120927236.854775808 a", "0 0 [0 2 2 0 0 5120927236.855]", ""},
 	},
+	"a quota is used until its period ends, and then anew": {
+		{"0s", "cl.reserve k 10 UNTIL ^60s 4", "0 0 [0 10 6 0 60 ^60s]", "k=used:4@1m0s"},
+		{"20s", "cl.reserve k 10 until ^60s 6 0", "0 0 [0 10 0 0 40 ^60s]", "k=used:10@1m0s"},
+		{"20s", "cl.reserve k 10 Until ^60s 1", "1 40 [1 10 0 40 40]", "k=used:10@1m0s"},
+		{"20s", "cl.reserve k 10 UNTIL ^60s 11", "1 -1 [1 10 0 -1 40]", "k=used:10@1m0s"},
+		{"20s", "cl.reserve k 10 UNTIL ^60s 0", "0 0 [0 10 0 0 40]", "k=used:10@1m0s"},
+		{"59.999999999s", "cl.reserve k 10 UNTIL ^60s 1", "1 0.000000001 [1 10 0 0.000000001 0.000000001]", "k=used:10@1m0s"},
+		{"60s", "cl.reserve k 10 UNTIL ^60s 1", "ENDED until must be later than the server's clock", "k=used:10@1m0s"},
+		{"60s", "cl.reserve k 10 UNTIL ^120s 1", "0 0 [0 10 9 0 60 ^120s]", "k=used:1@2m0s"},
+	},
+	"quotas, slots and tokens are taken all or none": {
+		{"0s", "cl.reserve f 2 1 1 1 s 1 SLOTS 30 a k 9 UNTIL ^60s 4", "0 0 [0 2 1 0 1 1s] [0 1 0 0 30] [0 9 5 0 60 ^60s]", "f=1s k=used:4@1m0s s{a:30s}"},
+		{"0s", "cl.reserve f 2 1 1 1 s 1 SLOTS 40 a k 9 UNTIL ^60s 6", "1 60 [0 2 1 0 1] [0 1 0 0 30 30] [1 9 5 60 60]", "f=1s k=used:4@1m0s s{a:30s}"},
+		{"0s", "cl.reserve k 9 UNTIL ^60s 1 s 1 SLOTS 40 b", "1 30 [0 9 5 0 60] [1 1 0 30 30]", "f=1s k=used:4@1m0s s{a:30s}"},
+		{"0s", "cl.refund s 1 SLOTS 40 a k 9 UNTIL ^60s 4 f 2 1 1 1", "0 0 [0 1 1 0 0 30] [0 9 9 0 0] [0 2 2 0 0]", ""},
+	},
 }
 
 // stateOf is the TAT of each key, after the first instant, or its slots, or what is used of its quota. It
@@ -307,9 +322,7 @@ func withInstants(text string) string {
 func TestStories(t *testing.T) {
 	_, client := servertest.Shared(t)
 	clock := servertest.ClockOf(client)
-	all := maps.Clone(stories)
-	maps.Copy(all, quotaStories)
-	for name, steps := range all {
+	for name, steps := range stories {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, client.FlushAll(t.Context()).Err())
 			for _, step := range steps {
