@@ -1,11 +1,10 @@
-// Calls under which the tests of this package kill, promote and move servers, and what must hold
-// afterwards.
+// Calls under which the tests of this package copy and move funnels, and what must hold afterwards.
 
 package replication_test
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -20,25 +19,17 @@ import (
 	"funnel/internal/servertest"
 )
 
-// A load is a number of workers and a tally of their calls. A call takes a token from each of the two
-// funnels of a group, and uses one of its quota, all or none. No funnel leaks during a test. So a group must hold at least the tokens
-// that are known to be safe, and at most the tokens that were asked for. If nothing has failed, both are
-// the same number.
+// A load is a number of workers and a tally of their calls. A call takes a token from each of the two funnels of a
+// group, and uses one of its quota, all or none. No funnel leaks during a test, and no call fails. So each row of a
+// group holds as many tokens as clients were granted.
 type load struct {
 	mutex    sync.Mutex
-	groups   [100]group
+	granted  [100]int64 // tokens, by group
+	failed   error
 	answered atomic.Int64 // calls
-	failed   int64        // calls without a reply, or with an error
 
 	stopping atomic.Bool
 	workers  sync.WaitGroup
-}
-
-// A group counts tokens of each of its rows.
-type group struct {
-	asked   int64 // of calls that have taken them, or may have
-	granted int64
-	safe    int64 // granted, and on a disk or a replica
 }
 
 // callOf returns a call for a group. Every other group has a funnel that is small and soon full.
@@ -64,40 +55,25 @@ func (l *load) start(t testing.TB, client redis.UniversalClient) {
 	t.Cleanup(l.stop)
 }
 
-// callBatch reports whether the connection still stands.
-func (l *load) callBatch(client redis.UniversalClient) (connected bool) {
+// callBatch reports whether no call has failed.
+func (l *load) callBatch(client redis.UniversalClient) bool {
 	ctx, pipeline := context.Background(), client.Pipeline()
-	numbers, replies := rand.Perm(len(l.groups))[:16], make([]*redis.Cmd, 16)
-	l.mutex.Lock()
+	numbers, replies := rand.Perm(len(l.granted))[:16], make([]*redis.Cmd, 16)
 	for i, number := range numbers {
 		replies[i] = pipeline.Do(ctx, callOf("cl.reserve", number)...)
-		l.groups[number].asked++
 	}
-	l.mutex.Unlock()
 	_, _ = pipeline.Exec(ctx) // each call has an error of its own
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	connected = true
 	for i, number := range numbers {
-		group := &l.groups[number]
 		reply, err := replies[i].Slice()
-		var refusal redis.Error
-		switch {
-		case err == nil && reply[0] == int64(0):
-			group.granted++
-			l.answered.Add(1)
-		case err == nil:
-			group.asked--
-			l.answered.Add(1)
-		case errors.As(err, &refusal):
-			group.asked--
-			l.failed++
-		default: // nobody knows whether it was executed
-			l.failed++
-			connected = false
+		l.failed = cmp.Or(l.failed, err)
+		if err == nil && reply[0] == int64(0) {
+			l.granted[number]++
 		}
 	}
-	return connected
+	l.answered.Add(int64(len(numbers)))
+	return l.failed == nil
 }
 
 // goOn waits until so many more calls were answered.
@@ -111,40 +87,15 @@ func (l *load) stop() {
 	l.workers.Wait()
 }
 
-// granted returns how many tokens clients were granted, by group.
-func (l *load) granted() (tokens []int64) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	for _, group := range l.groups {
-		tokens = append(tokens, group.granted)
-	}
-	return tokens
-}
-
-// keep counts tokens as safe, by group: they are on a disk or a replica.
-func (l *load) keep(tokens []int64) {
-	for i := range tokens {
-		l.groups[i].safe = tokens[i]
-	}
-}
-
-// audit requires that a server holds no fewer tokens than are safe, and no more than were asked for. No
-// workers may run. From then on the load counts what the server holds. audit returns how many granted
-// tokens are lost.
-func (l *load) audit(t testing.TB, client redis.UniversalClient) (lost int64) {
-	for i, held := range heldBy(t, client) {
-		group := &l.groups[i]
-		require.GreaterOrEqual(t, held, group.safe, "tokens in group %d: a safe one is lost", i)
-		require.LessOrEqual(t, held, group.asked, "tokens in group %d: some were not asked for", i)
-		lost += max(0, group.granted-held)
-		group.asked, group.granted, group.safe = held, held, held
-	}
-	return lost
+// requireHeld requires that a server holds what was granted. No workers may run.
+func (l *load) requireHeld(t testing.TB, client redis.UniversalClient) {
+	require.NoError(t, l.failed)
+	require.Equal(t, l.granted[:], heldBy(t, client))
 }
 
 // heldBy returns the number of tokens in the rows of each group.
 func heldBy(t testing.TB, client servertest.Commander) (tokens []int64) {
-	for i := range (&load{}).groups {
+	for i := range len(load{}.granted) {
 		reply, err := client.Do(context.Background(), callOf("cl.peek", i)...).Slice()
 		require.NoError(t, err)
 		var held []int64
