@@ -1,12 +1,9 @@
-// The manifest of docs/kubernetes.md makes a container that is ready, and its values make a server
-// that has the module. The names in each match each other.
+// The manifest of docs/kubernetes.md makes a container that is ready. Its names match each other.
 
 package image_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,13 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"funnel/internal/servertest"
 	"funnel/test/pages/page"
 )
 
-// decode returns the YAML documents of a block of docs/kubernetes.md.
-func decode(t *testing.T, block string) (documents []any) {
-	for text := range strings.SplitSeq(page.Marked(t, top+"/docs/kubernetes.md", block), "---\n") {
+// manifest returns the YAML documents of docs/kubernetes.md.
+func manifest(t *testing.T) (documents []any) {
+	for text := range strings.SplitSeq(page.Marked(t, top+"/docs/kubernetes.md", "funnel.yaml"), "---\n") {
 		var document any
 		require.NoError(t, yaml.Unmarshal([]byte(text), &document))
 		documents = append(documents, document)
@@ -49,7 +45,7 @@ func words(list any) (words []string) {
 }
 
 func TestManifestOfThePage(t *testing.T) {
-	documents := decode(t, "funnel.yaml")
+	documents := manifest(t)
 	service, set := documents[0], documents[1]
 	pod, labels := at(set, "spec.template.spec"), at(set, "spec.template.metadata.labels")
 	funnel, user := at(pod, "containers.0"), at(pod, "securityContext")
@@ -73,19 +69,4 @@ func TestManifestOfThePage(t *testing.T) {
 		box.exec(t, words(at(funnel, "readinessProbe.exec.command"))...)
 		box.exec(t, words(at(funnel, "startupProbe.exec.command"))...)
 	})
-}
-
-func TestValuesOfThePage(t *testing.T) {
-	values := decode(t, "values.yaml")[0]
-	mounts, path := at(values, "extraVolumeMounts"), at(values, "extraVolumeMounts.0.mountPath").(string)
-	require.Equal(t, at(values, "extraVolumes.0.name"), at(mounts, "0.name"))
-	require.Equal(t, mounts, at(values, "extraInitContainers.0.volumeMounts"))
-
-	command := words(at(values, "extraInitContainers.0.command"))
-	require.Contains(t, read(t, "Dockerfile"), " "+command[1]+"\n")
-	inImage, folder := filepath.Join(t.TempDir(), "funnel.so"), t.TempDir()
-	require.NoError(t, os.Symlink(servertest.Module(t), inImage))
-	page.Shell(t, "", 0, strings.Join([]string{command[0], inImage, strings.Replace(command[2], path, folder, 1)}, " "))
-	line := strings.Replace(at(values, "valkeyConfig").(string), path, folder, 1)
-	requireReply(t, servertest.Start(t, page.WithModule(t, line)).Client(t), 15)
 }
