@@ -48,7 +48,9 @@ type DrawnRow struct {
 
 var (
 	oddWords = []string{"", "0", "-1", "01", "x", "1e9", "0.0009", "9223372036854775808", "9223372036.854775808", "SLOT", "SLOTSS",
-		"UNTI", "UNTILL", strings.Repeat("h", 255), strings.Repeat("h", 256), strings.Repeat("\xff", 100)}
+		"UNTI", "UNTILL", strings.Repeat("h", 255), strings.Repeat("h", 256), strings.Repeat("\xff", 100),
+		"-0", "+1", " 1", "1.", ".5", "1e3", "inf", "１", "\x00", "1\x00", "*1\r\n$4\r\nPING\r\n", "%s%n%d", "0.0000000001",
+		"18446744073709551617", strings.Repeat("1", 1000)}
 
 	oddValues = []Value{{}, {Type: "list"}, {Type: "zset", Scores: map[string]float64{"h": 1}},
 		{Type: "string"}, {Type: "string", Text: "abc"}, {Type: "string", Text: "-1"}, {Type: "string", Text: "01"},

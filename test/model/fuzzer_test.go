@@ -22,8 +22,8 @@ import (
 )
 
 // TestNoInputBreaksTheServerOrItsAnswers is a fuzzer. It speaks to a real server as a
-// client that calls our commands with all kinds of arguments, plainly, in transactions,
-// scripts and functions, or has the script decide, and works on the same keys with other
+// client that calls our commands with all kinds of arguments, plainly, in transactions and
+// scripts, or has the script decide, and works on the same keys with other
 // commands. After each step, replies, values and expiries are compared with a model of the server.
 //
 //	FUNNEL_FUZZ_TIME   how long, such as 20m
@@ -116,22 +116,15 @@ type fuzzer struct {
 	steps, commands int
 }
 
-const fuzzLibrary = `#!lua name=fuzz
-	local function run(_, words)
-		local replies, at = {}, 1
-		while at <= #words do
-			local length = tonumber(words[at])
-			replies[#replies + 1] = redis.pcall(unpack(words, at + 1, at + length))
-			at = at + 1 + length
-		end
-		return replies
+// fuzzScript executes commands, each with its number of words in front.
+const fuzzScript = `
+	local replies, at = {}, 1
+	while at <= #ARGV do
+		local length = tonumber(ARGV[at])
+		replies[#replies + 1] = redis.pcall(unpack(ARGV, at + 1, at + length))
+		at = at + 1 + length
 	end
-	redis.register_function('run', run)`
-
-// The same as a script, which receives its words as ARGV.
-var fuzzScript = strings.NewReplacer(
-	"#!lua name=fuzz", "", "redis.register_function('run', run)", "return run(KEYS, ARGV)",
-).Replace(fuzzLibrary)
+	return replies`
 
 func newFuzzer(t *testing.T, seed uint64, options servertest.Options, mode contract.Mode) *fuzzer {
 	options.Config = []string{"--save", "", "--appendonly", "yes", "--appendfsync", "no",
@@ -149,9 +142,6 @@ func newFuzzer(t *testing.T, seed uint64, options servertest.Options, mode contr
 	const clock = "local clock = {table.remove(KEYS, 1), table.remove(KEYS, 1)}\n" // the time, from two keys
 	script := clock + strings.ReplaceAll(limiter.Script(), "redis.call('TIME')", "clock")
 	f.script = f.wire.MustDo(t, "script", "load", script).(string)
-	if !f.alone && servertest.Since7(t) {
-		f.send("fuzz", "function", "load", fuzzLibrary)
-	}
 	f.setClock(f.model.now)
 	f.finish()
 	return f
@@ -255,10 +245,8 @@ func (f *fuzzer) step() {
 		f.send(f.apply(words), words...)
 	case dice < 0.86:
 		f.transaction()
-	case dice < 0.92:
-		f.inLua("eval", fuzzScript)
-	case dice < 0.97 && servertest.Since7(f.t):
-		f.inLua("fcall", "run")
+	case dice < 0.97:
+		f.inLua()
 	default: // the server leaves out the reply
 		words := f.command()
 		f.sendSilently("client", "reply", "skip")
@@ -338,9 +326,8 @@ func (f *fuzzer) decideByScript(words []string) {
 	}
 }
 
-func (f *fuzzer) inLua(words ...string) {
-	words = append(words, "0")
-	var replies []any
+func (f *fuzzer) inLua() {
+	words, replies := []string{"eval", fuzzScript, "0"}, []any{}
 	for range f.random.IntN(4) + 1 {
 		command := f.command()
 		words = append(append(words, strconv.Itoa(len(command))), command...)
