@@ -46,9 +46,9 @@ type Acquirer interface {
 	TryAcquire(ctx context.Context, key string, slots Slots, requests ...Request) (Acquisition, error)
 }
 
-// TryAcquire takes a slot and the tokens of up to 63 requests atomically: all or nothing. A request may ask for 0
+// TryAcquire takes a slot and the tokens of up to 63 requests: all or nothing. A request may ask for 0
 // tokens. Without a free slot or enough tokens the Acquisition is limited, and has no Slot: TryAcquire does not wait.
-// The keys differ, the key of the slots included, and in a cluster they have one hash tag.
+// The keys differ, the key of the slots included. What [Limiter.AllowAll] says of hash tags applies.
 //
 // If TryAcquire returns without an answer from Redis, because the context is done for instance, it gives back in the
 // background what Redis may have taken for it: the slot. It asks each tenth of the TTL, until Redis answers or the TTL
@@ -64,10 +64,10 @@ func (l *Limiter) TryAcquire(ctx context.Context, key string, slots Slots, reque
 	}
 	h := hold{limiter: l, key: key, slots: slots, holder: q.Rows[0].Holder, taken: time.Now()}
 	q.Lost = h.giveBack
-	reply, err := l.decide(ctx, l.backend, q)
+	err := l.decideTogether(ctx, q)
 	got := Acquisition{Slots: q.results[0], Requests: q.results[1:]}
-	if err == nil && !reply.Limited {
-		got.Slot = h.newSlot(ctx, reply.Source)
+	if err == nil && got.Slots.Allowed == 1 {
+		got.Slot = h.newSlot(ctx, string(got.Slots.Source))
 	}
 	return got, err
 }

@@ -8,7 +8,7 @@ import "time"
 func NewOnClock(rdb Client, now func() time.Duration, wall func() time.Time, options ...Option) *Limiter {
 	l := newLocal(now, wall, options)
 	if rdb != nil {
-		l.ask(rdb)
+		l.useRedis(rdb)
 	}
 	return l
 }

@@ -31,6 +31,19 @@ func (h *hold) refund() *query {
 	return q
 }
 
+// end ends the slot that a source has given. Without an answer of Redis it goes on asking in the background.
+func (h *hold) end(ctx context.Context, source Source) (Result, error) {
+	by, q := h.limiter.shared, h.refund()
+	if source == FromLocal {
+		by = h.limiter.local
+	}
+	_, err := h.limiter.decide(ctx, by, q)
+	if !redis.IsAnswered(err) {
+		go h.giveBack(ctx)
+	}
+	return q.results[0], err
+}
+
 // giveBack ends the slot that a call may have taken whose answer was lost. A server that stands still has that call in
 // its socket, and executes it later, so giveBack asks until the server answers or the slot has ended.
 func (h *hold) giveBack(ctx context.Context) {

@@ -35,6 +35,9 @@ type Event struct {
 
 // callHooks calls the hooks with the decision on each row of a call.
 func (l *Limiter) callHooks(ctx context.Context, q *query, event Event) {
+	if len(l.hooks) == 0 {
+		return
+	}
 	event.Command = redis.NameOf(q.Operation)
 	event.Limited = Results(q.results).Limited()
 	for i := range q.results {

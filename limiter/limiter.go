@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"funnel/internal/call"
@@ -26,6 +27,9 @@ type Limiter struct {
 	now   func() time.Duration // since the Limiter was made: a wall clock that steps does not change it
 	wall  func() time.Time     // which tells the periods of quotas
 
+	isCluster atomic.Bool // the keys of a call may be on several nodes
+	refusals  refusals    // by calls over several nodes
+
 	local   *local.Rows     // rows in this process
 	shared  backend.Backend // what all processes share: Redis behind its guard. For [NewLocal], local
 	backend backend.Backend // shared, and the policy of [OnFailure] if that fails
@@ -46,13 +50,15 @@ func New(rdb Client, options ...Option) *Limiter {
 		panic("limiter: New needs a client of Redis, not nil")
 	}
 	l := NewLocal(options...)
-	l.ask(rdb)
+	l.useRedis(rdb)
 	return l
 }
 
-// ask has the Limiter ask Redis.
-func (l *Limiter) ask(rdb Client) {
-	guarded := guard.New(redis.New(rdb, string(l.source), completeText, l.now, l.wall), l.timeout, l.now)
+// useRedis has the Limiter ask Redis.
+func (l *Limiter) useRedis(rdb Client) {
+	server := redis.New(rdb, string(l.source), completeText, l.now, l.wall)
+	l.isCluster.Store(server.IsCluster())
+	guarded := guard.NewNodes(server, l.timeout, l.now)
 	l.shared, l.backend = guarded, guarded
 	if fallback := l.fallback(); fallback != nil {
 		l.backend = guard.NewPolicy(l.policy.String(), guarded, fallback, l.logger, l.now)
@@ -88,6 +94,7 @@ func newLocal(now func() time.Duration, wall func() time.Time, options []Option)
 	for _, option := range options {
 		option(&l.settings)
 	}
+	l.refusals.now = now
 	l.local = local.New(now, wall)
 	l.shared, l.backend, l.stores = l.local, l.local, []store{l.local}
 	return l

@@ -103,6 +103,13 @@ func (q *query) reject(reason error) {
 // decide has a backend decide a call, and fills in its results. Hooks get each of them.
 func (l *Limiter) decide(ctx context.Context, by backend.Backend, q *query) (reply backend.Reply, err error) {
 	began := l.now()
+	reply, err = l.ask(ctx, by, q)
+	l.callHooks(ctx, q, Event{Err: err, Cause: causeOf(&reply, err), Duration: l.now() - began})
+	return reply, err
+}
+
+// ask has a backend decide a call, and fills in its results.
+func (l *Limiter) ask(ctx context.Context, by backend.Backend, q *query) (reply backend.Reply, err error) {
 	switch {
 	case q.invalid != nil:
 		err = q.invalid
@@ -111,12 +118,7 @@ func (l *Limiter) decide(ctx context.Context, by backend.Backend, q *query) (rep
 	default:
 		reply, err = by.Ask(ctx, &q.Call)
 	}
-	for i := range q.results {
-		q.fill(i, &reply)
-	}
-	if len(l.hooks) > 0 {
-		l.callHooks(ctx, q, Event{Err: err, Cause: causeOf(&reply, err), Duration: l.now() - began})
-	}
+	q.fill(&reply)
 	return reply, err
 }
 

@@ -70,8 +70,15 @@ const (
 	FromClosed Source = backend.Closed // [FailClosed]
 )
 
-// fill fills in the result of a row. Without a decision it only tells what the call was for.
-func (q *query) fill(index int, reply *backend.Reply) {
+// fill fills in the results of all rows.
+func (q *query) fill(reply *backend.Reply) {
+	for i := range q.results {
+		q.fillRow(i, reply)
+	}
+}
+
+// fillRow fills in the result of a row. Without a decision it only tells what the call was for.
+func (q *query) fillRow(index int, reply *backend.Reply) {
 	asked := &q.results[index]
 	result := Result{Key: asked.Key, Limit: asked.Limit, Slots: asked.Slots, Quantity: asked.Quantity}
 	if reply.Source != "" {
@@ -110,7 +117,7 @@ func (q *query) isOK(result *Result, reply *backend.Reply, row *backend.RowReply
 	switch {
 	case q.Accounts():
 		return !reply.Refused
-	case result.Quantity == 0 && row.Wait >= 0 && (len(q.Rows) == 1 || q.Operation == call.Peek):
+	case result.Quantity == 0 && row.Wait >= 0 && (len(q.Rows) == 1 && !q.IsPart || q.Operation == call.Peek):
 		return true
 	case q.Operation == call.Take:
 		return result.Allowed > 0

@@ -15,10 +15,16 @@ type Request struct {
 	Quantity int // tokens, at least 1; TryAcquire and PeekAll accept 0
 }
 
-// AllowAll decides 1 to 64 requests atomically: it takes the tokens from all funnels, or, if
-// one of them limits the call, from none. The keys differ, and in a cluster or a ring they have
-// one hash tag. A ring uses the first key's server and does not report that other keys belong
-// elsewhere; a cluster returns [ErrInvalid].
+// AllowAll decides 1 to 64 requests together: it takes the tokens from all funnels and quotas, or, if one of them
+// limits the call, from none. The keys differ.
+//
+// Keys with one hash tag, and all keys on a single server, are decided atomically. In a cluster, keys may have several
+// hash tags: AllowAll asks all nodes at once. If one of them limits the call or fails, it gives back by receipt what
+// the others took, before it returns. No limit is exceeded, but other callers may be limited in the moment between. If
+// the answer of a node is lost, its tokens stay taken. If a key has just limited such a call, its node is asked first,
+// and if it limits the call again, the others are only peeked at. [OnFailure] decides for each node.
+//
+// A ring uses the first key's server and does not report that other keys belong elsewhere.
 func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, error) {
 	q := newQuery(call.Reserve, len(requests))
 	for _, request := range requests {
@@ -29,7 +35,7 @@ func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, e
 		}
 		q.addTokens(l, request.Key, request.Limit, request.Quantity)
 	}
-	_, err := l.decide(ctx, l.backend, q)
+	err := l.decideTogether(ctx, q)
 	return q.results, err
 }
 
@@ -51,13 +57,13 @@ type slotsRow struct {
 func (r slotsRow) addTo(q *query, l *Limiter) { q.addSlots(l, r.key, r.slots, "peek") }
 
 // PeekAll answers 1 to 64 rows as [Limiter.TryAcquire] would, and takes nothing. Each Result is what its row says
-// alone, and tells its state as it is: how many tokens fit, or how many slots are free. The keys differ, and have
-// one hash tag, as in [Limiter.AllowAll].
+// alone, and tells its state as it is: how many tokens fit, or how many slots are free. The keys differ. In a cluster
+// they may have several hash tags.
 func (l *Limiter) PeekAll(ctx context.Context, rows ...Row) (Results, error) {
 	q := newQuery(call.Peek, len(rows))
 	for _, row := range rows {
 		row.addTo(q, l)
 	}
-	_, err := l.decide(ctx, l.backend, q)
+	err := l.decideTogether(ctx, q)
 	return q.results, err
 }

@@ -174,7 +174,7 @@ func TestNoMoreThanTheLimitRun(t *testing.T) {
 		stretches[name] = held
 	}
 	changes := [][2]int64{{own.from, 1}, {own.until, -1}}
-	var pieces, used, running, most int64
+	var pieces, used int64
 	for _, held := range stretches {
 		changes = append(changes, [2]int64{held.from, 1}, [2]int64{max(held.from, held.until), -1})
 		if within := min(held.until, end) - held.from; within > 0 && held.ended {
@@ -182,11 +182,7 @@ func TestNoMoreThanTheLimitRun(t *testing.T) {
 			pieces++
 		}
 	}
-	slices.SortFunc(changes, func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
-	for _, change := range changes {
-		running += change[1]
-		most = max(most, running)
-	}
+	most := mostAtOnce(changes)
 	use, calls := float64(used)/float64(20*(end-begin.UnixMicro())-lost), float64(asked)/float64(pieces)
 	t.Logf("%d pieces of work, at most %d at once; %.3f in use; %.2f calls for each", pieces, most, use, calls)
 	require.LessOrEqual(t, most, int64(20))
@@ -195,4 +191,15 @@ func TestNoMoreThanTheLimitRun(t *testing.T) {
 		require.GreaterOrEqual(t, use, 0.9)
 		require.LessOrEqual(t, calls, 6.0)
 	}
+}
+
+// mostAtOnce is the largest number of slots that were held at once, by instants with 1 and -1.
+func mostAtOnce(changes [][2]int64) (most int64) {
+	slices.SortFunc(changes, func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
+	held := int64(0)
+	for _, change := range changes {
+		held += change[1]
+		most = max(most, held)
+	}
+	return most
 }

@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,6 +20,9 @@ type Call struct {
 	Rows      []Row
 	MaxWait   time.Duration // of Reserve for one funnel: from 0
 	Receipt   int64         // of Refund for one funnel, or gcra.NoReceipt
+
+	// IsPart says that other calls decide rows that belong to these. What the call takes may have to be given back.
+	IsPart bool
 
 	// Lost, if not nil, is called in a goroutine of its own if the call may have been executed, and nobody gets the
 	// answer. No copy of it is under way in this process then. Its context is never done.
@@ -79,6 +83,14 @@ type Words struct {
 
 // Accounts reports whether the call is for tokens that were used, or that were not.
 func (c *Call) Accounts() bool { return c.Operation == call.Charge || c.Operation == call.Refund }
+
+// IsRepeatable reports whether the call may be sent again if its answer was lost, because a call that is executed twice
+// limits too early, never too late. A refund of tokens would give other callers' tokens back, and nobody would give back
+// the tokens that a part took twice.
+func (c *Call) IsRepeatable() bool {
+	changes := c.Operation == call.Refund || c.IsPart && c.Operation == call.Reserve
+	return !changes || !slices.ContainsFunc(c.Rows, func(row Row) bool { return row.Kind != call.Slots })
+}
 
 // EndsSlot reports whether the call gives a slot back. Such a call may be sent any number of times.
 func (c *Call) EndsSlot() bool { return c.Operation == call.Refund && c.Rows[0].Kind == call.Slots }

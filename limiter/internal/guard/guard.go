@@ -15,6 +15,9 @@ import (
 type Redis interface {
 	backend.Backend
 	Reset(ctx context.Context, key string) error
+
+	// Node returns the address of the node of a cluster that has a key, or "" if it is not known. It does not block.
+	Node(key string) string
 }
 
 // A Guard asks Redis within a time-out, unless Redis has ceased to answer. Make one with [New].

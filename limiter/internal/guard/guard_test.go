@@ -22,6 +22,7 @@ func (r fakeRedis) Ask(ctx context.Context, c *backend.Call) (backend.Reply, err
 }
 
 func (fakeRedis) Reset(context.Context, string) error { return nil }
+func (fakeRedis) Node(key string) string              { return key }
 
 // newGuard returns a guard with a time-out of a second, by the clock of a bubble.
 func newGuard(redis fakeRedis) *Guard {

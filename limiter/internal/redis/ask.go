@@ -21,6 +21,9 @@ func (s *Server) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error
 	if at, ended := endedAt(err); ended {
 		reply, err = s.askAgain(ctx, c, at)
 	}
+	if s.cluster != nil && IsAnswered(err) {
+		s.answered.Store(true)
+	}
 	reply.Sent = true // perhaps: send sends nothing if ctx is done, and does not say so
 	return reply, classify(c, err)
 }

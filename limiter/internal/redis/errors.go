@@ -58,6 +58,12 @@ func endedAt(err error) (at time.Time, ended bool) {
 	return time.Unix(0, nanoseconds), ok
 }
 
+// IsCrossSlot reports whether a node of a cluster has replied that the keys of a call are not all on one node.
+func IsCrossSlot(err error) bool {
+	var reply redis.Error
+	return err != nil && errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "CROSSSLOT")
+}
+
 // IsAnswered reports whether the server has replied to a call with that error, or with none.
 func IsAnswered(err error) bool { return err == nil || isReply(err) }
 

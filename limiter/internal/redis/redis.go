@@ -22,13 +22,15 @@ type Client interface {
 // A Server is Redis. Make one with [New].
 type Server struct {
 	client   Client
-	only     string // backend.Module or backend.Script, or empty for both
+	cluster  cluster // the client, or nil if it is not one of a cluster
+	only     string  // backend.Module or backend.Script, or empty for both
 	complete script
 
 	now           func() time.Duration // since the Limiter was made
 	wall          func() time.Time     // which tells the periods of quotas
 	moduleFrom    atomic.Int64         // when the module's commands are sent again, by that clock
 	lacksReadOnly atomic.Bool          // the server lacks EVALSHA_RO, as Redis 6.2 does
+	answered      atomic.Bool          // so the client of a cluster knows its nodes
 	reloadFrom    atomic.Int64         // when the nodes of a cluster may be asked for again, by that clock
 }
 
@@ -36,7 +38,8 @@ type Server struct {
 // [backend.Script], and otherwise by both. Complete is the text of the complete script, now a monotonic clock, and wall
 // the clock that tells the periods of quotas.
 func New(client Client, only, complete string, now func() time.Duration, wall func() time.Time) *Server {
-	return &Server{client: client, only: only, complete: newScript(complete), now: now, wall: wall}
+	ofCluster, _ := client.(cluster)
+	return &Server{client: client, cluster: ofCluster, only: only, complete: newScript(complete), now: now, wall: wall}
 }
 
 // A script as it is sent. Strings that become any would be allocated for each call.

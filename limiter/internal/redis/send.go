@@ -25,14 +25,12 @@ func (s *Server) send(ctx context.Context, command redis.Cmder) error {
 	return err
 }
 
-// sendable returns the command for a call as it is sent. Go-redis must not repeat a refund of tokens after its
-// answer was lost: executed twice, it gives other callers' tokens back. Any other command that is executed twice
-// limits too early, never too late.
+// sendable returns the command for a call as it is sent.
 func sendable(c *backend.Call, command *redis.Cmd) redis.Cmder {
-	if c.Operation == call.Refund && !c.EndsSlot() {
-		return once{command}
+	if c.IsRepeatable() {
+		return command
 	}
-	return command
+	return once{command}
 }
 
 // once is a command that go-redis does not repeat, neither after a lost answer nor after a reply

@@ -22,6 +22,9 @@ type cluster struct {
 
 func (c *cluster) Process(context.Context, goredis.Cmder) error { return c.err }
 func (c *cluster) ReloadState(context.Context)                  { c.reloaded.Add(1); time.Sleep(time.Hour) }
+func (c *cluster) MasterForKey(context.Context, string) (*goredis.Client, error) {
+	return nil, errors.New("it is not known")
+}
 
 // Ten calls in a second without an answer reload twice. No caller waits.
 func TestReload(t *testing.T) {

@@ -1,0 +1,60 @@
+package guard
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"funnel/limiter/internal/backend"
+)
+
+// maxNodes bounds the memory if nodes come and go under new addresses.
+const maxNodes = 1000
+
+// Nodes have a [Guard] each, so that a node that does not answer keeps no calls from the others. Make them with
+// [NewNodes].
+type Nodes struct {
+	redis   Redis
+	timeout time.Duration
+	now     func() time.Duration
+	first   *Guard // of the only node, or of a node that is not known
+
+	mutex  sync.RWMutex
+	guards map[string]*Guard // by the address of the node
+}
+
+// NewNodes returns guards as [New] does, for each node of redis.
+func NewNodes(redis Redis, timeout time.Duration, now func() time.Duration) *Nodes {
+	return &Nodes{redis: redis, timeout: timeout, now: now, first: New(redis, timeout, now)}
+}
+
+// Ask has the node of the first key decide a call. See [Guard.Ask].
+func (n *Nodes) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+	return n.guardOf(c.Rows[0].Key).Ask(ctx, c)
+}
+
+// Reset deletes a key. See [Guard.Reset].
+func (n *Nodes) Reset(ctx context.Context, key string) error { return n.guardOf(key).Reset(ctx, key) }
+
+// guardOf returns the guard of the node that has a key.
+func (n *Nodes) guardOf(key string) *Guard {
+	node := n.redis.Node(key)
+	if node == "" {
+		return n.first
+	}
+	n.mutex.RLock()
+	guard := n.guards[node]
+	n.mutex.RUnlock()
+	if guard != nil {
+		return guard
+	}
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	if n.guards == nil || len(n.guards) >= maxNodes {
+		n.guards = map[string]*Guard{}
+	}
+	if n.guards[node] == nil {
+		n.guards[node] = New(n.redis, n.timeout, n.now)
+	}
+	return n.guards[node]
+}

@@ -1,0 +1,226 @@
+package limiter
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"funnel/gcra"
+	"funnel/internal/call"
+	"funnel/limiter/internal/backend"
+	"funnel/limiter/internal/redis"
+)
+
+// A part is the rows of a call whose keys have one hash tag: one node of a cluster decides them, by one command. A call
+// of several parts is allowed if each part allows it. If one limits it, the others give back what they took.
+type part struct {
+	query
+	tag     string
+	indexes []int // of its rows in the call
+	asked   bool
+	reply   backend.Reply
+	err     error
+}
+
+// decideTogether decides a call of several rows, even if they are on several nodes, and fills in its results. Hooks get
+// one decision on each row.
+func (l *Limiter) decideTogether(ctx context.Context, q *query) error {
+	parts := l.split(q)
+	if parts == nil {
+		began := l.now()
+		reply, err := l.ask(ctx, l.backend, q)
+		if !redis.IsCrossSlot(err) {
+			l.callHooks(ctx, q, Event{Err: err, Cause: causeOf(&reply, err), Duration: l.now() - began})
+			return err
+		}
+		l.isCluster.Store(true)
+		parts = l.split(q)
+	}
+	began := l.now()
+	err := l.decideParts(ctx, q.Operation, parts)
+	var cause error
+	for _, p := range parts {
+		cause = cmp.Or(cause, causeOf(&p.reply, p.err))
+		for i, index := range p.indexes {
+			q.results[index] = p.results[i]
+		}
+	}
+	if err != nil {
+		q.fill(&backend.Reply{})
+	}
+	l.callHooks(ctx, q, Event{Err: err, Cause: cause, Duration: l.now() - began})
+	return err
+}
+
+// split returns the parts of a call in the order of their hash tags, or nil if one command decides the call.
+func (l *Limiter) split(q *query) (parts []*part) {
+	elsewhere := func(row backend.Row) bool { return hashTag(row.Key) != hashTag(q.Rows[0].Key) }
+	if q.invalid != nil || !l.isCluster.Load() || !slices.ContainsFunc(q.Rows, elsewhere) {
+		return nil
+	}
+	for i, row := range q.Rows {
+		tag := hashTag(row.Key)
+		at, found := slices.BinarySearchFunc(parts, tag, func(p *part, tag string) int { return cmp.Compare(p.tag, tag) })
+		if !found {
+			p := &part{tag: tag}
+			p.Call = backend.Call{Operation: q.Operation, Receipt: gcra.NoReceipt, IsPart: true}
+			parts = slices.Insert(parts, at, p)
+		}
+		p := parts[at]
+		p.Rows, p.results, p.indexes = append(p.Rows, row), append(p.results, q.results[i]), append(p.indexes, i)
+		if row.Kind == call.Slots {
+			p.Lost = q.Lost
+		}
+	}
+	for _, p := range parts {
+		p.neverAsked()
+	}
+	return parts
+}
+
+// hashTag is what the node of a key depends on: what is between the first brace and the next closing one, or the key.
+func hashTag(key string) string {
+	_, behind, _ := strings.Cut(key, "{")
+	tag, _, closed := strings.Cut(behind, "}")
+	if !closed || tag == "" {
+		return key
+	}
+	return tag
+}
+
+// decideParts has each part decided. If the call is limited or fails, no part keeps what it took.
+func (l *Limiter) decideParts(ctx context.Context, operation call.Operation, parts []*part) error {
+	if operation == call.Peek {
+		l.askParts(ctx, parts)
+		return failureOf(parts)
+	}
+	// A caller that is over its own limit must not occupy the funnels of all callers.
+	likely, others := l.refusals.separate(parts)
+	if len(likely) > 0 {
+		seen := l.peekParts(ctx, others)
+		l.askParts(ctx, likely)
+		seen.Wait()
+	}
+	if !slices.ContainsFunc(likely, (*part).refused) {
+		l.askParts(ctx, others)
+	}
+	if !slices.ContainsFunc(parts, (*part).refused) {
+		return nil
+	}
+	isContested := slices.ContainsFunc(parts, (*part).took) && !slices.ContainsFunc(parts, (*part).failed)
+	l.giveBack(ctx, parts)
+	if !isContested {
+		return failureOf(parts)
+	}
+	return l.askInOrder(ctx, parts)
+}
+
+// askInOrder asks for a call once more, part by part. Two callers that each hold what the other one needs have refused
+// each other, with waits that mean nothing once both have given back; of two that ask in one order, one comes first.
+func (l *Limiter) askInOrder(ctx context.Context, parts []*part) error {
+	for _, p := range parts {
+		p.neverAsked()
+	}
+	for i, p := range parts {
+		l.askParts(ctx, parts[i:i+1])
+		if p.refused() {
+			l.giveBack(ctx, parts[:i])
+			return p.err
+		}
+	}
+	return nil
+}
+
+// askParts asks for all parts at once, and fills in their results.
+func (l *Limiter) askParts(ctx context.Context, parts []*part) {
+	var group sync.WaitGroup
+	for _, p := range parts {
+		group.Go(func() {
+			p.asked = true
+			p.reply, p.err = l.ask(ctx, l.backend, &p.query)
+			l.refusals.note(p)
+		})
+	}
+	group.Wait()
+}
+
+// peekParts begins to fill in what remains of parts that may not be asked.
+func (l *Limiter) peekParts(ctx context.Context, parts []*part) *sync.WaitGroup {
+	var group sync.WaitGroup
+	for _, p := range parts {
+		group.Go(func() {
+			peek := query{Call: p.Call, results: slices.Clone(p.results)}
+			peek.Operation, peek.Lost = call.Peek, nil
+			_, _ = l.ask(ctx, l.backend, &peek)
+			for i, seen := range peek.results {
+				result := &p.results[i]
+				result.Remaining, result.ResetAfter, result.Source = seen.Remaining, seen.ResetAfter, seen.Source
+			}
+		})
+	}
+	return &group
+}
+
+// refused reports whether the part has been asked, and does not allow the call.
+func (p *part) refused() bool { return p.asked && (p.err != nil || p.reply.Limited) }
+
+// took reports whether the part holds what the call asked it for.
+func (p *part) took() bool { return p.asked && p.err == nil && !p.reply.Limited }
+
+// failed reports whether Redis has refused nothing, and the call ends all the same.
+func (p *part) failed() bool {
+	return p.refused() && (p.err != nil || p.reply.Source == backend.Closed)
+}
+
+// neverAsked makes the rows of a part not limit the call.
+func (p *part) neverAsked() {
+	p.asked = false
+	for i := range p.results {
+		result := &p.results[i]
+		result.OK, result.RetryAfter = true, 0
+	}
+}
+
+// failureOf is the error of the first part that has one.
+func failureOf(parts []*part) error {
+	for _, p := range parts {
+		if p.err != nil {
+			return p.err
+		}
+	}
+	return nil
+}
+
+// giveBack gives back what parts of a call took, even if its caller has given up. It waits no longer than [WithTimeout]
+// allows. The results then tell what remains.
+func (l *Limiter) giveBack(ctx context.Context, parts []*part) {
+	ctx = context.WithoutCancel(ctx)
+	var group sync.WaitGroup
+	for _, p := range parts {
+		for i := range p.results {
+			if p.took() {
+				group.Go(func() { l.giveBackRow(ctx, &p.Rows[i], &p.results[i]) })
+			}
+		}
+	}
+	group.Wait()
+}
+
+// giveBackRow gives back the tokens or the slot of a row.
+func (l *Limiter) giveBackRow(ctx context.Context, row *backend.Row, result *Result) {
+	after, err := *result, error(nil)
+	switch {
+	case result.Source == FromOpen: // nobody counts it
+	case row.Kind == call.Slots:
+		h := hold{limiter: l, key: result.Key, slots: result.Slots, holder: row.Holder}
+		after, err = h.end(ctx, result.Source)
+	default:
+		after, err = l.Settle(ctx, result, 0)
+	}
+	if err == nil {
+		result.Remaining, result.ResetAfter = after.Remaining, after.ResetAfter
+	}
+	result.Allowed, result.Receipt = 0, 0
+}

@@ -1,0 +1,309 @@
+// Calls over the nodes of a cluster: how much of what is possible they are granted, and that no bound is broken while
+// nodes fail over, slots move, answers are lost and callers give up.
+
+package soak_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+	"funnel/limiter"
+)
+
+// A demand is of callers of several tenants, each of whom asks for tokens of a key of all and of a key of its tenant.
+type demand struct {
+	name     string
+	all, own limiter.Limit
+	quantity int
+	times    float64 // the rate of all
+	greedy   float64 // times the tenant's own rate, which the first tenant asks for beside that; or 0
+}
+
+const tenants = 50
+
+func TestNodesGrantWhatIsPossible(t *testing.T) {
+	cluster := servertest.StartCluster(t, 3, 5*time.Second, servertest.Options{Module: servertest.Module(t)})
+	all, own := limiter.PerSecond(2000).WithCapacity(400), limiter.PerSecond(100).WithCapacity(20)
+	thirds, ownThirds := limiter.PerSecond(2000).WithCapacity(60), limiter.PerSecond(600).WithCapacity(60)
+	for _, d := range []demand{
+		{"half of the rate", all, own, 1, 0.5, 0}, {"0.9 of the rate", all, own, 1, 0.9, 0},
+		{"1.1 times the rate", all, own, 1, 1.1, 0}, {"twice the rate", all, own, 1, 2, 0},
+		{"four times the rate", all, own, 1, 4, 0},
+		{"thirds of the capacity", thirds, ownThirds, 20, 2, 0},
+		{"a greedy tenant", all, own, 1, 0.9, 10},
+	} {
+		l := limiter.New(cluster.Client(t))
+		share, latency := d.run(t, l)
+		t.Logf("%s: %.3f of what is possible, %v for a call", d.name, share, latency)
+		require.LessOrEqual(t, share, 1.0, d.name)
+		require.GreaterOrEqual(t, share, servertest.QuickOrLong(0.5, 0.97), d.name) // 0.97 is for a machine that is not busy
+	}
+}
+
+// run has 64 callers ask at even instants. It returns how much of what is possible they are granted, and the mean
+// latency.
+func (d *demand) run(t *testing.T, l *limiter.Limiter) (share float64, latency time.Duration) {
+	const callers = 64
+	var asked, granted [tenants + 1]atomic.Int64 // tokens; the last is the greedy one's
+	var group sync.WaitGroup
+	var calls, took atomic.Int64
+	ask := func(tenant int) {
+		key := tenant % tenants
+		began := time.Now()
+		results, err := l.AllowAll(context.Background(), limiter.Request{Key: d.name, Limit: d.all, Quantity: d.quantity},
+			limiter.Request{Key: fmt.Sprint(d.name, key), Limit: d.own, Quantity: d.quantity})
+		if err != nil {
+			t.Error(d.name, err)
+		}
+		calls.Add(1)
+		took.Add(int64(time.Since(began)))
+		asked[key].Add(int64(d.quantity))
+		granted[key].Add(int64(results[0].Allowed))
+	}
+	begin, lasts := time.Now(), servertest.QuickOrLong(2*time.Second, 10*time.Second)
+	paced := func(first int, every time.Duration, tenant func(i int) int) {
+		for i := first; ; i += callers {
+			at := begin.Add(time.Duration(i) * every)
+			if at.Sub(begin) >= lasts {
+				return
+			}
+			time.Sleep(time.Until(at))
+			ask(tenant(i))
+		}
+	}
+	every := time.Duration(float64(time.Second) * float64(d.quantity) / (d.times * float64(d.all.Count)))
+	for caller := range callers {
+		group.Go(func() { paced(caller, every, func(i int) int { return i % tenants }) })
+		if d.greedy > 0 {
+			group.Go(func() {
+				paced(caller, time.Duration(float64(time.Second)/(d.greedy*float64(d.own.Count))), func(int) int { return 0 })
+			})
+		}
+	}
+	group.Wait()
+	possible := func(of limiter.Limit, asked int64) int64 {
+		leaked := int64(time.Since(begin).Seconds() * float64(of.Count))
+		return min(asked, (int64(of.Capacity)+leaked)/int64(d.quantity)*int64(d.quantity))
+	}
+	var got, could int64
+	for i := range tenants {
+		most := possible(d.own, asked[i].Load())
+		require.LessOrEqual(t, granted[i].Load(), most, "%s: tenant %d", d.name, i)
+		got, could = got+granted[i].Load(), could+most
+	}
+	return float64(got) / float64(possible(d.all, could)), time.Duration(took.Load() / calls.Load())
+}
+
+// A use is of tokens at some instant between two, or of a slot all the time between them.
+type use struct {
+	from, until time.Duration
+	quantity    int
+}
+
+// Uses are what calls were granted of a row.
+type uses []use
+
+func (u uses) total() (sum int) {
+	for _, use := range u {
+		sum += use.quantity
+	}
+	return sum
+}
+
+// within returns the uses that begin and end between two instants.
+func (u uses) within(from, until time.Duration) (inside uses) {
+	for _, use := range u {
+		if use.from >= from && use.until <= until {
+			inside = append(inside, use)
+		}
+	}
+	return inside
+}
+
+// The rows lie on three nodes of a cluster, in this order.
+var (
+	rate   = limiter.PerSecond(200).WithCapacity(50)
+	budget = limiter.Until(servertest.QuickOrLong(150, 1500), time.Now().AddDate(1, 0, 0))
+	five   = limiter.Slots{Max: 5, TTL: 2 * time.Second}
+)
+
+// A losing client loses one in 200 answers while lossy is set.
+type losing struct {
+	*redis.ClusterClient
+	lossy *atomic.Bool
+}
+
+func (c losing) Process(ctx context.Context, command redis.Cmder) error {
+	err := c.ClusterClient.Process(ctx, command)
+	if c.lossy.Load() && rand.IntN(200) == 0 {
+		return errors.New("the answer was lost")
+	}
+	return err
+}
+
+// Callers take rows of all kinds on three nodes.
+type callers struct {
+	keys  [3]string
+	began time.Time
+	lossy atomic.Bool // answers are lost, and some callers give up
+
+	stop    atomic.Bool
+	group   sync.WaitGroup
+	mutex   sync.Mutex
+	granted [3]uses
+}
+
+// start has 32 callers ask until they are stopped.
+func (c *callers) start(t *testing.T, cluster *servertest.Cluster) {
+	c.stop.Store(false)
+	for range 32 {
+		l := limiter.New(losing{cluster.Client(t), &c.lossy}, limiter.WithTimeout(300*time.Millisecond))
+		c.group.Go(func() {
+			for !c.stop.Load() {
+				c.call(l)
+			}
+		})
+	}
+}
+
+// end stops the callers, and returns when all their calls have returned.
+func (c *callers) end() {
+	c.stop.Store(true)
+	c.group.Wait()
+}
+
+// call takes a slot and tokens, works for up to 20 ms, and gives the slot back.
+func (c *callers) call(l *limiter.Limiter) {
+	ctx, requests := context.Background(), []limiter.Request{{Key: c.keys[0], Limit: rate, Quantity: rand.IntN(17)}}
+	if rand.IntN(2) == 0 {
+		requests = append(requests, limiter.Request{Key: c.keys[1], Limit: budget, Quantity: rand.IntN(3)})
+	}
+	if c.lossy.Load() && rand.IntN(20) == 0 {
+		within, cancel := context.WithTimeout(ctx, rand.N(5*time.Millisecond))
+		defer cancel()
+		ctx = within
+	}
+	from := time.Since(c.began)
+	got, err := l.TryAcquire(ctx, c.keys[2], five, requests...)
+	if err != nil || got.Limited() {
+		time.Sleep(rand.N(10 * time.Millisecond))
+		return
+	}
+	held := time.Since(c.began)
+	time.Sleep(rand.N(20 * time.Millisecond))
+	c.mutex.Lock()
+	for i, result := range got.Requests {
+		c.granted[i] = append(c.granted[i], use{from, held, result.Allowed})
+	}
+	c.granted[2] = append(c.granted[2], use{held, time.Since(c.began), 1})
+	c.mutex.Unlock()
+	for range 3 {
+		if got.Slot.Release(context.Background()) == nil {
+			return
+		}
+	}
+}
+
+// moveSlot moves a slot and its keys from a primary to another one.
+func moveSlot(t *testing.T, cluster *servertest.Cluster, slot int, from, to *servertest.ClusterNode) {
+	t.Helper()
+	servertest.Call(t, to.Direct, fmt.Sprint("cluster setslot ", slot, " importing ", from.ID))
+	servertest.Call(t, from.Direct, fmt.Sprint("cluster setslot ", slot, " migrating ", to.ID))
+	for _, key := range from.Direct.ClusterGetKeysInSlot(t.Context(), slot, 100).Val() {
+		servertest.Call(t, from.Direct, fmt.Sprint("migrate 127.0.0.1 ", to.Port, " ", key, " 0 5000"))
+	}
+	for _, node := range []*servertest.ClusterNode{to, from} {
+		servertest.Call(t, node.Direct, fmt.Sprint("cluster setslot ", slot, " node ", to.ID))
+	}
+}
+
+// TestBoundsOverNodes has callers take rows of all kinds on three nodes. First nothing fails, and no refused call may
+// leave anything behind. Then a slot moves, a node stands still, another one fails over and at last is killed, answers
+// are lost and callers give up.
+func TestBoundsOverNodes(t *testing.T) {
+	cluster := servertest.StartCluster(t, 3, time.Second, servertest.Options{Module: servertest.Module(t)})
+	c, direct := &callers{began: time.Now()}, cluster.Client(t)
+	for i := 0; slices.Contains(c.keys[:], ""); i++ {
+		key := fmt.Sprint("key", i)
+		c.keys[slices.Index(cluster.Primaries, cluster.Owner(cluster.Slot(t, key)))] = key
+	}
+	c.start(t, cluster)
+	time.Sleep(servertest.QuickOrLong(time.Second, 10*time.Second))
+	c.end()
+	require.Zero(t, direct.Exists(t.Context(), c.keys[2]).Val(), "all slots were released, or given back")
+	spent, err := limiter.New(direct).Peek(t.Context(), c.keys[1], budget)
+	require.NoError(t, err)
+	require.Equal(t, c.granted[1].total(), budget.Capacity-spent.Remaining, "the quota counts what calls were granted")
+
+	c.lossy.Store(true)
+	c.start(t, cluster)
+	slot, quotas := cluster.Slot(t, c.keys[0]), []*servertest.ClusterNode{cluster.Primaries[1], cluster.Replicas[1]}
+	for range servertest.QuickOrLong(2, 20) {
+		moveSlot(t, cluster, slot, cluster.Primaries[0], cluster.Primaries[2])
+		require.NoError(t, quotas[1].Direct.ClusterFailover(t.Context()).Err())
+		require.NoError(t, cluster.Primaries[2].Signal(syscall.SIGSTOP))
+		time.Sleep(150 * time.Millisecond)
+		require.NoError(t, cluster.Primaries[2].Signal(syscall.SIGCONT))
+		moveSlot(t, cluster, slot, cluster.Primaries[2], cluster.Primaries[0])
+		servertest.Eventually(t, "the replica has taken over", func() bool {
+			return strings.Contains(quotas[1].Direct.Info(t.Context(), "replication").Val(), "role:master")
+		})
+		slices.Reverse(quotas)
+		time.Sleep(500 * time.Millisecond)
+	}
+	killed := time.Since(c.began)
+	quotas[0].Kill()
+	servertest.Eventually(t, "calls about the quota are granted again", func() bool {
+		c.mutex.Lock()
+		defer c.mutex.Unlock()
+		return len(c.granted[1].within(killed+time.Second/2, time.Hour)) > 0
+	})
+	time.Sleep(time.Second)
+	c.end()
+
+	require.LessOrEqual(t, c.granted[1].total(), budget.Capacity+
+		c.granted[1].within(killed-time.Second, killed+time.Second).total(), "a replica may lack the last second")
+	var changes, held [][2]int64
+	for _, taken := range c.granted[0] {
+		for range taken.quantity {
+			changes = append(changes, [2]int64{int64(taken.from), 0}, [2]int64{int64(taken.until), 1})
+		}
+	}
+	for _, slot := range c.granted[2] {
+		held = append(held, [2]int64{int64(slot.from), 1}, [2]int64{int64(slot.until), -1})
+	}
+	worst, most := worstStretch(changes, rate), mostAtOnce(held)
+	t.Logf("%d calls were granted; %.1f tokens in the worst stretch; at most %d slots at once", len(c.granted[2]), worst, most)
+	require.LessOrEqual(t, worst, float64(rate.Capacity))
+	require.LessOrEqual(t, most, int64(five.Max))
+}
+
+// worstStretch is the largest number of tokens that were used in a stretch of time, less what leaked meanwhile. Each
+// token is used between two changes: an instant with 0, and a later one with 1. Instants are nanoseconds.
+func worstStretch(changes [][2]int64, limit limiter.Limit) (worst float64) {
+	slices.SortFunc(changes, func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
+	began, ended, least := 0.0, 0.0, math.Inf(1)
+	for _, change := range changes { // in a stretch are what ended by its end, less what began before it
+		leaked := float64(change[0]-changes[0][0]) / float64(limit.Period) * float64(limit.Count)
+		if change[1] == 0 {
+			least, began = min(least, began-leaked), began+1
+		} else {
+			worst, ended = max(worst, ended+1-leaked-least), ended+1
+		}
+	}
+	return worst
+}
