@@ -105,8 +105,8 @@ func (b *Backend) limitOf(limit *pb.RateLimitResponse_RateLimit) limiter.Limit {
 	return limiter.Per(min(count, int(period)), period).WithCapacity(int(math.Ceil(float64(count) * b.options.BurstRatio)))
 }
 
-// keyOf returns the key of a descriptor: {domain}:key=value,key=value:20/MINUTE. Names and values
-// are escaped, and where they are long, hashed. The hash tag keeps a domain on one node of a cluster.
+// keyOf returns the key of a descriptor: domain:key=value,key=value:20/MINUTE. Names and values are escaped, and hashed
+// if they are long. No key has a hash tag, so the nodes of a cluster share the descriptors of a domain.
 func keyOf(domain string, descriptor *common.RateLimitDescriptor, limit *config.RateLimit) string {
 	words := make([]string, len(descriptor.Entries))
 	for i, entry := range descriptor.Entries {
@@ -120,29 +120,32 @@ func keyOf(domain string, descriptor *common.RateLimitDescriptor, limit *config.
 	if len(entries) > 400 {
 		entries = fmt.Sprintf("%x", sha256.Sum256([]byte(entries)))
 	}
-	return fmt.Sprintf("{%s}:%s:%d/%v", url.QueryEscape(domain), entries, limit.Limit.RequestsPerUnit, limit.Limit.Unit)
+	return fmt.Sprintf("%s:%s:%d/%v", url.QueryEscape(domain), entries, limit.Limit.RequestsPerUnit, limit.Limit.Unit)
 }
 
 // ask asks the questions of a request, in three steps: for what only looks, and for tokens that were
 // used; for tokens that are taken atomically; and for what refuses no request.
 func (b *Backend) ask(ctx context.Context, questions []*question) {
-	var first, asOne, last []*question
+	var first, together, last []*question
 	for _, q := range questions {
 		switch {
 		case q.used || q.refuses && (q.Quantity == 0 || q.Limit.Capacity == 0):
 			first = append(first, q)
 		case q.refuses:
-			asOne = append(asOne, q)
+			together = append(together, q)
 		default:
 			last = append(last, q)
 		}
 	}
 	refuses := func(q *question) bool { return q.refuses && q.limited }
 	b.askEach(ctx, first, false)
-	if refused := slices.ContainsFunc(first, refuses); refused || len(asOne) < 2 {
-		b.askEach(ctx, asOne, refused)
-	} else {
-		b.takeAll(ctx, asOne)
+	switch refused := slices.ContainsFunc(first, refuses); {
+	case refused || len(together) < 2:
+		b.askEach(ctx, together, refused)
+	case b.options.Lease > 0:
+		b.takeInTurn(ctx, together)
+	default:
+		b.takeAll(ctx, together)
 	}
 	b.askEach(ctx, last, slices.ContainsFunc(questions, refuses))
 }
@@ -157,6 +160,24 @@ func (b *Backend) takeAll(ctx context.Context, questions []*question) {
 	panicIf(err)
 	for i := range results {
 		questions[i].result, questions[i].limited = results[i], results[i].Limited()
+	}
+}
+
+// takeInTurn takes the tokens of all questions by leases, mostly without Redis. If one is limited, it gives back what the
+// questions before it took.
+func (b *Backend) takeInTurn(ctx context.Context, questions []*question) {
+	for i, q := range questions {
+		err := b.askOne(ctx, q, false)
+		if err == nil && !q.limited {
+			continue
+		}
+		for _, taken := range questions[:i] {
+			// If the answer is lost, the tokens stay taken until they leak.
+			_, _ = b.limiter.Settle(context.WithoutCancel(ctx), &taken.result, 0)
+		}
+		panicIf(err)
+		b.askEach(ctx, slices.Concat(questions[:i], questions[i+1:]), true)
+		return
 	}
 }
 
