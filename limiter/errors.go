@@ -19,13 +19,16 @@ var (
 	ErrUnavailable = backend.ErrUnavailable
 
 	// ErrWaitTooLong means that the tokens would be due after the deadline of the context or after
-	// [WithMaxWait]. It is a context.DeadlineExceeded, too.
+	// [WithMaxWait], or that no slot came free within WithMaxWait. It is a context.DeadlineExceeded, too.
 	ErrWaitTooLong error = waitTooLong{}
 
 	// ErrNeverFits means that a quantity is larger than the capacity, or that the quota of [Until] has ended: waiting
 	// cannot help.
 	ErrNeverFits = errors.New(
 		"limiter: no waiting helps: the quantity is larger than the capacity, or the quota has ended")
+
+	// ErrTooManyWaiting means that as many callers of [Limiter.Acquire] wait as [WithMaxWaiting] allows.
+	ErrTooManyWaiting = errors.New("limiter: too many callers wait")
 
 	// ErrSlotLost is the cause of a [Slot.Context] whose slot was lost, and the error of a [Slot.Release] that
 	// finds it lost.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"funnel/internal/call"
+	"funnel/limiter/internal/backend"
 	"funnel/limiter/internal/redis"
 )
 
@@ -49,10 +50,18 @@ func (h *hold) end(ctx context.Context, source Source) (Result, error) {
 func (h *hold) giveBack(ctx context.Context) {
 	began, pause := time.Now(), h.slots.TTL/10
 	for {
-		_, err := h.limiter.decide(ctx, h.limiter.shared, h.refund())
+		reply, err := h.limiter.decide(ctx, h.limiter.shared, h.refund())
 		if redis.IsAnswered(err) || time.Since(began) >= h.slots.TTL {
+			h.wakeLine(reply)
 			return
 		}
 		time.Sleep(pause)
+	}
+}
+
+// wakeLine has the first caller that waits for such a slot ask again, if a refund has ended the slot.
+func (h *hold) wakeLine(refund backend.Reply) {
+	if refund.First.Held {
+		h.limiter.lines.Released(lineKey{h.key, h.slots}, time.Since(h.taken)/time.Duration(h.slots.Max))
 	}
 }

@@ -31,6 +31,11 @@ type Event struct {
 
 	// Duration is the time from the call to the decision.
 	Duration time.Duration
+
+	// Waited is how long the caller of [Limiter.Acquire] had waited when it asked, and Behind how many callers stood
+	// behind it in the line; a caller that waits for tokens is not in the line. Both are 0 for other methods.
+	Waited time.Duration
+	Behind int
 }
 
 // callHooks calls the hooks with the decision on each row of a call.
@@ -39,7 +44,7 @@ func (l *Limiter) callHooks(ctx context.Context, q *query, event Event) {
 		return
 	}
 	event.Command = redis.NameOf(q.Operation)
-	event.Limited = Results(q.results).Limited()
+	event.Limited, event.Waited, event.Behind = Results(q.results).Limited(), q.waited, q.behind
 	for i := range q.results {
 		event.Key, event.Result = q.Rows[i].Key, q.results[i]
 		for _, hook := range l.hooks {

@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"log/slog"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"funnel/internal/isnil"
 	"funnel/limiter/internal/backend"
 	"funnel/limiter/internal/guard"
+	"funnel/limiter/internal/line"
 	"funnel/limiter/internal/local"
 	"funnel/limiter/internal/redis"
 )
@@ -34,6 +36,8 @@ type Limiter struct {
 	shared  backend.Backend // what all processes share: Redis behind its guard. For [NewLocal], local
 	backend backend.Backend // shared, and the policy of [OnFailure] if that fails
 	stores  []store         // whatever may keep a key
+
+	lines *line.Lines[lineKey] // of callers that wait for slots
 }
 
 // A store keeps rows.
@@ -90,7 +94,8 @@ func NewLocal(options ...Option) *Limiter {
 }
 
 func newLocal(now func() time.Duration, wall func() time.Time, options []Option) *Limiter {
-	l := &Limiter{settings: settings{maxWait: maxDuration, logger: slog.Default()}, now: now, wall: wall}
+	l := &Limiter{settings: settings{maxWait: maxDuration, maxWaiting: math.MaxInt, logger: slog.Default()},
+		now: now, wall: wall, lines: line.New[lineKey](now)}
 	for _, option := range options {
 		option(&l.settings)
 	}

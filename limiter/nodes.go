@@ -25,33 +25,37 @@ type part struct {
 }
 
 // decideTogether decides a call of several rows, even if they are on several nodes, and fills in its results. Hooks get
-// one decision on each row.
-func (l *Limiter) decideTogether(ctx context.Context, q *query) error {
-	parts := l.split(q)
+// one decision on each row. Cause is why Redis has not decided on the first row, or nil.
+func (l *Limiter) decideTogether(ctx context.Context, q *query) (cause, err error) {
+	began, parts := l.now(), l.split(q)
 	if parts == nil {
-		began := l.now()
 		reply, err := l.ask(ctx, l.backend, q)
+		cause = causeOf(&reply, err)
 		if !redis.IsCrossSlot(err) {
-			l.callHooks(ctx, q, Event{Err: err, Cause: causeOf(&reply, err), Duration: l.now() - began})
-			return err
+			l.callHooks(ctx, q, Event{Err: err, Cause: cause, Duration: l.now() - began})
+			return cause, err
 		}
 		l.isCluster.Store(true)
 		parts = l.split(q)
 	}
-	began := l.now()
-	err := l.decideParts(ctx, q.Operation, parts)
-	var cause error
+	err = l.decideParts(ctx, q.Operation, parts)
+	event := Event{Err: err}
 	for _, p := range parts {
-		cause = cmp.Or(cause, causeOf(&p.reply, p.err))
+		failure := causeOf(&p.reply, p.err)
+		event.Cause = cmp.Or(event.Cause, failure)
 		for i, index := range p.indexes {
 			q.results[index] = p.results[i]
+			if index == 0 {
+				cause = failure
+			}
 		}
 	}
 	if err != nil {
 		q.fill(&backend.Reply{})
 	}
-	l.callHooks(ctx, q, Event{Err: err, Cause: cause, Duration: l.now() - began})
-	return err
+	event.Duration = l.now() - began
+	l.callHooks(ctx, q, event)
+	return cause, err
 }
 
 // split returns the parts of a call in the order of their hash tags, or nil if one command decides the call.

@@ -12,13 +12,14 @@ type Option func(*settings)
 
 // settings are what options set.
 type settings struct {
-	source  Source // of WithSource, or empty
-	prefix  string
-	timeout time.Duration
-	maxWait time.Duration
-	hooks   []Hook
-	logger  *slog.Logger
-	policy  FailurePolicy
+	source     Source // of WithSource, or empty
+	prefix     string
+	timeout    time.Duration
+	maxWait    time.Duration
+	maxWaiting int
+	hooks      []Hook
+	logger     *slog.Logger
+	policy     FailurePolicy
 }
 
 // WithPrefix puts prefix before every key. By default keys are sent as they are.
@@ -81,9 +82,21 @@ func WithSource(source Source) Option {
 	}
 }
 
-// WithMaxWait bounds how long [Limiter.Wait] and its like wait, whatever the context allows: a caller
-// that would have to wait longer gets an error at once. It also bounds the reservations that callers
+// WithMaxWait bounds how long [Limiter.Wait], [Limiter.Acquire] and their like wait, whatever the context allows: a
+// caller that would have to wait longer for tokens gets an error at once. It also bounds the reservations that callers
 // leave behind when they give up. At 0 or less, they do not wait.
 func WithMaxWait(maxWait time.Duration) Option {
 	return func(s *settings) { s.maxWait = max(maxWait, 0) }
+}
+
+// WithMaxWaiting bounds how many callers of [Limiter.Acquire] wait for one key and Slots, at least 1: a caller that
+// finds n waiting, including the one that asks and callers that lack tokens, gets [ErrTooManyWaiting] at once. By
+// default nothing bounds the number.
+func WithMaxWaiting(n int) Option {
+	return func(s *settings) {
+		if n < 1 {
+			panic(fmt.Sprintf("limiter: WithMaxWaiting needs a number of at least 1, not %d", n))
+		}
+		s.maxWaiting = n
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"funnel/gcra"
 	"funnel/internal/call"
@@ -18,6 +19,8 @@ type query struct {
 	backend.Call
 	results []Result
 	invalid error // why the call cannot be asked, or nil
+	waited  time.Duration
+	behind  int // how many callers wait behind the caller
 
 	oneRow    [1]backend.Row // of most calls, without an allocation of their own
 	oneResult [1]Result

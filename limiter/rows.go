@@ -35,7 +35,7 @@ func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, e
 		}
 		q.addTokens(l, request.Key, request.Limit, request.Quantity)
 	}
-	err := l.decideTogether(ctx, q)
+	_, err := l.decideTogether(ctx, q)
 	return q.results, err
 }
 
@@ -64,6 +64,6 @@ func (l *Limiter) PeekAll(ctx context.Context, rows ...Row) (Results, error) {
 	for _, row := range rows {
 		row.addTo(q, l)
 	}
-	err := l.decideTogether(ctx, q)
+	_, err := l.decideTogether(ctx, q)
 	return q.results, err
 }

@@ -9,10 +9,10 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// A Slot is held from [Limiter.TryAcquire] until it is released or lost. All methods may be called
+// A Slot is held from [Limiter.TryAcquire] or [Limiter.Acquire] until it is released or lost. All methods may be called
 // from any number of goroutines.
 //
-// Until then it renews itself each third of its TTL, even if the context of TryAcquire is done. It
+// Until then it renews itself each third of its TTL, even if the context of that call is done. It
 // is lost if Redis says so, or has answered no renewal for the TTL, or if the process stood
 // still for longer than the TTL.
 type Slot struct {
@@ -51,7 +51,7 @@ func (s *Slot) keep(by backend.Backend) {
 	s.timer = time.AfterFunc(s.slots.TTL/3-time.Since(s.taken), s.renew)
 }
 
-// Context derives from the context of TryAcquire. It is done, too, when the slot is released or lost: if it was lost,
+// Context derives from the context of that call. It is done, too, when the slot is released or lost: if it was lost,
 // the cause is [ErrSlotLost]. Work that goes on after that is not counted.
 //
 // After a pause of the whole process, a context that was taken before may stay alive for some milliseconds: call
@@ -119,6 +119,7 @@ func (s *Slot) Release(ctx context.Context) error {
 		return err
 	}
 	s.backend = nil
+	s.wakeLine(reply)
 	if !reply.First.Held && !s.asked {
 		return ErrSlotLost
 	}

@@ -90,13 +90,17 @@ func (l *Limiter) wait(ctx context.Context, ask func(maxWait time.Duration) (Res
 		case results.RetryAfter() == NoRetry:
 			return ErrNeverFits
 		case due > maxWait:
-			return fmt.Errorf("%w: the tokens would be due after %v, and the caller waits for no more than %v",
-				ErrWaitTooLong, due, maxWait)
+			return waitsNoLonger(fmt.Sprintf("the tokens would be due after %v", due), maxWait)
 		}
 		if err := sleep(ctx, pause(results, maxWait)); err != nil {
 			return err
 		}
 	}
+}
+
+// waitsNoLonger is the error of a caller that waits for no more than maxWait.
+func waitsNoLonger(why string, maxWait time.Duration) error {
+	return fmt.Errorf("%w: %s, and the caller waits for no more than %v", ErrWaitTooLong, why, maxWait)
 }
 
 // sleep returns nil after d, or the cause when ctx is done before.

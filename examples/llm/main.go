@@ -1,6 +1,6 @@
 // Llm shows budgets for the tenants of a language model: how many requests may be in flight, how
 // many a minute, how many tokens a minute, and how many this month. How many tokens an answer takes
-// is known only when its stream ends, after seconds. A request takes a slot, one request and the
+// is known only when its stream ends, after seconds. A request waits for a slot, one request and the
 // tokens of the longest answer, all or nothing, and settles the tokens when it ends. Of the month it
 // takes the tokens of the prompt: docs/operations.md, "A budget", says what may be overspent.
 //
@@ -50,7 +50,8 @@ func main() {
 	// A call that the client repeats after a network error may take its tokens twice.
 	rdb := redis.NewClient(&redis.Options{Addr: *address, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1})
 	defer rdb.Close()
-	l := limiter.New(rdb, limiter.WithPrefix("example:llm:"), limiter.WithTimeout(time.Second))
+	l := limiter.New(rdb, limiter.WithPrefix("example:llm:"), limiter.WithTimeout(time.Second),
+		limiter.WithMaxWait(10*time.Minute)) // a tenant that has used its month does not wait for the next one
 
 	tenants := []tenant{{"chatty", 50, l, *perToken}, {"greedy", 1200, l, *perToken}}
 	answers := make(chan error)
@@ -77,32 +78,23 @@ type tenant struct {
 
 func (t tenant) request(ctx context.Context, number int) error {
 	// The hash tag keeps the keys on one server of a cluster, which decides on them together.
-	l, key, work := t.limiter, "{"+t.name+"}", t.perToken*longestAnswer/2
+	l, key := t.limiter, "{"+t.name+"}"
 	requests := []limiter.Request{
 		{Key: key + ":requests", Limit: requestsLimit, Quantity: 1},
 		{Key: key + ":tokens", Limit: tokensLimit, Quantity: t.prompt + longestAnswer},
 		{Key: key + ":month", Limit: monthLimit, Quantity: t.prompt},
 	}
-	got, err := l.TryAcquire(ctx, key+":slots", slots, requests...)
-	for err == nil && got.Limited() && got.RetryAfter() != limiter.NoRetry {
-		t.tell(number, "limited", got)
-		if got.Requests[2].Limited() {
-			return fmt.Errorf("%s has used its month: more in %v", t.name, got.Requests[2].RetryAfter)
-		}
-		select {
-		case <-ctx.Done(): // TryAcquire returns the cause
-		case <-time.After(max(got.Requests.RetryAfter(), work/2+rand.N(work))):
-		}
-		got, err = l.TryAcquire(ctx, key+":slots", slots, requests...)
-	}
-	if err != nil {
-		return err
-	}
-	if got.Limited() {
-		return errors.New("the prompt is too large for the budget")
+	began := time.Now()
+	got, err := l.Acquire(ctx, key+":slots", slots, requests...)
+	switch {
+	case errors.Is(err, limiter.ErrWaitTooLong) && got.Requests[2].RetryAfter > 0:
+		return fmt.Errorf("%s has used its month: more in %v", t.name, got.Requests[2].RetryAfter)
+	case err != nil:
+		return fmt.Errorf("%s, request %d: %w", t.name, number, err)
 	}
 	defer got.Slot.Release(ctx) // if Redis does not answer, the slot ends with its TTL
-	t.tell(number, "allowed", got)
+	fmt.Printf("%s, request %d: allowed after %.1f s; %d slots, %d requests, %d tokens remain\n", t.name, number,
+		time.Since(began).Seconds(), got.Slots.Remaining, got.Requests[0].Remaining, got.Requests[1].Remaining)
 
 	answer, failed := stream(got.Slot.Context(), t.perToken)
 	// Even if the model has failed, or the program is to end: what was not used would be missing.
@@ -113,11 +105,6 @@ func (t tenant) request(ctx context.Context, number int) error {
 			t.name, number, t.prompt+answer, longestAnswer-answer, settled.Remaining, month.Remaining)
 	}
 	return errors.Join(failed, err, monthErr)
-}
-
-func (t tenant) tell(number int, what string, got limiter.Acquisition) {
-	fmt.Printf("%s, request %d: %s; %d slots, %d requests, %d tokens remain\n",
-		t.name, number, what, got.Slots.Remaining, got.Requests[0].Remaining, got.Requests[1].Remaining)
 }
 
 // stream answers as a language model does: token by token, and nobody knows how many there will

@@ -64,14 +64,6 @@ func TestEveryBlockIsRunOrSaysWhyNot(t *testing.T) {
 	}
 }
 
-// TestExampleWaitsForASlot: examples/llm waits by the lines that docs/go.md recommends.
-func TestExampleWaitsForASlot(t *testing.T) {
-	loop, lines, _ := strings.Cut(page.Marked(t, filepath.Join(top, "docs/go.md"), "wait for a slot"), "\n")
-	source := strings.ReplaceAll(read(t, "examples/llm/main.go"), "\n\t", "\n")
-	require.Contains(t, source, loop)
-	require.Contains(t, source, lines)
-}
-
 // TestLinksLeadSomewhere: each link within the repository leads to a file or folder, and to a heading, that
 // exists.
 func TestLinksLeadSomewhere(t *testing.T) {
