@@ -209,7 +209,7 @@ func (c *Cluster) Migrate(t testing.TB, last int, from, to *ClusterNode) bool {
 	return true
 }
 
-// FailOver kills the primary of a key while callers ask for the key. It returns how long it takes until an answer comes,
+// FailOver kills the primary of a key while callers ask for it. It returns how long it takes until an answer comes,
 // after all other nodes have said that the replica has taken over.
 func (c *Cluster) FailOver(t testing.TB, key string, ask func() error) time.Duration {
 	t.Helper()

@@ -85,7 +85,7 @@ func (s allowedStream) Context() context.Context { return s.ctx }
 // settle it, with [limiter.Limiter.Settle].
 func ResultFrom(ctx context.Context) (result limiter.Result, ok bool) { return policy.ResultFrom(ctx) }
 
-// ResultsFrom returns the Result of [ResultFrom], and behind it the Results on the limits of [WithAlso], in the order of
+// ResultsFrom returns the Result of [ResultFrom], and behind it the Results on the limits of [WithAlso] in the order of
 // the options. Without a policy it is empty. A handler settles each.
 func ResultsFrom(ctx context.Context) limiter.Results { return policy.ResultsFrom(ctx) }
 

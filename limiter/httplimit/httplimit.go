@@ -104,7 +104,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 //	l.Settle(ctx, &result, used)
 func ResultFrom(ctx context.Context) (result limiter.Result, ok bool) { return policy.ResultFrom(ctx) }
 
-// ResultsFrom returns the Result of [ResultFrom], and behind it the Results on the limits of [WithAlso], in the order of
+// ResultsFrom returns the Result of [ResultFrom], and behind it the Results on the limits of [WithAlso] in the order of
 // the options. Without a middleware it is empty. A handler settles each.
 func ResultsFrom(ctx context.Context) limiter.Results { return policy.ResultsFrom(ctx) }
 

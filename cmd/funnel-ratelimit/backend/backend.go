@@ -163,8 +163,8 @@ func (b *Backend) takeAll(ctx context.Context, questions []*question) {
 	}
 }
 
-// takeInTurn takes the tokens of all questions by leases, mostly without Redis. If one is limited, it gives back what the
-// questions before it took.
+// takeInTurn takes the tokens of all questions by leases, mostly without Redis. If one is limited, it gives back what
+// the questions before it took.
 func (b *Backend) takeInTurn(ctx context.Context, questions []*question) {
 	for i, q := range questions {
 		err := b.askOne(ctx, q, false)

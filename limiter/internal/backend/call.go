@@ -84,9 +84,9 @@ type Words struct {
 // Accounts reports whether the call is for tokens that were used, or that were not.
 func (c *Call) Accounts() bool { return c.Operation == call.Charge || c.Operation == call.Refund }
 
-// IsRepeatable reports whether the call may be sent again if its answer was lost, because a call that is executed twice
-// limits too early, never too late. A refund of tokens would give other callers' tokens back, and nobody would give back
-// the tokens that a part took twice.
+// IsRepeatable reports whether the call may be sent again if its answer was lost. A call that is executed twice limits
+// too early, never too late, but a second refund gives back other callers' tokens, and nobody gives back what a part
+// took first.
 func (c *Call) IsRepeatable() bool {
 	changes := c.Operation == call.Refund || c.IsPart && c.Operation == call.Reserve
 	return !changes || !slices.ContainsFunc(c.Rows, func(row Row) bool { return row.Kind != call.Slots })
