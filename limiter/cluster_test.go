@@ -4,7 +4,6 @@ package limiter_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -90,23 +89,4 @@ func requireReplicasToPeek(t *testing.T, cluster *servertest.Cluster, key, comma
 		}
 		return strings.Contains(commands.String(), "cmdstat_"+command)
 	})
-}
-
-// A Limiter is served again within 5 s after its cluster has failed over; go-redis alone takes up to a minute.
-func TestFailover(t *testing.T) {
-	t.Parallel()
-	cluster := servertest.StartCluster(t, 3, time.Second, servertest.Options{Module: servertest.Module(t)})
-	limiters := []*limiter.Limiter{
-		limiter.New(cluster.Client(t), limiter.WithTimeout(100*time.Millisecond)),
-		limiter.New(cluster.Client(t), limiter.WithSource(limiter.FromModule)),
-		limiter.New(cluster.Client(t), limiter.WithSource(limiter.FromScript)),
-	}
-	took := cluster.FailOver(t, "key", func() (err error) {
-		for _, l := range limiters {
-			_, oneErr := l.Allow(context.Background(), "key", fifteenPerDay)
-			err = errors.Join(err, oneErr)
-		}
-		return err
-	})
-	require.Less(t, took, 5*time.Second)
 }

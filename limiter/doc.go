@@ -24,7 +24,8 @@
 //
 // # Several limits, many calls
 //
-// [Limiter.AllowAll] decides several funnels atomically, such as 10 a second and 1000 an hour.
+// [Limiter.AllowAll] decides several limits, such as 10 a second and 1000 an hour, all or nothing, even if their keys
+// are on several nodes of a cluster.
 // For unrelated calls, use goroutines and a client that pipelines. For hot keys, see package lease.
 //
 // # Waiting and settling

@@ -10,8 +10,8 @@ import (
 // The errors of a [Limiter], for errors.Is. An error that is none of these is the cause of a context that is done.
 var (
 	// ErrInvalid means that the call is wrong, and that asking again is of no use: a limit, a quantity or slots
-	// out of range (an error of package gcra, slots or quota is inside), a key that is named twice, a key that holds
-	// something else, or keys on different nodes of a cluster. No [OnFailure] applies.
+	// out of range (an error of package gcra, slots or quota is inside), a key that is named twice, or a key that
+	// holds something else. No [OnFailure] applies.
 	ErrInvalid = backend.ErrInvalid
 
 	// ErrUnavailable means that Redis has not decided: it is down, does not answer in time, is loading, has no
