@@ -109,8 +109,9 @@ check() {
 
 # shellcheck disable=SC2046,SC2086 # packages and flags have no spaces
 run_tests() {
-    local module packages with_goroutines flags
+    local packages with_goroutines flags others code=0
     need_compilers
+    download_modules &
     need_server
     echo "building, then testing: a minute or two, five with empty caches"
     compile_for_tests
@@ -120,12 +121,30 @@ run_tests() {
     # Vet takes a quarter of the time, and check runs it. -w leaves out what only debuggers read.
     flags='-count=1 -timeout 10m -vet=off -ldflags=-w'
     echo "testing, on $("$FUNNEL_SERVER" --version)"
-    go test $flags $(grep -vxF "$with_goroutines" <<<"$packages")
+    # Many tests wait for servers, so the modules' tests run beside the others.
+    test_modules $flags >build/modules.log 2>&1 &
+    others=$!
+    go test $flags $(grep -vxF "$with_goroutines" <<<"$packages") || code=$?
     echo "testing with the race detector"
-    go test $flags -race $with_goroutines
+    go test $flags -race $with_goroutines || code=$?
+    wait "$others" || code=$?
+    cat build/modules.log
+    return "$code"
+}
+
+# What tests and their modules require, while funnel.so is built.
+download_modules() {
+    local module
+    for module in . "${tested_modules[@]}"; do
+        go -C "$module" mod download || true # the test says why
+    done
+}
+
+test_modules() {
+    local module
     for module in "${tested_modules[@]}"; do
         echo "testing $module"
-        go -C "$module" test $flags ./...
+        go -C "$module" test "$@" ./...
     done
 }
 
