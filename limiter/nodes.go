@@ -101,7 +101,7 @@ func (l *Limiter) decideParts(ctx context.Context, operation call.Operation, par
 		return failureOf(parts)
 	}
 	// A caller that is over its own limit must not occupy the funnels of all callers.
-	likely, others := l.refusals.separate(parts)
+	likely, others := l.refusals.separate(parts, l.wall())
 	if len(likely) > 0 {
 		seen := l.peekParts(ctx, others)
 		l.askParts(ctx, likely)
@@ -113,7 +113,7 @@ func (l *Limiter) decideParts(ctx context.Context, operation call.Operation, par
 	if !slices.ContainsFunc(parts, (*part).refused) {
 		return nil
 	}
-	isContested := slices.ContainsFunc(parts, (*part).took) && !slices.ContainsFunc(parts, (*part).failed)
+	isContested := slices.ContainsFunc(parts, (*part).took) && !slices.ContainsFunc(parts, (*part).isFinal)
 	l.giveBack(ctx, parts)
 	if !isContested {
 		return failureOf(parts)
@@ -173,9 +173,10 @@ func (p *part) refused() bool { return p.asked && (p.err != nil || p.reply.Limit
 // took reports whether the part holds what the call asked it for.
 func (p *part) took() bool { return p.asked && p.err == nil && !p.reply.Limited }
 
-// failed reports whether Redis has refused nothing, and the call ends all the same.
-func (p *part) failed() bool {
-	return p.refused() && (p.err != nil || p.reply.Source == backend.Closed)
+// isFinal reports whether the part ends the call: Redis has refused nothing, or refuses it for ever.
+func (p *part) isFinal() bool {
+	never := func(r Result) bool { return r.RetryAfter == NoRetry }
+	return p.refused() && (p.err != nil || p.reply.Source == backend.Closed || slices.ContainsFunc(p.results, never))
 }
 
 // neverAsked makes the rows of a part not limit the call.

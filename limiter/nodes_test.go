@@ -192,6 +192,16 @@ func testStepsOnSeveralNodes(t *testing.T, s *spread, source limiter.Option) {
 	require.ErrorContains(t, err, "WRONGTYPE")
 	require.Equal(t, "limited 0 0, limited 0 0, limited 0 0", describe(results...))
 	require.Equal(t, before, s.states(t), "the call is wrong")
+
+	full := limiter.Request{s.slots + "y", fifteenPerDay, 1}
+	_, err = l.Charge(t.Context(), full.Key, fifteenPerDay, 15)
+	require.NoError(t, err)
+	ended := []limiter.Request{{s.quota, limiter.Until(10, nextYear), 8}, full, {"x", limiter.Until(10, time.Unix(9, 0)), 1}}
+	_, _ = l.AllowAll(t.Context(), ended[:2]...) // both limit; then the funnel does not
+	require.NoError(t, l.Reset(t.Context(), full.Key))
+	results, err = l.AllowAll(t.Context(), ended...)
+	require.NoError(t, err)
+	require.Equal(t, limiter.NoRetry, results.RetryAfter(), "a quota has ended: %+v", results)
 }
 
 // failuresToOpen is how many calls in a row have to fail until a node is not asked any more.

@@ -41,11 +41,14 @@ func (r *refusals) note(p *part) {
 }
 
 // separate returns the parts that would limit the call for certain if no other caller gave tokens back, and the others.
-func (r *refusals) separate(parts []*part) (likely, others []*part) {
+// Wall tells which quotas have ended.
+func (r *refusals) separate(parts []*part, wall time.Time) (likely, others []*part) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	now := r.now()
-	limits := func(row backend.Row) bool { return row.NeverFits() || r.until.Get(row.Key) > now }
+	limits := func(row backend.Row) bool {
+		return row.NeverFits() || row.HasEnded(wall) || r.until.Get(row.Key) > now
+	}
 	for _, p := range parts {
 		if slices.ContainsFunc(p.Rows, limits) {
 			likely = append(likely, p)
