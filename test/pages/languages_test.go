@@ -108,6 +108,17 @@ func (l language) at(addr, text string) *exec.Cmd {
 	return l.run(strings.NewReplacer("PORT", port, "TEXT", text).Replace(l.program))
 }
 
+// languageOf skips a test if the language is not installed.
+func languageOf(t *testing.T, name string) language {
+	l := languages[slices.IndexFunc(languages, func(l language) bool { return l.name == name })]
+	version, err := l.run(l.needs).CombinedOutput()
+	if err != nil {
+		t.Skipf("needs %s: %v: %s", name, err, version)
+	}
+	t.Log(name, string(version))
+	return l
+}
+
 // TestSnippets runs them with the module, and by script. TestGoSnippets has the clients in Go.
 func TestSnippets(t *testing.T) {
 	for _, option := range []string{"retry=Retry(NoBackoff(), 0)", "reconnect_attempts: 0"} {
@@ -116,12 +127,7 @@ func TestSnippets(t *testing.T) {
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
-			version, err := l.run(l.needs).CombinedOutput()
-			if err != nil {
-				t.Skipf("needs %s: %v: %s", l.name, err, version)
-			}
-			t.Log(l.name, string(version))
-
+			l := languageOf(t, l.name)
 			shorter := strings.Replace(l.limit, "60", "15", 1)
 			turns := func(name string, server *servertest.Server) {
 				round := strings.Replace(l.round, "TEXT", replaced(t, snippet(t, name), l.limit, shorter), 1)
@@ -145,10 +151,7 @@ func TestSnippets(t *testing.T) {
 // back, and its own is free when it fails.
 func TestWaitForASlot(t *testing.T) {
 	t.Parallel()
-	l := languages[slices.IndexFunc(languages, func(l language) bool { return l.name == "redis-py" })]
-	if output, err := l.run(l.needs).CombinedOutput(); err != nil {
-		t.Skipf("needs redis-py: %v: %s", err, output)
-	}
+	l := languageOf(t, "redis-py")
 	server := servertest.StartModule(t)
 	client := server.Client(t)
 	servertest.Call(t, client, "cl.reserve jobs 1 SLOTS 60 other")

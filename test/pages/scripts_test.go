@@ -5,7 +5,6 @@ package pages_test
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +18,7 @@ func TestScriptInRedisCLI(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{})
 	line := regexp.MustCompile("`(redis-cli --eval [^`]*)`").FindStringSubmatch(clients(t))
 	require.NotNil(t, line)
-	output, err := languages[0].at(server.Addr(), line[1]).CombinedOutput()
+	output, err := languageOf(t, "redis-cli").at(server.Addr(), line[1]).CombinedOutput()
 	require.NoError(t, err, string(output))
 	require.Regexp(t, `^0\n0\n0\n15\n14\n0\n2\n\d{19}\n$`, string(output))
 }
@@ -51,10 +50,7 @@ func TestScriptPermissions(t *testing.T) {
 	require.ErrorContains(t, err, "NOPERM")
 
 	t.Run("redis-py", func(t *testing.T) { // loads the script, which needs a permission of its own
-		python := languages[slices.IndexFunc(languages, func(l language) bool { return l.name == "redis-py" })]
-		if output, err := python.run(python.needs).CombinedOutput(); err != nil {
-			t.Skipf("needs redis-py: %v: %s", err, output)
-		}
+		python := languageOf(t, "redis-py")
 		python.program = replaced(t, python.program, "port=PORT", "port=PORT, username='user', password='secret'")
 		client := server.Client(t)
 		require.NoError(t, client.ScriptFlush(ctx).Err())
