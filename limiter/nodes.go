@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"funnel/gcra"
 	"funnel/internal/call"
@@ -114,8 +115,8 @@ func (l *Limiter) decideParts(ctx context.Context, operation call.Operation, par
 		return nil
 	}
 	isContested := slices.ContainsFunc(parts, (*part).took) && !slices.ContainsFunc(parts, (*part).isFinal)
-	l.giveBack(ctx, parts)
-	if !isContested {
+	isOver := l.giveBack(ctx, parts)
+	if !isContested || !isOver {
 		return failureOf(parts)
 	}
 	return l.askInOrder(ctx, parts)
@@ -199,23 +200,31 @@ func failureOf(parts []*part) error {
 }
 
 // giveBack gives back what parts of a call took, even if its caller has given up. It waits no longer than [WithTimeout]
-// allows. The results then tell what remains.
-func (l *Limiter) giveBack(ctx context.Context, parts []*part) {
+// allows. The results then tell what remains. IsOver is false if the slot is still being given back in the background:
+// that may also end a slot that the same holder takes later.
+func (l *Limiter) giveBack(ctx context.Context, parts []*part) (isOver bool) {
 	ctx = context.WithoutCancel(ctx)
 	var group sync.WaitGroup
+	var unanswered atomic.Bool
 	for _, p := range parts {
 		for i := range p.results {
 			if p.took() {
-				group.Go(func() { l.giveBackRow(ctx, &p.Rows[i], &p.results[i]) })
+				group.Go(func() {
+					err := l.giveBackRow(ctx, &p.Rows[i], &p.results[i])
+					if p.Rows[i].Kind == call.Slots && !redis.IsAnswered(err) {
+						unanswered.Store(true)
+					}
+				})
 			}
 		}
 	}
 	group.Wait()
+	return !unanswered.Load()
 }
 
 // giveBackRow gives back the tokens or the slot of a row.
-func (l *Limiter) giveBackRow(ctx context.Context, row *backend.Row, result *Result) {
-	after, err := *result, error(nil)
+func (l *Limiter) giveBackRow(ctx context.Context, row *backend.Row, result *Result) (err error) {
+	after := *result
 	switch {
 	case result.Source == FromOpen: // nobody counts it
 	case row.Kind == call.Slots:
@@ -228,4 +237,5 @@ func (l *Limiter) giveBackRow(ctx context.Context, row *backend.Row, result *Res
 		result.Remaining, result.ResetAfter = after.Remaining, after.ResetAfter
 	}
 	result.Allowed, result.Receipt = 0, 0
+	return err
 }

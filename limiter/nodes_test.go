@@ -268,6 +268,22 @@ func testLostAnswer(t *testing.T, s *spread, source limiter.Option) {
 	require.ErrorIs(t, err, errNoAnswer)
 	require.Equal(t, before[1:], s.states(t)[1:], "the tokens are back")
 	servertest.Eventually(t, "the slot is given back", func() bool { return s.states(t)[0] == before[0] })
+
+	asked := 0 // for a slot
+	client.gate = func(command string, send func() error) error {
+		if !strings.Contains(command, s.slots) {
+			return send()
+		}
+		if strings.Contains(command, "refund") {
+			return errNoAnswer
+		}
+		asked++
+		return send()
+	}
+	l := limiter.New(client, source)
+	require.True(t, tryAcquire(t, l, s.slots, twoFor3s, s.requests(1, 1, 1)...).Slot != nil)
+	require.True(t, tryAcquire(t, l, s.slots, twoFor3s, s.requests(15, 1, 1)...).Limited())
+	require.Equal(t, 2, asked, "a refund in the background would end the slot of a second asking, too")
 }
 
 // Two callers each hold what the other one needs, and refuse each other. Once both have given back, one is allowed.
