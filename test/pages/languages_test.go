@@ -73,23 +73,6 @@ var languages = []language{
 		"require 'redis'\nredis = Redis.new(port: PORT, reconnect_attempts: 0)\nTEXT",
 		"TEXT\nputs 'went on'\n",
 		[]string{"ruby", "-e"},
-	}, {
-		"hiredis", `redisReply *refund = redisCommand(c, "CL.REFUND %s 15 30 60 1 %s", "user:42", row->element[5]->str);
-			if (refund == NULL || refund->type == REDIS_REPLY_ERROR) {
-				fprintf(stderr, "%s\n", refund == NULL ? c->errstr : refund->str);
-				exit(1);
-			}`, "", "15 30 60",
-		"echo '#include <hiredis/hiredis.h>' | cc -E - | grep -c redisReply",
-		`folder=$(mktemp -d); trap 'rm -r "$folder"' EXIT; cc -Wall -Wextra -Werror -o "$folder/program" -x c - -lhiredis -lm <<'END' && "$folder/program"
-#include <hiredis/hiredis.h>
-#include <math.h>
-#include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-int main(void) { redisContext *c = redisConnect("127.0.0.1", PORT); TEXT }
-END`,
-		"{ TEXT\nputs(\"went on\"); }\n",
-		[]string{"bash", "-c"},
 	},
 }
 

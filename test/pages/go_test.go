@@ -1,0 +1,59 @@
+// The Go snippets of docs/clients.md and docs/go.md do what the pages say: they wait for their turn, and settle.
+
+package pages_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+	"funnel/test/pages/page"
+)
+
+// programInGo builds testdata/program.go with the snippets in their places. Snippets that wait get a
+// quick rate, and the snippet with a limiter waits longer than it does on the page.
+func programInGo(t *testing.T) (program string) {
+	folder := t.TempDir()
+	source, program := filepath.Join(folder, "main.go"), filepath.Join(folder, "program")
+	text, err := os.ReadFile("testdata/program.go")
+	require.NoError(t, err)
+	const slow, quick = "limiter.PerMinute(30).WithCapacity(15)", "limiter.Per(30, 15*time.Second).WithCapacity(15)"
+	for name, snippet := range map[string]string{
+		"limiter": replaced(t, replaced(t, snippet(t, "limiter"), slow, quick), "10*time.Second", "time.Minute"),
+		"settle":  strings.TrimSuffix(page.Marked(t, "../../docs/go.md", "settle"), "\n"),
+	} {
+		place := regexp.MustCompile(`(?m)^(\t*)// snippet: ` + name + "$").FindSubmatch(text)
+		require.NotNil(t, place, name)
+		indented := string(place[1]) + strings.ReplaceAll(snippet, "\n", "\n"+string(place[1]))
+		text = bytes.Replace(text, append(place[0], '\n'), []byte(indented+"\n"), 1)
+	}
+	require.NoError(t, os.WriteFile(source, text, 0o600))
+	output, err := exec.Command("gofmt", "-l", source).CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	require.Empty(t, string(output), "the snippets are as gofmt wants them")
+	output, err = exec.Command("go", "build", "-o", program, source).CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	return program
+}
+
+func TestGoSnippets(t *testing.T) {
+	t.Parallel()
+	program, module, withoutModule := programInGo(t), servertest.StartModule(t), servertest.Start(t, servertest.Options{})
+	turns := func(name string, server *servertest.Server) {
+		requireTurns(t, server, func() *exec.Cmd {
+			return exec.Command(program, name, server.Addr(), strings.Repeat("x", rounds))
+		})
+	}
+	turns("limiter", module)
+	turns("limiter", withoutModule)
+	end := run(t, emptied(t, module), exec.Command(program, "settle", module.Addr(), "x"))
+	require.NoError(t, end.err, end)
+	require.Equal(t, 1, end.calls["cl.refund"], end)
+}
