@@ -204,9 +204,6 @@ func testStepsOnSeveralNodes(t *testing.T, s *spread, source limiter.Option) {
 	require.Equal(t, limiter.NoRetry, results.RetryAfter(), "a quota has ended: %+v", results)
 }
 
-// failuresToOpen is how many calls in a row have to fail until a node is not asked any more.
-const failuresToOpen = 3
-
 // errNoAnswer is what a gate returns for commands to a node that is down.
 var errNoAnswer = errors.New("no answer")
 
@@ -232,7 +229,7 @@ func testOneNodeFails(t *testing.T, s *spread, source limiter.Option) {
 		for range 2 {
 			require.Contains(t, []limiter.Source{limiter.FromModule, limiter.FromScript},
 				allow(t, l, c.policy.String()+s.also, fifteenPerDay).Source, "%v: a node that answers decides", c.policy)
-			for range failuresToOpen {
+			for range 3 { // then the node is not asked any more
 				_, _ = l.Allow(t.Context(), s.funnel+"x", fifteenPerDay)
 			}
 		}
@@ -256,9 +253,10 @@ func testOneNodeFails(t *testing.T, s *spread, source limiter.Option) {
 
 // The node of the slots takes one, and its answer is lost. The others give back at once, and that node soon.
 func testLostAnswer(t *testing.T, s *spread, source limiter.Option) {
+	slots := s.slots
 	client := &gated{ClusterClient: s.direct, gate: func(command string, send func() error) error {
 		err := send()
-		if strings.Contains(command, s.slots) && !strings.Contains(command, "refund") && err == nil {
+		if strings.Contains(command, slots) && !strings.Contains(command, "refund") && err == nil {
 			return errNoAnswer
 		}
 		return err
@@ -269,9 +267,9 @@ func testLostAnswer(t *testing.T, s *spread, source limiter.Option) {
 	require.Equal(t, before[1:], s.states(t)[1:], "the tokens are back")
 	servertest.Eventually(t, "the slot is given back", func() bool { return s.states(t)[0] == before[0] })
 
-	asked := 0 // for a slot
-	client.gate = func(command string, send func() error) error {
-		if !strings.Contains(command, s.slots) {
+	asked := 0 // how often slots were asked for; refunds go on in the background
+	client = &gated{ClusterClient: s.direct, gate: func(command string, send func() error) error {
+		if !strings.Contains(command, slots) {
 			return send()
 		}
 		if strings.Contains(command, "refund") {
@@ -279,7 +277,7 @@ func testLostAnswer(t *testing.T, s *spread, source limiter.Option) {
 		}
 		asked++
 		return send()
-	}
+	}}
 	l := limiter.New(client, source)
 	require.True(t, tryAcquire(t, l, s.slots, twoFor3s, s.requests(1, 1, 1)...).Slot != nil)
 	require.True(t, tryAcquire(t, l, s.slots, twoFor3s, s.requests(15, 1, 1)...).Limited())
