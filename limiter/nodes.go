@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"funnel/gcra"
 	"funnel/internal/call"
@@ -174,10 +175,11 @@ func (p *part) refused() bool { return p.asked && (p.err != nil || p.reply.Limit
 // took reports whether the part holds what the call asked it for.
 func (p *part) took() bool { return p.asked && p.err == nil && !p.reply.Limited }
 
-// isFinal reports whether the part ends the call: Redis has refused nothing, or refuses it for ever.
+// isFinal reports whether the part must not be asked again: Redis refuses it for ever, or has not decided it. What Redis
+// may have taken then is given back in the background, which would end a slot of the second asking, too.
 func (p *part) isFinal() bool {
 	never := func(r Result) bool { return r.RetryAfter == NoRetry }
-	return p.refused() && (p.err != nil || p.reply.Source == backend.Closed || slices.ContainsFunc(p.results, never))
+	return p.asked && (p.err != nil || p.reply.Cause != nil || slices.ContainsFunc(p.results, never))
 }
 
 // neverAsked makes the rows of a part not limit the call.
@@ -228,7 +230,7 @@ func (l *Limiter) giveBackRow(ctx context.Context, row *backend.Row, result *Res
 	switch {
 	case result.Source == FromOpen: // nobody counts it
 	case row.Kind == call.Slots:
-		h := hold{limiter: l, key: result.Key, slots: result.Slots, holder: row.Holder}
+		h := hold{limiter: l, key: result.Key, slots: result.Slots, holder: row.Holder, taken: time.Now()}
 		after, err = h.end(ctx, result.Source)
 	default:
 		after, err = l.Settle(ctx, result, 0)
