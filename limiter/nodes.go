@@ -33,18 +33,20 @@ func (l *Limiter) decideTogether(ctx context.Context, q *query) (cause, err erro
 	if parts == nil {
 		reply, err := l.ask(ctx, l.backend, q)
 		cause = causeOf(&reply, err)
-		if !redis.IsCrossSlot(err) {
+		if redis.IsCrossSlot(err) {
+			l.isCluster.Store(true)
+			parts = l.split(q)
+		}
+		if parts == nil {
 			l.callHooks(ctx, q, Event{Err: err, Cause: cause, Duration: l.now() - began})
 			return cause, err
 		}
-		l.isCluster.Store(true)
-		parts = l.split(q)
 	}
 	err = l.decideParts(ctx, q.Operation, parts)
-	event := Event{Err: err}
+	var first error // why Redis has not decided on some part
 	for _, p := range parts {
 		failure := causeOf(&p.reply, p.err)
-		event.Cause = cmp.Or(event.Cause, failure)
+		first = cmp.Or(first, failure)
 		for i, index := range p.indexes {
 			q.results[index] = p.results[i]
 			if index == 0 {
@@ -55,8 +57,7 @@ func (l *Limiter) decideTogether(ctx context.Context, q *query) (cause, err erro
 	if err != nil {
 		q.fill(&backend.Reply{})
 	}
-	event.Duration = l.now() - began
-	l.callHooks(ctx, q, event)
+	l.callHooks(ctx, q, Event{Err: err, Cause: first, Duration: l.now() - began})
 	return cause, err
 }
 

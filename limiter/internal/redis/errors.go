@@ -60,8 +60,7 @@ func endedAt(err error) (at time.Time, ended bool) {
 
 // IsCrossSlot reports whether a node of a cluster has replied that the keys of a call are not all on one node.
 func IsCrossSlot(err error) bool {
-	var reply redis.Error
-	return err != nil && errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "CROSSSLOT")
+	return errors.Is(err, backend.ErrInvalid) && strings.Contains(err.Error(), ": CROSSSLOT ")
 }
 
 // IsAnswered reports whether the server has replied to a call with that error, or with none.
