@@ -63,7 +63,7 @@ var nextYear = time.Now().AddDate(1, 0, 0)
 // A gated client counts the commands that it sends. A gate decides when a command is sent, and whether.
 type gated struct {
 	*redis.ClusterClient
-	sent, repeatable atomic.Int64 // repeatable are those that go-redis repeats after a lost answer
+	sent, repeatable atomic.Int64 // go-redis repeats a repeatable one after a lost answer
 	gate             func(command string, send func() error) error
 }
 

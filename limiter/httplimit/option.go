@@ -58,9 +58,9 @@ func WithCost(cost func(*http.Request) int) Option {
 //	httplimit.WithAlso("all", limiter.PerSecond(1000), func(*http.Request) string { return "" })
 //
 // A request takes its cost from the policy's own funnel, from the funnel of each WithAlso, and a slot of [WithSlots]
-// atomically, by one [limiter.Limiter.AllowAll] or TryAcquire: all or nothing. The names of a policy differ, or New
+// by one [limiter.Limiter.AllowAll] or TryAcquire: all or nothing. The names of a policy differ, or New
 // panics; the key of the funnel is that of [FunnelKey]. Without slots, the Limiter passed to New must have AllowAll and
-// PeekAll; Shadow and leases have not.
+// PeekAll; Shadow and leases lack them.
 //
 // Each limit has a member of its own in RateLimit and RateLimit-Policy. X-RateLimit describes the limit with the least
 // remaining, which refuses the request if any does. Retry-After is the longest wait of all, and [OnLimited] gets its

@@ -181,8 +181,8 @@ func (p *Place) Limited(age time.Duration) {
 	l.advance(p)
 }
 
-// Away ends the turn of a caller that leaves the line for a time, because what it wants is not there. So do others for
-// which lacks is true, without a turn. If nothing is free either, the next one asks after a pause.
+// Away ends the turn of a caller that leaves the line for a time, because what it wants is not there. Callers
+// for which lacks is true leave it, too, without a turn. If nothing is free either, the next one asks after a pause.
 func (p *Place) Away(during time.Duration, full bool, lacks func(wants any) bool) {
 	l := p.line
 	l.mutex.Lock()
