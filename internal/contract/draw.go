@@ -47,10 +47,10 @@ type DrawnRow struct {
 }
 
 var (
-	oddWords = []string{"", "0", "-1", "01", "x", "1e9", "0.0009", "9223372036854775808", "9223372036.854775808", "SLOT", "SLOTSS",
-		"UNTI", "UNTILL", strings.Repeat("h", 255), strings.Repeat("h", 256), strings.Repeat("\xff", 100),
-		"-0", "+1", " 1", "1.", ".5", "1e3", "inf", "１", "\x00", "1\x00", "*1\r\n$4\r\nPING\r\n", "%s%n%d", "0.0000000001",
-		"18446744073709551617", strings.Repeat("1", 1000)}
+	oddWords = []string{"", "0", "-1", "01", "x", "1e9", "0.0009", "9223372036854775808", "9223372036.854775808",
+		"SLOT", "SLOTSS", "UNTI", "UNTILL", strings.Repeat("h", 255), strings.Repeat("\xff", 100), "-0", "+1", " 1", "1.", ".5",
+		"1e3", "inf", "１", "\x00", "1\x00", "*1\r\n$4\r\nPING\r\n", "%s%n%d", "0.0000000001", "18446744073709551617",
+		strings.Repeat("1", 1000)}
 
 	oddValues = []Value{{}, {Type: "list"}, {Type: "zset", Scores: map[string]float64{"h": 1}},
 		{Type: "string"}, {Type: "string", Text: "abc"}, {Type: "string", Text: "-1"}, {Type: "string", Text: "01"},
@@ -138,7 +138,8 @@ func drawSlots(t *rapid.T, now int64) (row DrawnRow) {
 	limit := rapid.OneOf(rapid.Int64Range(0, 5), Between(0, math.MaxInt64)).Draw(t, "limit")
 	ttl := rapid.OneOf(rapid.Int64Range(1e6-1, 3e6), Between(1, math.MaxInt64), Around(math.MaxInt64-now)).Draw(t, "ttl")
 	word := rapid.SampledFrom([]string{"SLOTS", "slots", "sLoTs"}).Draw(t, "word")
-	row.Words = [4]string{fmt.Sprint(limit), word, seconds(ttl), "h"}
+	holder := rapid.SampledFrom([]string{"h", "h", "h", "h", "h", "h", "", strings.Repeat("h", 256)}).Draw(t, "holder")
+	row.Words = [4]string{fmt.Sprint(limit), word, seconds(ttl), holder}
 	ends := rapid.OneOf(
 		rapid.Map(rapid.Int64Range(-1, 4), func(ahead int64) float64 { return float64(now/1e6 + ahead) }),
 		rapid.Map(Between(1, 1<<62), func(ahead int64) float64 { return float64(plus(now/1e6, ahead)) }),
