@@ -1,5 +1,6 @@
-// Calls over the nodes of a cluster: how much of what is possible they are granted, and that no bound is broken while
-// nodes fail over, slots move, answers are lost and callers give up.
+// Calls over the nodes of a cluster: how much of what is possible they are granted, and that no bound is broken, nor a
+// bound of leases and of slots that callers wait for, while nodes fail over, slots move, answers are lost and callers
+// give up.
 
 package soak_test
 
@@ -22,6 +23,7 @@ import (
 
 	"funnel/internal/servertest"
 	"funnel/limiter"
+	"funnel/limiter/lease"
 )
 
 // A demand is of callers of several tenants, each of whom asks for tokens of a key of all and of a key of its tenant.
@@ -131,12 +133,16 @@ func (u uses) within(from, until time.Duration) (inside uses) {
 	return inside
 }
 
-// The rows lie on three nodes of a cluster, in this order.
+// The first three rows lie on three nodes of a cluster, in this order. Each call takes some of them together. Leases
+// take from a row of their own, and callers wait for one of ten slots.
 var (
 	rate   = limiter.PerSecond(200).WithCapacity(50)
-	budget = limiter.Until(servertest.QuickOrLong(150, 1500), time.Now().AddDate(1, 0, 0))
+	budget = limiter.Until(servertest.QuickOrLong(150, 1500)+20*int(soakTime.Seconds()), time.Now().AddDate(1, 0, 0))
 	five   = limiter.Slots{Max: 5, TTL: 2 * time.Second}
+	leased = limiter.PerSecond(400).WithCapacity(80)
 )
+
+const d = 50 * time.Millisecond // for which leases are used
 
 // A losing client loses one in 200 answers while lossy is set.
 type losing struct {
@@ -152,7 +158,7 @@ func (c losing) Process(ctx context.Context, command redis.Cmder) error {
 	return err
 }
 
-// Callers take rows of all kinds on three nodes.
+// Callers take rows of all kinds.
 type callers struct {
 	keys  [3]string
 	began time.Time
@@ -161,20 +167,60 @@ type callers struct {
 	stop    atomic.Bool
 	group   sync.WaitGroup
 	mutex   sync.Mutex
-	granted [3]uses
+	granted [5]uses // rows of three nodes, by leases, and slots that callers waited for
 }
 
-// start has 32 callers ask until they are stopped.
+// start has 72 callers ask until they are stopped. Of four Limiters, each has a line of its own.
 func (c *callers) start(t *testing.T, cluster *servertest.Cluster) {
 	c.stop.Store(false)
-	for range 32 {
-		l := limiter.New(losing{cluster.Client(t), &c.lossy}, limiter.WithTimeout(300*time.Millisecond))
+	var l *limiter.Limiter
+	for i := range 72 {
+		if i < 32 || i%10 == 2 {
+			l = limiter.New(losing{cluster.Client(t), &c.lossy}, limiter.WithTimeout(300*time.Millisecond))
+		}
+		ask, asked, leases := c.call, l, lease.New(l, d)
+		if i >= 32 {
+			ask = c.wait
+		}
 		c.group.Go(func() {
 			for !c.stop.Load() {
-				c.call(l)
+				ask(asked)
+				c.lease(leases)
 			}
 		})
 	}
+}
+
+// wait waits for a slot, works for up to 100 ms, and gives the slot back.
+func (c *callers) wait(l *limiter.Limiter) {
+	got, err := l.Acquire(context.Background(), "waiting", ten)
+	if err != nil {
+		time.Sleep(10 * time.Millisecond)
+		return
+	}
+	held := time.Since(c.began)
+	select {
+	case <-time.After(rand.N(100 * time.Millisecond)):
+	case <-got.Slot.Context().Done():
+	}
+	c.add(4, use{held, time.Since(c.began), 1})
+	_ = got.Slot.Release(context.Background())
+}
+
+// lease takes up to three tokens.
+func (c *callers) lease(leases *lease.Leases) {
+	from := time.Since(c.began)
+	within, cancel := context.WithTimeout(context.Background(), 2*d)
+	defer cancel()
+	result, _ := leases.AllowN(within, "leased", leased, 1+rand.IntN(3))
+	c.add(3, use{from, time.Since(c.began), result.Allowed})
+}
+
+// add notes what a row granted.
+func (c *callers) add(row int, granted use) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.granted[row] = append(c.granted[row], granted)
 }
 
 // end stops the callers, and returns when all their calls have returned.
@@ -201,13 +247,11 @@ func (c *callers) call(l *limiter.Limiter) {
 		return
 	}
 	held := time.Since(c.began)
-	time.Sleep(rand.N(20 * time.Millisecond))
-	c.mutex.Lock()
 	for i, result := range got.Requests {
-		c.granted[i] = append(c.granted[i], use{from, held, result.Allowed})
+		c.add(i, use{from, held, result.Allowed})
 	}
-	c.granted[2] = append(c.granted[2], use{held, time.Since(c.began), 1})
-	c.mutex.Unlock()
+	time.Sleep(rand.N(20 * time.Millisecond))
+	c.add(2, use{held, time.Since(c.began), 1})
 	for range 3 {
 		if got.Slot.Release(context.Background()) == nil {
 			return
@@ -228,9 +272,9 @@ func moveSlot(t *testing.T, cluster *servertest.Cluster, slot int, from, to *ser
 	}
 }
 
-// TestBoundsOverNodes has callers take rows of all kinds on three nodes. First nothing fails, and no refused call may
-// leave anything behind. Then a slot moves, a node stands still, another one fails over and at last is killed, answers
-// are lost and callers give up.
+// TestBoundsOverNodes has callers take rows of all kinds on three nodes, use leases, and wait for slots. First nothing
+// fails, and no refused call may leave anything behind. Then a slot moves, a node stands still, another one fails over
+// and at last is killed, answers are lost and callers give up.
 func TestBoundsOverNodes(t *testing.T) {
 	t.Parallel()
 	cluster := servertest.StartCluster(t, 3, time.Second, servertest.Options{Module: servertest.Module(t)})
@@ -250,7 +294,12 @@ func TestBoundsOverNodes(t *testing.T) {
 	c.lossy.Store(true)
 	c.start(t, cluster)
 	slot, quotas := cluster.Slot(t, c.keys[0]), []*servertest.ClusterNode{cluster.Primaries[1], cluster.Replicas[1]}
-	for range servertest.QuickOrLong(2, 20) {
+	rounds, pause := servertest.QuickOrLong(2, 20), 500*time.Millisecond
+	if soakTime > 0 {
+		rounds, pause = 10, soakTime/10
+	}
+	t.Log("| minutes | calls over three nodes | tokens by leases | slots that were waited for | RSS of the nodes, MB |")
+	for range rounds {
 		moveSlot(t, cluster, slot, cluster.Primaries[0], cluster.Primaries[2])
 		require.NoError(t, quotas[1].Direct.ClusterFailover(t.Context()).Err())
 		require.NoError(t, cluster.Primaries[2].Signal(syscall.SIGSTOP))
@@ -261,7 +310,8 @@ func TestBoundsOverNodes(t *testing.T) {
 			return strings.Contains(quotas[1].Direct.Info(t.Context(), "replication").Val(), "role:master")
 		})
 		slices.Reverse(quotas)
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(pause)
+		c.report(t, cluster)
 	}
 	killed := time.Since(c.began)
 	quotas[0].Kill()
@@ -275,29 +325,44 @@ func TestBoundsOverNodes(t *testing.T) {
 
 	require.LessOrEqual(t, c.granted[1].total(), budget.Capacity+
 		c.granted[1].within(killed-time.Second, killed+time.Second).total(), "a replica may lack the last second")
-	var changes, held [][2]int64
-	for _, taken := range c.granted[0] {
-		for range taken.quantity {
-			changes = append(changes, [2]int64{int64(taken.from), 0}, [2]int64{int64(taken.until), 1})
-		}
-	}
-	for _, slot := range c.granted[2] {
-		held = append(held, [2]int64{int64(slot.from), 1}, [2]int64{int64(slot.until), -1})
-	}
-	worst, most := worstStretch(changes, rate), mostAtOnce(held)
-	t.Logf("%d calls were granted; %.1f tokens in the worst stretch; at most %d slots at once", len(c.granted[2]), worst, most)
+	worst, worstLeased := worstStretch(c.granted[0], rate), worstStretch(c.granted[3], leased)
+	most, mostWaited := mostAtOnce(c.granted[2].changes(-1)), mostAtOnce(c.granted[4].changes(-1))
+	t.Logf("tokens in the worst stretch: %.1f, by leases %.1f; slots at once: %d, waited for %d", worst, worstLeased, most, mostWaited)
 	require.LessOrEqual(t, worst, float64(rate.Capacity))
+	require.LessOrEqual(t, worstLeased, float64(leased.Capacity)+float64(leased.Count)*d.Seconds())
 	require.LessOrEqual(t, most, int64(five.Max))
+	require.LessOrEqual(t, mostWaited, int64(ten.Max))
 }
 
-// worstStretch is the largest number of tokens that were used in a stretch of time, less what leaked meanwhile. Each
-// token is used between two changes: an instant with 0, and a later one with 1. Instants are nanoseconds.
-func worstStretch(changes [][2]int64, limit limiter.Limit) (worst float64) {
+// report logs a row of the table.
+func (c *callers) report(t *testing.T, cluster *servertest.Cluster) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	row := fmt.Sprintf("| %.0f | %d | %d | %d |", time.Since(c.began).Minutes(), len(c.granted[2]), c.granted[3].total(), len(c.granted[4]))
+	for _, node := range cluster.Primaries {
+		row += fmt.Sprintf(" %.1f", float64(servertest.MemoryOf(t, node.Server, "VmRSS"))/(1<<20))
+	}
+	t.Log(row, "|")
+}
+
+// changes returns the instants at which tokens or slots begin to be used, each with 1, and end, each with end.
+func (u uses) changes(end int64) (changes [][2]int64) {
+	for _, use := range u {
+		for range use.quantity {
+			changes = append(changes, [2]int64{int64(use.from), 1}, [2]int64{int64(use.until), end})
+		}
+	}
+	return changes
+}
+
+// worstStretch is the largest number of tokens that were used in a stretch of time, less what leaked meanwhile.
+func worstStretch(granted uses, limit limiter.Limit) (worst float64) {
+	changes := granted.changes(2)
 	slices.SortFunc(changes, func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
 	began, ended, least := 0.0, 0.0, math.Inf(1)
 	for _, change := range changes { // in a stretch are what ended by its end, less what began before it
 		leaked := float64(change[0]-changes[0][0]) / float64(limit.Period) * float64(limit.Count)
-		if change[1] == 0 {
+		if change[1] == 1 {
 			least, began = min(least, began-leaked), began+1
 		} else {
 			worst, ended = max(worst, ended+1-leaked-least), ended+1

@@ -39,12 +39,15 @@ type soak struct {
 	calls     int
 }
 
+// soakTime is how long the soak lasts, of the servers and of the cluster, or 0 for some seconds.
+var soakTime, _ = time.ParseDuration(os.Getenv("FUNNEL_SOAK_TIME"))
+
 // TestEveryReplyFollowsTheContract: each tenth of the time has a failover, in turn with and without kill -9,
 // logs that are rewritten, and a phase of a busy disk. A run below a minute has one of each.
 func TestEveryReplyFollowsTheContract(t *testing.T) {
 	servertest.NeedSince7(t, "the end of a period to the millisecond, by the script")
-	duration, err := time.ParseDuration(cmp.Or(os.Getenv("FUNNEL_SOAK_TIME"), "3s"))
-	require.NoError(t, err)
+	t.Parallel()
+	duration := cmp.Or(soakTime, 3*time.Second)
 	options := servertest.WithLog(servertest.DebugModule(t), "everysec", "--repl-diskless-sync-delay", "0",
 		"--auto-aof-rewrite-percentage", "0")
 	s := &soak{T: t, servers: [2]*servertest.Server{servertest.Start(t, options), servertest.Start(t, options)}}
