@@ -265,7 +265,9 @@ func moveSlot(t *testing.T, cluster *servertest.Cluster, slot int, from, to *ser
 	servertest.Call(t, to.Direct, fmt.Sprint("cluster setslot ", slot, " importing ", from.ID))
 	servertest.Call(t, from.Direct, fmt.Sprint("cluster setslot ", slot, " migrating ", to.ID))
 	for _, key := range from.Direct.ClusterGetKeysInSlot(t.Context(), slot, 100).Val() {
-		servertest.Call(t, from.Direct, fmt.Sprint("migrate 127.0.0.1 ", to.Port, " ", key, " 0 5000"))
+		servertest.Eventually(t, "a key moves, unless the cluster is down", func() bool {
+			return from.Direct.Migrate(t.Context(), "127.0.0.1", fmt.Sprint(to.Port), key, 0, 5*time.Second).Err() == nil
+		})
 	}
 	for _, node := range []*servertest.ClusterNode{to, from} {
 		servertest.Call(t, node.Direct, fmt.Sprint("cluster setslot ", slot, " node ", to.ID))
@@ -277,7 +279,8 @@ func moveSlot(t *testing.T, cluster *servertest.Cluster, slot int, from, to *ser
 // and at last is killed, answers are lost and callers give up.
 func TestBoundsOverNodes(t *testing.T) {
 	t.Parallel()
-	cluster := servertest.StartCluster(t, 3, time.Second, servertest.Options{Module: servertest.Module(t)})
+	options := servertest.Options{Module: servertest.Module(t)}
+	cluster := servertest.StartCluster(t, 3, max(time.Second, min(5*time.Second, soakTime)), options)
 	c, direct := &callers{began: time.Now()}, cluster.Client(t)
 	for i := 0; slices.Contains(c.keys[:], ""); i++ {
 		key := fmt.Sprint("key", i)
@@ -301,7 +304,9 @@ func TestBoundsOverNodes(t *testing.T) {
 	t.Log("| minutes | calls over three nodes | tokens by leases | slots that were waited for | RSS of the nodes, MB |")
 	for range rounds {
 		moveSlot(t, cluster, slot, cluster.Primaries[0], cluster.Primaries[2])
-		require.NoError(t, quotas[1].Direct.ClusterFailover(t.Context()).Err())
+		servertest.Eventually(t, "the replica agrees to take over", func() bool {
+			return quotas[1].Direct.ClusterFailover(t.Context()).Err() == nil
+		})
 		require.NoError(t, cluster.Primaries[2].Signal(syscall.SIGSTOP))
 		time.Sleep(150 * time.Millisecond)
 		require.NoError(t, cluster.Primaries[2].Signal(syscall.SIGCONT))
