@@ -37,6 +37,9 @@ func TestDocs(t *testing.T) {
 	}
 }
 
+// brackets are optional in replies on one line.
+var brackets = strings.NewReplacer("[", "", "]", "")
+
 // runTranscript returns how many commands it has run. A prompt without a name shows a reply as redis-cli does in a
 // terminal, others show it on one line. Commands of the prompt redis are the server's own. It expires keys by a clock
 // that a test cannot set: its keys expire sooner instead. Other software is not asked.
@@ -68,11 +71,11 @@ func runTranscript(t *testing.T, block page.Block) (ran int) {
 			continue
 		}
 		reply := wire.MustDo(t, wordsOf(t, entry.command)...)
-		got := rediscli.Lines(reply)
+		got, want := rediscli.Lines(reply), entry.reply
 		if asked != "" {
-			got = []string{strings.NewReplacer("[", "", "]", "").Replace(fmt.Sprint(reply))}
+			got, want = []string{brackets.Replace(fmt.Sprint(reply))}, []string{brackets.Replace(strings.Join(want, "\n"))}
 		}
-		require.Equal(t, entry.reply, got, "line %d and below: %s", block.Line, entry.command)
+		require.Equal(t, want, got, "line %d and below: %s", block.Line, entry.command)
 		ran++
 	}
 	return ran
