@@ -41,7 +41,7 @@
 //
 // A funnel does not limit what is in flight. [Limiter.TryAcquire] does: it takes one of several slots,
 // and tokens with it, all or nothing. [Limiter.Acquire] waits for them in line. The slot is held until it is released
-// or its holder has gone. docs/go.md, "Slots", has an example.
+// or its holder has gone. docs/recipes.md has examples.
 //
 // # Quotas
 //

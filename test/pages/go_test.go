@@ -1,4 +1,5 @@
-// The Go snippets of docs/clients.md and docs/go.md do what the pages say: they wait for their turn, and settle.
+// The Go snippets of docs/clients.md, docs/go.md and docs/recipes.md do what the pages say: they wait for their turn,
+// settle, and print what stands beside their lines.
 
 package pages_test
 
@@ -17,6 +18,11 @@ import (
 	"funnel/test/pages/page"
 )
 
+// recipes are the marks of the snippets of docs/recipes.md.
+var recipes = []string{"shadow", "plan", "pool", "who", "outgoing"}
+
+func recipe(t *testing.T, name string) string { return page.Marked(t, "../../docs/recipes.md", name) }
+
 // programInGo builds testdata/program.go with the snippets in their places. Snippets that wait get a
 // quick rate, and the snippet with a limiter waits longer than it does on the page.
 func programInGo(t *testing.T) (program string) {
@@ -25,10 +31,14 @@ func programInGo(t *testing.T) (program string) {
 	text, err := os.ReadFile("testdata/program.go")
 	require.NoError(t, err)
 	const slow, quick = "limiter.PerMinute(30).WithCapacity(15)", "limiter.Per(30, 15*time.Second).WithCapacity(15)"
-	for name, snippet := range map[string]string{
+	snippets := map[string]string{
 		"limiter": replaced(t, replaced(t, snippet(t, "limiter"), slow, quick), "10*time.Second", "time.Minute"),
 		"settle":  strings.TrimSuffix(page.Marked(t, "../../docs/go.md", "settle"), "\n"),
-	} {
+	}
+	for _, name := range recipes {
+		snippets[name] = strings.TrimSuffix(recipe(t, name), "\n")
+	}
+	for name, snippet := range snippets {
 		place := regexp.MustCompile(`(?m)^(\t*)// snippet: ` + name + "$").FindSubmatch(text)
 		require.NotNil(t, place, name)
 		indented := string(place[1]) + strings.ReplaceAll(snippet, "\n", "\n"+string(place[1]))
@@ -56,4 +66,16 @@ func TestGoSnippets(t *testing.T) {
 	end := run(t, emptied(t, module), exec.Command(program, "settle", module.Addr(), "x"))
 	require.NoError(t, end.err, end)
 	require.Equal(t, 1, end.calls["cl.refund"], end)
+
+	for _, name := range recipes {
+		want := ""
+		for _, line := range regexp.MustCompile(`Println.* // (.*)`).FindAllStringSubmatch(recipe(t, name), -1) {
+			want += line[1] + "\n"
+		}
+		for _, server := range []*servertest.Server{module, withoutModule} {
+			end := run(t, emptied(t, server), exec.Command(program, name, server.Addr(), "x"))
+			require.NoError(t, end.err, end)
+			require.Equal(t, want+"went on\n", end.output, name)
+		}
+	}
 }

@@ -53,7 +53,8 @@ func TestEveryBlockIsRunOrSaysWhyNot(t *testing.T) {
 		for _, block := range page.Blocks(t, filepath.Join(top, path)) {
 			kind, rest, _ := strings.Cut(block.Mark, ": ")
 			// test/command runs all transcripts of these pages.
-			isTranscript := (path == "docs/commands.md" || path == "docs/alternatives.md") && prompt.MatchString(block.Text)
+			shown := slices.Contains([]string{"docs/commands.md", "docs/alternatives.md", "docs/recipes.md"}, path)
+			isTranscript := shown && prompt.MatchString(block.Text)
 			fine := isTranscript || kind == "grammar" || kind == "not run" && len(rest) > 10
 			for _, tests := range packages {
 				fine = fine || kind == "test" && strings.Contains(tests, name) && strings.Contains(tests, `"`+rest+`"`)

@@ -6,12 +6,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"funnel/limiter"
+	"funnel/limiter/httplimit"
 )
 
 var ctx = context.Background()
@@ -20,6 +23,8 @@ func main() {
 	start, patience := time.Now(), time.Minute
 	rdb := redis.NewClient(&redis.Options{Addr: os.Args[2], DialTimeout: patience, ReadTimeout: patience})
 	l := limiter.New(rdb)
+	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).URL
+	work := func(ctx context.Context) error { return ctx.Err() }
 	run := map[string]func() error{
 		"limiter": func() error {
 			// snippet: limiter
@@ -28,6 +33,21 @@ func main() {
 		"settle": func() error {
 			// snippet: settle
 			return nil
+		},
+		"shadow": func() error {
+			// snippet: shadow
+		},
+		"plan": func() error {
+			// snippet: plan
+		},
+		"pool": func() error {
+			// snippet: pool
+		},
+		"who": func() error {
+			// snippet: who
+		},
+		"outgoing": func() error {
+			// snippet: outgoing
 		},
 	}[os.Args[1]]
 	for round := range len(os.Args[3]) {
