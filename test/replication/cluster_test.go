@@ -13,6 +13,7 @@ import (
 
 	"funnel/internal/contract"
 	"funnel/internal/servertest"
+	"funnel/test/pages/page"
 )
 
 // startCluster starts two primaries. No node is given up only because the machine is busy.
@@ -53,6 +54,10 @@ func TestClusterFunnelsHaveSlots(t *testing.T) {
 	require.Equal(t, held(owner.Direct), held(reader))
 	require.Regexp(t, "^"+fine, servertest.Try(reader, both))
 	require.Contains(t, servertest.Try(reader, strings.Replace(both, "peek", "charge", 1)), "MOVED")
+
+	page.NeedRedisCLI(t)
+	look := page.Shell(t, t.TempDir(), owner.Port, page.Marked(t, operationsPage, "failover"))
+	require.Regexp(t, `(?s)^cluster_state:ok.* myself,master .*funnel_commit:.*user default on`, look)
 }
 
 // TestClusterSlotsMigrateAtomicallyWhileInUse: Valkey 9 and Redis 8.4 migrate slots
