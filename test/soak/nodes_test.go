@@ -173,6 +173,7 @@ type callers struct {
 // start has 72 callers ask until they are stopped. Of four Limiters, each has a line of its own.
 func (c *callers) start(t *testing.T, cluster *servertest.Cluster) {
 	c.stop.Store(false)
+	t.Cleanup(c.end) // of a test that has failed
 	timeout := time.Minute // a call that is not answered in time may have taken tokens of the quota
 	if c.lossy.Load() {
 		timeout = 300 * time.Millisecond
@@ -220,8 +221,11 @@ func (c *callers) lease(leases *lease.Leases) {
 	c.add(3, use{from, time.Since(c.began), result.Allowed})
 }
 
-// add notes what a row granted.
+// add notes what a row granted, if anything.
 func (c *callers) add(row int, granted use) {
+	if granted.quantity == 0 {
+		return
+	}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.granted[row] = append(c.granted[row], granted)
