@@ -45,7 +45,8 @@ PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int
     }
     redis.SetModuleAttribs(ctx, "funnel", FUNNEL_VERSION_NUMBER, REDISMODULE_APIVER_1);
     if (missing != NULL) {
-        redis.Log(ctx, "warning", "this server lacks RedisModule_%s: funnel needs Redis 6.2.8 or newer, or Valkey",
+        redis.Log(ctx, "warning",
+                  "funnel is not loaded: this server lacks RedisModule_%s, which Redis 6.2.8 and newer and Valkey have",
                   missing);
         return REDISMODULE_ERR;
     }

@@ -4,6 +4,7 @@
 package process_test
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,6 +86,19 @@ func TestFileOfAnotherLinkerDoesNotLoad(t *testing.T) {
 		t.Skip("musl does not even map it")
 	}
 	require.Contains(t, server.Log(), "<funnel> funnel is not loaded: this file was not linked by funnel-link: build funnel.so with")
+}
+
+// TestServerThatIsTooOld: Redis before 6.2.8 lacks a function, as any server lacks this one, which is misspelled.
+func TestServerThatIsTooOld(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile(servertest.Module(t))
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "funnel.so")
+	content = bytes.Replace(content, []byte("RedisModule_SetAbsExpire\x00"), []byte("RedisModule_SetAbsExpirx\x00"), 1)
+	require.NoError(t, os.WriteFile(path, content, 0o755))
+	server, err := servertest.TryStart(t, servertest.Options{Module: path})
+	require.Error(t, err)
+	require.Contains(t, server.Log(), "<funnel> funnel is not loaded: this server lacks RedisModule_SetAbsExpir")
 }
 
 // otherModule builds a module that has a command of that name, too.
