@@ -24,8 +24,9 @@ write_packages() {
 describe() {
     local server=$1 format=$2 package_version=$version title=Redis oldest=6.2.8 epoch=5:
     local folder=/usr/lib/$server/modules configuration=/etc/$server/$server.conf drop_in='' doc=file
-    local restart="systemctl restart $server" whose="The package does not change that file: add the line yourself."
+    local urgency restart="systemctl restart $server" whose="The package does not change that file: add the line yourself."
     [ "$server" = redis ] || title=Valkey oldest=8 epoch=
+    urgency=$(sed -n '/^Urgency: /{s/^Urgency: \([a-z]*\).*/\1/p;q}' CHANGELOG.md) # of the newest release
     case $format in
     deb) restart+=-server ;;
     rpm)
@@ -44,7 +45,7 @@ describe() {
     sed -i -e "s|@NAME@|$server-funnel|g" -e "s|@ARCHITECTURE@|$architecture|g" -e "s|@DATE@|$(date -u -d "@$date" +%FT%TZ)|g" \
         -e "s|@VERSION@|$version|g" -e "s|@PACKAGE_VERSION@|$package_version|g" -e "s|@TITLE@|$title|g" \
         -e "s|@SERVER@|$server|g" -e "s|@EPOCH@|$epoch|g" -e "s|@OLDEST@|$oldest|g" -e "s|@FOLDER@|$folder|g" \
-        -e "s|@DROP_IN@|$drop_in|g" -e "s|@RESTART@|$restart|g" \
+        -e "s|@URGENCY@|$urgency|g" -e "s|@DROP_IN@|$drop_in|g" -e "s|@RESTART@|$restart|g" \
         -e "s|@LOADED_FROM@|${drop_in:-$configuration}|g" -e "s|@WHO_ADDS_IT@|$whose|g" -e "s|@DOC@|$doc|g" \
         "$stage"/{README.md,changelog.yaml,drop-in.conf,nfpm.yaml,postinstall.sh,remove.sh}
     # nfpm takes the date of an apk's scripts from their files.

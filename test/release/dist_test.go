@@ -57,6 +57,7 @@ func TestRelease(t *testing.T) {
 	sums := read(t, folder, "SHA256SUMS")
 	require.Equal(t, run(t, folder, []string{"LC_ALL=C"}, "sh", "-c", "sha256sum [!S]*"), sums)
 	require.Equal(t, 1+2*len(formats()), strings.Count(sums, "\n"), sums)
+	require.Contains(t, page.Shell(t, folder, 0, installLines(t, "install, verify")), ".deb: OK")
 	require.Equal(t, sums, read(t, dist(t, "GOCACHE="+t.TempDir(), "TMPDIR="+t.TempDir()), "SHA256SUMS"))
 
 	name := fmt.Sprintf("funnel-%s-linux-%s", packedVersion(t), runtime.GOARCH)
@@ -142,11 +143,14 @@ func TestVersion(t *testing.T) {
 	require.Contains(t, read(t, top, "module/version.h"), "#define FUNNEL_VERSION_NUMBER "+strconv.Itoa(number)+"\n")
 
 	heading := regexp.MustCompile(`(?m)^## \[(.*?)\](?: - \d{4}-\d\d-\d\d)?$`)
+	changes := read(t, top, "CHANGELOG.md")
 	var released []string
-	for _, heading := range heading.FindAllStringSubmatch(read(t, top, "CHANGELOG.md"), -1) {
+	for _, heading := range heading.FindAllStringSubmatch(changes, -1) {
 		released = append(released, heading[1])
 	}
 	require.Equal(t, "Unreleased", released[0])
+	urgencies := regexp.MustCompile(`(?m)^Urgency: (low|medium|high|critical)\b`).FindAllString(changes, -1)
+	require.Len(t, urgencies, len(released)-1, "each release says how urgent it is")
 	if core, isBetween := strings.CutSuffix(version, "-dev"); isBetween {
 		require.NotContains(t, released, core, "the release has been: name the next version")
 		return
