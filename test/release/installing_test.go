@@ -95,11 +95,11 @@ func requireGone(t *testing.T, machine *machine, but ...string) {
 	require.ElementsMatch(t, but, strings.Fields(found))
 }
 
-// TestBootedRPM installs, upgrades and removes the rpm in Valkey, with the lines that Fedora's
-// configuration has: the file of the package loads the module, and stays as the user wrote it.
+// TestBootedRPM installs a build between releases, upgrades it to the release and removes it, in Valkey with the lines
+// that Fedora's configuration has: the file of the package loads the module, and stays as the user wrote it.
 func TestBootedRPM(t *testing.T) {
 	machine := bootDebian(t, "trixie", "valkey-server", "rpm")
-	download(t, machine, built(t, "1.0.0", "", "1767323045"), "old")
+	download(t, machine, built(t, "2.0.0-dev", "", "1767323045"), "old")
 	download(t, machine, built(t, "2.0.0", "", "1767323045"), "dist")
 	shell := func(lines string) string { return machine.shell(t, lines) }
 	restarted := func() string { return shell("systemctl restart valkey-server; valkey-cli info funnel") }
@@ -108,13 +108,13 @@ func TestBootedRPM(t *testing.T) {
 		printf '[Service]\nExecPaths=/usr/lib64\n' >/etc/systemd/system/valkey-server.service.d/lib64.conf
 		systemctl daemon-reload`)
 	require.Contains(t, shell("rpm -K old/*.rpm; rpm -i --nodeps old/valkey-*.rpm"),
-		"loads version 1.0.0 at its next start (systemctl restart valkey), by this line in /etc/valkey/modules/funnel.conf:\n")
-	require.Contains(t, restarted(), "funnel_version:1.0.0")
+		"loads version 2.0.0-dev.20260102030405 at its next start (systemctl restart valkey), by this line in /etc/valkey/modules/funnel.conf:\n")
+	require.Contains(t, restarted(), "funnel_version:2.0.0-dev")
 	require.Equal(t, "640 root:valkey\n", shell("stat -c '%a %U:%G' /etc/valkey/modules/funnel.conf"))
 
 	shell(`sed -i 's/$/ compat redis-cell/' /etc/valkey/modules/funnel.conf`)
 	require.NotContains(t, shell("rpm -U --nodeps dist/valkey-*.rpm"), "does not start any more")
-	require.Contains(t, shell("valkey-cli info funnel"), "funnel_version:1.0.0")
+	require.Contains(t, shell("valkey-cli info funnel"), "funnel_version:2.0.0-dev")
 	require.Regexp(t, `funnel_version:2.0.0(?s:.*)funnel_compat:redis-cell`, restarted())
 
 	require.Contains(t, shell("rpm -e valkey-funnel"), "does not start any more")
@@ -125,8 +125,8 @@ func TestBootedRPM(t *testing.T) {
 // A unit is a server of one machine.
 type unit struct{ name, port string }
 
-// TestBootedUpgrading follows the page with a primary and a replica, there and back: the funnel
-// stays as it is, and both always know the command.
+// TestBootedUpgrading follows the page from a build between releases to the release and back, with a primary and a
+// replica: the funnel stays as it is, and both always know the command.
 func TestBootedUpgrading(t *testing.T) {
 	machine := bootDebian(t, "bookworm", "redis-server")
 	shell := func(lines string) string { return strings.TrimSpace(machine.shell(t, lines)) }
@@ -171,12 +171,12 @@ func TestBootedUpgrading(t *testing.T) {
 	await(replica, "master_link_status:up")
 
 	shell("rm -r dist")
-	download(t, machine, built(t, "1.2.3-dev", "222222222222", "1767323046"), "dist")
+	download(t, machine, built(t, "1.2.3", "222222222222", "1767323046"), "dist")
 	said := shell(installLines(t, "install, package"))
-	require.Contains(t, said, "loads version 1.2.3-dev.20260102030406.g222222222222 at its next start (systemctl restart redis-server)")
+	require.Contains(t, said, "loads version 1.2.3 at its next start (systemctl restart redis-server)")
 	require.NotContains(t, said, "does not start any more")
 	requireCommit("111111111111")
-	require.Contains(t, shell(installLines(t, "upgrade, see")), "funnel 1.2.3-dev (222222222222) loaded")
+	require.Contains(t, shell(installLines(t, "upgrade, see")), "funnel 1.2.3 (222222222222) loaded")
 	restartAndFailOver()
 	requireCommit("222222222222")
 	shell(installLines(t, "upgrade, back"))
