@@ -3,7 +3,7 @@
 # tests run one funnel.so against all of them. One is built from source with
 # another C library: musl, which Alpine has.
 #
-#   scripts/servers.sh [NAME...]       without names: all
+#   scripts/servers.sh [NAME...]       without names: all but unstable ones
 #
 # Prints a line per server, tab separated: name, version, path of redis-server;
 # or name, "-" and the reason, for a server that cannot be had. Fails if none
@@ -34,6 +34,8 @@ redis-8         trixie            redis-server
 redis-8-latest  sid,experimental  redis-server
 valkey-8        trixie            valkey-server
 valkey-9        forky             valkey-server
+redict-unstable sid,experimental  redict-server
+valkey-unstable sid,experimental  valkey-server
 '
 source_sum=4b1dc4ee6d622a09fff9c6777191209750fb5e5a725ef78ea012d6eef4c22982
 
@@ -176,6 +178,7 @@ done
 had=0
 while read -r name suites package <&3; do
     [ -n "$name" ] || continue
+    [ $# != 0 ] || [[ $name != *-unstable ]] || continue
     [ $# = 0 ] || [[ " $* " == *" $name "* ]] || continue
     if [ -e "$cache/$name" ] || fetch "$name" "$suites" "$package"; then
         printf '%s\t%s\t%s\n' "$name" "$(<"$cache/$name/version")" "$cache/$name/redis-server"
