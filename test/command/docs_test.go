@@ -24,7 +24,7 @@ func commandsPage(t *testing.T) string { return page.Read(t, "../../docs/command
 // TestDocs runs every transcript of the pages, each on an empty server. The server's clock stands still, except
 // at lines such as "(1.5 seconds later)".
 func TestDocs(t *testing.T) {
-	for name, least := range map[string]int{"commands.md": 20, "alternatives.md": 25, "recipes.md": 12} {
+	for name, least := range map[string]int{"commands.md": 20, "alternatives.md": 20, "recipes.md": 12} {
 		t.Run(name, func(t *testing.T) {
 			ran := 0
 			for _, block := range page.Blocks(t, "../../docs/"+name) {
