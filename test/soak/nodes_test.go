@@ -173,7 +173,7 @@ type callers struct {
 // start has 72 callers ask until they are stopped. Of four Limiters, each has a line of its own.
 func (c *callers) start(t *testing.T, cluster *servertest.Cluster) {
 	c.stop.Store(false)
-	t.Cleanup(c.end) // of a test that has failed
+	t.Cleanup(c.end)       // of a test that has failed
 	timeout := time.Minute // a call that is not answered in time may have taken tokens of the quota
 	if c.lossy.Load() {
 		timeout = 300 * time.Millisecond
