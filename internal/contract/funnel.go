@@ -34,9 +34,9 @@ func parseFunnel(operation string, mode Mode, words [5]string) (Row, Error) {
 		return nil, ErrQuantity
 	}
 
-	// Arguments that are valid one by one may be too large together. The contract leaves open
-	// which of several faults is named: this is the module's order. No quantity is too large
-	// for take.
+	// Arguments that are valid one by one may be too large together. The contract does not say
+	// which of several faults an error names: this is the module's order. No quantity is too
+	// large for take.
 	limit := add(capacity, big.NewInt(int64(mode)))
 	T := quo(period, count)
 	tau, inc := mul(T, limit), mul(T, quantity)
@@ -125,7 +125,7 @@ func (f *Funnel) decide(operation string, now, maxWait, receipt *big.Int) (Decis
 	}, ""
 }
 
-// write stores the TAT. The key of a funnel that is empty is deleted.
+// write stores the TAT, and deletes the key of an empty funnel.
 func (f *Funnel) write(now int64) (write Write, changes bool) {
 	write.Key = f.Key
 	if f.next > now {
@@ -134,7 +134,7 @@ func (f *Funnel) write(now int64) (write Write, changes bool) {
 	return write, f.next != f.tat.Int64()
 }
 
-// last is the receipt of a call that took tokens.
+// last is the receipt if the call took tokens, otherwise "0".
 func (f *Funnel) last(operation string, _ *big.Int) string {
 	if f.next == f.tat.Int64() || operation == "refund" {
 		return "0"

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The numbers of the contract are written as the server writes its own: no sign, no
+// The numbers of the contract have the form of the server's own numbers: no sign, no
 // leading zeros.
 var (
 	decimal  = regexp.MustCompile(`\A(0|[1-9][0-9]*)(\.[0-9]{1,9})?\z`)
@@ -33,7 +33,7 @@ func Seconds(text string) (nanoseconds *big.Int, ok bool) {
 	return exact.Num(), exact.IsInt() && fits(exact.Num())
 }
 
-// seconds writes nanoseconds as the replies of most commands do; -1 stays.
+// seconds writes nanoseconds as the replies of most commands do. A negative number becomes -1.
 func seconds(nanoseconds int64) string {
 	if nanoseconds < 0 {
 		return "-1"
@@ -42,7 +42,7 @@ func seconds(nanoseconds int64) string {
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 
-// roundedUp is the least number of units that reaches the number.
+// roundedUp divides a number by a unit, and rounds up.
 func roundedUp(number *big.Int, unit int64) int64 {
 	return in63Bits(quo(add(number, big.NewInt(unit-1)), big.NewInt(unit)))
 }
@@ -58,7 +58,7 @@ func smallest(numbers ...*big.Int) *big.Int { return slices.MinFunc(numbers, (*b
 func less(a, b *big.Int) bool   { return a.Cmp(b) < 0 }
 func fits(number *big.Int) bool { return !less(maxInt63, number) }
 
-// in63Bits panics rather than wrap: the contract says of each of these that it fits.
+// in63Bits panics if a number does not fit: the contract promises that each of these numbers fits.
 func in63Bits(number *big.Int) int64 {
 	if !number.IsInt64() {
 		panic("beyond 63 bits: " + number.String())

@@ -14,7 +14,7 @@ type Quota struct {
 	Limit, Quantity *big.Int
 	Until           *big.Int // Unix nanoseconds
 
-	until         string // as the call says it
+	until         string // as in the call
 	before, after Period
 }
 
@@ -38,7 +38,7 @@ func parseQuota(words [5]string) (Row, Error) {
 	return &Quota{Key: words[0], Limit: limit, Quantity: quantity, Until: until, until: words[3]}, ""
 }
 
-// ended is the error of a call for a period that has ended, which only refund may name.
+// ended is the error of a call for a period that has ended. A refund for such a period is no error.
 func (q *Quota) ended(operation string, now *big.Int) Error {
 	if less(now, q.Until) || operation == "refund" {
 		return ""
@@ -50,7 +50,7 @@ func (q *Quota) key() string { return q.Key }
 
 func (q *Quota) asks() bool { return q.Quantity.Sign() > 0 }
 
-// read takes the period that runs. A string whose key expires by now counts as no key.
+// read takes the period that runs. A string whose key has expired counts as no key.
 func (q *Quota) read(value Value, now *big.Int) Error {
 	used, isQuota := strings.CutPrefix(value.Text, "used:")
 	sum, isSum := Integer(1, used)
@@ -67,7 +67,7 @@ func (q *Quota) read(value Value, now *big.Int) Error {
 	return ""
 }
 
-// takeBack leaves a row that asks for nothing: it still cuts the period.
+// takeBack decides as if the row asked for nothing: it still cuts the period.
 func (q *Quota) takeBack(now *big.Int) Decision {
 	nothing := *q
 	nothing.Quantity = zero
@@ -135,7 +135,7 @@ func (q *Quota) write(int64) (write Write, changes bool) {
 	return write, q.after != q.before
 }
 
-// last is when the period ends in which the quantity was counted.
+// last is the end of the period that counted the quantity, or "0" if none was counted.
 func (q *Quota) last(string, *big.Int) string {
 	switch expiry := inNanoseconds(q.after.Expiry); {
 	case q.taken() <= 0:
@@ -146,7 +146,7 @@ func (q *Quota) last(string, *big.Int) string {
 	return seconds(q.Until.Int64())
 }
 
-// inNanoseconds is a time in milliseconds.
+// inNanoseconds converts milliseconds to nanoseconds.
 func inNanoseconds(milliseconds int64) *big.Int {
 	return mul(big.NewInt(milliseconds), big.NewInt(1e6))
 }

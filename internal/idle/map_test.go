@@ -20,18 +20,18 @@ func TestEntriesThatAreUsedStay(t *testing.T) {
 	}
 }
 
-// Of entries that become idle at once, about a quarter of the map is left.
+// If every entry is idle at once, few entries remain.
 func TestIdleEntriesGo(t *testing.T) {
 	var m idle.Map[int, int]
 	for key := range 100_000 {
 		m.Add(key, 1, isOdd)
 	}
 	if m.Len() > 100 {
-		t.Errorf("%d idle entries are left", m.Len())
+		t.Errorf("%d idle entries remain", m.Len())
 	}
 }
 
-// A map that was large is made anew when it has become small, with all that it has.
+// A map that was large and has become small is made anew, and keeps its entries.
 func TestMapShrinks(t *testing.T) {
 	var m idle.Map[int, int]
 	for key := range 5_000 {
@@ -46,6 +46,6 @@ func TestMapShrinks(t *testing.T) {
 		}
 	}
 	if m.Len() > 1_000 {
-		t.Errorf("%d entries are left", m.Len())
+		t.Errorf("%d entries remain", m.Len())
 	}
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Wire is a bare connection to a server, for tests that need what a client
-// library hides: bytes that are no command, and pushes.
+// A Wire is a connection to a server without a client library, for tests that need
+// what a library hides: bytes that are no command, and pushes.
 type Wire struct {
 	net.Conn
 	reader *bufio.Reader
 }
 
-// What [Wire.Receive] returns besides nil, int64, string and []any. A map of
-// RESP3 is a []any of keys and values in turn.
+// [Wire.Receive] returns these types besides nil, int64, string and []any. A map
+// of RESP3 is a []any of keys and values in turn.
 type (
 	// An ErrorReply is the text of an error, which begins with its code.
 	ErrorReply string
@@ -62,7 +62,7 @@ func (w *Wire) Do(words ...string) (any, error) {
 	return w.Receive()
 }
 
-// MustDo is Do for connections that do not fail.
+// MustDo is Do for connections that must not fail: an error fails the test.
 func (w *Wire) MustDo(t testing.TB, words ...string) any {
 	t.Helper()
 	got, err := w.Do(words...)
@@ -95,7 +95,7 @@ func CallMany(wire *Wire, calls int, words func(i int) []string, check func(i in
 	return nil
 }
 
-// parseCommands reads commands until what follows is none.
+// parseCommands reads commands, up to the first bytes that are not a command.
 func parseCommands(sent []byte) (commands [][]string) {
 	wire := Wire{reader: bufio.NewReader(bytes.NewReader(sent))}
 	for value, err := wire.value(); err == nil; value, err = wire.value() {

@@ -61,9 +61,9 @@ type Server struct {
 	exited  chan struct{} // closed when the process has ended
 }
 
-// Start starts a server and waits until it answers. The test fails when it does
-// not; when the test ends the server is stopped, and the end of its log is shown
-// if the test has failed.
+// Start starts a server and waits until it answers. If it does not answer, the test
+// fails. When the test ends, the server is stopped; if the test has failed, the end
+// of the server's log is shown.
 func Start(t testing.TB, options Options) *Server {
 	t.Helper()
 	server, err := TryStart(t, options)
@@ -73,7 +73,7 @@ func Start(t testing.TB, options Options) *Server {
 	return server
 }
 
-// TryStart is Start for servers that may not start.
+// TryStart is Start for a server that may not start: it returns the error.
 func TryStart(t testing.TB, options Options) (*Server, error) {
 	t.Helper()
 	server := &Server{Dir: t.TempDir(), options: options}
@@ -133,7 +133,7 @@ func FreePort(t testing.TB) int {
 	return port
 }
 
-// freePort stays below the range that a cluster bus, 10000 higher, could not reach.
+// freePort returns a port below 55000: the port of a cluster bus is 10000 higher.
 func freePort() (int, error) {
 	for {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -290,14 +290,14 @@ func (s *Server) Kill() {
 		return
 	}
 	select {
-	case <-s.exited: // the number may be of another process by now
+	case <-s.exited: // another process may have the number by now
 	default:
 		syscall.Kill(-s.Pid(), syscall.SIGKILL)
 	}
 	s.end(syscall.SIGKILL)
 }
 
-// Stop asks the server to shut down, and kills it when it does not.
+// Stop asks the server to shut down, and kills the server if it does not.
 func (s *Server) Stop() { s.end(syscall.SIGTERM) }
 
 func (s *Server) end(signal syscall.Signal) {
