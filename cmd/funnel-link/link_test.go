@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestEntry: a module whose entry into Go is wrong is not built, or a server does not load it.
+// TestEntry: if the entry into Go is wrong, the module is not built, or a server does not load it.
 func TestEntry(t *testing.T) {
 	const entry, decide = "module/enter_amd64.S", "enter go_decide,"
 	for _, c := range []struct{ file, old, changed, says string }{
@@ -32,8 +32,8 @@ func TestEntry(t *testing.T) {
 	}
 }
 
-// TestArguments: what is no call of Go's linker for a shared library is passed on, or an error that
-// says why.
+// TestArguments: if the arguments are not those of Go's linker for a shared library, funnel-link passes
+// them on to the C compiler, or says what is wrong.
 func TestArguments(t *testing.T) {
 	for _, c := range []struct{ cc, args, says string }{
 		{"true", "-Wl,-z,relro /tmp/x/trivial.c", "<nil>"},
@@ -53,7 +53,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestInstructions: what matters of code that the compiler seldom writes.
+// TestInstructions: the decoders know instructions that Go's compiler seldom writes.
 func TestInstructions(t *testing.T) {
 	decoders := map[bool]func([]byte, func(from, to int) bool, bool) []instruction{true: arm64, false: amd64}
 	for code, found := range map[string]instruction{
