@@ -4,20 +4,11 @@ package command_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
-	"testing"
 
 	"funnel/internal/contract"
-	"funnel/internal/servertest"
 )
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	servertest.EndShared()
-	os.Exit(code)
-}
 
 const (
 	funnel = "key capacity count period quantity"

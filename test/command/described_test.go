@@ -14,7 +14,7 @@ import (
 )
 
 func TestCommandsAreDescribed(t *testing.T) {
-	_, client := servertest.Shared(t)
+	client := servertest.StartClient(t)
 	known := []string{"write", "readonly", "denyoom", "fast", "movablekeys", "admin", "blocking", "noscript"}
 	for _, c := range commands {
 		info := client.Command(t.Context()).Val()[c.name]
@@ -67,7 +67,7 @@ func syntaxOf(arguments any) string {
 
 // TestKeysAreFound: servers find the keys of a call, and how the call uses them.
 func TestKeysAreFound(t *testing.T) {
-	_, client := servertest.Shared(t)
+	client := servertest.StartClient(t)
 	for _, c := range commands {
 		access := map[bool]string{true: "RO access", false: "RW access update"}[c.is("readonly")]
 		for _, count := range []int{1, 2, 3, 64} {

@@ -26,10 +26,10 @@ func commandsPage(t *testing.T) string { return page.Read(t, "../../docs/command
 func TestDocs(t *testing.T) {
 	for name, least := range map[string]int{"commands.md": 20, "alternatives.md": 20, "recipes.md": 12} {
 		t.Run(name, func(t *testing.T) {
-			ran := 0
+			server, ran := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)}), 0
 			for _, block := range page.Blocks(t, "../../docs/"+name) {
 				if kind, _, _ := strings.Cut(block.Mark, ": "); kind != "not run" {
-					ran += runTranscript(t, block)
+					ran += runTranscript(t, server, block)
 				}
 			}
 			require.Greater(t, ran, least)
@@ -43,9 +43,11 @@ var brackets = strings.NewReplacer("[", "", "]", "")
 // runTranscript returns how many commands it has run. A prompt without a name shows a reply as redis-cli does in a
 // terminal, others show it on one line. Commands of the prompt redis are the server's own. It expires keys by a clock
 // that a test cannot set: its keys expire sooner instead. Other software is not asked.
-func runTranscript(t *testing.T, block page.Block) (ran int) {
-	server, client := servertest.Shared(t)
-	clock, wire, now, asked := servertest.ClockOf(client), server.Wire(t), servertest.Epoch, ""
+func runTranscript(t *testing.T, server *servertest.Server, block page.Block) (ran int) {
+	client, wire, now, asked := server.Client(t), server.Wire(t), servertest.Epoch, ""
+	clock := servertest.ClockOf(client)
+	clock.Set(t, now)
+	require.NoError(t, client.FlushAll(t.Context()).Err())
 	for _, entry := range parseTranscript(block.Text) {
 		if entry.step == "" {
 			asked = entry.prompt
@@ -92,7 +94,7 @@ func TestDocsHaveEveryError(t *testing.T) {
 
 // TestDocsHaveEveryFieldOfInfo: the page has the fields of INFO, and no others.
 func TestDocsHaveEveryFieldOfInfo(t *testing.T) {
-	_, client := servertest.Shared(t)
+	client := servertest.StartClient(t)
 	info, err := client.Info(t.Context(), "funnel").Result()
 	require.NoError(t, err)
 	_, table, found := strings.Cut(commandsPage(t), "## INFO\n")

@@ -33,7 +33,7 @@ func requireRefused(t *testing.T, client *redis.Client, want string, words ...an
 // TestErrors makes each error by a call of one row, and by a call of eleven rows whose tenth is wrong.
 // Commands that take one row take no slots, and CL.THROTTLE takes no quotas. The fuzzer tries all numbers of words.
 func TestErrors(t *testing.T) {
-	_, client := servertest.Shared(t)
+	client, _ := servertest.StartWithClock(t)
 	require.NoError(t, client.RPush(t.Context(), "list", "a").Err())
 	require.NoError(t, client.MSet(t.Context(), "word", "abc", "funnel", 1, "full", "used:"+most, "none", "used:0").Err())
 	require.NoError(t, client.Do(t.Context(), "zadd", "slots", most, "a").Err())
@@ -122,7 +122,7 @@ func TestErrors(t *testing.T) {
 // TestBadArgumentsLeaveTheKeyAlone: a call with a wrong argument does not open its key, which would
 // delete the key if it has expired.
 func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
-	_, client := servertest.Shared(t)
+	client, _ := servertest.StartWithClock(t)
 	ctx := t.Context()
 	require.NoError(t, client.Do(ctx, "debug", "set-active-expire", 0).Err())
 	defer client.Do(ctx, "debug", "set-active-expire", 1)

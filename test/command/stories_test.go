@@ -303,8 +303,7 @@ func withInstants(text string) string {
 }
 
 func TestStories(t *testing.T) {
-	_, client := servertest.Shared(t)
-	clock := servertest.ClockOf(client)
+	client, clock := servertest.StartWithClock(t)
 	for name, steps := range stories {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, client.FlushAll(t.Context()).Err())
@@ -339,7 +338,7 @@ func TestTheClockIsThatOfTheMachine(t *testing.T) {
 // TestBrokenSets: RESTORE takes scores that are no numbers, or not in order. No call crashes or hangs,
 // and the script's CL.PEEK writes nothing.
 func TestBrokenSets(t *testing.T) {
-	_, client := servertest.Shared(t)
+	client, _ := servertest.StartWithClock(t)
 	ctx, script := t.Context(), redis.NewScript(limiter.Script())
 	for name, payload := range map[string]string{
 		"nan, h": "\x0c%%\x00\x00\x00\x15\x00\x00\x00\x04\x00\x00\x01n\x03\x03nan\x05\x01h\x03\x0d4102444830000" +
@@ -365,7 +364,8 @@ func TestBrokenSets(t *testing.T) {
 
 // TestBothProtocols: clients of RESP2 and RESP3 read the same bytes.
 func TestBothProtocols(t *testing.T) {
-	server, _ := servertest.Shared(t)
+	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
+	servertest.ClockOf(server.Client(t)).Set(t, servertest.Epoch)
 	const empty = "*6\r\n:0\r\n:10\r\n:10\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n"
 	for _, protocol := range []string{"2", "3"} {
 		wire := server.Wire(t)
