@@ -38,7 +38,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestFileOfGCC: the checks of TestFile can fail, for a file that gcc has linked. It has the whole runtime.
+// TestFileOfGCC: the checks of TestFile can fail, for a file that gcc has linked. It has the whole runtime, and no
+// way from C into Go, so it does not load.
 func TestFileOfGCC(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "funnel.so")
 	output, err := exec.Command("go", "-C", "../..", "build", "-buildmode=c-shared", "-o", path, "./cmd/funnel").CombinedOutput()
@@ -52,6 +53,8 @@ func TestFileOfGCC(t *testing.T) {
 			t.Errorf("no problem says %q, in\n%.2000s", expected, problems)
 		}
 	}
+	must(t, os.Chmod(path, 0o755))
+	requireRefused(t, path, "<funnel> funnel is not loaded: this file was not linked by funnel-link: build funnel.so with")
 }
 
 // inMusl are the functions of glibc that the file may import, because musl also has them. musl ignores

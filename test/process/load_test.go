@@ -69,25 +69,6 @@ func place(t testing.TB, module, path string) {
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
-// TestFileOfAnotherLinkerDoesNotLoad: what gcc links for Go starts the Go runtime in the server, and
-// has no way from C into Go.
-func TestFileOfAnotherLinkerDoesNotLoad(t *testing.T) {
-	t.Parallel()
-	if os.Getenv("GOARCH") != "" {
-		t.Skip("built for this machine only")
-	}
-	linkedByGCC := filepath.Join(t.TempDir(), "funnel.so")
-	output, err := exec.Command("go", "build", "-buildmode=c-shared", "-o", linkedByGCC, "funnel/cmd/funnel").CombinedOutput()
-	require.NoError(t, err, "%s", output)
-	require.NoError(t, os.Chmod(linkedByGCC, 0o755))
-	server, err := servertest.TryStart(t, servertest.Options{Module: linkedByGCC})
-	require.Error(t, err)
-	if strings.Contains(server.Log(), "initial-exec TLS") {
-		t.Skip("musl does not even map it")
-	}
-	require.Contains(t, server.Log(), "<funnel> funnel is not loaded: this file was not linked by funnel-link: build funnel.so with")
-}
-
 // TestServerThatIsTooOld: Redis before 6.2.8 lacks a function, as any server lacks this one, which is misspelled.
 func TestServerThatIsTooOld(t *testing.T) {
 	t.Parallel()
@@ -96,8 +77,8 @@ func TestServerThatIsTooOld(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "funnel.so")
 	content = bytes.Replace(content, []byte("RedisModule_SetAbsExpire\x00"), []byte("RedisModule_SetAbsExpirx\x00"), 1)
 	require.NoError(t, os.WriteFile(path, content, 0o755))
-	server, err := servertest.TryStart(t, servertest.Options{Module: path})
-	require.Error(t, err)
+	server := servertest.Start(t, servertest.Options{})
+	require.ErrorContains(t, server.Client(t).Do(t.Context(), "module", "load", path).Err(), "Error loading the extension")
 	require.Contains(t, server.Log(), "<funnel> funnel is not loaded: this server lacks RedisModule_SetAbsExpir")
 }
 
