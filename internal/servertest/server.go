@@ -66,16 +66,6 @@ type Server struct {
 // of the server's log is shown.
 func Start(t testing.TB, options Options) *Server {
 	t.Helper()
-	server, err := TryStart(t, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return server
-}
-
-// TryStart is Start for a server that may not start: it returns the error.
-func TryStart(t testing.TB, options Options) (*Server, error) {
-	t.Helper()
 	server := &Server{Dir: t.TempDir(), options: options}
 	t.Cleanup(func() {
 		server.Stop()
@@ -83,10 +73,13 @@ func TryStart(t testing.TB, options Options) (*Server, error) {
 			t.Logf("end of the log of the server on port %d:\n%s", server.Port, server.logTail())
 		}
 	})
-	return server, server.start()
+	if err := server.start(); err != nil {
+		t.Fatal(err)
+	}
+	return server
 }
 
-// Run is TryStart for programs, which have no test that ends: [Server.Close] ends the
+// Run is Start for programs, which have no test that ends: [Server.Close] ends the
 // server.
 func Run(options Options) (*Server, error) {
 	folder, err := os.MkdirTemp("", "funnel-server-")

@@ -18,6 +18,8 @@ import (
 	"funnel/test/pages/page"
 )
 
+const refusedUnload = "ERR Error unloading module: operation not possible."
+
 // TestLoad: load arguments that are unknown, or contradict each other, fail, and the log says why. A file
 // that failed does not stay in the process, so a better file of the same name is read. It has to come by
 // rename: writing into a file that is loaded crashes the server. A module that is loaded stays.
@@ -126,7 +128,7 @@ func TestTakingOverFromAnotherModule(t *testing.T) {
 	}
 	require.Equal(t, []any{"OK", "QUEUED", "QUEUED", []any{"OK", "OK"}, "Background append only file rewriting started"}, replies)
 	require.Equal(t, []any{int64(0), int64(16), int64(15), int64(-1), int64(2)}, client.MustDo(t, call...))
-	require.Equal(t, servertest.ErrorReply(servertest.RefusedUnload), admin.MustDo(t, "module", "unload", "funnel"))
+	require.Equal(t, servertest.ErrorReply(refusedUnload), admin.MustDo(t, "module", "unload", "funnel"))
 }
 
 // TestUnloadIsRefusedAndServersEndCleanly: MODULE UNLOAD is refused after the server's periodic work, too. Valkey 9
@@ -136,7 +138,7 @@ func TestUnloadIsRefusedAndServersEndCleanly(t *testing.T) {
 	server := servertest.StartModule(t)
 	client := server.Client(t)
 	servertest.AwaitCron(t, client)
-	require.EqualError(t, client.Do(t.Context(), "module", "unload", "funnel").Err(), servertest.RefusedUnload)
+	require.EqualError(t, client.Do(t.Context(), "module", "unload", "funnel").Err(), refusedUnload)
 	require.NoError(t, server.Signal(syscall.SIGTERM))
 	state, err := server.Wait()
 	require.NoError(t, err)
