@@ -1,4 +1,4 @@
-// What servers say of the commands: words, flags, keys and permissions.
+// What servers say about the commands: words, flags, keys and permissions.
 
 package command_test
 
@@ -22,7 +22,7 @@ func TestCommandsAreDescribed(t *testing.T) {
 		flags := slices.DeleteFunc(slices.Clone(info.Flags), func(flag string) bool { return !slices.Contains(known, flag) })
 		require.ElementsMatch(t, strings.Fields(c.flags), flags, c.name)
 		positions := [4]int{int(info.Arity), int(info.FirstKeyPos), int(info.LastKeyPos), int(info.StepCount)}
-		if !servertest.Since7(t) { // a module cannot tell the arity, nor the rest
+		if !servertest.Since7(t) { // a module cannot describe its commands
 			require.Equal(t, c.positions[1:], positions[1:], c.name)
 			continue
 		}
@@ -65,7 +65,7 @@ func syntaxOf(arguments any) string {
 	return strings.Join(words, " ")
 }
 
-// TestKeysAreFound: servers find the keys of a call, and how the call uses them.
+// TestKeysAreFound: servers know the keys of a call, and how the call uses them.
 func TestKeysAreFound(t *testing.T) {
 	client := servertest.StartClient(t)
 	for _, c := range commands {
@@ -83,12 +83,12 @@ func TestKeysAreFound(t *testing.T) {
 	}
 }
 
-// TestUsersNeedPermission: users need permission for the command and to write every key. CL.PEEK needs
-// permission to read. Rules for the built-in categories apply if a module can join these, and rules
-// for the module's own category if a module can add one (Redis 7.4, Valkey 8). In Redis 7.0 and
-// before, a module joins no category, so a rule for a category forbids nothing.
+// TestUsersNeedPermission: users need permission for the command, and permission to write every key, or
+// to read it for CL.PEEK. Rules for built-in categories apply if commands of modules can be in these.
+// Rules for the module's own category apply if a module can add one (Redis 7.4, Valkey 8). In Redis 7.0
+// and before, no command of a module is in a category, so a rule for a category forbids nothing.
 //
-// The first load fails: the server refuses an unknown setting after OnLoad, and unloads the module.
+// The first load fails: the server finds an unknown setting after OnLoad, and unloads the module.
 // The module has to allow that, or Redis 8 ends itself.
 func TestUsersNeedPermission(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,7 @@ func TestUsersNeedPermission(t *testing.T) {
 	if !slices.Contains(strings.Fields(servertest.Call(t, admin, "acl cat")), "throttle") {
 		delete(rules, "+@throttle ~*")
 	}
-	if servertest.Since7(t) { // before, a permission for a key is one to read and to write it
+	if servertest.Since7(t) { // before, a permission for a key covers reading and writing
 		rules[all+" %R~user:*"], rules[all+" %W~user:*"], rules[all+" %RW~user:*"] = names("readonly"), nil, names("")
 	}
 	for rule, allowed := range rules {

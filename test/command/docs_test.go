@@ -1,5 +1,5 @@
-// docs/commands.md, docs/alternatives.md and docs/recipes.md show what servers reply. The first has every error and
-// every field of INFO.
+// docs/commands.md, docs/alternatives.md and docs/recipes.md show the replies of servers. docs/commands.md has every
+// error and every field of INFO.
 
 package command_test
 
@@ -40,9 +40,10 @@ func TestDocs(t *testing.T) {
 // brackets are optional in replies on one line.
 var brackets = strings.NewReplacer("[", "", "]", "")
 
-// runTranscript returns how many commands it has run. A prompt without a name shows a reply as redis-cli does in a
-// terminal, others show it on one line. Commands of the prompt redis are the server's own. It expires keys by a clock
-// that a test cannot set: its keys expire sooner instead. Other software is not asked.
+// runTranscript returns how many commands it has run. After a prompt without a name, the reply is as redis-cli shows
+// it in a terminal; after another prompt, it is on one line. After the prompt redis come the server's own commands. The
+// server expires their keys by a clock that a test cannot set: the keys expire sooner instead. Commands for other
+// software are left out.
 func runTranscript(t *testing.T, server *servertest.Server, block page.Block) (ran int) {
 	client, wire, now, asked := server.Client(t), server.Wire(t), servertest.Epoch, ""
 	clock := servertest.ClockOf(client)
@@ -86,13 +87,13 @@ func runTranscript(t *testing.T, server *servertest.Server, block page.Block) (r
 func TestDocsHaveEveryError(t *testing.T) {
 	all := slices.Concat(contract.Outcomes, contract.SlotsErrors, contract.QuotaErrors)
 	for _, outcome := range append(all, string(contract.ErrCount.Of(2)), "ERR capacity must be an integer from 1 to "+most+", not '0': for") {
-		if outcome[0] <= 'Z' { // the others are no errors
+		if outcome[0] <= 'Z' { // an error: the names of other outcomes are in lower case
 			require.True(t, strings.Contains(commandsPage(t), strings.TrimPrefix(outcome, "ERR ")), "docs/commands.md has no %q", outcome)
 		}
 	}
 }
 
-// TestDocsHaveEveryFieldOfInfo: the page has the fields of INFO, and no others.
+// TestDocsHaveEveryFieldOfInfo: the page has all fields of INFO, and no other fields.
 func TestDocsHaveEveryFieldOfInfo(t *testing.T) {
 	client := servertest.StartClient(t)
 	info, err := client.Info(t.Context(), "funnel").Result()

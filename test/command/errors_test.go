@@ -1,5 +1,5 @@
-// Each error has its full text here, and changes nothing. TestCommandsAgreeWithTheContract tries more values that
-// are no funnels.
+// Each error has its full text here, and changes nothing. TestCommandsAgreeWithTheContract tries more values of
+// keys.
 
 package command_test
 
@@ -18,7 +18,7 @@ import (
 
 const (
 	most    = "9223372036854775807"  // the largest integer of 64 bits
-	century = "9223372036.854775807" // as many nanoseconds, in seconds: almost three centuries
+	century = "9223372036.854775807" // the same number of nanoseconds in seconds: almost three centuries
 )
 
 // requireRefused requires the error of a call, and that it changes nothing.
@@ -30,14 +30,14 @@ func requireRefused(t *testing.T, client *redis.Client, want string, words ...an
 	require.Equal(t, dirty, servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save"))
 }
 
-// TestErrors makes each error by a call of one row, and by a call of eleven rows whose tenth is wrong.
+// TestErrors provokes each error by a call of one row, and by a call of eleven rows of which the tenth is wrong.
 // Commands that take one row take no slots, and CL.THROTTLE takes no quotas. The fuzzer tries all numbers of words.
 func TestErrors(t *testing.T) {
 	client, _ := servertest.StartWithClock(t)
 	require.NoError(t, client.RPush(t.Context(), "list", "a").Err())
 	require.NoError(t, client.MSet(t.Context(), "word", "abc", "funnel", 1, "full", "used:"+most, "none", "used:0").Err())
 	require.NoError(t, client.Do(t.Context(), "zadd", "slots", most, "a").Err())
-	nine := " " // rows that are right
+	nine := " " // rows without an error
 	for row := range 9 {
 		nine += fmt.Sprint(row, " 2 1 1 1 ")
 	}
@@ -119,8 +119,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestBadArgumentsLeaveTheKeyAlone: a call with a wrong argument does not open its key, which would
-// delete the key if it has expired.
+// TestBadArgumentsLeaveTheKeyAlone: a call with a wrong argument does not open its key. Opening a key that
+// has expired would delete the key.
 func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
 	client, _ := servertest.StartWithClock(t)
 	ctx := t.Context()
@@ -135,5 +135,5 @@ func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
 	}
 	require.EqualValues(t, 1, client.DBSize(ctx).Val())
 	servertest.Call(t, client, "cl.throttle key 15 30 60 0")
-	require.Zero(t, client.DBSize(ctx).Val(), "a call that is fine finds it expired")
+	require.Zero(t, client.DBSize(ctx).Val(), "a call without an error finds it expired")
 }
