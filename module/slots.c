@@ -30,12 +30,12 @@ static void last_running(RedisModuleKey *key, int64_t now)
     redis.ZsetLastInScoreRange(key, (double)now, everything, 1, 0);
 }
 
-/* Steps through the range that was begun, and ends it. It passes no more members than most.
+/* Steps through the range that was begun, and ends it. It passes at most max members.
  * Returns how many members it has passed, and sets is_all if the range has no others. */
-static uint64_t count(RedisModuleKey *key, uint64_t most, int (*step)(RedisModuleKey *key), int *is_all)
+static uint64_t count(RedisModuleKey *key, uint64_t max, int (*step)(RedisModuleKey *key), int *is_all)
 {
     uint64_t passed = 0;
-    while (passed < most && !redis.ZsetRangeEndReached(key)) {
+    while (passed < max && !redis.ZsetRangeEndReached(key)) {
         passed++;
         step(key);
     }
@@ -64,21 +64,21 @@ static int64_t ask_ended(RedisModuleCtx *ctx, RedisModuleString *name, int64_t n
 static int64_t count_running(struct slots *slots, RedisModuleCtx *ctx, RedisModuleKey *key, RedisModuleString *name,
                              int64_t now)
 {
-    uint64_t most = (uint64_t)slots->limit + 1, length = redis.ValueLength(key);
+    uint64_t max = (uint64_t)slots->limit + 1, length = redis.ValueLength(key);
     for (uint64_t turn = 1;; turn *= 2) {
         int is_all;
         if (turn == 2 * MAX_STEPS) {
             int64_t ended = ask_ended(ctx, name, now);
             uint64_t running = length - (uint64_t)ended;
-            if (ended >= 0) return (int64_t)(running < most ? running : most);
+            if (ended >= 0) return (int64_t)(running < max ? running : max);
         }
         first_ended(key, now);
         uint64_t number = count(key, turn, redis.ZsetRangeNext, &is_all);
         slots->some_ended = number > 0;
-        if (is_all) return (int64_t)(length - number < most ? length - number : most);
+        if (is_all) return (int64_t)(length - number < max ? length - number : max);
         last_running(key, now);
-        number = count(key, turn < most ? turn : most, redis.ZsetRangePrev, &is_all);
-        if (is_all || number == most) return (int64_t)number;
+        number = count(key, turn < max ? turn : max, redis.ZsetRangePrev, &is_all);
+        if (is_all || number == max) return (int64_t)number;
     }
 }
 

@@ -78,20 +78,20 @@ func (f *Funnel) takeBack(now *big.Int) Decision {
 }
 
 func (f *Funnel) decide(operation string, now, maxWait, receipt *big.Int) (Decision, Error) {
-	begin, full := largest(f.tat, now), add(now, f.Tau)
+	begin, full := maxOf(f.tat, now), add(now, f.Tau)
 	change, number := f.Inc, zero
 	switch operation {
 	case "take":
-		room := largest(sub(full, begin), zero)
-		number = smallest(quo(room, f.T), f.Quantity)
+		room := maxOf(sub(full, begin), zero)
+		number = minOf(quo(room, f.T), f.Quantity)
 		change = mul(f.T, number)
 	case "refund":
-		back := smallest(f.Inc, sub(begin, now), largest(sub(receipt, now), zero))
+		back := minOf(f.Inc, sub(begin, now), maxOf(sub(receipt, now), zero))
 		change = sub(zero, back)
 	}
 	after := add(begin, change)
 
-	limited, wait := less(full, after), largest(sub(after, full), zero)
+	limited, wait := less(full, after), maxOf(sub(after, full), zero)
 	refused := limited && (operation == "reserve" || operation == "peek")
 	switch {
 	case operation == "take":
@@ -115,11 +115,11 @@ func (f *Funnel) decide(operation string, now, maxWait, receipt *big.Int) (Decis
 		after = f.tat
 	}
 	f.next, f.taken = in63Bits(after), in63Bits(number)
-	level := largest(sub(after, now), zero)
+	level := maxOf(sub(after, now), zero)
 	return Decision{
 		Limited:    limited,
 		Limit:      in63Bits(f.Limit),
-		Remaining:  in63Bits(quo(largest(sub(f.Tau, level), zero), f.T)),
+		Remaining:  in63Bits(quo(maxOf(sub(f.Tau, level), zero), f.T)),
 		Wait:       in63Bits(wait),
 		ResetAfter: in63Bits(level),
 	}, ""

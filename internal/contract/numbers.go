@@ -17,10 +17,10 @@ var (
 	maxInt63 = big.NewInt(math.MaxInt64)
 )
 
-// Integer reads an integer from least to 2^63-1.
-func Integer(least int64, text string) (number *big.Int, ok bool) {
+// Integer reads an integer, at least from, at most 2^63-1.
+func Integer(from int64, text string) (number *big.Int, ok bool) {
 	number, ok = new(big.Int).SetString(text, 10)
-	return number, ok && number.String() == text && !less(number, big.NewInt(least)) && fits(number)
+	return number, ok && number.String() == text && !less(number, big.NewInt(from)) && fits(number)
 }
 
 // Seconds reads an integer or decimal, from 0 to 2^63-1 nanoseconds, as nanoseconds.
@@ -52,8 +52,8 @@ func sub(a, b *big.Int) *big.Int { return new(big.Int).Sub(a, b) }
 func mul(a, b *big.Int) *big.Int { return new(big.Int).Mul(a, b) }
 func quo(a, b *big.Int) *big.Int { return new(big.Int).Quo(a, b) }
 
-func largest(numbers ...*big.Int) *big.Int  { return slices.MaxFunc(numbers, (*big.Int).Cmp) }
-func smallest(numbers ...*big.Int) *big.Int { return slices.MinFunc(numbers, (*big.Int).Cmp) }
+func maxOf(numbers ...*big.Int) *big.Int { return slices.MaxFunc(numbers, (*big.Int).Cmp) }
+func minOf(numbers ...*big.Int) *big.Int { return slices.MinFunc(numbers, (*big.Int).Cmp) }
 
 func less(a, b *big.Int) bool   { return a.Cmp(b) < 0 }
 func fits(number *big.Int) bool { return !less(maxInt63, number) }

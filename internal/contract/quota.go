@@ -86,12 +86,12 @@ func (q *Quota) decide(operation string, now, _, _ *big.Int) (d Decision, err Er
 	d.Limited = q.asks() && less(q.Limit, sum)
 	switch {
 	case operation == "take":
-		sum, needed = smallest(sum, largest(used, q.Limit)), big.NewInt(1)
+		sum, needed = minOf(sum, maxOf(used, q.Limit)), big.NewInt(1)
 		d.Limited = less(sum, add(used, q.Quantity))
 	case operation == "charge":
 		needed = zero // a sum above the limit is limited until the end
 	case operation == "refund":
-		sum, d.Limited = largest(sub(used, q.Quantity), zero), false
+		sum, d.Limited = maxOf(sub(used, q.Quantity), zero), false
 	case operation == "peek" || d.Limited:
 		sum = used
 	}
@@ -102,7 +102,7 @@ func (q *Quota) decide(operation string, now, _, _ *big.Int) (d Decision, err Er
 		return Decision{}, ErrUsed
 	}
 
-	left := smallest(largest(sub(end, now), zero), maxInt63)
+	left := minOf(maxOf(sub(end, now), zero), maxInt63)
 	switch {
 	case d.Limited && less(q.Limit, needed):
 		d.Wait = -1
@@ -118,7 +118,7 @@ func (q *Quota) decide(operation string, now, _, _ *big.Int) (d Decision, err Er
 	if keeps && sum.Sign() > 0 {
 		after.Expiry = before.Expiry
 	}
-	d.Limit, d.Remaining = in63Bits(q.Limit), in63Bits(largest(sub(q.Limit, sum), zero))
+	d.Limit, d.Remaining = in63Bits(q.Limit), in63Bits(maxOf(sub(q.Limit, sum), zero))
 	q.after = after
 	return d, ""
 }

@@ -134,5 +134,5 @@ func endOf(score float64) int64 {
 // until is the time until an end, from 0 to 2^63-1 nanoseconds.
 func until(end int64, now *big.Int) int64 {
 	span := sub(mul(big.NewInt(end), big.NewInt(1e6)), now)
-	return in63Bits(smallest(largest(span, zero), maxInt63))
+	return in63Bits(minOf(maxOf(span, zero), maxInt63))
 }

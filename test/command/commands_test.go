@@ -35,8 +35,8 @@ type command struct {
 
 func (c command) is(flag string) bool { return slices.Contains(strings.Fields(c.flags), flag) }
 
-// most returns how many rows a call may have.
-func (c command) most() int {
+// maxRows returns how many rows a call may have.
+func (c command) maxRows() int {
 	if strings.Contains(c.syntax, "...") {
 		return 64
 	}

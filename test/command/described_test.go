@@ -30,7 +30,7 @@ func TestCommandsAreDescribed(t *testing.T) {
 		docs := client.Do(t.Context(), "command", "docs", c.name).Val().(map[any]any)[c.name].(map[any]any)
 		require.NotEmpty(t, docs["summary"], c.name)
 		require.Equal(t, "0.1.0", docs["since"], c.name)
-		require.Contains(t, docs["complexity"], map[bool]string{true: "O(N)", false: "O(1)"}[c.most() > 1], c.name)
+		require.Contains(t, docs["complexity"], map[bool]string{true: "O(N)", false: "O(1)"}[c.maxRows() > 1], c.name)
 		require.Equal(t, c.syntax, syntaxOf(docs["arguments"]), c.name)
 	}
 }
@@ -71,7 +71,7 @@ func TestKeysAreFound(t *testing.T) {
 	for _, c := range commands {
 		access := map[bool]string{true: "RO access", false: "RW access update"}[c.is("readonly")]
 		for _, count := range []int{1, 2, 3, 64} {
-			keys := keyNames(min(count, c.most()))
+			keys := keyNames(min(count, c.maxRows()))
 			for _, line := range c.calls(keys...) {
 				require.Equal(t, strings.Join(keys, " "), servertest.Call(t, client, "command getkeys "+line), line)
 				if servertest.Since7(t) {
@@ -131,7 +131,7 @@ func TestUsersNeedPermission(t *testing.T) {
 	app := server.ClientOfUser(t, all+" ~user:*")
 	for _, c := range commands {
 		for _, keys := range [][]string{{"admin:1", "user:1"}, {"user:1", "admin:1"}} {
-			if c.most() > 1 {
+			if c.maxRows() > 1 {
 				require.Contains(t, servertest.Try(app, c.calls(keys...)[0]), "NOPERM", "%s of %s", c.name, keys)
 			}
 		}
