@@ -77,7 +77,7 @@ const char *check_go(void)
 {
     if (go_code == NULL)
         return "this file was not linked by funnel-link: build funnel.so with ./build.sh build, then restart the "
-               "server: to load this file has started a Go runtime in it";
+               "server: loading this file has started a Go runtime in it";
     if (!enters_as_agreed())
         return "this file is damaged: its entry into Go mixes up registers; build it again with ./build.sh build";
     if (!answers_in_seconds() || !answers_in_rows())

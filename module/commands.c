@@ -135,7 +135,7 @@ ALWAYS_INLINE uint32_t count_rows(const struct command *command, int argc)
     return (uint32_t)rows;
 }
 
-/* The words of a row among those of the command. */
+/* Returns the words of a row, within the words of the command. */
 static RedisModuleString **words_of(RedisModuleString **argv, uint32_t row)
 {
     return argv + 1 + WORDS_PER_ROW * row;

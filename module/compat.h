@@ -10,7 +10,7 @@
 extern int compat_surplus;
 
 /* Reads the load arguments, and sets compat_surplus. For an argument that is not accepted it logs
- * the reason and returns REDISMODULE_ERR: to ignore an argument would silently change limits. */
+ * the reason and returns REDISMODULE_ERR: ignoring an argument would silently change limits. */
 int compat_read(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 
 /* The name of the setting that is in force: a string constant. */

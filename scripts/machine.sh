@@ -46,7 +46,7 @@ make_root() {
     draft=$(mktemp -d "$root.XXXXXX")
     trap 'rm -rf --one-file-system "$draft"' EXIT
     debian_root "$suite" "$packages" "$draft/root"
-    # The name is not this machine's: sudo would look that one up in vain.
+    # Not the name of this machine, which sudo could not look up.
     echo localhost >"$draft/root/etc/hostname"
     echo '127.0.0.1 localhost' >"$draft/root/etc/hosts"
     mv "$draft/root" "$root"

@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# Unpacked only: to install the package would start Prometheus.
+# Unpacked only: installing the package would start Prometheus.
 unpack_package prometheus "$work"
 
 cd examples/monitoring

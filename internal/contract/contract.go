@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// A Mode is how CL.THROTTLE reads its second argument: the funnel holds so many tokens more
-// than that argument. Other commands have no modes.
+// A Mode is how CL.THROTTLE reads its second argument. Its value is how much more than that
+// argument the funnel holds. Other commands have no modes.
 type Mode int64
 
 // What `compat` selects.

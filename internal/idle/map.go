@@ -12,7 +12,7 @@ const (
 	looks = 4
 
 	// A map of Go never frees memory, and is slow to range over if nearly all entries are gone. It is
-	// made anew if it has held shrinkFrom entries, and at most one in shrinkBy of these remains.
+	// copied if it has held shrinkFrom entries, and at most one in shrinkBy of these remains.
 	shrinkFrom = 1024
 	shrinkBy   = 8
 )

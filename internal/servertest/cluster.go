@@ -42,7 +42,7 @@ type ClusterNode struct {
 	Direct *redis.Client
 }
 
-// StartCluster starts a cluster of so many primaries, each with one replica, and
+// StartCluster starts a cluster of some primaries, each with one replica, and
 // waits until all nodes agree about the cluster and all slots are served. If a
 // primary does not answer for nodeTimeout, its replica takes over.
 func StartCluster(t testing.TB, primaries int, nodeTimeout time.Duration, options Options) *Cluster {

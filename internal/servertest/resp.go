@@ -123,7 +123,7 @@ func (w *Wire) value() (any, error) {
 		return nil, err
 	}
 	if len(line) < 3 || line[len(line)-2] != '\r' {
-		return nil, fmt.Errorf("the server sent the line %q", line)
+		return nil, fmt.Errorf("unexpected line from the server: %q", line)
 	}
 	kind, text := line[0], line[1:len(line)-2]
 	switch kind {
@@ -137,7 +137,7 @@ func (w *Wire) value() (any, error) {
 
 	number, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("the server sent the line %q: %w", line, err)
+		return nil, fmt.Errorf("unexpected line from the server: %q: %w", line, err)
 	}
 	switch kind {
 	case ':':
@@ -153,7 +153,7 @@ func (w *Wire) value() (any, error) {
 		push, _ := values.([]any)
 		return Push(push), err
 	}
-	return nil, fmt.Errorf("the server sent the line %q", line)
+	return nil, fmt.Errorf("unexpected line from the server: %q", line)
 }
 
 // bulk and values return nil for the length -1.

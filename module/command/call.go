@@ -44,8 +44,8 @@ const (
 	Refunded
 )
 
-// The structures here have the memory layout of those in call.h. That file says which
-// side fills which field, and when.
+// The structures here have the memory layout of the structures in call.h. That file says
+// which side fills which field, and when.
 //
 // The strings are views of the server's memory, valid until the call is answered.
 // Go writes no pointers, so there are no write barriers.

@@ -46,7 +46,7 @@ func TestDuplicateKeysAreFound(t *testing.T) {
 }
 
 // TestDuplicateKeysTakeLinearTime: for each key, each byte is compared at most once, and one byte more for each
-// earlier key. To compare each key with every other key would take 63 times as many comparisons.
+// earlier key. Comparing each key with every other key would take 63 times as many comparisons.
 func TestDuplicateKeysTakeLinearTime(t *testing.T) {
 	const length = 1 << 16
 	for name, differ := range map[string]func(key []byte, i int){

@@ -30,7 +30,7 @@ func start(t *testing.T) *Client {
 	return client
 }
 
-// TestAlternativesAllowExactlyTheCapacity: so many calls are allowed at one instant. Their keys, one or three, expire.
+// TestAlternativesAllowExactlyTheCapacity at one instant. The keys of a call, one or three, expire.
 func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 	client := start(t)
 	for _, a := range Alternatives("") {

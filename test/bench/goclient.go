@@ -102,7 +102,7 @@ func allowed(err error, is bool) error {
 
 const (
 	goroutines = 64
-	timedCalls = 64 // one of so many calls is timed
+	timedCalls = 64 // one call in 64 is timed
 	zipfKeys   = 1000
 )
 
