@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The entry to every routine of funnel: ./build.sh help lists them. The longer ones are
-# in scripts/.
+# The entry to every routine of funnel: ./build.sh help lists them. The longer routines
+# are in scripts/.
 
 # For `sh build.sh`, where sh is another shell.
 if [ -z "${BASH_VERSION-}" ]; then
@@ -11,12 +11,12 @@ fi
 set -euo pipefail
 
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" >/dev/null
-# The path of a server is relative to the caller's folder, and everything below runs here.
+# The path of a server is relative to the caller's folder, but everything below runs here.
 [[ ${FUNNEL_SERVER-} != [!/]*/* ]] || export FUNNEL_SERVER=$OLDPWD/$FUNNEL_SERVER
 . scripts/common.sh
 . scripts/compile.sh
 
-# Each has a go.mod of its own: importers of limiter do not inherit their requirements. .ci/run tests the other one.
+# Each has a go.mod of its own, so importers of limiter do not inherit its requirements. .ci/run tests cmd/funnel-ratelimit.
 tested_modules=(cmd/funnel-link test examples/monitoring limiter/grpclimit)
 nested_modules=("${tested_modules[@]}" cmd/funnel-ratelimit)
 
@@ -67,13 +67,13 @@ run() {
     if (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
         die "port $port is taken, perhaps by another Redis: stop it (systemctl stop redis-server), or choose another port, as in PORT=7379 ./build.sh run"
     fi
-    # The first build also compiles Go's library, and would seem to hang.
+    # The first build also compiles Go's library, and would seem to hang without this line.
     echo "building funnel.so" >&2
     compile funnel.so
     has redis-cli || cli=valkey-cli
     [ "$port" = 6379 ] || cli+=" -p $port"
     echo "try it, from another terminal: $cli cl.throttle user:42 15 30 60"
-    # For trying out: only this machine reaches the server, and nothing is saved.
+    # The server is for trying out: only this machine reaches it, and it saves nothing.
     exec "$FUNNEL_SERVER" --port "$port" --bind 127.0.0.1 -::1 --dir "$PWD/build" --save '' --loadmodule "$PWD/funnel.so" "$@"
 }
 
@@ -85,7 +85,7 @@ check() {
     # A tag can be moved to another commit.
     unpinned=$(grep -nE '^[^#]*uses: ' .github/workflows/* | grep -vE 'uses: (\./|[^@ ]+@[0-9a-f]{40} # v[0-9])') || true
     [ -z "$unpinned" ] || die "not pinned, as in actions/checkout@COMMIT # v1.2.3:" "$unpinned"
-    # A tool of the tests' module, which checks all.
+    # staticcheck is a tool of the tests' module, and checks all modules.
     on_this_machine go -C test build -o ../build/staticcheck honnef.co/go/tools/cmd/staticcheck
     for module in . "${nested_modules[@]}"; do
         echo "checking $module"
@@ -98,7 +98,7 @@ check() {
     else
         echo "shellcheck is not installed: the scripts are not checked" >&2
     fi
-    # Versions of clang-format disagree with each other: this is Debian bookworm's.
+    # Versions of clang-format format differently: 14 is the version of Debian bookworm.
     if has clang-format && [[ $(clang-format --version) = *' version 14.'* ]]; then
         clang-format --dry-run --Werror module/*.[ch] test/bench/marker/*.c ||
             die "not formatted as clang-format does it: clang-format -i module/*.[ch] test/bench/marker/*.c"
@@ -118,7 +118,7 @@ run_tests() {
     packages=$(go list ./...)
     with_goroutines=$(grep -E '/limiter(/|$)' <<<"$packages")
     # Go's cache of test results does not know that the tests depend on funnel.so: -count=1.
-    # Vet takes a quarter of the time, and check runs it. -w leaves out what only debuggers read.
+    # Vet takes a quarter of the time, and check runs it. -w leaves out data for debuggers.
     flags='-count=1 -timeout 10m -vet=off -ldflags=-w'
     echo "testing, on $("$FUNNEL_SERVER" --version)"
     # Many tests wait for servers, so the modules' tests run beside the others.
@@ -132,7 +132,7 @@ run_tests() {
     return "$code"
 }
 
-# What tests and their modules require, while funnel.so is built.
+# Downloads the requirements of the tests, while funnel.so is built.
 download_modules() {
     local module
     for module in . "${tested_modules[@]}"; do
@@ -154,7 +154,7 @@ bench() {
     need_package valgrind
     compile_for_tests
     go -C test build -o ../build/funnel-bench ./bench/funnel-bench
-    # Not go run, which would hide the exit code and get in the way of Ctrl-C.
+    # Not go run, which hides the exit code and does not pass on Ctrl-C.
     exec build/funnel-bench "$@"
 }
 

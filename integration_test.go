@@ -1,32 +1,27 @@
-// Package funnel_test shows what the module does: every command, through real servers, with
-// go-redis. Read this first. It is a tour, in which each command appears in the use that it
-// is made for; test/command has the edges, test/replication what replicas and files see,
-// and test/model compares random calls with the contract.
+// Package funnel_test shows what the module does: every command, through a real server, with
+// go-redis. Read this first. It is a tour that shows each command in its typical use.
+// test/command tests the edges, test/replication tests replicas and files, and test/model
+// compares random calls, also of many clients at once, with the contract.
 package funnel_test
 
 import (
-	"context"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
 )
 
 // tour has a transcript of each command. A line that begins with > is a command, and the
-// next one its reply. The reply of CL.THROTTLE is
+// next line is its reply. The reply of CL.THROTTLE has whole seconds:
 //
 //	limited limit remaining retry_after reset_after
 //
-// in whole seconds; those of the other commands are exact, with a row for each funnel. At its
-// end is a receipt where tokens were taken, shown as the time after the transcript began; and
-// CL.TAKE adds how many were taken:
+// The replies of the other commands have exact seconds, and a row for each funnel. A row of
+// which tokens were taken ends with a receipt, shown here as the time after the transcript
+// began. CL.TAKE adds how many tokens were taken:
 //
 //	limited wait [limited limit remaining wait reset_after tat] ... taken
 //
@@ -52,11 +47,11 @@ var tour = map[string]string{
 		> cl.reserve mails 1 4 1 1 60
 		0 0.25 [0 1 0 0.25 0.5 500ms]`,
 
-	"take as many tokens as fit, and ask for the others after the wait": `
+	"take as many tokens as fit, and ask for the rest after the wait": `
 		> cl.take rows 10 1 1 12
 		1 1 [1 10 0 1 10 10s] 10`,
 
-	"settle what a call has cost: reserve an estimate, then charge or refund the difference": `
+	"settle the cost of a call: reserve an estimate, then charge or refund the difference": `
 		> cl.reserve tokens 3000 500 1 2000
 		0 0 [0 3000 1000 0 4 4s]
 		> cl.charge tokens 3000 500 1 1500
@@ -83,26 +78,4 @@ func TestTour(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestClientsHammeringOneKey: 64 clients at once get the capacity, and no token more. Package
-// test/model has calls of two funnels, and funnels that leak meanwhile.
-func TestClientsHammeringOneKey(t *testing.T) {
-	const clients, calls, capacity = 64, 500, 1000
-	client := servertest.StartModule(t).Client(t, func(options *redis.Options) { options.PoolSize = clients })
-	var group sync.WaitGroup
-	var allowed atomic.Int64
-	for range clients {
-		group.Go(func() {
-			for range calls {
-				reply, err := client.Do(context.Background(), "cl.throttle", "key", capacity, 1, servertest.StillPeriod).Slice()
-				if !assert.NoError(t, err) {
-					return
-				}
-				allowed.Add(1 - reply[0].(int64))
-			}
-		})
-	}
-	group.Wait()
-	require.EqualValues(t, capacity, allowed.Load())
 }

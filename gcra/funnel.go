@@ -46,13 +46,13 @@ func (r *Request) Quantity() int64 { return r.quantity }
 //go:nosplit
 func (r *Request) Increment() int64 { return r.increment }
 
-// A Funnel is a funnel in one call: the request, the state and the decision. Its methods
-// are the operations on a funnel, at the instant now. Each sets Decision, Take also sets
-// Taken, and nothing else changes. Instants before 1970 count as 0.
+// A Funnel is the part of one call that concerns a funnel: the request, the state and the
+// decision. Its methods are the operations on a funnel, at the instant now. Each method sets
+// Decision, Take also sets Taken, and nothing else changes. Instants before 1970 count as 0.
 //
-// The TAT of a Decision that took tokens is the receipt for them, see [Funnel.Refund].
+// If a call took tokens, the TAT of its Decision is the receipt for them: see [Funnel.Refund].
 //
-// Their only error is [ErrTAT]. With it, do not use the Decision.
+// The only error of the methods is [ErrTAT]. After an error, do not use the Decision.
 type Funnel struct {
 	Request  Request
 	TAT      int64 // as stored, or Empty
@@ -62,9 +62,9 @@ type Funnel struct {
 
 // Reserve takes the tokens if they fit, for a caller that can wait for maxWait
 // nanoseconds: it also takes tokens that will fit by then. Decision.Wait says
-// how long the caller has to wait. Until then the funnel is overfull and limits others.
-// So reservations are served in the order of asking. If callers wait as told, they go
-// ahead with at most capacity + elapsed/T tokens in any stretch of time.
+// how long the caller has to wait. Until then the funnel is overfull and limits other
+// callers. So reservations are served in the order of asking. If every caller waits that
+// long, callers go ahead with at most capacity + elapsed/T tokens in any stretch of time.
 //
 // When the call is limited, Decision.Wait is the time after which the same reservation is
 // allowed. A negative maxWait counts as 0. A quantity of 0 takes nothing.
@@ -111,7 +111,7 @@ func (f *Funnel) Reserve(now, maxWait int64) error {
 func (f *Funnel) Take(now int64) error {
 	tat, now := max(f.TAT, 0), max(now, 0)
 	rate, begin := &f.Request.rate, max(now, tat)
-	// Both are at least 0 and fit 63 bits, so their difference cannot wrap around.
+	// Both numbers are at least 0 and fit 63 bits, so their difference cannot wrap around.
 	room := rate.tolerance - (begin - now)
 	// NewRate ensures that the interval is not 0; the compiler cannot know.
 	f.Taken = min(max(0, room)/max(1, rate.emissionInterval), f.Request.quantity)
@@ -167,11 +167,11 @@ func (f *Funnel) Charge(now int64) error {
 // because tokens that have leaked cannot be given back. Limited says that the funnel is
 // still overfull, and Wait for how long.
 //
-// The receipt is the TAT of the Decision by which the tokens were taken. With it, the refund
-// gives back no more than what of these tokens has not leaked: at most receipt - now. The
-// key then holds the TAT that it would if the call had taken so much less, provided that no
-// earlier call's tokens were given back in between. With [NoReceipt] the refund also takes
-// out tokens that others took later, and the bound does not hold for a while.
+// The receipt is the TAT of the Decision that took the tokens. With a receipt, the refund
+// gives back only those of the tokens that have not leaked: at most receipt - now. The key
+// then holds the same TAT as if the call had taken that much less, provided that no tokens
+// of an earlier call were given back in between. With [NoReceipt], the refund may also take
+// out tokens that other callers took later, and the bound does not hold for a while.
 //
 //go:nosplit
 func (f *Funnel) Refund(now, receipt int64) {
@@ -183,9 +183,9 @@ func (f *Funnel) Refund(now, receipt int64) {
 	f.account(tat, now)
 }
 
-// Undo takes nothing after all: another row of the same call is limited. It follows a Reserve
-// that was allowed. The Decision stays allowed, without a wait, and describes the state as
-// it is.
+// Undo reverses a Reserve that was allowed, because another row of the same call is limited:
+// no tokens are taken. The Decision stays allowed, without a wait, and describes the state
+// as it is.
 //
 //go:nosplit
 func (f *Funnel) Undo(now int64) {
@@ -197,7 +197,7 @@ func (f *Funnel) Undo(now int64) {
 //go:nosplit
 func (f *Funnel) Changes() bool { return f.Decision.TAT != f.TAT }
 
-// NoReceipt is the receipt of a refund without one: no TAT is later.
+// NoReceipt stands for the receipt in a refund that has none. No TAT is later.
 const NoReceipt int64 = maxInt63
 
 // report fills in the Decision of a funnel that has this TAT after the call.

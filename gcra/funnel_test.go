@@ -1,5 +1,5 @@
-// Callers who go ahead when they are told keep the bound, and numbers below their range are errors, or count as 0.
-// Package module/command compares each operation with package contract.
+// Callers who go ahead at their turn keep the bound. Numbers below their range are errors, or count as 0. Package
+// module/command compares each operation with package contract.
 
 package gcra_test
 
@@ -46,37 +46,20 @@ func TestErrors(t *testing.T) {
 	require.Equal(t, gcra.ErrCapacity, err, "the zero rate")
 }
 
-// Instants before 1970, and waits below 0, count as 0.
-func TestInstantsBefore1970(t *testing.T) {
+// A refund leaves no TAT before now. A TAT before 1970 and a max wait below 0 count as 0.
+func TestNumbersBelowTheirRange(t *testing.T) {
 	rate, err := gcra.NewRate(1, 1, second)
 	require.NoError(t, err)
 	request, err := rate.Request(1)
 	require.NoError(t, err)
-	for name, operate := range map[string]func(f *gcra.Funnel, below int64) error{
-		"reserve": func(f *gcra.Funnel, below int64) error { return f.Reserve(below, below) },
-		"take":    (*gcra.Funnel).Take,
-		"peek":    (*gcra.Funnel).Peek,
-		"charge":  (*gcra.Funnel).Charge,
-		"refund":  func(f *gcra.Funnel, below int64) error { f.Refund(below, below); return nil },
-	} {
-		for _, tat := range []int64{-second, second} {
-			want, got := gcra.Funnel{Request: request, TAT: max(0, tat)}, gcra.Funnel{Request: request, TAT: tat}
-			require.NoError(t, operate(&want, 0), name)
-			require.NoError(t, operate(&got, math.MinInt64), name)
-			require.Equal(t, want.Decision, got.Decision, "%s, TAT %d", name, tat)
-		}
+	for _, c := range []struct{ tat, now, after int64 }{{today + 1, today, today}, {-second, 0, 0}} {
+		funnel := gcra.Funnel{Request: request, TAT: c.tat}
+		funnel.Refund(c.now, gcra.NoReceipt)
+		require.Equal(t, c.after, funnel.Decision.TAT)
 	}
-}
-
-// A TAT at or before now is an empty funnel, but a refund leaves no earlier one than now.
-func TestRefundOfMoreThanThereIs(t *testing.T) {
-	rate, err := gcra.NewRate(1, 1, second)
-	require.NoError(t, err)
-	request, err := rate.Request(5)
-	require.NoError(t, err)
-	funnel := gcra.Funnel{Request: request, TAT: today + 1}
-	funnel.Refund(today, gcra.NoReceipt)
-	require.Equal(t, today, funnel.Decision.TAT)
+	full := gcra.Funnel{Request: request, TAT: second}
+	require.NoError(t, full.Reserve(0, -1))
+	require.Equal(t, second, full.Decision.Wait)
 }
 
 // More than rapid's 100 checks by default: few inputs are edge cases. -rapid.checks on the command line overrides it.
@@ -86,9 +69,9 @@ func init() {
 	}
 }
 
-// TestReservationsAreBounded: callers who go ahead when they are told never take more than
-// capacity + elapsed/T, first and last instant included, and nobody goes ahead before
-// somebody who asked earlier.
+// TestReservationsAreBounded: callers who go ahead at their turn never take more than
+// capacity + elapsed/T, first and last instant included, and nobody goes ahead before a
+// caller who asked earlier.
 func TestReservationsAreBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate, err := gcra.NewRate(rapid.Int64Range(1, 5).Draw(t, "capacity"), 1, rapid.Int64Range(1, 10).Draw(t, "interval"))

@@ -48,15 +48,15 @@ import "math/bits"
 // means the same.
 const Empty int64 = 0
 
-// Never is the [Decision.Wait] of a call for more tokens than the funnel ever holds: asking
-// again never helps.
+// Never is the [Decision.Wait] of a call for more tokens than the capacity: asking again
+// never helps.
 const Never int64 = -1
 
 // maxInt63 is the largest instant or span that can be represented.
 const maxInt63 = 1<<63 - 1
 
 // A Rate is the shape of a funnel: how many tokens it holds and how fast they
-// leak. Make one with [NewRate]; the zero Rate holds nothing, and decides nothing.
+// leak. Make one with [NewRate]: [Rate.Request] refuses the zero Rate.
 type Rate struct {
 	capacity         int64
 	emissionInterval int64
@@ -65,7 +65,7 @@ type Rate struct {
 
 // NewRate returns the rate of a funnel that holds capacity tokens and leaks
 // count tokens per period. Capacity and count are at least 1, period is at least
-// 1 nanosecond; values below are reported as [ErrCapacity], [ErrCount] and
+// 1 nanosecond; smaller values are reported as [ErrCapacity], [ErrCount] and
 // [ErrPeriod].
 //
 // The emission interval is period/count rounded down to the nanosecond, so a
@@ -164,8 +164,8 @@ func (d Decision) RetryAfter() int64 {
 	return Never
 }
 
-// product multiplies two numbers that are not negative; ok says that the result
-// fits 63 bits.
+// product multiplies two numbers that are not negative. It returns false as ok if the
+// result does not fit 63 bits.
 //
 //go:nosplit
 func product(a, b int64) (result int64, ok bool) {

@@ -96,8 +96,8 @@ enum { REDISMODULE_EVENT_SHUTDOWN = 5, REDISMODULE_EVENT_CRON_LOOP = 8 };
     FUNCTION(int, ZsetScore, (RedisModuleKey *key, RedisModuleString *member, double *score))                       \
     FUNCTION(int, ZsetAdd, (RedisModuleKey *key, double score, RedisModuleString *member, int *flags))              \
     FUNCTION(int, ZsetRem, (RedisModuleKey *key, RedisModuleString *member, int *deleted))                          \
-    FUNCTION(int, ZsetFirstInScoreRange, (RedisModuleKey *key, double least, double most, int above, int below))    \
-    FUNCTION(int, ZsetLastInScoreRange, (RedisModuleKey *key, double least, double most, int above, int below))     \
+    FUNCTION(int, ZsetFirstInScoreRange, (RedisModuleKey *key, double min, double max, int above, int below))       \
+    FUNCTION(int, ZsetLastInScoreRange, (RedisModuleKey *key, double min, double max, int above, int below))        \
     /* The caller frees the string. */                                                                              \
     FUNCTION(RedisModuleString *, ZsetRangeCurrentElement, (RedisModuleKey *key, double *score))                    \
     FUNCTION(int, ZsetRangeNext, (RedisModuleKey *key))                                                             \

@@ -8,7 +8,7 @@ static int is_text(const struct decimal *decimal, const char *text)
     return decimal->end - decimal->start == length && memcmp(decimal->bytes + decimal->start, text, length) == 0;
 }
 
-/* Reserves a token of a funnel of 15 that leaks 30 per minute and already holds one. */
+/* Reserves a token of a funnel of 15 that leaks 30 tokens per minute and already holds one. */
 static void ask_known(struct call *call, enum form form)
 {
     memset(call, 0, sizeof *call);
@@ -51,9 +51,10 @@ static int answers_in_rows(void)
            is_text(&reply->reset_after, "4") && call.rows[0].funnel.has_receipt;
 }
 
-/* Whether the registers that C expects a function to preserve survive a call that overwrites all, and
- * Go gets the register that it expects to be 0. The compiler keeps these values in registers, because
- * it cannot know volatile ones. */
+/* Reports whether a call that overwrites every register leaves the registers alone that C expects a
+ * function to preserve, and whether Go finds 0 in the register that it expects to be 0. The compiler
+ * has to keep the values below in registers: it cannot compute them, because they come from volatile
+ * variables. */
 static int enters_as_agreed(void)
 {
     static volatile int64_t at = 1;
@@ -63,7 +64,7 @@ static int enters_as_agreed(void)
     double p = point, q = point + 1, r = point + 2, s = point + 3, t = point + 4, u = point + 5, v = point + 6,
            w = point + 7;
 #ifdef __x86_64__
-    __asm__ volatile("pcmpeqd %%xmm15, %%xmm15" ::: "xmm15"); /* or it may be 0 by chance */
+    __asm__ volatile("pcmpeqd %%xmm15, %%xmm15" ::: "xmm15"); /* otherwise it may be 0 by chance */
 #endif
     int64_t zero[2] = {1, 1};
     go_overwrite(zero);
@@ -76,7 +77,7 @@ const char *check_go(void)
 {
     if (go_code == NULL)
         return "this file was not linked by funnel-link: build funnel.so with ./build.sh build, then restart the "
-               "server, because this file has started the Go runtime in it";
+               "server: loading this file has started a Go runtime in it";
     if (!enters_as_agreed())
         return "this file is damaged: its entry into Go mixes up registers; build it again with ./build.sh build";
     if (!answers_in_seconds() || !answers_in_rows())

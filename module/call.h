@@ -3,8 +3,8 @@
 
 /* The structures that cross the boundary between C and Go.
  *
- * A command crosses twice: go_parse validates the arguments, before a key is
- * touched; go_decide takes the stored values and the time, and decides. Both get the
+ * A command crosses twice: go_parse validates the arguments before a key is
+ * touched, and go_decide decides by the stored values and the time. Both get the
  * same structure. Package command has the same structures in Go, and the compiler
  * checks that they agree (layout.go).
  *
@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Borrowed bytes, not NUL-terminated. The fields are in this order because Go reads
- * this as a string. */
+/* Borrowed bytes, not NUL-terminated. The order of the fields is the one of a string in
+ * Go, which reads this structure as a string. */
 struct text {
     const char *bytes;
     size_t length;
@@ -72,12 +72,12 @@ struct decimal {
 struct string_key {
     /* From C, for go_decide. */
     struct text stored;    /* the value of the key */
-    int64_t stored_expiry; /* of a quota: Unix time in milliseconds at which the key expires, or below 1 */
+    int64_t stored_expiry; /* for a quota: Unix time in milliseconds at which the key expires, or below 1 */
 
     /* From go_decide. */
     struct decimal value;        /* the new value */
-    int64_t expiry_milliseconds; /* Unix time at which the key expires then */
-    struct decimal expiry;       /* the same in decimal */
+    int64_t expiry_milliseconds; /* Unix time at which the key expires after the call */
+    struct decimal expiry;       /* the same time in decimal */
 };
 
 /* From go_decide. */
@@ -87,26 +87,28 @@ struct funnel {
 
 /* From go_decide. */
 struct quota {
-    struct decimal until; /* when the period ends in which the call was counted, in seconds, or "0" */
+    struct decimal until; /* the end of the period that counted the call, in seconds, or "0" if none did */
 };
 
 /* The sorted set that keeps slots. Ends are Unix times in milliseconds. */
 struct slots {
     int64_t limit; /* from go_parse */
 
-    /* From C, for go_decide: when the holder's slot ends; how many slots run, at most limit + 1; when
-     * the first and the last of the other holders' slots end that run; 0 for none. The first is read
-     * only if limit or more run: a call that is allowed does not wait. */
-    int64_t own, running, first, last;
+    /* From C, for go_decide. An end is 0 if there is no such slot. */
+    int64_t own;     /* the end of the holder's slot */
+    int64_t running; /* the number of running slots, or limit + 1 if more run */
+    int64_t first;   /* the first end of another holder's running slot; 0 if fewer than limit slots run */
+    int64_t last;    /* the last end of another holder's running slot */
 
     /* From go_decide. */
     int64_t end_milliseconds; /* when the holder's slot ends after the call */
-    struct decimal end;       /* the same in decimal */
-    struct decimal held;      /* how long the holder's slot would have run on, in seconds */
+    struct decimal end;       /* the same time in decimal */
+    struct decimal held;      /* how much longer the holder's slot would have run, in seconds */
 
-    /* Used by C only: whether there were ended slots, how many of them were removed, and how the
-     * key's expiry has changed. */
-    int64_t some_ended, removed, expiry;
+    /* Used by C only. */
+    int64_t some_ended; /* 1 if the set has slots that have ended, else 0 */
+    int64_t removed;    /* how many of them the call has removed */
+    int64_t expiry;     /* when the key expires after the call */
     enum { EXPIRY_KEPT, EXPIRY_SET, EXPIRY_REMOVED, KEY_GONE } change;
 };
 
@@ -125,7 +127,7 @@ struct row {
     struct quota quota;       /* if kind is QUOTA */
 };
 
-/* The reply of one row, but for its last element, which depends on the kind. */
+/* The reply of one row without its last element, which depends on the kind. */
 struct row_reply {
     int64_t limited, limit, remaining;
     struct decimal wait, reset_after;
@@ -168,14 +170,16 @@ struct call {
 };
 
 /* Functions of Go, which run like functions of C (docs/go-runtime.md). Both borrow the call, and
- * what it points to, until they return. */
+ * the bytes that it points to, until they return. */
 void go_parse(struct call *call);
 void go_decide(struct call *call);
 
-/* Enters as they do, stores the register that Go expects to be 0, and overwrites all: for check_go. */
+/* For check_go. Enters Go in the same way, stores the register that Go expects to be 0 in zero, and
+ * overwrites every register. */
 void go_overwrite(int64_t zero[2]);
 
-/* The first of them in Go. NULL: funnel-link has not linked this file, and both crash. */
+/* The address of the Go function behind go_parse. It is NULL if funnel-link has not linked this file:
+ * a call of go_parse or go_decide would then crash the server. */
 extern const void *const go_code;
 
 /* Tests the entry points with calls whose answers are known. Returns NULL, or a string

@@ -49,7 +49,7 @@ struct key_spec {
     enum find_keys find_keys;
     struct {
         int last_key, key_step, limit;
-    } range; /* the server has a union here, whose other part is as large */
+    } range; /* the server has a union here; its other member is as large */
 };
 
 struct history_entry {

@@ -5,7 +5,8 @@
 #include "key.h"
 #include "reply.h"
 
-/* Arrays of arguments end with an entry of zeroes. The server copies them, and writes to none. */
+/* An array of arguments ends with an entry of zeroes. The server copies the arrays, and never writes
+ * to them. */
 
 /* clang-format off */
 
@@ -67,50 +68,17 @@ static const char one_row_complexity[] = "O(1)";
 static const char rows_complexity[] =
     "O(N) where N is the number of rows, and O(log(M)) more for each row of slots, M of which are in its set.";
 
+/* Words, form, last key, key step, arity, arguments, complexity. */
 static const struct shape throttle_shape = {
-    .words = ONE_ROW_OR_LESS,
-    .form = IN_SECONDS,
-    .last_key = 1,
-    .key_step = 1,
-    .arity = -5,
-    .arguments = throttle_arguments,
-    .complexity = one_row_complexity,
+    ONE_ROW_OR_LESS, IN_SECONDS, 1, 1, -5, throttle_arguments, one_row_complexity,
 };
-static const struct shape take_shape = {
-    .words = ONE_ROW,
-    .form = IN_ROWS,
-    .last_key = 1,
-    .key_step = 1,
-    .arity = 6,
-    .arguments = take_arguments,
-    .complexity = one_row_complexity,
-};
-static const struct shape rows_shape = {
-    .words = ROWS,
-    .form = IN_ROWS,
-    .last_key = -1,
-    .key_step = WORDS_PER_ROW,
-    .arity = -6,
-    .arguments = rows_arguments,
-    .complexity = rows_complexity,
-};
+static const struct shape take_shape = {ONE_ROW, IN_ROWS, 1, 1, 6, take_arguments, one_row_complexity};
+static const struct shape rows_shape = {ROWS, IN_ROWS, -1, WORDS_PER_ROW, -6, rows_arguments, rows_complexity};
 static const struct shape reserve_shape = {
-    .words = ROWS_AND_LAST_WORD,
-    .form = IN_ROWS,
-    .last_key = -2,
-    .key_step = WORDS_PER_ROW,
-    .arity = -6,
-    .arguments = reserve_arguments,
-    .complexity = rows_complexity,
+    ROWS_AND_LAST_WORD, IN_ROWS, -2, WORDS_PER_ROW, -6, reserve_arguments, rows_complexity,
 };
 static const struct shape refund_shape = {
-    .words = ROWS_AND_LAST_WORD,
-    .form = IN_ROWS,
-    .last_key = -2,
-    .key_step = WORDS_PER_ROW,
-    .arity = -6,
-    .arguments = refund_arguments,
-    .complexity = rows_complexity,
+    ROWS_AND_LAST_WORD, IN_ROWS, -2, WORDS_PER_ROW, -6, refund_arguments, rows_complexity,
 };
 
 static const struct access reads_keys = {"readonly fast", "read fast throttle", "read fast", KEY_READ_ONLY};
@@ -124,11 +92,11 @@ static const struct shape debug_shape = {.last_key = 1, .key_step = 1};
 static const struct access debug_access = {.flags = "admin"};
 #endif
 
-/* The server does not say which command it calls, so each has its own function. */
+/* The server does not tell a function which command it runs, so each command has its own function. */
 typedef int command_function(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 static command_function throttle_command, reserve_command, take_command, peek_command, charge_command, refund_command;
 
-/* The index of each in the table. */
+/* The index of each command in the table. */
 enum { THROTTLE_AT, RESERVE_AT, TAKE_AT, PEEK_AT, CHARGE_AT, REFUND_AT };
 
 const struct command commands[] = {
@@ -155,7 +123,7 @@ const int command_count = sizeof commands / sizeof commands[0];
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* How many rows a call has, or 0 if the command does not take that number of words. */
+/* Returns how many rows a call has, or 0 if the command does not accept that number of words. */
 ALWAYS_INLINE uint32_t count_rows(const struct command *command, int argc)
 {
     const enum words kind = command->shape->words;
@@ -167,13 +135,14 @@ ALWAYS_INLINE uint32_t count_rows(const struct command *command, int argc)
     return (uint32_t)rows;
 }
 
-/* The words of a row among those of the command. */
+/* Returns the words of a row, within the words of the command. */
 static RedisModuleString **words_of(RedisModuleString **argv, uint32_t row)
 {
     return argv + 1 + WORDS_PER_ROW * row;
 }
 
-/* Go needs keys only to compare them with each other. A last word that is left out is 1. */
+/* Reads the words of all rows, and the last word. Go needs the keys only to compare them with each
+ * other. A quantity that is left out is 1. */
 ALWAYS_INLINE void read_arguments(struct call *call, RedisModuleString **argv, int argc, uint32_t length)
 {
     int words = argc - 1;
@@ -190,12 +159,9 @@ ALWAYS_INLINE void read_arguments(struct call *call, RedisModuleString **argv, i
     call->last_word = has_last_word ? text_of(argv[argc - 1]) : (struct text){NULL, 0};
 }
 
-/* A call goes into Go by go_parse and go_decide (enter_*.S), which lead to Parse and Decide of
- * package command.
- *
- * It goes there twice, whatever the number of rows: with all arguments, then
- * with all stored values. All keys are opened before any is written, and closed before
- * the write is replicated or notified.
+/* Runs a command. It enters Go twice, whatever the number of rows: go_parse gets all arguments, and
+ * go_decide gets all stored values. These two (enter_*.S) lead to Parse and Decide of package command.
+ * All keys are opened before any is written, and closed before a write is replicated or notified.
  *
  * This is inlined into the function of each command because the compiler then knows the
  * command's entry in the table. */
@@ -213,9 +179,9 @@ ALWAYS_INLINE int run_command(RedisModuleCtx *ctx, RedisModuleString **argv, int
     go_parse(&call);
     if (call.verdict != VERDICT_PARSED) return reply(ctx, &call);
 
-    /* All but CL.PEEK open for writing although many calls write nothing, because one lookup then
-     * serves both. The module has turned the implicit "key was modified" off, so closing the key
-     * leaves no trace. */
+    /* Every command except CL.PEEK opens its keys for writing, even though many calls write nothing:
+     * one lookup then serves reading and writing. The module has turned the implicit "key was
+     * modified" off, so closing a key that was not written leaves no trace. */
     RedisModuleKey *keys[MAX_ROWS];
     int mode = command->operation == PEEK ? REDISMODULE_READ : REDISMODULE_READ | REDISMODULE_WRITE;
     for (uint32_t i = 0; i < length; i++) keys[i] = redis.OpenKey(ctx, words_of(argv, i)[0], mode);

@@ -7,12 +7,13 @@
 
 enum words {
     ONE_ROW_OR_LESS,    /* the last word of the row, the quantity, may be left out */
-    ONE_ROW,            /* all of its words */
+    ONE_ROW,            /* all words of one row */
     ROWS,               /* from 1 to MAX_ROWS */
-    ROWS_AND_LAST_WORD, /* the last word may be left out */
+    ROWS_AND_LAST_WORD, /* a word follows the rows; it may be left out */
 };
 
-/* The words of a command, its keys among them, and how it replies. The first key is word 1. */
+/* The words that a command takes, where the keys are among them, and how the command replies. The
+ * first key is word 1. */
 struct shape {
     enum words words;
     enum form form;
@@ -27,7 +28,7 @@ struct shape {
 /* What a command does to its keys. */
 struct access {
     const char *flags;
-    const char *categories, *builtin_categories; /* for ACLs: with and without our own */
+    const char *categories, *builtin_categories; /* for ACLs: with and without the category throttle */
     uint64_t keys;
 };
 

@@ -5,7 +5,7 @@
 
 int compat_surplus;
 
-/* By the surplus that they stand for. */
+/* The index of a name is its surplus. */
 static const char *const names[] = {"none", "redis-cell"};
 enum { NAME_COUNT = 2 };
 

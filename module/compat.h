@@ -5,15 +5,15 @@
 
 #include "abi.h"
 
-/* How CL.THROTTLE reads its capacity argument. Added to it to get the limit: 0 for "none",
- * 1 for "redis-cell". */
+/* CL.THROTTLE adds this to its capacity argument to get the limit: 0 for "none", 1 for
+ * "redis-cell". */
 extern int compat_surplus;
 
-/* Sets compat_surplus. On anything that it does not understand it returns REDISMODULE_ERR,
- * with a line in the log, because an ignored argument would silently change limits. */
+/* Reads the load arguments, and sets compat_surplus. For an argument that is not accepted it logs
+ * the reason and returns REDISMODULE_ERR: ignoring an argument would silently change limits. */
 int compat_read(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 
-/* The value that is in force. */
+/* The name of the setting that is in force: a string constant. */
 const char *compat_name(void);
 
 #endif

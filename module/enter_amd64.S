@@ -3,10 +3,10 @@
  * C passes the call in %rdi, and expects %rbx, %rbp and %r12 to %r15 preserved (System V ABI,
  * AMD64 supplement, 3.2.1). Go takes it in %rax, expects %xmm15 to be 0, preserves no register, and
  * may keep the argument in the 8 bytes that follow the return address (Go's internal ABI,
- * https://go.dev/s/regabi). In %r14 Go has its goroutine: only code that needs the runtime reads it. */
+ * https://go.dev/s/regabi). Go keeps its goroutine in %r14, which only code that needs the runtime reads. */
 
 .macro enter name, function
-    .weak "\function" /* cgo links this object without Go, too */
+    .weak "\function" /* cgo also links this object without Go */
     .section .text.\name, "ax", @progbits
     .globl \name
     .hidden \name
@@ -28,7 +28,7 @@
     .cfi_offset %r13, -40
     .cfi_offset %r14, -48
     .cfi_offset %r15, -56
-    sub $8, %rsp /* for Go; and C wants a multiple of 16 */
+    sub $8, %rsp /* 8 bytes for Go's argument; they also align the stack to 16 bytes */
     mov %rdi, %rax
     xorps %xmm15, %xmm15
     call "\function"

@@ -2,11 +2,11 @@
  *
  * C passes the call in x0, and expects x19 to x29 and d8 to d15 preserved (AAPCS64, 6.1). Go takes
  * it in x0, too, preserves no register, and may keep the argument at 8(sp) and the frame pointer
- * below sp (Go's internal ABI, https://go.dev/s/regabi). In x28 Go has its goroutine: only code that
- * needs the runtime reads it. */
+ * below sp (Go's internal ABI, https://go.dev/s/regabi). Go keeps its goroutine in x28, which only
+ * code that needs the runtime reads. */
 
 .macro enter name, function
-    .weak "\function" /* cgo links this object without Go, too */
+    .weak "\function" /* cgo also links this object without Go */
     .section .text.\name, "ax", @progbits
     .balign 4
     .globl \name
@@ -39,7 +39,7 @@
     .cfi_offset x26, -88
     .cfi_offset x27, -80
     .cfi_offset x28, -72
-    sub sp, sp, #16 /* for Go; and C wants a multiple of 16 */
+    sub sp, sp, #16 /* 8 bytes for Go's argument; the stack stays aligned to 16 bytes */
     bl "\function"
     add sp, sp, #16
     ldp x19, x20, [sp, #16]
@@ -67,7 +67,7 @@ enter go_overwrite, overwrite_registers
     .hidden overwrite_registers
     .type overwrite_registers, @function
 overwrite_registers:
-    stp xzr, xzr, [x0] /* there is no such register */
+    stp xzr, xzr, [x0] /* on arm64, Go expects no register to be 0 */
     .irp number, 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,19,20,21,22,23,24,25,26,27,28,29
     mov x\number, #-1
     .endr

@@ -6,7 +6,7 @@
 
 #include "kind.h"
 
-/* By kind. */
+/* Indexed by kind. */
 extern const struct kind_functions *const kinds[];
 
 /* Reads the state, at an instant in nanoseconds. Values are not copied, so a string of many

@@ -21,16 +21,16 @@ extern const struct kind_functions funnel_functions; /* funnel.c */
 extern const struct kind_functions slots_functions;  /* slots.c */
 extern const struct kind_functions quota_functions;  /* quota.c */
 
-/* These functions for a kind whose state is a short string with an expiry: string_key.c. */
+/* The functions of a kind whose state is a short string with an expiry: string_key.c. */
 void string_key_read(struct row *row, RedisModuleCtx *ctx, RedisModuleKey *key, RedisModuleString **words, int64_t now);
 void string_key_write(struct row *row, RedisModuleKey *key, RedisModuleString **words, int64_t now);
 void string_key_replicate(const struct row *row, RedisModuleCtx *ctx, RedisModuleString **words);
 void string_key_notify(const struct row *row, RedisModuleCtx *ctx, RedisModuleString *name);
 
-/* Frees the strings that calls share. The next call makes them again. */
+/* Frees the string that the calls share. The next call creates it again. */
 void string_key_stop(void);
 
-/* The bytes of a server's string. The server owns them. */
+/* The bytes of a string of the server, which owns them and keeps them as long as the string. */
 static inline struct text text_of(const RedisModuleString *string)
 {
     struct text text;

@@ -4,15 +4,15 @@ package module
 import "C"
 
 import (
-	"unsafe"
+	u "unsafe"
 
 	"funnel/internal/call"
 	"funnel/module/command"
 )
 
-// same has one element, so that any other index is a compile error: a difference that is
-// not 0, of either sign.
-var same [1]int
+// same has one element, so any index but 0 is a compile error: a difference of either sign. The
+// first index compares offsets or numbers, and the second compares sizes.
+var same [1][1]int
 
 // C and Go each declare the structures that cross the boundary. The compiler compares them
 // here: the size of each structure, and the offset and the size of each field that both
@@ -21,144 +21,99 @@ func _() {
 	{
 		var c C.struct_call
 		var g command.Call
-		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof(g)]
-		_ = same[unsafe.Offsetof(c.operation)-unsafe.Offsetof(g.Operation)]
-		_ = same[unsafe.Sizeof(c.operation)-unsafe.Sizeof(g.Operation)]
-		_ = same[unsafe.Offsetof(c.form)-unsafe.Offsetof(g.Form)]
-		_ = same[unsafe.Sizeof(c.form)-unsafe.Sizeof(g.Form)]
-		_ = same[unsafe.Offsetof(c.length)-unsafe.Offsetof(g.Length)]
-		_ = same[unsafe.Sizeof(c.length)-unsafe.Sizeof(g.Length)]
-		_ = same[unsafe.Offsetof(c.limit_surplus)-unsafe.Offsetof(g.LimitSurplus)]
-		_ = same[unsafe.Sizeof(c.limit_surplus)-unsafe.Sizeof(g.LimitSurplus)]
-		_ = same[unsafe.Offsetof(c.now)-unsafe.Offsetof(g.Now)]
-		_ = same[unsafe.Sizeof(c.now)-unsafe.Sizeof(g.Now)]
-		_ = same[unsafe.Offsetof(c.last_word)-unsafe.Offsetof(g.LastWord)]
-		_ = same[unsafe.Sizeof(c.last_word)-unsafe.Sizeof(g.LastWord)]
-		_ = same[unsafe.Offsetof(c.verdict)-unsafe.Offsetof(g.Verdict)]
-		_ = same[unsafe.Sizeof(c.verdict)-unsafe.Sizeof(g.Verdict)]
-		_ = same[unsafe.Offsetof(c.message)-unsafe.Offsetof(g.Message)]
-		_ = same[unsafe.Sizeof(c.message)-unsafe.Sizeof(g.Message)]
-		_ = same[unsafe.Offsetof(c.writes)-unsafe.Offsetof(g.Writes)]
-		_ = same[unsafe.Sizeof(c.writes)-unsafe.Sizeof(g.Writes)]
-		_ = same[unsafe.Offsetof(c.seconds)-unsafe.Offsetof(g.Seconds)]
-		_ = same[unsafe.Sizeof(c.seconds)-unsafe.Sizeof(g.Seconds)]
-		_ = same[unsafe.Offsetof(c.limited)-unsafe.Offsetof(g.Limited)]
-		_ = same[unsafe.Sizeof(c.limited)-unsafe.Sizeof(g.Limited)]
-		_ = same[unsafe.Offsetof(c.taken)-unsafe.Offsetof(g.Taken)]
-		_ = same[unsafe.Sizeof(c.taken)-unsafe.Sizeof(g.Taken)]
-		_ = same[unsafe.Offsetof(c.wait)-unsafe.Offsetof(g.Wait)]
-		_ = same[unsafe.Sizeof(c.wait)-unsafe.Sizeof(g.Wait)]
-		_ = same[unsafe.Offsetof(c.replies)-unsafe.Offsetof(g.Replies)]
-		_ = same[unsafe.Sizeof(c.replies)-unsafe.Sizeof(g.Replies)]
-		_ = same[unsafe.Offsetof(c.rows)-unsafe.Offsetof(g.Rows)]
-		_ = same[unsafe.Sizeof(c.rows)-unsafe.Sizeof(g.Rows)]
-		_ = same[unsafe.Offsetof(c.decided)-unsafe.Offsetof(g.Decided)]
-		_ = same[unsafe.Sizeof(c.decided)-unsafe.Sizeof(g.Decided)]
+		_ = same[u.Sizeof(c)-u.Sizeof(g)]
+		_ = same[u.Offsetof(c.operation)-u.Offsetof(g.Operation)][u.Sizeof(c.operation)-u.Sizeof(g.Operation)]
+		_ = same[u.Offsetof(c.form)-u.Offsetof(g.Form)][u.Sizeof(c.form)-u.Sizeof(g.Form)]
+		_ = same[u.Offsetof(c.length)-u.Offsetof(g.Length)][u.Sizeof(c.length)-u.Sizeof(g.Length)]
+		_ = same[u.Offsetof(c.limit_surplus)-u.Offsetof(g.LimitSurplus)][u.Sizeof(c.limit_surplus)-u.Sizeof(g.LimitSurplus)]
+		_ = same[u.Offsetof(c.now)-u.Offsetof(g.Now)][u.Sizeof(c.now)-u.Sizeof(g.Now)]
+		_ = same[u.Offsetof(c.last_word)-u.Offsetof(g.LastWord)][u.Sizeof(c.last_word)-u.Sizeof(g.LastWord)]
+		_ = same[u.Offsetof(c.verdict)-u.Offsetof(g.Verdict)][u.Sizeof(c.verdict)-u.Sizeof(g.Verdict)]
+		_ = same[u.Offsetof(c.message)-u.Offsetof(g.Message)][u.Sizeof(c.message)-u.Sizeof(g.Message)]
+		_ = same[u.Offsetof(c.writes)-u.Offsetof(g.Writes)][u.Sizeof(c.writes)-u.Sizeof(g.Writes)]
+		_ = same[u.Offsetof(c.seconds)-u.Offsetof(g.Seconds)][u.Sizeof(c.seconds)-u.Sizeof(g.Seconds)]
+		_ = same[u.Offsetof(c.limited)-u.Offsetof(g.Limited)][u.Sizeof(c.limited)-u.Sizeof(g.Limited)]
+		_ = same[u.Offsetof(c.taken)-u.Offsetof(g.Taken)][u.Sizeof(c.taken)-u.Sizeof(g.Taken)]
+		_ = same[u.Offsetof(c.wait)-u.Offsetof(g.Wait)][u.Sizeof(c.wait)-u.Sizeof(g.Wait)]
+		_ = same[u.Offsetof(c.replies)-u.Offsetof(g.Replies)][u.Sizeof(c.replies)-u.Sizeof(g.Replies)]
+		_ = same[u.Offsetof(c.rows)-u.Offsetof(g.Rows)][u.Sizeof(c.rows)-u.Sizeof(g.Rows)]
+		_ = same[u.Offsetof(c.decided)-u.Offsetof(g.Decided)][u.Sizeof(c.decided)-u.Sizeof(g.Decided)]
 	}
 	{
 		var c C.struct_row
 		var g command.Row
-		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof(g)]
-		_ = same[unsafe.Offsetof(c.words)-unsafe.Offsetof(g.Words)]
-		_ = same[unsafe.Sizeof(c.words)-unsafe.Sizeof(g.Words)]
-		_ = same[unsafe.Offsetof(c.kind)-unsafe.Offsetof(g.Kind)]
-		_ = same[unsafe.Sizeof(c.kind)-unsafe.Sizeof(g.Kind)]
-		_ = same[unsafe.Offsetof(c.stored)-unsafe.Offsetof(g.Stored)]
-		_ = same[unsafe.Sizeof(c.stored)-unsafe.Sizeof(g.Stored)]
-		_ = same[unsafe.Offsetof(c.write)-unsafe.Offsetof(g.Write)]
-		_ = same[unsafe.Sizeof(c.write)-unsafe.Sizeof(g.Write)]
-		_ = same[unsafe.Offsetof(c.string)-unsafe.Offsetof(g.String)]
-		_ = same[unsafe.Sizeof(c.string)-unsafe.Sizeof(g.String)]
-		_ = same[unsafe.Offsetof(c.funnel)-unsafe.Offsetof(g.Funnel)]
-		_ = same[unsafe.Sizeof(c.funnel)-unsafe.Sizeof(g.Funnel)]
-		_ = same[unsafe.Offsetof(c.slots)-unsafe.Offsetof(g.Slots)]
-		_ = same[unsafe.Sizeof(c.slots)-unsafe.Sizeof(g.Slots)]
-		_ = same[unsafe.Offsetof(c.quota)-unsafe.Offsetof(g.Quota)]
-		_ = same[unsafe.Sizeof(c.quota)-unsafe.Sizeof(g.Quota)]
+		_ = same[u.Sizeof(c)-u.Sizeof(g)]
+		_ = same[u.Offsetof(c.words)-u.Offsetof(g.Words)][u.Sizeof(c.words)-u.Sizeof(g.Words)]
+		_ = same[u.Offsetof(c.kind)-u.Offsetof(g.Kind)][u.Sizeof(c.kind)-u.Sizeof(g.Kind)]
+		_ = same[u.Offsetof(c.stored)-u.Offsetof(g.Stored)][u.Sizeof(c.stored)-u.Sizeof(g.Stored)]
+		_ = same[u.Offsetof(c.write)-u.Offsetof(g.Write)][u.Sizeof(c.write)-u.Sizeof(g.Write)]
+		_ = same[u.Offsetof(c.string)-u.Offsetof(g.String)][u.Sizeof(c.string)-u.Sizeof(g.String)]
+		_ = same[u.Offsetof(c.funnel)-u.Offsetof(g.Funnel)][u.Sizeof(c.funnel)-u.Sizeof(g.Funnel)]
+		_ = same[u.Offsetof(c.slots)-u.Offsetof(g.Slots)][u.Sizeof(c.slots)-u.Sizeof(g.Slots)]
+		_ = same[u.Offsetof(c.quota)-u.Offsetof(g.Quota)][u.Sizeof(c.quota)-u.Sizeof(g.Quota)]
 	}
 	{
 		var c C.struct_string_key
 		var g command.StringKey
-		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof(g)]
-		_ = same[unsafe.Offsetof(c.stored)-unsafe.Offsetof(g.Stored)]
-		_ = same[unsafe.Sizeof(c.stored)-unsafe.Sizeof(g.Stored)]
-		_ = same[unsafe.Offsetof(c.stored_expiry)-unsafe.Offsetof(g.StoredExpiry)]
-		_ = same[unsafe.Sizeof(c.stored_expiry)-unsafe.Sizeof(g.StoredExpiry)]
-		_ = same[unsafe.Offsetof(c.value)-unsafe.Offsetof(g.Value)]
-		_ = same[unsafe.Sizeof(c.value)-unsafe.Sizeof(g.Value)]
-		_ = same[unsafe.Offsetof(c.expiry_milliseconds)-unsafe.Offsetof(g.ExpiryMilliseconds)]
-		_ = same[unsafe.Sizeof(c.expiry_milliseconds)-unsafe.Sizeof(g.ExpiryMilliseconds)]
-		_ = same[unsafe.Offsetof(c.expiry)-unsafe.Offsetof(g.Expiry)]
-		_ = same[unsafe.Sizeof(c.expiry)-unsafe.Sizeof(g.Expiry)]
+		_ = same[u.Sizeof(c)-u.Sizeof(g)]
+		_ = same[u.Offsetof(c.stored)-u.Offsetof(g.Stored)][u.Sizeof(c.stored)-u.Sizeof(g.Stored)]
+		_ = same[u.Offsetof(c.stored_expiry)-u.Offsetof(g.StoredExpiry)][u.Sizeof(c.stored_expiry)-u.Sizeof(g.StoredExpiry)]
+		_ = same[u.Offsetof(c.value)-u.Offsetof(g.Value)][u.Sizeof(c.value)-u.Sizeof(g.Value)]
+		_ = same[u.Offsetof(c.expiry_milliseconds)-u.Offsetof(g.ExpiryMilliseconds)]
+		_ = same[0][u.Sizeof(c.expiry_milliseconds)-u.Sizeof(g.ExpiryMilliseconds)]
+		_ = same[u.Offsetof(c.expiry)-u.Offsetof(g.Expiry)][u.Sizeof(c.expiry)-u.Sizeof(g.Expiry)]
 	}
 	{
 		var c C.struct_funnel
 		var g command.Funnel
-		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof(g)]
-		_ = same[unsafe.Offsetof(c.has_receipt)-unsafe.Offsetof(g.HasReceipt)]
-		_ = same[unsafe.Sizeof(c.has_receipt)-unsafe.Sizeof(g.HasReceipt)]
+		_ = same[u.Sizeof(c)-u.Sizeof(g)]
+		_ = same[u.Offsetof(c.has_receipt)-u.Offsetof(g.HasReceipt)][u.Sizeof(c.has_receipt)-u.Sizeof(g.HasReceipt)]
 	}
 	{
 		var c C.struct_quota
 		var g command.Quota
-		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof(g)]
-		_ = same[unsafe.Offsetof(c.until)-unsafe.Offsetof(g.Until)]
-		_ = same[unsafe.Sizeof(c.until)-unsafe.Sizeof(g.Until)]
+		_ = same[u.Sizeof(c)-u.Sizeof(g)]
+		_ = same[u.Offsetof(c.until)-u.Offsetof(g.Until)][u.Sizeof(c.until)-u.Sizeof(g.Until)]
 	}
 	{
 		var c C.struct_slots
 		var g command.Slots
-		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof(g)]
-		_ = same[unsafe.Offsetof(c.limit)-unsafe.Offsetof(g.Limit)]
-		_ = same[unsafe.Sizeof(c.limit)-unsafe.Sizeof(g.Limit)]
-		_ = same[unsafe.Offsetof(c.own)-unsafe.Offsetof(g.Own)]
-		_ = same[unsafe.Sizeof(c.own)-unsafe.Sizeof(g.Own)]
-		_ = same[unsafe.Offsetof(c.running)-unsafe.Offsetof(g.Running)]
-		_ = same[unsafe.Sizeof(c.running)-unsafe.Sizeof(g.Running)]
-		_ = same[unsafe.Offsetof(c.first)-unsafe.Offsetof(g.First)]
-		_ = same[unsafe.Sizeof(c.first)-unsafe.Sizeof(g.First)]
-		_ = same[unsafe.Offsetof(c.last)-unsafe.Offsetof(g.Last)]
-		_ = same[unsafe.Sizeof(c.last)-unsafe.Sizeof(g.Last)]
-		_ = same[unsafe.Offsetof(c.end_milliseconds)-unsafe.Offsetof(g.EndMilliseconds)]
-		_ = same[unsafe.Sizeof(c.end_milliseconds)-unsafe.Sizeof(g.EndMilliseconds)]
-		_ = same[unsafe.Offsetof(c.end)-unsafe.Offsetof(g.End)]
-		_ = same[unsafe.Sizeof(c.end)-unsafe.Sizeof(g.End)]
-		_ = same[unsafe.Offsetof(c.held)-unsafe.Offsetof(g.Held)]
-		_ = same[unsafe.Sizeof(c.held)-unsafe.Sizeof(g.Held)]
+		_ = same[u.Sizeof(c)-u.Sizeof(g)]
+		_ = same[u.Offsetof(c.limit)-u.Offsetof(g.Limit)][u.Sizeof(c.limit)-u.Sizeof(g.Limit)]
+		_ = same[u.Offsetof(c.own)-u.Offsetof(g.Own)][u.Sizeof(c.own)-u.Sizeof(g.Own)]
+		_ = same[u.Offsetof(c.running)-u.Offsetof(g.Running)][u.Sizeof(c.running)-u.Sizeof(g.Running)]
+		_ = same[u.Offsetof(c.first)-u.Offsetof(g.First)][u.Sizeof(c.first)-u.Sizeof(g.First)]
+		_ = same[u.Offsetof(c.last)-u.Offsetof(g.Last)][u.Sizeof(c.last)-u.Sizeof(g.Last)]
+		_ = same[u.Offsetof(c.end_milliseconds)-u.Offsetof(g.EndMilliseconds)]
+		_ = same[0][u.Sizeof(c.end_milliseconds)-u.Sizeof(g.EndMilliseconds)]
+		_ = same[u.Offsetof(c.end)-u.Offsetof(g.End)][u.Sizeof(c.end)-u.Sizeof(g.End)]
+		_ = same[u.Offsetof(c.held)-u.Offsetof(g.Held)][u.Sizeof(c.held)-u.Sizeof(g.Held)]
 	}
 	{
 		var c C.struct_row_reply
 		var g command.RowReply
-		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof(g)]
-		_ = same[unsafe.Offsetof(c.limited)-unsafe.Offsetof(g.Limited)]
-		_ = same[unsafe.Sizeof(c.limited)-unsafe.Sizeof(g.Limited)]
-		_ = same[unsafe.Offsetof(c.limit)-unsafe.Offsetof(g.Limit)]
-		_ = same[unsafe.Sizeof(c.limit)-unsafe.Sizeof(g.Limit)]
-		_ = same[unsafe.Offsetof(c.remaining)-unsafe.Offsetof(g.Remaining)]
-		_ = same[unsafe.Sizeof(c.remaining)-unsafe.Sizeof(g.Remaining)]
-		_ = same[unsafe.Offsetof(c.wait)-unsafe.Offsetof(g.Wait)]
-		_ = same[unsafe.Sizeof(c.wait)-unsafe.Sizeof(g.Wait)]
-		_ = same[unsafe.Offsetof(c.reset_after)-unsafe.Offsetof(g.ResetAfter)]
-		_ = same[unsafe.Sizeof(c.reset_after)-unsafe.Sizeof(g.ResetAfter)]
+		_ = same[u.Sizeof(c)-u.Sizeof(g)]
+		_ = same[u.Offsetof(c.limited)-u.Offsetof(g.Limited)][u.Sizeof(c.limited)-u.Sizeof(g.Limited)]
+		_ = same[u.Offsetof(c.limit)-u.Offsetof(g.Limit)][u.Sizeof(c.limit)-u.Sizeof(g.Limit)]
+		_ = same[u.Offsetof(c.remaining)-u.Offsetof(g.Remaining)][u.Sizeof(c.remaining)-u.Sizeof(g.Remaining)]
+		_ = same[u.Offsetof(c.wait)-u.Offsetof(g.Wait)][u.Sizeof(c.wait)-u.Sizeof(g.Wait)]
+		_ = same[u.Offsetof(c.reset_after)-u.Offsetof(g.ResetAfter)][u.Sizeof(c.reset_after)-u.Sizeof(g.ResetAfter)]
 	}
 	{
 		var c C.struct_decimal
 		var g command.Decimal
-		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof(g)]
-		_ = same[unsafe.Offsetof(c.start)-unsafe.Offsetof(g.Start)]
-		_ = same[unsafe.Sizeof(c.start)-unsafe.Sizeof(g.Start)]
-		_ = same[unsafe.Offsetof(c.end)-unsafe.Offsetof(g.End)]
-		_ = same[unsafe.Sizeof(c.end)-unsafe.Sizeof(g.End)]
-		_ = same[unsafe.Offsetof(c.bytes)-unsafe.Offsetof(g.Bytes)]
-		_ = same[unsafe.Sizeof(c.bytes)-unsafe.Sizeof(g.Bytes)]
+		_ = same[u.Sizeof(c)-u.Sizeof(g)]
+		_ = same[u.Offsetof(c.start)-u.Offsetof(g.Start)][u.Sizeof(c.start)-u.Sizeof(g.Start)]
+		_ = same[u.Offsetof(c.end)-u.Offsetof(g.End)][u.Sizeof(c.end)-u.Sizeof(g.End)]
+		_ = same[u.Offsetof(c.bytes)-u.Offsetof(g.Bytes)][u.Sizeof(c.bytes)-u.Sizeof(g.Bytes)]
 	}
 	{
 		// A string in Go is a pointer to its bytes, then their number.
 		var c C.struct_text
-		_ = same[unsafe.Sizeof(c)-unsafe.Sizeof("")]
-		_ = same[unsafe.Offsetof(c.bytes)]
+		_ = same[u.Sizeof(c)-u.Sizeof("")]
+		_ = same[u.Offsetof(c.bytes)]
 	}
-	_ = same[unsafe.Sizeof(C.struct_decided{})-unsafe.Sizeof(call.Row{})]
+	_ = same[u.Sizeof(C.struct_decided{})-u.Sizeof(call.Row{})]
 
 	_ = same[C.SECONDS_LENGTH-command.SecondsLength]
 	_ = same[C.DECIMAL_CAPACITY-command.DecimalCapacity]

@@ -22,7 +22,8 @@ static void add_info(RedisModuleInfoCtx *info, int for_crash_report)
     reply_add_counts(info);
 }
 
-/* Unknown option bits may get another meaning in a later server. */
+/* Leaves out options that the server does not know: a later server may give their bits another
+ * meaning. */
 static int module_options(void)
 {
     int options = REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
@@ -31,9 +32,9 @@ static int module_options(void)
     return options;
 }
 
-/* Called by the server on MODULE LOAD or loadmodule. Sets all static variables anew,
- * because the library may still be in the process after it was loaded and unloaded, as
- * with musl. */
+/* Called by the server on MODULE LOAD or loadmodule. Sets every static variable again,
+ * because the library may still be in the process from an earlier load: musl keeps a
+ * library that was unloaded. */
 PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     const char *missing = find_functions(ctx);

@@ -1,9 +1,9 @@
 #include "kind.h"
 
-/* A quota is a string: "used:" and the sum that is used in decimal. The key expires when the
+/* A quota is a string: "used:", then the sum that is used, in decimal. The key expires when the
  * period ends. */
 
-/* Asks for the expiry only if there is a key, because the server looks for it. */
+/* Asks for the expiry only if the key exists, because the server has to look it up. */
 static void read_quota(struct row *row, RedisModuleCtx *ctx, RedisModuleKey *key, RedisModuleString **words,
                        int64_t now)
 {

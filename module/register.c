@@ -6,8 +6,8 @@
 #include "commands.h"
 
 /* Puts a command into built-in categories and, if the server lets modules add one, into
- * the category throttle. Adding that category fails if the module is loaded again,
- * because a category outlives MODULE UNLOAD. It is enough that the command can join it. */
+ * the category throttle. A category outlives MODULE UNLOAD, so adding it fails if the
+ * module is loaded again. That does not matter as long as the command can join it. */
 static int set_acl_categories(RedisModuleCtx *ctx, RedisModuleCommand *server_command, const struct command *command)
 {
     if (redis.SetCommandACLCategories == NULL) return REDISMODULE_OK;
@@ -26,7 +26,7 @@ static const struct command_info_version info_version = {
     .argument_size = sizeof(struct command_argument),
 };
 
-/* The server copies what it is shown. */
+/* Describes a command to the server, which copies the description. */
 static void describe(RedisModuleCtx *ctx, const struct command *command)
 {
     if (command->summary == NULL || redis.GetCommand == NULL || redis.SetCommandInfo == NULL) return;
@@ -55,8 +55,8 @@ static void describe(RedisModuleCtx *ctx, const struct command *command)
         redis.Log(ctx, "warning", "the server does not accept the description of %s", command->name);
 }
 
-/* Whether the server has a command of that name. It tells so when it is asked for the keys
- * of a call without arguments, which has none. */
+/* Reports whether the server has a command of that name. If it has none, asking for the
+ * keys of a call of that command sets errno to ENOENT. */
 static int is_taken(RedisModuleCtx *ctx, const char *name)
 {
     RedisModuleString *word = redis.CreateString(NULL, name, strlen(name));

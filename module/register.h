@@ -3,9 +3,9 @@
 
 #include "abi.h"
 
-/* Returns the name of a command of funnel that the server has from another module, or NULL.
- * Ask before any command is registered: the server would free those again, although one of
- * its threads may have looked one up (unload.h). */
+/* Returns the name of a command of funnel that another module has registered, or NULL.
+ * Call this before any command is registered: when a load fails later, the server frees the
+ * commands, although one of its threads may have looked one up (unload.h). */
 const char *find_taken_command(RedisModuleCtx *ctx);
 
 /* Registers the commands, and describes them to servers that accept descriptions: COMMAND

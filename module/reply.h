@@ -10,7 +10,7 @@ extern unsigned long long reply_counts[VERDICT_COUNT];
 /* Shows the counts in INFO. */
 void reply_add_counts(RedisModuleInfoCtx *info);
 
-/* Replies to a call that go_parse or go_decide has answered, and counts it. */
+/* Sends the reply that go_parse or go_decide has put into the call, and counts the call. */
 int reply(RedisModuleCtx *ctx, const struct call *call);
 
 #endif

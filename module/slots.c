@@ -8,17 +8,18 @@ enum { HOLDER_WORD = 4, MAX_STEPS = 128, MAX_REMOVED = 1000, NANOSECONDS_PER_MIL
 
 static const double everything = __builtin_inf();
 
-/* The score in whole milliseconds, rounded up, from 0 to 2^63-1: other commands may have written
- * any. */
+/* Returns a score in whole milliseconds, rounded up, from 0 to 2^63-1. The score may be any
+ * number, because other commands can write to the key. */
 static int64_t milliseconds_of(double score)
 {
-    if (!(score > 0)) return 0; /* and NaN, of a RESTORE */
+    if (!(score > 0)) return 0; /* or it is NaN, which RESTORE can store */
     if (score >= 0x1p63) return INT64_MAX;
     int64_t whole = (int64_t)score;
     return whole + ((double)whole < score);
 }
 
-/* Slots that have ended by now, and slots that run, are two ranges of scores. */
+/* first_ended begins the range of slots that have ended, in order, and last_running begins the range
+ * of slots that run, from the end. */
 static void first_ended(RedisModuleKey *key, int64_t now)
 {
     redis.ZsetFirstInScoreRange(key, -everything, (double)now, 0, 0);
@@ -29,12 +30,12 @@ static void last_running(RedisModuleKey *key, int64_t now)
     redis.ZsetLastInScoreRange(key, (double)now, everything, 1, 0);
 }
 
-/* Steps through the range that was begun, at most so many times. Returns how many members were
- * passed, and whether they are all members of the range. */
-static uint64_t count(RedisModuleKey *key, uint64_t most, int (*step)(RedisModuleKey *key), int *is_all)
+/* Steps through the range that was begun, and ends it. It passes at most max members.
+ * Returns how many members it has passed, and sets is_all if the range has no others. */
+static uint64_t count(RedisModuleKey *key, uint64_t max, int (*step)(RedisModuleKey *key), int *is_all)
 {
     uint64_t passed = 0;
-    while (passed < most && !redis.ZsetRangeEndReached(key)) {
+    while (passed < max && !redis.ZsetRangeEndReached(key)) {
         passed++;
         step(key);
     }
@@ -43,9 +44,10 @@ static uint64_t count(RedisModuleKey *key, uint64_t most, int (*step)(RedisModul
     return passed;
 }
 
-/* How many members have ended, as the server counts them, or -1 if it refuses to. The key stays
- * open meanwhile. ZCOUNT only reads it, and does not find it expired either: within a command, the
- * server's clock stands still, and the key was there when it was opened. */
+/* Lets the server count the members that have ended, and returns their number, or -1 if the server
+ * refuses. The key stays open meanwhile, which is safe: ZCOUNT only reads the key. It cannot find the
+ * key expired, because the server's clock stands still within a command, and the key existed when it
+ * was opened. */
 static int64_t ask_ended(RedisModuleCtx *ctx, RedisModuleString *name, int64_t now)
 {
     RedisModuleCallReply *reply = redis.Call(ctx, "ZCOUNT", "scl", name, "-inf", (long long)now);
@@ -55,32 +57,33 @@ static int64_t ask_ended(RedisModuleCtx *ctx, RedisModuleString *name, int64_t n
     return ended;
 }
 
-/* How many slots run, or limit + 1 if there are more. Mostly few run or few have ended: this steps
- * from both ends, in turns of twice the length each time, until one of them is known. Beyond
- * MAX_STEPS it asks the server, which counts in the logarithm of the set's length, but for as much
- * as a few hundred steps. */
+/* Returns how many slots run, or limit + 1 if more do. In most sets, few slots run or few have
+ * ended. So this function counts both, in turns that get twice as long each time, until it has
+ * counted all that run or all that have ended. After turns of MAX_STEPS it asks the server, which
+ * needs only the logarithm of the set's length, but no less than a few hundred steps take. */
 static int64_t count_running(struct slots *slots, RedisModuleCtx *ctx, RedisModuleKey *key, RedisModuleString *name,
                              int64_t now)
 {
-    uint64_t most = (uint64_t)slots->limit + 1, length = redis.ValueLength(key);
+    uint64_t max = (uint64_t)slots->limit + 1, length = redis.ValueLength(key);
     for (uint64_t turn = 1;; turn *= 2) {
         int is_all;
         if (turn == 2 * MAX_STEPS) {
             int64_t ended = ask_ended(ctx, name, now);
             uint64_t running = length - (uint64_t)ended;
-            if (ended >= 0) return (int64_t)(running < most ? running : most);
+            if (ended >= 0) return (int64_t)(running < max ? running : max);
         }
         first_ended(key, now);
         uint64_t number = count(key, turn, redis.ZsetRangeNext, &is_all);
         slots->some_ended = number > 0;
-        if (is_all) return (int64_t)(length - number < most ? length - number : most);
+        if (is_all) return (int64_t)(length - number < max ? length - number : max);
         last_running(key, now);
-        number = count(key, turn < most ? turn : most, redis.ZsetRangePrev, &is_all);
-        if (is_all || number == most) return (int64_t)number;
+        number = count(key, turn < max ? turn : max, redis.ZsetRangePrev, &is_all);
+        if (is_all || number == max) return (int64_t)number;
     }
 }
 
-/* When the slot ends that is first in the direction of the step, the holder's own apart. */
+/* Returns the end of the first slot in the range that belongs to another holder, or 0 if there is
+ * none, and ends the range. */
 static int64_t end_of_other(RedisModuleKey *key, RedisModuleString *holder, int (*step)(RedisModuleKey *key))
 {
     int64_t end = 0;
@@ -120,7 +123,8 @@ static void read_slots(struct row *row, RedisModuleCtx *ctx, RedisModuleKey *key
     slots->last = end_of_other(key, holder, redis.ZsetRangePrev);
 }
 
-/* Removes the members that ended first. The strings belong to this function. */
+/* Removes the members that ended first, at most MAX_REMOVED, and returns how many. The function owns
+ * the strings of the members. */
 static int64_t remove_ended(RedisModuleKey *key, int64_t now)
 {
     RedisModuleString *members[MAX_REMOVED];
@@ -138,7 +142,7 @@ static int64_t remove_ended(RedisModuleKey *key, int64_t now)
     return number;
 }
 
-/* When the last of all members ends. If none runs, that is the last that has ended. */
+/* Returns the latest end of all members. If no slot runs, that instant has passed. */
 static int64_t last_end(const struct row *row, RedisModuleKey *key)
 {
     const struct slots *slots = &row->slots;
@@ -151,7 +155,7 @@ static int64_t last_end(const struct row *row, RedisModuleKey *key)
     return milliseconds_of(score);
 }
 
-/* Also removes slots that have ended, up to MAX_REMOVED. */
+/* Writes or removes the holder's slot. Also removes slots that have ended, up to MAX_REMOVED. */
 static void write_slots(struct row *row, RedisModuleKey *key, RedisModuleString **words, int64_t nanoseconds)
 {
     struct slots *slots = &row->slots;
@@ -164,7 +168,7 @@ static void write_slots(struct row *row, RedisModuleKey *key, RedisModuleString 
         slots->removed = remove_ended(key, nanoseconds / NANOSECONDS_PER_MILLISECOND);
     slots->change = KEY_GONE;
     if (redis.ValueLength(key) == 0) return;
-    /* No expiry if the last end is 2^63 or more. A score below is at most 2^63-1024, not INT64_MAX. */
+    /* No expiry if the last end is 2^63 or more. A smaller score is at most 2^63-1024, not INT64_MAX. */
     int64_t last = last_end(row, key);
     slots->expiry = last < INT64_MAX ? last : REDISMODULE_NO_EXPIRE;
     slots->change = EXPIRY_KEPT;
@@ -198,7 +202,7 @@ static void notify_slots(const struct row *row, RedisModuleCtx *ctx, RedisModule
     if (slots->change == EXPIRY_REMOVED) redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "persist", name);
 }
 
-/* How long the holder's slot would have run on. */
+/* How much longer the holder's slot would have run. */
 static struct text slots_last_element(const struct row *row)
 {
     return digits_of(&row->slots.held);

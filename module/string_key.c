@@ -45,8 +45,8 @@ void string_key_read(struct row *row, RedisModuleCtx *ctx, RedisModuleKey *key, 
 }
 
 /* Stores the new value and its expiry. From the year 2001 to 2286 a TAT has 19 digits, and a
- * quota's sum seldom gets another. The value therefore nearly always fits in the place of the old
- * one, and the server does not have to delete and add the key. */
+ * quota's sum seldom gets another digit. So the new value nearly always fits in the place of the
+ * old value, and the server does not have to delete and add the key. */
 static void write_state(const struct string_key *string, enum stored stored, RedisModuleKey *key)
 {
     struct text value = digits_of(&string->value);

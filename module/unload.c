@@ -14,8 +14,8 @@ static void on_command(RedisModuleCommandFilterCtx *command)
     commands_known = 1;
 }
 
-/* The server's periodic work, which does not begin while the server loads data. From here
- * on there is no need to see commands, and they cost nothing more. */
+/* Called by the server's periodic work, which does not begin while the server loads data.
+ * From then on the filter is not needed: without it, commands cost nothing more. */
 static void on_cron(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data)
 {
     (void)event, (void)subevent, (void)data;

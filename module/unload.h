@@ -15,8 +15,8 @@
  *   - while the server shuts down: Valkey 9 unloads its modules then.
  *
  * One window remains: with io-threads, a thread may look a command up while the main
- * thread rejects the load. No module is told about that. To keep the window short,
- * commands are registered last, and the most used one after the others. */
+ * thread rejects the load. A server does not tell a module about that. To keep the window short,
+ * commands are registered last, and the most used command after all other commands. */
 
 /* Call this when nothing can fail any more: Redis 6.2 and 7.0 keep the callbacks of a
  * module whose OnLoad has failed. */

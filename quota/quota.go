@@ -40,7 +40,7 @@ const (
 type Request struct{ limit, until, quantity int64 }
 
 // NewRequest asks to use quantity, of which at most limit may be used until the instant
-// until. Limit and quantity are at least 0, until is at least 1; values below are reported as
+// until. Limit and quantity are at least 0, until is at least 1; smaller values are reported as
 // [ErrLimit], [ErrQuantity] and [ErrUntil]. A quantity of 0 uses nothing, and is never
 // limited.
 //
@@ -67,7 +67,7 @@ func (r *Request) Quantity() int64 { return r.quantity }
 //go:nosplit
 func (r *Request) Ended(now int64) bool { return now >= r.until }
 
-// A State is what is stored of a quota. The zero State is a quota of which nothing is used.
+// A State is the stored state of a quota. In the zero State nothing is used.
 type State struct {
 	// Used is the sum that is used, at least 0.
 	Used int64
@@ -103,22 +103,22 @@ type Decision struct {
 	// ResetAfter is the time until the period ends, in nanoseconds, or 0 if nothing is used.
 	ResetAfter int64
 
-	// Until is when the period ends in which the call was counted, or 0 if it used nothing. It
-	// is the receipt: a refund names the period by it.
+	// Until is the end of the period that counted the call, or 0 if the call used nothing. It
+	// is the receipt: a refund names the period by its end.
 	Until int64
 
-	// State is the state after the call. Store it if [Quota.Changes]; if its Used is 0, the
-	// key goes.
+	// State is the state after the call. Store it if [Quota.Changes]; if its Used is 0, delete
+	// the key.
 	State State
 }
 
-// A Quota is a quota in one call: the request, the state and the decision. The methods are the
-// operations on a quota, at the instant now. Each sets Decision, Take also sets Taken, and a
-// State that has expired is set to the zero State. Nothing else changes. Instants before 1970
-// count as 0.
+// A Quota is the part of one call that concerns a quota: the request, the state and the
+// decision. Its methods are the operations on a quota, at the instant now. Each method sets
+// Decision, Take also sets Taken, and a State that has expired becomes the zero State. Nothing
+// else changes. Instants before 1970 count as 0.
 //
-// Their errors are [ErrEnded] and, of Charge, [ErrUsed]. With an error, do not use the
-// Decision.
+// The errors of the methods are [ErrEnded] and, for Charge, [ErrUsed]. After an error, do not
+// use the Decision.
 type Quota struct {
 	Request  Request
 	State    State
@@ -136,7 +136,7 @@ func (q *Quota) Reserve(now int64) error {
 		return err
 	}
 	request, used := &q.Request, q.State.Used
-	// Neither is negative, so the difference fits.
+	// Neither number is negative, so the difference fits.
 	if request.quantity > 0 && request.quantity > request.limit-used {
 		q.report(used, end, now)
 		q.limit(request.quantity, end, now)
@@ -203,9 +203,9 @@ func (q *Quota) Charge(now int64) error {
 	return nil
 }
 
-// Refund gives a quantity back that was used in the period that ends at until. If that period
-// has ended, it does nothing, and the Decision describes the key as it is. It never cuts the
-// period.
+// Refund gives back a quantity that was used in the period that ends at until. If that period
+// has ended, Refund does nothing, and the Decision describes the key as it is. Refund never
+// cuts the period.
 //
 //go:nosplit
 func (q *Quota) Refund(now int64) {
@@ -224,8 +224,8 @@ func (q *Quota) Refund(now int64) {
 	}
 }
 
-// Undo uses nothing after all: another row of the same call is limited. It follows a Reserve
-// that was allowed. The Decision stays allowed, and describes the state as it is; a period that
+// Undo reverses a Reserve that was allowed, because another row of the same call is limited:
+// nothing is used. The Decision stays allowed, and describes the state as it is. A period that
 // the call has cut stays cut.
 //
 //go:nosplit
@@ -243,7 +243,8 @@ func (q *Quota) Changes() bool {
 	return after.Used != q.State.Used || after.Used > 0 && after.Expiry != q.State.Expiry
 }
 
-// begin returns when the period ends, which has begun anew if the key has expired.
+// begin returns the end of the period. If the key has expired, it first begins a new period:
+// the State becomes the zero State.
 //
 //go:nosplit
 func (q *Quota) begin(now int64) (end int64, err error) {
@@ -259,8 +260,8 @@ func (q *Quota) begin(now int64) (end int64, err error) {
 	return q.Request.until, nil
 }
 
-// report fills in the Decision of a call that is not limited, after which so much is used in a
-// period that ends at end.
+// report fills in the Decision of a call that is not limited. After the call, used is the sum
+// that is used in the period that ends at end.
 //
 //go:nosplit
 func (q *Quota) report(used, end, now int64) {
@@ -282,7 +283,8 @@ func (q *Quota) report(used, end, now int64) {
 	}
 }
 
-// limit limits the call until the period ends, or for ever if it needs more than the limit.
+// limit makes the call limited: until the period ends, or for ever if needed is more than the
+// limit.
 //
 //go:nosplit
 func (q *Quota) limit(needed, end, now int64) {

@@ -7,14 +7,14 @@ die() {
     exit 1
 }
 
-# Neither functions nor folders are programs.
+# has NAME: whether there is a program of that name. A function or a folder is not a program.
 has() { type -P "$1" >/dev/null; }
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
 }
 
-# root_for TOOL COMMAND...: announces how the tool will be installed, or says that it
+# root_for TOOL COMMAND...: announces how the tool will be installed, or says why it
 # cannot be.
 root_for() {
     as_root true 2>/dev/null || die "$1 is missing, and only root may install it: sudo ${*:2}"
@@ -28,9 +28,9 @@ packages() {
     log=$(mktemp)
     {
         if [ "$manager" = apt-get ]; then
-            # Fails if any one source is broken; the next command shows whether that matters.
+            # This fails if any source is broken. The next command shows whether that matters.
             as_root apt-get -qq update || true
-            # Debian would start a service at once: the variables keep systemd and other inits from that.
+            # Debian would start a service at once. The variables keep systemd and other inits from doing so.
             as_root env DEBIAN_FRONTEND=noninteractive SYSTEMD_OFFLINE=1 RUNLEVEL=1 \
                 apt-get -qq -y install --no-install-recommends "$@" || code=$?
         else
@@ -39,7 +39,7 @@ packages() {
     } </dev/null >"$log" 2>&1
     [ "$code" = 0 ] || cat "$log" >&2
     rm -f "$log"
-    [ "$code" = 0 ] || die "$manager cannot install $*, for the reason above: mend that, or install $* yourself"
+    [ "$code" = 0 ] || die "$manager cannot install $*, for the reason above: fix that, or install $* yourself"
 }
 
 # need_package TOOL [PACKAGE]: installs the tool unless it is there.
@@ -56,14 +56,14 @@ need_package() {
     packages "$package"
 }
 
-# unpack_package NAME FOLDER: unpacks a package of this Debian there, without installing it.
+# unpack_package NAME FOLDER: unpacks a package of this Debian into a folder, without installing it.
 unpack_package() {
     local download
     download=$(mktemp -d)
-    # For root, apt downloads as this user.
+    # If root runs apt, it downloads as the user _apt.
     [ "$(id -u)" != 0 ] || chown _apt "$download"
     (cd "$download" && apt-get -qq download "$1" >&2 && dpkg-deb -x ./*.deb "$2") ||
-        die "$1 cannot be had: apt-get update may help"
+        die "$1 cannot be downloaded: apt-get update may help"
     rm -rf "$download"
 }
 
@@ -95,7 +95,7 @@ need_server() {
 install_server() {
     if has apt-get; then
         need_package redis-server
-        # Debian's service would be on the port that `run` wants, after a reboot.
+        # After a reboot, Debian's service would take the port that `run` uses.
         ! has systemctl || as_root systemctl -q disable redis-server 2>/dev/null || true
     elif has dnf; then
         # Newer Fedoras have Valkey instead.

@@ -1,7 +1,7 @@
 # Makes funnel.so: functions. Source this file after common.sh.
 # shellcheck shell=bash
 
-# The build writes into the checkout, and errors of mkdir and mv do not say what to do.
+# The build writes into the checkout. Errors of mkdir and mv would not say what to do.
 need_writable_folder() {
     { mkdir -p build && [ -w build ] && [ -w . ]; } 2>/dev/null ||
         die "cannot write to $PWD and its folder build, which are read-only or another user's: copy the sources to a folder of your own and build there"
@@ -13,12 +13,12 @@ need_compilers() {
     wanted="Go $(sed -n 's/^go //p' go.mod) or newer, from https://go.dev/dl/"
     # Go keeps its cache below HOME, which services and containers may lack.
     [ -n "${HOME-}" ] || export HOME=~
-    # Go's own instructions unpack it there; sudo drops that from the PATH.
+    # Go's own instructions unpack it in /usr/local/go, which sudo drops from the PATH.
     has go || PATH=$PATH:${GOROOT:-/usr/local/go}/bin
     has go || die "Go is missing: install $wanted"
     go list -m >/dev/null || die "this Go cannot build funnel, for the reason above: install $wanted"
 
-    # Other flags may take away checks that the build relies on, such as those of bounds.
+    # Other flags may turn off checks that the build relies on, such as checks of bounds.
     for flags in gcflags asmflags; do
         [[ $(go env GOFLAGS) != *-$flags* ]] ||
             die "GOFLAGS is '$(go env GOFLAGS)': funnel.so is built without -$flags; leave it out"
@@ -46,7 +46,7 @@ need_compilers() {
     "$cpu"-*) ;;
     *) die "the C compiler '$cc' compiles for $target, but GOARCH is $arch: $install" ;;
     esac
-    # Without recommended packages, Debian's gcc comes without them.
+    # Debian's gcc does not bring the header files unless recommended packages are installed.
     # shellcheck disable=SC2086 # CC may hold options
     $cc -E -x c - <<<'#include <stdlib.h>' >/dev/null 2>&1 ||
         die "the C compiler '$cc' finds no header files of the C library: $install"
@@ -55,25 +55,25 @@ need_compilers() {
 # version prints the version of the sources.
 version() { sed -n 's/^#define FUNNEL_VERSION "\(.*\)"$/\1/p' module/version.h; }
 
-# commit prints nothing if the commit is unknown: version.h has a word for that.
-# FUNNEL_COMMIT names it for a build without .git, such as the image's.
+# commit prints the commit, or nothing if it is unknown: version.h has a word for that.
+# FUNNEL_COMMIT names the commit for a build without .git, such as the build of the image.
 commit() {
     [ -z "${FUNNEL_COMMIT-}" ] || { echo "$FUNNEL_COMMIT"; return; }
-    # Without the first test, a copy inside another repository would name that one's commit.
+    # Without the first test, a copy inside another repository would name the commit of that repository.
     [ -e .git ] && git rev-parse --short=12 HEAD 2>/dev/null | tr -d '\n' || return 0
     [ -z "$(git --no-optional-locks status --porcelain)" ] || echo -dirty
 }
 
-# on_this_machine COMMAND...: for programs that run here, even if the module is for elsewhere.
+# on_this_machine COMMAND...: builds or runs programs for this machine, even if the module is for another one.
 on_this_machine() { GOOS=$(go env GOHOSTOS) GOARCH=$(go env GOHOSTARCH) CGO_ENABLED=0 "$@"; }
 
-# compile OUTPUT [FLAG...]: OUTPUT changes whole or not at all, because a server may have
-# it loaded.
+# compile OUTPUT [FLAG...]: replaces OUTPUT atomically, because a server may have loaded
+# it.
 compile() {
     local output=$1 commit flags draft foreign
     shift
-    # Ubuntu's gcc and others protect stacks and formats by default, with functions of
-    # glibc that musl lacks. The linker removes unused sections, so each function has one.
+    # Some compilers, such as Ubuntu's gcc, protect stacks and formats by default, with functions
+    # of glibc that musl lacks. Each function has its own section: the linker removes unused sections.
     flags="$(go env CGO_CFLAGS) -U_FORTIFY_SOURCE -fno-stack-protector -fno-lto -ffunction-sections -fdata-sections"
     commit=$(commit)
     [ -z "$commit" ] || flags+=" '-DFUNNEL_COMMIT=\"$commit\"'"
@@ -86,7 +86,7 @@ compile() {
         # -ldflags is last, because the last one counts.
         CC=$(go env CC) FUNNEL_GO=$(sed -n 's/^toolchain //p' go.mod) PATH=$draft:$PATH CGO_CFLAGS=$flags \
             go build -trimpath -buildvcs=false -buildmode=c-shared "$@" -ldflags=-extld=funnel-link -o "$draft/funnel.so" ./cmd/funnel
-        # Not variables: AddressSanitizer keeps some of runtime/cgo.
+        # Functions only: AddressSanitizer keeps some variables of runtime/cgo.
         foreign=$(nm "$draft/funnel.so" | grep -icE ' t .*(runtime|cgo)') || true
         [ "$foreign" = 0 ] || die "$output was not linked by funnel-link: it has $foreign functions of the Go runtime"
         # Servers do not load a module without the execute bit.

@@ -1,11 +1,11 @@
-# Makes Debian systems to run things in: functions. Source this file after common.sh.
+# Functions that make Debian systems to run programs in. Source this file after common.sh.
 # shellcheck shell=bash
 
-# funnel_cache prints the folder for files that are fetched only once.
+# funnel_cache prints the folder for files that are downloaded only once.
 funnel_cache() { echo "${FUNNEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/funnel}"; }
 
-# debian_root SUITE PACKAGE[,PACKAGE...] FOLDER: unpacks and installs a Debian there.
-# Needs root. Packages are cached.
+# debian_root SUITE PACKAGE[,PACKAGE...] FOLDER: installs a Debian in a folder. Needs root.
+# Packages are cached.
 debian_root() {
     local suite=$1 packages=$2 root=$3 keyring=/usr/share/keyrings/debian-archive-keyring.gpg cache mirror
     [ -e "$keyring" ] || die "$keyring is missing: apt-get install debian-archive-keyring"

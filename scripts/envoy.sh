@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tests of cmd/funnel-ratelimit. Then integration tests of github.com/envoyproxy/ratelimit, with the same
-# backend: in a copy of its sources, whose runner makes that backend. They have servers on fixed ports.
+# Runs the tests of cmd/funnel-ratelimit. Then runs integration tests of github.com/envoyproxy/ratelimit with the
+# same backend, in a copy of its sources whose runner makes that backend. These tests use fixed ports.
 
 set -euo pipefail
 
@@ -8,17 +8,17 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." >/dev/null
 . scripts/common.sh
 
 reference=github.com/envoyproxy/ratelimit
-# Other tests expect that refused requests count, or statistics of a cache of windows.
+# Other tests expect that refused requests count, or expect statistics of a cache of windows.
 tests='^TestBasicConfig$/Overlimit|^TestShareThreshold$|^TestBasicReloadConfig$'
 skip='^TestBasicConfig$/LocalCache'
 
 need_server
 top=$PWD
 cd cmd/funnel-ratelimit
-# Not with the race detector: the reference reads settings while another goroutine of its own loads them anew.
+# Not with the race detector: the reference reads its settings while another of its goroutines reloads them.
 go test -count=1 ./...
 for port in 6380 6383 8082 8083 8084; do
-    ! (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null || die "port $port is taken, which these tests need"
+    ! (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null || die "port $port is taken, and these tests need it: stop its program"
 done
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
@@ -28,7 +28,7 @@ chmod -R u+w "$copy/ratelimit"
 sed -i -e 's|^import (|&\n"funnel/cmd/funnel-ratelimit/backend"|' \
     -e 's|case "redis", "":|&\nb, err := backend.New(s)\nif err != nil { panic(err) }\nreturn b, io.NopCloser(nil)|' \
     "$copy/ratelimit/src/service_cmd/runner/runner.go"
-# This test stops counting over the limit, as those of TestBasicConfig here do.
+# This test stops counting over the limit, as the selected parts of TestBasicConfig do.
 stop=WithStopCacheKeyIncrementWhenOverlimit
 sed -i "/^func testBasicConfigWithoutWatchRoot(/,/^}/s/RedisSettings(/RedisSettings$stop(/" \
     "$copy/ratelimit/test/integration/integration_test.go"

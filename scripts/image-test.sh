@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the image on stand-ins for the official ones, made of Debian packages, then
-# tests it in containers.
+# Builds the image on stand-ins for the official images, which are made of Debian packages.
+# Then tests it in containers.
 
 set -euo pipefail
 
@@ -15,7 +15,7 @@ as_root true || die "debootstrap needs root: sudo scripts/image-test.sh"
 
 bases=(redis valkey)
 server=
-# Alpine has musl, on which funnel is tested only on amd64.
+# Alpine has musl. On musl, funnel is tested only on amd64.
 if [ "$(go env GOHOSTARCH)" = amd64 ]; then
     need_package musl-gcc musl-tools
     need_package make

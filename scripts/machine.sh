@@ -4,9 +4,9 @@
 #   scripts/machine.sh SUITE PACKAGE...
 #
 # Prints the process of its init once it has booted: `nsenter -a -t PROCESS` enters the
-# machine. It has its own network, without a way out, and keeps nothing that it writes.
-# The file system below it is made once for each suite and packages: remove its folder
-# to renew it. If no machine can be booted, says why and exits with 3.
+# machine. The machine has its own network, without a way out, and keeps nothing that it
+# writes. The file system below is made once for each suite and list of packages: remove
+# its folder to renew it. If no machine can be booted, says why and exits with 3.
 #
 #   FUNNEL_CACHE           cache folder ($XDG_CACHE_HOME/funnel or ~/.cache/funnel)
 #   FUNNEL_DEBIAN_MIRROR   mirror to use (the one apt uses, or deb.debian.org)
@@ -46,14 +46,14 @@ make_root() {
     draft=$(mktemp -d "$root.XXXXXX")
     trap 'rm -rf --one-file-system "$draft"' EXIT
     debian_root "$suite" "$packages" "$draft/root"
-    # Not this machine's name, which sudo would look up in vain.
+    # Not the name of this machine, which sudo could not look up.
     echo localhost >"$draft/root/etc/hostname"
     echo '127.0.0.1 localhost' >"$draft/root/etc/hosts"
     mv "$draft/root" "$root"
 }
 
-# make_groups: makes a control group for this machine, in each hierarchy that systemd uses,
-# because systemd controls the groups below its own.
+# make_groups: makes a control group for the machine in each hierarchy that systemd uses,
+# because systemd manages the groups below its own group.
 make_groups() {
     local top why
     for top in /sys/fs/cgroup /sys/fs/cgroup/unified /sys/fs/cgroup/systemd; do
@@ -63,7 +63,7 @@ make_groups() {
     done
 }
 
-# start: the machine ends with this script, even if nothing is left to stop it.
+# start: boots the machine, which ends with this script, however the script ends.
 start() {
     local group
     for group in "${groups[@]}"; do
@@ -74,16 +74,16 @@ start() {
         --volatile=overlay --private-network --register=no --keep-unit --console=pipe
 }
 
-# booted sets init to the process that is 1 in the machine. It succeeds once all units have
-# started.
+# booted: succeeds once all units have started. Sets init to the process that is process 1
+# in the machine.
 booted() {
     init=$(tr -d ' ' <"/proc/$nspawn/task/$nspawn/children") && [ -n "$init" ] &&
         grep -q '^NSpid:.*[^0-9]1$' "/proc/$init/status" || return 1
-    # "degraded": a unit has failed, but perhaps one that nobody needs.
+    # "degraded": a unit has failed, but the test may not need it.
     [[ $(nsenter -a -t "$init" systemctl is-system-running --wait) = @(running|degraded) ]]
 }
 
-# stop may run when nobody reads standard output any more.
+# stop: ends the machine. It prints nothing, because nobody may be reading standard output.
 stop() {
     local group tries
     if [ -n "${nspawn-}" ]; then
@@ -91,7 +91,7 @@ stop() {
         wait "$nspawn" || true
     fi
     for group in "${groups[@]}"; do
-        # A killed process leaves its group a moment later.
+        # A process leaves its group a moment after it was killed.
         for ((tries = 100; tries; tries--)); do
             find "$group" -depth -type d -exec rmdir {} + && break
             sleep 0.05

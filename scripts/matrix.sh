@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/common.sh
 . scripts/compile.sh
 
-# count OUTCOME LOG: top-level tests only, whose lines are not indented.
+# count OUTCOME LOG: counts top-level tests only, whose lines are not indented.
 count() { grep -c "^--- $1" "$2" || true; }
 
 # failures LOG: prints the output of failed tests, and of a test binary that died.
@@ -25,7 +25,7 @@ failures() {
         END { if (test ~ /panic:|fatal error:/) printf "%s", test }' "$1"
 }
 
-# The client's script also runs in the server.
+# Of the client's tests, these are the tests of the script, which also runs in the server.
 run_tests() {
     local code=0
     on_this_machine go test -count=1 -v -timeout 10m -run "${FUNNEL_TESTS-}" . || code=$?

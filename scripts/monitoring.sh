@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the rules of examples/monitoring: Prometheus parses all expressions, and
-# redis_exporter or the hook shows each metric in them.
+# Checks the rules of examples/monitoring: Prometheus parses every expression, and
+# redis_exporter or the hook exports each metric that the expressions name.
 
 set -euo pipefail
 
@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# Not installed, because that would start Prometheus.
+# Unpacked only: installing the package would start Prometheus.
 unpack_package prometheus "$work"
 
 cd examples/monitoring
@@ -20,5 +20,5 @@ names=$(grep -ohE '(redis|funnel)_[a-z_]+[a-z]' $rules | sed 's/_bucket$//' | so
 [ -n "$names" ] || die "no metrics are named in $rules"
 for name in $names; do
     grep -qw "$name" prometheus/hook.go prometheus/testdata/redis_exporter.txt ||
-        die "$rules names $name, which neither redis_exporter nor the hook shows"
+        die "$rules names $name, which neither redis_exporter nor the hook exports"
 done

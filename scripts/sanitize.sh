@@ -18,14 +18,14 @@ folder=$PWD/build/sanitize
 rm -rf "$folder"
 mkdir -p "$folder"
 
-# The library must come before the server's allocator, to replace it. A server frees nothing when it ends: these
-# are not leaks.
+# The library must be loaded before the server's allocator, to replace it. A server does not free its memory when it
+# ends, so leaks are not detected.
 library=$(readlink -f "$("$(go env CC)" -print-file-name=libasan.so)")
 [ -e "$library" ] || die "libasan is missing: apt-get install gcc"
 printf '#!/bin/sh\nexec env LD_PRELOAD=%s ASAN_OPTIONS=detect_leaks=0:log_path=%s "%s" "$@"\n' \
     "$library" "$folder/report" "$server" >"$folder/server"
 chmod +x "$folder/server"
-# Not -asan: the Go side would call the sanitizer's part of the Go runtime.
+# Not -asan, with which Go code calls the sanitizer's part of the Go runtime.
 export CGO_CFLAGS='-g -O1 -fno-omit-frame-pointer -fsanitize=address'
 export CGO_LDFLAGS=-fsanitize=address
 compile "$folder/funnel.so"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes stand-ins for the images that the Dockerfile builds on, for machines without
-# a registry. They have everything that the image relies on in the official ones, and
-# are made of Debian packages and this machine's Go.
+# a registry. A stand-in has everything that our image relies on in the official image,
+# and is made of Debian packages and this machine's Go.
 #
 #   funnel-standin-golang    Debian bookworm, gcc and Go, as golang:VERSION-bookworm
 #   funnel-standin-redis     Debian trixie and its Redis, as redis:8
@@ -49,14 +49,14 @@ make_golang() {
         'ENV GOTOOLCHAIN=local' 'WORKDIR /go'
 }
 
-# The official images differ in one thing: all but the latest of Redis declare a volume.
+# The official images differ in one point: older images of Redis declare a volume.
 make_servers() {
     debian_root trixie tzdata,redis-server,valkey-server "$work/trixie"
     make_server redis valkey 'VOLUME /data'
     make_server valkey redis
 }
 
-# make_server KIND OTHER [CHANGE...]: keeps one of the two in $work/trixie.
+# make_server KIND OTHER [CHANGE...]: copies $work/trixie without the other server.
 make_server() {
     local kind=$1 other=$2 root=$work/$1
     cp -a "$work/trixie" "$root"
@@ -111,10 +111,10 @@ is_current funnel-standin-golang || makers=make_golang
 
 [ "$(id -u)" = 0 ] || die "debootstrap needs root: sudo $0"
 work=$(mktemp -d)
-# Only files in $work itself: debootstrap mounts /proc in there for a while.
+# Only files in $work itself: debootstrap mounts /proc below it for a while.
 trap 'rm -rf --one-file-system "$work"' EXIT
 
-# Most of the time goes into waiting for mirror and disk.
+# In parallel, because most of the time goes into waiting for the mirror and the disk.
 jobs=()
 for maker in $makers; do
     "$maker" &

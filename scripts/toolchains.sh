@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds and checks with the oldest Go that go.mod allows, with the one that go.mod names
-# and with the newest that the module proxy has, and tests each result: FUNNEL_TESTS, by
+# Builds with the oldest Go that go.mod allows, with the Go that go.mod names, and with the
+# newest Go that the module proxy has. Tests each result: FUNNEL_TESTS selects the tests, by
 # default a few.
 
 set -euo pipefail

@@ -4,7 +4,7 @@
 //
 // # The state
 //
-// The state of a key is a set of slots: who holds each, and when it ends. An end is in
+// The state of a key is a set of slots: the holder of each slot, and its end. An end is in
 // milliseconds since the Unix epoch. A slot runs until the clock, in whole milliseconds,
 // reaches its end. Slots that have ended do not count. The caller keeps the set; a decision
 // needs only the four numbers of a [State].
@@ -33,7 +33,7 @@ const (
 type Request struct{ limit, ttl int64 }
 
 // NewRequest asks for one of limit slots, at least 0, for ttl nanoseconds, at least a
-// millisecond. Values below are reported as [ErrLimit] and [ErrTTL]. With a limit of 0,
+// millisecond. Smaller values are reported as [ErrLimit] and [ErrTTL]. With a limit of 0,
 // Reserve renews a slot, and gives none.
 //
 //go:nosplit
@@ -47,7 +47,7 @@ func NewRequest(limit, ttl int64) (Request, error) {
 	return Request{limit, ttl}, nil
 }
 
-// end is when a slot ends that begins now, in milliseconds, rounded up.
+// end returns the end of a slot that begins now, in milliseconds, rounded up.
 //
 //go:nosplit
 func (r *Request) end(now int64) (int64, error) {
@@ -60,24 +60,24 @@ func (r *Request) end(now int64) (int64, error) {
 
 // A State describes the slots of a key to one of its holders. Ends are in milliseconds.
 type State struct {
-	// Own is when the holder's slot ends, or 0 if it has none that runs.
+	// Own is the end of the holder's slot, or 0 if the holder has no running slot.
 	Own int64
 
-	// Running is how many slots run, the holder's included. All numbers above the limit
-	// mean the same.
+	// Running is the number of running slots, including the holder's. All numbers above
+	// the limit mean the same.
 	Running int64
 
-	// First is when the first slot of another holder ends that runs, or 0. It does not
-	// matter if fewer than limit run.
+	// First is the first end of another holder's running slot, or 0 if there is none. It
+	// does not matter if fewer than limit slots run.
 	First int64
 
-	// Last is when the last slot of another holder ends that runs, or 0.
+	// Last is the last end of another holder's running slot, or 0 if there is none.
 	Last int64
 }
 
 // A Decision is the answer to one call.
 type Decision struct {
-	// Limited says that no slot was free, or for Charge that more than limit run.
+	// Limited says that no slot was free, or for Charge that more than limit slots run.
 	Limited bool
 
 	// Limit is how many slots may run at once.
@@ -93,20 +93,20 @@ type Decision struct {
 	// ResetAfter is the time, in nanoseconds, until the last slot ends.
 	ResetAfter int64
 
-	// Held is how long the holder's slot would have run on before this call, in
+	// Held is how much longer the holder's slot would have run without this call, in
 	// nanoseconds.
 	Held int64
 
-	// End is when the holder's slot ends after this call, in milliseconds, or 0 if it has
-	// none. Store it if it differs from State.Own.
+	// End is the end of the holder's slot after this call, in milliseconds, or 0 if the
+	// holder has no slot. Store it if it differs from State.Own.
 	End int64
 }
 
-// Slots are the slots of a key in one call: the request, the state and the decision. The
-// methods are the operations on slots, at the instant now. Each sets Decision, and nothing
-// else changes. Instants before 1970 count as 0.
+// Slots are the part of one call that concerns slots: the request, the state and the decision.
+// The methods are the operations on slots, at the instant now. Each method sets Decision, and
+// nothing else changes. Instants before 1970 count as 0.
 //
-// Their only error is [ErrEnd]. With it, do not use the Decision.
+// The only error of the methods is [ErrEnd]. After an error, do not use the Decision.
 type Slots struct {
 	Request  Request
 	State    State
@@ -173,13 +173,13 @@ func (s *Slots) Charge(now int64) error {
 	return nil
 }
 
-// Refund ends the holder's slot. Without one it does nothing.
+// Refund ends the holder's slot. If the holder has no slot, it does nothing.
 //
 //go:nosplit
 func (s *Slots) Refund(now int64) { s.report(0, max(now, 0)) }
 
-// Undo takes nothing after all: another row of the same call is limited. It follows a
-// Reserve that was allowed. The Decision stays allowed, and describes the state as it is.
+// Undo reverses a Reserve that was allowed, because another row of the same call is limited:
+// no slot is taken. The Decision stays allowed, and describes the state as it is.
 //
 //go:nosplit
 func (s *Slots) Undo(now int64) { s.report(s.State.Own, max(now, 0)) }
@@ -190,8 +190,8 @@ func (s *Slots) Undo(now int64) { s.report(s.State.Own, max(now, 0)) }
 //go:nosplit
 func (s *Slots) Changes() bool { return s.Decision.End != s.State.Own }
 
-// report fills in the Decision of a call that is not limited, after which the holder's slot
-// ends at end; with 0 it has none.
+// report fills in the Decision of a call that is not limited. After the call, the holder's
+// slot ends at end; 0 means that the holder has no slot.
 //
 //go:nosplit
 func (s *Slots) report(end, now int64) {
@@ -204,7 +204,8 @@ func (s *Slots) report(end, now int64) {
 	s.Decision.End = end
 }
 
-// running is how many slots run if the holder's slot ends at end; with 0 it has none.
+// running returns how many slots run if the holder's slot ends at end; 0 means that the
+// holder has no slot.
 //
 //go:nosplit
 func (s *Slots) running(end int64) int64 {
@@ -218,7 +219,7 @@ func (s *Slots) running(end int64) int64 {
 	return running
 }
 
-// until is the time from now, in nanoseconds, until end, in milliseconds: 0 if end has
+// until returns the time from now, in nanoseconds, until end, in milliseconds: 0 if end has
 // passed, and at most 2^63-1.
 //
 //go:nosplit

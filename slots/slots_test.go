@@ -1,4 +1,4 @@
-// Package module/command compares each operation with package contract.
+// Numbers below their range are errors. Package module/command compares each operation with package contract.
 
 package slots_test
 

@@ -18,8 +18,8 @@ func quoted(name string) string {
 	return `"` + strings.NewReplacer(`"`, "'", `\`, "/").Replace(name) + `"`
 }
 
-// begin defines a symbol, in a section of its own: the linker removes the sections that nobody
-// needs, and names the function in which a symbol is undefined.
+// begin defines a symbol in a section of its own. So the linker can remove the sections that are
+// not needed, and can name the function that uses an undefined symbol.
 func (a *assembly) begin(p piece, content []byte) {
 	section, flags, kind := ".rodata", "a", "object"
 	switch {
@@ -36,7 +36,7 @@ func (a *assembly) begin(p piece, content []byte) {
 	a.add(".size %s, .-%[1]s", quoted(p.name))
 }
 
-// refer has the linker write the address of a symbol into a piece.
+// refer makes the linker write the address of a symbol into a piece.
 func (a *assembly) refer(p piece, offset uint64, kind, symbol string, addend int64) {
 	a.add(".reloc %s+%d, %s, %s%+d", quoted(p.name), offset, kind, quoted(symbol), addend)
 }

@@ -27,8 +27,8 @@ func source(t *testing.T, path string) string {
 	return string(content)
 }
 
-// build builds the module as build.sh does. The map has the contents of some sources by their paths.
-// It returns the path of the file and what was printed.
+// build builds the module as build.sh does, with other contents for some sources, by their paths. It
+// returns the path of the file and the output of the build.
 func build(t *testing.T, sources map[string]string, environment ...string) (path, printed string, err error) {
 	for _, setting := range environment {
 		compiler, isCompiler := strings.CutPrefix(setting, "CC=")
@@ -55,7 +55,7 @@ func build(t *testing.T, sources map[string]string, environment ...string) (path
 	return filepath.Join(folder, "funnel.so"), string(output), err
 }
 
-// A change is a function that somebody might add to package command, and what the build says of it.
+// A change is a function that somebody might add to package command, and what the build says about it.
 type change struct{ name, body, says string }
 
 // TestBreaks: code that needs the runtime does not become a module. What the build prints names the

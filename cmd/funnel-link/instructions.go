@@ -9,8 +9,9 @@ import (
 
 // A machine knows the instructions and the relocations of an architecture.
 type machine struct {
-	// instructions lists the calls and jumps of a function that have no relocation, and what no
-	// function may have. hasTable tells that it has addresses of its own code, as for a large switch.
+	// instructions lists the calls and jumps of a function that have no relocation, and the
+	// instructions that no function may have. If hasTable is true, the function has a table of addresses
+	// of its own code, as for a large switch.
 	instructions func(code []byte, isRelocated func(from, to int) bool, hasTable bool) []instruction
 	name         func(kind uint32) string // of a relocation
 	calls        []uint32                 // the kinds of relocations of calls and jumps
@@ -70,8 +71,8 @@ func amd64(code []byte, isRelocated func(from, to int) bool, hasTable bool) (fou
 	return found
 }
 
-// arm64 tests words for the patterns of the Arm Architecture Reference Manual, "A64 instruction set
-// encoding". Every instruction is a word, so it misses none.
+// arm64 compares words with the patterns of the Arm Architecture Reference Manual, "A64 instruction
+// set encoding". Every instruction is one word, so it sees all of them.
 func arm64(code []byte, isRelocated func(from, to int) bool, hasTable bool) (found []instruction) {
 	for at := 0; at+4 <= len(code); at += 4 {
 		word, i := binary.LittleEndian.Uint32(code[at:]), instruction{at: at}

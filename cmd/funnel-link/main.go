@@ -3,16 +3,16 @@
 //
 //	go build -buildmode=c-shared -ldflags=-extld=funnel-link ./cmd/funnel
 //
-// A linker takes what is needed. But Go's linker hands over all Go code as one object, go.o, in
-// which functions call each other without relocations. So funnel-link reads go.o (object.go), and
-// follows calls and references from the functions that C calls (walk.go), for which it decodes the
-// instructions (instructions.go). It writes what it has reached for the assembler (assembler.go): a
-// section for each symbol of this project. Symbols of other packages, such as the runtime, stay
-// undefined. Then it calls the C compiler, CC, as Go's linker wants, with the new object for go.o.
+// A linker takes only the code that is needed. But Go's linker hands over all Go code as one object,
+// go.o, in which functions call each other without relocations. So funnel-link reads go.o (object.go).
+// It decodes instructions (instructions.go) to follow calls and references from the functions that C
+// calls (walk.go). It writes the symbols of this project that it reaches for the assembler, each in a
+// section of its own (assembler.go). Symbols of other packages, such as the runtime, stay undefined.
+// Then it calls the C compiler, CC, with the arguments of Go's linker and the new object instead of go.o.
 //
-// Code that needs the runtime is an undefined reference, and the linker names the function. What
-// no linker sees is an error of funnel-link: initializers, variables, calls through pointers. If
-// FUNNEL_GO names another release of Go, it prints a warning.
+// Code that needs the runtime is an undefined reference, and the linker names the function. A linker
+// does not see initializers, variables and calls through pointers: funnel-link refuses these itself. If
+// FUNNEL_GO names another release of Go than the one in use, funnel-link prints a warning.
 package main
 
 import (
@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// link does what Go's linker asks for: it links a library, or tries what the C compiler can do.
+// link does what Go's linker asks for: it links a library, or lets Go's linker probe the C compiler.
 func link(args []string) error {
 	isProbe := slices.ContainsFunc(args, func(arg string) bool {
 		return filepath.Base(arg) == "trivial.c" || strings.HasSuffix(arg, "--version") || strings.HasPrefix(arg, "--print-")

@@ -14,7 +14,7 @@ type object struct {
 	relocations map[*elf.Section][]relocation
 }
 
-// A relocation has the linker write the address of a symbol, plus addend.
+// A relocation makes the linker write the address of a symbol, plus addend.
 type relocation struct {
 	offset uint64 // within its section
 	kind   uint32
@@ -45,7 +45,7 @@ func openObject(path string) (*object, error) {
 	return o, err
 }
 
-// section is where a symbol is. The first section is empty: undefined symbols have it.
+// section returns the section of a symbol. Undefined symbols have the first section, which is empty.
 func (o *object) section(symbol elf.Symbol) *elf.Section {
 	if int(symbol.Section) < len(o.Sections) {
 		return o.Sections[symbol.Section]
@@ -60,7 +60,7 @@ func (o *object) functionAt(section *elf.Section, address uint64) int {
 	})
 }
 
-// next is where the next symbol of a section begins.
+// next returns the address at which the next symbol of a section begins.
 func (o *object) next(section *elf.Section, address uint64) uint64 {
 	next := section.Size
 	for _, symbol := range o.symbols {
@@ -71,8 +71,9 @@ func (o *object) next(section *elf.Section, address uint64) uint64 {
 	return next
 }
 
-// rootsOf are the functions of Go that objects of C call, among the arguments of a linker. These
-// names are weak, because cgo also links the objects without Go, and no name of C has a dot.
+// rootsOf returns the functions of Go that C calls, from the C objects among the arguments of a linker.
+// Their names are weak, because cgo also links these objects without Go, and have a dot, as no name of
+// C has.
 func rootsOf(args []string) (roots []string) {
 	for _, path := range args {
 		file, err := elf.Open(path)

@@ -20,7 +20,7 @@ type piece struct {
 
 func (p piece) isCode() bool { return p.section.Flags&elf.SHF_EXECINSTR != 0 }
 
-// A walk follows what C calls, from piece to piece.
+// A walk follows calls and references from piece to piece, beginning with the functions that C calls.
 type walk struct {
 	*object
 	machine  machine
@@ -29,8 +29,8 @@ type walk struct {
 	problems []error
 }
 
-// extract returns what objects of C need of a go.o, as text for the assembler. The error lists
-// what code without a runtime must not do and no linker sees.
+// extract returns the part of a go.o that C objects need, as text for the assembler. The error lists
+// everything that code without a runtime must not do and that no linker sees.
 func extract(path string, objects []string) ([]byte, error) {
 	roots := rootsOf(objects)
 	if len(roots) == 0 {
@@ -70,8 +70,8 @@ func (w *walk) rejectInitializers() {
 	}
 }
 
-// follow returns the name and addend that stand for a symbol plus addend. It has the symbol
-// written if it is this project's, or if the compiler made it for this project.
+// follow returns the name and addend that stand for a symbol plus addend. If the symbol belongs to this
+// project, or if the compiler made it for this project, it becomes a piece to write.
 func (w *walk) follow(symbol elf.Symbol, addend int64) (name string, rest int64) {
 	p := piece{symbol.Name, w.section(symbol), symbol.Value, symbol.Value + symbol.Size}
 	isData := elf.ST_TYPE(symbol.Info) == elf.STT_OBJECT
@@ -84,7 +84,7 @@ func (w *walk) follow(symbol elf.Symbol, addend int64) (name string, rest int64)
 		p.name, p.end, addend = fmt.Sprintf("type:%#x", p.start), p.start+48, 0
 	case isData && strings.HasPrefix(p.name, "go:string."): // one symbol for all constants, whose lengths are in the code
 		p.end = w.next(p.section, p.start)
-	case isData && strings.Contains(p.name, "..stmp_"): // a constant, of any package that has an equal one
+	case isData && strings.Contains(p.name, "..stmp_"): // a constant, by the name of any package that has it, too
 		p.name = fmt.Sprintf("constant:%#x", p.start)
 	case isData && (isMethods(p.name) || strings.HasPrefix(p.name, "$f")): // "$f64." and the bits of a constant
 	case !strings.ContainsAny(p.name, ".:"): // C must not stand in for a function or variable of Go
@@ -101,7 +101,7 @@ func (w *walk) follow(symbol elf.Symbol, addend int64) (name string, rest int64)
 var isType = regexp.MustCompile(`^type(:|rel\.)`).MatchString
 var isMethods = regexp.MustCompile(`^go:itab\.`).MatchString
 
-// write writes a piece for the assembler, and follows all that it refers to.
+// write writes a piece for the assembler, and follows all its references.
 func (w *walk) write(p piece) {
 	content := make([]byte, p.end-p.start)
 	if _, err := p.section.ReadAt(content, int64(p.start)); err != nil {

@@ -2,8 +2,8 @@
 // that packages gcra, slots and quota compute. The module decides with this package, and so does a
 // client that keeps rows in its own process.
 //
-// Each kind has a file with the same methods. Apply, and the methods in row.go, call them by
-// the kind of a row.
+// Each kind has a file with the same methods. [Operation.Apply], and the methods in row.go, call
+// these by the kind of a row.
 //
 // The package reads no clock and allocates nothing. It runs inside a server without the Go
 // runtime: docs/go-runtime.md has the rules.
@@ -33,9 +33,9 @@ const (
 // Refund of one funnel: the TAT of the decision that took the tokens. Otherwise it is
 // [funnel/gcra.NoReceipt].
 //
-// An error is the one of the first row that has one, at the index failed. Then nothing is
-// taken, and no decision may be used. Ask FirstEnded first, because a period that has ended
-// comes before the errors of other rows.
+// If rows have errors, Apply returns the error of the first such row, and its index as failed.
+// Then nothing is taken, and no decision may be used. Call FirstEnded first, because a period
+// that has ended takes precedence over the errors of other rows.
 //
 //go:nosplit
 func (operation Operation) Apply(rows []Row, now, maxWait, receipt int64) (failed int, err error) {
@@ -58,9 +58,9 @@ func (operation Operation) Apply(rows []Row, now, maxWait, receipt int64) (faile
 	return 0, nil
 }
 
-// FirstEnded returns the index of the first quota whose period has ended, for which the call
-// fails, or -1. It needs no states. A refund of a period that has ended does nothing, and is
-// no error.
+// FirstEnded returns the index of the first quota whose period has ended, or -1 if there is
+// none. Such a call fails. FirstEnded needs no states. A refund for a period that has ended
+// does nothing, and is not an error.
 //
 //go:nosplit
 func (operation Operation) FirstEnded(rows []Row, now int64) int {
@@ -72,8 +72,8 @@ func (operation Operation) FirstEnded(rows []Row, now int64) int {
 	return -1
 }
 
-// allOrNothing corrects the decisions of rows that would have allowed a call that other
-// rows limit: nothing was taken. A quota still cuts its period.
+// allOrNothing undoes the decisions of the rows that would have allowed the call if another
+// row limits it: nothing is taken. A quota still cuts its period.
 //
 //go:nosplit
 func allOrNothing(rows []Row, now int64) {
@@ -108,8 +108,8 @@ func Summarize(rows []Row) (sum Summary) {
 	return sum
 }
 
-// longer returns the longer of two waits. -1, which means never, is longer than any,
-// because it is the largest unsigned number.
+// longer returns the longer of two waits. The wait -1, which means never, is the longest,
+// because as an unsigned number it is the largest.
 //
 //go:nosplit
 func longer(a, b int64) int64 { return int64(max(uint64(a), uint64(b))) }

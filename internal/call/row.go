@@ -6,7 +6,7 @@ import (
 	"funnel/slots"
 )
 
-// A Kind says what a row limits.
+// A Kind is what a row limits.
 type Kind uint32
 
 // The kinds.
@@ -24,7 +24,7 @@ type Row struct {
 	Slots  slots.Slots
 	Quota  quota.Quota
 
-	Decision Decision // what rows of all kinds answer
+	Decision Decision // the part of the decision that all kinds have
 }
 
 // A Decision is the part of a decision that all kinds have. The kinds explain the fields:
@@ -52,7 +52,7 @@ func (row *Row) Changes() bool {
 	}
 }
 
-// undo takes nothing after all.
+// undo reverses a Reserve that was allowed: nothing is taken.
 //
 //go:nosplit
 func (row *Row) undo(now int64) {
@@ -66,7 +66,7 @@ func (row *Row) undo(now int64) {
 	}
 }
 
-// Taken is how much Take took.
+// Taken returns how much Take has taken.
 //
 //go:nosplit
 func (row *Row) Taken() int64 {

@@ -1,13 +1,13 @@
 // Package contract says what the commands answer, store and refuse: a second
 // implementation for tests to compare with, in integers of any size.
 //
-// It says what docs/commands.md says, and can be checked by reading. Nothing in it watches
-// for overflow: sums and products are exact, and what does not fit 63 bits is seen in the
-// result. It knows neither packages gcra, slots and quota nor the module.
+// It says what docs/commands.md says, and can be checked by reading. No code in it guards
+// against overflow: sums and products are exact, and a result that does not fit 63 bits is
+// found afterwards. It uses neither the module nor packages gcra, slots and quota.
 //
 // [Run] takes three steps, each of which may end it with an [Error]: it reads the words, then
-// the keys, and then decides. It takes each step for all rows, from the left, before the next.
-// Each kind of [Row] has a file with these steps.
+// the keys, and then decides. It takes each step for all rows, from the left, before it takes
+// the next step. Each kind of [Row] has a file with these steps.
 package contract
 
 import (
@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// A Mode is how CL.THROTTLE, and it alone, reads its second argument: how much more than
-// that argument the funnel holds.
+// A Mode is how CL.THROTTLE reads its second argument. Its value is how much more than that
+// argument the funnel holds. Other commands have no modes.
 type Mode int64
 
 // What `compat` selects.
@@ -25,15 +25,15 @@ const (
 	RedisCell Mode = 1 // max_burst, which is one less than the limit
 )
 
-// An Error is what an error reply begins with, "" for none. What may follow shows the
-// arguments. Tests take the texts from here.
+// An Error is the beginning of an error reply, or "" if there is no error. The rest of the
+// reply may show arguments. Tests take the texts from here.
 type Error string
 
 // Errors, in the order in which a call meets them.
 const (
 	ErrArity Error = "ERR wrong number of arg"
 
-	// The least number follows: 1, or 0 for CL.THROTTLE in redis-cell mode.
+	// The smallest number follows: 1, or 0 for CL.THROTTLE in redis-cell mode.
 	ErrCapacity Error = "ERR capacity must be an integer from "
 	ErrCount    Error = "ERR count must be an integer from 1 to 9223372036854775807"
 	ErrPeriod   Error = "ERR period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits"
@@ -65,7 +65,7 @@ const (
 	ErrReceiptWithUntil Error = "ERR tat must be left out with UNTIL: until says which period counted the quantity"
 	ErrTwice            Error = "ERR the key is named twice in this call: ask once, for all of its tokens"
 
-	// What follows shows until, and the instant of the call.
+	// The rest of the reply shows until and the instant of the call.
 	ErrEnded Error = "ENDED until must be later than the server's clock"
 
 	ErrType   Error = "WRONGTYPE Operation against a key holding the wrong kind of value"
@@ -79,8 +79,8 @@ const (
 	ErrUsed Error = "ERR quantity is too large: the sum that is used must be at most 9223372036854775807"
 )
 
-// Of is the error of a row in a call of several; number counts from 1. WRONGTYPE stays
-// as the server words it.
+// Of returns the error of a row in a call of several rows; number counts from 1. WRONGTYPE
+// stays as the server words it.
 func (e Error) Of(number int) Error {
 	code, rest, _ := strings.Cut(string(e), " ")
 	if code == "WRONGTYPE" {
@@ -89,7 +89,7 @@ func (e Error) Of(number int) Error {
 	return Error(fmt.Sprintf("%s row %d: %s", code, number, rest))
 }
 
-// Outcomes of a call that is no error.
+// Outcomes of a call without an error.
 const (
 	Allowed  = "allowed"
 	Later    = "allowed later"
@@ -101,7 +101,7 @@ const (
 	Refunded = "refunded"
 )
 
-// Outcomes are the names of all outcomes, for tests that have to meet each.
+// Outcomes are the names of all outcomes, for tests that must meet each of them.
 var Outcomes = []string{
 	Allowed, Later, Partly, Limited, Never, Peeked, Charged, Refunded,
 	string(ErrArity), string(ErrCapacity), string(ErrCount), string(ErrPeriod), string(ErrQuantity),
@@ -110,13 +110,13 @@ var Outcomes = []string{
 	string(ErrType), string(ErrFunnel), string(ErrTAT),
 }
 
-// SlotsErrors are the errors that only calls with slots come to.
+// SlotsErrors are the errors that only calls with slots have.
 var SlotsErrors = []string{
 	string(ErrLimit), string(ErrTTL), string(ErrHolder), string(ErrMaxWaitWithSlots), string(ErrReceiptWithSlots),
 	string(ErrEnd),
 }
 
-// QuotaErrors are the errors that only calls with quotas come to.
+// QuotaErrors are the errors that only calls with quotas have.
 var QuotaErrors = []string{
 	string(ErrLimit), string(ErrUntil), string(ErrMaxWaitWithUntil), string(ErrReceiptWithUntil),
 	string(ErrEnded), string(ErrQuota), string(ErrUsed),
@@ -141,7 +141,7 @@ const NoExpiry = 0
 
 // A Value is what a key holds, and when it expires.
 type Value struct {
-	Type   string             // as TYPE names it; "" for nothing
+	Type   string             // as TYPE names it; "" if there is no key
 	Text   string             // of a string
 	Scores map[string]float64 // of a sorted set
 	Expiry int64              // Unix milliseconds, or NoExpiry

@@ -1,4 +1,4 @@
-// Rows drawn at random, the largest and smallest numbers among them, and gathered where the answer changes.
+// Rows drawn at random. Extreme numbers are frequent, and so are numbers at which the answer changes.
 
 package contract
 
@@ -26,12 +26,12 @@ func Between(low, high int64) *rapid.Generator[int64] {
 	)
 }
 
-// Around generates neighbours of the centre that are no less than 0.
+// Around generates neighbours of the centre that are at least 0.
 func Around(centre int64) *rapid.Generator[int64] {
 	return rapid.Map(rapid.Int64Range(-2, 2), func(step int64) int64 { return max(plus(centre, step), 0) })
 }
 
-// plus adds and stops at the last instant, like a clock of 63 bits would.
+// plus adds two numbers, and stops at the largest number of 63 bits.
 func plus(a, b int64) int64 {
 	if b > 0 && a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -39,7 +39,7 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// A DrawnRow is the words of a row behind its key, and what the key holds.
+// A DrawnRow has the words of a row after its key, and the value of the key.
 type DrawnRow struct {
 	Words     [4]string
 	Value     Value
@@ -62,7 +62,7 @@ var (
 		{Type: "string", Text: "used:-1"}, {Type: "string", Text: "used:9223372036854775808"}}
 )
 
-// DrawRow draws a row of one of these kinds, which now and then is odd.
+// DrawRow draws a row of one of these kinds. Some rows have an odd word or value.
 func DrawRow(t *rapid.T, now int64, kinds ...string) (row DrawnRow) {
 	switch rapid.SampledFrom(kinds).Draw(t, "kind") {
 	case "funnel":
@@ -88,7 +88,7 @@ func DrawRow(t *rapid.T, now int64, kinds ...string) (row DrawnRow) {
 	return row
 }
 
-// DrawLastWords draws the last words of a call by their names in the
+// DrawLastWords draws the last words of a call, by their names.
 func (row DrawnRow) DrawLastWords(t *rapid.T, now int64) map[string]string {
 	last := rapid.OneOf(rapid.Just(int64(0)), Around(row.wait), Around(max(now, 0)), Around(row.tat),
 		Between(0, math.MaxInt64)).Draw(t, "last word")
@@ -99,8 +99,8 @@ func (row DrawnRow) DrawLastWords(t *rapid.T, now int64) map[string]string {
 	return map[string]string{"max_wait": seconds(last), "tat": fmt.Sprint(last)}
 }
 
-// drawFunnel draws the emission interval first, then what still fits beside it. The scripts compute in doubles: some
-// numbers are where that ends.
+// drawFunnel draws the emission interval first, then numbers that fit beside it. Some numbers lie where the doubles, in
+// which the scripts compute, cease to be exact.
 func drawFunnel(t *rapid.T, now int64) (row DrawnRow) {
 	intervals := rapid.OneOf(Between(1, math.MaxInt64), Between(1, 100e9), Between(1, 2e9), Between(1, 1e6))
 	interval := intervals.Draw(t, "emission interval")
@@ -133,7 +133,7 @@ func drawFunnel(t *rapid.T, now int64) (row DrawnRow) {
 	return row
 }
 
-// drawSlots draws slots of which the holder h may have one.
+// drawSlots draws slots. The holder h may have one of them.
 func drawSlots(t *rapid.T, now int64) (row DrawnRow) {
 	limit := rapid.OneOf(rapid.Int64Range(0, 5), Between(0, math.MaxInt64)).Draw(t, "limit")
 	ttl := rapid.OneOf(rapid.Int64Range(1e6-1, 3e6), Between(1, math.MaxInt64), Around(math.MaxInt64-now)).Draw(t, "ttl")
@@ -154,7 +154,7 @@ func drawSlots(t *rapid.T, now int64) (row DrawnRow) {
 	return row
 }
 
-// drawQuota draws a period that ends about when its key expires, or ends.
+// drawQuota draws a quota. Its period ends about now, or about when its key expires.
 func drawQuota(t *rapid.T, now int64) (row DrawnRow) {
 	some := rapid.Int64Range(0, 12)
 	limit := rapid.OneOf(some, Between(0, math.MaxInt64)).Draw(t, "limit")

@@ -34,9 +34,9 @@ func parseFunnel(operation string, mode Mode, words [5]string) (Row, Error) {
 		return nil, ErrQuantity
 	}
 
-	// Arguments that are valid one by one may be too large together. The contract leaves open
-	// which of several faults is named: this is the module's order. No quantity is too large
-	// for take.
+	// Arguments that are valid one by one may be too large together. The contract does not say
+	// which of several faults an error names: this is the module's order. No quantity is too
+	// large for take.
 	limit := add(capacity, big.NewInt(int64(mode)))
 	T := quo(period, count)
 	tau, inc := mul(T, limit), mul(T, quantity)
@@ -78,20 +78,20 @@ func (f *Funnel) takeBack(now *big.Int) Decision {
 }
 
 func (f *Funnel) decide(operation string, now, maxWait, receipt *big.Int) (Decision, Error) {
-	begin, full := largest(f.tat, now), add(now, f.Tau)
+	begin, full := maxOf(f.tat, now), add(now, f.Tau)
 	change, number := f.Inc, zero
 	switch operation {
 	case "take":
-		room := largest(sub(full, begin), zero)
-		number = smallest(quo(room, f.T), f.Quantity)
+		room := maxOf(sub(full, begin), zero)
+		number = minOf(quo(room, f.T), f.Quantity)
 		change = mul(f.T, number)
 	case "refund":
-		back := smallest(f.Inc, sub(begin, now), largest(sub(receipt, now), zero))
+		back := minOf(f.Inc, sub(begin, now), maxOf(sub(receipt, now), zero))
 		change = sub(zero, back)
 	}
 	after := add(begin, change)
 
-	limited, wait := less(full, after), largest(sub(after, full), zero)
+	limited, wait := less(full, after), maxOf(sub(after, full), zero)
 	refused := limited && (operation == "reserve" || operation == "peek")
 	switch {
 	case operation == "take":
@@ -115,17 +115,17 @@ func (f *Funnel) decide(operation string, now, maxWait, receipt *big.Int) (Decis
 		after = f.tat
 	}
 	f.next, f.taken = in63Bits(after), in63Bits(number)
-	level := largest(sub(after, now), zero)
+	level := maxOf(sub(after, now), zero)
 	return Decision{
 		Limited:    limited,
 		Limit:      in63Bits(f.Limit),
-		Remaining:  in63Bits(quo(largest(sub(f.Tau, level), zero), f.T)),
+		Remaining:  in63Bits(quo(maxOf(sub(f.Tau, level), zero), f.T)),
 		Wait:       in63Bits(wait),
 		ResetAfter: in63Bits(level),
 	}, ""
 }
 
-// write stores the TAT. The key of a funnel that is empty is deleted.
+// write stores the TAT, and deletes the key of an empty funnel.
 func (f *Funnel) write(now int64) (write Write, changes bool) {
 	write.Key = f.Key
 	if f.next > now {
@@ -134,7 +134,7 @@ func (f *Funnel) write(now int64) (write Write, changes bool) {
 	return write, f.next != f.tat.Int64()
 }
 
-// last is the receipt of a call that took tokens.
+// last is the receipt if the call took tokens, otherwise "0".
 func (f *Funnel) last(operation string, _ *big.Int) string {
 	if f.next == f.tat.Int64() || operation == "refund" {
 		return "0"

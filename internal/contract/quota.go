@@ -14,7 +14,7 @@ type Quota struct {
 	Limit, Quantity *big.Int
 	Until           *big.Int // Unix nanoseconds
 
-	until         string // as the call says it
+	until         string // as in the call
 	before, after Period
 }
 
@@ -38,7 +38,7 @@ func parseQuota(words [5]string) (Row, Error) {
 	return &Quota{Key: words[0], Limit: limit, Quantity: quantity, Until: until, until: words[3]}, ""
 }
 
-// ended is the error of a call for a period that has ended, which only refund may name.
+// ended is the error of a call for a period that has ended. A refund for such a period is no error.
 func (q *Quota) ended(operation string, now *big.Int) Error {
 	if less(now, q.Until) || operation == "refund" {
 		return ""
@@ -50,7 +50,7 @@ func (q *Quota) key() string { return q.Key }
 
 func (q *Quota) asks() bool { return q.Quantity.Sign() > 0 }
 
-// read takes the period that runs. A string whose key expires by now counts as no key.
+// read takes the period that runs. A string whose key has expired counts as no key.
 func (q *Quota) read(value Value, now *big.Int) Error {
 	used, isQuota := strings.CutPrefix(value.Text, "used:")
 	sum, isSum := Integer(1, used)
@@ -67,7 +67,7 @@ func (q *Quota) read(value Value, now *big.Int) Error {
 	return ""
 }
 
-// takeBack leaves a row that asks for nothing: it still cuts the period.
+// takeBack decides as if the row asked for nothing: it still cuts the period.
 func (q *Quota) takeBack(now *big.Int) Decision {
 	nothing := *q
 	nothing.Quantity = zero
@@ -86,12 +86,12 @@ func (q *Quota) decide(operation string, now, _, _ *big.Int) (d Decision, err Er
 	d.Limited = q.asks() && less(q.Limit, sum)
 	switch {
 	case operation == "take":
-		sum, needed = smallest(sum, largest(used, q.Limit)), big.NewInt(1)
+		sum, needed = minOf(sum, maxOf(used, q.Limit)), big.NewInt(1)
 		d.Limited = less(sum, add(used, q.Quantity))
 	case operation == "charge":
 		needed = zero // a sum above the limit is limited until the end
 	case operation == "refund":
-		sum, d.Limited = largest(sub(used, q.Quantity), zero), false
+		sum, d.Limited = maxOf(sub(used, q.Quantity), zero), false
 	case operation == "peek" || d.Limited:
 		sum = used
 	}
@@ -102,7 +102,7 @@ func (q *Quota) decide(operation string, now, _, _ *big.Int) (d Decision, err Er
 		return Decision{}, ErrUsed
 	}
 
-	left := smallest(largest(sub(end, now), zero), maxInt63)
+	left := minOf(maxOf(sub(end, now), zero), maxInt63)
 	switch {
 	case d.Limited && less(q.Limit, needed):
 		d.Wait = -1
@@ -118,7 +118,7 @@ func (q *Quota) decide(operation string, now, _, _ *big.Int) (d Decision, err Er
 	if keeps && sum.Sign() > 0 {
 		after.Expiry = before.Expiry
 	}
-	d.Limit, d.Remaining = in63Bits(q.Limit), in63Bits(largest(sub(q.Limit, sum), zero))
+	d.Limit, d.Remaining = in63Bits(q.Limit), in63Bits(maxOf(sub(q.Limit, sum), zero))
 	q.after = after
 	return d, ""
 }
@@ -135,7 +135,7 @@ func (q *Quota) write(int64) (write Write, changes bool) {
 	return write, q.after != q.before
 }
 
-// last is when the period ends in which the quantity was counted.
+// last is the end of the period that counted the quantity, or "0" if none was counted.
 func (q *Quota) last(string, *big.Int) string {
 	switch expiry := inNanoseconds(q.after.Expiry); {
 	case q.taken() <= 0:
@@ -146,7 +146,7 @@ func (q *Quota) last(string, *big.Int) string {
 	return seconds(q.Until.Int64())
 }
 
-// inNanoseconds is a time in milliseconds.
+// inNanoseconds converts milliseconds to nanoseconds.
 func inNanoseconds(milliseconds int64) *big.Int {
 	return mul(big.NewInt(milliseconds), big.NewInt(1e6))
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A Row is one row of a call, of any kind: a *Funnel, *Slots or *Quota. Its methods are the steps of
-// a call, in this order. Before them, parse reads the words.
+// A Row is one row of a call, of any kind: a *Funnel, *Slots or *Quota. After [Command.parse] has read
+// the words, its methods are the steps of a call, in this order.
 type Row interface {
 	key() string
 	asks() bool // whether it asks for anything
@@ -18,10 +18,10 @@ type Row interface {
 	// refund.
 	decide(operation string, now, maxWait, receipt *big.Int) (Decision, Error)
 
-	// takeBack decides again what reserve has allowed, if another row limits the call.
+	// takeBack decides again, if reserve has allowed the row and another row limits the call.
 	takeBack(now *big.Int) Decision
 
-	// write is what the key holds after the call, if that changes.
+	// write is what the key holds after the call, and whether the call has changed that.
 	write(now int64) (write Write, changes bool)
 
 	// last is the last element of the row's reply.
@@ -43,7 +43,7 @@ func (c Command) parse(mode Mode, words [5]string) (Row, Error) {
 	return parseFunnel(c.Operation, mode, words)
 }
 
-// A Decision is what a row says to a call, in nanoseconds.
+// A Decision is the answer of one row, in nanoseconds.
 type Decision struct {
 	Limited    bool
 	Limit      int64

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Command is how a command reads its words, which operation it is, and how it replies.
+// A Command says how a command reads its words, which operation it is, and how it replies.
 type Command struct {
 	Name      string
 	Operation string
@@ -16,7 +16,7 @@ type Command struct {
 	Seconds   bool   // the reply has five integers, in whole seconds; otherwise it has rows
 }
 
-// Commands are all commands: tests with random calls take theirs from here.
+// Commands are all commands. Tests with random calls choose from them.
 var Commands = []Command{
 	{Name: "cl.throttle", Operation: "reserve", MinWords: 5, Rows: 1, Seconds: true},
 	{Name: "cl.reserve", Operation: "reserve", MinWords: 6, Rows: 64, LastWord: "max_wait"},
@@ -26,7 +26,7 @@ var Commands = []Command{
 	{Name: "cl.refund", Operation: "refund", MinWords: 6, Rows: 64, LastWord: "tat"},
 }
 
-// CommandOf is the command of that name, if it is one of ours.
+// CommandOf returns the command of that name, and whether it is a command of funnel.
 func CommandOf(name string) (command Command, ours bool) {
 	for _, command := range Commands {
 		if command.Name == name {
@@ -88,7 +88,7 @@ func Run(mode Mode, words []string, now int64, get func(key string) Value) Outco
 	return together(command, rows, decisions, instant)
 }
 
-// failed is an error of a row; it names the row if there are several.
+// failed is the outcome of a call with an error. The error names its row if there are several rows.
 func failed(err Error, index, length int) Outcome {
 	outcome := Outcome{Name: string(err), Err: err}
 	if strings.HasPrefix(string(err), string(ErrEnded)) {
@@ -100,8 +100,8 @@ func failed(err Error, index, length int) Outcome {
 	return outcome
 }
 
-// parseLastWord reads max_wait, 0 if it is left out, or the receipt: if it is left out, it is
-// so late that it bounds no refund.
+// parseLastWord reads the word after the rows, which may be left out. Then max_wait is 0, and the
+// receipt is so late that it bounds no refund.
 func (c Command) parseLastWord(word []string, rows []Row) (maxWait, receipt *big.Int, err Error) {
 	if len(word) == 0 {
 		return zero, maxInt63, ""
@@ -128,8 +128,9 @@ func (c Command) parseLastWord(word []string, rows []Row) (maxWait, receipt *big
 	return maxWait, receipt, ""
 }
 
-// together is the call as a whole: limited if any row is, and the longest wait, or -1 if
-// any row says -1. A reservation that is limited takes nothing anywhere.
+// together is the outcome of the whole call: it is limited if any row is limited, and its wait
+// is the longest wait, or -1 if any row says -1. A reserve that is limited takes nothing from
+// any row.
 func together(command Command, rows []Row, decisions []Decision, now *big.Int) Outcome {
 	limited, wait, asks := false, int64(0), false
 	for i, decision := range decisions {
@@ -167,7 +168,7 @@ func together(command Command, rows []Row, decisions []Decision, now *big.Int) O
 	return outcome
 }
 
-// nameOf is the outcome of a call that is no error.
+// nameOf is the name of the outcome of a call without an error.
 func nameOf(operation string, asks, limited bool, wait, taken int64) string {
 	switch {
 	case !asks || operation == "peek":

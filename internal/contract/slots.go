@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// Slots are a row that limits what is in flight: the slot that is asked for, and the set as it
-// is stored. Ends are in milliseconds.
+// Slots are a row that limits what is in flight: the slot that the call asks for, and the set as
+// it is stored. Ends are in milliseconds.
 type Slots struct {
 	Key    string
 	Limit  *big.Int
@@ -17,8 +17,8 @@ type Slots struct {
 	Holder string
 
 	scores map[string]float64 // of all members
-	ends   map[string]int64   // of the slots that run
-	own    int64              // when the holder's slot ends after the call; 0 for none
+	ends   map[string]int64   // of the running slots
+	own    int64              // the end of the holder's slot after the call, or 0 if it has none
 }
 
 // parseSlots reads key, limit, SLOTS, ttl and holder.
@@ -93,8 +93,8 @@ func (s *Slots) decide(operation string, now, _, _ *big.Int) (d Decision, err Er
 	return d, ""
 }
 
-// write adds or removes the holder. Up to 1,000 slots that have ended go, and the key expires
-// with the last end.
+// write adds or removes the holder, and removes up to 1,000 slots that have ended. The key expires
+// at the last end.
 func (s *Slots) write(int64) (write Write, changes bool) {
 	left := map[string]float64{}
 	maps.Copy(left, s.scores)
@@ -120,10 +120,10 @@ func (s *Slots) write(int64) (write Write, changes bool) {
 	return write, s.own != s.ends[s.Holder]
 }
 
-// last is how long the holder's slot would have run on.
+// last is how much longer the holder's slot would have run.
 func (s *Slots) last(_ string, now *big.Int) string { return seconds(until(s.ends[s.Holder], now)) }
 
-// endOf is when a slot of that score ends, rounded up, from 0 to 2^63-1.
+// endOf is the end of a slot with that score, rounded up, from 0 to 2^63-1.
 func endOf(score float64) int64 {
 	if score >= math.MaxInt64 {
 		return math.MaxInt64
@@ -134,5 +134,5 @@ func endOf(score float64) int64 {
 // until is the time until an end, from 0 to 2^63-1 nanoseconds.
 func until(end int64, now *big.Int) int64 {
 	span := sub(mul(big.NewInt(end), big.NewInt(1e6)), now)
-	return in63Bits(smallest(largest(span, zero), maxInt63))
+	return in63Bits(minOf(maxOf(span, zero), maxInt63))
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // ReadAppendOnlyFile returns the commands of the incremental part of the append-only file.
-// Before Redis 7.0 there was one file of all.
+// A server before Redis 7.0 has a single file.
 func ReadAppendOnlyFile(t testing.TB, server *Server) [][]string {
 	t.Helper()
 	pattern := "appendonlydir/*.incr.aof"

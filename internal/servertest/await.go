@@ -20,7 +20,7 @@ func Eventually(t testing.TB, what string, condition func() bool) {
 	require.Eventually(t, condition, Patience, pollInterval, what)
 }
 
-// Await waits until nothing is missing from a real server. If something is, the test shows it.
+// Await waits until missing returns nil. If that takes too long, the test fails and shows the last error.
 func Await(t testing.TB, interval time.Duration, what string, missing func() error) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) { require.NoError(c, missing()) }, Patience, interval, what)

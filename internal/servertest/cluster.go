@@ -42,9 +42,9 @@ type ClusterNode struct {
 	Direct *redis.Client
 }
 
-// StartCluster starts a cluster of as many primaries, each with one replica, and
-// waits until every node agrees on every other and all slots are served. A
-// primary that does not answer for the node timeout fails over.
+// StartCluster starts a cluster of some primaries, each with one replica, and
+// waits until all nodes agree about the cluster and all slots are served. If a
+// primary does not answer for nodeTimeout, its replica takes over.
 func StartCluster(t testing.TB, primaries int, nodeTimeout time.Duration, options Options) *Cluster {
 	t.Helper()
 	options.Config = append([]string{
@@ -79,8 +79,8 @@ func StartCluster(t testing.TB, primaries int, nodeTimeout time.Duration, option
 	return cluster
 }
 
-// introduce makes every node meet every other, rather than wait for gossip. Each node of a
-// new cluster needs an epoch of its own first.
+// introduce makes every node meet every other node, rather than wait for gossip. Before that,
+// each node of a new cluster needs an epoch of its own.
 func (c *Cluster) introduce(t testing.TB) {
 	t.Helper()
 	nodes := c.Nodes()
@@ -107,7 +107,7 @@ func (c *Cluster) shareSlots(t testing.TB) {
 	}
 }
 
-// whole returns an error until every node sees all slots, each on a primary with its replica.
+// whole returns an error until every node sees every slot on its primary and replica.
 func (c *Cluster) whole() error {
 	for _, node := range c.Nodes() {
 		info, err := node.Direct.ClusterInfo(context.Background()).Result()
@@ -170,7 +170,7 @@ func (c *Cluster) Slot(t testing.TB, key string) int {
 	return int(slot)
 }
 
-// Owner is the primary that a new cluster has given a slot.
+// Owner is the primary that owned a slot when the cluster was made.
 func (c *Cluster) Owner(slot int) *ClusterNode {
 	for i, primary := range c.Primaries {
 		if slot < slots*(i+1)/len(c.Primaries) {
@@ -180,11 +180,11 @@ func (c *Cluster) Owner(slot int) *ClusterNode {
 	panic(fmt.Sprintf("there is no slot %d", slot))
 }
 
-// Migrate hands the slots from 0 to last over to a primary, by a command of the server: Valkey 9 has
-// CLUSTER MIGRATESLOTS, and Redis 8.4 CLUSTER MIGRATION. The keys are streamed, with what is written
-// to them meanwhile, and the slots change hands at one instant. The old owner has to keep other
-// slots, or it becomes a replica. Migrate returns when every primary knows, and reports false if the
-// server knows neither command.
+// Migrate moves the slots from 0 to last to another primary, by a command of the server: Valkey 9 has
+// CLUSTER MIGRATESLOTS, and Redis 8.4 CLUSTER MIGRATION. The old owner streams the keys, and the writes
+// to them meanwhile, and the slots change hands at one instant. It has to keep other slots, or it
+// becomes a replica. Migrate returns when every primary knows the new owner, and reports false if the
+// server has neither command.
 func (c *Cluster) Migrate(t testing.TB, last int, from, to *ClusterNode) bool {
 	t.Helper()
 	known, err := from.Direct.Do(context.Background(), "command", "info", "cluster|migrateslots", "cluster|migration").Slice()
@@ -209,7 +209,7 @@ func (c *Cluster) Migrate(t testing.TB, last int, from, to *ClusterNode) bool {
 	return true
 }
 
-// FailOver kills the primary of a key while callers ask for it. It returns how long it takes until an answer comes,
+// FailOver kills the primary of a key while callers ask for the key. It returns how long it takes until ask succeeds,
 // after all other nodes have said that the replica has taken over.
 func (c *Cluster) FailOver(t testing.TB, key string, ask func() error) time.Duration {
 	t.Helper()

@@ -29,8 +29,8 @@ func ToAny(words []string) (arguments []any) {
 	return arguments
 }
 
-// Call sends a command, such as "cl.throttle k 15 30 60", requires a reply that is no
-// error, and returns it as [Line] writes it.
+// Call sends a command, such as "cl.throttle k 15 30 60", and returns the reply as [Line]
+// writes it. An error fails the test.
 func Call(t testing.TB, client Commander, line string) string {
 	t.Helper()
 	command := client.Do(context.Background(), Words(line)...)
@@ -43,9 +43,9 @@ func Try(client Commander, line string) string {
 	return Line(client.Do(context.Background(), Words(line)...))
 }
 
-// Line writes a reply as one line: that of CL.THROTTLE as "0 15 14 -1 2", that of the other
-// commands as "0 0 [0 10 9 0 0.1 100ms]", with a row in brackets for each funnel, and an error
-// as its text. A receipt is written as the time after [Epoch], and left out where it is "0".
+// Line writes a reply as one line: a reply of CL.THROTTLE as "0 15 14 -1 2", a reply of another
+// command as "0 0 [0 10 9 0 0.1 100ms]", with each row in brackets, and an error as its text. A
+// receipt is written as the time after [Epoch], and left out if it is "0".
 func Line(command *redis.Cmd) string {
 	if err := command.Err(); err != nil {
 		return err.Error()
@@ -66,7 +66,7 @@ func Line(command *redis.Cmd) string {
 	})
 }
 
-// Receipts are in rows of six. Shorter ones are seconds: how long a slot was held.
+// receipts matches rows of six words whose last word is a receipt. A shorter number is seconds.
 var receipts = regexp.MustCompile(`\[([^][ ]+ ){5}(\d{11,}|0)\]`)
 
 // InfoField reads a number from INFO.

@@ -20,10 +20,10 @@ func LoseAnswer(t testing.TB, server, word string) string {
 	})
 }
 
-// Proxy returns an address that leads to a server until the test ends: each connection to the one
-// that server names then. The function see is called with each piece that a client sends, and may
-// change its bytes, before the server gets it. When it returns true, the connection is closed in
-// place of the server's next answer.
+// Proxy returns an address that leads to a server until the test ends. For each connection, the function
+// server names the address of the server. The function see is called with each piece that a client
+// sends, before the server gets it, and may change its bytes. After see returns true, the connection is
+// closed instead of passing on the server's next answer.
 func Proxy(t testing.TB, server func() string, see func(sent []byte) (lose bool)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,7 +43,7 @@ func Proxy(t testing.TB, server func() string, see func(sent []byte) (lose bool)
 	return listener.Addr().String()
 }
 
-// relay owns the client's connection.
+// relay connects a client to the server at an address. It owns the client's connection.
 func relay(client net.Conn, address string, see func(sent []byte) (lose bool)) {
 	defer client.Close()
 	server, err := net.Dial("tcp", address)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// StartReplica starts a replica of a server, and waits until the server sends it what
-// is written.
+// StartReplica starts a replica of a server, and waits until the server sends its writes to
+// the replica.
 func StartReplica(t testing.TB, primary *Server, options Options) *Server {
 	t.Helper()
 	client := primary.Client(t)
@@ -25,7 +25,7 @@ func StartReplica(t testing.TB, primary *Server, options Options) *Server {
 	return replica
 }
 
-// AwaitReplicas waits until all replicas of a server have what was written.
+// AwaitReplicas waits until all replicas of a server have executed its writes.
 func AwaitReplicas(t testing.TB, primary *redis.Client, replicas ...*redis.Client) {
 	t.Helper()
 	offset := InfoField(t, primary, "replication", "master_repl_offset")
@@ -36,7 +36,7 @@ func AwaitReplicas(t testing.TB, primary *redis.Client, replicas ...*redis.Clien
 	}
 }
 
-// Promote makes a replica a primary. It loses nothing: for a minute the old one executes no writes.
+// Promote makes a replica a primary. No write is lost: for a minute the old primary executes no writes.
 func Promote(t testing.TB, primary, replica *redis.Client) {
 	t.Helper()
 	ctx := context.Background()

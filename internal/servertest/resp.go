@@ -13,15 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Wire is a bare connection to a server, for tests that need what a client
-// library hides: bytes that are no command, and pushes.
+// A Wire is a connection to a server without a client library, for tests that need
+// what a library hides: bytes that are no command, and pushes.
 type Wire struct {
 	net.Conn
 	reader *bufio.Reader
 }
 
-// What [Wire.Receive] returns besides nil, int64, string and []any. A map of
-// RESP3 is a []any of keys and values in turn.
+// [Wire.Receive] returns these types besides nil, int64, string and []any. A map
+// of RESP3 is a []any of keys and values in turn.
 type (
 	// An ErrorReply is the text of an error, which begins with its code.
 	ErrorReply string
@@ -62,7 +62,7 @@ func (w *Wire) Do(words ...string) (any, error) {
 	return w.Receive()
 }
 
-// MustDo is Do for connections that do not fail.
+// MustDo is Do for connections that must not fail: an error fails the test.
 func (w *Wire) MustDo(t testing.TB, words ...string) any {
 	t.Helper()
 	got, err := w.Do(words...)
@@ -95,7 +95,7 @@ func CallMany(wire *Wire, calls int, words func(i int) []string, check func(i in
 	return nil
 }
 
-// parseCommands reads commands until what follows is none.
+// parseCommands reads commands, up to the first bytes that are not a command.
 func parseCommands(sent []byte) (commands [][]string) {
 	wire := Wire{reader: bufio.NewReader(bytes.NewReader(sent))}
 	for value, err := wire.value(); err == nil; value, err = wire.value() {
@@ -123,7 +123,7 @@ func (w *Wire) value() (any, error) {
 		return nil, err
 	}
 	if len(line) < 3 || line[len(line)-2] != '\r' {
-		return nil, fmt.Errorf("the server sent the line %q", line)
+		return nil, fmt.Errorf("unexpected line from the server: %q", line)
 	}
 	kind, text := line[0], line[1:len(line)-2]
 	switch kind {
@@ -137,7 +137,7 @@ func (w *Wire) value() (any, error) {
 
 	number, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("the server sent the line %q: %w", line, err)
+		return nil, fmt.Errorf("unexpected line from the server: %q: %w", line, err)
 	}
 	switch kind {
 	case ':':
@@ -153,7 +153,7 @@ func (w *Wire) value() (any, error) {
 		push, _ := values.([]any)
 		return Push(push), err
 	}
-	return nil, fmt.Errorf("the server sent the line %q", line)
+	return nil, fmt.Errorf("unexpected line from the server: %q", line)
 }
 
 // bulk and values return nil for the length -1.

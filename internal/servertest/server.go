@@ -61,20 +61,10 @@ type Server struct {
 	exited  chan struct{} // closed when the process has ended
 }
 
-// Start starts a server and waits until it answers. The test fails when it does
-// not; when the test ends the server is stopped, and the end of its log is shown
-// if the test has failed.
+// Start starts a server and waits until it answers. If it does not answer, the test
+// fails. When the test ends, the server is stopped; if the test has failed, the end
+// of the server's log is shown.
 func Start(t testing.TB, options Options) *Server {
-	t.Helper()
-	server, err := TryStart(t, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return server
-}
-
-// TryStart is Start for servers that may not start.
-func TryStart(t testing.TB, options Options) (*Server, error) {
 	t.Helper()
 	server := &Server{Dir: t.TempDir(), options: options}
 	t.Cleanup(func() {
@@ -83,10 +73,13 @@ func TryStart(t testing.TB, options Options) (*Server, error) {
 			t.Logf("end of the log of the server on port %d:\n%s", server.Port, server.logTail())
 		}
 	})
-	return server, server.start()
+	if err := server.start(); err != nil {
+		t.Fatal(err)
+	}
+	return server
 }
 
-// Run is TryStart for programs, which have no test that ends: [Server.Close] ends the
+// Run is Start for programs, which have no test that ends: [Server.Close] ends the
 // server.
 func Run(options Options) (*Server, error) {
 	folder, err := os.MkdirTemp("", "funnel-server-")
@@ -133,7 +126,7 @@ func FreePort(t testing.TB) int {
 	return port
 }
 
-// freePort stays below the range that a cluster bus, 10000 higher, could not reach.
+// freePort returns a port below 55000: the port of a cluster bus is 10000 higher.
 func freePort() (int, error) {
 	for {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -290,14 +283,14 @@ func (s *Server) Kill() {
 		return
 	}
 	select {
-	case <-s.exited: // the number may be of another process by now
+	case <-s.exited: // another process may have the number by now
 	default:
 		syscall.Kill(-s.Pid(), syscall.SIGKILL)
 	}
 	s.end(syscall.SIGKILL)
 }
 
-// Stop asks the server to shut down, and kills it when it does not.
+// Stop asks the server to shut down, and kills the server if it does not.
 func (s *Server) Stop() { s.end(syscall.SIGTERM) }
 
 func (s *Server) end(signal syscall.Signal) {

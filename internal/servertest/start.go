@@ -39,8 +39,8 @@ func (s *Server) ClientOfUser(t testing.TB, rules string) *redis.Client {
 	return s.Client(t, func(options *redis.Options) { options.Username, options.Password = "user", "secret" })
 }
 
-// QuickOrLong picks the size of a test: quick by default, because the suite runs against many
-// servers, and long when FUNNEL_LONG is set.
+// QuickOrLong chooses the size of a test: quick by default, because the tests run against many
+// servers, and long if FUNNEL_LONG is set.
 func QuickOrLong[T any](quick, long T) T {
 	if os.Getenv("FUNNEL_LONG") != "" {
 		return long
@@ -48,8 +48,8 @@ func QuickOrLong[T any](quick, long T) T {
 	return quick
 }
 
-// Seed returns the seed of a random test: FUNNEL_SEED, to repeat a run that failed, or a new one,
-// which it logs.
+// Seed returns the seed of a random test, and logs it. The variable FUNNEL_SEED repeats the run with
+// that seed.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed := rand.Uint64()

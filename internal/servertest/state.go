@@ -18,8 +18,8 @@ func ExpiryOf(t testing.TB, client Commander, key string) int64 {
 }
 
 // AskExpiry is the command that replies when a key expires, in Unix milliseconds.
-// Redis 6.2 has no PEXPIRETIME, and only says what is left: which is exact as long
-// as the clock reads the same before and after.
+// Redis 6.2 has no PEXPIRETIME. Its PTTL replies the remaining time, which is exact
+// if the clock shows the same time before and after.
 func AskExpiry(t testing.TB, key string) []string {
 	if Since7(t) {
 		return []string{"pexpiretime", key}
@@ -37,7 +37,7 @@ func AskExpiry(t testing.TB, key string) []string {
 	return []string{"eval", script, "1", key}
 }
 
-// Dumps are all keys and what they hold, in the server's own form.
+// Dumps returns the value and the expiry of every key. Values have the form of DUMP.
 func Dumps(t testing.TB, client *redis.Client) map[string]string {
 	t.Helper()
 	ctx := context.Background()

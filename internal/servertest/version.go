@@ -21,8 +21,8 @@ var serverVersion = sync.OnceValues(func() (version [2]int, err error) {
 	return version, nil
 })
 
-// Since7 reports whether the server has what came with Redis 7.0. The oldest that the
-// module runs on is 6.2; Valkey and Redict began later than 7.0.
+// Since7 reports whether the server has the features of Redis 7.0. The oldest server that the
+// module runs on is 6.2; Valkey and Redict began after 7.0.
 func Since7(t testing.TB) bool {
 	t.Helper()
 	version, err := serverVersion()
@@ -32,8 +32,8 @@ func Since7(t testing.TB) bool {
 	return version[0] >= 7
 }
 
-// NeedSince7 skips a test on servers that are older than Redis 7.0, and says what
-// they lack.
+// NeedSince7 skips a test on servers before Redis 7.0. The reason for skipping names the
+// feature that they lack.
 func NeedSince7(t testing.TB, what string) {
 	t.Helper()
 	if !Since7(t) {

@@ -16,7 +16,7 @@ const (
 // The forms of a reply.
 const (
 	InSeconds uint32 = iota // five integers, of one funnel, in whole seconds: CL.THROTTLE
-	InRows                  // a reply for each row, in exact times
+	InRows                  // a reply for each row, with exact times
 )
 
 // The types of stored values.
@@ -44,8 +44,8 @@ const (
 	Refunded
 )
 
-// The structures here have the memory layout of those in call.h. That file says which
-// side fills which field, and when.
+// The structures here have the memory layout of the structures in call.h. That file says
+// which side fills which field, and when.
 //
 // The strings are views of the server's memory, valid until the call is answered.
 // Go writes no pointers, so there are no write barriers.
@@ -59,7 +59,7 @@ type Call struct {
 	Now          int64  // nanoseconds since the epoch
 	LastWord     string // max_wait or tat; its data pointer is nil if it was left out
 
-	MaxWait, Receipt int64 // LastWord as a number: one of them
+	MaxWait, Receipt int64 // LastWord as a number, in one of the two
 
 	Verdict       uint32                // Error, Parsed, ...
 	ErrorRow      uint32                // the row that an error names, counted from 1, or 0
@@ -85,8 +85,8 @@ type Call struct {
 type Row struct {
 	Words [WordsPerRow]string // as the client sent them
 
-	// For hasDuplicateKeys: which key this one was last compared with, counted from 1, and
-	// how many bytes at their ends are alike.
+	// For hasDuplicateKeys: the number of the key that this key was last compared with,
+	// counted from 1, and how many bytes at their ends are the same.
 	ComparedWith, Alike uint64
 
 	Kind   call.Kind
@@ -102,11 +102,11 @@ type Row struct {
 // A StringKey is struct string_key: the string that keeps a funnel or a quota.
 type StringKey struct {
 	Stored       string // the value of the key
-	StoredExpiry int64  // of a quota: Unix time at which the key expires, or below 1
+	StoredExpiry int64  // for a quota: Unix time in milliseconds at which the key expires, or below 1
 
 	Value              Decimal // the new value
-	ExpiryMilliseconds int64   // Unix time at which the key expires then
-	Expiry             Decimal // the same in decimal
+	ExpiryMilliseconds int64   // Unix time at which the key expires after the call
+	Expiry             Decimal // the same time in decimal
 }
 
 // A Funnel is struct funnel. The value of its key is the TAT.
@@ -116,7 +116,7 @@ type Funnel struct {
 
 // A Quota is struct quota. The value of its key is the sum that is used.
 type Quota struct {
-	Until Decimal // when the period ends in which the call was counted, in seconds, or "0"
+	Until Decimal // the end of the period that counted the call, in seconds, or "0" if none did
 }
 
 // Slots are struct slots: the sorted set that keeps slots.
@@ -125,13 +125,13 @@ type Slots struct {
 	slots.State
 
 	EndMilliseconds int64   // Unix time at which the holder's slot ends
-	End             Decimal // the same in decimal
-	Held            Decimal // how long the holder's slot would have run on, in seconds
+	End             Decimal // the same time in decimal
+	Held            Decimal // how much longer the holder's slot would have run, in seconds
 
 	_ [4]int64 // used by C only
 }
 
-// A RowReply is the reply of one row, but for its last element, which depends on the kind.
+// A RowReply is the reply of one row without its last element, which depends on the kind.
 type RowReply struct {
 	Limited, Limit, Remaining int64
 	Wait, ResetAfter          Decimal

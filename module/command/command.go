@@ -28,9 +28,9 @@ func Parse(c *Call) {
 	c.Verdict = Parsed
 }
 
-// parseLastWord validates the word behind the rows, which may be left out: max_wait, or tat
-// for CL.REFUND. If the word is wrong, it writes an error, and returns false. A max wait of
-// 0 changes nothing, so it may stand behind any rows.
+// parseLastWord validates the word after the rows, which may be left out: tat for CL.REFUND,
+// and max_wait for CL.RESERVE. If the word is wrong, it writes an error, and returns false. A
+// max wait of 0 changes nothing, so it may follow any rows.
 //
 //go:nosplit
 func (c *Call) parseLastWord() (ok bool) {
@@ -100,7 +100,7 @@ func Decide(c *Call) {
 	}
 }
 
-// verdict is what INFO counts a call as.
+// verdict returns the verdict under which INFO counts the call.
 //
 //go:nosplit
 func (c *Call) verdict(sum call.Summary) uint32 {
@@ -139,7 +139,7 @@ func (c *Call) replyInRows(decided []call.Row, sum call.Summary) {
 		if decision.Wait == sum.Wait {
 			longest = reply
 		}
-		// They are alike if a token is all of the capacity.
+		// The two times are the same if the capacity is one token.
 		reply.ResetAfter = reply.Wait
 		if decision.ResetAfter != decision.Wait {
 			reply.ResetAfter.setSeconds(decision.ResetAfter)
@@ -150,7 +150,7 @@ func (c *Call) replyInRows(decided []call.Row, sum call.Summary) {
 	c.Taken = c.Decided[0].Taken()
 }
 
-// setErrorRow makes errors name the row with this index, if there are several.
+// setErrorRow makes errors name the row with this index if the call has several rows.
 //
 //go:nosplit
 func (c *Call) setErrorRow(index uint) {

@@ -1,4 +1,4 @@
-// A call is answered as the contract says, and an error names what is wrong in one printable line.
+// The answer to a call is the contract's, and an error names what is wrong in one printable line.
 
 package command
 
@@ -15,6 +15,7 @@ import (
 
 	"funnel/internal/call"
 	"funnel/internal/contract"
+	"funnel/slots"
 )
 
 const (
@@ -27,8 +28,8 @@ var operations = map[string]call.Operation{
 	"reserve": call.Reserve, "take": call.Take, "peek": call.Peek, "charge": call.Charge, "refund": call.Refund,
 }
 
-// set makes the call one of these words, as C does. It leaves the fields that Go fills in: they hold numbers of the
-// call before.
+// set fills in the call from words, as C does. It leaves the fields that Go fills in: they hold numbers of the
+// previous call.
 func (c *Call) set(mode contract.Mode, words []string, now int64) {
 	command, _ := contract.CommandOf(words[0])
 	operation, known := operations[command.Operation]
@@ -55,12 +56,55 @@ func (c *Call) set(mode contract.Mode, words []string, now int64) {
 	}
 }
 
-// run makes the two crossings of a command. Get reads a key.
+// run does the two crossings of a command. Get reads a key.
 func run(c *Call, get func(key string) contract.Value) {
 	if Parse(c); c.Verdict == Parsed {
 		c.store(get)
 		Decide(c)
 	}
+}
+
+// store gives values to the keys of a call that was parsed, as C reads them.
+func (c *Call) store(get func(key string) contract.Value) {
+	for i := range c.Length {
+		row := &c.Rows[i]
+		switch value := get(row.Words[0]); {
+		case value.Type == "":
+			row.Stored, row.Slots.State = StoredNothing, slots.State{}
+		case value.Type == "string" && row.Kind != call.Slots:
+			row.Stored, row.String.Stored, row.String.StoredExpiry = StoredOfKind, value.Text, value.Expiry
+		case value.Type == "zset" && row.Kind == call.Slots:
+			row.Stored, row.Slots.State = StoredOfKind, stateOf(value.Scores, row, c.Now/1e6)
+		default:
+			row.Stored = StoredOtherType
+		}
+	}
+}
+
+// stateOf returns the state of a set as C reads it, at an instant in milliseconds.
+func stateOf(scores map[string]float64, row *Row, now int64) (state slots.State) {
+	for member, score := range scores {
+		end := int64(math.MaxInt64)
+		if score < 0x1p63 {
+			end = int64(max(0, math.Ceil(score)))
+		}
+		if score <= float64(now) {
+			continue
+		}
+		state.Running++
+		if member == row.Words[holderWord] {
+			state.Own = end
+			continue
+		}
+		if state.First == 0 || end < state.First {
+			state.First = end
+		}
+		state.Last = max(state.Last, end)
+	}
+	if state.Running > row.Slots.Limit {
+		state.Running = row.Slots.Limit + 1
+	}
+	return state
 }
 
 // errorOf returns the error reply of a call.
@@ -71,10 +115,10 @@ func errorOf(t require.TestingT, c *Call) string {
 	return text
 }
 
-// text returns the digits as C sends them.
+// text returns the text that C sends.
 func (decimal *Decimal) text() string { return string(decimal.Bytes[decimal.Start:decimal.End]) }
 
-// replyOf returns the reply of a call, in the words of the contract.
+// replyOf returns the reply of a call in the form of package contract.
 func replyOf(c *Call) (reply []any) {
 	if c.Form == InSeconds {
 		for _, number := range c.Seconds {
@@ -104,8 +148,8 @@ func replyOf(c *Call) (reply []any) {
 	return reply
 }
 
-// writesOf returns the writes of a call, in the words of the contract: of a set, the holder's member
-// alone, since C finds out the rest when it writes.
+// writesOf returns the writes of a call in the form of package contract. A set has only the holder's member,
+// because C determines the other members when it writes.
 func writesOf(t require.TestingT, c *Call) (writes []contract.Write) {
 	for i := range c.Length {
 		row := &c.Rows[i]
@@ -130,7 +174,7 @@ func writesOf(t require.TestingT, c *Call) (writes []contract.Write) {
 	return writes
 }
 
-// onlyOwn leaves of the sets that the contract writes what Go knows of them.
+// onlyOwn reduces the sets among the writes of the contract to the holder's member.
 func onlyOwn(c *Call, writes []contract.Write) []contract.Write {
 	for i := range c.Length {
 		row := &c.Rows[i]
@@ -146,16 +190,16 @@ func onlyOwn(c *Call, writes []contract.Write) []contract.Write {
 	return writes
 }
 
-// verdicts are what INFO counts the outcomes of the contract as.
+// verdicts has the verdict under which INFO counts each outcome of the contract.
 var verdicts = map[string]uint32{
 	contract.Allowed: Allowed, contract.Later: Allowed, contract.Partly: Allowed,
 	contract.Limited: Limited, contract.Never: Limited,
 	contract.Peeked: Peeked, contract.Charged: Charged, contract.Refunded: Refunded,
 }
 
-// agree returns the property: whatever the words and the keys, the answer of each command is what the
-// contract says, an error is one printable line that fits its buffer, and nothing is allocated on the
-// way. It counts the outcomes that it meets.
+// agree returns the property: for any words and keys, the answer of each command is the contract's, an
+// error is one printable line that fits its buffer, and a call allocates nothing. It counts the outcomes
+// that it meets.
 func agree(met map[string]int) func(t *rapid.T) {
 	return func(t *rapid.T) {
 		now := rapid.OneOf(contract.Between(today, today+3600*second), contract.Between(today, today+3600*second),
@@ -185,7 +229,7 @@ func agree(met map[string]int) func(t *rapid.T) {
 	}
 }
 
-// requireAgreement makes a call after the one before, and returns the name of its outcome.
+// requireAgreement makes a call in a struct that an earlier call has used, and returns the name of its outcome.
 func requireAgreement(t *rapid.T, c *Call, mode contract.Mode, words []string, now int64, get func(string) contract.Value) string {
 	c.set(mode, words, now)
 	run(c, get)
@@ -221,7 +265,7 @@ func TestCommandsAgreeWithTheContract(t *testing.T) {
 	met := map[string]int{}
 	rapid.Check(t, agree(met))
 	for _, outcome := range slices.Concat(contract.Outcomes, contract.SlotsErrors, contract.QuotaErrors) {
-		if outcome != string(contract.ErrArity) { // which C finds
+		if outcome != string(contract.ErrArity) { // C counts the words
 			require.Greater(t, met[outcome], 10, "%q was hardly met: %v", outcome, met)
 		}
 	}

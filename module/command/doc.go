@@ -3,8 +3,8 @@
 // the reply and the writes, or an error.
 //
 // Each kind of row has a file with the same verbs: parse its words, read its state, write
-// its state, reply, and fail. The fifth verb, decide, is the kind's own package's. kind.go
-// calls them by the kind of a row.
+// its state, reply, and fail. kind.go calls them by the kind of a row. The kind's own package
+// decides: gcra, slots or quota.
 //
 // C calls the package like a C function, on the server's own stack, in a file without the Go
 // runtime. docs/go-runtime.md explains how, and what the build refuses: there are no

@@ -3,11 +3,11 @@ package command
 // hasDuplicateKeys writes an error if two rows have the same key. The error names the first
 // row whose key has occurred before.
 //
-// Each byte is compared at most once more than there are keys with the same bytes after
-// it, so the time is linear in the length of all keys, however alike they are. Two keys
-// that differed from the same third key at different places are known to differ; if they
-// differed at the same place, they are compared from there on. Comparing starts at the
-// ends because keys are more likely to begin alike.
+// The time is linear in the length of all keys, however similar the keys are. Two keys that
+// differed from the same third key at different places are known to differ. If they differed
+// at the same place, the comparison goes on from that place. So each byte is compared at most
+// once more than there are keys with the same bytes after it. Comparisons start at the ends,
+// because keys are more likely to begin alike.
 //
 //go:nosplit
 func (c *Call) hasDuplicateKeys() bool {
@@ -22,7 +22,7 @@ func (c *Call) hasDuplicateKeys() bool {
 				continue
 			}
 			later.ComparedWith = uint64(first) + 1
-			// In front of the first byte, at wraps around.
+			// If all bytes are the same, at wraps around to the largest number.
 			start := uint64(len(b)) - 1 - later.Alike
 			at := start
 			for at < uint64(len(a)) && at < uint64(len(b)) && a[at] == b[at] {

@@ -1,4 +1,4 @@
-// A key that is named twice is found, in a time that grows with the length of the call and no faster.
+// A key that is named twice is found, in a time that is linear in the length of the call.
 
 package command
 
@@ -24,8 +24,8 @@ func callOfKeys(keys []string) *Call {
 	return c
 }
 
-// TestDuplicateKeysAreFound among keys that are alike: the error names the first row whose key
-// has come before.
+// TestDuplicateKeysAreFound: in a call of similar keys, the error names the first row whose key an
+// earlier row has.
 func TestDuplicateKeysAreFound(t *testing.T) {
 	for range 5000 {
 		keys, want := make([]string, 1+rand.IntN(MaxRows)), ""
@@ -45,8 +45,8 @@ func TestDuplicateKeysAreFound(t *testing.T) {
 	}
 }
 
-// TestDuplicateKeysTakeLinearTime: of each key, each byte is compared at most once, and one more for each
-// key before it. Comparing each key with each other would compare 63 times as many bytes.
+// TestDuplicateKeysTakeLinearTime: for each key, each byte is compared at most once, and one byte more for each
+// earlier key. Comparing each key with every other key would take 63 times as many comparisons.
 func TestDuplicateKeysTakeLinearTime(t *testing.T) {
 	const length = 1 << 16
 	for name, differ := range map[string]func(key []byte, i int){

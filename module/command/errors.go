@@ -2,7 +2,7 @@ package command
 
 import "funnel/internal/call"
 
-// Error replies, without "ERR ". WRONGTYPE is the text of Redis itself. The errors of packages
+// Error replies, without "ERR ". The text of WRONGTYPE is the one of Redis. The errors of packages
 // gcra, slots and quota name the numbers that are too large together. limiter/funnels.lua repeats all
 // texts; tests compare them with the texts of internal/contract.
 const (
@@ -43,8 +43,8 @@ const (
 // maxShown is how much of a wrong argument an error repeats, in bytes.
 const maxShown = 40
 
-// failStored answers a call when a key holds something else than the row's kind. For a key of
-// another type it replies as the server's own commands do. A sorted set always holds slots.
+// failStored replies with an error because a key does not hold the state of its row's kind. For
+// a key of another type it replies as the server's own commands do. A sorted set is always valid.
 //
 //go:nosplit
 func (c *Call) failStored(index uint) {
@@ -61,13 +61,13 @@ func (c *Call) failStored(index uint) {
 	c.add(wrongType)
 }
 
-// fail answers with an error reply, which names the row if there are several. It returns
-// false for its callers to return in the same line.
+// fail replies with an error, which names the row if the call has several rows. It always
+// returns false, so that a caller can return its result.
 //
 //go:nosplit
 func (c *Call) fail(reason string) bool { return c.failWithCode("ERR ", reason) }
 
-// failWithCode is fail with another first word, which tells programs what to do.
+// failWithCode is fail with another first word, by which programs tell errors apart.
 //
 //go:nosplit
 func (c *Call) failWithCode(code, reason string) bool {
@@ -85,7 +85,7 @@ func (c *Call) failWithCode(code, reason string) bool {
 	return false
 }
 
-// failArgument also shows the argument. It returns false, too.
+// failArgument is fail for a wrong argument, which it adds to the reason.
 //
 //go:nosplit
 func (c *Call) failArgument(reason, argument string) bool {
@@ -115,7 +115,7 @@ func (c *Call) addDecimal(decimal *Decimal) {
 	}
 }
 
-// addQuoted appends an argument, which may hold any bytes, as a short printable text.
+// addQuoted appends an argument as short printable text: the argument may hold any bytes.
 //
 //go:nosplit
 func (c *Call) addQuoted(argument string) {
@@ -133,8 +133,8 @@ func (c *Call) addQuoted(argument string) {
 	}
 }
 
-// addByte appends a byte, and ends the message behind it. Longer text is truncated; no
-// current message is that long.
+// addByte appends a byte, and terminates the message. It leaves out what does not fit; no
+// message of this package is that long.
 //
 //go:nosplit
 func (c *Call) addByte(character byte) {

@@ -7,7 +7,7 @@ import (
 	"funnel/internal/call"
 )
 
-// The words of a funnel behind its key.
+// The words of a funnel after its key.
 const (
 	capacityWord = iota + 1
 	countWord

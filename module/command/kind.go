@@ -5,8 +5,8 @@ import "funnel/internal/call"
 // kindWord is the word of a row that says what its kind is.
 const kindWord = 2
 
-// kindOf returns the kind of a row. A command that does not take a kind reads its word as the
-// count of a funnel, and says that it is none.
+// kindOf returns the kind of a row. If the command does not take that kind, the row counts as a
+// funnel: the error then says that the word is not a count.
 //
 //go:nosplit
 func (c *Call) kindOf(row *Row) call.Kind {
@@ -65,8 +65,8 @@ func (c *Call) parseRow(row *Row, decided *call.Row) (ok bool) {
 	}
 }
 
-// read takes the state from the stored value. It returns false if the key holds something
-// else.
+// read takes the state from the stored value. It returns false if the key does not hold the
+// state of this kind.
 //
 //go:nosplit
 func (row *Row) read(decided *call.Row, now int64) (ok bool) {
@@ -80,7 +80,7 @@ func (row *Row) read(decided *call.Row, now int64) (ok bool) {
 	}
 }
 
-// write has C write the state after the call.
+// write tells C what to write: the state after the call.
 //
 //go:nosplit
 func (row *Row) write(decided *call.Row, now int64) {
@@ -108,8 +108,8 @@ func (row *Row) reply(operation call.Operation, decided *call.Row) {
 	}
 }
 
-// failRow answers with an error of the row's decision. It shows the words that the error is
-// about: each is valid alone, but not all together.
+// failRow replies with the error of the row's decision. It shows the words that the error is
+// about: each word is valid by itself, but together they are not.
 //
 //go:nosplit
 func (c *Call) failRow(err error, row *Row) {

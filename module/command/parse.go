@@ -2,7 +2,7 @@ package command
 
 import "math"
 
-// maxDigits is how many an integer may have. A number of as many fits 64 bits.
+// maxDigits is how many digits an integer may have. Any number of 19 digits fits 64 bits.
 const maxDigits = 19
 
 // parseInteger reads a decimal integer from 0 to 2^63-1, in the form of the server's
@@ -38,7 +38,7 @@ const (
 //go:nosplit
 func parseSeconds(text string) (nanoseconds int64, ok bool) {
 	var seconds uint64
-	length := uint(0) // of the integer, up to one digit too many
+	length := uint(0) // of the integer part, up to one digit too many
 	digits := text[:min(len(text), maxSecondsDigits+1)]
 	for length < uint(len(digits)) {
 		digit := digits[length] - '0'
@@ -65,7 +65,7 @@ func parseSeconds(text string) (nanoseconds int64, ok bool) {
 	return int64(sum), sum <= math.MaxInt64
 }
 
-// parseFraction reads the 1 to 9 digits behind the point as nanoseconds.
+// parseFraction reads the 1 to 9 digits after the point as nanoseconds.
 //
 //go:nosplit
 func parseFraction(digits string) (nanoseconds int64, ok bool) {

@@ -1,4 +1,4 @@
-// A word that is no number of the contract is refused, and the others are read exactly.
+// A word that is not a number of the contract is refused. Numbers are read exactly.
 
 package command
 

@@ -27,7 +27,8 @@ func (c *Call) parseQuota(row *Row, q *quota.Quota) (ok bool) {
 	return true
 }
 
-// usedPrefix precedes the sum that is used in the value of a key. No other kind begins with it.
+// usedPrefix precedes the sum that is used in the value of a key. The value of no other kind begins
+// with it.
 const usedPrefix = "used:"
 
 // readQuota reads the sum that is used, unless the key has expired.
@@ -40,7 +41,7 @@ func (row *Row) readQuota(q *quota.Quota, now int64) (ok bool) {
 	}
 	q.State.Expiry = row.String.StoredExpiry
 	value := row.String.Stored
-	// Byte by byte: to compare strings may need the runtime.
+	// Byte by byte, because a comparison of strings may need the runtime.
 	if len(value) > len(usedPrefix) &&
 		value[0] == 'u' && value[1] == 's' && value[2] == 'e' && value[3] == 'd' && value[4] == ':' {
 		q.State.Used, ok = parseInteger(value[len(usedPrefix):])
@@ -64,7 +65,7 @@ func (row *Row) writeQuota(q *quota.Quota) {
 	row.String.Expiry.setInteger(after.Expiry)
 }
 
-// replyQuota shows when the period ends in which the call was counted.
+// replyQuota shows the end of the period that counted the call.
 //
 //go:nosplit
 func (row *Row) replyQuota(q *quota.Quota) { row.Quota.Until.setSeconds(q.Decision.Until) }
@@ -77,8 +78,8 @@ func (c *Call) failQuota(err error, row *Row) {
 	c.add(row.Words[quantityWord])
 }
 
-// failEnded answers a call for a period that has ended. A client that knows its calendar asks
-// again for the period that runs at the instant that the error names.
+// failEnded replies that the period has ended. The error names the instant of the call: a client
+// with a calendar then asks for the period that runs at that instant.
 //
 //go:nosplit
 func (c *Call) failEnded(index uint) {

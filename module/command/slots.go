@@ -2,7 +2,7 @@ package command
 
 import "funnel/slots"
 
-// The words of slots behind their key.
+// The words of slots after their key.
 const (
 	limitWord = iota + 1
 	_         // SLOTS
@@ -42,7 +42,7 @@ func (row *Row) readSlots(s *slots.Slots) (ok bool) {
 	return row.Stored != StoredOtherType
 }
 
-// writeSlots writes when the holder's slot ends, and removes a slot that was given back.
+// writeSlots writes the end of the holder's slot, and removes a slot that was given back.
 //
 //go:nosplit
 func (row *Row) writeSlots(s *slots.Slots) {
@@ -56,7 +56,7 @@ func (row *Row) writeSlots(s *slots.Slots) {
 	row.Slots.End.setInteger(end)
 }
 
-// replySlots shows how long the holder's slot would have run on.
+// replySlots shows how much longer the holder's slot would have run.
 //
 //go:nosplit
 func (row *Row) replySlots(s *slots.Slots) { row.Slots.Held.setSeconds(s.Decision.Held) }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Does what the entrypoints of the official images do for a server: options or a file
-# alone are for the server, its user gets /data, and it runs as that user. In plain sh,
+# Does what the entrypoints of the official images do: options or a file alone are for the
+# server, the server's user gets /data, and the server runs as that user. It is plain sh,
 # like the entrypoints of the Alpine images.
 
 set -e
@@ -10,7 +10,7 @@ case $1 in
 -* | *.conf) set -- "$server" "$@" ;;
 esac
 
-# Only by its plain name, as in the older Redis images and in Valkey's.
+# Only if the server is called by its plain name, as in older Redis images and in Valkey's.
 if [ "$1" = "$server" ] && [ "$(id -u)" = 0 ]; then
     find . ! -user "$STANDIN" -exec chown "$STANDIN" {} +
     # Busybox's setpriv changes no user; its su leaves no process behind.

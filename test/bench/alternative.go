@@ -9,29 +9,29 @@ import (
 	"funnel/limiter"
 )
 
-// An Alternative is one way to limit a rate, or a command to compare with.
+// An Alternative is a way to limit a rate, or a command to compare it with.
 type Alternative struct {
 	Name        string   // in options and files
 	Title       string   // in tables
 	Yardstick   bool     // limits nothing
 	Peer        bool     // runs in a server of its own, with the other module
-	OnlyCounted bool     // no funnel: only its instructions are counted
-	Scripts     []string // are loaded into the server first
+	OnlyCounted bool     // is not a funnel: only its instructions are counted
+	Scripts     []string // scripts to load into the server before
 
 	// Operation is one call that asks for a token.
 	Operation func(limit Limit) Operation
 }
 
-// exampleTAT is a stored TAT. It has the length of every TAT of this century, and for
-// CL.THROTTLE a key that holds it is an empty funnel.
+// exampleTAT is a stored TAT. It is as long as every TAT of this century, and to CL.THROTTLE a
+// key that holds it is an empty funnel.
 const exampleTAT = "1600000000000000001"
 
-// Alternatives returns all that can be measured, in the order of the tables. Peer names the
-// other module and its version.
+// Alternatives returns all alternatives, in the order of the tables. Peer names the other module
+// and its version.
 func Alternatives(peer string) []Alternative {
 	throttle, reserve := command("CL.THROTTLE"), command("CL.RESERVE")
 	return []Alternative{
-		// Like a funnel: 19 digits, and an expiry that is not reached meanwhile.
+		// Like a funnel: 19 digits, and an expiry after the end of the measurement.
 		{Name: "set", Title: "SET PX", Yardstick: true, Operation: set},
 		{Name: "noop", Title: "a module command that does nothing", Yardstick: true,
 			Operation: plain("BENCH.NOOP", arguments(Roomy)...)},
@@ -58,7 +58,7 @@ func choose(names ...string) []Alternative {
 	return slices.DeleteFunc(Alternatives(""), func(a Alternative) bool { return !slices.Contains(names, a.Name) })
 }
 
-// words makes an operation that has the key after its first words.
+// words makes an operation that has the key after the words before.
 func words(before []string, limited func(int64) bool, after ...string) Operation {
 	return Operation{Limited: limited, Words: func(call Call) []string {
 		return slices.Concat(before, []string{call.Key}, after)
@@ -76,16 +76,16 @@ func arguments(limit Limit) []string {
 	return strings.Fields(fmt.Sprint(limit.Capacity, limit.Count, limit.Period, 1))
 }
 
-// What the first number of a reply says of a call that was limited.
+// The first number of the reply to a limited call is not 0, or is 0.
 func notZero(reply int64) bool { return reply != 0 }
 func isZero(reply int64) bool  { return reply == 0 }
 
-// command takes arguments and replies like CL.THROTTLE.
+// command is a command that takes arguments and replies like CL.THROTTLE.
 func command(name string) func(Limit) Operation {
 	return func(limit Limit) Operation { return words([]string{name}, notZero, arguments(limit)...) }
 }
 
-// floor is a command of marker/marker.c: one replies as an allowed call, one as a limited call.
+// floor is a command of marker/marker.c: one command replies as an allowed call, another as a limited call.
 func floor(limit Limit) Operation {
 	if limit == Narrow {
 		return command("BENCH.LIMIT")(limit)
@@ -93,7 +93,7 @@ func floor(limit Limit) Operation {
 	return command("BENCH.ALLOW")(limit)
 }
 
-// together makes one call of the rows of several. Their keys end in a, b, c and so on.
+// together makes one call of the rows of several calls. Their keys end in a, b, c and so on.
 func together(calls ...func(Limit) Operation) func(Limit) Operation {
 	return func(limit Limit) Operation {
 		return Operation{Limited: notZero, Words: func(call Call) (all []string) {
@@ -106,22 +106,22 @@ func together(calls ...func(Limit) Operation) func(Limit) Operation {
 	}
 }
 
-// quota is a sum of the capacity, until a full funnel would have drained.
+// quota uses 1 of a quota whose limit is the capacity, until a full funnel would have drained.
 func quota(limit Limit) Operation {
 	until := time.Now().Unix() + limit.Capacity*limit.Period/limit.Count
 	return words([]string{"CL.RESERVE"}, notZero, fmt.Sprint(limit.Capacity), "UNTIL", fmt.Sprint(until), "1")
 }
 
-const slotSeconds = "3600" // so long that no slot ends meanwhile
+const slotSeconds = "3600" // no slot ends during the measurement
 
-// takeSlot takes one of as many slots as the capacity says, and gives none back.
+// takeSlot takes a slot and does not give it back. The limit of the slots is the capacity.
 func takeSlot(limit Limit) Operation {
 	return Operation{Limited: notZero, Words: func(call Call) []string {
 		return []string{"CL.RESERVE", call.Key, fmt.Sprint(limit.Capacity), "SLOTS", slotSeconds, call.holder()}
 	}}
 }
 
-// script is a call of the script that clients of other languages load.
+// script calls the script that clients of other languages load.
 func script(limit Limit) Operation {
 	return words([]string{"EVALSHA", hash(limiter.Script()), "1"}, notZero, append([]string{"reserve"}, arguments(limit)...)...)
 }

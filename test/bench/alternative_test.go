@@ -1,4 +1,4 @@
-// Each alternative limits as it says, and measurements count and check the calls.
+// Each alternative limits as it should, and measurements count and check the calls.
 
 package bench
 
@@ -30,7 +30,7 @@ func start(t *testing.T) *Client {
 	return client
 }
 
-// TestAlternativesAllowExactlyTheCapacity at one instant. They leave one key that expires, or three.
+// TestAlternativesAllowExactlyTheCapacity at one instant. The keys of a call, one or three, expire.
 func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 	client := start(t)
 	for _, a := range Alternatives("") {
@@ -51,15 +51,15 @@ func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 	}
 }
 
-// TestFloorDoesWhatTheCommandDoes: what it leaves and replies is as long as what CL.THROTTLE does.
-// A reply that is not what the case wants is an error.
+// TestFloorDoesWhatTheCommandDoes: its value and its reply are as long as those of CL.THROTTLE. A reply that does not
+// match the case is an error.
 func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
 	client := start(t)
 	floors, commands := Cases(choose("floor")), Cases(choose("throttle"))
 	lengths := func(c Case) (lengths []int) {
 		key := keys(c.ID(), 1)[0]
 		client.prepare(c, []string{key})
-		for range 10 { // as many as a key has seen in the middle of what is counted
+		for range 10 { // as many calls as a key has had in the middle of a count
 			client.expect(c, key)
 		}
 		for _, number := range client.Do(servertest.ToAny(c.operation.Words(Call{Key: key}))...).([]any) {
@@ -74,10 +74,10 @@ func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
 	require.NoError(t, client.Err)
 	client.expect(commands[1], "fresh")
 	require.ErrorContains(t, client.Err, "throttle/limited: a call was limited: false")
-	require.Nil(t, client.Do("PING"), "nothing is done after an error")
+	require.Nil(t, client.Do("PING"), "a client does nothing after an error")
 }
 
-// TestCallsAreTimed of redis-benchmark, and from Go.
+// TestCallsAreTimed: calls by redis-benchmark and calls from Go are timed.
 func TestCallsAreTimed(t *testing.T) {
 	s := start(t).Setting
 	all := s.load(Cases(choose("set", "throttle", "slot")))

@@ -25,8 +25,8 @@ const (
 	instructionBlocks = 3 // the middle one is reported: a timer may fire within one
 )
 
-// A Count is the instructions per call of the middle block. Spread is the difference
-// between the blocks, as a share of it.
+// A Count has the instructions per call in the middle block. Spread is the difference
+// between the blocks, as a share of that number.
 type Count struct{ PerCall, Spread float64 }
 
 // Count counts the instructions of cases, in their own server, and returns the counts by
@@ -45,7 +45,7 @@ func (s *Setting) Count(module string, cases []Case, calls int) map[string]Count
 		// The program may be a script that ends in the server, like the scripts of
 		// scripts/servers.sh.
 		"--trace-children=yes", "--trace-children-skip=*/dirname,*/readlink"},
-		// As little as possible besides the commands.
+		// The server does as little as possible besides the commands.
 		"--hz", "1", "--dynamic-hz", "no")
 	defer client.Close()
 
@@ -59,7 +59,7 @@ func (s *Setting) Count(module string, cases []Case, calls int) map[string]Count
 	for _, c := range cases {
 		client.Do("FLUSHALL", "SYNC")
 		client.prepare(c, names)
-		random := rand.New(rand.NewPCG(7, 0)) // the same keys for all
+		random := rand.New(rand.NewPCG(7, 0)) // the same keys for all cases
 		var blocks []float64
 		mark()
 		for range instructionBlocks {

@@ -17,7 +17,7 @@ type Client struct {
 	*Setting
 	server *servertest.Server // nil if it has not started
 	redis  *redis.Client
-	others []*redis.Client // that end with it
+	others []*redis.Client // Close closes them, too
 	calls  int64
 }
 
@@ -90,8 +90,8 @@ func (c *Client) Info(names string) (sum float64) {
 // serverTime matches the seconds that the server's threads worked.
 const serverTime = "used_cpu_user|used_cpu_sys"
 
-// prepare calls every key until it is in a steady state. If funnel lets one call through, redis-cell lets
-// two, and limits the third.
+// prepare calls every key until the key is in a steady state. If funnel allows one call, redis-cell
+// allows two, and limits the third.
 func (c *Client) prepare(cs Case, keys []string) {
 	for _, script := range cs.Scripts {
 		c.Do("SCRIPT", "LOAD", script)
@@ -103,7 +103,7 @@ func (c *Client) prepare(cs Case, keys []string) {
 	}
 }
 
-// batch is how many calls are sent at once, if the number does not matter.
+// batch is how many calls are sent at once if the number does not matter.
 const batch = 128
 
 // expect makes a call on each key, at once, and fails if a reply does not match the name of

@@ -24,13 +24,13 @@ const leaseSpan = 50 * time.Millisecond
 // The limit of calls from Go is so large that no call is limited.
 const goRate, goBurst = 100_000_000, 50_000_000
 
-// A goClient is one way to limit a rate from Go. Its call is allowed, or an error.
+// A goClient is a way to limit a rate from Go. Its call returns an error unless it is allowed.
 type goClient struct {
 	title string
 	call  func(ctx context.Context, key string) error
 }
 
-// goClients measures calls from this process on one key, and on many in Zipf's proportion.
+// goClients measures calls from this process on one key, and on many keys in Zipf's proportion.
 func (s *Setting) goClients() Table {
 	table := Table{Title: "Calls from Go", Columns: []string{"client", "keys", "decisions per second",
 		"ratio to redis_rate", "calls to Redis per second", "p50 µs", "p99 µs", "allocations per decision"}}
@@ -58,8 +58,8 @@ func (s *Setting) goClients() Table {
 	return table
 }
 
-// goClients connects all ways to decide, each with a connection for each goroutine. The last of
-// them is the reference.
+// goClients returns all ways to limit a rate from Go, each with a connection for each goroutine.
+// The last way is the reference.
 func (c *Client) goClients() (clients []goClient) {
 	if c.failed(nil) {
 		return nil
@@ -102,11 +102,11 @@ func allowed(err error, is bool) error {
 
 const (
 	goroutines = 64
-	timedCalls = 64 // of so many calls one is timed
+	timedCalls = 64 // one call in 64 is timed
 	zipfKeys   = 1000
 )
 
-// goRound lets goroutines call for a round, the first keys most often.
+// goRound lets goroutines call for one round. They call the first keys most often.
 func (c *Client) goRound(client goClient, keys []string) (result round) {
 	latencies, calls, errs := make([][]float64, goroutines), make([]int, goroutines), make([]error, goroutines)
 	var over atomic.Bool
@@ -146,7 +146,7 @@ func (c *Client) goRound(client goClient, keys []string) (result round) {
 	return result
 }
 
-// limiterCalls matches how many calls of the commands and of scripts the server counted.
+// limiterCalls matches the server's counts of calls of our commands and of scripts.
 const limiterCalls = `cmdstat_(?:cl\.\w+|eval\w*):calls`
 
 // allocated returns how many objects this process has allocated.

@@ -10,25 +10,25 @@ import (
 	"strings"
 )
 
-// The regression guard compares ratios, because the same version of Redis, compiled by
-// somebody else, executes a few percent more or fewer instructions everywhere:
+// The regression guard compares ratios, because another build of the same version of Redis
+// executes a few percent more or fewer instructions everywhere:
 //
-//   - to commands of the server, with those in instructions.txt for its version, which a
-//     person has committed; other versions do different work and are not judged;
-//   - to the floor (marker/marker.c), on all servers: any cost above it is funnel's own;
-//   - of CL.RESERVE and CL.TAKE to CL.THROTTLE, on all servers.
+//   - ratios to commands of the server, with the ratios that are committed for its version
+//     in instructions.txt; other versions do different work and are not judged;
+//   - ratios to the floor (marker/marker.c), on all servers: a cost above it is funnel's own;
+//   - ratios of CL.RESERVE and CL.TAKE to CL.THROTTLE, on all servers.
 //
 //go:embed instructions.txt
 var committedText string
 
 const (
 	guardTolerance = 0.03 // counts repeat to within 0.5%, and compilers differ by as much
-	guardRuns      = 3    // a call has become more expensive only if it is in all of them
+	guardRuns      = 3    // a call has become more expensive only if all runs say so
 )
 
 // guarded are the ratios that the guard compares. An allowed call writes a key with an
-// expiry, like SET; a limited one replies five integers, like the noop. Most is the
-// largest ratio allowed; if it is 0, the committed one counts.
+// expiry, like SET; a limited call replies five integers, like the noop. Most is the
+// largest ratio that is accepted; if it is 0, the committed ratio counts.
 var guarded = []struct {
 	id, yardstick string
 	most          float64

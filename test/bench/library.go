@@ -12,8 +12,8 @@ import (
 	"funnel/limiter"
 )
 
-// byLibrary is an alternative that sends what a library for Go sends. Libraries do not export
-// their scripts, so a call of allow is recorded.
+// byLibrary is an alternative that sends the same command as a library for Go. Libraries do not
+// export their scripts, so a call of allow is recorded.
 func byLibrary(name, title string, allow func(*redis.Client, Limit) error, limited func(int64) bool) Alternative {
 	return Alternative{Name: name, Title: title, Scripts: record(allow, Roomy)[1:2],
 		Operation: func(limit Limit) Operation {

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	memoryKeys  = 100_000 // that the growth of the server is spread over
+	memoryKeys  = 100_000 // how many keys the server's growth is divided by
 	memoryCalls = 100     // on a busy key
 )
 
@@ -20,7 +20,7 @@ func (s *Setting) memory() Table {
 	}
 	reference := 0.0
 	for _, c := range Cases(s.Alternatives()) {
-		// These store what others of funnel store.
+		// These store the same values as the other rows.
 		left := slices.Contains([]string{"reserve", "take", "reserve3", "complete-script"}, c.Name)
 		if left || c.OnlyCounted || c.Case == "limited" || c.Yardstick && c.Name != Reference {
 			continue
@@ -41,7 +41,7 @@ func (s *Setting) memoryOf(c Case) (usage, growth float64) {
 	defer client.Close()
 	names := keys("key:", memoryKeys)
 	client.prepare(c, names[:1])
-	// The first pass is not counted: it makes buffers and tables that stay.
+	// The first pass does not count: it makes buffers and tables that stay.
 	for range 2 {
 		client.Do("FLUSHALL", "SYNC")
 		before := client.Info("used_memory")

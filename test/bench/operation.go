@@ -11,8 +11,8 @@ type Limit struct{ Capacity, Count, Period int64 }
 
 // The two limits of all load leak slowly: no key expires between two calls.
 var (
-	Roomy  = Limit{Capacity: 700_000, Count: 1, Period: 6} // never reached while we measure
-	Narrow = Limit{Capacity: 1, Count: 1, Period: 600_000} // reached by the first call
+	Roomy  = Limit{Capacity: 700_000, Count: 1, Period: 6} // no measurement reaches it
+	Narrow = Limit{Capacity: 1, Count: 1, Period: 600_000} // the first call reaches it
 )
 
 // A Call holds the differences between calls: the key, of 16 bytes, and a number that occurs once per client.
@@ -29,8 +29,8 @@ type Operation struct {
 	// Words are the words of a call.
 	Words func(Call) []string
 
-	// Limited reads the reply: the integer that it is, or that an array begins with; 0 for any
-	// other reply. Nil: nothing is limited.
+	// Limited reports whether a reply is one to a limited call. Its argument is the reply if that is
+	// an integer, the first integer of an array, or else 0. If Limited is nil, no call is limited.
 	Limited func(reply int64) bool
 }
 
@@ -42,8 +42,8 @@ func (o Operation) limited(reply any) bool {
 	return o.Limited != nil && o.Limited(number)
 }
 
-// A Case is a call that is measured: an alternative and one outcome.
-// Case is "allowed", "limited", or empty for plain commands.
+// A Case is a call that is measured: an alternative with one outcome. Case is "allowed",
+// "limited", or empty for a command that limits nothing.
 type Case struct {
 	Alternative
 	Case      string

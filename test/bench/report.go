@@ -15,7 +15,7 @@ type Table struct {
 	Rows    [][]string
 }
 
-// set fills a cell of a row, which is appended if it is new.
+// set fills a cell of a row, and appends the row if it is new.
 func (t *Table) set(row string, column int, text string) {
 	for _, cells := range t.Rows {
 		if cells[0] == row {

@@ -1,6 +1,6 @@
 // Package bench measures what CL.THROTTLE costs, and compares it in the same run with
-// other ways to limit a rate with a Redis or Valkey server. Tests check that each limits
-// as it should, and every measurement checks replies.
+// other ways to limit a rate with a Redis or Valkey server. Tests check that each way
+// limits as it should, and every measurement checks replies.
 package bench
 
 import (
@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// A Setting is shared by all measurements. After an error, which Err holds, they do
-// nothing.
+// A Setting is shared by all measurements. Once Err holds an error, they do nothing.
 type Setting struct {
 	Ctx    context.Context
 	Err    error
@@ -27,7 +26,7 @@ type Setting struct {
 	Marker string // from BuildMarker
 
 	Rounds int           // of each case whose time is measured
-	Round  time.Duration // about how long one of them is
+	Round  time.Duration // about how long one round takes
 
 	// Progress receives a line for each step.
 	Progress func(format string, arguments ...any)
@@ -35,7 +34,7 @@ type Setting struct {
 	server, peer string // with their versions, from Describe
 }
 
-// failed keeps an error, if it is the first, and reports whether there has been one.
+// failed keeps the first error, and reports whether there has been an error.
 func (s *Setting) failed(err error) bool {
 	s.Err = cmp.Or(s.Err, err, s.Ctx.Err())
 	return s.Err != nil
@@ -51,7 +50,7 @@ const (
 	sentAtOnce = 16    // calls that share reads and writes of the socket
 )
 
-// Parts are the measurements, each a table of this name in documents.
+// Parts are the measurements. Each fills the table of its name in documents.
 var Parts = []struct {
 	Name    string
 	Measure func(*Setting) Table

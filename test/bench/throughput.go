@@ -11,7 +11,7 @@ import (
 	"funnel/internal/servertest"
 )
 
-// The load that redis-benchmark sends: so many connections, and keys that it picks at random.
+// The load of redis-benchmark: its connections, and the keys from which it picks at random.
 const loadClients, loadKeys = 8, 1000
 
 // A loaded case is sent by redis-benchmark.
@@ -19,8 +19,8 @@ type loaded struct {
 	Case
 	contestant
 	client   *Client
-	prefix   string // of its keys: the cases on a server do not share any
-	requests int    // that fill a round
+	prefix   string // of its keys: the cases on a server do not share keys
+	requests int    // how many requests fill a round
 }
 
 // throughput has a row for each alternative: calls per second of connections that send many
@@ -70,8 +70,8 @@ func (s *Setting) load(cases []Case) (all []*loaded) {
 	return all
 }
 
-// send sends one round. Redis-benchmark stops at an error reply, but does not read other
-// replies: calls before and after the round are checked instead.
+// send sends one round. Redis-benchmark stops at an error reply, but does not check other
+// replies. So send makes calls before and after the round, and checks these.
 func (l *loaded) send() (result round) {
 	some := keys(l.prefix, 16)
 	l.client.expect(l.Case, some...)
@@ -79,7 +79,7 @@ func (l *loaded) send() (result round) {
 	if l.client.failed(nil) {
 		return result
 	}
-	// It is in the server's folder: redis-benchmark, or valkey-benchmark.
+	// The program is in the server's folder: redis-benchmark, or valkey-benchmark.
 	program := strings.TrimSuffix(servertest.Program(), "-server") + "-benchmark"
 	words := strings.Fields(fmt.Sprint("--csv -p ", l.client.server.Port, " -c ", loadClients, " -P ", sentAtOnce,
 		" -r ", loadKeys, " -n ", l.requests))

@@ -4,20 +4,11 @@ package command_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
-	"testing"
 
 	"funnel/internal/contract"
-	"funnel/internal/servertest"
 )
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	servertest.EndShared()
-	os.Exit(code)
-}
 
 const (
 	funnel = "key capacity count period quantity"
@@ -34,30 +25,30 @@ var commands = []command{
 	{"cl.refund", row + " [" + row + " ...] [tat]", "write fast", [4]int{-6, 1, -2, 5}, contract.ErrTAT},
 }
 
-// A command has what COMMAND DOCS and COMMAND INFO say. The tests derive from that what it has to
-// accept, and who may call it.
+// A command is what COMMAND DOCS and COMMAND INFO say about it. From that, the tests derive the calls
+// that it must accept, and who may make them.
 type command struct {
 	name, syntax, flags string
 	positions           [4]int         // arity, first key, last key, step
-	without             contract.Error // other commands reply this error, and this command never does
+	without             contract.Error // an error of other commands that this command never replies
 }
 
 func (c command) is(flag string) bool { return slices.Contains(strings.Fields(c.flags), flag) }
 
-// most returns how many rows a call may have. A row asks for tokens of a funnel, a slot, or a part of a quota.
-func (c command) most() int {
+// maxRows returns how many rows a call may have.
+func (c command) maxRows() int {
 	if strings.Contains(c.syntax, "...") {
 		return 64
 	}
 	return 1
 }
 
-// sound replaces the words of a syntax by values of a call that is allowed.
+// sound replaces the words of a syntax by the values of a call that is allowed.
 var sound = strings.NewReplacer("capacity", "2", "count", "1", "period", "1000", "quantity", "1", "max_wait", "0", "tat", "0",
 	"limit", "2", "ttl", "1000", "holder", "me", "until", "5000000000", "(", "", ")", "")
 
-// calls returns a call for each form of the command: for a token of each key, a slot, or a quota; each
-// without the words that may be left out, and with them.
+// calls returns a call of these keys for each kind of row that the command takes, without its optional
+// words, and another one with them.
 func (c command) calls(keys ...string) (lines []string) {
 	parts := strings.Split(strings.TrimSuffix(c.syntax, "]"), " [")
 	for form := range strings.SplitSeq(parts[0], "|") {

@@ -1,4 +1,4 @@
-// What servers say of the commands: words, flags, keys and permissions.
+// What servers say about the commands: words, flags, keys and permissions.
 
 package command_test
 
@@ -14,7 +14,7 @@ import (
 )
 
 func TestCommandsAreDescribed(t *testing.T) {
-	_, client := servertest.Shared(t)
+	client := servertest.StartClient(t)
 	known := []string{"write", "readonly", "denyoom", "fast", "movablekeys", "admin", "blocking", "noscript"}
 	for _, c := range commands {
 		info := client.Command(t.Context()).Val()[c.name]
@@ -22,7 +22,7 @@ func TestCommandsAreDescribed(t *testing.T) {
 		flags := slices.DeleteFunc(slices.Clone(info.Flags), func(flag string) bool { return !slices.Contains(known, flag) })
 		require.ElementsMatch(t, strings.Fields(c.flags), flags, c.name)
 		positions := [4]int{int(info.Arity), int(info.FirstKeyPos), int(info.LastKeyPos), int(info.StepCount)}
-		if !servertest.Since7(t) { // a module cannot tell the arity, nor the rest
+		if !servertest.Since7(t) { // a module cannot describe its commands
 			require.Equal(t, c.positions[1:], positions[1:], c.name)
 			continue
 		}
@@ -30,7 +30,7 @@ func TestCommandsAreDescribed(t *testing.T) {
 		docs := client.Do(t.Context(), "command", "docs", c.name).Val().(map[any]any)[c.name].(map[any]any)
 		require.NotEmpty(t, docs["summary"], c.name)
 		require.Equal(t, "0.1.0", docs["since"], c.name)
-		require.Contains(t, docs["complexity"], map[bool]string{true: "O(N)", false: "O(1)"}[c.most() > 1], c.name)
+		require.Contains(t, docs["complexity"], map[bool]string{true: "O(N)", false: "O(1)"}[c.maxRows() > 1], c.name)
 		require.Equal(t, c.syntax, syntaxOf(docs["arguments"]), c.name)
 	}
 }
@@ -65,13 +65,13 @@ func syntaxOf(arguments any) string {
 	return strings.Join(words, " ")
 }
 
-// TestKeysAreFound: servers find the keys of a call, and how the call uses them.
+// TestKeysAreFound: servers know the keys of a call, and how the call uses them.
 func TestKeysAreFound(t *testing.T) {
-	_, client := servertest.Shared(t)
+	client := servertest.StartClient(t)
 	for _, c := range commands {
 		access := map[bool]string{true: "RO access", false: "RW access update"}[c.is("readonly")]
 		for _, count := range []int{1, 2, 3, 64} {
-			keys := keyNames(min(count, c.most()))
+			keys := keyNames(min(count, c.maxRows()))
 			for _, line := range c.calls(keys...) {
 				require.Equal(t, strings.Join(keys, " "), servertest.Call(t, client, "command getkeys "+line), line)
 				if servertest.Since7(t) {
@@ -83,12 +83,12 @@ func TestKeysAreFound(t *testing.T) {
 	}
 }
 
-// TestUsersNeedPermission: users need permission for the command and to write every key. CL.PEEK needs
-// permission to read. Rules for the built-in categories apply if a module can join these, and rules
-// for the module's own category if a module can add one (Redis 7.4, Valkey 8). In Redis 7.0 and
-// before, a module joins no category, so a rule for a category forbids nothing.
+// TestUsersNeedPermission: users need permission for the command, and permission to write every key, or
+// to read it for CL.PEEK. Rules for built-in categories apply if commands of modules can be in these.
+// Rules for the module's own category apply if a module can add one (Redis 7.4, Valkey 8). In Redis 7.0
+// and before, no command of a module is in a category, so a rule for a category forbids nothing.
 //
-// The first load fails: the server refuses an unknown setting after OnLoad, and unloads the module.
+// The first load fails: the server finds an unknown setting after OnLoad, and unloads the module.
 // The module has to allow that, or Redis 8 ends itself.
 func TestUsersNeedPermission(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,7 @@ func TestUsersNeedPermission(t *testing.T) {
 	if !slices.Contains(strings.Fields(servertest.Call(t, admin, "acl cat")), "throttle") {
 		delete(rules, "+@throttle ~*")
 	}
-	if servertest.Since7(t) { // before, a permission for a key is one to read and to write it
+	if servertest.Since7(t) { // before, a permission for a key covers reading and writing
 		rules[all+" %R~user:*"], rules[all+" %W~user:*"], rules[all+" %RW~user:*"] = names("readonly"), nil, names("")
 	}
 	for rule, allowed := range rules {
@@ -131,7 +131,7 @@ func TestUsersNeedPermission(t *testing.T) {
 	app := server.ClientOfUser(t, all+" ~user:*")
 	for _, c := range commands {
 		for _, keys := range [][]string{{"admin:1", "user:1"}, {"user:1", "admin:1"}} {
-			if c.most() > 1 {
+			if c.maxRows() > 1 {
 				require.Contains(t, servertest.Try(app, c.calls(keys...)[0]), "NOPERM", "%s of %s", c.name, keys)
 			}
 		}

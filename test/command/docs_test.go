@@ -1,5 +1,5 @@
-// docs/commands.md, docs/alternatives.md and docs/recipes.md show what servers reply. The first has every error and
-// every field of INFO.
+// docs/commands.md, docs/alternatives.md and docs/recipes.md show the replies of servers. docs/commands.md has every
+// error and every field of INFO.
 
 package command_test
 
@@ -26,10 +26,10 @@ func commandsPage(t *testing.T) string { return page.Read(t, "../../docs/command
 func TestDocs(t *testing.T) {
 	for name, least := range map[string]int{"commands.md": 20, "alternatives.md": 20, "recipes.md": 12} {
 		t.Run(name, func(t *testing.T) {
-			ran := 0
+			server, ran := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)}), 0
 			for _, block := range page.Blocks(t, "../../docs/"+name) {
 				if kind, _, _ := strings.Cut(block.Mark, ": "); kind != "not run" {
-					ran += runTranscript(t, block)
+					ran += runTranscript(t, server, block)
 				}
 			}
 			require.Greater(t, ran, least)
@@ -40,12 +40,15 @@ func TestDocs(t *testing.T) {
 // brackets are optional in replies on one line.
 var brackets = strings.NewReplacer("[", "", "]", "")
 
-// runTranscript returns how many commands it has run. A prompt without a name shows a reply as redis-cli does in a
-// terminal, others show it on one line. Commands of the prompt redis are the server's own. It expires keys by a clock
-// that a test cannot set: its keys expire sooner instead. Other software is not asked.
-func runTranscript(t *testing.T, block page.Block) (ran int) {
-	server, client := servertest.Shared(t)
-	clock, wire, now, asked := servertest.ClockOf(client), server.Wire(t), servertest.Epoch, ""
+// runTranscript returns how many commands it has run. After a prompt without a name, the reply is as redis-cli shows
+// it in a terminal; after another prompt, it is on one line. After the prompt redis come the server's own commands. The
+// server expires their keys by a clock that a test cannot set: the keys expire sooner instead. Commands for other
+// software are left out.
+func runTranscript(t *testing.T, server *servertest.Server, block page.Block) (ran int) {
+	client, wire, now, asked := server.Client(t), server.Wire(t), servertest.Epoch, ""
+	clock := servertest.ClockOf(client)
+	clock.Set(t, now)
+	require.NoError(t, client.FlushAll(t.Context()).Err())
 	for _, entry := range parseTranscript(block.Text) {
 		if entry.step == "" {
 			asked = entry.prompt
@@ -83,16 +86,16 @@ func runTranscript(t *testing.T, block page.Block) (ran int) {
 
 func TestDocsHaveEveryError(t *testing.T) {
 	all := slices.Concat(contract.Outcomes, contract.SlotsErrors, contract.QuotaErrors)
-	for _, outcome := range append(all, string(contract.ErrCount.Of(2)), "ERR capacity must be an integer from 1 to "+most+", not '0': for") {
-		if outcome[0] <= 'Z' { // the others are no errors
+	for _, outcome := range append(all, string(contract.ErrCount.Of(2)), "ERR capacity must be an integer from 1 to "+maxInt+", not '0': for") {
+		if outcome[0] <= 'Z' { // an error: the names of other outcomes are in lower case
 			require.True(t, strings.Contains(commandsPage(t), strings.TrimPrefix(outcome, "ERR ")), "docs/commands.md has no %q", outcome)
 		}
 	}
 }
 
-// TestDocsHaveEveryFieldOfInfo: the page has the fields of INFO, and no others.
+// TestDocsHaveEveryFieldOfInfo: the page has all fields of INFO, and no other fields.
 func TestDocsHaveEveryFieldOfInfo(t *testing.T) {
-	_, client := servertest.Shared(t)
+	client := servertest.StartClient(t)
 	info, err := client.Info(t.Context(), "funnel").Result()
 	require.NoError(t, err)
 	_, table, found := strings.Cut(commandsPage(t), "## INFO\n")

@@ -1,4 +1,4 @@
-// Clients and operators see what a call did, and nothing else: by WATCH, keyspace events, the
+// Clients and operators see what a call has written, and nothing else: by WATCH, keyspace events, the
 // append-only file and INFO.
 
 package command_test
@@ -16,13 +16,14 @@ import (
 	"funnel/internal/servertest"
 )
 
-// effects says for each call what it writes, in that order, and how INFO counts it.
+// effects has calls, the writes of each call in their order, and how INFO counts the call.
 //
 // Before each call, funnel one holds 1 token of 3, and funnel two holds 2 of 3. The holder a has a slot of busy for
-// 30 seconds, and 1 of 3 of the quota month is used, whose key expires at +90000. The key new does not exist. If a
-// call has several lines, the last one is the call, and the others come from other clients.
+// 30 seconds. 1 of 3 of the quota month is used, and its key expires at +90000. The key new does not exist. If a
+// call has several lines, the last line is the call, and the lines before it are commands of other clients.
 //
-// A write of a funnel or a quota is its key: the command is SET or DEL. A write of slots is the command.
+// The write of a funnel or a quota is given by its key: the command is SET or DEL. The write of slots is given by its
+// commands.
 var effects = []struct{ name, call, writes, counted string }{
 	{"taken", "cl.throttle one 3 1 1", "one", "allowed"},
 	{"does not fit", "cl.throttle two 3 1 1 2", "", "limited"},
@@ -92,8 +93,8 @@ var effects = []struct{ name, call, writes, counted string }{
 	{"no ttl", "cl.reserve busy 1 SLOTS 0 a", "", "errors"},
 }
 
-// TestEffects requires that the keys that a call writes are seen in the order of the call. A write of
-// a funnel is a SET with PXAT, or a DEL. INFO counts the call by its outcome.
+// TestEffects requires that clients and files see the writes of each call in their order, and nothing else,
+// and that INFO counts the call by its outcome.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.WithLog(servertest.DebugModule(t), "always",
@@ -153,7 +154,7 @@ func TestEffects(t *testing.T) {
 }
 
 // written returns the commands in the append-only file and the keyspace events of a call with these
-// writes, which are as in effects.
+// writes, which have the form of effects.
 func written(t *testing.T, client *redis.Client, writes string) (commands, events []string) {
 	slots := ""
 	for write := range strings.SplitSeq(withInstants(writes), ", ") {
@@ -182,7 +183,7 @@ func written(t *testing.T, client *redis.Client, writes string) (commands, event
 
 var eventOf = map[string]string{"ZADD": "zadd", "ZREM": "zrem", "ZREMRANGEBYRANK": "zremrangebyrank", "PEXPIREAT": "expire", "PERSIST": "persist"}
 
-// logged returns the commands of one call as the append-only file has them.
+// logged returns the commands of one call in the form of the append-only file.
 func logged(t *testing.T, commands []string) string {
 	if servertest.Since7(t) && len(commands) > 1 {
 		commands = slices.Concat([]string{"MULTI"}, commands, []string{"EXEC"})
@@ -213,8 +214,8 @@ func drain(t *testing.T, client *redis.Client, subscription *redis.PubSub) (even
 }
 
 // TestFunnelsThatHaveExpiredWhenTheyAreStoredAreLoggedInOrder: if the clock steps back during a call,
-// the server may delete at once what the call has stored, by the time at which the call began. Its log
-// and its replicas get both in that order. Otherwise they would keep a key that the server lacks.
+// the server may delete the key at once, by the time at which the call began. Its log and its replicas
+// get the write before the deletion. Otherwise they would keep a key that the server lacks.
 func TestFunnelsThatHaveExpiredWhenTheyAreStoredAreLoggedInOrder(t *testing.T) {
 	server := servertest.Start(t, servertest.WithLog(servertest.DebugModule(t), "no"))
 	ctx, client := t.Context(), server.Client(t)

@@ -1,5 +1,5 @@
-// Each error has its full text here, and changes nothing. TestCommandsAgreeWithTheContract tries more values that
-// are no funnels.
+// Each error has its full text here, and changes nothing. TestCommandsAgreeWithTheContract tries more values of
+// keys.
 
 package command_test
 
@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	most    = "9223372036854775807"  // the largest integer of 64 bits
-	century = "9223372036.854775807" // as many nanoseconds, in seconds: almost three centuries
+	maxInt  = "9223372036854775807"  // the largest integer of 64 bits
+	century = "9223372036.854775807" // the same number of nanoseconds in seconds: almost three centuries
 )
 
 // requireRefused requires the error of a call, and that it changes nothing.
@@ -30,14 +30,14 @@ func requireRefused(t *testing.T, client *redis.Client, want string, words ...an
 	require.Equal(t, dirty, servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save"))
 }
 
-// TestErrors makes each error by a call of one row, and by a call of eleven rows whose tenth is wrong.
+// TestErrors provokes each error by a call of one row, and by a call of eleven rows of which the tenth is wrong.
 // Commands that take one row take no slots, and CL.THROTTLE takes no quotas. The fuzzer tries all numbers of words.
 func TestErrors(t *testing.T) {
-	_, client := servertest.Shared(t)
+	client, _ := servertest.StartWithClock(t)
 	require.NoError(t, client.RPush(t.Context(), "list", "a").Err())
-	require.NoError(t, client.MSet(t.Context(), "word", "abc", "funnel", 1, "full", "used:"+most, "none", "used:0").Err())
-	require.NoError(t, client.Do(t.Context(), "zadd", "slots", most, "a").Err())
-	nine := " " // rows that are right
+	require.NoError(t, client.MSet(t.Context(), "word", "abc", "funnel", 1, "full", "used:"+maxInt, "none", "used:0").Err())
+	require.NoError(t, client.Do(t.Context(), "zadd", "slots", maxInt, "a").Err())
+	nine := " " // rows without an error
 	for row := range 9 {
 		nine += fmt.Sprint(row, " 2 1 1 1 ")
 	}
@@ -46,22 +46,22 @@ func TestErrors(t *testing.T) {
 		begins contract.Error
 		ends   string
 	}{
-		{"k 1.5 1 1 1", contract.ErrCapacity, "1 to " + most + ", not '1.5'"},
-		{"k 0 1 1 1", contract.ErrCapacity, "1 to " + most + ", not '0'"},
+		{"k 1.5 1 1 1", contract.ErrCapacity, "1 to " + maxInt + ", not '1.5'"},
+		{"k 0 1 1 1", contract.ErrCapacity, "1 to " + maxInt + ", not '0'"},
 		{"k 2 0 1 1", contract.ErrCount, ", not '0'"},
 		{"k 2 ~\x1f\x7f漏 1 1", contract.ErrCount, ", not '~?????'"},
 		{"k 2 " + strings.Repeat("9", 40) + " 1 1", contract.ErrCount, ", not '" + strings.Repeat("9", 40) + "'"},
 		{"k 2 1 0 1", contract.ErrPeriod, ", not '0'"},
 		{"k 2 1 1 -1", contract.ErrQuantity, ", not '-1'"},
 		{"k 2 1000000001 1 1", contract.ErrEmissionInterval, ": got capacity 2, count 1000000001, period 1, quantity 1"},
-		{"k " + most + " 1 1 1", contract.ErrTolerance, ": got capacity " + most + ", count 1, period 1, quantity 1"},
-		{"k 2 1 1 " + most, contract.ErrIncrement, ": got capacity 2, count 1, period 1, quantity " + most},
+		{"k " + maxInt + " 1 1 1", contract.ErrTolerance, ": got capacity " + maxInt + ", count 1, period 1, quantity 1"},
+		{"k 2 1 1 " + maxInt, contract.ErrIncrement, ": got capacity 2, count 1, period 1, quantity " + maxInt},
 		{"list 2 1 1 1", contract.ErrType, ""},
 		{"slots 2 1 1 0", contract.ErrType, ""},
 		{"word 2 1 1 0", contract.ErrFunnel, ""},
 		{"k 1 1 " + century + " 1", contract.ErrTAT, ": got capacity 1, count 1, period " + century + ", quantity 1"},
 		{"k -1 slots 0 a", contract.ErrLimit, ", not '-1'"},
-		{"k " + most + "0 Slots 1 a", contract.ErrLimit, ", not '" + most + "0'"},
+		{"k " + maxInt + "0 Slots 1 a", contract.ErrLimit, ", not '" + maxInt + "0'"},
 		{"k 2 SLOTS 0.000999999 a", contract.ErrTTL, ", not '0.000999999'"},
 		{"k 2 SLOTS 1e3 a", contract.ErrTTL, ", not '1e3'"},
 		{"k 2 SLOTS 1 " + strings.Repeat("h", 256), contract.ErrHolder, ", not '" + strings.Repeat("h", 40) + "' and more"},
@@ -87,7 +87,7 @@ func TestErrors(t *testing.T) {
 		for _, command := range commands {
 			isSlots := strings.Contains(strings.ToUpper(c.funnel), " SLOTS ")
 			isQuota := strings.Contains(strings.ToUpper(c.funnel), " UNTIL ")
-			never := c.begins == command.without || isSlots && command.most() == 1 || isQuota && command.name == "cl.throttle"
+			never := c.begins == command.without || isSlots && command.maxRows() == 1 || isQuota && command.name == "cl.throttle"
 			never = never || c.begins == contract.ErrUsed && command.name != "cl.charge"
 			never = never || (c.begins == contract.ErrEnd || c.begins == contract.ErrEnded) && command.name == "cl.refund"
 			if never {
@@ -98,7 +98,7 @@ func TestErrors(t *testing.T) {
 				ends += ": for clients of redis-cell, whose argument is one less than the limit, load the module with 'compat redis-cell'"
 			}
 			requireRefused(t, client, string(c.begins)+ends, servertest.Words(command.name+" "+c.funnel)...)
-			if command.most() > 1 {
+			if command.maxRows() > 1 {
 				line := command.name + nine + c.funnel + " last 2 1 1 1"
 				requireRefused(t, client, string(c.begins.Of(10))+c.ends, servertest.Words(line)...)
 			} else {
@@ -111,7 +111,7 @@ func TestErrors(t *testing.T) {
 		if command.name == "cl.throttle" {
 			requireRefused(t, client, string(contract.ErrCount)+", not 'UNTIL'", command.name, "k", 2, "UNTIL", 5000000000, 1)
 		}
-		for _, call := range command.calls(keyNames(command.most())...) {
+		for _, call := range command.calls(keyNames(command.maxRows())...) {
 			require.NotContains(t, servertest.Try(client, call), "wrong number")
 			want := "ERR wrong number of arguments for '" + command.name + "' command"
 			requireRefused(t, client, want, servertest.Words(call+" k 2 1 1 1")...)
@@ -119,21 +119,21 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestBadArgumentsLeaveTheKeyAlone: a call with a wrong argument does not open its key, which would
-// delete the key if it has expired.
+// TestBadArgumentsLeaveTheKeyAlone: a call with a wrong argument does not open its key. Opening a key that
+// has expired would delete the key.
 func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
-	_, client := servertest.Shared(t)
+	client, _ := servertest.StartWithClock(t)
 	ctx := t.Context()
 	require.NoError(t, client.Do(ctx, "debug", "set-active-expire", 0).Err())
 	defer client.Do(ctx, "debug", "set-active-expire", 1)
 	require.NoError(t, client.Set(ctx, "key", 1, time.Millisecond).Err())
 	time.Sleep(2 * time.Millisecond)
 	for _, c := range commands {
-		for _, bad := range []string{"15 1", "x 1 1 1", "15 x 1 1", "15 1 x 1", "15 1 1 x", "15 1000000001 1 1", most + " 1 1 1", "-1 SLOTS 1 a", "1 UNTIL 1 x"} {
+		for _, bad := range []string{"15 1", "x 1 1 1", "15 x 1 1", "15 1 x 1", "15 1 1 x", "15 1000000001 1 1", maxInt + " 1 1 1", "-1 SLOTS 1 a", "1 UNTIL 1 x"} {
 			require.Regexp(t, "^ERR ", servertest.Try(client, c.name+" key "+bad))
 		}
 	}
 	require.EqualValues(t, 1, client.DBSize(ctx).Val())
 	servertest.Call(t, client, "cl.throttle key 15 30 60 0")
-	require.Zero(t, client.DBSize(ctx).Val(), "a call that is fine finds it expired")
+	require.Zero(t, client.DBSize(ctx).Val(), "a call without an error finds it expired")
 }

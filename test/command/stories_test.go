@@ -1,5 +1,5 @@
-// What each command replies and stores, call after call, to the nanosecond of the machine's clock: a TAT,
-// with an expiry to match. The fuzzer of test/model has values of other writers, in any encoding.
+// What each command replies and stores, call after call, to the nanosecond. The fuzzer of test/model also has
+// values that other commands have written, in any encoding.
 
 package command_test
 
@@ -23,7 +23,7 @@ import (
 	"funnel/limiter"
 )
 
-// A step of a story is a call at an instant, and what comes of it.
+// A step of a story is a call at an instant, its reply, and the state after it.
 type step struct {
 	at    string // after the first instant
 	call  string
@@ -33,8 +33,8 @@ type step struct {
 
 const late = "late=1422479h47m16.854775807s" // 2^63-1 nanoseconds after 1970
 
-// stories are the rows of the contract. Unless they say otherwise, a funnel holds two
-// tokens and leaks one in a second.
+// stories are sequences of calls, with the replies of the contract. Most funnels hold two tokens and
+// leak one in a second.
 var stories = map[string][]step{
 	"throttle takes what fits, or says when it will": {
 		{"0s", "cl.throttle k 10 1 1 4", "0 10 6 -1 4", "k=4s"},
@@ -162,7 +162,7 @@ var stories = map[string][]step{
 		{"10.5s", "cl.reserve k 0 SLOTS 30 a", "1 -1 [1 0 0 -1 0]", ""},
 		{"10.5s", "cl.peek k 1 SLOTS 30 a", "0 0 [0 1 1 0 0]", ""},
 	},
-	"no more than limit slots run": { // with KumoMTA's four steps: a, b, not c, and c when a ends
+	"no more than limit slots run": { // as in KumoMTA's test: a, b, not c, and c after a
 		{"0s", "cl.reserve k 2 SLOTS 30 a", "0 0 [0 2 1 0 30]", "k{a:30s}"},
 		{"5s", "cl.reserve k 2 SLOTS 30 b", "0 0 [0 2 0 0 30]", "k{a:30s b:35s}"},
 		{"10s", "cl.reserve k 2 SLOTS 30 c", "1 20 [1 2 0 20 25]", "k{a:30s b:35s}"},
@@ -222,8 +222,8 @@ var stories = map[string][]step{
 	},
 }
 
-// stateOf is the TAT of each key, after the first instant, or its slots, or what is used of its quota. It
-// requires that funnels expire at their TAT, rounded up to the next millisecond.
+// stateOf returns the state of each key: its TAT as the time after the first instant, its slots, or the used sum
+// of its quota. It requires that a funnel expires at its TAT, rounded up to the next millisecond.
 func stateOf(t *testing.T, client *redis.Client) string {
 	ctx := context.Background()
 	keys, err := client.Keys(ctx, "*").Result()
@@ -248,7 +248,7 @@ func stateOf(t *testing.T, client *redis.Client) string {
 	return strings.Join(keys, " ")
 }
 
-// slotsOf are the holders of slots and when these end, after the first instant.
+// slotsOf returns the holders of slots and the ends of the slots, as times after the first instant.
 func slotsOf(t *testing.T, client *redis.Client, key string) string {
 	members, err := client.ZRangeWithScores(context.Background(), key, 0, -1).Result()
 	require.NoError(t, err)
@@ -269,7 +269,7 @@ func slotsOf(t *testing.T, client *redis.Client, key string) string {
 	return "{" + strings.Join(words, " ") + "}"
 }
 
-// quotaOf is what is used of a quota, and when its key expires after the first instant.
+// quotaOf returns the used sum of a quota, and when its key expires, as the time after the first instant.
 func quotaOf(t *testing.T, client *redis.Client, key, value string) string {
 	if expiry := servertest.ExpiryOf(t, client, key); expiry >= 0 {
 		value += "@" + time.UnixMilli(expiry).Sub(servertest.Epoch).String()
@@ -279,8 +279,8 @@ func quotaOf(t *testing.T, client *redis.Client, key, value string) string {
 
 var instants = regexp.MustCompile(`\^\d[0-9.]*s|@\d[0-9.]*s|\+\d+`)
 
-// withInstants writes words that tell a time after the first instant as commands take it, and reply it: @1.5s is a TAT
-// or a receipt, ^1.5s is an until, and +1500 the milliseconds of a slot or an expiry.
+// withInstants replaces times after the first instant by the words of commands and replies: @1.5s becomes a TAT or a
+// receipt, ^1.5s an until, and +1500 the Unix milliseconds of a slot's end or an expiry.
 func withInstants(text string) string {
 	return instants.ReplaceAllStringFunc(text, func(word string) string {
 		kind, span := word[0], word[1:]
@@ -303,8 +303,7 @@ func withInstants(text string) string {
 }
 
 func TestStories(t *testing.T) {
-	_, client := servertest.Shared(t)
-	clock := servertest.ClockOf(client)
+	client, clock := servertest.StartWithClock(t)
 	for name, steps := range stories {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, client.FlushAll(t.Context()).Err())
@@ -321,8 +320,8 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// TestTheClockIsThatOfTheMachine, to the nanosecond: the instant of a call lies between
-// what the clock says before and after.
+// TestTheClockIsThatOfTheMachine: by the machine's clock, the instant of a call lies between
+// the instants before and after it, to the nanosecond.
 func TestTheClockIsThatOfTheMachine(t *testing.T) {
 	ctx, client := t.Context(), servertest.StartClient(t)
 	for range 100 {
@@ -336,10 +335,10 @@ func TestTheClockIsThatOfTheMachine(t *testing.T) {
 	}
 }
 
-// TestBrokenSets: RESTORE takes scores that are no numbers, or not in order. No call crashes or hangs,
-// and the script's CL.PEEK writes nothing.
+// TestBrokenSets: RESTORE accepts sets with scores that are not numbers, or not in order. With such a set, no
+// call crashes or hangs, and the script's CL.PEEK writes nothing.
 func TestBrokenSets(t *testing.T) {
-	_, client := servertest.Shared(t)
+	client, _ := servertest.StartWithClock(t)
 	ctx, script := t.Context(), redis.NewScript(limiter.Script())
 	for name, payload := range map[string]string{
 		"nan, h": "\x0c%%\x00\x00\x00\x15\x00\x00\x00\x04\x00\x00\x01n\x03\x03nan\x05\x01h\x03\x0d4102444830000" +
@@ -348,7 +347,7 @@ func TestBrokenSets(t *testing.T) {
 			"\x04\x01i\x03\x03inf\xff\x09\x00\x22^#$0\xda\xbcz",
 		"nan of h": "\x0c\x13\x13\x00\x00\x00\x0d\x00\x00\x00\x02\x00\x00\x01h\x03\x03nan\xff\x09\x00\xd8\xef\xc0\xb2\xc8\x11A\xfb",
 	} {
-		if err := client.RestoreReplace(ctx, "k", 0, payload).Err(); err != nil { // Valkey 9 and some sets
+		if err := client.RestoreReplace(ctx, "k", 0, payload).Err(); err != nil { // Valkey 9 refuses some of these sets
 			require.ErrorContains(t, err, "Bad data format")
 			continue
 		}
@@ -365,7 +364,8 @@ func TestBrokenSets(t *testing.T) {
 
 // TestBothProtocols: clients of RESP2 and RESP3 read the same bytes.
 func TestBothProtocols(t *testing.T) {
-	server, _ := servertest.Shared(t)
+	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
+	servertest.ClockOf(server.Client(t)).Set(t, servertest.Epoch)
 	const empty = "*6\r\n:0\r\n:10\r\n:10\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n"
 	for _, protocol := range []string{"2", "3"} {
 		wire := server.Wire(t)

@@ -4,8 +4,8 @@
 //	(integer) 1      # a comment
 //	(2 seconds later)
 //
-// A prompt may name the server, as in "redis> GET visits". A line in parentheses of several words is a step:
-// time passes, or something happens beside the commands.
+// A prompt may name the server, as in "redis> GET visits". A line of several words in parentheses is a step: time
+// passes, or something else happens.
 
 package command_test
 
@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An entry of a transcript is a command or a step.
+// An entry of a transcript is a command with its reply, or a step.
 type entry struct {
 	prompt, command string   // empty in a step
 	step            string   // without the parentheses

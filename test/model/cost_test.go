@@ -1,5 +1,5 @@
-// A call leaves nothing in the server's memory except its key, even if it fails. Slots that have ended cost
-// memory, until calls have removed them, but no time.
+// A call leaves nothing in the server's memory except its keys, even if it fails. Slots that have ended cost
+// memory until calls have removed them, but no time.
 
 package model_test
 
@@ -59,7 +59,7 @@ func TestNoCallKeepsMemory(t *testing.T) {
 			require.NoError(t, servertest.CallMany(wire, calls, func(i int) []string { return strings.Fields(lines[i%len(lines)]) },
 				func(int, any) error { return nil }), name)
 		}
-		round(2_000) // what is made once, such as buffers, is made now
+		round(2_000) // the server now has the buffers that it keeps
 		used, resident := servertest.InfoField(t, client, "memory", "used_memory"), servertest.MemoryOf(t, server, "VmRSS")
 		round(servertest.QuickOrLong(10_000, 1_000_000))
 		require.Less(t, servertest.InfoField(t, client, "memory", "used_memory"), used+64<<10, name)
@@ -67,16 +67,16 @@ func TestNoCallKeepsMemory(t *testing.T) {
 	}
 }
 
-// TestEndedSlotsCostNothing: a key has a million slots that have ended, and a limit of 1. Calls that are
-// limited and CL.PEEK take less than a millisecond by SLOWLOG; calls that write, and remove a thousand
-// slots, take less than five. The fastest of some calls counts, since the machine has other work. The
-// short form has a tenth of the slots, and a tenth of the time for calls that do not write.
+// TestEndedSlotsCostNothing: a key has a million slots that have ended. By SLOWLOG, a call that writes nothing
+// takes less than a millisecond, and a call that writes, and removes a thousand slots, less than five. The
+// fastest of several calls counts, because the machine has other work. The short form has a tenth of the
+// slots, and a tenth of the time for calls that write nothing.
 func TestEndedSlotsCostNothing(t *testing.T) {
 	client := clientOfSlots(t, `'ended:' .. i`, servertest.QuickOrLong(100_000, 1_000_000))
 	servertest.Call(t, client, "cl.charge k 1 SLOTS 60 last") // the key has not expired
 	reads := servertest.QuickOrLong(time.Millisecond/10, time.Millisecond)
 	for _, c := range []struct {
-		call    string // %d is another number in each round
+		call    string // %d becomes another number in each round
 		most    time.Duration
 		removes int
 	}{
@@ -94,8 +94,8 @@ func TestEndedSlotsCostNothing(t *testing.T) {
 	}
 }
 
-// clientOfSlots returns a client of a server whose key k has members, in Lua, for each i from 1 to count. The
-// first of them has the score i. SLOWLOG has all calls.
+// clientOfSlots returns a client of a server whose key k has these members, in Lua, for each i from 1 to count.
+// The first member has the score i. SLOWLOG records every call.
 func clientOfSlots(t *testing.T, members string, count int) *redis.Client {
 	client, _ := servertest.StartWithClock(t)
 	fill := fmt.Sprintf("for i = 1, %d do redis.call('ZADD', KEYS[1], i, %s) end", count, members)
@@ -104,10 +104,10 @@ func clientOfSlots(t *testing.T, members string, count int) *redis.Client {
 	return client
 }
 
-// rounds is how often a call is measured.
+// rounds is how many times a call is measured.
 const rounds = 20
 
-// fastest is how long the fastest of some calls takes, by SLOWLOG. %d in the call is another number in each.
+// fastest returns the time of the fastest of several calls, by SLOWLOG. %d becomes another number in each call.
 func fastest(t *testing.T, client *redis.Client, call string) time.Duration {
 	require.NoError(t, client.Do(t.Context(), "slowlog", "reset").Err())
 	for round := range rounds {
@@ -125,8 +125,8 @@ func fastest(t *testing.T, client *redis.Client, call string) time.Duration {
 	return took[0]
 }
 
-// TestManySlotsAreCountedAtOnce: where as many slots run as have ended, a call does not step through half of
-// them. It takes as long as beside ended ones alone, and counts right.
+// TestManySlotsAreCountedAtOnce: if as many slots run as have ended, a call does not step through half of the
+// set. It takes no longer than if all slots have ended, and its count is right.
 func TestManySlotsAreCountedAtOnce(t *testing.T) {
 	half := servertest.QuickOrLong(50_000, 500_000)
 	client := clientOfSlots(t, `'ended:' .. i, 4102444800000 + i, 'running:' .. i`, half)

@@ -1,5 +1,5 @@
-// No input breaks the server or its answers: replies, values and expiries are what the contract
-// says, after any sequence of calls, transactions, scripts, reloads and commands of others.
+// No input breaks the server or its answers: replies, values and expiries are those of the contract,
+// after any sequence of calls, transactions, scripts, reloads and other commands.
 
 package model_test
 
@@ -21,13 +21,13 @@ import (
 	"funnel/limiter"
 )
 
-// TestNoInputBreaksTheServerOrItsAnswers is a fuzzer. It speaks to a real server as a
-// client that calls our commands with all kinds of arguments, plainly, in transactions and
-// scripts, or has the script decide, and works on the same keys with other
-// commands. After each step, replies, values and expiries are compared with a model of the server.
+// TestNoInputBreaksTheServerOrItsAnswers is a fuzzer. It calls our commands on a real server with all
+// kinds of arguments: directly, in transactions, in scripts, or by the client's script. It also changes
+// the same keys by other commands. After each step, it compares replies, values and expiries with a
+// model of the server.
 //
 //	FUNNEL_FUZZ_TIME   how long, such as 20m
-//	FUNNEL_SEED        repeats the run that failed
+//	FUNNEL_SEED        the seed of a run that failed, to repeat it
 func TestNoInputBreaksTheServerOrItsAnswers(t *testing.T) {
 	duration, err := time.ParseDuration(cmp.Or(os.Getenv("FUNNEL_FUZZ_TIME"), servertest.QuickOrLong("9s", "90s")))
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func (f *fuzzer) run(duration time.Duration) {
 func (f *fuzzer) missing() string {
 	all := map[string]int{}
 	for _, command := range contract.Commands {
-		if command.Seconds && f.alone { // which the script has not
+		if command.Seconds && f.alone { // the script does not have it
 			continue
 		}
 		met := f.model.met[command.Name]
@@ -76,14 +76,14 @@ func (f *fuzzer) missing() string {
 		outcomes = append(outcomes, contract.QuotaErrors...)
 	}
 	for _, outcome := range outcomes {
-		if all[outcome] == 0 && (!f.alone || outcome != string(contract.ErrUsed)) { // beyond the script's numbers
+		if all[outcome] == 0 && (!f.alone || outcome != string(contract.ErrUsed)) { // too large for the script
 			return outcome
 		}
 	}
 	return ""
 }
 
-// outcomesOf returns the outcomes of a command that are no errors.
+// outcomesOf returns the outcomes of a command without errors.
 func outcomesOf(command contract.Command) []string {
 	outcomes, known := map[string][]string{
 		"reserve": {contract.Allowed, contract.Limited, contract.Never}, "take": {contract.Allowed, contract.Partly, contract.Limited},
@@ -106,7 +106,7 @@ type fuzzer struct {
 	script string // its hash
 	alone  bool   // the server lacks the module: the script decides all calls
 
-	// One step: what to send, what to expect, and the keys to read afterwards.
+	// One step: the commands to send, the replies to expect, and the keys to read afterwards.
 	buffer   []byte
 	sent     [][]string
 	expected []any
@@ -207,7 +207,7 @@ func (f *fuzzer) sendSet(key string, scores map[string]float64) {
 	}
 }
 
-// receive skips what client-side caching pushes.
+// receive returns the next reply. It skips the pushes of client-side caching.
 func (f *fuzzer) receive() any {
 	for {
 		got, err := f.wire.Receive()
@@ -247,7 +247,7 @@ func (f *fuzzer) step() {
 		f.transaction()
 	case dice < 0.97:
 		f.inLua()
-	default: // the server leaves out the reply
+	default: // the server sends no reply
 		words := f.command()
 		f.sendSilently("client", "reply", "skip")
 		f.sendSilently(words...)
@@ -263,7 +263,8 @@ func (f *fuzzer) transaction() {
 	for i := range queue {
 		queue[i] = f.command()
 		words := queue[i]
-		// Redis 6.2 leaves the number of words to the module. Others know the least, and that of CL.TAKE.
+		// Redis 6.2 does not check the number of words. Newer servers know the least number for each command,
+		// and the exact number for CL.TAKE.
 		command, ours := contract.CommandOf(words[0])
 		miscounted := len(words) < command.MinWords || command.Operation == "take" && len(words) > command.MinWords
 		if ours && miscounted && servertest.Since7(f.t) {
@@ -287,8 +288,8 @@ func (f *fuzzer) transaction() {
 	}
 }
 
-// decideByScript makes a call by the script, which leaves to the module what is too large for it, and
-// before Redis 7.0 does not know the end of a period to the millisecond.
+// decideByScript makes a call by the script. It accepts errors about numbers that are too large for the
+// script, and leaves out quotas before Redis 7.0, where the script knows the end of a period only roughly.
 func (f *fuzzer) decideByScript(words []string) {
 	now := f.model.now
 	f.model.now -= now % 1e3
@@ -296,7 +297,7 @@ func (f *fuzzer) decideByScript(words []string) {
 	if !servertest.Since7(f.t) && slices.ContainsFunc(words, func(word string) bool { return strings.EqualFold(word, "until") }) {
 		return
 	}
-	if len(words) > 1 && f.chance(0.7) { // much happens to one key
+	if len(words) > 1 && f.chance(0.7) { // so one key has a long history
 		words[1] = fuzzKeys[0]
 	}
 	call, rows := words, (len(words)-1)/5
@@ -312,7 +313,7 @@ func (f *fuzzer) decideByScript(words []string) {
 		}
 		call = slices.Concat(call, arguments, words[1+5*rows:])
 	}
-	f.finish() // what this step has sent before
+	f.finish() // the commands that this step has sent already
 	f.sendSilently(call...)
 	_, err := f.wire.Write(f.buffer)
 	require.NoError(f.t, err)
@@ -337,7 +338,7 @@ func (f *fuzzer) inLua() {
 }
 
 // throughLua returns a reply as it arrives through Lua. Lua rounds integers beyond 2^53, and the script
-// replies large integers as text, so any reply will do for these.
+// replies large integers as text, so any reply counts as right for a large integer.
 func throughLua(reply any) any {
 	const exact = 1e15
 	switch reply := reply.(type) {

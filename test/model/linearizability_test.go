@@ -1,5 +1,5 @@
-// Calls of many clients at once are linearizable, even through kill -9: each is executed at one instant. No
-// token and no slot is granted twice, and a call of two keys sees both at that instant.
+// Concurrent calls of many clients are linearizable, even through kill -9: each call is executed at one instant.
+// No token and no slot is granted twice, and a call of two keys sees both keys at that instant.
 
 package model_test
 
@@ -29,12 +29,12 @@ import (
 )
 
 // TestCallsAreLinearizable: many clients call at once. They also set the clock, so the contract knows every
-// answer to the nanosecond. Porcupine looks for an order of the calls, each between its start and its
-// end, in which the contract gives the same answers. If there is none, calls are not atomic. Then a page
-// is left behind, which shows how far the calls can be explained.
+// answer to the nanosecond. Porcupine looks for an order of the calls in which the contract gives the same
+// answers, and in which each call lies between its start and its end. If there is none, calls are not
+// atomic. Then the test writes a page that shows how far the calls can be explained.
 //
-// The server is killed, and reads its log. A call without an answer may have been executed, or is executed
-// at any later time; at the end of time counts as never.
+// The server is killed, and reads its log. A call without an answer may be executed at any time after its
+// start: the end of time stands for never.
 func TestCallsAreLinearizable(t *testing.T) {
 	server := servertest.Start(t, servertest.WithLog(servertest.DebugModule(t), "no"))
 	began := time.Now()
@@ -61,7 +61,7 @@ func TestCallsAreLinearizable(t *testing.T) {
 	client := server.Client(t)
 	record(0, client, setClock(servertest.Epoch))
 	var running sync.WaitGroup
-	var started sync.RWMutex // the server has started, and its clock is set
+	var started sync.RWMutex // held while the server starts and its clock is not set
 	calls, kills := servertest.QuickOrLong(500, 4000), 2
 	for number := range 8 {
 		client := server.Client(t)
@@ -90,7 +90,7 @@ func TestCallsAreLinearizable(t *testing.T) {
 }
 
 func requireLinearizable(t *testing.T, history []porcupine.Operation) {
-	met := map[string]int{} // how often each command, of so many words, was allowed (0) and limited
+	met := map[string]int{} // how often each command, with its number of words, was allowed (0) and limited (1)
 	for _, recorded := range history {
 		words := recorded.Input.(operation).words
 		name := fmt.Sprintf("%s, %d words", words[0], len(words))
@@ -132,7 +132,7 @@ var model = porcupine.Model{
 	},
 }
 
-// byGroup cuts a history into one for each group of funnels. The clock belongs to all.
+// byGroup splits a history into one history for each group of keys. Settings of the clock belong to all of them.
 func byGroup(operations []porcupine.Operation) (parts [][]porcupine.Operation) {
 	groups := map[string][]porcupine.Operation{}
 	var clocks []porcupine.Operation
@@ -150,8 +150,8 @@ func byGroup(operations []porcupine.Operation) (parts [][]porcupine.Operation) {
 	return parts
 }
 
-// An operation is what a client asked for: the input of porcupine's model. It is about the
-// funnels of one group, or sets the clock.
+// An operation is a command of a client: the input of porcupine's model. It concerns the keys of one
+// group, or sets the clock.
 type operation struct {
 	group []funnel
 	words []string
@@ -166,8 +166,8 @@ type funnel struct {
 func (f funnel) isSlots() bool { return f.key == "slots" }
 func (f funnel) isQuota() bool { return f.key == "quota" }
 
-// words are those of a call for the funnel. With a quantity of 0, a slot is renewed. Callers disagree on the end
-// of a quota's period.
+// words returns a row for the key. With a quantity of 0, a slot can only be renewed. Callers disagree about the
+// end of a quota's period.
 func (f funnel) words(quantity int64) []string {
 	if f.isQuota() {
 		end := servertest.Epoch.Add([]time.Duration{1, 2, 3, 4, 36_001, 1e6}[rand.IntN(6)] * 100 * time.Millisecond)
@@ -184,8 +184,8 @@ func (f funnel) words(quantity int64) []string {
 func (o operation) setsClock() bool { return o.words[0] == "funnel.debug" }
 func (o operation) reads() bool     { return o.words[0] == "get" || o.words[0] == "zrange" }
 
-// A result is what a client was answered: the output of porcupine's model.
-type result string // in Go's form; of the clock nothing
+// A result is the reply to an operation: the output of porcupine's model.
+type result string // as fmt prints it; "" for the clock
 
 const noAnswer result = "no answer"
 
@@ -194,7 +194,7 @@ func resultOf(operation operation, answer *redis.Cmd) result {
 		if _, isReply := err.(redis.Error); !isReply {
 			return noAnswer
 		}
-		return result(err.Error()) // of these the contract only answers ENDED
+		return result(err.Error()) // ENDED is the only error of these calls
 	}
 	if operation.setsClock() {
 		return ""
@@ -207,10 +207,10 @@ func resultOf(operation operation, answer *redis.Cmd) result {
 	return result(fmt.Sprint(answer.Val()))
 }
 
-// receipts are the latest of each key that a client was given.
+// receipts has the latest receipt that a client was given, by key.
 var receipts sync.Map
 
-// receiptOf is the last word of a refund: the latest receipt, or another instant.
+// receiptOf returns the last word of a refund: the latest receipt of the key, or another instant.
 func receiptOf(funnel funnel) string {
 	if receipt, given := receipts.Load(funnel.key); given && rand.IntN(3) > 0 {
 		return receipt.(string)
@@ -218,13 +218,13 @@ func receiptOf(funnel funnel) string {
 	return fmt.Sprint(servertest.Epoch.UnixNano() + rand.Int64N(int64(time.Second)))
 }
 
-// A world is the state on which the answers of one group depend: the clock, and the values of its keys.
+// A world is the state that determines the answers of one group: the clock, and the values of its keys.
 type world struct {
 	now    int64
-	values [2]string // of a quota with the expiry, such as used:5@4102444800100
+	values [2]string // for a quota with the expiry, such as used:5@4102444800100
 }
 
-// in executes an operation as the contract says, and returns the world after it and the result.
+// in executes an operation by the contract, and returns the world after it and the result.
 func (o operation) in(before world) (after world, expected result) {
 	get := func(key string) contract.Value {
 		index := o.indexOf(key)
@@ -275,8 +275,8 @@ func (o operation) in(before world) (after world, expected result) {
 	return after, result(fmt.Sprint(outcome.Reply))
 }
 
-// textOf returns a set as a world has it: words such as 4102444800000=holder, in the order of the ends,
-// which all have the same number of digits.
+// textOf returns a set in the form of a world: words such as 4102444800000=holder, in the order of the ends.
+// All ends have the same number of digits.
 func textOf(scores map[string]float64) string {
 	var words []string
 	for member, score := range scores {
@@ -299,8 +299,8 @@ func (o operation) indexOf(key string) int {
 	return slices.IndexFunc(o.group, func(f funnel) bool { return f.key == key })
 }
 
-// groups has the funnels that are called together. Some leak nothing within the clock's range, some a few
-// tokens, some nearly all. Some are large and some are small.
+// groups has the keys that are called together. Within the clock's range, some funnels leak nothing, some a few
+// tokens, and some nearly all tokens. Some funnels are large and some are small.
 var groups = [][]funnel{
 	{
 		{key: "still and large", capacity: 1000, count: 1, period: 1000},
@@ -317,8 +317,8 @@ var groups = [][]funnel{
 	},
 }
 
-// anyOperation returns a call for one funnel of a group or for both, or sets the clock forward or backward,
-// at times by an hour.
+// anyOperation returns a call for one key of a group or for both keys. Or it sets the clock forward or backward,
+// sometimes by an hour.
 func anyOperation() operation {
 	if rand.IntN(100) < 4 {
 		hour := time.Duration(rand.IntN(10)/9) * time.Hour
@@ -350,11 +350,11 @@ func anyOperation() operation {
 	if first.isSlots() && command.Rows == 1 || first.isQuota() && command.Seconds {
 		first, second = second, first
 	}
-	if command.Operation == "charge" && rand.IntN(2) == 0 { // less than is given back: funnels do not stay overfull
+	if command.Operation == "charge" && rand.IntN(2) == 0 { // charge less than is given back, so that funnels do not stay overfull
 		command, _ = contract.CommandOf("cl.refund")
 	}
 	call := append([]string{command.Name}, words(first)...)
-	if command.Operation == "take" && rand.IntN(4) == 0 { // whatever is there
+	if command.Operation == "take" && rand.IntN(4) == 0 { // to take all tokens that fit
 		call[5] = fmt.Sprint(first.capacity + 1)
 	}
 	switch dice := rand.IntN(4); {

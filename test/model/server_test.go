@@ -1,5 +1,5 @@
-// The fuzzer's model of a server: its replies and its keys. The module's commands are as package contract
-// has them, and other commands as far as the fuzzer uses them.
+// The fuzzer's model of a server: its replies and its keys. Package contract executes the module's commands.
+// Other commands are modelled as far as the fuzzer uses them.
 
 package model_test
 
@@ -24,9 +24,9 @@ type server struct {
 	mode    contract.Mode
 	now     int64                     // nanoseconds, by the clock of the module
 	instant int64                     // milliseconds, by the clock of the server
-	met     map[string]map[string]int // how often each command came to each outcome
+	met     map[string]map[string]int // how often each command had each outcome
 
-	receipts map[string][]int64 // the latest that calls were given, by key
+	receipts map[string][]int64 // the latest receipts, by key
 }
 
 func newServer(mode contract.Mode) *server {
@@ -45,7 +45,7 @@ type (
 
 const wrongType = failure(contract.ErrType)
 
-// get returns the value that a client finds: none if it has expired.
+// get returns the value of a key, unless it has expired.
 func (s *server) get(key string) (entry, bool) {
 	held, found := s.keys[key]
 	if !found || held.Expiry != contract.NoExpiry && held.Expiry < s.instant {

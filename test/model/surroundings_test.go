@@ -1,4 +1,4 @@
-// What the fuzzer does beside calls: it moves the clock, reads the server's files anew, and changes
+// The other steps of the fuzzer: it moves the clock, makes the server read its files again, and changes
 // settings and connections.
 
 package model_test
@@ -11,8 +11,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// settle deletes keys that expire about now, by the server's clock: whether they still exist would depend
-// on how fast the test runs.
+// settle deletes keys that expire about now by the server's clock. Whether such a key still exists would
+// depend on the speed of the test.
 func (f *fuzzer) settle() {
 	for key, entry := range f.model.keys {
 		if entry.Expiry > f.model.instant-60_000 && entry.Expiry < f.model.instant+600_000 {
@@ -22,8 +22,8 @@ func (f *fuzzer) settle() {
 	}
 }
 
-// lookAtAll compares all keys, at times after the server has read them anew. What the
-// log of effects says is what the model says.
+// lookAtAll compares all keys with the model, sometimes after the server has read its snapshot or its
+// log of effects again.
 func (f *fuzzer) lookAtAll() {
 	switch f.random.IntN(3) {
 	case 0:
@@ -71,8 +71,7 @@ func (f *fuzzer) setClock(now int64) {
 	}
 }
 
-// session changes what a client or an operator may change at any time, and what
-// must make no difference.
+// session changes a setting of the connection or of the server that must make no difference to calls.
 func (f *fuzzer) session() {
 	switch f.random.IntN(4) {
 	case 0:

@@ -1,4 +1,4 @@
-// The commands that the fuzzer sends: sound, valid but odd, and hostile.
+// The commands that the fuzzer sends: sound, odd but valid, and hostile.
 
 package model_test
 
@@ -15,13 +15,12 @@ import (
 	"funnel/internal/contract"
 )
 
-// Words makes commands at random, sound and malformed. Rows, values and last words are drawn as for the tests of
-// package contract.
+// words makes commands at random, valid and malformed. Package contract draws rows, values and last words.
 type words struct {
 	random   *rand.Rand
 	now      *int64             // the clock of the module
-	receipts map[string][]int64 // that calls were given, by key
-	favorite string             // the kind of most rows, for a while, so that rows meet keys of their kind
+	receipts map[string][]int64 // the receipts of calls, by key
+	favorite string             // the kind of most rows for some time, so that rows meet keys of their kind
 }
 
 func (w *words) chance(probability float64) bool { return w.random.Float64() < probability }
@@ -36,7 +35,7 @@ var (
 	fuzzHolders = []string{"request-1", "request-2", "request-3", "\x00", "\xff\r\n", strings.Repeat("h", 255)}
 )
 
-// A drawn row has the words of a row behind its key, and what other writers put into the key.
+// A drawn row has the words of a row after its key, and a value that other commands put into the key.
 type drawn struct {
 	contract.DrawnRow
 	last map[string]string // by name
@@ -60,7 +59,7 @@ func (w *words) row() (row drawn) {
 	if row.Words[3] == "h" {
 		row.Words[3] = pick(w, fuzzHolders)
 	}
-	if w.chance(0.5) { // as calls before and after it: the drawn rows meet their keys by chance alone
+	if w.chance(0.5) { // below are rows as calls before and after have them: a drawn row seldom fits its key
 		return row
 	}
 	switch kind {
@@ -100,8 +99,8 @@ func (w *words) command() []string {
 	})
 }
 
-// ours makes a call of one of our commands, most often of one to three funnels, most often
-// of different keys. What may be left out may be missing.
+// ours makes a call of one of our commands, most often with one to three rows, most often of different
+// keys. Optional words may be missing.
 func (w *words) ours() []string {
 	command := pick(w, contract.Commands)
 	length := pick(w, []int{1, 1, 1, 1, 2, 2, 3, len(fuzzKeys)})
@@ -131,14 +130,14 @@ func (w *words) ours() []string {
 		call = append(call, w.receipt(call[1], row.last["tat"]))
 	case command.LastWord == "max_wait" && (length == 1 && w.chance(0.5) || w.chance(0.05)):
 		call = append(call, row.last["max_wait"])
-	case w.chance(0.02): // a word more or some less
+	case w.chance(0.02): // one word more, or some words less
 		call = append(call, "1")[:w.random.IntN(len(call)+1)+1]
 	}
 	return call
 }
 
-// receipt makes the last word of a refund: most often a receipt of that key, exact or off by some
-// nanoseconds or seconds.
+// receipt makes the last word of a refund. Most often it is a receipt of that key, exact or off by a few
+// nanoseconds or by a second.
 func (w *words) receipt(key, other string) string {
 	held := w.receipts[key]
 	if len(held) == 0 || w.chance(0.2) {
@@ -149,8 +148,8 @@ func (w *words) receipt(key, other string) string {
 	return strconv.FormatInt(max(0, receipt+min(off, math.MaxInt64-receipt)), 10)
 }
 
-// keysOf are the keys of a command: the first word, and of the commands that take
-// several funnels, every fifth.
+// keysOf returns the keys of a command: the first word, and every fifth word from there if the command
+// takes several rows.
 func keysOf(call []string) (keys []string) {
 	step := len(call)
 	if command, _ := contract.CommandOf(call[0]); command.Rows > 1 {

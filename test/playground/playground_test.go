@@ -1,6 +1,6 @@
 // The page of examples/playground shows a visitor in headless Chromium what Redis decides.
-// FUNNEL_CHROMIUM names the program, which then must be there. Without it, the tests are skipped
-// if there is no chromium.
+// FUNNEL_CHROMIUM names the browser, which must then exist. Without the variable, the test is skipped
+// if there is no program chromium.
 
 package playground_test
 
@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -58,7 +56,7 @@ func newVisit(t *testing.T) *visit {
 
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(chromium), chromedp.WSURLReadTimeout(servertest.Patience),
-		// Tests look at what is said and drawn, not at how it moves.
+		// The test looks at texts, not at movements.
 		chromedp.Flag("force-prefers-reduced-motion", true))
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium has none for root
@@ -96,7 +94,7 @@ func (v *visit) until(condition string) {
 	}
 }
 
-// says waits until an element has a text, a regular expression. The page asks twice a second.
+// says waits until the text of an element matches a regular expression. The page asks twice a second.
 func (v *visit) says(selector, pattern string) {
 	v.until(fmt.Sprintf("new RegExp(%q).test(document.querySelector(%q)?.textContent)", "^"+pattern+"$", selector))
 }
@@ -118,12 +116,12 @@ func (v *visit) pass(d time.Duration) {
 	v.clock.Set(v.t, v.now)
 }
 
-// TestStory: what a visitor does and reads, from the first tab to the last, and when the
-// server goes away.
+// TestStory: what a visitor does and reads, from the first tab to the last, and what the page shows
+// while the server is down.
 func TestStory(t *testing.T) {
 	v := newVisit(t)
 	for _, step := range []struct {
-		tab, name, value, button string        // opened, typed into, pressed
+		tab, name, value, button string        // the tab to open, the field and its new value, the button to press
 		pass                     time.Duration // afterwards
 		headline, state          string        // of the first row
 	}{
@@ -176,34 +174,4 @@ func TestStory(t *testing.T) {
 	v.until(`document.querySelector("#outage").hidden`)
 	v.press("Reserve")
 	v.says("#headline", "allowed")
-}
-
-// TestPicture takes the picture of the README, in light and dark, into the folder that
-// FUNNEL_PICTURES names:
-//
-//	FUNNEL_PICTURES=$PWD/docs go -C test test -count=1 -run Picture ./playground
-//
-// Its text is in the fonts Inter and JetBrains Mono, of Debian's packages fonts-inter and
-// fonts-jetbrains-mono, if they are installed.
-func TestPicture(t *testing.T) {
-	folder := os.Getenv("FUNNEL_PICTURES")
-	if folder == "" {
-		t.Skip("FUNNEL_PICTURES names no folder")
-	}
-	v := newVisit(t)
-	v.press("Pour 20 times")
-	v.pass(5 * time.Second)
-	v.press("Pour")
-	v.says(".state", "1 of 15 remaining, all in 27 s")
-	for scheme, name := range map[string]string{"light": "playground.png", "dark": "playground-dark.png"} {
-		v.do(chromedp.EmulateViewport(1280, 600, chromedp.EmulateScale(2)), chromedp.Func(
-			func(ctx context.Context, tab *chromedp.Target) error {
-				_, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-					Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
-				return err
-			}))
-		picture, err := chromedp.Run(v.ctx, chromedp.CaptureScreenshot())
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(folder, name), picture, 0o644))
-	}
 }

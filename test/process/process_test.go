@@ -1,5 +1,5 @@
-// The module brings the process no threads, no signal handlers and next to no memory, and crash
-// reports stay whole.
+// The module adds no threads, no signal handlers and hardly any memory to the process, and crash
+// reports stay complete.
 
 package process_test
 
@@ -18,8 +18,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// threadsOf is what the system says of each thread of a server: its name, the signals that
-// wait for it or for the process, and which signals it blocks, ignores and catches.
+// threadsOf returns what the system says about each thread of a server: its name, the pending signals
+// of the thread and of the process, and which signals it blocks, ignores and catches.
 func threadsOf(t testing.TB, server *servertest.Server) (threads []string) {
 	folders, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", server.Pid()))
 	require.NoError(t, err)
@@ -35,8 +35,8 @@ func threadsOf(t testing.TB, server *servertest.Server) (threads []string) {
 	return threads
 }
 
-// TestProcessIsAsWithoutTheModule, thread for thread and signal for signal: the Go
-// runtime, which would bring threads, handlers and masks of its own, never starts.
+// TestProcessIsAsWithoutTheModule: the process has the same threads and signals as without the module.
+// The Go runtime, which would add threads, handlers and masks, never starts.
 func TestProcessIsAsWithoutTheModule(t *testing.T) {
 	t.Parallel()
 	with, without := servertest.StartModule(t), servertest.Start(t, servertest.Options{})
@@ -60,8 +60,8 @@ func TestProcessIsAsWithoutTheModule(t *testing.T) {
 	same("after calls and errors")
 }
 
-// TestMemoryOfTheProcessIsAsWithoutTheModule, but for the file itself: the medians of
-// several servers side by side, because the memory of one varies.
+// TestMemoryOfTheProcessIsAsWithoutTheModule compares the memory of servers with and without the module,
+// apart from the file itself. It compares medians, because the memory of a single server varies.
 func TestMemoryOfTheProcessIsAsWithoutTheModule(t *testing.T) {
 	t.Parallel()
 	started := func(module string, words ...string) (servers []*servertest.Server) {
@@ -96,8 +96,8 @@ func TestMemoryOfTheProcessIsAsWithoutTheModule(t *testing.T) {
 	}
 }
 
-// TestCrashReportsAreWhole: a server that crashes says as much about it as it does
-// without the module, and about the module, too.
+// TestCrashReportsAreWhole: the crash report of a server has the same parts as without the module, and
+// also INFO of the module.
 func TestCrashReportsAreWhole(t *testing.T) {
 	t.Parallel()
 	report, want := crash(t, servertest.Module(t)), crash(t, "")
@@ -108,9 +108,9 @@ func TestCrashReportsAreWhole(t *testing.T) {
 	require.Regexp(t, `funnel_compat:none\r?\n(?s:.*)funnel_allowed:1`, report, "INFO of the module")
 }
 
-// crash makes a server crash, and returns its report. A server that collects the stacks of
-// its threads may crash again while it does so, even without the module (seen on Valkey 9):
-// then another server crashes.
+// crash makes a server crash, and returns its report. While a server collects the stacks of its
+// threads, it may crash again, even without the module (seen on Valkey 9). Then crash tries another
+// server.
 func crash(t *testing.T, module string) (report string) {
 	t.Helper()
 	for range 10 {

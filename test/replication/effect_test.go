@@ -1,4 +1,4 @@
-// Replicas and files receive what a call wrote, never the call: they need no module and no clock.
+// Replicas and files receive the writes of a call, never the call: they need no module and no clock.
 
 package replication_test
 
@@ -18,19 +18,18 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestEffectsAreReplicated: replicas and the append-only file receive SET with PXAT or DEL for funnels
-// and quotas that were written, and ZADD or ZREM for slots, never a command of the module. All writes of a call, a
-// transaction, a script or a function are one transaction. A call that wrote nothing sends nothing. TestEffects has
-// more calls.
+// TestEffectsAreReplicated: replicas and the append-only file receive SET with PXAT or DEL for funnels and quotas, and
+// ZADD or ZREM for slots, never a command of the module. All writes of a call, a transaction, a script or a function
+// are one transaction. A call that writes nothing sends nothing. TestEffects has more calls.
 //
-// A replica holds the same, even if its clock is wrong or it lacks the module, and so does a server
-// without the module that reads the file. Of the commands, only CL.PEEK answers on a replica.
+// A replica holds the same values, even if its clock is wrong or it lacks the module. So does a server without the
+// module that reads the file. CL.PEEK is the only command that a replica executes.
 func TestEffectsAreReplicated(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	primary := servertest.Start(t, servertest.WithLog(servertest.DebugModule(t), "always",
 		"--hz", "100", "--repl-ping-replica-period", "3600"))
-	client := primary.Client(t, func(options *redis.Options) { options.PoolSize = 1 }) // MULTI is of a connection
+	client := primary.Client(t, func(options *redis.Options) { options.PoolSize = 1 }) // MULTI belongs to a connection
 	servertest.ClockOf(client).Set(t, servertest.Epoch)
 	replicas := []*redis.Client{
 		servertest.StartReplica(t, primary, servertest.Options{Module: servertest.DebugModule(t)}).Client(t),
@@ -60,7 +59,7 @@ func TestEffectsAreReplicated(t *testing.T) {
 		}
 		var got []string
 		for _, words := range servertest.WithoutTransactions(t, servertest.ReadAppendOnlyFile(t, primary)[logged:]) {
-			if words[0] = strings.ToUpper(words[0]); words[0] != "SELECT" { // which some put inside, some before
+			if words[0] = strings.ToUpper(words[0]); words[0] != "SELECT" { // it may be inside or before the transaction
 				require.True(t, words[0] != "SET" || words[3] == "PXAT", "%q", words)
 				got = append(got, words[:min(len(words), 2)]...)
 			}
@@ -94,9 +93,9 @@ func TestEffectsAreReplicated(t *testing.T) {
 	require.Equal(t, want, servertest.Dumps(t, primary.Client(t)), "a server without the module")
 }
 
-// TestScriptOfMillionsOfCallsReplicates: until it is over, all that it has written waits
-// to be sent, each SET with a reference to the shared word PXAT. Redis 8.6 counts 2^23
-// references to a string at the most, and ends itself at one more.
+// TestScriptOfMillionsOfCallsReplicates: the writes of a script are sent when it ends. Until then, each
+// SET holds a reference to the shared word PXAT. Redis 8.6 counts at most 2^23 references to a string:
+// with one more, the server ends itself.
 func TestScriptOfMillionsOfCallsReplicates(t *testing.T) {
 	if os.Getenv("FUNNEL_LONG") == "" {
 		t.Skip("takes a minute and some gigabytes: set FUNNEL_LONG")

@@ -1,4 +1,4 @@
-// Calls under which the tests of this package copy and move funnels, and what must hold afterwards.
+// The load under which tests of this package copy and move keys, and the check of the keys afterwards.
 
 package replication_test
 
@@ -19,9 +19,9 @@ import (
 	"funnel/internal/servertest"
 )
 
-// A load is a number of workers and a tally of their calls. A call takes a token from each of the two funnels of a
-// group, and uses one of its quota, all or none. No funnel leaks during a test, and no call fails. So each row of a
-// group holds as many tokens as clients were granted.
+// A load has workers, and counts what their calls were granted. A call takes one from each of the three rows of a
+// group, two funnels and a quota, all or nothing. No funnel leaks during a test, and no call fails. So each row of a
+// group must hold as many tokens as clients were granted.
 type load struct {
 	mutex    sync.Mutex
 	granted  [100]int64 // tokens, by group
@@ -42,8 +42,8 @@ func callOf(command string, group int) []any {
 	return servertest.Words(fmt.Sprintf(line, command, group, small))
 }
 
-// start starts the workers, which end with the test if not before. The client must send
-// every call at most once: a retry could take tokens twice.
+// start starts the workers, which end with the test at the latest. The client must send every
+// call at most once: a retry could take tokens twice.
 func (l *load) start(t testing.TB, client redis.UniversalClient) {
 	l.stopping.Store(false)
 	for range 6 {
@@ -55,7 +55,7 @@ func (l *load) start(t testing.TB, client redis.UniversalClient) {
 	t.Cleanup(l.stop)
 }
 
-// callBatch reports whether no call has failed.
+// callBatch makes 16 calls, and reports whether all calls so far have succeeded.
 func (l *load) callBatch(client redis.UniversalClient) bool {
 	ctx, pipeline := context.Background(), client.Pipeline()
 	numbers, replies := rand.Perm(len(l.granted))[:16], make([]*redis.Cmd, 16)
@@ -76,7 +76,7 @@ func (l *load) callBatch(client redis.UniversalClient) bool {
 	return l.failed == nil
 }
 
-// goOn waits until so many more calls were answered.
+// goOn waits until the given number of further calls was answered.
 func (l *load) goOn(t testing.TB, calls int64) {
 	enough := l.answered.Load() + calls
 	servertest.Eventually(t, "the load goes on", func() bool { return l.answered.Load() >= enough })
@@ -87,7 +87,7 @@ func (l *load) stop() {
 	l.workers.Wait()
 }
 
-// requireHeld requires that a server holds what was granted. No workers may run.
+// requireHeld requires that a server holds the tokens that were granted. No workers may be running.
 func (l *load) requireHeld(t testing.TB, client redis.UniversalClient) {
 	require.NoError(t, l.failed)
 	require.Equal(t, l.granted[:], heldBy(t, client))
@@ -109,15 +109,15 @@ func heldBy(t testing.TB, client servertest.Commander) (tokens []int64) {
 	return tokens
 }
 
-// withModule are the options of a server whose full copies do not wait for what servers do
-// once a second.
+// withModule returns the options of a server whose full copies do not wait for the work that
+// servers do once a second.
 func withModule(t testing.TB, more ...string) servertest.Options {
 	return servertest.Options{Module: servertest.Module(t), Config: append([]string{
 		"--save", "",
-		"--hz", "100", // notices that a copy is written
-		"--repl-diskless-sync", "no", // else a replica that is done too soon says so a second later
-		"--repl-diskless-sync-delay", "0", // for those who say yes
-		"--repl-diskless-load", "swapdb", // else Valkey 9 checks once a second for the file
+		"--hz", "100", // to notice soon that a copy was written
+		"--repl-diskless-sync", "no", // otherwise a fast replica reports a second late
+		"--repl-diskless-sync-delay", "0", // if a test sets the option above to yes
+		"--repl-diskless-load", "swapdb", // otherwise Valkey 9 looks for the file only once a second
 	}, more...)}
 }
 
@@ -128,12 +128,12 @@ func awaitAttached(t testing.TB, replica *servertest.Server) {
 	})
 }
 
-// replicate lets a server be a replica of the one at a port; at port 1 there is none.
+// replicate makes a server a replica of the server at a port. There is no server at port 1.
 func replicate(t testing.TB, replica *servertest.Server, port int) {
 	require.NoError(t, replica.Client(t).ReplicaOf(context.Background(), "127.0.0.1", fmt.Sprint(port)).Err())
 }
 
-// replicationOffset is how much of the stream a primary has sent, or a replica executed.
+// replicationOffset is how many bytes of the stream a primary has sent, or a replica has executed.
 func replicationOffset(t testing.TB, client *redis.Client) int64 {
 	return servertest.InfoField(t, client, "replication", "master_repl_offset")
 }

@@ -1,4 +1,4 @@
-// A replica answers peeks while it loads. Each server has users and a version of its own, as docs/operations.md says.
+// A replica answers CL.PEEK while it loads. Every server has its own users and its own version of the module.
 
 package replication_test
 
@@ -14,16 +14,16 @@ import (
 	"funnel/test/pages/page"
 )
 
-// TestReplicaServesItsFunnelsUntilItHasTheNewOnes: when it is too far behind, it loads all
-// of them anew, and with repl-diskless-load swapdb it answers from the old ones meanwhile.
-// Servers allow that only when every module agrees.
+// TestReplicaServesItsFunnelsUntilItHasTheNewOnes: a replica that is too far behind loads all keys
+// again. With repl-diskless-load swapdb it answers from its old keys until then. Servers allow that
+// only if every module agrees.
 func TestReplicaServesItsFunnelsUntilItHasTheNewOnes(t *testing.T) {
 	servertest.NeedSince7(t, "replicas that answer while they load")
 	t.Parallel()
 	load := &load{}
 	primary := servertest.Start(t, withModule(t, "--repl-diskless-sync", "yes", "--repl-backlog-size", "16kb"))
-	// A server that loads serves its clients every so many bytes: by default, every few
-	// megabytes, which is more than the funnels.
+	// While a server loads, it serves its clients after each interval of so many bytes. The default
+	// of some megabytes is more than all keys have.
 	replica := servertest.StartReplica(t, primary, withModule(t, "--loading-process-events-interval-bytes", "1024"))
 	client, replicaClient := primary.Client(t), replica.Client(t)
 	require.NoError(t, client.Do(t.Context(), "debug", "populate", 10_000, "other", 100).Err(), "keys that make the copy last")
@@ -39,7 +39,7 @@ func TestReplicaServesItsFunnelsUntilItHasTheNewOnes(t *testing.T) {
 	loads := func() bool { return servertest.InfoField(t, replicaClient, "persistence", "async_loading") == 1 }
 	servertest.Eventually(t, "the replica loads beside its funnels", loads)
 	require.NoError(t, replicaClient.Do(t.Context(), callOf("cl.peek", 0)...).Err())
-	require.True(t, loads(), "that was too late")
+	require.True(t, loads(), "the replica still loads after the peek")
 	awaitAttached(t, replica)
 	load.stop()
 
@@ -50,8 +50,8 @@ func TestReplicaServesItsFunnelsUntilItHasTheNewOnes(t *testing.T) {
 
 const operationsPage = "../../docs/operations.md"
 
-// TestUsersOnEveryServer: a user that only the primary has is missing after a failover. A user that was
-// created as on the page is not.
+// TestUsersOnEveryServer: a user that was created on the primary alone is missing after a failover. A user
+// that was created by the lines of the page still exists.
 func TestUsersOnEveryServer(t *testing.T) {
 	t.Parallel()
 	page.NeedRedisCLI(t)

@@ -1,5 +1,5 @@
-// Processes that wait for slots use nearly all of what is possible, ask seldom, and share. Within a process nobody is
-// overtaken. TestNoMoreThanTheLimitRun kills and stops such processes.
+// Processes that wait for slots use nearly all slots nearly all the time, ask seldom, and share the slots. Within a
+// process, no caller overtakes another one. TestNoMoreThanTheLimitRun kills and stops such processes.
 
 package soak_test
 
@@ -18,7 +18,7 @@ import (
 	"funnel/limiter"
 )
 
-// ten slots are what all processes wait for.
+// ten are the slots that all processes wait for.
 var ten = limiter.Slots{Max: 10, TTL: 2 * time.Second}
 
 // waitInLine is the program of 64 workers who wait in one line.
@@ -47,7 +47,7 @@ func TestLinesShareSlots(t *testing.T) {
 	var pieces, used, overtaken int64
 	var shares [4]float64
 	for i, process := range processes {
-		var newest int64 // the last begin of a wait that was for a slot
+		var newest int64 // the latest begin of a wait that got a slot
 		for line := range strings.Lines(kill(process)) {
 			var name string
 			var held stretch
@@ -67,7 +67,7 @@ func TestLinesShareSlots(t *testing.T) {
 	use, each := float64(used)/float64(10*(until-from)), float64(calls)/float64(pieces)
 	t.Logf("%.3f in use; %.2f calls for each of %d slots, of which the processes got %v; overtaken by %d µs",
 		use, each, pieces, shares, overtaken)
-	require.Less(t, overtaken, int64(250_000), "microseconds by which a caller came later, and was served before")
+	require.Less(t, overtaken, int64(250_000), "microseconds by which a caller began to wait later than another one, and was served earlier")
 	// The second figures are for a machine that is not busy.
 	require.LessOrEqual(t, each, servertest.QuickOrLong(6.0, 3.0))
 	require.GreaterOrEqual(t, use, servertest.QuickOrLong(0.5, 0.95))

@@ -1,5 +1,5 @@
-// An observer checks a bound while processes are killed and stopped, replies are lost, and a replica
-// takes over: no more work runs at once than there are slots.
+// At no instant more work runs than there are slots, even while processes are killed and stopped, replies
+// are lost, and a replica takes over.
 
 package soak_test
 
@@ -24,8 +24,8 @@ import (
 	"funnel/limiter"
 )
 
-// TestMain runs the tests, or, in a process that a test has started, a program. Programs print what they
-// do, and run until they are killed.
+// TestMain runs the tests, or a program, in a process that a test has started. A program prints what it
+// does, and runs until it is killed.
 func TestMain(m *testing.M) {
 	programs := map[string]func(addr string){"slots": holdSlots, "lines": waitInLine}
 	if program := programs[os.Args[1]]; program != nil {
@@ -50,11 +50,11 @@ func kill(process *exec.Cmd) string {
 	return process.Stdout.(*bytes.Buffer).String()
 }
 
-// twenty slots are what all processes share.
+// twenty are the slots that all processes share.
 var twenty = limiter.Slots{Max: 20, TTL: 2 * time.Second}
 
-// holdSlots is the program of 50 workers who wait in two lines. The client of one line repeats calls that were not
-// answered.
+// holdSlots is the program of 50 workers who wait in two lines. The client of one of the lines repeats calls without an
+// answer.
 func holdSlots(addr string) {
 	for retries := range 2 {
 		l := limiter.New(redis.NewClient(&redis.Options{Addr: addr, MaxRetries: 4*retries - 1}))
@@ -65,8 +65,8 @@ func holdSlots(addr string) {
 	select {}
 }
 
-// work waits for a slot, works, and gives the slot back twice, again and again. It prints when the work begins, and
-// until when the slot runs for certain. At the end it prints when the work ended, unless it has lost the slot.
+// work repeats this: it waits for a slot, works, and gives the slot back twice. It prints when a piece of work begins,
+// and until when the slot certainly runs. Unless it has lost the slot, it also prints when the work ended.
 func work(l *limiter.Limiter, slots limiter.Slots, worker string) {
 	ctx := context.Background()
 	for piece := 0; ; piece++ {
@@ -92,7 +92,7 @@ func work(l *limiter.Limiter, slots limiter.Slots, worker string) {
 	}
 }
 
-// A stretch is a time in which a holder has a slot for certain, in microseconds since 1970.
+// A stretch is a time in which a holder certainly has a slot, in microseconds since 1970.
 type stretch struct {
 	from, until int64
 	ended       bool // the holder has not crashed, nor lost its slot
@@ -127,8 +127,8 @@ func TestNoMoreThanTheLimitRun(t *testing.T) {
 			stopped.Signal(syscall.SIGSTOP)
 			time.AfterFunc(twenty.TTL+time.Second, func() { stopped.Signal(syscall.SIGCONT) })
 		}
-		// Work takes 50 ms at most. Slots that were taken before now and are still held half a second
-		// later belong to processes that were killed or stopped, and these may not have printed it.
+		// Work takes 50 ms at most. If a slot was taken before now and is still held half a second later, its
+		// process was killed or stopped, and may not have printed it.
 		now := time.Now()
 		ends := now.Add(twenty.TTL).UnixMilli()
 		time.Sleep(time.Second / 2)
@@ -191,7 +191,7 @@ func TestNoMoreThanTheLimitRun(t *testing.T) {
 	require.LessOrEqual(t, calls, servertest.QuickOrLong(20.0, 6.0))
 }
 
-// mostAtOnce is the largest number of slots that were held at once, by instants with 1 and -1.
+// mostAtOnce returns the largest number of slots that were held at one instant. A change is an instant, and 1 or -1.
 func mostAtOnce(changes [][2]int64) (most int64) {
 	slices.SortFunc(changes, func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
 	held := int64(0)

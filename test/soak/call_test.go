@@ -1,4 +1,4 @@
-// Random calls, and whether the contract explains their replies.
+// Random calls, and the check that the contract gives the same replies.
 
 package soak_test
 
@@ -22,17 +22,17 @@ import (
 
 var rates = [][]string{{"20", "50", "1"}, {"100", "30", "0.5"}, {"5", "7", "3"}, {"1000", "100", "1"}, {"3", "1000", "1"}}
 
-// The script, which takes the clock from two keys.
+// script is the client's script, which takes the clock from two keys.
 var script = "local clock = {table.remove(KEYS, 1), table.remove(KEYS, 1)}\n" +
 	strings.ReplaceAll(limiter.Script(), "redis.call('TIME')", "clock")
 
 var scriptHash = redis.NewScript(script).Hash()
 
-// lead is how far the clock of the commands is ahead of the server's, by which keys expire: what a call counts is
-// still there.
+// lead is how far the clock of the commands is ahead of the server's clock, by which keys expire. So a key still exists
+// at every instant at which a call counts it.
 const lead = time.Minute
 
-// A call is sent in a transaction, which also sets the clock of the commands and reads the call's keys after it.
+// A call is sent in a transaction that first sets the clock of the commands, and afterwards reads the keys of the call.
 type call struct {
 	words    []string
 	byScript bool
@@ -42,11 +42,11 @@ type call struct {
 	reply    any
 }
 
-// anyCall returns a random call of one, two or all keys of the caller, by the module or the script. Some
-// calls are wrong.
+// anyCall returns a random call of some keys of the caller, by the module or the script. Some calls are
+// errors.
 func (c *caller) anyCall() *call {
 	command := contract.Commands[rand.IntN(len(contract.Commands))]
-	if command.Operation == "charge" && rand.IntN(2) == 0 { // less than is given back
+	if command.Operation == "charge" && rand.IntN(2) == 0 { // charge less than is given back
 		command, _ = contract.CommandOf("cl.refund")
 	}
 	keys := rand.Perm(4)[:1+rand.IntN(4)]
@@ -70,19 +70,19 @@ func (c *caller) anyCall() *call {
 	return call
 }
 
-// Skews are how far the clocks of those who ask for quotas are ahead.
+// skews are how far the clocks of callers who ask for quotas are ahead.
 var skews = []time.Duration{0, 0, 0, 0, 0, 300 * time.Millisecond, -300 * time.Millisecond, -3 * time.Second, 20 * time.Minute,
 	10 * 365 * 24 * time.Hour}
 
-// anyRow returns the words for one key: slots for the key 2, a quota of 9 in two seconds for the key 3, otherwise a
-// funnel, whose rate never changes.
+// anyRow returns a row for one key: slots for key 2, a quota of 9 in two seconds for key 3, and otherwise a funnel
+// whose rate never changes.
 func (c *caller) anyRow(operation string, key int) []string {
 	name, dice := fmt.Sprint(c.number, ":", key), rand.IntN(100)
 	if key < 2 || operation == "peek" && dice == 0 { // a funnel under the key of slots is WRONGTYPE
 		rate := rates[(c.number+key)%len(rates)]
 		quantity := []string{"1", "1", "1", "1", "2", "3", "7", "0"}[rand.IntN(8)]
 		if dice < 5 && operation != "charge" {
-			quantity = []string{"1001", "x"}[dice%2] // which never fits, or is an error
+			quantity = []string{"1001", "x"}[dice%2] // a quantity that never fits, or an error
 		}
 		return []string{name, rate[0], rate[1], rate[2], quantity}
 	}
@@ -146,7 +146,7 @@ func (c *call) form() []string {
 	return slices.Concat(words, arguments, c.words[1+5*len(c.rows):])
 }
 
-// check checks the reply, and what the keys hold afterwards. Values are what they held before.
+// check checks the reply, and the values of the keys after the call. The argument has their values before it.
 func (c *call) check(values map[string]contract.Value) error {
 	want := contract.Run(contract.Default, c.words, c.now, func(key string) contract.Value { return values[key] })
 	text, isError := c.reply.(servertest.ErrorReply)

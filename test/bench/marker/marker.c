@@ -9,11 +9,11 @@
  * So one run of a server under callgrind measures any number of commands, without a debugger
  * interface and without symbols of the server.
  *
- * The floor of CL.THROTTLE is commands that make the same calls of the Modules API, in the same
- * order (module/commands.c), but with constants instead of parsed numbers and a decision:
+ * The floor of CL.THROTTLE is two commands that make the same calls of the Modules API, in the
+ * same order (module/commands.c), with constants instead of parsed numbers and a decision:
  *
  *   BENCH.ALLOW key capacity count period quantity   as an allowed CL.THROTTLE
- *   BENCH.LIMIT key capacity count period quantity   as a limited one
+ *   BENCH.LIMIT key capacity count period quantity   as a limited CL.THROTTLE
  *
  * Any cost of CL.THROTTLE above these is funnel's own: arguments, arithmetic. The names are as
  * long as CL.THROTTLE, and the constants have as many digits as the numbers in the calls
@@ -26,7 +26,7 @@
 
 enum { REPLY_LENGTH = 5 };
 
-/* In the year 2200: no key expires meanwhile. */
+/* In the year 2200: no key expires during a measurement. */
 static const char tat[] = "7258118400000000000", expiry[] = "7258118400000";
 static const long long expiry_milliseconds = 7258118400000;
 static const long long allowed_reply[REPLY_LENGTH] = {0, 700000, 699990, -1, 90};
@@ -34,7 +34,7 @@ static const long long limited_reply[REPLY_LENGTH] = {1, 1, 0, 599990, 599990};
 
 static RedisModuleString *pxat;
 
-/* Takes what was read, because the compiler would leave out reads that nobody uses. */
+/* Receives values that were read: the compiler would leave out reads of unused values. */
 static volatile long long sink;
 
 static void read_words(RedisModuleString **words, int count)
@@ -92,7 +92,7 @@ static int noop(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     return REDISMODULE_OK;
 }
 
-/* Callgrind gets this name. */
+/* Callgrind knows the function by this name. */
 static __attribute__((noinline)) int bench_mark(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     (void)argv, (void)argc;
@@ -122,7 +122,7 @@ static int limit(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     RedisModuleKey *key = redis.OpenKey(ctx, argv[1], REDISMODULE_READ | REDISMODULE_WRITE);
     int stored = read_stored(key);
     read_clock();
-    /* A limited call finds the key that an allowed one has left. */
+    /* A limited call finds the key that an allowed call has left. */
     if (!stored) write_tat(key, stored);
     redis.CloseKey(key);
     return reply(ctx, limited_reply);

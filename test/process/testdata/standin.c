@@ -1,6 +1,6 @@
-/* Stands for redis-cell: a module that has COMMAND, too. It answers with a limit of 0,
- * which funnel never does. Like funnel it needs no header file: the first word of the
- * context is the function that finds all others. */
+/* Stands for redis-cell: another module that has COMMAND. It replies a limit of 0, which
+ * funnel never does. Like funnel it needs no header file: the first word of the context
+ * points to the function that finds all other functions. */
 
 struct context {
     int (*find)(const char *name, void *function);
