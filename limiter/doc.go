@@ -1,5 +1,5 @@
-// Package limiter limits the rate of calls over all processes that share a Redis or Valkey server. It sends the commands
-// of the module funnel, or an equivalent script if the server lacks the module.
+// Package limiter limits the rate of calls over all processes that share a Redis or Valkey server. It sends the
+// commands of the module funnel, or an equivalent script if the server lacks the module.
 //
 //	l := limiter.New(rdb)
 //	result, err := l.Allow(ctx, "user:42", limiter.PerMinute(30).WithCapacity(15))
@@ -18,8 +18,8 @@
 // and changes nothing. The server decides in one atomic step; package funnel/gcra explains the arithmetic.
 //
 // The limit is an argument of each call and is not stored. The key stores the time at which the funnel will be empty,
-// and expires at that time. A program may change the capacity of a key at any time. Another rate needs another key, or a
-// correction: see docs/commands.md, "Changing a limit".
+// and expires at that time. A program may change the capacity of a key at any time. Another rate needs another key, or
+// a correction: see docs/commands.md, "Changing a limit".
 //
 // # Several limits, many calls
 //
@@ -30,8 +30,8 @@
 // # Waiting and settling
 //
 // [Limiter.Wait] reserves tokens that do not fit yet, and sleeps until they do. Callers are served in the order of
-// asking, whatever the number of processes. [Limiter.Reserve] returns the delay instead of sleeping. If callers may give
-// up before they are served, set [WithMaxWait].
+// asking, whatever the number of processes. [Limiter.Reserve] returns the delay instead of sleeping. If callers may
+// give up before they are served, set [WithMaxWait].
 //
 // If the cost of an action is known only afterwards, take an estimate, and pass the [Result] and the number of used
 // tokens to [Limiter.Settle].
@@ -59,21 +59,21 @@
 // # From golang.org/x/time/rate
 //
 // In that package a Limiter is one bucket in one process. Here one Limiter serves all keys: make it once, and pass key
-// and limit with each call. rate.NewLimiter(30, 15) is PerSecond(30).WithCapacity(15). Result.Limited is the opposite of
-// the bool that rate's Allow returns. [Limiter.Settle] with 0 takes the place of Cancel. There is no rate.Inf, and the
-// zero Limit is an error.
+// and limit with each call. rate.NewLimiter(30, 15) is PerSecond(30).WithCapacity(15). Result.Limited is the opposite
+// of the bool that rate's Allow returns. [Limiter.Settle] with 0 takes the place of Cancel. There is no rate.Inf, and
+// the zero Limit is an error.
 //
 // # Module or script
 //
-// If the server does not know a command of the module, or denies it to the user, the Limiter sends the script, and tries
-// the command again after a minute. A server that has only CL.THROTTLE, as with redis-cell or Dragonfly, gets the
+// If the server does not know a command of the module, or denies it to the user, the Limiter sends the script, and
+// tries the command again after a minute. A server that has only CL.THROTTLE, as with redis-cell or Dragonfly, gets the
 // script. [WithSource] restricts the Limiter to one of the two.
 //
 // Module and script store the same value under the same key: nodes may differ, and a fleet can move from one to the
-// other. The script costs the server more (docs/clients.md, "Without the module"), its clock counts microseconds, and it
-// refuses the limits that [Script] names. Calls that take, reserve or peek at tokens of one funnel first go to a shorter
-// script, take.lua. [Limiter.Peek] runs on replicas if the client reads from them; without the module that needs Redis 7
-// (EVALSHA_RO).
+// other. The script costs the server more (docs/clients.md, "Without the module"), its clock counts microseconds, and
+// it refuses the limits that [Script] names. Calls that take, reserve or peek at tokens of one funnel first go to a
+// shorter script, take.lua. [Limiter.Peek] runs on replicas if the client reads from them; without the module that
+// needs Redis 7 (EVALSHA_RO).
 //
 // # Without Redis
 //
@@ -87,6 +87,6 @@
 //
 // Without ContextTimeoutEnabled, a call that has timed out keeps a goroutine and a connection until the ReadTimeout.
 // With the default MaxRetries, go-redis repeats a command three times after a network error: tokens may be taken twice,
-// which limits a little early, never late. Refunds are sent once. With DialerRetries: 1, go-redis tries to connect once;
-// its five attempts take half a second.
+// which limits a little early, never late. Refunds are sent once. With DialerRetries: 1, go-redis tries to connect
+// once; its five attempts take half a second.
 package limiter

@@ -8,9 +8,9 @@ import (
 	"funnel/limiter/internal/redis"
 )
 
-// A Hook is called with each decision, before the caller gets it, for metrics and traces. It must be quick, and safe for
-// concurrent use. A panic in a hook crashes the program, because slots are renewed and given back in goroutines that do
-// not recover. examples/monitoring has a hook for Prometheus.
+// A Hook is called with each decision, before the caller gets it, for metrics and traces. It must be quick, and safe
+// for concurrent use. A panic in a hook crashes the program, because slots are renewed and given back in goroutines
+// that do not recover. examples/monitoring has a hook for Prometheus.
 type Hook func(ctx context.Context, event Event)
 
 // An Event is a decision on one row of a call, or an error.

@@ -14,9 +14,9 @@ import (
 // first period lets up to Capacity + Count - 1 tokens through, the capacity at once and the others as tokens leak:
 // PerMinute(100) lets 199 through, and PerMinute(100).WithCapacity(10) lets 109 through.
 //
-// Capacity, Count and Period are at least 1, at most one token leaks per nanosecond, and a full funnel drains within 292
-// years. If a limit is not valid, as the zero Limit is not, methods of [Limiter] return [ErrInvalid] with an error of
-// package gcra inside.
+// Capacity, Count and Period are at least 1, at most one token leaks per nanosecond, and a full funnel drains within
+// 292 years. If a limit is not valid, as the zero Limit is not, methods of [Limiter] return [ErrInvalid] with an error
+// of package gcra inside.
 //
 // A Limit may also be a quota (see [Daily]): up to Capacity tokens, at least 0, may be used in each period of a
 // calendar, and Count and Period are 0. Limits are comparable.

@@ -16,8 +16,8 @@ import (
 	"funnel/limiter/internal/redis"
 )
 
-// A Limiter limits calls by funnels, slots and quotas: in Redis if it is made by [New], in this process if it is made by
-// [NewLocal]. All methods may be called from any number of goroutines.
+// A Limiter limits calls by funnels, slots and quotas: in Redis if it is made by [New], in this process if it is made
+// by [NewLocal]. All methods may be called from any number of goroutines.
 //
 // A method returns an error if there is no decision: [ErrInvalid] for a call that is wrong, the cause of a context that
 // is done, and, unless [OnFailure] says otherwise, [ErrUnavailable] if Redis does not decide. A Result that comes with
@@ -127,8 +127,8 @@ func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (Result, er
 	return l.decideOne(ctx, l.queryFor(call.Peek, key, limit, 1))
 }
 
-// Charge accounts for quantity tokens that were used, at least 0, even if they do not fit. The quantity may be above the
-// capacity. A funnel that is overfull then limits calls until enough has leaked, and a quota until its period ends.
+// Charge accounts for quantity tokens that were used, at least 0, even if they do not fit. The quantity may be above
+// the capacity. A funnel that is overfull then limits calls until enough has leaked, and a quota until its period ends.
 // Result.RetryAfter is the time until then, or 0 if nothing is overfull.
 func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
 	return l.decideOne(ctx, l.queryFor(call.Charge, key, limit, quantity))

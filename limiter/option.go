@@ -27,8 +27,8 @@ func WithPrefix(prefix string) Option {
 }
 
 // WithTimeout limits how long a method waits for Redis, over all attempts of the client. When the time is over,
-// [OnFailure] applies. At 0 or less, which is the default, only the context and the client limit the wait. The time that
-// [Limiter.Wait] sleeps does not count.
+// [OnFailure] applies. At 0 or less, which is the default, only the context and the client limit the wait. The time
+// that [Limiter.Wait] sleeps does not count.
 //
 // Without a time-out, go-redis v9.23 with its default options gave up after two seconds if there was no server, and
 // after ten if the server hung (measured). A call that has timed out may still reach the server, and take tokens.
@@ -46,8 +46,8 @@ func OnFailure(policy FailurePolicy) Option {
 	}
 }
 
-// WithLogger sets the logger, which must not be nil. It gets a line when the Limiter begins to decide without Redis, and
-// a line when Redis decides again. The default is [slog.Default].
+// WithLogger sets the logger, which must not be nil. It gets a line when the Limiter begins to decide without Redis,
+// and a line when Redis decides again. The default is [slog.Default].
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) {
 		if logger == nil {
@@ -67,9 +67,9 @@ func WithHook(hook Hook) Option {
 	}
 }
 
-// WithSource restricts the Limiter to the module or to the script. With [FromModule] it never sends the script: a server
-// without the module counts as down. With [FromScript] it never sends a command of the module. By default it uses the
-// module if the server has it, and otherwise the script.
+// WithSource restricts the Limiter to the module or to the script. With [FromModule] it never sends the script: a
+// server without the module counts as down. With [FromScript] it never sends a command of the module. By default it
+// uses the module if the server has it, and otherwise the script.
 func WithSource(source Source) Option {
 	return func(s *settings) {
 		if source != FromModule && source != FromScript {
@@ -79,10 +79,10 @@ func WithSource(source Source) Option {
 	}
 }
 
-// WithMaxWait bounds how long [Limiter.Wait], [Limiter.WaitN], [Limiter.WaitAll] and [Limiter.Acquire] wait, even if the
-// context allows more: a caller whose tokens would be due later gets [ErrWaitTooLong] at once. So it also bounds the
-// reservations that callers leave behind when they give up. At 0 or less, nobody waits. By default the context alone
-// bounds the wait.
+// WithMaxWait bounds how long [Limiter.Wait], [Limiter.WaitN], [Limiter.WaitAll] and [Limiter.Acquire] wait, even if
+// the context allows more: a caller whose tokens would be due later gets [ErrWaitTooLong] at once. So it also bounds
+// the reservations that callers leave behind when they give up. At 0 or less, nobody waits. By default the context
+// alone bounds the wait.
 func WithMaxWait(maxWait time.Duration) Option {
 	return func(s *settings) { s.maxWait = max(maxWait, 0) }
 }

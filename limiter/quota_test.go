@@ -201,7 +201,8 @@ func TestSecondEnded(t *testing.T) {
 	}
 }
 
-// A quota that ends for good limits each call after its end, whatever the call asks for. It takes nothing from other rows.
+// A quota that ends for good limits each call after its end, whatever the call asks for. It takes nothing from other
+// rows.
 func TestUntilHasNoNextPeriod(t *testing.T) {
 	t.Parallel()
 	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {

@@ -10,8 +10,8 @@ import _ "embed"
 // and quantity, and last, if wanted, max_wait for reserve or tat for refund. The reply is that of the command, but
 // integers of more than 15 digits are strings.
 //
-// The script refuses numbers with which doubles cannot compute exactly. A number is refused if it is above 4,000,000 and
-// its span is 104 days or more:
+// The script refuses numbers with which doubles cannot compute exactly. A number is refused if it is above 4,000,000
+// and its span is 104 days or more:
 //
 //	count                          the period
 //	capacity                       the time in which a full funnel drains

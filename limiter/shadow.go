@@ -16,8 +16,8 @@ type Allower interface {
 // Shadow tries limits on real traffic. It returns an Allower whose AllowN asks l, which takes the tokens if they fit,
 // and then allows the call in any case, without an error.
 //
-// Shadow passes each limited Result and each error to report, unless the context of the call is canceled. Report must be
-// quick, and safe for concurrent use. If report is nil, slog gets a line for each of these calls.
+// Shadow passes each limited Result and each error to report, unless the context of the call is canceled. Report must
+// be quick, and safe for concurrent use. If report is nil, slog gets a line for each of these calls.
 //
 // The caller of such a call gets a Result that is OK: Allowed is the quantity, and RetryAfter is 0. Remaining and
 // ResetAfter tell the state of the funnel. If l returned an error, the Limit is zero, and Source is [FromOpen].

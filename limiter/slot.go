@@ -12,8 +12,9 @@ import (
 // A Slot is held from [Limiter.TryAcquire] or [Limiter.Acquire] until it is released or lost. All methods may be called
 // from any number of goroutines.
 //
-// Until then the Slot renews itself each third of its TTL, even if the context of that call is done. It is lost if Redis
-// says so, if Redis has answered no renewal within the TTL, or if the process stood still for longer than the TTL.
+// Until then the Slot renews itself each third of its TTL, even if the context of that call is done. It is lost if
+// Redis says so, if Redis has answered no renewal within the TTL, or if the process stood still for longer than the
+// TTL.
 type Slot struct {
 	hold
 	ctx    context.Context

@@ -12,8 +12,9 @@ import (
 const maxDuration time.Duration = 1<<63 - 1
 
 // Reserve takes quantity tokens as AllowN does, even if they fit only later, within maxWait: Result.Wait says how long
-// the caller has to wait before it goes ahead. Reservations are served in the order of asking, because the funnel limits
-// all other callers until then. With a max wait of 0 or less, Reserve is AllowN; for a quota it must be 0 or less.
+// the caller has to wait before it goes ahead. Reservations are served in the order of asking, because the funnel
+// limits all other callers until then. With a max wait of 0 or less, Reserve is AllowN; for a quota it must be 0 or
+// less.
 //
 // If the wait would be longer, the call is limited and has reserved nothing, and RetryAfter is the time after which the
 // same call would be allowed. Give a reservation that is not used back with [Limiter.Settle].
@@ -31,8 +32,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit) error {
 }
 
 // WaitN reserves quantity tokens and sleeps until the reservation is due: one call and one sleep. Callers are served in
-// the order of asking. Tokens of a quota cannot be reserved: WaitN asks for them, and if it is limited, asks again within
-// a second after the period has ended. Callers of a quota are served in no order.
+// the order of asking. Tokens of a quota cannot be reserved: WaitN asks for them, and if it is limited, asks again
+// within a second after the period has ended. Callers of a quota are served in no order.
 //
 // WaitN waits no longer than the deadline of ctx and [WithMaxWait] allow. If the wait would be longer, it reserves
 // nothing and returns [ErrWaitTooLong] at once. It returns [ErrNeverFits] if the quantity is above the capacity or the
@@ -41,7 +42,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit) error {
 //
 // A caller that gives up leaves its reservation behind, and nobody else gets the tokens. If the tokens came back, a
 // newcomer could take them and go ahead beside callers who reserved later and keep their turns: more than the limit. If
-// callers without a deadline give up often, set [WithMaxWait], or the reservations that they leave starve other callers.
+// callers without a deadline give up often, set [WithMaxWait], or the reservations that they leave starve other
+// callers.
 func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity int) error {
 	return l.wait(ctx, func(maxWait time.Duration) (Results, time.Duration, error) {
 		if limit.isQuota() {
@@ -58,8 +60,8 @@ func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity i
 }
 
 // WaitAll asks as [Limiter.AllowAll] does, and asks again after RetryAfter, until it has taken all tokens. There is no
-// queue for calls of several rows: smaller calls may be served first. Deadlines and errors are those of [Limiter.WaitN].
-// Results that come with an error are limited.
+// queue for calls of several rows: smaller calls may be served first. Deadlines and errors are those of
+// [Limiter.WaitN]. Results that come with an error are limited.
 func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) (results Results, err error) {
 	err = l.wait(ctx, func(time.Duration) (Results, time.Duration, error) {
 		results, err = l.AllowAll(ctx, requests...)

@@ -14,8 +14,8 @@
 // decides when it begins, and its messages take nothing.
 //
 // A call can pass several policies, such as one by address and one by account: give each a name of its own. If an inner
-// policy limits the call, the tokens that an outer one has taken stay taken. [WithAlso] takes from several limits all or
-// nothing instead. Interceptors that authenticate go in front.
+// policy limits the call, the tokens that an outer one has taken stay taken. [WithAlso] takes from several limits all
+// or nothing instead. Interceptors that authenticate go in front.
 //
 // The key of the funnel in Redis is the prefix of the Limiter, the name of the policy, a colon and the key of the call.
 // Package httplimit writes the same keys. So a policy of one name is one limit over HTTP and gRPC, with ByIP there and
@@ -48,7 +48,8 @@
 //
 // A call whose own context is done gets CANCELLED or DEADLINE_EXCEEDED, and nothing is logged.
 //
-// For other answers, chain an interceptor of your own in front: it receives these errors, and package status reads them.
+// For other answers, chain an interceptor of your own in front: it receives these errors, and package status reads
+// them.
 //
 // # Trying a limit
 //

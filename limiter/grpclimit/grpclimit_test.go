@@ -64,8 +64,8 @@ func serve(t *testing.T, limited *grpclimit.Policy) (healthpb.HealthClient, *hea
 }
 
 // At one instant both kinds of call are allowed as often as their funnel has tokens. Then the answer says when the next
-// call is allowed. A stream takes one token, however many messages it sends. A call that never fits tells the client not
-// to retry, by gRFC A6.
+// call is allowed. A stream takes one token, however many messages it sends. A call that never fits tells the client
+// not to retry, by gRFC A6.
 func TestLimitedCalls(t *testing.T) {
 	const policy = "v2:re v2:re 30 per minute, capacity 2 2"
 	rdb, clock := servertest.StartWithClock(t)

@@ -64,8 +64,8 @@ func ByMethod() KeyFunc {
 	return func(_ context.Context, call Call) string { return policy.Path(call.Method) }
 }
 
-// Join keys by several keys together: Join(ByPeer(), ByMethod()) has a funnel for each address at each method. Different
-// lists of keys never make the same key.
+// Join keys by several keys together: Join(ByPeer(), ByMethod()) has a funnel for each address at each method.
+// Different lists of keys never make the same key.
 func Join(keys ...KeyFunc) KeyFunc {
 	return func(ctx context.Context, call Call) string {
 		parts := make([]string, len(keys))

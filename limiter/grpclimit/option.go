@@ -62,8 +62,8 @@ func WithAlso(name string, limit limiter.Limit, key KeyFunc) Option {
 }
 
 // WithSlots lets no more than slots.Max calls of one key run at once. A call, even a stream, holds a slot until its
-// handler returns. The policy takes slot and tokens together, by [limiter.Limiter.TryAcquire]. The Limiter passed to New
-// must be a [limiter.Acquirer]; Shadow and leases are not. If the slot is lost, the context of the call ends, with
+// handler returns. The policy takes slot and tokens together, by [limiter.Limiter.TryAcquire]. The Limiter passed to
+// New must be a [limiter.Acquirer]; Shadow and leases are not. If the slot is lost, the context of the call ends, with
 // [limiter.ErrSlotLost] as its cause.
 //
 // A slot is given back in the background: the answer does not wait for Redis, and the next call of the client may come

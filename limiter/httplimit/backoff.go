@@ -73,9 +73,9 @@ func detach(ctx context.Context, do func(context.Context)) {
 	}
 }
 
-// retryAfter returns the time of the header Retry-After, which has seconds or a date (RFC 9110, section 10.2.3), or 0 or
-// less if the header is missing or not valid. A date is compared with the Date of the response, because the clocks of
-// both sides may differ.
+// retryAfter returns the time of the header Retry-After, which has seconds or a date (RFC 9110, section 10.2.3), or 0
+// or less if the header is missing or not valid. A date is compared with the Date of the response, because the clocks
+// of both sides may differ.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	text := strings.TrimSpace(header.Get("Retry-After"))
 	seconds, err := strconv.ParseUint(text, 10, 64)

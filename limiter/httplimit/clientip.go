@@ -51,8 +51,8 @@ func keyOf(client netip.Addr, known bool) string {
 	return netip.PrefixFrom(client, 64).Masked().String()
 }
 
-// Addr returns the address of the client. If a proxy sends something that cannot be parsed, such as "unknown", it is the
-// address of the proxy. The address is not known if the peer has none.
+// Addr returns the address of the client. If a proxy sends something that cannot be parsed, such as "unknown", it is
+// the address of the proxy. The address is not known if the peer has none.
 func (c ClientIP) Addr(r *http.Request) (client netip.Addr, known bool) {
 	return c.find(r.RemoteAddr, throughUnixSocket(r), r.Header.Values("X-Forwarded-For"))
 }
@@ -107,8 +107,8 @@ func throughUnixSocket(r *http.Request) bool {
 	return local != nil && strings.HasPrefix(local.Network(), "unix")
 }
 
-// parseAddress reads an address as net/http and proxies write it: with or without a port. IPv6 is in brackets, which may
-// be missing if there is no port.
+// parseAddress reads an address as net/http and proxies write it: with or without a port. IPv6 is in brackets, which
+// may be missing if there is no port.
 func parseAddress(text string) (address netip.Addr, valid bool) {
 	if withPort, err := netip.ParseAddrPort(text); err == nil {
 		address = withPort.Addr()

@@ -32,8 +32,8 @@
 // # Without Redis
 //
 // With [limiter.FailOpen], [limiter.FailClosed] and [limiter.FailLocal] the Limiter decides without Redis. With
-// [limiter.FailWithError], the default, requests are answered 503: see [OnError]. Give the Limiter [limiter.WithTimeout]
-// in any case, or requests wait as long as the client of Redis does.
+// [limiter.FailWithError], the default, requests are answered 503: see [OnError]. Give the Limiter
+// [limiter.WithTimeout] in any case, or requests wait as long as the client of Redis does.
 //
 // # Trying a limit
 //

@@ -10,7 +10,8 @@ import (
 	"funnel/limiter"
 )
 
-// maxInteger is the largest integer of structured fields (RFC 9651, section 3.3.1). It is sent instead of larger numbers.
+// maxInteger is the largest integer of structured fields (RFC 9651, section 3.3.1). It is sent instead of larger
+// numbers.
 const maxInteger = 999_999_999_999_999
 
 // SetHeaders sets the headers that the middleware of [New] sets for a Result of the policy with that name. It adds one
@@ -22,8 +23,8 @@ const maxInteger = 999_999_999_999_999
 // says which names are accepted. SetHeaders sets nothing for a limit that is not valid.
 //
 // A Result on slots gets a member of its own, with ":slots" after the name and the quota unit "concurrent-requests". If
-// only a slot is missing, Retry-After is 1, because nobody knows when a slot comes free. X-RateLimit describes the slots
-// only if they limit the request.
+// only a slot is missing, Retry-After is 1, because nobody knows when a slot comes free. X-RateLimit describes the
+// slots only if they limit the request.
 func SetHeaders(header http.Header, name string, result limiter.Result) {
 	if result.Slots.Max > 0 {
 		setSlotsHeaders(header, quote(name+":slots"), result)
@@ -46,8 +47,8 @@ func SetHeaders(header http.Header, name string, result limiter.Result) {
 	setLeast(header, result.Limit.Capacity, result.Remaining, reset)
 }
 
-// window returns the parameter w: the time in which the whole capacity leaks, or the length of a quota's period. A quota
-// of one period has no w.
+// window returns the parameter w: the time in which the whole capacity leaks, or the length of a quota's period. A
+// quota of one period has no w.
 func window(limit limiter.Limit, now time.Time) string {
 	rate, err := limit.Rate()
 	if err == nil {

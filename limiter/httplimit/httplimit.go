@@ -19,8 +19,8 @@ const statusClientClosedRequest = 499
 // of the peer (see [ByIP]), a request takes one token, and the policy is called "default".
 //
 // The key of the funnel in Redis is the prefix of l, the name of the policy, a colon and the key of the request: see
-// [FunnelKey]. A colon, backslash or opening brace in the name is escaped by a backslash, so policies of different names
-// never share a funnel.
+// [FunnelKey]. A colon, backslash or opening brace in the name is escaped by a backslash, so policies of different
+// names never share a funnel.
 //
 // New panics if l is nil, or if limit or an option is not valid.
 func New(l limiter.Allower, limit limiter.Limit, options ...Option) func(http.Handler) http.Handler {

@@ -7,8 +7,8 @@ import (
 	"funnel/limiter/internal/policy"
 )
 
-// A KeyFunc returns the key of a request: requests with the same key share a funnel. Write your own for other keys, such
-// as the account that your authentication has found. A KeyFunc must be safe for concurrent use.
+// A KeyFunc returns the key of a request: requests with the same key share a funnel. Write your own for other keys,
+// such as the account that your authentication has found. A KeyFunc must be safe for concurrent use.
 //
 // Redis keeps a funnel for each key until the funnel has drained. A client that can choose any key is not limited, and
 // fills the memory.
@@ -18,8 +18,8 @@ type KeyFunc func(*http.Request) string
 // address in X-Forwarded-For. It returns [ClientIP.Key] of ClientIP{Trusted: trusted}.
 func ByIP(trusted ...netip.Prefix) KeyFunc { return ClientIP{Trusted: trusted}.Key }
 
-// ByHeader keys by the first value of a header, such as X-Api-Key. Redis gets a hash of the value (128 bits of SHA-256),
-// which bounds the length of keys and keeps secrets out of MONITOR, SLOWLOG and backups.
+// ByHeader keys by the first value of a header, such as X-Api-Key. Redis gets a hash of the value (128 bits of
+// SHA-256), which bounds the length of keys and keeps secrets out of MONITOR, SLOWLOG and backups.
 //
 // A request without the header, or with an empty value, is keyed by absent, such as ByIP(). If absent is nil, all such
 // requests share one funnel.
@@ -39,12 +39,12 @@ func ByHeader(name string, absent KeyFunc) KeyFunc {
 // HeaderKey returns the key of [ByHeader] for requests with that value in the header of that name.
 func HeaderKey(name, value string) string { return policy.Secret(name, value) }
 
-// FunnelKey returns the key of a funnel, without the prefix of the Limiter, from the name of a middleware and the key of
-// a request: for tools that peek at a funnel or reset it.
+// FunnelKey returns the key of a funnel, without the prefix of the Limiter, from the name of a middleware and the key
+// of a request: for tools that peek at a funnel or reset it.
 func FunnelKey(name, key string) string { return policy.Key(name, key) }
 
-// SlotsKeys returns the keys of the funnel and of the slots of a middleware with [WithSlots]: "{KEY}" and "{KEY}:slots",
-// where KEY is the [FunnelKey] of one without.
+// SlotsKeys returns the keys of the funnel and of the slots of a middleware with [WithSlots]: "{KEY}" and
+// "{KEY}:slots", where KEY is the [FunnelKey] of one without.
 func SlotsKeys(name, key string) (funnel, slots string) { return policy.SlotsKeys(name, key) }
 
 // ByPattern keys by the pattern that an [http.ServeMux] has matched, such as "GET /users/{id}": there are as many keys

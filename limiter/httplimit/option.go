@@ -41,9 +41,9 @@ func WithLimit(limit func(*http.Request) limiter.Limit) Option {
 	return func(m *middleware) { m.limitOf = limit }
 }
 
-// WithCost sets a function that returns how many tokens a request takes, at least 0. The default is 1. A request of cost
-// 0 is allowed even if the funnel is full, and gets the headers. A request that costs more than the capacity is answered
-// 413. A negative cost is an error: see [OnError].
+// WithCost sets a function that returns how many tokens a request takes, at least 0. The default is 1. A request of
+// cost 0 is allowed even if the funnel is full, and gets the headers. A request that costs more than the capacity is
+// answered 413. A negative cost is an error: see [OnError].
 //
 // The body has not been read: a function that reads it must replace it for the handler.
 func WithCost(cost func(*http.Request) int) Option {
@@ -56,8 +56,8 @@ func WithCost(cost func(*http.Request) int) Option {
 //
 // A request takes its cost from the policy's own funnel and from the funnel of each WithAlso, and a slot if the policy
 // has [WithSlots], all or nothing, by one [limiter.Limiter.AllowAll] or TryAcquire. The key of the funnel is the
-// [FunnelKey] of name. New panics if two limits of a policy have the same name. Without slots, the Limiter passed to New
-// must have AllowAll and PeekAll, which Shadow and leases lack.
+// [FunnelKey] of name. New panics if two limits of a policy have the same name. Without slots, the Limiter passed to
+// New must have AllowAll and PeekAll, which Shadow and leases lack.
 //
 // Each limit has a member of its own in RateLimit and RateLimit-Policy. X-RateLimit describes the limit with the least
 // remaining, which is a limit that refuses the request if any does. Retry-After is the longest wait of all limits, and
@@ -82,8 +82,8 @@ func WithAlso(name string, limit limiter.Limit, key KeyFunc) Option {
 // come before the slot is back. If Redis does not answer, the middleware asks again, each tenth of the TTL, until the
 // TTL is over.
 //
-// If only a slot is missing, a request is answered 429 with Retry-After: 1, because nobody knows when a slot comes free:
-// see [SetHeaders]. The keys of funnel and slots have one hash tag: see [SlotsKeys].
+// If only a slot is missing, a request is answered 429 with Retry-After: 1, because nobody knows when a slot comes
+// free: see [SetHeaders]. The keys of funnel and slots have one hash tag: see [SlotsKeys].
 func WithSlots(slots limiter.Slots) Option {
 	return func(m *middleware) { m.slots = &slots }
 }

@@ -23,9 +23,9 @@ import (
 //
 // The fleet backs off by a second funnel, of capacity 1, with the key "{KEY}:backoff". The first process that gets a
 // Retry-After takes the only token, which leaks in the time of Retry-After. Other processes find the funnel full and
-// change nothing: a hundred answers do not add up. If a process gets a longer time than the first one, only that process
-// waits for it. A request peeks at this funnel before it reserves, and again when its reservation is due. If the fleet
-// backs off by then, the request settles its reservation with 0 and starts over.
+// change nothing: a hundred answers do not add up. If a process gets a longer time than the first one, only that
+// process waits for it. A request peeks at this funnel before it reserves, and again when its reservation is due. If
+// the fleet backs off by then, the request settles its reservation with 0 and starts over.
 //
 // A request costs three calls to Redis, and a fourth if the service answers with Retry-After. Limiter and Limit must be
 // set, and no field may change after the first request. All methods may be called from any number of goroutines.
@@ -150,8 +150,8 @@ func (t *Transport) awaitTurn(ctx context.Context, key string) error {
 	}
 }
 
-// sleep returns nil after d, the cause of ctx if that is done earlier, and an error at once if the deadline of ctx comes
-// first.
+// sleep returns nil after d, the cause of ctx if that is done earlier, and an error at once if the deadline of ctx
+// comes first.
 func sleep(ctx context.Context, key string, d time.Duration) error {
 	if d <= 0 {
 		return nil

@@ -29,8 +29,8 @@ func (l *lease) startAsking() {
 	}
 }
 
-// ask makes one call for tokens after another, until nobody waits. The calls have a context of their own: no caller ends
-// them.
+// ask makes one call for tokens after another, until nobody waits. The calls have a context of their own: no caller
+// ends them.
 func (l *lease) ask() {
 	ctx := context.WithValue(context.Background(), l.leases, true)
 	for c := l.nextCall(true); c != nil; c = l.nextCall(false) {
@@ -39,8 +39,8 @@ func (l *lease) ask() {
 	}
 }
 
-// nextCall returns the next call for tokens: for the callers in the queue, or, if it is the first call, perhaps only for
-// tokens ahead. If there is nothing to ask for, nextCall returns nil, and asking is over.
+// nextCall returns the next call for tokens: for the callers in the queue, or, if it is the first call, perhaps only
+// for tokens ahead. If there is nothing to ask for, nextCall returns nil, and asking is over.
 func (l *lease) nextCall(first bool) *call {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -127,8 +127,8 @@ func (l *lease) learn(s *state, c *call, reply limiter.Result) {
 	s.refill.tokens = min(int(inEarly), l.maxAhead/2)
 }
 
-// unlearn changes the state after a call that Redis has not decided: for a while callers ask alone, and the lease neither
-// asks ahead nor rejects. Grants stay.
+// unlearn changes the state after a call that Redis has not decided: for a while callers ask alone, and the lease
+// neither asks ahead nor rejects. Grants stay.
 func (s *state) unlearn(now time.Duration) {
 	s.refill = refill{}
 	s.reply.rejectNone()

@@ -9,8 +9,8 @@ import (
 	"funnel/limiter"
 )
 
-// A lease decides the calls for one key and limit. It decides a call by its state, or puts the caller into the queue, to
-// wait for a call for tokens (ask.go). Instants are durations since the Leases were made.
+// A lease decides the calls for one key and limit. It decides a call by its state, or puts the caller into the queue,
+// to wait for a call for tokens (ask.go). Instants are durations since the Leases were made.
 type lease struct {
 	leases   *Leases
 	request  limiter.Request // the key and the limit: the quantity is 0
@@ -139,8 +139,8 @@ func (s *state) tryLocal(at time.Duration, quantity int, result *limiter.Result)
 	return true
 }
 
-// decideByReply decides the call of a caller that waited for the last reply, at the instant when the call for tokens was
-// sent.
+// decideByReply decides the call of a caller that waited for the last reply, at the instant when the call for tokens
+// was sent.
 func (s *state) decideByReply(quantity int, result *limiter.Result) {
 	at, source := s.reply.sent, s.reply.result.Source
 	if !s.take(at, quantity, source, result) {

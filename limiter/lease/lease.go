@@ -4,9 +4,9 @@
 //	leases := lease.New(l, 50*time.Millisecond)
 //	result, err := leases.Allow(ctx, "tenant:42", limiter.PerSecond(2000).WithCapacity(400))
 //
-// The second argument of New is called d, here 50 ms. A hot key costs about two calls to Redis in d, whatever the number
-// of callers. Leases follow the demand of the last d, and ask for more before their tokens are used up, so callers do
-// not wait. Tokens that are not used within d lapse.
+// The second argument of New is called d, here 50 ms. A hot key costs about two calls to Redis in d, whatever the
+// number of callers. Leases follow the demand of the last d, and ask for more before their tokens are used up, so
+// callers do not wait. Tokens that are not used within d lapse.
 //
 // The bound: in any stretch of time, all processes together hand out at most capacity + (elapsed + d) / T tokens. T is
 // the emission interval, the time in which one token leaks, and d is the largest d of all processes. Without leases the
@@ -52,8 +52,8 @@ type Option func(*Leases)
 // WithHook sets the hook for decisions of the Leases. Event.Command is reserve, and Event.Key has no prefix. The
 // decisions of the Limiter's AllowN, and the calls for tokens (as take), go to the hooks of the Limiter alone.
 //
-// A hook that calls the Leases must pass its context on. If a hook of the Leases panics, the caller gets the panic. If a
-// hook of the Limiter panics during a call for tokens, the program crashes, because such a call has no caller.
+// A hook that calls the Leases must pass its context on. If a hook of the Leases panics, the caller gets the panic. If
+// a hook of the Limiter panics during a call for tokens, the program crashes, because such a call has no caller.
 func WithHook(hook limiter.Hook) Option { return func(s *Leases) { s.hook = hook } }
 
 // New returns Leases that ask l, and hand out tokens within d after they have taken them. If d is 0 or less, they take
@@ -79,8 +79,8 @@ func (s *Leases) Allow(ctx context.Context, key string, limit limiter.Limit) (li
 // quota, for 0 tokens, and for more than one token if that is above a tenth of the capacity or d is 0.
 //
 // Decisions without a reply of Redis have the source [limiter.FromLease]. Their Remaining is the Remaining of the last
-// reply plus the tokens ahead, and their ResetAfter that of the last reply less the time since. [limiter.Limiter.Settle]
-// settles them.
+// reply plus the tokens ahead, and their ResetAfter that of the last reply less the time since.
+// [limiter.Limiter.Settle] settles them.
 func (s *Leases) AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
 	var got outcome
 	var began time.Duration

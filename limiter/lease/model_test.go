@@ -1,8 +1,8 @@
 // The tests are built of a model of Redis, of processes that ask it, and of a fixture for tests that tell a story.
 //
 // The model decides as package contract says, by the clock of a bubble of testing/synctest. Its network may be slow,
-// hang, lose replies, and deliver commands twice. A process has Leases, and a clock that may run fast or slow. The model
-// records the commands that it has executed and the tokens that callers have used.
+// hang, lose replies, and deliver commands twice. A process has Leases, and a clock that may run fast or slow. The
+// model records the commands that it has executed and the tokens that callers have used.
 
 package lease_test
 

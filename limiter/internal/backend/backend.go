@@ -1,6 +1,6 @@
 // Package backend defines the backends that decide calls. A backend gets a [Call] of one or more rows, and returns a
-// [Reply] with a decision on each row. Redis is a backend, and so are the rows in this process. A guard and a policy are
-// backends that stand in front of another one, and pass calls on or answer them.
+// [Reply] with a decision on each row. Redis is a backend, and so are the rows in this process. A guard and a policy
+// are backends that stand in front of another one, and pass calls on or answer them.
 package backend
 
 import (

@@ -85,8 +85,8 @@ type Words struct {
 func (c *Call) Accounts() bool { return c.Operation == call.Charge || c.Operation == call.Refund }
 
 // IsRepeatable reports whether the call may be sent again if its answer was lost. Most calls that are executed twice
-// limit too early, never too late. But a second refund gives back other callers' tokens, and if a part is executed twice,
-// nobody gives back the tokens of the first time.
+// limit too early, never too late. But a second refund gives back other callers' tokens, and if a part is executed
+// twice, nobody gives back the tokens of the first time.
 func (c *Call) IsRepeatable() bool {
 	changes := c.Operation == call.Refund || c.IsPart && c.Operation == call.Reserve
 	return !changes || !slices.ContainsFunc(c.Rows, func(row Row) bool { return row.Kind != call.Slots })

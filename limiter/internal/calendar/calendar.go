@@ -14,8 +14,8 @@ import (
 	"unique"
 )
 
-// A Calendar has one period after another. The zero Calendar has none. Calendars are equal if they have the same periods
-// and the same zone. A zone that is loaded twice is one zone: see canonical.
+// A Calendar has one period after another. The zero Calendar has none. Calendars are equal if they have the same
+// periods and the same zone. A zone that is loaded twice is one zone: see canonical.
 //
 // A Calendar is a pointer to its rules, so that limits stay small.
 type Calendar struct{ rules unique.Handle[rules] }

@@ -11,8 +11,8 @@ var zones = struct {
 	known map[zone]*time.Location
 }{known: map[zone]*time.Location{}}
 
-// A zone tells Locations apart. The name alone does not: programs make up names for zones of a fixed offset, which may be
-// names of zones that have a summer time.
+// A zone tells Locations apart. The name alone does not: programs make up names for zones of a fixed offset, which may
+// be names of zones that have a summer time.
 type zone struct {
 	name                  string
 	epoch, winter, summer int // the offsets at three instants, in seconds

@@ -37,7 +37,8 @@ func (b *breaker) admit(now time.Duration) error {
 	return nil
 }
 
-// failed records a call without an answer. A call that was under way when the breaker opened does not put off the probe.
+// failed records a call without an answer. A call that was under way when the breaker opened does not put off the
+// probe.
 func (b *breaker) failed(now time.Duration, err error) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()

@@ -11,8 +11,8 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// Redis is the backend behind a guard. Its error is an error of package backend if an answer came, and any other error if
-// no answer came.
+// Redis is the backend behind a guard. Its error is an error of package backend if an answer came, and any other error
+// if no answer came.
 type Redis interface {
 	backend.Backend
 	Reset(ctx context.Context, key string) error
@@ -31,8 +31,8 @@ type Guard struct {
 	breaker  breaker
 }
 
-// New returns a guard of redis. With a timeout of 0 or less, only contexts and redis bound how long calls wait. Now is a
-// monotonic clock.
+// New returns a guard of redis. With a timeout of 0 or less, only contexts and redis bound how long calls wait. Now is
+// a monotonic clock.
 func New(redis Redis, timeout time.Duration, now func() time.Duration) *Guard {
 	timedOut := fmt.Errorf("limiter: no answer from Redis within %v: %w", timeout, context.DeadlineExceeded)
 	return &Guard{redis: redis, timeout: timeout, timedOut: timedOut, now: now}
@@ -91,8 +91,8 @@ func (g *Guard) bound(ctx context.Context) (within context.Context, cancel conte
 	return context.WithTimeoutCause(ctx, g.timeout, g.timedOut)
 }
 
-// explain returns the error for the caller of a call that Redis has not decided, which is the cause of ctx if the caller
-// has given up. It reports a time-out to the breaker.
+// explain returns the error for the caller of a call that Redis has not decided, which is the cause of ctx if the
+// caller has given up. It reports a time-out to the breaker.
 func (g *Guard) explain(ctx context.Context, err error, sent bool) error {
 	if err == g.timedOut && sent { // otherwise an open breaker has returned the error of an earlier call
 		g.breaker.failed(g.now(), err)
@@ -118,8 +118,8 @@ func (g *Guard) send(ctx context.Context, c *backend.Call) (backend.Reply, error
 	return reply, g.note(ctx, err, isProbe)
 }
 
-// note reports the outcome to the breaker, even if the caller has given up, but leaves a time-out to explain. It returns
-// err, or the cause of ctx if that is the reason for err.
+// note reports the outcome to the breaker, even if the caller has given up, but leaves a time-out to explain. It
+// returns err, or the cause of ctx if that is the reason for err.
 func (g *Guard) note(ctx context.Context, err error, isProbe bool) error {
 	if err == nil || errors.Is(err, backend.ErrInvalid) || errors.Is(err, backend.ErrUnavailable) {
 		g.breaker.answered()
@@ -159,8 +159,8 @@ func (p *pending) run(ctx context.Context, g *Guard, c *backend.Call) {
 	p.reply, p.err = g.send(ctx, c)
 }
 
-// lose calls c.Lost once no copy of the call is under way, unless a late answer tells that the call was limited or wrong,
-// and so has taken nothing. P is nil if no copy can be under way.
+// lose calls c.Lost once no copy of the call is under way, unless a late answer tells that the call was limited or
+// wrong, and so has taken nothing. P is nil if no copy can be under way.
 func (p *pending) lose(ctx context.Context, c *backend.Call) {
 	if p != nil {
 		<-p.done

@@ -11,8 +11,8 @@ import (
 // maxNodes bounds the memory if nodes come and go with new addresses.
 const maxNodes = 1000
 
-// Nodes have a [Guard] for each node of a cluster, so a node that does not answer concerns only its own calls. Make them
-// with [NewNodes].
+// Nodes have a [Guard] for each node of a cluster, so a node that does not answer concerns only its own calls. Make
+// them with [NewNodes].
 type Nodes struct {
 	redis   Redis
 	timeout time.Duration

@@ -43,7 +43,8 @@ var (
 	separator = strings.NewReplacer("%", "%25", "|", "%7C")
 )
 
-// digest returns a hash of a value: it bounds the length of keys, and keeps secrets out of MONITOR, SLOWLOG and backups.
+// digest returns a hash of a value: it bounds the length of keys, and keeps secrets out of MONITOR, SLOWLOG and
+// backups.
 func digest(value string) string {
 	sum := sha256.Sum256([]byte(value))
 	return hex.EncodeToString(sum[:16])

@@ -1,5 +1,5 @@
-// Package policy has the common parts of httplimit and grpclimit: how a policy asks a Limiter about a call, and the keys
-// of funnels. Both packages write the same keys, so a policy of one name is one limit over HTTP and gRPC.
+// Package policy has the common parts of httplimit and grpclimit: how a policy asks a Limiter about a call, and the
+// keys of funnels. Both packages write the same keys, so a policy of one name is one limit over HTTP and gRPC.
 package policy
 
 import (
@@ -77,8 +77,8 @@ func prefixOf(name string) string {
 	return strings.NewReplacer(`\`, `\\`, `:`, `\:`, `{`, `\{`).Replace(name) + ":"
 }
 
-// Key returns the key of a funnel, without the prefix of the Limiter, from the name of a policy without slots and the key
-// of a call.
+// Key returns the key of a funnel, without the prefix of the Limiter, from the name of a policy without slots and the
+// key of a call.
 func Key(name, key string) string { return prefixOf(name) + key }
 
 // SlotsKeys returns the keys of the funnel and of the slots for a policy with slots. Both have one hash tag.
@@ -109,8 +109,8 @@ func (d *Decision) Limiting() (result limiter.Result, also int, limited bool) {
 	return result, also, result.Limited()
 }
 
-// Begin returns the context for the handler of an allowed call, and a function to call when the handler has returned. It
-// gives the slot back in the background: the answer does not wait for Redis.
+// Begin returns the context for the handler of an allowed call, and a function to call when the handler has returned.
+// It gives the slot back in the background: the answer does not wait for Redis.
 func (d *Decision) Begin(ctx context.Context) (handler context.Context, end func()) {
 	if d.slot == nil {
 		return d.into(ctx), func() {}
@@ -144,8 +144,8 @@ func release(ctx context.Context, slot *limiter.Slot, of *limiter.Result) {
 	}
 }
 
-// Check asks for the tokens of a call, and for a slot if the policy has slots. The zero Limit means the limit of New. Also
-// has the keys of the call for the further limits.
+// Check asks for the tokens of a call, and for a slot if the policy has slots. The zero Limit means the limit of New.
+// Also has the keys of the call for the further limits.
 func (p *Policy) Check(ctx context.Context, key string, limit limiter.Limit, cost int, also []string) (
 	d Decision, err error) {
 	if limit == (limiter.Limit{}) {
@@ -204,8 +204,8 @@ func (p *Policy) ask(ctx context.Context, requests []limiter.Request, d *Decisio
 // resultKey is the key in a context of a Result, or of Results if there are further limits.
 type resultKey struct{}
 
-// ResultsFrom returns the Results on the tokens that the innermost policy has put into a context. The first Result is on
-// the tokens of its own funnel.
+// ResultsFrom returns the Results on the tokens that the innermost policy has put into a context. The first Result is
+// on the tokens of its own funnel.
 func ResultsFrom(ctx context.Context) limiter.Results {
 	switch found := ctx.Value(resultKey{}).(type) {
 	case limiter.Result:
