@@ -18,7 +18,7 @@ type Event struct {
 	Command string // reserve, take, peek, charge or refund
 	Key     string // with the prefix of [WithPrefix]
 
-	// Result and Err are those that the caller gets. Result.Source says what decided.
+	// The caller gets Result and Err. Result.Source says what decided.
 	Result Result
 	Err    error
 

@@ -186,7 +186,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Keys are those of httplimit for the same addresses, values and paths.
+// grpclimit and httplimit make the same keys from the same addresses, values and paths.
 func TestKeys(t *testing.T) {
 	byPeer := grpclimit.ByPeer(netip.MustParsePrefix("10.0.0.0/8"))
 	key := grpclimit.Join(grpclimit.ByMetadata("X-Api-Key", byPeer), grpclimit.ByMethod())

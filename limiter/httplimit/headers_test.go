@@ -1,5 +1,4 @@
-// The headers are those of docs/go.md: of each limit that a request passes, and of the limit with the least remaining.
-// Handlers settle the tokens of a request.
+// The headers are as in docs/go.md, for one limit and for several. Handlers settle the tokens of a request.
 
 package httplimit_test
 

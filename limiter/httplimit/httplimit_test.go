@@ -1,5 +1,5 @@
-// The middleware lets as many requests through as the funnel of their key holds, and says what it answers the others.
-// In shadow mode it lets all of them through.
+// The middleware lets as many requests through as the funnel of their key allows, and answers all other requests
+// itself. In shadow mode it lets all requests through.
 
 package httplimit_test
 
@@ -24,7 +24,7 @@ import (
 	"funnel/limiter/httplimit"
 )
 
-// slow is a limit whose funnel leaks nothing while a test runs.
+// slow returns a limit whose funnel leaks nothing while a test runs.
 func slow(capacity int) limiter.Limit { return limiter.Per(1, 24*time.Hour).WithCapacity(capacity) }
 
 var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
@@ -109,9 +109,8 @@ func testRequests(t *testing.T) {
 	require.Zero(t, result.Remaining)
 }
 
-// Errors of Redis are answered 503, and errors of the application 500, since a retry would
-// not help. A client that has gone is neither; beyond the deadline of a request, the
-// client still waits.
+// Errors of Redis are answered 503, and errors of the application 500, because a retry would not help. A client that
+// has gone gets neither. After the deadline of a request, its client still waits.
 func TestErrors(t *testing.T) {
 	gone, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("gone"))

@@ -1,5 +1,5 @@
-// No more requests of a key than there are slots run at once, and each gives its slot back, however it
-// ends. A request for which only a slot is missing is told so by the headers.
+// Of one key, no more requests run at once than there are slots, and each request gives its slot back, however it ends.
+// If only a slot is missing, the headers say so.
 
 package httplimit_test
 

@@ -44,7 +44,7 @@ func TestQuotas(t *testing.T) {
 	require.Zero(t, lease.Count(leases))
 }
 
-// Hooks run where a call waits for them. They may ask the Leases, which then wait for no call.
+// A call waits for its hooks. Hooks may ask the Leases, which then do not wait for that call.
 func TestHooksMayAsk(t *testing.T) {
 	var f *fixture
 	type nested struct{}

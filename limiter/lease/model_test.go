@@ -93,7 +93,7 @@ type process struct {
 	executed  atomic.Int64 // when the last call for tokens was executed
 }
 
-// startProcess starts a process whose clock runs at that speed: 1.01 is 1 % fast.
+// startProcess starts a process with a clock of that speed: 1.01 is 1 % fast.
 func startProcess(m *redisModel, speed float64, d time.Duration, options ...limiter.Option) *process {
 	p := &process{redis: m, began: time.Now()}
 	p.limiter = limiter.New(p, append(options, limiter.WithSource(limiter.FromModule))...)
@@ -249,7 +249,7 @@ func (f *fixture) start(ctx context.Context, quantity int) *caller {
 }
 
 // startThree starts three callers of one token at the same instant. The first one asks alone, by
-// CL.RESERVE; the others share the next call, by CL.TAKE.
+// CL.RESERVE. The second and the third share the next call, by CL.TAKE.
 func (f *fixture) startThree() []*caller {
 	return []*caller{f.start(ctx, 1), f.start(ctx, 1), f.start(ctx, 1)}
 }

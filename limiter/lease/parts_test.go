@@ -30,7 +30,7 @@ func TestGrantsEnd(t *testing.T) {
 	g = g.with(1, 3000, 5, 20)
 	require.Len(t, g.all, 2, "a grant that is used up is left out")
 	g = g.with(1, 4000, 10, 20)
-	require.Len(t, g.all, 2, "and one that has ended")
+	require.Len(t, g.all, 2, "a grant that has ended is left out")
 
 	huge := grants{interval: 1}
 	huge = huge.with(math.MaxInt, 1, 0, 1)

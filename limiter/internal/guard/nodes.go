@@ -23,7 +23,7 @@ type Nodes struct {
 	guards map[string]*Guard // by the address of the node
 }
 
-// NewNodes returns guards for the nodes of redis. The arguments are those of [New].
+// NewNodes returns guards for the nodes of redis. The arguments are as in [New].
 func NewNodes(redis Redis, timeout time.Duration, now func() time.Duration) *Nodes {
 	return &Nodes{redis: redis, timeout: timeout, now: now, first: New(redis, timeout, now)}
 }
