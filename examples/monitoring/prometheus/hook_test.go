@@ -1,5 +1,5 @@
-// A scrape shows what was decided, by each source, and what was not. The script gives redis_exporter the counts
-// of INFO funnel.
+// A scrape shows the decisions of each source, and the calls without a decision. The script gives redis_exporter the
+// counts of INFO funnel.
 
 package promhook
 
@@ -103,8 +103,8 @@ funnel_errors_total{policy="login"} 2
 	require.Empty(t, problems)
 }
 
-// redis_exporter takes the reply of the script for names and numbers, and what it has shown
-// in testdata is among them.
+// redis_exporter reads names and numbers from the reply of the script. The reply has all names of testdata, which
+// redis_exporter has exported.
 func TestScriptReturnsTheCountsOfInfo(t *testing.T) {
 	script, err := os.ReadFile("funnel.lua")
 	require.NoError(t, err)
