@@ -138,21 +138,21 @@ func (c *counting) Process(ctx context.Context, command redis.Cmder) error {
 
 // A recorder keeps the events that its hook gets.
 type recorder struct {
-	mutex sync.Mutex
-	told  []limiter.Event
+	mutex  sync.Mutex
+	events []limiter.Event
 }
 
 func (r *recorder) hook(_ context.Context, event limiter.Event) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	r.told = append(r.told, event)
+	r.events = append(r.events, event)
 }
 
 // all returns all events so far.
 func (r *recorder) all() []limiter.Event {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return r.told[:len(r.told):len(r.told)]
+	return r.events[:len(r.events):len(r.events)]
 }
 
 // last returns the last event.

@@ -62,7 +62,7 @@ func TestModuleComesAndGoes(t *testing.T) {
 
 // With only one source, a server that lacks the module counts as down, and a server that has the module gets the
 // script.
-func TestOnePathOnly(t *testing.T) {
+func TestOneSourceOnly(t *testing.T) {
 	t.Parallel()
 	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
 		byModule := source

@@ -41,9 +41,9 @@ type waiter struct {
 
 // An outcome is the answer to a caller. The zero outcome makes the caller ask alone.
 type outcome struct {
-	result limiter.Result
-	err    error
-	told   bool // the Limiter's hooks have got it already
+	result     limiter.Result
+	err        error
+	isReported bool // the Limiter's hooks have got it already
 }
 
 func (o *outcome) isZero() bool { return o.err == nil && o.result.Source == "" }

@@ -93,7 +93,7 @@ func (s *Leases) AllowN(ctx context.Context, key string, limit limiter.Limit, qu
 	if got.isZero() { // the Limiter also returns the errors for a wrong ctx or limit
 		return s.limiter.AllowN(ctx, key, limit, quantity)
 	}
-	if s.hook != nil && !got.told {
+	if s.hook != nil && !got.isReported {
 		s.hook(ctx, limiter.Event{Command: "reserve", Key: key, Result: got.result, Duration: s.now() - began})
 	}
 	return got.result, got.err

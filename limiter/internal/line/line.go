@@ -17,8 +17,8 @@ import (
 
 const (
 	forgetAfter = time.Minute          // a line in which nobody waits is kept for this time
-	shortest    = 5 * time.Millisecond // the shortest pause, without jitter
-	longest     = time.Second          // the longest pause, including a jitter of up to a half
+	minPause    = 5 * time.Millisecond // the shortest pause, without jitter
+	maxPause    = time.Second          // the longest pause, including a jitter of up to a half
 	inARow      = 4                    // after so many callers of this process, callers of other processes go first
 )
 
@@ -32,9 +32,9 @@ type Lines[Key comparable] struct {
 // New returns lines that use a monotonic clock.
 func New[Key comparable](now func() time.Duration) *Lines[Key] { return &Lines[Key]{now: now} }
 
-// Join adds a caller to the end of a line, or returns nil if most callers wait in it already. Wants says what the
+// Join adds a caller to the end of a line, or returns nil if maxWaiting callers wait in it already. Wants says what the
 // caller asks for, see [Place.Away]. The caller must leave the line in the end.
-func (l *Lines[Key]) Join(key Key, most int, wants any) *Place {
+func (l *Lines[Key]) Join(key Key, maxWaiting int, wants any) *Place {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	now, joined := l.now(), l.lines.Get(key)
@@ -42,7 +42,7 @@ func (l *Lines[Key]) Join(key Key, most int, wants any) *Place {
 		joined = &line{mutex: &l.mutex, now: l.now}
 		l.lines.Add(key, joined, func(_ Key, old *line) bool { return old.waiting == 0 && now-old.left >= forgetAfter })
 	}
-	if joined.waiting >= most {
+	if joined.waiting >= maxWaiting {
 		return nil
 	}
 	joined.waiting++
@@ -283,9 +283,9 @@ func (p *pace) countServed(contended, moreWait bool, now time.Duration) {
 
 // pause returns the time to wait before asking again, with jitter.
 func (p *pace) pause() time.Duration {
-	least := min(max(p.held, p.age, shortest), longest*2/3)
+	least := min(max(p.held, p.age, minPause), maxPause*2/3)
 	return least + rand.N(least/2)
 }
 
 // learn moves a mean towards a time.
-func learn(mean *time.Duration, d time.Duration) { *mean += (max(0, min(d, longest)) - *mean) / 8 }
+func learn(mean *time.Duration, d time.Duration) { *mean += (max(0, min(d, maxPause)) - *mean) / 8 }

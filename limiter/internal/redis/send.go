@@ -30,16 +30,16 @@ func sendable(c *backend.Call, command *redis.Cmd) redis.Cmder {
 	if c.IsRepeatable() {
 		return command
 	}
-	return once{command}
+	return unrepeated{command}
 }
 
-// once is a command that go-redis does not repeat, neither after a lost answer nor after a reply such as LOADING.
+// unrepeated is a command that go-redis does not repeat, neither after a lost answer nor after a reply such as LOADING.
 // Go-redis still follows MOVED and ASK, and asks another node after READONLY: a node that replies so has not executed
 // the command. Hooks of go-redis get this type instead of *redis.Cmd.
-type once struct{ *redis.Cmd }
+type unrepeated struct{ *redis.Cmd }
 
 // NoRetry tells go-redis not to repeat the command.
-func (once) NoRetry() bool { return true }
+func (unrepeated) NoRetry() bool { return true }
 
 // run runs a script by its hash, or by its text if the server lacks it. It fills in the first two arguments.
 func (s *Server) run(ctx context.Context, c *backend.Call, script *script, args []any) (any, error) {
