@@ -7,7 +7,7 @@ import _ "embed"
 //
 // EVAL takes the keys of 1 to 64 rows, which are funnels, slots or quotas. The arguments are the operation (reserve,
 // take, peek, charge or refund), then the four words of each row that follow its key, such as capacity, count, period
-// and quantity, and last, if wanted, max_wait for reserve or tat for refund. The reply is that of the command, but
+// and quantity, and last, if wanted, max_wait for reserve or tat for refund. The reply is as from the command, but
 // integers of more than 15 digits are strings.
 //
 // The script refuses numbers with which doubles cannot compute exactly. A number is refused if it is above 4,000,000

@@ -56,7 +56,7 @@ func TestScriptSaysWhatItTakes(t *testing.T) {
 	require.ErrorContains(t, err, ": 33334333")
 }
 
-// The AOF, and so replicas, get the writes of the script, as they get those of the module: for several funnels of one
+// The AOF, and so replicas, get the writes of the script, as they get writes of the module: for several funnels of one
 // call, in one transaction. Peeks run where nothing may be written.
 func TestScriptReplicatesItsEffect(t *testing.T) {
 	t.Parallel()

@@ -1,5 +1,5 @@
-// No more than Max callers hold a slot, whatever happens to contexts and keys. A holder whose slot is lost learns of it.
-// Tokens are taken together with a slot, or not at all.
+// No more than Max callers hold a slot, whatever happens to contexts and keys. A holder whose slot is lost learns of
+// it. Tokens are taken together with a slot, or not at all.
 
 package limiter_test
 

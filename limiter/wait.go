@@ -60,7 +60,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity i
 }
 
 // WaitAll asks as [Limiter.AllowAll] does, and asks again after RetryAfter, until it has taken all tokens. There is no
-// queue for calls of several rows: smaller calls may be served first. Deadlines and errors are those of
+// queue for calls of several rows: smaller calls may be served first. Deadlines and errors are as in
 // [Limiter.WaitN]. Results that come with an error are limited.
 func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) (results Results, err error) {
 	err = l.wait(ctx, func(time.Duration) (Results, time.Duration, error) {

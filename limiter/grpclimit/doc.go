@@ -13,7 +13,7 @@
 // and how many tokens the call takes (the cost). An allowed call goes to your handler. A stream is one call: the policy
 // decides when it begins, and its messages take nothing.
 //
-// A call can pass several policies, such as one by address and one by account: give each a name of its own. If an inner
+// A call can pass several policies, such as a policy by address and a policy by account: give each a name. If an inner
 // policy limits the call, the tokens that an outer one has taken stay taken. [WithAlso] takes from several limits all
 // or nothing instead. Interceptors that authenticate go in front.
 //

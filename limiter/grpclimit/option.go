@@ -44,7 +44,7 @@ func WithCost(cost func(context.Context, Call) int) Option {
 	return func(p *Policy) { p.cost = cost }
 }
 
-// WithAlso adds a limit with a name and a key of its own, such as one for all clients beside one for each. A call takes
+// WithAlso adds a limit with a name and a key of its own, such as a limit for all clients together. A call takes
 // its cost from the policy's own funnel and from the funnel of each WithAlso, and a slot if the policy has [WithSlots],
 // all or nothing, by one [limiter.Limiter.AllowAll] or TryAcquire. New panics if two limits of a policy have the same
 // name. Without slots, the Limiter passed to New must have AllowAll and PeekAll, which Shadow and leases lack.

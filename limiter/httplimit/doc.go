@@ -19,7 +19,7 @@
 //	X-RateLimit-Remaining: 14
 //	X-RateLimit-Reset: 2
 //
-// A request can pass several middlewares, such as one by address and one by account: give each a name of its own.
+// A request can pass several middlewares, such as a limit by address and a limit by account: give each a name.
 // RateLimit and RateLimit-Policy are lists, in which each middleware has a member. The X-RateLimit headers hold one
 // number, and describe the policy with the least remaining. If an inner middleware limits the request, the tokens that
 // an outer one has taken stay taken. [WithAlso] takes from several limits all or nothing instead.

@@ -50,7 +50,7 @@ func WithCost(cost func(*http.Request) int) Option {
 	return func(m *middleware) { m.cost = cost }
 }
 
-// WithAlso adds a limit with a name and a key of its own, such as one for all clients beside one for each:
+// WithAlso adds a limit with a name and a key of its own, such as a limit for all clients together:
 //
 //	httplimit.WithAlso("all", limiter.PerSecond(1000), func(*http.Request) string { return "" })
 //

@@ -62,7 +62,7 @@ func (l *lease) nextCall(first bool) *call {
 	return c
 }
 
-// wanted returns how many tokens to ask for: those that the waiters want, or half of the demand if that is more. Tokens
+// wanted returns how many tokens to ask for: as many as the waiters want, or half of the demand if that is more. Tokens
 // ahead are no more than maxAhead.
 func (l *lease) wanted(known *state, waiters []*waiter, now time.Duration) (tokens int) {
 	for _, w := range waiters {

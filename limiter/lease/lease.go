@@ -79,7 +79,7 @@ func (s *Leases) Allow(ctx context.Context, key string, limit limiter.Limit) (li
 // quota, for 0 tokens, and for more than one token if that is above a tenth of the capacity or d is 0.
 //
 // Decisions without a reply of Redis have the source [limiter.FromLease]. Their Remaining is the Remaining of the last
-// reply plus the tokens ahead, and their ResetAfter that of the last reply less the time since.
+// reply plus the tokens ahead. Their ResetAfter is the ResetAfter of the last reply less the time since.
 // [limiter.Limiter.Settle] settles them.
 func (s *Leases) AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
 	var got outcome

@@ -49,7 +49,7 @@ func (s *Server) Reset(ctx context.Context, key string) error {
 }
 
 // askEither sends the module's command, and if the server does not know or denies it, the script. If both are denied,
-// the error is that of the module's command. The periods of quotas are those that run at the instant at.
+// the error is about the module's command. Quotas get the periods that run at the instant at.
 func (s *Server) askEither(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
 	if s.asksScript() {
 		return s.askScript(ctx, c, at)
