@@ -7,13 +7,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
+	"funnel/limiter"
 )
 
 // programs is the folder of the built examples.
@@ -36,8 +40,7 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// A process is an example that runs. What it prints is in files: stdout is complete when
-// it has ended.
+// A process is an example that runs. Its output is in files: stdout is complete once the process has ended.
 type process struct {
 	*exec.Cmd
 	stdout, stderr string // paths
@@ -45,7 +48,7 @@ type process struct {
 	err            error // how it has ended
 }
 
-// start starts an example against the server; it is killed when the test ends.
+// start starts an example against the server. The end of the test kills it.
 func start(t *testing.T, name string, server *servertest.Server, arguments ...string) *process {
 	folder := t.TempDir()
 	p := &process{stdout: filepath.Join(folder, "stdout"), stderr: filepath.Join(folder, "stderr"), ended: make(chan struct{})}
@@ -79,7 +82,7 @@ func printed(t *testing.T, path string) string {
 	return string(content)
 }
 
-// wait waits for the end of the process, and returns what it has printed and how it ended.
+// wait waits for the end of the process, and returns its output and its error.
 func (p *process) wait(t *testing.T) (output string, err error) {
 	t.Helper()
 	select {
@@ -107,8 +110,72 @@ func (p *process) find(t *testing.T, pattern string) (groups []string) {
 	return groups
 }
 
-func startAtOneInstant(t *testing.T) *servertest.Server {
+// tokensUsed returns how many tokens the answers of a tenant used, and requires the number of answers.
+func tokensUsed(t *testing.T, output, tenant string, answers int) (tokens int) {
+	matches := regexp.MustCompile(tenant+`, request \d: (\d+) tokens used`).FindAllStringSubmatch(output, -1)
+	require.Len(t, matches, answers, output)
+	for _, match := range matches {
+		used, err := strconv.Atoi(match[1])
+		require.NoError(t, err)
+		tokens += used
+	}
+	return tokens
+}
+
+// requireBooked requires that a tenant has used so much of its budgets, and that it holds no slot.
+func requireBooked(t *testing.T, server *servertest.Server, tenant string, requests, tokens int) {
+	key, client := "example:llm:{"+tenant+"}:", server.Client(t)
+	result, err := limiter.New(client).Peek(t.Context(), key+"requests", limiter.PerMinute(60).WithCapacity(10))
+	require.NoError(t, err)
+	require.Equal(t, 10-requests, result.Remaining)
+	result, err = limiter.New(client).Peek(t.Context(), key+"tokens", limiter.PerMinute(30_000).WithCapacity(7_000))
+	require.NoError(t, err)
+	require.Equal(t, 7_000-tokens, result.Remaining)
+	result, err = limiter.New(client).Peek(t.Context(), key+"month", limiter.Monthly(1_000_000, time.UTC))
+	require.NoError(t, err)
+	require.Equal(t, 1_000_000-tokens, result.Remaining)
+	require.Zero(t, client.Exists(t.Context(), key+"slots").Val())
+}
+
+// By script, on a clock that runs: a tenant waits for slots that another process holds, and for tokens that its other
+// requests give back.
+func TestLLM(t *testing.T) {
+	t.Parallel()
+	server, slots := servertest.Start(t, servertest.Options{}), "example:llm:{chatty}:slots"
+	client := server.Client(t)
+	later := float64(time.Now().Add(time.Hour).UnixMilli())
+	for holder := range 5 {
+		require.NoError(t, client.ZAdd(t.Context(), slots, redis.Z{Score: later, Member: holder}).Err())
+	}
+	p := start(t, "llm", server, "-token", "100us", "-requests", "4") // the model answers in at most 0.1 s
+	servertest.Eventually(t, "greedy does not wait for chatty", func() bool {
+		return strings.Count(printed(t, p.stdout), "given back") == 4
+	})
+	require.NotContains(t, printed(t, p.stdout), "chatty", "it waits for a slot")
+	require.NoError(t, client.ZRem(t.Context(), slots, 3).Err())
+	output, err := p.wait(t)
+	require.NoError(t, err)
+	tokensUsed(t, output, "chatty", 4)
+	tokensUsed(t, output, "greedy", 4)
+	require.EqualValues(t, 4, client.ZCard(t.Context(), slots).Val())
+}
+
+// Of seven requests, five hold a slot while the model answers, or fewer if there are not enough tokens. Ctrl-C gives
+// slots and tokens back.
+func TestLLMEndsOnInterrupt(t *testing.T) {
+	t.Parallel()
 	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
 	servertest.ClockOf(server.Client(t)).Set(t, servertest.Epoch)
-	return server
+	p := start(t, "llm", server, "-token", "1m")
+	servertest.Eventually(t, "five and three requests are in flight", func() bool {
+		output := printed(t, p.stdout)
+		return strings.Count(output, "chatty") == 5 && strings.Count(output, "greedy") == 3 &&
+			strings.Contains(output, "0 slots, 5 requests, 1750 tokens remain") &&
+			strings.Contains(output, "2 slots, 7 requests, 400 tokens remain") &&
+			servertest.InfoField(t, server.Client(t), "funnel", "funnel_limited") >= 2 // the first of each who waits
+	})
+	require.EqualValues(t, 5, server.Client(t).ZCard(t.Context(), "example:llm:{chatty}:slots").Val())
+	output := p.interrupt(t)
+	requireBooked(t, server, "chatty", 5, tokensUsed(t, output, "chatty", 5))
+	requireBooked(t, server, "greedy", 3, tokensUsed(t, output, "greedy", 3))
 }

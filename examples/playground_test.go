@@ -1,4 +1,4 @@
-// The playground is for its own page, and says what it sends to Redis.
+// The playground serves only its own page, and shows what it sends to Redis.
 
 package examples_test
 
@@ -15,7 +15,7 @@ import (
 	"funnel/internal/servertest"
 )
 
-// post makes a call, as a page of the same origin does; headers, in pairs, may change that.
+// post makes a call as a page of the same origin does. Headers, in pairs, may change the origin.
 func post(t *testing.T, url, body string, headers ...string) (status int, answer string) {
 	request, err := http.NewRequest(http.MethodPost, url+"/call", strings.NewReader(body))
 	require.NoError(t, err)
@@ -40,8 +40,8 @@ func callOf(command, key, words string) string {
 	return fmt.Sprintf(`{"command":%q,"rows":[[%q,%s]]}`, command, key, words)
 }
 
-// Pages of other sites cannot call, and its own can do no more than it shows. What the page
-// looks like is tested in test/playground, with a browser.
+// Pages of other sites cannot make calls, and its own page can make no other calls than it shows. A test in
+// test/playground looks at the page with a browser.
 func TestPlaygroundIsForItsOwnPage(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartModule(t)
@@ -82,7 +82,7 @@ func TestPlaygroundIsForItsOwnPage(t *testing.T) {
 	p.interrupt(t)
 }
 
-// As another user than the default one, and without the module.
+// The playground works as a user with a name, and on a server without the module.
 func TestPlaygroundWithoutTheModule(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.Options{})

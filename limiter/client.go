@@ -6,8 +6,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Client is what a [Limiter] needs of go-redis: a client of one server, of servers behind
-// Sentinel, of a cluster, a ring, or a client that pipelines (AutoPipeline).
+// A Client sends the commands of a [Limiter]. All clients of go-redis do: of one server, of servers behind Sentinel, of
+// a cluster, of a ring, and clients that pipeline (AutoPipeline).
 type Client interface {
 	Process(ctx context.Context, command redis.Cmder) error
 }

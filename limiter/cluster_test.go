@@ -1,4 +1,4 @@
-// In a cluster the commands on one key meet, by module or script.
+// In a cluster, module and script share the keys.
 
 package limiter_test
 
@@ -17,8 +17,7 @@ import (
 	"funnel/limiter"
 )
 
-// By the script, by either while the module is loaded node by node, and by the module. Clients that
-// read from replicas peek there.
+// First no node has the module, then some nodes, and then all. Clients that read from replicas peek at replicas.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	ctx, cluster := t.Context(), servertest.StartCluster(t, 3, 5*time.Second, servertest.Options{})

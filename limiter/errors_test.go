@@ -1,5 +1,4 @@
-// Programs tell errors apart by errors.Is: what is wrong with the call (400), what Redis failed at (503), and what
-// would take too long (429).
+// Programs tell errors apart by errors.Is: a wrong call (400), a failure of Redis (503), a wait that is too long (429).
 
 package limiter_test
 
@@ -17,7 +16,7 @@ import (
 	"funnel/limiter"
 )
 
-// calls asks by each method for a quantity of a limit, and for slots.
+// calls calls each method once, for a quantity of a limit or for slots, and returns the errors.
 func calls(ctx context.Context, l *limiter.Limiter, limit limiter.Limit, quantity int, slots limiter.Slots) map[string]error {
 	charged, request := limiter.Result{Key: "key", Limit: limit, Allowed: 1, Receipt: 1}, limiter.Request{"key", limit, quantity}
 	errs := map[string]error{"Wait": l.Wait(ctx, "key", limit), "WaitN": l.WaitN(ctx, "key", limit, quantity)}
@@ -54,7 +53,7 @@ func TestErrInvalid(t *testing.T) {
 	require.ErrorIs(t, err, gcra.ErrCapacity, "the error of package gcra is inside")
 }
 
-// Each method returns ErrUnavailable if Redis does not decide, but the methods to which another policy applies.
+// Each method returns ErrUnavailable if Redis does not decide and no other policy is set.
 func TestErrUnavailable(t *testing.T) {
 	t.Parallel()
 	l := limiter.New(unreachable(t))

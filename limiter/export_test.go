@@ -1,4 +1,4 @@
-// What the tests see of the package beyond its exported names.
+// Tests use these names beside the exported names of the package.
 
 package limiter
 

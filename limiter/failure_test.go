@@ -1,9 +1,9 @@
-// If Redis fails, the policy decides, as its doc comment says, and Redis decides again when it is
-// back. A call that is wrong is no failure of Redis. An outage is logged when it begins and ends.
+// If Redis fails, the policy decides, as its doc comment says, and Redis decides again when it is back. A wrong call is
+// no failure of Redis. An outage is logged when it begins and when it ends.
 //
-// A server that hangs costs a few callers their time-out. Then calls fail at once, but for one in a
-// second, until an answer comes: late ones count. Callers who give up tell nothing of Redis, and do
-// not keep others from it. No goroutine is left behind: synctest fails if one is.
+// If a server hangs, a few callers wait for their time-out. Then calls fail at once, except for one call a second,
+// until an answer comes, even a late one. Callers that give up tell nothing about Redis, and do not keep other callers
+// from it. No goroutine is left behind: synctest fails if one is.
 
 package limiter_test
 
@@ -100,8 +100,8 @@ func TestPoliciesOfADeadServer(t *testing.T) {
 	}
 }
 
-// One key that fails beside good ones is one outage, not thousands. A logger may call the Limiter, and
-// a logger that blocks delays its own call only.
+// If one key of many fails again and again, that is one outage, not thousands. A logger may call the Limiter, and a
+// logger that blocks delays only its own call.
 func TestOutageIsLoggedTwice(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -194,8 +194,8 @@ func TestServerThatHangs(t *testing.T) {
 	}
 }
 
-// Callers who give up open no breaker. A second after it opened one call of many tries, even if
-// calls that were under way then end later.
+// Callers that give up do not open the breaker. A second after the breaker has opened, one of many calls tries, even if
+// calls that were under way end later.
 func TestCallsUnderWayWhenTheBreakerOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var trips atomic.Int64
@@ -232,7 +232,7 @@ func TestCallsUnderWayWhenTheBreakerOpens(t *testing.T) {
 	})
 }
 
-// After an outage the first caller that stays is decided by Redis, whenever those before it gave up.
+// After an outage, Redis decides the first call whose caller does not give up, whenever earlier callers gave up.
 func TestCallersWhoGiveUpAfterAnOutage(t *testing.T) {
 	for _, honors := range []bool{false, true} {
 		for _, when := range []string{"before the call", "before it is sent", "before the answer"} {

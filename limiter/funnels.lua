@@ -1,25 +1,23 @@
--- CL.RESERVE, CL.TAKE, CL.PEEK, CL.CHARGE and CL.REFUND as a script, for servers that load no
--- modules: the same keys, values, replies and effects. Script and module can share a funnel.
+-- CL.RESERVE, CL.TAKE, CL.PEEK, CL.CHARGE and CL.REFUND as a script, for servers that load no modules: the same keys,
+-- values, replies and effects. Script and module can share a key.
 --
 --   EVAL script n key ... operation capacity count period quantity ... [max_wait | tat]
 --
--- Each of the 1 to 64 keys is a row: a funnel; slots, whose words are limit SLOTS ttl holder; or a quota,
--- whose words are limit UNTIL until quantity. The operation is reserve, take, peek, charge or refund, in
--- lower case. Four words follow for each key,
--- in the order of the keys. max_wait is for reserve, tat for refund. Integers of more than 15 digits
--- are strings in the reply.
+-- The operation is reserve, take, peek, charge or refund, in lower case. Each of the 1 to 64 keys is a row, and has
+-- four words, in the order of the keys: capacity count period quantity for a funnel, limit SLOTS ttl holder for slots,
+-- limit UNTIL until quantity for a quota. max_wait is for reserve, tat for refund. Integers of more than 15 digits are
+-- strings in the reply.
 --
--- Each kind of row is a table of four functions: parse its words, read its state, decide, and write
--- its state and reply. They return an error as their last result.
+-- Each kind of row is a table of functions: parse the words, read the state, decide, and write the state and the reply.
+-- They return an error as their last result.
 --
--- A time has up to 63 bits, but doubles of Lua are exact up to 2^53, the nanoseconds of 104 days.
--- So a time is two numbers: seconds (_s) and nanoseconds (_ns). Sums are exact. The product of a
--- time and a number is exact if the number is at most MOST or the product below DAYS_104. A call
--- that needs others gets an error.
+-- A time has up to 63 bits, but doubles of Lua are exact only up to 2^53, the nanoseconds of 104 days. So a time is two
+-- numbers: seconds (_s) and nanoseconds (_ns). Sums are exact. The product of a time and a number is exact if the
+-- number is at most MOST, or the product is below DAYS_104. A call that needs another product gets an error.
 
 ---- Times
 
--- Leaves less than a billion nanoseconds. The seconds of a negative time are negative.
+-- Returns the time with 0 to 999,999,999 nanoseconds. The seconds of a negative time are negative.
 local function carry(s, ns)
     local rest = ns % 1e9
     return s + (ns - rest) / 1e9, rest
@@ -31,7 +29,7 @@ local function compare(a_s, a_ns, b_s, b_ns) return (a_s - b_s) * 1e9 + (a_ns - 
 -- Above 2^63-1 nanoseconds.
 local function too_long(s, ns) return s > 9223372036 or s == 9223372036 and ns > 854775807 end
 
--- How many whole tokens leak in a time. Rounded to the nearest, the quotient is right or one too large.
+-- Returns how many whole tokens leak in a time. The rounded quotient is right or one too large.
 local function tokens_in(s, ns, interval_s, interval_ns)
     if s * 1e9 + ns <= 0 then return 0 end
     local tokens = math.floor((s * 1e9 + ns) / (interval_s * 1e9 + interval_ns) + 0.5)
@@ -49,7 +47,7 @@ local function parse_nanoseconds(text)
     if not too_long(s, ns) then return s, ns end
 end
 
--- The same as a number, which is rounded above 2^53: all of these are too large, or more than CL.TAKE finds.
+-- From 0 to 2^63-1, as one number. Above 2^53 it is rounded: such a number is too large, or more than CL.TAKE can take.
 local function parse_integer(text)
     if #text < 19 and (text:find('^[1-9]%d*$') or text == '0') or parse_nanoseconds(text) then return text + 0 end
 end
@@ -71,7 +69,7 @@ local function decimal(s, ns)
     return string.format('%d.%09d', s, ns):match('.*[1-9]')
 end
 
--- The error shows the word that is wrong or, if together, the words of row i that are too large together.
+-- Returns an error that shows the wrong word or, if together, the words of row i that are too large together.
 local function fail(i, reason, word, together)
     if i and #KEYS > 1 then reason = 'row ' .. i .. ': ' .. reason end
     if word and word ~= '' then
@@ -97,7 +95,7 @@ if length < 1 or length > (takes and 1 or 64) or more_words < 0
     return fail(nil, "wrong number of arguments for 'cl." .. operation .. "' command")
 end
 
--- What the functions of the kinds need to know of the call. The rest is set before they need it.
+-- The call, for the functions of the kinds. The variables without a value get one before a function needs it.
 local time = redis.call('TIME')
 local now_s, now_ns = time[1] + 0, time[2] * 1000
 local max_wait_s, max_wait_ns, most_back_s, most_back_ns = 0, 0, 1e12, 0
@@ -222,7 +220,7 @@ end
 
 local funnel = {parse = parse_funnel, read = read_funnel, decide = decide_funnel, write = write_funnel}
 
----- Slots and quotas. A call without them does not spend the time that it takes to make their functions
+---- Slots and quotas. Their functions are made only for calls that have them, because making them takes time
 
 local function make_kind(name)
     ---- Slots
@@ -263,7 +261,7 @@ local function make_kind(name)
             return s, ns
         end
 
-        -- When the first of two slots ends that is not the holder's; 0 for none.
+        -- Returns the end of the first of two slots that is not the holder's; 0 for none.
         local function end_of_other(holder, slots)
             return end_of(slots[slots[1] == holder and 4 or 2])
         end
@@ -340,7 +338,7 @@ local function make_kind(name)
             .. ' choose a smaller one, or load the module funnel', word)
     end
 
-    -- The second result says whether the number is beyond MOST, and so is rounded.
+    -- The second result says whether the number is above MOST, and so is rounded.
     local function parse_exact(text)
         local s, ns = parse_nanoseconds(text)
         if s then return s * 1e9 + ns, compare(s, ns, 9007199, 254740992) > 0 end
@@ -383,7 +381,7 @@ local function make_kind(name)
         if not stored then return end
         if type(stored) == 'table' then return {err = stored.err} end
         local expiry = redis.pcall('PEXPIRETIME', key)
-        if type(expiry) == 'table' then -- Before Redis 7.0 the expiry is known to 2 ms, and never as too late.
+        if type(expiry) == 'table' then -- Before Redis 7.0, PTTL tells the expiry: at most 2 ms early, and never late.
             row.inexact, expiry = true, redis.call('PTTL', key)
             if expiry >= 0 then expiry = expiry + now_s * 1000 + math.floor(now_ns / 1e6) end
         end
@@ -432,7 +430,7 @@ local function make_kind(name)
         return carry(row.end_s - now_s, row.end_ns - now_ns)
     end
 
-    -- Returns the reply of the row. Also a limited call cuts the period to until.
+    -- Returns the reply of the row. Even a limited call cuts the period to until.
     local function write_quota(key, row)
         local used, last, left_s, left_ns = writes and row.next or row.used, '0', 0, 0
         local ends = refunds and row.expiry_s and row.expiry or math.min(row.expiry, row.until_ms)
@@ -520,7 +518,7 @@ for i = 1, length do
     if wrong then return wrong end
 end
 
----- Each row decides alone, and together they decide the call
+---- Each row decides alone. The call is limited if any row is
 
 local limited, wait, wait_s, wait_ns = 0, '0', 0, 0
 for i = 1, length do

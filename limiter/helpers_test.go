@@ -1,4 +1,4 @@
-// What the tests share: servers and clients, clocks, and recorders of what hooks get.
+// The tests share these servers, clients, clocks, and recorders of events.
 
 package limiter_test
 
@@ -17,10 +17,10 @@ import (
 	"funnel/limiter"
 )
 
-// A limit whose funnel leaks nothing while a test runs: a token in 96 minutes.
+// fifteenPerDay is a limit whose funnel leaks a token in 96 minutes, and so none while a test runs.
 var fifteenPerDay = perDay(15)
 
-// perDay is a limit of count tokens that leak within a day.
+// perDay returns a limit of count tokens that leak within a day.
 func perDay(count int) limiter.Limit { return limiter.Per(count, 24*time.Hour) }
 
 // Tests share two servers, one of which lacks the module. Each has databases of its own.
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	servers.Range(func(_, server any) bool { server.(func() *servertest.Server)().Close(); return true })
 }
 
-// shared is the server whose calls that source decides.
+// shared returns the shared server on which that source decides calls.
 func shared(t testing.TB, source limiter.Source) *servertest.Server {
 	options := servertest.Options{Config: []string{"--save", "", "--databases", "1000"}}
 	if source == limiter.FromModule {
@@ -53,7 +53,7 @@ func shared(t testing.TB, source limiter.Source) *servertest.Server {
 // ownDatabase is the number of a database that no other test uses.
 func ownDatabase() int { return int(databases.Add(1) % 1000) }
 
-// connect connects to an empty database of the shared server whose calls that source decides.
+// connect connects to an empty database of the shared server on which that source decides calls.
 func connect(t testing.TB, source limiter.Source) *redis.Client {
 	client := shared(t, source).Client(t, func(options *redis.Options) { options.DB = ownDatabase() })
 	require.NoError(t, client.FlushDB(context.Background()).Err())
@@ -82,10 +82,10 @@ func allow(t testing.TB, l *limiter.Limiter, key string, limit limiter.Limit) li
 // An ask is a call for tokens of a key.
 type ask func(l *limiter.Limiter, key string, quantity int) (limiter.Result, error)
 
-// The methods by the names that hooks are told.
+// methods are the methods by their names in events.
 var methods = methodsFor(fifteenPerDay)
 
-// methodsFor are the methods, asked for tokens of a limit.
+// methodsFor returns the methods, with calls for tokens of a limit.
 func methodsFor(limit limiter.Limit) map[string]ask {
 	type method func(*limiter.Limiter, context.Context, string, limiter.Limit, int) (limiter.Result, error)
 	askBy := func(method method) ask {
@@ -110,7 +110,7 @@ func methodsFor(limit limiter.Limit) map[string]ask {
 // withoutRetries turns retries off: errors return at once.
 func withoutRetries(options *redis.Options) { options.MaxRetries, options.DialerRetries = -1, 1 }
 
-// unreachable is a client of a server that is not there.
+// unreachable returns a client of a server that does not exist.
 func unreachable(t testing.TB) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { client.Close() })
@@ -136,23 +136,23 @@ func (c *counting) Process(ctx context.Context, command redis.Cmder) error {
 	return c.Client.Process(ctx, command)
 }
 
-// A recorder keeps what its hook gets.
+// A recorder keeps the events that its hook gets.
 type recorder struct {
-	mutex sync.Mutex
-	told  []limiter.Event
+	mutex  sync.Mutex
+	events []limiter.Event
 }
 
 func (r *recorder) hook(_ context.Context, event limiter.Event) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	r.told = append(r.told, event)
+	r.events = append(r.events, event)
 }
 
 // all returns all events so far.
 func (r *recorder) all() []limiter.Event {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return r.told[:len(r.told):len(r.told)]
+	return r.events[:len(r.events):len(r.events)]
 }
 
 // last returns the last event.

@@ -9,16 +9,16 @@ import (
 	"funnel/limiter/internal/redis"
 )
 
-// A hold is a place in slots under the name of its holder, or the attempt to get one.
+// A hold is a slot under the name of its holder, or an attempt to take one.
 type hold struct {
 	limiter *Limiter
 	key     string
 	slots   Slots
 	holder  string
-	taken   time.Time // from before the call that took it was sent
+	taken   time.Time // the instant just before the call that took the slot was sent
 }
 
-// renewal returns a call that renews the slot. It has a limit of 0, which takes no slot.
+// renewal returns a call that renews the slot. Its limit is 0, so it does not take a slot if this one is lost.
 func (h *hold) renewal() *query {
 	q := newQuery(call.Reserve, 1)
 	q.addSlots(h.limiter, h.key, Slots{TTL: h.slots.TTL}, h.holder)
@@ -32,7 +32,7 @@ func (h *hold) refund() *query {
 	return q
 }
 
-// end ends the slot that a source has given. Without an answer of Redis it goes on asking in the background.
+// end ends the slot that a source has given. If Redis does not answer, end goes on asking in the background.
 func (h *hold) end(ctx context.Context, source Source) (Result, error) {
 	by, q := h.limiter.shared, h.refund()
 	if source == FromLocal {
@@ -45,8 +45,8 @@ func (h *hold) end(ctx context.Context, source Source) (Result, error) {
 	return q.results[0], err
 }
 
-// giveBack ends the slot that a call may have taken whose answer was lost. A server that stands still has that call in
-// its socket, and executes it later, so giveBack asks until the server answers or the slot has ended.
+// giveBack ends a slot that may have been taken by a call whose answer was lost. A server that stands still has that
+// call in its socket and executes it later, so giveBack asks until the server answers or the TTL is over.
 func (h *hold) giveBack(ctx context.Context) {
 	began, pause := time.Now(), h.slots.TTL/10
 	for {
@@ -59,7 +59,7 @@ func (h *hold) giveBack(ctx context.Context) {
 	}
 }
 
-// wakeLine has the first caller that waits for such a slot ask again, if a refund has ended the slot.
+// wakeLine makes the first caller that waits for such a slot ask again, if the refund has ended a slot.
 func (h *hold) wakeLine(refund backend.Reply) {
 	if refund.First.Held {
 		h.limiter.lines.Released(lineKey{h.key, h.slots}, time.Since(h.taken)/time.Duration(h.slots.Max))

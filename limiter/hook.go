@@ -8,9 +8,9 @@ import (
 	"funnel/limiter/internal/redis"
 )
 
-// A Hook is called with each decision, before the caller gets it, for metrics and traces. It must be
-// quick, and safe for concurrent use. A panic in a hook ends the program: slots are renewed and given back in
-// goroutines that nobody recovers. examples/monitoring has one for Prometheus.
+// A Hook is called with each decision, before the caller gets it, for metrics and traces. It must be quick, and safe
+// for concurrent use. A panic in a hook crashes the program, because slots are renewed and given back in goroutines
+// that do not recover. examples/monitoring has a hook for Prometheus.
 type Hook func(ctx context.Context, event Event)
 
 // An Event is a decision on one row of a call, or an error.
@@ -18,22 +18,23 @@ type Event struct {
 	Command string // reserve, take, peek, charge or refund
 	Key     string // with the prefix of [WithPrefix]
 
-	// Result and Err are what the caller gets; Result.Source says what decided.
+	// The caller gets Result and Err. Result.Source says what decided.
 	Result Result
 	Err    error
 
-	// Limited says that the call as a whole was limited, and took nothing. Result may be OK then: another row of
-	// the call limits it.
+	// Limited says that the call as a whole was limited, and took nothing. Result may be OK even then, if another
+	// row limits the call.
 	Limited bool
 
-	// Cause is why Redis has not decided, or nil, even if the caller gets no error.
+	// Cause is the error for which Redis has not decided, or nil. A caller may get a Result without an error even
+	// then: see [OnFailure].
 	Cause error
 
 	// Duration is the time from the call to the decision.
 	Duration time.Duration
 
-	// Waited is how long the caller of [Limiter.Acquire] had waited when it asked, and Behind how many callers stood
-	// behind it in the line; a caller that waits for tokens is not in the line. Both are 0 for other methods.
+	// Waited is how long the caller of [Limiter.Acquire] had waited when it asked, and Behind is the number of
+	// callers behind it in the line, without callers that wait for tokens. Both are 0 for other methods.
 	Waited time.Duration
 	Behind int
 }
@@ -53,7 +54,7 @@ func (l *Limiter) callHooks(ctx context.Context, q *query, event Event) {
 	}
 }
 
-// causeOf returns why Redis has not decided.
+// causeOf returns the error for which Redis has not decided, or nil.
 func causeOf(reply *backend.Reply, err error) error {
 	if reply.Cause != nil {
 		return reply.Cause

@@ -10,15 +10,16 @@ import (
 	"funnel/quota"
 )
 
-// A Limit is a rate and a capacity: Count tokens leak per Period, and up to Capacity
-// tokens can be taken at once. The first period lets up to Capacity + Count - 1 through: with
-// PerMinute(100) these are 199, and with PerMinute(100).WithCapacity(10) 109.
+// A Limit is a rate and a capacity: Count tokens leak per Period, and up to Capacity tokens can be taken at once. The
+// first period lets up to Capacity + Count - 1 tokens through, the capacity at once and the others as tokens leak:
+// PerMinute(100) lets 199 through, and PerMinute(100).WithCapacity(10) lets 109 through.
 //
-// Capacity, Count and Period are at least 1, and there is at most one token per nanosecond. For
-// others, the zero Limit among them, methods of [Limiter] return an error of package gcra.
+// Capacity, Count and Period are at least 1, at most one token leaks per nanosecond, and a full funnel drains within
+// 292 years. If a limit is not valid, as the zero Limit is not, methods of [Limiter] return [ErrInvalid] with an error
+// of package gcra inside.
 //
-// A Limit may also be a quota, see [Daily]: up to Capacity tokens, at least 0, are used in each period of a calendar.
-// Count and Period are 0 then. Limits are comparable.
+// A Limit may also be a quota (see [Daily]): up to Capacity tokens, at least 0, may be used in each period of a
+// calendar, and Count and Period are 0. Limits are comparable.
 type Limit struct {
 	Count    int
 	Period   time.Duration
@@ -43,8 +44,8 @@ func Per(count int, period time.Duration) Limit {
 // Every allows one token per interval: at most one per nanosecond.
 func Every(interval time.Duration) Limit { return Per(1, interval) }
 
-// WithCapacity returns the same rate for a funnel of that capacity: how many tokens may be taken at once.
-// A smaller one lets fewer tokens through in the first period, see [Limit].
+// WithCapacity returns the limit with another capacity, which is the number of tokens that may be taken at once. A
+// smaller capacity lets fewer tokens through in the first period: see [Limit].
 func (l Limit) WithCapacity(capacity int) Limit {
 	l.Capacity = capacity
 	return l
@@ -66,7 +67,7 @@ var periodNames = map[time.Duration]string{
 	time.Second: "second", time.Minute: "minute", time.Hour: "hour", 24 * time.Hour: "day",
 }
 
-// Validate returns why the limit is not valid, or nil.
+// Validate returns an error that says why the limit is not valid, or nil.
 func (l Limit) Validate() error {
 	if !l.isQuota() {
 		_, err := l.Rate()
@@ -78,16 +79,16 @@ func (l Limit) Validate() error {
 	return l.calendar.Check()
 }
 
-// errNoRate is why a quota cannot be computed with as a rate.
+// errNoRate is the error of [Limit.Rate] for a quota.
 var errNoRate = errors.New("a quota has no rate: nothing leaks before its period ends")
 
-// Rate returns the limit as package gcra computes with it, or the error of package gcra that
-// says why it is not valid. A quota has no rate, which is an error, too.
+// Rate returns the limit in the form that package gcra computes with. It returns an error of package gcra if the limit
+// is not valid, and an error for a quota, which has no rate.
 func (l Limit) Rate() (gcra.Rate, error) {
 	if l.isQuota() {
 		return gcra.Rate{}, errNoRate
 	}
-	if l.Count < 1 { // without [Limit.WithCapacity] it is the capacity, too
+	if l.Count < 1 { // before the capacity, which is the count without [Limit.WithCapacity]
 		return gcra.Rate{}, gcra.ErrCount
 	}
 	return gcra.NewRate(int64(l.Capacity), int64(l.Count), int64(l.Period))

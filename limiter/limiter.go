@@ -16,31 +16,30 @@ import (
 	"funnel/limiter/internal/redis"
 )
 
-// A Limiter limits calls by funnels, slots and quotas in Redis. Make one with [New], or with
-// [NewLocal] by funnels in this process; all methods may be called from any number of
-// goroutines.
+// A Limiter limits calls by funnels, slots and quotas: in Redis if it is made by [New], in this process if it is made
+// by [NewLocal]. All methods may be called from any number of goroutines.
 //
-// Methods return an error if there is no decision: [ErrInvalid] for a call that is wrong, the cause of a context
-// that is done, and, unless [OnFailure] says otherwise, [ErrUnavailable] if Redis does not decide. The Result beside
+// A method returns an error if there is no decision: [ErrInvalid] for a call that is wrong, the cause of a context that
+// is done, and, unless [OnFailure] says otherwise, [ErrUnavailable] if Redis does not decide. A Result that comes with
 // an error is limited.
 type Limiter struct {
 	settings
 	words wordsCache
 	now   func() time.Duration // since the Limiter was made: a wall clock that steps does not change it
-	wall  func() time.Time     // which tells the periods of quotas
+	wall  func() time.Time     // tells which period of a quota runs
 
 	isCluster atomic.Bool // the keys of a call may be on several nodes
-	refusals  refusals    // by calls over several nodes
+	refusals  refusals    // of calls over several nodes
 
 	local   *local.Rows     // rows in this process
-	shared  backend.Backend // what all processes share: Redis behind its guard. For [NewLocal], local
-	backend backend.Backend // shared, and the policy of [OnFailure] if that fails
-	stores  []store         // whatever may keep a key
+	shared  backend.Backend // counts for all processes: Redis behind its guard. For [NewLocal] it is local
+	backend backend.Backend // asks shared, and then the policy of [OnFailure] if shared fails
+	stores  []store         // all stores that may have a key
 
 	lines *line.Lines[lineKey] // of callers that wait for slots
 }
 
-// A store keeps rows.
+// A store keeps rows under their keys.
 type store interface {
 	Reset(ctx context.Context, key string) error
 }
@@ -58,7 +57,7 @@ func New(rdb Client, options ...Option) *Limiter {
 	return l
 }
 
-// useRedis has the Limiter ask Redis.
+// useRedis makes the Limiter ask Redis.
 func (l *Limiter) useRedis(rdb Client) {
 	server := redis.New(rdb, string(l.source), completeText, l.now, l.wall)
 	l.isCluster.Store(server.IsCluster())
@@ -70,7 +69,7 @@ func (l *Limiter) useRedis(rdb Client) {
 	l.stores = append(l.stores, guarded)
 }
 
-// fallback is what decides if Redis fails, or nil.
+// fallback returns the backend that decides if Redis fails, or nil if the caller gets the error.
 func (l *Limiter) fallback() backend.Backend {
 	switch l.policy {
 	case FailOpen:
@@ -83,9 +82,9 @@ func (l *Limiter) fallback() backend.Backend {
 	return nil
 }
 
-// NewLocal returns a Limiter without Redis, by funnels in this process: for tests, and for programs
-// of one process. Options about Redis have no effect. In a bubble of testing/synctest it goes by
-// the clock of the bubble.
+// NewLocal returns a Limiter that keeps funnels, slots and quotas in this process and never asks Redis: for tests, and
+// for programs of one process. Options that concern Redis have no effect. In a bubble of testing/synctest the Limiter
+// uses the clock of the bubble.
 //
 // NewLocal panics if an option is not valid.
 func NewLocal(options ...Option) *Limiter {
@@ -110,29 +109,27 @@ func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Result, e
 	return l.AllowN(ctx, key, limit, 1)
 }
 
-// AllowN takes quantity tokens, at least 0, from the funnel or the quota of that key: all of
-// them, or none if they do not fit. More than the capacity never fit: the call is limited, and
-// RetryAfter is [NoRetry].
+// AllowN takes quantity tokens, at least 0, from the funnel or the quota of that key: all of them, or none if they do
+// not fit. A quantity above the capacity never fits: RetryAfter is then [NoRetry].
 func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
 	return l.decideOne(ctx, l.queryFor(call.Reserve, key, limit, quantity)) // with a MaxWait of 0
 }
 
-// AllowAtMost takes as many whole tokens as fit, up to quantity, which is at least 0.
-// Result.Allowed is how many. If it is 0, RetryAfter is the time until one fits.
+// AllowAtMost takes as many whole tokens as fit, up to quantity, which is at least 0. Result.Allowed is the number of
+// tokens that it took. If none fits, the call is limited, and RetryAfter is the time until one fits.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
 	return l.decideOne(ctx, l.queryFor(call.Take, key, limit, quantity))
 }
 
-// Peek answers as Allow would, and takes nothing: Remaining and ResetAfter tell the state
-// as it is, and Allowed is 0. Clients that read from replicas ask one of these.
+// Peek decides as Allow would, and takes nothing: Allowed is 0, and Remaining and ResetAfter tell the state as it is. A
+// client that reads from replicas sends it to a replica.
 func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (Result, error) {
 	return l.decideOne(ctx, l.queryFor(call.Peek, key, limit, 1))
 }
 
-// Charge accounts for tokens that were used, at least 0, whatever the funnel holds: it may
-// become overfull, and then limits until enough has leaked, or until the period of a quota
-// ends. Result.RetryAfter says for how long, and is 0 if the funnel is not overfull. A quantity
-// above the capacity is fine.
+// Charge accounts for quantity tokens that were used, at least 0, even if they do not fit. The quantity may be above
+// the capacity. A funnel that is overfull then limits calls until enough has leaked, and a quota until its period ends.
+// Result.RetryAfter is the time until then, or 0 if nothing is overfull.
 func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
 	return l.decideOne(ctx, l.queryFor(call.Charge, key, limit, quantity))
 }
@@ -143,8 +140,8 @@ func (l *Limiter) decideOne(ctx context.Context, q *query) (Result, error) {
 	return q.results[0], err
 }
 
-// Reset empties the funnel or the quota of that key, by DEL: whatever the key holds is deleted, slots too. It returns
-// [ErrUnavailable] if Redis does not answer, whatever [OnFailure] says.
+// Reset deletes a key by DEL, whatever it holds: a funnel, a quota or slots. It returns [ErrUnavailable] if Redis does
+// not answer, whatever [OnFailure] says.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	for _, store := range l.stores {
 		if err := store.Reset(ctx, l.prefix+key); err != nil {

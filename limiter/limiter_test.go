@@ -1,6 +1,5 @@
-// Each method takes the tokens that it says, by module, by script and in this process, with limits of every size.
-// A call that is wrong is an error, and options that make no sense panic. Hooks get calls and errors. A
-// decision costs few allocations.
+// Each method takes the right number of tokens, by module, by script and in this process. Wrong calls are errors, and
+// wrong options panic. Hooks get calls and errors. A decision costs few allocations.
 
 package limiter_test
 
@@ -147,9 +146,9 @@ func TestWrongCalls(t *testing.T) {
 	})
 }
 
-// A call of redis_rate allocates 19 times, and 21 where numbers are above 255. By module the
-// receipt costs 2 more. A context that can be cancelled costs 6: 3 to make it, and 3 for an answer
-// that its caller may not wait for. The reply of take.lua is one string.
+// A call of redis_rate allocates 19 times, and 21 times if numbers are above 255. With the module, the receipt costs 2
+// more. A context that can be cancelled costs 6 more: 3 to make it, and 3 for an answer that comes after its caller has
+// gone. The reply of take.lua is one string.
 func TestAllocations(t *testing.T) {
 	client, small, large := connect(t, limiter.FromModule), limiter.PerMinute(30).WithCapacity(15), perDay(100_000)
 	for _, c := range []struct {

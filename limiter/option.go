@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// An Option changes how a [Limiter] works. One whose argument is not valid panics in [New] and
-// [NewLocal].
+// An Option changes how a [Limiter] works. [New] and [NewLocal] panic if the argument of an option is not valid.
 type Option func(*settings)
 
-// settings are what options set.
+// settings have the values that options set.
 type settings struct {
 	source     Source // of WithSource, or empty
 	prefix     string
@@ -22,24 +21,22 @@ type settings struct {
 	policy     FailurePolicy
 }
 
-// WithPrefix puts prefix before every key. By default keys are sent as they are.
+// WithPrefix puts prefix before every key. By default there is no prefix.
 func WithPrefix(prefix string) Option {
 	return func(s *settings) { s.prefix = prefix }
 }
 
-// WithTimeout limits the time that a method waits for Redis, all attempts of the
-// client together. At 0 or less, only the context and the client limit it. When it is
-// over, [OnFailure] applies. It does not count how long [Limiter.Wait] sleeps.
+// WithTimeout limits how long a method waits for Redis, over all attempts of the client. When the time is over,
+// [OnFailure] applies. At 0 or less, which is the default, only the context and the client limit the wait. The time
+// that [Limiter.Wait] sleeps does not count.
 //
-// Without it, a client of go-redis with its default options took two seconds to give up without a
-// server, and ten with a server that hangs (v9.23, measured). A call that was given up may still
-// reach the server, and take tokens.
+// Without a time-out, go-redis v9.23 with its default options gave up after two seconds if there was no server, and
+// after ten if the server hung (measured). A call that has timed out may still reach the server, and take tokens.
 func WithTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.timeout = timeout }
 }
 
-// OnFailure sets what to do when Redis does not answer; [FailWithError] is the default. It
-// accepts the constants of [FailurePolicy].
+// OnFailure sets the policy for calls that Redis does not decide. The default is [FailWithError].
 func OnFailure(policy FailurePolicy) Option {
 	return func(s *settings) {
 		if policy < FailWithError || policy > FailLocal {
@@ -49,8 +46,8 @@ func OnFailure(policy FailurePolicy) Option {
 	}
 }
 
-// WithLogger sets the logger for the beginning and the end of deciding without Redis. The
-// default is [slog.Default]. The logger must not be nil.
+// WithLogger sets the logger, which must not be nil. It gets a line when the Limiter begins to decide without Redis,
+// and a line when Redis decides again. The default is [slog.Default].
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) {
 		if logger == nil {
@@ -60,7 +57,7 @@ func WithLogger(logger *slog.Logger) Option {
 	}
 }
 
-// WithHook adds a hook, which must not be nil; hooks are called in order.
+// WithHook adds a hook, which must not be nil. Hooks are called in the order of the options.
 func WithHook(hook Hook) Option {
 	return func(s *settings) {
 		if hook == nil {
@@ -70,9 +67,9 @@ func WithHook(hook Hook) Option {
 	}
 }
 
-// WithSource has the Limiter ask Redis in one way only. WithSource([FromModule]) never falls back to the
-// script: a server without the module counts as down. WithSource([FromScript]) never asks for the
-// module. By default the Limiter uses the module if there is one.
+// WithSource restricts the Limiter to the module or to the script. With [FromModule] it never sends the script: a
+// server without the module counts as down. With [FromScript] it never sends a command of the module. By default it
+// uses the module if the server has it, and otherwise the script.
 func WithSource(source Source) Option {
 	return func(s *settings) {
 		if source != FromModule && source != FromScript {
@@ -82,16 +79,17 @@ func WithSource(source Source) Option {
 	}
 }
 
-// WithMaxWait bounds how long [Limiter.Wait], [Limiter.Acquire] and their like wait, whatever the context allows: a
-// caller that would have to wait longer for tokens gets an error at once. It also bounds the reservations that callers
-// leave behind when they give up. At 0 or less, they do not wait.
+// WithMaxWait bounds how long [Limiter.Wait], [Limiter.WaitN], [Limiter.WaitAll] and [Limiter.Acquire] wait, even if
+// the context allows more: a caller whose tokens would be due later gets [ErrWaitTooLong] at once. So it also bounds
+// the reservations that callers leave behind when they give up. At 0 or less, nobody waits. By default the context
+// alone bounds the wait.
 func WithMaxWait(maxWait time.Duration) Option {
 	return func(s *settings) { s.maxWait = max(maxWait, 0) }
 }
 
-// WithMaxWaiting bounds how many callers of [Limiter.Acquire] wait for one key and Slots, at least 1: a caller that
-// finds n waiting, including the one that asks and callers that lack tokens, gets [ErrTooManyWaiting] at once. By
-// default nothing bounds the number.
+// WithMaxWaiting bounds how many callers of [Limiter.Acquire] wait in this process for one key and Slots: if n callers,
+// at least 1, wait already, the next one gets [ErrTooManyWaiting] at once. The caller that asks Redis counts, and so do
+// callers that lack only tokens. By default nothing bounds the number.
 func WithMaxWaiting(n int) Option {
 	return func(s *settings) {
 		if n < 1 {

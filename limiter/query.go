@@ -14,19 +14,20 @@ import (
 	"funnel/slots"
 )
 
-// A query is the call of one method: rows for a backend, and for each of them the Result that the caller gets.
+// A query is one call of a method: the rows that a backend decides, and for each row the Result that the caller gets.
 type query struct {
 	backend.Call
 	results []Result
-	invalid error // why the call cannot be asked, or nil
+	invalid error // why the call is wrong, or nil
 	waited  time.Duration
 	behind  int // how many callers wait behind the caller
 
-	oneRow    [1]backend.Row // of most calls, without an allocation of their own
+	// Most calls have one row, which these hold without an allocation.
+	oneRow    [1]backend.Row
 	oneResult [1]Result
 }
 
-// newQuery returns a call without rows yet, of which there will be at least 1 and at most 64.
+// newQuery returns a call to which 1 to 64 rows are to be added.
 func newQuery(operation call.Operation, rows int) *query {
 	q := &query{Call: backend.Call{Operation: operation, Receipt: gcra.NoReceipt}}
 	q.Rows, q.results = q.oneRow[:0], q.oneResult[:0]
@@ -58,7 +59,7 @@ func (q *query) addTokens(l *Limiter, key string, limit Limit, quantity int) {
 	q.add(row, Result{Key: key, Limit: limit, Quantity: quantity}, err)
 }
 
-// checkQuantity fills in the tokens that a funnel is asked for, or returns why a row cannot be for its quantity.
+// checkQuantity checks the quantity of a row, and fills in the tokens that a funnel is asked for.
 func checkQuantity(operation call.Operation, row *backend.Row) (err error) {
 	switch {
 	case row.Kind == call.Quota && row.Quantity < 0:
@@ -72,7 +73,7 @@ func checkQuantity(operation call.Operation, row *backend.Row) (err error) {
 	return err
 }
 
-// errNoSlots is why a slot of none cannot be taken.
+// errNoSlots is the error of a call for a slot of Slots with a Max of 0.
 var errNoSlots = fmt.Errorf("there must be at least 1 slot: %w", slots.ErrLimit)
 
 // addSlots adds a row for a slot of that holder, and checks it.
@@ -86,24 +87,24 @@ func (q *query) addSlots(l *Limiter, key string, of Slots, holder string) {
 	q.add(row, Result{Key: key, Slots: of, Quantity: 1}, err)
 }
 
-// add adds a row, which must have another key than those before.
+// add adds a row, whose key must differ from the keys of all earlier rows.
 func (q *query) add(row backend.Row, result Result, err error) {
 	q.reject(err)
-	earlier := q.Rows[:min(len(q.Rows), call.MaxRows)] // a call with more is invalid
+	earlier := q.Rows[:min(len(q.Rows), call.MaxRows)] // a call with more rows is wrong already
 	if slices.ContainsFunc(earlier, func(other backend.Row) bool { return other.Key == row.Key }) {
 		q.reject(fmt.Errorf("limiter: key %q is named twice in this call: ask once, for all of its tokens", result.Key))
 	}
 	q.Rows, q.results = append(q.Rows, row), append(q.results, result)
 }
 
-// reject makes the call invalid, if there is a reason. The first reason counts.
+// reject makes the call wrong if reason is not nil. The first reason counts.
 func (q *query) reject(reason error) {
 	if q.invalid == nil && reason != nil {
 		q.invalid = backend.Invalid(reason)
 	}
 }
 
-// decide has a backend decide a call, and fills in its results. Hooks get each of them.
+// decide asks a backend to decide a call, fills in the results, and calls the hooks with each of them.
 func (l *Limiter) decide(ctx context.Context, by backend.Backend, q *query) (reply backend.Reply, err error) {
 	began := l.now()
 	reply, err = l.ask(ctx, by, q)
@@ -111,7 +112,7 @@ func (l *Limiter) decide(ctx context.Context, by backend.Backend, q *query) (rep
 	return reply, err
 }
 
-// ask has a backend decide a call, and fills in its results.
+// ask asks a backend to decide a call, and fills in the results.
 func (l *Limiter) ask(ctx context.Context, by backend.Backend, q *query) (reply backend.Reply, err error) {
 	switch {
 	case q.invalid != nil:
@@ -131,10 +132,10 @@ type wordsCache struct {
 	known map[Limit]*backend.Words
 }
 
-// maxLimits bounds the memory of a program that makes up limits.
+// maxLimits bounds the memory if a program makes up new limits all the time.
 const maxLimits = 1000
 
-// fill fills in a row of a limit, or returns why the limit is not valid.
+// fill fills in the limit of a row, or returns why the limit is not valid.
 func (w *wordsCache) fill(row *backend.Row, limit Limit) (err error) {
 	if limit.isQuota() {
 		row.Kind, row.Quota = call.Quota, backend.Quota{Limit: limit.Capacity, Calendar: limit.calendar}

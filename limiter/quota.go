@@ -9,53 +9,54 @@ import (
 	"funnel/limiter/internal/calendar"
 )
 
-// Daily is a quota: it allows limit tokens, at least 0, from the beginning of each day in a zone until the next day
-// begins. Nothing leaks meanwhile, and nothing is saved up. Plans and budgets are sold so: 1,000 requests a day, a
-// million tokens a month.
+// Daily returns a quota: it allows limit tokens, at least 0, in each day of a time zone. Nothing leaks during the day,
+// and tokens that are not used are not saved up. Plans and budgets are sold like this: 1,000 requests a day, a million
+// tokens a month.
 //
 // A day begins at the first instant of its date in the zone, even if clocks skip midnight or show it twice. The zone
 // must not be nil. Limits are equal if their zones have the same name and the same offsets.
 //
-// The clock of the caller tells which period runs, and the clock of Redis corrects it: a quota is not used twice
-// because a clock is ahead, and not refused because it is behind. Programs that use one key must agree on the zone.
+// The clock of the caller tells which period runs, and the clock of Redis corrects it: a caller whose clock is ahead
+// does not use a quota twice, and a caller whose clock is behind is not refused. Programs that use one key must use the
+// same zone.
 func Daily(limit int, zone *time.Location) Limit {
 	return Limit{Capacity: limit, calendar: calendar.Days(zone)}
 }
 
-// Weekly allows limit tokens in each week, as [Daily] does in each day. A week begins on Monday, see
-// [Limit.FromWeekday].
+// Weekly allows limit tokens in each week, as [Daily] does in each day. Weeks begin on Monday, or as
+// [Limit.FromWeekday] says.
 func Weekly(limit int, zone *time.Location) Limit {
 	return Limit{Capacity: limit, calendar: calendar.Weeks(zone)}
 }
 
-// Monthly allows limit tokens in each month, as [Daily] does in each day. A month begins on the first, see
-// [Limit.From].
+// Monthly allows limit tokens in each month, as [Daily] does in each day. Months begin on the first, or as [Limit.From]
+// says.
 func Monthly(limit int, zone *time.Location) Limit {
 	return Limit{Capacity: limit, calendar: calendar.Months(zone)}
 }
 
-// Until allows limit tokens, at least 0, until an instant after 1970 and before 2262. After it calls are limited, even
-// Charge, which accounts for nothing then: RetryAfter is [NoRetry]. Nobody is asked about the other rows of such a call,
-// even by [Limiter.PeekAll]: their Results tell no state.
+// Until returns a quota of one period: it allows limit tokens, at least 0, until an instant from 1970 to 2262. After
+// that instant every call is limited with a RetryAfter of [NoRetry], and Charge accounts for nothing. Redis is not
+// asked about the other rows of such a call, not even by [Limiter.PeekAll]: their Results tell no state.
 func Until(limit int, end time.Time) Limit {
 	return Limit{Capacity: limit, calendar: calendar.Once(end)}
 }
 
-// From has the months of [Monthly] begin on another day: from 1 to 31, or the last day of a month that is shorter. A
-// month from the 31st ends on 28 February, and the next one on 31 March. For other limits it makes the limit invalid.
+// From returns the limit of [Monthly] with months that begin on another day, from 1 to 31, or on the last day of a
+// shorter month. Months from the 31st begin on 31 January, 28 February and 31 March. Other limits become invalid.
 func (l Limit) From(day int) Limit {
 	l.calendar = l.calendar.From(day)
 	return l
 }
 
-// FromWeekday has the weeks of [Weekly] begin on another day. For other limits it makes the limit invalid.
+// FromWeekday returns the limit of [Weekly] with weeks that begin on another day. Other limits become invalid.
 func (l Limit) FromWeekday(day time.Weekday) Limit {
 	l.calendar = l.calendar.FromWeekday(day)
 	return l
 }
 
-// PeriodAt returns the period of a quota that runs at an instant: from begin on, until the next one begins at end. The
-// period of [Until] has no begin, and a rate, or a limit that is not valid, has no period: these are the zero Time.
+// PeriodAt returns the period of a quota that runs at an instant. It lasts from begin until end, when the next period
+// begins. For [Until], begin is the zero Time. For a rate, and for a limit that is not valid, both are.
 func (l Limit) PeriodAt(at time.Time) (begin, end time.Time) {
 	if !l.isQuota() || l.Validate() != nil {
 		return time.Time{}, time.Time{}
@@ -65,7 +66,7 @@ func (l Limit) PeriodAt(at time.Time) (begin, end time.Time) {
 
 func (l Limit) isQuota() bool { return !l.calendar.IsZero() }
 
-// forPeriodOf has a call about one quota concern the period in which a Result was counted.
+// forPeriodOf makes a call on one quota concern the period in which a Result was counted.
 func (q *query) forPeriodOf(result *Result) {
 	q.Rows[0].Quota.Calendar = calendar.Once(time.Unix(0, result.Receipt))
 }
@@ -78,10 +79,10 @@ func (q *query) checkMaxWait(key string) {
 	}
 }
 
-// spread is within which time those who wait for a quota ask again: all wait for the same instant.
+// spread is the time within which callers that wait for a quota ask again, because all wait for the same instant.
 const spread = time.Second
 
-// pause is how long the caller of a limited call sleeps before it asks again, at most maxWait.
+// pause returns how long the caller of a limited call sleeps before it asks again: at most maxWait.
 func pause(results Results, maxWait time.Duration) time.Duration {
 	after := results.RetryAfter()
 	for i := range results {

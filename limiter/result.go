@@ -9,8 +9,8 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// NoRetry is the RetryAfter of a call that can never be allowed: 292 years. It is the longest of all times, so a
-// program that sleeps for it does not spin.
+// NoRetry is the RetryAfter of a call that can never be allowed. It is the longest Duration, 292 years, so a program
+// that sleeps for RetryAfter does not spin.
 const NoRetry time.Duration = 1<<63 - 1
 
 // A Result is the decision on one row of a call: on the tokens of a funnel or a quota, or on a slot. Tests of other
@@ -18,52 +18,52 @@ const NoRetry time.Duration = 1<<63 - 1
 type Result struct {
 	Key      string // of the call, without the prefix of [WithPrefix]
 	Limit    Limit  // of the call; zero for a slot
-	Slots    Slots  // of the call; zero for tokens. In the renewal of a [Slot], Max is 0
-	Quantity int    // how many tokens the call was for, or 1 slot
+	Slots    Slots  // of the call; zero for tokens. If a [Slot] is renewed, Max is 0
+	Quantity int    // the number of tokens that the call asked for; 1 for a slot
 
-	// OK says that the row does not limit the call: its tokens fit, or are accounted for, or a slot is free.
+	// OK says that the row does not limit the call: its tokens fit or are accounted for, or a slot is free.
 	OK bool
 
-	// Allowed is the number of tokens or slots that were taken, all or none except with
-	// [Limiter.AllowAtMost], or that [Limiter.Charge] accounted for.
+	// Allowed is the number of tokens or slots that the call took: all or none, except with [Limiter.AllowAtMost].
+	// After [Limiter.Charge] and [Limiter.Settle], it is the number of tokens that were accounted for.
 	Allowed int
 
-	// Remaining is how many whole tokens fit after this call, from 0 to the capacity, or how many slots are free.
+	// Remaining is the number of whole tokens that fit after this call, from 0 to the capacity, or the number of
+	// slots that are free.
 	Remaining int
 
-	// Wait is how long to wait before going ahead: 0 unless the tokens were reserved
-	// by [Limiter.Reserve] for later.
+	// Wait is how long to wait before going ahead: 0, unless [Limiter.Reserve] has reserved tokens for later.
 	Wait time.Duration
 
-	// RetryAfter is how long a limited call should wait before it asks again. It is [NoRetry] if asking again is of
-	// no use, because the quantity is above the capacity or the quota of [Until] has ended. If the call was allowed,
-	// it is 0, but after Charge and Settle it is how long the funnel is overfull.
+	// RetryAfter is how long a limited call should wait before it asks again, or [NoRetry] if asking again is of no
+	// use: the quantity is above the capacity, or the quota of [Until] has ended. It is 0 if the call was allowed;
+	// but after Charge and Settle, it is the time for which the funnel stays overfull.
 	RetryAfter time.Duration
 
-	// ResetAfter is the time until the funnel is empty and the whole capacity fits, until the period of a quota ends
-	// of which something is used, or until the last slot ends.
+	// ResetAfter is the time until the funnel is empty, so that the whole capacity fits; until the period of a quota
+	// ends, if some of it is used; or until the last slot ends.
 	ResetAfter time.Duration
 
-	// Receipt tells [Limiter.Settle] which tokens the call took: the TAT that it stored, or the end of the period
-	// of a quota in which it was counted, in nanoseconds since the Unix epoch. It is 0 if nothing holds tokens of
-	// the call.
+	// Receipt tells [Limiter.Settle] which tokens the call took, in nanoseconds since the Unix epoch: for a funnel,
+	// the TAT that the call stored; for a quota, the end of the period in which the call was counted. It is 0 if
+	// the call left nothing that could be given back.
 	Receipt int64
 
-	// Source says what decided. It is empty beside an error.
+	// Source says what decided the call. It is empty if there was an error.
 	Source Source
 }
 
-// Limited is the opposite of OK: the call is to ask again after RetryAfter. After [Limiter.Peek] it says whether a
-// token would be limited.
+// Limited is the opposite of OK: the caller should ask again after RetryAfter. After [Limiter.Peek] it says whether a
+// call for one token would be limited.
 func (r Result) Limited() bool { return !r.OK }
 
-// A Source is what decided: Redis, by module or script, or this process.
+// A Source says what decided a call: Redis, by module or script, or this process.
 type Source string
 
 // The sources.
 const (
-	FromModule Source = backend.Module // CL.RESERVE and its like
-	FromScript Source = backend.Script // the script
+	FromModule Source = backend.Module // Redis, by a command of the module
+	FromScript Source = backend.Script // Redis, by the script
 	FromLease  Source = "lease"        // this process, by package limiter/lease
 	FromLocal  Source = backend.Local  // [FailLocal], [NewLocal]
 	FromOpen   Source = backend.Open   // [FailOpen]
@@ -77,7 +77,7 @@ func (q *query) fill(reply *backend.Reply) {
 	}
 }
 
-// fillRow fills in the result of a row. Without a decision it only tells what the call was for.
+// fillRow fills in the result of a row. If nothing was decided, the result only repeats the arguments of the call.
 func (q *query) fillRow(index int, reply *backend.Reply) {
 	asked := &q.results[index]
 	result := Result{Key: asked.Key, Limit: asked.Limit, Slots: asked.Slots, Quantity: asked.Quantity}
@@ -100,7 +100,7 @@ func (q *query) fillRow(index int, reply *backend.Reply) {
 	*asked = result
 }
 
-// allowed is how many tokens or slots of a row were taken or accounted for.
+// allowed returns how many tokens or slots of a row were taken or accounted for.
 func (q *query) allowed(index int, reply *backend.Reply) int {
 	switch {
 	case q.Operation == call.Take:
@@ -111,8 +111,9 @@ func (q *query) allowed(index int, reply *backend.Reply) int {
 	return 0
 }
 
-// isOK reports whether a row does not limit the call. A call that accounts for tokens is not limited by an overfull
-// funnel, nor is a call for no tokens, unless its quota has ended. In a call of several rows, a row for no tokens is.
+// isOK reports whether a row does not limit the call. An overfull funnel limits neither a call that accounts for tokens
+// nor a call for 0 tokens; a quota that has ended limits both. In a call of several rows, a row for 0 tokens is limited
+// as any other row is.
 func (q *query) isOK(result *Result, reply *backend.Reply, row *backend.RowReply) bool {
 	switch {
 	case q.Accounts():
@@ -125,16 +126,15 @@ func (q *query) isOK(result *Result, reply *backend.Reply, row *backend.RowReply
 	return !row.Limited
 }
 
-// Results are the decisions on the requests of one call, in their order. Limited and RetryAfter
-// of one Result are what its row says alone.
+// Results are the decisions on the rows of one call, in the order of the call. Limited and RetryAfter of one Result
+// concern its row alone.
 type Results []Result
 
-// Limited reports whether the call as a whole was limited: one of its rows limits it. No
-// results are limited.
+// Limited reports whether at least one row limits the call. Empty Results are limited.
 func (r Results) Limited() bool { return len(r) == 0 || slices.ContainsFunc(r, Result.Limited) }
 
-// RetryAfter is how long a limited call should wait before it asks again: the longest time of
-// all, so [NoRetry] if one of its rows can never allow it. It is 0 for a call that was allowed.
+// RetryAfter is how long a limited call should wait before it asks again: the longest RetryAfter of its rows, so
+// [NoRetry] if one row can never allow the call. It is 0 for a call that was allowed.
 func (r Results) RetryAfter() (longest time.Duration) {
 	for i := range r {
 		longest = max(longest, r[i].RetryAfter)

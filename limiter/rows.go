@@ -7,22 +7,23 @@ import (
 	"funnel/internal/call"
 )
 
-// A Request is for tokens of a funnel or a quota, for [Limiter.AllowAll], [Limiter.WaitAll], [Limiter.TryAcquire] and
-// [Limiter.PeekAll].
+// A Request asks for tokens of a funnel or a quota, in calls of several rows: [Limiter.AllowAll], [Limiter.WaitAll],
+// [Limiter.TryAcquire], [Limiter.Acquire] and [Limiter.PeekAll].
 type Request struct {
 	Key      string
 	Limit    Limit
-	Quantity int // tokens, at least 1; TryAcquire and PeekAll accept 0
+	Quantity int // tokens, at least 1; TryAcquire, Acquire and PeekAll accept 0
 }
 
 // AllowAll decides 1 to 64 requests together: it takes the tokens from all funnels and quotas, or, if one of them
-// limits the call, from none. The keys differ.
+// limits the call, from none. Each key must differ from the others.
 //
-// Keys with one hash tag, and all keys on a single server, are decided atomically. In a cluster, keys may have several
-// hash tags: AllowAll asks all nodes at once. If one of them limits the call or fails, it gives back by receipt what
-// the others took, before it returns. No limit is exceeded, but other callers may be limited in the moment between. If
-// the answer of a node is lost, its tokens stay taken. If a key has just limited such a call, its node is asked first,
-// and if it limits the call again, the others are only peeked at. [OnFailure] decides for each node.
+// A single server decides all requests atomically, and so does a cluster if all keys have one hash tag. In a cluster,
+// keys may have several hash tags: AllowAll asks all nodes at once. If one node limits the call or fails, AllowAll
+// gives back the tokens that the other nodes took, by their receipts, before it returns. No limit is exceeded, but
+// other callers may be limited in the moment between. If the answer of a node is lost, its tokens stay taken. If a key
+// has just limited such a call, AllowAll asks its node first, and only peeks at the other nodes if that node limits the
+// call again. [OnFailure] decides for each node.
 //
 // A ring uses the first key's server and does not report that other keys belong elsewhere.
 func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, error) {
@@ -39,7 +40,7 @@ func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, e
 	return q.results, err
 }
 
-// A Row is what a call asks about under one key: a [Request] for tokens, or slots ([Slots.At]).
+// A Row is one row of [Limiter.PeekAll]: a [Request] for tokens, or the slots of a key ([Slots.At]).
 type Row interface {
 	addTo(q *query, l *Limiter)
 }
@@ -56,9 +57,9 @@ type slotsRow struct {
 
 func (r slotsRow) addTo(q *query, l *Limiter) { q.addSlots(l, r.key, r.slots, "peek") }
 
-// PeekAll answers 1 to 64 rows as [Limiter.TryAcquire] would, and takes nothing. Each Result is what its row says
-// alone, and tells its state as it is: how many tokens fit, or how many slots are free. The keys differ. In a cluster
-// they may have several hash tags.
+// PeekAll decides 1 to 64 rows as [Limiter.TryAcquire] would, and takes nothing. Each Result concerns its row alone and
+// tells the state as it is: how many tokens fit, or how many slots are free. Each key must differ from the others. In a
+// cluster they may have several hash tags.
 func (l *Limiter) PeekAll(ctx context.Context, rows ...Row) (Results, error) {
 	q := newQuery(call.Peek, len(rows))
 	for _, row := range rows {

@@ -1,4 +1,4 @@
-// The script says what it takes, and replicates its effect and nothing else.
+// The script names the arguments that it takes, and replicates only its effect.
 
 package limiter_test
 
@@ -49,15 +49,15 @@ func TestScriptSaysWhatItTakes(t *testing.T) {
 		require.ErrorContains(t, err, "ERR "+c.want, "%v", c)
 	}
 
-	// Servers drop at once what expires in 1970, so this looks at what they are sent.
+	// A server drops a key that expires in 1970 at once, so this looks at the command that it gets.
 	const stop = "local redis = {pcall = redis.pcall, call = function(_, _, value) error(value) end}\n"
 	atOne := stop + "local clock = {0, 1}\n" + strings.ReplaceAll(limiter.Script(), "redis.call('TIME')", "clock")
 	err := client.Eval(context.Background(), atOne, []string{"k"}, "reserve", 30, 30, 1, 1).Err()
 	require.ErrorContains(t, err, ": 33334333")
 }
 
-// The AOF, and so replicas, get what the script writes, as they do from the module, and
-// several funnels of one call in one transaction. Peeks run where nothing may be written.
+// The AOF, and so replicas, get the writes of the script, as they get writes of the module: for several funnels of one
+// call, in one transaction. Peeks run where nothing may be written.
 func TestScriptReplicatesItsEffect(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -117,8 +117,8 @@ func TestScriptReplicatesItsEffect(t *testing.T) {
 	}
 }
 
-// TestScriptBeforeRedis7: without PEXPIRETIME, the script knows the end of a period to some milliseconds. A call that
-// leaves the end where it is leaves the expiry as it is, to the millisecond.
+// Without PEXPIRETIME, the script knows the end of a period only to some milliseconds. But a call that does not change
+// the end does not change the expiry, not even by a millisecond.
 func TestScriptBeforeRedis7(t *testing.T) {
 	t.Parallel()
 	ctx, client := context.Background(), servertest.Start(t, servertest.Options{}).Client(t)

@@ -1,5 +1,5 @@
-// A Limiter uses the module where there is one and the user may call it, and otherwise the script.
-// It notices what changes, and no call fails for that.
+// A Limiter uses the module if the server has it and the user may call it, and otherwise the script. It notices if this
+// changes, and no call fails meanwhile.
 
 package limiter_test
 
@@ -17,8 +17,8 @@ import (
 	"funnel/limiter"
 )
 
-// A module that is loaded, or granted again, is noticed within a minute; a module that is gone or denied,
-// and a script that was flushed, at once. No token is lost.
+// The Limiter notices within a minute that a module is loaded or granted, and at once that a module is gone or denied,
+// or that a script was flushed. No token is lost.
 func TestModuleComesAndGoes(t *testing.T) {
 	t.Parallel()
 	server := withoutModule(t, "--save", "", "--appendonly", "yes")
@@ -60,9 +60,9 @@ func TestModuleComesAndGoes(t *testing.T) {
 	}
 }
 
-// With one source only, a server that lacks the module counts as down, and a server that has it is asked
-// by the script.
-func TestOnePathOnly(t *testing.T) {
+// With only one source, a server that lacks the module counts as down, and a server that has the module gets the
+// script.
+func TestOneSourceOnly(t *testing.T) {
 	t.Parallel()
 	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
 		byModule := source
@@ -78,7 +78,7 @@ func TestOnePathOnly(t *testing.T) {
 	})
 }
 
-// A server that lacks EVALSHA_RO, as Redis 6.2 does, is asked for it once.
+// A server that lacks EVALSHA_RO, as Redis 6.2 does, gets it once.
 func TestServerWithoutReadOnlyScripts(t *testing.T) {
 	t.Parallel()
 	counted := &counting{Client: withoutModule(t, "--rename-command", "evalsha_ro", "hidden").Client(t)}
@@ -93,8 +93,8 @@ func TestServerWithoutReadOnlyScripts(t *testing.T) {
 	}
 }
 
-// What a user may do, by the rules of ACL: all methods work by the module or the script, each call
-// is one command, and an error says what is missing.
+// For users with few permissions, all methods work by the module or by the script. Each call is one command, and an
+// error names the missing permission.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	ctx, server := context.Background(), servertest.StartModule(t)

@@ -9,23 +9,20 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// Settle corrects what a call took to what was used, at least 0 tokens: it gives the rest back,
-// or charges more. With 0, it gives back a reservation that is not used. The Result comes from
-// [Limiter.Allow] and its like, [Limiter.Reserve], [Limiter.Charge],
-// [Limiter.AllowAll] or [Limiter.TryAcquire] on tokens. Another Limiter, even of another process, may settle it, by
-// Key, Limit, Allowed and Receipt.
+// Settle corrects the tokens that a call took to the number that was used, at least 0: it gives the rest back, or
+// charges more. With 0, it gives back a reservation that is not used. The Result comes from any method that takes or
+// charges tokens. Another Limiter, even of another process, may settle it, by Key, Limit, Allowed and Receipt.
 //
 // Tokens that have leaked meanwhile do not come back. A quota is settled in the period in which the call was counted:
-// once that is over, Settle sends what it would, and nothing changes. The bound is the one the smaller call would have
-// had; docs/commands.md lists the exceptions. Without a receipt (limited calls, Peek,
-// decisions without Redis) nothing is given back, and more is charged. Results of funnels in this
-// process ([NewLocal], [FailLocal]) are settled there.
+// once that period is over, nothing changes. The limit holds as if the call had taken the smaller number;
+// docs/commands.md lists the exceptions. Without a receipt (limited calls, Peek, decisions without Redis) nothing is
+// given back, but more is charged. A Result of this process ([NewLocal], [FailLocal]) is settled in this process.
 //
-// Settle sets Allowed to used, and Receipt to 0, once a command may have been sent: to settle the
-// same Result again does nothing. Do not settle copies, or one Result from two goroutines. If the answer is lost,
-// Settle returns [ErrUnavailable] and the tokens stay taken: no [OnFailure] applies.
+// Once a command may have been sent, Settle sets Allowed to used, and Receipt to 0, so settling the same Result again
+// does nothing. Do not settle copies of a Result, nor one Result from two goroutines. If the answer is lost, Settle
+// returns [ErrUnavailable] and the tokens stay taken; [OnFailure] does not apply.
 //
-// Settle returns the Result of the refund or the charge, or a copy if there is nothing to do.
+// Settle returns the Result of the refund or the charge. If there is nothing to do, it returns a copy of result.
 func (l *Limiter) Settle(ctx context.Context, result *Result, used int) (Result, error) {
 	switch {
 	case result == nil:
@@ -50,7 +47,7 @@ func (l *Limiter) Settle(ctx context.Context, result *Result, used int) (Result,
 	return q.results[0], err
 }
 
-// settlement is a call that refunds what was not used, or charges what was used beyond.
+// settlement returns a call that refunds the tokens that were not used, or charges the tokens that were used beyond.
 func (l *Limiter) settlement(result *Result, used int) *query {
 	operation, quantity := call.Refund, result.Allowed-used
 	if quantity < 0 {

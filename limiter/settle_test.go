@@ -1,6 +1,6 @@
-// Settle gives back what a call took and did not use, or charges what it used beyond, by one command.
-// Without a receipt nothing is given back. A Result is settled once a command may have been sent. No
-// client of go-redis sends a refund again whose answer is lost.
+// Settle gives back the tokens that a call took and did not use, or charges the tokens that it used beyond, by one
+// command. Without a receipt nothing is given back. A Result is settled once a command may have been sent. If the
+// answer to a refund is lost, no client of go-redis sends the refund again.
 
 package limiter_test
 
@@ -99,7 +99,7 @@ func testSettle(t *testing.T, source limiter.Source, make func(...limiter.Option
 		require.InDelta(t, time.Duration(c.level)*96*time.Minute, peeked.ResetAfter, float64(time.Minute), c.name)
 	}
 
-	// What is wrong changes nothing.
+	// A wrong call changes nothing.
 	result, err := reserve(l, "wrong", 10)
 	require.NoError(t, err)
 	given := result
@@ -112,8 +112,8 @@ func testSettle(t *testing.T, source limiter.Source, make func(...limiter.Option
 	require.Equal(t, given, result)
 }
 
-// Decisions without Redis have no receipt, and an error of Redis is Settle's, whatever the policy.
-// Another Limiter may settle them.
+// Decisions without Redis have no receipt. Settle returns an error of Redis, whatever the policy. Another Limiter may
+// settle a Result.
 func TestSettleWithoutAReceipt(t *testing.T) {
 	t.Parallel()
 	ctx, another := t.Context(), limiter.New(connect(t, limiter.FromModule))
@@ -185,7 +185,7 @@ func TestSettledWhenSent(t *testing.T) {
 	})
 }
 
-// dialLossy connects to servers, and loses one's answer to the first refund.
+// dialLossy returns a dialer that loses the answer of a server to the first refund.
 func dialLossy(t *testing.T, server string) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	lossy := servertest.LoseAnswer(t, server, "refund")
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -196,8 +196,7 @@ func dialLossy(t *testing.T, server string) func(ctx context.Context, network, a
 	}
 }
 
-// requireOneRefund loses the answer of a refund. The server has executed it, and the error is the
-// client's.
+// requireOneRefund loses the answer to a refund. The server has executed the refund, and the client returns an error.
 func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, limit limiter.Limit, source limiter.Source) {
 	ctx, l, refunding := context.Background(), limiter.New(direct), limiter.New(lossy, limiter.WithSource(source))
 	_, err := l.Charge(ctx, key, limit, 4)
@@ -245,7 +244,7 @@ func TestRefundsAreSentOnce(t *testing.T) {
 	})
 }
 
-// requireOneRefundInACluster has the client follow a redirection, before which nothing was executed.
+// requireOneRefundInACluster makes the client follow a redirection. Nothing was executed before the redirection.
 func requireOneRefundInACluster(t *testing.T, cluster *servertest.Cluster) {
 	for _, source := range []limiter.Source{limiter.FromModule, limiter.FromScript} {
 		key := "moved by " + string(source)

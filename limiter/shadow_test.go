@@ -1,4 +1,4 @@
-// A shadow allows each call. It reports calls that are limited and calls without a decision.
+// A shadow allows every call. It reports limited calls and calls without a decision.
 
 package limiter_test
 

@@ -12,22 +12,22 @@ import (
 // A Slot is held from [Limiter.TryAcquire] or [Limiter.Acquire] until it is released or lost. All methods may be called
 // from any number of goroutines.
 //
-// Until then it renews itself each third of its TTL, even if the context of that call is done. It
-// is lost if Redis says so, or has answered no renewal for the TTL, or if the process stood
-// still for longer than the TTL.
+// Until then the Slot renews itself each third of its TTL, even if the context of that call is done. It is lost if
+// Redis says so, if Redis has answered no renewal within the TTL, or if the process stood still for longer than the
+// TTL.
 type Slot struct {
 	hold
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	ends   atomic.Int64 // when it is lost if it is not renewed, as the time since it was taken
+	ends   atomic.Int64 // the time from taken until the slot is lost, unless it is renewed
 
-	asking  chan struct{}   // a lock that testing/synctest can wait for: full while a call about the slot is under way
-	backend backend.Backend // which counts the slot; nil if nobody does, or does any more
+	asking  chan struct{}   // a lock that testing/synctest can wait for: full while a call on the slot is under way
+	backend backend.Backend // counts the slot; nil if nobody counts it, and once it is given back
 	timer   *time.Timer     // of the next renewal; nil once the slot is released
-	asked   bool            // Release has asked before, without an answer
+	asked   bool            // an earlier Release has asked, and got no answer
 }
 
-// newSlot returns the slot that a backend has given. Nobody counts a slot of FailOpen.
+// newSlot returns the slot that a source has given. Nobody counts a slot of FailOpen.
 func (h *hold) newSlot(ctx context.Context, source string) *Slot {
 	s := &Slot{hold: *h, asking: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
@@ -42,26 +42,26 @@ func (h *hold) newSlot(ctx context.Context, source string) *Slot {
 	return s
 }
 
-// keep has the slot renew itself by the backend that counts it.
+// keep makes the slot renew itself by the backend that counts it.
 func (s *Slot) keep(by backend.Backend) {
 	s.backend = by
 	s.ends.Store(int64(s.slots.TTL))
-	s.asking <- struct{}{} // the timer may be due
+	s.asking <- struct{}{} // the timer may be due at once
 	defer func() { <-s.asking }()
 	s.timer = time.AfterFunc(s.slots.TTL/3-time.Since(s.taken), s.renew)
 }
 
-// Context derives from the context of that call. It is done, too, when the slot is released or lost: if it was lost,
-// the cause is [ErrSlotLost]. Work that goes on after that is not counted.
+// Context returns a context that derives from the context of the call that took the slot. It is also done when the slot
+// is released or lost; the cause is [ErrSlotLost] if it was lost. Work that goes on after that is not counted.
 //
-// After a pause of the whole process, a context that was taken before may stay alive for some milliseconds: call
-// Context again before a step that cannot be undone.
+// After a pause of the whole process, a context from an earlier call of Context may stay alive for some milliseconds:
+// call Context again before a step that cannot be undone.
 func (s *Slot) Context() context.Context {
 	s.left()
 	return s.ctx
 }
 
-// left is how long the slot is not lost yet.
+// left returns the time until the slot is lost. If that time is over, it ends the context.
 func (s *Slot) left() time.Duration {
 	left := time.Duration(s.ends.Load()) - time.Since(s.taken)
 	if left <= 0 {
@@ -70,7 +70,7 @@ func (s *Slot) left() time.Duration {
 	return left
 }
 
-// renew renews the slot once. If Redis does not answer, it soon asks again.
+// renew renews the slot once. If Redis does not answer, the next renewal follows soon.
 func (s *Slot) renew() {
 	s.asking <- struct{}{}
 	defer func() { <-s.asking }()
@@ -96,12 +96,12 @@ func (s *Slot) renew() {
 	}
 }
 
-// Release gives the slot back and ends its Context. It waits for a renewal that is under way, and
-// for the answer of Redis, whether or not ctx is done, but no longer than [WithTimeout] allows.
+// Release gives the slot back and ends its Context. It waits for a renewal that is under way, and for the answer of
+// Redis, whether or not ctx is done, but no longer than [WithTimeout] allows.
 //
-// [ErrSlotLost] says that the slot had been lost before: others may have worked at the same time. (It may also mean
-// that go-redis has repeated the call after a lost answer.) [ErrUnavailable] says that Redis has not answered: the slot
-// ends with its TTL then, or Release may be called again. Once it is answered, Release does nothing.
+// [ErrSlotLost] means that the slot had been lost before, and that other holders may have worked at the same time. (It
+// may also mean that go-redis has repeated the call after a lost answer.) [ErrUnavailable] means that Redis has not
+// answered: call Release again, or the slot ends with its TTL. Once Redis has answered, Release does nothing.
 func (s *Slot) Release(ctx context.Context) error {
 	s.cancel(context.Canceled)
 	s.asking <- struct{}{}

@@ -1,4 +1,4 @@
-// If Redis loses answers, stands still or is dead, no slot is held by nobody for longer than a tenth of the TTL after
+// If Redis loses answers, stands still or is dead, each slot that nobody holds is free again a tenth of the TTL after
 // Redis answers again.
 
 package limiter_test

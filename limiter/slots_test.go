@@ -1,5 +1,5 @@
-// No more than Max hold a slot, whatever becomes of contexts and keys. A holder that is not counted any more is told,
-// and tokens are taken with a slot or not at all.
+// No more than Max callers hold a slot, whatever happens to contexts and keys. A holder whose slot is lost learns of
+// it. Tokens are taken together with a slot, or not at all.
 
 package limiter_test
 
@@ -46,7 +46,7 @@ var (
 	twoFor1h = limiter.Slots{Max: 2, TTL: time.Hour} // a slot comes back only if somebody gives it back
 )
 
-// testSlots is what holds whatever decides: the limit, all or nothing, Results, hooks, Release.
+// testSlots tests the limit, all or nothing, Results, hooks and Release, which are the same for every source.
 func testSlots(t *testing.T, l *limiter.Limiter, recorded *recorder, source limiter.Source) {
 	ctx := context.Background()
 	slots := map[string]*limiter.Slot{}
@@ -119,7 +119,7 @@ func peekAll(t *testing.T, l *limiter.Limiter) (seen []string) {
 	return seen
 }
 
-// renewals is how often slots were renewed.
+// renewals returns how often slots were renewed.
 func (r *recorder) renewals() (count int) {
 	for _, event := range r.all() {
 		if event.Command == "reserve" && event.Err == nil && event.Result.Slots.TTL > 0 && event.Result.Slots.Max == 0 {
@@ -140,7 +140,7 @@ func TestSlotsInThisProcess(t *testing.T) {
 
 var oneFor3s = limiter.Slots{Max: 1, TTL: 3 * time.Second}
 
-// A slot renews itself until it is released, whatever becomes of the context.
+// A slot renews itself until it is released, even if its context is done.
 func TestSlotRenewsItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestSlotIsLostWithItsKey(t *testing.T) {
 	})
 }
 
-// A process that stands still is told before it goes on, even while a renewal is under way.
+// A process that stood still learns that its slot is lost before it goes on, even while a renewal is under way.
 func TestSlotIsLostAfterAPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -210,8 +210,8 @@ func TestSlotIsLostAfterAPause(t *testing.T) {
 	})
 }
 
-// TestSlotEndsByWhenItWasAskedFor: a slot in Redis may begin when the call is sent, so an answer that comes late makes
-// none longer. Here two calls are answered after a second, and the next one not at all.
+// A slot in Redis may begin as soon as the call is sent, so a late answer makes no slot longer. Here the answers to two
+// calls come after a second, and the answer to the third never comes.
 func TestSlotEndsByWhenItWasAskedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,5 +1,5 @@
-// A caller that waits asks once and sleeps once, and callers are served in the order of asking. One
-// who cannot be served in time gets an error at once, and takes nothing.
+// A caller that waits asks once and sleeps once, and callers are served in the order of asking. A caller that cannot be
+// served in time gets an error at once, and takes nothing.
 
 package limiter_test
 
@@ -112,7 +112,7 @@ func TestMaxWait(t *testing.T) {
 		require.ErrorIs(t, err, limiter.ErrWaitTooLong)
 		require.True(t, results.Limited())
 
-		// What is due just in time is waited for.
+		// A caller waits for tokens that are due just in time.
 		for _, interval := range []time.Duration{time.Nanosecond, time.Second} {
 			begin, exact := time.Now(), limiter.NewLocal(limiter.WithMaxWait(interval))
 			for range 2 {

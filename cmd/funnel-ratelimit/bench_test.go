@@ -1,4 +1,5 @@
-// What requests cost beside the reference, and how many of 1,000 a second are let through. This takes five minutes:
+// The benchmark compares the cost of requests with the reference, and counts how many requests of a limit of 1,000 a
+// second are let through. It takes five minutes:
 // go -C cmd/funnel-ratelimit test -run '^$' -bench . -benchtime 1x
 
 package main
@@ -81,7 +82,7 @@ func p99(calls []call) int {
 	return int(calls[len(calls)*99/100].took.Microseconds())
 }
 
-// fullest returns how many calls certainly were allowed within the fullest second, and how many may have been.
+// fullest returns how many calls were certainly allowed within the fullest second, and how many may have been allowed.
 func fullest(calls []call) (certain, possible int) {
 	var starts, ends []time.Duration
 	for _, c := range calls {

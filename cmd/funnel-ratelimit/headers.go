@@ -10,11 +10,11 @@ import (
 	"funnel/cmd/funnel-ratelimit/backend"
 )
 
-// A described service has headers that fit funnels.
+// A described service sets headers that describe funnels.
 type described struct {
 	pb.RateLimitServiceServer
 	limits *backend.Backend
-	reset  string // the name of the header that tells how long until the request fits, or else until more remains
+	reset  string // the name of the header for the time until the request fits, or until more remains if it was allowed
 }
 
 func (d described) ShouldRateLimit(ctx context.Context, request *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {

@@ -1,5 +1,6 @@
-// Command funnel-ratelimit is a rate limit service for Envoy, Istio and other clients of gRPC, made of packages of
-// github.com/envoyproxy/ratelimit. Package backend decides, by funnels: docs/envoy.md says what differs.
+// Command funnel-ratelimit is a rate limit service for Envoy, Istio and other clients of gRPC. It is made of packages
+// of github.com/envoyproxy/ratelimit, the reference, but package backend decides, by funnels. docs/envoy.md lists what
+// differs.
 package main
 
 import (
@@ -55,7 +56,8 @@ func readSettings() (s settings.Settings, err error) {
 	return settings.NewSettings(), nil
 }
 
-// newServer does what the reference's runner does, which takes no other backend. It waits for a configuration.
+// newServer makes the server as the reference's runner does, which accepts no other backend. It waits for a
+// configuration.
 func newServer(s settings.Settings) (server.Server, error) {
 	limits, err := backend.New(s)
 	if err != nil {
@@ -80,7 +82,7 @@ func newServer(s settings.Settings) (server.Server, error) {
 	return srv, nil
 }
 
-// zeroClock is a clock at the start of all windows, which funnels do not have.
+// zeroClock is always at the start of a window: the reference counts in windows, and funnels have none.
 type zeroClock struct{}
 
 func (zeroClock) UnixNow() int64 { return 0 }

@@ -1,4 +1,4 @@
-// Requests by gRPC to the service, on real servers: what it answers, what it counts, and what it does where it
+// The service gets requests by gRPC, and asks real servers: what it answers, what it counts, and what it does if it
 // cannot decide.
 
 package main
@@ -173,7 +173,7 @@ func (s served) requireDecisions(t *testing.T, steps []step) {
 	}
 }
 
-// Descriptors with separators in them are not mistaken for others, and no key has a hash tag.
+// Descriptors with separators in them have keys of their own, and no key has a hash tag.
 func TestKeys(t *testing.T) {
 	rdb := servertest.Start(t, servertest.Options{Module: servertest.Module(t)}).Client(t)
 	service := serve(t, rdb.Options().Addr, "CACHE_KEY_PREFIX=envoy:")
@@ -193,7 +193,7 @@ func TestKeys(t *testing.T) {
 	}, rdb.Keys(t.Context(), "*").Val())
 }
 
-// Settings that only this service has, and a configuration that changes meanwhile.
+// These settings are not in the reference. The configuration changes while the service runs.
 func TestSettings(t *testing.T) {
 	rdb, clock := servertest.StartWithClock(t)
 	clock.Set(t, servertest.Epoch)
@@ -213,7 +213,7 @@ func TestSettings(t *testing.T) {
 	servertest.Eventually(t, "the new limit", func() bool { return service.ask(t, "shop: user=1") == "OK: OK 19 90s" })
 }
 
-// Callers make up 100,000 descriptors and long names of domains. Their statistics would take more than 200 MB.
+// Callers make up 100,000 descriptors, and domains with long names. Statistics of all of them would take over 200 MB.
 func TestCallersDoNotFillTheMemory(t *testing.T) {
 	service := serve(t, "127.0.0.1:1")
 	var before, after runtime.MemStats

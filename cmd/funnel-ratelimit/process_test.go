@@ -1,4 +1,4 @@
-// The program as it is started: by Envoy Gateway, and wrongly.
+// The program is started as Envoy Gateway starts it, and with wrong arguments and settings.
 
 package main
 
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program is the program with an argument or none, and with no other environment. It ends with the test binary.
+// program returns the program with these arguments and no other environment. It ends with the test binary.
 func program(argument, environment string) *exec.Cmd {
 	command := exec.Command(os.Args[0], strings.Fields(argument)...)
 	command.Env = append(strings.Fields(environment), isProgram)
@@ -65,7 +65,7 @@ func (g gateway) StreamAggregatedResources(
 	return err
 }
 
-// Envoy Gateway sets this environment, but for ports and folders. All connections but those of probes have TLS.
+// Except for ports and folders, this is the environment that Envoy Gateway sets. Only probes connect without TLS.
 func TestEnvoyGateway(t *testing.T) {
 	perHour := &limits.RateLimitPolicy{Unit: limits.RateLimitUnit_HOUR, RequestsPerUnit: 10}
 	config, err := anypb.New(&limits.RateLimitConfig{Name: "shop", Domain: "shop",

@@ -1,15 +1,15 @@
-// Llm shows budgets for the tenants of a language model: how many requests may be in flight, how
-// many a minute, how many tokens a minute, and how many this month. How many tokens an answer takes
-// is known only when its stream ends, after seconds. A request waits for a slot, one request and the
-// tokens of the longest answer, all or nothing, and settles the tokens when it ends. Of the month it
-// takes the tokens of the prompt: docs/operations.md, "A budget", says what may be overspent.
+// Llm shows budgets for the tenants of a language model. They limit the requests in flight, the requests a minute, the
+// tokens a minute, and the tokens a month. The number of tokens of an answer is known only when its stream ends, after
+// seconds. So a request waits for a slot, one request and the tokens of the longest answer, all or nothing, and settles
+// the tokens when it ends. From the month it takes only the tokens of the prompt: docs/operations.md, "A budget", says
+// how much may be overspent.
 //
 //	./build.sh run          # a server with the module, in another terminal
 //	go run ./examples/llm   # -redis ADDRESS for another server
 //
-// Two tenants send all their requests at once. Slots limit chatty, whose prompts are short; tokens
-// limit greedy, and chatty does not notice. The model is a function of this program. Run it twice
-// at the same time to see two processes share the budgets.
+// Two tenants send all their requests at once. Slots limit chatty, whose prompts are short. Tokens limit greedy, and
+// chatty does not notice that. The model is a function of this program. Run the program twice at the same time to see
+// two processes share the budgets.
 package main
 
 import (
@@ -30,8 +30,8 @@ import (
 
 const longestAnswer = 1000 // tokens
 
-// The budgets of a tenant. Tokens that leak while an answer streams cannot be given back, so the
-// capacity is more than leaks in the longest stream: 500 a second, for 4 seconds.
+// The budgets of a tenant. Tokens that leak while an answer streams cannot be given back, so the capacity is larger
+// than the number of tokens that leak in the longest stream: 500 a second, for 4 seconds.
 var (
 	slots         = limiter.Slots{Max: 5, TTL: 10 * time.Second}
 	requestsLimit = limiter.PerMinute(60).WithCapacity(10)
@@ -97,7 +97,8 @@ func (t tenant) request(ctx context.Context, number int) error {
 		time.Since(began).Seconds(), got.Slots.Remaining, got.Requests[0].Remaining, got.Requests[1].Remaining)
 
 	answer, failed := stream(got.Slot.Context(), t.perToken)
-	// Even if the model has failed, or the program is to end: what was not used would be missing.
+	// This settles even if the model has failed or the program ends: otherwise the tokens that were not used would be
+	// missing.
 	settled, err := l.Settle(context.WithoutCancel(ctx), &got.Requests[1], t.prompt+answer)
 	month, monthErr := l.Settle(context.WithoutCancel(ctx), &got.Requests[2], t.prompt+answer)
 	if err == nil && monthErr == nil {
@@ -107,8 +108,8 @@ func (t tenant) request(ctx context.Context, number int) error {
 	return errors.Join(failed, err, monthErr)
 }
 
-// stream answers as a language model does: token by token, and nobody knows how many there will
-// be. It returns how many there were.
+// stream answers as a language model does, token by token, and nobody knows how many tokens will come. It returns their
+// number.
 func stream(ctx context.Context, perToken time.Duration) (tokens int, err error) {
 	tokens = 100 + rand.IntN(longestAnswer-100+1)
 	began := time.Now()

@@ -32,7 +32,7 @@ func handler(s store) http.Handler {
 		a.Redis = s.rdb.Options().Addr
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(a) // nobody is left to be told of an error
+		_ = json.NewEncoder(w).Encode(a) // an error means that the client has gone
 	})
 	// Pages of other sites can neither call nor frame this one.
 	guarded := http.NewCrossOriginProtection().Handler(mux)
@@ -44,7 +44,7 @@ func handler(s store) http.Handler {
 	})
 }
 
-// A call is what the page asks for. The server checks all words but the command and the keys.
+// A call is a call of the page. Redis checks all words except the command and the keys, which check checks.
 type call struct {
 	Command string
 	Rows    [][5]string // a key without its prefix, and the four words of its row
@@ -53,7 +53,7 @@ type call struct {
 
 var keys = regexp.MustCompile(`^[a-z]{1,20}$`)
 
-// check allows what the page does, and no other keys than those with the prefix.
+// check allows the commands of the page, and keys that stay within the prefix.
 func (c call) check() error {
 	if !slices.Contains([]string{"reserve", "peek", "charge", "refund", "reset"}, c.Command) {
 		return fmt.Errorf("command must be reserve, peek, charge, refund or reset, not '%.40s'", c.Command)
@@ -72,7 +72,7 @@ func (c call) check() error {
 	return nil
 }
 
-// An answer is what was sent and replied, or an error.
+// An answer has the command that was sent and the reply, or an error.
 type answer struct {
 	Redis  string `json:"redis"` // its address
 	Sent   string `json:"sent"`
@@ -82,8 +82,7 @@ type answer struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// answerTo answers a call, with status 400 if it is wrong, 502 if Redis cannot decide, and 503 if
-// Redis does not reply.
+// answerTo answers a call: with status 400 if it is wrong, 502 if Redis cannot decide, and 503 if Redis does not reply.
 func answerTo(w http.ResponseWriter, r *http.Request, s store) (status int, a answer) {
 	var asked call
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, 16<<10))

@@ -10,7 +10,7 @@ import (
 	"funnel/limiter"
 )
 
-// A store is a server, and what the keys of this playground there begin with.
+// A store is a server, and the prefix of the keys of this playground.
 type store struct {
 	rdb    *redis.Client
 	prefix string
@@ -18,7 +18,7 @@ type store struct {
 
 var script = redis.NewScript(limiter.Script())
 
-// send sends a command, and, to a server without the module, the script that does the same.
+// send sends a command, or the script if the server lacks the module.
 func (s store) send(ctx context.Context, c call) (a answer, err error) {
 	var names []string
 	command, words := []any{"CL." + strings.ToUpper(c.Command)}, []any{c.Command}

@@ -20,11 +20,10 @@ import (
 	"funnel/limiter"
 )
 
-// pushback is the trailer of gRFC A6 that tells retrying clients when to retry; a negative
-// number means never.
+// pushback is the trailer of gRFC A6 that tells retrying clients when to retry. A negative number means never.
 const pushback = "grpc-retry-pushback-ms"
 
-// answerLimited is the answer to a call that the limit of that name refuses.
+// answerLimited returns the answer to a call that the limit of that name refuses.
 func answerLimited(ctx context.Context, name string, result limiter.Result) error {
 	if result.Slots.Max > 0 {
 		return status.Error(codes.ResourceExhausted, "too many calls at once: try again in a moment")
@@ -48,7 +47,7 @@ func answerLimited(ctx context.Context, name string, result limiter.Result) erro
 		milliseconds = int64((result.RetryAfter + time.Millisecond - 1) / time.Millisecond)
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(result.RetryAfter)})
 	}
-	// It fails outside of a gRPC server, and no client reads it then.
+	// SetTrailer fails outside of a gRPC server, where no client reads it.
 	_ = grpc.SetTrailer(ctx, metadata.Pairs(pushback, strconv.FormatInt(milliseconds, 10)))
 	answer := status.New(codes.ResourceExhausted, text)
 	if detailed, err := answer.WithDetails(details...); err == nil {
@@ -57,10 +56,10 @@ func answerLimited(ctx context.Context, name string, result limiter.Result) erro
 	return answer.Err()
 }
 
-// answerError keeps the cause from the client: it may contain the address of Redis.
+// answerError logs the cause instead of sending it: it may contain the address of Redis.
 func (p *Policy) answerError(ctx context.Context, err error) error {
 	slog.ErrorContext(ctx, "no decision about the rate limit of a call", "policy", p.name, "error", err)
-	if errors.Is(err, limiter.ErrInvalid) { // and will be again
+	if errors.Is(err, limiter.ErrInvalid) { // asking again does not help
 		return status.Error(codes.Internal, "the limit, the cost or the key of this call is not valid")
 	}
 	return status.Error(codes.Unavailable, "rate limits cannot be checked: try again later")

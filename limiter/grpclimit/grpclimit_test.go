@@ -1,4 +1,4 @@
-// Calls that are limited tell their clients when to try again, and other errors tell them no more than they need.
+// A limited call tells its client when to try again. Other errors tell a client no more than it needs.
 // Calls and streams hold their slots until the handlers return.
 
 package grpclimit_test
@@ -32,7 +32,7 @@ import (
 	"funnel/limiter/grpclimit"
 )
 
-// told is all that a client learns from an answer.
+// told returns all that a client learns from an answer.
 func told(err error, trailer metadata.MD) string {
 	answer := status.Convert(err)
 	words := []any{answer.Code(), answer.Message(), trailer["grpc-retry-pushback-ms"]}
@@ -63,9 +63,9 @@ func serve(t *testing.T, limited *grpclimit.Policy) (healthpb.HealthClient, *hea
 	return healthpb.NewHealthClient(connection), service
 }
 
-// Both kinds of call are allowed as often as their funnel holds, at one instant, and then
-// say when the next one is. A stream takes one token, whatever it sends. A call that never
-// fits tells the client not to retry, by gRFC A6.
+// At one instant both kinds of call are allowed as often as their funnel has tokens. Then the answer says when the next
+// call is allowed. A stream takes one token, however many messages it sends. A call that never fits tells the client
+// not to retry, by gRFC A6.
 func TestLimitedCalls(t *testing.T) {
 	const policy = "v2:re v2:re 30 per minute, capacity 2 2"
 	rdb, clock := servertest.StartWithClock(t)
@@ -114,42 +114,8 @@ func TestLimitedCalls(t *testing.T) {
 	}, rdb.Keys(t.Context(), "*").Val())
 }
 
-// All limits of a call are decided by one command, and the answer names the one with the longest wait.
-func TestAlso(t *testing.T) {
-	rdb, clock := servertest.StartWithClock(t)
-	client, service := serve(t, grpclimit.New(limiter.New(rdb), limiter.PerMinute(30).WithCapacity(2),
-		grpclimit.WithName("own"),
-		grpclimit.WithCost(func(_ context.Context, call grpclimit.Call) int {
-			return len(call.Request.(*healthpb.HealthCheckRequest).Service)
-		}),
-		grpclimit.WithAlso("all", limiter.PerHour(60).WithCapacity(3),
-			func(context.Context, grpclimit.Call) string { return "" })))
-	const own, all = "own own 30 per minute, capacity 2 2", "all all 60 per hour, capacity 3 3"
-	for calls, step := range []struct {
-		after time.Duration
-		cost  int
-		told  string
-	}{
-		{0, 2, "OK  []"},
-		{0, 1, "ResourceExhausted too many calls: try again in 2 seconds [2000] " + own + " 2s"},
-		{0, 2, "ResourceExhausted too many calls: try again in 60 seconds [60000] " + all + " 1m0s"},
-		{4 * time.Second, 1, "OK  []"},
-		{4 * time.Second, 1, "ResourceExhausted too many calls: try again in 56 seconds [56000] " + all + " 56s"},
-		{4 * time.Second, 3, "ResourceExhausted call too large: it costs 3, and at most 2 can be granted [-1] " + own},
-	} {
-		clock.Set(t, servertest.Epoch.Add(step.after))
-		name := strings.Repeat("x", step.cost)
-		service.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
-		var trailer metadata.MD
-		_, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{Service: name}, grpc.Trailer(&trailer))
-		require.Equal(t, step.told, told(err, trailer))
-		require.Contains(t, rdb.Info(t.Context(), "commandstats").Val(), fmt.Sprintf("cl.reserve:calls=%d,", calls+1))
-	}
-	require.ElementsMatch(t, []string{"own:127.0.0.1", "all:"}, rdb.Keys(t.Context(), "*").Val())
-}
-
-// Clients do not get the cause of an error, and the log does. In shadow mode all calls get to
-// their handler.
+// The log gets the cause of an error, and clients do not. In shadow mode all calls get to their handlers. A handler
+// gets the Result.
 func TestAnswers(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer rdb.Close()
@@ -170,6 +136,8 @@ func TestAnswers(t *testing.T) {
 	ended := grpclimit.WithLimit(func(context.Context, grpclimit.Call) limiter.Limit {
 		return limiter.Until(1, time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
 	})
+	const none = "ResourceExhausted call too large: it costs 1, and at most 0 can be granted [] all all 0 per day in UTC 0"
+	also := grpclimit.WithAlso("all", limiter.Daily(0, time.UTC), func(context.Context, grpclimit.Call) string { return "" })
 	const outOfRange = "Internal the limit, the cost or the key of this call is not valid []"
 	const unchecked = "Unavailable rate limits cannot be checked: try again later []"
 	for name, test := range map[string]struct {
@@ -182,6 +150,7 @@ func TestAnswers(t *testing.T) {
 		"skipped":       {t.Context(), true, skip, "OK  []", ""},
 		"too large":     {t.Context(), false, cost(math.MaxInt), tooLarge + " reply reply 1 per second, capacity 1 1", ""},
 		"ended":         {t.Context(), false, ended, over, ""},
+		"another limit": {t.Context(), false, also, none, ""},
 		"no Redis":      {t.Context(), true, cost(1), unchecked, "127.0.0.1:1"},
 		"negative cost": {t.Context(), false, cost(-1), outOfRange, gcra.ErrQuantity.Error()},
 		"invalid limit": {t.Context(), false, perSecond(-1), outOfRange, "-1 per second"},
@@ -193,7 +162,12 @@ func TestAnswers(t *testing.T) {
 		}
 		call := func(l limiter.Allower) (reached bool, err error) {
 			policy := grpclimit.New(l, limiter.PerSecond(1), grpclimit.WithName("reply"), test.option)
-			handler := func(context.Context, any) (any, error) { reached = true; return nil, nil }
+			handler := func(ctx context.Context, _ any) (any, error) {
+				_, hasResult := grpclimit.ResultFrom(ctx)
+				require.Equal(t, name != "skipped", hasResult, name)
+				reached = true
+				return nil, nil
+			}
 			_, err = policy.Unary(test.ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/m"}, handler)
 			return reached, err
 		}
@@ -203,13 +177,16 @@ func TestAnswers(t *testing.T) {
 		require.Equal(t, err == nil, reached, name)
 		require.Equal(t, test.log == "", log.Len() == 0, name)
 		require.Contains(t, log.String(), test.log)
+		if name == "another limit" { // Shadow has no AllowAll
+			continue
+		}
 		reached, err = call(limiter.Shadow(l, nil))
 		require.Equal(t, "OK  []", told(err, nil), name)
 		require.True(t, reached, name)
 	}
 }
 
-// As httplimit has them for the same addresses, values and paths.
+// grpclimit and httplimit make the same keys from the same addresses, values and paths.
 func TestKeys(t *testing.T) {
 	byPeer := grpclimit.ByPeer(netip.MustParsePrefix("10.0.0.0/8"))
 	key := grpclimit.Join(grpclimit.ByMetadata("X-Api-Key", byPeer), grpclimit.ByMethod())
@@ -236,24 +213,13 @@ func TestPanics(t *testing.T) {
 	require.Panics(t, func() { grpclimit.WithName("\xff") })
 }
 
-type stream struct {
+// A bareStream has a context and nothing else.
+type bareStream struct {
 	grpc.ServerStream
 	ctx context.Context
 }
 
-func (s stream) Context() context.Context { return s.ctx }
-
-// Handlers of streams get the Result, to settle it. TestSlots has the handlers of calls.
-func TestHandlersOfStreamsGetTheResult(t *testing.T) {
-	policy := grpclimit.New(limiter.NewLocal(), limiter.PerHour(1).WithCapacity(5))
-	err := policy.Stream(nil, stream{ctx: t.Context()}, &grpc.StreamServerInfo{}, func(_ any, s grpc.ServerStream) error {
-		result, ok := grpclimit.ResultFrom(s.Context())
-		require.True(t, ok)
-		require.Equal(t, 4, result.Remaining)
-		return nil
-	})
-	require.NoError(t, err)
-}
+func (s bareStream) Context() context.Context { return s.ctx }
 
 func TestSlots(t *testing.T) {
 	l := limiter.NewLocal()
@@ -279,17 +245,18 @@ func TestSlots(t *testing.T) {
 		require.Eventually(t, func() bool { return check(&metadata.MD{}) == nil }, 10*time.Second, time.Millisecond)
 	}
 
-	// The context of a handler ends with its slot, and has the Result on the tokens.
+	// The context of a stream ends with its slot, and has the Result on the tokens.
 	lost := grpclimit.New(l, limiter.PerSecond(1000), grpclimit.WithName("lost"),
 		grpclimit.WithKey(func(context.Context, grpclimit.Call) string { return "key" }),
 		grpclimit.WithSlots(limiter.Slots{Max: 1, TTL: time.Millisecond}))
-	_, err = lost.Unary(t.Context(), nil, &grpc.UnaryServerInfo{}, func(ctx context.Context, _ any) (any, error) {
+	err = lost.Stream(nil, bareStream{ctx: t.Context()}, &grpc.StreamServerInfo{}, func(_ any, s grpc.ServerStream) error {
+		ctx := s.Context()
 		result, ok := grpclimit.ResultFrom(ctx)
 		require.True(t, ok)
 		require.Equal(t, "{lost:key}", result.Key)
 		require.NoError(t, l.Reset(ctx, "{lost:key}:slots"))
 		<-ctx.Done()
-		return nil, status.Error(codes.Aborted, context.Cause(ctx).Error())
+		return status.Error(codes.Aborted, context.Cause(ctx).Error())
 	})
 	require.ErrorContains(t, err, limiter.ErrSlotLost.Error())
 	require.Panics(t, func() {

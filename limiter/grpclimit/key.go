@@ -12,18 +12,16 @@ import (
 	"funnel/limiter/internal/policy"
 )
 
-// A KeyFunc returns the key of a call: calls with the same key share a funnel. Write your
-// own for other keys, such as the account that your authentication has found, or a field of
-// the request. It must be safe for concurrent use.
+// A KeyFunc returns the key of a call: calls with the same key share a funnel. Write your own for other keys, such as
+// the account that your authentication has found, or a field of the request. A KeyFunc must be safe for concurrent use.
 //
-// Redis keeps one funnel for each key that has taken tokens within the time in which a
-// funnel drains. A client that can choose any key is not limited, and fills the memory.
+// Redis keeps a funnel for each key until the funnel has drained. A client that can choose any key is not limited, and
+// fills the memory.
 type KeyFunc func(context.Context, Call) string
 
-// ByPeer keys by the address of the client: the address of the peer, or, if the peer is one of
-// the trusted proxies, the address in the metadata x-forwarded-for. IPv6 addresses count by /64.
-// Peers without an address, as of a Unix socket, share one key. [httplimit.ClientIP] has the
-// rules.
+// ByPeer keys by the address of the client: the address of the peer, or, if the peer is one of the trusted proxies, the
+// address in the metadata x-forwarded-for. IPv6 addresses count by /64. Peers without an address, such as peers of a
+// Unix socket, share one key. [httplimit.ClientIP] has the rules.
 func ByPeer(trusted ...netip.Prefix) KeyFunc {
 	client := httplimit.ClientIP{Trusted: trusted}
 	return func(ctx context.Context, _ Call) string {
@@ -38,14 +36,14 @@ func ByPeer(trusted ...netip.Prefix) KeyFunc {
 	}
 }
 
-// ByMetadata keys by the value of that metadata, such as x-api-key; of several values, by
-// the first. Redis gets a hash of it, as from [httplimit.ByHeader].
+// ByMetadata keys by the first value of that metadata, such as x-api-key. Redis gets a hash of the value, as from
+// [httplimit.ByHeader].
 //
-// Calls without it, or with an empty value, are keyed by absent, such as ByPeer(); if it is
-// nil they share one funnel.
+// A call without the metadata, or with an empty value, is keyed by absent, such as ByPeer(). If absent is nil, all such
+// calls share one funnel.
 //
-// A client can send any value that is not verified, and each value has a funnel of its own:
-// authenticate in front of the policy, or limit by address, too.
+// If the metadata is not verified, a client can send any value, and each value has a funnel of its own: authenticate in
+// front of the policy, or limit by address, too.
 func ByMetadata(name string, absent KeyFunc) KeyFunc {
 	return func(ctx context.Context, call Call) string {
 		value := ""
@@ -59,15 +57,15 @@ func ByMetadata(name string, absent KeyFunc) KeyFunc {
 	}
 }
 
-// ByMethod keys by the full method, such as "/grpc.health.v1.Health/Check", hashed when it is
-// longer than 64 bytes. There are as many keys as methods, except with
-// [google.golang.org/grpc.UnknownServiceHandler]: there the client chooses the method.
+// ByMethod keys by the full method, such as "/grpc.health.v1.Health/Check". A method longer than 64 bytes is hashed.
+// There are as many keys as methods, except with [google.golang.org/grpc.UnknownServiceHandler], where the client
+// chooses the method.
 func ByMethod() KeyFunc {
 	return func(_ context.Context, call Call) string { return policy.Path(call.Method) }
 }
 
-// Join keys by all of the keys together: Join(ByPeer(), ByMethod()) is a funnel for each
-// address at each method. Different lists of keys are different keys, whatever is in them.
+// Join keys by several keys together: Join(ByPeer(), ByMethod()) has a funnel for each address at each method.
+// Different lists of keys never make the same key.
 func Join(keys ...KeyFunc) KeyFunc {
 	return func(ctx context.Context, call Call) string {
 		parts := make([]string, len(keys))

@@ -12,9 +12,8 @@ import (
 // An Option changes how a [Policy] works.
 type Option func(*Policy)
 
-// WithName names the policy, for the QuotaFailure of limited calls and for the keys in
-// Redis: policies of different names never share a funnel. The name is not empty, and is
-// valid UTF-8, as protocol buffers require; WithName panics for others.
+// WithName names the policy, in the QuotaFailure of limited calls and in the keys in Redis: policies of different names
+// never share a funnel. WithName panics if the name is empty, or not valid UTF-8, which protocol buffers require.
 func WithName(name string) Option {
 	requireName(name)
 	return func(p *Policy) { p.name = name }
@@ -26,31 +25,32 @@ func requireName(name string) {
 	}
 }
 
-// WithKey sets the key of calls, which share a funnel if it is the same. See [ByPeer],
-// [ByMetadata], [ByMethod] and [Join].
+// WithKey sets the key of calls: calls with the same key share a funnel. See [ByPeer], [ByMetadata], [ByMethod] and
+// [Join].
 func WithKey(key KeyFunc) Option {
 	return func(p *Policy) { p.key = key }
 }
 
-// WithLimit sets a limit for each call, such as that of a plan. The zero Limit means the
-// one of New. Any other must be valid, or the call gets INTERNAL.
+// WithLimit sets a function that returns the limit of a call, such as the limit of a plan. The zero Limit means the
+// limit of New. Any other limit must be valid, or the call gets INTERNAL.
 func WithLimit(limit func(context.Context, Call) limiter.Limit) Option {
 	return func(p *Policy) { p.limitOf = limit }
 }
 
-// WithCost sets how many tokens a call takes, at least 0; without it, 1. A call of cost 0 is
-// allowed, even if the funnel is full. A call that costs more than the capacity is limited
-// and never fits. A negative cost is an error, and the call gets INTERNAL.
+// WithCost sets a function that returns how many tokens a call takes, at least 0. The default is 1. A call of cost 0 is
+// allowed even if the funnel is full. A call that costs more than the capacity is limited and never fits. A call of
+// negative cost gets INTERNAL.
 func WithCost(cost func(context.Context, Call) int) Option {
 	return func(p *Policy) { p.cost = cost }
 }
 
-// WithAlso adds a limit with a name and a key of its own, such as one for all clients beside one for each. A call takes
-// its cost from the policy's own funnel, from the funnel of each WithAlso, and a slot of [WithSlots] atomically, by one
-// [limiter.Limiter.AllowAll] or TryAcquire: all or nothing. The names of a policy differ, or New panics. Without slots,
-// the Limiter passed to New must have AllowAll and PeekAll; Shadow and leases have not.
+// WithAlso adds a limit with a name and a key of its own, such as a limit for all clients together. A call takes
+// its cost from the policy's own funnel and from the funnel of each WithAlso, and a slot if the policy has [WithSlots],
+// all or nothing, by one [limiter.Limiter.AllowAll] or TryAcquire. New panics if two limits of a policy have the same
+// name. Without slots, the Limiter passed to New must have AllowAll and PeekAll, which Shadow and leases lack.
 //
-// The answer to a limited call names the limit that refuses it; if several do, the one with the longest wait.
+// The answer to a limited call names the limit that refuses the call. If several limits do, it names the limit with the
+// longest wait.
 func WithAlso(name string, limit limiter.Limit, key KeyFunc) Option {
 	requireName(name)
 	if key == nil {
@@ -61,24 +61,23 @@ func WithAlso(name string, limit limiter.Limit, key KeyFunc) Option {
 	}
 }
 
-// WithSlots lets no more than slots.Max calls of one key run at once. A call, even a stream,
-// holds a slot until its handler returns. It is taken in one call with the tokens, by
-// [limiter.Limiter.TryAcquire]. The Limiter passed to New must be a [limiter.Acquirer]; Shadow and leases are not. The
-// context of the call ends if the slot is lost, with [limiter.ErrSlotLost] as its cause.
+// WithSlots lets no more than slots.Max calls of one key run at once. A call, even a stream, holds a slot until its
+// handler returns. The policy takes slot and tokens together, by [limiter.Limiter.TryAcquire]. The Limiter passed to
+// New must be a [limiter.Acquirer]; Shadow and leases are not. If the slot is lost, the context of the call ends, with
+// [limiter.ErrSlotLost] as its cause.
 //
-// A slot is given back in the background: no answer waits for Redis, and the next call of the client may come before
-// it is back.
-// If Redis does not answer, the policy asks again, each tenth of the TTL, until the TTL is over.
+// A slot is given back in the background: the answer does not wait for Redis, and the next call of the client may come
+// before the slot is back. If Redis does not answer, the policy asks again, each tenth of the TTL, until the TTL is
+// over.
 //
-// If only a slot is missing, a call gets RESOURCE_EXHAUSTED without details and without
-// pushback, since nobody knows when a slot comes free: a client that retries goes by its own backoff.
-// The funnel's key has braces around it, and the slots' key is that and ":slots".
+// If only a slot is missing, a call gets RESOURCE_EXHAUSTED without details and without pushback, because nobody knows
+// when a slot comes free: a client that retries uses its own backoff. The keys of funnel and slots have one hash tag:
+// see [funnel/limiter/httplimit.SlotsKeys].
 func WithSlots(slots limiter.Slots) Option {
 	return func(p *Policy) { p.slots = &slots }
 }
 
-// WithSkip lets some calls through without a decision, such as health checks: they take no
-// tokens.
+// WithSkip lets some calls pass without a decision, such as health checks: they take no tokens.
 func WithSkip(skip func(context.Context, Call) bool) Option {
 	return func(p *Policy) { p.skip = skip }
 }

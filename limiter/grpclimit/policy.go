@@ -10,34 +10,32 @@ import (
 	"funnel/limiter/internal/policy"
 )
 
-// A Call is what a [Policy] decides on.
+// A Call is a call on which a [Policy] decides.
 type Call struct {
 	Method  string // the full one: "/grpc.health.v1.Health/Check"
 	Request any    // the message of a unary call; nil for streams, which have not sent one yet
 }
 
-// A Policy limits the rate of calls. Its methods [Policy.Unary] and [Policy.Stream] are the
-// interceptors.
+// A Policy limits the rate of calls. Its methods [Policy.Unary] and [Policy.Stream] are the interceptors.
 type Policy struct {
 	policy policy.Policy
 	name   string
 	key    KeyFunc
 
-	// nil for what New says
+	// nil for the defaults of New
 	limitOf func(context.Context, Call) limiter.Limit
 	cost    func(context.Context, Call) int
 	skip    func(context.Context, Call) bool
 	slots   *limiter.Slots
 
 	also     []policy.Also
-	alsoKeys []KeyFunc // of these
+	alsoKeys []KeyFunc // the keys for also, in the same order
 }
 
-// New returns a policy that asks l to allow each call, by the funnel of its key. By default
-// the key is the address of the peer (see [ByPeer]), a call takes one token, and the policy
-// is called "default".
+// New returns a policy that asks l to allow each call, by the funnel of its key. By default the key is the address of
+// the peer (see [ByPeer]), a call takes one token, and the policy is called "default".
 //
-// New panics when l is nil, limit is not valid, or an option is not.
+// New panics if l is nil, or if limit or an option is not valid.
 func New(l limiter.Allower, limit limiter.Limit, options ...Option) *Policy {
 	p := &Policy{name: "default", key: ByPeer()}
 	for _, option := range options {
@@ -72,7 +70,7 @@ func (p *Policy) Stream(server any, stream grpc.ServerStream, info *grpc.StreamS
 	return handler(server, allowedStream{stream, ctx})
 }
 
-// allowedStream is a stream whose context has the Result.
+// An allowedStream is a stream whose context has the Result.
 type allowedStream struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -80,17 +78,16 @@ type allowedStream struct {
 
 func (s allowedStream) Context() context.Context { return s.ctx }
 
-// ResultFrom returns the Result of the policy that let the call with this context through, and
-// whether there is one. After several policies, it is the Result of the innermost. A handler can
-// settle it, with [limiter.Limiter.Settle].
+// ResultFrom returns the Result of the policy that let the call with this context through, and whether there is one.
+// After several policies, it is the Result of the innermost. A handler can settle it by [limiter.Limiter.Settle].
 func ResultFrom(ctx context.Context) (result limiter.Result, ok bool) { return policy.ResultFrom(ctx) }
 
-// ResultsFrom returns the Result of [ResultFrom], and behind it the Results on the limits of [WithAlso] in the order of
-// the options. Without a policy it is empty. A handler settles each.
+// ResultsFrom returns the Result of [ResultFrom], followed by the Results on the limits of [WithAlso] in the order of
+// the options. Without a policy it is empty. A handler can settle each of them.
 func ResultsFrom(ctx context.Context) limiter.Results { return policy.ResultsFrom(ctx) }
 
-// admit returns the context for the handler of an allowed call, and what to call when it has
-// returned, or the error that answers the call.
+// admit returns the context for the handler of an allowed call and a function to call when the handler has returned, or
+// the error that answers the call.
 func (p *Policy) admit(ctx context.Context, call Call) (handler context.Context, end func(), err error) {
 	if p.skip != nil && p.skip(ctx, call) {
 		return ctx, func() {}, nil

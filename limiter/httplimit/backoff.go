@@ -12,13 +12,12 @@ import (
 	"funnel/limiter"
 )
 
-// backOffKey is the key of the funnel by which processes tell each other to back off. In a
-// cluster it is in the hash slot of the key itself if the Limiter has no prefix and the key has no
-// braces.
+// backOffKey returns the key of the funnel by which processes tell each other to back off. In a cluster, both keys are
+// in one hash slot if the Limiter has no prefix and the key has no braces.
 func backOffKey(key string) string { return "{" + key + "}:backoff" }
 
-// backOff is how long requests of that key have to wait because of what this process, or any
-// other, has heard. Peek reports the remaining back-off, whatever period the token was reserved with.
+// backOff returns how long requests of that key have to wait because this process, or another one, has got a
+// Retry-After. Peek reports the remaining back-off, whatever period the token was reserved with.
 func (t *Transport) backOff(ctx context.Context, key string) (time.Duration, error) {
 	result, err := t.Limiter.Peek(ctx, backOffKey(key), limiter.Every(time.Second))
 	if err != nil {
@@ -33,7 +32,7 @@ func (t *Transport) backOff(ctx context.Context, key string) (time.Duration, err
 	return wait, nil
 }
 
-// noteRetryAfter tells this process and the others to wait if the response says so.
+// noteRetryAfter makes all processes wait if the response says so.
 func (t *Transport) noteRetryAfter(ctx context.Context, key string, response *http.Response) {
 	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode != http.StatusServiceUnavailable {
 		return
@@ -52,16 +51,16 @@ func (t *Transport) noteRetryAfter(ctx context.Context, key string, response *ht
 		t.retryAt.Add(key, at, func(_ string, at time.Time) bool { return at.Before(now) })
 	}
 	t.mutex.Unlock()
-	// The response is there already: the others hear of it even if the caller has gone.
+	// The response is there already: other processes have to back off even if the caller has gone.
 	detach(ctx, func(ctx context.Context) {
 		if _, err := t.Limiter.Reserve(ctx, backOffKey(key), limiter.Every(wait), 1, 0); err != nil {
-			slog.WarnContext(ctx, "only this process backs off: the others could not be told",
+			slog.WarnContext(ctx, "only this process backs off: Redis did not store the back-off for other processes",
 				"key", key, "retry_after", wait, "error", err)
 		}
 	})
 }
 
-// detach runs do even if ctx ends. It returns when either finishes: Redis may not answer for long.
+// detach runs do to its end even if ctx is done. It returns when either is: Redis may not answer for a long time.
 func detach(ctx context.Context, do func(context.Context)) {
 	done := make(chan struct{})
 	go func() {
@@ -74,9 +73,9 @@ func detach(ctx context.Context, do func(context.Context)) {
 	}
 }
 
-// retryAfter is the time that the header Retry-After says, in seconds or as a date (RFC 9110,
-// section 10.2.3). It is 0 or less without a valid one. A date is compared with the date of the
-// response, because the clocks of both sides may differ.
+// retryAfter returns the time of the header Retry-After, which has seconds or a date (RFC 9110, section 10.2.3), or 0
+// or less if the header is missing or not valid. A date is compared with the Date of the response, because the clocks
+// of both sides may differ.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	text := strings.TrimSpace(header.Get("Retry-After"))
 	seconds, err := strconv.ParseUint(text, 10, 64)

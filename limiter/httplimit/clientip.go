@@ -9,21 +9,19 @@ import (
 	"strings"
 )
 
-// A ClientIP finds the address of the client of a request, behind trusted proxies. The
-// zero ClientIP takes the peer of the connection.
+// A ClientIP finds the address of the client of a request, behind trusted proxies. The zero ClientIP takes the peer of
+// the connection.
 //
-// Each proxy adds the address of its own peer to the right end of X-Forwarded-For, so that
-// header is read from the right, for as long as addresses belong to trusted
-// proxies. What the client itself has put into the header is not read. [ClientIP.KeyOf] reads
-// a list from elsewhere, such as another header.
+// Each proxy adds the address of its own peer to the right end of X-Forwarded-For. So ClientIP reads that header from
+// the right, as long as the addresses belong to trusted proxies. It does not read the part that the client has written.
+// [ClientIP.KeyOf] reads such a list from elsewhere, for instance from another header.
 type ClientIP struct {
-	// Trusted are the addresses of the proxies, and of nothing else: a client within
-	// Trusted can take any address. IPv4 is written as IPv4, and matches
-	// IPv4-mapped IPv6 addresses, too.
+	// Trusted has the addresses of the proxies, and no others: a client within Trusted can take any address. An
+	// IPv4 prefix also matches IPv4-mapped IPv6 addresses.
 	Trusted []netip.Prefix
 
-	// TrustUnixSocket means that the peer of a Unix socket is a trusted proxy. It
-	// has no address, so without this all its requests share one key.
+	// TrustUnixSocket means that the peer of a Unix socket is a trusted proxy. The peer has no address, so without
+	// this setting all its requests share one key.
 	TrustUnixSocket bool
 }
 
@@ -33,12 +31,12 @@ const UnknownClient = "unknown"
 // maxHops bounds the work for a header of many trusted addresses.
 const maxHops = 32
 
-// Key is a [KeyFunc]: "192.0.2.1", "2001:db8:1:2::/64", or [UnknownClient]. Networks give each
-// customer at least a /64 of IPv6, so a client with one address has 2^64 of them.
+// Key is a [KeyFunc]: it returns "192.0.2.1", "2001:db8:1:2::/64" or [UnknownClient]. IPv6 addresses count by /64,
+// because networks give each customer at least a /64.
 func (c ClientIP) Key(r *http.Request) string { return keyOf(c.Addr(r)) }
 
-// KeyOf is Key for connections that are not of net/http, and for other headers. The peer is the
-// address of the other end, "" if it has none, and forwarded has the lines of the header.
+// KeyOf is Key for connections that net/http does not serve, and for other headers. Peer is the address of the other
+// end, or "" if it has none. Forwarded has the lines of the header.
 func (c ClientIP) KeyOf(peer string, forwarded []string) string {
 	return keyOf(c.find(peer, false, forwarded))
 }
@@ -53,8 +51,8 @@ func keyOf(client netip.Addr, known bool) string {
 	return netip.PrefixFrom(client, 64).Masked().String()
 }
 
-// Addr returns the address itself. When a proxy sends none that can be parsed, such as
-// "unknown", it is the address of the proxy. It is not known when the peer has none.
+// Addr returns the address of the client. If a proxy sends something that cannot be parsed, such as "unknown", it is
+// the address of the proxy. The address is not known if the peer has none.
 func (c ClientIP) Addr(r *http.Request) (client netip.Addr, known bool) {
 	return c.find(r.RemoteAddr, throughUnixSocket(r), r.Header.Values("X-Forwarded-For"))
 }
@@ -79,8 +77,7 @@ func (c ClientIP) find(peer string, isUnix bool, forwarded []string) (client net
 	return client, known
 }
 
-// fromTheRight yields the elements of a list on one line or several, the last first. Empty ones
-// do not count.
+// fromTheRight yields the elements of a list on one or several lines, the last one first. It skips empty elements.
 func fromTheRight(lines []string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, line := range slices.Backward(lines) {
@@ -110,8 +107,8 @@ func throughUnixSocket(r *http.Request) bool {
 	return local != nil && strings.HasPrefix(local.Network(), "unix")
 }
 
-// parseAddress reads an address as net/http and proxies write it: with a port or
-// without, and IPv6 in brackets or, without a port, bare.
+// parseAddress reads an address as net/http and proxies write it: with or without a port. IPv6 is in brackets, which
+// may be missing if there is no port.
 func parseAddress(text string) (address netip.Addr, valid bool) {
 	if withPort, err := netip.ParseAddrPort(text); err == nil {
 		address = withPort.Addr()

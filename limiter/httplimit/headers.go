@@ -10,22 +10,21 @@ import (
 	"funnel/limiter"
 )
 
-// maxInteger is the largest integer that structured fields can hold (RFC 9651, section
-// 3.3.1). Larger numbers are sent as this one.
+// maxInteger is the largest integer of structured fields (RFC 9651, section 3.3.1). It is sent instead of larger
+// numbers.
 const maxInteger = 999_999_999_999_999
 
-// SetHeaders sets the headers that the middleware of [New] sets for a Result of the policy with
-// that name. RateLimit-Policy and RateLimit get one more member. X-RateLimit-Limit, -Remaining and
-// -Reset describe the policy with the least remaining. If the request is limited and can be repeated,
-// Retry-After is set to the longest wait of all policies.
+// SetHeaders sets the headers that the middleware of [New] sets for a Result of the policy with that name. It adds one
+// member each to RateLimit-Policy and RateLimit. X-RateLimit-Limit, -Remaining and -Reset describe the policy with the
+// least remaining. If the request is limited and can be repeated, Retry-After is the longest wait of all policies. All
+// times are seconds, rounded up.
 //
-// A handler that decides itself calls it before it writes, once for each policy: what the middleware has set describes
-// the state before a handler settles. [WithName] says which names are accepted. Nothing is set for a limit that is not
-// valid.
+// A handler that asks a Limiter itself calls SetHeaders before it writes the answer, once for each policy. [WithName]
+// says which names are accepted. SetHeaders sets nothing for a limit that is not valid.
 //
-// A Result on slots has a member of its own, with ":slots" behind the name and the quota unit "concurrent-requests".
-// Nobody knows when a slot comes free, so Retry-After is 1 then, and X-RateLimit describes the slots only if they limit
-// the request.
+// A Result on slots gets a member of its own, with ":slots" after the name and the quota unit "concurrent-requests". If
+// only a slot is missing, Retry-After is 1, because nobody knows when a slot comes free. X-RateLimit describes the
+// slots only if they limit the request.
 func SetHeaders(header http.Header, name string, result limiter.Result) {
 	if result.Slots.Max > 0 {
 		setSlotsHeaders(header, quote(name+":slots"), result)
@@ -37,7 +36,7 @@ func SetHeaders(header http.Header, name string, result limiter.Result) {
 	quoted, now := quote(name), time.Now()
 	reset := integer(seconds(resetAfter(&result, now)))
 
-	// A request that never fits has no time to retry: t is the time of the reset then.
+	// A request that never fits has no retry after: t is then the reset after.
 	again := reset
 	if result.Limited() && result.RetryAfter != limiter.NoRetry {
 		again = integer(seconds(result.RetryAfter))
@@ -48,8 +47,8 @@ func SetHeaders(header http.Header, name string, result limiter.Result) {
 	setLeast(header, result.Limit.Capacity, result.Remaining, reset)
 }
 
-// window is the parameter w: the time in which the whole capacity leaks, or the length of a quota's period. A quota of
-// one period has none.
+// window returns the parameter w: the time in which the whole capacity leaks, or the length of a quota's period. A
+// quota of one period has no w.
 func window(limit limiter.Limit, now time.Time) string {
 	rate, err := limit.Rate()
 	if err == nil {
@@ -62,7 +61,8 @@ func window(limit limiter.Limit, now time.Time) string {
 	return ";w=" + integer(seconds(end.Sub(begin)))
 }
 
-// resetAfter is the time until the whole capacity fits. A quota of which nothing is used ends, too.
+// resetAfter returns the time until the whole capacity fits. For a quota it is the time until its period ends, even if
+// nothing is used.
 func resetAfter(result *limiter.Result, now time.Time) time.Duration {
 	if result.ResetAfter > 0 {
 		return result.ResetAfter

@@ -11,18 +11,16 @@ import (
 	"funnel/limiter/internal/policy"
 )
 
-// statusClientClosedRequest is what web servers log when the client has gone. Without
-// any status, net/http would send 200 to a client that is still there, as when a server
-// that shuts down cancels its requests.
+// statusClientClosedRequest is the status that web servers log if the client has gone. Without a status, net/http would
+// send 200 to a client that is still there, for instance if a server cancels its requests because it shuts down.
 const statusClientClosedRequest = 499
 
-// New returns middleware that asks l to allow each request, by the funnel of its key.
-// By default the key is the address of the peer (see [ByIP]), a request takes one
-// token, and the policy is called "default".
+// New returns middleware that asks l to allow each request, by the funnel of its key. By default the key is the address
+// of the peer (see [ByIP]), a request takes one token, and the policy is called "default".
 //
-// The funnel's key in Redis is the prefix of l, the name of the policy, a colon and
-// the key of the request: see [FunnelKey]. A colon, backslash or opening brace in the name has a backslash in
-// front: policies of different names never share a funnel.
+// The key of the funnel in Redis is the prefix of l, the name of the policy, a colon and the key of the request: see
+// [FunnelKey]. A colon, backslash or opening brace in the name is escaped by a backslash, so policies of different
+// names never share a funnel.
 //
 // New panics if l is nil, or if limit or an option is not valid.
 func New(l limiter.Allower, limit limiter.Limit, options ...Option) func(http.Handler) http.Handler {
@@ -49,14 +47,14 @@ type middleware struct {
 	name   string
 	key    KeyFunc
 
-	// nil for what New says
+	// nil for the defaults of New
 	limitOf func(*http.Request) limiter.Limit
 	cost    func(*http.Request) int
 	skip    func(*http.Request) bool
 	slots   *limiter.Slots
 
 	also     []policy.Also
-	alsoKeys []KeyFunc // of these
+	alsoKeys []KeyFunc // the keys for also, in the same order
 
 	limited func(http.ResponseWriter, *http.Request, limiter.Result)
 	failed  func(http.ResponseWriter, *http.Request, error)
@@ -95,20 +93,19 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	next.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// ResultFrom returns the Result of the middleware that let the request with this context through,
-// and whether there is one. After several middlewares, it is the Result of the innermost. A
-// handler can settle it:
+// ResultFrom returns the Result of the middleware that let the request with this context through, and whether there is
+// one. After several middlewares, it is the Result of the innermost. A handler can settle it:
 //
 //	result, ok := httplimit.ResultFrom(r.Context())
 //	...
 //	l.Settle(ctx, &result, used)
 func ResultFrom(ctx context.Context) (result limiter.Result, ok bool) { return policy.ResultFrom(ctx) }
 
-// ResultsFrom returns the Result of [ResultFrom], and behind it the Results on the limits of [WithAlso] in the order of
-// the options. Without a middleware it is empty. A handler settles each.
+// ResultsFrom returns the Result of [ResultFrom], followed by the Results on the limits of [WithAlso] in the order of
+// the options. Without a middleware it is empty. A handler can settle each of them.
 func ResultsFrom(ctx context.Context) limiter.Results { return policy.ResultsFrom(ctx) }
 
-// check asks for the tokens of a request, and for a slot.
+// check asks for the tokens of a request, and for a slot if the policy has slots.
 func (m *middleware) check(r *http.Request) (policy.Decision, error) {
 	limit, cost := limiter.Limit{}, 1
 	if m.limitOf != nil {
@@ -124,9 +121,9 @@ func (m *middleware) check(r *http.Request) (policy.Decision, error) {
 	return m.policy.Check(r.Context(), m.key(r), limit, cost, also)
 }
 
-// Status returns the status of a limited request: 429 Too Many Requests, or 413 Content
-// Too Large when it costs more than the capacity. Waiting does not help then, nor if the quota
-// of [limiter.Until] has ended: there is no Retry-After.
+// Status returns the status of a limited request: 429 Too Many Requests, or 413 Content Too Large if it costs more than
+// the capacity. There is no Retry-After if waiting does not help: if the request is too large, or the quota of
+// [limiter.Until] has ended.
 func Status(result limiter.Result) int {
 	if result.RetryAfter == limiter.NoRetry && result.Quantity > result.Limit.Capacity {
 		return http.StatusRequestEntityTooLarge
@@ -149,10 +146,10 @@ func answerLimited(w http.ResponseWriter, _ *http.Request, result limiter.Result
 	http.Error(w, text, status)
 }
 
-// answerError logs the cause, which would tell a client the address of Redis.
+// answerError logs the cause instead of sending it: it may contain the address of Redis.
 func (m *middleware) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	slog.ErrorContext(r.Context(), "no decision about the rate limit of a request", "policy", m.name, "error", err)
-	if errors.Is(err, limiter.ErrInvalid) { // and will be again
+	if errors.Is(err, limiter.ErrInvalid) { // asking again does not help
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return
 	}

@@ -1,5 +1,5 @@
-// The middleware lets as many requests through as the funnel of their key holds, and says what it answers the others.
-// In shadow mode it lets all of them through.
+// The middleware lets as many requests through as the funnel of their key allows, and answers all other requests
+// itself. In shadow mode it lets all requests through.
 
 package httplimit_test
 
@@ -24,7 +24,7 @@ import (
 	"funnel/limiter/httplimit"
 )
 
-// slow is a limit whose funnel leaks nothing while a test runs.
+// slow returns a limit whose funnel leaks nothing while a test runs.
 func slow(capacity int) limiter.Limit { return limiter.Per(1, 24*time.Hour).WithCapacity(capacity) }
 
 var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
@@ -54,6 +54,11 @@ func testRequests(t *testing.T) {
 	policy := func(l limiter.Allower) http.Handler {
 		return httplimit.New(l, slow(5), httplimit.WithName(`v2:re\ply`),
 			httplimit.WithCost(func(*http.Request) int { return cost }),
+			httplimit.WithLimit(func(r *http.Request) limiter.Limit {
+				return map[string]limiter.Limit{ // others have the limit of New
+					"192.0.2.7:4711": limiter.Daily(5, time.UTC), "192.0.2.8:4711": limiter.Until(5, time.Now()),
+				}[r.RemoteAddr]
+			}),
 			httplimit.WithSkip(func(r *http.Request) bool { return r.RemoteAddr == "192.0.2.9:4711" }))(ok)
 	}
 	handler, shadow := policy(l), policy(limiter.Shadow(l, func(context.Context, limiter.Result, error) {}))
@@ -71,6 +76,8 @@ func testRequests(t *testing.T) {
 		{"no cost, when the funnel is full", "192.0.2.1", 0, 200, "0", "ok"},
 		{"all of the tokens", "192.0.2.1", 5, 429, "0", "too many requests: try again in 432000 seconds\n"},
 		{"another address", "192.0.2.2", 1, 200, "4", "ok"},
+		{"more than a quota", "192.0.2.7", 6, 413, "5", "request too large: it costs 6, and at most 5 can be granted\n"},
+		{"a quota that has ended", "192.0.2.8", 5, 429, "0", "too many requests: the quota has ended\n"},
 		{"skipped", "192.0.2.9", 5, 200, "", "ok"},
 		{"skipped again", "192.0.2.9", 5, 200, "", "ok"},
 	} {
@@ -78,7 +85,8 @@ func testRequests(t *testing.T) {
 		got := ask(handler, from(step.address))
 		require.Equal(t, step.status, got.Code, step.name)
 		require.Equal(t, step.remaining, got.Header().Get("X-RateLimit-Remaining"), step.name)
-		require.Equal(t, step.body, got.Body.String())
+		require.Equal(t, step.body, got.Body.String(), step.name)
+		require.Equal(t, strings.Contains(step.body, "try again"), got.Header().Get("Retry-After") != "", step.name)
 		if step.status != 200 {
 			got = ask(shadow, from(step.address))
 			require.Equal(t, step.remaining, got.Header().Get("X-RateLimit-Remaining"), step.name)
@@ -101,30 +109,8 @@ func testRequests(t *testing.T) {
 	require.Zero(t, result.Remaining)
 }
 
-// A request that no waiting helps is too large, or its quota has ended.
-func TestAnswersWithoutRetry(t *testing.T) {
-	const tooLarge = "request too large: it costs 6, and at most 5 can be granted\n"
-	for _, c := range []struct {
-		limit  limiter.Limit
-		cost   int
-		status int
-		body   string
-	}{
-		{limiter.Daily(5, time.UTC), 6, 413, tooLarge},
-		{limiter.Until(5, time.Now().Add(time.Hour)), 6, 413, tooLarge},
-		{limiter.Until(5, time.Now()), 5, 429, "too many requests: the quota has ended\n"},
-	} {
-		cost := httplimit.WithCost(func(*http.Request) int { return c.cost })
-		got := ask(httplimit.New(limiter.NewLocal(), c.limit, cost)(ok), from("192.0.2.1"))
-		require.Equal(t, c.status, got.Code, "%d of %v", c.cost, c.limit)
-		require.Equal(t, c.body, got.Body.String(), "%d of %v", c.cost, c.limit)
-		require.Empty(t, got.Header().Values("Retry-After"), "%d of %v", c.cost, c.limit)
-	}
-}
-
-// Errors of Redis are answered 503, and errors of the application 500, since a retry would
-// not help. A client that has gone is neither; beyond the deadline of a request, the
-// client still waits.
+// Errors of Redis are answered 503, and errors of the application 500, because a retry would not help. A client that
+// has gone gets neither. After the deadline of a request, its client still waits.
 func TestErrors(t *testing.T) {
 	gone, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("gone"))
@@ -177,17 +163,44 @@ func TestErrors(t *testing.T) {
 }
 
 func TestNewPanics(t *testing.T) {
+	type options = []httplimit.Option
 	l := limiter.NewLocal()
-	for _, none := range []limiter.Allower{nil, (*limiter.Limiter)(nil)} {
-		require.PanicsWithValue(t, "httplimit: New needs a Limiter, not nil", func() { httplimit.New(none, slow(1)) })
+	shadow, slots := limiter.Shadow(l, nil), httplimit.WithSlots(limiter.Slots{Max: 1, TTL: time.Second})
+	also := func(name string, limit limiter.Limit, key httplimit.KeyFunc) options {
+		return options{httplimit.WithAlso("first", slow(1), everybody), httplimit.WithAlso(name, limit, key)}
 	}
-	require.PanicsWithValue(t, "httplimit: New needs a valid limit, not 0 per day, capacity 0: "+gcra.ErrCount.Error(),
-		func() { httplimit.New(l, limiter.Per(0, 24*time.Hour)) })
-	require.PanicsWithValue(t, "httplimit: WithKey needs a KeyFunc, not nil",
-		func() { httplimit.New(l, slow(1), httplimit.WithKey(nil)) })
-	require.PanicsWithValue(t, "httplimit: a policy's name must not be empty", func() { httplimit.WithName("") })
-	for _, name := range []string{"漏斗", "\x7f", "\x1f"} {
-		require.Panics(t, func() { httplimit.WithName(name) }, name)
+	const wrongSlots = "WithSlots needs a Max of at least 1 and a TTL of at least 1ms, not "
+	for want, make := range map[string]func(){
+		"New needs a Limiter, not nil":  func() { httplimit.New(nil, slow(1)) },
+		"New needs a Limiter, not nil ": func() { httplimit.New((*limiter.Limiter)(nil), slow(1)) },
+		"New needs a valid limit, not 0 per day, capacity 0: " + gcra.ErrCount.Error(): func() {
+			httplimit.New(l, limiter.Per(0, 24*time.Hour))
+		},
+		"WithKey needs a KeyFunc, not nil":                                       func() { httplimit.New(l, slow(1), httplimit.WithKey(nil)) },
+		"a policy's name must not be empty":                                      func() { httplimit.WithName("") },
+		"a policy's name must be printable ASCII, as headers are, not \"\\x7f\"": func() { httplimit.WithName("\x7f") },
+		"a policy's name must be printable ASCII, as headers are, not \"\\x1f\"": func() { httplimit.WithName("\x1f") },
+		"WithSlots needs a Limiter with TryAcquire":                              func() { httplimit.New(shadow, slow(1), slots) },
+		wrongSlots + "{Max:0 TTL:1s}": func() {
+			httplimit.New(l, slow(1), httplimit.WithSlots(limiter.Slots{TTL: time.Second}))
+		},
+		wrongSlots + "{Max:1 TTL:0s}": func() { httplimit.New(l, slow(1), httplimit.WithSlots(limiter.Slots{Max: 1})) },
+		"WithAlso needs a Limiter with AllowAll and PeekAll": func() {
+			httplimit.New(shadow, slow(1), also("all", slow(1), everybody)...)
+		},
+		`WithAlso needs another name than "default", which is taken`: func() {
+			httplimit.New(l, slow(1), also("default", slow(1), everybody)...)
+		},
+		`WithAlso needs another name than "first", which is taken`: func() {
+			httplimit.New(l, slow(1), also("first", slow(1), everybody)...)
+		},
+		"WithAlso needs a KeyFunc, not nil":  func() { also("all", slow(1), nil) },
+		"a policy's name must not be empty ": func() { also("", slow(1), everybody) },
+		"WithAlso needs a valid limit, not 1 per 0s, capacity 1: " + limiter.Per(1, 0).Validate().Error(): func() {
+			httplimit.New(l, slow(1), also("all", limiter.Per(1, 0), everybody)...)
+		},
+	} {
+		require.PanicsWithValue(t, "httplimit: "+strings.TrimSpace(want), make)
 	}
 	require.NotPanics(t, func() { httplimit.WithName(" ~") })
 }

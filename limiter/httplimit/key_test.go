@@ -1,5 +1,5 @@
-// Each key tells apart what has a funnel of its own, and is the same however a request writes it. The address of
-// a client is the address that the last trusted proxy saw, whatever the client writes into headers.
+// Requests share a key if they are to share a funnel, however they are written. The address of a client is the address
+// that the last trusted proxy saw, whatever the client writes into headers.
 
 package httplimit_test
 
@@ -60,8 +60,8 @@ func TestClientIP(t *testing.T) {
 	}
 }
 
-// The peer of a Unix socket has no address: it is trusted if TrustUnixSocket says so.
-// A peer whose address cannot be parsed is not.
+// The peer of a Unix socket has no address. It is trusted if TrustUnixSocket says so. A peer with an address that
+// cannot be parsed is never trusted.
 func TestUnixSocket(t *testing.T) {
 	const forwarded = "198.51.100.7, 192.0.2.1, 10.0.0.2"
 	unix, tcp := &net.UnixAddr{Name: "/run/http", Net: "unix"}, &net.TCPAddr{}
@@ -84,8 +84,8 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// A header is at most a megabyte, and reading it must not take much longer than
-// receiving it: this test would not end if the time grew with the square.
+// Reading a header of a megabyte must not take much longer than receiving it: this test would not end if the time grew
+// with the square of the length.
 func TestHostileHeadersAreNotMuchWork(t *testing.T) {
 	for _, element := range []string{",", " ", " ,", "10.0.0.2,"} {
 		line := strings.Repeat(element, 1<<20/len(element))
@@ -116,7 +116,7 @@ func TestByPatternAndPath(t *testing.T) {
 	require.NotEqual(t, of("", long+"x"), of("", long+"y"))
 }
 
-// However a URL writes a host, its requests share a funnel. Other ports and hosts have others.
+// Requests for one host share a funnel, however their URLs write the host. Other hosts and ports have other funnels.
 func TestByHost(t *testing.T) {
 	for want, urls := range map[string][]string{
 		"api.example.com": {"http://api.example.com", "http://API.Example.com:80/", "http://api.example.com.:080",

@@ -11,9 +11,8 @@ import (
 // An Option changes how the middleware of [New] works.
 type Option func(*middleware)
 
-// WithName names the policy, for the headers RateLimit and RateLimit-Policy and for
-// the keys in Redis: policies of different names never share a funnel. The name is 1
-// or more printable ASCII characters; New panics for others.
+// WithName names the policy, in the headers RateLimit and RateLimit-Policy and in the keys in Redis: policies of
+// different names never share a funnel. WithName panics unless the name is 1 or more printable ASCII characters.
 func WithName(name string) Option {
 	requireName(name)
 	return func(m *middleware) { m.name = name }
@@ -30,41 +29,39 @@ func requireName(name string) {
 	}
 }
 
-// WithKey sets the key of requests, which share a funnel if it is the same. See [ByIP], [ByHeader],
-// [ByPattern], [ByPath] and [Join].
+// WithKey sets the key of requests: requests with the same key share a funnel. See [ByIP], [ByHeader], [ByPattern],
+// [ByPath] and [Join].
 func WithKey(key KeyFunc) Option {
 	return func(m *middleware) { m.key = key }
 }
 
-// WithLimit sets a limit for each request, such as that of a plan. The zero Limit
-// means the one of New. Any other must be valid, or the request is answered as
-// [OnError] says.
+// WithLimit sets a function that returns the limit of a request, such as the limit of a plan. The zero Limit means the
+// limit of New. Any other limit must be valid, or the request is answered as [OnError] says.
 func WithLimit(limit func(*http.Request) limiter.Limit) Option {
 	return func(m *middleware) { m.limitOf = limit }
 }
 
-// WithCost sets how many tokens a request takes, at least 0; without it, 1. A request
-// of cost 0 is allowed, even if the funnel is full, and gets the headers.
-// A request that costs more than the capacity is answered 413. A negative cost is an error;
-// see [OnError].
+// WithCost sets a function that returns how many tokens a request takes, at least 0. The default is 1. A request of
+// cost 0 is allowed even if the funnel is full, and gets the headers. A request that costs more than the capacity is
+// answered 413. A negative cost is an error: see [OnError].
 //
-// The body has not been read: a cost that reads it must replace it for the handler.
+// The body has not been read: a function that reads it must replace it for the handler.
 func WithCost(cost func(*http.Request) int) Option {
 	return func(m *middleware) { m.cost = cost }
 }
 
-// WithAlso adds a limit with a name and a key of its own, such as one for all clients beside one for each:
+// WithAlso adds a limit with a name and a key of its own, such as a limit for all clients together:
 //
 //	httplimit.WithAlso("all", limiter.PerSecond(1000), func(*http.Request) string { return "" })
 //
-// A request takes its cost from the policy's own funnel, from the funnel of each WithAlso, and a slot of [WithSlots]
-// by one [limiter.Limiter.AllowAll] or TryAcquire: all or nothing. The names of a policy differ, or New
-// panics; the key of the funnel is that of [FunnelKey]. Without slots, the Limiter passed to New must have AllowAll and
-// PeekAll; Shadow and leases lack them.
+// A request takes its cost from the policy's own funnel and from the funnel of each WithAlso, and a slot if the policy
+// has [WithSlots], all or nothing, by one [limiter.Limiter.AllowAll] or TryAcquire. The key of the funnel is the
+// [FunnelKey] of name. New panics if two limits of a policy have the same name. Without slots, the Limiter passed to
+// New must have AllowAll and PeekAll, which Shadow and leases lack.
 //
 // Each limit has a member of its own in RateLimit and RateLimit-Policy. X-RateLimit describes the limit with the least
-// remaining, which refuses the request if any does. Retry-After is the longest wait of all, and [OnLimited] gets its
-// Result.
+// remaining, which is a limit that refuses the request if any does. Retry-After is the longest wait of all limits, and
+// [OnLimited] gets the Result with that wait.
 func WithAlso(name string, limit limiter.Limit, key KeyFunc) Option {
 	requireName(name)
 	if key == nil {
@@ -75,44 +72,40 @@ func WithAlso(name string, limit limiter.Limit, key KeyFunc) Option {
 	}
 }
 
-// WithSlots lets no more than slots.Max requests of one key run at once. A request holds a slot
-// until its handler returns, even if it streams or has hijacked the connection; what goes on
-// after that is not counted. It is taken in one call with the tokens, by [limiter.Limiter.TryAcquire].
-// The Limiter passed to New must be a [limiter.Acquirer]; Shadow and leases are not. The context of the request ends
-// if the slot is lost, with [limiter.ErrSlotLost] as its cause.
+// WithSlots lets no more than slots.Max requests of one key run at once. A request holds a slot until its handler
+// returns, even if the handler streams or has hijacked the connection; work that goes on after that is not counted. The
+// middleware takes slot and tokens in one call, by [limiter.Limiter.TryAcquire]. The Limiter passed to New must be a
+// [limiter.Acquirer]; Shadow and leases are not. If the slot is lost, the context of the request ends, with
+// [limiter.ErrSlotLost] as its cause.
 //
-// A slot is given back in the background: no answer waits for Redis, and the next request of the client may come
-// before it is back.
-// If Redis does not answer, the middleware asks again, each tenth of the TTL, until the TTL is over.
+// A slot is given back in the background: the answer does not wait for Redis, and the next request of the client may
+// come before the slot is back. If Redis does not answer, the middleware asks again, each tenth of the TTL, until the
+// TTL is over.
 //
-// If only a slot is missing, a request is answered 429 with Retry-After: 1, since nobody knows
-// when a slot comes free; see [SetHeaders]. The funnel's key has braces around it, and the slots' key is that and
-// ":slots"; see [SlotsKeys].
+// If only a slot is missing, a request is answered 429 with Retry-After: 1, because nobody knows when a slot comes
+// free: see [SetHeaders]. The keys of funnel and slots have one hash tag: see [SlotsKeys].
 func WithSlots(slots limiter.Slots) Option {
 	return func(m *middleware) { m.slots = &slots }
 }
 
-// WithSkip skips the middleware for some requests, such as health checks: they take
-// no tokens and get no headers.
+// WithSkip lets some requests pass without a decision, such as health checks: they take no tokens and get no headers.
 func WithSkip(skip func(*http.Request) bool) Option {
 	return func(m *middleware) { m.skip = skip }
 }
 
-// OnLimited sets the answer to limited requests. The headers have been set, with
-// Retry-After among them if the request can be repeated; [Status] returns the status. By default the
-// answer is a line of text. If only a slot is missing ([WithSlots]), the Result is on the slots:
-// its Slots are not zero.
+// OnLimited sets the answer to limited requests. The headers are set already, including Retry-After if the request can
+// be repeated; [Status] returns the status. By default the answer is a line of text. If only a slot is missing
+// ([WithSlots]), the Result is on the slots: its Slots are not zero.
 func OnLimited(answer func(w http.ResponseWriter, r *http.Request, result limiter.Result)) Option {
 	return func(m *middleware) { m.limited = answer }
 }
 
-// OnError sets the answer to requests that the Limiter could not decide; see
-// [limiter.Limiter]. By default the cause is logged to [log/slog.Default], and the
-// answer is 503 Service Unavailable with Retry-After: 1, or 500 if the call was wrong
-// ([limiter.ErrInvalid]): the limit or the cost is out of range, or the key holds something else.
+// OnError sets the answer to requests for which the Limiter returns an error: see [limiter.Limiter]. By default the
+// cause is logged to [log/slog.Default], and the answer is 503 Service Unavailable with Retry-After: 1, or 500 if the
+// call was wrong ([limiter.ErrInvalid]): the limit or the cost is out of range, or the key holds something else.
 //
-// It is not called if the context of the request has been canceled, because the
-// client has gone: the status is 499 then, for the access log.
+// If the context of the request is canceled, the client has gone: answer is not called, and the status is 499, for the
+// access log.
 func OnError(answer func(w http.ResponseWriter, r *http.Request, err error)) Option {
 	return func(m *middleware) { m.failed = answer }
 }

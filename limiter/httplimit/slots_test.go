@@ -1,11 +1,10 @@
-// No more requests of a key than there are slots run at once, and each gives its slot back, however it
-// ends. A request for which only a slot is missing is told so by the headers.
+// Of one key, no more requests run at once than there are slots, and each request gives its slot back, however it ends.
+// If only a slot is missing, the headers say so.
 
 package httplimit_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -93,14 +92,4 @@ func TestSlots(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, `refund {\{s:192.0.2.1}:slots`, keys[len(keys)-1])
 	})
-}
-
-func TestWithSlotsPanics(t *testing.T) {
-	l, second := limiter.NewLocal(), limiter.Slots{Max: 1, TTL: time.Second}
-	require.PanicsWithValue(t, "httplimit: WithSlots needs a Limiter with TryAcquire",
-		func() { httplimit.New(limiter.Shadow(l, nil), slow(1), httplimit.WithSlots(second)) })
-	for _, wrong := range []limiter.Slots{{TTL: time.Second}, {Max: 1}} {
-		want := fmt.Sprintf("httplimit: WithSlots needs a Max of at least 1 and a TTL of at least 1ms, not %+v", wrong)
-		require.PanicsWithValue(t, want, func() { httplimit.New(l, slow(1), httplimit.WithSlots(wrong)) })
-	}
 }

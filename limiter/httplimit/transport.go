@@ -13,50 +13,44 @@ import (
 	"funnel/limiter"
 )
 
-// A Transport is an [http.RoundTripper] that keeps a fleet of processes within the limit of
-// a service that they all call.
+// A Transport is an [http.RoundTripper] that keeps a fleet of processes within the limit of a service that they all
+// call.
 //
-// The limit of the service is a funnel. A request reserves a token before it is sent, and
-// sleeps until the reservation is due: requests are sent in the order of asking, over all
-// processes. When the service answers 429 or 503 with Retry-After, the fleet backs off: no
-// process sends a request of that key until the time is over. The response goes to the
-// caller, and is never retried.
+// The limit of the service is a funnel. A request reserves a token before it is sent, and sleeps until the reservation
+// is due: requests are sent in the order of asking, over all processes. If the service answers 429 or 503 with
+// Retry-After, the fleet backs off: no process sends a request of that key until the time is over. The response goes to
+// the caller, and is never retried.
 //
-// The fleet backs off by a second funnel, of capacity 1, with the key "{KEY}:backoff". The
-// first process to hear takes the only token, which leaks in the time of Retry-After. Others
-// find the funnel full and change nothing: a hundred answers do not add up. A process that
-// hears a longer time waits that itself. A request peeks at this funnel before it reserves,
-// and again when its reservation is due. If the fleet backs off by then, the request settles
-// its reservation with 0 and starts over.
+// The fleet backs off by a second funnel, of capacity 1, with the key "{KEY}:backoff". The first process that gets a
+// Retry-After takes the only token, which leaks in the time of Retry-After. Other processes find the funnel full and
+// change nothing: a hundred answers do not add up. If a process gets a longer time than the first one, only that
+// process waits for it. A request peeks at this funnel before it reserves, and again when its reservation is due. If
+// the fleet backs off by then, the request settles its reservation with 0 and starts over.
 //
-// A request costs three calls to Redis, and a fourth when it hears of a back-off. Limiter and
-// Limit must be set, and no field may change after the first request. All methods may be
-// called from any number of goroutines.
+// A request costs three calls to Redis, and a fourth if the service answers with Retry-After. Limiter and Limit must be
+// set, and no field may change after the first request. All methods may be called from any number of goroutines.
 type Transport struct {
-	// Limiter decides: a [limiter.Limiter], with [limiter.WithTimeout], without which requests
-	// wait as long as Redis hangs. While Redis does not answer, requests get the error, are
-	// sent, wait, or are limited by each process alone, as [limiter.OnFailure] says.
+	// Limiter decides: a [limiter.Limiter] with [limiter.WithTimeout]. Without a time-out, requests wait as long as
+	// Redis hangs. While Redis does not answer, requests get the error, are sent, wait, or are limited by each
+	// process alone, as [limiter.OnFailure] says.
 	Limiter Reserver
 
 	// Limit is the limit for each key, which must not be a quota. A request takes one token.
 	Limit limiter.Limit
 
-	// Key is the key of a request: requests with the same key share the limit and the
-	// back-off. nil means [ByHost]. The keys in Redis are the prefix of the Limiter and KEY,
-	// and the prefix and "{KEY}:backoff". Unlike the keys of [New], they have no name in front.
+	// Key returns the key of a request: requests with the same key share the limit and the back-off. Nil means
+	// [ByHost]. The keys in Redis are the prefix of the Limiter and KEY, and the prefix and "{KEY}:backoff". Unlike
+	// the keys of [New], they have no name in front.
 	Key KeyFunc
 
-	// MaxWait bounds how long a request waits before it is sent, as the deadline of its
-	// context does. A request that would have to wait longer gets an error at once. At 0,
-	// the deadline alone bounds it.
+	// MaxWait bounds how long a request waits before it is sent, as the deadline of its context does. A request that
+	// would have to wait longer gets an error at once. At 0, the deadline alone bounds the wait.
 	//
-	// A request that is canceled while it sleeps leaves its reservation behind. Where that
-	// happens often, set MaxWait, or the reservations of canceled requests starve the
-	// others.
+	// A request that is canceled while it sleeps leaves its reservation behind. If that happens often, set MaxWait,
+	// or the reservations of canceled requests starve other requests.
 	MaxWait time.Duration
 
-	// MaxBackOff bounds the time of a Retry-After. 0 means one minute. Below 0 there is
-	// no back-off.
+	// MaxBackOff bounds the time of a Retry-After. 0 means one minute. Below 0 there is no back-off.
 	MaxBackOff time.Duration
 
 	// Base sends the requests; nil means [http.DefaultTransport].
@@ -66,8 +60,7 @@ type Transport struct {
 	retryAt idle.Map[string, time.Time] // when this process may send requests again, by key
 }
 
-// A Reserver reserves tokens for requests: a [limiter.Limiter], or what takes its place in
-// tests.
+// A Reserver reserves tokens for requests: a [limiter.Limiter], or a fake in tests.
 type Reserver interface {
 	Peek(ctx context.Context, key string, limit limiter.Limit) (limiter.Result, error)
 	Reserve(ctx context.Context, key string, limit limiter.Limit, quantity int, maxWait time.Duration) (
@@ -78,9 +71,8 @@ type Reserver interface {
 // forever is the largest max wait of a Reserver.
 const forever time.Duration = 1<<63 - 1
 
-// RoundTrip sends the request when its turn has come. A request that is not sent has an error
-// of the Limiter, the cause when its context is done, or, if its turn would come after the
-// deadline or MaxWait, [limiter.ErrWaitTooLong], at once.
+// RoundTrip sends the request when its turn has come. If the request is not sent, the error is one of the Limiter, the
+// cause of its context, or, at once, [limiter.ErrWaitTooLong] if its turn would come after the deadline or MaxWait.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	keyOf := t.Key
 	if keyOf == nil {
@@ -114,7 +106,7 @@ func (t *Transport) base() http.RoundTripper {
 	return http.DefaultTransport
 }
 
-// awaitTurn returns nil when a request of that key may be sent.
+// awaitTurn waits until a request of that key may be sent, and returns nil then.
 func (t *Transport) awaitTurn(ctx context.Context, key string) error {
 	if isnil.Is(t.Limiter) {
 		return errors.New("httplimit: Transport.Limiter is nil: set it to a limiter.Limiter")
@@ -158,8 +150,8 @@ func (t *Transport) awaitTurn(ctx context.Context, key string) error {
 	}
 }
 
-// sleep returns nil after d, the cause when the context is done before, and an error at once
-// when the deadline of the context comes first.
+// sleep returns nil after d, the cause of ctx if that is done earlier, and an error at once if the deadline of ctx
+// comes first.
 func sleep(ctx context.Context, key string, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -176,7 +168,7 @@ func sleep(ctx context.Context, key string, d time.Duration) error {
 	}
 }
 
-// left is the time until the deadline of a context.
+// left returns the time until the deadline of a context.
 func left(ctx context.Context) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		return max(time.Until(deadline), 0)

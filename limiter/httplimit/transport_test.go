@@ -1,4 +1,4 @@
-// A transport sends requests no faster than the limit, and all processes stop for as long as a service says.
+// A transport sends requests no faster than the limit, and all processes stop for as long as the service says.
 
 package httplimit_test
 
@@ -24,7 +24,7 @@ import (
 	"funnel/limiter/httplimit"
 )
 
-// A service answers in the bubble of its clients.
+// A service answers requests in the bubble of its clients.
 type service http.HandlerFunc
 
 func (s service) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -82,7 +82,7 @@ func testTransportBacksOff(t *testing.T) {
 		begin = time.Now()
 	}
 
-	// Eight answers do not add up. Who hears a longer time waits that, whatever another host says.
+	// Eight answers do not add up. A process that gets a longer time waits for it, whatever another host says.
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() { send(first, "429", "10", "") })
@@ -146,8 +146,8 @@ func TestTransportErrors(t *testing.T) {
 	}
 }
 
-// Who gives up does not wait for a Redis that hangs, once the response is there. When Redis
-// goes on, the other processes hear of the back-off.
+// Once the response is there, a caller that gives up does not wait for a Redis that hangs. When Redis goes on, the
+// back-off reaches the other processes.
 func TestTransportReturnsResponses(t *testing.T) {
 	server := servertest.StartModule(t)
 	defer server.Signal(syscall.SIGCONT)

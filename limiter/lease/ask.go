@@ -18,19 +18,19 @@ type call struct {
 	sent     time.Duration
 }
 
-// isShared reports whether the call is for more than the tokens of one caller. Such a call takes
-// what it can get. A call that is not shared is what its caller would ask without leases.
+// isShared reports whether the call is for more than the tokens of one caller. A shared call takes as many tokens as it
+// can get. A call that is not shared is the call that its caller would make without leases.
 func (c *call) isShared() bool { return len(c.waiters) != 1 || c.quantity > c.waiters[0].quantity }
 
-// startAsking makes calls for tokens in the background, unless that is being done already.
+// startAsking starts a goroutine that makes calls for tokens, unless there is one.
 func (l *lease) startAsking() {
 	if l.asking.CompareAndSwap(false, true) {
 		go l.ask()
 	}
 }
 
-// ask makes one call for tokens after another, until nobody waits. The calls belong to nobody: no
-// caller ends them.
+// ask makes one call for tokens after another, until nobody waits. The calls have a context of their own: no caller
+// ends them.
 func (l *lease) ask() {
 	ctx := context.WithValue(context.Background(), l.leases, true)
 	for c := l.nextCall(true); c != nil; c = l.nextCall(false) {
@@ -39,9 +39,8 @@ func (l *lease) ask() {
 	}
 }
 
-// nextCall returns the next call for tokens. It is for the callers in the queue, and the first call
-// may be for tokens ahead alone. If there is nothing to ask for, nextCall returns nil, and asking
-// is over.
+// nextCall returns the next call for tokens: for the callers in the queue, or, if it is the first call, perhaps only
+// for tokens ahead. If there is nothing to ask for, nextCall returns nil, and asking is over.
 func (l *lease) nextCall(first bool) *call {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -63,8 +62,8 @@ func (l *lease) nextCall(first bool) *call {
 	return c
 }
 
-// wanted returns how many tokens to ask for: what the waiters want, or half of the demand if that is
-// more. Tokens ahead are no more than maxAhead.
+// wanted returns how many tokens to ask for: as many as the waiters want, or half of the demand if that is more. Tokens
+// ahead are no more than maxAhead.
 func (l *lease) wanted(known *state, waiters []*waiter, now time.Duration) (tokens int) {
 	for _, w := range waiters {
 		tokens = plus(tokens, w.quantity)
@@ -80,8 +79,8 @@ func (l *lease) send(ctx context.Context, c *call) (limiter.Result, error) {
 	return l.leases.limiter.AllowN(ctx, l.request.Key, l.request.Limit, c.quantity)
 }
 
-// receive decides the callers of a call by its reply, and then the callers who came since, as far as
-// tokens are left. All others see the new state only after that.
+// receive decides the callers of a call by its reply, and then the callers in the queue as far as tokens are left. New
+// callers see the new state only after that.
 func (l *lease) receive(c *call, reply limiter.Result, err error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -93,14 +92,14 @@ func (l *lease) receive(c *call, reply limiter.Result, err error) {
 		next.unlearn(l.leases.now())
 	}
 	for _, w := range c.waiters {
-		if w.ctx.Err() != nil { // it has given up, or is about to: the next in line gets its tokens
+		if w.ctx.Err() != nil { // it has given up: the next in line gets its tokens
 			continue
 		}
 		var got outcome
 		switch {
 		case !c.isShared():
 			got = outcome{reply, err, true}
-			next.grants.take(c.sent, w.quantity) // from the grant that learn has made: they are not ahead
+			next.grants.take(c.sent, w.quantity) // from the grant that learn has added: these tokens are not ahead
 		case byRedis:
 			next.decideByReply(w.quantity, &got.result)
 		}
@@ -110,8 +109,8 @@ func (l *lease) receive(c *call, reply limiter.Result, err error) {
 	l.state.Store(&next)
 }
 
-// learn changes the state by a reply of Redis: its tokens become a grant, it may reject later calls,
-// and it says when to ask ahead.
+// learn changes the state after a reply of Redis: the tokens become a grant, the reply may reject later calls, and a
+// refill says when to ask ahead.
 func (l *lease) learn(s *state, c *call, reply limiter.Result) {
 	span := l.leases.span
 	s.reply = newLastReply(reply, l.request.Limit, s.grants.interval, c.sent)
@@ -128,15 +127,15 @@ func (l *lease) learn(s *state, c *call, reply limiter.Result) {
 	s.refill.tokens = min(int(inEarly), l.maxAhead/2)
 }
 
-// unlearn changes the state after a call that Redis has not decided: callers ask alone for a while,
-// and nothing is asked ahead or rejected. Grants stay.
+// unlearn changes the state after a call that Redis has not decided: for a while callers ask alone, and the lease
+// neither asks ahead nor rejects. Grants stay.
 func (s *state) unlearn(now time.Duration) {
 	s.refill = refill{}
 	s.reply.rejectNone()
 	s.aloneUntil = now + askAlone
 }
 
-// serveQueue decides callers in the queue, in order, as far as that is possible without Redis.
+// serveQueue decides the callers in the queue that can be decided without Redis, in order.
 func (l *lease) serveQueue(known *state, now time.Duration) {
 	l.queue = slices.DeleteFunc(l.queue, func(w *waiter) bool {
 		if w.ctx.Err() != nil {

@@ -9,9 +9,8 @@ import (
 	"funnel/limiter"
 )
 
-// A lease decides the calls for one key and limit. A call is decided by what the lease knows, or
-// waits in the queue for a call for tokens (ask.go). Instants are durations since the Leases were
-// made.
+// A lease decides the calls for one key and limit. It decides a call by its state, or puts the caller into the queue,
+// to wait for a call for tokens (ask.go). Instants are durations since the Leases were made.
 type lease struct {
 	leases   *Leases
 	request  limiter.Request // the key and the limit: the quantity is 0
@@ -23,8 +22,8 @@ type lease struct {
 	queue    []*waiter   // callers for the next call for tokens
 }
 
-// A state is what a lease knows. Callers read it without the mutex. Once stored, it changes in one
-// respect only: callers take tokens from its grants.
+// A state is the knowledge of a lease. Callers read it without the mutex. A state that is stored never changes, except
+// that callers take tokens from its grants.
 type state struct {
 	request    limiter.Request
 	grants     grants
@@ -40,17 +39,17 @@ type waiter struct {
 	done     chan outcome // of one element
 }
 
-// An outcome is the answer to a caller. The zero outcome means that the caller asks alone.
+// An outcome is the answer to a caller. The zero outcome makes the caller ask alone.
 type outcome struct {
-	result limiter.Result
-	err    error
-	told   bool // the Limiter's hooks have seen it
+	result     limiter.Result
+	err        error
+	isReported bool // the Limiter's hooks have got it already
 }
 
 func (o *outcome) isZero() bool { return o.err == nil && o.result.Source == "" }
 
-// find returns the lease of a key and limit, or nil if the limit is not valid. Making one removes
-// idle ones.
+// find returns the lease of a key and limit, or nil if the limit is not valid. If it makes a new lease, it removes idle
+// leases.
 func (s *Leases) find(request limiter.Request) *lease {
 	s.mutex.RLock()
 	l := s.leases.Get(request)
@@ -83,11 +82,10 @@ func (l *lease) isIdle(now time.Duration) bool {
 		now >= known.aloneUntil && known.reply.rejectedFor(now, 1) <= 0
 }
 
-// allow decides a call, and returns when the call began. It leaves got zero if the caller has to
-// ask alone.
+// allow decides a call, and returns when the call began. It leaves got zero if the caller has to ask alone.
 func (l *lease) allow(ctx context.Context, quantity int, got *outcome) (began time.Duration) {
 	known := l.state.Load()
-	began = l.leases.now() // after the state was read: no earlier than the calls that took its tokens
+	began = l.leases.now() // after reading the state: no earlier than the calls that took its tokens
 	l.demand.add(began, l.leases.span, quantity)
 	if known.tryLocal(began, quantity, &got.result) {
 		if known.refill.isDue(began, &known.grants) {
@@ -95,7 +93,7 @@ func (l *lease) allow(ctx context.Context, quantity int, got *outcome) (began ti
 		}
 		return began
 	}
-	if ctx.Value(l.leases) != nil { // the caller is a hook, and a call for tokens waits for it
+	if ctx.Value(l.leases) != nil { // the caller is a hook, for which a call for tokens waits
 		return began
 	}
 	w := &waiter{ctx, quantity, make(chan outcome, 1)}
@@ -108,7 +106,7 @@ func (l *lease) allow(ctx context.Context, quantity int, got *outcome) (began ti
 	return began
 }
 
-// enqueue puts a caller into the queue, and sees to it that somebody asks for its tokens.
+// enqueue puts a caller into the queue, and makes sure that a call asks for its tokens.
 func (l *lease) enqueue(w *waiter) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -116,8 +114,8 @@ func (l *lease) enqueue(w *waiter) {
 	l.startAsking()
 }
 
-// leave is for a caller who gives up. It gets its outcome if there is one already. Otherwise the
-// tokens are for others, who see that its context is done.
+// leave is for a caller that gives up. The caller gets its outcome if there is one already. Otherwise its tokens go to
+// other callers, because its context is done.
 func (l *lease) leave(w *waiter, got *outcome) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -127,9 +125,8 @@ func (l *lease) leave(w *waiter, got *outcome) {
 	}
 }
 
-// tryLocal decides a call without Redis, if it can: there are tokens ahead, or Redis would
-// certainly limit the call. It also returns true while callers ask alone after an error, and leaves
-// the result empty.
+// tryLocal decides a call without Redis if there are tokens ahead, or if Redis would certainly limit the call. While
+// callers ask alone after an error, it also returns true, and leaves the result empty.
 func (s *state) tryLocal(at time.Duration, quantity int, result *limiter.Result) (decided bool) {
 	if s.take(at, quantity, limiter.FromLease, result) || at < s.aloneUntil {
 		return true
@@ -142,8 +139,8 @@ func (s *state) tryLocal(at time.Duration, quantity int, result *limiter.Result)
 	return true
 }
 
-// decideByReply decides the call of a caller who waited for the last reply, at the instant when its
-// call was sent.
+// decideByReply decides the call of a caller that waited for the last reply, at the instant when the call for tokens
+// was sent.
 func (s *state) decideByReply(quantity int, result *limiter.Result) {
 	at, source := s.reply.sent, s.reply.result.Source
 	if !s.take(at, quantity, source, result) {
@@ -151,7 +148,7 @@ func (s *state) decideByReply(quantity int, result *limiter.Result) {
 	}
 }
 
-// take allows a call by tokens that are ahead, if there are enough.
+// take allows a call if there are enough tokens ahead.
 func (s *state) take(at time.Duration, quantity int, source limiter.Source, result *limiter.Result) bool {
 	receipt, taken := s.grants.take(at, quantity)
 	if taken {
@@ -167,8 +164,8 @@ func (s *state) reject(at time.Duration, quantity int, source limiter.Source, af
 	result.RetryAfter = after
 }
 
-// describe sets what all results have: the call, who decides it, and how full the funnel is. The
-// tokens ahead are in the funnel, and still to be had.
+// describe sets the fields that all results have: the call, its source, and the state of the funnel. Tokens ahead fill
+// the funnel in Redis, but callers here can still get them: they count as remaining.
 func (s *state) describe(at time.Duration, quantity int, source limiter.Source, result *limiter.Result) {
 	capacity, remaining := s.request.Limit.Capacity, s.reply.result.Remaining
 	result.Key, result.Limit, result.Quantity, result.Source = s.request.Key, s.request.Limit, quantity, source

@@ -1,4 +1,4 @@
-// If a call for tokens fails or hangs, callers ask alone, and no key but its own is concerned.
+// If a call for tokens fails or hangs, the callers of its key ask alone. No other key is concerned.
 
 package lease_test
 

@@ -1,19 +1,22 @@
-// Package lease limits hot keys with few calls to Redis. Its [Leases] take tokens ahead for the
-// callers of this process. Callers who would ask at the same time share a call.
+// Package lease limits hot keys with few calls to Redis. Its [Leases] take tokens ahead for the callers of this process
+// and hand them out without Redis. Callers that would ask Redis at the same time share a call.
 //
 //	leases := lease.New(l, 50*time.Millisecond)
 //	result, err := leases.Allow(ctx, "tenant:42", limiter.PerSecond(2000).WithCapacity(400))
 //
-// A hot key costs about two calls in d, here 50 ms. Leases ask before their tokens are used up, at
-// the demand of the last d, so callers do not wait. Tokens that are not used within d lapse. In any
-// stretch of time all processes together hand out at most capacity + (elapsed + d) / T tokens. T is
-// the time in which a token leaks; d is the largest d of all processes.
+// The second argument of New is called d, here 50 ms. A hot key costs about two calls to Redis in d, whatever the
+// number of callers. Leases follow the demand of the last d, and ask for more before their tokens are used up, so
+// callers do not wait. Tokens that are not used within d lapse.
 //
-// After a reply that limited, the Leases reject the calls that Redis would certainly limit. If
-// Redis had too few tokens for a shared call, the Leases reject all calls until d is over. Both end
-// after 5 seconds. With d of 0, Leases take nothing ahead: they are a local pre-filter.
+// The bound: in any stretch of time, all processes together hand out at most capacity + (elapsed + d) / T tokens. T is
+// the emission interval, the time in which one token leaks, and d is the largest d of all processes. Without leases the
+// bound is capacity + elapsed / T: tokens ahead may be used up to d after they have been taken.
 //
-// If Redis fails, tokens ahead are used until they lapse, and callers ask alone for a second.
+// After a limited reply, the Leases reject calls that Redis would certainly limit. If Redis had too few tokens for a
+// shared call, the Leases reject all calls until d is over. Each rejection ends after 5 seconds at the latest. With a d
+// of 0, Leases take nothing ahead: they only reject.
+//
+// If Redis fails, callers get tokens ahead until these lapse. All other callers ask the Limiter alone, for a second.
 package lease
 
 import (
@@ -26,7 +29,7 @@ import (
 	"funnel/limiter"
 )
 
-// A Limiter decides calls: a [limiter.Limiter], or what wraps one.
+// A Limiter decides calls: a [limiter.Limiter], or a wrapper of one.
 type Limiter interface {
 	AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error)
 	AllowAtMost(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error)
@@ -46,17 +49,15 @@ type Leases struct {
 // An Option changes how [Leases] work.
 type Option func(*Leases)
 
-// WithHook sets the hook for decisions of the Leases. Event.Command is reserve, and Event.Key has
-// no prefix. Decisions of the Limiter's AllowN are reported to the Limiter's hooks alone, and calls
-// for tokens, as take.
+// WithHook sets the hook for decisions of the Leases. Event.Command is reserve, and Event.Key has no prefix. The
+// decisions of the Limiter's AllowN, and the calls for tokens (as take), go to the hooks of the Limiter alone.
 //
-// A hook that calls the Leases must pass its context on. If a hook of the Leases panics, the caller
-// gets the panic. If a hook of the Limiter panics during a call for tokens, the program crashes: such
-// a call has no caller.
+// A hook that calls the Leases must pass its context on. If a hook of the Leases panics, the caller gets the panic. If
+// a hook of the Limiter panics during a call for tokens, the program crashes, because such a call has no caller.
 func WithHook(hook limiter.Hook) Option { return func(s *Leases) { s.hook = hook } }
 
-// New returns Leases that ask l, and use tokens within d of taking them. If d is 0 or less, they take
-// nothing ahead. [limiter.WithTimeout] bounds calls for tokens. New panics if l is nil.
+// New returns Leases that ask l, and hand out tokens within d after they have taken them. If d is 0 or less, they take
+// nothing ahead. Give l [limiter.WithTimeout], which bounds calls for tokens. New panics if l is nil.
 func New(l Limiter, d time.Duration, options ...Option) *Leases {
 	if isnil.Is(l) {
 		panic("lease: New needs a Limiter, not nil")
@@ -74,11 +75,12 @@ func (s *Leases) Allow(ctx context.Context, key string, limit limiter.Limit) (li
 	return s.AllowN(ctx, key, limit, 1)
 }
 
-// AllowN takes quantity tokens, all or none, as [limiter.Limiter.AllowN] does. The Limiter decides
-// on quotas, on 0 tokens, on more than 1 and a tenth of the capacity, and, if d is 0, on more than 1.
+// AllowN takes quantity tokens, all or none, as [limiter.Limiter.AllowN] does. The Limiter alone decides calls for a
+// quota, for 0 tokens, and for more than one token if that is above a tenth of the capacity or d is 0.
 //
-// Decisions without a reply have the source [limiter.FromLease]. Their Remaining and ResetAfter are
-// those of the last reply, plus what is ahead, less the time since. The Limiter settles them.
+// Decisions without a reply of Redis have the source [limiter.FromLease]. Their Remaining is the Remaining of the last
+// reply plus the tokens ahead. Their ResetAfter is the ResetAfter of the last reply less the time since.
+// [limiter.Limiter.Settle] settles them.
 func (s *Leases) AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
 	var got outcome
 	var began time.Duration
@@ -88,16 +90,16 @@ func (s *Leases) AllowN(ctx context.Context, key string, limit limiter.Limit, qu
 			began = l.allow(ctx, quantity, &got)
 		}
 	}
-	if got.isZero() { // the Limiter also says what is wrong with ctx or limit
+	if got.isZero() { // the Limiter also returns the errors for a wrong ctx or limit
 		return s.limiter.AllowN(ctx, key, limit, quantity)
 	}
-	if s.hook != nil && !got.told {
+	if s.hook != nil && !got.isReported {
 		s.hook(ctx, limiter.Event{Command: "reserve", Key: key, Result: got.result, Duration: s.now() - began})
 	}
 	return got.result, got.err
 }
 
-// isFor reports whether leases decide on that quantity.
+// isFor reports whether leases decide a call for that quantity.
 func (s *Leases) isFor(limit limiter.Limit, quantity int) bool {
 	return quantity == 1 || quantity > 1 && quantity <= limit.Capacity/10 && s.span > 0
 }

@@ -6,17 +6,17 @@ import (
 	"funnel/limiter"
 )
 
-// maxReject is how long a reply rejects calls at most.
+// maxReject bounds how long a reply rejects calls.
 const maxReject = 5 * time.Second
 
-// A lastReply is the last reply of Redis. It tells which later calls Redis would certainly limit:
-// those are rejected here. The zero lastReply rejects nothing.
+// A lastReply is the last reply of Redis. It tells which later calls Redis would certainly limit: the lease rejects
+// them. The zero lastReply rejects nothing.
 type lastReply struct {
 	result   limiter.Result
 	interval time.Duration // the emission interval
 	sent     time.Duration // when the call was sent
 
-	rejectTooLarge time.Duration // until then calls are rejected whose tokens cannot fit yet
+	rejectTooLarge time.Duration // until then calls with tokens that cannot fit yet are rejected
 	rejectAll      time.Duration // until then all calls are rejected
 }
 
@@ -28,9 +28,9 @@ func newLastReply(result limiter.Result, limit limiter.Limit, interval, sent tim
 // gotLess reports whether the call got fewer tokens than it asked for.
 func (r *lastReply) gotLess() bool { return r.result.Allowed < r.result.Quantity }
 
-// rejectOthers rejects what cannot fit yet, if the call got less than it asked for, or if d is 0.
-// If a shared call got less, all calls are rejected for d, but no longer than half of the capacity
-// takes to leak.
+// rejectOthers rejects later calls that cannot fit yet, if the call got less than it asked for, or if d is 0. If a
+// shared call got less, all calls are rejected for d, or for the time in which half of the capacity leaks if that is
+// shorter.
 func (r *lastReply) rejectOthers(d time.Duration, shared bool) {
 	if r.gotLess() || d == 0 {
 		r.rejectTooLarge = r.sent + maxReject
@@ -43,7 +43,7 @@ func (r *lastReply) rejectOthers(d time.Duration, shared bool) {
 // rejectNone ends all rejections.
 func (r *lastReply) rejectNone() { r.rejectTooLarge, r.rejectAll = 0, 0 }
 
-// rejectedFor returns for how long a call is rejected. It is 0 or negative for a call that is not.
+// rejectedFor returns how long a call is rejected: 0 or less if it is not rejected.
 func (r *lastReply) rejectedFor(at time.Duration, quantity int) time.Duration {
 	wait := r.rejectAll - at
 	if at < r.rejectTooLarge { // Redis decided after the call was sent: the tokens fit no sooner than this

@@ -161,7 +161,7 @@ var (
 		// Tokens that are left get the end of tokens that are taken later.
 		{perMillisecond, 89 * time.Millisecond, 37, time.Millisecond, 0, 1,
 			[]phase{{1, 3, 1.48, 1.26, true}, {2, 5, 0.64, 0.58, true}, {3, 10, 0.86, 0.44, true}, {20, 1, 1, 0.04, false}}},
-		// What is left at the end of a lease is given back.
+		// Tokens that are left at the end of a lease are given back.
 		{perMillisecond, 50 * time.Millisecond, 100, time.Millisecond, 0, 1,
 			[]phase{{1, 9, 1.2, 10, true}, {20, 9, 1, 0.05, false}}},
 	}
@@ -194,7 +194,7 @@ func TestLeasesAreBounded(t *testing.T) {
 	t.Logf("%d histories, %d tokens by leases, closest to the bound: %.3f tokens", count, ahead, closest)
 }
 
-// What processes get of what is possible, and what it costs.
+// Processes get nearly all tokens that Redis could grant, for few calls.
 func TestLeasesGrantWhatIsPossible(t *testing.T) {
 	fast, small := limiter.Every(time.Second/2000).WithCapacity(400), limiter.Every(time.Millisecond).WithCapacity(20)
 	hot := limiter.Every(time.Microsecond).WithCapacity(100_000)

@@ -54,7 +54,8 @@ func (b *Backend) DoLimit(ctx context.Context, request *pb.RateLimitRequest,
 func (b *Backend) Flush() {}
 
 // A question is what the descriptors with one key ask, and the answer. Questions that refuse are decided atomically: if
-// one is limited, no question of the request takes tokens. Descriptors in shadow mode or quota mode are asked afterwards.
+// one is limited, no question of the request takes tokens. Descriptors in shadow mode or quota mode are asked
+// afterwards.
 type question struct {
 	limiter.Request // the quantity is 0 to look only
 	refuses         bool

@@ -1,9 +1,9 @@
--- The counts of INFO funnel, for redis_exporter, which does not know them:
+-- Redis_exporter does not know INFO funnel. This script gives it the counts:
 --
 --	redis_exporter -script funnel.lua -redis.addr redis://localhost:6379
 --
--- shows them as redis_script_values{key="funnel_allowed", ...}, and whether the module is
--- loaded as {key="funnel_loaded"}, 1 or 0.
+-- exports them as redis_script_values{key="funnel_allowed", ...}. The value with {key="funnel_loaded"} is 1 if the module
+-- is loaded, and otherwise 0.
 
 local info = redis.call('INFO', 'funnel')
 local reply = {'funnel_loaded', info == '' and '0' or '1'}

@@ -1,8 +1,6 @@
-// Package promhook counts the decisions of a limiter.Limiter for Prometheus. Copy this
-// file, or import the package: the README of this Go module says which when.
+// Package promhook counts the decisions of a limiter.Limiter for Prometheus. Copy this file, or import the package.
 //
-// Beside it, funnel.lua has redis_exporter show what the server has counted, and
-// alerts.yml has rules on both.
+// With funnel.lua, redis_exporter exports the counts of the server. The rules in alerts.yml use both.
 package promhook
 
 import (
@@ -15,14 +13,13 @@ import (
 	"funnel/limiter"
 )
 
-// New registers the metrics, and returns the hook that counts: for limiter.WithHook. One
-// hook may serve several limiters.
+// New registers the metrics, and returns a hook that counts, for limiter.WithHook. One hook may serve several limiters.
 //
-// The label policy is the policy whose name, with a colon, begins the key, as httplimit and grpclimit write keys, with
-// a brace in front if the policy has slots. It is empty for all other keys. Keys themselves are no
-// labels: there may be any number of them, and each would be a time series.
+// The label policy is one of policies if the key begins with its name and a colon, as the keys of httplimit and
+// grpclimit do, after a brace if the policy has slots. For all other keys it is empty. Keys are no labels, because each
+// of any number of keys would be a time series.
 //
-// The outcome of a row is limited_elsewhere if it fits, and another row limits the call: nothing was taken from it.
+// The outcome of a row is limited_elsewhere if the row fits and another row limits the call: then nothing was taken.
 func New(registerer prometheus.Registerer, policies ...string) limiter.Hook {
 	factory := promauto.With(registerer)
 	decisions := factory.NewCounterVec(prometheus.CounterOpts{
@@ -34,7 +31,7 @@ func New(registerer prometheus.Registerer, policies ...string) limiter.Hook {
 		Name: "funnel_errors_total",
 		Help: "Calls that Redis has not decided, by policy, even if this process did instead.",
 	}, []string{"policy"})
-	prefixes := make([]string, len(policies)) // of keys
+	prefixes := make([]string, len(policies)) // of the keys of each policy
 	for i, policy := range policies {
 		prefixes[i] = strings.NewReplacer(`\`, `\\`, `:`, `\:`, `{`, `\{`).Replace(policy) + ":"
 		undecided.WithLabelValues(policy) // 0, not absent, before the first

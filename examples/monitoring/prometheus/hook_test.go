@@ -1,5 +1,5 @@
-// A scrape shows what was decided, by each source, and what was not. The script gives redis_exporter the counts
-// of INFO funnel.
+// A scrape shows the decisions of each source, and the calls without a decision. The script gives redis_exporter the
+// counts of INFO funnel.
 
 package promhook
 
@@ -24,12 +24,12 @@ import (
 
 var ctx = context.Background()
 
-// still is a limit whose funnel leaks nothing during a test.
-var still = limiter.Per(1, servertest.StillPeriod*time.Second).WithCapacity(3)
+// slow is a limit whose funnel leaks nothing during a test.
+var slow = limiter.Per(1, servertest.StillPeriod*time.Second).WithCapacity(3)
 
 func ask(t *testing.T, l *limiter.Limiter, key string) (allowed int) {
 	for range 6 {
-		result, err := l.Allow(ctx, key, still)
+		result, err := l.Allow(ctx, key, slow)
 		require.NoError(t, err)
 		allowed += result.Allowed
 	}
@@ -51,19 +51,19 @@ func TestScrapeShowsWhatWasDecided(t *testing.T) {
 	require.Equal(t, 3, ask(t, counted(limiter.WithSource(limiter.FromScript)), `a\:b:script`))
 	l := counted()
 	refused, err := l.TryAcquire(ctx, "{login:slots}:slots", limiter.Slots{Max: 1, TTL: time.Minute}, // as a policy with slots
-		limiter.Request{Key: "{login:slots}", Limit: still, Quantity: 4})
+		limiter.Request{Key: "{login:slots}", Limit: slow, Quantity: 4})
 	require.NoError(t, err)
 	require.True(t, refused.Limited())
-	_, err = l.Peek(ctx, "login:module", still)
+	_, err = l.Peek(ctx, "login:module", slow)
 	require.NoError(t, err)
-	charged, err := l.Charge(ctx, "login:module", still, 1)
+	charged, err := l.Charge(ctx, "login:module", slow, 1)
 	require.NoError(t, err)
 	_, err = l.Settle(ctx, &charged, 0)
 	require.NoError(t, err)
 	_, err = l.Allow(ctx, "login:module", limiter.PerMinute(0))
 	require.Error(t, err)
 	server.Kill()
-	_, err = l.Allow(ctx, "login:module", still)
+	_, err = l.Allow(ctx, "login:module", slow)
 	require.Error(t, err)
 	require.Equal(t, 3, ask(t, counted(limiter.OnFailure(limiter.FailLocal)), "local"))
 
@@ -103,8 +103,8 @@ funnel_errors_total{policy="login"} 2
 	require.Empty(t, problems)
 }
 
-// redis_exporter takes the reply of the script for names and numbers, and what it has shown
-// in testdata is among them.
+// redis_exporter reads names and numbers from the reply of the script. The reply has all names of testdata, which
+// redis_exporter has exported.
 func TestScriptReturnsTheCountsOfInfo(t *testing.T) {
 	script, err := os.ReadFile("funnel.lua")
 	require.NoError(t, err)
@@ -132,8 +132,8 @@ func TestScriptReturnsTheCountsOfInfo(t *testing.T) {
 		require.Contains(t, reply, string(key[1]))
 	}
 
-	bare := servertest.Start(t, servertest.Options{}).Client(t)
-	reply, err = bare.Eval(ctx, string(script), nil, "0").StringSlice()
+	client := servertest.Start(t, servertest.Options{}).Client(t)
+	reply, err = client.Eval(ctx, string(script), nil, "0").StringSlice()
 	require.NoError(t, err)
 	require.Equal(t, []string{"funnel_loaded", "0"}, reply, "without the module")
 }

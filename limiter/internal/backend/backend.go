@@ -1,6 +1,6 @@
-// Package backend defines what decides a call: a [Call] of one or more rows goes in, and a [Reply] with a row for
-// each of them comes out. Redis is a backend, and so are the rows in this process, a policy and a guard. A backend
-// may stand in front of another one, and pass calls on or answer them itself.
+// Package backend defines the backends that decide calls. A backend gets a [Call] of one or more rows, and returns a
+// [Reply] with a decision on each row. Redis is a backend, and so are the rows in this process. A guard and a policy
+// are backends that stand in front of another one, and pass calls on or answer them.
 package backend
 
 import (
@@ -10,8 +10,8 @@ import (
 
 // A Backend decides calls. All methods may be called from any number of goroutines.
 type Backend interface {
-	// Ask decides a call, which does not change while it is asked. An error is one of [ErrInvalid] or
-	// [ErrUnavailable], or the cause of ctx.
+	// Ask decides a call, which nobody may change meanwhile. An error is an [ErrInvalid], an [ErrUnavailable], or
+	// the cause of ctx.
 	Ask(ctx context.Context, c *Call) (Reply, error)
 }
 
@@ -23,10 +23,10 @@ var (
 	ErrUnavailable = errors.New("limiter: Redis has not decided")
 )
 
-// Invalid returns err as an [ErrInvalid] with the same text.
+// Invalid returns an [ErrInvalid] with the text of err.
 func Invalid(err error) error { return Classify(ErrInvalid, err) }
 
-// Unavailable returns err as an [ErrUnavailable] with the same text.
+// Unavailable returns an [ErrUnavailable] with the text of err.
 func Unavailable(err error) error { return Classify(ErrUnavailable, err) }
 
 // Classify returns an error with the text of err that is both class and err.

@@ -14,49 +14,50 @@ import (
 	"funnel/slots"
 )
 
-// A Call asks about 1 to 64 rows, which are decided together: see package call.
+// A Call has 1 to 64 rows, which are decided together: see package call.
 type Call struct {
 	Operation call.Operation
 	Rows      []Row
-	MaxWait   time.Duration // of Reserve for one funnel: from 0
-	Receipt   int64         // of Refund for one funnel, or gcra.NoReceipt
+	MaxWait   time.Duration // at least 0; for Reserve of one funnel
+	Receipt   int64         // for Refund of one funnel; or gcra.NoReceipt
 
-	// IsPart says that other calls decide rows that belong to these. What the call takes may have to be given back.
+	// IsPart says that the call is a part of a larger call, which other parts may limit: its tokens and its slot may
+	// have to be given back.
 	IsPart bool
 
-	// Lost, if not nil, is called in a goroutine of its own if the call may have been executed, and nobody gets the
-	// answer. No copy of it is under way in this process then. Its context is never done.
+	// Lost, if not nil, is called in a goroutine of its own if the call may have been executed and its answer is
+	// lost, as soon as this process sends no more copies of the call. The context of Lost is never done.
 	Lost func(context.Context)
 }
 
-// A Row asks one funnel for tokens, asks for one of several slots, or uses a quota.
+// A Row asks for tokens of a funnel or a quota, or for a slot.
 type Row struct {
 	Key   string // in Redis
 	Kind  call.Kind
 	Words *Words // nil for a quota
 
-	Quantity int          // how many tokens, or how much of the quota
-	Tokens   gcra.Request // of a funnel: the quantity, checked
+	Quantity int          // of tokens; slots have none
+	Tokens   gcra.Request // the checked quantity; for a funnel
 
-	Slot   slots.Request // checked
-	Holder string        // who wants the slot
+	Slot   slots.Request // checked; for slots
+	Holder string        // for slots
 
-	Quota Quota // checked
+	Quota Quota // checked; for a quota
 }
 
-// A Quota is how much may be used in each period of a calendar.
+// A Quota allows Limit tokens in each period of a calendar.
 type Quota struct {
 	Limit    int
 	Calendar calendar.Calendar
 }
 
-// EndAt returns when the period ends that runs at an instant, in nanoseconds since the Unix epoch.
+// EndAt returns the end of the period that runs at an instant, in nanoseconds since the Unix epoch.
 func (q *Quota) EndAt(at time.Time) int64 {
 	_, end := q.Calendar.Period(at)
 	return end.UnixNano()
 }
 
-// HasEnded reports whether the row is for a quota that has no period at an instant any more.
+// HasEnded reports whether the row is for a quota whose only period has ended at an instant.
 func (r *Row) HasEnded(at time.Time) bool {
 	return r.Kind == call.Quota && r.Quota.EndAt(at) <= at.UnixNano()
 }
@@ -72,21 +73,20 @@ func (r *Row) NeverFits() bool {
 	return int64(r.Quantity) > r.Words.Rate.Capacity()
 }
 
-// Words are the words of a row between its key and the last word, which is a quantity or a holder, as go-redis takes
-// them. Values that become any are allocated: a Limiter keeps the words of its limits. A quota's words change with its
-// period, and are not kept.
+// Words are the second to fourth word of a row, in the form that go-redis takes. To convert a value to any allocates
+// memory, so a Limiter keeps the words of its rates. The words of a quota change with its period, and are not kept.
 type Words struct {
 	Limit, Count, Period any
-	Tolerance, Interval  any       // of a funnel, in nanoseconds
-	Rate                 gcra.Rate // of a funnel
+	Tolerance, Interval  any       // in nanoseconds; for a funnel
+	Rate                 gcra.Rate // for a funnel
 }
 
-// Accounts reports whether the call is for tokens that were used, or that were not.
+// Accounts reports whether the call accounts for tokens: it charges tokens, or gives tokens back.
 func (c *Call) Accounts() bool { return c.Operation == call.Charge || c.Operation == call.Refund }
 
-// IsRepeatable reports whether the call may be sent again if its answer was lost. A call that is executed twice limits
-// too early, never too late, but a second refund gives back other callers' tokens, and nobody gives back what a part
-// took first.
+// IsRepeatable reports whether the call may be sent again if its answer was lost. Most calls that are executed twice
+// limit too early, never too late. But a second refund gives back other callers' tokens, and if a part is executed
+// twice, nobody gives back the tokens of the first time.
 func (c *Call) IsRepeatable() bool {
 	changes := c.Operation == call.Refund || c.IsPart && c.Operation == call.Reserve
 	return !changes || !slices.ContainsFunc(c.Rows, func(row Row) bool { return row.Kind != call.Slots })
@@ -95,8 +95,8 @@ func (c *Call) IsRepeatable() bool {
 // EndsSlot reports whether the call gives a slot back. Such a call may be sent any number of times.
 func (c *Call) EndsSlot() bool { return c.Operation == call.Refund && c.Rows[0].Kind == call.Slots }
 
-// Undecided returns the rows as package call decides them at the instant now, without their state. Ahead is by how much
-// the wall clock, which tells when a period ends, is ahead of that.
+// Undecided returns the rows for package call to decide at the instant now, without their state. Ahead is the time by
+// which the wall clock is ahead of now: the wall clock tells when a period ends.
 func (c *Call) Undecided(now int64, ahead time.Duration) []call.Row {
 	rows := make([]call.Row, len(c.Rows))
 	for i := range rows {
@@ -127,7 +127,7 @@ func (c *Call) Wrap(err error) error {
 	return fmt.Errorf("limiter: keys %q: %w", keys, err)
 }
 
-// Seconds writes a time as the commands take it: exact, and without a fraction if possible.
+// Seconds returns a time as the commands take it: exact, and without a fraction if possible.
 func Seconds(d time.Duration) string {
 	seconds, nanoseconds := d/time.Second, d%time.Second
 	if nanoseconds == 0 {

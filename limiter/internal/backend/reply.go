@@ -8,7 +8,7 @@ import (
 	"funnel/internal/call"
 )
 
-// What may decide a call.
+// The sources of decisions.
 const (
 	Module = "module"
 	Script = "script"
@@ -20,12 +20,12 @@ const (
 // A Reply is the decision on a call. The zero Reply decides nothing.
 type Reply struct {
 	Source  string // Module, Script, Local, Open or Closed; empty if nothing was decided
-	Limited bool   // the call as a whole: a row limits it
+	Limited bool   // at least one row limits the call
 	Refused bool   // nothing was taken or charged, whatever the operation
-	Sent    bool   // something may have been executed, even if there is an error
-	Cause   error  // why Redis has not decided, if another backend has
+	Sent    bool   // the call may have been executed, even if there is an error
+	Cause   error  // the error of Redis, if another backend has decided instead
 
-	// The replies on each row. Most calls have one row, which needs no allocation.
+	// The decisions on the rows. Most calls have one row, for which nothing is allocated.
 	First  RowReply
 	Others []RowReply
 }
@@ -33,15 +33,15 @@ type Reply struct {
 // A RowReply is the decision on one row.
 type RowReply struct {
 	Limited    bool // by this row alone
-	Held       bool // of a slot: the holder had one before the call
+	Held       bool // the holder had a slot before the call
 	Remaining  int64
 	Wait       time.Duration // or gcra.Never
 	ResetAfter time.Duration
 	Taken      int64 // by Take
-	Receipt    int64 // of tokens that were taken: the TAT, or the end of a quota's period; or 0
+	Receipt    int64 // the TAT, or the end of a quota's period, if tokens were taken; otherwise 0
 }
 
-// Row returns the reply on a row.
+// Row returns the decision on a row.
 func (r *Reply) Row(index int) *RowReply {
 	if index == 0 {
 		return &r.First
@@ -49,7 +49,7 @@ func (r *Reply) Row(index int) *RowReply {
 	return &r.Others[index-1]
 }
 
-// NewReply returns a reply from rows that package call has decided, without receipts.
+// NewReply returns a reply, without receipts, from rows that package call has decided.
 func NewReply(source string, rows []call.Row) Reply {
 	reply := Reply{Source: source, Limited: call.Summarize(rows).Limited}
 	if len(rows) > 1 {
@@ -69,8 +69,8 @@ func NewReply(source string, rows []call.Row) Reply {
 	return reply
 }
 
-// Ended returns the reply on a call if a quota has ended at an instant, and has no next period. Refunds of such a
-// quota do nothing, and need no reply of their own.
+// Ended returns the reply on a call if one of its quotas has ended at an instant and has no next period. A refund to
+// such a quota changes nothing, and is decided like any other refund.
 func (c *Call) Ended(source string, at time.Time) (reply Reply, ended bool) {
 	if c.Operation == call.Refund || !slices.ContainsFunc(c.Rows, func(row Row) bool { return row.HasEnded(at) }) {
 		return Reply{}, false

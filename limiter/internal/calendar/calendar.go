@@ -1,5 +1,6 @@
-// Package calendar tells when the period of a quota ends: a day, a week or a month of a time zone, or an instant that
-// ends the only period. The server knows no calendar, so a client tells it the end of the period that runs.
+// Package calendar tells when the period of a quota ends. A period is a day, a week or a month of a time zone, or the
+// only period of a quota, which ends at an instant. The server knows no calendar: a client sends it the end of the
+// period that runs.
 //
 // A date begins at its first instant in the zone. That is after the gap if clocks skip midnight, and the first of two
 // midnights if clocks are set back over it. A date that a zone skips has no period of its own.
@@ -14,17 +15,17 @@ import (
 )
 
 // A Calendar has one period after another. The zero Calendar has none. Calendars are equal if they have the same
-// periods, and the same zone by name and by its offset in 1970: a zone that is loaded twice is one zone.
+// periods and the same zone. A zone that is loaded twice is one zone: see canonical.
 //
-// It is a pointer to its rules, so that limits stay small.
+// A Calendar is a pointer to its rules, so that limits stay small.
 type Calendar struct{ rules unique.Handle[rules] }
 
 // rules tell when the periods of a calendar begin and end.
 type rules struct {
 	unit    unit
 	zone    *time.Location
-	day     int          // of the month on which months begin
-	weekday time.Weekday // on which weeks begin
+	day     int          // months begin on this day
+	weekday time.Weekday // weeks begin on this day
 	end     time.Time    // of the only period, in UTC
 }
 
@@ -36,24 +37,24 @@ const (
 	week
 	month
 	once
-	notMonth // From was called, and the calendar has no months
-	notWeek  // FromWeekday was called, and the calendar has no weeks
+	notMonth // not valid: From was called on a calendar without months
+	notWeek  // not valid: FromWeekday was called on a calendar without weeks
 )
 
 // Days returns the calendar of days in a zone.
 func Days(zone *time.Location) Calendar { return of(rules{unit: day, zone: canonical(zone)}) }
 
-// Weeks returns the calendar of weeks in a zone, which begin on Monday.
+// Weeks returns the calendar of weeks in a zone. Weeks begin on Monday.
 func Weeks(zone *time.Location) Calendar {
 	return of(rules{unit: week, zone: canonical(zone), weekday: time.Monday})
 }
 
-// Months returns the calendar of months in a zone, which begin on the first.
+// Months returns the calendar of months in a zone. Months begin on the first.
 func Months(zone *time.Location) Calendar {
 	return of(rules{unit: month, zone: canonical(zone), day: 1})
 }
 
-// Once returns the calendar of one period, which has always run.
+// Once returns the calendar of a single period, which has no begin.
 func Once(end time.Time) Calendar { return of(rules{unit: once, end: end.Round(0).UTC()}) }
 
 func of(r rules) Calendar { return Calendar{unique.Make(r)} }
@@ -66,7 +67,7 @@ func (c Calendar) get() rules {
 	return c.rules.Value()
 }
 
-// From has months begin on a day from 1 to 31, or on the last day of a month that is shorter.
+// From returns the calendar with months that begin on a day from 1 to 31, or on the last day of a shorter month.
 func (c Calendar) From(day int) Calendar {
 	r := c.get()
 	r.day = day
@@ -76,7 +77,7 @@ func (c Calendar) From(day int) Calendar {
 	return of(r)
 }
 
-// FromWeekday has weeks begin on a weekday.
+// FromWeekday returns the calendar with weeks that begin on a weekday.
 func (c Calendar) FromWeekday(day time.Weekday) Calendar {
 	r := c.get()
 	r.weekday = day
@@ -89,10 +90,10 @@ func (c Calendar) FromWeekday(day time.Weekday) Calendar {
 // IsZero reports whether c is the zero Calendar.
 func (c Calendar) IsZero() bool { return c == Calendar{} }
 
-// The commands take ends after firstEnd, up to lastEnd.
+// The commands accept ends after firstEnd, up to lastEnd.
 var firstEnd, lastEnd = time.Unix(0, 0).UTC(), time.Unix(0, math.MaxInt64).UTC()
 
-// Check returns why the calendar is not valid, or nil. The other methods are for valid calendars.
+// Check returns an error that says why the calendar is not valid, or nil. Period is for valid calendars.
 func (c Calendar) Check() error {
 	switch r := c.get(); {
 	case r.unit == notMonth:
@@ -111,8 +112,8 @@ func (c Calendar) Check() error {
 	return nil
 }
 
-// Period returns the period that runs at an instant: from begin on, until end, which is in the next period. The only
-// period of Once begins at the zero Time, and has ended if end is not after the instant.
+// Period returns the period that runs at an instant. Begin is in the period, and end is in the next one. The period of
+// Once begins at the zero Time, and has ended if end is not after the instant.
 func (c Calendar) Period(at time.Time) (begin, end time.Time) {
 	r := c.get()
 	if r.unit == once {
@@ -123,14 +124,14 @@ func (c Calendar) Period(at time.Time) (begin, end time.Time) {
 	for {
 		date = r.nextDate(date)
 		end = r.beginOf(date)
-		if end.After(at) { // clocks may have been set back since, into a date that has ended
+		if end.After(at) { // not if clocks were set back from the next date into this one
 			return begin, end
 		}
 		begin = end
 	}
 }
 
-// firstDate returns the date on which the period begins that has the date of an instant. Dates are midnights in UTC.
+// firstDate returns the date on which the period with the date of an instant begins. Dates are midnights in UTC.
 func (r *rules) firstDate(at time.Time) time.Time {
 	date := dateOf(at.Date())
 	switch r.unit {
@@ -156,7 +157,7 @@ func (r *rules) nextDate(first time.Time) time.Time {
 	return first.AddDate(0, 0, 1)
 }
 
-// inMonth returns the date in a month on which a period begins.
+// inMonth returns the date on which a period begins in a month.
 func (r *rules) inMonth(year int, month time.Month) time.Time {
 	last := dateOf(year, month+1, 0)
 	return dateOf(last.Year(), last.Month(), min(r.day, last.Day()))
@@ -168,8 +169,8 @@ func dateOf(year int, month time.Month, day int) time.Time {
 
 const aDay = 24 * time.Hour
 
-// beginOf returns the first instant of a date, or of the next date that the zone has. It looks at one offset of the
-// zone after another, from an instant on at which the date has begun nowhere: offsets are at most a week.
+// beginOf returns the first instant of a date, or of the next date if the zone skips that date. It looks at one offset
+// of the zone after another, beginning 8 days before the date: no offset is larger than a week.
 func (r *rules) beginOf(date time.Time) time.Time {
 	from := date.Add(-8 * aDay).In(r.zone)
 	for {
@@ -189,7 +190,7 @@ func (r *rules) beginOf(date time.Time) time.Time {
 	}
 }
 
-// String describes the calendar, as what stands behind a number: "per day in Europe/Berlin".
+// String describes the calendar. The text follows a number: "per day in Europe/Berlin".
 func (c Calendar) String() string {
 	r, zone := c.get(), "no zone"
 	if r.zone != nil {

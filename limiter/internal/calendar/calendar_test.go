@@ -15,7 +15,7 @@ func in(t testing.TB, name string) *time.Location {
 	return zone
 }
 
-// Periods begin where the zone's clocks say, also if clocks skip midnight, show it twice, or skip a date.
+// Periods begin as the clocks of the zone say, even if clocks skip midnight, show it twice, or skip a date.
 func TestBordersOfPeriods(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -76,7 +76,7 @@ func fromWeekday(day time.Weekday) func(*time.Location) Calendar {
 	return func(zone *time.Location) Calendar { return Weeks(zone).FromWeekday(day) }
 }
 
-// Each instant is in one period, periods touch, and none is empty, in any zone.
+// In any zone, each instant is in one period, periods follow each other without gaps, and no period is empty.
 func FuzzPeriods(f *testing.F) {
 	names := []string{"UTC", "Pacific/Apia", "America/St_Johns", "America/Santiago", "Asia/Manila", "Africa/Monrovia",
 		"America/Juneau", "Antarctica/Troll", "Asia/Gaza", "Europe/Dublin", "Pacific/Kwajalein", "Africa/Casablanca"}
@@ -105,7 +105,7 @@ func FuzzPeriods(f *testing.F) {
 	})
 }
 
-// A zone that is loaded twice is one zone. Zones of one name with other offsets are others.
+// A zone that is loaded twice is one zone. Zones with one name and different offsets are different zones.
 func TestCalendarsAreComparable(t *testing.T) {
 	t.Parallel()
 	first, second := in(t, "Europe/Berlin"), in(t, "Europe/Berlin")

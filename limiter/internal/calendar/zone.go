@@ -11,17 +11,17 @@ var zones = struct {
 	known map[zone]*time.Location
 }{known: map[zone]*time.Location{}}
 
-// A zone is what tells zones apart. Programs make up names for zones of a fixed offset, and give them names of zones
-// that have a summer.
+// A zone tells Locations apart. The name alone does not: programs make up names for zones of a fixed offset, which may
+// be names of zones that have a summer time.
 type zone struct {
 	name                  string
 	epoch, winter, summer int // the offsets at three instants, in seconds
 }
 
-// maxZones bounds the memory of a program that makes up zones. The zones beyond are told apart by their address.
+// maxZones bounds the memory if a program makes up new zones all the time. Any further Location is a zone of its own.
 const maxZones = 1000
 
-// canonical returns the Location that stands for all Locations of that zone.
+// canonical returns the Location that stands for all Locations of the same zone.
 func canonical(location *time.Location) *time.Location {
 	if location == nil {
 		return nil

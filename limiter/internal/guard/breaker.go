@@ -8,25 +8,25 @@ import (
 
 const (
 	failuresToOpen = 3           // calls in a row without an answer
-	openFor        = time.Second // before one call tries again
+	openFor        = time.Second // until one call tries again
 )
 
-// A breaker keeps calls from a Redis that does not answer: each would wait for its whole time-out.
-// After some failures in a row it is open, and only one call per second, the probe, asks, until
-// one is answered. All methods may be called from any number of goroutines. Instants are
-// times of a monotonic clock.
+// A breaker keeps calls away from a Redis that does not answer, because each of them would wait for its whole time-out.
+// After some failures in a row the breaker is open: only one call per second, the probe, asks Redis, until an answer
+// comes. All methods may be called from any number of goroutines. Instants are times of a monotonic clock.
 type breaker struct {
 	failures atomic.Int32 // in a row
 
 	mutex     sync.Mutex
 	lastError error
-	until     time.Duration // from when on a probe may ask, while the breaker is open
+	until     time.Duration // while the breaker is open, no probe asks before this instant
 }
 
 // isOpen reports whether only a probe may ask.
 func (b *breaker) isOpen() bool { return b.failures.Load() >= failuresToOpen }
 
-// admit makes a call the probe, or returns why Redis is not to be asked now. The breaker is open.
+// admit makes a call the probe, or returns the error of the last call if it is too early for a probe. The breaker is
+// open.
 func (b *breaker) admit(now time.Duration) error {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -37,8 +37,8 @@ func (b *breaker) admit(now time.Duration) error {
 	return nil
 }
 
-// failed records a call without an answer. Calls that were under way when the breaker opened
-// do not put off the probe.
+// failed records a call without an answer. A call that was under way when the breaker opened does not put off the
+// probe.
 func (b *breaker) failed(now time.Duration, err error) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -55,7 +55,7 @@ func (b *breaker) answered() {
 	}
 }
 
-// leaveProbe records that the caller of the probe gave up before an answer: the next call probes.
+// leaveProbe records that the caller of the probe gave up before an answer came: the next call is the probe.
 func (b *breaker) leaveProbe() {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()

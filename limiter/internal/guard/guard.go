@@ -1,5 +1,5 @@
-// Package guard stands in front of Redis. A [Guard] bounds how long a call waits for Redis, and keeps calls from a
-// Redis that does not answer. A [Policy] has another backend decide the calls that get no answer.
+// Package guard has backends that stand in front of Redis. A [Guard] bounds how long a call waits for Redis, and keeps
+// calls away from a Redis that does not answer. A [Policy] asks another backend if Redis does not decide.
 package guard
 
 import (
@@ -11,33 +11,35 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// Redis is the backend behind a guard. An error of it without a class of package backend says that no answer came.
+// Redis is the backend behind a guard. Its error is an error of package backend if an answer came, and any other error
+// if no answer came.
 type Redis interface {
 	backend.Backend
 	Reset(ctx context.Context, key string) error
 
-	// Node returns the address of the node of a cluster that has a key, or "" if it is not known. It does not block.
+	// Node returns the address of the node that has a key, or "" if it is not known or there is no cluster. It does
+	// not block.
 	Node(key string) string
 }
 
-// A Guard asks Redis within a time-out, unless Redis has ceased to answer. Make one with [New].
+// A Guard asks Redis within a time-out, and does not ask a Redis that has stopped answering. Make one with [New].
 type Guard struct {
 	redis    Redis
 	timeout  time.Duration
-	timedOut error // what a call that waited for the whole time-out gets
+	timedOut error // the error of a call that has waited for the whole time-out
 	now      func() time.Duration
 	breaker  breaker
 }
 
-// New returns a guard of redis. At a timeout of 0 or less, contexts and redis alone bound how long calls wait. Now is a
-// monotonic clock.
+// New returns a guard of redis. With a timeout of 0 or less, only contexts and redis bound how long calls wait. Now is
+// a monotonic clock.
 func New(redis Redis, timeout time.Duration, now func() time.Duration) *Guard {
 	timedOut := fmt.Errorf("limiter: no answer from Redis within %v: %w", timeout, context.DeadlineExceeded)
 	return &Guard{redis: redis, timeout: timeout, timedOut: timedOut, now: now}
 }
 
-// Ask has Redis decide a call within the time-out. It returns when ctx is done, which a client of go-redis may not:
-// later answers are dropped.
+// Ask asks Redis to decide a call within the time-out. It returns when ctx is done, even if the client of go-redis goes
+// on waiting, and drops an answer that comes later.
 func (g *Guard) Ask(ctx context.Context, c *backend.Call) (reply backend.Reply, err error) {
 	within, cancel := g.bound(ctx)
 	defer cancel()
@@ -63,7 +65,7 @@ func (g *Guard) Ask(ctx context.Context, c *backend.Call) (reply backend.Reply, 
 	return reply, g.explain(ctx, err, reply.Sent)
 }
 
-// Reset deletes a key in Redis, within the time-out, even if Redis has ceased to answer.
+// Reset deletes a key in Redis, within the time-out. It asks even a Redis that has stopped answering.
 func (g *Guard) Reset(ctx context.Context, key string) error {
 	within, cancel := g.bound(ctx)
 	defer cancel()
@@ -81,7 +83,7 @@ func (g *Guard) Reset(ctx context.Context, key string) error {
 	return g.explain(ctx, err, true)
 }
 
-// bound returns ctx within the time-out.
+// bound returns ctx with the time-out.
 func (g *Guard) bound(ctx context.Context) (within context.Context, cancel context.CancelFunc) {
 	if g.timeout <= 0 {
 		return ctx, func() {}
@@ -89,10 +91,10 @@ func (g *Guard) bound(ctx context.Context) (within context.Context, cancel conte
 	return context.WithTimeoutCause(ctx, g.timeout, g.timedOut)
 }
 
-// explain returns the error of a call that Redis has not decided: the cause of ctx if its caller has given up. It
-// reports a time-out to the breaker.
+// explain returns the error for the caller of a call that Redis has not decided, which is the cause of ctx if the
+// caller has given up. It reports a time-out to the breaker.
 func (g *Guard) explain(ctx context.Context, err error, sent bool) error {
-	if err == g.timedOut && sent { // if it was not sent, an open breaker has repeated the error of an earlier call
+	if err == g.timedOut && sent { // otherwise an open breaker has returned the error of an earlier call
 		g.breaker.failed(g.now(), err)
 	}
 	switch {
@@ -104,7 +106,7 @@ func (g *Guard) explain(ctx context.Context, err error, sent bool) error {
 	return backend.Unavailable(err)
 }
 
-// send asks Redis, unless the breaker is open; slots are given back in any case.
+// send asks Redis, unless the breaker is open. It gives slots back even then.
 func (g *Guard) send(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	isProbe := g.breaker.isOpen() && !c.EndsSlot()
 	if isProbe {
@@ -116,8 +118,8 @@ func (g *Guard) send(ctx context.Context, c *backend.Call) (backend.Reply, error
 	return reply, g.note(ctx, err, isProbe)
 }
 
-// note reports the outcome to the breaker, even if the caller has given up; explain reports a time-out. It returns the
-// error, or the cause of ctx if that is the reason for it.
+// note reports the outcome to the breaker, even if the caller has given up, but leaves a time-out to explain. It
+// returns err, or the cause of ctx if that is the reason for err.
 func (g *Guard) note(ctx context.Context, err error, isProbe bool) error {
 	if err == nil || errors.Is(err, backend.ErrInvalid) || errors.Is(err, backend.ErrUnavailable) {
 		g.breaker.answered()
@@ -133,7 +135,7 @@ func (g *Guard) note(ctx context.Context, err error, isProbe bool) error {
 	return err
 }
 
-// causeOf says why, if the context is the reason for an error.
+// causeOf returns the cause of ctx if ctx is the reason for an error, and otherwise the error.
 func causeOf(ctx context.Context, err error) error {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		<-ctx.Done() // the connection has the same deadline, and may report it first
@@ -144,21 +146,21 @@ func causeOf(ctx context.Context, err error) error {
 	return err
 }
 
-// A pending answer is there when done is closed.
+// A pending answer is ready when done is closed.
 type pending struct {
 	reply backend.Reply
 	err   error
 	done  chan struct{}
 }
 
-// run asks Redis.
+// run asks Redis, and closes done.
 func (p *pending) run(ctx context.Context, g *Guard, c *backend.Call) {
 	defer close(p.done)
 	p.reply, p.err = g.send(ctx, c)
 }
 
-// lose has the caller told that the answer to its call was lost, when no copy of the call is under way. P is nil if
-// none can be. An answer that limits the call, or says that it is wrong, has taken nothing.
+// lose calls c.Lost once no copy of the call is under way, unless a late answer tells that the call was limited or
+// wrong, and so has taken nothing. P is nil if no copy can be under way.
 func (p *pending) lose(ctx context.Context, c *backend.Call) {
 	if p != nil {
 		<-p.done

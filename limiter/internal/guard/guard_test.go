@@ -43,8 +43,8 @@ func TestCallersWhoGiveUpGetTheirCause(t *testing.T) {
 	})
 }
 
-// A call whose answer nobody gets is lost, once it is not under way any more. A late answer that limits it took
-// nothing.
+// If nobody gets the answer to a call, the call is lost once it is no longer under way. But a late answer that limits
+// the call has taken nothing.
 func TestLostCalls(t *testing.T) {
 	oom := backend.Unavailable(errors.New("OOM"))
 	for name, c := range map[string]struct {

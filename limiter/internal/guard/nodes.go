@@ -8,27 +8,27 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// maxNodes bounds the memory if nodes come and go under new addresses.
+// maxNodes bounds the memory if nodes come and go with new addresses.
 const maxNodes = 1000
 
-// Nodes have a [Guard] each, so that a node that does not answer keeps no calls from the others. Make them with
-// [NewNodes].
+// Nodes have a [Guard] for each node of a cluster, so a node that does not answer concerns only its own calls. Make
+// them with [NewNodes].
 type Nodes struct {
 	redis   Redis
 	timeout time.Duration
 	now     func() time.Duration
-	first   *Guard // of the only node, or of a node that is not known
+	first   *Guard // for the only node, and for keys whose node is not known
 
 	mutex  sync.RWMutex
 	guards map[string]*Guard // by the address of the node
 }
 
-// NewNodes returns guards as [New] does, for each node of redis.
+// NewNodes returns guards for the nodes of redis. The arguments are as in [New].
 func NewNodes(redis Redis, timeout time.Duration, now func() time.Duration) *Nodes {
 	return &Nodes{redis: redis, timeout: timeout, now: now, first: New(redis, timeout, now)}
 }
 
-// Ask has the node of the first key decide a call. See [Guard.Ask].
+// Ask asks the node of the first key to decide a call. See [Guard.Ask].
 func (n *Nodes) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	return n.guardOf(c.Rows[0].Key).Ask(ctx, c)
 }

@@ -11,21 +11,22 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// A Policy asks Redis, and has another backend decide the calls that Redis does not decide. Make one with [NewPolicy].
+// A Policy asks Redis, and asks another backend if Redis does not decide. Make one with [NewPolicy].
 type Policy struct {
-	redis    backend.Backend // in a Limiter, the [Guard] of it
+	redis    backend.Backend // in a Limiter, its [Nodes]
 	fallback backend.Backend
 	now      func() time.Duration
 	outage   outage
 }
 
-// NewPolicy returns the policy of that name, by which fallback decides if redis fails. Now is a monotonic clock.
+// NewPolicy returns a policy that asks fallback if redis does not decide. The name is for the log. Now is a monotonic
+// clock.
 func NewPolicy(name string, redis, fallback backend.Backend, logger *slog.Logger, now func() time.Duration) *Policy {
 	return &Policy{redis: redis, fallback: fallback, now: now, outage: outage{logger: logger, policy: name}}
 }
 
-// Ask has Redis decide a call, or the fallback, which does not decide calls that are wrong, or whose caller has
-// given up. Reply.Cause is then why Redis has not.
+// Ask asks Redis to decide a call. If Redis does not decide, Ask asks the fallback, and Reply.Cause is the error of
+// Redis. It does not ask the fallback about a call that is wrong, or whose caller has given up.
 func (p *Policy) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	reply, cause := p.redis.Ask(ctx, c)
 	if cause == nil {
@@ -48,7 +49,7 @@ type Open struct {
 	Wall func() time.Time // tells the periods of quotas
 }
 
-// Ask allows all but a quantity above the capacity.
+// Ask allows every call, except for a quantity above the capacity.
 func (o Open) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 	now := o.Wall()
 	if reply, ended := c.Ended(backend.Open, now); ended {
@@ -66,10 +67,11 @@ type Closed struct {
 	Wall func() time.Time // tells the periods of quotas
 }
 
-// closedWait is how long Closed tells callers to wait.
+// closedWait is the wait that Closed replies.
 const closedWait = int64(time.Second)
 
-// Ask limits a call for a second, or for ever if it is for more tokens than fit, or for a quota that has ended for good.
+// Ask limits a call for a second. It limits a call for good if its quantity is above the capacity, or its quota has
+// ended and has no next period.
 func (o Closed) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 	rows, now := make([]call.Row, len(c.Rows)), o.Wall()
 	takesAll := c.Operation == call.Reserve || c.Operation == call.Peek
@@ -85,7 +87,7 @@ func (o Closed) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 	return reply, nil
 }
 
-// resetAfter is the longest time from now that the row may take to reset.
+// resetAfter returns the longest time that the row may take to reset.
 func resetAfter(row *backend.Row, now time.Time) int64 {
 	switch row.Kind {
 	case call.Slots:

@@ -1,5 +1,6 @@
-// Package line has callers ask in the order in which they came. Only the first in a line asks. It asks again after a
-// pause, or when something has come back. Nothing here knows what callers ask for, or whom.
+// Package line makes callers ask in the order in which they came. Only the first caller in a line asks. If it is
+// refused, it asks again after a pause, or when something has come back. The package does not know what callers ask
+// for: in package limiter, they ask Redis for a slot.
 package line
 
 import (
@@ -15,25 +16,25 @@ import (
 )
 
 const (
-	forgetAfter = time.Minute          // how long a line is remembered in which nobody waits
-	shortest    = 5 * time.Millisecond // pause
-	longest     = time.Second          // pause, including a jitter of up to a half
-	inARow      = 4                    // how many times callers of a process are served before others go first
+	forgetAfter = time.Minute          // a line in which nobody waits is kept for this time
+	minPause    = 5 * time.Millisecond // the shortest pause, without jitter
+	maxPause    = time.Second          // the longest pause, including a jitter of up to a half
+	inARow      = 4                    // after so many callers of this process, callers of other processes go first
 )
 
-// Lines are lines by a key. All methods, and the methods of their places, may be called from any number of goroutines.
+// Lines have a line for each key. All methods, and the methods of places, may be called from any number of goroutines.
 type Lines[Key comparable] struct {
 	now   func() time.Duration
 	mutex sync.Mutex // for all lines, so that none is forgotten while a caller joins it
 	lines idle.Map[Key, *line]
 }
 
-// New returns lines that go by a monotonic clock.
+// New returns lines that use a monotonic clock.
 func New[Key comparable](now func() time.Duration) *Lines[Key] { return &Lines[Key]{now: now} }
 
-// Join joins the end of a line, or returns nil if most callers wait there. Wants says what the caller wants beside its
-// turn, see [Place.Away]. It must leave in the end.
-func (l *Lines[Key]) Join(key Key, most int, wants any) *Place {
+// Join adds a caller to the end of a line, or returns nil if maxWaiting callers wait in it already. Wants says what the
+// caller asks for, see [Place.Away]. The caller must leave the line in the end.
+func (l *Lines[Key]) Join(key Key, maxWaiting int, wants any) *Place {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	now, joined := l.now(), l.lines.Get(key)
@@ -41,7 +42,7 @@ func (l *Lines[Key]) Join(key Key, most int, wants any) *Place {
 		joined = &line{mutex: &l.mutex, now: l.now}
 		l.lines.Add(key, joined, func(_ Key, old *line) bool { return old.waiting == 0 && now-old.left >= forgetAfter })
 	}
-	if joined.waiting >= most {
+	if joined.waiting >= maxWaiting {
 		return nil
 	}
 	joined.waiting++
@@ -51,8 +52,8 @@ func (l *Lines[Key]) Join(key Key, most int, wants any) *Place {
 	return p
 }
 
-// Released has the first in a line ask at once, because something has come back. Apart is how far apart in time things
-// come back, by what is known of this one.
+// Released makes the first caller in a line ask at once, because something has come back. Apart is an estimate of the
+// time between two such events.
 func (l *Lines[Key]) Released(key Key, apart time.Duration) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -68,37 +69,38 @@ type line struct {
 	mutex *sync.Mutex
 	now   func() time.Duration
 
-	waiting int // how many callers, including callers that are away
-	last    uint64
-	inLine  []*Place // in the order of their numbers, without the caller that asks
-	asks    *Place   // or nil
-	left    time.Duration
+	waiting int           // the number of callers, including callers that are away
+	last    uint64        // the number of the last caller that has joined
+	inLine  []*Place      // in the order of their numbers, without the caller that asks
+	asks    *Place        // the caller that asks, or nil
+	left    time.Duration // when the last caller left
 
-	lacks      func(wants any) bool // whether a caller that wants that is refused, too
+	lacks      func(wants any) bool // reports whether a caller with such wants would be refused, too
 	lacksUntil time.Duration
-	failure    error  // the answer to callers up to a number, or nil
-	failedUpTo uint64 // that number
+	failure    error // the answer to all callers up to the number failedUpTo, or nil
+	failedUpTo uint64
 	pace
 }
 
-// A Place is the place of one caller, with a number that it keeps.
+// A Place is the place of one caller. Its number never changes.
 type Place struct {
 	line   *line
 	number uint64
 	joined time.Duration
-	due    time.Duration // when the caller is back in the line, or 0 if it has not left
+	due    time.Duration // when the caller comes back to the line, or 0 if it is not away
 	wants  any
-	poked  chan struct{} // that it is the first now
+	poked  chan struct{} // gets a value when the caller becomes the first
 }
 
-// A Turn is when a caller is to ask.
+// A Turn says that a caller should ask.
 type Turn struct {
-	Waited  time.Duration // since it joined
-	Behind  int           // how many callers stand in the line behind it; callers that are away do not
-	Failure error         // if not nil, the answer to an earlier caller, which answers this one, too: do not ask
+	Waited  time.Duration // since the caller joined
+	Behind  int           // the number of callers behind it in the line, without callers that are away
+	Failure error         // if not nil, an earlier caller got it, and it is the answer to this caller, too: do not ask
 }
 
-// Await waits for the caller's turn, or returns the cause of ctx. After a turn, another method says what came of it.
+// Await waits for the caller's turn, or returns the cause of ctx. After its turn, the caller calls another method to
+// say how it ended.
 func (p *Place) Await(ctx context.Context) (Turn, error) {
 	left := time.Duration(math.MaxInt64)
 	for {
@@ -122,8 +124,8 @@ func (p *Place) Await(ctx context.Context) (Turn, error) {
 	}
 }
 
-// take takes the turn of a caller that can wait for some time, or returns for how long it is not its turn, unless it is
-// poked before.
+// take takes the turn if it is the caller's, and otherwise returns how long the caller has to wait, unless it is poked
+// earlier. Left is the time that the caller can wait.
 func (p *Place) take(left time.Duration) (Turn, time.Duration) {
 	l := p.line
 	l.mutex.Lock()
@@ -158,8 +160,8 @@ func (p *Place) take(left time.Duration) (Turn, time.Duration) {
 	return turn, 0
 }
 
-// Served says that the caller has got what it waits for, and will leave. If nothing is free after that, the next one
-// asks after a pause. If other processes want it, too, they get their share.
+// Served says that the caller was served. It must leave then, which ends its turn. If full, nothing is free any more,
+// and the next caller asks after a pause. If shared, other processes may wait, too, and get their share.
 func (p *Place) Served(full, shared bool) {
 	l := p.line
 	l.mutex.Lock()
@@ -168,8 +170,8 @@ func (p *Place) Served(full, shared bool) {
 	l.countServed(full && shared, l.waiting > 1, l.now())
 }
 
-// Limited ends the turn of a caller that remains the first, because nothing is free. Age is how long ago anybody has
-// last got something. A failure answers no more callers: they stand behind this one.
+// Limited ends the turn of a caller that stays the first, because nothing is free. Age is the time since any caller of
+// any process was served. An earlier failure is not the answer to the callers behind this one.
 func (p *Place) Limited(age time.Duration) {
 	l := p.line
 	l.mutex.Lock()
@@ -181,8 +183,9 @@ func (p *Place) Limited(age time.Duration) {
 	l.advance(p)
 }
 
-// Away ends the turn of a caller that leaves the line for a time, because what it wants is not there. Callers
-// for which lacks is true leave it, too, without a turn. If nothing is free either, the next one asks after a pause.
+// Away ends the turn of a caller that leaves the line for a time, because its wants cannot be met earlier. Callers with
+// wants for which lacks reports true leave the line, too, without a turn. If full, nothing is free either, and the next
+// caller asks after a pause.
 func (p *Place) Away(during time.Duration, full bool, lacks func(wants any) bool) {
 	l := p.line
 	l.mutex.Lock()
@@ -194,14 +197,14 @@ func (p *Place) Away(during time.Duration, full bool, lacks func(wants any) bool
 	l.advance(p)
 }
 
-// Failed has a failure answer all who stand in the line. The turn goes on.
+// Failed makes a failure the answer to all callers in the line. The turn goes on.
 func (p *Place) Failed(failure error) {
 	p.line.mutex.Lock()
 	defer p.line.mutex.Unlock()
 	p.line.failure, p.line.failedUpTo = failure, p.line.last
 }
 
-// Leave ends the turn, if it is the caller's, and the place.
+// Leave removes the caller from the line, and ends its turn if it has one.
 func (p *Place) Leave() {
 	l := p.line
 	l.mutex.Lock()
@@ -214,7 +217,7 @@ func (p *Place) Leave() {
 	l.advance(p)
 }
 
-// advance ends the turn of a caller, if it has one, and has the first in the line look whether it is its turn.
+// advance ends the turn of a caller, if it has one, and makes the first caller in the line check for its turn.
 func (l *line) advance(ended *Place) {
 	if l.asks == ended {
 		l.asks = nil
@@ -248,18 +251,18 @@ func (l *line) remove(p *Place) {
 
 func byNumber(a, b *Place) int { return cmp.Compare(a.number, b.number) }
 
-// A pace says when the first in a line asks. Its pauses follow how far apart in time things come back, as far as this
-// process knows: held by what it has held, and age by what it was told.
+// A pace says when the first caller in a line asks. Pauses follow two estimates of the time between two things that
+// come back: held is a mean of the times that this process has seen, and age a mean of the ages in replies.
 type pace struct {
 	held, age time.Duration
 
-	next   time.Duration // when the first asks, unless something comes back before
+	next   time.Duration // when the first caller asks, unless something comes back earlier
 	woken  bool          // something has come back since the turn began
-	yields time.Duration // until then others go first
-	served int           // in a row, with nothing free after it
+	yields time.Duration // until then other processes go first
+	served int           // how many callers in a row were served and left nothing free
 }
 
-// pauseIf puts off the next ask by a pause if nothing is free, and nothing has come back since.
+// pauseIf puts off the next turn by a pause if nothing is free, unless something has come back since.
 func (p *pace) pauseIf(full bool, now time.Duration) {
 	p.next = 0
 	if full && !p.woken {
@@ -267,7 +270,7 @@ func (p *pace) pauseIf(full bool, now time.Duration) {
 	}
 }
 
-// countServed lets others go first after some times in a row, if more callers wait here.
+// countServed lets other processes go first after some callers in a row, if more callers wait here.
 func (p *pace) countServed(contended, moreWait bool, now time.Duration) {
 	p.served++
 	if !contended {
@@ -278,11 +281,11 @@ func (p *pace) countServed(contended, moreWait bool, now time.Duration) {
 	}
 }
 
-// pause is how long to wait before asking again.
+// pause returns the time to wait before asking again, with jitter.
 func (p *pace) pause() time.Duration {
-	least := min(max(p.held, p.age, shortest), longest*2/3)
+	least := min(max(p.held, p.age, minPause), maxPause*2/3)
 	return least + rand.N(least/2)
 }
 
 // learn moves a mean towards a time.
-func learn(mean *time.Duration, d time.Duration) { *mean += (max(0, min(d, longest)) - *mean) / 8 }
+func learn(mean *time.Duration, d time.Duration) { *mean += (max(0, min(d, maxPause)) - *mean) / 8 }

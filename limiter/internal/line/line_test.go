@@ -59,7 +59,7 @@ func TestPauses(t *testing.T) {
 	})
 }
 
-// After every fourth time others go first, but only if nothing is free, they exist, and more callers wait here.
+// After every fourth turn other processes go first, but only if there are any, nothing is free, and more callers wait.
 func TestShares(t *testing.T) {
 	type served struct{ full, shared, moreWait, yields bool }
 	inBubble(t, []served{

@@ -1,6 +1,6 @@
-// Package local is the backend that decides in this process: it keeps rows in memory, each under its key. A row takes
-// its key and its state, and is removed some time after its funnel has drained, its last slot has ended or its quota's
-// period is over.
+// Package local has the backend that decides in this process. It keeps the state of each row in memory, under its key,
+// and removes the state some time after the funnel has drained, the last slot has ended or the period of the quota is
+// over.
 package local
 
 import (
@@ -16,7 +16,7 @@ import (
 	"funnel/quota"
 )
 
-// Rows are kept in memory. Make them with [New].
+// Rows are the rows in memory. Make them with [New].
 type Rows struct {
 	now   func() time.Duration
 	wall  func() time.Time
@@ -25,11 +25,11 @@ type Rows struct {
 	mutex   sync.Mutex
 	funnels idle.Map[string, int64] // the TAT by key
 	slots   idle.Map[string, *holders]
-	quotas  idle.Map[string, quota.State] // by the wall clock
+	quotas  idle.Map[string, quota.State] // with expiries by the wall clock
 }
 
-// New returns a backend that keeps nothing yet. Now is a monotonic clock: a wall clock that is set back by an hour
-// would limit every call for that hour. Wall tells when the period of a quota ends.
+// New returns a backend without rows. Now is a monotonic clock: with a wall clock that is set back by an hour, funnels
+// would limit every call for that hour. Wall is the wall clock, which tells when the period of a quota ends.
 func New(now func() time.Duration, wall func() time.Time) *Rows {
 	return &Rows{now: now, wall: wall, start: wall().Add(-now())}
 }
@@ -38,7 +38,7 @@ func New(now func() time.Duration, wall func() time.Time) *Rows {
 func (r *Rows) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	now := r.instant() // under the lock: no call has an earlier time than the last
+	now := r.instant() // under the lock, so that time never goes back
 	ahead := r.ahead(c, now)
 	if reply, ended := c.Ended(backend.Local, time.Unix(0, now+int64(ahead))); ended {
 		return reply, nil
@@ -60,7 +60,7 @@ func (r *Rows) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 	return reply, nil
 }
 
-// receiptOf is the receipt of a row that changes: of tokens that were taken.
+// receiptOf returns the receipt of a row that changes, or 0 if it took no tokens.
 func receiptOf(c *backend.Call, row *call.Row, ahead time.Duration) int64 {
 	switch {
 	case row.Kind == call.Quota && row.Quota.Decision.Until > 0:
@@ -96,20 +96,20 @@ func (r *Rows) write(asked *backend.Row, row *call.Row, now int64, ahead time.Du
 	}
 }
 
-// instant is the time in nanoseconds since the Unix epoch.
+// instant returns the time in nanoseconds since the Unix epoch.
 func (r *Rows) instant() int64 { return r.start.UnixNano() + int64(r.now()) }
 
-// keep sets the state of a key. If the key is new, it also removes keys whose state is over.
+// keep sets the state of a key. If the key is new, keep also removes some keys whose state is over.
 func keep[State any](rows *idle.Map[string, State], key string, state State, isOver func(string, State) bool) {
 	if rows.Has(key) {
 		rows.Set(key, state)
 		return
 	}
-	// A key that is part of a larger string must not keep all of that in memory.
+	// A clone: a key that is a part of a larger string would keep that string in memory.
 	rows.Add(strings.Clone(key), state, isOver)
 }
 
-// writeSlots keeps when a holder's slot ends, in milliseconds since the Unix epoch; 0 ends it.
+// writeSlots keeps the end of a holder's slot, in milliseconds since the Unix epoch. 0 ends the slot.
 func (r *Rows) writeSlots(asked *backend.Row, end, now int64) {
 	held := r.slots.Get(asked.Key)
 	if held == nil {
@@ -135,7 +135,7 @@ func (r *Rows) Reset(ctx context.Context, key string) error {
 	return context.Cause(ctx)
 }
 
-// Len returns how many rows are kept, some of which may be over.
+// Len returns the number of rows in memory, some of which may be over.
 func (r *Rows) Len() int {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -69,7 +69,7 @@ func dayOf(operation call.Operation, key string) *backend.Call {
 		Rows: []backend.Row{{Key: key, Kind: call.Quota, Quota: quota, Quantity: 1}}}
 }
 
-// A quota goes by the wall clock, whatever the monotonic clock says: a machine that sleeps does not put off midnight.
+// Quotas use the wall clock, whatever the monotonic clock says: a machine that sleeps does not put off midnight.
 func TestQuotasGoByTheWallClock(t *testing.T) {
 	noon := time.Date(2026, 11, 24, 12, 0, 0, 123456, time.UTC)
 	now, wall := time.Duration(0), noon
@@ -98,7 +98,7 @@ func TestQuotasGoByTheWallClock(t *testing.T) {
 	}
 }
 
-// holders tells each holder what a plain list of the slots says.
+// holders.read returns the same state as a plain list of the slots.
 func TestSlotsAgainstAList(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -137,8 +137,8 @@ func TestSlotsAgainstAList(t *testing.T) {
 	require.Equal(t, len(h.byEnd), len(h.ends))
 }
 
-// Many slots of one key delay no call for another key: no call looks at each of them. A walk over all slots at each
-// call takes half a minute here, and ten times that with the race detector.
+// Many slots of one key do not delay calls for other keys, because no call looks at all slots. If each call did, this
+// test would take half a minute, and ten times as long with the race detector.
 func TestManySlotsDelayNobody(t *testing.T) {
 	const many = 40_000
 	now := time.Duration(0)

@@ -7,8 +7,8 @@ import (
 	"funnel/slots"
 )
 
-// holders are the holders of slots under one key. Their slots are kept in the order in which they end, and so are
-// counted by a binary search: no call looks at each of them. Times are milliseconds since the Unix epoch.
+// holders are the holders of slots under one key. The slots are in the order in which they end, so a binary search
+// counts them: no call looks at each slot. Times are milliseconds since the Unix epoch.
 type holders struct {
 	byEnd []slot
 	ends  map[string]int64 // by holder
@@ -19,10 +19,11 @@ type slot struct {
 	holder string
 }
 
-// maxForgotten bounds how many ended slots one call removes.
+// maxForgotten bounds how many slots that have ended one call removes.
 const maxForgotten = 100
 
-// read tells a holder which slots run, and removes some slots that have ended. Nil means that there are none.
+// read returns the state of the slots for one holder, and removes some slots that have ended. Nil holders have no
+// slots.
 func (h *holders) read(holder string, now int64) (state slots.State) {
 	if h == nil {
 		return state
@@ -45,9 +46,9 @@ func (h *holders) read(holder string, now int64) (state slots.State) {
 	return state
 }
 
-// endOfAnother is when the first of some slots ends that another holder has, or 0.
+// endOfAnother returns the end of the first of these slots that another holder has, or 0.
 func endOfAnother(running []slot, holder string) int64 {
-	for _, other := range running { // a holder has one slot, so this looks at two
+	for _, other := range running { // looks at two slots at most, because a holder has only one
 		if other.holder != holder {
 			return other.end
 		}
@@ -55,7 +56,7 @@ func endOfAnother(running []slot, holder string) int64 {
 	return 0
 }
 
-// set sets when a holder's slot ends; 0 ends it.
+// set sets the end of a holder's slot. 0 removes the slot.
 func (h *holders) set(holder string, end int64) {
 	if old, has := h.ends[holder]; has {
 		if at, found := slices.BinarySearchFunc(h.byEnd, slot{old, holder}, compare); found {
@@ -70,8 +71,8 @@ func (h *holders) set(holder string, end int64) {
 	}
 }
 
-// remove removes the slot at an index. It moves the slots before or the slots behind, of which there are fewer: mostly
-// the first slots are renewed.
+// remove removes the slot at an index. It moves the slots before it or the slots after it, whichever are fewer: most
+// slots that are renewed are among the first.
 func (h *holders) remove(at int) {
 	if at > len(h.byEnd)/2 {
 		h.byEnd = slices.Delete(h.byEnd, at, at+1)
@@ -82,7 +83,7 @@ func (h *holders) remove(at int) {
 	h.byEnd = h.byEnd[1:]
 }
 
-// last is when the last slot ends, or 0 if there is none.
+// last returns the end of the last slot, or 0 if there is no slot.
 func (h *holders) last() int64 {
 	if len(h.byEnd) == 0 {
 		return 0

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Secret is the key of a caller by a value that may be secret, such as an API key that it sends
-// in a header of that name.
+// Secret returns the key of a caller from a value that may be secret, such as an API key in a header of that name.
 func Secret(name, value string) string {
 	key := strings.ToLower(name) + ":"
 	if value != "" {
@@ -16,7 +15,7 @@ func Secret(name, value string) string {
 	return key
 }
 
-// Path is the key of a path: hashed when it is longer than 64 bytes.
+// Path returns the key of a path. A path longer than 64 bytes is hashed.
 func Path(path string) string {
 	if len(path) > maxPath {
 		return digest(path)
@@ -26,11 +25,11 @@ func Path(path string) string {
 
 const maxPath = 64
 
-// Escape replaces braces: in a cluster they mark the part of a key that decides on its slot, and
-// all routes with {id} would be in one hash slot, or in a slot that a client chooses.
+// Escape replaces braces, which mark the hash tag of a key in a cluster. Otherwise all routes with {id} would be in one
+// hash slot, and a client could choose the hash slot of its keys.
 func Escape(text string) string { return braces.Replace(text) }
 
-// Join is one key of several. Different lists of keys are different keys.
+// Join makes one key of several keys. Different lists of keys never make the same key.
 func Join(keys []string) string {
 	parts := make([]string, len(keys))
 	for i, key := range keys {
@@ -44,7 +43,8 @@ var (
 	separator = strings.NewReplacer("%", "%25", "|", "%7C")
 )
 
-// digest bounds the length of a value, and keeps secrets out of MONITOR, SLOWLOG and backups.
+// digest returns a hash of a value: it bounds the length of keys, and keeps secrets out of MONITOR, SLOWLOG and
+// backups.
 func digest(value string) string {
 	sum := sha256.Sum256([]byte(value))
 	return hex.EncodeToString(sum[:16])

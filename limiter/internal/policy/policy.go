@@ -1,6 +1,5 @@
-// Package policy is what httplimit and grpclimit have in common: the question that a policy
-// asks a limiter about a call, and the keys of funnels. Both packages write the same keys, so a
-// policy of one name is one limit over HTTP and gRPC.
+// Package policy has the common parts of httplimit and grpclimit: how a policy asks a Limiter about a call, and the
+// keys of funnels. Both packages write the same keys, so a policy of one name is one limit over HTTP and gRPC.
 package policy
 
 import (
@@ -16,8 +15,7 @@ import (
 	"funnel/limiter/internal/redis"
 )
 
-// A Policy limits the rate of calls. Its funnels have keys of their own: no policy of another
-// name has them.
+// A Policy limits the rate of calls. No policy of another name has the keys of its funnels.
 type Policy struct {
 	limiter  limiter.Allower
 	limit    limiter.Limit
@@ -25,7 +23,7 @@ type Policy struct {
 	slots    *limiter.Slots // nil for none
 	acquirer limiter.Acquirer
 	also     []Also
-	several  several // nil if there is no other limit, or slots
+	several  several // nil if the Limiter lacks its methods, which a policy with slots does not need
 }
 
 // Also is a further limit of a policy, with a name of its own.
@@ -40,8 +38,8 @@ type several interface {
 	PeekAll(ctx context.Context, rows ...limiter.Row) (limiter.Results, error)
 }
 
-// New returns a policy with that name. It panics in the name of a package if l is nil, a limit, slots or a name are not
-// valid, or l lacks a method.
+// New returns a policy with that name. It panics, in the name of the package caller, if l is nil or lacks a method, or
+// if a limit, the slots or a name is not valid.
 func New(caller, name string, l limiter.Allower, limit limiter.Limit, slots *limiter.Slots, also []Also) Policy {
 	if isnil.Is(l) {
 		panic(caller + ": New needs a Limiter, not nil")
@@ -74,22 +72,21 @@ func New(caller, name string, l limiter.Allower, limit limiter.Limit, slots *lim
 	return Policy{l, limit, prefixOf(name), slots, acquirer, also, all}
 }
 
-// prefixOf returns what begins the keys of a policy with that name.
+// prefixOf returns the text with which the keys of a policy begin.
 func prefixOf(name string) string {
 	return strings.NewReplacer(`\`, `\\`, `:`, `\:`, `{`, `\{`).Replace(name) + ":"
 }
 
-// Key returns the key of the funnel that a policy of that name without slots asks for the key of a call, without the
-// prefix of the Limiter.
+// Key returns the key of a funnel, without the prefix of the Limiter, from the name of a policy without slots and the
+// key of a call.
 func Key(name, key string) string { return prefixOf(name) + key }
 
-// SlotsKeys returns the keys of the funnel and of the slots that a policy of that name with slots asks. Both have one
-// hash tag.
+// SlotsKeys returns the keys of the funnel and of the slots for a policy with slots. Both have one hash tag.
 func SlotsKeys(name, key string) (funnel, slots string) { return withSlots(Key(name, key)) }
 
 func withSlots(key string) (funnel, slots string) { return "{" + key + "}", "{" + key + "}:slots" }
 
-// A Decision is on a call: on its tokens, and if the policy has slots, on its slot.
+// A Decision is the decision on a call: on its tokens, and on its slot if the policy has slots.
 type Decision struct {
 	Tokens limiter.Result
 	Also   limiter.Results // on the tokens of the further limits
@@ -97,8 +94,8 @@ type Decision struct {
 	slot   *limiter.Slot   // nil without slots, and if limited
 }
 
-// Limiting returns the Result that limits the call, and whether there is one: the one with the longest wait, or the one
-// on the slots if only a slot is missing. Also is the index of its further limit, or -1.
+// Limiting returns the Result that limits the call, and whether there is one. It is the Result on tokens with the
+// longest wait, or the Result on the slots if only a slot is missing. Also is the index of its further limit, or -1.
 func (d *Decision) Limiting() (result limiter.Result, also int, limited bool) {
 	result, also = d.Tokens, -1
 	for i, other := range d.Also {
@@ -112,8 +109,8 @@ func (d *Decision) Limiting() (result limiter.Result, also int, limited bool) {
 	return result, also, result.Limited()
 }
 
-// Begin returns the context for the handler of an allowed call, and what to call when it has
-// returned. That gives the slot back in the background: no answer waits for Redis.
+// Begin returns the context for the handler of an allowed call, and a function to call when the handler has returned.
+// It gives the slot back in the background: the answer does not wait for Redis.
 func (d *Decision) Begin(ctx context.Context) (handler context.Context, end func()) {
 	if d.slot == nil {
 		return d.into(ctx), func() {}
@@ -131,7 +128,7 @@ func (d *Decision) into(ctx context.Context) context.Context {
 	return context.WithValue(ctx, resultKey{}, append(limiter.Results{d.Tokens}, d.Also...))
 }
 
-// release gives a slot back. It asks each tenth of the TTL, until Redis answers or the TTL is over.
+// release gives a slot back. It asks again each tenth of the TTL, until Redis answers or the TTL is over.
 func release(ctx context.Context, slot *limiter.Slot, of *limiter.Result) {
 	began, ttl := time.Now(), of.Slots.TTL
 	for {
@@ -140,15 +137,15 @@ func release(ctx context.Context, slot *limiter.Slot, of *limiter.Result) {
 			return
 		}
 		if redis.IsAnswered(err) || time.Since(began) >= ttl {
-			slog.WarnContext(ctx, "a slot was not given back, and ends with its TTL", "key", of.Key, "error", err)
+			slog.WarnContext(ctx, "a slot was not given back: it ends with its TTL", "key", of.Key, "error", err)
 			return
 		}
 		time.Sleep(ttl / 10)
 	}
 }
 
-// Check asks for the tokens of a call, and for a slot. The zero Limit means the one of New. With
-// slots, both keys have one hash tag. Also are the keys of the call for the further limits.
+// Check asks for the tokens of a call, and for a slot if the policy has slots. The zero Limit means the limit of New.
+// Also has the keys of the call for the further limits.
 func (p *Policy) Check(ctx context.Context, key string, limit limiter.Limit, cost int, also []string) (
 	d Decision, err error) {
 	if limit == (limiter.Limit{}) {
@@ -176,8 +173,8 @@ func (p *Policy) Check(ctx context.Context, key string, limit limiter.Limit, cos
 	return d, err
 }
 
-// fitting is the quantity of a call of that cost. Of a cost that never fits, as little as that: the Limiter can compute
-// with it.
+// fitting returns the quantity for a cost. For a cost above the capacity it returns the least quantity that never fits,
+// because the Limiter may refuse to compute with larger ones.
 func fitting(cost int, limit limiter.Limit) int {
 	if cost > limit.Capacity && limit.Capacity > 0 {
 		return limit.Capacity + 1
@@ -197,17 +194,18 @@ func (p *Policy) ask(ctx context.Context, requests []limiter.Request, d *Decisio
 	if requests[0].Quantity != 0 {
 		return p.several.AllowAll(ctx, requests...)
 	}
-	rows := make([]limiter.Row, len(requests)) // AllowAll takes no requests for nothing
+	rows := make([]limiter.Row, len(requests)) // AllowAll accepts no requests for 0 tokens
 	for i := range requests {
 		rows[i] = requests[i]
 	}
 	return p.several.PeekAll(ctx, rows...)
 }
 
-// resultKey is the key of a Result in a context, or of Results.
+// resultKey is the key in a context of a Result, or of Results if there are further limits.
 type resultKey struct{}
 
-// ResultsFrom returns the Results on the tokens that Begin put there last: on the policy's own first.
+// ResultsFrom returns the Results on the tokens that the innermost policy has put into a context. The first Result is
+// on the tokens of its own funnel.
 func ResultsFrom(ctx context.Context) limiter.Results {
 	switch found := ctx.Value(resultKey{}).(type) {
 	case limiter.Result:
@@ -218,7 +216,7 @@ func ResultsFrom(ctx context.Context) limiter.Results {
 	return nil
 }
 
-// ResultFrom returns the first of them, and whether there is one.
+// ResultFrom returns the first Result of ResultsFrom, and whether there is one.
 func ResultFrom(ctx context.Context) (result limiter.Result, ok bool) {
 	switch found := ctx.Value(resultKey{}).(type) {
 	case limiter.Result:

@@ -1,6 +1,6 @@
-// Within its range each script decides, replies and stores what the contract says, to the nanosecond. Beyond it,
-// take.lua leaves the call to the complete script, and that says so and names the module. The fuzzer of test/model has
-// calls of several funnels, slots and odd words.
+// Within its range, each script decides, replies and stores as the contract says, to the nanosecond. Beyond its range,
+// take.lua leaves the call to the complete script, and the complete script replies an error that names the module. The
+// fuzzer of test/model makes calls of several funnels, of slots and with odd words.
 
 package redis_test
 
@@ -38,7 +38,7 @@ type scriptCall struct {
 	now   int64
 }
 
-// What scripts do not decide.
+// The outcomes of calls that scripts do not decide.
 const left, beyond = "left to the complete script", "beyond the script"
 
 func TestScriptAgreesWithTheContract(t *testing.T) {
@@ -134,7 +134,7 @@ func (c *scriptCall) store() []string {
 	return []string{"ping"}
 }
 
-// numbers are the capacity, count, period and quantity, and the max wait, if all words are sound.
+// numbers returns the capacity, count, period and quantity, and the max wait, if all words are valid.
 func (c *scriptCall) numbers() (numbers [5]int64, sound bool) {
 	for i, word := range c.words[1:] {
 		number, valid := contract.Integer(int64(1-i/3), word) // the quantity may be 0
@@ -149,7 +149,7 @@ func (c *scriptCall) numbers() (numbers [5]int64, sound bool) {
 	return numbers, true
 }
 
-// takeCall is the call for take.lua, or nil if the client does not make it.
+// takeCall returns the call for take.lua, or nil if the client does not make one.
 func (c *scriptCall) takeCall() *redis.TakeCall {
 	n, sound := c.numbers()
 	if !sound {
@@ -159,7 +159,7 @@ func (c *scriptCall) takeCall() *redis.TakeCall {
 	return redis.NewTakeCall(operation, n[0], n[1], n[2], n[3], n[4])
 }
 
-// readTake makes the command's reply of one of take.lua, or nil if it decides nothing.
+// readTake converts a reply of take.lua to the reply of the command, or returns nil if take.lua decides nothing.
 func (c *scriptCall) readTake(take *redis.TakeCall, reply any) any {
 	if reply == nil {
 		return nil
@@ -185,7 +185,7 @@ func (c *scriptCall) readTake(take *redis.TakeCall, reply any) any {
 	return ofScript(whole)
 }
 
-// expect is what the contract says: the reply, and then value and expiry of the key. It names the outcome.
+// expect returns the reply, value and expiry that the contract says, and the name of the outcome.
 func (c *scriptCall) expect(isComplete bool, got any, wallClock int64) (want []any, name string) {
 	outcome := contract.Run(contract.Default, append([]string{c.Name}, c.words...), c.now,
 		func(string) contract.Value { return c.value })
@@ -233,7 +233,7 @@ func (c *scriptCall) isBeyond() bool {
 	return count > maxTokens && period >= days104 || isLarge(capacity) || c.Operation != "take" && isLarge(quantity)
 }
 
-// ofScript is a reply as the script makes it: integers of more than 15 digits are strings.
+// ofScript returns a reply in the form of the script: integers of more than 15 digits are strings.
 func ofScript(reply any) any {
 	if row, is := reply.([]any); is {
 		for i := range row {

@@ -9,13 +9,14 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// moduleRetryAfter is how long the module's commands are not sent after the server did not know
-// or denied one.
+// moduleRetryAfter is the time for which the module's commands are not sent if the server did not know or denied one.
 const moduleRetryAfter = time.Minute
 
-// Ask asks for the decision on a call. An error without a class of package backend says that no answer came.
+// Ask asks the server to decide a call. The error is an error of package backend if an answer came, and any other error
+// if no answer came.
 //
-// If a quota's period has ended by the clock of the server, that clock tells which period runs, and Ask asks once more.
+// If the period of a quota has ended by the clock of the server, Ask asks once more for the period that runs by that
+// clock.
 func (s *Server) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	reply, err := s.askEither(ctx, c, s.wall())
 	if at, ended := endedAt(err); ended {
@@ -24,11 +25,11 @@ func (s *Server) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error
 	if s.cluster != nil && IsAnswered(err) {
 		s.answered.Store(true)
 	}
-	reply.Sent = true // perhaps: send sends nothing if ctx is done, and does not say so
+	reply.Sent = true // to be on the safe side: if ctx is done, send sends nothing, and does not say so
 	return reply, classify(c, err)
 }
 
-// askAgain asks for the periods that run at an instant, unless a quota has none then.
+// askAgain asks for the periods that run at an instant. If a quota has no period then, it does not ask.
 func (s *Server) askAgain(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
 	source := backend.Module
 	if s.asksScript() {
@@ -47,8 +48,8 @@ func (s *Server) Reset(ctx context.Context, key string) error {
 	return classify(&backend.Call{Rows: []backend.Row{{Key: key}}}, err)
 }
 
-// askEither asks by the module's command, and if the server does not know or denies it, by the script. If both
-// are denied, the error is about the module's command. At tells the periods of quotas.
+// askEither sends the module's command, and if the server does not know or denies it, the script. If both are denied,
+// the error is about the module's command. Quotas get the periods that run at the instant at.
 func (s *Server) askEither(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
 	if s.asksScript() {
 		return s.askScript(ctx, c, at)
@@ -65,7 +66,7 @@ func (s *Server) askEither(ctx context.Context, c *backend.Call, at time.Time) (
 	return byScript, scriptErr
 }
 
-// asksScript reports whether the module's commands are not sent.
+// asksScript reports whether calls go to the script.
 func (s *Server) asksScript() bool {
 	return s.only == backend.Script || s.only == "" && s.now() < time.Duration(s.moduleFrom.Load())
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A cluster is a client that keeps which node has which keys, as *redis.ClusterClient does.
+// A cluster is a client that knows which node has which keys, as *redis.ClusterClient does.
 type cluster interface {
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 	ReloadState(ctx context.Context)
@@ -16,7 +16,8 @@ type cluster interface {
 // IsCluster reports whether the client is one of a cluster.
 func (s *Server) IsCluster() bool { return s.cluster != nil }
 
-// Node returns the address of the node of a cluster that has a key, or "" if the client does not know. It asks nobody.
+// Node returns the address of the node that has a key, or "" if there is no cluster or the client does not know the
+// node. It sends nothing.
 func (s *Server) Node(key string) string {
 	if s.cluster == nil || !s.answered.Load() {
 		return ""
@@ -28,8 +29,8 @@ func (s *Server) Node(key string) string {
 	return node.Options().Addr
 }
 
-// reload has the client of a cluster ask which node has which keys, because one has not answered and may have failed
-// over. It does so at most twice a second, and no caller waits. Go-redis itself asks once a minute, and after a
+// reload makes the client of a cluster ask which node has which keys, because a node that does not answer may have
+// failed over. It does so at most twice a second, in the background. Go-redis itself asks once a minute, and after a
 // redirection.
 func (s *Server) reload(ctx context.Context) {
 	from, now := s.reloadFrom.Load(), s.now()

@@ -19,8 +19,8 @@ var badCallWords = []string{"capacity", "count", "period", "quantity", "max_wait
 // badCallCodes are the other codes of such errors.
 var badCallCodes = []string{"WRONGTYPE", "CROSSSLOT", "ENDED"}
 
-// classify names the keys in an error that the server has replied, and says whether the call is wrong. An error
-// without a reply stays as it is.
+// classify adds the keys of the call to an error that the server has replied, and makes it an error of package backend.
+// An error without a reply stays as it is.
 func classify(c *backend.Call, err error) error {
 	switch {
 	case err == nil, !isReply(err):
@@ -31,9 +31,9 @@ func classify(c *backend.Call, err error) error {
 	return backend.Unavailable(c.Wrap(err))
 }
 
-// isBadCall reports whether the call itself is wrong, and any server would reply an error. The code
-// of an error reply is its first word. Everything else counts as a failure of Redis. The code alone
-// cannot decide: script and proxy errors also begin with ERR.
+// isBadCall reports whether the call itself is wrong, so that any server would reply an error. The code of an error
+// reply is its first word. The code alone cannot decide, because errors of scripts and proxies also begin with ERR.
+// Every other error counts as a failure of Redis.
 func isBadCall(err error) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
@@ -46,7 +46,7 @@ func isBadCall(err error) bool {
 
 // endedAt returns the server's clock from the error that a quota's period has ended.
 func endedAt(err error) (at time.Time, ended bool) {
-	if err == nil { // what follows allocates
+	if err == nil { // the rest allocates
 		return time.Time{}, false
 	}
 	var reply redis.Error
@@ -63,24 +63,24 @@ func IsCrossSlot(err error) bool {
 	return errors.Is(err, backend.ErrInvalid) && strings.Contains(err.Error(), ": CROSSSLOT ")
 }
 
-// IsAnswered reports whether the server has replied to a call with that error, or with none.
+// IsAnswered reports whether err is nil or a reply of the server: then the server has answered the call.
 func IsAnswered(err error) bool { return err == nil || isReply(err) }
 
-// errUnreadable is the error of a reply that is not one of ours.
+// errUnreadable is in the error of a reply that no command of ours makes.
 var errUnreadable = errors.New("unexpected reply")
 
-// isReply reports whether an error is a reply of the server, or says that one is not readable.
+// isReply reports whether an error is an error reply of the server, or says that a reply is not readable.
 func isReply(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) || errors.Is(err, errUnreadable)
 }
 
-// isMissing reports whether the server does not know the command. It says that in words only,
-// which are the same in all servers.
+// isMissing reports whether the server does not know the command. There is no code for that, but all servers use the
+// same words.
 func isMissing(err error) bool { return err != nil && redis.HasErrorPrefix(err, "unknown command") }
 
-// isCommandDenied reports whether the user may not call the command. A key that the user may not
-// access says nothing about the command: for that, too, servers have words only.
+// isCommandDenied reports whether the user may not call the command. The words tell this error from the error for a key
+// that the user may not access: both have the same code.
 func isCommandDenied(err error) bool {
 	return redis.IsPermissionError(err) && strings.Contains(err.Error(), "permissions to run")
 }

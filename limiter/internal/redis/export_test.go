@@ -1,4 +1,4 @@
-// What the tests see of the package beyond its exported names.
+// Tests use these names beside the exported names of the package.
 
 package redis
 
@@ -16,7 +16,7 @@ var (
 	TakeScript = takeText
 )
 
-// WithClock is a script that takes the server's time from two keys, before the others.
+// WithClock returns a script that reads the server's time from its first two keys.
 func WithClock(script string) string {
 	const clock = "local clock = {table.remove(KEYS, 1), table.remove(KEYS, 1)}\n"
 	return clock + strings.ReplaceAll(script, "redis.call('TIME')", "clock")
@@ -44,7 +44,7 @@ func NewTakeCall(operation call.Operation, capacity, count, period, quantity, ma
 	return &TakeCall{c}
 }
 
-// Words are those behind the keys.
+// Words returns the arguments after the keys.
 func (c *TakeCall) Words() []any { return takeScriptArgs(c.call)[4:] }
 
 // Read returns the decision on the funnel, or decided false if the complete script has to decide.

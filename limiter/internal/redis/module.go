@@ -9,7 +9,7 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// askModule asks by the module's command: the rows, and behind them max_wait or tat.
+// askModule sends the module's command: its name, the rows, and then max_wait or tat.
 func (s *Server) askModule(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
 	args := append(make([]any, 0, 2+5*len(c.Rows)), commandNames[c.Operation])
 	for i := range c.Rows {

@@ -1,9 +1,9 @@
-// Package redis is the backend that asks Redis or Valkey: by the commands of the module funnel, or by a script if the
-// server lacks or denies them. Both keep the same value under the same key, so nodes may differ.
+// Package redis has the backend that asks Redis or Valkey. It sends the commands of the module funnel, or a script if
+// the server lacks or denies them. Both store the same value under the same key, so nodes may differ.
 //
 // Each call (ask.go) is one command (send.go): a command of the module (module.go), or EVALSHA of a script (script.go).
-// A short script, take.lua, serves Reserve, Take and Peek of one funnel (take.go), and leaves most of the reply to
-// package gcra. All other calls go to the complete script.
+// A short script, take.lua, serves Reserve, Take and Peek of one funnel (take.go); package gcra computes most of its
+// reply. All other calls go to the complete script.
 package redis
 
 import (
@@ -22,27 +22,27 @@ type Client interface {
 // A Server is Redis. Make one with [New].
 type Server struct {
 	client   Client
-	cluster  cluster // the client, or nil if it is not one of a cluster
+	cluster  cluster // the client, or nil if it is not the client of a cluster
 	only     string  // backend.Module or backend.Script, or empty for both
 	complete script
 
 	now           func() time.Duration // since the Limiter was made
-	wall          func() time.Time     // which tells the periods of quotas
-	moduleFrom    atomic.Int64         // when the module's commands are sent again, by that clock
+	wall          func() time.Time     // tells which period of a quota runs
+	moduleFrom    atomic.Int64         // when the module's commands are sent again, by now
 	lacksReadOnly atomic.Bool          // the server lacks EVALSHA_RO, as Redis 6.2 does
-	answered      atomic.Bool          // so the client of a cluster knows its nodes
-	reloadFrom    atomic.Int64         // when the nodes of a cluster may be asked for again, by that clock
+	answered      atomic.Bool          // a server has answered, so the client of a cluster knows its nodes
+	reloadFrom    atomic.Int64         // when reload may ask again, by now
 }
 
-// New returns a backend that uses client. It asks by the module or the script only, if only is [backend.Module] or
-// [backend.Script], and otherwise by both. Complete is the text of the complete script, now a monotonic clock, and wall
-// the clock that tells the periods of quotas.
+// New returns a backend that sends commands by client. If only is [backend.Module] or [backend.Script], it sends only
+// commands of the module or only scripts, and otherwise both. Complete is the text of the complete script, now is a
+// monotonic clock, and wall is the clock that tells which period of a quota runs.
 func New(client Client, only, complete string, now func() time.Duration, wall func() time.Time) *Server {
 	ofCluster, _ := client.(cluster)
 	return &Server{client: client, cluster: ofCluster, only: only, complete: newScript(complete), now: now, wall: wall}
 }
 
-// A script as it is sent. Strings that become any would be allocated for each call.
+// A script has its text and its hash as any: to convert a string for each call would allocate memory.
 type script struct{ text, hash any }
 
 func newScript(text string) script { return script{text, redis.NewScript(text).Hash()} }

@@ -11,8 +11,8 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// read reads a reply of the module or of the complete script: limited, wait, the rows, and for
-// CL.TAKE how many tokens were taken. Later versions may add elements to replies and rows.
+// read reads a reply of the module or of the complete script: limited, wait, the rows, and for CL.TAKE the number of
+// tokens that were taken. Later versions may add elements to replies and rows.
 func read(c *backend.Call, reply any, source string) (backend.Reply, error) {
 	elements, _ := reply.([]any)
 	result := backend.Reply{Source: source}
@@ -28,7 +28,7 @@ func read(c *backend.Call, reply any, source string) (backend.Reply, error) {
 }
 
 // readRows reads the rows of a reply. If a new holder has a slot already, go-redis has repeated a call that had
-// succeeded: no row limits it.
+// succeeded: the call counts as allowed.
 func readRows(c *backend.Call, reply any, result *backend.Reply) bool {
 	elements, _ := reply.([]any)
 	if len(elements) != len(c.Rows) {
@@ -67,7 +67,7 @@ func readRows(c *backend.Call, reply any, result *backend.Reply) bool {
 	return true
 }
 
-// readState reads what rows of all kinds have: limited, limit, remaining, wait and reset_after.
+// readState reads the elements of rows of all kinds: limited, limit, remaining, wait and reset_after.
 func readState(words []any, row *backend.RowReply) bool {
 	limited, ok1 := integerOf(words[0])
 	_, ok2 := integerOf(words[1])
@@ -86,7 +86,7 @@ func readReceipt(asked *backend.Row, word any, row *backend.RowReply) bool {
 	return ok && receipt >= 0 && (row.Wait >= 0 || asked.NeverFits())
 }
 
-// readUntil reads the last element of a quota's row: when the period ends in which the call was counted.
+// readUntil reads the last element of a quota's row: the end of the period in which the call was counted.
 func readUntil(asked *backend.Row, word any, row *backend.RowReply) bool {
 	until, ok := nanosecondsOf(word)
 	row.Receipt = until

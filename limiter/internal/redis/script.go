@@ -7,7 +7,7 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// askScript asks by take.lua if it can decide the call, and otherwise by the complete script.
+// askScript sends take.lua if that can decide the call, and otherwise the complete script.
 func (s *Server) askScript(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
 	if decision, decided, err := s.askTake(ctx, c); decided || err != nil {
 		return decision, err

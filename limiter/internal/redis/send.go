@@ -9,8 +9,8 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// send sends a command, and waits for the reply even if the client
-// pipelines and returns at once. It sends nothing for a caller who has given up.
+// send sends a command, and waits for the reply even if the client pipelines and returns at once. It sends nothing if
+// ctx is done.
 func (s *Server) send(ctx context.Context, command redis.Cmder) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -25,23 +25,23 @@ func (s *Server) send(ctx context.Context, command redis.Cmder) error {
 	return err
 }
 
-// sendable returns the command for a call as it is sent.
+// sendable returns the command of a call in the form in which it is sent.
 func sendable(c *backend.Call, command *redis.Cmd) redis.Cmder {
 	if c.IsRepeatable() {
 		return command
 	}
-	return once{command}
+	return unrepeated{command}
 }
 
-// once is a command that go-redis does not repeat, neither after a lost answer nor after a reply
-// such as LOADING. Go-redis follows MOVED and ASK, and asks another node after READONLY: none of
-// these was executed. Hooks of go-redis see another type than *redis.Cmd.
-type once struct{ *redis.Cmd }
+// unrepeated is a command that go-redis does not repeat, neither after a lost answer nor after a reply such as LOADING.
+// Go-redis still follows MOVED and ASK, and asks another node after READONLY: a node that replies so has not executed
+// the command. Hooks of go-redis get this type instead of *redis.Cmd.
+type unrepeated struct{ *redis.Cmd }
 
 // NoRetry tells go-redis not to repeat the command.
-func (once) NoRetry() bool { return true }
+func (unrepeated) NoRetry() bool { return true }
 
-// run runs a script by its hash, or by its text if the server lacks it. The first two arguments are left to it.
+// run runs a script by its hash, or by its text if the server lacks it. It fills in the first two arguments.
 func (s *Server) run(ctx context.Context, c *backend.Call, script *script, args []any) (any, error) {
 	reply, err := s.eval(ctx, c, "evalsha", script.hash, args)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -50,7 +50,7 @@ func (s *Server) run(ctx context.Context, c *backend.Call, script *script, args 
 	return reply, err
 }
 
-// eval sends EVALSHA or EVAL. A peek goes by the form of these that only reads, for replicas.
+// eval sends EVALSHA or EVAL. For a peek it sends EVALSHA_RO or EVAL_RO, which replicas execute, too.
 func (s *Server) eval(ctx context.Context, c *backend.Call, name string, script any, args []any) (any, error) {
 	readsOnly := c.Operation == call.Peek && !s.lacksReadOnly.Load()
 	args[0], args[1] = name, script

@@ -15,8 +15,8 @@ import (
 
 // take.lua computes in doubles, and writes no more than 14 digits of a number.
 const (
-	maxSpan = 4_500_000_000_000_000 // nanoseconds, which spans stay below
-	maxTake = 1_000_000_000         // tokens of Take
+	maxSpan = 4_500_000_000_000_000 // nanoseconds; all spans are shorter
+	maxTake = 1_000_000_000         // tokens of one Take
 )
 
 //go:embed take.lua
@@ -24,7 +24,7 @@ var takeText string
 
 var takeScript = newScript(takeText)
 
-// askTake asks by take.lua, and not only for Take. Decided is false if the complete script has to decide.
+// askTake sends take.lua, which also decides Reserve and Peek. Decided is false if the complete script has to decide.
 func (s *Server) askTake(ctx context.Context, c *backend.Call) (decision backend.Reply, decided bool, err error) {
 	if !fitsTakeScript(c) {
 		return backend.Reply{}, false, nil
@@ -36,8 +36,7 @@ func (s *Server) askTake(ctx context.Context, c *backend.Call) (decision backend
 	return readTakeScript(c, reply)
 }
 
-// fitsTakeScript reports whether take.lua can decide the call: it is for tokens of one funnel,
-// or peeks at it.
+// fitsTakeScript reports whether take.lua can decide the call: Reserve, Take or Peek of one funnel.
 func fitsTakeScript(c *backend.Call) bool {
 	row := &c.Rows[0]
 	isTooMuch := c.Operation == call.Take && row.Quantity > maxTake
@@ -45,8 +44,8 @@ func fitsTakeScript(c *backend.Call) bool {
 	return isOneFunnel && !c.Accounts() && !isTooMuch && row.Words.Rate.Tolerance() < maxSpan
 }
 
-// takeScriptArgs are the arguments of EVAL with take.lua; the first two are left to the caller.
-// Ceiling is the highest level after the call; -1 has the script only tell the level.
+// takeScriptArgs returns the arguments of EVAL with take.lua; run fills in the first two. Ceiling is the highest level
+// that the call may reach. With -1, the script only tells the level.
 func takeScriptArgs(c *backend.Call) []any {
 	row := &c.Rows[0]
 	ceiling, increment := row.Words.Rate.Tolerance(), row.Tokens.Increment()
@@ -64,9 +63,9 @@ func takeScriptArgs(c *backend.Call) []any {
 	return append(args, ceiling, increment)
 }
 
-// readTakeScript reads a reply of take.lua. Package gcra decides from the level that the reply
-// tells, at the instant 0. Decided is false if the complete script has to decide: the reply is
-// nil, or take.lua took nothing although package gcra would, because takeScriptArgs has cut the max wait.
+// readTakeScript reads a reply of take.lua. Package gcra decides from the level that the reply tells, at the instant 0.
+// Decided is false if the complete script has to decide, because the reply is nil, or because take.lua took nothing and
+// package gcra would take tokens: takeScriptArgs has cut the max wait.
 func readTakeScript(c *backend.Call, reply any) (decision backend.Reply, decided bool, err error) {
 	if reply == nil {
 		return backend.Reply{}, false, nil
@@ -87,9 +86,9 @@ func readTakeScript(c *backend.Call, reply any) (decision backend.Reply, decided
 	return decision, took == takes, nil
 }
 
-// parseTakeReply reads the level before the call. If the script took nothing, that is the reply.
-// Otherwise the reply is the new TAT, of 19 digits; the server's clock, 10 digits of seconds and
-// then its microseconds; and behind a space, for Take, how many tokens it took.
+// parseTakeReply reads the level before the call. If the script took nothing, the reply is the level. Otherwise the
+// reply is the new TAT, of 19 digits; the server's clock, 10 digits of seconds and then microseconds; and for Take,
+// after a space, the number of tokens that it took.
 func parseTakeReply(row *backend.Row, reply any, level *int64) (receipt, times int64, ok bool) {
 	text, took := reply.(string)
 	if !took {

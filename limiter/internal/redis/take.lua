@@ -1,17 +1,16 @@
--- Takes tokens of one funnel for package limiter, which has read and checked the limit, and
--- computes the reply: little is left to do, at half of what funnels.lua costs.
+-- Takes tokens of one funnel for package limiter. Package limiter has checked the limit, and computes the reply, so
+-- this script costs half as much as funnels.lua.
 --
 --   EVAL script 1 key ceiling increment [most]
 --
--- Spans are nanoseconds. The script takes the increment, or up to most of them, as long as
--- the level, which is how long the funnel takes to drain, stays within the ceiling. It
--- replies the level if it took nothing; otherwise the new TAT, of 19 digits, then the
--- seconds of the clock, of 10, then its microseconds, and, with most, how many it took. It
--- replies nothing where a double of Lua is not exact, or the key holds something else: the
--- complete script decides these.
+-- Spans are nanoseconds. The level is the time in which the funnel drains. The script takes one increment, or with most
+-- as many as fit up to most, if the level then is at most the ceiling. If it took nothing, it replies the level.
+-- Otherwise it replies the new TAT (19 digits), the seconds of the clock (10 digits), the microseconds of the clock,
+-- and, with most, a space and how many increments it took. It replies nothing if a double of Lua is not exact, or if
+-- the key holds something else: the complete script decides these calls.
 local time, tat = redis.call('TIME'), redis.pcall('GET', KEYS[1])
 local seconds, nanoseconds, level = time[1] + 0, time[2] * 1000, 0
--- Of instants, those from 2001 to 2255 have 19 digits and begin with 1 to 8.
+-- Instants from 2001 to 2255 have 19 digits, of which the first is 1 to 8.
 if seconds < 1000000000 or seconds >= 9000000000 then return end
 if tat then
     if type(tat) ~= 'string' or #tat ~= 19 or not tat:find('^[1-8]%d*$') then return end

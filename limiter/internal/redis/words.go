@@ -8,7 +8,7 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// commandNames are the commands of the module. Strings that become any are allocated.
+// commandNames are the commands of the module, as any: to convert a string for each call would allocate memory.
 var commandNames = [...]any{
 	call.Reserve: "cl.reserve",
 	call.Take:    "cl.take",
@@ -29,7 +29,7 @@ var operationNames = [...]any{
 // NameOf returns the name of an operation in the complete script.
 func NameOf(operation call.Operation) string { return operationNames[operation].(string) }
 
-// appendWords appends the words of a row behind its key. At tells the period of a quota.
+// appendWords appends the words of a row that follow its key. A quota gets the period that runs at the instant at.
 func appendWords(args []any, row *backend.Row, at time.Time) []any {
 	switch row.Kind {
 	case call.Slots:
@@ -41,7 +41,7 @@ func appendWords(args []any, row *backend.Row, at time.Time) []any {
 	return append(args, row.Words.Limit, row.Words.Count, row.Words.Period, row.Quantity)
 }
 
-// appendLast appends the word behind the rows, if there is one.
+// appendLast appends the word after the rows, if there is one.
 func appendLast(args []any, c *backend.Call) []any {
 	switch {
 	case c.MaxWait > 0:

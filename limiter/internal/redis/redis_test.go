@@ -1,9 +1,15 @@
 package redis_test
 
 import (
+	"context"
+	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/contract"
@@ -16,12 +22,12 @@ type replyError string
 func (e replyError) Error() string { return string(e) }
 func (replyError) RedisError()     {}
 
-// By its first words an error tells whether the call is wrong or the server has failed. All errors of
-// the contract say that the call is wrong.
+// The first words of an error tell whether the call is wrong or the server has failed. All errors of the contract say
+// that the call is wrong.
 func TestFirstWordsOfErrors(t *testing.T) {
 	t.Parallel()
 	const oom = "-OOM command not allowed when used memory > 'maxmemory'."
-	errors := map[string]bool{
+	isBad := map[string]bool{
 		"ERR row 2: count must be an integer":                                                  true,
 		"CROSSSLOT Keys in request don't hash":                                                 true,
 		"ERR max number of clients reached":                                                    false,
@@ -38,10 +44,42 @@ func TestFirstWordsOfErrors(t *testing.T) {
 	}
 	for _, outcome := range slices.Concat(contract.Outcomes, contract.SlotsErrors, contract.QuotaErrors) {
 		if outcome[0] <= 'Z' { // an error
-			errors[outcome] = true
+			isBad[outcome] = true
 		}
 	}
-	for text, isBadCall := range errors {
+	for text, isBadCall := range isBad {
 		require.Equal(t, isBadCall, redis.IsBadCall(replyError(text)), text)
+	}
+}
+
+// A cluster answers each command with an error, and takes an hour to reload.
+type cluster struct {
+	err      error
+	reloaded atomic.Int64
+}
+
+func (c *cluster) Process(context.Context, goredis.Cmder) error { return c.err }
+func (c *cluster) ReloadState(context.Context)                  { c.reloaded.Add(1); time.Sleep(time.Hour) }
+func (c *cluster) MasterForKey(context.Context, string) (*goredis.Client, error) {
+	return nil, errors.New("it is not known")
+}
+
+// If ten calls in a second get no answer, the client reloads the nodes twice. No caller waits for that.
+func TestReload(t *testing.T) {
+	for err, reloaded := range map[error]int64{
+		errors.New("refused"): 2, context.DeadlineExceeded: 2, replyError("CLUSTERDOWN The cluster is down"): 0, goredis.Nil: 0,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			client, began := &cluster{err: err}, time.Now()
+			s := redis.New(client, "", "", func() time.Duration { return time.Since(began) }, time.Now)
+			for range 10 {
+				_ = s.Reset(t.Context(), "key")
+				time.Sleep(time.Second / 10)
+			}
+			require.Equal(t, time.Second, time.Since(began), "%v: a caller waits", err)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			require.Equal(t, reloaded, client.reloaded.Load(), err.Error())
+		})
 	}
 }

@@ -1,4 +1,4 @@
-// How many tokens a lease asks for, and when it asks ahead.
+// The parts of a lease: grants, the demand, the last reply, and how many tokens a lease asks for, and when.
 
 package lease
 
@@ -13,7 +13,121 @@ import (
 	"funnel/limiter"
 )
 
-// A noLimiter is for leases that are not asked. Its methods panic.
+// twoGrants returns 2 tokens until 5 and 3 tokens until 9.
+func twoGrants() grants {
+	g := grants{interval: 10}
+	g = g.with(2, 1000, 0, 5)
+	return g.with(3, 2000, 5, 9)
+}
+
+func TestGrantsEnd(t *testing.T) {
+	g := twoGrants()
+	for at, want := range map[time.Duration]int{0: 5, 5: 5, 6: 3, 9: 3, 10: 0} {
+		require.Equal(t, want, g.ahead(at), "at %d", at)
+	}
+	require.Len(t, g.all, 2)
+	g.take(0, 2)
+	g = g.with(1, 3000, 5, 20)
+	require.Len(t, g.all, 2, "a grant that is used up is left out")
+	g = g.with(1, 4000, 10, 20)
+	require.Len(t, g.all, 2, "a grant that has ended is left out")
+
+	huge := grants{interval: 1}
+	huge = huge.with(math.MaxInt, 1, 0, 1)
+	huge = huge.with(math.MaxInt, 1, 0, 1)
+	require.Equal(t, math.MaxInt, huge.ahead(0))
+}
+
+func TestRefillIsDue(t *testing.T) {
+	g := twoGrants()
+	r := refill{from: 2, early: 2, tokens: 4}
+	require.False(t, r.isDue(3, &g), "5 tokens are left at 5")
+	require.True(t, r.isDue(4, &g), "3 tokens are left at 6")
+	r.from = 5
+	require.False(t, r.isDue(4, &g), "it is too early to ask again")
+	require.False(t, (&refill{}).isDue(10, &g), "the zero refill never asks")
+}
+
+// A demand counts the tokens of this window and of the last one.
+func TestDemand(t *testing.T) {
+	const span = 10
+	var d demand
+	require.Zero(t, d.inSpan())
+	for _, call := range []struct {
+		at       time.Duration
+		quantity int
+		want     int // tokens in the span
+		why      string
+	}{
+		{1, 3, 3, "the first window"},
+		{9, 4, 7, "the same window"},
+		{10, 2, 7, "a window begins, and the last one has more"},
+		{19, 6, 8, "this one has more"},
+		{20, 1, 8, "the last one had 8"},
+		{29, 1, 8, "the 7 of the window before that are forgotten"},
+		{30, 1, 2, "the last one had 2"},
+		{40, 5, 5, "no call within the span: the last window does not count"},
+		{95, 1, 1, "a window begins with a call"},
+		{104, 2, 3, "and lasts from there"},
+		{105, 1, 3, "the last one had 3"},
+	} {
+		d.add(call.at, span, call.quantity)
+		require.Equal(t, call.want, d.inSpan(), "at %d: %s", call.at, call.why)
+		require.EqualValues(t, call.at, d.lastCall.Load())
+	}
+}
+
+func TestDemandDoesNotOverflow(t *testing.T) {
+	var d demand
+	for range 3 {
+		d.add(0, 10, math.MaxInt-1)
+		require.Positive(t, d.inSpan())
+	}
+}
+
+// A reply rejects calls for as long as Redis certainly would, and no longer than 5 seconds.
+func TestReplyRejects(t *testing.T) {
+	const sent, ms = time.Second, time.Millisecond
+	perTenth := limiter.Every(100 * ms).WithCapacity(10)
+	hourly := limiter.Every(time.Hour).WithCapacity(10)
+	// The funnel drains in 950 ms: 50 ms from now it holds 9 tokens, and one more fits.
+	gotLess := limiter.Result{Quantity: 2, Allowed: 1, ResetAfter: 950 * ms}
+	full := limiter.Result{Quantity: 2, ResetAfter: 10 * time.Hour}
+	gotAll := limiter.Result{Quantity: 1, Allowed: 1, ResetAfter: 950 * ms}
+	for _, c := range []struct {
+		name     string
+		reply    limiter.Result
+		limit    limiter.Limit
+		d        time.Duration
+		shared   bool
+		after    time.Duration // when a call comes, from when the replied call was sent
+		quantity int
+		want     time.Duration
+	}{
+		{"one token does not fit yet", gotLess, perTenth, time.Hour, false, 0, 1, 50 * ms},
+		{"it fits earlier by the time that has passed", gotLess, perTenth, time.Hour, false, 40 * ms, 1, 10 * ms},
+		{"ten tokens need an empty funnel", gotLess, perTenth, time.Hour, false, 0, 10, 950 * ms},
+		{"no longer than 5 s", full, hourly, time.Hour, false, 5 * time.Second, 10, 0},
+		{"shared: until half of the capacity has leaked", gotLess, perTenth, time.Hour, true, 40 * ms, 1, 460 * ms},
+		{"shared: until d is over", gotLess, perTenth, 200 * ms, true, 40 * ms, 1, 160 * ms},
+		{"shared: until the tokens fit, if that is later", gotLess, perTenth, 200 * ms, true, 40 * ms, 10, 910 * ms},
+		{"shared: no longer than 5 s", gotLess, hourly, time.Hour, true, 0, 1, 5 * time.Second},
+		{"shared: it is over", gotLess, perTenth, time.Hour, true, 500 * ms, 1, 0},
+		{"a call that got all rejects nothing", gotAll, perTenth, time.Hour, true, 0, 10, 0},
+		{"but with d of 0, what cannot fit", gotAll, perTenth, 0, false, 0, 10, 950 * ms},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			reply := newLastReply(c.reply, c.limit, c.limit.Period, sent)
+			require.LessOrEqual(t, reply.rejectedFor(sent, 10), time.Duration(0), "not before rejectOthers")
+			reply.rejectOthers(c.d, c.shared)
+			require.Equal(t, c.want, max(0, reply.rejectedFor(sent+c.after, c.quantity)))
+			reply.rejectNone()
+			require.LessOrEqual(t, reply.rejectedFor(sent, 10), time.Duration(0), "not after rejectNone")
+		})
+	}
+}
+
+// A noLimiter panics: it is for leases that must not ask.
 type noLimiter struct{ Limiter }
 
 // newLease returns a lease of one key, whose Limiter must not be asked.
@@ -117,7 +231,7 @@ func TestRefill(t *testing.T) {
 	}
 }
 
-// Callers who came during a call are served before callers who see its tokens only later.
+// Callers who came during a call are served first: callers who came later do not see its tokens yet.
 func TestReceiveServesTheQueue(t *testing.T) {
 	l := newLease(t, limiter.Every(time.Second).WithCapacity(100), time.Minute)
 	l.queue = waitersFor(1, 2, 1) // the second one does not fit
