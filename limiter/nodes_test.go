@@ -182,6 +182,10 @@ func testStepsOnSeveralNodes(t *testing.T, s *spread, source limiter.Option) {
 	require.NoError(t, s.direct.Del(t.Context(), s.slots).Err())
 	got := tryAcquire(t, l, s.slots, twoFor1h, s.requests(0, 1, 1)...)
 	require.Equal(t, "limited 0 0, ok 0 6, ok 0 14", describe(got.Requests...), "no tokens of an overfull funnel")
+	rows[1] = s.requests(0, 1, 1)[0]
+	results, err = l.PeekAll(t.Context(), rows[1:]...)
+	require.NoError(t, err)
+	require.Equal(t, "limited 0 0, ok 0 6, ok 0 14", describe(results...), "a peek at no tokens of an overfull funnel")
 
 	before := s.states(t)
 	wrong := s.requests(1, 1, 1)

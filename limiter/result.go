@@ -118,7 +118,7 @@ func (q *query) isOK(result *Result, reply *backend.Reply, row *backend.RowReply
 	switch {
 	case q.Accounts():
 		return !reply.Refused
-	case result.Quantity == 0 && row.Wait >= 0 && (len(q.Rows) == 1 && !q.IsPart || q.Operation == call.Peek):
+	case result.Quantity == 0 && row.Wait >= 0 && len(q.Rows) == 1 && !q.IsPart:
 		return true
 	case q.Operation == call.Take:
 		return result.Allowed > 0
