@@ -3,6 +3,7 @@ package limiter
 import (
 	"cmp"
 	"context"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -124,20 +125,41 @@ func (l *Limiter) decideParts(ctx context.Context, operation call.Operation, par
 	return l.askInOrder(ctx, parts)
 }
 
+// looks is how often a caller looks whether a part has come free that limited its call for long.
+const looks = 2
+
 // askInOrder asks for a call once more, part by part. Two callers that each hold what the other one needs have refused
 // each other, with waits that mean nothing once both have given back; of two that ask in one order, one comes first.
+//
+// A part may still limit the call because another caller has yet to give back. If the wait is long, this caller looks
+// soon after, and holds nothing meanwhile. If callers refuse each other, the last one to look finds its tokens free.
 func (l *Limiter) askInOrder(ctx context.Context, parts []*part) error {
+	refusing, isFinal := l.askEach(ctx, parts)
+	for look := 0; look < looks && !isFinal && refusing.limitsForLong(); look++ {
+		if sleep(ctx, 2*time.Millisecond+rand.N(4*time.Millisecond)) != nil {
+			break
+		}
+		if _, fits := l.peek(ctx, refusing); fits {
+			refusing, isFinal = l.askEach(ctx, parts)
+		}
+	}
+	return failureOf(parts)
+}
+
+// askEach asks for one part after the other. If one refuses the call, those before it give back. IsFinal is true if the
+// call was allowed, or must not be asked again.
+func (l *Limiter) askEach(ctx context.Context, parts []*part) (refusing *part, isFinal bool) {
 	for _, p := range parts {
 		p.neverAsked()
 	}
 	for i, p := range parts {
 		l.askParts(ctx, parts[i:i+1])
 		if p.refused() {
-			l.giveBack(ctx, parts[:i])
-			return p.err
+			isOver := l.giveBack(ctx, parts[:i])
+			return p, !isOver || slices.ContainsFunc(parts, (*part).isFinal)
 		}
 	}
-	return nil
+	return nil, true
 }
 
 // askParts asks for all parts at once, and fills in their results.
@@ -158,16 +180,22 @@ func (l *Limiter) peekParts(ctx context.Context, parts []*part) *sync.WaitGroup 
 	var group sync.WaitGroup
 	for _, p := range parts {
 		group.Go(func() {
-			peek := query{Call: p.Call, results: slices.Clone(p.results)}
-			peek.Operation, peek.Lost = call.Peek, nil
-			_, _ = l.ask(ctx, l.backend, &peek)
-			for i, seen := range peek.results {
+			results, _ := l.peek(ctx, p)
+			for i, seen := range results {
 				result := &p.results[i]
 				result.Remaining, result.ResetAfter, result.Source = seen.Remaining, seen.ResetAfter, seen.Source
 			}
 		})
 	}
 	return &group
+}
+
+// peek answers as the part would, and takes nothing.
+func (l *Limiter) peek(ctx context.Context, p *part) (results []Result, fits bool) {
+	peek := query{Call: p.Call, results: slices.Clone(p.results)}
+	peek.Operation, peek.Lost = call.Peek, nil
+	reply, err := l.ask(ctx, l.backend, &peek)
+	return peek.results, err == nil && !reply.Limited
 }
 
 // refused reports whether the part has been asked, and does not allow the call.
@@ -181,6 +209,12 @@ func (p *part) took() bool { return p.asked && p.err == nil && !p.reply.Limited 
 func (p *part) isFinal() bool {
 	never := func(r Result) bool { return r.RetryAfter == NoRetry }
 	return p.asked && (p.err != nil || p.reply.Cause != nil || slices.ContainsFunc(p.results, never))
+}
+
+// limitsForLong reports whether the part lacks tokens for more than a second. The wait for a slot says little: slots are
+// mostly released before they end.
+func (p *part) limitsForLong() bool {
+	return slices.ContainsFunc(p.results, func(r Result) bool { return r.Slots.Max == 0 && r.RetryAfter > time.Second })
 }
 
 // neverAsked makes the rows of a part not limit the call.

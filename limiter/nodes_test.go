@@ -133,10 +133,10 @@ func testStepsOnSeveralNodes(t *testing.T, s *spread, source limiter.Option) {
 	}{
 		{"more than the capacity", l, 2, 16, 1, 1, "ok 0 2, limited 0 15, ok 0 10, ok 0 15", 3}, // the others are peeked at
 		{"all fits", l, 2, 5, 3, 0, "ok 1 1, ok 5 10, ok 3 7, ok 0 15", 3},
-		{"too many for the funnel", l, 2, 11, 3, 1, "ok 0 1, limited 0 10, ok 0 7, ok 0 15", 12},
-		{"too many for the quota", l, 2, 1, 8, 1, "ok 0 1, ok 0 10, limited 0 7, ok 0 15", 8},
+		{"too many for the funnel", l, 2, 11, 3, 1, "ok 0 1, limited 0 10, ok 0 7, ok 0 15", 14},
+		{"too many for the quota", l, 2, 1, 8, 1, "ok 0 1, ok 0 10, limited 0 7, ok 0 15", 10},
 		{"too few slots", l, 1, 1, 1, 1, "limited 0 0, ok 0 10, ok 0 7, ok 0 15", 12},
-		{"the funnel again", l, 2, 11, 1, 1, "ok 0 1, limited 0 10, ok 0 7, ok 0 15", 14},
+		{"the funnel again", l, 2, 11, 1, 1, "ok 0 1, limited 0 10, ok 0 7, ok 0 15", 16},
 		{"and again", l, 2, 11, 1, 1, "ok 0 1, limited 0 10, ok 0 7, ok 0 15", 3}, // the funnel is asked first
 		{"two of three limit", another, 1, 11, 1, 1, "", 9},                       // the first in the order of the hash tags
 		{"a client learns", learner, 2, 10, 1, 1, "ok 1 0, ok 10 0, ok 1 6, ok 1 14", 4},
@@ -249,9 +249,13 @@ func testOneNodeFails(t *testing.T, s *spread, source limiter.Option) {
 			require.Equal(t, before, s.states(t), c.policy)
 		}
 		before = s.states(t)
+		client.sent.Store(0)
 		results, _ = l.AllowAll(t.Context(), s.requests(5, 10, 1)...)
 		require.Equal(t, c.wants, describe(results...), c.policy)
 		require.Equal(t, before, s.states(t), c.policy)
+		if c.sent == 1 {
+			require.Equal(t, c.sent, client.sent.Load(), "%v: what a policy has allowed is not asked again", c.policy)
+		}
 	}
 }
 
@@ -288,40 +292,46 @@ func testLostAnswer(t *testing.T, s *spread, source limiter.Option) {
 	require.Equal(t, 2, asked, "a refund in the background would end the slot of a second asking, too")
 }
 
-// Two callers each hold what the other one needs, and refuse each other. Once both have given back, one is allowed.
+// Two callers refuse each other. Once both have given back, one is allowed. The commands are sent in an order; the
+// commands after it wait until it has ended.
 func testContestedCalls(t *testing.T, s *spread, source limiter.Option) {
-	var callers, take, limit, giveBack sync.WaitGroup // the last three are what both callers see before the next step
-	take.Add(2)
-	limit.Add(2)
-	giveBack.Add(2)
-	requests, limited := []limiter.Request{{s.funnel, fifteenPerDay, 10}, {s.also, fifteenPerDay, 10}}, [2]bool{}
-	for i, request := range requests {
-		allow(t, limiter.New(s.direct, source), request.Key+"x", fifteenPerDay) // the node has the script
-		var asked sync.Map                                                      // keys
-		client := &gated{ClusterClient: s.Client(t), gate: func(command string, send func() error) error {
-			_, again := asked.LoadOrStore(strings.Contains(command, request.Key), true)
-			switch isRefund, isOwn := strings.Contains(command, "refund"), strings.Contains(command, request.Key); {
-			case isRefund:
-				limit.Wait()
-				defer giveBack.Done()
-			case again:
-				giveBack.Wait()
-			case isOwn:
-				defer take.Done()
-			default:
-				take.Wait()
-				defer limit.Done()
-			}
-			return send()
-		}}
-		callers.Go(func() {
-			results, err := limiter.New(client, source).AllowAll(context.Background(), requests...)
-			limited[i] = results.Limited()
-			if err != nil {
-				t.Errorf("caller %d: %v", i, err)
-			}
-		})
+	for name, order := range map[string][]string{
+		"each holds what the other one needs": {"0 funnel", "1 also", "0 also", "1 funnel", "0 refund", "1 refund"},
+		"an ordered call meets what is not given back yet, and the other one meets the ordered call": {
+			"0 also", "1 funnel", "0 funnel", "1 also", "0 refund", "0 also", "0 funnel", "1 refund", "1 also"},
+	} {
+		s.useKeys(t, fmt.Sprint(t.Name(), len(order)))
+		requests, limited := []limiter.Request{{s.funnel, fifteenPerDay, 10}, {s.also, fifteenPerDay, 10}}, [2]bool{}
+		var callers sync.WaitGroup
+		turn := sync.NewCond(&sync.Mutex{})
+		for i, request := range requests {
+			allow(t, limiter.New(s.direct, source), request.Key+"x", fifteenPerDay) // the node has the script
+			client := &gated{ClusterClient: s.Client(t), gate: func(command string, send func() error) error {
+				step := fmt.Sprint(i, " also")
+				switch {
+				case strings.Contains(command, "refund"):
+					step = fmt.Sprint(i, " refund")
+				case strings.Contains(command, s.funnel):
+					step = fmt.Sprint(i, " funnel")
+				}
+				turn.L.Lock()
+				defer turn.L.Unlock()
+				for len(order) > 0 && order[0] != step {
+					turn.Wait()
+				}
+				order = order[min(1, len(order)):]
+				defer turn.Broadcast()
+				return send()
+			}}
+			callers.Go(func() {
+				results, err := limiter.New(client, source).AllowAll(context.Background(), requests...)
+				limited[i] = results.Limited()
+				if err != nil {
+					t.Errorf("%s: caller %d: %v", name, i, err)
+				}
+			})
+		}
+		callers.Wait()
+		require.NotEqual(t, limited[0], limited[1], "%s: one of two is allowed: caller 0 was limited: %v", name, limited[0])
 	}
-	callers.Wait()
-	require.NotEqual(t, limited[0], limited[1], "one of two is allowed: caller 0 was limited: %v", limited[0])
 }
