@@ -211,8 +211,8 @@ func (p *part) isFinal() bool {
 	return p.asked && (p.err != nil || p.reply.Cause != nil || slices.ContainsFunc(p.results, never))
 }
 
-// limitsForLong reports whether the part lacks tokens for more than a second. The wait for a slot says little: slots are
-// mostly released before they end.
+// limitsForLong reports whether the part lacks tokens for more than a second. The wait for a slot says little: slots
+// are mostly released before they end.
 func (p *part) limitsForLong() bool {
 	return slices.ContainsFunc(p.results, func(r Result) bool { return r.Slots.Max == 0 && r.RetryAfter > time.Second })
 }

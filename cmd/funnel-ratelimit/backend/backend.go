@@ -174,10 +174,13 @@ func (b *Backend) takeInTurn(ctx context.Context, questions []*question) {
 		}
 		for _, taken := range questions[:i] {
 			// If the answer is lost, the tokens stay taken until they leak.
-			_, _ = b.limiter.Settle(context.WithoutCancel(ctx), &taken.result, 0)
+			after, lost := b.limiter.Settle(context.WithoutCancel(ctx), &taken.result, 0)
+			if lost == nil {
+				taken.result = after
+			}
 		}
 		panicIf(err)
-		b.askEach(ctx, slices.Concat(questions[:i], questions[i+1:]), true)
+		b.askEach(ctx, questions[i+1:], true)
 		return
 	}
 }
