@@ -207,13 +207,22 @@ func (b *Backend) askOne(ctx context.Context, q *question, refused bool) (err er
 	case q.used:
 		q.result, err = b.limiter.Charge(ctx, q.Key, q.Limit, q.Quantity)
 		q.limited = q.result.RetryAfter > 0
+		if errors.Is(err, limiter.ErrInvalid) { // the funnel already limits for a century
+			err = b.look(ctx, q)
+		}
 	case refused || q.Quantity == 0:
-		q.result, err = b.limiter.Peek(ctx, q.Key, q.Limit)
-		q.limited = q.result.Remaining < max(q.Quantity, 1)
+		err = b.look(ctx, q)
 	default:
 		q.result, err = b.single.AllowN(ctx, q.Key, q.Limit, q.Quantity)
 		q.limited = q.result.Limited()
 	}
+	return err
+}
+
+// look finds out whether the tokens fit, or one token if the question asks for none.
+func (b *Backend) look(ctx context.Context, q *question) error {
+	results, err := b.limiter.PeekAll(ctx, limiter.Request{Key: q.Key, Limit: q.Limit, Quantity: max(q.Quantity, 1)})
+	q.result, q.limited = results[0], results.Limited()
 	return err
 }
 
