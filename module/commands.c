@@ -68,17 +68,50 @@ static const char one_row_complexity[] = "O(1)";
 static const char rows_complexity[] =
     "O(N) where N is the number of rows, and O(log(M)) more for each row of slots, M of which are in its set.";
 
-/* Words, form, last key, key step, arity, arguments, complexity. */
 static const struct shape throttle_shape = {
-    ONE_ROW_OR_LESS, IN_SECONDS, 1, 1, -5, throttle_arguments, one_row_complexity,
+    .words = ONE_ROW_OR_LESS,
+    .form = IN_SECONDS,
+    .last_key = 1,
+    .key_step = 1,
+    .arity = -5,
+    .arguments = throttle_arguments,
+    .complexity = one_row_complexity,
 };
-static const struct shape take_shape = {ONE_ROW, IN_ROWS, 1, 1, 6, take_arguments, one_row_complexity};
-static const struct shape rows_shape = {ROWS, IN_ROWS, -1, WORDS_PER_ROW, -6, rows_arguments, rows_complexity};
+static const struct shape take_shape = {
+    .words = ONE_ROW,
+    .form = IN_ROWS,
+    .last_key = 1,
+    .key_step = 1,
+    .arity = 6,
+    .arguments = take_arguments,
+    .complexity = one_row_complexity,
+};
+static const struct shape rows_shape = {
+    .words = ROWS,
+    .form = IN_ROWS,
+    .last_key = -1,
+    .key_step = WORDS_PER_ROW,
+    .arity = -6,
+    .arguments = rows_arguments,
+    .complexity = rows_complexity,
+};
 static const struct shape reserve_shape = {
-    ROWS_AND_LAST_WORD, IN_ROWS, -2, WORDS_PER_ROW, -6, reserve_arguments, rows_complexity,
+    .words = ROWS_AND_LAST_WORD,
+    .form = IN_ROWS,
+    .last_key = -2,
+    .key_step = WORDS_PER_ROW,
+    .arity = -6,
+    .arguments = reserve_arguments,
+    .complexity = rows_complexity,
 };
 static const struct shape refund_shape = {
-    ROWS_AND_LAST_WORD, IN_ROWS, -2, WORDS_PER_ROW, -6, refund_arguments, rows_complexity,
+    .words = ROWS_AND_LAST_WORD,
+    .form = IN_ROWS,
+    .last_key = -2,
+    .key_step = WORDS_PER_ROW,
+    .arity = -6,
+    .arguments = refund_arguments,
+    .complexity = rows_complexity,
 };
 
 static const struct access reads_keys = {"readonly fast", "read fast throttle", "read fast", KEY_READ_ONLY};
