@@ -153,3 +153,23 @@ func TestWaitForASlot(t *testing.T) {
 	require.Equal(t, "1\nfailed\n", output.String())
 	require.Zero(t, client.Exists(t.Context(), "jobs").Val())
 }
+
+// TestMeteredStreams ends a stream in each way. A minute lasts a year, so nothing leaks.
+func TestMeteredStreams(t *testing.T) {
+	t.Parallel()
+	l := languageOf(t, "redis-py")
+	server := servertest.StartModule(t)
+	program, err := os.ReadFile("testdata/metered.py")
+	require.NoError(t, err)
+	l.program = string(program)
+	quick := strings.ReplaceAll(snippet(t, "redis-py-asyncio"), "30", "6")
+	end := run(t, server.Client(t), l.at(server.Addr(), replaced(t, quick, "90000, 60)", "90000, 31536000)")))
+	require.NoError(t, end.err, end)
+	require.Equal(t, `refunded: done, 89900 remain, 5 free
+charged: done, 89300 remain, 5 free
+lost: the slot was lost, 89900 remain, 5 free
+cancelled: CancelledError, 89900 remain, 5 free
+taken: ask again in 1 s, 90000 remain, 0 free
+denied: the slot was not renewed, 89900 remain, 5 free
+`, end.output)
+}

@@ -69,15 +69,3 @@ func TestScriptPermissions(t *testing.T) {
 	_, err = l.Allow(ctx, "user:1", limit)
 	require.Error(t, err)
 }
-
-// TestInsideTheServer: a script pushes until the funnel is full, and fails from then on.
-func TestInsideTheServer(t *testing.T) {
-	ctx, client := t.Context(), servertest.StartClient(t)
-	keys := []string{"{user:42}", "{user:42}:posts"}
-	for call := range 15 {
-		require.EqualValues(t, call+1, client.Eval(ctx, snippet(t, "lua"), keys, "hello").Val())
-	}
-	err := client.Eval(ctx, snippet(t, "lua"), keys, "hello").Err()
-	require.Regexp(t, `^LIMITED retry in 1\.\d+ seconds, remaining 0`, err.Error())
-	require.EqualValues(t, 15, client.LLen(ctx, keys[1]).Val())
-}
