@@ -168,7 +168,7 @@ func (f *Funnel) Charge(now int64) error {
 // still overfull, and Wait for how long.
 //
 // The receipt is the TAT of the Decision that took the tokens. With a receipt, the refund
-// gives back only those of the tokens that have not leaked: at most receipt - now. The key
+// gives back only the tokens that have not leaked: at most receipt - now. The key
 // then holds the same TAT as if the call had taken that much less, provided that no tokens
 // of an earlier call were given back in between. With [NoReceipt], the refund may also take
 // out tokens that other callers took later, and the bound does not hold for a while.

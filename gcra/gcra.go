@@ -129,7 +129,7 @@ func (r Rate) Increment(quantity int64) (int64, error) {
 
 // A Decision is the answer to one call.
 type Decision struct {
-	// Limited says that the tokens did not fit and that nothing has changed.
+	// Limited says that not all tokens fit in time, or for Charge and Refund that the funnel is overfull.
 	Limited bool
 
 	// Limit is the capacity of the funnel.

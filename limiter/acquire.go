@@ -19,7 +19,7 @@ import (
 type Slots struct {
 	Max int // at least 1
 
-	// TTL is how long a slot is held that is neither renewed nor released, because its holder has
+	// TTL is how long a slot is held if it is neither renewed nor released, because its holder has
 	// crashed or has lost Redis: at least a millisecond. A [Slot] renews itself.
 	TTL time.Duration
 }
@@ -37,8 +37,8 @@ func (a Acquisition) Limited() bool { return a.Slot == nil }
 // RetryAfter is how long a limited call should wait before it asks again, at the longest: the longest time of all its
 // rows, and [NoRetry] if one of them can never allow it. It is 0 for a call that was allowed.
 //
-// The time of the slots is until the first one ends if it is not renewed. That is mostly far too long, since slots are
-// released before: ask again after a moment of about the length of the work, with jitter, but not before
+// For the slots, it is the time until the first slot ends if it is not renewed. That is mostly far too long, because
+// slots are released earlier: ask again after a moment of about the length of the work, with jitter, but not before
 // Requests.RetryAfter.
 func (a Acquisition) RetryAfter() time.Duration {
 	if !a.Limited() {
@@ -47,7 +47,7 @@ func (a Acquisition) RetryAfter() time.Duration {
 	return max(a.Slots.RetryAfter, a.Requests.RetryAfter())
 }
 
-// An Acquirer takes slots as [Limiter.TryAcquire] does: a [Limiter], or what wraps one.
+// An Acquirer takes slots as [Limiter.TryAcquire] does: a [Limiter], or a wrapper of one.
 type Acquirer interface {
 	TryAcquire(ctx context.Context, key string, slots Slots, requests ...Request) (Acquisition, error)
 }
@@ -145,8 +145,8 @@ func (a *Acquisition) endTurn(within context.Context, place *line.Place) error {
 	return err
 }
 
-// due returns after what time the tokens are there that a limited call lacked, or 0 if it lacked only a slot. The error
-// says why a caller that waits for no more than maxWait does not wait for that.
+// due returns the time until the tokens that a limited call lacked are there, or 0 if it lacked only a slot. The error
+// says why a caller that waits for no more than maxWait does not wait for them.
 func (a *Acquisition) due(maxWait time.Duration) (time.Duration, error) {
 	due := a.Requests.RetryAfter()
 	if a.Slots.Source == FromClosed {
@@ -161,7 +161,7 @@ func (a *Acquisition) due(maxWait time.Duration) (time.Duration, error) {
 	return max(due, pause(a.Requests, maxWait)), nil
 }
 
-// lacks reports whether a call with other requests lacks the tokens for which this one has to wait the longest.
+// lacks reports whether a call with other requests lacks the tokens for which this call has to wait the longest.
 func (a *Acquisition) lacks(requests any) bool {
 	longest := a.Requests.RetryAfter()
 	return slices.ContainsFunc(requests.([]Request), func(other Request) bool {

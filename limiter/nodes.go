@@ -88,7 +88,7 @@ func (l *Limiter) split(q *query) (parts []*part) {
 	return parts
 }
 
-// hashTag is what the node of a key depends on: what is between the first brace and the next closing one, or the key.
+// hashTag returns the text that selects the node of a key: between the first { and the next }, or else the whole key.
 func hashTag(key string) string {
 	_, behind, _ := strings.Cut(key, "{")
 	tag, _, closed := strings.Cut(behind, "}")
@@ -128,8 +128,8 @@ func (l *Limiter) decideParts(ctx context.Context, operation call.Operation, par
 // looks is how often a caller looks whether a part has come free that limited its call for long.
 const looks = 2
 
-// askInOrder asks for a call once more, part by part. Two callers that each hold what the other one needs have refused
-// each other, with waits that mean nothing once both have given back; of two that ask in one order, one comes first.
+// askInOrder asks for a call once more, part by part. If two callers each hold what the other needs, both are refused,
+// and their waits mean nothing once both have given back. If both ask in the same order, one of them comes first.
 //
 // A part may still limit the call because another caller has yet to give back. If the wait is long, this caller looks
 // soon after, and holds nothing meanwhile. If callers refuse each other, the last one to look finds its tokens free.
@@ -175,7 +175,7 @@ func (l *Limiter) askParts(ctx context.Context, parts []*part) {
 	group.Wait()
 }
 
-// peekParts begins to fill in what remains of parts that may not be asked.
+// peekParts starts peeks at parts that are perhaps never asked, to fill in their Remaining and ResetAfter.
 func (l *Limiter) peekParts(ctx context.Context, parts []*part) *sync.WaitGroup {
 	var group sync.WaitGroup
 	for _, p := range parts {
@@ -205,7 +205,7 @@ func (p *part) refused() bool { return p.asked && (p.err != nil || p.reply.Limit
 func (p *part) took() bool { return p.asked && p.err == nil && !p.reply.Limited }
 
 // isFinal reports whether the part must not be asked again: Redis refuses it for ever, or has not decided it. What Redis
-// may have taken then is given back in the background, which would end a slot of the second asking, too.
+// may have taken then is given back in the background, which would also end a slot that a second call takes.
 func (p *part) isFinal() bool {
 	never := func(r Result) bool { return r.RetryAfter == NoRetry }
 	return p.asked && (p.err != nil || p.reply.Cause != nil || slices.ContainsFunc(p.results, never))
@@ -217,7 +217,7 @@ func (p *part) limitsForLong() bool {
 	return slices.ContainsFunc(p.results, func(r Result) bool { return r.Slots.Max == 0 && r.RetryAfter > time.Second })
 }
 
-// neverAsked makes the rows of a part not limit the call.
+// neverAsked marks a part as not asked yet: its rows do not limit the call.
 func (p *part) neverAsked() {
 	p.asked = false
 	for i := range p.results {

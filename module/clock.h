@@ -10,7 +10,7 @@ int64_t clock_nanoseconds(void);
 
 /* FUNNEL.DEBUG, in builds with the tag funneldebug:
  *
- *   CLOCK nanoseconds|real   sets the time that the commands see */
+ *   CLOCK nanoseconds   sets the time that the commands see; below 0, it is the machine's */
 int debug_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 
 #endif

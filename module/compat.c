@@ -5,7 +5,7 @@
 
 int compat_surplus;
 
-/* The index of a name is its surplus. */
+/* The index of each name is the surplus that it selects. */
 static const char *const names[] = {"none", "redis-cell"};
 enum { NAME_COUNT = 2 };
 

@@ -23,9 +23,9 @@ static inline void key_write(struct row *row, RedisModuleKey *key, RedisModuleSt
     if (row->write != WRITE_NOTHING) kinds[row->kind]->write(row, key, words, now);
 }
 
-/* key_replicate and key_notify announce the write, once the key is closed: to replicas and the
- * AOF; then to WATCH, client-side caches and keyspace notifications. They all see the ordinary
- * commands that a replica will execute.
+/* key_replicate and key_notify announce the write after the key is closed. key_replicate sends
+ * ordinary commands to replicas and the AOF. key_notify tells WATCH and client-side caches that the
+ * key has changed, and sends the keyspace events of these commands.
  *
  * Replication comes first. Any lookup of the key deletes it if it has expired by the
  * server's clock, which may happen after the clock was stepped. Replicas must receive the

@@ -18,8 +18,8 @@ static int64_t milliseconds_of(double score)
     return whole + ((double)whole < score);
 }
 
-/* first_ended begins the range of slots that have ended, in order, and last_running begins the range
- * of slots that run, from the end. */
+/* first_ended begins the range of slots that have ended, at the slot that ended first. last_running
+ * begins the range of slots that run, at the slot that ends last. */
 static void first_ended(RedisModuleKey *key, int64_t now)
 {
     redis.ZsetFirstInScoreRange(key, -everything, (double)now, 0, 0);
@@ -59,8 +59,8 @@ static int64_t ask_ended(RedisModuleCtx *ctx, RedisModuleString *name, int64_t n
 
 /* Returns how many slots run, or limit + 1 if more do. In most sets, few slots run or few have
  * ended. So this function counts both, in turns that get twice as long each time, until it has
- * counted all that run or all that have ended. After turns of MAX_STEPS it asks the server, which
- * needs only the logarithm of the set's length, but no less than a few hundred steps take. */
+ * counted all that run or all that have ended. After turns of MAX_STEPS it asks the server. That costs
+ * at least a few hundred steps, but grows only with the logarithm of the set's length. */
 static int64_t count_running(struct slots *slots, RedisModuleCtx *ctx, RedisModuleKey *key, RedisModuleString *name,
                              int64_t now)
 {
@@ -168,7 +168,7 @@ static void write_slots(struct row *row, RedisModuleKey *key, RedisModuleString 
         slots->removed = remove_ended(key, nanoseconds / NANOSECONDS_PER_MILLISECOND);
     slots->change = KEY_GONE;
     if (redis.ValueLength(key) == 0) return;
-    /* No expiry if the last end is 2^63 or more. A smaller score is at most 2^63-1024, not INT64_MAX. */
+    /* INT64_MAX means 2^63 or more, too late for an expiry: a score below 2^63 is at most 2^63-1024. */
     int64_t last = last_end(row, key);
     slots->expiry = last < INT64_MAX ? last : REDISMODULE_NO_EXPIRE;
     slots->change = EXPIRY_KEPT;

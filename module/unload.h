@@ -4,7 +4,7 @@
 #include "abi.h"
 
 /* Servers free the commands of a module that they unload, although clients may still
- * point at them. A client points at the last command that it sent, executed or rejected,
+ * point at them. A client points at the last command that it sent, even if it was rejected,
  * at the commands that it queued within MULTI, and at commands that the server has parsed
  * ahead. Several servers crash when such a client sends its next command, and no module
  * can find these clients. So MODULE UNLOAD is refused. It is granted

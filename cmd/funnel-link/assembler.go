@@ -13,7 +13,7 @@ type assembly struct{ bytes.Buffer }
 
 func (a *assembly) add(format string, args ...any) { fmt.Fprintf(a, format+"\n", args...) }
 
-// quoted is a name as the assembler reads it. A type in it may hold quotes.
+// quoted returns a name as the assembler reads it. The name of a type may hold quotes.
 func quoted(name string) string {
 	return `"` + strings.NewReplacer(`"`, "'", `\`, "/").Replace(name) + `"`
 }

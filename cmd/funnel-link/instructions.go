@@ -15,7 +15,7 @@ type machine struct {
 	instructions func(code []byte, isRelocated func(from, to int) bool, hasTable bool) []instruction
 	name         func(kind uint32) string // of a relocation
 	calls        []uint32                 // the kinds of relocations of calls and jumps
-	bias         int64                    // of a relocation in code: its addend is this plus the offset from the symbol
+	bias         int64                    // a relocation in code has this plus the offset from the symbol as its addend
 }
 
 const plt, call, jump = uint32(elf.R_X86_64_PLT32), uint32(elf.R_AARCH64_CALL26), uint32(elf.R_AARCH64_JUMP26)
@@ -72,7 +72,7 @@ func amd64(code []byte, isRelocated func(from, to int) bool, hasTable bool) (fou
 }
 
 // arm64 compares words with the patterns of the Arm Architecture Reference Manual, "A64 instruction
-// set encoding". Every instruction is one word, so it sees all of them.
+// set encoding". Every instruction is one word, so arm64 sees every instruction.
 func arm64(code []byte, isRelocated func(from, to int) bool, hasTable bool) (found []instruction) {
 	for at := 0; at+4 <= len(code); at += 4 {
 		word, i := binary.LittleEndian.Uint32(code[at:]), instruction{at: at}
@@ -91,7 +91,7 @@ func arm64(code []byte, isRelocated func(from, to int) bool, hasTable bool) (fou
 			i.target = target(5, 14)
 		case is(0x1f000000, 0x10000000), is(0x3b000000, 0x18000000): // ADR, ADRP, LDR of a constant among the code
 			i.wrong = takesAddress
-		case is(0xfe000000, 0xd6000000): // BR, BLR, and those that authenticate pointers
+		case is(0xfe000000, 0xd6000000): // BR, BLR, and their forms that authenticate pointers
 			i.wrong = throughPointer
 		case is(0xff00001f, 0xd4000001), is(0xff00001e, 0xd4000002): // SVC, HVC, SMC
 			i.wrong = entersKernel

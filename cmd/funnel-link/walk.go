@@ -84,10 +84,10 @@ func (w *walk) follow(symbol elf.Symbol, addend int64) (name string, rest int64)
 		p.name, p.end, addend = fmt.Sprintf("type:%#x", p.start), p.start+48, 0
 	case isData && strings.HasPrefix(p.name, "go:string."): // one symbol for all constants, whose lengths are in the code
 		p.end = w.next(p.section, p.start)
-	case isData && strings.Contains(p.name, "..stmp_"): // a constant, by the name of any package that has it, too
+	case isData && strings.Contains(p.name, "..stmp_"): // a constant, named after any of the packages that have it
 		p.name = fmt.Sprintf("constant:%#x", p.start)
 	case isData && (isMethods(p.name) || strings.HasPrefix(p.name, "$f")): // "$f64." and the bits of a constant
-	case !strings.ContainsAny(p.name, ".:"): // C must not stand in for a function or variable of Go
+	case !strings.ContainsAny(p.name, ".:"): // so no function or variable of C takes its place
 		return "go:" + p.name, addend
 	default:
 		return p.name, addend

@@ -59,7 +59,7 @@ func (operation Operation) Apply(rows []Row, now, maxWait, receipt int64) (faile
 }
 
 // FirstEnded returns the index of the first quota whose period has ended, or -1 if there is
-// none. Such a call fails. FirstEnded needs no states. A refund for a period that has ended
+// none. Such a call fails. FirstEnded uses only the requests. A refund for a period that has ended
 // does nothing, and is not an error.
 //
 //go:nosplit

@@ -23,7 +23,7 @@ func (decimal *Decimal) setInteger(number int64) {
 	decimal.End = DecimalCapacity
 }
 
-// prepend writes text in front of a number. It fits if it is no longer than five bytes.
+// prepend writes text in front of a number. Up to five bytes fit, even in front of 19 digits.
 //
 //go:nosplit
 func (decimal *Decimal) prepend(text string) {
@@ -68,7 +68,7 @@ func (decimal *Decimal) setSeconds(nanoseconds int64) {
 }
 
 // setDigits writes three numbers below 10^8 with eight digits each. It sets Start to the
-// first digit that is not 0, but not behind last.
+// first digit that is not 0, or to last if that digit is behind last.
 //
 //go:nosplit
 func (decimal *Decimal) setDigits(top, middle, bottom uint64, last uint32) {

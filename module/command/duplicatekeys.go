@@ -5,8 +5,8 @@ package command
 //
 // The time is linear in the length of all keys, however similar the keys are. Two keys that
 // differed from the same third key at different places are known to differ. If they differed
-// at the same place, the comparison goes on from that place. So each byte is compared at most
-// once more than there are keys with the same bytes after it. Comparisons start at the ends,
+// at the same place, the comparison goes on from that place. So a byte is compared at most once
+// for each key that has the same bytes after it, and once more. Comparisons start at the ends,
 // because keys are more likely to begin alike.
 //
 //go:nosplit

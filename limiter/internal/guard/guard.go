@@ -118,8 +118,8 @@ func (g *Guard) send(ctx context.Context, c *backend.Call) (backend.Reply, error
 	return reply, g.note(ctx, err, isProbe)
 }
 
-// note reports the outcome to the breaker, even if the caller has given up, but leaves a time-out to explain. It
-// returns err, or the cause of ctx if that is the reason for err.
+// note reports the outcome to the breaker, even if the caller has given up, except for a time-out, which explain
+// reports. It returns err, or the cause of ctx if that is the reason for err.
 func (g *Guard) note(ctx context.Context, err error, isProbe bool) error {
 	if err == nil || errors.Is(err, backend.ErrInvalid) || errors.Is(err, backend.ErrUnavailable) {
 		g.breaker.answered()
