@@ -271,7 +271,7 @@ func TestSlotsInRedis(t *testing.T) {
 		testSlots(t, limiter.New(client, limiter.WithPrefix("p:"), limiter.WithHook(recorded.hook)), &recorded, source)
 		require.Zero(t, client.Exists(t.Context(), "p:{a}slots").Val())
 
-		l, short := limiter.New(client, limiter.WithHook(recorded.hook)), limiter.Slots{Max: 1, TTL: 300 * time.Millisecond}
+		l, short := limiter.New(client, limiter.WithHook(recorded.hook)), limiter.Slots{Max: 1, TTL: 900 * time.Millisecond}
 		before := recorded.renewals()
 		slot := requireSlot(t, l, "renewed", short)
 		servertest.Eventually(t, "six renewals", func() bool { return recorded.renewals() >= before+6 })

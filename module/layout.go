@@ -138,6 +138,7 @@ func _() {
 	_ = same[C.VERDICT_ALLOWED-command.Allowed]
 	_ = same[C.VERDICT_CHARGED-command.Charged]
 	_ = same[C.VERDICT_REFUNDED-command.Refunded]
+	_ = same[C.VERDICT_COUNT-1-command.Refunded] // a verdict after it is missing above
 	_ = same[C.RESERVE-call.Reserve]
 	_ = same[C.TAKE-call.Take]
 	_ = same[C.PEEK-call.Peek]
