@@ -83,7 +83,7 @@ func (l *Limiter) split(q *query) (parts []*part) {
 		}
 	}
 	for _, p := range parts {
-		p.neverAsked()
+		p.reset()
 	}
 	return parts
 }
@@ -125,8 +125,8 @@ func (l *Limiter) decideParts(ctx context.Context, operation call.Operation, par
 	return l.askInOrder(ctx, parts)
 }
 
-// looks is how often a caller looks whether a part has come free that limited its call for long.
-const looks = 2
+// maxLooks is how often a caller looks whether a part has come free that limited its call for long.
+const maxLooks = 2
 
 // askInOrder asks for a call once more, part by part. If two callers each hold what the other needs, both are refused,
 // and their waits mean nothing once both have given back. If both ask in the same order, one of them comes first.
@@ -135,7 +135,7 @@ const looks = 2
 // soon after, and holds nothing meanwhile. If callers refuse each other, the last one to look finds its tokens free.
 func (l *Limiter) askInOrder(ctx context.Context, parts []*part) error {
 	refusing, isFinal := l.askEach(ctx, parts)
-	for look := 0; look < looks && !isFinal && refusing.limitsForLong(); look++ {
+	for look := 0; look < maxLooks && !isFinal && refusing.limitsForLong(); look++ {
 		if sleep(ctx, 2*time.Millisecond+rand.N(4*time.Millisecond)) != nil {
 			break
 		}
@@ -150,7 +150,7 @@ func (l *Limiter) askInOrder(ctx context.Context, parts []*part) error {
 // call was allowed, or must not be asked again.
 func (l *Limiter) askEach(ctx context.Context, parts []*part) (refusing *part, isFinal bool) {
 	for _, p := range parts {
-		p.neverAsked()
+		p.reset()
 	}
 	for i, p := range parts {
 		l.askParts(ctx, parts[i:i+1])
@@ -217,8 +217,8 @@ func (p *part) limitsForLong() bool {
 	return slices.ContainsFunc(p.results, func(r Result) bool { return r.Slots.Max == 0 && r.RetryAfter > time.Second })
 }
 
-// neverAsked marks a part as not asked yet: its rows do not limit the call.
-func (p *part) neverAsked() {
+// reset marks a part as not asked yet: its rows do not limit the call.
+func (p *part) reset() {
 	p.asked = false
 	for i := range p.results {
 		result := &p.results[i]
