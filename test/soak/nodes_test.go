@@ -137,7 +137,7 @@ func (u uses) within(from, until time.Duration) (inside uses) {
 // take from a row of their own, and callers wait for one of ten slots.
 var (
 	rate   = limiter.PerSecond(200).WithCapacity(50)
-	budget = limiter.Until(servertest.QuickOrLong(150, 1500)+1000*int(soakTime.Seconds()), time.Now().AddDate(1, 0, 0))
+	budget = limiter.Until(servertest.QuickOrLong(15_000, 150_000)+1000*int(soakTime.Seconds()), time.Now().AddDate(1, 0, 0))
 	five   = limiter.Slots{Max: 5, TTL: 2 * time.Second}
 	leased = limiter.PerSecond(400).WithCapacity(80)
 )
