@@ -18,7 +18,7 @@ import (
 )
 
 // The Limiter notices within a minute that a module is loaded or granted, and at once that a module is gone or denied,
-// or that a script was flushed. No token is lost.
+// or that a script was flushed. If one command is denied, the others still go to the module. No token is lost.
 func TestModuleComesAndGoes(t *testing.T) {
 	t.Parallel()
 	server := withoutModule(t, "--save", "", "--appendonly", "yes")
@@ -36,19 +36,20 @@ func TestModuleComesAndGoes(t *testing.T) {
 		name   string
 		change func()
 		source limiter.Source
+		peeks  limiter.Source
 	}{
-		{"no module", after(0), limiter.FromScript},
-		{"script flushed", flush, limiter.FromScript},
-		{"module loaded", load, limiter.FromScript},
-		{"a minute later", after(time.Minute), limiter.FromModule},
-		{"script flushed beside the module", flush, limiter.FromModule},
-		{"module denied", send("acl setuser default -cl.reserve"), limiter.FromScript},
-		{"module granted", send("acl setuser default +cl.reserve"), limiter.FromScript},
-		{"almost a minute later", after(time.Minute - 1), limiter.FromScript},
-		{"a minute later", after(1), limiter.FromModule},
-		{"module gone", restart, limiter.FromScript},
-		{"a minute later, still gone", after(time.Minute), limiter.FromScript},
-		{"module loaded again", load, limiter.FromScript},
+		{"no module", after(0), limiter.FromScript, limiter.FromScript},
+		{"script flushed", flush, limiter.FromScript, limiter.FromScript},
+		{"module loaded", load, limiter.FromScript, limiter.FromScript},
+		{"a minute later", after(time.Minute), limiter.FromModule, limiter.FromModule},
+		{"script flushed beside the module", flush, limiter.FromModule, limiter.FromModule},
+		{"reservations denied", send("acl setuser default -cl.reserve"), limiter.FromScript, limiter.FromModule},
+		{"reservations granted", send("acl setuser default +cl.reserve"), limiter.FromScript, limiter.FromModule},
+		{"almost a minute later", after(time.Minute - 1), limiter.FromScript, limiter.FromModule},
+		{"a minute later", after(1), limiter.FromModule, limiter.FromModule},
+		{"module gone", restart, limiter.FromScript, limiter.FromScript},
+		{"a minute later, still gone", after(time.Minute), limiter.FromScript, limiter.FromScript},
+		{"module loaded again", load, limiter.FromScript, limiter.FromScript},
 	} {
 		step.change()
 		for range 2 {
@@ -56,6 +57,9 @@ func TestModuleComesAndGoes(t *testing.T) {
 			result := allow(t, l, "key", perDay(100))
 			require.Equal(t, step.source, result.Source, step.name)
 			require.Equal(t, remaining, result.Remaining, step.name)
+			peeked, err := l.Peek(t.Context(), "key", perDay(100))
+			require.NoError(t, err, step.name)
+			require.Equal(t, step.peeks, peeked.Source, "%s: Peek", step.name)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// moduleRetryAfter is the time for which the module's commands are not sent if the server did not know or denied one.
+// moduleRetryAfter is the time for which a command of the module is not sent if the server did not know it or denied it.
 const moduleRetryAfter = time.Minute
 
 // Ask asks the server to decide a call. The error is an error of package backend if an answer came, and any other error
@@ -32,7 +32,7 @@ func (s *Server) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error
 // askAgain asks for the periods that run at an instant. If a quota has no period then, it does not ask.
 func (s *Server) askAgain(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
 	source := backend.Module
-	if s.asksScript() {
+	if s.asksScript(c) {
 		source = backend.Script
 	}
 	reply, ended := c.Ended(source, at)
@@ -51,7 +51,7 @@ func (s *Server) Reset(ctx context.Context, key string) error {
 // askEither sends the module's command, and if the server does not know or denies it, the script. If both are denied,
 // the error is about the module's command. Quotas get the periods that run at the instant at.
 func (s *Server) askEither(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
-	if s.asksScript() {
+	if s.asksScript(c) {
 		return s.askScript(ctx, c, at)
 	}
 	reply, err := s.askModule(ctx, c, at)
@@ -62,11 +62,11 @@ func (s *Server) askEither(ctx context.Context, c *backend.Call, at time.Time) (
 	if isCommandDenied(err) && isCommandDenied(scriptErr) {
 		return reply, err
 	}
-	s.moduleFrom.Store(int64(s.now() + moduleRetryAfter))
+	s.moduleFrom[c.Operation].Store(int64(s.now() + moduleRetryAfter))
 	return byScript, scriptErr
 }
 
-// asksScript reports whether calls go to the script.
-func (s *Server) asksScript() bool {
-	return s.only == backend.Script || s.only == "" && s.now() < time.Duration(s.moduleFrom.Load())
+// asksScript reports whether the call goes to the script.
+func (s *Server) asksScript(c *backend.Call) bool {
+	return s.only == backend.Script || s.only == "" && s.now() < time.Duration(s.moduleFrom[c.Operation].Load())
 }

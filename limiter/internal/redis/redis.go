@@ -28,10 +28,11 @@ type Server struct {
 
 	now           func() time.Duration // since the Limiter was made
 	wall          func() time.Time     // tells which period of a quota runs
-	moduleFrom    atomic.Int64         // when the module's commands are sent again, by now
 	lacksReadOnly atomic.Bool          // the server lacks EVALSHA_RO, as Redis 6.2 does
 	answered      atomic.Bool          // a server has answered, so the client of a cluster knows its nodes
 	reloadFrom    atomic.Int64         // when reload may ask again, by now
+
+	moduleFrom [len(commandNames)]atomic.Int64 // when the module's command of an operation is sent again, by now
 }
 
 // New returns a backend that sends commands by client. If only is [backend.Module] or [backend.Script], it sends only
