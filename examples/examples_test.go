@@ -160,6 +160,20 @@ func TestLLM(t *testing.T) {
 	require.EqualValues(t, 4, client.ZCard(t.Context(), slots).Val())
 }
 
+// An answer ends with the piece that overspends the month.
+func TestLLMEndsWithTheMonth(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartModule(t)
+	month := limiter.Monthly(1_000_000, time.UTC)
+	_, err := limiter.New(server.Client(t)).Charge(t.Context(), "example:llm:{chatty}:month", month, 1_000_000-60)
+	require.NoError(t, err)
+	p := start(t, "llm", server, "-token", "100us", "-requests", "1")
+	output, err := p.wait(t)
+	require.Error(t, err)
+	require.Contains(t, printed(t, p.stderr), "the answer ends early, because the month is used")
+	require.LessOrEqual(t, tokensUsed(t, output, "chatty", 1), 50+200, "the prompt and a piece")
+}
+
 // Of seven requests, five hold a slot while the model answers, or fewer if there are not enough tokens. Ctrl-C gives
 // slots and tokens back.
 func TestLLMEndsOnInterrupt(t *testing.T) {

@@ -1,8 +1,9 @@
 // Llm shows budgets for the tenants of a language model. They limit the requests in flight, the requests a minute, the
 // tokens a minute, and the tokens a month. The number of tokens of an answer is known only when its stream ends, after
 // seconds. So a request waits for a slot, one request and the tokens of the longest answer, all or nothing, and settles
-// the tokens when it ends. From the month it takes only the tokens of the prompt: docs/operations.md, "A budget", says
-// how much may be overspent.
+// the tokens when it ends. From the month it takes only the tokens of the prompt, and charges the answer in pieces while
+// it streams. The piece that overspends the month ends its answer: at most 5 slots × 200 tokens are overspent
+// (docs/operations.md, "A budget").
 //
 //	./build.sh run          # a server with the module, in another terminal
 //	go run ./examples/llm   # -redis ADDRESS for another server
@@ -28,7 +29,12 @@ import (
 	"funnel/limiter"
 )
 
-const longestAnswer = 1000 // tokens
+const (
+	longestAnswer = 1000 // tokens
+	piece         = 200  // tokens of an answer that are charged together
+)
+
+var errMonthUsed = errors.New("the answer ends early, because the month is used")
 
 // The budgets of a tenant. Tokens that leak while an answer streams cannot be given back, so the capacity is larger
 // than the number of tokens that leak in the longest stream: 500 a second, for 4 seconds.
@@ -96,27 +102,37 @@ func (t tenant) request(ctx context.Context, number int) error {
 	fmt.Printf("%s, request %d: allowed after %.1f s; %d slots, %d requests, %d tokens remain\n", t.name, number,
 		time.Since(began).Seconds(), got.Slots.Remaining, got.Requests[0].Remaining, got.Requests[1].Remaining)
 
-	answer, failed := stream(got.Slot.Context(), t.perToken)
+	month := got.Requests[2]
+	answer, failed := stream(got.Slot.Context(), t.perToken, func(tokens int) (err error) {
+		month, err = l.Charge(context.WithoutCancel(ctx), month.Key, month.Limit, tokens)
+		if month.RetryAfter > 0 { // more than the limit is used
+			err = errMonthUsed
+		}
+		return err
+	})
 	// This settles even if the model has failed or the program ends: otherwise the tokens that were not used would be
 	// missing.
 	settled, err := l.Settle(context.WithoutCancel(ctx), &got.Requests[1], t.prompt+answer)
-	month, monthErr := l.Settle(context.WithoutCancel(ctx), &got.Requests[2], t.prompt+answer)
-	if err == nil && monthErr == nil {
+	if err == nil {
 		fmt.Printf("%s, request %d: %d tokens used, %d given back, %d remain, %d this month\n",
 			t.name, number, t.prompt+answer, longestAnswer-answer, settled.Remaining, month.Remaining)
 	}
-	return errors.Join(failed, err, monthErr)
+	return errors.Join(failed, err)
 }
 
-// stream answers as a language model does, token by token, and nobody knows how many tokens will come. It returns their
-// number.
-func stream(ctx context.Context, perToken time.Duration) (tokens int, err error) {
-	tokens = 100 + rand.IntN(longestAnswer-100+1)
-	began := time.Now()
-	select {
-	case <-time.After(time.Duration(tokens) * perToken):
-		return tokens, nil
-	case <-ctx.Done():
-		return min(tokens, int(time.Since(began)/perToken)), context.Cause(ctx)
+// stream answers as a language model does, token by token, and nobody knows how many tokens will come. It charges each
+// piece, ends early if that fails, and returns the number of tokens.
+func stream(ctx context.Context, perToken time.Duration, charge func(tokens int) error) (tokens int, err error) {
+	length := 100 + rand.IntN(longestAnswer-100+1)
+	for tokens < length && err == nil {
+		next, began := min(piece, length-tokens), time.Now()
+		select {
+		case <-time.After(time.Duration(next) * perToken):
+		case <-ctx.Done():
+			next, err = min(next, int(time.Since(began)/perToken)), context.Cause(ctx)
+		}
+		tokens += next
+		err = errors.Join(err, charge(next))
 	}
+	return tokens, err
 }
