@@ -238,14 +238,14 @@ local function make_kind(name)
             elseif #holder < 1 or #holder > 255 then
                 return nil, fail(i, 'holder must be 1 to 255 bytes', holder)
             end
-            local most = limit_s * 1e9 + limit_ns -- no set has so many members that a double rounds
+            local most = limit_s * 1e9 + limit_ns -- rounded above 2^53, and no set is as large
             return {
                 limit = most < 1e15 and most or ARGV[word], most = most, limit_s = limit_s, limit_ns = limit_ns,
                 ttl_s = ttl_s, ttl_ns = ttl_ns, ttl = ARGV[word + 2], holder = holder,
             }
         end
 
-        -- A slot ends at its score, in milliseconds, rounded up. It runs until now, rounded down, reaches that.
+        -- A slot ends at its score, rounded up to milliseconds. It runs while now, rounded down, is before its end.
         local now_ms = now_s * 1000 + math.floor(now_ns / 1e6)
         local RUNNING = string.format('(%d', now_ms)
 

@@ -57,13 +57,13 @@ func (s *Slot) keep(by backend.Backend) {
 // After a pause of the whole process, a context from an earlier call of Context may stay alive for some milliseconds:
 // call Context again before a step that cannot be undone.
 func (s *Slot) Context() context.Context {
-	s.left()
+	s.cancelIfLost()
 	return s.ctx
 }
 
-// left returns the time until the slot is lost. If that time is over, it ends the context.
-func (s *Slot) left() time.Duration {
-	left := time.Duration(s.ends.Load()) - time.Since(s.taken)
+// cancelIfLost returns the time until the slot is lost. If that time is over, it ends the context.
+func (s *Slot) cancelIfLost() (left time.Duration) {
+	left = time.Duration(s.ends.Load()) - time.Since(s.taken)
 	if left <= 0 {
 		s.cancel(ErrSlotLost)
 	}
@@ -74,7 +74,7 @@ func (s *Slot) left() time.Duration {
 func (s *Slot) renew() {
 	s.asking <- struct{}{}
 	defer func() { <-s.asking }()
-	sent, left, ttl := time.Since(s.taken), s.left(), s.slots.TTL
+	sent, left, ttl := time.Since(s.taken), s.cancelIfLost(), s.slots.TTL
 	if s.timer == nil || left <= 0 {
 		return
 	}
@@ -90,7 +90,7 @@ func (s *Slot) renew() {
 		s.ends.Store(int64(sent + ttl))
 		next = sent + ttl/3 - time.Since(s.taken)
 	}
-	left = s.left()
+	left = s.cancelIfLost()
 	if left > 0 {
 		s.timer.Reset(min(next, left))
 	}

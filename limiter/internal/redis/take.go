@@ -77,13 +77,13 @@ func readTakeScript(c *backend.Call, reply any) (decision backend.Reply, decided
 		_, err := c.Operation.Apply(rows, 0, int64(c.MaxWait), c.Receipt)
 		ok = err == nil && funnel.TAT >= 0
 	}
-	took, takes := receipt != 0, funnel.Changes()
-	if !ok || took && (!takes || c.Operation == call.Take && funnel.Taken != times) {
+	took, shouldTake := receipt != 0, funnel.Changes()
+	if !ok || took && (!shouldTake || c.Operation == call.Take && funnel.Taken != times) {
 		return backend.Reply{}, false, fmt.Errorf("%w to take.lua: %v", errUnreadable, reply)
 	}
 	decision = backend.NewReply(backend.Script, rows)
 	decision.First.Receipt = receipt
-	return decision, took == takes, nil
+	return decision, took == shouldTake, nil
 }
 
 // parseTakeReply reads the level before the call. If the script took nothing, the reply is the level. Otherwise the
