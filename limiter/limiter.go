@@ -64,14 +64,14 @@ func (l *Limiter) useRedis(rdb Client) {
 	guarded := guard.NewNodes(server, l.timeout, l.now)
 	l.shared, l.backend = guarded, guarded
 	if fallback := l.fallback(); fallback != nil {
-		l.backend = guard.NewPolicy(l.policy.String(), guarded, fallback, l.logger, l.now)
+		l.backend = guard.NewFallback(l.onFailure.String(), guarded, fallback, l.logger, l.now)
 	}
 	l.stores = append(l.stores, guarded)
 }
 
 // fallback returns the backend that decides if Redis fails, or nil if the caller gets the error.
 func (l *Limiter) fallback() backend.Backend {
-	switch l.policy {
+	switch l.onFailure {
 	case FailOpen:
 		return guard.Open{Wall: l.wall}
 	case FailClosed:

@@ -18,7 +18,7 @@ type settings struct {
 	maxWaiting int
 	hooks      []Hook
 	logger     *slog.Logger
-	policy     FailurePolicy
+	onFailure  FailurePolicy
 }
 
 // WithPrefix puts prefix before every key. By default there is no prefix.
@@ -42,7 +42,7 @@ func OnFailure(policy FailurePolicy) Option {
 		if policy < FailWithError || policy > FailLocal {
 			panic(fmt.Sprintf("limiter: OnFailure needs one of the constants, not FailurePolicy(%d)", policy))
 		}
-		s.policy = policy
+		s.onFailure = policy
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package guard has backends that stand in front of Redis. A [Guard] bounds how long a call waits for Redis, and keeps
-// calls away from a Redis that does not answer. A [Policy] asks another backend if Redis does not decide.
+// calls away from a Redis that does not answer. A [Fallback] asks another backend if Redis does not decide.
 package guard
 
 import (

@@ -11,37 +11,37 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// A Policy asks Redis, and asks another backend if Redis does not decide. Make one with [NewPolicy].
-type Policy struct {
-	redis    backend.Backend // in a Limiter, its [Nodes]
-	fallback backend.Backend
-	now      func() time.Duration
-	outage   outage
+// A Fallback asks Redis, and asks another backend if Redis does not decide. Make one with [NewFallback].
+type Fallback struct {
+	redis   backend.Backend // in a Limiter, its [Nodes]
+	instead backend.Backend
+	now     func() time.Duration
+	outage  outage
 }
 
-// NewPolicy returns a policy that asks fallback if redis does not decide. The name is for the log. Now is a monotonic
-// clock.
-func NewPolicy(name string, redis, fallback backend.Backend, logger *slog.Logger, now func() time.Duration) *Policy {
-	return &Policy{redis: redis, fallback: fallback, now: now, outage: outage{logger: logger, policy: name}}
+// NewFallback returns a Fallback that asks instead if redis does not decide. The name of the policy is for the log. Now
+// is a monotonic clock.
+func NewFallback(policy string, redis, instead backend.Backend, logger *slog.Logger, now func() time.Duration) *Fallback {
+	return &Fallback{redis: redis, instead: instead, now: now, outage: outage{logger: logger, policy: policy}}
 }
 
-// Ask asks Redis to decide a call. If Redis does not decide, Ask asks the fallback, and Reply.Cause is the error of
-// Redis. It does not ask the fallback about a call that is wrong, or whose caller has given up.
-func (p *Policy) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
-	reply, cause := p.redis.Ask(ctx, c)
+// Ask asks Redis to decide a call. If Redis does not decide, Ask asks the other backend, and Reply.Cause is the
+// error of Redis. It does not ask the other backend about a call that is wrong, or whose caller has given up.
+func (f *Fallback) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+	reply, cause := f.redis.Ask(ctx, c)
 	if cause == nil {
-		if p.outage.begun.Load() {
-			p.outage.decided(ctx, p.now())
+		if f.outage.begun.Load() {
+			f.outage.decided(ctx, f.now())
 		}
 		return reply, nil
 	}
 	if !errors.Is(cause, backend.ErrUnavailable) {
 		return reply, cause
 	}
-	p.outage.failed(ctx, p.now(), cause)
-	instead, err := p.fallback.Ask(ctx, c)
-	instead.Cause = cause
-	return instead, err
+	f.outage.failed(ctx, f.now(), cause)
+	reply, err := f.instead.Ask(ctx, c)
+	reply.Cause = cause
+	return reply, err
 }
 
 // Open decides as if all funnels were empty, all slots free and no quota used, and accounts for nothing.
