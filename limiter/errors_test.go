@@ -5,6 +5,7 @@ package limiter_test
 import (
 	"context"
 	"encoding"
+	"errors"
 	"flag"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/gcra"
+	"funnel/internal/servertest"
 	"funnel/limiter"
 )
 
@@ -62,6 +64,36 @@ func TestErrUnavailable(t *testing.T) {
 	for name, err := range errs {
 		require.ErrorIs(t, err, limiter.ErrUnavailable, name)
 		require.NotErrorIs(t, err, limiter.ErrInvalid, name)
+	}
+}
+
+// A key is for one kind of row, in this process as in Redis.
+func TestKeyOfAnotherKind(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	takes := map[string]func(l *limiter.Limiter, key string) error{
+		"funnel": func(l *limiter.Limiter, key string) error { return l.Wait(ctx, key, fifteenPerDay) },
+		"quota":  func(l *limiter.Limiter, key string) error { return l.Wait(ctx, key, limiter.Daily(2, time.UTC)) },
+		"slots": func(l *limiter.Limiter, key string) error {
+			_, err := l.TryAcquire(ctx, key, twoFor3s)
+			return err
+		},
+	}
+	for name, l := range map[string]*limiter.Limiter{
+		"Redis": limiter.New(servertest.StartModule(t).Client(t)), "this process": limiter.NewLocal(),
+	} {
+		for first, take := range takes {
+			require.NoError(t, take(l, first), "%s: %s", name, first)
+			for second, take := range takes {
+				err := take(l, first)
+				require.Equal(t, second != first, errors.Is(err, limiter.ErrInvalid), "%s: %s after %s: %v", name, second, first, err)
+			}
+			require.NoError(t, l.Reset(ctx, first))
+			for _, take := range takes {
+				require.NoError(t, take(l, first), "%s: after Reset of %s", name, first)
+				require.NoError(t, l.Reset(ctx, first))
+			}
+		}
 	}
 }
 

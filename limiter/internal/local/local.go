@@ -5,6 +5,9 @@ package local
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,6 +46,9 @@ func (r *Rows) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 	if reply, ended := c.Ended(backend.Local, time.Unix(0, now+int64(ahead))); ended {
 		return reply, nil
 	}
+	if row := slices.IndexFunc(c.Rows, r.holdsAnotherKind); row >= 0 {
+		return backend.Reply{}, backend.Invalid(fmt.Errorf("limiter: key %q: %w", c.Rows[row].Key, errOtherKind))
+	}
 	rows := c.Undecided(now, ahead)
 	for i := range rows {
 		r.read(&c.Rows[i], &rows[i], now, ahead)
@@ -58,6 +64,17 @@ func (r *Rows) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 		}
 	}
 	return reply, nil
+}
+
+// errOtherKind is the error of a call that Redis, too, would refuse.
+var errOtherKind = errors.New("the key holds a row of another kind: a key is for a funnel, a quota or slots")
+
+// holdsAnotherKind reports whether the key of a row holds state of another kind that is not over.
+func (r *Rows) holdsAnotherKind(asked backend.Row) bool {
+	key, now := asked.Key, r.instant()
+	return asked.Kind != call.Funnel && r.funnels.Get(key) > now ||
+		asked.Kind != call.Slots && r.slots.Get(key).last() > now/1e6 ||
+		asked.Kind != call.Quota && r.quotas.Has(key) && r.quotas.Get(key).Expiry > r.wall().UnixMilli()
 }
 
 // receiptOf returns the receipt of a row that changes, or 0 if it took no tokens.

@@ -85,7 +85,7 @@ func (h *holders) remove(at int) {
 
 // last returns the end of the last slot, or 0 if there is no slot.
 func (h *holders) last() int64 {
-	if len(h.byEnd) == 0 {
+	if h == nil || len(h.byEnd) == 0 {
 		return 0
 	}
 	return h.byEnd[len(h.byEnd)-1].end
