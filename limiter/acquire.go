@@ -56,18 +56,18 @@ type Acquirer interface {
 // tokens. Without a free slot or enough tokens the Acquisition is limited, and has no Slot: TryAcquire does not wait.
 // The keys differ, the key of the slots included. What [Limiter.AllowAll] says of hash tags applies.
 //
-// If TryAcquire returns without an answer from Redis, because the context is done for instance, it gives back in the
-// background what Redis may have taken for it: the slot. It asks each tenth of the TTL, until Redis answers or the TTL
-// is over. Tokens stay taken.
+// If TryAcquire returns without a decision of Redis, because the context is done or Redis replies an error, it gives
+// back in the background what Redis may have taken for it: the slot. It asks each tenth of the TTL, until Redis answers
+// or the TTL is over. Tokens stay taken.
 func (l *Limiter) TryAcquire(ctx context.Context, key string, slots Slots, requests ...Request) (Acquisition, error) {
 	return l.newAttempt(key, slots, requests).ask(ctx, nil)
 }
 
 // Acquire is TryAcquire that waits: without an error, the Acquisition has a Slot. Callers of one Limiter with the same
 // key and Slots stand in one line. Only the first asks Redis, so they get slots in the order of asking. It asks again
-// when a slot of this Limiter is released, or after 5 ms to 1 s, by how long slots are held and how many there are. A
-// caller that lacks tokens leaves the line until they are due, and keeps its number: meanwhile smaller requests may be
-// served. Between processes there is no order, but each gets a share.
+// when a slot of this Limiter is released, or after a pause of 5 ms to 1 s, which depends on how long slots are held
+// and how many there are. A caller that lacks tokens leaves the line until they are due, and keeps its number:
+// meanwhile smaller requests may be served. Between processes there is no order, but each gets a share.
 //
 // It returns [ErrWaitTooLong] if no slot comes free within [WithMaxWait], and at once if the tokens would be due after
 // that, or after the deadline of ctx. With a max wait of 0 it asks once, outside the line. Other errors are
@@ -81,7 +81,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, slots Slots, requests
 		got, err := a.ask(ctx, nil)
 		if err == nil && got.Limited() {
 			_, err = got.due(0)
-			err = cmp.Or(err, waitsNoLonger(noSlot, 0))
+			err = cmp.Or(err, noSlot(key, 0))
 		}
 		return got, err
 	}
@@ -91,7 +91,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, slots Slots, requests
 		return a.ask(ctx, &failure{cause: tooMany})
 	}
 	defer place.Leave()
-	within, cancel := context.WithTimeoutCause(ctx, l.maxWait, waitsNoLonger(noSlot, l.maxWait))
+	within, cancel := context.WithTimeoutCause(ctx, l.maxWait, noSlot(key, l.maxWait))
 	defer cancel()
 	for {
 		turn, err := place.Await(within)
@@ -116,8 +116,11 @@ func (l *Limiter) Acquire(ctx context.Context, key string, slots Slots, requests
 	}
 }
 
-// noSlot is why a caller has waited in vain.
-const noSlot = "no slot has come free"
+// noSlot returns the error of a caller that waits for no more than maxWait.
+func noSlot(key string, maxWait time.Duration) error {
+	return fmt.Errorf("%w: key %q: no slot has come free, and the caller waits for no more than %v",
+		ErrWaitTooLong, key, maxWait)
+}
 
 // A lineKey tells which callers stand in one line.
 type lineKey struct {
@@ -148,15 +151,16 @@ func (a *Acquisition) endTurn(within context.Context, place *line.Place) error {
 // due returns the time until the tokens that a limited call lacked are there, or 0 if it lacked only a slot. The error
 // says why a caller that waits for no more than maxWait does not wait for them.
 func (a *Acquisition) due(maxWait time.Duration) (time.Duration, error) {
-	due := a.Requests.RetryAfter()
+	slowest := a.Requests.slowest()
 	if a.Slots.Source == FromClosed {
-		due = a.RetryAfter()
+		slowest = append(Results{a.Slots}, a.Requests...).slowest()
 	}
+	due := slowest.RetryAfter
 	switch {
 	case due == NoRetry:
-		return 0, ErrNeverFits
+		return 0, slowest.neverFits()
 	case due > maxWait:
-		return 0, waitsNoLonger(fmt.Sprintf("the tokens would be due after %v", due), maxWait)
+		return 0, tokensTooLate(slowest.Key, due, maxWait)
 	}
 	return max(due, pause(a.Requests, maxWait)), nil
 }

@@ -102,14 +102,14 @@ func TestAcquireEnds(t *testing.T) {
 		want              string
 		after             time.Duration
 	}{
-		"max wait":       {2 * second, never, "", 1, limiter.ErrWaitTooLong, "no slot has come free, and", 2 * second},
+		"max wait":       {2 * second, never, "", 1, limiter.ErrWaitTooLong, `key "slots": no slot has come free, and`, 2 * second},
 		"max wait 0":     {0, never, "", 1, limiter.ErrWaitTooLong, "waits for no more than 0s", 0},
 		"deadline":       {never, 2 * second, "", 1, context.DeadlineExceeded, "context deadline exceeded", 2 * second},
 		"tokens":         {2 * second, never, "used", 3, limiter.ErrWaitTooLong, "due after 3s, and", 0},
 		"tokens, 0":      {0, never, "used", 3, limiter.ErrWaitTooLong, "the caller waits for no more than 0s", 0},
 		"tokens, ctx":    {never, 2 * second, "used", 3, limiter.ErrWaitTooLong, "due after 3s", 0},
 		"tokens in time": {3 * second, never, "used", 3, nil, "", 3 * second},
-		"never fits":     {never, never, "", 11, limiter.ErrNeverFits, "no waiting helps", 0},
+		"never fits":     {never, never, "", 11, limiter.ErrNeverFits, `ended: key "": 11 of a limit of 1 per second, capacity 10`, 0},
 		"invalid":        {never, never, "", -1, limiter.ErrInvalid, "quantity -1", 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {

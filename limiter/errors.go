@@ -25,7 +25,7 @@ var (
 	// ErrNeverFits means that waiting cannot help: a quantity is above the capacity, or the quota of [Until] has
 	// ended.
 	ErrNeverFits = errors.New(
-		"limiter: no waiting helps: the quantity is larger than the capacity, or the quota has ended")
+		"limiter: waiting cannot help: the quantity is larger than the capacity, or the quota has ended")
 
 	// ErrTooManyWaiting means that as many callers of [Limiter.Acquire] wait already as [WithMaxWaiting] allows.
 	ErrTooManyWaiting = errors.New("limiter: too many callers wait")

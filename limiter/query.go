@@ -17,10 +17,11 @@ import (
 // A query is one call of a method: the rows that a backend decides, and for each row the Result that the caller gets.
 type query struct {
 	backend.Call
-	results []Result
-	invalid error // why the call is wrong, or nil
-	waited  time.Duration
-	behind  int // how many callers wait behind the caller
+	results  []Result
+	isSingle bool  // of a method for one limit, not for several requests
+	invalid  error // why the call is wrong, or nil
+	waited   time.Duration
+	behind   int // how many callers wait behind the caller
 
 	// Most calls have one row, which these hold without an allocation.
 	oneRow    [1]backend.Row
@@ -43,6 +44,7 @@ func newQuery(operation call.Operation, rows int) *query {
 // queryFor returns a call for tokens of one funnel or quota.
 func (l *Limiter) queryFor(operation call.Operation, key string, limit Limit, quantity int) *query {
 	q := newQuery(operation, 1)
+	q.isSingle = true
 	q.addTokens(l, key, limit, quantity)
 	return q
 }

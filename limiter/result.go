@@ -112,13 +112,13 @@ func (q *query) allowed(index int, reply *backend.Reply) int {
 }
 
 // isOK reports whether a row does not limit the call. An overfull funnel limits neither a call that accounts for tokens
-// nor a call for 0 tokens; a quota that has ended limits both. In a call of several rows, a row for 0 tokens is limited
-// as any other row is.
+// nor a call for 0 tokens; a quota that has ended limits both. In a call of several requests, a row for 0 tokens is
+// limited as any other row is.
 func (q *query) isOK(result *Result, reply *backend.Reply, row *backend.RowReply) bool {
 	switch {
 	case q.Accounts():
 		return !reply.Refused
-	case result.Quantity == 0 && row.Wait >= 0 && len(q.Rows) == 1 && !q.IsPart:
+	case result.Quantity == 0 && row.Wait >= 0 && q.isSingle:
 		return true
 	case q.Operation == call.Take:
 		return result.Allowed > 0
@@ -135,9 +135,14 @@ func (r Results) Limited() bool { return len(r) == 0 || slices.ContainsFunc(r, R
 
 // RetryAfter is how long a limited call should wait before it asks again: the longest RetryAfter of its rows, so
 // [NoRetry] if one row can never allow the call. It is 0 for a call that was allowed.
-func (r Results) RetryAfter() (longest time.Duration) {
-	for i := range r {
-		longest = max(longest, r[i].RetryAfter)
+func (r Results) RetryAfter() time.Duration { return r.slowest().RetryAfter }
+
+// slowest returns the first Result with the longest RetryAfter, or the zero Result.
+func (r Results) slowest() (slowest Result) {
+	for _, result := range r {
+		if result.RetryAfter > slowest.RetryAfter {
+			slowest = result
+		}
 	}
-	return longest
+	return slowest
 }

@@ -81,15 +81,16 @@ func (l *Limiter) wait(ctx context.Context, ask func(maxWait time.Duration) (Res
 		}
 		maxWait = max(maxWait, 0)
 		results, due, err := ask(maxWait)
+		slowest := results.slowest()
 		switch {
 		case err != nil:
 			return err
 		case !results.Limited():
 			return sleep(ctx, results[0].Wait)
-		case results.RetryAfter() == NoRetry:
-			return ErrNeverFits
+		case slowest.RetryAfter == NoRetry:
+			return slowest.neverFits()
 		case due > maxWait:
-			return waitsNoLonger(fmt.Sprintf("the tokens would be due after %v", due), maxWait)
+			return tokensTooLate(slowest.Key, due, maxWait)
 		}
 		if err := sleep(ctx, pause(results, maxWait)); err != nil {
 			return err
@@ -97,9 +98,15 @@ func (l *Limiter) wait(ctx context.Context, ask func(maxWait time.Duration) (Res
 	}
 }
 
-// waitsNoLonger returns the error of a caller that waits for no more than maxWait.
-func waitsNoLonger(why string, maxWait time.Duration) error {
-	return fmt.Errorf("%w: %s, and the caller waits for no more than %v", ErrWaitTooLong, why, maxWait)
+// neverFits returns the error of a caller that waits for a Result that can never be allowed.
+func (r Result) neverFits() error {
+	return fmt.Errorf("%w: key %q: %d of a limit of %v", ErrNeverFits, r.Key, r.Quantity, r.Limit)
+}
+
+// tokensTooLate returns the error of a caller that waits for no more than maxWait.
+func tokensTooLate(key string, due, maxWait time.Duration) error {
+	return fmt.Errorf("%w: key %q: the tokens would be due after %v, and the caller waits for no more than %v",
+		ErrWaitTooLong, key, due, maxWait)
 }
 
 // sleep returns nil after d, or the cause of ctx if that is done earlier.

@@ -69,7 +69,7 @@ func TestWaitGivesUp(t *testing.T) {
 		err := l.Wait(limited, "key", fifteenPerDay)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, limiter.ErrWaitTooLong)
-		require.ErrorContains(t, err, "limiter: wait too long: the tokens would be due after 1h3")
+		require.ErrorContains(t, err, `limiter: wait too long: key "key": the tokens would be due after 1h3`)
 		err = limiter.New(client, limiter.WithMaxWait(time.Minute)).Wait(limited, "key", fifteenPerDay)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "the caller waits for no more than 1m0s")

@@ -38,8 +38,8 @@ func WithLimit(limit func(context.Context, Call) limiter.Limit) Option {
 }
 
 // WithCost sets a function that returns how many tokens a call takes, at least 0. The default is 1. A call of cost 0 is
-// allowed even if the funnel is full. A call that costs more than the capacity is limited and never fits. A call of
-// negative cost gets INTERNAL.
+// allowed even if the funnel is full; with [WithAlso] or [WithSlots], an overfull funnel limits it. A call that costs
+// more than the capacity is limited and never fits. A call of negative cost gets INTERNAL.
 func WithCost(cost func(context.Context, Call) int) Option {
 	return func(p *Policy) { p.cost = cost }
 }
