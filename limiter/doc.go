@@ -50,8 +50,8 @@
 //	berlin, err := time.LoadLocation("Europe/Berlin")
 //	...
 //	result, err := l.AllowAll(ctx,
-//		limiter.Request{"{user:42}:rate", limiter.PerSecond(10), 1},
-//		limiter.Request{"{user:42}:month", limiter.Monthly(1_000_000, berlin), 1})
+//		limiter.Request{Key: "{user:42}:rate", Limit: limiter.PerSecond(10), Quantity: 1},
+//		limiter.Request{Key: "{user:42}:month", Limit: limiter.Monthly(1_000_000, berlin), Quantity: 1})
 //
 // [Daily] says when a period begins, and whose clock counts. The receipt of a call names its period, so
 // [Limiter.Settle] gives nothing back in a later one.

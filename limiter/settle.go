@@ -9,9 +9,9 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// Settle corrects the tokens that a call took to the number that was used, at least 0: it gives the rest back, or
-// charges more. With 0, it gives back a reservation that is not used. The Result comes from any method that takes or
-// charges tokens. Another Limiter, even of another process, may settle it, by Key, Limit, Allowed and Receipt.
+// Settle adjusts a call to the number of tokens that were used, at least 0: it gives the rest back, or charges more.
+// With 0, it gives back a reservation that is not used. The Result comes from any method that takes or charges tokens.
+// Another Limiter, even of another process, may settle it, by Key, Limit, Allowed and Receipt.
 //
 // Tokens that have leaked meanwhile do not come back. A quota is settled in the period in which the call was counted:
 // once that period is over, nothing changes. The limit holds as if the call had taken the smaller number;

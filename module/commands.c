@@ -144,9 +144,9 @@ const struct command commands[] = {
     [PEEK_AT] = {"cl.peek", peek_command, PEEK, &rows_shape, &reads_keys,
                  "Says whether CL.RESERVE would take from all rows, and takes nothing."},
     [CHARGE_AT] = {"cl.charge", charge_command, CHARGE, &rows_shape, &fills_keys,
-                   "Accounts for what is used of funnels, slots and quotas, whatever the keys hold."},
+                   "Records use of funnels, slots and quotas, even beyond their limits."},
     [REFUND_AT] = {"cl.refund", refund_command, REFUND, &refund_shape, &empties_keys,
-                   "Gives back to funnels, slots and quotas."},
+                   "Gives back tokens of funnels and quotas, and slots."},
 #ifdef FUNNEL_DEBUG
     {"funnel.debug", debug_command, 0, &debug_shape, &debug_access, NULL},
 #endif

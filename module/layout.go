@@ -113,6 +113,7 @@ func _() {
 		_ = same[u.Sizeof(c)-u.Sizeof("")]
 		_ = same[u.Offsetof(c.bytes)]
 	}
+	// If a call.Row grows by 8 bytes, DECIDED_LENGTH in call.h grows by 1.
 	_ = same[u.Sizeof(C.struct_decided{})-u.Sizeof(call.Row{})]
 
 	_ = same[C.SECONDS_LENGTH-command.SecondsLength]

@@ -67,11 +67,11 @@ type State struct {
 	// the limit mean the same.
 	Running int64
 
-	// First is the first end of another holder's running slot, or 0 if there is none. It
+	// First is when the first running slot of another holder ends, or 0 if there is none. It
 	// does not matter if fewer than limit slots run.
 	First int64
 
-	// Last is the last end of another holder's running slot, or 0 if there is none.
+	// Last is when the last running slot of another holder ends, or 0 if there is none.
 	Last int64
 }
 
