@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -48,6 +49,19 @@ func TestScriptPermissions(t *testing.T) {
 	require.NoError(t, l.Reset(ctx, "user:1"))
 	_, err = l.Allow(ctx, "admin:1", limit)
 	require.ErrorContains(t, err, "NOPERM")
+
+	more := regexp.MustCompile("need `(.*?)`, before Redis 7.0 `(.*?)`, and slots `(.*?)`").FindStringSubmatch(clients(t))
+	require.NotNil(t, more)
+	expiry := map[bool]string{true: more[1], false: more[2]}[servertest.Since7(t)]
+	month := limiter.Request{Key: "user:month", Limit: limiter.Monthly(5, time.UTC), Quantity: 1}
+	l = as(rules + " " + expiry + " " + more[3])
+	var slot *limiter.Slot
+	for range 2 { // the second call finds keys
+		got, err := l.TryAcquire(ctx, "user:slots", limiter.Slots{Max: 2, TTL: time.Hour}, month)
+		require.NoError(t, err)
+		slot = got.Slot
+	}
+	require.NoError(t, slot.Release(ctx))
 
 	t.Run("redis-py", func(t *testing.T) { // loads the script, which needs a permission of its own
 		python := languageOf(t, "redis-py")
