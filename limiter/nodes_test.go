@@ -259,7 +259,8 @@ func testOneNodeFails(t *testing.T, s *spread, source limiter.Option) {
 	}
 }
 
-// The node of the slots takes one, and its answer is lost. The others give back at once, and that node soon.
+// A caller gives up, and the tokens come back all the same. Then the node of the slots takes one, and its answer is
+// lost. The others give back at once, and that node soon.
 func testLostAnswer(t *testing.T, s *spread, source limiter.Option) {
 	slots := s.slots
 	client := &gated{ClusterClient: s.direct, gate: func(command string, send func() error) error {
@@ -269,8 +270,20 @@ func testLostAnswer(t *testing.T, s *spread, source limiter.Option) {
 		}
 		return err
 	}}
+	ctx, giveUp := context.WithCancel(t.Context())
+	_, err := limiter.New(s.direct, source).Charge(ctx, s.also, fifteenPerDay, 1)
+	require.NoError(t, err)
 	before := s.states(t)
-	_, err := limiter.New(client, source).TryAcquire(t.Context(), s.slots, twoFor1h, s.requests(1, 1, 1)...)
+	_, err = limiter.New(&gated{ClusterClient: s.direct, gate: func(command string, send func() error) error {
+		if strings.Contains(command, "refund") {
+			giveUp()
+		}
+		return send()
+	}}, source).AllowAll(ctx, s.requests(1, 1, 15)...)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, before, s.states(t), "the caller gives up before the tokens are back")
+
+	_, err = limiter.New(client, source).TryAcquire(t.Context(), s.slots, twoFor1h, s.requests(1, 1, 1)...)
 	require.ErrorIs(t, err, errNoAnswer)
 	require.Equal(t, before[1:], s.states(t)[1:], "the tokens are back")
 	servertest.Eventually(t, "the slot is given back", func() bool { return s.states(t)[0] == before[0] })
