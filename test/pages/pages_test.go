@@ -4,6 +4,7 @@ package pages_test
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -40,13 +41,7 @@ var prompt = regexp.MustCompile(`^[a-z-]*> `)
 // TestEveryBlockIsRunOrSaysWhyNot: a comment before each block says which test runs it. The NAME of
 // "test: NAME" is a string of a test package that also names the page.
 func TestEveryBlockIsRunOrSaysWhyNot(t *testing.T) {
-	packages := map[string]string{}
-	require.NoError(t, filepath.WalkDir(top, func(path string, _ fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, "_test.go") {
-			packages[filepath.Dir(path)] += read(t, path[len(top):])
-		}
-		return err
-	}))
+	packages := testsOfPackages(t)
 	for _, path := range pages(t) {
 		// The READMEs show the same, and tests read the English one.
 		name := strings.Replace(filepath.Base(path), ".zh-CN", "", 1) + `"`
@@ -63,6 +58,34 @@ func TestEveryBlockIsRunOrSaysWhyNot(t *testing.T) {
 				"or <!-- not run: WHY -->", path, block.Line)
 		}
 	}
+}
+
+// testsOfPackages returns the text of the tests of each package.
+func testsOfPackages(t *testing.T) map[string]string {
+	packages := map[string]string{}
+	require.NoError(t, filepath.WalkDir(top, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, "_test.go") {
+			packages[filepath.Dir(path)] += read(t, path[len(top):])
+		}
+		return err
+	}))
+	return packages
+}
+
+// TestNamedTestsExist: each test that a page, .ci/run or a workflow names exists. ^ names all that begin so.
+func TestNamedTestsExist(t *testing.T) {
+	tests := strings.Join(slices.Collect(maps.Values(testsOfPackages(t))), "")
+	count := 0
+	for _, page := range append(pages(t), "CONTRIBUTING.md", "SECURITY.md", ".ci/run",
+		".github/workflows/nightly.yml", ".github/workflows/release.yml") {
+		for _, found := range regexp.MustCompile(`\^?\b(Test|Fuzz)[A-Z]\w*`).FindAllString(read(t, page), -1) {
+			name, isBeginning := strings.CutPrefix(found, "^")
+			exists := isBeginning && strings.Contains(tests, "\nfunc "+name) || strings.Contains(tests, "\nfunc "+name+"(")
+			require.True(t, exists, "%s names %s, but there is no such test", page, found)
+			count++
+		}
+	}
+	require.Greater(t, count, 30)
 }
 
 // TestLinksLeadSomewhere: each link within the repository leads to a file or folder, and to a heading, that
