@@ -13,6 +13,7 @@ import (
 
 	"funnel/gcra"
 	"funnel/internal/call"
+	"funnel/internal/servertest"
 	"funnel/limiter/internal/backend"
 	"funnel/limiter/internal/calendar"
 	inflight "funnel/slots"
@@ -100,8 +101,7 @@ func TestQuotasGoByTheWallClock(t *testing.T) {
 
 // holders.read returns the same state as a plain list of the slots.
 func TestSlotsAgainstAList(t *testing.T) {
-	seed := rand.Uint64()
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(servertest.Seed(t), 0))
 	h, list := &holders{ends: map[string]int64{}}, map[string]int64{}
 	now := int64(1000)
 	for step := range 20_000 {
@@ -124,7 +124,7 @@ func TestSlotsAgainstAList(t *testing.T) {
 		if len(others) > 0 {
 			want.First, want.Last = slices.Min(others), slices.Max(others)
 		}
-		require.Equal(t, want, h.read(holder, now), "seed %d, step %d, holder %s at %d", seed, step, holder, now)
+		require.Equal(t, want, h.read(holder, now), "step %d, holder %s at %d", step, holder, now)
 		end := int64(0)
 		if random.IntN(3) > 0 {
 			end = now + 1 + random.Int64N(500)
