@@ -28,8 +28,8 @@ import (
 // does, and runs until it is killed.
 func TestMain(m *testing.M) {
 	programs := map[string]func(addr string){"slots": holdSlots, "lines": waitInLine}
-	if program := programs[os.Args[1]]; program != nil {
-		program(os.Args[2])
+	if len(os.Args) == 3 && programs[os.Args[1]] != nil {
+		programs[os.Args[1]](os.Args[2])
 	}
 	os.Exit(m.Run())
 }
