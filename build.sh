@@ -29,7 +29,7 @@ usage: ./build.sh COMMAND
                       arguments follow the module on the server's command line:
                       ./build.sh run compat redis-cell --io-threads 4
   test                build, then run all tests
-  check               check formats, and run vet, staticcheck and shellcheck
+  check               check formats, and run vet, staticcheck, actionlint and shellcheck
   matrix [SERVER...]  run the tests against many servers, or the given ones, with one
                       funnel.so; servers are kept in a cache; with GOARCH=arm64 on
                       amd64, qemu-user emulates them; FUNNEL_TESTS is a regular
@@ -85,6 +85,7 @@ check() {
     # A tag can be moved to another commit.
     unpinned=$(grep -nE '^[^#]*uses: ' .github/workflows/* | grep -vE 'uses: (\./|[^@ ]+@[0-9a-f]{40} # v[0-9])') || true
     [ -z "$unpinned" ] || die "not pinned, as in actions/checkout@COMMIT # v1.2.3:" "$unpinned"
+    on_this_machine go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 .github/workflows/*
     # staticcheck is a tool of the tests' module, and checks all modules.
     on_this_machine go -C test build -o ../build/staticcheck honnef.co/go/tools/cmd/staticcheck
     for module in . "${nested_modules[@]}"; do
