@@ -10,6 +10,15 @@ die() {
 # has NAME: whether there is a program of that name. A function or a folder is not a program.
 has() { type -P "$1" >/dev/null; }
 
+# tests_named 'NAME|NAME...' PATH...: prints the pattern of the tests that begin with these names. Each name must have one.
+tests_named() {
+    local name
+    for name in ${1//|/ }; do
+        grep -rq "^func Test$name" --include='*_test.go' "${@:2}" || die "no test in ${*:2} begins with Test$name"
+    done
+    echo "^Test($1)"
+}
+
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
 }

@@ -362,6 +362,19 @@ func TestBrokenSets(t *testing.T) {
 	}
 }
 
+// TestZCOUNTMayBeMissing: calls let the server count many slots. If ZCOUNT has been renamed, the module counts them.
+func TestZCOUNTMayBeMissing(t *testing.T) {
+	for _, config := range [][]string{{}, {"--rename-command", "zcount", "hidden"}} {
+		client := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t), Config: config}).Client(t)
+		servertest.ClockOf(client).Set(t, servertest.Epoch)
+		const fill = `for i = 1, 300 do redis.call('ZADD', KEYS[1], i, 'ended:' .. i, 4102444800000 + i, 'running:' .. i) end`
+		require.ErrorIs(t, client.Eval(t.Context(), fill, []string{"k"}).Err(), redis.Nil)
+		for limit, want := range map[string]string{"300": "1 0.001 [1 300 0 0.001 0.3]", "999": "0 0 [0 999 699 0 0.3]"} {
+			require.Equal(t, want, servertest.Call(t, client, "cl.peek k "+limit+" SLOTS 30 h"), "%q", config)
+		}
+	}
+}
+
 // TestBothProtocols: clients of RESP2 and RESP3 read the same bytes.
 func TestBothProtocols(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
