@@ -94,8 +94,9 @@ func TestSeveralNodes(t *testing.T) {
 	}))
 	for _, source := range []limiter.Source{limiter.FromModule, limiter.FromScript} {
 		for name, test := range map[string]func(*testing.T, *spread, limiter.Option){
-			"steps": testStepsOnSeveralNodes, "failure": testOneNodeFails, "lost answer": testLostAnswer,
-			"contest": testContestedCalls,
+			"steps": testStepsOnSeveralNodes, "peek": testPeekAtSeveralNodes, "overfull": testNoTokensOfAnOverfullFunnel,
+			"wrong": testWrongCallChangesNothing, "ended": testEndedQuota,
+			"failure": testOneNodeFails, "lost answer": testLostAnswer, "contest": testContestedCalls,
 		} {
 			t.Run(name+" by "+string(source), func(t *testing.T) {
 				s.useKeys(t, name+string(source))
@@ -169,43 +170,54 @@ func testStepsOnSeveralNodes(t *testing.T, s *spread, source limiter.Option) {
 		require.Equal(t, 4, commands["reserve"], "%s: hooks get one decision on each row", state)
 		require.Equal(t, step.sent, client.sent.Load(), "%s: %v", state, commands)
 	}
-	rows := []limiter.Row{twoFor1h.At(s.slots)}
-	for _, request := range s.requests(1, 1, 1) {
-		rows = append(rows, request)
-	}
-	results, err := l.PeekAll(t.Context(), rows...)
-	require.NoError(t, err)
-	require.Equal(t, "limited 0 0, limited 0 0, ok 0 6, ok 0 14", describe(results...))
+}
 
-	_, err = l.Charge(t.Context(), s.funnel, fifteenPerDay, 1)
-	require.NoError(t, err)
-	require.NoError(t, s.direct.Del(t.Context(), s.slots).Err())
-	got := tryAcquire(t, l, s.slots, twoFor1h, s.requests(0, 1, 1)...)
-	require.Equal(t, "limited 0 0, ok 0 6, ok 0 14", describe(got.Requests...), "no tokens of an overfull funnel")
-	rows[1] = s.requests(0, 1, 1)[0]
-	results, err = l.PeekAll(t.Context(), rows[1:]...)
-	require.NoError(t, err)
-	require.Equal(t, "limited 0 0, ok 0 6, ok 0 14", describe(results...), "a peek at no tokens of an overfull funnel")
+// requireResults shows the call, its results and the states of the nodes if the results are not as wanted.
+func (s *spread) requireResults(t *testing.T, want, call string, rows []limiter.Request, got []limiter.Result, err error) {
+	t.Helper()
+	require.NoError(t, err, "%s %+v", call, rows)
+	require.Equal(t, want, describe(got...), "%s %+v: %+v\nstates: %q", call, rows, got, s.states(t))
+}
 
-	before := s.states(t)
-	wrong := s.requests(1, 1, 1)
+func testPeekAtSeveralNodes(t *testing.T, s *spread, source limiter.Option) {
+	l, one, requests := limiter.New(s.direct, source), limiter.Slots{Max: 1, TTL: time.Hour}, s.requests(1, 1, 1)
+	require.False(t, tryAcquire(t, l, s.slots, one, s.requests(15, 4, 1)...).Limited())
+	results, err := l.PeekAll(t.Context(), one.At(s.slots), requests[0], requests[1], requests[2])
+	s.requireResults(t, "limited 0 0, limited 0 0, ok 0 6, ok 0 14", "PeekAll of a slot and", requests, results, err)
+}
+
+func testNoTokensOfAnOverfullFunnel(t *testing.T, s *spread, source limiter.Option) {
+	l, requests := limiter.New(s.direct, source), s.requests(0, 1, 1)
+	_, err := l.Charge(t.Context(), s.funnel, fifteenPerDay, 16)
+	require.NoError(t, err)
+	got := tryAcquire(t, l, s.slots, twoFor1h, requests...)
+	s.requireResults(t, "limited 0 0, ok 0 10, ok 0 15", "TryAcquire of a slot and", requests, got.Requests, nil)
+	results, err := l.PeekAll(t.Context(), requests[0], requests[1], requests[2])
+	s.requireResults(t, "limited 0 0, ok 0 10, ok 0 15", "PeekAll", requests, results, err)
+}
+
+func testWrongCallChangesNothing(t *testing.T, s *spread, source limiter.Option) {
+	before, wrong := s.states(t), s.requests(1, 1, 1)
 	wrong[0].Key = s.slots + "x"
 	require.NoError(t, s.direct.LPush(t.Context(), wrong[0].Key, 1).Err())
-	results, err = l.AllowAll(t.Context(), wrong...)
+	results, err := limiter.New(s.direct, source).AllowAll(t.Context(), wrong...)
 	require.ErrorIs(t, err, limiter.ErrInvalid)
 	require.ErrorContains(t, err, "WRONGTYPE")
-	require.Equal(t, "limited 0 0, limited 0 0, limited 0 0", describe(results...))
-	require.Equal(t, before, s.states(t), "the call is wrong")
+	require.Equal(t, "limited 0 0, limited 0 0, limited 0 0", describe(results...), "AllowAll of %+v", wrong)
+	require.Equal(t, before, s.states(t), "AllowAll of %+v", wrong)
+}
 
-	full := limiter.Request{s.slots + "y", fifteenPerDay, 1}
-	_, err = l.Charge(t.Context(), full.Key, fifteenPerDay, 15)
-	require.NoError(t, err)
-	ended := []limiter.Request{{s.quota, limiter.Until(10, nextYear), 8}, full, {"x", limiter.Until(10, time.Unix(9, 0)), 1}}
+// A call with a quota that has ended never fits, even if another row limits it for a time.
+func testEndedQuota(t *testing.T, s *spread, source limiter.Option) {
+	l, full := limiter.New(s.direct, source), limiter.Request{s.slots + "y", fifteenPerDay, 1}
+	filled, err := l.AllowAll(t.Context(), limiter.Request{full.Key, fifteenPerDay, 15}, s.requests(0, 4, 0)[1])
+	require.True(t, err == nil && !filled.Limited(), "%+v, %v", filled, err)
+	ended := []limiter.Request{s.requests(0, 8, 0)[1], full, {"x", limiter.Until(10, time.Unix(9, 0)), 1}}
 	_, _ = l.AllowAll(t.Context(), ended[:2]...) // both limit; then the funnel does not
 	require.NoError(t, l.Reset(t.Context(), full.Key))
-	results, err = l.AllowAll(t.Context(), ended...)
+	results, err := l.AllowAll(t.Context(), ended...)
 	require.NoError(t, err)
-	require.Equal(t, limiter.NoRetry, results.RetryAfter(), "a quota has ended: %+v", results)
+	require.Equal(t, limiter.NoRetry, results.RetryAfter(), "AllowAll of %+v: %+v\nstates: %q", ended, results, s.states(t))
 }
 
 // errNoAnswer is what a gate returns for commands to a node that is down.
