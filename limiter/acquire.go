@@ -81,7 +81,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, slots Slots, requests
 		got, err := a.ask(ctx, nil)
 		if err == nil && got.Limited() {
 			_, err = got.due(0)
-			err = cmp.Or(err, noSlot(key, 0))
+			err = cmp.Or(err, waitsNoLonger(key, noSlot, 0))
 		}
 		return got, err
 	}
@@ -91,7 +91,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, slots Slots, requests
 		return a.ask(ctx, &failure{cause: tooMany})
 	}
 	defer place.Leave()
-	within, cancel := context.WithTimeoutCause(ctx, l.maxWait, noSlot(key, l.maxWait))
+	within, cancel := context.WithTimeoutCause(ctx, l.maxWait, waitsNoLonger(key, noSlot, l.maxWait))
 	defer cancel()
 	for {
 		turn, err := place.Await(within)
@@ -116,11 +116,8 @@ func (l *Limiter) Acquire(ctx context.Context, key string, slots Slots, requests
 	}
 }
 
-// noSlot returns the error of a caller that waits for no more than maxWait.
-func noSlot(key string, maxWait time.Duration) error {
-	return fmt.Errorf("%w: key %q: no slot has come free, and the caller waits for no more than %v",
-		ErrWaitTooLong, key, maxWait)
-}
+// noSlot is why a caller has waited in vain.
+const noSlot = "no slot has come free"
 
 // A lineKey tells which callers stand in one line.
 type lineKey struct {
@@ -160,7 +157,7 @@ func (a *Acquisition) due(maxWait time.Duration) (time.Duration, error) {
 	case due == NoRetry:
 		return 0, slowest.neverFits()
 	case due > maxWait:
-		return 0, tokensTooLate(slowest.Key, due, maxWait)
+		return 0, waitsNoLonger(slowest.Key, fmt.Sprintf("the tokens would be due after %v", due), maxWait)
 	}
 	return max(due, pause(a.Requests, maxWait)), nil
 }

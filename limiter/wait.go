@@ -90,7 +90,7 @@ func (l *Limiter) wait(ctx context.Context, ask func(maxWait time.Duration) (Res
 		case slowest.RetryAfter == NoRetry:
 			return slowest.neverFits()
 		case due > maxWait:
-			return tokensTooLate(slowest.Key, due, maxWait)
+			return waitsNoLonger(slowest.Key, fmt.Sprintf("the tokens would be due after %v", due), maxWait)
 		}
 		if err := sleep(ctx, pause(results, maxWait)); err != nil {
 			return err
@@ -103,10 +103,9 @@ func (r Result) neverFits() error {
 	return fmt.Errorf("%w: key %q: %d of a limit of %v", ErrNeverFits, r.Key, r.Quantity, r.Limit)
 }
 
-// tokensTooLate returns the error of a caller that waits for no more than maxWait.
-func tokensTooLate(key string, due, maxWait time.Duration) error {
-	return fmt.Errorf("%w: key %q: the tokens would be due after %v, and the caller waits for no more than %v",
-		ErrWaitTooLong, key, due, maxWait)
+// waitsNoLonger returns the error of a caller that waits for no more than maxWait.
+func waitsNoLonger(key, why string, maxWait time.Duration) error {
+	return fmt.Errorf("%w: key %q: %s, and the caller waits for no more than %v", ErrWaitTooLong, key, why, maxWait)
 }
 
 // sleep returns nil after d, or the cause of ctx if that is done earlier.
