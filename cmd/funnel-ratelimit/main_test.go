@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -62,6 +63,15 @@ func serveBy(t testing.TB, start func(settings.Settings) (stop func()), redis st
 	t.Cleanup(func() { connection.Close() })
 	service.client = pb.NewRateLimitServiceClient(connection)
 	return service
+}
+
+// onPage returns what the group of an expression matches on a page in docs.
+func onPage(t *testing.T, page, expression string) string {
+	text, err := os.ReadFile("../../docs/" + page)
+	require.NoError(t, err)
+	match := regexp.MustCompile(expression).FindSubmatch(text)
+	require.NotNil(t, match, "%s: %s", page, expression)
+	return string(match[1])
 }
 
 // request reads "domain: key=value,key=value key=value#5", where #5 is the descriptor's hits_addend.
@@ -155,13 +165,24 @@ func TestAnswers(t *testing.T) {
 	})
 	t.Run("cluster", func(t *testing.T) {
 		cluster := servertest.StartCluster(t, 3, time.Second, servertest.Options{Module: servertest.Module(t)})
-		service := serve(t, cluster.Primaries[0].Addr()+","+cluster.Primaries[1].Addr(), "REDIS_TYPE=cluster")
+		rules := onPage(t, "operations.md", `acl setuser app on '>secret' '~user:\*' (.*)\n`)
+		rules = onPage(t, "envoy.md", "`(~shop:\\*)`") + " " + strings.ReplaceAll(rules, "'", "")
+		for _, node := range cluster.Nodes() {
+			node.ClientOfUser(t, rules)
+		}
+		service := serve(t, cluster.Primaries[0].Addr()+","+cluster.Primaries[1].Addr(), "REDIS_TYPE=cluster", "REDIS_AUTH=user:secret")
 		service.requireDecisions(t, steps)
 		took := cluster.FailOver(t, "shop:hot=1:100000/SECOND", func() error {
 			_, err := service.client.ShouldRateLimit(context.Background(), request("shop: hot=1"))
 			return err
 		})
 		require.Less(t, took, 5*time.Second, "it is served again after a failover")
+	})
+	t.Run("sentinel", func(t *testing.T) {
+		primary, config := servertest.Start(t, servertest.Options{}), filepath.Join(t.TempDir(), "sentinel.conf")
+		script := fmt.Sprintf(`echo sentinel monitor mymaster 127.0.0.1 %d 1 >%[2]s; exec "$0" %[2]s "$@"`, primary.Port, config)
+		sentinel := servertest.Start(t, servertest.Options{Wrapper: []string{"sh", "-c", script}, Config: []string{"--sentinel"}})
+		serve(t, "mymaster,"+sentinel.Addr(), "REDIS_TYPE=sentinel").requireDecisions(t, steps)
 	})
 }
 

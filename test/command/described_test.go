@@ -4,7 +4,6 @@ package command_test
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -135,26 +134,6 @@ func TestUsersNeedPermission(t *testing.T) {
 			if c.maxRows() > 1 {
 				require.Contains(t, servertest.Try(app, c.calls(keys...)[0]), "NOPERM", "%s of %s", c.name, keys)
 			}
-		}
-	}
-}
-
-// TestAboveMaxmemory: without memory, a server refuses what takes, even a renewal. It still peeks and gives back.
-func TestAboveMaxmemory(t *testing.T) {
-	client := servertest.StartClient(t)
-	for _, row := range []string{"key 2 1 1000 1", "key 2 SLOTS 1000 me", "key 2 UNTIL 5000000000 1"} {
-		for _, c := range commands {
-			if c.maxRows() == 1 && !strings.HasSuffix(row, "1000 1") {
-				continue // CL.THROTTLE and CL.TAKE take no slots
-			}
-			require.NoError(t, client.FlushAll(t.Context()).Err())
-			servertest.Call(t, client, "cl.charge "+row)
-			servertest.Call(t, client, "cl.charge "+row)
-			require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
-			before, reply := servertest.Dumps(t, client), servertest.Try(client, c.name+" "+row)
-			require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())
-			require.Regexp(t, map[bool]string{true: "^OOM ", false: "^[01] "}[c.is("denyoom")], reply, "%s %s", c.name, row)
-			require.Equal(t, c.name == "cl.refund", !maps.Equal(before, servertest.Dumps(t, client)), "%s %s", c.name, row)
 		}
 	}
 }
