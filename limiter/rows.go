@@ -20,10 +20,10 @@ type Request struct {
 //
 // A single server decides all requests atomically, and so does a cluster if all keys have one hash tag. In a cluster,
 // keys may have several hash tags: AllowAll asks all nodes at once. If one node limits the call or fails, AllowAll
-// gives back the tokens that the other nodes took, by their receipts, before it returns. No limit is exceeded, but
-// other callers may be limited in the moment between. If the answer of a node is lost, its tokens stay taken. If a key
-// has just limited such a call, AllowAll asks its node first, and only peeks at the other nodes if that node limits the
-// call again. [OnFailure] decides for each node.
+// gives back the tokens that the other nodes took, by their receipts, before it returns. Other callers may be limited
+// in the moment between, and rarely a few tokens too many are allowed: docs/commands.md, "The bound with refunds". If
+// the answer of a node is lost, its tokens stay taken. If a key has just limited such a call, AllowAll asks its node
+// first, and only peeks at the other nodes if that node limits the call again. [OnFailure] decides for each node.
 //
 // A ring uses the first key's server and does not report that other keys belong elsewhere.
 func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, error) {

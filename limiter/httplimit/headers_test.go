@@ -198,6 +198,9 @@ func TestAlso(t *testing.T) {
 			result, err := l.Peek(t.Context(), c.key, slow(5))
 			require.NoError(t, err)
 			require.Equal(t, 2, result.Remaining, name)
+			_, err = l.Charge(t.Context(), c.key, slow(5), 3)
+			require.NoError(t, err)
+			require.Equal(t, 429, ask(handler, from("192.0.2.1")).Code, "%s: no cost, of an overfull funnel", name)
 		})
 	}
 }

@@ -104,29 +104,11 @@ func testRequests(t *testing.T) {
 		"an answer of its own, after the headers")
 
 	// Separators in the name are escaped: no other name and key are the same funnel.
-	result, err := l.Peek(t.Context(), `v2\:re\\ply:192.0.2.1`, slow(5))
+	result, err := l.Charge(t.Context(), `v2\:re\\ply:192.0.2.1`, slow(5), 7)
 	require.NoError(t, err)
-	require.Zero(t, result.Remaining)
-}
-
-// An overfull funnel does not limit a request of no cost, unless it is decided together with other limits.
-func TestNoCostOfAnOverfullFunnel(t *testing.T) {
-	for name, c := range map[string]struct {
-		option httplimit.Option
-		key    string
-		status int
-	}{
-		"alone":                {httplimit.WithName("p"), "p:192.0.2.1", 200},
-		"with a further limit": {httplimit.WithAlso("all", slow(5), everybody), "p:192.0.2.1", 429},
-		"with slots":           {httplimit.WithSlots(limiter.Slots{Max: 5, TTL: time.Minute}), "{p:192.0.2.1}", 429},
-	} {
-		l := limiter.NewLocal()
-		_, err := l.Charge(t.Context(), c.key, slow(5), 7)
-		require.NoError(t, err)
-		handler := httplimit.New(l, slow(5), httplimit.WithName("p"), c.option,
-			httplimit.WithCost(func(*http.Request) int { return 0 }))(ok)
-		require.Equal(t, c.status, ask(handler, from("192.0.2.1")).Code, name)
-	}
+	require.Equal(t, 12*24*time.Hour, result.ResetAfter)
+	cost = 0
+	require.Equal(t, 200, ask(handler, from("192.0.2.1")).Code, "no cost, of an overfull funnel")
 }
 
 // Errors of Redis are answered 503, and errors of the application 500, because a retry would not help. A client that
