@@ -66,8 +66,8 @@
 // # Module or script
 //
 // If the server does not know a command of the module, or denies it to the user, the Limiter sends the script in its
-// place, and tries the command again after a minute. A server that has only CL.THROTTLE, as with redis-cell or Dragonfly, gets the
-// script. [WithSource] restricts the Limiter to one of the two.
+// place, and tries the command again after a minute. A server that has only CL.THROTTLE, as with redis-cell or
+// Dragonfly, gets the script. [WithSource] restricts the Limiter to one of the two.
 //
 // Module and script store the same value under the same key: nodes may differ, and a fleet can move from one to the
 // other. The script costs the server more (docs/clients.md, "Without the module"), its clock counts microseconds, and

@@ -1,8 +1,8 @@
 // Llm shows budgets for the tenants of a language model. They limit the requests in flight, the requests a minute, the
 // tokens a minute, and the tokens a month. The number of tokens of an answer is known only when its stream ends, after
 // seconds. So a request waits for a slot, one request and the tokens of the longest answer, all or nothing, and settles
-// the tokens when it ends. From the month it takes only the tokens of the prompt, and charges the answer in pieces while
-// it streams. The piece that overspends the month ends its answer: at most 5 slots × 200 tokens are overspent
+// the tokens when it ends. From the month it takes only the tokens of the prompt, and charges the answer in pieces
+// while it streams. The piece that overspends the month ends its answer: at most 5 slots × 200 tokens are overspent
 // (docs/operations.md, "A budget").
 //
 //	./build.sh run          # a server with the module, in another terminal

@@ -42,8 +42,9 @@ func WithLimit(limit func(*http.Request) limiter.Limit) Option {
 }
 
 // WithCost sets a function that returns how many tokens a request takes, at least 0. The default is 1. A request of
-// cost 0 is allowed even if the funnel is full, and gets the headers; with [WithAlso] or [WithSlots], an overfull funnel
-// limits it. A request that costs more than the capacity is answered 413. A negative cost is an error: see [OnError].
+// cost 0 is allowed even if the funnel is full, and gets the headers; with [WithAlso] or [WithSlots], an overfull
+// funnel limits it. A request that costs more than the capacity is answered 413. A negative cost is an error: see
+// [OnError].
 //
 // The body has not been read: a function that reads it must replace it for the handler.
 func WithCost(cost func(*http.Request) int) Option {

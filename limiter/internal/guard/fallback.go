@@ -19,10 +19,10 @@ type Fallback struct {
 	outage  outage
 }
 
-// NewFallback returns a Fallback that asks instead if redis does not decide. The name of the policy is for the log. Now
-// is a monotonic clock.
-func NewFallback(policy string, redis, instead backend.Backend, logger *slog.Logger, now func() time.Duration) *Fallback {
-	return &Fallback{redis: redis, instead: instead, now: now, outage: outage{logger: logger, policy: policy}}
+// NewFallback returns a Fallback that asks instead if redis does not decide. The policy's name is for the log. Now is a
+// monotonic clock.
+func NewFallback(policy string, redis, instead backend.Backend, log *slog.Logger, now func() time.Duration) *Fallback {
+	return &Fallback{redis: redis, instead: instead, now: now, outage: outage{logger: log, policy: policy}}
 }
 
 // Ask asks Redis to decide a call. If Redis does not decide, Ask asks the other backend, and Reply.Cause is the

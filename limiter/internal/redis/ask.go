@@ -9,7 +9,7 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// moduleRetryAfter is the time for which a command of the module is not sent if the server did not know it or denied it.
+// moduleRetryAfter is for how long a command of the module is not sent if the server did not know it or denied it.
 const moduleRetryAfter = time.Minute
 
 // Ask asks the server to decide a call. The error is an error of package backend if an answer came, and any other error
