@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -46,11 +45,11 @@ func (r *Rows) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 	if reply, ended := c.Ended(backend.Local, time.Unix(0, now+int64(ahead))); ended {
 		return reply, nil
 	}
-	if row := slices.IndexFunc(c.Rows, r.holdsAnotherKind); row >= 0 {
-		return backend.Reply{}, backend.Invalid(fmt.Errorf("limiter: key %q: %w", c.Rows[row].Key, errOtherKind))
-	}
 	rows := c.Undecided(now, ahead)
 	for i := range rows {
+		if r.holdsAnotherKind(&c.Rows[i], now) {
+			return backend.Reply{}, backend.Invalid(fmt.Errorf("limiter: key %q: %w", c.Rows[i].Key, errOtherKind))
+		}
 		r.read(&c.Rows[i], &rows[i], now, ahead)
 	}
 	if _, err := c.Operation.Apply(rows, now, int64(c.MaxWait), c.Receipt); err != nil {
@@ -70,8 +69,8 @@ func (r *Rows) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 var errOtherKind = errors.New("the key holds a row of another kind: a key is for a funnel, a quota or slots")
 
 // holdsAnotherKind reports whether the key of a row holds state of another kind that is not over.
-func (r *Rows) holdsAnotherKind(asked backend.Row) bool {
-	key, now := asked.Key, r.instant()
+func (r *Rows) holdsAnotherKind(asked *backend.Row, now int64) bool {
+	key := asked.Key
 	return asked.Kind != call.Funnel && r.funnels.Get(key) > now ||
 		asked.Kind != call.Slots && r.slots.Get(key).last() > now/1e6 ||
 		asked.Kind != call.Quota && r.quotas.Has(key) && r.quotas.Get(key).Expiry > r.wall().UnixMilli()
