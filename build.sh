@@ -122,12 +122,14 @@ run_tests() {
     # Vet takes a quarter of the time, and check runs it. -w leaves out data for debuggers.
     flags='-count=1 -timeout 10m -vet=off -ldflags=-w'
     echo "testing, on $("$FUNNEL_SERVER" --version)"
-    # Many tests wait for servers, so the modules' tests run beside the others.
+    # Many tests wait for servers, so the modules' tests run beside the others. The race detector
+    # is first: otherwise both would compile the same packages at the same time.
     test_modules $flags >build/modules.log 2>&1 &
     others=$!
-    go test $flags $(grep -vxF "$with_goroutines" <<<"$packages") || code=$?
     echo "testing with the race detector"
     go test $flags -race $with_goroutines || code=$?
+    echo "testing without it"
+    go test $flags $(grep -vxF "$with_goroutines" <<<"$packages") || code=$?
     wait "$others" || code=$?
     cat build/modules.log
     return "$code"

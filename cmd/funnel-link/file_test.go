@@ -42,7 +42,7 @@ func TestFile(t *testing.T) {
 // way from C into Go, so it does not load.
 func TestFileOfGCC(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "funnel.so")
-	output, err := exec.Command("go", "-C", "../..", "build", "-buildmode=c-shared", "-o", path, "./cmd/funnel").CombinedOutput()
+	output, err := exec.Command("go", "-C", "../..", "build", "-trimpath", "-buildmode=c-shared", "-o", path, "./cmd/funnel").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
