@@ -69,7 +69,7 @@ func TestHooksMayAsk(t *testing.T) {
 
 // New keys remove idle keys. Keys that are rejected here stay.
 func TestMemory(t *testing.T) {
-	const keys, rejectedKeys = 6000, 20
+	const keys, rejectedKeys = 2000, 20
 	hourly := limiter.Every(time.Hour).WithCapacity(1)
 	for _, d := range []time.Duration{0, time.Second} {
 		test(t, "with d of "+d.String(), perSecond100, d, func(f *fixture) {

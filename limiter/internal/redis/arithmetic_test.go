@@ -25,7 +25,7 @@ import (
 )
 
 func init() {
-	if err := flag.Set("rapid.checks", servertest.QuickOrLong("8000", "800000")); err != nil {
+	if err := flag.Set("rapid.checks", servertest.QuickOrLong("5000", "800000")); err != nil {
 		panic(err)
 	}
 }
