@@ -1,6 +1,5 @@
-// Package call decides a call over several rows atomically. A [Row] is of one of the kinds
-// that packages gcra, slots and quota compute. The module decides with this package, and so does a
-// client that keeps rows in its own process.
+// Package call decides a call over several rows atomically. A [Row] is of one of the kinds that packages gcra, slots
+// and quota compute. The module decides with this package, and so does a client that keeps rows in its own process.
 //
 // Each kind has a file with the same methods. [Operation.Apply], and the methods in row.go, call
 // these by the kind of a row.
@@ -25,9 +24,8 @@ const (
 	Refund
 )
 
-// Apply decides a call over rows of different keys atomically, at the instant now. Reserve
-// takes from all rows, or from none if one is limited; the other operations apply to each
-// row. Take is not for slots.
+// Apply decides a call over rows of different keys atomically, at the instant now. Reserve takes from all rows, or from
+// none if one is limited; the other operations apply to each row. Take is not for slots.
 //
 // MaxWait is for Reserve of one funnel, in nanoseconds; otherwise it is 0. Receipt is for
 // Refund of one funnel: the TAT of the decision that took the tokens. Otherwise it is
@@ -58,9 +56,8 @@ func (operation Operation) Apply(rows []Row, now, maxWait, receipt int64) (faile
 	return 0, nil
 }
 
-// FirstEnded returns the index of the first quota whose period has ended, or -1 if there is
-// none. Such a call fails. FirstEnded uses only the requests. A refund for a period that has ended
-// does nothing, and is not an error.
+// FirstEnded returns the index of the first quota whose period has ended, or -1 if there is none. Such a call fails.
+// FirstEnded uses only the requests. A refund for a period that has ended does nothing, and is not an error.
 //
 //go:nosplit
 func (operation Operation) FirstEnded(rows []Row, now int64) int {

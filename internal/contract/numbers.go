@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// The numbers of the contract have the form of the server's own numbers: no sign, no
-// leading zeros.
+// The numbers of the contract have the form of the server's own numbers: no sign, no leading zeros.
 var (
 	decimal  = regexp.MustCompile(`\A(0|[1-9][0-9]*)(\.[0-9]{1,9})?\z`)
 	zero     = big.NewInt(0)

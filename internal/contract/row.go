@@ -14,8 +14,7 @@ type Row interface {
 	// read takes the state from what the key holds.
 	read(value Value, now *big.Int) Error
 
-	// decide is the arithmetic of an operation. MaxWait is for reserve alone, and receipt for
-	// refund.
+	// decide is the arithmetic of an operation. MaxWait is for reserve alone, and receipt for refund.
 	decide(operation string, now, maxWait, receipt *big.Int) (Decision, Error)
 
 	// takeBack decides again, if reserve has allowed the row and another row limits the call.

@@ -93,8 +93,7 @@ func (s *Slots) decide(operation string, now, _, _ *big.Int) (d Decision, err Er
 	return d, ""
 }
 
-// write adds or removes the holder, and removes up to 1,000 slots that have ended. The key expires
-// at the last end.
+// write adds or removes the holder, and removes up to 1,000 slots that have ended. The key expires at the last end.
 func (s *Slots) write(int64) (write Write, changes bool) {
 	left := map[string]float64{}
 	maps.Copy(left, s.scores)

@@ -38,8 +38,7 @@ func AwaitListener(t testing.TB, address string) {
 	})
 }
 
-// AwaitCron waits for a run of the server's periodic work, which among other things
-// deletes expired keys.
+// AwaitCron waits for a run of the server's periodic work, which among other things deletes expired keys.
 func AwaitCron(t testing.TB, client *redis.Client) {
 	t.Helper()
 	ctx := context.Background()

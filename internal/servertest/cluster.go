@@ -42,9 +42,8 @@ type ClusterNode struct {
 	Direct *redis.Client
 }
 
-// StartCluster starts a cluster of some primaries, each with one replica, and
-// waits until all nodes agree about the cluster and all slots are served. If a
-// primary does not answer for nodeTimeout, its replica takes over.
+// StartCluster starts a cluster of some primaries, each with one replica, and waits until all nodes agree about the
+// cluster and all slots are served. If a primary does not answer for nodeTimeout, its replica takes over.
 func StartCluster(t testing.TB, primaries int, nodeTimeout time.Duration, options Options) *Cluster {
 	t.Helper()
 	options.Config = append([]string{
@@ -180,11 +179,10 @@ func (c *Cluster) Owner(slot int) *ClusterNode {
 	panic(fmt.Sprintf("there is no slot %d", slot))
 }
 
-// Migrate moves the slots from 0 to last to another primary, by a command of the server: Valkey 9 has
-// CLUSTER MIGRATESLOTS, and Redis 8.4 CLUSTER MIGRATION. The old owner streams the keys, and the writes
-// to them meanwhile, and the slots change hands at one instant. It has to keep other slots, or it
-// becomes a replica. Migrate returns when every primary knows the new owner, and reports false if the
-// server has neither command.
+// Migrate moves the slots from 0 to last to another primary, by a command of the server: Valkey 9 has CLUSTER
+// MIGRATESLOTS, and Redis 8.4 CLUSTER MIGRATION. The old owner streams the keys, and the writes to them meanwhile, and
+// the slots change hands at one instant. It has to keep other slots, or it becomes a replica. Migrate returns when
+// every primary knows the new owner, and reports false if the server has neither command.
 func (c *Cluster) Migrate(t testing.TB, last int, from, to *ClusterNode) bool {
 	t.Helper()
 	known, err := from.Direct.Do(context.Background(), "command", "info", "cluster|migrateslots", "cluster|migration").Slice()

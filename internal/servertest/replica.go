@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// StartReplica starts a replica of a server, and waits until the server sends its writes to
-// the replica.
+// StartReplica starts a replica of a server, and waits until the server sends its writes to the replica.
 func StartReplica(t testing.TB, primary *Server, options Options) *Server {
 	t.Helper()
 	client := primary.Client(t)

@@ -1,6 +1,5 @@
-// Package servertest starts real servers for tests: Redis or Valkey, with the
-// module or without, each on its own loopback port and in its own temporary
-// directory, and stops them when the test ends.
+// Package servertest starts real servers for tests: Redis or Valkey, with the module or without, each on its own
+// loopback port and in its own temporary directory, and stops them when the test ends.
 //
 // The environment names server and module. One suite runs against many:
 //
@@ -27,14 +26,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Patience is the timeout of tests that wait for a condition of a real server. Test
-// machines stall for seconds.
+// Patience is the timeout of tests that wait for a condition of a real server. Test machines stall for seconds.
 const Patience = 60 * time.Second
 
 // Options say what to start. The zero Options start a bare server.
 type Options struct {
-	// Module is the path of a module to load, or empty for none: see [Module]
-	// and [DebugModule].
+	// Module is the path of a module to load, or empty for none: see [Module] and [DebugModule].
 	Module string
 
 	// ModuleArguments follow the module on its loadmodule line.
@@ -61,9 +58,8 @@ type Server struct {
 	exited  chan struct{} // closed when the process has ended
 }
 
-// Start starts a server and waits until it answers. If it does not answer, the test
-// fails. When the test ends, the server is stopped; if the test has failed, the end
-// of the server's log is shown.
+// Start starts a server and waits until it answers. If it does not answer, the test fails. When the test ends, the
+// server is stopped; if the test has failed, the end of the server's log is shown.
 func Start(t testing.TB, options Options) *Server {
 	t.Helper()
 	server := &Server{Dir: t.TempDir(), options: options}
@@ -79,8 +75,7 @@ func Start(t testing.TB, options Options) *Server {
 	return server
 }
 
-// Run is Start for programs, which have no test that ends: [Server.Close] ends the
-// server.
+// Run is Start for programs, which have no test that ends: [Server.Close] ends the server.
 func Run(options Options) (*Server, error) {
 	folder, err := os.MkdirTemp("", "funnel-server-")
 	if err != nil {
@@ -182,8 +177,7 @@ func (s *Server) spawn() error {
 
 	line := slices.Concat(s.options.Wrapper, []string{Program()}, arguments)
 	s.process = exec.Command(line[0], line[1:]...)
-	// A test binary that is killed takes its servers with it. Each server leads a
-	// process group, for Kill.
+	// A test binary that is killed takes its servers with it. Each server leads a process group, for Kill.
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := s.process.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", line[0], err)
@@ -227,9 +221,8 @@ func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.It
 // Pid is the process of the server.
 func (s *Server) Pid() int { return s.process.Process.Pid }
 
-// Client connects to the server, until the test ends. A function may change the
-// options; by default a command is sent once and never again, because a retry
-// would pour twice.
+// Client connects to the server, until the test ends. A function may change the options; by default a command is sent
+// once and never again, because a retry would take twice.
 func (s *Server) Client(t testing.TB, change ...func(*redis.Options)) *redis.Client {
 	t.Helper()
 	client := s.NewClient(change...)

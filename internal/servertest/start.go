@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// StartModule starts a server with the module and load arguments, such as "compat",
-// "redis-cell".
+// StartModule starts a server with the module and load arguments, such as "compat", "redis-cell".
 func StartModule(t testing.TB, arguments ...string) *Server {
 	t.Helper()
 	return Start(t, Options{Module: Module(t), ModuleArguments: arguments})
@@ -48,8 +47,7 @@ func QuickOrLong[T any](quick, long T) T {
 	return quick
 }
 
-// Seed returns the seed of a random test, and logs it. The variable FUNNEL_SEED repeats the run with
-// that seed.
+// Seed returns the seed of a random test, and logs it. The variable FUNNEL_SEED repeats the run with that seed.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed := rand.Uint64()
