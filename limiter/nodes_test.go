@@ -95,7 +95,7 @@ func TestSeveralNodes(t *testing.T) {
 	for _, source := range []limiter.Source{limiter.FromModule, limiter.FromScript} {
 		for name, test := range map[string]func(*testing.T, *spread, limiter.Option){
 			"steps": testStepsOnSeveralNodes, "peek": testPeekAtSeveralNodes, "overfull": testNoTokensOfAnOverfullFunnel,
-			"wrong": testWrongCallChangesNothing, "ended": testEndedQuota,
+			"wrong": testWrongCallChangesNothing, "ended": testEndedQuota, "gives up": testCallerGivesUp,
 			"failure": testOneNodeFails, "lost answer": testLostAnswer, "contest": testContestedCalls,
 		} {
 			t.Run(name+" by "+string(source), func(t *testing.T) {
@@ -271,10 +271,27 @@ func testOneNodeFails(t *testing.T, s *spread, source limiter.Option) {
 	}
 }
 
-// A caller gives up, and the tokens come back all the same. Then the node of the slots takes one, and its answer is
-// lost. The others give back at once, and that node soon.
+// A caller gives up while the nodes that allowed are refunded.
+func testCallerGivesUp(t *testing.T, s *spread, source limiter.Option) {
+	_, err := limiter.New(s.direct, source).Charge(t.Context(), s.also, fifteenPerDay, 1)
+	require.NoError(t, err)
+	before := s.states(t)
+	ctx, giveUp := context.WithCancel(t.Context())
+	client := &gated{ClusterClient: s.direct, gate: func(command string, send func() error) error {
+		if strings.Contains(command, "refund") {
+			giveUp()
+		}
+		return send()
+	}}
+	_, err = limiter.New(client, source).AllowAll(ctx, s.requests(1, 1, 15)...)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, before, s.states(t), "the tokens are back")
+}
+
+// The node of the slots takes one, and its answer is lost. The other nodes are refunded before the call returns, and
+// that node soon after.
 func testLostAnswer(t *testing.T, s *spread, source limiter.Option) {
-	slots := s.slots
+	slots, before := s.slots, s.states(t)
 	client := &gated{ClusterClient: s.direct, gate: func(command string, send func() error) error {
 		err := send()
 		if strings.Contains(command, slots) && !strings.Contains(command, "refund") && err == nil {
@@ -282,20 +299,7 @@ func testLostAnswer(t *testing.T, s *spread, source limiter.Option) {
 		}
 		return err
 	}}
-	ctx, giveUp := context.WithCancel(t.Context())
-	_, err := limiter.New(s.direct, source).Charge(ctx, s.also, fifteenPerDay, 1)
-	require.NoError(t, err)
-	before := s.states(t)
-	_, err = limiter.New(&gated{ClusterClient: s.direct, gate: func(command string, send func() error) error {
-		if strings.Contains(command, "refund") {
-			giveUp()
-		}
-		return send()
-	}}, source).AllowAll(ctx, s.requests(1, 1, 15)...)
-	require.ErrorIs(t, err, context.Canceled)
-	require.Equal(t, before, s.states(t), "the caller gives up before the tokens are back")
-
-	_, err = limiter.New(client, source).TryAcquire(t.Context(), s.slots, twoFor1h, s.requests(1, 1, 1)...)
+	_, err := limiter.New(client, source).TryAcquire(t.Context(), s.slots, twoFor1h, s.requests(1, 1, 1)...)
 	require.ErrorIs(t, err, errNoAnswer)
 	require.Equal(t, before[1:], s.states(t)[1:], "the tokens are back")
 	servertest.Eventually(t, "the slot is given back", func() bool { return s.states(t)[0] == before[0] })
