@@ -5,17 +5,12 @@
 funnel_cache() { echo "${FUNNEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/funnel}"; }
 
 # debian_root SUITE PACKAGE[,PACKAGE...] FOLDER: installs a Debian in a folder. Needs root.
-# Packages are cached.
 debian_root() {
-    local suite=$1 packages=$2 root=$3 keyring=/usr/share/keyrings/debian-archive-keyring.gpg cache mirror
+    local suite=$1 packages=$2 root=$3 keyring=/usr/share/keyrings/debian-archive-keyring.gpg mirror
     [ -e "$keyring" ] || die "$keyring is missing: apt-get install debian-archive-keyring"
-    cache=$(funnel_cache)/debootstrap/$suite
     mirror=$(debian_mirror)
     echo "making a Debian $suite with $packages, from $mirror" >&2
-    mkdir -p "$cache"
-    # Only one process at a time writes to the cache.
-    flock "$cache" debootstrap --variant=minbase --keyring="$keyring" --cache-dir="$cache" --include="$packages" \
+    mmdebstrap --quiet --variant=minbase --keyring="$keyring" --include="$packages" \
         "$suite" "$root" "$mirror" >"$root.log" 2>&1 </dev/null ||
-        die "debootstrap failed: $(tail -n 5 "$root.log")"
-    rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
+        die "mmdebstrap failed: $(tail -n 5 "$root.log")"
 }

@@ -10,8 +10,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 need_docker
 need_compilers
-need_package debootstrap
-as_root true || die "debootstrap needs root: sudo scripts/image-test.sh"
+need_package mmdebstrap
+[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || packages debian-archive-keyring
+as_root true || die "mmdebstrap needs root: sudo scripts/image-test.sh"
 
 bases=(redis valkey)
 server=

@@ -8,7 +8,7 @@
 #   funnel-standin-valkey    Debian trixie and its Valkey, as valkey/valkey:8
 #   funnel-standin-alpine    musl, busybox and a Redis built with musl, as redis:7-alpine
 #
-# Keeps images that are up to date. Needs root, docker, go, apt and debootstrap.
+# Keeps images that are up to date. Needs root, docker, go, apt and mmdebstrap.
 #
 #   FUNNEL_MUSL_SERVER     path of redis-7.0-musl's redis-server, from
 #                          scripts/servers.sh; without it, no funnel-standin-alpine
@@ -109,9 +109,9 @@ is_current funnel-standin-golang || makers=make_golang
 [ -z "${FUNNEL_MUSL_SERVER-}" ] || is_current funnel-standin-alpine || makers+=' make_alpine'
 [ -n "$makers" ] || exit 0
 
-[ "$(id -u)" = 0 ] || die "debootstrap needs root: sudo $0"
+[ "$(id -u)" = 0 ] || die "mmdebstrap needs root: sudo $0"
 work=$(mktemp -d)
-# Only files in $work itself: debootstrap mounts /proc below it for a while.
+# Only files in $work itself: mmdebstrap mounts /proc below it for a while.
 trap 'rm -rf --one-file-system "$work"' EXIT
 
 # In parallel, because most of the time goes into waiting for the mirror and the disk.
