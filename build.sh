@@ -114,7 +114,7 @@ run_tests() {
     need_compilers
     download_modules &
     need_server
-    echo "building, then testing: three or four minutes, five with empty caches"
+    echo "building, then testing: two or three minutes, four with empty caches"
     compile_for_tests
     packages=$(go list ./...)
     with_goroutines=$(grep -E '/limiter(/|$)' <<<"$packages")
