@@ -69,9 +69,8 @@ func init() {
 	}
 }
 
-// TestReservationsAreBounded: callers who go ahead at their turn never take more than
-// capacity + elapsed/T, first and last instant included, and nobody goes ahead before a
-// caller who asked earlier.
+// TestReservationsAreBounded: callers who go ahead at their turn never take more than capacity + elapsed/T, first and
+// last instant included, and nobody goes ahead before a caller who asked earlier.
 func TestReservationsAreBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate, err := gcra.NewRate(rapid.Int64Range(1, 5).Draw(t, "capacity"), 1, rapid.Int64Range(1, 10).Draw(t, "interval"))

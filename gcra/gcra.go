@@ -17,9 +17,8 @@
 //
 // # The algorithm
 //
-// GCRA, from ATM networks (ITU-T I.371), computes that funnel. Instead of a level and
-// the time of its last update it keeps one number, the theoretical arrival time
-// (TAT): the instant at which the funnel will be empty.
+// GCRA, from ATM networks (ITU-T I.371), computes that funnel. Instead of a level and the time of its last update it
+// keeps one number, the theoretical arrival time (TAT): the instant at which the funnel will be empty.
 //
 //	emission interval  T    = period / count   one token leaks every T
 //	tolerance          tau  = T * capacity     how long a full funnel takes to drain
@@ -32,24 +31,20 @@
 //
 // # Units
 //
-// Every time is a count of nanoseconds in an int64; instants count from the Unix
-// epoch. The arithmetic is exact: there is no floating point, products have 128 bits
-// and sums 64 unsigned bits, and a result that does not fit 63 bits is an [Error]
-// rather than a wrong answer.
+// Every time is a count of nanoseconds in an int64; instants count from the Unix epoch. The arithmetic is exact: there
+// is no floating point, products have 128 bits and sums 64 unsigned bits, and a result that does not fit 63 bits is an
+// [Error] rather than a wrong answer.
 //
-// The package reads no clock and allocates nothing. Package funnel/module/command runs it
-// inside a server without the Go runtime, so it must not need the runtime even for more
-// stack: hence go:nosplit.
+// The package reads no clock and allocates nothing. Package funnel/module/command runs it inside a server without the
+// Go runtime, so it must not need the runtime even for more stack: hence go:nosplit.
 package gcra
 
 import "math/bits"
 
-// Empty is the TAT of an empty funnel, even if it was never used. Any TAT at or before now
-// means the same.
+// Empty is the TAT of an empty funnel, even if it was never used. Any TAT at or before now means the same.
 const Empty int64 = 0
 
-// Never is the [Decision.Wait] of a call for more tokens than the capacity: asking again
-// never helps.
+// Never is the [Decision.Wait] of a call for more tokens than the capacity: asking again never helps.
 const Never int64 = -1
 
 // maxInt63 is the largest instant or span that can be represented.
@@ -63,14 +58,12 @@ type Rate struct {
 	tolerance        int64
 }
 
-// NewRate returns the rate of a funnel that holds capacity tokens and leaks
-// count tokens per period. Capacity and count are at least 1, period is at least
-// 1 nanosecond; smaller values are reported as [ErrCapacity], [ErrCount] and
+// NewRate returns the rate of a funnel that holds capacity tokens and leaks count tokens per period. Capacity and count
+// are at least 1, period is at least 1 nanosecond; smaller values are reported as [ErrCapacity], [ErrCount] and
 // [ErrPeriod].
 //
-// The emission interval is period/count rounded down to the nanosecond, so a
-// funnel never leaks slower than asked. [ErrEmissionInterval] says that it would
-// be below one nanosecond, [ErrTolerance] that a full funnel would take 2^63
+// The emission interval is period/count rounded down to the nanosecond, so a funnel never leaks slower than asked.
+// [ErrEmissionInterval] says that it would be below one nanosecond, [ErrTolerance] that a full funnel would take 2^63
 // nanoseconds (292 years) or more to drain.
 //
 //go:nosplit
@@ -99,14 +92,12 @@ func NewRate(capacity, count, period int64) (Rate, error) {
 //go:nosplit
 func (r Rate) Capacity() int64 { return r.capacity }
 
-// EmissionInterval is the time in which one token leaks, in nanoseconds, at
-// least 1.
+// EmissionInterval is the time in which one token leaks, in nanoseconds, at least 1.
 //
 //go:nosplit
 func (r Rate) EmissionInterval() int64 { return r.emissionInterval }
 
-// Tolerance is the time in which the full funnel drains, in nanoseconds:
-// capacity times emission interval.
+// Tolerance is the time in which the full funnel drains, in nanoseconds: capacity times emission interval.
 //
 //go:nosplit
 func (r Rate) Tolerance() int64 { return r.tolerance }
@@ -135,8 +126,7 @@ type Decision struct {
 	// Limit is the capacity of the funnel.
 	Limit int64
 
-	// Remaining is how many whole tokens fit right now, after this call:
-	// from 0 to Limit.
+	// Remaining is how many whole tokens fit right now, after this call: from 0 to Limit.
 	Remaining int64
 
 	// Wait is how long to wait, in nanoseconds. If the call was allowed, wait before going
@@ -147,9 +137,8 @@ type Decision struct {
 	// ResetAfter is the time, in nanoseconds, until the funnel is empty.
 	ResetAfter int64
 
-	// TAT is the theoretical arrival time to keep for the next call, in
-	// nanoseconds since the epoch. Store it if it differs from the one passed in. An
-	// instant at or before now means that the funnel is empty.
+	// TAT is the theoretical arrival time to keep for the next call, in nanoseconds since the epoch. Store it if it
+	// differs from the one passed in. An instant at or before now means that the funnel is empty.
 	TAT int64
 }
 
@@ -164,8 +153,7 @@ func (d Decision) RetryAfter() int64 {
 	return Never
 }
 
-// product multiplies two numbers that are not negative. It returns false as ok if the
-// result does not fit 63 bits.
+// product multiplies two numbers that are not negative. It returns false as ok if the result does not fit 63 bits.
 //
 //go:nosplit
 func product(a, b int64) (result int64, ok bool) {

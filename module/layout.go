@@ -14,9 +14,8 @@ import (
 // first index compares offsets or numbers, and the second compares sizes.
 var same [1][1]int
 
-// C and Go each declare the structures that cross the boundary. The compiler compares them
-// here: the size of each structure, and the offset and the size of each field that both
-// sides use.
+// C and Go each declare the structures that cross the boundary. The compiler compares them here: the size of each
+// structure, and the offset and the size of each field that both sides use.
 func _() {
 	{
 		var c C.struct_call

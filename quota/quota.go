@@ -4,18 +4,16 @@
 //
 // # The state
 //
-// The state of a key is the sum that is used, and when the key expires, which is the end of
-// the period in milliseconds, rounded up. A key that has expired counts as no key, so the
-// next period begins with nothing used.
+// The state of a key is the sum that is used, and when the key expires, which is the end of the period in milliseconds,
+// rounded up. A key that has expired counts as no key, so the next period begins with nothing used.
 //
 // # The period
 //
-// The period ends at the instant that the call names (until), or when the key expires if that
-// is earlier. So a caller whose clock is ahead, and asks for the next period too early, is
-// counted in the period that runs. A call whose until has passed gets [ErrEnded], except for
-// a refund, which then does nothing. A key that expires later than until is cut: it expires
-// at until from then on, even if the call is limited. Otherwise one caller whose clock is
-// years ahead would lock a key for years.
+// The period ends at the instant that the call names (until), or when the key expires if that is earlier. So a caller
+// whose clock is ahead, and asks for the next period too early, is counted in the period that runs. A call whose until
+// has passed gets [ErrEnded], except for a refund, which then does nothing. A key that expires later than until is cut:
+// it expires at until from then on, even if the call is limited. Otherwise one caller whose clock is years ahead would
+// lock a key for years.
 //
 // # Units
 //
@@ -23,9 +21,8 @@
 // millisecond. Instants count from the Unix epoch. A sum that does not fit 63 bits is an
 // [Error] rather than a wrong answer.
 //
-// The package reads no clock and allocates nothing. Package funnel/module/command runs it
-// inside a server without the Go runtime, so it must not need the runtime even for more
-// stack: hence go:nosplit.
+// The package reads no clock and allocates nothing. Package funnel/module/command runs it inside a server without the
+// Go runtime, so it must not need the runtime even for more stack: hence go:nosplit.
 package quota
 
 // Never is the [Decision.Wait] of a call for more than the limit: asking again never helps.
@@ -86,8 +83,7 @@ func (s State) Expired(now int64) bool {
 
 // A Decision is the answer to one call.
 type Decision struct {
-	// Limited says that the quantity did not fit, or for Charge that more than the limit is
-	// used.
+	// Limited says that the quantity did not fit, or for Charge that more than the limit is used.
 	Limited bool
 
 	// Limit is how much may be used in a period.
@@ -96,8 +92,7 @@ type Decision struct {
 	// Remaining is how much may still be used after this call: from 0 to Limit.
 	Remaining int64
 
-	// Wait is, if the call was limited, the time until the period ends, in nanoseconds, or
-	// Never. Otherwise it is 0.
+	// Wait is, if the call was limited, the time until the period ends, in nanoseconds, or Never. Otherwise it is 0.
 	Wait int64
 
 	// ResetAfter is the time until the period ends, in nanoseconds, or 0 if nothing is used.
@@ -107,18 +102,15 @@ type Decision struct {
 	// is the receipt: a refund names the period by its end.
 	Until int64
 
-	// State is the state after the call. Store it if [Quota.Changes]; if its Used is 0, delete
-	// the key.
+	// State is the state after the call. Store it if [Quota.Changes]; if its Used is 0, delete the key.
 	State State
 }
 
-// A Quota is the part of one call that concerns a quota: the request, the state and the
-// decision. Its methods are the operations on a quota, at the instant now. Each method sets
-// Decision, Take also sets Taken, and a State that has expired becomes the zero State. Nothing
-// else changes. Instants before 1970 count as 0.
+// A Quota is the part of one call that concerns a quota: the request, the state and the decision. Its methods are the
+// operations on a quota, at the instant now. Each method sets Decision, Take also sets Taken, and a State that has
+// expired becomes the zero State. Nothing else changes. Instants before 1970 count as 0.
 //
-// The errors of the methods are [ErrEnded] and, for Charge, [ErrUsed]. After an error, do not
-// use the Decision.
+// The errors of the methods are [ErrEnded] and, for Charge, [ErrUsed]. After an error, do not use the Decision.
 type Quota struct {
 	Request  Request
 	State    State
@@ -146,8 +138,7 @@ func (q *Quota) Reserve(now int64) error {
 	return nil
 }
 
-// Take uses as much of the quantity as fits. It is limited if Taken is less than the
-// quantity.
+// Take uses as much of the quantity as fits. It is limited if Taken is less than the quantity.
 //
 //go:nosplit
 func (q *Quota) Take(now int64) error {
@@ -165,8 +156,7 @@ func (q *Quota) Take(now int64) error {
 	return nil
 }
 
-// Peek decides like Reserve, and uses nothing: Remaining and ResetAfter are the state as it
-// is.
+// Peek decides like Reserve, and uses nothing: Remaining and ResetAfter are the state as it is.
 //
 //go:nosplit
 func (q *Quota) Peek(now int64) error {
@@ -203,9 +193,8 @@ func (q *Quota) Charge(now int64) error {
 	return nil
 }
 
-// Refund gives back a quantity that was used in the period that ends at until. If that period
-// has ended, Refund does nothing, and the Decision describes the key as it is. Refund never
-// cuts the period.
+// Refund gives back a quantity that was used in the period that ends at until. If that period has ended, Refund does
+// nothing, and the Decision describes the key as it is. Refund never cuts the period.
 //
 //go:nosplit
 func (q *Quota) Refund(now int64) {
@@ -224,9 +213,8 @@ func (q *Quota) Refund(now int64) {
 	}
 }
 
-// Undo reverses a Reserve that was allowed, because another row of the same call is limited:
-// nothing is used. The Decision stays allowed, and describes the state as it is. A period that
-// the call has cut stays cut.
+// Undo reverses a Reserve that was allowed, because another row of the same call is limited: nothing is used. The
+// Decision stays allowed, and describes the state as it is. A period that the call has cut stays cut.
 //
 //go:nosplit
 func (q *Quota) Undo(now int64) {
@@ -283,8 +271,7 @@ func (q *Quota) report(used, end, now int64) {
 	}
 }
 
-// limit makes the call limited: until the period ends, or for ever if needed is more than the
-// limit.
+// limit makes the call limited: until the period ends, or for ever if needed is more than the limit.
 //
 //go:nosplit
 func (q *Quota) limit(needed, end, now int64) {
@@ -295,8 +282,7 @@ func (q *Quota) limit(needed, end, now int64) {
 	}
 }
 
-// timeUntil is the time from now until a key expires, at most 2^63-1 nanoseconds, or 0 if it
-// does not expire.
+// timeUntil is the time from now until a key expires, at most 2^63-1 nanoseconds, or 0 if it does not expire.
 //
 //go:nosplit
 func timeUntil(expiry, now int64) int64 {

@@ -60,8 +60,7 @@ func (c *Call) parseLastWord() (ok bool) {
 	return true
 }
 
-// Decide answers a call that Parse has accepted, from the stored values and the time. C
-// calls it as go_decide.
+// Decide answers a call that Parse has accepted, from the stored values and the time. C calls it as go_decide.
 //
 //go:noinline
 //go:nosplit

@@ -197,9 +197,8 @@ var verdicts = map[string]uint32{
 	contract.Peeked: Peeked, contract.Charged: Charged, contract.Refunded: Refunded,
 }
 
-// agree returns the property: for any words and keys, the answer of each command is the contract's, an
-// error is one printable line that fits its buffer, and a call allocates nothing. It counts the outcomes
-// that it meets.
+// agree returns the property: for any words and keys, the answer of each command is the contract's, an error is one
+// printable line that fits its buffer, and a call allocates nothing. It counts the outcomes that it meets.
 func agree(met map[string]int) func(t *rapid.T) {
 	return func(t *rapid.T) {
 		now := rapid.OneOf(contract.Between(today, today+3600*second), contract.Between(today, today+3600*second),

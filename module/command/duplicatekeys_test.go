@@ -24,8 +24,7 @@ func callOfKeys(keys []string) *Call {
 	return c
 }
 
-// TestDuplicateKeysAreFound: in a call of similar keys, the error names the first row whose key an
-// earlier row has.
+// TestDuplicateKeysAreFound: in a call of similar keys, the error names the first row whose key an earlier row has.
 func TestDuplicateKeysAreFound(t *testing.T) {
 	for range 5000 {
 		keys, want := make([]string, 1+rand.IntN(MaxRows)), ""

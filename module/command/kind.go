@@ -65,8 +65,7 @@ func (c *Call) parseRow(row *Row, decided *call.Row) (ok bool) {
 	}
 }
 
-// read takes the state from the stored value. It returns false if the key does not hold the
-// state of this kind.
+// read takes the state from the stored value. It returns false if the key does not hold the state of this kind.
 //
 //go:nosplit
 func (row *Row) read(decided *call.Row, now int64) (ok bool) {

@@ -26,8 +26,7 @@ type Alternative struct {
 // key that holds it is an empty funnel.
 const exampleTAT = "1600000000000000001"
 
-// Alternatives returns all alternatives, in the order of the tables. Peer names the other module
-// and its version.
+// Alternatives returns all alternatives, in the order of the tables. Peer names the other module and its version.
 func Alternatives(peer string) []Alternative {
 	throttle, reserve := command("CL.THROTTLE"), command("CL.RESERVE")
 	return []Alternative{

@@ -1,6 +1,5 @@
-// Package bench measures what CL.THROTTLE costs, and compares it in the same run with
-// other ways to limit a rate with a Redis or Valkey server. Tests check that each way
-// limits as it should, and every measurement checks replies.
+// Package bench measures what CL.THROTTLE costs, and compares it in the same run with other ways to limit a rate with a
+// Redis or Valkey server. Tests check that each way limits as it should, and every measurement checks replies.
 package bench
 
 import (

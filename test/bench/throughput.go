@@ -23,8 +23,7 @@ type loaded struct {
 	requests int    // how many requests fill a round
 }
 
-// throughput has a row for each alternative: calls per second of connections that send many
-// calls at once.
+// throughput has a row for each alternative: calls per second of connections that send many calls at once.
 func (s *Setting) throughput() Table {
 	table := Table{Title: "Throughput", Columns: []string{"call", "calls per second", "ratio to SET PX",
 		"server µs per call", "ratio to SET PX", "limited calls per second"}}

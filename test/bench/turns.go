@@ -25,9 +25,8 @@ const (
 	allocations        // per call
 )
 
-// takeTurns measures rounds of all contestants, in another order each time: a machine that becomes
-// slower is then slower for all of them. The first round does not count. It returns false after an
-// error.
+// takeTurns measures rounds of all contestants, in another order each time: a machine that becomes slower is then
+// slower for all of them. The first round does not count. It returns false after an error.
 func (s *Setting) takeTurns(part string, all []*contestant) bool {
 	random := rand.New(rand.NewPCG(1, 1))
 	for turn := range 1 + s.Rounds {

@@ -1,5 +1,4 @@
-// The module adds no threads, no signal handlers and hardly any memory to the process, and crash
-// reports stay complete.
+// The module adds no threads, no signal handlers and hardly any memory to the process, and crash reports stay complete.
 
 package process_test
 
@@ -108,9 +107,8 @@ func TestCrashReportsAreWhole(t *testing.T) {
 	require.Regexp(t, `funnel_compat:none\r?\n(?s:.*)funnel_allowed:1`, report, "INFO of the module")
 }
 
-// crash makes a server crash, and returns its report. While a server collects the stacks of its
-// threads, it may crash again, even without the module (seen on Valkey 9). Then crash tries another
-// server.
+// crash makes a server crash, and returns its report. While a server collects the stacks of its threads, it may crash
+// again, even without the module (seen on Valkey 9). Then crash tries another server.
 func crash(t *testing.T, module string) (report string) {
 	t.Helper()
 	for range 10 {

@@ -1,7 +1,6 @@
-// ./build.sh dist makes a complete release, with the same bytes in any folder. A reader who follows the
-// README of the archive gets an answer from the module. This needs FUNNEL_LONG, because dist compiles
-// everything. installing_test.go installs the packages. Version, change log and tag agree, so a build
-// between releases does not look like a release.
+// ./build.sh dist makes a complete release, with the same bytes in any folder. A reader who follows the README of the
+// archive gets an answer from the module. This needs FUNNEL_LONG, because dist compiles everything. installing_test.go
+// installs the packages. Version, change log and tag agree, so a build between releases does not look like a release.
 
 package release_test
 
@@ -46,9 +45,8 @@ func dist(t *testing.T, variables ...string) string {
 	return filepath.Join(folder, "dist")
 }
 
-// TestRelease is the way from the download to the first call: the checksums, the files, and
-// what the README of the archive says. Another folder, another folder for temporary files and
-// an empty cache make the same bytes.
+// TestRelease is the way from the download to the first call: the checksums, the files, and what the README of the
+// archive says. Another folder, another folder for temporary files and an empty cache make the same bytes.
 func TestRelease(t *testing.T) {
 	if os.Getenv("FUNNEL_LONG") == "" {
 		t.Skip("compiles all of Go's library: set FUNNEL_LONG")

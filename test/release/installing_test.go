@@ -16,8 +16,7 @@ import (
 
 const installing = top + "/docs/installing.md"
 
-// built is the folder dist that the page's first step makes of a new clone with this version, of a
-// commit and its time.
+// built is the folder dist that the page's first step makes of a new clone with this version, of a commit and its time.
 func built(t *testing.T, version, commit, seconds string) string {
 	needMachine(t)
 	clone := page.Clone(t, top)

@@ -33,8 +33,7 @@ func bootDebian(t testing.TB, suite string, packages ...string) *machine {
 	var complaint bytes.Buffer
 	script := exec.Command("../../scripts/machine.sh", append([]string{suite}, packages...)...)
 	script.Stderr = &complaint
-	// The machine stops when this end of the pipe is closed, which the kernel does for
-	// a process that dies.
+	// The machine stops when this end of the pipe is closed, which the kernel does for a process that dies.
 	stop, err := script.StdinPipe()
 	require.NoError(t, err)
 	output, err := script.StdoutPipe()
