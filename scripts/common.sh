@@ -81,7 +81,7 @@ unpack_package() {
 debian_mirror() {
     local mirror=${FUNNEL_DEBIAN_MIRROR-}
     # shellcheck disable=SC2016 # apt expands it
-    [ -n "$mirror" ] || mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | sed -n '/\/debian\/$/{p;q}')
+    [ -n "$mirror" ] || mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' | sed -n '/\/debian\/$/{p;q}')
     echo "${mirror:-http://deb.debian.org/debian}"
 }
 

@@ -23,7 +23,8 @@ if [ "$(go env GOHOSTARCH)" = amd64 ]; then
     server=$(scripts/servers.sh redis-7.0-musl) || die "no server to test the image on Alpine with: ${server##*$'\t'}"
     bases+=(alpine)
 fi
-as_root env PATH="$PATH" HOME="$HOME" FUNNEL_MUSL_SERVER="${server##*$'\t'}" scripts/standins.sh
+as_root env PATH="$PATH" HOME="$HOME" FUNNEL_DEBIAN_MIRROR="${FUNNEL_DEBIAN_MIRROR-}" \
+    FUNNEL_MUSL_SERVER="${server##*$'\t'}" scripts/standins.sh
 
 for base in "${bases[@]}"; do
     echo "building the image on funnel-standin-$base"

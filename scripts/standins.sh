@@ -12,7 +12,6 @@
 #
 #   FUNNEL_MUSL_SERVER     path of redis-7.0-musl's redis-server, from
 #                          scripts/servers.sh; without it, no funnel-standin-alpine
-#   FUNNEL_CACHE           cache folder for packages ($XDG_CACHE_HOME/funnel or ~/.cache/funnel)
 #   FUNNEL_DEBIAN_MIRROR   mirror to use (the one apt uses, or deb.debian.org)
 
 set -euo pipefail
@@ -93,7 +92,7 @@ make_alpine() {
     mkdir -p "$root"/{bin,sbin,etc,dev,proc,sys,root,run,usr/bin,usr/sbin,usr/local/bin}
     mkdir -m 1777 "$root/tmp"
     unpack_package busybox-static "$work/busybox"
-    cp "$work/busybox/bin/busybox" "$root/bin/"
+    find "$work/busybox" -path '*/bin/busybox' -exec cp {} "$root/bin/" \; # below usr in newer packages
     chroot "$root" /bin/busybox --install -s
     # The C library, which is the loader, and the server.
     cp -a --no-preserve=ownership "${FUNNEL_MUSL_SERVER%/*}/root/." "$root/"
