@@ -144,11 +144,12 @@ download_modules() {
 }
 
 test_modules() {
-    local module
+    local module code=0
     for module in "${tested_modules[@]}"; do
         echo "testing $module"
-        go -C "$module" test "$@" ./...
+        go -C "$module" test "$@" ./... || code=$?
     done
+    return "$code"
 }
 
 bench() {
