@@ -28,13 +28,15 @@ words() (
 # start. The configuration file may name it, because CONFIG REWRITE, and thus every failover
 # by Sentinel, writes the line there. Servers ignore the case of the line's first word.
 is_loaded() {
-    for argument; do
-        [ "$argument" != "$module" ] || return 0
-    done
+    wanted=$(words "${FUNNEL_ARGS-}")
+    case " $* " in
+    *" $module ${wanted:+$wanted }"*) return 0 ;;
+    *" $module "*) die "the command line loads funnel without FUNNEL_ARGS, '$wanted': remove one of them" ;;
+    esac
     [ -f "${2-}" ] || return 1
     found=$(sed -nE "s,^[[:space:]]*loadmodule[[:space:]]+[\"']?${module}[\"']?([[:space:]]|$),with ,Ip" "$2")
     [ -n "$found" ] || return 1
-    found=$(words "${found#with}") wanted=$(words "${FUNNEL_ARGS-}")
+    found=$(words "${found#with}")
     [ -z "$wanted" ] || [ "$found" = "$wanted" ] ||
         die "$2 loads funnel with '$found', and FUNNEL_ARGS is '$wanted': remove the line or the variable"
 }

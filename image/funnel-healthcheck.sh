@@ -16,7 +16,7 @@ ask() {
     "$cli" -p "${port:-6379}" "$@" | tr -d '\r'
 }
 
-answer=$(ask info funnel persistence)
+answer=$(ask info funnel && ask info persistence) # before Redis 7, INFO takes one section
 case $answer in
 *"
 loading:1

@@ -64,8 +64,7 @@ func inspect[T ~string](t testing.TB, what T, field string) string {
 // A container is one of the image, by name or by number.
 type container string
 
-// newContainer is a container that is still to be made. It is removed, with its
-// volumes, when the test ends.
+// newContainer is a container that is still to be made. It is removed, with its volumes, when the test ends.
 func newContainer(t testing.TB) container {
 	c := container(unique())
 	t.Cleanup(func() {
@@ -98,8 +97,7 @@ func (c container) client(t testing.TB, password ...string) *redis.Client {
 	return client
 }
 
-// requireReply requires what the README shows, of a new server whose limit is 15, or 16
-// in the mode of redis-cell.
+// requireReply requires what the README shows, of a new server whose limit is 15, or 16 in the mode of redis-cell.
 func requireReply(t testing.TB, client *redis.Client, limit int64) {
 	want := fmt.Sprintf("0 %d %d -1 2", limit, limit-1)
 	require.Equal(t, want, servertest.Call(t, client, "cl.throttle user:42 15 30 60"))

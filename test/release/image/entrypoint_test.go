@@ -1,6 +1,5 @@
-// The entrypoint loads the module once, with the arguments of FUNNEL_ARGS, and runs other commands
-// as they are. If the configuration file is missing or contradicts them, the container ends,
-// and its log says why.
+// The entrypoint loads the module once, with the arguments of FUNNEL_ARGS, and runs other commands as they are. If the
+// configuration file is missing or contradicts them, the container ends, and its log says why.
 
 package image_test
 
@@ -60,6 +59,8 @@ func TestWhatEndsTheContainer(t *testing.T) {
 	}{
 		"the file says something else": {configFile(t, moduleLine+"\n"), "compat redis-cell", "redis-server " + inFolder,
 			"/etc/redis/redis.conf loads funnel with '', and FUNNEL_ARGS is 'compat redis-cell'"},
+		"the command line says something else": {nil, "compat redis-cell", "--" + moduleLine,
+			"the command line loads funnel without FUNNEL_ARGS, 'compat redis-cell'"},
 		"an argument, not expanded as file names": {nil, "compat /usr/*", "redis-server",
 			"load argument 'compat' must be 'none' or 'redis-cell', not '/usr/*'"},
 		"no file on the host":   {at(t.TempDir() + "/redis.conf"), "", "redis-server /etc/redis.conf", isFolder},

@@ -100,8 +100,7 @@ func TestLinesOfThePage(t *testing.T) {
 	}
 }
 
-// run runs a line in a folder with a redis.conf, with that image and a volume of its own,
-// and returns what it prints.
+// run runs a line in a folder with a redis.conf, with that image and a volume of its own, and returns what it prints.
 func run(t *testing.T, line, image string) string {
 	line = regexp.MustCompile(` funnel( |$)`).ReplaceAllString(line, " "+image+"$1")
 	if before, after, found := strings.Cut(line, " funnel:/data "); found {

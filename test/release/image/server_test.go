@@ -14,9 +14,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestImageAnswersAsTheREADMESays: `docker run` without anything gives the command, of the
-// version and commit that the labels name. Docker finds the container healthy, and the check
-// leaves nothing behind.
+// TestImageAnswersAsTheREADMESays: `docker run` without anything gives the command, of the version and commit that the
+// labels name. Docker finds the container healthy, and the check leaves nothing behind.
 func TestImageAnswersAsTheREADMESays(t *testing.T) {
 	t.Parallel()
 	box := start(t, []string{"--health-interval", "1s"})
@@ -76,8 +75,7 @@ func TestServerIsNotRoot(t *testing.T) {
 	}
 }
 
-// TestVolumeKeepsFunnels: the server stops cleanly, and a new container on the same volume has
-// what was taken before.
+// TestVolumeKeepsFunnels: the server stops cleanly, and a new container on the same volume has what was taken before.
 func TestVolumeKeepsFunnels(t *testing.T) {
 	t.Parallel()
 	options := []string{"--volume", volume(t) + ":/data"}
