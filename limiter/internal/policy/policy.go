@@ -12,7 +12,6 @@ import (
 
 	"funnel/internal/isnil"
 	"funnel/limiter"
-	"funnel/limiter/internal/redis"
 )
 
 // A Policy limits the rate of calls. No policy of another name has the keys of its funnels.
@@ -128,7 +127,7 @@ func (d *Decision) into(ctx context.Context) context.Context {
 	return context.WithValue(ctx, resultKey{}, append(limiter.Results{d.Tokens}, d.Also...))
 }
 
-// release gives a slot back. It asks again each tenth of the TTL, until Redis answers or the TTL is over.
+// release gives a slot back. It asks again each tenth of the TTL, until Redis decides or the TTL is over.
 func release(ctx context.Context, slot *limiter.Slot, of *limiter.Result) {
 	began, ttl := time.Now(), of.Slots.TTL
 	for {
@@ -136,7 +135,7 @@ func release(ctx context.Context, slot *limiter.Slot, of *limiter.Result) {
 		if err == nil || errors.Is(err, limiter.ErrSlotLost) {
 			return
 		}
-		if redis.IsAnswered(err) || time.Since(began) >= ttl {
+		if !errors.Is(err, limiter.ErrUnavailable) || time.Since(began) >= ttl {
 			slog.WarnContext(ctx, "a slot was not given back: it ends with its TTL", "key", of.Key, "error", err)
 			return
 		}

@@ -19,18 +19,26 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, []string{"{login:192.0.2.1}", "{login:192.0.2.1}:slots"}, []string{funnel, slots})
 }
 
-// A slot goes back in the background. If Redis does not answer, it is asked again each tenth of the TTL, until the TTL
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}
+
+// A slot goes back in the background. If Redis does not decide, it is asked again each tenth of the TTL, until the TTL
 // is over.
-func TestReleaseGoesOnUntilItIsAnswered(t *testing.T) {
+func TestReleaseGoesOnUntilItIsDecided(t *testing.T) {
 	const ttl = 10 * time.Second
 	for name, c := range map[string]struct {
 		failures int // of the calls that give the slot back
+		failure  error
 		asked    int
 		took     time.Duration
 	}{
-		"answered at once":       {0, 1, 0},
-		"answered after a stall": {3, 4, 3 * time.Second},
-		"never answered":         {1000, 11, ttl},
+		"answered at once":       {0, nil, 1, 0},
+		"answered after a stall": {3, errors.New("no answer"), 4, 3 * time.Second},
+		"never answered":         {1000, errors.New("no answer"), 11, ttl},
+		"a server that loads":    {3, replyError("LOADING"), 4, 3 * time.Second},
+		"a key of another type":  {1000, replyError("WRONGTYPE"), 1, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			asked, last := 0, time.Time{}
@@ -39,7 +47,7 @@ func TestReleaseGoesOnUntilItIsAnswered(t *testing.T) {
 				if command.Name() == "cl.refund" {
 					asked, last, held = asked+1, time.Now(), "5"
 					if asked <= c.failures {
-						return errors.New("no answer")
+						return c.failure
 					}
 				}
 				rows := []any{
