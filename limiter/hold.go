@@ -22,6 +22,7 @@ type hold struct {
 func (h *hold) renewal() *query {
 	q := newQuery(call.Reserve, 1)
 	q.addSlots(h.limiter, h.key, Slots{TTL: h.slots.TTL}, h.holder)
+	q.Renews = true
 	return q
 }
 

@@ -165,6 +165,34 @@ func TestSlotRenewsItself(t *testing.T) {
 	})
 }
 
+// A slot outlives an outage that is shorter than its TTL: it is renewed even while other calls of the process do not
+// ask Redis, because three had no answer.
+func TestSlotOutlivesAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var isDown atomic.Bool
+		l := limiter.New(clientFunc(func(_ context.Context, command redis.Cmder) error {
+			if isDown.Load() {
+				return errNoAnswer
+			}
+			row := []any{int64(0), int64(1), int64(0), "0", "0.9", "0.6"}
+			command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{row}})
+			return nil
+		}), limiter.WithSource(limiter.FromModule))
+		slot := requireSlot(t, l, "key", limiter.Slots{Max: 1, TTL: 900 * time.Millisecond})
+		time.Sleep(290 * time.Millisecond)
+		isDown.Store(true)
+		for range 3 {
+			_, err := l.Allow(t.Context(), "other", fifteenPerDay)
+			require.ErrorIs(t, err, errNoAnswer)
+		}
+		isDown.Store(false)
+		time.Sleep(time.Minute)
+		require.NoError(t, slot.Context().Err())
+		require.NoError(t, slot.Release(t.Context()))
+	})
+}
+
 // A slot whose key is deleted is lost, and others may have it.
 func TestSlotIsLostWithItsKey(t *testing.T) {
 	t.Parallel()

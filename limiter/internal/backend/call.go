@@ -25,6 +25,9 @@ type Call struct {
 	// have to be given back.
 	IsPart bool
 
+	// Renews says that the call renews a slot: its holder cannot wait until a Redis that failed is asked again.
+	Renews bool
+
 	// Lost, if not nil, is called in a goroutine of its own if the call may have been executed and its answer is
 	// lost, as soon as this process sends no more copies of the call. The context of Lost is never done.
 	Lost func(context.Context)

@@ -106,9 +106,9 @@ func (g *Guard) explain(ctx context.Context, err error, sent bool) error {
 	return backend.Unavailable(err)
 }
 
-// send asks Redis, unless the breaker is open. It gives slots back even then.
+// send asks Redis, unless the breaker is open. It renews slots and gives them back even then.
 func (g *Guard) send(ctx context.Context, c *backend.Call) (backend.Reply, error) {
-	isProbe := g.breaker.isOpen() && !c.EndsSlot()
+	isProbe := g.breaker.isOpen() && !c.Renews && !c.EndsSlot()
 	if isProbe {
 		if refusal := g.breaker.admit(g.now()); refusal != nil {
 			return backend.Reply{}, refusal
