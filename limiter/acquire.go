@@ -191,7 +191,7 @@ func (l *Limiter) newAttempt(key string, slots Slots, requests []Request) *attem
 	}
 	a := &attempt{q: q}
 	a.hold = hold{limiter: l, key: key, slots: slots, holder: q.Rows[0].Holder, taken: time.Now()}
-	q.Lost = a.giveBack
+	q.Lost = a.giveBackLost
 	return a
 }
 

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"funnel/internal/call"
@@ -33,26 +34,32 @@ func (h *hold) refund() *query {
 	return q
 }
 
-// end ends the slot that a source has given. If Redis does not answer, end goes on asking in the background.
+// end ends the slot that a source has given. If Redis does not decide, end goes on asking in the background.
 func (h *hold) end(ctx context.Context, source Source) (Result, error) {
 	by, q := h.limiter.shared, h.refund()
 	if source == FromLocal {
 		by = h.limiter.local
 	}
 	_, err := h.limiter.decide(ctx, by, q)
-	if !redis.IsAnswered(err) {
-		go h.giveBack(ctx)
+	if errors.Is(err, ErrUnavailable) {
+		go h.giveBack(ctx, isDecided)
 	}
 	return q.results[0], err
 }
 
-// giveBack ends a slot that may have been taken by a call whose answer was lost. A server that stands still has that
-// call in its socket and executes it later, so giveBack asks until the server answers or the TTL is over.
-func (h *hold) giveBack(ctx context.Context) {
+func isDecided(err error) bool { return !errors.Is(err, ErrUnavailable) }
+
+// giveBackLost ends a slot that may have been taken by a call whose answer was lost. A server that stands still has
+// that call in its socket and executes it later, so giveBackLost asks until the server answers. An error reply is an
+// answer: while a server is loading, the goroutines of all callers would pile up.
+func (h *hold) giveBackLost(ctx context.Context) { h.giveBack(ctx, redis.IsAnswered) }
+
+// giveBack ends a slot. It asks until isOver says so of an answer, or until the TTL is over.
+func (h *hold) giveBack(ctx context.Context, isOver func(error) bool) {
 	began, pause := time.Now(), h.slots.TTL/10
 	for {
 		reply, err := h.limiter.decide(ctx, h.limiter.shared, h.refund())
-		if redis.IsAnswered(err) || time.Since(began) >= h.slots.TTL {
+		if isOver(err) || time.Since(began) >= h.slots.TTL {
 			h.wakeLine(reply)
 			return
 		}

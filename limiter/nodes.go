@@ -169,7 +169,9 @@ func (l *Limiter) askParts(ctx context.Context, parts []*part) {
 		group.Go(func() {
 			p.asked = true
 			p.reply, p.err = l.ask(ctx, l.backend, &p.query)
-			l.refusals.note(p)
+			if p.Operation != call.Peek {
+				l.refusals.note(p)
+			}
 		})
 	}
 	group.Wait()
@@ -248,7 +250,7 @@ func (l *Limiter) giveBack(ctx context.Context, parts []*part) (isOver bool) {
 			if p.took() {
 				group.Go(func() {
 					err := l.giveBackRow(ctx, &p.Rows[i], &p.results[i])
-					if p.Rows[i].Kind == call.Slots && !redis.IsAnswered(err) {
+					if p.Rows[i].Kind == call.Slots && !isDecided(err) {
 						unanswered.Store(true)
 					}
 				})

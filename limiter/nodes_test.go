@@ -180,10 +180,21 @@ func (s *spread) requireResults(t *testing.T, want, call string, rows []limiter.
 }
 
 func testPeekAtSeveralNodes(t *testing.T, s *spread, source limiter.Option) {
-	l, one, requests := limiter.New(s.direct, source), limiter.Slots{Max: 1, TTL: time.Hour}, s.requests(1, 1, 1)
+	client := &gated{ClusterClient: s.direct}
+	l, one, requests := limiter.New(client, source), limiter.Slots{Max: 1, TTL: time.Hour}, s.requests(1, 1, 1)
 	require.False(t, tryAcquire(t, l, s.slots, one, s.requests(15, 4, 1)...).Limited())
 	results, err := l.PeekAll(t.Context(), one.At(s.slots), requests[0], requests[1], requests[2])
 	s.requireResults(t, "limited 0 0, limited 0 0, ok 0 6, ok 0 14", "PeekAll of a slot and", requests, results, err)
+
+	_, err = l.AllowAll(t.Context(), requests[:2]...)
+	require.NoError(t, err)
+	empty := s.requests(0, 0, 0)
+	_, err = l.PeekAll(t.Context(), empty[0], empty[1])
+	require.NoError(t, err)
+	client.sent.Store(0)
+	results, err = l.AllowAll(t.Context(), requests[:2]...)
+	s.requireResults(t, "limited 0 0, ok 0 6", "AllowAll", requests[:2], results, err)
+	require.EqualValues(t, 2, client.sent.Load(), "the funnel, which limited a call, and a peek at the quota")
 }
 
 func testNoTokensOfAnOverfullFunnel(t *testing.T, s *spread, source limiter.Option) {
@@ -304,21 +315,29 @@ func testLostAnswer(t *testing.T, s *spread, source limiter.Option) {
 	require.Equal(t, before[1:], s.states(t)[1:], "the tokens are back")
 	servertest.Eventually(t, "the slot is given back", func() bool { return s.states(t)[0] == before[0] })
 
-	asked := 0 // how often slots were asked for; refunds go on in the background
-	client = &gated{ClusterClient: s.direct, gate: func(command string, send func() error) error {
-		if !strings.Contains(command, slots) {
+	for _, failure := range []error{errNoAnswer, replyError("LOADING")} { // of refunds
+		var asked atomic.Int64 // how often slots were asked for
+		var works, isBack atomic.Bool
+		l := limiter.New(&gated{ClusterClient: s.direct, gate: func(command string, send func() error) error {
+			switch {
+			case !strings.Contains(command, slots):
+			case !strings.Contains(command, "refund"):
+				asked.Add(1)
+			case !works.Load():
+				return failure
+			default:
+				isBack.Store(true)
+			}
 			return send()
-		}
-		if strings.Contains(command, "refund") {
-			return errNoAnswer
-		}
-		asked++
-		return send()
-	}}
-	l := limiter.New(client, source)
-	require.True(t, tryAcquire(t, l, s.slots, twoFor3s, s.requests(1, 1, 1)...).Slot != nil)
-	require.True(t, tryAcquire(t, l, s.slots, twoFor3s, s.requests(15, 1, 1)...).Limited())
-	require.Equal(t, 2, asked, "a refund in the background would end the slot of a second asking, too")
+		}}, source)
+		held := tryAcquire(t, l, s.slots, twoFor3s, s.requests(1, 1, 1)...)
+		require.NotNil(t, held.Slot, failure)
+		require.True(t, tryAcquire(t, l, s.slots, twoFor3s, s.requests(15, 1, 1)...).Limited(), failure)
+		require.EqualValues(t, 2, asked.Load(), "%v: a refund in the background would end the slot of a second asking, too", failure)
+		works.Store(true)
+		servertest.Eventually(t, "the slot is given back", isBack.Load)
+		require.NoError(t, held.Slot.Release(t.Context()), failure)
+	}
 }
 
 // Two callers refuse each other. Once both have given back, one is allowed. The commands are sent in an order; the

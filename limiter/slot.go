@@ -24,7 +24,7 @@ type Slot struct {
 	asking  chan struct{}   // a lock that testing/synctest can wait for: full while a call on the slot is under way
 	backend backend.Backend // counts the slot; nil if nobody counts it, and once it is given back
 	timer   *time.Timer     // of the next renewal; nil once the slot is released
-	asked   bool            // an earlier Release has asked, and got no answer
+	asked   bool            // an earlier Release has asked, and got no decision
 }
 
 // newSlot returns the slot that a source has given. Nobody counts a slot of FailOpen.
@@ -101,7 +101,7 @@ func (s *Slot) renew() {
 //
 // [ErrSlotLost] means that the slot had been lost before, and that other holders may have worked at the same time. (It
 // may also mean that go-redis has repeated the call after a lost answer.) [ErrUnavailable] means that Redis has not
-// answered: call Release again, or the slot ends with its TTL. Once Redis has answered, Release does nothing.
+// decided: call Release again, or the slot ends with its TTL. Once Redis has decided, Release does nothing.
 func (s *Slot) Release(ctx context.Context) error {
 	s.cancel(context.Canceled)
 	s.asking <- struct{}{}
