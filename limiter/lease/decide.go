@@ -46,7 +46,7 @@ type outcome struct {
 	isReported bool // the Limiter's hooks have got it already
 }
 
-func (o *outcome) isZero() bool { return o.err == nil && o.result.Source == "" }
+func (o *outcome) isZero() bool { return !o.isReported && o.err == nil && o.result.Source == "" }
 
 // find returns the lease of a key and limit, or nil if the limit is not valid. If it makes a new lease, it removes idle
 // leases.

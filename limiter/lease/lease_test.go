@@ -30,6 +30,26 @@ func TestWrongCalls(t *testing.T) {
 	require.ErrorContains(t, err, "count")
 }
 
+// A terse Limiter leaves out who decided.
+type terse struct {
+	*limiter.Limiter
+	asked int
+}
+
+func (l *terse) AllowN(ctx context.Context, key string, limit limiter.Limit, n int) (limiter.Result, error) {
+	l.asked++
+	result, err := l.Limiter.AllowN(ctx, key, limit, n)
+	result.Source = ""
+	return result, err
+}
+
+func TestALimiterIsAskedOnce(t *testing.T) {
+	l := &terse{Limiter: limiter.NewLocal()}
+	result, err := lease.New(l, time.Second).Allow(ctx, "key", perSecond100)
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 1}, []int{result.Allowed, l.asked})
+}
+
 // The Limiter decides on each call for a quota.
 func TestQuotas(t *testing.T) {
 	asked := 0
