@@ -33,8 +33,13 @@ func New(l limiter.Allower, limit limiter.Limit, options ...Option) func(http.Ha
 	for _, option := range options {
 		option(m)
 	}
-	if m.key == nil {
+	switch {
+	case m.key == nil:
 		panic("httplimit: WithKey needs a KeyFunc, not nil")
+	case m.limited == nil:
+		panic("httplimit: OnLimited needs an answer, not nil")
+	case m.failed == nil:
+		panic("httplimit: OnError needs an answer, not nil")
 	}
 	m.policy = policy.New("httplimit", m.name, l, limit, m.slots, m.also)
 	return func(next http.Handler) http.Handler {

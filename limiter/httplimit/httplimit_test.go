@@ -179,6 +179,8 @@ func TestNewPanics(t *testing.T) {
 			httplimit.New(l, limiter.Per(0, 24*time.Hour))
 		},
 		"WithKey needs a KeyFunc, not nil":                                       func() { httplimit.New(l, slow(1), httplimit.WithKey(nil)) },
+		"OnLimited needs an answer, not nil":                                     func() { httplimit.New(l, slow(1), httplimit.OnLimited(nil)) },
+		"OnError needs an answer, not nil":                                       func() { httplimit.New(l, slow(1), httplimit.OnError(nil)) },
 		"a policy's name must not be empty":                                      func() { httplimit.WithName("") },
 		"a policy's name must be printable ASCII, as headers are, not \"\\x7f\"": func() { httplimit.WithName("\x7f") },
 		"a policy's name must be printable ASCII, as headers are, not \"\\x1f\"": func() { httplimit.WithName("\x1f") },
