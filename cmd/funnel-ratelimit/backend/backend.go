@@ -75,7 +75,8 @@ func (b *Backend) questions(request *pb.RateLimitRequest, limits []*config.RateL
 		limit.Stats.TotalHits.Add(hits[i])
 		unit, descriptor := limit.Limit.Unit, request.Descriptors[i]
 		if unit < pb.RateLimitResponse_RateLimit_SECOND || unit > pb.RateLimitResponse_RateLimit_WEEK {
-			panicIf(fmt.Errorf("the limit of a descriptor has the unit %v", unit))
+			panicIf(fmt.Errorf("the limit of a descriptor has the unit %v: it must be SECOND to YEAR, or WEEK: domain %.100q, %.200q",
+				unit, request.Domain, descriptor.String()))
 		}
 		q := &question{used: b.options.Charge && descriptor.HitsAddend.GetValue() > 0}
 		q.refuses = !q.used && !limit.ShadowMode && !limit.QuotaMode &&
@@ -87,7 +88,7 @@ func (b *Backend) questions(request *pb.RateLimitRequest, limits []*config.RateL
 		if known >= 0 {
 			q = questions[known]
 		} else if questions = append(questions, q); len(questions) > 64 { // as many as a command takes
-			panicIf(errors.New("more than 64 descriptors of a request have limits"))
+			panicIf(fmt.Errorf("more than 64 descriptors of a request have limits: domain %.100q", request.Domain))
 		}
 		most := uint64(876_000 * time.Hour / (q.Limit.Period / time.Duration(max(1, q.Limit.Count)))) // leak in 100 years
 		if !q.used {
