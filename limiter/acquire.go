@@ -34,8 +34,8 @@ type Acquisition struct {
 // Limited reports whether nothing was taken.
 func (a Acquisition) Limited() bool { return a.Slot == nil }
 
-// RetryAfter is how long a limited call should wait before it asks again, at the longest: the longest time of all its
-// rows, and [NoRetry] if one of them can never allow it. It is 0 for a call that was allowed.
+// RetryAfter is the longest time that a limited call waits before it asks again: the maximum over its rows, and
+// [NoRetry] if one of them can never allow it. It is 0 for a call that was allowed.
 //
 // For the slots, it is the time until the first slot ends if it is not renewed. That is mostly far too long, because
 // slots are released earlier: ask again after a moment of about the length of the work, with jitter, but not before
@@ -65,9 +65,9 @@ func (l *Limiter) TryAcquire(ctx context.Context, key string, slots Slots, reque
 
 // Acquire is TryAcquire that waits: without an error, the Acquisition has a Slot. Callers of one Limiter with the same
 // key and Slots stand in one line. Only the first asks Redis, so they get slots in the order of asking. It asks again
-// when a slot of this Limiter is released, or after a pause of 5 ms to 1 s, which depends on how long slots are held
-// and how many there are. A caller that lacks tokens leaves the line until they are due, and keeps its number:
-// meanwhile smaller requests may be served. Between processes there is no order, but each gets a share.
+// when this Limiter releases a slot with the same key and Slots, or after a pause of 5 ms to 1 s, which depends on how
+// long slots are held and how many there are. A caller that lacks tokens leaves the line until they are due, and keeps
+// its number: meanwhile smaller requests may be served. Between processes there is no order, but each gets a share.
 //
 // It returns [ErrWaitTooLong] if no slot comes free within [WithMaxWait], and at once if the tokens would be due after
 // that, or after the deadline of ctx. With a max wait of 0 it asks once, outside the line. Other errors are

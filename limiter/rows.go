@@ -19,11 +19,12 @@ type Request struct {
 // limits the call, from none. Each key must differ from the others.
 //
 // A single server decides all requests atomically, and so does a cluster if all keys have one hash tag. In a cluster,
-// keys may have several hash tags: AllowAll asks all nodes at once. If one node limits the call or fails, AllowAll
-// gives back the tokens that the other nodes took, by their receipts, before it returns. Other callers may be limited
-// in the moment between, and rarely a few tokens too many are allowed: docs/commands.md, "The bound with refunds". If
-// the answer of a node is lost, its tokens stay taken. If a key has just limited such a call, AllowAll asks its node
-// first, and only peeks at the other nodes if that node limits the call again. [OnFailure] decides for each node.
+// keys may have several hash tags: AllowAll sends a command for each, all at once. If one node limits the call or
+// fails, AllowAll gives back the tokens that the other nodes took, by their receipts, before it returns. Other callers
+// may be limited in the moment between, and rarely a few tokens too many are allowed: docs/commands.md, "The bound with
+// refunds". If the answer of a node is lost, its tokens stay taken. If a key has just limited such a call, AllowAll
+// asks its node first, and only peeks at the other nodes if that node limits the call again. [OnFailure] decides for
+// each node.
 //
 // A ring uses the first key's server and does not report that other keys belong elsewhere.
 func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, error) {

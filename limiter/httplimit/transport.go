@@ -18,8 +18,8 @@ import (
 //
 // The limit of the service is a funnel. A request reserves a token before it is sent, and sleeps until the reservation
 // is due: requests are sent in the order of asking, over all processes. If the service answers 429 or 503 with
-// Retry-After, the fleet backs off: no process sends a request of that key until the time is over. The response goes to
-// the caller, and is never retried.
+// Retry-After, the fleet backs off: no process sends a request of that key for that time, but at most for
+// MaxBackOff. The response goes to the caller, and is never retried.
 //
 // The fleet backs off by a second funnel, of capacity 1, with the key "{KEY}:backoff". The first process that gets a
 // Retry-After takes the only token, which leaks in the time of Retry-After. Other processes find the funnel full and

@@ -5,8 +5,8 @@
 //	result, err := leases.Allow(ctx, "tenant:42", limiter.PerSecond(2000).WithCapacity(400))
 //
 // The second argument of New is called d, here 50 ms. A hot key costs about two calls to Redis in d, whatever the
-// number of callers. Leases follow the demand of the last d, and ask for more before their tokens are used up, so
-// callers do not wait. Tokens that are not used within d lapse.
+// number of callers, if a tenth of the capacity lasts for d. Leases follow the demand of the last d, and ask for more
+// before their tokens are used up, so callers do not wait. Tokens that are not used within d expire.
 //
 // The bound: in any stretch of time, all processes together hand out at most capacity + (elapsed + d) / T tokens. T is
 // the emission interval, the time in which one token leaks, and d is the largest d of all processes. Without leases the
@@ -16,7 +16,7 @@
 // shared call, the Leases reject all calls until d is over. Each rejection ends after 5 seconds at the latest. With a d
 // of 0, Leases take nothing ahead: they only reject.
 //
-// If Redis fails, callers get tokens ahead until these lapse. All other callers ask the Limiter alone, for a second.
+// If Redis fails, callers get tokens ahead until these expire. All other callers ask the Limiter alone, for a second.
 package lease
 
 import (
