@@ -10,7 +10,7 @@ debian_root() {
     [ -e "$keyring" ] || die "$keyring is missing: apt-get install debian-archive-keyring"
     mirror=$(debian_mirror)
     echo "making a Debian $suite with $packages, from $mirror" >&2
-    mmdebstrap --quiet --variant=minbase --keyring="$keyring" --include="$packages" \
+    mmdebstrap --variant=minbase --keyring="$keyring" --include="$packages" \
         "$suite" "$root" "$mirror" >"$root.log" 2>&1 </dev/null ||
-        die "mmdebstrap failed: $(tail -n 5 "$root.log")"
+        die "mmdebstrap failed: $(tail -n 20 "$root.log")"
 }

@@ -24,7 +24,7 @@ mkdir -p build/toolchains
 tests=${FUNNEL_TESTS-^Test(Tour|Breaks|File)}
 here=$(go env GOVERSION)
 for toolchain in "$oldest" "$named" "$newest"; do
-    [ "$toolchain" != "$here" ] || continue
+    [ "$toolchain" != "$here" ] || { echo "./build.sh test tests with $here" && continue; }
     echo "building and checking with $toolchain"
     export GOTOOLCHAIN=$toolchain
     export FUNNEL_MODULE=$PWD/build/toolchains/$toolchain.so FUNNEL_DEBUG_MODULE=$PWD/build/toolchains/$toolchain-debug.so

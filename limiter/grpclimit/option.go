@@ -67,7 +67,7 @@ func WithAlso(name string, limit limiter.Limit, key KeyFunc) Option {
 // [limiter.ErrSlotLost] as its cause.
 //
 // A slot is given back in the background: the answer does not wait for Redis, and the next call of the client may come
-// before the slot is back. If Redis does not answer, the policy asks again, each tenth of the TTL, until the TTL is
+// before the slot is back. If Redis does not decide, the policy asks again, each tenth of the TTL, until the TTL is
 // over.
 //
 // If only a slot is missing, a call gets RESOURCE_EXHAUSTED without details and without pushback, because nobody knows

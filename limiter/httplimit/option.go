@@ -80,7 +80,7 @@ func WithAlso(name string, limit limiter.Limit, key KeyFunc) Option {
 // [limiter.ErrSlotLost] as its cause.
 //
 // A slot is given back in the background: the answer does not wait for Redis, and the next request of the client may
-// come before the slot is back. If Redis does not answer, the middleware asks again, each tenth of the TTL, until the
+// come before the slot is back. If Redis does not decide, the middleware asks again, each tenth of the TTL, until the
 // TTL is over.
 //
 // If only a slot is missing, a request is answered 429 with Retry-After: 1, because nobody knows when a slot comes

@@ -13,7 +13,8 @@ const (
 
 // A breaker keeps calls away from a Redis that does not answer, because each of them would wait for its whole time-out.
 // After some failures in a row the breaker is open: only one call per second, the probe, asks Redis, until an answer
-// comes. All methods may be called from any number of goroutines. Instants are times of a monotonic clock.
+// comes. Slots are renewed and given back even then. All methods may be called from any number of goroutines. Instants
+// are times of a monotonic clock.
 type breaker struct {
 	failures atomic.Int32 // in a row
 
