@@ -54,7 +54,7 @@ func isDecided(err error) bool { return !errors.Is(err, ErrUnavailable) }
 // answer: while a server is loading, the goroutines of all callers would pile up.
 func (h *hold) giveBackLost(ctx context.Context) { h.giveBack(ctx, redis.IsAnswered) }
 
-// giveBack ends a slot. It asks until isOver says so of an answer, or until the TTL is over.
+// giveBack ends a slot. It asks until isOver is true of the error of a call, or until the TTL is over.
 func (h *hold) giveBack(ctx context.Context, isOver func(error) bool) {
 	began, pause := time.Now(), h.slots.TTL/10
 	for {
