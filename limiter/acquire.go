@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -214,7 +213,7 @@ func (a *attempt) ask(ctx context.Context, known *failure) (Acquisition, error) 
 	if err == nil && got.Slots.Allowed == 1 {
 		got.Slot = a.newSlot(ctx, string(got.Slots.Source))
 	}
-	if errors.Is(cause, ErrUnavailable) && !redis.IsAnswered(cause) {
+	if !isDecided(cause) && !redis.IsAnswered(cause) {
 		a.unanswered = cause
 	}
 	return got, err

@@ -41,12 +41,13 @@ func (h *hold) end(ctx context.Context, source Source) (Result, error) {
 		by = h.limiter.local
 	}
 	_, err := h.limiter.decide(ctx, by, q)
-	if errors.Is(err, ErrUnavailable) {
+	if !isDecided(err) {
 		go h.giveBack(ctx, isDecided)
 	}
 	return q.results[0], err
 }
 
+// isDecided reports whether Redis has decided a call, or the call was wrong.
 func isDecided(err error) bool { return !errors.Is(err, ErrUnavailable) }
 
 // giveBackLost ends a slot that may have been taken by a call whose answer was lost. A server that stands still has
