@@ -85,6 +85,13 @@ debian_mirror() {
     echo "${mirror:-http://deb.debian.org/debian}"
 }
 
+# funnel_cache prints the folder for files that are downloaded only once.
+funnel_cache() { echo "${FUNNEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/funnel}"; }
+
+# The public keys of Debian's archive, for mmdebstrap.
+debian_keys=/usr/share/keyrings/debian-archive-keyring.gpg
+need_debian_keys() { [ -e "$debian_keys" ] || packages debian-archive-keyring; }
+
 need_docker() {
     has docker || die "docker is missing: install it (apt-get install docker.io)"
     docker info >/dev/null 2>&1 ||

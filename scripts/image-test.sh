@@ -11,7 +11,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 need_docker
 need_compilers
 need_package mmdebstrap
-[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || packages debian-archive-keyring
 as_root true || die "mmdebstrap needs root: sudo scripts/image-test.sh"
 
 bases=(redis valkey)

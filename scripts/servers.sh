@@ -1,15 +1,13 @@
 #!/usr/bin/env bash
 # Fetches Redis and Valkey servers of several versions from Debian's suites. The
-# tests run one funnel.so against all of them. One is built from source with
-# another C library: musl, which Alpine has.
+# tests run one funnel.so against all of them. One is built with musl, Alpine's C library.
 #
 #   scripts/servers.sh [NAME...]       without names: all but unstable ones
 #
-# Prints a line per server, tab separated: name, version, path of redis-server;
-# or name, "-" and the reason, for a server that cannot be had. Fails if none
-# can. In the same folder are redis-cli, redis-sentinel, redis-benchmark,
-# redis-check-aof and redis-check-rdb, under these names for every kind of
-# server; for Valkey, also valkey-server and so on.
+# Prints a line for each server, separated by tabs: its name, version, and path of redis-server;
+# or its name, "-" and the reason if it cannot be had. Fails if none can. In the same folder are
+# redis-cli, redis-sentinel, redis-benchmark, redis-check-aof and redis-check-rdb, under these
+# names for every kind of server; for Valkey, also valkey-server and so on.
 #
 # A server that was fetched once stays as it is: remove its folder to renew it.
 #
@@ -39,11 +37,10 @@ valkey-unstable sid,experimental  valkey-server
 '
 source_sum=4b1dc4ee6d622a09fff9c6777191209750fb5e5a725ef78ea012d6eef4c22982
 
-cache=${FUNNEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/funnel}/servers
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/common.sh
+
+cache=$(funnel_cache)/servers
 
 # Debian's name for it, and the kernel's.
 machine=$(uname -m)
@@ -65,7 +62,7 @@ prepare() {
     [ -z "${work-}" ] || return 0
     need_package mmdebstrap
     need_package flock util-linux
-    [ -e "$keyring" ] || packages debian-archive-keyring
+    need_debian_keys
     mirror=$(debian_mirror)
     mirror=${mirror%/}
 
@@ -88,7 +85,7 @@ unpack() {
     reason="$2 cannot be had from Debian $1 at $mirror"
     # Servers may come from experimental, which apt avoids; their libraries may not.
     # shellcheck disable=SC2016 # mmdebstrap sets $1
-    mmdebstrap --quiet --variant=extract --mode=chrootless --architectures="$architecture" --keyring="$keyring" \
+    mmdebstrap --quiet --variant=extract --mode=chrootless --architectures="$architecture" --keyring="$debian_keys" \
         --aptopt='Acquire::Retries "3"' --aptopt='Acquire::Check-Valid-Until "false"' \
         --setup-hook='printf "Package: redis-* redict-* valkey-*\nPin: release a=*\nPin-Priority: 500\n" \
             >"$1/etc/apt/preferences.d/servers"' \
