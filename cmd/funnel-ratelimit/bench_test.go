@@ -34,7 +34,7 @@ func BenchmarkBesideReference(b *testing.B) {
 			speeds[i], p99s[i] = append(speeds[i], len(calls)/5), append(p99s[i], p99(calls))
 		}
 	}
-	fmt.Print("\n| service | requests a second | p99 µs | at 2,000 a second | fullest second |\n| --- | ---: | ---: | ---: | ---: |\n")
+	fmt.Print("\n| service | requests a second | p99 µs | p99 µs at 2,000 a second | fullest second |\n| --- | ---: | ---: | ---: | ---: |\n")
 	for i, name := range []string{"the reference", "funnel-ratelimit", "with `FUNNEL_LEASE=50ms`"} {
 		slices.Sort(speeds[i])
 		slices.Sort(p99s[i])

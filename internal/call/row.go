@@ -13,7 +13,7 @@ type Kind uint32
 const (
 	Funnel Kind = iota // a rate
 	Slots              // what is in flight
-	Quota              // a sum until an instant
+	Quota              // a sum per period
 )
 
 // A Row is the part of a call that concerns one key. Request, state and decision are in the

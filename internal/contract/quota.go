@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Quota is a row that limits a sum until an instant: its key, its limit, its end and the quantity that is asked for.
+// A Quota is a row that limits a sum per period: its key, its limit, its end and the quantity that is asked for.
 type Quota struct {
 	Key             string
 	Limit, Quantity *big.Int
