@@ -213,7 +213,7 @@ func (a *attempt) ask(ctx context.Context, known *failure) (Acquisition, error) 
 	if err == nil && got.Slots.Allowed == 1 {
 		got.Slot = a.newSlot(ctx, string(got.Slots.Source))
 	}
-	if !isDecided(cause) && !redis.IsAnswered(cause) {
+	if ctx.Err() == nil && !isDecided(cause) && !redis.IsAnswered(cause) {
 		a.unanswered = cause
 	}
 	return got, err

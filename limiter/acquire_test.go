@@ -155,6 +155,31 @@ func TestAcquireWithTokens(t *testing.T) {
 	})
 }
 
+// A caller that gives up while it asks does not fail the others, even if its cause is the ErrUnavailable of another call.
+func TestAcquireGivenUpInItsTurn(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []limiter.FailurePolicy{limiter.FailWithError, limiter.FailOpen} {
+		synctest.Test(t, func(t *testing.T) {
+			var answers atomic.Bool
+			client := clientFunc(func(ctx context.Context, command redis.Cmder) error {
+				if !answers.Swap(true) {
+					<-ctx.Done()
+				}
+				command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{[]any{int64(0), int64(1), int64(0), "0", "3600", "0"}}})
+				return ctx.Err()
+			})
+			q := newQueue(client, limiter.WithSource(limiter.FromModule), limiter.OnFailure(policy))
+			ctx, giveUp := context.WithCancelCause(t.Context())
+			q.wait(ctx, "0")
+			q.wait(t.Context(), "1")
+			giveUp(limiter.ErrUnavailable)
+			synctest.Wait()
+			require.ElementsMatch(t, []string{"0: limiter: Redis has not decided", "1"}, q.got, policy)
+			require.Equal(t, limiter.FromModule, q.last().Result.Source, policy)
+		})
+	}
+}
+
 // If Redis does not answer, each of three who wait is answered by the policy, and callers that wait on get a slot when
 // Redis is back. An error reply is the answer to one caller.
 func TestAcquireWhileRedisFails(t *testing.T) {

@@ -47,7 +47,7 @@ func (h *hold) end(ctx context.Context, source Source) (Result, error) {
 	return q.results[0], err
 }
 
-// isDecided reports whether Redis has decided a call, or the call was wrong.
+// isDecided reports whether Redis has decided a call, or the call was wrong. Err is not the cause of a context.
 func isDecided(err error) bool { return !errors.Is(err, ErrUnavailable) }
 
 // giveBackLost ends a slot that may have been taken by a call whose answer was lost. A server that stands still has

@@ -35,7 +35,7 @@ func (f *Fallback) Ask(ctx context.Context, c *backend.Call) (backend.Reply, err
 		}
 		return reply, nil
 	}
-	if !errors.Is(cause, backend.ErrUnavailable) {
+	if ctx.Err() != nil || !errors.Is(cause, backend.ErrUnavailable) {
 		return reply, cause
 	}
 	f.outage.failed(ctx, f.now(), cause)

@@ -56,7 +56,7 @@ func (g *Guard) Ask(ctx context.Context, c *backend.Call) (reply backend.Reply, 
 			reply, err = backend.Reply{Sent: true}, context.Cause(within)
 		}
 	}
-	if err == nil || errors.Is(err, backend.ErrInvalid) {
+	if err == nil || isWrong(ctx, err) {
 		return reply, err
 	}
 	if c.Lost != nil && reply.Sent {
@@ -77,11 +77,15 @@ func (g *Guard) Reset(ctx context.Context, key string) error {
 	case <-within.Done():
 		err = context.Cause(within)
 	}
-	if err == nil || errors.Is(err, backend.ErrInvalid) {
+	if err == nil || isWrong(ctx, err) {
 		return err
 	}
 	return g.explain(ctx, err, true)
 }
+
+// isWrong reports whether Redis has replied that a call is wrong. If the caller has given up, err is the cause of ctx,
+// which may be the error of another call.
+func isWrong(ctx context.Context, err error) bool { return ctx.Err() == nil && errors.Is(err, backend.ErrInvalid) }
 
 // bound returns ctx with the time-out.
 func (g *Guard) bound(ctx context.Context) (within context.Context, cancel context.CancelFunc) {
@@ -164,7 +168,7 @@ func (p *pending) run(ctx context.Context, g *Guard, c *backend.Call) {
 func (p *pending) lose(ctx context.Context, c *backend.Call) {
 	if p != nil {
 		<-p.done
-		if p.err == nil && p.reply.Limited || errors.Is(p.err, backend.ErrInvalid) {
+		if p.err == nil && p.reply.Limited || isWrong(ctx, p.err) {
 			return
 		}
 	}

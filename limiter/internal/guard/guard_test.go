@@ -30,17 +30,22 @@ func newGuard(redis fakeRedis) *Guard {
 	return New(redis, time.Second, func() time.Duration { return time.Since(began) })
 }
 
+// The cause may be the error of another call, as in an errgroup. Redis may have executed the call.
 func TestCallersWhoGiveUpGetTheirCause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		reason := errors.New("the reason")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Millisecond, func() { cancel(reason) })
-		_, err := newGuard(func(ctx context.Context, _ *backend.Call) (backend.Reply, error) {
-			<-ctx.Done()
-			return backend.Reply{}, ctx.Err()
-		}).Ask(ctx, &backend.Call{})
-		require.Equal(t, reason, err, "no failure of Redis")
-	})
+	for _, reason := range []error{errors.New("x"), backend.Invalid(errors.New("x")), backend.Unavailable(errors.New("x"))} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Millisecond, func() { cancel(reason) })
+			lost := false
+			_, err := newGuard(func(ctx context.Context, _ *backend.Call) (backend.Reply, error) {
+				<-ctx.Done()
+				return backend.Reply{}, ctx.Err()
+			}).Ask(ctx, &backend.Call{Lost: func(context.Context) { lost = true }})
+			require.Equal(t, reason, err, "no failure of Redis")
+			synctest.Wait()
+			require.True(t, lost, reason)
+		})
+	}
 }
 
 // If nobody gets the answer to a call, the call is lost once it is no longer under way. But a late answer that limits
