@@ -181,9 +181,6 @@ type attempt struct {
 // newAttempt returns an attempt under the name of a new holder, which is to be sent at once.
 func (l *Limiter) newAttempt(key string, slots Slots, requests []Request) *attempt {
 	q := newQuery(call.Reserve, 1+len(requests))
-	if slots.Max == 0 {
-		q.reject(fmt.Errorf("limiter: key %q: %w", key, errNoSlots))
-	}
 	q.addSlots(l, key, slots, rand.Text())
 	for _, request := range requests {
 		q.addTokens(l, request.Key, request.Limit, request.Quantity)

@@ -47,6 +47,7 @@ func TestErrInvalid(t *testing.T) {
 	_, errs["AllowAll of nothing"] = l.AllowAll(ctx)
 	_, errs["AllowAll of no tokens"] = l.AllowAll(ctx, limiter.Request{"key", fifteenPerDay, 0})
 	errs["a quantity below 0"] = l.WaitN(ctx, "key", fifteenPerDay, -1)
+	_, errs["PeekAll of no slots"] = l.PeekAll(ctx, limiter.Slots{TTL: time.Second}.At("key"))
 	for name, err := range errs {
 		require.ErrorIs(t, err, limiter.ErrInvalid, name)
 		require.NotErrorIs(t, err, limiter.ErrUnavailable, name)

@@ -22,8 +22,8 @@ type hold struct {
 // renewal returns a call that renews the slot. Its limit is 0, so it does not take a slot if this one is lost.
 func (h *hold) renewal() *query {
 	q := newQuery(call.Reserve, 1)
-	q.addSlots(h.limiter, h.key, Slots{TTL: h.slots.TTL}, h.holder)
 	q.Renews = true
+	q.addSlots(h.limiter, h.key, Slots{TTL: h.slots.TTL}, h.holder)
 	return q
 }
 

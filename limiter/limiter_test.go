@@ -58,6 +58,8 @@ func testQuantities(t *testing.T, source limiter.Source, make func(...limiter.Op
 		{"refund until some fit", "refund", 4, "4 3 false", 0, 0, 12},
 		{"reserve at once", "reserve", 2, "2 1 false", 0, 0, 14},
 		{"charge beyond the capacity", "charge", 20, "20 0 false", 0, 19, 34},
+		{"refund, and stay overfull", "refund", 17, "17 0 false", 0, 2, 17},
+		{"reserve none", "reserve", 0, "0 0 false", 0, 0, 17},
 		{"refund more than it holds", "refund", 100, "100 15 false", 0, 0, 0},
 		{"charge", "charge", 1, "1 14 false", 0, 0, 1},
 	} {

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -75,12 +76,15 @@ func checkQuantity(operation call.Operation, row *backend.Row) (err error) {
 	return err
 }
 
-// errNoSlots is the error of a call for a slot of Slots with a Max of 0.
-var errNoSlots = fmt.Errorf("there must be at least 1 slot: %w", slots.ErrLimit)
+// errNoSlots is the error of a call for a slot, unless the call renews it.
+var errNoSlots = errors.New("there must be at least 1 slot")
 
 // addSlots adds a row for a slot of that holder, and checks it.
 func (q *query) addSlots(l *Limiter, key string, of Slots, holder string) {
 	request, err := slots.NewRequest(int64(of.Max), int64(of.TTL))
+	if of.Max < 1 && !q.Renews {
+		err = errNoSlots
+	}
 	if err != nil {
 		err = fmt.Errorf("limiter: key %q: slots of %+v: %w", key, of, err)
 	}

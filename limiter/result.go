@@ -89,7 +89,9 @@ func (q *query) fillRow(index int, reply *backend.Reply) {
 		result.OK = q.isOK(&result, reply, row)
 		switch {
 		case !row.Limited:
-			result.Wait = row.Wait
+			if asked.Quantity > 0 {
+				result.Wait = row.Wait
+			}
 		case !result.OK || q.Accounts():
 			result.RetryAfter = row.Wait
 			if row.Wait == time.Duration(gcra.Never) {

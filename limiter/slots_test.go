@@ -274,8 +274,8 @@ func TestWrongSlots(t *testing.T) {
 		requests []limiter.Request
 		is       error
 	}{
-		`key "key": there must be at least 1 slot`:                 {limiter.Slots{TTL: time.Second}, nil, inflight.ErrLimit},
-		`key "key": slots of {Max:-1 TTL:0s}: limit must`:          {limiter.Slots{Max: -1}, nil, inflight.ErrLimit},
+		`key "key": slots of {Max:0 TTL:1s}: there must be at`:     {limiter.Slots{TTL: time.Second}, nil, nil},
+		`key "key": slots of {Max:-1 TTL:0s}: there must be`:       {limiter.Slots{Max: -1}, nil, nil},
 		`key "key": slots of {Max:1 TTL:999.999µs}: ttl must`:      {short, nil, inflight.ErrTTL},
 		`ttl is too large: the slot must end before the year 2262`: {long, nil, inflight.ErrEnd},
 		"a call must have 1 to 64 rows, not 65":                    {second, make([]limiter.Request, 64), nil},

@@ -149,7 +149,7 @@ func TestRejections(t *testing.T) {
 		again := f.allow(10)
 		require.Equal(f, limiter.Result{Key: "key", Limit: perSecond100, Quantity: 10, Remaining: 8,
 			RetryAfter: limited.RetryAfter - passed, ResetAfter: limited.ResetAfter - passed, Source: limiter.FromLease}, again)
-		require.Equal(f, []limiter.Event{{Command: "reserve", Key: "key", Result: again}}, f.events)
+		require.Equal(f, []limiter.Event{{Command: "reserve", Key: "key", Result: again, Limited: true}}, f.events)
 		f.pass(again.RetryAfter - 1)
 		require.EqualValues(f, 1, f.allow(10).RetryAfter)
 		f.requireCommands()

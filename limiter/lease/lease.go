@@ -94,7 +94,8 @@ func (s *Leases) AllowN(ctx context.Context, key string, limit limiter.Limit, qu
 		return s.limiter.AllowN(ctx, key, limit, quantity)
 	}
 	if s.hook != nil && !got.isReported {
-		s.hook(ctx, limiter.Event{Command: "reserve", Key: key, Result: got.result, Duration: s.now() - began})
+		s.hook(ctx, limiter.Event{Command: "reserve", Key: key, Result: got.result, Limited: got.result.Limited(),
+			Duration: s.now() - began})
 	}
 	return got.result, got.err
 }

@@ -85,7 +85,9 @@ func (g *Guard) Reset(ctx context.Context, key string) error {
 
 // isWrong reports whether Redis has replied that a call is wrong. If the caller has given up, err is the cause of ctx,
 // which may be the error of another call.
-func isWrong(ctx context.Context, err error) bool { return ctx.Err() == nil && errors.Is(err, backend.ErrInvalid) }
+func isWrong(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && errors.Is(err, backend.ErrInvalid)
+}
 
 // bound returns ctx with the time-out.
 func (g *Guard) bound(ctx context.Context) (within context.Context, cancel context.CancelFunc) {
