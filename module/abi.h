@@ -144,9 +144,8 @@ struct redis_api {
 };
 extern struct redis_api redis;
 
-/* Fills redis from the context that RedisModule_OnLoad received. Returns NULL,
- * or the name of the first required function that this server lacks: a string
- * constant. */
+/* Fills redis from the context that RedisModule_OnLoad received. Returns NULL, or the name of the first required
+ * function that this server lacks: a string constant. */
 const char *find_functions(RedisModuleCtx *ctx);
 
 #endif

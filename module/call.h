@@ -3,13 +3,12 @@
 
 /* The structures that cross the boundary between C and Go.
  *
- * A command crosses twice: go_parse validates the arguments before a key is
- * touched, and go_decide decides by the stored values and the time. Both get the
- * same structure. Package command has the same structures in Go, and the compiler
- * checks that they agree (layout.go).
+ * A command crosses twice: go_parse validates the arguments before a key is touched, and go_decide decides by the
+ * stored values and the time. Both get the same structure. Package command has the same structures in Go, and the
+ * compiler checks that they agree (layout.go).
  *
- * A structure lives on the stack of the command. The bytes that it points to belong
- * to the server. Go uses both only during a crossing, and keeps no pointer. */
+ * A structure lives on the stack of the command. The bytes that it points to belong to the server. Go uses both only
+ * during a crossing, and keeps no pointer. */
 
 #include <stddef.h>
 #include <stdint.h>

@@ -5,8 +5,7 @@
 #include "key.h"
 #include "reply.h"
 
-/* An array of arguments ends with an entry of zeroes. The server copies the arrays, and never writes
- * to them. */
+/* An array of arguments ends with an entry of zeroes. The server copies the arrays, and never writes to them. */
 
 /* clang-format off */
 
@@ -196,8 +195,7 @@ ALWAYS_INLINE void read_arguments(struct call *call, RedisModuleString **argv, i
  * go_decide gets all stored values. These two (enter_*.S) lead to Parse and Decide of package command.
  * All keys are opened before any is written, and closed before a write is replicated or notified.
  *
- * This is inlined into the function of each command because the compiler then knows the
- * command's entry in the table. */
+ * This is inlined into each command's function because the compiler then knows the command's entry in the table. */
 ALWAYS_INLINE int run_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc, const struct command *command)
 {
     const uint32_t length = count_rows(command, argc);

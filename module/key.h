@@ -23,13 +23,12 @@ static inline void key_write(struct row *row, RedisModuleKey *key, RedisModuleSt
     if (row->write != WRITE_NOTHING) kinds[row->kind]->write(row, key, words, now);
 }
 
-/* key_replicate and key_notify announce the write after the key is closed. key_replicate sends
- * ordinary commands to replicas and the AOF. key_notify tells WATCH and client-side caches that the
- * key has changed, and sends the keyspace events of these commands.
+/* key_replicate and key_notify announce the write after the key is closed. key_replicate sends ordinary commands to
+ * replicas and the AOF. key_notify tells WATCH and client-side caches that the key has changed, and sends the keyspace
+ * events of these commands.
  *
- * Replication comes first. Any lookup of the key deletes it if it has expired by the
- * server's clock, which may happen after the clock was stepped. Replicas must receive the
- * write before they receive that deletion. */
+ * Replication comes first. Any lookup of the key deletes it if it has expired by the server's clock, which may happen
+ * after the clock was stepped. Replicas must receive the write before they receive that deletion. */
 static inline void key_replicate(const struct row *row, RedisModuleCtx *ctx, RedisModuleString **words)
 {
     if (row->write != WRITE_NOTHING) kinds[row->kind]->replicate(row, ctx, words);

@@ -22,8 +22,7 @@ static void add_info(RedisModuleInfoCtx *info, int for_crash_report)
     reply_add_counts(info);
 }
 
-/* Leaves out options that the server does not know: a later server may give their bits another
- * meaning. */
+/* Leaves out Valkey's option if the server does not know it: a later server may give its bit another meaning. */
 static int module_options(void)
 {
     int options = REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
@@ -32,9 +31,8 @@ static int module_options(void)
     return options;
 }
 
-/* Called by the server on MODULE LOAD or loadmodule. Sets every static variable again,
- * because the library may still be in the process from an earlier load: musl keeps a
- * library that was unloaded. */
+/* Called by the server on MODULE LOAD or loadmodule. Sets every static variable again, because the library may still be
+ * in the process from an earlier load: musl keeps a library that was unloaded. */
 PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     const char *missing = find_functions(ctx);
@@ -56,19 +54,14 @@ PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int
         redis.Log(ctx, "warning", "funnel is not loaded: %s", fault);
         return REDISMODULE_ERR;
     }
-    const char *taken = find_taken_command(ctx);
-    if (taken != NULL) {
-        redis.Log(ctx, "warning", "funnel is not loaded: another module has the command %s", taken);
-        return REDISMODULE_ERR;
-    }
+    if (!can_register(ctx)) return REDISMODULE_ERR;
     redis.SetModuleOptions(ctx, module_options());
 
     if (compat_read(ctx, argv, argc) != REDISMODULE_OK) return REDISMODULE_ERR;
     redis.RegisterInfoFunc(ctx, add_info);
     memset(reply_counts, 0, sizeof reply_counts);
     redis.Log(ctx, "notice", "funnel %s (%s) loaded, compat %s", FUNNEL_VERSION, FUNNEL_COMMIT, compat_name());
-    /* Last, after everything that writes to the log, because the server may still reject
-     * the load (unload.h). */
+    /* Last, after everything that writes to the log, because the server may still reject the load (unload.h). */
     if (register_commands(ctx) != REDISMODULE_OK) return REDISMODULE_ERR;
     unload_start(ctx);
     return REDISMODULE_OK;

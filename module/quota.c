@@ -1,7 +1,6 @@
 #include "kind.h"
 
-/* A quota is a string: "used:", then the sum that is used, in decimal. The key expires when the
- * period ends. */
+/* A quota is a string: "used:", then the sum that is used, in decimal. The key expires when the period ends. */
 
 /* Asks for the expiry only if the key exists, because the server has to look it up. */
 static void read_quota(struct row *row, RedisModuleCtx *ctx, RedisModuleKey *key, RedisModuleString **words,

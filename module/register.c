@@ -57,22 +57,37 @@ static void describe(RedisModuleCtx *ctx, const struct command *command)
 
 /* Reports whether the server has a command of that name. If it has none, asking for the
  * keys of a call of that command sets errno to ENOENT. */
-static int is_taken(RedisModuleCtx *ctx, const char *name)
+static int has_command(RedisModuleCtx *ctx, const char *name)
 {
     RedisModuleString *word = redis.CreateString(NULL, name, strlen(name));
     int keys = 0;
     errno = 0;
     redis.GetCommandKeys(ctx, &word, 1, &keys);
-    int taken = errno != ENOENT;
+    int found = errno != ENOENT;
     redis.FreeString(NULL, word);
-    return taken;
+    return found;
 }
 
-const char *find_taken_command(RedisModuleCtx *ctx)
+/* The commands that the module replicates. Without an error, a server drops those that rename-command has renamed. */
+static const char *const replicated[] = {"set", "del", "zadd", "zrem", "zremrangebyrank", "pexpireat", "persist"};
+
+int can_register(RedisModuleCtx *ctx)
 {
-    for (int i = 0; i < command_count; i++)
-        if (is_taken(ctx, commands[i].name)) return commands[i].name;
-    return NULL;
+    for (int i = 0; i < command_count; i++) {
+        if (!has_command(ctx, commands[i].name)) continue;
+        redis.Log(ctx, "warning", "funnel is not loaded: another module has the command %s", commands[i].name);
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof replicated / sizeof *replicated; i++) {
+        if (has_command(ctx, replicated[i])) continue;
+        redis.Log(
+            ctx, "warning",
+            "funnel is not loaded: it sends the command %s to replicas and the AOF, and this server has renamed it: "
+            "remove the line rename-command %s",
+            replicated[i], replicated[i]);
+        return 0;
+    }
+    return 1;
 }
 
 int register_commands(RedisModuleCtx *ctx)

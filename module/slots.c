@@ -44,10 +44,9 @@ static uint64_t count(RedisModuleKey *key, uint64_t max, int (*step)(RedisModule
     return passed;
 }
 
-/* Lets the server count the members that have ended, and returns their number, or -1 if the server
- * refuses. The key stays open meanwhile, which is safe: ZCOUNT only reads the key. It cannot find the
- * key expired, because the server's clock stands still within a command, and the key existed when it
- * was opened. */
+/* Lets the server count the members that have ended, and returns their number, or -1 if the server refuses. The key
+ * stays open meanwhile, which is safe: ZCOUNT only reads the key. It cannot find the key expired, because the server's
+ * clock stands still within a command, and the key existed when it was opened. */
 static int64_t ask_ended(RedisModuleCtx *ctx, RedisModuleString *name, int64_t now)
 {
     RedisModuleCallReply *reply = redis.Call(ctx, "ZCOUNT", "scl", name, "-inf", (long long)now);

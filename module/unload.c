@@ -22,8 +22,6 @@ static void on_cron(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subeve
     if (first_command != NULL) redis.UnregisterCommandFilter(ctx, first_command);
     first_command = NULL;
     commands_known = 1;
-    /* A shutdown may fail, and the server goes on running. */
-    shutting_down = 0;
 }
 
 static void on_shutdown(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -108,6 +109,27 @@ func TestLoadBesideAnotherModule(t *testing.T) {
 	require.NotEqual(t, "OK", client.MustDo(t, "module", "load", servertest.Module(t)))
 	require.Contains(t, server.Log(), "<funnel> funnel is not loaded: another module has the command cl.refund\n")
 	require.Equal(t, noReply, client.MustDo(t, "cl.refund", "key", "15", "30", "60"))
+}
+
+// TestRenamedCommands: a server drops what a module replicates by a command that has been renamed, and says nothing.
+func TestRenamedCommands(t *testing.T) {
+	t.Parallel()
+	sources, err := filepath.Glob("../../module/*.c")
+	require.NoError(t, err)
+	replicated := map[string]bool{}
+	for _, path := range sources {
+		source, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, call := range regexp.MustCompile(`redis\.Replicate\(ctx, "(\w+)"`).FindAllSubmatch(source, -1) {
+			replicated[strings.ToLower(string(call[1]))] = true
+		}
+	}
+	require.Len(t, replicated, 7)
+	for name := range replicated {
+		server := servertest.Start(t, servertest.Options{Config: []string{"--rename-command", name, "hidden"}})
+		require.Error(t, server.Client(t).Do(t.Context(), "module", "load", servertest.Module(t)).Err(), name)
+		require.Contains(t, server.Log(), "remove the line rename-command "+name+"\n")
+	}
 }
 
 // TestTakingOverFromAnotherModule: the lines of the page unload the other module and load funnel in
