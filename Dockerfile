@@ -22,8 +22,7 @@ FROM ${BASE}
 COPY --from=build /src/funnel.so /usr/local/lib/redis/funnel.so
 COPY image/funnel-entrypoint.sh image/funnel-healthcheck.sh /usr/local/bin/
 # BASE, and its entrypoint, which this one calls, set everything else (/data, the port, the
-# user). There is no CMD, because its name would depend on BASE: without a command, the
-# entrypoint starts the server.
+# user). There is no CMD, because its name would depend on BASE: without a command, the entrypoint starts the server.
 ENTRYPOINT ["funnel-entrypoint.sh"]
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 CMD ["funnel-healthcheck.sh"]
 ARG BASE

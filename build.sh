@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# The entry to every routine of funnel: ./build.sh help lists them. The longer routines
-# are in scripts/.
+# The entry to every routine of funnel: ./build.sh help lists them. The longer routines are in scripts/.
 
 # For `sh build.sh`, where sh is another shell.
 if [ -z "${BASH_VERSION-}" ]; then

@@ -7,9 +7,8 @@ type Request struct {
 	increment int64 // the time in which the tokens leak
 }
 
-// Request asks a funnel of rate r for quantity tokens. A negative quantity is reported as
-// [ErrQuantity], and the zero Rate as [ErrCapacity]. [ErrIncrement] says that the tokens
-// would take 2^63 nanoseconds or more to leak.
+// Request asks a funnel of rate r for quantity tokens. A negative quantity is reported as [ErrQuantity], and the zero
+// Rate as [ErrCapacity]. [ErrIncrement] says that the tokens would take 2^63 nanoseconds or more to leak.
 //
 //go:nosplit
 func (r Rate) Request(quantity int64) (Request, error) {

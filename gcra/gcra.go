@@ -102,9 +102,8 @@ func (r Rate) EmissionInterval() int64 { return r.emissionInterval }
 //go:nosplit
 func (r Rate) Tolerance() int64 { return r.tolerance }
 
-// Increment is the time in which quantity tokens leak, in nanoseconds: quantity
-// times emission interval. A negative quantity is reported as [ErrQuantity], and
-// [ErrIncrement] says that the tokens would take 2^63 nanoseconds or more.
+// Increment is the time in which quantity tokens leak, in nanoseconds: quantity times emission interval. A negative
+// quantity is reported as [ErrQuantity], and [ErrIncrement] says that the tokens would take 2^63 nanoseconds or more.
 //
 //go:nosplit
 func (r Rate) Increment(quantity int64) (int64, error) {

@@ -1,7 +1,6 @@
 #!/bin/sh
-# Calls the entrypoint of the official image, with funnel preloaded into the server that
-# it starts. FUNNEL_ARGS holds arguments of the module. In plain sh with busybox's
-# programs, because Alpine has no others.
+# Calls the entrypoint of the official image, with funnel preloaded into the server that it starts. FUNNEL_ARGS holds
+# arguments of the module. In plain sh with busybox's programs, because Alpine has no others.
 
 set -eu
 
@@ -41,8 +40,7 @@ is_loaded() {
         die "$2 loads funnel with '$found', and FUNNEL_ARGS is '$wanted': remove the line or the variable"
 }
 
-# ends_at_once SERVER [ARGUMENT...]: these options must be alone; with --test-memory, the
-# server counts the arguments.
+# ends_at_once SERVER [ARGUMENT...]: these options must be alone; with --test-memory, the server counts the arguments.
 ends_at_once() {
     case ${2-} in
     -h | --help | -v | --version | --test-memory | --check-system) return 0 ;;

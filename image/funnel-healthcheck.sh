@@ -1,8 +1,7 @@
 #!/bin/sh
-# A server is healthy if it answers, has the module, and has loaded its data. The check
-# names no key and does not count in INFO funnel. A call that a cluster, a memory limit or
-# a missing replica would refuse says nothing about this node's health. REDISCLI_AUTH may
-# hold the password. In plain sh, like the entrypoint.
+# A server is healthy if it answers, has the module, and has loaded its data. The check names no key and does not count
+# in INFO funnel. A call that a cluster, a memory limit or a missing replica would refuse says nothing about this node's
+# health. REDISCLI_AUTH may hold the password. In plain sh, like the entrypoint.
 
 set -eu
 

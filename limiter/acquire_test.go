@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/servertest"
 	"funnel/limiter"
 )
 
@@ -195,7 +196,7 @@ func TestAcquireWhileRedisFails(t *testing.T) {
 		"open":   {limiter.FailOpen, noAnswer, 1, []string{"x", "x", "x"}},
 		"local":  {limiter.FailLocal, noAnswer, 2, []string{"x"}},
 		"closed": {limiter.FailClosed, noAnswer, 1, nil},
-		"denied": {limiter.FailWithError, replyError("NOPERM"), 3, []string{denied, denied, denied}},
+		"denied": {limiter.FailWithError, servertest.ErrorReply("NOPERM"), 3, []string{denied, denied, denied}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var asked, limited atomic.Int64

@@ -22,8 +22,7 @@ var (
 	// or that no slot came free within WithMaxWait. It is a context.DeadlineExceeded, too.
 	ErrWaitTooLong error = waitTooLong{}
 
-	// ErrNeverFits means that waiting cannot help: a quantity is above the capacity, or the quota of [Until] has
-	// ended.
+	// ErrNeverFits means that waiting cannot help: a quantity is above the capacity, or the quota of [Until] has ended.
 	ErrNeverFits = errors.New(
 		"limiter: waiting cannot help: the quantity is larger than the capacity, or the quota has ended")
 

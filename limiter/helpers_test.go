@@ -173,9 +173,3 @@ func onClock(rdb limiter.Client, options ...limiter.Option) (*limiter.Limiter, *
 
 // advance lets time pass.
 func (c *clock) advance(d time.Duration) { c.elapsed.Add(int64(d)) }
-
-// A replyError is an error reply, as go-redis returns it.
-type replyError string
-
-func (e replyError) Error() string { return string(e) }
-func (replyError) RedisError()     {}

@@ -315,7 +315,7 @@ func testLostAnswer(t *testing.T, s *spread, source limiter.Option) {
 	require.Equal(t, before[1:], s.states(t)[1:], "the tokens are back")
 	servertest.Eventually(t, "the slot is given back", func() bool { return s.states(t)[0] == before[0] })
 
-	for _, failure := range []error{errNoAnswer, replyError("LOADING")} { // of refunds
+	for _, failure := range []error{errNoAnswer, servertest.ErrorReply("LOADING")} { // of refunds
 		var asked atomic.Int64 // how often slots were asked for
 		var works, isBack atomic.Bool
 		l := limiter.New(&gated{ClusterClient: s.direct, gate: func(command string, send func() error) error {

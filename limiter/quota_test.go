@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/servertest"
 	"funnel/limiter"
 )
 
@@ -192,7 +193,7 @@ func TestSecondEnded(t *testing.T) {
 		l := withWall(clientFunc(func(_ context.Context, command redis.Cmder) error {
 			until := fmt.Sprint(command.Args()[4])
 			sent = append(sent, strings.Replace(until, yesterday, "yesterday", 1))
-			return replyError(c.reply)
+			return servertest.ErrorReply(c.reply)
 		}), -24*time.Hour, limiter.OnFailure(limiter.FailOpen))
 		_, err := l.Allow(t.Context(), "key", limiter.Daily(1, time.UTC))
 		require.ErrorIs(t, err, limiter.ErrInvalid, name)

@@ -143,7 +143,7 @@ func TestSettledWhenSent(t *testing.T) {
 		cancel(reason)
 		short, cancelShort := context.WithTimeout(ctx, time.Second)
 		defer cancelShort()
-		denied := replyError("NOPERM User app has no permissions to access one of the keys")
+		denied := servertest.ErrorReply("NOPERM User app has no permissions to access one of the keys")
 		failure := error(denied)
 		l := limiter.New(clientFunc(func(ctx context.Context, command redis.Cmder) error {
 			switch command, isReserve := command.(*redis.Cmd); {

@@ -17,9 +17,8 @@
 //
 // # Units
 //
-// Every instant and span is a count of nanoseconds in an int64, but a key expires at a
-// millisecond. Instants count from the Unix epoch. A sum that does not fit 63 bits is an
-// [Error] rather than a wrong answer.
+// Every instant and span is a count of nanoseconds in an int64, but a key expires at a millisecond. Instants count from
+// the Unix epoch. A sum that does not fit 63 bits is an [Error] rather than a wrong answer.
 //
 // The package reads no clock and allocates nothing. Package funnel/module/command runs it inside a server without the
 // Go runtime, so it must not need the runtime even for more stack: hence go:nosplit.
@@ -36,10 +35,9 @@ const (
 // A Request asks to use a quantity of a quota. Make one with [NewRequest].
 type Request struct{ limit, until, quantity int64 }
 
-// NewRequest asks to use quantity, of which at most limit may be used until the instant
-// until. Limit and quantity are at least 0, until is at least 1; smaller values are reported as
-// [ErrLimit], [ErrQuantity] and [ErrUntil]. A quantity of 0 uses nothing, and is never
-// limited.
+// NewRequest asks to use quantity, of which at most limit may be used until the instant until. Limit and quantity are
+// at least 0, until is at least 1; smaller values are reported as [ErrLimit], [ErrQuantity] and [ErrUntil]. A quantity
+// of 0 uses nothing, and is never limited.
 //
 //go:nosplit
 func NewRequest(limit, until, quantity int64) (Request, error) {

@@ -3,10 +3,9 @@
 #
 #   release/pack.sh FUNNEL.SO ARCHITECTURE
 #
-# It makes dist/funnel-VERSION-linux-ARCHITECTURE.tar.gz, with the module, its licence,
-# change log and a README; packages for Debian, Fedora and Alpine; and dist/SHA256SUMS for
-# all files in dist. The same sources and the same module make the same bytes, anywhere and
-# at any time.
+# It makes dist/funnel-VERSION-linux-ARCHITECTURE.tar.gz, with the module, its licence, change log and a README;
+# packages for Debian, Fedora and Alpine; and dist/SHA256SUMS for all files in dist. The same sources and the same
+# module make the same bytes, anywhere and at any time.
 #
 #   SOURCE_DATE_EPOCH   the time of all packed files, in seconds since 1970
 #                       (default: the time of the last commit)

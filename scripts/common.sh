@@ -23,8 +23,7 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
 }
 
-# root_for TOOL COMMAND...: announces how the tool will be installed, or says why it
-# cannot be.
+# root_for TOOL COMMAND...: announces how the tool will be installed, or says why it cannot be.
 root_for() {
     as_root true 2>/dev/null || die "$1 is missing, and only root may install it: sudo ${*:2}"
     echo "$1 is missing: ${*:2}" >&2
@@ -76,8 +75,7 @@ unpack_package() {
     rm -rf "$download"
 }
 
-# debian_mirror prints the mirror to fetch packages from: FUNNEL_DEBIAN_MIRROR, the one
-# that apt uses, or the public one.
+# debian_mirror prints the mirror for packages: FUNNEL_DEBIAN_MIRROR, the one that apt uses, or the public one.
 debian_mirror() {
     local mirror=${FUNNEL_DEBIAN_MIRROR-}
     # shellcheck disable=SC2016 # apt expands it

@@ -67,8 +67,7 @@ commit() {
 # on_this_machine COMMAND...: builds or runs programs for this machine, even if the module is for another one.
 on_this_machine() { GOOS=$(go env GOHOSTOS) GOARCH=$(go env GOHOSTARCH) CGO_ENABLED=0 "$@"; }
 
-# compile OUTPUT [FLAG...]: replaces OUTPUT atomically, because a server may have loaded
-# it.
+# compile OUTPUT [FLAG...]: replaces OUTPUT atomically, because a server may have loaded it.
 compile() {
     local output=$1 commit flags draft foreign
     shift

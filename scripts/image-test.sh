@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Builds the image on stand-ins for the official images, which are made of Debian packages.
-# Then tests it in containers.
+# Builds the image on stand-ins for the official images, which are made of Debian packages. Then tests it in containers.
 
 set -euo pipefail
 

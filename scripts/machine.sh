@@ -3,10 +3,9 @@
 #
 #   scripts/machine.sh SUITE PACKAGE...
 #
-# Prints the process of its init once it has booted: `nsenter -a -t PROCESS` enters the
-# machine. The machine has its own network, without a way out, and keeps nothing that it
-# writes. The file system below is made once for each suite and list of packages: remove
-# its folder to renew it. If no machine can be booted, says why and exits with 3.
+# Prints the process of its init once it has booted: `nsenter -a -t PROCESS` enters the machine. The machine has its own
+# network, without a way out, and keeps nothing that it writes. The file system below is made once for each suite and
+# list of packages: remove its folder to renew it. If no machine can be booted, says why and exits with 3.
 #
 #   FUNNEL_CACHE           cache folder ($XDG_CACHE_HOME/funnel or ~/.cache/funnel)
 #   FUNNEL_DEBIAN_MIRROR   mirror to use (the one apt uses, or deb.debian.org)
@@ -74,8 +73,7 @@ start() {
         --volatile=overlay --private-network --register=no --keep-unit --console=pipe
 }
 
-# booted: succeeds once all units have started. Sets init to the process that is process 1
-# in the machine.
+# booted: succeeds once all units have started. Sets init to the process that is process 1 in the machine.
 booted() {
     init=$(tr -d ' ' <"/proc/$nspawn/task/$nspawn/children") && [ -n "$init" ] &&
         grep -q '^NSpid:.*[^0-9]1$' "/proc/$init/status" || return 1

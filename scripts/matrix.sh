@@ -3,9 +3,8 @@
 #
 #   scripts/matrix.sh [SERVER...]
 #
-# scripts/servers.sh lists the servers. With GOARCH=arm64 on amd64 they are emulated.
-# FUNNEL_TESTS is a regular expression that selects tests. The output is in
-# build/matrix.
+# scripts/servers.sh lists the servers. With GOARCH=arm64 on amd64 they are emulated. FUNNEL_TESTS is a regular
+# expression that selects tests. The output is in build/matrix.
 
 set -euo pipefail
 

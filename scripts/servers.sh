@@ -16,9 +16,8 @@
 #   FUNNEL_ARCHITECTURE    amd64 or arm64 (this machine's): servers for another one
 #                          than this machine's run emulated, by qemu-user
 #
-# Needs mmdebstrap, on Debian or a derivative, but neither root nor a chroot: the packages
-# are unpacked, not installed, and see the host's files and ports. The server that is
-# built from source also needs gcc, make and musl-tools.
+# Needs mmdebstrap, on Debian or a derivative, but neither root nor a chroot: the packages are unpacked, not installed,
+# and see the host's files and ports. The server that is built from source also needs gcc, make and musl-tools.
 
 set -euo pipefail
 
@@ -75,8 +74,7 @@ prepare() {
     trap 'rm -rf "$work" "$cache/.new"' EXIT
 }
 
-# unpack SUITES PACKAGE ROOT: unpacks the package and its dependencies. On failure, $reason
-# says why.
+# unpack SUITES PACKAGE ROOT: unpacks the package and its dependencies. On failure, $reason says why.
 unpack() {
     local suite sources=()
     for suite in ${1//,/ }; do
@@ -127,9 +125,8 @@ wrap() {
         program=$tool
         # A sentinel is a server under another name.
         [ "$tool" != sentinel ] || program=server
-        # Each brings its own C library and loader. Locales are the host's, in a
-        # format for the host's C library, and a server stops at one it cannot read.
-        # A program's name decides what it does, and a server that restarts itself
+        # Each brings its own C library and loader. Locales are the host's, in a format for the host's C library, and a
+        # server stops at one it cannot read. A program's name decides what it does, and a server that restarts itself
         # calls that name again.
         cat >"$1/redis-$tool" <<END
 #!/bin/sh

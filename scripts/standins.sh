@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Makes stand-ins for the images that the Dockerfile builds on, for machines without
-# a registry. A stand-in has everything that our image relies on in the official image,
-# and is made of Debian packages and this machine's Go.
+# Makes stand-ins for the images that the Dockerfile builds on, for machines without a registry. A stand-in has
+# everything that our image relies on in the official image, and is made of Debian packages and this machine's Go.
 #
 #   funnel-standin-golang    Debian bookworm, gcc and Go, as golang:VERSION-bookworm
 #   funnel-standin-redis     Debian trixie and its Redis, as redis:8
@@ -84,8 +83,7 @@ import_server() {
         'ENTRYPOINT ["docker-entrypoint.sh"]' 'EXPOSE 6379' "CMD [\"$kind-server\"]" "${@:4}"
 }
 
-# Alpine's programs come from busybox, and its C library is musl. Both can be copied
-# without a package manager.
+# Alpine's programs come from busybox, and its C library is musl. Both can be copied without a package manager.
 make_alpine() {
     local root=$work/alpine
     echo "making an alpine of busybox and $FUNNEL_MUSL_SERVER" >&2

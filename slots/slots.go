@@ -81,8 +81,7 @@ type Decision struct {
 	// Remaining is how many slots are free after this call: from 0 to Limit.
 	Remaining int64
 
-	// Wait is, if the call was limited, the time until the first slot ends, in
-	// nanoseconds, or Never. Otherwise it is 0.
+	// Wait is, if the call was limited, the time until the first slot ends, in nanoseconds, or Never. Otherwise it is 0.
 	Wait int64
 
 	// ResetAfter is the time, in nanoseconds, until the last slot ends.

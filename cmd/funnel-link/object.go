@@ -71,9 +71,8 @@ func (o *object) next(section *elf.Section, address uint64) uint64 {
 	return next
 }
 
-// rootsOf returns the functions of Go that C calls, from the C objects among the arguments of a linker.
-// Their symbols are weak, because cgo also links these objects without Go. Their names have a dot,
-// which no name of C has.
+// rootsOf returns the functions of Go that C calls, from the C objects among the arguments of a linker. Their symbols
+// are weak, because cgo also links these objects without Go. Their names have a dot, which no name of C has.
 func rootsOf(args []string) (roots []string) {
 	for _, path := range args {
 		file, err := elf.Open(path)

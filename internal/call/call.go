@@ -27,9 +27,8 @@ const (
 // Apply decides a call over rows of different keys atomically, at the instant now. Reserve takes from all rows, or from
 // none if one is limited; the other operations apply to each row. Take is not for slots.
 //
-// MaxWait is for Reserve of one funnel, in nanoseconds; otherwise it is 0. Receipt is for
-// Refund of one funnel: the TAT of the decision that took the tokens. Otherwise it is
-// [funnel/gcra.NoReceipt].
+// MaxWait is for Reserve of one funnel, in nanoseconds; otherwise it is 0. Receipt is for Refund of one funnel: the TAT
+// of the decision that took the tokens. Otherwise it is [funnel/gcra.NoReceipt].
 //
 // If rows have errors, Apply returns the error of the first such row, and its index as failed.
 // Then nothing is taken, and no decision may be used. Call FirstEnded first, because a period

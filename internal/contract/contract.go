@@ -79,8 +79,7 @@ const (
 	ErrUsed Error = "ERR quantity is too large: the sum that is used must be at most 9223372036854775807"
 )
 
-// Of returns the error of a row in a call of several rows; number counts from 1. WRONGTYPE
-// stays as the server words it.
+// Of returns the error of a row in a call of several rows; number counts from 1. WRONGTYPE stays as it is.
 func (e Error) Of(number int) Error {
 	code, rest, _ := strings.Cut(string(e), " ")
 	if code == "WRONGTYPE" {

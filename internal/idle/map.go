@@ -17,8 +17,7 @@ const (
 	shrinkBy   = 8
 )
 
-// A Map is a map that removes idle entries. The zero Map is empty. If several goroutines use a Map, they
-// need a lock.
+// A Map is a map that removes idle entries. The zero Map is empty. If several goroutines use a Map, they need a lock.
 type Map[Key comparable, Value any] struct {
 	entries map[Key]Value
 	peak    int // the largest number of entries since the map was made

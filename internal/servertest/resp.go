@@ -32,6 +32,9 @@ type (
 
 func (e ErrorReply) Error() string { return string(e) }
 
+// RedisError makes an ErrorReply an error reply of go-redis, too.
+func (ErrorReply) RedisError() {}
+
 // Wire connects to the server, until the test ends.
 func (s *Server) Wire(t testing.TB) *Wire {
 	t.Helper()

@@ -37,8 +37,7 @@ type Options struct {
 	// ModuleArguments follow the module on its loadmodule line.
 	ModuleArguments []string
 
-	// Config holds further arguments of the server, such as "--appendonly", "yes".
-	// Without any, nothing is saved to disk.
+	// Config holds further arguments of the server, such as "--appendonly", "yes". Without any, nothing is saved to disk.
 	Config []string
 
 	// Wrapper is a command line that runs the server, such as callgrind's.

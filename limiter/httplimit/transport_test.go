@@ -105,8 +105,7 @@ func testTransportBacksOff(t *testing.T) {
 	group.Wait()
 }
 
-// A request that is not sent has an error, at once if its turn would be too late. Its body is
-// closed.
+// A request that is not sent has an error, at once if its turn would be too late. Its body is closed.
 func TestTransportErrors(t *testing.T) {
 	const key, backOff = "api.example.com", "{api.example.com}:backoff"
 	gone, never := errors.New("gone"), time.Hour

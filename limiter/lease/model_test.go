@@ -195,8 +195,7 @@ var (
 	errConnection = errors.New("the connection ended")
 )
 
-// test runs a test of Leases with that limit and d. Commands and replies are under way for a second
-// each.
+// test runs a test of Leases with that limit and d. Commands and replies are under way for a second each.
 func test(
 	t *testing.T, name string, limit limiter.Limit, d time.Duration, of func(f *fixture), options ...limiter.Option,
 ) {

@@ -147,8 +147,7 @@ func (h *history) runProcess(
 	}
 }
 
-// Histories that a search found. In each, leases with one fault go far beyond the bound. The comment
-// names the fault.
+// Histories that a search found. In each, leases with one fault go far beyond the bound. The comment names the fault.
 var (
 	perMillisecond = limiter.Every(time.Millisecond).WithCapacity(100)
 	found          = []history{

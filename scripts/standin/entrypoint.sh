@@ -1,7 +1,6 @@
 #!/bin/sh
-# Does what the entrypoints of the official images do: options or a file alone are for the
-# server, the server's user gets /data, and the server runs as that user. It is plain sh,
-# like the entrypoints of the Alpine images.
+# Does what the entrypoints of the official images do: options or a file alone are for the server, the server's user
+# gets /data, and the server runs as that user. It is plain sh, like the entrypoints of the Alpine images.
 
 set -e
 

@@ -1,5 +1,4 @@
-// Each error has its full text here, and changes nothing. TestCommandsAgreeWithTheContract tries more values of
-// keys.
+// Each error has its full text here, and changes nothing. TestCommandsAgreeWithTheContract tries more values of keys.
 
 package command_test
 

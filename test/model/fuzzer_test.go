@@ -21,10 +21,9 @@ import (
 	"funnel/limiter"
 )
 
-// TestNoInputBreaksTheServerOrItsAnswers is a fuzzer. It calls our commands on a real server with all
-// kinds of arguments: directly, in transactions, in scripts, or by the client's script. It also changes
-// the same keys by other commands. After each step, it compares replies, values and expiries with a
-// model of the server.
+// TestNoInputBreaksTheServerOrItsAnswers is a fuzzer. It calls our commands on a real server with all kinds of
+// arguments: directly, in transactions, in scripts, or by the client's script. It also changes the same keys by other
+// commands. After each step, it compares replies, values and expiries with a model of the server.
 //
 //	FUNNEL_FUZZ_TIME   how long, such as 20m
 //	FUNNEL_SEED        the seed of a run that failed, to repeat it

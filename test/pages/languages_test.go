@@ -76,8 +76,7 @@ var languages = []language{
 	},
 }
 
-// run returns a command that runs text. Debian keeps node-redis in a folder that its own node
-// knows, and others do not.
+// run returns a command that runs text. Debian keeps node-redis in a folder that its own node knows, and others do not.
 func (l language) run(text string) *exec.Cmd {
 	command := exec.Command(l.command[0], append(l.command[1:len(l.command):len(l.command)], text)...)
 	command.Dir = "../.."

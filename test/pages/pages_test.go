@@ -88,8 +88,7 @@ func TestNamedTestsExist(t *testing.T) {
 	require.Greater(t, count, 30)
 }
 
-// TestLinksLeadSomewhere: each link within the repository leads to a file or folder, and to a heading, that
-// exists.
+// TestLinksLeadSomewhere: each link within the repository leads to a file or folder, and to a heading, that exists.
 func TestLinksLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)|(?:src|srcset)="([^"]+)"`)
 	count := 0

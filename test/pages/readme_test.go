@@ -1,5 +1,4 @@
-// The READMEs keep what they show: the first call, the first of the two commands, and the
-// program of four lines.
+// The READMEs keep what they show: the first call, the first of the two commands, and the program of four lines.
 
 package pages_test
 

@@ -1,6 +1,5 @@
-// Package pages_test follows the pages. It runs what the READMEs and docs/ show, with the clients
-// themselves and against real servers, and checks links and figures. This file runs a snippet, and says
-// what a snippet has to do.
+// Package pages_test follows the pages. It runs what the READMEs and docs/ show, with the clients themselves and
+// against real servers, and checks links and figures. This file runs a snippet, and says what a snippet has to do.
 package pages_test
 
 import (
@@ -28,8 +27,7 @@ func snippet(t *testing.T, name string) string {
 
 const key = "user:42"
 
-// rounds is how often a snippet runs in one process: as often as the funnel lets through at
-// once, and once more.
+// rounds is how often a snippet runs in one process: as often as the funnel lets through at once, and once more.
 const rounds = 16
 
 // quick is the page's limit in a shorter period: a token leaks in half a second, so the last

@@ -1,6 +1,5 @@
-// The page of examples/playground shows a visitor in headless Chromium what Redis decides.
-// FUNNEL_CHROMIUM names the browser, which must then exist. Without the variable, the test is skipped
-// if there is no program chromium.
+// The page of examples/playground shows a visitor in headless Chromium what Redis decides. FUNNEL_CHROMIUM names the
+// browser, which must then exist. Without the variable, the test is skipped if there is no program chromium.
 
 package playground_test
 

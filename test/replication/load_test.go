@@ -109,8 +109,7 @@ func heldBy(t testing.TB, client servertest.Commander) (tokens []int64) {
 	return tokens
 }
 
-// withModule returns the options of a server whose full copies do not wait for the work that
-// servers do once a second.
+// withModule returns the options of a server whose full copies do not wait for the work that servers do once a second.
 func withModule(t testing.TB, more ...string) servertest.Options {
 	return servertest.Options{Module: servertest.Module(t), Config: append([]string{
 		"--save", "",

@@ -14,9 +14,8 @@ import (
 	"funnel/test/pages/page"
 )
 
-// TestReplicaServesItsFunnelsUntilItHasTheNewOnes: a replica that is too far behind loads all keys
-// again. With repl-diskless-load swapdb it answers from its old keys until then. Servers allow that
-// only if every module agrees.
+// TestReplicaServesItsFunnelsUntilItHasTheNewOnes: a replica that is too far behind loads all keys again. With
+// repl-diskless-load swapdb it answers from its old keys until then. Servers allow that only if every module agrees.
 func TestReplicaServesItsFunnelsUntilItHasTheNewOnes(t *testing.T) {
 	servertest.NeedSince7(t, "replicas that answer while they load")
 	t.Parallel()

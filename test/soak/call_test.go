@@ -42,8 +42,7 @@ type call struct {
 	reply    any
 }
 
-// anyCall returns a random call of some keys of the caller, by the module or the script. Some calls are
-// errors.
+// anyCall returns a random call of some keys of the caller, by the module or the script. Some calls are errors.
 func (c *caller) anyCall() *call {
 	command := contract.Commands[rand.IntN(len(contract.Commands))]
 	if command.Operation == "charge" && rand.IntN(2) == 0 { // charge less than is given back

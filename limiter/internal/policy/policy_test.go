@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/servertest"
 	"funnel/limiter"
 )
 
@@ -18,11 +19,6 @@ func TestKeys(t *testing.T) {
 	funnel, slots := SlotsKeys("login", "192.0.2.1")
 	require.Equal(t, []string{"{login:192.0.2.1}", "{login:192.0.2.1}:slots"}, []string{funnel, slots})
 }
-
-type replyError string
-
-func (e replyError) Error() string { return string(e) }
-func (replyError) RedisError()     {}
 
 // A slot goes back in the background. If Redis does not decide, it is asked again each tenth of the TTL, until the TTL
 // is over.
@@ -37,8 +33,8 @@ func TestReleaseGoesOnUntilItIsDecided(t *testing.T) {
 		"answered at once":       {0, nil, 1, 0},
 		"answered after a stall": {3, errors.New("no answer"), 4, 3 * time.Second},
 		"never answered":         {1000, errors.New("no answer"), 11, ttl},
-		"a server that loads":    {3, replyError("LOADING"), 4, 3 * time.Second},
-		"a key of another type":  {1000, replyError("WRONGTYPE"), 1, 0},
+		"a server that loads":    {3, servertest.ErrorReply("LOADING"), 4, 3 * time.Second},
+		"a key of another type":  {1000, servertest.ErrorReply("WRONGTYPE"), 1, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			asked, last := 0, time.Time{}

@@ -13,14 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/contract"
+	"funnel/internal/servertest"
 	"funnel/limiter/internal/redis"
 )
-
-// A replyError is an error reply, as go-redis returns it.
-type replyError string
-
-func (e replyError) Error() string { return string(e) }
-func (replyError) RedisError()     {}
 
 // The first words of an error tell whether the call is wrong or the server has failed. All errors of the contract say
 // that the call is wrong.
@@ -48,7 +43,7 @@ func TestFirstWordsOfErrors(t *testing.T) {
 		}
 	}
 	for text, isBadCall := range isBad {
-		require.Equal(t, isBadCall, redis.IsBadCall(replyError(text)), text)
+		require.Equal(t, isBadCall, redis.IsBadCall(servertest.ErrorReply(text)), text)
 	}
 }
 
@@ -67,7 +62,7 @@ func (c *cluster) MasterForKey(context.Context, string) (*goredis.Client, error)
 // If ten calls in a second get no answer, the client reloads the nodes twice. No caller waits for that.
 func TestReload(t *testing.T) {
 	for err, reloaded := range map[error]int64{
-		errors.New("refused"): 2, context.DeadlineExceeded: 2, replyError("CLUSTERDOWN The cluster is down"): 0, goredis.Nil: 0,
+		errors.New("refused"): 2, context.DeadlineExceeded: 2, servertest.ErrorReply("CLUSTERDOWN The cluster is down"): 0, goredis.Nil: 0,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			client, began := &cluster{err: err}, time.Now()

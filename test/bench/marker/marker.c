@@ -16,8 +16,7 @@
  *   BENCH.LIMIT key capacity count period quantity   as a limited CL.THROTTLE
  *
  * Any cost of CL.THROTTLE above these is funnel's own: arguments, arithmetic. The names are as
- * long as CL.THROTTLE, and the constants have as many digits as the numbers in the calls
- * that are counted. */
+ * long as CL.THROTTLE, and the constants have as many digits as the numbers in the calls that are counted. */
 
 #include <string.h>
 #include <time.h>
@@ -133,8 +132,7 @@ __attribute__((visibility("default"))) int RedisModule_OnLoad(RedisModuleCtx *ct
     (void)argv, (void)argc;
     if (find_functions(ctx) != NULL) return REDISMODULE_ERR;
     redis.SetModuleAttribs(ctx, "bench", 1, REDISMODULE_APIVER_1);
-    /* As in module/load.c. Otherwise, closing the key would call SignalModifiedKey a second
-     * time. */
+    /* As in module/load.c. Otherwise, closing the key would call SignalModifiedKey a second time. */
     redis.SetModuleOptions(ctx, REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED);
     pxat = redis.CreateString(NULL, "PXAT", 4);
     if (redis.CreateCommand(ctx, "bench.noop", noop, "fast", 1, 1, 1) != REDISMODULE_OK) return REDISMODULE_ERR;
