@@ -26,9 +26,10 @@ func WithPrefix(prefix string) Option {
 	return func(s *settings) { s.prefix = prefix }
 }
 
-// WithTimeout limits how long a method waits for Redis, over all attempts of the client. When the time is over,
-// [OnFailure] applies. At 0 or less, which is the default, only the context and the client limit the wait. The time
-// that [Limiter.Wait] sleeps does not count.
+// WithTimeout limits how long a method waits for the answer to a command, over all attempts of the client. When the
+// time is over, [OnFailure] applies. A call over several nodes may send more than one command, one after another. At 0
+// or less, which is the default, only the context and the client limit the wait. The time that [Limiter.Wait] sleeps
+// does not count.
 //
 // Without a time-out, go-redis v9.23 with its default options gave up after two seconds if there was no server, and
 // after ten if the server hung (measured). A call that has timed out may still reach the server, and take tokens.
