@@ -26,7 +26,7 @@ ln -s "$FUNNEL_SERVER" "$copy/redis-server"
 cp -r "$(go list -m -f '{{.Dir}}' "$reference")" "$copy/ratelimit"
 chmod -R u+w "$copy/ratelimit"
 sed -i -e 's|^import (|&\n"funnel/cmd/funnel-ratelimit/backend"|' \
-    -e 's|case "redis", "":|&\nb, err := backend.New(s)\nif err != nil { panic(err) }\nreturn b, io.NopCloser(nil)|' \
+    -e 's|case "redis", "":|&\nb, err := backend.New(s, func() {})\nif err != nil { panic(err) }\nreturn b, io.NopCloser(nil)|' \
     "$copy/ratelimit/src/service_cmd/runner/runner.go"
 # This test stops counting over the limit, as the selected parts of TestBasicConfig do.
 stop=WithStopCacheKeyIncrementWhenOverlimit

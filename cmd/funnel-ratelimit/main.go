@@ -4,8 +4,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"os"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"github.com/envoyproxy/ratelimit/src/service_cmd/runner"
 	"github.com/envoyproxy/ratelimit/src/settings"
 	"github.com/envoyproxy/ratelimit/src/stats"
+	"github.com/redis/go-redis/v9"
 	"github.com/sirupsen/logrus"
 
 	"funnel/cmd/funnel-ratelimit/backend"
@@ -39,6 +42,9 @@ func main() {
 	if strings.EqualFold(s.LogFormat, "json") {
 		logrus.SetFormatter(&logrus.JSONFormatter{FieldMap: logrus.FieldMap{"time": "@timestamp", "msg": "@message"}})
 	}
+	log.SetFlags(0)
+	log.SetOutput(logrus.StandardLogger().WriterLevel(logrus.WarnLevel)) // of package limiter
+	redis.SetLogger(redisLogger{})
 	srv, err := newServer(s)
 	if err != nil {
 		logrus.Fatal(err)
@@ -46,28 +52,40 @@ func main() {
 	srv.Start() // until a signal ends the process
 }
 
-// readSettings returns the reference's settings. Its function panics if a value is not valid, or a file is missing.
+// A redisLogger logs what go-redis says.
+type redisLogger struct{}
+
+func (redisLogger) Printf(_ context.Context, format string, words ...any) {
+	logrus.Warnf(format, words...)
+}
+
+// returnPanic makes a panic an error: functions of the reference panic if a setting is not valid, or a file is missing.
+func returnPanic(err *error) {
+	if failure := recover(); failure != nil {
+		*err = fmt.Errorf("settings: %v", failure)
+	}
+}
+
 func readSettings() (s settings.Settings, err error) {
-	defer func() {
-		if failure := recover(); failure != nil {
-			err = fmt.Errorf("settings: %v", failure)
-		}
-	}()
+	defer returnPanic(&err)
 	return settings.NewSettings(), nil
 }
 
 // newServer makes the server as the reference's runner does, which accepts no other backend. It waits for a
 // configuration.
-func newServer(s settings.Settings) (server.Server, error) {
-	limits, err := backend.New(s)
+func newServer(s settings.Settings) (srv server.Server, err error) {
+	defer returnPanic(&err)
+	var counts stats.ShouldRateLimitStats
+	limits, err := backend.New(s, func() { counts.RedisError.Inc() })
 	if err != nil {
 		return nil, err
 	}
 	sinks := runner.NewRunner(s) // for statistics
 	store := sinks.GetStatsStore()
 	manager := &bounded{Manager: stats.NewStatManager(store, s)}
+	counts = manager.NewShouldRateLimitStats()
 	reporter := metrics.NewServerReporter(store.ScopeWithTags("ratelimit_server", s.ExtraTags))
-	srv := server.NewServer(s, "ratelimit", manager, nil, settings.GrpcUnaryInterceptor(reporter.UnaryServerInterceptor()))
+	srv = server.NewServer(s, "ratelimit", manager, nil, settings.GrpcUnaryInterceptor(reporter.UnaryServerInterceptor()))
 	service := ratelimit.NewService(limits, srv.Provider(), manager, srv.HealthChecker(), zeroClock{},
 		s.GlobalShadowMode, s.ForceStartWithoutInitialConfig, s.HealthyWithAtLeastOneConfigLoaded)
 	srv.AddDebugHttpEndpoint("/rlconfig", "print out the currently loaded configuration for debugging",

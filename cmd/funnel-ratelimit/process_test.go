@@ -3,8 +3,10 @@
 package main
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -89,6 +91,7 @@ func TestEnvoyGateway(t *testing.T) {
 	for i := range ports {
 		ports[i] = servertest.FreePort(t)
 	}
+	redis := servertest.Start(t, servertest.Options{})
 	port, grpcPort, debug, metrics := ports[0], ports[1], ports[2], ports[3]
 	environment := fmt.Sprintf(`RUNTIME_ROOT=/data RUNTIME_SUBDIRECTORY=ratelimit RUNTIME_IGNOREDOTFILES=true
 		RUNTIME_WATCH_ROOT=false LOG_LEVEL=info USE_STATSD=false CONFIG_TYPE=GRPC_XDS_SOTW
@@ -99,13 +102,20 @@ func TestEnvoyGateway(t *testing.T) {
 		CONFIG_GRPC_XDS_SERVER_TLS_CACERT=/certs/tls.crt FORCE_START_WITHOUT_INITIAL_CONFIG=true
 		REDIS_SOCKET_TYPE=tcp REDIS_URL=%s USE_PROMETHEUS=true PROMETHEUS_ADDR=:%d
 		PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml PORT=%d GRPC_PORT=%d DEBUG_PORT=%d`,
-		server.Listener.Addr(), servertest.Start(t, servertest.Options{}).Addr(), metrics, port, grpcPort, debug)
-	service := program("", strings.ReplaceAll(environment, "/certs", folder))
-	service.Stderr = os.Stderr
+		server.Listener.Addr(), redis.Addr(), metrics, port, grpcPort, debug)
+	service := program("", strings.ReplaceAll(environment, "/certs", folder)+" LOG_FORMAT=json FUNNEL_ON_FAILURE=local STATS_FLUSH_INTERVAL=100ms")
+	var log bytes.Buffer
+	service.Stderr = &log
 	require.NoError(t, service.Start())
 	t.Cleanup(func() {
 		service.Process.Kill()
 		service.Wait()
+		for line := range strings.Lines(log.String()) {
+			require.True(t, json.Valid([]byte(line)), line)
+		}
+		for _, word := range []string{"redis unavailable", "failed to dial"} {
+			require.Contains(t, log.String(), word)
+		}
 	})
 
 	roots := x509.NewCertPool()
@@ -131,6 +141,11 @@ func TestEnvoyGateway(t *testing.T) {
 	servertest.Eventually(t, "metrics", func() bool {
 		return strings.Contains(get(t, metrics, "/metrics"), "ratelimit_service_rate_limit_shop_user_total_hits 2")
 	})
+	redis.Kill()
+	require.Equal(t, "OK: OK 9 360s", client.ask(t, "shop: user=1"), "in this process")
+	servertest.Eventually(t, "the failure in metrics", func() bool {
+		return strings.Contains(get(t, metrics, "/metrics"), `ratelimit_service_call_should_rate_limit_redis_error 1`)
+	})
 }
 
 func get(t *testing.T, port int, path string) string {
@@ -155,8 +170,12 @@ func TestWrongStarts(t *testing.T) {
 		{"-h", "", "^funnel-ratelimit takes no arguments: .*docs/envoy.md\n$", 2},
 		{"", "REDIS_TLS=true REDIS_TLS_CACERT=/none", `^.*level=fatal msg="settings: failed to read file: /none.*\n$`, 1},
 		{"", "REDIS_TIMEOUT=1", `^.*level=fatal msg="settings: .*REDIS_TIMEOUT.*\n$`, 1},
-		{"", "REDIS_URL=", `^.*level=fatal msg="REDIS_URL is ''.*\n$`, 1},
-		{"", "REDIS_TYPE=cluster REDIS_URL=a:1,,b:1", `^.*level=fatal msg="REDIS_URL is 'a:1,,b:1'.*\n$`, 1},
+		{"", "REDIS_URL=", `^.*level=fatal msg="REDIS_URL: address 1 is empty.*\n$`, 1},
+		{"", "REDIS_TYPE=cluster REDIS_URL=a:1,,b:1", `^.*level=fatal msg="REDIS_URL: address 2 is empty.*\n$`, 1},
+		{"", "REDIS_URL=redis://me:%SECRET@a:1", `^.*level=fatal msg="REDIS_URL: address 1 is not like[^S]*\n$`, 1},
+		{"", "REDIS_URL=me:SECRET@a:1", `^.*level=fatal msg="REDIS_URL: address 1 is not like[^S]*\n$`, 1},
+		{"", "REDIS_POOL_SIZE=-1", `^.*level=fatal msg="REDIS_POOL_SIZE is below 0, or no number"\n$`, 1},
+		{"", "DISABLE_STATS=true RUNTIME_ROOT=/none RUNTIME_WATCH_ROOT=false", `^.*level=fatal msg="settings: .*/none/.*\n$`, 1},
 		{"", "BACKEND_TYPE=memcache", `^.*level=fatal msg="BACKEND_TYPE is 'memcache': it must be redis.*\n$`, 1},
 		{"", "TRACING_ENABLED=true REDIS_PIPELINE_LIMIT=0 REDIS_PERSECOND_URL=a:1 REDIS_TYPE=none",
 			"^.*warning.*TRACING_ENABLED is ignored.*\n.*warning.*REDIS_PERSECOND_URL is ignored.*\n.*fatal.*\n$", 1},

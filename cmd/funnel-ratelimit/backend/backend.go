@@ -33,6 +33,7 @@ type Backend struct {
 	limiter  *limiter.Limiter
 	single   limiter.Allower // decides on one funnel: the limiter, or leases
 	counts   *reference.BaseRateLimiter
+	failed   func() // counts a failure of Redis
 }
 
 // DoLimit decides on a request, whose descriptors have a limit each, or nil. It panics as [check] does.
@@ -201,6 +202,7 @@ func (b *Backend) askEach(ctx context.Context, questions []*question, refused bo
 	panicIf(errors.Join(errs...))
 }
 
+// askOne returns no error if the question only looks, or refuses no request.
 func (b *Backend) askOne(ctx context.Context, q *question, refused bool) (err error) {
 	switch {
 	case q.Limit.Capacity == 0:
@@ -217,6 +219,10 @@ func (b *Backend) askOne(ctx context.Context, q *question, refused bool) (err er
 		q.result, err = b.single.AllowN(ctx, q.Key, q.Limit, q.Quantity)
 		q.limited = q.result.Limited()
 	}
+	if err != nil && (refused || !q.refuses && !q.used) {
+		b.failed()
+		q.limited, err = false, nil
+	}
 	return err
 }
 
@@ -229,15 +235,16 @@ func (b *Backend) look(ctx context.Context, q *question) error {
 
 // status counts the decision, and describes it.
 func (b *Backend) status(q *question, limit *config.RateLimit, hits uint64) *pb.RateLimitResponse_DescriptorStatus {
-	most := uint64(limit.Limit.RequestsPerUnit)
+	most, funnel := uint64(q.Limit.Capacity), *limit // the reference counts near_limit by requests_per_unit
+	funnel.Limit = &pb.RateLimitResponse_RateLimit{RequestsPerUnit: uint32(most), Unit: limit.Limit.Unit}
 	after := most - uint64(q.result.Remaining)
 	before := after - min(after, hits)
 	if q.limited {
 		before, after = most, most+1
 	}
-	info := reference.NewRateLimitInfo(limit, before, after, 0, 0)
+	info := reference.NewRateLimitInfo(&funnel, before, after, 0, 0)
 	status := b.counts.GetResponseDescriptorStatus(q.Key, info, false, hits)
-	status.LimitRemaining = uint32(q.result.Remaining)
+	status.CurrentLimit, status.LimitRemaining = limit.Limit, uint32(q.result.Remaining)
 	status.DurationUntilReset = durationpb.New(time.Duration(gcra.Seconds(int64(q.untilMore()))) * time.Second)
 	return status
 }

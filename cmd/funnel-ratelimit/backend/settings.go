@@ -2,6 +2,7 @@ package backend
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -44,15 +45,22 @@ func warn(environment []string) {
 	}
 }
 
-// New returns a Backend by the reference's settings, and by options from the environment. It sends nothing yet.
-func New(s settings.Settings) (*Backend, error) {
-	b := &Backend{settings: s}
+// New returns a Backend by the reference's settings, and by options from the environment. It sends nothing yet. The
+// Backend calls failed for each failure of Redis that is no error of a request.
+func New(s settings.Settings, failed func()) (*Backend, error) {
+	b := &Backend{settings: s, failed: failed}
 	b.counts = reference.NewBaseRateLimit(utils.NewTimeSourceImpl(), nil, 0, nil, s.NearLimitRatio, "", nil)
 	if err := envconfig.Process("", &b.options); err != nil {
 		return nil, err
 	}
 	if !(b.options.BurstRatio > 0 && b.options.BurstRatio <= 1) { // nor NaN
 		return nil, fmt.Errorf("FUNNEL_BURST_RATIO is %v: it must be above 0, and at most 1", b.options.BurstRatio)
+	}
+	for name, value := range map[string]float64{"FUNNEL_LEASE": b.options.Lease.Seconds(), "REDIS_TIMEOUT": s.RedisTimeout.Seconds(),
+		"REDIS_POOL_SIZE": float64(s.RedisPoolSize), "SOFT_BREACH_HEADER_RATIO": b.options.SoftBreach} {
+		if !(value >= 0) { // nor NaN
+			return nil, fmt.Errorf("%s is below 0, or no number", name)
+		}
 	}
 	if s.BackendType != "redis" && s.BackendType != "" {
 		return nil, fmt.Errorf("BACKEND_TYPE is '%s': it must be redis", s.BackendType)
@@ -63,7 +71,11 @@ func New(s settings.Settings) (*Backend, error) {
 		return nil, err
 	}
 	b.limiter = limiter.New(client, limiter.WithPrefix(s.CacheKeyPrefix), limiter.WithTimeout(s.RedisTimeout),
-		limiter.OnFailure(b.options.OnFailure))
+		limiter.OnFailure(b.options.OnFailure), limiter.WithHook(func(_ context.Context, event limiter.Event) {
+			if event.Cause != nil && event.Err == nil {
+				failed()
+			}
+		}))
 	b.single = b.limiter
 	if b.options.Lease > 0 {
 		b.single = lease.New(b.limiter, b.options.Lease)
@@ -95,14 +107,15 @@ func newClient(s settings.Settings) (redis.UniversalClient, error) {
 	}
 	for i, address := range options.Addrs {
 		if address == "" {
-			return nil, fmt.Errorf("REDIS_URL is '%s': it must have no empty address", s.RedisUrl)
+			return nil, fmt.Errorf("REDIS_URL: address %d is empty", i+1)
 		}
 		if parsed, err := redis.ParseURL(address); err == nil {
 			options.Addrs[i], options.DB = parsed.Addr, parsed.DB
 			*user, *password = cmp.Or(*user, parsed.Username), cmp.Or(*password, parsed.Password)
 			options.TLSConfig = cmp.Or(options.TLSConfig, parsed.TLSConfig)
-		} else if strings.Contains(address, "://") {
-			return nil, fmt.Errorf("REDIS_URL: %w", err)
+		} else if strings.Contains(address, "@") || strings.Contains(address, "://") { // it may hold a password
+			return nil, fmt.Errorf("REDIS_URL: address %d is not like redis://user:password@host:6379, "+
+				"with special characters escaped as in %%40", i+1)
 		}
 	}
 	return redis.NewUniversalClient(options), nil
