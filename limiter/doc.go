@@ -89,5 +89,5 @@
 // Without ContextTimeoutEnabled, a call that has timed out keeps a goroutine and a connection until the ReadTimeout.
 // With the default MaxRetries, go-redis repeats a command three times after a network error: tokens may be taken twice,
 // which limits a little early, never late. Refunds are sent once. With DialerRetries: 1, go-redis tries to connect
-// once; its five attempts take half a second.
+// once; its five attempts take half a second. It logs each failed attempt: redis.SetLogger changes that.
 package limiter

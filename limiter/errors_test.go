@@ -54,6 +54,11 @@ func TestErrInvalid(t *testing.T) {
 	}
 	_, err := l.Allow(ctx, "key", limiter.Limit{Count: 1, Period: time.Second})
 	require.ErrorIs(t, err, gcra.ErrCapacity, "the error of package gcra is inside")
+	long := limiter.Request{"long", limiter.Every(250 * 365 * 24 * time.Hour), 1}
+	for _, l := range []*limiter.Limiter{limiter.NewLocal(), limiter.New(unreachable(t), limiter.OnFailure(limiter.FailOpen))} {
+		_, err = l.AllowAll(ctx, limiter.Request{"key", fifteenPerDay, 1}, long)
+		require.ErrorContains(t, err, `key "long": `)
+	}
 }
 
 // Each method returns ErrUnavailable if Redis does not decide and no other policy is set.

@@ -169,7 +169,7 @@ func (l *Limiter) askParts(ctx context.Context, parts []*part) {
 		group.Go(func() {
 			p.asked = true
 			p.reply, p.err = l.ask(ctx, l.backend, &p.query)
-			if p.Operation != call.Peek {
+			if p.Operation != call.Peek && ctx.Err() == nil { // otherwise the error is the cause of ctx
 				l.refusals.note(p)
 			}
 		})

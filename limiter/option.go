@@ -22,9 +22,7 @@ type settings struct {
 }
 
 // WithPrefix puts prefix before every key. By default there is no prefix.
-func WithPrefix(prefix string) Option {
-	return func(s *settings) { s.prefix = prefix }
-}
+func WithPrefix(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
 
 // WithTimeout limits how long a method waits for the answer to a command, over all attempts of the client. When the
 // time is over, [OnFailure] applies. A call over several nodes may send more than one command, one after another. At 0
@@ -33,9 +31,7 @@ func WithPrefix(prefix string) Option {
 //
 // Without a time-out, go-redis v9.23 with its default options gave up after two seconds if there was no server, and
 // after ten if the server hung (measured). A call that has timed out may still reach the server, and take tokens.
-func WithTimeout(timeout time.Duration) Option {
-	return func(s *settings) { s.timeout = timeout }
-}
+func WithTimeout(timeout time.Duration) Option { return func(s *settings) { s.timeout = timeout } }
 
 // OnFailure sets the policy for calls that Redis does not decide. The default is [FailWithError].
 func OnFailure(policy FailurePolicy) Option {

@@ -27,9 +27,7 @@ func requireName(name string) {
 
 // WithKey sets the key of calls: calls with the same key share a funnel. See [ByPeer], [ByMetadata], [ByMethod] and
 // [Join].
-func WithKey(key KeyFunc) Option {
-	return func(p *Policy) { p.key = key }
-}
+func WithKey(key KeyFunc) Option { return func(p *Policy) { p.key = key } }
 
 // WithLimit sets a function that returns the limit of a call, such as the limit of a plan. The zero Limit means the
 // limit of New. Any other limit must be valid, or the call gets INTERNAL.
@@ -40,9 +38,7 @@ func WithLimit(limit func(context.Context, Call) limiter.Limit) Option {
 // WithCost sets a function that returns how many tokens a call takes, at least 0. The default is 1. A call of cost 0 is
 // allowed even if the funnel is full; with [WithAlso] or [WithSlots], an overfull funnel limits it. A call that costs
 // more than the capacity is limited and never fits. A call of negative cost gets INTERNAL.
-func WithCost(cost func(context.Context, Call) int) Option {
-	return func(p *Policy) { p.cost = cost }
-}
+func WithCost(cost func(context.Context, Call) int) Option { return func(p *Policy) { p.cost = cost } }
 
 // WithAlso adds a limit with a name and a key of its own, such as a limit for all clients together. A call takes
 // its cost from the policy's own funnel and from the funnel of each WithAlso, and a slot if the policy has [WithSlots],
@@ -73,11 +69,7 @@ func WithAlso(name string, limit limiter.Limit, key KeyFunc) Option {
 // If only a slot is missing, a call gets RESOURCE_EXHAUSTED without details and without pushback, because nobody knows
 // when a slot comes free: a client that retries uses its own backoff. The keys of funnel and slots have one hash tag:
 // see [funnel/limiter/httplimit.SlotsKeys].
-func WithSlots(slots limiter.Slots) Option {
-	return func(p *Policy) { p.slots = &slots }
-}
+func WithSlots(slots limiter.Slots) Option { return func(p *Policy) { p.slots = &slots } }
 
 // WithSkip lets some calls pass without a decision, such as health checks: they take no tokens.
-func WithSkip(skip func(context.Context, Call) bool) Option {
-	return func(p *Policy) { p.skip = skip }
-}
+func WithSkip(skip func(context.Context, Call) bool) Option { return func(p *Policy) { p.skip = skip } }

@@ -44,7 +44,7 @@ func SetHeaders(header http.Header, name string, result limiter.Result) {
 	}
 	header.Add("RateLimit-Policy", quoted+";q="+integer(int64(result.Limit.Capacity))+window(result.Limit, now))
 	header.Add("RateLimit", quoted+";r="+integer(int64(result.Remaining))+";t="+again)
-	setLeast(header, result.Limit.Capacity, result.Remaining, reset)
+	setLeast(header, result.Limit.Capacity, result.Remaining, reset, result.Limited())
 }
 
 // window returns the parameter w: the time in which the whole capacity leaks, or the length of a quota's period. A
@@ -81,7 +81,7 @@ func setSlotsHeaders(header http.Header, quoted string, result limiter.Result) {
 	if result.Limited() {
 		member += ";t=" + integer(slotsRetryAfter)
 		setRetryAfter(header, slotsRetryAfter)
-		setLeast(header, result.Slots.Max, result.Remaining, integer(slotsRetryAfter))
+		setLeast(header, result.Slots.Max, result.Remaining, integer(slotsRetryAfter), true)
 	}
 	header.Add("RateLimit", member)
 }
@@ -93,9 +93,11 @@ func setRetryAfter(header http.Header, after int64) {
 	}
 }
 
-// setLeast sets the headers that hold one number, unless another policy has less remaining.
-func setLeast(header http.Header, limit, remaining int, reset string) {
-	if other, err := strconv.Atoi(header.Get("X-RateLimit-Remaining")); err == nil && other <= remaining {
+// setLeast sets the headers that hold one number, unless another policy has less remaining. If as much remains,
+// the policy counts that limits the request.
+func setLeast(header http.Header, limit, remaining int, reset string, limited bool) {
+	other, err := strconv.Atoi(header.Get("X-RateLimit-Remaining"))
+	if err == nil && (other < remaining || other == remaining && !limited) {
 		return
 	}
 	header.Set("X-RateLimit-Limit", integer(int64(limit)))

@@ -205,6 +205,15 @@ func TestAlso(t *testing.T) {
 	}
 }
 
+// Of limits with nothing remaining, X-RateLimit describes the one that refuses the request.
+func TestXRateLimitOfEqualLimits(t *testing.T) {
+	header := http.Header{}
+	for _, result := range []limiter.Result{{OK: true, Limit: slow(5)}, {Limit: slow(8)}, {OK: true, Limit: slow(9)}} {
+		httplimit.SetHeaders(header, "name", result)
+	}
+	require.Equal(t, "8", header.Get("X-RateLimit-Limit"))
+}
+
 // A handler can settle the tokens of all limits.
 func TestResultsFrom(t *testing.T) {
 	l := limiter.NewLocal()

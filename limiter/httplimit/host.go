@@ -18,9 +18,7 @@ import (
 // All names with letters beyond ASCII share the key "non-ASCII", because the Transport of net/http accepts many
 // spellings of one name, for instance in full-width letters. If you send requests to such hosts, convert their names
 // with golang.org/x/net/idna, in Key or in the URL.
-func ByHost() KeyFunc {
-	return func(r *http.Request) string { return policy.Escape(hostOf(r.URL)) }
-}
+func ByHost() KeyFunc { return func(r *http.Request) string { return policy.Escape(hostOf(r.URL)) } }
 
 func hostOf(u *url.URL) string {
 	name, port := canonicalName(u.Hostname()), strings.TrimLeft(u.Port(), "0")

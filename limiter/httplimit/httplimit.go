@@ -95,7 +95,9 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 	ctx, end := decision.Begin(r.Context())
 	defer end()
-	next.ServeHTTP(w, r.WithContext(ctx))
+	inner := r.WithContext(ctx)
+	defer func() { r.MultipartForm = inner.MultipartForm }() // whose files the server removes
+	next.ServeHTTP(w, inner)
 }
 
 // ResultFrom returns the Result of the middleware that let the request with this context through, and whether there is

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -45,6 +46,20 @@ func unreachable(t *testing.T) *redis.Client {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { rdb.Close() })
 	return rdb
+}
+
+// The server removes the files of a form that the handler has parsed.
+func TestFilesOfForms(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	server := httptest.NewServer(httplimit.New(limiter.NewLocal(), slow(1))(
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { r.ParseMultipartForm(0) })))
+	const body = "--x\r\nContent-Disposition: form-data; name=a; filename=a\r\n\r\ntext\r\n--x--\r\n"
+	_, err := http.Post(server.URL, "multipart/form-data; boundary=x", strings.NewReader(body))
+	require.NoError(t, err)
+	server.Close()
+	files, err := os.ReadDir(os.TempDir())
+	require.NoError(t, err)
+	require.Empty(t, files)
 }
 
 func TestRequests(t *testing.T) { synctest.Test(t, testRequests) }

@@ -50,17 +50,13 @@ func SlotsKeys(name, key string) (funnel, slots string) { return policy.SlotsKey
 // ByPattern keys by the pattern that an [http.ServeMux] has matched, such as "GET /users/{id}": there are as many keys
 // as routes. The pattern is known only inside the mux, so put the middleware around the handlers of routes. Around the
 // mux itself, and with routers that do not set [http.Request].Pattern first, all requests share one funnel.
-func ByPattern() KeyFunc {
-	return func(r *http.Request) string { return policy.Escape(r.Pattern) }
-}
+func ByPattern() KeyFunc { return func(r *http.Request) string { return policy.Escape(r.Pattern) } }
 
 // ByPath keys by the path of the URL. A path longer than 64 bytes is hashed.
 //
 // The client chooses the path: use ByPath only if paths that do not exist are answered in front of the middleware. One
 // resource may have several paths: /a, //a and /a/. [ByPattern] has neither problem.
-func ByPath() KeyFunc {
-	return func(r *http.Request) string { return policy.Path(r.URL.Path) }
-}
+func ByPath() KeyFunc { return func(r *http.Request) string { return policy.Path(r.URL.Path) } }
 
 // Join keys by several keys together: Join(ByIP(), ByPattern()) has a funnel for each address at each route. Different
 // lists of keys never make the same key.

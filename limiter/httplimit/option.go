@@ -31,9 +31,7 @@ func requireName(name string) {
 
 // WithKey sets the key of requests: requests with the same key share a funnel. See [ByIP], [ByHeader], [ByPattern],
 // [ByPath] and [Join].
-func WithKey(key KeyFunc) Option {
-	return func(m *middleware) { m.key = key }
-}
+func WithKey(key KeyFunc) Option { return func(m *middleware) { m.key = key } }
 
 // WithLimit sets a function that returns the limit of a request, such as the limit of a plan. The zero Limit means the
 // limit of New. Any other limit must be valid, or the request is answered as [OnError] says.
@@ -47,9 +45,7 @@ func WithLimit(limit func(*http.Request) limiter.Limit) Option {
 // [OnError].
 //
 // The body has not been read: a function that reads it must replace it for the handler.
-func WithCost(cost func(*http.Request) int) Option {
-	return func(m *middleware) { m.cost = cost }
-}
+func WithCost(cost func(*http.Request) int) Option { return func(m *middleware) { m.cost = cost } }
 
 // WithAlso adds a limit with a name and a key of its own, such as a limit for all clients together:
 //
@@ -85,14 +81,10 @@ func WithAlso(name string, limit limiter.Limit, key KeyFunc) Option {
 //
 // If only a slot is missing, a request is answered 429 with Retry-After: 1, because nobody knows when a slot comes
 // free: see [SetHeaders]. The keys of funnel and slots have one hash tag: see [SlotsKeys].
-func WithSlots(slots limiter.Slots) Option {
-	return func(m *middleware) { m.slots = &slots }
-}
+func WithSlots(slots limiter.Slots) Option { return func(m *middleware) { m.slots = &slots } }
 
 // WithSkip lets some requests pass without a decision, such as health checks: they take no tokens and get no headers.
-func WithSkip(skip func(*http.Request) bool) Option {
-	return func(m *middleware) { m.skip = skip }
-}
+func WithSkip(skip func(*http.Request) bool) Option { return func(m *middleware) { m.skip = skip } }
 
 // OnLimited sets the answer to limited requests. The headers are set already, including Retry-After if the request can
 // be repeated; [Status] returns the status. By default the answer is a line of text. If only a slot is missing

@@ -44,7 +44,8 @@ type Transport struct {
 	Key KeyFunc
 
 	// MaxWait bounds how long a request waits before it is sent, as the deadline of its context does. A request that
-	// would have to wait longer gets an error at once. At 0, the deadline alone bounds the wait.
+	// would have to wait longer gets an error at once. At 0, the deadline alone bounds the wait. [limiter.WithTimeout]
+	// bounds how long the request waits for answers of Redis.
 	//
 	// A request that is canceled while it sleeps leaves its reservation behind. If that happens often, set MaxWait,
 	// or the reservations of canceled requests starve other requests.
@@ -111,20 +112,21 @@ func (t *Transport) awaitTurn(ctx context.Context, key string) error {
 	if isnil.Is(t.Limiter) {
 		return errors.New("httplimit: Transport.Limiter is nil: set it to a limiter.Limiter")
 	}
+	// The Limiter gets ctx: otherwise OnFailure would not apply if Redis hangs for longer than MaxWait.
+	within, cancel := ctx, context.CancelFunc(func() {})
 	if t.MaxWait > 0 {
-		within, cancel := context.WithTimeout(ctx, t.MaxWait)
-		defer cancel()
-		ctx = within
+		within, cancel = context.WithTimeout(ctx, t.MaxWait)
 	}
+	defer cancel()
 	for {
 		wait, err := t.backOff(ctx, key)
 		if err != nil {
 			return err
 		}
-		if err := sleep(ctx, key, wait); err != nil {
+		if err := sleep(within, key, wait); err != nil {
 			return err
 		}
-		maxWait := left(ctx)
+		maxWait := left(within)
 		reserved, err := t.Limiter.Reserve(ctx, key, t.Limit, 1, maxWait)
 		wait = reserved.Wait
 		switch {
@@ -136,7 +138,7 @@ func (t *Transport) awaitTurn(ctx context.Context, key string) error {
 		default:
 			wait = maxWait + min(reserved.RetryAfter, forever-maxWait)
 		}
-		if err := sleep(ctx, key, wait); err != nil {
+		if err := sleep(within, key, wait); err != nil {
 			return err
 		}
 		if reserved.Limited() {

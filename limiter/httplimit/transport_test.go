@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -143,6 +144,18 @@ func TestTransportErrors(t *testing.T) {
 		_, err := (&httplimit.Transport{Limiter: none, Limit: slow(1)}).RoundTrip(from("192.0.2.1"))
 		require.EqualError(t, err, "httplimit: Transport.Limiter is nil: set it to a limiter.Limiter")
 	}
+}
+
+// If Redis hangs for longer than MaxWait, OnFailure applies.
+func TestTransportWhileRedisHangs(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: silent.Addr().String()})
+	l := limiter.New(rdb, limiter.WithTimeout(20*time.Millisecond), limiter.OnFailure(limiter.FailOpen))
+	transport := &httplimit.Transport{Limiter: l, Limit: slow(1), MaxWait: time.Millisecond, Base: service(ok)}
+	_, err = transport.RoundTrip(from("192.0.2.1"))
+	require.NoError(t, err)
 }
 
 // Once the response is there, a caller that gives up does not wait for a Redis that hangs. When Redis goes on, the

@@ -34,9 +34,7 @@ func (d *demand) add(at, span time.Duration, quantity int) {
 }
 
 // inSpan returns how many tokens were asked for in the last window, or in this one if that is more.
-func (d *demand) inSpan() int {
-	return int(max(d.tokens.Load(), d.tokensBefore.Load(), 0))
-}
+func (d *demand) inSpan() int { return int(max(d.tokens.Load(), d.tokensBefore.Load(), 0)) }
 
 // plus adds two numbers that are not negative. A sum that does not fit is the largest int.
 func plus(a, b int) int { return a + min(b, math.MaxInt-a) }

@@ -5,6 +5,7 @@ package promhook
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,9 +54,11 @@ func New(registerer prometheus.Registerer, policies ...string) limiter.Hook {
 		Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 	}, []string{"source"})
 
-	return func(_ context.Context, event limiter.Event) {
+	return func(ctx context.Context, event limiter.Event) {
 		policy := policyOf(event.Result.Key)
-		if event.Cause != nil {
+		gaveUp := ctx.Err() != nil || errors.Is(event.Cause, limiter.ErrWaitTooLong) ||
+			errors.Is(event.Cause, limiter.ErrTooManyWaiting)
+		if event.Cause != nil && !gaveUp {
 			undecided.WithLabelValues(policy).Inc()
 		}
 		source := string(event.Result.Source)

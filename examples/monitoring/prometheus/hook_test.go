@@ -62,6 +62,10 @@ func TestScrapeShowsWhatWasDecided(t *testing.T) {
 	require.NoError(t, err)
 	_, err = l.Allow(ctx, "login:module", limiter.PerMinute(0))
 	require.Error(t, err)
+	gone, giveUp := context.WithCancel(ctx)
+	giveUp()
+	_, err = l.Allow(gone, "login:module", slow)
+	require.ErrorIs(t, err, context.Canceled)
 	server.Kill()
 	_, err = l.Allow(ctx, "login:module", slow)
 	require.Error(t, err)
@@ -96,7 +100,7 @@ funnel_errors_total{policy="login"} 2
 			}
 		}
 	}
-	require.Equal(t, map[string]uint64{"local": 6, "module": 11, "none": 2, "script": 6}, observed)
+	require.Equal(t, map[string]uint64{"local": 6, "module": 11, "none": 3, "script": 6}, observed)
 
 	problems, err := testutil.GatherAndLint(registry)
 	require.NoError(t, err)

@@ -118,10 +118,15 @@ func (c *Call) Undecided(now int64, ahead time.Duration) []call.Row {
 	return rows
 }
 
+// WrapRow returns an error that names the key of a row.
+func (c *Call) WrapRow(row int, err error) error {
+	return fmt.Errorf("limiter: key %q: %w", c.Rows[row].Key, err)
+}
+
 // Wrap returns an error that names the keys of the call.
 func (c *Call) Wrap(err error) error {
 	if len(c.Rows) == 1 {
-		return fmt.Errorf("limiter: key %q: %w", c.Rows[0].Key, err)
+		return c.WrapRow(0, err)
 	}
 	keys := make([]string, len(c.Rows))
 	for i := range keys {

@@ -56,8 +56,8 @@ func (o Open) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 		return reply, nil
 	}
 	rows := c.Undecided(now.UnixNano(), 0)
-	if _, err := c.Operation.Apply(rows, now.UnixNano(), int64(c.MaxWait), c.Receipt); err != nil {
-		return backend.Reply{}, backend.Invalid(c.Wrap(err))
+	if row, err := c.Operation.Apply(rows, now.UnixNano(), int64(c.MaxWait), c.Receipt); err != nil {
+		return backend.Reply{}, backend.Invalid(c.WrapRow(row, err))
 	}
 	return backend.NewReply(backend.Open, rows), nil
 }

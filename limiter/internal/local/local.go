@@ -52,8 +52,8 @@ func (r *Rows) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 		}
 		r.read(&c.Rows[i], &rows[i], now, ahead)
 	}
-	if _, err := c.Operation.Apply(rows, now, int64(c.MaxWait), c.Receipt); err != nil {
-		return backend.Reply{}, backend.Invalid(c.Wrap(err))
+	if row, err := c.Operation.Apply(rows, now, int64(c.MaxWait), c.Receipt); err != nil {
+		return backend.Reply{}, backend.Invalid(c.WrapRow(row, err))
 	}
 	reply := backend.NewReply(backend.Local, rows)
 	for i := range rows {

@@ -60,7 +60,8 @@ func endedAt(err error) (at time.Time, ended bool) {
 
 // IsCrossSlot reports whether a node of a cluster has replied that the keys of a call are not all on one node.
 func IsCrossSlot(err error) bool {
-	return errors.Is(err, backend.ErrInvalid) && strings.Contains(err.Error(), ": CROSSSLOT ")
+	var reply redis.Error
+	return errors.Is(err, backend.ErrInvalid) && errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "CROSSSLOT ")
 }
 
 // IsAnswered reports whether err is nil or a reply of the server: then the server has answered the call.
