@@ -178,9 +178,7 @@ func (f *Funnel) Refund(now, receipt int64) {
 // Decision stays allowed, without a wait, and describes the state as it is.
 //
 //go:nosplit
-func (f *Funnel) Undo(now int64) {
-	f.report(max(f.TAT, 0), max(now, 0), false, 0)
-}
+func (f *Funnel) Undo(now int64) { f.report(max(f.TAT, 0), max(now, 0), false, 0) }
 
 // Changes reports whether the call changes the TAT, so that it must be stored.
 //

@@ -4,19 +4,13 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"funnel/internal/isnil"
 )
 
 func TestIs(t *testing.T) {
-	var none *int
-	for _, value := range []any{nil, none} {
-		if !isnil.Is(value) {
-			t.Errorf("%#v is nil", value)
-		}
-	}
-	for _, value := range []any{new(int), 0, errors.New("x")} {
-		if isnil.Is(value) {
-			t.Errorf("%#v is not nil", value)
-		}
+	for value, want := range map[any]bool{nil: true, (*int)(nil): true, new(int): false, 0: false, errors.New("x"): false} {
+		require.Equal(t, want, isnil.Is(value), "%#v", value)
 	}
 }
