@@ -103,7 +103,7 @@ func TestEnvoyGateway(t *testing.T) {
 		REDIS_SOCKET_TYPE=tcp REDIS_URL=%s USE_PROMETHEUS=true PROMETHEUS_ADDR=:%d
 		PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml PORT=%d GRPC_PORT=%d DEBUG_PORT=%d`,
 		server.Listener.Addr(), redis.Addr(), metrics, port, grpcPort, debug)
-	service := program("", strings.ReplaceAll(environment, "/certs", folder)+" LOG_FORMAT=json FUNNEL_ON_FAILURE=local STATS_FLUSH_INTERVAL=100ms")
+	service := program("", strings.ReplaceAll(environment, "/certs", folder)+" LOG_FORMAT=json FUNNEL_ON_FAILURE=local FUNNEL_BURST_RATIO=0.3 STATS_FLUSH_INTERVAL=100ms")
 	var log bytes.Buffer
 	service.Stderr = &log
 	require.NoError(t, service.Start())
@@ -132,17 +132,18 @@ func TestEnvoyGateway(t *testing.T) {
 		answer = client.ask(t, "shop: user=1")
 		return strings.HasPrefix(answer, "OK")
 	})
-	require.Equal(t, "OK: OK 9 360s", answer)
+	require.Equal(t, "OK: OK 2 360s", answer)
 	require.Equal(t, "OK", get(t, port, "/healthcheck"))
 	require.Equal(t, "shop.user: unit=HOUR requests_per_unit=10, shadow_mode: false, quota_mode: false\n", get(t, debug, "/rlconfig"))
 	body := `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"1"}]}]}`
 	response, err := http.Post(fmt.Sprintf("http://127.0.0.1:%d/json", port), "", strings.NewReader(body))
-	require.Regexp(t, `"overallCode":"OK".*"limitRemaining":8`, read(t, response, err))
+	require.Regexp(t, `"overallCode":"OK".*"limitRemaining":1`, read(t, response, err))
 	servertest.Eventually(t, "metrics", func() bool {
 		return strings.Contains(get(t, metrics, "/metrics"), "ratelimit_service_rate_limit_shop_user_total_hits 2")
 	})
+	require.NotContains(t, get(t, metrics, "/metrics"), "near_limit 1", "2 of 3 are used")
 	redis.Kill()
-	require.Equal(t, "OK: OK 9 360s", client.ask(t, "shop: user=1"), "in this process")
+	require.Equal(t, "OK: OK 2 360s", client.ask(t, "shop: user=1"), "in this process")
 	servertest.Eventually(t, "the failure in metrics", func() bool {
 		return strings.Contains(get(t, metrics, "/metrics"), `ratelimit_service_call_should_rate_limit_redis_error 1`)
 	})
