@@ -105,6 +105,7 @@ func TestAcquireEnds(t *testing.T) {
 	}{
 		"max wait":       {2 * second, never, "", 1, limiter.ErrWaitTooLong, `key "slots": no slot has come free, and`, 2 * second},
 		"max wait 0":     {0, never, "", 1, limiter.ErrWaitTooLong, "waits for no more than 0s", 0},
+		"below 0":        {-second, never, "", 1, limiter.ErrWaitTooLong, "waits for no more than 0s", 0},
 		"deadline":       {never, 2 * second, "", 1, context.DeadlineExceeded, "context deadline exceeded", 2 * second},
 		"tokens":         {2 * second, never, "used", 3, limiter.ErrWaitTooLong, "due after 3s, and", 0},
 		"tokens, 0":      {0, never, "used", 3, limiter.ErrWaitTooLong, "the caller waits for no more than 0s", 0},
@@ -192,11 +193,13 @@ func TestAcquireWhileRedisFails(t *testing.T) {
 		asked  int64 // how often, within a second of the failure: after three calls without an answer none is sent
 		want   []string
 	}{
-		"error":  {limiter.FailWithError, noAnswer, 1, []string{"x: no answer", "x: no answer", "x: no answer"}},
-		"open":   {limiter.FailOpen, noAnswer, 1, []string{"x", "x", "x"}},
-		"local":  {limiter.FailLocal, noAnswer, 2, []string{"x"}},
-		"closed": {limiter.FailClosed, noAnswer, 1, nil},
-		"denied": {limiter.FailWithError, servertest.ErrorReply("NOPERM"), 3, []string{denied, denied, denied}},
+		"error":          {limiter.FailWithError, noAnswer, 1, []string{"x: no answer", "x: no answer", "x: no answer"}},
+		"open":           {limiter.FailOpen, noAnswer, 1, []string{"x", "x", "x"}},
+		"local":          {limiter.FailLocal, noAnswer, 2, []string{"x"}},
+		"closed":         {limiter.FailClosed, noAnswer, 1, nil},
+		"denied":         {limiter.FailWithError, servertest.ErrorReply("NOPERM"), 3, []string{denied, denied, denied}},
+		"denied, open":   {limiter.FailOpen, servertest.ErrorReply("NOPERM"), 3, []string{"x", "x", "x"}},
+		"denied, closed": {limiter.FailClosed, servertest.ErrorReply("NOPERM"), 3, nil},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var asked, limited atomic.Int64

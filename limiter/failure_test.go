@@ -84,6 +84,11 @@ func TestPoliciesOfADeadServer(t *testing.T) {
 				charged, err := l.Charge(ctx, key, limit, 5)
 				require.Equal(t, fails, err != nil, key)
 				require.Equal(t, c.policy == limiter.FailOpen || c.policy == limiter.FailLocal, charged.Allowed == 5, key)
+				if c.policy == limiter.FailClosed {
+					most, err := l.AllowAtMost(ctx, key, limit, 5)
+					require.NoError(t, err, key)
+					require.Equal(t, time.Second, most.RetryAfter, "%s: some of the 5 may fit then", key)
+				}
 			}
 
 			server.Restart(t) // without its data

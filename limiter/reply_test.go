@@ -79,4 +79,7 @@ func TestReplies(t *testing.T) {
 			require.Equal(t, 24*time.Hour+500*time.Millisecond, result.ResetAfter, c.name)
 		}
 	}
+	l := limiter.New(&foreign{client, "return {0, '-1', {{0, 2, 1, '-1', '3', '0'}}}"}, limiter.WithSource(limiter.FromModule))
+	_, err := l.TryAcquire(t.Context(), "key", twoFor3s)
+	require.ErrorContains(t, err, no, "allowed, and never")
 }

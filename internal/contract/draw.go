@@ -167,7 +167,8 @@ func drawQuota(t *rapid.T, now int64) (row DrawnRow) {
 	row.Words = [4]string{fmt.Sprint(limit), word, seconds(until), fmt.Sprint(quantity)}
 	if used > 0 {
 		expiry := rapid.OneOf(rapid.Just(int64(NoExpiry)), Around(now/1e6), Around(until/1e6),
-			Between(now/1e6, now/1e6+20_000), rapid.Just(int64(math.MaxInt64))).Draw(t, "expiry")
+			Between(now/1e6, now/1e6+20_000), Around(plus(now/1e6, math.MaxInt64/1_000_000)),
+			rapid.Just(int64(math.MaxInt64))).Draw(t, "expiry")
 		row.Value = Value{Type: "string", Text: fmt.Sprint("used:", used), Expiry: expiry}
 	}
 	return row

@@ -129,7 +129,7 @@ func fastest(t *testing.T, client *redis.Client, call string) time.Duration {
 // TestManySlotsAreCountedAtOnce: if as many slots run as have ended, a call does not step through half of the set.
 func TestManySlotsAreCountedAtOnce(t *testing.T) {
 	half := servertest.QuickOrLong(50_000, 500_000)
-	client := clientOfSlots(t, `'ended:' .. i, 4102444800000 + i, 'running:' .. i`, half)
+	client := clientOfSlots(t, `'ended:' .. i, 4102444800000, 'just ended:' .. i, 4102444800000 + i, 'running:' .. i`, half)
 	beside := fastest(t, client, "zrange k 0 127")
 	for _, limit := range []int{half / 2, half, half + 1, 10 * half} {
 		call := fmt.Sprintf("cl.peek k %d SLOTS 30 h%%d", limit)
