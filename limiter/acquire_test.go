@@ -157,7 +157,7 @@ func TestAcquireWithTokens(t *testing.T) {
 	})
 }
 
-// A caller that gives up while it asks does not fail the others, even if its cause is the ErrUnavailable of another call.
+// A caller that gives up while it asks does not fail the others, even if its cause is another call's ErrUnavailable.
 func TestAcquireGivenUpInItsTurn(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []limiter.FailurePolicy{limiter.FailWithError, limiter.FailOpen} {

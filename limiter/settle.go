@@ -20,7 +20,7 @@ import (
 //
 // Once a command may have been sent, Settle sets Allowed to used, and Receipt to 0, so settling the same Result again
 // does nothing. Do not settle copies of a Result, nor one Result from two goroutines. If the answer is lost, Settle
-// returns [ErrUnavailable], and tokens stay taken, or are not charged; [OnFailure] does not apply.
+// returns [ErrUnavailable], and tokens may stay taken, or not be charged; [OnFailure] does not apply.
 //
 // Settle returns the Result of the refund or the charge. If there is nothing to do, it returns a copy of result.
 func (l *Limiter) Settle(ctx context.Context, result *Result, used int) (Result, error) {

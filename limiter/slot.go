@@ -96,8 +96,8 @@ func (s *Slot) renew() {
 	}
 }
 
-// Release gives the slot back and ends its Context. It waits for a renewal that is under way, and then for the answer of
-// Redis, whether or not ctx is done: for each no longer than [WithTimeout] allows.
+// Release gives the slot back and ends its Context. It waits for a renewal that is under way, and then for the answer
+// of Redis, whether or not ctx is done: for each no longer than [WithTimeout] allows.
 //
 // [ErrSlotLost] means that the slot had been lost before, and that other holders may have worked at the same time. (It
 // may also mean that go-redis has repeated the call after a lost answer.) [ErrUnavailable] means that Redis has not

@@ -3,7 +3,7 @@
 #
 #   release/pack.sh FUNNEL.SO ARCHITECTURE
 #
-# It makes dist/funnel-VERSION-linux-ARCHITECTURE.tar.gz, with the module, its licence, change log and a README;
+# It makes dist/funnel-VERSION-linux-ARCHITECTURE.tar.gz, with the module, its licence, changelog and a README;
 # packages for Debian, Fedora and Alpine; and dist/SHA256SUMS for all files in dist. The same sources and the same
 # module make the same bytes, anywhere and at any time.
 #

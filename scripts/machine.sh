@@ -10,7 +10,7 @@
 #   FUNNEL_CACHE           cache folder ($XDG_CACHE_HOME/funnel or ~/.cache/funnel)
 #   FUNNEL_DEBIAN_MIRROR   mirror to use (the one apt uses, or deb.debian.org)
 #
-# Needs root, debian-archive-keyring, mmdebstrap, systemd-container and util-linux.
+# Needs root, mmdebstrap, systemd-container and util-linux.
 
 set -euo pipefail
 
@@ -34,7 +34,7 @@ may_boot() {
     local tool why
     [ "$(id -u)" = 0 ] || refuse "that needs root"
     for tool in mmdebstrap setpriv systemd-nspawn; do
-        has "$tool" || refuse "$tool is missing: apt-get install debian-archive-keyring mmdebstrap systemd-container util-linux"
+        has "$tool" || refuse "$tool is missing: apt-get install mmdebstrap systemd-container util-linux"
     done
     why=$(unshare --mount --uts --ipc --pid --net --cgroup --fork true 2>&1) || refuse "$why"
 }

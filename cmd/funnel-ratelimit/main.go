@@ -43,7 +43,7 @@ func main() {
 		logrus.SetFormatter(&logrus.JSONFormatter{FieldMap: logrus.FieldMap{"time": "@timestamp", "msg": "@message"}})
 	}
 	log.SetFlags(0)
-	log.SetOutput(logrus.StandardLogger().WriterLevel(logrus.WarnLevel)) // of package limiter
+	log.SetOutput(logrus.StandardLogger().WriterLevel(logrus.WarnLevel)) // for slog, by which package limiter logs
 	redis.SetLogger(redisLogger{})
 	srv, err := newServer(s)
 	if err != nil {

@@ -278,8 +278,8 @@ func TestErrors(t *testing.T) {
 	require.ErrorContains(t, err, "the limit of a descriptor has the unit UNKNOWN")
 	server.Kill()
 	require.Contains(t, service.ask(t, "shop: user=1"), "connection refused")
-	require.Equal(t, "OVER_LIMIT: OVER_LIMIT 0 60s, OK 0 0s", service.ask(t, "shop: closed=1 user=1"), "user is only looked at")
-	require.Equal(t, "OK: OK 0 0s", service.ask(t, "shop: shadow=1"), "refuses no request")
+	require.Equal(t, "OVER_LIMIT: OVER_LIMIT 0 60s, OK 10 0s", service.ask(t, "shop: closed=1 user=1"), "user is only looked at")
+	require.Equal(t, "OK: OK 1 0s", service.ask(t, "shop: shadow=1"), "refuses no request")
 	require.Equal(t, "OK: OK 9 360s", serve(t, redis, "FUNNEL_ON_FAILURE=local").ask(t, "shop: user=1"))
 	for _, name := range []string{"REDIS_TYPE", "FUNNEL_BURST_RATIO", "FUNNEL_ON_FAILURE"} { // checked in the opposite order
 		t.Setenv(name, "7")

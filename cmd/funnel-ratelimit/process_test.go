@@ -175,7 +175,7 @@ func TestWrongStarts(t *testing.T) {
 		{"", "REDIS_TYPE=cluster REDIS_URL=a:1,,b:1", `^.*level=fatal msg="REDIS_URL: address 2 is empty.*\n$`, 1},
 		{"", "REDIS_URL=redis://me:%SECRET@a:1", `^.*level=fatal msg="REDIS_URL: address 1 is not like[^S]*\n$`, 1},
 		{"", "REDIS_URL=me:SECRET@a:1", `^.*level=fatal msg="REDIS_URL: address 1 is not like[^S]*\n$`, 1},
-		{"", "REDIS_POOL_SIZE=-1", `^.*level=fatal msg="REDIS_POOL_SIZE is below 0, or no number"\n$`, 1},
+		{"", "REDIS_POOL_SIZE=-1", `^.*level=fatal msg="REDIS_POOL_SIZE is -1: it must be at least 0"\n$`, 1},
 		{"", "DISABLE_STATS=true RUNTIME_ROOT=/none RUNTIME_WATCH_ROOT=false", `^.*level=fatal msg="settings: .*/none/.*\n$`, 1},
 		{"", "BACKEND_TYPE=memcache", `^.*level=fatal msg="BACKEND_TYPE is 'memcache': it must be redis.*\n$`, 1},
 		{"", "TRACING_ENABLED=true REDIS_PIPELINE_LIMIT=0 REDIS_PERSECOND_URL=a:1 REDIS_TYPE=none",

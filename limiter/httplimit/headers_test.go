@@ -205,10 +205,10 @@ func TestAlso(t *testing.T) {
 	}
 }
 
-// Of limits with nothing remaining, X-RateLimit describes the one that refuses the request.
+// Of limits with nothing remaining, X-RateLimit describes the first that refuses the request.
 func TestXRateLimitOfEqualLimits(t *testing.T) {
 	header := http.Header{}
-	for _, result := range []limiter.Result{{OK: true, Limit: slow(5)}, {Limit: slow(8)}, {OK: true, Limit: slow(9)}} {
+	for _, result := range []limiter.Result{{OK: true, Limit: slow(5)}, {Limit: slow(8)}, {Limit: slow(9)}} {
 		httplimit.SetHeaders(header, "name", result)
 	}
 	require.Equal(t, "8", header.Get("X-RateLimit-Limit"))

@@ -43,9 +43,9 @@ type Transport struct {
 	// the keys of [New], they have no name in front.
 	Key KeyFunc
 
-	// MaxWait bounds how long a request waits before it is sent, as the deadline of its context does. A request that
-	// would have to wait longer gets an error at once. At 0, the deadline alone bounds the wait. [limiter.WithTimeout]
-	// bounds how long the request waits for answers of Redis.
+	// MaxWait bounds how long a request waits for its turn, as the deadline of its context does. A request that would
+	// have to wait longer gets an error at once. At 0, the deadline alone bounds the wait. MaxWait does not bound the
+	// wait for an answer of Redis: [limiter.WithTimeout] does.
 	//
 	// A request that is canceled while it sleeps leaves its reservation behind. If that happens often, set MaxWait,
 	// or the reservations of canceled requests starve other requests.

@@ -1,5 +1,5 @@
-// Each block of commands on the READMEs and in docs/ is run by a test, or says why not. Links lead somewhere. The runbook
-// of docs/operations.md does what it says.
+// Each block of commands on the READMEs and in docs/ is run by a test, or says why not. Links lead somewhere. The
+// runbook of docs/operations.md does what it says.
 
 package pages_test
 

@@ -111,7 +111,7 @@ func TestLoadBesideAnotherModule(t *testing.T) {
 	require.Equal(t, noReply, client.MustDo(t, "cl.refund", "key", "15", "30", "60"))
 }
 
-// TestRenamedCommands: a server drops what a module replicates by a command that has been renamed, and says nothing.
+// TestRenamedCommands: the module does not load if a command that it replicates has been renamed. Servers would drop it.
 func TestRenamedCommands(t *testing.T) {
 	t.Parallel()
 	sources, err := filepath.Glob("../../module/*.c")

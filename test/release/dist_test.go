@@ -1,6 +1,6 @@
 // ./build.sh dist makes a complete release, with the same bytes in any folder. A reader who follows the README of the
 // archive gets an answer from the module. This needs FUNNEL_LONG, because dist compiles everything. installing_test.go
-// installs the packages. Version, change log and tag agree, so a build between releases does not look like a release.
+// installs the packages. Version, changelog and tag agree, so a build between releases does not look like a release.
 // Each package holds the files of the archive in the folders of its distribution, and nothing else.
 
 package release_test
@@ -128,7 +128,7 @@ func packedVersion(t *testing.T) string {
 }
 
 // TestVersion: text and number name one version. A version without -dev is a release: the
-// change log has its entry, and if its tag is there, the tag names this very commit.
+// changelog has its entry, and if its tag is there, the tag names this very commit.
 func TestVersion(t *testing.T) {
 	version := versionOf(t)
 	parts := regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d?)\.(0|[1-9]\d?)(-dev)?$`).FindStringSubmatch(version)
@@ -155,7 +155,7 @@ func TestVersion(t *testing.T) {
 		return
 	}
 	require.Greater(t, len(released), 1, "there is no entry for %s", version)
-	require.Equal(t, version, released[1], "the newest entry of the change log")
+	require.Equal(t, version, released[1], "the newest entry of the changelog")
 	tag := exec.Command("git", "rev-parse", "--verify", "--quiet", "v"+version+"^{commit}")
 	tag.Dir = top
 	if tagged, err := tag.Output(); err == nil {

@@ -1,6 +1,6 @@
 // Real processes share slots. At no instant more work runs than there are slots, even while processes are killed and
-// stopped, replies are lost, and a replica takes over. Processes that wait use nearly all slots nearly all the time, ask
-// seldom, and share the slots. Within a process, no caller overtakes another one.
+// stopped, replies are lost, and a replica takes over. Processes that wait use nearly all slots nearly all the time,
+// ask seldom, and share the slots. Within a process, no caller overtakes another one.
 
 package soak_test
 

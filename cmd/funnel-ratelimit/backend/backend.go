@@ -36,7 +36,7 @@ type Backend struct {
 	failed   func() // counts a failure of Redis
 }
 
-// DoLimit decides on a request, whose descriptors have a limit each, or nil. It panics as [check] does.
+// DoLimit decides on a request, whose descriptors have a limit each, or nil. It panics as [panicIf] does.
 func (b *Backend) DoLimit(ctx context.Context, request *pb.RateLimitRequest,
 	limits []*config.RateLimit) []*pb.RateLimitResponse_DescriptorStatus {
 	hits := utils.GetHitsAddends(request)
@@ -202,7 +202,8 @@ func (b *Backend) askEach(ctx context.Context, questions []*question, refused bo
 	panicIf(errors.Join(errs...))
 }
 
-// askOne returns no error if the question only looks, or refuses no request.
+// askOne asks one question. If Redis fails, and the answer cannot refuse the request, because the request is refused
+// already or the question refuses none, askOne counts the failure and returns no error.
 func (b *Backend) askOne(ctx context.Context, q *question, refused bool) (err error) {
 	switch {
 	case q.Limit.Capacity == 0:
@@ -222,6 +223,7 @@ func (b *Backend) askOne(ctx context.Context, q *question, refused bool) (err er
 	if err != nil && (refused || !q.refuses && !q.used) {
 		b.failed()
 		q.limited, err = false, nil
+		q.result.Remaining = q.Limit.Capacity // which is not known: no soft breach, and not near the limit
 	}
 	return err
 }

@@ -46,7 +46,7 @@ func warn(environment []string) {
 }
 
 // New returns a Backend by the reference's settings, and by options from the environment. It sends nothing yet. The
-// Backend calls failed for each failure of Redis that is no error of a request.
+// Backend calls failed for each descriptor that Redis does not decide, unless the request gets the error.
 func New(s settings.Settings, failed func()) (*Backend, error) {
 	b := &Backend{settings: s, failed: failed}
 	b.counts = reference.NewBaseRateLimit(utils.NewTimeSourceImpl(), nil, 0, nil, s.NearLimitRatio, "", nil)
@@ -59,7 +59,7 @@ func New(s settings.Settings, failed func()) (*Backend, error) {
 	for name, value := range map[string]float64{"FUNNEL_LEASE": b.options.Lease.Seconds(), "REDIS_TIMEOUT": s.RedisTimeout.Seconds(),
 		"REDIS_POOL_SIZE": float64(s.RedisPoolSize), "SOFT_BREACH_HEADER_RATIO": b.options.SoftBreach} {
 		if !(value >= 0) { // nor NaN
-			return nil, fmt.Errorf("%s is below 0, or no number", name)
+			return nil, fmt.Errorf("%s is %v: it must be at least 0", name, value)
 		}
 	}
 	if s.BackendType != "redis" && s.BackendType != "" {

@@ -30,7 +30,7 @@ func New(registerer prometheus.Registerer, policies ...string) limiter.Hook {
 	}, []string{"policy", "command", "outcome", "source"})
 	undecided := factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "funnel_errors_total",
-		Help: "Rows that Redis has not decided, by policy, even if this process did instead. Refunds count, too.",
+		Help: "Rows that Redis has not decided, by policy, even if this process did instead. Refunds count, too; callers that gave up do not.",
 	}, []string{"policy"})
 	prefixes := make([]string, len(policies)) // of the keys of each policy
 	for i, policy := range policies {

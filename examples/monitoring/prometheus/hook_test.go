@@ -84,7 +84,7 @@ funnel_decisions_total{command="reserve",outcome="limited",policy="",source="loc
 funnel_decisions_total{command="reserve",outcome="limited",policy="login",source="module"} 4
 funnel_decisions_total{command="reserve",outcome="limited",policy="a:b",source="script"} 3
 funnel_decisions_total{command="reserve",outcome="limited_elsewhere",policy="login",source="module"} 1
-# HELP funnel_errors_total Rows that Redis has not decided, by policy, even if this process did instead. Refunds count, too.
+# HELP funnel_errors_total Rows that Redis has not decided, by policy, even if this process did instead. Refunds count, too; callers that gave up do not.
 # TYPE funnel_errors_total counter
 funnel_errors_total{policy=""} 6
 funnel_errors_total{policy="a:b"} 0

@@ -165,8 +165,8 @@ func (p *pending) run(ctx context.Context, g *Guard, c *backend.Call) {
 	p.reply, p.err = g.send(ctx, c)
 }
 
-// lose calls c.Lost once no copy of the call is under way, unless a late answer tells that the call was limited or
-// wrong, and so has taken nothing. P is nil if no copy can be under way.
+// lose calls c.Lost once no copy of the call is under way, unless a late answer tells that the call was limited or,
+// to a caller that has not given up, wrong: then it has taken nothing. P is nil if no copy can be under way.
 func (p *pending) lose(ctx context.Context, c *backend.Call) {
 	if p != nil {
 		<-p.done
