@@ -10,8 +10,8 @@ import (
 	"funnel/module/command"
 )
 
-// same has one element, so any index but 0 is a compile error: a difference of either sign. The
-// first index compares offsets or numbers, and the second compares sizes.
+// same has one element, so any index but 0 is a compile error. The first index compares offsets, or several numbers:
+// a^b is not 0 if they differ. The second index compares sizes.
 var same [1][1]int
 
 // C and Go each declare the structures that cross the boundary. The compiler compares them here: the size of each

@@ -68,7 +68,7 @@ static int has_command(RedisModuleCtx *ctx, const char *name)
     return found;
 }
 
-/* The commands that the module replicates. A server does not send those that rename-command has renamed. */
+/* The commands that the module replicates. If rename-command has renamed one, the server does not send it. */
 static const char *const replicated[] = {"set", "del", "zadd", "zrem", "zremrangebyrank", "pexpireat", "persist"};
 
 int can_register(RedisModuleCtx *ctx)

@@ -75,7 +75,7 @@ unpack_package() {
     rm -rf "$download"
 }
 
-# debian_mirror prints the mirror for packages: FUNNEL_DEBIAN_MIRROR, the one that apt uses, or the public one.
+# debian_mirror prints the mirror for packages: FUNNEL_DEBIAN_MIRROR, apt's own, or the public one.
 debian_mirror() {
     local mirror=${FUNNEL_DEBIAN_MIRROR-}
     # shellcheck disable=SC2016 # apt expands it

@@ -33,8 +33,9 @@ func SetHeaders(header http.Header, name string, result limiter.Result) {
 	if result.Limit.Validate() != nil {
 		return
 	}
-	quoted, now, isFirst := quote(name), time.Now(), header.Get("Retry-After") == "" // of those that limit the request
+	quoted, now := quote(name), time.Now()
 	reset := integer(seconds(resetAfter(&result, now)))
+	setLeast(header, result.Limit.Capacity, result.Remaining, reset, result.Limited())
 
 	// A request that never fits has no retry after: t is then the reset after.
 	again := reset
@@ -44,7 +45,6 @@ func SetHeaders(header http.Header, name string, result limiter.Result) {
 	}
 	header.Add("RateLimit-Policy", quoted+";q="+integer(int64(result.Limit.Capacity))+window(result.Limit, now))
 	header.Add("RateLimit", quoted+";r="+integer(int64(result.Remaining))+";t="+again)
-	setLeast(header, result.Limit.Capacity, result.Remaining, reset, result.Limited() && isFirst)
 }
 
 // window returns the parameter w: the time in which the whole capacity leaks, or the length of a quota's period. A
@@ -80,7 +80,7 @@ func setSlotsHeaders(header http.Header, quoted string, result limiter.Result) {
 	member := quoted + ";r=" + integer(int64(result.Remaining))
 	if result.Limited() {
 		member += ";t=" + integer(slotsRetryAfter)
-		setLeast(header, result.Slots.Max, result.Remaining, integer(slotsRetryAfter), header.Get("Retry-After") == "")
+		setLeast(header, result.Slots.Max, result.Remaining, integer(slotsRetryAfter), true)
 		setRetryAfter(header, slotsRetryAfter)
 	}
 	header.Add("RateLimit", member)
@@ -94,10 +94,11 @@ func setRetryAfter(header http.Header, after int64) {
 }
 
 // setLeast sets the headers that hold one number, unless another policy has less remaining. If as much remains,
-// the first policy that limits the request counts.
+// the first policy that limits the request counts: before it, there is no Retry-After.
 func setLeast(header http.Header, limit, remaining int, reset string, limited bool) {
 	other, err := strconv.Atoi(header.Get("X-RateLimit-Remaining"))
-	if err == nil && (other < remaining || other == remaining && !limited) {
+	isFirst := limited && header.Get("Retry-After") == ""
+	if err == nil && (other < remaining || other == remaining && !isFirst) {
 		return
 	}
 	header.Set("X-RateLimit-Limit", integer(int64(limit)))

@@ -134,8 +134,7 @@ func anchors(text string) (names []string) {
 	return names
 }
 
-// TestRunbook: the commands show what their comments say. Those that stop the module's commands do so at once: a
-// Limiter goes on by the script if its user may send it, and else does not decide.
+// TestRunbook: commands do what their comments say. Without the module, a Limiter needs a user who may send the script.
 func TestRunbook(t *testing.T) {
 	t.Parallel()
 	page.NeedRedisCLI(t)
