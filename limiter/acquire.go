@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,59 +15,29 @@ import (
 	"funnel/limiter/internal/redis"
 )
 
-// Slots limit what is in flight instead of a rate: at most Max holders at once.
-type Slots struct {
-	Max int // at least 1
-
-	// TTL is how long a slot is held if it is neither renewed nor released, because its holder has
-	// crashed or has lost Redis: at least a millisecond. A [Slot] renews itself.
-	TTL time.Duration
-}
-
-// An Acquisition is the decision on a slot, and on tokens with it. The zero Acquisition is limited.
-type Acquisition struct {
-	Slot     *Slot   // nil if the call was limited
-	Slots    Result  // on the slots. Its Limit is zero, and Remaining is how many slots are free
-	Requests Results // on the requests, in their order
-}
-
-// Limited reports whether nothing was taken.
-func (a Acquisition) Limited() bool { return a.Slot == nil }
-
-// RetryAfter is the longest time that a limited call waits before it asks again: the maximum over its rows, and
-// [NoRetry] if one of them can never allow it. It is 0 for a call that was allowed.
-//
-// For the slots, it is the time until the first slot ends if it is not renewed. That is mostly far too long, because
-// slots are released earlier: ask again after a moment of about the length of the work, with jitter, but not before
-// Requests.RetryAfter.
-func (a Acquisition) RetryAfter() time.Duration {
-	if !a.Limited() {
-		return 0
-	}
-	return max(a.Slots.RetryAfter, a.Requests.RetryAfter())
-}
-
 // An Acquirer takes slots as [Limiter.TryAcquire] does: a [Limiter], or a wrapper of one.
 type Acquirer interface {
-	TryAcquire(ctx context.Context, key string, slots Slots, requests ...Request) (Acquisition, error)
+	TryAcquire(ctx context.Context, rows ...Row) (*Acquisition, error)
 }
 
-// TryAcquire takes a slot and the tokens of up to 63 requests: all or nothing. A request may ask for 0
-// tokens. Without a free slot or enough tokens the Acquisition is limited, and has no Slot: TryAcquire does not wait.
-// The keys differ, the key of the slots included. What [Limiter.AllowAll] says of hash tags applies.
+// TryAcquire takes slots, and tokens with them: all rows or none. Of the 1 to 64 rows at least one is of
+// slots; each key differs from the others, and a request may ask for 0 tokens. Without a free slot or
+// enough tokens the Acquisition is limited: TryAcquire does not wait. What [Limiter.AllowAll] says of hash
+// tags applies. The Acquisition that comes with an error is limited.
 //
-// If TryAcquire returns without a decision of Redis, because the context is done or Redis replies an error, it gives
-// back in the background what Redis may have taken for it: the slot. It asks each tenth of the TTL, until Redis answers
-// or the TTL is over. Tokens stay taken.
-func (l *Limiter) TryAcquire(ctx context.Context, key string, slots Slots, requests ...Request) (Acquisition, error) {
-	return l.newAttempt(key, slots, requests).ask(ctx, nil)
+// If TryAcquire returns without a decision of Redis, the slots that Redis may have taken are given back
+// in the background: see the package comment, "Callers that give up".
+func (l *Limiter) TryAcquire(ctx context.Context, rows ...Row) (*Acquisition, error) {
+	got, _, err := l.attempt(ctx, l.newAttempt(rows))
+	return got, err
 }
 
-// Acquire is TryAcquire that waits: without an error, the Acquisition has a Slot. Callers of one Limiter with the same
-// key and Slots stand in one line. Only the first asks Redis, so they get slots in the order of asking. It asks again
-// when this Limiter releases a slot with the same key and Slots, or after a pause of 5 ms to 1 s, which depends on how
-// long slots are held and how many there are. A caller that lacks tokens leaves the line until they are due, and keeps
-// its number: meanwhile smaller requests may be served. Between processes there is no order, but each gets a share.
+// Acquire is TryAcquire that waits: without an error, the Acquisition holds its slots. Callers of one
+// Limiter who ask for the same slots (keys, Max and TTL, in any order) stand in one line. Only the first
+// asks Redis, so they are served in the order of asking. It asks again when this Limiter releases a slot
+// of one of its keys, or after a pause of 5 ms to 1 s, which depends on how long slots are held and how
+// many there are. A caller that lacks tokens leaves the line until they are due, and keeps its number:
+// meanwhile smaller requests may be served. Between processes there is no order, but each gets a share.
 //
 // It returns [ErrWaitTooLong] if no slot comes free within [WithMaxWait], and at once if the tokens would be due after
 // that, or after the deadline of ctx. With a max wait of 0 it asks once, outside the line. Other errors are
@@ -74,37 +45,33 @@ func (l *Limiter) TryAcquire(ctx context.Context, key string, slots Slots, reque
 //
 // If Redis does not answer, all who stand in the line are answered, each as [OnFailure] says: with FailLocal they get
 // slots of this process in the order of asking, and with [FailClosed] they ask again each second.
-func (l *Limiter) Acquire(ctx context.Context, key string, slots Slots, requests ...Request) (Acquisition, error) {
-	a := l.newAttempt(key, slots, requests)
-	if l.maxWait == 0 || a.isHopeless() {
-		got, err := a.ask(ctx, nil)
-		if err == nil && got.Limited() {
-			_, err = got.due(0)
-			err = cmp.Or(err, waitsNoLonger(key, noSlot, 0))
-		}
+func (l *Limiter) Acquire(ctx context.Context, rows ...Row) (*Acquisition, error) {
+	q := l.newAttempt(rows)
+	if l.maxWait == 0 || l.isHopeless(q) {
+		return l.acquireNow(ctx, q)
+	}
+	slots, requests := slotsOf(rows), requestsOf(rows)
+	name := lineOf(slots)
+	place := l.lines.Join(name, l.maxWaiting, requests)
+	if place == nil {
+		q.rejected = fmt.Errorf("%w: key %q: %d callers wait already", ErrTooManyWaiting, slots[0].key, l.maxWaiting)
+		got, _, err := l.attempt(ctx, q)
 		return got, err
 	}
-	place := l.lines.Join(lineKey{key, slots}, l.maxWaiting, requests)
-	if place == nil {
-		tooMany := fmt.Errorf("%w: key %q: %d callers wait already", ErrTooManyWaiting, key, l.maxWaiting)
-		return a.ask(ctx, &failure{cause: tooMany})
-	}
+	defer l.lines.enter(name, slots)()
 	defer place.Leave()
-	within, cancel := context.WithTimeoutCause(ctx, l.maxWait, waitsNoLonger(key, noSlot, l.maxWait))
+	within, cancel := context.WithTimeoutCause(ctx, l.maxWait, waitsNoLonger(slots[0].key, noSlot, l.maxWait))
 	defer cancel()
 	for {
 		turn, err := place.Await(within)
-		a = l.newAttempt(key, slots, requests)
-		a.q.waited, a.q.behind = turn.Waited, turn.Behind
-		var known *failure
+		q = l.newAttempt(rows)
+		q.waited, q.behind, q.Failure = turn.Waited, turn.Behind, turn.Failure
 		if err != nil {
-			known = &failure{cause: err}
-		} else if turn.Failure != nil {
-			known = &failure{turn.Failure, l.fallback()}
+			q.rejected = err
 		}
-		got, err := a.ask(ctx, known)
-		if a.unanswered != nil {
-			place.Failed(a.unanswered)
+		got, unanswered, err := l.attempt(ctx, q)
+		if unanswered != nil {
+			place.Failed(unanswered)
 		}
 		if err == nil {
 			err = got.endTurn(within, place)
@@ -118,18 +85,21 @@ func (l *Limiter) Acquire(ctx context.Context, key string, slots Slots, requests
 // noSlot is why a caller has waited in vain.
 const noSlot = "no slot has come free"
 
-// A lineKey tells which callers stand in one line.
-type lineKey struct {
-	key   string
-	slots Slots
+// acquireNow asks once, for a caller that does not wait.
+func (l *Limiter) acquireNow(ctx context.Context, q *query) (*Acquisition, error) {
+	got, _, err := l.attempt(ctx, q)
+	if err == nil && got.Limited() {
+		_, err = got.due(0)
+		err = cmp.Or(err, waitsNoLonger(got.slots0().Key, noSlot, 0))
+	}
+	return got, err
 }
 
 // endTurn ends the turn of a caller in its line, or returns why a caller that is limited does not wait on.
 func (a *Acquisition) endTurn(within context.Context, place *line.Place) error {
-	source := a.Slots.Source
-	full := a.Slots.Remaining == 0 && source != FromOpen && source != FromClosed
+	full, shared, age := a.tellsOfSlots()
 	if !a.Limited() {
-		place.Served(full, source != FromLocal)
+		place.Served(full, shared)
 		return nil
 	}
 	deadline, _ := within.Deadline()
@@ -137,20 +107,34 @@ func (a *Acquisition) endTurn(within context.Context, place *line.Place) error {
 	switch {
 	case err != nil:
 	case due == 0:
-		place.Limited(a.Slots.Slots.TTL - a.Slots.ResetAfter)
+		place.Limited(age)
 	default:
 		place.Away(due, full, a.lacks)
 	}
 	return err
 }
 
-// due returns the time until the tokens that a limited call lacked are there, or 0 if it lacked only a slot. The error
-// says why a caller that waits for no more than maxWait does not wait for them.
-func (a *Acquisition) due(maxWait time.Duration) (time.Duration, error) {
-	slowest := a.Requests.slowest()
-	if a.Slots.Source == FromClosed {
-		slowest = append(Results{a.Slots}, a.Requests...).slowest()
+// tellsOfSlots returns what a decision says of the slots: whether the slots of some key are all held;
+// whether other processes may wait for them, too; and the age of the newest slot of that key.
+func (a *Acquisition) tellsOfSlots() (full, shared bool, age time.Duration) {
+	for _, r := range a.Results {
+		isCounted := r.Source != FromOpen && r.Source != FromClosed
+		if r.Slots.Max == 0 || !isCounted {
+			continue
+		}
+		shared = shared || r.Source != FromLocal
+		if r.Remaining == 0 {
+			full, age = true, max(age, r.Slots.TTL-r.ResetAfter)
+		}
 	}
+	return full, shared, age
+}
+
+// due returns how long until the missing tokens are available, or 0 if only a slot was missing. It
+// returns an error if that is longer than maxWait, or never.
+func (a *Acquisition) due(maxWait time.Duration) (time.Duration, error) {
+	lacking := a.lacking()
+	slowest := lacking.slowest()
 	due := slowest.RetryAfter
 	switch {
 	case due == NoRetry:
@@ -158,76 +142,94 @@ func (a *Acquisition) due(maxWait time.Duration) (time.Duration, error) {
 	case due > maxWait:
 		return 0, waitsNoLonger(slowest.Key, fmt.Sprintf("the tokens would be due after %v", due), maxWait)
 	}
-	return max(due, pause(a.Requests, maxWait)), nil
+	return max(due, pause(lacking, maxWait)), nil
 }
 
-// lacks reports whether a call with other requests lacks the tokens for which this call has to wait the longest.
+// lacking returns the rows whose wait counts: tokens, and slots that FailClosed has refused. The wait for
+// other slots says little.
+func (a *Acquisition) lacking() (rows Results) {
+	for _, r := range a.Results {
+		if r.Slots.Max == 0 || r.Source == FromClosed {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// lacks reports whether other requests are held up by the same limit as this call: the one with the
+// longest wait.
 func (a *Acquisition) lacks(requests any) bool {
-	longest := a.Requests.RetryAfter()
+	tokens := a.lacking()
+	longest := tokens.RetryAfter()
 	return slices.ContainsFunc(requests.([]Request), func(other Request) bool {
-		return slices.ContainsFunc(a.Requests, func(r Result) bool {
+		return slices.ContainsFunc(tokens, func(r Result) bool {
 			return r.RetryAfter == longest && r.Key == other.Key && r.Limit == other.Limit && r.Quantity <= other.Quantity
 		})
 	})
 }
 
-// An attempt is one call for a slot, and for tokens with it.
-type attempt struct {
-	hold
-	q          *query
-	unanswered error // why Redis has not answered, which concerns other callers, too, unlike an error reply
+// slots0 returns the first row of slots.
+func (a *Acquisition) slots0() Result {
+	at := slices.IndexFunc(a.Results, func(r Result) bool { return r.Slots.Max > 0 })
+	return a.Results[at]
 }
 
-// newAttempt returns an attempt under the name of a new holder, which is to be sent at once.
-func (l *Limiter) newAttempt(key string, slots Slots, requests []Request) *attempt {
-	q := newQuery(call.Reserve, 1+len(requests))
-	q.addSlots(l, key, slots, rand.Text())
-	for _, request := range requests {
-		q.addTokens(l, request.Key, request.Limit, request.Quantity)
+// errNoSlotsRow is the error of an attempt without slots.
+var errNoSlotsRow = errors.New("limiter: a call that acquires needs at least one row of slots: " +
+	"for tokens alone, use AllowAll or WaitAll")
+
+// newAttempt returns a call for slots, and for tokens with them. Its holder is new: a reply that says that
+// the holder has a slot tells that an earlier copy of the same command was executed.
+func (l *Limiter) newAttempt(rows []Row) *query {
+	q := newQuery(call.Reserve, len(rows))
+	holder := rand.Text()
+	for _, row := range rows {
+		row.addTo(q, l, holder)
 	}
-	a := &attempt{q: q}
-	a.hold = hold{limiter: l, key: key, slots: slots, holder: q.Rows[0].Holder, taken: time.Now()}
-	q.Lost = a.giveBackLost
-	return a
+	if len(slotsOf(rows)) == 0 {
+		q.reject(errNoSlotsRow)
+	}
+	return q
+}
+
+func slotsOf(rows []Row) (slots []slotsRow) {
+	for _, row := range rows {
+		of, is := row.(slotsRow)
+		if is {
+			slots = append(slots, of)
+		}
+	}
+	return slots
+}
+
+func requestsOf(rows []Row) (requests []Request) {
+	for _, row := range rows {
+		of, is := row.(Request)
+		if is {
+			requests = append(requests, of)
+		}
+	}
+	return requests
 }
 
 // isHopeless reports whether no waiting helps: the call is wrong, or can never be allowed.
-func (a *attempt) isHopeless() bool {
-	return a.q.invalid != nil || slices.ContainsFunc(a.q.Rows, func(row backend.Row) bool {
-		return row.NeverFits() || row.HasEnded(a.limiter.wall())
+func (l *Limiter) isHopeless(q *query) bool {
+	return q.rejected != nil || slices.ContainsFunc(q.Rows, func(row backend.Row) bool {
+		return row.NeverFits() || row.HasEnded(l.wall())
 	})
 }
 
-// ask has Redis decide, and the policy of [OnFailure] if it fails, unless the outcome is known.
-func (a *attempt) ask(ctx context.Context, known *failure) (Acquisition, error) {
-	var cause, err error
-	if known == nil {
-		cause, err = a.limiter.decideTogether(ctx, a.q)
-	} else {
-		_, err = a.limiter.decide(ctx, known, a.q)
+// attempt has a call for slots decided. Unanswered is why Redis has not answered: that concerns callers
+// who wait behind this one, too, unlike an error reply.
+func (l *Limiter) attempt(ctx context.Context, q *query) (got *Acquisition, unanswered, err error) {
+	taken := time.Now()
+	reply, err := l.decide(ctx, q)
+	for i := range 1 + len(reply.Others) {
+		cause := reply.Row(i).Cause
+		isOfCaller := ctx.Err() != nil // then the cause is that of ctx, and concerns nobody else
+		if unanswered == nil && !isOfCaller && errors.Is(cause, ErrUnavailable) && !redis.IsAnswered(cause) {
+			unanswered = cause
+		}
 	}
-	got := Acquisition{Slots: a.q.results[0], Requests: a.q.results[1:]}
-	if err == nil && got.Slots.Allowed == 1 {
-		got.Slot = a.newSlot(ctx, string(got.Slots.Source))
-	}
-	if ctx.Err() == nil && !isDecided(cause) && !redis.IsAnswered(cause) {
-		a.unanswered = cause
-	}
-	return got, err
-}
-
-// A failure answers calls that Redis does not decide.
-type failure struct {
-	cause   error
-	instead backend.Backend // decides, or is nil
-}
-
-// Ask returns the cause, unless another backend decides.
-func (f *failure) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
-	if f.instead == nil {
-		return backend.Reply{}, f.cause
-	}
-	reply, err := f.instead.Ask(ctx, c)
-	reply.Cause = f.cause
-	return reply, err
+	return l.newAcquisition(ctx, q, taken), unanswered, err
 }

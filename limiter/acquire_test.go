@@ -27,12 +27,12 @@ type queue struct {
 	recorder
 	mutex sync.Mutex
 	got   []string // who has got a slot, or an error
-	slots map[string]*limiter.Slot
+	slots map[string]*limiter.Acquisition
 }
 
 // newQueue returns a queue whose Limiter asks rdb, or is one of NewLocal.
 func newQueue(rdb limiter.Client, options ...limiter.Option) *queue {
-	q := &queue{slots: map[string]*limiter.Slot{}}
+	q := &queue{slots: map[string]*limiter.Acquisition{}}
 	began := time.Now()
 	now := func() time.Duration { return time.Since(began) }
 	q.Limiter = limiter.NewOnClock(rdb, now, time.Now, append(options, limiter.WithHook(q.hook))...)
@@ -42,13 +42,13 @@ func newQueue(rdb limiter.Client, options ...limiter.Option) *queue {
 // wait has a caller wait behind all who wait already.
 func (q *queue) wait(ctx context.Context, name string, requests ...limiter.Request) {
 	go func() {
-		got, err := q.Acquire(ctx, "slots", oneFor1h, requests...)
+		got, err := q.Acquire(ctx, rowsFor("slots", oneFor1h, requests...)...)
 		q.mutex.Lock()
 		defer q.mutex.Unlock()
 		if err != nil {
 			name = fmt.Sprintf("%s: %v", name, err)
 		}
-		q.got, q.slots[name] = append(q.got, name), got.Slot
+		q.got, q.slots[name] = append(q.got, name), got
 	}()
 	synctest.Wait()
 }
@@ -58,7 +58,7 @@ func (q *queue) releaseEach(t *testing.T, names []string, want ...string) {
 	t.Helper()
 	for _, name := range names {
 		synctest.Wait()
-		require.NotNil(t, q.slots[name], "%s should have a slot: %q", name, q.got)
+		require.False(t, q.slots[name].Limited(), "%s should have a slot: %q", name, q.got)
 		require.NoError(t, q.slots[name].Release(t.Context()), name)
 	}
 	synctest.Wait()
@@ -121,14 +121,14 @@ func TestAcquireEnds(t *testing.T) {
 			defer cancel()
 			if c.key == "" {
 				requireSlot(t, l, "slots", oneFor1h)
-				go l.Acquire(ctx, "slots", oneFor1h) // is the first in the line
+				go l.Acquire(ctx, oneFor1h.At("slots")) // is the first in the line
 				synctest.Wait()
 			}
 			began := time.Now()
-			got, err := l.Acquire(ctx, "slots", oneFor1h, limiter.Request{c.key, limit, c.quantity})
+			got, err := l.Acquire(ctx, oneFor1h.At("slots"), limiter.Request{c.key, limit, c.quantity})
 			require.ErrorIs(t, err, c.err, name)
 			require.Contains(t, fmt.Sprint(err), c.want, name)
-			require.Equal(t, []any{err == nil, c.after}, []any{got.Slot != nil, time.Since(began)}, "%s: a slot, after", name)
+			require.Equal(t, []any{err == nil, c.after}, []any{!got.Limited(), time.Since(began)}, "%s: a slot, after", name)
 		})
 	}
 }
@@ -165,7 +165,7 @@ func TestAcquireGivenUpInItsTurn(t *testing.T) {
 			var answers atomic.Bool
 			client := clientFunc(func(ctx context.Context, command redis.Cmder) error {
 				if !answers.Swap(true) {
-					<-ctx.Done()
+					<-ctx.Done() // for the whole time-out
 				}
 				command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{[]any{int64(0), int64(1), int64(0), "0", "3600", "0"}}})
 				return ctx.Err()
@@ -178,6 +178,7 @@ func TestAcquireGivenUpInItsTurn(t *testing.T) {
 			synctest.Wait()
 			require.ElementsMatch(t, []string{"0: limiter: Redis has not decided", "1"}, q.got, policy)
 			require.Equal(t, limiter.FromModule, q.last().Result.Source, policy)
+			time.Sleep(3 * time.Hour) // the slot of the first caller is asked back
 		})
 	}
 }

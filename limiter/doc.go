@@ -38,9 +38,16 @@
 //
 // # Slots
 //
-// A funnel limits how many calls begin. Slots limit how many are in flight. [Limiter.TryAcquire] takes one of several
-// slots, and tokens with it, all or nothing; [Limiter.Acquire] waits for them in line. A slot is held until its holder
-// releases it, or until its TTL is over if the holder has crashed. docs/recipes.md has examples.
+// A funnel limits how many calls begin. Slots limit how many are in flight. [Limiter.TryAcquire] takes slots, and tokens
+// with them, all or nothing; [Limiter.Acquire] waits for them in line. The [Acquisition] that both return holds the slots
+// until it is released, or until their TTL is over if the process has crashed:
+//
+//	got, err := l.TryAcquire(ctx,
+//		limiter.Slots{Max: 50, TTL: 30 * time.Second}.At("{org}:slots"),
+//		limiter.Slots{Max: 5, TTL: 30 * time.Second}.At("{org}:key7:slots"),
+//		limiter.Request{Key: "{org}:minute", Limit: limiter.PerMinute(600), Quantity: 1})
+//	...
+//	defer got.Release(ctx)
 //
 // # Quotas
 //
@@ -55,6 +62,23 @@
 //
 // [Daily] says when a period begins, and whose clock counts. The receipt of a call names its period, so
 // [Limiter.Settle] gives nothing back in a later one.
+//
+// # Callers that give up
+//
+// A command belongs to the Limiter, not to its caller. Go-redis gets a context that ends with [WithTimeout], never the
+// deadline or the cancellation of the caller: it would close the connection, and the server could execute the command
+// all the same, even after a refund on another connection.
+//
+// A caller leaves at once when its context is done. When the answer comes, what the call took is given back: tokens by
+// their receipt, slots by their holder. Charges are not given back, since they were used, nor reservations for later,
+// since a refund moves nobody forward. If the answer never comes, tokens stay taken; slots are asked back, each tenth of
+// their TTL, until Redis answers.
+//
+// With clients of go-redis that have ContextTimeoutEnabled, a caller whose context has no deadline before the time-out
+// sends the command itself, and waits for the answer even if its context is cancelled meanwhile. A decision that arrives
+// counts: it is returned without an error.
+//
+// [Limiter.Drain] waits for what goes on in the background. Call it before the program ends.
 //
 // # From golang.org/x/time/rate
 //
@@ -86,7 +110,8 @@
 //
 //	&redis.Options{Addr: address, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1}
 //
-// Without ContextTimeoutEnabled, a call that has timed out keeps a goroutine and a connection until the ReadTimeout.
+// Without ContextTimeoutEnabled, each call costs a goroutine, and a call that has timed out keeps it and a connection
+// until the ReadTimeout.
 // With the default MaxRetries, go-redis repeats a command three times after a network error: tokens may be taken twice,
 // which limits a little early, never late. Refunds are sent once. With DialerRetries: 1, go-redis tries to connect
 // once; its five attempts take half a second. It logs each failed attempt: redis.SetLogger changes that.

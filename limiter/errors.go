@@ -29,8 +29,8 @@ var (
 	// ErrTooManyWaiting means that as many callers of [Limiter.Acquire] wait already as [WithMaxWaiting] allows.
 	ErrTooManyWaiting = errors.New("limiter: too many callers wait")
 
-	// ErrSlotLost is the cause of a [Slot.Context] whose slot was lost, and the error of [Slot.Release] for a slot
-	// that was lost before.
+	// ErrSlotLost is the cause of a [Acquisition.Context] with a slot that was lost, and the error of [Acquisition.Release]
+	// for a slot that was lost before.
 	ErrSlotLost = errors.New("limiter: the slot was lost: it was not renewed in time, and another holder may have it")
 )
 

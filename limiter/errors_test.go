@@ -31,7 +31,7 @@ func calls(ctx context.Context, l *limiter.Limiter, limit limiter.Limit, quantit
 	_, errs["Charge"] = l.Charge(ctx, "key", limit, quantity)
 	_, errs["Reserve"] = l.Reserve(ctx, "key", limit, quantity, time.Second)
 	_, errs["Settle"] = l.Settle(ctx, &charged, 0)
-	_, errs["TryAcquire"] = l.TryAcquire(ctx, "key", slots)
+	_, errs["TryAcquire"] = l.TryAcquire(ctx, slots.At("key"))
 	_, errs["WaitAll"] = l.WaitAll(ctx, request)
 	return errs
 }
@@ -80,7 +80,7 @@ func TestKeyOfAnotherKind(t *testing.T) {
 	takes := map[string]func(l *limiter.Limiter, key string) error{
 		"funnel": func(l *limiter.Limiter, key string) error { return l.Wait(ctx, key, fifteenPerDay) },
 		"quota":  func(l *limiter.Limiter, key string) error { return l.Wait(ctx, key, limiter.Daily(9, time.UTC)) },
-		"slots":  func(l *limiter.Limiter, key string) error { _, err := l.TryAcquire(ctx, key, twoFor3s); return err },
+		"slots":  func(l *limiter.Limiter, key string) error { _, err := l.TryAcquire(ctx, twoFor3s.At(key)); return err },
 	}
 	redis := limiter.New(servertest.StartModule(t).Client(t))
 	for name, l := range map[string]*limiter.Limiter{"Redis": redis, "this process": limiter.NewLocal()} {
@@ -116,7 +116,13 @@ func TestZeroResults(t *testing.T) {
 	t.Parallel()
 	require.True(t, limiter.Result{}.Limited())
 	require.True(t, limiter.Results{}.Limited())
-	require.True(t, limiter.Acquisition{}.Limited())
+	for _, none := range []*limiter.Acquisition{nil, {}} {
+		require.True(t, none.Limited())
+		require.Zero(t, none.RetryAfter())
+		require.Error(t, none.Context().Err())
+		require.NoError(t, none.Release(t.Context()))
+		none.ReleaseSoon(t.Context())
+	}
 	require.Greater(t, limiter.NoRetry, 100*365*24*time.Hour)
 	never := limiter.Results{{OK: true}, {RetryAfter: time.Second}, {RetryAfter: limiter.NoRetry}}
 	require.Equal(t, limiter.NoRetry, never.RetryAfter())

@@ -161,6 +161,16 @@ func (r *recorder) last() limiter.Event {
 	return all[len(all)-1]
 }
 
+// lastOf returns the last event of a command.
+func (r *recorder) lastOf(command string) (last limiter.Event) {
+	for _, event := range r.all() {
+		if event.Command == command {
+			last = event
+		}
+	}
+	return last
+}
+
 // A clock stands still until it is advanced.
 type clock struct{ elapsed atomic.Int64 }
 

@@ -40,24 +40,19 @@ type Event struct {
 }
 
 // callHooks calls the hooks with the decision on each row of a call.
-func (l *Limiter) callHooks(ctx context.Context, q *query, event Event) {
+func (l *Limiter) callHooks(ctx context.Context, q *query, reply *backend.Reply, err error, took time.Duration) {
 	if len(l.hooks) == 0 {
 		return
 	}
-	event.Command = redis.NameOf(q.Operation)
-	event.Limited, event.Waited, event.Behind = Results(q.results).Limited(), q.waited, q.behind
+	event := Event{Command: redis.NameOf(q.Operation), Err: err, Limited: Results(q.results).Limited(),
+		Duration: took, Waited: q.waited, Behind: q.behind}
 	for i := range q.results {
-		event.Key, event.Result = q.Rows[i].Key, q.results[i]
+		event.Key, event.Result, event.Cause = q.Rows[i].Key, q.results[i], err
+		if i <= len(reply.Others) && reply.Row(i).Cause != nil {
+			event.Cause = reply.Row(i).Cause
+		}
 		for _, hook := range l.hooks {
 			hook(ctx, event)
 		}
 	}
-}
-
-// causeOf returns the error for which Redis has not decided, or nil.
-func causeOf(reply *backend.Reply, err error) error {
-	if reply.Cause != nil {
-		return reply.Cause
-	}
-	return err
 }

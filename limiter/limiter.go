@@ -4,16 +4,16 @@ import (
 	"context"
 	"log/slog"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"funnel/internal/call"
 	"funnel/internal/isnil"
 	"funnel/limiter/internal/backend"
 	"funnel/limiter/internal/guard"
-	"funnel/limiter/internal/line"
 	"funnel/limiter/internal/local"
+	"funnel/limiter/internal/nodes"
 	"funnel/limiter/internal/redis"
+	"funnel/limiter/internal/undo"
 )
 
 // A Limiter limits calls by funnels, slots and quotas: in Redis if it is made by [New], in this process if it is made
@@ -28,20 +28,9 @@ type Limiter struct {
 	now   func() time.Duration // since the Limiter was made: a wall clock that steps does not change it
 	wall  func() time.Time     // tells which period of a quota runs
 
-	isCluster atomic.Bool // the keys of a call may be on several nodes
-	refusals  refusals    // of calls over several nodes
-
-	local   *local.Rows     // rows in this process
-	shared  backend.Backend // counts for all processes: Redis behind its guard. For [NewLocal] it is local
-	backend backend.Backend // asks shared, and then the policy of [OnFailure] if shared fails
-	stores  []store         // all stores that may have a key
-
-	lines *line.Lines[lineKey] // of callers that wait for slots
-}
-
-// A store keeps rows under their keys.
-type store interface {
-	Reset(ctx context.Context, key string) error
+	backend backend.Backend // decides every call: in this process, or in Redis
+	undo    *undo.Undo      // gives back, by calls that backend decides
+	lines   lines           // of callers that wait for slots
 }
 
 // New returns a Limiter that uses rdb. It sends nothing yet. Share one Limiter between all
@@ -57,27 +46,26 @@ func New(rdb Client, options ...Option) *Limiter {
 	return l
 }
 
-// useRedis makes the Limiter ask Redis.
+// useRedis makes the Limiter ask Redis. A call goes from one backend to the next: nodes, which split it
+// if its keys are on several nodes; the policy of [OnFailure]; the guard of a node; and Redis.
 func (l *Limiter) useRedis(rdb Client) {
+	here := l.backend
 	server := redis.New(rdb, string(l.source), completeText, l.now, l.wall)
-	l.isCluster.Store(server.IsCluster())
-	guarded := guard.NewNodes(server, l.timeout, l.now)
-	l.shared, l.backend = guarded, guarded
-	if fallback := l.fallback(); fallback != nil {
-		l.backend = guard.NewFallback(l.onFailure.String(), guarded, fallback, l.logger, l.now)
-	}
-	l.stores = append(l.stores, guarded)
+	l.undo = undo.New(l.giveBack, server.Node, l.logger)
+	guarded := guard.NewPerNode(server, l.undo, l.timeout, l.now)
+	policy := guard.NewFallback(guarded, here, l.instead(here), l.onFailure.String(), l.logger, l.now)
+	l.backend = nodes.New(policy, l.undo, server.IsSpread(), l.now, l.wall)
 }
 
-// fallback returns the backend that decides if Redis fails, or nil if the caller gets the error.
-func (l *Limiter) fallback() backend.Backend {
+// instead returns what decides if Redis fails, or nil if the caller gets the error.
+func (l *Limiter) instead(here backend.Backend) guard.Decider {
 	switch l.onFailure {
 	case FailOpen:
 		return guard.Open{Wall: l.wall}
 	case FailClosed:
 		return guard.Closed{Wall: l.wall}
 	case FailLocal:
-		return l.local
+		return here
 	}
 	return nil
 }
@@ -93,14 +81,13 @@ func NewLocal(options ...Option) *Limiter {
 }
 
 func newLocal(now func() time.Duration, wall func() time.Time, options []Option) *Limiter {
-	l := &Limiter{settings: settings{maxWait: maxDuration, maxWaiting: math.MaxInt, logger: slog.Default()},
-		now: now, wall: wall, lines: line.New[lineKey](now)}
+	l := &Limiter{settings: settings{timeout: defaultTimeout, maxWait: maxDuration, maxWaiting: math.MaxInt, logger: slog.Default()},
+		now: now, wall: wall, lines: newLines(now)}
 	for _, option := range options {
 		option(&l.settings)
 	}
-	l.refusals.now = now
-	l.local = local.New(now, wall)
-	l.shared, l.backend, l.stores = l.local, l.local, []store{l.local}
+	l.backend = local.New(now, wall)
+	l.undo = undo.New(l.giveBack, func(string) string { return "" }, l.logger)
 	return l
 }
 
@@ -136,17 +123,21 @@ func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, quantity 
 
 // decideOne decides a call of one row.
 func (l *Limiter) decideOne(ctx context.Context, q *query) (Result, error) {
-	_, err := l.decide(ctx, l.backend, q)
+	_, err := l.decide(ctx, q)
 	return q.results[0], err
 }
 
 // Reset deletes a key by DEL, whatever it holds: a funnel, a quota or slots. It returns [ErrUnavailable] if Redis does
 // not answer, whatever [OnFailure] says.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	for _, store := range l.stores {
-		if err := store.Reset(ctx, l.prefix+key); err != nil {
-			return err
-		}
-	}
-	return nil
+	return l.backend.Reset(ctx, l.prefix+key)
 }
+
+// Drain waits until everything that is under way in the background has been answered once, or ctx is
+// done: calls whose callers have given up, what is given back for them, and [Acquisition.ReleaseSoon].
+// Calls may go on meanwhile and after. Left is how much is uncertain in the end: calls without an
+// answer, and slots that are still asked back. The error is the cause of ctx if it is done before.
+//
+// Programs call Drain before they end, after http.Server.Shutdown or grpc.Server.GracefulStop. Without
+// it, a slot that was just to be given back is held until its TTL is over.
+func (l *Limiter) Drain(ctx context.Context) (left int, err error) { return l.undo.Drain(ctx) }

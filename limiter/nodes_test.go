@@ -149,7 +149,7 @@ func testStepsOnSeveralNodes(t *testing.T, s *spread, source limiter.Option) {
 		got := tryAcquire(t, step.by, s.slots, limiter.Slots{Max: step.max, TTL: time.Hour},
 			s.requests(step.funnel, step.quota, step.also)...)
 		state := fmt.Sprintf("%s: %+v", step.name, got)
-		results := append(limiter.Results{got.Slots}, got.Requests...)
+		results := append(limiter.Results{got.Results[0]}, got.Results[1:]...)
 		if step.want == "" {
 			require.Equal(t, 1, strings.Count(describe(results...), "limited"), state)
 		} else {
@@ -206,7 +206,7 @@ func testNoTokensOfAnOverfullFunnel(t *testing.T, s *spread, source limiter.Opti
 	_, err := l.Charge(t.Context(), s.funnel, fifteenPerDay, 16)
 	require.NoError(t, err)
 	got := tryAcquire(t, l, s.slots, twoFor1h, requests...)
-	s.requireResults(t, "limited 0 0, ok 0 10, ok 0 15", "TryAcquire of a slot and", requests, got.Requests, nil)
+	s.requireResults(t, "limited 0 0, ok 0 10, ok 0 15", "TryAcquire of a slot and", requests, got.Results[1:], nil)
 	results, err := l.PeekAll(t.Context(), requests[0], requests[1], requests[2])
 	s.requireResults(t, "limited 0 0, ok 0 10, ok 0 15", "PeekAll", requests, results, err)
 }
@@ -298,8 +298,12 @@ func testCallerGivesUp(t *testing.T, s *spread, source limiter.Option) {
 		}
 		return send()
 	}}
-	_, err = limiter.New(client, source).AllowAll(ctx, s.requests(1, 1, 15)...)
-	require.ErrorIs(t, err, context.Canceled)
+	l := limiter.New(client, source)
+	results, err := l.AllowAll(ctx, s.requests(1, 1, 15)...)
+	require.NoError(t, err, "a decision that has arrived counts")
+	require.True(t, results.Limited())
+	_, err = l.Drain(t.Context())
+	require.NoError(t, err)
 	require.Equal(t, before, s.states(t), "the tokens are back")
 }
 
@@ -314,7 +318,7 @@ func testLostAnswer(t *testing.T, s *spread, source limiter.Option) {
 		}
 		return err
 	}}
-	_, err := limiter.New(client, source).TryAcquire(t.Context(), s.slots, twoFor1h, s.requests(1, 1, 1)...)
+	_, err := limiter.New(client, source).TryAcquire(t.Context(), rowsFor(s.slots, twoFor1h, s.requests(1, 1, 1)...)...)
 	require.ErrorIs(t, err, errNoAnswer)
 	require.Equal(t, before[1:], s.states(t)[1:], "the tokens are back")
 	servertest.Eventually(t, "the slot is given back", func() bool { return s.states(t)[0] == before[0] })
@@ -335,12 +339,12 @@ func testLostAnswer(t *testing.T, s *spread, source limiter.Option) {
 			return send()
 		}}, source)
 		held := tryAcquire(t, l, s.slots, twoFor3s, s.requests(1, 1, 1)...)
-		require.NotNil(t, held.Slot, failure)
+		require.False(t, held.Limited(), failure)
 		require.True(t, tryAcquire(t, l, s.slots, twoFor3s, s.requests(15, 1, 1)...).Limited(), failure)
 		require.EqualValues(t, 2, asked.Load(), "%v: a refund in the background would end the slot of a second asking, too", failure)
 		works.Store(true)
 		servertest.Eventually(t, "the slot is given back", isBack.Load)
-		require.NoError(t, held.Slot.Release(t.Context()), failure)
+		require.NoError(t, held.Release(t.Context()), failure)
 	}
 }
 

@@ -24,13 +24,17 @@ type settings struct {
 // WithPrefix puts prefix before every key. By default there is no prefix.
 func WithPrefix(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
 
-// WithTimeout limits how long a method waits for the answer to a command, over all attempts of the client. When the
-// time is over, [OnFailure] applies. A call over several nodes may send more than one command, one after another. At 0
-// or less, which is the default, only the context and the client limit the wait. The time that [Limiter.Wait] sleeps
-// does not count.
+// defaultTimeout is far above what a healthy server needs, failovers of a connection included, and
+// below what people wait for.
+const defaultTimeout = time.Second
+
+// WithTimeout bounds how long a command is under way, over all attempts of the client. When the time is
+// over, [OnFailure] applies. A call over several nodes may send more than one command, one after
+// another. The default is a second; at 0 or less, only the client bounds the time. The time that
+// [Limiter.Wait] sleeps does not count.
 //
-// Without a time-out, go-redis v9.23 with its default options gave up after two seconds if there was no server, and
-// after ten if the server hung (measured). A call that has timed out may still reach the server, and take tokens.
+// The context of a caller never ends a command: see the package comment, "Callers that give up". A
+// command that has timed out may still reach the server; what it takes is given back, or leaks.
 func WithTimeout(timeout time.Duration) Option { return func(s *settings) { s.timeout = timeout } }
 
 // OnFailure sets the policy for calls that Redis does not decide. The default is [FailWithError].

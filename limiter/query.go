@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,7 +21,7 @@ type query struct {
 	backend.Call
 	results  []Result
 	isSingle bool  // of a method for one limit, not for several requests
-	invalid  error // why the call is wrong, or nil
+	rejected error // why nobody is asked, or nil: the call is wrong, or its caller has waited in vain
 	waited   time.Duration
 	behind   int // how many callers wait behind the caller
 
@@ -88,8 +89,8 @@ func (q *query) addSlots(l *Limiter, key string, of Slots, holder string) {
 	if err != nil {
 		err = fmt.Errorf("limiter: key %q: slots of %+v: %w", key, of, err)
 	}
-	words := &backend.Words{Limit: of.Max, Count: "SLOTS", Period: backend.Seconds(of.TTL)}
-	row := backend.Row{Key: l.prefix + key, Kind: call.Slots, Slot: request, Words: words, Holder: holder}
+	words := &backend.Words{Limit: of.Max, Count: "SLOTS", Period: backend.Seconds(of.TTL), Of: of}
+	row := backend.Row{Key: l.prefix + key, Kind: call.Slots, Slot: request, TTL: of.TTL, Words: words, Holder: holder}
 	q.add(row, Result{Key: key, Slots: of, Quantity: 1}, err)
 }
 
@@ -105,31 +106,57 @@ func (q *query) add(row backend.Row, result Result, err error) {
 
 // reject makes the call wrong if reason is not nil. The first reason counts.
 func (q *query) reject(reason error) {
-	if q.invalid == nil && reason != nil {
-		q.invalid = backend.Invalid(reason)
+	if q.rejected == nil && reason != nil {
+		q.rejected = backend.Invalid(reason)
 	}
 }
 
-// decide asks a backend to decide a call, fills in the results, and calls the hooks with each of them.
-func (l *Limiter) decide(ctx context.Context, by backend.Backend, q *query) (reply backend.Reply, err error) {
+// decide has a call decided, fills in its results, and calls the hooks with each of them. It is the one
+// road to a decision: of every method, and of every call that renews, settles or gives back.
+func (l *Limiter) decide(ctx context.Context, q *query) (reply backend.Reply, err error) {
 	began := l.now()
-	reply, err = l.ask(ctx, by, q)
-	l.callHooks(ctx, q, Event{Err: err, Cause: causeOf(&reply, err), Duration: l.now() - began})
-	return reply, err
-}
-
-// ask asks a backend to decide a call, and fills in the results.
-func (l *Limiter) ask(ctx context.Context, by backend.Backend, q *query) (reply backend.Reply, err error) {
 	switch {
-	case q.invalid != nil:
-		err = q.invalid
+	case q.rejected != nil:
+		err = q.rejected
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	default:
-		reply, err = by.Ask(ctx, &q.Call)
+		reply, err = l.backend.Ask(ctx, &q.Call)
 	}
-	q.fill(&reply)
+	q.fill(&reply, err)
+	l.callHooks(ctx, q, &reply, err, l.now()-began)
 	return reply, err
+}
+
+// giveBack has a call decided that gives back what nobody uses, and makes callers that wait for slots
+// ask for those that came free.
+func (l *Limiter) giveBack(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+	q := l.queryOf(c)
+	reply, err := l.decide(ctx, q)
+	for i := range q.results {
+		if c.Rows[i].Kind == call.Slots && i <= len(reply.Others) && reply.Row(i).Held {
+			l.lines.wake(q.results[i].Key)
+		}
+	}
+	return reply, err
+}
+
+// queryOf returns the call of a backend as a call of the Limiter.
+func (l *Limiter) queryOf(c *backend.Call) *query {
+	q := &query{Call: *c, results: make([]Result, len(c.Rows))}
+	for i := range c.Rows {
+		row, result := &c.Rows[i], &q.results[i]
+		result.Key, result.Quantity = strings.TrimPrefix(row.Key, l.prefix), row.Quantity
+		switch row.Kind {
+		case call.Slots:
+			result.Slots, result.Quantity = row.Words.Of.(Slots), 1
+		case call.Quota:
+			result.Limit = Limit{Capacity: row.Quota.Limit, calendar: row.Quota.Calendar}
+		default:
+			result.Limit = row.Words.Of.(Limit)
+		}
+	}
+	return q
 }
 
 // wordsCache keeps the words of rates, which take 10 allocations to make. Programs have few limits.
@@ -164,7 +191,7 @@ func (w *wordsCache) get(limit Limit) (*backend.Words, error) {
 		return nil, err
 	}
 	words = &backend.Words{Limit: limit.Capacity, Count: limit.Count, Period: backend.Seconds(limit.Period),
-		Tolerance: rate.Tolerance(), Interval: rate.EmissionInterval(), Rate: rate}
+		Tolerance: rate.Tolerance(), Interval: rate.EmissionInterval(), Rate: rate, Of: limit}
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if w.known == nil || len(w.known) >= maxLimits {

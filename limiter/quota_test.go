@@ -225,7 +225,7 @@ func TestUntilHasNoNextPeriod(t *testing.T) {
 		require.ErrorIs(t, l.Wait(ctx, "key", over), limiter.ErrNeverFits)
 		closed := limiter.New(unreachable(t), limiter.OnFailure(limiter.FailClosed))
 		require.ErrorIs(t, closed.Wait(ctx, "key", over), limiter.ErrNeverFits)
-		got, err := l.TryAcquire(ctx, "slots", twoFor3s, limiter.Request{"key", over, 0},
+		got, err := l.TryAcquire(ctx, twoFor3s.At("slots"), limiter.Request{"key", over, 0},
 			limiter.Request{"rate", fifteenPerDay, 1})
 		require.NoError(t, err)
 		require.True(t, got.Limited())

@@ -80,6 +80,6 @@ func TestReplies(t *testing.T) {
 		}
 	}
 	l := limiter.New(&foreign{client, "return {0, '-1', {{0, 2, 1, '-1', '3', '0'}}}"}, limiter.WithSource(limiter.FromModule))
-	_, err := l.TryAcquire(t.Context(), "key", twoFor3s)
+	_, err := l.TryAcquire(t.Context(), twoFor3s.At("key"))
 	require.ErrorContains(t, err, no, "allowed, and never")
 }

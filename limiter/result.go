@@ -18,7 +18,7 @@ const NoRetry time.Duration = 1<<63 - 1
 type Result struct {
 	Key      string // of the call, without the prefix of [WithPrefix]
 	Limit    Limit  // of the call; zero for a slot
-	Slots    Slots  // of the call; zero for tokens. If a [Slot] is renewed, Max is 0
+	Slots    Slots  // of the call; zero for tokens. If slots are renewed, Max is 0
 	Quantity int    // the number of tokens that the call asked for; 1 for a slot
 
 	// OK says that the row does not limit the call: its tokens fit or are accounted for, or a slot is free.
@@ -71,35 +71,35 @@ const (
 )
 
 // fill fills in the results of all rows.
-func (q *query) fill(reply *backend.Reply) {
+func (q *query) fill(reply *backend.Reply, err error) {
 	for i := range q.results {
-		q.fillRow(i, reply)
+		asked := &q.results[i]
+		result := Result{Key: asked.Key, Limit: asked.Limit, Slots: asked.Slots, Quantity: asked.Quantity}
+		if i <= len(reply.Others) && (err == nil || reply.Row(i).Source != "") {
+			q.fillRow(i, reply, &result)
+		}
+		*asked = result // without a decision, it only repeats the arguments of the call
 	}
 }
 
-// fillRow fills in the result of a row. If nothing was decided, the result only repeats the arguments of the call.
-func (q *query) fillRow(index int, reply *backend.Reply) {
-	asked := &q.results[index]
-	result := Result{Key: asked.Key, Limit: asked.Limit, Slots: asked.Slots, Quantity: asked.Quantity}
-	if reply.Source != "" {
-		row := reply.Row(index)
-		result.Source, result.Remaining, result.Receipt = Source(reply.Source), int(row.Remaining), row.Receipt
-		result.ResetAfter = row.ResetAfter
-		result.Allowed = q.allowed(index, reply)
-		result.OK = q.isOK(&result, reply, row)
-		switch {
-		case !row.Limited:
-			if asked.Quantity > 0 {
-				result.Wait = row.Wait
-			}
-		case !result.OK || q.Accounts():
-			result.RetryAfter = row.Wait
-			if row.Wait == time.Duration(gcra.Never) {
-				result.RetryAfter = NoRetry
-			}
+// fillRow fills in the decision on a row.
+func (q *query) fillRow(index int, reply *backend.Reply, result *Result) {
+	row := reply.Row(index)
+	result.Source, result.Remaining, result.Receipt = Source(row.Source), int(row.Remaining), row.Receipt
+	result.ResetAfter = row.ResetAfter
+	result.Allowed = q.allowed(index, reply)
+	result.OK = q.isOK(result, reply, row)
+	switch {
+	case !row.Limited:
+		if result.Quantity > 0 {
+			result.Wait = row.Wait
+		}
+	case !result.OK || q.Accounts():
+		result.RetryAfter = row.Wait
+		if row.Wait == time.Duration(gcra.Never) {
+			result.RetryAfter = NoRetry
 		}
 	}
-	*asked = result
 }
 
 // allowed returns how many tokens or slots of a row were taken or accounted for.

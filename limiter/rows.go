@@ -18,15 +18,15 @@ type Request struct {
 // AllowAll decides 1 to 64 requests together: it takes the tokens from all funnels and quotas, or, if one of them
 // limits the call, from none. Each key must differ from the others.
 //
-// A single server decides all requests atomically, and so does a cluster if all keys have one hash tag. In a cluster,
-// keys may have several hash tags: AllowAll sends a command for each, all at once. If one node limits the call or
-// fails, AllowAll gives back the tokens that the other nodes took, by their receipts, before it returns. Other callers
-// may be limited in the moment between, and rarely a few tokens too many are allowed: docs/commands.md, "The bound with
-// refunds". If the answer of a node is lost, its tokens stay taken. If a key has just limited such a call, AllowAll
-// asks its node first, and only peeks at the other nodes if that node limits the call again. [OnFailure] decides for
-// each node.
+// A single server decides all requests atomically, and so does a cluster if all keys have one hash tag. In a cluster
+// or a ring, keys may have several hash tags: AllowAll sends a command for each, all at once. If one node limits the
+// call or fails, AllowAll gives back the tokens that the other nodes took, by their receipts, before it returns. Other
+// callers may be limited in the moment between, and rarely a few tokens too many are allowed: docs/commands.md, "The
+// bound with refunds". If the answer of a node is lost, its tokens stay taken. [OnFailure] decides for each node.
 //
-// A ring uses the first key's server and does not report that other keys belong elsewhere.
+// If one node limited the call although another allowed it, AllowAll asks once more, one node after the other. If the
+// call is limited even then, RetryAfter is at most a second: the tokens may have been held by another caller, for a
+// moment. A key that has just limited such a call is asked first, and its wait is told as it is.
 func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, error) {
 	q := newQuery(call.Reserve, len(requests))
 	for _, request := range requests {
@@ -37,18 +37,19 @@ func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, e
 		}
 		q.addTokens(l, request.Key, request.Limit, request.Quantity)
 	}
-	_, err := l.decideTogether(ctx, q)
+	_, err := l.decide(ctx, q)
 	return q.results, err
 }
 
-// A Row is one row of [Limiter.PeekAll]: a [Request] for tokens, or the slots of a key ([Slots.At]).
+// A Row is one row of a call of several rows, for [Limiter.TryAcquire], [Limiter.Acquire] and
+// [Limiter.PeekAll]: a [Request] for tokens, or the slots of a key ([Slots.At]).
 type Row interface {
-	addTo(q *query, l *Limiter)
+	addTo(q *query, l *Limiter, holder string)
 }
 
-func (r Request) addTo(q *query, l *Limiter) { q.addTokens(l, r.Key, r.Limit, r.Quantity) }
+func (r Request) addTo(q *query, l *Limiter, _ string) { q.addTokens(l, r.Key, r.Limit, r.Quantity) }
 
-// At returns the slots of a key as a row, for [Limiter.PeekAll].
+// At returns the slots of a key as a row.
 func (s Slots) At(key string) Row { return slotsRow{key, s} }
 
 type slotsRow struct {
@@ -56,7 +57,7 @@ type slotsRow struct {
 	slots Slots
 }
 
-func (r slotsRow) addTo(q *query, l *Limiter) { q.addSlots(l, r.key, r.slots, "peek") }
+func (r slotsRow) addTo(q *query, l *Limiter, holder string) { q.addSlots(l, r.key, r.slots, holder) }
 
 // PeekAll decides 1 to 64 rows as [Limiter.TryAcquire] would, and takes nothing. Each Result concerns its row alone and
 // tells the state as it is: how many tokens fit, or how many slots are free. Each key must differ from the others. In a
@@ -64,8 +65,8 @@ func (r slotsRow) addTo(q *query, l *Limiter) { q.addSlots(l, r.key, r.slots, "p
 func (l *Limiter) PeekAll(ctx context.Context, rows ...Row) (Results, error) {
 	q := newQuery(call.Peek, len(rows))
 	for _, row := range rows {
-		row.addTo(q, l)
+		row.addTo(q, l, "peek")
 	}
-	_, err := l.decideTogether(ctx, q)
+	_, err := l.decide(ctx, q)
 	return q.results, err
 }

@@ -33,12 +33,9 @@ func (l *Limiter) Settle(ctx context.Context, result *Result, used int) (Result,
 	case used == result.Allowed, used < result.Allowed && result.Receipt == 0:
 		return *result, nil
 	}
-	q, by := l.settlement(result, used), l.shared
-	if result.Source == FromLocal {
-		by = l.local
-	}
-	reply, err := l.decide(ctx, by, q)
-	if reply.Sent || reply.Source != "" {
+	q := l.settlement(result, used)
+	reply, err := l.decide(ctx, q)
+	if reply.Sent || reply.First.Source != "" {
 		result.Allowed, result.Receipt = used, 0
 	}
 	if reply.Refused { // the period is over
@@ -54,6 +51,8 @@ func (l *Limiter) settlement(result *Result, used int) *query {
 		operation, quantity = call.Charge, used-result.Allowed
 	}
 	q := l.queryFor(operation, result.Key, result.Limit, quantity)
+	q.Settles = true
+	q.Rows[0].IsLocal = result.Source == FromLocal
 	switch {
 	case result.Receipt == 0:
 	case result.Limit.isQuota():

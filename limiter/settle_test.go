@@ -144,17 +144,18 @@ func TestSettledWhenSent(t *testing.T) {
 		short, cancelShort := context.WithTimeout(ctx, time.Second)
 		defer cancelShort()
 		denied := servertest.ErrorReply("NOPERM User app has no permissions to access one of the keys")
-		failure := error(denied)
+		failure, hangs := error(denied), false
 		l := limiter.New(clientFunc(func(ctx context.Context, command redis.Cmder) error {
-			switch command, isReserve := command.(*redis.Cmd); {
+			reserve, isReserve := command.(*redis.Cmd)
+			switch {
 			case isReserve:
-				command.SetVal(allows)
+				reserve.SetVal(allows)
 				return nil
-			case ctx.Done() == nil:
-				return failure
+			case hangs:
+				<-ctx.Done()
+				return ctx.Err()
 			}
-			<-ctx.Done() // it hangs
-			return ctx.Err()
+			return failure
 		}))
 		settle := func(l *limiter.Limiter, last limiter.Result, ctx context.Context, want error, isSettled bool) {
 			result := last
@@ -165,7 +166,9 @@ func TestSettledWhenSent(t *testing.T) {
 		}
 		last := allow(t, l, "key", fifteenPerDay)
 		settle(l, last, canceled, reason, false)
+		hangs = true
 		settle(l, last, short, context.DeadlineExceeded, true)
+		hangs = false
 		settle(l, last, ctx, denied, true)
 		failure = syscall.ECONNREFUSED
 		for range 3 {

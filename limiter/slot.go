@@ -2,126 +2,274 @@ package limiter
 
 import (
 	"context"
-	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
 )
 
-// A Slot is held from [Limiter.TryAcquire] or [Limiter.Acquire] until it is released or lost. All methods may be called
-// from any number of goroutines.
+// Slots limit what is in flight instead of a rate: at most Max holders at once.
+type Slots struct {
+	Max int // at least 1
+
+	// TTL is how long a slot is held if it is neither renewed nor released, because its holder has
+	// crashed or has lost Redis: at least a millisecond. An [Acquisition] renews its slots.
+	TTL time.Duration
+}
+
+// An Acquisition is the decision on the rows of [Limiter.TryAcquire] or [Limiter.Acquire], and holds the
+// slots that the call took. All methods may be called from any number of goroutines. If the call was
+// limited, there is nothing to hold: the methods do nothing then, and nothing on a nil Acquisition, so
+// `defer got.Release(ctx)` is always right.
 //
-// Until then the Slot renews itself each third of its TTL, even if the context of that call is done. It is lost if
-// Redis says so, if Redis has answered no renewal within the TTL, or if the process stood still for longer than the
-// TTL.
-type Slot struct {
-	hold
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	ends   atomic.Int64 // the time from taken until the slot is lost, unless it is renewed
+// All slots are held until they are released or lost. An Acquisition renews them each third of the
+// shortest TTL, even if the context of the call is done. A slot is lost if Redis says so, if Redis has
+// answered no renewal within its TTL, or if the process stood still for longer. One lost slot ends the
+// Acquisition: the other slots are given back.
+type Acquisition struct {
+	// Results are the decisions on the rows, in the order of the call. For slots, Limit is zero, and
+	// Remaining is how many are free.
+	Results Results
 
-	asking  chan struct{}   // a lock that testing/synctest can wait for: full while a call on the slot is under way
-	backend backend.Backend // counts the slot; nil if nobody counts it, and once it is given back
-	timer   *time.Timer     // of the next renewal; nil once the slot is released
-	asked   bool            // an earlier Release has asked, and got no decision
+	limiter *Limiter
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	taken   time.Time    // the instant just before the call was sent
+	ends    atomic.Int64 // the time from taken until a slot is lost, unless all are renewed
+
+	asking  chan struct{} // a lock that testing/synctest can wait for: full while a call is under way
+	slots   []heldSlot    // that somebody counts
+	timer   *time.Timer   // of the next renewal; nil if nobody counts the slots
+	isGiven bool          // back: Release has been called, or a slot was lost
+	isLost  bool          // a slot was lost, and no Release has said so
 }
 
-// newSlot returns the slot that a source has given. Nobody counts a slot of FailOpen.
-func (h *hold) newSlot(ctx context.Context, source string) *Slot {
-	s := &Slot{hold: *h, asking: make(chan struct{}, 1)}
-	s.ctx, s.cancel = context.WithCancelCause(ctx)
-	s.ends.Store(math.MaxInt64)
-	switch source {
-	case backend.Open:
-	case backend.Local:
-		s.keep(h.limiter.local)
-	default:
-		s.keep(h.limiter.shared)
+// A heldSlot is one of the slots of an Acquisition.
+type heldSlot struct {
+	row  backend.Row   // of the call that took it
+	of   slotsRow      // as the caller named it
+	ends time.Duration // from taken
+}
+
+// newAcquisition returns what a call has taken.
+func (l *Limiter) newAcquisition(ctx context.Context, q *query, taken time.Time) *Acquisition {
+	a := &Acquisition{Results: q.results, limiter: l, taken: taken, asking: make(chan struct{}, 1)}
+	if a.Limited() {
+		return a
 	}
-	return s
+	a.ctx, a.cancel = context.WithCancelCause(ctx)
+	for i, result := range q.results {
+		if q.Rows[i].Kind == call.Slots && result.Source != FromOpen { // nobody counts a slot of FailOpen
+			row := q.Rows[i]
+			row.IsLocal = result.Source == FromLocal
+			a.slots = append(a.slots, heldSlot{row: row, of: slotsRow{result.Key, result.Slots}, ends: row.TTL})
+		}
+	}
+	a.ends.Store(int64(a.firstEnd()))
+	if len(a.slots) > 0 {
+		a.asking <- struct{}{} // the timer may be due at once
+		defer func() { <-a.asking }()
+		a.timer = time.AfterFunc(a.renewsAfter()-time.Since(taken), a.renew)
+	}
+	return a
 }
 
-// keep makes the slot renew itself by the backend that counts it.
-func (s *Slot) keep(by backend.Backend) {
-	s.backend = by
-	s.ends.Store(int64(s.slots.TTL))
-	s.asking <- struct{}{} // the timer may be due at once
-	defer func() { <-s.asking }()
-	s.timer = time.AfterFunc(s.slots.TTL/3-time.Since(s.taken), s.renew)
+// Limited reports whether nothing was taken.
+func (a *Acquisition) Limited() bool { return a == nil || a.Results.Limited() }
+
+// RetryAfter is how long a limited call should wait before it asks again: the longest wait of its rows,
+// and [NoRetry] if one of them can never allow it. It is 0 for a call that was allowed.
+//
+// A row of slots counts as a second. The time until the first slot ends is mostly far too long, because
+// slots are released earlier.
+func (a *Acquisition) RetryAfter() time.Duration {
+	if a == nil || !a.Limited() {
+		return 0
+	}
+	return waitsForSlots(a.Results).RetryAfter()
 }
 
-// Context returns a context that derives from the context of the call that took the slot. It is also done when the slot
-// is released or lost; the cause is [ErrSlotLost] if it was lost. Work that goes on after that is not counted.
+// slotWait is the wait that a caller is told who lacks only a slot. Work that needs a limit on what is in
+// flight takes about a second; whoever knows better, or uses Acquire, need not wait so long.
+const slotWait = time.Second
+
+// waitsForSlots returns the results with the wait for slots that a caller is told.
+func waitsForSlots(results Results) Results {
+	results = slices.Clone(results)
+	for i := range results {
+		r := &results[i]
+		if r.Slots.Max > 0 && r.RetryAfter != NoRetry {
+			r.RetryAfter = min(r.RetryAfter, slotWait)
+		}
+	}
+	return results
+}
+
+// noTime is the end of slots that nobody counts.
+const noTime time.Duration = 1<<63 - 1
+
+// firstEnd returns when the first slot ends, from taken.
+func (a *Acquisition) firstEnd() time.Duration {
+	first := noTime
+	for _, slot := range a.slots {
+		first = min(first, slot.ends)
+	}
+	return first
+}
+
+// shortest returns the shortest TTL of the slots.
+func (a *Acquisition) shortest() time.Duration {
+	shortest := noTime
+	for _, slot := range a.slots {
+		shortest = min(shortest, slot.row.TTL)
+	}
+	return shortest
+}
+
+// renewsAfter is the time between two renewals. At a third of the TTL, one renewal may fail and the next
+// one is still in time.
+func (a *Acquisition) renewsAfter() time.Duration { return a.shortest() / 3 }
+
+// Context returns a context that derives from the context of the call. It is also done when the slots
+// are released, and when a slot is lost: the cause is then [ErrSlotLost]. Work that goes on after that is
+// not counted. The context of a limited Acquisition is done.
 //
 // After a pause of the whole process, a context from an earlier call of Context may stay alive for some milliseconds:
 // call Context again before a step that cannot be undone.
-func (s *Slot) Context() context.Context {
-	s.cancelIfLost()
-	return s.ctx
+func (a *Acquisition) Context() context.Context {
+	if a.Limited() {
+		return endedContext
+	}
+	a.cancelIfLost()
+	return a.ctx
 }
 
-// cancelIfLost returns the time until the slot is lost. If that time is over, it ends the context.
-func (s *Slot) cancelIfLost() (left time.Duration) {
-	left = time.Duration(s.ends.Load()) - time.Since(s.taken)
+// endedContext is the context of an Acquisition that holds nothing.
+var endedContext = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// cancelIfLost returns the time until a slot is lost. If that time is over, it ends the context.
+func (a *Acquisition) cancelIfLost() (left time.Duration) {
+	left = time.Duration(a.ends.Load()) - time.Since(a.taken)
 	if left <= 0 {
-		s.cancel(ErrSlotLost)
+		a.cancel(ErrSlotLost)
 	}
 	return left
 }
 
-// renew renews the slot once. If Redis does not answer, the next renewal follows soon.
-func (s *Slot) renew() {
-	s.asking <- struct{}{}
-	defer func() { <-s.asking }()
-	sent, left, ttl := time.Since(s.taken), s.cancelIfLost(), s.slots.TTL
-	if s.timer == nil || left <= 0 {
+// renew renews the slots once. If Redis does not answer, the next renewal follows soon.
+func (a *Acquisition) renew() {
+	a.asking <- struct{}{}
+	defer func() { <-a.asking }()
+	if a.isGiven {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(s.ctx), left, ErrSlotLost)
+	left := a.cancelIfLost()
+	if left <= 0 {
+		a.giveUp()
+		return
+	}
+	sent, next := time.Since(a.taken), a.shortest()/10
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(a.ctx), left, ErrSlotLost)
 	defer cancel()
-	reply, err := s.limiter.decide(ctx, s.backend, s.renewal())
-	next := ttl / 10
-	switch {
-	case err != nil:
-	case reply.Limited || !reply.First.Held:
-		s.ends.Store(0)
-	default:
-		s.ends.Store(int64(sent + ttl))
-		next = sent + ttl/3 - time.Since(s.taken)
+	reply, err := a.limiter.decide(ctx, a.renewal())
+	if err == nil {
+		next = sent + a.renewsAfter() - time.Since(a.taken)
 	}
-	left = s.cancelIfLost()
-	if left > 0 {
-		s.timer.Reset(min(next, left))
+	for i := range a.slots {
+		slot := &a.slots[i]
+		isAnswered := i <= len(reply.Others) && reply.Row(i).Source != ""
+		if isAnswered {
+			slot.ends = sent + slot.row.TTL
+		}
+		if isAnswered && (reply.Row(i).Limited || !reply.Row(i).Held) {
+			slot.ends = 0
+		}
 	}
+	a.ends.Store(int64(a.firstEnd()))
+	left = a.cancelIfLost()
+	if left <= 0 {
+		a.giveUp()
+		return
+	}
+	a.timer.Reset(min(next, left))
 }
 
-// Release gives the slot back and ends its Context. It waits for a renewal that is under way, and then for the answer
-// of Redis, whether or not ctx is done: for each no longer than [WithTimeout] allows.
-//
-// [ErrSlotLost] means that the slot had been lost before, and that other holders may have worked at the same time. (It
-// may also mean that go-redis has repeated the call after a lost answer.) [ErrUnavailable] means that Redis has not
-// decided: call Release again, or the slot ends with its TTL. Once Redis has decided, Release does nothing.
-func (s *Slot) Release(ctx context.Context) error {
-	s.cancel(context.Canceled)
-	s.asking <- struct{}{}
-	defer func() { <-s.asking }()
-	if s.timer != nil {
-		s.timer.Stop()
-		s.timer = nil
+// renewal returns a call that renews the slots. Its limits are 0, so it takes no slot that is lost.
+func (a *Acquisition) renewal() *query {
+	q := newQuery(call.Reserve, len(a.slots))
+	q.Renews = true
+	for _, slot := range a.slots {
+		q.addSlots(a.limiter, slot.of.key, Slots{TTL: slot.row.TTL}, slot.row.Holder)
+		q.Rows[len(q.Rows)-1].IsLocal = slot.row.IsLocal
 	}
-	if s.backend == nil {
+	return q
+}
+
+// refund returns a call that ends the slots.
+func (a *Acquisition) refund() *backend.Call {
+	q := newQuery(call.Refund, len(a.slots))
+	for _, slot := range a.slots {
+		q.Rows = append(q.Rows, slot.row)
+	}
+	return &q.Call
+}
+
+// giveUp gives the slots back after one was lost.
+func (a *Acquisition) giveUp() {
+	a.isGiven, a.isLost = true, true
+	undo, refund := a.limiter.undo, a.refund()
+	undo.Go(a.ctx, func(ctx context.Context) { _, _ = undo.GiveBack(ctx, refund) })
+}
+
+// Release gives the slots back and ends their Context. It waits for a renewal that is under way, and then
+// for the answer of Redis, whether or not ctx is done: for each no longer than [WithTimeout] allows.
+//
+// [ErrSlotLost] means that a slot had been lost before, and that other holders may have worked at the
+// same time. (It may also mean that go-redis has repeated the call after a lost answer.) [ErrUnavailable]
+// means that Redis has not decided. Then the Limiter goes on in the background: it asks each tenth of the
+// TTL, until Redis decides or the TTL is over. Later calls of Release do nothing.
+func (a *Acquisition) Release(ctx context.Context) error {
+	if a.Limited() {
 		return nil
 	}
-	reply, err := s.limiter.decide(context.WithoutCancel(ctx), s.backend, s.refund())
-	if err != nil {
-		s.asked = true
-		return err
+	a.cancel(context.Canceled)
+	a.asking <- struct{}{}
+	defer func() { <-a.asking }()
+	if a.timer != nil {
+		a.timer.Stop()
 	}
-	s.backend = nil
-	s.wakeLine(reply)
-	if !reply.First.Held && !s.asked {
+	switch {
+	case a.isLost:
+		a.isLost = false
 		return ErrSlotLost
+	case a.isGiven || len(a.slots) == 0:
+		return nil
 	}
-	return nil
+	a.isGiven = true
+	reply, err := a.limiter.undo.GiveBack(ctx, a.refund())
+	held := time.Since(a.taken)
+	for i, slot := range a.slots {
+		isAnswered := i <= len(reply.Others) && reply.Row(i).Source != ""
+		if isAnswered && !reply.Row(i).Held && err == nil {
+			err = ErrSlotLost
+		}
+		if isAnswered && reply.Row(i).Held {
+			a.limiter.lines.held(slot.of.key, held/time.Duration(slot.of.slots.Max))
+		}
+	}
+	return err
+}
+
+// ReleaseSoon is Release that does not wait: it returns at once, and gives the slots back in the
+// background. [Limiter.Drain] waits until Redis has answered.
+func (a *Acquisition) ReleaseSoon(ctx context.Context) {
+	if !a.Limited() {
+		a.limiter.undo.Go(ctx, func(ctx context.Context) { _ = a.Release(ctx) })
+	}
 }

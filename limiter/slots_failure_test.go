@@ -28,11 +28,11 @@ func TestSlotOfALostAnswer(t *testing.T) {
 		got := tryAcquire(t, limiter.New(lossy(func(*redis.Options) {}), limiter.WithSource(source)), "slots", twoFor1h,
 			tokens)
 		require.EqualValues(t, 1, direct.ZCard(ctx, "slots").Val(), "one slot for two copies")
-		require.NotNil(t, got.Slot)
+		require.False(t, got.Limited())
 		require.Equal(t, limiter.Result{Key: "tokens", Limit: fifteenPerDay, Quantity: 10, OK: true, Allowed: 10,
 			Remaining:  5,
-			ResetAfter: got.Requests[0].ResetAfter, Source: source}, got.Requests[0], "the second copy was limited by its tokens")
-		require.NoError(t, got.Slot.Release(ctx))
+			ResetAfter: got.Results[1].ResetAfter, Source: source}, got.Results[1], "the second copy was limited by its tokens")
+		require.NoError(t, got.Release(ctx))
 		require.Zero(t, direct.Exists(ctx, "slots").Val())
 	})
 }
@@ -60,16 +60,16 @@ func TestSlotOfALostAnswerIsGivenBack(t *testing.T) {
 			tokens := limiter.Request{Key: policy.String(), Limit: fifteenPerDay, Quantity: 10}
 			l := limiter.New(lossy(withoutRetries), limiter.WithSource(source), limiter.OnFailure(policy),
 				limiter.WithHook(recorded.hook))
-			got, err := l.TryAcquire(ctx, "slots", twoFor1h, tokens)
-			require.Equal(t, policy == limiter.FailOpen, err == nil && got.Slot != nil, policy)
+			got, err := l.TryAcquire(ctx, twoFor1h.At("slots"), tokens)
+			require.Equal(t, policy == limiter.FailOpen, err == nil && !got.Limited(), policy)
 			require.EqualValues(t, 1, direct.Exists(ctx, tokens.Key).Val(), "%v: it was executed", policy)
 			isRefund := func(event limiter.Event) bool { return event.Command == "refund" } // maybe told before the others
 			servertest.Eventually(t, "the slot is given back", func() bool {
 				return slices.ContainsFunc(recorded.all(), isRefund)
 			})
 			require.Zero(t, direct.Exists(ctx, "slots").Val(), policy)
-			if got.Slot != nil {
-				require.NoError(t, got.Slot.Release(ctx))
+			if !got.Limited() {
+				require.NoError(t, got.Release(ctx))
 				require.Len(t, recorded.all(), 3, "nobody counts it")
 			}
 		}
@@ -89,23 +89,24 @@ func TestSlotsOfADeadServer(t *testing.T) {
 				limiter.OnFailure(policy), limiter.WithTimeout(servertest.Patience))
 			counted := requireSlot(t, l, "lost", limiter.Slots{Max: 1, TTL: 500 * time.Millisecond})
 			server.Kill()
-			slots := [3]*limiter.Slot{}
+			slots := [3]*limiter.Acquisition{}
 			for i := range slots {
 				got := tryAcquire(t, l, "key", twoFor3s)
-				require.Equal(t, want[i], got.Slot != nil, "attempt %d", i)
-				require.Equal(t, limiter.Source(policy.String()), got.Slots.Source, "attempt %d", i)
+				require.Equal(t, want[i], !got.Limited(), "attempt %d", i)
+				require.Equal(t, limiter.Source(policy.String()), got.Results[0].Source, "attempt %d", i)
 				if policy == limiter.FailClosed {
 					require.Equal(t, time.Second, got.RetryAfter(), "attempt %d", i)
 				}
-				slots[i] = got.Slot
+				slots[i] = got
 			}
 			<-counted.Context().Done()
 			require.Equal(t, limiter.ErrSlotLost, context.Cause(counted.Context()))
-			require.ErrorIs(t, counted.Release(ctx), limiter.ErrUnavailable)
+			require.ErrorIs(t, counted.Release(ctx), limiter.ErrSlotLost)
 			server.Restart(t)
-			require.NoError(t, counted.Release(ctx), "asks again, even while other calls do not")
+			_, err := l.Drain(ctx)
+			require.NoError(t, err, "the lost slot is given back, even while other calls do not ask")
 			for i, slot := range slots {
-				if slot != nil {
+				if !slot.Limited() {
 					require.NoError(t, slot.Context().Err(), "attempt %d", i)
 					require.NoError(t, slot.Release(ctx), "attempt %d", i)
 				}
@@ -138,8 +139,8 @@ func TestAStallStrandsNoSlots(t *testing.T) {
 				time.AfterFunc(stall, func() { _ = server.Signal(syscall.SIGCONT) })
 				for range callers {
 					group.Go(func() {
-						if got, err := l.TryAcquire(ctx, fmt.Sprint("key", round), slots); err == nil && got.Slot != nil {
-							_ = got.Slot.Release(ctx)
+						if got, err := l.TryAcquire(ctx, slots.At(fmt.Sprint("key", round))); err == nil && !got.Limited() {
+							_ = got.Release(ctx)
 						}
 					})
 				}

@@ -22,23 +22,31 @@ import (
 	inflight "funnel/slots"
 )
 
+// rowsFor returns the rows of a call for a slot and for tokens.
+func rowsFor(key string, slots limiter.Slots, requests ...limiter.Request) []limiter.Row {
+	rows := []limiter.Row{slots.At(key)}
+	for _, request := range requests {
+		rows = append(rows, request)
+	}
+	return rows
+}
+
 // tryAcquire takes a slot, and fails the test if there is no decision.
 func tryAcquire(t testing.TB, l *limiter.Limiter, key string, slots limiter.Slots,
-	requests ...limiter.Request) limiter.Acquisition {
+	requests ...limiter.Request) *limiter.Acquisition {
 	t.Helper()
-	got, err := l.TryAcquire(t.Context(), key, slots, requests...)
+	got, err := l.TryAcquire(t.Context(), rowsFor(key, slots, requests...)...)
 	require.NoError(t, err)
-	require.Equal(t, got.Slot == nil, got.Limited())
 	return got
 }
 
 // requireSlot takes a slot, which must be free.
 func requireSlot(t testing.TB, l *limiter.Limiter, key string, slots limiter.Slots,
-	requests ...limiter.Request) *limiter.Slot {
+	requests ...limiter.Request) *limiter.Acquisition {
 	t.Helper()
 	got := tryAcquire(t, l, key, slots, requests...)
-	require.NotNil(t, got.Slot, "a slot of %q should be free: %+v", key, got.Slots)
-	return got.Slot
+	require.False(t, got.Limited(), "a slot of %q should be free: %+v", key, got.Results[0])
+	return got
 }
 
 var (
@@ -49,7 +57,7 @@ var (
 // testSlots tests the limit, all or nothing, Results, hooks and Release, which are the same for every source.
 func testSlots(t *testing.T, l *limiter.Limiter, recorded *recorder, source limiter.Source) {
 	ctx := context.Background()
-	slots := map[string]*limiter.Slot{}
+	slots := map[string]*limiter.Acquisition{}
 	for _, step := range []struct {
 		name    string
 		release string // the slot that is given back first
@@ -73,23 +81,23 @@ func testSlots(t *testing.T, l *limiter.Limiter, recorded *recorder, source limi
 		got := tryAcquire(t, l, "{a}slots", twoFor3s, request)
 		require.Equal(t, step.limited, got.Limited(), step.name)
 		word, _, _ := strings.Cut(step.name, ",")
-		slots[word] = got.Slot
-		tokens := got.Requests[0]
-		require.Equal(t, step.want, fmt.Sprint(got.Slots.OK, got.Slots.Allowed, got.Slots.Remaining)+", "+
+		slots[word] = got
+		tokens := got.Results[1]
+		require.Equal(t, step.want, fmt.Sprint(got.Results[0].OK, got.Results[0].Allowed, got.Results[0].Remaining)+", "+
 			fmt.Sprint(tokens.OK, tokens.Allowed, tokens.Remaining), step.name)
 		require.InDelta(t, step.retry, got.RetryAfter(), float64(3*time.Second), step.name)
 		require.Equal(t, step.limited, got.RetryAfter() > 0, step.name)
 		require.Equal(t, tokens.Allowed > 0, tokens.Receipt > 0, "%s: a receipt", step.name)
 
-		require.InDelta(t, 3*time.Second, got.Slots.ResetAfter, float64(3*time.Second), step.name)
+		require.InDelta(t, 3*time.Second, got.Results[0].ResetAfter, float64(3*time.Second), step.name)
 		leaks := time.Duration(fifteenPerDay.Capacity-tokens.Remaining) * 96 * time.Minute
 		require.InDelta(t, leaks, tokens.ResetAfter, float64(3*time.Second), step.name)
-		asked := limiter.Result{Key: "{a}slots", Slots: twoFor3s, Quantity: 1, Source: source, OK: got.Slots.OK,
-			Allowed:   got.Slots.Allowed,
-			Remaining: got.Slots.Remaining, RetryAfter: got.Slots.RetryAfter, ResetAfter: got.Slots.ResetAfter}
-		require.Equal(t, asked, got.Slots, step.name)
+		asked := limiter.Result{Key: "{a}slots", Slots: twoFor3s, Quantity: 1, Source: source, OK: got.Results[0].OK,
+			Allowed:   got.Results[0].Allowed,
+			Remaining: got.Results[0].Remaining, RetryAfter: got.Results[0].RetryAfter, ResetAfter: got.Results[0].ResetAfter}
+		require.Equal(t, asked, got.Results[0], step.name)
 		events := recorded.all()
-		for i, result := range []limiter.Result{got.Slots, tokens} {
+		for i, result := range []limiter.Result{got.Results[0], tokens} {
 			event := events[len(events)-2+i]
 			require.Equal(t, []any{"reserve", "p:" + result.Key, result, step.limited, nil},
 				[]any{event.Command, event.Key, event.Result, event.Limited, event.Err}, "%s: the hook", step.name)
@@ -148,18 +156,18 @@ func TestSlotRenewsItself(t *testing.T) {
 		var recorded recorder
 		l := limiter.NewLocal(limiter.WithHook(recorded.hook))
 		type key struct{}
-		got, err := l.TryAcquire(context.WithValue(ctx, key{}, 1), "renewed", oneFor3s)
+		got, err := l.TryAcquire(context.WithValue(ctx, key{}, 1), oneFor3s.At("renewed"))
 		require.NoError(t, err)
 		time.Sleep(10*time.Second + 1)
 		require.Equal(t, 10, recorded.renewals(), "each third of the TTL")
-		require.NoError(t, got.Slot.Context().Err())
-		require.Equal(t, 1, got.Slot.Context().Value(key{}))
+		require.NoError(t, got.Context().Err())
+		require.Equal(t, 1, got.Context().Value(key{}))
 		require.True(t, tryAcquire(t, l, "renewed", oneFor3s).Limited(), "it is still held")
 		cancel()
-		require.ErrorIs(t, got.Slot.Context().Err(), context.Canceled)
+		require.ErrorIs(t, got.Context().Err(), context.Canceled)
 		time.Sleep(time.Second)
 		require.Equal(t, 11, recorded.renewals(), "until it is released")
-		require.NoError(t, got.Slot.Release(ctx), "the context does not matter")
+		require.NoError(t, got.Release(ctx), "the context does not matter")
 		time.Sleep(time.Minute)
 		require.Equal(t, 11, recorded.renewals(), "after the release")
 	})
@@ -253,12 +261,13 @@ func TestSlotEndsByWhenItWasAskedFor(t *testing.T) {
 			time.Sleep(time.Second)
 			command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{[]any{int64(0), int64(2), int64(1), "0", "3", held}}})
 			return nil
-		}))
+		}), limiter.WithTimeout(2*time.Second))
 		start := time.Now()
 		slot := requireSlot(t, l, "key", twoFor3s)
 		<-slot.Context().Done()
 		require.Equal(t, limiter.ErrSlotLost, context.Cause(slot.Context()))
 		require.Equal(t, 4*time.Second, time.Since(start), "3 seconds after the renewal was sent")
+		time.Sleep(time.Minute) // the slot is asked back for its TTL
 	})
 }
 
@@ -283,9 +292,9 @@ func TestWrongSlots(t *testing.T) {
 		`key "a": quantity -1 of a limit of 15 per day, capacity 15: quant`: {
 			second, request("a", -1), gcra.ErrQuantity},
 	} {
-		got, err := l.TryAcquire(t.Context(), "key", c.slots, c.requests...)
+		got, err := l.TryAcquire(t.Context(), rowsFor("key", c.slots, c.requests...)...)
 		require.True(t, got.Limited(), want)
-		require.Len(t, got.Requests, len(c.requests), want)
+		require.Len(t, got.Results[1:], len(c.requests), want)
 		require.ErrorIs(t, err, limiter.ErrInvalid, want)
 		require.ErrorContains(t, err, want)
 		require.True(t, c.is == nil || errors.Is(err, c.is), err)
@@ -308,11 +317,12 @@ func TestSlotsInRedis(t *testing.T) {
 		require.NoError(t, client.Del(t.Context(), "renewed").Err())
 		servertest.Eventually(t, "it is told", func() bool { return slot.Context().Err() != nil })
 		require.Equal(t, limiter.ErrSlotLost, context.Cause(slot.Context()))
-		require.True(t, recorded.last().Result.Limited(), "a renewal takes no slot")
+		last := recorded.lastOf("reserve")
+		require.True(t, last.Result.Limited(), "a renewal takes no slot")
 		require.ErrorIs(t, slot.Release(t.Context()), limiter.ErrSlotLost)
 
 		require.NoError(t, client.Set(t.Context(), "text", "1", 0).Err())
-		_, err := limiter.New(client, limiter.OnFailure(limiter.FailOpen)).TryAcquire(t.Context(), "text", short)
+		_, err := limiter.New(client, limiter.OnFailure(limiter.FailOpen)).TryAcquire(t.Context(), short.At("text"))
 		require.ErrorContains(t, err, "WRONGTYPE")
 		require.ErrorIs(t, err, limiter.ErrInvalid)
 	})

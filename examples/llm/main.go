@@ -85,25 +85,24 @@ type tenant struct {
 func (t tenant) request(ctx context.Context, number int) error {
 	// The hash tag keeps the keys on one server of a cluster, which decides on them together.
 	l, key := t.limiter, "{"+t.name+"}"
-	requests := []limiter.Request{
-		{Key: key + ":requests", Limit: requestsLimit, Quantity: 1},
-		{Key: key + ":tokens", Limit: tokensLimit, Quantity: t.prompt + longestAnswer},
-		{Key: key + ":month", Limit: monthLimit, Quantity: t.prompt},
-	}
 	began := time.Now()
-	got, err := l.Acquire(ctx, key+":slots", slots, requests...)
+	got, err := l.Acquire(ctx,
+		slots.At(key+":slots"),
+		limiter.Request{Key: key + ":requests", Limit: requestsLimit, Quantity: 1},
+		limiter.Request{Key: key + ":tokens", Limit: tokensLimit, Quantity: t.prompt + longestAnswer},
+		limiter.Request{Key: key + ":month", Limit: monthLimit, Quantity: t.prompt})
+	inFlight, requests, tokens, month := got.Results[0], got.Results[1], got.Results[2], got.Results[3]
 	switch {
-	case errors.Is(err, limiter.ErrWaitTooLong) && got.Requests[2].RetryAfter > 0:
-		return fmt.Errorf("%s has used its month: more in %v", t.name, got.Requests[2].RetryAfter)
+	case errors.Is(err, limiter.ErrWaitTooLong) && month.RetryAfter > 0:
+		return fmt.Errorf("%s has used its month: more in %v", t.name, month.RetryAfter)
 	case err != nil:
 		return fmt.Errorf("%s, request %d: %w", t.name, number, err)
 	}
-	defer got.Slot.Release(ctx) // if Redis does not answer, the slot ends with its TTL
+	defer got.Release(ctx)
 	fmt.Printf("%s, request %d: allowed after %.1f s; %d slots, %d requests, %d tokens remain\n", t.name, number,
-		time.Since(began).Seconds(), got.Slots.Remaining, got.Requests[0].Remaining, got.Requests[1].Remaining)
+		time.Since(began).Seconds(), inFlight.Remaining, requests.Remaining, tokens.Remaining)
 
-	month := got.Requests[2]
-	answer, failed := stream(got.Slot.Context(), t.perToken, func(tokens int) (err error) {
+	answer, failed := stream(got.Context(), t.perToken, func(tokens int) (err error) {
 		month, err = l.Charge(context.WithoutCancel(ctx), month.Key, month.Limit, tokens)
 		if month.RetryAfter > 0 { // more than the limit is used
 			err = errMonthUsed
@@ -112,7 +111,7 @@ func (t tenant) request(ctx context.Context, number int) error {
 	})
 	// This settles even if the model has failed or the program ends: otherwise the tokens that were not used would be
 	// missing.
-	settled, err := l.Settle(context.WithoutCancel(ctx), &got.Requests[1], t.prompt+answer)
+	settled, err := l.Settle(context.WithoutCancel(ctx), &tokens, t.prompt+answer)
 	if err == nil {
 		fmt.Printf("%s, request %d: %d tokens used, %d given back, %d remain, %d this month\n",
 			t.name, number, t.prompt+answer, longestAnswer-answer, settled.Remaining, month.Remaining)

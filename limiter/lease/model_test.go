@@ -195,13 +195,16 @@ var (
 	errConnection = errors.New("the connection ended")
 )
 
+// noTimeout lets a call take as long as its test wants.
+var noTimeout = limiter.WithTimeout(0)
+
 // test runs a test of Leases with that limit and d. Commands and replies are under way for a second each.
 func test(
 	t *testing.T, name string, limit limiter.Limit, d time.Duration, of func(f *fixture), options ...limiter.Option,
 ) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			f := &fixture{t, startProcess(newRedisModel(time.Second), 1, d, options...), limit, nil}
+			f := &fixture{t, startProcess(newRedisModel(time.Second), 1, d, append([]limiter.Option{noTimeout}, options...)...), limit, nil}
 			f.hook = func(_ context.Context, event limiter.Event) {
 				f.redis.locked(func() { f.events = append(f.events, event) })
 			}

@@ -55,13 +55,12 @@ func TestScriptPermissions(t *testing.T) {
 	expiry := map[bool]string{true: more[1], false: more[2]}[servertest.Since7(t)]
 	month := limiter.Request{Key: "user:month", Limit: limiter.Monthly(5, time.UTC), Quantity: 1}
 	l = as(rules + " " + expiry + " " + more[3])
-	var slot *limiter.Slot
+	var got *limiter.Acquisition
 	for range 2 { // the second call finds keys
-		got, err := l.TryAcquire(ctx, "user:slots", limiter.Slots{Max: 2, TTL: time.Hour}, month)
+		got, err = l.TryAcquire(ctx, limiter.Slots{Max: 2, TTL: time.Hour}.At("user:slots"), month)
 		require.NoError(t, err)
-		slot = got.Slot
 	}
-	require.NoError(t, slot.Release(ctx))
+	require.NoError(t, got.Release(ctx))
 
 	t.Run("redis-py", func(t *testing.T) { // loads the script, which needs a permission of its own
 		python := languageOf(t, "redis-py")

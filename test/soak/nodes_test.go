@@ -210,7 +210,7 @@ func (c *callers) refunded(_ context.Context, event limiter.Event) {
 
 // wait waits for a slot, works for up to 100 ms, and gives the slot back.
 func (c *callers) wait(l *limiter.Limiter) {
-	got, err := l.Acquire(context.Background(), "waiting", ten)
+	got, err := l.Acquire(context.Background(), ten.At("waiting"))
 	if err != nil {
 		time.Sleep(10 * time.Millisecond)
 		return
@@ -218,10 +218,10 @@ func (c *callers) wait(l *limiter.Limiter) {
 	held := time.Since(c.began)
 	select {
 	case <-time.After(rand.N(100 * time.Millisecond)):
-	case <-got.Slot.Context().Done():
+	case <-got.Context().Done():
 	}
 	c.add(4, use{held, time.Since(c.began), 1})
-	_ = got.Slot.Release(context.Background())
+	_ = got.Release(context.Background())
 }
 
 // lease takes up to three tokens.
@@ -251,9 +251,10 @@ func (c *callers) end() {
 
 // call takes a slot and tokens, works for up to 20 ms, and gives the slot back.
 func (c *callers) call(l *limiter.Limiter) {
-	ctx, requests := context.Background(), []limiter.Request{{Key: c.keys[0], Limit: rate, Quantity: rand.IntN(17)}}
+	ctx := context.Background()
+	rows := []limiter.Row{five.At(c.keys[2]), limiter.Request{Key: c.keys[0], Limit: rate, Quantity: rand.IntN(17)}}
 	if rand.IntN(2) == 0 {
-		requests = append(requests, limiter.Request{Key: c.keys[1], Limit: budget, Quantity: rand.IntN(3)})
+		rows = append(rows, limiter.Request{Key: c.keys[1], Limit: budget, Quantity: rand.IntN(3)})
 	}
 	if c.lossy.Load() && rand.IntN(20) == 0 {
 		within, cancel := context.WithTimeout(ctx, rand.N(5*time.Millisecond))
@@ -261,22 +262,18 @@ func (c *callers) call(l *limiter.Limiter) {
 		ctx = within
 	}
 	from := time.Since(c.began)
-	got, err := l.TryAcquire(ctx, c.keys[2], five, requests...)
+	got, err := l.TryAcquire(ctx, rows...)
 	if err != nil || got.Limited() {
 		time.Sleep(rand.N(10 * time.Millisecond))
 		return
 	}
 	held := time.Since(c.began)
-	for i, result := range got.Requests {
+	for i, result := range got.Results[1:] {
 		c.add(i, use{from, held, result.Allowed})
 	}
 	time.Sleep(rand.N(20 * time.Millisecond))
 	c.add(2, use{held, time.Since(c.began), 1})
-	for range 3 {
-		if got.Slot.Release(context.Background()) == nil {
-			return
-		}
-	}
+	_ = got.Release(context.Background()) // goes on in the background until Redis decides
 }
 
 // moveSlot moves a slot and its keys from a primary to another one.

@@ -10,14 +10,21 @@ import (
 
 // A Backend decides calls. All methods may be called from any number of goroutines.
 type Backend interface {
-	// Ask decides a call, which nobody may change meanwhile. An error is an [ErrInvalid], an [ErrUnavailable], or
-	// the cause of ctx.
+	// Ask decides a call, which nobody may change, not even after Ask has returned: the answer that
+	// comes later is undone. An error is an [ErrInvalid], an [ErrUnavailable], or the cause of ctx.
 	Ask(ctx context.Context, c *Call) (Reply, error)
+
+	// Reset deletes a key, whatever it holds. Its errors are as those of Ask.
+	Reset(ctx context.Context, key string) error
 }
 
 var (
 	// ErrInvalid is in the error of a call that is wrong: asking again is of no use.
 	ErrInvalid = errors.New("limiter: the call is not valid")
+
+	// ErrCrossSlot is in the error of a call whose keys are on several nodes of a cluster. It is an
+	// ErrInvalid, too.
+	ErrCrossSlot = errors.New("limiter: the keys are on several nodes")
 
 	// ErrUnavailable is in the error of a call that Redis has not decided.
 	ErrUnavailable = errors.New("limiter: Redis has not decided")

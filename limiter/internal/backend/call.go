@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -21,16 +20,21 @@ type Call struct {
 	MaxWait   time.Duration // at least 0; for Reserve of one funnel
 	Receipt   int64         // for Refund of one funnel; or gcra.NoReceipt
 
-	// IsPart says that the call is a part of a larger call, which other parts may limit: its tokens and its slot may
-	// have to be given back.
+	// IsPart says that the call is a part of a larger call, which other parts may limit: its tokens
+	// and its slots may have to be given back.
 	IsPart bool
 
-	// Renews says that the call renews a slot: its holder cannot wait until a Redis that failed is asked again.
+	// Renews says that the call renews slots: their holder cannot wait until a Redis that failed is
+	// asked again.
 	Renews bool
 
-	// Lost, if not nil, is called in a goroutine of its own if the call may have been executed and its answer is
-	// lost, as soon as this process sends no more copies of the call. The context of Lost is never done.
-	Lost func(context.Context)
+	// Settles says that the call charges what an earlier call used beyond its estimate. No policy
+	// decides such a call if Redis fails.
+	Settles bool
+
+	// Failure, if not nil, is why Redis does not decide the call, as an earlier call found out: the
+	// policy decides, and Redis is not asked.
+	Failure error
 }
 
 // A Row asks for tokens of a funnel or a quota, or for a slot.
@@ -43,9 +47,14 @@ type Row struct {
 	Tokens   gcra.Request // the checked quantity; for a funnel
 
 	Slot   slots.Request // checked; for slots
+	TTL    time.Duration // of the slot
 	Holder string        // for slots
 
 	Quota Quota // checked; for a quota
+
+	// IsLocal says that this process, not Redis, granted what the call renews, corrects or gives
+	// back: so this process decides the row.
+	IsLocal bool
 }
 
 // A Quota allows Limit tokens in each period of a calendar.
@@ -82,6 +91,10 @@ type Words struct {
 	Limit, Count, Period any
 	Tolerance, Interval  any       // in nanoseconds; for a funnel
 	Rate                 gcra.Rate // for a funnel
+
+	// Of is the limit or the slots that the words stand for, as the caller of the Limiter wrote them.
+	// Hooks show it if a call gives back what its caller never got.
+	Of any
 }
 
 // Accounts reports whether the call accounts for tokens: it charges tokens, or gives tokens back.
@@ -95,8 +108,20 @@ func (c *Call) IsRepeatable() bool {
 	return !changes || !slices.ContainsFunc(c.Rows, func(row Row) bool { return row.Kind != call.Slots })
 }
 
-// EndsSlot reports whether the call gives a slot back. Such a call may be sent any number of times.
+// EndsSlot reports whether the call gives slots back. Such a call may be sent any number of times.
 func (c *Call) EndsSlot() bool { return c.Operation == call.Refund && c.Rows[0].Kind == call.Slots }
+
+// HasPolicy reports whether a policy decides the call if Redis fails. None decides a call that
+// renews, corrects or gives back what an earlier call took: only what counted it can do that.
+func (c *Call) HasPolicy() bool { return c.Operation != call.Refund && !c.Renews && !c.Settles }
+
+// MayBeUndone reports whether the call takes something that is given back if its caller has not
+// waited for the answer. Tokens that are charged have been used. A reservation for later is kept,
+// because a refund moves nobody forward who has reserved behind it.
+func (c *Call) MayBeUndone() bool {
+	takes := c.Operation == call.Reserve || c.Operation == call.Take
+	return takes && c.MaxWait == 0 && !c.Renews
+}
 
 // Undecided returns the rows for package call to decide at the instant now, without their state. Ahead is the time by
 // which the wall clock is ahead of now: the wall clock tells when a period ends.

@@ -19,11 +19,9 @@ const (
 
 // A Reply is the decision on a call. The zero Reply decides nothing.
 type Reply struct {
-	Source  string // Module, Script, Local, Open or Closed; empty if nothing was decided
-	Limited bool   // at least one row limits the call
-	Refused bool   // nothing was taken or charged, whatever the operation
-	Sent    bool   // the call may have been executed, even if there is an error
-	Cause   error  // the error of Redis, if another backend has decided instead
+	Limited bool // at least one row limits the call
+	Refused bool // nothing was taken or charged, whatever the operation
+	Sent    bool // the call may have been executed, even if there is an error
 
 	// The decisions on the rows. Most calls have one row, for which nothing is allocated.
 	First  RowReply
@@ -32,8 +30,10 @@ type Reply struct {
 
 // A RowReply is the decision on one row.
 type RowReply struct {
-	Limited    bool // by this row alone
-	Held       bool // the holder had a slot before the call
+	Source     string // Module, Script, Local, Open or Closed; empty if nothing was decided
+	Cause      error  // why Redis has not decided the row, even if a policy has decided instead
+	Limited    bool   // by this row alone
+	Held       bool   // the holder had a slot before the call
 	Remaining  int64
 	Wait       time.Duration // or gcra.Never
 	ResetAfter time.Duration
@@ -49,15 +49,44 @@ func (r *Reply) Row(index int) *RowReply {
 	return &r.Others[index-1]
 }
 
+// Grow makes room for the decisions on that many rows.
+func (r *Reply) Grow(rows int) {
+	if rows > 1 && r.Others == nil {
+		r.Others = make([]RowReply, rows-1)
+	}
+}
+
+// Clone returns a copy that shares nothing with the reply.
+func (r *Reply) Clone() Reply {
+	clone := *r
+	clone.Others = slices.Clone(r.Others)
+	return clone
+}
+
+// Void removes all decisions, but not why Redis has not decided.
+func (r *Reply) Void() {
+	r.Limited, r.Refused = false, false
+	for i := range 1 + len(r.Others) {
+		*r.Row(i) = RowReply{Cause: r.Row(i).Cause}
+	}
+}
+
+// Blame notes on all rows why Redis has not decided them.
+func (r *Reply) Blame(rows int, cause error) {
+	r.Grow(rows)
+	for i := range rows {
+		r.Row(i).Cause = cause
+	}
+}
+
 // NewReply returns a reply, without receipts, from rows that package call has decided.
 func NewReply(source string, rows []call.Row) Reply {
-	reply := Reply{Source: source, Limited: call.Summarize(rows).Limited}
-	if len(rows) > 1 {
-		reply.Others = make([]RowReply, len(rows)-1)
-	}
+	reply := Reply{Limited: call.Summarize(rows).Limited}
+	reply.Grow(len(rows))
 	for i := range rows {
 		decision := &rows[i].Decision
 		*reply.Row(i) = RowReply{
+			Source:     source,
 			Limited:    decision.Limited,
 			Held:       rows[i].Slots.Decision.Held > 0,
 			Remaining:  decision.Remaining,

@@ -1,14 +1,20 @@
 package guard
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 const (
-	failuresToOpen = 3           // calls in a row without an answer
-	openFor        = time.Second // until one call tries again
+	// failuresToOpen is how many calls in a row have no answer before the breaker opens. One or two may
+	// be the end of a connection, or a failover that is over by the next call.
+	failuresToOpen = 3
+
+	// openFor is the time until one call tries again. One call a second is no load for a server that
+	// recovers, and nobody is decided without Redis for longer than a second after it has.
+	openFor = time.Second
 )
 
 // A breaker keeps calls away from a Redis that does not answer, because each of them would wait for its whole time-out.
@@ -20,31 +26,37 @@ type breaker struct {
 
 	mutex     sync.Mutex
 	lastError error
+	since     time.Duration // when the first of the failures was recorded
 	until     time.Duration // while the breaker is open, no probe asks before this instant
 }
 
 // isOpen reports whether only a probe may ask.
 func (b *breaker) isOpen() bool { return b.failures.Load() >= failuresToOpen }
 
-// admit makes a call the probe, or returns the error of the last call if it is too early for a probe. The breaker is
-// open.
+// admit makes a call the probe, or returns why the call is not sent if it is too early for a probe.
+// The breaker is open.
 func (b *breaker) admit(now time.Duration) error {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	if now < b.until {
-		return b.lastError
+		return fmt.Errorf("limiter: Redis is not asked, because it has not answered for %v: %w",
+			(now - b.since).Round(time.Millisecond), b.lastError)
 	}
 	b.until = now + openFor
 	return nil
 }
 
-// failed records a call without an answer. A call that was under way when the breaker opened does not put off the
-// probe.
+// failed records a call without an answer. Calls that were already under way when the breaker opened may
+// fail later; they do not postpone the probe.
 func (b *breaker) failed(now time.Duration, err error) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	b.lastError = err
-	if b.failures.Add(1) <= failuresToOpen {
+	failures := b.failures.Add(1)
+	if failures == 1 {
+		b.since = now
+	}
+	if failures <= failuresToOpen {
 		b.until = now + openFor
 	}
 }
@@ -54,11 +66,4 @@ func (b *breaker) answered() {
 	if b.failures.Load() > 0 {
 		b.failures.Store(0)
 	}
-}
-
-// leaveProbe records that the caller of the probe gave up before an answer came: the next call is the probe.
-func (b *breaker) leaveProbe() {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	b.until = 0
 }

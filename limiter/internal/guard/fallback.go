@@ -11,37 +11,63 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// A Fallback asks Redis, and asks another backend if Redis does not decide. Make one with [NewFallback].
+// A Fallback is what a Limiter does if Redis fails. It asks Redis, and another backend if Redis does
+// not decide. What this process has granted instead of Redis is renewed, settled and given back here.
+// Make one with [NewFallback].
 type Fallback struct {
-	redis   backend.Backend // in a Limiter, its [Nodes]
-	instead backend.Backend
+	redis   backend.Backend // in a Limiter, its [PerNode]
+	local   backend.Backend // has granted the rows that are local
+	instead Decider         // nil if the caller gets the error
 	now     func() time.Duration
 	outage  outage
 }
 
-// NewFallback returns a Fallback that asks instead if redis does not decide. The policy's name is for the log. Now is a
-// monotonic clock.
-func NewFallback(policy string, redis, instead backend.Backend, log *slog.Logger, now func() time.Duration) *Fallback {
-	return &Fallback{redis: redis, instead: instead, now: now, outage: outage{logger: log, policy: policy}}
+// A Decider decides calls instead of Redis.
+type Decider interface {
+	Ask(ctx context.Context, c *backend.Call) (backend.Reply, error)
 }
 
-// Ask asks Redis to decide a call. If Redis does not decide, Ask asks the other backend, and Reply.Cause is the
-// error of Redis. It does not ask the other backend about a call that is wrong, or whose caller has given up.
+// NewFallback returns a Fallback that asks instead if redis does not decide, or returns the error if
+// instead is nil. The policy's name is for the log. Now is a monotonic clock.
+func NewFallback(redis, local backend.Backend, instead Decider, policy string, log *slog.Logger,
+	now func() time.Duration) *Fallback {
+	return &Fallback{redis: redis, local: local, instead: instead, now: now, outage: outage{logger: log, policy: policy}}
+}
+
+// Ask asks Redis to decide a call. If Redis does not decide, Ask asks the other backend, and each row
+// of the reply has the error of Redis as its cause. It does not ask the other backend about a call that
+// is wrong, that carries no policy, or whose caller has given up.
 func (f *Fallback) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
-	reply, cause := f.redis.Ask(ctx, c)
+	if c.Rows[0].IsLocal {
+		return f.local.Ask(ctx, c)
+	}
+	reply, cause := backend.Reply{}, c.Failure
+	if cause == nil {
+		reply, cause = f.redis.Ask(ctx, c)
+	}
 	if cause == nil {
 		if f.outage.begun.Load() {
 			f.outage.decided(ctx, f.now())
 		}
 		return reply, nil
 	}
-	if ctx.Err() != nil || !errors.Is(cause, backend.ErrUnavailable) {
+	if f.instead == nil || !c.HasPolicy() || ctx.Err() != nil || !errors.Is(cause, backend.ErrUnavailable) {
+		reply.Blame(len(c.Rows), cause)
 		return reply, cause
 	}
 	f.outage.failed(ctx, f.now(), cause)
 	reply, err := f.instead.Ask(ctx, c)
-	reply.Cause = cause
+	reply.Blame(len(c.Rows), cause)
 	return reply, err
+}
+
+// Reset deletes a key, in this process and in Redis.
+func (f *Fallback) Reset(ctx context.Context, key string) error {
+	err := f.local.Reset(ctx, key)
+	if err != nil {
+		return err
+	}
+	return f.redis.Reset(ctx, key)
 }
 
 // Open decides as if all funnels were empty, all slots free and no quota used, and accounts for nothing.

@@ -1,85 +1,249 @@
+// A caller that gives up leaves nothing behind, and tells nothing about Redis.
+
 package guard
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
+	"funnel/limiter/internal/undo"
 )
 
-// A fakeRedis answers calls by a function.
-type fakeRedis func(ctx context.Context, c *backend.Call) (backend.Reply, error)
+// A fakeRedis answers calls by a function. It keeps deadlines if it is prompt.
+type fakeRedis struct {
+	answer   func(ctx context.Context, c *backend.Call) (backend.Reply, error)
+	isPrompt bool
+}
 
 func (r fakeRedis) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
-	reply, err := r(ctx, c)
+	reply, err := r.answer(ctx, c)
 	reply.Sent = true
 	return reply, err
 }
 
 func (fakeRedis) Reset(context.Context, string) error { return nil }
 func (fakeRedis) Node(key string) string              { return key }
+func (r fakeRedis) KeepsDeadlines() bool              { return r.isPrompt }
 
-// newGuard returns a guard with a time-out of a second, by the clock of a bubble.
-func newGuard(redis fakeRedis) *Guard {
-	began := time.Now()
-	return New(redis, time.Second, func() time.Duration { return time.Since(began) })
+// A guarded Redis is a guard with a time-out of a second, by the clock of a bubble, and the refunds that
+// the guard has asked for.
+type guarded struct {
+	*Guard
+	undo    *undo.Undo
+	refunds atomic.Int64
 }
 
-// The cause may be the error of another call, as in an errgroup. Redis may have executed the call.
+func newGuarded(redis fakeRedis) *guarded {
+	g, began := &guarded{}, time.Now()
+	g.undo = undo.New(func(context.Context, *backend.Call) (backend.Reply, error) {
+		g.refunds.Add(1)
+		return backend.Reply{First: backend.RowReply{Source: backend.Module, Held: true}}, nil
+	}, redis.Node, slog.Default())
+	g.Guard = New(redis, g.undo, time.Second, func() time.Duration { return time.Since(began) })
+	return g
+}
+
+// slotCall returns a call for a slot.
+func slotCall() *backend.Call {
+	return &backend.Call{Operation: call.Reserve,
+		Rows: []backend.Row{{Key: "key", Kind: call.Slots, TTL: time.Minute, Holder: "holder"}}}
+}
+
+// allowed is the reply to slotCall that gives a slot.
+var allowed = backend.Reply{First: backend.RowReply{Source: backend.Module}}
+
+// A caller that waits in its own goroutine gets a decision that arrives, even if it has given up. It waits
+// so if nothing but the time-out can end the call.
+func TestWhoWaitsInItsOwnGoroutine(t *testing.T) {
+	for name, c := range map[string]struct {
+		isPrompt bool
+		deadline time.Duration // of the caller; 0 for none
+		inline   bool
+	}{
+		"no deadline":             {true, 0, true},
+		"a later deadline":        {true, 2 * time.Second, true},
+		"the deadline is as late": {true, time.Second, true},
+		"an earlier deadline":     {true, time.Second - 1, false},
+		"a client that waits on":  {false, 0, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if c.deadline > 0 {
+				ctx, cancel = context.WithTimeout(ctx, c.deadline)
+				defer cancel()
+			}
+			g := newGuarded(fakeRedis{func(within context.Context, _ *backend.Call) (backend.Reply, error) {
+				cancel()
+				time.Sleep(time.Millisecond)
+				require.NoError(t, within.Err(), "%s: the command belongs to the guard", name)
+				return allowed, nil
+			}, c.isPrompt})
+			_, err := g.Ask(ctx, slotCall())
+			if c.inline {
+				require.NoError(t, err, "%s: a decision that arrives counts", name)
+			} else {
+				require.Equal(t, context.Canceled, err, "%s: the caller leaves at once", name)
+			}
+			synctest.Wait()
+			left, err := g.undo.Drain(t.Context())
+			require.NoError(t, err, name)
+			require.Zero(t, left, name)
+			require.Equal(t, c.inline, g.refunds.Load() == 0, "%s: a slot that nobody has got is given back", name)
+		})
+	}
+}
+
+// The cause may be the error of another call, as in an errgroup.
 func TestCallersWhoGiveUpGetTheirCause(t *testing.T) {
 	for _, reason := range []error{errors.New("x"), backend.Invalid(errors.New("x")), backend.Unavailable(errors.New("x"))} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(time.Millisecond, func() { cancel(reason) })
-			lost := false
-			_, err := newGuard(func(ctx context.Context, _ *backend.Call) (backend.Reply, error) {
-				<-ctx.Done()
-				return backend.Reply{}, ctx.Err()
-			}).Ask(ctx, &backend.Call{Lost: func(context.Context) { lost = true }})
+			g := newGuarded(fakeRedis{func(ctx context.Context, _ *backend.Call) (backend.Reply, error) {
+				time.Sleep(time.Second / 2)
+				return allowed, nil
+			}, false})
+			_, err := g.Ask(ctx, slotCall())
 			require.Equal(t, reason, err, "no failure of Redis")
-			synctest.Wait()
-			require.True(t, lost, reason)
+			require.False(t, g.breaker.isOpen())
+			time.Sleep(time.Second)
+			require.EqualValues(t, 1, g.refunds.Load(), "%v: the slot is given back", reason)
 		})
 	}
 }
 
-// If nobody gets the answer to a call, the call is lost once it is no longer under way. But a late answer that limits
-// the call has taken nothing.
-func TestLostCalls(t *testing.T) {
+// Nobody gets a late answer, so what the call took is given back. A call that took nothing is left alone.
+func TestLateAnswers(t *testing.T) {
 	oom := backend.Unavailable(errors.New("OOM"))
 	for name, c := range map[string]struct {
-		took  time.Duration
-		reply backend.Reply
-		err   error
-		lost  bool
+		reply   backend.Reply
+		err     error
+		change  func(*backend.Call)
+		refunds bool
 	}{
-		"allowed late":     {time.Minute, backend.Reply{Source: backend.Module}, nil, true},
-		"limited late":     {time.Minute, backend.Reply{Source: backend.Module, Limited: true}, nil, false},
-		"wrong, told late": {time.Minute, backend.Reply{}, backend.Invalid(errors.New("x")), false},
-		"failed late":      {time.Minute, backend.Reply{}, errors.New("EOF"), true},
-		"a copy refused":   {0, backend.Reply{}, oom, true},
-		"refused late":     {time.Minute, backend.Reply{}, oom, true},
+		"allowed":           {allowed, nil, nil, true},
+		"limited":           {backend.Reply{Limited: true, First: backend.RowReply{Source: backend.Module, Limited: true}}, nil, nil, false},
+		"wrong":             {backend.Reply{}, backend.Invalid(errors.New("x")), nil, false},
+		"no answer":         {backend.Reply{}, errors.New("EOF"), nil, true},
+		"refused by Redis":  {backend.Reply{}, oom, nil, true},
+		"by FailOpen":       {backend.Reply{First: backend.RowReply{Source: backend.Open}}, nil, nil, false},
+		"a charge":          {allowed, nil, func(c *backend.Call) { c.Operation = call.Charge }, false},
+		"a renewal":         {allowed, nil, func(c *backend.Call) { c.Renews = true }, false},
+		"a reservation":     {allowed, nil, func(c *backend.Call) { c.MaxWait = 1 }, false},
+		"a look":            {allowed, nil, func(c *backend.Call) { c.Operation = call.Peek }, false},
+		"a refund":          {allowed, nil, func(c *backend.Call) { c.Operation = call.Refund }, false},
+		"no answer, a look": {backend.Reply{}, errors.New("EOF"), func(c *backend.Call) { c.Operation = call.Peek }, false},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			g := newGuard(func(context.Context, *backend.Call) (backend.Reply, error) {
-				time.Sleep(c.took)
-				return c.reply, c.err
+		for _, by := range []string{"the time-out", "the caller"} {
+			synctest.Test(t, func(t *testing.T) {
+				const took = time.Minute
+				g := newGuarded(fakeRedis{func(context.Context, *backend.Call) (backend.Reply, error) {
+					time.Sleep(took)
+					return c.reply, c.err
+				}, false})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if by == "the caller" {
+					time.AfterFunc(time.Millisecond, cancel)
+				}
+				asked := slotCall()
+				if c.change != nil {
+					c.change(asked)
+				}
+				_, err := g.Ask(ctx, asked)
+				require.Error(t, err, name)
+				require.Equal(t, by == "the time-out", errors.Is(err, backend.ErrUnavailable), name)
+				time.Sleep(took - 2*time.Second)
+				require.Zero(t, g.refunds.Load(), "%s, by %s: the call is under way", name, by)
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				require.Equal(t, c.refunds, g.refunds.Load() > 0, "%s, by %s: refunds", name, by)
+				require.Zero(t, g.left.Load(), name)
 			})
-			lost, began := false, time.Now()
-			_, err := g.Ask(t.Context(), &backend.Call{Lost: func(ctx context.Context) {
-				lost = true
-				require.NoError(t, ctx.Err(), name)
-				require.Equal(t, c.took, time.Since(began), "%s: a copy is under way", name)
-			}})
-			require.ErrorIs(t, err, backend.ErrUnavailable, name)
-			time.Sleep(2 * time.Minute)
-			synctest.Wait()
-			require.Equal(t, c.lost, lost, name)
-		})
+		}
+	}
+}
+
+// While a server hangs, no more than maxLeft calls are under way without a caller. What is not sent is no
+// failure of Redis.
+func TestCallsWithoutACallerAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var underWay atomic.Int64
+		answers := make(chan struct{})
+		g := newGuarded(fakeRedis{func(context.Context, *backend.Call) (backend.Reply, error) {
+			underWay.Add(1)
+			defer underWay.Add(-1)
+			<-answers
+			return allowed, nil
+		}, true})
+		ask := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			_, err := g.Ask(ctx, slotCall())
+			return err
+		}
+		for i := range maxLeft {
+			require.Equal(t, context.DeadlineExceeded, ask(), "call %d", i)
+		}
+		for range 10 {
+			err := ask()
+			require.ErrorIs(t, err, backend.ErrUnavailable)
+			require.ErrorContains(t, err, "1000 calls are under way whose callers have given up")
+		}
+		require.EqualValues(t, maxLeft, underWay.Load())
+		require.False(t, g.breaker.isOpen(), "a failure of this process")
+		close(answers)
+		synctest.Wait()
+		require.EqualValues(t, maxLeft, g.refunds.Load(), "all slots are given back")
+		_, err := g.Ask(t.Context(), slotCall())
+		require.NoError(t, err)
+	})
+}
+
+// A breaker is a state machine: calls, and what it says after each.
+func TestBreaker(t *testing.T) {
+	down := errors.New("EOF")
+	var b breaker
+	for _, step := range []struct {
+		name   string
+		at     time.Duration
+		do     func(now time.Duration)
+		isOpen bool
+		admits bool // a call at that instant
+	}{
+		{"two failures", 0, func(now time.Duration) { b.failed(now, down); b.failed(now, down) }, false, true},
+		{"an answer", 0, func(time.Duration) { b.answered() }, false, true},
+		{"two failures more", time.Second, func(now time.Duration) { b.failed(now, down); b.failed(now, down) }, false, true},
+		{"a third in a row", 2 * time.Second, func(now time.Duration) { b.failed(now, down) }, true, false},
+		{"a nanosecond too early", 3*time.Second - 1, func(time.Duration) {}, true, false},
+		{"the probe", 3 * time.Second, func(time.Duration) {}, true, true},
+		{"after the probe", 3 * time.Second, func(time.Duration) {}, true, false},
+		{"the probe fails; the next is a second after it was sent", 3500 * time.Millisecond,
+			func(now time.Duration) { b.failed(now, down) }, true, false},
+		{"the second probe", 4 * time.Second, func(time.Duration) {}, true, true},
+		{"an answer ends it", 4 * time.Second, func(time.Duration) { b.answered() }, false, true},
+	} {
+		step.do(step.at)
+		require.Equal(t, step.isOpen, b.isOpen(), "%s, at %v", step.name, step.at)
+		if step.isOpen {
+			err := b.admit(step.at)
+			require.Equal(t, step.admits, err == nil, "%s, at %v: %v", step.name, step.at, err)
+			if err != nil {
+				since := step.at - time.Second
+				require.EqualError(t, err, fmt.Sprintf("limiter: Redis is not asked, because it has not answered for %v: EOF",
+					since.Round(time.Millisecond)), step.name)
+			}
+		}
 	}
 }

@@ -52,15 +52,24 @@ func (l *Lines[Key]) Join(key Key, maxWaiting int, wants any) *Place {
 	return p
 }
 
-// Released makes the first caller in a line ask at once, because something has come back. Apart is an estimate of the
-// time between two such events.
-func (l *Lines[Key]) Released(key Key, apart time.Duration) {
+// Woken makes the first caller in a line ask at once, because something has come back.
+func (l *Lines[Key]) Woken(key Key) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if at := l.lines.Get(key); at != nil {
-		learn(&at.held, apart)
+	at := l.lines.Get(key)
+	if at != nil {
 		at.next, at.woken = 0, true
 		at.advance(nil)
+	}
+}
+
+// Held tells a line how far apart two things come back, on average.
+func (l *Lines[Key]) Held(key Key, apart time.Duration) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	at := l.lines.Get(key)
+	if at != nil {
+		learn(&at.held, apart)
 	}
 }
 

@@ -46,7 +46,8 @@ func TestPauses(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded, "the second does not ask, even if the first does not")
 		for range 100 { // until the means are known
 			p.turn(t)
-			l.Released("key", c.apart)
+			l.Held("key", c.apart)
+			l.Woken("key")
 			p.Limited(c.age)
 		}
 		require.Zero(t, p.turn(t), "something has come back during the turn")
@@ -54,7 +55,10 @@ func TestPauses(t *testing.T) {
 		waited := p.turn(t)
 		require.True(t, waited >= c.least*99/100 && waited <= c.least*3/2, waited)
 		p.Limited(c.age)
-		time.AfterFunc(time.Millisecond, func() { l.Released("key", c.apart) })
+		time.AfterFunc(time.Millisecond, func() {
+			l.Held("key", c.apart)
+			l.Woken("key")
+		})
 		require.Equal(t, time.Millisecond, p.turn(t))
 	})
 }
@@ -70,7 +74,7 @@ func TestShares(t *testing.T) {
 			if c.moreWait {
 				more = l.Join("key", 2, nil)
 			}
-			l.Released("key", 0)
+			l.Woken("key")
 			require.Equal(t, c.yields && i > 0 && i%4 == 0, p.turn(t) > 0, "turn %d", i+1)
 			p.Served(c.full, c.shared)
 			p.Leave()

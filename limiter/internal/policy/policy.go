@@ -4,9 +4,7 @@ package policy
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -88,9 +86,9 @@ func withSlots(key string) (funnel, slots string) { return "{" + key + "}", "{" 
 // A Decision is the decision on a call: on its tokens, and on its slot if the policy has slots.
 type Decision struct {
 	Tokens limiter.Result
-	Also   limiter.Results // on the tokens of the further limits
-	Slots  limiter.Result  // zero without slots
-	slot   *limiter.Slot   // nil without slots, and if limited
+	Also   limiter.Results      // on the tokens of the further limits
+	Slots  limiter.Result       // zero without slots
+	held   *limiter.Acquisition // nil without slots
 }
 
 // Limiting returns the Result that limits the call, and whether there is one. It is the Result on tokens with the
@@ -111,12 +109,10 @@ func (d *Decision) Limiting() (result limiter.Result, also int, limited bool) {
 // Begin returns the context for the handler of an allowed call, and a function to call when the handler has returned.
 // It gives the slot back in the background: the answer does not wait for Redis.
 func (d *Decision) Begin(ctx context.Context) (handler context.Context, end func()) {
-	if d.slot == nil {
+	if d.held == nil {
 		return d.into(ctx), func() {}
 	}
-	return d.into(d.slot.Context()), func() {
-		go release(context.WithoutCancel(ctx), d.slot, &d.Slots)
-	}
+	return d.into(d.held.Context()), func() { d.held.ReleaseSoon(ctx) }
 }
 
 // into puts the Results on the tokens into a context.
@@ -127,25 +123,43 @@ func (d *Decision) into(ctx context.Context) context.Context {
 	return context.WithValue(ctx, resultKey{}, append(limiter.Results{d.Tokens}, d.Also...))
 }
 
-// release gives a slot back. It asks again each tenth of the TTL, until Redis decides or the TTL is over.
-func release(ctx context.Context, slot *limiter.Slot, of *limiter.Result) {
-	began, ttl := time.Now(), of.Slots.TTL
-	for {
-		err := slot.Release(ctx)
-		if err == nil || errors.Is(err, limiter.ErrSlotLost) {
-			return
-		}
-		if !errors.Is(err, limiter.ErrUnavailable) || time.Since(began) >= ttl {
-			slog.WarnContext(ctx, "a slot was not given back: it ends with its TTL", "key", of.Key, "error", err)
-			return
-		}
-		time.Sleep(ttl / 10)
+// Check asks for the tokens of a call, and for a slot if the policy has slots. The zero Limit means the limit of New.
+// Also has the keys of the call for the further limits.
+//
+// If ctx is done when the decision comes, nobody waits for the handler: what the call took is given back,
+// and the error is the cause of ctx.
+func (p *Policy) Check(ctx context.Context, key string, limit limiter.Limit, cost int, also []string) (
+	d Decision, err error) {
+	d, err = p.decide(ctx, key, limit, cost, also)
+	if err == nil && ctx.Err() != nil {
+		p.giveBack(ctx, &d)
+		return Decision{}, context.Cause(ctx)
+	}
+	return d, err
+}
+
+// A settler gives back tokens that are not used, as [limiter.Limiter.Settle] does. Leases and Shadow have
+// no Settle: what they grant stays used.
+type settler interface {
+	Settle(ctx context.Context, result *limiter.Result, used int) (limiter.Result, error)
+}
+
+// giveBack gives back what a call took whose caller has gone.
+func (p *Policy) giveBack(ctx context.Context, d *Decision) {
+	d.held.ReleaseSoon(ctx)
+	settles, can := p.limiter.(settler)
+	_, _, limited := d.Limiting()
+	if !can || limited {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	for _, result := range append(limiter.Results{d.Tokens}, d.Also...) {
+		_, _ = settles.Settle(ctx, &result, 0) // an error leaves the tokens used, which nobody can mend
 	}
 }
 
-// Check asks for the tokens of a call, and for a slot if the policy has slots. The zero Limit means the limit of New.
-// Also has the keys of the call for the further limits.
-func (p *Policy) Check(ctx context.Context, key string, limit limiter.Limit, cost int, also []string) (
+// decide asks for the tokens of a call, and for a slot.
+func (p *Policy) decide(ctx context.Context, key string, limit limiter.Limit, cost int, also []string) (
 	d Decision, err error) {
 	if limit == (limiter.Limit{}) {
 		limit = p.limit
@@ -186,18 +200,25 @@ func (p *Policy) ask(ctx context.Context, requests []limiter.Request, d *Decisio
 	if p.slots != nil {
 		funnel, slots := withSlots(requests[0].Key)
 		requests[0].Key = funnel
-		got, err := p.acquirer.TryAcquire(ctx, slots, *p.slots, requests...)
-		d.slot, d.Slots = got.Slot, got.Slots
-		return got.Requests, err
+		got, err := p.acquirer.TryAcquire(ctx, append([]limiter.Row{p.slots.At(slots)}, rowsOf(requests)...)...)
+		if got == nil || len(got.Results) == 0 {
+			return nil, err
+		}
+		d.held, d.Slots = got, got.Results[0]
+		return got.Results[1:], err
 	}
 	if requests[0].Quantity != 0 {
 		return p.several.AllowAll(ctx, requests...)
 	}
-	rows := make([]limiter.Row, len(requests)) // AllowAll accepts no requests for 0 tokens
+	return p.several.PeekAll(ctx, rowsOf(requests)...) // AllowAll accepts no requests for 0 tokens
+}
+
+func rowsOf(requests []limiter.Request) []limiter.Row {
+	rows := make([]limiter.Row, len(requests))
 	for i := range requests {
 		rows[i] = requests[i]
 	}
-	return p.several.PeekAll(ctx, rows...)
+	return rows
 }
 
 // resultKey is the key in a context of a Result, or of Results if there are further limits.

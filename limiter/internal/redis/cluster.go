@@ -13,20 +13,44 @@ type cluster interface {
 	ReloadState(ctx context.Context)
 }
 
-// IsCluster reports whether the client is one of a cluster.
-func (s *Server) IsCluster() bool { return s.cluster != nil }
+// A ring is a client that knows which shard has which keys, as *redis.Ring does.
+type ring interface {
+	GetShardClientForKey(key string) (*redis.Client, error)
+}
 
-// Node returns the address of the node that has a key, or "" if there is no cluster or the client does not know the
-// node. It sends nothing.
+// IsSpread reports whether the keys of a call may be on several nodes.
+func (s *Server) IsSpread() bool { return s.cluster != nil || s.ring != nil }
+
+// Node returns the address of the node that has a key, or "" if there is only one, or the client does
+// not know the node. It sends nothing.
 func (s *Server) Node(key string) string {
-	if s.cluster == nil || !s.answered.Load() {
-		return ""
+	node, err := (*redis.Client)(nil), error(nil)
+	switch {
+	case s.ring != nil:
+		node, err = s.ring.GetShardClientForKey(key)
+	case s.cluster != nil && s.answered.Load(): // before that, go-redis would ask a node
+		node, err = s.cluster.MasterForKey(context.Background(), key)
 	}
-	node, err := s.cluster.MasterForKey(context.Background(), key)
-	if err != nil {
+	if err != nil || node == nil {
 		return ""
 	}
 	return node.Options().Addr
+}
+
+// KeepsDeadlines reports whether the client returns when the deadline of a context has passed. Only
+// clients of go-redis itself are known to do so, with ContextTimeoutEnabled: a wrapper may have their
+// options and send commands in another way, and AutoPipeline keeps to no deadline while its server
+// hangs.
+func (s *Server) KeepsDeadlines() bool {
+	switch client := s.client.(type) {
+	case *redis.Client:
+		return client.Options().ContextTimeoutEnabled
+	case *redis.ClusterClient:
+		return client.Options().ContextTimeoutEnabled
+	case *redis.Ring:
+		return client.Options().ContextTimeoutEnabled
+	}
+	return false
 }
 
 // reload makes the client of a cluster ask which node has which keys, because a node that does not answer may have

@@ -25,6 +25,8 @@ func classify(c *backend.Call, err error) error {
 	switch {
 	case err == nil, !isReply(err):
 		return err
+	case isCrossSlot(err):
+		return backend.Classify(backend.ErrCrossSlot, backend.Invalid(c.Wrap(err)))
 	case isBadCall(err):
 		return backend.Invalid(c.Wrap(err))
 	}
@@ -58,10 +60,10 @@ func endedAt(err error) (at time.Time, ended bool) {
 	return time.Unix(0, nanoseconds), ok
 }
 
-// IsCrossSlot reports whether a node of a cluster has replied that the keys of a call are not all on one node.
-func IsCrossSlot(err error) bool {
+// isCrossSlot reports whether a node of a cluster has replied that the keys of a call are not all on one node.
+func isCrossSlot(err error) bool {
 	var reply redis.Error
-	return errors.Is(err, backend.ErrInvalid) && errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "CROSSSLOT ")
+	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "CROSSSLOT ")
 }
 
 // IsAnswered reports whether err is nil or a reply of the server: then the server has answered the call.

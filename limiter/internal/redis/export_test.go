@@ -12,8 +12,9 @@ import (
 )
 
 var (
-	IsBadCall  = isBadCall
-	TakeScript = takeText
+	IsBadCall   = isBadCall
+	IsCrossSlot = isCrossSlot
+	TakeScript  = takeText
 )
 
 // WithClock returns a script that reads the server's time from its first two keys.

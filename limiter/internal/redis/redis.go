@@ -23,6 +23,7 @@ type Client interface {
 type Server struct {
 	client   Client
 	cluster  cluster // the client, or nil if it is not the client of a cluster
+	ring     ring    // the client, or nil if it is not a ring
 	only     string  // backend.Module or backend.Script, or empty for both
 	complete script
 
@@ -40,7 +41,9 @@ type Server struct {
 // monotonic clock, and wall is the clock that tells which period of a quota runs.
 func New(client Client, only, complete string, now func() time.Duration, wall func() time.Time) *Server {
 	ofCluster, _ := client.(cluster)
-	return &Server{client: client, cluster: ofCluster, only: only, complete: newScript(complete), now: now, wall: wall}
+	ofRing, _ := client.(ring)
+	return &Server{client: client, cluster: ofCluster, ring: ofRing, only: only, complete: newScript(complete),
+		now: now, wall: wall}
 }
 
 // A script has its text and its hash as any: to convert a string for each call would allocate memory.

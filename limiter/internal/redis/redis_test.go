@@ -14,7 +14,6 @@ import (
 
 	"funnel/internal/contract"
 	"funnel/internal/servertest"
-	"funnel/limiter/internal/backend"
 	"funnel/limiter/internal/redis"
 )
 
@@ -43,7 +42,7 @@ func TestFirstWordsOfErrors(t *testing.T) {
 			isBad[outcome] = true
 		}
 	}
-	require.False(t, redis.IsCrossSlot(backend.Invalid(errors.New("limiter: key \"a: CROSSSLOT b\": x"))))
+	require.False(t, redis.IsCrossSlot(errors.New("limiter: key \"a: CROSSSLOT b\": x")))
 	for text, isBadCall := range isBad {
 		require.Equal(t, isBadCall, redis.IsBadCall(servertest.ErrorReply(text)), text)
 	}

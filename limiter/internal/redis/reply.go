@@ -15,8 +15,8 @@ import (
 // tokens that were taken. Later versions may add elements to replies and rows.
 func read(c *backend.Call, reply any, source string) (backend.Reply, error) {
 	elements, _ := reply.([]any)
-	result := backend.Reply{Source: source}
-	ok := len(elements) >= 3 && readRows(c, elements[2], &result)
+	var result backend.Reply
+	ok := len(elements) >= 3 && readRows(c, elements[2], source, &result)
 	if ok && c.Operation == call.Take {
 		ok = len(elements) >= 4 && readTaken(c, elements[3], &result.First)
 	}
@@ -27,18 +27,17 @@ func read(c *backend.Call, reply any, source string) (backend.Reply, error) {
 	return result, nil
 }
 
-// readRows reads the rows of a reply. If a new holder has a slot already, go-redis has repeated a call that had
-// succeeded: the call counts as allowed.
-func readRows(c *backend.Call, reply any, result *backend.Reply) bool {
+// readRows reads the rows of a reply.
+func readRows(c *backend.Call, reply any, source string, result *backend.Reply) bool {
 	elements, _ := reply.([]any)
 	if len(elements) != len(c.Rows) {
 		return false
 	}
-	if len(elements) > 1 {
-		result.Others = make([]backend.RowReply, len(elements)-1)
-	}
+	result.Grow(len(elements))
+	isCopy := false
 	for i := range elements {
 		row := result.Row(i)
+		row.Source = source
 		words, _ := elements[i].([]any)
 		if len(words) < 6 || !readState(words, row) {
 			return false
@@ -56,15 +55,22 @@ func readRows(c *backend.Call, reply any, result *backend.Reply) bool {
 			return false
 		}
 		result.Limited = result.Limited || row.Limited
+		isCopy = isCopy || row.Held && c.Operation == call.Reserve && !c.Renews
 	}
-	if c.Operation == call.Reserve && result.First.Held {
-		result.Limited = false
-		for i := range result.Others {
-			row := &result.Others[i]
-			row.Limited, row.Wait = false, 0
-		}
+	if isCopy {
+		allow(c, result)
 	}
 	return true
+}
+
+// allow makes a call count as allowed. The holder of a new call has a slot already, so an earlier
+// copy of the same command has been executed: go-redis has repeated it after a lost answer.
+func allow(c *backend.Call, result *backend.Reply) {
+	result.Limited = false
+	for i := range c.Rows {
+		row := result.Row(i)
+		row.Limited, row.Wait = false, 0
+	}
 }
 
 // readState reads the elements of rows of all kinds: limited, limit, remaining, wait and reset_after.

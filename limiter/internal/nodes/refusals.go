@@ -1,35 +1,41 @@
-package limiter
+package nodes
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"funnel/gcra"
 	"funnel/internal/idle"
 	"funnel/limiter/internal/backend"
 )
 
-// Refusals remember which keys have limited calls over several nodes, and until when each would limit the same call.
+// Refusals remember which keys have limited calls over several nodes, and until when each would limit
+// the same call.
 type refusals struct {
 	now   func() time.Duration
 	mutex sync.Mutex
 	until idle.Map[string, time.Duration]
 }
 
-// note records what the rows of a part have decided. A node that does not answer counts as a refusal for a second.
+// note records what the rows of a part have decided. A node that does not answer counts as a refusal
+// for a second.
 func (r *refusals) note(p *part) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	now := r.now()
-	for i := range p.results {
-		key, until, wait := p.Rows[i].Key, time.Duration(0), p.results[i].RetryAfter
-		if errors.Is(p.err, ErrUnavailable) {
+	for i := range p.call.Rows {
+		key, row := p.call.Rows[i].Key, p.reply.Row(i)
+		until, wait := time.Duration(0), row.Wait
+		isDown := errors.Is(p.err, backend.ErrUnavailable)
+		if isDown {
 			wait = time.Second
 		}
-		if wait != NoRetry && p.results[i].Limited() {
-			until = now + min(wait, maxDuration-now)
+		if (isDown || row.Limited) && wait != time.Duration(gcra.Never) {
+			until = now + min(wait, math.MaxInt64-now)
 		}
 		switch {
 		case r.until.Has(key):
@@ -40,8 +46,8 @@ func (r *refusals) note(p *part) {
 	}
 }
 
-// separate returns the parts that would limit the call for certain if no other caller gave tokens back, and the others.
-// Wall tells which quotas have ended.
+// separate returns the parts that would limit the call for certain if no other caller gave tokens back,
+// and the others. Wall tells which quotas have ended.
 func (r *refusals) separate(parts []*part, wall time.Time) (likely, others []*part) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -50,7 +56,7 @@ func (r *refusals) separate(parts []*part, wall time.Time) (likely, others []*pa
 		return row.NeverFits() || row.HasEnded(wall) || r.until.Get(row.Key) > now
 	}
 	for _, p := range parts {
-		if slices.ContainsFunc(p.Rows, limits) {
+		if slices.ContainsFunc(p.call.Rows, limits) {
 			likely = append(likely, p)
 		} else {
 			others = append(others, p)

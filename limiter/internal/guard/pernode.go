@@ -6,15 +6,17 @@ import (
 	"time"
 
 	"funnel/limiter/internal/backend"
+	"funnel/limiter/internal/undo"
 )
 
 // maxNodes bounds the memory if nodes come and go with new addresses.
 const maxNodes = 1000
 
-// Nodes have a [Guard] for each node of a cluster, so a node that does not answer concerns only its own calls. Make
-// them with [NewNodes].
-type Nodes struct {
+// PerNode has a [Guard] for each node, so a node that does not answer concerns only its own calls. Make
+// one with [NewPerNode].
+type PerNode struct {
 	redis   Redis
+	undo    *undo.Undo
 	timeout time.Duration
 	now     func() time.Duration
 	first   *Guard // for the only node, and for keys whose node is not known
@@ -23,21 +25,21 @@ type Nodes struct {
 	guards map[string]*Guard // by the address of the node
 }
 
-// NewNodes returns guards for the nodes of redis. The arguments are as in [New].
-func NewNodes(redis Redis, timeout time.Duration, now func() time.Duration) *Nodes {
-	return &Nodes{redis: redis, timeout: timeout, now: now, first: New(redis, timeout, now)}
+// NewPerNode returns guards for the nodes of redis. The arguments are as in [New].
+func NewPerNode(redis Redis, undo *undo.Undo, timeout time.Duration, now func() time.Duration) *PerNode {
+	return &PerNode{redis: redis, undo: undo, timeout: timeout, now: now, first: New(redis, undo, timeout, now)}
 }
 
 // Ask asks the node of the first key to decide a call. See [Guard.Ask].
-func (n *Nodes) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+func (n *PerNode) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	return n.guardOf(c.Rows[0].Key).Ask(ctx, c)
 }
 
 // Reset deletes a key. See [Guard.Reset].
-func (n *Nodes) Reset(ctx context.Context, key string) error { return n.guardOf(key).Reset(ctx, key) }
+func (n *PerNode) Reset(ctx context.Context, key string) error { return n.guardOf(key).Reset(ctx, key) }
 
 // guardOf returns the guard of the node that has a key.
-func (n *Nodes) guardOf(key string) *Guard {
+func (n *PerNode) guardOf(key string) *Guard {
 	node := n.redis.Node(key)
 	if node == "" {
 		return n.first
@@ -54,7 +56,7 @@ func (n *Nodes) guardOf(key string) *Guard {
 		n.guards = map[string]*Guard{}
 	}
 	if n.guards[node] == nil {
-		n.guards[node] = New(n.redis, n.timeout, n.now)
+		n.guards[node] = New(n.redis, n.undo, n.timeout, n.now)
 	}
 	return n.guards[node]
 }

@@ -1,0 +1,103 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"funnel/limiter/internal/backend"
+	"funnel/limiter/internal/redis"
+	"funnel/limiter/internal/undo"
+)
+
+// errTooManyLeft is the error of a call that is not sent because its caller might leave it behind.
+var errTooManyLeft = fmt.Errorf("limiter: %d calls are under way whose callers have given up: "+
+	"Redis does not answer them", maxLeft)
+
+// askAside asks Redis in another goroutine, because the caller may have to leave before the answer.
+func (g *Guard) askAside(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+	ask := func(within context.Context) (backend.Reply, error) { return g.redis.Ask(within, c) }
+	reply, err := g.sendAside(ctx, c, ask)
+	return reply, err
+}
+
+// An aside is a command that another goroutine sends while the caller waits.
+type aside struct {
+	state atomic.Int32
+	reply backend.Reply
+	err   error
+	done  chan struct{} // is closed when the answer is there, unless the caller has left
+	late  *undo.Late    // ends the call; set before the caller leaves
+}
+
+// The states of an aside. Whichever comes first, the answer or the caller's leaving, sets the state.
+const (
+	underWay int32 = iota
+	answered
+	left      // by a caller whose context is done
+	abandoned // by a caller that has waited for the whole time-out, and has told the breaker
+)
+
+// sendAside sends a command in another goroutine, and waits for the answer, for ctx and for the
+// time-out.
+func (g *Guard) sendAside(ctx context.Context, c *backend.Call,
+	send func(context.Context) (backend.Reply, error)) (backend.Reply, error) {
+	if g.left.Load() >= maxLeft {
+		return backend.Reply{}, backend.Unavailable(errTooManyLeft)
+	}
+	a := &aside{done: make(chan struct{})}
+	within, cancel := g.within(ctx)
+	go func() {
+		defer cancel()
+		a.reply, a.err = send(within)
+		if a.state.CompareAndSwap(underWay, answered) {
+			close(a.done)
+			return
+		}
+		g.left.Add(-1)
+		g.finish(within, a)
+	}()
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+		if g.leave(ctx, c, a, left) {
+			return backend.Reply{Sent: true}, context.Cause(ctx)
+		}
+	case <-within.Done():
+		if g.leave(ctx, c, a, abandoned) {
+			g.breaker.failed(g.now(), g.timedOut)
+			return backend.Reply{Sent: true}, g.causeOf(ctx, backend.Unavailable(g.timedOut))
+		}
+	}
+	<-a.done // a decision that has arrived counts
+	return a.reply, g.conclude(ctx, c, g.note(within, a.err))
+}
+
+// leave reports whether the caller leaves before the answer has come.
+func (g *Guard) leave(ctx context.Context, c *backend.Call, a *aside, how int32) bool {
+	a.late = g.undo.Leave(ctx, c)
+	g.left.Add(1)
+	if a.state.CompareAndSwap(underWay, how) {
+		return true
+	}
+	g.left.Add(-1)
+	a.late.Wrong()
+	return false
+}
+
+// finish ends a command without a caller.
+func (g *Guard) finish(within context.Context, a *aside) {
+	err := a.err
+	if isAnswer(err) || a.state.Load() == left { // otherwise the caller has told the breaker
+		err = g.note(within, err)
+	}
+	switch {
+	case err == nil:
+		a.late.Decided(&a.reply)
+	case errors.Is(err, backend.ErrInvalid):
+		a.late.Wrong()
+	default:
+		a.late.Lost(redis.IsAnswered(err))
+	}
+}

@@ -1,0 +1,202 @@
+package undo
+
+import (
+	"container/heap"
+	"context"
+	"log/slog"
+	"time"
+
+	"funnel/limiter/internal/backend"
+	"funnel/limiter/internal/redis"
+)
+
+const (
+	// maxEntries bounds the memory of a queue: an entry takes less than 1 KB, so a queue takes less
+	// than 10 MB.
+	maxEntries = 10_000
+
+	// tries is how often a slot is asked back within its TTL. A slot is of no use to anybody meanwhile,
+	// so a tenth of its TTL is lost at most; and ten calls cost less than the call that took the slot
+	// and the calls that renewed it.
+	tries = 10
+)
+
+// A queue has the slots of one node that are to be given back. One goroutine asks for one slot after
+// another, so that a node that hangs holds up one connection, however many slots wait.
+type queue struct {
+	entries entries
+	added   chan struct{} // gets a value when an entry is added
+	dropped int           // entries for which there was no room
+}
+
+// An entry is a slot that is to be given back.
+type entry struct {
+	ctx    context.Context
+	refund backend.Call
+	ttl    time.Duration
+
+	// ended says that the call that took the slot has ended. Then the slot is given back once Redis
+	// decides, and the slot has ended by itself once its TTL is over.
+	//
+	// Otherwise that call may still be executed. Then a refund that finds no slot says nothing. The
+	// slot is asked back until a refund finds it, or until a TTL after Redis has answered a refund: by
+	// then the call has been executed, and the slot has ended.
+	ended bool
+	began time.Time // for the TTL: when the entry was added, or when Redis answered its first refund
+
+	due   time.Time
+	task  task // until Redis has answered a refund
+	heard bool // Redis has answered a refund, so the task has ended
+	index int  // in the queue
+}
+
+func newEntry(ctx context.Context, row backend.Row, ended bool, due time.Time) *entry {
+	r := newRefund()
+	r.call.Rows = []backend.Row{row}
+	e := &entry{ctx: ctx, refund: r.call, ttl: row.TTL, ended: ended, due: due}
+	if ended {
+		e.began = time.Now()
+	}
+	return e
+}
+
+// enqueue adds an entry to the queue of its node.
+func (u *Undo) enqueue(e *entry) {
+	node := u.node(e.refund.Rows[0].Key)
+	u.mutex.Lock()
+	defer u.mutex.Unlock()
+	q := u.queues[node]
+	if q == nil {
+		q = &queue{added: make(chan struct{}, 1)}
+		u.queues[node] = q
+		go u.run(node, q)
+	}
+	if len(q.entries) >= maxEntries {
+		q.dropped++
+		return
+	}
+	e.ctx, e.task = u.tasks.begin(e.ctx)
+	heap.Push(&q.entries, e)
+	select {
+	case q.added <- struct{}{}:
+	default:
+	}
+}
+
+// run gives the slots of a queue back, until the queue is empty.
+func (u *Undo) run(node string, q *queue) {
+	for {
+		e := u.first(node, q)
+		if e == nil {
+			return
+		}
+		wait := time.Until(e.due)
+		if wait > 0 {
+			timer := time.NewTimer(wait)
+			select {
+			case <-timer.C:
+			case <-q.added: // perhaps an entry that is due earlier
+			}
+			timer.Stop()
+			continue
+		}
+		reply, err := u.ask(e.ctx, &e.refund)
+		u.asked(q, e, &reply, err)
+	}
+}
+
+// first returns the entry that is due first, or nil if the queue is empty and has ended.
+func (u *Undo) first(node string, q *queue) *entry {
+	u.mutex.Lock()
+	defer u.mutex.Unlock()
+	if len(q.entries) == 0 {
+		delete(u.queues, node)
+		return nil
+	}
+	return q.entries[0]
+}
+
+// asked removes an entry after a refund, or puts it off.
+func (u *Undo) asked(q *queue, e *entry, reply *backend.Reply, err error) {
+	now := time.Now()
+	isOver := e.isOver(reply, err, now)
+	if isOver && !isDecided(err) {
+		u.logger.WarnContext(e.ctx, "a slot was not given back: it ends with its TTL",
+			"key", e.refund.Rows[0].Key, "ttl", e.ttl, "error", err)
+	}
+	u.mutex.Lock()
+	defer u.mutex.Unlock()
+	if !e.heard && (isOver || redis.IsAnswered(err)) {
+		e.heard = true
+		e.task.end()
+	}
+	if isOver {
+		heap.Remove(&q.entries, e.index)
+	} else {
+		e.due = now.Add(max(e.ttl/tries, time.Millisecond))
+		heap.Fix(&q.entries, e.index)
+	}
+	if q.dropped > 0 && len(q.entries) < maxEntries {
+		u.logger.WarnContext(e.ctx, "slots were not given back, because too many were waiting: they end with their TTL",
+			slog.Int("slots", q.dropped))
+		q.dropped = 0
+	}
+}
+
+// isOver reports whether the slot need not be asked back any more, after a refund at the instant now.
+func (e *entry) isOver(reply *backend.Reply, err error, now time.Time) bool {
+	switch {
+	case err == nil && reply.First.Held:
+		return true
+	case e.ended:
+		return isDecided(err) || now.Sub(e.began) >= e.ttl
+	case !redis.IsAnswered(err):
+		return false
+	case e.began.IsZero():
+		e.began = now
+	}
+	return now.Sub(e.began) >= e.ttl
+}
+
+// uncertain returns how many slots are still asked back although Redis has answered a refund: their
+// tasks have ended.
+func (u *Undo) uncertain() (slots int) {
+	u.mutex.Lock()
+	defer u.mutex.Unlock()
+	for _, q := range u.queues {
+		for _, e := range q.entries {
+			if e.heard {
+				slots++
+			}
+		}
+	}
+	return slots
+}
+
+// entries are a heap, in the order in which they are due.
+type entries []*entry
+
+func (e entries) Len() int { return len(e) }
+
+func (e entries) Less(i, j int) bool { return e[i].due.Before(e[j].due) }
+
+func (e entries) Swap(i, j int) {
+	e[i], e[j] = e[j], e[i]
+	e[i].index, e[j].index = i, j
+}
+
+// Push adds an entry at the end, for package heap.
+func (e *entries) Push(x any) {
+	added := x.(*entry)
+	added.index = len(*e)
+	*e = append(*e, added)
+}
+
+// Pop removes the last entry, for package heap.
+func (e *entries) Pop() any {
+	last := len(*e) - 1
+	removed := (*e)[last]
+	(*e)[last] = nil
+	*e = (*e)[:last]
+	return removed
+}

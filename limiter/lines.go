@@ -1,0 +1,83 @@
+package limiter
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"funnel/limiter/internal/line"
+)
+
+// lines are the lines in which callers of [Limiter.Acquire] wait. Callers who ask for the same slots
+// stand in one line. A key may be in the slots of several lines, so lines also know which lines wait for
+// a key.
+type lines struct {
+	*line.Lines[string]
+
+	mutex   sync.Mutex
+	waiting map[string]map[string]int // by the key of slots and by line: how many callers wait
+}
+
+func newLines(now func() time.Duration) lines {
+	return lines{Lines: line.New[string](now), waiting: map[string]map[string]int{}}
+}
+
+// lineOf names the line of callers who ask for these slots, in any order.
+func lineOf(slots []slotsRow) string {
+	names := make([]string, len(slots))
+	for i, row := range slots {
+		names[i] = fmt.Sprintf("%q %d %d", row.key, row.slots.Max, row.slots.TTL)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+// enter notes that a caller waits in a line for these slots, until it calls leave.
+func (l *lines) enter(line string, slots []slotsRow) (leave func()) {
+	l.count(line, slots, 1)
+	return func() { l.count(line, slots, -1) }
+}
+
+func (l *lines) count(line string, slots []slotsRow, more int) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	for _, row := range slots {
+		of := l.waiting[row.key]
+		if of == nil {
+			of = map[string]int{}
+			l.waiting[row.key] = of
+		}
+		of[line] += more
+		if of[line] == 0 {
+			delete(of, line)
+		}
+		if len(of) == 0 {
+			delete(l.waiting, row.key)
+		}
+	}
+}
+
+// wake makes the first caller of each line ask that waits for slots of a key: one has come free.
+func (l *lines) wake(key string) {
+	for _, line := range l.linesOf(key) {
+		l.Woken(line)
+	}
+}
+
+// held tells the lines that wait for slots of a key how often a slot comes free.
+func (l *lines) held(key string, apart time.Duration) {
+	for _, line := range l.linesOf(key) {
+		l.Held(line, apart)
+	}
+}
+
+func (l *lines) linesOf(key string) (lines []string) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	for line := range l.waiting[key] {
+		lines = append(lines, line)
+	}
+	return lines
+}
