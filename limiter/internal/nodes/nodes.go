@@ -37,13 +37,14 @@ type Nodes struct {
 	wall     func() time.Time
 	isSpread atomic.Bool // the keys of a call may be on several nodes
 	refusals refusals
+	looks    int // maxLooks, but for tests
 }
 
 // New returns a backend that asks each part of a call by each, and gives back by undo. IsSpread says
 // that keys may be on several nodes; otherwise an answer CROSSSLOT tells. Now is a monotonic clock, and
 // wall tells which period of a quota runs.
 func New(each backend.Backend, undo *undo.Undo, isSpread bool, now func() time.Duration, wall func() time.Time) *Nodes {
-	n := &Nodes{each: each, undo: undo, wall: wall, refusals: refusals{now: now}}
+	n := &Nodes{each: each, undo: undo, wall: wall, refusals: refusals{now: now}, looks: maxLooks}
 	n.isSpread.Store(isSpread)
 	return n
 }
@@ -83,33 +84,36 @@ func (n *Nodes) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error)
 }
 
 // reserve has each part decided. If one refuses, no part keeps what it took. Contested is true if a
-// part may have refused only because another caller held its tokens for a moment.
+// part may have refused only because another caller held its tokens for a moment: perhaps that caller was
+// refused by another node, and gives back.
 func (n *Nodes) reserve(ctx context.Context, parts []*part) (contested bool) {
-	n.askAtOnce(ctx, parts)
+	isKnown := n.askAtOnce(ctx, parts)
 	if !slices.ContainsFunc(parts, (*part).refused) {
 		return false
 	}
-	contested = slices.ContainsFunc(parts, (*part).took)
-	mayAskAgain := contested && !slices.ContainsFunc(parts, (*part).isFinal)
+	// Asking again helps only if another caller may need what this one took.
+	mayAskAgain := slices.ContainsFunc(parts, (*part).took) && !slices.ContainsFunc(parts, (*part).isFinal)
 	decided := n.giveBack(ctx, parts)
 	if mayAskAgain && decided && ctx.Err() == nil {
 		n.askInOrder(ctx, parts)
 	}
-	return contested && slices.ContainsFunc(parts, (*part).refused)
+	return !isKnown && slices.ContainsFunc(parts, (*part).refused)
 }
 
-// askAtOnce asks all parts at once; but if some of them have just refused such a call, it asks these
-// first, and the others only if they allow.
-func (n *Nodes) askAtOnce(ctx context.Context, parts []*part) {
+// askAtOnce asks all parts at once. But parts that have just refused such a call are asked first, and the
+// others only if these allow. IsKnown is true if such a part has refused again: then its wait is told.
+func (n *Nodes) askAtOnce(ctx context.Context, parts []*part) (isKnown bool) {
 	likely, others := n.refusals.separate(parts, n.wall())
 	if len(likely) > 0 {
 		seen := n.look(ctx, others)
 		n.askAll(ctx, likely)
 		seen.Wait()
 	}
-	if !slices.ContainsFunc(likely, (*part).refused) {
+	isKnown = slices.ContainsFunc(likely, (*part).refused)
+	if !isKnown {
 		n.askAll(ctx, others)
 	}
+	return isKnown
 }
 
 const (
@@ -132,7 +136,7 @@ const (
 // look finds its tokens free.
 func (n *Nodes) askInOrder(ctx context.Context, parts []*part) {
 	refusing := n.askEach(ctx, parts)
-	for look := 0; look < maxLooks && refusing != nil && refusing.limitsForLong(); look++ {
+	for look := 0; look < n.looks && refusing != nil && refusing.limitsForLong(); look++ {
 		timer := time.NewTimer(minLook + rand.N(lookJitter))
 		select {
 		case <-timer.C:

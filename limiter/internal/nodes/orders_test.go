@@ -1,0 +1,569 @@
+// Callers over several nodes, in every order of their commands: nothing is left behind by a call that was
+// refused, no bound is broken, and nobody is sent away for an hour because another caller held its tokens
+// for a moment.
+//
+// The nodes are rows in this process, so a command takes microseconds. A scheduler holds each command back
+// until it is that command's turn. After each command it waits until every goroutine is blocked (package
+// testing/synctest), and has all commands before it that could be executed next, and the choice of which:
+// depth first through all choices, or at random.
+
+package nodes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/gcra"
+	"funnel/internal/call"
+	"funnel/internal/servertest"
+	"funnel/limiter/internal/backend"
+	"funnel/limiter/internal/calendar"
+	"funnel/limiter/internal/guard"
+	"funnel/limiter/internal/local"
+	"funnel/limiter/internal/redis"
+	"funnel/limiter/internal/undo"
+	"funnel/slots"
+)
+
+// A command waits for its turn.
+type command struct {
+	caller int
+	call   *backend.Call
+	turn   chan struct{}
+	isLate bool // its answer is lost already, and it is executed all the same
+}
+
+func (c *command) String() string {
+	return fmt.Sprintf("caller %d: %s %s", c.caller, redis.NameOf(c.call.Operation), c.call.Rows[0].Key)
+}
+
+// A world has nodes, and callers whose commands wait.
+type world struct {
+	nodes map[string]*local.Rows // by hash tag
+
+	mutex   sync.Mutex
+	waiting []*command
+	running int      // callers that have no decision yet
+	history []string // what was executed, in order
+	lose    int      // the index in the history of the command whose answer is lost; -1 for none
+	how     loss
+	loser   int // the caller whose answer was lost; -1 for nobody
+	giveUp  []context.CancelFunc
+	granted map[receipt]bool
+	wrong   []string // what a caller or a command should not have done
+}
+
+// A receipt names what a call took from a key.
+type receipt struct {
+	key     string
+	receipt int64
+}
+
+// A loss says what becomes of a command whose answer is lost.
+type loss int
+
+const (
+	executed loss = iota
+	dropped       // before it is executed
+	later         // executed after the error has come, as when TCP sends it again
+	givesUp       // no answer is lost: the caller gives up before the command is executed
+)
+
+func (l loss) String() string {
+	return []string{"executed", "dropped", "executed later", "the caller gives up"}[l]
+}
+
+var errLost = errors.New("the answer is lost")
+
+// callerKey is the key in a context of the caller's number.
+type callerKey struct{}
+
+// Ask executes a call when it is its turn.
+func (w *world) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+	caller, _ := ctx.Value(callerKey{}).(int)
+	mine := &command{caller: caller, call: c, turn: make(chan struct{})}
+	w.mutex.Lock()
+	w.waiting = append(w.waiting, mine)
+	w.mutex.Unlock()
+	<-mine.turn
+
+	w.mutex.Lock()
+	isLost := len(w.history) == w.lose
+	how := "executed"
+	if isLost && w.how == givesUp {
+		how, isLost = "executed after the caller has given up", false
+		w.giveUp[caller]()
+	}
+	if isLost {
+		how, w.loser = "lost, and "+w.how.String(), caller
+	}
+	w.history = append(w.history, fmt.Sprintf("%v: %s", mine, how))
+	last := len(w.history) - 1
+	w.mutex.Unlock()
+	switch {
+	case isLost && w.how == dropped:
+		return backend.Reply{Sent: true}, errLost
+	case isLost && w.how == later:
+		w.mutex.Lock()
+		w.waiting = append(w.waiting, &command{caller: caller, call: c, isLate: true})
+		w.mutex.Unlock()
+		return backend.Reply{Sent: true}, errLost
+	}
+	reply, err := w.execute(c)
+	w.mutex.Lock()
+	w.history[last] += map[bool]string{true: ", limited", false: ", allowed"}[reply.Limited]
+	w.mutex.Unlock()
+	if isLost {
+		return backend.Reply{Sent: true}, errLost
+	}
+	reply.Sent = true
+	return reply, err
+}
+
+// execute has the node of a call decide it, as Redis would. Tokens are given back by a receipt.
+func (w *world) execute(c *backend.Call) (backend.Reply, error) {
+	first := &c.Rows[0]
+	named := receipt{first.Key, c.Receipt}
+	if first.Kind == call.Quota {
+		named.receipt = first.Quota.EndAt(time.Now())
+	}
+	reply, err := w.nodes[hashTag(first.Key)].Ask(context.Background(), c)
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if c.Operation == call.Refund && first.Kind != call.Slots && !w.granted[named] {
+		w.wrong = append(w.wrong, fmt.Sprintf("a refund of %q names %d, which is no receipt", first.Key, named.receipt))
+	}
+	for i := range c.Rows {
+		reply.Row(i).Source = backend.Module
+		w.granted[receipt{c.Rows[i].Key, reply.Row(i).Receipt}] = true
+	}
+	return reply, err
+}
+
+func (*world) Reset(context.Context, string) error { return nil }
+func (*world) Node(key string) string              { return hashTag(key) }
+func (*world) KeepsDeadlines() bool                { return true }
+
+// options returns the commands that may be executed next: first those of the caller whose command was
+// executed last, then those of the others.
+func (w *world) options(last int) []*command {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	slices.SortFunc(w.waiting, func(a, b *command) int {
+		isOther := func(c *command) int {
+			if c.caller == last {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(isOther(a), isOther(b)), cmp.Compare(a.caller, b.caller),
+			cmp.Compare(a.call.Rows[0].Key, b.call.Rows[0].Key), cmp.Compare(a.call.Operation, b.call.Operation))
+	})
+	return slices.Clone(w.waiting)
+}
+
+// turn executes a command.
+func (w *world) turn(c *command) {
+	w.mutex.Lock()
+	w.waiting = slices.DeleteFunc(w.waiting, func(other *command) bool { return other == c })
+	if c.isLate {
+		w.history = append(w.history, fmt.Sprintf("%v: arrives late, and is executed", c))
+	}
+	w.mutex.Unlock()
+	if c.isLate {
+		_, _ = w.execute(c.call)
+		return
+	}
+	close(c.turn)
+}
+
+// returned notes that a caller has its decision. Nothing that it asked for may be under way then, unless an
+// answer was lost: slots are asked back in the background.
+func (w *world) returned(caller int) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.running--
+	for _, c := range w.waiting {
+		if c.caller == caller && w.lose < 0 {
+			w.wrong = append(w.wrong, fmt.Sprintf("a call has returned before %q was executed", c))
+		}
+	}
+}
+
+// A chooser chooses one of several options: 0 is the one that a caller without others would take.
+type chooser interface{ choose(options int) int }
+
+// A search goes through all choices, depth first: one path after the other.
+type search struct {
+	path, sizes []int
+	at          int
+	preferring  int // how often a path may choose another option than the first; -1 for any number
+}
+
+func (s *search) choose(options int) int {
+	if s.at == len(s.path) {
+		s.path, s.sizes = append(s.path, 0), append(s.sizes, options)
+	}
+	choice := s.path[s.at]
+	s.at++
+	return choice
+}
+
+// next goes to the next path, and reports whether there is one.
+func (s *search) next() bool {
+	s.path, s.sizes = s.path[:s.at], s.sizes[:s.at]
+	for s.at = 0; len(s.path) > 0; s.path, s.sizes = s.path[:len(s.path)-1], s.sizes[:len(s.sizes)-1] {
+		last := len(s.path) - 1
+		preferred := 1 // by the next choice
+		for _, choice := range s.path[:last] {
+			if choice > 0 {
+				preferred++
+			}
+		}
+		if s.path[last]+1 < s.sizes[last] && (s.preferring < 0 || preferred <= s.preferring) {
+			s.path[last]++
+			return true
+		}
+	}
+	return false
+}
+
+// A randomly chooser chooses at random.
+type randomly struct{ *rand.Rand }
+
+func (r randomly) choose(options int) int { return r.IntN(options) }
+
+// A wish is what one caller asks for.
+type wish func(caller int) *backend.Call
+
+// A contest has callers who ask at the same time for more than there is.
+type contest struct {
+	wishes []wish
+	room   int // how many of the callers fit at most
+	looks  int // how often a caller looks: maxLooks, or 0
+}
+
+// slotTTL is the TTL that callers know. For the nodes it is longer, so that a slot that is left behind does
+// not go away by itself.
+const slotTTL = time.Hour
+
+// run lets the callers of a contest go, in the order that a chooser chooses. It returns the world, and what
+// the callers were told.
+func (c *contest) run(t *testing.T, by chooser, lose int, how loss) (*world, []backend.Reply, []error) {
+	w := &world{nodes: map[string]*local.Rows{}, lose: lose, how: how, loser: -1, running: len(c.wishes),
+		granted: map[receipt]bool{}}
+	began := time.Now()
+	now := func() time.Duration { return time.Since(began) }
+	for _, tag := range []string{"a", "b", "c"} {
+		w.nodes[tag] = local.New(now, time.Now)
+	}
+	replies, errs := make([]backend.Reply, len(c.wishes)), make([]error, len(c.wishes))
+	undos := make([]*undo.Undo, len(c.wishes))
+	for i, wish := range c.wishes {
+		var n *Nodes // each caller is a process of its own
+		undos[i] = undo.New(func(ctx context.Context, c *backend.Call) (backend.Reply, error) { return n.Ask(ctx, c) },
+			w.Node, slog.New(slog.DiscardHandler))
+		n = New(guard.NewPerNode(w, undos[i], 0, now), undos[i], true, now, time.Now)
+		n.looks = c.looks
+		ctx, giveUp := context.WithCancel(context.WithValue(context.Background(), callerKey{}, i))
+		w.giveUp = append(w.giveUp, giveUp)
+		go func() {
+			defer giveUp()
+			replies[i], errs[i] = n.Ask(ctx, wish(i))
+			w.returned(i)
+		}()
+	}
+	w.play(by)
+	for i, u := range undos {
+		left, err := u.Drain(t.Context())
+		require.NoError(t, err, "caller %d", i)
+		require.Zero(t, left, "caller %d", i)
+	}
+	return w, replies, errs
+}
+
+// play gives each command its turn, until no caller waits and nothing is left to be given back.
+func (w *world) play(by chooser) {
+	last, idle := 0, 0
+	for idle < 15 { // tenths of a TTL: then no slot is asked back any more
+		synctest.Wait()
+		options := w.options(last)
+		mayPass := w.running > 0 && w.sleeps() || len(options) == 0 || options[0].isLate
+		choices := len(options)
+		if mayPass {
+			choices++
+		}
+		choice := by.choose(choices)
+		if choice < len(options) {
+			last = options[choice].caller
+			w.turn(options[choice])
+			idle = 0
+			continue
+		}
+		if w.running > 0 {
+			time.Sleep(minLook + lookJitter)
+			continue
+		}
+		if len(options) > 0 && idle > 2 { // a late command is not later than that
+			w.turn(options[0])
+			continue
+		}
+		time.Sleep(slotTTL / 10)
+		idle++
+	}
+}
+
+// sleeps reports whether a caller that has no decision waits for a time, and not for its turn.
+func (w *world) sleeps() bool {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	waits := map[int]bool{}
+	for _, c := range w.waiting {
+		waits[c.caller] = true
+	}
+	return len(waits) < w.running
+}
+
+// check compares the nodes with what the callers were told.
+func (c *contest) check(t *testing.T, w *world, replies []backend.Reply, errs []error) (allowed int) {
+	story := func() string {
+		told := ""
+		for i := range replies {
+			told += fmt.Sprintf("caller %d was told: %+v, %v\n", i, replies[i], errs[i])
+		}
+		return "in this order:\n" + strings.Join(w.history, "\n") + "\n" + told
+	}
+	if len(w.wrong) > 0 {
+		t.Fatalf("%q, %s", w.wrong, story())
+	}
+	type sums struct{ granted, lost int64 }
+	used := map[string]*sums{}
+	anyRow := map[string]*backend.Call{}
+	longest := time.Duration(0)
+	for i, wish := range c.wishes {
+		asked := wish(i)
+		isAllowed := errs[i] == nil && !replies[i].Limited
+		if isAllowed {
+			allowed++
+		}
+		for j := range asked.Rows {
+			row := &asked.Rows[j]
+			if used[row.Key] == nil {
+				used[row.Key] = &sums{}
+			}
+			anyRow[row.Key] = asked
+			quantity := int64(max(1, row.Quantity))
+			switch {
+			case isAllowed:
+				used[row.Key].granted += quantity
+			case i == w.loser && row.Kind != call.Slots:
+				used[row.Key].lost += quantity
+			}
+			if !isAllowed && errs[i] == nil && replies[i].Row(j).Limited {
+				longest = max(longest, replies[i].Row(j).Wait)
+			}
+		}
+	}
+	if allowed > c.room {
+		t.Fatalf("%d callers were allowed, and %d fit, %s", allowed, c.room, story())
+	}
+	if allowed == 0 && longest > time.Second && w.lose < 0 {
+		t.Fatalf("nobody was allowed, and somebody was told to wait for %v, %s", longest, story())
+	}
+	for key, sum := range used {
+		look := *anyRow[key]
+		look.Operation, look.Rows = call.Peek, nil
+		for _, row := range anyRow[key].Rows {
+			if row.Key == key {
+				row.Holder = "nobody"
+				look.Rows = append(look.Rows, row)
+			}
+		}
+		reply, err := w.execute(&look)
+		require.NoError(t, err)
+		taken := limitOf(&look.Rows[0]) - reply.First.Remaining
+		if taken < sum.granted || taken > sum.granted+sum.lost {
+			t.Fatalf("of %s %d are taken; callers were granted %d, and at most %d are lost, %s",
+				key, taken, sum.granted, sum.lost, story())
+		}
+	}
+	return allowed
+}
+
+// capacity is the capacity of a funnel and of a quota. Each caller asks for more than half of it.
+const capacity = 10
+
+// limitOf returns how much fits into a row, if one caller at a time fits.
+func limitOf(row *backend.Row) int64 {
+	if row.Kind == call.Slots {
+		return 1
+	}
+	return capacity
+}
+
+// The kinds of rows that a wish has on each node.
+type rowOf func(tag string, caller int) backend.Row
+
+// funnelOf returns tokens of a funnel that leaks one in 1,000 hours: a refused caller is told to wait for
+// long, and looks whether that is true.
+func funnelOf(tag string, _ int) backend.Row {
+	rate, err := gcra.NewRate(capacity, 1, int64(1000*time.Hour))
+	if err != nil {
+		panic(err)
+	}
+	tokens, _ := rate.Request(6)
+	return backend.Row{Key: "{" + tag + "}funnel", Tokens: tokens, Quantity: 6, Words: &backend.Words{Rate: rate}}
+}
+
+func slotOf(tag string, caller int) backend.Row {
+	request, _ := slots.NewRequest(1, int64(1000*slotTTL))
+	return backend.Row{Key: "{" + tag + "}slots", Kind: call.Slots, Slot: request, TTL: slotTTL,
+		Holder: fmt.Sprint("caller ", caller)}
+}
+
+func quotaOf(tag string, _ int) backend.Row {
+	until := calendar.Once(time.Now().Add(1000 * time.Hour))
+	return backend.Row{Key: "{" + tag + "}quota", Kind: call.Quota, Quantity: 6,
+		Quota: backend.Quota{Limit: capacity, Calendar: until}}
+}
+
+// asksFor returns a wish for rows on nodes. Every other caller names its rows in the opposite order.
+func asksFor(rows map[string]rowOf) wish {
+	return func(caller int) *backend.Call {
+		c := &backend.Call{Operation: call.Reserve, Receipt: gcra.NoReceipt}
+		for _, tag := range slices.Sorted(maps.Keys(rows)) {
+			c.Rows = append(c.Rows, rows[tag](tag, caller))
+		}
+		if caller%2 == 1 {
+			slices.Reverse(c.Rows)
+		}
+		return c
+	}
+}
+
+// all tries every order in which a caller is overtaken no more often than preferring says. It returns how
+// many there are, and in how many of them nobody was allowed.
+func (c *contest) all(t *testing.T, preferring int, lose int, how loss) (tried, nobody int) {
+	s := &search{preferring: preferring}
+	for more := true; more && !t.Failed(); more = s.next() {
+		tried++
+		if c.one(t, s, lose, how) == 0 {
+			nobody++
+		}
+	}
+	return tried, nobody
+}
+
+// one tries one order, and returns how many callers were allowed.
+func (c *contest) one(t *testing.T, by chooser, lose int, how loss) (allowed int) {
+	synctest.Test(t, func(t *testing.T) {
+		w, replies, errs := c.run(t, by, lose, how)
+		allowed = c.check(t, w, replies, errs)
+	})
+	return allowed
+}
+
+// contests are between two callers over two nodes, with all kinds of rows.
+var contests = map[string]wish{
+	"two funnels":         asksFor(map[string]rowOf{"a": funnelOf, "b": funnelOf}),
+	"two keys with slots": asksFor(map[string]rowOf{"a": slotOf, "b": slotOf}),
+	"two quotas":          asksFor(map[string]rowOf{"a": quotaOf, "b": quotaOf}),
+	"slots and a funnel":  asksFor(map[string]rowOf{"a": slotOf, "b": funnelOf}),
+	"a quota and slots":   asksFor(map[string]rowOf{"a": quotaOf, "b": slotOf}),
+}
+
+// Two callers over two nodes, each of whom needs both. If a command may be overtaken only twice, one of
+// them is allowed in every order. In some orders with more, both are refused, and told to ask again soon.
+func TestEveryOrderOfTwoCallers(t *testing.T) {
+	for name, each := range contests {
+		c := contest{wishes: []wish{each, each}, room: 1}
+		tried, nobody := c.all(t, 2, -1, executed)
+		require.Zero(t, nobody, "%s: of %d orders with two overtakings: orders in which nobody was allowed", name, tried)
+		tried, nobody = c.all(t, -1, -1, executed)
+		require.LessOrEqual(t, nobody, tried/10, "%s: of %d orders: orders in which nobody was allowed", name, tried)
+		t.Logf("%s: %d orders; in %d of them nobody was allowed", name, tried, nobody)
+	}
+}
+
+// The same callers look whether tokens have come free. If a command may be overtaken four times, one of them
+// is allowed in every order. Slots say little about when they come free, so nobody looks for them.
+func TestCallersWhoLook(t *testing.T) {
+	for name, each := range contests {
+		if name == "two keys with slots" {
+			continue
+		}
+		c := contest{wishes: []wish{each, each}, room: 1, looks: maxLooks}
+		tried, nobody := c.all(t, overtakings(4, 6), -1, executed)
+		require.Zero(t, nobody, "%s: of %d orders: orders in which nobody was allowed", name, tried)
+		t.Logf("%s: %d orders", name, tried)
+	}
+}
+
+// overtakings returns how often a command may be overtaken in a short test, and in a long one.
+func overtakings(short, long int) int {
+	if os.Getenv("FUNNEL_LONG") != "" {
+		return long
+	}
+	return short
+}
+
+// ofThree are between three callers over three nodes, of whom one fits.
+var ofThree = map[string][]wish{
+	"each needs two nodes": {
+		asksFor(map[string]rowOf{"a": funnelOf, "b": slotOf}),
+		asksFor(map[string]rowOf{"b": slotOf, "c": quotaOf}),
+		asksFor(map[string]rowOf{"a": funnelOf, "c": quotaOf}),
+	},
+	"each needs all nodes": {
+		asksFor(map[string]rowOf{"a": funnelOf, "b": slotOf, "c": quotaOf}),
+		asksFor(map[string]rowOf{"a": funnelOf, "b": slotOf, "c": quotaOf}),
+		asksFor(map[string]rowOf{"a": funnelOf, "b": slotOf, "c": quotaOf}),
+	},
+}
+
+func TestThreeCallers(t *testing.T) {
+	random := rand.New(rand.NewPCG(servertest.Seed(t), 0))
+	for name, wishes := range ofThree {
+		c := contest{wishes: wishes, room: 1, looks: maxLooks}
+		tried, nobody := c.all(t, overtakings(2, 3), -1, executed)
+		require.Zero(t, nobody, "%s: of %d orders: orders in which nobody was allowed", name, tried)
+		nobody = 0
+		drawn := 500 * overtakings(1, 100)
+		for range drawn {
+			if c.one(t, randomly{random}, -1, executed) == 0 {
+				nobody++
+			}
+		}
+		require.Less(t, nobody, drawn/50, "%s: of %d random orders: orders in which nobody was allowed", name, drawn)
+		t.Logf("%s: %d orders, and %d at random; in %d of these nobody was allowed", name, tried, drawn, nobody)
+	}
+}
+
+// An answer is lost at each place, in three ways: tokens may stay taken, and slots come back. Or the caller
+// gives up at each place: then nothing stays taken.
+func TestEveryLostAnswer(t *testing.T) {
+	for name, each := range contests {
+		for _, how := range []loss{executed, dropped, later, givesUp} {
+			t.Run(fmt.Sprintf("%s, %v", name, how), func(t *testing.T) {
+				c := contest{wishes: []wish{each, each}, room: 1}
+				for lose := range 12 {
+					c.all(t, overtakings(2, 3), lose, how)
+				}
+			})
+		}
+	}
+}
