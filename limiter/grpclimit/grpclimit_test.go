@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -184,6 +187,50 @@ func TestAnswers(t *testing.T) {
 		isGone := test.ctx.Err() != nil // then nobody waits for the handler, even in Shadow
 		require.Equal(t, !isGone, reached, name)
 		require.Equal(t, isGone, err != nil, "%s: %v", name, err)
+	}
+}
+
+// Clients with deadlines of some milliseconds take no slot from others: when they have gone, all slots are
+// free, and no connection to Redis was closed by them.
+func TestSlotsOfHastyClients(t *testing.T) {
+	for _, honors := range []bool{false, true} {
+		t.Run(fmt.Sprintf("ContextTimeoutEnabled %v", honors), func(t *testing.T) {
+			rdb := servertest.StartModule(t).Client(t, func(options *redis.Options) {
+				options.ContextTimeoutEnabled, options.MinIdleConns = honors, 10
+			})
+			l := limiter.New(rdb, limiter.WithTimeout(servertest.Patience))
+			slots := limiter.Slots{Max: 8, TTL: time.Minute}
+			client, _ := serve(t, grpclimit.New(l, limiter.PerSecond(1_000_000), grpclimit.WithName("p"), grpclimit.WithSlots(slots)))
+			check := func(within time.Duration) error {
+				ctx, cancel := context.WithTimeout(context.Background(), within)
+				defer cancel()
+				_, err := client.Check(ctx, &healthpb.HealthCheckRequest{})
+				return err
+			}
+			require.NoError(t, check(time.Minute))
+			servertest.Eventually(t, "the pool is warm", func() bool { return rdb.PoolStats().IdleConns >= 10 })
+			before := rdb.PoolStats().TotalConns
+			ends := time.Now().Add(servertest.QuickOrLong(time.Second, 10*time.Second))
+			var group sync.WaitGroup
+			var gaveUp atomic.Int64
+			for range 6 {
+				group.Go(func() {
+					for time.Now().Before(ends) {
+						if check(100*time.Microsecond+rand.N(3900*time.Microsecond)) != nil {
+							gaveUp.Add(1)
+						}
+					}
+				})
+			}
+			group.Wait()
+			require.Positive(t, gaveUp.Load())
+			servertest.Eventually(t, "the handlers have returned, and nothing is under way", func() bool {
+				left, err := l.Drain(t.Context())
+				return err == nil && left == 0 && rdb.Exists(t.Context(), "{p:127.0.0.1}:slots").Val() == 0
+			})
+			require.GreaterOrEqual(t, rdb.PoolStats().TotalConns, before, "no connection was closed")
+			t.Logf("%d calls gave up", gaveUp.Load())
+		})
 	}
 }
 
