@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
@@ -33,7 +34,7 @@ type goClient struct {
 // goClients measures calls from this process on one key, and on many keys in Zipf's proportion.
 func (s *Setting) goClients() Table {
 	table := Table{Title: "Calls from Go", Columns: []string{"client", "keys", "decisions per second",
-		"ratio to redis_rate", "calls to Redis per second", "p50 µs", "p99 µs", "allocations per decision"}}
+		"ratio to redis_rate", "calls to Redis per second", "p50 µs", "p99 µs", "CPU µs per decision", "allocations per decision"}}
 	for _, count := range []int{1, zipfKeys} {
 		drawn, server := keys("", count), s.Start(s.Module, nil)
 		var all []*contestant
@@ -48,7 +49,8 @@ func (s *Setting) goClients() Table {
 		for _, c := range all {
 			table.Rows = append(table.Rows, []string{c.title, thousands(float64(count)), thousands(c.median(rate)),
 				c.ratio(all[len(all)-1], rate), thousands(c.median(asked)), fmt.Sprintf("%.1f", c.median(p50)),
-				fmt.Sprintf("%.1f", c.median(p99)), fmt.Sprintf("%.2f", c.median(allocations))})
+				fmt.Sprintf("%.1f", c.median(p99)), fmt.Sprintf("%.2f", c.median(cpu)),
+				fmt.Sprintf("%.2f", c.median(allocations))})
 		}
 	}
 	table.Note = fmt.Sprintf("%s, %d goroutines, all calls allowed; 1,000 keys are asked about in Zipf's proportion. "+
@@ -65,7 +67,9 @@ func (c *Client) goClients() (clients []goClient) {
 		return nil
 	}
 	connect := func() *redis.Client {
-		client := c.server.NewClient(func(options *redis.Options) { options.PoolSize = goroutines })
+		client := c.server.NewClient(func(options *redis.Options) {
+			options.PoolSize, options.ContextTimeoutEnabled = goroutines, true
+		})
 		c.others = append(c.others, client)
 		return client
 	}
@@ -78,6 +82,13 @@ func (c *Client) goClients() (clients []goClient) {
 			return allowed(err, !result.Limited())
 		}})
 	}
+	direct := connect()
+	clients = append(clients, goClient{"go-redis's own Do of the command", func(ctx context.Context, key string) error {
+		within, cancel := context.WithTimeout(ctx, time.Second) // as Allow does
+		defer cancel()
+		reply, err := direct.Do(within, "cl.reserve", key, goBurst, goRate, "1", 1).Slice()
+		return allowed(err, err == nil && reply[0] == int64(0))
+	}})
 	add("Allow", limiter.New(connect()))
 	pipelining, err := connect().AutoPipeline()
 	c.failed(err)
@@ -111,7 +122,7 @@ func (c *Client) goRound(client goClient, keys []string) (result round) {
 	latencies, calls, errs := make([][]float64, goroutines), make([]int, goroutines), make([]error, goroutines)
 	var over atomic.Bool
 	var callers sync.WaitGroup
-	sent, objects, begin := c.Info(limiterCalls), allocated(), time.Now()
+	sent, objects, used, begin := c.Info(limiterCalls), allocated(), usedCPU(), time.Now()
 	time.AfterFunc(c.Round, func() { over.Store(true) })
 	for i := range goroutines {
 		zipf, drawn := rand.NewZipf(rand.New(rand.NewPCG(1, uint64(i))), 1.01, 1, uint64(len(keys)-1)), [1 << 12]string{}
@@ -132,7 +143,7 @@ func (c *Client) goRound(client goClient, keys []string) (result round) {
 		})
 	}
 	callers.Wait()
-	took, objects := time.Since(begin).Seconds(), allocated()-objects
+	took, objects, used := time.Since(begin).Seconds(), allocated()-objects, usedCPU()-used
 	if err := errors.Join(errs...); err != nil {
 		c.failed(fmt.Errorf("%s: %w", client.title, err))
 	}
@@ -141,6 +152,7 @@ func (c *Client) goRound(client goClient, keys []string) (result round) {
 		total += float64(some)
 	}
 	result[rate], result[asked], result[allocations] = total/took, (c.Info(limiterCalls)-sent)/took, objects/total
+	result[cpu] = used.Seconds() * 1e6 / total
 	result[p50], _ = stats.Percentile(all, 50) // an error is for no values
 	result[p99], _ = stats.Percentile(all, 99)
 	return result
@@ -154,4 +166,11 @@ func allocated() float64 {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	return float64(memory.Mallocs)
+}
+
+// usedCPU returns the CPU time that this process has used.
+func usedCPU() time.Duration {
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // fails for no process that is its own
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -14,7 +14,7 @@ type contestant struct {
 	rounds []round
 }
 
-type round [6]float64 // figures
+type round [7]float64 // figures
 
 const (
 	rate        = iota // calls per second
@@ -22,6 +22,7 @@ const (
 	p50                // microseconds until the reply
 	p99                // the same
 	asked              // calls per second that reached the server
+	cpu                // time that this process worked, in microseconds per call
 	allocations        // per call
 )
 

@@ -56,7 +56,8 @@ func (k task) end() {
 	}
 }
 
-// wait waits until all tasks that have begun are over, or ctx is done. It returns how many are not.
+// wait waits until all tasks that have begun are over, or ctx is done. It returns how many
+// numbers have a task that is not.
 func (t *tasks) wait(ctx context.Context) (left int) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -79,11 +80,11 @@ func (t *tasks) wait(ctx context.Context) (left int) {
 	}
 }
 
-// upTo returns how many tasks with no larger number have not ended.
+// upTo returns how many numbers up to one have a task that has not ended.
 func (t *tasks) upTo(last uint64) (left int) {
-	for number, open := range t.open {
+	for number := range t.open {
 		if number <= last {
-			left += open
+			left++
 		}
 	}
 	return left

@@ -1,0 +1,271 @@
+// An Acquisition holds several slots as one: all or none are taken, renewed together, and given back if one
+// is lost. Callers wait in a line for each set of slots.
+
+package limiter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+	"funnel/limiter"
+)
+
+// An organisation has slots, and each of its keys has fewer.
+var (
+	ofOrg  = limiter.Slots{Max: 2, TTL: 30 * time.Second}.At("{org}:slots")
+	ofKey1 = limiter.Slots{Max: 1, TTL: 12 * time.Second}.At("{org}:key1:slots")
+	ofKey2 = limiter.Slots{Max: 1, TTL: 12 * time.Second}.At("{org}:key2:slots")
+)
+
+func TestSeveralSlotsAtOnce(t *testing.T) {
+	t.Parallel()
+	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
+		l := limiter.New(client, limiter.WithSource(source))
+		held := map[string]*limiter.Acquisition{}
+		minute := limiter.Request{Key: "{org}:minute", Limit: fifteenPerDay, Quantity: 5}
+		for _, step := range []struct {
+			name    string
+			release string
+			rows    []limiter.Row
+			want    string // of each row: whether it limits, how much was taken, what remains
+		}{
+			{"first", "", []limiter.Row{ofOrg, minute, ofKey1}, "ok 1 1, ok 5 10, ok 1 0"},
+			{"the key is full", "", []limiter.Row{ofOrg, minute, ofKey1}, "ok 0 1, ok 0 10, limited 0 0"},
+			{"second", "", []limiter.Row{ofKey2, ofOrg}, "ok 1 0, ok 1 0"},
+			{"the organisation is full", "", []limiter.Row{ofOrg}, "limited 0 0"},
+			{"third", "first", []limiter.Row{ofKey1, ofOrg, minute}, "ok 1 0, ok 1 0, ok 5 5"},
+			{"too few tokens", "second", []limiter.Row{ofKey2, ofOrg, limiter.Request{Key: minute.Key, Limit: fifteenPerDay, Quantity: 6}},
+				"ok 0 1, ok 0 1, limited 0 5"},
+		} {
+			require.NoError(t, held[step.release].Release(t.Context()), step.name)
+			got, err := l.TryAcquire(t.Context(), step.rows...)
+			require.NoError(t, err, step.name)
+			require.Equal(t, step.want, describe(got.Results...), step.name)
+			require.Equal(t, strings.Contains(step.want, "limited"), got.Limited(), step.name)
+			held[step.name] = got
+			if got.Limited() {
+				wait := time.Second // for a slot, nobody knows better
+				if step.name == "too few tokens" {
+					wait = 96 * time.Minute
+				}
+				require.InDelta(t, wait, got.RetryAfter(), float64(time.Minute), step.name)
+			}
+		}
+		require.NoError(t, held["third"].Release(t.Context()))
+		require.Zero(t, client.Exists(t.Context(), "{org}:slots", "{org}:key1:slots", "{org}:key2:slots").Val())
+	})
+}
+
+// All slots are renewed by one call, each third of the shortest TTL. If one is lost, the others are given
+// back, and the context ends.
+func TestOneLostSlotEndsTheAcquisition(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var recorded recorder
+		l := limiter.NewLocal(limiter.WithHook(recorded.hook))
+		got, err := l.TryAcquire(t.Context(), ofOrg, ofKey1)
+		require.NoError(t, err)
+		time.Sleep(time.Hour + 1)
+		require.Equal(t, 2*900, recorded.renewals(), "each 4 seconds, two rows")
+		require.NoError(t, got.Context().Err())
+		seen, err := l.PeekAll(t.Context(), ofOrg, ofKey1)
+		require.NoError(t, err)
+		require.Equal(t, "ok 0 1, limited 0 0", describe(seen...), "both are held")
+		require.InDelta(t, 30*time.Second, seen[0].ResetAfter, float64(4*time.Second), "each for its own TTL")
+
+		require.NoError(t, l.Reset(t.Context(), "{org}:key1:slots"))
+		<-got.Context().Done()
+		require.Equal(t, limiter.ErrSlotLost, context.Cause(got.Context()))
+		_, err = l.Drain(t.Context())
+		require.NoError(t, err)
+		seen, err = l.PeekAll(t.Context(), ofOrg, ofKey1)
+		require.NoError(t, err)
+		require.Equal(t, "ok 0 2, ok 0 1", describe(seen...), "the other slot is given back")
+		require.ErrorIs(t, got.Release(t.Context()), limiter.ErrSlotLost)
+		require.NoError(t, got.Release(t.Context()), "it has been said")
+	})
+}
+
+// Callers who name the same slots in another order stand in one line, and a slot that any call releases
+// wakes each line that waits for its key.
+func TestLinesOfSeveralSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter.NewLocal()
+		first, err := l.TryAcquire(t.Context(), ofOrg, ofKey1)
+		require.NoError(t, err)
+		second, err := l.TryAcquire(t.Context(), ofOrg)
+		require.NoError(t, err)
+		served := make(chan string, 10)
+		wait := func(name string, rows ...limiter.Row) {
+			go func() {
+				got, err := l.Acquire(t.Context(), rows...)
+				require.NoError(t, err)
+				served <- name
+				time.Sleep(time.Second)
+				require.NoError(t, got.Release(t.Context()))
+			}()
+			synctest.Wait()
+		}
+		wait("1: key 1", ofOrg, ofKey1)
+		wait("2: key 1, in the other order", ofKey1, ofOrg)
+		wait("3: key 2", ofKey2, ofOrg)
+		released := time.Now()
+		require.NoError(t, second.Release(t.Context()))
+		require.Equal(t, "3: key 2", <-served, "key 1 is full, and the organisation is not")
+		require.Equal(t, released, time.Now(), "at once: the line was woken")
+		require.NoError(t, first.Release(t.Context()))
+		require.Equal(t, "1: key 1", <-served)
+		require.Equal(t, released, time.Now())
+		require.Equal(t, "2: key 1, in the other order", <-served)
+		require.Equal(t, released.Add(time.Second), time.Now(), "when the first one has released its slots")
+		time.Sleep(time.Minute)
+	})
+}
+
+// ReleaseSoon does not wait, and Drain does.
+func TestReleaseSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Bool
+		sleep := func(context.Context, limiter.Event) {
+			if slow.Load() {
+				time.Sleep(time.Second)
+			}
+		}
+		l := limiter.NewLocal(limiter.WithHook(sleep))
+		got := requireSlot(t, l, "key", oneFor1h)
+		slow.Store(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		got.ReleaseSoon(ctx)
+		require.Equal(t, began, time.Now())
+		left, err := l.Drain(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, left)
+		require.Equal(t, began.Add(time.Second), time.Now())
+		require.Error(t, got.Context().Err())
+		slow.Store(false)
+		requireSlot(t, l, "key", oneFor1h)
+
+		slow.Store(true)
+		requireSlot(t, l, "other", oneFor1h).ReleaseSoon(t.Context())
+		within, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		left, err = l.Drain(within)
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, left, "what is uncertain")
+		require.Equal(t, context.DeadlineExceeded, err)
+	})
+}
+
+func TestAcquisitionsNeedSlots(t *testing.T) {
+	t.Parallel()
+	l := limiter.NewLocal()
+	tokens := limiter.Request{Key: "tokens", Limit: fifteenPerDay, Quantity: 1}
+	for name, rows := range map[string][]limiter.Row{"no rows": nil, "tokens alone": {tokens}} {
+		for _, method := range []func(context.Context, ...limiter.Row) (*limiter.Acquisition, error){l.TryAcquire, l.Acquire} {
+			got, err := method(t.Context(), rows...)
+			require.ErrorIs(t, err, limiter.ErrInvalid, name)
+			require.True(t, got.Limited(), name)
+		}
+	}
+	_, err := l.TryAcquire(t.Context(), tokens)
+	require.ErrorContains(t, err, "needs at least one row of slots: for tokens alone, use AllowAll or WaitAll")
+}
+
+// In a cluster each hash tag is renewed by a command of its own. A node that does not answer for the TTL of
+// its slots loses them, and with them the Acquisition.
+func TestSlotsOnANodeThatDies(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var isDown atomic.Bool
+		var refunds atomic.Int64
+		client := spreadClient{func(command redis.Cmder) error {
+			words := fmt.Sprintln(command.Args()...)
+			if isDown.Load() && strings.Contains(words, "{b}") {
+				return errors.New("no answer")
+			}
+			held := "0"
+			if strings.Contains(words, "cl.refund") || strings.Contains(words, " 0 SLOTS ") {
+				held = "3"
+			}
+			if strings.Contains(words, "cl.refund") {
+				refunds.Add(1)
+			}
+			row := []any{int64(0), int64(1), int64(0), "0", "9", held}
+			command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{row}})
+			return nil
+		}}
+		l := limiter.New(client, limiter.WithSource(limiter.FromModule))
+		got, err := l.TryAcquire(t.Context(), limiter.Slots{Max: 1, TTL: 30 * time.Second}.At("{a}"),
+			limiter.Slots{Max: 1, TTL: 9 * time.Second}.At("{b}"))
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		require.NoError(t, got.Context().Err())
+		isDown.Store(true)
+		began := time.Now()
+		<-got.Context().Done()
+		require.Equal(t, limiter.ErrSlotLost, context.Cause(got.Context()))
+		require.InDelta(t, 9*time.Second, time.Since(began), float64(3*time.Second), "the TTL after its last renewal")
+		require.ErrorIs(t, got.Release(t.Context()), limiter.ErrSlotLost)
+		synctest.Wait()
+		require.EqualValues(t, 1, refunds.Load(), "the slot on the other node is given back")
+		isDown.Store(false)
+		time.Sleep(time.Minute)
+	})
+}
+
+// A spreadClient answers commands by a function, as a ring of several shards.
+type spreadClient struct {
+	answer func(command redis.Cmder) error
+}
+
+func (c spreadClient) Process(_ context.Context, command redis.Cmder) error { return c.answer(command) }
+
+func (spreadClient) GetShardClientForKey(string) (*redis.Client, error) {
+	return nil, errors.New("nothing is known of shards")
+}
+
+// The keys of a call may be on several shards of a ring: each hash tag is a part.
+func TestRing(t *testing.T) {
+	t.Parallel()
+	addrs := map[string]string{}
+	for i := range 3 {
+		addrs[fmt.Sprint(i)] = servertest.StartModule(t).Addr()
+	}
+	ring := redis.NewRing(&redis.RingOptions{Addrs: addrs, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { ring.Close() })
+	l := limiter.New(ring)
+	limit := perDay(10)
+	allowed := 0
+	for i := range 20 {
+		results, err := l.AllowAll(t.Context(), limiter.Request{Key: fmt.Sprint("user:", i), Limit: limit, Quantity: 1},
+			limiter.Request{Key: "shared", Limit: limit, Quantity: 1})
+		require.NoError(t, err)
+		if !results.Limited() {
+			allowed++
+		}
+	}
+	require.Equal(t, 10, allowed, "the limit of the key that all calls share")
+	for i := range 20 {
+		seen, err := l.Peek(t.Context(), fmt.Sprint("user:", i), limit)
+		require.NoError(t, err)
+		want := 10
+		if i < 10 {
+			want = 9
+		}
+		require.Equal(t, want, seen.Remaining, "user %d: what a refused call took is given back", i)
+	}
+}
