@@ -200,6 +200,23 @@ func TestServerThatHangsUnderHastyCallers(t *testing.T) {
 	servertest.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() < before+50 })
 }
 
+// slowRefunds is a hook of go-redis that sends refunds only after a time.
+type slowRefunds time.Duration
+
+func (s slowRefunds) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (s slowRefunds) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (s slowRefunds) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		if command.Name() == "cl.refund" {
+			time.Sleep(time.Duration(s))
+		}
+		return next(ctx, command)
+	}
+}
+
 // A program that drains before it ends leaves no slot behind, however many requests are under way.
 func TestShutdownsLeaveNoSlots(t *testing.T) {
 	t.Parallel()
@@ -207,7 +224,9 @@ func TestShutdownsLeaveNoSlots(t *testing.T) {
 	client := server.Client(t)
 	slots := limiter.Slots{Max: 8, TTL: time.Minute}
 	for round := range 20 {
-		l := limiter.New(server.Client(t, func(options *redis.Options) { options.ContextTimeoutEnabled = true }))
+		rdb := server.Client(t, func(options *redis.Options) { options.ContextTimeoutEnabled = true })
+		rdb.AddHook(slowRefunds(20 * time.Millisecond))
+		l := limiter.New(rdb)
 		limit := httplimit.New(l, limiter.PerSecond(1_000_000), httplimit.WithName("work"), httplimit.WithSlots(slots))
 		service := &http.Server{Handler: limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			time.Sleep(rand.N(2 * time.Millisecond))

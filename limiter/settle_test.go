@@ -11,6 +11,7 @@ import (
 	"math"
 	"net"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -144,14 +145,15 @@ func TestSettledWhenSent(t *testing.T) {
 		short, cancelShort := context.WithTimeout(ctx, time.Second)
 		defer cancelShort()
 		denied := servertest.ErrorReply("NOPERM User app has no permissions to access one of the keys")
-		failure, hangs := error(denied), false
+		failure := error(denied)
+		var hangs atomic.Bool
 		l := limiter.New(clientFunc(func(ctx context.Context, command redis.Cmder) error {
 			reserve, isReserve := command.(*redis.Cmd)
 			switch {
 			case isReserve:
 				reserve.SetVal(allows)
 				return nil
-			case hangs:
+			case hangs.Load():
 				<-ctx.Done()
 				return ctx.Err()
 			}
@@ -166,9 +168,9 @@ func TestSettledWhenSent(t *testing.T) {
 		}
 		last := allow(t, l, "key", fifteenPerDay)
 		settle(l, last, canceled, reason, false)
-		hangs = true
+		hangs.Store(true)
 		settle(l, last, short, context.DeadlineExceeded, true)
-		hangs = false
+		hangs.Store(false)
 		settle(l, last, ctx, denied, true)
 		failure = syscall.ECONNREFUSED
 		for range 3 {

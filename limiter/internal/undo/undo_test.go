@@ -187,6 +187,7 @@ func TestSlotsAreAskedBack(t *testing.T) {
 			d := newDesk(func(*backend.Call) (backend.Reply, error) { return c.answers(time.Since(began)) })
 			d.Lost(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.Row{slotRow("a:s", "h")}}, c.ended)
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			asked := d.taken()
 			require.Len(t, asked, c.times, "%s: %q", c.name, asked)
 			require.Equal(t, fmt.Sprint(c.last, " a:s h"), asked[len(asked)-1], c.name)
@@ -255,6 +256,7 @@ func TestEachNodeHasAQueue(t *testing.T) {
 		}
 		require.Equal(t, 50, works, "all slots of the node that works")
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Empty(t, d.queues)
 	})
 }
@@ -271,6 +273,7 @@ func TestQueueIsBounded(t *testing.T) {
 		}
 		close(works)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		require.Len(t, d.taken(), maxEntries)
 		require.Contains(t, d.log.String(), fmt.Sprint("slots=", tooMany))
 		require.Equal(t, 1, strings.Count(d.log.String(), "\n"))
