@@ -77,7 +77,7 @@ local function fail(i, reason, word, together)
     elseif together then
         reason = reason .. ' (capacity count period quantity: ' .. table.concat(ARGV, ' ', 4 * i - 2, 4 * i + 1) .. ')'
     end
-    return {err = 'ERR ' .. reason}
+    return {err = 'INVALID ' .. reason}
 end
 
 ---- The call
@@ -92,7 +92,7 @@ end
 local more_words = #ARGV - 1 - 4 * length
 if length < 1 or length > (takes and 1 or 64) or more_words < 0
     or more_words > ((operation == 'reserve' or refunds) and 1 or 0) then
-    return fail(nil, "wrong number of arguments for 'cl." .. operation .. "' command")
+    return {err = "ERR wrong number of arguments for 'cl." .. operation .. "' command"} -- as servers word it
 end
 
 -- The call, for the functions of the kinds. The variables without a value get one before a function needs it.

@@ -1,6 +1,9 @@
 package command
 
-import "funnel/quota"
+import (
+	"funnel/internal/errortext"
+	"funnel/quota"
+)
 
 // untilWord is in the place of a funnel's period. A quota has a limit, like slots, and a quantity, like a funnel.
 const untilWord = periodWord
@@ -12,15 +15,15 @@ func (c *Call) parseQuota(row *Row, q *quota.Quota) (ok bool) {
 	words := &row.Words
 	limit, ok := parseInteger(words[limitWord])
 	if !ok {
-		return c.failArgument(badLimit, words[limitWord])
+		return c.failArgument(errortext.Limit, words[limitWord])
 	}
 	until, ok := parseSeconds(words[untilWord])
 	if !ok || until < 1 {
-		return c.failArgument(badUntil, words[untilWord])
+		return c.failArgument(errortext.Until, words[untilWord])
 	}
 	quantity, ok := parseInteger(words[quantityWord])
 	if !ok {
-		return c.failArgument(badQuantity, words[quantityWord])
+		return c.failArgument(errortext.Quantity, words[quantityWord])
 	}
 	q.Request, _ = quota.NewRequest(limit, until, quantity)
 	return true
@@ -82,7 +85,7 @@ func (c *Call) failQuota(err error, row *Row) {
 //go:nosplit
 func (c *Call) failEnded(index uint) {
 	c.setErrorRow(index)
-	c.failWithCode("ENDED ", ended)
+	c.failWithCode(errortext.Past, errortext.Ended)
 	if index < MaxRows {
 		c.add(": got ")
 		c.add(c.Rows[index].Words[untilWord])
