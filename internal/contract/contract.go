@@ -49,7 +49,8 @@ const (
 	ErrTTL    Error = errortext.Invalid + errortext.TTL
 	ErrHolder Error = errortext.Invalid + errortext.Holder
 
-	ErrUntil Error = errortext.Invalid + errortext.Until
+	ErrUntil         Error = errortext.Invalid + errortext.Until
+	ErrUntilOfRefund Error = errortext.Invalid + errortext.UntilOfRefund
 
 	ErrEmissionInterval Error = errortext.Invalid + Error(gcra.ErrEmissionInterval)
 	ErrTolerance        Error = errortext.Invalid + Error(gcra.ErrTolerance)
@@ -71,9 +72,10 @@ const (
 	ErrFunnel Error = errortext.Invalid + errortext.NoFunnel
 	ErrQuota  Error = errortext.Invalid + errortext.NoQuota
 
-	ErrTAT  Error = errortext.Invalid + Error(gcra.ErrTAT)
-	ErrEnd  Error = errortext.Invalid + Error(slots.ErrEnd)
-	ErrUsed Error = errortext.Invalid + Error(quota.ErrUsed)
+	ErrTAT       Error = errortext.Invalid + Error(gcra.ErrTAT)
+	ErrEnd       Error = errortext.Invalid + Error(slots.ErrEnd)
+	ErrPeriodEnd Error = errortext.Invalid + Error(quota.ErrEnd)
+	ErrUsed      Error = errortext.Invalid + Error(quota.ErrUsed)
 )
 
 // Of returns the error of a row in a call of several rows; number counts from 1. WRONGTYPE stays as it is.
@@ -114,8 +116,8 @@ var SlotsErrors = []string{
 
 // QuotaErrors are the errors that only calls with quotas have.
 var QuotaErrors = []string{
-	string(ErrLimit), string(ErrUntil), string(ErrMaxWaitWithUntil), string(ErrReceiptWithUntil),
-	string(ErrEnded), string(ErrQuota), string(ErrUsed),
+	string(ErrLimit), string(ErrUntil), string(ErrUntilOfRefund), string(ErrMaxWaitWithUntil),
+	string(ErrReceiptWithUntil), string(ErrEnded), string(ErrQuota), string(ErrPeriodEnd), string(ErrUsed),
 }
 
 // An Outcome is the result of a call.

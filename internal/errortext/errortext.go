@@ -25,8 +25,9 @@ const (
 	TTL    = "ttl must be seconds from 0.001 to 9223372036.854775807 with up to 9 fraction digits"
 	Holder = "holder must be 1 to 255 bytes"
 
-	Until = "until must be a Unix time in seconds above 0, at most 9223372036.854775807 " +
-		"and with up to 9 fraction digits"
+	Until = "until must be a Unix time in seconds above 0, or + and seconds from 0.001, " +
+		"at most 9223372036.854775807 and with up to 9 fraction digits"
+	UntilOfRefund = "until must be the Unix time that a reply named: it says which period counted the quantity"
 
 	MaxWait            = "max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
 	MaxWaitWithSlots   = "max_wait must be left out with SLOTS: ask again after a moment"

@@ -35,7 +35,7 @@ func TestScriptHasTheTexts(t *testing.T) {
 		require.Equal(t, !isLeftOut, strings.Contains(script, text), "%s: the script has %q", name, text)
 	}
 	for _, err := range []error{
-		gcra.ErrEmissionInterval, gcra.ErrTolerance, gcra.ErrIncrement, gcra.ErrTAT, slots.ErrEnd,
+		gcra.ErrEmissionInterval, gcra.ErrTolerance, gcra.ErrIncrement, gcra.ErrTAT, slots.ErrEnd, quota.ErrEnd,
 	} {
 		require.Contains(t, script, err.Error())
 	}

@@ -1,12 +1,16 @@
 package command
 
 import (
+	"funnel/internal/call"
 	"funnel/internal/errortext"
 	"funnel/quota"
 )
 
 // untilWord is in the place of a funnel's period. A quota has a limit, like slots, and a quantity, like a funnel.
 const untilWord = periodWord
+
+// minLasts is how long a period from the first call lasts at least, in nanoseconds.
+const minLasts = 1_000_000
 
 // parseQuota makes the request for a quantity: key, limit, UNTIL, until and quantity.
 //
@@ -17,16 +21,42 @@ func (c *Call) parseQuota(row *Row, q *quota.Quota) (ok bool) {
 	if !ok {
 		return c.failArgument(errortext.Limit, words[limitWord])
 	}
-	until, ok := parseSeconds(words[untilWord])
-	if !ok || until < 1 {
-		return c.failArgument(errortext.Until, words[untilWord])
+	until, lasts, ok := c.parseUntil(words[untilWord])
+	if !ok {
+		return false
 	}
 	quantity, ok := parseInteger(words[quantityWord])
 	if !ok {
 		return c.failArgument(errortext.Quantity, words[quantityWord])
 	}
-	q.Request, _ = quota.NewRequest(limit, until, quantity)
+	if lasts > 0 {
+		q.Request, _ = quota.NewWindowRequest(limit, lasts, quantity)
+	} else {
+		q.Request, _ = quota.NewRequest(limit, until, quantity)
+	}
 	return true
+}
+
+// parseUntil returns when a period ends or, for a word that begins with +, how long it lasts from the first call. The
+// other number is 0. If the word is wrong, it writes an error, and returns false.
+//
+//go:nosplit
+func (c *Call) parseUntil(word string) (until, lasts int64, ok bool) {
+	if word == "" || word[0] != '+' {
+		until, ok = parseSeconds(word)
+		if !ok || until < 1 {
+			return 0, 0, c.failArgument(errortext.Until, word)
+		}
+		return until, 0, true
+	}
+	if c.Operation == call.Refund {
+		return 0, 0, c.failArgument(errortext.UntilOfRefund, word)
+	}
+	lasts, ok = parseSeconds(word[1:])
+	if !ok || lasts < minLasts {
+		return 0, 0, c.failArgument(errortext.Until, word)
+	}
+	return 0, lasts, true
 }
 
 // usedPrefix precedes the sum that is used in the value of a key. The value of no other kind begins with it.
@@ -75,7 +105,9 @@ func (row *Row) replyQuota(q *quota.Quota) { row.Quota.Until.setSeconds(q.Decisi
 func (c *Call) failQuota(err error, row *Row) {
 	reason, _ := err.(quota.Error)
 	c.fail(string(reason))
-	c.add(": got quantity ")
+	c.add(": got until ")
+	c.add(row.Words[untilWord])
+	c.add(", quantity ")
 	c.add(row.Words[quantityWord])
 }
 
