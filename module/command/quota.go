@@ -12,7 +12,8 @@ const untilWord = periodWord
 // minLasts is how long a period from the first call lasts at least, in nanoseconds.
 const minLasts = 1_000_000
 
-// parseQuota makes the request for a quantity: key, limit, UNTIL, until and quantity.
+// parseQuota makes the request for a quantity: key, limit, UNTIL, until and quantity. An until that begins with + says
+// how long a period lasts from the first call.
 //
 //go:nosplit
 func (c *Call) parseQuota(row *Row, q *quota.Quota) (ok bool) {
@@ -21,42 +22,27 @@ func (c *Call) parseQuota(row *Row, q *quota.Quota) (ok bool) {
 	if !ok {
 		return c.failArgument(errortext.Limit, words[limitWord])
 	}
-	until, lasts, ok := c.parseUntil(words[untilWord])
-	if !ok {
-		return false
+	until, isWindow := words[untilWord], false
+	if until != "" && until[0] == '+' {
+		until, isWindow = until[1:], true
+	}
+	if isWindow && c.Operation == call.Refund {
+		return c.failArgument(errortext.UntilOfRefund, words[untilWord])
+	}
+	nanoseconds, ok := parseSeconds(until)
+	if !ok || nanoseconds < 1 || isWindow && nanoseconds < minLasts {
+		return c.failArgument(errortext.Until, words[untilWord])
 	}
 	quantity, ok := parseInteger(words[quantityWord])
 	if !ok {
 		return c.failArgument(errortext.Quantity, words[quantityWord])
 	}
-	if lasts > 0 {
-		q.Request, _ = quota.NewWindowRequest(limit, lasts, quantity)
+	if isWindow {
+		q.Request, _ = quota.NewWindowRequest(limit, nanoseconds, quantity)
 	} else {
-		q.Request, _ = quota.NewRequest(limit, until, quantity)
+		q.Request, _ = quota.NewRequest(limit, nanoseconds, quantity)
 	}
 	return true
-}
-
-// parseUntil returns when a period ends or, for a word that begins with +, how long it lasts from the first call. The
-// other number is 0. If the word is wrong, it writes an error, and returns false.
-//
-//go:nosplit
-func (c *Call) parseUntil(word string) (until, lasts int64, ok bool) {
-	if word == "" || word[0] != '+' {
-		until, ok = parseSeconds(word)
-		if !ok || until < 1 {
-			return 0, 0, c.failArgument(errortext.Until, word)
-		}
-		return until, 0, true
-	}
-	if c.Operation == call.Refund {
-		return 0, 0, c.failArgument(errortext.UntilOfRefund, word)
-	}
-	lasts, ok = parseSeconds(word[1:])
-	if !ok || lasts < minLasts {
-		return 0, 0, c.failArgument(errortext.Until, word)
-	}
-	return 0, lasts, true
 }
 
 // usedPrefix precedes the sum that is used in the value of a key. The value of no other kind begins with it.
