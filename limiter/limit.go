@@ -18,8 +18,8 @@ import (
 // 292 years. If a limit is not valid, as the zero Limit is not, methods of [Limiter] return [ErrInvalid] with an error
 // of package gcra inside.
 //
-// A Limit may also be a quota (see [Daily]): up to Capacity tokens, at least 0, may be used in each period of a
-// calendar, and Count and Period are 0. Limits are comparable.
+// A Limit may also be a quota (see [Daily] and [Window]): up to Capacity tokens, at least 0, may be
+// used in each period, and Count and Period are 0. Limits are comparable.
 type Limit struct {
 	Count    int
 	Period   time.Duration

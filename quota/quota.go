@@ -1,7 +1,7 @@
-// Package quota limits a sum: at most limit may be used until an instant, at which the period
-// ends. It is how plans and budgets are sold: a million tokens this month, 1,000 requests
-// until midnight. The package knows no calendar: each call says when its period ends, or how long a period lasts that
-// begins with the call.
+// Package quota limits a sum: at most limit may be used until an instant, at which the period ends.
+// It is how plans and budgets are sold: a million tokens this month, 1,000 requests until midnight.
+// The package knows no calendar: each call says when its period ends, or how long a period lasts
+// that begins with the call.
 //
 // # The state
 //
@@ -18,10 +18,11 @@
 //
 // # Windows
 //
-// A call may instead say how long a period lasts (a window). It is counted in the period that runs, whatever the end of
-// that period, and cuts nothing. If none runs, one begins now; it ends at the first whole millisecond that is no earlier
-// than now and the length of the window. A key that does not expire gets the same end. So "5 tries in 15 minutes"
-// begins with the first try, and needs no clock of the caller.
+// A call may instead say how long a period lasts (a window). It is counted in the period that runs,
+// whatever the end of that period, and cuts nothing. If none runs, one begins now; it ends at the
+// first whole millisecond that is no earlier than now and the length of the window. A key that does
+// not expire gets the same end. So "5 tries in 15 minutes" begins with the first try, and needs no
+// clock of the caller.
 //
 // # Units
 //
@@ -64,9 +65,9 @@ func NewRequest(limit, until, quantity int64) (Request, error) {
 	return Request{limit: limit, quantity: quantity, until: until}, nil
 }
 
-// NewWindowRequest asks to use quantity, of which at most limit may be used in the period that runs. If none runs, one
-// begins, and lasts that many nanoseconds, at least a millisecond. Smaller values are reported as [ErrLasts], and others
-// as by NewRequest.
+// NewWindowRequest asks to use quantity, of which at most limit may be used in the period that
+// runs. If none runs, one begins, and lasts that many nanoseconds, at least a millisecond. Smaller
+// values are reported as [ErrLasts], and others as by NewRequest.
 //
 //go:nosplit
 func NewWindowRequest(limit, lasts, quantity int64) (Request, error) {
@@ -86,8 +87,8 @@ func NewWindowRequest(limit, lasts, quantity int64) (Request, error) {
 //go:nosplit
 func (r *Request) Quantity() int64 { return r.quantity }
 
-// Ended reports whether the period that the call names has ended: now is not before until. A window names no period, so
-// it has not ended.
+// Ended reports whether the period that the call names has ended: now is not before until. A window
+// names no period, so it has not ended.
 //
 //go:nosplit
 func (r *Request) Ended(now int64) bool { return now >= r.until && r.lasts == 0 }
@@ -138,8 +139,8 @@ type Decision struct {
 // operations on a quota, at the instant now. Each method sets Decision, Take also sets Taken, and a State that has
 // expired becomes the zero State. Nothing else changes. Instants before 1970 count as 0.
 //
-// The errors of the methods are [ErrEnded], for a window that would begin [ErrEnd], and for Charge [ErrUsed]. After an
-// error, do not use the Decision.
+// The errors of the methods are [ErrEnded], for a window that would begin [ErrEnd], and for Charge
+// [ErrUsed]. After an error, do not use the Decision.
 type Quota struct {
 	Request  Request
 	State    State
@@ -222,9 +223,9 @@ func (q *Quota) Charge(now int64) error {
 	return nil
 }
 
-// Refund gives back a quantity that was used in the period that ends at until. If that period has ended, Refund does
-// nothing, and the Decision describes the key as it is. Refund never cuts the period. The request of a window names no
-// period: Refund then gives back in the period that runs.
+// Refund gives back a quantity that was used in the period that ends at until. If that period has
+// ended, Refund does nothing, and the Decision describes the key as it is. Refund never cuts the
+// period. The request of a window names no period: Refund then gives back in the period that runs.
 //
 //go:nosplit
 func (q *Quota) Refund(now int64) {
@@ -261,8 +262,8 @@ func (q *Quota) Changes() bool {
 	return after.Used != q.State.Used || after.Used > 0 && after.Expiry != q.State.Expiry
 }
 
-// begin returns the end of the period, at most 2^63-1. If the key has expired, it first begins a new period:
-// the State becomes the zero State.
+// begin returns the end of the period, at most 2^63-1. If the key has expired, it first begins a
+// new period: the State becomes the zero State.
 //
 //go:nosplit
 func (q *Quota) begin(now int64) (end int64, err error) {

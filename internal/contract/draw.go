@@ -155,7 +155,8 @@ func drawSlots(t *rapid.T, now int64) (row DrawnRow) {
 	return row
 }
 
-// drawQuota draws a quota. Its period ends about now, or about when its key expires, or begins with the call.
+// drawQuota draws a quota. Its period ends about now, or about when its key expires, or begins with
+// the call.
 func drawQuota(t *rapid.T, now int64) (row DrawnRow) {
 	some := rapid.Int64Range(0, 12)
 	limit := rapid.OneOf(some, Between(0, math.MaxInt64)).Draw(t, "limit")

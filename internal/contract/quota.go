@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// A Quota is a row that limits a sum per period: its key, its limit and the quantity that is asked for. The period ends
-// at Until. If that is nil, it is the period that runs or, if none runs, a period that begins now.
+// A Quota is a row that limits a sum per period: its key, its limit and the quantity that is asked
+// for. The period ends at Until. If that is nil, it is the period that runs or, if none runs, a
+// period that begins now.
 type Quota struct {
 	Key             string
 	Limit, Quantity *big.Int
@@ -57,10 +58,12 @@ func (q *Quota) ended(operation string, now *big.Int) Error {
 	return Error(fmt.Sprintf("%s: got %s, and it is %s", ErrEnded, q.until, seconds(now.Int64())))
 }
 
-// isOver reports whether the period that the call names has ended. A call that says how long a period lasts names none.
+// isOver reports whether the period that the call names has ended. A call that says how long a
+// period lasts names none.
 func (q *Quota) isOver(now *big.Int) bool { return q.Until != nil && !less(now, q.Until) }
 
-// end is when the period ends in which a call is counted. A period that begins now ends at a whole millisecond.
+// end is when the period ends in which a call is counted. A period that begins now ends at a whole
+// millisecond.
 func (q *Quota) end(now *big.Int) (*big.Int, Error) {
 	expiry, runs := inNanoseconds(q.before.Expiry), q.before.Expiry != NoExpiry
 	switch {

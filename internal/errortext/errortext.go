@@ -1,11 +1,13 @@
-// Package errortext has the texts of the errors that the commands reply: package module/command replies them, and
-// package contract expects them. limiter/funnels.lua repeats them, and a test compares. The errors of packages gcra,
-// slots and quota, which name the numbers that are too large together, are in these packages.
+// Package errortext has the texts of the errors that the commands reply: package module/command
+// replies them, and package contract expects them. limiter/funnels.lua repeats them, and a test
+// compares. The errors of packages gcra, slots and quota, which name the numbers that are too large
+// together, are in these packages.
 //
 // Everything is a constant, because the module runs without the Go runtime.
 package errortext
 
-// Codes are the first words of an error reply, by which clients tell errors apart, with the space behind them.
+// Codes are the first words of an error reply, by which clients tell errors apart, with the space
+// behind them.
 const (
 	Invalid = "INVALID " // the call is wrong: any server would refuse it
 	Past    = "ENDED "   // the period of a quota has ended: ask again
@@ -47,7 +49,8 @@ const (
 		"its value is not used:N with an integer N from 1 to 9223372036854775807"
 )
 
-// Ended is the text with the code Past. The rest of the reply shows until and the instant of the call.
+// Ended is the text with the code Past. The rest of the reply shows until and the instant of the
+// call.
 const Ended = "until must be later than the server's clock"
 
 // WrongType is the whole error for a key of another type, as the server's own commands word it.

@@ -26,8 +26,8 @@ func (c *Call) failStored(index uint) {
 	c.add(errortext.WrongType)
 }
 
-// fail replies that the call is wrong. The error names the row if the call has several rows. It always
-// returns false, so that a caller can return its result.
+// fail replies that the call is wrong. The error names the row if the call has several rows. It
+// always returns false, so that a caller can return its result.
 //
 //go:nosplit
 func (c *Call) fail(reason string) bool { return c.failWithCode(errortext.Invalid, reason) }

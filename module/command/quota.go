@@ -12,8 +12,8 @@ const untilWord = periodWord
 // minLasts is how long a period from the first call lasts at least, in nanoseconds.
 const minLasts = 1_000_000
 
-// parseQuota makes the request for a quantity: key, limit, UNTIL, until and quantity. An until that begins with + says
-// how long a period lasts from the first call.
+// parseQuota makes the request for a quantity: key, limit, UNTIL, until and quantity. An until that
+// begins with + says how long a period lasts from the first call.
 //
 //go:nosplit
 func (c *Call) parseQuota(row *Row, q *quota.Quota) (ok bool) {

@@ -308,8 +308,9 @@ func quotaOf(t *testing.T, client *redis.Client, key, value string) string {
 
 var instants = regexp.MustCompile(`(?:UNTIL |')\+|\^\d[0-9.]*s|@\d[0-9.]*s|\+\d+`)
 
-// withInstants replaces times after the first instant by the words of commands and replies: @1.5s becomes a TAT or a
-// receipt, ^1.5s an until, and +1500 the Unix milliseconds of a slot's end or an expiry. UNTIL +1500 stays, and so does '+1500'.
+// withInstants replaces times after the first instant by the words of commands and replies: @1.5s
+// becomes a TAT or a receipt, ^1.5s an until, and +1500 the Unix milliseconds of a slot's end or an
+// expiry. UNTIL +1500 stays, and so does '+1500'.
 func withInstants(text string) string {
 	return instants.ReplaceAllStringFunc(text, func(word string) string {
 		if strings.HasSuffix(word, "+") {

@@ -34,7 +34,8 @@ func newServer(mode contract.Mode) *server {
 		met: map[string]map[string]int{}, receipts: map[string][]int64{}}
 }
 
-// fromFirstCall counts, beside the outcomes, calls without an error of which a row has a period from the first call.
+// fromFirstCall counts, beside the outcomes, calls without an error of which a row has a period
+// from the first call.
 const fromFirstCall = "UNTIL +"
 
 // isFromFirstCall reports whether a row of a call has such a period.

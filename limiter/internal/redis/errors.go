@@ -11,12 +11,12 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// badCallCodes are the codes of the errors that the module, the complete script and the server reply to a call that is
-// wrong. The code of an error is its first word.
+// badCallCodes are the codes of the errors that the module, the complete script and the server
+// reply to a call that is wrong. The code of an error is its first word.
 var badCallCodes = []string{"INVALID", "WRONGTYPE", "CROSSSLOT", "ENDED"}
 
-// badArity is how one more such error begins. Its code alone tells nothing: servers, proxies and scripts use ERR for
-// whatever goes wrong.
+// badArity is how one more such error begins. Its code alone tells nothing: servers, proxies and
+// scripts use ERR for whatever goes wrong.
 const badArity = "ERR wrong number of arguments"
 
 // classify adds the keys of the call to an error that the server has replied, and makes it an error of package backend.
@@ -31,8 +31,8 @@ func classify(c *backend.Call, err error) error {
 	return backend.Unavailable(c.Wrap(err))
 }
 
-// isBadCall reports whether the call itself is wrong, so that any server would reply an error. Every other error counts
-// as a failure of Redis.
+// isBadCall reports whether the call itself is wrong, so that any server would reply an error.
+// Every other error counts as a failure of Redis.
 func isBadCall(err error) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {

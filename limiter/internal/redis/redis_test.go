@@ -18,8 +18,8 @@ import (
 	"funnel/limiter/internal/redis"
 )
 
-// The code of an error tells whether the call is wrong or the server has failed. All errors of the contract say that the
-// call is wrong.
+// The code of an error tells whether the call is wrong or the server has failed. All errors of the
+// contract say that the call is wrong.
 func TestCodesOfErrors(t *testing.T) {
 	t.Parallel()
 	const oom = "-OOM command not allowed when used memory > 'maxmemory'."
