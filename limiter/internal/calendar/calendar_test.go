@@ -120,7 +120,7 @@ func TestCalendarsAreComparable(t *testing.T) {
 	require.True(t, Months(first).From(15) == Months(second).From(15))
 	require.True(t, Once(end) == Once(end.In(time.UTC)))
 	require.True(t, Once(time.Now()) != Once(time.Now().Add(1)))
-	require.True(t, Windows(time.Hour) == Windows(time.Hour))
+	require.True(t, Windows(time.Hour) == Windows(60*time.Minute))
 	require.True(t, Windows(time.Hour) != Windows(time.Minute))
 	for _, other := range []Calendar{{}, Days(second), Weeks(second), Months(second), Months(second).From(16),
 		Months(time.UTC).From(15), Years(second), Once(end), Windows(time.Hour)} {
