@@ -57,6 +57,12 @@ var tour = map[string]string{
 		> cl.refund tokens 3000 500 1 700
 		0 0 [0 3000 200 0 5.6]`,
 
+	"allow five tries in 15 minutes from the first try, and tell when these end": `
+		> cl.reserve login:42 5 UNTIL +900 5
+		0 0 [0 5 0 0 900 4102445700]
+		> cl.reserve login:42 5 UNTIL +900 1
+		1 900 [1 5 0 900 900]`,
+
 	"look without taking": `
 		> cl.peek user:1 3 1 1 1 user:2 3 1 1 4
 		1 -1 [0 3 3 0 0] [1 3 3 -1 0]

@@ -57,7 +57,7 @@ func TestPlaygroundIsForItsOwnPage(t *testing.T) {
 	for body, says := range map[string]string{
 		callOf("flushall", "demo", `"15","30","60","1"`):     "command must be reserve, peek, charge, refund or reset",
 		callOf("reserve", "a:b", `"15","30","60","1"`):       "key must be 1 to 20 letters from a to z, not 'a:b'",
-		callOf("reserve", "demo", `"x","30","60","1"`):       "ERR capacity must be",
+		callOf("reserve", "demo", `"x","30","60","1"`):       "INVALID capacity must be",
 		callOf("reserve", "demo", `15,"30","60","1"`):        "cannot unmarshal",
 		`{"command":"reserve","rows":[[],[],[]]}`:            "there must be 1 or 2 rows, not 3",
 		right[:len(right)-1] + `,"more":["0","other","15"]}`: "at most 1 word behind the rows, not 3",

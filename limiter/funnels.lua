@@ -5,7 +5,7 @@
 --
 -- The operation is reserve, take, peek, charge or refund, in lower case. Each of the 1 to 64 keys is a row, and has
 -- four words, in the order of the keys: capacity count period quantity for a funnel, limit SLOTS ttl holder for slots,
--- limit UNTIL until quantity for a quota. max_wait is for reserve, tat for refund. Integers of more than 15 digits are
+-- limit UNTIL until quantity for a quota, where until is +seconds for a period from the first call. max_wait is for reserve, tat for refund. Integers of more than 15 digits are
 -- strings in the reply.
 --
 -- Each kind of row is a table of functions: parse the words, read the state, decide, and write the state and the reply.
@@ -77,7 +77,7 @@ local function fail(i, reason, word, together)
     elseif together then
         reason = reason .. ' (capacity count period quantity: ' .. table.concat(ARGV, ' ', 4 * i - 2, 4 * i + 1) .. ')'
     end
-    return {err = 'ERR ' .. reason}
+    return {err = 'INVALID ' .. reason}
 end
 
 ---- The call
@@ -92,7 +92,7 @@ end
 local more_words = #ARGV - 1 - 4 * length
 if length < 1 or length > (takes and 1 or 64) or more_words < 0
     or more_words > ((operation == 'reserve' or refunds) and 1 or 0) then
-    return fail(nil, "wrong number of arguments for 'cl." .. operation .. "' command")
+    return {err = "ERR wrong number of arguments for 'cl." .. operation .. "' command"} -- as servers word it
 end
 
 -- The call, for the functions of the kinds. The variables without a value get one before a function needs it.
@@ -346,20 +346,24 @@ local function make_kind(name)
 
     local function parse_quota(i, word)
         local limit, limit_beyond = parse_exact(ARGV[word])
-        local until_s, until_ns = parse_seconds(ARGV[word + 2])
+        local lasts = ARGV[word + 2]:sub(1, 1) == '+' -- a period from the first call, and its length as until
+        local until_s, until_ns = parse_seconds(lasts and ARGV[word + 2]:sub(2) or ARGV[word + 2])
         local quantity, quantity_beyond = parse_exact(ARGV[word + 3])
         if not limit then
             return nil, fail(i, 'limit must be an integer from 0 to 9223372036854775807', ARGV[word])
-        elseif not until_s or until_s + until_ns == 0 then
-            return nil, fail(i, 'until must be a Unix time in seconds above 0, at most 9223372036.854775807'
-                .. ' and with up to 9 fraction digits', ARGV[word + 2])
+        elseif lasts and refunds then
+            return nil, fail(i, 'until must be the Unix time that a reply named:'
+                .. ' it says which period counted the quantity', ARGV[word + 2])
+        elseif not until_s or until_s == 0 and until_ns < (lasts and 1e6 or 1) then
+            return nil, fail(i, 'until must be a Unix time in seconds above 0, or + and seconds from 0.001,'
+                .. ' at most 9223372036.854775807 and with up to 9 fraction digits', ARGV[word + 2])
         elseif not quantity then
             return nil, fail(i, 'quantity must be an integer from 0 to 9223372036854775807', ARGV[word + 3])
         elseif limit_beyond or quantity_beyond then
             return nil, too_large(i, limit_beyond and 'limit' or 'quantity', ARGV[limit_beyond and word or word + 3])
         end
         return {
-            limit = limit, quantity = quantity, until_s = until_s, until_ns = until_ns,
+            limit = limit, quantity = quantity, lasts = lasts, until_s = until_s, until_ns = until_ns,
             until_ms = until_s * 1000 + math.ceil(until_ns / 1e6), word = ARGV[word + 2],
             used = 0, expiry = math.huge, -- in milliseconds; math.huge for none
         }
@@ -367,7 +371,7 @@ local function make_kind(name)
 
     -- Only a refund may name a period that has ended.
     local function check_end(i, row)
-        row.ended = compare(row.until_s, row.until_ns, now_s, now_ns) <= 0
+        row.ended = not row.lasts and compare(row.until_s, row.until_ns, now_s, now_ns) <= 0
         if row.ended and not refunds then
             return {err = 'ENDED ' .. (#KEYS > 1 and 'row ' .. i .. ': ' or '') .. 'until must be later than'
                 .. " the server's clock: got " .. row.word .. ', and it is ' .. decimal(now_s, now_ns)}
@@ -404,8 +408,25 @@ local function make_kind(name)
         row.used = used
     end
 
+    -- Gives a row that says how long a period lasts an until: the end of the period that runs, or of one that begins now.
+    local function find_end(i, row)
+        local ms = row.expiry
+        if not row.expiry_s then
+            local s, ns = carry(now_s + row.until_s, now_ns + row.until_ns)
+            ms = s * 1000 + math.ceil(ns / 1e6)
+            if ms > 9223372036854 then
+                return fail(i, 'until is too large: the period must end before the year 2262,'
+                    .. ' 2^63-1 nanoseconds after the epoch: got until ' .. row.word .. ', quantity ' .. ARGV[4 * i + 1])
+            end
+        end
+        row.until_ms, row.until_s, row.until_ns = ms, in_seconds(ms)
+        if too_long(row.until_s, row.until_ns) then row.until_s, row.until_ns = 9223372036, 854775807 end
+    end
+
     -- Returns how long to wait, 1e12 seconds for never.
     local function decide_quota(i, row)
+        local too_late = row.lasts and find_end(i, row)
+        if too_late then return nil, nil, too_late end
         local limit, used, quantity, most = row.limit, row.used, row.quantity, row.quantity
         row.end_s, row.end_ns = row.until_s, row.until_ns
         if row.expiry_s and (row.ended or compare(row.expiry_s, row.expiry_ns, row.until_s, row.until_ns) < 0) then
@@ -434,6 +455,8 @@ local function make_kind(name)
     local function write_quota(key, row)
         local used, last, left_s, left_ns = writes and row.next or row.used, '0', 0, 0
         local ends = refunds and row.expiry_s and row.expiry or math.min(row.expiry, row.until_ms)
+        -- A receipt may be 2 ms early, too: it names the period that runs, and does not cut it.
+        if row.inexact and row.expiry - row.until_ms <= 2 then ends = row.expiry end
         local cuts = used > 0 and ends ~= row.expiry and not refunds
         if ARGV[1] ~= 'peek' and (used ~= row.used or cuts) then
             if used == 0 then

@@ -134,7 +134,7 @@ func TestWrongCalls(t *testing.T) {
 				`key "key": a limit of -3 per hour, capacity 2: count must be at least 1`},
 			{"quantity", "key", perDay(3), -1, `key "key": quantity -1 of a limit of 3 per day, capacity 3: quantity must`},
 			{"key of another type", "list", fifteenPerDay, 1, "WRONGTYPE"},
-			{"other value", "string", fifteenPerDay, 1, `limiter: key "string": ERR the key does not hold a funnel`},
+			{"other value", "string", fifteenPerDay, 1, `limiter: key "string": INVALID the key does not hold a funnel`},
 		} {
 			result, err := l.AllowN(ctx, c.key, c.limit, c.quantity)
 			require.ErrorContains(t, err, c.want, c.name)

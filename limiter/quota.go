@@ -35,6 +35,11 @@ func Monthly(limit int, zone *time.Location) Limit {
 	return Limit{Capacity: limit, calendar: calendar.Months(zone)}
 }
 
+// Yearly allows limit tokens in each year, as [Daily] does in each day. Years begin on 1 January.
+func Yearly(limit int, zone *time.Location) Limit {
+	return Limit{Capacity: limit, calendar: calendar.Years(zone)}
+}
+
 // Until returns a quota of one period: it allows limit tokens, at least 0, until an instant from 1970 to 2262. After
 // that instant every call is limited with a RetryAfter of [NoRetry], and Charge accounts for nothing. Redis is not
 // asked about the other rows of such a call, not even by [Limiter.PeekAll]: their Results tell no state. Before that
@@ -56,8 +61,10 @@ func (l Limit) FromWeekday(day time.Weekday) Limit {
 	return l
 }
 
-// PeriodAt returns the period of a quota that runs at an instant. It lasts from begin until end, when the next period
-// begins. For [Until], begin is the zero Time. For a rate, and for a limit that is not valid, both are.
+// PeriodAt returns the period of a quota that runs at an instant. It lasts from begin until end,
+// when the next period begins. For [Until], begin is the zero Time. For [Window], the period begins
+// at the instant, as if the first call came then. For a rate, and for a limit that is not valid,
+// both are the zero Time.
 func (l Limit) PeriodAt(at time.Time) (begin, end time.Time) {
 	if !l.isQuota() || l.Validate() != nil {
 		return time.Time{}, time.Time{}
@@ -80,15 +87,26 @@ func (q *query) checkMaxWait(key string) {
 	}
 }
 
-// spread is the time within which callers that wait for a quota ask again, because all wait for the same instant.
-const spread = time.Second
+// maxSpread is the longest time within which callers that wait for a quota ask again, because all
+// wait for the same instant.
+const maxSpread = time.Second
+
+// spreadOf returns that time for a limit: for a window no more than a tenth, so that little of the
+// next one is lost.
+func spreadOf(limit Limit) time.Duration {
+	lasts := limit.calendar.Lasts()
+	if lasts > 0 {
+		return min(maxSpread, lasts/10)
+	}
+	return maxSpread
+}
 
 // pause returns how long the caller of a limited call sleeps before it asks again: at most maxWait.
 func pause(results Results, maxWait time.Duration) time.Duration {
 	after := results.RetryAfter()
 	for i := range results {
 		if r := &results[i]; r.Limited() && r.Limit.isQuota() && r.Source != FromClosed {
-			return after + rand.N(min(spread, maxWait-after)+1)
+			return after + rand.N(min(spreadOf(r.Limit), maxWait-after)+1)
 		}
 	}
 	return after

@@ -116,6 +116,9 @@ func TestWrongQuotas(t *testing.T) {
 		"a limit of 3 per month from day 32 in UTC: a month must":     limiter.Monthly(3, time.UTC).From(32),
 		"a limit of 3 per period that is not valid: From(2) is for":   limiter.Weekly(3, time.UTC).From(2),
 		"a limit of 3 per period that is not valid: FromWeekday(Mond": limiter.PerSecond(3).FromWeekday(time.Monday),
+		"a limit of 3 in 999µs from the first call: a window must":    limiter.Window(3, 999*time.Microsecond),
+		"a limit of -1 in 1h0m0s from the first call: limit must be":  limiter.Window(-1, time.Hour),
+		"a limit of -1 per year in UTC: limit must be at least 0":     limiter.Yearly(-1, time.UTC),
 		"a limit of 3 until 0001-01-01T00:00:00Z: the end must be":    limiter.Until(3, time.Time{}),
 	} {
 		_, err := l.Allow(ctx, "key", limit)

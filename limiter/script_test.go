@@ -46,7 +46,11 @@ func TestScriptSaysWhatItTakes(t *testing.T) {
 	} {
 		err := client.Eval(context.Background(), limiter.Script(), strings.Fields(c.keys),
 			servertest.ToAny(strings.Split(c.words, " "))...).Err()
-		require.ErrorContains(t, err, "ERR "+c.want, "%v", c)
+		code := "INVALID "
+		if strings.HasPrefix(c.want, "wrong number") {
+			code = "ERR "
+		}
+		require.ErrorContains(t, err, code+c.want, "%v", c)
 	}
 
 	// A server drops a key that expires in 1970 at once, so this looks at the command that it gets.
@@ -101,6 +105,12 @@ func TestScriptReplicatesItsEffect(t *testing.T) {
 	used("7", "4102444800001")
 	call("sum", "refund", 5, "UNTIL", 5_000_000_000, 7)
 	want = append(want, []string{"DEL", "sum"})
+	call("sum", "reserve", 5, "UNTIL", "+9000", 1)
+	end := fmt.Sprint(servertest.ExpiryOf(t, client, "sum"))
+	used("1", end)
+	call("sum", "reserve", 5, "UNTIL", "+1", 5)
+	call("sum", "take", 5, "UNTIL", "+1", 9)
+	used("5", end)
 	require.Equal(t, want, servertest.ReadAppendOnlyFile(t, server)[1:])
 
 	// Above maxmemory a refund is executed if it empties its funnel.
@@ -125,8 +135,8 @@ func TestScriptBeforeRedis7(t *testing.T) {
 	script := strings.ReplaceAll(limiter.Script(), "'PEXPIRETIME'", "'NONE'")
 	minute := time.Now().Add(time.Minute).UnixMilli()
 	for _, c := range []struct {
-		words  string // of a limit of 9, until so many milliseconds after that minute
-		after  int64
+		words  string // of a limit of 9: the operation, [how long the period lasts], the quantity
+		after  int64  // until so many milliseconds after that minute
 		want   string
 		expiry int64
 	}{
@@ -138,11 +148,18 @@ func TestScriptBeforeRedis7(t *testing.T) {
 		{"reserve 5", 3_600_000, "1 used:9", 0},
 		{"reserve 5", -20_000, "1 used:9", -20_000}, // is limited, and cuts the period
 		{"refund 5", 0, "0 used:4", -20_000},
+		{"charge 1", -20_001, "0 used:5", -20_000}, // by a receipt that is a millisecond early
+		{"charge +0.5 1", 0, "0 used:6", -20_000},
+		{"take +3600 2", 0, "0 used:8", -20_000},
+		{"reserve +0.5 2", 0, "1 used:8", -20_000},
+		{"peek +0.5 1", 0, "0 used:8", -20_000},
 	} {
-		operation, quantity, _ := strings.Cut(c.words, " ")
-		until := minute + c.after
+		words, until := strings.Fields(c.words), minute+c.after
 		seconds := fmt.Sprintf("%d.%03d", until/1000, until%1000)
-		reply, err := client.Eval(ctx, script, []string{"k"}, operation, 9, "UNTIL", seconds, quantity).Slice()
+		if len(words) == 3 {
+			seconds = words[1]
+		}
+		reply, err := client.Eval(ctx, script, []string{"k"}, words[0], 9, "UNTIL", seconds, words[len(words)-1]).Slice()
 		require.NoError(t, err)
 		require.Equal(t, c.want, fmt.Sprint(reply[0], " ", client.Get(ctx, "k").Val()), "%+v", c)
 		require.Equal(t, minute+c.expiry, servertest.ExpiryOf(t, client, "k"), "%+v", c)
@@ -153,6 +170,9 @@ func TestScriptBeforeRedis7(t *testing.T) {
 			require.LessOrEqual(t, end*1000, float64(minute+c.expiry)+0.1, "the receipt is of no later period")
 		}
 	}
+	require.NoError(t, client.Persist(ctx, "k").Err())
+	require.NoError(t, client.Eval(ctx, script, []string{"k"}, "reserve", 9, "UNTIL", "+60", 9).Err()) // is limited
+	require.InDelta(t, time.Minute, client.PTTL(ctx, "k").Val(), float64(servertest.Patience))
 }
 
 func TestPageTellsTheHashAndSizeOfTheScript(t *testing.T) {

@@ -17,6 +17,14 @@
     {.name = "quantity", .type = ARGUMENT_INTEGER, .key_spec_index = -1, .flags = flags_of_quantity}, \
     {0}
 
+#define QUOTA_WORDS(end, type_of_end)                                                                 \
+    {.name = "key", .type = ARGUMENT_KEY, .key_spec_index = 0},                                       \
+    {.name = "limit", .type = ARGUMENT_INTEGER, .key_spec_index = -1},                                \
+    {.name = "until-token", .type = ARGUMENT_TOKEN, .key_spec_index = -1, .token = "UNTIL"},          \
+    {.name = end, .type = type_of_end, .key_spec_index = -1},                                         \
+    {.name = "quantity", .type = ARGUMENT_INTEGER, .key_spec_index = -1},                             \
+    {0}
+
 static struct command_argument throttle_arguments[] = {FUNNEL_WORDS(ARGUMENT_OPTIONAL)};
 static struct command_argument funnel_arguments[] = {FUNNEL_WORDS(0)};
 static struct command_argument slots_arguments[] = {
@@ -27,37 +35,33 @@ static struct command_argument slots_arguments[] = {
     {.name = "holder", .type = ARGUMENT_STRING, .key_spec_index = -1},
     {0},
 };
-static struct command_argument quota_arguments[] = {
-    {.name = "key", .type = ARGUMENT_KEY, .key_spec_index = 0},
-    {.name = "limit", .type = ARGUMENT_INTEGER, .key_spec_index = -1},
-    {.name = "until-token", .type = ARGUMENT_TOKEN, .key_spec_index = -1, .token = "UNTIL"},
-    {.name = "until", .type = ARGUMENT_DOUBLE, .key_spec_index = -1},
-    {.name = "quantity", .type = ARGUMENT_INTEGER, .key_spec_index = -1},
-    {0},
-};
+static struct command_argument quota_arguments[] = {QUOTA_WORDS("until", ARGUMENT_DOUBLE)};
+static struct command_argument window_arguments[] = {QUOTA_WORDS("+seconds", ARGUMENT_STRING)};
 
 #define FUNNEL_KIND {.name = "funnel", .type = ARGUMENT_BLOCK, .key_spec_index = -1, .subarguments = funnel_arguments}
 #define SLOTS_KIND {.name = "slots", .type = ARGUMENT_BLOCK, .key_spec_index = -1, .subarguments = slots_arguments}
 #define QUOTA_KIND {.name = "quota", .type = ARGUMENT_BLOCK, .key_spec_index = -1, .subarguments = quota_arguments}
+#define WINDOW_KIND {.name = "window", .type = ARGUMENT_BLOCK, .key_spec_index = -1, .subarguments = window_arguments}
 
-static struct command_argument row_kinds[] = {FUNNEL_KIND, SLOTS_KIND, QUOTA_KIND, {0}};
-static struct command_argument kinds_to_take[] = {FUNNEL_KIND, QUOTA_KIND, {0}};
+static struct command_argument row_kinds[] = {FUNNEL_KIND, SLOTS_KIND, QUOTA_KIND, WINDOW_KIND, {0}};
+static struct command_argument kinds_to_take[] = {FUNNEL_KIND, QUOTA_KIND, WINDOW_KIND, {0}};
+static struct command_argument kinds_to_refund[] = {FUNNEL_KIND, SLOTS_KIND, QUOTA_KIND, {0}};
 static struct command_argument take_arguments[] = {
     {.name = "row", .type = ARGUMENT_ONE_OF, .key_spec_index = -1, .subarguments = kinds_to_take},
     {0},
 };
 
-#define ROW_ARGUMENTS \
-    {.name = "row", .type = ARGUMENT_ONE_OF, .key_spec_index = -1, .flags = ARGUMENT_MULTIPLE, .subarguments = row_kinds}
+#define ROW_ARGUMENTS(kinds) \
+    {.name = "row", .type = ARGUMENT_ONE_OF, .key_spec_index = -1, .flags = ARGUMENT_MULTIPLE, .subarguments = kinds}
 
-static struct command_argument rows_arguments[] = {ROW_ARGUMENTS, {0}};
+static struct command_argument rows_arguments[] = {ROW_ARGUMENTS(row_kinds), {0}};
 static struct command_argument reserve_arguments[] = {
-    ROW_ARGUMENTS,
+    ROW_ARGUMENTS(row_kinds),
     {.name = "max_wait", .type = ARGUMENT_DOUBLE, .key_spec_index = -1, .flags = ARGUMENT_OPTIONAL},
     {0},
 };
 static struct command_argument refund_arguments[] = {
-    ROW_ARGUMENTS,
+    ROW_ARGUMENTS(kinds_to_refund),
     {.name = "tat", .type = ARGUMENT_INTEGER, .key_spec_index = -1, .flags = ARGUMENT_OPTIONAL},
     {0},
 };

@@ -1,6 +1,7 @@
-// Package quota limits a sum: at most limit may be used until an instant, at which the period
-// ends. It is how plans and budgets are sold: a million tokens this month, 1,000 requests
-// until midnight. The package knows no calendar: each call says when its period ends.
+// Package quota limits a sum: at most limit may be used until an instant, at which the period ends.
+// It is how plans and budgets are sold: a million tokens this month, 1,000 requests until midnight.
+// The package knows no calendar: each call says when its period ends, or how long a period lasts
+// that begins with the call.
 //
 // # The state
 //
@@ -14,6 +15,14 @@
 // has passed gets [ErrEnded], except for a refund, which then does nothing. A key that expires later than until is cut:
 // it expires at until from then on, even if the call is limited. Otherwise one caller whose clock is years ahead would
 // lock a key for years.
+//
+// # Windows
+//
+// A call may instead say how long a period lasts (a window). It is counted in the period that runs,
+// whatever the end of that period, and cuts nothing. If none runs, one begins now; it ends at the
+// first whole millisecond that is no earlier than now and the length of the window. A key that does
+// not expire gets the same end. So "5 tries in 15 minutes" begins with the first try, and needs no
+// clock of the caller.
 //
 // # Units
 //
@@ -32,8 +41,12 @@ const (
 	maxInt63                  = 1<<63 - 1
 )
 
-// A Request asks to use a quantity of a quota. Make one with [NewRequest].
-type Request struct{ limit, until, quantity int64 }
+// A Request asks to use a quantity of a quota. Make one with [NewRequest] or [NewWindowRequest].
+type Request struct {
+	limit, quantity int64
+	until           int64 // when the period ends; for a window, 0
+	lasts           int64 // how long a window lasts; else 0
+}
 
 // NewRequest asks to use quantity, of which at most limit may be used until the instant until. Limit and quantity are
 // at least 0, until is at least 1; smaller values are reported as [ErrLimit], [ErrQuantity] and [ErrUntil]. A quantity
@@ -49,7 +62,24 @@ func NewRequest(limit, until, quantity int64) (Request, error) {
 	case quantity < 0:
 		return Request{}, ErrQuantity
 	}
-	return Request{limit, until, quantity}, nil
+	return Request{limit: limit, quantity: quantity, until: until}, nil
+}
+
+// NewWindowRequest asks to use quantity, of which at most limit may be used in the period that
+// runs. If none runs, one begins, and lasts that many nanoseconds, at least a millisecond. Smaller
+// values are reported as [ErrLasts], and others as by NewRequest.
+//
+//go:nosplit
+func NewWindowRequest(limit, lasts, quantity int64) (Request, error) {
+	switch {
+	case limit < 0:
+		return Request{}, ErrLimit
+	case lasts < nanosecondsPerMillisecond:
+		return Request{}, ErrLasts
+	case quantity < 0:
+		return Request{}, ErrQuantity
+	}
+	return Request{limit: limit, quantity: quantity, lasts: lasts}, nil
 }
 
 // Quantity is how much the call asks to use, at least 0.
@@ -57,10 +87,11 @@ func NewRequest(limit, until, quantity int64) (Request, error) {
 //go:nosplit
 func (r *Request) Quantity() int64 { return r.quantity }
 
-// Ended reports whether the period that the call names has ended: now is not before until.
+// Ended reports whether the period that the call names has ended: now is not before until. A window
+// names no period, so it has not ended.
 //
 //go:nosplit
-func (r *Request) Ended(now int64) bool { return now >= r.until }
+func (r *Request) Ended(now int64) bool { return now >= r.until && r.lasts == 0 }
 
 // A State is the stored state of a quota. In the zero State nothing is used.
 type State struct {
@@ -68,7 +99,7 @@ type State struct {
 	Used int64
 
 	// Expiry is when the key expires, in milliseconds. A key with an Expiry of 0 or less
-	// does not expire: its period ends at until.
+	// does not expire: its period ends at until, or when a window that begins now ends.
 	Expiry int64
 }
 
@@ -108,7 +139,8 @@ type Decision struct {
 // operations on a quota, at the instant now. Each method sets Decision, Take also sets Taken, and a State that has
 // expired becomes the zero State. Nothing else changes. Instants before 1970 count as 0.
 //
-// The errors of the methods are [ErrEnded] and, for Charge, [ErrUsed]. After an error, do not use the Decision.
+// The errors of the methods are [ErrEnded], for a window that would begin [ErrEnd], and for Charge
+// [ErrUsed]. After an error, do not use the Decision.
 type Quota struct {
 	Request  Request
 	State    State
@@ -191,8 +223,9 @@ func (q *Quota) Charge(now int64) error {
 	return nil
 }
 
-// Refund gives back a quantity that was used in the period that ends at until. If that period has ended, Refund does
-// nothing, and the Decision describes the key as it is. Refund never cuts the period.
+// Refund gives back a quantity that was used in the period that ends at until. If that period has
+// ended, Refund does nothing, and the Decision describes the key as it is. Refund never cuts the
+// period. The request of a window names no period: Refund then gives back in the period that runs.
 //
 //go:nosplit
 func (q *Quota) Refund(now int64) {
@@ -229,8 +262,8 @@ func (q *Quota) Changes() bool {
 	return after.Used != q.State.Used || after.Used > 0 && after.Expiry != q.State.Expiry
 }
 
-// begin returns the end of the period. If the key has expired, it first begins a new period:
-// the State becomes the zero State.
+// begin returns the end of the period, at most 2^63-1. If the key has expired, it first begins a
+// new period: the State becomes the zero State.
 //
 //go:nosplit
 func (q *Quota) begin(now int64) (end int64, err error) {
@@ -240,10 +273,22 @@ func (q *Quota) begin(now int64) (end int64, err error) {
 	if q.Request.Ended(now) {
 		return 0, ErrEnded
 	}
+	expiry := int64(maxInt63)
 	if q.State.Expiry > 0 && q.State.Expiry <= maxInt63/nanosecondsPerMillisecond {
-		return min(q.Request.until, q.State.Expiry*nanosecondsPerMillisecond), nil
+		expiry = q.State.Expiry * nanosecondsPerMillisecond
 	}
-	return q.Request.until, nil
+	switch {
+	case q.Request.lasts == 0:
+		return min(q.Request.until, expiry), nil
+	case q.State.Expiry > 0:
+		return expiry, nil
+	}
+	sum := uint64(now) + uint64(q.Request.lasts) // both are below 2^63
+	milliseconds := inMilliseconds(min(sum, maxInt63))
+	if milliseconds > maxInt63/nanosecondsPerMillisecond {
+		return 0, ErrEnd
+	}
+	return milliseconds * nanosecondsPerMillisecond, nil
 }
 
 // report fills in the Decision of a call that is not limited. After the call, used is the sum
@@ -261,8 +306,10 @@ func (q *Quota) report(used, end, now int64) {
 	decision.State = State{Used: used}
 	if used > 0 {
 		decision.ResetAfter = end - now
-		// The sum is below 2^64.
-		decision.State.Expiry = int64((uint64(end) + nanosecondsPerMillisecond - 1) / nanosecondsPerMillisecond)
+		decision.State.Expiry = inMilliseconds(uint64(end))
+		if q.Request.lasts > 0 && q.State.Expiry > 0 {
+			decision.State.Expiry = q.State.Expiry // which may be beyond 2^63-1 nanoseconds
+		}
 	}
 	if used > q.State.Used {
 		decision.Until = end
@@ -278,6 +325,13 @@ func (q *Quota) limit(needed, end, now int64) {
 	if needed <= q.Request.limit {
 		q.Decision.Wait = end - now
 	}
+}
+
+// inMilliseconds converts nanoseconds, at most 2^63-1, to milliseconds, rounded up.
+//
+//go:nosplit
+func inMilliseconds(nanoseconds uint64) int64 {
+	return int64((nanoseconds + nanosecondsPerMillisecond - 1) / nanosecondsPerMillisecond)
 }
 
 // timeUntil is the time from now until a key expires, at most 2^63-1 nanoseconds, or 0 if it does not expire.

@@ -103,7 +103,8 @@ func answerTo(w http.ResponseWriter, r *http.Request, s store) (status int, a an
 		return http.StatusOK, a
 	case !errors.As(err, &reply):
 		status = http.StatusServiceUnavailable
-	case strings.HasPrefix(reply.Error(), "ERR "), strings.HasPrefix(reply.Error(), "ENDED "):
+	case strings.HasPrefix(reply.Error(), "INVALID "), strings.HasPrefix(reply.Error(), "ENDED "),
+		strings.HasPrefix(reply.Error(), "ERR wrong number of arguments"):
 		status = http.StatusBadRequest
 	default:
 		status = http.StatusBadGateway

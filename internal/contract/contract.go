@@ -3,7 +3,8 @@
 //
 // It says what docs/commands.md says, and can be checked by reading. No code in it guards
 // against overflow: sums and products are exact, and a result that does not fit 63 bits is
-// found afterwards. It uses neither the module nor packages gcra, slots and quota.
+// found afterwards. From the module, and from packages gcra, slots and quota, it takes only the
+// texts of errors.
 //
 // [Run] takes three steps, each of which may end it with an [Error]: it reads the words, then
 // the keys, and then decides. It takes each step for all rows, from the left, before it takes
@@ -13,6 +14,11 @@ package contract
 import (
 	"fmt"
 	"strings"
+
+	"funnel/gcra"
+	"funnel/internal/errortext"
+	"funnel/quota"
+	"funnel/slots"
 )
 
 // A Mode is how CL.THROTTLE reads its second argument. Its value is how much more than that
@@ -31,52 +37,45 @@ type Error string
 
 // Errors, in the order in which a call meets them.
 const (
-	ErrArity Error = "ERR wrong number of arg"
+	ErrArity Error = "ERR wrong number of arg" // as the server words it
 
 	// The smallest number follows: 1, or 0 for CL.THROTTLE in redis-cell mode.
-	ErrCapacity Error = "ERR capacity must be an integer from "
-	ErrCount    Error = "ERR count must be an integer from 1 to 9223372036854775807"
-	ErrPeriod   Error = "ERR period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits"
-	ErrQuantity Error = "ERR quantity must be an integer from 0 to 9223372036854775807"
+	ErrCapacity Error = errortext.Invalid + "capacity must be an integer from "
+	ErrCount    Error = errortext.Invalid + errortext.Count
+	ErrPeriod   Error = errortext.Invalid + errortext.Period
+	ErrQuantity Error = errortext.Invalid + errortext.Quantity
 
-	ErrLimit  Error = "ERR limit must be an integer from 0 to 9223372036854775807"
-	ErrTTL    Error = "ERR ttl must be seconds from 0.001 to 9223372036.854775807 with up to 9 fraction digits"
-	ErrHolder Error = "ERR holder must be 1 to 255 bytes"
+	ErrLimit  Error = errortext.Invalid + errortext.Limit
+	ErrTTL    Error = errortext.Invalid + errortext.TTL
+	ErrHolder Error = errortext.Invalid + errortext.Holder
 
-	ErrUntil Error = "ERR until must be a Unix time in seconds above 0, at most 9223372036.854775807 " +
-		"and with up to 9 fraction digits"
+	ErrUntil         Error = errortext.Invalid + errortext.Until
+	ErrUntilOfRefund Error = errortext.Invalid + errortext.UntilOfRefund
 
-	ErrEmissionInterval Error = "ERR count is too large for period: less than 1 nanosecond per token"
-	ErrTolerance        Error = "ERR capacity and period are too large together for count: " +
-		"a full funnel must drain within 2^63-1 nanoseconds (292 years)"
-	ErrIncrement Error = "ERR quantity and period are too large together for count: " +
-		"the tokens must leak within 2^63-1 nanoseconds (292 years)"
+	ErrEmissionInterval Error = errortext.Invalid + Error(gcra.ErrEmissionInterval)
+	ErrTolerance        Error = errortext.Invalid + Error(gcra.ErrTolerance)
+	ErrIncrement        Error = errortext.Invalid + Error(gcra.ErrIncrement)
 
-	ErrMaxWait  Error = "ERR max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
-	ErrMaxWaits Error = "ERR max_wait must be 0 for several funnels: " +
-		"ask again after the wait that a limited call replies"
-	ErrReceipt  Error = "ERR tat must be an integer from 0 to 9223372036854775807"
-	ErrReceipts Error = "ERR tat must be left out for several funnels: " +
-		"give the tokens of each back by a call of its own"
-	ErrMaxWaitWithSlots Error = "ERR max_wait must be left out with SLOTS: ask again after a moment"
-	ErrReceiptWithSlots Error = "ERR tat must be left out with SLOTS: the holder's name says which slot ends"
-	ErrMaxWaitWithUntil Error = "ERR max_wait must be left out with UNTIL: " +
-		"ask again after the wait that a limited call replies"
-	ErrReceiptWithUntil Error = "ERR tat must be left out with UNTIL: until says which period counted the quantity"
-	ErrTwice            Error = "ERR the key is named twice in this call: ask once, for all of its tokens"
+	ErrMaxWait          Error = errortext.Invalid + errortext.MaxWait
+	ErrMaxWaits         Error = errortext.Invalid + errortext.MaxWaitWithSeveral
+	ErrReceipt          Error = errortext.Invalid + errortext.Receipt
+	ErrReceipts         Error = errortext.Invalid + errortext.ReceiptWithSeveral
+	ErrMaxWaitWithSlots Error = errortext.Invalid + errortext.MaxWaitWithSlots
+	ErrReceiptWithSlots Error = errortext.Invalid + errortext.ReceiptWithSlots
+	ErrMaxWaitWithUntil Error = errortext.Invalid + errortext.MaxWaitWithUntil
+	ErrReceiptWithUntil Error = errortext.Invalid + errortext.ReceiptWithUntil
+	ErrTwice            Error = errortext.Invalid + errortext.DuplicateKey
 
-	// The rest of the reply shows until and the instant of the call.
-	ErrEnded Error = "ENDED until must be later than the server's clock"
+	ErrEnded Error = errortext.Past + errortext.Ended // until and the instant of the call follow
 
-	ErrType   Error = "WRONGTYPE Operation against a key holding the wrong kind of value"
-	ErrFunnel Error = "ERR the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807"
-	ErrQuota  Error = "ERR the key does not hold a quota: " +
-		"its value is not used:N with an integer N from 1 to 9223372036854775807"
+	ErrType   Error = errortext.WrongType
+	ErrFunnel Error = errortext.Invalid + errortext.NoFunnel
+	ErrQuota  Error = errortext.Invalid + errortext.NoQuota
 
-	ErrTAT Error = "ERR quantity and period are too large together for count: " +
-		"the funnel must be empty again before the year 2262, 2^63-1 nanoseconds after the epoch"
-	ErrEnd  Error = "ERR ttl is too large: the slot must end before the year 2262, 2^63-1 nanoseconds after the epoch"
-	ErrUsed Error = "ERR quantity is too large: the sum that is used must be at most 9223372036854775807"
+	ErrTAT       Error = errortext.Invalid + Error(gcra.ErrTAT)
+	ErrEnd       Error = errortext.Invalid + Error(slots.ErrEnd)
+	ErrPeriodEnd Error = errortext.Invalid + Error(quota.ErrEnd)
+	ErrUsed      Error = errortext.Invalid + Error(quota.ErrUsed)
 )
 
 // Of returns the error of a row in a call of several rows; number counts from 1. WRONGTYPE stays as it is.
@@ -117,8 +116,8 @@ var SlotsErrors = []string{
 
 // QuotaErrors are the errors that only calls with quotas have.
 var QuotaErrors = []string{
-	string(ErrLimit), string(ErrUntil), string(ErrMaxWaitWithUntil), string(ErrReceiptWithUntil),
-	string(ErrEnded), string(ErrQuota), string(ErrUsed),
+	string(ErrLimit), string(ErrUntil), string(ErrUntilOfRefund), string(ErrMaxWaitWithUntil),
+	string(ErrReceiptWithUntil), string(ErrEnded), string(ErrQuota), string(ErrPeriodEnd), string(ErrUsed),
 }
 
 // An Outcome is the result of a call.

@@ -48,7 +48,8 @@ type DrawnRow struct {
 
 var (
 	oddWords = []string{"", "0", "-1", "01", "x", "1e9", "0.0009", "9223372036854775808", "9223372036.854775808",
-		"SLOT", "SLOTSS", "UNTI", "UNTILL", strings.Repeat("h", 255), strings.Repeat("\xff", 100), "-0", "+1", " 1", "1.", ".5",
+		"SLOT", "SLOTSS", "UNTI", "UNTILL", strings.Repeat("h", 255), strings.Repeat("\xff", 100), "-0",
+		"+1", "+", "++1", "+-1", "+01", "+0.0009", "+0.001", "+1e3", "1+", " 1", "1.", ".5",
 		"1e3", "inf", "１", "\x00", "1\x00", "*1\r\n$4\r\nPING\r\n", "%s%n%d", "0.0000000001", "18446744073709551617",
 		strings.Repeat("1", 1000)}
 
@@ -154,7 +155,8 @@ func drawSlots(t *rapid.T, now int64) (row DrawnRow) {
 	return row
 }
 
-// drawQuota draws a quota. Its period ends about now, or about when its key expires.
+// drawQuota draws a quota. Its period ends about now, or about when its key expires, or begins with
+// the call.
 func drawQuota(t *rapid.T, now int64) (row DrawnRow) {
 	some := rapid.Int64Range(0, 12)
 	limit := rapid.OneOf(some, Between(0, math.MaxInt64)).Draw(t, "limit")
@@ -163,8 +165,15 @@ func drawQuota(t *rapid.T, now int64) (row DrawnRow) {
 		Between(0, math.MaxInt64)).Draw(t, "quantity")
 	until := rapid.OneOf(Between(plus(now, 1), plus(now, 20e9)), Between(plus(now, 1), plus(now, 3e6)), Around(now),
 		Between(0, math.MaxInt64)).Draw(t, "until")
+	end := seconds(until)
+	if rapid.IntRange(1, 3).Draw(t, "3: from the first call") == 3 {
+		lasts := rapid.OneOf(Between(1e6-1, 20e9), Between(1e6-1, 3e6), Around(math.MaxInt64-now),
+			Around((math.MaxInt64-now)/1e6*1e6), Between(0, math.MaxInt64)).Draw(t, "lasts")
+		until = plus(now, lasts)
+		end = "+" + seconds(lasts)
+	}
 	word := rapid.SampledFrom([]string{"UNTIL", "until", "uNtIl"}).Draw(t, "word")
-	row.Words = [4]string{fmt.Sprint(limit), word, seconds(until), fmt.Sprint(quantity)}
+	row.Words = [4]string{fmt.Sprint(limit), word, end, fmt.Sprint(quantity)}
 	if used > 0 {
 		expiry := rapid.OneOf(rapid.Just(int64(NoExpiry)), Around(now/1e6), Around(until/1e6),
 			Between(now/1e6, now/1e6+20_000), Around(plus(now/1e6, math.MaxInt64/1_000_000)),

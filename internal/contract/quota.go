@@ -7,11 +7,14 @@ import (
 	"strings"
 )
 
-// A Quota is a row that limits a sum per period: its key, its limit, its end and the quantity that is asked for.
+// A Quota is a row that limits a sum per period: its key, its limit and the quantity that is asked
+// for. The period ends at Until. If that is nil, it is the period that runs or, if none runs, a
+// period that begins now.
 type Quota struct {
 	Key             string
 	Limit, Quantity *big.Int
 	Until           *big.Int // Unix nanoseconds
+	Lasts           *big.Int // how long a period lasts that begins now, in nanoseconds; nil if there is an Until
 
 	until         string // as in the call
 	before, after Period
@@ -22,27 +25,61 @@ type Quota struct {
 type Period struct{ Used, Expiry int64 }
 
 // parseQuota reads key, limit, UNTIL, until and quantity.
-func parseQuota(words [5]string) (Row, Error) {
+func parseQuota(operation string, words [5]string) (Row, Error) {
 	limit, isLimit := Integer(0, words[1])
-	until, isUntil := Seconds(words[3])
 	quantity, isQuantity := Integer(0, words[4])
+	q := &Quota{Key: words[0], Limit: limit, Quantity: quantity, until: words[3]}
+	least := big.NewInt(1)
+	after, isWindow := strings.CutPrefix(words[3], "+")
+	number, isUntil := Seconds(after)
+	if isWindow {
+		q.Lasts, least = number, big.NewInt(1e6)
+	} else {
+		q.Until = number
+	}
 	switch {
 	case !isLimit:
 		return nil, ErrLimit
-	case !isUntil || until.Sign() == 0:
+	case isWindow && operation == "refund":
+		return nil, ErrUntilOfRefund
+	case !isUntil || less(number, least):
 		return nil, ErrUntil
 	case !isQuantity:
 		return nil, ErrQuantity
 	}
-	return &Quota{Key: words[0], Limit: limit, Quantity: quantity, Until: until, until: words[3]}, ""
+	return q, ""
 }
 
 // ended is the error of a call for a period that has ended. A refund for such a period is no error.
 func (q *Quota) ended(operation string, now *big.Int) Error {
-	if less(now, q.Until) || operation == "refund" {
+	if !q.isOver(now) || operation == "refund" {
 		return ""
 	}
 	return Error(fmt.Sprintf("%s: got %s, and it is %s", ErrEnded, q.until, seconds(now.Int64())))
+}
+
+// isOver reports whether the period that the call names has ended. A call that says how long a
+// period lasts names none.
+func (q *Quota) isOver(now *big.Int) bool { return q.Until != nil && !less(now, q.Until) }
+
+// end is when the period ends in which a call is counted. A period that begins now ends at a whole
+// millisecond.
+func (q *Quota) end(now *big.Int) (*big.Int, Error) {
+	expiry, runs := inNanoseconds(q.before.Expiry), q.before.Expiry != NoExpiry
+	switch {
+	case q.Lasts == nil && runs && (q.isOver(now) || less(expiry, q.Until)):
+		return expiry, ""
+	case q.Lasts == nil:
+		return q.Until, ""
+	case runs:
+		return minOf(expiry, maxInt63), ""
+	}
+	nanoseconds := add(add(now, q.Lasts), big.NewInt(999_999))
+	end := sub(nanoseconds, new(big.Int).Mod(nanoseconds, big.NewInt(1e6)))
+	if !fits(end) {
+		return nil, ErrPeriodEnd
+	}
+	return end, ""
 }
 
 func (q *Quota) key() string { return q.Key }
@@ -77,9 +114,10 @@ func (q *Quota) takeBack(now *big.Int) Decision {
 
 func (q *Quota) decide(operation string, now, _, _ *big.Int) (d Decision, err Error) {
 	before, after := q.before, Period{}
-	used, ended, end := big.NewInt(before.Used), !less(now, q.Until), q.Until
-	if expiry := inNanoseconds(before.Expiry); before.Expiry != NoExpiry && (ended || less(expiry, end)) {
-		end = expiry
+	used, ended := big.NewInt(before.Used), q.isOver(now)
+	end, err := q.end(now)
+	if err != "" {
+		return Decision{}, err
 	}
 	sum, needed := add(used, q.Quantity), q.Quantity
 	d.Limited = q.asks() && less(q.Limit, sum)
@@ -112,8 +150,9 @@ func (q *Quota) decide(operation string, now, _, _ *big.Int) (d Decision, err Er
 		d.ResetAfter = left.Int64()
 		after = Period{Used: sum.Int64(), Expiry: roundedUp(end, 1e6)}
 	}
-	// Neither a peek nor a refund cuts the period.
-	keeps := operation == "peek" || operation == "refund" && (before.Expiry != NoExpiry || after.Used == before.Used)
+	// Neither a peek nor a refund cuts the period, nor does a call that names no end.
+	runs := before.Expiry != NoExpiry
+	keeps := operation == "peek" || q.Lasts != nil && runs || operation == "refund" && (runs || after.Used == before.Used)
 	if keeps && sum.Sign() > 0 {
 		after.Expiry = before.Expiry
 	}
@@ -139,8 +178,8 @@ func (q *Quota) last(string, *big.Int) string {
 	switch expiry := inNanoseconds(q.after.Expiry); {
 	case q.taken() <= 0:
 		return "0"
-	case less(expiry, q.Until):
-		return seconds(expiry.Int64())
+	case q.Until == nil || less(expiry, q.Until):
+		return seconds(in63Bits(minOf(expiry, maxInt63)))
 	}
 	return seconds(q.Until.Int64())
 }

@@ -36,7 +36,7 @@ func (c Command) parse(mode Mode, words [5]string) (Row, Error) {
 		}
 	case "until":
 		if !c.Seconds {
-			return parseQuota(words)
+			return parseQuota(c.Operation, words)
 		}
 	}
 	return parseFunnel(c.Operation, mode, words)

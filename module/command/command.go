@@ -5,6 +5,7 @@ import (
 
 	"funnel/gcra"
 	"funnel/internal/call"
+	"funnel/internal/errortext"
 )
 
 // Parse validates the arguments of a call before its keys are read, as the server's own
@@ -39,9 +40,11 @@ func (c *Call) parseLastWord() (ok bool) {
 	if isLeftOut {
 		return true
 	}
-	wrong, withSlots, withUntil, withSeveral := badMaxWait, badMaxWaitWithSlots, badMaxWaitWithUntil, badMaxWaitWithSeveral
+	wrong, withSlots := errortext.MaxWait, errortext.MaxWaitWithSlots
+	withUntil, withSeveral := errortext.MaxWaitWithUntil, errortext.MaxWaitWithSeveral
 	if c.Operation == call.Refund {
-		wrong, withSlots, withUntil, withSeveral = badReceipt, badReceiptWithSlots, badReceiptWithUntil, badReceiptWithSeveral
+		wrong, withSlots = errortext.Receipt, errortext.ReceiptWithSlots
+		withUntil, withSeveral = errortext.ReceiptWithUntil, errortext.ReceiptWithSeveral
 		c.Receipt, ok = parseInteger(c.LastWord)
 	} else {
 		c.MaxWait, ok = parseSeconds(c.LastWord)

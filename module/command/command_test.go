@@ -241,7 +241,7 @@ func requireAgreement(t *rapid.T, c *Call, mode contract.Mode, words []string, n
 	if want.Err != "" || c.Verdict == Error {
 		message := errorOf(t, c)
 		require.Zero(t, c.Writes)
-		require.Regexp(t, `^(ERR|WRONGTYPE|ENDED) [ -~]+$`, message)
+		require.Regexp(t, `^(INVALID|WRONGTYPE|ENDED) [ -~]+$`, message)
 		require.Less(t, len(message), MessageCapacity-1, "nothing was left out")
 		require.NotEmpty(t, want.Err, "%q: %s", words, message)
 		require.True(t, strings.HasPrefix(message, string(want.Err)), "%q: %q, want %q", words, message, want.Err)

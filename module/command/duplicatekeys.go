@@ -1,5 +1,7 @@
 package command
 
+import "funnel/internal/errortext"
+
 // hasDuplicateKeys writes an error if two rows have the same key. The error names the first
 // row whose key has occurred before.
 //
@@ -31,7 +33,7 @@ func (c *Call) hasDuplicateKeys() bool {
 			later.Alike = uint64(len(b)) - 1 - at
 			if later.Alike == uint64(len(b)) {
 				c.setErrorRow(second)
-				c.fail(duplicateKey)
+				c.fail(errortext.DuplicateKey)
 				return true
 			}
 		}

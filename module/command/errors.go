@@ -1,43 +1,8 @@
 package command
 
-import "funnel/internal/call"
-
-// Error replies, without "ERR ". The text of WRONGTYPE is the one of Redis. The errors of packages
-// gcra, slots and quota name the numbers that are too large together. limiter/funnels.lua repeats all
-// texts; tests compare them with the texts of internal/contract.
-const (
-	badCapacity  = "capacity must be an integer from 1 to 9223372036854775807"
-	zeroCapacity = "capacity must be an integer from 1 to 9223372036854775807, not '0': " +
-		"for clients of redis-cell, whose argument is one less than the limit, load the module with 'compat redis-cell'"
-	badCapacityRedisCell = "capacity must be an integer from 0 to 9223372036854775807"
-	badCount             = "count must be an integer from 1 to 9223372036854775807"
-	badPeriod            = "period must be seconds above 0, at most 9223372036.854775807 and with up to 9 fraction digits"
-	badQuantity          = "quantity must be an integer from 0 to 9223372036854775807"
-
-	badLimit            = "limit must be an integer from 0 to 9223372036854775807"
-	badTTL              = "ttl must be seconds from 0.001 to 9223372036.854775807 with up to 9 fraction digits"
-	badHolder           = "holder must be 1 to 255 bytes"
-	badMaxWaitWithSlots = "max_wait must be left out with SLOTS: ask again after a moment"
-	badReceiptWithSlots = "tat must be left out with SLOTS: the holder's name says which slot ends"
-
-	badUntil = "until must be a Unix time in seconds above 0, at most 9223372036.854775807 " +
-		"and with up to 9 fraction digits"
-	badMaxWaitWithUntil = "max_wait must be left out with UNTIL: ask again after the wait that a limited call replies"
-	badReceiptWithUntil = "tat must be left out with UNTIL: until says which period counted the quantity"
-	ended               = "until must be later than the server's clock"
-
-	badMaxWait            = "max_wait must be seconds from 0 to 9223372036.854775807 with up to 9 fraction digits"
-	badMaxWaitWithSeveral = "max_wait must be 0 for several funnels: ask again after the wait that a limited call replies"
-	badReceipt            = "tat must be an integer from 0 to 9223372036854775807"
-	badReceiptWithSeveral = "tat must be left out for several funnels: give the tokens of each back by a call of its own"
-	duplicateKey          = "the key is named twice in this call: ask once, for all of its tokens"
-
-	wrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"
-
-	// Omit the stored value; it may be sensitive.
-	noFunnel = "the key does not hold a funnel: its value is not an integer from 0 to 9223372036854775807"
-	noQuota  = "the key does not hold a quota: " +
-		"its value is not used:N with an integer N from 1 to 9223372036854775807"
+import (
+	"funnel/internal/call"
+	"funnel/internal/errortext"
 )
 
 // maxShown is how much of a wrong argument an error repeats, in bytes.
@@ -50,22 +15,22 @@ const maxShown = 40
 func (c *Call) failStored(index uint) {
 	if index < MaxRows && c.Rows[index].Stored == StoredOfKind {
 		c.setErrorRow(index)
-		reason := noFunnel
+		reason := errortext.NoFunnel
 		if c.Rows[index].Kind == call.Quota {
-			reason = noQuota
+			reason = errortext.NoQuota
 		}
 		c.fail(reason)
 		return
 	}
 	c.Verdict, c.MessageLength = Error, 0
-	c.add(wrongType)
+	c.add(errortext.WrongType)
 }
 
-// fail replies with an error, which names the row if the call has several rows. It always
-// returns false, so that a caller can return its result.
+// fail replies that the call is wrong. The error names the row if the call has several rows. It
+// always returns false, so that a caller can return its result.
 //
 //go:nosplit
-func (c *Call) fail(reason string) bool { return c.failWithCode("ERR ", reason) }
+func (c *Call) fail(reason string) bool { return c.failWithCode(errortext.Invalid, reason) }
 
 // failWithCode is fail with another first word, by which programs tell errors apart.
 //

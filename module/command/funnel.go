@@ -5,6 +5,7 @@ import (
 
 	"funnel/gcra"
 	"funnel/internal/call"
+	"funnel/internal/errortext"
 )
 
 // The words of a funnel after its key.
@@ -26,15 +27,15 @@ func (c *Call) parseFunnel(row *Row, funnel *gcra.Funnel) (ok bool) {
 	}
 	count, ok := parseInteger(words[countWord])
 	if !ok || count < 1 {
-		return c.failArgument(badCount, words[countWord])
+		return c.failArgument(errortext.Count, words[countWord])
 	}
 	period, ok := parseSeconds(words[periodWord])
 	if !ok || period < 1 {
-		return c.failArgument(badPeriod, words[periodWord])
+		return c.failArgument(errortext.Period, words[periodWord])
 	}
 	quantity, ok := parseInteger(words[quantityWord])
 	if !ok {
-		return c.failArgument(badQuantity, words[quantityWord])
+		return c.failArgument(errortext.Quantity, words[quantityWord])
 	}
 
 	maxCapacity := math.MaxInt64 - c.LimitSurplus
@@ -93,11 +94,11 @@ func (row *Row) replyFunnel(operation call.Operation) {
 func (c *Call) failCapacity(capacity string, isNumber bool) bool {
 	switch {
 	case isNumber && c.Form == InSeconds:
-		return c.fail(zeroCapacity)
+		return c.fail(errortext.ZeroCapacity)
 	case c.LimitSurplus == 0:
-		return c.failArgument(badCapacity, capacity)
+		return c.failArgument(errortext.Capacity, capacity)
 	}
-	return c.failArgument(badCapacityRedisCell, capacity)
+	return c.failArgument(errortext.CapacityRedisCell, capacity)
 }
 
 //go:nosplit

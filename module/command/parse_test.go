@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/contract"
+	"funnel/internal/errortext"
 )
 
 // FuzzParse compares with patterns and arithmetic of any size.
@@ -63,7 +64,7 @@ func TestDuplicateKeysAreFound(t *testing.T) {
 		for i := range keys {
 			key := fmt.Sprintf("%0*b", length, rand.IntN(1<<length))[:max(0, length-rand.IntN(2))]
 			if seen[key] && want == "" {
-				want = fmt.Sprintf("ERR row %d: %s", i+1, duplicateKey)
+				want = fmt.Sprintf("INVALID row %d: %s", i+1, errortext.DuplicateKey)
 			}
 			keys[i], seen[key] = key, true
 		}

@@ -1,28 +1,47 @@
 package command
 
-import "funnel/quota"
+import (
+	"funnel/internal/call"
+	"funnel/internal/errortext"
+	"funnel/quota"
+)
 
 // untilWord is in the place of a funnel's period. A quota has a limit, like slots, and a quantity, like a funnel.
 const untilWord = periodWord
 
-// parseQuota makes the request for a quantity: key, limit, UNTIL, until and quantity.
+// minLasts is how long a period from the first call lasts at least, in nanoseconds.
+const minLasts = 1_000_000
+
+// parseQuota makes the request for a quantity: key, limit, UNTIL, until and quantity. An until that
+// begins with + says how long a period lasts from the first call.
 //
 //go:nosplit
 func (c *Call) parseQuota(row *Row, q *quota.Quota) (ok bool) {
 	words := &row.Words
 	limit, ok := parseInteger(words[limitWord])
 	if !ok {
-		return c.failArgument(badLimit, words[limitWord])
+		return c.failArgument(errortext.Limit, words[limitWord])
 	}
-	until, ok := parseSeconds(words[untilWord])
-	if !ok || until < 1 {
-		return c.failArgument(badUntil, words[untilWord])
+	until, isWindow := words[untilWord], false
+	if until != "" && until[0] == '+' {
+		until, isWindow = until[1:], true
+	}
+	if isWindow && c.Operation == call.Refund {
+		return c.failArgument(errortext.UntilOfRefund, words[untilWord])
+	}
+	nanoseconds, ok := parseSeconds(until)
+	if !ok || nanoseconds < 1 || isWindow && nanoseconds < minLasts {
+		return c.failArgument(errortext.Until, words[untilWord])
 	}
 	quantity, ok := parseInteger(words[quantityWord])
 	if !ok {
-		return c.failArgument(badQuantity, words[quantityWord])
+		return c.failArgument(errortext.Quantity, words[quantityWord])
 	}
-	q.Request, _ = quota.NewRequest(limit, until, quantity)
+	if isWindow {
+		q.Request, _ = quota.NewWindowRequest(limit, nanoseconds, quantity)
+	} else {
+		q.Request, _ = quota.NewRequest(limit, nanoseconds, quantity)
+	}
 	return true
 }
 
@@ -72,7 +91,9 @@ func (row *Row) replyQuota(q *quota.Quota) { row.Quota.Until.setSeconds(q.Decisi
 func (c *Call) failQuota(err error, row *Row) {
 	reason, _ := err.(quota.Error)
 	c.fail(string(reason))
-	c.add(": got quantity ")
+	c.add(": got until ")
+	c.add(row.Words[untilWord])
+	c.add(", quantity ")
 	c.add(row.Words[quantityWord])
 }
 
@@ -82,7 +103,7 @@ func (c *Call) failQuota(err error, row *Row) {
 //go:nosplit
 func (c *Call) failEnded(index uint) {
 	c.setErrorRow(index)
-	c.failWithCode("ENDED ", ended)
+	c.failWithCode(errortext.Past, errortext.Ended)
 	if index < MaxRows {
 		c.add(": got ")
 		c.add(c.Rows[index].Words[untilWord])

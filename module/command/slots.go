@@ -1,6 +1,9 @@
 package command
 
-import "funnel/slots"
+import (
+	"funnel/internal/errortext"
+	"funnel/slots"
+)
 
 // The words of slots after their key.
 const (
@@ -22,14 +25,14 @@ func (c *Call) parseSlots(row *Row, s *slots.Slots) (ok bool) {
 	words := &row.Words
 	limit, ok := parseInteger(words[limitWord])
 	if !ok {
-		return c.failArgument(badLimit, words[limitWord])
+		return c.failArgument(errortext.Limit, words[limitWord])
 	}
 	ttl, ok := parseSeconds(words[ttlWord])
 	if !ok || ttl < minTTL {
-		return c.failArgument(badTTL, words[ttlWord])
+		return c.failArgument(errortext.TTL, words[ttlWord])
 	}
 	if holder := words[holderWord]; holder == "" || len(holder) > maxHolder {
-		return c.failArgument(badHolder, holder)
+		return c.failArgument(errortext.Holder, holder)
 	}
 	row.Slots.Limit = limit
 	s.Request, _ = slots.NewRequest(limit, ttl)

@@ -42,7 +42,7 @@ var guarded = []struct {
 	{"take/allowed", "throttle/allowed", 1.22},
 	{"take/limited", "throttle/limited", 1.22},
 	{"quota/allowed", "reserve/allowed", 1.05},
-	{"quota/limited", "reserve/limited", 1.05},
+	{"quota/limited", "reserve/limited", 1.06},
 	{"reserve3/allowed", "throttle/allowed", 2.92},
 	{"reserve3/limited", "throttle/limited", 2.80},
 }

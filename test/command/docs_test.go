@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/contract"
+	"funnel/internal/errortext"
 	"funnel/internal/rediscli"
 	"funnel/internal/servertest"
 	"funnel/test/pages/page"
@@ -96,9 +97,9 @@ func runTranscript(t *testing.T, server *servertest.Server, block page.Block) (r
 
 func TestDocsHaveEveryError(t *testing.T) {
 	all := slices.Concat(contract.Outcomes, contract.SlotsErrors, contract.QuotaErrors)
-	for _, outcome := range append(all, string(contract.ErrCount.Of(2)), "ERR capacity must be an integer from 1 to "+maxInt+", not '0': for") {
+	for _, outcome := range append(all, string(contract.ErrCount.Of(2)), "INVALID capacity must be an integer from 1 to "+maxInt+", not '0': for") {
 		if outcome[0] <= 'Z' { // an error: the names of other outcomes are in lower case
-			require.True(t, strings.Contains(commandsPage(t), strings.TrimPrefix(outcome, "ERR ")), "docs/commands.md has no %q", outcome)
+			require.True(t, strings.Contains(commandsPage(t), strings.TrimPrefix(outcome, errortext.Invalid)), "docs/commands.md has no %q", outcome)
 		}
 	}
 }

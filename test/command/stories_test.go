@@ -214,6 +214,35 @@ var stories = map[string][]step{
 		{"60s", "cl.reserve k 10 UNTIL ^60s 1", "ENDED until must be later than the server's clock", "k=used:10@1m0s"},
 		{"60s", "cl.reserve k 10 UNTIL ^120s 1", "0 0 [0 10 9 0 60 ^120s]", "k=used:1@2m0s"},
 	},
+	"a period begins with the first call, and is the same for all": {
+		{"0.5ms", "cl.peek k 5 UNTIL +900 1", "0 0 [0 5 5 0 0]", ""},
+		{"0.5ms", "cl.reserve k 5 UNTIL +900 0", "0 0 [0 5 5 0 0]", ""},
+		{"0.5ms", "cl.reserve k 5 UNTIL +900 2", "0 0 [0 5 3 0 900.0005 ^900.001s]", "k=used:2@15m0.001s"},
+		{"100s", "cl.reserve k 5 UNTIL +60 1", "0 0 [0 5 2 0 800.001 ^900.001s]", "k=used:3@15m0.001s"},
+		{"100s", "cl.take k 5 UNTIL +9000 4", "1 800.001 [1 5 0 800.001 800.001 ^900.001s] 2", "k=used:5@15m0.001s"},
+		{"100s", "cl.reserve k 5 UNTIL +0.001 1", "1 800.001 [1 5 0 800.001 800.001]", "k=used:5@15m0.001s"},
+		{"100s", "cl.charge k 5 UNTIL +1 1", "1 800.001 [1 5 0 800.001 800.001 ^900.001s]", "k=used:6@15m0.001s"},
+		{"100s", "cl.peek k 5 UNTIL +1 1", "1 800.001 [1 5 0 800.001 800.001]", "k=used:6@15m0.001s"},
+		{"100s", "cl.refund k 5 UNTIL +900 2", "INVALID until must be the Unix time that a reply named: it says which period counted the quantity, not '+900'", "k=used:6@15m0.001s"},
+		{"200s", "cl.refund k 5 UNTIL ^900.001s 2", "0 0 [0 5 1 0 700.001]", "k=used:4@15m0.001s"},
+		{"900.000999999s", "cl.reserve k 5 UNTIL +900 2", "1 0.000000001 [1 5 1 0.000000001 0.000000001]", "k=used:4@15m0.001s"},
+		{"900.001s", "cl.refund k 5 UNTIL ^900.001s 1", "0 0 [0 5 5 0 0]", "k=used:4@15m0.001s"},
+		{"900.001s", "cl.charge k 5 UNTIL ^900.001s 1", "ENDED until must be later than the server's clock", "k=used:4@15m0.001s"},
+		{"1000s", "cl.reserve k 5 UNTIL +900 5", "0 0 [0 5 0 0 900 ^1900s]", "k=used:5@31m40s"},
+		{"1000s", "cl.reserve k 5 UNTIL ^1500s 1", "1 500 [1 5 0 500 500]", "k=used:5@25m0s"},
+		{"1000s", "cl.reserve k 6 UNTIL +900 1", "0 0 [0 6 0 0 500 ^1500s]", "k=used:6@25m0s"},
+	},
+	"a key that does not expire gets the end of a period that begins": {
+		{"0s", "append k used:5", "6", "k=used:5"},
+		{"0s", "cl.peek k 5 UNTIL +900 1", "1 900 [1 5 0 900 900]", "k=used:5"},
+		{"0s", "cl.reserve k 5 UNTIL +900 1", "1 900 [1 5 0 900 900]", "k=used:5@15m0s"},
+		{"1s", "cl.reserve k 5 UNTIL +900 1", "1 899 [1 5 0 899 899]", "k=used:5@15m0s"},
+	},
+	"no period begins that would end after 2262": {
+		{"0s", "cl.reserve f 2 1 1 1 k 5 UNTIL +5120927236.854 1", "0 0 [0 2 1 0 1 1s] [0 5 4 0 5120927236.854 ^5120927236.854s]", "f=1s k=used:1@1422479h47m16.854s"},
+		{"0s", "cl.reserve f 2 1 1 1 l 5 UNTIL +5120927236.854000001 0", "INVALID row 2: until is too large: the period must end before the year 2262, 2^63-1 nanoseconds after the epoch", "f=1s k=used:1@1422479h47m16.854s"},
+		{"0s", "cl.reserve k 5 UNTIL +9223372036.854775807 1", "0 0 [0 5 3 0 5120927236.854 ^5120927236.854s]", "f=1s k=used:2@1422479h47m16.854s"},
+	},
 	"quotas, slots and tokens are taken all or none": {
 		{"0s", "cl.reserve f 2 1 1 1 s 1 SLOTS 30 a k 9 UNTIL ^60s 4", "0 0 [0 2 1 0 1 1s] [0 1 0 0 30] [0 9 5 0 60 ^60s]", "f=1s k=used:4@1m0s s{a:30s}"},
 		{"0s", "cl.reserve f 2 1 1 1 s 1 SLOTS 40 a k 9 UNTIL ^60s 6", "1 60 [0 2 1 0 1] [0 1 0 0 30 30] [1 9 5 60 60]", "f=1s k=used:4@1m0s s{a:30s}"},
@@ -277,12 +306,16 @@ func quotaOf(t *testing.T, client *redis.Client, key, value string) string {
 	return "=" + value
 }
 
-var instants = regexp.MustCompile(`\^\d[0-9.]*s|@\d[0-9.]*s|\+\d+`)
+var instants = regexp.MustCompile(`(?:UNTIL |')\+|\^\d[0-9.]*s|@\d[0-9.]*s|\+\d+`)
 
-// withInstants replaces times after the first instant by the words of commands and replies: @1.5s becomes a TAT or a
-// receipt, ^1.5s an until, and +1500 the Unix milliseconds of a slot's end or an expiry.
+// withInstants replaces times after the first instant by the words of commands and replies: @1.5s
+// becomes a TAT or a receipt, ^1.5s an until, and +1500 the Unix milliseconds of a slot's end or an
+// expiry. UNTIL +1500 stays, and so does '+1500'.
 func withInstants(text string) string {
 	return instants.ReplaceAllStringFunc(text, func(word string) string {
+		if strings.HasSuffix(word, "+") {
+			return word
+		}
 		kind, span := word[0], word[1:]
 		if kind == '+' {
 			span += "ms"

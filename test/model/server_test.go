@@ -34,6 +34,28 @@ func newServer(mode contract.Mode) *server {
 		met: map[string]map[string]int{}, receipts: map[string][]int64{}}
 }
 
+// fromFirstCall counts, beside the outcomes, calls without an error of which a row has a period
+// from the first call.
+const fromFirstCall = "UNTIL +"
+
+// isFromFirstCall reports whether a row of a call has such a period.
+func isFromFirstCall(words []string) bool {
+	for at := 4; at < len(words); at += 5 {
+		if strings.EqualFold(words[at-1], "until") && strings.HasPrefix(words[at], "+") {
+			return true
+		}
+	}
+	return false
+}
+
+// windows returns how many calls have succeeded that had such a row.
+func (s *server) windows() (sum int) {
+	for _, met := range s.met {
+		sum += met[fromFirstCall]
+	}
+	return sum
+}
+
 // Replies are nil, int64, string, []any, or one of these.
 type (
 	// A failure is the beginning of an error reply, in upper or lower case.
@@ -71,6 +93,9 @@ func (s *server) apply(words []string) any {
 			s.met[command.Name] = map[string]int{}
 		}
 		s.met[command.Name][outcome.Name]++
+		if outcome.Err == "" && isFromFirstCall(words) {
+			s.met[command.Name][fromFirstCall]++
+		}
 		for _, write := range outcome.Writes {
 			s.keys[write.Key] = entry{Value: write.Value}
 			switch receipts := s.receipts[write.Key]; {

@@ -43,7 +43,7 @@ type drawn struct {
 
 // row draws a row.
 func (w *words) row() (row drawn) {
-	kinds := []string{"funnel", "funnel", "slots", "quota", "numbers"}
+	kinds := []string{"funnel", "funnel", "slots", "quota", "quota", "numbers"}
 	if w.favorite == "" || w.chance(0.01) {
 		w.favorite = pick(w, kinds)
 	}
@@ -69,7 +69,8 @@ func (w *words) row() (row drawn) {
 	case "slots":
 		row.Words[0], row.Words[2] = pick(w, []string{"0", "1", "2", "3"}), pick(w, []string{"30", "60", "0.001", "0.0015", "2.5"})
 	case "quota":
-		row.Words[0], row.Words[2] = pick(w, []string{"1", "5", "20"}), fmt.Sprint(*w.now/8e9*8+8)
+		until := fmt.Sprint(*w.now/8e9*8 + 8)
+		row.Words[0], row.Words[2] = pick(w, []string{"1", "5", "20"}), pick(w, []string{until, until, "+8", "+0.5", "+0.001"})
 	}
 	return row
 }

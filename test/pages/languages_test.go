@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -151,6 +152,21 @@ func TestWaitForASlot(t *testing.T) {
 	require.Error(t, command.Wait())
 	require.Equal(t, "1\nfailed\n", output.String())
 	require.Zero(t, client.Exists(t.Context(), "jobs").Val())
+}
+
+// TestTries: the sixth try is refused, for the rest of the period.
+func TestTries(t *testing.T) {
+	t.Parallel()
+	l := languageOf(t, "redis-py")
+	server := servertest.StartModule(t)
+	try := "import math\nuser = 'ann'\nfor _ in range(6):\n    " +
+		strings.ReplaceAll(snippet(t, "redis-py-tries"), "\n", "\n    ") + "\n    print('tried')\n"
+	end := run(t, server.Client(t), l.at(server.Addr(), try))
+	require.Error(t, end.err, end)
+	require.Equal(t, 5, strings.Count(end.output, "tried\n"), end)
+	require.Regexp(t, `PermissionError: 5 tries in 15 minutes: try again in (899|900) s\n$`, end.output)
+	left := server.Client(t).PTTL(t.Context(), "login:ann").Val()
+	require.InDelta(t, 15*time.Minute, left, float64(servertest.Patience), end)
 }
 
 // TestMeteredStreams ends a stream in each way. A minute lasts a year, so nothing leaks.

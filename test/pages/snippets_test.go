@@ -143,6 +143,7 @@ func TestTableOfCalls(t *testing.T) {
 		"CL.RESERVE user:42 15 30 60 1 => 0 0 [0 15 13 0 4 4s]",
 		"CL.RESERVE {acme}:requests 10 60 60 1 {acme}:tokens 3000 30000 60 1000 => 0 0 [0 10 9 0 1 1s] [0 3000 2000 0 2 2s]",
 		"CL.TAKE user:42 15 30 60 20 => 1 2 [1 15 0 2 30 30s] 13",
+		"CL.RESERVE login:42 5 UNTIL +900 1 => 0 0 [0 5 4 0 900 4102445700]",
 		"CL.CHARGE {acme}:tokens 3000 30000 60 250 => 0 0 [0 3000 1750 0 2.5 2.5s]",
 		"CL.REFUND {acme}:tokens 3000 30000 60 250 4102444802000000000 => 0 0 [0 3000 2000 0 2]",
 	}, calls)

@@ -128,7 +128,7 @@ func TestStory(t *testing.T) {
 		{"", "", "", "Refund", 2 * time.Second, "given back", "2 of 15 remaining, all in 26 s"},
 		{"", "quantity", "18", "Charge", 0, "charged: limits for 32 s", "0 of 15 remaining, all in 62 s"},
 		{"", "", "", "Refund", 0, "given back", "2 of 15 remaining, all in 26 s"},
-		{"", "quantity", "x", "Pour", 0, "ERR quantity must be .* not 'x'", "2 of 15 remaining, all in 26 s"},
+		{"", "quantity", "x", "Pour", 0, "INVALID quantity must be .* not 'x'", "2 of 15 remaining, all in 26 s"},
 		{"", "quantity", "16", "Pour", 0, "limited by demo: never fits", "2 of 15 remaining, all in 26 s"},
 		{"", "capacity", "50", "Pour", 0, "allowed", "21 of 50 remaining, all in 58 s"},
 		{"", "", "", "Empty", 0, "empty", "50 of 50 remaining"},

@@ -51,7 +51,7 @@ func TestLoad(t *testing.T) {
 	require.Contains(t, server.Log(), " loaded, compat redis-cell\n")
 	require.Contains(t, client.Info(t.Context(), "funnel").Val(), "funnel_compat:redis-cell\r\n")
 	require.Equal(t, "0 16 15 -1 2", servertest.Call(t, client, "cl.throttle key 15 30 60"))
-	require.Regexp(t, "^ERR capacity must be an integer from 0 to", servertest.Try(client, "cl.throttle key x 30 60"))
+	require.Regexp(t, "^INVALID capacity must be an integer from 0 to", servertest.Try(client, "cl.throttle key x 30 60"))
 	require.Contains(t, servertest.Try(client, "cl.peek key 0 30 60 1"), "capacity must be an integer from 1 to")
 	servertest.ClockOf(client).Set(t, servertest.Epoch)
 

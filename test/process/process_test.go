@@ -53,7 +53,7 @@ func TestProcessIsAsWithoutTheModule(t *testing.T) {
 	client, plain := with.Client(t), without.Client(t)
 	for call := range 1000 {
 		servertest.Call(t, client, fmt.Sprint("cl.throttle ", call, " 15 30 60"))
-		require.Regexp(t, "^ERR ", servertest.Try(client, fmt.Sprint("cl.throttle ", call, " x 30 60")))
+		require.Regexp(t, "^INVALID ", servertest.Try(client, fmt.Sprint("cl.throttle ", call, " x 30 60")))
 		require.NoError(t, plain.Set(t.Context(), strconv.Itoa(call), 15, time.Minute).Err())
 	}
 	same("after calls and errors")

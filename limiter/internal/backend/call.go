@@ -57,13 +57,14 @@ type Row struct {
 	IsLocal bool
 }
 
-// A Quota allows Limit tokens in each period of a calendar.
+// A Quota allows Limit tokens in each period of a calendar, which may be of windows.
 type Quota struct {
 	Limit    int
 	Calendar calendar.Calendar
 }
 
 // EndAt returns the end of the period that runs at an instant, in nanoseconds since the Unix epoch.
+// For a window it is the end if the window begins at that instant.
 func (q *Quota) EndAt(at time.Time) int64 {
 	_, end := q.Calendar.Period(at)
 	return end.UnixNano()
@@ -134,13 +135,24 @@ func (c *Call) Undecided(now int64, ahead time.Duration) []call.Row {
 		case call.Slots:
 			row.Slots.Request = asked.Slot
 		case call.Quota:
-			until := asked.Quota.EndAt(time.Unix(0, now+int64(ahead))) - int64(ahead)
-			row.Quota.Request, _ = quota.NewRequest(int64(asked.Quota.Limit), until, int64(asked.Quantity))
+			row.Quota.Request = asked.Quota.request(int64(asked.Quantity), now, ahead)
 		default:
 			row.Funnel.Request = asked.Tokens
 		}
 	}
 	return rows
+}
+
+// request returns the checked request for a quantity. Ahead is as for Undecided.
+func (q *Quota) request(quantity, now int64, ahead time.Duration) (request quota.Request) {
+	lasts := q.Calendar.Lasts()
+	if lasts > 0 {
+		request, _ = quota.NewWindowRequest(int64(q.Limit), int64(lasts), quantity)
+		return request
+	}
+	until := q.EndAt(time.Unix(0, now+int64(ahead))) - int64(ahead)
+	request, _ = quota.NewRequest(int64(q.Limit), until, quantity)
+	return request
 }
 
 // WrapRow returns an error that names the key of a row.

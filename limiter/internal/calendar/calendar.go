@@ -1,6 +1,7 @@
-// Package calendar tells when the period of a quota ends. A period is a day, a week or a month of a time zone, or the
-// only period of a quota, which ends at an instant. The server knows no calendar: a client sends it the end of the
-// period that runs.
+// Package calendar tells when the period of a quota ends. A period is a day, a week, a month or a
+// year of a time zone, the only period of a quota, which ends at an instant, or a window, which
+// begins with the first call. The server knows no calendar: a client sends it the end of the period
+// that runs, or the length of a window.
 //
 // A date begins at its first instant in the zone. That is after the gap if clocks skip midnight, and the first of two
 // midnights if clocks are set back over it. A date that a zone skips has no period of its own.
@@ -27,6 +28,8 @@ type rules struct {
 	day     int          // months begin on this day
 	weekday time.Weekday // weeks begin on this day
 	end     time.Time    // of the only period, in UTC
+
+	lasts time.Duration // the length of a window
 }
 
 type unit uint8
@@ -36,7 +39,9 @@ const (
 	day
 	week
 	month
+	year
 	once
+	window
 	notMonth // not valid: From was called on a calendar without months
 	notWeek  // not valid: FromWeekday was called on a calendar without weeks
 )
@@ -54,8 +59,22 @@ func Months(zone *time.Location) Calendar {
 	return of(rules{unit: month, zone: canonical(zone), day: 1})
 }
 
+// Years returns the calendar of years in a zone. Years begin on 1 January.
+func Years(zone *time.Location) Calendar { return of(rules{unit: year, zone: canonical(zone)}) }
+
 // Once returns the calendar of a single period, which has no begin.
 func Once(end time.Time) Calendar { return of(rules{unit: once, end: end.Round(0).UTC()}) }
+
+// Windows returns the calendar of periods that begin with a call, and last from a millisecond to
+// 100 years.
+func Windows(lasts time.Duration) Calendar { return of(rules{unit: window, lasts: lasts}) }
+
+// A window lasts at least as long as the commands accept, and so long at most that it ends before
+// the year 2262.
+const (
+	minLasts = time.Millisecond
+	maxLasts = 100 * 365 * aDay
+)
 
 func of(r rules) Calendar { return Calendar{unique.Make(r)} }
 
@@ -100,7 +119,9 @@ func (c Calendar) Check() error {
 		return fmt.Errorf("From(%d) is for Monthly: use FromWeekday for Weekly, and neither for other limits", r.day)
 	case r.unit == notWeek:
 		return fmt.Errorf("FromWeekday(%v) is for Weekly: use From for Monthly, and neither for other limits", r.weekday)
-	case r.unit != once && r.zone == nil:
+	case r.unit == window && (r.lasts < minLasts || r.lasts > maxLasts):
+		return fmt.Errorf("a window must last from %v to %v, not %v", minLasts, maxLasts, r.lasts)
+	case r.unit != once && r.unit != window && r.zone == nil:
 		return errors.New("the zone must not be nil: use time.UTC, time.Local or time.LoadLocation")
 	case r.unit == month && (r.day < 1 || r.day > 31):
 		return fmt.Errorf("a month must begin on a day from 1 to 31, not %d", r.day)
@@ -112,12 +133,19 @@ func (c Calendar) Check() error {
 	return nil
 }
 
-// Period returns the period that runs at an instant. Begin is in the period, and end is in the next one. The period of
-// Once begins at the zero Time, and has ended if end is not after the instant.
+// Lasts returns how long a window lasts. For other calendars it returns 0.
+func (c Calendar) Lasts() time.Duration { return c.get().lasts }
+
+// Period returns the period that runs at an instant. Begin is in the period, and end is in the next
+// one. The period of Once begins at the zero Time, and has ended if end is not after the instant. A
+// window begins at the instant, as if the first call came then.
 func (c Calendar) Period(at time.Time) (begin, end time.Time) {
 	r := c.get()
-	if r.unit == once {
+	switch r.unit {
+	case once:
 		return time.Time{}, r.end
+	case window:
+		return at, at.Add(r.lasts)
 	}
 	date := r.firstDate(at.In(r.zone))
 	begin = r.beginOf(date)
@@ -142,6 +170,8 @@ func (r *rules) firstDate(at time.Time) time.Time {
 			return first
 		}
 		return r.inMonth(at.Year(), at.Month()-1)
+	case year:
+		return dateOf(at.Year(), time.January, 1)
 	}
 	return date
 }
@@ -153,6 +183,8 @@ func (r *rules) nextDate(first time.Time) time.Time {
 		return first.AddDate(0, 0, 7)
 	case month:
 		return r.inMonth(first.Year(), first.Month()+1)
+	case year:
+		return dateOf(first.Year()+1, time.January, 1)
 	}
 	return first.AddDate(0, 0, 1)
 }
@@ -209,6 +241,10 @@ func (c Calendar) String() string {
 		return "per month in " + zone
 	case r.unit == month:
 		return fmt.Sprintf("per month from day %d in %s", r.day, zone)
+	case r.unit == year:
+		return "per year in " + zone
+	case r.unit == window:
+		return fmt.Sprintf("in %v from the first call", r.lasts)
 	}
 	return "per period that is not valid"
 }

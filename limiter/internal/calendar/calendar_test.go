@@ -57,6 +57,10 @@ func TestBordersOfPeriods(t *testing.T) {
 		{"Europe/Berlin", "2027-03-01T00:00:00+01:00", fromDay(29), "2027-02-28T00:00:00+01:00", "2027-03-29T00:00:00+02:00"},
 		{"Europe/Berlin", "2028-02-29T00:00:00+01:00", fromDay(29), "2028-02-29T00:00:00+01:00", "2028-03-29T00:00:00+02:00"},
 		{"Europe/Berlin", "2027-01-14T23:59:59+01:00", fromDay(15), "2026-12-15T00:00:00+01:00", "2027-01-15T00:00:00+01:00"},
+		{"Europe/Berlin", "2028-02-29T12:00:00+01:00", Years, "2028-01-01T00:00:00+01:00", "2029-01-01T00:00:00+01:00"},
+		{"Europe/Berlin", "2027-12-31T23:59:59+01:00", Years, "2027-01-01T00:00:00+01:00", "2028-01-01T00:00:00+01:00"},
+		{"Pacific/Kiritimati", "1995-01-01T12:00:00+14:00", Years, "1995-01-01T00:00:00+14:00", "1996-01-01T00:00:00+14:00"},
+		{"Pacific/Kiritimati", "1994-12-30T12:00:00-10:00", Years, "1994-01-01T00:00:00-10:00", "1995-01-01T00:00:00+14:00"},
 	} {
 		at, err := time.Parse(time.RFC3339, c.at)
 		require.NoError(t, err)
@@ -82,11 +86,12 @@ func FuzzPeriods(f *testing.F) {
 		"America/Juneau", "Antarctica/Troll", "Asia/Gaza", "Europe/Dublin", "Pacific/Kwajalein", "Africa/Casablanca"}
 	f.Add(int64(1325239200e9), byte(1), byte(1), 30) // in Apia, about the date that it skips
 	f.Add(int64(1289097060e9), byte(2), byte(0), 1)  // in St. John's, midnight again
-	f.Add(int64(1861920000e9), byte(3), byte(8), 31)
+	f.Add(int64(1861920000e9), byte(3), byte(2), 31)
+	f.Add(int64(1861920000e9), byte(1), byte(3), 0)
 	f.Fuzz(func(t *testing.T, nanoseconds int64, zone, unit byte, day int) {
 		location := in(t, names[int(zone)%len(names)])
 		calendar := []Calendar{Days(location), Weeks(location).FromWeekday(time.Weekday(day)),
-			Months(location).From(day)}[unit%3]
+			Months(location).From(day), Years(location)}[unit%4]
 		at := time.Unix(0, nanoseconds)
 		if calendar.Check() != nil {
 			return
@@ -94,7 +99,8 @@ func FuzzPeriods(f *testing.F) {
 		begin, end := calendar.Period(at)
 		require.False(t, begin.After(at), "%v: %v is before its period begins, %v", calendar, at, begin)
 		require.True(t, end.After(at), "%v: %v is in a period that has ended, %v", calendar, at, end)
-		require.LessOrEqual(t, end.Sub(begin), 33*aDay)
+		longest := []time.Duration{3 * aDay, 9 * aDay, 33 * aDay, 368 * aDay}[unit%4]
+		require.LessOrEqual(t, end.Sub(begin), longest)
 		for _, other := range []time.Time{begin, at.Add(end.Sub(at) / 2), end.Add(-1)} {
 			first, last := calendar.Period(other)
 			require.Equal(t, []time.Time{begin, end}, []time.Time{first, last}, "%v: %v and %v", calendar, at, other)
@@ -114,8 +120,10 @@ func TestCalendarsAreComparable(t *testing.T) {
 	require.True(t, Months(first).From(15) == Months(second).From(15))
 	require.True(t, Once(end) == Once(end.In(time.UTC)))
 	require.True(t, Once(time.Now()) != Once(time.Now().Add(1)))
+	require.True(t, Windows(time.Hour) == Windows(60*time.Minute))
+	require.True(t, Windows(time.Hour) != Windows(time.Minute))
 	for _, other := range []Calendar{{}, Days(second), Weeks(second), Months(second), Months(second).From(16),
-		Months(time.UTC).From(15), Once(end)} {
+		Months(time.UTC).From(15), Years(second), Once(end), Windows(time.Hour)} {
 		require.True(t, Months(first).From(15) != other, "%v", other)
 	}
 	made := Days(time.FixedZone("made up", 0))
@@ -142,10 +150,19 @@ func TestCheck(t *testing.T) {
 		"From(3)" + from:                    Weeks(time.UTC).From(3),
 		"From(2)" + from:                    Days(time.UTC).From(2),
 		"From(1)" + from:                    Once(time.Now()).From(1),
+		"From(4)" + from:                    Years(time.UTC).From(4),
+		"From(5)" + from:                    Windows(time.Hour).From(5),
 		"FromWeekday(Sunday)" + fromWeekday: Months(time.UTC).FromWeekday(0),
 	} {
 		require.EqualError(t, c.Check(), want)
 	}
+	for lasts, want := range map[time.Duration]string{
+		0: "0s", -time.Hour: "-1h0m0s", minLasts - 1: "999.999µs", maxLasts + 1: "876000h0m0.000000001s",
+	} {
+		require.EqualError(t, Windows(lasts).Check(), "a window must last from 1ms to 876000h0m0s, not "+want)
+	}
+	require.NoError(t, Windows(minLasts).Check())
+	require.NoError(t, Windows(maxLasts).Check())
 	for _, end := range []time.Time{{}, firstEnd, lastEnd.Add(1)} {
 		require.EqualError(t, Once(end).Check(), "the end must be after 1970-01-01 00:00:00 +0000 UTC, and no later than "+
 			"2262-04-11 23:47:16.854775807 +0000 UTC, not "+end.String())
@@ -154,4 +171,17 @@ func TestCheck(t *testing.T) {
 	require.NoError(t, Once(lastEnd).Check())
 	require.True(t, Calendar{}.IsZero())
 	require.False(t, Weeks(nil).IsZero())
+}
+
+// A window begins with the call: at any instant, a whole window lies ahead.
+func TestWindows(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 24, 12, 0, 0, 123456, time.UTC)
+	begin, end := Windows(time.Hour).Period(at)
+	require.Equal(t, []time.Time{at, at.Add(time.Hour)}, []time.Time{begin, end})
+	require.Equal(t, time.Hour, Windows(time.Hour).Lasts())
+	require.Zero(t, Days(time.UTC).Lasts())
+	require.Zero(t, Calendar{}.Lasts())
+	require.Equal(t, "in 15m0s from the first call", Windows(15*time.Minute).String())
+	require.Equal(t, "per year in UTC", Years(time.UTC).String())
 }

@@ -52,6 +52,7 @@ func TestKeysGoWhenTheyHoldNothing(t *testing.T) {
 			return slotOf(t, call.Reserve, key, "holder", 1, time.Second)
 		},
 		"quotas whose period is over": func(key string) *backend.Call { return dayOf(call.Reserve, key) },
+		"windows that are over":       func(key string) *backend.Call { return hourOf(call.Reserve, key) },
 	} {
 		now := time.Duration(0)
 		rows := New(func() time.Duration { return now }, func() time.Time { return time.Unix(0, 0).Add(now) })
@@ -65,7 +66,17 @@ func TestKeysGoWhenTheyHoldNothing(t *testing.T) {
 
 // dayOf returns a call for one of three a day.
 func dayOf(operation call.Operation, key string) *backend.Call {
-	quota := backend.Quota{Limit: 3, Calendar: calendar.Days(time.UTC)}
+	return quotaOf(operation, key, calendar.Days(time.UTC))
+}
+
+// hourOf returns a call for one of three in an hour from the first call.
+func hourOf(operation call.Operation, key string) *backend.Call {
+	return quotaOf(operation, key, calendar.Windows(time.Hour))
+}
+
+// quotaOf returns a call for one of three in each period of a calendar.
+func quotaOf(operation call.Operation, key string, periods calendar.Calendar) *backend.Call {
+	quota := backend.Quota{Limit: 3, Calendar: periods}
 	return &backend.Call{Operation: operation, Receipt: gcra.NoReceipt,
 		Rows: []backend.Row{{Key: key, Kind: call.Quota, Quota: quota, Quantity: 1}}}
 }
@@ -96,6 +107,33 @@ func TestQuotasGoByTheWallClock(t *testing.T) {
 		require.Equal(t, c.remaining, reply.First.Remaining, c.name)
 		require.InDelta(t, midnight.Sub(wall), reply.First.ResetAfter, float64(time.Millisecond), c.name)
 		require.InDelta(t, midnight.UnixNano(), reply.First.Receipt, float64(time.Millisecond), c.name)
+	}
+}
+
+// A window ends by the wall clock, too, but no call needs to know when: each call is counted in the
+// window that runs, even one that comes when the clock was set back.
+func TestWindowsBeginWithTheFirstCall(t *testing.T) {
+	noon := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	wall := noon
+	rows := New(func() time.Duration { return 0 }, func() time.Time { return wall })
+	for _, c := range []struct {
+		name      string
+		at        time.Duration // after noon
+		remaining int64
+		end       time.Duration // after noon
+	}{
+		{"the first", 0, 2, time.Hour},
+		{"half an hour later", 30 * time.Minute, 1, time.Hour},
+		{"set back by an hour", -30 * time.Minute, 0, time.Hour},
+		{"the first after the window", time.Hour, 2, 2 * time.Hour},
+		{"the first after a pause", 9 * time.Hour, 2, 10 * time.Hour},
+	} {
+		wall = noon.Add(c.at)
+		reply := ask(t, rows, hourOf(call.Reserve, "key"))
+		require.False(t, reply.Limited, c.name)
+		require.Equal(t, c.remaining, reply.First.Remaining, c.name)
+		require.Equal(t, c.end-c.at, reply.First.ResetAfter, c.name)
+		require.Equal(t, noon.Add(c.end).UnixNano(), reply.First.Receipt, c.name)
 	}
 }
 

@@ -11,13 +11,13 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// badCallWords are the first words of the errors that the module and the complete script reply to a
-// call that is wrong: the argument, the key, the row, or the number of arguments.
-var badCallWords = []string{"capacity", "count", "period", "quantity", "max_wait", "tat", "limit", "ttl", "holder",
-	"until", "the", "row", "wrong"}
+// badCallCodes are the codes of the errors that the module, the complete script and the server
+// reply to a call that is wrong. The code of an error is its first word.
+var badCallCodes = []string{"INVALID", "WRONGTYPE", "CROSSSLOT", "ENDED"}
 
-// badCallCodes are the other codes of such errors.
-var badCallCodes = []string{"WRONGTYPE", "CROSSSLOT", "ENDED"}
+// badArity is how one more such error begins. Its code alone tells nothing: servers, proxies and
+// scripts use ERR for whatever goes wrong.
+const badArity = "ERR wrong number of arguments"
 
 // classify adds the keys of the call to an error that the server has replied, and makes it an error of package backend.
 // An error without a reply stays as it is.
@@ -33,17 +33,15 @@ func classify(c *backend.Call, err error) error {
 	return backend.Unavailable(c.Wrap(err))
 }
 
-// isBadCall reports whether the call itself is wrong, so that any server would reply an error. The code of an error
-// reply is its first word. The code alone cannot decide, because errors of scripts and proxies also begin with ERR.
+// isBadCall reports whether the call itself is wrong, so that any server would reply an error.
 // Every other error counts as a failure of Redis.
 func isBadCall(err error) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return false
 	}
-	code, text, _ := strings.Cut(reply.Error(), " ")
-	first, _, _ := strings.Cut(text, " ")
-	return slices.Contains(badCallCodes, code) || code == "ERR" && slices.Contains(badCallWords, first)
+	code, _, _ := strings.Cut(reply.Error(), " ")
+	return slices.Contains(badCallCodes, code) || strings.HasPrefix(reply.Error(), badArity)
 }
 
 // endedAt returns the server's clock from the error that a quota's period has ended.

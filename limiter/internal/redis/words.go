@@ -29,16 +29,25 @@ var operationNames = [...]any{
 // NameOf returns the name of an operation in the complete script.
 func NameOf(operation call.Operation) string { return operationNames[operation].(string) }
 
-// appendWords appends the words of a row that follow its key. A quota gets the period that runs at the instant at.
+// appendWords appends the words of a row that follow its key. A quota gets the period that runs at
+// the instant at, or the length of a window.
 func appendWords(args []any, row *backend.Row, at time.Time) []any {
 	switch row.Kind {
 	case call.Slots:
 		return append(args, row.Words.Limit, row.Words.Count, row.Words.Period, row.Holder)
 	case call.Quota:
-		until := backend.Seconds(time.Duration(row.Quota.EndAt(at)))
-		return append(args, row.Quota.Limit, "UNTIL", until, row.Quantity)
+		return append(args, row.Quota.Limit, "UNTIL", until(&row.Quota, at), row.Quantity)
 	}
 	return append(args, row.Words.Limit, row.Words.Count, row.Words.Period, row.Quantity)
+}
+
+// until returns the word for the period of a quota that runs at the instant at.
+func until(quota *backend.Quota, at time.Time) string {
+	lasts := quota.Calendar.Lasts()
+	if lasts > 0 {
+		return "+" + backend.Seconds(lasts)
+	}
+	return backend.Seconds(time.Duration(quota.EndAt(at)))
 }
 
 // appendLast appends the word after the rows, if there is one.
