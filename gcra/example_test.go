@@ -6,7 +6,8 @@ import (
 	"funnel/gcra"
 )
 
-// A funnel of 15 tokens, of which 30 leak per minute: one every 2 seconds. The caller keeps the TAT between calls.
+// A funnel of 15 tokens, of which 30 leak per minute: one every 2 seconds. The caller keeps the TAT
+// between calls.
 func ExampleFunnel_Reserve() {
 	const now = 1_800_000_000_000_000_000
 	rate, err := gcra.NewRate(15, 30, 60e9)

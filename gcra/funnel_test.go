@@ -1,5 +1,5 @@
-// Each operation on a funnel, as a table: what is stored, what is asked, and what is decided and stored then.
-// What follows for a series of calls is in properties_test.go.
+// Each operation on a funnel, as a table: what is stored, what is asked, and what is decided and
+// stored then. What follows for a series of calls is in properties_test.go.
 
 package gcra_test
 
@@ -40,8 +40,8 @@ type call struct {
 	err   error         // there is no Decision then
 }
 
-// test makes the request of each row by ask, applies an operation, and compares whatever that sets. Of an earlier
-// decision nothing stays.
+// test makes the request of each row by ask, applies an operation, and compares whatever that sets.
+// Of an earlier decision nothing stays.
 func test(
 	t *testing.T, rows []call, ask func(gcra.Rate, int64) (gcra.Request, error), apply func(*gcra.Funnel, call) error,
 ) {
@@ -66,7 +66,8 @@ func test(
 	}
 }
 
-// Reserve takes all tokens or nothing: they fit if max(now, TAT) + T*n is no later than now + tau + max wait.
+// Reserve takes all tokens or nothing: they fit if max(now, TAT) + T*n is no later than now + tau +
+// max wait.
 func TestReserve(t *testing.T) {
 	test(t, []call{
 		{
@@ -196,8 +197,8 @@ func TestReserveAtTheEdges(t *testing.T) {
 
 func reserve(f *gcra.Funnel, c call) error { return f.Reserve(c.now, c.maxWait) }
 
-// Take takes min(n, floor((now + tau - max(now, TAT)) / T)) tokens. It is limited if that is less than
-// n, and the wait is then the time until one more token fits.
+// Take takes min(n, floor((now + tau - max(now, TAT)) / T)) tokens. It is limited if that is less
+// than n, and the wait is then the time until one more token fits.
 func TestTake(t *testing.T) {
 	test(t, []call{
 		{
@@ -278,7 +279,8 @@ func TestPeek(t *testing.T) {
 	}, gcra.Rate.Request, func(f *gcra.Funnel, c call) error { return f.Peek(c.now) })
 }
 
-// Charge moves the TAT to max(now, TAT) + T*n, whatever the funnel holds. It is limited if the funnel is overfull then.
+// Charge moves the TAT to max(now, TAT) + T*n, whatever the funnel holds. It is limited if the
+// funnel is overfull then.
 func TestCharge(t *testing.T) {
 	test(t, []call{
 		{
@@ -325,7 +327,8 @@ func TestCharge(t *testing.T) {
 	}, gcra.Rate.Request, func(f *gcra.Funnel, c call) error { return f.Charge(c.now) })
 }
 
-// Refund moves the TAT back by T*n, but not before now, and by a receipt no further than receipt - now.
+// Refund moves the TAT back by T*n, but not before now, and by a receipt no further than receipt -
+// now.
 func TestRefund(t *testing.T) {
 	test(t, []call{
 		{

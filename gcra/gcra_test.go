@@ -14,7 +14,8 @@ const (
 	most  = math.MaxInt64
 )
 
-// T is period / count, rounded down, and tau is T * capacity. Each must fit 63 bits, and T is at least 1 ns.
+// T is period / count, rounded down, and tau is T * capacity. Each must fit 63 bits, and T is at
+// least 1 ns.
 func TestRate(t *testing.T) {
 	for _, c := range []struct {
 		name                    string
@@ -60,7 +61,8 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// A request for n tokens needs T * n to fit 63 bits. Take asks for no more than the capacity, so it accepts any n.
+// A request for n tokens needs T * n to fit 63 bits. Take asks for no more than the capacity, so it
+// accepts any n.
 func TestRequest(t *testing.T) {
 	for _, c := range []struct {
 		name            string

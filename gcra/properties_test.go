@@ -12,7 +12,8 @@ import (
 	"funnel/gcra"
 )
 
-// More than rapid's 100 checks by default: few inputs are edge cases. -rapid.checks on the command line overrides it.
+// More than rapid's 100 checks by default: few inputs are edge cases. -rapid.checks on the command
+// line overrides it.
 func init() {
 	if err := flag.Set("rapid.checks", "2000"); err != nil {
 		panic(err)
@@ -40,8 +41,8 @@ func funnelOf(t *rapid.T, r gcra.Rate, tat, quantity int64) gcra.Funnel {
 	return gcra.Funnel{Request: request, TAT: tat}
 }
 
-// If callers go ahead at their turn, they take no more than capacity + elapsed/T tokens in any stretch of
-// time, first and last instant included. They go ahead in the order of asking.
+// If callers go ahead at their turn, they take no more than capacity + elapsed/T tokens in any
+// stretch of time, first and last instant included. They go ahead in the order of asking.
 func TestReservationsKeepTheBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRate(t)
@@ -69,8 +70,8 @@ func TestReservationsKeepTheBound(t *testing.T) {
 	})
 }
 
-// A limited caller that asks again after its Wait is allowed, and a nanosecond earlier it is limited.
-// If asking again never helps, the quantity is above the capacity.
+// A limited caller that asks again after its Wait is allowed, and a nanosecond earlier it is
+// limited. If asking again never helps, the quantity is above the capacity.
 func TestWaitIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r, maxWait := drawRate(t), drawMaxWait(t)
@@ -129,8 +130,9 @@ func TestTakeIsRepeatedReserve(t *testing.T) {
 	})
 }
 
-// A refund by receipt leaves what the key would hold if the call had taken that much less, however many
-// callers have come since, as long as none of them gave back. Right after the call, it took nothing then.
+// A refund by receipt leaves what the key would hold if the call had taken that much less, however
+// many callers have come since, as long as none of them gave back. Right after the call, it took
+// nothing then.
 func TestRefundByReceipt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r, before := drawRate(t), drawTAT(t)

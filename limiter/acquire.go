@@ -125,7 +125,7 @@ type lineKey struct {
 }
 
 // endTurn ends the turn of a caller in its line, or returns why a caller that is limited does not wait on.
-func (a *Acquisition) endTurn(within context.Context, place *line.Place) error {
+func (a *Acquisition) endTurn(within context.Context, place *line.Place[lineKey, []Request]) error {
 	source := a.Slots.Source
 	full := a.Slots.Remaining == 0 && source != FromOpen && source != FromClosed
 	if !a.Limited() {
@@ -162,9 +162,9 @@ func (a *Acquisition) due(maxWait time.Duration) (time.Duration, error) {
 }
 
 // lacks reports whether a call with other requests lacks the tokens for which this call has to wait the longest.
-func (a *Acquisition) lacks(requests any) bool {
+func (a *Acquisition) lacks(requests []Request) bool {
 	longest := a.Requests.RetryAfter()
-	return slices.ContainsFunc(requests.([]Request), func(other Request) bool {
+	return slices.ContainsFunc(requests, func(other Request) bool {
 		return slices.ContainsFunc(a.Requests, func(r Result) bool {
 			return r.RetryAfter == longest && r.Key == other.Key && r.Limit == other.Limit && r.Quantity <= other.Quantity
 		})

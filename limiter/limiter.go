@@ -36,7 +36,7 @@ type Limiter struct {
 	backend backend.Backend // asks shared, and then the policy of [OnFailure] if shared fails
 	stores  []store         // all stores that may have a key
 
-	lines *line.Lines[lineKey] // of callers that wait for slots
+	lines *line.Lines[lineKey, []Request] // of callers that wait for slots
 }
 
 // A store keeps rows under their keys.
@@ -94,7 +94,7 @@ func NewLocal(options ...Option) *Limiter {
 
 func newLocal(now func() time.Duration, wall func() time.Time, options []Option) *Limiter {
 	l := &Limiter{settings: settings{maxWait: maxDuration, maxWaiting: math.MaxInt, logger: slog.Default()},
-		now: now, wall: wall, lines: line.New[lineKey](now)}
+		now: now, wall: wall, lines: line.New[lineKey, []Request](now)}
 	for _, option := range options {
 		option(&l.settings)
 	}

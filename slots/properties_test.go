@@ -12,7 +12,8 @@ import (
 	"funnel/slots"
 )
 
-// A table has the slots of a key as a server keeps them: the end of each, in milliseconds, by holder.
+// A table has the slots of a key as a server keeps them: the end of each, in milliseconds, by
+// holder.
 type table map[string]int64
 
 // of returns what a call of a holder finds.
@@ -39,7 +40,8 @@ func (ends table) store(holder string, d slots.Decision) {
 	ends[holder] = d.End
 }
 
-// removeEnded removes the slots that have ended: a slot runs until the clock, in whole milliseconds, reaches its end.
+// removeEnded removes the slots that have ended: a slot runs until the clock, in whole
+// milliseconds, reaches its end.
 func (ends table) removeEnded(at int64) {
 	maps.DeleteFunc(ends, func(_ string, end int64) bool { return end <= at/millisecond })
 }
@@ -67,8 +69,9 @@ func drawTable(t *rapid.T) table {
 	return ends
 }
 
-// Reserve never gives a slot if limit of them run. A slot runs for its ttl, rounded up to the millisecond, unless its
-// holder renews it or gives it back, and a holder that has one always keeps it.
+// Reserve never gives a slot if limit of them run. A slot runs for its ttl, rounded up to the
+// millisecond, unless its holder renews it or gives it back, and a holder that has one always keeps
+// it.
 func TestReserveKeepsTheBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at, ends := now+1, table{}
@@ -99,8 +102,9 @@ func TestReserveKeepsTheBound(t *testing.T) {
 	})
 }
 
-// After the Wait of a limited caller the first slot has ended, unless it was renewed, and not a nanosecond earlier. So
-// the caller gets a slot if limit slots ran. If more ran, it may have to wait again.
+// After the Wait of a limited caller the first slot has ended, unless it was renewed, and not a
+// nanosecond earlier. So the caller gets a slot if limit slots ran. If more ran, it may have to
+// wait again.
 func TestWaitEndsWithTheFirstSlot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ends, holder := drawTable(t), drawHolder(t)

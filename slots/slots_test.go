@@ -1,5 +1,5 @@
-// Each operation on slots, as a table: what runs, what is asked, and what is decided and stored then.
-// What follows for a series of calls is in properties_test.go.
+// Each operation on slots, as a table: what runs, what is asked, and what is decided and stored
+// then. What follows for a series of calls is in properties_test.go.
 
 package slots_test
 
@@ -60,7 +60,8 @@ type call struct {
 	isNoChange bool           // nothing has to be stored
 }
 
-// test applies an operation to the slots of each row, and compares whatever it sets. Of an earlier decision nothing stays.
+// test applies an operation to the slots of each row, and compares whatever it sets. Of an earlier
+// decision nothing stays.
 func test(t *testing.T, rows []call, apply func(s *slots.Slots, now int64) error) {
 	for _, c := range rows {
 		t.Run(c.name, func(t *testing.T) {
@@ -82,7 +83,8 @@ func test(t *testing.T, rows []call, apply func(s *slots.Slots, now int64) error
 	}
 }
 
-// Reserve is allowed if the holder has a slot, or if fewer than limit run. The slot then ends at now + ttl.
+// Reserve is allowed if the holder has a slot, or if fewer than limit run. The slot then ends at
+// now + ttl.
 func TestReserve(t *testing.T) {
 	test(t, []call{
 		{
@@ -139,7 +141,8 @@ func TestReserve(t *testing.T) {
 	}, (*slots.Slots).Reserve)
 }
 
-// Ends are rounded up to the millisecond, times until an end are exact, and both stay within 63 bits.
+// Ends are rounded up to the millisecond, times until an end are exact, and both stay within 63
+// bits.
 func TestReserveAtTheEdges(t *testing.T) {
 	test(t, []call{
 		{
