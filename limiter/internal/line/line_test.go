@@ -204,8 +204,9 @@ func TestFailuresEnd(t *testing.T) {
 	})
 }
 
-// A failure ends a pause: the callers need not wait to be told.
-func TestFailuresDoNotWait(t *testing.T) {
+// A failure ends a pause: the callers need not wait to be told. Nor does anybody after them, if
+// something is free.
+func TestFailuresEndPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, failure := newLines(), errors.New("connection refused")
 		first, second := l.Join("key", 9, 0), l.Join("key", 9, 0)
@@ -215,6 +216,12 @@ func TestFailuresDoNotWait(t *testing.T) {
 		first.Leave()
 		turn, took := second.turn(t)
 		require.Equal(t, failure, turn.Failure)
+		require.Zero(t, took)
+		third := l.Join("key", 9, 0)
+		second.Served(false, false) // by a policy that decides instead
+		second.Leave()
+		turn, took = third.turn(t)
+		require.NoError(t, turn.Failure)
 		require.Zero(t, took)
 	})
 }
