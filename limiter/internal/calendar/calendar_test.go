@@ -25,6 +25,8 @@ func TestBordersOfPeriods(t *testing.T) {
 	}{
 		{"UTC", "1970-01-01T00:00:00Z", Days, "1970-01-01T00:00:00Z", "1970-01-02T00:00:00Z"},
 		{"UTC", "1969-12-31T23:59:59Z", Weeks, "1969-12-29T00:00:00Z", "1970-01-05T00:00:00Z"},
+		{"UTC", "2028-02-29T23:59:59Z", Months, "2028-02-01T00:00:00Z", "2028-03-01T00:00:00Z"},
+		{"UTC", "2026-11-23T00:00:00Z", Weeks, "2026-11-23T00:00:00Z", "2026-11-30T00:00:00Z"},
 		// Midnight does not exist: the clocks go from 24:00 to 1:00.
 		{"America/Santiago", "2026-09-05T23:59:59-04:00", Days, "2026-09-05T00:00:00-04:00", "2026-09-06T01:00:00-03:00"},
 		{"America/Santiago", "2026-09-06T01:00:00-03:00", Days, "2026-09-06T01:00:00-03:00", "2026-09-07T00:00:00-03:00"},
@@ -129,6 +131,25 @@ func TestCalendarsAreComparable(t *testing.T) {
 	require.LessOrEqual(t, len(zones.known), maxZones)
 }
 
+// The text of a calendar follows a number, as in "1000 per month in Europe/Berlin".
+func TestString(t *testing.T) {
+	t.Parallel()
+	berlin := in(t, "Europe/Berlin")
+	for want, calendar := range map[string]Calendar{
+		"per day in Europe/Berlin":               Days(berlin),
+		"per week in Europe/Berlin":              Weeks(berlin),
+		"per week from Sunday in Europe/Berlin":  Weeks(berlin).FromWeekday(time.Sunday),
+		"per month in Europe/Berlin":             Months(berlin),
+		"per month from day 15 in Europe/Berlin": Months(berlin).From(15),
+		"per day in no zone":                     Days(nil),
+		"until 2026-11-30T23:00:00.5Z":           Once(time.Date(2026, 12, 1, 0, 0, 0, 5e8, berlin)),
+		"per period that is not valid":           Days(berlin).From(2),
+	} {
+		require.Equal(t, want, calendar.String())
+	}
+	require.Equal(t, "per period that is not valid", Calendar{}.String())
+}
+
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	const from, fromWeekday = " is for Monthly: use FromWeekday for Weekly, and neither for other limits",
@@ -152,6 +173,10 @@ func TestCheck(t *testing.T) {
 	}
 	require.NoError(t, Once(firstEnd.Add(1)).Check())
 	require.NoError(t, Once(lastEnd).Check())
+	for _, valid := range []Calendar{Months(time.UTC).From(1), Months(time.UTC).From(31), Weeks(time.UTC).FromWeekday(0),
+		Weeks(time.UTC).FromWeekday(6), Days(time.UTC)} {
+		require.NoError(t, valid.Check(), "%v", valid)
+	}
 	require.True(t, Calendar{}.IsZero())
 	require.False(t, Weeks(nil).IsZero())
 }

@@ -62,6 +62,7 @@ func TestLinesInUseAreKept(t *testing.T) {
 				leaveEach(l, "key", 1)
 				time.Sleep(joined)
 				first := l.Join("key0", 2, 0)
+				requireLines(t, l, 1, 0)
 				time.Sleep(time.Hour)
 				requireLines(t, l, 1, 0)
 				second := l.Join("key0", 2, 0)
