@@ -38,7 +38,8 @@ func TestWorkersShareALimit(t *testing.T) {
 	second.interrupt(t)
 }
 
-// Ctrl-C ends workers that wait for their turns, and would for hours. Their jobs go back to the queue.
+// Ctrl-C ends workers that wait for their turns, and would for hours. Their jobs go back to the
+// queue.
 func TestWorkersPutJobsBack(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})

@@ -118,7 +118,8 @@ func TestTakeIsRepeatedReserve(t *testing.T) {
 		for taken < quantity && wait == 0 {
 			one := funnelOf(t, r, tat, 1)
 			require.NoError(t, one.Reserve(now, 0))
-			if wait = one.Decision.Wait; wait == 0 {
+			wait = one.Decision.Wait
+			if wait == 0 {
 				tat = one.Decision.TAT
 				taken++
 			}

@@ -272,8 +272,9 @@ func TestCallsAtOneInstant(t *testing.T) {
 			for _, reply := range replies {
 				value, err := reply.(*redis.Cmd).Result()
 				require.NoError(t, err)
-				if reply, ok := value.([]any); ok {
-					value = 1 - reply[0].(int64)
+				five, isThrottle := value.([]any)
+				if isThrottle {
+					value = 1 - five[0].(int64)
 				}
 				got = append(got, value)
 			}
@@ -385,8 +386,8 @@ func TestProgram(t *testing.T) {
 `, "\n"+out.String())
 }
 
-// A funnel takes as much memory for 1,000 calls as for 5, and a window takes memory for each call. With -v the test
-// prints the numbers of examples/README.md.
+// A funnel takes as much memory for 1,000 calls as for 5, and a window takes memory for each call.
+// With -v the test prints the numbers of examples/README.md.
 func TestCosts(t *testing.T) {
 	t.Parallel()
 	bytes := map[string][]int64{}

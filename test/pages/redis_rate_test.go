@@ -1,4 +1,5 @@
-// docs/moving-from-redis_rate.md: both snippets allow the same calls, and all differences are as the page says.
+// docs/moving-from-redis_rate.md: both snippets allow the same calls, and all differences are as
+// the page says.
 
 package pages_test
 

@@ -15,7 +15,8 @@ func in(t testing.TB, name string) *time.Location {
 	return zone
 }
 
-// Periods begin as the clocks of the zone say, even if clocks skip midnight, show it twice, or skip a date.
+// Periods begin as the clocks of the zone say, even if clocks skip midnight, show it twice, or skip
+// a date.
 func TestBordersOfPeriods(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -43,7 +44,8 @@ func TestBordersOfPeriods(t *testing.T) {
 		{"Pacific/Apia", "2011-12-31T00:00:00+14:00", fromWeekday(time.Friday), "2011-12-31T00:00:00+14:00",
 			"2012-01-06T00:00:00+14:00"},
 		{"Pacific/Apia", "2011-12-31T00:00:00+14:00", fromDay(30), "2011-12-31T00:00:00+14:00", "2012-01-30T00:00:00+14:00"},
-		// The last day of a leap year that files of zones leave to a rule, the day before, and years of 53 weeks.
+		// The last day of a leap year that files of zones leave to a rule, the day before, and
+		// years of 53 weeks.
 		{"America/New_York", "2040-12-31T23:00:00-05:00", Days, "2040-12-31T00:00:00-05:00", "2041-01-01T00:00:00-05:00"},
 		{"America/New_York", "2040-12-30T20:00:00-05:00", Days, "2040-12-30T00:00:00-05:00", "2040-12-31T00:00:00-05:00"},
 		{"Europe/Berlin", "2026-12-31T12:00:00+01:00", Weeks, "2026-12-28T00:00:00+01:00", "2027-01-04T00:00:00+01:00"},
@@ -78,7 +80,8 @@ func fromWeekday(day time.Weekday) func(*time.Location) Calendar {
 	return func(zone *time.Location) Calendar { return Weeks(zone).FromWeekday(day) }
 }
 
-// In any zone, each instant is in one period, periods follow each other without gaps, and no period is empty.
+// In any zone, each instant is in one period, periods follow each other without gaps, and no period
+// is empty.
 func FuzzPeriods(f *testing.F) {
 	names := []string{"UTC", "Pacific/Apia", "America/St_Johns", "America/Santiago", "Asia/Manila", "Africa/Monrovia",
 		"America/Juneau", "Antarctica/Troll", "Asia/Gaza", "Europe/Dublin", "Pacific/Kwajalein", "Africa/Casablanca"}
@@ -107,7 +110,8 @@ func FuzzPeriods(f *testing.F) {
 	})
 }
 
-// A zone that is loaded twice is one zone. Zones with one name and different offsets are different zones.
+// A zone that is loaded twice is one zone. Zones with one name and different offsets are different
+// zones.
 func TestCalendarsAreComparable(t *testing.T) {
 	t.Parallel()
 	first, second := in(t, "Europe/Berlin"), in(t, "Europe/Berlin")

@@ -51,7 +51,8 @@ type Turn struct {
 func (p *Place[Key, Wants]) Await(ctx context.Context) (Turn, error) {
 	left := time.Duration(math.MaxInt64)
 	for {
-		if deadline, ok := ctx.Deadline(); ok {
+		deadline, has := ctx.Deadline()
+		if has {
 			left = time.Until(deadline)
 		}
 		turn, wait := p.take(left)
@@ -220,7 +221,8 @@ func (l *line[Key, Wants]) insert(p *Place[Key, Wants]) {
 
 // remove removes a place, if it is in the line.
 func (l *line[Key, Wants]) remove(p *Place[Key, Wants]) {
-	if at, found := l.find(p); found {
+	at, found := l.find(p)
+	if found {
 		l.callers = slices.Delete(l.callers, at, at+1)
 	}
 }

@@ -51,7 +51,8 @@ func (l *Lines[Key, Wants]) Join(key Key, maxWaiting int, wants Wants) *Place[Ke
 func (l *Lines[Key, Wants]) Released(key Key, apart time.Duration) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if at := l.get(key); at != nil {
+	at := l.get(key)
+	if at != nil {
 		at.cameBack(apart, l.now())
 		at.advance(nil)
 	}
@@ -60,7 +61,8 @@ func (l *Lines[Key, Wants]) Released(key Key, apart time.Duration) {
 // get returns the line of a key, or nil.
 func (l *Lines[Key, Wants]) get(key Key) *line[Key, Wants] {
 	for _, lines := range []map[Key]*line[Key, Wants]{l.inUse, l.kept, l.before} {
-		if found := lines[key]; found != nil {
+		found := lines[key]
+		if found != nil {
 			return found
 		}
 	}

@@ -1,5 +1,5 @@
-// The program makes calls as docs/moving-from-redis_rate.md shows them, before and after the move, until one fails. It
-// prints how many were allowed, and the error.
+// The program makes calls as docs/moving-from-redis_rate.md shows them, before and after the move,
+// until one fails. It prints how many were allowed, and the error.
 package main
 
 import (
