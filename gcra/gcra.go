@@ -37,8 +37,8 @@
 // bits, and a result that does not fit 63 bits is an [Error] rather than a wrong answer.
 //
 // The package reads no clock and allocates nothing. Package funnel/module/command runs it inside a
-// server without the Go runtime, so it must not need the runtime even for more stack: hence
-// go:nosplit.
+// server without the Go runtime, so it must not need the runtime even for more stack: hence the
+// directive go:nosplit at each function.
 package gcra
 
 import "math/bits"
