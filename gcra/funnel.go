@@ -7,8 +7,9 @@ type Request struct {
 	increment int64 // the time in which the tokens leak
 }
 
-// Request asks a funnel of rate r for quantity tokens. A negative quantity is reported as [ErrQuantity], and the zero
-// Rate as [ErrCapacity]. [ErrIncrement] says that the tokens would take 2^63 nanoseconds or more to leak.
+// Request asks a funnel of rate r for quantity tokens. A negative quantity is reported as
+// [ErrQuantity], and the zero Rate as [ErrCapacity]. [ErrIncrement] says that the tokens would take
+// 2^63 nanoseconds or more to leak.
 //
 //go:nosplit
 func (r Rate) Request(quantity int64) (Request, error) {
@@ -58,13 +59,14 @@ type Funnel struct {
 	Taken    int64 // by Take: from 0 to the quantity
 }
 
-// Reserve takes the tokens if they fit, for a caller that can wait for maxWait nanoseconds: it also takes tokens that
-// will fit by then. Decision.Wait says how long the caller has to wait. Until then the funnel is overfull and limits
-// other callers. So reservations are served in the order of asking. If every caller waits that long, callers go ahead
-// with at most capacity + elapsed/T tokens in any stretch of time.
+// Reserve takes the tokens if they fit, for a caller that can wait for maxWait nanoseconds: it also
+// takes tokens that will fit by then. Decision.Wait says how long the caller has to wait. Until
+// then the funnel is overfull and limits other callers. So reservations are served in the order of
+// asking. If every caller waits that long, callers go ahead with at most capacity + elapsed/T
+// tokens in any stretch of time.
 //
-// When the call is limited, Decision.Wait is the time after which the same reservation is
-// allowed. A negative maxWait counts as 0. A quantity of 0 takes nothing.
+// When the call is limited, Decision.Wait is the time after which the same reservation is allowed.
+// A negative maxWait counts as 0. A quantity of 0 takes nothing.
 //
 // A stored TAT may come from another rate or another clock. If it is further ahead than the
 // tolerance, the funnel is overfull: it limits every call until enough has leaked.
@@ -77,7 +79,8 @@ func (f *Funnel) Reserve(now, maxWait int64) error {
 	full := uint64(now) + uint64(f.Request.rate.tolerance)
 	wait := int64(0)
 	if filled > full {
-		// At most max(now, tat) - now if the increment is no larger than the tolerance: it fits 63 bits.
+		// At most max(now, tat) - now if the increment is no larger than the tolerance: it fits 63
+		// bits.
 		wait = int64(filled - full)
 		maxWait = max(maxWait, 0)
 		switch {
@@ -99,8 +102,8 @@ func (f *Funnel) Reserve(now, maxWait int64) error {
 	return nil
 }
 
-// Take takes as many whole tokens as fit, up to the quantity of a [Rate.RequestUpTo]. It is limited if Taken is less
-// than the quantity, and Decision.Wait is then the time until one more token fits.
+// Take takes as many whole tokens as fit, up to the quantity of a [Rate.RequestUpTo]. It is limited
+// if Taken is less than the quantity, and Decision.Wait is then the time until one more token fits.
 //
 //go:nosplit
 func (f *Funnel) Take(now int64) error {
@@ -120,14 +123,16 @@ func (f *Funnel) Take(now int64) error {
 	}
 	limited, wait := f.Taken < f.Request.quantity, int64(0)
 	if limited {
-		// At most one interval, or for an overfull funnel tat - now: the tolerance is no less than an interval.
+		// At most one interval, or for an overfull funnel tat - now: the tolerance is no less than
+		// an interval.
 		wait = rate.emissionInterval - (room - taken)
 	}
 	f.report(tat, now, limited, wait)
 	return nil
 }
 
-// Peek decides like Reserve with a max wait of 0, and takes nothing: Remaining and ResetAfter are the state as it is.
+// Peek decides like Reserve with a max wait of 0, and takes nothing: Remaining and ResetAfter are
+// the state as it is.
 //
 //go:nosplit
 func (f *Funnel) Peek(now int64) error {
@@ -156,13 +161,15 @@ func (f *Funnel) Charge(now int64) error {
 	return nil
 }
 
-// Refund gives tokens back: the new TAT is TAT - T*quantity, but never less than now, because tokens that have leaked
-// cannot be given back. Limited says that the funnel is still overfull, and Wait for how long.
+// Refund gives tokens back: the new TAT is TAT - T*quantity, but never less than now, because
+// tokens that have leaked cannot be given back. Limited says that the funnel is still overfull, and
+// Wait for how long.
 //
-// The receipt is the TAT of the Decision that took the tokens. With a receipt, the refund gives back only the tokens
-// that have not leaked: at most receipt - now. The key then holds the same TAT as if the call had taken that much less,
-// provided that no tokens of an earlier call were given back in between. With [NoReceipt], the refund may also take out
-// tokens that other callers took later, and the bound does not hold for a while.
+// The receipt is the TAT of the Decision that took the tokens. With a receipt, the refund gives
+// back only the tokens that have not leaked: at most receipt - now. The key then holds the same TAT
+// as if the call had taken that much less, provided that no tokens of an earlier call were given
+// back in between. With [NoReceipt], the refund may also take out tokens that other callers took
+// later, and the bound does not hold for a while.
 //
 //go:nosplit
 func (f *Funnel) Refund(now, receipt int64) {
@@ -174,8 +181,8 @@ func (f *Funnel) Refund(now, receipt int64) {
 	f.account(tat, now)
 }
 
-// Undo reverses a Reserve that was allowed, because another row of the same call is limited: no tokens are taken. The
-// Decision stays allowed, without a wait, and describes the state as it is.
+// Undo reverses a Reserve that was allowed, because another row of the same call is limited: no
+// tokens are taken. The Decision stays allowed, without a wait, and describes the state as it is.
 //
 //go:nosplit
 func (f *Funnel) Undo(now int64) { f.report(max(f.TAT, 0), max(now, 0), false, 0) }
@@ -202,7 +209,8 @@ func (f *Funnel) report(tat, now int64, limited bool, wait int64) {
 	f.Decision.TAT = tat
 }
 
-// account fills in the Decision of a call that only accounts for tokens: it is limited if the funnel is overfull.
+// account fills in the Decision of a call that only accounts for tokens: it is limited if the
+// funnel is overfull.
 //
 //go:nosplit
 func (f *Funnel) account(tat, now int64) {

@@ -1,5 +1,5 @@
-// Package gcra implements the generic cell rate algorithm (GCRA), which limits the
-// rate of calls, in integers of nanoseconds.
+// Package gcra implements the generic cell rate algorithm (GCRA), which limits the rate of calls,
+// in integers of nanoseconds.
 //
 // # The funnel
 //
@@ -12,13 +12,14 @@
 //	      | |
 //	       .                 the spout: one token leaks per emission interval
 //
-// A funnel holds capacity tokens and leaks at a fixed rate. A call is allowed if all of
-// its tokens fit at once. Otherwise it is limited, and changes nothing.
+// A funnel holds capacity tokens and leaks at a fixed rate. A call is allowed if all of its tokens
+// fit at once. Otherwise it is limited, and changes nothing.
 //
 // # The algorithm
 //
-// GCRA, from ATM networks (ITU-T I.371), computes that funnel. Instead of a level and the time of its last update it
-// keeps one number, the theoretical arrival time (TAT): the instant at which the funnel will be empty.
+// GCRA, from ATM networks (ITU-T I.371), computes that funnel. Instead of a level and the time of
+// its last update it keeps one number, the theoretical arrival time (TAT): the instant at which the
+// funnel will be empty.
 //
 //	emission interval  T    = period / count   one token leaks every T
 //	tolerance          tau  = T * capacity     how long a full funnel takes to drain
@@ -26,25 +27,28 @@
 //	taking n tokens         : TAT = max(now, TAT) + T*n
 //	it fits                 : the new TAT is no later than now + tau
 //
-// Nothing has to leak in the background: as time passes, the level falls by itself. A
-// TAT in the past means an empty funnel, which need not be stored.
+// Nothing has to leak in the background: as time passes, the level falls by itself. A TAT in the
+// past means an empty funnel, which need not be stored.
 //
 // # Units
 //
-// Every time is a count of nanoseconds in an int64; instants count from the Unix epoch. The arithmetic is exact: there
-// is no floating point, products have 128 bits and sums 64 unsigned bits, and a result that does not fit 63 bits is an
-// [Error] rather than a wrong answer.
+// Every time is a count of nanoseconds in an int64; instants count from the Unix epoch. The
+// arithmetic is exact: there is no floating point, products have 128 bits and sums 64 unsigned
+// bits, and a result that does not fit 63 bits is an [Error] rather than a wrong answer.
 //
-// The package reads no clock and allocates nothing. Package funnel/module/command runs it inside a server without the
-// Go runtime, so it must not need the runtime even for more stack: hence go:nosplit.
+// The package reads no clock and allocates nothing. Package funnel/module/command runs it inside a
+// server without the Go runtime, so it must not need the runtime even for more stack: hence the
+// directive go:nosplit at each function.
 package gcra
 
 import "math/bits"
 
-// Empty is the TAT of an empty funnel, even if it was never used. Any TAT at or before now means the same.
+// Empty is the TAT of an empty funnel, even if it was never used. Any TAT at or before now means
+// the same.
 const Empty int64 = 0
 
-// Never is the [Decision.Wait] of a call for more tokens than the capacity: asking again never helps.
+// Never is the [Decision.Wait] of a call for more tokens than the capacity: asking again never
+// helps.
 const Never int64 = -1
 
 // maxInt63 is the largest instant or span that can be represented.
@@ -58,13 +62,13 @@ type Rate struct {
 	tolerance        int64
 }
 
-// NewRate returns the rate of a funnel that holds capacity tokens and leaks count tokens per period. Capacity and count
-// are at least 1, period is at least 1 nanosecond; smaller values are reported as [ErrCapacity], [ErrCount] and
-// [ErrPeriod].
+// NewRate returns the rate of a funnel that holds capacity tokens and leaks count tokens per
+// period. Capacity and count are at least 1, period is at least 1 nanosecond; smaller values are
+// reported as [ErrCapacity], [ErrCount] and [ErrPeriod].
 //
-// The emission interval is period/count rounded down to the nanosecond, so a funnel never leaks slower than asked.
-// [ErrEmissionInterval] says that it would be below one nanosecond, [ErrTolerance] that a full funnel would take 2^63
-// nanoseconds (292 years) or more to drain.
+// The emission interval is period/count rounded down to the nanosecond, so a funnel never leaks
+// slower than asked. [ErrEmissionInterval] says that it would be below one nanosecond,
+// [ErrTolerance] that a full funnel would take 2^63 nanoseconds (292 years) or more to drain.
 //
 //go:nosplit
 func NewRate(capacity, count, period int64) (Rate, error) {
@@ -97,13 +101,15 @@ func (r Rate) Capacity() int64 { return r.capacity }
 //go:nosplit
 func (r Rate) EmissionInterval() int64 { return r.emissionInterval }
 
-// Tolerance is the time in which the full funnel drains, in nanoseconds: capacity times emission interval.
+// Tolerance is the time in which the full funnel drains, in nanoseconds: capacity times emission
+// interval.
 //
 //go:nosplit
 func (r Rate) Tolerance() int64 { return r.tolerance }
 
-// Increment is the time in which quantity tokens leak, in nanoseconds: quantity times emission interval. A negative
-// quantity is reported as [ErrQuantity], and [ErrIncrement] says that the tokens would take 2^63 nanoseconds or more.
+// Increment is the time in which quantity tokens leak, in nanoseconds: quantity times emission
+// interval. A negative quantity is reported as [ErrQuantity], and [ErrIncrement] says that the
+// tokens would take 2^63 nanoseconds or more.
 //
 //go:nosplit
 func (r Rate) Increment(quantity int64) (int64, error) {
@@ -119,7 +125,8 @@ func (r Rate) Increment(quantity int64) (int64, error) {
 
 // A Decision is the answer to one call.
 type Decision struct {
-	// Limited says that not all tokens fit in time, or for Charge and Refund that the funnel is overfull.
+	// Limited says that not all tokens fit in time, or for Charge and Refund that the funnel is
+	// overfull.
 	Limited bool
 
 	// Limit is the capacity of the funnel.
@@ -136,8 +143,9 @@ type Decision struct {
 	// ResetAfter is the time, in nanoseconds, until the funnel is empty.
 	ResetAfter int64
 
-	// TAT is the theoretical arrival time to keep for the next call, in nanoseconds since the epoch. Store it if it
-	// differs from the one passed in. An instant at or before now means that the funnel is empty.
+	// TAT is the theoretical arrival time to keep for the next call, in nanoseconds since the
+	// epoch. Store it if it differs from the one passed in. An instant at or before now means that
+	// the funnel is empty.
 	TAT int64
 }
 
@@ -152,7 +160,8 @@ func (d Decision) RetryAfter() int64 {
 	return Never
 }
 
-// product multiplies two numbers that are not negative. It returns false as ok if the result does not fit 63 bits.
+// product multiplies two numbers that are not negative. It returns false as ok if the result does
+// not fit 63 bits.
 //
 //go:nosplit
 func product(a, b int64) (result int64, ok bool) {

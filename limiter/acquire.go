@@ -96,7 +96,7 @@ func (l *Limiter) acquireNow(ctx context.Context, q *query) (*Acquisition, error
 }
 
 // endTurn ends the turn of a caller in its line, or returns why a caller that is limited does not wait on.
-func (a *Acquisition) endTurn(within context.Context, place *line.Place) error {
+func (a *Acquisition) endTurn(within context.Context, place *line.Place[string, []Request]) error {
 	full, shared, age := a.tellsOfSlots()
 	if !a.Limited() {
 		place.Served(full, shared)
@@ -158,10 +158,10 @@ func (a *Acquisition) lacking() (rows Results) {
 
 // lacks reports whether other requests are held up by the same limit as this call: the one with the
 // longest wait.
-func (a *Acquisition) lacks(requests any) bool {
+func (a *Acquisition) lacks(requests []Request) bool {
 	tokens := a.lacking()
 	longest := tokens.RetryAfter()
-	return slices.ContainsFunc(requests.([]Request), func(other Request) bool {
+	return slices.ContainsFunc(requests, func(other Request) bool {
 		return slices.ContainsFunc(tokens, func(r Result) bool {
 			return r.RetryAfter == longest && r.Key == other.Key && r.Limit == other.Limit && r.Quantity <= other.Quantity
 		})

@@ -14,14 +14,14 @@ import (
 // stand in one line. A key may be in the slots of several lines, so lines also know which lines wait for
 // a key.
 type lines struct {
-	*line.Lines[string]
+	*line.Lines[string, []Request]
 
 	mutex   sync.Mutex
 	waiting map[string]map[string]int // by the key of slots and by line: how many callers wait
 }
 
 func newLines(now func() time.Duration) lines {
-	return lines{Lines: line.New[string](now), waiting: map[string]map[string]int{}}
+	return lines{Lines: line.New[string, []Request](now), waiting: map[string]map[string]int{}}
 }
 
 // lineOf names the line of callers who ask for these slots, in any order.
@@ -59,17 +59,11 @@ func (l *lines) count(line string, slots []slotsRow, more int) {
 	}
 }
 
-// wake makes the first caller of each line ask that waits for slots of a key: one has come free.
-func (l *lines) wake(key string) {
+// released makes the first caller of each line ask that waits for slots of a key, because one has come
+// free. Apart is an estimate of the time between two such events, or 0 if there is none.
+func (l *lines) released(key string, apart time.Duration) {
 	for _, line := range l.linesOf(key) {
-		l.Woken(line)
-	}
-}
-
-// held tells the lines that wait for slots of a key how often a slot comes free.
-func (l *lines) held(key string, apart time.Duration) {
-	for _, line := range l.linesOf(key) {
-		l.Held(line, apart)
+		l.Released(line, apart)
 	}
 }
 

@@ -135,7 +135,8 @@ func (l *Limiter) giveBack(ctx context.Context, c *backend.Call) (backend.Reply,
 	reply, err := l.decide(ctx, q)
 	for i := range q.results {
 		if c.Rows[i].Kind == call.Slots && i <= len(reply.Others) && reply.Row(i).Held {
-			l.lines.wake(q.results[i].Key)
+			result := &q.results[i]
+			l.lines.released(result.Key, c.Rows[i].HeldFor/time.Duration(result.Slots.Max))
 		}
 	}
 	return reply, err

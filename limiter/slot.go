@@ -215,6 +215,7 @@ func (a *Acquisition) renewal() *query {
 func (a *Acquisition) refund() *backend.Call {
 	q := newQuery(call.Refund, len(a.slots))
 	for _, slot := range a.slots {
+		slot.row.HeldFor = time.Since(a.taken)
 		q.Rows = append(q.Rows, slot.row)
 	}
 	return &q.Call
@@ -253,14 +254,10 @@ func (a *Acquisition) Release(ctx context.Context) error {
 	}
 	a.isGiven = true
 	reply, err := a.limiter.undo.GiveBack(ctx, a.refund())
-	held := time.Since(a.taken)
-	for i, slot := range a.slots {
+	for i := range a.slots {
 		isAnswered := i <= len(reply.Others) && reply.Row(i).Source != ""
 		if isAnswered && !reply.Row(i).Held && err == nil {
 			err = ErrSlotLost
-		}
-		if isAnswered && reply.Row(i).Held {
-			a.limiter.lines.held(slot.of.key, held/time.Duration(slot.of.slots.Max))
 		}
 	}
 	return err

@@ -1,19 +1,22 @@
-// Package slots limits what is in flight: at most limit holders have a slot at once. A holder has its slot for a time
-// to live (ttl), unless it renews the slot or gives it back. So the slot of a crashed holder becomes free by itself.
+// Package slots limits what is in flight: at most limit holders have a slot at once. A holder has
+// its slot for a time to live (ttl), unless it renews the slot or gives it back. So the slot of a
+// crashed holder becomes free by itself.
 //
 // # The state
 //
-// The state of a key is a set of slots: the holder of each slot, and its end. An end is in milliseconds since the Unix
-// epoch. A slot runs until the clock, in whole milliseconds, reaches its end. Slots that have ended do not count. The
-// caller keeps the set; a decision needs only the four numbers of a [State].
+// The state of a key is a set of slots: the holder of each slot, and its end. An end is in
+// milliseconds since the Unix epoch. A slot runs until the clock, in whole milliseconds, reaches
+// its end. Slots that have ended do not count. The caller keeps the set; a decision needs only the
+// four numbers of a [State].
 //
 // # Units
 //
-// Apart from ends, every time is a count of nanoseconds in an int64. A sum that does not
-// fit 63 bits is an [Error] rather than a wrong answer.
+// Apart from ends, every time is a count of nanoseconds in an int64. A sum that does not fit 63
+// bits is an [Error] rather than a wrong answer.
 //
-// The package reads no clock and allocates nothing. Package funnel/module/command runs it inside a server without the
-// Go runtime, so it must not need the runtime even for more stack: hence go:nosplit.
+// The package reads no clock and allocates nothing. Package funnel/module/command runs it inside a
+// server without the Go runtime, so it must not need the runtime even for more stack: hence the
+// directive go:nosplit at each function.
 package slots
 
 import "math/bits"
@@ -29,8 +32,9 @@ const (
 // A Request asks for one of several slots. Make one with [NewRequest].
 type Request struct{ limit, ttl int64 }
 
-// NewRequest asks for one of limit slots, at least 0, for ttl nanoseconds, at least a millisecond. Smaller values are
-// reported as [ErrLimit] and [ErrTTL]. With a limit of 0, Reserve renews a slot, and gives none.
+// NewRequest asks for one of limit slots, at least 0, for ttl nanoseconds, at least a millisecond.
+// Smaller values are reported as [ErrLimit] and [ErrTTL]. With a limit of 0, Reserve renews a slot,
+// and gives none.
 //
 //go:nosplit
 func NewRequest(limit, ttl int64) (Request, error) {
@@ -59,7 +63,8 @@ type State struct {
 	// Own is the end of the holder's slot, or 0 if the holder has no running slot.
 	Own int64
 
-	// Running is the number of running slots, including the holder's. All numbers above the limit mean the same.
+	// Running is the number of running slots, including the holder's. All numbers above the limit
+	// mean the same.
 	Running int64
 
 	// First is when the first running slot of another holder ends, or 0 if there is none. It
@@ -81,7 +86,8 @@ type Decision struct {
 	// Remaining is how many slots are free after this call: from 0 to Limit.
 	Remaining int64
 
-	// Wait is, if the call was limited, the time until the first slot ends, in nanoseconds, or Never. Otherwise it is 0.
+	// Wait is, if the call was limited, the time until the first slot ends, in nanoseconds, or
+	// Never. Otherwise it is 0.
 	Wait int64
 
 	// ResetAfter is the time, in nanoseconds, until the last slot ends.
@@ -143,7 +149,8 @@ func (s *Slots) Peek(now int64) error {
 	return nil
 }
 
-// Charge takes or renews a slot even if none is free. Limited then says that more than limit slots run.
+// Charge takes or renews a slot even if none is free. Limited then says that more than limit slots
+// run.
 //
 //go:nosplit
 func (s *Slots) Charge(now int64) error {
@@ -175,7 +182,8 @@ func (s *Slots) Refund(now int64) { s.report(0, max(now, 0)) }
 //go:nosplit
 func (s *Slots) Undo(now int64) { s.report(s.State.Own, max(now, 0)) }
 
-// Changes reports whether the call changes the holder's slot, so that its end must be stored, or removed if it is 0.
+// Changes reports whether the call changes the holder's slot, so that its end must be stored, or
+// removed if it is 0.
 //
 //go:nosplit
 func (s *Slots) Changes() bool { return s.Decision.End != s.State.Own }
@@ -194,7 +202,8 @@ func (s *Slots) report(end, now int64) {
 	s.Decision.End = end
 }
 
-// running returns how many slots run if the holder's slot ends at end; 0 means that the holder has no slot.
+// running returns how many slots run if the holder's slot ends at end; 0 means that the holder has
+// no slot.
 //
 //go:nosplit
 func (s *Slots) running(end int64) int64 {
@@ -208,7 +217,8 @@ func (s *Slots) running(end int64) int64 {
 	return running
 }
 
-// until returns the time from now, in nanoseconds, until end, in milliseconds: 0 if end has passed, and at most 2^63-1.
+// until returns the time from now, in nanoseconds, until end, in milliseconds: 0 if end has passed,
+// and at most 2^63-1.
 //
 //go:nosplit
 func until(end, now int64) int64 {

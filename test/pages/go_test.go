@@ -25,11 +25,7 @@ func recipe(t *testing.T, name string) string { return page.Marked(t, "../../doc
 
 // programInGo builds testdata/program.go with the snippets in their places. Snippets that wait get a
 // quick rate, and the snippet with a limiter waits longer than it does on the page.
-func programInGo(t *testing.T) (program string) {
-	folder := t.TempDir()
-	source, program := filepath.Join(folder, "main.go"), filepath.Join(folder, "program")
-	text, err := os.ReadFile("testdata/program.go")
-	require.NoError(t, err)
+func programInGo(t *testing.T) string {
 	const slow, quick = "limiter.PerMinute(30).WithCapacity(15)", "limiter.Per(30, 15*time.Second).WithCapacity(15)"
 	snippets := map[string]string{
 		"limiter": replaced(t, replaced(t, snippet(t, "limiter"), slow, quick), "10*time.Second", "time.Minute"),
@@ -38,6 +34,15 @@ func programInGo(t *testing.T) (program string) {
 	for _, name := range recipes {
 		snippets[name] = strings.TrimSuffix(recipe(t, name), "\n")
 	}
+	return built(t, "testdata/program.go", snippets)
+}
+
+// built builds a program with snippets in their places.
+func built(t *testing.T, path string, snippets map[string]string) (program string) {
+	folder := t.TempDir()
+	source, program := filepath.Join(folder, "main.go"), filepath.Join(folder, "program")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
 	for name, snippet := range snippets {
 		place := regexp.MustCompile(`(?m)^(\t*)// snippet: ` + name + "$").FindSubmatch(text)
 		require.NotNil(t, place, name)

@@ -47,8 +47,12 @@ type Row struct {
 	Tokens   gcra.Request // the checked quantity; for a funnel
 
 	Slot   slots.Request // checked; for slots
-	TTL    time.Duration // of the slot
 	Holder string        // for slots
+	TTL    time.Duration // of the slot
+
+	// HeldFor is for how long the holder had the slot that it gives back, or 0 if it never got to know
+	// of it.
+	HeldFor time.Duration
 
 	Quota Quota // checked; for a quota
 

@@ -15,7 +15,8 @@ func in(t testing.TB, name string) *time.Location {
 	return zone
 }
 
-// Periods begin as the clocks of the zone say, even if clocks skip midnight, show it twice, or skip a date.
+// Periods begin as the clocks of the zone say, even if clocks skip midnight, show it twice, or skip
+// a date.
 func TestBordersOfPeriods(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -25,6 +26,8 @@ func TestBordersOfPeriods(t *testing.T) {
 	}{
 		{"UTC", "1970-01-01T00:00:00Z", Days, "1970-01-01T00:00:00Z", "1970-01-02T00:00:00Z"},
 		{"UTC", "1969-12-31T23:59:59Z", Weeks, "1969-12-29T00:00:00Z", "1970-01-05T00:00:00Z"},
+		{"UTC", "2028-02-29T23:59:59Z", Months, "2028-02-01T00:00:00Z", "2028-03-01T00:00:00Z"},
+		{"UTC", "2026-11-23T00:00:00Z", Weeks, "2026-11-23T00:00:00Z", "2026-11-30T00:00:00Z"},
 		// Midnight does not exist: the clocks go from 24:00 to 1:00.
 		{"America/Santiago", "2026-09-05T23:59:59-04:00", Days, "2026-09-05T00:00:00-04:00", "2026-09-06T01:00:00-03:00"},
 		{"America/Santiago", "2026-09-06T01:00:00-03:00", Days, "2026-09-06T01:00:00-03:00", "2026-09-07T00:00:00-03:00"},
@@ -41,7 +44,8 @@ func TestBordersOfPeriods(t *testing.T) {
 		{"Pacific/Apia", "2011-12-31T00:00:00+14:00", fromWeekday(time.Friday), "2011-12-31T00:00:00+14:00",
 			"2012-01-06T00:00:00+14:00"},
 		{"Pacific/Apia", "2011-12-31T00:00:00+14:00", fromDay(30), "2011-12-31T00:00:00+14:00", "2012-01-30T00:00:00+14:00"},
-		// The last day of a leap year that files of zones leave to a rule, the day before, and years of 53 weeks.
+		// The last day of a leap year that files of zones leave to a rule, the day before, and
+		// years of 53 weeks.
 		{"America/New_York", "2040-12-31T23:00:00-05:00", Days, "2040-12-31T00:00:00-05:00", "2041-01-01T00:00:00-05:00"},
 		{"America/New_York", "2040-12-30T20:00:00-05:00", Days, "2040-12-30T00:00:00-05:00", "2040-12-31T00:00:00-05:00"},
 		{"Europe/Berlin", "2026-12-31T12:00:00+01:00", Weeks, "2026-12-28T00:00:00+01:00", "2027-01-04T00:00:00+01:00"},
@@ -80,7 +84,8 @@ func fromWeekday(day time.Weekday) func(*time.Location) Calendar {
 	return func(zone *time.Location) Calendar { return Weeks(zone).FromWeekday(day) }
 }
 
-// In any zone, each instant is in one period, periods follow each other without gaps, and no period is empty.
+// In any zone, each instant is in one period, periods follow each other without gaps, and no period
+// is empty.
 func FuzzPeriods(f *testing.F) {
 	names := []string{"UTC", "Pacific/Apia", "America/St_Johns", "America/Santiago", "Asia/Manila", "Africa/Monrovia",
 		"America/Juneau", "Antarctica/Troll", "Asia/Gaza", "Europe/Dublin", "Pacific/Kwajalein", "Africa/Casablanca"}
@@ -111,7 +116,8 @@ func FuzzPeriods(f *testing.F) {
 	})
 }
 
-// A zone that is loaded twice is one zone. Zones with one name and different offsets are different zones.
+// A zone that is loaded twice is one zone. Zones with one name and different offsets are different
+// zones.
 func TestCalendarsAreComparable(t *testing.T) {
 	t.Parallel()
 	first, second := in(t, "Europe/Berlin"), in(t, "Europe/Berlin")
@@ -135,6 +141,25 @@ func TestCalendarsAreComparable(t *testing.T) {
 		require.NoError(t, Days(time.FixedZone(fmt.Sprint(i), 0)).Check())
 	}
 	require.LessOrEqual(t, len(zones.known), maxZones)
+}
+
+// The text of a calendar follows a number, as in "1000 per month in Europe/Berlin".
+func TestString(t *testing.T) {
+	t.Parallel()
+	berlin := in(t, "Europe/Berlin")
+	for want, calendar := range map[string]Calendar{
+		"per day in Europe/Berlin":               Days(berlin),
+		"per week in Europe/Berlin":              Weeks(berlin),
+		"per week from Sunday in Europe/Berlin":  Weeks(berlin).FromWeekday(time.Sunday),
+		"per month in Europe/Berlin":             Months(berlin),
+		"per month from day 15 in Europe/Berlin": Months(berlin).From(15),
+		"per day in no zone":                     Days(nil),
+		"until 2026-11-30T23:00:00.5Z":           Once(time.Date(2026, 12, 1, 0, 0, 0, 5e8, berlin)),
+		"per period that is not valid":           Days(berlin).From(2),
+	} {
+		require.Equal(t, want, calendar.String())
+	}
+	require.Equal(t, "per period that is not valid", Calendar{}.String())
 }
 
 func TestCheck(t *testing.T) {
@@ -169,6 +194,10 @@ func TestCheck(t *testing.T) {
 	}
 	require.NoError(t, Once(firstEnd.Add(1)).Check())
 	require.NoError(t, Once(lastEnd).Check())
+	for _, valid := range []Calendar{Months(time.UTC).From(1), Months(time.UTC).From(31), Weeks(time.UTC).FromWeekday(0),
+		Weeks(time.UTC).FromWeekday(6), Days(time.UTC)} {
+		require.NoError(t, valid.Check(), "%v", valid)
+	}
 	require.True(t, Calendar{}.IsZero())
 	require.False(t, Weeks(nil).IsZero())
 }
