@@ -5,8 +5,8 @@
 --
 -- The operation is reserve, take, peek, charge or refund, in lower case. Each of the 1 to 64 keys is a row, and has
 -- four words, in the order of the keys: capacity count period quantity for a funnel, limit SLOTS ttl holder for slots,
--- limit UNTIL until quantity for a quota, where until is +seconds for a period from the first call. max_wait is for reserve, tat for refund. Integers of more than 15 digits are
--- strings in the reply.
+-- limit UNTIL until quantity for a quota, whose until is +seconds for a period from the first call. max_wait is for
+-- reserve, tat for refund. Integers of more than 15 digits are strings in the reply.
 --
 -- Each kind of row is a table of functions: parse the words, read the state, decide, and write the state and the reply.
 -- They return an error as their last result.
@@ -408,15 +408,15 @@ local function make_kind(name)
         row.used = used
     end
 
-    -- Gives a row that says how long a period lasts an until: the end of the period that runs, or of one that begins now.
+    -- Gives a row with + an until: the end of the period that runs or, if none runs, of one that begins now.
     local function find_end(i, row)
         local ms = row.expiry
         if not row.expiry_s then
             local s, ns = carry(now_s + row.until_s, now_ns + row.until_ns)
             ms = s * 1000 + math.ceil(ns / 1e6)
             if ms > 9223372036854 then
-                return fail(i, 'until is too large: the period must end before the year 2262,'
-                    .. ' 2^63-1 nanoseconds after the epoch: got until ' .. row.word .. ', quantity ' .. ARGV[4 * i + 1])
+                return fail(i, 'until is too large: the period must end before the year 2262, 2^63-1 nanoseconds'
+                    .. ' after the epoch: got until ' .. row.word .. ', quantity ' .. ARGV[4 * i + 1])
             end
         end
         row.until_ms, row.until_s, row.until_ns = ms, in_seconds(ms)
