@@ -60,7 +60,7 @@ func (l *Limiter) Acquire(ctx context.Context, rows ...Row) (*Acquisition, error
 	}
 	defer l.lines.enter(name, slots)()
 	defer place.Leave()
-	within, cancel := context.WithTimeoutCause(ctx, l.maxWait, waitsNoLonger(slots[0].key, noSlot, l.maxWait))
+	within, cancel := context.WithTimeoutCause(ctx, l.maxWait, waitsNoLonger(slots[0].key, noSlot, slotWait, l.maxWait))
 	defer cancel()
 	for {
 		turn, err := place.Await(within)
@@ -90,7 +90,7 @@ func (l *Limiter) acquireNow(ctx context.Context, q *query) (*Acquisition, error
 	got, _, err := l.attempt(ctx, q)
 	if err == nil && got.Limited() {
 		_, err = got.due(0)
-		err = cmp.Or(err, waitsNoLonger(got.slots0().Key, noSlot, 0))
+		err = cmp.Or(err, waitsNoLonger(got.slots0().Key, noSlot, slotWait, 0))
 	}
 	return got, err
 }
@@ -140,7 +140,7 @@ func (a *Acquisition) due(maxWait time.Duration) (time.Duration, error) {
 	case due == NoRetry:
 		return 0, slowest.neverFits()
 	case due > maxWait:
-		return 0, waitsNoLonger(slowest.Key, fmt.Sprintf("the tokens would be due after %v", due), maxWait)
+		return 0, waitsNoLonger(slowest.Key, tokensLate(due), due, maxWait)
 	}
 	return max(due, pause(lacking, maxWait)), nil
 }
@@ -226,8 +226,9 @@ func (l *Limiter) attempt(ctx context.Context, q *query) (got *Acquisition, unan
 	reply, err := l.decide(ctx, q)
 	for i := range 1 + len(reply.Others) {
 		cause := reply.Row(i).Cause
-		isOfCaller := ctx.Err() != nil // then the cause is that of ctx, and concerns nobody else
-		if unanswered == nil && !isOfCaller && errors.Is(cause, ErrUnavailable) && !redis.IsAnswered(cause) {
+		// The cause of ctx, an error reply, and a call that this process has not sent concern nobody else.
+		isOwn := ctx.Err() != nil || redis.IsAnswered(cause) || errors.Is(cause, backend.ErrNotSent)
+		if unanswered == nil && !isOwn && errors.Is(cause, ErrUnavailable) {
 			unanswered = cause
 		}
 	}

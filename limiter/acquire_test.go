@@ -188,13 +188,14 @@ func TestAcquireGivenUpInItsTurn(t *testing.T) {
 func TestAcquireWhileRedisFails(t *testing.T) {
 	t.Parallel()
 	noAnswer, denied := errors.New("no answer"), `x: limiter: key "slots": NOPERM`
+	const unanswered = `x: limiter: key "slots": no answer`
 	for name, c := range map[string]struct {
 		policy limiter.FailurePolicy
 		err    error
 		asked  int64 // how often, within a second of the failure: after three calls without an answer none is sent
 		want   []string
 	}{
-		"error":          {limiter.FailWithError, noAnswer, 1, []string{"x: no answer", "x: no answer", "x: no answer"}},
+		"error":          {limiter.FailWithError, noAnswer, 1, []string{unanswered, unanswered, unanswered}},
 		"open":           {limiter.FailOpen, noAnswer, 1, []string{"x", "x", "x"}},
 		"local":          {limiter.FailLocal, noAnswer, 2, []string{"x"}},
 		"closed":         {limiter.FailClosed, noAnswer, 1, nil},

@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"errors"
+	"time"
 
 	"funnel/limiter/internal/backend"
 )
@@ -19,7 +20,8 @@ var (
 	ErrUnavailable = backend.ErrUnavailable
 
 	// ErrWaitTooLong means that the tokens would be due after the deadline of the context or after [WithMaxWait],
-	// or that no slot came free within WithMaxWait. It is a context.DeadlineExceeded, too.
+	// or that no slot came free within WithMaxWait. It is a context.DeadlineExceeded, too. The error is a
+	// [WaitError], which says when to try again.
 	ErrWaitTooLong error = waitTooLong{}
 
 	// ErrNeverFits means that waiting cannot help: a quantity is above the capacity, or the quota of [Until] has ended.
@@ -33,6 +35,29 @@ var (
 	// for a slot that was lost before.
 	ErrSlotLost = errors.New("limiter: the slot was lost: it was not renewed in time, and another holder may have it")
 )
+
+// A WaitError is an [ErrWaitTooLong] that says when to try again. It comes at once, so a loop has to
+// sleep:
+//
+//	var late *limiter.WaitError
+//	if errors.As(err, &late) {
+//		time.Sleep(late.RetryAfter)
+//	}
+type WaitError struct {
+	Key string // of the row with the longest wait, without the prefix of [WithPrefix]
+
+	// RetryAfter is how long to wait before asking again, with the same max wait or deadline ahead: until
+	// then the same call would get the same error, if nothing is given back. For a slot it is a second.
+	RetryAfter time.Duration
+
+	text string
+}
+
+// Error says what the caller waited for, and for how long it can wait.
+func (e *WaitError) Error() string { return e.text }
+
+// Unwrap returns [ErrWaitTooLong].
+func (e *WaitError) Unwrap() error { return ErrWaitTooLong }
 
 type waitTooLong struct{}
 

@@ -15,7 +15,7 @@ type Hook func(ctx context.Context, event Event)
 
 // An Event is a decision on one row of a call, or an error.
 type Event struct {
-	Command string // reserve, take, peek, charge or refund
+	Command string // reserve, take, peek, charge or refund; or renew, for slots of an [Acquisition]
 	Key     string // with the prefix of [WithPrefix]
 
 	// The caller gets Result and Err. Result.Source says what decided.
@@ -46,6 +46,9 @@ func (l *Limiter) callHooks(ctx context.Context, q *query, reply *backend.Reply,
 	}
 	event := Event{Command: redis.NameOf(q.Operation), Err: err, Limited: Results(q.results).Limited(),
 		Duration: took, Waited: q.waited, Behind: q.behind}
+	if q.Renews {
+		event.Command = "renew"
+	}
 	for i := range q.results {
 		event.Key, event.Result, event.Cause = q.Rows[i].Key, q.results[i], err
 		if i <= len(reply.Others) && reply.Row(i).Cause != nil {

@@ -2,9 +2,12 @@ package limiter
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math"
 	"time"
+
+	redisclient "github.com/redis/go-redis/v9"
 
 	"funnel/internal/call"
 	"funnel/internal/isnil"
@@ -36,10 +39,15 @@ type Limiter struct {
 // New returns a Limiter that uses rdb. It sends nothing yet. Share one Limiter between all
 // requests: it remembers whether the server has the module.
 //
-// New panics if rdb is nil or an option is not valid.
+// New panics if rdb is nil or a pipeline, or if an option is not valid.
 func New(rdb Client, options ...Option) *Limiter {
 	if isnil.Is(rdb) {
 		panic("limiter: New needs a client of Redis, not nil")
+	}
+	_, isPipeline := rdb.(redisclient.Pipeliner)
+	if isPipeline {
+		panic(fmt.Sprintf("limiter: New needs a client of Redis, not a %T: it sends nothing before Exec. "+
+			"To pipeline the calls of many goroutines, use AutoPipeline of the client", rdb))
 	}
 	l := NewLocal(options...)
 	l.useRedis(rdb)
@@ -127,8 +135,12 @@ func (l *Limiter) decideOne(ctx context.Context, q *query) (Result, error) {
 	return q.results[0], err
 }
 
-// Reset deletes a key by DEL, whatever it holds: a funnel, a quota or slots. It returns [ErrUnavailable] if Redis does
-// not answer, whatever [OnFailure] says.
+// Reset deletes a key by DEL, whatever it holds. A funnel is empty then, and of a quota nothing is used. Slots end:
+// others may have them at once, and holders learn at their next renewal that their slots are lost (see
+// [Acquisition.Context]), so their work is cancelled. Tokens and slots that this process has granted for [FailLocal]
+// are forgotten, too.
+//
+// Reset returns [ErrUnavailable] if Redis does not answer, whatever [OnFailure] says.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.backend.Reset(ctx, l.prefix+key)
 }

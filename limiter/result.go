@@ -40,6 +40,10 @@ type Result struct {
 	// but after Charge and Settle, it is the time for which the funnel stays overfull.
 	RetryAfter time.Duration
 
+	// Overdrawn says, after a charge by Charge, ChargeAll or Settle, that more is used than the limit
+	// allows. The funnel or quota then limits calls for RetryAfter. Of a quota, a charge of 0 tells nothing.
+	Overdrawn bool
+
 	// ResetAfter is the time until the funnel is empty, so that the whole capacity fits; until the period of a quota
 	// ends, if some of it is used; or until the last slot ends.
 	ResetAfter time.Duration
@@ -89,6 +93,7 @@ func (q *query) fillRow(index int, reply *backend.Reply, result *Result) {
 	result.ResetAfter = row.ResetAfter
 	result.Allowed = q.allowed(index, reply)
 	result.OK = q.isOK(result, reply, row)
+	result.Overdrawn = q.Accounts() && row.Limited && result.OK
 	switch {
 	case !row.Limited:
 		if result.Quantity > 0 {

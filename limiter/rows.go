@@ -41,6 +41,22 @@ func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, e
 	return q.results, err
 }
 
+// ChargeAll charges 1 to 64 requests as [Limiter.Charge] does, whether or not they fit. Each key must
+// differ from the others, and a quantity may be 0. One command charges all keys with one hash tag; in a
+// cluster or a ring, keys may have several.
+//
+// If a node fails, what the others charged stays charged. The error then names the keys that were not
+// charged, and their Results are zero but for the request. If go-redis repeats a command after a lost
+// answer, its keys may be charged twice.
+func (l *Limiter) ChargeAll(ctx context.Context, requests ...Request) (Results, error) {
+	q := newQuery(call.Charge, len(requests))
+	for _, request := range requests {
+		q.addTokens(l, request.Key, request.Limit, request.Quantity)
+	}
+	_, err := l.decide(ctx, q)
+	return q.results, err
+}
+
 // A Row is one row of a call of several rows, for [Limiter.TryAcquire], [Limiter.Acquire] and
 // [Limiter.PeekAll]: a [Request] for tokens, or the slots of a key ([Slots.At]).
 type Row interface {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
@@ -42,6 +43,27 @@ func (l *Limiter) Settle(ctx context.Context, result *Result, used int) (Result,
 		return *result, err
 	}
 	return q.results[0], err
+}
+
+// SettleAll settles each of 1 to 64 Results of one call, or of several, with its number of used tokens, all
+// at once: see [Limiter.Settle]. Used has a number for each Result. SettleAll returns the Results after, in
+// the same order, and the errors of all that were not settled, joined.
+//
+// Like Settle, it changes each Result once its settlement may have been sent. After an error, settle those
+// again whose Allowed is not yet used.
+func (l *Limiter) SettleAll(ctx context.Context, results Results, used []int) (Results, error) {
+	if len(results) != len(used) || len(results) < 1 || len(results) > call.MaxRows {
+		return make(Results, len(results)), backend.Invalid(fmt.Errorf(
+			"limiter: SettleAll needs 1 to %d Results, and a number of used tokens for each: got %d Results and %d numbers",
+			call.MaxRows, len(results), len(used)))
+	}
+	after, errs := make(Results, len(results)), make([]error, len(results))
+	var group sync.WaitGroup
+	for i := range results {
+		group.Go(func() { after[i], errs[i] = l.Settle(ctx, &results[i], used[i]) })
+	}
+	group.Wait()
+	return after, errors.Join(errs...)
 }
 
 // settlement returns a call that refunds the tokens that were not used, or charges the tokens that were used beyond.

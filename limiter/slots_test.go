@@ -130,7 +130,7 @@ func peekAll(t *testing.T, l *limiter.Limiter) (seen []string) {
 // renewals returns how often slots were renewed.
 func (r *recorder) renewals() (count int) {
 	for _, event := range r.all() {
-		if event.Command == "reserve" && event.Err == nil && event.Result.Slots.TTL > 0 && event.Result.Slots.Max == 0 {
+		if event.Command == "renew" && event.Err == nil {
 			count++
 		}
 	}
@@ -317,7 +317,7 @@ func TestSlotsInRedis(t *testing.T) {
 		require.NoError(t, client.Del(t.Context(), "renewed").Err())
 		servertest.Eventually(t, "it is told", func() bool { return slot.Context().Err() != nil })
 		require.Equal(t, limiter.ErrSlotLost, context.Cause(slot.Context()))
-		last := recorded.lastOf("reserve")
+		last := recorded.lastOf("renew")
 		require.True(t, last.Result.Limited(), "a renewal takes no slot")
 		require.ErrorIs(t, slot.Release(t.Context()), limiter.ErrSlotLost)
 

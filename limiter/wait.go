@@ -90,7 +90,7 @@ func (l *Limiter) wait(ctx context.Context, ask func(maxWait time.Duration) (Res
 		case slowest.RetryAfter == NoRetry:
 			return slowest.neverFits()
 		case due > maxWait:
-			return waitsNoLonger(slowest.Key, fmt.Sprintf("the tokens would be due after %v", due), maxWait)
+			return waitsNoLonger(slowest.Key, tokensLate(due), slowest.RetryAfter, maxWait)
 		}
 		if err := sleep(ctx, pause(results, maxWait)); err != nil {
 			return err
@@ -104,8 +104,13 @@ func (r Result) neverFits() error {
 }
 
 // waitsNoLonger returns the error of a caller that waits for no more than maxWait.
-func waitsNoLonger(key, why string, maxWait time.Duration) error {
-	return fmt.Errorf("%w: key %q: %s, and the caller waits for no more than %v", ErrWaitTooLong, key, why, maxWait)
+func waitsNoLonger(key, why string, retryAfter, maxWait time.Duration) error {
+	text := fmt.Sprintf("%v: key %q: %s, and the caller waits for no more than %v", ErrWaitTooLong, key, why, maxWait)
+	return &WaitError{Key: key, RetryAfter: retryAfter, text: text}
+}
+
+func tokensLate(due time.Duration) string {
+	return fmt.Sprintf("the tokens would be due after %v", due)
 }
 
 // sleep returns nil after d, or the cause of ctx if that is done earlier.

@@ -26,6 +26,10 @@ var (
 	// ErrInvalid, too.
 	ErrCrossSlot = errors.New("limiter: the keys are on several nodes")
 
+	// ErrNotSent is in the error of a call that this process has not sent: no connection was free, a queue
+	// was full, the client is closed. It says nothing about Redis.
+	ErrNotSent = errors.New("limiter: the call was not sent")
+
 	// ErrUnavailable is in the error of a call that Redis has not decided.
 	ErrUnavailable = errors.New("limiter: Redis has not decided")
 )

@@ -12,8 +12,8 @@ import (
 )
 
 // errTooManyLeft is the error of a call that is not sent because its caller might leave it behind.
-var errTooManyLeft = fmt.Errorf("limiter: %d calls are under way whose callers have given up: "+
-	"Redis does not answer them", maxLeft)
+var errTooManyLeft = backend.Classify(backend.ErrNotSent,
+	fmt.Errorf("%d calls are under way whose callers have given up: Redis does not answer them", maxLeft))
 
 // askAside asks Redis in another goroutine, because the caller may have to leave before the answer.
 func (g *Guard) askAside(ctx context.Context, c *backend.Call) (backend.Reply, error) {
@@ -44,7 +44,7 @@ const (
 func (g *Guard) sendAside(ctx context.Context, c *backend.Call,
 	send func(context.Context) (backend.Reply, error)) (backend.Reply, error) {
 	if g.left.Load() >= maxLeft {
-		return backend.Reply{}, backend.Unavailable(errTooManyLeft)
+		return backend.Reply{}, backend.Unavailable(c.Wrap(errTooManyLeft))
 	}
 	a := &aside{done: make(chan struct{})}
 	within, cancel := g.within(ctx)
@@ -56,7 +56,7 @@ func (g *Guard) sendAside(ctx context.Context, c *backend.Call,
 			return
 		}
 		g.left.Add(-1)
-		g.finish(within, a)
+		g.finish(within, c, a)
 	}()
 	select {
 	case <-a.done:
@@ -67,11 +67,11 @@ func (g *Guard) sendAside(ctx context.Context, c *backend.Call,
 	case <-within.Done():
 		if g.leave(ctx, c, a, abandoned) {
 			g.breaker.failed(g.now(), g.timedOut)
-			return backend.Reply{Sent: true}, g.causeOf(ctx, backend.Unavailable(g.timedOut))
+			return backend.Reply{Sent: true}, g.causeOf(ctx, backend.Unavailable(c.Wrap(g.timedOut)))
 		}
 	}
 	<-a.done // a decision that has arrived counts
-	return a.reply, g.conclude(ctx, c, g.note(within, a.err))
+	return a.reply, g.conclude(ctx, c, g.note(within, c, a.err))
 }
 
 // leave reports whether the caller leaves before the answer has come.
@@ -82,21 +82,21 @@ func (g *Guard) leave(ctx context.Context, c *backend.Call, a *aside, how int32)
 		return true
 	}
 	g.left.Add(-1)
-	a.late.Wrong()
+	a.late.TookNothing()
 	return false
 }
 
 // finish ends a command without a caller.
-func (g *Guard) finish(within context.Context, a *aside) {
+func (g *Guard) finish(within context.Context, c *backend.Call, a *aside) {
 	err := a.err
 	if isAnswer(err) || a.state.Load() == left { // otherwise the caller has told the breaker
-		err = g.note(within, err)
+		err = g.note(within, c, err)
 	}
 	switch {
 	case err == nil:
 		a.late.Decided(&a.reply)
-	case errors.Is(err, backend.ErrInvalid):
-		a.late.Wrong()
+	case errors.Is(err, backend.ErrInvalid), errors.Is(err, backend.ErrNotSent):
+		a.late.TookNothing()
 	default:
 		a.late.Lost(redis.IsAnswered(err))
 	}

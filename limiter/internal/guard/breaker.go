@@ -39,7 +39,7 @@ func (b *breaker) admit(now time.Duration) error {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	if now < b.until {
-		return fmt.Errorf("limiter: Redis is not asked, because it has not answered for %v: %w",
+		return fmt.Errorf("Redis is not asked, because it has not answered for %v: %w",
 			(now - b.since).Round(time.Millisecond), b.lastError)
 	}
 	b.until = now + openFor

@@ -20,6 +20,7 @@ type Fallback struct {
 	instead Decider         // nil if the caller gets the error
 	now     func() time.Duration
 	outage  outage
+	refused refused
 }
 
 // A Decider decides calls instead of Redis.
@@ -31,7 +32,8 @@ type Decider interface {
 // instead is nil. The policy's name is for the log. Now is a monotonic clock.
 func NewFallback(redis, local backend.Backend, instead Decider, policy string, log *slog.Logger,
 	now func() time.Duration) *Fallback {
-	return &Fallback{redis: redis, local: local, instead: instead, now: now, outage: outage{logger: log, policy: policy}}
+	return &Fallback{redis: redis, local: local, instead: instead, now: now, outage: outage{logger: log, policy: policy},
+		refused: refused{logger: log}}
 }
 
 // Ask asks Redis to decide a call. If Redis does not decide, Ask asks the other backend, and each row
@@ -51,11 +53,14 @@ func (f *Fallback) Ask(ctx context.Context, c *backend.Call) (backend.Reply, err
 		}
 		return reply, nil
 	}
+	isRefused := ctx.Err() == nil && f.refused.note(ctx, f.now(), cause)
 	if f.instead == nil || !c.HasPolicy() || ctx.Err() != nil || !errors.Is(cause, backend.ErrUnavailable) {
 		reply.Blame(len(c.Rows), cause)
 		return reply, cause
 	}
-	f.outage.failed(ctx, f.now(), cause)
+	if !isRefused {
+		f.outage.failed(ctx, f.now(), cause)
+	}
 	reply, err := f.instead.Ask(ctx, c)
 	reply.Blame(len(c.Rows), cause)
 	return reply, err

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
 	"funnel/limiter/internal/redis"
 	"funnel/limiter/internal/undo"
@@ -56,7 +57,7 @@ type Guard struct {
 // New returns a guard of redis. With a timeout of 0 or less, only redis bounds how long a call is
 // under way. Undo gives back what callers have not waited for. Now is a monotonic clock.
 func New(redis Redis, undo *undo.Undo, timeout time.Duration, now func() time.Duration) *Guard {
-	timedOut := fmt.Errorf("limiter: no answer from Redis within %v: %w", timeout, context.DeadlineExceeded)
+	timedOut := fmt.Errorf("no answer from Redis within %v: %w", timeout, context.DeadlineExceeded)
 	return &Guard{redis: redis, undo: undo, timeout: timeout, timedOut: timedOut,
 		isPrompt: timeout > 0 && redis.KeepsDeadlines(), now: now}
 }
@@ -65,7 +66,7 @@ func New(redis Redis, undo *undo.Undo, timeout time.Duration, now func() time.Du
 // done meanwhile. Ask returns at once when ctx is done, unless the time-out ends the call early enough:
 // see [Guard.isBounded].
 func (g *Guard) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
-	refusal := g.admit(ctx, !c.Renews && !c.EndsSlot())
+	refusal := g.admit(ctx, c)
 	if refusal != nil {
 		return backend.Reply{}, refusal
 	}
@@ -75,32 +76,32 @@ func (g *Guard) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error)
 	within, cancel := g.within(ctx)
 	defer cancel()
 	reply, err := g.redis.Ask(within, c)
-	return reply, g.conclude(ctx, c, g.note(within, err))
+	return reply, g.conclude(ctx, c, g.note(within, c, err))
 }
 
 // Reset deletes a key in Redis, within the time-out. It asks even a Redis that has stopped answering.
 func (g *Guard) Reset(ctx context.Context, key string) error {
-	refusal := g.admit(ctx, false)
-	if refusal != nil {
-		return refusal
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	reset := func(within context.Context) (backend.Reply, error) {
 		return backend.Reply{}, g.redis.Reset(within, key)
 	}
-	_, err := g.sendAside(ctx, &backend.Call{}, reset)
+	c := &backend.Call{Operation: call.Refund, Rows: []backend.Row{{Key: key}}} // which is never undone
+	_, err := g.sendAside(ctx, c, reset)
 	return g.causeOf(ctx, err)
 }
 
 // admit returns why a call is not sent, or nil. An open breaker refuses most calls, but lets slots be
 // renewed and given back.
-func (g *Guard) admit(ctx context.Context, mayBeRefused bool) error {
+func (g *Guard) admit(ctx context.Context, c *backend.Call) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if mayBeRefused && g.breaker.isOpen() {
+	if !c.Renews && !c.EndsSlot() && g.breaker.isOpen() {
 		refusal := g.breaker.admit(g.now())
 		if refusal != nil {
-			return backend.Unavailable(refusal)
+			return backend.Unavailable(c.Wrap(refusal))
 		}
 	}
 	return nil
@@ -127,17 +128,20 @@ func (g *Guard) within(ctx context.Context) (within context.Context, cancel cont
 }
 
 // note reports the outcome of a command to the breaker. It returns the error for the caller.
-func (g *Guard) note(within context.Context, err error) error {
+func (g *Guard) note(within context.Context, c *backend.Call, err error) error {
 	if isAnswer(err) {
 		g.breaker.answered()
 		return err
+	}
+	if errors.Is(err, backend.ErrNotSent) { // the breaker learns nothing
+		return backend.Unavailable(c.Wrap(err))
 	}
 	deadline, has := within.Deadline()
 	if has && time.Until(deadline) <= 0 { // the connection has the same deadline, and may report it first
 		err = g.timedOut
 	}
 	g.breaker.failed(g.now(), err)
-	return backend.Unavailable(err)
+	return backend.Unavailable(c.Wrap(err))
 }
 
 // isAnswer reports whether an error of redis comes with an answer, which may be an error reply.
@@ -150,7 +154,9 @@ func (g *Guard) conclude(ctx context.Context, c *backend.Call, err error) error 
 	if err == nil || errors.Is(err, backend.ErrInvalid) {
 		return err
 	}
-	g.undo.Lost(ctx, c, redis.IsAnswered(err))
+	if !errors.Is(err, backend.ErrNotSent) {
+		g.undo.Lost(ctx, c, redis.IsAnswered(err))
+	}
 	return g.causeOf(ctx, err)
 }
 

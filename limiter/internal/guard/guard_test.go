@@ -241,7 +241,7 @@ func TestBreaker(t *testing.T) {
 			require.Equal(t, step.admits, err == nil, "%s, at %v: %v", step.name, step.at, err)
 			if err != nil {
 				since := step.at - time.Second
-				require.EqualError(t, err, fmt.Sprintf("limiter: Redis is not asked, because it has not answered for %v: EOF",
+				require.EqualError(t, err, fmt.Sprintf("Redis is not asked, because it has not answered for %v: EOF",
 					since.Round(time.Millisecond)), step.name)
 			}
 		}

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -60,10 +61,11 @@ func split(c *backend.Call) (parts []*part) {
 	return parts
 }
 
-// combine returns the reply to a call from the replies to its parts, and the error of the first part that
-// has one.
+// combine returns the reply to a call from the replies to its parts, and the errors of the parts that have
+// one.
 func combine(c *backend.Call, parts []*part) (reply backend.Reply, err error) {
 	reply.Grow(len(c.Rows))
+	var errs []error
 	for _, p := range parts {
 		for i, index := range p.indexes {
 			*reply.Row(index) = *p.reply.Row(i)
@@ -74,9 +76,14 @@ func combine(c *backend.Call, parts []*part) (reply backend.Reply, err error) {
 		reply.Limited = reply.Limited || p.reply.Limited
 		reply.Refused = reply.Refused || p.reply.Refused
 		reply.Sent = reply.Sent || p.reply.Sent
-		err = cmp.Or(err, p.err)
+		if p.err != nil {
+			errs = append(errs, p.err)
+		}
 	}
-	return reply, err
+	if len(errs) == 1 {
+		return reply, errs[0]
+	}
+	return reply, errors.Join(errs...)
 }
 
 // maxContestedWait is what a contested refusal says to wait at most. Its own wait may be that of a

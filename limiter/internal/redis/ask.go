@@ -25,7 +25,11 @@ func (s *Server) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error
 	if s.cluster != nil && IsAnswered(err) {
 		s.answered.Store(true)
 	}
-	reply.Sent = true // to be on the safe side: if ctx is done, send sends nothing, and does not say so
+	local := s.notSent(c.Rows[0].Key, err)
+	if local != nil {
+		return backend.Reply{}, local
+	}
+	reply.Sent = true
 	return reply, classify(c, err)
 }
 
@@ -45,6 +49,10 @@ func (s *Server) askAgain(ctx context.Context, c *backend.Call, at time.Time) (b
 // Reset deletes a key.
 func (s *Server) Reset(ctx context.Context, key string) error {
 	err := s.send(ctx, redis.NewCmd(ctx, "del", key))
+	local := s.notSent(key, err)
+	if local != nil {
+		return local
+	}
 	return classify(&backend.Call{Rows: []backend.Row{{Key: key}}}, err)
 }
 

@@ -24,17 +24,32 @@ func (s *Server) IsSpread() bool { return s.cluster != nil || s.ring != nil }
 // Node returns the address of the node that has a key, or "" if there is only one, or the client does
 // not know the node. It sends nothing.
 func (s *Server) Node(key string) string {
-	node, err := (*redis.Client)(nil), error(nil)
-	switch {
-	case s.ring != nil:
-		node, err = s.ring.GetShardClientForKey(key)
-	case s.cluster != nil && s.answered.Load(): // before that, go-redis would ask a node
-		node, err = s.cluster.MasterForKey(context.Background(), key)
+	if !s.IsSpread() {
+		return ""
 	}
-	if err != nil || node == nil {
+	node := s.clientOf(key)
+	if node == nil {
 		return ""
 	}
 	return node.Options().Addr
+}
+
+// clientOf returns the client of the server that has a key, or nil if it is not known. It sends nothing.
+func (s *Server) clientOf(key string) *redis.Client {
+	var node *redis.Client
+	var err error
+	switch {
+	case s.ring != nil:
+		node, err = s.ring.GetShardClientForKey(key)
+	case s.cluster == nil:
+		node, _ = s.client.(*redis.Client)
+	case s.answered.Load(): // before that, go-redis would ask a node
+		node, err = s.cluster.MasterForKey(context.Background(), key)
+	}
+	if err != nil {
+		return nil
+	}
+	return node
 }
 
 // KeepsDeadlines reports whether the client returns when the deadline of a context has passed. Only

@@ -1,7 +1,9 @@
 package redis
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -67,6 +69,44 @@ func isCrossSlot(err error) bool {
 // IsAnswered reports whether err is nil or a reply of the server: then the server has answered the call.
 func IsAnswered(err error) bool { return err == nil || isReply(err) }
 
+// notSent returns an error that says why a call was not sent, if that is what an error of the client
+// says, or nil.
+//
+// A call that waits for a connection and a call that waits for an answer both end with the deadline of
+// their context. Go-redis tells them apart by the error unless it repeats commands. Then the call counts
+// as waiting for a connection if none is free: calls that have the connections tell about Redis.
+func (s *Server) notSent(key string, err error) error {
+	for _, local := range []error{redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted,
+		redis.ErrAutoPipelineQueueFull} {
+		if errors.Is(err, local) {
+			return backend.Classify(backend.ErrNotSent, err)
+		}
+	}
+	if err != context.DeadlineExceeded {
+		return nil
+	}
+	node := s.clientOf(key)
+	if node == nil {
+		return nil
+	}
+	size, pool := node.Options().PoolSize, node.PoolStats()
+	if int(pool.TotalConns) < size || pool.IdleConns > 0 {
+		return nil
+	}
+	return backend.Classify(backend.ErrNotSent, fmt.Errorf("no connection was free in time, of %d in the pool: %w", size, err))
+}
+
+// IsMisconfigured reports whether Redis refuses this program as a whole: its password is wrong, or its
+// user may call neither the module's commands nor scripts.
+func IsMisconfigured(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return false
+	}
+	code, _, _ := strings.Cut(reply.Error(), " ")
+	return code == "WRONGPASS" || code == "NOAUTH" || isCommandDenied(reply)
+}
+
 // errUnreadable is in the error of a reply that no command of ours makes.
 var errUnreadable = errors.New("unexpected reply")
 
@@ -76,9 +116,16 @@ func isReply(err error) bool {
 	return errors.As(err, &reply) || errors.Is(err, errUnreadable)
 }
 
-// isMissing reports whether the server does not know the command. There is no code for that, but all servers use the
-// same words.
-func isMissing(err error) bool { return err != nil && redis.HasErrorPrefix(err, "unknown command") }
+// isMissing reports whether the server, or a proxy before it, does not know the command. There is no code
+// for that: servers say "unknown command", and proxies also "unsupported command".
+func isMissing(err error) bool {
+	var reply redis.Error
+	if err == nil || !errors.As(err, &reply) {
+		return false
+	}
+	text := strings.ToLower(reply.Error())
+	return strings.Contains(text, "unknown command") || strings.Contains(text, "unsupported command")
+}
 
 // isCommandDenied reports whether the user may not call the command. The words tell this error from the error for a key
 // that the user may not access: both have the same code.

@@ -188,8 +188,8 @@ func (l *Late) Decided(reply *backend.Reply) {
 	l.undo.undo(l.ctx, l.call, reply)
 }
 
-// Wrong ends a call that took nothing.
-func (l *Late) Wrong() { l.task.end() }
+// TookNothing ends a call that was wrong, or never sent.
+func (l *Late) TookNothing() { l.task.end() }
 
 // Lost asks the slots of the call back: see [Undo.Lost].
 func (l *Late) Lost(ended bool) {
