@@ -36,6 +36,12 @@ type Limiter struct {
 	lines   lines           // of callers that wait for slots
 }
 
+// A Client sends the commands of a [Limiter]. All clients of go-redis do: of one server, of servers behind Sentinel, of
+// a cluster, of a ring, and clients that pipeline (AutoPipeline).
+type Client interface {
+	Process(ctx context.Context, command redisclient.Cmder) error
+}
+
 // New returns a Limiter that uses rdb. It sends nothing yet. Share one Limiter between all
 // requests: it remembers whether the server has the module.
 //

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"funnel/gcra"
@@ -160,44 +159,61 @@ func (l *Limiter) queryOf(c *backend.Call) *query {
 	return q
 }
 
-// wordsCache keeps the words of rates, which take 10 allocations to make. Programs have few limits.
-type wordsCache struct {
-	mutex sync.RWMutex
-	known map[Limit]*backend.Words
+// fill fills in the results of all rows.
+func (q *query) fill(reply *backend.Reply, err error) {
+	for i := range q.results {
+		asked := &q.results[i]
+		result := Result{Key: asked.Key, Limit: asked.Limit, Slots: asked.Slots, Quantity: asked.Quantity}
+		if i <= len(reply.Others) && (err == nil || reply.Row(i).Source != "") {
+			q.fillRow(i, reply, &result)
+		}
+		*asked = result // without a decision, it only repeats the arguments of the call
+	}
 }
 
-// maxLimits bounds the memory if a program makes up new limits all the time.
-const maxLimits = 1000
-
-// fill fills in the limit of a row, or returns why the limit is not valid.
-func (w *wordsCache) fill(row *backend.Row, limit Limit) (err error) {
-	if limit.isQuota() {
-		row.Kind, row.Quota = call.Quota, backend.Quota{Limit: limit.Capacity, Calendar: limit.calendar}
-		return limit.Validate()
+// fillRow fills in the decision on a row.
+func (q *query) fillRow(index int, reply *backend.Reply, result *Result) {
+	row := reply.Row(index)
+	result.Source, result.Remaining, result.Receipt = Source(row.Source), int(row.Remaining), row.Receipt
+	result.ResetAfter = row.ResetAfter
+	result.Allowed = q.allowed(index, reply)
+	result.OK = q.isOK(result, reply, row)
+	result.Overdrawn = q.Accounts() && row.Limited && result.OK
+	switch {
+	case !row.Limited:
+		if result.Quantity > 0 {
+			result.Wait = row.Wait
+		}
+	case !result.OK || q.Accounts():
+		result.RetryAfter = row.Wait
+		if row.Wait == time.Duration(gcra.Never) {
+			result.RetryAfter = NoRetry
+		}
 	}
-	row.Words, err = w.get(limit)
-	return err
 }
 
-// get returns the words of a rate, or why it is not valid.
-func (w *wordsCache) get(limit Limit) (*backend.Words, error) {
-	w.mutex.RLock()
-	words := w.known[limit]
-	w.mutex.RUnlock()
-	if words != nil {
-		return words, nil
+// allowed returns how many tokens or slots of a row were taken or accounted for.
+func (q *query) allowed(index int, reply *backend.Reply) int {
+	switch {
+	case q.Operation == call.Take:
+		return int(reply.First.Taken)
+	case q.Operation == call.Reserve && !reply.Limited, q.Accounts() && !reply.Refused:
+		return q.results[index].Quantity
 	}
-	rate, err := limit.Rate()
-	if err != nil {
-		return nil, err
+	return 0
+}
+
+// isOK reports whether a row does not limit the call. An overfull funnel limits neither a call that accounts for tokens
+// nor a call for 0 tokens; a quota that has ended limits both. In a call of several requests, a row for 0 tokens is
+// limited as any other row is.
+func (q *query) isOK(result *Result, reply *backend.Reply, row *backend.RowReply) bool {
+	switch {
+	case q.Accounts():
+		return !reply.Refused
+	case result.Quantity == 0 && row.Wait >= 0 && q.isSingle:
+		return true
+	case q.Operation == call.Take:
+		return result.Allowed > 0
 	}
-	words = &backend.Words{Limit: limit.Capacity, Count: limit.Count, Period: backend.Seconds(limit.Period),
-		Tolerance: rate.Tolerance(), Interval: rate.EmissionInterval(), Rate: rate, Of: limit}
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	if w.known == nil || len(w.known) >= maxLimits {
-		w.known = map[Limit]*backend.Words{}
-	}
-	w.known[limit] = words
-	return words, nil
+	return !row.Limited
 }

@@ -1,11 +1,8 @@
 package limiter
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"time"
 
-	"funnel/internal/call"
 	"funnel/limiter/internal/calendar"
 )
 
@@ -77,37 +74,4 @@ func (l Limit) isQuota() bool { return !l.calendar.IsZero() }
 // forPeriodOf makes a call on one quota concern the period in which a Result was counted.
 func (q *query) forPeriodOf(result *Result) {
 	q.Rows[0].Quota.Calendar = calendar.Once(time.Unix(0, result.Receipt))
-}
-
-// checkMaxWait rejects a call that reserves tokens of a quota for later.
-func (q *query) checkMaxWait(key string) {
-	if q.MaxWait > 0 && q.Rows[0].Kind == call.Quota {
-		q.reject(fmt.Errorf("limiter: key %q: tokens of a quota cannot be reserved for later: "+
-			"the max wait must be 0, not %v; WaitN waits for the next period", key, q.MaxWait))
-	}
-}
-
-// maxSpread is the longest time within which callers that wait for a quota ask again, because all
-// wait for the same instant.
-const maxSpread = time.Second
-
-// spreadOf returns that time for a limit: for a window no more than a tenth, so that little of the
-// next one is lost.
-func spreadOf(limit Limit) time.Duration {
-	lasts := limit.calendar.Lasts()
-	if lasts > 0 {
-		return min(maxSpread, lasts/10)
-	}
-	return maxSpread
-}
-
-// pause returns how long the caller of a limited call sleeps before it asks again: at most maxWait.
-func pause(results Results, maxWait time.Duration) time.Duration {
-	after := results.RetryAfter()
-	for i := range results {
-		if r := &results[i]; r.Limited() && r.Limit.isQuota() && r.Source != FromClosed {
-			return after + rand.N(min(spreadOf(r.Limit), maxWait-after)+1)
-		}
-	}
-	return after
 }

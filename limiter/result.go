@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"funnel/gcra"
-	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
 )
 
@@ -73,65 +71,6 @@ const (
 	FromOpen   Source = backend.Open   // [FailOpen]
 	FromClosed Source = backend.Closed // [FailClosed]
 )
-
-// fill fills in the results of all rows.
-func (q *query) fill(reply *backend.Reply, err error) {
-	for i := range q.results {
-		asked := &q.results[i]
-		result := Result{Key: asked.Key, Limit: asked.Limit, Slots: asked.Slots, Quantity: asked.Quantity}
-		if i <= len(reply.Others) && (err == nil || reply.Row(i).Source != "") {
-			q.fillRow(i, reply, &result)
-		}
-		*asked = result // without a decision, it only repeats the arguments of the call
-	}
-}
-
-// fillRow fills in the decision on a row.
-func (q *query) fillRow(index int, reply *backend.Reply, result *Result) {
-	row := reply.Row(index)
-	result.Source, result.Remaining, result.Receipt = Source(row.Source), int(row.Remaining), row.Receipt
-	result.ResetAfter = row.ResetAfter
-	result.Allowed = q.allowed(index, reply)
-	result.OK = q.isOK(result, reply, row)
-	result.Overdrawn = q.Accounts() && row.Limited && result.OK
-	switch {
-	case !row.Limited:
-		if result.Quantity > 0 {
-			result.Wait = row.Wait
-		}
-	case !result.OK || q.Accounts():
-		result.RetryAfter = row.Wait
-		if row.Wait == time.Duration(gcra.Never) {
-			result.RetryAfter = NoRetry
-		}
-	}
-}
-
-// allowed returns how many tokens or slots of a row were taken or accounted for.
-func (q *query) allowed(index int, reply *backend.Reply) int {
-	switch {
-	case q.Operation == call.Take:
-		return int(reply.First.Taken)
-	case q.Operation == call.Reserve && !reply.Limited, q.Accounts() && !reply.Refused:
-		return q.results[index].Quantity
-	}
-	return 0
-}
-
-// isOK reports whether a row does not limit the call. An overfull funnel limits neither a call that accounts for tokens
-// nor a call for 0 tokens; a quota that has ended limits both. In a call of several requests, a row for 0 tokens is
-// limited as any other row is.
-func (q *query) isOK(result *Result, reply *backend.Reply, row *backend.RowReply) bool {
-	switch {
-	case q.Accounts():
-		return !reply.Refused
-	case result.Quantity == 0 && row.Wait >= 0 && q.isSingle:
-		return true
-	case q.Operation == call.Take:
-		return result.Allowed > 0
-	}
-	return !row.Limited
-}
 
 // Results are the decisions on the rows of one call, in the order of the call. Limited and RetryAfter of one Result
 // concern its row alone.

@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"funnel/internal/call"
@@ -124,4 +125,37 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// checkMaxWait rejects a call that reserves tokens of a quota for later.
+func (q *query) checkMaxWait(key string) {
+	if q.MaxWait > 0 && q.Rows[0].Kind == call.Quota {
+		q.reject(fmt.Errorf("limiter: key %q: tokens of a quota cannot be reserved for later: "+
+			"the max wait must be 0, not %v; WaitN waits for the next period", key, q.MaxWait))
+	}
+}
+
+// maxSpread is the longest time within which callers that wait for a quota ask again, because all
+// wait for the same instant.
+const maxSpread = time.Second
+
+// spreadOf returns that time for a limit: for a window no more than a tenth, so that little of the
+// next one is lost.
+func spreadOf(limit Limit) time.Duration {
+	lasts := limit.calendar.Lasts()
+	if lasts > 0 {
+		return min(maxSpread, lasts/10)
+	}
+	return maxSpread
+}
+
+// pause returns how long the caller of a limited call sleeps before it asks again: at most maxWait.
+func pause(results Results, maxWait time.Duration) time.Duration {
+	after := results.RetryAfter()
+	for _, r := range results {
+		if r.Limited() && r.Limit.isQuota() && r.Source != FromClosed {
+			return after + rand.N(min(spreadOf(r.Limit), maxWait-after)+1)
+		}
+	}
+	return after
 }
