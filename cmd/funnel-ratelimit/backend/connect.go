@@ -31,7 +31,7 @@ func (b *Backend) Connect() error {
 		case err == nil:
 			return nil
 		case isRefusal(err):
-			return fmt.Errorf("Redis refuses the user of REDIS_AUTH, REDIS_SENTINEL_AUTH or REDIS_URL: %w", err)
+			return fmt.Errorf("the user of REDIS_AUTH, REDIS_SENTINEL_AUTH or REDIS_URL is refused by Redis: %w", err)
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
