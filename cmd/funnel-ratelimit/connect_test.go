@@ -115,19 +115,28 @@ func TestShortTimeoutWithTLSAndCluster(t *testing.T) {
 	require.Less(t, took, 5*time.Second, "it is served again after a failover")
 }
 
-// A connection takes three times REDIS_TIMEOUT. It is open before the service is healthy, and when it is lost, requests
-// do not end the attempt to open another one.
+// To connect takes three times REDIS_TIMEOUT. The connection is open before the service is healthy, and when it is
+// lost, requests that give up do not end the attempt to open another one.
 func TestSlowDial(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
+	server, files := startWithTLS(t)
 	slow := servertest.Proxy(t, func() string {
 		time.Sleep(800 * time.Millisecond) // the network's, not a wait of the test
-		return server.Addr()
+		return fmt.Sprint("127.0.0.1:", server.Port+5000)
 	}, func([]byte) bool { return false })
-	service := startProgram(t, "REDIS_URL="+slow, "REDIS_TIMEOUT=250ms")
+	service := startProgram(t, "REDIS_URL=rediss://"+slow, "REDIS_TLS_CACERT="+files+"/ca.crt", "REDIS_TIMEOUT=250ms")
 	service.awaitHealth(t)
 	require.Equal(t, "OK: OK 9 360s", service.ask(t, "shop: user=1"), "the first request finds the connection open")
 	require.NoError(t, server.Client(t).ClientKillByFilter(t.Context(), "type", "normal", "skipme", "yes").Err())
 	servertest.Eventually(t, "another connection", func() bool { return service.ask(t, "shop: user=2#0") == "OK: OK 10 0s" })
+}
+
+// startWithTLS starts a server that has TLS on a port that is 5,000 higher, and returns the folder of its certificate.
+func startWithTLS(t *testing.T) (server *servertest.Server, files string) {
+	files = t.TempDir()
+	newAuthority(t, "the CA of Redis").writeTo(t, files, "redis")
+	script := fmt.Sprintf(`exec "$0" "$@" --tls-port $(($2 + 5000)) --tls-auth-clients optional `+
+		`--tls-cert-file %[1]s/tls.crt --tls-key-file %[1]s/tls.key --tls-ca-cert-file %[1]s/ca.crt`, files)
+	return servertest.Start(t, servertest.Options{Module: servertest.Module(t), Wrapper: []string{"sh", "-c", script}}), files
 }
 
 // The service does not wait for Redis for ever.

@@ -114,7 +114,7 @@ func TestEnvoyGateway(t *testing.T) {
 		for line := range strings.Lines(log.String()) {
 			require.True(t, json.Valid([]byte(line)), line)
 		}
-		for _, word := range []string{"redis unavailable", "failed to dial"} {
+		for _, word := range []string{"redis unavailable", "failed to dial", "Envoy gives up before it decides"} {
 			require.Contains(t, log.String(), word)
 		}
 	})
