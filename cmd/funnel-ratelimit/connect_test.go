@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -208,4 +209,27 @@ func TestNewCertificateForRedis(t *testing.T) {
 	server.Stop()
 	server.Restart(t)
 	servertest.Eventually(t, "a decision", func() bool { return service.ask(t, "shop: user=2#0") == "OK: OK 10 0s" })
+}
+
+// A pause of Redis that is longer than REDIS_TIMEOUT costs the requests that wait for it, but no connection: to connect
+// again would take longer.
+func TestPauseCostsNoConnection(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
+	service := startProgram(t, "REDIS_URL="+server.Addr(), "REDIS_TIMEOUT=50ms")
+	service.awaitHealth(t)
+	admin := server.Client(t)
+	connections := func() string {
+		info := admin.Info(t.Context(), "stats").Val()
+		_, count, _ := strings.Cut(info, "total_connections_received:")
+		count, _, _ = strings.Cut(count, "\r")
+		return count
+	}
+	before := connections()
+	require.NoError(t, server.Signal(syscall.SIGSTOP))
+	for range 3 {
+		require.Contains(t, service.ask(t, "shop: user=1"), "no answer from Redis within 50ms")
+	}
+	require.NoError(t, server.Signal(syscall.SIGCONT))
+	servertest.Eventually(t, "a decision", func() bool { return strings.HasPrefix(service.ask(t, "shop: user=2#0"), "OK") })
+	require.Equal(t, before, connections())
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -19,6 +20,7 @@ import (
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/envoyproxy/ratelimit/src/settings"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -287,4 +289,44 @@ func TestErrors(t *testing.T) {
 		_, err := newServer(settings.NewSettings())
 		require.ErrorContains(t, err, name)
 	}
+}
+
+// The page's commands show what remains of a customer's funnel and quota, and reset it. The keys in its table are those
+// that the service writes.
+func TestOneCustomer(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
+	service := serve(t, server.Addr(), "FUNNEL_QUOTAS=UTC")
+	for _, c := range []struct {
+		ask   string
+		count uint32
+		unit  typev3.RateLimitUnit
+	}{
+		{"shop: user=1#3", 100, typev3.RateLimitUnit_MINUTE},
+		{"shop: user=1#3", 5000, typev3.RateLimitUnit_MONTH},
+		{"shop: tenant=a b,path=/x", 10, typev3.RateLimitUnit_SECOND},
+		{"shop: file=/a/1", 0, 0},
+	} {
+		asked := request(strings.ReplaceAll(c.ask, "a b", "a_b"))
+		for _, entry := range asked.Descriptors[0].Entries {
+			entry.Value = strings.ReplaceAll(entry.Value, "a_b", "a b")
+		}
+		if c.count > 0 {
+			asked.Descriptors[0].Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: c.count, Unit: c.unit}
+		}
+		_, err := service.client.ShouldRateLimit(t.Context(), asked)
+		require.NoError(t, err)
+	}
+	for _, key := range server.Client(t).Keys(t.Context(), "*").Val() {
+		onPage(t, "envoy.md", "(?m)^\\| .*\\| `("+regexp.QuoteMeta(key)+")` \\|$")
+	}
+	run := func(line string) string {
+		line = onPage(t, "envoy.md", "(?m)^    (redis-cli "+line+".*)$")
+		output, err := exec.Command("sh", "-c", strings.Replace(line, "redis-cli", fmt.Sprint("redis-cli -p ", server.Port), 1)).Output()
+		require.NoError(t, err)
+		return string(output)
+	}
+	require.Regexp(t, `^0\n0\n0\n100\n9[78]\n`, run("cl.peek .*MINUTE"))
+	require.Regexp(t, `^0\n0\n0\n5000\n4997\n`, run("cl.peek .*MONTH"))
+	require.Equal(t, "1\n", run("del"))
+	require.Regexp(t, `^0\n0\n0\n100\n100\n`, run("cl.peek .*MINUTE"))
 }
