@@ -138,7 +138,13 @@ func TestDecide(t *testing.T) {
 			of("OK 0 2592000s", descriptor{"month", "1/MONTH", 1}),
 			of("OK 0 31536000s", descriptor{"year", "1/YEAR", 1}),
 		}},
-		{[]string{"FUNNEL_CHARGE=true", "FUNNEL_BURST_RATIO=0.5"}, []step{
+		{[]string{"FUNNEL_LEASE=1h"}, []step{
+			of("OK 8 360s, OK 0 3600s", descriptor{"l", "10/HOUR", 2}, descriptor{"m", "1/HOUR", 1}),
+			of("OK 8 360s, OVER_LIMIT 0 3600s", descriptor{"l", "10/HOUR", 3}, descriptor{"m", "1/HOUR", 1}), // given back
+			of("OVER_LIMIT 0 3600s, OK 8 360s", descriptor{"m", "1/HOUR", 1}, descriptor{"l", "10/HOUR", 3}),
+			of("OK 5 360s, OK 2 600s", descriptor{"l", "10/HOUR", 3}, descriptor{"n", "6/HOUR", 4}),
+		}},
+		{[]string{"FUNNEL_LEASE=0s", "FUNNEL_CHARGE=true", "FUNNEL_BURST_RATIO=0.5"}, []step{
 			of("OK 0 360s", descriptor{"ratio", "10/HOUR", 5}),
 			of("OVER_LIMIT 0 720s", descriptor{"ratio", "10/HOUR", 2}), // 7 of 5
 			of("OVER_LIMIT 0 1080s", descriptor{"ratio", "10/HOUR", 0}),
@@ -306,7 +312,7 @@ func TestSoftBreach(t *testing.T) {
 func TestStatistics(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	b := newTested(t, server.Addr(), "FUNNEL_BURST_RATIO=0.5", "NEAR_LIMIT_RATIO=0.8")
-	for _, hits := range []uint64{3, 1, 1, 2, 1} { // of 5, from 4 on near the limit
+	for _, hits := range []uint64{3, 2, 2, 1} { // of 5, from 4 on near the limit
 		_, err := b.decide(t.Context(), descriptor{"a", "10/HOUR", hits})
 		require.NoError(t, err)
 	}
