@@ -1,4 +1,5 @@
-// How the service connects to Redis: before its first request, with TLS, and if Redis refuses it or is not there.
+// How the service connects to Redis: before its first request, with TLS, and if Redis refuses it or
+// is not there.
 
 package main
 
@@ -37,7 +38,8 @@ type started struct {
 func startProgram(t testing.TB, environment ...string) *started {
 	folder := t.TempDir()
 	require.NoError(t, os.CopyFS(folder+"/config", os.DirFS("testdata")))
-	s := &started{http: servertest.FreePort(t), metrics: servertest.FreePort(t), ended: make(chan error, 1), log: folder + "/log"}
+	s := &started{http: servertest.FreePort(t), metrics: servertest.FreePort(t), ended: make(chan error, 1),
+		log: folder + "/log"}
 	port := servertest.FreePort(t)
 	command := program("", strings.Join(append([]string{
 		"HOST=127.0.0.1", "PORT=" + strconv.Itoa(s.http), "DEBUG_HOST=127.0.0.1", "DEBUG_PORT=0", "GRPC_HOST=127.0.0.1",
@@ -52,7 +54,8 @@ func startProgram(t testing.TB, environment ...string) *started {
 	s.process = command.Process
 	go func() { s.ended <- command.Wait() }()
 	t.Cleanup(func() { s.process.Kill() })
-	s.connection, err = grpc.NewClient("127.0.0.1:"+strconv.Itoa(port), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	s.connection, err = grpc.NewClient("127.0.0.1:"+strconv.Itoa(port),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { s.connection.Close() })
 	s.client = pb.NewRateLimitServiceClient(s.connection)
@@ -77,8 +80,9 @@ func (s *started) awaitHealth(t testing.TB) {
 	})
 }
 
-// With a REDIS_TIMEOUT of 40 ms, requests are decided from the first one on, although TLS handshakes with three nodes
-// take longer on a busy machine. After a node is lost, they are decided again.
+// With a REDIS_TIMEOUT of 40 ms, requests are decided from the first one on, although TLS
+// handshakes with three nodes take longer on a busy machine. After a node is lost, they are decided
+// again.
 func TestShortTimeoutWithTLSAndCluster(t *testing.T) {
 	folder := t.TempDir()
 	newAuthority(t, "the CA of Redis").writeTo(t, folder, "redis")
@@ -86,7 +90,8 @@ func TestShortTimeoutWithTLSAndCluster(t *testing.T) {
 	withTLS := fmt.Sprintf(`exec "$0" "$@" --tls-port $(($2 + 5000)) --cluster-announce-port $(($2 + 5000)) `+
 		`--cluster-announce-bus-port $(($2 + 10000)) --tls-replication yes --tls-auth-clients no `+
 		`--tls-cert-file %[1]s/tls.crt --tls-key-file %[1]s/tls.key --tls-ca-cert-file %[1]s/ca.crt`, folder)
-	cluster := servertest.StartCluster(t, 3, time.Second, servertest.Options{Module: servertest.Module(t), Wrapper: []string{"sh", "-c", withTLS}})
+	cluster := servertest.StartCluster(t, 3, time.Second,
+		servertest.Options{Module: servertest.Module(t), Wrapper: []string{"sh", "-c", withTLS}})
 	service := startProgram(t, "REDIS_TYPE=cluster", fmt.Sprintf("REDIS_URL=127.0.0.1:%d", cluster.Primaries[0].Port+5000),
 		"REDIS_TLS=true", "REDIS_TLS_CACERT="+folder+"/ca.crt", "REDIS_TIMEOUT=40ms", "LOG_LEVEL=error")
 	service.awaitHealth(t)
@@ -95,7 +100,8 @@ func TestShortTimeoutWithTLSAndCluster(t *testing.T) {
 	for caller := range 16 {
 		callers.Go(func() {
 			for i := range 50 {
-				_, err := service.client.ShouldRateLimit(context.Background(), request(fmt.Sprintf("shop: user=%d-%d tenant=%d", caller, i, i)))
+				asked := request(fmt.Sprintf("shop: user=%d-%d tenant=%d", caller, i, i))
+				_, err := service.client.ShouldRateLimit(context.Background(), asked)
 				if err == nil {
 					decided.Add(1)
 				} else {
@@ -116,8 +122,8 @@ func TestShortTimeoutWithTLSAndCluster(t *testing.T) {
 	require.Less(t, took, 5*time.Second, "it is served again after a failover")
 }
 
-// To connect takes three times REDIS_TIMEOUT. The connection is open before the service is healthy, and when it is
-// lost, requests that give up do not end the attempt to open another one.
+// To connect takes three times REDIS_TIMEOUT. The connection is open before the service is healthy,
+// and when it is lost, requests that give up do not end the attempt to open another one.
 func TestSlowDial(t *testing.T) {
 	server, files := startWithTLS(t)
 	slow := servertest.Proxy(t, func() string {
@@ -128,16 +134,20 @@ func TestSlowDial(t *testing.T) {
 	service.awaitHealth(t)
 	require.Equal(t, "OK: OK 9 360s", service.ask(t, "shop: user=1"), "the first request finds the connection open")
 	require.NoError(t, server.Client(t).ClientKillByFilter(t.Context(), "type", "normal", "skipme", "yes").Err())
-	servertest.Eventually(t, "another connection", func() bool { return service.ask(t, "shop: user=2#0") == "OK: OK 10 0s" })
+	servertest.Eventually(t, "another connection", func() bool {
+		return service.ask(t, "shop: user=2#0") == "OK: OK 10 0s"
+	})
 }
 
-// startWithTLS starts a server that has TLS on a port that is 5,000 higher, and returns the folder of its certificate.
+// startWithTLS starts a server that has TLS on a port that is 5,000 higher, and returns the folder
+// of its certificate.
 func startWithTLS(t *testing.T) (server *servertest.Server, files string) {
 	files = t.TempDir()
 	newAuthority(t, "the CA of Redis").writeTo(t, files, "redis")
 	script := fmt.Sprintf(`exec "$0" "$@" --tls-port $(($2 + 5000)) --tls-auth-clients optional `+
 		`--tls-cert-file %[1]s/tls.crt --tls-key-file %[1]s/tls.key --tls-ca-cert-file %[1]s/ca.crt`, files)
-	return servertest.Start(t, servertest.Options{Module: servertest.Module(t), Wrapper: []string{"sh", "-c", script}}), files
+	options := servertest.Options{Module: servertest.Module(t), Wrapper: []string{"sh", "-c", script}}
+	return servertest.Start(t, options), files
 }
 
 // The service does not wait for Redis for ever.
@@ -151,10 +161,12 @@ func TestStartWithoutRedis(t *testing.T) {
 	servertest.Eventually(t, "a decision", func() bool { return service.ask(t, "shop: user=1") == "OK: OK 9 360s" })
 	service.process.Kill()
 	<-service.ended
-	require.Contains(t, service.readLog(t), "no connection to Redis within FUNNEL_DIAL_TIMEOUT, 300ms: the service starts without it")
+	require.Contains(t, service.readLog(t),
+		"no connection to Redis within FUNNEL_DIAL_TIMEOUT, 300ms: the service starts without it")
 }
 
-// A user that Redis refuses ends the start. A user who may use the keys of its domain alone is served.
+// A user that Redis refuses ends the start. A user who may use the keys of its domain alone is
+// served.
 func TestUsers(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	admin := server.Client(t)
@@ -167,10 +179,13 @@ func TestUsers(t *testing.T) {
 	app := startProgram(t, "REDIS_URL="+server.Addr(), "REDIS_AUTH=app:secret")
 	app.awaitHealth(t)
 	require.Equal(t, "OK: OK 9 360s", app.ask(t, "shop: user=1"))
-	for auth, answer := range map[string]string{"app:wrong": "WRONGPASS", "nobody:secret": "WRONGPASS", "powerless:secret": "NOPERM"} {
+	for auth, answer := range map[string]string{
+		"app:wrong": "WRONGPASS", "nobody:secret": "WRONGPASS", "powerless:secret": "NOPERM",
+	} {
 		refused := startProgram(t, "REDIS_URL="+server.Addr(), "REDIS_AUTH="+auth)
 		require.Error(t, refused.awaitEnd(t), auth)
-		require.Regexp(t, `level=fatal msg="the user of REDIS_AUTH.* is refused by Redis: .*`+answer+`.*\n$`, refused.readLog(t), auth)
+		require.Regexp(t, `level=fatal msg="the user of REDIS_AUTH.* is refused by Redis: .*`+answer+`.*\n$`,
+			refused.readLog(t), auth)
 	}
 	require.NoError(t, admin.ConfigSet(t.Context(), "requirepass", "secret").Err())
 	refused := startProgram(t, "REDIS_URL="+server.Addr())
@@ -189,18 +204,20 @@ func (s *started) awaitEnd(t testing.TB) error {
 	}
 }
 
-// A certificate, its key and the CA of Redis are replaced while the service runs. Connections that are opened then use
-// the new files.
+// A certificate, its key and the CA of Redis are replaced while the service runs. Connections that
+// are opened then use the new files.
 func TestNewCertificateForRedis(t *testing.T) {
 	ours, theirs := t.TempDir(), t.TempDir()
 	first, second := newAuthority(t, "the first CA"), newAuthority(t, "the second CA")
 	first.writeTo(t, theirs, "redis")
 	first.writeTo(t, ours, "service")
-	script := `exec "$0" "$@" --tls-port $(($2 + 5000)) --tls-cert-file %[1]s/tls.crt --tls-key-file %[1]s/tls.key --tls-ca-cert-file %[1]s/ca.crt`
+	script := `exec "$0" "$@" --tls-port $(($2 + 5000)) --tls-cert-file %[1]s/tls.crt ` +
+		`--tls-key-file %[1]s/tls.key --tls-ca-cert-file %[1]s/ca.crt`
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t),
 		Wrapper: []string{"sh", "-c", fmt.Sprintf(script, theirs)}})
 	// The scheme of the URL is enough.
-	service := startProgram(t, fmt.Sprintf("REDIS_URL=rediss://127.0.0.1:%d", server.Port+5000), "REDIS_TLS_CACERT="+ours+"/ca.crt",
+	service := startProgram(t, fmt.Sprintf("REDIS_URL=rediss://127.0.0.1:%d", server.Port+5000),
+		"REDIS_TLS_CACERT="+ours+"/ca.crt",
 		"REDIS_TLS_CLIENT_CERT="+ours+"/tls.crt", "REDIS_TLS_CLIENT_KEY="+ours+"/tls.key")
 	service.awaitHealth(t)
 	require.Equal(t, "OK: OK 9 360s", service.ask(t, "shop: user=1"))
@@ -211,8 +228,8 @@ func TestNewCertificateForRedis(t *testing.T) {
 	servertest.Eventually(t, "a decision", func() bool { return service.ask(t, "shop: user=2#0") == "OK: OK 10 0s" })
 }
 
-// A pause of Redis that is longer than REDIS_TIMEOUT costs the requests that wait for it, but no connection: to connect
-// again would take longer.
+// A pause of Redis that is longer than REDIS_TIMEOUT costs the requests that wait for it, but no
+// connection: to connect again would take longer.
 func TestPauseCostsNoConnection(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	service := startProgram(t, "REDIS_URL="+server.Addr(), "REDIS_TIMEOUT=50ms")
@@ -230,6 +247,8 @@ func TestPauseCostsNoConnection(t *testing.T) {
 		require.Contains(t, service.ask(t, "shop: user=1"), "no answer from Redis within 50ms")
 	}
 	require.NoError(t, server.Signal(syscall.SIGCONT))
-	servertest.Eventually(t, "a decision", func() bool { return strings.HasPrefix(service.ask(t, "shop: user=2#0"), "OK") })
+	servertest.Eventually(t, "a decision", func() bool {
+		return strings.HasPrefix(service.ask(t, "shop: user=2#0"), "OK")
+	})
 	require.Equal(t, before, connections())
 }

@@ -1,5 +1,5 @@
-// What the service does at its edges: when it ends, with hostile bodies, with callers who give up, when certificates
-// change, and what it logs.
+// What the service does at its edges: when it ends, with hostile bodies, with callers who give up,
+// when certificates change, and what it logs.
 
 package main
 
@@ -28,8 +28,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// On SIGTERM the service ends within seconds, although a client watches its health. The client learns that it is not
-// healthy any more.
+// On SIGTERM the service ends within seconds, although a client watches its health. The client
+// learns that it is not healthy any more.
 func TestEndWithWatchedHealth(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	service := startProgram(t, "REDIS_URL="+server.Addr())
@@ -69,7 +69,8 @@ func TestJSON(t *testing.T) {
 		{strings.NewReader("{"), 400, "unexpected"},
 		{strings.NewReader(`{"domain":"shop"}`), 400, "descriptor list must not be empty"},
 		{strings.NewReader(`{"descriptors":[{}]}`), 400, "domain must not be empty"},
-		{strings.NewReader(strings.Replace(tenant, `"hitsAddend":"3"`, `"limit":{"requestsPerUnit":1}`, 1)), 400, "has the unit UNKNOWN"},
+		{strings.NewReader(strings.Replace(tenant, `"hitsAddend":"3"`, `"limit":{"requestsPerUnit":1}`, 1)), 400,
+			"has the unit UNKNOWN"},
 		{endless, 413, "too large"},
 	} {
 		code, text := post(c.body)
@@ -121,8 +122,8 @@ func TestWhatCountsAsAFailureOfRedis(t *testing.T) {
 	require.NoError(t, server.Signal(syscall.SIGCONT))
 }
 
-// The service's certificate and the CA of its clients are replaced while it runs: a client of the new CA is served, and
-// one of the CA that was withdrawn is not.
+// The service's certificate and the CA of its clients are replaced while it runs: a client of the
+// new CA is served, and one of the CA that was withdrawn is not.
 func TestNewCertificatesForClients(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	folder := t.TempDir()
@@ -134,7 +135,8 @@ func TestNewCertificatesForClients(t *testing.T) {
 		return files
 	}
 	old, renewed, stranger := client(first, "envoy"), client(second, "envoy"), client(second, "stranger")
-	service := startProgram(t, "REDIS_URL="+server.Addr(), "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+folder+"/tls.crt",
+	service := startProgram(t, "REDIS_URL="+server.Addr(), "GRPC_SERVER_USE_TLS=true",
+		"GRPC_SERVER_TLS_CERT="+folder+"/tls.crt",
 		"GRPC_SERVER_TLS_KEY="+folder+"/tls.key", "GRPC_CLIENT_TLS_CACERT="+folder+"/ca.crt", "GRPC_CLIENT_TLS_SAN=envoy")
 	service.awaitHealth(t)
 	ask := func(files string, trusted authority) error {

@@ -33,7 +33,8 @@ func (redisLogger) Printf(_ context.Context, format string, words ...any) {
 	logrus.Warnf(format, words...)
 }
 
-// A logHandler logs by logrus what packages log by slog, as package limiter does, at the same level.
+// A logHandler logs by logrus what packages log by slog, as package limiter does, at the same
+// level.
 type logHandler struct{ entry *logrus.Entry }
 
 // levelOf returns the level of logrus.

@@ -1,6 +1,6 @@
-// Command funnel-ratelimit is a rate limit service for Envoy, Istio and other clients of gRPC. Package service answers
-// requests, with the configuration of github.com/envoyproxy/ratelimit, the reference. Package backend decides, by
-// funnels. docs/envoy.md lists what differs.
+// Command funnel-ratelimit is a rate limit service for Envoy, Istio and other clients of gRPC.
+// Package service answers requests, with the configuration of github.com/envoyproxy/ratelimit, the
+// reference. Package backend decides, by funnels. docs/envoy.md lists what differs.
 package main
 
 import (

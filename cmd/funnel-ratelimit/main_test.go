@@ -1,5 +1,5 @@
-// The service gets requests by gRPC, and asks real servers: what it answers, what it counts, and what it does if it
-// cannot decide.
+// The service gets requests by gRPC, and asks real servers: what it answers, what it counts, and
+// what it does if it cannot decide.
 
 package main
 
@@ -77,7 +77,8 @@ func onPage(t *testing.T, page, expression string) string {
 	return string(match[1])
 }
 
-// request reads "domain: key=value,key=value key=value#5", where #5 is the descriptor's hits_addend.
+// request reads "domain: key=value,key=value key=value#5", where #5 is the descriptor's
+// hits_addend.
 func request(text string) *pb.RateLimitRequest {
 	domain, descriptors, _ := strings.Cut(text, ": ")
 	request := &pb.RateLimitRequest{Domain: domain}
@@ -245,7 +246,8 @@ func TestSettings(t *testing.T) {
 	servertest.Eventually(t, "the new limit", func() bool { return service.ask(t, "shop: user=1") == "OK: OK 19 90s" })
 }
 
-// Callers make up 100,000 descriptors, and domains with long names. Statistics of all of them would take over 200 MB.
+// Callers make up 100,000 descriptors, and domains with long names. Statistics of all of them would
+// take over 200 MB.
 func TestCallersDoNotFillTheMemory(t *testing.T) {
 	service := serve(t, "127.0.0.1:1", "FUNNEL_DIAL_TIMEOUT=10ms")
 	var before, after runtime.MemStats
@@ -291,8 +293,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// The page's commands show what remains of a customer's funnel and quota, and reset it. The keys in its table are those
-// that the service writes.
+// The page's commands show what remains of a customer's funnel and quota, and reset it. The keys in
+// its table are those that the service writes.
 func TestOneCustomer(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	service := serve(t, server.Addr(), "FUNNEL_QUOTAS=UTC")
@@ -321,7 +323,8 @@ func TestOneCustomer(t *testing.T) {
 	}
 	run := func(line string) string {
 		line = onPage(t, "envoy.md", "(?m)^    (redis-cli "+line+".*)$")
-		output, err := exec.Command("sh", "-c", strings.Replace(line, "redis-cli", fmt.Sprint("redis-cli -p ", server.Port), 1)).Output()
+		line = strings.Replace(line, "redis-cli", fmt.Sprint("redis-cli -p ", server.Port), 1)
+		output, err := exec.Command("sh", "-c", line).Output()
 		require.NoError(t, err)
 		return string(output)
 	}

@@ -42,7 +42,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program returns the program with these arguments and no other environment. It ends with the test binary.
+// program returns the program with these arguments and no other environment. It ends with the test
+// binary.
 func program(argument, environment string) *exec.Cmd {
 	command := exec.Command(os.Args[0], strings.Fields(argument)...)
 	command.Env = append(strings.Fields(environment), isProgram)
@@ -68,7 +69,8 @@ func (g gateway) StreamAggregatedResources(
 	return err
 }
 
-// Except for ports and folders, this is the environment that Envoy Gateway sets. Only probes connect without TLS.
+// Except for ports and folders, this is the environment that Envoy Gateway sets. Only probes
+// connect without TLS.
 func TestEnvoyGateway(t *testing.T) {
 	perHour := &limits.RateLimitPolicy{Unit: limits.RateLimitUnit_HOUR, RequestsPerUnit: 10}
 	config, err := anypb.New(&limits.RateLimitConfig{Name: "shop", Domain: "shop",
@@ -164,7 +166,8 @@ func read(t *testing.T, response *http.Response, err error) string {
 	return string(body)
 }
 
-// The program ends with a line that says what is wrong, after a line for each setting that is ignored.
+// The program ends with a line that says what is wrong, after a line for each setting that is
+// ignored.
 func TestWrongStarts(t *testing.T) {
 	for _, c := range []struct {
 		argument, environment, output string

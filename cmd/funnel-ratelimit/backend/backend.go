@@ -1,5 +1,5 @@
-// Package backend decides on requests of Envoy by funnels and quotas, in the place of github.com/envoyproxy/ratelimit's
-// windows.
+// Package backend decides on requests of Envoy by funnels and quotas, in the place of
+// github.com/envoyproxy/ratelimit's windows.
 package backend
 
 import (
@@ -40,9 +40,9 @@ var ErrWrong = errors.New("wrong request")
 // maxQuestions is how many rows a command of Redis takes.
 const maxQuestions = 64
 
-// Decide decides on a request, whose descriptors have a limit each, or nil. It returns [ErrWrong] or limiter.ErrInvalid
-// if the request is wrong, the cause of ctx if the caller has given up, and limiter.ErrUnavailable if Redis does not
-// decide.
+// Decide decides on a request, whose descriptors have a limit each, or nil. It returns [ErrWrong]
+// or limiter.ErrInvalid if the request is wrong, the cause of ctx if the caller has given up, and
+// limiter.ErrUnavailable if Redis does not decide.
 func (b *Backend) Decide(ctx context.Context, request *pb.RateLimitRequest,
 	limits []*config.RateLimit) ([]*pb.RateLimitResponse_DescriptorStatus, error) {
 	hits := utils.GetHitsAddends(request)
@@ -65,9 +65,9 @@ func (b *Backend) Decide(ctx context.Context, request *pb.RateLimitRequest,
 	return statuses, nil
 }
 
-// A question is what the descriptors with one key ask, and the answer. Questions that refuse are decided atomically: if
-// one is limited, no question of the request takes tokens. Descriptors in shadow mode or quota mode are asked
-// afterwards.
+// A question is what the descriptors with one key ask, and the answer. Questions that refuse are
+// decided atomically: if one is limited, no question of the request takes tokens. Descriptors in
+// shadow mode or quota mode are asked afterwards.
 type question struct {
 	limiter.Request // the quantity is 0 to look only
 	refuses         bool
@@ -115,8 +115,8 @@ func (b *Backend) questions(request *pb.RateLimitRequest, limits []*config.RateL
 // century is how long a report of use may refuse requests.
 const century = 876_000 * time.Hour
 
-// most returns the largest quantity to ask about. A larger one would be answered alike: it never fits, or it keeps the
-// quota used up until its period ends.
+// most returns the largest quantity to ask about. A larger one would be answered alike: it never
+// fits, or it keeps the quota used up until its period ends.
 func (q *question) most() uint64 {
 	if q.used && !isQuota(q.Limit) {
 		return uint64(century / (q.Limit.Period / time.Duration(max(1, q.Limit.Count))))
@@ -124,8 +124,8 @@ func (q *question) most() uint64 {
 	return uint64(q.Limit.Capacity) + 1
 }
 
-// ask asks the questions of a request, in three steps: for what only looks, and for tokens that were
-// used; for tokens that are taken atomically; and for what refuses no request.
+// ask asks the questions of a request, in three steps: for what only looks, and for tokens that
+// were used; for tokens that are taken atomically; and for what refuses no request.
 func (b *Backend) ask(ctx context.Context, questions []*question) error {
 	if len(questions) == 1 {
 		return b.askOne(ctx, questions[0], false)
@@ -177,8 +177,8 @@ func (b *Backend) takeAll(ctx context.Context, questions []*question) error {
 	return nil
 }
 
-// takeInTurn takes the tokens of all questions by leases, mostly without Redis. If one is limited, it gives back what
-// the questions before it took.
+// takeInTurn takes the tokens of all questions by leases, mostly without Redis. If one is limited,
+// it gives back what the questions before it took.
 func (b *Backend) takeInTurn(ctx context.Context, questions []*question) error {
 	for i, q := range questions {
 		err := b.askOne(ctx, q, false)
@@ -214,8 +214,9 @@ func (b *Backend) askEach(ctx context.Context, questions []*question, refused bo
 	return errors.Join(errs...)
 }
 
-// askOne asks one question. If Redis fails, and the answer cannot refuse the request, because the request is refused
-// already or the question refuses none, askOne counts the failure and returns no error.
+// askOne asks one question. If Redis fails, and the answer cannot refuse the request, because the
+// request is refused already or the question refuses none, askOne counts the failure and returns no
+// error.
 func (b *Backend) askOne(ctx context.Context, q *question, refused bool) (err error) {
 	switch {
 	case q.Limit.Capacity == 0:
@@ -290,8 +291,8 @@ func (q *question) untilMore() time.Duration {
 	return max(0, min(q.result.ResetAfter, q.result.ResetAfter-later))
 }
 
-// IsSoftBreach reports whether a request is allowed, and a descriptor has less than SOFT_BREACH_HEADER_RATIO of its
-// capacity remaining.
+// IsSoftBreach reports whether a request is allowed, and a descriptor has less than
+// SOFT_BREACH_HEADER_RATIO of its capacity remaining.
 func (b *Backend) IsSoftBreach(response *pb.RateLimitResponse) bool {
 	if b.options.SoftBreach == 0 || response.OverallCode != pb.RateLimitResponse_OK {
 		return false

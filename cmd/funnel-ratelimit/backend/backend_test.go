@@ -66,7 +66,8 @@ func (b *tested) read(d descriptor) *config.RateLimit {
 	if err != nil {
 		panic(err)
 	}
-	return config.NewRateLimit(uint32(number), unitOf(unit), b.stats.NewStats(d.name), false, mode == "shadow", mode == "quota", "", nil, false)
+	return config.NewRateLimit(uint32(number), unitOf(unit), b.stats.NewStats(d.name), false,
+		mode == "shadow", mode == "quota", "", nil, false)
 }
 
 func unitOf(name string) pb.RateLimitResponse_RateLimit_Unit {
@@ -94,8 +95,8 @@ func (b *tested) decide(ctx context.Context, descriptors ...descriptor) (string,
 	return strings.Join(words, ", "), err
 }
 
-// Each request is decided on funnels and quotas as the one before it left them. No time passes: it is a Saturday of 2100, 12:00
-// in UTC.
+// Each request is decided on funnels and quotas as the one before it left them. No time passes: it
+// is a Saturday of 2100, 12:00 in UTC.
 func TestDecide(t *testing.T) {
 	rdb, clock := servertest.StartWithClock(t)
 	noon := time.Date(2100, time.January, 2, 12, 0, 0, 0, time.UTC)
@@ -121,7 +122,8 @@ func TestDecide(t *testing.T) {
 			of("OK 4294967294 1s", descriptor{"most", "4294967295/SECOND", 1}),
 			of("OK 0 1s", descriptor{"one", "1/SECOND", 1}),
 			// The hits of one key add up, however many they are.
-			of("OVER_LIMIT 10 0s, OVER_LIMIT 10 0s", descriptor{"sum", "10/HOUR", 5}, descriptor{"sum", "10/HOUR", math.MaxUint64}),
+			of("OVER_LIMIT 10 0s, OVER_LIMIT 10 0s",
+				descriptor{"sum", "10/HOUR", 5}, descriptor{"sum", "10/HOUR", math.MaxUint64}),
 			of("OVER_LIMIT 10 0s, OVER_LIMIT 10 0s", descriptor{"sum", "10/HOUR", 5}, descriptor{"sum", "10/HOUR", 6}),
 			of("OK 0 360s, OK 0 360s", descriptor{"sum", "10/HOUR", 5}, descriptor{"sum", "10/HOUR", 5}),
 			// All or none.
@@ -181,7 +183,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Keys hold the limit and the kind. They have no hash tag, whatever callers send, and a bounded length.
+// Keys hold the limit and the kind. They have no hash tag, whatever callers send, and a bounded
+// length.
 func TestKeys(t *testing.T) {
 	ofBerlin, err := newQuotas("Europe/Berlin", time.Now)
 	require.NoError(t, err)
@@ -213,7 +216,8 @@ func TestKeys(t *testing.T) {
 		count, unit, _ := strings.Cut(text, "/")
 		number, err := strconv.ParseUint(count, 10, 32)
 		require.NoError(t, err)
-		limit := &config.RateLimit{Limit: &pb.RateLimitResponse_RateLimit{RequestsPerUnit: uint32(number), Unit: unitOf(unit)}}
+		limit := &config.RateLimit{}
+		limit.Limit = &pb.RateLimitResponse_RateLimit{RequestsPerUnit: uint32(number), Unit: unitOf(unit)}
 		if isShared {
 			limit.ShareThresholdKeyPattern = []string{pattern}
 		}
@@ -240,8 +244,8 @@ func TestYears(t *testing.T) {
 	}
 }
 
-// What Redis does not decide is an error if it could refuse the request. Otherwise it is counted. A caller who gives up
-// is neither.
+// What Redis does not decide is an error if it could refuse the request. Otherwise it is counted. A
+// caller who gives up is neither.
 func TestFailures(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	b := newTested(t, server.Addr(), "SOFT_BREACH_HEADER_RATIO=0.9")
@@ -256,7 +260,9 @@ func TestFailures(t *testing.T) {
 	}
 	require.Zero(t, b.failed)
 	server.Kill()
-	for _, descriptors := range [][]descriptor{{rate}, {rate, shadow}, {rate, {"b", "10/HOUR", 1}}, {{"a", "10/HOUR", 0}}} {
+	for _, descriptors := range [][]descriptor{
+		{rate}, {rate, shadow}, {rate, {"b", "10/HOUR", 1}}, {{"a", "10/HOUR", 0}},
+	} {
 		_, err = b.decide(t.Context(), descriptors...)
 		require.ErrorIs(t, err, limiter.ErrUnavailable, descriptors)
 	}

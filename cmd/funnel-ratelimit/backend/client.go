@@ -20,16 +20,18 @@ import (
 	"funnel/limiter"
 )
 
-// A client is connected to Redis. All requests share one connection to each node, on which commands do not wait for the
-// answers to those before them. So a request that gives up closes no connection.
+// A client is connected to Redis. All requests share one connection to each node, on which commands
+// do not wait for the answers to those before them. So a request that gives up closes no
+// connection.
 type client struct {
 	pipeline limiter.Client // for a Limiter
 	all      redis.UniversalClient
 	cluster  *redis.ClusterClient // or nil
 }
 
-// A pipelinedCluster sends commands by a pipeline to each node. By the methods of the client of a cluster package
-// limiter asks which node has a key, and makes it ask anew when a node does not answer.
+// A pipelinedCluster sends commands by a pipeline to each node. By the methods of the client of a
+// cluster package limiter asks which node has a key, and makes it ask anew when a node does not
+// answer.
 type pipelinedCluster struct {
 	*redis.ClusterClient
 	pipeline *redis.AutoPipeliner
@@ -39,8 +41,9 @@ func (c pipelinedCluster) Process(ctx context.Context, command redis.Cmder) erro
 	return c.pipeline.Process(ctx, command)
 }
 
-// shortestReadTimeout is how long a connection may be silent although an answer is due. It is longer than most
-// REDIS_TIMEOUTs, because a pause of Redis should cost the requests that wait for it, and no connection.
+// shortestReadTimeout is how long a connection may be silent although an answer is due. It is
+// longer than most REDIS_TIMEOUTs, because a pause of Redis should cost the requests that wait for
+// it, and no connection.
 const shortestReadTimeout = time.Second
 
 // newClient returns a client by the reference's settings. It sends nothing yet.
@@ -77,8 +80,8 @@ func newClient(s settings.Settings, dialTimeout time.Duration) (*client, error) 
 	return c, nil
 }
 
-// dialerWithTLS returns a function that connects with the certificate and the CA as their files are then. The name in
-// the server's certificate must be the name that is dialed.
+// dialerWithTLS returns a function that connects with the certificate and the CA as their files are
+// then. The name in the server's certificate must be the name that is dialed.
 func dialerWithTLS(s settings.Settings, timeout time.Duration) (
 	func(ctx context.Context, network, address string) (net.Conn, error), error) {
 	files, err := certs.New(func() *tls.Config {
@@ -100,7 +103,8 @@ type targets struct {
 	hasTLS  bool // some address is rediss://
 }
 
-// readTargets reads the addresses of REDIS_URL, each of which is host:port, the path of a socket, or a URL.
+// readTargets reads the addresses of REDIS_URL, each of which is host:port, the path of a socket,
+// or a URL.
 func readTargets(s settings.Settings) (targets, error) {
 	options := &redis.UniversalOptions{Addrs: strings.Split(s.RedisUrl, ",")}
 	t := targets{options: options}
@@ -113,8 +117,8 @@ func readTargets(s settings.Settings) (targets, error) {
 	case kind == "sentinel" && len(options.Addrs) > 1:
 		options.MasterName, options.Addrs = options.Addrs[0], options.Addrs[1:]
 		if options.MasterName == "" || strings.ContainsFunc(options.MasterName, unicode.IsSpace) {
-			return t, errors.New("REDIS_URL: with REDIS_TYPE=sentinel it must begin with the name of the primary, without spaces, " +
-				"as in mymaster,a:26379,b:26379")
+			return t, errors.New("REDIS_URL: with REDIS_TYPE=sentinel it must begin with the name of the primary, " +
+				"without spaces, as in mymaster,a:26379,b:26379")
 		}
 		user, password = &options.SentinelUsername, &options.SentinelPassword
 		*user, *password = credentials(s.RedisSentinelAuth)
@@ -135,7 +139,8 @@ func readTargets(s settings.Settings) (targets, error) {
 	return t, nil
 }
 
-// readAddress reads host:port, the path of a socket, or a URL. Its error does not show what may hold a password.
+// readAddress reads host:port, the path of a socket, or a URL. Its error does not show what may
+// hold a password.
 func readAddress(address string) (*redis.Options, error) {
 	if address == "" {
 		return nil, errors.New("is empty: it must be host:port, the path of a socket, or a URL such as redis://host:6379")
@@ -161,7 +166,8 @@ func readAddress(address string) (*redis.Options, error) {
 	if isURL {
 		shown = ""
 	}
-	return nil, fmt.Errorf("%smust be host:port with a port from 1 to 65535, and without spaces, as in localhost:6379", shown)
+	return nil, fmt.Errorf("%smust be host:port with a port from 1 to 65535, and without spaces, "+
+		"as in localhost:6379", shown)
 }
 
 // credentials splits user:password. Without a colon it is the password.

@@ -15,10 +15,10 @@ import (
 	"funnel/limiter"
 )
 
-// Connect opens the connections and makes a call to each node, so that the first request finds them open: to connect
-// may take longer than REDIS_TIMEOUT. It tries until that succeeds, but no longer than FUNNEL_DIAL_TIMEOUT: then it logs
-// why, and requests open the connections. It returns an error if Redis refuses the user, because that does not end by
-// itself.
+// Connect opens the connections and makes a call to each node, so that the first request finds them
+// open: to connect may take longer than REDIS_TIMEOUT. It tries until that succeeds, but no longer
+// than FUNNEL_DIAL_TIMEOUT: then it logs why, and requests open the connections. It returns an
+// error if Redis refuses the user, because that does not end by itself.
 func (b *Backend) Connect() error {
 	within := b.options.DialTimeout
 	ctx, cancel := context.WithTimeout(context.Background(), within)
@@ -36,7 +36,8 @@ func (b *Backend) Connect() error {
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			logrus.Errorf("no connection to Redis within FUNNEL_DIAL_TIMEOUT, %v: the service starts without it: %v", within, err)
+			logrus.Errorf("no connection to Redis within FUNNEL_DIAL_TIMEOUT, %v: the service starts without it: %v",
+				within, err)
 			return nil
 		}
 	}
@@ -79,11 +80,12 @@ func (c *client) keys(ctx context.Context, prefix string) (keys []string, err er
 	return keys, nil
 }
 
-// isRefusal reports whether Redis knows no such user or password, or does not let the user limit anything.
+// isRefusal reports whether Redis knows no such user or password, or does not let the user limit
+// anything.
 func isRefusal(err error) bool { return redis.IsAuthError(err) || redis.IsPermissionError(err) }
 
-// isKeyDenied reports whether the user may run the command, but not on the key. The text tells, since both errors have
-// one code.
+// isKeyDenied reports whether the user may run the command, but not on the key. The text tells,
+// since both errors have one code.
 func isKeyDenied(err error) bool {
 	return redis.IsPermissionError(err) && !strings.Contains(err.Error(), "permissions to run")
 }

@@ -8,11 +8,13 @@ import (
 	"funnel/internal/servertest"
 )
 
-// Redis refuses a user who cannot log in, or may not run the commands. It does not refuse a user who may use other keys
-// only, and one that is down refuses nobody.
+// Redis refuses a user who cannot log in, or may not run the commands. It does not refuse a user
+// who may use other keys only, and one that is down refuses nobody.
 func TestConnect(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
-	for _, user := range []string{"app on >secret ~shop:* +cl.peek", "powerless on >secret ~*", "scripts on >secret ~* +evalsha_ro +eval_ro"} {
+	for _, user := range []string{
+		"app on >secret ~shop:* +cl.peek", "powerless on >secret ~*", "scripts on >secret ~* +evalsha_ro +eval_ro",
+	} {
 		require.NoError(t, server.Client(t).Do(t.Context(), servertest.Words("acl setuser "+user)...).Err())
 	}
 	for auth, refusal := range map[string]string{

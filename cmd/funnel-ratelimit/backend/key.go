@@ -10,14 +10,15 @@ import (
 	"github.com/envoyproxy/ratelimit/src/config"
 )
 
-// maxEntries is how long the entries of a descriptor may be in a key. Longer entries are hashed, because callers choose
-// their values, and each key stands in the memory of Redis.
+// maxEntries is how long the entries of a descriptor may be in a key. Longer entries are hashed,
+// because callers choose their values, and each key stands in the memory of Redis.
 const maxEntries = 400
 
 // keyOf returns the key of a descriptor: domain:key=value,key=value:20/MINUTE, and for a quota
-// domain:key=value:20/MONTH/Europe/Berlin. Names and values are escaped as in a URL. No key has a hash tag, so the nodes
-// of a cluster share the descriptors of a domain. The limit is in the key, because a key keeps one limit, and so is the
-// kind, because funnel and quota refuse each other's keys.
+// domain:key=value:20/MONTH/Europe/Berlin. Names and values are escaped as in a URL. No key has a
+// hash tag, so the nodes of a cluster share the descriptors of a domain. The limit is in the key,
+// because a key keeps one limit, and so is the kind, because funnel and quota refuse each other's
+// keys.
 func (b *Backend) keyOf(domain string, descriptor *common.RateLimitDescriptor, limit *config.RateLimit) string {
 	key := append(make([]byte, 0, 128), url.QueryEscape(domain)...)
 	key = append(key, ':')

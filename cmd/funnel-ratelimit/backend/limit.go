@@ -36,7 +36,8 @@ func newQuotas(name string, now func() time.Time) (quotas, error) {
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == time.Local.String() { // which may differ from one Pod to the next
-		return quotas{}, fmt.Errorf("FUNNEL_QUOTAS is '%s': it must be UTC, or the name of a time zone such as Europe/Berlin", name)
+		return quotas{}, fmt.Errorf("FUNNEL_QUOTAS is '%s': it must be UTC, or the name of a time zone "+
+			"such as Europe/Berlin", name)
 	}
 	return quotas{zone: zone, now: now, base: map[pb.RateLimitResponse_RateLimit_Unit]limiter.Limit{
 		pb.RateLimitResponse_RateLimit_DAY:   limiter.Daily(0, zone),

@@ -45,8 +45,8 @@ func warn(environment []string) {
 	}
 }
 
-// longestTimeout is the longest REDIS_TIMEOUT with which a policy is of use: Envoy waits for 20 ms by default, and
-// hardly anybody lets it wait longer than this.
+// longestTimeout is the longest REDIS_TIMEOUT with which a policy is of use: Envoy waits for 20 ms
+// by default, and hardly anybody lets it wait longer than this.
 const longestTimeout = time.Second
 
 // read reads the options from the environment, and checks them and the reference's settings.
@@ -79,13 +79,15 @@ func (o *options) read(s settings.Settings) error {
 	warn(os.Environ())
 	if o.OnFailure != limiter.FailWithError && (s.RedisTimeout > longestTimeout || s.RedisTimeout == 0) {
 		logrus.Warnf("FUNNEL_ON_FAILURE is %v, but if Redis hangs, Envoy gives up before it decides: REDIS_TIMEOUT is %v, "+
-			"and should be below the timeout of Envoy's rate limit filter, which is 20ms by default", o.OnFailure, s.RedisTimeout)
+			"and should be below the timeout of Envoy's rate limit filter, which is 20ms by default",
+			o.OnFailure, s.RedisTimeout)
 	}
 	return nil
 }
 
-// New returns a Backend by the reference's settings, and by options from the environment. It sends nothing yet. The
-// Backend calls failed for each descriptor that Redis does not decide, unless the request gets the error.
+// New returns a Backend by the reference's settings, and by options from the environment. It sends
+// nothing yet. The Backend calls failed for each descriptor that Redis does not decide, unless the
+// request gets the error.
 func New(s settings.Settings, failed func()) (*Backend, error) {
 	b := &Backend{settings: s, failed: failed}
 	b.counts = reference.NewBaseRateLimit(utils.NewTimeSourceImpl(), nil, 0, nil, s.NearLimitRatio, "", nil)

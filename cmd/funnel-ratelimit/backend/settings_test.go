@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Wrong settings are errors. Settings that have no effect, and a policy that cannot decide in time, are warnings.
+// Wrong settings are errors. Settings that have no effect, and a policy that cannot decide in time,
+// are warnings.
 func TestSettings(t *testing.T) {
 	log := test.NewGlobal()
 	t.Cleanup(func() { logrus.StandardLogger().ReplaceHooks(logrus.LevelHooks{}) })

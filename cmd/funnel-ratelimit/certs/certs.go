@@ -1,4 +1,5 @@
-// Package certs reads certificates and CAs again when their files have changed, so that a rotation needs no restart.
+// Package certs reads certificates and CAs again when their files have changed, so that a rotation
+// needs no restart.
 package certs
 
 import (
@@ -22,8 +23,8 @@ type Files struct {
 	failure  string // of the last attempt to read changed files: each is logged once
 }
 
-// New reads a TLS configuration from files. The function reads them, and panics if they are not usable, as the
-// reference's functions do. Empty names stand for files that are not set.
+// New reads a TLS configuration from files. The function reads them, and panics if they are not
+// usable, as the reference's functions do. Empty names stand for files that are not set.
 func New(read func() *tls.Config, names ...string) (*Files, error) {
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "" })
 	f := &Files{read: read, names: names}
@@ -34,8 +35,8 @@ func New(read func() *tls.Config, names ...string) (*Files, error) {
 	return f, nil
 }
 
-// Config returns the configuration of the files as they are now, which must not be changed. If they are not usable now,
-// as in the middle of a rotation, it is the last that was.
+// Config returns the configuration of the files as they are now, which must not be changed. If they
+// are not usable now, as in the middle of a rotation, it is the last that was.
 func (f *Files) Config() *tls.Config {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -70,8 +71,8 @@ func (f *Files) update() (err error) {
 	return nil
 }
 
-// isSame reports whether a file is as it was. A file that was renamed over it, or that a symbolic link now leads to, is
-// another file.
+// isSame reports whether a file is as it was. A file that was renamed over it, or that a symbolic
+// link now leads to, is another file.
 func isSame(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 }

@@ -13,22 +13,24 @@ import (
 
 // debugRoutes returns the pages of the port for debugging.
 func debugRoutes(current func() (config.RateLimitConfig, bool, bool)) http.Handler {
+	showLimits := func(w http.ResponseWriter, _ *http.Request) {
+		limits, _, _ := current()
+		if limits != nil {
+			io.WriteString(w, limits.Dump())
+		}
+	}
+	showStatistics := func(w http.ResponseWriter, _ *http.Request) {
+		expvar.Do(func(variable expvar.KeyValue) { fmt.Fprintf(w, "%s: %s\n", variable.Key, variable.Value) })
+	}
 	pages := []struct {
 		path, help string
 		handler    http.HandlerFunc
 	}{
-		{"/debug/pprof/", "root of various pprof endpoints. hit for help.", pprof.Index},
-		{"/debug/pprof/profile", "CPU profiling endpoint", pprof.Profile},
-		{"/debug/pprof/trace", "trace endpoint", pprof.Trace},
-		{"/rlconfig", "print out the currently loaded configuration for debugging", func(w http.ResponseWriter, _ *http.Request) {
-			limits, _, _ := current()
-			if limits != nil {
-				io.WriteString(w, limits.Dump())
-			}
-		}},
-		{"/stats", "print out stats", func(w http.ResponseWriter, _ *http.Request) {
-			expvar.Do(func(variable expvar.KeyValue) { fmt.Fprintf(w, "%s: %s\n", variable.Key, variable.Value) })
-		}},
+		{"/debug/pprof/", "profiles", pprof.Index},
+		{"/debug/pprof/profile", "a profile of the CPU", pprof.Profile},
+		{"/debug/pprof/trace", "a trace", pprof.Trace},
+		{"/rlconfig", "the limits that are loaded now", showLimits},
+		{"/stats", "variables of the process", showStatistics},
 	}
 	routes := http.NewServeMux()
 	var index []string

@@ -31,16 +31,21 @@ import (
 	"funnel/internal/servertest"
 )
 
-// The service and the reference get the same 1,000 random configurations, and the same random requests.
+// The service and the reference get the same 1,000 random configurations, and the same random
+// requests.
 //
-// No time passes, so nothing leaks and no window ends, and both can express the same until a limit is reached: then a
-// request that the reference refuses is counted there, and not here. So all fields of the answers and all statistics
-// are compared up to a request that goes over some limit, and the codes of that request, too. Left out are: how long
-// until the reset, which depends on the algorithm; requests that name a counter twice, whose hits the reference counts
-// one after the other, and the service at once; hits of 0 when nothing remains, which the reference allows; and limits
-// that a request brings along for a descriptor that has another limit, too, since the reference counts both together.
+// No time passes, so nothing leaks and no window ends, and both can express the same until a limit
+// is reached: then a request that the reference refuses is counted there, and not here. So all
+// fields of the answers and all statistics are compared up to a request that goes over some limit,
+// and the codes of that request, too. Left out are: how long until the reset, which depends on the
+// algorithm; requests that name a counter twice, whose hits the reference counts one after the
+// other, and the service at once; hits of 0 when nothing remains, which the reference allows; and
+// limits that a request brings along for a descriptor that has another limit, too, since the
+// reference counts both together.
 func TestAnswersOfTheReference(t *testing.T) {
-	for _, setting := range []string{"RESPONSE_DYNAMIC_METADATA=true", "LIMIT_RESPONSE_HEADERS_ENABLED=true", "REDIS_TIMEOUT=5s"} {
+	for _, setting := range []string{
+		"RESPONSE_DYNAMIC_METADATA=true", "LIMIT_RESPONSE_HEADERS_ENABLED=true", "REDIS_TIMEOUT=5s",
+	} {
 		name, value, _ := strings.Cut(setting, "=")
 		t.Setenv(name, value)
 	}
@@ -80,14 +85,15 @@ func TestAnswersOfTheReference(t *testing.T) {
 			}
 		}
 	}
-	for _, outcome := range []string{"error", "no limit", "unlimited", "replaced", "within", "hits 0", "over", "over in shadow mode",
-		"over in quota mode", "limit of the request", "several limits"} {
+	for _, outcome := range []string{"error", "no limit", "unlimited", "replaced", "within", "hits 0", "over",
+		"over in shadow mode", "over in quota mode", "limit of the request", "several limits"} {
 		require.Greater(t, met[outcome], 20, "%s: %v", outcome, met)
 	}
 	t.Log(met)
 }
 
-// requireAlike compares two answers. In a request that goes over a limit, the services count different things.
+// requireAlike compares two answers. In a request that goes over a limit, the services count
+// different things.
 func requireAlike(t *testing.T, want, got *pb.RateLimitResponse, isOver bool, state string) {
 	want, got = proto.CloneOf(want), proto.CloneOf(got)
 	refusing := 0
@@ -128,7 +134,8 @@ type side struct {
 func (s *side) load(t *testing.T, text []byte) config.RateLimitConfig {
 	var files []config.RateLimitConfigToLoad
 	if text != nil {
-		files = append(files, config.RateLimitConfigToLoad{Name: "random", ConfigYaml: config.ConfigFileContentToYaml("random", string(text))})
+		parsed := config.ConfigFileContentToYaml("random", string(text))
+		files = append(files, config.RateLimitConfigToLoad{Name: "random", ConfigYaml: parsed})
 	}
 	s.limits = config.NewRateLimitConfigImpl(files, s.manager, false)
 	s.set(s.limits)
@@ -141,8 +148,9 @@ func (s *side) counts(t *testing.T, domain string, descriptor *common.RateLimitD
 	if limit == nil {
 		return nil
 	}
-	return map[string]uint64{limit.FullKey: 0, "total": limit.Stats.TotalHits.Value(), "within": limit.Stats.WithinLimit.Value(),
-		"near": limit.Stats.NearLimit.Value(), "over": limit.Stats.OverLimit.Value(), "shadow": limit.Stats.ShadowMode.Value()}
+	counted := limit.Stats
+	return map[string]uint64{limit.FullKey: 0, "total": counted.TotalHits.Value(), "within": counted.WithinLimit.Value(),
+		"near": counted.NearLimit.Value(), "over": counted.OverLimit.Value(), "shadow": counted.ShadowMode.Value()}
 }
 
 func newManager() stats.Manager {
@@ -163,12 +171,13 @@ func newOurs(t *testing.T) *side {
 
 func newTheirs(t *testing.T, address string) *side {
 	theirs := &side{manager: newManager()}
-	client := redis.NewClientImpl(theirs.manager.GetStatsStore(), false, "", "tcp", "single", address, 2, 0, 0, nil, false, nil,
-		servertest.Patience, "WAIT", "")
+	client := redis.NewClientImpl(theirs.manager.GetStatsStore(), false, "", "tcp", "single", address, 2, 0, 0, nil,
+		false, nil, servertest.Patience, "WAIT", "")
 	t.Cleanup(func() { client.Close() })
-	cache := redis.NewFixedRateLimitCacheImpl(client, nil, still{}, rand.New(rand.NewSource(1)), 0, nil, 0.8, "", theirs.manager, false)
-	service := ratelimit.NewService(cache, silent{}, theirs.manager, server.NewHealthChecker(health.NewServer(), "ratelimit", false),
-		still{}, false, true, false)
+	cache := redis.NewFixedRateLimitCacheImpl(client, nil, still{}, rand.New(rand.NewSource(1)), 0, nil, 0.8, "",
+		theirs.manager, false)
+	service := ratelimit.NewService(cache, silent{}, theirs.manager,
+		server.NewHealthChecker(health.NewServer(), "ratelimit", false), still{}, false, true, false)
 	theirs.set = func(limits config.RateLimitConfig) { service.SetConfig(loaded{limits}, false) }
 	theirs.service = service
 	return theirs
@@ -224,8 +233,8 @@ func (g *generator) descriptors(depth int) (descriptors []map[string]any) {
 		if value != "" {
 			descriptor["value"] = value
 		}
-		for name, percent := range map[string]int{"shadow_mode": 20, "quota_mode": 20, "detailed_metric": 20, "value_to_metric": 20} {
-			if g.chance(percent) {
+		for _, name := range []string{"shadow_mode", "quota_mode", "detailed_metric", "value_to_metric"} {
+			if g.chance(20) {
 				descriptor[name] = true
 			}
 		}
@@ -277,7 +286,8 @@ func (g *generator) request() *pb.RateLimitRequest {
 		if g.chance(10) {
 			count, unit := 1+g.Uint32N(9), 1+g.Int32N(int32(len(units)))
 			descriptor.Entries = []*common.RateLimitDescriptor_Entry{{Key: "own", Value: fmt.Sprint(count, " by ", unit)}}
-			descriptor.Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: count, Unit: typev3.RateLimitUnit(unit)}
+			descriptor.Limit = &common.RateLimitDescriptor_RateLimitOverride{
+				RequestsPerUnit: count, Unit: typev3.RateLimitUnit(unit)}
 		}
 		request.Descriptors = append(request.Descriptors, descriptor)
 	}
@@ -319,7 +329,8 @@ func (g *generator) counted(request *pb.RateLimitRequest) (all []counted) {
 	return all
 }
 
-// count counts a request as the reference does, and what it is about. It reports whether it goes over a limit.
+// count counts a request as the reference does, and what it is about. It reports whether it goes
+// over a limit.
 func (g *generator) count(request *pb.RateLimitRequest, met map[string]int) (isOver bool) {
 	all := g.counted(request)
 	for _, c := range all {

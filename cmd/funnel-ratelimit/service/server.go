@@ -33,7 +33,8 @@ import (
 	"funnel/cmd/funnel-ratelimit/certs"
 )
 
-// A Server serves requests by gRPC and by JSON, health, and what helps to debug. Make one with [New].
+// A Server serves requests by gRPC and by JSON, health, and what helps to debug. Make one with
+// [New].
 type Server struct {
 	settings settings.Settings
 	backend  *backend.Backend
@@ -45,8 +46,8 @@ type Server struct {
 	stopped  chan struct{} // closed when Stop has ended
 }
 
-// New returns a Server, which does not listen yet. It waits for limits unless FORCE_START_WITHOUT_INITIAL_CONFIG is set.
-// The manager has the statistics.
+// New returns a Server, which does not listen yet. It waits for limits unless
+// FORCE_START_WITHOUT_INITIAL_CONFIG is set. The manager has the statistics.
 func New(s settings.Settings, decider *backend.Backend, manager stats.Manager) (server *Server, err error) {
 	defer returnPanic(&err)
 	counts, store := &bounded{Manager: manager}, manager.GetStatsStore()
@@ -75,7 +76,8 @@ func New(s settings.Settings, decider *backend.Backend, manager stats.Manager) (
 	return server, nil
 }
 
-// returnPanic makes a panic an error: functions of the reference panic if a setting is not valid, or a file is missing.
+// returnPanic makes a panic an error: functions of the reference panic if a setting is not valid,
+// or a file is missing.
 func returnPanic(err *error) {
 	failure := recover()
 	if failure != nil {
@@ -84,7 +86,8 @@ func returnPanic(err *error) {
 }
 
 // newProvider returns where limits come from.
-func newProvider(s settings.Settings, manager stats.Manager, store gostats.Store) (provider.RateLimitConfigProvider, error) {
+func newProvider(s settings.Settings, manager stats.Manager, store gostats.Store) (
+	provider.RateLimitConfigProvider, error) {
 	switch s.ConfigType {
 	case "FILE":
 		return provider.NewFileProvider(s, manager, store), nil
@@ -112,11 +115,12 @@ func newGRPC(s settings.Settings, store gostats.Store) (*grpc.Server, error) {
 	return grpc.NewServer(options...), nil
 }
 
-// serverTLS returns a configuration that uses the certificate and the clients' CA as their files are when a client
-// connects.
+// serverTLS returns a configuration that uses the certificate and the clients' CA as their files
+// are when a client connects.
 func serverTLS(s settings.Settings) (*tls.Config, error) {
 	files, err := certs.New(func() *tls.Config {
-		config := utils.TlsConfigFromFiles(s.GrpcServerTlsCert, s.GrpcServerTlsKey, s.GrpcClientTlsCACert, utils.ClientCA, false)
+		config := utils.TlsConfigFromFiles(s.GrpcServerTlsCert, s.GrpcServerTlsKey, s.GrpcClientTlsCACert,
+			utils.ClientCA, false)
 		if s.GrpcClientTlsCACert != "" {
 			config.ClientAuth = tls.RequireAndVerifyClientCert
 			config.VerifyConnection = clientIs(s.GrpcClientTlsSAN)
@@ -132,8 +136,8 @@ func serverTLS(s settings.Settings) (*tls.Config, error) {
 	return config, nil
 }
 
-// clientIs returns a check that the client's certificate, which is verified already, is for a name. An empty name
-// stands for any.
+// clientIs returns a check that the client's certificate, which is verified already, is for a name.
+// An empty name stands for any.
 func clientIs(name string) func(tls.ConnectionState) error {
 	if name == "" {
 		return nil
@@ -148,9 +152,9 @@ func verifyName(certificates []*x509.Certificate, name string) error {
 	return certificates[0].VerifyHostname(name)
 }
 
-// Start connects to Redis as [backend.Backend.Connect] does, and then listens, so whoever asks for the health finds it
-// connected. It serves until [Server.Stop] has ended. It returns an error if Redis refuses the user, or if it cannot
-// listen.
+// Start connects to Redis as [backend.Backend.Connect] does, and then listens, so whoever asks for
+// the health finds it connected. It serves until [Server.Stop] has ended. It returns an error if
+// Redis refuses the user, or if it cannot listen.
 func (s *Server) Start() error {
 	err := s.backend.Connect()
 	if err != nil {
@@ -186,7 +190,8 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// listen listens at a port that another process may listen at, as the reference does: a new process can take over.
+// listen listens at a port that another process may listen at, as the reference does: a new process
+// can take over.
 func listen(what, host string, port int) (net.Listener, error) {
 	address := net.JoinHostPort(host, strconv.Itoa(port))
 	logrus.Warnf("listening for %s on '%s'", what, address)
@@ -197,8 +202,8 @@ func listen(what, host string, port int) (net.Listener, error) {
 	return listener, nil
 }
 
-// patience is how long calls may last after Stop. Calls for decisions end within milliseconds, and only a Watch of the
-// health goes on for as long as its caller likes.
+// patience is how long calls may last after Stop. Calls for decisions end within milliseconds, and
+// only a Watch of the health goes on for as long as its caller likes.
 const patience = 5 * time.Second
 
 // Stop ends the server. Calls that are under way are finished, if they end within some seconds.

@@ -1,6 +1,6 @@
-// Package service is the rate limit service: the servers for gRPC, for HTTP and for debugging, and how a request is
-// answered. Configuration, statistics and health are the reference's, github.com/envoyproxy/ratelimit. Package backend
-// decides.
+// Package service is the rate limit service: the servers for gRPC, for HTTP and for debugging, and
+// how a request is answered. Configuration, statistics and health are the reference's,
+// github.com/envoyproxy/ratelimit. Package backend decides.
 package service
 
 import (
@@ -34,21 +34,23 @@ type Service struct {
 	stats    stats.ServiceStats
 }
 
-// NewService returns a Service. Current returns the limits that are loaded now, or nil, and the modes of all limits.
+// NewService returns a Service. Current returns the limits that are loaded now, or nil, and the
+// modes of all limits.
 func NewService(s settings.Settings, current func() (config.RateLimitConfig, bool, bool), decider Decider,
 	counts stats.ServiceStats) *Service {
 	return &Service{settings: s, current: current, decider: decider, stats: counts}
 }
 
-// The errors of requests that are wrong, in the reference's words, and of a service that has read no limits yet.
+// The errors of requests that are wrong, in the reference's words, and of a service that has read
+// no limits yet.
 var (
 	errNoDomain      = errors.New("rate limit domain must not be empty")
 	errNoDescriptors = errors.New("rate limit descriptor list must not be empty")
 	errNoLimits      = errors.New("no rate limit configuration loaded")
 )
 
-// ShouldRateLimit answers a request. It counts an error as the reference does, except for one of a caller that has
-// given up.
+// ShouldRateLimit answers a request. It counts an error as the reference does, except for one of a
+// caller that has given up.
 func (s *Service) ShouldRateLimit(ctx context.Context, request *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
 	response, err := s.answer(ctx, request)
 	if logrus.IsLevelEnabled(logrus.DebugLevel) {
