@@ -145,7 +145,9 @@ func TestNewCertificatesForClients(t *testing.T) {
 		roots := x509.NewCertPool()
 		roots.AddCert(trusted.certificate)
 		connection, err := grpc.NewClient(service.connection.Target(), grpc.WithTransportCredentials(credentials.NewTLS(
-			&tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots})))
+			&tls.Config{RootCAs: roots, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				return &pair, nil // whatever CA the service asks for
+			}})))
 		require.NoError(t, err)
 		defer connection.Close()
 		_, err = pb.NewRateLimitServiceClient(connection).ShouldRateLimit(t.Context(), request("shop: user=1"))
