@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests of cmd/funnel-ratelimit. Then runs integration tests of github.com/envoyproxy/ratelimit with the
-# same backend, in a copy of its sources whose runner makes that backend. These tests use fixed ports.
+# same server, in a copy of its sources whose runner makes that server. These tests use fixed ports.
 
 set -euo pipefail
 
@@ -25,9 +25,35 @@ trap 'rm -rf "$copy"' EXIT
 ln -s "$FUNNEL_SERVER" "$copy/redis-server"
 cp -r "$(go list -m -f '{{.Dir}}' "$reference")" "$copy/ratelimit"
 chmod -R u+w "$copy/ratelimit"
-sed -i -e 's|^import (|&\n"funnel/cmd/funnel-ratelimit/backend"|' \
-    -e 's|case "redis", "":|&\nb, err := backend.New(s, func() {})\nif err != nil { panic(err) }\nreturn b, io.NopCloser(nil)|' \
-    "$copy/ratelimit/src/service_cmd/runner/runner.go"
+# Its runner runs this program's server.
+sed -i -e 's|srv \+server\.Server$|srv interface{ Stop() }|' \
+    -e 's|^func (runner \*Runner) Run() {|&\nrunner.serve()\n}\n\nfunc (runner *Runner) unused() {|' "$copy/ratelimit/src/service_cmd/runner/runner.go"
+cat >"$copy/ratelimit/src/service_cmd/runner/serve.go" <<'GO'
+package runner
+
+import (
+	"funnel/cmd/funnel-ratelimit/backend"
+	"funnel/cmd/funnel-ratelimit/service"
+)
+
+func (runner *Runner) serve() {
+	decider, err := backend.New(runner.settings, func() {})
+	if err != nil {
+		panic(err)
+	}
+	srv, err := service.New(runner.settings, decider, runner.statsManager)
+	if err != nil {
+		panic(err)
+	}
+	runner.mu.Lock()
+	runner.srv = srv
+	runner.mu.Unlock()
+	err = srv.Start()
+	if err != nil {
+		panic(err)
+	}
+}
+GO
 # This test stops counting over the limit, as the selected parts of TestBasicConfig do.
 stop=WithStopCacheKeyIncrementWhenOverlimit
 sed -i "/^func testBasicConfigWithoutWatchRoot(/,/^}/s/RedisSettings(/RedisSettings$stop(/" \

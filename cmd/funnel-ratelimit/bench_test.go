@@ -1,6 +1,6 @@
-// The benchmark compares the cost of requests with the reference, and counts how many requests of a limit of 1,000 a
-// second are let through. It takes five minutes:
-// go -C cmd/funnel-ratelimit test -run '^$' -bench . -benchtime 1x
+// The benchmark compares the cost of requests with the reference, and counts how many requests of a
+// limit of 1,000 a second are let through. It takes five minutes: go -C cmd/funnel-ratelimit test
+// -run '^$' -bench . -benchtime 1x
 
 package main
 
@@ -56,7 +56,8 @@ type call struct {
 	allowed     bool
 }
 
-// load makes calls by 64 callers, the i-th when it is due. It begins in the middle of a window of the reference.
+// load makes calls by 64 callers, the i-th when it is due. It begins in the middle of a window of
+// the reference.
 func (s served) load(b *testing.B, text string, length time.Duration, due func(i int) time.Duration) []call {
 	var callers sync.WaitGroup
 	var calls [64][]call
@@ -82,7 +83,8 @@ func p99(calls []call) int {
 	return int(calls[len(calls)*99/100].took.Microseconds())
 }
 
-// fullest returns how many calls were certainly allowed within the fullest second, and how many may have been allowed.
+// fullest returns how many calls were certainly allowed within the fullest second, and how many may
+// have been allowed.
 func fullest(calls []call) (certain, possible int) {
 	var starts, ends []time.Duration
 	for _, c := range calls {

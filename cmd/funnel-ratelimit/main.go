@@ -1,28 +1,22 @@
-// Command funnel-ratelimit is a rate limit service for Envoy, Istio and other clients of gRPC. It is made of packages
-// of github.com/envoyproxy/ratelimit, the reference, but package backend decides, by funnels. docs/envoy.md lists what
-// differs.
+// Command funnel-ratelimit is a rate limit service for Envoy, Istio and other clients of gRPC.
+// Package service answers requests, with the configuration of github.com/envoyproxy/ratelimit, the
+// reference. Package backend decides, by funnels. docs/envoy.md lists what differs.
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"log"
-	"net/http"
 	"os"
-	"strings"
+	"os/signal"
+	"syscall"
+	_ "time/tzdata" // for FUNNEL_QUOTAS in an image without zones
 
-	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"github.com/envoyproxy/ratelimit/src/metrics"
-	"github.com/envoyproxy/ratelimit/src/server"
-	ratelimit "github.com/envoyproxy/ratelimit/src/service"
 	"github.com/envoyproxy/ratelimit/src/service_cmd/runner"
 	"github.com/envoyproxy/ratelimit/src/settings"
 	"github.com/envoyproxy/ratelimit/src/stats"
-	"github.com/redis/go-redis/v9"
 	"github.com/sirupsen/logrus"
 
 	"funnel/cmd/funnel-ratelimit/backend"
+	"funnel/cmd/funnel-ratelimit/service"
 )
 
 func main() {
@@ -34,73 +28,48 @@ func main() {
 	if err != nil {
 		logrus.Fatal(err)
 	}
-	level, err := logrus.ParseLevel(s.LogLevel)
-	if err != nil {
-		logrus.Fatalf("LOG_LEVEL: %v", err)
-	}
-	logrus.SetLevel(level)
-	if strings.EqualFold(s.LogFormat, "json") {
-		logrus.SetFormatter(&logrus.JSONFormatter{FieldMap: logrus.FieldMap{"time": "@timestamp", "msg": "@message"}})
-	}
-	log.SetFlags(0)
-	log.SetOutput(logrus.StandardLogger().WriterLevel(logrus.WarnLevel)) // for slog, by which package limiter logs
-	redis.SetLogger(redisLogger{})
-	srv, err := newServer(s)
+	err = logAsSet(s)
 	if err != nil {
 		logrus.Fatal(err)
 	}
-	srv.Start() // until a signal ends the process
-}
-
-// A redisLogger logs what go-redis says.
-type redisLogger struct{}
-
-func (redisLogger) Printf(_ context.Context, format string, words ...any) {
-	logrus.Warnf(format, words...)
-}
-
-// returnPanic makes a panic an error: functions of the reference panic if a setting is not valid, or a file is missing.
-func returnPanic(err *error) {
-	if failure := recover(); failure != nil {
-		*err = fmt.Errorf("settings: %v", failure)
+	server, err := newServer(s)
+	if err != nil {
+		logrus.Fatal(err)
+	}
+	go stopOnSignal(server)
+	err = server.Start()
+	if err != nil {
+		logrus.Fatal(err)
 	}
 }
 
+func stopOnSignal(server *service.Server) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	logrus.Infof("stopping on %v", <-signals)
+	server.Stop()
+}
+
+// readSettings reads the reference's settings, whose function panics if one is not valid.
 func readSettings() (s settings.Settings, err error) {
-	defer returnPanic(&err)
+	defer func() {
+		failure := recover()
+		if failure != nil {
+			err = fmt.Errorf("settings: %v", failure)
+		}
+	}()
 	return settings.NewSettings(), nil
 }
 
-// newServer makes the server as the reference's runner does, which accepts no other backend. It waits for a
-// configuration.
-func newServer(s settings.Settings) (srv server.Server, err error) {
-	defer returnPanic(&err)
+// newServer returns a server whose statistics go where the settings say. It waits for limits.
+func newServer(s settings.Settings) (*service.Server, error) {
 	var counts stats.ShouldRateLimitStats
-	limits, err := backend.New(s, func() { counts.RedisError.Inc() })
+	decider, err := backend.New(s, func() { counts.RedisError.Inc() })
 	if err != nil {
 		return nil, err
 	}
-	sinks := runner.NewRunner(s) // for statistics
-	store := sinks.GetStatsStore()
-	manager := &bounded{Manager: stats.NewStatManager(store, s)}
+	sinks := runner.NewRunner(s)
+	manager := stats.NewStatManager(sinks.GetStatsStore(), s)
 	counts = manager.NewShouldRateLimitStats()
-	reporter := metrics.NewServerReporter(store.ScopeWithTags("ratelimit_server", s.ExtraTags))
-	srv = server.NewServer(s, "ratelimit", manager, nil, settings.GrpcUnaryInterceptor(reporter.UnaryServerInterceptor()))
-	service := ratelimit.NewService(limits, srv.Provider(), manager, srv.HealthChecker(), zeroClock{},
-		s.GlobalShadowMode, s.ForceStartWithoutInitialConfig, s.HealthyWithAtLeastOneConfigLoaded)
-	srv.AddDebugHttpEndpoint("/rlconfig", "print out the currently loaded configuration for debugging",
-		func(w http.ResponseWriter, _ *http.Request) {
-			if current, _, _ := service.GetCurrentConfig(); current != nil {
-				io.WriteString(w, current.Dump())
-			}
-		})
-	answering := described{service, limits, s.HeaderRatelimitReset}
-	srv.AddJsonHandler(answering)
-	pb.RegisterRateLimitServiceServer(srv.GrpcServer(), answering)
-	return srv, nil
+	return service.New(s, decider, manager)
 }
-
-// zeroClock is always at the start of a window: the reference counts in windows, and funnels have none.
-type zeroClock struct{}
-
-func (zeroClock) UnixNow() int64 { return 0 }

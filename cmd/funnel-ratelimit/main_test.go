@@ -1,5 +1,5 @@
-// The service gets requests by gRPC, and asks real servers: what it answers, what it counts, and what it does if it
-// cannot decide.
+// The service gets requests by gRPC, and asks real servers: what it answers, what it counts, and
+// what it does if it cannot decide.
 
 package main
 
@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -19,7 +20,9 @@ import (
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/envoyproxy/ratelimit/src/settings"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -38,7 +41,7 @@ func serve(t testing.TB, redis string, environment ...string) served {
 	return serveBy(t, func(s settings.Settings) (stop func()) {
 		srv, err := newServer(s)
 		require.NoError(t, err)
-		go srv.Start()
+		go func() { assert.NoError(t, srv.Start()) }()
 		return srv.Stop
 	}, redis, environment...)
 }
@@ -74,7 +77,8 @@ func onPage(t *testing.T, page, expression string) string {
 	return string(match[1])
 }
 
-// request reads "domain: key=value,key=value key=value#5", where #5 is the descriptor's hits_addend.
+// request reads "domain: key=value,key=value key=value#5", where #5 is the descriptor's
+// hits_addend.
 func request(text string) *pb.RateLimitRequest {
 	domain, descriptors, _ := strings.Cut(text, ": ")
 	request := &pb.RateLimitRequest{Domain: domain}
@@ -151,7 +155,7 @@ func TestAnswers(t *testing.T) {
 		for _, step := range []struct{ ask, headers string }{
 			{"user=2 tenant=1", `Limit.*"3".*Remaining.*"0".*Reset.*"2400"[^-]*$`},
 			{"user=3#3 tenant=3", `Limit.*"3".*Remaining.*"1".*Reset.*"1200"[^-]*$`}, // 2 of 5, and 1 of 2
-			{"user=3 tenant=4", `Limit.*"10".*Remaining.*"1".*Reset.*"1200".*x-ratelimit-soft-breach.*"1"`},
+			{"user=3 tenant=4", `Limit.*"10".*Remaining.*"1".*Reset.*"360".*x-ratelimit-soft-breach.*"1"`},
 			{"user=3#2 tenant=3#0", `Limit.*"10".*Remaining.*"1".*Reset.*"360"[^-]*$`},
 		} {
 			response, err := service.client.ShouldRateLimit(t.Context(), request("shop: "+step.ask))
@@ -242,9 +246,10 @@ func TestSettings(t *testing.T) {
 	servertest.Eventually(t, "the new limit", func() bool { return service.ask(t, "shop: user=1") == "OK: OK 19 90s" })
 }
 
-// Callers make up 100,000 descriptors, and domains with long names. Statistics of all of them would take over 200 MB.
+// Callers make up 100,000 descriptors, and domains with long names. Statistics of all of them would
+// take over 200 MB.
 func TestCallersDoNotFillTheMemory(t *testing.T) {
-	service := serve(t, "127.0.0.1:1")
+	service := serve(t, "127.0.0.1:1", "FUNNEL_DIAL_TIMEOUT=10ms")
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -277,13 +282,54 @@ func TestErrors(t *testing.T) {
 	_, err := service.client.ShouldRateLimit(t.Context(), override)
 	require.ErrorContains(t, err, "the limit of a descriptor has the unit UNKNOWN")
 	server.Kill()
-	require.Contains(t, service.ask(t, "shop: user=1"), "connection refused")
+	require.Regexp(t, "EOF|connection refused", service.ask(t, "shop: user=1"))
 	require.Equal(t, "OVER_LIMIT: OVER_LIMIT 0 60s, OK 10 0s", service.ask(t, "shop: closed=1 user=1"), "user is only looked at")
 	require.Equal(t, "OK: OK 1 0s", service.ask(t, "shop: shadow=1"), "refuses no request")
-	require.Equal(t, "OK: OK 9 360s", serve(t, redis, "FUNNEL_ON_FAILURE=local").ask(t, "shop: user=1"))
+	require.Equal(t, "OK: OK 9 360s", serve(t, redis, "FUNNEL_ON_FAILURE=local", "FUNNEL_DIAL_TIMEOUT=10ms").ask(t, "shop: user=1"))
 	for _, name := range []string{"REDIS_TYPE", "FUNNEL_BURST_RATIO", "FUNNEL_ON_FAILURE"} { // checked in the opposite order
 		t.Setenv(name, "7")
 		_, err := newServer(settings.NewSettings())
 		require.ErrorContains(t, err, name)
 	}
+}
+
+// The page's commands show what remains of a customer's funnel and quota, and reset it. The keys in
+// its table are those that the service writes.
+func TestOneCustomer(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
+	service := serve(t, server.Addr(), "FUNNEL_QUOTAS=UTC")
+	for _, c := range []struct {
+		ask   string
+		count uint32
+		unit  typev3.RateLimitUnit
+	}{
+		{"shop: user=1#3", 100, typev3.RateLimitUnit_MINUTE},
+		{"shop: user=1#3", 5000, typev3.RateLimitUnit_MONTH},
+		{"shop: tenant=a b,path=/x", 10, typev3.RateLimitUnit_SECOND},
+		{"shop: file=/a/1", 0, 0},
+	} {
+		asked := request(strings.ReplaceAll(c.ask, "a b", "a_b"))
+		for _, entry := range asked.Descriptors[0].Entries {
+			entry.Value = strings.ReplaceAll(entry.Value, "a_b", "a b")
+		}
+		if c.count > 0 {
+			asked.Descriptors[0].Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: c.count, Unit: c.unit}
+		}
+		_, err := service.client.ShouldRateLimit(t.Context(), asked)
+		require.NoError(t, err)
+	}
+	for _, key := range server.Client(t).Keys(t.Context(), "*").Val() {
+		onPage(t, "envoy.md", "(?m)^\\| .*\\| `("+regexp.QuoteMeta(key)+")` \\|$")
+	}
+	run := func(line string) string {
+		line = onPage(t, "envoy.md", "(?m)^    (redis-cli "+line+".*)$")
+		line = strings.Replace(line, "redis-cli", fmt.Sprint("redis-cli -p ", server.Port), 1)
+		output, err := exec.Command("sh", "-c", line).Output()
+		require.NoError(t, err)
+		return string(output)
+	}
+	require.Regexp(t, `^0\n0\n0\n100\n9[78]\n`, run("cl.peek .*MINUTE"))
+	require.Regexp(t, `^0\n0\n0\n5000\n4997\n`, run("cl.peek .*MONTH"))
+	require.Equal(t, "1\n", run("del"))
+	require.Regexp(t, `^0\n0\n0\n100\n100\n`, run("cl.peek .*MINUTE"))
 }

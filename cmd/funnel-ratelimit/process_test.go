@@ -18,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -41,7 +42,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program returns the program with these arguments and no other environment. It ends with the test binary.
+// program returns the program with these arguments and no other environment. It ends with the test
+// binary.
 func program(argument, environment string) *exec.Cmd {
 	command := exec.Command(os.Args[0], strings.Fields(argument)...)
 	command.Env = append(strings.Fields(environment), isProgram)
@@ -67,7 +69,8 @@ func (g gateway) StreamAggregatedResources(
 	return err
 }
 
-// Except for ports and folders, this is the environment that Envoy Gateway sets. Only probes connect without TLS.
+// Except for ports and folders, this is the environment that Envoy Gateway sets. Only probes
+// connect without TLS.
 func TestEnvoyGateway(t *testing.T) {
 	perHour := &limits.RateLimitPolicy{Unit: limits.RateLimitUnit_HOUR, RequestsPerUnit: 10}
 	config, err := anypb.New(&limits.RateLimitConfig{Name: "shop", Domain: "shop",
@@ -113,7 +116,7 @@ func TestEnvoyGateway(t *testing.T) {
 		for line := range strings.Lines(log.String()) {
 			require.True(t, json.Valid([]byte(line)), line)
 		}
-		for _, word := range []string{"redis unavailable", "failed to dial"} {
+		for _, word := range []string{"redis unavailable", "failed to dial", "Envoy gives up before it decides"} {
 			require.Contains(t, log.String(), word)
 		}
 	})
@@ -144,8 +147,9 @@ func TestEnvoyGateway(t *testing.T) {
 	require.NotContains(t, get(t, metrics, "/metrics"), "near_limit 1", "2 of 3 are used")
 	redis.Kill()
 	require.Equal(t, "OK: OK 2 360s", client.ask(t, "shop: user=1"), "in this process")
+	require.Equal(t, "OK: OK 1 360s", client.ask(t, "shop: user=1"), "after an attempt to connect")
 	servertest.Eventually(t, "the failure in metrics", func() bool {
-		return strings.Contains(get(t, metrics, "/metrics"), `ratelimit_service_call_should_rate_limit_redis_error 1`)
+		return strings.Contains(get(t, metrics, "/metrics"), `ratelimit_service_call_should_rate_limit_redis_error 2`)
 	})
 }
 
@@ -162,7 +166,8 @@ func read(t *testing.T, response *http.Response, err error) string {
 	return string(body)
 }
 
-// The program ends with a line that says what is wrong, after a line for each setting that is ignored.
+// The program ends with a line that says what is wrong, after a line for each setting that is
+// ignored.
 func TestWrongStarts(t *testing.T) {
 	for _, c := range []struct {
 		argument, environment, output string
@@ -175,13 +180,17 @@ func TestWrongStarts(t *testing.T) {
 		{"", "REDIS_TYPE=cluster REDIS_URL=a:1,,b:1", `^.*level=fatal msg="REDIS_URL: address 2 is empty.*\n$`, 1},
 		{"", "REDIS_URL=redis://me:%SECRET@a:1", `^.*level=fatal msg="REDIS_URL: address 1 is not like[^S]*\n$`, 1},
 		{"", "REDIS_URL=me:SECRET@a:1", `^.*level=fatal msg="REDIS_URL: address 1 is not like[^S]*\n$`, 1},
-		{"", "REDIS_POOL_SIZE=-1", `^.*level=fatal msg="REDIS_POOL_SIZE is -1: it must be at least 0"\n$`, 1},
+		{"", "REDIS_URL=localhost", `^.*level=fatal msg="REDIS_URL: address 1 is 'localhost': it must be host:port with a port .*\n$`, 1},
+		{"", "FUNNEL_DIAL_TIMEOUT=0s", `^.*level=fatal msg="FUNNEL_DIAL_TIMEOUT is 0s: it must be above 0, such as 5s"\n$`, 1},
+		{"", "FUNNEL_QUOTAS=Berlin", `^.*level=fatal msg="FUNNEL_QUOTAS is 'Berlin': it must be UTC, or the name.*\n$`, 1},
+		{"", "FUNNEL_QUOTAS=Local", `^.*level=fatal msg="FUNNEL_QUOTAS is 'Local': it must be UTC, or the name.*\n$`, 1},
 		{"", "DISABLE_STATS=true RUNTIME_ROOT=/none RUNTIME_WATCH_ROOT=false", `^.*level=fatal msg="settings: .*/none/.*\n$`, 1},
 		{"", "BACKEND_TYPE=memcache", `^.*level=fatal msg="BACKEND_TYPE is 'memcache': it must be redis.*\n$`, 1},
 		{"", "TRACING_ENABLED=true REDIS_PIPELINE_LIMIT=0 REDIS_PERSECOND_URL=a:1 REDIS_TYPE=none",
 			"^.*warning.*TRACING_ENABLED is ignored.*\n.*warning.*REDIS_PERSECOND_URL is ignored.*\n.*fatal.*\n$", 1},
 	} {
 		command := program(c.argument, c.environment)
+		defer time.AfterFunc(servertest.Patience, func() { command.Process.Kill() }).Stop()
 		output, err := command.CombinedOutput()
 		require.Equal(t, c.code, command.ProcessState.ExitCode(), "%s %s: %v", c.argument, c.environment, err)
 		require.Regexp(t, c.output, string(output), c.environment)

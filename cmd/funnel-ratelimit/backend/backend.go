@@ -1,23 +1,19 @@
-// Package backend decides on requests of Envoy by funnels, in the place of github.com/envoyproxy/ratelimit's windows.
+// Package backend decides on requests of Envoy by funnels and quotas, in the place of
+// github.com/envoyproxy/ratelimit's windows.
 package backend
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math"
-	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/envoyproxy/ratelimit/src/config"
 	reference "github.com/envoyproxy/ratelimit/src/limiter"
-	"github.com/envoyproxy/ratelimit/src/redis"
 	"github.com/envoyproxy/ratelimit/src/settings"
 	"github.com/envoyproxy/ratelimit/src/utils"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -26,37 +22,52 @@ import (
 	"funnel/limiter"
 )
 
-// A Backend is a RateLimitCache of the reference. Make one with [New].
+// A Backend decides on requests. Make one with [New].
 type Backend struct {
 	settings settings.Settings
 	options  options
+	quotas   quotas
+	client   *client
 	limiter  *limiter.Limiter
-	single   limiter.Allower // decides on one funnel: the limiter, or leases
+	single   limiter.Allower // decides on one row: the limiter, or leases
 	counts   *reference.BaseRateLimiter
 	failed   func() // counts a failure of Redis
 }
 
-// DoLimit decides on a request, whose descriptors have a limit each, or nil. It panics as [panicIf] does.
-func (b *Backend) DoLimit(ctx context.Context, request *pb.RateLimitRequest,
-	limits []*config.RateLimit) []*pb.RateLimitResponse_DescriptorStatus {
+// ErrWrong means that a request is wrong, and would be refused again.
+var ErrWrong = errors.New("wrong request")
+
+// maxQuestions is how many rows a command of Redis takes.
+const maxQuestions = 64
+
+// Decide decides on a request, whose descriptors have a limit each, or nil. It returns [ErrWrong]
+// or limiter.ErrInvalid if the request is wrong, the cause of ctx if the caller has given up, and
+// limiter.ErrUnavailable if Redis does not decide.
+func (b *Backend) Decide(ctx context.Context, request *pb.RateLimitRequest,
+	limits []*config.RateLimit) ([]*pb.RateLimitResponse_DescriptorStatus, error) {
 	hits := utils.GetHitsAddends(request)
-	questions, of := b.questions(request, limits, hits)
-	b.ask(ctx, questions)
+	questions, of, err := b.questions(request, limits, hits)
+	if err != nil {
+		return nil, err
+	}
+	err = b.ask(ctx, questions)
+	if err != nil {
+		return nil, err
+	}
 	statuses := make([]*pb.RateLimitResponse_DescriptorStatus, len(limits))
 	for i, limit := range limits {
-		statuses[i] = &pb.RateLimitResponse_DescriptorStatus{Code: pb.RateLimitResponse_OK}
-		if limit != nil {
+		if limit == nil {
+			statuses[i] = &pb.RateLimitResponse_DescriptorStatus{Code: pb.RateLimitResponse_OK}
+		} else {
 			statuses[i] = b.status(of[i], limit, hits[i])
 		}
 	}
-	return statuses
+	return statuses, nil
 }
 
-func (b *Backend) Flush() {}
-
-// A question is what the descriptors with one key ask, and the answer. Questions that refuse are decided atomically: if
-// one is limited, no question of the request takes tokens. Descriptors in shadow mode or quota mode are asked
-// afterwards.
+// A question is what the descriptors with one key ask, and the answer. Questions that refuse are
+// decided atomically: if one is limited, no question of the request takes tokens. Descriptors in
+// shadow mode or quota mode are asked afterwards.
 type question struct {
 	limiter.Request // the quantity is 0 to look only
 	refuses         bool
@@ -67,7 +78,7 @@ type question struct {
 
 // questions returns what a request asks, and the question of each descriptor.
 func (b *Backend) questions(request *pb.RateLimitRequest, limits []*config.RateLimit,
-	hits []uint64) (questions, of []*question) {
+	hits []uint64) (questions, of []*question, err error) {
 	of = make([]*question, len(limits))
 	for i, limit := range limits {
 		if limit == nil {
@@ -76,59 +87,49 @@ func (b *Backend) questions(request *pb.RateLimitRequest, limits []*config.RateL
 		limit.Stats.TotalHits.Add(hits[i])
 		unit, descriptor := limit.Limit.Unit, request.Descriptors[i]
 		if unit < pb.RateLimitResponse_RateLimit_SECOND || unit > pb.RateLimitResponse_RateLimit_WEEK {
-			panicIf(fmt.Errorf("the limit of a descriptor has the unit %v: it must be SECOND to YEAR, or WEEK: domain %.100q, %.200q",
-				unit, request.Domain, descriptor.String()))
+			return nil, nil, fmt.Errorf("%w: the limit of a descriptor has the unit %v: it must be SECOND to YEAR, or WEEK: "+
+				"domain %.100q, %.200q", ErrWrong, unit, request.Domain, descriptor.String())
 		}
 		q := &question{used: b.options.Charge && descriptor.HitsAddend.GetValue() > 0}
 		q.refuses = !q.used && !limit.ShadowMode && !limit.QuotaMode &&
 			!b.settings.GlobalShadowMode && !b.settings.GlobalQuotaMode
-		q.Key, q.Limit = keyOf(request.Domain, descriptor, limit), b.limitOf(limit.Limit)
+		q.Key, q.Limit = b.keyOf(request.Domain, descriptor, limit), b.limitOf(limit.Limit)
 		known := slices.IndexFunc(questions, func(other *question) bool {
 			return other.Key == q.Key && other.refuses == q.refuses && other.used == q.used
 		})
 		if known >= 0 {
 			q = questions[known]
-		} else if questions = append(questions, q); len(questions) > 64 { // as many as a command takes
-			panicIf(fmt.Errorf("more than 64 descriptors of a request have limits: domain %.100q", request.Domain))
+		} else {
+			questions = append(questions, q)
 		}
-		most := uint64(876_000 * time.Hour / (q.Limit.Period / time.Duration(max(1, q.Limit.Count)))) // leak in 100 years
-		if !q.used {
-			most = uint64(q.Limit.Capacity) + 1 // which never fits
+		if len(questions) > maxQuestions {
+			return nil, nil, fmt.Errorf("%w: more than %d descriptors of a request have limits: domain %.100q",
+				ErrWrong, maxQuestions, request.Domain)
 		}
-		q.Quantity = int(min(uint64(q.Quantity)+min(hits[i], math.MaxInt64), most))
+		q.Quantity = int(min(uint64(q.Quantity)+min(hits[i], math.MaxInt64), q.most()))
 		of[i] = q
 	}
-	return questions, of
+	return questions, of, nil
 }
 
-// limitOf returns the funnel of a limit. It leaks at most one token per nanosecond.
-func (b *Backend) limitOf(limit *pb.RateLimitResponse_RateLimit) limiter.Limit {
-	period := time.Duration(utils.UnitToDivider(limit.Unit)) * time.Second
-	count := int(limit.RequestsPerUnit)
-	return limiter.Per(min(count, int(period)), period).WithCapacity(int(math.Ceil(float64(count) * b.options.BurstRatio)))
-}
+// century is how long a report of use may refuse requests.
+const century = 876_000 * time.Hour
 
-// keyOf returns the key of a descriptor: domain:key=value,key=value:20/MINUTE. Names and values are escaped, and hashed
-// if they are long. No key has a hash tag, so the nodes of a cluster share the descriptors of a domain.
-func keyOf(domain string, descriptor *common.RateLimitDescriptor, limit *config.RateLimit) string {
-	words := make([]string, len(descriptor.Entries))
-	for i, entry := range descriptor.Entries {
-		value := entry.Value
-		if i < len(limit.ShareThresholdKeyPattern) && limit.ShareThresholdKeyPattern[i] != "" {
-			value = limit.ShareThresholdKeyPattern[i]
-		}
-		words[i] = url.QueryEscape(entry.Key) + "=" + url.QueryEscape(value)
+// most returns the largest quantity to ask about. A larger one would be answered alike: it never
+// fits, or it keeps the quota used up until its period ends.
+func (q *question) most() uint64 {
+	if q.used && !isQuota(q.Limit) {
+		return uint64(century / (q.Limit.Period / time.Duration(max(1, q.Limit.Count))))
 	}
-	entries := strings.Join(words, ",")
-	if len(entries) > 400 {
-		entries = fmt.Sprintf("%x", sha256.Sum256([]byte(entries)))
-	}
-	return fmt.Sprintf("%s:%s:%d/%v", url.QueryEscape(domain), entries, limit.Limit.RequestsPerUnit, limit.Limit.Unit)
+	return uint64(q.Limit.Capacity) + 1
 }
 
-// ask asks the questions of a request, in three steps: for what only looks, and for tokens that were
-// used; for tokens that are taken atomically; and for what refuses no request.
-func (b *Backend) ask(ctx context.Context, questions []*question) {
+// ask asks the questions of a request, in three steps: for what only looks, and for tokens that
+// were used; for tokens that are taken atomically; and for what refuses no request.
+func (b *Backend) ask(ctx context.Context, questions []*question) error {
+	if len(questions) == 1 {
+		return b.askOne(ctx, questions[0], false)
+	}
 	var first, together, last []*question
 	for _, q := range questions {
 		switch {
@@ -140,35 +141,45 @@ func (b *Backend) ask(ctx context.Context, questions []*question) {
 			last = append(last, q)
 		}
 	}
-	refuses := func(q *question) bool { return q.refuses && q.limited }
-	b.askEach(ctx, first, false)
-	switch refused := slices.ContainsFunc(first, refuses); {
-	case refused || len(together) < 2:
-		b.askEach(ctx, together, refused)
-	case b.options.Lease > 0:
-		b.takeInTurn(ctx, together)
-	default:
-		b.takeAll(ctx, together)
+	err := b.askEach(ctx, first, false)
+	if err != nil {
+		return err
 	}
-	b.askEach(ctx, last, slices.ContainsFunc(questions, refuses))
+	switch refused := slices.ContainsFunc(first, (*question).hasRefused); {
+	case refused || len(together) < 2:
+		err = b.askEach(ctx, together, refused)
+	case b.options.Lease > 0:
+		err = b.takeInTurn(ctx, together)
+	default:
+		err = b.takeAll(ctx, together)
+	}
+	if err != nil {
+		return err
+	}
+	return b.askEach(ctx, last, slices.ContainsFunc(questions, (*question).hasRefused))
 }
 
+func (q *question) hasRefused() bool { return q.refuses && q.limited }
+
 // takeAll takes the tokens of all questions, or of none.
-func (b *Backend) takeAll(ctx context.Context, questions []*question) {
+func (b *Backend) takeAll(ctx context.Context, questions []*question) error {
 	requests := make([]limiter.Request, len(questions))
 	for i, q := range questions {
 		requests[i] = q.Request
 	}
 	results, err := b.limiter.AllowAll(ctx, requests...)
-	panicIf(err)
+	if err != nil {
+		return err
+	}
 	for i := range results {
 		questions[i].result, questions[i].limited = results[i], results[i].Limited()
 	}
+	return nil
 }
 
-// takeInTurn takes the tokens of all questions by leases, mostly without Redis. If one is limited, it gives back what
-// the questions before it took.
-func (b *Backend) takeInTurn(ctx context.Context, questions []*question) {
+// takeInTurn takes the tokens of all questions by leases, mostly without Redis. If one is limited,
+// it gives back what the questions before it took.
+func (b *Backend) takeInTurn(ctx context.Context, questions []*question) error {
 	for i, q := range questions {
 		err := b.askOne(ctx, q, false)
 		if err == nil && !q.limited {
@@ -181,17 +192,18 @@ func (b *Backend) takeInTurn(ctx context.Context, questions []*question) {
 				taken.result = after
 			}
 		}
-		panicIf(err)
-		b.askEach(ctx, questions[i+1:], true)
-		return
+		if err != nil {
+			return err
+		}
+		return b.askEach(ctx, questions[i+1:], true)
 	}
+	return nil
 }
 
 // askEach asks each question alone, all at once. In a refused request they only look.
-func (b *Backend) askEach(ctx context.Context, questions []*question, refused bool) {
+func (b *Backend) askEach(ctx context.Context, questions []*question, refused bool) error {
 	if len(questions) == 1 {
-		panicIf(b.askOne(ctx, questions[0], refused))
-		return
+		return b.askOne(ctx, questions[0], refused)
 	}
 	errs := make([]error, len(questions))
 	var group sync.WaitGroup
@@ -199,15 +211,16 @@ func (b *Backend) askEach(ctx context.Context, questions []*question, refused bo
 		group.Go(func() { errs[i] = b.askOne(ctx, q, refused) })
 	}
 	group.Wait()
-	panicIf(errors.Join(errs...))
+	return errors.Join(errs...)
 }
 
-// askOne asks one question. If Redis fails, and the answer cannot refuse the request, because the request is refused
-// already or the question refuses none, askOne counts the failure and returns no error.
+// askOne asks one question. If Redis fails, and the answer cannot refuse the request, because the
+// request is refused already or the question refuses none, askOne counts the failure and returns no
+// error.
 func (b *Backend) askOne(ctx context.Context, q *question, refused bool) (err error) {
 	switch {
 	case q.Limit.Capacity == 0:
-		q.limited, q.result.RetryAfter = true, q.Limit.Period
+		q.limited, q.result.RetryAfter = true, b.period(q.Limit)
 	case q.used:
 		q.result, err = b.limiter.Charge(ctx, q.Key, q.Limit, q.Quantity)
 		q.limited = q.result.RetryAfter > 0
@@ -220,7 +233,7 @@ func (b *Backend) askOne(ctx context.Context, q *question, refused bool) (err er
 		q.result, err = b.single.AllowN(ctx, q.Key, q.Limit, q.Quantity)
 		q.limited = q.result.Limited()
 	}
-	if err != nil && (refused || !q.refuses && !q.used) {
+	if err != nil && ctx.Err() == nil && (refused || !q.refuses && !q.used) {
 		b.failed()
 		q.limited, err = false, nil
 		q.result.Remaining = q.Limit.Capacity // which is not known: no soft breach, and not near the limit
@@ -235,44 +248,57 @@ func (b *Backend) look(ctx context.Context, q *question) error {
 	return err
 }
 
+// period returns the period of a funnel, or how long the period of a quota still lasts.
+func (b *Backend) period(limit limiter.Limit) time.Duration {
+	if !isQuota(limit) {
+		return limit.Period
+	}
+	now := b.quotas.now()
+	_, end := limit.PeriodAt(now)
+	return end.Sub(now)
+}
+
 // status counts the decision, and describes it.
 func (b *Backend) status(q *question, limit *config.RateLimit, hits uint64) *pb.RateLimitResponse_DescriptorStatus {
-	most, funnel := uint64(q.Limit.Capacity), *limit // the reference counts near_limit by requests_per_unit
-	funnel.Limit = &pb.RateLimitResponse_RateLimit{RequestsPerUnit: uint32(most), Unit: limit.Limit.Unit}
+	most := uint64(q.Limit.Capacity)
+	counted := limit
+	if most != uint64(limit.Limit.RequestsPerUnit) { // by which the reference counts near_limit
+		funnel := *limit
+		funnel.Limit = &pb.RateLimitResponse_RateLimit{RequestsPerUnit: uint32(most), Unit: limit.Limit.Unit}
+		counted = &funnel
+	}
 	after := most - uint64(q.result.Remaining)
 	before := after - min(after, hits)
 	if q.limited {
 		before, after = most, most+1
 	}
-	info := reference.NewRateLimitInfo(&funnel, before, after, 0, 0)
+	info := reference.NewRateLimitInfo(counted, before, after, 0, 0)
 	status := b.counts.GetResponseDescriptorStatus(q.Key, info, false, hits)
 	status.CurrentLimit, status.LimitRemaining = limit.Limit, uint32(q.result.Remaining)
 	status.DurationUntilReset = durationpb.New(time.Duration(gcra.Seconds(int64(q.untilMore()))) * time.Second)
 	return status
 }
 
-// untilMore returns how long it takes until the request fits, or where it did, until more remains.
+// untilMore returns how long it takes until the request fits, or if it did, until more remains.
 func (q *question) untilMore() time.Duration {
 	if q.limited && q.result.RetryAfter > 0 && q.result.RetryAfter != limiter.NoRetry {
 		return q.result.RetryAfter
+	}
+	if isQuota(q.Limit) {
+		return q.result.ResetAfter
 	}
 	later := time.Duration(q.Limit.Capacity-q.result.Remaining-1) * (q.Limit.Period / time.Duration(q.Limit.Count))
 	return max(0, min(q.result.ResetAfter, q.result.ResetAfter-later))
 }
 
-// IsSoftBreach reports whether a request is allowed, and a descriptor has less than SOFT_BREACH_HEADER_RATIO of its
-// capacity remaining.
+// IsSoftBreach reports whether a request is allowed, and a descriptor has less than
+// SOFT_BREACH_HEADER_RATIO of its capacity remaining.
 func (b *Backend) IsSoftBreach(response *pb.RateLimitResponse) bool {
-	isSoft := func(status *pb.RateLimitResponse_DescriptorStatus) bool {
+	if b.options.SoftBreach == 0 || response.OverallCode != pb.RateLimitResponse_OK {
+		return false
+	}
+	return slices.ContainsFunc(response.Statuses, func(status *pb.RateLimitResponse_DescriptorStatus) bool {
 		limit := status.CurrentLimit
 		return limit != nil && float64(status.LimitRemaining) < b.options.SoftBreach*float64(b.limitOf(limit).Capacity)
-	}
-	return response.OverallCode == pb.RateLimitResponse_OK && slices.ContainsFunc(response.Statuses, isSoft)
-}
-
-// panicIf panics with what the service returns as an error. Another panic would end the process.
-func panicIf(err error) {
-	if err != nil {
-		panic(redis.RedisError(err.Error()))
-	}
+	})
 }

@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"sync"
@@ -7,8 +7,9 @@ import (
 	"github.com/envoyproxy/ratelimit/src/stats"
 )
 
-// A bounded Manager keeps statistics of up to 10,000 domains and descriptors, and counts all further ones together.
-// Callers make up domains, overrides and values, and the reference never removes a counter.
+// A bounded Manager keeps statistics of up to 10,000 domains and descriptors, and counts all
+// further ones together. Callers make up domains, overrides and values, and the reference never
+// removes a counter.
 type bounded struct {
 	stats.Manager
 	known sync.Map

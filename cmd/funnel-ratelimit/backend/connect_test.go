@@ -1,0 +1,34 @@
+package backend
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
+)
+
+// Redis refuses a user who cannot log in, or may not run the commands. It does not refuse a user
+// who may use other keys only, and one that is down refuses nobody.
+func TestConnect(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
+	for _, user := range []string{
+		"app on >secret ~shop:* +cl.peek", "powerless on >secret ~*", "scripts on >secret ~* +evalsha_ro +eval_ro",
+	} {
+		require.NoError(t, server.Client(t).Do(t.Context(), servertest.Words("acl setuser "+user)...).Err())
+	}
+	for auth, refusal := range map[string]string{
+		"": "", "app:secret": "", "scripts:secret": "",
+		"app:wrong": "WRONGPASS", "nobody:secret": "WRONGPASS", "powerless:secret": "NOPERM",
+	} {
+		err := newTested(t, server.Addr(), "REDIS_AUTH="+auth).Connect()
+		if refusal == "" {
+			require.NoError(t, err, auth)
+		} else {
+			require.ErrorContains(t, err, "is refused by Redis: ", auth)
+			require.ErrorContains(t, err, refusal, auth)
+		}
+	}
+	server.Kill()
+	require.NoError(t, newTested(t, server.Addr(), "FUNNEL_DIAL_TIMEOUT=10ms").Connect())
+}

@@ -1,0 +1,73 @@
+package backend
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/envoyproxy/ratelimit/src/utils"
+
+	"funnel/limiter"
+)
+
+// limitOf returns the funnel of a limit, or by FUNNEL_QUOTAS the quota.
+func (b *Backend) limitOf(limit *pb.RateLimitResponse_RateLimit) limiter.Limit {
+	if b.quotas.has(limit.Unit) {
+		return b.quotas.limitOf(limit)
+	}
+	period := time.Duration(utils.UnitToDivider(limit.Unit)) * time.Second
+	count := int(limit.RequestsPerUnit)
+	atMost := int(period) // one token leaks per nanosecond
+	return limiter.Per(min(count, atMost), period).WithCapacity(int(math.Ceil(float64(count) * b.options.BurstRatio)))
+}
+
+// quotas say how limits of a day, a week, a month and a year become quotas of a zone's calendar.
+type quotas struct {
+	zone *time.Location // nil if all limits are funnels
+	base map[pb.RateLimitResponse_RateLimit_Unit]limiter.Limit
+	now  func() time.Time
+}
+
+// newQuotas returns the quotas of FUNNEL_QUOTAS, the name of a zone. Without a name there are none.
+func newQuotas(name string, now func() time.Time) (quotas, error) {
+	if name == "" {
+		return quotas{}, nil
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == time.Local.String() { // which may differ from one Pod to the next
+		return quotas{}, fmt.Errorf("FUNNEL_QUOTAS is '%s': it must be UTC, or the name of a time zone "+
+			"such as Europe/Berlin", name)
+	}
+	return quotas{zone: zone, now: now, base: map[pb.RateLimitResponse_RateLimit_Unit]limiter.Limit{
+		pb.RateLimitResponse_RateLimit_DAY:   limiter.Daily(0, zone),
+		pb.RateLimitResponse_RateLimit_WEEK:  limiter.Weekly(0, zone),
+		pb.RateLimitResponse_RateLimit_MONTH: limiter.Monthly(0, zone),
+		pb.RateLimitResponse_RateLimit_YEAR:  {}, // see yearly
+	}}, nil
+}
+
+// has reports whether limits of a unit are quotas.
+func (q *quotas) has(unit pb.RateLimitResponse_RateLimit_Unit) bool {
+	if q.zone == nil {
+		return false
+	}
+	_, has := q.base[unit]
+	return has
+}
+
+func (q *quotas) limitOf(limit *pb.RateLimitResponse_RateLimit) limiter.Limit {
+	count := int(limit.RequestsPerUnit)
+	if limit.Unit == pb.RateLimitResponse_RateLimit_YEAR {
+		return yearly(count, q.zone, q.now())
+	}
+	return q.base[limit.Unit].WithCapacity(count)
+}
+
+// yearly returns the quota of the year that runs at an instant. It stands in for limiter.Yearly.
+func yearly(count int, zone *time.Location, at time.Time) limiter.Limit {
+	return limiter.Until(count, time.Date(at.In(zone).Year()+1, time.January, 1, 0, 0, 0, 0, zone))
+}
+
+// isQuota reports whether a limit is a quota, which has no rate.
+func isQuota(limit limiter.Limit) bool { return limit.Period == 0 }
