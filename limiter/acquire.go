@@ -50,16 +50,14 @@ func (l *Limiter) Acquire(ctx context.Context, rows ...Row) (*Acquisition, error
 	if l.maxWait == 0 || l.isHopeless(q) {
 		return l.acquireNow(ctx, q)
 	}
-	slots, requests := slotsOf(rows), requestsOf(rows)
-	name := lineOf(slots)
-	place := l.lines.Join(name, l.maxWaiting, requests)
+	slots, requests := q.slots(), q.requests()
+	place, leave := l.lines.join(slots, requests, l.maxWaiting)
 	if place == nil {
 		q.rejected = fmt.Errorf("%w: key %q: %d callers wait already", ErrTooManyWaiting, slots[0].key, l.maxWaiting)
 		got, _, err := l.attempt(ctx, q)
 		return got, err
 	}
-	defer l.lines.enter(name, slots)()
-	defer place.Leave()
+	defer leave()
 	within, cancel := context.WithTimeoutCause(ctx, l.maxWait, waitsNoLonger(slots[0].key, noSlot, slotWait, l.maxWait))
 	defer cancel()
 	for {
@@ -70,7 +68,7 @@ func (l *Limiter) Acquire(ctx context.Context, rows ...Row) (*Acquisition, error
 			q.rejected = err
 		}
 		got, unanswered, err := l.attempt(ctx, q)
-		if unanswered != nil {
+		if unanswered != nil && turn.Failure == nil { // those who joined since do not get the same answer
 			place.Failed(unanswered)
 		}
 		if err == nil {
@@ -90,14 +88,14 @@ func (l *Limiter) acquireNow(ctx context.Context, q *query) (*Acquisition, error
 	got, _, err := l.attempt(ctx, q)
 	if err == nil && got.Limited() {
 		_, err = got.due(0)
-		err = cmp.Or(err, waitsNoLonger(got.slots0().Key, noSlot, slotWait, 0))
+		err = cmp.Or(err, waitsNoLonger(got.firstSlots().Key, noSlot, slotWait, 0))
 	}
 	return got, err
 }
 
 // endTurn ends the turn of a caller in its line, or returns why a caller that is limited does not wait on.
 func (a *Acquisition) endTurn(within context.Context, place *line.Place[string, []Request]) error {
-	full, shared, age := a.tellsOfSlots()
+	full, shared, age := a.slotState()
 	if !a.Limited() {
 		place.Served(full, shared)
 		return nil
@@ -114,9 +112,9 @@ func (a *Acquisition) endTurn(within context.Context, place *line.Place[string, 
 	return err
 }
 
-// tellsOfSlots returns what a decision says of the slots: whether the slots of some key are all held;
+// slotState summarises the rows of slots: whether the slots of some key are all held;
 // whether other processes may wait for them, too; and the age of the newest slot of that key.
-func (a *Acquisition) tellsOfSlots() (full, shared bool, age time.Duration) {
+func (a *Acquisition) slotState() (full, shared bool, age time.Duration) {
 	for _, r := range a.Results {
 		isCounted := r.Source != FromOpen && r.Source != FromClosed
 		if r.Slots.Max == 0 || !isCounted {
@@ -168,8 +166,8 @@ func (a *Acquisition) lacks(requests []Request) bool {
 	})
 }
 
-// slots0 returns the first row of slots.
-func (a *Acquisition) slots0() Result {
+// firstSlots returns the first row of slots.
+func (a *Acquisition) firstSlots() Result {
 	at := slices.IndexFunc(a.Results, func(r Result) bool { return r.Slots.Max > 0 })
 	return a.Results[at]
 }
@@ -182,31 +180,28 @@ var errNoSlotsRow = errors.New("limiter: a call that acquires needs at least one
 // the holder has a slot tells that an earlier copy of the same command was executed.
 func (l *Limiter) newAttempt(rows []Row) *query {
 	q := newQuery(call.Reserve, len(rows))
-	holder := rand.Text()
-	for _, row := range rows {
-		row.addTo(q, l, holder)
-	}
-	if len(slotsOf(rows)) == 0 {
-		q.reject(errNoSlotsRow)
+	q.addRows(l, rows, rand.Text())
+	if len(q.slots()) == 0 {
+		q.rejectInvalid(errNoSlotsRow)
 	}
 	return q
 }
 
-func slotsOf(rows []Row) (slots []slotsRow) {
-	for _, row := range rows {
-		of, is := row.(slotsRow)
-		if is {
-			slots = append(slots, of)
+// slots returns the rows of slots.
+func (q *query) slots() (slots []slotsRow) {
+	for _, result := range q.results {
+		if result.Slots != (Slots{}) {
+			slots = append(slots, slotsRow{result.Key, result.Slots})
 		}
 	}
 	return slots
 }
 
-func requestsOf(rows []Row) (requests []Request) {
-	for _, row := range rows {
-		of, is := row.(Request)
-		if is {
-			requests = append(requests, of)
+// requests returns the rows of tokens.
+func (q *query) requests() (requests []Request) {
+	for _, result := range q.results {
+		if result.Slots == (Slots{}) {
+			requests = append(requests, Request{result.Key, result.Limit, result.Quantity})
 		}
 	}
 	return requests
@@ -219,18 +214,24 @@ func (l *Limiter) isHopeless(q *query) bool {
 	})
 }
 
-// attempt has a call for slots decided. Unanswered is why Redis has not answered: that concerns callers
-// who wait behind this one, too, unlike an error reply.
+// attempt asks once. Unanswered is why Redis has not answered about any of the slots:
+// that concerns callers who wait behind this one, too, unlike an error reply, and unlike a failure of the
+// node that has some of the tokens.
 func (l *Limiter) attempt(ctx context.Context, q *query) (got *Acquisition, unanswered, err error) {
 	taken := time.Now()
 	reply, err := l.decide(ctx, q)
-	for i := range 1 + len(reply.Others) {
-		cause := reply.Row(i).Cause
-		// The cause of ctx, an error reply, and a call that this process has not sent concern nobody else.
-		isOwn := ctx.Err() != nil || redis.IsAnswered(cause) || errors.Is(cause, backend.ErrNotSent)
-		if unanswered == nil && !isOwn && errors.Is(cause, ErrUnavailable) {
-			unanswered = cause
+	for i := range q.Rows {
+		if q.Rows[i].Kind != call.Slots || !reply.Has(i) {
+			continue
 		}
+		// The cause of ctx, an error reply, and a call that this process has not sent concern nobody else.
+		cause := reply.Row(i).Cause
+		isOwn := ctx.Err() != nil || redis.IsAnswered(cause) || errors.Is(cause, backend.ErrNotSent)
+		if isOwn || !errors.Is(cause, ErrUnavailable) {
+			unanswered = nil
+			break
+		}
+		unanswered = cmp.Or(unanswered, cause)
 	}
 	return l.newAcquisition(ctx, q, taken), unanswered, err
 }

@@ -11,6 +11,9 @@ import (
 // A Hook is called with each decision, before the caller gets it, for metrics and traces. It must be quick, and safe
 // for concurrent use. A panic in a hook crashes the program, because slots are renewed and given back in goroutines
 // that do not recover. examples/monitoring has a hook for Prometheus.
+//
+// A hook may call the Limiter, but not Release of the [Acquisition] whose renewal it is told of, nor Drain: both wait
+// until the hook has returned.
 type Hook func(ctx context.Context, event Event)
 
 // An Event is a decision on one row of a call, or an error.
@@ -51,7 +54,7 @@ func (l *Limiter) callHooks(ctx context.Context, q *query, reply *backend.Reply,
 	}
 	for i := range q.results {
 		event.Key, event.Result, event.Cause = q.Rows[i].Key, q.results[i], err
-		if i <= len(reply.Others) && reply.Row(i).Cause != nil {
+		if reply.Has(i) && reply.Row(i).Cause != nil {
 			event.Cause = reply.Row(i).Cause
 		}
 		for _, hook := range l.hooks {

@@ -65,10 +65,10 @@ func New(rdb Client, options ...Option) *Limiter {
 func (l *Limiter) useRedis(rdb Client) {
 	here := l.backend
 	server := redis.New(rdb, string(l.source), completeText, l.now, l.wall)
-	l.undo = undo.New(l.giveBack, server.Node, l.logger)
+	l.undo = undo.New(l.sendRefund, server.Node, l.logger)
 	guarded := guard.NewPerNode(server, l.undo, l.timeout, l.now)
-	policy := guard.NewFallback(guarded, here, l.instead(here), l.onFailure.String(), l.logger, l.now)
-	l.backend = nodes.New(policy, l.undo, server.IsSpread(), l.now, l.wall)
+	fallback := guard.NewFallback(guarded, here, l.instead(here), l.onFailure.String(), l.logger, l.now)
+	l.backend = nodes.New(fallback, l.undo, server.IsSpread(), l.now, l.wall)
 }
 
 // instead returns what decides if Redis fails, or nil if the caller gets the error.
@@ -101,7 +101,7 @@ func newLocal(now func() time.Duration, wall func() time.Time, options []Option)
 		option(&l.settings)
 	}
 	l.backend = local.New(now, wall)
-	l.undo = undo.New(l.giveBack, func(string) string { return "" }, l.logger)
+	l.undo = undo.New(l.sendRefund, func(string) string { return "" }, l.logger)
 	return l
 }
 

@@ -6,6 +6,7 @@ package limiter_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -153,7 +154,11 @@ func TestWrongCalls(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	client := shared(t, limiter.FromModule).Client(t, func(options *redis.Options) { options.ContextTimeoutEnabled = true })
 	count := func(call func(ctx context.Context) error) float64 {
-		return testing.AllocsPerRun(1000, func() { require.NoError(t, call(context.Background())) })
+		least := math.Inf(1) // of several runs: clients of other tests may still dial in the background
+		for range 20 {
+			least = min(least, testing.AllocsPerRun(50, func() { require.NoError(t, call(context.Background())) }))
+		}
+		return least
 	}
 	byGoRedis := count(func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)

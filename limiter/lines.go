@@ -34,10 +34,20 @@ func lineOf(slots []slotsRow) string {
 	return strings.Join(names, " ")
 }
 
-// enter notes that a caller waits in a line for these slots, until it calls leave.
-func (l *lines) enter(line string, slots []slotsRow) (leave func()) {
-	l.count(line, slots, 1)
-	return func() { l.count(line, slots, -1) }
+// join adds a caller to the end of the line for these slots, until it leaves. The place is nil if
+// maxWaiting callers wait there already.
+func (l *lines) join(slots []slotsRow, requests []Request, maxWaiting int) (
+	place *line.Place[string, []Request], leave func()) {
+	name := lineOf(slots)
+	place = l.Join(name, maxWaiting, requests)
+	if place == nil {
+		return nil, nil
+	}
+	l.count(name, slots, 1)
+	return place, func() {
+		place.Leave()
+		l.count(name, slots, -1)
+	}
 }
 
 func (l *lines) count(line string, slots []slotsRow, more int) {
@@ -59,9 +69,8 @@ func (l *lines) count(line string, slots []slotsRow, more int) {
 	}
 }
 
-// released makes the first caller of each line ask that waits for slots of a key, because one has come
-// free. Apart is an estimate of the time between two such events, or 0 if there is none.
-func (l *lines) released(key string, apart time.Duration) {
+// slotFreed wakes the first caller of each line that waits for this key, because a slot has come free. Apart is an estimate of the time between two such events, or 0 if there is none.
+func (l *lines) slotFreed(key string, apart time.Duration) {
 	for _, line := range l.linesOf(key) {
 		l.Released(line, apart)
 	}

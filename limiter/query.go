@@ -37,7 +37,7 @@ func newQuery(operation call.Operation, rows int) *query {
 		q.Rows, q.results = make([]backend.Row, 0, rows), make([]Result, 0, rows)
 	}
 	if rows < 1 || rows > call.MaxRows {
-		q.reject(fmt.Errorf("limiter: a call must have 1 to %d rows, not %d", call.MaxRows, rows))
+		q.rejectInvalid(fmt.Errorf("limiter: a call must have 1 to %d rows, not %d", call.MaxRows, rows))
 	}
 	return q
 }
@@ -95,23 +95,24 @@ func (q *query) addSlots(l *Limiter, key string, of Slots, holder string) {
 
 // add adds a row, whose key must differ from the keys of all earlier rows.
 func (q *query) add(row backend.Row, result Result, err error) {
-	q.reject(err)
+	q.rejectInvalid(err)
 	earlier := q.Rows[:min(len(q.Rows), call.MaxRows)] // a call with more rows is wrong already
 	if slices.ContainsFunc(earlier, func(other backend.Row) bool { return other.Key == row.Key }) {
-		q.reject(fmt.Errorf("limiter: key %q is named twice in this call: ask once, for all of its tokens", result.Key))
+		q.rejectInvalid(fmt.Errorf("limiter: key %q is named twice in this call: ask once, for all of its tokens", result.Key))
 	}
 	q.Rows, q.results = append(q.Rows, row), append(q.results, result)
 }
 
-// reject makes the call wrong if reason is not nil. The first reason counts.
-func (q *query) reject(reason error) {
+// rejectInvalid makes the call wrong if reason is not nil. The first reason counts.
+func (q *query) rejectInvalid(reason error) {
 	if q.rejected == nil && reason != nil {
 		q.rejected = backend.Invalid(reason)
 	}
 }
 
-// decide has a call decided, fills in its results, and calls the hooks with each of them. It is the one
-// road to a decision: of every method, and of every call that renews, settles or gives back.
+// decide sends a call, fills in its results, and calls the hooks with each of them. It is the one road to a
+// decision: of every method, and of every call that renews, settles or gives back. Only the looks within
+// package nodes, which decide nothing, do not take it.
 func (l *Limiter) decide(ctx context.Context, q *query) (reply backend.Reply, err error) {
 	began := l.now()
 	switch {
@@ -127,15 +128,15 @@ func (l *Limiter) decide(ctx context.Context, q *query) (reply backend.Reply, er
 	return reply, err
 }
 
-// giveBack has a call decided that gives back what nobody uses, and makes callers that wait for slots
-// ask for those that came free.
-func (l *Limiter) giveBack(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+// sendRefund sends a call that gives back what nobody uses, and wakes callers that wait for the slots that
+// it frees.
+func (l *Limiter) sendRefund(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	q := l.queryOf(c)
 	reply, err := l.decide(ctx, q)
 	for i := range q.results {
-		if c.Rows[i].Kind == call.Slots && i <= len(reply.Others) && reply.Row(i).Held {
+		if c.Rows[i].Kind == call.Slots && reply.IsDecided(i) && reply.Row(i).Held {
 			result := &q.results[i]
-			l.lines.released(result.Key, c.Rows[i].HeldFor/time.Duration(result.Slots.Max))
+			l.lines.slotFreed(result.Key, c.Rows[i].HeldFor/time.Duration(result.Slots.Max))
 		}
 	}
 	return reply, err
@@ -151,7 +152,7 @@ func (l *Limiter) queryOf(c *backend.Call) *query {
 		case call.Slots:
 			result.Slots, result.Quantity = row.Words.Of.(Slots), 1
 		case call.Quota:
-			result.Limit = Limit{Capacity: row.Quota.Limit, calendar: row.Quota.Calendar}
+			result.Limit = row.Quota.Of.(Limit)
 		default:
 			result.Limit = row.Words.Of.(Limit)
 		}
@@ -164,7 +165,7 @@ func (q *query) fill(reply *backend.Reply, err error) {
 	for i := range q.results {
 		asked := &q.results[i]
 		result := Result{Key: asked.Key, Limit: asked.Limit, Slots: asked.Slots, Quantity: asked.Quantity}
-		if i <= len(reply.Others) && (err == nil || reply.Row(i).Source != "") {
+		if reply.Has(i) && err == nil || reply.IsDecided(i) {
 			q.fillRow(i, reply, &result)
 		}
 		*asked = result // without a decision, it only repeats the arguments of the call
@@ -174,6 +175,10 @@ func (q *query) fill(reply *backend.Reply, err error) {
 // fillRow fills in the decision on a row.
 func (q *query) fillRow(index int, reply *backend.Reply, result *Result) {
 	row := reply.Row(index)
+	if row.Source == "" { // not asked, because another row refuses; its node may be down
+		result.OK = row.Cause == nil
+		return
+	}
 	result.Source, result.Remaining, result.Receipt = Source(row.Source), int(row.Remaining), row.Receipt
 	result.ResetAfter = row.ResetAfter
 	result.Allowed = q.allowed(index, reply)

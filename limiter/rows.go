@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"funnel/internal/call"
+	"funnel/internal/isnil"
 )
 
 // A Request asks for tokens of a funnel or a quota, in calls of several rows: [Limiter.AllowAll], [Limiter.WaitAll],
@@ -31,7 +32,7 @@ func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, e
 	q := newQuery(call.Reserve, len(requests))
 	for _, request := range requests {
 		if request.Quantity < 1 {
-			q.reject(fmt.Errorf(
+			q.rejectInvalid(fmt.Errorf(
 				"limiter: key %q: the quantity of a request must be at least 1, not %d: use Peek to take nothing",
 				request.Key, request.Quantity))
 		}
@@ -65,6 +66,17 @@ type Row interface {
 
 func (r Request) addTo(q *query, l *Limiter, _ string) { q.addTokens(l, r.Key, r.Limit, r.Quantity) }
 
+// addRows adds rows of any kind. The holder is for slots.
+func (q *query) addRows(l *Limiter, rows []Row, holder string) {
+	for i, row := range rows {
+		if isnil.Is(row) {
+			q.rejectInvalid(fmt.Errorf("limiter: row %d is nil: a row is a Request, or Slots at a key", i+1))
+			continue
+		}
+		row.addTo(q, l, holder)
+	}
+}
+
 // At returns the slots of a key as a row.
 func (s Slots) At(key string) Row { return slotsRow{key, s} }
 
@@ -80,9 +92,7 @@ func (r slotsRow) addTo(q *query, l *Limiter, holder string) { q.addSlots(l, r.k
 // cluster they may have several hash tags.
 func (l *Limiter) PeekAll(ctx context.Context, rows ...Row) (Results, error) {
 	q := newQuery(call.Peek, len(rows))
-	for _, row := range rows {
-		row.addTo(q, l, "peek")
-	}
+	q.addRows(l, rows, "peek")
 	_, err := l.decide(ctx, q)
 	return q.results, err
 }

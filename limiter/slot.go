@@ -22,7 +22,7 @@ type Slots struct {
 // An Acquisition is the decision on the rows of [Limiter.TryAcquire] or [Limiter.Acquire], and holds the
 // slots that the call took. All methods may be called from any number of goroutines. If the call was
 // limited, there is nothing to hold: the methods do nothing then, and nothing on a nil Acquisition, so
-// `defer got.Release(ctx)` is always right.
+// `defer got.Release(ctx)` is always right. Tests of other packages can make one from Results.
 //
 // All slots are held until they are released or lost. An Acquisition renews them each third of the
 // shortest TTL, even if the context of the call is done. A slot is lost if Redis says so, if Redis has
@@ -39,32 +39,34 @@ type Acquisition struct {
 	taken   time.Time    // the instant just before the call was sent
 	ends    atomic.Int64 // the time from taken until a slot is lost, unless all are renewed
 
-	asking  chan struct{} // a lock that testing/synctest can wait for: full while a call is under way
-	slots   []heldSlot    // that somebody counts
-	timer   *time.Timer   // of the next renewal; nil if nobody counts the slots
-	isGiven bool          // back: Release has been called, or a slot was lost
-	isLost  bool          // a slot was lost, and no Release has said so
+	asking      chan struct{} // a mutex as a channel, on which testing/synctest sees a goroutine block: full while locked
+	slots       []heldSlot    // that Redis or this process counts, unlike those of FailOpen
+	timer       *time.Timer   // of the next renewal; nil if nobody counts the slots
+	isHeld      bool          // the call was allowed: ctx and cancel are set; never changes
+	isGivenBack bool          // Release has been called, or a slot was lost
+	isLost      bool          // a slot was lost, and no Release has said so
 }
 
 // A heldSlot is one of the slots of an Acquisition.
 type heldSlot struct {
 	row  backend.Row   // of the call that took it
-	of   slotsRow      // as the caller named it
+	key  string        // without the prefix of the Limiter
 	ends time.Duration // from taken
 }
 
 // newAcquisition returns what a call has taken.
 func (l *Limiter) newAcquisition(ctx context.Context, q *query, taken time.Time) *Acquisition {
 	a := &Acquisition{Results: q.results, limiter: l, taken: taken, asking: make(chan struct{}, 1)}
-	if a.Limited() {
+	if q.results == nil || a.Results.Limited() {
 		return a
 	}
+	a.isHeld = true
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	for i, result := range q.results {
 		if q.Rows[i].Kind == call.Slots && result.Source != FromOpen { // nobody counts a slot of FailOpen
 			row := q.Rows[i]
 			row.IsLocal = result.Source == FromLocal
-			a.slots = append(a.slots, heldSlot{row: row, of: slotsRow{result.Key, result.Slots}, ends: row.TTL})
+			a.slots = append(a.slots, heldSlot{row: row, key: result.Key, ends: row.TTL})
 		}
 	}
 	a.ends.Store(int64(a.firstEnd()))
@@ -77,12 +79,12 @@ func (l *Limiter) newAcquisition(ctx context.Context, q *query, taken time.Time)
 }
 
 // Limited reports whether nothing was taken.
-func (a *Acquisition) Limited() bool { return a == nil || a.Results.Limited() }
+func (a *Acquisition) Limited() bool { return a == nil || !a.isHeld && a.Results.Limited() }
 
 // RetryAfter is how long a limited call should wait before it asks again: the longest wait of its rows,
 // and [NoRetry] if one of them can never allow it. It is 0 for a call that was allowed.
 //
-// A row of slots counts as a second. The time until the first slot ends is mostly far too long, because
+// A row of slots counts as a second at most. The time until the first slot ends is mostly far too long, because
 // slots are released earlier.
 func (a *Acquisition) RetryAfter() time.Duration {
 	if a == nil || !a.Limited() {
@@ -91,8 +93,8 @@ func (a *Acquisition) RetryAfter() time.Duration {
 	return waitsForSlots(a.Results).RetryAfter()
 }
 
-// slotWait is the wait that a caller is told who lacks only a slot. Work that needs a limit on what is in
-// flight takes about a second; whoever knows better, or uses Acquire, need not wait so long.
+// slotWait is the longest wait that is reported for a missing slot. Work that needs a limit on what is in
+// flight takes about a second; a caller that knows better, or uses Acquire, need not wait so long.
 const slotWait = time.Second
 
 // waitsForSlots returns the results with the wait for slots that a caller is told.
@@ -139,8 +141,11 @@ func (a *Acquisition) renewsAfter() time.Duration { return a.shortest() / 3 }
 // After a pause of the whole process, a context from an earlier call of Context may stay alive for some milliseconds:
 // call Context again before a step that cannot be undone.
 func (a *Acquisition) Context() context.Context {
-	if a.Limited() {
+	switch {
+	case a.Limited():
 		return endedContext
+	case !a.isHeld: // a test has made it
+		return context.Background()
 	}
 	a.cancelIfLost()
 	return a.ctx
@@ -153,7 +158,7 @@ var endedContext = func() context.Context {
 	return ctx
 }()
 
-// cancelIfLost returns the time until a slot is lost. If that time is over, it ends the context.
+// cancelIfLost cancels the context if a slot is lost, and returns the time that is left until one is.
 func (a *Acquisition) cancelIfLost() (left time.Duration) {
 	left = time.Duration(a.ends.Load()) - time.Since(a.taken)
 	if left <= 0 {
@@ -166,12 +171,12 @@ func (a *Acquisition) cancelIfLost() (left time.Duration) {
 func (a *Acquisition) renew() {
 	a.asking <- struct{}{}
 	defer func() { <-a.asking }()
-	if a.isGiven {
+	if a.isGivenBack {
 		return
 	}
 	left := a.cancelIfLost()
 	if left <= 0 {
-		a.giveUp()
+		a.endLost()
 		return
 	}
 	sent, next := time.Since(a.taken), a.shortest()/10
@@ -183,18 +188,18 @@ func (a *Acquisition) renew() {
 	}
 	for i := range a.slots {
 		slot := &a.slots[i]
-		isAnswered := i <= len(reply.Others) && reply.Row(i).Source != ""
-		if isAnswered {
-			slot.ends = sent + slot.row.TTL
-		}
-		if isAnswered && (reply.Row(i).Limited || !reply.Row(i).Held) {
+		switch {
+		case !reply.IsDecided(i):
+		case reply.Row(i).Limited || !reply.Row(i).Held:
 			slot.ends = 0
+		default:
+			slot.ends = sent + slot.row.TTL
 		}
 	}
 	a.ends.Store(int64(a.firstEnd()))
 	left = a.cancelIfLost()
 	if left <= 0 {
-		a.giveUp()
+		a.endLost()
 		return
 	}
 	a.timer.Reset(min(next, left))
@@ -205,7 +210,7 @@ func (a *Acquisition) renewal() *query {
 	q := newQuery(call.Reserve, len(a.slots))
 	q.Renews = true
 	for _, slot := range a.slots {
-		q.addSlots(a.limiter, slot.of.key, Slots{TTL: slot.row.TTL}, slot.row.Holder)
+		q.addSlots(a.limiter, slot.key, Slots{TTL: slot.row.TTL}, slot.row.Holder)
 		q.Rows[len(q.Rows)-1].IsLocal = slot.row.IsLocal
 	}
 	return q
@@ -221,9 +226,9 @@ func (a *Acquisition) refund() *backend.Call {
 	return &q.Call
 }
 
-// giveUp gives the slots back after one was lost.
-func (a *Acquisition) giveUp() {
-	a.isGiven, a.isLost = true, true
+// endLost gives the slots back after one was lost.
+func (a *Acquisition) endLost() {
+	a.isGivenBack, a.isLost = true, true
 	undo, refund := a.limiter.undo, a.refund()
 	undo.Go(a.ctx, func(ctx context.Context) { _, _ = undo.GiveBack(ctx, refund) })
 }
@@ -236,7 +241,7 @@ func (a *Acquisition) giveUp() {
 // means that Redis has not decided. Then the Limiter goes on in the background: it asks each tenth of the
 // TTL, until Redis decides or the TTL is over. Later calls of Release do nothing.
 func (a *Acquisition) Release(ctx context.Context) error {
-	if a.Limited() {
+	if a == nil || !a.isHeld {
 		return nil
 	}
 	a.cancel(context.Canceled)
@@ -249,14 +254,13 @@ func (a *Acquisition) Release(ctx context.Context) error {
 	case a.isLost:
 		a.isLost = false
 		return ErrSlotLost
-	case a.isGiven || len(a.slots) == 0:
+	case a.isGivenBack || len(a.slots) == 0:
 		return nil
 	}
-	a.isGiven = true
+	a.isGivenBack = true
 	reply, err := a.limiter.undo.GiveBack(ctx, a.refund())
 	for i := range a.slots {
-		isAnswered := i <= len(reply.Others) && reply.Row(i).Source != ""
-		if isAnswered && !reply.Row(i).Held && err == nil {
+		if reply.IsDecided(i) && !reply.Row(i).Held && err == nil {
 			err = ErrSlotLost
 		}
 	}
@@ -266,7 +270,7 @@ func (a *Acquisition) Release(ctx context.Context) error {
 // ReleaseSoon is Release that does not wait: it returns at once, and gives the slots back in the
 // background. [Limiter.Drain] waits until Redis has answered.
 func (a *Acquisition) ReleaseSoon(ctx context.Context) {
-	if !a.Limited() {
+	if a != nil && a.isHeld {
 		a.limiter.undo.Go(ctx, func(ctx context.Context) { _ = a.Release(ctx) })
 	}
 }

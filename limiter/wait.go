@@ -130,7 +130,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 // checkMaxWait rejects a call that reserves tokens of a quota for later.
 func (q *query) checkMaxWait(key string) {
 	if q.MaxWait > 0 && q.Rows[0].Kind == call.Quota {
-		q.reject(fmt.Errorf("limiter: key %q: tokens of a quota cannot be reserved for later: "+
+		q.rejectInvalid(fmt.Errorf("limiter: key %q: tokens of a quota cannot be reserved for later: "+
 			"the max wait must be 0, not %v; WaitN waits for the next period", key, q.MaxWait))
 	}
 }

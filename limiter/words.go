@@ -19,7 +19,7 @@ const maxLimits = 1000
 // fill fills in the limit of a row, or returns why the limit is not valid.
 func (w *wordsCache) fill(row *backend.Row, limit Limit) (err error) {
 	if limit.isQuota() {
-		row.Kind, row.Quota = call.Quota, backend.Quota{Limit: limit.Capacity, Calendar: limit.calendar}
+		row.Kind, row.Quota = call.Quota, backend.Quota{Limit: limit.Capacity, Calendar: limit.calendar, Of: limit}
 		return limit.Validate()
 	}
 	row.Words, err = w.get(limit)

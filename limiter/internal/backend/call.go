@@ -65,6 +65,7 @@ type Row struct {
 type Quota struct {
 	Limit    int
 	Calendar calendar.Calendar
+	Of       any // the limit, as the caller of the Limiter wrote it: see Words
 }
 
 // EndAt returns the end of the period that runs at an instant, in nanoseconds since the Unix epoch.

@@ -49,6 +49,13 @@ func (r *Reply) Row(index int) *RowReply {
 	return &r.Others[index-1]
 }
 
+// Has reports whether the reply has a decision on a row, or says why there is none. The reply to a call
+// that was never decided has one row, whatever the call.
+func (r *Reply) Has(index int) bool { return index <= len(r.Others) }
+
+// IsDecided reports whether a row was decided.
+func (r *Reply) IsDecided(index int) bool { return r.Has(index) && r.Row(index).Source != "" }
+
 // Grow makes room for the decisions on that many rows.
 func (r *Reply) Grow(rows int) {
 	if rows > 1 && r.Others == nil {

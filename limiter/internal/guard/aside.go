@@ -18,8 +18,7 @@ var errTooManyLeft = backend.Classify(backend.ErrNotSent,
 // askAside asks Redis in another goroutine, because the caller may have to leave before the answer.
 func (g *Guard) askAside(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	ask := func(within context.Context) (backend.Reply, error) { return g.redis.Ask(within, c) }
-	reply, err := g.sendAside(ctx, c, ask)
-	return reply, err
+	return g.sendAside(ctx, c, ask)
 }
 
 // An aside is a command that another goroutine sends while the caller waits.
@@ -35,8 +34,8 @@ type aside struct {
 const (
 	underWay int32 = iota
 	answered
-	left      // by a caller whose context is done
-	abandoned // by a caller that has waited for the whole time-out, and has told the breaker
+	callerCancelled // the context of the caller is done
+	callerTimedOut  // the caller has waited for the whole time-out, and has told the breaker
 )
 
 // sendAside sends a command in another goroutine, and waits for the answer, for ctx and for the
@@ -61,11 +60,11 @@ func (g *Guard) sendAside(ctx context.Context, c *backend.Call,
 	select {
 	case <-a.done:
 	case <-ctx.Done():
-		if g.leave(ctx, c, a, left) {
+		if g.leave(ctx, c, a, callerCancelled) {
 			return backend.Reply{Sent: true}, context.Cause(ctx)
 		}
 	case <-within.Done():
-		if g.leave(ctx, c, a, abandoned) {
+		if g.leave(ctx, c, a, callerTimedOut) {
 			g.breaker.failed(g.now(), g.timedOut)
 			return backend.Reply{Sent: true}, g.causeOf(ctx, backend.Unavailable(c.Wrap(g.timedOut)))
 		}
@@ -89,7 +88,7 @@ func (g *Guard) leave(ctx context.Context, c *backend.Call, a *aside, how int32)
 // finish ends a command without a caller.
 func (g *Guard) finish(within context.Context, c *backend.Call, a *aside) {
 	err := a.err
-	if isAnswer(err) || a.state.Load() == left { // otherwise the caller has told the breaker
+	if redis.IsAnswered(err) || a.state.Load() == callerCancelled { // otherwise the caller has told the breaker
 		err = g.note(within, c, err)
 	}
 	switch {

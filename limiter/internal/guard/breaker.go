@@ -13,7 +13,7 @@ const (
 	failuresToOpen = 3
 
 	// openFor is the time until one call tries again. One call a second is no load for a server that
-	// recovers, and nobody is decided without Redis for longer than a second after it has.
+	// recovers, and calls go back to Redis within a second of its recovery.
 	openFor = time.Second
 )
 

@@ -15,12 +15,12 @@ import (
 // not decide. What this process has granted instead of Redis is renewed, settled and given back here.
 // Make one with [NewFallback].
 type Fallback struct {
-	redis   backend.Backend // in a Limiter, its [PerNode]
+	next    backend.Backend // asks Redis; in a Limiter, its [PerNode]
 	local   backend.Backend // has granted the rows that are local
 	instead Decider         // nil if the caller gets the error
 	now     func() time.Duration
 	outage  outage
-	refused refused
+	wrong   misconfiguration
 }
 
 // A Decider decides calls instead of Redis.
@@ -32,8 +32,8 @@ type Decider interface {
 // instead is nil. The policy's name is for the log. Now is a monotonic clock.
 func NewFallback(redis, local backend.Backend, instead Decider, policy string, log *slog.Logger,
 	now func() time.Duration) *Fallback {
-	return &Fallback{redis: redis, local: local, instead: instead, now: now, outage: outage{logger: log, policy: policy},
-		refused: refused{logger: log}}
+	return &Fallback{next: redis, local: local, instead: instead, now: now, outage: outage{logger: log, policy: policy},
+		wrong: misconfiguration{logger: log}}
 }
 
 // Ask asks Redis to decide a call. If Redis does not decide, Ask asks the other backend, and each row
@@ -45,7 +45,7 @@ func (f *Fallback) Ask(ctx context.Context, c *backend.Call) (backend.Reply, err
 	}
 	reply, cause := backend.Reply{}, c.Failure
 	if cause == nil {
-		reply, cause = f.redis.Ask(ctx, c)
+		reply, cause = f.next.Ask(ctx, c)
 	}
 	if cause == nil {
 		if f.outage.begun.Load() {
@@ -53,12 +53,12 @@ func (f *Fallback) Ask(ctx context.Context, c *backend.Call) (backend.Reply, err
 		}
 		return reply, nil
 	}
-	isRefused := ctx.Err() == nil && f.refused.note(ctx, f.now(), cause)
+	isMisconfigured := ctx.Err() == nil && f.wrong.note(ctx, f.now(), cause)
 	if f.instead == nil || !c.HasPolicy() || ctx.Err() != nil || !errors.Is(cause, backend.ErrUnavailable) {
 		reply.Blame(len(c.Rows), cause)
 		return reply, cause
 	}
-	if !isRefused {
+	if !isMisconfigured {
 		f.outage.failed(ctx, f.now(), cause)
 	}
 	reply, err := f.instead.Ask(ctx, c)
@@ -72,7 +72,7 @@ func (f *Fallback) Reset(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	return f.redis.Reset(ctx, key)
+	return f.next.Reset(ctx, key)
 }
 
 // Open decides as if all funnels were empty, all slots free and no quota used, and accounts for nothing.

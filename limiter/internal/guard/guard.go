@@ -16,8 +16,8 @@ import (
 	"funnel/limiter/internal/undo"
 )
 
-// Redis is the backend behind a guard. Its error is an error of package backend if an answer came, and any other error
-// if no answer came.
+// Redis is the backend behind a guard. Its error is an ErrInvalid or an ErrUnavailable if an answer came,
+// an ErrNotSent if nothing was sent, and any other error if no answer came.
 type Redis interface {
 	backend.Backend
 
@@ -32,7 +32,7 @@ type Redis interface {
 
 // maxLeft bounds the calls of one node that are under way without a caller. Each of them has a
 // goroutine, and a server that hangs for a minute would otherwise collect one for each caller with a
-// short deadline: 1,000 take some 10 MB.
+// short deadline: 1,000 take some 10 MB. Callers that wait already when the bound is reached may come on top.
 const maxLeft = 1000
 
 // A Guard asks Redis within a time-out, and does not ask a Redis that has stopped answering. Make one
@@ -44,14 +44,14 @@ const maxLeft = 1000
 // refund on another connection. So a caller that leaves lets its command go on, and what comes of it
 // is undone.
 type Guard struct {
-	redis    Redis
-	undo     *undo.Undo
-	timeout  time.Duration
-	timedOut error // the error of a call that has waited for the whole time-out
-	isPrompt bool  // a call returns at the time-out, even if nobody else watches the clock
-	now      func() time.Duration
-	breaker  breaker
-	left     atomic.Int32 // calls that are under way without a caller
+	redis          Redis
+	undo           *undo.Undo
+	timeout        time.Duration
+	timedOut       error // the error of a call that has waited for the whole time-out
+	clientTimesOut bool  // go-redis itself returns at the time-out, so no second goroutine is needed
+	now            func() time.Duration
+	breaker        breaker
+	left           atomic.Int32 // calls that are under way without a caller
 }
 
 // New returns a guard of redis. With a timeout of 0 or less, only redis bounds how long a call is
@@ -59,7 +59,7 @@ type Guard struct {
 func New(redis Redis, undo *undo.Undo, timeout time.Duration, now func() time.Duration) *Guard {
 	timedOut := fmt.Errorf("no answer from Redis within %v: %w", timeout, context.DeadlineExceeded)
 	return &Guard{redis: redis, undo: undo, timeout: timeout, timedOut: timedOut,
-		isPrompt: timeout > 0 && redis.KeepsDeadlines(), now: now}
+		clientTimesOut: timeout > 0 && redis.KeepsDeadlines(), now: now}
 }
 
 // Ask asks Redis to decide a call within the time-out. A decision that arrives counts, even if ctx is
@@ -108,10 +108,10 @@ func (g *Guard) admit(ctx context.Context, c *backend.Call) error {
 }
 
 // isBounded reports whether the time-out lets a caller wait in its own goroutine: the call is over at
-// the time-out, and ctx has no earlier deadline. A cancellation may come earlier. Most cancellations
-// come from clients that have left, so nobody waits for that caller.
+// the time-out, and ctx has no earlier deadline. A cancellation may come earlier. That is acceptable: the client
+// of a cancelled caller has usually gone.
 func (g *Guard) isBounded(ctx context.Context) bool {
-	if !g.isPrompt {
+	if !g.clientTimesOut {
 		return g.timeout <= 0 && ctx.Done() == nil // such a caller never leaves
 	}
 	deadline, has := ctx.Deadline()
@@ -129,7 +129,7 @@ func (g *Guard) within(ctx context.Context) (within context.Context, cancel cont
 
 // note reports the outcome of a command to the breaker. It returns the error for the caller.
 func (g *Guard) note(within context.Context, c *backend.Call, err error) error {
-	if isAnswer(err) {
+	if redis.IsAnswered(err) {
 		g.breaker.answered()
 		return err
 	}
@@ -144,11 +144,6 @@ func (g *Guard) note(within context.Context, c *backend.Call, err error) error {
 	return backend.Unavailable(c.Wrap(err))
 }
 
-// isAnswer reports whether an error of redis comes with an answer, which may be an error reply.
-func isAnswer(err error) bool {
-	return err == nil || errors.Is(err, backend.ErrInvalid) || errors.Is(err, backend.ErrUnavailable)
-}
-
 // conclude returns the error of a call for its caller. Slots are asked back if Redis has not decided.
 func (g *Guard) conclude(ctx context.Context, c *backend.Call, err error) error {
 	if err == nil || errors.Is(err, backend.ErrInvalid) {
@@ -160,8 +155,8 @@ func (g *Guard) conclude(ctx context.Context, c *backend.Call, err error) error 
 	return g.causeOf(ctx, err)
 }
 
-// causeOf returns the cause of ctx instead of an error if the caller has given up: then the error says
-// nothing to it.
+// causeOf returns the cause of ctx instead of an error if the caller has given up: it has no use for the
+// error then.
 func (g *Guard) causeOf(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/call"
+	"funnel/internal/servertest"
 	"funnel/limiter/internal/backend"
 	"funnel/limiter/internal/undo"
 )
@@ -125,7 +126,7 @@ func TestCallersWhoGiveUpGetTheirCause(t *testing.T) {
 
 // Nobody gets a late answer, so what the call took is given back. A call that took nothing is left alone.
 func TestLateAnswers(t *testing.T) {
-	oom := backend.Unavailable(errors.New("OOM"))
+	oom := backend.Unavailable(servertest.ErrorReply("OOM"))
 	for name, c := range map[string]struct {
 		reply   backend.Reply
 		err     error
@@ -134,7 +135,7 @@ func TestLateAnswers(t *testing.T) {
 	}{
 		"allowed":           {allowed, nil, nil, true},
 		"limited":           {backend.Reply{Limited: true, First: backend.RowReply{Source: backend.Module, Limited: true}}, nil, nil, false},
-		"wrong":             {backend.Reply{}, backend.Invalid(errors.New("x")), nil, false},
+		"wrong":             {backend.Reply{}, backend.Invalid(servertest.ErrorReply("x")), nil, false},
 		"no answer":         {backend.Reply{}, errors.New("EOF"), nil, true},
 		"refused by Redis":  {backend.Reply{}, oom, nil, true},
 		"by FailOpen":       {backend.Reply{First: backend.RowReply{Source: backend.Open}}, nil, nil, false},

@@ -40,7 +40,7 @@ type Nodes struct {
 	looks    int // maxLooks, but for tests
 }
 
-// New returns a backend that asks each part of a call by each, and gives back by undo. IsSpread says
+// New returns a backend that sends each part of a call through each, and refunds through undo. IsSpread says
 // that keys may be on several nodes; otherwise an answer CROSSSLOT tells. Now is a monotonic clock, and
 // wall tells which period of a quota runs.
 func New(each backend.Backend, undo *undo.Undo, isSpread bool, now func() time.Duration, wall func() time.Time) *Nodes {
@@ -55,7 +55,7 @@ func (n *Nodes) Reset(ctx context.Context, key string) error { return n.each.Res
 // Ask decides a call.
 //
 // If a node fails, that is the error of the call. What other nodes have decided is in the reply all the
-// same, unless it has been given back: they have charged, refunded, renewed or shown their rows.
+// same, unless it has been given back: this concerns charges, refunds, renewals and peeks.
 func (n *Nodes) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	if !n.isSpread.Load() {
 		reply, err := n.each.Ask(ctx, c)
@@ -64,11 +64,11 @@ func (n *Nodes) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error)
 		}
 		n.isSpread.Store(true)
 	}
-	if !spansTags(c) || c.Failure != nil {
+	if !spansTags(c) {
 		return n.each.Ask(ctx, c)
 	}
 	parts := split(c)
-	if c.Operation == call.Peek || c.Operation == call.Charge || c.Operation == call.Refund || c.Renews {
+	if !c.MayBeUndone() {
 		n.askAll(ctx, parts)
 		return combine(c, parts)
 	}
@@ -101,23 +101,26 @@ func (n *Nodes) reserve(ctx context.Context, parts []*part) (contested bool) {
 }
 
 // askAtOnce asks all parts at once. But parts that have just refused such a call are asked first, and the
-// others only if these allow. IsKnown is true if such a part has refused again: then its wait is told.
+// others only if these allow. IsKnown is true if such a part has refused again until the same instant:
+// then nobody gave back meanwhile, and the caller gets its wait unshortened.
 func (n *Nodes) askAtOnce(ctx context.Context, parts []*part) (isKnown bool) {
 	likely, others := n.refusals.separate(parts, n.wall())
-	if len(likely) > 0 {
-		seen := n.look(ctx, others)
-		n.askAll(ctx, likely)
-		seen.Wait()
+	if len(likely) == 0 {
+		n.askAll(ctx, others)
+		return false
 	}
-	isKnown = slices.ContainsFunc(likely, (*part).refused)
-	if !isKnown {
+	seen := n.look(ctx, others)
+	isKnown = n.askAll(ctx, likely)
+	seen.Wait()
+	if !slices.ContainsFunc(likely, (*part).refused) {
 		n.askAll(ctx, others)
 	}
 	return isKnown
 }
 
 const (
-	// maxLooks is how often a caller looks whether a part has come free that refused its call for long.
+	// maxLooks is how many times a caller peeks at a part that refused with a long wait, to see if it has
+	// room now.
 	maxLooks = 2
 
 	// A caller looks after 2 to 6 ms: another caller needs about that time to be refused by a node and to
@@ -170,32 +173,37 @@ func (n *Nodes) askEach(ctx context.Context, parts []*part) (refusing *part) {
 	return nil
 }
 
-// askAll asks all of these parts at once.
-func (n *Nodes) askAll(ctx context.Context, parts []*part) {
+// askAll asks all of these parts at once. IsKnown is true if one has refused as it had before.
+func (n *Nodes) askAll(ctx context.Context, parts []*part) (isKnown bool) {
 	var group sync.WaitGroup
+	var known atomic.Bool
 	for _, p := range parts {
 		group.Go(func() {
 			p.asked = true
 			p.reply, p.err = n.each.Ask(ctx, &p.call)
 			p.reply.Grow(len(p.call.Rows))
-			isRefusal := p.call.Operation == call.Reserve && !p.call.Renews
-			if isRefusal && (p.err == nil || ctx.Err() == nil) { // otherwise the error is the cause of ctx
-				n.refusals.note(p)
+			if p.call.MayBeUndone() && (p.err == nil || ctx.Err() == nil) { // otherwise the error is the cause of ctx
+				if n.refusals.note(p) {
+					known.Store(true)
+				}
 			}
 		})
 	}
 	group.Wait()
+	return known.Load()
 }
 
-// look starts to peek at parts that are perhaps never asked: their rows tell what remains even then.
+// look starts to peek at parts that may not be asked, so that their Results still show what remains.
 func (n *Nodes) look(ctx context.Context, parts []*part) *sync.WaitGroup {
 	var group sync.WaitGroup
 	for _, p := range parts {
 		group.Go(func() {
 			reply, err := n.peek(ctx, p)
-			if err == nil {
-				p.show(&reply)
+			if err != nil {
+				p.reply.Blame(len(p.call.Rows), err)
+				return
 			}
+			p.show(&reply)
 		})
 	}
 	return &group
@@ -214,8 +222,8 @@ func (n *Nodes) peek(ctx context.Context, p *part) (backend.Reply, error) {
 }
 
 // giveBack gives back what parts of a call took. If the caller leaves meanwhile, that goes on in the
-// background. Decided is false if a slot is still being asked back: that would also end a slot that the
-// same holder takes later.
+// background. Decided is false if the refund of a slot is pending: it would also end a slot that the
+// same holder takes now. Of tokens it says nothing: they are given back once.
 func (n *Nodes) giveBack(ctx context.Context, parts []*part) (decided bool) {
 	type undone struct {
 		part    *part

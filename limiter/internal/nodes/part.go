@@ -57,8 +57,15 @@ func split(c *backend.Call) (parts []*part) {
 	}
 	for _, p := range parts {
 		p.reply.Grow(len(p.call.Rows))
+		if !p.hasSlots() {
+			p.call.Failure = nil // callers in one line know of a failure of the nodes that have their slots
+		}
 	}
 	return parts
+}
+
+func (p *part) hasSlots() bool {
+	return slices.ContainsFunc(p.call.Rows, func(row backend.Row) bool { return row.Kind == call.Slots })
 }
 
 // combine returns the reply to a call from the replies to its parts, and the errors of the parts that have
@@ -143,7 +150,7 @@ func (p *part) reset() {
 	}
 }
 
-// forget removes the receipts of a part that gives back: it takes part in no decision any more.
+// forget removes the receipts of a part that gives back: its tokens no longer count.
 func (p *part) forget() {
 	for i := range p.call.Rows {
 		row := p.reply.Row(i)

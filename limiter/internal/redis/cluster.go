@@ -57,13 +57,18 @@ func (s *Server) clientOf(key string) *redis.Client {
 // options and send commands in another way, and AutoPipeline keeps to no deadline while its server
 // hangs.
 func (s *Server) KeepsDeadlines() bool {
+	// A negative time-out keeps go-redis from setting deadlines of connections.
+	keeps := func(enabled bool, read, write time.Duration) bool { return enabled && read >= 0 && write >= 0 }
 	switch client := s.client.(type) {
 	case *redis.Client:
-		return client.Options().ContextTimeoutEnabled
+		o := client.Options()
+		return keeps(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
 	case *redis.ClusterClient:
-		return client.Options().ContextTimeoutEnabled
+		o := client.Options()
+		return keeps(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
 	case *redis.Ring:
-		return client.Options().ContextTimeoutEnabled
+		o := client.Options()
+		return keeps(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
 	}
 	return false
 }

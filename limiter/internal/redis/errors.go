@@ -96,6 +96,9 @@ func (s *Server) notSent(key string, err error) error {
 	return backend.Classify(backend.ErrNotSent, fmt.Errorf("no connection was free in time, of %d in the pool: %w", size, err))
 }
 
+// ErrClosed is the error of a client that is closed. It is final.
+var ErrClosed = redis.ErrClosed
+
 // IsMisconfigured reports whether Redis refuses this program as a whole: its password is wrong, or its
 // user may call neither the module's commands nor scripts.
 func IsMisconfigured(err error) bool {

@@ -3,7 +3,7 @@ package undo
 import (
 	"container/heap"
 	"context"
-	"log/slog"
+	"errors"
 	"time"
 
 	"funnel/limiter/internal/backend"
@@ -11,6 +11,15 @@ import (
 )
 
 const (
+	// notAnswered is how long a slot is asked back while no answer comes. A command that lies in a socket
+	// is executed no later: TCP gives up after a quarter of an hour, and a server that stands still for
+	// longer is not one that anybody waits for.
+	notAnswered = time.Hour
+
+	// minPause is the shortest pause after a refund without an answer. Slots with a TTL of some
+	// milliseconds would otherwise make a new connection each millisecond.
+	minPause = 100 * time.Millisecond
+
 	// maxEntries bounds the memory of a queue: an entry takes less than 1 KB, so a queue takes less
 	// than 10 MB.
 	maxEntries = 10_000
@@ -35,13 +44,14 @@ type entry struct {
 	refund backend.Call
 	ttl    time.Duration
 
-	// ended says that the call that took the slot has ended. Then the slot is given back once Redis
-	// decides, and the slot has ended by itself once its TTL is over.
+	// ended says that the call that took the slot can no longer run. One refund that Redis decides, or
+	// the end of the TTL, settles the entry.
 	//
-	// Otherwise that call may still be executed. Then a refund that finds no slot says nothing. The
-	// slot is asked back until a refund finds it, or until a TTL after Redis has answered a refund: by
-	// then the call has been executed, and the slot has ended.
+	// Otherwise a refund that finds no slot proves nothing: the call may still run after it. The slot is
+	// asked back until a refund finds it, or until a TTL after Redis has answered a refund: by then the
+	// call has been executed, and the slot has ended.
 	ended bool
+	added time.Time
 	began time.Time // for the TTL: when the entry was added, or when Redis answered its first refund
 
 	due   time.Time
@@ -53,9 +63,10 @@ type entry struct {
 func newEntry(ctx context.Context, row backend.Row, ended bool, due time.Time) *entry {
 	r := newRefund()
 	r.call.Rows = []backend.Row{row}
-	e := &entry{ctx: ctx, refund: r.call, ttl: row.TTL, ended: ended, due: due}
+	now := time.Now()
+	e := &entry{ctx: ctx, refund: r.call, ttl: row.TTL, ended: ended, added: now, due: due}
 	if ended {
-		e.began = time.Now()
+		e.began = now
 	}
 	return e
 }
@@ -119,27 +130,35 @@ func (u *Undo) first(node string, q *queue) *entry {
 // asked removes an entry after a refund, or puts it off.
 func (u *Undo) asked(q *queue, e *entry, reply *backend.Reply, err error) {
 	now := time.Now()
+	isAnswered := redis.IsAnswered(err)
 	isOver := e.isOver(reply, err, now)
-	if isOver && !isDecided(err) {
-		u.logger.WarnContext(e.ctx, "a slot was not given back: it ends with its TTL",
-			"key", e.refund.Rows[0].Key, "ttl", e.ttl, "error", err)
-	}
 	u.mutex.Lock()
-	defer u.mutex.Unlock()
-	if !e.heard && (isOver || redis.IsAnswered(err)) {
+	if !e.heard && (isOver || isAnswered) {
 		e.heard = true
 		e.task.end()
 	}
 	if isOver {
 		heap.Remove(&q.entries, e.index)
 	} else {
-		e.due = now.Add(max(e.ttl/tries, time.Millisecond))
+		pause := e.ttl / tries
+		if !isAnswered {
+			pause = max(pause, minPause)
+		}
+		e.due = now.Add(max(pause, time.Millisecond))
 		heap.Fix(&q.entries, e.index)
 	}
-	if q.dropped > 0 && len(q.entries) < maxEntries {
+	dropped := 0
+	if len(q.entries) < maxEntries {
+		dropped, q.dropped = q.dropped, 0
+	}
+	u.mutex.Unlock() // before it logs: the logger may block, or call the Limiter
+	if isOver && !isDecided(err) {
+		u.logger.WarnContext(e.ctx, "a slot was not given back: it ends with its TTL",
+			"key", e.refund.Rows[0].Key, "ttl", e.ttl, "error", err)
+	}
+	if dropped > 0 {
 		u.logger.WarnContext(e.ctx, "slots were not given back, because too many were waiting: they end with their TTL",
-			slog.Int("slots", q.dropped))
-		q.dropped = 0
+			"slots", dropped)
 	}
 }
 
@@ -147,6 +166,10 @@ func (u *Undo) asked(q *queue, e *entry, reply *backend.Reply, err error) {
 func (e *entry) isOver(reply *backend.Reply, err error, now time.Time) bool {
 	switch {
 	case err == nil && reply.First.Held:
+		return true
+	case errors.Is(err, redis.ErrClosed): // for good
+		return true
+	case now.Sub(e.added) >= max(notAnswered, e.ttl) && !e.heard:
 		return true
 	case e.ended:
 		return isDecided(err) || now.Sub(e.began) >= e.ttl
@@ -158,16 +181,16 @@ func (e *entry) isOver(reply *backend.Reply, err error, now time.Time) bool {
 	return now.Sub(e.began) >= e.ttl
 }
 
-// uncertain returns how many slots are still asked back although Redis has answered a refund: their
-// tasks have ended.
-func (u *Undo) uncertain() (slots int) {
+// uncertain returns how many slots are still asked back, or were left to their TTL and not logged yet. It
+// removes from the numbers of tasks those that these slots have: each slot counts, and no task twice.
+func (u *Undo) uncertain(numbers map[uint64]bool) (slots int) {
 	u.mutex.Lock()
 	defer u.mutex.Unlock()
 	for _, q := range u.queues {
+		slots += q.dropped
 		for _, e := range q.entries {
-			if e.heard {
-				slots++
-			}
+			slots++
+			delete(numbers, e.task.number)
 		}
 	}
 	return slots

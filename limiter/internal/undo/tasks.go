@@ -56,15 +56,15 @@ func (k task) end() {
 	}
 }
 
-// wait waits until all tasks that have begun are over, or ctx is done. It returns how many
-// numbers have a task that is not.
-func (t *tasks) wait(ctx context.Context) (left int) {
+// wait waits until all tasks that have begun are over, or ctx is done. It returns the numbers that are still
+// open.
+func (t *tasks) wait(ctx context.Context) (left map[uint64]bool) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	last := t.last
 	for {
 		left = t.upTo(last)
-		if left == 0 || ctx.Err() != nil {
+		if len(left) == 0 || ctx.Err() != nil {
 			return left
 		}
 		if t.ended == nil {
@@ -80,12 +80,13 @@ func (t *tasks) wait(ctx context.Context) (left int) {
 	}
 }
 
-// upTo returns how many numbers up to one have a task that has not ended.
-func (t *tasks) upTo(last uint64) (left int) {
+// upTo returns the numbers up to one that have a task which has not ended.
+func (t *tasks) upTo(last uint64) map[uint64]bool {
+	numbers := map[uint64]bool{}
 	for number := range t.open {
 		if number <= last {
-			left++
+			numbers[number] = true
 		}
 	}
-	return left
+	return numbers
 }

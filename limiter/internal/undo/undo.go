@@ -3,12 +3,12 @@
 //
 // A funnel gets its tokens back by the receipt of the reply, a quota by the end of the period in
 // which the call was counted, and slots by the name of their holder. All of it goes the road that
-// every call goes, by a call that carries no policy.
+// every call goes, but OnFailure does not apply to it.
 //
 // Tokens are given back once, because a second refund would give other callers' tokens back; if that
 // answer is lost, they leak, or stay used until the period ends. A slot may be given back any number
 // of times. So slots wait in a queue ([Undo.Lost], [Undo.GiveBack]) and are asked back until Redis
-// has answered.
+// has answered; and if the call that took them may still be executed, for one TTL longer.
 package undo
 
 import (
@@ -36,7 +36,7 @@ type Undo struct {
 	queues map[string]*queue // by node; a queue that is empty is not kept
 }
 
-// Ask has a call decided that gives back, and tells the hooks.
+// Ask sends a refund and calls the hooks. In a Limiter it also wakes callers that wait for slots.
 type Ask func(ctx context.Context, c *backend.Call) (backend.Reply, error)
 
 // New returns an Undo that gives back by ask. Node returns the node that has a key: a node that does
@@ -45,19 +45,19 @@ func New(ask Ask, node func(key string) string, logger *slog.Logger) *Undo {
 	return &Undo{ask: ask, node: node, logger: logger, queues: map[string]*queue{}}
 }
 
-// Undo gives back what a call took, in the background. The channel gets a value when all of it has been
-// answered or has failed: then the rows of the reply have no receipt, and tell what remains. Nobody may
-// use the reply before.
+// Undo gives back what a call took, in the background. The channel receives a value once every refund
+// has been answered or has failed. Do not touch the reply before: Undo clears its receipts, and updates
+// what remains.
 //
 // The value is false if Redis has not decided the refund of a slot, which then waits in the queue. The
 // holder must not take a slot again: the refund would end that one.
 func (u *Undo) Undo(ctx context.Context, c *backend.Call, reply *backend.Reply) <-chan bool {
 	decided := make(chan bool, 1)
-	u.Go(ctx, func(ctx context.Context) { decided <- u.undo(ctx, c, reply) })
+	u.Go(ctx, func(ctx context.Context) { decided <- u.refundAll(ctx, c, reply) })
 	return decided
 }
 
-func (u *Undo) undo(ctx context.Context, c *backend.Call, reply *backend.Reply) (decided bool) {
+func (u *Undo) refundAll(ctx context.Context, c *backend.Call, reply *backend.Reply) (decided bool) {
 	var group sync.WaitGroup
 	var undecided atomic.Bool
 	refunds := refundsOf(c, reply)
@@ -131,7 +131,7 @@ func (r *refund) note(reply, after *backend.Reply) {
 	for i, index := range r.rows {
 		row := reply.Row(index)
 		row.Taken, row.Receipt = 0, 0
-		if i <= len(after.Others) && after.Row(i).Source != "" {
+		if after.IsDecided(i) {
 			row.Remaining, row.ResetAfter = after.Row(i).Remaining, after.Row(i).ResetAfter
 		}
 	}
@@ -147,7 +147,7 @@ func (u *Undo) GiveBack(ctx context.Context, refund *backend.Call) (backend.Repl
 		return reply, err
 	}
 	for i, row := range refund.Rows {
-		if i > len(reply.Others) || reply.Row(i).Source == "" {
+		if !reply.IsDecided(i) {
 			u.enqueue(newEntry(ctx, row, true, time.Now().Add(row.TTL/tries)))
 		}
 	}
@@ -168,7 +168,8 @@ func (u *Undo) Lost(ctx context.Context, c *backend.Call, ended bool) {
 	}
 }
 
-// A Late is a call that is under way although its caller has left. One of its methods ends it.
+// A Late is a call that is under way although its caller has left. Call exactly one of Decided, TookNothing
+// and Lost.
 type Late struct {
 	undo *Undo
 	ctx  context.Context
@@ -176,7 +177,7 @@ type Late struct {
 	task task
 }
 
-// Leave returns what ends a call whose caller leaves now. [Undo.Drain] waits until then.
+// Leave registers a call whose caller is leaving; the Late ends it. [Undo.Drain] waits until then.
 func (u *Undo) Leave(ctx context.Context, c *backend.Call) *Late {
 	ctx, t := u.tasks.begin(context.WithoutCancel(ctx))
 	return &Late{u, ctx, c, t}
@@ -185,7 +186,7 @@ func (u *Undo) Leave(ctx context.Context, c *backend.Call) *Late {
 // Decided gives back what the call took.
 func (l *Late) Decided(reply *backend.Reply) {
 	defer l.task.end()
-	l.undo.undo(l.ctx, l.call, reply)
+	l.undo.refundAll(l.ctx, l.call, reply)
 }
 
 // TookNothing ends a call that was wrong, or never sent.
@@ -212,11 +213,11 @@ func (u *Undo) Go(ctx context.Context, f func(context.Context)) {
 // an answer, and slots that are still asked back. The error is the cause of ctx if it is done.
 func (u *Undo) Drain(ctx context.Context) (left int, err error) {
 	unanswered := u.tasks.wait(ctx)
-	left = unanswered + u.uncertain()
-	if unanswered > 0 {
+	if len(unanswered) > 0 {
 		err = context.Cause(ctx)
 	}
-	return left, err
+	left = u.uncertain(unanswered)
+	return left + len(unanswered), err
 }
 
 // isDecided reports whether Redis has decided a call, or the call was wrong.
