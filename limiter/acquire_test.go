@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -233,6 +234,107 @@ func TestAcquireWhileRedisFails(t *testing.T) {
 			time.Sleep(2 * time.Hour) // what Redis may have taken is given back, too
 			synctest.Wait()
 			require.Len(t, q.got, 3, name)
+		})
+	}
+}
+
+// A failure answers the callers who waited when it came. Those who join meanwhile ask.
+func TestFailureAnswersThoseWhoWaitedAlready(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var fails atomic.Bool
+		fails.Store(true)
+		client := clientFunc(func(_ context.Context, command redis.Cmder) error {
+			if fails.Swap(false) {
+				time.Sleep(time.Second)
+				return errors.New("no answer")
+			}
+			command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{[]any{int64(0), int64(9), int64(8), "0", "3600", "0"}}})
+			return nil
+		})
+		var l *limiter.Limiter
+		joined, served, failed := atomic.Int64{}, atomic.Int64{}, atomic.Int64{}
+		var wait func()
+		wait = func() {
+			got, err := l.Acquire(t.Context(), oneFor1h.At("slots"))
+			if err != nil {
+				failed.Add(1)
+				return
+			}
+			served.Add(1)
+			got.ReleaseSoon(t.Context())
+		}
+		join := func(context.Context, limiter.Event) { // a caller joins during each turn of the first few
+			if joined.Add(1) <= 10 {
+				go wait()
+				time.Sleep(time.Millisecond)
+			}
+		}
+		l = limiter.New(client, limiter.WithSource(limiter.FromModule), limiter.WithTimeout(time.Minute), limiter.WithHook(join))
+		for range 3 {
+			go wait()
+			synctest.Wait()
+		}
+		time.Sleep(3 * time.Hour)
+		require.LessOrEqual(t, failed.Load(), int64(3)+3, "the three who waited, and those who joined before they were told")
+		require.GreaterOrEqual(t, served.Load(), int64(7), "those who joined later")
+	})
+}
+
+// A node that is dead answers nobody who does not ask it: callers who stand in one line for slots on a node
+// that works are served, although the first also wants tokens of a dead one.
+func TestDeadNodeOfTokens(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []limiter.FailurePolicy{limiter.FailWithError, limiter.FailOpen, limiter.FailLocal} {
+		synctest.Test(t, func(t *testing.T) {
+			var held atomic.Int64
+			client := spreadClient{func(command redis.Cmder) error {
+				words := fmt.Sprintln(command.Args()...)
+				switch {
+				case strings.Contains(words, "{dead}"):
+					return errors.New("no answer")
+				case strings.Contains(words, "cl.refund"):
+					held.Add(-1)
+					command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{[]any{int64(0), int64(1), int64(1), "0", "0", "9"}}})
+				case held.Load() > 0:
+					command.(*redis.Cmd).SetVal([]any{int64(1), "9", []any{[]any{int64(1), int64(1), int64(0), "9", "9", "0"}}})
+				default:
+					held.Add(1)
+					command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{[]any{int64(0), int64(1), int64(0), "0", "9", "0"}}})
+				}
+				return nil
+			}}
+			l := limiter.New(client, limiter.WithSource(limiter.FromModule), limiter.OnFailure(policy))
+			slots := limiter.Slots{Max: 1, TTL: time.Hour}.At("{works}slots")
+			var inFlight, most, failed, byPolicy atomic.Int64
+			work := func(rows ...limiter.Row) {
+				got, err := l.Acquire(t.Context(), rows...)
+				if err != nil {
+					failed.Add(1)
+					return
+				}
+				if got.Results[0].Source != limiter.FromModule {
+					byPolicy.Add(1)
+				}
+				most.Store(max(most.Load(), inFlight.Add(1)))
+				time.Sleep(time.Second)
+				inFlight.Add(-1)
+				_ = got.Release(t.Context())
+			}
+			go work(slots, limiter.Request{Key: "{dead}tokens", Limit: fifteenPerDay, Quantity: 1})
+			synctest.Wait()
+			for range 5 {
+				go work(slots)
+			}
+			time.Sleep(time.Minute)
+			fails := int64(0)
+			if policy == limiter.FailWithError {
+				fails = 1
+			}
+			require.Equal(t, fails, failed.Load(), "%v: only the caller that needs the dead node", policy)
+			require.Zero(t, byPolicy.Load(), "%v: slots that the policy gave instead of the node that works", policy)
+			require.LessOrEqual(t, most.Load(), int64(1), "%v: the slot is one", policy)
+			time.Sleep(3 * time.Hour)
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -267,5 +268,93 @@ func TestRing(t *testing.T) {
 			want = 9
 		}
 		require.Equal(t, want, seen.Remaining, "user %d: what a refused call took is given back", i)
+	}
+}
+
+// Results belong to the caller: it may settle a row while the slots are given back.
+func TestSettleBesideReleaseSoon(t *testing.T) {
+	t.Parallel()
+	l := limiter.NewLocal()
+	for range 100 {
+		got, err := l.TryAcquire(t.Context(), limiter.Slots{Max: 100, TTL: time.Minute}.At("slots"),
+			limiter.Request{Key: "tokens", Limit: perDay(1000), Quantity: 2})
+		require.NoError(t, err)
+		got.ReleaseSoon(t.Context())
+		_, err = l.Settle(t.Context(), &got.Results[1], 1) // the race detector would see a read of Results
+		require.NoError(t, err)
+	}
+	left, err := l.Drain(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, left)
+}
+
+// Tests of other packages make Acquisitions: an allowed one is not limited, and holds nothing.
+func TestMadeAcquisition(t *testing.T) {
+	t.Parallel()
+	made := &limiter.Acquisition{Results: limiter.Results{{OK: true, Allowed: 1}}}
+	require.False(t, made.Limited())
+	require.Zero(t, made.RetryAfter())
+	require.NoError(t, made.Context().Err())
+	require.NoError(t, made.Release(t.Context()))
+	made.ReleaseSoon(t.Context())
+}
+
+func TestNilRows(t *testing.T) {
+	t.Parallel()
+	l := limiter.NewLocal()
+	for name, row := range map[string]limiter.Row{"nil": nil, "a nil pointer": (*limiter.Request)(nil)} {
+		_, err := l.TryAcquire(t.Context(), oneFor1h.At("slots"), row)
+		require.ErrorIs(t, err, limiter.ErrInvalid, name)
+		require.ErrorContains(t, err, "row 2 is nil", name)
+		_, err = l.PeekAll(t.Context(), row)
+		require.ErrorContains(t, err, "row 1 is nil", name)
+	}
+}
+
+// A refund says in its event what the caller had asked for, also of a quota that it names by its period.
+func TestEventOfAnUndoneQuota(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var recorded recorder
+		month := limiter.Monthly(100, time.UTC)
+		client := spreadClient{func(command redis.Cmder) error {
+			limited, until := int64(0), fmt.Sprint(time.Now().Unix()+9999)
+			if strings.Contains(fmt.Sprintln(command.Args()...), "{full}") {
+				limited, until = 1, "0"
+			}
+			row := []any{limited, int64(100), int64(99), "0", "9", until}
+			command.(interface{ SetVal(any) }).SetVal([]any{limited, "0", []any{row}})
+			return nil
+		}}
+		l := limiter.New(client, limiter.WithSource(limiter.FromModule), limiter.WithHook(recorded.hook))
+		_, err := l.AllowAll(t.Context(), limiter.Request{Key: "{a}month", Limit: month, Quantity: 1},
+			limiter.Request{Key: "{full}month", Limit: month, Quantity: 1})
+		require.NoError(t, err)
+		refund := recorded.lastOf("refund")
+		require.Equal(t, "{a}month", refund.Key)
+		require.Equal(t, month, refund.Result.Limit)
+	})
+}
+
+// A client that sets no deadlines on its connections is not waited for in the caller's goroutine.
+func TestClientWithoutDeadlines(t *testing.T) {
+	t.Parallel()
+	for _, change := range []func(*redis.Options){
+		func(o *redis.Options) { o.ReadTimeout = -2 }, func(o *redis.Options) { o.WriteTimeout = -2 },
+	} {
+		server := servertest.StartModule(t)
+		client := server.Client(t, withoutRetries, change, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+		l := limiter.New(client, limiter.WithTimeout(50*time.Millisecond))
+		require.NoError(t, client.Ping(t.Context()).Err())
+		require.NoError(t, server.Signal(syscall.SIGSTOP))
+		answered := make(chan error, 1)
+		go func() { _, err := l.Allow(context.Background(), "key", fifteenPerDay); answered <- err }()
+		select {
+		case err := <-answered:
+			require.ErrorIs(t, err, limiter.ErrUnavailable)
+		case <-time.After(servertest.Patience):
+			t.Error("the caller waits as long as the server hangs")
+		}
+		require.NoError(t, server.Signal(syscall.SIGCONT))
 	}
 }
