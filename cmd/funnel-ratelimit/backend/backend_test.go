@@ -287,6 +287,17 @@ func TestFailures(t *testing.T) {
 	require.ErrorIs(t, err, limiter.ErrUnavailable)
 }
 
+// A request whose answer is lost is not repeated: it would take its tokens twice.
+func TestLostAnswer(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
+	b := newTested(t, servertest.LoseAnswer(t, server.Addr(), "cl.reserve"))
+	_, err := b.decide(t.Context(), descriptor{"a", "10/HOUR", 1})
+	require.ErrorIs(t, err, limiter.ErrUnavailable)
+	statuses, err := b.decide(t.Context(), descriptor{"a", "10/HOUR", 0})
+	require.NoError(t, err)
+	require.Regexp(t, "OK 9 ", statuses)
+}
+
 // An allowed request of which a descriptor has less than that share remaining is a soft breach.
 func TestSoftBreach(t *testing.T) {
 	status := func(remaining uint32, count uint32) *pb.RateLimitResponse_DescriptorStatus {
@@ -318,11 +329,11 @@ func TestSoftBreach(t *testing.T) {
 func TestStatistics(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	b := newTested(t, server.Addr(), "FUNNEL_BURST_RATIO=0.5", "NEAR_LIMIT_RATIO=0.8")
-	for _, hits := range []uint64{3, 2, 2, 1} { // of 5, from 4 on near the limit
-		_, err := b.decide(t.Context(), descriptor{"a", "10/HOUR", hits})
+	for _, hits := range []uint64{7, 2, 1, 2, 1} { // of 10, from 8 on near the limit
+		_, err := b.decide(t.Context(), descriptor{"a", "20/HOUR", hits})
 		require.NoError(t, err)
 	}
 	counted := b.stats.NewStats("a")
-	require.Equal(t, []uint64{8, 5, 3, 1}, []uint64{counted.TotalHits.Value(), counted.WithinLimit.Value(),
+	require.Equal(t, []uint64{13, 10, 3, 2}, []uint64{counted.TotalHits.Value(), counted.WithinLimit.Value(),
 		counted.OverLimit.Value(), counted.NearLimit.Value()})
 }
