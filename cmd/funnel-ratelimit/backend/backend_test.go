@@ -228,22 +228,6 @@ func TestKeys(t *testing.T) {
 
 func hexOfHash(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
-// A year of a zone begins at its own midnight.
-func TestYears(t *testing.T) {
-	auckland, err := time.LoadLocation("Pacific/Auckland")
-	require.NoError(t, err)
-	for at, end := range map[string]string{
-		"2026-12-31T10:59:59Z": "2026-12-31T11:00:00Z",
-		"2026-12-31T11:00:00Z": "2027-12-31T11:00:00Z",
-		"2026-06-01T00:00:00Z": "2026-12-31T11:00:00Z",
-	} {
-		instant, err := time.Parse(time.RFC3339, at)
-		require.NoError(t, err)
-		_, until := yearly(7, auckland, instant).PeriodAt(instant)
-		require.Equal(t, end, until.UTC().Format(time.RFC3339), at)
-	}
-}
-
 // What Redis does not decide is an error if it could refuse the request. Otherwise it is counted. A
 // caller who gives up is neither.
 func TestFailures(t *testing.T) {

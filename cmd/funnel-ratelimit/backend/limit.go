@@ -43,7 +43,7 @@ func newQuotas(name string, now func() time.Time) (quotas, error) {
 		pb.RateLimitResponse_RateLimit_DAY:   limiter.Daily(0, zone),
 		pb.RateLimitResponse_RateLimit_WEEK:  limiter.Weekly(0, zone),
 		pb.RateLimitResponse_RateLimit_MONTH: limiter.Monthly(0, zone),
-		pb.RateLimitResponse_RateLimit_YEAR:  {}, // see yearly
+		pb.RateLimitResponse_RateLimit_YEAR:  limiter.Yearly(0, zone),
 	}}, nil
 }
 
@@ -57,16 +57,7 @@ func (q *quotas) has(unit pb.RateLimitResponse_RateLimit_Unit) bool {
 }
 
 func (q *quotas) limitOf(limit *pb.RateLimitResponse_RateLimit) limiter.Limit {
-	count := int(limit.RequestsPerUnit)
-	if limit.Unit == pb.RateLimitResponse_RateLimit_YEAR {
-		return yearly(count, q.zone, q.now())
-	}
-	return q.base[limit.Unit].WithCapacity(count)
-}
-
-// yearly returns the quota of the year that runs at an instant. It stands in for limiter.Yearly.
-func yearly(count int, zone *time.Location, at time.Time) limiter.Limit {
-	return limiter.Until(count, time.Date(at.In(zone).Year()+1, time.January, 1, 0, 0, 0, 0, zone))
+	return q.base[limit.Unit].WithCapacity(int(limit.RequestsPerUnit))
 }
 
 // isQuota reports whether a limit is a quota, which has no rate.

@@ -27,8 +27,8 @@ const (
 	// caller that took the tokens meanwhile would have put the instant off by that.
 	sameInstant = 100 * time.Millisecond
 
-	// maxRefusals bounds the memory: a key takes less than 200 bytes. Beyond it, keys that refuse are not
-	// remembered, and their calls ask all parts at once.
+	// maxRefusals bounds the memory: a key takes less than 200 bytes. Beyond it, all are forgotten, and
+	// their calls ask all parts at once.
 	maxRefusals = 10_000
 )
 
@@ -57,7 +57,10 @@ func (r *refusals) note(p *part) (isKnown bool) {
 		switch {
 		case r.until.Has(key):
 			r.until.Set(key, until)
-		case until > 0 && r.until.Len() < maxRefusals:
+		case until > 0:
+			if r.until.Len() >= maxRefusals {
+				r.until = idle.Map[string, time.Duration]{}
+			}
 			r.until.Add(strings.Clone(key), until, func(_ string, until time.Duration) bool { return until <= now })
 		}
 	}
