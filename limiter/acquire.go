@@ -233,5 +233,5 @@ func (l *Limiter) attempt(ctx context.Context, q *query) (got *Acquisition, unan
 		}
 		unanswered = cmp.Or(unanswered, cause)
 	}
-	return l.newAcquisition(ctx, q, taken), unanswered, err
+	return l.newAcquisition(ctx, q, &reply, taken), unanswered, err
 }

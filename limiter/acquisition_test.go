@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -269,6 +270,78 @@ func TestRing(t *testing.T) {
 		}
 		require.Equal(t, want, seen.Remaining, "user %d: what a refused call took is given back", i)
 	}
+}
+
+// When shards are added to a ring, keys move. What a call took is given back on the shard that answered: on
+// the new one it would take out what another caller has taken there.
+func TestRingWhoseShardsChange(t *testing.T) {
+	t.Parallel()
+	ctx, limit, slots := t.Context(), perDay(10), limiter.Slots{Max: 5, TTL: time.Hour}
+	one, two := servertest.StartModule(t), servertest.StartModule(t)
+	addrs := map[string]string{"one": one.Addr()}
+	ring := redis.NewRing(&redis.RingOptions{Addrs: addrs, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { ring.Close() })
+	both := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": one.Addr(), "two": two.Addr()}})
+	t.Cleanup(func() { both.Close() })
+	tagOn := func(server *servertest.Server) string { // once there are two shards
+		for i := 0; ; i++ {
+			tag := fmt.Sprint("{", i, "}")
+			shard, err := both.GetShardClientForKey(tag)
+			require.NoError(t, err)
+			if shard.Options().Addr == server.Addr() {
+				return tag
+			}
+		}
+	}
+	moves, full := tagOn(two), tagOn(one)+"full"
+	onOne, onTwo := limiter.New(one.Client(t)), limiter.New(two.Client(t))
+	_, err := onTwo.AllowN(ctx, moves+"tokens", limit, 10)
+	require.NoError(t, err)
+	_, err = onOne.AllowN(ctx, full, limit, 10)
+	require.NoError(t, err)
+
+	var refunds atomic.Int64
+	decided := make(chan struct{})
+	decide := sync.OnceFunc(func() { close(decided) })
+	l := limiter.New(&gatedRing{ring, func(words string, send func() error) error {
+		switch {
+		case strings.Contains(words, "cl.reserve "+moves+"tokens"):
+			defer decide()
+		case strings.Contains(words, full):
+			<-decided
+			ring.SetAddrs(map[string]string{"one": one.Addr(), "two": two.Addr()}) // between the decision and its refund
+		}
+		return send()
+	}}, limiter.WithHook(func(_ context.Context, event limiter.Event) {
+		if event.Command == "refund" {
+			refunds.Add(1)
+		}
+	}))
+	held, err := l.TryAcquire(ctx, slots.At(moves+"slots"))
+	require.NoError(t, err)
+	results, err := l.AllowAll(ctx, limiter.Request{Key: moves + "tokens", Limit: limit, Quantity: 7},
+		limiter.Request{Key: full, Limit: limit, Quantity: 1})
+	require.NoError(t, err)
+	require.True(t, results.Limited())
+	require.Positive(t, refunds.Load())
+	seen, err := onOne.Peek(ctx, moves+"tokens", limit)
+	require.NoError(t, err)
+	require.Equal(t, 10, seen.Remaining, "given back on the shard that answered")
+	seen, err = onTwo.Peek(ctx, moves+"tokens", limit)
+	require.NoError(t, err)
+	require.Zero(t, seen.Remaining, "another caller's tokens on the new shard")
+	require.NoError(t, held.Release(ctx), "the slot is on the shard that gave it")
+	require.Zero(t, one.Client(t).Exists(ctx, moves+"slots").Val())
+}
+
+// A gatedRing decides when a command is sent.
+type gatedRing struct {
+	*redis.Ring
+	gate func(words string, send func() error) error
+}
+
+func (r *gatedRing) Process(ctx context.Context, command redis.Cmder) error {
+	return r.gate(fmt.Sprintln(command.Args()...), func() error { return r.Ring.Process(ctx, command) })
 }
 
 // Results belong to the caller: it may settle a row while the slots are given back.

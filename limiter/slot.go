@@ -55,7 +55,7 @@ type heldSlot struct {
 }
 
 // newAcquisition returns what a call has taken.
-func (l *Limiter) newAcquisition(ctx context.Context, q *query, taken time.Time) *Acquisition {
+func (l *Limiter) newAcquisition(ctx context.Context, q *query, reply *backend.Reply, taken time.Time) *Acquisition {
 	a := &Acquisition{Results: q.results, limiter: l, taken: taken, asking: make(chan struct{}, 1)}
 	if q.results == nil || a.Results.Limited() {
 		return a
@@ -65,7 +65,7 @@ func (l *Limiter) newAcquisition(ctx context.Context, q *query, taken time.Time)
 	for i, result := range q.results {
 		if q.Rows[i].Kind == call.Slots && result.Source != FromOpen { // nobody counts a slot of FailOpen
 			row := q.Rows[i]
-			row.IsLocal = result.Source == FromLocal
+			row.IsLocal, row.Shard = result.Source == FromLocal, reply.Row(i).Shard
 			a.slots = append(a.slots, heldSlot{row: row, key: result.Key, ends: row.TTL})
 		}
 	}
@@ -211,7 +211,8 @@ func (a *Acquisition) renewal() *query {
 	q.Renews = true
 	for _, slot := range a.slots {
 		q.addSlots(a.limiter, slot.key, Slots{TTL: slot.row.TTL}, slot.row.Holder)
-		q.Rows[len(q.Rows)-1].IsLocal = slot.row.IsLocal
+		added := &q.Rows[len(q.Rows)-1]
+		added.IsLocal, added.Shard = slot.row.IsLocal, slot.row.Shard
 	}
 	return q
 }

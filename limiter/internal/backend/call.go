@@ -56,6 +56,10 @@ type Row struct {
 
 	Quota Quota // checked; for a quota
 
+	// Shard is the shard of a ring that counts what the call renews or gives back. It is nil if the call
+	// goes to the shard that has the key now, which may be another one if the shards have changed.
+	Shard any
+
 	// IsLocal says that this process, not Redis, granted what the call renews, corrects or gives
 	// back: so this process decides the row.
 	IsLocal bool

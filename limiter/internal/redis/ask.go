@@ -18,6 +18,8 @@ const moduleRetryAfter = time.Minute
 // If the period of a quota has ended by the clock of the server, Ask asks once more for the period that runs by that
 // clock.
 func (s *Server) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+	shard := s.shardOf(&c.Rows[0])
+	ctx = toShard(ctx, &c.Rows[0])
 	reply, err := s.askEither(ctx, c, s.wall())
 	if at, ended := endedAt(err); ended {
 		reply, err = s.askAgain(ctx, c, at)
@@ -28,6 +30,9 @@ func (s *Server) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error
 	local := s.notSent(c.Rows[0].Key, err)
 	if local != nil {
 		return backend.Reply{}, local
+	}
+	if shard != nil && err == nil {
+		s.noteShard(c, &reply, shard)
 	}
 	reply.Sent = true
 	return reply, classify(c, err)

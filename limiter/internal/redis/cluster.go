@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"funnel/limiter/internal/backend"
 )
 
 // A cluster is a client that knows which node has which keys, as *redis.ClusterClient does.
@@ -50,6 +52,44 @@ func (s *Server) clientOf(key string) *redis.Client {
 		return nil
 	}
 	return node
+}
+
+// shardOf returns the shard of a ring to which a call goes, or nil if there is no ring.
+func (s *Server) shardOf(row *backend.Row) *redis.Client {
+	if s.ring == nil {
+		return nil
+	}
+	shard, is := row.Shard.(*redis.Client)
+	if is {
+		return shard
+	}
+	return s.clientOf(row.Key)
+}
+
+// toShard returns a context that sends commands to the shard that a row names, if it names one: what that
+// shard has counted must not be given back on another one.
+func toShard(ctx context.Context, row *backend.Row) context.Context {
+	if row.Shard == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, shardKey{}, row.Shard)
+}
+
+// shardKey is the key in a context of the shard to which commands go.
+type shardKey struct{}
+
+// noteShard notes in a reply which shard of a ring has decided. If the shards have changed meanwhile, that
+// is not known: then the tokens cannot be given back, and stay taken.
+func (s *Server) noteShard(c *backend.Call, reply *backend.Reply, before *redis.Client) {
+	isSame := s.shardOf(&c.Rows[0]) == before
+	for i := range c.Rows {
+		row := reply.Row(i)
+		if !isSame {
+			row.Receipt = 0
+			continue
+		}
+		row.Shard = before
+	}
 }
 
 // KeepsDeadlines reports whether the client returns when the deadline of a context has passed. Only

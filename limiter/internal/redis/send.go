@@ -15,7 +15,14 @@ func (s *Server) send(ctx context.Context, command redis.Cmder) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := s.client.Process(ctx, command)
+	client := s.client
+	if s.ring != nil {
+		shard, is := ctx.Value(shardKey{}).(*redis.Client)
+		if is {
+			client = shard
+		}
+	}
+	err := client.Process(ctx, command)
 	if err == nil {
 		err = command.Err()
 	}

@@ -91,7 +91,7 @@ func refundsOf(c *backend.Call, reply *backend.Reply) (refunds []refund) {
 	for i := range c.Rows {
 		asked, row := c.Rows[i], reply.Row(i)
 		isCounted := row.Source != "" && row.Source != backend.Open && row.Source != backend.Closed
-		asked.IsLocal = row.Source == backend.Local
+		asked.IsLocal, asked.Shard = row.Source == backend.Local, row.Shard
 		switch {
 		case !isCounted:
 		case asked.Kind == call.Slots:
