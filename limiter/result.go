@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"funnel/gcra"
 	"funnel/internal/call"
+	"funnel/internal/decision"
 	"funnel/limiter/internal/backend"
 )
 
@@ -101,7 +101,7 @@ func (q *query) fillRow(index int, reply *backend.Reply, result *Result) {
 		}
 	case !result.OK || q.Accounts():
 		result.RetryAfter = row.Wait
-		if row.Wait == time.Duration(gcra.Never) {
+		if row.Wait == time.Duration(decision.Never) {
 			result.RetryAfter = NoRetry
 		}
 	}

@@ -18,9 +18,10 @@
 // One struct (call.h) crosses twice, whatever the number of rows. Go code runs like a C
 // function, and the Go runtime never starts: docs/go-runtime.md.
 //
-// Each row of a call is of a kind: a funnel, slots or a quota. A kind has a file with the same verbs in each place:
-// slots.c here, and slots.go in command/ and in internal/call. A new kind is one more file in each place, and one more
-// line in each table that chooses by kind: key.c, command/kind.go and internal/call/row.go.
+// Each row of a call is of a kind: a funnel, slots or a quota. A kind has a file with the same verbs
+// in each place: slots.c here, and slots.go in command/. A new kind is one more file in each place,
+// and one more line in each table that chooses by kind: key.c, command/kind.go and
+// internal/call/row.go.
 //
 // # The files
 //

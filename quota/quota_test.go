@@ -1,4 +1,5 @@
-// Numbers below their range are errors. Package module/command compares each operation with package contract.
+// Numbers below their range are errors. Package module/command compares each operation with package
+// contract.
 
 package quota_test
 

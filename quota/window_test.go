@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/decision"
 	"funnel/quota"
 )
 
@@ -28,52 +29,56 @@ func TestWindows(t *testing.T) {
 		ask      func(*quota.Quota, int64) error
 		quantity int64
 		before   quota.State
-		want     quota.Decision
+		want     decision.Decision
+		until    int64
+		state    quota.State // after the call
 	}{
 		"the first call begins a period": {
 			ask: reserve, quantity: 2,
-			want: quota.Decision{Remaining: 3, ResetAfter: minute, Until: end, State: quota.State{Used: 2, Expiry: 61_001}},
+			want: decision.Decision{Remaining: 3, ResetAfter: minute}, until: end,
+			state: quota.State{Used: 2, Expiry: 61_001},
 		},
 		"a call for nothing begins none": {
 			ask: reserve, quantity: 0,
-			want: quota.Decision{Remaining: all},
+			want: decision.Decision{Remaining: all},
 		},
 		"a peek begins none": {
 			ask: peek, quantity: 2,
-			want: quota.Decision{Remaining: all},
+			want: decision.Decision{Remaining: all},
 		},
 		"a call for too much begins none, and waits for nothing": {
 			ask: reserve, quantity: 6,
-			want: quota.Decision{Limited: true, Remaining: all, Wait: quota.Never},
+			want: decision.Decision{Limited: true, Remaining: all, Wait: decision.Never},
 		},
 		"a later call is counted in the period that runs, which ends earlier": {
 			ask: take, quantity: 9, before: quota.State{Used: 3, Expiry: running},
-			want: quota.Decision{Limited: true, Wait: left, ResetAfter: left, Until: running * 1_000_000,
-				State: quota.State{Used: 5, Expiry: running}},
+			want: decision.Decision{Limited: true, Wait: left, ResetAfter: left}, until: running * 1_000_000,
+			state: quota.State{Used: 5, Expiry: running},
 		},
 		"and in one that ends later, which is not cut": {
 			ask: reserve, quantity: 3, before: quota.State{Used: 3, Expiry: 99_000},
-			want: quota.Decision{Limited: true, Remaining: 2, Wait: 99_000_000_000 - now, ResetAfter: 99_000_000_000 - now,
-				State: quota.State{Used: 3, Expiry: 99_000}},
+			want:  decision.Decision{Limited: true, Remaining: 2, Wait: 99_000_000_000 - now, ResetAfter: 99_000_000_000 - now},
+			state: quota.State{Used: 3, Expiry: 99_000},
 		},
 		"a period that has ended is none": {
 			ask: charge, quantity: 6, before: quota.State{Used: 3, Expiry: 1000},
-			want: quota.Decision{Limited: true, Wait: minute, ResetAfter: minute, Until: end,
-				State: quota.State{Used: 6, Expiry: 61_001}},
+			want: decision.Decision{Limited: true, Wait: minute, ResetAfter: minute}, until: end,
+			state: quota.State{Used: 6, Expiry: 61_001},
 		},
 		"a key that does not expire gets an end, even if the call is limited": {
 			ask: reserve, quantity: 3, before: quota.State{Used: 3},
-			want: quota.Decision{Limited: true, Remaining: 2, Wait: minute, ResetAfter: minute,
-				State: quota.State{Used: 3, Expiry: 61_001}},
+			want:  decision.Decision{Limited: true, Remaining: 2, Wait: minute, ResetAfter: minute},
+			state: quota.State{Used: 3, Expiry: 61_001},
 		},
 		"but a peek gives it none": {
 			ask: peek, quantity: 3, before: quota.State{Used: 3},
-			want: quota.Decision{Limited: true, Remaining: 2, Wait: minute, ResetAfter: minute, State: quota.State{Used: 3}},
+			want:  decision.Decision{Limited: true, Remaining: 2, Wait: minute, ResetAfter: minute},
+			state: quota.State{Used: 3},
 		},
 		"an expiry beyond 2^63-1 nanoseconds is replied as that, and kept": {
 			ask: reserve, quantity: 1, before: quota.State{Used: 3, Expiry: beyond + 2},
-			want: quota.Decision{Remaining: 1, ResetAfter: untilLast, Until: math.MaxInt64,
-				State: quota.State{Used: 4, Expiry: beyond + 2}},
+			want: decision.Decision{Remaining: 1, ResetAfter: untilLast}, until: math.MaxInt64,
+			state: quota.State{Used: 4, Expiry: beyond + 2},
 		},
 	} {
 		request, err := quota.NewWindowRequest(limit, lasts, c.quantity)
@@ -81,8 +86,11 @@ func TestWindows(t *testing.T) {
 		require.False(t, request.Ended(math.MaxInt64), name)
 		q := quota.Quota{Request: request, State: c.before}
 		require.NoError(t, c.ask(&q, now), name)
+		c.want.Asks = c.quantity > 0
 		c.want.Limit = limit
 		require.Equal(t, c.want, q.Decision, name)
+		require.Equal(t, c.until, q.Until, name)
+		require.Equal(t, c.state, q.NewState, name)
 	}
 }
 

@@ -1,5 +1,5 @@
-// A call takes from a funnel, slots and a quota, or from none of them. Package module/command compares whole commands
-// with package contract.
+// A call takes from a funnel, slots and a quota, or from none of them. Package module/command
+// compares whole commands with package contract.
 
 package call_test
 
@@ -21,9 +21,10 @@ const (
 	now    = 1_800_000_000 * second
 )
 
-// rowsOf returns three rows. The first asks for 3 tokens of a funnel that holds level of 10 tokens and leaks one in a
-// second. The second asks for one of 2 slots: another holder has a slot for 5 seconds. The third asks for 6 of a quota
-// of 10, of which 4 are used, until half a minute from now. The key of the quota expires in a minute.
+// rowsOf returns three rows. The first asks for 3 tokens of a funnel that holds level of 10 tokens
+// and leaks one in a second. The second asks for one of 2 slots: another holder has a slot for 5
+// seconds. The third asks for 6 of a quota of 10, of which 4 are used, until half a minute from
+// now. The key of the quota expires in a minute.
 func rowsOf(t *testing.T, level int64) []call.Row {
 	rate, err := gcra.NewRate(10, 1, second)
 	require.NoError(t, err)
@@ -66,7 +67,7 @@ func TestApply(t *testing.T) {
 			require.NoError(t, err)
 			var got []string
 			for i := range rows {
-				d := rows[i].Decision
+				d := rows[i].Decision()
 				got = append(got, fmt.Sprint(d.Limited, d.Remaining, d.Wait/second, d.ResetAfter/second, rows[i].Changes()))
 			}
 			require.Equal(t, c.want, strings.Join(got, ", "))

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"funnel/gcra"
+	"funnel/internal/decision"
 	"funnel/internal/idle"
 	"funnel/limiter/internal/backend"
 )
@@ -34,7 +34,7 @@ func (r *refusals) note(p *part) {
 		if isDown {
 			wait = time.Second
 		}
-		if (isDown || row.Limited) && wait != time.Duration(gcra.Never) {
+		if (isDown || row.Limited) && wait != time.Duration(decision.Never) {
 			until = now + min(wait, math.MaxInt64-now)
 		}
 		switch {
