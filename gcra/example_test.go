@@ -25,9 +25,9 @@ func ExampleFunnel_Reserve() {
 		if err != nil {
 			panic(err)
 		}
-		d := funnel.Decision
-		fmt.Printf("limited: %t, remaining: %d, retry after: %d s\n", d.Limited, d.Remaining, gcra.Seconds(d.RetryAfter()))
-		stored = d.TAT
+		retryAfter := gcra.Seconds(funnel.RetryAfter())
+		fmt.Printf("limited: %t, remaining: %d, retry after: %d s\n", funnel.Limited, funnel.Remaining, retryAfter)
+		stored = funnel.NewTAT
 	}
 	// Output:
 	// limited: false, remaining: 5, retry after: -1 s

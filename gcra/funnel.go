@@ -1,5 +1,7 @@
 package gcra
 
+import "funnel/internal/decision"
+
 // A Request asks one funnel for tokens. Make one with [Rate.Request], which checks the quantity.
 type Request struct {
 	rate      Rate
@@ -47,25 +49,36 @@ func (r *Request) Increment() int64 { return r.increment }
 
 // A Funnel is the part of one call that concerns a funnel: the request, the state and the
 // decision. Its methods are the operations on a funnel, at the instant now. Each method sets
-// Decision, Take also sets Taken, and nothing else changes. Instants before 1970 count as 0.
+// Decision and NewTAT, Take also sets Taken, and nothing else changes. Instants before 1970 count
+// as 0.
 //
-// If a call took tokens, the TAT of its Decision is the receipt for them: see [Funnel.Refund].
-//
-// The only error of the methods is [ErrTAT]. After an error, do not use the Decision.
+// The only error of the methods is [ErrTAT]. After an error, do not use the decision.
 type Funnel struct {
-	Request  Request
-	TAT      int64 // as stored, or Empty
-	Decision Decision
-	Taken    int64 // by Take: from 0 to the quantity
+	Request Request
+	TAT     int64 // as stored, or Empty
+
+	// Decision is the answer. Limited says that not all tokens fit in time, or for Charge and Refund
+	// that the funnel is overfull; Wait is then at least 1, and enough if no other call takes tokens.
+	// Remaining is how many whole tokens fit right now, and ResetAfter is the time until the funnel
+	// is empty.
+	decision.Decision
+
+	// NewTAT is the theoretical arrival time to keep for the next call, in nanoseconds since the
+	// epoch. Store it if [Funnel.Changes]. An instant at or before now means that the funnel is
+	// empty. If the call took tokens, NewTAT is the receipt for them: see [Funnel.Refund].
+	NewTAT int64
+
+	// Taken is how many tokens Take has taken: from 0 to the quantity.
+	Taken int64
 }
 
 // Reserve takes the tokens if they fit, for a caller that can wait for maxWait nanoseconds: it also
-// takes tokens that will fit by then. Decision.Wait says how long the caller has to wait. Until
+// takes tokens that will fit by then. Wait says how long the caller has to wait. Until
 // then the funnel is overfull and limits other callers. So reservations are served in the order of
 // asking. If every caller waits that long, callers go ahead with at most capacity + elapsed/T
 // tokens in any stretch of time.
 //
-// When the call is limited, Decision.Wait is the time after which the same reservation is allowed.
+// When the call is limited, Wait is the time after which the same reservation is allowed.
 // A negative maxWait counts as 0. A quantity of 0 takes nothing.
 //
 // A stored TAT may come from another rate or another clock. If it is further ahead than the
@@ -85,7 +98,7 @@ func (f *Funnel) Reserve(now, maxWait int64) error {
 		maxWait = max(maxWait, 0)
 		switch {
 		case f.Request.increment > f.Request.rate.tolerance:
-			f.report(tat, now, true, Never)
+			f.report(tat, now, true, decision.Never)
 			return nil
 		case wait > maxWait:
 			f.report(tat, now, true, wait-maxWait)
@@ -103,7 +116,7 @@ func (f *Funnel) Reserve(now, maxWait int64) error {
 }
 
 // Take takes as many whole tokens as fit, up to the quantity of a [Rate.RequestUpTo]. It is limited
-// if Taken is less than the quantity, and Decision.Wait is then the time until one more token fits.
+// if Taken is less than the quantity, and Wait is then the time until one more token fits.
 //
 //go:nosplit
 func (f *Funnel) Take(now int64) error {
@@ -138,7 +151,7 @@ func (f *Funnel) Take(now int64) error {
 func (f *Funnel) Peek(now int64) error {
 	err := f.Reserve(now, 0)
 	if err == nil {
-		f.report(max(f.TAT, 0), max(now, 0), f.Decision.Limited, f.Decision.Wait)
+		f.report(max(f.TAT, 0), max(now, 0), f.Limited, f.Wait)
 	}
 	return err
 }
@@ -165,7 +178,7 @@ func (f *Funnel) Charge(now int64) error {
 // tokens that have leaked cannot be given back. Limited says that the funnel is still overfull, and
 // Wait for how long.
 //
-// The receipt is the TAT of the Decision that took the tokens. With a receipt, the refund gives
+// The receipt is the NewTAT of the call that took the tokens. With a receipt, the refund gives
 // back only the tokens that have not leaked: at most receipt - now. The key then holds the same TAT
 // as if the call had taken that much less, provided that no tokens of an earlier call were given
 // back in between. With [NoReceipt], the refund may also take out tokens that other callers took
@@ -182,7 +195,7 @@ func (f *Funnel) Refund(now, receipt int64) {
 }
 
 // Undo reverses a Reserve that was allowed, because another row of the same call is limited: no
-// tokens are taken. The Decision stays allowed, without a wait, and describes the state as it is.
+// tokens are taken. The decision stays allowed, without a wait, and describes the state as it is.
 //
 //go:nosplit
 func (f *Funnel) Undo(now int64) { f.report(max(f.TAT, 0), max(now, 0), false, 0) }
@@ -190,26 +203,27 @@ func (f *Funnel) Undo(now int64) { f.report(max(f.TAT, 0), max(now, 0), false, 0
 // Changes reports whether the call changes the TAT, so that it must be stored.
 //
 //go:nosplit
-func (f *Funnel) Changes() bool { return f.Decision.TAT != f.TAT }
+func (f *Funnel) Changes() bool { return f.NewTAT != f.TAT }
 
 // NoReceipt stands for the receipt in a refund that has none. No TAT is later.
 const NoReceipt int64 = maxInt63
 
-// report fills in the Decision of a funnel that has this TAT after the call.
+// report fills in the decision of a funnel that has this TAT after the call.
 //
 //go:nosplit
 func (f *Funnel) report(tat, now int64, limited bool, wait int64) {
 	rate, level := &f.Request.rate, max(0, tat-now)
-	f.Decision.Limited = limited
-	f.Decision.Limit = rate.capacity
+	f.Asks = f.Request.quantity > 0
+	f.Limited = limited
+	f.Limit = rate.capacity
 	// NewRate ensures that the interval is not 0; the compiler cannot know.
-	f.Decision.Remaining = max(0, rate.tolerance-level) / max(1, rate.emissionInterval)
-	f.Decision.Wait = wait
-	f.Decision.ResetAfter = level
-	f.Decision.TAT = tat
+	f.Remaining = max(0, rate.tolerance-level) / max(1, rate.emissionInterval)
+	f.Wait = wait
+	f.ResetAfter = level
+	f.NewTAT = tat
 }
 
-// account fills in the Decision of a call that only accounts for tokens: it is limited if the
+// account fills in the decision of a call that only accounts for tokens: it is limited if the
 // funnel is overfull.
 //
 //go:nosplit

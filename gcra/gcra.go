@@ -47,10 +47,6 @@ import "math/bits"
 // the same.
 const Empty int64 = 0
 
-// Never is the [Decision.Wait] of a call for more tokens than the capacity: asking again never
-// helps.
-const Never int64 = -1
-
 // maxInt63 is the largest instant or span that can be represented.
 const maxInt63 = 1<<63 - 1
 
@@ -121,43 +117,6 @@ func (r Rate) Increment(quantity int64) (int64, error) {
 		return 0, ErrIncrement
 	}
 	return increment, nil
-}
-
-// A Decision is the answer to one call.
-type Decision struct {
-	// Limited says that not all tokens fit in time, or for Charge and Refund that the funnel is
-	// overfull.
-	Limited bool
-
-	// Limit is the capacity of the funnel.
-	Limit int64
-
-	// Remaining is how many whole tokens fit right now, after this call: from 0 to Limit.
-	Remaining int64
-
-	// Wait is how long to wait, in nanoseconds. If the call was allowed, wait before going
-	// ahead: 0, unless the tokens were reserved ahead of time. If it was limited, wait
-	// before asking again: at least 1, and enough if no other call takes tokens; or Never.
-	Wait int64
-
-	// ResetAfter is the time, in nanoseconds, until the funnel is empty.
-	ResetAfter int64
-
-	// TAT is the theoretical arrival time to keep for the next call, in nanoseconds since the
-	// epoch. Store it if it differs from the one passed in. An instant at or before now means that
-	// the funnel is empty.
-	TAT int64
-}
-
-// RetryAfter is the Wait of a limited call, and Never, -1, for an allowed call: the
-// retry_after of CL.THROTTLE, in nanoseconds.
-//
-//go:nosplit
-func (d Decision) RetryAfter() int64 {
-	if d.Limited {
-		return d.Wait
-	}
-	return Never
 }
 
 // product multiplies two numbers that are not negative. It returns false as ok if the result does

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/gcra"
+	"funnel/internal/decision"
 )
 
 const (
@@ -107,13 +108,6 @@ func requireRequest(t *testing.T, quantity, increment int64, wantErr error, requ
 	require.Equal(t, increment, request.Increment())
 }
 
-// CL.THROTTLE says -1 to a call that was allowed, even if it has to wait.
-func TestRetryAfter(t *testing.T) {
-	require.Equal(t, int64(7), gcra.Decision{Limited: true, Wait: 7}.RetryAfter())
-	require.Equal(t, gcra.Never, gcra.Decision{Limited: true, Wait: gcra.Never}.RetryAfter())
-	require.Equal(t, int64(-1), gcra.Decision{Limited: false, Wait: 7}.RetryAfter())
-}
-
 // Times are rounded up: a caller that waits the rounded time has waited long enough, and a key that
 // expires at the rounded instant does not expire too early.
 func TestTimesAreRoundedUp(t *testing.T) {
@@ -131,7 +125,7 @@ func TestTimesAreRoundedUp(t *testing.T) {
 		require.Equal(t, c.seconds, gcra.Seconds(c.nanoseconds), "seconds of %d ns", c.nanoseconds)
 		require.Equal(t, c.milliseconds, gcra.Milliseconds(c.nanoseconds), "milliseconds of %d ns", c.nanoseconds)
 	}
-	require.Equal(t, int64(-1), gcra.Seconds(gcra.Never), "no time to wait")
+	require.Equal(t, int64(-1), gcra.Seconds(decision.Never), "no time to wait")
 	require.Equal(t, int64(-1), gcra.Seconds(least), "no time to wait")
 }
 

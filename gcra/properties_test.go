@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"funnel/gcra"
+	"funnel/internal/decision"
 )
 
 // More than rapid's 100 checks by default: few inputs are edge cases. -rapid.checks on the command
@@ -53,9 +54,9 @@ func TestReservationsKeepTheBound(t *testing.T) {
 			at += rapid.Int64Range(0, 30).Draw(t, "later") // close enough together to fill the funnel
 			f := funnelOf(t, r, tat, drawQuantity(t))
 			require.NoError(t, f.Reserve(at, drawMaxWait(t)))
-			tat = f.Decision.TAT
-			if !f.Decision.Limited && f.Request.Quantity() > 0 {
-				turns = append(turns, turn{at: at + f.Decision.Wait, tokens: f.Request.Quantity()})
+			tat = f.NewTAT
+			if !f.Limited && f.Request.Quantity() > 0 {
+				turns = append(turns, turn{at: at + f.Wait, tokens: f.Request.Quantity()})
 			}
 		}
 		for first := range turns {
@@ -77,15 +78,15 @@ func TestWaitIsExact(t *testing.T) {
 		r, maxWait := drawRate(t), drawMaxWait(t)
 		f := funnelOf(t, r, drawTAT(t), drawQuantity(t))
 		require.NoError(t, f.Reserve(now, maxWait))
-		wait := f.Decision.Wait
-		require.Equal(t, f.Request.Quantity() > r.Capacity(), wait == gcra.Never)
-		if !f.Decision.Limited || wait == gcra.Never {
+		wait := f.Wait
+		require.Equal(t, f.Request.Quantity() > r.Capacity(), wait == decision.Never)
+		if !f.Limited || wait == decision.Never {
 			return
 		}
 		require.NoError(t, f.Reserve(now+wait-1, maxWait))
-		require.True(t, f.Decision.Limited, "a nanosecond before the wait of %d is over", wait)
+		require.True(t, f.Limited, "a nanosecond before the wait of %d is over", wait)
 		require.NoError(t, f.Reserve(now+wait, maxWait))
-		require.False(t, f.Decision.Limited, "after the wait of %d", wait)
+		require.False(t, f.Limited, "after the wait of %d", wait)
 	})
 }
 
@@ -95,13 +96,13 @@ func TestRemainingIsExact(t *testing.T) {
 		r, tat := drawRate(t), drawTAT(t)
 		f := funnelOf(t, r, tat, 1)
 		require.NoError(t, f.Peek(now))
-		remaining := f.Decision.Remaining
+		remaining := f.Remaining
 		more := funnelOf(t, r, tat, remaining+1)
 		require.NoError(t, more.Peek(now))
-		require.True(t, more.Decision.Limited, "%d remain, and one more fits", remaining)
+		require.True(t, more.Limited, "%d remain, and one more fits", remaining)
 		all := funnelOf(t, r, tat, max(1, remaining))
 		require.NoError(t, all.Peek(now))
-		require.Equal(t, remaining == 0, all.Decision.Limited, "%d remain", remaining)
+		require.Equal(t, remaining == 0, all.Limited, "%d remain", remaining)
 	})
 }
 
@@ -118,16 +119,16 @@ func TestTakeIsRepeatedReserve(t *testing.T) {
 		for taken < quantity && wait == 0 {
 			one := funnelOf(t, r, tat, 1)
 			require.NoError(t, one.Reserve(now, 0))
-			wait = one.Decision.Wait
+			wait = one.Wait
 			if wait == 0 {
-				tat = one.Decision.TAT
+				tat = one.NewTAT
 				taken++
 			}
 		}
 		require.Equal(t, taken, take.Taken)
-		require.Equal(t, tat, take.Decision.TAT)
-		require.Equal(t, wait, take.Decision.Wait)
-		require.Equal(t, wait > 0, take.Decision.Limited)
+		require.Equal(t, tat, take.NewTAT)
+		require.Equal(t, wait, take.Wait)
+		require.Equal(t, wait > 0, take.Limited)
 	})
 }
 
@@ -139,19 +140,19 @@ func TestRefundByReceipt(t *testing.T) {
 		r, before := drawRate(t), drawTAT(t)
 		call := funnelOf(t, r, before, drawQuantity(t))
 		require.NoError(t, call.Charge(now))
-		receipt, tat, at := call.Decision.TAT, call.Decision.TAT, now
+		receipt, tat, at := call.NewTAT, call.NewTAT, now
 		var later []gcra.Funnel
 		var instants []int64
 		for range rapid.IntRange(0, 4).Draw(t, "callers since") {
 			at += rapid.Int64Range(0, 20).Draw(t, "later")
 			next := funnelOf(t, r, tat, drawQuantity(t))
 			require.NoError(t, next.Charge(at))
-			tat = next.Decision.TAT
+			tat = next.NewTAT
 			later, instants = append(later, next), append(instants, at)
 		}
 		refund := funnelOf(t, r, tat, call.Request.Quantity())
 		refund.Refund(at, receipt)
-		back := tat - refund.Decision.TAT
+		back := tat - refund.NewTAT
 		require.GreaterOrEqual(t, back, int64(0))
 		require.LessOrEqual(t, back, call.Request.Increment(), "more than was taken")
 		require.LessOrEqual(t, back, max(0, receipt-at), "of what has leaked")
@@ -161,11 +162,11 @@ func TestRefundByReceipt(t *testing.T) {
 		for i, next := range later {
 			next.TAT = tat
 			require.NoError(t, next.Charge(instants[i]))
-			tat = next.Decision.TAT
+			tat = next.NewTAT
 		}
-		require.Equal(t, max(at, tat), max(at, refund.Decision.TAT))
+		require.Equal(t, max(at, tat), max(at, refund.NewTAT))
 		if len(later) == 0 {
-			require.Equal(t, max(now, before), max(now, refund.Decision.TAT), "as before the call")
+			require.Equal(t, max(now, before), max(now, refund.NewTAT), "as before the call")
 		}
 	})
 }

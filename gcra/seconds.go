@@ -1,8 +1,8 @@
 package gcra
 
 // Seconds rounds a span of nanoseconds up to whole seconds: a caller that waits that long has
-// waited long enough. [Never] and other negative spans return -1, which means "no time to wait" in
-// the reply of CL.THROTTLE.
+// waited long enough. [decision.Never] and other negative spans return -1, which means "no time to
+// wait" in the reply of CL.THROTTLE.
 //
 //go:nosplit
 func Seconds(nanoseconds int64) int64 {

@@ -55,7 +55,7 @@ func takeAtRandom(t *testing.T, random *rand.Rand, limit limiter.Limit, d time.D
 		funnel.Request, err = rate.RequestUpTo(int64(1 + random.IntN(limit.Capacity+1)))
 		require.NoError(t, err)
 		require.NoError(t, funnel.Take(now))
-		funnel.TAT = funnel.Decision.TAT
+		funnel.TAT = funnel.NewTAT
 		for range funnel.Taken {
 			taken = append(taken, now)
 		}
@@ -95,7 +95,7 @@ func greedily(t *testing.T, rate gcra.Rate, d int64) (taken int) {
 	funnel := gcra.Funnel{Request: request, TAT: gcra.Empty}
 	for now := range d {
 		require.NoError(t, funnel.Take(1+now))
-		funnel.TAT = funnel.Decision.TAT
+		funnel.TAT = funnel.NewTAT
 		taken += int(funnel.Taken)
 	}
 	return taken

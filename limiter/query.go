@@ -10,6 +10,7 @@ import (
 
 	"funnel/gcra"
 	"funnel/internal/call"
+	"funnel/internal/decision"
 	"funnel/limiter/internal/backend"
 	"funnel/quota"
 	"funnel/slots"
@@ -191,7 +192,7 @@ func (q *query) fillRow(index int, reply *backend.Reply, result *Result) {
 		}
 	case !result.OK || q.Accounts():
 		result.RetryAfter = row.Wait
-		if row.Wait == time.Duration(gcra.Never) {
+		if row.Wait == time.Duration(decision.Never) {
 			result.RetryAfter = NoRetry
 		}
 	}

@@ -54,7 +54,7 @@ enum form {
 
 enum {
     SECONDS_LENGTH = 5,
-    DECIDED_LENGTH = 47,
+    DECIDED_LENGTH = 42,
     DECIMAL_CAPACITY = 24,
     MESSAGE_CAPACITY = 512,
     WORDS_PER_ROW = 5,

@@ -2,7 +2,7 @@
 
 #include "clock.h"
 #include "compat.h"
-#include "key.h"
+#include "kinds.h"
 #include "reply.h"
 
 /* An array of arguments ends with an entry of zeroes. The server copies the arrays, and never writes to them. */

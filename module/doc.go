@@ -9,18 +9,19 @@
 //	               ▼
 //	           command/            Go: parses them, words the errors
 //	               ▼
-//	           key.h, clock.c      read the states of the keys, read the clock
+//	           kinds.h, clock.c    read the states of the keys, read the clock
 //	               ▼
 //	           command/            Go: has package internal/call decide
 //	               ▼
-//	           key.h, reply.c      write the keys, replicate, reply
+//	           kinds.h, reply.c    write the keys, replicate, reply
 //
 // One struct (call.h) crosses twice, whatever the number of rows. Go code runs like a C
 // function, and the Go runtime never starts: docs/go-runtime.md.
 //
-// Each row of a call is of a kind: a funnel, slots or a quota. A kind has a file with the same verbs in each place:
-// slots.c here, and slots.go in command/ and in internal/call. A new kind is one more file in each place, and one more
-// line in each table that chooses by kind: key.c, command/kind.go and internal/call/row.go.
+// Each row of a call is of a kind: a funnel, slots or a quota. Each place has a table that chooses by
+// kind: kinds.c here, command/kind.go and internal/call/row.go. A new kind is one more line in each
+// table, and one more file in command/. Here it needs a file if it keeps its state in a value that no
+// other kind uses, as slots.c does.
 //
 // # The files
 //
@@ -28,9 +29,9 @@
 //   - load.c, compat.c, register.c, unload.c: loading, with its argument; the description of
 //     the commands to the server; when MODULE UNLOAD is granted.
 //   - commands.c: the table of the commands, and the function that answers all of them.
-//   - key.h, key.c, kind.h: what happens to the key of a row of any kind: reading, writing,
-//     replication, events. funnel.c, slots.c, quota.c: the same for each kind. string_key.c:
-//     the same for kinds that keep their state in a string.
+//   - kinds.h, kinds.c: what happens to the key of a row, by its kind: reading, writing,
+//     replication, events. string_key.c: the same for kinds that keep their state in a string.
+//     slots.c: the same for slots, which are a sorted set.
 //   - reply.c: the replies, and the counts that INFO shows.
 //   - call.h, call.c, layout.go: the structs that cross from C to Go, and what checks them
 //     when the module is compiled and when it is loaded.

@@ -2,7 +2,7 @@
 
 #include "abi.h"
 #include "call.h"
-#include "kind.h"
+#include "kinds.h"
 #include "register.h"
 #include "reply.h"
 #include "compat.h"

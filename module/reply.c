@@ -1,6 +1,6 @@
 #include "reply.h"
 
-#include "key.h"
+#include "kinds.h"
 
 unsigned long long reply_counts[VERDICT_COUNT];
 

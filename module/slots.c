@@ -1,4 +1,4 @@
-#include "kind.h"
+#include "kinds.h"
 
 /* Slots are a sorted set: each member is a holder, its score the Unix time in milliseconds at
  * which the slot ends. A slot runs until the instant of the call, in whole milliseconds, reaches
@@ -97,8 +97,8 @@ static int64_t end_of_other(RedisModuleKey *key, RedisModuleString *holder, int 
     return end;
 }
 
-static void read_slots(struct row *row, RedisModuleCtx *ctx, RedisModuleKey *key, RedisModuleString **words,
-                       int64_t nanoseconds)
+void slots_read(struct row *row, RedisModuleCtx *ctx, RedisModuleKey *key, RedisModuleString **words,
+                int64_t nanoseconds)
 {
     const int64_t now = nanoseconds / NANOSECONDS_PER_MILLISECOND;
     RedisModuleString *holder = words[HOLDER_WORD];
@@ -155,7 +155,7 @@ static int64_t last_end(const struct row *row, RedisModuleKey *key)
 }
 
 /* Writes or removes the holder's slot. Also removes slots that have ended, up to MAX_REMOVED. */
-static void write_slots(struct row *row, RedisModuleKey *key, RedisModuleString **words, int64_t nanoseconds)
+void slots_write(struct row *row, RedisModuleKey *key, RedisModuleString **words, int64_t nanoseconds)
 {
     struct slots *slots = &row->slots;
     if (row->write == WRITE_STATE)
@@ -176,7 +176,7 @@ static void write_slots(struct row *row, RedisModuleKey *key, RedisModuleString 
     slots->change = slots->expiry == REDISMODULE_NO_EXPIRE ? EXPIRY_REMOVED : EXPIRY_SET;
 }
 
-static void replicate_slots(const struct row *row, RedisModuleCtx *ctx, RedisModuleString **words)
+void slots_replicate(const struct row *row, RedisModuleCtx *ctx, RedisModuleString **words)
 {
     RedisModuleString *name = words[0], *holder = words[HOLDER_WORD];
     const struct slots *slots = &row->slots;
@@ -191,7 +191,7 @@ static void replicate_slots(const struct row *row, RedisModuleCtx *ctx, RedisMod
     if (slots->change == EXPIRY_REMOVED) redis.Replicate(ctx, "PERSIST", "s", name);
 }
 
-static void notify_slots(const struct row *row, RedisModuleCtx *ctx, RedisModuleString *name)
+void slots_notify(const struct row *row, RedisModuleCtx *ctx, RedisModuleString *name)
 {
     const struct slots *slots = &row->slots;
     redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_ZSET, row->write == WRITE_STATE ? "zadd" : "zrem", name);
@@ -200,12 +200,3 @@ static void notify_slots(const struct row *row, RedisModuleCtx *ctx, RedisModule
     if (slots->change == EXPIRY_SET) redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "expire", name);
     if (slots->change == EXPIRY_REMOVED) redis.NotifyKeyspaceEvent(ctx, REDISMODULE_NOTIFY_GENERIC, "persist", name);
 }
-
-/* How much longer the holder's slot would have run. */
-static struct text slots_last_element(const struct row *row)
-{
-    return digits_of(&row->slots.held);
-}
-
-const struct kind_functions slots_functions = {read_slots, write_slots, replicate_slots, notify_slots,
-                                               slots_last_element};

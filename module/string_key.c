@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "kind.h"
+#include "kinds.h"
 
 /* The constant word of the replicated SET, owned by this file. Every SET that waits to be
  * sent to a replica or the AOF holds a reference to it, and a string of Redis 8.6 counts

@@ -5,16 +5,18 @@
 //
 // # The state
 //
-// The state of a key is the sum that is used, and when the key expires, which is the end of the period in milliseconds,
-// rounded up. A key that has expired counts as no key, so the next period begins with nothing used.
+// The state of a key is the sum that is used, and when the key expires, which is the end of the
+// period in milliseconds, rounded up. A key that has expired counts as no key, so the next period
+// begins with nothing used.
 //
 // # The period
 //
-// The period ends at the instant that the call names (until), or when the key expires if that is earlier. So a caller
-// whose clock is ahead, and asks for the next period too early, is counted in the period that runs. A call whose until
-// has passed gets [ErrEnded], except for a refund, which then does nothing. A key that expires later than until is cut:
-// it expires at until from then on, even if the call is limited. Otherwise one caller whose clock is years ahead would
-// lock a key for years.
+// The period ends at the instant that the call names (until), or when the key expires if that is
+// earlier. So a caller whose clock is ahead, and asks for the next period too early, is counted in
+// the period that runs. A call whose until has passed gets [ErrEnded], except for a refund, which
+// then does nothing. A key that expires later than until is cut: it expires at until from then on,
+// even if the call is limited. Otherwise one caller whose clock is years ahead would lock a key for
+// years.
 //
 // # Windows
 //
@@ -26,15 +28,16 @@
 //
 // # Units
 //
-// Every instant and span is a count of nanoseconds in an int64, but a key expires at a millisecond. Instants count from
-// the Unix epoch. A sum that does not fit 63 bits is an [Error] rather than a wrong answer.
+// Every instant and span is a count of nanoseconds in an int64, but a key expires at a millisecond.
+// Instants count from the Unix epoch. A sum that does not fit 63 bits is an [Error] rather than a
+// wrong answer.
 //
-// The package reads no clock and allocates nothing. Package funnel/module/command runs it inside a server without the
-// Go runtime, so it must not need the runtime even for more stack: hence go:nosplit.
+// The package reads no clock and allocates nothing. Package funnel/module/command runs it inside a
+// server without the Go runtime, so it must not need the runtime even for more stack: hence
+// go:nosplit.
 package quota
 
-// Never is the [Decision.Wait] of a call for more than the limit: asking again never helps.
-const Never int64 = -1
+import "funnel/internal/decision"
 
 const (
 	nanosecondsPerMillisecond = 1_000_000
@@ -48,9 +51,9 @@ type Request struct {
 	lasts           int64 // how long a window lasts; else 0
 }
 
-// NewRequest asks to use quantity, of which at most limit may be used until the instant until. Limit and quantity are
-// at least 0, until is at least 1; smaller values are reported as [ErrLimit], [ErrQuantity] and [ErrUntil]. A quantity
-// of 0 uses nothing, and is never limited.
+// NewRequest asks to use quantity, of which at most limit may be used until the instant until.
+// Limit and quantity are at least 0, until is at least 1; smaller values are reported as
+// [ErrLimit], [ErrQuantity] and [ErrUntil]. A quantity of 0 uses nothing, and is never limited.
 //
 //go:nosplit
 func NewRequest(limit, until, quantity int64) (Request, error) {
@@ -110,42 +113,32 @@ func (s State) Expired(now int64) bool {
 	return s.Expiry > 0 && s.Expiry <= now/nanosecondsPerMillisecond
 }
 
-// A Decision is the answer to one call.
-type Decision struct {
-	// Limited says that the quantity did not fit, or for Charge that more than the limit is used.
-	Limited bool
+// A Quota is the part of one call that concerns a quota: the request, the state and the decision.
+// Its methods are the operations on a quota, at the instant now. Each method sets Decision, Until
+// and NewState, Take also sets Taken, and a State that has expired becomes the zero State. Nothing
+// else changes. Instants before 1970 count as 0.
+//
+// The errors of the methods are [ErrEnded], for a window that would begin [ErrEnd], and for Charge
+// [ErrUsed]. After an error, do not use the decision.
+type Quota struct {
+	Request Request
+	State   State
 
-	// Limit is how much may be used in a period.
-	Limit int64
-
-	// Remaining is how much may still be used after this call: from 0 to Limit.
-	Remaining int64
-
-	// Wait is, if the call was limited, the time until the period ends, in nanoseconds, or Never. Otherwise it is 0.
-	Wait int64
-
-	// ResetAfter is the time until the period ends, in nanoseconds, or 0 if nothing is used.
-	ResetAfter int64
+	// Decision is the answer. Limited says that the quantity did not fit, or for Charge that more
+	// than the limit is used; Wait is then the time until the period ends. Remaining is how much may
+	// still be used, and ResetAfter is the time until the period ends, or 0 if nothing is used.
+	decision.Decision
 
 	// Until is the end of the period that counted the call, or 0 if the call used nothing. It
 	// is the receipt: a refund names the period by its end.
 	Until int64
 
-	// State is the state after the call. Store it if [Quota.Changes]; if its Used is 0, delete the key.
-	State State
-}
+	// NewState is the state after the call. Store it if [Quota.Changes]; if its Used is 0, delete
+	// the key.
+	NewState State
 
-// A Quota is the part of one call that concerns a quota: the request, the state and the decision. Its methods are the
-// operations on a quota, at the instant now. Each method sets Decision, Take also sets Taken, and a State that has
-// expired becomes the zero State. Nothing else changes. Instants before 1970 count as 0.
-//
-// The errors of the methods are [ErrEnded], for a window that would begin [ErrEnd], and for Charge
-// [ErrUsed]. After an error, do not use the Decision.
-type Quota struct {
-	Request  Request
-	State    State
-	Decision Decision
-	Taken    int64 // by Take: from 0 to the quantity
+	// Taken is how much Take has taken: from 0 to the quantity.
+	Taken int64
 }
 
 // Reserve uses the quantity if all of it fits.
@@ -194,10 +187,10 @@ func (q *Quota) Peek(now int64) error {
 	if err != nil {
 		return err
 	}
-	limited, wait := q.Decision.Limited, q.Decision.Wait
+	limited, wait := q.Limited, q.Wait
 	q.Undo(now)
-	q.Decision.Limited, q.Decision.Wait = limited, wait
-	q.Decision.State = q.State
+	q.Limited, q.Wait = limited, wait
+	q.NewState = q.State
 	return nil
 }
 
@@ -224,7 +217,7 @@ func (q *Quota) Charge(now int64) error {
 }
 
 // Refund gives back a quantity that was used in the period that ends at until. If that period has
-// ended, Refund does nothing, and the Decision describes the key as it is. Refund never cuts the
+// ended, Refund does nothing, and the decision describes the key as it is. Refund never cuts the
 // period. The request of a window names no period: Refund then gives back in the period that runs.
 //
 //go:nosplit
@@ -233,19 +226,20 @@ func (q *Quota) Refund(now int64) {
 	end, err := q.begin(now)
 	if err != nil {
 		q.report(q.State.Used, now, now)
-		q.Decision.ResetAfter = timeUntil(q.State.Expiry, now)
-		q.Decision.State = q.State
+		q.ResetAfter = timeUntil(q.State.Expiry, now)
+		q.NewState = q.State
 		return
 	}
 	q.report(max(0, q.State.Used-q.Request.quantity), end, now)
-	after := &q.Decision.State
+	after := &q.NewState
 	if after.Used > 0 && (q.State.Expiry > 0 || after.Used == q.State.Used) {
 		after.Expiry = q.State.Expiry
 	}
 }
 
-// Undo reverses a Reserve that was allowed, because another row of the same call is limited: nothing is used. The
-// Decision stays allowed, and describes the state as it is. A period that the call has cut stays cut.
+// Undo reverses a Reserve that was allowed, because another row of the same call is limited:
+// nothing is used. The decision stays allowed, and describes the state as it is. A period that the
+// call has cut stays cut.
 //
 //go:nosplit
 func (q *Quota) Undo(now int64) {
@@ -258,7 +252,7 @@ func (q *Quota) Undo(now int64) {
 //
 //go:nosplit
 func (q *Quota) Changes() bool {
-	after := &q.Decision.State
+	after := &q.NewState
 	return after.Used != q.State.Used || after.Used > 0 && after.Expiry != q.State.Expiry
 }
 
@@ -291,39 +285,40 @@ func (q *Quota) begin(now int64) (end int64, err error) {
 	return milliseconds * nanosecondsPerMillisecond, nil
 }
 
-// report fills in the Decision of a call that is not limited. After the call, used is the sum
+// report fills in the decision of a call that is not limited. After the call, used is the sum
 // that is used in the period that ends at end.
 //
 //go:nosplit
 func (q *Quota) report(used, end, now int64) {
-	decision := &q.Decision
-	decision.Limited = false
-	decision.Limit = q.Request.limit
-	decision.Remaining = max(0, q.Request.limit-used)
-	decision.Wait = 0
-	decision.ResetAfter = 0
-	decision.Until = 0
-	decision.State = State{Used: used}
+	q.Asks = q.Request.quantity > 0
+	q.Limited = false
+	q.Limit = q.Request.limit
+	q.Remaining = max(0, q.Request.limit-used)
+	q.Wait = 0
+	q.ResetAfter = 0
+	q.Until = 0
+	q.NewState = State{Used: used}
 	if used > 0 {
-		decision.ResetAfter = end - now
-		decision.State.Expiry = inMilliseconds(uint64(end))
+		q.ResetAfter = end - now
+		q.NewState.Expiry = inMilliseconds(uint64(end))
 		if q.Request.lasts > 0 && q.State.Expiry > 0 {
-			decision.State.Expiry = q.State.Expiry // which may be beyond 2^63-1 nanoseconds
+			q.NewState.Expiry = q.State.Expiry // which may be beyond 2^63-1 nanoseconds
 		}
 	}
 	if used > q.State.Used {
-		decision.Until = end
+		q.Until = end
 	}
 }
 
-// limit makes the call limited: until the period ends, or for ever if needed is more than the limit.
+// limit makes the call limited: until the period ends, or for ever if needed is more than the
+// limit.
 //
 //go:nosplit
 func (q *Quota) limit(needed, end, now int64) {
-	q.Decision.Limited = true
-	q.Decision.Wait = Never
+	q.Limited = true
+	q.Wait = decision.Never
 	if needed <= q.Request.limit {
-		q.Decision.Wait = end - now
+		q.Wait = end - now
 	}
 }
 
@@ -334,7 +329,8 @@ func inMilliseconds(nanoseconds uint64) int64 {
 	return int64((nanoseconds + nanosecondsPerMillisecond - 1) / nanosecondsPerMillisecond)
 }
 
-// timeUntil is the time from now until a key expires, at most 2^63-1 nanoseconds, or 0 if it does not expire.
+// timeUntil is the time from now until a key expires, at most 2^63-1 nanoseconds, or 0 if it does
+// not expire.
 //
 //go:nosplit
 func timeUntil(expiry, now int64) int64 {

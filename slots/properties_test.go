@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"funnel/internal/decision"
 	"funnel/slots"
 )
 
@@ -32,12 +33,12 @@ func (ends table) of(holder string) slots.State {
 }
 
 // store stores what a call has decided.
-func (ends table) store(holder string, d slots.Decision) {
-	if d.End == 0 {
+func (ends table) store(holder string, s slots.Slots) {
+	if s.End == 0 {
 		delete(ends, holder)
 		return
 	}
-	ends[holder] = d.End
+	ends[holder] = s.End
 }
 
 // removeEnded removes the slots that have ended: a slot runs until the clock, in whole
@@ -84,20 +85,20 @@ func TestReserveKeepsTheBound(t *testing.T) {
 			s := slots.Slots{Request: request, State: ends.of(holder)}
 			if rapid.IntRange(0, 2).Draw(t, "0: refund") == 0 {
 				s.Refund(at)
-				ends.store(holder, s.Decision)
+				ends.store(holder, s)
 				require.NotContains(t, ends, holder)
 				continue
 			}
 			require.NoError(t, s.Reserve(at))
-			ends.store(holder, s.Decision)
+			ends.store(holder, s)
 			allowed := holds || running < limit
-			require.Equal(t, !allowed, s.Decision.Limited, "%d of %d run, and the holder has one: %v", running, limit, holds)
+			require.Equal(t, !allowed, s.Limited, "%d of %d run, and the holder has one: %v", running, limit, holds)
 			if allowed {
 				require.GreaterOrEqual(t, ends[holder]*millisecond, at+ttl, "the slot runs for its ttl")
 				require.Less(t, ends[holder]*millisecond, at+ttl+millisecond, "and for less than a millisecond more")
 			}
 			require.LessOrEqual(t, int64(len(ends)), max(running, limit))
-			require.Equal(t, max(0, limit-int64(len(ends))), s.Decision.Remaining)
+			require.Equal(t, max(0, limit-int64(len(ends))), s.Remaining)
 		}
 	})
 }
@@ -111,20 +112,20 @@ func TestWaitEndsWithTheFirstSlot(t *testing.T) {
 		request, limit, _ := drawRequest(t)
 		s := slots.Slots{Request: request, State: ends.of(holder)}
 		require.NoError(t, s.Reserve(now))
-		wait, running := s.Decision.Wait, int64(len(ends))
-		if !s.Decision.Limited || limit == 0 {
-			require.Equal(t, s.Decision.Limited, wait == slots.Never)
+		wait, running := s.Wait, int64(len(ends))
+		if !s.Limited || limit == 0 {
+			require.Equal(t, s.Limited, wait == decision.Never)
 			return
 		}
 		require.Positive(t, wait)
-		require.LessOrEqual(t, wait, s.Decision.ResetAfter)
+		require.LessOrEqual(t, wait, s.ResetAfter)
 		ends.removeEnded(now + wait - 1)
 		require.Len(t, ends, int(running), "a nanosecond before the first ends")
 		ends.removeEnded(now + wait)
 		require.Less(t, int64(len(ends)), running, "one has ended")
 		s.State = ends.of(holder)
 		require.NoError(t, s.Reserve(now+wait))
-		require.Equal(t, int64(len(ends)) >= limit, s.Decision.Limited, "%d of %d run", len(ends), limit)
+		require.Equal(t, int64(len(ends)) >= limit, s.Limited, "%d of %d run", len(ends), limit)
 	})
 }
 
@@ -138,11 +139,11 @@ func TestPeekIsReserveUndone(t *testing.T) {
 		require.False(t, peek.Changes())
 		reserve := peek
 		require.NoError(t, reserve.Reserve(now))
-		require.Equal(t, reserve.Decision.Limited, peek.Decision.Limited)
-		require.Equal(t, reserve.Decision.Wait, peek.Decision.Wait)
-		if !reserve.Decision.Limited {
+		require.Equal(t, reserve.Limited, peek.Limited)
+		require.Equal(t, reserve.Wait, peek.Wait)
+		if !reserve.Limited {
 			reserve.Undo(now)
 		}
-		require.Equal(t, peek.Decision, reserve.Decision)
+		require.Equal(t, peek, reserve)
 	})
 }

@@ -19,10 +19,11 @@
 // directive go:nosplit at each function.
 package slots
 
-import "math/bits"
+import (
+	"math/bits"
 
-// Never is the [Decision.Wait] of a call that can never get a slot: its limit is 0.
-const Never int64 = -1
+	"funnel/internal/decision"
+)
 
 const (
 	nanosecondsPerMillisecond = 1_000_000
@@ -75,41 +76,26 @@ type State struct {
 	Last int64
 }
 
-// A Decision is the answer to one call.
-type Decision struct {
-	// Limited says that no slot was free, or for Charge that more than limit slots run.
-	Limited bool
+// Slots are the part of one call that concerns slots: the request, the state and the decision.
+// The methods are the operations on slots, at the instant now. Each method sets Decision, Held and
+// End, and nothing else changes. Instants before 1970 count as 0.
+//
+// The only error of the methods is [ErrEnd]. After an error, do not use the decision.
+type Slots struct {
+	Request Request
+	State   State
 
-	// Limit is how many slots may run at once.
-	Limit int64
-
-	// Remaining is how many slots are free after this call: from 0 to Limit.
-	Remaining int64
-
-	// Wait is, if the call was limited, the time until the first slot ends, in nanoseconds, or
-	// Never. Otherwise it is 0.
-	Wait int64
-
-	// ResetAfter is the time, in nanoseconds, until the last slot ends.
-	ResetAfter int64
+	// Decision is the answer. Limited says that no slot was free, or for Charge that more than limit
+	// slots run; Wait is then the time until the first slot ends. Remaining is how many slots are
+	// free, and ResetAfter is the time until the last slot ends.
+	decision.Decision
 
 	// Held is how much longer the holder's slot would have run without this call, in nanoseconds.
 	Held int64
 
-	// End is the end of the holder's slot after this call, in milliseconds, or 0 if the
-	// holder has no slot. Store it if it differs from State.Own.
+	// End is the end of the holder's slot after this call, in milliseconds, or 0 if the holder has no
+	// slot. Store it if [Slots.Changes].
 	End int64
-}
-
-// Slots are the part of one call that concerns slots: the request, the state and the decision.
-// The methods are the operations on slots, at the instant now. Each method sets Decision, and
-// nothing else changes. Instants before 1970 count as 0.
-//
-// The only error of the methods is [ErrEnd]. After an error, do not use the Decision.
-type Slots struct {
-	Request  Request
-	State    State
-	Decision Decision
 }
 
 // Reserve takes a slot for the holder, or renews the holder's slot: it ends ttl from now. The
@@ -120,10 +106,10 @@ func (s *Slots) Reserve(now int64) error {
 	now = max(now, 0)
 	if s.State.Own == 0 && s.State.Running >= s.Request.limit {
 		s.report(0, now)
-		s.Decision.Limited = true
-		s.Decision.Wait = Never
+		s.Limited = true
+		s.Wait = decision.Never
 		if s.State.First > 0 && s.Request.limit > 0 {
-			s.Decision.Wait = until(s.State.First, now)
+			s.Wait = until(s.State.First, now)
 		}
 		return nil
 	}
@@ -143,9 +129,9 @@ func (s *Slots) Peek(now int64) error {
 	if err != nil {
 		return err
 	}
-	limited, wait := s.Decision.Limited, s.Decision.Wait
+	limited, wait := s.Limited, s.Wait
 	s.Undo(now)
-	s.Decision.Limited, s.Decision.Wait = limited, wait
+	s.Limited, s.Wait = limited, wait
 	return nil
 }
 
@@ -165,8 +151,8 @@ func (s *Slots) Charge(now int64) error {
 		if s.State.First > 0 {
 			first = min(first, s.State.First)
 		}
-		s.Decision.Limited = true
-		s.Decision.Wait = until(first, now)
+		s.Limited = true
+		s.Wait = until(first, now)
 	}
 	return nil
 }
@@ -177,7 +163,7 @@ func (s *Slots) Charge(now int64) error {
 func (s *Slots) Refund(now int64) { s.report(0, max(now, 0)) }
 
 // Undo reverses a Reserve that was allowed, because another row of the same call is limited:
-// no slot is taken. The Decision stays allowed, and describes the state as it is.
+// no slot is taken. The decision stays allowed, and describes the state as it is.
 //
 //go:nosplit
 func (s *Slots) Undo(now int64) { s.report(s.State.Own, max(now, 0)) }
@@ -186,20 +172,21 @@ func (s *Slots) Undo(now int64) { s.report(s.State.Own, max(now, 0)) }
 // removed if it is 0.
 //
 //go:nosplit
-func (s *Slots) Changes() bool { return s.Decision.End != s.State.Own }
+func (s *Slots) Changes() bool { return s.End != s.State.Own }
 
-// report fills in the Decision of a call that is not limited. After the call, the holder's
+// report fills in the decision of a call that is not limited. After the call, the holder's
 // slot ends at end; 0 means that the holder has no slot.
 //
 //go:nosplit
 func (s *Slots) report(end, now int64) {
-	s.Decision.Limited = false
-	s.Decision.Limit = s.Request.limit
-	s.Decision.Remaining = max(0, s.Request.limit-s.running(end))
-	s.Decision.Wait = 0
-	s.Decision.ResetAfter = until(max(s.State.Last, end), now)
-	s.Decision.Held = until(s.State.Own, now)
-	s.Decision.End = end
+	s.Asks = true
+	s.Limited = false
+	s.Limit = s.Request.limit
+	s.Remaining = max(0, s.Request.limit-s.running(end))
+	s.Wait = 0
+	s.ResetAfter = until(max(s.State.Last, end), now)
+	s.Held = until(s.State.Own, now)
+	s.End = end
 }
 
 // running returns how many slots run if the holder's slot ends at end; 0 means that the holder has

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/decision"
 	"funnel/slots"
 )
 
@@ -55,9 +56,11 @@ type call struct {
 	limit      int64
 	ttl, now   int64 // nanoseconds
 	state      slots.State
-	want       slots.Decision // the test adds the Limit: it is always that of the request
-	err        error          // there is no Decision then
-	isNoChange bool           // nothing has to be stored
+	want       decision.Decision // the test adds Asks, and the Limit: it is that of the request
+	held       int64             // nanoseconds
+	end        int64             // milliseconds
+	err        error             // there is no decision then
+	isNoChange bool              // nothing has to be stored
 }
 
 // test applies an operation to the slots of each row, and compares whatever it sets. Of an earlier
@@ -70,14 +73,16 @@ func test(t *testing.T, rows []call, apply func(s *slots.Slots, now int64) error
 			}
 			request, err := slots.NewRequest(c.limit, c.ttl)
 			require.NoError(t, err)
-			earlier := slots.Decision{Limited: true, Limit: 1, Remaining: 1, Wait: 1, ResetAfter: 1, Held: 1, End: 1}
-			s := slots.Slots{Request: request, State: c.state, Decision: earlier}
+			earlier := decision.Decision{Limited: true, Limit: 1, Remaining: 1, Wait: 1, ResetAfter: 1}
+			s := slots.Slots{Request: request, State: c.state, Decision: earlier, Held: 1, End: 1}
 			require.Equal(t, c.err, apply(&s, c.now))
 			if c.err != nil {
 				return
 			}
+			c.want.Asks = true
 			c.want.Limit = c.limit
-			require.Equal(t, slots.Slots{Request: request, State: c.state, Decision: c.want}, s)
+			want := slots.Slots{Request: request, State: c.state, Decision: c.want, Held: c.held, End: c.end}
+			require.Equal(t, want, s)
 			require.Equal(t, !c.isNoChange, s.Changes(), "Changes")
 		})
 	}
@@ -89,54 +94,54 @@ func TestReserve(t *testing.T) {
 	test(t, []call{
 		{
 			name: "the first of all slots", limit: 2, state: slots.State{},
-			want: slots.Decision{Remaining: 1, ResetAfter: ttl, End: in(30_000)},
+			want: decision.Decision{Remaining: 1, ResetAfter: ttl}, end: in(30_000),
 		}, {
 			name: "the last free slot", limit: 2, state: slots.State{Running: 1, First: in(5000), Last: in(5000)},
-			want: slots.Decision{Remaining: 0, ResetAfter: ttl, End: in(30_000)},
+			want: decision.Decision{Remaining: 0, ResetAfter: ttl}, end: in(30_000),
 		}, {
 			name: "others hold theirs for longer", limit: 5, state: slots.State{Running: 2, First: in(5000), Last: in(60_000)},
-			want: slots.Decision{Remaining: 2, ResetAfter: 60 * second, End: in(30_000)},
+			want: decision.Decision{Remaining: 2, ResetAfter: 60 * second}, end: in(30_000),
 		}, {
 			name: "no slot is free until the first ends", limit: 2, isNoChange: true,
 			state: slots.State{Running: 2, First: in(5000), Last: in(9000)},
-			want:  slots.Decision{Limited: true, Wait: 5 * second, ResetAfter: 9 * second},
+			want:  decision.Decision{Limited: true, Wait: 5 * second, ResetAfter: 9 * second},
 		}, {
 			name: "more run than may: by charges, or by callers with a larger limit", limit: 2, isNoChange: true,
 			state: slots.State{Running: 3, First: in(5000), Last: in(9000)},
-			want:  slots.Decision{Limited: true, Wait: 5 * second, ResetAfter: 9 * second},
+			want:  decision.Decision{Limited: true, Wait: 5 * second, ResetAfter: 9 * second},
 		},
 
 		{
 			name: "a renewal is allowed, although no slot is free", limit: 2,
 			state: slots.State{Own: in(4000), Running: 2, First: in(5000), Last: in(5000)},
-			want:  slots.Decision{Remaining: 0, ResetAfter: ttl, Held: 4 * second, End: in(30_000)},
+			want:  decision.Decision{Remaining: 0, ResetAfter: ttl}, held: 4 * second, end: in(30_000),
 		}, {
 			name: "a renewal is allowed, although more run than may", limit: 2,
 			state: slots.State{Own: in(4000), Running: 4, First: in(5000), Last: in(6000)},
-			want:  slots.Decision{Remaining: 0, ResetAfter: ttl, Held: 4 * second, End: in(30_000)},
+			want:  decision.Decision{Remaining: 0, ResetAfter: ttl}, held: 4 * second, end: in(30_000),
 		}, {
 			name: "a renewal of the only slot", limit: 2, state: slots.State{Own: in(4000), Running: 1},
-			want: slots.Decision{Remaining: 1, ResetAfter: ttl, Held: 4 * second, End: in(30_000)},
+			want: decision.Decision{Remaining: 1, ResetAfter: ttl}, held: 4 * second, end: in(30_000),
 		}, {
 			name: "a renewal may make the end earlier", limit: 2, state: slots.State{Own: in(60_000), Running: 1},
-			want: slots.Decision{Remaining: 1, ResetAfter: ttl, Held: 60 * second, End: in(30_000)},
+			want: decision.Decision{Remaining: 1, ResetAfter: ttl}, held: 60 * second, end: in(30_000),
 		}, {
 			name: "a renewal within the same millisecond changes nothing", limit: 2, isNoChange: true,
 			state: slots.State{Own: in(30_000), Running: 1},
-			want:  slots.Decision{Remaining: 1, ResetAfter: ttl, Held: ttl, End: in(30_000)},
+			want:  decision.Decision{Remaining: 1, ResetAfter: ttl}, held: ttl, end: in(30_000),
 		}, {
 			name: "a limit of 0 renews", limit: 0, state: slots.State{Own: in(4000), Running: 1},
-			want: slots.Decision{Remaining: 0, ResetAfter: ttl, Held: 4 * second, End: in(30_000)},
+			want: decision.Decision{Remaining: 0, ResetAfter: ttl}, held: 4 * second, end: in(30_000),
 		}, {
 			name: "a limit of 0 gives no slot, and asking again never helps", limit: 0, isNoChange: true,
 			state: slots.State{Running: 1, First: in(5000), Last: in(5000)},
-			want:  slots.Decision{Limited: true, Wait: slots.Never, ResetAfter: 5 * second},
+			want:  decision.Decision{Limited: true, Wait: decision.Never, ResetAfter: 5 * second},
 		}, {
 			name: "a limit of 0 where nothing runs", limit: 0, isNoChange: true,
-			want: slots.Decision{Limited: true, Wait: slots.Never},
+			want: decision.Decision{Limited: true, Wait: decision.Never},
 		}, {
 			name: "a limit of 1", limit: 1, isNoChange: true, state: slots.State{Running: 1, First: in(1), Last: in(1)},
-			want: slots.Decision{Limited: true, Wait: millisecond, ResetAfter: millisecond},
+			want: decision.Decision{Limited: true, Wait: millisecond, ResetAfter: millisecond},
 		},
 	}, (*slots.Slots).Reserve)
 }
@@ -147,27 +152,27 @@ func TestReserveAtTheEdges(t *testing.T) {
 	test(t, []call{
 		{
 			name: "an end is rounded up", limit: 1, ttl: millisecond, now: now + 1,
-			want: slots.Decision{ResetAfter: 2*millisecond - 1, End: in(2)},
+			want: decision.Decision{ResetAfter: 2*millisecond - 1}, end: in(2),
 		}, {
 			name: "an end on the millisecond stays", limit: 1, ttl: millisecond + 1, now: now - 1,
-			want: slots.Decision{ResetAfter: millisecond + 1, End: in(1)},
+			want: decision.Decision{ResetAfter: millisecond + 1}, end: in(1),
 		}, {
 			name: "times until an end count nanoseconds", limit: 1, ttl: ttl, now: now + 1, isNoChange: true,
 			state: slots.State{Running: 1, First: in(1), Last: in(2)},
-			want:  slots.Decision{Limited: true, Wait: millisecond - 1, ResetAfter: 2*millisecond - 1},
+			want:  decision.Decision{Limited: true, Wait: millisecond - 1, ResetAfter: 2*millisecond - 1},
 		}, {
 			name: "an instant before 1970 counts as 0", limit: 1, ttl: millisecond, now: -second,
-			want: slots.Decision{ResetAfter: millisecond, End: 1},
+			want: decision.Decision{ResetAfter: millisecond}, end: 1,
 		}, {
 			name: "and nothing runs at 0", limit: 0, ttl: millisecond, now: 0, isNoChange: true,
-			want: slots.Decision{Limited: true, Wait: slots.Never},
+			want: decision.Decision{Limited: true, Wait: decision.Never},
 		}, {
 			name: "an end in the first millisecond", limit: 1, ttl: millisecond, now: 0, isNoChange: true,
 			state: slots.State{Running: 1, First: 1, Last: 1},
-			want:  slots.Decision{Limited: true, Wait: millisecond, ResetAfter: millisecond},
+			want:  decision.Decision{Limited: true, Wait: millisecond, ResetAfter: millisecond},
 		}, {
 			name: "the last end, rounded up by 224,193 ns", limit: 1, ttl: most - now, now: now,
-			want: slots.Decision{ResetAfter: most - now + 224_193, End: 9_223_372_036_855},
+			want: decision.Decision{ResetAfter: most - now + 224_193}, end: 9_223_372_036_855,
 		}, {
 			name: "an end later than the last", limit: 1, ttl: most - now + 1, now: now, err: slots.ErrEnd,
 		}, {
@@ -175,21 +180,21 @@ func TestReserveAtTheEdges(t *testing.T) {
 		}, {
 			name: "a limited call stores no end, so none is too late", limit: 1, ttl: most, now: now, isNoChange: true,
 			state: slots.State{Running: 1, First: in(5000), Last: in(5000)},
-			want:  slots.Decision{Limited: true, Wait: 5 * second, ResetAfter: 5 * second},
+			want:  decision.Decision{Limited: true, Wait: 5 * second, ResetAfter: 5 * second},
 		}, {
 			// Any program may write scores: 2^63 ns are 9,223,372,036,855 ms.
 			name: "a score beyond 2^63 ns is as far as can be told", limit: 1, ttl: ttl, now: 0, isNoChange: true,
 			state: slots.State{Running: 1, First: 9_223_372_036_854, Last: 9_223_372_036_855},
-			want:  slots.Decision{Limited: true, Wait: 9_223_372_036_854 * millisecond, ResetAfter: most},
+			want:  decision.Decision{Limited: true, Wait: 9_223_372_036_854 * millisecond, ResetAfter: most},
 		}, {
 			name: "so is a score just beyond 2^64 ns, and the largest", limit: 1, ttl: ttl, now: now, isNoChange: true,
 			state: slots.State{Running: 1, First: 18_446_744_073_710, Last: most},
-			want:  slots.Decision{Limited: true, Wait: most, ResetAfter: most},
+			want:  decision.Decision{Limited: true, Wait: most, ResetAfter: most},
 		}, {
 			// A clock that has gone back and forth between the count and the decision.
 			name: "an end that has passed is 0 away", limit: 1, ttl: ttl, now: now, isNoChange: true,
 			state: slots.State{Running: 1, First: in(-2), Last: in(-1)},
-			want:  slots.Decision{Limited: true, Wait: 0, ResetAfter: 0},
+			want:  decision.Decision{Limited: true, Wait: 0, ResetAfter: 0},
 		},
 	}, (*slots.Slots).Reserve)
 }
@@ -200,21 +205,21 @@ func TestPeek(t *testing.T) {
 		{
 			name: "a slot that is free stays free", limit: 2, isNoChange: true,
 			state: slots.State{Running: 1, First: in(5000), Last: in(5000)},
-			want:  slots.Decision{Remaining: 1, ResetAfter: 5 * second},
+			want:  decision.Decision{Remaining: 1, ResetAfter: 5 * second},
 		}, {
 			name: "no slot is free", limit: 2, isNoChange: true,
 			state: slots.State{Running: 2, First: in(5000), Last: in(9000)},
-			want:  slots.Decision{Limited: true, Wait: 5 * second, ResetAfter: 9 * second},
+			want:  decision.Decision{Limited: true, Wait: 5 * second, ResetAfter: 9 * second},
 		}, {
 			name: "the holder's own slot is not renewed", limit: 1, isNoChange: true,
 			state: slots.State{Own: in(4000), Running: 1},
-			want:  slots.Decision{ResetAfter: 4 * second, Held: 4 * second, End: in(4000)},
+			want:  decision.Decision{ResetAfter: 4 * second}, held: 4 * second, end: in(4000),
 		}, {
-			name: "a limit of 0", limit: 0, isNoChange: true, want: slots.Decision{Limited: true, Wait: slots.Never},
+			name: "a limit of 0", limit: 0, isNoChange: true, want: decision.Decision{Limited: true, Wait: decision.Never},
 		}, {
 			name: "an instant before 1970 counts as 0", limit: 1, ttl: millisecond, now: -second, isNoChange: true,
 			state: slots.State{Own: 3, Running: 1},
-			want:  slots.Decision{ResetAfter: 3 * millisecond, Held: 3 * millisecond, End: 3},
+			want:  decision.Decision{ResetAfter: 3 * millisecond}, held: 3 * millisecond, end: 3,
 		}, {
 			name: "what Reserve cannot store", limit: 1, ttl: most, now: now, err: slots.ErrEnd,
 		},
@@ -226,30 +231,30 @@ func TestCharge(t *testing.T) {
 	test(t, []call{
 		{
 			name: "the last free slot", limit: 2, state: slots.State{Running: 1, First: in(5000), Last: in(5000)},
-			want: slots.Decision{Remaining: 0, ResetAfter: ttl, End: in(30_000)},
+			want: decision.Decision{Remaining: 0, ResetAfter: ttl}, end: in(30_000),
 		}, {
 			name: "one more than may run, until the first ends", limit: 2,
 			state: slots.State{Running: 2, First: in(5000), Last: in(9000)},
-			want:  slots.Decision{Limited: true, Wait: 5 * second, ResetAfter: ttl, End: in(30_000)},
+			want:  decision.Decision{Limited: true, Wait: 5 * second, ResetAfter: ttl}, end: in(30_000),
 		}, {
 			name: "the holder's own slot may be the first to end", limit: 1,
 			state: slots.State{Running: 1, First: in(40_000), Last: in(40_000)},
-			want:  slots.Decision{Limited: true, Wait: ttl, ResetAfter: 40 * second, End: in(30_000)},
+			want:  decision.Decision{Limited: true, Wait: ttl, ResetAfter: 40 * second}, end: in(30_000),
 		}, {
 			name: "a renewal takes no further slot", limit: 2,
 			state: slots.State{Own: in(4000), Running: 2, First: in(5000), Last: in(5000)},
-			want:  slots.Decision{Remaining: 0, ResetAfter: ttl, Held: 4 * second, End: in(30_000)},
+			want:  decision.Decision{Remaining: 0, ResetAfter: ttl}, held: 4 * second, end: in(30_000),
 		}, {
 			name: "a renewal while more run than may", limit: 2,
 			state: slots.State{Own: in(4000), Running: 3, First: in(5000), Last: in(6000)},
-			want:  slots.Decision{Limited: true, Wait: 5 * second, ResetAfter: ttl, Held: 4 * second, End: in(30_000)},
+			want:  decision.Decision{Limited: true, Wait: 5 * second, ResetAfter: ttl}, held: 4 * second, end: in(30_000),
 		}, {
 			name: "a limit of 0, of the only slot", limit: 0, state: slots.State{},
-			want: slots.Decision{Limited: true, Wait: ttl, ResetAfter: ttl, End: in(30_000)},
+			want: decision.Decision{Limited: true, Wait: ttl, ResetAfter: ttl}, end: in(30_000),
 		}, {
 			name: "first slots in the first millisecond", limit: 0, ttl: 3 * millisecond, now: -second,
 			state: slots.State{Running: 1, First: 1, Last: 1},
-			want:  slots.Decision{Limited: true, Wait: millisecond, ResetAfter: 3 * millisecond, End: 3},
+			want:  decision.Decision{Limited: true, Wait: millisecond, ResetAfter: 3 * millisecond}, end: 3,
 		}, {
 			name: "an end later than the last", limit: 1, ttl: most, now: now, err: slots.ErrEnd,
 		},
@@ -261,22 +266,22 @@ func TestRefund(t *testing.T) {
 	test(t, []call{
 		{
 			name: "the only slot", limit: 2, state: slots.State{Own: in(4000), Running: 1},
-			want: slots.Decision{Remaining: 2, Held: 4 * second},
+			want: decision.Decision{Remaining: 2}, held: 4 * second,
 		}, {
 			name: "one of several", limit: 2, state: slots.State{Own: in(9000), Running: 2, First: in(5000), Last: in(5000)},
-			want: slots.Decision{Remaining: 1, ResetAfter: 5 * second, Held: 9 * second},
+			want: decision.Decision{Remaining: 1, ResetAfter: 5 * second}, held: 9 * second,
 		}, {
 			name: "a holder without a slot", limit: 2, isNoChange: true,
 			state: slots.State{Running: 1, First: in(5000), Last: in(5000)},
-			want:  slots.Decision{Remaining: 1, ResetAfter: 5 * second},
+			want:  decision.Decision{Remaining: 1, ResetAfter: 5 * second},
 		}, {
 			name: "more still run than may", limit: 1,
 			state: slots.State{Own: in(4000), Running: 3, First: in(5000), Last: in(6000)},
-			want:  slots.Decision{Remaining: 0, ResetAfter: 6 * second, Held: 4 * second},
+			want:  decision.Decision{Remaining: 0, ResetAfter: 6 * second}, held: 4 * second,
 		}, {
 			name: "a slot that ends in the first millisecond", limit: 1, ttl: millisecond, now: -second,
 			state: slots.State{Own: 1, Running: 1},
-			want:  slots.Decision{Remaining: 1, Held: millisecond},
+			want:  decision.Decision{Remaining: 1}, held: millisecond,
 		},
 	}, func(s *slots.Slots, now int64) error { s.Refund(now); return nil })
 }
@@ -287,15 +292,15 @@ func TestUndo(t *testing.T) {
 		{
 			name: "a slot that was free is free again", limit: 2, isNoChange: true,
 			state: slots.State{Running: 1, First: in(5000), Last: in(5000)},
-			want:  slots.Decision{Remaining: 1, ResetAfter: 5 * second},
+			want:  decision.Decision{Remaining: 1, ResetAfter: 5 * second},
 		}, {
 			name: "a renewed slot keeps its end", limit: 2, isNoChange: true,
 			state: slots.State{Own: in(4000), Running: 1},
-			want:  slots.Decision{Remaining: 1, ResetAfter: 4 * second, Held: 4 * second, End: in(4000)},
+			want:  decision.Decision{Remaining: 1, ResetAfter: 4 * second}, held: 4 * second, end: in(4000),
 		}, {
 			name: "an instant before 1970 counts as 0", limit: 1, ttl: millisecond, now: -second, isNoChange: true,
 			state: slots.State{Own: 3, Running: 1},
-			want:  slots.Decision{ResetAfter: 3 * millisecond, Held: 3 * millisecond, End: 3},
+			want:  decision.Decision{ResetAfter: 3 * millisecond}, held: 3 * millisecond, end: 3,
 		},
 	}, func(s *slots.Slots, now int64) error {
 		err := s.Reserve(now)

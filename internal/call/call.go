@@ -1,12 +1,12 @@
-// Package call decides a call over several rows atomically. A [Row] is of one of the kinds that packages gcra, slots
-// and quota compute. The module decides with this package, and so does a client that keeps rows in its own process.
-//
-// Each kind has a file with the same methods. [Operation.Apply], and the methods in row.go, call
-// these by the kind of a row.
+// Package call decides a call over several rows atomically. A [Row] is of one of the kinds that
+// packages gcra, slots and quota compute. The module decides with this package, and so does a
+// client that keeps rows in its own process. The file row.go has what depends on the kind of a row.
 //
 // The package reads no clock and allocates nothing. It runs inside a server without the Go
 // runtime: docs/go-runtime.md has the rules.
 package call
+
+import "funnel/internal/decision"
 
 // MaxRows is how many rows a call may have.
 const MaxRows = 64
@@ -24,11 +24,13 @@ const (
 	Refund
 )
 
-// Apply decides a call over rows of different keys atomically, at the instant now. Reserve takes from all rows, or from
-// none if one is limited; the other operations apply to each row. Take is not for slots.
+// Apply decides a call over rows of different keys atomically, at the instant now. Reserve takes
+// from all rows, or from none if one is limited; the other operations apply to each row. Take is
+// not for slots.
 //
-// MaxWait is for Reserve of one funnel, in nanoseconds; otherwise it is 0. Receipt is for Refund of one funnel: the TAT
-// of the decision that took the tokens. Otherwise it is [funnel/gcra.NoReceipt].
+// MaxWait is for Reserve of one funnel, in nanoseconds; otherwise it is 0. Receipt is for Refund of
+// one funnel: the NewTAT of the call that took the tokens. Otherwise it is
+// [funnel/gcra.NoReceipt].
 //
 // If rows have errors, Apply returns the error of the first such row, and its index as failed.
 // Then nothing is taken, and no decision may be used. Call FirstEnded first, because a period
@@ -37,13 +39,14 @@ const (
 //go:nosplit
 func (operation Operation) Apply(rows []Row, now, maxWait, receipt int64) (failed int, err error) {
 	for i := range rows {
-		switch row := &rows[i]; row.Kind {
+		row := &rows[i]
+		switch row.Kind {
 		case Slots:
-			err = row.applySlots(operation, now)
+			err = operation.applySlots(&row.Slots, now)
 		case Quota:
-			err = row.applyQuota(operation, now)
+			err = operation.applyQuota(&row.Quota, now)
 		default:
-			err = row.applyFunnel(operation, now, maxWait, receipt)
+			err = operation.applyFunnel(&row.Funnel, now, maxWait, receipt)
 		}
 		if err != nil {
 			return i, err
@@ -55,13 +58,15 @@ func (operation Operation) Apply(rows []Row, now, maxWait, receipt int64) (faile
 	return 0, nil
 }
 
-// FirstEnded returns the index of the first quota whose period has ended, or -1 if there is none. Such a call fails.
-// FirstEnded uses only the requests. A refund for a period that has ended does nothing, and is not an error.
+// FirstEnded returns the index of the first quota whose period has ended, or -1 if there is none.
+// Such a call fails. FirstEnded uses only the requests. A refund for a period that has ended does
+// nothing, and is not an error.
 //
 //go:nosplit
 func (operation Operation) FirstEnded(rows []Row, now int64) int {
 	for i := range rows {
-		if row := &rows[i]; row.Kind == Quota && operation != Refund && row.Quota.Request.Ended(now) {
+		row := &rows[i]
+		if row.Kind == Quota && operation != Refund && row.Quota.Request.Ended(now) {
 			return i
 		}
 	}
@@ -75,10 +80,13 @@ func (operation Operation) FirstEnded(rows []Row, now int64) int {
 func allOrNothing(rows []Row, now int64) {
 	limited := false
 	for i := range rows {
-		limited = limited || rows[i].Decision.Limited
+		limited = limited || rows[i].Decision().Limited
+	}
+	if !limited {
+		return
 	}
 	for i := range rows {
-		if limited && !rows[i].Decision.Limited {
+		if !rows[i].Decision().Limited {
 			rows[i].undo(now)
 		}
 	}
@@ -88,7 +96,7 @@ func allOrNothing(rows []Row, now int64) {
 type Summary struct {
 	Asks    bool  // whether the call asks for anything: a quantity of 0 does not
 	Limited bool  // whether a row is limited
-	Wait    int64 // the longest wait, or -1 if a row can never be allowed
+	Wait    int64 // the longest wait, or Never if a row can never be allowed
 }
 
 // Summarize sums up the decisions of a call.
@@ -96,16 +104,10 @@ type Summary struct {
 //go:nosplit
 func Summarize(rows []Row) (sum Summary) {
 	for i := range rows {
-		decision := &rows[i].Decision
-		sum.Asks = sum.Asks || decision.Asks
-		sum.Limited = sum.Limited || decision.Limited
-		sum.Wait = longer(sum.Wait, decision.Wait)
+		decided := rows[i].Decision()
+		sum.Asks = sum.Asks || decided.Asks
+		sum.Limited = sum.Limited || decided.Limited
+		sum.Wait = decision.Longer(sum.Wait, decided.Wait)
 	}
 	return sum
 }
-
-// longer returns the longer of two waits. The wait -1, which means never, is the longest,
-// because as an unsigned number it is the largest.
-//
-//go:nosplit
-func longer(a, b int64) int64 { return int64(max(uint64(a), uint64(b))) }

@@ -2,6 +2,7 @@ package call
 
 import (
 	"funnel/gcra"
+	"funnel/internal/decision"
 	"funnel/quota"
 	"funnel/slots"
 )
@@ -23,19 +24,83 @@ type Row struct {
 	Funnel gcra.Funnel
 	Slots  slots.Slots
 	Quota  quota.Quota
-
-	Decision Decision // the part of the decision that all kinds have
 }
 
-// A Decision is the part of a decision that all kinds have. The kinds explain the fields:
-// [funnel/gcra.Decision], [funnel/slots.Decision], [funnel/quota.Decision].
-type Decision struct {
-	Asks       bool // whether the row asks for anything: a quantity of 0 does not
-	Limited    bool
-	Limit      int64
-	Remaining  int64
-	Wait       int64
-	ResetAfter int64
+// Decision returns the part of the row's decision that all kinds have.
+//
+//go:nosplit
+func (row *Row) Decision() *decision.Decision {
+	switch row.Kind {
+	case Slots:
+		return &row.Slots.Decision
+	case Quota:
+		return &row.Quota.Decision
+	default:
+		return &row.Funnel.Decision
+	}
+}
+
+//go:nosplit
+func (operation Operation) applyFunnel(f *gcra.Funnel, now, maxWait, receipt int64) error {
+	switch operation {
+	case Reserve:
+		return f.Reserve(now, maxWait)
+	case Take:
+		return f.Take(now)
+	case Peek:
+		return f.Peek(now)
+	case Charge:
+		return f.Charge(now)
+	case Refund:
+		f.Refund(now, receipt)
+	}
+	return nil
+}
+
+//go:nosplit
+func (operation Operation) applySlots(s *slots.Slots, now int64) error {
+	switch operation {
+	case Reserve:
+		return s.Reserve(now)
+	case Peek:
+		return s.Peek(now)
+	case Charge:
+		return s.Charge(now)
+	case Refund:
+		s.Refund(now)
+	}
+	return nil
+}
+
+//go:nosplit
+func (operation Operation) applyQuota(q *quota.Quota, now int64) error {
+	switch operation {
+	case Reserve:
+		return q.Reserve(now)
+	case Take:
+		return q.Take(now)
+	case Peek:
+		return q.Peek(now)
+	case Charge:
+		return q.Charge(now)
+	case Refund:
+		q.Refund(now)
+	}
+	return nil
+}
+
+// undo reverses a Reserve that was allowed: nothing is taken.
+//
+//go:nosplit
+func (row *Row) undo(now int64) {
+	switch row.Kind {
+	case Slots:
+		row.Slots.Undo(now)
+	case Quota:
+		row.Quota.Undo(now)
+	default:
+		row.Funnel.Undo(now)
+	}
 }
 
 // Changes reports whether the call changes the state of the key, so that it must be stored.
@@ -49,20 +114,6 @@ func (row *Row) Changes() bool {
 		return row.Quota.Changes()
 	default:
 		return row.Funnel.Changes()
-	}
-}
-
-// undo reverses a Reserve that was allowed: nothing is taken.
-//
-//go:nosplit
-func (row *Row) undo(now int64) {
-	switch row.Kind {
-	case Slots:
-		row.undoSlots(now)
-	case Quota:
-		row.undoQuota(now)
-	default:
-		row.undoFunnel(now)
 	}
 }
 

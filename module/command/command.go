@@ -5,6 +5,7 @@ import (
 
 	"funnel/gcra"
 	"funnel/internal/call"
+	"funnel/internal/decision"
 	"funnel/internal/errortext"
 )
 
@@ -120,12 +121,12 @@ func (c *Call) verdict(sum call.Summary) uint32 {
 }
 
 //go:nosplit
-func (c *Call) replyInSeconds(decision *gcra.Decision) {
-	c.Seconds[0] = number(decision.Limited)
-	c.Seconds[1] = decision.Limit
-	c.Seconds[2] = decision.Remaining
-	c.Seconds[3] = gcra.Seconds(decision.RetryAfter())
-	c.Seconds[4] = gcra.Seconds(decision.ResetAfter)
+func (c *Call) replyInSeconds(d *decision.Decision) {
+	c.Seconds[0] = number(d.Limited)
+	c.Seconds[1] = d.Limit
+	c.Seconds[2] = d.Remaining
+	c.Seconds[3] = gcra.Seconds(d.RetryAfter())
+	c.Seconds[4] = gcra.Seconds(d.ResetAfter)
 }
 
 //go:nosplit
@@ -133,7 +134,7 @@ func (c *Call) replyInRows(decided []call.Row, sum call.Summary) {
 	c.Limited = number(sum.Limited)
 	longest := &c.Replies[0]
 	for i := 0; i < MaxRows && i < len(decided); i++ {
-		reply, decision := &c.Replies[i], &decided[i].Decision
+		reply, decision := &c.Replies[i], decided[i].Decision()
 		reply.Limited = number(decision.Limited)
 		reply.Limit = decision.Limit
 		reply.Remaining = decision.Remaining

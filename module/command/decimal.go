@@ -40,7 +40,7 @@ func (decimal *Decimal) prepend(text string) {
 const pointAt = DecimalCapacity - 1 - nanosecondDigits
 
 // setSeconds writes nanoseconds as seconds, with up to nine fraction digits and without
-// trailing zeros; a negative number, which is [gcra.Never], as -1.
+// trailing zeros; a negative number, which is [decision.Never], as -1.
 //
 //go:nosplit
 func (decimal *Decimal) setSeconds(nanoseconds int64) {

@@ -70,7 +70,7 @@ func (row *Row) readFunnel(funnel *gcra.Funnel) (ok bool) {
 //
 //go:nosplit
 func (row *Row) writeFunnel(funnel *gcra.Funnel, now int64) {
-	tat := funnel.Decision.TAT
+	tat := funnel.NewTAT
 	if tat <= now {
 		row.Write = WriteRemoval
 		return

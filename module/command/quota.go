@@ -70,7 +70,7 @@ func (row *Row) readQuota(q *quota.Quota, now int64) (ok bool) {
 //
 //go:nosplit
 func (row *Row) writeQuota(q *quota.Quota) {
-	after := q.Decision.State
+	after := q.NewState
 	if after.Used == 0 {
 		row.Write = WriteRemoval
 		return
@@ -85,7 +85,7 @@ func (row *Row) writeQuota(q *quota.Quota) {
 // replyQuota shows the end of the period that counted the call.
 //
 //go:nosplit
-func (row *Row) replyQuota(q *quota.Quota) { row.Quota.Until.setSeconds(q.Decision.Until) }
+func (row *Row) replyQuota(q *quota.Quota) { row.Quota.Until.setSeconds(q.Until) }
 
 //go:nosplit
 func (c *Call) failQuota(err error, row *Row) {

@@ -49,7 +49,7 @@ func (row *Row) readSlots(s *slots.Slots) (ok bool) {
 //
 //go:nosplit
 func (row *Row) writeSlots(s *slots.Slots) {
-	end := s.Decision.End
+	end := s.End
 	if end == 0 {
 		row.Write = WriteRemoval
 		return
@@ -62,7 +62,7 @@ func (row *Row) writeSlots(s *slots.Slots) {
 // replySlots shows how much longer the holder's slot would have run.
 //
 //go:nosplit
-func (row *Row) replySlots(s *slots.Slots) { row.Slots.Held.setSeconds(s.Decision.Held) }
+func (row *Row) replySlots(s *slots.Slots) { row.Slots.Held.setSeconds(s.Held) }
 
 //go:nosplit
 func (c *Call) failSlots(err error, row *Row) {

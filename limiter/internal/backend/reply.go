@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"funnel/gcra"
 	"funnel/internal/call"
+	"funnel/internal/decision"
 )
 
 // The sources of decisions.
@@ -36,7 +36,7 @@ type RowReply struct {
 	Limited    bool   // by this row alone
 	Held       bool   // the holder had a slot before the call
 	Remaining  int64
-	Wait       time.Duration // or gcra.Never
+	Wait       time.Duration // or decision.Never
 	ResetAfter time.Duration
 	Taken      int64 // by Take
 	Receipt    int64 // the TAT, or the end of a quota's period, if tokens were taken; otherwise 0
@@ -92,11 +92,11 @@ func NewReply(source string, rows []call.Row) Reply {
 	reply := Reply{Limited: call.Summarize(rows).Limited}
 	reply.Grow(len(rows))
 	for i := range rows {
-		decision := &rows[i].Decision
+		decision := rows[i].Decision()
 		*reply.Row(i) = RowReply{
 			Source:     source,
 			Limited:    decision.Limited,
-			Held:       rows[i].Slots.Decision.Held > 0,
+			Held:       rows[i].Slots.Held > 0,
 			Remaining:  decision.Remaining,
 			Wait:       time.Duration(decision.Wait),
 			ResetAfter: time.Duration(decision.ResetAfter),
@@ -115,7 +115,7 @@ func (c *Call) Ended(source string, at time.Time) (reply Reply, ended bool) {
 	rows := make([]call.Row, len(c.Rows))
 	for i := range c.Rows {
 		if c.Rows[i].HasEnded(at) {
-			rows[i].Decision = call.Decision{Limited: true, Wait: gcra.Never}
+			*rows[i].Decision() = decision.Decision{Limited: true, Wait: decision.Never}
 		}
 	}
 	reply = NewReply(source, rows)

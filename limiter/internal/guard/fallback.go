@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"time"
 
-	"funnel/gcra"
 	"funnel/internal/call"
+	"funnel/internal/decision"
 	"funnel/limiter/internal/backend"
 )
 
@@ -109,9 +109,9 @@ func (o Closed) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 	for i := range rows {
 		row, wait := &c.Rows[i], closedWait
 		if takesAll && row.NeverFits() || row.HasEnded(now) {
-			wait = gcra.Never
+			wait = decision.Never
 		}
-		rows[i].Decision = call.Decision{Limited: true, Wait: wait, ResetAfter: resetAfter(row, now)}
+		*rows[i].Decision() = decision.Decision{Limited: true, Wait: wait, ResetAfter: resetAfter(row, now)}
 	}
 	reply := backend.NewReply(backend.Closed, rows)
 	reply.Refused = true

@@ -79,10 +79,10 @@ func (r *Rows) holdsAnotherKind(asked *backend.Row, now int64) bool {
 // receiptOf returns the receipt of a row that changes, or 0 if it took no tokens.
 func receiptOf(c *backend.Call, row *call.Row, ahead time.Duration) int64 {
 	switch {
-	case row.Kind == call.Quota && row.Quota.Decision.Until > 0:
-		return row.Quota.Decision.Until + int64(ahead)
+	case row.Kind == call.Quota && row.Quota.Until > 0:
+		return row.Quota.Until + int64(ahead)
 	case row.Kind == call.Funnel && c.Operation != call.Refund:
-		return row.Funnel.Decision.TAT
+		return row.Funnel.NewTAT
 	}
 	return 0
 }
@@ -103,12 +103,12 @@ func (r *Rows) read(asked *backend.Row, row *call.Row, now int64, ahead time.Dur
 func (r *Rows) write(asked *backend.Row, row *call.Row, now int64, ahead time.Duration) {
 	switch row.Kind {
 	case call.Quota:
-		state, wall := later(row.Quota.Decision.State, ahead), (now+int64(ahead))/1e6
+		state, wall := later(row.Quota.NewState, ahead), (now+int64(ahead))/1e6
 		keep(&r.quotas, asked.Key, state, func(_ string, state quota.State) bool { return state.Expiry <= wall })
 	case call.Slots:
-		r.writeSlots(asked, row.Slots.Decision.End, now/1e6)
+		r.writeSlots(asked, row.Slots.End, now/1e6)
 	default:
-		keep(&r.funnels, asked.Key, row.Funnel.Decision.TAT, func(_ string, tat int64) bool { return tat <= now })
+		keep(&r.funnels, asked.Key, row.Funnel.NewTAT, func(_ string, tat int64) bool { return tat <= now })
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"funnel/gcra"
 	"funnel/internal/call"
+	"funnel/internal/decision"
 	"funnel/limiter/internal/backend"
 )
 
@@ -101,7 +101,7 @@ const maxContestedWait = time.Second
 func shortenWaits(reply *backend.Reply) {
 	for i := range 1 + len(reply.Others) {
 		row := reply.Row(i)
-		if row.Limited && row.Wait != time.Duration(gcra.Never) {
+		if row.Limited && row.Wait != time.Duration(decision.Never) {
 			row.Wait = min(row.Wait, maxContestedWait)
 		}
 	}
@@ -119,7 +119,7 @@ func (p *part) took() bool { return p.asked && p.err == nil && !p.reply.Limited 
 // would end the slot that the second attempt takes.
 func (p *part) isFinal() bool {
 	return p.asked && (p.err != nil || p.anyRow(func(_ *backend.Row, row *backend.RowReply) bool {
-		return row.Cause != nil || row.Limited && row.Wait == time.Duration(gcra.Never)
+		return row.Cause != nil || row.Limited && row.Wait == time.Duration(decision.Never)
 	}))
 }
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"funnel/gcra"
+	"funnel/internal/decision"
 	"funnel/internal/idle"
 	"funnel/limiter/internal/backend"
 )
@@ -47,7 +47,7 @@ func (r *refusals) note(p *part) (isKnown bool) {
 		if isDown {
 			wait = time.Second
 		}
-		if (isDown || row.Limited) && wait != time.Duration(gcra.Never) {
+		if (isDown || row.Limited) && wait != time.Duration(decision.Never) {
 			until = now + min(wait, math.MaxInt64-now)
 		}
 		before := r.until.Get(key)

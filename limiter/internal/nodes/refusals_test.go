@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"funnel/gcra"
 	"funnel/internal/call"
+	"funnel/internal/decision"
 	"funnel/limiter/internal/backend"
 )
 
@@ -23,7 +23,7 @@ func refusalOf(key string, wait time.Duration, err error) *part {
 // A refusal is known if the key has refused until the same instant before: then nobody gave back in between,
 // and took again. Until then the part is asked first.
 func TestRefusals(t *testing.T) {
-	const never = time.Duration(gcra.Never)
+	const never = time.Duration(decision.Never)
 	down := backend.Unavailable(fmt.Errorf("no answer"))
 	now := time.Duration(0)
 	r := refusals{now: func() time.Duration { return now }}

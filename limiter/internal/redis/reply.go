@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"funnel/gcra"
 	"funnel/internal/call"
+	"funnel/internal/decision"
 	"funnel/limiter/internal/backend"
 )
 
@@ -128,7 +128,7 @@ func integerOf(reply any) (int64, bool) {
 func nanosecondsOf(reply any) (int64, bool) {
 	text, ok := reply.(string)
 	if !ok || text == "-1" {
-		return gcra.Never, ok
+		return decision.Never, ok
 	}
 	whole, fraction, _ := strings.Cut(text, ".")
 	if whole == "" || len(fraction) > 9 {
