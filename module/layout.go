@@ -120,7 +120,7 @@ func _() {
 	_ = same[(C.IN_SECONDS^command.InSeconds)|(C.IN_ROWS^command.InRows)]
 	_ = same[(C.FUNNEL^call.Funnel)|(C.SLOTS^call.Slots)|(C.QUOTA^call.Quota)]
 	_ = same[(C.STORED_NOTHING^command.StoredNothing)|(C.STORED_OF_KIND^command.StoredOfKind)]
-	_ = same[C.STORED_OTHER_TYPE^command.StoredOtherType]
+	_ = same[(C.STORED_OTHER_TYPE^command.StoredOtherType)|(C.STORED_IN_USE^command.StoredInUse)]
 	_ = same[(C.WRITE_NOTHING^command.WriteNothing)|(C.WRITE_STATE^command.WriteState)|(C.WRITE_REMOVAL^command.WriteRemoval)]
 	_ = same[(C.VERDICT_ERROR^command.Error)|(C.VERDICT_PARSED^command.Parsed)|(C.VERDICT_LIMITED^command.Limited)]
 	_ = same[(C.VERDICT_PEEKED^command.Peeked)|(C.VERDICT_ALLOWED^command.Allowed)|(C.VERDICT_CHARGED^command.Charged)]
