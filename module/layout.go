@@ -115,6 +115,9 @@ func _() {
 	// If a call.Row grows by 8 bytes, DECIDED_LENGTH in call.h grows by 1.
 	_ = same[u.Sizeof(C.struct_decided{})-u.Sizeof(call.Row{})]
 
+	// C calls them with one pointer, whatever they are in Go.
+	_, _ = (func(*command.Call))(command.Parse), (func(*command.Call))(command.Decide)
+
 	_ = same[(C.SECONDS_LENGTH^command.SecondsLength)|(C.DECIMAL_CAPACITY^command.DecimalCapacity)]
 	_ = same[(C.MESSAGE_CAPACITY^command.MessageCapacity)|(C.WORDS_PER_ROW^command.WordsPerRow)|(C.MAX_ROWS^command.MaxRows)]
 	_ = same[(C.IN_SECONDS^command.InSeconds)|(C.IN_ROWS^command.InRows)]

@@ -27,6 +27,22 @@ func TestEntry(t *testing.T) {
 	}
 }
 
+// TestSignatures: C calls Parse and Decide with one pointer. If one of them takes more, the module
+// does not compile, even if package main follows. It would build and load, and crash the server at
+// the first command.
+func TestSignatures(t *testing.T) {
+	const commands, program = "module/command/command.go", "cmd/funnel/main.go"
+	for _, name := range []string{"Parse", "Decide"} {
+		_, printed, err := build(t, map[string]string{
+			commands: strings.Replace(source(t, commands), "func "+name+"(c *Call)", "func "+name+"(c *Call, more int)", 1),
+			program:  strings.Replace(source(t, program), name+"(nil)", name+"(nil, 0)", 1),
+		})
+		if err == nil || !strings.Contains(printed, "layout.go:") || !strings.Contains(printed, "command."+name) {
+			t.Errorf("%s with a second argument: err is %v, and the build prints\n%s", name, err, printed)
+		}
+	}
+}
+
 // requireRefused requires that a server does not load a file, and says why.
 func requireRefused(t *testing.T, path, says string) {
 	t.Helper()
