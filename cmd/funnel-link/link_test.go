@@ -95,7 +95,9 @@ func TestInstructions(t *testing.T) {
 		"\x40\x00\x00\xb5":         {0, "", 8, 0},     // CBNZ
 		"\xe0\xff\x07\x36":         {0, "", -4, 0},    // TBZ
 		"\x40\x00\x00\x58":         {0, takesAddress, 0, 0},
-		"\x01\x00\x00\xd4":         {0, entersKernel, 0, 0},
+		"\x01\x00\x00\xd4":         {0, entersKernel, 0, 0}, // SVC
+		"\xe2\xff\x1f\xd4":         {0, entersKernel, 0, 0}, // HVC
+		"\x03\x00\x00\xd4":         {0, entersKernel, 0, 0}, // SMC
 	} {
 		got := decoders[len(code) == 4]([]byte(code), func(int, int) bool { return false }, false)
 		if len(got) != 1 || got[0] != found {
