@@ -58,7 +58,8 @@ enum { REDISMODULE_NO_EXPIRE = -1 };
 enum {
     REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED = 1 << 1,
     REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD = 1 << 2,
-    VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION = 1 << 5,
+    VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION = 1 << 5, /* Valkey 9.0 */
+    VALKEYMODULE_OPTIONS_HANDLE_FORKLESS = 1 << 6,              /* Valkey 9.2 */
 };
 
 /* NotifyKeyspaceEvent. */
@@ -83,6 +84,8 @@ enum { REDISMODULE_EVENT_SHUTDOWN = 5, REDISMODULE_EVENT_CRON_LOOP = 8 };
     FUNCTION(void, FreeString, (RedisModuleCtx *ctx, RedisModuleString *string))                                    \
     FUNCTION(const char *, StringPtrLen, (const RedisModuleString *string, size_t *length))                         \
     FUNCTION(int, StringToLongLong, (const RedisModuleString *string, long long *number))                           \
+    /* NULL if the key does not exist and is opened for reading, or if it is opened for writing while the server has \
+     * it in use (commands.c). The functions below accept NULL as a key that does not exist. */                     \
     FUNCTION(RedisModuleKey *, OpenKey, (RedisModuleCtx *ctx, RedisModuleString *name, int mode))                   \
     FUNCTION(void, CloseKey, (RedisModuleKey *key))                                                                 \
     FUNCTION(int, KeyType, (RedisModuleKey *key))                                                                   \

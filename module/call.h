@@ -26,6 +26,7 @@ enum stored {
     STORED_NOTHING,    /* there is no such key */
     STORED_OF_KIND,    /* the type in which the row's kind keeps its state */
     STORED_OTHER_TYPE, /* the key holds a list, a hash, ... */
+    STORED_IN_USE,     /* unknown: the server has the key in use, and does not open it for writing */
 };
 
 enum write {

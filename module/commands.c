@@ -195,6 +195,16 @@ ALWAYS_INLINE void read_arguments(struct call *call, RedisModuleString **argv, i
     call->last_word = has_last_word ? text_of(argv[argc - 1]) : (struct text){NULL, 0};
 }
 
+/* Valkey 9.2 saves keys, and sends them to replicas, without a fork if it is told to. A key that
+ * such an operation has in use cannot be opened for writing. The server delays each command that
+ * names the key until then, so this happens to none of ours that is sent as commands are. If it
+ * happens, the whole call is an error. */
+static __attribute__((cold)) void mark_in_use(struct row *row)
+{
+    row->stored = STORED_IN_USE;
+    row->string.stored = (struct text){NULL, 0};
+}
+
 /* Runs a command. It enters Go twice, whatever the number of rows: go_parse gets all arguments, and
  * go_decide gets all stored values. These two (enter_*.S) lead to Parse and Decide of package command.
  * All keys are opened before any is written, and closed before a write is replicated or notified.
@@ -221,7 +231,12 @@ ALWAYS_INLINE int run_command(RedisModuleCtx *ctx, RedisModuleString **argv, int
     int mode = command->operation == PEEK ? REDISMODULE_READ : REDISMODULE_READ | REDISMODULE_WRITE;
     for (uint32_t i = 0; i < length; i++) keys[i] = redis.OpenKey(ctx, words_of(argv, i)[0], mode);
     call.now = clock_nanoseconds();
-    for (uint32_t i = 0; i < length; i++) key_read(&call.rows[i], ctx, keys[i], words_of(argv, i), call.now);
+    for (uint32_t i = 0; i < length; i++) {
+        if (mode != REDISMODULE_READ && keys[i] == NULL)
+            mark_in_use(&call.rows[i]);
+        else
+            key_read(&call.rows[i], ctx, keys[i], words_of(argv, i), call.now);
+    }
     go_decide(&call);
     for (uint32_t i = 0; i < length; i++) {
         if (call.writes > 0) key_write(&call.rows[i], keys[i], words_of(argv, i), call.now);

@@ -22,12 +22,16 @@ static void add_info(RedisModuleInfoCtx *info, int for_crash_report)
     reply_add_counts(info);
 }
 
-/* Leaves out Valkey's option if the server does not know it: a later server may give its bit another meaning. */
+/* Without one of Valkey's options, the server refuses what the option is for: while a module is
+ * loaded that does not declare it, there is no atomic migration of slots, or no save without a fork.
+ * Options that the server does not know are left out, because a later server may give their bits
+ * another meaning. */
 static int module_options(void)
 {
+    const int options_of_valkey =
+        VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION | VALKEYMODULE_OPTIONS_HANDLE_FORKLESS;
     int options = REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
-    if (redis.GetModuleOptionsAll != NULL)
-        options |= redis.GetModuleOptionsAll() & VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION;
+    if (redis.GetModuleOptionsAll != NULL) options |= redis.GetModuleOptionsAll() & options_of_valkey;
     return options;
 }
 

@@ -59,6 +59,16 @@ func build(t *testing.T, sources map[string]string, environment ...string) (path
 	return filepath.Join(folder, "funnel.so"), string(output), err
 }
 
+// hiddenVariables are variables, some of which have names of constants.
+const hiddenVariables = `
+	var written, computed = int64(0), os.Getpid()
+	//go:linkname arrayVariable main..stmp_7
+	//go:linkname floatVariable $f64.7
+	//go:linkname textVariable go:string.7
+	//go:linkname methodsVariable go:itab.7
+	//go:linkname otherVariable other.variable
+	var arrayVariable, floatVariable, textVariable, methodsVariable, otherVariable int64`
+
 // A change is a function that somebody might add to package command, and what the build says about it.
 type change struct{ name, body, says string }
 
@@ -82,13 +92,18 @@ func TestBreaks(t *testing.T) {
 				{"library", `print(c.LastWord)`, `runtime\.print`},
 				{"named", `length(c)`, `go:strlen`},
 			}},
-		{"what funnel-link refuses", `funnel/module/command\.FUNCTION: `, `var written, computed = int64(0), os.Getpid()`, []change{
+		{"what funnel-link refuses", `funnel/module/command\.FUNCTION: `, hiddenVariables, []change{
 			{"interfaces", `_, err := gcra.NewRate(c.Now, c.Now, c.Now); if err != nil { c.add(err.Error()) }`, `the instruction at .* calls or jumps through a pointer`},
 			{"closure", `f := func() { c.Now++ }; if c.Now > 0 { f = func() { c.Now-- } }; f()`, `.* through a pointer`},
 			{"goroutine", `go large(c)`, `the instruction at .* takes the address of code, as for a goroutine`},
 			{"deferred", `for range c.Now { defer large(c) }`, `the instruction at .* takes the address of code`},
 			{"writes", `written++`, `it uses the variable funnel/module/command\.written in `},
 			{"reads", `c.Now = int64(computed)`, `it uses the variable funnel/module/command\.computed in `},
+			{"array", `arrayVariable++`, `it uses the variable main\.\.stmp_7 in `},
+			{"float", `floatVariable++`, `it uses the variable \$f64\.7 in `},
+			{"text", `textVariable++`, `it uses the variable go:string\.7 in `},
+			{"methods", `methodsVariable++`, `it uses the variable go:itab\.7 in `},
+			{"other", `otherVariable++`, `it uses the variable other\.variable in `},
 			{"init", ``, `nothing runs this initializer`},
 		}},
 		{"what Go's linker refuses", `(?s)nosplit stack over [0-9]+ byte limit.*calls funnel/module/command\.FUNCTION<1>\n`, ``, []change{

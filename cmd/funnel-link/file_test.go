@@ -48,7 +48,7 @@ func TestFileOfGCC(t *testing.T) {
 	}
 	problems := problemsOf(t, path)
 	for _, expected := range []string{"executable", "bytes", "the symbol runtime.", "it imports ", "it exports",
-		"PT_TLS", "DT_FLAGS_1", ".init_array"} {
+		"PT_TLS", "DT_FLAGS_1", ".init_array", " of Go is in .noptrbss, which is writable"} {
 		if !strings.Contains(problems, expected) {
 			t.Errorf("no problem says %q, in\n%.2000s", expected, problems)
 		}
@@ -85,7 +85,15 @@ func problemsOf(t *testing.T, path string) (problems string) {
 	foreign := regexp.MustCompile("(?i)runtime|cgo|pthread")
 	for _, symbol := range symbols {
 		reject(foreign.MatchString(symbol.Name), "it has the symbol %s", symbol.Name)
+		if int(symbol.Section) >= len(file.Sections) || !strings.ContainsAny(symbol.Name, "/:") {
+			continue // a symbol of C, or a number
+		}
+		section := file.Sections[symbol.Section] // the loader writes .data.rel.ro, and then protects it
+		isWritable := section.Flags&elf.SHF_WRITE != 0 && section.Name != ".data.rel.ro"
+		reject(isWritable, "%s of Go is in %s, which is writable", symbol.Name, section.Name)
 	}
+	protected := slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_GNU_RELRO })
+	reject(!protected, "it has no PT_GNU_RELRO: .data.rel.ro stays writable")
 	dynamic, err := file.DynamicSymbols()
 	must(t, err)
 	exports := ""

@@ -27,6 +27,22 @@ func TestEntry(t *testing.T) {
 	}
 }
 
+// TestSignatures: C calls Parse and Decide with one pointer. If one of them takes more, the module
+// does not compile, even if package main follows. It would build and load, and crash the server at
+// the first command.
+func TestSignatures(t *testing.T) {
+	const commands, program = "module/command/command.go", "cmd/funnel/main.go"
+	for _, name := range []string{"Parse", "Decide"} {
+		_, printed, err := build(t, map[string]string{
+			commands: strings.Replace(source(t, commands), "func "+name+"(c *Call)", "func "+name+"(c *Call, more int)", 1),
+			program:  strings.Replace(source(t, program), name+"(nil)", name+"(nil, 0)", 1),
+		})
+		if err == nil || !strings.Contains(printed, "layout.go:") || !strings.Contains(printed, "command."+name) {
+			t.Errorf("%s with a second argument: err is %v, and the build prints\n%s", name, err, printed)
+		}
+	}
+}
+
 // requireRefused requires that a server does not load a file, and says why.
 func requireRefused(t *testing.T, path, says string) {
 	t.Helper()
@@ -79,7 +95,9 @@ func TestInstructions(t *testing.T) {
 		"\x40\x00\x00\xb5":         {0, "", 8, 0},     // CBNZ
 		"\xe0\xff\x07\x36":         {0, "", -4, 0},    // TBZ
 		"\x40\x00\x00\x58":         {0, takesAddress, 0, 0},
-		"\x01\x00\x00\xd4":         {0, entersKernel, 0, 0},
+		"\x01\x00\x00\xd4":         {0, entersKernel, 0, 0}, // SVC
+		"\xe2\xff\x1f\xd4":         {0, entersKernel, 0, 0}, // HVC
+		"\x03\x00\x00\xd4":         {0, entersKernel, 0, 0}, // SMC
 	} {
 		got := decoders[len(code) == 4]([]byte(code), func(int, int) bool { return false }, false)
 		if len(got) != 1 || got[0] != found {

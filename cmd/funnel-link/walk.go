@@ -122,10 +122,10 @@ func (w *walk) write(p piece) {
 	}
 	w.assembly.begin(p, content)
 	for _, r := range relocations {
+		// The section tells a variable, whatever its name: go:linkname can name it like a constant.
 		// Only the loader writes .data.rel.ro, which has tables of addresses.
 		section, isFunction := w.section(r.symbol), elf.ST_TYPE(r.symbol.Info) == elf.STT_FUNC
-		isVariable := section.Flags&elf.SHF_WRITE != 0 && !strings.HasPrefix(section.Name, ".data.rel.ro")
-		if isVariable && strings.HasPrefix(r.symbol.Name, project) {
+		if section.Flags&elf.SHF_WRITE != 0 && !strings.HasPrefix(section.Name, ".data.rel.ro") {
 			w.reject(p.name, "it uses the variable %s in %s: keep state in the call", r.symbol.Name, section.Name)
 			continue
 		}

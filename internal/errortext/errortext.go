@@ -9,8 +9,9 @@ package errortext
 // Codes are the first words of an error reply, by which clients tell errors apart, with the space
 // behind them.
 const (
-	Invalid = "INVALID " // the call is wrong: any server would refuse it
-	Past    = "ENDED "   // the period of a quota has ended: ask again
+	Invalid  = "INVALID "  // the call is wrong: any server would refuse it
+	Past     = "ENDED "    // the period of a quota has ended: ask again
+	TryAgain = "TRYAGAIN " // nothing is decided: ask again, as of a key that moves in a cluster
 )
 
 // Texts of errors with the code Invalid. Some are followed by the wrong word.
@@ -52,6 +53,9 @@ const (
 // Ended is the text with the code Past. The rest of the reply shows until and the instant of the
 // call.
 const Ended = "until must be later than the server's clock"
+
+// InUse is the text with the code TryAgain.
+const InUse = "the server has the key in use, as for a save without a fork: ask again in a moment"
 
 // WrongType is the whole error for a key of another type, as the server's own commands word it.
 const WrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"

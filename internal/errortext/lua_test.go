@@ -26,6 +26,8 @@ var notOfScript = map[string]string{
 	"ZeroCapacity":      "the script has no CL.THROTTLE",
 	"CapacityRedisCell": "the script has no CL.THROTTLE",
 	"WrongType":         "the script passes on the error of the server",
+	"TryAgain":          "the script opens no keys: the server runs it when its keys are free",
+	"InUse":             "the script opens no keys: the server runs it when its keys are free",
 }
 
 func TestScriptHasTheTexts(t *testing.T) {

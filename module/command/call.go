@@ -24,6 +24,7 @@ const (
 	StoredNothing   uint32 = iota // there is no such key
 	StoredOfKind                  // the type in which the row's kind keeps its state
 	StoredOtherType               // a list, a hash, ...
+	StoredInUse                   // unknown: the server does not open the key for writing
 )
 
 // The write that a row makes to its key.
@@ -90,7 +91,7 @@ type Row struct {
 	ComparedWith, Alike uint64
 
 	Kind   call.Kind
-	Stored uint32 // StoredNothing, StoredOfKind or StoredOtherType
+	Stored uint32 // StoredNothing, StoredOfKind, ...
 	Write  uint32 // WriteNothing, WriteState or WriteRemoval
 
 	String StringKey // if Kind is Funnel or Quota

@@ -8,22 +8,28 @@ import (
 // maxShown is how much of a wrong argument an error repeats, in bytes.
 const maxShown = 40
 
-// failStored replies with an error because a key does not hold the state of its row's kind. For
-// a key of another type it replies as the server's own commands do. A sorted set is always valid.
+// failStored replies with an error because a key does not hold the state of its row's kind, or
+// because the server has the key in use. For a key of another type it replies as the server's own
+// commands do. A sorted set is always valid.
 //
 //go:nosplit
 func (c *Call) failStored(index uint) {
-	if index < MaxRows && c.Rows[index].Stored == StoredOfKind {
-		c.setErrorRow(index)
-		reason := errortext.NoFunnel
-		if c.Rows[index].Kind == call.Quota {
-			reason = errortext.NoQuota
-		}
-		c.fail(reason)
+	if index >= MaxRows {
 		return
 	}
-	c.Verdict, c.MessageLength = Error, 0
-	c.add(errortext.WrongType)
+	row := &c.Rows[index]
+	c.setErrorRow(index)
+	switch {
+	case row.Stored == StoredInUse:
+		c.failWithCode(errortext.TryAgain, errortext.InUse)
+	case row.Stored == StoredOtherType:
+		c.Verdict, c.MessageLength = Error, 0
+		c.add(errortext.WrongType)
+	case row.Kind == call.Quota:
+		c.fail(errortext.NoQuota)
+	default:
+		c.fail(errortext.NoFunnel)
+	}
 }
 
 // fail replies that the call is wrong. The error names the row if the call has several rows. It

@@ -42,7 +42,7 @@ func (c *Call) parseSlots(row *Row, s *slots.Slots) (ok bool) {
 //go:nosplit
 func (row *Row) readSlots(s *slots.Slots) (ok bool) {
 	s.State = row.Slots.State
-	return row.Stored != StoredOtherType
+	return row.Stored == StoredNothing || row.Stored == StoredOfKind
 }
 
 // writeSlots writes the end of the holder's slot, and removes a slot that was given back.

@@ -87,11 +87,16 @@ func TestServerThatIsTooOld(t *testing.T) {
 
 // otherModule builds another module that has a command of that name.
 func otherModule(t *testing.T, command string) (path string) {
-	path = filepath.Join(t.TempDir(), "standin.so")
+	return compiled(t, "testdata/standin.c", "-nostdlib", "-DCOMMAND=\""+command+"\"")
+}
+
+// compiled compiles a module that is written in C, and returns its path.
+func compiled(t *testing.T, source string, flags ...string) (path string) {
+	path = filepath.Join(t.TempDir(), "compiled.so")
 	compiler, err := exec.Command("go", "env", "CC").Output()
 	require.NoError(t, err)
-	line := append(strings.Fields(string(compiler)), "-shared", "-fPIC", "-nostdlib", "-DCOMMAND=\""+command+"\"", "-o", path, "testdata/standin.c")
-	output, err := exec.Command(line[0], line[1:]...).CombinedOutput()
+	line := append(strings.Fields(string(compiler)), "-shared", "-fPIC", "-o", path, source)
+	output, err := exec.Command(line[0], append(line[1:], flags...)...).CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	return path
 }
