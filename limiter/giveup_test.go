@@ -227,7 +227,7 @@ func TestShutdownsLeaveNoSlots(t *testing.T) {
 		rdb := server.Client(t, func(options *redis.Options) { options.ContextTimeoutEnabled = true })
 		rdb.AddHook(slowRefunds(20 * time.Millisecond))
 		l := limiter.New(rdb)
-		limit := httplimit.New(l, limiter.PerSecond(1_000_000), httplimit.WithName("work"), httplimit.WithSlots(slots))
+		limit := httplimit.New(l, "work", limiter.PerSecond(1_000_000), httplimit.WithSlots(slots))
 		service := &http.Server{Handler: limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			time.Sleep(rand.N(2 * time.Millisecond))
 		}))}

@@ -1,75 +1,77 @@
 package grpclimit
 
 import (
-	"context"
-	"fmt"
-	"unicode/utf8"
-
 	"funnel/limiter"
 	"funnel/limiter/internal/policy"
 )
 
 // An Option changes how a [Policy] works.
-type Option func(*Policy)
+type Option func(*settings)
 
-// WithName names the policy, in the QuotaFailure of limited calls and in the keys in Redis: policies of different names
-// never share a funnel. WithName panics if the name is empty, or not valid UTF-8, which protocol buffers require.
-func WithName(name string) Option {
-	requireName(name)
-	return func(p *Policy) { p.name = name }
+// settings are what options set.
+type settings struct {
+	common     []policy.Option[Call]
+	perMessage bool
 }
 
-func requireName(name string) {
-	if name == "" || !utf8.ValidString(name) {
-		panic(fmt.Sprintf("grpclimit: a policy's name must be UTF-8 and not empty, not %q", name))
-	}
+func common(option policy.Option[Call]) Option {
+	return func(s *settings) { s.common = append(s.common, option) }
 }
 
-// WithKey sets the key of calls: calls with the same key share a funnel. See [ByPeer], [ByMetadata], [ByMethod] and
-// [Join].
-func WithKey(key KeyFunc) Option { return func(p *Policy) { p.key = key } }
-
-// WithLimit sets a function that returns the limit of a call, such as the limit of a plan. The zero Limit means the
-// limit of New. Any other limit must be valid, or the call gets INTERNAL.
-func WithLimit(limit func(context.Context, Call) limiter.Limit) Option {
-	return func(p *Policy) { p.limitOf = limit }
+// A LimitFor is a limit of [New] or [WithAlso]: a [limiter.Limit] for all calls, or a function that
+// returns the limit of a call, such as the limit of a plan. If the function returns a limit that is
+// not valid, as the zero Limit is not, the call gets INTERNAL.
+type LimitFor interface {
+	limiter.Limit | func(Call) limiter.Limit
 }
 
-// WithCost sets a function that returns how many tokens a call takes, at least 0. The default is 1. A call of cost 0 is
-// allowed even if the funnel is full; with [WithAlso] or [WithSlots], an overfull funnel limits it. A call that costs
-// more than the capacity is limited and never fits. A call of negative cost gets INTERNAL.
-func WithCost(cost func(context.Context, Call) int) Option { return func(p *Policy) { p.cost = cost } }
+// WithKey sets the key of calls: calls with the same key share a limit. See [ByPeer], [ByMetadata],
+// [ByMethod] and [Join].
+func WithKey(key KeyFunc) Option { return common(policy.WithKey(key)) }
 
-// WithAlso adds a limit with a name and a key of its own, such as a limit for all clients together. A call takes
-// its cost from the policy's own funnel and from the funnel of each WithAlso, and a slot if the policy has [WithSlots],
-// all or nothing, by one [limiter.Limiter.AllowAll] or TryAcquire. New panics if two limits of a policy have the same
-// name. Without slots, the Limiter passed to New must have AllowAll and PeekAll, which Shadow and leases lack.
+// WithCost sets a function that returns how many tokens a call takes, at least 0. The default is 1.
+// A call of cost 0 is allowed even if the funnel is full; with [WithAlso] or [WithSlots], an
+// overfull funnel limits it. A call that costs more than the capacity is limited and never fits. A
+// call of negative cost gets INTERNAL.
+func WithCost(cost func(Call) int) Option { return common(policy.WithCost(cost)) }
+
+// WithSkip lets some calls pass without a decision: they take no tokens. Calls of the health
+// service, grpc.health.v1, always pass.
+func WithSkip(skip func(Call) bool) Option { return common(policy.WithSkip(skip)) }
+
+// WithAlso adds a limit with a name and a key of its own, such as the quota of a plan, or a limit
+// for all clients together. A call takes its cost from each limit, and a slot if there is
+// [WithSlots], all or nothing, by one [limiter.Limiter.AllowAll] or TryAcquire.
 //
-// The answer to a limited call names the limit that refuses the call. If several limits do, it names the limit with the
-// longest wait.
-func WithAlso(name string, limit limiter.Limit, key KeyFunc) Option {
-	requireName(name)
-	if key == nil {
-		panic("grpclimit: WithAlso needs a KeyFunc, not nil")
-	}
-	return func(p *Policy) {
-		p.also, p.alsoKeys = append(p.also, policy.Also{Name: name, Limit: limit}), append(p.alsoKeys, key)
-	}
+// [New] panics if two limits of a policy have the same name, or if the name, the limit or the key
+// is not valid. Without slots, the Limiter must have AllowAll and PeekAll, which Shadow and leases
+// lack.
+func WithAlso[L LimitFor](name string, limit L, key KeyFunc) Option {
+	return common(policy.WithAlso(name, limit, key))
 }
 
-// WithSlots lets no more than slots.Max calls of one key run at once. A call, even a stream, holds a slot until its
-// handler returns. The policy takes slot and tokens together, by [limiter.Limiter.TryAcquire]. The Limiter passed to
-// New must be a [limiter.Acquirer]; Shadow and leases are not. If the slot is lost, the context of the call ends, with
-// [limiter.ErrSlotLost] as its cause.
+// WithSlots lets no more than slots.Max calls of one key run at once. A call, even a stream, holds
+// a slot until its handler returns. The policy takes slot and tokens together, by
+// [limiter.Limiter.TryAcquire]. The Limiter must be a [limiter.Acquirer]; Shadow and leases are
+// not. If the slot is lost, the context of the call ends, with [limiter.ErrSlotLost] as its cause.
 //
-// A slot is given back in the background: the answer does not wait for Redis, and the next call of the client may come
-// before the slot is back. If Redis does not decide, the policy asks again, each tenth of the TTL, until the TTL is
-// over.
+// A slot is given back in the background: the answer does not wait for Redis, and the next call of
+// the client may come before the slot is back. If Redis does not decide, the Limiter asks again,
+// each tenth of the TTL, until the TTL is over. Call [limiter.Limiter.Drain] after
+// [google.golang.org/grpc.Server.GracefulStop].
 //
-// If only a slot is missing, a call gets RESOURCE_EXHAUSTED without details and without pushback, because nobody knows
-// when a slot comes free: a client that retries uses its own backoff. The keys of funnel and slots have one hash tag:
-// see [funnel/limiter/httplimit.SlotsKeys].
-func WithSlots(slots limiter.Slots) Option { return func(p *Policy) { p.slots = &slots } }
+// If only a slot is missing, a call gets RESOURCE_EXHAUSTED without RetryInfo and without pushback,
+// because nobody knows when a slot comes free: a client that retries uses its own backoff.
+func WithSlots(slots limiter.Slots) Option { return common(policy.WithSlots[Call](slots)) }
 
-// WithSkip lets some calls pass without a decision, such as health checks: they take no tokens.
-func WithSkip(skip func(context.Context, Call) bool) Option { return func(p *Policy) { p.skip = skip } }
+// WithMessages also limits the messages that a stream receives. Without it, a stream is one call,
+// however many messages it has.
+//
+// A stream takes its cost when it begins, as any call does, and then the cost of each message, by
+// default one token: the functions of the policy get a [Call] with the message as its Request. The
+// message is refused if it does not fit: RecvMsg, and Recv of generated code, return the
+// RESOURCE_EXHAUSTED that a limited call gets. A handler that returns this error ends the stream.
+//
+// A message costs a round trip to Redis. For streams of many messages, give [New] leases of package
+// funnel/limiter/lease instead of a Limiter. Messages that a handler sends take nothing.
+func WithMessages() Option { return func(s *settings) { s.perMessage = true } }

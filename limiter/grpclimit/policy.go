@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
@@ -10,51 +11,58 @@ import (
 	"funnel/limiter/internal/policy"
 )
 
-// A Call is a call on which a [Policy] decides.
+// A Call is a call on which a [Policy] decides, or a message of a stream ([WithMessages]).
 type Call struct {
-	Method  string // the full one: "/grpc.health.v1.Health/Check"
-	Request any    // the message of a unary call; nil for streams, which have not sent one yet
+	Context context.Context // has the peer and the metadata
+	Method  string          // the full one: "/chat.Chat/Send"
+
+	// Request is the message of a unary call, or a message that a stream has received. It is nil
+	// when a stream begins, because it has sent none yet.
+	Request any
 }
 
-// A Policy limits the rate of calls. Its methods [Policy.Unary] and [Policy.Stream] are the interceptors.
+// A Policy limits the rate of calls. Its methods [Policy.Unary] and [Policy.Stream] are the
+// interceptors.
 type Policy struct {
-	policy policy.Policy
-	name   string
-	key    KeyFunc
-
-	// nil for the defaults of New
-	limitOf func(context.Context, Call) limiter.Limit
-	cost    func(context.Context, Call) int
-	skip    func(context.Context, Call) bool
-	slots   *limiter.Slots
-
-	also     []policy.Also
-	alsoKeys []KeyFunc // the keys for also, in the same order
+	policy     *policy.Policy[Call]
+	perMessage bool
 }
 
-// New returns a policy that asks l to allow each call, by the funnel of its key. By default the key is the address of
-// the peer (see [ByPeer]), a call takes one token, and the policy is called "default".
+// New returns a policy that asks l to allow each call, by the limit of its key. By default the key
+// is the address of the peer (see [ByPeer]), and a call takes one token.
 //
-// New panics if l is nil, or if limit or an option is not valid.
-func New(l limiter.Allower, limit limiter.Limit, options ...Option) *Policy {
-	p := &Policy{name: "default", key: ByPeer()}
+// The name of the policy, such as "login", is 1 or more printable ASCII characters. It is part of
+// the keys in Redis ([LimitKey], [SlotsKey]): policies of different names share no limit, and
+// policies of one name share theirs, over all processes. It is also part of the answer to a limited
+// call.
+//
+// The limit is a [limiter.Limit], or a function that returns the limit of a call: see [LimitFor].
+//
+// New panics if l is nil, or if the name, the limit or an option is not valid.
+func New[L LimitFor](l limiter.Allower, name string, limit L, options ...Option) *Policy {
+	var s settings
 	for _, option := range options {
-		option(p)
+		option(&s)
 	}
-	if p.key == nil {
-		panic("grpclimit: WithKey needs a KeyFunc, not nil")
+	return &Policy{
+		policy:     policy.New("grpclimit", l, name, limit, ByPeer(), s.common...),
+		perMessage: s.perMessage,
 	}
-	p.policy = policy.New("grpclimit", p.name, l, limit, p.slots, p.also)
-	return p
 }
 
 // Unary is the interceptor for unary calls, a [grpc.UnaryServerInterceptor].
 func (p *Policy) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (
 	any, error) {
-	ctx, end, err := p.admit(ctx, Call{info.FullMethod, request})
+	call := Call{Context: ctx, Method: info.FullMethod, Request: request}
+	if p.passes(call) {
+		return handler(ctx, request)
+	}
+	decision, err := p.policy.Check(ctx, call)
+	err = answer(ctx, &decision, err)
 	if err != nil {
 		return nil, err
 	}
+	ctx, end := decision.Begin(ctx)
 	defer end()
 	return handler(ctx, request)
 }
@@ -62,61 +70,73 @@ func (p *Policy) Unary(ctx context.Context, request any, info *grpc.UnaryServerI
 // Stream is the interceptor for streams, a [grpc.StreamServerInterceptor].
 func (p *Policy) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler) error {
-	ctx, end, err := p.admit(stream.Context(), Call{info.FullMethod, nil})
+	ctx := stream.Context()
+	call := Call{Context: ctx, Method: info.FullMethod}
+	if p.passes(call) {
+		return handler(server, stream)
+	}
+	decision, err := p.policy.Check(ctx, call)
+	err = answer(ctx, &decision, err)
 	if err != nil {
 		return err
 	}
+	ctx, end := decision.Begin(ctx)
 	defer end()
-	return handler(server, allowedStream{stream, ctx})
+	return handler(server, &allowedStream{ServerStream: stream, policy: p, call: call, ctx: ctx})
 }
 
-// An allowedStream is a stream whose context has the Result.
+// healthService is the prefix of the methods that kubelets and load balancers call to learn whether
+// a server is alive. If they were limited, a busy server would be restarted.
+const healthService = "/grpc.health.v1.Health/"
+
+// passes reports whether a call passes without a decision.
+func (p *Policy) passes(call Call) bool {
+	return strings.HasPrefix(call.Method, healthService) || p.policy.Skips(call)
+}
+
+// An allowedStream is a stream whose context has the Results, and whose messages may take tokens.
 type allowedStream struct {
 	grpc.ServerStream
-	ctx context.Context
+	policy *Policy
+	call   Call            // that began the stream
+	ctx    context.Context // of the handler
 }
 
-func (s allowedStream) Context() context.Context { return s.ctx }
+func (s *allowedStream) Context() context.Context { return s.ctx }
 
-// ResultFrom returns the Result of the policy that let the call with this context through, and whether there is one.
-// After several policies, it is the Result of the innermost. A handler can settle it by [limiter.Limiter.Settle].
-func ResultFrom(ctx context.Context) (result limiter.Result, ok bool) { return policy.ResultFrom(ctx) }
+// RecvMsg receives a message, and asks for its tokens.
+func (s *allowedStream) RecvMsg(message any) error {
+	err := s.ServerStream.RecvMsg(message)
+	if err != nil || !s.policy.perMessage {
+		return err
+	}
+	call := s.call
+	call.Request = message
+	decision, err := s.policy.policy.CheckTokens(s.ctx, call)
+	return answer(s.ctx, &decision, err)
+}
 
-// ResultsFrom returns the Result of [ResultFrom], followed by the Results on the limits of [WithAlso] in the order of
-// the options. Without a policy it is empty. A handler can settle each of them.
-func ResultsFrom(ctx context.Context) limiter.Results { return policy.ResultsFrom(ctx) }
-
-// admit returns the context for the handler of an allowed call and a function to call when the handler has returned, or
-// the error that answers the call.
-func (p *Policy) admit(ctx context.Context, call Call) (handler context.Context, end func(), err error) {
-	if p.skip != nil && p.skip(ctx, call) {
-		return ctx, func() {}, nil
-	}
-	limit, cost := limiter.Limit{}, 1
-	if p.limitOf != nil {
-		limit = p.limitOf(ctx, call)
-	}
-	if p.cost != nil {
-		cost = p.cost(ctx, call)
-	}
-	var also []string
-	for _, key := range p.alsoKeys {
-		also = append(also, key(ctx, call))
-	}
-	decision, err := p.policy.Check(ctx, p.key(ctx, call), limit, cost, also)
-	result, other, limited := decision.Limiting()
+// answer returns the error that answers a call, or nil if it is allowed.
+func answer(ctx context.Context, decision *policy.Decision, err error) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, nil, status.FromContextError(ctx.Err()).Err()
+		return status.FromContextError(ctx.Err()).Err()
 	case err != nil:
-		return nil, nil, p.answerError(ctx, err)
-	case limited:
-		name := p.name
-		if other >= 0 {
-			name = p.also[other].Name
-		}
-		return nil, nil, answerLimited(ctx, name, result)
+		return answerError(err)
 	}
-	handler, end = decision.Begin(ctx)
-	return handler, end, nil
+	refusing := decision.Refusing()
+	if refusing >= 0 {
+		return answerLimited(ctx, decision.Names[refusing], decision.Results[refusing])
+	}
+	return nil
 }
+
+// ResultFrom returns the Result of the policy that let the call with this context through, and
+// whether there is one. After several policies, it is the Result of the innermost. A handler can
+// settle it by [limiter.Limiter.Settle].
+func ResultFrom(ctx context.Context) (result limiter.Result, ok bool) { return policy.ResultFrom(ctx) }
+
+// ResultsFrom returns the Result of [ResultFrom], followed by the Results on the limits of
+// [WithAlso] in the order of the options. Without a policy it is empty. A handler can settle each
+// of them.
+func ResultsFrom(ctx context.Context) limiter.Results { return policy.ResultsFrom(ctx) }

@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -10,14 +9,19 @@ import (
 	"time"
 
 	"funnel/limiter"
+	"funnel/limiter/internal/policy"
+	"funnel/limiter/internal/wait"
 )
 
-// backOffKey returns the key of the funnel by which processes tell each other to back off. In a cluster, both keys are
-// in one hash slot if the Limiter has no prefix and the key has no braces.
-func backOffKey(key string) string { return "{" + key + "}:backoff" }
+// rateKey returns the key of the funnel of a service.
+func rateKey(key string) string { return policy.WithKind(key, "rate") }
 
-// backOff returns how long requests of that key have to wait because this process, or another one, has got a
-// Retry-After. Peek reports the remaining back-off, whatever period the token was reserved with.
+// backOffKey returns the key of the funnel by which processes tell each other to back off.
+func backOffKey(key string) string { return policy.WithKind(key, "backoff") }
+
+// backOff returns how long requests of that key have to wait because this process, or another one,
+// has got a Retry-After. Peek reports the remaining back-off, whatever period the token was
+// reserved with.
 func (t *Transport) backOff(ctx context.Context, key string) (time.Duration, error) {
 	result, err := t.Limiter.Peek(ctx, backOffKey(key), limiter.Every(time.Second))
 	if err != nil {
@@ -25,11 +29,11 @@ func (t *Transport) backOff(ctx context.Context, key string) (time.Duration, err
 	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	wait := max(time.Until(t.retryAt.Get(key)), 0)
+	rest := max(time.Until(t.retryAt.Get(key)), 0)
 	if result.Limited() {
-		wait = max(wait, result.RetryAfter)
+		rest = max(rest, result.RetryAfter)
 	}
-	return wait, nil
+	return rest, nil
 }
 
 // noteRetryAfter makes all processes wait if the response says so.
@@ -42,25 +46,27 @@ func (t *Transport) noteRetryAfter(ctx context.Context, key string, response *ht
 		maxBackOff = time.Minute
 	}
 	now := time.Now()
-	wait := min(retryAfter(response.Header, now), maxBackOff)
-	if wait <= 0 {
+	after := min(retryAfter(response.Header, now), maxBackOff)
+	if after <= 0 {
 		return
 	}
 	t.mutex.Lock()
-	if at := now.Add(wait); at.After(t.retryAt.Get(key)) {
+	at := now.Add(after)
+	if at.After(t.retryAt.Get(key)) {
 		t.retryAt.Add(key, at, func(_ string, at time.Time) bool { return at.Before(now) })
 	}
 	t.mutex.Unlock()
 	// The response is there already: other processes have to back off even if the caller has gone.
 	detach(ctx, func(ctx context.Context) {
-		if _, err := t.Limiter.Reserve(ctx, backOffKey(key), limiter.Every(wait), 1, 0); err != nil {
+		if _, err := t.Limiter.Reserve(ctx, backOffKey(key), limiter.Every(after), 1, 0); err != nil {
 			slog.WarnContext(ctx, "only this process backs off: Redis did not store the back-off for other processes",
-				"key", key, "retry_after", wait, "error", err)
+				"key", key, "retry_after", after, "error", err)
 		}
 	})
 }
 
-// detach runs do to its end even if ctx is done. It returns when either is: Redis may not answer for a long time.
+// detach runs do to its end even if ctx is done. It returns when either is: Redis may not answer
+// for a long time.
 func detach(ctx context.Context, do func(context.Context)) {
 	done := make(chan struct{})
 	go func() {
@@ -73,14 +79,14 @@ func detach(ctx context.Context, do func(context.Context)) {
 	}
 }
 
-// retryAfter returns the time of the header Retry-After, which has seconds or a date (RFC 9110, section 10.2.3), or 0
-// or less if the header is missing or not valid. A date is compared with the Date of the response, because the clocks
-// of both sides may differ.
+// retryAfter returns the time of the header Retry-After, or 0 or less if the header is missing or
+// not valid. It is a number of seconds or a date (RFC 9110, section 10.2.3). A date is compared
+// with the Date of the response, because the clocks of both sides may differ.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	text := strings.TrimSpace(header.Get("Retry-After"))
-	seconds, err := strconv.ParseUint(text, 10, 64)
-	if err == nil || errors.Is(err, strconv.ErrRange) {
-		return time.Duration(min(seconds, uint64(forever/time.Second))) * time.Second
+	wait, isNumber := parseSeconds(text)
+	if isNumber {
+		return wait
 	}
 	until, err := http.ParseTime(text)
 	if err != nil {
@@ -90,4 +96,29 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 		now = date
 	}
 	return until.Sub(now)
+}
+
+// maxSeconds are the most whole seconds that a Duration holds.
+const maxSeconds = uint64(wait.Forever / time.Second)
+
+// parseSeconds reads whole seconds, or a decimal, which many services send against the RFC.
+// Decimals are rounded up to a whole second, so that a request is not too early: "0.493" is 1 s,
+// and "120.0" is 120 s.
+func parseSeconds(text string) (d time.Duration, isNumber bool) {
+	whole, fraction, hasPoint := strings.Cut(text, ".")
+	if !isDigits(whole) || hasPoint && !isDigits(fraction) {
+		return 0, false
+	}
+	seconds, err := strconv.ParseUint(whole, 10, 64)
+	if err != nil { // out of range
+		seconds = maxSeconds
+	}
+	if strings.Trim(fraction, "0") != "" && seconds < maxSeconds {
+		seconds++
+	}
+	return time.Duration(min(seconds, maxSeconds)) * time.Second, true
+}
+
+func isDigits(text string) bool {
+	return text != "" && strings.Trim(text, "0123456789") == ""
 }

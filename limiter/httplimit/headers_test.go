@@ -1,4 +1,5 @@
-// The headers are as in docs/go.md, for one limit and for several. Handlers settle the tokens of a request.
+// The headers are as in docs/go.md, for one limit and for several. Handlers settle the tokens of a
+// request.
 
 package httplimit_test
 
@@ -30,12 +31,12 @@ func headersOf(got *httptest.ResponseRecorder) []string {
 	return headers
 }
 
-// The table of docs/go.md, section "Headers". A client that waits for Retry-After is allowed;
-// a nanosecond less is too early.
+// The table of docs/go.md, section "Headers". A client that waits for Retry-After is allowed; a
+// nanosecond less is too early.
 func TestHeadersAreThoseOfThePage(t *testing.T) { synctest.Test(t, testHeadersAreThoseOfThePage) }
 
 func testHeadersAreThoseOfThePage(t *testing.T) {
-	handler := httplimit.New(limiter.NewLocal(), limiter.PerMinute(30).WithCapacity(15), httplimit.WithName("reply"))(ok)
+	handler := httplimit.New(limiter.NewLocal(), "reply", limiter.PerMinute(30).WithCapacity(15))(ok)
 	send := func() *httptest.ResponseRecorder { return ask(handler, from("192.0.2.1")) }
 	require.Equal(t, []string{"200", "", `"reply";q=15;w=30`, `"reply";r=14;t=2`, "15", "14", "2"}, headersOf(send()))
 	for range 14 {
@@ -43,7 +44,7 @@ func testHeadersAreThoseOfThePage(t *testing.T) {
 	}
 	limited := send()
 	require.Equal(t, []string{"429", "2", `"reply";q=15;w=30`, `"reply";r=0;t=2`, "15", "0", "30"}, headersOf(limited))
-	require.Equal(t, "too many requests: try again in 2 seconds\n", limited.Body.String())
+	require.Equal(t, "too many requests: try again in 2 seconds (policy \"reply\")\n", limited.Body.String())
 	require.Equal(t, "text/plain; charset=utf-8", limited.Header().Get("Content-Type"))
 	time.Sleep(2*time.Second - 1)
 	require.Equal(t, http.StatusTooManyRequests, send().Code)
@@ -51,9 +52,9 @@ func testHeadersAreThoseOfThePage(t *testing.T) {
 	require.Equal(t, http.StatusOK, send().Code)
 }
 
-// Numbers are rounded up, and stay within the Integers of structured fields (RFC 9651). Names
-// are quoted. With a cost of 0, and if it never fits, t is the time of the reset. Each request
-// has a limit of its own; the zero Limit means the one of New.
+// Numbers are rounded up, and stay within the Integers of structured fields (RFC 9651). Names are
+// quoted. With a cost of 0, and if it never fits, t is the time of the reset. AtMost and Window say
+// what they were asked for.
 func TestHeadersForAnyLimit(t *testing.T) {
 	huge := limiter.PerSecond(1e9).WithCapacity(9e18)
 	for name, c := range map[string]struct {
@@ -67,27 +68,30 @@ func TestHeadersForAnyLimit(t *testing.T) {
 		"never fits":        {limiter.PerMinute(60).WithCapacity(4), []int{3, 5}, "q=4;w=4", "r=1;t=3", ""},
 		"large":             {huge, []int{1}, "q=999999999999999;w=9000000000", "r=999999999999999;t=1", ""},
 		`qu"ot\ed`:          {slow(1000), []int{999}, "q=1000;w=86400000", "r=1;t=86313600", ""},
-		"the one of New":    {limiter.Limit{}, []int{1}, "q=5;w=5", "r=4;t=1", ""},
+		"at most":           {limiter.AtMost(5, 15*time.Minute, 3), []int{1}, "q=5;w=900", "r=2;t=300", ""},
+		"at most, limited":  {limiter.AtMost(5, 15*time.Minute, 3), []int{3, 1}, "q=5;w=900", "r=0;t=300", "300"},
 
 		// It is midnight in a bubble.
 		"a day":      {limiter.Daily(10, time.UTC), []int{1}, "q=10;w=86400", "r=9;t=86400", ""},
 		"a new day":  {limiter.Daily(10, time.UTC), []int{0}, "q=10;w=86400", "r=10;t=86400", ""},
 		"a month":    {limiter.Monthly(3, time.UTC), []int{3, 1}, "q=3;w=2678400", "r=0;t=2678400", "2678400"},
 		"too much":   {limiter.Monthly(3, time.UTC), []int{1, 4}, "q=3;w=2678400", "r=2;t=2678400", ""},
+		"a window":   {limiter.Window(5, 15*time.Minute), []int{5, 1}, "q=5;w=900", "r=0;t=900", "900"},
+		"a new one":  {limiter.Window(5, 15*time.Minute), []int{0}, "q=5;w=900", "r=5;t=900", ""},
 		"an hour":    {limiter.Until(2, time.Unix(946688400, 0)), []int{1}, "q=2", "r=1;t=3600", ""},
 		"over":       {limiter.Until(2, time.Unix(946684800, 0)), []int{1}, "q=2", "r=0;t=0", ""},
 		"over, of 0": {limiter.Until(2, time.Unix(946684800, 0)), []int{0}, "q=2", "r=0;t=0", ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			cost, last := 0, []string(nil)
-			handler := httplimit.New(limiter.NewLocal(), limiter.PerSecond(1).WithCapacity(5), httplimit.WithName(name),
-				httplimit.WithCost(func(*http.Request) int { return cost }),
-				httplimit.WithLimit(func(*http.Request) limiter.Limit { return c.limit }))(ok)
+			handler := httplimit.New(limiter.NewLocal(), name, c.limit,
+				httplimit.WithCost(func(*http.Request) int { return cost }))(ok)
 			for _, cost = range c.costs {
 				last = headersOf(ask(handler, from("192.0.2.1")))
 			}
 			quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `";`
-			require.Equal(t, []string{c.retryAfter, quoted + c.policy, quoted + c.rateLimit}, last[1:4])
+			require.Equal(t, []string{c.retryAfter, quoted + c.policy, quoted + c.rateLimit}, last[1:4], name)
+			require.Equal(t, strconv.Itoa(min(c.limit.Max(), 999_999_999_999_999)), last[4], name)
 		})
 	}
 }
@@ -96,8 +100,8 @@ func TestHeadersOfSeveralPolicies(t *testing.T) { synctest.Test(t, testHeadersOf
 
 func testHeadersOfSeveralPolicies(t *testing.T) {
 	l := limiter.NewLocal()
-	perAddress := httplimit.New(l, limiter.PerMinute(60).WithCapacity(3), httplimit.WithName("address"))
-	perAccount := httplimit.New(l, limiter.PerHour(3600).WithCapacity(2), httplimit.WithName("account"))
+	perAddress := httplimit.New(l, "address", limiter.PerMinute(60).WithCapacity(3))
+	perAccount := httplimit.New(l, "account", limiter.PerHour(3600).WithCapacity(2))
 	require.Equal(t, []string{"200", "", `"address";q=3;w=3, "account";q=2;w=2`, `"address";r=2;t=1, "account";r=1;t=1`,
 		"2", "1", "1"}, headersOf(ask(perAddress(perAccount(ok)), from("192.0.2.1"))))
 
@@ -106,8 +110,8 @@ func testHeadersOfSeveralPolicies(t *testing.T) {
 		"2", "0", "2"}, headersOf(ask(perAccount(perAddress(ok)), from("192.0.2.1"))))
 }
 
-// A handler settles what its request has cost, by the Result of the innermost policy. A handler that
-// decides itself writes the same headers as the middleware.
+// A handler settles what its request has cost, by the Result of the innermost policy. A handler
+// that decides itself writes the same headers as the middleware.
 func TestHandlersSettle(t *testing.T) {
 	l := limiter.NewLocal()
 	settle := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -117,53 +121,45 @@ func TestHandlersSettle(t *testing.T) {
 		require.NoError(t, err)
 	})
 	cost := httplimit.WithCost(func(*http.Request) int { return 8 })
-	inner := httplimit.New(l, slow(10), httplimit.WithName("inner"), cost)(settle)
-	handler := httplimit.New(l, slow(10), httplimit.WithName("outer"))(inner)
+	inner := httplimit.New(l, "inner", slow(10), cost)(settle)
+	handler := httplimit.New(l, "outer", slow(10))(inner)
 	require.Equal(t, http.StatusOK, ask(handler, from("192.0.2.1")).Code)
-	inside, err := l.Peek(t.Context(), "inner:192.0.2.1", slow(10))
+	inside, err := l.Peek(t.Context(), "{inner:192.0.2.1}:rate", slow(10))
 	require.NoError(t, err)
 	require.Equal(t, 7, inside.Remaining, "3 of the 8 tokens were used")
 	_, ok := httplimit.ResultFrom(t.Context())
 	require.False(t, ok)
 
 	by := httptest.NewRecorder()
-	limited, err := l.AllowN(t.Context(), "inner:192.0.2.1", slow(10), 8)
+	limited, err := l.AllowN(t.Context(), "{inner:192.0.2.1}:rate", slow(10), 8)
 	require.NoError(t, err)
 	by.WriteHeader(http.StatusTooManyRequests)
-	httplimit.SetHeaders(by.Header(), "inner", limited)
+	httplimit.SetHeaders(by.Header(), limiter.Results{limited}, "inner")
 	require.Equal(t, headersOf(ask(inner, from("192.0.2.1")))[2:], headersOf(by)[2:])
 	require.NotEmpty(t, by.Header().Get("Retry-After"))
-	longest := by.Header().Get("Retry-After")
-	sooner := limited
-	sooner.RetryAfter = time.Second
-	httplimit.SetHeaders(by.Header(), "sooner", sooner)
-	require.Equal(t, longest, by.Header().Get("Retry-After"), "a policy with a shorter time does not change it")
-	by.Header().Del("RateLimit")
-	httplimit.SetHeaders(by.Header(), "later", limited)
-	httplimit.SetHeaders(by.Header(), "invalid", limiter.Result{})
-	require.Len(t, by.Header().Values("RateLimit"), 1)
 }
 
 // everybody is a KeyFunc: all requests share one funnel.
 func everybody(*http.Request) string { return "" }
 
-// A request takes tokens from all limits of its policy, and a slot, or nothing. The headers describe all limits.
+// A request takes tokens from all limits of its policy, and a slot, or nothing. The headers
+// describe all limits.
 func TestAlso(t *testing.T) {
 	for name, c := range map[string]struct {
 		options []httplimit.Option
 		key     string // of the policy's own funnel
 	}{
-		"tokens": {nil, "own:192.0.2.1"},
-		"slots":  {[]httplimit.Option{httplimit.WithSlots(limiter.Slots{Max: 9, TTL: time.Second})}, "{own:192.0.2.1}"},
+		"tokens": {nil, "{own:192.0.2.1}:rate"},
+		"slots":  {[]httplimit.Option{httplimit.WithSlots(limiter.Slots{Max: 9, TTL: time.Second})}, "{own:192.0.2.1}:rate"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			calls, cost := 0, 0
 			l := limiter.NewLocal(limiter.WithHook(func(_ context.Context, event limiter.Event) {
-				if event.Result.Key == "all:" {
+				if event.Result.Key == "{all:}:rate" {
 					calls++
 				}
 			}))
-			handler := httplimit.New(l, slow(5), append(c.options, httplimit.WithName("own"),
+			handler := httplimit.New(l, "own", slow(5), append(c.options,
 				httplimit.WithCost(func(*http.Request) int { return cost }),
 				httplimit.WithAlso("all", slow(8), everybody),
 				httplimit.WithAlso("fast", limiter.PerSecond(100), everybody))...)(ok)
@@ -178,7 +174,7 @@ func TestAlso(t *testing.T) {
 				{"192.0.2.3", 3, 429, `"own";r=5;t=0 "all";r=2;t=86400 "fast";r=94;t=1`, "8 2", "86400"},
 				{"192.0.2.3", 2, 200, `"own";r=3;t=172800 "all";r=0;t=691200 "fast";r=92;t=1`, "8 0", ""},
 				{"192.0.2.1", 5, 429, `"own";r=2;t=259200 "all";r=0;t=432000 "fast";r=92;t=1`, "8 0", "432000"},
-				{"192.0.2.1", 7, 413, `"own";r=2;t=259200 "all";r=0;t=604800 "fast";r=92;t=1`, "8 0", ""},
+				{"192.0.2.1", 7, 413, `"own";r=2;t=259200 "all";r=0;t=604800 "fast";r=92;t=1`, "5 2", ""},
 				{"192.0.2.1", 0, 200, `"own";r=2;t=259200 "all";r=0;t=691200 "fast";r=92;t=1`, "8 0", ""},
 			} {
 				cost = step.cost
@@ -205,22 +201,13 @@ func TestAlso(t *testing.T) {
 	}
 }
 
-// Of limits with nothing remaining, X-RateLimit describes the first that refuses the request.
-func TestXRateLimitOfEqualLimits(t *testing.T) {
-	header := http.Header{}
-	for _, result := range []limiter.Result{{OK: true, Limit: slow(5)}, {Limit: slow(8)}, {Limit: slow(9)}} {
-		httplimit.SetHeaders(header, "name", result)
-	}
-	require.Equal(t, "8", header.Get("X-RateLimit-Limit"))
-}
-
 // A handler can settle the tokens of all limits.
 func TestResultsFrom(t *testing.T) {
 	l := limiter.NewLocal()
-	handler := httplimit.New(l, slow(5), httplimit.WithAlso("all", slow(8), everybody))(
+	handler := httplimit.New(l, "default", slow(5), httplimit.WithAlso("all", slow(8), everybody))(
 		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			results := httplimit.ResultsFrom(r.Context())
-			require.Equal(t, []string{"default:192.0.2.1", "all:"}, []string{results[0].Key, results[1].Key})
+			require.Equal(t, []string{"{default:192.0.2.1}:rate", "{all:}:rate"}, []string{results[0].Key, results[1].Key})
 			own, ok := httplimit.ResultFrom(r.Context())
 			require.True(t, ok)
 			require.Equal(t, results[0], own)
@@ -230,10 +217,10 @@ func TestResultsFrom(t *testing.T) {
 			}
 		}))
 	ask(handler, from("192.0.2.1"))
-	ask(httplimit.New(l, slow(5))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	ask(httplimit.New(l, "default", slow(5))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		require.Equal(t, 1, httplimit.ResultsFrom(r.Context())[0].Remaining)
 	})), from("192.0.2.1"))
-	result, err := l.Peek(t.Context(), httplimit.FunnelKey("all", ""), slow(8))
+	result, err := l.Peek(t.Context(), httplimit.LimitKey("all", "", slow(8)), slow(8))
 	require.NoError(t, err)
 	require.Equal(t, 5, result.Remaining)
 	require.Empty(t, httplimit.ResultsFrom(t.Context()))

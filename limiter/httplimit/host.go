@@ -11,13 +11,14 @@ import (
 	"funnel/limiter/internal/policy"
 )
 
-// ByHost keys a request that a [Transport] sends by its host, such as "api.example.com", and by its port if that is not
-// the default of the scheme. All spellings of a host have one key: names are in lower case, without a final dot, and IP
-// addresses are as [netip.Addr.String] writes them. A name and the addresses that it stands for are different hosts.
+// ByHost keys a request that a [Transport] sends by its host, such as "api.example.com", and by its
+// port if that is not the default of the scheme. All spellings of a host have one key: names are in
+// lower case, without a final dot, and IP addresses are as [netip.Addr.String] writes them. A name
+// and the addresses that it stands for are different hosts.
 //
-// All names with letters beyond ASCII share the key "non-ASCII", because the Transport of net/http accepts many
-// spellings of one name, for instance in full-width letters. If you send requests to such hosts, convert their names
-// with golang.org/x/net/idna, in Key or in the URL.
+// All names with letters beyond ASCII share the key "non-ASCII", because the Transport of net/http
+// accepts many spellings of one name, for instance in full-width letters. If you send requests to
+// such hosts, convert their names with golang.org/x/net/idna, in Key or in the URL.
 func ByHost() KeyFunc { return func(r *http.Request) string { return policy.Escape(hostOf(r.URL)) } }
 
 func hostOf(u *url.URL) string {

@@ -1,10 +1,11 @@
-// Requests share a key if they are to share a funnel, however they are written. The address of a client is the address
-// that the last trusted proxy saw, whatever the client writes into headers.
+// Requests share a key if they are to share a funnel, however they are written. The address of a
+// client is the address that the last trusted proxy saw, whatever the client writes into headers.
 
 package httplimit_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -34,6 +35,9 @@ func TestClientIP(t *testing.T) {
 		{"a peer with a zone", "[fe80::1:2%eth0]:1234", "", "fe80::/64"},
 		{"a peer without a port, as some middleware leaves it", "192.0.2.1", "", "192.0.2.1"},
 		{"a peer of IPv6 without a port", "2001:db8::1", "", "2001:db8::/64"},
+		{"NAT64", "[64:ff9b::192.0.2.1]:1234", "", "192.0.2.1"},
+		{"not NAT64", "[64:ff9b:0:0:0:1:c000:201]:1234", "", "64:ff9b::/64"},
+		{"a prefix of a network's own", "[64:ff9b:1::c000:201]:1234", "", "64:ff9b:1::/64"},
 		{"no address", "@", "192.0.2.1", "unknown"},
 		{"rubbish", "1.2.3:4", "", "unknown"},
 
@@ -43,6 +47,9 @@ func TestClientIP(t *testing.T) {
 		{"spaces, tabs, nothing", "10.0.0.1:1", " ,192.0.2.1\t,, ,\n", "192.0.2.1"},
 		{"IPv6 in brackets", "10.0.0.1:1", "[2001:db8::1]", "2001:db8::/64"},
 		{"IPv6 in brackets, with a port", "10.0.0.1:1", "[2001:db8::1]:4711", "2001:db8::/64"},
+		{"IPv4 within IPv6, behind a proxy", "10.0.0.1:1", "::ffff:192.0.2.1", "192.0.2.1"},
+		{"NAT64 behind a proxy", "10.0.0.1:1", "64:ff9b::c000:201", "192.0.2.1"},
+		{"NAT64 of the address of a proxy is no proxy", "[64:ff9b::10.0.0.1]:1", "192.0.2.1", "10.0.0.1"},
 		{"half a bracket", "10.0.0.1:1", "[2001:db8::1", "10.0.0.1"},
 		{"all are proxies", "10.0.0.1:1", "10.0.0.3, 10.0.0.2", "10.0.0.3"},
 		{"an empty header", "10.0.0.1:1", "", "10.0.0.1"},
@@ -60,8 +67,33 @@ func TestClientIP(t *testing.T) {
 	}
 }
 
-// The peer of a Unix socket has no address. It is trusted if TrustUnixSocket says so. A peer with an address that
-// cannot be parsed is never trusted.
+// IPv6Bits is the length of the prefix by which IPv6 addresses count. IPv4 addresses count whole.
+func TestIPv6Bits(t *testing.T) {
+	for _, c := range []struct {
+		bits int
+		want string
+	}{
+		{bits: 0, want: "2001:db8:1:203::/64"},
+		{bits: 32, want: "2001:db8::/32"},
+		{bits: 48, want: "2001:db8:1::/48"},
+		{bits: 56, want: "2001:db8:1:200::/56"},
+		{bits: 64, want: "2001:db8:1:203::/64"},
+		{bits: 128, want: "2001:db8:1:203:4:5:6:7/128"},
+	} {
+		client := httplimit.ClientIP{IPv6Bits: c.bits}
+		require.Equal(t, c.want, client.Key(from("2001:db8:1:203:4:5:6:7")))
+		require.Equal(t, "192.0.2.1", client.Key(from("192.0.2.1")))
+		require.Equal(t, "192.0.2.1", client.Key(from("64:ff9b::192.0.2.1")))
+		require.Equal(t, "192.0.2.1", client.Key(from("::ffff:192.0.2.1")))
+	}
+	for _, bits := range []int{-1, 1, 31, 129} {
+		want := fmt.Sprintf("httplimit: ClientIP.IPv6Bits must be from 32 to 128, or 0 for 64, not %d", bits)
+		require.PanicsWithValue(t, want, func() { httplimit.ClientIP{IPv6Bits: bits}.Key(from("192.0.2.1")) })
+	}
+}
+
+// The peer of a Unix socket has no address. It is trusted if TrustUnixSocket says so. A peer with
+// an address that cannot be parsed is never trusted.
 func TestUnixSocket(t *testing.T) {
 	const forwarded = "198.51.100.7, 192.0.2.1, 10.0.0.2"
 	unix, tcp := &net.UnixAddr{Name: "/run/http", Net: "unix"}, &net.TCPAddr{}
@@ -84,8 +116,8 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// Reading a header of a megabyte must not take much longer than receiving it: this test would not end if the time grew
-// with the square of the length.
+// Reading a header of a megabyte must not take much longer than receiving it: this test would not
+// end if the time grew with the square of the length.
 func TestHostileHeadersAreNotMuchWork(t *testing.T) {
 	for _, element := range []string{",", " ", " ,", "10.0.0.2,"} {
 		line := strings.Repeat(element, 1<<20/len(element))
@@ -116,7 +148,8 @@ func TestByPatternAndPath(t *testing.T) {
 	require.NotEqual(t, of("", long+"x"), of("", long+"y"))
 }
 
-// Requests for one host share a funnel, however their URLs write the host. Other hosts and ports have other funnels.
+// Requests for one host share a funnel, however their URLs write the host. Other hosts and ports
+// have other funnels.
 func TestByHost(t *testing.T) {
 	for want, urls := range map[string][]string{
 		"api.example.com": {"http://api.example.com", "http://API.Example.com:80/", "http://api.example.com.:080",

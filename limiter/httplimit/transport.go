@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -11,47 +12,64 @@ import (
 	"funnel/internal/idle"
 	"funnel/internal/isnil"
 	"funnel/limiter"
+	"funnel/limiter/internal/wait"
 )
 
-// A Transport is an [http.RoundTripper] that keeps a fleet of processes within the limit of a service that they all
-// call.
+// A Transport is an [http.RoundTripper] that keeps a fleet of processes within the limit of a
+// service that they all call.
 //
-// The limit of the service is a funnel. A request reserves a token before it is sent, and sleeps until the reservation
-// is due: requests are sent in the order of asking, over all processes. If the service answers 429 or 503 with
-// Retry-After, the fleet backs off: no process sends a request of that key for that time, but at most for
-// MaxBackOff. The response goes to the caller, and is never retried.
+// The limit of the service is a funnel. A request reserves a token before it is sent, and sleeps
+// until the reservation is due: requests are sent in the order of asking, over all processes. If
+// the service answers 429 or 503 with Retry-After, the fleet backs off: no process sends a request
+// of that key for that time, but at most for MaxBackOff. The response goes to the caller, and is
+// never retried.
 //
-// The fleet backs off by a second funnel, of capacity 1, with the key "{KEY}:backoff". The first process that gets a
-// Retry-After takes the only token, which leaks in the time of Retry-After. Other processes find the funnel full and
-// change nothing: a hundred answers do not add up. If a process gets a longer time than the first one, only that
-// process waits for it. A request peeks at this funnel before it reserves, and again when its reservation is due. If
-// the fleet backs off by then, the request settles its reservation with 0 and starts over.
+// The fleet backs off by a second funnel, of capacity 1, with the key "{KEY}:backoff". The first
+// process that gets a Retry-After takes the only token, which leaks in the time of Retry-After.
+// Other processes find the funnel full and change nothing: a hundred answers do not add up. If a
+// process gets a longer time than the first one, only that process waits for it. A request peeks at
+// this funnel before it reserves, and again when its reservation is due. If the fleet backs off by
+// then, the request settles its reservation with 0 and starts over.
 //
-// A request costs three calls to Redis, and a fourth if the service answers with Retry-After. Limiter and Limit must be
-// set, and no field may change after the first request. All methods may be called from any number of goroutines.
+// A request costs three calls to Redis, and a fourth if the service answers with Retry-After.
+// Limiter and Limit must be set, and no field may change after the first request. All methods may
+// be called from any number of goroutines.
 type Transport struct {
-	// Limiter decides: a [limiter.Limiter] with [limiter.WithTimeout]. Without a time-out, requests wait as long as
-	// Redis hangs. While Redis does not answer, requests get the error, are sent, wait, or are limited by each
-	// process alone, as [limiter.OnFailure] says.
+	// Limiter decides: a [limiter.Limiter] with [limiter.WithTimeout]. Without a time-out, requests
+	// wait as long as Redis hangs. While Redis does not answer, requests get the error, are sent,
+	// wait, or are limited by each process alone, as [limiter.OnFailure] says.
 	Limiter Reserver
 
 	// Limit is the limit for each key, which must not be a quota. A request takes one token.
 	Limit limiter.Limit
 
-	// Key returns the key of a request: requests with the same key share the limit and the back-off. Nil means
-	// [ByHost]. The keys in Redis are the prefix of the Limiter and KEY, and the prefix and "{KEY}:backoff". Unlike
-	// the keys of [New], they have no name in front.
+	// Key returns the key of a request: requests with the same key share the limit and the
+	// back-off. Nil means [ByHost]. The keys in Redis are the prefix of the Limiter and
+	// "{KEY}:rate", and the prefix and "{KEY}:backoff". Unlike the keys of [New], they have no name
+	// in front.
 	Key KeyFunc
 
-	// MaxWait bounds how long a request waits for its turn, as the deadline of its context does. A request that would
-	// have to wait longer gets an error at once. At 0, the deadline alone bounds the wait. MaxWait does not bound the
-	// wait for an answer of Redis: [limiter.WithTimeout] does.
+	// Yield says that requests give way to other requests of the same key. They reserve nothing
+	// ahead: if no token fits, they ask again after the wait, with jitter, and are served in no
+	// order.
 	//
-	// A request that is canceled while it sleeps leaves its reservation behind. If that happens often, set MaxWait,
-	// or the reservations of canceled requests starve other requests.
+	// For batch jobs beside interactive requests, give the batch jobs a Transport with Yield and a
+	// smaller capacity, and the interactive requests a Transport with the whole capacity. The batch
+	// jobs then leave the rest of the capacity free, and interactive requests do not queue behind
+	// them. Without Yield, a batch job reserves tokens that are not there yet, and all later
+	// requests wait behind it, whatever their capacity.
+	Yield bool
+
+	// MaxWait bounds how long a request waits for its turn, as the deadline of its context does. A
+	// request that would have to wait longer gets an error at once. At 0, the deadline alone bounds
+	// the wait. MaxWait does not bound the wait for an answer of Redis: [limiter.WithTimeout] does.
+	//
+	// A request that is canceled while it sleeps leaves its reservation behind. If that happens
+	// often, set MaxWait, or the reservations of canceled requests starve other requests.
 	MaxWait time.Duration
 
-	// MaxBackOff bounds the time of a Retry-After. 0 means one minute. Below 0 there is no back-off.
+	// MaxBackOff bounds the time of a Retry-After. 0 means one minute. Below 0 there is no
+	// back-off.
 	MaxBackOff time.Duration
 
 	// Base sends the requests; nil means [http.DefaultTransport].
@@ -69,11 +87,9 @@ type Reserver interface {
 	Settle(ctx context.Context, result *limiter.Result, used int) (limiter.Result, error)
 }
 
-// forever is the largest max wait of a Reserver.
-const forever time.Duration = 1<<63 - 1
-
-// RoundTrip sends the request when its turn has come. If the request is not sent, the error is one of the Limiter, the
-// cause of its context, or, at once, [limiter.ErrWaitTooLong] if its turn would come after the deadline or MaxWait.
+// RoundTrip sends the request when its turn has come. If the request is not sent, the error is one
+// of the Limiter, the cause of its context, or, at once, [limiter.ErrWaitTooLong] if its turn would
+// come after the deadline or MaxWait.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	keyOf := t.Key
 	if keyOf == nil {
@@ -112,39 +128,40 @@ func (t *Transport) awaitTurn(ctx context.Context, key string) error {
 	if isnil.Is(t.Limiter) {
 		return errors.New("httplimit: Transport.Limiter is nil: set it to a limiter.Limiter")
 	}
-	// The Limiter gets ctx: otherwise OnFailure would not apply if Redis hangs for longer than MaxWait.
+	// The Limiter gets ctx: otherwise OnFailure would not apply if Redis hangs for longer than
+	// MaxWait.
 	within, cancel := ctx, context.CancelFunc(func() {})
 	if t.MaxWait > 0 {
 		within, cancel = context.WithTimeout(ctx, t.MaxWait)
 	}
 	defer cancel()
 	for {
-		wait, err := t.backOff(ctx, key)
+		rest, err := t.backOff(ctx, key)
 		if err != nil {
 			return err
 		}
-		if err := sleep(within, key, wait); err != nil {
+		if err := sleep(within, key, rest); err != nil {
 			return err
 		}
-		maxWait := left(within)
-		reserved, err := t.Limiter.Reserve(ctx, key, t.Limit, 1, maxWait)
-		wait = reserved.Wait
-		switch {
-		case err != nil:
-			return err
-		case !reserved.Limited():
-		case reserved.Source == limiter.FromClosed: // there is no queue
-			wait = reserved.RetryAfter
-		default:
-			wait = maxWait + min(reserved.RetryAfter, forever-maxWait)
+		left := wait.Left(within)
+		maxWait := left
+		if t.Yield {
+			maxWait = 0
 		}
-		if err := sleep(within, key, wait); err != nil {
+		reserved, err := t.Limiter.Reserve(ctx, rateKey(key), t.Limit, 1, maxWait)
+		if err != nil {
 			return err
 		}
 		if reserved.Limited() {
+			if err := sleep(within, key, t.pause(&reserved, maxWait, left)); err != nil {
+				return err
+			}
 			continue
 		}
-		if wait, err = t.backOff(ctx, key); err != nil || wait == 0 {
+		if err := sleep(within, key, reserved.Wait); err != nil {
+			return err
+		}
+		if rest, err = t.backOff(ctx, key); err != nil || rest == 0 {
 			return err
 		}
 		// After an error the token stays taken, and the limit holds.
@@ -152,28 +169,29 @@ func (t *Transport) awaitTurn(ctx context.Context, key string) error {
 	}
 }
 
-// sleep returns nil after d, the cause of ctx if that is done earlier, and an error at once if the deadline of ctx
-// comes first.
-func sleep(ctx context.Context, key string, d time.Duration) error {
-	if d <= 0 {
-		return nil
+// pause returns how long a request sleeps that was limited, before it asks again. Left is the time
+// for which it waits at all: jitter makes no request late that would be in time without.
+func (t *Transport) pause(limited *limiter.Result, maxWait, left time.Duration) time.Duration {
+	after := limited.RetryAfter
+	switch {
+	case t.Yield:
+		return after + rand.N(min(after, maxJitter, max(left-after, 0))+1)
+	case limited.Source == limiter.FromClosed: // there is no queue
+		return after
 	}
-	if maxWait := left(ctx); d > maxWait {
+	return wait.Due(maxWait, after)
+}
+
+// maxJitter bounds the jitter of requests that yield: for long waits, more would only waste tokens.
+const maxJitter = time.Second
+
+// sleep returns nil after d, the cause of ctx if that is done earlier, and an error at once if the
+// deadline of ctx comes first.
+func sleep(ctx context.Context, key string, d time.Duration) error {
+	maxWait := wait.Left(ctx)
+	if d > maxWait {
 		return fmt.Errorf("httplimit: key %q: the request would be sent after %v, and it waits for no more than %v: %w",
 			key, d, maxWait, limiter.ErrWaitTooLong)
 	}
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// left returns the time until the deadline of a context.
-func left(ctx context.Context) time.Duration {
-	if deadline, ok := ctx.Deadline(); ok {
-		return max(time.Until(deadline), 0)
-	}
-	return forever
+	return wait.Sleep(ctx, d)
 }

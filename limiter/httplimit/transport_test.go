@@ -1,4 +1,5 @@
-// A transport sends requests no faster than the limit, and all processes stop for as long as the service says.
+// A transport sends requests no faster than the limit, and all processes stop for as long as the
+// service says.
 
 package httplimit_test
 
@@ -74,7 +75,10 @@ func testTransportBacksOff(t *testing.T) {
 		{"more than an integer", "429", "99999999999999999999", "", 0, 60},
 		{"more than MaxBackOff", "429", "10", "", 5 * time.Second, 5},
 		{"nothing", "429", "", "", 0, 0},
-		{"a fraction", "429", "1.5", "", 0, 0},
+		{"no number", "429", "soon", "", 0, 0},
+		{"a decimal", "429", "1.5", "", 0, 2},
+		{"less than a second", "429", "0.493", "", 0, 1},
+		{"a decimal without a fraction", "429", "120.0", "", 5 * time.Minute, 120},
 	} {
 		first.MaxBackOff = row.longest
 		send(first, row.status, row.after, row.date)
@@ -83,7 +87,8 @@ func testTransportBacksOff(t *testing.T) {
 		begin = time.Now()
 	}
 
-	// Eight answers do not add up. A process that gets a longer time waits for it, whatever another host says.
+	// Eight answers do not add up. A process that gets a longer time waits for it, whatever another
+	// host says.
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() { send(first, "429", "10", "") })
@@ -106,9 +111,10 @@ func testTransportBacksOff(t *testing.T) {
 	group.Wait()
 }
 
-// A request that is not sent has an error, at once if its turn would be too late. Its body is closed.
+// A request that is not sent has an error, at once if its turn would be too late. Its body is
+// closed.
 func TestTransportErrors(t *testing.T) {
-	const key, backOff = "api.example.com", "{api.example.com}:backoff"
+	const host, key, backOff = "api.example.com", "{api.example.com}:rate", "{api.example.com}:backoff"
 	gone, never := errors.New("gone"), time.Hour
 	for name, c := range map[string]struct {
 		full                    string                // the key of a funnel that is full for 10 s
@@ -133,7 +139,7 @@ func TestTransportErrors(t *testing.T) {
 			ctx, stop := context.WithCancelCause(t.Context())
 			defer time.AfterFunc(c.canceled, func() { stop(gone) }).Stop()
 			body, _ := os.Open(os.DevNull)
-			r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+key+":443", body)
+			r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+host+":443", body)
 			_, err = (&httplimit.Transport{Limiter: l, Limit: limit, MaxWait: c.maxWait}).RoundTrip(r)
 			require.ErrorIs(t, err, c.want, name)
 			require.Equal(t, c.took, time.Since(begin), name)
@@ -158,8 +164,8 @@ func TestTransportWhileRedisHangs(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Once the response is there, a caller that gives up does not wait for a Redis that hangs. When Redis goes on, the
-// back-off reaches the other processes.
+// Once the response is there, a caller that gives up does not wait for a Redis that hangs. When
+// Redis goes on, the back-off reaches the other processes.
 func TestTransportReturnsResponses(t *testing.T) {
 	server := servertest.StartModule(t)
 	defer server.Signal(syscall.SIGCONT)

@@ -19,7 +19,7 @@ import (
 )
 
 // recipes are the marks of the snippets of docs/recipes.md.
-var recipes = []string{"shadow", "plan", "pool", "who", "outgoing"}
+var recipes = []string{"shadow", "plan", "pool", "who", "proxy", "outgoing", "yield"}
 
 func recipe(t *testing.T, name string) string { return page.Marked(t, "../../docs/recipes.md", name) }
 
@@ -30,6 +30,8 @@ func programInGo(t *testing.T) string {
 	snippets := map[string]string{
 		"limiter": replaced(t, replaced(t, snippet(t, "limiter"), slow, quick), "10*time.Second", "time.Minute"),
 		"settle":  strings.TrimSuffix(page.Marked(t, "../../docs/go.md", "settle"), "\n"),
+		"http": replaced(t, strings.TrimSuffix(page.Marked(t, "../../docs/go.md", "http"), "\n"),
+			"http.ListenAndServe", "serve"),
 	}
 	for _, name := range recipes {
 		snippets[name] = strings.TrimSuffix(recipe(t, name), "\n")
@@ -46,7 +48,7 @@ func built(t *testing.T, path string, snippets map[string]string) (program strin
 	for name, snippet := range snippets {
 		place := regexp.MustCompile(`(?m)^(\t*)// snippet: ` + name + "$").FindSubmatch(text)
 		require.NotNil(t, place, name)
-		indented := string(place[1]) + strings.ReplaceAll(snippet, "\n", "\n"+string(place[1]))
+		indented := regexp.MustCompile(`(?m)^(.)`).ReplaceAllString(snippet, string(place[1])+"$1")
 		text = bytes.Replace(text, append(place[0], '\n'), []byte(indented+"\n"), 1)
 	}
 	require.NoError(t, os.WriteFile(source, text, 0o600))
@@ -71,6 +73,12 @@ func TestGoSnippets(t *testing.T) {
 	end := run(t, emptied(t, module), exec.Command(program, "settle", module.Addr(), "x"))
 	require.NoError(t, end.err, end)
 	require.Equal(t, 1, end.calls["cl.refund"], end)
+
+	for _, server := range []*servertest.Server{module, withoutModule} {
+		end := run(t, emptied(t, server), exec.Command(program, "http", server.Addr(), "x"))
+		require.NoError(t, end.err, end)
+		require.Equal(t, "200 hello\n429 too many requests: try again in 2 seconds (policy \"reply\")\nwent on\n", end.output)
+	}
 
 	for _, name := range recipes {
 		want := ""

@@ -1,6 +1,8 @@
-// Package promhook counts the decisions of a limiter.Limiter for Prometheus. Copy this file, or import the package.
+// Package promhook counts the decisions of a limiter.Limiter for Prometheus. Copy this file, or
+// import the package.
 //
-// With funnel.lua, redis_exporter exports the counts of the server. The rules in alerts.yml use both.
+// With funnel.lua, redis_exporter exports the counts of the server. The rules in alerts.yml use
+// both.
 package promhook
 
 import (
@@ -14,13 +16,15 @@ import (
 	"funnel/limiter"
 )
 
-// New registers the metrics, and returns a hook that counts, for limiter.WithHook. One hook may serve several limiters.
+// New registers the metrics, and returns a hook that counts, for limiter.WithHook. One hook may
+// serve several limiters.
 //
-// The label policy is one of policies if the key begins with its name and a colon, as the keys of httplimit and
-// grpclimit do, after a brace if the policy has slots. For all other keys it is empty. Keys are no labels, because each
-// of any number of keys would be a time series.
+// The label policy is one of policies if the key begins with its name and a colon, perhaps after a
+// brace, as the keys of httplimit and grpclimit do. For all other keys it is empty. Keys are no
+// labels, because each of any number of keys would be a time series.
 //
-// The outcome of a row is limited_elsewhere if the row fits and another row limits the call: then nothing was taken.
+// The outcome of a row is limited_elsewhere if the row fits and another row limits the call: then
+// nothing was taken.
 func New(registerer prometheus.Registerer, policies ...string) limiter.Hook {
 	factory := promauto.With(registerer)
 	decisions := factory.NewCounterVec(prometheus.CounterOpts{
@@ -34,7 +38,7 @@ func New(registerer prometheus.Registerer, policies ...string) limiter.Hook {
 	}, []string{"policy"})
 	prefixes := make([]string, len(policies)) // of the keys of each policy
 	for i, policy := range policies {
-		prefixes[i] = strings.NewReplacer(`\`, `\\`, `:`, `\:`, `{`, `\{`).Replace(policy) + ":"
+		prefixes[i] = strings.NewReplacer(`\`, `\\`, `:`, `\:`, `{`, `\<`, `}`, `\>`).Replace(policy) + ":"
 		undecided.WithLabelValues(policy) // 0, not absent, before the first
 	}
 	undecided.WithLabelValues("")

@@ -5,10 +5,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -49,6 +52,19 @@ func main() {
 		"outgoing": func() error {
 			// snippet: outgoing
 		},
+		"http": func() error {
+			// snippet: http
+		},
+		"proxy": func() error {
+			mux := http.NewServeMux()
+			mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello") })
+			// snippet: proxy
+			return throughProxy(handler)
+		},
+		"yield": func() error {
+			// snippet: yield
+			return getBy(api, users, batch)
+		},
 	}[os.Args[1]]
 	for round := range len(os.Args[3]) {
 		if err := run(); err != nil {
@@ -57,4 +73,55 @@ func main() {
 		}
 		fmt.Println("went on")
 	}
+}
+
+// serve stands for http.ListenAndServe: it sends 16 requests, and prints how the last two are answered.
+func serve(_ string, handler http.Handler) error {
+	for i := range 16 {
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/reply", nil))
+		if i >= 14 {
+			fmt.Print(recorder.Code, " ", recorder.Body)
+		}
+	}
+	return nil
+}
+
+// throughProxy sends requests as a proxy does, and returns an error unless the client is limited, and preflights and
+// health checks are not.
+func throughProxy(handler http.Handler) error {
+	limited := 0
+	for range 100 {
+		for _, line := range []string{"GET /", "OPTIONS /", "GET /healthz"} {
+			method, path, _ := strings.Cut(line, " ")
+			r := httptest.NewRequest(method, path, nil)
+			r.RemoteAddr = "10.0.0.7:4711"
+			r.Header.Set("X-Forwarded-For", "203.0.113.9")
+			recorder := httptest.NewRecorder()
+			handler.ServeHTTP(recorder, r)
+			if recorder.Code == http.StatusOK {
+				continue
+			}
+			limited++
+			if line != "GET /" {
+				return fmt.Errorf("%s: %d %s", line, recorder.Code, recorder.Body)
+			}
+		}
+	}
+	if limited == 0 {
+		return errors.New("nothing is limited")
+	}
+	return nil
+}
+
+// getBy sends a request by each client.
+func getBy(url string, clients ...*http.Client) error {
+	for _, client := range clients {
+		response, err := client.Get(url)
+		if err != nil {
+			return err
+		}
+		response.Body.Close()
+	}
+	return nil
 }
