@@ -64,7 +64,7 @@ func New(rdb Client, options ...Option) *Limiter {
 // if its keys are on several nodes; the policy of [OnFailure]; the guard of a node; and Redis.
 func (l *Limiter) useRedis(rdb Client) {
 	here := l.backend
-	server := redis.New(rdb, string(l.source), completeText, l.now, l.wall)
+	server := redis.New(rdb, string(l.source), l.now, l.wall)
 	l.undo = undo.New(l.sendRefund, server.Node, l.logger)
 	guarded := guard.NewPerNode(server, l.undo, l.timeout, l.now)
 	fallback := guard.NewFallback(guarded, here, l.instead(here), l.onFailure.String(), l.logger, l.now)

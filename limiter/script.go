@@ -1,6 +1,6 @@
 package limiter
 
-import _ "embed"
+import "funnel/limiter/internal/redis"
 
 // Script returns CL.RESERVE, CL.TAKE, CL.PEEK, CL.CHARGE and CL.REFUND in Lua, for EVAL in Redis from 6.2 on and in
 // Valkey. It is the text of the file funnels.lua, which clients in any language may load.
@@ -18,7 +18,4 @@ import _ "embed"
 //	quantity, but not of take      the time in which the tokens leak
 //
 // The limit of a quota, its quantity and the sum that is used are refused above 2^53.
-func Script() string { return completeText }
-
-//go:embed funnels.lua
-var completeText string
+func Script() string { return redis.Script() }

@@ -1,7 +1,7 @@
 // Package errortext has the texts of the errors that the commands reply: package module/command
-// replies them, and package contract expects them. limiter/funnels.lua repeats them, and a test
-// compares. The errors of packages gcra, slots and quota, which name the numbers that are too large
-// together, are in these packages.
+// replies them, and package contract expects them. limiter/internal/redis/funnels.lua repeats them,
+// and a test compares. The errors of packages gcra, slots and quota, which name the numbers that
+// are too large together, are in these packages.
 //
 // Everything is a constant, because the module runs without the Go runtime.
 package errortext

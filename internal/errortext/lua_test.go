@@ -31,7 +31,7 @@ var notOfScript = map[string]string{
 }
 
 func TestScriptHasTheTexts(t *testing.T) {
-	script := withoutJoints(t, "../../limiter/funnels.lua")
+	script := withoutJoints(t, "../../limiter/internal/redis/funnels.lua")
 	for name, text := range texts(t) {
 		_, isLeftOut := notOfScript[name]
 		require.Equal(t, !isLeftOut, strings.Contains(script, text), "%s: the script has %q", name, text)

@@ -1,6 +1,7 @@
-// Within its range, each script decides, replies and stores as the contract says, to the nanosecond. Beyond its range,
-// take.lua leaves the call to the complete script, and the complete script replies an error that names the module. The
-// fuzzer of test/model makes calls of several funnels, of slots and with odd words.
+// Within its range, each script decides, replies and stores as the contract says, to the
+// nanosecond. Beyond its range, take.lua leaves the call to the complete script, and the complete
+// script replies an error that names the module. The fuzzer of test/model makes calls of several
+// funnels, of slots and with odd words.
 
 package redis_test
 
@@ -60,6 +61,27 @@ func TestTakeScriptAgreesWithTheContract(t *testing.T) {
 	}
 }
 
+// The complete script decides what take.lua cannot compute, and what take.lua limits only because its
+// max wait was cut.
+func TestTakeScriptLeavesCalls(t *testing.T) {
+	const day = int64(24 * time.Hour)
+	waiting := redis.NewTakeCall(call.Reserve, 1, 1, int64(time.Second), 1, 60*day)
+	for _, c := range []struct {
+		name  string
+		reply any
+		err   error
+	}{
+		{name: "the key holds something else, or doubles are not exact", reply: nil, err: redis.ErrNotForTake},
+		{name: "a level for which the whole max wait suffices", reply: int64(60 * day), err: redis.ErrCutShort},
+		{name: "a level for which it does not", reply: int64(60*day) + 1, err: nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := waiting.Read(c.reply)
+			require.Equal(t, c.err, err)
+		})
+	}
+}
+
 // compareScript makes random calls of these commands, and returns how many came to which outcome.
 func compareScript(t *testing.T, script string, commands ...string) (met map[string]int) {
 	t.Parallel()
@@ -102,8 +124,8 @@ func compareScript(t *testing.T, script string, commands ...string) (met map[str
 	return met
 }
 
-// drawClock draws the clock of a server, which has microseconds: most often ours, or about the first or the last
-// instants that take.lua takes.
+// drawClock draws the clock of a server, which has microseconds: most often ours, or about the
+// first or the last instants that take.lua takes.
 func drawClock(t *rapid.T) int64 {
 	ours := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 	years := rapid.Int64Range(ours, ours+30*365*24*3600e9)
@@ -134,7 +156,8 @@ func (c *scriptCall) store() []string {
 	return []string{"ping"}
 }
 
-// numbers returns the capacity, count, period and quantity, and the max wait, if all words are valid.
+// numbers returns the capacity, count, period and quantity, and the max wait, if all words are
+// valid.
 func (c *scriptCall) numbers() (numbers [5]int64, sound bool) {
 	for i, word := range c.words[1:] {
 		number, valid := contract.Integer(int64(1-i/3), word) // the quantity may be 0
@@ -159,17 +182,15 @@ func (c *scriptCall) takeCall() *redis.TakeCall {
 	return redis.NewTakeCall(operation, n[0], n[1], n[2], n[3], n[4])
 }
 
-// readTake converts a reply of take.lua to the reply of the command, or returns nil if take.lua decides nothing.
+// readTake converts a reply of take.lua to the reply of the command, or returns nil if take.lua
+// decides nothing.
 func (c *scriptCall) readTake(take *redis.TakeCall, reply any) any {
-	if reply == nil {
+	decision, err := take.Read(reply)
+	switch {
+	case err == redis.ErrNotForTake, err == redis.ErrCutShort:
 		return nil
-	}
-	decision, decided, err := take.Read(reply)
-	if _, isError := reply.(servertest.ErrorReply); isError || err != nil {
+	case err != nil:
 		return reply
-	}
-	if !decided {
-		return nil
 	}
 	limited, wait := map[bool]int64{true: 1}[decision.Limited], "-1"
 	if decision.Wait >= 0 {
@@ -219,8 +240,8 @@ func (c *scriptCall) expect(isComplete bool, got any, wallClock int64) (want []a
 	return append(want, value, expiry), name
 }
 
-// isBeyond reports whether the call is beyond the range of the complete script, whatever else is wrong: a number
-// above 4,000,000 makes a time of 104 days or more.
+// isBeyond reports whether the call is beyond the range of the complete script, whatever else is
+// wrong: a number above 4,000,000 makes a time of 104 days or more.
 func (c *scriptCall) isBeyond() bool {
 	const maxTokens, days104 = 4_000_000, 104 * 24 * 60 * 60 * 1_000_000_000
 	n, _ := c.numbers()

@@ -2,21 +2,25 @@ package redis
 
 import (
 	"context"
+	_ "embed"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"funnel/gcra"
+	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
 )
 
-// moduleRetryAfter is for how long a command of the module is not sent if the server did not know it or denied it.
+// moduleRetryAfter is for how long a command of the module is not sent if the server did not know
+// it or denied it.
 const moduleRetryAfter = time.Minute
 
-// Ask asks the server to decide a call. The error is an error of package backend if an answer came, and any other error
-// if no answer came.
+// Ask asks the server to decide a call. The error is an error of package backend if an answer came,
+// and any other error if no answer came.
 //
-// If the period of a quota has ended by the clock of the server, Ask asks once more for the period that runs by that
-// clock.
+// If the period of a quota has ended by the clock of the server, Ask asks once more for the period
+// that runs by that clock.
 func (s *Server) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	shard := s.shardOf(&c.Rows[0])
 	ctx = toShard(ctx, &c.Rows[0])
@@ -38,7 +42,8 @@ func (s *Server) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error
 	return reply, classify(c, err)
 }
 
-// askAgain asks for the periods that run at an instant. If a quota has no period then, it does not ask.
+// askAgain asks for the periods that run at an instant. If a quota has no period then, it does not
+// ask.
 func (s *Server) askAgain(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
 	source := backend.Module
 	if s.asksScript(c) {
@@ -61,8 +66,9 @@ func (s *Server) Reset(ctx context.Context, key string) error {
 	return classify(&backend.Call{Rows: []backend.Row{{Key: key}}}, err)
 }
 
-// askEither sends the module's command, and if the server does not know or denies it, the script. If both are denied,
-// the error is about the module's command. Quotas get the periods that run at the instant at.
+// askEither sends the module's command, and if the server does not know or denies it, the script.
+// If both are denied, the error is about the module's command. Quotas get the periods that run at
+// the instant at.
 func (s *Server) askEither(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
 	if s.asksScript(c) {
 		return s.askScript(ctx, c, at)
@@ -82,4 +88,101 @@ func (s *Server) askEither(ctx context.Context, c *backend.Call, at time.Time) (
 // asksScript reports whether the call goes to the script.
 func (s *Server) asksScript(c *backend.Call) bool {
 	return s.only == backend.Script || s.only == "" && s.now() < time.Duration(s.moduleFrom[c.Operation].Load())
+}
+
+// askModule sends the module's command: its name, the rows, and then max_wait or tat.
+func (s *Server) askModule(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
+	args := append(make([]any, 0, 2+5*len(c.Rows)), commandNames[c.Operation])
+	for i := range c.Rows {
+		args = appendWords(append(args, c.Rows[i].Key), &c.Rows[i], at)
+	}
+	command := redis.NewCmd(ctx, appendLast(args, c)...)
+	err := s.send(ctx, sendable(c, command))
+	if err != nil {
+		return backend.Reply{}, err
+	}
+	return read(c, command.Val(), backend.Module)
+}
+
+//go:embed funnels.lua
+var completeText string
+
+var completeScript = newScript(completeText)
+
+// Script returns the text of the complete script, which decides every call.
+func Script() string { return completeText }
+
+// askScript sends take.lua if that can decide the call, and otherwise the complete script.
+func (s *Server) askScript(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
+	short, err := s.askTake(ctx, c)
+	if err != errNotForTake && err != errCutShort {
+		return short, err
+	}
+	args := append(make([]any, 0, 5+5*len(c.Rows)), nil, nil, len(c.Rows))
+	for i := range c.Rows {
+		args = append(args, c.Rows[i].Key)
+	}
+	args = append(args, operationNames[c.Operation])
+	for i := range c.Rows {
+		args = appendWords(args, &c.Rows[i], at)
+	}
+	reply, err := s.run(ctx, c, &completeScript, appendLast(args, c))
+	if err != nil {
+		return backend.Reply{}, err
+	}
+	return read(c, reply, backend.Script)
+}
+
+// commandNames are the commands of the module, as any: to convert a string for each call would
+// allocate memory.
+var commandNames = [...]any{
+	call.Reserve: "cl.reserve",
+	call.Take:    "cl.take",
+	call.Peek:    "cl.peek",
+	call.Charge:  "cl.charge",
+	call.Refund:  "cl.refund",
+}
+
+// operationNames are the operations as the complete script takes them.
+var operationNames = [...]any{
+	call.Reserve: "reserve",
+	call.Take:    "take",
+	call.Peek:    "peek",
+	call.Charge:  "charge",
+	call.Refund:  "refund",
+}
+
+// NameOf returns the name of an operation in the complete script.
+func NameOf(operation call.Operation) string { return operationNames[operation].(string) }
+
+// appendWords appends the words of a row that follow its key. A quota gets the period that runs at
+// the instant at, or the length of a window.
+func appendWords(args []any, row *backend.Row, at time.Time) []any {
+	switch row.Kind {
+	case call.Slots:
+		return append(args, row.Words.Limit, row.Words.Count, row.Words.Period, row.Holder)
+	case call.Quota:
+		return append(args, row.Quota.Limit, "UNTIL", until(&row.Quota, at), row.Quantity)
+	}
+	return append(args, row.Words.Limit, row.Words.Count, row.Words.Period, row.Quantity)
+}
+
+// until returns the word for the period of a quota that runs at the instant at.
+func until(quota *backend.Quota, at time.Time) string {
+	lasts := quota.Calendar.Lasts()
+	if lasts > 0 {
+		return "+" + backend.Seconds(lasts)
+	}
+	return backend.Seconds(time.Duration(quota.EndAt(at)))
+}
+
+// appendLast appends the word after the rows, if there is one.
+func appendLast(args []any, c *backend.Call) []any {
+	switch {
+	case c.MaxWait > 0:
+		return append(args, backend.Seconds(c.MaxWait))
+	case c.Operation == call.Refund && c.Receipt != gcra.NoReceipt:
+		return append(args, c.Receipt)
+	}
+	return args
 }

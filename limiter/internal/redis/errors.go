@@ -21,8 +21,8 @@ var badCallCodes = []string{"INVALID", "WRONGTYPE", "CROSSSLOT", "ENDED"}
 // scripts use ERR for whatever goes wrong.
 const badArity = "ERR wrong number of arguments"
 
-// classify adds the keys of the call to an error that the server has replied, and makes it an error of package backend.
-// An error without a reply stays as it is.
+// classify adds the keys of the call to an error that the server has replied, and makes it an error
+// of package backend. An error without a reply stays as it is.
 func classify(c *backend.Call, err error) error {
 	switch {
 	case err == nil, !isReply(err):
@@ -60,21 +60,24 @@ func endedAt(err error) (at time.Time, ended bool) {
 	return time.Unix(0, nanoseconds), ok
 }
 
-// isCrossSlot reports whether a node of a cluster has replied that the keys of a call are not all on one node.
+// isCrossSlot reports whether a node of a cluster has replied that the keys of a call are not all
+// on one node.
 func isCrossSlot(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "CROSSSLOT ")
 }
 
-// IsAnswered reports whether err is nil or a reply of the server: then the server has answered the call.
+// IsAnswered reports whether err is nil or a reply of the server: then the server has answered the
+// call.
 func IsAnswered(err error) bool { return err == nil || isReply(err) }
 
-// notSent returns an error that says why a call was not sent, if that is what an error of the client
-// says, or nil.
+// notSent returns an error that says why a call was not sent, if that is what an error of the
+// client says, or nil.
 //
-// A call that waits for a connection and a call that waits for an answer both end with the deadline of
-// their context. Go-redis tells them apart by the error unless it repeats commands. Then the call counts
-// as waiting for a connection if none is free: calls that have the connections tell about Redis.
+// A call that waits for a connection and a call that waits for an answer both end with the deadline
+// of their context. Go-redis tells them apart by the error unless it repeats commands. Then the
+// call counts as waiting for a connection if none is free: calls that have the connections tell
+// about Redis.
 func (s *Server) notSent(key string, err error) error {
 	for _, local := range []error{redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted,
 		redis.ErrAutoPipelineQueueFull} {
@@ -93,14 +96,15 @@ func (s *Server) notSent(key string, err error) error {
 	if int(pool.TotalConns) < size || pool.IdleConns > 0 {
 		return nil
 	}
-	return backend.Classify(backend.ErrNotSent, fmt.Errorf("no connection was free in time, of %d in the pool: %w", size, err))
+	none := fmt.Errorf("no connection was free in time, of %d in the pool: %w", size, err)
+	return backend.Classify(backend.ErrNotSent, none)
 }
 
 // ErrClosed is the error of a client that is closed. It is final.
 var ErrClosed = redis.ErrClosed
 
-// IsMisconfigured reports whether Redis refuses this program as a whole: its password is wrong, or its
-// user may call neither the module's commands nor scripts.
+// IsMisconfigured reports whether Redis refuses this program as a whole: its password is wrong, or
+// its user may call neither the module's commands nor scripts.
 func IsMisconfigured(err error) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
@@ -113,14 +117,15 @@ func IsMisconfigured(err error) bool {
 // errUnreadable is in the error of a reply that no command of ours makes.
 var errUnreadable = errors.New("unexpected reply")
 
-// isReply reports whether an error is an error reply of the server, or says that a reply is not readable.
+// isReply reports whether an error is an error reply of the server, or says that a reply is not
+// readable.
 func isReply(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) || errors.Is(err, errUnreadable)
 }
 
-// isMissing reports whether the server, or a proxy before it, does not know the command. There is no code
-// for that: servers say "unknown command", and proxies also "unsupported command".
+// isMissing reports whether the server, or a proxy before it, does not know the command. There is
+// no code for that: servers say "unknown command", and proxies also "unsupported command".
 func isMissing(err error) bool {
 	var reply redis.Error
 	if err == nil || !errors.As(err, &reply) {
@@ -130,8 +135,8 @@ func isMissing(err error) bool {
 	return strings.Contains(text, "unknown command") || strings.Contains(text, "unsupported command")
 }
 
-// isCommandDenied reports whether the user may not call the command. The words tell this error from the error for a key
-// that the user may not access: both have the same code.
+// isCommandDenied reports whether the user may not call the command. The words tell this error from
+// the error for a key that the user may not access: both have the same code.
 func isCommandDenied(err error) bool {
 	return redis.IsPermissionError(err) && strings.Contains(err.Error(), "permissions to run")
 }

@@ -12,9 +12,11 @@ import (
 )
 
 var (
-	IsBadCall   = isBadCall
-	IsCrossSlot = isCrossSlot
-	TakeScript  = takeText
+	IsBadCall     = isBadCall
+	IsCrossSlot   = isCrossSlot
+	TakeScript    = takeText
+	ErrNotForTake = errNotForTake
+	ErrCutShort   = errCutShort
 )
 
 // WithClock returns a script that reads the server's time from its first two keys.
@@ -48,8 +50,9 @@ func NewTakeCall(operation call.Operation, capacity, count, period, quantity, ma
 // Words returns the arguments after the keys.
 func (c *TakeCall) Words() []any { return takeScriptArgs(c.call)[4:] }
 
-// Read returns the decision on the funnel, or decided false if the complete script has to decide.
-func (c *TakeCall) Read(reply any) (row backend.RowReply, decided bool, err error) {
-	decision, decided, err := readTakeScript(c.call, reply)
-	return decision.First, decided, err
+// Read returns the decision on the funnel. The errors ErrNotForTake and ErrCutShort say that the
+// complete script has to decide.
+func (c *TakeCall) Read(reply any) (backend.RowReply, error) {
+	decided, err := readTakeScript(c.call, reply)
+	return decided.First, err
 }

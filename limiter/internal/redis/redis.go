@@ -1,9 +1,10 @@
-// Package redis has the backend that asks Redis or Valkey. It sends the commands of the module funnel, or a script if
-// the server lacks or denies them. Both store the same value under the same key, so nodes may differ.
+// Package redis has the backend that asks Redis or Valkey. It sends the commands of the module
+// funnel, or a script if the server lacks or denies them. Both store the same value under the same
+// key, so nodes may differ.
 //
-// Each call (ask.go) is one command (send.go): a command of the module (module.go), or EVALSHA of a script (script.go).
-// A short script, take.lua, serves Reserve, Take and Peek of one funnel (take.go); package gcra computes most of its
-// reply. All other calls go to the complete script.
+// Each call (ask.go) is one command (send.go): a command of the module, or EVALSHA of a script. A
+// short script, take.lua, serves Reserve, Take and Peek of one funnel (take.go); package gcra
+// computes most of its reply. All other calls go to the complete script, funnels.lua.
 package redis
 
 import (
@@ -21,11 +22,10 @@ type Client interface {
 
 // A Server is Redis. Make one with [New].
 type Server struct {
-	client   Client
-	cluster  cluster // the client, or nil if it is not the client of a cluster
-	ring     ring    // the client, or nil if it is not a ring
-	only     string  // backend.Module or backend.Script, or empty for both
-	complete script
+	client  Client
+	cluster cluster // the client, or nil if it is not the client of a cluster
+	ring    ring    // the client, or nil if it is not a ring
+	only    string  // backend.Module or backend.Script, or empty for both
 
 	now           func() time.Duration // since the Limiter was made
 	wall          func() time.Time     // tells which period of a quota runs
@@ -36,17 +36,17 @@ type Server struct {
 	moduleFrom [len(commandNames)]atomic.Int64 // when the module's command of an operation is sent again, by now
 }
 
-// New returns a backend that sends commands by client. If only is [backend.Module] or [backend.Script], it sends only
-// commands of the module or only scripts, and otherwise both. Complete is the text of the complete script, now is a
-// monotonic clock, and wall is the clock that tells which period of a quota runs.
-func New(client Client, only, complete string, now func() time.Duration, wall func() time.Time) *Server {
+// New returns a backend that sends commands by client. If only is [backend.Module] or
+// [backend.Script], it sends only commands of the module or only scripts, and otherwise both. Now
+// is a monotonic clock, and wall is the clock that tells which period of a quota runs.
+func New(client Client, only string, now func() time.Duration, wall func() time.Time) *Server {
 	ofCluster, _ := client.(cluster)
 	ofRing, _ := client.(ring)
-	return &Server{client: client, cluster: ofCluster, ring: ofRing, only: only, complete: newScript(complete),
-		now: now, wall: wall}
+	return &Server{client: client, cluster: ofCluster, ring: ofRing, only: only, now: now, wall: wall}
 }
 
-// A script has its text and its hash as any: to convert a string for each call would allocate memory.
+// A script has its text and its hash as any: to convert a string for each call would allocate
+// memory.
 type script struct{ text, hash any }
 
 func newScript(text string) script { return script{text, redis.NewScript(text).Hash()} }

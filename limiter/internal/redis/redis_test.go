@@ -66,14 +66,18 @@ func (c *cluster) MasterForKey(context.Context, string) (*goredis.Client, error)
 	return nil, errors.New("it is not known")
 }
 
-// If ten calls in a second get no answer, the client reloads the nodes twice. No caller waits for that.
+// If ten calls in a second get no answer, the client reloads the nodes twice. No caller waits for
+// that.
 func TestReload(t *testing.T) {
 	for err, reloaded := range map[error]int64{
-		errors.New("refused"): 2, context.DeadlineExceeded: 2, servertest.ErrorReply("CLUSTERDOWN The cluster is down"): 0, goredis.Nil: 0,
+		errors.New("refused"):    2,
+		context.DeadlineExceeded: 2,
+		goredis.Nil:              0,
+		servertest.ErrorReply("CLUSTERDOWN The cluster is down"): 0,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			client, began := &cluster{err: err}, time.Now()
-			s := redis.New(client, "", "", func() time.Duration { return time.Since(began) }, time.Now)
+			s := redis.New(client, "", func() time.Duration { return time.Since(began) }, time.Now)
 			for range 10 {
 				_ = s.Reset(t.Context(), "key")
 				time.Sleep(time.Second / 10)

@@ -11,8 +11,9 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// read reads a reply of the module or of the complete script: limited, wait, the rows, and for CL.TAKE the number of
-// tokens that were taken. Later versions may add elements to replies and rows.
+// read reads a reply of the module or of the complete script: limited, wait, the rows, and for
+// CL.TAKE the number of tokens that were taken. Later versions may add elements to replies and
+// rows.
 func read(c *backend.Call, reply any, source string) (backend.Reply, error) {
 	elements, _ := reply.([]any)
 	var result backend.Reply
@@ -73,7 +74,8 @@ func allow(c *backend.Call, result *backend.Reply) {
 	}
 }
 
-// readState reads the elements of rows of all kinds: limited, limit, remaining, wait and reset_after.
+// readState reads the elements of rows of all kinds: limited, limit, remaining, wait and
+// reset_after.
 func readState(words []any, row *backend.RowReply) bool {
 	limited, ok1 := integerOf(words[0])
 	_, ok2 := integerOf(words[1])
@@ -92,7 +94,8 @@ func readReceipt(asked *backend.Row, word any, row *backend.RowReply) bool {
 	return ok && receipt >= 0 && (row.Wait >= 0 || asked.NeverFits())
 }
 
-// readUntil reads the last element of a quota's row: the end of the period in which the call was counted.
+// readUntil reads the last element of a quota's row: the end of the period in which the call was
+// counted.
 func readUntil(asked *backend.Row, word any, row *backend.RowReply) bool {
 	until, ok := nanosecondsOf(word)
 	row.Receipt = until

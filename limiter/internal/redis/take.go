@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,19 +20,34 @@ const (
 	maxTake = 1_000_000_000         // tokens of one Take
 )
 
+// levelOnly is a ceiling below every level: take.lua takes nothing, and replies the level.
+const levelOnly = int64(-1)
+
+// Why the complete script has to decide a call.
+var (
+	// errNotForTake says that take.lua does not decide the call: it is for other rows or another
+	// operation, or its numbers, or those of the key, are too large for a double.
+	errNotForTake = errors.New("take.lua does not decide this call")
+
+	// errCutShort says that take.lua has limited a call whose max wait was cut to maxSpan, and which
+	// is allowed with the whole max wait.
+	errCutShort = errors.New("take.lua has limited a call whose max wait was cut")
+)
+
 //go:embed take.lua
 var takeText string
 
 var takeScript = newScript(takeText)
 
-// askTake sends take.lua, which also decides Reserve and Peek. Decided is false if the complete script has to decide.
-func (s *Server) askTake(ctx context.Context, c *backend.Call) (decision backend.Reply, decided bool, err error) {
+// askTake sends take.lua, which also decides Reserve and Peek. The errors errNotForTake and
+// errCutShort say that nothing was taken, and that the complete script has to decide.
+func (s *Server) askTake(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	if !fitsTakeScript(c) {
-		return backend.Reply{}, false, nil
+		return backend.Reply{}, errNotForTake
 	}
 	reply, err := s.run(ctx, c, &takeScript, takeScriptArgs(c))
 	if err != nil && err != redis.Nil {
-		return backend.Reply{}, false, err
+		return backend.Reply{}, err
 	}
 	return readTakeScript(c, reply)
 }
@@ -44,31 +60,39 @@ func fitsTakeScript(c *backend.Call) bool {
 	return isOneFunnel && !c.Accounts() && !isTooMuch && row.Words.Rate.Tolerance() < maxSpan
 }
 
-// takeScriptArgs returns the arguments of EVAL with take.lua; run fills in the first two. Ceiling is the highest level
-// that the call may reach. With -1, the script only tells the level.
+// takeScriptArgs returns the arguments of EVAL with take.lua; run fills in the first two. After the
+// key come the ceiling, which is the highest level that the call may reach, the increment, and for
+// Take the quantity.
 func takeScriptArgs(c *backend.Call) []any {
 	row := &c.Rows[0]
-	ceiling, increment := row.Words.Rate.Tolerance(), row.Tokens.Increment()
 	args := append(make([]any, 0, 7), nil, nil, 1, row.Key)
+	tolerance, increment := row.Words.Rate.Tolerance(), row.Tokens.Increment()
 	switch {
-	case row.Quantity == 0, c.Operation == call.Peek, c.Operation == call.Reserve && increment > ceiling:
-		ceiling = -1
+	case takesNothing(c):
+		return append(args, levelOnly, increment)
 	case c.Operation == call.Take:
 		return append(args, row.Words.Tolerance, row.Words.Interval, row.Quantity)
 	case c.MaxWait > 0:
-		ceiling += min(int64(c.MaxWait), maxSpan-1-ceiling)
+		return append(args, tolerance+min(int64(c.MaxWait), maxSpan-1-tolerance), increment)
 	case row.Quantity == 1:
 		return append(args, row.Words.Tolerance, row.Words.Interval)
 	}
-	return append(args, ceiling, increment)
+	return append(args, tolerance, increment)
 }
 
-// readTakeScript reads a reply of take.lua. Package gcra decides from the level that the reply tells, at the instant 0.
-// Decided is false if the complete script has to decide, because the reply is nil, or because take.lua took nothing and
-// package gcra would take tokens: takeScriptArgs has cut the max wait.
-func readTakeScript(c *backend.Call, reply any) (decision backend.Reply, decided bool, err error) {
+// takesNothing reports whether the level alone decides the call of one funnel.
+func takesNothing(c *backend.Call) bool {
+	row := &c.Rows[0]
+	neverFits := row.Tokens.Increment() > row.Words.Rate.Tolerance()
+	return row.Quantity == 0 || c.Operation == call.Peek || c.Operation == call.Reserve && neverFits
+}
+
+// readTakeScript reads a reply of take.lua. Package gcra decides from the level that the reply
+// tells, at the instant 0. The errors errNotForTake and errCutShort say that the complete script
+// has to decide.
+func readTakeScript(c *backend.Call, reply any) (backend.Reply, error) {
 	if reply == nil {
-		return backend.Reply{}, false, nil
+		return backend.Reply{}, errNotForTake
 	}
 	rows := c.Undecided(0, 0)
 	funnel := &rows[0].Funnel
@@ -79,16 +103,19 @@ func readTakeScript(c *backend.Call, reply any) (decision backend.Reply, decided
 	}
 	took, shouldTake := receipt != 0, funnel.Changes()
 	if !ok || took && (!shouldTake || c.Operation == call.Take && funnel.Taken != times) {
-		return backend.Reply{}, false, fmt.Errorf("%w to take.lua: %v", errUnreadable, reply)
+		return backend.Reply{}, fmt.Errorf("%w to take.lua: %v", errUnreadable, reply)
 	}
-	decision = backend.NewReply(backend.Script, rows)
-	decision.First.Receipt = receipt
-	return decision, took == shouldTake, nil
+	if shouldTake && !took {
+		return backend.Reply{}, errCutShort
+	}
+	decided := backend.NewReply(backend.Script, rows)
+	decided.First.Receipt = receipt
+	return decided, nil
 }
 
-// parseTakeReply reads the level before the call. If the script took nothing, the reply is the level. Otherwise the
-// reply is the new TAT, of 19 digits; the server's clock, 10 digits of seconds and then microseconds; and for Take,
-// after a space, the number of tokens that it took.
+// parseTakeReply reads the level before the call. If the script took nothing, the reply is the
+// level. Otherwise the reply is the new TAT, of 19 digits; the server's clock, 10 digits of seconds
+// and then microseconds; and for Take, after a space, the number of tokens that it took.
 func parseTakeReply(row *backend.Row, reply any, level *int64) (receipt, times int64, ok bool) {
 	text, took := reply.(string)
 	if !took {
