@@ -90,6 +90,9 @@ func (r slotsRow) addTo(q *query, l *Limiter, holder string) { q.addSlots(l, r.k
 // PeekAll decides 1 to 64 rows as [Limiter.TryAcquire] would, and takes nothing. Each Result concerns its row alone and
 // tells the state as it is: how many tokens fit, or how many slots are free. Each key must differ from the others. In a
 // cluster they may have several hash tags.
+//
+// If Redis does not decide, Result.Source says so: with [FailLocal] the numbers are those of this process alone, and
+// with [FailOpen] they say that nothing is used. An admin page must show the Source beside the numbers.
 func (l *Limiter) PeekAll(ctx context.Context, rows ...Row) (Results, error) {
 	q := newQuery(call.Peek, len(rows))
 	q.addRows(l, rows, "peek")

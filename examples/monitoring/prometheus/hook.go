@@ -20,8 +20,14 @@ import (
 // serve several limiters.
 //
 // The label policy is one of policies if the key begins with its name and a colon, perhaps after a
-// brace, as the keys of httplimit and grpclimit do. For all other keys it is empty. Keys are no
-// labels, because each of any number of keys would be a time series.
+// brace, as the keys of httplimit and grpclimit do. For all other keys it is empty. The slots of the
+// policy api are the policy api:slots: a request that takes a token and a slot would otherwise count
+// twice, and each renewal once more. The command of a renewal is renew. Keys are no labels, because
+// each of any number of keys would be a time series.
+//
+// To count requests, sum over the command reserve of one policy. A caller that gave up before there
+// was a decision is counted by funnel_gave_up_total alone, whether its context ended or it could not
+// wait so long.
 //
 // The outcome of a row is limited_elsewhere if the row fits and another row limits the call: then
 // nothing was taken.
@@ -36,15 +42,25 @@ func New(registerer prometheus.Registerer, policies ...string) limiter.Hook {
 		Name: "funnel_errors_total",
 		Help: "Rows that Redis has not decided, by policy, even if this process did instead. Refunds count, too; callers that gave up do not.",
 	}, []string{"policy"})
+	abandoned := factory.NewCounterVec(prometheus.CounterOpts{
+		Name: "funnel_gave_up_total",
+		Help: "Rows whose callers gave up before a decision, by policy: their context ended, or they could not wait so long.",
+	}, []string{"policy"})
 	prefixes := make([]string, len(policies)) // of the keys of each policy
 	for i, policy := range policies {
 		prefixes[i] = strings.NewReplacer(`\`, `\\`, `:`, `\:`, `{`, `\<`, `}`, `\>`).Replace(policy) + ":"
 		undecided.WithLabelValues(policy) // 0, not absent, before the first
+		abandoned.WithLabelValues(policy)
 	}
 	undecided.WithLabelValues("")
-	policyOf := func(key string) string {
+	abandoned.WithLabelValues("")
+	policyOf := func(result limiter.Result) string {
 		for i, prefix := range prefixes {
-			if strings.HasPrefix(strings.TrimPrefix(key, "{"), prefix) {
+			isOf := strings.HasPrefix(strings.TrimPrefix(result.Key, "{"), prefix)
+			switch {
+			case isOf && result.Slots.TTL > 0:
+				return policies[i] + ":slots"
+			case isOf:
 				return policies[i]
 			}
 		}
@@ -59,13 +75,16 @@ func New(registerer prometheus.Registerer, policies ...string) limiter.Hook {
 	}, []string{"source"})
 
 	return func(ctx context.Context, event limiter.Event) {
-		policy := policyOf(event.Result.Key)
+		policy := policyOf(event.Result)
 		gaveUp := ctx.Err() != nil || errors.Is(event.Cause, limiter.ErrWaitTooLong) ||
 			errors.Is(event.Cause, limiter.ErrTooManyWaiting)
-		if event.Cause != nil && !gaveUp {
+		source := string(event.Result.Source)
+		switch {
+		case gaveUp && source == "":
+			abandoned.WithLabelValues(policy).Inc()
+		case event.Cause != nil && !gaveUp:
 			undecided.WithLabelValues(policy).Inc()
 		}
-		source := string(event.Result.Source)
 		if source == "" { // nobody has decided: the caller gets the error
 			durations.WithLabelValues("none").Observe(event.Duration.Seconds())
 			return

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -83,13 +84,18 @@ funnel_decisions_total{command="reserve",outcome="allowed",policy="a:b",source="
 funnel_decisions_total{command="reserve",outcome="limited",policy="",source="local"} 3
 funnel_decisions_total{command="reserve",outcome="limited",policy="login",source="module"} 4
 funnel_decisions_total{command="reserve",outcome="limited",policy="a:b",source="script"} 3
-funnel_decisions_total{command="reserve",outcome="limited_elsewhere",policy="login",source="module"} 1
+funnel_decisions_total{command="reserve",outcome="limited_elsewhere",policy="login:slots",source="module"} 1
 # HELP funnel_errors_total Rows that Redis has not decided, by policy, even if this process did instead. Refunds count, too; callers that gave up do not.
 # TYPE funnel_errors_total counter
 funnel_errors_total{policy=""} 6
 funnel_errors_total{policy="a:b"} 0
 funnel_errors_total{policy="login"} 2
-`), "funnel_decisions_total", "funnel_errors_total"))
+# HELP funnel_gave_up_total Rows whose callers gave up before a decision, by policy: their context ended, or they could not wait so long.
+# TYPE funnel_gave_up_total counter
+funnel_gave_up_total{policy=""} 0
+funnel_gave_up_total{policy="a:b"} 0
+funnel_gave_up_total{policy="login"} 1
+`), "funnel_decisions_total", "funnel_errors_total", "funnel_gave_up_total"))
 	families, err := registry.Gather()
 	require.NoError(t, err)
 	observed := map[string]uint64{} // durations, by source
@@ -105,6 +111,29 @@ funnel_errors_total{policy="login"} 2
 	problems, err := testutil.GatherAndLint(registry)
 	require.NoError(t, err)
 	require.Empty(t, problems)
+}
+
+// A request that takes a token and a slot, which is then renewed twice, is one request: the rows of slots have
+// a policy of their own, and renewals a command.
+func TestRequestsAreCountedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		l := limiter.NewLocal(limiter.WithHook(New(registry, "api")))
+		slots := limiter.Slots{Max: 5, TTL: 30 * time.Second}.At("{api:key}:slots")
+		request := limiter.Request{Key: "{api:key}:rate", Limit: slow, Quantity: 1}
+		got, err := l.TryAcquire(t.Context(), slots, request)
+		require.NoError(t, err)
+		time.Sleep(25 * time.Second) // two renewals
+		require.NoError(t, got.Release(t.Context()))
+		require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP funnel_decisions_total Decisions on one row, by policy, command, outcome (allowed, limited, limited_elsewhere) and source: what has decided.
+# TYPE funnel_decisions_total counter
+funnel_decisions_total{command="refund",outcome="allowed",policy="api:slots",source="local"} 1
+funnel_decisions_total{command="renew",outcome="allowed",policy="api:slots",source="local"} 2
+funnel_decisions_total{command="reserve",outcome="allowed",policy="api",source="local"} 1
+funnel_decisions_total{command="reserve",outcome="allowed",policy="api:slots",source="local"} 1
+`), "funnel_decisions_total"))
+	})
 }
 
 // redis_exporter reads names and numbers from the reply of the script. The reply has all names of testdata, which
@@ -140,4 +169,21 @@ func TestScriptReturnsTheCountsOfInfo(t *testing.T) {
 	reply, err = client.Eval(ctx, string(script), nil, "0").StringSlice()
 	require.NoError(t, err)
 	require.Equal(t, []string{"funnel_loaded", "0"}, reply, "without the module")
+}
+
+// Each alert links to a section of the page for operators.
+func TestAlertsLinkToTheRunbook(t *testing.T) {
+	rules, err := os.ReadFile("alerts.yml")
+	require.NoError(t, err)
+	page, err := os.ReadFile("../../../docs/operations.md")
+	require.NoError(t, err)
+	sections := map[string]bool{}
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(page), -1) {
+		sections[strings.ReplaceAll(strings.ToLower(heading[1]), " ", "-")] = true
+	}
+	links := regexp.MustCompile(`runbook: docs/operations.md#(\S+)`).FindAllStringSubmatch(string(rules), -1)
+	require.Len(t, links, strings.Count(string(rules), "- alert: "), "an alert has no runbook")
+	for _, link := range links {
+		require.True(t, sections[link[1]], "no section of docs/operations.md is called %s", link[1])
+	}
 }
