@@ -171,8 +171,8 @@ func TestAllocations(t *testing.T) {
 		cancellable bool
 		more        float64 // than by go-redis
 	}{
-		{"the module", limiter.FromModule, false, 4},
-		{"the module, for a caller that may give up", limiter.FromModule, true, 7},
+		{"the module", limiter.FromModule, false, 3},
+		{"the module, for a caller that may give up", limiter.FromModule, true, 6},
 		{"the script", limiter.FromScript, false, -5}, // whose reply is a number
 	} {
 		l := limiter.New(client, limiter.WithSource(c.source))

@@ -127,8 +127,11 @@ func isReply(err error) bool {
 // isMissing reports whether the server, or a proxy before it, does not know the command. There is
 // no code for that: servers say "unknown command", and proxies also "unsupported command".
 func isMissing(err error) bool {
+	if err == nil { // the rest allocates
+		return false
+	}
 	var reply redis.Error
-	if err == nil || !errors.As(err, &reply) {
+	if !errors.As(err, &reply) {
 		return false
 	}
 	text := strings.ToLower(reply.Error())
