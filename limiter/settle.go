@@ -66,6 +66,13 @@ func (l *Limiter) SettleAll(ctx context.Context, results Results, used []int) (R
 	return after, errors.Join(errs...)
 }
 
+// SettleSoon is Settle that does not wait: it returns at once, and settles in the background, even if ctx is
+// done. [Limiter.Drain] waits until Redis has answered. The Result is a copy, so the caller's does not tell
+// that it is settled: do not settle it again.
+func (l *Limiter) SettleSoon(ctx context.Context, result Result, used int) {
+	l.undo.Go(ctx, func(ctx context.Context) { _, _ = l.Settle(ctx, &result, used) })
+}
+
 // settlement returns a call that refunds the tokens that were not used, or charges the tokens that were used beyond.
 func (l *Limiter) settlement(result *Result, used int) *query {
 	operation, quantity := call.Refund, result.Allowed-used

@@ -267,3 +267,31 @@ func requireOneRefundInACluster(t *testing.T, cluster *servertest.Cluster) {
 		requireOneRefund(t, cluster.Client(t), lossy, key, fifteenPerDay, source)
 	}
 }
+
+// SettleSoon does not wait for Redis, whatever becomes of its context, and Drain does.
+func TestSettleSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		slow := false
+		l := limiter.NewLocal(limiter.WithHook(func(context.Context, limiter.Event) {
+			if slow {
+				time.Sleep(time.Second)
+			}
+		}))
+		result := allow(t, l, "key", fifteenPerDay)
+		slow = true
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		l.SettleSoon(ctx, result, 0)
+		require.Equal(t, began, time.Now())
+		left, err := l.Drain(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, left)
+		require.Equal(t, began.Add(time.Second), time.Now())
+		slow = false
+		seen, err := l.Peek(t.Context(), "key", fifteenPerDay)
+		require.NoError(t, err)
+		require.Equal(t, 15, seen.Remaining)
+	})
+}
