@@ -521,6 +521,17 @@ func TestRefundAfterThePeriod(t *testing.T) {
 			name: "the key does not expire", state: quota.State{Used: 4}, limit: 10, quantity: 3, until: now,
 			want: decision.Decision{Remaining: 6}, newState: quota.State{Used: 4}, isNoChange: true,
 		}, {
+			name: "not even in the first millisecond of 1970", now: 1, until: 1, state: quota.State{Used: 4}, limit: 10,
+			quantity: 3, want: decision.Decision{Remaining: 6}, newState: quota.State{Used: 4}, isNoChange: true,
+		}, {
+			name: "its expiry is the least of all", state: quota.State{Used: 4, Expiry: math.MinInt64}, limit: 10,
+			quantity: 3, until: now, want: decision.Decision{Remaining: 6},
+			newState: quota.State{Used: 4, Expiry: math.MinInt64}, isNoChange: true,
+		}, {
+			name: "it expires in the first millisecond of 1970", now: 1, until: 1, state: quota.State{Used: 4, Expiry: 1},
+			limit: 10, quantity: 3, want: decision.Decision{Remaining: 6, ResetAfter: millisecond - 1},
+			newState: quota.State{Used: 4, Expiry: 1}, isNoChange: true,
+		}, {
 			name: "its expiry is -1", state: quota.State{Used: 4, Expiry: -1}, limit: 10, quantity: 3, until: now,
 			want: decision.Decision{Remaining: 6}, newState: quota.State{Used: 4, Expiry: -1}, isNoChange: true,
 		}, {
