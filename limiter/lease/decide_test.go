@@ -1,5 +1,5 @@
-// Callers are decided together, by tokens ahead, or by the last reply. Each test is for a sentence of the package
-// comment.
+// Callers are decided together, by tokens ahead, or by the last reply. Each test is for a sentence
+// of the package comment.
 
 package lease_test
 

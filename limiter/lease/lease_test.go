@@ -109,7 +109,8 @@ func TestMemory(t *testing.T) {
 				allow(strconv.Itoa(keys+i), perSecond100)
 			}
 			require.Less(f, lease.Count(f.leases), keys+keys/6)
-			// Redis allows one call of each key that is rejected then. If d is not 0, it limits a second one.
+			// Redis allows one call of each key that is rejected then. If d is not 0, it limits a second
+			// one.
 			commands := 2*keys + rejectedKeys
 			if d > 0 {
 				commands += rejectedKeys
@@ -119,8 +120,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// What the script grants is kept ahead, too, by the clock of this process. A decision without Redis allocates nothing,
-// takes tokens that no other caller gets, and can be settled by the Limiter.
+// What the script grants is kept ahead, too, by the clock of this process. A decision without Redis
+// allocates nothing, takes tokens that no other caller gets, and can be settled by the Limiter.
 func TestByScript(t *testing.T) {
 	client := servertest.Start(t, servertest.Options{}).Client(t)
 	l := limiter.New(client)

@@ -38,8 +38,8 @@ func (m *redisModel) excess(limit limiter.Limit) float64 {
 	return float64(most)/float64(interval) - float64(limit.Capacity)
 }
 
-// A phase says how all processes ask for some time: in batches of calls with gaps between them. Gaps
-// and the length are multiples of d.
+// A phase says how all processes ask for some time: in batches of calls with gaps between them.
+// Gaps and the length are multiples of d.
 type phase struct {
 	batch       int // calls
 	quantity    int // of each call; 0: at random
@@ -147,7 +147,8 @@ func (h *history) runProcess(
 	}
 }
 
-// Histories that a search found. In each, leases with one fault go far beyond the bound. The comment names the fault.
+// Histories that a search found. In each, leases with one fault go far beyond the bound. The
+// comment names the fault.
 var (
 	perMillisecond = limiter.Every(time.Millisecond).WithCapacity(100)
 	found          = []history{
