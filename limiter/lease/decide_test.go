@@ -113,7 +113,8 @@ func TestTokensAhead(t *testing.T) {
 		var afterReading func()
 		lease.SetClock(f.leases, func() time.Duration {
 			now := time.Since(f.began)
-			if do := afterReading; do != nil {
+			do := afterReading
+			if do != nil {
 				afterReading = nil
 				do()
 			}

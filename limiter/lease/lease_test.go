@@ -132,7 +132,8 @@ func TestByScript(t *testing.T) {
 	}
 	require.Equal(t, limiter.FromLease, result.Source)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		if result, err := leases.Allow(ctx, "key", limit); err != nil || result.Source != limiter.FromLease {
+		result, err := leases.Allow(ctx, "key", limit)
+		if err != nil || result.Source != limiter.FromLease {
 			t.Error(result, err)
 		}
 	}))
@@ -143,7 +144,8 @@ func TestByScript(t *testing.T) {
 		callers.Go(func() {
 			for range 5000 {
 				own, err := leases.Allow(ctx, "key", limit)
-				if _, others := receipts.LoadOrStore(own.Receipt, true); others || err != nil {
+				_, others := receipts.LoadOrStore(own.Receipt, true)
+				if others || err != nil {
 					t.Error("two callers have one token", own, err)
 				}
 			}

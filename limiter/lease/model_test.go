@@ -207,7 +207,8 @@ func test(
 ) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			f := &fixture{t, startProcess(newRedisModel(time.Second), 1, d, append([]limiter.Option{noTimeout}, options...)...), limit, nil}
+			f := &fixture{t, startProcess(newRedisModel(time.Second), 1, d, append([]limiter.Option{noTimeout}, options...)...),
+				limit, nil}
 			f.hook = func(_ context.Context, event limiter.Event) {
 				f.redis.locked(func() { f.events = append(f.events, event) })
 			}

@@ -23,7 +23,8 @@ const moduleRetryAfter = time.Minute
 // that runs by that clock.
 func (s *Server) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	reply, err := s.askEither(ctx, c, s.wall())
-	if at, ended := endedAt(err); ended {
+	at, ended := endedAt(err)
+	if ended {
 		reply, err = s.askAgain(ctx, c, at)
 	}
 	if s.cluster != nil && IsAnswered(err) {
