@@ -6,7 +6,6 @@ package command_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"regexp"
 	"slices"
@@ -423,37 +422,6 @@ func TestZCOUNTMayBeMissing(t *testing.T) {
 		require.ErrorIs(t, client.Eval(t.Context(), fill, []string{"k"}).Err(), redis.Nil)
 		for limit, want := range map[string]string{"300": "1 0.001 [1 300 0 0.001 0.3]", "999": "0 0 [0 999 699 0 0.3]"} {
 			require.Equal(t, want, servertest.Call(t, client, "cl.peek k "+limit+" SLOTS 30 h"), "%q", config)
-		}
-	}
-}
-
-// TestBothProtocols: clients of RESP2 and RESP3 read the same bytes.
-func TestBothProtocols(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
-	servertest.ClockOf(server.Client(t)).Set(t, servertest.Epoch)
-	const empty = "*6\r\n:0\r\n:10\r\n:10\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n"
-	never := strings.NewReplacer(":0", ":1", "$1\r\n0\r\n$1\r\n0\r\n$", "$2\r\n-1\r\n$1\r\n0\r\n$")
-	for _, protocol := range []string{"2", "3"} {
-		wire := server.Wire(t)
-		wire.MustDo(t, "hello", protocol)
-		for _, c := range []struct{ call, reply string }{
-			{"CL.THROTTLE {u}:s 10 10 1 1", "*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:1\r\n"},
-			{"CL.TAKE {u}:s 10 10 1 12",
-				"*4\r\n:1\r\n$3\r\n0.1\r\n*1\r\n*6\r\n:1\r\n:10\r\n:0\r\n$3\r\n0.1\r\n$1\r\n1\r\n$19\r\n4102444801000000000\r\n:9\r\n"},
-			{"CL.REFUND {u}:s 10 10 1 12 4102444801000000000", "*3\r\n:0\r\n$1\r\n0\r\n*1\r\n" + empty},
-			{"CL.PEEK {u}:h 10 10 1 1 {u}:i 10 10 1 11",
-				"*3\r\n:1\r\n$2\r\n-1\r\n*2\r\n" + empty + never.Replace(empty)},
-			{"CL.RESERVE {u}:slots 2 SLOTS 0.5 me",
-				"*3\r\n:0\r\n$1\r\n0\r\n*1\r\n*6\r\n:0\r\n:2\r\n:1\r\n$1\r\n0\r\n$3\r\n0.5\r\n$1\r\n0\r\n"},
-			{"CL.REFUND {u}:slots 10 SLOTS 1 me",
-				"*3\r\n:0\r\n$1\r\n0\r\n*1\r\n" + strings.TrimSuffix(empty, "$1\r\n0\r\n") + "$3\r\n0.5\r\n"},
-		} {
-			_, err := wire.Write(servertest.AppendCommand(nil, strings.Fields(c.call)...))
-			require.NoError(t, err)
-			got := make([]byte, len(c.reply))
-			_, err = io.ReadFull(wire, got)
-			require.NoError(t, err)
-			require.Equal(t, c.reply, string(got), c.call)
 		}
 	}
 }
