@@ -259,10 +259,12 @@ func testCallersWhoGiveUp(t *testing.T, when string, honors bool) {
 		if !isUp {
 			return syscall.ECONNREFUSED
 		}
-		if reach("before it is sent"); ctx.Err() != nil {
+		reach("before it is sent")
+		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if reach("before the answer"); ctx.Err() != nil && honors {
+		reach("before the answer")
+		if ctx.Err() != nil && honors {
 			return ctx.Err()
 		}
 		command.(*redis.Cmd).SetVal(allows)

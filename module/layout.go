@@ -119,12 +119,14 @@ func _() {
 	_, _ = (func(*command.Call))(command.Parse), (func(*command.Call))(command.Decide)
 
 	_ = same[(C.SECONDS_LENGTH^command.SecondsLength)|(C.DECIMAL_CAPACITY^command.DecimalCapacity)]
-	_ = same[(C.MESSAGE_CAPACITY^command.MessageCapacity)|(C.WORDS_PER_ROW^command.WordsPerRow)|(C.MAX_ROWS^command.MaxRows)]
+	_ = same[(C.MESSAGE_CAPACITY^command.MessageCapacity)|(C.WORDS_PER_ROW^command.WordsPerRow)]
+	_ = same[C.MAX_ROWS^command.MaxRows]
 	_ = same[(C.IN_SECONDS^command.InSeconds)|(C.IN_ROWS^command.InRows)]
 	_ = same[(C.FUNNEL^call.Funnel)|(C.SLOTS^call.Slots)|(C.QUOTA^call.Quota)]
 	_ = same[(C.STORED_NOTHING^command.StoredNothing)|(C.STORED_OF_KIND^command.StoredOfKind)]
 	_ = same[(C.STORED_OTHER_TYPE^command.StoredOtherType)|(C.STORED_IN_USE^command.StoredInUse)]
-	_ = same[(C.WRITE_NOTHING^command.WriteNothing)|(C.WRITE_STATE^command.WriteState)|(C.WRITE_REMOVAL^command.WriteRemoval)]
+	_ = same[(C.WRITE_NOTHING^command.WriteNothing)|(C.WRITE_STATE^command.WriteState)]
+	_ = same[C.WRITE_REMOVAL^command.WriteRemoval]
 	_ = same[(C.VERDICT_ERROR^command.Error)|(C.VERDICT_PARSED^command.Parsed)|(C.VERDICT_LIMITED^command.Limited)]
 	_ = same[(C.VERDICT_PEEKED^command.Peeked)|(C.VERDICT_ALLOWED^command.Allowed)|(C.VERDICT_CHARGED^command.Charged)]
 	_ = same[C.VERDICT_REFUNDED^command.Refunded]

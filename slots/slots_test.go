@@ -56,7 +56,7 @@ type call struct {
 	limit      int64
 	ttl, now   int64 // nanoseconds
 	state      slots.State
-	want       decision.Decision // the test adds Asks, and the Limit: it is that of the request
+	want       decision.Decision // the test adds Asks, and the Limit: it is the request's
 	held       int64             // nanoseconds
 	end        int64             // milliseconds
 	err        error             // there is no decision then

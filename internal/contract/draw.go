@@ -57,7 +57,8 @@ var (
 		{Type: "string"}, {Type: "string", Text: "abc"}, {Type: "string", Text: "-1"}, {Type: "string", Text: "01"},
 		{Type: "string", Text: "0"}, {Type: "string", Text: "9223372036854775808"}, {Type: "string", Text: "used:"},
 		{Type: "string", Text: "used:0"}, {Type: "string", Text: "used:01"}, {Type: "string", Text: "Used:1"},
-		{Type: "string", Text: "uSed:1"}, {Type: "string", Text: "us\x00d:1"}, {Type: "string", Text: "useD:1"}, {Type: "string", Text: "used;1"},
+		{Type: "string", Text: "uSed:1"}, {Type: "string", Text: "us\x00d:1"}, {Type: "string", Text: "useD:1"},
+		{Type: "string", Text: "used;1"},
 		{Type: "string", Text: "1795365029 46200000"}, {Type: "string", Text: "0x95365029462000000"}, // which Lua reads
 		{Type: "string", Text: "179536502946200000x"}, {Type: "string", Text: "1e0             1e0"},
 		{Type: "string", Text: "used:-1"}, {Type: "string", Text: "used:9223372036854775808"}}
@@ -82,7 +83,8 @@ func DrawRow(t *rapid.T, now int64, kinds ...string) (row DrawnRow) {
 	}
 	if rapid.IntRange(1, 8).Draw(t, "8: an odd value") == 8 {
 		expiry := row.Value.Expiry
-		if row.Value = rapid.SampledFrom(oddValues).Draw(t, "value"); row.Value.Type == "string" {
+		row.Value = rapid.SampledFrom(oddValues).Draw(t, "value")
+		if row.Value.Type == "string" {
 			row.Value.Expiry = expiry
 		}
 	}

@@ -68,7 +68,8 @@ func Run(mode Mode, words []string, now int64, get func(key string) Value) Outco
 	}
 	instant := big.NewInt(now)
 	for i, row := range rows {
-		if quota, isQuota := row.(*Quota); isQuota && quota.ended(command.Operation, instant) != "" {
+		quota, isQuota := row.(*Quota)
+		if isQuota && quota.ended(command.Operation, instant) != "" {
 			return failed(quota.ended(command.Operation, instant), i, length)
 		}
 	}
@@ -150,7 +151,8 @@ func together(command Command, rows []Row, decisions []Decision, now *big.Int) O
 		if command.Operation == "reserve" && limited && !decision.Limited {
 			decision = rows[i].takeBack(now)
 		}
-		if write, changes := rows[i].write(now.Int64()); changes {
+		write, changes := rows[i].write(now.Int64())
+		if changes {
 			outcome.Writes = append(outcome.Writes, write)
 		}
 		replies = append(replies, []any{number(decision.Limited), decision.Limit, decision.Remaining,

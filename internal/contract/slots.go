@@ -48,7 +48,8 @@ func (s *Slots) read(value Value, now *big.Int) Error {
 	}
 	s.scores, s.ends = value.Scores, map[string]int64{}
 	for member, score := range value.Scores {
-		if end := endOf(score); end > now.Int64()/1e6 {
+		end := endOf(score)
+		if end > now.Int64()/1e6 {
 			s.ends[member] = end
 		}
 	}

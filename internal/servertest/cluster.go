@@ -185,7 +185,8 @@ func (c *Cluster) Owner(slot int) *ClusterNode {
 // every primary knows the new owner, and reports false if the server has neither command.
 func (c *Cluster) Migrate(t testing.TB, last int, from, to *ClusterNode) bool {
 	t.Helper()
-	known, err := from.Direct.Do(context.Background(), "command", "info", "cluster|migrateslots", "cluster|migration").Slice()
+	known, err := from.Direct.Do(context.Background(), "command", "info", "cluster|migrateslots",
+		"cluster|migration").Slice()
 	require.NoError(t, err)
 	switch {
 	case known[0] != nil:

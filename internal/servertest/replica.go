@@ -16,7 +16,8 @@ func StartReplica(t testing.TB, primary *Server, options Options) *Server {
 	client := primary.Client(t)
 	ctx := context.Background()
 	require.NoError(t, client.ConfigSet(ctx, "repl-diskless-sync-delay", "0").Err())
-	options.Config = append([]string{"--save", "", "--replicaof", "127.0.0.1", strconv.Itoa(primary.Port)}, options.Config...)
+	options.Config = append([]string{"--save", "", "--replicaof", "127.0.0.1", strconv.Itoa(primary.Port)},
+		options.Config...)
 	attached := func() int { return strings.Count(client.Info(ctx, "replication").Val(), "state=online") }
 	before := attached()
 	replica := Start(t, options)

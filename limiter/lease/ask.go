@@ -8,8 +8,8 @@ import (
 	"funnel/limiter"
 )
 
-// askAlone is for how long callers ask alone after a call for tokens has failed.
-const askAlone = time.Second
+// aloneFor is for how long callers ask alone after a call for tokens has failed.
+const aloneFor = time.Second
 
 // A call is a call for tokens: for waiting callers, for tokens ahead, or for both.
 type call struct {
@@ -18,8 +18,9 @@ type call struct {
 	sent     time.Duration
 }
 
-// isShared reports whether the call is for more than the tokens of one caller. A shared call takes as many tokens as it
-// can get. A call that is not shared is the call that its caller would make without leases.
+// isShared reports whether the call is for more than the tokens of one caller. A shared call takes
+// as many tokens as it can get. A call that is not shared is the call that its caller would make
+// without leases.
 func (c *call) isShared() bool { return len(c.waiters) != 1 || c.quantity > c.waiters[0].quantity }
 
 // startAsking starts a goroutine that makes calls for tokens, unless there is one.
@@ -29,8 +30,8 @@ func (l *lease) startAsking() {
 	}
 }
 
-// ask makes one call for tokens after another, until nobody waits. The calls have a context of their own: no caller
-// ends them.
+// ask makes one call for tokens after another, until nobody waits. The calls have a context of
+// their own: no caller ends them.
 func (l *lease) ask() {
 	ctx := context.WithValue(context.Background(), l.leases, true)
 	for c := l.nextCall(true); c != nil; c = l.nextCall(false) {
@@ -39,8 +40,9 @@ func (l *lease) ask() {
 	}
 }
 
-// nextCall returns the next call for tokens: for the callers in the queue, or, if it is the first call, perhaps only
-// for tokens ahead. If there is nothing to ask for, nextCall returns nil, and asking is over.
+// nextCall returns the next call for tokens: for the callers in the queue, or, if it is the first
+// call, perhaps only for tokens ahead. If there is nothing to ask for, nextCall returns nil, and
+// asking is over.
 func (l *lease) nextCall(first bool) *call {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -62,8 +64,8 @@ func (l *lease) nextCall(first bool) *call {
 	return c
 }
 
-// wanted returns how many tokens to ask for: as many as the waiters want, or half of the demand if that is more. Tokens
-// ahead are no more than maxAhead.
+// wanted returns how many tokens to ask for: as many as the waiters want, or half of the demand if
+// that is more. Tokens ahead are no more than maxAhead.
 func (l *lease) wanted(known *state, waiters []*waiter, now time.Duration) (tokens int) {
 	for _, w := range waiters {
 		tokens = plus(tokens, w.quantity)
@@ -79,8 +81,8 @@ func (l *lease) send(ctx context.Context, c *call) (limiter.Result, error) {
 	return l.leases.limiter.AllowN(ctx, l.request.Key, l.request.Limit, c.quantity)
 }
 
-// receive decides the callers of a call by its reply, and then the callers in the queue as far as tokens are left. New
-// callers see the new state only after that.
+// receive decides the callers of a call by its reply, and then the callers in the queue as far as
+// tokens are left. New callers see the new state only after that.
 func (l *lease) receive(c *call, reply limiter.Result, err error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -95,22 +97,22 @@ func (l *lease) receive(c *call, reply limiter.Result, err error) {
 		if w.ctx.Err() != nil { // it has given up: the next in line gets its tokens
 			continue
 		}
-		var got outcome
 		switch {
 		case !c.isShared():
-			got = outcome{reply, err, true}
 			next.grants.take(c.sent, w.quantity) // from the grant that learn has added: these tokens are not ahead
+			w.done <- outcome{verdict: decided, result: reply, err: err, isReported: true}
 		case byRedis:
-			next.decideByReply(w.quantity, &got.result)
+			w.done <- outcome{verdict: decided, result: next.decideByReply(w.quantity)}
+		default:
+			w.done <- outcome{verdict: askAlone}
 		}
-		w.done <- got
 	}
 	l.serveQueue(&next, l.leases.now())
 	l.state.Store(&next)
 }
 
-// learn changes the state after a reply of Redis: the tokens become a grant, the reply may reject later calls, and a
-// refill says when to ask ahead.
+// learn changes the state after a reply of Redis: the tokens become a grant, the reply may reject
+// later calls, and a refill says when to ask ahead.
 func (l *lease) learn(s *state, c *call, reply limiter.Result) {
 	span := l.leases.span
 	s.reply = newLastReply(reply, l.request.Limit, s.grants.interval, c.sent)
@@ -127,12 +129,12 @@ func (l *lease) learn(s *state, c *call, reply limiter.Result) {
 	s.refill.tokens = min(int(inEarly), l.maxAhead/2)
 }
 
-// unlearn changes the state after a call that Redis has not decided: for a while callers ask alone, and the lease
-// neither asks ahead nor rejects. Grants stay.
+// unlearn changes the state after a call that Redis has not decided: for a while callers ask alone,
+// and the lease neither asks ahead nor rejects. Grants stay.
 func (s *state) unlearn(now time.Duration) {
 	s.refill = refill{}
 	s.reply.rejectNone()
-	s.aloneUntil = now + askAlone
+	s.aloneUntil = now + aloneFor
 }
 
 // serveQueue decides the callers in the queue that can be decided without Redis, in order.
@@ -141,11 +143,13 @@ func (l *lease) serveQueue(known *state, now time.Duration) {
 		if w.ctx.Err() != nil {
 			return true
 		}
-		var got outcome
-		decided := known.tryLocal(now, w.quantity, &got.result)
-		if decided {
-			w.done <- got
+		found, verdict := known.tryLocal(now, w.quantity)
+		switch verdict {
+		case decided:
+			w.done <- outcome{verdict: decided, result: known.result(found, now, w.quantity, limiter.FromLease)}
+		case askAlone:
+			w.done <- outcome{verdict: askAlone}
 		}
-		return decided
+		return verdict != askRedis
 	})
 }

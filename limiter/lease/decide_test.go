@@ -1,5 +1,5 @@
-// Callers are decided together, by tokens ahead, or by the last reply. Each test is for a sentence of the package
-// comment.
+// Callers are decided together, by tokens ahead, or by the last reply. Each test is for a sentence
+// of the package comment.
 
 package lease_test
 
@@ -113,7 +113,8 @@ func TestTokensAhead(t *testing.T) {
 		var afterReading func()
 		lease.SetClock(f.leases, func() time.Duration {
 			now := time.Since(f.began)
-			if do := afterReading; do != nil {
+			do := afterReading
+			if do != nil {
 				afterReading = nil
 				do()
 			}

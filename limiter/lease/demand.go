@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A demand counts the tokens that callers ask for, in windows. A window lasts for the span d, and the next window
-// begins with the first call after that. The zero demand has counted nothing.
+// A demand counts the tokens that callers ask for, in windows. A window lasts for the span d, and
+// the next window begins with the first call after that. The zero demand has counted nothing.
 //
-// Callers count without a lock. While one caller begins a window, the call of another caller may be counted in either
-// window.
+// Callers count without a lock. While one caller begins a window, the call of another caller may be
+// counted in either window.
 type demand struct {
 	windowBegan  atomic.Int64
 	lastCall     atomic.Int64

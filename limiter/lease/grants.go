@@ -8,8 +8,8 @@ import (
 
 // Grants are tokens that were taken ahead. Each grant can be used until its last instant.
 //
-// Callers take tokens without a lock. No two callers get the same tokens, because a caller subtracts its tokens by
-// compare-and-swap. Nothing else in a grant changes.
+// Callers take tokens without a lock. No two callers get the same tokens, because a caller
+// subtracts its tokens by compare-and-swap. Nothing else in a grant changes.
 type grants struct {
 	interval time.Duration // the emission interval
 	all      []*grant      // oldest first
@@ -44,7 +44,8 @@ func (g *grants) ahead(at time.Duration) (tokens int) {
 	return tokens
 }
 
-// with returns these grants and a new one. It drops grants that are used up, or that ended before the instant from.
+// with returns these grants and a new one. It drops grants that are used up, or that ended before
+// the instant from.
 func (g *grants) with(tokens int, receipt int64, from, last time.Duration) grants {
 	isOver := func(g *grant) bool { return g.left.Load() == 0 || g.last < from }
 	granted := &grant{last: last, receipt: receipt}
@@ -52,8 +53,8 @@ func (g *grants) with(tokens int, receipt int64, from, last time.Duration) grant
 	return grants{g.interval, append(slices.DeleteFunc(slices.Clone(g.all), isOver), granted)}
 }
 
-// A refill says when to ask ahead: after the instant from, as soon as the tokens that will be usable after the time
-// early are fewer than tokens. The zero refill never asks ahead.
+// A refill says when to ask ahead: after the instant from, as soon as the tokens that will be
+// usable after the time early are fewer than tokens. The zero refill never asks ahead.
 type refill struct {
 	from   time.Duration
 	early  time.Duration // a little longer than a call for tokens takes

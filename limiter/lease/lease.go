@@ -1,22 +1,26 @@
-// Package lease limits hot keys with few calls to Redis. Its [Leases] take tokens ahead for the callers of this process
-// and hand them out without Redis. Callers that would ask Redis at the same time share a call.
+// Package lease limits hot keys with few calls to Redis. Its [Leases] take tokens ahead for the
+// callers of this process and hand them out without Redis. Callers that would ask Redis at the same
+// time share a call.
 //
 //	leases := lease.New(l, 50*time.Millisecond)
 //	result, err := leases.Allow(ctx, "tenant:42", limiter.PerSecond(2000).WithCapacity(400))
 //
-// The second argument of New is called d, here 50 ms. A hot key costs about two calls to Redis in d, whatever the
-// number of callers, if a tenth of the capacity lasts for d. Leases follow the demand of the last d, and ask for more
-// before their tokens are used up, so callers do not wait. Tokens that are not used within d expire.
+// The second argument of New is called d, here 50 ms. A hot key costs about two calls to Redis in
+// d, whatever the number of callers, if a tenth of the capacity lasts for d. Leases follow the
+// demand of the last d, and ask for more before their tokens are used up, so callers do not wait.
+// Tokens that are not used within d expire.
 //
-// The bound: in any stretch of time, all processes together hand out at most capacity + (elapsed + d) / T tokens. T is
-// the emission interval, the time in which one token leaks, and d is the largest d of all processes. Without leases the
-// bound is capacity + elapsed / T: tokens ahead may be used up to d after they have been taken.
+// The bound: in any stretch of time, all processes together hand out at most capacity + (elapsed +
+// d) / T tokens. T is the emission interval, the time in which one token leaks, and d is the
+// largest d of all processes. Without leases the bound is capacity + elapsed / T: tokens ahead may
+// be used up to d after they have been taken.
 //
-// After a limited reply, the Leases reject calls that Redis would certainly limit. If Redis had too few tokens for a
-// shared call, the Leases reject all calls until d is over. Each rejection ends after 5 seconds at the latest. With a d
-// of 0, Leases take nothing ahead: they only reject.
+// After a limited reply, the Leases reject calls that Redis would certainly limit. If Redis had too
+// few tokens for a shared call, the Leases reject all calls until d is over. Each rejection ends
+// after 5 seconds at the latest. With a d of 0, Leases take nothing ahead: they only reject.
 //
-// If Redis fails, callers get tokens ahead until these expire. All other callers ask the Limiter alone, for a second.
+// If Redis fails, callers get tokens ahead until these expire. All other callers ask the Limiter
+// alone, for a second.
 package lease
 
 import (
@@ -49,15 +53,18 @@ type Leases struct {
 // An Option changes how [Leases] work.
 type Option func(*Leases)
 
-// WithHook sets the hook for decisions of the Leases. Event.Command is reserve, and Event.Key has no prefix. The
-// decisions of the Limiter's AllowN, and the calls for tokens (as take), go to the hooks of the Limiter alone.
+// WithHook sets the hook for decisions of the Leases. Event.Command is reserve, and Event.Key has
+// no prefix. The decisions of the Limiter's AllowN, and the calls for tokens (as take), go to the
+// hooks of the Limiter alone.
 //
-// A hook that calls the Leases must pass its context on. If a hook of the Leases panics, the caller gets the panic. If
-// a hook of the Limiter panics during a call for tokens, the program crashes, because such a call has no caller.
+// A hook that calls the Leases must pass its context on. If a hook of the Leases panics, the caller
+// gets the panic. If a hook of the Limiter panics during a call for tokens, the program crashes,
+// because such a call has no caller.
 func WithHook(hook limiter.Hook) Option { return func(s *Leases) { s.hook = hook } }
 
-// New returns Leases that ask l, and hand out tokens within d after they have taken them. If d is 0 or less, they take
-// nothing ahead. Give l [limiter.WithTimeout], which bounds calls for tokens. New panics if l is nil.
+// New returns Leases that ask l, and hand out tokens within d after they have taken them. If d is 0
+// or less, they take nothing ahead. Give l [limiter.WithTimeout], which bounds calls for tokens.
+// New panics if l is nil.
 func New(l Limiter, d time.Duration, options ...Option) *Leases {
 	if isnil.Is(l) {
 		panic("lease: New needs a Limiter, not nil")
@@ -75,29 +82,59 @@ func (s *Leases) Allow(ctx context.Context, key string, limit limiter.Limit) (li
 	return s.AllowN(ctx, key, limit, 1)
 }
 
-// AllowN takes quantity tokens, all or none, as [limiter.Limiter.AllowN] does. The Limiter alone decides calls for a
-// quota, for 0 tokens, and for more than one token if that is above a tenth of the capacity or d is 0.
+// AllowN takes quantity tokens, all or none, as [limiter.Limiter.AllowN] does. The Limiter alone
+// decides calls for a quota, for 0 tokens, and for more than one token if that is above a tenth of
+// the capacity or d is 0.
 //
-// Decisions without a reply of Redis have the source [limiter.FromLease]. Their Remaining is the Remaining of the last
-// reply plus the tokens ahead. Their ResetAfter is the ResetAfter of the last reply less the time since.
-// [limiter.Limiter.Settle] settles them.
+// Decisions without a reply of Redis have the source [limiter.FromLease]. Their Remaining is the
+// Remaining of the last reply plus the tokens ahead. Their ResetAfter is the ResetAfter of the last
+// reply less the time since. [limiter.Limiter.Settle] settles them.
 func (s *Leases) AllowN(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error) {
-	var got outcome
-	var began time.Duration
-	if ctx.Err() == nil && s.isFor(limit, quantity) {
-		l := s.find(limiter.Request{Key: key, Limit: limit})
-		if l != nil {
-			began = l.allow(ctx, quantity, &got)
+	l := s.leaseFor(ctx, key, limit, quantity)
+	if l == nil {
+		return s.limiter.AllowN(ctx, key, limit, quantity) // it also returns the errors for a wrong ctx or limit
+	}
+	known, began := l.begin(quantity)
+	found, verdict := known.tryLocal(began, quantity)
+	switch verdict {
+	case decided:
+		l.refill(known, began)
+		result := known.result(found, began, quantity, limiter.FromLease)
+		s.report(ctx, &result, began)
+		return result, nil
+	case askRedis:
+		got := l.wait(ctx, quantity)
+		if got.verdict != decided {
+			break
 		}
+		if !got.isReported {
+			s.report(ctx, &got.result, began)
+		}
+		return got.result, got.err
 	}
-	if got.isZero() { // the Limiter also returns the errors for a wrong ctx or limit
-		return s.limiter.AllowN(ctx, key, limit, quantity)
+	return s.limiter.AllowN(ctx, key, limit, quantity)
+}
+
+// report tells the hook of a decision of the Leases.
+func (s *Leases) report(ctx context.Context, result *limiter.Result, began time.Duration) {
+	if s.hook == nil {
+		return
 	}
-	if s.hook != nil && !got.isReported {
-		s.hook(ctx, limiter.Event{Command: "reserve", Key: key, Result: got.result, Limited: got.result.Limited(),
-			Duration: s.now() - began})
+	s.hook(ctx, limiter.Event{
+		Command:  "reserve",
+		Key:      result.Key,
+		Result:   *result,
+		Limited:  result.Limited(),
+		Duration: s.now() - began,
+	})
+}
+
+// leaseFor returns the lease that decides a call, or nil if the Limiter alone decides it.
+func (s *Leases) leaseFor(ctx context.Context, key string, limit limiter.Limit, quantity int) *lease {
+	if ctx.Err() != nil || !s.isFor(limit, quantity) {
+		return nil
 	}
-	return got.result, got.err
+	return s.find(limiter.Request{Key: key, Limit: limit})
 }
 
 // isFor reports whether leases decide a call for that quantity.

@@ -109,7 +109,8 @@ func TestMemory(t *testing.T) {
 				allow(strconv.Itoa(keys+i), perSecond100)
 			}
 			require.Less(f, lease.Count(f.leases), keys+keys/6)
-			// Redis allows one call of each key that is rejected then. If d is not 0, it limits a second one.
+			// Redis allows one call of each key that is rejected then. If d is not 0, it limits a second
+			// one.
 			commands := 2*keys + rejectedKeys
 			if d > 0 {
 				commands += rejectedKeys
@@ -119,8 +120,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// What the script grants is kept ahead, too, by the clock of this process. A decision without Redis allocates nothing,
-// takes tokens that no other caller gets, and can be settled by the Limiter.
+// What the script grants is kept ahead, too, by the clock of this process. A decision without Redis
+// allocates nothing, takes tokens that no other caller gets, and can be settled by the Limiter.
 func TestByScript(t *testing.T) {
 	client := servertest.Start(t, servertest.Options{}).Client(t)
 	l := limiter.New(client)
@@ -131,7 +132,8 @@ func TestByScript(t *testing.T) {
 	}
 	require.Equal(t, limiter.FromLease, result.Source)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		if result, err := leases.Allow(ctx, "key", limit); err != nil || result.Source != limiter.FromLease {
+		result, err := leases.Allow(ctx, "key", limit)
+		if err != nil || result.Source != limiter.FromLease {
 			t.Error(result, err)
 		}
 	}))
@@ -142,7 +144,8 @@ func TestByScript(t *testing.T) {
 		callers.Go(func() {
 			for range 5000 {
 				own, err := leases.Allow(ctx, "key", limit)
-				if _, others := receipts.LoadOrStore(own.Receipt, true); others || err != nil {
+				_, others := receipts.LoadOrStore(own.Receipt, true)
+				if others || err != nil {
 					t.Error("two callers have one token", own, err)
 				}
 			}

@@ -1,8 +1,10 @@
-// The tests are built of a model of Redis, of processes that ask it, and of a fixture for tests that tell a story.
+// The tests are built of a model of Redis, of processes that ask it, and of a fixture for tests
+// that tell a story.
 //
-// The model decides as package contract says, by the clock of a bubble of testing/synctest. Its network may be slow,
-// hang, lose replies, and deliver commands twice. A process has Leases, and a clock that may run fast or slow. The
-// model records the commands that it has executed and the tokens that callers have used.
+// The model decides as package contract says, by the clock of a bubble of testing/synctest. Its
+// network may be slow, hang, lose replies, and deliver commands twice. A process has Leases, and a
+// clock that may run fast or slow. The model records the commands that it has executed and the
+// tokens that callers have used.
 
 package lease_test
 
@@ -177,8 +179,8 @@ func (p *process) allow(ctx context.Context, limit limiter.Limit, quantity int) 
 	})
 }
 
-// A fixture is one process in a bubble of testing/synctest. Time passes only while a test sleeps, in
-// pass, or waits for Redis, in allow.
+// A fixture is one process in a bubble of testing/synctest. Time passes only while a test sleeps,
+// in pass, or waits for Redis, in allow.
 type fixture struct {
 	*testing.T
 	*process
@@ -198,13 +200,15 @@ var (
 // noTimeout lets a call take as long as its test wants.
 var noTimeout = limiter.WithTimeout(0)
 
-// test runs a test of Leases with that limit and d. Commands and replies are under way for a second each.
+// test runs a test of Leases with that limit and d. Commands and replies are under way for a second
+// each.
 func test(
 	t *testing.T, name string, limit limiter.Limit, d time.Duration, of func(f *fixture), options ...limiter.Option,
 ) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			f := &fixture{t, startProcess(newRedisModel(time.Second), 1, d, append([]limiter.Option{noTimeout}, options...)...), limit, nil}
+			f := &fixture{t, startProcess(newRedisModel(time.Second), 1, d, append([]limiter.Option{noTimeout}, options...)...),
+				limit, nil}
 			f.hook = func(_ context.Context, event limiter.Event) {
 				f.redis.locked(func() { f.events = append(f.events, event) })
 			}

@@ -1,4 +1,5 @@
-// The parts of a lease: grants, the demand, the last reply, and how many tokens a lease asks for, and when.
+// The parts of a lease: grants, the demand, the last reply, and how many tokens a lease asks for,
+// and when.
 
 package lease
 
@@ -175,7 +176,8 @@ func TestWhenTokensAreScarceCallersOfSeveralTokensAskAlone(t *testing.T) {
 	require.False(t, l.asking.Load())
 }
 
-// A lease asks ahead only if the reply brought all, in time, and if what it may have ahead is enough.
+// A lease asks ahead only if the reply brought all, in time, and if what it may have ahead is
+// enough.
 func TestRefill(t *testing.T) {
 	const d = 24 * time.Hour
 	for _, c := range []struct {
@@ -202,7 +204,8 @@ func TestRefill(t *testing.T) {
 	}
 }
 
-// Callers who came during a call are served first: callers who came later do not see its tokens yet.
+// Callers who came during a call are served first: callers who came later do not see its tokens
+// yet.
 func TestReceiveServesTheQueue(t *testing.T) {
 	l := newLease(t, limiter.Every(time.Second).WithCapacity(100), time.Minute)
 	l.queue = waitersFor(1, 2, 1) // the second one does not fit

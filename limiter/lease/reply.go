@@ -9,8 +9,8 @@ import (
 // maxReject bounds how long a reply rejects calls.
 const maxReject = 5 * time.Second
 
-// A lastReply is the last reply of Redis. It tells which later calls Redis would certainly limit: the lease rejects
-// them. The zero lastReply rejects nothing.
+// A lastReply is the last reply of Redis. It tells which later calls Redis would certainly limit:
+// the lease rejects them. The zero lastReply rejects nothing.
 type lastReply struct {
 	result   limiter.Result
 	interval time.Duration // the emission interval
@@ -28,9 +28,9 @@ func newLastReply(result limiter.Result, limit limiter.Limit, interval, sent tim
 // gotLess reports whether the call got fewer tokens than it asked for.
 func (r *lastReply) gotLess() bool { return r.result.Allowed < r.result.Quantity }
 
-// rejectOthers rejects later calls that cannot fit yet, if the call got less than it asked for, or if d is 0. If a
-// shared call got less, all calls are rejected for d, or for the time in which half of the capacity leaks if that is
-// shorter.
+// rejectOthers rejects later calls that cannot fit yet, if the call got less than it asked for, or
+// if d is 0. If a shared call got less, all calls are rejected for d, or for the time in which half
+// of the capacity leaks if that is shorter.
 func (r *lastReply) rejectOthers(d time.Duration, shared bool) {
 	if r.gotLess() || d == 0 {
 		r.rejectTooLarge = r.sent + maxReject

@@ -38,8 +38,8 @@ func (m *redisModel) excess(limit limiter.Limit) float64 {
 	return float64(most)/float64(interval) - float64(limit.Capacity)
 }
 
-// A phase says how all processes ask for some time: in batches of calls with gaps between them. Gaps
-// and the length are multiples of d.
+// A phase says how all processes ask for some time: in batches of calls with gaps between them.
+// Gaps and the length are multiples of d.
 type phase struct {
 	batch       int // calls
 	quantity    int // of each call; 0: at random
@@ -147,7 +147,8 @@ func (h *history) runProcess(
 	}
 }
 
-// Histories that a search found. In each, leases with one fault go far beyond the bound. The comment names the fault.
+// Histories that a search found. In each, leases with one fault go far beyond the bound. The
+// comment names the fault.
 var (
 	perMillisecond = limiter.Every(time.Millisecond).WithCapacity(100)
 	found          = []history{
@@ -171,19 +172,22 @@ func TestLeasesAreBounded(t *testing.T) {
 	if os.Getenv("FUNNEL_LONG") != "" {
 		first, count = uint64(time.Now().UnixNano()), 2000
 	}
-	if seed := os.Getenv("FUNNEL_SEED"); seed != "" {
-		first, _ = strconv.ParseUint(seed, 10, 64)
+	repeated := os.Getenv("FUNNEL_SEED")
+	if repeated != "" {
+		first, _ = strconv.ParseUint(repeated, 10, 64)
 	}
 	closest, ahead := math.Inf(-1), 0
 	for seed := first; seed < first+count; seed++ {
 		synctest.Test(t, func(t *testing.T) {
 			h := drawHistory(rand.New(rand.NewPCG(seed, 0)))
-			if i := seed - first; i < uint64(len(found)) {
+			i := seed - first
+			if i < uint64(len(found)) {
 				h = found[i]
 			}
 			m := h.simulate(seed, evenly)
 			beyond := m.excess(h.limit) - float64(h.d)*1.01/float64(h.limit.Period)
-			if ahead, closest = ahead+m.leased, max(closest, beyond); beyond > 0 {
+			ahead, closest = ahead+m.leased, max(closest, beyond)
+			if beyond > 0 {
 				t.Errorf("seed %d: %.3f tokens beyond the bound: %+v", seed, beyond, h)
 			}
 			require.Empty(t, m.wrong, "seed %d", seed)

@@ -70,12 +70,14 @@ func (c *Call) parseLastWord() (ok bool) {
 //go:nosplit
 func Decide(c *Call) {
 	decided := c.Decided[:min(c.Length, MaxRows)]
-	if ended := c.Operation.FirstEnded(decided, c.Now); ended >= 0 {
+	ended := c.Operation.FirstEnded(decided, c.Now)
+	if ended >= 0 {
 		c.failEnded(uint(ended))
 		return
 	}
 	for i := range decided {
-		if row := &c.Rows[i]; !row.read(&decided[i], c.Now) {
+		row := &c.Rows[i]
+		if !row.read(&decided[i], c.Now) {
 			c.failStored(uint(i))
 			return
 		}

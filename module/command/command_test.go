@@ -58,7 +58,8 @@ func (c *Call) set(mode contract.Mode, words []string, now int64) {
 
 // run does the two crossings of a command. Get reads a key.
 func run(c *Call, get func(key string) contract.Value) {
-	if Parse(c); c.Verdict == Parsed {
+	Parse(c)
+	if c.Verdict == Parsed {
 		c.store(get)
 		Decide(c)
 	}
@@ -179,9 +180,11 @@ func onlyOwn(c *Call, writes []contract.Write) []contract.Write {
 	for i := range c.Length {
 		row := &c.Rows[i]
 		for w := range writes {
-			if write := &writes[w]; write.Key == row.Words[0] && row.Kind == call.Slots {
+			write := &writes[w]
+			if write.Key == row.Words[0] && row.Kind == call.Slots {
 				end, holds := write.Value.Scores[row.Words[holderWord]]
-				if *write = (contract.Write{Key: write.Key}); holds {
+				*write = contract.Write{Key: write.Key}
+				if holds {
 					write.Value = contract.Value{Type: "zset", Scores: map[string]float64{row.Words[holderWord]: end}}
 				}
 			}
@@ -229,11 +232,14 @@ func agree(met map[string]int) func(t *rapid.T) {
 }
 
 // requireAgreement makes a call in a struct that an earlier call has used, and returns the name of its outcome.
-func requireAgreement(t *rapid.T, c *Call, mode contract.Mode, words []string, now int64, get func(string) contract.Value) string {
+func requireAgreement(
+	t *rapid.T, c *Call, mode contract.Mode, words []string, now int64, get func(string) contract.Value,
+) string {
 	c.set(mode, words, now)
 	run(c, get)
 	require.Zero(t, testing.AllocsPerRun(1, func() {
-		if Parse(c); c.Verdict == Parsed {
+		Parse(c)
+		if c.Verdict == Parsed {
 			Decide(c)
 		}
 	}))

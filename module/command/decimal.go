@@ -29,7 +29,8 @@ func (decimal *Decimal) setInteger(number int64) {
 func (decimal *Decimal) prepend(text string) {
 	start := uint(decimal.Start) - uint(len(text))
 	for i := 0; i < len(text); i++ {
-		if at := start + uint(i); at < DecimalCapacity {
+		at := start + uint(i)
+		if at < DecimalCapacity {
 			decimal.Bytes[at] = text[i]
 		}
 	}

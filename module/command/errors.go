@@ -44,7 +44,8 @@ func (c *Call) fail(reason string) bool { return c.failWithCode(errortext.Invali
 func (c *Call) failWithCode(code, reason string) bool {
 	c.Verdict, c.MessageLength = Error, 0
 	c.add(code)
-	if number := c.ErrorRow; number > 0 {
+	number := c.ErrorRow
+	if number > 0 {
 		c.add("row ")
 		if number >= 10 {
 			c.addByte(byte('0' + number/10%10))
@@ -109,7 +110,8 @@ func (c *Call) addQuoted(argument string) {
 //
 //go:nosplit
 func (c *Call) addByte(character byte) {
-	if at := c.MessageLength; at < MessageCapacity-1 {
+	at := c.MessageLength
+	if at < MessageCapacity-1 {
 		c.Message[at], c.Message[at+1] = character, 0
 		c.MessageLength++
 	}

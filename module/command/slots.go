@@ -31,7 +31,8 @@ func (c *Call) parseSlots(row *Row, s *slots.Slots) (ok bool) {
 	if !ok || ttl < minTTL {
 		return c.failArgument(errortext.TTL, words[ttlWord])
 	}
-	if holder := words[holderWord]; holder == "" || len(holder) > maxHolder {
+	holder := words[holderWord]
+	if holder == "" || len(holder) > maxHolder {
 		return c.failArgument(errortext.Holder, holder)
 	}
 	row.Slots.Limit = limit

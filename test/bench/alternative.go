@@ -122,5 +122,6 @@ func takeSlot(limit Limit) Operation {
 
 // script calls the script that clients of other languages load.
 func script(limit Limit) Operation {
-	return words([]string{"EVALSHA", hash(limiter.Script()), "1"}, notZero, append([]string{"reserve"}, arguments(limit)...)...)
+	return words([]string{"EVALSHA", hash(limiter.Script()), "1"}, notZero,
+		append([]string{"reserve"}, arguments(limit)...)...)
 }

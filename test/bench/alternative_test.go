@@ -46,7 +46,8 @@ func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 			require.Equal(t, want, limited, "%s: of %d calls, then three beyond", a.Name, capacity)
 			require.EqualValues(t, 1+2*strings.Count(a.Name, "3"), client.Do("DBSIZE"), a.Name)
 			left := client.Do("PTTL", client.Do("RANDOMKEY")).(int64)
-			require.True(t, left > 0 && left <= (limit.Capacity*limit.Period+1)*1000, "%s: the key must expire, in %d ms", a.Name, left)
+			require.True(t, left > 0 && left <= (limit.Capacity*limit.Period+1)*1000, "%s: the key must expire, in %d ms",
+				a.Name, left)
 		}
 	}
 }

@@ -34,7 +34,8 @@ type goClient struct {
 // goClients measures calls from this process on one key, and on many keys in Zipf's proportion.
 func (s *Setting) goClients() Table {
 	table := Table{Title: "Calls from Go", Columns: []string{"client", "keys", "decisions per second",
-		"ratio to redis_rate", "calls to Redis per second", "p50 µs", "p99 µs", "CPU µs per decision", "allocations per decision"}}
+		"ratio to redis_rate", "calls to Redis per second", "p50 µs", "p99 µs", "CPU µs per decision",
+		"allocations per decision"}}
 	for _, count := range []int{1, zipfKeys} {
 		drawn, server := keys("", count), s.Start(s.Module, nil)
 		var all []*contestant

@@ -42,8 +42,9 @@ func (s *Setting) throughput() Table {
 		table.set(l.Title, 3, fmt.Sprintf("%.2f", l.median(processor)))
 		table.set(l.Title, 4, l.ratio(reference, processor))
 	}
-	table.Note = fmt.Sprintf("%s and its redis-benchmark, %d clients, %d calls at once each, %s keys. Medians of %d rounds "+
-		"of about %v, the alternatives in turn; in brackets the quartiles of the rounds. Client and server share the machine.",
+	table.Note = fmt.Sprintf("%s and its redis-benchmark, %d clients, %d calls at once each, %s keys. "+
+		"Medians of %d rounds of about %v, the alternatives in turn; in brackets the quartiles of the rounds. "+
+		"Client and server share the machine.",
 		s.server, loadClients, sentAtOnce, thousands(loadKeys), s.Rounds, s.Round)
 	return table
 }

@@ -22,7 +22,8 @@ const (
 var commands = []command{
 	{"cl.throttle", "key capacity count period [quantity]", "write denyoom fast", [4]int{-5, 1, 1, 1}, ""},
 	{"cl.reserve", row + " [" + row + " ...] [max_wait]", "write denyoom fast", [4]int{-6, 1, -2, 5}, ""},
-	{"cl.take", "(" + funnel + "|" + quota + "|" + window + ")", "write denyoom fast", [4]int{6, 1, 1, 1}, contract.ErrIncrement},
+	{"cl.take", "(" + funnel + "|" + quota + "|" + window + ")", "write denyoom fast", [4]int{6, 1, 1, 1},
+		contract.ErrIncrement},
 	{"cl.peek", row + " [" + row + " ...]", "readonly fast", [4]int{-6, 1, -1, 5}, ""},
 	{"cl.charge", row + " [" + row + " ...]", "write denyoom fast", [4]int{-6, 1, -1, 5}, ""},
 	{"cl.refund", back + " [" + back + " ...] [tat]", "write fast", [4]int{-6, 1, -2, 5}, contract.ErrTAT},
@@ -47,8 +48,8 @@ func (c command) maxRows() int {
 }
 
 // sound replaces the words of a syntax by the values of a call that is allowed.
-var sound = strings.NewReplacer("capacity", "2", "count", "1", "period", "1000", "quantity", "1", "max_wait", "0", "tat", "0",
-	"limit", "2", "ttl", "1000", "holder", "me", "until", "5000000000", "+seconds", "+1000", "(", "", ")", "")
+var sound = strings.NewReplacer("capacity", "2", "count", "1", "period", "1000", "quantity", "1", "max_wait", "0",
+	"tat", "0", "limit", "2", "ttl", "1000", "holder", "me", "until", "5000000000", "+seconds", "+1000", "(", "", ")", "")
 
 // calls returns a call of these keys for each kind of row that the command takes, without its optional
 // words, and another one with them.

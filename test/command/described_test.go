@@ -104,7 +104,8 @@ func TestUsersNeedPermission(t *testing.T) {
 	all := "+" + strings.Join(names(""), " +")
 	rules := map[string][]string{
 		all + " ~user:*": names(""), all + " ~admin:*": nil,
-		"+@write ~*": names("write"), "+@read ~*": names("readonly"), "+@fast ~*": names("fast"), "+@all -@write ~*": names("readonly"), "+@throttle ~*": names(""),
+		"+@write ~*": names("write"), "+@read ~*": names("readonly"), "+@fast ~*": names("fast"),
+		"+@all -@write ~*": names("readonly"), "+@throttle ~*": names(""),
 	}
 	if strings.Contains(server.Log(), "this server has no ACL categories for commands of modules") {
 		rules["+@write ~*"], rules["+@read ~*"], rules["+@fast ~*"], rules["+@all -@write ~*"] = nil, nil, nil, names("")

@@ -50,7 +50,8 @@ var effects = []struct{ name, call, writes, counted string }{
 	{"slot", "cl.reserve new 1 SLOTS 9.0000001 b", "ZADD new +9001 b, PEXPIREAT new +9001", "allowed"},
 	{"slot that does not end last", "cl.reserve busy 2 SLOTS 20 b", "ZADD busy +20000 b", "allowed"},
 	{"no slot is free", "cl.reserve busy 1 SLOTS 40 b", "", "limited"},
-	{"slot and tokens", "cl.reserve one 3 1 1 1 new 1 SLOTS 5 b two 3 1 1 1", "one, ZADD new +5000 b, PEXPIREAT new +5000, two", "allowed"},
+	{"slot and tokens", "cl.reserve one 3 1 1 1 new 1 SLOTS 5 b two 3 1 1 1",
+		"one, ZADD new +5000 b, PEXPIREAT new +5000, two", "allowed"},
 	{"slot without tokens", "cl.reserve busy 2 SLOTS 40 a new 1 SLOTS 1 a two 3 1 1 2", "", "limited"},
 	{"renewed", "cl.reserve busy 0 SLOTS 40 a", "ZADD busy +40000 a, PEXPIREAT busy +40000", "allowed"},
 	{"renewed to end earlier", "cl.reserve busy 0 SLOTS 10 a", "ZADD busy +10000 a, PEXPIREAT busy +10000", "allowed"},
@@ -60,29 +61,37 @@ var effects = []struct{ name, call, writes, counted string }{
 	{"peek at slots, with one ended", "zadd busy 1 x\ncl.peek busy 2 SLOTS 20 b new 1 SLOTS 1 b", "", "peeked"},
 	{"slot charged", "cl.charge busy 0 SLOTS 40 b", "ZADD busy +40000 b, PEXPIREAT busy +40000", "charged"},
 	{"last slot given back", "cl.refund busy 0 SLOTS 1 a", "ZREM busy a", "refunded"},
-	{"slot given back that ended last", "zadd busy +9000 b\ncl.refund busy 1 SLOTS 1 a", "ZREM busy a, PEXPIREAT busy +9000", "refunded"},
+	{"slot given back that ended last", "zadd busy +9000 b\ncl.refund busy 1 SLOTS 1 a",
+		"ZREM busy a, PEXPIREAT busy +9000", "refunded"},
 	{"slot given back that did not end last", "zadd busy +9000 b\ncl.refund busy 1 SLOTS 1 b", "ZREM busy b", "refunded"},
 	{"no slot to give back", "zadd busy +0 x\ncl.refund busy 1 SLOTS 1 x", "", "refunded"},
-	{"ended ones are removed", "zadd busy 1 x +0 y\ncl.reserve busy 2 SLOTS 30 b", "ZADD busy +30000 b, ZREMRANGEBYRANK busy 0 1", "allowed"},
+	{"ended ones are removed", "zadd busy 1 x +0 y\ncl.reserve busy 2 SLOTS 30 b",
+		"ZADD busy +30000 b, ZREMRANGEBYRANK busy 0 1", "allowed"},
 	{"slot of a holder whose last has ended", "zadd busy 1 x 2 b\ncl.reserve busy 2 SLOTS 40 b",
 		"ZADD busy +40000 b, ZREMRANGEBYRANK busy 0 0, PEXPIREAT busy +40000", "allowed"},
-	{"last slot given back, and ended ones", "zadd busy -inf x 1.5 y\ncl.refund busy 1 SLOTS 1 a", "ZREM busy a, ZREMRANGEBYRANK busy 0 1", "refunded"},
-	{"beside one that never ends", "zadd busy inf x\ncl.reserve busy 3 SLOTS 1 b", "ZADD busy +1000 b, PERSIST busy", "allowed"},
+	{"last slot given back, and ended ones", "zadd busy -inf x 1.5 y\ncl.refund busy 1 SLOTS 1 a",
+		"ZREM busy a, ZREMRANGEBYRANK busy 0 1", "refunded"},
+	{"beside one that never ends", "zadd busy inf x\ncl.reserve busy 3 SLOTS 1 b", "ZADD busy +1000 b, PERSIST busy",
+		"allowed"},
 	{"no expiry to remove", "zadd new 9223372036854775808 x\ncl.reserve new 3 SLOTS 1 b", "ZADD new +1000 b", "allowed"},
-	{"no expiry, which it should have", "persist busy\ncl.reserve busy 2 SLOTS 9 b", "ZADD busy +9000 b, PEXPIREAT busy +30000", "allowed"},
+	{"no expiry, which it should have", "persist busy\ncl.reserve busy 2 SLOTS 9 b",
+		"ZADD busy +9000 b, PEXPIREAT busy +30000", "allowed"},
 	{"quota", "cl.reserve month 3 UNTIL ^90s 1", "month", "allowed"},
-	{"new quota beside a slot and tokens", "cl.reserve new 3 UNTIL ^90s 1 busy 2 SLOTS 9 b one 3 1 1 1", "new, ZADD busy +9000 b, one", "allowed"},
+	{"new quota beside a slot and tokens", "cl.reserve new 3 UNTIL ^90s 1 busy 2 SLOTS 9 b one 3 1 1 1",
+		"new, ZADD busy +9000 b, one", "allowed"},
 	{"quota that is used", "cl.reserve month 3 UNTIL ^90s 3", "", "limited"},
 	{"quota that is used in a longer period", "cl.reserve month 3 UNTIL ^91s 3", "", "limited"},
 	{"quota that is used, cut", "cl.reserve month 3 UNTIL ^89s 3", "month", "limited"},
 	{"quota that is used, not cut within the millisecond", "cl.reserve month 3 UNTIL ^89.9999s 3", "", "limited"},
 	{"quota beside a funnel that limits", "cl.reserve month 3 UNTIL ^90s 1 two 3 1 1 2", "", "limited"},
-	{"quota beside a funnel that limits, cut", "cl.reserve two 3 1 1 2 month 3 UNTIL ^9s 1 new 3 UNTIL ^9s 1", "month", "limited"},
+	{"quota beside a funnel that limits, cut", "cl.reserve two 3 1 1 2 month 3 UNTIL ^9s 1 new 3 UNTIL ^9s 1", "month",
+		"limited"},
 	{"quota of which nothing is asked", "cl.reserve month 3 UNTIL ^90s 0 new 3 UNTIL ^90s 0", "", "peeked"},
 	{"quota of which nothing is asked, cut", "cl.reserve month 3 UNTIL ^9s 0", "month", "peeked"},
 	{"quota without expiry", "persist month\ncl.reserve month 3 UNTIL ^90s 0", "month", "peeked"},
 	{"quota taken in part", "cl.take month 3 UNTIL ^90s 9", "month", "allowed"},
-	{"quota of which nothing is left to take", "set month used:3 PXAT +90000\ncl.take month 3 UNTIL ^90s 9", "", "limited"},
+	{"quota of which nothing is left to take", "set month used:3 PXAT +90000\ncl.take month 3 UNTIL ^90s 9", "",
+		"limited"},
 	{"quota peeked", "cl.peek month 3 UNTIL ^9s 9", "", "peeked"},
 	{"quota charged", "cl.charge month 3 UNTIL ^90s 9 new 3 UNTIL ^9s 100", "month new", "charged"},
 	{"quota refunded", "cl.refund month 3 UNTIL ^90s 1", "month", "refunded"},
@@ -91,7 +100,8 @@ var effects = []struct{ name, call, writes, counted string }{
 	{"quota from the first call", "cl.reserve new 3 UNTIL +9 1", "new", "allowed"},
 	{"quota from the first call, in the period that runs", "cl.reserve month 3 UNTIL +9 1", "month", "allowed"},
 	{"quota from the first call that is used, not cut", "cl.reserve month 3 UNTIL +9 3", "", "limited"},
-	{"quota from the first call of which nothing is asked", "cl.reserve new 3 UNTIL +9 0 month 3 UNTIL +9 0", "", "peeked"},
+	{"quota from the first call of which nothing is asked", "cl.reserve new 3 UNTIL +9 0 month 3 UNTIL +9 0", "",
+		"peeked"},
 	{"quota from the first call that does not fit", "cl.reserve new 3 UNTIL +9 4", "", "limited"},
 	{"quota from the first call without expiry", "persist month\ncl.reserve month 3 UNTIL +9 3", "month", "limited"},
 	{"quota from the first call without expiry, peeked", "persist month\ncl.peek month 3 UNTIL +9 3", "", "peeked"},
@@ -122,7 +132,8 @@ func TestEffects(t *testing.T) {
 	var want []string // of the append-only file, by row
 	for _, c := range effects {
 		require.NoError(t, client.FlushAll(ctx).Err())
-		servertest.Call(t, client, "cl.charge one 3 1 1 1 two 3 1 1 2 busy 1 SLOTS 30 a "+withInstants("month 3 UNTIL ^90s 1"))
+		servertest.Call(t, client,
+			"cl.charge one 3 1 1 1 two 3 1 1 2 busy 1 SLOTS 30 a "+withInstants("month 3 UNTIL ^90s 1"))
 		commands, _ := written(t, client, "one two, ZADD busy +30000 a, PEXPIREAT busy +30000, month")
 		prepared := logged(t, commands)
 		lines := strings.Split(withInstants(c.call), "\n")
@@ -196,7 +207,8 @@ func written(t *testing.T, client *redis.Client, writes string) (commands, event
 	return commands, events
 }
 
-var eventOf = map[string]string{"ZADD": "zadd", "ZREM": "zrem", "ZREMRANGEBYRANK": "zremrangebyrank", "PEXPIREAT": "expire", "PERSIST": "persist"}
+var eventOf = map[string]string{"ZADD": "zadd", "ZREM": "zrem", "ZREMRANGEBYRANK": "zremrangebyrank",
+	"PEXPIREAT": "expire", "PERSIST": "persist"}
 
 // logged returns the commands of one call in the form of the append-only file.
 func logged(t *testing.T, commands []string) string {

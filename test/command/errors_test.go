@@ -34,7 +34,8 @@ func requireRefused(t *testing.T, client *redis.Client, want string, words ...an
 func TestErrors(t *testing.T) {
 	client, _ := servertest.StartWithClock(t)
 	require.NoError(t, client.RPush(t.Context(), "list", "a").Err())
-	require.NoError(t, client.MSet(t.Context(), "word", "abc", "funnel", 1, "full", "used:"+maxInt, "none", "used:0").Err())
+	values := client.MSet(t.Context(), "word", "abc", "funnel", 1, "full", "used:"+maxInt, "none", "used:0")
+	require.NoError(t, values.Err())
 	require.NoError(t, client.Do(t.Context(), "zadd", "slots", maxInt, "a").Err())
 	nine := " " // rows without an error
 	for row := range 9 {
@@ -100,11 +101,13 @@ func TestErrors(t *testing.T) {
 				continue
 			}
 			begins, ends := c.begins, c.ends
-			if word := strings.Fields(c.funnel)[3]; word[0] == '+' && command.name == "cl.refund" {
+			word := strings.Fields(c.funnel)[3]
+			if word[0] == '+' && command.name == "cl.refund" {
 				begins, ends = contract.ErrUntilOfRefund, ", not '"+word+"'"
 			}
 			if command.name == "cl.throttle" && strings.HasPrefix(c.funnel, "k 0 ") {
-				ends += ": for clients of redis-cell, whose argument is one less than the limit, load the module with 'compat redis-cell'"
+				ends += ": for clients of redis-cell, whose argument is one less than the limit, " +
+					"load the module with 'compat redis-cell'"
 			}
 			requireRefused(t, client, string(begins)+ends, servertest.Words(command.name+" "+c.funnel)...)
 			if command.maxRows() > 1 {
@@ -138,7 +141,10 @@ func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
 	require.NoError(t, client.Set(ctx, "key", 1, time.Millisecond).Err())
 	time.Sleep(2 * time.Millisecond)
 	for _, c := range commands {
-		for _, bad := range []string{"15 1", "x 1 1 1", "15 x 1 1", "15 1 x 1", "15 1 1 x", "15 1000000001 1 1", maxInt + " 1 1 1", "-1 SLOTS 1 a", "1 UNTIL 1 x"} {
+		for _, bad := range []string{
+			"15 1", "x 1 1 1", "15 x 1 1", "15 1 x 1", "15 1 1 x", "15 1000000001 1 1", maxInt + " 1 1 1",
+			"-1 SLOTS 1 a", "1 UNTIL 1 x",
+		} {
 			require.Regexp(t, "^(INVALID|ERR wrong number of) ", servertest.Try(client, c.name+" key "+bad))
 		}
 	}

@@ -6,7 +6,6 @@ package command_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"regexp"
 	"slices"
@@ -46,13 +45,16 @@ var stories = map[string][]step{
 		{"0s", "cl.throttle new 10 1 1 11", "1 10 10 -1 0", "k=10s"},
 	},
 	"too late is an error only of tokens that are taken": {
-		{"0s", "cl.charge late 1 1 5120927236.854775807 1", "0 0 [0 1 0 0 5120927236.854775807 1422479h47m16.854775807s]", late},
+		{"0s", "cl.charge late 1 1 5120927236.854775807 1", "0 0 [0 1 0 0 5120927236.854775807 1422479h47m16.854775807s]",
+			late},
 		{"0s", "cl.reserve late 2 1 1 1 9223372036", string(contract.ErrTAT), late},
-		{"0s", "cl.reserve a 2 1 1 1 late 2 1 1 1", "1 5120927235.854775807 [0 2 2 0 0] [1 2 0 5120927235.854775807 5120927236.854775807]", late},
+		{"0s", "cl.reserve a 2 1 1 1 late 2 1 1 1",
+			"1 5120927235.854775807 [0 2 2 0 0] [1 2 0 5120927235.854775807 5120927236.854775807]", late},
 		{"0s", "cl.reserve a 2 1 1 1 new 1 1 9223372036 1", string(contract.ErrTAT.Of(2)), late},
 		{"0s", "cl.take late 9223372036 1 1 1", string(contract.ErrTAT), late},
 		{"0s", "cl.charge late 2 1 1 1", string(contract.ErrTAT), late},
-		{"0s", "cl.refund late 2 1 1 1", "1 5120927233.854775807 [1 2 0 5120927233.854775807 5120927235.854775807]", "late=1422479h47m15.854775807s"},
+		{"0s", "cl.refund late 2 1 1 1", "1 5120927233.854775807 [1 2 0 5120927233.854775807 5120927235.854775807]",
+			"late=1422479h47m15.854775807s"},
 	},
 	"throttle rounds seconds up": {
 		{"0s", "cl.throttle k 1 1 1.000000001", "0 1 0 -1 2", "k=1.000000001s"},
@@ -60,7 +62,8 @@ var stories = map[string][]step{
 		{"1.000000001s", "cl.throttle k 1 1 1.000000001", "0 1 0 -1 2", "k=2.000000002s"},
 	},
 	"the longest time that there is": {
-		{"-4102444800s", "cl.reserve k 1 1 9223372036.854775807 1 9223372036.854775807", "0 0 [0 1 0 0 9223372036.854775807 1422479h47m16.854775807s]", "k" + late[4:]},
+		{"-4102444800s", "cl.reserve k 1 1 9223372036.854775807 1 9223372036.854775807",
+			"0 0 [0 1 0 0 9223372036.854775807 1422479h47m16.854775807s]", "k" + late[4:]},
 		{"0s", "cl.refund k 1 1 9223372036.854775807 1", "0 0 [0 1 1 0 0]", ""},
 		{"0s", "cl.throttle k 9223372036854775807 1 0.000000001", "0 9223372036854775807 9223372036854775806 -1 1", "k=1ns"},
 	},
@@ -79,12 +82,14 @@ var stories = map[string][]step{
 	"tokens are taken from all funnels, and not later": {
 		{"0s", "cl.reserve a 2 1 1 1 b 2 1 1 1 0.000000001", string(contract.ErrMaxWaits) + ", not '0.000000001'", ""},
 		{"0s", "cl.reserve a 2 1 1 1 b 4 2 1 3", "0 0 [0 2 1 0 1 1s] [0 4 1 0 1.5 1.5s]", "a=1s b=1.5s"},
-		{"0.5s", "cl.reserve b 4 2 1 1 c 1 1 1 1 a 2 1 1 1 0", "0 0 [0 4 1 0 1.5 2s] [0 1 0 0 1 1.5s] [0 2 0 0 1.5 2s]", "a=2s b=2s c=1.5s"},
+		{"0.5s", "cl.reserve b 4 2 1 1 c 1 1 1 1 a 2 1 1 1 0", "0 0 [0 4 1 0 1.5 2s] [0 1 0 0 1 1.5s] [0 2 0 0 1.5 2s]",
+			"a=2s b=2s c=1.5s"},
 		{"0.5s", "cl.reserve a 2 1 1 0 d 2 1 1 1", "0 0 [0 2 0 0 1.5] [0 2 1 0 1 1.5s]", "a=2s b=2s c=1.5s d=1.5s"},
 	},
 	"tokens are taken from all funnels or none": {
 		{"0s", "cl.charge b 2 1 1 1 c 2 1 1 2", "0 0 [0 2 1 0 1 1s] [0 2 0 0 2 2s]", "b=1s c=2s"},
-		{"0.5s", "cl.reserve c 2 1 1 1 b 2 1 1 1 a 2 1 1 1 0", "1 0.5 [1 2 0 0.5 1.5] [0 2 1 0 0.5] [0 2 2 0 0]", "b=1s c=2s"},
+		{"0.5s", "cl.reserve c 2 1 1 1 b 2 1 1 1 a 2 1 1 1 0", "1 0.5 [1 2 0 0.5 1.5] [0 2 1 0 0.5] [0 2 2 0 0]",
+			"b=1s c=2s"},
 		{"0.5s", "cl.reserve c 2 1 1 2 b 2 1 1 2", "1 1.5 [1 2 0 1.5 1.5] [1 2 1 0.5 0.5]", "b=1s c=2s"},
 		{"0.5s", "cl.reserve c 2 1 1 2 a 2 1 1 3 b 2 1 1 1", "1 -1 [1 2 0 1.5 1.5] [1 2 2 -1 0] [0 2 1 0 0.5]", "b=1s c=2s"},
 	},
@@ -146,7 +151,8 @@ var stories = map[string][]step{
 	},
 	"to the nanosecond, and expire in the next millisecond": {
 		{"0s", "cl.reserve k 1 1 1.000000001 1", "0 0 [0 1 0 0 1.000000001 1.000000001s]", "k=1.000000001s"},
-		{"1s", "cl.reserve k 1 1 1.000000001 1 0.000000001", "0 0.000000001 [0 1 0 0.000000001 1.000000002 2.000000002s]", "k=2.000000002s"},
+		{"1s", "cl.reserve k 1 1 1.000000001 1 0.000000001", "0 0.000000001 [0 1 0 0.000000001 1.000000002 2.000000002s]",
+			"k=2.000000002s"},
 		{"1.999s", "cl.refund k 1 1 0.001000001 1", "0 0 [0 1 0 0 0.000000001]", "k=1.999000001s"},
 		{"10s", "cl.charge k 3 7 0.5 1", "0 0 [0 3 2 0 0.071428571 10.071428571s]", "k=10.071428571s"},
 		{"11s", "cl.throttle k 1 1 0.002", "0 1 0 -1 1", "k=11.002s"},
@@ -168,7 +174,8 @@ var stories = map[string][]step{
 		{"10s", "cl.reserve k 2 SLOTS 30 c", "1 20 [1 2 0 20 25]", "k{a:30s b:35s}"},
 		{"10s", "cl.reserve k 1 SLOTS 30 c", "1 20 [1 1 0 20 25]", "k{a:30s b:35s}"},
 		{"10s", "cl.reserve k 1 SLOTS 30 a", "0 0 [0 1 0 0 30 20]", "k{b:35s a:40s}"},
-		{"10s", "cl.peek k 9223372036854775807 SLOTS 30 c", "0 0 [0 9223372036854775807 9223372036854775805 0 30]", "k{b:35s a:40s}"},
+		{"10s", "cl.peek k 9223372036854775807 SLOTS 30 c", "0 0 [0 9223372036854775807 9223372036854775805 0 30]",
+			"k{b:35s a:40s}"},
 		{"10s", "cl.peek k 0 SLOTS 30 c", "1 -1 [1 0 0 -1 30]", "k{b:35s a:40s}"},
 		{"11s", "cl.refund k 2 SLOTS 30 a", "0 0 [0 2 1 0 24 29]", "k{b:35s}"},
 		{"11s", "cl.reserve k 2 SLOTS 30 c", "0 0 [0 2 0 0 30]", "k{b:35s c:41s}"},
@@ -198,8 +205,10 @@ var stories = map[string][]step{
 		{"0s", "cl.charge new 0 SLOTS 10 a", "1 10 [1 0 0 10 10]", "k{a:30s c:40s} new{a:10s}"},
 	},
 	"members that others wrote count by their scores, rounded up": {
-		{"0s", "zadd k -inf gone 4102444799999.5 half 4102444800000.5 soon inf ever", "4", "k{gone:-Inf half:-500µs soon:500µs ever:+Inf}"},
-		{"0s", "cl.reserve k 2 SLOTS 1 a", "1 0.001 [1 2 0 0.001 9223372036.854775807]", "k{gone:-Inf half:-500µs soon:500µs ever:+Inf}"},
+		{"0s", "zadd k -inf gone 4102444799999.5 half 4102444800000.5 soon inf ever", "4",
+			"k{gone:-Inf half:-500µs soon:500µs ever:+Inf}"},
+		{"0s", "cl.reserve k 2 SLOTS 1 a", "1 0.001 [1 2 0 0.001 9223372036.854775807]",
+			"k{gone:-Inf half:-500µs soon:500µs ever:+Inf}"},
 		{"0s", "cl.reserve k 3 SLOTS 1 a", "0 0 [0 3 0 0 9223372036.854775807]", "k{soon:500µs a:1s ever:+Inf}"},
 		{"1ms", "cl.refund k 3 SLOTS 1 ever", "0 0 [0 3 2 0 0.999 9223372036.854775807]", "k{a:1s}"},
 		{"1ms", "cl.reserve k 3 SLOTS 1 b", "0 0 [0 3 1 0 1]", "k{a:1s b:1.001s}"},
@@ -223,11 +232,14 @@ var stories = map[string][]step{
 		{"100s", "cl.reserve k 5 UNTIL +0.001 1", "1 800.001 [1 5 0 800.001 800.001]", "k=used:5@15m0.001s"},
 		{"100s", "cl.charge k 5 UNTIL +1 1", "1 800.001 [1 5 0 800.001 800.001 ^900.001s]", "k=used:6@15m0.001s"},
 		{"100s", "cl.peek k 5 UNTIL +1 1", "1 800.001 [1 5 0 800.001 800.001]", "k=used:6@15m0.001s"},
-		{"100s", "cl.refund k 5 UNTIL +900 2", "INVALID until must be the Unix time that a reply named: it says which period counted the quantity, not '+900'", "k=used:6@15m0.001s"},
+		{"100s", "cl.refund k 5 UNTIL +900 2", "INVALID until must be the Unix time that a reply named: " +
+			"it says which period counted the quantity, not '+900'", "k=used:6@15m0.001s"},
 		{"200s", "cl.refund k 5 UNTIL ^900.001s 2", "0 0 [0 5 1 0 700.001]", "k=used:4@15m0.001s"},
-		{"900.000999999s", "cl.reserve k 5 UNTIL +900 2", "1 0.000000001 [1 5 1 0.000000001 0.000000001]", "k=used:4@15m0.001s"},
+		{"900.000999999s", "cl.reserve k 5 UNTIL +900 2", "1 0.000000001 [1 5 1 0.000000001 0.000000001]",
+			"k=used:4@15m0.001s"},
 		{"900.001s", "cl.refund k 5 UNTIL ^900.001s 1", "0 0 [0 5 5 0 0]", "k=used:4@15m0.001s"},
-		{"900.001s", "cl.charge k 5 UNTIL ^900.001s 1", "ENDED until must be later than the server's clock", "k=used:4@15m0.001s"},
+		{"900.001s", "cl.charge k 5 UNTIL ^900.001s 1", "ENDED until must be later than the server's clock",
+			"k=used:4@15m0.001s"},
 		{"1000s", "cl.reserve k 5 UNTIL +900 5", "0 0 [0 5 0 0 900 ^1900s]", "k=used:5@31m40s"},
 		{"1000s", "cl.reserve k 5 UNTIL ^1500s 1", "1 500 [1 5 0 500 500]", "k=used:5@25m0s"},
 		{"1000s", "cl.reserve k 6 UNTIL +900 1", "0 0 [0 6 0 0 500 ^1500s]", "k=used:6@25m0s"},
@@ -239,14 +251,20 @@ var stories = map[string][]step{
 		{"1s", "cl.reserve k 5 UNTIL +900 1", "1 899 [1 5 0 899 899]", "k=used:5@15m0s"},
 	},
 	"no period begins that would end after 2262": {
-		{"0s", "cl.reserve f 2 1 1 1 k 5 UNTIL +5120927236.854 1", "0 0 [0 2 1 0 1 1s] [0 5 4 0 5120927236.854 ^5120927236.854s]", "f=1s k=used:1@1422479h47m16.854s"},
-		{"0s", "cl.reserve f 2 1 1 1 l 5 UNTIL +5120927236.854000001 0", "INVALID row 2: until is too large: the period must end before the year 2262, 2^63-1 nanoseconds after the epoch", "f=1s k=used:1@1422479h47m16.854s"},
-		{"0s", "cl.reserve k 5 UNTIL +9223372036.854775807 1", "0 0 [0 5 3 0 5120927236.854 ^5120927236.854s]", "f=1s k=used:2@1422479h47m16.854s"},
+		{"0s", "cl.reserve f 2 1 1 1 k 5 UNTIL +5120927236.854 1",
+			"0 0 [0 2 1 0 1 1s] [0 5 4 0 5120927236.854 ^5120927236.854s]", "f=1s k=used:1@1422479h47m16.854s"},
+		{"0s", "cl.reserve f 2 1 1 1 l 5 UNTIL +5120927236.854000001 0", "INVALID row 2: until is too large: " +
+			"the period must end before the year 2262, 2^63-1 nanoseconds after the epoch", "f=1s k=used:1@1422479h47m16.854s"},
+		{"0s", "cl.reserve k 5 UNTIL +9223372036.854775807 1", "0 0 [0 5 3 0 5120927236.854 ^5120927236.854s]",
+			"f=1s k=used:2@1422479h47m16.854s"},
 	},
 	"quotas, slots and tokens are taken all or none": {
-		{"0s", "cl.reserve f 2 1 1 1 s 1 SLOTS 30 a k 9 UNTIL ^60s 4", "0 0 [0 2 1 0 1 1s] [0 1 0 0 30] [0 9 5 0 60 ^60s]", "f=1s k=used:4@1m0s s{a:30s}"},
-		{"0s", "cl.reserve f 2 1 1 1 s 1 SLOTS 40 a k 9 UNTIL ^60s 6", "1 60 [0 2 1 0 1] [0 1 0 0 30 30] [1 9 5 60 60]", "f=1s k=used:4@1m0s s{a:30s}"},
-		{"0s", "cl.reserve k 9 UNTIL ^60s 1 s 1 SLOTS 40 b", "1 30 [0 9 5 0 60] [1 1 0 30 30]", "f=1s k=used:4@1m0s s{a:30s}"},
+		{"0s", "cl.reserve f 2 1 1 1 s 1 SLOTS 30 a k 9 UNTIL ^60s 4", "0 0 [0 2 1 0 1 1s] [0 1 0 0 30] [0 9 5 0 60 ^60s]",
+			"f=1s k=used:4@1m0s s{a:30s}"},
+		{"0s", "cl.reserve f 2 1 1 1 s 1 SLOTS 40 a k 9 UNTIL ^60s 6", "1 60 [0 2 1 0 1] [0 1 0 0 30 30] [1 9 5 60 60]",
+			"f=1s k=used:4@1m0s s{a:30s}"},
+		{"0s", "cl.reserve k 9 UNTIL ^60s 1 s 1 SLOTS 40 b", "1 30 [0 9 5 0 60] [1 1 0 30 30]",
+			"f=1s k=used:4@1m0s s{a:30s}"},
 		{"0s", "cl.refund s 1 SLOTS 40 a k 9 UNTIL ^60s 4 f 2 1 1 1", "0 0 [0 1 1 0 0 30] [0 9 9 0 0] [0 2 2 0 0]", ""},
 	},
 }
@@ -404,32 +422,6 @@ func TestZCOUNTMayBeMissing(t *testing.T) {
 		require.ErrorIs(t, client.Eval(t.Context(), fill, []string{"k"}).Err(), redis.Nil)
 		for limit, want := range map[string]string{"300": "1 0.001 [1 300 0 0.001 0.3]", "999": "0 0 [0 999 699 0 0.3]"} {
 			require.Equal(t, want, servertest.Call(t, client, "cl.peek k "+limit+" SLOTS 30 h"), "%q", config)
-		}
-	}
-}
-
-// TestBothProtocols: clients of RESP2 and RESP3 read the same bytes.
-func TestBothProtocols(t *testing.T) {
-	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
-	servertest.ClockOf(server.Client(t)).Set(t, servertest.Epoch)
-	const empty = "*6\r\n:0\r\n:10\r\n:10\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n"
-	for _, protocol := range []string{"2", "3"} {
-		wire := server.Wire(t)
-		wire.MustDo(t, "hello", protocol)
-		for _, c := range []struct{ call, reply string }{
-			{"CL.THROTTLE {u}:s 10 10 1 1", "*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:1\r\n"},
-			{"CL.TAKE {u}:s 10 10 1 12", "*4\r\n:1\r\n$3\r\n0.1\r\n*1\r\n*6\r\n:1\r\n:10\r\n:0\r\n$3\r\n0.1\r\n$1\r\n1\r\n$19\r\n4102444801000000000\r\n:9\r\n"},
-			{"CL.REFUND {u}:s 10 10 1 12 4102444801000000000", "*3\r\n:0\r\n$1\r\n0\r\n*1\r\n" + empty},
-			{"CL.PEEK {u}:h 10 10 1 1 {u}:i 10 10 1 11", "*3\r\n:1\r\n$2\r\n-1\r\n*2\r\n" + empty + strings.NewReplacer(":0", ":1", "$1\r\n0\r\n$1\r\n0\r\n$", "$2\r\n-1\r\n$1\r\n0\r\n$").Replace(empty)},
-			{"CL.RESERVE {u}:slots 2 SLOTS 0.5 me", "*3\r\n:0\r\n$1\r\n0\r\n*1\r\n*6\r\n:0\r\n:2\r\n:1\r\n$1\r\n0\r\n$3\r\n0.5\r\n$1\r\n0\r\n"},
-			{"CL.REFUND {u}:slots 10 SLOTS 1 me", "*3\r\n:0\r\n$1\r\n0\r\n*1\r\n" + strings.TrimSuffix(empty, "$1\r\n0\r\n") + "$3\r\n0.5\r\n"},
-		} {
-			_, err := wire.Write(servertest.AppendCommand(nil, strings.Fields(c.call)...))
-			require.NoError(t, err)
-			got := make([]byte, len(c.reply))
-			_, err = io.ReadFull(wire, got)
-			require.NoError(t, err)
-			require.Equal(t, c.reply, string(got), c.call)
 		}
 	}
 }

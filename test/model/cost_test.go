@@ -56,7 +56,8 @@ func TestNoCallKeepsMemory(t *testing.T) {
 		"too large together":    {"cl.charge a" + fast + "b 1 1 9223372036 1"},
 	} {
 		round := func(calls int) {
-			require.NoError(t, servertest.CallMany(wire, calls, func(i int) []string { return strings.Fields(lines[i%len(lines)]) },
+			require.NoError(t, servertest.CallMany(wire, calls,
+				func(i int) []string { return strings.Fields(lines[i%len(lines)]) },
 				func(int, any) error { return nil }), name)
 		}
 		round(2_000) // the server now has the buffers that it keeps
@@ -129,7 +130,8 @@ func fastest(t *testing.T, client *redis.Client, call string) time.Duration {
 // TestManySlotsAreCountedAtOnce: if many slots run and many have ended, a call steps through neither.
 func TestManySlotsAreCountedAtOnce(t *testing.T) {
 	count := servertest.QuickOrLong(50_000, 500_000)
-	client := clientOfSlots(t, `'ended:' .. i, 4102444800000, 'just ended:' .. i, 4102444800000 + i, 'running:' .. i`, count)
+	client := clientOfSlots(t, `'ended:' .. i, 4102444800000, 'just ended:' .. i, 4102444800000 + i, 'running:' .. i`,
+		count)
 	beside := fastest(t, client, "zrange k 0 127")
 	for _, limit := range []int{count / 2, count, count + 1, 10 * count} {
 		call := fmt.Sprintf("cl.peek k %d SLOTS 30 h%%d", limit)

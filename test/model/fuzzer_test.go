@@ -88,8 +88,9 @@ func (f *fuzzer) hasQuotas() bool { return !f.alone || servertest.Since7(f.t) }
 // outcomesOf returns the outcomes of a command without errors.
 func outcomesOf(command contract.Command) []string {
 	outcomes, known := map[string][]string{
-		"reserve": {contract.Allowed, contract.Limited, contract.Never}, "take": {contract.Allowed, contract.Partly, contract.Limited},
-		"peek": nil, "charge": {contract.Charged}, "refund": {contract.Refunded},
+		"reserve": {contract.Allowed, contract.Limited, contract.Never},
+		"take":    {contract.Allowed, contract.Partly, contract.Limited},
+		"peek":    nil, "charge": {contract.Charged}, "refund": {contract.Refunded},
 	}[command.Operation]
 	if !known {
 		panic("unknown operation: " + command.Operation)
@@ -191,7 +192,8 @@ func (f *fuzzer) finish() {
 	for i, expected := range f.expected {
 		got := f.receive()
 		if !agrees(expected, got) {
-			f.t.Fatalf("reply %d of %d is not that of the model, internal/contract:\nexpected %.1000q\ngot      %.1000q\nall words %.2000q",
+			f.t.Fatalf("reply %d of %d is not that of the model, internal/contract:\n"+
+				"expected %.1000q\ngot      %.1000q\nall words %.2000q",
 				i+1, len(f.expected), fmt.Sprint(expected), fmt.Sprint(got), f.sent)
 		}
 	}
@@ -299,7 +301,8 @@ func (f *fuzzer) decideByScript(words []string) {
 	now := f.model.now
 	f.model.now -= now % 1e3
 	defer func() { f.model.now = now }()
-	if !servertest.Since7(f.t) && slices.ContainsFunc(words, func(word string) bool { return strings.EqualFold(word, "until") }) {
+	isUntil := func(word string) bool { return strings.EqualFold(word, "until") }
+	if !servertest.Since7(f.t) && slices.ContainsFunc(words, isUntil) {
 		return
 	}
 	if len(words) > 1 && f.chance(0.7) { // so one key has a long history

@@ -350,7 +350,8 @@ func anyOperation() operation {
 	if first.isSlots() && command.Rows == 1 || first.isQuota() && command.Seconds {
 		first, second = second, first
 	}
-	if command.Operation == "charge" && rand.IntN(2) == 0 { // charge less than is given back, so that funnels do not stay overfull
+	// Charge less than is given back, so that funnels do not stay overfull.
+	if command.Operation == "charge" && rand.IntN(2) == 0 {
 		command, _ = contract.CommandOf("cl.refund")
 	}
 	call := append([]string{command.Name}, words(first)...)

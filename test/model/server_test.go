@@ -111,7 +111,8 @@ func (s *server) apply(words []string) any {
 		return outcome.Reply
 	}
 	entry, found := s.get(words[1])
-	needed := map[string]string{"append": "string", "get": "string", "lpush": "list", "zadd": "zset", "zrem": "zset"}[words[0]]
+	types := map[string]string{"append": "string", "get": "string", "lpush": "list", "zadd": "zset", "zrem": "zset"}
+	needed := types[words[0]]
 	switch {
 	case words[0] == "set": // key value [PXAT milliseconds]
 		expiry := int64(contract.NoExpiry)
@@ -150,11 +151,13 @@ func (s *server) changeSet(words []string, set entry) any {
 	member := words[len(words)-1]
 	_, had := scores[member]
 	changed := had == (words[0] == "zrem")
-	if delete(scores, member); words[0] == "zadd" {
+	delete(scores, member)
+	if words[0] == "zadd" {
 		scores[member], _ = strconv.ParseFloat(words[2], 64)
 	}
 	set.Type, set.Scores = "zset", scores
-	if s.keys[words[1]] = set; len(scores) == 0 {
+	s.keys[words[1]] = set
+	if len(scores) == 0 {
 		delete(s.keys, words[1])
 	}
 	return map[bool]int64{true: 1}[changed]

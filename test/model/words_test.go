@@ -30,7 +30,8 @@ func pick[T any](w *words, choices []T) T { return choices[w.random.IntN(len(cho
 var (
 	fuzzKeys = []string{"a", "b", "", "\x00\xff\r\n", "漏斗:{tag}", "user:reply", strings.Repeat("k", 300)}
 
-	fuzzRates = [][3]string{{"15", "30", "60"}, {"15", "30", "60"}, {"1", "1", "1"}, {"3", "7", "1.5"}, {"100", "1000", "1"}}
+	fuzzRates = [][3]string{{"15", "30", "60"}, {"15", "30", "60"}, {"1", "1", "1"}, {"3", "7", "1.5"},
+		{"100", "1000", "1"}}
 
 	fuzzHolders = []string{"request-1", "request-2", "request-3", "\x00", "\xff\r\n", strings.Repeat("h", 255)}
 )
@@ -67,10 +68,12 @@ func (w *words) row() (row drawn) {
 		rate := pick(w, fuzzRates)
 		row.Words = [4]string{rate[0], rate[1], rate[2], pick(w, []string{"0", "1", "1", "2", rate[0]})}
 	case "slots":
-		row.Words[0], row.Words[2] = pick(w, []string{"0", "1", "2", "3"}), pick(w, []string{"30", "60", "0.001", "0.0015", "2.5"})
+		row.Words[0] = pick(w, []string{"0", "1", "2", "3"})
+		row.Words[2] = pick(w, []string{"30", "60", "0.001", "0.0015", "2.5"})
 	case "quota":
 		until := fmt.Sprint(*w.now/8e9*8 + 8)
-		row.Words[0], row.Words[2] = pick(w, []string{"1", "5", "20"}), pick(w, []string{until, until, "+8", "+0.5", "+0.001"})
+		row.Words[0] = pick(w, []string{"1", "5", "20"})
+		row.Words[2] = pick(w, []string{until, until, "+8", "+0.5", "+0.001"})
 	}
 	return row
 }
@@ -87,7 +90,8 @@ func (w *words) command() []string {
 		strconv.FormatInt(max(1, min(value.Expiry, math.MaxInt64/1_000_000)), 10)})
 	now := *w.now / 1e6
 	score := pick(w, []string{"inf", "-inf", "0.5", "1e300", "9223372036854775808", "9300000000000.5",
-		fmt.Sprint(now), fmt.Sprint(now), fmt.Sprint(now + 1), fmt.Sprintf("%d.25", now), fmt.Sprint(now + w.random.Int64N(60_000))})
+		fmt.Sprint(now), fmt.Sprint(now), fmt.Sprint(now + 1), fmt.Sprintf("%d.25", now),
+		fmt.Sprint(now + w.random.Int64N(60_000))})
 	return pick(w, [][]string{
 		{"get", key},
 		{"set", key, value.Text}, {"set", key, value.Text},

@@ -135,7 +135,8 @@ func requireRefund(t *testing.T, server *servertest.Server, command func(addr st
 func TestTableOfCalls(t *testing.T) {
 	client, _ := servertest.StartWithClock(t)
 	var calls []string
-	for _, match := range regexp.MustCompile("(?m)^\\| [^|]+ \\| `(CL\\.[^`]+)` \\|").FindAllStringSubmatch(clients(t), -1) {
+	row := regexp.MustCompile("(?m)^\\| [^|]+ \\| `(CL\\.[^`]+)` \\|")
+	for _, match := range row.FindAllStringSubmatch(clients(t), -1) {
 		calls = append(calls, match[1]+" => "+servertest.Call(t, client, match[1]))
 	}
 	require.Equal(t, []string{

@@ -57,8 +57,10 @@ func TestLoad(t *testing.T) {
 
 	// A second load, from the same path or another one, fails, and the module goes on as it was.
 	for tries, again := range []string{path, servertest.Module(t)} {
-		require.ErrorContains(t, client.Do(t.Context(), "module", "load", again, "compat", "none").Err(), "Error loading the extension")
-		require.Equal(t, tries+1, strings.Count(server.Log(), "funnel is not loaded: a module of that name is already loaded"))
+		require.ErrorContains(t, client.Do(t.Context(), "module", "load", again, "compat", "none").Err(),
+			"Error loading the extension")
+		require.Equal(t, tries+1, strings.Count(server.Log(),
+			"funnel is not loaded: a module of that name is already loaded"))
 	}
 	require.Regexp(t, "^0 16 ", servertest.Call(t, client, "cl.throttle key 15 30 60"))
 	require.EqualValues(t, 2, servertest.InfoField(t, client, "funnel", "funnel_allowed"))
@@ -153,7 +155,8 @@ func TestTakingOverFromAnotherModule(t *testing.T) {
 		words := strings.Fields(strings.Replace(line, "compat standin", "compat redis-cell", 1))
 		replies = append(replies, admin.MustDo(t, words...))
 	}
-	require.Equal(t, []any{"OK", "QUEUED", "QUEUED", []any{"OK", "OK"}, "Background append only file rewriting started"}, replies)
+	require.Equal(t, []any{"OK", "QUEUED", "QUEUED", []any{"OK", "OK"}, "Background append only file rewriting started"},
+		replies)
 	require.Equal(t, []any{int64(0), int64(16), int64(15), int64(-1), int64(2)}, client.MustDo(t, call...))
 	require.Equal(t, servertest.ErrorReply(refusedUnload), admin.MustDo(t, "module", "unload", "funnel"))
 }

@@ -113,7 +113,8 @@ func crash(t *testing.T, module string) (report string) {
 	t.Helper()
 	for range 10 {
 		// The memory test at the end of the report is off: few servers get through it.
-		server := servertest.Start(t, servertest.Options{Module: module, Config: []string{"--save", "", "--crash-memcheck-enabled", "no"}})
+		server := servertest.Start(t,
+			servertest.Options{Module: module, Config: []string{"--save", "", "--crash-memcheck-enabled", "no"}})
 		if module != "" {
 			servertest.Call(t, server.Client(t), "cl.throttle key 15 30 60")
 		}

@@ -62,7 +62,8 @@ func TestRelease(t *testing.T) {
 	name := fmt.Sprintf("funnel-%s-linux-%s", packedVersion(t), runtime.GOARCH)
 	unpacked := t.TempDir()
 	listed := run(t, unpacked, []string{"TZ=UTC"}, "tar", "-xvvzf", filepath.Join(folder, name+".tar.gz"), "--full-time")
-	const entries = "drwxr-xr-x /\n-rw-r--r-- /CHANGELOG.md\n-rw-r--r-- /LICENSE\n-rw-r--r-- /README.md\n-rwxr-xr-x /funnel.so\n"
+	const entries = "drwxr-xr-x /\n-rw-r--r-- /CHANGELOG.md\n-rw-r--r-- /LICENSE\n-rw-r--r-- /README.md\n" +
+		"-rwxr-xr-x /funnel.so\n"
 	pattern := strings.ReplaceAll(entries, " ", ` 0/0 +\d+ `+shown+" "+regexp.QuoteMeta(name))
 	require.Regexp(t, "^"+pattern+"$", listed, "no owner's name, and the given time")
 

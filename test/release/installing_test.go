@@ -42,7 +42,8 @@ func installLines(t *testing.T, name string) string { return page.Marked(t, inst
 func TestBootedInstalling(t *testing.T) {
 	dist := built(t, "1.2.3", "", "1767323045")
 	for _, test := range []struct{ suite, kind, more string }{
-		{"bookworm", "redis", ""}, {"trixie", "redis", ""}, {"trixie", "valkey", "rpm"}, // with rpm, the machine is TestBootedRPM's
+		// With rpm, the machine is TestBootedRPM's.
+		{"bookworm", "redis", ""}, {"trixie", "redis", ""}, {"trixie", "valkey", "rpm"},
 	} {
 		t.Run(test.suite+" "+test.kind, func(t *testing.T) {
 			machine := bootDebian(t, test.suite, strings.Fields(test.kind+"-server "+test.more)...)
@@ -90,7 +91,8 @@ func TestBootedInstalling(t *testing.T) {
 
 // requireGone requires that a removed package has left only the named files.
 func requireGone(t *testing.T, machine *machine, but ...string) {
-	found := machine.shell(t, `find / -xdev -path '*funnel*' ! -path '/root/*'; dpkg-query -W '*-funnel' 2>/dev/null || true`)
+	found := machine.shell(t,
+		`find / -xdev -path '*funnel*' ! -path '/root/*'; dpkg-query -W '*-funnel' 2>/dev/null || true`)
 	require.ElementsMatch(t, but, strings.Fields(found))
 }
 
@@ -107,7 +109,8 @@ func TestBootedRPM(t *testing.T) {
 		printf '[Service]\nExecPaths=/usr/lib64\n' >/etc/systemd/system/valkey-server.service.d/lib64.conf
 		systemctl daemon-reload`)
 	require.Contains(t, shell("rpm -K old/*.rpm; rpm -i --nodeps old/valkey-*.rpm"),
-		"loads version 2.0.0-dev.20260102030405 at its next start (systemctl restart valkey), by this line in /etc/valkey/modules/funnel.conf:\n")
+		"loads version 2.0.0-dev.20260102030405 at its next start (systemctl restart valkey), "+
+			"by this line in /etc/valkey/modules/funnel.conf:\n")
 	require.Contains(t, restarted(), "funnel_version:2.0.0-dev")
 	require.Equal(t, "640 root:valkey\n", shell("stat -c '%a %U:%G' /etc/valkey/modules/funnel.conf"))
 

@@ -70,7 +70,8 @@ func (m *machine) shell(t testing.TB, lines string) string {
 // try is shell for lines that may fail.
 func (m *machine) try(lines string) (string, error) {
 	command := exec.Command("nsenter", "--all", "--target", m.init, "bash", "-ec", "cd\n"+lines)
-	command.Env = []string{"HOME=/root", "LANG=C.UTF-8", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	command.Env = []string{"HOME=/root", "LANG=C.UTF-8",
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	output, err := command.CombinedOutput()
 	return string(output), err
 }

@@ -27,14 +27,16 @@ func TestReplicaServesItsFunnelsUntilItHasTheNewOnes(t *testing.T) {
 	// of some megabytes is more than all keys have.
 	replica := servertest.StartReplica(t, primary, withModule(t, "--loading-process-events-interval-bytes", "1024"))
 	client, replicaClient := primary.Client(t), replica.Client(t)
-	require.NoError(t, client.Do(t.Context(), "debug", "populate", 10_000, "other", 100).Err(), "keys that make the copy last")
+	require.NoError(t, client.Do(t.Context(), "debug", "populate", 10_000, "other", 100).Err(),
+		"keys that make the copy last")
 
 	load.start(t, client)
 	load.goOn(t, 500)
 	servertest.AwaitReplicas(t, client, replicaClient)
 	replicate(t, replica, 1)
 	offset := replicationOffset(t, client)
-	servertest.Eventually(t, "the backlog has gone round", func() bool { return replicationOffset(t, client) > offset+1<<17 })
+	servertest.Eventually(t, "the backlog has gone round",
+		func() bool { return replicationOffset(t, client) > offset+1<<17 })
 	require.NoError(t, client.ConfigSet(t.Context(), "rdb-key-save-delay", "20").Err()) // microseconds
 	replicate(t, replica, primary.Port)
 	loads := func() bool { return servertest.InfoField(t, replicaClient, "persistence", "async_loading") == 1 }

@@ -20,7 +20,8 @@ import (
 	"funnel/limiter"
 )
 
-var rates = [][]string{{"20", "50", "1"}, {"100", "30", "0.5"}, {"5", "7", "3"}, {"1000", "100", "1"}, {"3", "1000", "1"}}
+var rates = [][]string{{"20", "50", "1"}, {"100", "30", "0.5"}, {"5", "7", "3"}, {"1000", "100", "1"},
+	{"3", "1000", "1"}}
 
 // script is the client's script, which takes the clock from two keys.
 var script = "local clock = {table.remove(KEYS, 1), table.remove(KEYS, 1)}\n" +
@@ -70,8 +71,8 @@ func (c *caller) anyCall() *call {
 }
 
 // skews are how far the clocks of callers who ask for quotas are ahead.
-var skews = []time.Duration{0, 0, 0, 0, 0, 300 * time.Millisecond, -300 * time.Millisecond, -3 * time.Second, 20 * time.Minute,
-	10 * 365 * 24 * time.Hour}
+var skews = []time.Duration{0, 0, 0, 0, 0, 300 * time.Millisecond, -300 * time.Millisecond, -3 * time.Second,
+	20 * time.Minute, 10 * 365 * 24 * time.Hour}
 
 // anyRow returns a row for one key: slots for key 2, a quota of 9 in two seconds for key 3, and otherwise a funnel
 // whose rate never changes.
@@ -137,7 +138,8 @@ func (c *call) form() []string {
 	if !c.byScript {
 		return c.words
 	}
-	words := []string{"evalsha", scriptHash, fmt.Sprint(2 + len(c.rows)), fmt.Sprint(c.now / 1e9), fmt.Sprint(c.now % 1e9 / 1e3)}
+	words := []string{"evalsha", scriptHash, fmt.Sprint(2 + len(c.rows)), fmt.Sprint(c.now / 1e9),
+		fmt.Sprint(c.now % 1e9 / 1e3)}
 	arguments := []string{strings.TrimPrefix(c.words[0], "cl.")}
 	for _, row := range c.rows {
 		words, arguments = append(words, row[0]), append(arguments, row[1:]...)

@@ -137,7 +137,8 @@ func (u uses) within(from, until time.Duration) (inside uses) {
 // take from a row of their own, and callers wait for one of ten slots.
 var (
 	rate   = limiter.PerSecond(200).WithCapacity(50)
-	budget = limiter.Until(servertest.QuickOrLong(15_000, 150_000)+1000*int(soakTime.Seconds()), time.Now().AddDate(1, 0, 0))
+	budget = limiter.Until(servertest.QuickOrLong(15_000, 150_000)+1000*int(soakTime.Seconds()),
+		time.Now().AddDate(1, 0, 0))
 	five   = limiter.Slots{Max: 5, TTL: 2 * time.Second}
 	leased = limiter.PerSecond(400).WithCapacity(80)
 )
@@ -353,7 +354,8 @@ func TestBoundsOverNodes(t *testing.T) {
 		c.granted[1].within(killed-time.Second, killed+time.Second).total(), "a replica may lack the last second")
 	worst, worstLeased := worstStretch(c.granted[0], nil, rate), worstStretch(c.granted[3], nil, leased)
 	most, mostWaited := mostAtOnce(c.granted[2].changes(1, -1)), mostAtOnce(c.granted[4].changes(1, -1))
-	t.Logf("tokens in the worst stretch: %.1f, by leases %.1f; slots at once: %d, waited for %d", worst, worstLeased, most, mostWaited)
+	t.Logf("tokens in the worst stretch: %.1f, by leases %.1f; slots at once: %d, waited for %d", worst, worstLeased,
+		most, mostWaited)
 	if soakTime > 0 { // long enough for refunds that are too large: docs/commands.md, "The bound with refunds"
 		worst = worstStretch(c.granted[0], c.granted[5], rate)
 	}
@@ -367,7 +369,8 @@ func TestBoundsOverNodes(t *testing.T) {
 func (c *callers) report(t *testing.T, cluster *servertest.Cluster) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	row := fmt.Sprintf("| %.0f | %d | %d | %d |", time.Since(c.began).Minutes(), len(c.granted[2]), c.granted[3].total(), len(c.granted[4]))
+	row := fmt.Sprintf("| %.0f | %d | %d | %d |", time.Since(c.began).Minutes(), len(c.granted[2]), c.granted[3].total(),
+		len(c.granted[4]))
 	for _, node := range cluster.Primaries {
 		row += fmt.Sprintf(" %.1f", float64(servertest.MemoryOf(t, node.Server, "VmRSS"))/(1<<20))
 	}

@@ -253,7 +253,8 @@ func TestLinesShareSlots(t *testing.T) {
 	use, each := float64(used)/float64(10*(until-from)), float64(calls)/float64(pieces)
 	t.Logf("%.3f in use; %.2f calls for each of %d slots, of which the processes got %v; overtaken by %d µs",
 		use, each, pieces, shares, overtaken)
-	require.Less(t, overtaken, int64(250_000), "microseconds by which a caller began to wait later than another one, and was served earlier")
+	require.Less(t, overtaken, int64(250_000),
+		"microseconds by which a caller began to wait later than another one, and was served earlier")
 	// The second figures are for a machine that is not busy.
 	require.LessOrEqual(t, each, servertest.QuickOrLong(6.0, 3.0))
 	require.GreaterOrEqual(t, use, servertest.QuickOrLong(0.5, 0.95))

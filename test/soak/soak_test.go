@@ -182,7 +182,8 @@ func (s *soak) report(elapsed time.Duration) (memory, descriptors [2]int64) {
 	slices.Sort(s.latencies)
 	share := func(part int) float64 { return s.latencies[(len(s.latencies)-1)*part/100].Seconds() * 1000 }
 	s.Logf("| %.0f | %d | %.1f, %.1f | %d, %d | %.2f | %.2f | %.1f |", elapsed.Minutes(), s.calls,
-		float64(memory[0])/(1<<20), float64(memory[1])/(1<<20), descriptors[0], descriptors[1], share(50), share(99), share(100))
+		float64(memory[0])/(1<<20), float64(memory[1])/(1<<20), descriptors[0], descriptors[1], share(50), share(99),
+		share(100))
 	s.latencies = s.latencies[:0]
 	return memory, descriptors
 }

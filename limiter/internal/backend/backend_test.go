@@ -19,7 +19,8 @@ func TestErrorsNameTheKeys(t *testing.T) {
 
 func TestSeconds(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "0", time.Minute: "60", 1500 * time.Millisecond: "1.500000000", 1: "0.000000001", 1<<63 - 1: "9223372036.854775807",
+		0: "0", time.Minute: "60", 1500 * time.Millisecond: "1.500000000", 1: "0.000000001",
+		1<<63 - 1: "9223372036.854775807",
 	} {
 		require.Equal(t, want, backend.Seconds(d))
 	}

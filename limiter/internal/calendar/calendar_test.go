@@ -136,7 +136,8 @@ func TestCalendarsAreComparable(t *testing.T) {
 	require.True(t, made == Days(time.FixedZone("made up", 0)))
 	require.True(t, made != Days(time.FixedZone("made up", 1)))
 	require.True(t, Days(time.FixedZone("CET", 3600)) != Days(in(t, "CET")), "one has a summer")
-	require.True(t, Days(time.FixedZone("Asia/Singapore", 8*3600)) != Days(in(t, "Asia/Singapore")), "one had another offset in 1970")
+	require.True(t, Days(time.FixedZone("Asia/Singapore", 8*3600)) != Days(in(t, "Asia/Singapore")),
+		"one had another offset in 1970")
 	for i := range 2 * maxZones {
 		require.NoError(t, Days(time.FixedZone(fmt.Sprint(i), 0)).Check())
 	}

@@ -107,7 +107,9 @@ func TestWhoWaitsInItsOwnGoroutine(t *testing.T) {
 
 // The cause may be the error of another call, as in an errgroup.
 func TestCallersWhoGiveUpGetTheirCause(t *testing.T) {
-	for _, reason := range []error{errors.New("x"), backend.Invalid(errors.New("x")), backend.Unavailable(errors.New("x"))} {
+	for _, reason := range []error{
+		errors.New("x"), backend.Invalid(errors.New("x")), backend.Unavailable(errors.New("x")),
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(time.Millisecond, func() { cancel(reason) })
@@ -133,8 +135,9 @@ func TestLateAnswers(t *testing.T) {
 		change  func(*backend.Call)
 		refunds bool
 	}{
-		"allowed":           {allowed, nil, nil, true},
-		"limited":           {backend.Reply{Limited: true, First: backend.RowReply{Source: backend.Module, Limited: true}}, nil, nil, false},
+		"allowed": {allowed, nil, nil, true},
+		"limited": {backend.Reply{Limited: true, First: backend.RowReply{Source: backend.Module, Limited: true}},
+			nil, nil, false},
 		"wrong":             {backend.Reply{}, backend.Invalid(servertest.ErrorReply("x")), nil, false},
 		"no answer":         {backend.Reply{}, errors.New("EOF"), nil, true},
 		"refused by Redis":  {backend.Reply{}, oom, nil, true},

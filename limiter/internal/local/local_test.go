@@ -168,7 +168,8 @@ func TestSlotsAgainstAList(t *testing.T) {
 			end = now + 1 + random.Int64N(500)
 		}
 		h.set(holder, end)
-		if list[holder] = end; end == 0 {
+		list[holder] = end
+		if end == 0 {
 			delete(list, holder)
 		}
 	}

@@ -103,7 +103,8 @@ func compareScript(t *testing.T, script string, commands ...string) (met map[str
 			}
 			take, call := (*redis.TakeCall)(nil), append([]string{name}, c.words[1:]...)
 			if !isComplete {
-				if take = c.takeCall(); take == nil {
+				take = c.takeCall()
+				if take == nil {
 					met[left]++
 					continue
 				}
@@ -233,7 +234,8 @@ func (c *scriptCall) expect(isComplete bool, got any, wallClock int64) (want []a
 		value = servertest.ErrorReply(contract.ErrType)
 	}
 	for _, write := range outcome.Writes {
-		if value, expiry = write.Value.Text, write.Value.Expiry; expiry <= wallClock {
+		value, expiry = write.Value.Text, write.Value.Expiry
+		if expiry <= wallClock {
 			value, expiry = nil, -2 // deleted, or, since a server does so, expired before its own time
 		}
 	}
@@ -256,12 +258,14 @@ func (c *scriptCall) isBeyond() bool {
 
 // ofScript returns a reply in the form of the script: integers of more than 15 digits are strings.
 func ofScript(reply any) any {
-	if row, is := reply.([]any); is {
+	row, is := reply.([]any)
+	if is {
 		for i := range row {
 			row[i] = ofScript(row[i])
 		}
 	}
-	if number, is := reply.(int64); is && number >= 1e15 {
+	number, is := reply.(int64)
+	if is && number >= 1e15 {
 		return strconv.FormatInt(number, 10)
 	}
 	return reply

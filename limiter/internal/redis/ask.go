@@ -25,7 +25,8 @@ func (s *Server) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error
 	shard := s.shardOf(&c.Rows[0])
 	ctx = toShard(ctx, &c.Rows[0])
 	reply, err := s.askEither(ctx, c, s.wall())
-	if at, ended := endedAt(err); ended {
+	at, ended := endedAt(err)
+	if ended {
 		reply, err = s.askAgain(ctx, c, at)
 	}
 	if s.cluster != nil && IsAnswered(err) {

@@ -76,6 +76,18 @@ func replied(held bool) (backend.Reply, error) {
 	return backend.Reply{First: backend.RowReply{Source: backend.Module, Held: held, Remaining: 7}}, nil
 }
 
+// always gives the same answer at once, and slowly after two seconds.
+func always(reply backend.Reply, err error) func(time.Duration) (backend.Reply, error) {
+	return func(time.Duration) (backend.Reply, error) { return reply, err }
+}
+
+func slowly(reply backend.Reply, err error) func(time.Duration) (backend.Reply, error) {
+	return func(time.Duration) (backend.Reply, error) {
+		time.Sleep(2 * time.Second)
+		return reply, err
+	}
+}
+
 var (
 	errNoAnswer = backend.Unavailable(errors.New("no answer"))
 	errLoading  = backend.Unavailable(replyError("LOADING"))
@@ -122,14 +134,17 @@ func TestWhatIsGivenBack(t *testing.T) {
 		reply backend.Reply
 		want  []string
 	}{
-		"by Redis":        {backend.Call{Operation: call.Reserve, Rows: rows}, took(backend.Module), []string{"0s a:f 3 by 41", "0s a:q 4 until 42000000000", "0s a:s h a:t h"}},
-		"by this process": {backend.Call{Operation: call.Reserve, Rows: rows}, took(backend.Local), []string{"0s a:f 3 by 41 here", "0s a:q 4 until 42000000000 here", "0s a:s h here a:t h here"}},
-		"by FailOpen":     {backend.Call{Operation: call.Reserve, Rows: rows}, took(backend.Open), nil},
-		"by FailClosed":   {backend.Call{Operation: call.Reserve, Rows: rows}, took(backend.Closed), nil},
-		"not decided":     {backend.Call{Operation: call.Reserve, Rows: rows}, took(""), nil},
-		"limited":         {backend.Call{Operation: call.Reserve, Rows: rows}, limited, nil},
-		"a charge":        {backend.Call{Operation: call.Charge, Rows: rows}, took(backend.Module), nil},
-		"for later":       {backend.Call{Operation: call.Reserve, Rows: rows[1:2], MaxWait: 1}, backend.Reply{First: took(backend.Module).Others[0]}, nil},
+		"by Redis": {backend.Call{Operation: call.Reserve, Rows: rows}, took(backend.Module),
+			[]string{"0s a:f 3 by 41", "0s a:q 4 until 42000000000", "0s a:s h a:t h"}},
+		"by this process": {backend.Call{Operation: call.Reserve, Rows: rows}, took(backend.Local),
+			[]string{"0s a:f 3 by 41 here", "0s a:q 4 until 42000000000 here", "0s a:s h here a:t h here"}},
+		"by FailOpen":   {backend.Call{Operation: call.Reserve, Rows: rows}, took(backend.Open), nil},
+		"by FailClosed": {backend.Call{Operation: call.Reserve, Rows: rows}, took(backend.Closed), nil},
+		"not decided":   {backend.Call{Operation: call.Reserve, Rows: rows}, took(""), nil},
+		"limited":       {backend.Call{Operation: call.Reserve, Rows: rows}, limited, nil},
+		"a charge":      {backend.Call{Operation: call.Charge, Rows: rows}, took(backend.Module), nil},
+		"for later": {backend.Call{Operation: call.Reserve, Rows: rows[1:2], MaxWait: 1},
+			backend.Reply{First: took(backend.Module).Others[0]}, nil},
 		"for no tokens": {backend.Call{Operation: call.Reserve, Rows: []backend.Row{funnelRow("a:f", 0)}},
 			backend.Reply{First: backend.RowReply{Source: backend.Module}}, nil},
 		"as much as fits": {backend.Call{Operation: call.Take, Rows: rows[1:2]},
@@ -162,10 +177,10 @@ func TestSlotsAreAskedBack(t *testing.T) {
 		times   int
 		log     string
 	}{
-		{"it was held", false, func(time.Duration) (backend.Reply, error) { return replied(true) }, 0, 1, ""},
-		{"it is not held, but may be later", false, func(time.Duration) (backend.Reply, error) { return replied(false) },
-			10 * time.Second, 11, ""},
-		{"it is held after 3 s", false, func(after time.Duration) (backend.Reply, error) { return replied(after >= 3*time.Second) },
+		{"it was held", false, always(replied(true)), 0, 1, ""},
+		{"it is not held, but may be later", false, always(replied(false)), 10 * time.Second, 11, ""},
+		{"it is held after 3 s", false,
+			func(after time.Duration) (backend.Reply, error) { return replied(after >= 3*time.Second) },
 			3 * time.Second, 4, ""},
 		{"no answer for 25 s", false, func(after time.Duration) (backend.Reply, error) {
 			if after < 25*time.Second {
@@ -173,10 +188,10 @@ func TestSlotsAreAskedBack(t *testing.T) {
 			}
 			return replied(false)
 		}, 35 * time.Second, 36, ""},
-		{"an error reply is an answer", false, func(time.Duration) (backend.Reply, error) { return backend.Reply{}, errLoading },
+		{"an error reply is an answer", false, always(backend.Reply{}, errLoading),
 			10 * time.Second, 11, "a slot was not given back: it ends with its TTL"},
-		{"the call has ended, and took nothing", true, func(time.Duration) (backend.Reply, error) { return replied(false) }, 0, 1, ""},
-		{"the call has ended, and Redis is down", true, func(time.Duration) (backend.Reply, error) { return backend.Reply{}, errNoAnswer },
+		{"the call has ended, and took nothing", true, always(replied(false)), 0, 1, ""},
+		{"the call has ended, and Redis is down", true, always(backend.Reply{}, errNoAnswer),
 			10 * time.Second, 11, "a slot was not given back: it ends with its TTL"},
 		{"the key holds something else", false, func(time.Duration) (backend.Reply, error) {
 			return backend.Reply{}, backend.Invalid(replyError("WRONGTYPE"))
@@ -296,15 +311,16 @@ func TestDrain(t *testing.T) {
 				_, _ = d.GiveBack(t.Context(), &backend.Call{Operation: call.Refund, Rows: []backend.Row{slotRow("a:s", "h")}})
 			}()
 			synctest.Wait()
-		}, func(time.Duration) (backend.Reply, error) { time.Sleep(2 * time.Second); return replied(true) }, time.Minute, 2 * time.Second, 0},
+		}, slowly(replied(true)), time.Minute, 2 * time.Second, 0},
 		{"a call whose caller has left, and then its refund", func(t *testing.T, d *desk) {
 			c := &backend.Call{Operation: call.Reserve, Rows: []backend.Row{slotRow("a:s", "h")}}
 			late := d.Leave(t.Context(), c)
-			time.AfterFunc(3*time.Second, func() { late.Decided(&backend.Reply{First: backend.RowReply{Source: backend.Module}}) })
-		}, func(time.Duration) (backend.Reply, error) { time.Sleep(2 * time.Second); return replied(true) }, time.Minute, 5 * time.Second, 0},
+			reply := &backend.Reply{First: backend.RowReply{Source: backend.Module}}
+			time.AfterFunc(3*time.Second, func() { late.Decided(reply) })
+		}, slowly(replied(true)), time.Minute, 5 * time.Second, 0},
 		{"a lost slot, which may be taken later", func(t *testing.T, d *desk) {
 			d.Lost(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.Row{slotRow("a:s", "h")}}, false)
-		}, func(time.Duration) (backend.Reply, error) { return replied(false) }, time.Minute, 0, 1},
+		}, always(replied(false)), time.Minute, 0, 1},
 		{"a release without an answer, and its second attempt", func(t *testing.T, d *desk) {
 			d.Go(t.Context(), func(ctx context.Context) {
 				_, _ = d.GiveBack(ctx, &backend.Call{Operation: call.Refund, Rows: []backend.Row{slotRow("a:s", "h")}})
@@ -317,7 +333,7 @@ func TestDrain(t *testing.T) {
 		}, time.Minute, time.Second, 0},
 		{"no answer in time", func(t *testing.T, d *desk) {
 			d.Lost(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.Row{slotRow("a:s", "h")}}, true)
-		}, func(time.Duration) (backend.Reply, error) { return backend.Reply{}, errNoAnswer }, 5 * time.Second, 5 * time.Second, 1},
+		}, always(backend.Reply{}, errNoAnswer), 5 * time.Second, 5 * time.Second, 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()

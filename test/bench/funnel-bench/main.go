@@ -28,9 +28,10 @@ func main() {
 
 func run(ctx context.Context) error {
 	start := time.Now()
-	s := bench.Setting{Ctx: ctx, Rounds: 11, Round: 300 * time.Millisecond, Progress: func(format string, arguments ...any) {
+	progress := func(format string, arguments ...any) {
 		fmt.Fprintf(os.Stderr, "%4.0f s  %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, arguments...))
-	}}
+	}
+	s := bench.Setting{Ctx: ctx, Rounds: 11, Round: 300 * time.Millisecond, Progress: progress}
 	var known []string
 	for _, part := range bench.Parts {
 		known = append(known, part.Name)
