@@ -30,6 +30,22 @@ var (
 	})
 )
 
+// CompileModule compiles another module, from one file of C, and returns its path.
+func CompileModule(t testing.TB, source string, flags ...string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "compiled.so")
+	compiler, err := exec.Command("go", "env", "CC").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := append(strings.Fields(string(compiler)), "-shared", "-fPIC", "-o", path, source)
+	output, err := exec.Command(line[0], append(line[1:], flags...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	return path
+}
+
 func pathOf(t testing.TB, module func() (path string, err error)) string {
 	t.Helper()
 	path, err := module()

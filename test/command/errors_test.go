@@ -80,6 +80,11 @@ func TestErrors(t *testing.T) {
 		{"word 2 UNTIL +" + century + " 1", contract.ErrQuota, ""},
 		{"k 2 UNTIL 1 x", contract.ErrQuantity, ", not 'x'"},
 		{"k 2 UNTILL 1 1", contract.ErrCount, ", not 'UNTILL'"},
+		// They differ from UNTIL and SLOTS in the upper bits of one letter.
+		{"k 2 5NTIL 5000000000 1", contract.ErrCount, ", not '5NTIL'"},
+		{"k 2 \xd5NTIL 5000000000 1", contract.ErrCount, ", not '?NTIL'"},
+		{"k 2 UNTI, 5000000000 1", contract.ErrCount, ", not 'UNTI,'"},
+		{"k 2 3LOTS 1 a", contract.ErrCount, ", not '3LOTS'"},
 		{"list 2 UNTIL 4102444800 1", contract.ErrEnded, ": got 4102444800, and it is 4102444800"},
 		{"list 2 UNTIL 5000000000 1", contract.ErrType, ""},
 		{"slots 2 UNTIL 5000000000 0", contract.ErrType, ""},

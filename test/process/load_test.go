@@ -6,7 +6,6 @@ package process_test
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -89,18 +88,7 @@ func TestServerThatIsTooOld(t *testing.T) {
 
 // otherModule builds another module that has a command of that name.
 func otherModule(t *testing.T, command string) (path string) {
-	return compiled(t, "testdata/standin.c", "-nostdlib", "-DCOMMAND=\""+command+"\"")
-}
-
-// compiled compiles a module that is written in C, and returns its path.
-func compiled(t *testing.T, source string, flags ...string) (path string) {
-	path = filepath.Join(t.TempDir(), "compiled.so")
-	compiler, err := exec.Command("go", "env", "CC").Output()
-	require.NoError(t, err)
-	line := append(strings.Fields(string(compiler)), "-shared", "-fPIC", "-o", path, source)
-	output, err := exec.Command(line[0], append(line[1:], flags...)...).CombinedOutput()
-	require.NoError(t, err, "%s", output)
-	return path
+	return servertest.CompileModule(t, "testdata/standin.c", "-nostdlib", "-DCOMMAND=\""+command+"\"")
 }
 
 // noReply is what the other module replies.

@@ -14,7 +14,7 @@ import (
 // startAsValkey92 starts a server that knows these options of modules, or, if they are "none",
 // cannot say which.
 func startAsValkey92(t *testing.T, options string) *servertest.Server {
-	standin := compiled(t, "testdata/valkey92.c", "-DMODULE=\""+servertest.Module(t)+"\"")
+	standin := servertest.CompileModule(t, "testdata/valkey92.c", "-DMODULE=\""+servertest.Module(t)+"\"")
 	arguments := []string{options}
 	if options == "none" {
 		arguments = nil

@@ -213,6 +213,28 @@ func TestSlotsAreAskedBack(t *testing.T) {
 	}
 }
 
+// Slots of one node are asked back when each is due, whichever was added first; and no more often than
+// each millisecond, whatever the TTL. None of them is held, and each may be taken later.
+func TestSlotsAreAskedBackWhenTheyAreDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(func(*backend.Call) (backend.Reply, error) { return replied(false) })
+		lose := func(key string, ttl time.Duration) {
+			row := slotRow(key, "h")
+			row.TTL = ttl
+			d.Lost(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.Row{row}}, false)
+		}
+		lose("a:slow", 30*time.Second)
+		time.Sleep(2500 * time.Millisecond)
+		lose("a:fast", 5*time.Second)
+		lose("a:shortest", time.Millisecond)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"0s a:slow h", "2.5s a:fast h", "2.5s a:shortest h", "2.501s a:shortest h", "3s a:fast h",
+			"3s a:slow h", "3.5s a:fast h", "4s a:fast h", "4.5s a:fast h"}, d.taken())
+		time.Sleep(time.Minute)
+	})
+}
+
 // A release that Redis has not decided is repeated each tenth of the TTL, and no longer than the TTL. A
 // refund of tokens is not repeated.
 func TestGiveBackGoesOn(t *testing.T) {
