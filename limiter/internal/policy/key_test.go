@@ -22,6 +22,7 @@ func TestKeys(t *testing.T) {
 		{name: "login", key: "192.0.2.1", limit: quota, want: "{login:192.0.2.1}:quota", slots: "{login:192.0.2.1}:slots"},
 		{name: "login", key: "", limit: window, want: "{login:}:window", slots: "{login:}:slots"},
 		{name: "login", key: "{org}:7", limit: rate, want: "login:{org}:7:rate", slots: "login:{org}:7:slots"},
+		{name: "login", key: "{a}", limit: rate, want: "login:{a}:rate", slots: "login:{a}:slots"},
 		{name: "login", key: "{}", limit: rate, want: "{login:{}}:rate", slots: "{login:{}}:slots"},
 		{name: "login", key: "}{", limit: rate, want: "{login:}{}:rate", slots: "{login:}{}:slots"},
 		{name: `a:b{c}\`, key: "k", limit: rate, want: `{a\:b\<c\>\\:k}:rate`, slots: `{a\:b\<c\>\\:k}:slots`},
@@ -61,4 +62,16 @@ func TestKeysAreApart(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Keys hold neither secrets nor braces, which mark hash tags, and are of bounded length.
+func TestKeysOfCallers(t *testing.T) {
+	require.Equal(t, "x-api-key:", Secret("X-Api-Key", ""))
+	require.Equal(t, "x-api-key:2bb80d537b1da3e38bd30361aa855686", Secret("X-Api-Key", "secret"))
+	long := "/" + strings.Repeat("x", 63)
+	require.Equal(t, long, Path(long))
+	require.Len(t, Path(long+"x"), 32, "hashed")
+	require.NotEqual(t, Path(long+"x"), Path(long+"y"))
+	require.Equal(t, "/users/%7Bid%7D%25", Path("/users/{id}%"))
+	require.Equal(t, "a%7C%25|b|", Join([]string{"a|%", "b", ""}))
 }

@@ -101,7 +101,7 @@ func (p *Policy[Req]) decide(ctx context.Context, r Req, slots *limiter.Slots) (
 // fitting returns the quantity for a cost. For a cost above the capacity it returns the least
 // quantity that never fits, because the Limiter may refuse to compute with larger ones.
 func fitting(cost int, limit limiter.Limit) int {
-	if cost > limit.Capacity && limit.Capacity > 0 {
+	if cost > limit.Capacity {
 		return limit.Capacity + 1
 	}
 	return cost

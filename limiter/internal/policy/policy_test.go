@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,4 +248,104 @@ func TestRefusing(t *testing.T) {
 	} {
 		require.Equal(t, c.want, Refusing(c.results), "%+v", c.results)
 	}
+}
+
+// A handler finds the Results on tokens, and no others.
+func TestResultsFrom(t *testing.T) {
+	_, ok := ResultFrom(t.Context())
+	require.False(t, ok)
+	require.Empty(t, ResultsFrom(t.Context()))
+	for name, c := range map[string]struct {
+		options []Option[string]
+		want    []string // keys
+	}{
+		"one limit":   {want: []string{"{own:key}:rate"}},
+		"with slots":  {options: slotsOf(1), want: []string{"{own:key}:rate"}},
+		"two limits":  {options: also(slow(9)), want: []string{"{own:key}:rate", "{all:key}:rate"}},
+		"all of that": {options: append(slotsOf(1), also(slow(9))...), want: []string{"{own:key}:rate", "{all:key}:rate"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := New("test", limiter.NewLocal(), "own", slow(5), callerOf, c.options...)
+			d, err := p.Check(t.Context(), "key")
+			require.NoError(t, err)
+			require.Len(t, d.Names, len(d.Results), name)
+			ctx, end := d.Begin(t.Context())
+			defer end()
+			got := []string{}
+			for _, result := range ResultsFrom(ctx) {
+				got = append(got, result.Key)
+			}
+			require.Equal(t, c.want, got, name)
+			first, ok := ResultFrom(ctx)
+			require.True(t, ok, name)
+			require.Equal(t, d.Results[0], first, name)
+		})
+	}
+}
+
+// A request takes its cost from each limit. A cost of 0 is decided, and takes nothing. A cost that never fits is told
+// as it is, even if the Limiter could not compute with it.
+func TestCosts(t *testing.T) {
+	for _, c := range []struct {
+		cost      int
+		refuses   bool
+		remaining int
+	}{
+		{cost: 0, remaining: 5},
+		{cost: 1, remaining: 4},
+		{cost: 5, remaining: 0},
+		{cost: 6, refuses: true, remaining: 5},
+		{cost: math.MaxInt, refuses: true, remaining: 5},
+	} {
+		for name, options := range map[string][]Option[string]{"one limit": nil, "two": also(slow(9)), "slots": slotsOf(1)} {
+			synctest.Test(t, func(t *testing.T) {
+				cost := WithCost(func(string) int { return c.cost })
+				p := New("test", limiter.NewLocal(), "own", slow(5), callerOf, append(options, cost)...)
+				d, err := p.Check(t.Context(), "key")
+				require.NoError(t, err)
+				require.Equal(t, c.refuses, d.Refusing() == 0, "%d, %s", c.cost, name)
+				require.Equal(t, c.cost, d.Results[0].Quantity, "%d, %s", c.cost, name)
+				require.Equal(t, c.remaining, d.Results[0].Remaining, "%d, %s", c.cost, name)
+				_, end := d.Begin(t.Context())
+				end()
+			})
+		}
+	}
+}
+
+// A part of a request takes tokens and no slot.
+func TestCheckTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New("test", limiter.NewLocal(), "own", slow(3), callerOf, slotsOf(1)...)
+		d, err := p.Check(t.Context(), "key")
+		require.NoError(t, err)
+		_, end := d.Begin(t.Context())
+		defer end()
+		for _, want := range []int{1, 0} {
+			d, err := p.CheckTokens(t.Context(), "key")
+			require.NoError(t, err)
+			require.Equal(t, -1, d.Refusing())
+			require.Equal(t, want, d.Results[0].Remaining)
+			require.Len(t, d.Results, 1)
+		}
+		d, err = p.CheckTokens(t.Context(), "key")
+		require.NoError(t, err)
+		require.Equal(t, 0, d.Refusing())
+	})
+}
+
+func TestSkips(t *testing.T) {
+	p := New("test", limiter.NewLocal(), "own", slow(1), callerOf)
+	require.False(t, p.Skips("key"))
+	p = New("test", limiter.NewLocal(), "own", slow(1), callerOf, WithSkip(func(r string) bool { return r == "key" }))
+	require.True(t, p.Skips("key"))
+	require.False(t, p.Skips("other"))
+}
+
+// A key of an option takes the place of the default.
+func TestWithKey(t *testing.T) {
+	p := New("test", limiter.NewLocal(), "own", slow(1), callerOf, WithKey(func(string) string { return "all" }))
+	d, err := p.Check(t.Context(), "key")
+	require.NoError(t, err)
+	require.Equal(t, "{own:all}:rate", d.Results[0].Key)
 }
