@@ -115,21 +115,20 @@ func rowsOf(requests []limiter.Request) []limiter.Row {
 	return rows
 }
 
-// A settler gives back tokens that are not used, as [limiter.Limiter.Settle] does. Leases and
-// Shadow have no Settle: what they grant stays used.
+// A settler gives back tokens that are not used, as [limiter.Limiter.SettleSoon] does. Leases and
+// Shadow have no such method: what they grant stays used.
 type settler interface {
-	Settle(ctx context.Context, result *limiter.Result, used int) (limiter.Result, error)
+	SettleSoon(ctx context.Context, result limiter.Result, used int)
 }
 
-// giveBack gives back what a request took whose client has gone.
+// giveBack gives back what a request took whose client has gone. Its answer does not wait for that.
 func (p *Policy[Req]) giveBack(ctx context.Context, d *Decision) {
 	d.held.ReleaseSoon(ctx)
 	settles, can := p.limiter.(settler)
 	if !can || d.Results.Limited() {
 		return
 	}
-	ctx = context.WithoutCancel(ctx)
-	for i := range d.Results[:d.tokens] {
-		_, _ = settles.Settle(ctx, &d.Results[i], 0) // an error leaves the tokens used, which nobody can mend
+	for _, result := range d.Results[:d.tokens] {
+		settles.SettleSoon(ctx, result, 0) // an error leaves the tokens used, which nobody can mend
 	}
 }
