@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"funnel/limiter/grpclimit"
+	"funnel/limiter/httplimit"
 )
 
 // grpclimit and httplimit make the same keys from the same addresses, values and paths.
@@ -26,6 +27,9 @@ func TestKeys(t *testing.T) {
 			metadata.Pairs("x-forwarded-for", test.forwarded, "x-api-key", test.secret))
 		require.Equal(t, test.key, key(grpclimit.Call{Context: ctx, Method: test.method}))
 	}
+	client := grpclimit.ByClientIP(httplimit.ClientIP{IPv6Bits: 48})
+	over6 := &peer.Peer{Addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort("[2001:db8:1:2::3]:80"))}
+	require.Equal(t, "2001:db8:1::/48", client(grpclimit.Call{Context: peer.NewContext(t.Context(), over6)}))
 	ofClient := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.UnixAddr{Name: "10.0.0.7", Net: "unix"}}) // as it says
 	require.Equal(t, "unknown", grpclimit.ByPeer()(grpclimit.Call{Context: ofClient}))
 	require.Equal(t, "x-api-key:", grpclimit.ByMetadata("X-Api-Key", nil)(grpclimit.Call{Context: t.Context()}))

@@ -68,8 +68,8 @@ func TestHeadersForAnyLimit(t *testing.T) {
 		"never fits":        {limiter.PerMinute(60).WithCapacity(4), []int{3, 5}, "q=4;w=4", "r=1;t=3", ""},
 		"large":             {huge, []int{1}, "q=999999999999999;w=9000000000", "r=999999999999999;t=1", ""},
 		`qu"ot\ed`:          {slow(1000), []int{999}, "q=1000;w=86400000", "r=1;t=86313600", ""},
-		"at most":           {limiter.AtMost(5, 15*time.Minute, 3), []int{1}, "q=5;w=900", "r=2;t=300", ""},
-		"at most, limited":  {limiter.AtMost(5, 15*time.Minute, 3), []int{3, 1}, "q=5;w=900", "r=0;t=300", "300"},
+		"at most":           {limiter.AtMost(5, 15*time.Minute, 2), []int{1}, "q=5;w=900", "r=1;t=225", ""},
+		"at most, limited":  {limiter.AtMost(5, 15*time.Minute, 2), []int{2, 1}, "q=5;w=900", "r=0;t=225", "225"},
 
 		// It is midnight in a bubble.
 		"a day":      {limiter.Daily(10, time.UTC), []int{1}, "q=10;w=86400", "r=9;t=86400", ""},
