@@ -33,8 +33,8 @@
 // wrong answer.
 //
 // The package reads no clock and allocates nothing. Package funnel/module/command runs it inside a
-// server without the Go runtime, so it must not need the runtime even for more stack: hence
-// go:nosplit.
+// server without the Go runtime, so it must not need the runtime even for more stack: hence the
+// directive go:nosplit at each function.
 package quota
 
 import "funnel/internal/decision"
