@@ -1,6 +1,7 @@
-// Package funnel_test shows what the module does: every command, through a real server, with go-redis. Read this first.
-// It is a tour that shows each command in its typical use. test/command tests the edges, test/replication tests
-// replicas and files, and test/model compares random calls, also of many clients at once, with the contract.
+// Package funnel_test shows what the module does: every command, through a real server, with
+// go-redis. Read this first. It is a tour that shows each command in its typical use. test/command
+// tests the edges, test/replication tests replicas and files, and test/model compares random calls,
+// also of many clients at once, with the contract.
 package funnel_test
 
 import (
@@ -13,13 +14,14 @@ import (
 	"funnel/internal/servertest"
 )
 
-// tour has a transcript of each command. A line that begins with > is a command, and the
-// next line is its reply. The reply of CL.THROTTLE has whole seconds:
+// tour has a transcript of each command. A line that begins with > is a command, and the next line
+// is its reply. The reply of CL.THROTTLE has whole seconds:
 //
 //	limited limit remaining retry_after reset_after
 //
-// The replies of the other commands have exact seconds, and a row for each funnel. A row of which tokens were taken
-// ends with a receipt, shown here as the time after the transcript began. CL.TAKE adds how many tokens were taken:
+// The replies of the other commands have exact seconds, and a row for each funnel. A row of which
+// tokens were taken ends with a receipt, shown here as the time after the transcript began. CL.TAKE
+// adds how many tokens were taken:
 //
 //	limited wait [limited limit remaining wait reset_after tat] ... taken
 //

@@ -40,7 +40,8 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// A process is an example that runs. Its output is in files: stdout is complete once the process has ended.
+// A process is an example that runs. Its output is in files: stdout is complete once the process
+// has ended.
 type process struct {
 	*exec.Cmd
 	stdout, stderr string // paths
@@ -110,7 +111,8 @@ func (p *process) find(t *testing.T, pattern string) (groups []string) {
 	return groups
 }
 
-// tokensUsed returns how many tokens the answers of a tenant used, and requires the number of answers.
+// tokensUsed returns how many tokens the answers of a tenant used, and requires the number of
+// answers.
 func tokensUsed(t *testing.T, output, tenant string, answers int) (tokens int) {
 	matches := regexp.MustCompile(tenant+`, request \d: (\d+) tokens used`).FindAllStringSubmatch(output, -1)
 	require.Len(t, matches, answers, output)
@@ -137,8 +139,8 @@ func requireBooked(t *testing.T, server *servertest.Server, tenant string, reque
 	require.Zero(t, client.Exists(t.Context(), key+"slots").Val())
 }
 
-// By script, on a clock that runs: a tenant waits for slots that another process holds, and for tokens that its other
-// requests give back.
+// By script, on a clock that runs: a tenant waits for slots that another process holds, and for
+// tokens that its other requests give back.
 func TestLLM(t *testing.T) {
 	t.Parallel()
 	server, slots := servertest.Start(t, servertest.Options{}), "example:llm:{chatty}:slots"
@@ -174,8 +176,8 @@ func TestLLMEndsWithTheMonth(t *testing.T) {
 	require.LessOrEqual(t, tokensUsed(t, output, "chatty", 1), 50+200, "the prompt and a piece")
 }
 
-// Of seven requests, five hold a slot while the model answers, or fewer if there are not enough tokens. Ctrl-C gives
-// slots and tokens back.
+// Of seven requests, five hold a slot while the model answers, or fewer if there are not enough
+// tokens. Ctrl-C gives slots and tokens back.
 func TestLLMEndsOnInterrupt(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})

@@ -40,8 +40,8 @@ func callOf(command, key, words string) string {
 	return fmt.Sprintf(`{"command":%q,"rows":[[%q,%s]]}`, command, key, words)
 }
 
-// Pages of other sites cannot make calls, and its own page can make no other calls than it shows. A test in
-// test/playground looks at the page with a browser.
+// Pages of other sites cannot make calls, and its own page can make no other calls than it shows. A
+// test in test/playground looks at the page with a browser.
 func TestPlaygroundIsForItsOwnPage(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartModule(t)

@@ -71,8 +71,9 @@ func TestWorkersAfterACrash(t *testing.T) {
 	p.interrupt(t)
 }
 
-// Workers wait while Redis is down, and go on when it is back. A job that Redis moved just before it died,
-// and whose answer was lost, stays with the process: it is done when the process is started again.
+// Workers wait while Redis is down, and go on when it is back. A job that Redis moved just before
+// it died, and whose answer was lost, stays with the process: it is done when the process is
+// started again.
 func TestWorkersWaitForRedis(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.WithLog("", "always"))

@@ -1,7 +1,7 @@
 package gcra
 
-// An Error says why a rate or a call cannot be represented. This package returns only
-// the constants below; compare with == or errors.Is.
+// An Error says why a rate or a call cannot be represented. This package returns only the constants
+// below; compare with == or errors.Is.
 type Error string
 
 // Error returns the reason in words.

@@ -25,8 +25,8 @@ func (r Rate) Request(quantity int64) (Request, error) {
 	return Request{rate: r, quantity: quantity, increment: increment}, nil
 }
 
-// RequestUpTo is Request for [Funnel.Take], which takes as many of the tokens as fit. No
-// quantity is too large for it: [ErrIncrement] does not occur.
+// RequestUpTo is Request for [Funnel.Take], which takes as many of the tokens as fit. No quantity
+// is too large for it: [ErrIncrement] does not occur.
 //
 //go:nosplit
 func (r Rate) RequestUpTo(quantity int64) (Request, error) {
@@ -47,20 +47,19 @@ func (r *Request) Quantity() int64 { return r.quantity }
 //go:nosplit
 func (r *Request) Increment() int64 { return r.increment }
 
-// A Funnel is the part of one call that concerns a funnel: the request, the state and the
-// decision. Its methods are the operations on a funnel, at the instant now. Each method sets
-// Decision and NewTAT, Take also sets Taken, and nothing else changes. Instants before 1970 count
-// as 0.
+// A Funnel is the part of one call that concerns a funnel: the request, the state and the decision.
+// Its methods are the operations on a funnel, at the instant now. Each method sets Decision and
+// NewTAT, Take also sets Taken, and nothing else changes. Instants before 1970 count as 0.
 //
 // The only error of the methods is [ErrTAT]. After an error, do not use the decision.
 type Funnel struct {
 	Request Request
 	TAT     int64 // as stored, or Empty
 
-	// Decision is the answer. Limited says that not all tokens fit in time, or for Charge and Refund
-	// that the funnel is overfull; Wait is then at least 1, and enough if no other call takes tokens.
-	// Remaining is how many whole tokens fit right now, and ResetAfter is the time until the funnel
-	// is empty.
+	// Decision is the answer. Limited says that not all tokens fit in time, or for Charge and
+	// Refund that the funnel is overfull; Wait is then at least 1, and enough if no other call
+	// takes tokens. Remaining is how many whole tokens fit right now, and ResetAfter is the time
+	// until the funnel is empty.
 	decision.Decision
 
 	// NewTAT is the theoretical arrival time to keep for the next call, in nanoseconds since the
@@ -73,13 +72,13 @@ type Funnel struct {
 }
 
 // Reserve takes the tokens if they fit, for a caller that can wait for maxWait nanoseconds: it also
-// takes tokens that will fit by then. Wait says how long the caller has to wait. Until
-// then the funnel is overfull and limits other callers. So reservations are served in the order of
-// asking. If every caller waits that long, callers go ahead with at most capacity + elapsed/T
-// tokens in any stretch of time.
+// takes tokens that will fit by then. Wait says how long the caller has to wait. Until then the
+// funnel is overfull and limits other callers. So reservations are served in the order of asking.
+// If every caller waits that long, callers go ahead with at most capacity + elapsed/T tokens in any
+// stretch of time.
 //
-// When the call is limited, Wait is the time after which the same reservation is allowed.
-// A negative maxWait counts as 0. A quantity of 0 takes nothing.
+// When the call is limited, Wait is the time after which the same reservation is allowed. A
+// negative maxWait counts as 0. A quantity of 0 takes nothing.
 //
 // A stored TAT may come from another rate or another clock. If it is further ahead than the
 // tolerance, the funnel is overfull: it limits every call until enough has leaked.
@@ -156,9 +155,9 @@ func (f *Funnel) Peek(now int64) error {
 	return err
 }
 
-// Charge accounts for tokens that were used, whatever the funnel holds: the new TAT is
-// max(now, TAT) + T*quantity, so the funnel may become overfull, and a quantity above the
-// capacity is fine. Limited then says that the funnel is overfull, and Wait for how long.
+// Charge accounts for tokens that were used, whatever the funnel holds: the new TAT is max(now,
+// TAT) + T*quantity, so the funnel may become overfull, and a quantity above the capacity is fine.
+// Limited then says that the funnel is overfull, and Wait for how long.
 //
 //go:nosplit
 func (f *Funnel) Charge(now int64) error {
@@ -178,11 +177,11 @@ func (f *Funnel) Charge(now int64) error {
 // tokens that have leaked cannot be given back. Limited says that the funnel is still overfull, and
 // Wait for how long.
 //
-// The receipt is the NewTAT of the call that took the tokens. With a receipt, the refund gives
-// back only the tokens that have not leaked: at most receipt - now. The key then holds the same TAT
-// as if the call had taken that much less, provided that no tokens of an earlier call were given
-// back in between. With [NoReceipt], the refund may also take out tokens that other callers took
-// later, and the bound does not hold for a while.
+// The receipt is the NewTAT of the call that took the tokens. With a receipt, the refund gives back
+// only the tokens that have not leaked: at most receipt - now. The key then holds the same TAT as
+// if the call had taken that much less, provided that no tokens of an earlier call were given back
+// in between. With [NoReceipt], the refund may also take out tokens that other callers took later,
+// and the bound does not hold for a while.
 //
 //go:nosplit
 func (f *Funnel) Refund(now, receipt int64) {

@@ -50,8 +50,8 @@ const Empty int64 = 0
 // maxInt63 is the largest instant or span that can be represented.
 const maxInt63 = 1<<63 - 1
 
-// A Rate is the shape of a funnel: how many tokens it holds and how fast they
-// leak. Make one with [NewRate]: [Rate.Request] refuses the zero Rate.
+// A Rate is the shape of a funnel: how many tokens it holds and how fast they leak. Make one with
+// [NewRate]: [Rate.Request] refuses the zero Rate.
 type Rate struct {
 	capacity         int64
 	emissionInterval int64

@@ -20,31 +20,35 @@ type Acquirer interface {
 	TryAcquire(ctx context.Context, rows ...Row) (*Acquisition, error)
 }
 
-// TryAcquire takes slots, and tokens with them: all rows or none. Of the 1 to 64 rows at least one is of
-// slots; each key differs from the others, and a request may ask for 0 tokens. Without a free slot or
-// enough tokens the Acquisition is limited: TryAcquire does not wait. What [Limiter.AllowAll] says of hash
-// tags applies. The Acquisition that comes with an error is limited.
+// TryAcquire takes slots, and tokens with them: all rows or none. Of the 1 to 64 rows at least one
+// is of slots; each key differs from the others, and a request may ask for 0 tokens. Without a free
+// slot or enough tokens the Acquisition is limited: TryAcquire does not wait. What
+// [Limiter.AllowAll] says of hash tags applies. The Acquisition that comes with an error is
+// limited.
 //
-// If TryAcquire returns without a decision of Redis, the slots that Redis may have taken are given back
-// in the background: see the package comment, "Callers that give up".
+// If TryAcquire returns without a decision of Redis, the slots that Redis may have taken are given
+// back in the background: see the package comment, "Callers that give up".
 func (l *Limiter) TryAcquire(ctx context.Context, rows ...Row) (*Acquisition, error) {
 	got, _, err := l.attempt(ctx, l.newAttempt(rows))
 	return got, err
 }
 
-// Acquire is TryAcquire that waits: without an error, the Acquisition holds its slots. Callers of one
-// Limiter who ask for the same slots (keys, Max and TTL, in any order) stand in one line. Only the first
-// asks Redis, so they are served in the order of asking. It asks again when this Limiter releases a slot
-// of one of its keys, or after a pause of 5 ms to 1 s, which depends on how long slots are held and how
-// many there are. A caller that lacks tokens leaves the line until they are due, and keeps its number:
-// meanwhile smaller requests may be served. Between processes there is no order, but each gets a share.
+// Acquire is TryAcquire that waits: without an error, the Acquisition holds its slots. Callers of
+// one Limiter who ask for the same slots (keys, Max and TTL, in any order) stand in one line. Only
+// the first asks Redis, so they are served in the order of asking. It asks again when this Limiter
+// releases a slot of one of its keys, or after a pause of 5 ms to 1 s, which depends on how long
+// slots are held and how many there are. A caller that lacks tokens leaves the line until they are
+// due, and keeps its number: meanwhile smaller requests may be served. Between processes there is
+// no order, but each gets a share.
 //
-// It returns [ErrWaitTooLong] if no slot comes free within [WithMaxWait], and at once if the tokens would be due after
-// that, or after the deadline of ctx. With a max wait of 0 it asks once, outside the line. Other errors are
-// [ErrNeverFits], [ErrTooManyWaiting], and the cause if ctx is done. A caller that gives up leaves no slot behind.
+// It returns [ErrWaitTooLong] if no slot comes free within [WithMaxWait], and at once if the tokens
+// would be due after that, or after the deadline of ctx. With a max wait of 0 it asks once, outside
+// the line. Other errors are [ErrNeverFits], [ErrTooManyWaiting], and the cause if ctx is done. A
+// caller that gives up leaves no slot behind.
 //
-// If Redis does not answer, all who stand in the line are answered, each as [OnFailure] says: with FailLocal they get
-// slots of this process in the order of asking, and with [FailClosed] they ask again each second.
+// If Redis does not answer, all who stand in the line are answered, each as [OnFailure] says: with
+// FailLocal they get slots of this process in the order of asking, and with [FailClosed] they ask
+// again each second.
 func (l *Limiter) Acquire(ctx context.Context, rows ...Row) (*Acquisition, error) {
 	q := l.newAttempt(rows)
 	if l.maxWait == 0 || l.isHopeless(q) {
@@ -93,7 +97,8 @@ func (l *Limiter) acquireNow(ctx context.Context, q *query) (*Acquisition, error
 	return got, err
 }
 
-// endTurn ends the turn of a caller in its line, or returns why a caller that is limited does not wait on.
+// endTurn ends the turn of a caller in its line, or returns why a caller that is limited does not
+// wait on.
 func (a *Acquisition) endTurn(within context.Context, place *line.Place[string, []Request]) error {
 	full, shared, age := a.slotState()
 	if !a.Limited() {
@@ -112,8 +117,8 @@ func (a *Acquisition) endTurn(within context.Context, place *line.Place[string, 
 	return err
 }
 
-// slotState summarises the rows of slots: whether the slots of some key are all held;
-// whether other processes may wait for them, too; and the age of the newest slot of that key.
+// slotState summarises the rows of slots: whether the slots of some key are all held; whether other
+// processes may wait for them, too; and the age of the newest slot of that key.
 func (a *Acquisition) slotState() (full, shared bool, age time.Duration) {
 	for _, r := range a.Results {
 		isCounted := r.Source != FromOpen && r.Source != FromClosed
@@ -143,8 +148,8 @@ func (a *Acquisition) due(maxWait time.Duration) (time.Duration, error) {
 	return max(due, pause(lacking, maxWait)), nil
 }
 
-// lacking returns the rows whose wait counts: tokens, and slots that FailClosed has refused. The wait for
-// other slots says little.
+// lacking returns the rows whose wait counts: tokens, and slots that FailClosed has refused. The
+// wait for other slots says little.
 func (a *Acquisition) lacking() (rows Results) {
 	for _, r := range a.Results {
 		if r.Slots.Max == 0 || r.Source == FromClosed {
@@ -176,8 +181,8 @@ func (a *Acquisition) firstSlots() Result {
 var errNoSlotsRow = errors.New("limiter: a call that acquires needs at least one row of slots: " +
 	"for tokens alone, use AllowAll or WaitAll")
 
-// newAttempt returns a call for slots, and for tokens with them. Its holder is new: a reply that says that
-// the holder has a slot tells that an earlier copy of the same command was executed.
+// newAttempt returns a call for slots, and for tokens with them. Its holder is new: a reply that
+// says that the holder has a slot tells that an earlier copy of the same command was executed.
 func (l *Limiter) newAttempt(rows []Row) *query {
 	q := newQuery(call.Reserve, len(rows))
 	q.addRows(l, rows, rand.Text())
@@ -214,9 +219,9 @@ func (l *Limiter) isHopeless(q *query) bool {
 	})
 }
 
-// attempt asks once. Unanswered is why Redis has not answered about any of the slots:
-// that concerns callers who wait behind this one, too, unlike an error reply, and unlike a failure of the
-// node that has some of the tokens.
+// attempt asks once. Unanswered is why Redis has not answered about any of the slots: that concerns
+// callers who wait behind this one, too, unlike an error reply, and unlike a failure of the node
+// that has some of the tokens.
 func (l *Limiter) attempt(ctx context.Context, q *query) (got *Acquisition, unanswered, err error) {
 	taken := time.Now()
 	reply, err := l.decide(ctx, q)
@@ -224,7 +229,8 @@ func (l *Limiter) attempt(ctx context.Context, q *query) (got *Acquisition, unan
 		if q.Rows[i].Kind != call.Slots || !reply.Has(i) {
 			continue
 		}
-		// The cause of ctx, an error reply, and a call that this process has not sent concern nobody else.
+		// The cause of ctx, an error reply, and a call that this process has not sent concern
+		// nobody else.
 		cause := reply.Row(i).Cause
 		isOwn := ctx.Err() != nil || redis.IsAnswered(cause) || errors.Is(cause, backend.ErrNotSent)
 		if isOwn || !errors.Is(cause, ErrUnavailable) {

@@ -1,4 +1,5 @@
-// Callers that wait for a slot get it in the order of asking, or an answer, and leave nothing behind.
+// Callers that wait for a slot get it in the order of asking, or an answer, and leave nothing
+// behind.
 
 package limiter_test
 
@@ -54,7 +55,8 @@ func (q *queue) wait(ctx context.Context, name string, requests ...limiter.Reque
 	synctest.Wait()
 }
 
-// releaseEach has callers release their slots, each to the next one, and requires who has got what in the end.
+// releaseEach has callers release their slots, each to the next one, and requires who has got what
+// in the end.
 func (q *queue) releaseEach(t *testing.T, names []string, want ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -92,7 +94,8 @@ func TestAcquireInOrder(t *testing.T) {
 	})
 }
 
-// How a wait ends, and when. A slot is free if the caller wants the tokens "used", of which none fit.
+// How a wait ends, and when. A slot is free if the caller wants the tokens "used", of which none
+// fit.
 func TestAcquireEnds(t *testing.T) {
 	t.Parallel()
 	const second, never = time.Second, time.Hour
@@ -134,7 +137,8 @@ func TestAcquireEnds(t *testing.T) {
 	}
 }
 
-// A caller that lacks tokens lets others ask, keeps its number, and spares the question to callers that lack as many.
+// A caller that lacks tokens lets others ask, keeps its number, and spares the question to callers
+// that lack as many.
 func TestAcquireWithTokens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -158,7 +162,8 @@ func TestAcquireWithTokens(t *testing.T) {
 	})
 }
 
-// A caller that gives up while it asks does not fail the others, even if its cause is another call's ErrUnavailable.
+// A caller that gives up while it asks does not fail the others, even if its cause is another
+// call's ErrUnavailable.
 func TestAcquireGivenUpInItsTurn(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []limiter.FailurePolicy{limiter.FailWithError, limiter.FailOpen} {
@@ -184,8 +189,8 @@ func TestAcquireGivenUpInItsTurn(t *testing.T) {
 	}
 }
 
-// If Redis does not answer, each of three who wait is answered by the policy, and callers that wait on get a slot when
-// Redis is back. An error reply is the answer to one caller.
+// If Redis does not answer, each of three who wait is answered by the policy, and callers that wait
+// on get a slot when Redis is back. An error reply is the answer to one caller.
 func TestAcquireWhileRedisFails(t *testing.T) {
 	t.Parallel()
 	noAnswer, denied := errors.New("no answer"), `x: limiter: key "slots": NOPERM`
@@ -281,8 +286,8 @@ func TestFailureAnswersThoseWhoWaitedAlready(t *testing.T) {
 	})
 }
 
-// A node that is dead answers nobody who does not ask it: callers who stand in one line for slots on a node
-// that works are served, although the first also wants tokens of a dead one.
+// A node that is dead answers nobody who does not ask it: callers who stand in one line for slots
+// on a node that works are served, although the first also wants tokens of a dead one.
 func TestDeadNodeOfTokens(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []limiter.FailurePolicy{limiter.FailWithError, limiter.FailOpen, limiter.FailLocal} {

@@ -1,5 +1,5 @@
-// An Acquisition holds several slots as one: all or none are taken, renewed together, and given back if one
-// is lost. Callers wait in a line for each set of slots.
+// An Acquisition holds several slots as one: all or none are taken, renewed together, and given
+// back if one is lost. Callers wait in a line for each set of slots.
 
 package limiter_test
 
@@ -68,8 +68,8 @@ func TestSeveralSlotsAtOnce(t *testing.T) {
 	})
 }
 
-// All slots are renewed by one call, each third of the shortest TTL. If one is lost, the others are given
-// back, and the context ends.
+// All slots are renewed by one call, each third of the shortest TTL. If one is lost, the others are
+// given back, and the context ends.
 func TestOneLostSlotEndsTheAcquisition(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -98,8 +98,8 @@ func TestOneLostSlotEndsTheAcquisition(t *testing.T) {
 	})
 }
 
-// Callers who name the same slots in another order stand in one line, and a slot that any call releases
-// wakes each line that waits for its key.
+// Callers who name the same slots in another order stand in one line, and a slot that any call
+// releases wakes each line that waits for its key.
 func TestLinesOfSeveralSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -187,8 +187,8 @@ func TestAcquisitionsNeedSlots(t *testing.T) {
 	require.ErrorContains(t, err, "needs at least one row of slots: for tokens alone, use AllowAll or WaitAll")
 }
 
-// In a cluster each hash tag is renewed by a command of its own. A node that does not answer for the TTL of
-// its slots loses them, and with them the Acquisition.
+// In a cluster each hash tag is renewed by a command of its own. A node that does not answer for
+// the TTL of its slots loses them, and with them the Acquisition.
 func TestSlotsOnANodeThatDies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -272,8 +272,8 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// When shards are added to a ring, keys move. What a call took is given back on the shard that answered: on
-// the new one it would take out what another caller has taken there.
+// When shards are added to a ring, keys move. What a call took is given back on the shard that
+// answered: on the new one it would take out what another caller has taken there.
 func TestRingWhoseShardsChange(t *testing.T) {
 	t.Parallel()
 	ctx, limit, slots := t.Context(), perDay(10), limiter.Slots{Max: 5, TTL: time.Hour}
@@ -384,7 +384,8 @@ func TestNilRows(t *testing.T) {
 	}
 }
 
-// A refund says in its event what the caller had asked for, also of a quota that it names by its period.
+// A refund says in its event what the caller had asked for, also of a quota that it names by its
+// period.
 func TestEventOfAnUndoneQuota(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 // than d, burst of them at once. N is at least 1, burst is from 1 to n, and d is at most 100 years.
 // "5 logins in 15 minutes" is AtMost(5, 15*time.Minute, 3): 3 at once, then one each 5 minutes.
 //
-// The price is the steady rate, n - burst + 1 tokens per d: the larger the burst, the slower is what
-// follows.
+// The price is the steady rate, n - burst + 1 tokens per d: the larger the burst, the slower is
+// what follows.
 //
 //	AtMost(n, d, burst)          at once   then one each   steady rate
 //	AtMost(5, 15 minutes, 1)           1   3 minutes       5 per 15 minutes
@@ -21,8 +21,8 @@ import (
 //	AtMost(100, minute, 50)           50   1.2 s           51 per minute
 //	AtMost(100, minute, 100)         100   a minute        1 per minute
 //
-// A call for more than burst tokens never fits. One token leaks in d / (n - burst + 1), rounded up to
-// a nanosecond, so n tokens are reached unless (n - burst)² is about d in nanoseconds or more.
+// A call for more than burst tokens never fits. One token leaks in d / (n - burst + 1), rounded up
+// to a nanosecond, so n tokens are reached unless (n - burst)² is about d in nanoseconds or more.
 //
 // "Never" means what Redis decides for callers that go ahead at their turn. It does not hold for
 // tokens that package lease hands out, for [FailLocal], where each process has the limit once more,

@@ -1,5 +1,5 @@
-// AtMost lets never more than n tokens through in any stretch shorter than d, whatever callers do, and n if they take
-// what they can.
+// AtMost lets never more than n tokens through in any stretch shorter than d, whatever callers do,
+// and n if they take what they can.
 
 package limiter_test
 
@@ -16,7 +16,8 @@ import (
 	"funnel/limiter"
 )
 
-// TestAtMostWhateverCallersDo: random callers of random limits never get n+1 tokens within less than d.
+// TestAtMostWhateverCallersDo: random callers of random limits never get n+1 tokens within less
+// than d.
 func TestAtMostWhateverCallersDo(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(servertest.Seed(t), 0))
@@ -63,8 +64,8 @@ func takeAtRandom(t *testing.T, random *rand.Rand, limit limiter.Limit, d time.D
 	return taken
 }
 
-// TestAtMostIsReached: a caller who takes what it can gets n tokens within less than d, unless rounding the emission
-// interval up loses some.
+// TestAtMostIsReached: a caller who takes what it can gets n tokens within less than d, unless
+// rounding the emission interval up loses some.
 func TestAtMostIsReached(t *testing.T) {
 	t.Parallel()
 	reached := 0

@@ -1,5 +1,5 @@
-// Several limits are charged by one call, and several Results are settled by one. What is used beyond a limit
-// shows.
+// Several limits are charged by one call, and several Results are settled by one. What is used
+// beyond a limit shows.
 
 package limiter_test
 

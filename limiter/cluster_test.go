@@ -17,7 +17,8 @@ import (
 	"funnel/limiter"
 )
 
-// First no node has the module, then some nodes, and then all. Clients that read from replicas peek at replicas.
+// First no node has the module, then some nodes, and then all. Clients that read from replicas peek
+// at replicas.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	ctx, cluster := t.Context(), servertest.StartCluster(t, 3, 5*time.Second, servertest.Options{})

@@ -1,4 +1,5 @@
-// Programs tell errors apart by errors.Is: a wrong call (400), a failure of Redis (503), a wait that is too long (429).
+// Programs tell errors apart by errors.Is: a wrong call (400), a failure of Redis (503), a wait
+// that is too long (429).
 
 package limiter_test
 

@@ -12,8 +12,8 @@ import (
 	"funnel/limiter"
 )
 
-// A program makes one Limiter, and passes key and limit with each call. ContextTimeoutEnabled lets a
-// caller send its command itself; without retries, an error returns at once.
+// A program makes one Limiter, and passes key and limit with each call. ContextTimeoutEnabled lets
+// a caller send its command itself; without retries, an error returns at once.
 func ExampleNew() {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1})
 	defer rdb.Close()
@@ -31,8 +31,8 @@ type nobody struct{}
 
 func (nobody) Printf(context.Context, string, ...any) {}
 
-// A funnel of capacity 2 lets two calls through at once. NewLocal decides in this process; with New the
-// same calls are decided in Redis, for all processes together.
+// A funnel of capacity 2 lets two calls through at once. NewLocal decides in this process; with New
+// the same calls are decided in Redis, for all processes together.
 func ExampleLimiter_Allow() {
 	ctx, l := context.Background(), limiter.NewLocal()
 	limit := limiter.PerMinute(1).WithCapacity(2)
@@ -80,8 +80,8 @@ func ExampleLimiter_AllowAtMost() {
 	// Output: 100 0 <nil>
 }
 
-// Wait sleeps until it is the caller's turn. A caller that could not wait so long is told at once, with
-// the time to sleep.
+// Wait sleeps until it is the caller's turn. A caller that could not wait so long is told at once,
+// with the time to sleep.
 func ExampleLimiter_Wait() {
 	l, limit := limiter.NewLocal(limiter.WithMaxWait(time.Second)), limiter.PerHour(1)
 	for range 2 {
@@ -126,7 +126,8 @@ func ExampleLimiter_ChargeAll() {
 	// {org}:team:day 0 true <nil>
 }
 
-// Two limits on what is in flight, and a rate, in one call. The slots are renewed until they are released.
+// Two limits on what is in flight, and a rate, in one call. The slots are renewed until they are
+// released.
 func ExampleLimiter_TryAcquire() {
 	ctx, l := context.Background(), limiter.NewLocal()
 	ofOrg := limiter.Slots{Max: 50, TTL: 30 * time.Second}
@@ -200,8 +201,8 @@ func ExampleLimiter_PeekAll() {
 	// {u42}:month 300 <nil>
 }
 
-// A rate of 5 in 15 minutes lets more than 5 through in some stretches of 15 minutes. AtMost never does, and
-// Window counts from the first try.
+// A rate of 5 in 15 minutes lets more than 5 through in some stretches of 15 minutes. AtMost never
+// does, and Window counts from the first try.
 func ExampleAtMost() {
 	for _, limit := range []limiter.Limit{limiter.Per(5, 15*time.Minute), limiter.AtMost(5, 15*time.Minute, 3),
 		limiter.Window(5, 15*time.Minute)} {
@@ -214,7 +215,8 @@ func ExampleAtMost() {
 	// 5 in 15m0s from the first call: 5 at once <nil>
 }
 
-// Shadow tries a limit on real traffic: it lets every call through, and reports what would be limited.
+// Shadow tries a limit on real traffic: it lets every call through, and reports what would be
+// limited.
 func ExampleShadow() {
 	report := func(_ context.Context, result limiter.Result, err error) {
 		fmt.Println("would be limited:", result.Key, result.Limit, err)

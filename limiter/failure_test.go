@@ -1,9 +1,10 @@
-// If Redis fails, the policy decides, as its doc comment says, and Redis decides again when it is back. A wrong call is
-// no failure of Redis. An outage is logged when it begins and when it ends.
+// If Redis fails, the policy decides, as its doc comment says, and Redis decides again when it is
+// back. A wrong call is no failure of Redis. An outage is logged when it begins and when it ends.
 //
-// If a server hangs, a few callers wait for their time-out. Then calls fail at once, except for one call a second,
-// until an answer comes, even a late one. Callers that give up tell nothing about Redis, and do not keep other callers
-// from it. No goroutine is left behind: synctest fails if one is.
+// If a server hangs, a few callers wait for their time-out. Then calls fail at once, except for one
+// call a second, until an answer comes, even a late one. Callers that give up tell nothing about
+// Redis, and do not keep other callers from it. No goroutine is left behind: synctest fails if one
+// is.
 
 package limiter_test
 
@@ -105,8 +106,8 @@ func TestPoliciesOfADeadServer(t *testing.T) {
 	}
 }
 
-// If one key of many fails again and again, that is one outage, not thousands. A logger may call the Limiter, and a
-// logger that blocks delays only its own call.
+// If one key of many fails again and again, that is one outage, not thousands. A logger may call
+// the Limiter, and a logger that blocks delays only its own call.
 func TestOutageIsLoggedTwice(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -199,8 +200,8 @@ func TestServerThatHangs(t *testing.T) {
 	}
 }
 
-// Callers that give up do not open the breaker. A second after the breaker has opened, one of many calls tries, even if
-// calls that were under way end later.
+// Callers that give up do not open the breaker. A second after the breaker has opened, one of many
+// calls tries, even if calls that were under way end later.
 func TestCallsUnderWayWhenTheBreakerOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var trips atomic.Int64
@@ -237,7 +238,8 @@ func TestCallsUnderWayWhenTheBreakerOpens(t *testing.T) {
 	})
 }
 
-// After an outage, Redis decides the first call whose caller does not give up, whenever earlier callers gave up.
+// After an outage, Redis decides the first call whose caller does not give up, whenever earlier
+// callers gave up.
 func TestCallersWhoGiveUpAfterAnOutage(t *testing.T) {
 	for _, honors := range []bool{false, true} {
 		for _, when := range []string{"before the call", "before it is sent", "before the answer"} {

@@ -1,6 +1,6 @@
-// What is an outage, and what is not. A failure of this process says nothing about Redis: the policy decides
-// the call, and the breaker stays closed. A wrong password is no outage either, and is logged until somebody
-// mends it.
+// What is an outage, and what is not. A failure of this process says nothing about Redis: the
+// policy decides the call, and the breaker stays closed. A wrong password is no outage either, and
+// is logged until somebody mends it.
 
 package limiter_test
 
@@ -91,8 +91,8 @@ func TestWhatIsAnOutage(t *testing.T) {
 	}
 }
 
-// A pool that is full is no outage, however many callers wait for it in vain: calls that hold a connection
-// are served.
+// A pool that is full is no outage, however many callers wait for it in vain: calls that hold a
+// connection are served.
 func TestFullPoolIsNoOutage(t *testing.T) {
 	t.Parallel()
 	for _, retries := range []int{-1, 3} {

@@ -1,5 +1,6 @@
-// Callers that give up leave nothing behind: no slot, no token that nobody was told of, and no connection
-// that is closed because its caller was in a hurry. What is under way when a program ends is waited for.
+// Callers that give up leave nothing behind: no slot, no token that nobody was told of, and no
+// connection that is closed because its caller was in a hurry. What is under way when a program
+// ends is waited for.
 
 package limiter_test
 
@@ -34,8 +35,8 @@ type hasty struct {
 	gaveUp  atomic.Int64
 }
 
-// run lets 16 callers make that many calls. Each gives up within 4 ms, by a deadline or by a cancellation, or
-// after 60 ms.
+// run lets 16 callers make that many calls. Each gives up within 4 ms, by a deadline or by a
+// cancellation, or after 60 ms.
 func (h *hasty) run(t *testing.T, calls int) {
 	var group sync.WaitGroup
 	for range 16 {
@@ -147,8 +148,8 @@ func warm(t *testing.T, l *limiter.Limiter, rows func() []limiter.Row) {
 	group.Wait()
 }
 
-// closedBy returns how many connections of a client its servers have accepted that the client does not have
-// any more.
+// closedBy returns how many connections of a client its servers have accepted that the client does
+// not have any more.
 func closedBy(t *testing.T, client redis.UniversalClient) (closed int64) {
 	var accepted atomic.Int64
 	count := func(_ context.Context, node *redis.Client) error {
@@ -164,8 +165,8 @@ func closedBy(t *testing.T, client redis.UniversalClient) (closed int64) {
 	return accepted.Load() - int64(client.PoolStats().TotalConns)
 }
 
-// While a server hangs, callers with short deadlines leave a bounded number of goroutines behind. Once the
-// server is back, it decides again, and all slots are given back.
+// While a server hangs, callers with short deadlines leave a bounded number of goroutines behind.
+// Once the server is back, it decides again, and all slots are given back.
 func TestServerThatHangsUnderHastyCallers(t *testing.T) {
 	ctx, server := context.Background(), servertest.StartModule(t)
 	client := server.Client(t, func(options *redis.Options) { options.ContextTimeoutEnabled = true })

@@ -8,12 +8,13 @@ import (
 	"funnel/limiter/internal/redis"
 )
 
-// A Hook is called with each decision, before the caller gets it, for metrics and traces. It must be quick, and safe
-// for concurrent use. A panic in a hook crashes the program, because slots are renewed and given back in goroutines
-// that do not recover. examples/monitoring has a hook for Prometheus.
+// A Hook is called with each decision, before the caller gets it, for metrics and traces. It must
+// be quick, and safe for concurrent use. A panic in a hook crashes the program, because slots are
+// renewed and given back in goroutines that do not recover. examples/monitoring has a hook for
+// Prometheus.
 //
-// A hook may call the Limiter, but not Release of the [Acquisition] whose renewal it is told of, nor Drain: both wait
-// until the hook has returned.
+// A hook may call the Limiter, but not Release of the [Acquisition] whose renewal it is told of,
+// nor Drain: both wait until the hook has returned.
 type Hook func(ctx context.Context, event Event)
 
 // An Event is a decision on one row of a call, or an error.
@@ -25,19 +26,20 @@ type Event struct {
 	Result Result
 	Err    error
 
-	// Limited says that the call as a whole was limited, and took nothing. Result may be OK even then, if another
-	// row limits the call.
+	// Limited says that the call as a whole was limited, and took nothing. Result may be OK even
+	// then, if another row limits the call.
 	Limited bool
 
-	// Cause is the error for which Redis has not decided, or nil. A caller may get a Result without an error even
-	// then: see [OnFailure].
+	// Cause is the error for which Redis has not decided, or nil. A caller may get a Result without
+	// an error even then: see [OnFailure].
 	Cause error
 
 	// Duration is the time from the call to the decision.
 	Duration time.Duration
 
-	// Waited is how long the caller of [Limiter.Acquire] had waited when it asked, and Behind is the number of
-	// callers behind it in the line, without callers that wait for tokens. Both are 0 for other methods.
+	// Waited is how long the caller of [Limiter.Acquire] had waited when it asked, and Behind is
+	// the number of callers behind it in the line, without callers that wait for tokens. Both are 0
+	// for other methods.
 	Waited time.Duration
 	Behind int
 }

@@ -92,8 +92,8 @@ func (l Limit) Validate() error {
 var errNoRate = errors.New("a quota has no rate: nothing leaks before its period ends")
 
 // Rate returns the limit in the form that package gcra computes with. It returns an error, of
-// package gcra or of
-// [AtMost], if the limit is not valid, and an error for a quota, which has no rate.
+// package gcra or of [AtMost], if the limit is not valid, and an error for a quota, which has no
+// rate.
 func (l Limit) Rate() (gcra.Rate, error) {
 	if l.isQuota() {
 		return gcra.Rate{}, errNoRate

@@ -19,12 +19,12 @@ import (
 	"funnel/limiter/internal/undo"
 )
 
-// A Limiter limits calls by funnels, slots and quotas: in Redis if it is made by [New], in this process if it is made
-// by [NewLocal]. All methods may be called from any number of goroutines.
+// A Limiter limits calls by funnels, slots and quotas: in Redis if it is made by [New], in this
+// process if it is made by [NewLocal]. All methods may be called from any number of goroutines.
 //
-// A method returns an error if there is no decision: [ErrInvalid] for a call that is wrong, the cause of a context that
-// is done, and, unless [OnFailure] says otherwise, [ErrUnavailable] if Redis does not decide. A Result that comes with
-// an error is limited.
+// A method returns an error if there is no decision: [ErrInvalid] for a call that is wrong, the
+// cause of a context that is done, and, unless [OnFailure] says otherwise, [ErrUnavailable] if
+// Redis does not decide. A Result that comes with an error is limited.
 type Limiter struct {
 	settings
 	words wordsCache
@@ -36,8 +36,8 @@ type Limiter struct {
 	lines   lines           // of callers that wait for slots
 }
 
-// A Client sends the commands of a [Limiter]. All clients of go-redis do: of one server, of servers behind Sentinel, of
-// a cluster, of a ring, and clients that pipeline (AutoPipeline).
+// A Client sends the commands of a [Limiter]. All clients of go-redis do: of one server, of servers
+// behind Sentinel, of a cluster, of a ring, and clients that pipeline (AutoPipeline).
 type Client interface {
 	Process(ctx context.Context, command redisclient.Cmder) error
 }
@@ -60,8 +60,9 @@ func New(rdb Client, options ...Option) *Limiter {
 	return l
 }
 
-// useRedis makes the Limiter ask Redis. A call goes from one backend to the next: nodes, which split it
-// if its keys are on several nodes; the policy of [OnFailure]; the guard of a node; and Redis.
+// useRedis makes the Limiter ask Redis. A call goes from one backend to the next: nodes, which
+// split it if its keys are on several nodes; the policy of [OnFailure]; the guard of a node; and
+// Redis.
 func (l *Limiter) useRedis(rdb Client) {
 	here := l.backend
 	server := redis.New(rdb, string(l.source), l.now, l.wall)
@@ -84,9 +85,9 @@ func (l *Limiter) instead(here backend.Backend) guard.Decider {
 	return nil
 }
 
-// NewLocal returns a Limiter that keeps funnels, slots and quotas in this process and never asks Redis: for tests, and
-// for programs of one process. Options that concern Redis have no effect. In a bubble of testing/synctest the Limiter
-// uses the clock of the bubble.
+// NewLocal returns a Limiter that keeps funnels, slots and quotas in this process and never asks
+// Redis: for tests, and for programs of one process. Options that concern Redis have no effect. In
+// a bubble of testing/synctest the Limiter uses the clock of the bubble.
 //
 // NewLocal panics if an option is not valid.
 func NewLocal(options ...Option) *Limiter {
@@ -110,27 +111,30 @@ func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Result, e
 	return l.AllowN(ctx, key, limit, 1)
 }
 
-// AllowN takes quantity tokens, at least 0, from the funnel or the quota of that key: all of them, or none if they do
-// not fit. A quantity above the capacity never fits: RetryAfter is then [NoRetry].
+// AllowN takes quantity tokens, at least 0, from the funnel or the quota of that key: all of them,
+// or none if they do not fit. A quantity above the capacity never fits: RetryAfter is then
+// [NoRetry].
 func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
 	return l.decideOne(ctx, l.queryFor(call.Reserve, key, limit, quantity)) // with a MaxWait of 0
 }
 
-// AllowAtMost takes as many whole tokens as fit, up to quantity, which is at least 0. Result.Allowed is the number of
-// tokens that it took. If none fits, the call is limited, and RetryAfter is the time until one fits.
+// AllowAtMost takes as many whole tokens as fit, up to quantity, which is at least 0.
+// Result.Allowed is the number of tokens that it took. If none fits, the call is limited, and
+// RetryAfter is the time until one fits.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
 	return l.decideOne(ctx, l.queryFor(call.Take, key, limit, quantity))
 }
 
-// Peek decides as Allow would, and takes nothing: Allowed is 0, and Remaining and ResetAfter tell the state as it is. A
-// client that reads from replicas sends it to a replica.
+// Peek decides as Allow would, and takes nothing: Allowed is 0, and Remaining and ResetAfter tell
+// the state as it is. A client that reads from replicas sends it to a replica.
 func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (Result, error) {
 	return l.decideOne(ctx, l.queryFor(call.Peek, key, limit, 1))
 }
 
-// Charge accounts for quantity tokens that were used, at least 0, even if they do not fit. The quantity may be above
-// the capacity. A funnel that is overfull then limits calls until enough has leaked, and a quota until its period ends.
-// Result.RetryAfter is the time until then, or 0 if nothing is overfull.
+// Charge accounts for quantity tokens that were used, at least 0, even if they do not fit. The
+// quantity may be above the capacity. A funnel that is overfull then limits calls until enough has
+// leaked, and a quota until its period ends. Result.RetryAfter is the time until then, or 0 if
+// nothing is overfull.
 func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
 	return l.decideOne(ctx, l.queryFor(call.Charge, key, limit, quantity))
 }
@@ -141,21 +145,22 @@ func (l *Limiter) decideOne(ctx context.Context, q *query) (Result, error) {
 	return q.results[0], err
 }
 
-// Reset deletes a key by DEL, whatever it holds. A funnel is empty then, and of a quota nothing is used. Slots end:
-// others may have them at once, and holders learn at their next renewal that their slots are lost (see
-// [Acquisition.Context]), so their work is cancelled. Tokens and slots that this process has granted for [FailLocal]
-// are forgotten, too.
+// Reset deletes a key by DEL, whatever it holds. A funnel is empty then, and of a quota nothing is
+// used. Slots end: others may have them at once, and holders learn at their next renewal that their
+// slots are lost (see [Acquisition.Context]), so their work is cancelled. Tokens and slots that
+// this process has granted for [FailLocal] are forgotten, too.
 //
 // Reset returns [ErrUnavailable] if Redis does not answer, whatever [OnFailure] says.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.backend.Reset(ctx, l.prefix+key)
 }
 
-// Drain waits until everything that is under way in the background has been answered once, or ctx is
-// done: calls whose callers have given up, what is given back for them, and [Acquisition.ReleaseSoon].
-// Calls may go on meanwhile and after. Left is how much is uncertain in the end: calls without an
-// answer, and slots that are still asked back. The error is the cause of ctx if it is done before.
+// Drain waits until everything that is under way in the background has been answered once, or ctx
+// is done: calls whose callers have given up, what is given back for them, and
+// [Acquisition.ReleaseSoon]. Calls may go on meanwhile and after. Left is how much is uncertain in
+// the end: calls without an answer, and slots that are still asked back. The error is the cause of
+// ctx if it is done before.
 //
-// Programs call Drain before they end, after http.Server.Shutdown or grpc.Server.GracefulStop. Without
-// it, a slot that was just to be given back is held until its TTL is over.
+// Programs call Drain before they end, after http.Server.Shutdown or grpc.Server.GracefulStop.
+// Without it, a slot that was just to be given back is held until its TTL is over.
 func (l *Limiter) Drain(ctx context.Context) (left int, err error) { return l.undo.Drain(ctx) }

@@ -1,5 +1,6 @@
-// Each method takes the right number of tokens, by module, by script and in this process. Wrong calls are errors, and
-// wrong options panic. Hooks get calls and errors. A decision costs few allocations.
+// Each method takes the right number of tokens, by module, by script and in this process. Wrong
+// calls are errors, and wrong options panic. Hooks get calls and errors. A decision costs few
+// allocations.
 
 package limiter_test
 
@@ -30,7 +31,8 @@ func TestQuantitiesInThisProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { testQuantities(t, limiter.FromLocal, limiter.NewLocal) })
 }
 
-// testQuantities tells a story of one funnel. Hooks get each decision before its caller, in their order.
+// testQuantities tells a story of one funnel. Hooks get each decision before its caller, in their
+// order.
 func testQuantities(t *testing.T, source limiter.Source, make func(...limiter.Option) *limiter.Limiter) {
 	const token, never = 96 * time.Minute, limiter.NoRetry
 	var recorded recorder
@@ -149,8 +151,9 @@ func TestWrongCalls(t *testing.T) {
 	})
 }
 
-// A call allocates little beyond what go-redis allocates for the same command, under a context that ends
-// with the same time-out: the call and its result, and the context without the caller's deadline.
+// A call allocates little beyond what go-redis allocates for the same command, under a context that
+// ends with the same time-out: the call and its result, and the context without the caller's
+// deadline.
 func TestAllocations(t *testing.T) {
 	client := shared(t, limiter.FromModule).Client(t, func(options *redis.Options) { options.ContextTimeoutEnabled = true })
 	count := func(call func(ctx context.Context) error) float64 {

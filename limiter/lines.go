@@ -10,9 +10,9 @@ import (
 	"funnel/limiter/internal/line"
 )
 
-// lines are the lines in which callers of [Limiter.Acquire] wait. Callers who ask for the same slots
-// stand in one line. A key may be in the slots of several lines, so lines also know which lines wait for
-// a key.
+// lines are the lines in which callers of [Limiter.Acquire] wait. Callers who ask for the same
+// slots stand in one line. A key may be in the slots of several lines, so lines also know which
+// lines wait for a key.
 type lines struct {
 	*line.Lines[string, []Request]
 
@@ -69,7 +69,8 @@ func (l *lines) count(line string, slots []slotsRow, more int) {
 	}
 }
 
-// slotFreed wakes the first caller of each line that waits for this key, because a slot has come free. Apart is an estimate of the time between two such events, or 0 if there is none.
+// slotFreed wakes the first caller of each line that waits for this key, because a slot has come
+// free. Apart is an estimate of the time between two such events, or 0 if there is none.
 func (l *lines) slotFreed(key string, apart time.Duration) {
 	for _, line := range l.linesOf(key) {
 		l.Released(line, apart)

@@ -25,7 +25,8 @@ type spread struct {
 	slots, funnel, quota, also string
 }
 
-// useKeys chooses keys that no other test has used. The order of the hash tags is quota, slots, funnel.
+// useKeys chooses keys that no other test has used. The order of the hash tags is quota, slots,
+// funnel.
 func (s *spread) useKeys(t *testing.T, name string) {
 	tagOf := func(first string, node *servertest.ClusterNode) string {
 		for i := 0; ; i++ {
@@ -59,8 +60,8 @@ func (s *spread) requests(funnel, quota, also int) []limiter.Request {
 
 var nextYear = time.Now().AddDate(1, 0, 0)
 
-// A gated client counts the commands on each key that it sends. A gate decides when a command is sent, and
-// whether.
+// A gated client counts the commands on each key that it sends. A gate decides when a command is
+// sent, and whether.
 type gated struct {
 	*redis.ClusterClient
 	gate func(command string, send func() error) error
@@ -106,8 +107,8 @@ func (c *gated) count(key, word string) (count int) {
 	return count
 }
 
-// perNode bounds how many commands one call sends to one node: it asks, is refused, gives back two rows, and
-// asks again in order; and then twice it looks, asks, and gives back.
+// perNode bounds how many commands one call sends to one node: it asks, is refused, gives back two
+// rows, and asks again in order; and then twice it looks, asks, and gives back.
 const perNode = 1 + 2 + 1 + 2 + 2*(1+1+2)
 
 func TestSeveralNodes(t *testing.T) {
@@ -211,7 +212,8 @@ func testStepsOnSeveralNodes(t *testing.T, s *spread, source limiter.Option) {
 	}
 }
 
-// requireResults shows the call, its results and the states of the nodes if the results are not as wanted.
+// requireResults shows the call, its results and the states of the nodes if the results are not as
+// wanted.
 func (s *spread) requireResults(t *testing.T, want, call string, rows []limiter.Request, got []limiter.Result, err error) {
 	t.Helper()
 	require.NoError(t, err, "%s %+v", call, rows)
@@ -323,8 +325,9 @@ func testOneNodeFails(t *testing.T, s *spread, source limiter.Option) {
 	}
 }
 
-// A caller asks A and B, while another one holds B and waits for C, which is full and slow to say so. Nobody
-// is told to wait for more than a second, although B says an hour; and a caller that waits is served.
+// A caller asks A and B, while another one holds B and waits for C, which is full and slow to say
+// so. Nobody is told to wait for more than a second, although B says an hour; and a caller that
+// waits is served.
 func testHeldForAMoment(t *testing.T, s *spread, source limiter.Option) {
 	const latency = 10 * time.Millisecond
 	var group sync.WaitGroup

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// An Option changes how a [Limiter] works. [New] and [NewLocal] panic if the argument of an option is not valid.
+// An Option changes how a [Limiter] works. [New] and [NewLocal] panic if the argument of an option
+// is not valid.
 type Option func(*settings)
 
 // settings have the values that options set.
@@ -28,10 +29,10 @@ func WithPrefix(prefix string) Option { return func(s *settings) { s.prefix = pr
 // below what people wait for.
 const defaultTimeout = time.Second
 
-// WithTimeout bounds how long a command is under way, over all attempts of the client. When the time is
-// over, [OnFailure] applies. A call over several nodes may send more than one command, one after
-// another. The default is a second; at 0 or less, only the client bounds the time. The time that
-// [Limiter.Wait] sleeps does not count.
+// WithTimeout bounds how long a command is under way, over all attempts of the client. When the
+// time is over, [OnFailure] applies. A call over several nodes may send more than one command, one
+// after another. The default is a second; at 0 or less, only the client bounds the time. The time
+// that [Limiter.Wait] sleeps does not count.
 //
 // The context of a caller never ends a command: see the package comment, "Callers that give up". A
 // command that has timed out may still reach the server; what it takes is given back, or leaks.
@@ -47,8 +48,8 @@ func OnFailure(policy FailurePolicy) Option {
 	}
 }
 
-// WithLogger sets the logger, which must not be nil. It gets a line when the Limiter begins to decide without Redis,
-// and a line when Redis decides again. The default is [slog.Default].
+// WithLogger sets the logger, which must not be nil. It gets a line when the Limiter begins to
+// decide without Redis, and a line when Redis decides again. The default is [slog.Default].
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) {
 		if logger == nil {
@@ -68,9 +69,10 @@ func WithHook(hook Hook) Option {
 	}
 }
 
-// WithSource restricts the Limiter to the module or to the script. With [FromModule] it never sends the script: a
-// server without the module counts as down. With [FromScript] it never sends a command of the module. By default it
-// uses the module if the server has it, and otherwise the script.
+// WithSource restricts the Limiter to the module or to the script. With [FromModule] it never sends
+// the script: a server without the module counts as down. With [FromScript] it never sends a
+// command of the module. By default it uses the module if the server has it, and otherwise the
+// script.
 func WithSource(source Source) Option {
 	return func(s *settings) {
 		if source != FromModule && source != FromScript {
@@ -80,17 +82,18 @@ func WithSource(source Source) Option {
 	}
 }
 
-// WithMaxWait bounds how long [Limiter.Wait], [Limiter.WaitN], [Limiter.WaitAll] and [Limiter.Acquire] wait, even if
-// the context allows more: a caller whose tokens would be due later gets [ErrWaitTooLong] at once. So it also bounds
-// the reservations that callers leave behind when they give up. At 0 or less, nobody waits. By default the context
-// alone bounds the wait.
+// WithMaxWait bounds how long [Limiter.Wait], [Limiter.WaitN], [Limiter.WaitAll] and
+// [Limiter.Acquire] wait, even if the context allows more: a caller whose tokens would be due later
+// gets [ErrWaitTooLong] at once. So it also bounds the reservations that callers leave behind when
+// they give up. At 0 or less, nobody waits. By default the context alone bounds the wait.
 func WithMaxWait(maxWait time.Duration) Option {
 	return func(s *settings) { s.maxWait = max(maxWait, 0) }
 }
 
-// WithMaxWaiting bounds how many callers of [Limiter.Acquire] wait in this process for one key and Slots: if n callers,
-// at least 1, wait already, the next one gets [ErrTooManyWaiting] at once. The caller that asks Redis counts, and so do
-// callers that lack only tokens. By default nothing bounds the number.
+// WithMaxWaiting bounds how many callers of [Limiter.Acquire] wait in this process for one key and
+// Slots: if n callers, at least 1, wait already, the next one gets [ErrTooManyWaiting] at once. The
+// caller that asks Redis counts, and so do callers that lack only tokens. By default nothing bounds
+// the number.
 func WithMaxWaiting(n int) Option {
 	return func(s *settings) {
 		if n < 1 {

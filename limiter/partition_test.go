@@ -1,6 +1,6 @@
-// A network that is cut for a moment leaves no slot behind, although TCP sends the commands of its callers
-// again when it is back. The test runs once more in a network of its own, whose packets to the server are
-// dropped for a time: that needs root, ip and nft.
+// A network that is cut for a moment leaves no slot behind, although TCP sends the commands of its
+// callers again when it is back. The test runs once more in a network of its own, whose packets to
+// the server are dropped for a time: that needs root, ip and nft.
 
 package limiter_test
 
@@ -65,8 +65,9 @@ func nft(t *testing.T, rule string) {
 	require.NoError(t, err, "nft %s: %s", rule, output)
 }
 
-// testPartition cuts the network while callers take slots. All slots are free two tenths of the TTL and the
-// length of the cut after the network is back: for that long TCP may wait before it sends again.
+// testPartition cuts the network while callers take slots. All slots are free two tenths of the TTL
+// and the length of the cut after the network is back: for that long TCP may wait before it sends
+// again.
 func testPartition(t *testing.T, length time.Duration, honors bool) {
 	const callers = 40
 	slots := limiter.Slots{Max: callers, TTL: 10 * time.Second}

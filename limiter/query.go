@@ -16,7 +16,8 @@ import (
 	"funnel/slots"
 )
 
-// A query is one call of a method: the rows that a backend decides, and for each row the Result that the caller gets.
+// A query is one call of a method: the rows that a backend decides, and for each row the Result
+// that the caller gets.
 type query struct {
 	backend.Call
 	results  []Result
@@ -111,9 +112,9 @@ func (q *query) rejectInvalid(reason error) {
 	}
 }
 
-// decide sends a call, fills in its results, and calls the hooks with each of them. It is the one road to a
-// decision: of every method, and of every call that renews, settles or gives back. Only the looks within
-// package nodes, which decide nothing, do not take it.
+// decide sends a call, fills in its results, and calls the hooks with each of them. It is the one
+// road to a decision: of every method, and of every call that renews, settles or gives back. Only
+// the looks within package nodes, which decide nothing, do not take it.
 func (l *Limiter) decide(ctx context.Context, q *query) (reply backend.Reply, err error) {
 	began := l.now()
 	switch {
@@ -129,8 +130,8 @@ func (l *Limiter) decide(ctx context.Context, q *query) (reply backend.Reply, er
 	return reply, err
 }
 
-// sendRefund sends a call that gives back what nobody uses, and wakes callers that wait for the slots that
-// it frees.
+// sendRefund sends a call that gives back what nobody uses, and wakes callers that wait for the
+// slots that it frees.
 func (l *Limiter) sendRefund(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	q := l.queryOf(c)
 	reply, err := l.decide(ctx, q)
@@ -209,9 +210,9 @@ func (q *query) allowed(index int, reply *backend.Reply) int {
 	return 0
 }
 
-// isOK reports whether a row does not limit the call. An overfull funnel limits neither a call that accounts for tokens
-// nor a call for 0 tokens; a quota that has ended limits both. In a call of several requests, a row for 0 tokens is
-// limited as any other row is.
+// isOK reports whether a row does not limit the call. An overfull funnel limits neither a call that
+// accounts for tokens nor a call for 0 tokens; a quota that has ended limits both. In a call of
+// several requests, a row for 0 tokens is limited as any other row is.
 func (q *query) isOK(result *Result, reply *backend.Reply, row *backend.RowReply) bool {
 	switch {
 	case q.Accounts():

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The words of limits are kept, and not without bound if a program makes up limits all the time. A limit
-// that is asked for again has the same words.
+// The words of limits are kept, and not without bound if a program makes up limits all the time. A
+// limit that is asked for again has the same words.
 func TestWordsOfLimitsAreBounded(t *testing.T) {
 	t.Parallel()
 	var cache wordsCache

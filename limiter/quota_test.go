@@ -1,5 +1,6 @@
-// A quota is a limit like any other: each method takes it, by module, by script and in this process. The clock of the
-// caller tells which period runs, and the clock of the server corrects it.
+// A quota is a limit like any other: each method takes it, by module, by script and in this
+// process. The clock of the caller tells which period runs, and the clock of the server corrects
+// it.
 
 package limiter_test
 
@@ -138,8 +139,9 @@ func TestWrongQuotas(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A caller whose clock is behind learns the server's clock, and asks once more, for all rows. A caller whose clock is
-// ahead is counted in the period that runs. If it has opened a longer period, the next caller cuts that period.
+// A caller whose clock is behind learns the server's clock, and asks once more, for all rows. A
+// caller whose clock is ahead is counted in the period that runs. If it has opened a longer period,
+// the next caller cuts that period.
 func TestClocksOfCallers(t *testing.T) {
 	t.Parallel()
 	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
@@ -178,7 +180,8 @@ func TestClocksOfCallers(t *testing.T) {
 	})
 }
 
-// ENDED names the server's clock. A second ENDED is an error of the call, and so is an ENDED without a clock.
+// ENDED names the server's clock. A second ENDED is an error of the call, and so is an ENDED
+// without a clock.
 func TestSecondEnded(t *testing.T) {
 	t.Parallel()
 	const ended = "until must be later than the server's clock: got 1, and it is "
@@ -205,8 +208,8 @@ func TestSecondEnded(t *testing.T) {
 	}
 }
 
-// A quota that ends for good limits each call after its end, whatever the call asks for. It takes nothing from other
-// rows.
+// A quota that ends for good limits each call after its end, whatever the call asks for. It takes
+// nothing from other rows.
 func TestUntilHasNoNextPeriod(t *testing.T) {
 	t.Parallel()
 	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
@@ -259,7 +262,8 @@ func TestUntilHasNoNextPeriod(t *testing.T) {
 	})
 }
 
-// A caller that waits for a quota asks again within a second after the end of the period, and within its max wait.
+// A caller that waits for a quota asks again within a second after the end of the period, and
+// within its max wait.
 func TestWaitForQuotas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const day, waiting = 24 * time.Hour, 3

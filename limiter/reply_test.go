@@ -1,5 +1,5 @@
-// Later versions may add elements to replies. Any other reply that the command or the script cannot make is an error
-// that says so, and decides nothing.
+// Later versions may add elements to replies. Any other reply that the command or the script cannot
+// make is an error that says so, and decides nothing.
 
 package limiter_test
 
@@ -15,8 +15,8 @@ import (
 	"funnel/limiter"
 )
 
-// A foreign client sends a script instead of each command. So it gets the replies of a server that has other commands
-// under the same names.
+// A foreign client sends a script instead of each command. So it gets the replies of a server that
+// has other commands under the same names.
 type foreign struct {
 	*redis.Client
 	script string

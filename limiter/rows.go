@@ -8,26 +8,29 @@ import (
 	"funnel/internal/isnil"
 )
 
-// A Request asks for tokens of a funnel or a quota, in calls of several rows: [Limiter.AllowAll], [Limiter.WaitAll],
-// [Limiter.TryAcquire], [Limiter.Acquire] and [Limiter.PeekAll].
+// A Request asks for tokens of a funnel or a quota, in calls of several rows: [Limiter.AllowAll],
+// [Limiter.WaitAll], [Limiter.TryAcquire], [Limiter.Acquire] and [Limiter.PeekAll].
 type Request struct {
 	Key      string
 	Limit    Limit
 	Quantity int // tokens, at least 1; TryAcquire, Acquire and PeekAll accept 0
 }
 
-// AllowAll decides 1 to 64 requests together: it takes the tokens from all funnels and quotas, or, if one of them
-// limits the call, from none. Each key must differ from the others.
+// AllowAll decides 1 to 64 requests together: it takes the tokens from all funnels and quotas, or,
+// if one of them limits the call, from none. Each key must differ from the others.
 //
-// A single server decides all requests atomically, and so does a cluster if all keys have one hash tag. In a cluster
-// or a ring, keys may have several hash tags: AllowAll sends a command for each, all at once. If one node limits the
-// call or fails, AllowAll gives back the tokens that the other nodes took, by their receipts, before it returns. Other
-// callers may be limited in the moment between, and rarely a few tokens too many are allowed: docs/commands.md, "The
-// bound with refunds". If the answer of a node is lost, its tokens stay taken. [OnFailure] decides for each node.
+// A single server decides all requests atomically, and so does a cluster if all keys have one hash
+// tag. In a cluster or a ring, keys may have several hash tags: AllowAll sends a command for each,
+// all at once. If one node limits the call or fails, AllowAll gives back the tokens that the other
+// nodes took, by their receipts, before it returns. Other callers may be limited in the moment
+// between, and rarely a few tokens too many are allowed: docs/commands.md, "The bound with
+// refunds". If the answer of a node is lost, its tokens stay taken. [OnFailure] decides for each
+// node.
 //
-// If one node limited the call although another allowed it, AllowAll asks once more, one node after the other. If the
-// call is limited even then, RetryAfter is at most a second: the tokens may have been held by another caller, for a
-// moment. A key that has just limited such a call is asked first, and its wait is told as it is.
+// If one node limited the call although another allowed it, AllowAll asks once more, one node after
+// the other. If the call is limited even then, RetryAfter is at most a second: the tokens may have
+// been held by another caller, for a moment. A key that has just limited such a call is asked
+// first, and its wait is told as it is.
 func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, error) {
 	q := newQuery(call.Reserve, len(requests))
 	for _, request := range requests {
@@ -42,13 +45,13 @@ func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, e
 	return q.results, err
 }
 
-// ChargeAll charges 1 to 64 requests as [Limiter.Charge] does, whether or not they fit. Each key must
-// differ from the others, and a quantity may be 0. One command charges all keys with one hash tag; in a
-// cluster or a ring, keys may have several.
+// ChargeAll charges 1 to 64 requests as [Limiter.Charge] does, whether or not they fit. Each key
+// must differ from the others, and a quantity may be 0. One command charges all keys with one hash
+// tag; in a cluster or a ring, keys may have several.
 //
-// If a node fails, what the others charged stays charged. The error then names the keys that were not
-// charged, and their Results are zero but for the request. If go-redis repeats a command after a lost
-// answer, its keys may be charged twice.
+// If a node fails, what the others charged stays charged. The error then names the keys that were
+// not charged, and their Results are zero but for the request. If go-redis repeats a command after
+// a lost answer, its keys may be charged twice.
 func (l *Limiter) ChargeAll(ctx context.Context, requests ...Request) (Results, error) {
 	q := newQuery(call.Charge, len(requests))
 	for _, request := range requests {
@@ -87,12 +90,13 @@ type slotsRow struct {
 
 func (r slotsRow) addTo(q *query, l *Limiter, holder string) { q.addSlots(l, r.key, r.slots, holder) }
 
-// PeekAll decides 1 to 64 rows as [Limiter.TryAcquire] would, and takes nothing. Each Result concerns its row alone and
-// tells the state as it is: how many tokens fit, or how many slots are free. Each key must differ from the others. In a
-// cluster they may have several hash tags.
+// PeekAll decides 1 to 64 rows as [Limiter.TryAcquire] would, and takes nothing. Each Result
+// concerns its row alone and tells the state as it is: how many tokens fit, or how many slots are
+// free. Each key must differ from the others. In a cluster they may have several hash tags.
 //
-// If Redis does not decide, Result.Source says so: with [FailLocal] the numbers are those of this process alone, and
-// with [FailOpen] they say that nothing is used. An admin page must show the Source beside the numbers.
+// If Redis does not decide, Result.Source says so: with [FailLocal] the numbers are those of this
+// process alone, and with [FailOpen] they say that nothing is used. An admin page must show the
+// Source beside the numbers.
 func (l *Limiter) PeekAll(ctx context.Context, rows ...Row) (Results, error) {
 	q := newQuery(call.Peek, len(rows))
 	q.addRows(l, rows, "peek")

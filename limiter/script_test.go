@@ -60,8 +60,8 @@ func TestScriptSaysWhatItTakes(t *testing.T) {
 	require.ErrorContains(t, err, ": 33334333")
 }
 
-// The AOF, and so replicas, get the writes of the script, as they get writes of the module: for several funnels of one
-// call, in one transaction. Peeks run where nothing may be written.
+// The AOF, and so replicas, get the writes of the script, as they get writes of the module: for
+// several funnels of one call, in one transaction. Peeks run where nothing may be written.
 func TestScriptReplicatesItsEffect(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -127,8 +127,8 @@ func TestScriptReplicatesItsEffect(t *testing.T) {
 	}
 }
 
-// Without PEXPIRETIME, the script knows the end of a period only to some milliseconds. But a call that does not change
-// the end does not change the expiry, not even by a millisecond.
+// Without PEXPIRETIME, the script knows the end of a period only to some milliseconds. But a call
+// that does not change the end does not change the expiry, not even by a millisecond.
 func TestScriptBeforeRedis7(t *testing.T) {
 	t.Parallel()
 	ctx, client := context.Background(), servertest.Start(t, servertest.Options{}).Client(t)

@@ -1,5 +1,5 @@
-// A Limiter uses the module if the server has it and the user may call it, and otherwise the script. It notices if this
-// changes, and no call fails meanwhile.
+// A Limiter uses the module if the server has it and the user may call it, and otherwise the
+// script. It notices if this changes, and no call fails meanwhile.
 
 package limiter_test
 
@@ -17,8 +17,9 @@ import (
 	"funnel/limiter"
 )
 
-// The Limiter notices within a minute that a module is loaded or granted, and at once that a module is gone or denied,
-// or that a script was flushed. If one command is denied, the others still go to the module. No token is lost.
+// The Limiter notices within a minute that a module is loaded or granted, and at once that a module
+// is gone or denied, or that a script was flushed. If one command is denied, the others still go to
+// the module. No token is lost.
 func TestModuleComesAndGoes(t *testing.T) {
 	t.Parallel()
 	server := withoutModule(t, "--save", "", "--appendonly", "yes")
@@ -64,8 +65,8 @@ func TestModuleComesAndGoes(t *testing.T) {
 	}
 }
 
-// With only one source, a server that lacks the module counts as down, and a server that has the module gets the
-// script.
+// With only one source, a server that lacks the module counts as down, and a server that has the
+// module gets the script.
 func TestOneSourceOnly(t *testing.T) {
 	t.Parallel()
 	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
@@ -97,8 +98,8 @@ func TestServerWithoutReadOnlyScripts(t *testing.T) {
 	}
 }
 
-// For users with few permissions, all methods work by the module or by the script. Each call is one command, and an
-// error names the missing permission.
+// For users with few permissions, all methods work by the module or by the script. Each call is one
+// command, and an error names the missing permission.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	ctx, server := context.Background(), servertest.StartModule(t)

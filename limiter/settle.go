@@ -10,20 +10,24 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// Settle adjusts a call to the number of tokens that were used, at least 0: it gives the rest back, or charges more.
-// With 0, it gives back a reservation that is not used. The Result comes from any method that takes or charges tokens.
-// Another Limiter, even of another process, may settle it, by Key, Limit, Allowed and Receipt.
+// Settle adjusts a call to the number of tokens that were used, at least 0: it gives the rest back,
+// or charges more. With 0, it gives back a reservation that is not used. The Result comes from any
+// method that takes or charges tokens. Another Limiter, even of another process, may settle it, by
+// Key, Limit, Allowed and Receipt.
 //
-// Tokens that have leaked meanwhile do not come back. A quota is settled in the period in which the call was counted:
-// once that period is over, nothing changes. The limit holds as if the call had taken the smaller number;
-// docs/commands.md lists the exceptions. Without a receipt (limited calls, Peek, decisions without Redis) nothing is
-// given back, but more is charged. A Result of this process ([NewLocal], [FailLocal]) is settled in this process.
+// Tokens that have leaked meanwhile do not come back. A quota is settled in the period in which the
+// call was counted: once that period is over, nothing changes. The limit holds as if the call had
+// taken the smaller number; docs/commands.md lists the exceptions. Without a receipt (limited
+// calls, Peek, decisions without Redis) nothing is given back, but more is charged. A Result of
+// this process ([NewLocal], [FailLocal]) is settled in this process.
 //
-// Once a command may have been sent, Settle sets Allowed to used, and Receipt to 0, so settling the same Result again
-// does nothing. Do not settle copies of a Result, nor one Result from two goroutines. If the answer is lost, Settle
-// returns [ErrUnavailable], and tokens may stay taken, or not be charged; [OnFailure] does not apply.
+// Once a command may have been sent, Settle sets Allowed to used, and Receipt to 0, so settling the
+// same Result again does nothing. Do not settle copies of a Result, nor one Result from two
+// goroutines. If the answer is lost, Settle returns [ErrUnavailable], and tokens may stay taken, or
+// not be charged; [OnFailure] does not apply.
 //
-// Settle returns the Result of the refund or the charge. If there is nothing to do, it returns a copy of result.
+// Settle returns the Result of the refund or the charge. If there is nothing to do, it returns a
+// copy of result.
 func (l *Limiter) Settle(ctx context.Context, result *Result, used int) (Result, error) {
 	switch {
 	case result == nil:
@@ -45,12 +49,12 @@ func (l *Limiter) Settle(ctx context.Context, result *Result, used int) (Result,
 	return q.results[0], err
 }
 
-// SettleAll settles each of 1 to 64 Results of one call, or of several, with its number of used tokens, all
-// at once: see [Limiter.Settle]. Used has a number for each Result. SettleAll returns the Results after, in
-// the same order, and the errors of all that were not settled, joined.
+// SettleAll settles each of 1 to 64 Results of one call, or of several, with its number of used
+// tokens, all at once: see [Limiter.Settle]. Used has a number for each Result. SettleAll returns
+// the Results after, in the same order, and the errors of all that were not settled, joined.
 //
-// Like Settle, it changes each Result once its settlement may have been sent. After an error, settle those
-// again whose Allowed is not yet used.
+// Like Settle, it changes each Result once its settlement may have been sent. After an error,
+// settle those again whose Allowed is not yet used.
 func (l *Limiter) SettleAll(ctx context.Context, results Results, used []int) (Results, error) {
 	if len(results) != len(used) || len(results) < 1 || len(results) > call.MaxRows {
 		return make(Results, len(results)), backend.Invalid(fmt.Errorf(
@@ -66,14 +70,15 @@ func (l *Limiter) SettleAll(ctx context.Context, results Results, used []int) (R
 	return after, errors.Join(errs...)
 }
 
-// SettleSoon is Settle that does not wait: it returns at once, and settles in the background, even if ctx is
-// done. [Limiter.Drain] waits until Redis has answered. The Result is a copy, so the caller's does not tell
-// that it is settled: do not settle it again.
+// SettleSoon is Settle that does not wait: it returns at once, and settles in the background, even
+// if ctx is done. [Limiter.Drain] waits until Redis has answered. The Result is a copy, so the
+// caller's does not tell that it is settled: do not settle it again.
 func (l *Limiter) SettleSoon(ctx context.Context, result Result, used int) {
 	l.undo.Go(ctx, func(ctx context.Context) { _, _ = l.Settle(ctx, &result, used) })
 }
 
-// settlement returns a call that refunds the tokens that were not used, or charges the tokens that were used beyond.
+// settlement returns a call that refunds the tokens that were not used, or charges the tokens that
+// were used beyond.
 func (l *Limiter) settlement(result *Result, used int) *query {
 	operation, quantity := call.Refund, result.Allowed-used
 	if quantity < 0 {

@@ -1,6 +1,7 @@
-// Settle gives back the tokens that a call took and did not use, or charges the tokens that it used beyond, by one
-// command. Without a receipt nothing is given back. A Result is settled once a command may have been sent. If the
-// answer to a refund is lost, no client of go-redis sends the refund again.
+// Settle gives back the tokens that a call took and did not use, or charges the tokens that it used
+// beyond, by one command. Without a receipt nothing is given back. A Result is settled once a
+// command may have been sent. If the answer to a refund is lost, no client of go-redis sends the
+// refund again.
 
 package limiter_test
 
@@ -113,8 +114,8 @@ func testSettle(t *testing.T, source limiter.Source, make func(...limiter.Option
 	require.Equal(t, given, result)
 }
 
-// Decisions without Redis have no receipt. Settle returns an error of Redis, whatever the policy. Another Limiter may
-// settle a Result.
+// Decisions without Redis have no receipt. Settle returns an error of Redis, whatever the policy.
+// Another Limiter may settle a Result.
 func TestSettleWithoutAReceipt(t *testing.T) {
 	t.Parallel()
 	ctx, another := t.Context(), limiter.New(connect(t, limiter.FromModule))
@@ -201,7 +202,8 @@ func dialLossy(t *testing.T, server string) func(ctx context.Context, network, a
 	}
 }
 
-// requireOneRefund loses the answer to a refund. The server has executed the refund, and the client returns an error.
+// requireOneRefund loses the answer to a refund. The server has executed the refund, and the client
+// returns an error.
 func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, limit limiter.Limit, source limiter.Source) {
 	ctx, l, refunding := context.Background(), limiter.New(direct), limiter.New(lossy, limiter.WithSource(source))
 	_, err := l.Charge(ctx, key, limit, 4)
@@ -249,7 +251,8 @@ func TestRefundsAreSentOnce(t *testing.T) {
 	})
 }
 
-// requireOneRefundInACluster makes the client follow a redirection. Nothing was executed before the redirection.
+// requireOneRefundInACluster makes the client follow a redirection. Nothing was executed before the
+// redirection.
 func requireOneRefundInACluster(t *testing.T, cluster *servertest.Cluster) {
 	for _, source := range []limiter.Source{limiter.FromModule, limiter.FromScript} {
 		key := "moved by " + string(source)

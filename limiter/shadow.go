@@ -13,14 +13,16 @@ type Allower interface {
 	AllowN(ctx context.Context, key string, limit Limit, quantity int) (Result, error)
 }
 
-// Shadow tries limits on real traffic. It returns an Allower whose AllowN asks l, which takes the tokens if they fit,
-// and then allows the call in any case, without an error.
+// Shadow tries limits on real traffic. It returns an Allower whose AllowN asks l, which takes the
+// tokens if they fit, and then allows the call in any case, without an error.
 //
-// Shadow passes each limited Result and each error to report, unless the context of the call is canceled. Report must
-// be quick, and safe for concurrent use. If report is nil, slog gets a line for each of these calls.
+// Shadow passes each limited Result and each error to report, unless the context of the call is
+// canceled. Report must be quick, and safe for concurrent use. If report is nil, slog gets a line
+// for each of these calls.
 //
-// The caller of such a call gets a Result that is OK: Allowed is the quantity, and RetryAfter is 0. Remaining and
-// ResetAfter tell the state of the funnel. If l returned an error, the Limit is zero, and Source is [FromOpen].
+// The caller of such a call gets a Result that is OK: Allowed is the quantity, and RetryAfter is 0.
+// Remaining and ResetAfter tell the state of the funnel. If l returned an error, the Limit is zero,
+// and Source is [FromOpen].
 //
 // Calls wait for Redis as they do without Shadow: give l [WithTimeout]. Shadow panics if l is nil.
 func Shadow(l Allower, report func(ctx context.Context, result Result, err error)) Allower {

@@ -19,18 +19,19 @@ type Slots struct {
 	TTL time.Duration
 }
 
-// An Acquisition is the decision on the rows of [Limiter.TryAcquire] or [Limiter.Acquire], and holds the
-// slots that the call took. All methods may be called from any number of goroutines. If the call was
-// limited, there is nothing to hold: the methods do nothing then, and nothing on a nil Acquisition, so
-// `defer got.Release(ctx)` is always right. Tests of other packages can make one from Results.
+// An Acquisition is the decision on the rows of [Limiter.TryAcquire] or [Limiter.Acquire], and
+// holds the slots that the call took. All methods may be called from any number of goroutines. If
+// the call was limited, there is nothing to hold: the methods do nothing then, and nothing on a nil
+// Acquisition, so `defer got.Release(ctx)` is always right. Tests of other packages can make one
+// from Results.
 //
 // All slots are held until they are released or lost. An Acquisition renews them each third of the
-// shortest TTL, even if the context of the call is done. A slot is lost if Redis says so, if Redis has
-// answered no renewal within its TTL, or if the process stood still for longer. One lost slot ends the
-// Acquisition: the other slots are given back.
+// shortest TTL, even if the context of the call is done. A slot is lost if Redis says so, if Redis
+// has answered no renewal within its TTL, or if the process stood still for longer. One lost slot
+// ends the Acquisition: the other slots are given back.
 type Acquisition struct {
-	// Results are the decisions on the rows, in the order of the call. For slots, Limit is zero, and
-	// Remaining is how many are free.
+	// Results are the decisions on the rows, in the order of the call. For slots, Limit is zero,
+	// and Remaining is how many are free.
 	Results Results
 
 	limiter *Limiter
@@ -81,11 +82,11 @@ func (l *Limiter) newAcquisition(ctx context.Context, q *query, reply *backend.R
 // Limited reports whether nothing was taken.
 func (a *Acquisition) Limited() bool { return a == nil || !a.isHeld && a.Results.Limited() }
 
-// RetryAfter is how long a limited call should wait before it asks again: the longest wait of its rows,
-// and [NoRetry] if one of them can never allow it. It is 0 for a call that was allowed.
+// RetryAfter is how long a limited call should wait before it asks again: the longest wait of its
+// rows, and [NoRetry] if one of them can never allow it. It is 0 for a call that was allowed.
 //
-// A row of slots counts as a second at most. The time until the first slot ends is mostly far too long, because
-// slots are released earlier.
+// A row of slots counts as a second at most. The time until the first slot ends is mostly far too
+// long, because slots are released earlier.
 func (a *Acquisition) RetryAfter() time.Duration {
 	if a == nil || !a.Limited() {
 		return 0
@@ -93,8 +94,9 @@ func (a *Acquisition) RetryAfter() time.Duration {
 	return waitsForSlots(a.Results).RetryAfter()
 }
 
-// slotWait is the longest wait that is reported for a missing slot. Work that needs a limit on what is in
-// flight takes about a second; a caller that knows better, or uses Acquire, need not wait so long.
+// slotWait is the longest wait that is reported for a missing slot. Work that needs a limit on what
+// is in flight takes about a second; a caller that knows better, or uses Acquire, need not wait so
+// long.
 const slotWait = time.Second
 
 // waitsForSlots returns the results with the wait for slots that a caller is told.
@@ -130,16 +132,16 @@ func (a *Acquisition) shortest() time.Duration {
 	return shortest
 }
 
-// renewsAfter is the time between two renewals. At a third of the TTL, one renewal may fail and the next
-// one is still in time.
+// renewsAfter is the time between two renewals. At a third of the TTL, one renewal may fail and the
+// next one is still in time.
 func (a *Acquisition) renewsAfter() time.Duration { return a.shortest() / 3 }
 
-// Context returns a context that derives from the context of the call. It is also done when the slots
-// are released, and when a slot is lost: the cause is then [ErrSlotLost]. Work that goes on after that is
-// not counted. The context of a limited Acquisition is done.
+// Context returns a context that derives from the context of the call. It is also done when the
+// slots are released, and when a slot is lost: the cause is then [ErrSlotLost]. Work that goes on
+// after that is not counted. The context of a limited Acquisition is done.
 //
-// After a pause of the whole process, a context from an earlier call of Context may stay alive for some milliseconds:
-// call Context again before a step that cannot be undone.
+// After a pause of the whole process, a context from an earlier call of Context may stay alive for
+// some milliseconds: call Context again before a step that cannot be undone.
 func (a *Acquisition) Context() context.Context {
 	switch {
 	case a.Limited():
@@ -158,7 +160,8 @@ var endedContext = func() context.Context {
 	return ctx
 }()
 
-// cancelIfLost cancels the context if a slot is lost, and returns the time that is left until one is.
+// cancelIfLost cancels the context if a slot is lost, and returns the time that is left until one
+// is.
 func (a *Acquisition) cancelIfLost() (left time.Duration) {
 	left = time.Duration(a.ends.Load()) - time.Since(a.taken)
 	if left <= 0 {
@@ -234,13 +237,15 @@ func (a *Acquisition) endLost() {
 	undo.Go(a.ctx, func(ctx context.Context) { _, _ = undo.GiveBack(ctx, refund) })
 }
 
-// Release gives the slots back and ends their Context. It waits for a renewal that is under way, and then
-// for the answer of Redis, whether or not ctx is done: for each no longer than [WithTimeout] allows.
+// Release gives the slots back and ends their Context. It waits for a renewal that is under way,
+// and then for the answer of Redis, whether or not ctx is done: for each no longer than
+// [WithTimeout] allows.
 //
-// [ErrSlotLost] means that a slot had been lost before, and that other holders may have worked at the
-// same time. (It may also mean that go-redis has repeated the call after a lost answer.) [ErrUnavailable]
-// means that Redis has not decided. Then the Limiter goes on in the background: it asks each tenth of the
-// TTL, until Redis decides or the TTL is over. Later calls of Release do nothing.
+// [ErrSlotLost] means that a slot had been lost before, and that other holders may have worked at
+// the same time. (It may also mean that go-redis has repeated the call after a lost answer.)
+// [ErrUnavailable] means that Redis has not decided. Then the Limiter goes on in the background: it
+// asks each tenth of the TTL, until Redis decides or the TTL is over. Later calls of Release do
+// nothing.
 func (a *Acquisition) Release(ctx context.Context) error {
 	if a == nil || !a.isHeld {
 		return nil

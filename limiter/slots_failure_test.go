@@ -1,5 +1,5 @@
-// If Redis loses answers, stands still or is dead, each slot that nobody holds is free again a tenth of the TTL after
-// Redis answers again.
+// If Redis loses answers, stands still or is dead, each slot that nobody holds is free again a
+// tenth of the TTL after Redis answers again.
 
 package limiter_test
 
@@ -37,7 +37,8 @@ func TestSlotOfALostAnswer(t *testing.T) {
 	})
 }
 
-// lossyFor returns clients for the server of a client, which lose the answer to the first command on slots.
+// lossyFor returns clients for the server of a client, which lose the answer to the first command
+// on slots.
 func lossyFor(t *testing.T, direct *redis.Client) func(change func(*redis.Options)) *redis.Client {
 	addr, db := direct.Options().Addr, direct.Options().DB
 	require.NoError(t, direct.ScriptLoad(t.Context(), limiter.Script()).Err()) // whose text has the word
@@ -84,7 +85,8 @@ func TestSlotsOfADeadServer(t *testing.T) {
 		t.Run(policy.String(), func(t *testing.T) {
 			t.Parallel()
 			ctx, server := t.Context(), servertest.StartModule(t)
-			// After PoolSize failed dials, go-redis returns the latest error for up to a second, without dialling.
+			// After PoolSize failed dials, go-redis returns the latest error for up to a second,
+			// without dialling.
 			l := limiter.New(server.Client(t, withoutRetries, func(options *redis.Options) { options.PoolSize = 1000 }),
 				limiter.OnFailure(policy), limiter.WithTimeout(servertest.Patience))
 			counted := requireSlot(t, l, "lost", limiter.Slots{Max: 1, TTL: 500 * time.Millisecond})
@@ -115,9 +117,9 @@ func TestSlotsOfADeadServer(t *testing.T) {
 	}
 }
 
-// Calls that lie in the socket of a server that stands still are executed after their callers have gone. With
-// ContextTimeoutEnabled their connections are closed, and the first call that gives a slot back ends before a new
-// connection is ready.
+// Calls that lie in the socket of a server that stands still are executed after their callers have
+// gone. With ContextTimeoutEnabled their connections are closed, and the first call that gives a
+// slot back ends before a new connection is ready.
 func TestAStallStrandsNoSlots(t *testing.T) {
 	t.Parallel()
 	for _, stall := range []time.Duration{150 * time.Millisecond, 600 * time.Millisecond} {

@@ -1,5 +1,5 @@
-// No more than Max callers hold a slot, whatever happens to contexts and keys. A holder whose slot is lost learns of
-// it. Tokens are taken together with a slot, or not at all.
+// No more than Max callers hold a slot, whatever happens to contexts and keys. A holder whose slot
+// is lost learns of it. Tokens are taken together with a slot, or not at all.
 
 package limiter_test
 
@@ -54,7 +54,8 @@ var (
 	twoFor1h = limiter.Slots{Max: 2, TTL: time.Hour} // a slot comes back only if somebody gives it back
 )
 
-// testSlots tests the limit, all or nothing, Results, hooks and Release, which are the same for every source.
+// testSlots tests the limit, all or nothing, Results, hooks and Release, which are the same for
+// every source.
 func testSlots(t *testing.T, l *limiter.Limiter, recorded *recorder, source limiter.Source) {
 	ctx := context.Background()
 	slots := map[string]*limiter.Acquisition{}
@@ -116,7 +117,8 @@ func testSlots(t *testing.T, l *limiter.Limiter, recorded *recorder, source limi
 	require.NoError(t, slots["third"].Release(ctx))
 }
 
-// peekAll peeks at the slots and the tokens of testSlots, and returns Limited, Allowed and Remaining.
+// peekAll peeks at the slots and the tokens of testSlots, and returns Limited, Allowed and
+// Remaining.
 func peekAll(t *testing.T, l *limiter.Limiter) (seen []string) {
 	tokens := limiter.Request{Key: "{a}tokens", Limit: fifteenPerDay, Quantity: 5}
 	results, err := l.PeekAll(t.Context(), twoFor3s.At("{a}slots"), tokens)
@@ -173,8 +175,8 @@ func TestSlotRenewsItself(t *testing.T) {
 	})
 }
 
-// A slot outlives an outage that is shorter than its TTL: it is renewed even while other calls of the process do not
-// ask Redis, because three had no answer.
+// A slot outlives an outage that is shorter than its TTL: it is renewed even while other calls of
+// the process do not ask Redis, because three had no answer.
 func TestSlotOutlivesAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -222,7 +224,8 @@ func TestSlotIsLostWithItsKey(t *testing.T) {
 	})
 }
 
-// A process that stood still learns that its slot is lost before it goes on, even while a renewal is under way.
+// A process that stood still learns that its slot is lost before it goes on, even while a renewal
+// is under way.
 func TestSlotIsLostAfterAPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -246,8 +249,8 @@ func TestSlotIsLostAfterAPause(t *testing.T) {
 	})
 }
 
-// A slot in Redis may begin as soon as the call is sent, so a late answer makes no slot longer. Here the answers to two
-// calls come after a second, and the answer to the third never comes.
+// A slot in Redis may begin as soon as the call is sent, so a late answer makes no slot longer.
+// Here the answers to two calls come after a second, and the answer to the third never comes.
 func TestSlotEndsByWhenItWasAskedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,13 +12,14 @@ import (
 // maxDuration is the longest max wait that the commands accept.
 const maxDuration time.Duration = 1<<63 - 1
 
-// Reserve takes quantity tokens as AllowN does, even if they fit only later, within maxWait: Result.Wait says how long
-// the caller has to wait before it goes ahead. Reservations are served in the order of asking, because the funnel
-// limits all other callers until then. With a max wait of 0 or less, Reserve is AllowN; for a quota it must be 0 or
-// less.
+// Reserve takes quantity tokens as AllowN does, even if they fit only later, within maxWait:
+// Result.Wait says how long the caller has to wait before it goes ahead. Reservations are served in
+// the order of asking, because the funnel limits all other callers until then. With a max wait of 0
+// or less, Reserve is AllowN; for a quota it must be 0 or less.
 //
-// If the wait would be longer, the call is limited and has reserved nothing, and RetryAfter is the time after which the
-// same call would be allowed. Give a reservation that is not used back with [Limiter.Settle].
+// If the wait would be longer, the call is limited and has reserved nothing, and RetryAfter is the
+// time after which the same call would be allowed. Give a reservation that is not used back with
+// [Limiter.Settle].
 func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, quantity int, maxWait time.Duration) (
 	Result, error) {
 	q := l.queryFor(call.Reserve, key, limit, quantity)
@@ -32,19 +33,21 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit) error {
 	return l.WaitN(ctx, key, limit, 1)
 }
 
-// WaitN reserves quantity tokens and sleeps until the reservation is due: one call and one sleep. Callers are served in
-// the order of asking. Tokens of a quota cannot be reserved: WaitN asks for them, and if it is limited, asks again
-// within a second after the period has ended. Callers of a quota are served in no order.
+// WaitN reserves quantity tokens and sleeps until the reservation is due: one call and one sleep.
+// Callers are served in the order of asking. Tokens of a quota cannot be reserved: WaitN asks for
+// them, and if it is limited, asks again within a second after the period has ended. Callers of a
+// quota are served in no order.
 //
-// WaitN waits no longer than the deadline of ctx and [WithMaxWait] allow. If the wait would be longer, it reserves
-// nothing and returns [ErrWaitTooLong] at once. It returns [ErrNeverFits] if the quantity is above the capacity or the
-// quota has ended for good, and the cause if ctx is done before the reservation is due. While Redis fails, it returns
-// [ErrUnavailable], or waits as [OnFailure] says: with [FailClosed] it asks again each second.
+// WaitN waits no longer than the deadline of ctx and [WithMaxWait] allow. If the wait would be
+// longer, it reserves nothing and returns [ErrWaitTooLong] at once. It returns [ErrNeverFits] if
+// the quantity is above the capacity or the quota has ended for good, and the cause if ctx is done
+// before the reservation is due. While Redis fails, it returns [ErrUnavailable], or waits as
+// [OnFailure] says: with [FailClosed] it asks again each second.
 //
-// A caller that gives up leaves its reservation behind, and nobody else gets the tokens. If the tokens came back, a
-// newcomer could take them and go ahead beside callers who reserved later and keep their turns: more than the limit. If
-// callers without a deadline give up often, set [WithMaxWait], or the reservations that they leave starve other
-// callers.
+// A caller that gives up leaves its reservation behind, and nobody else gets the tokens. If the
+// tokens came back, a newcomer could take them and go ahead beside callers who reserved later and
+// keep their turns: more than the limit. If callers without a deadline give up often, set
+// [WithMaxWait], or the reservations that they leave starve other callers.
 func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity int) error {
 	return l.wait(ctx, func(maxWait time.Duration) (Results, time.Duration, error) {
 		if limit.isQuota() {
@@ -60,9 +63,9 @@ func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity i
 	})
 }
 
-// WaitAll asks as [Limiter.AllowAll] does, and asks again after RetryAfter, until it has taken all tokens. There is no
-// queue for calls of several rows: smaller calls may be served first. Deadlines and errors are as in
-// [Limiter.WaitN]. Results that come with an error are limited.
+// WaitAll asks as [Limiter.AllowAll] does, and asks again after RetryAfter, until it has taken all
+// tokens. There is no queue for calls of several rows: smaller calls may be served first. Deadlines
+// and errors are as in [Limiter.WaitN]. Results that come with an error are limited.
 func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) (results Results, err error) {
 	err = l.wait(ctx, func(time.Duration) (Results, time.Duration, error) {
 		results, err = l.AllowAll(ctx, requests...)
@@ -71,8 +74,8 @@ func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) (results Res
 	return results, err
 }
 
-// wait asks until tokens are taken, and sleeps until they are due. Ask gets the time that the caller can wait, and also
-// returns the time after which the tokens of a limited call would be due.
+// wait asks until tokens are taken, and sleeps until they are due. Ask gets the time that the
+// caller can wait, and also returns the time after which the tokens of a limited call would be due.
 func (l *Limiter) wait(ctx context.Context, ask func(maxWait time.Duration) (Results, time.Duration, error)) error {
 	began := l.now()
 	for waited := time.Duration(0); ; waited = l.now() - began {

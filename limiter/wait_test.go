@@ -1,5 +1,5 @@
-// A caller that waits asks once and sleeps once, and callers are served in the order of asking. A caller that cannot be
-// served in time gets an error at once, and takes nothing.
+// A caller that waits asks once and sleeps once, and callers are served in the order of asking. A
+// caller that cannot be served in time gets an error at once, and takes nothing.
 
 package limiter_test
 

@@ -1,9 +1,10 @@
-// Package module is the Redis module funnel: its commands, written in Go, behind a thin boundary of C.
+// Package module is the Redis module funnel: its commands, written in Go, behind a thin boundary of
+// C.
 //
 // # The idea
 //
-// A server calls a module through C functions, and hands out its keys, strings
-// and replies through C functions, too. C decides nothing, and Go touches no key:
+// A server calls a module through C functions, and hands out its keys, strings and replies through
+// C functions, too. C decides nothing, and Go touches no key:
 //
 //	server ──> commands.c          points at the words
 //	               ▼
@@ -15,13 +16,13 @@
 //	               ▼
 //	           kinds.h, reply.c    write the keys, replicate, reply
 //
-// One struct (call.h) crosses twice, whatever the number of rows. Go code runs like a C
-// function, and the Go runtime never starts: docs/go-runtime.md.
+// One struct (call.h) crosses twice, whatever the number of rows. Go code runs like a C function,
+// and the Go runtime never starts: docs/go-runtime.md.
 //
-// Each row of a call is of a kind: a funnel, slots or a quota. Each place has a table that chooses by
-// kind: kinds.c here, command/kind.go and internal/call/row.go. A new kind is one more line in each
-// table, and one more file in command/. Here it needs a file if it keeps its state in a value that no
-// other kind uses, as slots.c does.
+// Each row of a call is of a kind: a funnel, slots or a quota. Each place has a table that chooses
+// by kind: kinds.c here, command/kind.go and internal/call/row.go. A new kind is one more line in
+// each table, and one more file in command/. Here it needs a file if it keeps its state in a value
+// that no other kind uses, as slots.c does.
 //
 // # The files
 //

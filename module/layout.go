@@ -10,12 +10,12 @@ import (
 	"funnel/module/command"
 )
 
-// same has one element, so any index but 0 is a compile error. The first index compares offsets, or several numbers:
-// a^b is not 0 if they differ. The second index compares sizes.
+// same has one element, so any index but 0 is a compile error. The first index compares offsets, or
+// several numbers: a^b is not 0 if they differ. The second index compares sizes.
 var same [1][1]int
 
-// C and Go each declare the structures that cross the boundary. The compiler compares them here: the size of each
-// structure, and the offset and the size of each field that both sides use.
+// C and Go each declare the structures that cross the boundary. The compiler compares them here:
+// the size of each structure, and the offset and the size of each field that both sides use.
 func _() {
 	{
 		var c C.struct_call

@@ -28,8 +28,8 @@ func drawRequest(t *rapid.T, at int64) (request quota.Request, limit int64) {
 	return request, limit
 }
 
-// drawState draws what a key holds: nothing, a sum in a period that runs or has ended, or a sum that
-// does not expire.
+// drawState draws what a key holds: nothing, a sum in a period that runs or has ended, or a sum
+// that does not expire.
 func drawState(t *rapid.T) quota.State {
 	used := rapid.Int64Range(0, 8).Draw(t, "used")
 	if used == 0 {
@@ -84,9 +84,9 @@ func TestReserveAndTakeKeepTheBound(t *testing.T) {
 	})
 }
 
-// After the Wait of a limited caller the period has ended, and a caller that asks for the next one is
-// allowed. A nanosecond earlier the caller is still limited. If asking again never helps, the quantity
-// is above the limit.
+// After the Wait of a limited caller the period has ended, and a caller that asks for the next one
+// is allowed. A nanosecond earlier the caller is still limited. If asking again never helps, the
+// quantity is above the limit.
 func TestWaitEndsWithThePeriod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		request, limit := drawRequest(t, now)
@@ -160,8 +160,8 @@ func TestPeekIsReserveUndone(t *testing.T) {
 	})
 }
 
-// A refund by receipt takes back what the call used if its period still runs, and nothing otherwise,
-// whoever has come since.
+// A refund by receipt takes back what the call used if its period still runs, and nothing
+// otherwise, whoever has come since.
 func TestRefundByReceipt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		first, _ := drawRequest(t, now)

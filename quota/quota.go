@@ -101,8 +101,8 @@ type State struct {
 	// Used is the sum that is used, at least 0.
 	Used int64
 
-	// Expiry is when the key expires, in milliseconds. A key with an Expiry of 0 or less
-	// does not expire: its period ends at until, or when a window that begins now ends.
+	// Expiry is when the key expires, in milliseconds. A key with an Expiry of 0 or less does not
+	// expire: its period ends at until, or when a window that begins now ends.
 	Expiry int64
 }
 
@@ -125,12 +125,12 @@ type Quota struct {
 	State   State
 
 	// Decision is the answer. Limited says that the quantity did not fit, or for Charge that more
-	// than the limit is used; Wait is then the time until the period ends. Remaining is how much may
-	// still be used, and ResetAfter is the time until the period ends, or 0 if nothing is used.
+	// than the limit is used; Wait is then the time until the period ends. Remaining is how much
+	// may still be used, and ResetAfter is the time until the period ends, or 0 if nothing is used.
 	decision.Decision
 
-	// Until is the end of the period that counted the call, or 0 if the call used nothing. It
-	// is the receipt: a refund names the period by its end.
+	// Until is the end of the period that counted the call, or 0 if the call used nothing. It is
+	// the receipt: a refund names the period by its end.
 	Until int64
 
 	// NewState is the state after the call. Store it if [Quota.Changes]; if its Used is 0, delete
@@ -194,8 +194,8 @@ func (q *Quota) Peek(now int64) error {
 	return nil
 }
 
-// Charge accounts for a quantity that was used, whatever the limit. Limited then says that
-// more than the limit is used, and Wait until when.
+// Charge accounts for a quantity that was used, whatever the limit. Limited then says that more
+// than the limit is used, and Wait until when.
 //
 //go:nosplit
 func (q *Quota) Charge(now int64) error {
@@ -285,8 +285,8 @@ func (q *Quota) begin(now int64) (end int64, err error) {
 	return milliseconds * nanosecondsPerMillisecond, nil
 }
 
-// report fills in the decision of a call that is not limited. After the call, used is the sum
-// that is used in the period that ends at end.
+// report fills in the decision of a call that is not limited. After the call, used is the sum that
+// is used in the period that ends at end.
 //
 //go:nosplit
 func (q *Quota) report(used, end, now int64) {

@@ -1,6 +1,7 @@
-// Each operation on a quota, as a table: what is used, what is asked, and what is decided and stored
-// then. Reserve is in reserve_test.go, and Refund in refund_test.go. Windows, whose period begins with
-// a call, are in window_test.go; what follows for a series of calls is in properties_test.go.
+// Each operation on a quota, as a table: what is used, what is asked, and what is decided and
+// stored then. Reserve is in reserve_test.go, and Refund in refund_test.go. Windows, whose period
+// begins with a call, are in window_test.go; what follows for a series of calls is in
+// properties_test.go.
 
 package quota_test
 
@@ -19,14 +20,16 @@ const (
 	second      = 1000 * millisecond
 	minute      = 60 * second
 
-	// now is an instant in 2027, in nanoseconds, and nowMS the same in milliseconds, as expiries are.
+	// now is an instant in 2027, in nanoseconds, and nowMS the same in milliseconds, as expiries
+	// are.
 	nowMS = int64(1_800_000_000_000)
 	now   = nowMS * millisecond
 
 	end  = now + minute // of the period that each row names, unless it says otherwise
 	most = math.MaxInt64
 
-	// lastMS is the last whole millisecond that fits 63 bits of nanoseconds; 775,807 ns are left then.
+	// lastMS is the last whole millisecond that fits 63 bits of nanoseconds; 775,807 ns are left
+	// then.
 	lastMS = most / millisecond
 )
 

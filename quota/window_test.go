@@ -1,5 +1,5 @@
-// A window is counted in the period that runs, whatever its end, and cuts nothing. If none runs, one
-// begins now, and lasts as long as the window, rounded up to the millisecond.
+// A window is counted in the period that runs, whatever its end, and cuts nothing. If none runs,
+// one begins now, and lasts as long as the window, rounded up to the millisecond.
 
 package quota_test
 
@@ -169,8 +169,8 @@ func TestChargeInAWindow(t *testing.T) {
 	}, (*quota.Quota).Charge)
 }
 
-// A refund names the period by its end. The request of a window does not: it gives back in the period
-// that runs.
+// A refund names the period by its end. The request of a window does not: it gives back in the
+// period that runs.
 func TestRefundOfAWindow(t *testing.T) {
 	test(t, []call{
 		{

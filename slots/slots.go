@@ -68,38 +68,38 @@ type State struct {
 	// mean the same.
 	Running int64
 
-	// First is when the first running slot of another holder ends, or 0 if there is none. It
-	// does not matter if fewer than limit slots run.
+	// First is when the first running slot of another holder ends, or 0 if there is none. It does
+	// not matter if fewer than limit slots run.
 	First int64
 
 	// Last is when the last running slot of another holder ends, or 0 if there is none.
 	Last int64
 }
 
-// Slots are the part of one call that concerns slots: the request, the state and the decision.
-// The methods are the operations on slots, at the instant now. Each method sets Decision, Held and
-// End, and nothing else changes. Instants before 1970 count as 0.
+// Slots are the part of one call that concerns slots: the request, the state and the decision. The
+// methods are the operations on slots, at the instant now. Each method sets Decision, Held and End,
+// and nothing else changes. Instants before 1970 count as 0.
 //
 // The only error of the methods is [ErrEnd]. After an error, do not use the decision.
 type Slots struct {
 	Request Request
 	State   State
 
-	// Decision is the answer. Limited says that no slot was free, or for Charge that more than limit
-	// slots run; Wait is then the time until the first slot ends. Remaining is how many slots are
-	// free, and ResetAfter is the time until the last slot ends.
+	// Decision is the answer. Limited says that no slot was free, or for Charge that more than
+	// limit slots run; Wait is then the time until the first slot ends. Remaining is how many slots
+	// are free, and ResetAfter is the time until the last slot ends.
 	decision.Decision
 
 	// Held is how much longer the holder's slot would have run without this call, in nanoseconds.
 	Held int64
 
-	// End is the end of the holder's slot after this call, in milliseconds, or 0 if the holder has no
-	// slot. Store it if [Slots.Changes].
+	// End is the end of the holder's slot after this call, in milliseconds, or 0 if the holder has
+	// no slot. Store it if [Slots.Changes].
 	End int64
 }
 
-// Reserve takes a slot for the holder, or renews the holder's slot: it ends ttl from now. The
-// call is limited if the holder has no slot and none is free.
+// Reserve takes a slot for the holder, or renews the holder's slot: it ends ttl from now. The call
+// is limited if the holder has no slot and none is free.
 //
 //go:nosplit
 func (s *Slots) Reserve(now int64) error {
@@ -162,8 +162,8 @@ func (s *Slots) Charge(now int64) error {
 //go:nosplit
 func (s *Slots) Refund(now int64) { s.report(0, max(now, 0)) }
 
-// Undo reverses a Reserve that was allowed, because another row of the same call is limited:
-// no slot is taken. The decision stays allowed, and describes the state as it is.
+// Undo reverses a Reserve that was allowed, because another row of the same call is limited: no
+// slot is taken. The decision stays allowed, and describes the state as it is.
 //
 //go:nosplit
 func (s *Slots) Undo(now int64) { s.report(s.State.Own, max(now, 0)) }
@@ -174,8 +174,8 @@ func (s *Slots) Undo(now int64) { s.report(s.State.Own, max(now, 0)) }
 //go:nosplit
 func (s *Slots) Changes() bool { return s.End != s.State.Own }
 
-// report fills in the decision of a call that is not limited. After the call, the holder's
-// slot ends at end; 0 means that the holder has no slot.
+// report fills in the decision of a call that is not limited. After the call, the holder's slot
+// ends at end; 0 means that the holder has no slot.
 //
 //go:nosplit
 func (s *Slots) report(end, now int64) {

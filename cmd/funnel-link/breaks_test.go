@@ -28,8 +28,8 @@ func source(t *testing.T, path string) string {
 	return string(content)
 }
 
-// build builds the module as build.sh does, with other contents for some sources, by their paths. It
-// returns the path of the file and the output of the build.
+// build builds the module as build.sh does, with other contents for some sources, by their paths.
+// It returns the path of the file and the output of the build.
 func build(t *testing.T, sources map[string]string, environment ...string) (path, printed string, err error) {
 	if runtime.GOARCH != "amd64" && !slices.Contains(environment, arm64Build[0]) {
 		t.Skip("the compiler of an amd64 machine is needed")
@@ -69,7 +69,8 @@ const hiddenVariables = `
 	//go:linkname otherVariable other.variable
 	var arrayVariable, floatVariable, textVariable, methodsVariable, otherVariable int64`
 
-// A change is a function that somebody might add to package command, and what the build says about it.
+// A change is a function that somebody might add to package command, and what the build says about
+// it.
 type change struct{ name, body, says string }
 
 // TestBreaks: code that needs the runtime does not become a module. What the build prints names the

@@ -38,8 +38,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestFileOfGCC: the checks of TestFile can fail, for a file that gcc has linked. It has the whole runtime, and no
-// way from C into Go, so it does not load.
+// TestFileOfGCC: the checks of TestFile can fail, for a file that gcc has linked. It has the whole
+// runtime, and no way from C into Go, so it does not load.
 func TestFileOfGCC(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "funnel.so")
 	output, err := exec.Command("go", "-C", "../..", "build", "-trimpath", "-buildmode=c-shared", "-o", path, "./cmd/funnel").CombinedOutput()
@@ -57,8 +57,8 @@ func TestFileOfGCC(t *testing.T) {
 	requireRefused(t, path, "<funnel> funnel is not loaded: this file was not linked by funnel-link: build funnel.so with")
 }
 
-// inMusl are the functions of glibc that the file may import, because musl also has them. musl ignores
-// versions, and answers to the name of glibc's library. The matrix has a server with musl.
+// inMusl are the functions of glibc that the file may import, because musl also has them. musl
+// ignores versions, and answers to the name of glibc's library. The matrix has a server with musl.
 var inMusl = strings.Fields(`__cxa_finalize __errno_location bcmp clock_gettime memchr memcmp memcpy memmove memset
 	strcasecmp strcmp strlen`)
 

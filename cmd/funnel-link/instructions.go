@@ -10,8 +10,8 @@ import (
 // A machine knows the instructions and the relocations of an architecture.
 type machine struct {
 	// instructions lists the calls and jumps of a function that have no relocation, and the
-	// instructions that no function may have. If hasTable is true, the function has a table of addresses
-	// of its own code, as for a large switch.
+	// instructions that no function may have. If hasTable is true, the function has a table of
+	// addresses of its own code, as for a large switch.
 	instructions func(code []byte, isRelocated func(from, to int) bool, hasTable bool) []instruction
 	name         func(kind uint32) string // of a relocation
 	calls        []uint32                 // the kinds of relocations of calls and jumps

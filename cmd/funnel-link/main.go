@@ -3,16 +3,18 @@
 //
 //	go build -buildmode=c-shared -ldflags=-extld=funnel-link ./cmd/funnel
 //
-// A linker takes only the code that is needed. But Go's linker hands over all Go code as one object,
-// go.o, in which functions call each other without relocations. So funnel-link reads go.o (object.go).
-// It decodes instructions (instructions.go) to follow calls and references from the functions that C
-// calls (walk.go). It writes the symbols of this project that it reaches for the assembler, each in a
-// section of its own (assembler.go). Symbols of other packages, such as the runtime, stay undefined.
-// Then it calls the C compiler, CC, with the arguments of Go's linker and the new object instead of go.o.
+// A linker takes only the code that is needed. But Go's linker hands over all Go code as one
+// object, go.o, in which functions call each other without relocations. So funnel-link reads go.o
+// (object.go). It decodes instructions (instructions.go) to follow calls and references from the
+// functions that C calls (walk.go). It writes the symbols of this project that it reaches for the
+// assembler, each in a section of its own (assembler.go). Symbols of other packages, such as the
+// runtime, stay undefined. Then it calls the C compiler, CC, with the arguments of Go's linker and
+// the new object instead of go.o.
 //
-// Code that needs the runtime is an undefined reference, and the linker names the function. A linker
-// does not see initializers, variables and calls through pointers: funnel-link refuses these itself. If
-// FUNNEL_GO names another release of Go than the one in use, funnel-link prints a warning.
+// Code that needs the runtime is an undefined reference, and the linker names the function. A
+// linker does not see initializers, variables and calls through pointers: funnel-link refuses these
+// itself. If FUNNEL_GO names another release of Go than the one in use, funnel-link prints a
+// warning.
 package main
 
 import (
@@ -37,7 +39,8 @@ func main() {
 	}
 }
 
-// link does what Go's linker asks for: it links a library, or lets Go's linker probe the C compiler.
+// link does what Go's linker asks for: it links a library, or lets Go's linker probe the C
+// compiler.
 func link(args []string) error {
 	isProbe := slices.ContainsFunc(args, func(arg string) bool {
 		return filepath.Base(arg) == "trivial.c" || strings.HasSuffix(arg, "--version") || strings.HasPrefix(arg, "--print-")
@@ -58,8 +61,8 @@ func link(args []string) error {
 	if err := errors.Join(os.WriteFile(source, code, 0o644), os.WriteFile(exports, exported, 0o644)); err != nil {
 		return err
 	}
-	// Go's linker adds these for its runtime: nodelete keeps a library with threads in the
-	// process, -rdynamic exports all functions of C, and runtime/cgo needs pthread.
+	// Go's linker adds these for its runtime: nodelete keeps a library with threads in the process,
+	// -rdynamic exports all functions of C, and runtime/cgo needs pthread.
 	forRuntime := []string{"-Wl,-z,nodelete", "-rdynamic", "-lpthread"}
 	args[at] = source + ".o"
 	if err := compile("-c", source, "-o", args[at]); err != nil {

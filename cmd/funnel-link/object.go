@@ -45,7 +45,8 @@ func openObject(path string) (*object, error) {
 	return o, err
 }
 
-// section returns the section of a symbol. Undefined symbols have the first section, which is empty.
+// section returns the section of a symbol. Undefined symbols have the first section, which is
+// empty.
 func (o *object) section(symbol elf.Symbol) *elf.Section {
 	if int(symbol.Section) < len(o.Sections) {
 		return o.Sections[symbol.Section]
@@ -71,8 +72,9 @@ func (o *object) next(section *elf.Section, address uint64) uint64 {
 	return next
 }
 
-// rootsOf returns the functions of Go that C calls, from the C objects among the arguments of a linker. Their symbols
-// are weak, because cgo also links these objects without Go. Their names have a dot, which no name of C has.
+// rootsOf returns the functions of Go that C calls, from the C objects among the arguments of a
+// linker. Their symbols are weak, because cgo also links these objects without Go. Their names have
+// a dot, which no name of C has.
 func rootsOf(args []string) (roots []string) {
 	for _, path := range args {
 		file, err := elf.Open(path)

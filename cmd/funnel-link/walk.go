@@ -20,7 +20,8 @@ type piece struct {
 
 func (p piece) isCode() bool { return p.section.Flags&elf.SHF_EXECINSTR != 0 }
 
-// A walk follows calls and references from piece to piece, beginning with the functions that C calls.
+// A walk follows calls and references from piece to piece, beginning with the functions that C
+// calls.
 type walk struct {
 	*object
 	machine  machine
@@ -29,8 +30,8 @@ type walk struct {
 	problems []error
 }
 
-// extract returns the part of a go.o that C objects need, as text for the assembler. The error lists
-// everything that code without a runtime must not do and that no linker sees.
+// extract returns the part of a go.o that C objects need, as text for the assembler. The error
+// lists everything that code without a runtime must not do and that no linker sees.
 func extract(path string, objects []string) ([]byte, error) {
 	roots := rootsOf(objects)
 	if len(roots) == 0 {
@@ -70,16 +71,17 @@ func (w *walk) rejectInitializers() {
 	}
 }
 
-// follow returns the name and addend that stand for a symbol plus addend. If the symbol belongs to this
-// project, or if the compiler made it for this project, it becomes a piece to write.
+// follow returns the name and addend that stand for a symbol plus addend. If the symbol belongs to
+// this project, or if the compiler made it for this project, it becomes a piece to write.
 func (w *walk) follow(symbol elf.Symbol, addend int64) (name string, rest int64) {
 	p := piece{symbol.Name, w.section(symbol), symbol.Value, symbol.Value + symbol.Size}
 	isData := elf.ST_TYPE(symbol.Info) == elf.STT_OBJECT
 	switch {
 	case strings.HasPrefix(p.name, project) && symbol.Section != elf.SHN_UNDEF:
 	case isData && isType(p.name):
-		// One symbol stands for all types, each at its addend. A type begins with an internal/abi.Type of
-		// 48 bytes. Code without a runtime compares its address and its hash, and reads nothing else.
+		// One symbol stands for all types, each at its addend. A type begins with an
+		// internal/abi.Type of 48 bytes. Code without a runtime compares its address and its hash,
+		// and reads nothing else.
 		p.start += uint64(addend)
 		p.name, p.end, addend = fmt.Sprintf("type:%#x", p.start), p.start+48, 0
 	case isData && strings.HasPrefix(p.name, "go:string."): // one symbol for all constants, whose lengths are in the code

@@ -1,6 +1,6 @@
-// Command funnel is the module funnel.so: built with -buildmode=c-shared it holds
-// the entry points that a Redis or Valkey server looks for, which package module
-// exports. ./build.sh build links it without the Go runtime (docs/go-runtime.md).
+// Command funnel is the module funnel.so: built with -buildmode=c-shared it holds the entry points
+// that a Redis or Valkey server looks for, which package module exports. ./build.sh build links it
+// without the Go runtime (docs/go-runtime.md).
 package main
 
 import (

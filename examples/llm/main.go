@@ -1,16 +1,17 @@
-// Llm shows budgets for the tenants of a language model. They limit the requests in flight, the requests a minute, the
-// tokens a minute, and the tokens a month. The number of tokens of an answer is known only when its stream ends, after
-// seconds. So a request waits for a slot, one request and the tokens of the longest answer, all or nothing, and settles
-// the tokens when it ends. From the month it takes only the tokens of the prompt, and charges the answer in pieces
-// while it streams. The piece that overspends the month ends its answer: at most 5 slots × 200 tokens are overspent
+// Llm shows budgets for the tenants of a language model. They limit the requests in flight, the
+// requests a minute, the tokens a minute, and the tokens a month. The number of tokens of an answer
+// is known only when its stream ends, after seconds. So a request waits for a slot, one request and
+// the tokens of the longest answer, all or nothing, and settles the tokens when it ends. From the
+// month it takes only the tokens of the prompt, and charges the answer in pieces while it streams.
+// The piece that overspends the month ends its answer: at most 5 slots × 200 tokens are overspent
 // (docs/operations.md, "A budget").
 //
 //	./build.sh run          # a server with the module, in another terminal
 //	go run ./examples/llm   # -redis ADDRESS for another server
 //
-// Two tenants send all their requests at once. Slots limit chatty, whose prompts are short. Tokens limit greedy, and
-// chatty does not notice that. The model is a function of this program. Run the program twice at the same time to see
-// two processes share the budgets.
+// Two tenants send all their requests at once. Slots limit chatty, whose prompts are short. Tokens
+// limit greedy, and chatty does not notice that. The model is a function of this program. Run the
+// program twice at the same time to see two processes share the budgets.
 package main
 
 import (
@@ -36,8 +37,9 @@ const (
 
 var errMonthUsed = errors.New("the answer ends early, because the month is used")
 
-// The budgets of a tenant. Tokens that leak while an answer streams cannot be given back, so the capacity is larger
-// than the number of tokens that leak in the longest stream: 500 a second, for 4 seconds.
+// The budgets of a tenant. Tokens that leak while an answer streams cannot be given back, so the
+// capacity is larger than the number of tokens that leak in the longest stream: 500 a second, for 4
+// seconds.
 var (
 	slots         = limiter.Slots{Max: 5, TTL: 10 * time.Second}
 	requestsLimit = limiter.PerMinute(60).WithCapacity(10)
@@ -109,8 +111,8 @@ func (t tenant) request(ctx context.Context, number int) error {
 		}
 		return err
 	})
-	// This settles even if the model has failed or the program ends: otherwise the tokens that were not used would be
-	// missing.
+	// This settles even if the model has failed or the program ends: otherwise the tokens that were
+	// not used would be missing.
 	settled, err := l.Settle(context.WithoutCancel(ctx), &tokens, t.prompt+answer)
 	if err == nil {
 		fmt.Printf("%s, request %d: %d tokens used, %d given back, %d remain, %d this month\n",
@@ -119,8 +121,8 @@ func (t tenant) request(ctx context.Context, number int) error {
 	return errors.Join(failed, err)
 }
 
-// stream answers as a language model does, token by token, and nobody knows how many tokens will come. It charges each
-// piece, ends early if that fails, and returns the number of tokens.
+// stream answers as a language model does, token by token, and nobody knows how many tokens will
+// come. It charges each piece, ends early if that fails, and returns the number of tokens.
 func stream(ctx context.Context, perToken time.Duration, charge func(tokens int) error) (tokens int, err error) {
 	length := 100 + rand.IntN(longestAnswer-100+1)
 	for tokens < length && err == nil {

@@ -44,7 +44,8 @@ func handler(s store) http.Handler {
 	})
 }
 
-// A call is a call of the page. Redis checks all words except the command and the keys, which check checks.
+// A call is a call of the page. Redis checks all words except the command and the keys, which check
+// checks.
 type call struct {
 	Command string
 	Rows    [][5]string // a key without its prefix, and the four words of its row
@@ -82,7 +83,8 @@ type answer struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// answerTo answers a call: with status 400 if it is wrong, 502 if Redis cannot decide, and 503 if Redis does not reply.
+// answerTo answers a call: with status 400 if it is wrong, 502 if Redis cannot decide, and 503 if
+// Redis does not reply.
 func answerTo(w http.ResponseWriter, r *http.Request, s store) (status int, a answer) {
 	var asked call
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, 16<<10))

@@ -1,12 +1,12 @@
-// Playground serves a page that shows the limits of a real server: how funnels fill with each call and leak, how many
-// slots are held, and what the server replies.
+// Playground serves a page that shows the limits of a real server: how funnels fill with each call
+// and leak, how many slots are held, and what the server replies.
 //
 //	./build.sh run                  # a server with the module, in another terminal
 //	go run ./examples/playground    # -redis ADDRESS, or a URL, for another server
 //
-// Then open the address that it prints. The first go run compiles the libraries for a minute or two without a word.
-// Keys begin with playground: and four characters that change with each run. Playgrounds with the same -prefix share
-// keys.
+// Then open the address that it prints. The first go run compiles the libraries for a minute or two
+// without a word. Keys begin with playground: and four characters that change with each run.
+// Playgrounds with the same -prefix share keys.
 //
 // On a server without the module, the script decides: the page says which of the two does.
 package main

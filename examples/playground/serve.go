@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// serve serves until a signal ends the program, and then waits for the requests that are under way. It closes a
-// connection if its client takes longer than timeout to send a request, or the next request.
+// serve serves until a signal ends the program, and then waits for the requests that are under way.
+// It closes a connection if its client takes longer than timeout to send a request, or the next
+// request.
 func serve(address string, timeout time.Duration, handler http.Handler, logger *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

@@ -2,8 +2,8 @@
 // packages gcra, slots and quota compute. The module decides with this package, and so does a
 // client that keeps rows in its own process. The file row.go has what depends on the kind of a row.
 //
-// The package reads no clock and allocates nothing. It runs inside a server without the Go
-// runtime: docs/go-runtime.md has the rules.
+// The package reads no clock and allocates nothing. It runs inside a server without the Go runtime:
+// docs/go-runtime.md has the rules.
 package call
 
 import "funnel/internal/decision"
@@ -29,12 +29,11 @@ const (
 // not for slots.
 //
 // MaxWait is for Reserve of one funnel, in nanoseconds; otherwise it is 0. Receipt is for Refund of
-// one funnel: the NewTAT of the call that took the tokens. Otherwise it is
-// [funnel/gcra.NoReceipt].
+// one funnel: the NewTAT of the call that took the tokens. Otherwise it is [funnel/gcra.NoReceipt].
 //
-// If rows have errors, Apply returns the error of the first such row, and its index as failed.
-// Then nothing is taken, and no decision may be used. Call FirstEnded first, because a period
-// that has ended takes precedence over the errors of other rows.
+// If rows have errors, Apply returns the error of the first such row, and its index as failed. Then
+// nothing is taken, and no decision may be used. Call FirstEnded first, because a period that has
+// ended takes precedence over the errors of other rows.
 //
 //go:nosplit
 func (operation Operation) Apply(rows []Row, now, maxWait, receipt int64) (failed int, err error) {
@@ -73,8 +72,8 @@ func (operation Operation) FirstEnded(rows []Row, now int64) int {
 	return -1
 }
 
-// allOrNothing undoes the decisions of the rows that would have allowed the call if another
-// row limits it: nothing is taken. A quota still cuts its period.
+// allOrNothing undoes the decisions of the rows that would have allowed the call if another row
+// limits it: nothing is taken. A quota still cuts its period.
 //
 //go:nosplit
 func allOrNothing(rows []Row, now int64) {

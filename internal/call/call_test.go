@@ -1,5 +1,5 @@
-// What a call does to its rows, as a table: the states, what is asked, and what is decided and stored
-// then. The packages of the kinds test what each operation does to one row, and package
+// What a call does to its rows, as a table: the states, what is asked, and what is decided and
+// stored then. The packages of the kinds test what each operation does to one row, and package
 // module/command compares whole commands with package contract.
 
 package call_test
@@ -40,8 +40,8 @@ func funnel(level, quantity int64) call.Row {
 	return call.Row{Kind: call.Funnel, Funnel: gcra.Funnel{Request: request, TAT: now + level*second}}
 }
 
-// slot asks for one of two slots for half a minute. So many other holders have one, for 5 seconds, and
-// the holder has one for own seconds.
+// slot asks for one of two slots for half a minute. So many other holders have one, for 5 seconds,
+// and the holder has one for own seconds.
 func slot(others, own int64) call.Row {
 	request, err := slots.NewRequest(2, 30*second)
 	if err != nil {
@@ -322,8 +322,8 @@ func TestFirstEnded(t *testing.T) {
 	require.Equal(t, -1, call.Refund.FirstEnded(rows, most))
 }
 
-// A call is limited if a row is, asks for something if a row does, and waits as long as the row that
-// waits the longest.
+// A call is limited if a row is, asks for something if a row does, and waits as long as the row
+// that waits the longest.
 func TestSummarize(t *testing.T) {
 	nothing := funnel(2, 0)
 	for _, c := range []struct {

@@ -17,8 +17,8 @@ const (
 	Quota              // a sum per period
 )
 
-// A Row is the part of a call that concerns one key. Request, state and decision are in the
-// field that has the name of the kind.
+// A Row is the part of a call that concerns one key. Request, state and decision are in the field
+// that has the name of the kind.
 type Row struct {
 	Kind   Kind
 	Funnel gcra.Funnel

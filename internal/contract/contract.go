@@ -1,14 +1,14 @@
-// Package contract says what the commands answer, store and refuse: a second
-// implementation for tests to compare with, in integers of any size.
+// Package contract says what the commands answer, store and refuse: a second implementation for
+// tests to compare with, in integers of any size.
 //
-// It says what docs/commands.md says, and can be checked by reading. No code in it guards
-// against overflow: sums and products are exact, and a result that does not fit 63 bits is
-// found afterwards. From the module, and from packages gcra, slots and quota, it takes only the
-// texts of errors.
+// It says what docs/commands.md says, and can be checked by reading. No code in it guards against
+// overflow: sums and products are exact, and a result that does not fit 63 bits is found
+// afterwards. From the module, and from packages gcra, slots and quota, it takes only the texts of
+// errors.
 //
-// [Run] takes three steps, each of which may end it with an [Error]: it reads the words, then
-// the keys, and then decides. It takes each step for all rows, from the left, before it takes
-// the next step. Each kind of [Row] has a file with these steps.
+// [Run] takes three steps, each of which may end it with an [Error]: it reads the words, then the
+// keys, and then decides. It takes each step for all rows, from the left, before it takes the next
+// step. Each kind of [Row] has a file with these steps.
 package contract
 
 import (
@@ -31,8 +31,8 @@ const (
 	RedisCell Mode = 1 // max_burst, which is one less than the limit
 )
 
-// An Error is the beginning of an error reply, or "" if there is no error. The rest of the
-// reply may show arguments. Tests take the texts from here.
+// An Error is the beginning of an error reply, or "" if there is no error. The rest of the reply
+// may show arguments. Tests take the texts from here.
 type Error string
 
 // Errors, in the order in which a call meets them.
@@ -78,7 +78,8 @@ const (
 	ErrUsed      Error = errortext.Invalid + Error(quota.ErrUsed)
 )
 
-// Of returns the error of a row in a call of several rows; number counts from 1. WRONGTYPE stays as it is.
+// Of returns the error of a row in a call of several rows; number counts from 1. WRONGTYPE stays as
+// it is.
 func (e Error) Of(number int) Error {
 	code, rest, _ := strings.Cut(string(e), " ")
 	if code == "WRONGTYPE" {

@@ -1,4 +1,5 @@
-// Rows drawn at random. Extreme numbers are frequent, and so are numbers at which the answer changes.
+// Rows drawn at random. Extreme numbers are frequent, and so are numbers at which the answer
+// changes.
 
 package contract
 
@@ -10,7 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Between generates numbers from low to high, both included, with both ends as likely as the middle.
+// Between generates numbers from low to high, both included, with both ends as likely as the
+// middle.
 func Between(low, high int64) *rapid.Generator[int64] {
 	reach := uint64(high) - uint64(low)
 	nearLow, nearHigh := high, low
@@ -102,8 +104,8 @@ func (row DrawnRow) DrawLastWords(t *rapid.T, now int64) map[string]string {
 	return map[string]string{"max_wait": seconds(last), "tat": fmt.Sprint(last)}
 }
 
-// drawFunnel draws the emission interval first, then numbers that fit beside it. Some numbers lie where the doubles, in
-// which the scripts compute, cease to be exact.
+// drawFunnel draws the emission interval first, then numbers that fit beside it. Some numbers lie
+// where the doubles, in which the scripts compute, cease to be exact.
 func drawFunnel(t *rapid.T, now int64) (row DrawnRow) {
 	intervals := rapid.OneOf(Between(1, math.MaxInt64), Between(1, 100e9), Between(1, 2e9), Between(1, 1e6))
 	interval := intervals.Draw(t, "emission interval")

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// A Funnel is a row that limits a rate: its key, its rate and the tokens that are asked for.
-// Times are nanoseconds. T, Tau and Inc are T, tau and inc of the contract.
+// A Funnel is a row that limits a rate: its key, its rate and the tokens that are asked for. Times
+// are nanoseconds. T, Tau and Inc are T, tau and inc of the contract.
 type Funnel struct {
 	Key             string
 	Limit, Quantity *big.Int
@@ -34,8 +34,9 @@ func parseFunnel(operation string, mode Mode, words [5]string) (Row, Error) {
 		return nil, ErrQuantity
 	}
 
-	// Arguments that are valid one by one may be too large together. The contract does not say which of several faults
-	// an error names: this is the module's order. No quantity is too large for take.
+	// Arguments that are valid one by one may be too large together. The contract does not say
+	// which of several faults an error names: this is the module's order. No quantity is too large
+	// for take.
 	limit := add(capacity, big.NewInt(int64(mode)))
 	T := quo(period, count)
 	tau, inc := mul(T, limit), mul(T, quantity)

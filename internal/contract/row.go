@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A Row is one row of a call, of any kind: a *Funnel, *Slots or *Quota. After [Command.parse] has read
-// the words, its methods are the steps of a call, in this order.
+// A Row is one row of a call, of any kind: a *Funnel, *Slots or *Quota. After [Command.parse] has
+// read the words, its methods are the steps of a call, in this order.
 type Row interface {
 	key() string
 	asks() bool // whether it asks for anything
@@ -14,7 +14,8 @@ type Row interface {
 	// read takes the state from what the key holds.
 	read(value Value, now *big.Int) Error
 
-	// decide is the arithmetic of an operation. MaxWait is for reserve alone, and receipt for refund.
+	// decide is the arithmetic of an operation. MaxWait is for reserve alone, and receipt for
+	// refund.
 	decide(operation string, now, maxWait, receipt *big.Int) (Decision, Error)
 
 	// takeBack decides again, if reserve has allowed the row and another row limits the call.

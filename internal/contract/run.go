@@ -36,7 +36,8 @@ func CommandOf(name string) (command Command, ours bool) {
 	return Command{}, false
 }
 
-// Run executes a command with its words, the name in front, at an instant in nanoseconds; get reads a key.
+// Run executes a command with its words, the name in front, at an instant in nanoseconds; get reads
+// a key.
 func Run(mode Mode, words []string, now int64, get func(key string) Value) Outcome {
 	command, _ := CommandOf(words[0])
 	if !command.Seconds {
@@ -128,8 +129,8 @@ func (c Command) parseLastWord(word []string, rows []Row) (maxWait, receipt *big
 	return maxWait, receipt, ""
 }
 
-// together is the outcome of the whole call: it is limited if any row is limited, and its wait is the longest wait, or
-// -1 if any row says -1. A reserve that is limited takes nothing from any row.
+// together is the outcome of the whole call: it is limited if any row is limited, and its wait is
+// the longest wait, or -1 if any row says -1. A reserve that is limited takes nothing from any row.
 func together(command Command, rows []Row, decisions []Decision, now *big.Int) Outcome {
 	limited, wait, asks := false, int64(0), false
 	for i, decision := range decisions {

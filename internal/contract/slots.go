@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// Slots are a row that limits what is in flight: the slot that the call asks for, and the set as
-// it is stored. Ends are in milliseconds.
+// Slots are a row that limits what is in flight: the slot that the call asks for, and the set as it
+// is stored. Ends are in milliseconds.
 type Slots struct {
 	Key    string
 	Limit  *big.Int
@@ -94,7 +94,8 @@ func (s *Slots) decide(operation string, now, _, _ *big.Int) (d Decision, err Er
 	return d, ""
 }
 
-// write adds or removes the holder, and removes up to 1,000 slots that have ended. The key expires at the last end.
+// write adds or removes the holder, and removes up to 1,000 slots that have ended. The key expires
+// at the last end.
 func (s *Slots) write(int64) (write Write, changes bool) {
 	left := map[string]float64{}
 	maps.Copy(left, s.scores)

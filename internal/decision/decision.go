@@ -24,15 +24,16 @@ type Decision struct {
 	Remaining int64
 
 	// Wait is how long to wait. If the call was allowed, wait before going ahead: 0, unless tokens
-	// of a funnel were reserved ahead of time. If it was limited, wait before asking again; or Never.
+	// of a funnel were reserved ahead of time. If it was limited, wait before asking again; or
+	// Never.
 	Wait int64
 
 	// ResetAfter is the time until nothing of the limit is in use.
 	ResetAfter int64
 }
 
-// RetryAfter is the Wait of a limited call, and Never, -1, for an allowed call: the
-// retry_after of CL.THROTTLE, in nanoseconds.
+// RetryAfter is the Wait of a limited call, and Never, -1, for an allowed call: the retry_after of
+// CL.THROTTLE, in nanoseconds.
 //
 //go:nosplit
 func (d *Decision) RetryAfter() int64 {

@@ -1,23 +1,25 @@
 // Package idle keeps a map small: each new entry removes some idle entries.
 //
-// To add an entry, a map first looks at a few entries that Go's map order chooses at random. If entries
-// are added as fast as entries become idle, about a quarter of the map is idle. This needs no goroutine,
-// and no list or heap beside the map that has to be kept in order.
+// To add an entry, a map first looks at a few entries that Go's map order chooses at random. If
+// entries are added as fast as entries become idle, about a quarter of the map is idle. This needs
+// no goroutine, and no list or heap beside the map that has to be kept in order.
 package idle
 
 import "maps"
 
 const (
-	// looks is how many entries Add looks at. It has to be more than one, because Add adds one entry.
+	// looks is how many entries Add looks at. It has to be more than one, because Add adds one
+	// entry.
 	looks = 4
 
-	// A map of Go never frees memory, and is slow to range over if nearly all entries are gone. It is
-	// copied if it has held shrinkFrom entries, and at most one in shrinkBy of these remains.
+	// A map of Go never frees memory, and is slow to range over if nearly all entries are gone. It
+	// is copied if it has held shrinkFrom entries, and at most one in shrinkBy of these remains.
 	shrinkFrom = 1024
 	shrinkBy   = 8
 )
 
-// A Map is a map that removes idle entries. The zero Map is empty. If several goroutines use a Map, they need a lock.
+// A Map is a map that removes idle entries. The zero Map is empty. If several goroutines use a Map,
+// they need a lock.
 type Map[Key comparable, Value any] struct {
 	entries map[Key]Value
 	peak    int // the largest number of entries since the map was made

@@ -17,7 +17,8 @@ func TestEntriesThatAreUsedStay(t *testing.T) {
 	}
 }
 
-// Idle entries go. A map that was large and has become small is copied, and keeps the entries in use.
+// Idle entries go. A map that was large and has become small is copied, and keeps the entries in
+// use.
 func TestMapShrinks(t *testing.T) {
 	var m idle.Map[int, int]
 	for key := range 5_000 {

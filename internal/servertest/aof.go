@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ReadAppendOnlyFile returns the commands of the incremental part of the append-only file.
-// A server before Redis 7.0 has a single file.
+// ReadAppendOnlyFile returns the commands of the incremental part of the append-only file. A server
+// before Redis 7.0 has a single file.
 func ReadAppendOnlyFile(t testing.TB, server *Server) [][]string {
 	t.Helper()
 	pattern := "appendonlydir/*.incr.aof"
@@ -25,8 +25,8 @@ func ReadAppendOnlyFile(t testing.TB, server *Server) [][]string {
 	return parseCommands(content)
 }
 
-// WithoutTransactions leaves out the MULTI and EXEC that Redis 6.2 puts around everything
-// that a module replicates, even around one command.
+// WithoutTransactions leaves out the MULTI and EXEC that Redis 6.2 puts around everything that a
+// module replicates, even around one command.
 func WithoutTransactions(t testing.TB, commands [][]string) [][]string {
 	t.Helper()
 	return slices.DeleteFunc(commands, func(words []string) bool {

@@ -20,7 +20,8 @@ func Eventually(t testing.TB, what string, condition func() bool) {
 	require.Eventually(t, condition, Patience, pollInterval, what)
 }
 
-// Await waits until missing returns nil. If that takes too long, the test fails and shows the last error.
+// Await waits until missing returns nil. If that takes too long, the test fails and shows the last
+// error.
 func Await(t testing.TB, interval time.Duration, what string, missing func() error) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) { require.NoError(c, missing()) }, Patience, interval, what)
@@ -38,7 +39,8 @@ func AwaitListener(t testing.TB, address string) {
 	})
 }
 
-// AwaitCron waits for a run of the server's periodic work, which among other things deletes expired keys.
+// AwaitCron waits for a run of the server's periodic work, which among other things deletes expired
+// keys.
 func AwaitCron(t testing.TB, client *redis.Client) {
 	t.Helper()
 	ctx := context.Background()

@@ -13,7 +13,8 @@ import (
 // expires keys: funnels do not expire during a test.
 var Epoch = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// StartWithClock starts a server whose module takes its time from the test. The clock stands at [Epoch].
+// StartWithClock starts a server whose module takes its time from the test. The clock stands at
+// [Epoch].
 func StartWithClock(t testing.TB) (*redis.Client, Clock) {
 	t.Helper()
 	server := Start(t, Options{Module: DebugModule(t)})

@@ -17,12 +17,12 @@ import (
 // slots is the number of hash slots of any cluster.
 const slots = 16384
 
-// formingTimeout is the node timeout while a cluster forms: a new node waits for
-// about as long, from half a second to five, before it serves the cluster.
+// formingTimeout is the node timeout while a cluster forms: a new node waits for about as long,
+// from half a second to five, before it serves the cluster.
 const formingTimeout = 2 * time.Second
 
-// A Cluster is a set of servers in cluster mode: primaries that share the slots
-// evenly, and one replica of each. It is put together with CLUSTER commands.
+// A Cluster is a set of servers in cluster mode: primaries that share the slots evenly, and one
+// replica of each. It is put together with CLUSTER commands.
 type Cluster struct {
 	// Primaries are the nodes that owned slots when the cluster was made.
 	Primaries []*ClusterNode
@@ -42,8 +42,9 @@ type ClusterNode struct {
 	Direct *redis.Client
 }
 
-// StartCluster starts a cluster of some primaries, each with one replica, and waits until all nodes agree about the
-// cluster and all slots are served. If a primary does not answer for nodeTimeout, its replica takes over.
+// StartCluster starts a cluster of some primaries, each with one replica, and waits until all nodes
+// agree about the cluster and all slots are served. If a primary does not answer for nodeTimeout,
+// its replica takes over.
 func StartCluster(t testing.TB, primaries int, nodeTimeout time.Duration, options Options) *Cluster {
 	t.Helper()
 	options.Config = append([]string{
@@ -78,8 +79,8 @@ func StartCluster(t testing.TB, primaries int, nodeTimeout time.Duration, option
 	return cluster
 }
 
-// introduce makes every node meet every other node, rather than wait for gossip. Before that,
-// each node of a new cluster needs an epoch of its own.
+// introduce makes every node meet every other node, rather than wait for gossip. Before that, each
+// node of a new cluster needs an epoch of its own.
 func (c *Cluster) introduce(t testing.TB) {
 	t.Helper()
 	nodes := c.Nodes()
@@ -127,8 +128,8 @@ func (c *Cluster) whole() error {
 	return nil
 }
 
-// ranges returns the IDs of the nodes that have a range of slots, the primary first, by the first slot
-// of the range. Redis 6.2 does not know CLUSTER SHARDS.
+// ranges returns the IDs of the nodes that have a range of slots, the primary first, by the first
+// slot of the range. Redis 6.2 does not know CLUSTER SHARDS.
 func (n *ClusterNode) ranges() (map[int64][]string, error) {
 	reply, err := n.Direct.Do(context.Background(), "cluster", "slots").Slice()
 	ranges := map[int64][]string{}
@@ -145,8 +146,8 @@ func (n *ClusterNode) ranges() (map[int64][]string, error) {
 // Nodes are all nodes, the primaries first.
 func (c *Cluster) Nodes() []*ClusterNode { return slices.Concat(c.Primaries, c.Replicas) }
 
-// Client connects to the cluster as an application does, until the test ends. It
-// follows redirections; a function may change the options.
+// Client connects to the cluster as an application does, until the test ends. It follows
+// redirections; a function may change the options.
 func (c *Cluster) Client(t testing.TB, change ...func(*redis.ClusterOptions)) *redis.ClusterClient {
 	t.Helper()
 	options := &redis.ClusterOptions{MaxRetries: -1, ReadTimeout: Patience, WriteTimeout: Patience}
@@ -179,10 +180,11 @@ func (c *Cluster) Owner(slot int) *ClusterNode {
 	panic(fmt.Sprintf("there is no slot %d", slot))
 }
 
-// Migrate moves the slots from 0 to last to another primary, by a command of the server: Valkey 9 has CLUSTER
-// MIGRATESLOTS, and Redis 8.4 CLUSTER MIGRATION. The old owner streams the keys, and the writes to them meanwhile, and
-// the slots change hands at one instant. It has to keep other slots, or it becomes a replica. Migrate returns when
-// every primary knows the new owner, and reports false if the server has neither command.
+// Migrate moves the slots from 0 to last to another primary, by a command of the server: Valkey 9
+// has CLUSTER MIGRATESLOTS, and Redis 8.4 CLUSTER MIGRATION. The old owner streams the keys, and
+// the writes to them meanwhile, and the slots change hands at one instant. It has to keep other
+// slots, or it becomes a replica. Migrate returns when every primary knows the new owner, and
+// reports false if the server has neither command.
 func (c *Cluster) Migrate(t testing.TB, last int, from, to *ClusterNode) bool {
 	t.Helper()
 	known, err := from.Direct.Do(context.Background(), "command", "info", "cluster|migrateslots",
@@ -208,8 +210,8 @@ func (c *Cluster) Migrate(t testing.TB, last int, from, to *ClusterNode) bool {
 	return true
 }
 
-// FailOver kills the primary of a key while callers ask for the key. It returns how long it takes until ask succeeds,
-// after all other nodes have said that the replica has taken over.
+// FailOver kills the primary of a key while callers ask for the key. It returns how long it takes
+// until ask succeeds, after all other nodes have said that the replica has taken over.
 func (c *Cluster) FailOver(t testing.TB, key string, ask func() error) time.Duration {
 	t.Helper()
 	Await(t, pollInterval, "an answer", ask)

@@ -29,8 +29,8 @@ func ToAny(words []string) (arguments []any) {
 	return arguments
 }
 
-// Call sends a command, such as "cl.throttle k 15 30 60", and returns the reply as [Line]
-// writes it. An error fails the test.
+// Call sends a command, such as "cl.throttle k 15 30 60", and returns the reply as [Line] writes
+// it. An error fails the test.
 func Call(t testing.TB, client Commander, line string) string {
 	t.Helper()
 	command := client.Do(context.Background(), Words(line)...)

@@ -24,7 +24,8 @@ func ProcessStatus(t testing.TB, process any) map[string]string {
 	return fields
 }
 
-// Emulated reports whether a server runs under qemu, because it is built for another kind of machine.
+// Emulated reports whether a server runs under qemu, because it is built for another kind of
+// machine.
 func Emulated(t testing.TB, server *Server) bool {
 	t.Helper()
 	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", server.Pid()))
@@ -32,8 +33,8 @@ func Emulated(t testing.TB, server *Server) bool {
 	return strings.HasPrefix(filepath.Base(program), "qemu-")
 }
 
-// MemoryOf is the resident memory of a server's process in bytes: "VmRSS" for all memory,
-// "RssAnon" for memory that belongs to no file.
+// MemoryOf is the resident memory of a server's process in bytes: "VmRSS" for all memory, "RssAnon"
+// for memory that belongs to no file.
 func MemoryOf(t testing.TB, server *Server, kind string) int64 {
 	t.Helper()
 	kilobytes, err := strconv.ParseInt(strings.TrimSuffix(ProcessStatus(t, server.Pid())[kind], " kB"), 10, 64)

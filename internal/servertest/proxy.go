@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// LoseAnswer returns an address that leads to a server until the test ends. The first connection that sends the word,
-// in lower or upper case, is closed once the server has answered; its client never gets that answer.
+// LoseAnswer returns an address that leads to a server until the test ends. The first connection
+// that sends the word, in lower or upper case, is closed once the server has answered; its client
+// never gets that answer.
 func LoseAnswer(t testing.TB, server, word string) string {
 	t.Helper()
 	lost := &atomic.Bool{}
@@ -19,10 +20,10 @@ func LoseAnswer(t testing.TB, server, word string) string {
 	})
 }
 
-// Proxy returns an address that leads to a server until the test ends. For each connection, the function
-// server names the address of the server. The function see is called with each piece that a client
-// sends, before the server gets it, and may change its bytes. After see returns true, the connection is
-// closed instead of passing on the server's next answer.
+// Proxy returns an address that leads to a server until the test ends. For each connection, the
+// function server names the address of the server. The function see is called with each piece that
+// a client sends, before the server gets it, and may change its bytes. After see returns true, the
+// connection is closed instead of passing on the server's next answer.
 func Proxy(t testing.TB, server func() string, see func(sent []byte) (lose bool)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// StartReplica starts a replica of a server, and waits until the server sends its writes to the replica.
+// StartReplica starts a replica of a server, and waits until the server sends its writes to the
+// replica.
 func StartReplica(t testing.TB, primary *Server, options Options) *Server {
 	t.Helper()
 	client := primary.Client(t)
@@ -36,7 +37,8 @@ func AwaitReplicas(t testing.TB, primary *redis.Client, replicas ...*redis.Clien
 	}
 }
 
-// Promote makes a replica a primary. No write is lost: for a minute the old primary executes no writes.
+// Promote makes a replica a primary. No write is lost: for a minute the old primary executes no
+// writes.
 func Promote(t testing.TB, primary, replica *redis.Client) {
 	t.Helper()
 	ctx := context.Background()

@@ -13,15 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Wire is a connection to a server without a client library, for tests that need
-// what a library hides: bytes that are no command, and pushes.
+// A Wire is a connection to a server without a client library, for tests that need what a library
+// hides: bytes that are no command, and pushes.
 type Wire struct {
 	net.Conn
 	reader *bufio.Reader
 }
 
-// [Wire.Receive] returns these types besides nil, int64, string and []any. A map
-// of RESP3 is a []any of keys and values in turn.
+// [Wire.Receive] returns these types besides nil, int64, string and []any. A map of RESP3 is a
+// []any of keys and values in turn.
 type (
 	// An ErrorReply is the text of an error, which begins with its code.
 	ErrorReply string

@@ -1,5 +1,6 @@
-// Package servertest starts real servers for tests: Redis or Valkey, with the module or without, each on its own
-// loopback port and in its own temporary directory, and stops them when the test ends.
+// Package servertest starts real servers for tests: Redis or Valkey, with the module or without,
+// each on its own loopback port and in its own temporary directory, and stops them when the test
+// ends.
 //
 // The environment names server and module. One suite runs against many:
 //
@@ -26,7 +27,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Patience is the timeout of tests that wait for a condition of a real server. Test machines stall for seconds.
+// Patience is the timeout of tests that wait for a condition of a real server. Test machines stall
+// for seconds.
 const Patience = 60 * time.Second
 
 // Options say what to start. The zero Options start a bare server.
@@ -37,7 +39,8 @@ type Options struct {
 	// ModuleArguments follow the module on its loadmodule line.
 	ModuleArguments []string
 
-	// Config holds further arguments of the server, such as "--appendonly", "yes". Without any, nothing is saved to disk.
+	// Config holds further arguments of the server, such as "--appendonly", "yes". Without any,
+	// nothing is saved to disk.
 	Config []string
 
 	// Wrapper is a command line that runs the server, such as callgrind's.
@@ -57,8 +60,8 @@ type Server struct {
 	exited  chan struct{} // closed when the process has ended
 }
 
-// Start starts a server and waits until it answers. If it does not answer, the test fails. When the test ends, the
-// server is stopped; if the test has failed, the end of the server's log is shown.
+// Start starts a server and waits until it answers. If it does not answer, the test fails. When the
+// test ends, the server is stopped; if the test has failed, the end of the server's log is shown.
 func Start(t testing.TB, options Options) *Server {
 	t.Helper()
 	server := &Server{Dir: t.TempDir(), options: options}
@@ -96,8 +99,8 @@ func (s *Server) Close() {
 
 // start starts the server for the first time, on a port that it chooses.
 func (s *Server) start() error {
-	// Another process may take a port between its choice and its use. A cluster bus listens
-	// 10000 ports higher, among the ports of outgoing connections.
+	// Another process may take a port between its choice and its use. A cluster bus listens 10000
+	// ports higher, among the ports of outgoing connections.
 	for attempt := 1; ; attempt++ {
 		var err error
 		if s.Port, err = freePort(); err != nil {
@@ -176,7 +179,8 @@ func (s *Server) spawn() error {
 
 	line := slices.Concat(s.options.Wrapper, []string{Program()}, arguments)
 	s.process = exec.Command(line[0], line[1:]...)
-	// A test binary that is killed takes its servers with it. Each server leads a process group, for Kill.
+	// A test binary that is killed takes its servers with it. Each server leads a process group,
+	// for Kill.
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := s.process.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", line[0], err)
@@ -220,8 +224,8 @@ func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.It
 // Pid is the process of the server.
 func (s *Server) Pid() int { return s.process.Process.Pid }
 
-// Client connects to the server, until the test ends. A function may change the options; by default a command is sent
-// once and never again, because a retry would take twice.
+// Client connects to the server, until the test ends. A function may change the options; by default
+// a command is sent once and never again, because a retry would take twice.
 func (s *Server) Client(t testing.TB, change ...func(*redis.Options)) *redis.Client {
 	t.Helper()
 	client := s.NewClient(change...)
@@ -268,8 +272,8 @@ func (s *Server) Wait() (*os.ProcessState, error) {
 	}
 }
 
-// Kill ends the server with SIGKILL, and waits until it is gone.
-// The processes that the server has forked to save its data end with it.
+// Kill ends the server with SIGKILL, and waits until it is gone. The processes that the server has
+// forked to save its data end with it.
 func (s *Server) Kill() {
 	if s.exited == nil {
 		return

@@ -17,8 +17,8 @@ func StartModule(t testing.TB, arguments ...string) *Server {
 	return Start(t, Options{Module: Module(t), ModuleArguments: arguments})
 }
 
-// WithLog returns the options of a server with a module and an append-only file. The setting appendfsync says
-// when the server writes that file to the disk. More settings follow in pairs.
+// WithLog returns the options of a server with a module and an append-only file. The setting
+// appendfsync says when the server writes that file to the disk. More settings follow in pairs.
 func WithLog(module, appendfsync string, more ...string) Options {
 	config := []string{"--save", "", "--appendonly", "yes", "--appendfsync", appendfsync}
 	return Options{Module: module, Config: append(config, more...)}
@@ -47,7 +47,8 @@ func QuickOrLong[T any](quick, long T) T {
 	return quick
 }
 
-// Seed returns the seed of a random test, and logs it. The variable FUNNEL_SEED repeats the run with that seed.
+// Seed returns the seed of a random test, and logs it. The variable FUNNEL_SEED repeats the run
+// with that seed.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed := rand.Uint64()
@@ -61,6 +62,6 @@ func Seed(t testing.TB) uint64 {
 	return seed
 }
 
-// StillPeriod is the seconds in which a still funnel leaks one token: 11 days. No
-// test takes that long, so such a funnel allows exactly its capacity.
+// StillPeriod is the seconds in which a still funnel leaks one token: 11 days. No test takes that
+// long, so such a funnel allows exactly its capacity.
 const StillPeriod = 1_000_000

@@ -17,8 +17,9 @@ func ExpiryOf(t testing.TB, client Commander, key string) int64 {
 	return expiry
 }
 
-// AskExpiry is the command that replies when a key expires, in Unix milliseconds. Redis 6.2 has no PEXPIRETIME. Its
-// PTTL replies the remaining time, which is exact if the clock shows the same time before and after.
+// AskExpiry is the command that replies when a key expires, in Unix milliseconds. Redis 6.2 has no
+// PEXPIRETIME. Its PTTL replies the remaining time, which is exact if the clock shows the same time
+// before and after.
 func AskExpiry(t testing.TB, key string) []string {
 	if Since7(t) {
 		return []string{"pexpiretime", key}

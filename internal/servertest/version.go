@@ -32,7 +32,8 @@ func Since7(t testing.TB) bool {
 	return version[0] >= 7
 }
 
-// NeedSince7 skips a test on servers before Redis 7.0. The reason for skipping names the feature that they lack.
+// NeedSince7 skips a test on servers before Redis 7.0. The reason for skipping names the feature
+// that they lack.
 func NeedSince7(t testing.TB, what string) {
 	t.Helper()
 	if !Since7(t) {

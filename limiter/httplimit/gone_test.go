@@ -14,7 +14,8 @@ import (
 	"funnel/limiter/httplimit"
 )
 
-// The answer to a client that has left does not wait until its tokens are given back, which Drain does.
+// The answer to a client that has left does not wait until its tokens are given back, which Drain
+// does.
 func TestTheAnswerWaitsForNoRefund(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var giveUp context.CancelFunc

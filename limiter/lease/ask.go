@@ -57,7 +57,8 @@ func (l *lease) nextCall(first bool) *call {
 			return nil
 		}
 	case l.queue[0].quantity > 1 && known.reply.gotLess():
-		// Tokens are scarce. A shared call may take too few for any of the callers, and they would lapse.
+		// Tokens are scarce. A shared call may take too few for any of the callers, and they would
+		// lapse.
 		c.waiters, c.quantity = l.queue[:1:1], l.queue[0].quantity
 	}
 	l.queue = l.queue[len(c.waiters):]

@@ -24,7 +24,8 @@ func ExampleNew() {
 	// Output: 200
 }
 
-// With a span of 0, leases take nothing ahead. They only refuse calls that Redis would certainly refuse.
+// With a span of 0, leases take nothing ahead. They only refuse calls that Redis would certainly
+// refuse.
 func ExampleLeases_AllowN() {
 	l := limiter.NewLocal()
 	leases := lease.New(l, 0)

@@ -39,8 +39,8 @@ type Limiter interface {
 	AllowAtMost(ctx context.Context, key string, limit limiter.Limit, quantity int) (limiter.Result, error)
 }
 
-// Leases decide calls as their Limiter does, with fewer calls to Redis. Make them with [New].
-// All methods may be called from any number of goroutines.
+// Leases decide calls as their Limiter does, with fewer calls to Redis. Make them with [New]. All
+// methods may be called from any number of goroutines.
 type Leases struct {
 	limiter Limiter
 	span    time.Duration // d

@@ -109,8 +109,8 @@ func TestMemory(t *testing.T) {
 				allow(strconv.Itoa(keys+i), perSecond100)
 			}
 			require.Less(f, lease.Count(f.leases), keys+keys/6)
-			// Redis allows one call of each key that is rejected then. If d is not 0, it limits a second
-			// one.
+			// Redis allows one call of each key that is rejected then. If d is not 0, it limits a
+			// second one.
 			commands := 2*keys + rejectedKeys
 			if d > 0 {
 				commands += rejectedKeys

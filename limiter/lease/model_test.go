@@ -280,8 +280,8 @@ func (f *fixture) disturb(name string, d disturbance) {
 // recover ends what disturb began.
 func (f *fixture) recover() { f.disturb("none", disturbance{}) }
 
-// requireCommands requires that Redis has executed these commands since the last requireCommands.
-// A command is its name and quantity, as in "cl.take 3".
+// requireCommands requires that Redis has executed these commands since the last requireCommands. A
+// command is its name and quantity, as in "cl.take 3".
 func (f *fixture) requireCommands(commands ...string) {
 	f.Helper()
 	require.Equal(f, commands, f.newCommands())

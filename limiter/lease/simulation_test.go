@@ -1,6 +1,6 @@
-// The bound: in any stretch of time, all processes together hand out no more than
-// capacity + (elapsed + d) / T tokens, whatever happens to calls, processes and clocks. And the
-// benefit: leases grant nearly what Redis would, for a few calls within d from each process.
+// The bound: in any stretch of time, all processes together hand out no more than capacity +
+// (elapsed + d) / T tokens, whatever happens to calls, processes and clocks. And the benefit:
+// leases grant nearly what Redis would, for a few calls within d from each process.
 
 package lease_test
 

@@ -45,11 +45,11 @@ const (
 	Refunded
 )
 
-// The structures here have the memory layout of the structures in call.h. That file says
-// which side fills which field, and when.
+// The structures here have the memory layout of the structures in call.h. That file says which side
+// fills which field, and when.
 //
-// The strings are views of the server's memory, valid until the call is answered.
-// Go writes no pointers, so there are no write barriers.
+// The strings are views of the server's memory, valid until the call is answered. Go writes no
+// pointers, so there are no write barriers.
 
 // A Call is one call of a command: struct call.
 type Call struct {
@@ -86,8 +86,8 @@ type Call struct {
 type Row struct {
 	Words [WordsPerRow]string // as the client sent them
 
-	// For hasDuplicateKeys: the number of the key that this key was last compared with,
-	// counted from 1, and how many bytes at their ends are the same.
+	// For hasDuplicateKeys: the number of the key that this key was last compared with, counted
+	// from 1, and how many bytes at their ends are the same.
 	ComparedWith, Alike uint64
 
 	Kind   call.Kind

@@ -9,8 +9,8 @@ import (
 	"funnel/internal/errortext"
 )
 
-// Parse validates the arguments of a call before its keys are read, as the server's own
-// commands do. C calls it as go_parse.
+// Parse validates the arguments of a call before its keys are read, as the server's own commands
+// do. C calls it as go_parse.
 //
 //go:noinline
 //go:nosplit
@@ -30,9 +30,9 @@ func Parse(c *Call) {
 	c.Verdict = Parsed
 }
 
-// parseLastWord validates the word after the rows, which may be left out: tat for CL.REFUND,
-// and max_wait for CL.RESERVE. If the word is wrong, it writes an error, and returns false. A
-// max wait of 0 changes nothing, so it may follow any rows.
+// parseLastWord validates the word after the rows, which may be left out: tat for CL.REFUND, and
+// max_wait for CL.RESERVE. If the word is wrong, it writes an error, and returns false. A max wait
+// of 0 changes nothing, so it may follow any rows.
 //
 //go:nosplit
 func (c *Call) parseLastWord() (ok bool) {
@@ -64,7 +64,8 @@ func (c *Call) parseLastWord() (ok bool) {
 	return true
 }
 
-// Decide answers a call that Parse has accepted, from the stored values and the time. C calls it as go_decide.
+// Decide answers a call that Parse has accepted, from the stored values and the time. C calls it as
+// go_decide.
 //
 //go:noinline
 //go:nosplit

@@ -28,8 +28,8 @@ var operations = map[string]call.Operation{
 	"reserve": call.Reserve, "take": call.Take, "peek": call.Peek, "charge": call.Charge, "refund": call.Refund,
 }
 
-// set fills in the call from words, as C does. It leaves the fields that Go fills in: they hold numbers of the
-// previous call.
+// set fills in the call from words, as C does. It leaves the fields that Go fills in: they hold
+// numbers of the previous call.
 func (c *Call) set(mode contract.Mode, words []string, now int64) {
 	command, _ := contract.CommandOf(words[0])
 	operation, known := operations[command.Operation]
@@ -149,8 +149,8 @@ func replyOf(c *Call) (reply []any) {
 	return reply
 }
 
-// writesOf returns the writes of a call in the form of package contract. A set has only the holder's member,
-// because C determines the other members when it writes.
+// writesOf returns the writes of a call in the form of package contract. A set has only the
+// holder's member, because C determines the other members when it writes.
 func writesOf(t require.TestingT, c *Call) (writes []contract.Write) {
 	for i := range c.Length {
 		row := &c.Rows[i]
@@ -200,8 +200,9 @@ var verdicts = map[string]uint32{
 	contract.Peeked: Peeked, contract.Charged: Charged, contract.Refunded: Refunded,
 }
 
-// agree returns the property: for any words and keys, the answer of each command is the contract's, an error is one
-// printable line that fits its buffer, and a call allocates nothing. It counts the outcomes that it meets.
+// agree returns the property: for any words and keys, the answer of each command is the contract's,
+// an error is one printable line that fits its buffer, and a call allocates nothing. It counts the
+// outcomes that it meets.
 func agree(met map[string]int) func(t *rapid.T) {
 	return func(t *rapid.T) {
 		now := rapid.OneOf(contract.Between(today, today+3600*second), contract.Between(today, today+3600*second),
@@ -231,7 +232,8 @@ func agree(met map[string]int) func(t *rapid.T) {
 	}
 }
 
-// requireAgreement makes a call in a struct that an earlier call has used, and returns the name of its outcome.
+// requireAgreement makes a call in a struct that an earlier call has used, and returns the name of
+// its outcome.
 func requireAgreement(
 	t *rapid.T, c *Call, mode contract.Mode, words []string, now int64, get func(string) contract.Value,
 ) string {
@@ -259,7 +261,8 @@ func requireAgreement(
 	return want.Name
 }
 
-// More than rapid's 100 checks by default: few inputs are edge cases. -rapid.checks on the command line overrides it.
+// More than rapid's 100 checks by default: few inputs are edge cases. -rapid.checks on the command
+// line overrides it.
 func init() {
 	if err := flag.Set("rapid.checks", "5000"); err != nil {
 		panic(err)

@@ -40,8 +40,8 @@ func (decimal *Decimal) prepend(text string) {
 // The place of the point in seconds: nine fraction digits follow it.
 const pointAt = DecimalCapacity - 1 - nanosecondDigits
 
-// setSeconds writes nanoseconds as seconds, with up to nine fraction digits and without
-// trailing zeros; a negative number, which is [decision.Never], as -1.
+// setSeconds writes nanoseconds as seconds, with up to nine fraction digits and without trailing
+// zeros; a negative number, which is [decision.Never], as -1.
 //
 //go:nosplit
 func (decimal *Decimal) setSeconds(nanoseconds int64) {
@@ -68,8 +68,8 @@ func (decimal *Decimal) setSeconds(nanoseconds int64) {
 	}
 }
 
-// setDigits writes three numbers below 10^8 with eight digits each. It sets Start to the
-// first digit that is not 0, or to last if that digit is behind last.
+// setDigits writes three numbers below 10^8 with eight digits each. It sets Start to the first
+// digit that is not 0, or to last if that digit is behind last.
 //
 //go:nosplit
 func (decimal *Decimal) setDigits(top, middle, bottom uint64, last uint32) {

@@ -2,13 +2,14 @@ package command
 
 import "funnel/internal/errortext"
 
-// hasDuplicateKeys writes an error if two rows have the same key. The error names the first
-// row whose key has occurred before.
+// hasDuplicateKeys writes an error if two rows have the same key. The error names the first row
+// whose key has occurred before.
 //
-// The time is linear in the length of all keys, however similar the keys are. Two keys that differed from the same
-// third key at different places are known to differ. If they differed at the same place, the comparison goes on from
-// that place. So a byte is compared at most once for each key that has the same bytes after it, and once more.
-// Comparisons start at the ends, because keys are more likely to begin alike.
+// The time is linear in the length of all keys, however similar the keys are. Two keys that
+// differed from the same third key at different places are known to differ. If they differed at the
+// same place, the comparison goes on from that place. So a byte is compared at most once for each
+// key that has the same bytes after it, and once more. Comparisons start at the ends, because keys
+// are more likely to begin alike.
 //
 //go:nosplit
 func (c *Call) hasDuplicateKeys() bool {

@@ -69,8 +69,8 @@ func (c *Call) failArgument(reason, argument string) bool {
 	return false
 }
 
-// add appends printable text to the message. If it were inlined, its callers would exceed
-// the linker's stack limit in instrumented code, as for fuzzing.
+// add appends printable text to the message. If it were inlined, its callers would exceed the
+// linker's stack limit in instrumented code, as for fuzzing.
 //
 //go:noinline
 //go:nosplit
@@ -105,8 +105,8 @@ func (c *Call) addQuoted(argument string) {
 	}
 }
 
-// addByte appends a byte, and terminates the message. It leaves out what does not fit; no
-// message of this package is that long.
+// addByte appends a byte, and terminates the message. It leaves out what does not fit; no message
+// of this package is that long.
 //
 //go:nosplit
 func (c *Call) addByte(character byte) {

@@ -88,7 +88,8 @@ func (row *Row) replyFunnel(operation call.Operation) {
 	row.Funnel.HasReceipt = number(row.Write == WriteState && operation != call.Refund)
 }
 
-// failCapacity answers with an error reply for a capacity that is 0 or, if isNumber is false, not a number.
+// failCapacity answers with an error reply for a capacity that is 0 or, if isNumber is false, not a
+// number.
 //
 //go:nosplit
 func (c *Call) failCapacity(capacity string, isNumber bool) bool {

@@ -48,8 +48,8 @@ func (c *Call) has(kind call.Kind) bool {
 	return false
 }
 
-// parseRow validates the words of a row, and makes the request. If a word is wrong, it writes
-// an error, and returns false.
+// parseRow validates the words of a row, and makes the request. If a word is wrong, it writes an
+// error, and returns false.
 //
 //go:nosplit
 func (c *Call) parseRow(row *Row, decided *call.Row) (ok bool) {
@@ -65,7 +65,8 @@ func (c *Call) parseRow(row *Row, decided *call.Row) (ok bool) {
 	}
 }
 
-// read takes the state from the stored value. It returns false if the key does not hold the state of this kind.
+// read takes the state from the stored value. It returns false if the key does not hold the state
+// of this kind.
 //
 //go:nosplit
 func (row *Row) read(decided *call.Row, now int64) (ok bool) {
@@ -107,8 +108,8 @@ func (row *Row) reply(operation call.Operation, decided *call.Row) {
 	}
 }
 
-// failRow replies with the error of the row's decision. It shows the words that the error is
-// about: each word is valid by itself, but together they are not.
+// failRow replies with the error of the row's decision. It shows the words that the error is about:
+// each word is valid by itself, but together they are not.
 //
 //go:nosplit
 func (c *Call) failRow(err error, row *Row) {

@@ -5,8 +5,8 @@ import "math"
 // maxDigits is how many digits an integer may have. Any number of 19 digits fits 64 bits.
 const maxDigits = 19
 
-// parseInteger reads a decimal integer from 0 to 2^63-1, in the form of the server's
-// own integers: digits only, no sign, no leading zeros.
+// parseInteger reads a decimal integer from 0 to 2^63-1, in the form of the server's own integers:
+// digits only, no sign, no leading zeros.
 //
 //go:nosplit
 func parseInteger(text string) (value int64, ok bool) {
@@ -32,8 +32,8 @@ const (
 	maxSecondsDigits     = 10
 )
 
-// parseSeconds reads seconds, an integer or a decimal with 1 to 9 fraction
-// digits, and returns exact nanoseconds, from 0 to 2^63-1.
+// parseSeconds reads seconds, an integer or a decimal with 1 to 9 fraction digits, and returns
+// exact nanoseconds, from 0 to 2^63-1.
 //
 //go:nosplit
 func parseSeconds(text string) (nanoseconds int64, ok bool) {

@@ -1,5 +1,5 @@
-// A word that is not a number of the contract is refused. Numbers are read exactly. A key that is named twice is found,
-// in a time that is linear in the length of the call.
+// A word that is not a number of the contract is refused. Numbers are read exactly. A key that is
+// named twice is found, in a time that is linear in the length of the call.
 
 package command
 
@@ -57,7 +57,8 @@ func callOfKeys(keys []string) *Call {
 	return c
 }
 
-// TestDuplicateKeysAreFound: in a call of similar keys, the error names the first row whose key an earlier row has.
+// TestDuplicateKeysAreFound: in a call of similar keys, the error names the first row whose key an
+// earlier row has.
 func TestDuplicateKeysAreFound(t *testing.T) {
 	for range 5000 {
 		keys, want := make([]string, 1+rand.IntN(MaxRows)), ""
@@ -78,8 +79,9 @@ func TestDuplicateKeysAreFound(t *testing.T) {
 	}
 }
 
-// TestDuplicateKeysTakeLinearTime: for each key, each byte is compared at most once, and one byte more for each
-// earlier key. Comparing each key with every other key would take 63 times as many comparisons.
+// TestDuplicateKeysTakeLinearTime: for each key, each byte is compared at most once, and one byte
+// more for each earlier key. Comparing each key with every other key would take 63 times as many
+// comparisons.
 func TestDuplicateKeysTakeLinearTime(t *testing.T) {
 	const length = 1 << 16
 	for name, differ := range map[string]func(key []byte, i int){

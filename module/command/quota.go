@@ -6,7 +6,8 @@ import (
 	"funnel/quota"
 )
 
-// untilWord is in the place of a funnel's period. A quota has a limit, like slots, and a quantity, like a funnel.
+// untilWord is in the place of a funnel's period. A quota has a limit, like slots, and a quantity,
+// like a funnel.
 const untilWord = periodWord
 
 // minLasts is how long a period from the first call lasts at least, in nanoseconds.
@@ -45,7 +46,8 @@ func (c *Call) parseQuota(row *Row, q *quota.Quota) (ok bool) {
 	return true
 }
 
-// usedPrefix precedes the sum that is used in the value of a key. The value of no other kind begins with it.
+// usedPrefix precedes the sum that is used in the value of a key. The value of no other kind begins
+// with it.
 const usedPrefix = "used:"
 
 // readQuota reads the sum that is used, unless the key has expired.

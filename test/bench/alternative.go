@@ -22,11 +22,12 @@ type Alternative struct {
 	Operation func(limit Limit) Operation
 }
 
-// exampleTAT is a stored TAT. It is as long as every TAT of this century, and to CL.THROTTLE a
-// key that holds it is an empty funnel.
+// exampleTAT is a stored TAT. It is as long as every TAT of this century, and to CL.THROTTLE a key
+// that holds it is an empty funnel.
 const exampleTAT = "1600000000000000001"
 
-// Alternatives returns all alternatives, in the order of the tables. Peer names the other module and its version.
+// Alternatives returns all alternatives, in the order of the tables. Peer names the other module
+// and its version.
 func Alternatives(peer string) []Alternative {
 	throttle, reserve := command("CL.THROTTLE"), command("CL.RESERVE")
 	return []Alternative{
@@ -84,7 +85,8 @@ func command(name string) func(Limit) Operation {
 	return func(limit Limit) Operation { return words([]string{name}, notZero, arguments(limit)...) }
 }
 
-// floor is a command of marker/marker.c: one command replies as an allowed call, another as a limited call.
+// floor is a command of marker/marker.c: one command replies as an allowed call, another as a
+// limited call.
 func floor(limit Limit) Operation {
 	if limit == Narrow {
 		return command("BENCH.LIMIT")(limit)

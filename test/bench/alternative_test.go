@@ -52,8 +52,8 @@ func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 	}
 }
 
-// TestFloorDoesWhatTheCommandDoes: its value and its reply are as long as those of CL.THROTTLE. A reply that does not
-// match the case is an error.
+// TestFloorDoesWhatTheCommandDoes: its value and its reply are as long as those of CL.THROTTLE. A
+// reply that does not match the case is an error.
 func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
 	client := start(t)
 	floors, commands := Cases(choose("floor")), Cases(choose("throttle"))

@@ -12,9 +12,10 @@ import (
 	"github.com/montanaflynn/stats"
 )
 
-// Callgrind writes a file of counts each time the server enters bench_mark, a function of the marker module, and starts
-// again from zero. So BENCH.MARK before and after a block of calls counts the block. Nothing attaches to the process,
-// so valgrind's debugger interface, which containers often forbid, is not needed.
+// Callgrind writes a file of counts each time the server enters bench_mark, a function of the
+// marker module, and starts again from zero. So BENCH.MARK before and after a block of calls counts
+// the block. Nothing attaches to the process, so valgrind's debugger interface, which containers
+// often forbid, is not needed.
 //
 // A count includes everything that the process executes, and nothing that the kernel does.
 
@@ -24,8 +25,8 @@ const (
 	instructionBlocks = 3 // the middle one is reported: a timer may fire within one
 )
 
-// A Count has the instructions per call in the middle block. Spread is the difference
-// between the blocks, as a share of that number.
+// A Count has the instructions per call in the middle block. Spread is the difference between the
+// blocks, as a share of that number.
 type Count struct{ PerCall, Spread float64 }
 
 // Count counts the instructions of cases, in their own server, and returns the counts by ID.
@@ -40,7 +41,8 @@ func (s *Setting) Count(module string, cases []Case, calls int) map[string]Count
 	s.Progress("instructions: starting the server under callgrind")
 	client := s.Start(module, []string{"valgrind", "--tool=callgrind",
 		"--callgrind-out-file=" + dumps, "--dump-before=bench_mark",
-		// The program may be a script that ends in the server, like the scripts of scripts/servers.sh.
+		// The program may be a script that ends in the server, like the scripts of
+		// scripts/servers.sh.
 		"--trace-children=yes", "--trace-children-skip=*/dirname,*/readlink"},
 		// The server does as little as possible besides the commands.
 		"--hz", "1", "--dynamic-hz", "no")

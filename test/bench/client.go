@@ -106,7 +106,8 @@ func (c *Client) prepare(cs Case, keys []string) {
 // batch is how many calls are sent at once if the number does not matter.
 const batch = 128
 
-// expect makes a call on each key, at once, and fails if a reply does not match the name of the case.
+// expect makes a call on each key, at once, and fails if a reply does not match the name of the
+// case.
 func (c *Client) expect(cs Case, keys ...string) {
 	if want := cs.Case == "limited"; slices.Contains(c.Call(cs.operation, keys...), !want) {
 		c.failed(fmt.Errorf("%s: a call was limited: %v", cs.ID(), !want))

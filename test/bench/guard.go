@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// The regression guard compares ratios, because another build of the same version of Redis
-// executes a few percent more or fewer instructions everywhere:
+// The regression guard compares ratios, because another build of the same version of Redis executes
+// a few percent more or fewer instructions everywhere:
 //
 //   - ratios to commands of the server, with the ratios that are committed for its version
 //     in instructions.txt; other versions do different work and are not judged;
@@ -26,9 +26,9 @@ const (
 	guardRuns      = 3    // a call has become more expensive only if all runs say so
 )
 
-// guarded are the ratios that the guard compares. An allowed call writes a key with an
-// expiry, like SET; a limited call replies five integers, like the noop. Most is the
-// largest ratio that is accepted; if it is 0, the committed ratio counts.
+// guarded are the ratios that the guard compares. An allowed call writes a key with an expiry, like
+// SET; a limited call replies five integers, like the noop. Most is the largest ratio that is
+// accepted; if it is 0, the committed ratio counts.
 var guarded = []struct {
 	id, yardstick string
 	most          float64
@@ -47,8 +47,8 @@ var guarded = []struct {
 	{"reserve3/limited", "throttle/limited", 2.80},
 }
 
-// parseCommitted reads a server's lines: server, version, ID and count. It skips empty
-// lines and lines that begin with #.
+// parseCommitted reads a server's lines: server, version, ID and count. It skips empty lines and
+// lines that begin with #.
 func parseCommitted(text, server string) (map[string]float64, error) {
 	committed := map[string]float64{}
 	for i, line := range strings.Split(text, "\n") {

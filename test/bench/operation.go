@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A Limit is the limit of a key: Capacity calls at once, and then Count more per Period
-// of so many seconds. All are at least 1.
+// A Limit is the limit of a key: Capacity calls at once, and then Count more per Period of so many
+// seconds. All are at least 1.
 type Limit struct{ Capacity, Count, Period int64 }
 
 // The two limits of all load leak slowly: no key expires between two calls.
@@ -15,7 +15,8 @@ var (
 	Narrow = Limit{Capacity: 1, Count: 1, Period: 600_000} // the first call reaches it
 )
 
-// A Call holds the differences between calls: the key, of 16 bytes, and a number that occurs once per client.
+// A Call holds the differences between calls: the key, of 16 bytes, and a number that occurs once
+// per client.
 type Call struct {
 	Key    string
 	Unique int64
@@ -29,8 +30,9 @@ type Operation struct {
 	// Words are the words of a call.
 	Words func(Call) []string
 
-	// Limited reports whether a reply is one to a limited call. Its argument is the reply if that is
-	// an integer, the first integer of an array, or else 0. If Limited is nil, no call is limited.
+	// Limited reports whether a reply is one to a limited call. Its argument is the reply if that
+	// is an integer, the first integer of an array, or else 0. If Limited is nil, no call is
+	// limited.
 	Limited func(reply int64) bool
 }
 
@@ -42,8 +44,8 @@ func (o Operation) limited(reply any) bool {
 	return o.Limited != nil && o.Limited(number)
 }
 
-// A Case is a call that is measured: an alternative with one outcome. Case is "allowed",
-// "limited", or empty for a command that limits nothing.
+// A Case is a call that is measured: an alternative with one outcome. Case is "allowed", "limited",
+// or empty for a command that limits nothing.
 type Case struct {
 	Alternative
 	Case      string

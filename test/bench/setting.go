@@ -1,5 +1,6 @@
-// Package bench measures what CL.THROTTLE costs, and compares it in the same run with other ways to limit a rate with a
-// Redis or Valkey server. Tests check that each way limits as it should, and every measurement checks replies.
+// Package bench measures what CL.THROTTLE costs, and compares it in the same run with other ways to
+// limit a rate with a Redis or Valkey server. Tests check that each way limits as it should, and
+// every measurement checks replies.
 package bench
 
 import (
@@ -88,8 +89,8 @@ var (
 	ourVersion    = regexp.MustCompile(`funnel_version:(\S+)\s+funnel_commit:(\S+)`)
 )
 
-// versions names a server as "redis 7.0.15", and its module as "funnel 0.1.0 (commit)",
-// or by the number that any module has.
+// versions names a server as "redis 7.0.15", and its module as "funnel 0.1.0 (commit)", or by the
+// number that any module has.
 func (s *Setting) versions(path string) (server, module string) {
 	client := s.Start(path, nil)
 	defer client.Close()
@@ -109,7 +110,8 @@ func (s *Setting) versions(path string) (server, module string) {
 }
 
 // BuildMarker compiles marker/marker.c into a folder, by the C compiler that CC names, or cc, and
-// returns the path of the module. It reads the sources in the folder where this program was compiled.
+// returns the path of the module. It reads the sources in the folder where this program was
+// compiled.
 func BuildMarker(ctx context.Context, folder string) (string, error) {
 	_, here, _, _ := runtime.Caller(0)
 	marker, abi := filepath.Join(here, "../marker/marker.c"), filepath.Join(here, "../../../module")

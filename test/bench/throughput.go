@@ -23,7 +23,8 @@ type loaded struct {
 	requests int    // how many requests fill a round
 }
 
-// throughput has a row for each alternative: calls per second of connections that send many calls at once.
+// throughput has a row for each alternative: calls per second of connections that send many calls
+// at once.
 func (s *Setting) throughput() Table {
 	table := Table{Title: "Throughput", Columns: []string{"call", "calls per second", "ratio to SET PX",
 		"server µs per call", "ratio to SET PX", "limited calls per second"}}
@@ -49,7 +50,8 @@ func (s *Setting) throughput() Table {
 	return table
 }
 
-// load lets cases take turns. It leaves out slots, because redis-benchmark cannot make a holder for each call.
+// load lets cases take turns. It leaves out slots, because redis-benchmark cannot make a holder for
+// each call.
 func (s *Setting) load(cases []Case) (all []*loaded) {
 	servers := map[bool]*Client{}
 	var turns []*contestant
@@ -70,8 +72,8 @@ func (s *Setting) load(cases []Case) (all []*loaded) {
 	return all
 }
 
-// send sends one round. Redis-benchmark stops at an error reply, but does not check other
-// replies. So send makes calls before and after the round, and checks these.
+// send sends one round. Redis-benchmark stops at an error reply, but does not check other replies.
+// So send makes calls before and after the round, and checks these.
 func (l *loaded) send() (result round) {
 	some := keys(l.prefix, 16)
 	l.client.expect(l.Case, some...)
@@ -98,7 +100,8 @@ func (l *loaded) send() (result round) {
 	return result
 }
 
-// readCSV reads the calls per second from the output of redis-benchmark: a line of names, and one of values.
+// readCSV reads the calls per second from the output of redis-benchmark: a line of names, and one
+// of values.
 func readCSV(output string) (callsPerSecond float64, err error) {
 	lines, err := csv.NewReader(strings.NewReader(output)).ReadAll()
 	if err != nil || len(lines) != 2 {

@@ -26,8 +26,9 @@ const (
 	allocations        // per call
 )
 
-// takeTurns measures rounds of all contestants, in another order each time: a machine that becomes slower is then
-// slower for all of them. The first round does not count. It returns false after an error.
+// takeTurns measures rounds of all contestants, in another order each time: a machine that becomes
+// slower is then slower for all of them. The first round does not count. It returns false after an
+// error.
 func (s *Setting) takeTurns(part string, all []*contestant) bool {
 	random := rand.New(rand.NewPCG(1, 1))
 	for turn := range 1 + s.Rounds {
@@ -53,8 +54,8 @@ func (c *contestant) ratio(reference *contestant, figure int) string {
 	return fmt.Sprintf("%.2f (%.2f–%.2f)", q.Q2, q.Q1, q.Q3)
 }
 
-// quartiles returns the quartiles of a figure over all rounds, divided by the figure of the reference
-// in the same round.
+// quartiles returns the quartiles of a figure over all rounds, divided by the figure of the
+// reference in the same round.
 func (c *contestant) quartiles(reference *contestant, figure int) stats.Quartiles {
 	var values []float64
 	for turn, own := range c.rounds {

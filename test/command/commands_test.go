@@ -29,8 +29,8 @@ var commands = []command{
 	{"cl.refund", back + " [" + back + " ...] [tat]", "write fast", [4]int{-6, 1, -2, 5}, contract.ErrTAT},
 }
 
-// A command is what COMMAND DOCS and COMMAND INFO say about it. From that, the tests derive the calls
-// that it must accept, and who may make them.
+// A command is what COMMAND DOCS and COMMAND INFO say about it. From that, the tests derive the
+// calls that it must accept, and who may make them.
 type command struct {
 	name, syntax, flags string
 	positions           [4]int         // arity, first key, last key, step
@@ -51,8 +51,8 @@ func (c command) maxRows() int {
 var sound = strings.NewReplacer("capacity", "2", "count", "1", "period", "1000", "quantity", "1", "max_wait", "0",
 	"tat", "0", "limit", "2", "ttl", "1000", "holder", "me", "until", "5000000000", "+seconds", "+1000", "(", "", ")", "")
 
-// calls returns a call of these keys for each kind of row that the command takes, without its optional
-// words, and another one with them.
+// calls returns a call of these keys for each kind of row that the command takes, without its
+// optional words, and another one with them.
 func (c command) calls(keys ...string) (lines []string) {
 	parts := strings.Split(strings.TrimSuffix(c.syntax, "]"), " [")
 	for form := range strings.SplitSeq(parts[0], "|") {

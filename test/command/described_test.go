@@ -83,10 +83,11 @@ func TestKeysAreFound(t *testing.T) {
 	}
 }
 
-// TestUsersNeedPermission: users need permission for the command, and permission to write every key, or
-// to read it for CL.PEEK. Rules for built-in categories apply if commands of modules can be in these.
-// Rules for the module's own category apply if a module can add one (Redis 7.4, Valkey 8). In Redis 7.0
-// and before, no command of a module is in a category, so a rule for a category forbids nothing.
+// TestUsersNeedPermission: users need permission for the command, and permission to write every
+// key, or to read it for CL.PEEK. Rules for built-in categories apply if commands of modules can be
+// in these. Rules for the module's own category apply if a module can add one (Redis 7.4, Valkey
+// 8). In Redis 7.0 and before, no command of a module is in a category, so a rule for a category
+// forbids nothing.
 //
 // The first load fails: the server finds an unknown setting after OnLoad, and unloads the module.
 // The module has to allow that, or Redis 8 ends itself.

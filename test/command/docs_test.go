@@ -1,5 +1,5 @@
-// docs/commands.md, docs/alternatives.md and docs/recipes.md show the replies of servers. docs/commands.md has every
-// error and every field of INFO.
+// docs/commands.md, docs/alternatives.md and docs/recipes.md show the replies of servers.
+// docs/commands.md has every error and every field of INFO.
 //
 // Transcripts are blocks of pages: commands, and their replies as redis-cli shows them.
 //
@@ -7,8 +7,8 @@
 //	(integer) 1      # a comment
 //	(2 seconds later)
 //
-// A prompt may name the server, as in "redis> GET visits". A line of several words in parentheses is a step: time
-// passes, or something else happens.
+// A prompt may name the server, as in "redis> GET visits". A line of several words in parentheses
+// is a step: time passes, or something else happens.
 
 package command_test
 
@@ -32,8 +32,8 @@ import (
 
 func commandsPage(t *testing.T) string { return page.Read(t, "../../docs/commands.md") }
 
-// TestDocs runs every transcript of the pages, each on an empty server. The server's clock stands still, except
-// at lines such as "(1.5 seconds later)".
+// TestDocs runs every transcript of the pages, each on an empty server. The server's clock stands
+// still, except at lines such as "(1.5 seconds later)".
 func TestDocs(t *testing.T) {
 	for name, least := range map[string]int{"commands.md": 20, "alternatives.md": 20, "recipes.md": 12} {
 		t.Run(name, func(t *testing.T) {
@@ -51,10 +51,10 @@ func TestDocs(t *testing.T) {
 // brackets are optional in replies on one line.
 var brackets = strings.NewReplacer("[", "", "]", "")
 
-// runTranscript returns how many commands it has run. After a prompt without a name, the reply is as redis-cli shows
-// it in a terminal; after another prompt, it is on one line. After the prompt redis come the server's own commands. The
-// server expires their keys by a clock that a test cannot set: the keys expire sooner instead. Commands for other
-// software are left out.
+// runTranscript returns how many commands it has run. After a prompt without a name, the reply is
+// as redis-cli shows it in a terminal; after another prompt, it is on one line. After the prompt
+// redis come the server's own commands. The server expires their keys by a clock that a test cannot
+// set: the keys expire sooner instead. Commands for other software are left out.
 func runTranscript(t *testing.T, server *servertest.Server, block page.Block) (ran int) {
 	client, wire, now, asked := server.Client(t), server.Wire(t), servertest.Epoch, ""
 	clock := servertest.ClockOf(client)

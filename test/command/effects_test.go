@@ -1,5 +1,5 @@
-// Clients and operators see what a call has written, and nothing else: by WATCH, keyspace events, the
-// append-only file and INFO.
+// Clients and operators see what a call has written, and nothing else: by WATCH, keyspace events,
+// the append-only file and INFO.
 
 package command_test
 
@@ -18,12 +18,13 @@ import (
 
 // effects has calls, the writes of each call in their order, and how INFO counts the call.
 //
-// Before each call, funnel one holds 1 token of 3, and funnel two holds 2 of 3. The holder a has a slot of busy for
-// 30 seconds. 1 of 3 of the quota month is used, and its key expires at +90000. The key new does not exist. If a
-// call has several lines, the last line is the call, and the lines before it are commands of other clients.
+// Before each call, funnel one holds 1 token of 3, and funnel two holds 2 of 3. The holder a has a
+// slot of busy for 30 seconds. 1 of 3 of the quota month is used, and its key expires at +90000.
+// The key new does not exist. If a call has several lines, the last line is the call, and the lines
+// before it are commands of other clients.
 //
-// The write of a funnel or a quota is given by its key: the command is SET or DEL. The write of slots is given by its
-// commands.
+// The write of a funnel or a quota is given by its key: the command is SET or DEL. The write of
+// slots is given by its commands.
 var effects = []struct{ name, call, writes, counted string }{
 	{"taken", "cl.throttle one 3 1 1", "one", "allowed"},
 	{"does not fit", "cl.throttle two 3 1 1 2", "", "limited"},
@@ -116,8 +117,8 @@ var effects = []struct{ name, call, writes, counted string }{
 	{"one word too many", "cl.peek one 3 1 1 1 1", "", ""}, // the server replies that error, and nothing counts it
 }
 
-// TestEffects requires that clients and files see the writes of each call in their order, and nothing else,
-// and that INFO counts the call by its outcome.
+// TestEffects requires that clients and files see the writes of each call in their order, and
+// nothing else, and that INFO counts the call by its outcome.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.WithLog(servertest.DebugModule(t), "always",
@@ -218,7 +219,8 @@ func logged(t *testing.T, commands []string) string {
 	return strings.Join(append(commands, ""), "\n")
 }
 
-// countsOf returns how INFO has counted calls, by outcome, and the number of changes since the last save.
+// countsOf returns how INFO has counted calls, by outcome, and the number of changes since the last
+// save.
 func countsOf(t *testing.T, client *redis.Client) map[string]int64 {
 	counts := map[string]int64{"dirty": servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save")}
 	for _, outcome := range []string{"allowed", "limited", "peeked", "charged", "refunded", "errors"} {
@@ -240,11 +242,12 @@ func drain(t *testing.T, client *redis.Client, subscription *redis.PubSub) (even
 	}
 }
 
-// TestFunnelsThatHaveExpiredWhenTheyAreStoredAreLoggedInOrder: if the clock steps back during a call,
-// the server deletes the key as soon as anybody looks at it, by the time at which the call began. Redis
-// 8.6 itself looks when it is told that the key was modified. On servers before Redis 7.2, another
-// module may look in its event; later servers let modules see expired keys there. The log and the
-// replicas get the write before the deletion. Otherwise they would keep a key that the server lacks.
+// TestFunnelsThatHaveExpiredWhenTheyAreStoredAreLoggedInOrder: if the clock steps back during a
+// call, the server deletes the key as soon as anybody looks at it, by the time at which the call
+// began. Redis 8.6 itself looks when it is told that the key was modified. On servers before Redis
+// 7.2, another module may look in its event; later servers let modules see expired keys there. The
+// log and the replicas get the write before the deletion. Otherwise they would keep a key that the
+// server lacks.
 func TestFunnelsThatHaveExpiredWhenTheyAreStoredAreLoggedInOrder(t *testing.T) {
 	looker := servertest.CompileModule(t, "testdata/looker.c", "-nostdlib")
 	server := servertest.Start(t, servertest.WithLog(servertest.DebugModule(t), "no", "--loadmodule", looker))

@@ -1,4 +1,5 @@
-// Each error has its full text here, and changes nothing. TestCommandsAgreeWithTheContract tries more values of keys.
+// Each error has its full text here, and changes nothing. TestCommandsAgreeWithTheContract tries
+// more values of keys.
 
 package command_test
 
@@ -29,8 +30,9 @@ func requireRefused(t *testing.T, client *redis.Client, want string, words ...an
 	require.Equal(t, dirty, servertest.InfoField(t, client, "persistence", "rdb_changes_since_last_save"))
 }
 
-// TestErrors provokes each error by a call of one row, and by a call of eleven rows of which the tenth is wrong.
-// Commands that take one row take no slots, and CL.THROTTLE takes no quotas. The fuzzer tries all numbers of words.
+// TestErrors provokes each error by a call of one row, and by a call of eleven rows of which the
+// tenth is wrong. Commands that take one row take no slots, and CL.THROTTLE takes no quotas. The
+// fuzzer tries all numbers of words.
 func TestErrors(t *testing.T) {
 	client, _ := servertest.StartWithClock(t)
 	require.NoError(t, client.RPush(t.Context(), "list", "a").Err())
@@ -136,8 +138,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestBadArgumentsLeaveTheKeyAlone: a call with a wrong argument does not open its key. Opening a key that
-// has expired would delete the key.
+// TestBadArgumentsLeaveTheKeyAlone: a call with a wrong argument does not open its key. Opening a
+// key that has expired would delete the key.
 func TestBadArgumentsLeaveTheKeyAlone(t *testing.T) {
 	client, _ := servertest.StartWithClock(t)
 	ctx := t.Context()

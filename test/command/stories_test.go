@@ -1,5 +1,5 @@
-// What each command replies and stores, call after call, to the nanosecond. The fuzzer of test/model also has
-// values that other commands have written, in any encoding.
+// What each command replies and stores, call after call, to the nanosecond. The fuzzer of
+// test/model also has values that other commands have written, in any encoding.
 
 package command_test
 
@@ -32,8 +32,8 @@ type step struct {
 
 const late = "late=1422479h47m16.854775807s" // 2^63-1 nanoseconds after 1970
 
-// stories are sequences of calls, with the replies of the contract. Most funnels hold two tokens and
-// leak one in a second.
+// stories are sequences of calls, with the replies of the contract. Most funnels hold two tokens
+// and leak one in a second.
 var stories = map[string][]step{
 	"throttle takes what fits, or says when it will": {
 		{"0s", "cl.throttle k 10 1 1 4", "0 10 6 -1 4", "k=4s"},
@@ -269,8 +269,9 @@ var stories = map[string][]step{
 	},
 }
 
-// stateOf returns the state of each key: its TAT as the time after the first instant, its slots, or the used sum
-// of its quota. It requires that a funnel expires at its TAT, rounded up to the next millisecond.
+// stateOf returns the state of each key: its TAT as the time after the first instant, its slots, or
+// the used sum of its quota. It requires that a funnel expires at its TAT, rounded up to the next
+// millisecond.
 func stateOf(t *testing.T, client *redis.Client) string {
 	ctx := context.Background()
 	keys, err := client.Keys(ctx, "*").Result()
@@ -316,7 +317,8 @@ func slotsOf(t *testing.T, client *redis.Client, key string) string {
 	return "{" + strings.Join(words, " ") + "}"
 }
 
-// quotaOf returns the used sum of a quota, and when its key expires, as the time after the first instant.
+// quotaOf returns the used sum of a quota, and when its key expires, as the time after the first
+// instant.
 func quotaOf(t *testing.T, client *redis.Client, key, value string) string {
 	if expiry := servertest.ExpiryOf(t, client, key); expiry >= 0 {
 		value += "@" + time.UnixMilli(expiry).Sub(servertest.Epoch).String()
@@ -371,8 +373,8 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// TestTheClockIsThatOfTheMachine: by the machine's clock, the instant of a call lies between
-// the instants before and after it, to the nanosecond.
+// TestTheClockIsThatOfTheMachine: by the machine's clock, the instant of a call lies between the
+// instants before and after it, to the nanosecond.
 func TestTheClockIsThatOfTheMachine(t *testing.T) {
 	ctx, client := t.Context(), servertest.StartClient(t)
 	for range 100 {
@@ -386,8 +388,8 @@ func TestTheClockIsThatOfTheMachine(t *testing.T) {
 	}
 }
 
-// TestBrokenSets: RESTORE accepts sets with scores that are not numbers, or not in order. With such a set, no
-// call crashes or hangs, and the script's CL.PEEK writes nothing.
+// TestBrokenSets: RESTORE accepts sets with scores that are not numbers, or not in order. With such
+// a set, no call crashes or hangs, and the script's CL.PEEK writes nothing.
 func TestBrokenSets(t *testing.T) {
 	client, _ := servertest.StartWithClock(t)
 	ctx, script := t.Context(), redis.NewScript(limiter.Script())
@@ -413,7 +415,8 @@ func TestBrokenSets(t *testing.T) {
 	}
 }
 
-// TestZCOUNTMayBeMissing: calls let the server count many slots. If ZCOUNT has been renamed, the module counts them.
+// TestZCOUNTMayBeMissing: calls let the server count many slots. If ZCOUNT has been renamed, the
+// module counts them.
 func TestZCOUNTMayBeMissing(t *testing.T) {
 	for _, config := range [][]string{{}, {"--rename-command", "zcount", "hidden"}} {
 		client := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t), Config: config}).Client(t)

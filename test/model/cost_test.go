@@ -1,5 +1,5 @@
-// A call leaves nothing in the server's memory except its keys, even if it fails. Slots that have ended cost
-// memory until calls have removed them, but no time.
+// A call leaves nothing in the server's memory except its keys, even if it fails. Slots that have
+// ended cost memory until calls have removed them, but no time.
 
 package model_test
 
@@ -69,8 +69,8 @@ func TestNoCallKeepsMemory(t *testing.T) {
 	}
 }
 
-// TestEndedSlotsCostNothing: a key has very many slots that have ended. A call that writes nothing steps through few of
-// them, and a call that writes removes a thousand.
+// TestEndedSlotsCostNothing: a key has very many slots that have ended. A call that writes nothing
+// steps through few of them, and a call that writes removes a thousand.
 func TestEndedSlotsCostNothing(t *testing.T) {
 	client := clientOfSlots(t, `'ended:' .. i`, servertest.QuickOrLong(150_000, 1_000_000))
 	servertest.Call(t, client, "cl.charge k 1 SLOTS 60 last") // the key has not expired
@@ -97,8 +97,8 @@ func TestEndedSlotsCostNothing(t *testing.T) {
 	}
 }
 
-// clientOfSlots returns a client of a server whose key k has these members, in Lua, for each i from 1 to count.
-// The first member has the score i. SLOWLOG records every call.
+// clientOfSlots returns a client of a server whose key k has these members, in Lua, for each i from
+// 1 to count. The first member has the score i. SLOWLOG records every call.
 func clientOfSlots(t *testing.T, members string, count int) *redis.Client {
 	client, _ := servertest.StartWithClock(t)
 	fill := fmt.Sprintf("for i = 1, %d do redis.call('ZADD', KEYS[1], i, %s) end", count, members)
@@ -110,8 +110,8 @@ func clientOfSlots(t *testing.T, members string, count int) *redis.Client {
 // rounds is how many times a call is measured.
 const rounds = 20
 
-// fastest returns the time of the fastest of several calls, by SLOWLOG, because the machine has other work. %d becomes
-// another number in each call.
+// fastest returns the time of the fastest of several calls, by SLOWLOG, because the machine has
+// other work. %d becomes another number in each call.
 func fastest(t *testing.T, client *redis.Client, call string) time.Duration {
 	require.NoError(t, client.Do(t.Context(), "slowlog", "reset").Err())
 	for round := range rounds {
@@ -128,7 +128,8 @@ func fastest(t *testing.T, client *redis.Client, call string) time.Duration {
 	return slices.Min(took)
 }
 
-// TestManySlotsAreCountedAtOnce: if many slots run and many have ended, a call steps through neither.
+// TestManySlotsAreCountedAtOnce: if many slots run and many have ended, a call steps through
+// neither.
 func TestManySlotsAreCountedAtOnce(t *testing.T) {
 	count := servertest.QuickOrLong(50_000, 500_000)
 	client := clientOfSlots(t, `'ended:' .. i, 4102444800000, 'just ended:' .. i, 4102444800000 + i, 'running:' .. i`,

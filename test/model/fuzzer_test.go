@@ -1,5 +1,5 @@
-// No input breaks the server or its answers: replies, values and expiries are those of the contract,
-// after any sequence of calls, transactions, scripts, reloads and other commands.
+// No input breaks the server or its answers: replies, values and expiries are those of the
+// contract, after any sequence of calls, transactions, scripts, reloads and other commands.
 
 package model_test
 
@@ -21,9 +21,10 @@ import (
 	"funnel/limiter"
 )
 
-// TestNoInputBreaksTheServerOrItsAnswers is a fuzzer. It calls our commands on a real server with all kinds of
-// arguments: directly, in transactions, in scripts, or by the client's script. It also changes the same keys by other
-// commands. After each step, it compares replies, values and expiries with a model of the server.
+// TestNoInputBreaksTheServerOrItsAnswers is a fuzzer. It calls our commands on a real server with
+// all kinds of arguments: directly, in transactions, in scripts, or by the client's script. It also
+// changes the same keys by other commands. After each step, it compares replies, values and
+// expiries with a model of the server.
 //
 //	FUNNEL_FUZZ_TIME   how long, such as 20m
 //	FUNNEL_SEED        the seed of a run that failed, to repeat it
@@ -270,8 +271,8 @@ func (f *fuzzer) transaction() {
 	for i := range queue {
 		queue[i] = f.command()
 		words := queue[i]
-		// Redis 6.2 does not check the number of words. Newer servers know the least number for each command,
-		// and the exact number for CL.TAKE.
+		// Redis 6.2 does not check the number of words. Newer servers know the least number for
+		// each command, and the exact number for CL.TAKE.
 		command, ours := contract.CommandOf(words[0])
 		miscounted := len(words) < command.MinWords || command.Operation == "take" && len(words) > command.MinWords
 		if ours && miscounted && servertest.Since7(f.t) {
@@ -295,8 +296,9 @@ func (f *fuzzer) transaction() {
 	}
 }
 
-// decideByScript makes a call by the script. It accepts errors about numbers that are too large for the
-// script, and leaves out quotas before Redis 7.0, where the script knows the end of a period only roughly.
+// decideByScript makes a call by the script. It accepts errors about numbers that are too large for
+// the script, and leaves out quotas before Redis 7.0, where the script knows the end of a period
+// only roughly.
 func (f *fuzzer) decideByScript(words []string) {
 	now := f.model.now
 	f.model.now -= now % 1e3
@@ -345,8 +347,8 @@ func (f *fuzzer) inLua() {
 	f.send(replies, words...)
 }
 
-// throughLua returns a reply as it arrives through Lua. Lua rounds integers beyond 2^53, and the script
-// replies large integers as text, so any reply counts as right for a large integer.
+// throughLua returns a reply as it arrives through Lua. Lua rounds integers beyond 2^53, and the
+// script replies large integers as text, so any reply counts as right for a large integer.
 func throughLua(reply any) any {
 	const exact = 1e15
 	switch reply := reply.(type) {

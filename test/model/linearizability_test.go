@@ -1,5 +1,6 @@
-// Concurrent calls of many clients are linearizable, even through kill -9: each call is executed at one instant.
-// No token and no slot is granted twice, and a call of two keys sees both keys at that instant.
+// Concurrent calls of many clients are linearizable, even through kill -9: each call is executed at
+// one instant. No token and no slot is granted twice, and a call of two keys sees both keys at that
+// instant.
 
 package model_test
 
@@ -28,13 +29,14 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestCallsAreLinearizable: many clients call at once. They also set the clock, so the contract knows every
-// answer to the nanosecond. Porcupine looks for an order of the calls in which the contract gives the same
-// answers, and in which each call lies between its start and its end. If there is none, calls are not
-// atomic. Then the test writes a page that shows how far the calls can be explained.
+// TestCallsAreLinearizable: many clients call at once. They also set the clock, so the contract
+// knows every answer to the nanosecond. Porcupine looks for an order of the calls in which the
+// contract gives the same answers, and in which each call lies between its start and its end. If
+// there is none, calls are not atomic. Then the test writes a page that shows how far the calls can
+// be explained.
 //
-// The server is killed, and reads its log. A call without an answer may be executed at any time after its
-// start: the end of time stands for never.
+// The server is killed, and reads its log. A call without an answer may be executed at any time
+// after its start: the end of time stands for never.
 func TestCallsAreLinearizable(t *testing.T) {
 	server := servertest.Start(t, servertest.WithLog(servertest.DebugModule(t), "no"))
 	began := time.Now()
@@ -132,7 +134,8 @@ var model = porcupine.Model{
 	},
 }
 
-// byGroup splits a history into one history for each group of keys. Settings of the clock belong to all of them.
+// byGroup splits a history into one history for each group of keys. Settings of the clock belong to
+// all of them.
 func byGroup(operations []porcupine.Operation) (parts [][]porcupine.Operation) {
 	groups := map[string][]porcupine.Operation{}
 	var clocks []porcupine.Operation
@@ -150,14 +153,15 @@ func byGroup(operations []porcupine.Operation) (parts [][]porcupine.Operation) {
 	return parts
 }
 
-// An operation is a command of a client: the input of porcupine's model. It concerns the keys of one
-// group, or sets the clock.
+// An operation is a command of a client: the input of porcupine's model. It concerns the keys of
+// one group, or sets the clock.
 type operation struct {
 	group []funnel
 	words []string
 }
 
-// A funnel is a key with its rate. If the count is 0, the key holds slots or a quota, and the capacity is the limit.
+// A funnel is a key with its rate. If the count is 0, the key holds slots or a quota, and the
+// capacity is the limit.
 type funnel struct {
 	key                     string
 	capacity, count, period int64
@@ -166,8 +170,8 @@ type funnel struct {
 func (f funnel) isSlots() bool { return f.key == "slots" }
 func (f funnel) isQuota() bool { return f.key == "quota" }
 
-// words returns a row for the key. With a quantity of 0, a slot can only be renewed. Callers disagree about the
-// end of a quota's period.
+// words returns a row for the key. With a quantity of 0, a slot can only be renewed. Callers
+// disagree about the end of a quota's period.
 func (f funnel) words(quantity int64) []string {
 	if f.isQuota() {
 		end := servertest.Epoch.Add([]time.Duration{1, 2, 3, 4, 36_001, 1e6}[rand.IntN(6)] * 100 * time.Millisecond)
@@ -218,7 +222,8 @@ func receiptOf(funnel funnel) string {
 	return fmt.Sprint(servertest.Epoch.UnixNano() + rand.Int64N(int64(time.Second)))
 }
 
-// A world is the state that determines the answers of one group: the clock, and the values of its keys.
+// A world is the state that determines the answers of one group: the clock, and the values of its
+// keys.
 type world struct {
 	now    int64
 	values [2]string // for a quota with the expiry, such as used:5@4102444800100
@@ -275,8 +280,8 @@ func (o operation) in(before world) (after world, expected result) {
 	return after, result(fmt.Sprint(outcome.Reply))
 }
 
-// textOf returns a set in the form of a world: words such as 4102444800000=holder, in the order of the ends.
-// All ends have the same number of digits.
+// textOf returns a set in the form of a world: words such as 4102444800000=holder, in the order of
+// the ends. All ends have the same number of digits.
 func textOf(scores map[string]float64) string {
 	var words []string
 	for member, score := range scores {
@@ -299,8 +304,9 @@ func (o operation) indexOf(key string) int {
 	return slices.IndexFunc(o.group, func(f funnel) bool { return f.key == key })
 }
 
-// groups has the keys that are called together. Within the clock's range, some funnels leak nothing, some a few
-// tokens, and some nearly all tokens. Some funnels are large and some are small.
+// groups has the keys that are called together. Within the clock's range, some funnels leak
+// nothing, some a few tokens, and some nearly all tokens. Some funnels are large and some are
+// small.
 var groups = [][]funnel{
 	{
 		{key: "still and large", capacity: 1000, count: 1, period: 1000},
@@ -317,8 +323,8 @@ var groups = [][]funnel{
 	},
 }
 
-// anyOperation returns a call for one key of a group or for both keys. Or it sets the clock forward or backward,
-// sometimes by an hour.
+// anyOperation returns a call for one key of a group or for both keys. Or it sets the clock forward
+// or backward, sometimes by an hour.
 func anyOperation() operation {
 	if rand.IntN(100) < 4 {
 		hour := time.Duration(rand.IntN(10)/9) * time.Hour

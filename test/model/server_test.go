@@ -1,5 +1,5 @@
-// The fuzzer's model of a server: its replies and its keys. Package contract executes the module's commands.
-// Other commands are modelled as far as the fuzzer uses them.
+// The fuzzer's model of a server: its replies and its keys. Package contract executes the module's
+// commands. Other commands are modelled as far as the fuzzer uses them.
 
 package model_test
 

@@ -1,5 +1,5 @@
-// The other steps of the fuzzer: it moves the clock, makes the server read its files again, and changes
-// settings and connections.
+// The other steps of the fuzzer: it moves the clock, makes the server read its files again, and
+// changes settings and connections.
 
 package model_test
 
@@ -11,8 +11,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// settle deletes keys that expire about now by the server's clock. Whether such a key still exists would
-// depend on the speed of the test.
+// settle deletes keys that expire about now by the server's clock. Whether such a key still exists
+// would depend on the speed of the test.
 func (f *fuzzer) settle() {
 	for key, entry := range f.model.keys {
 		if entry.Expiry > f.model.instant-60_000 && entry.Expiry < f.model.instant+600_000 {
@@ -22,8 +22,8 @@ func (f *fuzzer) settle() {
 	}
 }
 
-// lookAtAll compares all keys with the model, sometimes after the server has read its snapshot or its
-// log of effects again.
+// lookAtAll compares all keys with the model, sometimes after the server has read its snapshot or
+// its log of effects again.
 func (f *fuzzer) lookAtAll() {
 	switch f.random.IntN(3) {
 	case 0:
@@ -71,7 +71,8 @@ func (f *fuzzer) setClock(now int64) {
 	}
 }
 
-// session changes a setting of the connection or of the server that must make no difference to calls.
+// session changes a setting of the connection or of the server that must make no difference to
+// calls.
 func (f *fuzzer) session() {
 	switch f.random.IntN(4) {
 	case 0:

@@ -15,7 +15,8 @@ import (
 	"funnel/internal/contract"
 )
 
-// words makes commands at random, valid and malformed. Package contract draws rows, values and last words.
+// words makes commands at random, valid and malformed. Package contract draws rows, values and last
+// words.
 type words struct {
 	random   *rand.Rand
 	now      *int64             // the clock of the module
@@ -36,7 +37,8 @@ var (
 	fuzzHolders = []string{"request-1", "request-2", "request-3", "\x00", "\xff\r\n", strings.Repeat("h", 255)}
 )
 
-// A drawn row has the words of a row after its key, and a value that other commands put into the key.
+// A drawn row has the words of a row after its key, and a value that other commands put into the
+// key.
 type drawn struct {
 	contract.DrawnRow
 	last map[string]string // by name
@@ -104,8 +106,8 @@ func (w *words) command() []string {
 	})
 }
 
-// ours makes a call of one of our commands, most often with one to three rows, most often of different
-// keys. Optional words may be missing.
+// ours makes a call of one of our commands, most often with one to three rows, most often of
+// different keys. Optional words may be missing.
 func (w *words) ours() []string {
 	command := pick(w, contract.Commands)
 	length := pick(w, []int{1, 1, 1, 1, 2, 2, 3, len(fuzzKeys)})
@@ -141,8 +143,8 @@ func (w *words) ours() []string {
 	return call
 }
 
-// receipt makes the last word of a refund. Most often it is a receipt of that key, exact or off by a few
-// nanoseconds or by a second.
+// receipt makes the last word of a refund. Most often it is a receipt of that key, exact or off by
+// a few nanoseconds or by a second.
 func (w *words) receipt(key, other string) string {
 	held := w.receipts[key]
 	if len(held) == 0 || w.chance(0.2) {
@@ -153,8 +155,8 @@ func (w *words) receipt(key, other string) string {
 	return strconv.FormatInt(max(0, receipt+min(off, math.MaxInt64-receipt)), 10)
 }
 
-// keysOf returns the keys of a command: the first word, and every fifth word from there if the command
-// takes several rows.
+// keysOf returns the keys of a command: the first word, and every fifth word from there if the
+// command takes several rows.
 func keysOf(call []string) (keys []string) {
 	step := len(call)
 	if command, _ := contract.CommandOf(call[0]); command.Rows > 1 {

@@ -1,5 +1,5 @@
-// The Go snippets of docs/clients.md, docs/go.md and docs/recipes.md do what the pages say: they wait for their turn,
-// settle, and print what stands beside their lines.
+// The Go snippets of docs/clients.md, docs/go.md and docs/recipes.md do what the pages say: they
+// wait for their turn, settle, and print what stands beside their lines.
 
 package pages_test
 
@@ -23,8 +23,8 @@ var recipes = []string{"shadow", "plan", "pool", "who", "proxy", "outgoing", "yi
 
 func recipe(t *testing.T, name string) string { return page.Marked(t, "../../docs/recipes.md", name) }
 
-// programInGo builds testdata/program.go with the snippets in their places. Snippets that wait get a
-// quick rate, and the snippet with a limiter waits longer than it does on the page.
+// programInGo builds testdata/program.go with the snippets in their places. Snippets that wait get
+// a quick rate, and the snippet with a limiter waits longer than it does on the page.
 func programInGo(t *testing.T) string {
 	const slow, quick = "limiter.PerMinute(30).WithCapacity(15)", "limiter.Per(30, 15*time.Second).WithCapacity(15)"
 	snippets := map[string]string{

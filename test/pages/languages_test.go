@@ -1,5 +1,5 @@
-// The snippets of docs/clients.md in other languages than Go wait for their turn, say the
-// server's error, and send a refund once.
+// The snippets of docs/clients.md in other languages than Go wait for their turn, say the server's
+// error, and send a refund once.
 
 package pages_test
 
@@ -64,7 +64,8 @@ var languages = []language{
 		"phpredis", `$reply = $redis->rawCommand("CL.REFUND", "user:42", 15, 30, 60, 1, $rows[0][5]);
 			if ($reply === false) throw new RuntimeException($redis->getLastError());`, "", "15, 30, 60",
 		"new Redis(); echo phpversion('redis');",
-		// If the connection closes before it reads the answer, it connects again, and waits for that answer.
+		// If the connection closes before it reads the answer, it connects again, and waits for
+		// that answer.
 		"ini_set('default_socket_timeout', 2); $redis = new Redis(); $redis->connect('127.0.0.1', PORT);\nTEXT",
 		"TEXT\necho \"went on\\n\";\n",
 		[]string{"php", "-r"},
@@ -77,7 +78,8 @@ var languages = []language{
 	},
 }
 
-// run returns a command that runs text. Debian keeps node-redis in a folder that its own node knows, and others do not.
+// run returns a command that runs text. Debian keeps node-redis in a folder that its own node
+// knows, and others do not.
 func (l language) run(text string) *exec.Cmd {
 	command := exec.Command(l.command[0], append(l.command[1:len(l.command):len(l.command)], text)...)
 	command.Dir = "../.."

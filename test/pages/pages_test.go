@@ -1,5 +1,5 @@
-// Each block of commands on the READMEs and in docs/ is run by a test, or says why not. Links lead somewhere. The
-// runbook of docs/operations.md does what it says.
+// Each block of commands on the READMEs and in docs/ is run by a test, or says why not. Links lead
+// somewhere. The runbook of docs/operations.md does what it says.
 
 package pages_test
 
@@ -76,7 +76,8 @@ func testsOfPackages(t *testing.T) map[string]string {
 	return packages
 }
 
-// TestNamedTestsExist: each test that a page, .ci/run or a workflow names exists. ^ names all that begin so.
+// TestNamedTestsExist: each test that a page, .ci/run or a workflow names exists. ^ names all that
+// begin so.
 func TestNamedTestsExist(t *testing.T) {
 	tests := strings.Join(slices.Collect(maps.Values(testsOfPackages(t))), "")
 	count := 0
@@ -92,7 +93,8 @@ func TestNamedTestsExist(t *testing.T) {
 	require.Greater(t, count, 30)
 }
 
-// TestLinksLeadSomewhere: each link within the repository leads to a file or folder, and to a heading, that exists.
+// TestLinksLeadSomewhere: each link within the repository leads to a file or folder, and to a
+// heading, that exists.
 func TestLinksLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)|(?:src|srcset)="([^"]+)"`)
 	count := 0
@@ -134,7 +136,8 @@ func anchors(text string) (names []string) {
 	return names
 }
 
-// TestRunbook: commands do what their comments say. Without the module, a Limiter needs a user who may send the script.
+// TestRunbook: commands do what their comments say. Without the module, a Limiter needs a user who
+// may send the script.
 func TestRunbook(t *testing.T) {
 	t.Parallel()
 	page.NeedRedisCLI(t)

@@ -1,4 +1,5 @@
-// The READMEs keep what they show: the first call, the first of the two commands, and the program of four lines.
+// The READMEs keep what they show: the first call, the first of the two commands, and the program
+// of four lines.
 
 package pages_test
 
@@ -35,8 +36,8 @@ func TestREADMEsShowTheSame(t *testing.T) {
 	require.Subset(t, commands("README.md"), commands("README.zh-CN.md"))
 }
 
-// TestFirstCall runs the first of the two commands in a new clone: its server answers as the README shows.
-// (The second command runs this test.) The short form starts the server itself.
+// TestFirstCall runs the first of the two commands in a new clone: its server answers as the README
+// shows. (The second command runs this test.) The short form starts the server itself.
 func TestFirstCall(t *testing.T) {
 	page.NeedRedisCLI(t)
 	run, test, _ := strings.Cut(marked(t, "the two commands"), "\n")

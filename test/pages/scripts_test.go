@@ -1,5 +1,5 @@
-// What docs/clients.md says of scripts is so: in redis-cli, of the permissions, and of scripts
-// that call the commands inside the server.
+// What docs/clients.md says of scripts is so: in redis-cli, of the permissions, and of scripts that
+// call the commands inside the server.
 
 package pages_test
 
@@ -24,8 +24,8 @@ func TestScriptInRedisCLI(t *testing.T) {
 	require.Regexp(t, `^0\n0\n0\n15\n14\n0\n2\n\d{19}\n$`, string(output))
 }
 
-// TestScriptPermissions: the permissions on the page suffice for all that a Limiter does without the
-// module, on the page's keys and no others. Fewer suffice for a user who only peeks.
+// TestScriptPermissions: the permissions on the page suffice for all that a Limiter does without
+// the module, on the page's keys and no others. Fewer suffice for a user who only peeks.
 func TestScriptPermissions(t *testing.T) {
 	ctx, server := t.Context(), servertest.Start(t, servertest.Options{})
 	as := func(rules string) *limiter.Limiter {

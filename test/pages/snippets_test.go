@@ -1,5 +1,6 @@
-// Package pages_test follows the pages. It runs what the READMEs and docs/ show, with the clients themselves and
-// against real servers, and checks links and figures. This file runs a snippet, and says what a snippet has to do.
+// Package pages_test follows the pages. It runs what the READMEs and docs/ show, with the clients
+// themselves and against real servers, and checks links and figures. This file runs a snippet, and
+// says what a snippet has to do.
 package pages_test
 
 import (
@@ -27,11 +28,12 @@ func snippet(t *testing.T, name string) string {
 
 const key = "user:42"
 
-// rounds is how often a snippet runs in one process: as often as the funnel lets through at once, and once more.
+// rounds is how often a snippet runs in one process: as often as the funnel lets through at once,
+// and once more.
 const rounds = 16
 
-// quick is the page's limit in a shorter period: a token leaks in half a second, so the last
-// round waits for that long, and the funnel drains in 7.5 s.
+// quick is the page's limit in a shorter period: a token leaks in half a second, so the last round
+// waits for that long, and the funnel drains in 7.5 s.
 var quick = limiter.Per(30, 15*time.Second).WithCapacity(15)
 
 // replaced puts new in the place of old, which the snippet has once.
@@ -80,9 +82,9 @@ func run(t *testing.T, client *redis.Client, command *exec.Cmd) (e end) {
 	return e
 }
 
-// requireTurns requires that a process goes through all rounds with one call each, and sleeps
-// until its turn. Then another process, which would have to wait for too long, gives up with
-// an error, and leaves nothing behind. A slow process has less to wait for, or nothing.
+// requireTurns requires that a process goes through all rounds with one call each, and sleeps until
+// its turn. Then another process, which would have to wait for too long, gives up with an error,
+// and leaves nothing behind. A slow process has less to wait for, or nothing.
 func requireTurns(t *testing.T, server *servertest.Server, command func() *exec.Cmd) {
 	ctx, client := t.Context(), emptied(t, server)
 	end := run(t, client, command())
@@ -109,8 +111,8 @@ func requireTurns(t *testing.T, server *servertest.Server, command func() *exec.
 	require.Equal(t, before, client.Get(ctx, key).Val(), end)
 }
 
-// requireRefund requires that a client reserves a token and gives it back with its receipt;
-// and, when the answer is lost, that it fails, and does not send the refund again.
+// requireRefund requires that a client reserves a token and gives it back with its receipt; and,
+// when the answer is lost, that it fails, and does not send the refund again.
 func requireRefund(t *testing.T, server *servertest.Server, command func(addr string) *exec.Cmd) {
 	ctx, client := t.Context(), emptied(t, server)
 	require.NoError(t, client.ConfigSet(ctx, "slowlog-log-slower-than", "0").Err())

@@ -1,5 +1,6 @@
-// The page of examples/playground shows a visitor in headless Chromium what Redis decides. FUNNEL_CHROMIUM names the
-// browser, which must then exist. Without the variable, the test is skipped if there is no program chromium.
+// The page of examples/playground shows a visitor in headless Chromium what Redis decides.
+// FUNNEL_CHROMIUM names the browser, which must then exist. Without the variable, the test is
+// skipped if there is no program chromium.
 
 package playground_test
 
@@ -93,7 +94,8 @@ func (v *visit) until(condition string) {
 	}
 }
 
-// says waits until the text of an element matches a regular expression. The page asks twice a second.
+// says waits until the text of an element matches a regular expression. The page asks twice a
+// second.
 func (v *visit) says(selector, pattern string) {
 	v.until(fmt.Sprintf("new RegExp(%q).test(document.querySelector(%q)?.textContent)", "^"+pattern+"$", selector))
 }

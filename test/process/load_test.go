@@ -1,5 +1,5 @@
-// Which files load, with which arguments, and beside which modules. A server never unloads the module while
-// clients use it, and ends cleanly with it.
+// Which files load, with which arguments, and beside which modules. A server never unloads the
+// module while clients use it, and ends cleanly with it.
 
 package process_test
 
@@ -20,9 +20,10 @@ import (
 
 const refusedUnload = "ERR Error unloading module: operation not possible."
 
-// TestLoad: a load with unknown or contradictory arguments fails, and the log says why. A file that failed to
-// load does not stay in the process: another file at the same path is read. That file has to be put there by
-// rename, because writing into a file that is loaded crashes the server. A second load changes nothing.
+// TestLoad: a load with unknown or contradictory arguments fails, and the log says why. A file that
+// failed to load does not stay in the process: another file at the same path is read. That file has
+// to be put there by rename, because writing into a file that is loaded crashes the server. A
+// second load changes nothing.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.Options{})
@@ -73,7 +74,8 @@ func place(t testing.TB, module, path string) {
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
-// TestServerThatIsTooOld: Redis before 6.2.8 lacks a function, as every server lacks the misspelled function here.
+// TestServerThatIsTooOld: Redis before 6.2.8 lacks a function, as every server lacks the misspelled
+// function here.
 func TestServerThatIsTooOld(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(servertest.Module(t))
@@ -95,8 +97,8 @@ func otherModule(t *testing.T, command string) (path string) {
 var noReply = []any{int64(0), int64(0), int64(0), int64(0), int64(0)}
 
 // TestLoadBesideAnotherModule: if another module has one of the commands, the load fails before any
-// command is registered. Otherwise the server would take commands back, and a server with io threads
-// crashes if a thread has looked one of them up.
+// command is registered. Otherwise the server would take commands back, and a server with io
+// threads crashes if a thread has looked one of them up.
 func TestLoadBesideAnotherModule(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.Options{Module: otherModule(t, "cl.refund")})
@@ -106,7 +108,8 @@ func TestLoadBesideAnotherModule(t *testing.T) {
 	require.Equal(t, noReply, client.MustDo(t, "cl.refund", "key", "15", "30", "60"))
 }
 
-// TestRenamedCommands: the module does not load if a command that it replicates has been renamed. Servers would drop it.
+// TestRenamedCommands: the module does not load if a command that it replicates has been renamed.
+// Servers would drop it.
 func TestRenamedCommands(t *testing.T) {
 	t.Parallel()
 	sources, err := filepath.Glob("../../module/*.c")
@@ -128,8 +131,9 @@ func TestRenamedCommands(t *testing.T) {
 }
 
 // TestTakingOverFromAnotherModule: the lines of the page unload the other module and load funnel in
-// one transaction, so the command exists at every instant. The client calls it from a script. A client
-// that sends it directly may crash the server after any module is unloaded: so funnel refuses that.
+// one transaction, so the command exists at every instant. The client calls it from a script. A
+// client that sends it directly may crash the server after any module is unloaded: so funnel
+// refuses that.
 func TestTakingOverFromAnotherModule(t *testing.T) {
 	t.Parallel()
 	config := []string{"--save", "", "--hz", "1"} // no periodic work between the call and MODULE UNLOAD
@@ -149,8 +153,8 @@ func TestTakingOverFromAnotherModule(t *testing.T) {
 	require.Equal(t, servertest.ErrorReply(refusedUnload), admin.MustDo(t, "module", "unload", "funnel"))
 }
 
-// TestUnloadIsRefusedAndServersEndCleanly: MODULE UNLOAD is refused even after the server's periodic work. Valkey 9
-// unloads every module while it shuts down, and would log a refusal.
+// TestUnloadIsRefusedAndServersEndCleanly: MODULE UNLOAD is refused even after the server's
+// periodic work. Valkey 9 unloads every module while it shuts down, and would log a refusal.
 func TestUnloadIsRefusedAndServersEndCleanly(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartModule(t)

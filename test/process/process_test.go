@@ -1,4 +1,5 @@
-// The module adds no threads, no signal handlers and hardly any memory to the process, and crash reports stay complete.
+// The module adds no threads, no signal handlers and hardly any memory to the process, and crash
+// reports stay complete.
 
 package process_test
 
@@ -17,8 +18,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// threadsOf returns what the system says about each thread of a server: its name, the pending signals
-// of the thread and of the process, and which signals it blocks, ignores and catches.
+// threadsOf returns what the system says about each thread of a server: its name, the pending
+// signals of the thread and of the process, and which signals it blocks, ignores and catches.
 func threadsOf(t testing.TB, server *servertest.Server) (threads []string) {
 	folders, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", server.Pid()))
 	require.NoError(t, err)
@@ -34,8 +35,8 @@ func threadsOf(t testing.TB, server *servertest.Server) (threads []string) {
 	return threads
 }
 
-// TestProcessIsAsWithoutTheModule: the process has the same threads and signals as without the module.
-// The Go runtime, which would add threads, handlers and masks, never starts.
+// TestProcessIsAsWithoutTheModule: the process has the same threads and signals as without the
+// module. The Go runtime, which would add threads, handlers and masks, never starts.
 func TestProcessIsAsWithoutTheModule(t *testing.T) {
 	t.Parallel()
 	with, without := servertest.StartModule(t), servertest.Start(t, servertest.Options{})
@@ -59,8 +60,9 @@ func TestProcessIsAsWithoutTheModule(t *testing.T) {
 	same("after calls and errors")
 }
 
-// TestMemoryOfTheProcessIsAsWithoutTheModule compares the memory of servers with and without the module,
-// apart from the file itself. It compares medians, because the memory of a single server varies.
+// TestMemoryOfTheProcessIsAsWithoutTheModule compares the memory of servers with and without the
+// module, apart from the file itself. It compares medians, because the memory of a single server
+// varies.
 func TestMemoryOfTheProcessIsAsWithoutTheModule(t *testing.T) {
 	t.Parallel()
 	started := func(module string, words ...string) (servers []*servertest.Server) {
@@ -95,8 +97,8 @@ func TestMemoryOfTheProcessIsAsWithoutTheModule(t *testing.T) {
 	}
 }
 
-// TestCrashReportsAreWhole: the crash report of a server has the same parts as without the module, and
-// also INFO of the module.
+// TestCrashReportsAreWhole: the crash report of a server has the same parts as without the module,
+// and also INFO of the module.
 func TestCrashReportsAreWhole(t *testing.T) {
 	t.Parallel()
 	report, want := crash(t, servertest.Module(t)), crash(t, "")
@@ -107,8 +109,9 @@ func TestCrashReportsAreWhole(t *testing.T) {
 	require.Regexp(t, `funnel_compat:none\r?\n(?s:.*)funnel_allowed:1`, report, "INFO of the module")
 }
 
-// crash makes a server crash, and returns its report. While a server collects the stacks of its threads, it may crash
-// again, even without the module (seen on Valkey 9). Then crash tries another server.
+// crash makes a server crash, and returns its report. While a server collects the stacks of its
+// threads, it may crash again, even without the module (seen on Valkey 9). Then crash tries another
+// server.
 func crash(t *testing.T, module string) (report string) {
 	t.Helper()
 	for range 10 {

@@ -1,5 +1,5 @@
-// If something is missing, wrong or not allowed, build.sh fails, and says what was wrong and what to do.
-// These tests compile nothing.
+// If something is missing, wrong or not allowed, build.sh fails, and says what was wrong and what
+// to do. These tests compile nothing.
 
 package release_test
 
@@ -18,8 +18,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// runScript runs a line in a folder with the sources that build.sh needs to begin, and returns what it
-// prints. The folder programs is all of the PATH: what scripts take for granted, and the given
+// runScript runs a line in a folder with the sources that build.sh needs to begin, and returns what
+// it prints. The folder programs is all of the PATH: what scripts take for granted, and the given
 // ones. A name with "=" is a program with that script.
 func runScript(t *testing.T, line string, programs []string, variables ...string) (output string, err error) {
 	folder := t.TempDir()

@@ -1,7 +1,8 @@
-// ./build.sh dist makes a complete release, with the same bytes in any folder. A reader who follows the README of the
-// archive gets an answer from the module. This needs FUNNEL_LONG, because dist compiles everything. installing_test.go
-// installs the packages. Version, changelog and tag agree, so a build between releases does not look like a release.
-// Each package holds the files of the archive in the folders of its distribution, and nothing else.
+// ./build.sh dist makes a complete release, with the same bytes in any folder. A reader who follows
+// the README of the archive gets an answer from the module. This needs FUNNEL_LONG, because dist
+// compiles everything. installing_test.go installs the packages. Version, changelog and tag agree,
+// so a build between releases does not look like a release. Each package holds the files of the
+// archive in the folders of its distribution, and nothing else.
 
 package release_test
 
@@ -46,8 +47,9 @@ func dist(t *testing.T, variables ...string) string {
 	return filepath.Join(folder, "dist")
 }
 
-// TestRelease is the way from the download to the first call: the checksums, the files, and what the README of the
-// archive says. Another folder, another folder for temporary files and an empty cache make the same bytes.
+// TestRelease is the way from the download to the first call: the checksums, the files, and what
+// the README of the archive says. Another folder, another folder for temporary files and an empty
+// cache make the same bytes.
 func TestRelease(t *testing.T) {
 	if os.Getenv("FUNNEL_LONG") == "" {
 		t.Skip("compiles all of Go's library: set FUNNEL_LONG")
@@ -89,8 +91,8 @@ func TestRelease(t *testing.T) {
 	t.Run("README", func(t *testing.T) { followReadme(t, release) })
 }
 
-// followReadme runs all that the README of the archive says, with a folder of its own
-// in place of /usr/lib, and without root.
+// followReadme runs all that the README of the archive says, with a folder of its own in place of
+// /usr/lib, and without root.
 func followReadme(t *testing.T, release string) {
 	page.NeedRedisCLI(t)
 	text := read(t, release, "README.md")
@@ -119,8 +121,8 @@ func versionOf(t *testing.T) string {
 	return version[1]
 }
 
-// packedVersion returns the version in the names of archive and packages. Between releases, it has the
-// time of the commit.
+// packedVersion returns the version in the names of archive and packages. Between releases, it has
+// the time of the commit.
 func packedVersion(t *testing.T) string {
 	if version := versionOf(t); !strings.HasSuffix(version, "-dev") {
 		return version
@@ -128,8 +130,8 @@ func packedVersion(t *testing.T) string {
 	return versionOf(t) + ".20260102030405"
 }
 
-// TestVersion: text and number name one version. A version without -dev is a release: the
-// changelog has its entry, and if its tag is there, the tag names this very commit.
+// TestVersion: text and number name one version. A version without -dev is a release: the changelog
+// has its entry, and if its tag is there, the tag names this very commit.
 func TestVersion(t *testing.T) {
 	version := versionOf(t)
 	parts := regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d?)\.(0|[1-9]\d?)(-dev)?$`).FindStringSubmatch(version)
@@ -165,8 +167,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// A format of packages: the lines that unpack $1 and print what it says of itself, with some
-// of these words; and the folders of its distribution for modules, licences, and other files.
+// A format of packages: the lines that unpack $1 and print what it says of itself, with some of
+// these words; and the folders of its distribution for modules, licences, and other files.
 type format struct {
 	name, tools, unpack                           string
 	says                                          []string

@@ -1,5 +1,5 @@
-// A reader who follows docs/installing.md gets a server with the module, upgrades it and goes back, with
-// the packages and the units of Debian. Removing a package leaves nothing.
+// A reader who follows docs/installing.md gets a server with the module, upgrades it and goes back,
+// with the packages and the units of Debian. Removing a package leaves nothing.
 
 package release_test
 
@@ -16,7 +16,8 @@ import (
 
 const installing = top + "/docs/installing.md"
 
-// built is the folder dist that the page's first step makes of a new clone with this version, of a commit and its time.
+// built is the folder dist that the page's first step makes of a new clone with this version, of a
+// commit and its time.
 func built(t *testing.T, version, commit, seconds string) string {
 	needMachine(t)
 	clone := page.Clone(t, top)
@@ -27,8 +28,8 @@ func built(t *testing.T, version, commit, seconds string) string {
 	return clone + "/dist"
 }
 
-// download copies a folder dist to the folder in which the lines of the pages run. apt asks nothing there,
-// and shows what packages print unchanged.
+// download copies a folder dist to the folder in which the lines of the pages run. apt asks nothing
+// there, and shows what packages print unchanged.
 func download(t *testing.T, machine *machine, dist, folder string) {
 	require.NoError(t, os.CopyFS(machine.path("/root/"+folder), os.DirFS(dist)))
 	machine.shell(t, `echo 'APT::Get::Assume-Yes "true"; Dpkg::Use-Pty "false";' >/etc/apt/apt.conf.d/yes`)
@@ -37,8 +38,8 @@ func download(t *testing.T, machine *machine, dist, folder string) {
 // installLines are lines of the page.
 func installLines(t *testing.T, name string) string { return page.Marked(t, installing, name) }
 
-// TestBootedInstalling follows the page within the units of Debian's packages, for Valkey with
-// the names that the page gives: with the package, and with the file alone.
+// TestBootedInstalling follows the page within the units of Debian's packages, for Valkey with the
+// names that the page gives: with the package, and with the file alone.
 func TestBootedInstalling(t *testing.T) {
 	dist := built(t, "1.2.3", "", "1767323045")
 	for _, test := range []struct{ suite, kind, more string }{
@@ -96,8 +97,9 @@ func requireGone(t *testing.T, machine *machine, but ...string) {
 	require.ElementsMatch(t, but, strings.Fields(found))
 }
 
-// TestBootedRPM installs a build between releases, upgrades it to the release and removes it, in Valkey with the lines
-// that Fedora's configuration has: the file of the package loads the module, and stays as the user wrote it.
+// TestBootedRPM installs a build between releases, upgrades it to the release and removes it, in
+// Valkey with the lines that Fedora's configuration has: the file of the package loads the module,
+// and stays as the user wrote it.
 func TestBootedRPM(t *testing.T) {
 	machine := bootDebian(t, "trixie", "valkey-server", "rpm")
 	download(t, machine, built(t, "2.0.0-dev", "", "1767323045"), "old")
@@ -127,8 +129,8 @@ func TestBootedRPM(t *testing.T) {
 // A unit is a server of one machine.
 type unit struct{ name, port string }
 
-// TestBootedUpgrading follows the page from a build between releases to the release and back, with a primary and a
-// replica: the funnel stays as it is, and both always know the command.
+// TestBootedUpgrading follows the page from a build between releases to the release and back, with
+// a primary and a replica: the funnel stays as it is, and both always know the command.
 func TestBootedUpgrading(t *testing.T) {
 	machine := bootDebian(t, "bookworm", "redis-server")
 	shell := func(lines string) string { return strings.TrimSpace(machine.shell(t, lines)) }

@@ -1,8 +1,8 @@
-// Package boot runs shell lines in a Debian that systemd-nspawn has booted, with the units
-// that its packages bring. scripts/machine.sh says what that needs.
+// Package boot runs shell lines in a Debian that systemd-nspawn has booted, with the units that its
+// packages bring. scripts/machine.sh says what that needs.
 //
-// FUNNEL_BOOT=1 asks for it: the first time a machine is made out of packages, which takes
-// a minute. Without it, and where no machine can be booted, tests are skipped.
+// FUNNEL_BOOT=1 asks for it: the first time a machine is made out of packages, which takes a
+// minute. Without it, and where no machine can be booted, tests are skipped.
 package release_test
 
 import (
@@ -33,7 +33,8 @@ func bootDebian(t testing.TB, suite string, packages ...string) *machine {
 	var complaint bytes.Buffer
 	script := exec.Command("../../scripts/machine.sh", append([]string{suite}, packages...)...)
 	script.Stderr = &complaint
-	// The machine stops when this end of the pipe is closed, which the kernel does for a process that dies.
+	// The machine stops when this end of the pipe is closed, which the kernel does for a process
+	// that dies.
 	stop, err := script.StdinPipe()
 	require.NoError(t, err)
 	output, err := script.StdoutPipe()

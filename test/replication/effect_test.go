@@ -1,4 +1,5 @@
-// Replicas and files receive the writes of a call, never the call: they need no module and no clock.
+// Replicas and files receive the writes of a call, never the call: they need no module and no
+// clock.
 
 package replication_test
 
@@ -18,12 +19,14 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestEffectsAreReplicated: replicas and the append-only file receive SET with PXAT or DEL for funnels and quotas, and
-// ZADD or ZREM for slots, never a command of the module. All writes of a call, a transaction, a script or a function
-// are one transaction. A call that writes nothing sends nothing. TestEffects has more calls.
+// TestEffectsAreReplicated: replicas and the append-only file receive SET with PXAT or DEL for
+// funnels and quotas, and ZADD or ZREM for slots, never a command of the module. All writes of a
+// call, a transaction, a script or a function are one transaction. A call that writes nothing sends
+// nothing. TestEffects has more calls.
 //
-// A replica holds the same values, even if its clock is wrong or it lacks the module. So does a server without the
-// module that reads the file. CL.PEEK is the only command that a replica executes.
+// A replica holds the same values, even if its clock is wrong or it lacks the module. So does a
+// server without the module that reads the file. CL.PEEK is the only command that a replica
+// executes.
 func TestEffectsAreReplicated(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -99,9 +102,9 @@ func TestEffectsAreReplicated(t *testing.T) {
 	require.Equal(t, want, servertest.Dumps(t, primary.Client(t)), "a server without the module")
 }
 
-// TestScriptOfMillionsOfCallsReplicates: the writes of a script are sent when it ends. Until then, each
-// SET holds a reference to the shared word PXAT. Redis 8.6 counts at most 2^23 references to a string:
-// with one more, the server ends itself.
+// TestScriptOfMillionsOfCallsReplicates: the writes of a script are sent when it ends. Until then,
+// each SET holds a reference to the shared word PXAT. Redis 8.6 counts at most 2^23 references to a
+// string: with one more, the server ends itself.
 func TestScriptOfMillionsOfCallsReplicates(t *testing.T) {
 	if os.Getenv("FUNNEL_LONG") == "" {
 		t.Skip("takes a minute and some gigabytes: set FUNNEL_LONG")

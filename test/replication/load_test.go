@@ -1,4 +1,5 @@
-// The load under which tests of this package copy and move keys, and the check of the keys afterwards.
+// The load under which tests of this package copy and move keys, and the check of the keys
+// afterwards.
 
 package replication_test
 
@@ -19,9 +20,9 @@ import (
 	"funnel/internal/servertest"
 )
 
-// A load has workers, and counts what their calls were granted. A call takes one from each of the three rows of a
-// group, two funnels and a quota, all or nothing. No funnel leaks during a test, and no call fails. So each row of a
-// group must hold as many tokens as clients were granted.
+// A load has workers, and counts what their calls were granted. A call takes one from each of the
+// three rows of a group, two funnels and a quota, all or nothing. No funnel leaks during a test,
+// and no call fails. So each row of a group must hold as many tokens as clients were granted.
 type load struct {
 	mutex    sync.Mutex
 	granted  [100]int64 // tokens, by group
@@ -42,8 +43,8 @@ func callOf(command string, group int) []any {
 	return servertest.Words(fmt.Sprintf(line, command, group, small))
 }
 
-// start starts the workers, which end with the test at the latest. The client must send every
-// call at most once: a retry could take tokens twice.
+// start starts the workers, which end with the test at the latest. The client must send every call
+// at most once: a retry could take tokens twice.
 func (l *load) start(t testing.TB, client redis.UniversalClient) {
 	l.stopping.Store(false)
 	for range 6 {
@@ -109,7 +110,8 @@ func heldBy(t testing.TB, client servertest.Commander) (tokens []int64) {
 	return tokens
 }
 
-// withModule returns the options of a server whose full copies do not wait for the work that servers do once a second.
+// withModule returns the options of a server whose full copies do not wait for the work that
+// servers do once a second.
 func withModule(t testing.TB, more ...string) servertest.Options {
 	return servertest.Options{Module: servertest.Module(t), Config: append([]string{
 		"--save", "",

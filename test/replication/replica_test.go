@@ -1,5 +1,6 @@
-// A replica answers CL.PEEK while it loads. Every server has its own users and its own version of the module. In a
-// cluster, the keys of a call are in one slot, and move with the slot: no token is lost, and none is granted twice.
+// A replica answers CL.PEEK while it loads. Every server has its own users and its own version of
+// the module. In a cluster, the keys of a call are in one slot, and move with the slot: no token is
+// lost, and none is granted twice.
 
 package replication_test
 
@@ -16,8 +17,9 @@ import (
 	"funnel/test/pages/page"
 )
 
-// TestReplicaServesItsFunnelsUntilItHasTheNewOnes: a replica that is too far behind loads all keys again. With
-// repl-diskless-load swapdb it answers from its old keys until then. Servers allow that only if every module agrees.
+// TestReplicaServesItsFunnelsUntilItHasTheNewOnes: a replica that is too far behind loads all keys
+// again. With repl-diskless-load swapdb it answers from its old keys until then. Servers allow that
+// only if every module agrees.
 func TestReplicaServesItsFunnelsUntilItHasTheNewOnes(t *testing.T) {
 	servertest.NeedSince7(t, "replicas that answer while they load")
 	t.Parallel()
@@ -53,8 +55,8 @@ func TestReplicaServesItsFunnelsUntilItHasTheNewOnes(t *testing.T) {
 
 const operationsPage = "../../docs/operations.md"
 
-// TestUsersOnEveryServer: a user that was created on the primary alone is missing after a failover. A user
-// that was created by the lines of the page still exists.
+// TestUsersOnEveryServer: a user that was created on the primary alone is missing after a failover.
+// A user that was created by the lines of the page still exists.
 func TestUsersOnEveryServer(t *testing.T) {
 	t.Parallel()
 	page.NeedRedisCLI(t)

@@ -29,11 +29,12 @@ var script = "local clock = {table.remove(KEYS, 1), table.remove(KEYS, 1)}\n" +
 
 var scriptHash = redis.NewScript(script).Hash()
 
-// lead is how far the clock of the commands is ahead of the server's clock, by which keys expire. So a key still exists
-// at every instant at which a call counts it.
+// lead is how far the clock of the commands is ahead of the server's clock, by which keys expire.
+// So a key still exists at every instant at which a call counts it.
 const lead = time.Minute
 
-// A call is sent in a transaction that first sets the clock of the commands, and afterwards reads the keys of the call.
+// A call is sent in a transaction that first sets the clock of the commands, and afterwards reads
+// the keys of the call.
 type call struct {
 	words    []string
 	byScript bool
@@ -43,7 +44,8 @@ type call struct {
 	reply    any
 }
 
-// anyCall returns a random call of some keys of the caller, by the module or the script. Some calls are errors.
+// anyCall returns a random call of some keys of the caller, by the module or the script. Some calls
+// are errors.
 func (c *caller) anyCall() *call {
 	command := contract.Commands[rand.IntN(len(contract.Commands))]
 	if command.Operation == "charge" && rand.IntN(2) == 0 { // charge less than is given back
@@ -74,8 +76,8 @@ func (c *caller) anyCall() *call {
 var skews = []time.Duration{0, 0, 0, 0, 0, 300 * time.Millisecond, -300 * time.Millisecond, -3 * time.Second,
 	20 * time.Minute, 10 * 365 * 24 * time.Hour}
 
-// anyRow returns a row for one key: slots for key 2, a quota of 9 in two seconds for key 3, and otherwise a funnel
-// whose rate never changes.
+// anyRow returns a row for one key: slots for key 2, a quota of 9 in two seconds for key 3, and
+// otherwise a funnel whose rate never changes.
 func (c *caller) anyRow(operation string, key int) []string {
 	name, dice := fmt.Sprint(c.number, ":", key), rand.IntN(100)
 	if key < 2 || operation == "peek" && dice == 0 { // a funnel under the key of slots is WRONGTYPE
@@ -147,7 +149,8 @@ func (c *call) form() []string {
 	return slices.Concat(words, arguments, c.words[1+5*len(c.rows):])
 }
 
-// check checks the reply, and the values of the keys after the call. The argument has their values before it.
+// check checks the reply, and the values of the keys after the call. The argument has their values
+// before it.
 func (c *call) check(values map[string]contract.Value) error {
 	want := contract.Run(contract.Default, c.words, c.now, func(key string) contract.Value { return values[key] })
 	text, isError := c.reply.(servertest.ErrorReply)
@@ -168,7 +171,8 @@ func (c *call) check(values map[string]contract.Value) error {
 	return nil
 }
 
-// valueOf returns the value of a key, from the replies of GET or ZRANGE WITHSCORES, and of PEXPIRETIME.
+// valueOf returns the value of a key, from the replies of GET or ZRANGE WITHSCORES, and of
+// PEXPIRETIME.
 func valueOf(reply any, expiry int64) contract.Value {
 	members, isSet := reply.([]any)
 	if text, isText := reply.(string); isText {

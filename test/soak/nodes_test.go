@@ -1,6 +1,6 @@
-// Calls over the nodes of a cluster: how much of what is possible they are granted, and that no bound is broken, nor a
-// bound of leases and of slots that callers wait for, while nodes fail over, slots move, answers are lost and callers
-// give up.
+// Calls over the nodes of a cluster: how much of what is possible they are granted, and that no
+// bound is broken, nor a bound of leases and of slots that callers wait for, while nodes fail over,
+// slots move, answers are lost and callers give up.
 
 package soak_test
 
@@ -26,7 +26,8 @@ import (
 	"funnel/limiter/lease"
 )
 
-// A demand is of callers of several tenants, each of whom asks for tokens of a key of all and of a key of its tenant.
+// A demand is of callers of several tenants, each of whom asks for tokens of a key of all and of a
+// key of its tenant.
 type demand struct {
 	name     string
 	all, own limiter.Limit
@@ -58,7 +59,8 @@ func TestNodesGrantWhatIsPossible(t *testing.T) {
 	}
 }
 
-// run has 64 callers ask at even instants, and returns how much of what is possible they are granted.
+// run has 64 callers ask at even instants, and returns how much of what is possible they are
+// granted.
 func (d *demand) run(t *testing.T, l *limiter.Limiter) float64 {
 	const callers = 64
 	var asked, granted [tenants + 1]atomic.Int64 // tokens; the last is the greedy one's
@@ -133,8 +135,8 @@ func (u uses) within(from, until time.Duration) (inside uses) {
 	return inside
 }
 
-// The first three rows lie on three nodes of a cluster, in this order. Each call takes some of them together. Leases
-// take from a row of their own, and callers wait for one of ten slots.
+// The first three rows lie on three nodes of a cluster, in this order. Each call takes some of them
+// together. Leases take from a row of their own, and callers wait for one of ten slots.
 var (
 	rate   = limiter.PerSecond(200).WithCapacity(50)
 	budget = limiter.Until(servertest.QuickOrLong(15_000, 150_000)+1000*int(soakTime.Seconds()),
@@ -197,7 +199,8 @@ func (c *callers) start(t *testing.T, cluster *servertest.Cluster) {
 	}
 }
 
-// refunded notes tokens of the first row that are given back. If the answer is lost, the server may execute it later.
+// refunded notes tokens of the first row that are given back. If the answer is lost, the server may
+// execute it later.
 func (c *callers) refunded(_ context.Context, event limiter.Event) {
 	if event.Command != "refund" || event.Key != c.keys[0] {
 		return
@@ -292,9 +295,10 @@ func moveSlot(t *testing.T, cluster *servertest.Cluster, slot int, from, to *ser
 	}
 }
 
-// TestBoundsOverNodes has callers take rows of all kinds on three nodes, use leases, and wait for slots. First nothing
-// fails, and no refused call may leave anything behind. Then a slot moves, a node stands still, another one fails over
-// and at last is killed, answers are lost and callers give up.
+// TestBoundsOverNodes has callers take rows of all kinds on three nodes, use leases, and wait for
+// slots. First nothing fails, and no refused call may leave anything behind. Then a slot moves, a
+// node stands still, another one fails over and at last is killed, answers are lost and callers
+// give up.
 func TestBoundsOverNodes(t *testing.T) {
 	t.Parallel()
 	options := servertest.Options{Module: servertest.Module(t)}
@@ -377,7 +381,8 @@ func (c *callers) report(t *testing.T, cluster *servertest.Cluster) {
 	t.Log(row, "|")
 }
 
-// changes returns the instants at which tokens or slots begin to be used, each with begin, and end, each with end.
+// changes returns the instants at which tokens or slots begin to be used, each with begin, and end,
+// each with end.
 func (u uses) changes(begin, end int64) (changes [][2]int64) {
 	for _, use := range u {
 		for range use.quantity {
@@ -387,7 +392,8 @@ func (u uses) changes(begin, end int64) (changes [][2]int64) {
 	return changes
 }
 
-// worstStretch is the largest number of tokens used in a stretch of time, less what leaked and was given back meanwhile.
+// worstStretch is the largest number of tokens used in a stretch of time, less what leaked and was
+// given back meanwhile.
 func worstStretch(granted, givenBack uses, limit limiter.Limit) (worst float64) {
 	const backBegins, begins, ends, backEnds = 0, 1, 2, 3
 	changes := append(granted.changes(begins, ends), givenBack.changes(backBegins, backEnds)...)

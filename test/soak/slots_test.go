@@ -1,6 +1,7 @@
-// Real processes share slots. At no instant more work runs than there are slots, even while processes are killed and
-// stopped, replies are lost, and a replica takes over. Processes that wait use nearly all slots nearly all the time,
-// ask seldom, and share the slots. Within a process, no caller overtakes another one.
+// Real processes share slots. At no instant more work runs than there are slots, even while
+// processes are killed and stopped, replies are lost, and a replica takes over. Processes that wait
+// use nearly all slots nearly all the time, ask seldom, and share the slots. Within a process, no
+// caller overtakes another one.
 
 package soak_test
 
@@ -25,8 +26,8 @@ import (
 	"funnel/limiter"
 )
 
-// TestMain runs the tests, or a program, in a process that a test has started. A program prints what it
-// does, and runs until it is killed.
+// TestMain runs the tests, or a program, in a process that a test has started. A program prints
+// what it does, and runs until it is killed.
 func TestMain(m *testing.M) {
 	programs := map[string]func(addr string){"slots": holdSlots, "lines": waitInLine}
 	if len(os.Args) == 3 && programs[os.Args[1]] != nil {
@@ -54,8 +55,8 @@ func kill(process *exec.Cmd) string {
 // twenty are the slots that all processes share.
 var twenty = limiter.Slots{Max: 20, TTL: 2 * time.Second}
 
-// holdSlots is the program of 50 workers who wait in two lines. The client of one of the lines repeats calls without an
-// answer.
+// holdSlots is the program of 50 workers who wait in two lines. The client of one of the lines
+// repeats calls without an answer.
 func holdSlots(addr string) {
 	for retries := range 2 {
 		l := limiter.New(redis.NewClient(&redis.Options{Addr: addr, MaxRetries: 4*retries - 1}))
@@ -66,8 +67,9 @@ func holdSlots(addr string) {
 	select {}
 }
 
-// work repeats this: it waits for a slot, works, and gives the slot back twice. It prints when a piece of work begins,
-// and until when the slot certainly runs. Unless it has lost the slot, it also prints when the work ended.
+// work repeats this: it waits for a slot, works, and gives the slot back twice. It prints when a
+// piece of work begins, and until when the slot certainly runs. Unless it has lost the slot, it
+// also prints when the work ended.
 func work(l *limiter.Limiter, slots limiter.Slots, worker string) {
 	ctx := context.Background()
 	for piece := 0; ; piece++ {
@@ -98,8 +100,9 @@ type stretch struct {
 	ended       bool // the holder has not crashed, nor lost its slot
 }
 
-// TestNoMoreThanTheLimitRun runs ten processes. Each second it kills one of them and starts it again. Every
-// third second it stops one for longer than the ttl. Replies are lost. In the end a replica takes over.
+// TestNoMoreThanTheLimitRun runs ten processes. Each second it kills one of them and starts it
+// again. Every third second it stops one for longer than the ttl. Replies are lost. In the end a
+// replica takes over.
 func TestNoMoreThanTheLimitRun(t *testing.T) {
 	ctx, options := t.Context(), servertest.Options{Module: servertest.Module(t)}
 	primary := servertest.Start(t, options)
@@ -127,8 +130,8 @@ func TestNoMoreThanTheLimitRun(t *testing.T) {
 			stopped.Signal(syscall.SIGSTOP)
 			time.AfterFunc(twenty.TTL+time.Second, func() { stopped.Signal(syscall.SIGCONT) })
 		}
-		// Work takes 50 ms at most. If a slot was taken before now and is still held half a second later, its
-		// process was killed or stopped, and may not have printed it.
+		// Work takes 50 ms at most. If a slot was taken before now and is still held half a second
+		// later, its process was killed or stopped, and may not have printed it.
 		now := time.Now()
 		ends := now.Add(twenty.TTL).UnixMilli()
 		time.Sleep(time.Second / 2)
@@ -193,7 +196,8 @@ func TestNoMoreThanTheLimitRun(t *testing.T) {
 	require.LessOrEqual(t, calls, servertest.QuickOrLong(20.0, 6.0))
 }
 
-// mostAtOnce returns the largest number of slots that were held at one instant. A change is an instant, and 1 or -1.
+// mostAtOnce returns the largest number of slots that were held at one instant. A change is an
+// instant, and 1 or -1.
 func mostAtOnce(changes [][2]int64) (most int64) {
 	slices.SortFunc(changes, func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
 	held := int64(0)

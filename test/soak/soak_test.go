@@ -1,5 +1,5 @@
-// Every reply of a mixed load follows the contract, and leases go on granting tokens, while servers fail over,
-// rewrite their logs and wait for a busy disk. FUNNEL_SOAK_TIME says for how long.
+// Every reply of a mixed load follows the contract, and leases go on granting tokens, while servers
+// fail over, rewrite their logs and wait for a busy disk. FUNNEL_SOAK_TIME says for how long.
 
 package soak_test
 
@@ -42,8 +42,9 @@ type soak struct {
 // soakTime is how long the soak lasts, of the servers and of the cluster, or 0 for some seconds.
 var soakTime, _ = time.ParseDuration(os.Getenv("FUNNEL_SOAK_TIME"))
 
-// TestEveryReplyFollowsTheContract: each tenth of the time has a failover, in turn with and without kill -9,
-// logs that are rewritten, and a phase of a busy disk. A run below a minute has one of each.
+// TestEveryReplyFollowsTheContract: each tenth of the time has a failover, in turn with and without
+// kill -9, logs that are rewritten, and a phase of a busy disk. A run below a minute has one of
+// each.
 func TestEveryReplyFollowsTheContract(t *testing.T) {
 	servertest.NeedSince7(t, "the end of a period to the millisecond, by the script")
 	t.Parallel()
@@ -188,7 +189,8 @@ func (s *soak) report(elapsed time.Duration) (memory, descriptors [2]int64) {
 	return memory, descriptors
 }
 
-// A caller makes one call after another for keys of its own: two funnels, slots and a quota. So it knows what they hold.
+// A caller makes one call after another for keys of its own: two funnels, slots and a quota. So it
+// knows what they hold.
 type caller struct {
 	*soak
 	number   int

@@ -20,14 +20,14 @@ import (
 // serve several limiters.
 //
 // The label policy is one of policies if the key begins with its name and a colon, perhaps after a
-// brace, as the keys of httplimit and grpclimit do. For all other keys it is empty. The slots of the
-// policy api are the policy api:slots: a request that takes a token and a slot would otherwise count
-// twice, and each renewal once more. The command of a renewal is renew. Keys are no labels, because
-// each of any number of keys would be a time series.
+// brace, as the keys of httplimit and grpclimit do. For all other keys it is empty. The slots of
+// the policy api are the policy api:slots: a request that takes a token and a slot would otherwise
+// count twice, and each renewal once more. The command of a renewal is renew. Keys are no labels,
+// because each of any number of keys would be a time series.
 //
 // To count requests, sum over the command reserve of one policy. A caller that gave up before there
-// was a decision is counted by funnel_gave_up_total alone, whether its context ended or it could not
-// wait so long.
+// was a decision is counted by funnel_gave_up_total alone, whether its context ended or it could
+// not wait so long.
 //
 // The outcome of a row is limited_elsewhere if the row fits and another row limits the call: then
 // nothing was taken.

@@ -1,5 +1,5 @@
-// A scrape shows the decisions of each source, and the calls without a decision. The script gives redis_exporter the
-// counts of INFO funnel.
+// A scrape shows the decisions of each source, and the calls without a decision. The script gives
+// redis_exporter the counts of INFO funnel.
 
 package promhook
 
@@ -113,8 +113,8 @@ funnel_gave_up_total{policy="login"} 1
 	require.Empty(t, problems)
 }
 
-// A request that takes a token and a slot, which is then renewed twice, is one request: the rows of slots have
-// a policy of their own, and renewals a command.
+// A request that takes a token and a slot, which is then renewed twice, is one request: the rows of
+// slots have a policy of their own, and renewals a command.
 func TestRequestsAreCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
@@ -136,8 +136,8 @@ funnel_decisions_total{command="reserve",outcome="allowed",policy="api:slots",so
 	})
 }
 
-// redis_exporter reads names and numbers from the reply of the script. The reply has all names of testdata, which
-// redis_exporter has exported.
+// redis_exporter reads names and numbers from the reply of the script. The reply has all names of
+// testdata, which redis_exporter has exported.
 func TestScriptReturnsTheCountsOfInfo(t *testing.T) {
 	script, err := os.ReadFile("funnel.lua")
 	require.NoError(t, err)

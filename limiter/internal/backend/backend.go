@@ -1,6 +1,7 @@
-// Package backend defines the backends that decide calls. A backend gets a [Call] of one or more rows, and returns a
-// [Reply] with a decision on each row. Redis is a backend, and so are the rows in this process. A guard and a policy
-// are backends that stand in front of another one, and pass calls on or answer them.
+// Package backend defines the backends that decide calls. A backend gets a [Call] of one or more
+// rows, and returns a [Reply] with a decision on each row. Redis is a backend, and so are the rows
+// in this process. A guard and a policy are backends that stand in front of another one, and pass
+// calls on or answer them.
 package backend
 
 import (
@@ -26,8 +27,8 @@ var (
 	// ErrInvalid, too.
 	ErrCrossSlot = errors.New("limiter: the keys are on several nodes")
 
-	// ErrNotSent is in the error of a call that this process has not sent: no connection was free, a queue
-	// was full, the client is closed. It says nothing about Redis.
+	// ErrNotSent is in the error of a call that this process has not sent: no connection was free,
+	// a queue was full, the client is closed. It says nothing about Redis.
 	ErrNotSent = errors.New("limiter: the call was not sent")
 
 	// ErrUnavailable is in the error of a call that Redis has not decided.

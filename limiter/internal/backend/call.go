@@ -50,14 +50,15 @@ type Row struct {
 	Holder string        // for slots
 	TTL    time.Duration // of the slot
 
-	// HeldFor is for how long the holder had the slot that it gives back, or 0 if it never got to know
-	// of it.
+	// HeldFor is for how long the holder had the slot that it gives back, or 0 if it never got to
+	// know of it.
 	HeldFor time.Duration
 
 	Quota Quota // checked; for a quota
 
-	// Shard is the shard of a ring that counts what the call renews or gives back. It is nil if the call
-	// goes to the shard that has the key now, which may be another one if the shards have changed.
+	// Shard is the shard of a ring that counts what the call renews or gives back. It is nil if the
+	// call goes to the shard that has the key now, which may be another one if the shards have
+	// changed.
 	Shard any
 
 	// IsLocal says that this process, not Redis, granted what the call renews, corrects or gives
@@ -95,24 +96,25 @@ func (r *Row) NeverFits() bool {
 	return int64(r.Quantity) > r.Words.Rate.Capacity()
 }
 
-// Words are the second to fourth word of a row, in the form that go-redis takes. To convert a value to any allocates
-// memory, so a Limiter keeps the words of its rates. The words of a quota change with its period, and are not kept.
+// Words are the second to fourth word of a row, in the form that go-redis takes. To convert a value
+// to any allocates memory, so a Limiter keeps the words of its rates. The words of a quota change
+// with its period, and are not kept.
 type Words struct {
 	Limit, Count, Period any
 	Tolerance, Interval  any       // in nanoseconds; for a funnel
 	Rate                 gcra.Rate // for a funnel
 
-	// Of is the limit or the slots that the words stand for, as the caller of the Limiter wrote them.
-	// Hooks show it if a call gives back what its caller never got.
+	// Of is the limit or the slots that the words stand for, as the caller of the Limiter wrote
+	// them. Hooks show it if a call gives back what its caller never got.
 	Of any
 }
 
 // Accounts reports whether the call accounts for tokens: it charges tokens, or gives tokens back.
 func (c *Call) Accounts() bool { return c.Operation == call.Charge || c.Operation == call.Refund }
 
-// IsRepeatable reports whether the call may be sent again if its answer was lost. Most calls that are executed twice
-// limit too early, never too late. But a second refund gives back other callers' tokens, and if a part is executed
-// twice, nobody gives back the tokens of the first time.
+// IsRepeatable reports whether the call may be sent again if its answer was lost. Most calls that
+// are executed twice limit too early, never too late. But a second refund gives back other callers'
+// tokens, and if a part is executed twice, nobody gives back the tokens of the first time.
 func (c *Call) IsRepeatable() bool {
 	changes := c.Operation == call.Refund || c.IsPart && c.Operation == call.Reserve
 	return !changes || !slices.ContainsFunc(c.Rows, func(row Row) bool { return row.Kind != call.Slots })
@@ -133,8 +135,9 @@ func (c *Call) MayBeUndone() bool {
 	return takes && c.MaxWait == 0 && !c.Renews
 }
 
-// Undecided returns the rows for package call to decide at the instant now, without their state. Ahead is the time by
-// which the wall clock is ahead of now: the wall clock tells when a period ends.
+// Undecided returns the rows for package call to decide at the instant now, without their state.
+// Ahead is the time by which the wall clock is ahead of now: the wall clock tells when a period
+// ends.
 func (c *Call) Undecided(now int64, ahead time.Duration) []call.Row {
 	rows := make([]call.Row, len(c.Rows))
 	for i := range rows {

@@ -50,8 +50,8 @@ func (r *Reply) Row(index int) *RowReply {
 	return &r.Others[index-1]
 }
 
-// Has reports whether the reply has a decision on a row, or says why there is none. The reply to a call
-// that was never decided has one row, whatever the call.
+// Has reports whether the reply has a decision on a row, or says why there is none. The reply to a
+// call that was never decided has one row, whatever the call.
 func (r *Reply) Has(index int) bool { return index <= len(r.Others) }
 
 // IsDecided reports whether a row was decided.
@@ -106,8 +106,8 @@ func NewReply(source string, rows []call.Row) Reply {
 	return reply
 }
 
-// Ended returns the reply on a call if one of its quotas has ended at an instant and has no next period. A refund to
-// such a quota changes nothing, and is decided like any other refund.
+// Ended returns the reply on a call if one of its quotas has ended at an instant and has no next
+// period. A refund to such a quota changes nothing, and is decided like any other refund.
 func (c *Call) Ended(source string, at time.Time) (reply Reply, ended bool) {
 	if c.Operation == call.Refund || !slices.ContainsFunc(c.Rows, func(row Row) bool { return row.HasEnded(at) }) {
 		return Reply{}, false

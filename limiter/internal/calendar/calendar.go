@@ -3,8 +3,9 @@
 // begins with the first call. The server knows no calendar: a client sends it the end of the period
 // that runs, or the length of a window.
 //
-// A date begins at its first instant in the zone. That is after the gap if clocks skip midnight, and the first of two
-// midnights if clocks are set back over it. A date that a zone skips has no period of its own.
+// A date begins at its first instant in the zone. That is after the gap if clocks skip midnight,
+// and the first of two midnights if clocks are set back over it. A date that a zone skips has no
+// period of its own.
 package calendar
 
 import (
@@ -15,8 +16,8 @@ import (
 	"unique"
 )
 
-// A Calendar has one period after another. The zero Calendar has none. Calendars are equal if they have the same
-// periods and the same zone. A zone that is loaded twice is one zone: see canonical.
+// A Calendar has one period after another. The zero Calendar has none. Calendars are equal if they
+// have the same periods and the same zone. A zone that is loaded twice is one zone: see canonical.
 //
 // A Calendar is a pointer to its rules, so that limits stay small.
 type Calendar struct{ rules unique.Handle[rules] }
@@ -86,7 +87,8 @@ func (c Calendar) get() rules {
 	return c.rules.Value()
 }
 
-// From returns the calendar with months that begin on a day from 1 to 31, or on the last day of a shorter month.
+// From returns the calendar with months that begin on a day from 1 to 31, or on the last day of a
+// shorter month.
 func (c Calendar) From(day int) Calendar {
 	r := c.get()
 	r.day = day
@@ -112,7 +114,8 @@ func (c Calendar) IsZero() bool { return c == Calendar{} }
 // The commands accept ends after firstEnd, up to lastEnd.
 var firstEnd, lastEnd = time.Unix(0, 0).UTC(), time.Unix(0, math.MaxInt64).UTC()
 
-// Check returns an error that says why the calendar is not valid, or nil. Period is for valid calendars.
+// Check returns an error that says why the calendar is not valid, or nil. Period is for valid
+// calendars.
 func (c Calendar) Check() error {
 	switch r := c.get(); {
 	case r.unit == notMonth:
@@ -159,7 +162,8 @@ func (c Calendar) Period(at time.Time) (begin, end time.Time) {
 	}
 }
 
-// firstDate returns the date on which the period with the date of an instant begins. Dates are midnights in UTC.
+// firstDate returns the date on which the period with the date of an instant begins. Dates are
+// midnights in UTC.
 func (r *rules) firstDate(at time.Time) time.Time {
 	date := dateOf(at.Date())
 	switch r.unit {
@@ -201,8 +205,9 @@ func dateOf(year int, month time.Month, day int) time.Time {
 
 const aDay = 24 * time.Hour
 
-// beginOf returns the first instant of a date, or of the next date if the zone skips that date. It looks at one offset
-// of the zone after another, beginning 8 days before the date: no offset is larger than a week.
+// beginOf returns the first instant of a date, or of the next date if the zone skips that date. It
+// looks at one offset of the zone after another, beginning 8 days before the date: no offset is
+// larger than a week.
 func (r *rules) beginOf(date time.Time) time.Time {
 	from := date.Add(-8 * aDay).In(r.zone)
 	for {

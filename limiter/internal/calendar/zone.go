@@ -11,14 +11,15 @@ var zones = struct {
 	known map[zone]*time.Location
 }{known: map[zone]*time.Location{}}
 
-// A zone tells Locations apart. The name alone does not: programs make up names for zones of a fixed offset, which may
-// be names of zones that have a summer time.
+// A zone tells Locations apart. The name alone does not: programs make up names for zones of a
+// fixed offset, which may be names of zones that have a summer time.
 type zone struct {
 	name                  string
 	epoch, winter, summer int // the offsets at three instants, in seconds
 }
 
-// maxZones bounds the memory if a program makes up new zones all the time. Any further Location is a zone of its own.
+// maxZones bounds the memory if a program makes up new zones all the time. Any further Location is
+// a zone of its own.
 const maxZones = 1000
 
 // canonical returns the Location that stands for all Locations of the same zone.

@@ -30,7 +30,8 @@ type aside struct {
 	late  *undo.Late    // ends the call; set before the caller leaves
 }
 
-// The states of an aside. Whichever comes first, the answer or the caller's leaving, sets the state.
+// The states of an aside. Whichever comes first, the answer or the caller's leaving, sets the
+// state.
 const (
 	underWay int32 = iota
 	answered

@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// failuresToOpen is how many calls in a row have no answer before the breaker opens. One or two may
-	// be the end of a connection, or a failover that is over by the next call.
+	// failuresToOpen is how many calls in a row have no answer before the breaker opens. One or two
+	// may be the end of a connection, or a failover that is over by the next call.
 	failuresToOpen = 3
 
-	// openFor is the time until one call tries again. One call a second is no load for a server that
-	// recovers, and calls go back to Redis within a second of its recovery.
+	// openFor is the time until one call tries again. One call a second is no load for a server
+	// that recovers, and calls go back to Redis within a second of its recovery.
 	openFor = time.Second
 )
 
-// A breaker keeps calls away from a Redis that does not answer, because each of them would wait for its whole time-out.
-// After some failures in a row the breaker is open: only one call per second, the probe, asks Redis, until an answer
-// comes. Slots are renewed and given back even then. All methods may be called from any number of goroutines. Instants
-// are times of a monotonic clock.
+// A breaker keeps calls away from a Redis that does not answer, because each of them would wait for
+// its whole time-out. After some failures in a row the breaker is open: only one call per second,
+// the probe, asks Redis, until an answer comes. Slots are renewed and given back even then. All
+// methods may be called from any number of goroutines. Instants are times of a monotonic clock.
 type breaker struct {
 	failures atomic.Int32 // in a row
 
@@ -46,8 +46,8 @@ func (b *breaker) admit(now time.Duration) error {
 	return nil
 }
 
-// failed records a call without an answer. Calls that were already under way when the breaker opened may
-// fail later; they do not postpone the probe.
+// failed records a call without an answer. Calls that were already under way when the breaker
+// opened may fail later; they do not postpone the probe.
 func (b *breaker) failed(now time.Duration, err error) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()

@@ -11,9 +11,9 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// A Fallback is what a Limiter does if Redis fails. It asks Redis, and another backend if Redis does
-// not decide. What this process has granted instead of Redis is renewed, settled and given back here.
-// Make one with [NewFallback].
+// A Fallback is what a Limiter does if Redis fails. It asks Redis, and another backend if Redis
+// does not decide. What this process has granted instead of Redis is renewed, settled and given
+// back here. Make one with [NewFallback].
 type Fallback struct {
 	next    backend.Backend // asks Redis; in a Limiter, its [PerNode]
 	local   backend.Backend // has granted the rows that are local
@@ -28,17 +28,17 @@ type Decider interface {
 	Ask(ctx context.Context, c *backend.Call) (backend.Reply, error)
 }
 
-// NewFallback returns a Fallback that asks instead if redis does not decide, or returns the error if
-// instead is nil. The policy's name is for the log. Now is a monotonic clock.
+// NewFallback returns a Fallback that asks instead if redis does not decide, or returns the error
+// if instead is nil. The policy's name is for the log. Now is a monotonic clock.
 func NewFallback(redis, local backend.Backend, instead Decider, policy string, log *slog.Logger,
 	now func() time.Duration) *Fallback {
 	return &Fallback{next: redis, local: local, instead: instead, now: now, outage: outage{logger: log, policy: policy},
 		wrong: misconfiguration{logger: log}}
 }
 
-// Ask asks Redis to decide a call. If Redis does not decide, Ask asks the other backend, and each row
-// of the reply has the error of Redis as its cause. It does not ask the other backend about a call that
-// is wrong, that carries no policy, or whose caller has given up.
+// Ask asks Redis to decide a call. If Redis does not decide, Ask asks the other backend, and each
+// row of the reply has the error of Redis as its cause. It does not ask the other backend about a
+// call that is wrong, that carries no policy, or whose caller has given up.
 func (f *Fallback) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	if c.Rows[0].IsLocal {
 		return f.local.Ask(ctx, c)
@@ -75,7 +75,8 @@ func (f *Fallback) Reset(ctx context.Context, key string) error {
 	return f.next.Reset(ctx, key)
 }
 
-// Open decides as if all funnels were empty, all slots free and no quota used, and accounts for nothing.
+// Open decides as if all funnels were empty, all slots free and no quota used, and accounts for
+// nothing.
 type Open struct {
 	Wall func() time.Time // tells the periods of quotas
 }
@@ -101,8 +102,8 @@ type Closed struct {
 // closedWait is the wait that Closed replies.
 const closedWait = int64(time.Second)
 
-// Ask limits a call for a second. It limits a call for good if its quantity is above the capacity, or its quota has
-// ended and has no next period.
+// Ask limits a call for a second. It limits a call for good if its quantity is above the capacity,
+// or its quota has ended and has no next period.
 func (o Closed) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 	rows, now := make([]call.Row, len(c.Rows)), o.Wall()
 	takesAll := c.Operation == call.Reserve || c.Operation == call.Peek

@@ -1,6 +1,6 @@
-// Package guard has backends that stand in front of Redis. A [Guard] bounds how long a call waits for
-// Redis, lets a caller that gives up leave nothing behind, and keeps calls away from a Redis that does
-// not answer. A [Fallback] asks another backend if Redis does not decide.
+// Package guard has backends that stand in front of Redis. A [Guard] bounds how long a call waits
+// for Redis, lets a caller that gives up leave nothing behind, and keeps calls away from a Redis
+// that does not answer. A [Fallback] asks another backend if Redis does not decide.
 package guard
 
 import (
@@ -16,13 +16,13 @@ import (
 	"funnel/limiter/internal/undo"
 )
 
-// Redis is the backend behind a guard. Its error is an ErrInvalid or an ErrUnavailable if an answer came,
-// an ErrNotSent if nothing was sent, and any other error if no answer came.
+// Redis is the backend behind a guard. Its error is an ErrInvalid or an ErrUnavailable if an answer
+// came, an ErrNotSent if nothing was sent, and any other error if no answer came.
 type Redis interface {
 	backend.Backend
 
-	// Node returns the address of the node that has a key, or "" if it is not known or there is only
-	// one. It does not block.
+	// Node returns the address of the node that has a key, or "" if it is not known or there is
+	// only one. It does not block.
 	Node(key string) string
 
 	// KeepsDeadlines reports whether Ask and Reset return when the deadline of their context has
@@ -31,18 +31,19 @@ type Redis interface {
 }
 
 // maxLeft bounds the calls of one node that are under way without a caller. Each of them has a
-// goroutine, and a server that hangs for a minute would otherwise collect one for each caller with a
-// short deadline: 1,000 take some 10 MB. Callers that wait already when the bound is reached may come on top.
+// goroutine, and a server that hangs for a minute would otherwise collect one for each caller with
+// a short deadline: 1,000 take some 10 MB. Callers that wait already when the bound is reached may
+// come on top.
 const maxLeft = 1000
 
-// A Guard asks Redis within a time-out, and does not ask a Redis that has stopped answering. Make one
-// with [New].
+// A Guard asks Redis within a time-out, and does not ask a Redis that has stopped answering. Make
+// one with [New].
 //
 // A command belongs to the guard, not to its caller: go-redis gets a context that ends with the
-// time-out, never the deadline or the cancellation of the caller. Go-redis closes the connection of a
-// command whose context is done, but the server may execute the command all the same, even after a
-// refund on another connection. So a caller that leaves lets its command go on, and what comes of it
-// is undone.
+// time-out, never the deadline or the cancellation of the caller. Go-redis closes the connection of
+// a command whose context is done, but the server may execute the command all the same, even after
+// a refund on another connection. So a caller that leaves lets its command go on, and what comes of
+// it is undone.
 type Guard struct {
 	redis          Redis
 	undo           *undo.Undo
@@ -62,9 +63,9 @@ func New(redis Redis, undo *undo.Undo, timeout time.Duration, now func() time.Du
 		clientTimesOut: timeout > 0 && redis.KeepsDeadlines(), now: now}
 }
 
-// Ask asks Redis to decide a call within the time-out. A decision that arrives counts, even if ctx is
-// done meanwhile. Ask returns at once when ctx is done, unless the time-out ends the call early enough:
-// see [Guard.isBounded].
+// Ask asks Redis to decide a call within the time-out. A decision that arrives counts, even if ctx
+// is done meanwhile. Ask returns at once when ctx is done, unless the time-out ends the call early
+// enough: see [Guard.isBounded].
 func (g *Guard) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	refusal := g.admit(ctx, c)
 	if refusal != nil {
@@ -79,7 +80,8 @@ func (g *Guard) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error)
 	return reply, g.conclude(ctx, c, g.note(within, c, err))
 }
 
-// Reset deletes a key in Redis, within the time-out. It asks even a Redis that has stopped answering.
+// Reset deletes a key in Redis, within the time-out. It asks even a Redis that has stopped
+// answering.
 func (g *Guard) Reset(ctx context.Context, key string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -92,8 +94,8 @@ func (g *Guard) Reset(ctx context.Context, key string) error {
 	return g.causeOf(ctx, err)
 }
 
-// admit returns why a call is not sent, or nil. An open breaker refuses most calls, but lets slots be
-// renewed and given back.
+// admit returns why a call is not sent, or nil. An open breaker refuses most calls, but lets slots
+// be renewed and given back.
 func (g *Guard) admit(ctx context.Context, c *backend.Call) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -107,9 +109,9 @@ func (g *Guard) admit(ctx context.Context, c *backend.Call) error {
 	return nil
 }
 
-// isBounded reports whether the time-out lets a caller wait in its own goroutine: the call is over at
-// the time-out, and ctx has no earlier deadline. A cancellation may come earlier. That is acceptable: the client
-// of a cancelled caller has usually gone.
+// isBounded reports whether the time-out lets a caller wait in its own goroutine: the call is over
+// at the time-out, and ctx has no earlier deadline. A cancellation may come earlier. That is
+// acceptable: the client of a cancelled caller has usually gone.
 func (g *Guard) isBounded(ctx context.Context) bool {
 	if !g.clientTimesOut {
 		return g.timeout <= 0 && ctx.Done() == nil // such a caller never leaves
@@ -144,7 +146,8 @@ func (g *Guard) note(within context.Context, c *backend.Call, err error) error {
 	return backend.Unavailable(c.Wrap(err))
 }
 
-// conclude returns the error of a call for its caller. Slots are asked back if Redis has not decided.
+// conclude returns the error of a call for its caller. Slots are asked back if Redis has not
+// decided.
 func (g *Guard) conclude(ctx context.Context, c *backend.Call, err error) error {
 	if err == nil || errors.Is(err, backend.ErrInvalid) {
 		return err
@@ -155,8 +158,8 @@ func (g *Guard) conclude(ctx context.Context, c *backend.Call, err error) error 
 	return g.causeOf(ctx, err)
 }
 
-// causeOf returns the cause of ctx instead of an error if the caller has given up: it has no use for the
-// error then.
+// causeOf returns the cause of ctx instead of an error if the caller has given up: it has no use
+// for the error then.
 func (g *Guard) causeOf(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -36,8 +36,8 @@ func (fakeRedis) Reset(context.Context, string) error { return nil }
 func (fakeRedis) Node(key string) string              { return key }
 func (r fakeRedis) KeepsDeadlines() bool              { return r.isPrompt }
 
-// A guarded Redis is a guard with a time-out of a second, by the clock of a bubble, and the refunds that
-// the guard has asked for.
+// A guarded Redis is a guard with a time-out of a second, by the clock of a bubble, and the refunds
+// that the guard has asked for.
 type guarded struct {
 	*Guard
 	undo    *undo.Undo
@@ -63,8 +63,8 @@ func slotCall() *backend.Call {
 // allowed is the reply to slotCall that gives a slot.
 var allowed = backend.Reply{First: backend.RowReply{Source: backend.Module}}
 
-// A caller that waits in its own goroutine gets a decision that arrives, even if it has given up. It waits
-// so if nothing but the time-out can end the call.
+// A caller that waits in its own goroutine gets a decision that arrives, even if it has given up.
+// It waits so if nothing but the time-out can end the call.
 func TestWhoWaitsInItsOwnGoroutine(t *testing.T) {
 	for name, c := range map[string]struct {
 		isPrompt bool
@@ -126,7 +126,8 @@ func TestCallersWhoGiveUpGetTheirCause(t *testing.T) {
 	}
 }
 
-// Nobody gets a late answer, so what the call took is given back. A call that took nothing is left alone.
+// Nobody gets a late answer, so what the call took is given back. A call that took nothing is left
+// alone.
 func TestLateAnswers(t *testing.T) {
 	oom := backend.Unavailable(servertest.ErrorReply("OOM"))
 	for name, c := range map[string]struct {
@@ -179,8 +180,8 @@ func TestLateAnswers(t *testing.T) {
 	}
 }
 
-// While a server hangs, no more than maxLeft calls are under way without a caller. What is not sent is no
-// failure of Redis.
+// While a server hangs, no more than maxLeft calls are under way without a caller. What is not sent
+// is no failure of Redis.
 func TestCallsWithoutACallerAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var underWay atomic.Int64

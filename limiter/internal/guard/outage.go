@@ -11,8 +11,9 @@ import (
 // quiet is the time for which Redis has to decide every call before an outage counts as over.
 const quiet = 10 * time.Second
 
-// An outage is a time in which calls are decided without Redis. It is logged twice, when it begins and when it is over,
-// however many calls succeed or fail meanwhile. Instants are times of a monotonic clock.
+// An outage is a time in which calls are decided without Redis. It is logged twice, when it begins
+// and when it is over, however many calls succeed or fail meanwhile. Instants are times of a
+// monotonic clock.
 type outage struct {
 	logger *slog.Logger
 	policy string

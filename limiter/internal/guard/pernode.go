@@ -12,8 +12,8 @@ import (
 // maxNodes bounds the memory if nodes come and go with new addresses.
 const maxNodes = 1000
 
-// PerNode has a [Guard] for each node, so a node that does not answer concerns only its own calls. Make
-// one with [NewPerNode].
+// PerNode has a [Guard] for each node, so a node that does not answer concerns only its own calls.
+// Make one with [NewPerNode].
 type PerNode struct {
 	redis   Redis
 	undo    *undo.Undo

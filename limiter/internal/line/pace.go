@@ -17,8 +17,7 @@ const (
 	// maxPause is the longest pause, including its jitter. It bounds how long a slot stays free
 	// that another process has given back, and how often a process asks while it waits: once or
 	// twice a second, whatever the number of its callers. If a single slot is held for 5 s, each
-	// time costs 24 calls of four processes, with a quarter of a second
-	// 96.
+	// time costs 24 calls of four processes, with a quarter of a second 96.
 	maxPause = time.Second
 
 	// The jitter of a pause is up to 1/jitter of it. Without it, processes that were refused

@@ -1,6 +1,6 @@
-// Package local has the backend that decides in this process. It keeps the state of each row in memory, under its key,
-// and removes the state some time after the funnel has drained, the last slot has ended or the period of the quota is
-// over.
+// Package local has the backend that decides in this process. It keeps the state of each row in
+// memory, under its key, and removes the state some time after the funnel has drained, the last
+// slot has ended or the period of the quota is over.
 package local
 
 import (
@@ -30,8 +30,9 @@ type Rows struct {
 	quotas  idle.Map[string, quota.State] // with expiries by the wall clock
 }
 
-// New returns a backend without rows. Now is a monotonic clock: with a wall clock that is set back by an hour, funnels
-// would limit every call for that hour. Wall is the wall clock, which tells when the period of a quota ends.
+// New returns a backend without rows. Now is a monotonic clock: with a wall clock that is set back
+// by an hour, funnels would limit every call for that hour. Wall is the wall clock, which tells
+// when the period of a quota ends.
 func New(now func() time.Duration, wall func() time.Time) *Rows {
 	return &Rows{now: now, wall: wall, start: wall().Add(-now())}
 }
@@ -125,7 +126,8 @@ func keep[State any](rows *idle.Map[string, State], key string, state State, isO
 	rows.Add(strings.Clone(key), state, isOver)
 }
 
-// writeSlots keeps the end of a holder's slot, in milliseconds since the Unix epoch. 0 ends the slot.
+// writeSlots keeps the end of a holder's slot, in milliseconds since the Unix epoch. 0 ends the
+// slot.
 func (r *Rows) writeSlots(asked *backend.Row, end, now int64) {
 	held := r.slots.Get(asked.Key)
 	if held == nil {

@@ -81,7 +81,8 @@ func quotaOf(operation call.Operation, key string, periods calendar.Calendar) *b
 		Rows: []backend.Row{{Key: key, Kind: call.Quota, Quota: quota, Quantity: 1}}}
 }
 
-// Quotas use the wall clock, whatever the monotonic clock says: a machine that sleeps does not put off midnight.
+// Quotas use the wall clock, whatever the monotonic clock says: a machine that sleeps does not put
+// off midnight.
 func TestQuotasGoByTheWallClock(t *testing.T) {
 	noon := time.Date(2026, 11, 24, 12, 0, 0, 123456, time.UTC)
 	now, wall := time.Duration(0), noon
@@ -176,8 +177,8 @@ func TestSlotsAgainstAList(t *testing.T) {
 	require.Equal(t, len(h.byEnd), len(h.ends))
 }
 
-// Many slots of one key do not delay calls for other keys, because no call looks at all slots. If each call did, this
-// test would take half a minute, and ten times as long with the race detector.
+// Many slots of one key do not delay calls for other keys, because no call looks at all slots. If
+// each call did, this test would take half a minute, and ten times as long with the race detector.
 func TestManySlotsDelayNobody(t *testing.T) {
 	const many = 40_000
 	now := time.Duration(0)

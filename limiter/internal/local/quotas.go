@@ -9,9 +9,9 @@ import (
 	"funnel/quota"
 )
 
-// ahead returns the time by which the wall clock is ahead of now, in whole milliseconds, because keys expire in
-// milliseconds. It changes if the wall clock is set, or if the machine has slept. Calls without a quota do not need it,
-// and get 0.
+// ahead returns the time by which the wall clock is ahead of now, in whole milliseconds, because
+// keys expire in milliseconds. It changes if the wall clock is set, or if the machine has slept.
+// Calls without a quota do not need it, and get 0.
 func (r *Rows) ahead(c *backend.Call, now int64) time.Duration {
 	if !slices.ContainsFunc(c.Rows, func(row backend.Row) bool { return row.Kind == call.Quota }) {
 		return 0

@@ -7,8 +7,9 @@ import (
 	"funnel/slots"
 )
 
-// holders are the holders of slots under one key. The slots are in the order in which they end, so a binary search
-// counts them: no call looks at each slot. Times are milliseconds since the Unix epoch.
+// holders are the holders of slots under one key. The slots are in the order in which they end, so
+// a binary search counts them: no call looks at each slot. Times are milliseconds since the Unix
+// epoch.
 type holders struct {
 	byEnd []slot
 	ends  map[string]int64 // by holder
@@ -22,8 +23,8 @@ type slot struct {
 // maxForgotten bounds how many slots that have ended one call removes.
 const maxForgotten = 100
 
-// read returns the state of the slots for one holder, and removes some slots that have ended. Nil holders have no
-// slots.
+// read returns the state of the slots for one holder, and removes some slots that have ended. Nil
+// holders have no slots.
 func (h *holders) read(holder string, now int64) (state slots.State) {
 	if h == nil {
 		return state
@@ -71,8 +72,8 @@ func (h *holders) set(holder string, end int64) {
 	}
 }
 
-// remove removes the slot at an index. It moves the slots before it or the slots after it, whichever are fewer: most
-// slots that are renewed are among the first.
+// remove removes the slot at an index. It moves the slots before it or the slots after it,
+// whichever are fewer: most slots that are renewed are among the first.
 func (h *holders) remove(at int) {
 	if at > len(h.byEnd)/2 {
 		h.byEnd = slices.Delete(h.byEnd, at, at+1)

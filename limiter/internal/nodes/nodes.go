@@ -1,19 +1,19 @@
-// Package nodes has the backend that decides calls whose rows are on several nodes: of a cluster, or of
-// a ring. One command goes to one node, so such a call is several commands, and they are made to look
-// like one: all rows are taken or none.
+// Package nodes has the backend that decides calls whose rows are on several nodes: of a cluster,
+// or of a ring. One command goes to one node, so such a call is several commands, and they are made
+// to look like one: all rows are taken or none.
 //
 // # The idea
 //
-// Rows whose keys have the same hash tag are a part, and one command. All parts are asked at once. If
-// each allows, that is the decision, after one round trip. If one refuses, the others give back what
-// they took.
+// Rows whose keys have the same hash tag are a part, and one command. All parts are asked at once.
+// If each allows, that is the decision, after one round trip. If one refuses, the others give back
+// what they took.
 //
 // Two callers can refuse each other in that way, although one of them would fit: each took what the
-// other needs. So a call that one part refused and another allowed is asked once more, part by part in
-// the order of hash tags: of two callers who ask in the same order, one comes first.
+// other needs. So a call that one part refused and another allowed is asked once more, part by part
+// in the order of hash tags: of two callers who ask in the same order, one comes first.
 //
-// A caller that is over its own limit would again and again take the tokens of everybody for a moment.
-// So a part that has just refused is asked first, and the others only if it allows.
+// A caller that is over its own limit would again and again take the tokens of everybody for a
+// moment. So a part that has just refused is asked first, and the others only if it allows.
 package nodes
 
 import (
@@ -40,9 +40,9 @@ type Nodes struct {
 	looks    int // maxLooks, but for tests
 }
 
-// New returns a backend that sends each part of a call through each, and refunds through undo. IsSpread says
-// that keys may be on several nodes; otherwise an answer CROSSSLOT tells. Now is a monotonic clock, and
-// wall tells which period of a quota runs.
+// New returns a backend that sends each part of a call through each, and refunds through undo.
+// IsSpread says that keys may be on several nodes; otherwise an answer CROSSSLOT tells. Now is a
+// monotonic clock, and wall tells which period of a quota runs.
 func New(each backend.Backend, undo *undo.Undo, isSpread bool, now func() time.Duration, wall func() time.Time) *Nodes {
 	n := &Nodes{each: each, undo: undo, wall: wall, refusals: refusals{now: now}, looks: maxLooks}
 	n.isSpread.Store(isSpread)
@@ -54,8 +54,8 @@ func (n *Nodes) Reset(ctx context.Context, key string) error { return n.each.Res
 
 // Ask decides a call.
 //
-// If a node fails, that is the error of the call. What other nodes have decided is in the reply all the
-// same, unless it has been given back: this concerns charges, refunds, renewals and peeks.
+// If a node fails, that is the error of the call. What other nodes have decided is in the reply all
+// the same, unless it has been given back: this concerns charges, refunds, renewals and peeks.
 func (n *Nodes) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	if !n.isSpread.Load() {
 		reply, err := n.each.Ask(ctx, c)
@@ -84,8 +84,8 @@ func (n *Nodes) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error)
 }
 
 // reserve has each part decided. If one refuses, no part keeps what it took. Contested is true if a
-// part may have refused only because another caller held its tokens for a moment: perhaps that caller was
-// refused by another node, and gives back.
+// part may have refused only because another caller held its tokens for a moment: perhaps that
+// caller was refused by another node, and gives back.
 func (n *Nodes) reserve(ctx context.Context, parts []*part) (contested bool) {
 	isKnown := n.askAtOnce(ctx, parts)
 	if !slices.ContainsFunc(parts, (*part).refused) {
@@ -100,9 +100,9 @@ func (n *Nodes) reserve(ctx context.Context, parts []*part) (contested bool) {
 	return !isKnown && slices.ContainsFunc(parts, (*part).refused)
 }
 
-// askAtOnce asks all parts at once. But parts that have just refused such a call are asked first, and the
-// others only if these allow. IsKnown is true if such a part has refused again until the same instant:
-// then nobody gave back meanwhile, and the caller gets its wait unshortened.
+// askAtOnce asks all parts at once. But parts that have just refused such a call are asked first,
+// and the others only if these allow. IsKnown is true if such a part has refused again until the
+// same instant: then nobody gave back meanwhile, and the caller gets its wait unshortened.
 func (n *Nodes) askAtOnce(ctx context.Context, parts []*part) (isKnown bool) {
 	likely, others := n.refusals.separate(parts, n.wall())
 	if len(likely) == 0 {
@@ -119,24 +119,25 @@ func (n *Nodes) askAtOnce(ctx context.Context, parts []*part) (isKnown bool) {
 }
 
 const (
-	// maxLooks is how many times a caller peeks at a part that refused with a long wait, to see if it has
-	// room now.
+	// maxLooks is how many times a caller peeks at a part that refused with a long wait, to see if
+	// it has room now.
 	maxLooks = 2
 
-	// A caller looks after 2 to 6 ms: another caller needs about that time to be refused by a node and to
-	// give back. The jitter keeps callers that refused each other from looking at the same time.
+	// A caller looks after 2 to 6 ms: another caller needs about that time to be refused by a node
+	// and to give back. The jitter keeps callers that refused each other from looking at the same
+	// time.
 	minLook, lookJitter = 2 * time.Millisecond, 4 * time.Millisecond
 )
 
 // askInOrder asks for a call once more, part by part.
 //
-// Two callers that each took half of what the other needs refuse each other, although one of them would
-// fit. Both have given back now. Asking part by part, in the order of hash tags, lets one of them
-// through.
+// Two callers that each took half of what the other needs refuse each other, although one of them
+// would fit. Both have given back now. Asking part by part, in the order of hash tags, lets one of
+// them through.
 //
-// A part may still refuse because another caller has yet to give back. If it says to wait for long, this
-// caller looks soon after, and holds nothing meanwhile. If callers refuse each other, the last one to
-// look finds its tokens free.
+// A part may still refuse because another caller has yet to give back. If it says to wait for long,
+// this caller looks soon after, and holds nothing meanwhile. If callers refuse each other, the last
+// one to look finds its tokens free.
 func (n *Nodes) askInOrder(ctx context.Context, parts []*part) {
 	refusing := n.askEach(ctx, parts)
 	for look := 0; look < n.looks && refusing != nil && refusing.limitsForLong(); look++ {
@@ -153,8 +154,8 @@ func (n *Nodes) askInOrder(ctx context.Context, parts []*part) {
 	}
 }
 
-// askEach asks one part after the other. If one refuses, those before it give back. It returns the part
-// that refused if the call may be asked again.
+// askEach asks one part after the other. If one refuses, those before it give back. It returns the
+// part that refused if the call may be asked again.
 func (n *Nodes) askEach(ctx context.Context, parts []*part) (refusing *part) {
 	for _, p := range parts {
 		p.reset()
@@ -193,7 +194,8 @@ func (n *Nodes) askAll(ctx context.Context, parts []*part) (isKnown bool) {
 	return known.Load()
 }
 
-// look starts to peek at parts that may not be asked, so that their Results still show what remains.
+// look starts to peek at parts that may not be asked, so that their Results still show what
+// remains.
 func (n *Nodes) look(ctx context.Context, parts []*part) *sync.WaitGroup {
 	var group sync.WaitGroup
 	for _, p := range parts {
@@ -221,9 +223,9 @@ func (n *Nodes) peek(ctx context.Context, p *part) (backend.Reply, error) {
 	return n.each.Ask(ctx, &peek)
 }
 
-// giveBack gives back what parts of a call took. If the caller leaves meanwhile, that goes on in the
-// background. Decided is false if the refund of a slot is pending: it would also end a slot that the
-// same holder takes now. Of tokens it says nothing: they are given back once.
+// giveBack gives back what parts of a call took. If the caller leaves meanwhile, that goes on in
+// the background. Decided is false if the refund of a slot is pending: it would also end a slot
+// that the same holder takes now. Of tokens it says nothing: they are given back once.
 func (n *Nodes) giveBack(ctx context.Context, parts []*part) (decided bool) {
 	type undone struct {
 		part    *part

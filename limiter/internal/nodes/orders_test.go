@@ -1,11 +1,11 @@
-// Callers over several nodes, in every order of their commands: nothing is left behind by a call that was
-// refused, no bound is broken, and nobody is sent away for an hour because another caller held its tokens
-// for a moment.
+// Callers over several nodes, in every order of their commands: nothing is left behind by a call
+// that was refused, no bound is broken, and nobody is sent away for an hour because another caller
+// held its tokens for a moment.
 //
-// The nodes are rows in this process, so a command takes microseconds. A scheduler holds each command back
-// until it is that command's turn. After each command it waits until every goroutine is blocked (package
-// testing/synctest), and has all commands before it that could be executed next, and the choice of which:
-// depth first through all choices, or at random.
+// The nodes are rows in this process, so a command takes microseconds. A scheduler holds each
+// command back until it is that command's turn. After each command it waits until every goroutine
+// is blocked (package testing/synctest), and has all commands before it that could be executed
+// next, and the choice of which: depth first through all choices, or at random.
 
 package nodes
 
@@ -45,12 +45,12 @@ type contest struct {
 	looks  int // how often a caller looks: maxLooks, or 0
 }
 
-// slotTTL is the TTL that callers know. For the nodes it is longer, so that a slot that is left behind does
-// not go away by itself.
+// slotTTL is the TTL that callers know. For the nodes it is longer, so that a slot that is left
+// behind does not go away by itself.
 const slotTTL = time.Hour
 
-// run lets the callers of a contest go, in the order that a chooser chooses. It returns the world, and what
-// the callers were told.
+// run lets the callers of a contest go, in the order that a chooser chooses. It returns the world,
+// and what the callers were told.
 func (c *contest) run(t *testing.T, by chooser, lose int, how loss) (*world, []backend.Reply, []error) {
 	w := &world{nodes: map[string]*local.Rows{}, lose: lose, how: how, loser: -1, running: len(c.wishes),
 		granted: map[receipt]bool{}}
@@ -206,8 +206,8 @@ func limitOf(row *backend.Row) int64 {
 // The kinds of rows that a wish has on each node.
 type rowOf func(tag string, caller int) backend.Row
 
-// funnelOf returns tokens of a funnel that leaks one in 1,000 hours: a refused caller is told to wait for
-// long, and looks whether that is true.
+// funnelOf returns tokens of a funnel that leaks one in 1,000 hours: a refused caller is told to
+// wait for long, and looks whether that is true.
 func funnelOf(tag string, _ int) backend.Row {
 	rate, err := gcra.NewRate(capacity, 1, int64(1000*time.Hour))
 	if err != nil {
@@ -229,7 +229,8 @@ func quotaOf(tag string, _ int) backend.Row {
 		Quota: backend.Quota{Limit: capacity, Calendar: until}}
 }
 
-// asksFor returns a wish for rows on nodes. Every other caller names its rows in the opposite order.
+// asksFor returns a wish for rows on nodes. Every other caller names its rows in the opposite
+// order.
 func asksFor(rows map[string]rowOf) wish {
 	return func(caller int) *backend.Call {
 		c := &backend.Call{Operation: call.Reserve, Receipt: gcra.NoReceipt}
@@ -243,8 +244,8 @@ func asksFor(rows map[string]rowOf) wish {
 	}
 }
 
-// all tries every order in which a caller is overtaken no more often than preferring says. It returns how
-// many there are, and in how many of them nobody was allowed.
+// all tries every order in which a caller is overtaken no more often than preferring says. It
+// returns how many there are, and in how many of them nobody was allowed.
 func (c *contest) all(t *testing.T, preferring int, lose int, how loss) (tried, nobody int) {
 	s := &search{preferring: preferring}
 	for more := true; more && !t.Failed(); more = s.next() {
@@ -274,8 +275,9 @@ var contests = map[string]wish{
 	"a quota and slots":   asksFor(map[string]rowOf{"a": quotaOf, "b": slotOf}),
 }
 
-// Two callers over two nodes, each of whom needs both. If a command may be overtaken only twice, one of
-// them is allowed in every order. In some orders with more, both are refused, and told to ask again soon.
+// Two callers over two nodes, each of whom needs both. If a command may be overtaken only twice,
+// one of them is allowed in every order. In some orders with more, both are refused, and told to
+// ask again soon.
 func TestEveryOrderOfTwoCallers(t *testing.T) {
 	for name, each := range contests {
 		c := contest{wishes: []wish{each, each}, room: 1}
@@ -287,8 +289,9 @@ func TestEveryOrderOfTwoCallers(t *testing.T) {
 	}
 }
 
-// The same callers look whether tokens have come free. If a command may be overtaken four times, one of them
-// is allowed in every order. Slots say little about when they come free, so nobody looks for them.
+// The same callers look whether tokens have come free. If a command may be overtaken four times,
+// one of them is allowed in every order. Slots say little about when they come free, so nobody
+// looks for them.
 func TestCallersWhoLook(t *testing.T) {
 	for name, each := range contests {
 		if name == "two keys with slots" {
@@ -341,8 +344,8 @@ func TestThreeCallers(t *testing.T) {
 	}
 }
 
-// An answer is lost at each place, in three ways: tokens may stay taken, and slots come back. Or the caller
-// gives up at each place: then nothing stays taken.
+// An answer is lost at each place, in three ways: tokens may stay taken, and slots come back. Or
+// the caller gives up at each place: then nothing stays taken.
 func TestEveryLostAnswer(t *testing.T) {
 	for name, each := range contests {
 		for _, how := range []loss{executed, dropped, later, givesUp} {

@@ -31,8 +31,8 @@ func spansTags(c *backend.Call) bool {
 	return slices.ContainsFunc(c.Rows[1:], func(row backend.Row) bool { return hashTag(row.Key) != first })
 }
 
-// hashTag returns the text that selects the node of a key: between the first { and the next }, or else
-// the whole key.
+// hashTag returns the text that selects the node of a key: between the first { and the next }, or
+// else the whole key.
 func hashTag(key string) string {
 	_, behind, _ := strings.Cut(key, "{")
 	tag, _, closed := strings.Cut(behind, "}")
@@ -42,7 +42,8 @@ func hashTag(key string) string {
 	return tag
 }
 
-// split returns the parts of a call in the order of their hash tags, which is the same for all callers.
+// split returns the parts of a call in the order of their hash tags, which is the same for all
+// callers.
 func split(c *backend.Call) (parts []*part) {
 	for i, row := range c.Rows {
 		tag := hashTag(row.Key)
@@ -68,8 +69,8 @@ func (p *part) hasSlots() bool {
 	return slices.ContainsFunc(p.call.Rows, func(row backend.Row) bool { return row.Kind == call.Slots })
 }
 
-// combine returns the reply to a call from the replies to its parts, and the errors of the parts that have
-// one.
+// combine returns the reply to a call from the replies to its parts, and the errors of the parts
+// that have one.
 func combine(c *backend.Call, parts []*part) (reply backend.Reply, err error) {
 	reply.Grow(len(c.Rows))
 	var errs []error
@@ -115,16 +116,16 @@ func (p *part) took() bool { return p.asked && p.err == nil && !p.reply.Limited 
 
 // isFinal reports whether the part must not be asked again.
 //
-// Redis may refuse it for ever. Or Redis has not decided: the background refund of the first attempt
-// would end the slot that the second attempt takes.
+// Redis may refuse it for ever. Or Redis has not decided: the background refund of the first
+// attempt would end the slot that the second attempt takes.
 func (p *part) isFinal() bool {
 	return p.asked && (p.err != nil || p.anyRow(func(_ *backend.Row, row *backend.RowReply) bool {
 		return row.Cause != nil || row.Limited && row.Wait == time.Duration(decision.Never)
 	}))
 }
 
-// limitsForLong reports whether the part lacks tokens for more than a second. The wait for a slot says
-// little: slots are mostly released before they end.
+// limitsForLong reports whether the part lacks tokens for more than a second. The wait for a slot
+// says little: slots are mostly released before they end.
 func (p *part) limitsForLong() bool {
 	return p.anyRow(func(asked *backend.Row, row *backend.RowReply) bool {
 		return asked.Kind != call.Slots && row.Limited && row.Wait > maxContestedWait

@@ -13,8 +13,8 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// Refusals remember which keys have limited calls over several nodes, and until when each would limit
-// the same call.
+// Refusals remember which keys have limited calls over several nodes, and until when each would
+// limit the same call.
 type refusals struct {
 	now   func() time.Duration
 	mutex sync.Mutex
@@ -22,19 +22,19 @@ type refusals struct {
 }
 
 const (
-	// sameInstant is the difference between two refusals that are until the same instant. It is far above
-	// the jitter of a round trip, and far below the second after which a contested call asks again: a
-	// caller that took the tokens meanwhile would have put the instant off by that.
+	// sameInstant is the difference between two refusals that are until the same instant. It is far
+	// above the jitter of a round trip, and far below the second after which a contested call asks
+	// again: a caller that took the tokens meanwhile would have put the instant off by that.
 	sameInstant = 100 * time.Millisecond
 
-	// maxRefusals bounds the memory: a key takes less than 200 bytes. Beyond it, all are forgotten, and
-	// their calls ask all parts at once.
+	// maxRefusals bounds the memory: a key takes less than 200 bytes. Beyond it, all are forgotten,
+	// and their calls ask all parts at once.
 	maxRefusals = 10_000
 )
 
-// note records what the rows of a part have decided. A node that does not answer counts as a refusal
-// for a second. IsKnown is true if each row that refuses has refused until the same instant before, or
-// refuses for ever.
+// note records what the rows of a part have decided. A node that does not answer counts as a
+// refusal for a second. IsKnown is true if each row that refuses has refused until the same instant
+// before, or refuses for ever.
 func (r *refusals) note(p *part) (isKnown bool) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -67,8 +67,8 @@ func (r *refusals) note(p *part) (isKnown bool) {
 	return isKnown
 }
 
-// separate returns the parts that will probably limit the call: they do unless another caller has given
-// tokens back. It also returns the others. Wall tells which quotas have ended.
+// separate returns the parts that will probably limit the call: they do unless another caller has
+// given tokens back. It also returns the others. Wall tells which quotas have ended.
 func (r *refusals) separate(parts []*part, wall time.Time) (likely, others []*part) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

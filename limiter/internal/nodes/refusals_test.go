@@ -20,8 +20,8 @@ func refusalOf(key string, wait time.Duration, err error) *part {
 	return p
 }
 
-// A refusal is known if the key has refused until the same instant before: then nobody gave back in between,
-// and took again. Until then the part is asked first.
+// A refusal is known if the key has refused until the same instant before: then nobody gave back in
+// between, and took again. Until then the part is asked first.
 func TestRefusals(t *testing.T) {
 	const never = time.Duration(decision.Never)
 	down := backend.Unavailable(fmt.Errorf("no answer"))

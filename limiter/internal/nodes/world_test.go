@@ -137,8 +137,8 @@ func (*world) Reset(context.Context, string) error { return nil }
 func (*world) Node(key string) string              { return hashTag(key) }
 func (*world) KeepsDeadlines() bool                { return true }
 
-// options returns the commands that may be executed next: first those of the caller whose command was
-// executed last, then those of the others.
+// options returns the commands that may be executed next: first those of the caller whose command
+// was executed last, then those of the others.
 func (w *world) options(last int) []*command {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -170,8 +170,8 @@ func (w *world) turn(c *command) {
 	close(c.turn)
 }
 
-// returned notes that a caller has its decision. Nothing that it asked for may be under way then, unless an
-// answer was lost: slots are asked back in the background.
+// returned notes that a caller has its decision. Nothing that it asked for may be under way then,
+// unless an answer was lost: slots are asked back in the background.
 func (w *world) returned(caller int) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()

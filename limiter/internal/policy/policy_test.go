@@ -283,8 +283,8 @@ func TestResultsFrom(t *testing.T) {
 	}
 }
 
-// A request takes its cost from each limit. A cost of 0 is decided, and takes nothing. A cost that never fits is told
-// as it is, even if the Limiter could not compute with it.
+// A request takes its cost from each limit. A cost of 0 is decided, and takes nothing. A cost that
+// never fits is told as it is, even if the Limiter could not compute with it.
 func TestCosts(t *testing.T) {
 	for _, c := range []struct {
 		cost      int

@@ -61,8 +61,8 @@ func TestTakeScriptAgreesWithTheContract(t *testing.T) {
 	}
 }
 
-// The complete script decides what take.lua cannot compute, and what take.lua limits only because its
-// max wait was cut.
+// The complete script decides what take.lua cannot compute, and what take.lua limits only because
+// its max wait was cut.
 func TestTakeScriptLeavesCalls(t *testing.T) {
 	const day = int64(24 * time.Hour)
 	waiting := redis.NewTakeCall(call.Reserve, 1, 1, int64(time.Second), 1, 60*day)

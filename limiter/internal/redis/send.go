@@ -136,8 +136,8 @@ func (s *Server) shardOf(row *backend.Row) *redis.Client {
 	return s.clientOf(row.Key)
 }
 
-// toShard returns a context that sends commands to the shard that a row names, if it names one: what that
-// shard has counted must not be given back on another one.
+// toShard returns a context that sends commands to the shard that a row names, if it names one:
+// what that shard has counted must not be given back on another one.
 func toShard(ctx context.Context, row *backend.Row) context.Context {
 	if row.Shard == nil {
 		return ctx
@@ -148,8 +148,8 @@ func toShard(ctx context.Context, row *backend.Row) context.Context {
 // shardKey is the key in a context of the shard to which commands go.
 type shardKey struct{}
 
-// noteShard notes in a reply which shard of a ring has decided. If the shards have changed meanwhile, that
-// is not known: then the tokens cannot be given back, and stay taken.
+// noteShard notes in a reply which shard of a ring has decided. If the shards have changed
+// meanwhile, that is not known: then the tokens cannot be given back, and stay taken.
 func (s *Server) noteShard(c *backend.Call, reply *backend.Reply, before *redis.Client) {
 	isSame := s.shardOf(&c.Rows[0]) == before
 	for i := range c.Rows {
@@ -163,9 +163,9 @@ func (s *Server) noteShard(c *backend.Call, reply *backend.Reply, before *redis.
 }
 
 // KeepsDeadlines reports whether the client returns when the deadline of a context has passed. Only
-// clients of go-redis itself are known to do so, with ContextTimeoutEnabled: a wrapper may have their
-// options and send commands in another way, and AutoPipeline keeps to no deadline while its server
-// hangs.
+// clients of go-redis itself are known to do so, with ContextTimeoutEnabled: a wrapper may have
+// their options and send commands in another way, and AutoPipeline keeps to no deadline while its
+// server hangs.
 func (s *Server) KeepsDeadlines() bool {
 	// A negative time-out keeps go-redis from setting deadlines of connections.
 	keeps := func(enabled bool, read, write time.Duration) bool { return enabled && read >= 0 && write >= 0 }

@@ -29,8 +29,8 @@ var (
 	// operation, or its numbers, or those of the key, are too large for a double.
 	errNotForTake = errors.New("take.lua does not decide this call")
 
-	// errCutShort says that take.lua has limited a call whose max wait was cut to maxSpan, and which
-	// is allowed with the whole max wait.
+	// errCutShort says that take.lua has limited a call whose max wait was cut to maxSpan, and
+	// which is allowed with the whole max wait.
 	errCutShort = errors.New("take.lua has limited a call whose max wait was cut")
 )
 

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// notAnswered is how long a slot is asked back while no answer comes. A command that lies in a socket
-	// is executed no later: TCP gives up after a quarter of an hour, and a server that stands still for
-	// longer is not one that anybody waits for.
+	// notAnswered is how long a slot is asked back while no answer comes. A command that lies in a
+	// socket is executed no later: TCP gives up after a quarter of an hour, and a server that
+	// stands still for longer is not one that anybody waits for.
 	notAnswered = time.Hour
 
 	// minPause is the shortest pause after a refund without an answer. Slots with a TTL of some
@@ -24,14 +24,14 @@ const (
 	// than 10 MB.
 	maxEntries = 10_000
 
-	// tries is how often a slot is asked back within its TTL. A slot is of no use to anybody meanwhile,
-	// so a tenth of its TTL is lost at most; and ten calls cost less than the call that took the slot
-	// and the calls that renewed it.
+	// tries is how often a slot is asked back within its TTL. A slot is of no use to anybody
+	// meanwhile, so a tenth of its TTL is lost at most; and ten calls cost less than the call that
+	// took the slot and the calls that renewed it.
 	tries = 10
 )
 
-// A queue has the slots of one node that are to be given back. One goroutine asks for one slot after
-// another, so that a node that hangs holds up one connection, however many slots wait.
+// A queue has the slots of one node that are to be given back. One goroutine asks for one slot
+// after another, so that a node that hangs holds up one connection, however many slots wait.
 type queue struct {
 	entries entries
 	added   chan struct{} // gets a value when an entry is added
@@ -44,12 +44,12 @@ type entry struct {
 	refund backend.Call
 	ttl    time.Duration
 
-	// ended says that the call that took the slot can no longer run. One refund that Redis decides, or
-	// the end of the TTL, settles the entry.
+	// ended says that the call that took the slot can no longer run. One refund that Redis decides,
+	// or the end of the TTL, settles the entry.
 	//
-	// Otherwise a refund that finds no slot proves nothing: the call may still run after it. The slot is
-	// asked back until a refund finds it, or until a TTL after Redis has answered a refund: by then the
-	// call has been executed, and the slot has ended.
+	// Otherwise a refund that finds no slot proves nothing: the call may still run after it. The
+	// slot is asked back until a refund finds it, or until a TTL after Redis has answered a refund:
+	// by then the call has been executed, and the slot has ended.
 	ended bool
 	added time.Time
 	began time.Time // for the TTL: when the entry was added, or when Redis answered its first refund
@@ -162,7 +162,8 @@ func (u *Undo) asked(q *queue, e *entry, reply *backend.Reply, err error) {
 	}
 }
 
-// isOver reports whether the slot need not be asked back any more, after a refund at the instant now.
+// isOver reports whether the slot need not be asked back any more, after a refund at the instant
+// now.
 func (e *entry) isOver(reply *backend.Reply, err error, now time.Time) bool {
 	switch {
 	case err == nil && reply.First.Held:
@@ -181,8 +182,9 @@ func (e *entry) isOver(reply *backend.Reply, err error, now time.Time) bool {
 	return now.Sub(e.began) >= e.ttl
 }
 
-// uncertain returns how many slots are still asked back, or were left to their TTL and not logged yet. It
-// removes from the numbers of tasks those that these slots have: each slot counts, and no task twice.
+// uncertain returns how many slots are still asked back, or were left to their TTL and not logged
+// yet. It removes from the numbers of tasks those that these slots have: each slot counts, and no
+// task twice.
 func (u *Undo) uncertain(numbers map[uint64]bool) (slots int) {
 	u.mutex.Lock()
 	defer u.mutex.Unlock()

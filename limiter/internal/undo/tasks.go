@@ -56,8 +56,8 @@ func (k task) end() {
 	}
 }
 
-// wait waits until all tasks that have begun are over, or ctx is done. It returns the numbers that are still
-// open.
+// wait waits until all tasks that have begun are over, or ctx is done. It returns the numbers that
+// are still open.
 func (t *tasks) wait(ctx context.Context) (left map[uint64]bool) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

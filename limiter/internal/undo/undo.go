@@ -1,14 +1,14 @@
-// Package undo gives back what nobody uses: what one node took for a call that another node refused,
-// what a call took after its caller had left, and slots whose holders have released them.
+// Package undo gives back what nobody uses: what one node took for a call that another node
+// refused, what a call took after its caller had left, and slots whose holders have released them.
 //
 // A funnel gets its tokens back by the receipt of the reply, a quota by the end of the period in
 // which the call was counted, and slots by the name of their holder. All of it goes the road that
 // every call goes, but OnFailure does not apply to it.
 //
-// Tokens are given back once, because a second refund would give other callers' tokens back; if that
-// answer is lost, they leak, or stay used until the period ends. A slot may be given back any number
-// of times. So slots wait in a queue ([Undo.Lost], [Undo.GiveBack]) and are asked back until Redis
-// has answered; and if the call that took them may still be executed, for one TTL longer.
+// Tokens are given back once, because a second refund would give other callers' tokens back; if
+// that answer is lost, they leak, or stay used until the period ends. A slot may be given back any
+// number of times. So slots wait in a queue ([Undo.Lost], [Undo.GiveBack]) and are asked back until
+// Redis has answered; and if the call that took them may still be executed, for one TTL longer.
 package undo
 
 import (
@@ -39,18 +39,18 @@ type Undo struct {
 // Ask sends a refund and calls the hooks. In a Limiter it also wakes callers that wait for slots.
 type Ask func(ctx context.Context, c *backend.Call) (backend.Reply, error)
 
-// New returns an Undo that gives back by ask. Node returns the node that has a key: a node that does
-// not answer delays only the slots that it counts.
+// New returns an Undo that gives back by ask. Node returns the node that has a key: a node that
+// does not answer delays only the slots that it counts.
 func New(ask Ask, node func(key string) string, logger *slog.Logger) *Undo {
 	return &Undo{ask: ask, node: node, logger: logger, queues: map[string]*queue{}}
 }
 
-// Undo gives back what a call took, in the background. The channel receives a value once every refund
-// has been answered or has failed. Do not touch the reply before: Undo clears its receipts, and updates
-// what remains.
+// Undo gives back what a call took, in the background. The channel receives a value once every
+// refund has been answered or has failed. Do not touch the reply before: Undo clears its receipts,
+// and updates what remains.
 //
-// The value is false if Redis has not decided the refund of a slot, which then waits in the queue. The
-// holder must not take a slot again: the refund would end that one.
+// The value is false if Redis has not decided the refund of a slot, which then waits in the queue.
+// The holder must not take a slot again: the refund would end that one.
 func (u *Undo) Undo(ctx context.Context, c *backend.Call, reply *backend.Reply) <-chan bool {
 	decided := make(chan bool, 1)
 	u.Go(ctx, func(ctx context.Context) { decided <- u.refundAll(ctx, c, reply) })
@@ -81,8 +81,8 @@ type refund struct {
 	rows []int // of the other call
 }
 
-// refundsOf returns the calls that give back what a call took: one for all of its slots, and one for
-// each row of tokens, because a receipt is of one funnel.
+// refundsOf returns the calls that give back what a call took: one for all of its slots, and one
+// for each row of tokens, because a receipt is of one funnel.
 func refundsOf(c *backend.Call, reply *backend.Reply) (refunds []refund) {
 	if !c.MayBeUndone() || reply.Limited && c.Operation != call.Take {
 		return nil
@@ -137,8 +137,8 @@ func (r *refund) note(reply, after *backend.Reply) {
 	}
 }
 
-// GiveBack sends a refund, even if ctx is done. Slots that Redis has not given back then wait in the
-// queue, until Redis decides or their TTL is over.
+// GiveBack sends a refund, even if ctx is done. Slots that Redis has not given back then wait in
+// the queue, until Redis decides or their TTL is over.
 func (u *Undo) GiveBack(ctx context.Context, refund *backend.Call) (backend.Reply, error) {
 	ctx, t := u.tasks.begin(context.WithoutCancel(ctx))
 	defer t.end()
@@ -154,9 +154,9 @@ func (u *Undo) GiveBack(ctx context.Context, refund *backend.Call) (backend.Repl
 	return reply, err
 }
 
-// Lost asks the slots back that a call may have taken, because Redis has not decided it. Ended says that
-// an error reply came: then one refund that Redis decides is enough. Otherwise the call may still be
-// executed, by a server that stood still, or because TCP sends it again.
+// Lost asks the slots back that a call may have taken, because Redis has not decided it. Ended says
+// that an error reply came: then one refund that Redis decides is enough. Otherwise the call may
+// still be executed, by a server that stood still, or because TCP sends it again.
 func (u *Undo) Lost(ctx context.Context, c *backend.Call, ended bool) {
 	if !c.MayBeUndone() {
 		return
@@ -168,8 +168,8 @@ func (u *Undo) Lost(ctx context.Context, c *backend.Call, ended bool) {
 	}
 }
 
-// A Late is a call that is under way although its caller has left. Call exactly one of Decided, TookNothing
-// and Lost.
+// A Late is a call that is under way although its caller has left. Call exactly one of Decided,
+// TookNothing and Lost.
 type Late struct {
 	undo *Undo
 	ctx  context.Context
@@ -198,8 +198,8 @@ func (l *Late) Lost(ended bool) {
 	l.undo.Lost(l.ctx, l.call, ended)
 }
 
-// Go runs f in the background, with a context that is never done. [Undo.Drain] waits for f, and for what
-// begins with its context.
+// Go runs f in the background, with a context that is never done. [Undo.Drain] waits for f, and for
+// what begins with its context.
 func (u *Undo) Go(ctx context.Context, f func(context.Context)) {
 	ctx, t := u.tasks.begin(context.WithoutCancel(ctx))
 	go func() {
@@ -208,9 +208,10 @@ func (u *Undo) Go(ctx context.Context, f func(context.Context)) {
 	}()
 }
 
-// Drain waits until everything that is under way in the background has been answered once, or ctx is
-// done. What begins meanwhile does not count. Left is how much is uncertain in the end: calls without
-// an answer, and slots that are still asked back. The error is the cause of ctx if it is done.
+// Drain waits until everything that is under way in the background has been answered once, or ctx
+// is done. What begins meanwhile does not count. Left is how much is uncertain in the end: calls
+// without an answer, and slots that are still asked back. The error is the cause of ctx if it is
+// done.
 func (u *Undo) Drain(ctx context.Context) (left int, err error) {
 	unanswered := u.tasks.wait(ctx)
 	if len(unanswered) > 0 {

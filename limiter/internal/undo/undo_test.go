@@ -1,5 +1,5 @@
-// What a call took is given back by its receipt or its holder, and nothing else. Slots are asked back until
-// Redis has answered. Drain waits for all of it.
+// What a call took is given back by its receipt or its holder, and nothing else. Slots are asked
+// back until Redis has answered. Drain waits for all of it.
 
 package undo
 
@@ -213,8 +213,8 @@ func TestSlotsAreAskedBack(t *testing.T) {
 	}
 }
 
-// Slots of one node are asked back when each is due, whichever was added first; and no more often than
-// each millisecond, whatever the TTL. None of them is held, and each may be taken later.
+// Slots of one node are asked back when each is due, whichever was added first; and no more often
+// than each millisecond, whatever the TTL. None of them is held, and each may be taken later.
 func TestSlotsAreAskedBackWhenTheyAreDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(func(*backend.Call) (backend.Reply, error) { return replied(false) })
@@ -235,8 +235,8 @@ func TestSlotsAreAskedBackWhenTheyAreDue(t *testing.T) {
 	})
 }
 
-// A release that Redis has not decided is repeated each tenth of the TTL, and no longer than the TTL. A
-// refund of tokens is not repeated.
+// A release that Redis has not decided is repeated each tenth of the TTL, and no longer than the
+// TTL. A refund of tokens is not repeated.
 func TestGiveBackGoesOn(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -298,7 +298,8 @@ func TestEachNodeHasAQueue(t *testing.T) {
 	})
 }
 
-// A queue has room for a bounded number of slots. The others end with their TTL, and the log counts them.
+// A queue has room for a bounded number of slots. The others end with their TTL, and the log counts
+// them.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		works := make(chan struct{})

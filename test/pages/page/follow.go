@@ -14,8 +14,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// Clone copies the repository at top into a folder that is named funnel, and returns that folder. The copy
-// is like a new clone, without .git.
+// Clone copies the repository at top into a folder that is named funnel, and returns that folder.
+// The copy is like a new clone, without .git.
 func Clone(t testing.TB, top string) string {
 	t.Helper()
 	entries, err := os.ReadDir(top)
@@ -31,8 +31,8 @@ func Clone(t testing.TB, top string) string {
 	return folder
 }
 
-// Shell runs lines of a page in a folder, and returns what they print. sudo changes
-// nothing, and redis-cli asks the server at the port.
+// Shell runs lines of a page in a folder, and returns what they print. sudo changes nothing, and
+// redis-cli asks the server at the port.
 func Shell(t testing.TB, folder string, port int, lines string) string {
 	t.Helper()
 	const functions = "sudo() { \"$@\"; }; redis-cli() { command redis-cli -p %d \"$@\"; }\n%s"

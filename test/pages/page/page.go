@@ -1,5 +1,5 @@
-// Package page reads the blocks of code in documentation pages, and follows them as a reader
-// would. The comment above a block marks it:
+// Package page reads the blocks of code in documentation pages, and follows them as a reader would.
+// The comment above a block marks it:
 //
 //	<!-- test: NAME -->       a test runs the block, and finds it by this name
 //	<!-- not run: WHY -->     no test does

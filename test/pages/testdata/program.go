@@ -75,7 +75,8 @@ func main() {
 	}
 }
 
-// serve stands for http.ListenAndServe: it sends 16 requests, and prints how the last two are answered.
+// serve stands for http.ListenAndServe: it sends 16 requests, and prints how the last two are
+// answered.
 func serve(_ string, handler http.Handler) error {
 	for i := range 16 {
 		recorder := httptest.NewRecorder()
@@ -87,8 +88,8 @@ func serve(_ string, handler http.Handler) error {
 	return nil
 }
 
-// throughProxy sends requests as a proxy does, and returns an error unless the client is limited, and preflights and
-// health checks are not.
+// throughProxy sends requests as a proxy does, and returns an error unless the client is limited,
+// and preflights and health checks are not.
 func throughProxy(handler http.Handler) error {
 	limited := 0
 	for range 100 {

@@ -1,6 +1,6 @@
 // The tests of the Docker image run containers, as scripts/image-test.sh builds it. FUNNEL_IMAGE
-// names the image; without it, what needs one is skipped. FUNNEL_IMAGE_BASE is the image that it
-// is built on, and FUNNEL_IMAGE_GO the image with Go that compiles the module.
+// names the image; without it, what needs one is skipped. FUNNEL_IMAGE_BASE is the image that it is
+// built on, and FUNNEL_IMAGE_GO the image with Go that compiles the module.
 
 package image_test
 
@@ -38,8 +38,8 @@ const pause = 50 * time.Millisecond
 // unique makes a name that nothing else on this machine has.
 func unique() string { return fmt.Sprintf("funnel-test-%08x", rand.Uint32()) }
 
-// docker runs a command of Docker and returns what it prints. It skips the
-// test if there is no image, and so perhaps no Docker.
+// docker runs a command of Docker and returns what it prints. It skips the test if there is no
+// image, and so perhaps no Docker.
 func docker(t testing.TB, arguments ...string) string {
 	image(t)
 	output, err := tryDocker(arguments...)
@@ -47,8 +47,8 @@ func docker(t testing.TB, arguments ...string) string {
 	return output
 }
 
-// tryDocker is docker for commands that may fail; it returns stderr, too. A container that does
-// not end is waited for as long as a server.
+// tryDocker is docker for commands that may fail; it returns stderr, too. A container that does not
+// end is waited for as long as a server.
 func tryDocker(arguments ...string) (string, error) {
 	ctx, end := context.WithTimeout(context.Background(), servertest.Patience)
 	defer end()
@@ -64,7 +64,8 @@ func inspect[T ~string](t testing.TB, what T, field string) string {
 // A container is one of the image, by name or by number.
 type container string
 
-// newContainer is a container that is still to be made. It is removed, with its volumes, when the test ends.
+// newContainer is a container that is still to be made. It is removed, with its volumes, when the
+// test ends.
 func newContainer(t testing.TB) container {
 	c := container(unique())
 	t.Cleanup(func() {
@@ -97,7 +98,8 @@ func (c container) client(t testing.TB, password ...string) *redis.Client {
 	return client
 }
 
-// requireReply requires what the README shows, of a new server whose limit is 15, or 16 in the mode of redis-cell.
+// requireReply requires what the README shows, of a new server whose limit is 15, or 16 in the mode
+// of redis-cell.
 func requireReply(t testing.TB, client *redis.Client, limit int64) {
 	want := fmt.Sprintf("0 %d %d -1 2", limit, limit-1)
 	require.Equal(t, want, servertest.Call(t, client, "cl.throttle user:42 15 30 60"))

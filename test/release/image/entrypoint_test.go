@@ -1,5 +1,6 @@
-// The entrypoint loads the module once, with the arguments of FUNNEL_ARGS, and runs other commands as they are. If the
-// configuration file is missing or contradicts them, the container ends, and its log says why.
+// The entrypoint loads the module once, with the arguments of FUNNEL_ARGS, and runs other commands
+// as they are. If the configuration file is missing or contradicts them, the container ends, and
+// its log says why.
 
 package image_test
 
@@ -26,8 +27,8 @@ func configFile(t testing.TB, text string) []string {
 	return []string{"--volume", folder + ":/etc/redis"}
 }
 
-// TestFileThatLoadsTheModuleItself: such files come from servers outside of Docker, and from
-// CONFIG REWRITE. The module is loaded once, with the arguments that the file has.
+// TestFileThatLoadsTheModuleItself: such files come from servers outside of Docker, and from CONFIG
+// REWRITE. The module is loaded once, with the arguments that the file has.
 func TestFileThatLoadsTheModuleItself(t *testing.T) {
 	t.Parallel()
 	arguments := []string{"--env", "FUNNEL_ARGS=\ncompat  redis-cell"}

@@ -1,5 +1,6 @@
-// Each line of the README and of docs/docker.md that starts a container does what the page says. The manifest of
-// docs/kubernetes.md makes a container that is ready, and its names match each other.
+// Each line of the README and of docs/docker.md that starts a container does what the page says.
+// The manifest of docs/kubernetes.md makes a container that is ready, and its names match each
+// other.
 
 package image_test
 
@@ -35,8 +36,8 @@ func TestGoOfTheImageIsThatOfTheModule(t *testing.T) {
 	require.Contains(t, read(t, "Dockerfile"), "\nARG GO_IMAGE=golang:"+version[1]+"-bookworm\n")
 }
 
-// TestLinesOfTheREADME builds an image as the README says, on the base that is tested,
-// and starts it. All layers except the labels exist already.
+// TestLinesOfTheREADME builds an image as the README says, on the base that is tested, and starts
+// it. All layers except the labels exist already.
 func TestLinesOfTheREADME(t *testing.T) {
 	t.Parallel()
 	commit := inspect(t, image(t), `(index .Config.Labels "org.opencontainers.image.revision")`)
@@ -57,8 +58,8 @@ func detached(line string, box container) string {
 	return strings.Replace(line, "-p 127.0.0.1:6379:6379 ", "--detach --name "+string(box)+" -p 127.0.0.1::6379 ", 1)
 }
 
-// TestLinesOfThePage runs each line that docs/docker.md shows. It changes the names of the image and of
-// the volume and the port, and makes the line return.
+// TestLinesOfThePage runs each line that docs/docker.md shows. It changes the names of the image
+// and of the volume and the port, and makes the line return.
 func TestLinesOfThePage(t *testing.T) {
 	t.Parallel()
 	// By what follows "docker run", and the port.
@@ -104,7 +105,8 @@ func TestLinesOfThePage(t *testing.T) {
 	}
 }
 
-// run runs a line in a folder with a redis.conf, with that image and a volume of its own, and returns what it prints.
+// run runs a line in a folder with a redis.conf, with that image and a volume of its own, and
+// returns what it prints.
 func run(t *testing.T, line, image string) string {
 	line = regexp.MustCompile(` funnel( |$)`).ReplaceAllString(line, " "+image+"$1")
 	if before, after, found := strings.Cut(line, " funnel:/data "); found {

@@ -14,8 +14,9 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestImageAnswersAsTheREADMESays: `docker run` without anything gives the command, of the version and commit that the
-// labels name. Docker finds the container healthy, and the check leaves nothing behind.
+// TestImageAnswersAsTheREADMESays: `docker run` without anything gives the command, of the version
+// and commit that the labels name. Docker finds the container healthy, and the check leaves nothing
+// behind.
 func TestImageAnswersAsTheREADMESays(t *testing.T) {
 	t.Parallel()
 	box := start(t, []string{"--health-interval", "1s"})
@@ -39,8 +40,8 @@ func TestImageAnswersAsTheREADMESays(t *testing.T) {
 	}
 }
 
-// TestImageAddsThreeFilesToItsBase: the module, the entrypoint and the check, and
-// so no build tools. Except for the command, it declares what its base does.
+// TestImageAddsThreeFilesToItsBase: the module, the entrypoint and the check, and so no build
+// tools. Except for the command, it declares what its base does.
 func TestImageAddsThreeFilesToItsBase(t *testing.T) {
 	t.Parallel()
 	files := func(image string) []string {
@@ -58,8 +59,8 @@ func TestImageAddsThreeFilesToItsBase(t *testing.T) {
 	}
 }
 
-// TestServerIsNotRoot: however it is started, the server runs as the user of the
-// official image, is the first process, which signals reach, and has the module.
+// TestServerIsNotRoot: however it is started, the server runs as the user of the official image, is
+// the first process, which signals reach, and has the module.
 func TestServerIsNotRoot(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{
@@ -75,7 +76,8 @@ func TestServerIsNotRoot(t *testing.T) {
 	}
 }
 
-// TestVolumeKeepsFunnels: the server stops cleanly, and a new container on the same volume has what was taken before.
+// TestVolumeKeepsFunnels: the server stops cleanly, and a new container on the same volume has what
+// was taken before.
 func TestVolumeKeepsFunnels(t *testing.T) {
 	t.Parallel()
 	options := []string{"--volume", volume(t) + ":/data"}
@@ -90,8 +92,9 @@ func TestVolumeKeepsFunnels(t *testing.T) {
 	require.Regexp(t, "^0 15 13 ", servertest.Call(t, client, "cl.throttle user:42 15 1 3600"))
 }
 
-// TestHealthcheck: the check passes if a server has the module and answers, even if it would not decide
-// now. The check fails if the module is missing, the data are being loaded, or nobody answers.
+// TestHealthcheck: the check passes if a server has the module and answers, even if it would not
+// decide now. The check fails if the module is missing, the data are being loaded, or nobody
+// answers.
 func TestHealthcheck(t *testing.T) {
 	t.Parallel()
 	withoutModule := []string{"--entrypoint", "docker-entrypoint.sh"}
