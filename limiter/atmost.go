@@ -20,6 +20,7 @@ import (
 //	AtMost(100, minute, 10)           10   660 ms          91 per minute
 //	AtMost(100, minute, 50)           50   1.2 s           51 per minute
 //	AtMost(100, minute, 100)         100   a minute        1 per minute
+//	AtMost(100, hour, 1)               1   36 s            100 per hour
 //
 // A call for more than burst tokens never fits. One token leaks in d / (n - burst + 1), rounded up
 // to a nanosecond, so n tokens are reached unless (n - burst)² is about d in nanoseconds or more.

@@ -135,6 +135,10 @@ func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (Result, er
 // quantity may be above the capacity. A funnel that is overfull then limits calls until enough has
 // leaked, and a quota until its period ends. Result.RetryAfter is the time until then, or 0 if
 // nothing is overfull.
+//
+// After [ErrUnavailable] the tokens may have been charged, because an answer may be lost: a second
+// Charge may charge them twice. To charge while work goes on, take a few tokens by AllowN, and call
+// [Limiter.Settle] with the running total.
 func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
 	return l.decideOne(ctx, l.queryFor(call.Charge, key, limit, quantity))
 }
@@ -160,6 +164,10 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 // [Acquisition.ReleaseSoon]. Calls may go on meanwhile and after. Left is how much is uncertain in
 // the end: calls without an answer, and slots that are still asked back. The error is the cause of
 // ctx if it is done before.
+//
+// If Redis does not answer, Drain returns only when ctx is done: give ctx a deadline of a few
+// seconds. A number above 0 need not be a leak: a slot that a lost call may have taken counts until
+// it is certain that the call took none.
 //
 // Programs call Drain before they end, after http.Server.Shutdown or grpc.Server.GracefulStop.
 // Without it, a slot that was just to be given back is held until its TTL is over.

@@ -86,6 +86,8 @@ func (r Results) Limited() bool { return len(r) == 0 || slices.ContainsFunc(r, R
 
 // RetryAfter is how long a limited call should wait before it asks again: the longest RetryAfter of
 // its rows, so [NoRetry] if one row can never allow the call. It is 0 for a call that was allowed.
+// For slots it is the time until the first of them ends, mostly far too long: use
+// [Acquisition.RetryAfter].
 func (r Results) RetryAfter() time.Duration { return r.slowest().RetryAfter }
 
 // slowest returns the first Result with the longest RetryAfter, or the zero Result.

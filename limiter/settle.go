@@ -16,15 +16,18 @@ import (
 // Key, Limit, Allowed and Receipt.
 //
 // Tokens that have leaked meanwhile do not come back. A quota is settled in the period in which the
-// call was counted: once that period is over, nothing changes. The limit holds as if the call had
-// taken the smaller number; docs/commands.md lists the exceptions. Without a receipt (limited
-// calls, Peek, decisions without Redis) nothing is given back, but more is charged. A Result of
-// this process ([NewLocal], [FailLocal]) is settled in this process.
+// call was counted: once that period is over, nothing changes, and tokens beyond the estimate are
+// counted nowhere. The limit holds as if the call had taken the smaller number; docs/commands.md
+// lists the exceptions. Without a receipt (limited calls, Peek, decisions without Redis) nothing is
+// given back, but more is charged. A Result of this process ([NewLocal], [FailLocal]) is settled in
+// this process.
 //
-// Once a command may have been sent, Settle sets Allowed to used, and Receipt to 0, so settling the
-// same Result again does nothing. Do not settle copies of a Result, nor one Result from two
-// goroutines. If the answer is lost, Settle returns [ErrUnavailable], and tokens may stay taken, or
-// not be charged; [OnFailure] does not apply.
+// Once a command may have been sent, Settle sets Allowed to used, and Receipt to 0. So settling the
+// same Result with the same number again does nothing; a larger number charges the difference, and
+// a smaller one changes nothing, since the receipt is spent. A stream may call Settle with its
+// running total. A refused connection counts as sent. Do not settle copies of a Result, nor one
+// Result from two goroutines. If the answer is lost, Settle returns [ErrUnavailable], and tokens
+// may stay taken, or not be charged; [OnFailure] does not apply.
 //
 // Settle returns the Result of the refund or the charge. If there is nothing to do, it returns a
 // copy of result.

@@ -21,8 +21,8 @@ import (
 // The limit of the service is a funnel. A request reserves a token before it is sent, and sleeps
 // until the reservation is due: requests are sent in the order of asking, over all processes. If
 // the service answers 429 or 503 with Retry-After, the fleet backs off: no process sends a request
-// of that key for that time, but at most for MaxBackOff. The response goes to the caller, and is
-// never retried.
+// of that key for that time, but at most for MaxBackOff, a minute by default. The response goes to
+// the caller, and is never retried: a caller that sends the request again waits for its turn.
 //
 // The fleet backs off by a second funnel, of capacity 1, with the key "{KEY}:backoff". The first
 // process that gets a Retry-After takes the only token, which leaks in the time of Retry-After.
@@ -40,7 +40,9 @@ type Transport struct {
 	// wait, or are limited by each process alone, as [limiter.OnFailure] says.
 	Limiter Reserver
 
-	// Limit is the limit for each key, which must not be a quota. A request takes one token.
+	// Limit is the limit for each key, which must not be a quota, nor a Window. A request takes one
+	// token. For 100 an hour and a steady pace, AtMost(100, time.Hour, 1) is one limit: a request
+	// each 36 seconds.
 	Limit limiter.Limit
 
 	// Key returns the key of a request: requests with the same key share the limit and the
@@ -53,11 +55,15 @@ type Transport struct {
 	// ahead: if no token fits, they ask again after the wait, with jitter, and are served in no
 	// order.
 	//
-	// For batch jobs beside interactive requests, give the batch jobs a Transport with Yield and a
-	// smaller capacity, and the interactive requests a Transport with the whole capacity. The batch
-	// jobs then leave the rest of the capacity free, and interactive requests do not queue behind
-	// them. Without Yield, a batch job reserves tokens that are not there yet, and all later
-	// requests wait behind it, whatever their capacity.
+	// For batch jobs beside interactive requests, give the batch jobs a Transport with Yield and,
+	// if the capacity is above 1, a smaller one, and the interactive requests a Transport with the
+	// whole capacity. The batch jobs then leave the rest of the capacity free, and interactive
+	// requests do not queue behind them. Without Yield, a batch job reserves tokens that are not
+	// there yet, and all later requests wait behind it, whatever their capacity. While interactive
+	// requests use the whole rate, batch jobs get nothing.
+	//
+	// Requests that yield stand in no line: each of n that wait asks about once for each token. If
+	// many wait, bound how many do so at a time.
 	Yield bool
 
 	// MaxWait bounds how long a request waits for its turn, as the deadline of its context does. A
@@ -68,7 +74,8 @@ type Transport struct {
 	// often, set MaxWait, or the reservations of canceled requests starve other requests.
 	MaxWait time.Duration
 
-	// MaxBackOff bounds the time of a Retry-After. 0 means one minute. Below 0 there is no
+	// MaxBackOff bounds the time of a Retry-After, so that a wrong answer does not stop the fleet.
+	// 0 means one minute: set it if the service means what it says for longer. Below 0 there is no
 	// back-off.
 	MaxBackOff time.Duration
 
