@@ -334,7 +334,6 @@ func TestWhoRefuses(t *testing.T) {
 }
 
 func TestNewPanics(t *testing.T) {
-	type options = []httplimit.Option
 	l := limiter.NewLocal()
 	shadow, slots := limiter.Shadow(l, nil), httplimit.WithSlots(limiter.Slots{Max: 1, TTL: time.Second})
 	make := func(l limiter.Allower, name string, limit limiter.Limit, options ...httplimit.Option) func() {
