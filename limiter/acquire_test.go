@@ -259,8 +259,7 @@ func TestFailureAnswersThoseWhoWaitedAlready(t *testing.T) {
 		})
 		var l *limiter.Limiter
 		joined, served, failed := atomic.Int64{}, atomic.Int64{}, atomic.Int64{}
-		var wait func()
-		wait = func() {
+		wait := func() {
 			got, err := l.Acquire(t.Context(), oneFor1h.At("slots"))
 			if err != nil {
 				failed.Add(1)
