@@ -46,13 +46,8 @@ func TestClassesOfEvents(t *testing.T) {
 	}, got)
 }
 
-<<<<<<< HEAD
 // TestLookupsAreCounted: INFO counts the keys of CL.PEEK as found or missed, and sends an event for
-// a missed one, as for GET. The other commands write, and miss nothing, like SET.
-=======
-// TestLookupsAreCounted: INFO counts the keys of CL.PEEK as found or missed, and sends an event for a
-// missed one, as for GET. The other commands write, and send no such event, like SET.
->>>>>>> module92
+// a missed one, as for GET. The other commands write, and send no such event, like SET.
 func TestLookupsAreCounted(t *testing.T) {
 	client := servertest.StartClient(t)
 	require.NoError(t, client.ConfigSet(t.Context(), "notify-keyspace-events", "Km").Err())
