@@ -5,6 +5,7 @@ package policy
 
 import (
 	"context"
+	"slices"
 
 	"funnel/limiter"
 )
@@ -77,7 +78,9 @@ func (p *Policy[Req]) decide(ctx context.Context, r Req, slots *limiter.Slots) (
 		rows := append(rowsOf(requests), slots.At(key))
 		d.held, err = p.acquirer.TryAcquire(ctx, rows...)
 		if d.held != nil {
-			d.Results = d.held.Results
+			// A copy, because handlers settle these while the Acquisition, which renews and
+			// releases in goroutines of its own, reads its Results.
+			d.Results = slices.Clone(d.held.Results)
 		}
 	case len(requests) == 1:
 		d.Results = make(limiter.Results, 1)
