@@ -143,7 +143,7 @@ func TestSettledWhenSent(t *testing.T) {
 		ctx, reason := context.Background(), errors.New("the reason")
 		canceled, cancel := context.WithCancelCause(ctx)
 		cancel(reason)
-		short, cancelShort := context.WithTimeout(ctx, time.Second)
+		short, cancelShort := context.WithTimeout(ctx, time.Second/2)
 		defer cancelShort()
 		denied := servertest.ErrorReply("NOPERM User app has no permissions to access one of the keys")
 		failure := error(denied)

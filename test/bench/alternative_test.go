@@ -91,7 +91,7 @@ func TestCallsAreTimed(t *testing.T) {
 
 	table := s.goClients()
 	require.NoError(t, s.Err)
-	require.Len(t, table.Rows, 2*6)
+	require.Len(t, table.Rows, 2*7)
 	for _, row := range table.Rows {
 		require.NotRegexp(t, `NaN|\| (0|0\.0|) \|`, strings.Join(row[:7], " | ")+" |", row)
 	}

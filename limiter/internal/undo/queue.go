@@ -129,6 +129,10 @@ func (u *Undo) first(node string, q *queue) *entry {
 
 // asked removes an entry after a refund, or puts it off.
 func (u *Undo) asked(q *queue, e *entry, reply *backend.Reply, err error) {
+	if errors.Is(err, redis.ErrClosed) {
+		u.abandon(q, e.ctx, err)
+		return
+	}
 	now := time.Now()
 	isAnswered := redis.IsAnswered(err)
 	isOver := e.isOver(reply, err, now)
@@ -162,13 +166,25 @@ func (u *Undo) asked(q *queue, e *entry, reply *backend.Reply, err error) {
 	}
 }
 
+// abandon leaves all slots of a queue to their TTL, because the client is closed for good.
+func (u *Undo) abandon(q *queue, ctx context.Context, err error) {
+	u.mutex.Lock()
+	abandoned := len(q.entries) + q.dropped
+	for _, e := range q.entries {
+		if !e.heard {
+			e.task.end()
+		}
+	}
+	q.entries, q.dropped = nil, 0
+	u.mutex.Unlock() // before it logs
+	u.logger.WarnContext(ctx, "slots were not given back: they end with their TTL", "slots", abandoned, "error", err)
+}
+
 // isOver reports whether the slot need not be asked back any more, after a refund at the instant
 // now.
 func (e *entry) isOver(reply *backend.Reply, err error, now time.Time) bool {
 	switch {
 	case err == nil && reply.First.Held:
-		return true
-	case errors.Is(err, redis.ErrClosed): // for good
 		return true
 	case now.Sub(e.added) >= max(notAnswered, e.ttl) && !e.heard:
 		return true

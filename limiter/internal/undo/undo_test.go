@@ -21,6 +21,7 @@ import (
 	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
 	"funnel/limiter/internal/calendar"
+	"funnel/limiter/internal/redis"
 )
 
 // A desk is where refunds arrive: it answers each by a function.
@@ -315,6 +316,33 @@ func TestQueueIsBounded(t *testing.T) {
 		require.Len(t, d.taken(), maxEntries)
 		require.Contains(t, d.log.String(), fmt.Sprint("slots=", tooMany))
 		require.Equal(t, 1, strings.Count(d.log.String(), "\n"))
+	})
+}
+
+// A client that is closed stays closed: its slots are left to their TTL, with one line in the log.
+func TestClosedClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		isClosed := false
+		d := newDesk(func(*backend.Call) (backend.Reply, error) {
+			if isClosed {
+				return backend.Reply{}, backend.Unavailable(redis.ErrClosed)
+			}
+			return backend.Reply{}, errNoAnswer
+		})
+		for i := range 100 {
+			row := slotRow(fmt.Sprint("a:", i), "h")
+			d.Lost(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.Row{row}}, false)
+		}
+		time.Sleep(time.Minute)
+		isClosed = true
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, 1, strings.Count(d.log.String(), "\n"), d.log.String())
+		require.Contains(t, d.log.String(), "slots=100")
+		require.Empty(t, d.queues, "no goroutine goes on")
+		left, err := d.Drain(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, left)
 	})
 }
 
