@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -322,9 +323,9 @@ func TestQueueIsBounded(t *testing.T) {
 // A client that is closed stays closed: its slots are left to their TTL, with one line in the log.
 func TestClosedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		isClosed := false
+		var isClosed atomic.Bool
 		d := newDesk(func(*backend.Call) (backend.Reply, error) {
-			if isClosed {
+			if isClosed.Load() {
 				return backend.Reply{}, backend.Unavailable(redis.ErrClosed)
 			}
 			return backend.Reply{}, errNoAnswer
@@ -334,7 +335,7 @@ func TestClosedClient(t *testing.T) {
 			d.Lost(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.Row{row}}, false)
 		}
 		time.Sleep(time.Minute)
-		isClosed = true
+		isClosed.Store(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Equal(t, 1, strings.Count(d.log.String(), "\n"), d.log.String())
