@@ -188,6 +188,7 @@ func TestSettledWhenSent(t *testing.T) {
 		require.ErrorContains(t, err, `limiter: key "key": `)
 		require.Equal(t, last, result)
 		settle(local, last, ctx, nil, true)
+		time.Sleep(time.Second) // the command that hangs ends with the time-out
 	})
 }
 
