@@ -91,23 +91,27 @@ func TestSlotsOfADeadServer(t *testing.T) {
 				limiter.OnFailure(policy), limiter.WithTimeout(servertest.Patience))
 			counted := requireSlot(t, l, "lost", limiter.Slots{Max: 1, TTL: 500 * time.Millisecond})
 			server.Kill()
-			slots := [3]*limiter.Acquisition{}
-			for i := range slots {
-				got := tryAcquire(t, l, "key", twoFor3s)
+			// A stall of the machine must not end them. They are asked back each tenth of their TTL.
+			slots := limiter.Slots{Max: 2, TTL: 15 * time.Second}
+			taken := [3]*limiter.Acquisition{}
+			for i := range taken {
+				got := tryAcquire(t, l, "key", slots)
 				require.Equal(t, want[i], !got.Limited(), "attempt %d", i)
 				require.Equal(t, limiter.Source(policy.String()), got.Results[0].Source, "attempt %d", i)
 				if policy == limiter.FailClosed {
 					require.Equal(t, time.Second, got.RetryAfter(), "attempt %d", i)
 				}
-				slots[i] = got
+				taken[i] = got
 			}
 			<-counted.Context().Done()
 			require.Equal(t, limiter.ErrSlotLost, context.Cause(counted.Context()))
 			require.ErrorIs(t, counted.Release(ctx), limiter.ErrSlotLost)
 			server.Restart(t)
-			_, err := l.Drain(ctx)
+			patient, cancel := context.WithTimeout(ctx, servertest.Patience)
+			defer cancel()
+			_, err := l.Drain(patient)
 			require.NoError(t, err, "the lost slot is given back, even while other calls do not ask")
-			for i, slot := range slots {
+			for i, slot := range taken {
 				if !slot.Limited() {
 					require.NoError(t, slot.Context().Err(), "attempt %d", i)
 					require.NoError(t, slot.Release(ctx), "attempt %d", i)

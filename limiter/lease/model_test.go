@@ -22,6 +22,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/servertest"
+
 	"funnel/internal/contract"
 	"funnel/limiter"
 	"funnel/limiter/lease"
@@ -206,9 +208,9 @@ func test(
 	t *testing.T, name string, limit limiter.Limit, d time.Duration, of func(f *fixture), options ...limiter.Option,
 ) {
 	t.Run(name, func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			f := &fixture{t, startProcess(newRedisModel(time.Second), 1, d, append([]limiter.Option{noTimeout}, options...)...),
-				limit, nil}
+		servertest.Bubble(t, func(t *testing.T) {
+			process := startProcess(newRedisModel(time.Second), 1, d, append([]limiter.Option{noTimeout}, options...)...)
+			f := &fixture{t, process, limit, nil}
 			f.hook = func(_ context.Context, event limiter.Event) {
 				f.redis.locked(func() { f.events = append(f.events, event) })
 			}

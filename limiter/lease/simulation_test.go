@@ -20,6 +20,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"funnel/internal/servertest"
+
 	"funnel/limiter"
 )
 
@@ -178,7 +180,7 @@ func TestLeasesAreBounded(t *testing.T) {
 	}
 	closest, ahead := math.Inf(-1), 0
 	for seed := first; seed < first+count; seed++ {
-		synctest.Test(t, func(t *testing.T) {
+		servertest.Bubble(t, func(t *testing.T) {
 			h := drawHistory(rand.New(rand.NewPCG(seed, 0)))
 			i := seed - first
 			if i < uint64(len(found)) {
@@ -224,7 +226,7 @@ func TestLeasesGrantWhatIsPossible(t *testing.T) {
 		{"many tokens for many processes", fast, d, 20, phase{1, 10, 0.2, 40, false}, 0.65, 4, 1, evenly},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			servertest.Bubble(t, func(t *testing.T) {
 				h := history{c.limit, c.d, c.processes, time.Millisecond, 0, 1, []phase{c.asking}}
 				m := h.simulate(1, c.jitter)
 				leaked := int(c.asking.length * float64(c.d) / float64(c.limit.Period))

@@ -4,10 +4,11 @@ package line
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
 )
 
 // requirePause requires a pause of least, with a jitter of up to a half. A mean is a little below
@@ -32,7 +33,7 @@ func TestPauses(t *testing.T) {
 		{name: "the longest", apart: time.Minute, age: -time.Minute, least: 2 * time.Second / 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			servertest.Bubble(t, func(t *testing.T) {
 				l := newLines()
 				p := l.Join("key", 1, 0)
 				for range 100 { // until the means are known
@@ -115,7 +116,7 @@ func TestEveryFourthCallerYields(t *testing.T) {
 		{name: "nobody else waits here", how: service{full: true, shared: true, moreWait: false}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			servertest.Bubble(t, func(t *testing.T) {
 				l := newLines()
 				for served := range 12 {
 					took := serve(t, l, c.how)
@@ -132,7 +133,7 @@ func TestEveryFourthCallerYields(t *testing.T) {
 
 // Only callers in a row count: after one that leaves something free, the count begins again.
 func TestYieldingCountsCallersInARow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	servertest.Bubble(t, func(t *testing.T) {
 		l := newLines()
 		for _, full := range []bool{true, true, true, false, true, true, true, true} {
 			require.Zero(t, serve(t, l, service{full: full, shared: true, moreWait: true}))
@@ -143,7 +144,7 @@ func TestYieldingCountsCallersInARow(t *testing.T) {
 
 // While other processes go first, a second release does not end the pause.
 func TestYieldingIsNotCut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	servertest.Bubble(t, func(t *testing.T) {
 		l := newLines()
 		for range 4 {
 			serve(t, l, contended)

@@ -9,10 +9,11 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"funnel/internal/servertest"
 )
 
 // hop is how long a call takes each way.
@@ -109,7 +110,7 @@ func TestProcessesShare(t *testing.T) {
 			apart: 25 * ms, hold: random(100 * ms)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			servertest.Bubble(t, func(t *testing.T) {
 				during := 3000 * c.apart
 				ctx, cancel := context.WithTimeout(t.Context(), during)
 				defer cancel()
