@@ -100,7 +100,7 @@ func TestFullPoolIsNoOutage(t *testing.T) {
 			options.ContextTimeoutEnabled, options.PoolSize, options.MaxRetries = true, 1, retries
 		})
 		l := limiter.New(client, limiter.WithTimeout(100*time.Millisecond))
-		allow(t, l, "key", fifteenPerDay)
+		allow(t, limiter.New(client, limiter.WithTimeout(servertest.Patience)), "key", fifteenPerDay)
 		blocked := make(chan error, 1)
 		go func() { blocked <- client.BLPop(context.Background(), time.Second, "nothing").Err() }()
 		servertest.Eventually(t, "the connection is in use", func() bool { return client.PoolStats().IdleConns == 0 })
@@ -115,7 +115,8 @@ func TestFullPoolIsNoOutage(t *testing.T) {
 		}
 		group.Wait()
 		require.ErrorIs(t, <-blocked, redis.Nil)
-		allow(t, l, "key", fifteenPerDay) // the breaker is closed
+		_, err := l.Allow(context.Background(), "key", fifteenPerDay)
+		require.NotContains(t, fmt.Sprint(err), "Redis is not asked", "the breaker is closed")
 	}
 }
 
