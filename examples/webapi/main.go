@@ -76,7 +76,7 @@ func newLimiters(rdb *redis.Client, hook limiter.Hook) limiters {
 	with := func(policy limiter.FailurePolicy) *limiter.Limiter {
 		return limiter.New(rdb,
 			limiter.WithPrefix("example:webapi:"),
-			limiter.WithTimeout(250*time.Millisecond), // the longest that a request waits for a Redis that hangs
+			limiter.WithTimeout(time.Second), // the longest that a request waits for a Redis that hangs
 			limiter.WithHook(hook),
 			limiter.OnFailure(policy))
 	}

@@ -295,6 +295,14 @@ func TestLogin(t *testing.T) {
 	})
 }
 
+// All spellings that lead to an account have one key: a long s is no S.
+func TestSpellings(t *testing.T) {
+	s := &service{customers: []*customer{{name: "sam", password: "x"}}}
+	require.NotNil(t, s.authenticate("SAM", "x"))
+	require.Nil(t, s.authenticate("\u017fam", "x"))
+	require.NotEqual(t, accountKey("sam"), accountKey("\u017fam"))
+}
+
 // A client that invents accounts is limited by its address.
 func TestLoginOfInventedAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
