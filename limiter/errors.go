@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"funnel/limiter/internal/backend"
@@ -58,7 +59,12 @@ type WaitError struct {
 }
 
 // Error says what the caller waited for, and for how long it can wait.
-func (e *WaitError) Error() string { return e.text }
+func (e *WaitError) Error() string {
+	if e.text == "" { // another package has made it
+		return fmt.Sprintf("%v: key %q: try again in %v", ErrWaitTooLong, e.Key, e.RetryAfter)
+	}
+	return e.text
+}
 
 // Unwrap returns [ErrWaitTooLong].
 func (e *WaitError) Unwrap() error { return ErrWaitTooLong }

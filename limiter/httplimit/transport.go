@@ -95,7 +95,7 @@ type Reserver interface {
 }
 
 // RoundTrip sends the request when its turn has come. If the request is not sent, the error is one
-// of the Limiter, the cause of its context, or, at once, [limiter.ErrWaitTooLong] if its turn would
+// of the Limiter, the cause of its context, or, at once, a [limiter.WaitError] if its turn would
 // come after the deadline or MaxWait.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	keyOf := t.Key
@@ -192,13 +192,14 @@ func (t *Transport) pause(limited *limiter.Result, maxWait, left time.Duration) 
 // maxJitter bounds the jitter of requests that yield: for long waits, more would only waste tokens.
 const maxJitter = time.Second
 
-// sleep returns nil after d, the cause of ctx if that is done earlier, and an error at once if the
-// deadline of ctx comes first.
+// sleep returns nil after d, the cause of ctx if that is done earlier, and a [limiter.WaitError] at
+// once if the deadline of ctx comes first.
 func sleep(ctx context.Context, key string, d time.Duration) error {
 	maxWait := wait.Left(ctx)
 	if d > maxWait {
+		late := &limiter.WaitError{Key: rateKey(key), RetryAfter: d - maxWait}
 		return fmt.Errorf("httplimit: key %q: the request would be sent after %v, and it waits for no more than %v: %w",
-			key, d, maxWait, limiter.ErrWaitTooLong)
+			key, d, maxWait, late)
 	}
 	return wait.Sleep(ctx, d)
 }

@@ -108,6 +108,9 @@ func TestYield(t *testing.T) {
 				if c.fails {
 					_, err := transport.RoundTrip(httptest.NewRequest(http.MethodGet, "http://api.example.com", nil))
 					require.ErrorIs(t, err, limiter.ErrWaitTooLong, name)
+					var late *limiter.WaitError
+					require.ErrorAs(t, err, &late, name)
+					require.Positive(t, late.RetryAfter, name)
 					return
 				}
 				waited := send(t, transport)
