@@ -20,9 +20,9 @@ import (
 	"funnel/limiter"
 )
 
-// Two slots are taken by one call, for 30 and for 12 seconds. The shorter TTL counts: renewals follow
-// each 4 seconds, and each 1.2 seconds while Redis does not answer. Without an answer the slots are
-// lost 12 seconds after the last answered call was sent.
+// Two slots are taken by one call, for 30 and for 12 seconds. The shorter TTL counts: renewals
+// follow each 4 seconds, and each 1.2 seconds while Redis does not answer. Without an answer the
+// slots are lost 12 seconds after the last answered call was sent.
 func TestWhenSlotsRenewAndAreLost(t *testing.T) {
 	t.Parallel()
 	const never = time.Minute

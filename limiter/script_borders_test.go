@@ -12,9 +12,9 @@ import (
 	"funnel/limiter"
 )
 
-// At the borders of what a double holds exactly, the script does what the module does: with an expiry
-// that another command has written, beyond 2^53 milliseconds and beyond 2262; and with numbers up to
-// 2^53, beyond which it refuses a call.
+// At the borders of what a double holds exactly, the script does what the module does: with an
+// expiry that another command has written, beyond 2^53 milliseconds and beyond 2262; and with
+// numbers up to 2^53, beyond which it refuses a call.
 func TestScriptAtItsBorders(t *testing.T) {
 	t.Parallel()
 	client := servertest.StartClient(t)

@@ -1,4 +1,5 @@
-// What a call shows to those who watch the server beside it: classes of events, and counts of lookups.
+// What a call shows to those who watch the server beside it: classes of events, and counts of
+// lookups.
 
 package command_test
 
@@ -45,8 +46,8 @@ func TestClassesOfEvents(t *testing.T) {
 	}, got)
 }
 
-// TestLookupsAreCounted: INFO counts the keys of CL.PEEK as found or missed, and sends an event for a
-// missed one, as for GET. The other commands write, and send no such event, like SET.
+// TestLookupsAreCounted: INFO counts the keys of CL.PEEK as found or missed, and sends an event for
+// a missed one, as for GET. The other commands write, and send no such event, like SET.
 func TestLookupsAreCounted(t *testing.T) {
 	client := servertest.StartClient(t)
 	require.NoError(t, client.ConfigSet(t.Context(), "notify-keyspace-events", "Km").Err())

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each node has a guard of its own, which stays the same. Addresses of nodes that come and go take no
-// memory without bound.
+// Each node has a guard of its own, which stays the same. Addresses of nodes that come and go take
+// no memory without bound.
 func TestGuardsOfNodesAreBounded(t *testing.T) {
 	redis := fakeRedis{} // nobody asks
 	nodes := NewPerNode(redis, newGuarded(redis).undo, time.Second, func() time.Duration { return 0 })

@@ -198,8 +198,8 @@ func TestSlotsAreAskedBack(t *testing.T) {
 	}
 }
 
-// Slots of one node are asked back when each is due, whichever was added first; and no more often than
-// each millisecond, whatever the TTL. None of them is held, and each may be taken later.
+// Slots of one node are asked back when each is due, whichever was added first; and no more often
+// than each millisecond, whatever the TTL. None of them is held, and each may be taken later.
 func TestSlotsAreAskedBackWhenTheyAreDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(func(*backend.Call) (backend.Reply, error) { return replied(false) })
