@@ -114,7 +114,12 @@ run_tests() {
     download_modules &
     need_server
     echo "building, then testing: two or three minutes, four with empty caches"
+    rm -f build/modules.log
+    tell_what_it_does &
+    trap 'kill '"$!" EXIT
+    doing "building funnel.so"
     compile_for_tests
+    doing "listing the packages"
     packages=$(go list ./...)
     with_goroutines=$(grep -E '/limiter(/|$)' <<<"$packages")
     # Go's cache of test results does not know that the tests depend on funnel.so: -count=1.
@@ -125,13 +130,32 @@ run_tests() {
     # is first: otherwise both would compile the same packages at the same time.
     test_modules $flags >build/modules.log 2>&1 &
     others=$!
-    echo "testing with the race detector"
+    doing "compiling and testing with the race detector"
     go test $flags -race $with_goroutines || code=$?
-    echo "testing without it"
+    doing "compiling and testing without it"
     go test $flags $(grep -vxF "$with_goroutines" <<<"$packages") || code=$?
+    doing "waiting for the modules that are tested beside"
     wait "$others" || code=$?
     cat build/modules.log
     return "$code"
+}
+
+# doing WHAT: says what run_tests does from now on.
+doing() {
+    echo "$1"
+    echo "$1" >build/doing
+}
+
+# Says within each half minute what run_tests does: with empty caches, go test compiles for minutes without a word.
+tell_what_it_does() {
+    local teller=
+    trap 'kill "$teller" 2>/dev/null' EXIT
+    while true; do
+        sleep 25 >/dev/null 2>&1 & # it keeps no pipe open
+        teller=$!
+        wait "$teller" || return 0
+        echo "... after $SECONDS s: $(<build/doing); beside it: $(tail -n 1 build/modules.log 2>/dev/null || true)"
+    done
 }
 
 # Downloads the requirements of the tests, while funnel.so is built.

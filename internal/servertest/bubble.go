@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Bubble is synctest.Test with a deadline by the real clock. In a bubble, time passes as soon as every
-// goroutine waits. So whatever never ends there goes on at full speed until go test gives up, which
-// takes ten minutes and does not say which test it was.
+// Bubble is synctest.Test with a deadline by the real clock. In a bubble, time passes as soon as
+// every goroutine waits. So whatever never ends there goes on at full speed until go test gives up,
+// which takes ten minutes and does not say which test it was.
 func Bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	name := t.Name()
