@@ -114,6 +114,7 @@ run_tests() {
     download_modules &
     need_server
     echo "building, then testing: two or three minutes, four with empty caches"
+    mkdir -p build # a fresh clone has none
     rm -f build/modules.log
     tell_what_it_does &
     trap 'kill '"$!" EXIT
