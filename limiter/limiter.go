@@ -17,6 +17,7 @@ import (
 	"funnel/limiter/internal/nodes"
 	"funnel/limiter/internal/redis"
 	"funnel/limiter/internal/undo"
+	"funnel/limiter/internal/wait"
 )
 
 // A Limiter limits calls by funnels, slots and quotas: in Redis if it is made by [New], in this
@@ -96,7 +97,7 @@ func NewLocal(options ...Option) *Limiter {
 }
 
 func newLocal(now func() time.Duration, wall func() time.Time, options []Option) *Limiter {
-	l := &Limiter{settings: settings{timeout: defaultTimeout, maxWait: maxDuration, maxWaiting: math.MaxInt, logger: slog.Default()},
+	l := &Limiter{settings: settings{timeout: defaultTimeout, maxWait: wait.Forever, maxWaiting: math.MaxInt, logger: slog.Default()},
 		now: now, wall: wall, lines: newLines(now)}
 	for _, option := range options {
 		option(&l.settings)

@@ -8,6 +8,7 @@ import (
 
 	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
+	"funnel/limiter/internal/wait"
 )
 
 // Slots limit what is in flight instead of a rate: at most Max holders at once.
@@ -111,12 +112,9 @@ func waitsForSlots(results Results) Results {
 	return results
 }
 
-// noTime is the end of slots that nobody counts.
-const noTime time.Duration = 1<<63 - 1
-
-// firstEnd returns when the first slot ends, from taken.
+// firstEnd returns when the first slot ends, from taken: never, if nobody counts the slots.
 func (a *Acquisition) firstEnd() time.Duration {
-	first := noTime
+	first := wait.Forever
 	for _, slot := range a.slots {
 		first = min(first, slot.ends)
 	}
@@ -125,7 +123,7 @@ func (a *Acquisition) firstEnd() time.Duration {
 
 // shortest returns the shortest TTL of the slots.
 func (a *Acquisition) shortest() time.Duration {
-	shortest := noTime
+	shortest := wait.Forever
 	for _, slot := range a.slots {
 		shortest = min(shortest, slot.row.TTL)
 	}

@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"funnel/internal/call"
+	"funnel/limiter/internal/wait"
 )
-
-// maxDuration is the longest max wait that the commands accept.
-const maxDuration time.Duration = 1<<63 - 1
 
 // Reserve takes quantity tokens as AllowN does, even if they fit only later, within maxWait:
 // Result.Wait says how long the caller has to wait before it goes ahead. Reservations are served in
@@ -55,7 +53,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, quantity i
 			return Results{result}, result.RetryAfter, err
 		}
 		result, err := l.Reserve(ctx, key, limit, quantity, maxWait)
-		due := maxWait + min(result.RetryAfter, maxDuration-maxWait)
+		due := wait.Due(maxWait, result.RetryAfter)
 		if result.Source == FromClosed {
 			due = result.RetryAfter // there is no queue
 		}
@@ -79,24 +77,20 @@ func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) (results Res
 func (l *Limiter) wait(ctx context.Context, ask func(maxWait time.Duration) (Results, time.Duration, error)) error {
 	began := l.now()
 	for waited := time.Duration(0); ; waited = l.now() - began {
-		maxWait := l.maxWait - waited
-		if deadline, ok := ctx.Deadline(); ok {
-			maxWait = min(maxWait, time.Until(deadline))
-		}
-		maxWait = max(maxWait, 0)
+		maxWait := max(0, min(l.maxWait-waited, wait.Left(ctx)))
 		results, due, err := ask(maxWait)
 		slowest := results.slowest()
 		switch {
 		case err != nil:
 			return err
 		case !results.Limited():
-			return sleep(ctx, results[0].Wait)
+			return wait.Sleep(ctx, results[0].Wait)
 		case slowest.RetryAfter == NoRetry:
 			return slowest.neverFits()
 		case due > maxWait:
 			return waitsNoLonger(slowest.Key, tokensLate(due), slowest.RetryAfter, maxWait)
 		}
-		if err := sleep(ctx, pause(results, maxWait)); err != nil {
+		if err := wait.Sleep(ctx, pause(results, maxWait)); err != nil {
 			return err
 		}
 	}
@@ -115,19 +109,6 @@ func waitsNoLonger(key, why string, retryAfter, maxWait time.Duration) error {
 
 func tokensLate(due time.Duration) string {
 	return fmt.Sprintf("the tokens would be due after %v", due)
-}
-
-// sleep returns nil after d, or the cause of ctx if that is done earlier.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // checkMaxWait rejects a call that reserves tokens of a quota for later.

@@ -28,6 +28,7 @@ import (
 	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
 	"funnel/limiter/internal/undo"
+	"funnel/limiter/internal/wait"
 )
 
 // Nodes decide calls of any number of parts. Make them with [New].
@@ -141,11 +142,8 @@ const (
 func (n *Nodes) askInOrder(ctx context.Context, parts []*part) {
 	refusing := n.askEach(ctx, parts)
 	for look := 0; look < n.looks && refusing != nil && refusing.limitsForLong(); look++ {
-		timer := time.NewTimer(minLook + rand.N(lookJitter))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		err := wait.Sleep(ctx, minLook+rand.N(lookJitter))
+		if err != nil {
 			return
 		}
 		if n.fits(ctx, refusing) {
