@@ -52,7 +52,7 @@ func TestEveryBlockIsRunOrSaysWhyNot(t *testing.T) {
 		for _, block := range page.Blocks(t, filepath.Join(top, path)) {
 			kind, rest, _ := strings.Cut(block.Mark, ": ")
 			// test/command runs all transcripts of these pages.
-			shown := slices.Contains([]string{"docs/commands.md", "docs/alternatives.md", "docs/recipes.md"}, path)
+			shown := slices.Contains([]string{"docs/commands.md", "docs/errors.md", "docs/alternatives.md", "docs/recipes.md"}, path)
 			isTranscript := shown && prompt.MatchString(block.Text)
 			fine := isTranscript || kind == "grammar" || kind == "not run" && len(rest) > 10
 			for _, tests := range packages {

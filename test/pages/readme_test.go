@@ -1,5 +1,5 @@
 // The READMEs keep what they show: the first call, the first of the two commands, and the program
-// of four lines.
+// of eight lines. So does the program of docs/go.md, which ends as that page says.
 
 package pages_test
 
@@ -60,39 +60,77 @@ func TestFirstCall(t *testing.T) {
 	require.Equal(t, want, page.Shell(t, top, port, first))
 }
 
-// program is the four lines of the README in a main.go.
+// program is the lines of the README in a main.go.
 const program = `package main
 
 import (
-	"context"
 	"fmt"
+	"log"
+	"net/http"
 
 	"github.com/redis/go-redis/v9"
 
 	"funnel/limiter"
+	"funnel/limiter/httplimit"
 )
 
 func main() {
-	ctx := context.Background()
-%s
-	fmt.Println(!result.Limited(), result.Remaining, err)
-}
+%s}
 `
 
 // TestProgramOutsideOfTheRepository: the lines of the README, in a folder beside the repository,
-// make a program that asks.
+// make a program that limits an API.
 func TestProgramOutsideOfTheRepository(t *testing.T) {
 	t.Parallel()
-	server, folder := servertest.StartModule(t), filepath.Join(t.TempDir(), "hello")
+	server := servertest.StartModule(t)
+	indented := regexp.MustCompile(`(?m)^(.)`).ReplaceAllString(marked(t, "eight lines"), "\t$1")
+	address, process := serveOutside(t, server, fmt.Sprintf(program, indented))
+	defer process.Kill()
+
+	_, want, _ := strings.Cut(marked(t, "the sixteenth"), "\n")
+	seconds := regexp.MustCompile(`\d+ seconds`)
+	require.Equal(t, seconds.ReplaceAllString(want, ""), seconds.ReplaceAllString(lastOfSixteen(t, server, address), ""))
+	require.Equal(t, int64(15), servertest.InfoField(t, server.Client(t), "funnel", "funnel_allowed"))
+}
+
+// TestProgramOfThePage: the program of docs/go.md limits, and ends when it is interrupted.
+func TestProgramOfThePage(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartModule(t)
+	address, process := serveOutside(t, server, page.Marked(t, top+"/docs/go.md", "program"))
+	defer process.Kill()
+
+	require.Contains(t, lastOfSixteen(t, server, address), `(policy "api")`)
+	require.NoError(t, process.Signal(syscall.SIGTERM))
+	state, err := process.Wait()
+	require.NoError(t, err)
+	require.True(t, state.Success(), state)
+}
+
+// serveOutside builds a program in a folder beside the repository, as the README says, and starts
+// it. The program asks the server, and listens on the address.
+func serveOutside(t *testing.T, server *servertest.Server, source string) (address string, process *os.Process) {
+	folder := filepath.Join(t.TempDir(), "hello")
 	repository, err := filepath.Abs(top)
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(repository, filepath.Join(filepath.Dir(folder), "funnel")))
 	require.NoError(t, os.Mkdir(folder, 0o755))
-	lines := marked(t, "four lines")
-	require.Equal(t, 1, strings.Count(lines, "localhost:6379"))
-	lines = strings.Replace(lines, "localhost:6379", server.Addr(), 1)
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "main.go"), fmt.Appendf(nil, program, lines), 0o644))
-	page.Shell(t, folder, server.Port, marked(t, "a new program"))
-	require.Equal(t, "true 14 <nil>\n", page.Shell(t, folder, server.Port, "go run . 2>/dev/null"))
-	require.Equal(t, int64(1), servertest.InfoField(t, server.Client(t), "funnel", "funnel_allowed"))
+	address = "localhost:" + strconv.Itoa(servertest.FreePort(t))
+	source = replaced(t, replaced(t, source, "localhost:6379", server.Addr()), "localhost:8080", address)
+	source = replaced(t, source, "PerMinute(30)", "PerHour(1)") // or a busy machine gets a token back
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte(source), 0o644))
+	page.Shell(t, folder, server.Port, marked(t, "a new program")+"go build -trimpath -o hello .") // from the cache
+
+	command := exec.Command(filepath.Join(folder, "hello"))
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	command.Stdout, command.Stderr = t.Output(), t.Output()
+	require.NoError(t, command.Start())
+	servertest.AwaitListener(t, address)
+	return address, command.Process
+}
+
+// lastOfSixteen returns the answer to the last of 16 requests, as the README shows it.
+func lastOfSixteen(t *testing.T, server *servertest.Server, address string) string {
+	command, _, _ := strings.Cut(strings.TrimPrefix(marked(t, "the sixteenth"), "$ "), "\n")
+	return page.Shell(t, top, server.Port, replaced(t, command, "localhost:8080", address))
 }
