@@ -82,11 +82,17 @@ func main() {
 // make a program that limits an API.
 func TestProgramOutsideOfTheRepository(t *testing.T) {
 	t.Parallel()
-	server := servertest.StartModule(t)
+	server, folder := servertest.StartModule(t), filepath.Join(t.TempDir(), "hello")
+	repository, err := filepath.Abs(top)
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(repository, filepath.Join(filepath.Dir(folder), "funnel")))
+	require.NoError(t, os.Mkdir(folder, 0o755))
 	indented := regexp.MustCompile(`(?m)^(.)`).ReplaceAllString(marked(t, "eight lines"), "\t$1")
-	address, process := serveOutside(t, server, fmt.Sprintf(program, indented))
-	defer process.Kill()
+	source, address := at(t, server, fmt.Sprintf(program, indented))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte(source), 0o644))
+	page.Shell(t, folder, server.Port, marked(t, "a new program")+"go build -o hello .")
 
+	serve(t, filepath.Join(folder, "hello"), address)
 	_, want, _ := strings.Cut(marked(t, "the sixteenth"), "\n")
 	seconds := regexp.MustCompile(`\d+ seconds`)
 	require.Equal(t, seconds.ReplaceAllString(want, ""), seconds.ReplaceAllString(lastOfSixteen(t, server, address), ""))
@@ -96,9 +102,10 @@ func TestProgramOutsideOfTheRepository(t *testing.T) {
 // TestProgramOfThePage: the program of docs/go.md limits, and ends when it is interrupted.
 func TestProgramOfThePage(t *testing.T) {
 	t.Parallel()
-	server := servertest.StartModule(t)
-	address, process := serveOutside(t, server, page.Marked(t, top+"/docs/go.md", "program"))
-	defer process.Kill()
+	server, path := servertest.StartModule(t), filepath.Join(t.TempDir(), "main.go")
+	source, address := at(t, server, page.Marked(t, top+"/docs/go.md", "program"))
+	require.NoError(t, os.WriteFile(path, []byte(source), 0o644))
+	process := serve(t, built(t, path, nil), address)
 
 	require.Contains(t, lastOfSixteen(t, server, address), `(policy "api")`)
 	require.NoError(t, process.Signal(syscall.SIGTERM))
@@ -107,26 +114,23 @@ func TestProgramOfThePage(t *testing.T) {
 	require.True(t, state.Success(), state)
 }
 
-// serveOutside builds a program in a folder beside the repository, as the README says, and starts
-// it. The program asks the server, and listens on the address.
-func serveOutside(t *testing.T, server *servertest.Server, source string) (address string, process *os.Process) {
-	folder := filepath.Join(t.TempDir(), "hello")
-	repository, err := filepath.Abs(top)
-	require.NoError(t, err)
-	require.NoError(t, os.Symlink(repository, filepath.Join(filepath.Dir(folder), "funnel")))
-	require.NoError(t, os.Mkdir(folder, 0o755))
+// at returns a program of a page that asks the server, and the address that it listens on. A token
+// leaks in an hour, or a busy machine would get some back.
+func at(t *testing.T, server *servertest.Server, program string) (source, address string) {
 	address = "localhost:" + strconv.Itoa(servertest.FreePort(t))
-	source = replaced(t, replaced(t, source, "localhost:6379", server.Addr()), "localhost:8080", address)
-	source = replaced(t, source, "PerMinute(30)", "PerHour(1)") // or a busy machine gets a token back
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte(source), 0o644))
-	page.Shell(t, folder, server.Port, marked(t, "a new program")+"go build -trimpath -o hello .") // from the cache
+	source = replaced(t, replaced(t, program, "localhost:6379", server.Addr()), "localhost:8080", address)
+	return replaced(t, source, "PerMinute(30)", "PerHour(1)"), address
+}
 
-	command := exec.Command(filepath.Join(folder, "hello"))
+// serve starts a program, and waits until it listens. It ends with the test.
+func serve(t *testing.T, program, address string) *os.Process {
+	command := exec.Command(program)
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	command.Stdout, command.Stderr = t.Output(), t.Output()
 	require.NoError(t, command.Start())
+	t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() })
 	servertest.AwaitListener(t, address)
-	return address, command.Process
+	return command.Process
 }
 
 // lastOfSixteen returns the answer to the last of 16 requests, as the README shows it.
