@@ -115,7 +115,7 @@ func _() {
 	// If a call.Row grows by 8 bytes, DECIDED_LENGTH in call.h grows by 1.
 	_ = same[u.Sizeof(C.struct_decided{})-u.Sizeof(call.Row{})]
 
-	// C calls them with one pointer, whatever they are in Go.
+	// C calls these two with one pointer, whatever they take in Go.
 	_, _ = (func(*command.Call))(command.Parse), (func(*command.Call))(command.Decide)
 
 	_ = same[(C.SECONDS_LENGTH^command.SecondsLength)|(C.DECIMAL_CAPACITY^command.DecimalCapacity)]

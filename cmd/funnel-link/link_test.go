@@ -59,8 +59,8 @@ func requireRefused(t *testing.T, path, says string) {
 	}
 }
 
-// TestArguments: if the arguments are not those of Go's linker for a shared library, funnel-link
-// passes them on to the C compiler, or says what is wrong.
+// TestArguments: funnel-link expects the arguments with which Go's linker links a shared library.
+// It passes any others on to the C compiler, or says what is wrong.
 func TestArguments(t *testing.T) {
 	for _, c := range []struct{ cc, args, says string }{
 		{"true", "-Wl,-z,relro /tmp/x/trivial.c", "<nil>"},

@@ -3,7 +3,7 @@
 //
 //	go build -buildmode=c-shared -ldflags=-extld=funnel-link ./cmd/funnel
 //
-// A linker takes only the code that is needed. But Go's linker hands over all Go code as one
+// A linker takes only the code that is needed. But Go's linker hands over all Go code in a single
 // object, go.o, in which functions call each other without relocations. So funnel-link reads go.o
 // (object.go). It decodes instructions (instructions.go) to follow calls and references from the
 // functions that C calls (walk.go). It writes the symbols of this project that it reaches for the

@@ -294,7 +294,7 @@ func TestErrors(t *testing.T) {
 }
 
 // The page's commands show what remains of a customer's funnel and quota, and reset it. The keys in
-// its table are those that the service writes.
+// its table are the keys that the service writes.
 func TestOneCustomer(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	service := serve(t, server.Addr(), "FUNNEL_QUOTAS=UTC")

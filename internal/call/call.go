@@ -8,7 +8,8 @@ package call
 
 import "funnel/internal/decision"
 
-// MaxRows is how many rows a call may have.
+// MaxRows is how many rows a call may have. They lie on the server's stack, and the server serves
+// nobody else while it decides on them.
 const MaxRows = 64
 
 // An Operation is what a call does to its rows.

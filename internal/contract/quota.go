@@ -8,8 +8,8 @@ import (
 )
 
 // A Quota is a row that limits a sum per period: its key, its limit and the quantity that is asked
-// for. The period ends at Until. If that is nil, it is the period that runs or, if none runs, a
-// period that begins now.
+// for. The period ends at Until. If Until is nil, it is the period that runs. If none runs, it
+// begins now.
 type Quota struct {
 	Key             string
 	Limit, Quantity *big.Int

@@ -200,4 +200,9 @@ func (d Decision) inSeconds() []any {
 }
 
 // number is 1 for true, and 0 for false.
-func number(is bool) int64 { return map[bool]int64{true: 1}[is] }
+func number(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}

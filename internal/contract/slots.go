@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// Slots are a row that limits what is in flight: the slot that the call asks for, and the set as it
-// is stored. Ends are in milliseconds.
+// Slots are a row that limits what is in flight. They have the slot that the call asks for, and the
+// set as it is stored. Ends are in milliseconds.
 type Slots struct {
 	Key    string
 	Limit  *big.Int

@@ -43,7 +43,7 @@ func Try(client Commander, line string) string {
 	return Line(client.Do(context.Background(), Words(line)...))
 }
 
-// Line writes a reply as one line: a reply of CL.THROTTLE as "0 15 14 -1 2", a reply of another
+// Line writes a reply on one line: a reply of CL.THROTTLE as "0 15 14 -1 2", a reply of another
 // command as "0 0 [0 10 9 0 0.1 100ms]", with each row in brackets, and an error as its text. A
 // receipt is written as the time after [Epoch], and left out if it is "0".
 func Line(command *redis.Cmd) string {

@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Wire is a connection to a server without a client library, for tests that need what a library
+// A Wire is a connection to a server without a client library. Tests use it for what a library
 // hides: bytes that are no command, and pushes.
 type Wire struct {
 	net.Conn
 	reader *bufio.Reader
 }
 
-// [Wire.Receive] returns these types besides nil, int64, string and []any. A map of RESP3 is a
+// [Wire.Receive] returns nil, an int64, a string, a []any, or one of these. A map of RESP3 is a
 // []any of keys and values in turn.
 type (
 	// An ErrorReply is the text of an error, which begins with its code.

@@ -193,7 +193,7 @@ func (s *Server) spawn() error {
 	return nil
 }
 
-// waitUntilReady waits for an answer to PING that is no "still loading".
+// waitUntilReady waits until the server answers PING, and does not say that it is still loading.
 func (s *Server) waitUntilReady() error {
 	client := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1})
 	defer client.Close()

@@ -30,7 +30,8 @@ func start(t *testing.T) *Client {
 	return client
 }
 
-// TestAlternativesAllowExactlyTheCapacity at one instant. The keys of a call, one or three, expire.
+// TestAlternativesAllowExactlyTheCapacity: at one instant, each alternative allows as many calls as
+// its capacity. All keys of a call, one or three, expire.
 func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 	client := start(t)
 	for _, a := range Alternatives("") {
@@ -52,8 +53,8 @@ func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 	}
 }
 
-// TestFloorDoesWhatTheCommandDoes: its value and its reply are as long as those of CL.THROTTLE. A
-// reply that does not match the case is an error.
+// TestFloorDoesWhatTheCommandDoes: the value and the reply of the floor are as long as
+// CL.THROTTLE's. A reply that does not match the case is an error.
 func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
 	client := start(t)
 	floors, commands := Cases(choose("floor")), Cases(choose("throttle"))

@@ -9,7 +9,7 @@ import (
 // seconds. All are at least 1.
 type Limit struct{ Capacity, Count, Period int64 }
 
-// The two limits of all load leak slowly: no key expires between two calls.
+// The two limits of all load leak so slowly that no key expires between two calls.
 var (
 	Roomy  = Limit{Capacity: 700_000, Count: 1, Period: 6} // no measurement reaches it
 	Narrow = Limit{Capacity: 1, Count: 1, Period: 600_000} // the first call reaches it

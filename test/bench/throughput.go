@@ -11,7 +11,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// The load of redis-benchmark: its connections, and the keys from which it picks at random.
+// The load of redis-benchmark: the number of its connections, and of the keys from which it picks
+// at random.
 const loadClients, loadKeys = 8, 1000
 
 // A loaded case is sent by redis-benchmark.

@@ -1,5 +1,5 @@
-// No input breaks the server or its answers: replies, values and expiries are those of the
-// contract, after any sequence of calls, transactions, scripts, reloads and other commands.
+// No input breaks the server or its answers: replies, values and expiries are what the contract
+// says, after any sequence of calls, transactions, scripts, reloads and other commands.
 
 package model_test
 
@@ -215,7 +215,8 @@ func (f *fuzzer) sendSet(key string, scores map[string]float64) {
 	}
 }
 
-// receive returns the next reply. It skips the pushes of client-side caching.
+// receive returns the next reply. It skips pushes, by which the server tells a client-side cache of
+// changes.
 func (f *fuzzer) receive() any {
 	for {
 		got, err := f.wire.Receive()

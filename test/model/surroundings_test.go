@@ -11,8 +11,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// settle deletes keys that expire about now by the server's clock. Whether such a key still exists
-// would depend on the speed of the test.
+// settle deletes keys that expire about now by the server's clock. Otherwise the speed of the test
+// would decide whether such a key still exists.
 func (f *fuzzer) settle() {
 	for key, entry := range f.model.keys {
 		if entry.Expiry > f.model.instant-60_000 && entry.Expiry < f.model.instant+600_000 {

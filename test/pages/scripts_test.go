@@ -1,5 +1,5 @@
-// What docs/clients.md says of scripts is so: in redis-cli, of the permissions, and of scripts that
-// call the commands inside the server.
+// What docs/clients.md says about scripts holds: about redis-cli, about permissions, and about
+// scripts that call the commands inside the server.
 
 package pages_test
 

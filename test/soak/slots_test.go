@@ -94,7 +94,7 @@ func work(l *limiter.Limiter, slots limiter.Slots, worker string) {
 	}
 }
 
-// A stretch is a time in which a holder certainly has a slot, in microseconds since 1970.
+// A stretch is a time during which a holder certainly had a slot, in microseconds since 1970.
 type stretch struct {
 	from, until int64
 	ended       bool // the holder has not crashed, nor lost its slot

@@ -34,14 +34,19 @@ import (
 // The service and the reference get the same 1,000 random configurations, and the same random
 // requests.
 //
-// No time passes, so nothing leaks and no window ends, and both can express the same until a limit
-// is reached: then a request that the reference refuses is counted there, and not here. So all
-// fields of the answers and all statistics are compared up to a request that goes over some limit,
-// and the codes of that request, too. Left out are: how long until the reset, which depends on the
-// algorithm; requests that name a counter twice, whose hits the reference counts one after the
-// other, and the service at once; hits of 0 when nothing remains, which the reference allows; and
-// limits that a request brings along for a descriptor that has another limit, too, since the
-// reference counts both together.
+// No time passes, so nothing leaks and no window ends, and both answer alike until a limit is
+// reached. A request that goes over a limit is counted by the reference, and not by the service. So
+// all fields of the answers and all statistics are compared up to the first request that goes over
+// some limit, and of that request the codes.
+//
+// Left out are:
+//
+//   - how long until the reset, which depends on the algorithm;
+//   - requests that name a counter twice, whose hits the reference counts one after the other, and
+//     the service at once;
+//   - hits of 0 when nothing remains, which the reference allows;
+//   - limits that a request brings along for a descriptor that has another limit, too, because the
+//     reference counts both together.
 func TestAnswersOfTheReference(t *testing.T) {
 	for _, setting := range []string{
 		"RESPONSE_DYNAMIC_METADATA=true", "LIMIT_RESPONSE_HEADERS_ENABLED=true", "REDIS_TIMEOUT=5s",
@@ -301,7 +306,7 @@ func (g *generator) request() *pb.RateLimitRequest {
 	return request
 }
 
-// A counted descriptor is one that the reference counts.
+// A counted descriptor has a limit, so the reference counts it.
 type counted struct {
 	key, mode  string
 	hits, most uint64
@@ -329,8 +334,8 @@ func (g *generator) counted(request *pb.RateLimitRequest) (all []counted) {
 	return all
 }
 
-// count counts a request as the reference does, and what it is about. It reports whether it goes
-// over a limit.
+// count counts a request as the reference does, and notes what the request is about. It reports
+// whether the request goes over a limit.
 func (g *generator) count(request *pb.RateLimitRequest, met map[string]int) (isOver bool) {
 	all := g.counted(request)
 	for _, c := range all {

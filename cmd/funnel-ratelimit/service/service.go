@@ -49,8 +49,8 @@ var (
 	errNoLimits      = errors.New("no rate limit configuration loaded")
 )
 
-// ShouldRateLimit answers a request. It counts an error as the reference does, except for one of a
-// caller that has given up.
+// ShouldRateLimit answers a request. It counts errors as the reference does, except that a caller
+// that has given up is no error.
 func (s *Service) ShouldRateLimit(ctx context.Context, request *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
 	response, err := s.answer(ctx, request)
 	if logrus.IsLevelEnabled(logrus.DebugLevel) {
