@@ -20,7 +20,7 @@ struct text {
     size_t length;
 };
 
-enum kind { FUNNEL, SLOTS, QUOTA };
+enum kind { FUNNEL, SLOTS, QUOTA, KIND_COUNT };
 
 enum stored {
     STORED_NOTHING,    /* there is no such key */
@@ -55,11 +55,11 @@ enum form {
 
 enum {
     SECONDS_LENGTH = 5,
-    DECIDED_LENGTH = 42,
-    DECIMAL_CAPACITY = 24,
-    MESSAGE_CAPACITY = 512,
+    DECIDED_LENGTH = 42,    /* the size of a call.Row in Go, in units of 8 bytes (layout.go) */
+    DECIMAL_CAPACITY = 24,  /* three times eight digits, since decimal.go writes eight at a time */
+    MESSAGE_CAPACITY = 512, /* more than the longest error */
     WORDS_PER_ROW = 5,
-    MAX_ROWS = 64,
+    MAX_ROWS = 64, /* all lie on the stack, and the server serves nobody else meanwhile */
 };
 
 /* A number in decimal: the bytes from start up to end. */

@@ -34,3 +34,4 @@ const struct kind_functions kinds[] = {
     [SLOTS] = {slots_read, slots_write, slots_replicate, slots_notify, slots_last_element},
     [QUOTA] = {quota_read, string_key_write, string_key_replicate, string_key_notify, quota_last_element},
 };
+_Static_assert(sizeof kinds / sizeof kinds[0] == KIND_COUNT, "each kind needs its functions");

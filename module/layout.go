@@ -123,6 +123,7 @@ func _() {
 	_ = same[C.MAX_ROWS^command.MaxRows]
 	_ = same[(C.IN_SECONDS^command.InSeconds)|(C.IN_ROWS^command.InRows)]
 	_ = same[(C.FUNNEL^call.Funnel)|(C.SLOTS^call.Slots)|(C.QUOTA^call.Quota)]
+	_ = same[C.KIND_COUNT^call.KindCount]
 	_ = same[(C.STORED_NOTHING^command.StoredNothing)|(C.STORED_OF_KIND^command.StoredOfKind)]
 	_ = same[(C.STORED_OTHER_TYPE^command.StoredOtherType)|(C.STORED_IN_USE^command.StoredInUse)]
 	_ = same[(C.WRITE_NOTHING^command.WriteNothing)|(C.WRITE_STATE^command.WriteState)]

@@ -9,9 +9,11 @@
  * when such a client sends its next command, and no module can find these clients. So MODULE UNLOAD
  * is refused. It is granted
  *
- *   - as long as no client has sent a command since the module was loaded, not even MODULE UNLOAD: a server that
- *     rejects a module after OnLoad, for example because of an unknown setting, unloads it at once;
- *   - once the event of a shutdown has come, after which every server exits: Valkey 9 then unloads its modules.
+ *   - as long as no client has sent a command since the module was loaded, not even MODULE UNLOAD:
+ *     a server that rejects a module after OnLoad, for example because of an unknown setting,
+ *     unloads it at once;
+ *   - once the event of a shutdown has come, after which every server exits: Valkey 9 then unloads
+ *     its modules.
  *
  * One window remains: with io-threads, a thread may look a command up while the main thread rejects
  * the load. A server does not tell a module about that. To keep the window short, commands are

@@ -25,6 +25,8 @@ const (
 	Refund
 )
 
+const _ = 3 - KindCount // a fourth kind needs a case in Apply
+
 // Apply decides a call over rows of different keys atomically, at the instant now. Reserve takes
 // from all rows, or from none if one is limited; the other operations apply to each row. Take is
 // not for slots.

@@ -55,7 +55,8 @@ func record(allow func(*redis.Client, Limit) error, limit Limit) (eval []string)
 		}
 		return sent
 	}))
-	if err := allow(client, limit); !errors.Is(err, sent) {
+	err := allow(client, limit)
+	if !errors.Is(err, sent) {
 		panic(fmt.Sprintf("bench: a library has not been recorded: %v", err))
 	}
 	return eval

@@ -37,7 +37,8 @@ type Operation struct {
 }
 
 func (o Operation) limited(reply any) bool {
-	if list, ok := reply.([]any); ok && len(list) > 0 {
+	list, ok := reply.([]any)
+	if ok && len(list) > 0 {
 		reply = list[0]
 	}
 	number, _ := reply.(int64)

@@ -263,7 +263,8 @@ func written(t *testing.T, client *redis.Client, writes string) (commands, event
 			continue
 		}
 		for _, key := range words {
-			if value, err := client.Get(t.Context(), key).Result(); err == nil {
+			value, err := client.Get(t.Context(), key).Result()
+			if err == nil {
 				commands = append(commands, fmt.Sprintf("SET %s %s PXAT %d", key, value, servertest.ExpiryOf(t, client, key)))
 				events = append(events, key+" set", key+" expire")
 			} else {

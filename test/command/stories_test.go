@@ -29,8 +29,8 @@ type step struct {
 	state string // of each key: see stateOf
 }
 
-// stories are sequences of calls, with the replies of the contract, by kind of row. Their tables are
-// in story_*_test.go.
+// stories are sequences of calls, with the replies that the contract asks for. The files of their
+// tables begin with story_.
 var stories = map[string]map[string][]step{
 	"funnels": funnelStories,
 	"slots":   slotStories,
@@ -71,7 +71,8 @@ func slotsOf(t *testing.T, client *redis.Client, key string) string {
 	var words []string
 	for _, member := range members {
 		word := fmt.Sprint(member.Score)
-		if milliseconds := member.Score - float64(servertest.Epoch.UnixMilli()); !math.IsInf(milliseconds, 0) {
+		milliseconds := member.Score - float64(servertest.Epoch.UnixMilli())
+		if !math.IsInf(milliseconds, 0) {
 			whole, part := math.Modf(milliseconds)
 			word = (time.Duration(whole)*time.Millisecond + time.Duration(part*1e6)).String()
 		}
@@ -88,7 +89,8 @@ func slotsOf(t *testing.T, client *redis.Client, key string) string {
 // quotaOf returns the used sum of a quota, and when its key expires, as the time after the first
 // instant.
 func quotaOf(t *testing.T, client *redis.Client, key, value string) string {
-	if expiry := servertest.ExpiryOf(t, client, key); expiry >= 0 {
+	expiry := servertest.ExpiryOf(t, client, key)
+	if expiry >= 0 {
 		value += "@" + time.UnixMilli(expiry).Sub(servertest.Epoch).String()
 	}
 	return "=" + value
@@ -112,7 +114,8 @@ func withInstants(text string) string {
 		if err != nil {
 			panic(err)
 		}
-		switch at := servertest.Epoch.Add(after); kind {
+		at := servertest.Epoch.Add(after)
+		switch kind {
 		case '@':
 			return fmt.Sprint(at.UnixNano())
 		case '^':
@@ -175,7 +178,8 @@ func TestBrokenSets(t *testing.T) {
 			"\x04\x01i\x03\x03inf\xff\x09\x00\x22^#$0\xda\xbcz",
 		"nan of h": "\x0c\x13\x13\x00\x00\x00\x0d\x00\x00\x00\x02\x00\x00\x01h\x03\x03nan\xff\x09\x00\xd8\xef\xc0\xb2\xc8\x11A\xfb",
 	} {
-		if err := client.RestoreReplace(ctx, "k", 0, payload).Err(); err != nil { // Valkey 9 refuses some of these sets
+		err := client.RestoreReplace(ctx, "k", 0, payload).Err()
+		if err != nil { // Valkey 9 refuses some of these sets
 			require.ErrorContains(t, err, "Bad data format")
 			continue
 		}

@@ -221,7 +221,8 @@ func (f *fuzzer) receive() any {
 	for {
 		got, err := f.wire.Receive()
 		require.NoError(f.t, err, "the server is gone or hangs")
-		if _, push := got.(servertest.Push); !push {
+		_, push := got.(servertest.Push)
+		if !push {
 			return got
 		}
 	}
@@ -240,7 +241,8 @@ func (f *fuzzer) step() {
 	f.model.instant = time.Now().UnixMilli()
 	f.settle()
 
-	switch dice := f.random.Float64(); {
+	dice := f.random.Float64()
+	switch {
 	case dice < 0.002:
 		f.lookAtAll()
 	case dice < 0.03:
@@ -312,7 +314,8 @@ func (f *fuzzer) decideByScript(words []string) {
 		words[1] = fuzzKeys[0]
 	}
 	call, rows := words, (len(words)-1)/5
-	if command, ours := contract.CommandOf(words[0]); ours {
+	command, ours := contract.CommandOf(words[0])
+	if ours {
 		if command.Seconds || rows == 0 || len(words) > 2+5*rows {
 			return
 		}
@@ -330,10 +333,12 @@ func (f *fuzzer) decideByScript(words []string) {
 	require.NoError(f.t, err)
 	f.buffer = f.buffer[:0]
 	got := f.receive()
-	if text, _ := got.(servertest.ErrorReply); strings.Contains(string(text), " for the script: ") {
+	text, _ := got.(servertest.ErrorReply)
+	if strings.Contains(string(text), " for the script: ") {
 		return
 	}
-	if expected := throughLua(f.apply(words)); !agrees(expected, got) {
+	expected := throughLua(f.apply(words))
+	if !agrees(expected, got) {
 		f.t.Fatalf("the script's reply to %.2000q is %q, not %q", words, got, expected)
 	}
 }

@@ -159,7 +159,8 @@ func (w *words) receipt(key, other string) string {
 // command takes several rows.
 func keysOf(call []string) (keys []string) {
 	step := len(call)
-	if command, _ := contract.CommandOf(call[0]); command.Rows > 1 {
+	command, _ := contract.CommandOf(call[0])
+	if command.Rows > 1 {
 		step = 5
 	}
 	for at := 1; at < len(call); at += step {

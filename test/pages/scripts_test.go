@@ -52,7 +52,10 @@ func TestScriptPermissions(t *testing.T) {
 
 	more := regexp.MustCompile("need `(.*?)`, before Redis 7.0 `(.*?)`, and slots `(.*?)`").FindStringSubmatch(clients(t))
 	require.NotNil(t, more)
-	expiry := map[bool]string{true: more[1], false: more[2]}[servertest.Since7(t)]
+	expiry := more[1]
+	if !servertest.Since7(t) {
+		expiry = more[2]
+	}
 	month := limiter.Request{Key: "user:month", Limit: limiter.Monthly(5, time.UTC), Quantity: 1}
 	l = as(rules + " " + expiry + " " + more[3])
 	var got *limiter.Acquisition

@@ -92,7 +92,8 @@ func requireTurns(t *testing.T, server *servertest.Server, command func() *exec.
 	lines := regexp.MustCompile(`(?m)^remaining: \d+\n`).ReplaceAllString(end.output, "")
 	require.Equal(t, strings.Repeat("went on\n", rounds), lines, end)
 	require.LessOrEqual(t, end.left, 7500*time.Millisecond, "it has not waited for its turn: %v", end)
-	if asked := end.calls["evalsha"] + end.calls["eval"]; asked > 0 {
+	asked := end.calls["evalsha"] + end.calls["eval"]
+	if asked > 0 {
 		require.LessOrEqual(t, asked, rounds+1, "one of them has to send the text of the script: %v", end)
 		require.LessOrEqual(t, end.calls["eval"], 1, "the text of the script is sent once: %v", end)
 		require.Equal(t, rounds, end.calls["set"], end)
@@ -121,7 +122,8 @@ func requireRefund(t *testing.T, server *servertest.Server, command func(addr st
 	require.Negative(t, end.left, "the token is not given back: %v", end)
 	var refunds []string
 	for _, logged := range client.SlowLogGet(ctx, -1).Val() {
-		if line := strings.Join(logged.Args, " "); strings.HasPrefix(strings.ToLower(line), "cl.refund") {
+		line := strings.Join(logged.Args, " ")
+		if strings.HasPrefix(strings.ToLower(line), "cl.refund") {
 			refunds = append(refunds, line)
 		}
 	}

@@ -87,7 +87,8 @@ func work(l *limiter.Limiter, slots limiter.Slots, worker string) {
 		case <-time.After(5*time.Millisecond + rand.N(45*time.Millisecond)):
 		case <-got.Context().Done():
 		}
-		if now := time.Now(); got.Context().Err() == nil {
+		now := time.Now()
+		if got.Context().Err() == nil {
 			fmt.Println(name, begun.UnixMicro(), now.UnixMicro(), true)
 		}
 		_ = got.Release(ctx) // goes on in the background until Redis decides

@@ -110,7 +110,8 @@ func readTargets(s settings.Settings) (targets, error) {
 	t := targets{options: options}
 	options.Username, options.Password = credentials(s.RedisAuth)
 	user, password := &options.Username, &options.Password // of the addresses
-	switch kind := strings.ToLower(s.RedisType); {
+	kind := strings.ToLower(s.RedisType)
+	switch {
 	case kind == "single" && len(options.Addrs) == 1:
 	case kind == "cluster":
 		options.IsClusterMode = true

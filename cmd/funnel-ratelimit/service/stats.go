@@ -22,7 +22,8 @@ func (b *bounded) NewDomainStats(of string) stats.DomainStats {
 }
 
 func (b *bounded) name(of string) string {
-	if _, known := b.known.Load(of); !known && (len(of) > 1000 || b.count.Add(1) > 10_000) {
+	_, known := b.known.Load(of)
+	if !known && (len(of) > 1000 || b.count.Add(1) > 10_000) {
 		return "other"
 	}
 	b.known.Store(of, nil)
