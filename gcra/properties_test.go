@@ -16,7 +16,8 @@ import (
 // More than rapid's 100 checks by default: few inputs are edge cases. -rapid.checks on the command
 // line overrides it.
 func init() {
-	if err := flag.Set("rapid.checks", "2000"); err != nil {
+	err := flag.Set("rapid.checks", "2000")
+	if err != nil {
 		panic(err)
 	}
 }

@@ -64,7 +64,7 @@ func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
 		for range 10 { // as many calls as a key has had in the middle of a count
 			client.expect(c, key)
 		}
-		for _, number := range client.Do(servertest.ToAny(c.operation.Words(Call{Key: key}))...).([]any) {
+		for _, number := range client.Do(servertest.ToAny(c.operation.Words(Target{Key: key}))...).([]any) {
 			lengths = append(lengths, len(fmt.Sprint(number)))
 		}
 		require.Positive(t, client.Do("PTTL", key), c.ID())

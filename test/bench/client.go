@@ -64,7 +64,7 @@ func (c *Client) Call(operation Operation, keys ...string) []bool {
 	pipeline := c.redis.Pipeline()
 	for _, key := range keys {
 		c.calls++
-		pipeline.Do(c.Ctx, servertest.ToAny(operation.Words(Call{key, c.calls}))...)
+		pipeline.Do(c.Ctx, servertest.ToAny(operation.Words(Target{key, c.calls}))...)
 	}
 	commands, err := pipeline.Exec(c.Ctx)
 	if !errors.Is(err, redis.Nil) && c.failed(err) {

@@ -15,20 +15,20 @@ var (
 	Narrow = Limit{Capacity: 1, Count: 1, Period: 600_000} // the first call reaches it
 )
 
-// A Call holds the differences between calls: the key, of 16 bytes, and a number that occurs once
+// A Target holds the differences between calls: the key, of 16 bytes, and a number that occurs once
 // per client.
-type Call struct {
+type Target struct {
 	Key    string
 	Unique int64
 }
 
 // holder is a name that no other call has, of 26 bytes.
-func (c Call) holder() string { return fmt.Sprintf("holder-%019d", c.Unique) }
+func (t Target) holder() string { return fmt.Sprintf("holder-%019d", t.Unique) }
 
 // An Operation is one command of one alternative.
 type Operation struct {
 	// Words are the words of a call.
-	Words func(Call) []string
+	Words func(Target) []string
 
 	// Limited reports whether a reply is one to a limited call. Its argument is the reply if that
 	// is an integer, the first integer of an array, or else 0. If Limited is nil, no call is

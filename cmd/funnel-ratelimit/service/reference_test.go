@@ -71,7 +71,7 @@ func TestAnswersOfTheReference(t *testing.T) {
 				continue
 			}
 			state := fmt.Sprintf("configuration %s\nrequest %v\nused before %v", text, request, g.used)
-			isOver := g.count(request, met)
+			exceeds := g.count(request, met)
 			got, gotErr := ours.service.ShouldRateLimit(t.Context(), request)
 			want, wantErr := theirs.service.ShouldRateLimit(t.Context(), request)
 			if wantErr != nil {
@@ -80,8 +80,8 @@ func TestAnswersOfTheReference(t *testing.T) {
 				continue
 			}
 			require.NoError(t, gotErr, state)
-			requireAlike(t, want, got, isOver, state)
-			if isOver {
+			requireAlike(t, want, got, exceeds, state)
+			if exceeds {
 				break
 			}
 			for _, descriptor := range request.Descriptors {
@@ -99,7 +99,7 @@ func TestAnswersOfTheReference(t *testing.T) {
 
 // requireAlike compares two answers. In a request that goes over a limit, the services count
 // different things.
-func requireAlike(t *testing.T, want, got *pb.RateLimitResponse, isOver bool, state string) {
+func requireAlike(t *testing.T, want, got *pb.RateLimitResponse, exceeds bool, state string) {
 	want, got = proto.CloneOf(want), proto.CloneOf(got)
 	refusing := 0
 	for _, response := range []*pb.RateLimitResponse{want, got} {
@@ -108,7 +108,7 @@ func requireAlike(t *testing.T, want, got *pb.RateLimitResponse, isOver bool, st
 			if status.DurationUntilReset != nil {
 				status.DurationUntilReset.Seconds = 1
 			}
-			if isOver && status.CurrentLimit != nil {
+			if exceeds && status.CurrentLimit != nil {
 				status.LimitRemaining = 0
 			}
 			if status.Code == pb.RateLimitResponse_OVER_LIMIT {
@@ -116,12 +116,12 @@ func requireAlike(t *testing.T, want, got *pb.RateLimitResponse, isOver bool, st
 			}
 		}
 		for _, header := range response.ResponseHeadersToAdd {
-			if header.Key == "RateLimit-Reset" || isOver && header.Key == "RateLimit-Remaining" {
+			if header.Key == "RateLimit-Reset" || exceeds && header.Key == "RateLimit-Remaining" {
 				header.Value = ""
 			}
 		}
 	}
-	if isOver && refusing != 1 { // which of several the headers describe differs
+	if exceeds && refusing != 1 { // which of several the headers describe differs
 		want.ResponseHeadersToAdd, got.ResponseHeadersToAdd = nil, nil
 	}
 	require.Truef(t, proto.Equal(want, got), "the reference: %v\nthe service:   %v\n%s", want, got, state)
@@ -336,14 +336,14 @@ func (g *generator) counted(request *pb.RateLimitRequest) (all []counted) {
 
 // count counts a request as the reference does, and notes what the request is about. It reports
 // whether the request goes over a limit.
-func (g *generator) count(request *pb.RateLimitRequest, met map[string]int) (isOver bool) {
+func (g *generator) count(request *pb.RateLimitRequest, met map[string]int) (exceeds bool) {
 	all := g.counted(request)
 	for _, c := range all {
 		g.used[c.key] += c.hits
 		switch {
 		case g.used[c.key] > c.most:
 			met["over"+c.mode]++
-			isOver = true
+			exceeds = true
 		case c.hits == 0:
 			met["hits 0"]++
 		default:
@@ -367,5 +367,5 @@ func (g *generator) count(request *pb.RateLimitRequest, met map[string]int) (isO
 			met["limit of the request"]++
 		}
 	}
-	return isOver
+	return exceeds
 }
