@@ -31,7 +31,7 @@ type Backend struct {
 	limiter  *limiter.Limiter
 	single   limiter.Allower // decides on one row: the limiter, or leases
 	counts   *reference.BaseRateLimiter
-	failed   func() // counts a failure of Redis
+	events   Events
 }
 
 // ErrWrong means that a request is wrong, and would be refused again.
@@ -245,7 +245,7 @@ func (b *Backend) askOne(ctx context.Context, g *group, refused bool) (err error
 		g.limited = g.result.Limited()
 	}
 	if err != nil && ctx.Err() == nil && (refused || !g.refuses && !g.used) {
-		b.failed()
+		b.events.Failed()
 		g.limited, err = false, nil
 		g.result.Remaining = g.Limit.Capacity // unknown: taken to be neither a soft breach nor near the limit
 	}
