@@ -162,7 +162,8 @@ func (c *Client) goRound(client goClient, keys []string) (result round) {
 	}
 	callers.Wait()
 	took, objects, used := time.Since(begin).Seconds(), allocated()-objects, usedCPU()-used
-	if err := errors.Join(errs...); err != nil {
+	err := errors.Join(errs...)
+	if err != nil {
 		c.failed(fmt.Errorf("%s: %w", client.title, err))
 	}
 	all, total := slices.Concat(latencies...), 0.0

@@ -66,7 +66,10 @@ var Parts = []struct {
 }
 
 func (s *Setting) moduleOf(peer bool) string {
-	return map[bool]string{false: s.Module, true: s.Peer}[peer]
+	if peer {
+		return s.Peer
+	}
+	return s.Module
 }
 
 // Describe returns the table of the environment. It fails early if a module does not load.
@@ -119,7 +122,8 @@ func (s *Setting) versions(path string) (server, module string) {
 			module = found[1] + " " + found[2]
 		}
 	}
-	if ours := ourVersion.FindStringSubmatch(info); ours != nil {
+	ours := ourVersion.FindStringSubmatch(info)
+	if ours != nil {
 		module = fmt.Sprintf("funnel %s (%s)", ours[1], ours[2])
 	}
 	return server, module
@@ -134,7 +138,8 @@ func BuildMarker(ctx context.Context, folder string) (string, error) {
 	module := filepath.Join(folder, "marker.so")
 	line := append(strings.Fields(cmp.Or(os.Getenv("CC"), "cc")), "-shared", "-fPIC", "-fvisibility=hidden", "-O2",
 		"-I", abi, "-o", module, marker, filepath.Join(abi, "abi.c"))
-	if output, err := exec.CommandContext(ctx, line[0], line[1:]...).CombinedOutput(); err != nil {
+	output, err := exec.CommandContext(ctx, line[0], line[1:]...).CombinedOutput()
+	if err != nil {
 		return "", fmt.Errorf("cannot compile the marker module, with the compiler in CC or cc: %w\n%s", err, output)
 	}
 	return module, nil

@@ -65,7 +65,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	if s.Marker, err = bench.BuildMarker(ctx, folder); err != nil {
+	s.Marker, err = bench.BuildMarker(ctx, folder)
+	if err != nil {
 		return err
 	}
 	tables := []bench.Table{s.Describe()}
