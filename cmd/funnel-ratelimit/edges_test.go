@@ -119,6 +119,10 @@ func TestWhatCountsAsAFailureOfRedis(t *testing.T) {
 	}
 	require.Contains(t, service.ask(t, "shop: user=1"), "no answer from Redis within 50ms")
 	servertest.Eventually(t, "the failure in metrics", func() bool { return redisErrors() == 1 })
+	servertest.Eventually(t, "a request about which Redis is not asked, in metrics", func() bool {
+		require.NotContains(t, service.ask(t, "shop: user=1"), "OK")
+		return count("ratelimit_redis_not_asked") > 0
+	})
 	require.NoError(t, server.Signal(syscall.SIGCONT))
 }
 

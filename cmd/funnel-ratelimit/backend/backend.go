@@ -31,7 +31,7 @@ type Backend struct {
 	limiter  *limiter.Limiter
 	single   limiter.Allower // decides on one row: the limiter, or leases
 	counts   *reference.BaseRateLimiter
-	failed   func() // counts a failure of Redis
+	events   Events
 }
 
 // ErrWrong means that a request is wrong, and would be refused again.
@@ -234,7 +234,7 @@ func (b *Backend) askOne(ctx context.Context, q *question, refused bool) (err er
 		q.limited = q.result.Limited()
 	}
 	if err != nil && ctx.Err() == nil && (refused || !q.refuses && !q.used) {
-		b.failed()
+		b.events.Failed()
 		q.limited, err = false, nil
 		q.result.Remaining = q.Limit.Capacity // which is not known: no soft breach, and not near the limit
 	}

@@ -159,7 +159,10 @@ func newManager() stats.Manager {
 
 func newOurs(t *testing.T) *side {
 	s, ours := settings.NewSettings(), &side{manager: newManager()}
-	decider, err := backend.New(s, func() { t.Error("Redis has failed") })
+	decider, err := backend.New(s, backend.Events{
+		Failed:   func() { t.Error("Redis has failed") },
+		NotAsked: func() { t.Error("Redis was not asked") },
+	})
 	require.NoError(t, err)
 	t.Cleanup(decider.Close)
 	var current config.RateLimitConfig

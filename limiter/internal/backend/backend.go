@@ -33,6 +33,10 @@ var (
 	// a queue was full, the client is closed. It says nothing about Redis.
 	ErrNotSent = errors.New("limiter: the call was not sent")
 
+	// ErrNotAsked is in the error of a call that an open breaker has kept away from Redis. It is an
+	// ErrUnavailable, too.
+	ErrNotAsked = errors.New("limiter: Redis is not asked")
+
 	// ErrUnavailable is in the error of a call that Redis has not decided.
 	ErrUnavailable = errors.New("limiter: Redis has not decided")
 )
