@@ -40,12 +40,14 @@ func TestGoOfTheImageIsThatOfTheModule(t *testing.T) {
 // it. All layers except the labels exist already.
 func TestLinesOfTheREADME(t *testing.T) {
 	t.Parallel()
-	commit := inspect(t, image(t), `(index .Config.Labels "org.opencontainers.image.revision")`)
+	label := func(name string) string {
+		return inspect(t, image(t), `(index .Config.Labels "org.opencontainers.image.`+name+`")`)
+	}
 	lines := linesOf(t, "README.md", "docker")
 	require.Equal(t, []string{"docker build -t funnel .", "docker run -p 127.0.0.1:6379:6379 funnel"}, lines)
 	name := unique()
 	t.Cleanup(func() { tryDocker("rmi", name) })
-	page.Shell(t, top, 0, strings.Replace(lines[0], "funnel", name, 1)+" --build-arg COMMIT="+commit+
+	page.Shell(t, top, 0, strings.Replace(lines[0], "funnel", name, 1)+" --build-arg COMMIT="+label("revision")+" --build-arg VERSION="+label("version")+
 		" --build-arg BASE="+fromEnvironment(t, "FUNNEL_IMAGE_BASE")+
 		" --build-arg GO_IMAGE="+fromEnvironment(t, "FUNNEL_IMAGE_GO"))
 	box := newContainer(t)
