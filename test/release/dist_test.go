@@ -46,9 +46,9 @@ func dist(t *testing.T, variables ...string) string {
 	return filepath.Join(folder, "dist")
 }
 
-// TestRelease is the way from the download to the first call: the checksums, the files, and what
-// the README of the archive says. Another folder, another folder for temporary files and an empty
-// cache make the same bytes.
+// TestRelease goes from the download to the first call: it checks the checksums and the files, and
+// does what the README of the archive says. The same bytes come from another folder, with another
+// folder for temporary files and an empty cache.
 func TestRelease(t *testing.T) {
 	if os.Getenv("FUNNEL_LONG") == "" {
 		t.Skip("compiles all of Go's library: set FUNNEL_LONG")
