@@ -110,7 +110,7 @@ func followReadme(t *testing.T, release string) {
 	}
 	server := servertest.Start(t, page.WithModule(t, blocks[1]))
 	output := page.Shell(t, release, server.Port, blocks[2])
-	require.Contains(t, output, "funnel_version:"+versionOf(t)+"-dev\n")
+	require.Regexp(t, "funnel_version:"+versionOf(t)+`-dev\s`, output)
 	require.True(t, strings.HasSuffix(output, "0\n15\n14\n-1\n2\n"), output)
 }
 
