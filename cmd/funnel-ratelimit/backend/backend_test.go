@@ -232,8 +232,8 @@ func TestKeys(t *testing.T) {
 
 func hexOfHash(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
-// What Redis does not decide is an error if it could refuse the request. Otherwise it is counted. A
-// caller who gives up is neither.
+// If Redis does not decide, that is an error if the answer could refuse the request. Otherwise it
+// is only counted. A caller who gives up is neither.
 func TestFailures(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	b := newTested(t, server.Addr(), "SOFT_BREACH_HEADER_RATIO=0.9")
@@ -288,7 +288,8 @@ func TestLostAnswer(t *testing.T) {
 	require.Regexp(t, "OK 9 ", statuses)
 }
 
-// An allowed request of which a descriptor has less than that share remaining is a soft breach.
+// A request is a soft breach if it is allowed and one of its descriptors has less than that share
+// remaining.
 func TestSoftBreach(t *testing.T) {
 	status := func(remaining uint32, count uint32) *pb.RateLimitResponse_DescriptorStatus {
 		return &pb.RateLimitResponse_DescriptorStatus{LimitRemaining: remaining,

@@ -30,7 +30,7 @@ type options struct {
 	SoftBreach  float64               `envconfig:"SOFT_BREACH_HEADER_RATIO"` // of the capacity; 0 for no header
 }
 
-// ignored are the beginnings of the names of the reference's settings that are not read here.
+// ignored are prefixes of the reference's settings that this service does not read.
 var ignored = []string{"EXPIRATION_JITTER_MAX_SECONDS", "LOCAL_CACHE_SIZE_IN_BYTES", "MEMCACHE_", "REDIS_PERSECOND",
 	"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", "REDIS_PIPELINE_", "REDIS_POOL_",
 	"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "TRACING_"}
@@ -46,8 +46,8 @@ func warn(environment []string) {
 	}
 }
 
-// longestTimeout is the longest REDIS_TIMEOUT with which a policy is of use: Envoy waits for 20 ms
-// by default, and hardly anybody lets it wait longer than this.
+// longestTimeout is the longest REDIS_TIMEOUT at which a policy can decide in time: Envoy waits for
+// 20 ms by default, and hardly anybody lets it wait longer than this.
 const longestTimeout = time.Second
 
 // read reads the options from the environment, and checks them and the reference's settings.
