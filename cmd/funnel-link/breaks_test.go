@@ -41,7 +41,8 @@ func build(t *testing.T, sources map[string]string, environment ...string) (path
 			t.Skip(err)
 		}
 	}
-	folder, replaced := t.TempDir(), map[string]string{}
+	folder := t.TempDir()
+	replaced := map[string]string{}
 	for name, content := range sources {
 		file, err := os.CreateTemp(folder, "*"+filepath.Ext(name))
 		must(t, err)

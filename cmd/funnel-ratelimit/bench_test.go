@@ -143,7 +143,8 @@ func (s served) load(b *testing.B, text string, length time.Duration, rate int) 
 				response, err := s.client.ShouldRateLimit(b.Context(), request(text))
 				c.end = time.Since(begin)
 				assert.NoError(b, err)
-				c.took, c.allowed = c.end-due, response.GetOverallCode() == pb.RateLimitResponse_OK
+				c.took = c.end - due
+				c.allowed = response.GetOverallCode() == pb.RateLimitResponse_OK
 				calls[caller] = append(calls[caller], c)
 			}
 		})

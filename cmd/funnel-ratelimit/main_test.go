@@ -48,7 +48,8 @@ func serve(t testing.TB, redis string, environment ...string) served {
 
 func serveBy(t testing.TB, start func(settings.Settings) (stop func()), redis string,
 	environment ...string) served {
-	folder, port := t.TempDir(), strconv.Itoa(servertest.FreePort(t))
+	folder := t.TempDir()
+	port := strconv.Itoa(servertest.FreePort(t))
 	service := served{config: filepath.Join(folder, "config")}
 	require.NoError(t, os.CopyFS(service.config, os.DirFS("testdata")))
 	for _, setting := range append([]string{
@@ -104,7 +105,8 @@ func (s served) ask(t *testing.T, text string) string {
 	if err != nil {
 		return err.Error()
 	}
-	answer, separator := response.OverallCode.String(), ": "
+	answer := response.OverallCode.String()
+	separator := ": "
 	for _, status := range response.Statuses {
 		answer += fmt.Sprint(separator, status.Code, " ", status.LimitRemaining)
 		separator = ", "
@@ -185,7 +187,8 @@ func TestAnswers(t *testing.T) {
 		require.Less(t, took, 5*time.Second, "it is served again after a failover")
 	})
 	t.Run("sentinel", func(t *testing.T) {
-		primary, config := servertest.Start(t, servertest.Options{}), filepath.Join(t.TempDir(), "sentinel.conf")
+		primary := servertest.Start(t, servertest.Options{})
+		config := filepath.Join(t.TempDir(), "sentinel.conf")
 		script := fmt.Sprintf(`echo sentinel monitor mymaster 127.0.0.1 %d 1 >%[2]s; exec "$0" %[2]s "$@"`, primary.Port, config)
 		sentinel := servertest.Start(t, servertest.Options{Wrapper: []string{"sh", "-c", script}, Config: []string{"--sentinel"}})
 		serve(t, "mymaster,"+sentinel.Addr(), "REDIS_TYPE=sentinel").requireDecisions(t, steps)

@@ -83,7 +83,8 @@ func TestEnvoyGateway(t *testing.T) {
 	server.EnableHTTP2, server.TLS = true, &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	folder, certificate := t.TempDir(), server.TLS.Certificates[0]
+	folder := t.TempDir()
+	certificate := server.TLS.Certificates[0]
 	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
 	require.NoError(t, err)
 	for name, block := range map[string]pem.Block{

@@ -154,7 +154,8 @@ func (s step) require(t *testing.T, client *redis.Client, clock servertest.Clock
 // TestTheClockIsThatOfTheMachine: the instant of a call lies between the machine's time before the
 // call and the time after it, to the nanosecond.
 func TestTheClockIsThatOfTheMachine(t *testing.T) {
-	ctx, client := t.Context(), servertest.StartClient(t)
+	ctx := t.Context()
+	client := servertest.StartClient(t)
 	for range 100 {
 		before := time.Now().UnixNano()
 		servertest.Call(t, client, "cl.throttle key 1 1 60")
@@ -170,7 +171,8 @@ func TestTheClockIsThatOfTheMachine(t *testing.T) {
 // a set, no call crashes or hangs, and the script's CL.PEEK writes nothing.
 func TestBrokenSets(t *testing.T) {
 	client, _ := servertest.StartWithClock(t)
-	ctx, script := t.Context(), redis.NewScript(limiter.Script())
+	ctx := t.Context()
+	script := redis.NewScript(limiter.Script())
 	for name, payload := range map[string]string{
 		"nan, h": "\x0c%%\x00\x00\x00\x15\x00\x00\x00\x04\x00\x00\x01n\x03\x03nan\x05\x01h\x03\x0d4102444830000" +
 			"\xff\x09\x00\xb7y-\xcfNl\x9bg",

@@ -63,7 +63,8 @@ func TestLookupsAreCounted(t *testing.T) {
 			drain(t, client, subscription)
 			before := lookups(t, client)
 			servertest.Call(t, client, line)
-			after, events := lookups(t, client), drain(t, client, subscription)
+			after := lookups(t, client)
+			events := drain(t, client, subscription)
 			if c.name == "cl.peek" {
 				require.Equal(t, [2]int64{before[0] + 1, before[1] + 1}, after, line)
 				require.Equal(t, []string{"absent keymiss"}, events, line)

@@ -19,7 +19,8 @@ import (
 func TestNoCallKeepsMemory(t *testing.T) {
 	const fast, slow = " 1000000000 1 0.000000001 1 ", " 2 1 1000000 1 "
 	server := servertest.StartModule(t)
-	client, wire := server.Client(t), server.Wire(t)
+	client := server.Client(t)
+	wire := server.Wire(t)
 	require.NoError(t, client.LPush(t.Context(), "list", 1).Err())
 	require.NoError(t, client.Set(t.Context(), "text", "no funnel", 0).Err())
 	servertest.Call(t, client, "cl.charge full 1 SLOTS 10000 running")
@@ -62,7 +63,8 @@ func TestNoCallKeepsMemory(t *testing.T) {
 				func(int, any) error { return nil }), name)
 		}
 		round(2_000) // the server now has the buffers that it keeps
-		used, resident := servertest.InfoField(t, client, "memory", "used_memory"), servertest.MemoryOf(t, server, "VmRSS")
+		used := servertest.InfoField(t, client, "memory", "used_memory")
+		resident := servertest.MemoryOf(t, server, "VmRSS")
 		round(servertest.QuickOrLong(10_000, 1_000_000))
 		require.Less(t, servertest.InfoField(t, client, "memory", "used_memory"), used+64<<10, name)
 		require.Less(t, servertest.MemoryOf(t, server, "VmRSS"), resident+1<<20, name)

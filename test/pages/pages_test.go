@@ -141,7 +141,8 @@ func anchors(text string) (names []string) {
 func TestRunbook(t *testing.T) {
 	t.Parallel()
 	page.NeedRedisCLI(t)
-	ctx, server := t.Context(), servertest.StartModule(t)
+	ctx := t.Context()
+	server := servertest.StartModule(t)
 	shell := func(name string) string {
 		return page.Shell(t, top, server.Port, page.Marked(t, top+"/docs/operations.md", name))
 	}
@@ -151,7 +152,8 @@ func TestRunbook(t *testing.T) {
 	}{{"+@all", limiter.FromScript}, {"+@all -@scripting", ""}} {
 		servertest.Call(t, server.Client(t), "acl setuser app reset on >secret ~* "+c.rules)
 		connection := server.Client(t, func(options *redis.Options) { options.Username, options.Password = "app", "secret" })
-		l, limit := limiter.New(connection), limiter.PerHour(1).WithCapacity(5)
+		l := limiter.New(connection)
+		limit := limiter.PerHour(1).WithCapacity(5)
 		before, err := l.Allow(ctx, "user:42", limit)
 		require.NoError(t, err)
 		require.Equal(t, limiter.FromModule, before.Source)

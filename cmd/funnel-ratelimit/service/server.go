@@ -50,7 +50,8 @@ type Server struct {
 // FORCE_START_WITHOUT_INITIAL_CONFIG is set. The manager has the statistics.
 func New(s settings.Settings, decider *backend.Backend, manager stats.Manager) (server *Server, err error) {
 	defer returnPanic(&err)
-	counts, store := &bounded{Manager: manager}, manager.GetStatsStore()
+	counts := &bounded{Manager: manager}
+	store := manager.GetStatsStore()
 	server = &Server{settings: s, backend: decider, stopped: make(chan struct{})}
 	server.grpc, err = newGRPC(s, store)
 	if err != nil {
