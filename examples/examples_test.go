@@ -53,7 +53,11 @@ type process struct {
 // start starts an example against the server. The end of the test kills it.
 func start(t *testing.T, name string, server *servertest.Server, arguments ...string) *process {
 	folder := t.TempDir()
-	p := &process{stdout: filepath.Join(folder, "stdout"), stderr: filepath.Join(folder, "stderr"), ended: make(chan struct{})}
+	p := &process{
+		stdout: filepath.Join(folder, "stdout"),
+		stderr: filepath.Join(folder, "stderr"),
+		ended:  make(chan struct{}),
+	}
 	stdout, err := os.Create(p.stdout)
 	require.NoError(t, err)
 	stderr, err := os.Create(p.stderr)

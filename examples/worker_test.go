@@ -16,7 +16,8 @@ import (
 
 // mailsSent returns how many mails a worker has sent so far.
 func mailsSent(t *testing.T, p *process) (mails int) {
-	for _, match := range regexp.MustCompile(`job \d+: (\d+) of \d+ mails`).FindAllStringSubmatch(printed(t, p.stdout), -1) {
+	line := regexp.MustCompile(`job \d+: (\d+) of \d+ mails`)
+	for _, match := range line.FindAllStringSubmatch(printed(t, p.stdout), -1) {
 		sent, err := strconv.Atoi(match[1])
 		require.NoError(t, err)
 		mails += sent

@@ -35,9 +35,10 @@ type instruction struct {
 
 const (
 	isUnknown      = "is not known to the decoder"
-	throughPointer = "calls or jumps through a pointer, as for a closure or a method of an interface: its target is unknown"
-	takesAddress   = "takes the address of code, as for a goroutine, a defer or the value of a function"
-	entersKernel   = "calls the kernel"
+	throughPointer = "calls or jumps through a pointer, as for a closure or a method of an interface: " +
+		"its target is unknown"
+	takesAddress = "takes the address of code, as for a goroutine, a defer or the value of a function"
+	entersKernel = "calls the kernel"
 )
 
 func amd64(code []byte, isRelocated func(from, to int) bool, hasTable bool) (found []instruction) {

@@ -43,7 +43,9 @@ func extract(path string, objects []string) ([]byte, error) {
 	}
 	w := &walk{object: o, machine: machines[o.Machine]}
 	for _, root := range roots {
-		at := slices.IndexFunc(o.symbols, func(s elf.Symbol) bool { return s.Name == root && elf.ST_TYPE(s.Info) == elf.STT_FUNC })
+		at := slices.IndexFunc(o.symbols, func(s elf.Symbol) bool {
+			return s.Name == root && elf.ST_TYPE(s.Info) == elf.STT_FUNC
+		})
 		if at < 0 || !strings.HasPrefix(root, project) {
 			return nil, fmt.Errorf("go.o lacks %s, which C calls: main must name it, and it must be go:noinline", root)
 		}
@@ -63,7 +65,8 @@ func (w *walk) reject(name, format string, args ...any) {
 
 // rejectInitializers rejects code that Go would run before main: nothing runs it.
 func (w *walk) rejectInitializers() {
-	initializer := regexp.MustCompile(`^(main|` + regexp.QuoteMeta(project) + `(.*/)?[^./]*)\.(init|\.inittask|(map\.)?init\.\d+)$`)
+	ours := `(main|` + regexp.QuoteMeta(project) + `(.*/)?[^./]*)`
+	initializer := regexp.MustCompile(`^` + ours + `\.(init|\.inittask|(map\.)?init\.\d+)$`)
 	for _, symbol := range w.symbols {
 		if initializer.MatchString(symbol.Name) {
 			w.reject(symbol.Name, "nothing runs this initializer, a function init or the value of a variable")

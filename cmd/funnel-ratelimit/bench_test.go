@@ -32,8 +32,8 @@ const (
 	benchSteadyRate   = 2000 // requests a second
 )
 
-// The services take turns, so that what else the machine does meets all of them. The figures are the
-// medians of the rounds.
+// The services take turns, so whatever else the machine does affects all of them. The figures are
+// the medians of the rounds.
 func BenchmarkBesideReference(b *testing.B) {
 	redis := servertest.Start(b, servertest.Options{Module: servertest.Module(b)}).Client(b).Options().Addr
 	services := []served{ // each adds settings to those above it
@@ -57,7 +57,8 @@ func BenchmarkBesideReference(b *testing.B) {
 			f.certain, f.possible = append(f.certain, certain), append(f.possible, possible)
 		}
 	}
-	fmt.Print("\n| service | requests a second | p99 µs | p50 µs at 2,000 a second | p99 µs at 2,000 a second | fullest second |\n",
+	fmt.Print("\n| service | requests a second | p99 µs | ",
+		"p50 µs at 2,000 a second | p99 µs at 2,000 a second | fullest second |\n",
 		"| --- | ---: | ---: | ---: | ---: | ---: |\n")
 	for i, f := range figures {
 		fmt.Printf("| %s | %d | %d | %d | %d | %d to %d |\n", names[i], median(f.speed), median(f.p99), median(f.steadyP50),

@@ -78,6 +78,7 @@ func TestLookupsAreCounted(t *testing.T) {
 // lookups returns how many keys the server has found and missed.
 func lookups(t *testing.T, client *redis.Client) [2]int64 {
 	return [2]int64{
-		servertest.InfoField(t, client, "stats", "keyspace_hits"), servertest.InfoField(t, client, "stats", "keyspace_misses"),
+		servertest.InfoField(t, client, "stats", "keyspace_hits"),
+		servertest.InfoField(t, client, "stats", "keyspace_misses"),
 	}
 }

@@ -49,7 +49,10 @@ func TestNoCallKeepsMemory(t *testing.T) {
 		"quota ended":           {"cl.charge a" + fast + "o 9 UNTIL 1000 1", "cl.refund o 9 UNTIL 1000 1"},
 		"no quota":              {"cl.peek text 9 UNTIL 4102444800 1"},
 		// Two TTLs, because a renewal within a millisecond changes nothing and so removes nothing.
-		"ended slots":        {"zadd s 1 x 2 y 3 z", "cl.charge s 1 SLOTS 1000 h", "zadd s 1 x 2 y 3 z", "cl.charge s 1 SLOTS 2000 h"},
+		"ended slots": {
+			"zadd s 1 x 2 y 3 z", "cl.charge s 1 SLOTS 1000 h",
+			"zadd s 1 x 2 y 3 z", "cl.charge s 1 SLOTS 2000 h",
+		},
 		"number of words":    {"cl.reserve a" + fast + "b c"},
 		"wrong argument":     {"cl.charge a" + fast + "b 1 x 1 1"},
 		"named twice":        {"cl.charge a" + fast + "b" + fast + "a" + fast},
