@@ -80,7 +80,7 @@ func arm64(code []byte, isRelocated func(from, to int) bool, hasTable bool) (fou
 		word := binary.LittleEndian.Uint32(code[at:])
 		i := instruction{at: at}
 		is := func(mask, pattern uint32) bool { return word&mask == pattern }
-		// target adds a signed distance in words, which has size bits from low on.
+		// target adds the signed distance, in words of code, that is in the size bits from bit low on.
 		target := func(low, size int) int { return at + int(int32(word<<(32-low-size))>>(32-size))*4 }
 		switch {
 		case isRelocated(at, at+4), is(0xffffffff, 0xd65f03c0), is(0xfffffc1f, 0xd61f0000) && hasTable: // RET, BR

@@ -1,5 +1,4 @@
-// What a call shows to those who watch the server beside it: classes of events, and counts of
-// lookups.
+// What a call shows to clients that watch the server: classes of events, and counts of lookups.
 
 package command_test
 
