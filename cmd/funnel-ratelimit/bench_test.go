@@ -7,9 +7,7 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"github.com/envoyproxy/ratelimit/src/service_cmd/runner"
 	"github.com/envoyproxy/ratelimit/src/settings"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
 )
@@ -43,7 +42,8 @@ func BenchmarkBesideReference(b *testing.B) {
 	}
 	names := []string{"the reference", "funnel-ratelimit", "with `FUNNEL_LEASE=50ms`"}
 	var figures [3]struct{ speed, p99, steadyP50, steadyP99, certain, possible []int }
-	before := readMachine(b)
+	before, err := servertest.ReadMachine()
+	require.NoError(b, err)
 	for range benchRounds {
 		for i, service := range services {
 			f := &figures[i]
@@ -67,41 +67,14 @@ func BenchmarkBesideReference(b *testing.B) {
 	for i, f := range figures {
 		fmt.Printf("%s: %d a second, p99 at 2,000 a second %d µs, round by round\n", names[i], f.speed, f.steadyP99)
 	}
-	fmt.Println(readMachine(b).since(before))
+	after, err := servertest.ReadMachine()
+	require.NoError(b, err)
+	fmt.Println(after.Since(before))
 }
 
 func median(figures []int) int {
 	sorted := slices.Sorted(slices.Values(figures))
 	return sorted[len(sorted)/2]
-}
-
-// machine is what the processors have done since the start of the machine, in ticks, from the first
-// line of /proc/stat.
-type machine struct {
-	user, nice, system, idle, iowait, irq, softirq, steal int
-	load                                                  string // of the last minute and more
-}
-
-func readMachine(b *testing.B) (m machine) {
-	stat, err := os.ReadFile("/proc/stat")
-	assert.NoError(b, err)
-	_, err = fmt.Sscanf(string(stat), "cpu %d %d %d %d %d %d %d %d",
-		&m.user, &m.nice, &m.system, &m.idle, &m.iowait, &m.irq, &m.softirq, &m.steal)
-	assert.NoError(b, err)
-	load, err := os.ReadFile("/proc/loadavg")
-	assert.NoError(b, err)
-	m.load = strings.Join(strings.Fields(string(load))[:3], " ")
-	return m
-}
-
-func (m machine) total() int {
-	return m.user + m.nice + m.system + m.idle + m.iowait + m.irq + m.softirq + m.steal
-}
-
-// since says what went to other machines, and what else ran here: it would have raised the load.
-func (m machine) since(before machine) string {
-	return fmt.Sprintf("load %s before, %s after; %.1f %% of the time went to other machines", before.load, m.load,
-		100*float64(m.steal-before.steal)/float64(m.total()-before.total()))
 }
 
 func startReference(s settings.Settings) (stop func()) {

@@ -92,8 +92,16 @@ func TestCallsAreTimed(t *testing.T) {
 
 	table := s.goClients()
 	require.NoError(t, s.Err)
-	require.Len(t, table.Rows, 2*7)
+	require.Len(t, table.Rows, 2*11)
 	for _, row := range table.Rows {
 		require.NotRegexp(t, `NaN|\| (0|0\.0|) \|`, strings.Join(row[:7], " | ")+" |", row)
+	}
+
+	table = s.atFixedRates()
+	require.NoError(t, s.Err)
+	require.Len(t, table.Rows, 2*5)
+	for i, row := range table.Rows {
+		require.NotRegexp(t, `NaN|\| (0|) \|`, strings.Join(row, " | ")+" |", row)
+		require.Equal(t, i%5 == 4, row[4] == "1.00 (1.00–1.00)", "redis_rate is the reference: %v", row)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"funnel/internal/servertest"
 )
 
 // A Setting is shared by all measurements. Once Err holds an error, they do nothing.
@@ -32,6 +34,7 @@ type Setting struct {
 	Progress func(format string, arguments ...any)
 
 	server, peer string // with their versions, from Describe
+	machine      servertest.Machine
 }
 
 // failed keeps the first error, and reports whether there has been an error.
@@ -59,6 +62,7 @@ var Parts = []struct {
 	{"memory", (*Setting).memory},
 	{"throughput", (*Setting).throughput},
 	{"clients", (*Setting).goClients},
+	{"rates", (*Setting).atFixedRates},
 }
 
 func (s *Setting) moduleOf(peer bool) string {
@@ -80,10 +84,22 @@ func (s *Setting) Describe() Table {
 		_, s.peer = s.versions(s.Peer)
 		table.set("other module", 1, s.peer)
 	}
+	var err error
+	s.machine, err = servertest.ReadMachine()
+	s.failed(err)
 	processors, _ := os.ReadFile("/proc/cpuinfo")
 	model := regexp.MustCompile(`model name\s*: (.*)|$`).FindStringSubmatch(string(processors))[1]
 	table.set("machine", 1, fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), model))
 	return table
+}
+
+// DescribeEnd adds to the table of the environment what else the machine did during the
+// measurements.
+func (s *Setting) DescribeEnd(table *Table) {
+	now, err := servertest.ReadMachine()
+	if !s.failed(err) {
+		table.set("beside", 1, now.Since(s.machine))
+	}
 }
 
 var (

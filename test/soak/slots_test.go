@@ -30,7 +30,7 @@ import (
 // TestMain runs the tests, or a program, in a process that a test has started. A program prints
 // what it does, and runs until it is killed.
 func TestMain(m *testing.M) {
-	programs := map[string]func(addr string){"slots": holdSlots, "lines": waitInLine}
+	programs := map[string]func(addr string){"slots": holdSlots, "lines": waitInLine, "leavers": leaveOften}
 	if len(os.Args) == 3 && programs[os.Args[1]] != nil {
 		programs[os.Args[1]](os.Args[2])
 	}

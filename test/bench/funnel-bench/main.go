@@ -86,6 +86,11 @@ func run(ctx context.Context) error {
 			fmt.Printf("%s\n\n%s\n", table.Title, table.Markdown())
 		}
 	}
+	s.DescribeEnd(&tables[0])
+	if s.Err != nil {
+		return s.Err
+	}
+	fmt.Print(tables[0].Markdown())
 	if *update != "" {
 		return bench.Update(*update, tables)
 	}
