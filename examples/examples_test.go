@@ -33,7 +33,8 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(folder)
 	programs = folder
-	if output, err := exec.Command("go", "build", "-o", folder+string(filepath.Separator), "./...").CombinedOutput(); err != nil {
+	output, err := exec.Command("go", "build", "-o", folder+string(filepath.Separator), "./...").CombinedOutput()
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "cannot build the examples: %v\n%s", err, output)
 		return 1
 	}

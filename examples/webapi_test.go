@@ -65,8 +65,8 @@ func usedInTheMonth(t *testing.T, server *servertest.Server) int {
 	return 20_000 - month.Remaining
 }
 
-// A customer's requests and logins are counted in Redis. The internal site tells what is used, who
-// refuses, and who says so, and its button gives an account back to its owner.
+// A customer's requests and logins are counted in Redis. The internal site tells what is used,
+// which limit refuses, and whether Redis says so. Its button gives an account back to its owner.
 func TestWebAPI(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartModule(t)

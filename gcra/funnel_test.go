@@ -111,7 +111,7 @@ func TestReserve(t *testing.T) {
 }
 
 // A caller that can wait takes tokens ahead of time, and is told when it is its turn. A caller that
-// cannot wait long enough is told after which time the same question is answered by yes.
+// cannot wait long enough is told how long to wait before the same call is allowed.
 func TestReserveAhead(t *testing.T) {
 	test(t, []call{
 		{

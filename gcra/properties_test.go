@@ -16,7 +16,8 @@ import (
 // More than rapid's 100 checks by default: few inputs are edge cases. -rapid.checks on the command
 // line overrides it.
 func init() {
-	if err := flag.Set("rapid.checks", "2000"); err != nil {
+	err := flag.Set("rapid.checks", "2000")
+	if err != nil {
 		panic(err)
 	}
 }
@@ -132,9 +133,9 @@ func TestTakeIsRepeatedReserve(t *testing.T) {
 	})
 }
 
-// A refund by receipt leaves what the key would hold if the call had taken that much less, however
-// many callers have come since, as long as none of them gave back. Right after the call, it took
-// nothing then.
+// A refund by receipt leaves what the key would hold if the call had taken that much less. It does
+// not matter how many calls came in between, as long as none of them gave back. Right after the
+// call, the key is then as if the call had taken nothing.
 func TestRefundByReceipt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r, before := drawRate(t), drawTAT(t)

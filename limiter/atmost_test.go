@@ -111,7 +111,8 @@ func TestAtMost(t *testing.T) {
 	require.Equal(t, 7, limiter.Daily(7, time.UTC).Max())
 	require.True(t, logins == limiter.AtMost(5, 15*time.Minute, 3))
 	odd := limiter.AtMost(9, 100, 3)
-	require.Equal(t, []any{7, 7 * 15 * time.Nanosecond}, []any{odd.Count, odd.Period}, "15 ns is 100 ns / 7, rounded up")
+	require.Equal(t, []any{7, 7 * 15 * time.Nanosecond}, []any{odd.Count, odd.Period},
+		"15 ns is 100 ns / 7, rounded up")
 	inEachWay(t, func(t *testing.T, _ limiter.Source, rdb limiter.Client) {
 		l := withWall(rdb, 0)
 		for range 3 {
@@ -124,9 +125,9 @@ func TestAtMost(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) { // 3 at once, 2 more within 15 minutes, and the next on the quarter
 		l, began := limiter.NewLocal(), time.Now()
-		for _, after := range []int{0, 0, 0, 5, 10, 15} {
+		for i, after := range []int{0, 0, 0, 5, 10, 15} {
 			require.NoError(t, l.Wait(t.Context(), "ann", logins))
-			require.Equal(t, time.Duration(after)*time.Minute, time.Since(began))
+			require.Equal(t, time.Duration(after)*time.Minute, time.Since(began), "login %d of %v", i, logins)
 		}
 	})
 }

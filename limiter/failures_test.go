@@ -29,7 +29,10 @@ import (
 
 func TestWhatIsAnOutage(t *testing.T) {
 	t.Parallel()
-	const began = "redis unavailable: rate limits fall back to policy open"
+	const (
+		began   = "redis unavailable: rate limits fall back to policy open"
+		refuses = `level=ERROR msg="redis refuses this program`
+	)
 	for _, c := range []struct {
 		name   string
 		err    error  // of the client
@@ -42,25 +45,33 @@ func TestWhatIsAnOutage(t *testing.T) {
 		{"the pool is exhausted", redis.ErrPoolExhausted, "connection pool exhausted", false, began},
 		{"the queue of AutoPipeline is full", redis.ErrAutoPipelineQueueFull, "queue", false, began},
 		{"the client is closed", redis.ErrClosed, "redis: client is closed", false, began},
-		{"another local failure, wrapped", fmt.Errorf("a hook: %w", redis.ErrClosed), "a hook: redis: client is closed", false, began},
+		{"another local failure, wrapped", fmt.Errorf("a hook: %w", redis.ErrClosed),
+			"a hook: redis: client is closed", false, began},
 		// Outages.
-		{"the server is down", &net.OpError{Op: "dial", Err: errors.New("connection refused")}, "dial: connection refused", true, began},
+		{"the server is down", &net.OpError{Op: "dial", Err: errors.New("connection refused")},
+			"dial: connection refused", true, began},
 		{"the connection breaks", io.EOF, "EOF", true, began},
 		{"the server hangs", context.DeadlineExceeded, "context deadline exceeded", true, began},
-		{"the network is cut", &net.OpError{Op: "read", Err: errors.New("no route to host")}, "read: no route to host", true, began},
+		{"the network is cut", &net.OpError{Op: "read", Err: errors.New("no route to host")},
+			"read: no route to host", true, began},
 		{"a proxy speaks another protocol", errors.New(`redis: can't parse "HTTP"`), "can't parse", true, began},
 		// Answers: the server decides nothing, and is there.
 		{"loading", servertest.ErrorReply("LOADING Redis is loading"), "LOADING", false, began},
 		{"no memory", servertest.ErrorReply("OOM command not allowed"), "OOM", false, began},
-		{"a wrong password", servertest.ErrorReply("WRONGPASS invalid username-password pair"), "WRONGPASS", false, "level=ERROR msg=\"redis refuses this program"},
-		{"no password", servertest.ErrorReply("NOAUTH Authentication required."), "NOAUTH", false, "level=ERROR msg=\"redis refuses this program"},
-		{"no right to call anything", servertest.ErrorReply("NOPERM User app has no permissions to run the 'cl.reserve' command"),
-			"NOPERM", false, "level=ERROR msg=\"redis refuses this program"},
-		{"no right to what the script calls", servertest.ErrorReply("ERR ACL failure in script: User app has no permissions to run the 'time' command"),
-			"ACL failure", false, "level=ERROR msg=\"redis refuses this program"},
-		{"no right to what the script calls, Redis 7.0", servertest.ErrorReply("ERR The user executing the script can't run this command or subcommand script: f1"),
-			"user executing", false, "level=ERROR msg=\"redis refuses this program"},
-		{"no right to a key, in a script", servertest.ErrorReply("ERR ACL failure in script: No permissions to access a key"), "ACL failure", false, began},
+		{"a wrong password", servertest.ErrorReply("WRONGPASS invalid username-password pair"),
+			"WRONGPASS", false, refuses},
+		{"no password", servertest.ErrorReply("NOAUTH Authentication required."), "NOAUTH", false, refuses},
+		{"no right to call anything",
+			servertest.ErrorReply("NOPERM User app has no permissions to run the 'cl.reserve' command"),
+			"NOPERM", false, refuses},
+		{"no right to what the script calls",
+			servertest.ErrorReply("ERR ACL failure in script: User app has no permissions to run the 'time' command"),
+			"ACL failure", false, refuses},
+		{"no right to what the script calls, Redis 7.0",
+			servertest.ErrorReply("ERR The user executing the script can't run this command or subcommand script: f1"),
+			"user executing", false, refuses},
+		{"no right to a key, in a script",
+			servertest.ErrorReply("ERR ACL failure in script: No permissions to access a key"), "ACL failure", false, began},
 		{"no right to a key", servertest.ErrorReply("NOPERM No permissions to access a key"), "NOPERM", false, began},
 	} {
 		var sent atomic.Int64
@@ -179,7 +190,8 @@ func TestWrittenCommandsAreSent(t *testing.T) {
 	}
 }
 
-// A proxy that knows no commands of modules says so in its own words: the script decides.
+// A proxy that does not know the module's commands says so in words of its own. The script then
+// decides.
 func TestProxyWithoutTheCommands(t *testing.T) {
 	t.Parallel()
 	client := connect(t, limiter.FromScript)
@@ -220,7 +232,10 @@ func TestWaitErrors(t *testing.T) {
 				_, err := l.Acquire(t.Context(), oneFor1h.At("{a}others"), request)
 				return err
 			}, "{a}funnel", time.Hour},
-			"Acquire, slots": {func() error { _, err := l.Acquire(t.Context(), oneFor1h.At("{a}slots")); return err }, "{a}slots", time.Second},
+			"Acquire, slots": {func() error {
+				_, err := l.Acquire(t.Context(), oneFor1h.At("{a}slots"))
+				return err
+			}, "{a}slots", time.Second},
 		} {
 			err := c.call()
 			var late *limiter.WaitError
@@ -240,8 +255,9 @@ func TestPipelinesAreNoClients(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{})
 	defer rdb.Close()
 	for _, pipeline := range []redis.Pipeliner{rdb.Pipeline(), rdb.TxPipeline()} {
-		require.PanicsWithValue(t, "limiter: New needs a client of Redis, not a *redis.Pipeline: it sends nothing before Exec. "+
-			"To pipeline the calls of many goroutines, use AutoPipeline of the client", func() { limiter.New(pipeline) })
+		const want = "limiter: New needs a client of Redis, not a *redis.Pipeline: it sends nothing before Exec. " +
+			"To pipeline the calls of many goroutines, use AutoPipeline of the client"
+		require.PanicsWithValue(t, want, func() { limiter.New(pipeline) })
 	}
 	auto, err := rdb.AutoPipeline()
 	require.NoError(t, err)

@@ -13,8 +13,8 @@ import (
 // renewed and given back in goroutines that do not recover. examples/monitoring has a hook for
 // Prometheus.
 //
-// A hook may call the Limiter, but not Release of the [Acquisition] whose renewal it is told of,
-// nor Drain: both wait until the hook has returned.
+// A hook may call the Limiter, with two exceptions: Drain, and Release of the [Acquisition] whose
+// renewal the hook is called with. Both wait until the hook has returned.
 type Hook func(ctx context.Context, event Event)
 
 // An Event is a decision on one row of a call, or an error.

@@ -97,8 +97,9 @@ func NewLocal(options ...Option) *Limiter {
 }
 
 func newLocal(now func() time.Duration, wall func() time.Time, options []Option) *Limiter {
-	l := &Limiter{settings: settings{timeout: defaultTimeout, maxWait: wait.Forever, maxWaiting: math.MaxInt, logger: slog.Default()},
-		now: now, wall: wall, lines: newLines(now)}
+	defaults := settings{
+		timeout: defaultTimeout, maxWait: wait.Forever, maxWaiting: math.MaxInt, logger: slog.Default()}
+	l := &Limiter{settings: defaults, now: now, wall: wall, lines: newLines(now)}
 	for _, option := range options {
 		option(&l.settings)
 	}

@@ -58,8 +58,11 @@ func (q *query) addTokens(l *Limiter, key string, limit Limit, quantity int) {
 	err := l.words.fill(&row, limit)
 	if err != nil {
 		err = fmt.Errorf("limiter: key %q: a limit of %v: %w", key, limit, err)
-	} else if err = checkQuantity(q.Operation, &row); err != nil {
-		err = fmt.Errorf("limiter: key %q: quantity %d of a limit of %v: %w", key, quantity, limit, err)
+	} else {
+		err = checkQuantity(q.Operation, &row)
+		if err != nil {
+			err = fmt.Errorf("limiter: key %q: quantity %d of a limit of %v: %w", key, quantity, limit, err)
+		}
 	}
 	q.add(row, Result{Key: key, Limit: limit, Quantity: quantity}, err)
 }
@@ -100,7 +103,8 @@ func (q *query) add(row backend.Row, result Result, err error) {
 	q.rejectInvalid(err)
 	earlier := q.Rows[:min(len(q.Rows), call.MaxRows)] // a call with more rows is wrong already
 	if slices.ContainsFunc(earlier, func(other backend.Row) bool { return other.Key == row.Key }) {
-		q.rejectInvalid(fmt.Errorf("limiter: key %q is named twice in this call: ask once, for all of its tokens", result.Key))
+		q.rejectInvalid(fmt.Errorf(
+			"limiter: key %q is named twice in this call: ask once, for all of its tokens", result.Key))
 	}
 	q.Rows, q.results = append(q.Rows, row), append(q.results, result)
 }

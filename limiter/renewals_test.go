@@ -76,7 +76,7 @@ func TestWhenSlotsRenewAndAreLost(t *testing.T) {
 			renewed: "4s 8s", lost: 8 * time.Second},
 		{name: "the last row says lost", answers: until(5*time.Second, says("0 5, 1 0")),
 			renewed: "4s 8s", lost: 8 * time.Second},
-		{name: "a row limits, whoever is held", answers: until(5*time.Second, says("0 5, 1 5")),
+		{name: "a row limits, although it is held", answers: until(5*time.Second, says("0 5, 1 5")),
 			renewed: "4s 8s", lost: 8 * time.Second},
 		{name: "a slot was taken anew", answers: until(5*time.Second, says("0 0, 0 5")),
 			renewed: "4s 8s", lost: 8 * time.Second},
@@ -105,8 +105,9 @@ func TestWhenSlotsRenewAndAreLost(t *testing.T) {
 						renewed = append(renewed, after.String())
 					}
 					rows, late, err := c.answers(after)
-					if err := sleep(ctx, late); err != nil {
-						return err
+					slept := sleep(ctx, late)
+					if slept != nil {
+						return slept
 					}
 					if err == nil {
 						command.(*redis.Cmd).SetVal(replyOf(rows))

@@ -94,10 +94,11 @@ func (r slotsRow) addTo(q *query, l *Limiter, holder string) { q.addSlots(l, r.k
 // concerns its row alone and tells the state as it is: how many tokens fit, or how many slots are
 // free. Each key must differ from the others. In a cluster they may have several hash tags.
 //
-// A request for 0 tokens shows the state: an overfull funnel limits it, a quota never does. How
-// much more than its limit is used of a quota, a request with a larger limit tells, by Remaining.
+// A request for 0 tokens shows the state: an overfull funnel limits it, a quota never does. By how
+// much a quota is overdrawn, you learn from a request with a larger limit: Remaining counts down
+// from that.
 //
-// If Redis does not decide, Result.Source says so: with [FailLocal] the numbers are those of this
+// If Redis does not decide, Result.Source says so: with [FailLocal] the numbers describe this
 // process alone, and with [FailOpen] they say that nothing is used. An admin page must show the
 // Source beside the numbers.
 func (l *Limiter) PeekAll(ctx context.Context, rows ...Row) (Results, error) {

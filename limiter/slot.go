@@ -42,7 +42,7 @@ type Acquisition struct {
 	ends    atomic.Int64 // the time from taken until a slot is lost, unless all are renewed
 
 	asking      chan struct{} // a mutex as a channel, on which testing/synctest sees a goroutine block: full while locked
-	slots       []heldSlot    // that Redis or this process counts, unlike those of FailOpen
+	slots       []heldSlot    // counted by Redis or by this process: slots of FailOpen are not
 	timer       *time.Timer   // of the next renewal; nil if nobody counts the slots
 	isHeld      bool          // the call was allowed: ctx and cancel are set; never changes
 	isGivenBack bool          // Release has been called, or a slot was lost
@@ -65,7 +65,7 @@ func (l *Limiter) newAcquisition(ctx context.Context, q *query, reply *backend.R
 	a.isHeld = true
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	for i, result := range q.results {
-		if q.Rows[i].Kind == call.Slots && result.Source != FromOpen { // nobody counts a slot of FailOpen
+		if q.Rows[i].Kind == call.Slots && result.Source != FromOpen {
 			row := q.Rows[i]
 			row.IsLocal, row.Shard = result.Source == FromLocal, reply.Row(i).Shard
 			a.slots = append(a.slots, heldSlot{row: row, key: result.Key, ends: row.TTL})

@@ -90,7 +90,8 @@ func (l *Limiter) wait(ctx context.Context, ask func(maxWait time.Duration) (Res
 		case due > maxWait:
 			return waitsNoLonger(slowest.Key, tokensLate(due), slowest.RetryAfter, maxWait)
 		}
-		if err := wait.Sleep(ctx, pause(results, maxWait)); err != nil {
+		err = wait.Sleep(ctx, pause(results, maxWait))
+		if err != nil {
 			return err
 		}
 	}

@@ -161,7 +161,7 @@ func TestPeekIsReserveUndone(t *testing.T) {
 }
 
 // A refund by receipt takes back what the call used if its period still runs, and nothing
-// otherwise, whoever has come since.
+// otherwise, no matter which calls came in between.
 func TestRefundByReceipt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		first, _ := drawRequest(t, now)

@@ -36,7 +36,8 @@ func build(t *testing.T, sources map[string]string, environment ...string) (path
 	}
 	for _, setting := range environment {
 		compiler, isCompiler := strings.CutPrefix(setting, "CC=")
-		if _, err := exec.LookPath(compiler); isCompiler && err != nil {
+		_, err := exec.LookPath(compiler)
+		if isCompiler && err != nil {
 			t.Skip(err)
 		}
 	}

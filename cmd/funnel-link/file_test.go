@@ -31,7 +31,8 @@ func TestFile(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v\n%s", err, printed)
 			}
-			if problems := problemsOf(t, path); problems != "" {
+			problems := problemsOf(t, path)
+			if problems != "" {
 				t.Error(problems)
 			}
 		})

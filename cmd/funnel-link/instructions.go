@@ -49,7 +49,8 @@ func amd64(code []byte, isRelocated func(from, to int) bool, hasTable bool) (fou
 		next = at + decoded.Len
 		distance, isDirect := decoded.Args[0].(x86asm.Rel)
 		i := instruction{at: at}
-		switch relocated := isRelocated(at, next); {
+		relocated := isRelocated(at, next)
+		switch {
 		case isDirect && !relocated:
 			i.at, i.target = at+decoded.PCRelOff, next+int(distance)
 			if decoded.PCRel == 4 {

@@ -106,7 +106,8 @@ var isMethods = regexp.MustCompile(`^go:itab\.`).MatchString
 // write writes a piece for the assembler, and follows all its references.
 func (w *walk) write(p piece) {
 	content := make([]byte, p.end-p.start)
-	if _, err := p.section.ReadAt(content, int64(p.start)); err != nil {
+	_, err := p.section.ReadAt(content, int64(p.start))
+	if err != nil {
 		w.reject(p.name, "cannot be read: %w", err)
 	}
 	var relocations []relocation

@@ -1,5 +1,5 @@
-// What the service does at its edges: when it ends, with hostile bodies, with callers who give up,
-// when certificates change, and what it logs.
+// What the service does when it ends, with hostile bodies, with callers who give up and when
+// certificates change, and what it logs.
 
 package main
 
@@ -119,11 +119,15 @@ func TestWhatCountsAsAFailureOfRedis(t *testing.T) {
 	}
 	require.Contains(t, service.ask(t, "shop: user=1"), "no answer from Redis within 50ms")
 	servertest.Eventually(t, "the failure in metrics", func() bool { return redisErrors() == 1 })
+	servertest.Eventually(t, "a request about which Redis is not asked, in metrics", func() bool {
+		require.NotContains(t, service.ask(t, "shop: user=1"), "OK")
+		return count("ratelimit_redis_not_asked") > 0
+	})
 	require.NoError(t, server.Signal(syscall.SIGCONT))
 }
 
-// The service's certificate and the CA of its clients are replaced while it runs: a client of the
-// new CA is served, and one of the CA that was withdrawn is not.
+// The service's certificate and the CA of its clients are replaced while it runs. A client with a
+// certificate of the new CA is served, and a client with one of the withdrawn CA is not.
 func TestNewCertificatesForClients(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	folder := t.TempDir()

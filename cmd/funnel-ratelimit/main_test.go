@@ -85,7 +85,8 @@ func request(text string) *pb.RateLimitRequest {
 	for word := range strings.SplitSeq(descriptors, " ") {
 		descriptor := &common.RateLimitDescriptor{}
 		word, hits, found := strings.Cut(word, "#")
-		if number, err := strconv.ParseUint(hits, 10, 64); found && err == nil {
+		number, err := strconv.ParseUint(hits, 10, 64)
+		if found && err == nil {
 			descriptor.HitsAddend = wrapperspb.UInt64(number)
 		}
 		for pair := range strings.SplitSeq(word, ",") {
@@ -106,7 +107,8 @@ func (s served) ask(t *testing.T, text string) string {
 	answer, separator := response.OverallCode.String(), ": "
 	for _, status := range response.Statuses {
 		answer += fmt.Sprint(separator, status.Code, " ", status.LimitRemaining)
-		if separator = ", "; status.DurationUntilReset != nil {
+		separator = ", "
+		if status.DurationUntilReset != nil {
 			answer += fmt.Sprint(" ", status.DurationUntilReset.Seconds, "s")
 		}
 	}
@@ -294,7 +296,7 @@ func TestErrors(t *testing.T) {
 }
 
 // The page's commands show what remains of a customer's funnel and quota, and reset it. The keys in
-// its table are those that the service writes.
+// its table are the keys that the service writes.
 func TestOneCustomer(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	service := serve(t, server.Addr(), "FUNNEL_QUOTAS=UTC")

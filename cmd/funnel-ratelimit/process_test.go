@@ -35,7 +35,8 @@ import (
 const isProgram = "RUN_FUNNEL_RATELIMIT=true"
 
 func TestMain(m *testing.M) {
-	if name, value, _ := strings.Cut(isProgram, "="); os.Getenv(name) == value {
+	name, value, _ := strings.Cut(isProgram, "=")
+	if os.Getenv(name) == value {
 		main()
 		return
 	}

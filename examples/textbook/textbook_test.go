@@ -205,7 +205,7 @@ func TestEachKeyHasItsOwnLimit(t *testing.T) {
 }
 
 // A call that does not go through changes nothing: a caller that keeps calling waits no longer than
-// one that sleeps.
+// a caller that sleeps.
 func TestLimitedCallsStoreNothing(t *testing.T) {
 	t.Parallel()
 	for _, s := range subjects(t, fivePerFiveMinutes) {
@@ -221,9 +221,9 @@ func TestLimitedCallsStoreNothing(t *testing.T) {
 	}
 }
 
-// A server's clock that is set back lets no further call through. For CL.THROTTLE, which stores no
-// more than an instant, the funnel is fuller by that time. The process has a clock that nobody
-// sets.
+// If a server's clock is set back, no further call goes through. For CL.THROTTLE, which stores
+// nothing but an instant, the funnel then is fuller by that time. The clock that the process uses
+// cannot be set.
 func TestClocksThatAreSetBack(t *testing.T) {
 	t.Parallel()
 	fit := map[string]int{"window": 4, "hash": 4, "CL.THROTTLE": 1}

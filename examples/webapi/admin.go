@@ -92,7 +92,7 @@ func (s *service) showLimits(w http.ResponseWriter, r *http.Request) {
 	render(w, "customer", v)
 }
 
-// peek returns the states of limits that one Limiter decides on.
+// peek returns the states of limits that belong to one Limiter.
 func peek(ctx context.Context, limits []watched) (states []state, err error) {
 	var rows []limiter.Row
 	for _, each := range limits {

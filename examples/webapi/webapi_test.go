@@ -95,7 +95,8 @@ func (b *bench) limits(path string) map[string]string {
 func limitsOn(t *testing.T, page string) map[string]string {
 	limits := map[string]string{}
 	for _, row := range regexp.MustCompile(`(?m)^<td>(.*)$`).FindAllStringSubmatch(page, -1) {
-		if policy, rest, found := strings.Cut(html.UnescapeString(row[1]), "<td>"); found {
+		policy, rest, found := strings.Cut(html.UnescapeString(row[1]), "<td>")
+		if found {
 			limits[policy] = strings.ReplaceAll(rest, "<td>", " | ")
 		}
 	}

@@ -131,7 +131,7 @@ func TestLargeJobs(t *testing.T) {
 	})
 }
 
-// Whoever is told to end while it waits puts the job back, with the mails that remain.
+// A worker that is told to end while it waits puts its job back, with the mails that remain.
 func TestJobsGoBackWhenTheProcessEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -98,8 +98,16 @@ func testTransportBacksOff(t *testing.T) {
 	send(second, "503", "30", "")
 	sendTo("other.example.com", second, "429", "1", "")
 	group.Wait()
-	for i, by := range []*httplimit.Transport{join(quick, answer), first, second} {
-		require.Equal(t, []time.Duration{12000, 13000, 32500}[i]*time.Millisecond, send(by, "200", "", ""))
+	for _, c := range []struct {
+		name string
+		by   *httplimit.Transport
+		want time.Duration
+	}{
+		{name: "a process without an answer of its own", by: join(quick, answer), want: 12 * time.Second},
+		{name: "the process with eight answers", by: first, want: 13 * time.Second},
+		{name: "the process that was told to wait for 30 s", by: second, want: 32500 * time.Millisecond},
+	} {
+		require.Equal(t, c.want, send(c.by, "200", "", ""), c.name)
 	}
 
 	// A reservation that is due meanwhile, here after 40 s, is given back and made again.
@@ -107,7 +115,8 @@ func testTransportBacksOff(t *testing.T) {
 	first, second = join(limiter.Every(40*time.Second), answer), join(limiter.Every(40*time.Second), answer)
 	group.Go(func() { send(first, "429", "60", "") })
 	synctest.Wait()
-	require.Equal(t, 62*time.Second, send(second, "200", "", ""))
+	require.Equal(t, 62*time.Second, send(second, "200", "", ""),
+		"the first request takes a second and is told to wait for 60 s, and the second request takes a second")
 	group.Wait()
 }
 

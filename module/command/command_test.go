@@ -69,7 +69,8 @@ func run(c *Call, get func(key string) contract.Value) {
 func (c *Call) store(get func(key string) contract.Value) {
 	for i := range c.Length {
 		row := &c.Rows[i]
-		switch value := get(row.Words[0]); {
+		value := get(row.Words[0])
+		switch {
 		case value.Type == "":
 			row.Stored, row.Slots.State = StoredNothing, slots.State{}
 		case value.Type == "string" && row.Kind != call.Slots:
@@ -264,7 +265,8 @@ func requireAgreement(
 // More than rapid's 100 checks by default: few inputs are edge cases. -rapid.checks on the command
 // line overrides it.
 func init() {
-	if err := flag.Set("rapid.checks", "5000"); err != nil {
+	err := flag.Set("rapid.checks", "5000")
+	if err != nil {
 		panic(err)
 	}
 }

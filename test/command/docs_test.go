@@ -39,7 +39,8 @@ func TestDocs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server, ran := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)}), 0
 			for _, block := range page.Blocks(t, "../../docs/"+name) {
-				if kind, _, _ := strings.Cut(block.Mark, ": "); kind != "not run" {
+				kind, _, _ := strings.Cut(block.Mark, ": ")
+				if kind != "not run" {
 					ran += runTranscript(t, server, block)
 				}
 			}
@@ -134,7 +135,8 @@ var (
 func parseTranscript(text string) (entries []entry) {
 	for line := range strings.Lines(text) {
 		line = comment.ReplaceAllString(strings.TrimSuffix(line, "\n"), "")
-		if match := commandLine.FindStringSubmatch(line); match != nil {
+		match := commandLine.FindStringSubmatch(line)
+		if match != nil {
 			entries = append(entries, entry{prompt: match[1], command: match[2]})
 		} else if match := stepLine.FindStringSubmatch(line); match != nil {
 			entries = append(entries, entry{step: match[1]})

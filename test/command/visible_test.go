@@ -13,8 +13,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestClassesOfEvents: who asks for the events of one class gets those events, as from the commands
-// that replicas receive.
+// TestClassesOfEvents: a client that subscribes to one class of events gets the events of that
+// class, the same as from the commands that replicas receive.
 func TestClassesOfEvents(t *testing.T) {
 	client, _ := servertest.StartWithClock(t)
 	const calls = `
@@ -46,8 +46,9 @@ func TestClassesOfEvents(t *testing.T) {
 	}, got)
 }
 
-// TestLookupsAreCounted: INFO counts the keys of CL.PEEK as found or missed, and sends an event for
-// a missed one, as for GET. The other commands write, and send no such event, like SET.
+// TestLookupsAreCounted: INFO counts the keys of CL.PEEK as found or missed, and the server sends
+// an event for a missed key, as for GET. The other commands write. Like SET, they send no such
+// event.
 func TestLookupsAreCounted(t *testing.T) {
 	client := servertest.StartClient(t)
 	require.NoError(t, client.ConfigSet(t.Context(), "notify-keyspace-events", "Km").Err())

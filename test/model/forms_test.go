@@ -18,8 +18,8 @@ import (
 )
 
 // TestSlotsInEachForm: random calls of up to some hundred holders get the same replies, and leave
-// the same set, on a server that keeps the set as a list, on one that never does, and on one that
-// changes the form at 128 members, as servers do unless they are told otherwise.
+// the same set, on three servers: the first keeps every set as a list, the second never does, and
+// the third changes the form at 128 members, as servers do by default.
 func TestSlotsInEachForm(t *testing.T) {
 	const limit, ttls, calls = 200, 100, 1200
 	clients := map[string]servertest.Commander{}

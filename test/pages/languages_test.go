@@ -132,8 +132,8 @@ func TestSnippets(t *testing.T) {
 	}
 }
 
-// TestWaitForASlot, as docs/commands.md has it: the work begins when another holder gives its slot
-// back, and its own is free when it fails.
+// TestWaitForASlot runs the snippet of docs/commands.md: the work begins when another holder gives
+// its slot back, and if the work fails its own slot is free again.
 func TestWaitForASlot(t *testing.T) {
 	t.Parallel()
 	l := languageOf(t, "redis-py")

@@ -76,8 +76,8 @@ func testsOfPackages(t *testing.T) map[string]string {
 	return packages
 }
 
-// TestNamedTestsExist: each test that a page, .ci/run or a workflow names exists. ^ names all that
-// begin so.
+// TestNamedTestsExist: each test that a page, .ci/run or a workflow names exists. A name with ^ in
+// front stands for all tests that begin with it.
 func TestNamedTestsExist(t *testing.T) {
 	tests := strings.Join(slices.Collect(maps.Values(testsOfPackages(t))), "")
 	count := 0

@@ -1,5 +1,5 @@
-// What docs/clients.md says of scripts is so: in redis-cli, of the permissions, and of scripts that
-// call the commands inside the server.
+// What docs/clients.md says about scripts holds: about redis-cli, about permissions, and about
+// scripts that call the commands inside the server.
 
 package pages_test
 
@@ -52,7 +52,10 @@ func TestScriptPermissions(t *testing.T) {
 
 	more := regexp.MustCompile("need `(.*?)`, before Redis 7.0 `(.*?)`, and slots `(.*?)`").FindStringSubmatch(clients(t))
 	require.NotNil(t, more)
-	expiry := map[bool]string{true: more[1], false: more[2]}[servertest.Since7(t)]
+	expiry := more[1]
+	if !servertest.Since7(t) {
+		expiry = more[2]
+	}
 	month := limiter.Request{Key: "user:month", Limit: limiter.Monthly(5, time.UTC), Quantity: 1}
 	l = as(rules + " " + expiry + " " + more[3])
 	var got *limiter.Acquisition

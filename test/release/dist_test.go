@@ -47,9 +47,9 @@ func dist(t *testing.T, variables ...string) string {
 	return filepath.Join(folder, "dist")
 }
 
-// TestRelease is the way from the download to the first call: the checksums, the files, and what
-// the README of the archive says. Another folder, another folder for temporary files and an empty
-// cache make the same bytes.
+// TestRelease goes from the download to the first call: it checks the checksums and the files, and
+// does what the README of the archive says. The same bytes come from another folder, with another
+// folder for temporary files and an empty cache.
 func TestRelease(t *testing.T) {
 	if os.Getenv("FUNNEL_LONG") == "" {
 		t.Skip("compiles all of Go's library: set FUNNEL_LONG")
@@ -124,7 +124,8 @@ func versionOf(t *testing.T) string {
 // packedVersion returns the version in the names of archive and packages. Between releases, it has
 // the time of the commit.
 func packedVersion(t *testing.T) string {
-	if version := versionOf(t); !strings.HasSuffix(version, "-dev") {
+	version := versionOf(t)
+	if !strings.HasSuffix(version, "-dev") {
 		return version
 	}
 	return versionOf(t) + ".20260102030405"
@@ -153,7 +154,8 @@ func TestVersion(t *testing.T) {
 	require.Equal(t, "Unreleased", released[0])
 	urgencies := regexp.MustCompile(`(?m)^Urgency: (low|medium|high|critical)\b`).FindAllString(changes, -1)
 	require.Len(t, urgencies, len(released)-1, "each release says how urgent it is")
-	if core, isBetween := strings.CutSuffix(version, "-dev"); isBetween {
+	core, isBetween := strings.CutSuffix(version, "-dev")
+	if isBetween {
 		require.NotContains(t, released, core, "the release has been: name the next version")
 		return
 	}
@@ -161,7 +163,8 @@ func TestVersion(t *testing.T) {
 	require.Equal(t, version, released[1], "the newest entry of the changelog")
 	tag := exec.Command("git", "rev-parse", "--verify", "--quiet", "v"+version+"^{commit}")
 	tag.Dir = top
-	if tagged, err := tag.Output(); err == nil {
+	tagged, err := tag.Output()
+	if err == nil {
 		require.Equal(t, run(t, top, nil, "git", "rev-parse", "HEAD"), string(tagged),
 			"commits after the release v%s need the next version, with -dev", version)
 	}
@@ -200,7 +203,8 @@ func formats() []format {
 
 func requirePackage(t *testing.T, format format, server, dist, archive string) {
 	for _, tool := range strings.Fields(format.tools) {
-		if _, err := exec.LookPath(tool); err != nil {
+		_, err := exec.LookPath(tool)
+		if err != nil {
 			t.Skip("needs it: ", err)
 		}
 	}

@@ -1,5 +1,5 @@
 // A reader who follows docs/installing.md gets a server with the module, upgrades it and goes back,
-// with the packages and the units of Debian. Removing a package leaves nothing.
+// with Debian's packages and units. Removing a package leaves nothing behind.
 
 package release_test
 

@@ -64,7 +64,8 @@ func TestEffectsAreReplicated(t *testing.T) {
 		}
 		var got []string
 		for _, words := range servertest.WithoutTransactions(t, servertest.ReadAppendOnlyFile(t, primary)[logged:]) {
-			if words[0] = strings.ToUpper(words[0]); words[0] != "SELECT" { // it may be inside or before the transaction
+			words[0] = strings.ToUpper(words[0])
+			if words[0] != "SELECT" { // it may be inside or before the transaction
 				require.True(t, words[0] != "SET" || words[3] == "PXAT", "%q", words)
 				got = append(got, words[:min(len(words), 2)]...)
 			}

@@ -22,7 +22,7 @@ import (
 
 // A load has workers, and counts what their calls were granted. A call takes one from each of the
 // three rows of a group, two funnels and a quota, all or nothing. No funnel leaks during a test,
-// and no call fails. So each row of a group must hold as many tokens as clients were granted.
+// and no call fails. So in the end each row of a group must hold as much as clients were granted.
 type load struct {
 	mutex    sync.Mutex
 	granted  [100]int64 // tokens, by group

@@ -64,7 +64,8 @@ func (c *caller) anyCall() *call {
 	if len(keys) > 1 || keys[0] >= 2 || rand.IntN(2) == 0 {
 		return call
 	}
-	if receipt, given := c.receipts[call.rows[0][0]]; command.LastWord == "tat" && given {
+	receipt, given := c.receipts[call.rows[0][0]]
+	if command.LastWord == "tat" && given {
 		call.words = append(call.words, receipt)
 	} else if command.LastWord == "max_wait" {
 		call.words = append(call.words, []string{"0.0001", "0.05", "2"}[rand.IntN(3)])
@@ -115,11 +116,13 @@ func (c *call) send(t testing.TB, wire *servertest.Wire) error {
 	for _, words := range append(commands, []string{"exec"}) {
 		buffer = servertest.AppendCommand(buffer, words...)
 	}
-	if _, err := wire.Write(buffer); err != nil {
+	_, err := wire.Write(buffer)
+	if err != nil {
 		return err
 	}
 	for range commands {
-		if reply, err := wire.Receive(); err != nil || reply != "OK" && reply != "QUEUED" {
+		reply, err := wire.Receive()
+		if err != nil || reply != "OK" && reply != "QUEUED" {
 			return fmt.Errorf("%v: %v %w", commands, reply, err)
 		}
 	}
@@ -175,7 +178,8 @@ func (c *call) check(values map[string]contract.Value) error {
 // PEXPIRETIME.
 func valueOf(reply any, expiry int64) contract.Value {
 	members, isSet := reply.([]any)
-	if text, isText := reply.(string); isText {
+	text, isText := reply.(string)
+	if isText {
 		return contract.Value{Type: "string", Text: text, Expiry: expiry}
 	} else if !isSet || len(members) == 0 {
 		return contract.Value{}

@@ -1,6 +1,6 @@
 // Calls over the nodes of a cluster: how much of what is possible they are granted, and that no
-// bound is broken, nor a bound of leases and of slots that callers wait for, while nodes fail over,
-// slots move, answers are lost and callers give up.
+// bound is broken. The bounds of leases, and of slots that callers wait for, hold, too. Meanwhile
+// nodes fail over, slots move, answers are lost and callers give up.
 
 package soak_test
 
@@ -26,8 +26,8 @@ import (
 	"funnel/limiter/lease"
 )
 
-// A demand is of callers of several tenants, each of whom asks for tokens of a key of all and of a
-// key of its tenant.
+// A demand is a load on a cluster: every call takes from a limit that all tenants share and from
+// its tenant's own.
 type demand struct {
 	name     string
 	all, own limiter.Limit
@@ -59,8 +59,8 @@ func TestNodesGrantWhatIsPossible(t *testing.T) {
 	}
 }
 
-// run has 64 callers ask at even instants, and returns how much of what is possible they are
-// granted.
+// run lets 64 callers ask, at even intervals, and returns the share that they are granted of what
+// is possible.
 func (d *demand) run(t *testing.T, l *limiter.Limiter) float64 {
 	const callers = 64
 	var asked, granted [tenants + 1]atomic.Int64 // tokens; the last is the greedy one's
@@ -109,13 +109,14 @@ func (d *demand) run(t *testing.T, l *limiter.Limiter) float64 {
 	return float64(got) / float64(possible(d.all, could))
 }
 
-// A use is of tokens at some instant between two, or of a slot all the time between them.
+// A use is what one call was granted of a row: tokens that were used at some instant between two,
+// or a slot that was held all the time between them.
 type use struct {
 	from, until time.Duration
 	quantity    int
 }
 
-// Uses are what calls were granted of a row.
+// Uses are what all calls were granted of one row.
 type uses []use
 
 func (u uses) total() (sum int) {
@@ -173,7 +174,8 @@ type callers struct {
 	granted [6]uses // rows of three nodes, by leases, slots that callers waited for; and what the first row got back
 }
 
-// start has 72 callers ask until they are stopped. Of four Limiters, each has a line of its own.
+// start lets 72 callers ask until they are stopped. They share four Limiters, each of which has a
+// line of its own for slots.
 func (c *callers) start(t *testing.T, cluster *servertest.Cluster) {
 	c.stop.Store(false)
 	t.Cleanup(c.end)       // of a test that has failed
@@ -237,7 +239,7 @@ func (c *callers) lease(leases *lease.Leases) {
 	c.add(3, use{from, time.Since(c.began), result.Allowed})
 }
 
-// add notes what a row granted, if anything.
+// add notes what a call was granted of a row, if anything.
 func (c *callers) add(row int, granted use) {
 	if granted.quantity == 0 {
 		return

@@ -99,7 +99,8 @@ func TestEveryReplyFollowsTheContract(t *testing.T) {
 func (s *soak) repeat(call func() error) {
 	s.callers.Go(func() {
 		for !s.over.Load() && !s.Failed() {
-			if err := call(); err != nil {
+			err := call()
+			if err != nil {
 				s.Error(err)
 			}
 		}
@@ -156,7 +157,8 @@ func keepBusy(path string) (stop func()) {
 		defer close(done)
 		defer os.Remove(path)
 		for block := make([]byte, 32<<20); ; {
-			if file, err := os.Create(path); err == nil {
+			file, err := os.Create(path)
+			if err == nil {
 				_, _ = file.Write(block)
 				_ = file.Sync()
 				file.Close()
@@ -208,11 +210,13 @@ func (c *caller) call() error {
 		return err
 	}
 	took := time.Since(began)
-	if err := call.check(c.values); err != nil {
+	err = call.check(c.values)
+	if err != nil {
 		return err
 	}
 	maps.Copy(c.values, call.after)
-	if reply, ofRows := call.reply.([]any); ofRows && call.words[0] != "cl.throttle" {
+	reply, ofRows := call.reply.([]any)
+	if ofRows && call.words[0] != "cl.throttle" {
 		c.receipts[call.rows[0][0]] = reply[2].([]any)[0].([]any)[5].(string)
 	}
 	c.mutex.Lock()
@@ -227,12 +231,14 @@ func (c *caller) call() error {
 func (c *caller) send(call *call) (began time.Time, err error) {
 	c.calling.RLock()
 	defer c.calling.RUnlock()
-	if current := c.primary.Load(); current != c.server {
+	current := c.primary.Load()
+	if current != c.server {
 		if c.wire != nil {
 			c.wire.Close()
 		}
 		c.server, c.wire = current, current.Wire(c)
-		if _, err := c.wire.Do("script", "load", script); err != nil {
+		_, err := c.wire.Do("script", "load", script)
+		if err != nil {
 			return began, err
 		}
 	}

@@ -27,8 +27,9 @@ import (
 // A tested Backend has its own statistics.
 type tested struct {
 	*Backend
-	stats  stats.Manager
-	failed int
+	stats    stats.Manager
+	failed   int
+	notAsked int
 }
 
 // newTested returns a Backend that asks the server at an address, by more settings.
@@ -42,7 +43,10 @@ func newTested(t *testing.T, address string, environment ...string) *tested {
 	store := gostats.NewStore(gostats.NewNullSink(), false)
 	b := &tested{stats: stats.NewStatManager(store, settings.Settings{})}
 	var err error
-	b.Backend, err = New(settings.NewSettings(), func() { b.failed++ })
+	b.Backend, err = New(settings.NewSettings(), Events{
+		Failed:   func() { b.failed++ },
+		NotAsked: func() { b.notAsked++ },
+	})
 	require.NoError(t, err)
 	t.Cleanup(b.Close)
 	return b
@@ -228,8 +232,8 @@ func TestKeys(t *testing.T) {
 
 func hexOfHash(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
-// What Redis does not decide is an error if it could refuse the request. Otherwise it is counted. A
-// caller who gives up is neither.
+// If Redis does not decide, that is an error if the answer could refuse the request. Otherwise it
+// is only counted. A caller who gives up is neither.
 func TestFailures(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	b := newTested(t, server.Addr(), "SOFT_BREACH_HEADER_RATIO=0.9")
@@ -243,6 +247,7 @@ func TestFailures(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled, descriptors)
 	}
 	require.Zero(t, b.failed)
+	require.Zero(t, b.notAsked)
 	server.Kill()
 	for _, descriptors := range [][]descriptor{
 		{rate}, {rate, shadow}, {rate, {"b", "10/HOUR", 1}}, {{"a", "10/HOUR", 0}},
@@ -251,6 +256,7 @@ func TestFailures(t *testing.T) {
 		require.ErrorIs(t, err, limiter.ErrUnavailable, descriptors)
 	}
 	require.Zero(t, b.failed)
+	require.NotZero(t, b.notAsked, "Redis has not answered three calls, and the fourth was sent")
 	statuses, err := b.decide(t.Context(), shadow)
 	require.NoError(t, err)
 	require.Equal(t, "OK 10 0s", statuses)
@@ -282,7 +288,8 @@ func TestLostAnswer(t *testing.T) {
 	require.Regexp(t, "OK 9 ", statuses)
 }
 
-// An allowed request of which a descriptor has less than that share remaining is a soft breach.
+// A request is a soft breach if it is allowed and one of its descriptors has less than that share
+// remaining.
 func TestSoftBreach(t *testing.T) {
 	status := func(remaining uint32, count uint32) *pb.RateLimitResponse_DescriptorStatus {
 		return &pb.RateLimitResponse_DescriptorStatus{LimitRemaining: remaining,

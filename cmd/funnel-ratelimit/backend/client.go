@@ -29,9 +29,9 @@ type client struct {
 	cluster  *redis.ClusterClient // or nil
 }
 
-// A pipelinedCluster sends commands by a pipeline to each node. By the methods of the client of a
-// cluster package limiter asks which node has a key, and makes it ask anew when a node does not
-// answer.
+// A pipelinedCluster sends commands through a pipeline to each node. The methods of the cluster's
+// client tell package limiter which node has a key, and let it ask again for the nodes when one
+// does not answer.
 type pipelinedCluster struct {
 	*redis.ClusterClient
 	pipeline *redis.AutoPipeliner
@@ -42,8 +42,8 @@ func (c pipelinedCluster) Process(ctx context.Context, command redis.Cmder) erro
 }
 
 // shortestReadTimeout is how long a connection may be silent although an answer is due. It is
-// longer than most REDIS_TIMEOUTs, because a pause of Redis should cost the requests that wait for
-// it, and no connection.
+// longer than most REDIS_TIMEOUTs: a pause of Redis should fail the requests that wait for it, and
+// not close a connection.
 const shortestReadTimeout = time.Second
 
 // newClient returns a client by the reference's settings. It sends nothing yet.
@@ -110,7 +110,8 @@ func readTargets(s settings.Settings) (targets, error) {
 	t := targets{options: options}
 	options.Username, options.Password = credentials(s.RedisAuth)
 	user, password := &options.Username, &options.Password // of the addresses
-	switch kind := strings.ToLower(s.RedisType); {
+	kind := strings.ToLower(s.RedisType)
+	switch {
 	case kind == "single" && len(options.Addrs) == 1:
 	case kind == "cluster":
 		options.IsClusterMode = true
@@ -139,7 +140,7 @@ func readTargets(s settings.Settings) (targets, error) {
 	return t, nil
 }
 
-// readAddress reads host:port, the path of a socket, or a URL. Its error does not show what may
+// readAddress reads host:port, the path of a socket, or a URL. Its error leaves out whatever may
 // hold a password.
 func readAddress(address string) (*redis.Options, error) {
 	if address == "" {

@@ -16,9 +16,9 @@ import (
 )
 
 // Connect opens the connections and makes a call to each node, so that the first request finds them
-// open: to connect may take longer than REDIS_TIMEOUT. It tries until that succeeds, but no longer
-// than FUNNEL_DIAL_TIMEOUT: then it logs why, and requests open the connections. It returns an
-// error if Redis refuses the user, because that does not end by itself.
+// open: connecting may take longer than REDIS_TIMEOUT. It tries until that succeeds, but no longer
+// than FUNNEL_DIAL_TIMEOUT. Then it logs why it failed, and requests open the connections. It
+// returns an error if Redis refuses the user, because that does not end by itself.
 func (b *Backend) Connect() error {
 	within := b.options.DialTimeout
 	ctx, cancel := context.WithTimeout(context.Background(), within)
@@ -43,7 +43,7 @@ func (b *Backend) Connect() error {
 	}
 }
 
-// peek makes a call to each node, which takes nothing.
+// peek makes a call to each node that takes nothing.
 func (c *client) peek(ctx context.Context, probe *limiter.Limiter, prefix string) error {
 	keys, err := c.keys(ctx, prefix+"funnel-ratelimit")
 	errs := make([]error, len(keys))

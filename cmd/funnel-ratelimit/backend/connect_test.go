@@ -8,8 +8,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// Redis refuses a user who cannot log in, or may not run the commands. It does not refuse a user
-// who may use other keys only, and one that is down refuses nobody.
+// Connect fails for a user who cannot log in, or who may not run the commands. It succeeds for a
+// user who may only use other keys, and while Redis is down.
 func TestConnect(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	for _, user := range []string{

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// All headers describe one descriptor: of those that refuse, the one with the longest wait, and
-// otherwise the one with the least remaining. Of equal ones it is the first.
+// All headers describe one descriptor. If some refuse, it is the refusing one with the longest
+// wait, and otherwise the one with the least remaining. If several are equal, it is the first.
 func TestHeaders(t *testing.T) {
 	ok, over := pb.RateLimitResponse_OK, pb.RateLimitResponse_OVER_LIMIT
 	type statuses = []*pb.RateLimitResponse_DescriptorStatus

@@ -152,9 +152,9 @@ func verifyName(certificates []*x509.Certificate, name string) error {
 	return certificates[0].VerifyHostname(name)
 }
 
-// Start connects to Redis as [backend.Backend.Connect] does, and then listens, so whoever asks for
-// the health finds it connected. It serves until [Server.Stop] has ended. It returns an error if
-// Redis refuses the user, or if it cannot listen.
+// Start connects to Redis as [backend.Backend.Connect] does, and only then listens, so no health
+// check succeeds before the service is connected. It serves until [Server.Stop] has ended. It
+// returns an error if Redis refuses the user, or if it cannot listen.
 func (s *Server) Start() error {
 	err := s.backend.Connect()
 	if err != nil {
@@ -190,8 +190,8 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// listen listens at a port that another process may listen at, as the reference does: a new process
-// can take over.
+// listen listens at a port even if another process listens there, too, as the reference does: so a
+// new process can take over from an old one.
 func listen(what, host string, port int) (net.Listener, error) {
 	address := net.JoinHostPort(host, strconv.Itoa(port))
 	logrus.Warnf("listening for %s on '%s'", what, address)
@@ -202,11 +202,11 @@ func listen(what, host string, port int) (net.Listener, error) {
 	return listener, nil
 }
 
-// patience is how long calls may last after Stop. Calls for decisions end within milliseconds, and
-// only a Watch of the health goes on for as long as its caller likes.
+// patience is how long calls may last after Stop. A call for a decision ends within milliseconds,
+// but a Watch of the health goes on for as long as its caller likes.
 const patience = 5 * time.Second
 
-// Stop ends the server. Calls that are under way are finished, if they end within some seconds.
+// Stop ends the server. Calls that are under way are finished first, if they end within patience.
 func (s *Server) Stop() {
 	s.stopping.Do(func() {
 		defer close(s.stopped)

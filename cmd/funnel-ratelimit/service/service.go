@@ -49,8 +49,8 @@ var (
 	errNoLimits      = errors.New("no rate limit configuration loaded")
 )
 
-// ShouldRateLimit answers a request. It counts an error as the reference does, except for one of a
-// caller that has given up.
+// ShouldRateLimit answers a request. It counts errors as the reference does, except that a caller
+// that has given up is no error.
 func (s *Service) ShouldRateLimit(ctx context.Context, request *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
 	response, err := s.answer(ctx, request)
 	if logrus.IsLevelEnabled(logrus.DebugLevel) {
@@ -98,14 +98,14 @@ func (s *Service) answer(ctx context.Context, request *pb.RateLimitRequest) (*pb
 	response := &pb.RateLimitResponse{OverallCode: pb.RateLimitResponse_OK, Statuses: statuses}
 	var violations []int // of quota mode, which refuse no request
 	for i, status := range statuses {
-		isOver := status.Code == pb.RateLimitResponse_OVER_LIMIT
+		isOverLimit := status.Code == pb.RateLimitResponse_OVER_LIMIT
 		switch {
 		case limits.isUnlimited[i]:
 			status.LimitRemaining = math.MaxUint32
-		case isOver && (globalQuotaMode || limits.apply[i].QuotaMode):
+		case isOverLimit && (globalQuotaMode || limits.apply[i].QuotaMode):
 			violations = append(violations, i)
 			status.Code = pb.RateLimitResponse_OK
-		case isOver:
+		case isOverLimit:
 			response.OverallCode = pb.RateLimitResponse_OVER_LIMIT
 		}
 	}

@@ -50,8 +50,8 @@ type Row struct {
 	Holder string        // for slots
 	TTL    time.Duration // of the slot
 
-	// HeldFor is for how long the holder had the slot that it gives back, or 0 if it never got to
-	// know of it.
+	// HeldFor is how long the holder has had the slot that it gives back. It is 0 if the holder
+	// never learned that it had the slot.
 	HeldFor time.Duration
 
 	Quota Quota // checked; for a quota
@@ -62,7 +62,7 @@ type Row struct {
 	Shard any
 
 	// IsLocal says that this process, not Redis, granted what the call renews, corrects or gives
-	// back: so this process decides the row.
+	// back. This process then decides the row.
 	IsLocal bool
 }
 
@@ -96,7 +96,7 @@ func (r *Row) NeverFits() bool {
 	return int64(r.Quantity) > r.Words.Rate.Capacity()
 }
 
-// Words are the second to fourth word of a row, in the form that go-redis takes. To convert a value
+// Words are the second to fourth word of a row, in the form that go-redis takes. Converting a value
 // to any allocates memory, so a Limiter keeps the words of its rates. The words of a quota change
 // with its period, and are not kept.
 type Words struct {
@@ -123,13 +123,14 @@ func (c *Call) IsRepeatable() bool {
 // EndsSlot reports whether the call gives slots back. Such a call may be sent any number of times.
 func (c *Call) EndsSlot() bool { return c.Operation == call.Refund && c.Rows[0].Kind == call.Slots }
 
-// HasPolicy reports whether a policy decides the call if Redis fails. None decides a call that
-// renews, corrects or gives back what an earlier call took: only what counted it can do that.
+// HasPolicy reports whether a policy decides the call if Redis fails. No policy decides a call that
+// renews, corrects or gives back what an earlier call took: only the server or the process that has
+// counted the earlier call can do that.
 func (c *Call) HasPolicy() bool { return c.Operation != call.Refund && !c.Renews && !c.Settles }
 
 // MayBeUndone reports whether the call takes something that is given back if its caller has not
-// waited for the answer. Tokens that are charged have been used. A reservation for later is kept,
-// because a refund moves nobody forward who has reserved behind it.
+// waited for the answer. Charged tokens are not given back, because they have been used. Nor is a
+// reservation for later: a refund would not move forward the callers who reserved behind it.
 func (c *Call) MayBeUndone() bool {
 	takes := c.Operation == call.Reserve || c.Operation == call.Take
 	return takes && c.MaxWait == 0 && !c.Renews

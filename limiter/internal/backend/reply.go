@@ -31,7 +31,7 @@ type Reply struct {
 // A RowReply is the decision on one row.
 type RowReply struct {
 	Source     string // Module, Script, Local, Open or Closed; empty if nothing was decided
-	Shard      any    // of a ring, that has decided the row; see Row
+	Shard      any    // the shard of a ring that has decided the row; see Row
 	Cause      error  // why Redis has not decided the row, even if a policy has decided instead
 	Limited    bool   // by this row alone
 	Held       bool   // the holder had a slot before the call

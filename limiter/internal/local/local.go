@@ -43,7 +43,8 @@ func (r *Rows) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 	defer r.mutex.Unlock()
 	now := r.instant() // under the lock, so that time never goes back
 	ahead := r.ahead(c, now)
-	if reply, ended := c.Ended(backend.Local, time.Unix(0, now+int64(ahead))); ended {
+	reply, ended := c.Ended(backend.Local, time.Unix(0, now+int64(ahead)))
+	if ended {
 		return reply, nil
 	}
 	rows := c.Undecided(now, ahead)
@@ -53,10 +54,11 @@ func (r *Rows) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 		}
 		r.read(&c.Rows[i], &rows[i], now, ahead)
 	}
-	if row, err := c.Operation.Apply(rows, now, int64(c.MaxWait), c.Receipt); err != nil {
-		return backend.Reply{}, backend.Invalid(c.WrapRow(row, err))
+	wrong, err := c.Operation.Apply(rows, now, int64(c.MaxWait), c.Receipt)
+	if err != nil {
+		return backend.Reply{}, backend.Invalid(c.WrapRow(wrong, err))
 	}
-	reply := backend.NewReply(backend.Local, rows)
+	reply = backend.NewReply(backend.Local, rows)
 	for i := range rows {
 		if rows[i].Changes() {
 			r.write(&c.Rows[i], &rows[i], now, ahead)

@@ -11,8 +11,9 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// moduleRetryAfter is for how long a command of the module is not sent if the server did not know
-// it or denied it.
+// moduleRetryAfter is how long a command of the module is not sent after the server did not know it
+// or denied it. Modules are loaded and granted by hand, so a minute later is soon enough; and one
+// more round trip a minute costs nothing.
 const moduleRetryAfter = time.Minute
 
 // Ask asks the server to decide a call. The error is an error of package backend if an answer came,

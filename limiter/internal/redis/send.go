@@ -198,8 +198,10 @@ func (s *Server) KeepsDeadlines() bool {
 }
 
 // reload makes the client of a cluster ask which node has which keys, because a node that does not
-// answer may have failed over. It does so at most twice a second, in the background. Go-redis
-// itself asks once a minute, and after a redirection.
+// answer may have failed over. Go-redis itself asks once a minute, and after a redirection.
+//
+// It asks in the background, and at most twice a second: each call of a dead node wants a reload,
+// and thousands of calls may fail in a second.
 func (s *Server) reload(ctx context.Context) {
 	from, now := s.reloadFrom.Load(), s.now()
 	if s.cluster != nil && int64(now) >= from && s.reloadFrom.CompareAndSwap(from, int64(now+time.Second/2)) {

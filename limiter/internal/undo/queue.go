@@ -12,13 +12,13 @@ import (
 
 const (
 	// notAnswered is how long a slot is asked back while no answer comes. A command that lies in a
-	// socket is executed no later: TCP gives up after a quarter of an hour, and a server that
-	// stands still for longer is not one that anybody waits for.
+	// socket is executed no later: TCP gives up after a quarter of an hour, and nobody waits for a
+	// server that stands still for longer.
 	notAnswered = time.Hour
 
-	// minPause is the shortest pause after a refund without an answer. Slots with a TTL of some
-	// milliseconds would otherwise make a new connection each millisecond.
-	minPause = 100 * time.Millisecond
+	// minRetry is the shortest time from a refund without an answer to the next one. Slots with a
+	// TTL of some milliseconds would otherwise make a new connection each millisecond.
+	minRetry = 100 * time.Millisecond
 
 	// maxEntries bounds the memory of a queue: an entry takes less than 1 KB, so a queue takes less
 	// than 10 MB.
@@ -144,11 +144,11 @@ func (u *Undo) asked(q *queue, e *entry, reply *backend.Reply, err error) {
 	if isOver {
 		heap.Remove(&q.entries, e.index)
 	} else {
-		pause := e.ttl / tries
+		retry := e.ttl / tries
 		if !isAnswered {
-			pause = max(pause, minPause)
+			retry = max(retry, minRetry)
 		}
-		e.due = now.Add(max(pause, time.Millisecond))
+		e.due = now.Add(max(retry, time.Millisecond))
 		heap.Fix(&q.entries, e.index)
 	}
 	dropped := 0
@@ -199,8 +199,8 @@ func (e *entry) isOver(reply *backend.Reply, err error, now time.Time) bool {
 }
 
 // uncertain returns how many slots are still asked back, or were left to their TTL and not logged
-// yet. It removes from the numbers of tasks those that these slots have: each slot counts, and no
-// task twice.
+// yet. It removes the tasks of these slots from numbers: each slot counts once, and its task does
+// not count again.
 func (u *Undo) uncertain(numbers map[uint64]bool) (slots int) {
 	u.mutex.Lock()
 	defer u.mutex.Unlock()

@@ -2,8 +2,8 @@
 // refused, what a call took after its caller had left, and slots whose holders have released them.
 //
 // A funnel gets its tokens back by the receipt of the reply, a quota by the end of the period in
-// which the call was counted, and slots by the name of their holder. All of it goes the road that
-// every call goes, but OnFailure does not apply to it.
+// which the call was counted, and slots by the name of their holder. Refunds are sent like all
+// other calls, but OnFailure does not apply to them.
 //
 // Tokens are given back once, because a second refund would give other callers' tokens back; if
 // that answer is lost, they leak, or stay used until the period ends. A slot may be given back any
@@ -50,7 +50,7 @@ func New(ask Ask, node func(key string) string, logger *slog.Logger) *Undo {
 // and updates what remains.
 //
 // The value is false if Redis has not decided the refund of a slot, which then waits in the queue.
-// The holder must not take a slot again: the refund would end that one.
+// The holder must not take a slot again: the refund in the queue would end the new slot.
 func (u *Undo) Undo(ctx context.Context, c *backend.Call, reply *backend.Reply) <-chan bool {
 	decided := make(chan bool, 1)
 	u.Go(ctx, func(ctx context.Context) { decided <- u.refundAll(ctx, c, reply) })
@@ -154,9 +154,9 @@ func (u *Undo) GiveBack(ctx context.Context, refund *backend.Call) (backend.Repl
 	return reply, err
 }
 
-// Lost asks the slots back that a call may have taken, because Redis has not decided it. Ended says
-// that an error reply came: then one refund that Redis decides is enough. Otherwise the call may
-// still be executed, by a server that stood still, or because TCP sends it again.
+// Lost asks for the slots back that a call may have taken, because Redis has not decided the call.
+// Ended says that an error reply came: then one refund that Redis decides is enough. Otherwise the
+// call may still be executed, by a server that stood still, or because TCP sends it again.
 func (u *Undo) Lost(ctx context.Context, c *backend.Call, ended bool) {
 	if !c.MayBeUndone() {
 		return

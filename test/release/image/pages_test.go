@@ -109,7 +109,8 @@ func TestLinesOfThePage(t *testing.T) {
 // returns what it prints.
 func run(t *testing.T, line, image string) string {
 	line = regexp.MustCompile(` funnel( |$)`).ReplaceAllString(line, " "+image+"$1")
-	if before, after, found := strings.Cut(line, " funnel:/data "); found {
+	before, after, found := strings.Cut(line, " funnel:/data ")
+	if found {
 		line = before + " " + volume(t) + ":/data " + after
 	}
 	command := exec.Command("bash", "-c", line)
@@ -133,7 +134,8 @@ func manifest(t *testing.T) (documents []any) {
 // at returns the part of a document at a path of keys and indexes.
 func at(part any, path string) any {
 	for key := range strings.SplitSeq(path, ".") {
-		if list, isList := part.([]any); isList {
+		list, isList := part.([]any)
+		if isList {
 			index, _ := strconv.Atoi(key)
 			part = list[index]
 		} else {
