@@ -71,7 +71,7 @@ func TestRunbookOfOneCustomer(t *testing.T) {
 
 	servertest.Call(t, client, "cl.reserve jobs 1 slots 3600 job-7")
 	require.Regexp(t, `^job-7\n\d{13}\n1\n$`, shell("holders"))
-	require.Equal(t, "0 0 [0 1 0 0 3600 0]", servertest.Call(t, client, "cl.reserve jobs 1 slots 3600 job-8"))
+	require.Regexp(t, `^0 0 \[0 1 0 0 `, servertest.Call(t, client, "cl.reserve jobs 1 slots 3600 job-8"), "the slot is free")
 }
 
 // TestRunbookOfAllCustomers: of many keys, the block names the ones with most calls, and which of
