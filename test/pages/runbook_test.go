@@ -86,6 +86,11 @@ func TestRunbookOfAllCustomers(t *testing.T) {
 		require.Regexp(t, `^ +\d+ "user:limited"\n +\d+ "user:fine"\n`, output)
 		require.Regexp(t, `\n\d+ calls of "user:limited" "15" "1" "3600": 1 \(1: limited now\)\n`, output)
 		require.Regexp(t, `\n\d+ calls of "user:fine" "1000000" "1000" "1": 0 \(1: limited now\)\n`, output)
+		if !strings.Contains(servertest.Try(client, "hotkeys help"), "START") {
+			t.Log("Redis 8.6 is the first with HOTKEYS")
+			return
+		}
+		require.Regexp(t, `(?s)^OK\nby-cpu-time-us\nuser:limited\n\d+\nuser:fine\n\d+\nOK\nOK\n$`, shell("hot keys"))
 	}, "cl.reserve user:limited 15 1 3600 1", "CL.THROTTLE user:limited 15 1 3600", "cl.take user:fine 1000000 1000 1 1")
 }
 
