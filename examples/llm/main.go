@@ -126,7 +126,8 @@ func (t tenant) request(ctx context.Context, number int) error {
 func stream(ctx context.Context, perToken time.Duration, charge func(tokens int) error) (tokens int, err error) {
 	length := 100 + rand.IntN(longestAnswer-100+1)
 	for tokens < length && err == nil {
-		next, began := min(piece, length-tokens), time.Now()
+		next := min(piece, length-tokens)
+		began := time.Now()
 		select {
 		case <-time.After(time.Duration(next) * perToken):
 		case <-ctx.Done():

@@ -160,7 +160,8 @@ func requirePackage(t *testing.T, format format, server, dist, archive string) {
 	requireTools(t, strings.Fields(format.tools)...)
 	found, _ := filepath.Glob(filepath.Join(dist, server+"-funnel?[0-9]*."+format.name))
 	require.Len(t, found, 1)
-	folder, named := t.TempDir(), strings.NewReplacer("SERVER", server).Replace
+	folder := t.TempDir()
+	named := strings.NewReplacer("SERVER", server).Replace
 	says := run(t, folder, nil, "sh", "-ec", format.unpack, "sh", found[0])
 	for _, words := range format.says {
 		require.Contains(t, says, named(words))
