@@ -109,7 +109,7 @@ func TestRunbookOfAServer(t *testing.T) {
 		server.Pid(), server.Dir), shell("without systemd"))
 	program, err := exec.LookPath(servertest.Program())
 	require.NoError(t, err)
-	log := shell("try a file", "redis-server", program, "7379", fmt.Sprint(servertest.FreePort(t)),
+	log := shell("try a file", "preserve-status 2", "preserve-status 10", "redis-server", program, "7379", fmt.Sprint(servertest.FreePort(t)),
 		"/usr/lib/redis/modules/funnel.so", servertest.Module(t))
 	require.Regexp(t, `funnel \S+ \(.*\) loaded`, log)
 }
