@@ -173,7 +173,7 @@ func TestAcquireGivenUpInItsTurn(t *testing.T) {
 				if !answers.Swap(true) {
 					<-ctx.Done() // for the whole time-out
 				}
-				command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{[]any{int64(0), int64(1), int64(0), "0", "3600", "0"}}})
+				answer(command, []any{int64(0), "0", []any{[]any{int64(0), int64(1), int64(0), "0", "3600", "0"}}})
 				return ctx.Err()
 			})
 			q := newQueue(client, limiter.WithSource(limiter.FromModule), limiter.OnFailure(policy))
@@ -220,7 +220,7 @@ func TestAcquireWhileRedisFails(t *testing.T) {
 					return c.err
 				}
 				row := []any{limited.Load(), int64(1), int64(0), "3", "3600", "0"}
-				command.(*redis.Cmd).SetVal([]any{row[0], "3", []any{row}})
+				answer(command, []any{row[0], "3", []any{row}})
 				return nil
 			})
 			limited.Store(1)
@@ -254,7 +254,7 @@ func TestFailureAnswersThoseWhoWaitedAlready(t *testing.T) {
 				time.Sleep(time.Second)
 				return errors.New("no answer")
 			}
-			command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{[]any{int64(0), int64(9), int64(8), "0", "3600", "0"}}})
+			answer(command, []any{int64(0), "0", []any{[]any{int64(0), int64(9), int64(8), "0", "3600", "0"}}})
 			return nil
 		})
 		var l *limiter.Limiter
@@ -303,12 +303,12 @@ func TestDeadNodeOfTokens(t *testing.T) {
 					return errors.New("no answer")
 				case strings.Contains(words, "cl.refund"):
 					held.Add(-1)
-					command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{[]any{int64(0), int64(1), int64(1), "0", "0", "9"}}})
+					answer(command, []any{int64(0), "0", []any{[]any{int64(0), int64(1), int64(1), "0", "0", "9"}}})
 				case held.Load() > 0:
-					command.(*redis.Cmd).SetVal([]any{int64(1), "9", []any{[]any{int64(1), int64(1), int64(0), "9", "9", "0"}}})
+					answer(command, []any{int64(1), "9", []any{[]any{int64(1), int64(1), int64(0), "9", "9", "0"}}})
 				default:
 					held.Add(1)
-					command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{[]any{int64(0), int64(1), int64(0), "0", "9", "0"}}})
+					answer(command, []any{int64(0), "0", []any{[]any{int64(0), int64(1), int64(0), "0", "9", "0"}}})
 				}
 				return nil
 			}}

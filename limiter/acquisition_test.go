@@ -212,7 +212,7 @@ func TestSlotsOnANodeThatDies(t *testing.T) {
 				refunds.Add(1)
 			}
 			row := []any{int64(0), int64(1), int64(0), "0", "9", held}
-			command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{row}})
+			answer(command, []any{int64(0), "0", []any{row}})
 			return nil
 		}}
 		l := limiter.New(client, limiter.WithSource(limiter.FromModule))
