@@ -4,7 +4,7 @@
 // the tokens of the longest answer, all or nothing, and settles the tokens when it ends. From the
 // month it takes only the tokens of the prompt, and charges the answer in pieces while it streams.
 // The piece that overspends the month ends its answer: at most 5 slots × 200 tokens are overspent
-// (docs/operations.md, "A budget").
+// (docs/limits.md, "A budget").
 //
 //	./build.sh run          # a server with the module, in another terminal
 //	go run ./examples/llm   # -redis ADDRESS for another server

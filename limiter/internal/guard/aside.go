@@ -15,12 +15,6 @@ import (
 var errTooManyLeft = backend.Classify(backend.ErrNotSent,
 	fmt.Errorf("%d calls are under way whose callers have given up: Redis does not answer them", maxLeft))
 
-// askAside asks Redis in another goroutine, because the caller may have to leave before the answer.
-func (g *Guard) askAside(ctx context.Context, c *backend.Call) (backend.Reply, error) {
-	ask := func(within context.Context) (backend.Reply, error) { return g.redis.Ask(within, c) }
-	return g.sendAside(ctx, c, ask)
-}
-
 // An aside is a command that another goroutine sends while the caller waits.
 type aside struct {
 	state atomic.Int32
@@ -39,8 +33,8 @@ const (
 	callerTimedOut  // the caller has waited for the whole time-out, and has told the breaker
 )
 
-// sendAside sends a command in another goroutine, and waits for the answer, for ctx and for the
-// time-out.
+// sendAside sends a command in another goroutine, because the caller may have to leave before the
+// answer. It waits for the answer, for ctx and for the time-out, whichever comes first.
 func (g *Guard) sendAside(ctx context.Context, c *backend.Call,
 	send func(context.Context) (backend.Reply, error)) (backend.Reply, error) {
 	if g.left.Load() >= maxLeft {

@@ -72,7 +72,8 @@ func (g *Guard) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error)
 		return backend.Reply{}, refusal
 	}
 	if !g.isBounded(ctx) {
-		return g.askAside(ctx, c)
+		ask := func(within context.Context) (backend.Reply, error) { return g.redis.Ask(within, c) }
+		return g.sendAside(ctx, c, ask)
 	}
 	within, cancel := g.within(ctx)
 	defer cancel()
@@ -89,7 +90,7 @@ func (g *Guard) Reset(ctx context.Context, key string) error {
 	reset := func(within context.Context) (backend.Reply, error) {
 		return backend.Reply{}, g.redis.Reset(within, key)
 	}
-	c := &backend.Call{Operation: call.Refund, Rows: []backend.Row{{Key: key}}} // which is never undone
+	c := &backend.Call{Operation: call.Refund, Rows: []backend.AskedRow{{Key: key}}} // which is never undone
 	_, err := g.sendAside(ctx, c, reset)
 	return g.causeOf(ctx, err)
 }

@@ -57,7 +57,7 @@ func newGuarded(redis fakeRedis) *guarded {
 // slotCall returns a call for a slot.
 func slotCall() *backend.Call {
 	return &backend.Call{Operation: call.Reserve,
-		Rows: []backend.Row{{Key: "key", Kind: call.Slots, TTL: time.Minute, Holder: "holder"}}}
+		Rows: []backend.AskedRow{{Key: "key", Kind: call.Slots, TTL: time.Minute, Holder: "holder"}}}
 }
 
 // allowed is the reply to slotCall that gives a slot.

@@ -125,7 +125,7 @@ func (s *Server) clientOf(key string) *redis.Client {
 }
 
 // shardOf returns the shard of a ring to which a call goes, or nil if there is no ring.
-func (s *Server) shardOf(row *backend.Row) *redis.Client {
+func (s *Server) shardOf(row *backend.AskedRow) *redis.Client {
 	if s.ring == nil {
 		return nil
 	}
@@ -138,7 +138,7 @@ func (s *Server) shardOf(row *backend.Row) *redis.Client {
 
 // toShard returns a context that sends commands to the shard that a row names, if it names one:
 // what that shard has counted must not be given back on another one.
-func toShard(ctx context.Context, row *backend.Row) context.Context {
+func toShard(ctx context.Context, row *backend.AskedRow) context.Context {
 	if row.Shard == nil {
 		return ctx
 	}
