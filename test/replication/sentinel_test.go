@@ -22,8 +22,12 @@ import (
 // knows the replica.
 func startSentinel(t *testing.T, primary *servertest.Server) *servertest.Server {
 	config := filepath.Join(t.TempDir(), "sentinel.conf")
-	script := fmt.Sprintf(`printf 'sentinel monitor mymaster 127.0.0.1 %d 1\n' >%[2]s; exec "$0" %[2]s "$@"`, primary.Port, config)
-	sentinel := servertest.Start(t, servertest.Options{Wrapper: []string{"sh", "-c", script}, Config: []string{"--sentinel"}})
+	script := fmt.Sprintf(`printf 'sentinel monitor mymaster 127.0.0.1 %d 1\n' >%[2]s; exec "$0" %[2]s "$@"`,
+		primary.Port, config)
+	sentinel := servertest.Start(t, servertest.Options{
+		Wrapper: []string{"sh", "-c", script},
+		Config:  []string{"--sentinel"},
+	})
 	client, healthy := sentinel.Client(t), regexp.MustCompile(`master-link-status.ok`)
 	servertest.Eventually(t, "the Sentinel knows a replica that it could promote", func() bool {
 		return healthy.MatchString(servertest.Try(client, "sentinel replicas mymaster"))
@@ -38,7 +42,8 @@ func onPorts(t *testing.T, name string, primary, replica, sentinel *servertest.S
 	if sentinel != nil {
 		ports = append([]string{"26379", fmt.Sprint(sentinel.Port)}, ports...)
 	}
-	return page.Shell(t, t.TempDir(), primary.Port, strings.NewReplacer(ports...).Replace(page.Marked(t, operationsPage, name)))
+	lines := strings.NewReplacer(ports...).Replace(page.Marked(t, operationsPage, name))
+	return page.Shell(t, t.TempDir(), primary.Port, lines)
 }
 
 // TestSentinelForgetsNoCall: under load, the new primary holds all tokens that the old one granted.
