@@ -39,11 +39,13 @@ func lineOf(slots []slotsRow) string {
 func (l *slotLines) join(slots []slotsRow, requests []Request, maxWaiting int) (
 	place *line.Place[string, []Request], leave func()) {
 	name := lineOf(slots)
+	// Before it joins: a slot that is released once the caller is in the line has to wake it.
+	l.count(name, slots, 1)
 	place = l.Join(name, maxWaiting, requests)
 	if place == nil {
+		l.count(name, slots, -1)
 		return nil, nil
 	}
-	l.count(name, slots, 1)
 	return place, func() {
 		place.Leave()
 		l.count(name, slots, -1)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"funnel/limiter/internal/backend"
 	"funnel/limiter/internal/redis"
@@ -59,13 +60,32 @@ func (g *Guard) sendAside(ctx context.Context, c *backend.Call,
 			return backend.Reply{Sent: true}, context.Cause(ctx)
 		}
 	case <-within.Done():
-		if g.leave(ctx, c, a, callerTimedOut) {
+		if !g.waitedInVain(c, a) && g.leave(ctx, c, a, callerTimedOut) {
 			g.breaker.failed(g.now(), g.timedOut)
 			return backend.Reply{Sent: true}, g.causeOf(ctx, backend.Unavailable(c.Wrap(g.timedOut)))
 		}
 	}
 	<-a.done // a decision that has arrived counts
 	return a.reply, g.conclude(ctx, c, g.note(within, c, a.err))
+}
+
+// letGo is how long a command gets that may have waited for a connection until its time-out: it has
+// to wake up. It is short, because a command that has a connection is under way for as long as the
+// client lets it.
+const letGo = 50 * time.Millisecond
+
+// waitedInVain reports whether a command ends with its time-out, because it has waited for a
+// connection. Without ContextTimeoutEnabled, go-redis ends no other command at its time-out.
+func (g *Guard) waitedInVain(c *backend.Call, a *aside) bool {
+	if !g.redis.AllInUse(c.Rows[0].Key) {
+		return false
+	}
+	select {
+	case <-a.done:
+		return true
+	case <-time.After(letGo):
+		return false
+	}
 }
 
 // leave reports whether the caller leaves before the answer has come.

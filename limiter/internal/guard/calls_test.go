@@ -31,13 +31,13 @@ func TestWhatAnOpenBreakerLetsPass(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			isDown, passed := true, 0
-			g := newGuarded(fakeRedis{func(context.Context, *backend.Call) (backend.Reply, error) {
+			g := newGuarded(fakeRedis{answer: func(context.Context, *backend.Call) (backend.Reply, error) {
 				if isDown {
 					return backend.Reply{}, errors.New("EOF")
 				}
 				passed++
 				return allowed, nil
-			}, true})
+			}, isPrompt: true})
 			for range failuresToOpen {
 				_, err := g.Ask(t.Context(), &backend.Call{Operation: call.Peek, Rows: []backend.AskedRow{{Key: "key"}}})
 				require.Error(t, err, name)
@@ -58,12 +58,12 @@ func TestWhatAnOpenBreakerLetsPass(t *testing.T) {
 func TestCallersWithoutATimeOutLeave(t *testing.T) {
 	for _, isPrompt := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			redis := fakeRedis{func(within context.Context, _ *backend.Call) (backend.Reply, error) {
+			redis := fakeRedis{answer: func(within context.Context, _ *backend.Call) (backend.Reply, error) {
 				_, has := within.Deadline()
 				require.False(t, has, "nothing bounds the command")
 				time.Sleep(time.Hour)
 				return allowed, nil
-			}, isPrompt}
+			}, isPrompt: isPrompt}
 			refunds := 0
 			u := undo.New(func(context.Context, *backend.Call) (backend.Reply, error) {
 				refunds++
@@ -97,9 +97,9 @@ func TestWhichSlotsAreAskedBack(t *testing.T) {
 	} {
 		for _, isPrompt := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				g := newGuarded(fakeRedis{func(context.Context, *backend.Call) (backend.Reply, error) {
+				g := newGuarded(fakeRedis{answer: func(context.Context, *backend.Call) (backend.Reply, error) {
 					return backend.Reply{}, c.err
-				}, isPrompt})
+				}, isPrompt: isPrompt})
 				_, err := g.Ask(t.Context(), slotCall())
 				require.Error(t, err, name)
 				time.Sleep(time.Hour)
@@ -120,10 +120,10 @@ func TestGivingUpInTheMomentOfTheAnswer(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, giveUp := context.WithCancel(t.Context())
 			defer giveUp()
-			g := newGuarded(fakeRedis{func(context.Context, *backend.Call) (backend.Reply, error) {
+			g := newGuarded(fakeRedis{answer: func(context.Context, *backend.Call) (backend.Reply, error) {
 				giveUp()
 				return allowed, nil
-			}, false})
+			}, isPrompt: false})
 			_, err := g.Ask(ctx, slotCall())
 			synctest.Wait()
 			left, drained := g.undo.Drain(t.Context())

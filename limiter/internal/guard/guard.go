@@ -25,6 +25,10 @@ type Redis interface {
 	// only one. It does not block.
 	Node(key string) string
 
+	// AllInUse reports whether all connections to the server that has a key are in use, as far as
+	// the client tells.
+	AllInUse(key string) bool
+
 	// KeepsDeadlines reports whether Ask and Reset return when the deadline of their context has
 	// passed.
 	KeepsDeadlines() bool
@@ -136,7 +140,7 @@ func (g *Guard) note(within context.Context, c *backend.Call, err error) error {
 		g.breaker.answered()
 		return err
 	}
-	if errors.Is(err, backend.ErrNotSent) { // the breaker learns nothing
+	if errors.Is(err, backend.ErrNotSent) || errors.Is(err, redis.ErrClosed) { // the breaker learns nothing
 		return backend.Unavailable(c.Wrap(err))
 	}
 	deadline, has := within.Deadline()

@@ -3,9 +3,8 @@ package redis
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"funnel/gcra"
 	"funnel/internal/call"
@@ -33,9 +32,8 @@ func (s *Server) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error
 	if s.cluster != nil && IsAnswered(err) {
 		s.answered.Store(true)
 	}
-	local := s.notSent(c.Rows[0].Key, err)
-	if local != nil {
-		return backend.Reply{}, local
+	if errors.Is(err, backend.ErrNotSent) {
+		return backend.Reply{}, err
 	}
 	if shard != nil && err == nil {
 		s.noteShard(c, &reply, shard)
@@ -60,11 +58,7 @@ func (s *Server) askForPeriodAt(ctx context.Context, c *backend.Call, at time.Ti
 
 // Reset deletes a key.
 func (s *Server) Reset(ctx context.Context, key string) error {
-	err := s.send(ctx, redis.NewCmd(ctx, "del", key))
-	local := s.notSent(key, err)
-	if local != nil {
-		return local
-	}
+	_, err := s.send(ctx, key, []any{"del", key}, true)
 	return classify(&backend.Call{Rows: []backend.AskedRow{{Key: key}}}, err)
 }
 
@@ -98,12 +92,11 @@ func (s *Server) byModule(ctx context.Context, c *backend.Call, at time.Time) (b
 	for i := range c.Rows {
 		args = appendWords(append(args, c.Rows[i].Key), &c.Rows[i], at)
 	}
-	command := redis.NewCmd(ctx, appendLast(args, c)...)
-	err := s.send(ctx, sendable(c, command))
+	reply, err := s.send(ctx, c.Rows[0].Key, appendLast(args, c), c.IsRepeatable())
 	if err != nil {
 		return backend.Reply{}, err
 	}
-	return read(c, command.Val(), backend.Module)
+	return read(c, reply, backend.Module)
 }
 
 //go:embed funnels.lua
