@@ -158,10 +158,10 @@ func TestTheBreakerLearnsFromLateEnds(t *testing.T) {
 			callers: 3, late: backend.Unavailable(servertest.ErrorReply("OOM")), opens: true, isOpen: false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			g := newGuarded(fakeRedis{func(context.Context, *backend.Call) (backend.Reply, error) {
+			g := newGuarded(fakeRedis{answer: func(context.Context, *backend.Call) (backend.Reply, error) {
 				time.Sleep(5 * time.Second)
 				return allowed, c.late
-			}, false})
+			}})
 			for range c.callers {
 				ctx, giveUp := context.WithCancel(t.Context())
 				defer giveUp()
@@ -184,7 +184,7 @@ func TestTheBreakerLearnsFromLateEnds(t *testing.T) {
 // Reset deletes a key within the time-out, even while the breaker is open. Its caller may give up.
 func TestResetOfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGuarded(fakeRedis{nil, true})
+		g := newGuarded(fakeRedis{isPrompt: true})
 		for range failuresToOpen {
 			g.breaker.failed(0, errors.New("EOF"))
 		}
