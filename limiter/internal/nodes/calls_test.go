@@ -209,3 +209,83 @@ func TestFailuresConcernTheNodesOfSlots(t *testing.T) {
 		require.Equal(t, []string{"b"}, f.failures)
 	})
 }
+
+// A part that has just limited such a call is asked first, and the others are only peeked at, so
+// that their rows show what remains. If the part limits until the same instant as before, nobody
+// gave back meanwhile: its wait is told as it is. If it allows, the others are asked, too.
+func TestPartsThatHaveLimitedAreAskedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{waits: map[string]time.Duration{"b": time.Hour}, errs: map[string]error{}, remains: 7}
+		n := f.nodes(true)
+		c := funnels(call.Reserve, "{b}1", "{a}2")
+		for _, step := range []struct {
+			name     string
+			change   func()
+			commands []string
+			rows     []string
+			remains  int64 // of {a}2
+		}{
+			{"limited for the first time", func() {},
+				[]string{"refund {a}2", "refund {a}2", "reserve {a}2", "reserve {a}2", "reserve {b}1", "reserve {b}1"},
+				[]string{"{b}1 limited for 1s", "{a}2 ok"}, 7},
+			{"until the same instant", func() { f.remains = 6 },
+				[]string{"peek {a}2", "reserve {b}1"}, []string{"{b}1 limited for 1h0m0s", "{a}2 ok"}, 6},
+			{"the other node is down", func() { f.errs["a"] = errors.New("no answer") },
+				[]string{"peek {a}2", "reserve {b}1"}, []string{"{b}1 limited for 1h0m0s", "{a}2 no answer"}, 6},
+			{"until a later instant", func() { delete(f.errs, "a"); f.waits["b"] = 2 * time.Hour },
+				[]string{"peek {a}2", "reserve {b}1"}, []string{"{b}1 limited for 1s", "{a}2 ok"}, 6},
+			{"it allows", func() { delete(f.waits, "b") },
+				[]string{"peek {a}2", "reserve {a}2", "reserve {b}1"}, []string{"{b}1 ok, a receipt", "{a}2 ok, a receipt"}, 6},
+			{"and again", func() {},
+				[]string{"reserve {a}2", "reserve {b}1"}, []string{"{b}1 ok, a receipt", "{a}2 ok, a receipt"}, 6},
+		} {
+			step.change()
+			f.commands = nil
+			reply, err := n.Ask(t.Context(), c)
+			require.NoError(t, err, step.name)
+			slices.Sort(f.commands)
+			state := fmt.Sprintf("%s: %+v\ncommands: %q", step.name, reply, f.commands)
+			require.Equal(t, step.commands, f.commands, state)
+			require.Equal(t, step.rows, describeRows(c, &reply), state)
+			if f.errs["a"] == nil {
+				require.Equal(t, step.remains, reply.Row(1).Remaining, state)
+			}
+		}
+	})
+}
+
+// A caller that is told to wait for long looks soon after, while it holds nothing. If the part has
+// room by then, it asks once more.
+func TestCallersLookAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		wait     time.Duration
+		frees    time.Duration // when the part has room
+		commands []string      // after those of the first two rounds
+		rows     []string
+	}{
+		"it has room at once": {time.Hour, time.Millisecond, []string{"peek {b}1", "reserve {a}2", "reserve {b}1"},
+			[]string{"{b}1 ok, a receipt", "{a}2 ok, a receipt"}},
+		"it has room too late": {time.Hour, time.Minute, []string{"peek {b}1", "peek {b}1"},
+			[]string{"{b}1 limited for 1s", "{a}2 ok"}},
+		"the wait is a second": {time.Second, time.Millisecond, []string{}, []string{"{b}1 limited for 1s", "{a}2 ok"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fleet{waits: map[string]time.Duration{"b": c.wait}}
+			n := f.nodes(true)
+			n.looks = maxLooks
+			time.AfterFunc(c.frees, func() {
+				f.mutex.Lock()
+				defer f.mutex.Unlock()
+				delete(f.waits, "b")
+			})
+			asked := funnels(call.Reserve, "{b}1", "{a}2")
+			reply, err := n.Ask(t.Context(), asked)
+			require.NoError(t, err, name)
+			state := fmt.Sprintf("%s: %+v\ncommands: %q", name, reply, f.commands)
+			const rounds = 6 // commands: both rounds ask both parts, and one gives back
+			require.Equal(t, c.commands, slices.Clone(f.commands[min(rounds, len(f.commands)):]), state)
+			require.Equal(t, c.rows, describeRows(asked, &reply), state)
+			time.Sleep(time.Hour)
+		})
+	}
+}
