@@ -64,7 +64,6 @@ func TestRunbookOfOneCustomer(t *testing.T) {
 			`\nstring\n\d{19}\n1\n\d+\.?\d*\n1\n15\n0\n(?s:.*)\n\d+\n$`, shell("customer"))
 	}, "cl.throttle user:42 15 30 60", "cl.throttle user:421 15 30 60")
 
-	require.Equal(t, "0 15 15 0 0", servertest.Call(t, client, "cl.throttle user:43 15 30 60 0")[:11])
 	output := shell("let through")
 	require.Contains(t, output, "\n15\n", "the limit")
 	require.True(t, strings.HasSuffix(output, "\n1\n"), output)
@@ -72,7 +71,7 @@ func TestRunbookOfOneCustomer(t *testing.T) {
 
 	servertest.Call(t, client, "cl.reserve jobs 1 slots 3600 job-7")
 	require.Regexp(t, `^job-7\n\d{13}\n1\n$`, shell("holders"))
-	require.Equal(t, "0 0 [0 1 0 0 3600 0]", servertest.Call(t, client, "cl.reserve jobs 1 slots 3600 job-8"))
+	require.Regexp(t, `^0 0 \[0 1 0 0 `, servertest.Call(t, client, "cl.reserve jobs 1 slots 3600 job-8"), "the slot is free")
 }
 
 // TestRunbookOfAllCustomers: of many keys, the block names the ones with most calls, and which of
@@ -87,6 +86,11 @@ func TestRunbookOfAllCustomers(t *testing.T) {
 		require.Regexp(t, `^ +\d+ "user:limited"\n +\d+ "user:fine"\n`, output)
 		require.Regexp(t, `\n\d+ calls of "user:limited" "15" "1" "3600": 1 \(1: limited now\)\n`, output)
 		require.Regexp(t, `\n\d+ calls of "user:fine" "1000000" "1000" "1": 0 \(1: limited now\)\n`, output)
+		if !strings.Contains(servertest.Try(client, "hotkeys help"), "START") {
+			t.Log("Redis 8.6 is the first with HOTKEYS")
+			return
+		}
+		require.Regexp(t, `(?s)^OK\nby-cpu-time-us\nuser:limited\n\d+\nuser:fine\n\d+\nOK\nOK\n$`, shell("hot keys"))
 	}, "cl.reserve user:limited 15 1 3600 1", "CL.THROTTLE user:limited 15 1 3600", "cl.take user:fine 1000000 1000 1 1")
 }
 
@@ -105,7 +109,7 @@ func TestRunbookOfAServer(t *testing.T) {
 		server.Pid(), server.Dir), shell("without systemd"))
 	program, err := exec.LookPath(servertest.Program())
 	require.NoError(t, err)
-	log := shell("try a file", "redis-server", program, "7379", fmt.Sprint(servertest.FreePort(t)),
+	log := shell("try a file", "preserve-status 2", "preserve-status 10", "redis-server", program, "7379", fmt.Sprint(servertest.FreePort(t)),
 		"/usr/lib/redis/modules/funnel.so", servertest.Module(t))
 	require.Regexp(t, `funnel \S+ \(.*\) loaded`, log)
 }

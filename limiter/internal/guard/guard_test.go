@@ -291,3 +291,34 @@ func TestTimeOutsWithoutAFreeConnection(t *testing.T) {
 		})
 	}
 }
+
+// While the breaker is open, calls are not sent, but for a probe each second. Slots are renewed and
+// given back all the same.
+func TestOpenBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := 0
+		g := newGuarded(fakeRedis{func(context.Context, *backend.Call) (backend.Reply, error) {
+			sent++
+			return backend.Reply{}, errors.New("EOF")
+		}, true, false})
+		look := slotCall()
+		look.Operation = call.Peek
+		renewal, release := slotCall(), slotCall()
+		renewal.Renews, release.Operation = true, call.Refund
+		ask := func(c *backend.Call) bool {
+			before := sent
+			_, err := g.Ask(t.Context(), c)
+			require.ErrorIs(t, err, backend.ErrUnavailable)
+			return sent > before
+		}
+		for i := range failuresToOpen {
+			require.True(t, ask(look), "call %d", i)
+		}
+		require.False(t, ask(look), "the breaker is open")
+		require.True(t, ask(renewal), "a renewal")
+		require.True(t, ask(release), "a release")
+		time.Sleep(openFor)
+		require.True(t, ask(look), "the probe")
+		require.False(t, ask(look), "after the probe")
+	})
+}
