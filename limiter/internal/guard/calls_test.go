@@ -136,3 +136,62 @@ func TestGivingUpInTheMomentOfTheAnswer(t *testing.T) {
 	}
 	t.Logf("%d of 200 callers got the answer", got[true])
 }
+
+// What the breaker learns from calls whose callers have left: each failure counts once, and a late
+// answer ends all failures. A caller that has waited for the whole time-out has told the breaker
+// already.
+func TestTheBreakerLearnsFromLateEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		callers int
+		leave   time.Duration // when callers give up, if that is before the time-out
+		late    error         // the answer that comes after 5 s
+		opens   bool          // after the callers have left
+		isOpen  bool          // after the late answers
+	}{
+		"two gave up, no answer":        {callers: 2, leave: time.Millisecond, late: errors.New("EOF"), isOpen: false},
+		"three gave up, no answer":      {callers: 3, leave: time.Millisecond, late: errors.New("EOF"), isOpen: true},
+		"three gave up, late answers":   {callers: 3, leave: time.Millisecond, isOpen: false},
+		"two time-outs, no answer":      {callers: 2, late: errors.New("EOF"), isOpen: false},
+		"three time-outs, no answer":    {callers: 3, late: errors.New("EOF"), opens: true, isOpen: true},
+		"three time-outs, late answers": {callers: 3, opens: true, isOpen: false},
+		"three time-outs, late error replies": {
+			callers: 3, late: backend.Unavailable(servertest.ErrorReply("OOM")), opens: true, isOpen: false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGuarded(fakeRedis{answer: func(context.Context, *backend.Call) (backend.Reply, error) {
+				time.Sleep(5 * time.Second)
+				return allowed, c.late
+			}})
+			for range c.callers {
+				ctx, giveUp := context.WithCancel(t.Context())
+				defer giveUp()
+				if c.leave > 0 {
+					time.AfterFunc(c.leave, giveUp)
+				}
+				go func() { _, _ = g.Ask(ctx, slotCall()) }()
+			}
+			time.Sleep(2 * time.Second)
+			require.Equal(t, c.opens, g.breaker.isOpen(), "%s: after the callers have left", name)
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			require.Equal(t, c.isOpen, g.breaker.isOpen(), "%s: after the late answers", name)
+			require.Zero(t, g.left.Load(), name)
+			time.Sleep(2 * time.Hour)
+		})
+	}
+}
+
+// Reset deletes a key within the time-out, even while the breaker is open. Its caller may give up.
+func TestResetOfAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuarded(fakeRedis{isPrompt: true})
+		for range failuresToOpen {
+			g.breaker.failed(0, errors.New("EOF"))
+		}
+		require.NoError(t, g.Reset(t.Context(), "key"), "the breaker is open, and Reset asks all the same")
+		require.False(t, g.breaker.isOpen(), "it was answered")
+		gone, giveUp := context.WithCancel(t.Context())
+		giveUp()
+		require.Equal(t, context.Canceled, g.Reset(gone, "key"))
+	})
+}

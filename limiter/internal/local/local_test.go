@@ -171,6 +171,8 @@ func TestSlotsAgainstAList(t *testing.T) {
 			end = now + 1 + random.Int64N(500)
 		}
 		h.set(holder, end)
+		_, has := h.ends[holder]
+		require.Equal(t, end > 0, has, "step %d: holder %s has a slot until %d", step, holder, end)
 		list[holder] = end
 		if end == 0 {
 			delete(list, holder)
