@@ -331,8 +331,8 @@ func TestSlotsInRedis(t *testing.T) {
 	})
 }
 
-// requireRenewedSlot takes a slot, waits until it has been renewed six times, and returns it and its
-// key. If the machine stands still for the TTL, the slot is lost, and it takes another one.
+// requireRenewedSlot takes a slot, waits until it has been renewed six times, and returns it and
+// its key. If the machine stands still for the TTL, the slot is lost, and it takes another one.
 func requireRenewedSlot(t *testing.T, l *limiter.Limiter, recorded *recorder, slots limiter.Slots) (
 	slot *limiter.Acquisition, key string) {
 	t.Helper()

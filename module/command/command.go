@@ -137,7 +137,8 @@ func (c *Call) replyInRows(decided []call.Row, sum call.Summary) {
 	c.Limited = number(sum.Limited)
 	longest := &c.Replies[0]
 	for i := 0; i < MaxRows && i < len(decided); i++ {
-		reply, decision := &c.Replies[i], decided[i].Decision()
+		reply := &c.Replies[i]
+		decision := decided[i].Decision()
 		reply.Limited = number(decision.Limited)
 		reply.Limit = decision.Limit
 		reply.Remaining = decision.Remaining

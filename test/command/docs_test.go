@@ -35,7 +35,8 @@ import (
 func TestDocs(t *testing.T) {
 	for name, least := range map[string]int{"commands.md": 20, "errors.md": 30, "alternatives.md": 20, "recipes.md": 14} {
 		t.Run(name, func(t *testing.T) {
-			server, ran := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)}), 0
+			server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
+			ran := 0
 			for _, block := range page.Blocks(t, "../../docs/"+name) {
 				kind, _, _ := strings.Cut(block.Mark, ": ")
 				if kind != "not run" {
@@ -55,7 +56,10 @@ var brackets = strings.NewReplacer("[", "", "]", "")
 // redis come the server's own commands. The server expires their keys by a clock that a test cannot
 // set: the keys expire sooner instead. Commands for other software are left out.
 func runTranscript(t *testing.T, server *servertest.Server, block page.Block) (ran int) {
-	client, wire, now, asked := server.Client(t), server.Wire(t), servertest.Epoch, ""
+	client := server.Client(t)
+	wire := server.Wire(t)
+	now := servertest.Epoch
+	asked := ""
 	clock := servertest.ClockOf(client)
 	clock.Set(t, now)
 	require.NoError(t, client.FlushAll(t.Context()).Err())
@@ -84,7 +88,8 @@ func runTranscript(t *testing.T, server *servertest.Server, block page.Block) (r
 			continue
 		}
 		reply := wire.MustDo(t, wordsOf(t, entry.command)...)
-		got, want := rediscli.Lines(reply), entry.reply
+		got := rediscli.Lines(reply)
+		want := entry.reply
 		if asked != "" {
 			got, want = []string{brackets.Replace(fmt.Sprint(reply))}, []string{brackets.Replace(strings.Join(want, "\n"))}
 		}

@@ -65,7 +65,9 @@ func built(t *testing.T, path string, snippets map[string]string) (program strin
 
 func TestGoSnippets(t *testing.T) {
 	t.Parallel()
-	program, module, withoutModule := programInGo(t), servertest.StartModule(t), servertest.Start(t, servertest.Options{})
+	program := programInGo(t)
+	module := servertest.StartModule(t)
+	withoutModule := servertest.Start(t, servertest.Options{})
 	turns := func(name string, server *servertest.Server) {
 		requireTurns(t, server, func() *exec.Cmd {
 			return exec.Command(program, name, server.Addr(), strings.Repeat("x", rounds))

@@ -82,7 +82,8 @@ func main() {
 // make a program that limits an API.
 func TestProgramOutsideOfTheRepository(t *testing.T) {
 	t.Parallel()
-	server, folder := servertest.StartModule(t), filepath.Join(t.TempDir(), "hello")
+	server := servertest.StartModule(t)
+	folder := filepath.Join(t.TempDir(), "hello")
 	repository, err := filepath.Abs(top)
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(repository, filepath.Join(filepath.Dir(folder), "funnel")))
