@@ -95,7 +95,7 @@ func TestNamedTestsExist(t *testing.T) {
 func TestLinksLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)|(?:src|srcset)="([^"]+)"`)
 	count := 0
-	for _, page := range append(pages(t), "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md") {
+	for _, page := range append(pages(t), "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md") {
 		for _, match := range link.FindAllStringSubmatch(read(t, page), -1) {
 			target := match[1] + match[2]
 			if strings.Contains(target, "://") {
