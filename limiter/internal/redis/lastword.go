@@ -32,7 +32,8 @@ func noteWriting(words []any) *lastWord {
 	return last
 }
 
-// isWritten reports whether the command has been written. Of nil nobody knows.
+// isWritten reports whether the command has been written. For a nil lastWord it is not known, and
+// isWritten returns false.
 func (w *lastWord) isWritten() bool { return w != nil && w.written.Load() }
 
 // MarshalBinary returns the word as go-redis would write it.
