@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A slot that comes free wakes each line in which somebody waits for it: also a caller that is just
-// joining, or nobody would ask before a pause is over. Whoever leaves or is turned away does not
-// count.
+// A slot that comes free wakes each line in which somebody waits for it. A caller that is just
+// joining counts, or nobody would ask before a pause is over. A caller that has left, or that was
+// turned away, does not count.
 func TestLinesKnowTheirKeys(t *testing.T) {
 	slots := []slotsRow{{"a", Slots{Max: 1, TTL: time.Second}}, {"b", Slots{Max: 2, TTL: time.Second}}}
 	var l slotLines

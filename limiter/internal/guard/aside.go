@@ -69,9 +69,9 @@ func (g *Guard) sendAside(ctx context.Context, c *backend.Call,
 	return a.reply, g.conclude(ctx, c, g.note(within, c, a.err))
 }
 
-// letGo is how long a command gets that may have waited for a connection until its time-out: it has
-// to wake up. It is short, because a command that has a connection is under way for as long as the
-// client lets it.
+// letGo is how long a caller waits after the time-out for a command that may only have waited for a
+// connection: such a command ends as soon as its goroutine runs. The time is short, because a
+// command that has a connection goes on for as long as the client lets it.
 const letGo = 50 * time.Millisecond
 
 // waitedInVain reports whether a command ends with its time-out, because it has waited for a

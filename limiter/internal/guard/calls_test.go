@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,9 +65,9 @@ func TestCallersWithoutATimeOutLeave(t *testing.T) {
 				time.Sleep(time.Hour)
 				return allowed, nil
 			}, isPrompt: isPrompt}
-			refunds := 0
+			var refunds atomic.Int64
 			u := undo.New(func(context.Context, *backend.Call) (backend.Reply, error) {
-				refunds++
+				refunds.Add(1)
 				return backend.Reply{First: backend.RowReply{Source: backend.Module, Held: true}}, nil
 			}, redis.Node, slog.Default())
 			g := New(redis, u, 0, func() time.Duration { return 0 })
@@ -77,7 +78,7 @@ func TestCallersWithoutATimeOutLeave(t *testing.T) {
 			require.Equal(t, context.Canceled, err)
 			require.Equal(t, time.Second, time.Since(began), "the caller leaves when it gives up")
 			time.Sleep(2 * time.Hour)
-			require.Equal(t, 1, refunds, "the slot is given back when the answer has come")
+			require.EqualValues(t, 1, refunds.Load(), "the slot is given back when the answer has come")
 		})
 	}
 }

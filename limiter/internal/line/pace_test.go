@@ -138,7 +138,7 @@ func TestYieldingCountsCallersInARow(t *testing.T) {
 		l := newLines()
 		for i, full := range []bool{true, true, true, false, true, true, true, true} {
 			took := serve(t, l, service{full: full, shared: true, moreWait: true})
-			require.Zero(t, took, "caller %d of three, one that left something free, and four", i+1)
+			require.Zero(t, took, "caller %d of three, a fourth who left something free, and four", i+1)
 		}
 		require.NotZero(t, serve(t, l, contended), "after four in a row")
 	})

@@ -58,7 +58,8 @@ func (p *process) decide(c *backend.Call) string {
 	if row.Receipt != 0 {
 		receipt = time.Duration(row.Receipt - noon.UnixNano()).String()
 	}
-	text := fmt.Sprintf("%s, %d remain, wait %v, reset %v, receipt %s", word, row.Remaining, row.Wait, row.ResetAfter, receipt)
+	text := fmt.Sprintf("%s, %d remain, wait %v, reset %v, receipt %s",
+		word, row.Remaining, row.Wait, row.ResetAfter, receipt)
 	if row.Held {
 		text += ", held"
 	}
@@ -112,7 +113,8 @@ func TestSlotsInThisProcess(t *testing.T) {
 	} {
 		p.goTo(step.at)
 		got := p.decide(slotOf(t, step.operation, "key", step.holder, step.limit, 10*time.Second))
-		require.Equal(t, step.want, got, "%v by %s with a limit of %d at %v", step.operation, step.holder, step.limit, step.at)
+		require.Equal(t, step.want, got,
+			"%v by %s with a limit of %d at %v", step.operation, step.holder, step.limit, step.at)
 	}
 }
 

@@ -260,7 +260,7 @@ func TestCallersLookAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		wait     time.Duration
 		frees    time.Duration // when the part has room
-		commands []string      // after those of the first two rounds
+		commands []string      // after the first two rounds
 		rows     []string
 	}{
 		"it has room at once": {time.Hour, time.Millisecond, []string{"peek {b}1", "reserve {a}2", "reserve {b}1"},
