@@ -117,7 +117,9 @@ func TestWhatCountsAsAFailureOfRedis(t *testing.T) {
 		cancel()
 		require.Equal(t, codes.DeadlineExceeded, status.Code(err), err)
 	}
-	require.Contains(t, service.ask(t, "shop: user=1"), "no answer from Redis within 50ms")
+	_, err = service.client.ShouldRateLimit(t.Context(), request("shop: user=1"))
+	require.ErrorContains(t, err, "no answer from Redis within 50ms")
+	require.Equal(t, codes.Unavailable, status.Code(err), "no deadline of a caller has passed")
 	servertest.Eventually(t, "the failure in metrics", func() bool { return redisErrors() == 1 })
 	servertest.Eventually(t, "a request about which Redis is not asked, in metrics", func() bool {
 		require.NotContains(t, service.ask(t, "shop: user=1"), "OK")
