@@ -31,5 +31,5 @@ func TestCostOfReplacedLimits(t *testing.T) {
 		}
 		return shortest
 	}
-	require.Less(t, cost(40_000), 200*cost(1000), "40 times the descriptors cost far below 1,600 times as much")
+	require.Less(t, cost(10_000), 200*cost(250), "40 times the descriptors cost far below 1,600 times as much")
 }
