@@ -127,7 +127,7 @@ func TestReserveAhead(t *testing.T) {
 			name: "limited says when the max wait will do", tat: now + 12*second, quantity: 1, maxWait: second,
 			want: decision.Decision{Limited: true, Wait: 2 * second, ResetAfter: 12 * second}, newTAT: now + 12*second,
 		}, {
-			name: "behind those who wait already", tat: now + 12*second, quantity: 1, maxWait: most,
+			name: "behind callers that wait already", tat: now + 12*second, quantity: 1, maxWait: most,
 			want: decision.Decision{Wait: 3 * second, ResetAfter: 13 * second}, newTAT: now + 13*second,
 		}, {
 			name: "a max wait below 0 counts as 0", tat: now + 10*second, quantity: 1, maxWait: -second,

@@ -181,11 +181,12 @@ func TestAcquisitionsNeedSlots(t *testing.T) {
 	l := limiter.NewLocal()
 	tokens := limiter.Request{Key: "tokens", Limit: fifteenPerDay, Quantity: 1}
 	for name, rows := range map[string][]limiter.Row{"no rows": nil, "tokens alone": {tokens}} {
-		for _, method := range []func(context.Context, ...limiter.Row) (*limiter.Acquisition, error){l.TryAcquire, l.Acquire} {
-			got, err := method(t.Context(), rows...)
-			require.ErrorIs(t, err, limiter.ErrInvalid, name)
-			require.True(t, got.Limited(), name)
-		}
+		tried, err := l.TryAcquire(t.Context(), rows...)
+		require.ErrorIs(t, err, limiter.ErrInvalid, name)
+		require.True(t, tried.Limited(), name)
+		waited, err := l.Acquire(t.Context(), rows...)
+		require.ErrorIs(t, err, limiter.ErrInvalid, name)
+		require.True(t, waited.Limited(), name)
 	}
 	_, err := l.TryAcquire(t.Context(), tokens)
 	require.ErrorContains(t, err, "needs at least one row of slots: for tokens alone, use AllowAll or WaitAll")
@@ -211,7 +212,7 @@ func TestSlotsOnANodeThatDies(t *testing.T) {
 				refunds.Add(1)
 			}
 			row := []any{int64(0), int64(1), int64(0), "0", "9", held}
-			command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{row}})
+			answer(command, []any{int64(0), "0", []any{row}})
 			return nil
 		}}
 		l := limiter.New(client, limiter.WithSource(limiter.FromModule))

@@ -134,7 +134,7 @@ func TestAtMost(t *testing.T) {
 
 func TestWrongAtMost(t *testing.T) {
 	t.Parallel()
-	const minute = time.Minute
+	const minute, years100 = time.Minute, 876_000 * time.Hour
 	logins := limiter.AtMost(5, minute, 3)
 	changed := logins
 	changed.Capacity = 4
@@ -143,15 +143,15 @@ func TestWrongAtMost(t *testing.T) {
 		"at most 5 in any 1m0s, 7 at once: burst must be from 1 to 5, not 7":         limiter.AtMost(5, minute, 7),
 		"at most 5 in any 1m0s, 0 at once: burst must be from 1 to 5, not 0":         limiter.AtMost(5, minute, 0),
 		"at most 5 in any 0s, 3 at once: d must be from 1ns to 876000h0m0s, not 0s":  limiter.AtMost(5, 0, 3),
-		"876000h0m0.000000001s, 3 at once: d must be from 1ns to 876000h0m0s, not 8": limiter.AtMost(5, 876_000*time.Hour+1, 3),
+		"876000h0m0.000000001s, 3 at once: d must be from 1ns to 876000h0m0s, not 8": limiter.AtMost(5, years100+1, 3),
 		"at most 5 in any 1m0s, 3 at once: a limit of AtMost must stay as it is":     logins.WithCapacity(3),
 		"3 at once: a limit of AtMost must stay as it is: use its third argument":    changed,
-		"too large together for count":                                               limiter.AtMost(1e9, 876_000*time.Hour, 1e9),
+		"too large together for count":                                               limiter.AtMost(1e9, years100, 1e9),
 	} {
 		require.Error(t, limit.Validate(), want)
 		_, err := limiter.NewLocal().Allow(t.Context(), "key", limit)
 		require.ErrorIs(t, err, limiter.ErrInvalid, want)
 		require.ErrorContains(t, err, want)
 	}
-	require.NoError(t, limiter.AtMost(5, 876_000*time.Hour, 3).Validate())
+	require.NoError(t, limiter.AtMost(5, years100, 3).Validate())
 }

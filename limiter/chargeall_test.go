@@ -75,7 +75,7 @@ func TestChargeAllWithoutANode(t *testing.T) {
 		if strings.Contains(fmt.Sprintln(command.Args()...), "{dead}") {
 			return errors.New("no route to host")
 		}
-		command.(*redis.Cmd).SetVal(allowed)
+		answer(command, allowed)
 		return nil
 	}}, limiter.WithSource(limiter.FromModule))
 	request := func(key string) limiter.Request { return limiter.Request{Key: key, Limit: fifteenPerDay, Quantity: 1} }

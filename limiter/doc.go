@@ -86,6 +86,10 @@
 // and waits for the answer, even if its context is cancelled meanwhile, but no longer than the
 // time-out. A decision that arrives counts: it is returned without an error.
 //
+// The values of a context, such as the span of a trace, may be read in the background after the
+// method has returned. Do not pass a context that a framework uses again for its next request, as
+// *fasthttp.RequestCtx and *gin.Context are: pass the request's own.
+//
 // [Limiter.Drain] waits for what goes on in the background. Call it before the program ends.
 //
 // # From golang.org/x/time/rate

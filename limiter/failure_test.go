@@ -274,7 +274,7 @@ func testCallersWhoGiveUp(t *testing.T, when string, honors bool) {
 		if ctx.Err() != nil && honors {
 			return ctx.Err()
 		}
-		command.(*redis.Cmd).SetVal(allows)
+		answer(command, allows)
 		return nil
 	}))
 	for range 4 {

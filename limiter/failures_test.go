@@ -7,6 +7,7 @@ package limiter_test
 import (
 	"bytes"
 	"context"
+	"encoding"
 	"errors"
 	"fmt"
 	"io"
@@ -63,6 +64,14 @@ func TestWhatIsAnOutage(t *testing.T) {
 		{"no right to call anything",
 			servertest.ErrorReply("NOPERM User app has no permissions to run the 'cl.reserve' command"),
 			"NOPERM", false, refuses},
+		{"no right to what the script calls",
+			servertest.ErrorReply("ERR ACL failure in script: User app has no permissions to run the 'time' command"),
+			"ACL failure", false, refuses},
+		{"no right to what the script calls, Redis 7.0",
+			servertest.ErrorReply("ERR The user executing the script can't run this command or subcommand script: f1"),
+			"user executing", false, refuses},
+		{"no right to a key, in a script",
+			servertest.ErrorReply("ERR ACL failure in script: No permissions to access a key"), "ACL failure", false, began},
 		{"no right to a key", servertest.ErrorReply("NOPERM No permissions to access a key"), "NOPERM", false, began},
 	} {
 		var sent atomic.Int64
@@ -99,13 +108,16 @@ func TestWhatIsAnOutage(t *testing.T) {
 	}
 }
 
-// A pool that is full is no outage, however many callers wait for it in vain: calls that hold a
-// connection are served.
+// A pool that is full is no outage, however many callers wait for it in vain, and whatever the
+// client does at a deadline: calls that hold a connection are served.
 func TestFullPoolIsNoOutage(t *testing.T) {
 	t.Parallel()
-	for _, retries := range []int{-1, 3} {
+	for _, c := range []struct {
+		enabled bool // ContextTimeoutEnabled
+		retries int
+	}{{true, -1}, {true, 3}, {false, -1}, {false, 3}} {
 		client := servertest.StartModule(t).Client(t, func(options *redis.Options) {
-			options.ContextTimeoutEnabled, options.PoolSize, options.MaxRetries = true, 1, retries
+			options.ContextTimeoutEnabled, options.PoolSize, options.MaxRetries = c.enabled, 1, c.retries
 		})
 		l := limiter.New(client, limiter.WithTimeout(100*time.Millisecond))
 		allow(t, limiter.New(client, limiter.WithTimeout(servertest.Patience)), "key", fifteenPerDay)
@@ -117,14 +129,64 @@ func TestFullPoolIsNoOutage(t *testing.T) {
 			group.Go(func() {
 				_, err := l.Allow(context.Background(), "key", fifteenPerDay)
 				if err == nil || !strings.Contains(err.Error(), "no connection was free in time, of 1 in the pool") {
-					t.Errorf("MaxRetries %d: %v", retries, err)
+					t.Errorf("%+v: %v", c, err)
 				}
 			})
 		}
 		group.Wait()
 		require.ErrorIs(t, <-blocked, redis.Nil)
 		_, err := l.Allow(context.Background(), "key", fifteenPerDay)
-		require.NotContains(t, fmt.Sprint(err), "Redis is not asked", "the breaker is closed")
+		require.NotContains(t, fmt.Sprint(err), "Redis is not asked", "%+v: the breaker is closed", c)
+	}
+}
+
+// A command that was written may be executed, even if go-redis then fails in this process, when it
+// repeats the command: its slot is asked back, and a settlement is not sent again.
+func TestWrittenCommandsAreSent(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err       error
+		isWritten bool
+	}{
+		{redis.ErrPoolTimeout, true}, {redis.ErrPoolTimeout, false},
+		{redis.ErrPoolExhausted, true}, {redis.ErrPoolExhausted, false},
+		{redis.ErrClosed, true}, {redis.ErrClosed, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			what := fmt.Sprintf("%v, written %v", c.err, c.isWritten)
+			var refunds, calls atomic.Int64
+			l := limiter.New(clientFunc(func(_ context.Context, command redis.Cmder) error {
+				if command.Name() == "cl.refund" {
+					refunds.Add(1)
+					return redis.ErrClosed // nobody asks any more
+				}
+				calls.Add(1)
+				if c.isWritten { // as go-redis does when it has a connection
+					for _, word := range command.Args() {
+						marshaler, is := word.(encoding.BinaryMarshaler)
+						if is {
+							_, _ = marshaler.MarshalBinary()
+						}
+					}
+				}
+				return c.err
+			}), limiter.WithSource(limiter.FromModule), limiter.WithLogger(slog.New(slog.DiscardHandler)))
+			_, err := l.TryAcquire(t.Context(), oneFor1h.At("slots"))
+			require.ErrorIs(t, err, limiter.ErrUnavailable, what)
+			synctest.Wait()
+			require.Equal(t, c.isWritten, refunds.Load() > 0, "%s: the slot is asked back", what)
+
+			result := limiter.Result{Key: "key", Limit: fifteenPerDay, Allowed: 1, Receipt: 1}
+			_, err = l.Settle(t.Context(), &result, 3)
+			require.ErrorIs(t, err, limiter.ErrUnavailable, what)
+			require.Equal(t, c.isWritten, result.Allowed == 3, "%s: a charge may have been executed", what)
+			for range 4 {
+				_, _ = l.Allow(t.Context(), "key", fifteenPerDay)
+			}
+			if c.err == redis.ErrClosed {
+				require.EqualValues(t, 6, calls.Load(), "%s: a closed client is no outage", what)
+			}
+		})
 	}
 }
 
@@ -134,7 +196,8 @@ func TestProxyWithoutTheCommands(t *testing.T) {
 	t.Parallel()
 	client := connect(t, limiter.FromScript)
 	for _, text := range []string{"ERR unknown command 'cl.reserve'", "ERR unsupported command `CL.RESERVE`",
-		"ERR Unknown Command", "Proxy: Unsupported command"} {
+		"ERR Unknown Command", "Proxy: Unsupported command", "ERR Proxy: command not supported",
+		"ERR command not support", "ERR command is not supported", "ERR Command is not available: 'CL.RESERVE'. See x"} {
 		l := limiter.New(clientFunc(func(ctx context.Context, command redis.Cmder) error {
 			if strings.HasPrefix(command.Name(), "cl.") {
 				return servertest.ErrorReply(text)

@@ -45,17 +45,17 @@ type Event struct {
 }
 
 // callHooks calls the hooks with the decision on each row of a call.
-func (l *Limiter) callHooks(ctx context.Context, q *query, reply *backend.Reply, err error, took time.Duration) {
+func (l *Limiter) callHooks(ctx context.Context, inv *invocation, reply *backend.Reply, err error, took time.Duration) {
 	if len(l.hooks) == 0 {
 		return
 	}
-	event := Event{Command: redis.NameOf(q.Operation), Err: err, Limited: Results(q.results).Limited(),
-		Duration: took, Waited: q.waited, Behind: q.behind}
-	if q.Renews {
+	event := Event{Command: redis.NameOf(inv.Operation), Err: err, Limited: Results(inv.results).Limited(),
+		Duration: took, Waited: inv.waited, Behind: inv.behind}
+	if inv.Renews {
 		event.Command = "renew"
 	}
-	for i := range q.results {
-		event.Key, event.Result, event.Cause = q.Rows[i].Key, q.results[i], err
+	for i := range inv.results {
+		event.Key, event.Result, event.Cause = inv.Rows[i].Key, inv.results[i], err
 		if reply.Has(i) && reply.Row(i).Cause != nil {
 			event.Cause = reply.Row(i).Cause
 		}

@@ -155,8 +155,8 @@ func TestWrongCalls(t *testing.T) {
 }
 
 // A call allocates little beyond what go-redis allocates for the same command, under a context that
-// ends with the same time-out: the call and its result, and the context without the caller's
-// deadline.
+// ends with the same time-out: the call and its result, the context without the caller's deadline,
+// and the note that the command was written.
 func TestAllocations(t *testing.T) {
 	client := shared(t, limiter.FromModule).Client(t, func(options *redis.Options) {
 		options.ContextTimeoutEnabled = true
@@ -179,9 +179,9 @@ func TestAllocations(t *testing.T) {
 		cancellable bool
 		more        float64 // than by go-redis
 	}{
-		{"the module", limiter.FromModule, false, 3},
-		{"the module, for a caller that may give up", limiter.FromModule, true, 6},
-		{"the script", limiter.FromScript, false, -5}, // whose reply is a number
+		{"the module", limiter.FromModule, false, 4},
+		{"the module, for a caller that may give up", limiter.FromModule, true, 7},
+		{"the script", limiter.FromScript, false, -4}, // whose reply is a number
 	} {
 		l := limiter.New(client, limiter.WithSource(c.source))
 		byLimiter := count(func(ctx context.Context) error {

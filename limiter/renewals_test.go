@@ -96,7 +96,7 @@ func TestWhenSlotsRenewAndAreLost(t *testing.T) {
 					after := time.Since(start)
 					if command.Args()[0] == "cl.refund" {
 						rows := (len(command.Args()) - 1) / 5
-						command.(*redis.Cmd).SetVal(replyOf(strings.Join(slices.Repeat([]string{"0 5"}, rows), ", ")))
+						answer(command, replyOf(strings.Join(slices.Repeat([]string{"0 5"}, rows), ", ")))
 						return nil
 					}
 					if after > 0 {
@@ -110,7 +110,7 @@ func TestWhenSlotsRenewAndAreLost(t *testing.T) {
 						return slept
 					}
 					if err == nil {
-						command.(*redis.Cmd).SetVal(replyOf(rows))
+						answer(command, replyOf(rows))
 					}
 					return err
 				})

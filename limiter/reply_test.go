@@ -24,7 +24,7 @@ type foreign struct {
 
 func (c *foreign) Process(ctx context.Context, command redis.Cmder) error {
 	reply, err := c.Eval(ctx, c.script, nil).Result()
-	command.(*redis.Cmd).SetVal(reply)
+	answer(command, reply)
 	return err
 }
 

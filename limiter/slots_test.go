@@ -189,7 +189,7 @@ func TestSlotOutlivesAnOutage(t *testing.T) {
 				return errNoAnswer
 			}
 			row := []any{int64(0), int64(1), int64(0), "0", "0.9", "0.6"}
-			command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{row}})
+			answer(command, []any{int64(0), "0", []any{row}})
 			return nil
 		}), limiter.WithSource(limiter.FromModule))
 		slot := requireSlot(t, l, "key", limiter.Slots{Max: 1, TTL: 900 * time.Millisecond})
@@ -265,7 +265,7 @@ func TestSlotEndsByWhenItWasAskedFor(t *testing.T) {
 				return ctx.Err()
 			}
 			time.Sleep(time.Second)
-			command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{[]any{int64(0), int64(2), int64(1), "0", "3", held}}})
+			answer(command, []any{int64(0), "0", []any{[]any{int64(0), int64(2), int64(1), "0", "3", held}}})
 			return nil
 		}), limiter.WithTimeout(2*time.Second))
 		start := time.Now()
@@ -331,8 +331,8 @@ func TestSlotsInRedis(t *testing.T) {
 	})
 }
 
-// requireRenewedSlot takes a slot, waits until it has been renewed six times, and returns it and its
-// key. If the machine stands still for the TTL, the slot is lost, and it takes another one.
+// requireRenewedSlot takes a slot, waits until it has been renewed six times, and returns it and
+// its key. If the machine stands still for the TTL, the slot is lost, and it takes another one.
 func requireRenewedSlot(t *testing.T, l *limiter.Limiter, recorded *recorder, slots limiter.Slots) (
 	slot *limiter.Acquisition, key string) {
 	t.Helper()

@@ -18,9 +18,9 @@ type wordsCache struct {
 const maxLimits = 1000
 
 // fill fills in the limit of a row, or returns why the limit is not valid.
-func (w *wordsCache) fill(row *backend.Row, limit Limit) (err error) {
+func (w *wordsCache) fill(row *backend.AskedRow, limit Limit) (err error) {
 	if limit.isQuota() {
-		row.Kind, row.Quota = call.Quota, backend.Quota{Limit: limit.Capacity, Calendar: limit.calendar, Of: limit}
+		row.Kind, row.Quota = call.Quota, backend.QuotaLimit{Limit: limit.Capacity, Calendar: limit.calendar, Of: limit}
 		return limit.Validate()
 	}
 	row.Words, err = w.get(limit)

@@ -16,7 +16,7 @@ static void add_info(RedisModuleInfoCtx *info, int for_crash_report)
 {
     (void)for_crash_report;
     redis.InfoAddSection(info, "");
-    redis.InfoAddFieldCString(info, "version", FUNNEL_VERSION);
+    redis.InfoAddFieldCString(info, "version", FUNNEL_BUILD);
     redis.InfoAddFieldCString(info, "commit", FUNNEL_COMMIT);
     redis.InfoAddFieldCString(info, "compat", compat_name());
     reply_add_counts(info);
@@ -46,7 +46,7 @@ PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int
         redis.Log(ctx, "warning", "funnel is not loaded: a module of that name is already loaded");
         return REDISMODULE_ERR;
     }
-    redis.SetModuleAttribs(ctx, "funnel", FUNNEL_VERSION_NUMBER, REDISMODULE_APIVER_1);
+    redis.SetModuleAttribs(ctx, "funnel", FUNNEL_BUILD_NUMBER, REDISMODULE_APIVER_1);
     if (missing != NULL) {
         redis.Log(ctx, "warning",
                   "funnel is not loaded: this server lacks RedisModule_%s, which Redis 6.2.8 and newer and Valkey have",
@@ -64,7 +64,7 @@ PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int
     if (compat_read(ctx, argv, argc) != REDISMODULE_OK) return REDISMODULE_ERR;
     redis.RegisterInfoFunc(ctx, add_info);
     memset(reply_counts, 0, sizeof reply_counts);
-    redis.Log(ctx, "notice", "funnel %s (%s) loaded, compat %s", FUNNEL_VERSION, FUNNEL_COMMIT, compat_name());
+    redis.Log(ctx, "notice", "funnel %s (%s) loaded, compat %s", FUNNEL_BUILD, FUNNEL_COMMIT, compat_name());
     /* Registering comes last, after everything that writes to the log, because the server may still
      * reject the load (unload.h). */
     if (register_commands(ctx) != REDISMODULE_OK) return REDISMODULE_ERR;

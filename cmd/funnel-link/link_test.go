@@ -53,7 +53,8 @@ func requireRefused(t *testing.T, path, says string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a server that loads the file goes on
 	defer cancel()
-	output, _ := exec.CommandContext(ctx, server, "--port", "0", "--unixsocket", path+"-socket", "--loadmodule", path).CombinedOutput()
+	arguments := []string{"--port", "0", "--unixsocket", path + "-socket", "--loadmodule", path}
+	output, _ := exec.CommandContext(ctx, server, arguments...).CombinedOutput()
 	if !strings.Contains(string(output), says) {
 		t.Errorf("the server does not say %q, but\n%s", says, output)
 	}

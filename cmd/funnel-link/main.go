@@ -73,7 +73,8 @@ func link(args []string) error {
 		return err
 	}
 	args = slices.DeleteFunc(args, func(arg string) bool { return slices.Contains(forRuntime, arg) })
-	return compile(append(args, "-Wl,--gc-sections", "-Wl,-z,defs", "-Wl,-z,noexecstack", // after CGO_LDFLAGS: the last counts
+	// These follow CGO_LDFLAGS, because the last one counts.
+	return compile(append(args, "-Wl,--gc-sections", "-Wl,-z,defs", "-Wl,-z,noexecstack",
 		"-Wl,--version-script="+exports)...)
 }
 

@@ -31,8 +31,8 @@ const (
 	benchSteadyRate   = 2000 // requests a second
 )
 
-// The services take turns, so that what else the machine does meets all of them. The figures are the
-// medians of the rounds.
+// The services take turns, so whatever else the machine does affects all of them. The figures are
+// the medians of the rounds.
 func BenchmarkBesideReference(b *testing.B) {
 	redis := servertest.Start(b, servertest.Options{Module: servertest.Module(b)}).Client(b).Options().Addr
 	services := []served{ // each adds settings to those above it
@@ -57,7 +57,8 @@ func BenchmarkBesideReference(b *testing.B) {
 			f.certain, f.possible = append(f.certain, certain), append(f.possible, possible)
 		}
 	}
-	fmt.Print("\n| service | requests a second | p99 µs | p50 µs at 2,000 a second | p99 µs at 2,000 a second | fullest second |\n",
+	fmt.Print("\n| service | requests a second | p99 µs | ",
+		"p50 µs at 2,000 a second | p99 µs at 2,000 a second | fullest second |\n",
 		"| --- | ---: | ---: | ---: | ---: | ---: |\n")
 	for i, f := range figures {
 		fmt.Printf("| %s | %d | %d | %d | %d | %d to %d |\n", names[i], median(f.speed), median(f.p99), median(f.steadyP50),
@@ -116,7 +117,8 @@ func (s served) load(b *testing.B, text string, length time.Duration, rate int) 
 				response, err := s.client.ShouldRateLimit(b.Context(), request(text))
 				c.end = time.Since(begin)
 				assert.NoError(b, err)
-				c.took, c.allowed = c.end-due, response.GetOverallCode() == pb.RateLimitResponse_OK
+				c.took = c.end - due
+				c.allowed = response.GetOverallCode() == pb.RateLimitResponse_OK
 				calls[caller] = append(calls[caller], c)
 			}
 		})

@@ -145,7 +145,8 @@ func TestEachWayLetsThroughWhatItPromises(t *testing.T) {
 			series := 0
 			rapid.Check(t, func(t *rapid.T) {
 				series++
-				key, m := fmt.Sprint(s.name, series), s.model(l)
+				key := fmt.Sprint(s.name, series)
+				m := s.model(l)
 				for range rapid.IntRange(1, 12).Draw(t, "bursts") {
 					later := time.Duration(rapid.IntRange(0, 7).Draw(t, "minutes later")) * time.Minute
 					s.older(t, key, later)
@@ -424,7 +425,8 @@ func inProcess(t *testing.T) uint64 {
 	for i := range keys {
 		keys[i] = fmt.Sprint("user:", i)
 	}
-	p, before := newProcess(fivePerFiveMinutes), allocated()
+	p := newProcess(fivePerFiveMinutes)
+	before := allocated()
 	for _, key := range keys {
 		_, err := p.allow(t.Context(), key)
 		require.NoError(t, err)

@@ -109,9 +109,11 @@ func peek(ctx context.Context, limits []watched) (states []state, err error) {
 }
 
 func stateOf(policy string, result limiter.Result) state {
-	most, limit := result.Limit.Capacity, result.Limit.String()
+	most := result.Limit.Capacity
+	limit := result.Limit.String()
 	if result.Slots.Max > 0 {
-		most, limit = result.Slots.Max, fmt.Sprintf("%d in flight", result.Slots.Max)
+		most = result.Slots.Max
+		limit = fmt.Sprintf("%d in flight", result.Slots.Max)
 	}
 	refuses := ""
 	switch {

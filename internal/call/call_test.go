@@ -283,7 +283,9 @@ func TestApplyToSeveralRows(t *testing.T) {
 
 // The first row whose decision is an error fails the call.
 func TestErrors(t *testing.T) {
-	fullFunnel, endlessSlot, fullQuota := funnel(0, 1), slot(0, 0), part(most, 30, 1)
+	fullFunnel := funnel(0, 1)
+	endlessSlot := slot(0, 0)
+	fullQuota := part(most, 30, 1)
 	fullFunnel.Funnel.TAT = most
 	request, err := slots.NewRequest(2, most)
 	require.NoError(t, err)

@@ -12,7 +12,9 @@ import (
 func Bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	name := t.Name()
-	deadline := time.AfterFunc(2*Patience, func() { panic(name + " has not ended within 2 minutes: what goes on for ever?") })
+	deadline := time.AfterFunc(2*Patience, func() {
+		panic(name + " has not ended within 2 minutes: what goes on for ever?")
+	})
 	defer deadline.Stop()
 	synctest.Test(t, f)
 }

@@ -25,7 +25,8 @@ func ReadMachine() (m Machine, err error) {
 		return m, err
 	}
 	var user, nice, system, idle, iowait, irq, softirq int
-	_, err = fmt.Sscanf(string(stat), "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq, &m.steal)
+	_, err = fmt.Sscanf(string(stat), "cpu %d %d %d %d %d %d %d %d",
+		&user, &nice, &system, &idle, &iowait, &irq, &softirq, &m.steal)
 	m.total = user + nice + system + idle + iowait + irq + softirq + m.steal
 	return m, err
 }
@@ -33,5 +34,6 @@ func ReadMachine() (m Machine, err error) {
 // Since says how busy the machine was between before and m.
 func (m Machine) Since(before Machine) string {
 	percent := 100 * float64(m.steal-before.steal) / float64(max(1, m.total-before.total))
-	return fmt.Sprintf("load %s before and %s after; %.1f %% of the time went to other machines", before.load, m.load, percent)
+	return fmt.Sprintf("load %s before and %s after; %.1f %% of the time went to other machines",
+		before.load, m.load, percent)
 }

@@ -163,7 +163,7 @@ func (t *Transport) awaitTurn(ctx context.Context, key string) error {
 			return err
 		}
 		if reserved.Limited() {
-			err = sleep(within, key, t.untilNext(&reserved, maxWait, left))
+			err = sleep(within, key, t.untilRetry(&reserved, maxWait, left))
 			if err != nil {
 				return err
 			}
@@ -182,9 +182,9 @@ func (t *Transport) awaitTurn(ctx context.Context, key string) error {
 	}
 }
 
-// untilNext returns how long a limited request sleeps before it asks again. Left is how long the
+// untilRetry returns how long a limited request sleeps before it asks again. Left is how long the
 // request can wait at all: jitter makes no request late that would be in time without it.
-func (t *Transport) untilNext(limited *limiter.Result, maxWait, left time.Duration) time.Duration {
+func (t *Transport) untilRetry(limited *limiter.Result, maxWait, left time.Duration) time.Duration {
 	after := limited.RetryAfter
 	switch {
 	case t.Yield:

@@ -74,6 +74,7 @@ func testTransportBacksOff(t *testing.T) {
 		{"more than a minute", "429", "3600", "", 0, 60},
 		{"more than an integer", "429", "99999999999999999999", "", 0, 60},
 		{"more than MaxBackOff", "429", "10", "", 5 * time.Second, 5},
+		{"MaxBackOff below 0", "429", "10", "", -1, 0},
 		{"nothing", "429", "", "", 0, 0},
 		{"no number", "429", "soon", "", 0, 0},
 		{"a decimal", "429", "1.5", "", 0, 2},

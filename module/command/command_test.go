@@ -76,7 +76,8 @@ func (c *Call) store(get func(key string) contract.Value) {
 		case value.Type == "string" && row.Kind != call.Slots:
 			row.Stored, row.String.Stored, row.String.StoredExpiry = StoredOfKind, value.Text, value.Expiry
 		case value.Type == "zset" && row.Kind == call.Slots:
-			row.Stored, row.Slots.State = StoredOfKind, stateOf(value.Scores, row, c.Now/1e6)
+			row.Stored = StoredOfKind
+			row.Slots.State = stateOf(value.Scores, row, c.Now/1e6)
 		default:
 			row.Stored = StoredOtherType
 		}
@@ -218,7 +219,8 @@ func agree(met map[string]int) func(t *rapid.T) {
 			}
 			return other.Value
 		}
-		c, lastWords := new(Call), first.DrawLastWords(t, now)
+		c := new(Call)
+		lastWords := first.DrawLastWords(t, now)
 		one := append([]string{"a"}, first.Words[:]...)
 		two := slices.Concat(one, []string{key}, other.Words[:])
 		for _, command := range contract.Commands {

@@ -58,7 +58,7 @@ func choose(names ...string) []Alternative {
 	return slices.DeleteFunc(Alternatives(""), func(a Alternative) bool { return !slices.Contains(names, a.Name) })
 }
 
-// words makes an operation that has the key after the words before.
+// words makes an operation whose words are before, the key, and after.
 func words(before []string, limited func(int64) bool, after ...string) Operation {
 	return Operation{Limited: limited, Words: func(target Target) []string {
 		return slices.Concat(before, []string{target.Key}, after)
@@ -85,8 +85,8 @@ func command(name string) func(Limit) Operation {
 	return func(limit Limit) Operation { return words([]string{name}, notZero, arguments(limit)...) }
 }
 
-// floor is a command of marker/marker.c: one command replies as an allowed call, another as a
-// limited call.
+// floor makes an operation of the two commands of marker/marker.c: one replies as an allowed call
+// does, and the other as a limited call.
 func floor(limit Limit) Operation {
 	if limit == Narrow {
 		return command("BENCH.LIMIT")(limit)

@@ -25,8 +25,9 @@ type fixed struct {
 }
 
 // atFixedRates measures how long calls take that come at a fixed rate, whether earlier ones are
-// answered or not, on many keys in Zipf's proportion. A closed loop, in which a caller waits for its
-// answer before it calls again, would make no calls while Redis is slow, and hide what they wait.
+// answered or not, on many keys in Zipf's proportion. A closed loop, in which a caller waits for
+// its answer before it calls again, would make no calls while Redis is slow, and hide what they
+// wait.
 func (s *Setting) atFixedRates() Table {
 	table := Table{Title: "Calls from Go at a fixed rate",
 		Columns: []string{"client", "calls per second", "p50 µs", "p99 µs", "p99, ratio to redis_rate"}}

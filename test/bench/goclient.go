@@ -38,7 +38,8 @@ func (s *Setting) goClients() Table {
 		"ratio to redis_rate", "calls to Redis per second", "p50 µs", "p99 µs", "CPU µs per decision",
 		"allocations per decision"}}
 	for _, count := range []int{1, zipfKeys} {
-		drawn, server := keys("", count), s.Start(s.Module, nil)
+		drawn := keys("", count)
+		server := s.Start(s.Module, nil)
 		var all []*contestant
 		for _, c := range server.goClients() {
 			all = append(all, &contestant{round: func() round { return server.goRound(c, drawn) }, title: c.title})
@@ -143,7 +144,9 @@ func (c *Client) goRound(client goClient, keys []string) (result round) {
 	var over atomic.Bool
 	var callers sync.WaitGroup
 	sent := c.Info(limiterCalls)
-	objects, used, begin := allocated(), usedCPU(), time.Now()
+	objects := allocated()
+	used := usedCPU()
+	begin := time.Now()
 	time.AfterFunc(c.Round, func() { over.Store(true) })
 	for i := range goroutines {
 		drawn := draw(keys, i)
@@ -166,11 +169,14 @@ func (c *Client) goRound(client goClient, keys []string) (result round) {
 	if err != nil {
 		c.failed(fmt.Errorf("%s: %w", client.title, err))
 	}
-	all, total := slices.Concat(latencies...), 0.0
+	all := slices.Concat(latencies...)
+	total := 0.0
 	for _, some := range calls {
 		total += float64(some)
 	}
-	result[rate], result[asked], result[allocations] = total/took, (c.Info(limiterCalls)-sent)/took, objects/total
+	result[rate] = total / took
+	result[asked] = (c.Info(limiterCalls) - sent) / took
+	result[allocations] = objects / total
 	result[cpu] = used.Seconds() * 1e6 / total
 	result[p50], _ = stats.Percentile(all, 50) // an error is for no values
 	result[p99], _ = stats.Percentile(all, 99)

@@ -192,7 +192,8 @@ func TestEffects(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.WithLog(servertest.DebugModule(t), "always",
 		"--notify-keyspace-events", "Kg$z"))
-	client, ctx := server.Client(t), t.Context()
+	client := server.Client(t)
+	ctx := t.Context()
 	servertest.ClockOf(client).Set(t, servertest.Epoch)
 	subscription := client.PSubscribe(ctx, "__keyspace@0__:*")
 	defer subscription.Close()
@@ -220,7 +221,8 @@ func TestEffects(t *testing.T) {
 			require.Equal(t, "OK", watchers[key].MustDo(t, "watch", key))
 			require.Equal(t, "OK", watchers[key].MustDo(t, "multi"))
 		}
-		dumps, counts := servertest.Dumps(t, client), countsOf(t, client)
+		dumps := servertest.Dumps(t, client)
+		counts := countsOf(t, client)
 
 		servertest.Try(client, lines[len(lines)-1])
 
@@ -322,7 +324,8 @@ func drain(t *testing.T, client *redis.Client, subscription *redis.PubSub) (even
 func TestFunnelsThatHaveExpiredWhenTheyAreStoredAreLoggedInOrder(t *testing.T) {
 	looker := servertest.CompileModule(t, "testdata/looker.c", "-nostdlib")
 	server := servertest.Start(t, servertest.WithLog(servertest.DebugModule(t), "no", "--loadmodule", looker))
-	ctx, client := t.Context(), server.Client(t)
+	ctx := t.Context()
+	client := server.Client(t)
 	servertest.ClockOf(client).Set(t, time.Now().Add(-time.Hour))
 	servertest.Call(t, client, "cl.throttle key 15 30 60")
 	require.EqualValues(t, 1, client.Incr(ctx, "key").Val(), "the key was gone")

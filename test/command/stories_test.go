@@ -154,7 +154,8 @@ func (s step) require(t *testing.T, client *redis.Client, clock servertest.Clock
 // TestTheClockIsThatOfTheMachine: the instant of a call lies between the machine's time before the
 // call and the time after it, to the nanosecond.
 func TestTheClockIsThatOfTheMachine(t *testing.T) {
-	ctx, client := t.Context(), servertest.StartClient(t)
+	ctx := t.Context()
+	client := servertest.StartClient(t)
 	for range 100 {
 		before := time.Now().UnixNano()
 		servertest.Call(t, client, "cl.throttle key 1 1 60")
@@ -170,13 +171,15 @@ func TestTheClockIsThatOfTheMachine(t *testing.T) {
 // a set, no call crashes or hangs, and the script's CL.PEEK writes nothing.
 func TestBrokenSets(t *testing.T) {
 	client, _ := servertest.StartWithClock(t)
-	ctx, script := t.Context(), redis.NewScript(limiter.Script())
+	ctx := t.Context()
+	script := redis.NewScript(limiter.Script())
 	for name, payload := range map[string]string{
 		"nan, h": "\x0c%%\x00\x00\x00\x15\x00\x00\x00\x04\x00\x00\x01n\x03\x03nan\x05\x01h\x03\x0d4102444830000" +
 			"\xff\x09\x00\xb7y-\xcfNl\x9bg",
 		"h, -5, inf": "\x0c,,\x00\x00\x00&\x00\x00\x00\x06\x00\x00\x01h\x03\x0d4102444830000\x0f\x01n\x03\x02-5" +
 			"\x04\x01i\x03\x03inf\xff\x09\x00\x22^#$0\xda\xbcz",
-		"nan of h": "\x0c\x13\x13\x00\x00\x00\x0d\x00\x00\x00\x02\x00\x00\x01h\x03\x03nan\xff\x09\x00\xd8\xef\xc0\xb2\xc8\x11A\xfb",
+		"nan of h": "\x0c\x13\x13\x00\x00\x00\x0d\x00\x00\x00\x02\x00\x00\x01h\x03\x03nan\xff" +
+			"\x09\x00\xd8\xef\xc0\xb2\xc8\x11A\xfb",
 	} {
 		err := client.RestoreReplace(ctx, "k", 0, payload).Err()
 		if err != nil { // Valkey 9 refuses some of these sets

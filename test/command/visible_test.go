@@ -1,5 +1,4 @@
-// What a call shows to those who watch the server beside it: classes of events, and counts of
-// lookups.
+// What a call shows to clients that watch the server: classes of events, and counts of lookups.
 
 package command_test
 
@@ -63,7 +62,8 @@ func TestLookupsAreCounted(t *testing.T) {
 			drain(t, client, subscription)
 			before := lookups(t, client)
 			servertest.Call(t, client, line)
-			after, events := lookups(t, client), drain(t, client, subscription)
+			after := lookups(t, client)
+			events := drain(t, client, subscription)
 			if c.name == "cl.peek" {
 				require.Equal(t, [2]int64{before[0] + 1, before[1] + 1}, after, line)
 				require.Equal(t, []string{"absent keymiss"}, events, line)
@@ -77,6 +77,7 @@ func TestLookupsAreCounted(t *testing.T) {
 // lookups returns how many keys the server has found and missed.
 func lookups(t *testing.T, client *redis.Client) [2]int64 {
 	return [2]int64{
-		servertest.InfoField(t, client, "stats", "keyspace_hits"), servertest.InfoField(t, client, "stats", "keyspace_misses"),
+		servertest.InfoField(t, client, "stats", "keyspace_hits"),
+		servertest.InfoField(t, client, "stats", "keyspace_misses"),
 	}
 }

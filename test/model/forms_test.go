@@ -27,7 +27,8 @@ func TestSlotsInEachForm(t *testing.T) {
 	for form, most := range map[string]string{"a list": "1000000", "no list": "0", "both": "128"} {
 		config := []string{"--save", "", "--zset-max-ziplist-entries", most}
 		client := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t), Config: config}).Client(t)
-		clients[form], clocks[form] = client, servertest.ClockOf(client)
+		clients[form] = client
+		clocks[form] = servertest.ClockOf(client)
 	}
 	random := rand.New(rand.NewPCG(servertest.Seed(t), 0))
 	now, largest, encodings := servertest.Epoch, 0, map[string]bool{}

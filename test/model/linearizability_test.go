@@ -65,7 +65,8 @@ func TestCallsAreLinearizable(t *testing.T) {
 	record(0, client, setClock(servertest.Epoch))
 	var running sync.WaitGroup
 	var started sync.RWMutex // held while the server starts and its clock is not set
-	calls, kills := servertest.QuickOrLong(500, 4000), 2
+	calls := servertest.QuickOrLong(500, 4000)
+	kills := 2
 	for number := range 8 {
 		client := server.Client(t)
 		running.Go(func() {
@@ -181,7 +182,8 @@ func (f funnel) words(quantity int64) []string {
 		return []string{f.key, fmt.Sprint(f.capacity), "UNTIL", until, fmt.Sprint(quantity)}
 	}
 	if f.isSlots() {
-		limit, ttl := fmt.Sprint(min(quantity, 1)*f.capacity), []string{"0.05", "0.2", "10000"}[rand.IntN(3)]
+		limit := fmt.Sprint(min(quantity, 1) * f.capacity)
+		ttl := []string{"0.05", "0.2", "10000"}[rand.IntN(3)]
 		return []string{f.key, limit, "SLOTS", ttl, fmt.Sprint("holder-", rand.IntN(5))}
 	}
 	return []string{f.key, fmt.Sprint(f.capacity), fmt.Sprint(f.count), fmt.Sprint(f.period), fmt.Sprint(quantity)}
@@ -277,7 +279,8 @@ func (o operation) in(before world) (after world, expected result) {
 		panic(outcome.Err)
 	}
 	for _, write := range outcome.Writes {
-		index, text := o.indexOf(write.Key), write.Value.Text
+		index := o.indexOf(write.Key)
+		text := write.Value.Text
 		switch {
 		case write.Value.Type == "zset":
 			text = textOf(write.Value.Scores)

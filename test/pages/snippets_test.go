@@ -69,8 +69,10 @@ func run(t *testing.T, client *redis.Client, command *exec.Cmd) (e end) {
 	hangs := time.AfterFunc(servertest.Patience, func() { _ = command.Process.Kill() })
 	e.err = command.Wait()
 	hangs.Stop()
-	e.took, e.left = time.Since(start), client.PTTL(t.Context(), key).Val()
-	e.calls, e.output = map[string]int{}, output.String()
+	e.took = time.Since(start)
+	e.left = client.PTTL(t.Context(), key).Val()
+	e.calls = map[string]int{}
+	e.output = output.String()
 	info, err := client.InfoMap(t.Context(), "commandstats").Result()
 	require.NoError(t, err)
 	for field, values := range info["Commandstats"] {
@@ -86,7 +88,8 @@ func run(t *testing.T, client *redis.Client, command *exec.Cmd) (e end) {
 // its turn. Another process would then have to wait for too long: it gives up with an error, and
 // leaves nothing behind. A slow process has less to wait for, or nothing.
 func requireTurns(t *testing.T, server *servertest.Server, command func() *exec.Cmd) {
-	ctx, client := t.Context(), emptied(t, server)
+	ctx := t.Context()
+	client := emptied(t, server)
 	end := run(t, client, command())
 	require.NoError(t, end.err, end)
 	lines := regexp.MustCompile(`(?m)^remaining: \d+\n`).ReplaceAllString(end.output, "")
@@ -115,7 +118,8 @@ func requireTurns(t *testing.T, server *servertest.Server, command func() *exec.
 // requireRefund requires that a client reserves a token and gives it back with its receipt; and,
 // when the answer is lost, that it fails, and does not send the refund again.
 func requireRefund(t *testing.T, server *servertest.Server, command func(addr string) *exec.Cmd) {
-	ctx, client := t.Context(), emptied(t, server)
+	ctx := t.Context()
+	client := emptied(t, server)
 	require.NoError(t, client.ConfigSet(ctx, "slowlog-log-slower-than", "0").Err())
 	end := run(t, client, command(server.Addr()))
 	require.NoError(t, end.err, end)

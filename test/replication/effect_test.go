@@ -58,7 +58,8 @@ func TestEffectsAreReplicated(t *testing.T) {
 		calls = append(calls, [2]string{"fcall take 3 f g h", "MULTI SET f SET f SET g SET h EXEC"})
 	}
 	for _, c := range calls {
-		logged, offset := len(servertest.ReadAppendOnlyFile(t, primary)), replicationOffset(t, client)
+		logged := len(servertest.ReadAppendOnlyFile(t, primary))
+		offset := replicationOffset(t, client)
 		for line := range strings.Lines(c[0]) {
 			servertest.Call(t, client, line)
 		}

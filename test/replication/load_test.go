@@ -58,8 +58,10 @@ func (l *load) start(t testing.TB, client redis.UniversalClient) {
 
 // callBatch makes 16 calls, and reports whether all calls so far have succeeded.
 func (l *load) callBatch(client redis.UniversalClient) bool {
-	ctx, pipeline := context.Background(), client.Pipeline()
-	numbers, replies := rand.Perm(len(l.granted))[:16], make([]*redis.Cmd, 16)
+	ctx := context.Background()
+	pipeline := client.Pipeline()
+	numbers := rand.Perm(len(l.granted))[:16]
+	replies := make([]*redis.Cmd, 16)
 	for i, number := range numbers {
 		replies[i] = pipeline.Do(ctx, callOf("cl.reserve", number)...)
 	}

@@ -80,7 +80,8 @@ var skews = []time.Duration{0, 0, 0, 0, 0, 300 * time.Millisecond, -300 * time.M
 // anyRow returns a row for one key: slots for key 2, a quota of 9 in two seconds for key 3, and
 // otherwise a funnel whose rate never changes.
 func (c *caller) anyRow(operation string, key int) []string {
-	name, dice := fmt.Sprint(c.number, ":", key), rand.IntN(100)
+	name := fmt.Sprint(c.number, ":", key)
+	dice := rand.IntN(100)
 	if key < 2 || operation == "peek" && dice == 0 { // a funnel under the key of slots is WRONGTYPE
 		rate := rates[(c.number+key)%len(rates)]
 		quantity := []string{"1", "1", "1", "1", "2", "3", "7", "0"}[rand.IntN(8)]

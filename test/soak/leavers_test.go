@@ -102,8 +102,8 @@ func leaveOften(addr string) {
 }
 
 // leavingContext returns the context of a caller, which ends by a deadline, a cancellation or the
-// end of the program. A quarter of the callers wait for up to a second, so that some are served on a
-// busy machine, too.
+// end of the program. A quarter of the callers wait for up to a second, so that some are served on
+// a busy machine, too.
 func leavingContext(running context.Context) (context.Context, context.CancelFunc) {
 	within := rand.N(4 * time.Millisecond)
 	if rand.IntN(4) == 0 {
@@ -177,7 +177,8 @@ func TestCallersWhoLeaveAllTheTimeLeaveNothing(t *testing.T) {
 		tenths = 10
 	}
 	var allowed, gaveUp, shutdowns, windows int // in all tenths
-	t.Log("| minutes | calls that were allowed | callers that gave up | shutdowns | windows | slots left | tokens nobody was told of |")
+	t.Log("| minutes | calls that were allowed | callers that gave up | shutdowns | windows | slots left | " +
+		"tokens nobody was told of |")
 	began := time.Now()
 	for tenth := range tenths {
 		told := leavers{windows: map[int64]int{}}
@@ -220,7 +221,8 @@ func (l *leavers) leftBehind(t *testing.T, client *redis.Client) (slots int64, u
 		result, err := reader.Peek(ctx, key, limit)
 		require.NoError(t, err, key)
 		unknown += max(0, limit.Capacity-result.Remaining-l.allowed)
-		require.LessOrEqual(t, l.allowed, limit.Capacity-result.Remaining, "callers were told of tokens that %s does not count", key)
+		require.LessOrEqual(t, l.allowed, limit.Capacity-result.Remaining,
+			"callers were told of tokens that %s does not count", key)
 	}
 	return slots, unknown
 }

@@ -75,7 +75,8 @@ func (d *demand) run(t *testing.T, l *limiter.Limiter) float64 {
 		asked[key].Add(int64(d.quantity))
 		granted[key].Add(int64(results[0].Allowed))
 	}
-	begin, lasts := time.Now(), servertest.QuickOrLong(time.Second, 10*time.Second)
+	begin := time.Now()
+	lasts := servertest.QuickOrLong(time.Second, 10*time.Second)
 	paced := func(first int, every time.Duration, tenant func(i int) int) {
 		for i := first; ; i += callers {
 			at := begin.Add(time.Duration(i) * every)
@@ -188,7 +189,9 @@ func (c *callers) start(t *testing.T, cluster *servertest.Cluster) {
 		if i < 32 || i%10 == 2 {
 			l = limiter.New(losing{cluster.Client(t), &c.lossy}, limiter.WithTimeout(timeout), limiter.WithHook(c.refunded))
 		}
-		ask, asked, leases := c.call, l, lease.New(l, d)
+		ask := c.call
+		asked := l
+		leases := lease.New(l, d)
 		if i >= 32 {
 			ask = c.wait
 		}
@@ -207,7 +210,8 @@ func (c *callers) refunded(_ context.Context, event limiter.Event) {
 	if event.Command != "refund" || event.Key != c.keys[0] {
 		return
 	}
-	now, later := time.Since(c.began), time.Duration(0)
+	now := time.Since(c.began)
+	later := time.Duration(0)
 	if event.Err != nil {
 		later = time.Second
 	}
@@ -305,7 +309,8 @@ func TestBoundsOverNodes(t *testing.T) {
 	t.Parallel()
 	options := servertest.Options{Module: servertest.Module(t)}
 	cluster := servertest.StartCluster(t, 3, max(time.Second, min(5*time.Second, soakTime)), options)
-	c, direct := &callers{began: time.Now()}, cluster.Client(t)
+	c := &callers{began: time.Now()}
+	direct := cluster.Client(t)
 	for i := 0; slices.Contains(c.keys[:], ""); i++ {
 		key := fmt.Sprint("key", i)
 		c.keys[slices.Index(cluster.Primaries, cluster.Owner(cluster.Slot(t, key)))] = key
@@ -320,8 +325,10 @@ func TestBoundsOverNodes(t *testing.T) {
 
 	c.lossy.Store(true)
 	c.start(t, cluster)
-	slot, quotas := cluster.Slot(t, c.keys[0]), []*servertest.ClusterNode{cluster.Primaries[1], cluster.Replicas[1]}
-	rounds, pause := servertest.QuickOrLong(2, 20), 500*time.Millisecond
+	slot := cluster.Slot(t, c.keys[0])
+	quotas := []*servertest.ClusterNode{cluster.Primaries[1], cluster.Replicas[1]}
+	rounds := servertest.QuickOrLong(2, 20)
+	pause := 500 * time.Millisecond
 	if soakTime > 0 {
 		rounds, pause = 10, soakTime/10
 	}
@@ -400,7 +407,8 @@ func worstStretch(granted, givenBack uses, limit limiter.Limit) (worst float64) 
 	const backBegins, begins, ends, backEnds = 0, 1, 2, 3
 	changes := append(granted.changes(begins, ends), givenBack.changes(backBegins, backEnds)...)
 	slices.SortFunc(changes, func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
-	count, least := [4]float64{}, math.Inf(1)
+	count := [4]float64{}
+	least := math.Inf(1)
 	for _, change := range changes { // in a stretch are what ended by its end, less what began before it
 		leaked := float64(change[0]-changes[0][0]) / float64(limit.Period) * float64(limit.Count)
 		if change[1] == begins {

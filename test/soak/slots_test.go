@@ -74,7 +74,8 @@ func holdSlots(addr string) {
 func work(l *limiter.Limiter, slots limiter.Slots, worker string) {
 	ctx := context.Background()
 	for piece := 0; ; piece++ {
-		name, sent := fmt.Sprint(worker, ":", piece), time.Now()
+		name := fmt.Sprint(worker, ":", piece)
+		sent := time.Now()
 		got, err := l.Acquire(ctx, slots.At("slots"))
 		for err != nil {
 			time.Sleep(10 * time.Millisecond)
@@ -117,7 +118,8 @@ func TestNoMoreThanTheLimitRun(t *testing.T) {
 	count := func(field string) int64 { return servertest.InfoField(t, client, "funnel", field) }
 	servertest.Eventually(t, "work", func() bool { return count("funnel_allowed") > 100 })
 
-	begin, seconds := time.Now(), servertest.QuickOrLong(3, 60)
+	begin := time.Now()
+	seconds := servertest.QuickOrLong(3, 60)
 	end := begin.Add(time.Duration(seconds+1) * time.Second)
 	c.known = begin.Add(twenty.TTL).UnixMilli()
 	for second := range seconds {
@@ -305,7 +307,8 @@ func TestLinesShareSlots(t *testing.T) {
 		processes[i] = start(t, "lines", server.Addr())
 	}
 	servertest.Eventually(t, "work", func() bool { return count("funnel_allowed") > 300 })
-	calls, from := -asked(), time.Now().UnixMicro()
+	calls := -asked()
+	from := time.Now().UnixMicro()
 	time.Sleep(servertest.QuickOrLong(3*time.Second, 20*time.Second))
 	calls, until := calls+asked(), time.Now().UnixMicro()
 

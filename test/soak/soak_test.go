@@ -60,7 +60,8 @@ func TestEveryReplyFollowsTheContract(t *testing.T) {
 		s.repeat(c.call)
 	}
 
-	began, parts := time.Now(), max(1, min(10, int(duration/(6*time.Second))))
+	began := time.Now()
+	parts := max(1, min(10, int(duration/(6*time.Second))))
 	t.Log("| minutes | calls | RSS MB | descriptors | p50 ms | p99 ms | longest ms |")
 	var memory, descriptors [2]int64 // after the second tenth
 	for part := range parts {
@@ -125,7 +126,8 @@ func (s *soak) attach(replica, primary *servertest.Server) {
 
 // failOver swaps the roles, after a kill -9 or without.
 func (s *soak) failOver(kill bool) {
-	old, replica := s.primary.Load(), s.servers[0]
+	old := s.primary.Load()
+	replica := s.servers[0]
 	if replica == old {
 		replica = s.servers[1]
 	}
@@ -178,7 +180,8 @@ func (s *soak) report(elapsed time.Duration) (memory, descriptors [2]int64) {
 	for i, server := range s.servers {
 		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", server.Pid()))
 		require.NoError(s, err)
-		memory[i], descriptors[i] = servertest.MemoryOf(s, server, "VmRSS"), int64(len(files))
+		memory[i] = servertest.MemoryOf(s, server, "VmRSS")
+		descriptors[i] = int64(len(files))
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -236,7 +239,8 @@ func (c *caller) send(call *call) (began time.Time, err error) {
 		if c.wire != nil {
 			c.wire.Close()
 		}
-		c.server, c.wire = current, current.Wire(c)
+		c.server = current
+		c.wire = current.Wire(c)
 		_, err := c.wire.Do("script", "load", script)
 		if err != nil {
 			return began, err

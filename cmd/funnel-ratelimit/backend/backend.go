@@ -104,7 +104,8 @@ func (b *Backend) groupsOf(request *pb.RateLimitRequest, limits []*config.RateLi
 		g := &group{used: b.options.Charge && descriptor.HitsAddend.GetValue() > 0}
 		g.refuses = !g.used && !limit.ShadowMode && !limit.QuotaMode &&
 			!b.settings.GlobalShadowMode && !b.settings.GlobalQuotaMode
-		g.Key, g.Limit = b.keyOf(request.Domain, descriptor, limit), b.limitOf(limit.Limit)
+		g.Key = b.keyOf(request.Domain, descriptor, limit)
+		g.Limit = b.limitOf(limit.Limit)
 		known := slices.IndexFunc(groups, func(other *group) bool {
 			return other.Key == g.Key && other.refuses == g.refuses && other.used == g.used
 		})
@@ -193,7 +194,8 @@ func (b *Backend) takeAll(ctx context.Context, groups []*group) error {
 		return err
 	}
 	for i := range results {
-		groups[i].result, groups[i].limited = results[i], results[i].Limited()
+		groups[i].result = results[i]
+		groups[i].limited = results[i].Limited()
 	}
 	return nil
 }
@@ -249,7 +251,8 @@ func (b *Backend) askEach(ctx context.Context, groups []*group, refused bool) er
 func (b *Backend) askOne(ctx context.Context, g *group, refused bool) (err error) {
 	switch {
 	case g.Limit.Capacity == 0:
-		g.limited, g.result.RetryAfter = true, b.period(g.Limit)
+		g.limited = true
+		g.result.RetryAfter = b.period(g.Limit)
 	case g.used:
 		g.result, err = b.limiter.Charge(ctx, g.Key, g.Limit, g.Quantity)
 		g.limited = g.result.RetryAfter > 0
@@ -273,7 +276,8 @@ func (b *Backend) askOne(ctx context.Context, g *group, refused bool) (err error
 // look finds out whether the tokens fit, or one token if the group asks for none.
 func (b *Backend) look(ctx context.Context, g *group) error {
 	results, err := b.limiter.PeekAll(ctx, limiter.Request{Key: g.Key, Limit: g.Limit, Quantity: max(g.Quantity, 1)})
-	g.result, g.limited = results[0], results.Limited()
+	g.result = results[0]
+	g.limited = results.Limited()
 	return err
 }
 

@@ -35,7 +35,8 @@ type tested struct {
 	whenFailed func() // or nil
 }
 
-// newTested returns a Backend that asks the server at an address, by more settings.
+// newTested returns a Backend that asks the server at an address. The environment has further
+// settings.
 func newTested(t *testing.T, address string, environment ...string) *tested {
 	t.Setenv("REDIS_URL", address)
 	t.Setenv("REDIS_TIMEOUT", "5s")
@@ -60,7 +61,7 @@ func newTested(t *testing.T, address string, environment ...string) *tested {
 	return b
 }
 
-// A descriptor is one of a request, and its limit.
+// A descriptor is a descriptor of a request, with its limit.
 type descriptor struct {
 	name  string // of a key without a value
 	limit string // such as "10/HOUR", with " shadow" or " quota" behind it, or empty

@@ -20,8 +20,8 @@ import (
 	"funnel/limiter"
 )
 
-// A client is connected to Redis. All requests share one connection to each node, on which commands
-// do not wait for the answers to those before them. So a request that gives up closes no
+// A client is connected to Redis. All requests share one connection to each node, on which a
+// command does not wait for the answers to earlier ones. So a request that gives up closes no
 // connection.
 type client struct {
 	pipeline limiter.Client // for a Limiter
@@ -46,7 +46,7 @@ func (c pipelinedCluster) Process(ctx context.Context, command redis.Cmder) erro
 // not close a connection.
 const shortestReadTimeout = time.Second
 
-// newClient returns a client by the reference's settings. It sends nothing yet.
+// newClient returns a client for the reference's settings. It sends nothing yet.
 func newClient(s settings.Settings, dialTimeout time.Duration) (*client, error) {
 	targets, err := readTargets(s)
 	if err != nil {

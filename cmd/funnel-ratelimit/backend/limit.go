@@ -11,7 +11,7 @@ import (
 	"funnel/limiter"
 )
 
-// limitOf returns the funnel of a limit, or by FUNNEL_QUOTAS the quota.
+// limitOf returns the funnel for a limit, or its quota if FUNNEL_QUOTAS asks for quotas.
 func (b *Backend) limitOf(limit *pb.RateLimitResponse_RateLimit) limiter.Limit {
 	if b.quotas.has(limit.Unit) {
 		return b.quotas.limitOf(limit)

@@ -15,7 +15,9 @@ import (
 func TestHeaders(t *testing.T) {
 	ok, over := pb.RateLimitResponse_OK, pb.RateLimitResponse_OVER_LIMIT
 	type statuses = []*pb.RateLimitResponse_DescriptorStatus
-	of := func(code pb.RateLimitResponse_Code, limit, remaining uint32, reset int64) *pb.RateLimitResponse_DescriptorStatus {
+	of := func(
+		code pb.RateLimitResponse_Code, limit, remaining uint32, reset int64,
+	) *pb.RateLimitResponse_DescriptorStatus {
 		return &pb.RateLimitResponse_DescriptorStatus{Code: code, LimitRemaining: remaining,
 			CurrentLimit:       &pb.RateLimitResponse_RateLimit{RequestsPerUnit: limit},
 			DurationUntilReset: &durationpb.Duration{Seconds: reset}}

@@ -58,7 +58,8 @@ func TestAnswersOfTheReference(t *testing.T) {
 	t.Setenv("REDIS_URL", rdb.Options().Addr)
 	seed := servertest.Seed(t)
 	random := randv2.New(randv2.NewPCG(seed, 0))
-	ours, theirs := newOurs(t), newTheirs(t, rdb.Options().Addr)
+	ours := newOurs(t)
+	theirs := newTheirs(t, rdb.Options().Addr)
 	met := map[string]int{}
 	for i := range servertest.QuickOrLong(1000, 20_000) {
 		g := &generator{Rand: random, domain: fmt.Sprint("d", i), used: map[string]uint64{}, limits: theirs.load(t, nil)}
@@ -163,7 +164,8 @@ func newManager() stats.Manager {
 }
 
 func newOurs(t *testing.T) *side {
-	s, ours := settings.NewSettings(), &side{manager: newManager()}
+	s := settings.NewSettings()
+	ours := &side{manager: newManager()}
 	decider, err := backend.New(s, backend.Events{
 		Failed:   func() { t.Error("Redis has failed") },
 		NotAsked: func() { t.Error("Redis was not asked") },
@@ -319,7 +321,8 @@ var keys = limiter.NewCacheKeyGenerator("")
 
 // counted returns the descriptors of a request that have limits.
 func (g *generator) counted(request *pb.RateLimitRequest) (all []counted) {
-	limits, hits := limitsOf(context.Background(), g.limits, request), utils.GetHitsAddends(request)
+	limits := limitsOf(context.Background(), g.limits, request)
+	hits := utils.GetHitsAddends(request)
 	for i, limit := range limits.apply {
 		if limit == nil {
 			continue

@@ -52,7 +52,8 @@ type Server struct {
 // FORCE_START_WITHOUT_INITIAL_CONFIG is set. The manager has the statistics.
 func New(s settings.Settings, decider *backend.Backend, manager stats.Manager) (server *Server, err error) {
 	defer returnPanic(&err)
-	counts, store := &bounded{Manager: manager}, manager.GetStatsStore()
+	counts := &bounded{Manager: manager}
+	store := manager.GetStatsStore()
 	server = &Server{settings: s, backend: decider, stopped: make(chan struct{})}
 	server.running, server.cancel = context.WithCancel(context.Background())
 	server.grpc, err = newGRPC(s, store)
@@ -65,7 +66,7 @@ func New(s settings.Settings, decider *backend.Backend, manager stats.Manager) (
 		return nil, err
 	}
 	checker := reference.NewHealthChecker(health.NewServer(), "ratelimit", s.HealthyWithAtLeastOneConfigLoaded)
-	// The reference's service reads limits. This package's answers by them.
+	// The reference's service reads the limits, and this package's service answers with them.
 	reader := ratelimit.NewService(nil, server.provider, counts, checker, utils.NewTimeSourceImpl(),
 		s.GlobalShadowMode, s.ForceStartWithoutInitialConfig, s.HealthyWithAtLeastOneConfigLoaded)
 	answering := NewService(s, reader.GetCurrentConfig, decider, counts.NewServiceStats())
@@ -79,8 +80,8 @@ func New(s settings.Settings, decider *backend.Backend, manager stats.Manager) (
 	return server, nil
 }
 
-// returnPanic makes a panic an error: functions of the reference panic if a setting is not valid,
-// or a file is missing.
+// returnPanic turns a panic into an error: functions of the reference panic if a setting is not
+// valid, or if a file is missing.
 func returnPanic(err *error) {
 	failure := recover()
 	if failure != nil {

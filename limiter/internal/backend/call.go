@@ -16,7 +16,7 @@ import (
 // A Call has 1 to 64 rows, which are decided together: see package call.
 type Call struct {
 	Operation call.Operation
-	Rows      []Row
+	Rows      []AskedRow
 	MaxWait   time.Duration // at least 0; for Reserve of one funnel
 	Receipt   int64         // for Refund of one funnel; or gcra.NoReceipt
 
@@ -37,8 +37,8 @@ type Call struct {
 	Failure error
 }
 
-// A Row asks for tokens of a funnel or a quota, or for a slot.
-type Row struct {
+// An AskedRow asks for tokens of a funnel or a quota, or for a slot.
+type AskedRow struct {
 	Key   string // in Redis
 	Kind  call.Kind
 	Words *Words // nil for a quota
@@ -54,7 +54,7 @@ type Row struct {
 	// never learned that it had the slot.
 	HeldFor time.Duration
 
-	Quota Quota // checked; for a quota
+	Quota QuotaLimit // checked; for a quota
 
 	// Shard is the shard of a ring that counts what the call renews or gives back. It is nil if the
 	// call goes to the shard that has the key now, which may be another one if the shards have
@@ -66,8 +66,8 @@ type Row struct {
 	IsLocal bool
 }
 
-// A Quota allows Limit tokens in each period of a calendar, which may be of windows.
-type Quota struct {
+// A QuotaLimit allows Limit tokens in each period of a calendar, which may be of windows.
+type QuotaLimit struct {
 	Limit    int
 	Calendar calendar.Calendar
 	Of       any // the limit, as the caller of the Limiter wrote it: see Words
@@ -75,18 +75,18 @@ type Quota struct {
 
 // EndAt returns the end of the period that runs at an instant, in nanoseconds since the Unix epoch.
 // For a window it is the end if the window begins at that instant.
-func (q *Quota) EndAt(at time.Time) int64 {
+func (q *QuotaLimit) EndAt(at time.Time) int64 {
 	_, end := q.Calendar.Period(at)
 	return end.UnixNano()
 }
 
 // HasEnded reports whether the row is for a quota whose only period has ended at an instant.
-func (r *Row) HasEnded(at time.Time) bool {
+func (r *AskedRow) HasEnded(at time.Time) bool {
 	return r.Kind == call.Quota && r.Quota.EndAt(at) <= at.UnixNano()
 }
 
 // NeverFits reports whether the row asks for more than its funnel or its quota can ever hold.
-func (r *Row) NeverFits() bool {
+func (r *AskedRow) NeverFits() bool {
 	switch r.Kind {
 	case call.Slots:
 		return false
@@ -117,7 +117,7 @@ func (c *Call) Accounts() bool { return c.Operation == call.Charge || c.Operatio
 // tokens, and if a part is executed twice, nobody gives back the tokens of the first time.
 func (c *Call) IsRepeatable() bool {
 	changes := c.Operation == call.Refund || c.IsPart && c.Operation == call.Reserve
-	return !changes || !slices.ContainsFunc(c.Rows, func(row Row) bool { return row.Kind != call.Slots })
+	return !changes || !slices.ContainsFunc(c.Rows, func(row AskedRow) bool { return row.Kind != call.Slots })
 }
 
 // EndsSlot reports whether the call gives slots back. Such a call may be sent any number of times.
@@ -157,7 +157,7 @@ func (c *Call) Undecided(now int64, ahead time.Duration) []call.Row {
 }
 
 // request returns the checked request for a quantity. Ahead is as for Undecided.
-func (q *Quota) request(quantity, now int64, ahead time.Duration) (request quota.Request) {
+func (q *QuotaLimit) request(quantity, now int64, ahead time.Duration) (request quota.Request) {
 	lasts := q.Calendar.Lasts()
 	if lasts > 0 {
 		request, _ = quota.NewWindowRequest(int64(q.Limit), int64(lasts), quantity)

@@ -72,7 +72,7 @@ func (r *Rows) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 var errOtherKind = errors.New("the key holds a row of another kind: a key is for a funnel, a quota or slots")
 
 // holdsAnotherKind reports whether the key of a row holds state of another kind that is not over.
-func (r *Rows) holdsAnotherKind(asked *backend.Row, now int64) bool {
+func (r *Rows) holdsAnotherKind(asked *backend.AskedRow, now int64) bool {
 	key := asked.Key
 	return asked.Kind != call.Funnel && r.funnels.Get(key) > now ||
 		asked.Kind != call.Slots && r.slots.Get(key).last() > now/1e6 ||
@@ -91,7 +91,7 @@ func receiptOf(c *backend.Call, row *call.Row, ahead time.Duration) int64 {
 }
 
 // read fills in the state of a row.
-func (r *Rows) read(asked *backend.Row, row *call.Row, now int64, ahead time.Duration) {
+func (r *Rows) read(asked *backend.AskedRow, row *call.Row, now int64, ahead time.Duration) {
 	switch row.Kind {
 	case call.Quota:
 		row.Quota.State = later(r.quotas.Get(asked.Key), -ahead)
@@ -103,7 +103,7 @@ func (r *Rows) read(asked *backend.Row, row *call.Row, now int64, ahead time.Dur
 }
 
 // write keeps the state of a row.
-func (r *Rows) write(asked *backend.Row, row *call.Row, now int64, ahead time.Duration) {
+func (r *Rows) write(asked *backend.AskedRow, row *call.Row, now int64, ahead time.Duration) {
 	switch row.Kind {
 	case call.Quota:
 		state, wall := later(row.Quota.NewState, ahead), (now+int64(ahead))/1e6
@@ -130,7 +130,7 @@ func keep[State any](rows *idle.Map[string, State], key string, state State, isO
 
 // writeSlots keeps the end of a holder's slot, in milliseconds since the Unix epoch. 0 ends the
 // slot.
-func (r *Rows) writeSlots(asked *backend.Row, end, now int64) {
+func (r *Rows) writeSlots(asked *backend.AskedRow, end, now int64) {
 	held := r.slots.Get(asked.Key)
 	if held == nil {
 		held = &holders{ends: map[string]int64{}}

@@ -26,7 +26,7 @@ func tokensOf(t testing.TB, operation call.Operation, key string, quantity int64
 	tokens, err := rate.Request(quantity)
 	require.NoError(t, err)
 	return &backend.Call{Operation: operation, Receipt: gcra.NoReceipt,
-		Rows: []backend.Row{{Key: key, Tokens: tokens, Quantity: int(quantity)}}}
+		Rows: []backend.AskedRow{{Key: key, Tokens: tokens, Quantity: int(quantity)}}}
 }
 
 // slotOf returns a call about a slot of a holder, for ttl.
@@ -34,7 +34,7 @@ func slotOf(t testing.TB, operation call.Operation, key, holder string, limit in
 	slot, err := inflight.NewRequest(limit, int64(ttl))
 	require.NoError(t, err)
 	return &backend.Call{Operation: operation, Receipt: gcra.NoReceipt,
-		Rows: []backend.Row{{Key: key, Kind: call.Slots, Slot: slot, Holder: holder}}}
+		Rows: []backend.AskedRow{{Key: key, Kind: call.Slots, Slot: slot, Holder: holder}}}
 }
 
 // ask asks rows, which must decide.
@@ -76,9 +76,9 @@ func hourOf(operation call.Operation, key string) *backend.Call {
 
 // quotaOf returns a call for one of three in each period of a calendar.
 func quotaOf(operation call.Operation, key string, periods calendar.Calendar) *backend.Call {
-	quota := backend.Quota{Limit: 3, Calendar: periods}
+	quota := backend.QuotaLimit{Limit: 3, Calendar: periods}
 	return &backend.Call{Operation: operation, Receipt: gcra.NoReceipt,
-		Rows: []backend.Row{{Key: key, Kind: call.Quota, Quota: quota, Quantity: 1}}}
+		Rows: []backend.AskedRow{{Key: key, Kind: call.Quota, Quota: quota, Quantity: 1}}}
 }
 
 // Quotas use the wall clock, whatever the monotonic clock says: a machine that sleeps does not put
@@ -171,6 +171,8 @@ func TestSlotsAgainstAList(t *testing.T) {
 			end = now + 1 + random.Int64N(500)
 		}
 		h.set(holder, end)
+		_, has := h.ends[holder]
+		require.Equal(t, end > 0, has, "step %d: holder %s has a slot until %d", step, holder, end)
 		list[holder] = end
 		if end == 0 {
 			delete(list, holder)

@@ -15,7 +15,7 @@ import (
 // refusalOf returns a part of one row that was refused, or allowed if it says not to wait.
 func refusalOf(key string, wait time.Duration, err error) *part {
 	p := &part{asked: true, err: err}
-	p.call = backend.Call{Operation: call.Reserve, Rows: []backend.Row{{Key: key, Kind: call.Slots}}}
+	p.call = backend.Call{Operation: call.Reserve, Rows: []backend.AskedRow{{Key: key, Kind: call.Slots}}}
 	p.reply.Limited = wait != 0
 	p.reply.First = backend.RowReply{Limited: wait != 0, Wait: wait}
 	return p

@@ -140,6 +140,7 @@ func (w *world) execute(c *backend.Call) (backend.Reply, error) {
 func (*world) Reset(context.Context, string) error { return nil }
 func (*world) Node(key string) string              { return hashTag(key) }
 func (*world) KeepsDeadlines() bool                { return true }
+func (*world) AllInUse(string) bool                { return false }
 
 // options returns the commands that may be executed next. Commands of the caller whose command was
 // executed last come first.

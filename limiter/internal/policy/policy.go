@@ -13,15 +13,15 @@ import (
 // A Policy limits requests: their rate, their sum in a period, and how many run at once.
 type Policy[Req any] struct {
 	limiter  limiter.Allower
-	acquirer limiter.Acquirer // nil if the Limiter lacks its method, which a policy without slots does not need
-	several  several          // nil if the Limiter lacks its methods, which one limit does not need, nor one with slots
+	acquirer limiter.Acquirer // for policies with slots; nil if the Limiter lacks its method
+	several  several          // for policies of several limits without slots; nil if the Limiter lacks its methods
 
-	parts []part[Req] // the limits: the first is that of New
-	names []string    // of the Results of a Decision, in their order
-	slots *limiter.Slots
-	cost  func(Req) int
-	skip  func(Req) bool
-	log   record
+	limits []namedLimit[Req] // the limit of New comes first
+	names  []string          // of the Results of an Admission, in their order
+	slots  *limiter.Slots
+	cost   func(Req) int
+	skip   func(Req) bool
+	log    record
 }
 
 // several decides on several limits atomically.
@@ -37,17 +37,17 @@ func (p *Policy[Req]) Skips(r Req) bool { return p.skip(r) }
 //
 // If ctx is done when the decision comes, nobody waits for the handler: what the request took is
 // given back, and the error is the cause of ctx.
-func (p *Policy[Req]) Check(ctx context.Context, r Req) (Decision, error) {
+func (p *Policy[Req]) Check(ctx context.Context, r Req) (Admission, error) {
 	return p.check(ctx, r, p.slots)
 }
 
 // CheckTokens is Check for a part of a request that has its slot already, such as a message of a
 // stream.
-func (p *Policy[Req]) CheckTokens(ctx context.Context, r Req) (Decision, error) {
+func (p *Policy[Req]) CheckTokens(ctx context.Context, r Req) (Admission, error) {
 	return p.check(ctx, r, nil)
 }
 
-func (p *Policy[Req]) check(ctx context.Context, r Req, slots *limiter.Slots) (Decision, error) {
+func (p *Policy[Req]) check(ctx context.Context, r Req, slots *limiter.Slots) (Admission, error) {
 	d, err := p.decide(ctx, r, slots)
 	if ctx.Err() == nil {
 		p.log.note(ctx, err)
@@ -57,25 +57,26 @@ func (p *Policy[Req]) check(ctx context.Context, r Req, slots *limiter.Slots) (D
 		p.giveBack(ctx, &d)
 		err = context.Cause(ctx)
 	}
-	return Decision{}, err
+	return Admission{}, err
 }
 
 // decide asks for the tokens of a request, and for a slot unless slots is nil.
-func (p *Policy[Req]) decide(ctx context.Context, r Req, slots *limiter.Slots) (d Decision, err error) {
+func (p *Policy[Req]) decide(ctx context.Context, r Req, slots *limiter.Slots) (d Admission, err error) {
 	cost := p.cost(r)
-	requests, key := make([]limiter.Request, len(p.parts)), ""
-	for i := range p.parts {
-		part := &p.parts[i]
-		of, limit := part.key(r), part.limit(r)
+	requests, slotsKey := make([]limiter.Request, len(p.limits)), ""
+	for i := range p.limits {
+		n := &p.limits[i]
+		key := n.key(r)
+		limit := n.limit(r)
 		if i == 0 {
-			key = SlotsKey(part.name, of)
+			slotsKey = SlotsKey(n.name, key)
 		}
 		requests[i] = limiter.Request{
-			Key: LimitKey(part.name, of, limit), Limit: limit, Quantity: fitting(cost, limit)}
+			Key: LimitKey(n.name, key, limit), Limit: limit, Quantity: fitting(cost, limit)}
 	}
 	switch {
 	case slots != nil:
-		rows := append(rowsOf(requests), slots.At(key))
+		rows := append(rowsOf(requests), slots.At(slotsKey))
 		d.held, err = p.acquirer.TryAcquire(ctx, rows...)
 		if d.held != nil {
 			// A copy, because handlers settle these while the Acquisition, which renews and
@@ -91,7 +92,7 @@ func (p *Policy[Req]) decide(ctx context.Context, r Req, slots *limiter.Slots) (
 		d.Results, err = p.several.AllowAll(ctx, requests...)
 	}
 	if err != nil {
-		return Decision{}, err
+		return Admission{}, err
 	}
 	d.tokens = len(requests)
 	d.Names = p.names[:len(d.Results)]
@@ -125,7 +126,7 @@ type settler interface {
 }
 
 // giveBack gives back what a request took whose client has gone. Its answer does not wait for that.
-func (p *Policy[Req]) giveBack(ctx context.Context, d *Decision) {
+func (p *Policy[Req]) giveBack(ctx context.Context, d *Admission) {
 	d.held.ReleaseSoon(ctx)
 	settles, can := p.limiter.(settler)
 	if !can || d.Results.Limited() {

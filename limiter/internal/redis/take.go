@@ -44,9 +44,9 @@ var takeText string
 
 var takeScript = newScript(takeText)
 
-// askTake sends take.lua, which also decides Reserve and Peek. The errors errNotForTake and
+// byTakeScript sends take.lua, which also decides Reserve and Peek. The errors errNotForTake and
 // errCutShort say that nothing was taken, and that the complete script has to decide.
-func (s *Server) askTake(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+func (s *Server) byTakeScript(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	if !fitsTakeScript(c) {
 		return backend.Reply{}, errNotForTake
 	}
@@ -121,7 +121,7 @@ func readTakeScript(c *backend.Call, reply any) (backend.Reply, error) {
 // parseTakeReply reads the level before the call. If the script took nothing, the reply is the
 // level. Otherwise the reply is the new TAT, of 19 digits; the server's clock, 10 digits of seconds
 // and then microseconds; and for Take, after a space, the number of tokens that it took.
-func parseTakeReply(row *backend.Row, reply any, level *int64) (receipt, times int64, ok bool) {
+func parseTakeReply(row *backend.AskedRow, reply any, level *int64) (receipt, times int64, ok bool) {
 	text, took := reply.(string)
 	if !took {
 		*level, ok = reply.(int64)

@@ -60,9 +60,9 @@ type entry struct {
 	index int  // in the queue
 }
 
-func newEntry(ctx context.Context, row backend.Row, ended bool, due time.Time) *entry {
+func newEntry(ctx context.Context, row backend.AskedRow, ended bool, due time.Time) *entry {
 	r := newRefund()
-	r.call.Rows = []backend.Row{row}
+	r.call.Rows = []backend.AskedRow{row}
 	now := time.Now()
 	e := &entry{ctx: ctx, refund: r.call, ttl: row.TTL, ended: ended, added: now, due: due}
 	if ended {
@@ -111,8 +111,8 @@ func (u *Undo) run(node string, q *queue) {
 			timer.Stop()
 			continue
 		}
-		reply, err := u.ask(e.ctx, &e.refund)
-		u.asked(q, e, &reply, err)
+		reply, err := u.send(e.ctx, &e.refund)
+		u.afterRefund(q, e, &reply, err)
 	}
 }
 
@@ -127,21 +127,21 @@ func (u *Undo) first(node string, q *queue) *entry {
 	return q.entries[0]
 }
 
-// asked removes an entry after a refund, or puts it off.
-func (u *Undo) asked(q *queue, e *entry, reply *backend.Reply, err error) {
+// afterRefund removes an entry after a refund, or puts it off.
+func (u *Undo) afterRefund(q *queue, e *entry, reply *backend.Reply, err error) {
 	if errors.Is(err, redis.ErrClosed) {
 		u.abandon(q, e.ctx, err)
 		return
 	}
 	now := time.Now()
 	isAnswered := redis.IsAnswered(err)
-	isOver := e.isOver(reply, err, now)
+	isSettled := e.isSettled(reply, err, now)
 	u.mutex.Lock()
-	if !e.heard && (isOver || isAnswered) {
+	if !e.heard && (isSettled || isAnswered) {
 		e.heard = true
 		e.task.end()
 	}
-	if isOver {
+	if isSettled {
 		heap.Remove(&q.entries, e.index)
 	} else {
 		retry := e.ttl / tries
@@ -156,7 +156,7 @@ func (u *Undo) asked(q *queue, e *entry, reply *backend.Reply, err error) {
 		dropped, q.dropped = q.dropped, 0
 	}
 	u.mutex.Unlock() // before it logs: the logger may block, or call the Limiter
-	if isOver && !isDecided(err) {
+	if isSettled && !isDecided(err) {
 		u.logger.WarnContext(e.ctx, "a slot was not given back: it ends with its TTL",
 			"key", e.refund.Rows[0].Key, "ttl", e.ttl, "error", err)
 	}
@@ -180,9 +180,9 @@ func (u *Undo) abandon(q *queue, ctx context.Context, err error) {
 	u.logger.WarnContext(ctx, "slots were not given back: they end with their TTL", "slots", abandoned, "error", err)
 }
 
-// isOver reports whether the slot need not be asked back any more, after a refund at the instant
+// isSettled reports whether the slot need not be asked back any more, after a refund at the instant
 // now.
-func (e *entry) isOver(reply *backend.Reply, err error, now time.Time) bool {
+func (e *entry) isSettled(reply *backend.Reply, err error, now time.Time) bool {
 	switch {
 	case err == nil && reply.First.Held:
 		return true

@@ -27,7 +27,7 @@ import (
 
 // An Undo gives back. Make one with [New]. All methods may be called from any number of goroutines.
 type Undo struct {
-	ask    Ask
+	send   Send
 	node   func(key string) string
 	logger *slog.Logger
 	tasks  tasks
@@ -36,13 +36,13 @@ type Undo struct {
 	queues map[string]*queue // by node; a queue that is empty is not kept
 }
 
-// Ask sends a refund and calls the hooks. In a Limiter it also wakes callers that wait for slots.
-type Ask func(ctx context.Context, c *backend.Call) (backend.Reply, error)
+// Send sends a refund and calls the hooks. In a Limiter it also wakes callers that wait for slots.
+type Send func(ctx context.Context, c *backend.Call) (backend.Reply, error)
 
-// New returns an Undo that gives back by ask. Node returns the node that has a key: a node that
+// New returns an Undo that gives back by send. Node returns the node that has a key: a node that
 // does not answer delays only the slots that it counts.
-func New(ask Ask, node func(key string) string, logger *slog.Logger) *Undo {
-	return &Undo{ask: ask, node: node, logger: logger, queues: map[string]*queue{}}
+func New(send Send, node func(key string) string, logger *slog.Logger) *Undo {
+	return &Undo{send: send, node: node, logger: logger, queues: map[string]*queue{}}
 }
 
 // Undo gives back what a call took, in the background. The channel receives a value once every
@@ -111,7 +111,7 @@ func newRefund() refund {
 }
 
 // refundOfTokens returns the call that gives the tokens of a row back.
-func refundOfTokens(c *backend.Call, asked backend.Row, row *backend.RowReply, index int) refund {
+func refundOfTokens(c *backend.Call, asked backend.AskedRow, row *backend.RowReply, index int) refund {
 	r := newRefund()
 	if c.Operation == call.Take {
 		asked.Quantity = int(row.Taken)
@@ -122,7 +122,7 @@ func refundOfTokens(c *backend.Call, asked backend.Row, row *backend.RowReply, i
 		asked.Tokens, _ = asked.Words.Rate.Request(int64(asked.Quantity)) // fits: it was taken
 		r.call.Receipt = row.Receipt
 	}
-	r.call.Rows, r.rows = []backend.Row{asked}, []int{index}
+	r.call.Rows, r.rows = []backend.AskedRow{asked}, []int{index}
 	return r
 }
 
@@ -142,7 +142,7 @@ func (r *refund) note(reply, after *backend.Reply) {
 func (u *Undo) GiveBack(ctx context.Context, refund *backend.Call) (backend.Reply, error) {
 	ctx, t := u.tasks.begin(context.WithoutCancel(ctx))
 	defer t.end()
-	reply, err := u.ask(ctx, refund)
+	reply, err := u.send(ctx, refund)
 	if isDecided(err) || !refund.EndsSlot() {
 		return reply, err
 	}
