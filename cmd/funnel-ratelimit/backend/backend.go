@@ -42,7 +42,9 @@ const maxGroups = 64
 
 // Decide decides on a request. Limits has the limit of each descriptor, or nil for a descriptor
 // without one. Decide returns [ErrWrong] or limiter.ErrInvalid if the request is wrong, the cause
-// of ctx if the caller has given up, and limiter.ErrUnavailable if Redis does not decide.
+// of ctx if the caller has given up, and limiter.ErrUnavailable if Redis does not decide. What a
+// request has taken before it gets an error is given back in the background, except for tokens that
+// were used already.
 func (b *Backend) Decide(ctx context.Context, request *pb.RateLimitRequest,
 	limits []*config.RateLimit) ([]*pb.RateLimitResponse_DescriptorStatus, error) {
 	hits := utils.GetHitsAddends(request)
@@ -51,7 +53,15 @@ func (b *Backend) Decide(ctx context.Context, request *pb.RateLimitRequest,
 		return nil, err
 	}
 	err = b.ask(ctx, groups)
+	if err == nil {
+		err = context.Cause(ctx) // nobody gets a decision that comes after the caller has given up
+	}
 	if err != nil {
+		for _, g := range groups {
+			if !g.used && g.result.Allowed > 0 {
+				b.limiter.SettleSoon(ctx, g.result, 0)
+			}
+		}
 		return nil, err
 	}
 	statuses := make([]*pb.RateLimitResponse_DescriptorStatus, len(limits))
@@ -195,22 +205,30 @@ func (b *Backend) takeAll(ctx context.Context, groups []*group) error {
 func (b *Backend) takeInTurn(ctx context.Context, groups []*group) error {
 	for i, g := range groups {
 		err := b.askOne(ctx, g, false)
-		if err == nil && !g.limited {
-			continue
-		}
-		for _, taken := range groups[:i] {
-			// If the answer is lost, the tokens stay taken until they leak.
-			after, lost := b.limiter.Settle(context.WithoutCancel(ctx), &taken.result, 0)
-			if lost == nil {
-				taken.result = after
-			}
-		}
 		if err != nil {
 			return err
 		}
-		return b.askEach(ctx, groups[i+1:], true)
+		if g.limited {
+			b.giveBack(ctx, groups[:i])
+			return b.askEach(ctx, groups[i+1:], true)
+		}
 	}
 	return nil
+}
+
+// giveBack gives back what the groups took, all at once, and notes what remains then. If an answer
+// is lost, tokens stay taken until they leak.
+func (b *Backend) giveBack(ctx context.Context, groups []*group) {
+	var giving sync.WaitGroup
+	for _, g := range groups {
+		giving.Go(func() {
+			after, err := b.limiter.Settle(context.WithoutCancel(ctx), &g.result, 0)
+			if err == nil {
+				g.result = after
+			}
+		})
+	}
+	giving.Wait()
 }
 
 // askEach asks about each group alone, all at once. In a refused request they only look.

@@ -18,15 +18,16 @@ import (
 // Connect opens the connections and makes a call to each node, so that the first request finds them
 // open: connecting may take longer than REDIS_TIMEOUT. It tries until that succeeds, but no longer
 // than FUNNEL_DIAL_TIMEOUT. Then it logs why it failed, and requests open the connections. It
-// returns an error if Redis refuses the user, because that does not end by itself.
-func (b *Backend) Connect() error {
+// returns an error if Redis refuses the user, because that does not end by itself, and the cause of
+// ctx if ctx is done before.
+func (b *Backend) Connect(ctx context.Context) error {
 	within := b.options.DialTimeout
-	ctx, cancel := context.WithTimeout(context.Background(), within)
+	connecting, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	// It has a breaker of its own, so the Limiter that serves requests begins with a closed one.
 	probe := limiter.New(b.client.pipeline, limiter.WithTimeout(within))
 	for {
-		err := b.client.peek(ctx, probe, b.settings.CacheKeyPrefix)
+		err := b.client.peek(connecting, probe, b.settings.CacheKeyPrefix)
 		switch {
 		case err == nil:
 			return nil
@@ -35,7 +36,10 @@ func (b *Backend) Connect() error {
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
+		case <-connecting.Done():
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			logrus.Errorf("no connection to Redis within FUNNEL_DIAL_TIMEOUT, %v: the service starts without it: %v",
 				within, err)
 			return nil

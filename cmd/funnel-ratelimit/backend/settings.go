@@ -116,6 +116,9 @@ func New(s settings.Settings, events Events) (*Backend, error) {
 	}
 	b.limiter = limiter.New(b.client.pipeline, limiter.WithPrefix(s.CacheKeyPrefix), limiter.WithTimeout(s.RedisTimeout),
 		limiter.OnFailure(b.options.OnFailure), limiter.WithHook(func(_ context.Context, event limiter.Event) {
+			if !decides(event.Command) {
+				return
+			}
 			if event.Cause != nil && event.Err == nil {
 				events.Failed()
 			}
@@ -130,5 +133,13 @@ func New(s settings.Settings, events Events) (*Backend, error) {
 	return b, nil
 }
 
-// Close closes all connections to Redis.
-func (b *Backend) Close() { b.client.Close() }
+// decides reports whether a command of the Limiter decides descriptors. Leases take tokens ahead,
+// and if that fails, each caller asks alone. Refunds give back what was decided before.
+func decides(command string) bool { return command != "take" && command != "refund" }
+
+// Close waits until what is under way without a caller has been answered, such as give-backs, or
+// ctx is done. Then it closes all connections to Redis.
+func (b *Backend) Close(ctx context.Context) {
+	_, _ = b.limiter.Drain(ctx)
+	b.client.Close()
+}

@@ -171,7 +171,7 @@ func newOurs(t *testing.T) *side {
 		NotAsked: func() { t.Error("Redis was not asked") },
 	})
 	require.NoError(t, err)
-	t.Cleanup(decider.Close)
+	t.Cleanup(func() { decider.Close(context.Background()) })
 	var current config.RateLimitConfig
 	ours.set = func(limits config.RateLimitConfig) { current = limits }
 	ours.service = NewService(s, func() (config.RateLimitConfig, bool, bool) { return current, false, false }, decider,

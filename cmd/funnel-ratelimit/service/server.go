@@ -42,6 +42,8 @@ type Server struct {
 	grpc     *grpc.Server
 	http     *http.Server
 	debug    *http.Server
+	running  context.Context // done when Stop begins
+	cancel   context.CancelFunc
 	stopping sync.Once
 	stopped  chan struct{} // closed when Stop has ended
 }
@@ -53,6 +55,7 @@ func New(s settings.Settings, decider *backend.Backend, manager stats.Manager) (
 	counts := &bounded{Manager: manager}
 	store := manager.GetStatsStore()
 	server = &Server{settings: s, backend: decider, stopped: make(chan struct{})}
+	server.running, server.cancel = context.WithCancel(context.Background())
 	server.grpc, err = newGRPC(s, store)
 	if err != nil {
 		return nil, err
@@ -157,7 +160,11 @@ func verifyName(certificates []*x509.Certificate, name string) error {
 // check succeeds before the service is connected. It serves until [Server.Stop] has ended. It
 // returns an error if Redis refuses the user, or if it cannot listen.
 func (s *Server) Start() error {
-	err := s.backend.Connect()
+	err := s.backend.Connect(s.running)
+	if s.running.Err() != nil {
+		<-s.stopped
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -207,22 +214,27 @@ func listen(what, host string, port int) (net.Listener, error) {
 // but a Watch of the health goes on for as long as its caller likes.
 const patience = 5 * time.Second
 
-// Stop ends the server. Calls that are under way are finished first, if they end within patience.
+// Stop ends the server. Calls that are under way are finished first, and what is given back for
+// callers who have given up, if they end within patience.
 func (s *Server) Stop() {
 	s.stopping.Do(func() {
 		defer close(s.stopped)
-		impatient := time.AfterFunc(patience, s.grpc.Stop)
-		defer impatient.Stop()
-		s.grpc.GracefulStop()
+		s.cancel()
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		err := s.http.Shutdown(ctx)
-		if err != nil {
-			s.http.Close()
-		}
+		context.AfterFunc(ctx, s.grpc.Stop)
+		var calls sync.WaitGroup
+		calls.Go(s.grpc.GracefulStop)
+		calls.Go(func() {
+			err := s.http.Shutdown(ctx)
+			if err != nil {
+				s.http.Close()
+			}
+		})
+		calls.Wait()
 		s.debug.Close()
 		s.provider.Stop()
-		s.backend.Close()
+		s.backend.Close(ctx)
 	})
 	<-s.stopped
 }
