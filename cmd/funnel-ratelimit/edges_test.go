@@ -164,6 +164,8 @@ func TestWhatCountsAsAFailureOfRedis(t *testing.T) {
 		require.NotContains(t, service.ask(t, "shop: user=1"), "OK")
 		return count("ratelimit_redis_not_asked") > 0
 	})
+	require.Equal(t, 1, strings.Count(service.readLog(t), "Redis does not decide, and requests get an error"),
+		"lines in the log: one a minute, however many requests")
 	require.NoError(t, server.Signal(syscall.SIGCONT))
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"time"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/envoyproxy/ratelimit/src/config"
@@ -33,13 +34,15 @@ type Service struct {
 	current  func() (limits config.RateLimitConfig, globalShadowMode, globalQuotaMode bool)
 	decider  Decider
 	stats    stats.ServiceStats
+	failures failureLog
 }
 
 // NewService returns a Service. Current returns the limits that are loaded now, or nil, and the
 // modes of all limits.
 func NewService(s settings.Settings, current func() (config.RateLimitConfig, bool, bool), decider Decider,
 	counts stats.ServiceStats) *Service {
-	return &Service{settings: s, current: current, decider: decider, stats: counts}
+	return &Service{settings: s, current: current, decider: decider, stats: counts,
+		failures: failureLog{now: time.Now}}
 }
 
 // The errors of requests that are wrong, in the reference's words, and of a service that has read
@@ -66,6 +69,7 @@ func (s *Service) ShouldRateLimit(ctx context.Context, request *pb.RateLimitRequ
 		s.stats.ShouldRateLimit.ServiceError.Inc()
 	default:
 		s.stats.ShouldRateLimit.RedisError.Inc()
+		s.failures.note(err)
 		return nil, undecided{err}
 	}
 	return nil, err
