@@ -3,11 +3,14 @@
 package caddylimit
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"math/big"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
@@ -51,17 +54,24 @@ func TestTLS(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, without.ask(t, "/").status, "without a client certificate")
 }
 
-// writeCertificate writes a certificate for 127.0.0.1, which is its own CA, and its key.
+// writeCertificate writes a certificate of 127.0.0.1, for servers and clients, which is its own CA,
+// and its key.
 func writeCertificate(t *testing.T) (certificate, key string) {
-	server := httptest.NewUnstartedServer(nil)
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	of, folder := server.TLS.Certificates[0], t.TempDir()
-	private, err := x509.MarshalPKCS8PrivateKey(of.PrivateKey)
+	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
+	of := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		BasicConstraintsValid: true, IsCA: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	signed, err := x509.CreateCertificate(rand.Reader, of, of, public, private)
+	require.NoError(t, err)
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	folder := t.TempDir()
 	certificate, key = filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
 	for path, block := range map[string]pem.Block{
-		certificate: {Type: "CERTIFICATE", Bytes: of.Certificate[0]}, key: {Type: "PRIVATE KEY", Bytes: private},
+		certificate: {Type: "CERTIFICATE", Bytes: signed}, key: {Type: "PRIVATE KEY", Bytes: secret},
 	} {
 		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&block), 0o600))
 	}

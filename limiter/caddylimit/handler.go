@@ -132,9 +132,11 @@ func refused(w http.ResponseWriter, replacer *caddy.Replacer, name string, resul
 	refusal := httplimit.Refusal{Policy: name, Result: result, RetryAfter: policy.RetryAfter(result)}
 	replacer.Set("http.funnel.policy", name)
 	replacer.Set("http.funnel.key", result.Key)
+	seconds := ""
 	if refusal.RetryAfter > 0 {
-		replacer.Set("http.funnel.retry_after", strconv.Itoa(int(refusal.RetryAfter/time.Second)))
+		seconds = strconv.Itoa(int(refusal.RetryAfter / time.Second))
 	}
+	replacer.Set("http.funnel.retry_after", seconds)
 	if result.Source == limiter.FromClosed { // the client has not asked too often
 		return caddyhttp.Error(http.StatusServiceUnavailable, errClosed)
 	}

@@ -224,8 +224,9 @@ func TestReloadUnderLoad(t *testing.T) {
 			}
 		})
 	}
+	rdb := redis.Client(t)
 	connected := func() int {
-		list, err := redis.Client(t).ClientList(t.Context()).Result()
+		list, err := rdb.ClientList(t.Context()).Result()
 		require.NoError(t, err)
 		return strings.Count(list, "\n")
 	}

@@ -44,7 +44,8 @@ func TestPage(t *testing.T) {
 	refused := 0
 	for range 21 {
 		a := caddy.ask(t, "/api/files/1", "X-Api-Key", "a")
-		require.Contains(t, a.header.Get("RateLimit-Policy"), `"free";q=20;w=12, "uploads:slots";q=3`)
+		require.Equal(t, []string{`"free";q=20;w=12`, `"uploads:slots";q=3;qu="concurrent-requests"`},
+			a.header.Values("RateLimit-Policy"))
 		if a.status == http.StatusTooManyRequests {
 			require.Regexp(t, `^too many requests: try again in 1 second \(policy "free"\)$`, a.body)
 			refused++

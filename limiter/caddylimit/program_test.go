@@ -20,11 +20,8 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
-	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
-	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
-	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
